@@ -1,0 +1,76 @@
+//! A growing byte buffer that starts on, and is always filled to, a multiple of 8.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Bytes aligned for every struct of the format.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlignedBuf {
+    words: Vec<u64>,
+}
+
+impl AlignedBuf {
+    /// Empty.
+    pub fn new() -> AlignedBuf {
+        AlignedBuf::default()
+    }
+    /// Empty, with room for `bytes`.
+    pub fn with_capacity(bytes: usize) -> AlignedBuf {
+        AlignedBuf { words: Vec::with_capacity(bytes.div_ceil(8)) }
+    }
+    /// A copy of `bytes`, zero-padded to a multiple of 8.
+    pub fn copy_of(bytes: &[u8]) -> AlignedBuf {
+        let mut b = AlignedBuf::with_capacity(bytes.len());
+        b.extend_padded(bytes);
+        b
+    }
+    /// `bytes` zero bytes, rounded up to a multiple of 8; to read into.
+    pub fn zeroed(bytes: usize) -> AlignedBuf {
+        AlignedBuf { words: vec![0; bytes.div_ceil(8)] }
+    }
+    /// Length in bytes, a multiple of 8.
+    pub fn len(&self) -> usize {
+        self.words.len() * 8
+    }
+    /// Nothing in it?
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.words.as_bytes()
+    }
+    /// The bytes, writable.
+    pub fn as_mut_bytes(&mut self) -> &mut [u8] {
+        self.words.as_mut_bytes()
+    }
+    /// Append a struct of the format (aligned to 8 or less, size a multiple of 8).
+    pub fn push<T: IntoBytes + Immutable>(&mut self, v: &T) {
+        debug_assert!(size_of::<T>() % 8 == 0);
+        self.extend_padded(v.as_bytes());
+    }
+    /// Append bytes and zero-pad to a multiple of 8.
+    pub fn extend_padded(&mut self, bytes: &[u8]) {
+        if let Ok(words) = <[u64]>::ref_from_bytes(bytes) {
+            self.words.extend_from_slice(words);
+            return;
+        }
+        let chunks = bytes.chunks_exact(8);
+        let rest = chunks.remainder();
+        self.words.reserve(bytes.len().div_ceil(8));
+        self.words.extend(chunks.map(|c| u64::from_ne_bytes(c.try_into().expect("8 bytes"))));
+        if !rest.is_empty() {
+            let mut w = [0; 8];
+            w[..rest.len()].copy_from_slice(rest);
+            self.words.push(u64::from_ne_bytes(w));
+        }
+    }
+    /// Drop all after the first `bytes` (a multiple of 8).
+    pub fn truncate(&mut self, bytes: usize) {
+        debug_assert!(bytes % 8 == 0);
+        self.words.truncate(bytes / 8);
+    }
+    /// Make room for `bytes` more.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.words.reserve(bytes.div_ceil(8));
+    }
+}

@@ -1,0 +1,524 @@
+//! Reading untrusted bytes without copying them.
+//!
+//! [`Stream::parse`] walks all bytes once and refuses what is not well formed; after that the
+//! views cannot fail. What the format says is skipped (unknown messages and attributes, the tail
+//! of a longer struct) is skipped.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use zerocopy::FromBytes;
+
+use crate::layout::*;
+use crate::names::{Group, Groups, PathKind, Reason, Strategy};
+use crate::*;
+
+const HDR: usize = size_of::<NlMsgHdr>();
+const TASK_HDR: usize = HDR + size_of::<TaskMsg>();
+
+/// Why bytes are not a request or a stream. Offsets are in bytes from the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The bytes do not start on a multiple of 8; copy them into an [`AlignedBuf`].
+    Unaligned,
+    /// Not a task_diag stream at all.
+    Foreign,
+    /// A task_diag stream from a machine of the other byte order.
+    OtherByteOrder,
+    /// A version of the format that this reader does not know.
+    Version(u32),
+    /// The bytes end at this offset inside a message, or without DONE.
+    Cut(usize),
+    /// The stream was complete at this offset, and more bytes follow.
+    Trailing(usize),
+    /// A message or attribute at this offset breaks the format.
+    Malformed(usize, &'static str),
+    /// A request with an unknown group bit, strategy, or non-zero reserved or trailing bytes.
+    BadRequest(&'static str),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Unaligned => f.write_str("the bytes are not aligned to 8"),
+            Error::Foreign => f.write_str("this is not a task_diag stream"),
+            Error::OtherByteOrder => {
+                f.write_str("the stream was written on a machine of the other byte order")
+            }
+            Error::Version(v) => write!(
+                f,
+                "the stream has format version {v}, and this program knows {VERSION}; use a newer one"
+            ),
+            Error::Cut(at) => {
+                write!(f, "the stream is cut at byte {at}: its end (the DONE message) is missing")
+            }
+            Error::Trailing(at) => {
+                write!(f, "the stream ends at byte {at}, but more bytes follow")
+            }
+            Error::Malformed(at, what) => write!(f, "bad stream at byte {at}: {what}"),
+            Error::BadRequest(what) => write!(f, "bad request: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A decoded request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Report what is supported.
+    Features,
+    /// Report tasks.
+    Get {
+        /// Which tasks.
+        strategy: Strategy,
+        /// About which process, or 0.
+        pid: u32,
+        /// Which groups.
+        groups: Groups,
+    },
+}
+
+/// Decode a request as an engine must: nothing unknown is ignored.
+///
+/// `supported` are the groups that the engine knows.
+pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error> {
+    let (hdr, payload) = NlMsgHdr::read_from_prefix(bytes)
+        .map_err(|_| Error::BadRequest("shorter than nlmsghdr"))?;
+    if hdr.len as usize != bytes.len() {
+        return Err(Error::BadRequest("nlmsg_len is not the length of the write"));
+    }
+    match hdr.kind {
+        CMD_FEATURES if payload.iter().all(|b| *b == 0) => Ok(Request::Features),
+        CMD_FEATURES => Err(Error::BadRequest("unknown trailing bytes are not zero")),
+        CMD_GET => {
+            let (req, rest) = Req::read_from_prefix(payload)
+                .map_err(|_| Error::BadRequest("shorter than task_diag_req"))?;
+            if rest.iter().any(|b| *b != 0) {
+                return Err(Error::BadRequest("unknown trailing bytes are not zero"));
+            }
+            if req.reserved != 0 {
+                return Err(Error::BadRequest("reserved is not zero"));
+            }
+            let groups = Groups::from_bits(req.show_flags);
+            if !supported.contains(groups) {
+                return Err(Error::BadRequest("unknown group in show_flags"));
+            }
+            let strategy = Strategy::from_number(req.dump_strategy)
+                .ok_or(Error::BadRequest("unknown dump_strategy"))?;
+            if strategy.takes_pid() == (req.pid == 0) {
+                return Err(Error::BadRequest("this strategy needs a pid, or takes none"));
+            }
+            Ok(Request::Get { strategy, pid: req.pid, groups })
+        }
+        _ => Err(Error::BadRequest("unknown message type")),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    pid: u32,
+    tgid: u32,
+    start: usize,
+    end: usize,
+}
+
+/// A checked stream over borrowed bytes. The index is all that is allocated: 24 bytes a task.
+#[derive(Clone, Debug)]
+pub struct Index {
+    info: Info,
+    done: Done,
+    entries: Vec<Entry>,
+}
+
+/// A stream: its index and its bytes. `B` is where the bytes live.
+#[derive(Clone, Debug)]
+pub struct Stream<B: AsRef<[u8]>> {
+    index: Index,
+    bytes: B,
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl<B: AsRef<[u8]>> Stream<B> {
+    /// Check all of `bytes` and index its tasks.
+    pub fn parse(bytes: B) -> Result<Stream<B>, Error> {
+        let index = index(bytes.as_ref())?;
+        Ok(Stream { index, bytes })
+    }
+    /// What the stream is an answer to.
+    pub fn info(&self) -> &Info {
+        &self.index.info
+    }
+    /// Totals, and the error that ended the walk if one did.
+    pub fn done(&self) -> &Done {
+        &self.index.done
+    }
+    /// Groups that were asked for.
+    pub fn asked(&self) -> Groups {
+        Groups::from_bits(self.index.info.show_flags)
+    }
+    /// The strategy that was asked for.
+    pub fn strategy(&self) -> Strategy {
+        Strategy::from_number(self.index.info.dump_strategy).expect("checked by parse")
+    }
+    /// Number of tasks.
+    pub fn len(&self) -> usize {
+        self.index.entries.len()
+    }
+    /// No tasks?
+    pub fn is_empty(&self) -> bool {
+        self.index.entries.is_empty()
+    }
+    /// The i-th task, in stream order.
+    pub fn get(&self, i: usize) -> Option<TaskView<'_>> {
+        self.index.entries.get(i).map(|e| self.view(e))
+    }
+    /// All tasks, in stream order.
+    pub fn tasks(&self) -> impl ExactSizeIterator<Item = TaskView<'_>> + Clone {
+        self.index.entries.iter().map(|e| self.view(e))
+    }
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+    /// The bytes, given back.
+    pub fn into_bytes(self) -> B {
+        self.bytes
+    }
+    fn view(&self, e: &Entry) -> TaskView<'_> {
+        TaskView {
+            pid: e.pid,
+            tgid: e.tgid,
+            asked: self.asked(),
+            messages: &self.bytes.as_ref()[e.start..e.end],
+        }
+    }
+}
+
+/// One message: its header, its offset, its payload.
+struct Message<'a> {
+    kind: u16,
+    at: usize,
+    payload: &'a [u8],
+}
+
+fn next_message(bytes: &[u8], at: usize) -> Result<Message<'_>, Error> {
+    let rest = &bytes[at..];
+    let (hdr, _) = NlMsgHdr::read_from_prefix(rest).map_err(|_| Error::Cut(bytes.len()))?;
+    let len = hdr.len as usize;
+    if len < HDR {
+        return Err(Error::Malformed(at, "message shorter than its header"));
+    }
+    if len % 8 != 0 {
+        return Err(Error::Malformed(at, "message length is not a multiple of 8"));
+    }
+    if len > rest.len() {
+        return Err(Error::Cut(bytes.len()));
+    }
+    Ok(Message { kind: hdr.kind, at, payload: &rest[HDR..len] })
+}
+
+fn index(bytes: &[u8]) -> Result<Index, Error> {
+    if bytes.as_ptr().addr() % 8 != 0 {
+        return Err(Error::Unaligned);
+    }
+    let info = info(bytes)?;
+    if Strategy::from_number(info.dump_strategy).is_none() {
+        return Err(Error::Malformed(0, "unknown strategy"));
+    }
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut at = 0;
+    loop {
+        if at == bytes.len() {
+            return Err(Error::Cut(at));
+        }
+        let m = next_message(bytes, at)?;
+        let end = at + HDR + m.payload.len();
+        match m.kind {
+            MSG_TASK => task_message(&m, end, &mut entries)?,
+            NLMSG_DONE => {
+                let (done, _) = Done::read_from_prefix(m.payload)
+                    .map_err(|_| Error::Malformed(at, "DONE is too short"))?;
+                if end != bytes.len() {
+                    return Err(Error::Trailing(end));
+                }
+                if done.tasks != entries.len() as u64 {
+                    return Err(Error::Malformed(at, "DONE counts other tasks than there are"));
+                }
+                return Ok(Index { info, done, entries });
+            }
+            _ => {}
+        }
+        at = end;
+    }
+}
+
+fn info(bytes: &[u8]) -> Result<Info, Error> {
+    if bytes.is_empty() {
+        return Err(Error::Cut(0));
+    }
+    let (hdr, rest) = NlMsgHdr::read_from_prefix(bytes).map_err(|_| Error::Foreign)?;
+    // The magic is looked at before anything else, and is where it is in every version.
+    let magic = u32::read_from_prefix(rest).map_err(|_| Error::Foreign)?.0;
+    if magic == MAGIC.swap_bytes() {
+        return Err(Error::OtherByteOrder);
+    }
+    if hdr.kind != MSG_INFO || magic != MAGIC {
+        return Err(Error::Foreign);
+    }
+    let m = next_message(bytes, 0)?;
+    let version = u32::read_from_prefix(&m.payload[4..]).map_or(0, |v| v.0);
+    if version != VERSION {
+        return Err(Error::Version(version));
+    }
+    Info::read_from_prefix(m.payload)
+        .map(|(i, _)| i)
+        .map_err(|_| Error::Malformed(0, "INFO is too short"))
+}
+
+fn task_message(m: &Message<'_>, end: usize, entries: &mut Vec<Entry>) -> Result<(), Error> {
+    let (task, mut rest) = TaskMsg::read_from_prefix(m.payload)
+        .map_err(|_| Error::Malformed(m.at, "task message is too short"))?;
+    let mut at = m.at + TASK_HDR;
+    while !rest.is_empty() {
+        let nla = check_attr(rest, at)?;
+        at += nla.len as usize;
+        rest = &rest[nla.len as usize..];
+    }
+    if task.flags & FLAG_CONT != 0 {
+        match entries.last_mut() {
+            Some(e) if e.end == m.at && e.pid == task.pid => e.end = end,
+            _ => return Err(Error::Malformed(m.at, "CONT does not follow its task")),
+        }
+    } else {
+        entries.push(Entry { pid: task.pid, tgid: task.tgid, start: m.at, end });
+    }
+    Ok(())
+}
+
+/// Check one attribute at the start of `rest`, which lies at `at` in the stream.
+fn check_attr(rest: &[u8], at: usize) -> Result<NlAttr, Error> {
+    let bad = |what| Err(Error::Malformed(at, what));
+    let Ok((nla, _)) = NlAttr::read_from_prefix(rest) else {
+        return bad("attribute header is cut");
+    };
+    let len = nla.len as usize;
+    if len < size_of::<NlAttr>() || len % 8 != 0 {
+        return bad("attribute length is wrong");
+    }
+    if len > rest.len() {
+        return bad("attribute is longer than its message");
+    }
+    let least = match nla.kind {
+        Base::TYPE => size_of::<Base>(),
+        Cred::TYPE => size_of::<Cred>(),
+        Stat::TYPE => size_of::<Stat>(),
+        Statm::TYPE => size_of::<Statm>(),
+        Io::TYPE => size_of::<Io>(),
+        Sched::TYPE => size_of::<Sched>(),
+        Ns::TYPE => size_of::<Ns>(),
+        Cgroup::TYPE => size_of::<Cgroup>(),
+        A_MISSING => size_of::<MissingHdr>(),
+        k if is_blob(k) => size_of::<BlobHdr>(),
+        _ => return Ok(nla),
+    };
+    if len < least {
+        return bad("attribute is shorter than its struct");
+    }
+    if nla.kind == A_MISSING {
+        let (hdr, tail) = MissingHdr::read_from_prefix(rest).expect("length checked");
+        if hdr.count as usize > (len - size_of::<MissingHdr>()) / size_of::<MissingEntry>()
+            || tail.is_empty() && hdr.count > 0
+        {
+            return bad("MISSING counts more than it has");
+        }
+    } else if is_blob(nla.kind) {
+        let (hdr, _) = BlobHdr::read_from_prefix(rest).expect("length checked");
+        if hdr.len as usize > len - size_of::<BlobHdr>() {
+            return bad("data is longer than its attribute");
+        }
+        let end = hdr.offset.checked_add(hdr.len);
+        if end.is_none_or(|e| e > hdr.total) {
+            return bad("data lies outside its value");
+        }
+        if matches!(nla.kind, A_GROUPS | A_NSPID) && (hdr.len % 4 != 0 || hdr.offset % 4 != 0) {
+            return bad("a list of ids is not a multiple of 4");
+        }
+    }
+    Ok(nla)
+}
+
+fn is_blob(kind: u16) -> bool {
+    kind == Group::Cmdline as u16
+        || kind == Group::Paths as u16
+        || kind == Group::Environ as u16
+        || matches!(kind, A_GROUPS | A_NSPID | A_CGROUP_PATH)
+}
+
+/// One task of a checked stream.
+#[derive(Clone, Copy)]
+pub struct TaskView<'a> {
+    pid: u32,
+    tgid: u32,
+    asked: Groups,
+    messages: &'a [u8],
+}
+
+impl fmt::Debug for TaskView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TaskView {{ pid: {}, tgid: {} }}", self.pid, self.tgid)
+    }
+}
+
+impl<'a> TaskView<'a> {
+    /// Thread id (of the leader, for a process), in the reader's pid namespace.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+    /// Process id.
+    pub fn tgid(&self) -> u32 {
+        self.tgid
+    }
+    /// Is this the thread-group leader?
+    pub fn is_leader(&self) -> bool {
+        self.pid == self.tgid
+    }
+    /// Groups that were asked for.
+    pub fn asked(&self) -> Groups {
+        self.asked
+    }
+    /// The task's messages as they are in the stream.
+    pub fn messages(&self) -> &'a [u8] {
+        self.messages
+    }
+    /// Each attribute in order, as (type, bytes with header).
+    pub fn attrs(&self) -> Attrs<'a> {
+        Attrs { messages: self.messages, attrs: &[] }
+    }
+    fn find(&self, kind: u16) -> Option<&'a [u8]> {
+        self.attrs().find(|a| a.0 == kind).map(|a| a.1)
+    }
+    /// The record of a fixed-size group, or `None` where it is not in the answer
+    /// ([`reason`](Self::reason) says why).
+    pub fn record<T: GroupRecord>(&self) -> Option<&'a T> {
+        T::ref_from_prefix(self.find(T::TYPE)?).ok().map(|(r, _)| r)
+    }
+    /// Why a group is not in the answer; `None`: it was not asked for, or it is there.
+    pub fn reason(&self, g: Group) -> Option<Reason> {
+        if !self.asked.has(g) {
+            return None;
+        }
+        let bytes = self.find(A_MISSING)?;
+        let (hdr, rest) = MissingHdr::read_from_prefix(bytes).ok()?;
+        let (entries, _) =
+            <[MissingEntry]>::ref_from_prefix_with_elems(rest, hdr.count as usize).ok()?;
+        entries
+            .iter()
+            .find(|e| e.group == g as u32)
+            .map(|e| Reason::from_number(e.reason).unwrap_or(Reason::Unsupported))
+    }
+    /// A value of variable length; borrowed when it is in one piece. `None`: not in the answer.
+    pub fn blob(&self, attr: u16, kind: u32) -> Option<Blob<'a>> {
+        let mut pieces = self.blobs(attr).filter(|(h, _)| h.kind == kind);
+        let (first, data) = pieces.next()?;
+        let mut out = Blob {
+            data: Cow::Borrowed(data),
+            flags: first.flags,
+            total: first.total as usize,
+            reason: (first.reason != 0)
+                .then(|| Reason::from_number(first.reason.into()).unwrap_or(Reason::Unsupported)),
+        };
+        if out.data.len() < out.total {
+            for (h, piece) in pieces {
+                if h.offset as usize == out.data.len() {
+                    out.data.to_mut().extend_from_slice(piece);
+                    out.flags |= h.flags;
+                }
+            }
+            if out.data.len() < out.total {
+                out.flags |= BLOB_CUT;
+            }
+        }
+        Some(out)
+    }
+    /// All pieces of a blob attribute: header and data.
+    pub fn blobs(&self, attr: u16) -> impl Iterator<Item = (&'a BlobHdr, &'a [u8])> + use<'a> {
+        self.attrs().filter(move |a| a.0 == attr && is_blob(attr)).filter_map(|(_, bytes)| {
+            let (hdr, rest) = BlobHdr::ref_from_prefix(bytes).ok()?;
+            Some((hdr, rest.get(..hdr.len as usize)?))
+        })
+    }
+    /// Arguments, each ended by NUL unless the process wrote over them.
+    pub fn cmdline(&self) -> Option<Blob<'a>> {
+        self.blob(Group::Cmdline as u16, 0)
+    }
+    /// One of its paths.
+    pub fn path(&self, kind: PathKind) -> Option<Blob<'a>> {
+        self.blob(Group::Paths as u16, kind as u32)
+    }
+    /// Supplementary gids.
+    pub fn groups(&self) -> Option<Vec<u32>> {
+        self.blob(A_GROUPS, 0).map(|b| b.ids())
+    }
+    /// Its id in each pid namespace, the reader's first.
+    pub fn nspid(&self) -> Option<Vec<u32>> {
+        self.blob(A_NSPID, 0).map(|b| b.ids())
+    }
+    /// Its cgroups: hierarchy id (0: v2) and `controllers:path`.
+    pub fn cgroups(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
+        self.blobs(A_CGROUP_PATH).map(|(h, d)| (h.kind, d))
+    }
+}
+
+/// A value of variable length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blob<'a> {
+    /// The bytes that are there.
+    pub data: Cow<'a, [u8]>,
+    /// `BLOB_*`.
+    pub flags: u16,
+    /// Length of the whole value in bytes.
+    pub total: usize,
+    /// There is no value, and this is why.
+    pub reason: Option<Reason>,
+}
+
+impl Blob<'_> {
+    /// Is the value longer than what is there?
+    pub fn is_cut(&self) -> bool {
+        self.flags & BLOB_CUT != 0
+    }
+    fn ids(&self) -> Vec<u32> {
+        let at = |c: &[u8]| u32::from_ne_bytes(c.try_into().expect("4 bytes"));
+        self.data.chunks_exact(4).map(at).collect()
+    }
+}
+
+/// Iterator over the attributes of a task, through all its messages.
+#[derive(Clone, Debug)]
+pub struct Attrs<'a> {
+    messages: &'a [u8],
+    attrs: &'a [u8],
+}
+
+impl<'a> Iterator for Attrs<'a> {
+    type Item = (u16, &'a [u8]);
+    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+        while self.attrs.is_empty() {
+            let (hdr, _) = NlMsgHdr::read_from_prefix(self.messages).ok()?;
+            let (msg, rest) = self.messages.split_at_checked(hdr.len as usize)?;
+            self.messages = rest;
+            self.attrs = msg.get(TASK_HDR..)?;
+        }
+        let (nla, _) = NlAttr::read_from_prefix(self.attrs).ok()?;
+        let (attr, rest) = self.attrs.split_at_checked((nla.len as usize).max(4))?;
+        self.attrs = rest;
+        Some((nla.kind, attr))
+    }
+}

@@ -1,0 +1,240 @@
+//! Making requests and streams.
+
+use zerocopy::IntoBytes;
+
+use crate::layout::*;
+use crate::names::{Group, Groups, Reason, Strategy};
+use crate::*;
+
+/// A message goes on in a CONT message before it gets longer than this.
+const MESSAGE_SOFT_MAX: usize = 1 << 20;
+
+/// The request as bytes: `nlmsghdr` and `task_diag_req`.
+pub fn encode_request(strategy: Strategy, pid: u32, groups: Groups) -> Vec<u8> {
+    let req = Req { show_flags: groups.bits(), dump_strategy: strategy as u64, pid, reserved: 0 };
+    message(CMD_GET, req.as_bytes())
+}
+
+/// The supported-features request as bytes.
+pub fn encode_features_request() -> Vec<u8> {
+    message(CMD_FEATURES, &[])
+}
+
+fn message(kind: u16, payload: &[u8]) -> Vec<u8> {
+    let hdr = NlMsgHdr {
+        len: (size_of::<NlMsgHdr>() + payload.len()) as u32,
+        kind,
+        ..NlMsgHdr::default()
+    };
+    [hdr.as_bytes(), payload].concat()
+}
+
+/// Writes a stream: [`info`](Self::info), then for each task
+/// [`begin_task`](Self::begin_task), its attributes, [`end_task`](Self::end_task),
+/// and at last [`finish`](Self::finish). Counts what DONE reports about the tasks in it.
+#[derive(Debug, Default)]
+pub struct StreamWriter {
+    buf: AlignedBuf,
+    /// Offset of the message being written, and of the first one of this task.
+    msg: usize,
+    task_start: usize,
+    task: Option<(u32, u32)>,
+    missing: Vec<MissingEntry>,
+    cut: bool,
+    counts: Done,
+}
+
+impl StreamWriter {
+    /// An empty stream.
+    pub fn new() -> StreamWriter {
+        StreamWriter::default()
+    }
+    /// An empty stream with room for `bytes`.
+    pub fn with_capacity(bytes: usize) -> StreamWriter {
+        StreamWriter { buf: AlignedBuf::with_capacity(bytes), ..StreamWriter::default() }
+    }
+    /// An [`Info`] with magic and version set and nothing else.
+    pub fn blank_info() -> Info {
+        Info { magic: MAGIC, version: VERSION, ..Info::default() }
+    }
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.buf.len()
+    }
+    /// Nothing written yet?
+    pub fn is_empty(&self) -> bool {
+        self.buf.is_empty()
+    }
+
+    /// Write the head of the stream.
+    pub fn info(&mut self, info: &Info) {
+        self.open(MSG_INFO);
+        self.buf.push(info);
+        self.close();
+    }
+
+    /// Append complete TASK and NOOP messages that were made elsewhere, as they are. Their tasks
+    /// are not counted: add them to what [`finish`](Self::finish) gets.
+    pub fn raw(&mut self, messages: &[u8]) {
+        debug_assert!(self.task.is_none() && messages.len() % 8 == 0);
+        self.buf.extend_padded(messages);
+    }
+
+    /// Begin a task. Attributes follow; [`end_task`](Self::end_task) or
+    /// [`abandon_task`](Self::abandon_task) ends it.
+    pub fn begin_task(&mut self, pid: u32, tgid: u32) {
+        debug_assert!(self.task.is_none());
+        self.task = Some((pid, tgid));
+        self.missing.clear();
+        self.cut = false;
+        self.task_start = self.buf.len();
+        self.task_message(0);
+    }
+
+    /// Begin more of a task whose other messages directly precede (written with
+    /// [`raw`](Self::raw)). The task is not counted again.
+    pub fn continue_task(&mut self, pid: u32, tgid: u32) {
+        self.begin_task(pid, tgid);
+        let at = self.msg + size_of::<NlMsgHdr>() + std::mem::offset_of!(TaskMsg, flags);
+        self.buf.as_mut_bytes()[at..at + 4].copy_from_slice(&FLAG_CONT.to_ne_bytes());
+        self.counts.tasks = self.counts.tasks.wrapping_sub(1);
+    }
+
+    /// Add a fixed-size group.
+    pub fn put<T: GroupRecord>(&mut self, record: &T) {
+        self.room(size_of::<T>());
+        let at = self.buf.len();
+        self.buf.push(record);
+        let nla = NlAttr { len: size_of::<T>() as u16, kind: T::TYPE };
+        self.buf.as_mut_bytes()[at..at + 4].copy_from_slice(nla.as_bytes());
+    }
+
+    /// Add a value of variable length, in as many attributes as it needs. `total` is its true
+    /// length; with less data than that, it is marked as cut.
+    pub fn put_blob(&mut self, attr: u16, kind: u32, mut flags: u16, data: &[u8], total: usize) {
+        if data.len() < total {
+            flags |= BLOB_CUT;
+            self.cut = true;
+        }
+        let mut offset = 0;
+        loop {
+            let piece = &data[offset..data.len().min(offset + BLOB_MAX)];
+            let last = offset + piece.len() == data.len();
+            self.blob(
+                BlobHdr {
+                    nla: NlAttr { len: 0, kind: attr },
+                    kind,
+                    len: piece.len() as u32,
+                    offset: offset as u32,
+                    total: total as u32,
+                    flags: if last { flags } else { flags & !BLOB_CUT },
+                    reason: 0,
+                },
+                piece,
+            );
+            offset += piece.len();
+            if last {
+                return;
+            }
+        }
+    }
+
+    /// Say that one value of several (a path, a hierarchy) is not there, and why.
+    pub fn put_blob_missing(&mut self, attr: u16, kind: u32, reason: Reason) {
+        self.blob(
+            BlobHdr {
+                nla: NlAttr { len: 0, kind: attr },
+                kind,
+                reason: reason as u16,
+                ..BlobHdr::default()
+            },
+            &[],
+        );
+    }
+
+    fn blob(&mut self, mut hdr: BlobHdr, data: &[u8]) {
+        let len = size_of::<BlobHdr>() + data.len().next_multiple_of(8);
+        self.room(len);
+        hdr.nla.len = len as u16;
+        self.buf.push(&hdr);
+        self.buf.extend_padded(data);
+    }
+
+    /// Say that a group is not there, and why.
+    pub fn missing(&mut self, group: Group, reason: Reason) {
+        self.missing.push(MissingEntry { group: group as u32, reason: reason as u32 });
+    }
+
+    /// Complete the task.
+    pub fn end_task(&mut self) {
+        if !self.missing.is_empty() {
+            let len = size_of::<MissingHdr>() + self.missing.len() * size_of::<MissingEntry>();
+            self.room(len);
+            self.buf.push(&MissingHdr {
+                nla: NlAttr { len: len as u16, kind: A_MISSING },
+                count: self.missing.len() as u32,
+            });
+            self.buf.extend_padded(self.missing.as_bytes());
+            let any = |r: Reason| self.missing.iter().any(|m| m.reason == r as u32) as u64;
+            self.counts.denied += any(Reason::Denied);
+            self.counts.vanished += any(Reason::Vanished);
+            self.counts.blocked += any(Reason::Blocked);
+            self.counts.truncated += any(Reason::Truncated) & !self.cut as u64;
+        }
+        self.counts.truncated += self.cut as u64;
+        self.counts.tasks = self.counts.tasks.wrapping_add(1);
+        self.close();
+        self.task = None;
+    }
+
+    /// Take back the task that was begun: it vanished before anything was known.
+    pub fn abandon_task(&mut self) {
+        debug_assert!(self.task.is_some());
+        self.buf.truncate(self.task_start);
+        self.task = None;
+        self.counts.vanished += 1;
+    }
+
+    /// End the stream with DONE. What `extra` holds is added to the counts of the tasks written
+    /// here; its `error` is used as it is.
+    pub fn finish(mut self, extra: Done) -> AlignedBuf {
+        debug_assert!(self.task.is_none());
+        let c = self.counts;
+        self.open(NLMSG_DONE);
+        self.buf.push(&Done {
+            error: extra.error,
+            reserved: 0,
+            tasks: c.tasks.wrapping_add(extra.tasks),
+            denied: c.denied + extra.denied,
+            vanished: c.vanished + extra.vanished,
+            blocked: c.blocked + extra.blocked,
+            truncated: c.truncated + extra.truncated,
+        });
+        self.close();
+        self.buf
+    }
+
+    fn task_message(&mut self, flags: u32) {
+        let (pid, tgid) = self.task.expect("a task has begun");
+        self.open(MSG_TASK);
+        self.buf.push(&TaskMsg { pid, tgid, flags, reserved: 0 });
+    }
+    /// Before an attribute of `len` bytes: go on in a CONT message if this one is long.
+    fn room(&mut self, len: usize) {
+        let now = self.buf.len() - self.msg;
+        let head = size_of::<NlMsgHdr>() + size_of::<TaskMsg>();
+        if now + len > MESSAGE_SOFT_MAX && now > head {
+            self.close();
+            self.task_message(FLAG_CONT);
+        }
+    }
+    fn open(&mut self, kind: u16) {
+        self.msg = self.buf.len();
+        self.buf.push(&NlMsgHdr { kind, ..NlMsgHdr::default() });
+    }
+    fn close(&mut self) {
+        let len = (self.buf.len() - self.msg) as u32;
+        let at = self.msg;
+        self.buf.as_mut_bytes()[at..at + 4].copy_from_slice(&len.to_ne_bytes());
+    }
+}

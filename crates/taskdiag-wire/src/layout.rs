@@ -1,0 +1,540 @@
+//! The structs of `uapi/task_diag.h`, member for member.
+//!
+//! The C header is the original; `tests/layout.rs` compiles it and compares
+//! every offset and size with the tables that [`record!`] makes here.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// One C struct as the C compiler must see it: its name, size, and members as (name, offset, size).
+#[derive(Debug)]
+pub struct CStruct {
+    /// Name in the C header, without `struct`.
+    pub name: &'static str,
+    /// `sizeof`, in bytes.
+    pub size: usize,
+    /// Members: name, `offsetof`, `sizeof`.
+    pub members: &'static [(&'static str, usize, usize)],
+}
+
+/// A plain struct of the header.
+macro_rules! plain {
+    ($(#[$m:meta])* $name:ident = $c:literal { $($(#[$fm:meta])* $f:ident: $t:ty,)* }) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(C)]
+        pub struct $name { $($(#[$fm])* pub $f: $t,)* }
+        impl $name {
+            /// What the C compiler must agree with.
+            pub const C: CStruct = CStruct {
+                name: $c,
+                size: size_of::<$name>(),
+                members: &[$((stringify!($f), std::mem::offset_of!($name, $f), size_of::<$t>()),)*],
+            };
+        }
+    };
+}
+
+/// The struct of a group: an `nlattr`, the `valid` mask, members that each own a bit of it, padding.
+macro_rules! record {
+    ($(#[$m:meta])* $name:ident = $c:literal, attr $attr:expr;
+     { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $($p:ident: $pt:ty,)* })? ) => {
+        record!(@split $(#[$m])* $name = $c, attr $attr; { $($(#[$fm])* $f: $t,)* } {} { $($($p: $pt,)*)? });
+    };
+    // Padding in the middle: members before, padding, members after.
+    ($(#[$m:meta])* $name:ident = $c:literal, attr $attr:expr;
+     { $($(#[$fm:meta])* $f:ident: $t:ty,)* } pad { $($p:ident: $pt:ty,)* } then { $($(#[$gm:meta])* $g:ident: $gt:ty,)* }) => {
+        record!(@emit $(#[$m])* $name = $c, attr $attr;
+            [$($(#[$fm])* $f: $t,)*] [$($p: $pt,)*] [$($(#[$gm])* $g: $gt,)*] []);
+    };
+    (@split $(#[$m:meta])* $name:ident = $c:literal, attr $attr:expr;
+     { $($(#[$fm:meta])* $f:ident: $t:ty,)* } {} { $($p:ident: $pt:ty,)* }) => {
+        record!(@emit $(#[$m])* $name = $c, attr $attr;
+            [$($(#[$fm])* $f: $t,)*] [] [] [$($p: $pt,)*]);
+    };
+    (@emit $(#[$m:meta])* $name:ident = $c:literal, attr $attr:expr;
+     [$($(#[$fm:meta])* $f:ident: $t:ty,)*] [$($p:ident: $pt:ty,)*]
+     [$($(#[$gm:meta])* $g:ident: $gt:ty,)*] [$($q:ident: $qt:ty,)*]) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(C)]
+        pub struct $name {
+            /// Length and type of the attribute that this struct is.
+            pub nla: NlAttr,
+            /// Bit i: the i-th member below (padding not counted) is known.
+            pub valid: u32,
+            $($(#[$fm])* pub $f: $t,)*
+            $(#[doc(hidden)] pub $p: $pt,)*
+            $($(#[$gm])* pub $g: $gt,)*
+            $(#[doc(hidden)] pub $q: $qt,)*
+        }
+        impl $name {
+            /// Attribute type.
+            pub const TYPE: u16 = $attr as u16;
+            /// `valid` with every member known.
+            pub const ALL_VALID: u32 = {
+                let n = [$(stringify!($f),)* $(stringify!($g),)*].len();
+                ((1u64 << n) - 1) as u32
+            };
+            /// Names of the members that own a bit of `valid`, in bit order.
+            pub const MEMBERS: &'static [&'static str] = &[$(stringify!($f),)* $(stringify!($g),)*];
+            /// What the C compiler must agree with.
+            pub const C: CStruct = CStruct {
+                name: $c,
+                size: size_of::<$name>(),
+                members: &[
+                    ("nla", 0, size_of::<NlAttr>()),
+                    ("valid", std::mem::offset_of!($name, valid), 4),
+                    $((stringify!($f), std::mem::offset_of!($name, $f), size_of::<$t>()),)*
+                    $((stringify!($g), std::mem::offset_of!($name, $g), size_of::<$gt>()),)*
+                ],
+            };
+            /// An all-zero record of this type in which nothing is known yet.
+            pub fn new() -> $name {
+                let mut r: $name = zerocopy::FromZeros::new_zeroed();
+                r.nla = NlAttr { len: size_of::<$name>() as u16, kind: Self::TYPE };
+                r
+            }
+            /// Is the member with this name known? `None`: there is no such member.
+            pub fn knows(&self, member: &str) -> Option<bool> {
+                Self::MEMBERS.iter().position(|m| *m == member).map(|i| self.valid & (1 << i) != 0)
+            }
+        }
+        impl Default for $name {
+            fn default() -> $name { $name::new() }
+        }
+        impl GroupRecord for $name {
+            const TYPE: u16 = $attr as u16;
+        }
+        record!(@getters $name, 0u32; [$($f: $t,)* $($g: $gt,)*]);
+    };
+    (@getters $name:ident, $bit:expr; []) => {};
+    (@getters $name:ident, $bit:expr; [$f:ident: $t:ty, $($rest:ident: $rt:ty,)*]) => {
+        impl $name {
+            #[doc = concat!("`", stringify!($f), "`, or `None` where it is not known.")]
+            #[inline]
+            pub fn $f(&self) -> Option<$t> {
+                (self.valid & (1 << ($bit)) != 0).then_some(self.$f)
+            }
+        }
+        record!(@getters $name, $bit + 1; [$($rest: $rt,)*]);
+    };
+}
+
+/// A fixed-size struct that is an attribute.
+pub trait GroupRecord: FromBytes + IntoBytes + Immutable + KnownLayout + Copy {
+    /// Attribute type.
+    const TYPE: u16;
+}
+
+plain! {
+    /// `struct nlattr`.
+    NlAttr = "nlattr" {
+        /// Length in bytes, header included.
+        len: u16,
+        /// Attribute type (`nla_type`).
+        kind: u16,
+    }
+}
+
+plain! {
+    /// `struct nlmsghdr`.
+    NlMsgHdr = "nlmsghdr" {
+        /// Length in bytes, header included.
+        len: u32,
+        /// Message type.
+        kind: u16,
+        /// `NLM_F_*`.
+        flags: u16,
+        /// Sequence number of the request.
+        seq: u32,
+        /// Port id; 0 here.
+        pid: u32,
+    }
+}
+
+plain! {
+    /// A request: which tasks, which groups.
+    Req = "task_diag_req" {
+        /// Groups asked for, bit n = group n.
+        show_flags: u64,
+        /// `TASK_DIAG_DUMP_*`.
+        dump_strategy: u64,
+        /// For ONE, CHILDREN and THREAD; otherwise 0.
+        pid: u32,
+        /// 0.
+        reserved: u32,
+    }
+}
+
+plain! {
+    /// What an engine supports.
+    Features = "task_diag_features" {
+        /// `TASK_DIAG_VERSION` of the writer.
+        version: u32,
+        /// 0.
+        reserved: u32,
+        /// Supported groups, bit n = group n.
+        groups: u64,
+        /// Supported strategies, bit n = strategy n.
+        strategies: u64,
+    }
+}
+
+plain! {
+    /// What a stream is an answer to. First message of a stream.
+    Info = "task_diag_info" {
+        /// `MAGIC`.
+        magic: u32,
+        /// `VERSION`.
+        version: u32,
+        /// Groups asked for.
+        show_flags: u64,
+        /// Strategy asked for.
+        dump_strategy: u64,
+        /// Pid asked for, or 0.
+        pid: u32,
+        /// Online CPUs.
+        ncpus: u32,
+        /// `CLOCK_REALTIME` at the start of the walk, ns.
+        realtime_ns: u64,
+        /// `CLOCK_BOOTTIME` at the same moment, ns.
+        boottime_ns: u64,
+        /// Total memory, bytes; 0: not known.
+        mem_total_bytes: u64,
+        /// Page size, bytes.
+        page_size: u32,
+        /// Clock ticks a second.
+        clk_tck: u32,
+        /// Groups that the kernel engine served.
+        kernel_groups: u64,
+        /// Groups that the bpf engine served.
+        bpf_groups: u64,
+        /// Groups that the procfs engine served.
+        procfs_groups: u64,
+    }
+}
+
+plain! {
+    /// Head of a task's message, after the `nlmsghdr`.
+    TaskMsg = "task_diag_msg" {
+        /// Thread id (of the leader, for a process).
+        pid: u32,
+        /// Process id.
+        tgid: u32,
+        /// `FLAG_CONT`.
+        flags: u32,
+        /// 0.
+        reserved: u32,
+    }
+}
+
+plain! {
+    /// Payload of the DONE message.
+    Done = "task_diag_done" {
+        /// 0, or a negative errno that ended the walk early.
+        error: i32,
+        /// 0.
+        reserved: u32,
+        /// Tasks in the stream.
+        tasks: u64,
+        /// Tasks in the stream that lack a group for want of rights.
+        denied: u64,
+        /// Tasks that ended during the walk: left out, or incomplete.
+        vanished: u64,
+        /// Tasks that lack a group because reading it would have waited.
+        blocked: u64,
+        /// Tasks with a value that is cut.
+        truncated: u64,
+    }
+}
+
+plain! {
+    /// Head of the MISSING attribute.
+    MissingHdr = "task_diag_missing" {
+        /// Length and type.
+        nla: NlAttr,
+        /// Entries that follow.
+        count: u32,
+    }
+}
+
+plain! {
+    /// One entry of the MISSING attribute.
+    MissingEntry = "task_diag_missing_entry" {
+        /// Group number.
+        group: u32,
+        /// `TASK_DIAG_R_*`.
+        reason: u32,
+    }
+}
+
+plain! {
+    /// Head of an attribute of variable length.
+    BlobHdr = "task_diag_blob" {
+        /// Length and type.
+        nla: NlAttr,
+        /// PATHS: which path; CGROUP_PATH: hierarchy id; else 0.
+        kind: u32,
+        /// Bytes of data in this attribute.
+        len: u32,
+        /// Offset of this data in the whole value.
+        offset: u32,
+        /// Bytes of the whole value.
+        total: u32,
+        /// `BLOB_*`.
+        flags: u16,
+        /// Not 0: there is no value; `TASK_DIAG_R_*`.
+        reason: u16,
+    }
+}
+
+record! {
+    /// BASE: who it is. Source: `/proc/PID/stat`, `task_struct`.
+    Base = "task_diag_base", attr 0;
+    {
+        /// Parent process, 0: none visible.
+        ppid: u32,
+        /// Process group.
+        pgid: u32,
+        /// Session.
+        sid: u32,
+        /// `TASK_KTHREAD`, `TASK_EXITING`.
+        flags: u32,
+        /// `PF_*`.
+        task_flags: u32,
+        /// State letter, as in `/proc/PID/stat`.
+        state: u8,
+    } pad { reserved: [u8; 3], } then {
+        /// Start time since boot, suspended time included, ns.
+        start_time_ns: u64,
+        /// Command name, NUL-terminated; [`Base::comm_bytes`] cuts at the NUL.
+        comm: [u8; 64],
+    }
+}
+
+impl Base {
+    /// The command name up to its NUL; any bytes but NUL may be in it.
+    pub fn comm_bytes(&self) -> &[u8] {
+        let n = self.comm.iter().position(|b| *b == 0).unwrap_or(self.comm.len());
+        &self.comm[..n]
+    }
+}
+
+record! {
+    /// CRED: whose it is and who controls it. Source: `/proc/PID/status`, `task->real_cred`.
+    Cred = "task_diag_cred", attr 1;
+    {
+        /// Real uid.
+        uid: u32,
+        /// Effective uid.
+        euid: u32,
+        /// Saved uid.
+        suid: u32,
+        /// File-system uid.
+        fsuid: u32,
+        /// Real gid.
+        gid: u32,
+        /// Effective gid.
+        egid: u32,
+        /// Saved gid.
+        sgid: u32,
+        /// File-system gid.
+        fsgid: u32,
+        /// Thread id of the ptracer, or 0.
+        tracer_pid: u32,
+        /// `SECBIT_*`; not in /proc.
+        securebits: u32,
+        /// 0 or 1.
+        no_new_privs: u32,
+        /// 0 off, 1 strict, 2 filter.
+        seccomp: u32,
+        /// Inheritable capability set.
+        cap_inheritable: u64,
+        /// Permitted capability set.
+        cap_permitted: u64,
+        /// Effective capability set.
+        cap_effective: u64,
+        /// Capability bounding set.
+        cap_bounding: u64,
+        /// Ambient capability set.
+        cap_ambient: u64,
+        /// Number of supplementary gids.
+        ngroups: u32,
+    } pad { reserved: u32, }
+}
+
+record! {
+    /// STAT: what it has used, how it is scheduled. Source: `/proc/PID/stat`, `task_struct`, `signal_struct`.
+    Stat = "task_diag_stat", attr 4;
+    {
+        /// Minor faults.
+        minflt: u64,
+        /// Major faults.
+        majflt: u64,
+        /// Minor faults of waited-for children.
+        cminflt: u64,
+        /// Major faults of waited-for children.
+        cmajflt: u64,
+        /// User CPU time, ns.
+        utime_ns: u64,
+        /// System CPU time, ns.
+        stime_ns: u64,
+        /// User CPU time of waited-for children, ns.
+        cutime_ns: u64,
+        /// System CPU time of waited-for children, ns.
+        cstime_ns: u64,
+        /// -20 to 19.
+        nice: i32,
+        /// 20 + nice, or negative for real-time policies.
+        priority: i32,
+        /// Real-time priority, 0 to 99.
+        rt_priority: u32,
+        /// `SCHED_*`.
+        policy: u32,
+        /// CPU it last ran on.
+        processor: u32,
+        /// Threads of the process.
+        num_threads: u32,
+        /// Device number of the controlling terminal, 0: none.
+        tty_nr: u32,
+        /// Foreground process group of the terminal, -1: none.
+        tty_pgrp: i32,
+        /// Signal sent to the parent at exit, -1 for a thread.
+        exit_signal: i32,
+    } pad { reserved: u32, }
+}
+
+record! {
+    /// STATM: the address space, bytes. Source: `/proc/PID/status`, `mm_struct`.
+    Statm = "task_diag_statm", attr 5;
+    {
+        /// Virtual size (VmSize).
+        size_bytes: u64,
+        /// Peak virtual size (VmPeak).
+        peak_size_bytes: u64,
+        /// Resident set (VmRSS).
+        rss_bytes: u64,
+        /// Resident anonymous memory (RssAnon).
+        rss_anon_bytes: u64,
+        /// Resident file mappings (RssFile).
+        rss_file_bytes: u64,
+        /// Resident shared memory (RssShmem).
+        rss_shmem_bytes: u64,
+        /// Peak resident set (VmHWM).
+        peak_rss_bytes: u64,
+        /// Private data mappings (VmData).
+        data_bytes: u64,
+        /// Stack mappings (VmStk).
+        stack_bytes: u64,
+        /// Program text (VmExe).
+        text_bytes: u64,
+        /// Other executable mappings (VmLib).
+        lib_bytes: u64,
+        /// Locked memory (VmLck).
+        locked_bytes: u64,
+        /// Pinned memory (VmPin).
+        pinned_bytes: u64,
+        /// Page tables (VmPTE).
+        page_tables_bytes: u64,
+        /// Swapped-out anonymous memory (VmSwap).
+        swap_bytes: u64,
+    }
+}
+
+record! {
+    /// IO: Source: `/proc/PID/io`, `task->ioac`.
+    Io = "task_diag_io", attr 8;
+    {
+        /// Bytes through read calls.
+        rchar: u64,
+        /// Bytes through write calls.
+        wchar: u64,
+        /// Read calls.
+        syscr: u64,
+        /// Write calls.
+        syscw: u64,
+        /// Bytes fetched from storage.
+        read_bytes: u64,
+        /// Bytes sent to storage.
+        write_bytes: u64,
+        /// Bytes of dirty page cache that were dropped before they were written.
+        cancelled_write_bytes: u64,
+    }
+}
+
+record! {
+    /// SCHED: Source: `/proc/PID/schedstat`, `/proc/PID/status`, `task->sched_info`.
+    Sched = "task_diag_sched", attr 9;
+    {
+        /// Time on a CPU, ns.
+        run_time_ns: u64,
+        /// Time ready but waiting for a CPU, ns; live threads only.
+        run_delay_ns: u64,
+        /// Times it was given a CPU; live threads only.
+        timeslices: u64,
+        /// Voluntary context switches.
+        nvcsw: u64,
+        /// Involuntary context switches.
+        nivcsw: u64,
+        /// `SCHED_LIVE_ONLY`.
+        flags: u32,
+    } pad { reserved: u32, }
+}
+
+record! {
+    /// NS: inode numbers of the namespaces. Source: `/proc/PID/ns`, `task->nsproxy`.
+    Ns = "task_diag_ns", attr 10;
+    {
+        /// Cgroup namespace.
+        cgroup: u32,
+        /// IPC namespace.
+        ipc: u32,
+        /// Mount namespace.
+        mnt: u32,
+        /// Network namespace.
+        net: u32,
+        /// Pid namespace.
+        pid: u32,
+        /// Pid namespace of its future children.
+        pid_for_children: u32,
+        /// Time namespace.
+        time: u32,
+        /// Time namespace of its future children.
+        time_for_children: u32,
+        /// User namespace.
+        user: u32,
+        /// UTS namespace.
+        uts: u32,
+    }
+}
+
+record! {
+    /// CGROUP: the v2 cgroup's id. Source: `/proc/PID/cgroup`, `task->cgroups`.
+    Cgroup = "task_diag_cgroup", attr 11;
+    {
+        /// Inode number of the directory of its v2 cgroup.
+        id: u64,
+    }
+}
+
+/// Every struct of the header, for the test that pins them.
+pub const C_STRUCTS: &[&CStruct] = &[
+    &NlAttr::C,
+    &NlMsgHdr::C,
+    &Req::C,
+    &Features::C,
+    &Info::C,
+    &TaskMsg::C,
+    &Done::C,
+    &MissingHdr::C,
+    &MissingEntry::C,
+    &BlobHdr::C,
+    &Base::C,
+    &Cred::C,
+    &Stat::C,
+    &Statm::C,
+    &Io::C,
+    &Sched::C,
+    &Ns::C,
+    &Cgroup::C,
+];

@@ -1,0 +1,90 @@
+//! The task_diag wire format: the structs of `uapi/task_diag.h`, an encoder and a
+//! zero-copy decoder. No I/O and no knowledge of where the bytes come from.
+//!
+//! - [`layout`]: the structs;
+//! - [`encode`]: [`StreamWriter`] makes a stream, [`encode_request`] a request;
+//! - [`decode`]: [`Stream`] checks untrusted bytes once and then gives typed views into them.
+//!
+//! ```
+//! use taskdiag_wire::{Base, Done, Groups, Info, Stream, StreamWriter};
+//!
+//! let mut w = StreamWriter::new();
+//! w.info(&Info { show_flags: Groups::BASE.bits(), ..StreamWriter::blank_info() });
+//! w.begin_task(42, 42);
+//! let mut base = Base::new();
+//! base.ppid = 1;
+//! base.valid = 1;
+//! w.put(&base);
+//! w.end_task();
+//! let bytes = w.finish(Done::default());
+//!
+//! let stream = Stream::parse(bytes.as_bytes()).unwrap();
+//! let task = stream.tasks().next().unwrap();
+//! assert_eq!(task.pid(), 42);
+//! assert_eq!(task.record::<Base>().unwrap().ppid(), Some(1));
+//! assert_eq!(task.record::<Base>().unwrap().sid(), None);
+//! assert_eq!(stream.done().tasks, 1);
+//! ```
+
+pub mod buf;
+pub mod decode;
+pub mod encode;
+pub mod layout;
+mod names;
+
+pub use buf::AlignedBuf;
+pub use decode::{Blob, Error, Stream, TaskView, decode_request};
+pub use encode::{StreamWriter, encode_features_request, encode_request};
+pub use layout::{
+    Base, BlobHdr, Cgroup, Cred, Done, Features, GroupRecord, Info, Io, MissingEntry, NlAttr,
+    NlMsgHdr, Ns, Req, Sched, Stat, Statm, TaskMsg,
+};
+pub use names::{Group, Groups, PathKind, Reason, Strategy};
+
+/// `TASK_DIAG_VERSION`.
+pub const VERSION: u32 = 1;
+/// `TASK_DIAG_MAGIC`.
+pub const MAGIC: u32 = 0x4744_4154;
+/// `TASK_DIAG_BLOB_MAX`: most data bytes in one attribute.
+pub const BLOB_MAX: usize = 32768;
+
+/// Message type of filler.
+pub const NLMSG_NOOP: u16 = 1;
+/// Message type of the end of a stream.
+pub const NLMSG_DONE: u16 = 3;
+/// Message type of a request.
+pub const CMD_GET: u16 = 16;
+/// Message type of the supported-features request.
+pub const CMD_FEATURES: u16 = 17;
+/// Message type of the head of a stream.
+pub const MSG_INFO: u16 = 18;
+/// Message type of a task.
+pub const MSG_TASK: u16 = 19;
+/// Message type of the answer to [`CMD_FEATURES`].
+pub const MSG_FEATURES: u16 = 20;
+
+/// The message goes on with the task of the message before it.
+pub const FLAG_CONT: u32 = 1;
+
+/// Attribute type of the list of missing groups.
+pub const A_MISSING: u16 = 64;
+/// Attribute type of the supplementary gids.
+pub const A_GROUPS: u16 = 65;
+/// Attribute type of the chain of pids.
+pub const A_NSPID: u16 = 66;
+/// Attribute type of a cgroup path.
+pub const A_CGROUP_PATH: u16 = 67;
+
+/// The value ends here though it is longer.
+pub const BLOB_CUT: u16 = 1;
+/// The process wrote over its arguments.
+pub const BLOB_REWRITTEN: u16 = 2;
+/// The file is no longer in the directory tree.
+pub const BLOB_DELETED: u16 = 4;
+
+/// A kernel thread.
+pub const TASK_KTHREAD: u32 = 1;
+/// In `do_exit()`, or a zombie.
+pub const TASK_EXITING: u32 = 2;
+/// Threads that have ended are not in the sums of SCHED.
+pub const SCHED_LIVE_ONLY: u32 = 1;

@@ -1,0 +1,84 @@
+//! Engines: who answers a [`Request`] with a stream.
+//!
+//! Each engine has a probe (what works here, tried for real), a pure decision, the run, and pure
+//! encoding. Engines know the wire format and each other not at all; [`auto`] chooses.
+
+pub mod auto;
+pub mod procfs;
+
+use std::fmt;
+use std::time::Duration;
+
+use taskdiag_wire::{AlignedBuf, Group, Groups, Strategy};
+
+use crate::error::Error;
+use crate::request::Request;
+
+/// The engines there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EngineId {
+    /// `/proc/task_diag` of a patched kernel.
+    Kernel,
+    /// BPF task iterators.
+    Bpf,
+    /// The text files of /proc.
+    Procfs,
+}
+
+impl EngineId {
+    /// All, the fastest first.
+    pub const ALL: [EngineId; 3] = [EngineId::Kernel, EngineId::Bpf, EngineId::Procfs];
+    /// The name that users type and see.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineId::Kernel => "kernel",
+            EngineId::Bpf => "bpf",
+            EngineId::Procfs => "procfs",
+        }
+    }
+}
+
+impl fmt::Display for EngineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What an engine can do here.
+#[derive(Clone, Debug)]
+pub struct Support {
+    /// Groups it answers.
+    pub groups: Groups,
+    /// Strategies it answers.
+    pub strategies: Vec<Strategy>,
+    /// For groups it does not answer, or answers with gaps: what and why.
+    pub notes: Vec<(Group, String)>,
+}
+
+/// What an answer cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// System calls made for it, as the engine counts them.
+    pub syscalls: u64,
+    /// Time from request to answer.
+    pub wall: Duration,
+}
+
+/// A complete stream (INFO, tasks, DONE) and its cost.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The bytes.
+    pub stream: AlignedBuf,
+    /// What they cost.
+    pub cost: Cost,
+}
+
+/// Answers requests.
+pub trait Engine {
+    /// Which one it is.
+    fn id(&self) -> EngineId;
+    /// What it can do here.
+    fn support(&self) -> Support;
+    /// Answer a request. Groups outside [`Support::groups`] are an error.
+    fn run(&mut self, req: &Request) -> Result<Answer, Error>;
+}

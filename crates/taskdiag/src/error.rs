@@ -1,0 +1,78 @@
+//! What can go wrong, and what to do about it. A task that vanishes or denies is not an error:
+//! that is data in the answer.
+
+use std::{fmt, io};
+
+use taskdiag_wire::Groups;
+
+use crate::engine::EngineId;
+
+/// Why there is no answer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The process that the request is about does not exist (or may not be seen).
+    NoSuchProcess(u32),
+    /// The engine does not work here at all.
+    Unavailable {
+        /// Which engine.
+        engine: EngineId,
+        /// Why, and what would help.
+        why: String,
+    },
+    /// The engine works, but not for these groups.
+    Unsupported {
+        /// Which engine.
+        engine: EngineId,
+        /// The groups it cannot answer.
+        groups: Groups,
+    },
+    /// The system refused something.
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The bytes are not a complete stream.
+    Stream(taskdiag_wire::decode::Error),
+}
+
+impl Error {
+    /// An [`Error::Io`].
+    pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Error {
+        Error::Io { what: what.into(), source: source.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoSuchProcess(pid) => write!(f, "no process {pid}"),
+            Error::Unavailable { engine, why } => {
+                write!(f, "the {engine} engine cannot be used: {why}")
+            }
+            Error::Unsupported { engine, groups } => {
+                write!(f, "the {engine} engine does not provide {groups}; try --engine auto")
+            }
+            Error::Io { what, source } => write!(f, "{what}: {source}"),
+            Error::Stream(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            Error::Stream(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+impl From<taskdiag_wire::decode::Error> for Error {
+    fn from(e: taskdiag_wire::decode::Error) -> Error {
+        Error::Stream(e)
+    }
+}

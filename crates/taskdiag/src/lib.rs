@@ -1,0 +1,36 @@
+//! Process information on Linux: one request, one binary answer, from the fastest source the
+//! machine has.
+//!
+//! A [`Request`] names the tasks (a [`Strategy`]) and the [`Groups`] of attributes wanted. An
+//! [engine](engine) answers it with a stream in the task_diag format, and a [`Snapshot`] gives
+//! typed views over those bytes, whether they came from this machine or from a saved file.
+//!
+//! ```
+//! use taskdiag::{Base, Groups, Request};
+//!
+//! # fn main() -> Result<(), taskdiag::Error> {
+//! let snapshot = taskdiag::query(&Request::all(Groups::BASE))?;
+//! for task in snapshot.tasks() {
+//!     if let Some(base) = task.record::<Base>() {
+//!         println!("{} {}", task.pid(), String::from_utf8_lossy(base.comm_bytes()));
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod engine;
+mod error;
+mod request;
+mod snapshot;
+
+pub use engine::auto::{Choice, query, query_each, query_with};
+pub use engine::{Answer, Cost, Engine, EngineId, Support};
+pub use error::Error;
+pub use request::Request;
+pub use snapshot::{Served, Snapshot};
+pub use taskdiag_wire as wire;
+pub use taskdiag_wire::{
+    Base, Blob, Cgroup, Cred, Group, Groups, Io, Ns, PathKind, Reason, Sched, Stat, Statm,
+    Strategy, TaskView,
+};
