@@ -273,7 +273,10 @@ fn info(bytes: &[u8]) -> Result<Info, Error> {
         return Err(Error::Foreign);
     }
     let m = next_message(bytes, 0)?;
-    let version = u32::read_from_prefix(&m.payload[4..]).map_or(0, |v| v.0);
+    // The length may say that the magic just read is not part of the message.
+    let [_, version] = <[u32; 2]>::read_from_prefix(m.payload)
+        .map_err(|_| Error::Malformed(0, "INFO is too short"))?
+        .0;
     if version != VERSION {
         return Err(Error::Version(version));
     }
@@ -293,7 +296,7 @@ fn task_message(m: &Message<'_>, end: usize, entries: &mut Vec<Entry>) -> Result
     }
     if task.flags & FLAG_CONT != 0 {
         match entries.last_mut() {
-            Some(e) if e.end == m.at && e.pid == task.pid => e.end = end,
+            Some(e) if (e.end, e.pid, e.tgid) == (m.at, task.pid, task.tgid) => e.end = end,
             _ => return Err(Error::Malformed(m.at, "CONT does not follow its task")),
         }
     } else {
@@ -428,7 +431,8 @@ impl<'a> TaskView<'a> {
         let mut pieces = self.blobs(attr).filter(|(h, _)| h.kind == kind);
         let (first, data) = pieces.next()?;
         let mut out = Blob {
-            data: Cow::Borrowed(data),
+            // Without its beginning, a value has nothing to show.
+            data: Cow::Borrowed(if first.offset == 0 { data } else { &[] }),
             flags: first.flags,
             total: first.total as usize,
             reason: (first.reason != 0)
