@@ -1,0 +1,161 @@
+//! Streams for the decoder's tests: one good sample, and messages put together by hand, so that
+//! they can be wrong.
+
+use taskdiag_wire::*;
+use zerocopy::IntoBytes;
+
+/// A small generator (xorshift64*), the same on every run.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 33) as usize % n
+    }
+}
+
+pub fn put32(bytes: &mut [u8], at: usize, v: u32) {
+    bytes[at..at + 4].copy_from_slice(&v.to_ne_bytes());
+}
+
+pub fn get32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+pub fn all_groups() -> Info {
+    let asked = Groups::BASE | Groups::CRED | Groups::STAT | Groups::CMDLINE | Groups::PATHS;
+    let asked = asked | Groups::IO | Groups::NS | Groups::CGROUP;
+    Info { show_flags: asked.bits(), ..StreamWriter::blank_info() }
+}
+
+pub fn base(ppid: u32) -> Base {
+    let mut b = Base::new();
+    b.valid = Base::ALL_VALID;
+    b.ppid = ppid;
+    b.comm[..5].copy_from_slice(b"a) \n\xff");
+    b
+}
+
+/// Four tasks with every kind of attribute.
+pub fn sample() -> AlignedBuf {
+    let mut w = StreamWriter::new();
+    w.info(&all_groups());
+    w.begin_task(42, 42);
+    w.put(&base(1));
+    w.put(&Cred { ngroups: 3, valid: Cred::ALL_VALID, ..Cred::new() });
+    let ids = |v: &[u32]| v.iter().flat_map(|i| i.to_ne_bytes()).collect::<Vec<u8>>();
+    w.put_blob(A_GROUPS, 0, 0, &ids(&[4, 24, 27]), 12);
+    w.put(&Stat::new());
+    w.put(&Ns::new());
+    w.put_blob(A_NSPID, 0, 0, &ids(&[42, 1]), 8);
+    w.put_blob(Group::Cmdline as u16, 0, 0, b"a\0b\0", 4);
+    w.put_blob(Group::Paths as u16, PathKind::Exe as u32, BLOB_DELETED, b"/bin/a (deleted)", 16);
+    w.put_blob_missing(Group::Paths as u16, PathKind::Cwd as u32, Reason::Denied);
+    w.put(&Cgroup::new());
+    w.put_blob(A_CGROUP_PATH, 0, 0, b":/a", 3);
+    w.put_blob(A_CGROUP_PATH, 3, 0, b"cpu:/b", 6);
+    w.missing(Group::Io, Reason::Denied);
+    w.end_task();
+    w.begin_task(43, 42);
+    w.put(&base(1));
+    w.missing(Group::Cmdline, Reason::Vanished);
+    w.end_task();
+    w.begin_task(44, 44);
+    w.put(&Sched::new());
+    w.put(&Statm::new());
+    w.end_task();
+    w.continue_task(44, 44);
+    w.put(&Io::new());
+    w.end_task();
+    w.begin_task(45, 45);
+    w.end_task();
+    w.finish(Done { vanished: 2, ..Done::default() })
+}
+
+/// A message with this payload, padded.
+pub fn msg(kind: u16, payload: &[u8]) -> Vec<u8> {
+    let mut b = AlignedBuf::new();
+    b.push(&NlMsgHdr { kind, ..NlMsgHdr::default() });
+    b.extend_padded(payload);
+    let mut v = b.as_bytes().to_vec();
+    let n = v.len() as u32;
+    put32(&mut v, 0, n);
+    v
+}
+
+pub fn task_msg(pid: u32, flags: u32, attrs: &[u8]) -> Vec<u8> {
+    let head = TaskMsg { pid, tgid: 7, flags, reserved: 0 };
+    msg(MSG_TASK, &[head.as_bytes(), attrs].concat())
+}
+
+pub fn info_msg() -> Vec<u8> {
+    msg(MSG_INFO, all_groups().as_bytes())
+}
+
+pub fn done_msg(tasks: u64, more: &[u8]) -> Vec<u8> {
+    let done = Done { tasks, ..Done::default() };
+    msg(NLMSG_DONE, &[done.as_bytes(), more].concat())
+}
+
+pub fn done_with_error(error: i32) -> Vec<u8> {
+    msg(NLMSG_DONE, Done { error, ..Done::default() }.as_bytes())
+}
+
+/// INFO, these messages, DONE with this count.
+pub fn stream(messages: &[Vec<u8>], tasks: u64) -> Vec<u8> {
+    [info_msg(), messages.concat(), done_msg(tasks, &[])].concat()
+}
+
+/// An attribute with this payload behind its `nlattr`, padded.
+pub fn attr(kind: u16, payload: &[u8]) -> Vec<u8> {
+    let len = (4 + payload.len()).next_multiple_of(8);
+    let mut v = raw_attr(len as u16, kind, len);
+    v[4..4 + payload.len()].copy_from_slice(payload);
+    v
+}
+
+/// An attribute that says it has `says` bytes and has `len`.
+pub fn raw_attr(says: u16, kind: u16, len: usize) -> Vec<u8> {
+    let mut v = vec![0; len];
+    v[..4].copy_from_slice(NlAttr { len: says, kind }.as_bytes());
+    v
+}
+
+pub fn base_attr(ppid: u32) -> Vec<u8> {
+    base(ppid).as_bytes().to_vec()
+}
+
+pub fn blob_attr(attr_kind: u16, kind: u32, data: &[u8]) -> Vec<u8> {
+    let len = data.len() as u32;
+    let hdr = BlobHdr { kind, len, total: len, ..BlobHdr::default() };
+    attr(attr_kind, &[&hdr.as_bytes()[4..], data].concat())
+}
+
+/// Look at everything a checked stream has to show.
+pub fn walk<B: AsRef<[u8]>>(s: &Stream<B>) -> usize {
+    let mut n = 0;
+    let _ = (s.info(), s.done(), s.strategy(), s.asked().to_string());
+    for t in s.tasks() {
+        n += t.attrs().map(|(_, b)| b.len()).sum::<usize>();
+        n += t.record::<Base>().map_or(0, |b| b.comm_bytes().len());
+        n += t.record::<Cred>().map_or(0, |r| r.valid as usize);
+        n += t.record::<Stat>().map_or(0, |r| r.valid as usize);
+        n += t.record::<Statm>().map_or(0, |r| r.valid as usize);
+        n += t.record::<Io>().map_or(0, |r| r.valid as usize);
+        n += t.record::<Sched>().map_or(0, |r| r.valid as usize);
+        n += t.record::<Ns>().map_or(0, |r| r.valid as usize);
+        n += t.record::<Cgroup>().map_or(0, |r| r.valid as usize);
+        n += Group::ALL.iter().filter_map(|g| t.reason(*g)).count();
+        n += PathKind::ALL.iter().filter_map(|k| t.path(*k)).map(|b| b.data.len()).sum::<usize>();
+        n += t.cmdline().map_or(0, |b| b.data.len());
+        n += t.groups().map_or(0, |v| v.len()) + t.nspid().map_or(0, |v| v.len());
+        n += t.cgroups().map(|(_, d)| d.len()).sum::<usize>();
+        n += format!("{t:?}{}", t.is_leader()).len();
+    }
+    n
+}

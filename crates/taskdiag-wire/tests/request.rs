@@ -1,0 +1,110 @@
+//! Requests: what an engine must refuse, because nothing unknown may be ignored.
+
+use taskdiag_wire::decode::{Error, Request};
+use taskdiag_wire::*;
+
+const SUPPORTED: Groups = Groups::BASE.union(Groups::STAT).union(Groups::CMDLINE);
+
+fn decode(bytes: &[u8]) -> Result<Request, Error> {
+    decode_request(bytes, SUPPORTED)
+}
+
+fn refused(bytes: &[u8], with: &str) {
+    match decode(bytes) {
+        Err(Error::BadRequest(why)) if why.contains(with) => {}
+        other => panic!("want BadRequest with {with:?}, got {other:?}"),
+    }
+}
+
+/// A good request with its length field set to what it is.
+fn grown(mut bytes: Vec<u8>, more: &[u8]) -> Vec<u8> {
+    bytes.extend(more);
+    let n = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&n.to_ne_bytes());
+    bytes
+}
+
+fn good() -> Vec<u8> {
+    encode_request(Strategy::One, 7, Groups::BASE)
+}
+
+#[test]
+fn every_strategy_goes_through() {
+    for s in Strategy::ALL {
+        let pid = if s.takes_pid() { 4711 } else { 0 };
+        let bytes = encode_request(*s, pid, SUPPORTED);
+        let want = Request::Get { strategy: *s, pid, groups: SUPPORTED };
+        assert_eq!(decode(&bytes), Ok(want));
+        // With and without a pid is not a matter of taste.
+        refused(&encode_request(*s, if s.takes_pid() { 0 } else { 1 }, SUPPORTED), "pid");
+    }
+    assert_eq!(decode(&encode_features_request()), Ok(Request::Features));
+}
+
+#[test]
+fn no_groups_is_a_request_for_pids_alone() {
+    let bytes = encode_request(Strategy::All, 0, Groups::NONE);
+    assert!(matches!(decode(&bytes), Ok(Request::Get { groups: Groups::NONE, .. })));
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    let bytes = good();
+    for len in 0..bytes.len() {
+        refused(&bytes[..len], ""); // nlmsg_len is not the length of the write
+        if len >= 16 {
+            refused(&grown(bytes[..len].to_vec(), &[]), "shorter than task_diag_req");
+        }
+    }
+}
+
+#[test]
+fn the_length_is_that_of_the_write() {
+    for wrong in [0, 1, 16, 39, 41, u32::MAX] {
+        let mut bytes = good();
+        bytes[..4].copy_from_slice(&wrong.to_ne_bytes());
+        refused(&bytes, "nlmsg_len");
+    }
+}
+
+#[test]
+fn trailing_bytes_must_be_zero() {
+    assert!(decode(&grown(good(), &[0; 24])).is_ok(), "a newer, longer request");
+    for at in [0, 11, 23] {
+        let mut more = [0; 24];
+        more[at] = 1;
+        refused(&grown(good(), &more), "trailing");
+    }
+    assert!(decode(&grown(encode_features_request(), &[0; 8])).is_ok());
+    refused(&grown(encode_features_request(), &[0, 1]), "trailing");
+}
+
+#[test]
+fn unknown_bits_and_values_are_refused() {
+    for bit in 0..64 {
+        let groups = Groups::from_bits(1 << bit);
+        let bytes = encode_request(Strategy::All, 0, groups);
+        assert_eq!(decode(&bytes).is_ok(), SUPPORTED.contains(groups), "bit {bit}");
+    }
+    refused(&encode_request(Strategy::All, 0, SUPPORTED | Groups::CRED), "show_flags");
+    for strategy in [5u64, 255, u64::MAX, 1 << 32] {
+        let mut bytes = good();
+        bytes[24..32].copy_from_slice(&strategy.to_ne_bytes());
+        refused(&bytes, "dump_strategy");
+    }
+    let mut bytes = good();
+    bytes[36] = 1;
+    refused(&bytes, "reserved");
+    for kind in [0, NLMSG_DONE, MSG_INFO, MSG_TASK, 99, u16::MAX] {
+        let mut bytes = good();
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        refused(&bytes, "message type");
+    }
+}
+
+#[test]
+fn any_alignment_will_do() {
+    let mut room = vec![0];
+    room.extend(good());
+    assert!(decode(&room[1..]).is_ok());
+}
