@@ -15,7 +15,11 @@ impl Engine for Procfs {
     fn support(&self) -> Support {
         Support { groups: Groups::NONE, strategies: vec![], notes: vec![] }
     }
-    fn run(&mut self, _req: &Request) -> Result<Answer, Error> {
-        todo!()
+    fn run(&mut self, req: &Request) -> Result<Answer, Error> {
+        let mut w = taskdiag_wire::StreamWriter::new();
+        w.info(&crate::engine::info::info(req));
+        let syscalls = crate::engine::info::SYSCALLS;
+        let cost = Cost { syscalls, ..Cost::default() };
+        Ok(Answer { stream: w.finish(Default::default()), cost })
     }
 }
