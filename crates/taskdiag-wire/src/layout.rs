@@ -1,7 +1,7 @@
 //! The structs of `uapi/task_diag.h`, member for member.
 //!
 //! The C header is the original; `tests/layout.rs` compiles it and compares
-//! every offset and size with the tables that [`record!`] makes here.
+//! every offset and size with the tables that `record!` makes here.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -2,7 +2,7 @@
 //! machine has.
 //!
 //! A [`Request`] names the tasks (a [`Strategy`]) and the [`Groups`] of attributes wanted. An
-//! [engine](engine) answers it with a stream in the task_diag format, and a [`Snapshot`] gives
+//! [engine] answers it with a stream in the task_diag format, and a [`Snapshot`] gives
 //! typed views over those bytes, whether they came from this machine or from a saved file.
 //!
 //! ```
