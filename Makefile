@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# The short commands. Each installs what is missing first (tools/setup says what and why), so that a
+# fresh Debian 12 or 13 needs nothing but `make run` and `make test`.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+ARGS ?=
+# Bench cases to run (empty: all) and seconds per fuzz target.
+CASES ?=
+FUZZ_SECONDS ?= 60
+
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+BIN := $(TARGET_DIR)/release/taskdiag
+RUST := tools/with-rust
+CARGO := $(RUST) cargo
+
+.PHONY: help run build test check bench fuzz bpf bpf-check install uninstall clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+run: build ## build, and show this machine's processes (ARGS="-T -o pid,tid,comm")
+	@$(BIN) ps $(ARGS)
+
+build: ## the release binary
+	@tools/setup build
+	$(CARGO) build --release --package taskdiag-cli
+
+test: ## every test that this machine can run
+	@tools/setup test
+	@tools/run-tests
+
+check: ## format, lints, documentation, licences, the dependency rule
+	@tools/setup check
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	$(RUST) tools/check-deps
+	tools/check-licences
+
+bench: ## measure against the peers (CASES="a f"); root for the large loads
+	@tools/setup bench
+	$(CARGO) build --release --package taskdiag-cli
+	python3 bench/run $(CASES)
+
+fuzz: ## fuzz each target for FUZZ_SECONDS
+	@tools/setup fuzz
+	tools/fuzz $(FUZZ_SECONDS)
+
+bpf: ## make the checked-in BPF skeletons again (needs clang)
+	@tools/setup bpf
+	$(CARGO) run --manifest-path bpf/gen/Cargo.toml
+
+bpf-check: ## are the checked-in BPF skeletons what the sources give? (needs clang)
+	@tools/setup bpf
+	$(CARGO) run --manifest-path bpf/gen/Cargo.toml -- --check
+
+# As root after `make build` as a user nothing is built again. Man page and completions come from
+# the program's own tables.
+install: ## binary, man page, completions (PREFIX, DESTDIR)
+	@[ -x $(BIN) ] || $(MAKE) --no-print-directory build
+	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/bin/taskdiag
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(BIN) generate man > $(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1
+	$(BIN) generate bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag
+	$(BIN) generate zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag
+	$(BIN) generate fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/taskdiag.fish
+
+uninstall: ## what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/taskdiag \
+		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/taskdiag.fish
+
+clean: ## what was built
+	$(CARGO) clean
+	rm -rf fuzz/target bpf/gen/target bench/out
