@@ -364,6 +364,23 @@ fn is_blob(kind: u16) -> bool {
         || matches!(kind, A_GROUPS | A_NSPID | A_CGROUP_PATH)
 }
 
+/// Is there a task with this pid? Looks at message headers only, and takes bytes that are not well
+/// formed as the end: for writers that ask about their own stream before it is parsed.
+pub fn has_task(bytes: &[u8], pid: u32) -> bool {
+    let mut rest = bytes;
+    while let Ok((hdr, body)) = NlMsgHdr::read_from_prefix(rest) {
+        if hdr.kind == MSG_TASK && TaskMsg::read_from_prefix(body).is_ok_and(|(t, _)| t.pid == pid)
+        {
+            return true;
+        }
+        match rest.get((hdr.len as usize).max(HDR)..) {
+            Some(r) => rest = r,
+            None => return false,
+        }
+    }
+    false
+}
+
 /// One task of a checked stream.
 #[derive(Clone, Copy)]
 pub struct TaskView<'a> {
@@ -417,13 +434,14 @@ impl<'a> TaskView<'a> {
         if !self.asked.has(g) {
             return None;
         }
-        let bytes = self.find(A_MISSING)?;
-        let (hdr, rest) = MissingHdr::read_from_prefix(bytes).ok()?;
-        let (entries, _) =
-            <[MissingEntry]>::ref_from_prefix_with_elems(rest, hdr.count as usize).ok()?;
+        // Where the groups of two engines were joined, each has its own list.
+        let lists = self.attrs().filter(|a| a.0 == A_MISSING);
+        let mut entries = lists.filter_map(|(_, bytes)| {
+            let (hdr, rest) = MissingHdr::read_from_prefix(bytes).ok()?;
+            <[MissingEntry]>::ref_from_prefix_with_elems(rest, hdr.count as usize).ok()
+        });
         entries
-            .iter()
-            .find(|e| e.group == g as u32)
+            .find_map(|(list, _)| list.iter().find(|e| e.group == g as u32))
             .map(|e| Reason::from_number(e.reason).unwrap_or(Reason::Unsupported))
     }
     /// A value of variable length; borrowed when it is in one piece. `None`: not in the answer.

@@ -1,6 +1,6 @@
 //! Making requests and streams.
 
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::layout::*;
 use crate::names::{Group, Groups, Reason, Strategy};
@@ -73,11 +73,32 @@ impl StreamWriter {
         self.close();
     }
 
+    /// Add another stream's engines to the head of this one.
+    pub fn mark_served(&mut self, other: &Info) {
+        let at = size_of::<NlMsgHdr>();
+        let bytes = &mut self.buf.as_mut_bytes()[at..];
+        if let Ok((info, _)) = Info::mut_from_prefix(bytes) {
+            info.kernel_groups |= other.kernel_groups;
+            info.bpf_groups |= other.bpf_groups;
+            info.procfs_groups |= other.procfs_groups;
+        }
+    }
+
     /// Append complete TASK and NOOP messages that were made elsewhere, as they are. Their tasks
     /// are not counted: add them to what [`finish`](Self::finish) gets.
     pub fn raw(&mut self, messages: &[u8]) {
         debug_assert!(self.task.is_none() && messages.len() % 8 == 0);
         self.buf.extend_padded(messages);
+    }
+
+    /// Go on writing a finished stream, in place: its DONE is taken off and returned, to be given to
+    /// [`finish`](Self::finish). `None`: the bytes do not end in a DONE.
+    pub fn reopen(mut stream: AlignedBuf) -> Option<(StreamWriter, Done)> {
+        let at = stream.len().checked_sub(size_of::<NlMsgHdr>() + size_of::<Done>())?;
+        let (hdr, body) = NlMsgHdr::read_from_prefix(&stream.as_bytes()[at..]).ok()?;
+        let (done, _) = Done::read_from_prefix(body).ok().filter(|_| hdr.kind == NLMSG_DONE)?;
+        stream.truncate(at);
+        Some((StreamWriter { buf: stream, ..StreamWriter::default() }, done))
     }
 
     /// Begin a task. Attributes follow; [`end_task`](Self::end_task) or
@@ -158,6 +179,13 @@ impl StreamWriter {
         hdr.nla.len = len as u16;
         self.buf.push(&hdr);
         self.buf.extend_padded(data);
+    }
+
+    /// Add an attribute that was made elsewhere, as it is.
+    pub fn raw_attr(&mut self, attr: &[u8]) {
+        debug_assert!(attr.len() % 8 == 0);
+        self.room(attr.len());
+        self.buf.extend_padded(attr);
     }
 
     /// Say that a group is not there, and why.

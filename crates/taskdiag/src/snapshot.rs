@@ -67,6 +67,10 @@ impl Snapshot {
     pub fn stream(&self) -> &Stream<AlignedBuf> {
         &self.stream
     }
+    /// The bytes, given back.
+    pub fn into_bytes(self) -> AlignedBuf {
+        self.stream.into_bytes()
+    }
     /// Which engine served which groups, why and at what cost; empty for a saved stream (its
     /// info has the engines).
     pub fn served(&self) -> &[Served] {

@@ -4,6 +4,7 @@
 //! encoding. Engines know the wire format and each other not at all; [`auto`] chooses.
 
 pub mod auto;
+pub mod bpf;
 pub(crate) mod info;
 pub mod procfs;
 

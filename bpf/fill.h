@@ -1,0 +1,808 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Writing one task's groups into the output, straight in wire format. Each
+ * put_*() reads what its group needs and nothing else.
+ *
+ * Pointers found in a task (mm, signal, fs, nsproxy...) are read without the
+ * locks that /proc takes: a task that exits meanwhile gives stale values, never
+ * a fault. put_*() that read through task->mm, ->fs or ->nsproxy check at the
+ * end that the task still has it, and say "vanished" where it does not.
+ */
+#ifndef TASKDIAG_FILL_H
+#define TASKDIAG_FILL_H
+
+const volatile struct config cfg;
+struct state st;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, CHUNK_SIZE);
+	__uint(max_entries, CHUNKS_MAX);
+} out SEC(".maps");
+
+#define WANT(group) (cfg.groups & (1ull << (group)))
+#define IS_PROCESS (cfg.strategy != TASK_DIAG_DUMP_ALL_THREAD && cfg.strategy != TASK_DIAG_DUMP_THREAD)
+#define VALID_ALL(n) ((1u << (n)) - 1)
+
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
+#define CAST(type, p) ((type *)bpf_rdonly_cast(p, bpf_core_type_id_kernel(type)))
+/*
+ * A task to read from only. For each pointer that is loaded through a trusted pointer the
+ * verifier looks, by name and through all of the kernel's BTF, whether it is trusted too:
+ * about 1 ms each. Nothing is looked up for a pointer that is not trusted to begin with.
+ */
+#define PLAIN(t) CAST(struct task_struct, t)
+
+/*
+ * A global function: the verifier checks it once and by itself, and only where it is called, so
+ * the states of one group do not multiply with those of the next. Only numbers can be passed, and
+ * a pointer in a map is a number; so the task is in st.task.
+ */
+#define GROUP_FN __noinline int
+#define THIS PLAIN((void *)st.task)
+
+/* ---- the output ---- */
+
+static __always_inline void *here(void)
+{
+	u32 i = st.chunk;
+	char *c = bpf_map_lookup_elem(&out, &i);
+
+	return c ? c + (st.off & (CHUNK_SPAN - 1)) : NULL;
+}
+
+static __always_inline void *at(u32 off)
+{
+	u32 i = st.chunk;
+	char *c = bpf_map_lookup_elem(&out, &i);
+
+	return c ? c + (off & (CHUNK_SPAN - 1)) : NULL;
+}
+
+#define PUT(a, attr) \
+	((a)->nla.nla_len = sizeof(*(a)), (a)->nla.nla_type = (attr), st.off += sizeof(*(a)))
+
+static __always_inline void missing(u32 group, u32 reason)
+{
+	st.reason[group & 31] = reason;
+	st.nmissing++;
+}
+
+static __always_inline void begin_message(u32 pid, u32 tgid, u32 flags)
+{
+	struct { struct nlmsghdr h; struct task_diag_msg m; } *a = here();
+
+	if (!a)
+		return;
+	st.msg = st.off;
+	*(&a->h) = (struct nlmsghdr){ .nlmsg_type = TASK_DIAG_MSG_TASK };
+	a->m.pid = pid;
+	a->m.tgid = tgid;
+	a->m.flags = flags;
+	a->m.reserved = 0;
+	st.off += sizeof(*a);
+}
+
+static __always_inline void end_message(void)
+{
+	struct nlmsghdr *h = at(st.msg);
+
+	if (h)
+		h->nlmsg_len = st.off - st.msg;
+	if (st.chunk < CHUNKS_MAX)
+		st.used[st.chunk & (CHUNKS_MAX - 1)] = st.off;
+}
+
+/* Room for a message in this chunk or a next one? */
+static __always_inline bool room(u32 reserve)
+{
+	if (st.off >= CHUNK_FULL) {
+		st.chunk++;
+		st.off = 0;
+	}
+	return st.chunk + reserve < cfg.nchunks;
+}
+
+static __always_inline struct task_diag_blob *begin_blob(void)
+{
+	return here();
+}
+
+static __always_inline void end_blob(struct task_diag_blob *b, u32 attr, u32 kind, u32 len,
+				     u32 offset, u32 total, u32 flags, u32 reason)
+{
+	u32 size = sizeof(*b) + ((len + 7) & ~7u);
+
+	b->nla.nla_len = size;
+	b->nla.nla_type = attr;
+	b->kind = kind;
+	b->len = len;
+	b->offset = offset;
+	b->total = total;
+	b->flags = flags;
+	b->reason = reason;
+	/* Whole words were not written past the end: clear the tail of the last one. */
+	if (len & 7) {
+		char *end = (char *)b + sizeof(*b) + (len & 0xffff);
+
+#pragma unroll
+		for (int i = 0; i < 7; i++)
+			if (i < 8 - (len & 7))
+				end[i] = 0;
+	}
+	st.off += size;
+}
+
+/* ---- pids ---- */
+
+/* The number of a struct pid in the reader's pid namespace; 0: not visible there. */
+GROUP_FN pid_nr_arg(void)
+{
+	struct pid *pid = CAST(struct pid, (void *)st.arg);
+	struct upid u;
+	u32 level = st.level, nr;
+
+	if (!st.arg)
+		return 0;
+	if (level == 0) {
+		nr = pid->numbers[0].nr;
+		/* or the compiler makes one load of this and of u.nr */
+		barrier_var(nr);
+		return nr;
+	}
+	if (level > 32 || pid->level < level)
+		return 0;
+	if (bpf_probe_read_kernel(&u, sizeof(u), (char *)pid +
+				  __builtin_preserve_field_info(((struct pid *)0)->numbers,
+								BPF_FIELD_BYTE_OFFSET) +
+				  level * sizeof(u)))
+		return 0;
+	return (u64)u.ns == st.ns ? u.nr : 0;
+}
+
+static __always_inline u32 pid_nr(struct pid *pid)
+{
+	st.arg = (u64)pid;
+	return pid_nr_arg();
+}
+
+static __always_inline u32 task_nr(struct task_struct *t) { return pid_nr(t->thread_pid); }
+static __always_inline u32 task_tgid_nr(struct task_struct *t)
+{
+	return pid_nr(t->signal->pids[PIDTYPE_TGID]);
+}
+
+/* ---- BASE ---- */
+
+static __always_inline u8 state_letter(struct task_struct *t)
+{
+	u32 tsk = t->__state, s = (tsk | t->exit_state) & 0x7f;
+
+	/* As __task_state_index() and "RSDTtXZPI" do. TASK_IDLE, then RTLOCK_WAIT and FROZEN. */
+	if ((tsk & 0x402) == 0x402)
+		return 'I';
+	if (tsk & 0x9000)
+		return 'D';
+	if (s & 0x40)
+		return 'P';
+	if (s & 0x20)
+		return 'Z';
+	if (s & 0x10)
+		return 'X';
+	if (s & 0x08)
+		return 't';
+	if (s & 0x04)
+		return 'T';
+	if (s & 0x02)
+		return 'D';
+	return s & 1 ? 'S' : 'R';
+}
+
+/* As proc_task_name(): kernel threads have a longer name, workers say what they work on. */
+static __always_inline void kthread_name(struct task_struct *t, char *comm)
+{
+	struct kthread *k;
+	struct worker *w;
+	char *name;
+	long n = -1;
+
+	if (!bpf_core_field_exists(t->worker_private) || !t->worker_private)
+		return;
+	k = CAST(struct kthread, t->worker_private);
+	if (bpf_core_field_exists(k->full_name) && k->full_name)
+		n = bpf_probe_read_kernel_str(comm, 64, k->full_name);
+	if (n < 0)
+		n = bpf_probe_read_kernel_str(comm, 64, &t->comm);
+	if (!(t->flags & PF_WQ_WORKER) || !k->data)
+		return;
+	w = CAST(struct worker, k->data);
+	if (!w->pool || n <= 0 || n > 31)
+		return;
+	name = comm + n;
+	if (bpf_probe_read_kernel_str(name, 32, &w->desc) <= 1) {
+		name[0] = 0;
+		return;
+	}
+	name[-1] = w->current_work ? '+' : '-';
+}
+
+GROUP_FN put_base(void)
+{
+	struct task_struct *t = THIS;
+	struct task_diag_base *a = here();
+	struct signal_struct *sig = t->signal;
+	u64 *comm;
+
+	if (!a)
+		return 0;
+	PUT(a, TASK_DIAG_BASE);
+	a->valid = VALID_ALL(8);
+	a->ppid = task_tgid_nr(t->real_parent);
+	a->pgid = pid_nr(sig->pids[PIDTYPE_PGID]);
+	a->sid = pid_nr(sig->pids[PIDTYPE_SID]);
+	a->flags = (t->flags & PF_KTHREAD ? TASK_DIAG_TASK_KTHREAD : 0) |
+		   (t->flags & PF_EXITING ? TASK_DIAG_TASK_EXITING : 0);
+	a->task_flags = t->flags;
+	a->state = state_letter(t);
+	a->reserved[0] = a->reserved[1] = a->reserved[2] = 0;
+	a->start_time_ns = t->start_boottime + st.ns_boottime_ns;
+	comm = (u64 *)a->comm;
+#pragma unroll
+	for (int i = 2; i < 8; i++)
+		comm[i] = 0;
+	__builtin_memcpy(a->comm, t->comm, 16);
+	a->comm[15] = 0;
+	if (t->flags & PF_KTHREAD)
+		kthread_name(t, a->comm);
+	return 0;
+}
+
+/* ---- CRED ---- */
+
+#define GIDS_MAX 8192	/* in one blob; more come in the next */
+
+GROUP_FN put_cred(void)
+{
+	struct task_struct *t = THIS;
+	const struct cred *c = t->real_cred;
+	struct task_diag_cred *a = here();
+	struct group_info *gi;
+	u32 n, done;
+
+	if (!a || !c)
+		return 0;
+	PUT(a, TASK_DIAG_CRED);
+	a->valid = VALID_ALL(18);
+	a->uid = c->uid.val;
+	a->euid = c->euid.val;
+	a->suid = c->suid.val;
+	a->fsuid = c->fsuid.val;
+	a->gid = c->gid.val;
+	a->egid = c->egid.val;
+	a->sgid = c->sgid.val;
+	a->fsgid = c->fsgid.val;
+	a->tracer_pid = t->ptrace ? task_nr(t->parent) : 0;
+	a->securebits = c->securebits;
+	a->no_new_privs = t->atomic_flags & 1;
+	a->seccomp = t->seccomp.mode;
+	a->cap_inheritable = c->cap_inheritable.val;
+	a->cap_permitted = c->cap_permitted.val;
+	a->cap_effective = c->cap_effective.val;
+	a->cap_bounding = c->cap_bset.val;
+	a->cap_ambient = c->cap_ambient.val;
+	gi = c->group_info;
+	n = gi->ngroups;
+	a->ngroups = n;
+	a->reserved = 0;
+	for (done = 0; done < n && done < 65536; done += GIDS_MAX) {
+		struct task_diag_blob *b = begin_blob();
+		u32 some = n - done;
+
+		if (some > GIDS_MAX)
+			some = GIDS_MAX;
+		if (!b || bpf_probe_read_kernel(b->data, some * 4, (u32 *)&gi->gid + done))
+			some = 0;
+		if (!b || !some)
+			return 0;
+		end_blob(b, TASK_DIAG_A_GROUPS, 0, some * 4, done * 4, n * 4, 0, 0);
+	}
+	return 0;
+}
+
+/* ---- STAT, IO, SCHED: of a thread or summed over a process ---- */
+
+static __always_inline void add_thread(struct task_struct *t)
+{
+	if (WANT(TASK_DIAG_STAT)) {
+		st.utime += t->utime;
+		st.stime += t->stime;
+		st.min_flt += t->min_flt;
+		st.maj_flt += t->maj_flt;
+	}
+	if (WANT(TASK_DIAG_STAT) || WANT(TASK_DIAG_SCHED))
+		st.runtime += t->se.sum_exec_runtime;
+	if (WANT(TASK_DIAG_SCHED)) {
+		st.nvcsw += t->nvcsw;
+		st.nivcsw += t->nivcsw;
+		st.run_delay += t->sched_info.run_delay;
+		st.pcount += t->sched_info.pcount;
+	}
+	if (WANT(TASK_DIAG_IO)) {
+		st.io[0] += t->ioac.rchar;
+		st.io[1] += t->ioac.wchar;
+		st.io[2] += t->ioac.syscr;
+		st.io[3] += t->ioac.syscw;
+		st.io[4] += t->ioac.read_bytes;
+		st.io[5] += t->ioac.write_bytes;
+		st.io[6] += t->ioac.cancelled_write_bytes;
+	}
+}
+
+static __always_inline void sum_begin(struct signal_struct *s, bool process)
+{
+	st.utime = process ? s->utime : 0;
+	st.stime = process ? s->stime : 0;
+	st.runtime = process ? s->sum_sched_runtime : 0;
+	st.min_flt = process ? s->min_flt : 0;
+	st.maj_flt = process ? s->maj_flt : 0;
+	st.nvcsw = process ? s->nvcsw : 0;
+	st.nivcsw = process ? s->nivcsw : 0;
+	st.run_delay = st.pcount = 0;
+	if (WANT(TASK_DIAG_IO)) {
+		st.io[0] = process ? s->ioac.rchar : 0;
+		st.io[1] = process ? s->ioac.wchar : 0;
+		st.io[2] = process ? s->ioac.syscr : 0;
+		st.io[3] = process ? s->ioac.syscw : 0;
+		st.io[4] = process ? s->ioac.read_bytes : 0;
+		st.io[5] = process ? s->ioac.write_bytes : 0;
+		st.io[6] = process ? s->ioac.cancelled_write_bytes : 0;
+	}
+}
+
+/* floor(a * b / c) for a <= c: exact, as the kernel's mul_u64_u64_div_u64(). */
+__noinline u64 mul_div(u64 a, u64 b, u64 c)
+{
+	u64 ah = a >> 32, al = (u32)a, bh = b >> 32, bl = (u32)b;
+	u64 lo, hi, mid, q = 0;
+	int i;
+
+	if (!c)
+		return 0;
+	if (!ah && !bh)
+		return al * bl / c;
+	lo = al * bl;
+	mid = ah * bl + (lo >> 32);
+	hi = ah * bh + (mid >> 32);
+	mid = (u32)mid + al * bh;
+	hi += mid >> 32;
+	lo = (mid << 32) | (u32)lo;
+	if (!hi)
+		return lo / c;
+	/* hi < c, as a <= c: long division, one bit at a time. */
+	bpf_for(i, 0, 64) {
+		u64 carry = hi >> 63;
+
+		hi = (hi << 1) | (lo >> 63);
+		lo <<= 1;
+		q <<= 1;
+		if (carry || hi >= c) {
+			hi -= c;
+			q |= 1;
+		}
+	}
+	return q;
+}
+
+/* As cputime_adjust(), without storing what was shown last. */
+static __always_inline void adjust(u64 *ut, u64 *st_, u64 rtime, u64 prev_u, u64 prev_s)
+{
+	u64 utime = *ut, stime = *st_;
+
+	if (prev_s + prev_u >= rtime) {
+		*ut = prev_u;
+		*st_ = prev_s;
+		return;
+	}
+	if (stime == 0)
+		stime = 0;
+	else if (utime == 0)
+		stime = rtime;
+	else
+		stime = mul_div(stime, rtime, stime + utime);
+	if (stime > rtime)
+		stime = rtime;
+	if (stime < prev_s)
+		stime = prev_s;
+	utime = rtime - stime;
+	if (utime < prev_u) {
+		utime = prev_u;
+		stime = rtime - utime;
+	}
+	*ut = utime;
+	*st_ = stime;
+}
+
+static __always_inline u32 tty_nr(struct tty_struct *tty)
+{
+	struct tty_driver *d = tty->driver;
+	u32 major = d->major, minor = d->minor_start + tty->index;
+
+	return (minor & 0xff) | (major << 8) | ((minor & ~0xffu) << 12);
+}
+
+static __always_inline struct pid *tty_pgrp(struct tty_struct *tty)
+{
+	if (bpf_core_field_exists(tty->ctrl.pgrp))
+		return tty->ctrl.pgrp;
+	return ((struct tty_struct___pgrp *)tty)->pgrp;
+}
+
+GROUP_FN put_stat(void)
+{
+	bool process = IS_PROCESS;
+	struct task_struct *t = THIS;
+	struct task_diag_stat *a = here();
+	struct signal_struct *s = t->signal;
+	struct tty_struct *tty;
+	u64 ut = st.utime, stm = st.stime;
+
+	if (!a)
+		return 0;
+	PUT(a, TASK_DIAG_STAT);
+	if (process)
+		adjust(&ut, &stm, st.runtime, s->prev_cputime.utime, s->prev_cputime.stime);
+	else
+		adjust(&ut, &stm, st.runtime, t->prev_cputime.utime, t->prev_cputime.stime);
+	a->valid = VALID_ALL(17);
+	a->minflt = st.min_flt;
+	a->majflt = st.maj_flt;
+	a->cminflt = s->cmin_flt;
+	a->cmajflt = s->cmaj_flt;
+	a->utime_ns = ut;
+	a->stime_ns = stm;
+	a->cutime_ns = s->cutime;
+	a->cstime_ns = s->cstime;
+	a->nice = t->static_prio - 120;
+	a->priority = t->prio - 100;
+	a->rt_priority = t->rt_priority;
+	a->policy = t->policy;
+	a->processor = t->thread_info.cpu;
+	a->num_threads = s->nr_threads;
+	tty = s->tty;
+	a->tty_nr = tty ? tty_nr(tty) : 0;
+	a->tty_pgrp = tty ? (int)pid_nr(tty_pgrp(tty)) : -1;
+	a->exit_signal = t->exit_signal;
+	a->reserved = 0;
+	return 0;
+}
+
+GROUP_FN put_io(void)
+{
+	struct task_diag_io *a = here();
+
+	if (!a)
+		return 0;
+	PUT(a, TASK_DIAG_IO);
+	a->valid = VALID_ALL(7);
+	a->rchar = st.io[0];
+	a->wchar = st.io[1];
+	a->syscr = st.io[2];
+	a->syscw = st.io[3];
+	a->read_bytes = st.io[4];
+	a->write_bytes = st.io[5];
+	a->cancelled_write_bytes = st.io[6];
+	return 0;
+}
+
+GROUP_FN put_sched(void)
+{
+	struct task_diag_sched *a = here();
+
+	if (!a)
+		return 0;
+	PUT(a, TASK_DIAG_SCHED);
+	a->valid = VALID_ALL(6);
+	a->run_time_ns = st.runtime;
+	a->run_delay_ns = st.run_delay;
+	a->timeslices = st.pcount;
+	a->nvcsw = st.nvcsw;
+	a->nivcsw = st.nivcsw;
+	a->flags = 0;
+	a->reserved = 0;
+	return 0;
+}
+
+/* ---- STATM ---- */
+
+/* As get_mm_counter_sum(): the shared part and what each CPU holds back. */
+static __always_inline u64 rss_counter(struct mm_struct *mm, int i)
+{
+	struct mm_struct___array *old = (void *)mm;
+	struct percpu_counter *c;
+	s64 sum;
+	u32 cpu;
+
+	if (bpf_core_field_exists(old->rss_stat.count)) {
+		if (bpf_probe_read_kernel(&sum, 8, (char *)&old->rss_stat.count + i * 8) || sum < 0)
+			return 0;
+		return sum;
+	}
+	c = CAST(struct percpu_counter, (char *)&mm->rss_stat + i * bpf_core_type_size(struct percpu_counter));
+	sum = c->count;
+	if (c->counters)
+		bpf_for(cpu, 0, st.ncpus) {
+			u64 off = st.cpu_offset[cpu & (CPUS_MAX - 1)];
+
+			sum += CAST(struct refcount_struct, (char *)c->counters + off)->refs.counter;
+		}
+	return sum < 0 ? 0 : sum;
+}
+
+GROUP_FN put_statm(void)
+{
+	struct task_struct *t = THIS;
+	struct mm_struct *mm = t->mm;
+	struct task_diag_statm *a;
+	u64 anon, file, shmem, rss, v, text, exec, page = 1ull << cfg.page_shift;
+
+	if (!mm || t->flags & PF_KTHREAD) {
+		missing(TASK_DIAG_STATM, TASK_DIAG_R_ABSENT);
+		return 0;
+	}
+	anon = rss_counter(mm, MM_ANONPAGES);
+	file = rss_counter(mm, MM_FILEPAGES);
+	shmem = rss_counter(mm, MM_SHMEMPAGES);
+	v = rss_counter(mm, MM_SWAPENTS);
+	a = here();
+	if (!a)
+		return 0;
+	a->valid = VALID_ALL(15);
+	a->swap_bytes = v << cfg.page_shift;
+	rss = anon + file + shmem;
+	a->rss_bytes = rss << cfg.page_shift;
+	a->rss_anon_bytes = anon << cfg.page_shift;
+	a->rss_file_bytes = file << cfg.page_shift;
+	a->rss_shmem_bytes = shmem << cfg.page_shift;
+	v = mm->hiwater_rss;
+	a->peak_rss_bytes = (v > rss ? v : rss) << cfg.page_shift;
+	v = mm->total_vm;
+	a->size_bytes = v << cfg.page_shift;
+	if (mm->hiwater_vm > v)
+		v = mm->hiwater_vm;
+	a->peak_size_bytes = v << cfg.page_shift;
+	a->data_bytes = (u64)mm->data_vm << cfg.page_shift;
+	a->stack_bytes = (u64)mm->stack_vm << cfg.page_shift;
+	exec = (u64)mm->exec_vm << cfg.page_shift;
+	text = ((mm->end_code + page - 1) & ~(page - 1)) - (mm->start_code & ~(page - 1));
+	if (text > exec)
+		text = exec;
+	a->text_bytes = text;
+	a->lib_bytes = exec - text;
+	a->locked_bytes = (u64)mm->locked_vm << cfg.page_shift;
+	a->pinned_bytes = (u64)mm->pinned_vm.counter << cfg.page_shift;
+	a->page_tables_bytes = mm->pgtables_bytes.counter;
+	if (t->mm != mm) {
+		missing(TASK_DIAG_STATM, TASK_DIAG_R_ABSENT);
+		return 0;
+	}
+	PUT(a, TASK_DIAG_STATM);
+	return 0;
+}
+
+/* ---- NS ---- */
+
+#define NSPID_MAX 33
+
+GROUP_FN put_ns(void)
+{
+	struct task_struct *t = THIS;
+	struct task_diag_ns *a = here();
+	struct nsproxy *ns = t->nsproxy;
+	struct pid *pid = t->thread_pid;
+	struct task_diag_blob *b;
+	struct upid u;
+	u32 i, from = st.level, levels, n;
+
+	if (!a || !pid)
+		return 0;
+	PUT(a, TASK_DIAG_NS);
+	levels = pid->level;
+	if (levels >= NSPID_MAX)
+		levels = NSPID_MAX - 1;
+	a->cgroup = ns ? ns->cgroup_ns->ns.inum : 0;
+	a->ipc = ns ? ns->ipc_ns->ns.inum : 0;
+	a->mnt = ns ? ns->mnt_ns->ns.inum : 0;
+	a->net = ns ? ns->net_ns->ns.inum : 0;
+	a->pid_for_children = ns ? ns->pid_ns_for_children->ns.inum : 0;
+	a->time = ns ? ns->time_ns->ns.inum : 0;
+	a->time_for_children = ns ? ns->time_ns_for_children->ns.inum : 0;
+	a->uts = ns ? ns->uts_ns->ns.inum : 0;
+	a->user = t->real_cred->user_ns->ns.inum;
+	/* a zombie has only its pid and user namespaces left */
+	a->valid = ns ? VALID_ALL(10) : 1 << 4 | 1 << 8;
+	a->pid = 0;
+	b = begin_blob();
+	if (!b)
+		return 0;
+	st.n = 0;
+	bpf_for(i, from, levels + 1) {
+		n = st.n & 63;
+		if (bpf_probe_read_kernel(&u, sizeof(u), (char *)pid +
+				__builtin_preserve_field_info(((struct pid *)0)->numbers,
+							      BPF_FIELD_BYTE_OFFSET) +
+				i * sizeof(u)))
+			break;
+		((u32 *)b->data)[n] = u.nr;
+		st.n = n + 1;
+		a->pid = CAST(struct pid_namespace, u.ns)->ns.inum;
+	}
+	n = (st.n & 63) * 4;
+	end_blob(b, TASK_DIAG_A_NSPID, 0, n, 0, n, 0, 0);
+	return 0;
+}
+
+/* ---- CGROUP ---- */
+
+static __always_inline struct kernfs_node *kn_parent(struct kernfs_node *kn)
+{
+	struct kernfs_node___parent *old = (void *)kn;
+
+	if (bpf_core_field_exists(old->parent))
+		return old->parent;
+	return kn->__parent;
+}
+
+/* Append a NUL-terminated kernel string of up to `max` bytes to text at st.len. */
+#define APPEND(text, mask, max, from) do {						\
+	long n_ = bpf_probe_read_kernel_str((text) + (st.len & (mask)), max, from);	\
+	if (n_ > 0)									\
+		st.len += n_ - 1;							\
+} while (0)
+
+/* "cpu,cpuacct:", "name=systemd:" or, for v2, ":". */
+GROUP_FN name_hierarchy(u32 id)
+{
+	struct hierarchy *h = &st.hierarchy[id & (HIERARCHIES_MAX - 1)];
+	struct cgroup *cg = CAST(struct cgroup, (void *)st.arg);
+	struct cgroup_root *root = cg->root;
+	u32 i, mask = root->subsys_mask;
+	char name[2];
+
+	st.len = 0;
+	bpf_for(i, 0, 16) {
+		struct cgroup_subsys_state *css;
+
+		if (!id || !(mask & (1 << i)) ||
+		    bpf_probe_read_kernel(&css, sizeof(css), (char *)&cg->subsys + i * 8) || !css)
+			continue;
+		if (st.len)
+			h->text[st.len++ & 0x3f] = ',';
+		APPEND(h->text, 0x3f, 32, CAST(struct cgroup_subsys_state, css)->ss->legacy_name);
+	}
+	if (id && bpf_probe_read_kernel_str(name, sizeof(name), &root->name) > 1) {
+		if (st.len)
+			h->text[st.len++ & 0x3f] = ',';
+		__builtin_memcpy(h->text + (st.len & 0x3f), "name=", 5);
+		st.len += 5;
+		APPEND(h->text, 0x3f, 48, &root->name);
+	}
+	h->text[st.len & 0x7f] = ':';
+	h->len = (st.len & 0x7f) + 1;
+	return 0;
+}
+
+/* The path of a cgroup below the reader's root, after the controllers of its hierarchy. */
+GROUP_FN put_cgroup_path(u32 id, u32 exiting)
+{
+	struct task_diag_blob *b = begin_blob();
+	struct hierarchy *h = &st.hierarchy[id & (HIERARCHIES_MAX - 1)];
+	struct cgroup *cg = CAST(struct cgroup, (void *)st.arg);
+	u32 i, depth;
+	u64 kn = (u64)cg->kn;
+	char *data;
+
+	if (!b)
+		return 0;
+	data = b->data;
+	bpf_probe_read_kernel(data, sizeof(h->text), h->text);
+	st.len = h->len;
+	st.n = 0;
+	bpf_for(i, 0, 32) {
+		struct kernfs_node *up = kn ? kn_parent(CAST(struct kernfs_node, (void *)kn)) : NULL;
+
+		if (!up || (id == 0 && kn == st.cgroup_root))
+			break;
+		st.kn[st.n++ & 31] = kn;
+		kn = (u64)up;
+	}
+	if (exiting && id != 0)
+		st.n = 0;
+	depth = st.n;
+	if (depth == 0)
+		data[st.len++ & 0x1fff] = '/';
+	bpf_for(i, 0, depth) {
+		u64 p = st.kn[(depth - 1 - i) & 31];
+
+		data[st.len++ & 0x1fff] = '/';
+		APPEND(data, 0x1fff, 256, CAST(struct kernfs_node, (void *)p)->name);
+	}
+	if (id == 0 && !(cg->self.flags & CSS_ONLINE)) {
+		__builtin_memcpy(data + (st.len & 0x1fff), " (deleted)", 10);
+		st.len += 10;
+	}
+	end_blob(b, TASK_DIAG_A_CGROUP_PATH, id, st.len & 0x3fff, 0, st.len & 0x3fff, 0, 0);
+	return 0;
+}
+
+GROUP_FN put_cgroup(void)
+{
+	struct task_struct *t = THIS;
+	struct task_diag_cgroup *a = here();
+	struct css_set *set = t->cgroups;
+	u32 exiting = t->flags & PF_EXITING;
+	struct list_head *head, *pos;
+	u32 i;
+
+	if (!a || !set)
+		return 0;
+	PUT(a, TASK_DIAG_CGROUP);
+	a->valid = 1;
+	a->id = set->dfl_cgrp->kn->id;
+	head = &set->cgrp_links;
+	pos = head->next;
+	bpf_for(i, 0, HIERARCHIES_MAX) {
+		struct cgrp_cset_link *l;
+		struct cgroup *cg;
+		u32 id;
+
+		if (pos == head)
+			break;
+		l = CAST(struct cgrp_cset_link, (char *)pos -
+			 __builtin_preserve_field_info(((struct cgrp_cset_link *)0)->cgrp_link,
+						       BPF_FIELD_BYTE_OFFSET));
+		cg = l->cgrp;
+		id = cg == set->dfl_cgrp ? 0 : cg->root->hierarchy_id;
+		if (id < HIERARCHIES_MAX) {
+			st.arg = (u64)cg;
+			if (!st.hierarchy[id].len)
+				name_hierarchy(id);
+			put_cgroup_path(id, exiting);
+		}
+		pos = CAST(struct list_head, pos)->next;
+	}
+	return 0;
+}
+
+/* ---- MISSING ---- */
+
+GROUP_FN put_missing(void)
+{
+	struct task_diag_missing *a = here();
+	u32 g, n;
+
+	if (!a || !st.nmissing)
+		return 0;
+	st.n = 0;
+	bpf_for(g, 0, 32) {
+		u32 reason = st.reason[g & 31];
+
+		if (!reason)
+			continue;
+		n = st.n & 31;
+		a->entries[n].group = g;
+		a->entries[n].reason = reason;
+		st.n = n + 1;
+		st.reason[g & 31] = 0;
+	}
+	n = st.n & 31;
+	a->count = n;
+	a->nla.nla_type = TASK_DIAG_A_MISSING;
+	a->nla.nla_len = sizeof(*a) + n * sizeof(a->entries[0]);
+	st.off += sizeof(*a) + n * sizeof(a->entries[0]);
+	st.nmissing = 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,141 @@
+//! Compiles `bpf/*.bpf.c` and makes light skeletons of them: for each, the loader program and its
+//! data as libbpf makes them, in one file that the bpf engine includes. With `--check`, compares
+//! with the files that are checked in instead of writing them.
+//!
+//! A light skeleton needs no libbpf, no ELF and no BTF parser at run time: the kernel itself runs
+//! the loader program, which creates the maps, relocates against the running kernel and loads
+//! the programs. That it is byte for byte what the sources give needs the same compiler, so the
+//! version is fixed here.
+
+use std::ffi::{CStr, CString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::{env, fs, ptr};
+
+/// The compiler whose output is checked in.
+const CLANG: &str = "clang-19";
+
+fn main() -> ExitCode {
+    let check = env::args().nth(1).as_deref() == Some("--check");
+    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("bpf/").to_owned();
+    match run(&bpf, check) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("taskdiag-bpf-gen: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(bpf: &Path, check: bool) -> Result<(), String> {
+    let mut sources: Vec<PathBuf> = fs::read_dir(bpf)
+        .map_err(|e| format!("{}: {e}", bpf.display()))?
+        .filter_map(|f| Some(f.ok()?.path()))
+        .filter(|p| p.to_string_lossy().ends_with(".bpf.c"))
+        .collect();
+    sources.sort();
+    if sources.is_empty() {
+        return Err(format!("no *.bpf.c in {}", bpf.display()));
+    }
+    for source in sources {
+        let name = source.file_name().expect("a file").to_string_lossy().replace(".bpf.c", "");
+        let made = light_skeleton(&compile(bpf, &name)?, &name)?;
+        let path = bpf.join("skel").join(format!("{name}.lskel"));
+        if check {
+            let have = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            if have != made {
+                return Err(format!(
+                    "{} is not what the sources give; run `make bpf` and commit it",
+                    path.display()
+                ));
+            }
+            println!("{name}: as checked in ({} bytes)", made.len());
+        } else {
+            fs::create_dir_all(path.parent().expect("skel/")).map_err(|e| e.to_string())?;
+            fs::write(&path, &made).map_err(|e| format!("{}: {e}", path.display()))?;
+            println!("{name}: {} bytes", made.len());
+        }
+    }
+    Ok(())
+}
+
+fn compile(bpf: &Path, name: &str) -> Result<Vec<u8>, String> {
+    let object = env::temp_dir().join(format!("taskdiag-{}-{name}.bpf.o", std::process::id()));
+    // Run in bpf/ with relative names and mapped prefixes: no path of this machine in the object.
+    let status = Command::new(CLANG)
+        .current_dir(bpf)
+        .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
+        .args(["-Wno-unused-function", "-Wno-sign-compare", "-Wno-missing-field-initializers"])
+        .arg(format!("-ffile-prefix-map={}=.", bpf.display()))
+        .arg(format!("-ffile-prefix-map={}=libbpf", env!("LIBBPF_INCLUDE")))
+        .arg("-isystem")
+        .arg(env!("LIBBPF_INCLUDE"))
+        .arg("-c")
+        .arg(format!("{name}.bpf.c"))
+        .arg("-o")
+        .arg(&object)
+        .status()
+        .map_err(|e| format!("{CLANG}: {e}; install it (Debian: apt-get install {CLANG})"))?;
+    let bytes = fs::read(&object).map_err(|e| e.to_string());
+    let _ = fs::remove_file(&object);
+    if !status.success() {
+        return Err(format!("{CLANG} failed on {name}.bpf.c"));
+    }
+    bytes
+}
+
+/// A file: "TDLSKEL1", u32 lengths of data and instructions, u32 numbers of maps and programs,
+/// for each map its name in 16 bytes, data, instructions. The order is that of `struct
+/// bpf_loader_ctx` as the loader expects it: maps, then programs.
+fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
+    use libbpf_sys as sys;
+    let err = |what: &str| format!("{name}: {what} failed: {}", std::io::Error::last_os_error());
+    let cname = CString::new(name).expect("no NUL in a file name");
+    // SAFETY: plain libbpf calls in its documented order; the object outlives all pointers taken
+    // from it and is closed at the end.
+    unsafe {
+        let mut opts: sys::bpf_object_open_opts = std::mem::zeroed();
+        opts.sz = size_of::<sys::bpf_object_open_opts>() as _;
+        opts.object_name = cname.as_ptr();
+        let obj = sys::bpf_object__open_mem(object.as_ptr().cast(), object.len() as _, &opts);
+        if obj.is_null() {
+            return Err(err("opening the object"));
+        }
+        let mut generated: sys::gen_loader_opts = std::mem::zeroed();
+        generated.sz = size_of::<sys::gen_loader_opts>() as _;
+        if sys::bpf_object__gen_loader(obj, &mut generated) != 0 {
+            return Err(err("bpf_object__gen_loader"));
+        }
+        if sys::bpf_object__load(obj) != 0 {
+            return Err(err("bpf_object__load"));
+        }
+        let mut maps = Vec::new();
+        let mut map = sys::bpf_object__next_map(obj, ptr::null());
+        while !map.is_null() {
+            let mut field = [0u8; 16];
+            let n = CStr::from_ptr(sys::bpf_map__name(map)).to_bytes();
+            let n = &n[..n.len().min(15)];
+            field[..n.len()].copy_from_slice(n);
+            maps.push(field);
+            map = sys::bpf_object__next_map(obj, map);
+        }
+        let mut programs = 0u32;
+        let mut prog = sys::bpf_object__next_program(obj, ptr::null_mut());
+        while !prog.is_null() {
+            programs += 1;
+            prog = sys::bpf_object__next_program(obj, prog);
+        }
+        let data = std::slice::from_raw_parts(generated.data.cast::<u8>(), generated.data_sz as usize);
+        let insns =
+            std::slice::from_raw_parts(generated.insns.cast::<u8>(), generated.insns_sz as usize);
+        let mut out = b"TDLSKEL1".to_vec();
+        for n in [data.len() as u32, insns.len() as u32, maps.len() as u32, programs] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        out.extend(maps.iter().flatten());
+        out.extend_from_slice(data);
+        out.extend_from_slice(insns);
+        sys::bpf_object__close(obj);
+        Ok(out)
+    }
+}

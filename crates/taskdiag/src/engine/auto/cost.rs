@@ -1,0 +1,253 @@
+//! The cost model: facts about machine and request in, a plan out. Pure, and the only place where
+//! engines are weighed against each other.
+//!
+//! All numbers are nanoseconds of CPU time, measured by `bench/` on a 2-CPU virtual machine. Only
+//! their ratios matter: a machine twice as fast is so on both sides. bpf costs milliseconds to
+//! load and next to nothing a task; procfs costs microseconds a task. So the question is how many
+//! tasks there are.
+
+use taskdiag_wire::{Group, Groups, Strategy};
+
+use crate::engine::EngineId;
+use crate::request::Request;
+
+/// What is known before the request runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Processes on the machine, about.
+    pub processes: u64,
+    /// Threads on the machine, about; at least `processes`.
+    pub threads: u64,
+    /// Groups that each engine can answer here; `None`: it cannot be used.
+    pub kernel: Option<Groups>,
+    /// As `kernel`.
+    pub bpf: Option<Groups>,
+    /// As `kernel`.
+    pub procfs: Option<Groups>,
+}
+
+/// One engine's part of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Who answers.
+    pub engine: EngineId,
+    /// Which groups.
+    pub groups: Groups,
+    /// Why, for a person.
+    pub why: String,
+}
+
+/// Who answers what. Every asked group is in exactly one part, or in `nobody`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The first part's tasks are the answer's tasks; the others add their groups to them.
+    pub parts: Vec<Part>,
+    /// Groups that no engine here can answer.
+    pub nobody: Groups,
+}
+
+/// Loading the program and closing it: maps, relocations, verifier.
+const BPF_LOAD: u64 = 7_000_000;
+/// Opening, reading and closing one file of /proc.
+const PROC_FILE: u64 = 6_000;
+
+fn bpf_load(g: Group) -> u64 {
+    match g {
+        Group::Paths => 3_000_000,
+        Group::Cred | Group::Ns | Group::Cgroup => 600_000,
+        _ => 300_000,
+    }
+}
+
+fn bpf_task(g: Group) -> u64 {
+    match g {
+        Group::Cmdline => 1_000,
+        Group::Paths => 1_500,
+        Group::Cgroup => 4_000,
+        Group::Ns => 300,
+        _ => 100,
+    }
+}
+
+fn procfs_task(g: Group, asked: Groups) -> u64 {
+    match g {
+        // both are in `stat`, and both in `status`
+        Group::Stat if asked.has(Group::Base) => 0,
+        Group::Statm if asked.has(Group::Cred) => 0,
+        Group::Cred | Group::Statm => PROC_FILE * 3 / 2,
+        Group::Paths => PROC_FILE * 3 / 2,
+        Group::Sched => PROC_FILE * 2,
+        Group::Ns => PROC_FILE * 4,
+        Group::Cgroup => PROC_FILE * 2,
+        _ => PROC_FILE,
+    }
+}
+
+/// Tasks that an engine must look at, and tasks in the answer.
+fn work(req: &Request, f: &Facts) -> (u64, u64) {
+    match req.strategy {
+        Strategy::All => (f.processes, f.processes),
+        Strategy::AllThread => (f.threads, f.threads),
+        Strategy::One => (1, 1),
+        Strategy::Children => (f.processes, (f.processes / 16).max(1)),
+        // One process may have all threads of the machine, but not those of the others.
+        Strategy::Thread => (1, f.threads.saturating_sub(f.processes) / 4 + 1),
+    }
+}
+
+/// Estimated CPU time of an engine for a request, ns.
+pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
+    let (look, answer) = work(req, f);
+    let groups = || req.groups.iter();
+    match engine {
+        EngineId::Kernel => 50_000 + look * 50 + answer * groups().map(bpf_task).sum::<u64>(),
+        EngineId::Bpf => {
+            BPF_LOAD
+                + groups().map(bpf_load).sum::<u64>()
+                + look * 70
+                + answer * (200 + groups().map(bpf_task).sum::<u64>())
+        }
+        EngineId::Procfs => {
+            let each = groups().map(|g| procfs_task(g, req.groups)).sum::<u64>();
+            // CHILDREN reads every parent's pid; a listing of /proc steps over all threads.
+            let find = match req.strategy {
+                Strategy::Children => look * PROC_FILE,
+                Strategy::All => f.threads * 100,
+                _ => 0,
+            };
+            // SCHED of a process is the sum over its threads' files.
+            let threads = match req.strategy {
+                Strategy::All if req.groups.has(Group::Sched) => {
+                    (f.threads - f.processes.min(f.threads)) * procfs_task(Group::Sched, req.groups)
+                }
+                _ => 0,
+            };
+            find + threads + answer * (1_000 + each)
+        }
+    }
+}
+
+/// Who should answer. Never an engine that is dearer than procfs by the estimate.
+pub fn decide(req: &Request, f: &Facts) -> Plan {
+    let can = |e: EngineId| match e {
+        EngineId::Kernel => f.kernel,
+        EngineId::Bpf => f.bpf,
+        EngineId::Procfs => f.procfs,
+    };
+    let mut left = req.groups;
+    let mut parts = Vec::new();
+    let mut candidates: Vec<(u64, EngineId)> = EngineId::ALL
+        .into_iter()
+        .filter(|e| can(*e).is_some())
+        .map(|e| (estimate(e, req, f), e))
+        .collect();
+    candidates.sort_by_key(|c| c.0);
+    for (ns, engine) in &candidates {
+        let groups = left & can(*engine).unwrap_or(Groups::NONE);
+        // A request for no group at all still has an answer: the pids.
+        if groups.is_empty() && !(req.groups.is_empty() && parts.is_empty()) {
+            continue;
+        }
+        let others: Vec<String> = candidates
+            .iter()
+            .filter(|c| c.1 != *engine)
+            .map(|c| format!("{} {}", c.1, milliseconds(c.0)))
+            .collect();
+        let why = if others.is_empty() {
+            String::from("the only engine that works here")
+        } else if parts.is_empty() {
+            format!("estimate {} against {}", milliseconds(*ns), others.join(", "))
+        } else {
+            String::from("the faster engine does not have it")
+        };
+        parts.push(Part { engine: *engine, groups, why });
+        left = left - groups;
+    }
+    Plan { parts, nobody: left }
+}
+
+fn milliseconds(ns: u64) -> String {
+    format!("{}.{} ms", ns / 1_000_000, ns / 100_000 % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VIEW: Groups = Groups::BASE
+        .union(Groups::CRED)
+        .union(Groups::STAT)
+        .union(Groups::STATM)
+        .union(Groups::CMDLINE);
+
+    fn machine(processes: u64, threads: u64) -> Facts {
+        let all = Some(VIEW.union(Groups::IO).union(Groups::SCHED).union(Groups::PATHS));
+        Facts { processes, threads, kernel: None, bpf: all, procfs: all }
+    }
+    fn first(req: &Request, f: &Facts) -> EngineId {
+        decide(req, f).parts[0].engine
+    }
+
+    #[test]
+    fn small_machines_are_read_through_procfs() {
+        assert_eq!(first(&Request::all(VIEW), &machine(100, 150)), EngineId::Procfs);
+        assert_eq!(first(&Request::one(1, VIEW), &machine(50_000, 90_000)), EngineId::Procfs);
+    }
+
+    #[test]
+    fn large_machines_through_bpf() {
+        assert_eq!(first(&Request::all(VIEW), &machine(2_000, 2_000)), EngineId::Bpf);
+        assert_eq!(first(&Request::all(Groups::BASE), &machine(100, 100_000)), EngineId::Bpf);
+        assert_eq!(first(&Request::all_threads(VIEW), &machine(100, 20_000)), EngineId::Bpf);
+        assert_eq!(first(&Request::threads(7, VIEW), &machine(100, 100_000)), EngineId::Bpf);
+    }
+
+    #[test]
+    fn a_missing_engine_is_never_chosen_and_all_groups_have_an_owner() {
+        for strategy in Strategy::ALL {
+            for n in [1, 100, 1_000, 100_000] {
+                for bpf in [None, Some(Groups::NONE), Some(Groups::BASE), Some(VIEW)] {
+                    let f = Facts { bpf, ..machine(n, n * 2) };
+                    let req = Request { strategy: *strategy, pid: 1, groups: VIEW };
+                    let plan = decide(&req, &f);
+                    let mut seen = Groups::NONE;
+                    for p in &plan.parts {
+                        assert!(!seen.intersects(p.groups), "{plan:?}");
+                        seen |= p.groups;
+                        assert!(
+                            p.engine != EngineId::Bpf || bpf.is_some_and(|b| b.contains(p.groups))
+                        );
+                        assert!(p.engine != EngineId::Kernel);
+                    }
+                    assert_eq!(seen, VIEW);
+                    assert_eq!(plan.nobody, Groups::NONE);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_is_said() {
+        let plan = decide(&Request::all(Groups::BASE | Groups::VMA), &machine(10, 10));
+        assert_eq!(plan.nobody, Groups::VMA);
+        let nothing = Facts { bpf: None, procfs: None, ..machine(10, 10) };
+        assert!(decide(&Request::all(VIEW), &nothing).parts.is_empty());
+    }
+
+    #[test]
+    fn no_groups_is_still_a_question() {
+        assert_eq!(decide(&Request::all(Groups::NONE), &machine(10, 10)).parts.len(), 1);
+    }
+
+    #[test]
+    fn the_choice_is_never_dearer_than_procfs() {
+        for n in (0..20).map(|i| 1u64 << i) {
+            let f = machine(n, n + n / 2);
+            for strategy in Strategy::ALL {
+                let req = Request { strategy: *strategy, pid: 1, groups: VIEW };
+                let chosen = estimate(first(&req, &f), &req, &f);
+                assert!(chosen <= estimate(EngineId::Procfs, &req, &f));
+            }
+        }
+    }
+}

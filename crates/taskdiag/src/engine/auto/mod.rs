@@ -1,0 +1,256 @@
+//! Choosing who answers a request, falling back where an engine fails, and saying which engine
+//! served what and why. The weighing is in [`cost`], the joining of answers in `join`.
+
+pub mod cost;
+mod join;
+
+use std::str::FromStr;
+
+use taskdiag_wire::{AlignedBuf, Groups, Info, Strategy};
+
+use self::cost::{Facts, Part, decide};
+use crate::engine::bpf::Bpf;
+use crate::engine::procfs::Procfs;
+use crate::engine::{Answer, Cost, Engine, EngineId, Support};
+use crate::error::Error;
+use crate::request::Request;
+use crate::snapshot::{Served, Snapshot};
+
+/// Who may answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Whoever is fastest, group by group.
+    #[default]
+    Auto,
+    /// This engine or none.
+    Only(EngineId),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Choice, String> {
+        if s == "auto" {
+            return Ok(Choice::Auto);
+        }
+        let names = || EngineId::ALL.map(EngineId::name).join(", ");
+        EngineId::ALL
+            .into_iter()
+            .find(|e| e.name() == s)
+            .map(Choice::Only)
+            .ok_or_else(|| format!("there is no engine '{s}'; there are auto, {}", names()))
+    }
+}
+
+/// Answer a request from the fastest source of this machine.
+///
+/// # Errors
+/// [`Error::NoSuchProcess`] for a pid that is not there, [`Error::Unavailable`] where no engine
+/// works (no /proc is mounted, and BPF is not allowed).
+pub fn query(req: &Request) -> Result<Snapshot, Error> {
+    query_with(req, Choice::Auto)
+}
+
+/// [`query`] with a say in who answers.
+///
+/// # Errors
+/// As [`query`]; with [`Choice::Only`] also where that engine does not work here, or not for all
+/// groups.
+pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
+    let (stream, served) = match choice {
+        Choice::Only(engine) => only(req, engine)?,
+        Choice::Auto => auto(req)?,
+    };
+    Snapshot::with_served(stream, served)
+}
+
+/// One answer for several requests of the same groups (several pids, say): each task once, in the
+/// order of the requests. Pids that do not exist are returned beside it.
+///
+/// # Errors
+/// As [`query`], but for pids that do not exist.
+pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32>), Error> {
+    let mut streams = Vec::new();
+    let mut served: Vec<Served> = Vec::new();
+    let mut nobody = Vec::new();
+    for req in reqs {
+        match query_with(req, choice) {
+            Ok(s) => {
+                for new in s.served() {
+                    match served.iter_mut().find(|s| s.engine == new.engine) {
+                        Some(old) => old.cost = add(old.cost, new.cost),
+                        None => served.push(new.clone()),
+                    }
+                }
+                streams.push(s.into_bytes());
+            }
+            Err(Error::NoSuchProcess(pid)) => nobody.push(pid),
+            Err(e) => return Err(e),
+        }
+    }
+    if streams.is_empty() {
+        let (groups, strategy) =
+            reqs.first().map_or((Groups::NONE, Strategy::One), |r| (r.groups, r.strategy));
+        let mut w = taskdiag_wire::StreamWriter::new();
+        w.info(&crate::engine::info::info(&Request { strategy, pid: 0, groups }));
+        streams.push(w.finish(taskdiag_wire::Done::default()));
+    }
+    Ok((Snapshot::with_served(join::concat(streams)?, served)?, nobody))
+}
+
+/// Each engine, and what it can do here or why it cannot. Tries them for real.
+pub fn survey() -> Vec<(EngineId, Result<Support, Error>)> {
+    EngineId::ALL.into_iter().map(|e| (e, open(e).map(|e| e.support()))).collect()
+}
+
+/// Who would answer a request, and why.
+pub fn explain(req: &Request) -> Vec<(Groups, EngineId, String)> {
+    let bpf = Bpf::new().ok().map(|e| e.support().groups);
+    let plan = decide(req, &Facts { bpf, ..facts() });
+    plan.parts.into_iter().map(|p| (p.groups, p.engine, p.why)).collect()
+}
+
+/// Open an engine after trying it.
+///
+/// # Errors
+/// [`Error::Unavailable`] with the reason and what would help.
+pub fn open(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
+    match engine {
+        EngineId::Kernel => Err(Error::Unavailable {
+            engine,
+            why: String::from("this kernel has no /proc/task_diag"),
+        }),
+        EngineId::Bpf => Ok(Box::new(Bpf::new()?)),
+        EngineId::Procfs => Ok(Box::new(Procfs::new()?)),
+    }
+}
+
+/// Without a trial: the request itself is the trial, at its real size.
+fn open_untried(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
+    match engine {
+        EngineId::Bpf => Ok(Box::new(Bpf::untried())),
+        e => open(e),
+    }
+}
+
+fn only(req: &Request, engine: EngineId) -> Result<(AlignedBuf, Vec<Served>), Error> {
+    let a = open_untried(engine)?.run(req)?;
+    let why = String::from("asked for");
+    Ok((a.stream, vec![Served { engine, groups: req.groups, why, cost: a.cost }]))
+}
+
+fn auto(req: &Request) -> Result<(AlignedBuf, Vec<Served>), Error> {
+    let mut facts = facts();
+    let mut failed = Vec::new();
+    loop {
+        let plan = decide(req, &facts);
+        if plan.parts.is_empty() || !plan.nobody.is_empty() {
+            return Err(match failed.pop() {
+                Some(e) => e,
+                None => Error::Unsupported { engine: EngineId::Procfs, groups: plan.nobody },
+            });
+        }
+        match run(req, &plan.parts) {
+            Ok((stream, mut served)) => {
+                for s in &mut served {
+                    for e in &failed {
+                        s.why += &format!("; {e}");
+                    }
+                }
+                return Ok((stream, served));
+            }
+            // An engine that fails is not asked again; one that is left answers.
+            Err((engine, e @ (Error::Unavailable { .. } | Error::Unsupported { .. }))) => {
+                match engine {
+                    EngineId::Kernel => facts.kernel = None,
+                    EngineId::Bpf => facts.bpf = None,
+                    EngineId::Procfs => facts.procfs = None,
+                }
+                failed.push(e);
+            }
+            Err((_, e)) => return Err(e),
+        }
+    }
+}
+
+type Failed = (EngineId, Error);
+
+fn run(req: &Request, parts: &[Part]) -> Result<(AlignedBuf, Vec<Served>), Failed> {
+    let mut stream: Option<AlignedBuf> = None;
+    let mut served = Vec::new();
+    for part in parts {
+        let err = |e| (part.engine, e);
+        let mut groups = part.groups;
+        if stream.is_some() && req.groups.contains(Groups::BASE) {
+            // To see that it is the same process.
+            groups |= Groups::BASE;
+        }
+        let a = open_untried(part.engine)
+            .and_then(|mut e| e.run(&Request { groups, ..*req }))
+            .map_err(err)?;
+        let (mut bytes, mut why, mut cost) = (a.stream, part.why.clone(), a.cost);
+        if part.engine == EngineId::Bpf {
+            if let Some(extra) = hidden_init(req, groups, &bytes).map_err(err)? {
+                cost = add(cost, extra.cost);
+                bytes = join::append(bytes, &extra.stream).map_err(err)?;
+                why += "; pid 1 is hidden from BPF here and was read from /proc";
+            }
+        }
+        stream = Some(match stream {
+            None => bytes,
+            Some(main) => join::add_groups(main, bytes).map_err(err)?,
+        });
+        served.push(Served { engine: part.engine, groups: part.groups, why, cost });
+    }
+    Ok((stream.expect("a plan has a part"), served))
+}
+
+/// Every pid namespace has a pid 1, so an answer about all tasks that lacks it is not complete:
+/// some sandboxes hide it from BPF iterators. Then its share comes from procfs.
+fn hidden_init(req: &Request, groups: Groups, bytes: &AlignedBuf) -> Result<Option<Answer>, Error> {
+    let strategy = match req.strategy {
+        Strategy::All => Strategy::One,
+        Strategy::AllThread => Strategy::Thread,
+        _ => return Ok(None),
+    };
+    if taskdiag_wire::decode::has_task(bytes.as_bytes(), 1) {
+        return Ok(None);
+    }
+    let Ok(mut procfs) = Procfs::new() else { return Ok(None) };
+    match procfs.run(&Request { strategy, pid: 1, groups }) {
+        Ok(a) => Ok(Some(a)),
+        Err(Error::NoSuchProcess(_)) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn add(a: Cost, b: Cost) -> Cost {
+    Cost { syscalls: a.syscalls + b.syscalls, wall: a.wall + b.wall }
+}
+
+/// What is known without trying: cheap, and creates nothing in /proc.
+fn facts() -> Facts {
+    // The link count of /proc is a constant and the number of processes; sysinfo(2) has the number
+    // of threads modulo 65536.
+    let processes = rustix::fs::stat("/proc").map_or(0, |s| u64::from(s.st_nlink as u32));
+    let threads = u64::from(rustix::system::sysinfo().procs).max(processes);
+    Facts {
+        processes,
+        threads,
+        kernel: None,
+        bpf: Some(Bpf::untried().support().groups),
+        procfs: Procfs::new().ok().map(|p| p.support().groups),
+    }
+}
+
+/// Which engines a stream says that served it.
+pub fn served_by(info: &Info) -> Vec<(EngineId, Groups)> {
+    [
+        (EngineId::Kernel, info.kernel_groups),
+        (EngineId::Bpf, info.bpf_groups),
+        (EngineId::Procfs, info.procfs_groups),
+    ]
+    .into_iter()
+    .filter(|(_, bits)| *bits != 0)
+    .map(|(e, bits)| (e, Groups::from_bits(bits)))
+    .collect()
+}

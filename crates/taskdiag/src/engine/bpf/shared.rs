@@ -1,0 +1,123 @@
+//! `bpf/snapshot.h` in Rust: what the program and its user-space half share. A test compiles the
+//! header and compares.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `CHUNK_SIZE`.
+pub const CHUNK_SIZE: usize = (1 << 19) + (48 << 10);
+/// `CHUNK_FULL`.
+pub const CHUNK_FULL: usize = (1 << 19) - (64 << 10);
+/// `CHUNKS_MAX`.
+pub const CHUNKS_MAX: usize = 16;
+/// `CHUNKS_RESERVE`.
+pub const CHUNKS_RESERVE: usize = 2;
+/// `HIERARCHIES_MAX`.
+pub const HIERARCHIES_MAX: usize = 32;
+/// `CONTROLLERS_MAX`.
+pub const CONTROLLERS_MAX: usize = 128;
+const CPUS_MAX: usize = 1024;
+
+/// `struct config`: the program's `.rodata`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Config {
+    pub groups: u64,
+    pub strategy: u32,
+    pub pid: u32,
+    pub nchunks: u32,
+    pub count_only: u32,
+    pub page_shift: u32,
+    pub pad: u32,
+}
+
+/// `struct hierarchy`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Hierarchy {
+    pub len: u32,
+    pub reserved: u32,
+    pub text: [u8; CONTROLLERS_MAX],
+}
+
+/// `struct state`: the program's `.bss`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct State {
+    pub done: u32,
+    pub overflow: u32,
+    pub npids: u32,
+    pub cursor: u32,
+    pub used: [u32; CHUNKS_MAX],
+    pub tasks: u64,
+    pub vanished: u64,
+    pub truncated: u64,
+    pub cmd_offset: u32,
+    pub cmd_total: u32,
+    pub chunk: u32,
+    pub off: u32,
+    pub msg: u32,
+    pub nmissing: u32,
+    pub reason: [u32; 32],
+    pub level: u32,
+    pub set_up: u32,
+    pub walked: u32,
+    pub ncpus: u32,
+    pub n: u32,
+    pub len: u32,
+    pub target: u32,
+    pub pad: u32,
+    pub task: u64,
+    pub arg: u64,
+    pub ns: u64,
+    pub ns_boottime_ns: u64,
+    pub cgroup_root: u64,
+    pub kn: [u64; 32],
+    pub sums: [u64; 9],
+    pub io: [u64; 7],
+    pub cpu_offset: [u64; CPUS_MAX],
+    pub hierarchy: [Hierarchy; HIERARCHIES_MAX],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+    use std::process::Command;
+
+    #[test]
+    fn agrees_with_the_header() {
+        let expect = [
+            ("sizeof(struct config)", size_of::<Config>()),
+            ("offsetof(struct config, nchunks)", offset_of!(Config, nchunks)),
+            ("offsetof(struct config, page_shift)", offset_of!(Config, page_shift)),
+            ("sizeof(struct state)", size_of::<State>()),
+            ("offsetof(struct state, used)", offset_of!(State, used)),
+            ("offsetof(struct state, tasks)", offset_of!(State, tasks)),
+            ("offsetof(struct state, truncated)", offset_of!(State, truncated)),
+            ("offsetof(struct state, reason)", offset_of!(State, reason)),
+            ("offsetof(struct state, target)", offset_of!(State, target)),
+            ("offsetof(struct state, ns)", offset_of!(State, ns)),
+            ("offsetof(struct state, kn)", offset_of!(State, kn)),
+            ("offsetof(struct state, utime)", offset_of!(State, sums)),
+            ("offsetof(struct state, io)", offset_of!(State, io)),
+            ("offsetof(struct state, hierarchy)", offset_of!(State, hierarchy)),
+            ("sizeof(struct hierarchy)", size_of::<Hierarchy>()),
+            ("CHUNK_SIZE", CHUNK_SIZE),
+            ("CHUNK_FULL", CHUNK_FULL),
+            ("CHUNKS_MAX", CHUNKS_MAX),
+            ("CHUNKS_RESERVE", CHUNKS_RESERVE),
+        ];
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let mut c = format!(
+            "#include <linux/types.h>\n#include <stddef.h>\n#include \"{root}/bpf/snapshot.h\"\n"
+        );
+        for (what, n) in expect {
+            c += &format!("_Static_assert(({what}) == {n}, \"{what}\");\n");
+        }
+        let file = std::env::temp_dir().join(format!("taskdiag-layout-{}.c", std::process::id()));
+        std::fs::write(&file, c).unwrap();
+        let out = Command::new("cc").args(["-fsyntax-only"]).arg(&file).output().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+}
