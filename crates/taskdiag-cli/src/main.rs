@@ -1,2 +1,27 @@
-//! x
-fn main() {}
+//! The `taskdiag` command: arguments in, text out. Everything that knows about tasks is in the
+//! library; everything here is made from its field table and this crate's option tables.
+
+mod args;
+mod columns;
+mod commands;
+mod exit;
+mod nearest;
+mod order;
+mod output;
+mod plan;
+mod ps;
+mod select;
+mod tree;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let argv: Vec<OsString> = std::env::args_os().collect();
+    let result = match argv.get(1).and_then(|a| a.to_str()) {
+        // The main job does not pay for building the other commands' options.
+        Some("ps") => args::ps::parse(argv[2..].to_vec()).and_then(|a| ps::run(&a)),
+        _ => args::parse(argv).and_then(|c| commands::run(&c)),
+    };
+    exit::report(result)
+}

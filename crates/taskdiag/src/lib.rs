@@ -21,6 +21,7 @@
 
 pub mod engine;
 mod error;
+pub mod field;
 mod request;
 mod snapshot;
 

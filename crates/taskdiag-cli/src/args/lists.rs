@@ -1,0 +1,62 @@
+//! Lists of ids and names, as `ps` takes them: with commas or blanks between the items.
+
+use crate::exit::Exit;
+
+/// The items of all occurrences of an option.
+pub fn items<'a>(args: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
+    let split = |a: &'a String| a.split([',', ' ', '\t', '\n']).filter(|s| !s.is_empty());
+    args.into_iter().flat_map(split).collect()
+}
+
+/// A process id. 0 is allowed: it is the parent of the first process.
+pub fn pid(option: &str, s: &str) -> Result<u32, Exit> {
+    s.parse()
+        .ok()
+        .filter(|p| *p <= i32::MAX as u32)
+        .ok_or_else(|| Exit::Usage(format!("{option} takes process ids such as 1,42, not '{s}'")))
+}
+
+/// A uid, from a name or a number.
+pub fn uid(option: &str, s: &str) -> Result<u32, Exit> {
+    if let Ok(n) = s.parse() {
+        return Ok(n);
+    }
+    uzers::get_user_by_name(s)
+        .map(|u| u.uid())
+        .ok_or_else(|| Exit::Usage(format!("{option}: there is no user '{s}' on this machine")))
+}
+
+/// A gid, from a name or a number.
+pub fn gid(option: &str, s: &str) -> Result<u32, Exit> {
+    if let Ok(n) = s.parse() {
+        return Ok(n);
+    }
+    uzers::get_group_by_name(s)
+        .map(|g| g.gid())
+        .ok_or_else(|| Exit::Usage(format!("{option}: there is no group '{s}' on this machine")))
+}
+
+/// The device number of a terminal: `pts/0`, `tty1`, `/dev/tty1`, `1` for tty1; `?` or `-` for
+/// none.
+pub fn tty(option: &str, s: &str) -> Result<u32, Exit> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    if s == "?" || s == "-" {
+        return Ok(0);
+    }
+    let paths = match s.strip_prefix('/') {
+        Some(_) => vec![s.to_owned()],
+        None => vec![format!("/dev/{s}"), format!("/dev/tty{s}"), format!("/dev/pts/{s}")],
+    };
+    paths
+        .iter()
+        .filter_map(|p| std::fs::metadata(p).ok())
+        .find(|m| m.file_type().is_char_device())
+        .map(|m| new_encode_dev(m.rdev()))
+        .ok_or_else(|| Exit::Usage(format!("{option}: there is no terminal '{s}'")))
+}
+
+/// The kernel's 32-bit form of a device number, which STAT has.
+fn new_encode_dev(dev: u64) -> u32 {
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}

@@ -1,0 +1,94 @@
+//! Arguments: one clap definition for each command. The parser, `--help`, the man page and the
+//! completions are all made from it.
+
+pub mod bsd;
+pub mod dump;
+pub mod lists;
+pub mod ps;
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use taskdiag::Choice;
+
+use crate::exit::{self, Exit};
+
+/// What was asked for.
+#[derive(Debug)]
+pub enum Cli {
+    /// `taskdiag ps`
+    Ps(Box<ps::Args>),
+    /// `taskdiag fields`; JSON?
+    Fields(bool),
+    /// `taskdiag engines`; JSON?
+    Engines(bool),
+    /// `taskdiag dump`
+    Dump(dump::Args),
+    /// `taskdiag generate`: what
+    Generate(String),
+}
+
+fn json() -> Arg {
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")
+}
+
+/// `--engine`, which several commands have.
+pub fn engine() -> Arg {
+    Arg::new("engine")
+        .long("engine")
+        .value_name("NAME")
+        .default_value("auto")
+        .value_parser(|s: &str| s.parse::<Choice>())
+        .help("Who answers: auto, kernel, bpf, procfs")
+}
+
+/// The whole command line.
+pub fn command() -> Command {
+    Command::new("taskdiag")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Every process of this machine, asked for once, from the fastest source there is")
+        .after_help(exit::codes_text())
+        .arg_required_else_help(true)
+        .subcommand_required(true)
+        .subcommand(ps::command())
+        .subcommand(
+            Command::new("fields")
+                .about("List every column: groups, unit, type, names, source")
+                .arg(json()),
+        )
+        .subcommand(
+            Command::new("engines")
+                .about("Show which engine provides which group here, who would answer, and why")
+                .arg(json()),
+        )
+        .subcommand(dump::command())
+        .subcommand(
+            Command::new("generate")
+                .about("Print the man page or a completion script")
+                .hide(true)
+                .arg(
+                    Arg::new("what")
+                        .required(true)
+                        .value_parser(["man", "bash", "zsh", "fish"])
+                        .help("What to print"),
+                ),
+        )
+}
+
+/// Parse the whole command line.
+pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
+    let matches = command().try_get_matches_from(argv)?;
+    Ok(match matches.subcommand() {
+        Some(("ps", m)) => Cli::Ps(Box::new(ps::Args::from_matches(m)?)),
+        Some(("fields", m)) => Cli::Fields(m.get_flag("json")),
+        Some(("engines", m)) => Cli::Engines(m.get_flag("json")),
+        Some(("dump", m)) => Cli::Dump(dump::Args::from_matches(m)?),
+        Some(("generate", m)) => Cli::Generate(text(m, "what").unwrap_or_default()),
+        other => unreachable!("clap knows no such command: {other:?}"),
+    })
+}
+
+/// The value of an option as text.
+fn text(m: &ArgMatches, id: &str) -> Option<String> {
+    m.get_one::<String>(id).cloned()
+}

@@ -1,0 +1,311 @@
+//! The options of `taskdiag ps`, and what they mean together.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use taskdiag::Choice;
+
+use super::{bsd, engine, lists};
+use crate::columns::{self, Column, ThreadColumns, View};
+use crate::exit::{self, Exit};
+use crate::order::Key;
+use crate::output::terminal::Color;
+use crate::select::Selection;
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A table.
+    Text,
+    /// One JSON document.
+    Json,
+    /// A JSON object a line.
+    JsonLines,
+    /// CSV.
+    Csv,
+}
+
+/// How a tree is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeStyle {
+    /// As fits the terminal.
+    Auto,
+    /// As procps.
+    Ascii,
+}
+
+/// What `taskdiag ps` was asked for.
+#[derive(Clone, Debug)]
+pub struct Args {
+    /// Which tasks.
+    pub select: Selection,
+    /// A row for each thread?
+    pub threads: bool,
+    /// Columns asked for with `-o`; empty: those of the view.
+    pub columns: Vec<Column>,
+    /// The view, where there is no `-o`.
+    pub view: View,
+    /// How the view shows threads.
+    pub thread_columns: ThreadColumns,
+    /// Sort keys.
+    pub sort: Vec<Key>,
+    /// As a tree?
+    pub tree: Option<TreeStyle>,
+    /// A line of headers?
+    pub headers: bool,
+    /// Text, JSON, CSV.
+    pub form: Form,
+    /// A saved stream instead of this machine; `-` is standard input.
+    pub from: Option<PathBuf>,
+    /// Who answers.
+    pub engine: Choice,
+    /// Say what it cost?
+    pub stats: bool,
+    /// When to colour.
+    pub color: Color,
+    /// Lines longer than the terminal?
+    pub wide: bool,
+}
+
+fn flag(id: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
+}
+
+fn list(id: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).long(id).action(ArgAction::Append).value_name(value).help(help)
+}
+
+const VIEWS: &[(&str, View)] = &[
+    ("default", View::Default),
+    ("sysv", View::SysV),
+    ("full", View::Full),
+    ("extra-full", View::ExtraFull),
+    ("jobs", View::Jobs),
+    ("full-jobs", View::FullJobs),
+    ("long", View::Long),
+    ("full-long", View::FullLong),
+    ("bsd", View::Bsd),
+    ("bsd-user", View::BsdUser),
+    ("bsd-jobs", View::BsdJobs),
+    ("bsd-long", View::BsdLong),
+    ("bsd-memory", View::BsdMemory),
+];
+
+/// The options.
+pub fn command() -> Command {
+    Command::new("ps")
+        .about("Show processes or threads")
+        .long_about(
+            "Show processes or threads. Without a selection: all. Several conditions are joined \
+             by \"or\".\n\nThe habits of procps work: ps aux, ps -ef, ps -eLf, ps axo pid,comm, \
+             ps -C name, ps 42.",
+        )
+        .args_override_self(true)
+        .next_help_heading("Selection")
+        .arg(list("pid", "LIST", "Processes by id (with -T also threads)").short('p'))
+        .arg(list("ppid", "LIST", "Children of these processes"))
+        .arg(list("user", "LIST", "By effective user, name or uid").short('u'))
+        .arg(list("ruser", "LIST", "By real user").short('U').visible_alias("User"))
+        .arg(list("rgroup", "LIST", "By real group").short('G').visible_alias("Group"))
+        .arg(list("command", "LIST", "By command name").short('C'))
+        .arg(list("sid", "LIST", "By session").short('s').visible_alias("session"))
+        .arg(list("tty", "LIST", "By terminal, such as pts/0").short('t'))
+        .arg(flag("all", "All, whatever else is said").short('e').short_alias('A'))
+        .arg(flag("with-tty", "Those with a terminal, but not session leaders").short('a'))
+        .arg(flag("deselect", "Those that are not selected").short('N'))
+        .arg(flag("running", "Only those in state R"))
+        .next_help_heading("Rows")
+        .arg(flag("threads", "A row for each thread; adds the column TID").short('T'))
+        .arg(flag("lwp", "A row for each thread; adds LWP and NLWP").short('L'))
+        .arg(flag("tree", "Children below their parents"))
+        .arg(flag("forest", "The same, drawn as procps does").short('H'))
+        .arg(
+            list("sort", "KEYS", "Sort by columns; - before one: largest first")
+                .allow_hyphen_values(true),
+        )
+        .next_help_heading("Columns")
+        .arg(
+            list("format", "COLUMNS", "Columns: names with commas; NAME=HEADER, NAME:WIDTH")
+                .short('o'),
+        )
+        .arg(flag("full", "UID PID PPID C STIME TTY TIME CMD").short('f'))
+        .arg(flag("extra-full", "As -f, and SZ RSS PSR").short('F'))
+        .arg(flag("jobs", "PID PGID SID TTY TIME CMD").short('j'))
+        .arg(flag("long", "F S UID PID PPID C PRI NI SZ TTY TIME CMD").short('l'))
+        .next_help_heading("Output")
+        .arg(flag("no-headers", "No line of headers").visible_alias("no-heading"))
+        .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))
+        .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
+        .arg(flag("csv", "CSV with the columns of -o"))
+        .arg(
+            Arg::new("color")
+                .long("color")
+                .value_name("WHEN")
+                .default_value("auto")
+                .value_parser(["auto", "always", "never"])
+                .help("Colour: on a terminal unless NO_COLOR is set, always, never"),
+        )
+        .arg(
+            Arg::new("wide")
+                .long("wide")
+                .short('w')
+                .action(ArgAction::Count)
+                .help("Do not end lines at the edge of the terminal"),
+        )
+        .next_help_heading("Source")
+        .arg(
+            Arg::new("from")
+                .long("from")
+                .value_name("FILE")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("Show an answer saved by 'taskdiag dump' (- is standard input)"),
+        )
+        .arg(engine())
+        .arg(flag("stats", "Say on standard error who answered, and at what cost"))
+        .arg(flag("bsd-a", "BSD a: all with a terminal").hide(true))
+        .arg(flag("bsd-x", "BSD x: all of your own").hide(true))
+        .arg(flag("lwp-rows", "BSD H: a row for each thread").hide(true))
+        .arg(
+            Arg::new("view")
+                .long("view")
+                .hide(true)
+                .value_parser(clap::builder::PossibleValuesParser::new(VIEWS.iter().map(|v| v.0)))
+                .help("A ready-made set of columns"),
+        )
+        .after_help(exit::codes_text())
+}
+
+/// Parse what follows `taskdiag ps`.
+pub fn parse(args: Vec<OsString>) -> Result<Args, Exit> {
+    let command = command().bin_name("taskdiag ps").no_binary_name(true);
+    let args = normalize(&command, &args)?;
+    Args::from_matches(&command.try_get_matches_from(args)?)
+}
+
+/// Rewrite BSD-style arguments, knowing from the option table what takes a value.
+fn normalize(command: &Command, args: &[OsString]) -> Result<Vec<OsString>, Exit> {
+    let valued = || command.get_arguments().filter(|a| a.get_action().takes_values());
+    let short = |c| valued().any(|a| a.get_short() == Some(c));
+    let long = |l: &str| {
+        valued()
+            .any(|a| a.get_long() == Some(l) || a.get_all_aliases().is_some_and(|v| v.contains(&l)))
+    };
+    let names: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
+    bsd::normalize(args, short, long, &names)
+}
+
+impl Args {
+    /// From parsed options.
+    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+        let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
+        let flag = |id: &str| m.get_flag(id);
+        let mut columns = Vec::new();
+        for spec in many("format") {
+            columns.extend(columns::parse(spec)?);
+        }
+        let form = match (flag("json"), flag("jsonl"), flag("csv")) {
+            (true, ..) => Form::Json,
+            (_, true, _) => Form::JsonLines,
+            (_, _, true) => Form::Csv,
+            _ => Form::Text,
+        };
+        let tree = match (flag("forest"), flag("tree")) {
+            (true, _) => Some(TreeStyle::Ascii),
+            (_, true) => Some(TreeStyle::Auto),
+            _ => None,
+        };
+        Ok(Args {
+            select: selection(m)?,
+            threads: flag("threads") || flag("lwp") || flag("lwp-rows"),
+            columns,
+            view: view(m),
+            thread_columns: match (flag("threads"), flag("lwp")) {
+                (true, _) => ThreadColumns::Tid,
+                (_, true) => ThreadColumns::Lwp,
+                _ => ThreadColumns::None,
+            },
+            sort: keys(lists::items(many("sort")))?,
+            tree,
+            headers: !flag("no-headers"),
+            form,
+            from: m.get_one::<PathBuf>("from").cloned(),
+            engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+            stats: flag("stats"),
+            color: match m.get_one::<String>("color").map(String::as_str) {
+                Some("always") => Color::Always,
+                Some("never") => Color::Never,
+                _ => Color::Auto,
+            },
+            wide: m.get_count("wide") > 0,
+        })
+    }
+}
+
+fn selection(m: &ArgMatches) -> Result<Selection, Exit> {
+    let items = |id: &str| lists::items(m.get_many::<String>(id).into_iter().flatten());
+    let ids = |id: &str, option: &str, parse: fn(&str, &str) -> Result<u32, Exit>| {
+        let list: Vec<u32> =
+            items(id).into_iter().map(|s| parse(option, s)).collect::<Result<_, _>>()?;
+        if list.is_empty() && m.contains_id(id) {
+            return Err(Exit::Usage(format!("{option} needs at least one value")));
+        }
+        Ok(list)
+    };
+    let (a, x) = (m.get_flag("bsd-a"), m.get_flag("bsd-x"));
+    Ok(Selection {
+        all: m.get_flag("all") || a && x,
+        pids: ids("pid", "--pid", lists::pid)?,
+        ppids: ids("ppid", "--ppid", lists::pid)?,
+        euids: ids("user", "--user", lists::uid)?,
+        ruids: ids("ruser", "--ruser", lists::uid)?,
+        rgids: ids("rgroup", "--rgroup", lists::gid)?,
+        sids: ids("sid", "--sid", lists::pid)?,
+        commands: items("command").into_iter().map(|s| s.as_bytes().to_vec()).collect(),
+        ttys: ids("tty", "--tty", lists::tty)?,
+        with_tty: a && !x || m.get_flag("with-tty"),
+        not_leaders: m.get_flag("with-tty"),
+        own: (x && !a).then(|| rustix::process::geteuid().as_raw()),
+        running: m.get_flag("running"),
+        deselect: m.get_flag("deselect"),
+    })
+}
+
+fn view(m: &ArgMatches) -> View {
+    if let Some(name) = m.get_one::<String>("view") {
+        let named = VIEWS.iter().find(|(n, _)| n == name);
+        return named.map_or(View::Default, |(_, v)| *v);
+    }
+    let flag = |id: &str| m.get_flag(id);
+    match (flag("full"), flag("jobs"), flag("long")) {
+        _ if flag("extra-full") => View::ExtraFull,
+        (true, _, true) => View::FullLong,
+        (true, true, _) => View::FullJobs,
+        (true, ..) => View::Full,
+        (_, _, true) => View::Long,
+        (_, true, _) => View::Jobs,
+        _ if flag("bsd-a") || flag("bsd-x") => View::Bsd,
+        _ if flag("all") || flag("with-tty") || flag("lwp") => View::SysV,
+        _ => View::Default,
+    }
+}
+
+fn keys(items: Vec<&str>) -> Result<Vec<Key>, Exit> {
+    let key = |item: &str| {
+        let (descending, name) = match item.strip_prefix('-') {
+            Some(name) => (true, name),
+            None => (false, item.strip_prefix('+').unwrap_or(item)),
+        };
+        match taskdiag::field::find(name) {
+            Some(named) => Ok(Key { field: named.field, descending }),
+            None => {
+                let names = taskdiag::field::all_names().map(|n| n.name);
+                let hint = crate::nearest::hint(name, names);
+                Err(Exit::Usage(format!(
+                    "there is no column '{name}' to sort by{hint}; 'taskdiag fields' lists them"
+                )))
+            }
+        }
+    };
+    items.into_iter().map(key).collect()
+}

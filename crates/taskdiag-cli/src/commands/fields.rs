@@ -1,0 +1,90 @@
+//! `taskdiag fields`: the field table as it is.
+
+use taskdiag::field::{self, Field};
+
+use crate::exit::Exit;
+use crate::output::{Sink, json};
+
+fn groups(f: &Field) -> Vec<&'static str> {
+    if f.groups.is_empty() { vec!["any"] } else { f.groups.iter().map(|g| g.name()).collect() }
+}
+
+/// What a reader of the table must know; also in the man page.
+pub const NOTES: &str = "\
+Text shows a value as ps does: memory in KiB, times as [DD-]HH:MM:SS. JSON and CSV give bytes,
+seconds, and seconds since 1970, as the unit says; the key is the name as it was asked for.
+A value that is not there is ? in text (- or 0 where the task just has none), null in JSON with
+the reason under \"missing\", and an empty cell in CSV. The reasons: absent (the task has none),
+denied, unsupported, vanished, blocked, truncated, not-asked (a saved answer without the group).
+Times, faults, io and switches are of the process, or with -T of the thread.
+Bytes that cannot be printed are \\n, \\t, \\r, \\x1b or \\u{202e} in text; in JSON, text that is not
+UTF-8 is {\"bytes\": \"<base64>\"}, and arguments are a list, so nothing is lost.";
+
+/// Run it.
+pub fn run(as_json: bool) -> Result<(), Exit> {
+    let mut sink = Sink::stdout();
+    if as_json {
+        write_json(sink.buf())
+    } else {
+        write_text(sink.buf())
+    }
+    Ok(sink.finish()?)
+}
+
+fn write_text(out: &mut Vec<u8>) {
+    let line = |out: &mut Vec<u8>, c: [&str; 7]| {
+        let text = format!(
+            "{:<22} {:<11} {:<18} {:<16} {:<13} {:<62} {}",
+            c[0], c[1], c[2], c[3], c[4], c[5], c[6]
+        );
+        out.extend_from_slice(text.trim_end().as_bytes());
+        out.push(b'\n');
+    };
+    line(out, ["NAME", "HEADER", "GROUPS", "TYPE", "UNIT", "WHAT", "ALIASES; SOURCE"]);
+    for f in field::all() {
+        let aliases: Vec<&str> = f.aliases.iter().map(|a| a.0).collect();
+        let mut end = aliases.join(",");
+        if !end.is_empty() {
+            end.push_str("; ");
+        }
+        end.push_str(f.source);
+        let groups = groups(f).join(",");
+        line(out, [f.name, f.header, &groups, f.kind.name(), f.unit.name(), f.help, &end]);
+    }
+    out.push(b'\n');
+    out.extend_from_slice(NOTES.as_bytes());
+    out.push(b'\n');
+}
+
+fn write_json(out: &mut Vec<u8>) {
+    let key = |out: &mut Vec<u8>, key: &str, value: &str| {
+        json::text(out, key.as_bytes());
+        out.push(b':');
+        json::text(out, value.as_bytes());
+        out.push(b',');
+    };
+    let strings = |out: &mut Vec<u8>, list: Vec<&str>| {
+        for (i, s) in list.into_iter().enumerate() {
+            out.extend_from_slice(if i == 0 { b"[" } else { b"," });
+            json::text(out, s.as_bytes());
+        }
+    };
+    for (i, f) in field::all().enumerate() {
+        out.extend_from_slice(if i == 0 { b"[\n{" } else { b",\n{" });
+        key(out, "name", f.name);
+        key(out, "header", f.header);
+        key(out, "type", f.kind.name());
+        key(out, "unit", f.unit.name());
+        key(out, "help", f.help);
+        key(out, "source", f.source);
+        out.extend_from_slice(b"\"groups\":");
+        strings(out, groups(f));
+        out.extend_from_slice(b"],\"aliases\":");
+        if f.aliases.is_empty() {
+            out.push(b'[');
+        }
+        strings(out, f.aliases.iter().map(|a| a.0).collect());
+        out.extend_from_slice(b"]}");
+    }
+    out.extend_from_slice(b"\n]\n");
+}

@@ -1,0 +1,21 @@
+//! The commands beside `ps`.
+
+mod dump;
+mod engines;
+mod fields;
+mod generate;
+pub mod stats;
+
+use crate::args::Cli;
+use crate::exit::Exit;
+
+/// Run a command.
+pub fn run(cli: &Cli) -> Result<(), Exit> {
+    match cli {
+        Cli::Ps(args) => crate::ps::run(args),
+        Cli::Fields(json) => fields::run(*json),
+        Cli::Engines(json) => engines::run(*json),
+        Cli::Dump(args) => dump::run(args),
+        Cli::Generate(what) => generate::run(what),
+    }
+}

@@ -1,0 +1,97 @@
+//! How the program ends: one table of exit codes, one place that prints errors.
+
+use std::process::ExitCode;
+
+/// Why the program ends early or with less than it was asked.
+#[derive(Debug)]
+pub enum Exit {
+    /// Help or version was asked for, or clap found a usage error: it prints both itself.
+    Clap(Box<clap::Error>),
+    /// The arguments do not make sense.
+    Usage(String),
+    /// Nothing matches the selection. Nothing is printed but the header.
+    NoMatch,
+    /// The output could not be written.
+    Output(std::io::Error),
+    /// The reader of the output went away; it has seen what it wanted.
+    ClosedPipe,
+    /// The answer lacks something; each line says what and how to get it.
+    Partial(Vec<String>),
+    /// There is no answer.
+    Failed(String),
+}
+
+/// Exit codes, for `--help` and the man page.
+pub const CODES: &[(u8, &str)] = &[
+    (0, "the answer is complete (also when a pipe reader such as head stops early)"),
+    (1, "nothing matches the selection, or the output could not be written"),
+    (2, "the arguments are wrong"),
+    (
+        3,
+        "the answer is partial: something asked for was denied, blocked, cut or unsupported; \
+         standard error says what, and how to get it",
+    ),
+    (4, "there is no answer: no engine works, or the saved stream is cut or foreign"),
+];
+
+/// The exit codes as a section of `--help`.
+pub fn codes_text() -> String {
+    let mut out = String::from("Exit codes:\n");
+    for (code, what) in CODES {
+        out.push_str(&format!("  {code}  {what}\n"));
+    }
+    out
+}
+
+impl From<taskdiag::Error> for Exit {
+    fn from(e: taskdiag::Error) -> Exit {
+        match e {
+            taskdiag::Error::NoSuchProcess(_) => Exit::NoMatch,
+            other => Exit::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<clap::Error> for Exit {
+    fn from(e: clap::Error) -> Exit {
+        Exit::Clap(Box::new(e))
+    }
+}
+
+impl From<std::io::Error> for Exit {
+    fn from(e: std::io::Error) -> Exit {
+        if e.kind() == std::io::ErrorKind::BrokenPipe { Exit::ClosedPipe } else { Exit::Output(e) }
+    }
+}
+
+/// Say on stderr what there is to say, and give the exit code.
+pub fn report(result: Result<(), Exit>) -> ExitCode {
+    let Err(exit) = result else { return ExitCode::SUCCESS };
+    match exit {
+        Exit::Clap(e) => {
+            // A closed stderr or stdout changes nothing here.
+            let _ = e.print();
+            ExitCode::from(e.exit_code() as u8)
+        }
+        Exit::Usage(text) => {
+            eprintln!("taskdiag: {text}");
+            ExitCode::from(2)
+        }
+        Exit::NoMatch => ExitCode::from(1),
+        Exit::Output(e) => {
+            eprintln!("taskdiag: the output could not be written: {e}");
+            ExitCode::from(1)
+        }
+        Exit::ClosedPipe => ExitCode::SUCCESS,
+        Exit::Partial(lines) => {
+            for line in lines {
+                eprintln!("taskdiag: {line}");
+            }
+            ExitCode::from(3)
+        }
+        Exit::Failed(text) => {
+            eprintln!("taskdiag: {text}");
+            ExitCode::from(4)
+        }
+    }
+}

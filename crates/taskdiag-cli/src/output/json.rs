@@ -1,0 +1,184 @@
+//! JSON: one document, or one object a line.
+//!
+//! Keys are the columns as asked for; values are in the library's units: bytes, seconds,
+//! seconds since 1970. Text that is not UTF-8 is `{"bytes": "<base64>"}`, so nothing is lost. A
+//! value that is not there is `null`, and the task's `missing` object says why.
+
+use std::io;
+
+use base64::Engine;
+use taskdiag::field::{self, Context, Value};
+
+use super::{Sink, Table, Tally};
+use crate::columns::Column;
+
+/// A string of bytes.
+pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        // Writing to a Vec cannot fail, nor can a str be refused.
+        Ok(s) => serde_json::to_writer(out, s).expect("a string is valid JSON"),
+        Err(_) => {
+            out.extend_from_slice(b"{\"bytes\":\"");
+            let encoded = base64::engine::general_purpose::STANDARD.encode(bytes);
+            out.extend_from_slice(encoded.as_bytes());
+            out.extend_from_slice(b"\"}");
+        }
+    }
+}
+
+/// Nanoseconds as seconds, exactly.
+pub fn seconds(out: &mut Vec<u8>, ns: i128) {
+    if ns < 0 {
+        out.push(b'-');
+    }
+    let ns = ns.unsigned_abs();
+    field::write_uint(out, (ns / 1_000_000_000) as u64);
+    let mut rest = (ns % 1_000_000_000) as u64;
+    out.push(b'.');
+    let mut scale = 100_000_000;
+    loop {
+        out.push(b'0' + (rest / scale) as u8);
+        rest %= scale;
+        scale /= 10;
+        if rest == 0 || scale == 0 {
+            break;
+        }
+    }
+}
+
+fn list<T>(
+    out: &mut Vec<u8>,
+    items: impl Iterator<Item = T>,
+    mut each: impl FnMut(&mut Vec<u8>, T),
+) {
+    out.push(b'[');
+    for (i, item) in items.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        each(out, item);
+    }
+    out.push(b']');
+}
+
+fn group(out: &mut Vec<u8>, cx: &Context, gid: u32) {
+    match cx.names.group(gid) {
+        Some(name) => text(out, &name),
+        None => text(out, gid.to_string().as_bytes()),
+    }
+}
+
+fn value(out: &mut Vec<u8>, cx: &Context, v: &Value<'_>) {
+    match v {
+        Value::Missing(_) => out.extend_from_slice(b"null"),
+        Value::Uint(v) => field::write_uint(out, *v),
+        Value::Int(v) => out.extend_from_slice(v.to_string().as_bytes()),
+        Value::Percent(p) => out.extend_from_slice(format!("{p:.3}").as_bytes()),
+        Value::Nanos(ns) => seconds(out, i128::from(*ns)),
+        Value::Instant(ns) => seconds(out, cx.unix_ns(*ns)),
+        Value::Mask(m) => out.extend_from_slice(format!("\"{m:016x}\"").as_bytes()),
+        Value::Bytes { data, .. } => text(out, data),
+        Value::Word(w) => text(out, w.as_bytes()),
+        Value::Short(s) => text(out, s.as_bytes()),
+        Value::Args { data, .. } if data.is_empty() => out.extend_from_slice(b"[]"),
+        Value::Args { data, .. } => list(out, data.split(|b| *b == 0), text),
+        Value::User(uid) => match cx.names.user(*uid) {
+            Some(name) => text(out, &name),
+            None => text(out, uid.to_string().as_bytes()),
+        },
+        Value::Group(gid) => group(out, cx, *gid),
+        Value::Tty(0) => out.extend_from_slice(b"null"),
+        Value::Tty(dev) => text(out, &cx.tty_name(*dev)),
+        Value::Ids(ids) => list(out, ids.iter(), |out, id| field::write_uint(out, u64::from(*id))),
+        Value::GroupList(ids) => list(out, ids.iter(), |out, id| group(out, cx, *id)),
+    }
+}
+
+/// The columns with their keys made ready; a column asked for twice is there once.
+fn keys(columns: &[Column]) -> Vec<(usize, Vec<u8>)> {
+    let mut out: Vec<(usize, Vec<u8>)> = Vec::new();
+    for (i, c) in columns.iter().enumerate() {
+        let mut key = Vec::new();
+        text(&mut key, c.name.as_bytes());
+        key.push(b':');
+        if !out.iter().any(|(_, k)| *k == key) {
+            out.push((i, key));
+        }
+    }
+    out
+}
+
+/// Write the rows; `lines`: one object a line instead of one array.
+pub fn rows(sink: &mut Sink, table: &Table<'_>, lines: bool, tally: &mut Tally) -> io::Result<()> {
+    let Table { cx, columns, .. } = *table;
+    let keys = keys(columns);
+    let mut lacking: Vec<(usize, &'static str)> = Vec::new();
+    if !lines {
+        sink.buf().push(b'[');
+    }
+    for (n, row) in table.tasks().enumerate() {
+        let out = sink.buf();
+        if !lines {
+            out.extend_from_slice(if n == 0 { b"\n" } else { b",\n" });
+        }
+        out.push(b'{');
+        lacking.clear();
+        for (k, (c, key)) in keys.iter().enumerate() {
+            let v = (columns[*c].field.get)(cx, &row);
+            if let Some(m) = v.missing() {
+                tally.count(*c, m);
+                lacking.push((k, m.name()));
+            }
+            if k > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(key);
+            value(out, cx, &v);
+        }
+        if !lacking.is_empty() {
+            out.extend_from_slice(b",\"missing\":{");
+            for (j, (k, why)) in lacking.iter().enumerate() {
+                if j > 0 {
+                    out.push(b',');
+                }
+                out.extend_from_slice(&keys[*k].1);
+                text(out, why.as_bytes());
+            }
+            out.push(b'}');
+        }
+        out.push(b'}');
+        if lines {
+            out.push(b'\n');
+        }
+        sink.settle()?;
+    }
+    if !lines {
+        sink.buf().extend_from_slice(b"\n]\n");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(f: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        f(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn exact_seconds() {
+        assert_eq!(made(|o| seconds(o, 0)), "0.0");
+        assert_eq!(made(|o| seconds(o, 1_500_000_000)), "1.5");
+        assert_eq!(made(|o| seconds(o, 1_000_000_001)), "1.000000001");
+        assert_eq!(made(|o| seconds(o, -50_000_000)), "-0.05");
+    }
+
+    #[test]
+    fn any_bytes() {
+        assert_eq!(made(|o| text(o, b"a\"\n\x01")), "\"a\\\"\\n\\u0001\"");
+        assert_eq!(made(|o| text(o, b"\xff\xfe")), "{\"bytes\":\"//4=\"}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Standard output with a large buffer of our own: the standard library's is line-buffered and
+//! would search every line's end again.
+
+use std::io::{self, Write};
+
+use rustix::io::{Errno, retry_on_intr};
+
+/// Collects bytes and writes them in large pieces.
+#[derive(Debug)]
+pub struct Sink {
+    buf: Vec<u8>,
+}
+
+/// Write when this much has come together.
+const FULL: usize = 1 << 18;
+
+impl Sink {
+    /// Over standard output.
+    pub fn stdout() -> Sink {
+        Sink { buf: Vec::with_capacity(FULL + (FULL >> 2)) }
+    }
+    /// The buffer, to append to. Call [`Sink::settle`] now and then.
+    pub fn buf(&mut self) -> &mut Vec<u8> {
+        &mut self.buf
+    }
+    /// Write if much has come together.
+    pub fn settle(&mut self) -> io::Result<()> {
+        if self.buf.len() >= FULL { self.finish() } else { Ok(()) }
+    }
+    /// Write all.
+    pub fn finish(&mut self) -> io::Result<()> {
+        write_all(&self.buf)?;
+        self.buf.clear();
+        Ok(())
+    }
+}
+
+/// Write bytes to standard output.
+pub fn write_all(mut bytes: &[u8]) -> io::Result<()> {
+    let out = io::stdout();
+    while !bytes.is_empty() {
+        match retry_on_intr(|| rustix::io::write(&out, bytes)) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => bytes = &bytes[n..],
+            Err(Errno::AGAIN) => wait(&out)?,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+/// A non-blocking pipe is full: someone else set it so, and we just wait.
+fn wait(out: &io::Stdout) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut fds = [PollFd::new(out, PollFlags::OUT)];
+    match poll(&mut fds, None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buf.extend_from_slice(bytes);
+        self.settle()?;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.finish()
+    }
+}

@@ -1,0 +1,70 @@
+//! What the rows shown lack, counted by column, and the words for it.
+
+use taskdiag::field::Missing;
+use taskdiag::{Group, Reason};
+
+use crate::columns::Column;
+
+const KINDS: usize = 5;
+
+/// Counts of missing values. A task that just has none, or that ended meanwhile, lacks nothing.
+#[derive(Debug)]
+pub struct Tally {
+    counts: Vec<[u64; KINDS]>,
+}
+
+fn slot(m: Missing) -> Option<usize> {
+    match m {
+        Missing::NotAsked => Some(0),
+        Missing::Reason(Reason::Denied) => Some(1),
+        Missing::Reason(Reason::Blocked) => Some(2),
+        Missing::Reason(Reason::Truncated) => Some(3),
+        Missing::Reason(Reason::Unsupported) => Some(4),
+        Missing::Reason(Reason::Absent | Reason::Vanished) => None,
+    }
+}
+
+impl Tally {
+    /// For so many columns.
+    pub fn new(columns: usize) -> Tally {
+        Tally { counts: vec![[0; KINDS]; columns] }
+    }
+    /// A value of this column is missing.
+    #[cold]
+    pub fn count(&mut self, column: usize, m: Missing) {
+        if let Some(kind) = slot(m) {
+            self.counts[column][kind] += 1;
+        }
+    }
+    /// A line for each reason: which columns, for how many tasks, and what to do.
+    pub fn lines(&self, columns: &[Column]) -> Vec<String> {
+        (0..KINDS).filter_map(|kind| self.line(kind, columns)).collect()
+    }
+    fn line(&self, kind: usize, columns: &[Column]) -> Option<String> {
+        let most = self.counts.iter().map(|c| c[kind]).max().filter(|n| *n > 0)?;
+        let lacking = || self.counts.iter().zip(columns).filter(|(c, _)| c[kind] > 0);
+        let names: Vec<&str> = lacking().map(|(_, c)| c.name.as_str()).collect();
+        let (names, tasks) = (names.join(", "), if most == 1 { "task" } else { "tasks" });
+        Some(match kind {
+            0 => {
+                let all = lacking().flat_map(|(_, c)| c.field.groups.iter());
+                let mut groups: Vec<&str> = all.map(Group::name).collect();
+                groups.sort_unstable();
+                groups.dedup();
+                format!(
+                    "the saved answer does not hold {names}: make it with 'taskdiag dump --groups {}'",
+                    groups.join(",")
+                )
+            }
+            1 => format!("{most} {tasks} denied {names}: run as root to see it"),
+            2 => {
+                format!("{most} {tasks} would have blocked the reading of {names}: try again later")
+            }
+            3 => format!("{most} {tasks} with {names} cut short: it is longer than what was read"),
+            _ => format!(
+                "{most} {tasks} without {names}: this engine or kernel cannot tell; \
+                 'taskdiag engines' says who can"
+            ),
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! The table as text.
+//!
+//! Columns have fixed least widths, as in procps, so that the first line can be written before
+//! the last task is looked at. A value that is too long is never cut in a pipe: it pushes the
+//! columns after it to the right, and blanks won back later bring them into line again. On a
+//! terminal, lines end at its edge.
+
+use std::io;
+
+use taskdiag::field::{self, Context, Row, Text, Value};
+use unicode_width::UnicodeWidthStr;
+
+use super::terminal::Terminal;
+use super::{Sink, Table, Tally};
+use crate::columns::Column;
+use crate::tree::Tree;
+
+const BOLD: &str = "\x1b[1m";
+const DIM: &str = "\x1b[2m";
+const RED: &str = "\x1b[31m";
+const RESET: &[u8] = b"\x1b[0m";
+
+/// Width of escaped text in cells.
+fn cells(text: &[u8]) -> usize {
+    if text.is_ascii() {
+        return text.len();
+    }
+    std::str::from_utf8(text).map_or(text.len(), UnicodeWidthStr::width)
+}
+
+/// Lays cells out in a line.
+struct Line<'a> {
+    columns: &'a [Column],
+    /// Where the line begins in the buffer.
+    start: usize,
+    /// Cells so far, and where the next column should begin.
+    actual: usize,
+    correct: usize,
+}
+
+impl<'a> Line<'a> {
+    fn new(columns: &'a [Column], buf: &[u8]) -> Line<'a> {
+        Line { columns, start: buf.len(), actual: 0, correct: 0 }
+    }
+    /// Add the i-th cell. Its text is written to the end of the buffer first and moved right when
+    /// its width is known: values are made once, and need no buffer of their own.
+    fn cell(&mut self, buf: &mut Vec<u8>, i: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let column = &self.columns[i];
+        let begin = buf.len();
+        write(buf);
+        let width = cells(&buf[begin..]);
+        let pad = if column.is_left() { 0 } else { column.width.saturating_sub(width) };
+        let least = usize::from(i > 0);
+        let space = (self.correct + pad).saturating_sub(self.actual).max(least);
+        if space > 0 {
+            let len = buf.len() - begin;
+            buf.resize(begin + space + len, b' ');
+            buf.copy_within(begin..begin + len, begin + space);
+            buf[begin..begin + space].fill(b' ');
+        }
+        self.actual += space + width;
+        self.correct += column.width + 1;
+    }
+    /// End the line at the terminal's edge.
+    fn end(&self, buf: &mut Vec<u8>, terminal: &Terminal, color: Option<&str>) {
+        if let Some(width) = terminal.width {
+            if self.actual > width {
+                let keep = prefix(&buf[self.start..], width);
+                buf.truncate(self.start + keep);
+            }
+        }
+        if let (true, Some(color)) = (terminal.color, color) {
+            buf.splice(self.start..self.start, color.bytes());
+            buf.extend_from_slice(RESET);
+        }
+        buf.push(b'\n');
+    }
+}
+
+/// Length in bytes of the longest beginning that fits into `width` cells.
+fn prefix(line: &[u8], width: usize) -> usize {
+    let Ok(text) = std::str::from_utf8(line) else { return width.min(line.len()) };
+    let mut used = 0;
+    for (at, c) in text.char_indices() {
+        used += unicode_width::UnicodeWidthChar::width(c).unwrap_or(0);
+        if used > width {
+            return at;
+        }
+    }
+    line.len()
+}
+
+/// What is written beside the rows themselves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// A line of headers?
+    pub headers: bool,
+    /// What standard output is.
+    pub terminal: Terminal,
+}
+
+/// Write the header.
+pub fn header(sink: &mut Sink, columns: &[Column], options: &Options) {
+    if !options.headers || columns.iter().all(|c| c.header.is_empty()) {
+        return;
+    }
+    let buf = sink.buf();
+    let mut line = Line::new(columns, buf);
+    for (i, c) in columns.iter().enumerate() {
+        line.cell(buf, i, |out| field::escape(out, c.header.as_bytes()));
+    }
+    line.end(buf, &options.terminal, Some(BOLD));
+}
+
+fn color_of(row: &Row<'_>) -> Option<&'static str> {
+    if row.is_zombie() {
+        Some(RED)
+    } else if row.is_kthread() {
+        Some(DIM)
+    } else {
+        None
+    }
+}
+
+/// Write the rows.
+pub fn rows(
+    sink: &mut Sink,
+    table: &Table<'_>,
+    tree: Option<&Tree>,
+    options: &Options,
+    tally: &mut Tally,
+) -> io::Result<()> {
+    let Table { cx, columns, .. } = *table;
+    // The drawing of a tree stands before the first column that names the command.
+    let trunk = columns.iter().position(|c| matches!(c.field.text, Text::Args | Text::Comm));
+    for (n, row) in table.tasks().enumerate() {
+        let buf = sink.buf();
+        let mut line = Line::new(columns, buf);
+        for (c, column) in columns.iter().enumerate() {
+            let value = (column.field.get)(cx, &row);
+            if let Some(m) = value.missing() {
+                tally.count(c, m);
+            }
+            line.cell(buf, c, |out| {
+                if let (Some(tree), true) = (tree, trunk == Some(c)) {
+                    out.extend_from_slice(tree.art(n));
+                }
+                write(out, cx, column, &row, &value);
+            });
+        }
+        line.end(buf, &options.terminal, color_of(&row));
+        sink.settle()?;
+    }
+    Ok(())
+}
+
+#[inline]
+fn write(out: &mut Vec<u8>, cx: &Context, column: &Column, row: &Row<'_>, value: &Value<'_>) {
+    field::text(out, cx, column.field, row, value);
+}

@@ -1,0 +1,122 @@
+//! Selection: which tasks of an answer are shown. Several conditions are joined by "or", as in
+//! procps.
+
+use taskdiag::field::Row;
+use taskdiag::{Group, Groups};
+
+/// Which tasks to show. Empty: all.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// All, whatever else is said (`-e`, `-A`).
+    pub all: bool,
+    /// Process ids; with threads, also thread ids.
+    pub pids: Vec<u32>,
+    /// Parents.
+    pub ppids: Vec<u32>,
+    /// Effective uids.
+    pub euids: Vec<u32>,
+    /// Real uids.
+    pub ruids: Vec<u32>,
+    /// Real gids.
+    pub rgids: Vec<u32>,
+    /// Sessions.
+    pub sids: Vec<u32>,
+    /// Command names.
+    pub commands: Vec<Vec<u8>>,
+    /// Terminals, by device number.
+    pub ttys: Vec<u32>,
+    /// BSD `a` without `x`, or `-a`: those with a terminal.
+    pub with_tty: bool,
+    /// Session leaders do not count for `with_tty`.
+    pub not_leaders: bool,
+    /// BSD `x` without `a`: those of this effective uid.
+    pub own: Option<u32>,
+    /// Only running ones, on top of all else.
+    pub running: bool,
+    /// Those that are not selected (`-N`).
+    pub deselect: bool,
+}
+
+impl Selection {
+    /// Is there no condition at all?
+    pub fn is_everything(&self) -> bool {
+        !self.deselect && !self.running && (self.all || !self.has_condition())
+    }
+    fn has_condition(&self) -> bool {
+        self.with_tty || self.own.is_some() || self.has_list()
+    }
+    fn has_list(&self) -> bool {
+        !(self.pids.is_empty() && self.ppids.is_empty() && self.only_rare_lists_empty())
+    }
+    fn only_rare_lists_empty(&self) -> bool {
+        self.euids.is_empty()
+            && self.ruids.is_empty()
+            && self.rgids.is_empty()
+            && self.sids.is_empty()
+            && self.commands.is_empty()
+            && self.ttys.is_empty()
+    }
+    fn only(&self) -> bool {
+        !self.all
+            && !self.deselect
+            && !self.running
+            && !self.with_tty
+            && self.own.is_none()
+            && self.only_rare_lists_empty()
+    }
+    /// The pids, where they are the only condition.
+    pub fn only_pids(&self) -> Option<&[u32]> {
+        (self.only() && self.ppids.is_empty() && !self.pids.is_empty()).then_some(&self.pids)
+    }
+    /// The parent, where it is the only condition.
+    pub fn only_parent(&self) -> Option<u32> {
+        match self.ppids[..] {
+            [one] if self.only() && self.pids.is_empty() => Some(one),
+            _ => None,
+        }
+    }
+    /// The groups that the conditions look at.
+    pub fn groups(&self) -> Groups {
+        if self.is_everything() {
+            return Groups::NONE;
+        }
+        let mut g = Groups::BASE;
+        if !(self.euids.is_empty() && self.ruids.is_empty() && self.rgids.is_empty())
+            || self.own.is_some()
+        {
+            g |= Group::Cred.into();
+        }
+        if !self.ttys.is_empty() || self.with_tty {
+            g |= Group::Stat.into();
+        }
+        g
+    }
+    /// Is this task to be shown?
+    pub fn matches(&self, row: &Row<'_>) -> bool {
+        if self.running && row.state() != Some(b'R') {
+            return false;
+        }
+        (self.all || !self.has_condition() || self.meets_one(row)) != self.deselect
+    }
+    fn meets_one(&self, row: &Row<'_>) -> bool {
+        let has = |list: &[u32], v: Option<u32>| v.is_some_and(|v| list.contains(&v));
+        let tty = row.stat.and_then(|s| s.tty_nr());
+        let leader = || row.base.and_then(|b| b.sid()) == Some(row.view.tgid());
+        self.pids.contains(&row.view.tgid())
+            || self.pids.contains(&row.view.pid())
+            || has(&self.ppids, row.base.and_then(|b| b.ppid()))
+            || has(&self.sids, row.base.and_then(|b| b.sid()))
+            || has(&self.euids, row.cred.and_then(|c| c.euid()))
+            || has(&self.ruids, row.cred.and_then(|c| c.uid()))
+            || has(&self.rgids, row.cred.and_then(|c| c.gid()))
+            || has(&self.ttys, tty)
+            || self.with_tty && tty.is_some_and(|t| t != 0) && !(self.not_leaders && leader())
+            || self.own.is_some() && row.cred.and_then(|c| c.euid()) == self.own
+            || !self.commands.is_empty() && self.has_command(row)
+    }
+    /// As `ps -C`: the name is compared up to the 15 bytes that the kernel keeps of it.
+    fn has_command(&self, row: &Row<'_>) -> bool {
+        let Some(comm) = row.base.map(|b| b.comm_bytes()) else { return false };
+        self.commands.iter().any(|c| c == comm || c.len() > 15 && c[..15] == *comm)
+    }
+}

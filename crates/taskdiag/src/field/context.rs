@@ -1,0 +1,67 @@
+//! What a field needs to know beside the task: the clock and size of the machine that answered,
+//! and names of users and terminals on the machine that reads.
+
+use taskdiag_wire::Info;
+
+use super::localtime::{Local, LocalTime};
+use super::names::Names;
+use super::tty::Ttys;
+
+/// Facts for reading and printing the tasks of one answer.
+#[derive(Debug)]
+pub struct Context {
+    /// Head of the answer.
+    pub info: Info,
+    /// Is each task a thread?
+    pub threads: bool,
+    /// Names of users and groups.
+    pub names: Names,
+    pub(super) ttys: Ttys,
+    pub(super) local: LocalTime,
+    now_local: Local,
+}
+
+impl Context {
+    /// For an answer with this head.
+    pub fn new(info: &Info, threads: bool) -> Context {
+        let local = LocalTime::default();
+        let now_local = local.at((info.realtime_ns / 1_000_000_000) as i64);
+        Context {
+            info: *info,
+            threads,
+            names: Names::default(),
+            ttys: Ttys::default(),
+            local,
+            now_local,
+        }
+    }
+    /// An instant (ns since boot) in ns since 1970.
+    pub fn unix_ns(&self, instant_ns: u64) -> i128 {
+        let boot_ns = i128::from(self.info.realtime_ns) - i128::from(self.info.boottime_ns);
+        boot_ns + i128::from(instant_ns)
+    }
+    /// Name of a terminal by its device number, without `/dev/`; `?` for 0.
+    pub fn tty_name(&self, dev: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.ttys.write(&mut out, dev);
+        out
+    }
+    /// An instant in whole seconds since 1970. Boot time and instant are each rounded down first, as procps
+    /// does, so that both show the same second.
+    pub fn unix_seconds_floor(&self, instant_ns: u64) -> i64 {
+        // Untrusted streams hold any number here; those of a real clock are far from the limits.
+        let boot_ns = i128::from(self.info.realtime_ns) - i128::from(self.info.boottime_ns);
+        boot_ns.div_euclid(1_000_000_000) as i64 + (instant_ns / 1_000_000_000) as i64
+    }
+    /// The moment of the answer in seconds since 1970.
+    pub fn now(&self) -> i64 {
+        (self.info.realtime_ns / 1_000_000_000) as i64
+    }
+    pub(super) fn now_local(&self) -> Local {
+        self.now_local
+    }
+    /// How long ago an instant was, ns; 0 for one that is to come.
+    pub fn age_ns(&self, instant_ns: u64) -> u64 {
+        self.info.boottime_ns.saturating_sub(instant_ns)
+    }
+}

@@ -1,0 +1,299 @@
+//! Values as text, in the forms of procps `ps`, appended to a buffer that the caller reuses:
+//! no cell costs an allocation.
+//!
+//! A missing value is `?`; one that the task just does not have is `-`, or 0 where procps shows 0
+//! (memory of a kernel thread). Bytes that are not printable are escaped, so that a line stays a
+//! line and a terminal stays sane: `\n`, `\t`, `\r`, else `\x1b` for a byte and `\u{202e}` for a
+//! character. A backslash itself is not doubled; JSON is the lossless form.
+
+use taskdiag_wire::Reason;
+
+use super::context::Context;
+use super::row::Row;
+use super::value::{Missing, Value};
+use super::{Field, Text};
+
+const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+const DAYS: &[u8; 21] = b"SunMonTueWedThuFriSat";
+const DAY_S: i64 = 24 * 3600;
+
+/// Append a number in decimal.
+pub fn write_uint(out: &mut Vec<u8>, mut v: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (v % 10) as u8;
+        v /= 10;
+        if v == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+fn write_int(out: &mut Vec<u8>, v: i64) {
+    if v < 0 {
+        out.push(b'-');
+    }
+    write_uint(out, v.unsigned_abs());
+}
+
+/// At least `width` digits, filled with zeros.
+fn write_padded(out: &mut Vec<u8>, v: u64, width: u32) {
+    for w in (1..width).rev() {
+        if v < 10u64.pow(w) {
+            out.push(b'0');
+        }
+    }
+    write_uint(out, v);
+}
+
+fn name3(out: &mut Vec<u8>, names: &[u8], i: u8) {
+    let at = usize::from(i) * 3;
+    out.extend_from_slice(names.get(at..at + 3).unwrap_or(b"???"));
+}
+
+/// Append `bytes` with everything that is not printable escaped.
+pub fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
+    if bytes.iter().all(|b| matches!(b, 0x20..=0x7e)) {
+        out.extend_from_slice(bytes);
+        return;
+    }
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\n' => out.extend_from_slice(b"\\n"),
+                '\t' => out.extend_from_slice(b"\\t"),
+                '\r' => out.extend_from_slice(b"\\r"),
+                '\0'..='\x1f' | '\x7f' => hex_byte(out, c as u8),
+                _ if is_odd(c) => {
+                    out.extend_from_slice(c.escape_unicode().to_string().as_bytes());
+                }
+                _ => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        for b in chunk.invalid() {
+            hex_byte(out, *b);
+        }
+    }
+}
+
+/// Characters that steer a terminal or hide: C1 controls, bidirectional marks, line separators,
+/// zero-width ones, the byte order mark.
+fn is_odd(c: char) -> bool {
+    matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+fn hex_byte(out: &mut Vec<u8>, b: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.extend_from_slice(b"\\x");
+    out.push(HEX[usize::from(b >> 4)]);
+    out.push(HEX[usize::from(b & 15)]);
+}
+
+/// Append a value as the text of its field. `row` is the task that it is of.
+pub fn text(out: &mut Vec<u8>, cx: &Context, field: &Field, row: &Row<'_>, value: &Value<'_>) {
+    match value {
+        Value::Missing(m) if m.is_absent() && field.text == Text::Args => no_args(out, row),
+        Value::Missing(m) => missing(out, field, *m),
+        Value::Uint(v) => match field.text {
+            Text::Kib => write_uint(out, v / 1024),
+            Text::Pages => write_uint(out, v / u64::from(cx.info.page_size.max(1))),
+            Text::Octal => out.extend_from_slice(format!("{v:o}").as_bytes()),
+            _ => write_uint(out, *v),
+        },
+        Value::Int(v) => write_int(out, *v),
+        Value::Percent(p) => percent(out, field.text, *p),
+        Value::Nanos(ns) => duration(out, field.text, ns / 1_000_000_000),
+        Value::Instant(ns) => instant(out, cx, field.text, cx.unix_seconds_floor(*ns)),
+        Value::Mask(v) => out.extend_from_slice(format!("{v:016x}").as_bytes()),
+        Value::Bytes { data, .. } => {
+            escape(out, data);
+            if field.text == Text::Comm && row.is_zombie() {
+                out.extend_from_slice(b" <defunct>");
+            }
+        }
+        Value::Word(w) => out.extend_from_slice(w.as_bytes()),
+        Value::Short(s) => escape(out, s.as_bytes()),
+        Value::Args { data, .. } if data.is_empty() => no_args(out, row),
+        Value::Args { data, .. } => args(out, data),
+        Value::User(uid) => match cx.names.user(*uid) {
+            Some(name) => escape(out, &name),
+            None => write_uint(out, u64::from(*uid)),
+        },
+        Value::Group(gid) => group(out, cx, *gid),
+        Value::Tty(dev) => cx.ttys.write(out, *dev),
+        Value::Ids(ids) => list(out, ids, |out, id| write_uint(out, u64::from(id))),
+        Value::GroupList(ids) => list(out, ids, |out, id| group(out, cx, id)),
+    }
+}
+
+fn group(out: &mut Vec<u8>, cx: &Context, gid: u32) {
+    match cx.names.group(gid) {
+        Some(name) => escape(out, &name),
+        None => write_uint(out, u64::from(gid)),
+    }
+}
+
+fn list(out: &mut Vec<u8>, ids: &[u32], mut each: impl FnMut(&mut Vec<u8>, u32)) {
+    if ids.is_empty() {
+        out.push(b'-');
+    }
+    for (i, id) in ids.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        each(out, *id);
+    }
+}
+
+/// Arguments with a space between them; NULs at the end are dropped.
+fn args(out: &mut Vec<u8>, data: &[u8]) {
+    let end = data.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
+    for (i, arg) in data[..end].split(|b| *b == 0).enumerate() {
+        if i > 0 {
+            out.push(b' ');
+        }
+        escape(out, arg);
+    }
+}
+
+/// A kernel thread, a zombie, or a process that emptied its arguments.
+fn no_args(out: &mut Vec<u8>, row: &Row<'_>) {
+    out.push(b'[');
+    escape(out, row.base.map_or(b"?", |b| b.comm_bytes()));
+    out.push(b']');
+    if row.is_zombie() {
+        out.extend_from_slice(b" <defunct>");
+    }
+}
+
+fn missing(out: &mut Vec<u8>, field: &Field, m: Missing) {
+    out.extend_from_slice(match m {
+        Missing::Reason(Reason::Absent) => match field.text {
+            Text::Kib | Text::Pages => b"0",
+            Text::Percent => b"0.0",
+            _ => b"-",
+        },
+        _ => b"?",
+    });
+}
+
+fn percent(out: &mut Vec<u8>, form: Text, p: f64) {
+    match form {
+        Text::Percent99 => {
+            let p = (p as u64).min(99);
+            if p < 10 {
+                out.push(b' ');
+            }
+            write_uint(out, p);
+        }
+        Text::PerMille => write_uint(out, ((p * 10.0) as u64).min(999)),
+        _ => {
+            let tenths = (p * 10.0) as u64;
+            write_uint(out, tenths / 10);
+            // As procps: no decimal from 100 % on, so that the column keeps its width.
+            if tenths < 1000 {
+                out.push(b'.');
+                write_uint(out, tenths % 10);
+            }
+        }
+    }
+}
+
+fn duration(out: &mut Vec<u8>, form: Text, s: u64) {
+    match form {
+        Text::Seconds => write_uint(out, s),
+        Text::Minutes => {
+            let minutes = s / 60;
+            for limit in [100, 10] {
+                if minutes < limit {
+                    out.push(b' ');
+                }
+            }
+            write_uint(out, minutes);
+            out.push(b':');
+            write_padded(out, s % 60, 2);
+        }
+        _ => {
+            let (days, hours) = (s / 86400, s / 3600 % 24);
+            if days > 0 {
+                write_uint(out, days);
+                out.push(b'-');
+            }
+            if form != Text::Elapsed || days > 0 || hours > 0 {
+                write_padded(out, hours, 2);
+                out.push(b':');
+            }
+            write_padded(out, s / 60 % 60, 2);
+            out.push(b':');
+            write_padded(out, s % 60, 2);
+        }
+    }
+}
+
+fn instant(out: &mut Vec<u8>, cx: &Context, form: Text, unix: i64) {
+    let t = cx.local.at(unix);
+    let hhmm = |out: &mut Vec<u8>| {
+        write_padded(out, u64::from(t.hour), 2);
+        out.push(b':');
+        write_padded(out, u64::from(t.minute), 2);
+    };
+    let seconds = |out: &mut Vec<u8>| {
+        out.push(b':');
+        write_padded(out, u64::from(t.second), 2);
+    };
+    let blank_day = |out: &mut Vec<u8>| {
+        out.push(b' ');
+        if t.day < 10 {
+            out.push(b' ');
+        }
+        write_uint(out, u64::from(t.day));
+    };
+    match form {
+        Text::Date => {
+            name3(out, DAYS, t.weekday);
+            out.push(b' ');
+            name3(out, MONTHS, t.month);
+            blank_day(out);
+            out.push(b' ');
+            hhmm(out);
+            seconds(out);
+            out.push(b' ');
+            write_int(out, i64::from(t.year));
+        }
+        Text::ShortDate => {
+            let now = cx.now_local();
+            if now.year != t.year {
+                write_int(out, i64::from(t.year));
+            } else if now.yearday != t.yearday {
+                name3(out, MONTHS, t.month);
+                write_padded(out, u64::from(t.day), 2);
+            } else {
+                hhmm(out);
+            }
+        }
+        Text::StartDate => {
+            if unix + DAY_S > cx.now() {
+                hhmm(out);
+                seconds(out);
+            } else {
+                out.extend_from_slice(b"  ");
+                name3(out, MONTHS, t.month);
+                out.push(b' ');
+                write_padded(out, u64::from(t.day), 2);
+            }
+        }
+        _ => {
+            if cx.now() - unix > DAY_S {
+                name3(out, MONTHS, t.month);
+                blank_day(out);
+            } else {
+                out.push(b' ');
+                hhmm(out);
+            }
+        }
+    }
+}

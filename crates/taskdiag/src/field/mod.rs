@@ -1,0 +1,233 @@
+//! The field table: every column that can be asked for, described once.
+//!
+//! A [`Field`] says what it is called (its own name and the names that `ps -o` has for it), which
+//! [`Groups`] it needs, its unit, where it comes from, and how to get it from a task. All faces
+//! (text, JSON, CSV, `taskdiag fields`, the man page) are made from [`all`]. Which fields a view
+//! shows decides what is asked of the machine: see [`groups_of`].
+//!
+//! This module reads no task itself and prints nothing.
+
+mod context;
+mod format;
+mod localtime;
+mod names;
+mod row;
+mod table;
+mod tty;
+mod value;
+
+pub use context::Context;
+pub use format::{escape, text, write_uint};
+pub use names::Names;
+pub use row::Row;
+pub use value::{Missing, Short, Value};
+
+use taskdiag_wire::Groups;
+
+/// Which side of a text column is ragged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Text begins at the column's left edge.
+    Left,
+    /// Text ends at the column's right edge.
+    Right,
+}
+
+/// Unit of the value, as the library and JSON give it. Text may show another one: see [`Text`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A plain value.
+    None,
+    /// Bytes.
+    Bytes,
+    /// Seconds, with a fraction.
+    Seconds,
+    /// Seconds since 1970-01-01 UTC, with a fraction.
+    UnixSeconds,
+    /// Per cent of one CPU, or of the memory of the machine.
+    Percent,
+    /// Occurrences.
+    Count,
+}
+
+impl Unit {
+    /// The name that users see; empty for [`Unit::None`].
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::None => "",
+            Unit::Bytes => "bytes",
+            Unit::Seconds => "seconds",
+            Unit::UnixSeconds => "unix seconds",
+            Unit::Percent => "percent",
+            Unit::Count => "count",
+        }
+    }
+}
+
+/// Type of the value in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An integer.
+    Integer,
+    /// A number with a fraction.
+    Number,
+    /// A string, or `{"bytes": base64}` where it is not UTF-8.
+    Text,
+    /// An array of [`Kind::Text`].
+    TextList,
+    /// An array of integers.
+    IntegerList,
+}
+
+impl Kind {
+    /// The name that users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Integer => "integer",
+            Kind::Number => "number",
+            Kind::Text => "text",
+            Kind::TextList => "list of text",
+            Kind::IntegerList => "list of integers",
+        }
+    }
+}
+
+/// How a value looks as text. The forms are those of procps `ps`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Text {
+    /// As it is.
+    Plain,
+    /// Bytes as KiB.
+    Kib,
+    /// Bytes as pages.
+    Pages,
+    /// A duration as `[DD-]HH:MM:SS`.
+    Clock,
+    /// A duration as `M:SS`.
+    Minutes,
+    /// A duration as `[[DD-]HH:]MM:SS`.
+    Elapsed,
+    /// A duration in whole seconds.
+    Seconds,
+    /// One decimal, cut.
+    Percent,
+    /// A percentage without decimals, at most 99.
+    Percent99,
+    /// Tenths of a percent, at most 999.
+    PerMille,
+    /// An instant as `Sat Nov 21 00:43:22 2026`.
+    Date,
+    /// An instant as `HH:MM`, or `MonDD`, or the year.
+    ShortDate,
+    /// An instant as `HH:MM`, or `Mon DD` after a day.
+    BsdDate,
+    /// An instant as `HH:MM:SS`, or `Mon DD` after a day.
+    StartDate,
+    /// Octal digits.
+    Octal,
+    /// Sixteen hexadecimal digits.
+    Hex,
+    /// A command name; `<defunct>` follows that of a zombie.
+    Comm,
+    /// Arguments; `[comm]` where there are none.
+    Args,
+}
+
+/// Reads a field of a task.
+pub type Get = for<'a> fn(&Context, &Row<'a>) -> Value<'a>;
+
+/// One field.
+#[derive(Debug)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// Its column header.
+    pub header: &'static str,
+    /// Least width of its text column.
+    pub width: usize,
+    /// Alignment of its text column.
+    pub align: Align,
+    /// Groups it is made from. Empty: every answer has it.
+    pub groups: Groups,
+    /// Type of the value.
+    pub kind: Kind,
+    /// Unit of the value.
+    pub unit: Unit,
+    /// How it looks as text.
+    pub text: Text,
+    /// Where the kernel says it.
+    pub source: &'static str,
+    /// What it is, in a line.
+    pub help: &'static str,
+    /// Other names for it, each with the header it has under that name.
+    pub aliases: &'static [(&'static str, &'static str)],
+    /// Its value for a task.
+    pub get: Get,
+}
+
+/// A field under one of its names.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// The field.
+    pub field: &'static Field,
+    /// The name that was asked for.
+    pub name: &'static str,
+    /// The header that goes with the name.
+    pub header: &'static str,
+}
+
+/// All fields, in the order of the table.
+pub fn all() -> impl Iterator<Item = &'static Field> {
+    table::TABLES.iter().flat_map(|t| t.iter())
+}
+
+/// Every name that [`find`] knows, with the field it stands for.
+pub fn all_names() -> impl Iterator<Item = Named> {
+    all().flat_map(|field| {
+        std::iter::once((field.name, field.header))
+            .chain(field.aliases.iter().copied())
+            .map(move |(name, header)| Named { field, name, header })
+    })
+}
+
+/// The field with this name or alias.
+pub fn find(name: &str) -> Option<Named> {
+    all_names().find(|n| n.name == name)
+}
+
+/// The groups that must be asked for to show these fields.
+pub fn groups_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Groups {
+    fields.into_iter().fold(Groups::NONE, |g, f| g | f.groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_described() {
+        let mut seen = std::collections::HashSet::new();
+        for n in all_names() {
+            assert!(seen.insert(n.name), "{} is there twice", n.name);
+            assert!(!n.header.is_empty());
+            assert!(!n.name.contains([',', ' ', '=', ':']), "{}", n.name);
+        }
+        for f in all() {
+            assert!(!f.help.is_empty() && !f.source.is_empty(), "{}", f.name);
+        }
+        assert!(find("pid").is_some_and(|n| n.field.groups.is_empty()));
+        assert!(find("no such").is_none());
+    }
+
+    #[test]
+    fn units_go_with_types() {
+        for f in all() {
+            let ok = match f.unit {
+                Unit::Seconds | Unit::UnixSeconds | Unit::Percent => f.kind == Kind::Number,
+                Unit::Bytes | Unit::Count => f.kind == Kind::Integer,
+                Unit::None => f.kind != Kind::Number,
+            };
+            assert!(ok, "{} is {:?} in {:?}", f.name, f.kind, f.unit);
+        }
+    }
+}

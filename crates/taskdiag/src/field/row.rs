@@ -1,0 +1,85 @@
+//! One task with its records found: fields are read many at a time, so the attributes of a task
+//! are walked once for all of them.
+
+use taskdiag_wire::{
+    Base, Cgroup, Cred, Group, GroupRecord, Io, Ns, Reason, Sched, Stat, Statm, TaskView,
+};
+
+use super::value::{Missing, Value};
+
+/// A task and its fixed-size groups.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The task.
+    pub view: TaskView<'a>,
+    /// BASE, where it is in the answer.
+    pub base: Option<&'a Base>,
+    /// CRED, where it is in the answer.
+    pub cred: Option<&'a Cred>,
+    /// STAT, where it is in the answer.
+    pub stat: Option<&'a Stat>,
+    /// STATM, where it is in the answer.
+    pub statm: Option<&'a Statm>,
+    /// IO, where it is in the answer.
+    pub io: Option<&'a Io>,
+    /// SCHED, where it is in the answer.
+    pub sched: Option<&'a Sched>,
+    /// NS, where it is in the answer.
+    pub ns: Option<&'a Ns>,
+    /// CGROUP, where it is in the answer.
+    pub cgroup: Option<&'a Cgroup>,
+}
+
+fn cast<T: GroupRecord>(bytes: &[u8]) -> Option<&T> {
+    T::ref_from_prefix(bytes).ok().map(|(r, _)| r)
+}
+
+impl<'a> Row<'a> {
+    /// Find the records of a task.
+    pub fn new(view: TaskView<'a>) -> Row<'a> {
+        let mut row = Row {
+            view,
+            base: None,
+            cred: None,
+            stat: None,
+            statm: None,
+            io: None,
+            sched: None,
+            ns: None,
+            cgroup: None,
+        };
+        for (kind, bytes) in view.attrs() {
+            match kind {
+                Base::TYPE => row.base = row.base.or(cast(bytes)),
+                Cred::TYPE => row.cred = row.cred.or(cast(bytes)),
+                Stat::TYPE => row.stat = row.stat.or(cast(bytes)),
+                Statm::TYPE => row.statm = row.statm.or(cast(bytes)),
+                Io::TYPE => row.io = row.io.or(cast(bytes)),
+                Sched::TYPE => row.sched = row.sched.or(cast(bytes)),
+                Ns::TYPE => row.ns = row.ns.or(cast(bytes)),
+                Cgroup::TYPE => row.cgroup = row.cgroup.or(cast(bytes)),
+                _ => {}
+            }
+        }
+        row
+    }
+    /// The value of a field whose group is not in the answer.
+    pub fn missing(&self, g: Group) -> Value<'static> {
+        if !self.view.asked().has(g) {
+            return Value::Missing(Missing::NotAsked);
+        }
+        Value::Missing(Missing::Reason(self.view.reason(g).unwrap_or(Reason::Unsupported)))
+    }
+    /// State letter, where it is known.
+    pub fn state(&self) -> Option<u8> {
+        self.base.and_then(Base::state)
+    }
+    /// A kernel thread? `false` where that is not known.
+    pub fn is_kthread(&self) -> bool {
+        self.base.and_then(Base::flags).is_some_and(|f| f & taskdiag_wire::TASK_KTHREAD != 0)
+    }
+    /// A zombie? `false` where that is not known.
+    pub fn is_zombie(&self) -> bool {
+        self.state() == Some(b'Z')
+    }
+}

@@ -1,0 +1,88 @@
+//! What a task runs: names, arguments, paths.
+
+use std::borrow::Cow;
+
+use taskdiag_wire::{Blob, Group, Groups, PathKind, Reason};
+
+use super::super::*;
+
+fn comm<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    match row.base {
+        // The bit of `comm` is the last; the record gives it as an array with its padding.
+        Some(base) if base.comm().is_some() => Value::bytes(base.comm_bytes()),
+        Some(_) => Value::UNKNOWN,
+        None => row.missing(Group::Base),
+    }
+}
+
+fn args<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    let Some(blob) = row.view.cmdline() else { return row.missing(Group::Cmdline) };
+    if let Some(why) = blob.reason {
+        return Value::Missing(Missing::Reason(why));
+    }
+    let cut = blob.is_cut();
+    let rewritten = blob.flags & taskdiag_wire::BLOB_REWRITTEN != 0;
+    Value::Args { data: trim(blob.data, rewritten), cut }
+}
+
+/// Without the NUL that ends the last argument; without all NULs at the end where the process
+/// wrote a title over its arguments and left the rest empty.
+fn trim(data: Cow<'_, [u8]>, all: bool) -> Cow<'_, [u8]> {
+    let end = match data.iter().rposition(|b| *b != 0) {
+        Some(i) if all => i + 1,
+        None if all => 0,
+        _ => data.len() - usize::from(data.last() == Some(&0)),
+    };
+    match data {
+        Cow::Borrowed(b) => Cow::Borrowed(&b[..end]),
+        Cow::Owned(mut b) => {
+            b.truncate(end);
+            Cow::Owned(b)
+        }
+    }
+}
+
+fn path<'a>(row: &Row<'a>, kind: PathKind) -> Value<'a> {
+    match row.view.path(kind) {
+        Some(Blob { reason: Some(why), .. }) => Value::Missing(Missing::Reason(why)),
+        Some(blob) => Value::Bytes { cut: blob.is_cut(), data: blob.data },
+        None => match row.missing(Group::Paths) {
+            // The group is there, and this one of it is not.
+            Value::Missing(Missing::Reason(Reason::Unsupported)) => Value::UNKNOWN,
+            other => other,
+        },
+    }
+}
+
+pub const FIELDS: &[Field] = &[
+    row!("comm" "COMMAND" 15 Left [BASE] Text None Comm, "/proc/PID/comm",
+        "Command name; text marks a zombie as <defunct>", {"ucmd" "CMD", "ucomm" "COMMAND"}, comm),
+    row!("fname" "COMMAND" 8 Left [BASE] Text None Plain, "/proc/PID/comm",
+        "Command name", {}, comm),
+    row!("args" "COMMAND" 27 Left [BASE CMDLINE] TextList None Args, "/proc/PID/cmdline",
+        "Arguments; text shows [comm] where there are none",
+        {"cmd" "CMD", "command" "COMMAND"}, args),
+    row!("exe" "EXE" 27 Left [PATHS] Text None Plain, "/proc/PID/exe",
+        "Path of the executable", {}, |_, r| path(r, PathKind::Exe)),
+    row!("cwd" "CWD" 27 Left [PATHS] Text None Plain, "/proc/PID/cwd",
+        "Working directory", {}, |_, r| path(r, PathKind::Cwd)),
+    row!("root" "ROOT" 8 Left [PATHS] Text None Plain, "/proc/PID/root",
+        "Root directory", {}, |_, r| path(r, PathKind::Root)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trims_what_ends_it() {
+        let t = |b: &[u8], all| trim(Cow::Borrowed(b), all).into_owned();
+        assert_eq!(t(b"a\0b\0", false), b"a\0b");
+        assert_eq!(t(b"a\0\0", false), b"a\0");
+        assert_eq!(t(b"a b", false), b"a b");
+        assert_eq!(t(b"", false), b"");
+        assert_eq!(t(b"\0", false), b"");
+        assert_eq!(t(b"title\0\0\0", true), b"title");
+        assert_eq!(t(b"\0\0", true), b"");
+    }
+}

@@ -1,0 +1,106 @@
+//! Who a task is: ids, relations, state, start.
+
+use taskdiag_wire::{Group, Groups};
+
+use super::super::*;
+
+fn tgid(_: &Context, row: &Row<'_>) -> Value<'static> {
+    Value::Uint(u64::from(row.view.tgid()))
+}
+
+fn tid(_: &Context, row: &Row<'_>) -> Value<'static> {
+    Value::Uint(u64::from(row.view.pid()))
+}
+
+/// The letters of procps' STAT: state, then `<` `N` by nice, `L` locked pages, `s` session leader,
+/// `l` threads, `+` foreground.
+fn stat(_: &Context, row: &Row<'_>) -> Value<'static> {
+    let (Some(base), Some(stat)) = (row.base, row.stat) else {
+        return row.missing(if row.base.is_none() { Group::Base } else { Group::Stat });
+    };
+    let Some(state) = base.state() else { return Value::UNKNOWN };
+    let mut s = Short::default();
+    s.push(state);
+    match stat.nice() {
+        Some(n) if n < 0 => s.push(b'<'),
+        Some(n) if n > 0 => s.push(b'N'),
+        _ => {}
+    }
+    if row.statm.and_then(|m| m.locked_bytes()).is_some_and(|b| b > 0) {
+        s.push(b'L');
+    }
+    if base.sid() == Some(row.view.tgid()) {
+        s.push(b's');
+    }
+    if stat.num_threads().is_some_and(|n| n > 1) {
+        s.push(b'l');
+    }
+    if let (Some(pgid), Some(fg)) = (base.pgid(), stat.tty_pgrp()) {
+        if i64::from(pgid) == i64::from(fg) {
+            s.push(b'+');
+        }
+    }
+    Value::Short(s)
+}
+
+fn state(_: &Context, row: &Row<'_>) -> Value<'static> {
+    match row.base {
+        Some(base) => base.state().map_or(Value::UNKNOWN, |c| {
+            let mut s = Short::default();
+            s.push(c);
+            Value::Short(s)
+        }),
+        None => row.missing(Group::Base),
+    }
+}
+
+const START: Get = member!(Base base.start_time_ns, Value::Instant);
+
+fn age(cx: &Context, row: &Row<'_>) -> Value<'static> {
+    match row.base {
+        Some(base) => base.start_time_ns().map_or(Value::UNKNOWN, |ns| Value::Nanos(cx.age_ns(ns))),
+        None => row.missing(Group::Base),
+    }
+}
+
+pub const FIELDS: &[Field] = &[
+    row!("pid" "PID" 5 Right [] Integer None Plain, "task_struct.tgid; /proc/PID",
+        "Process id", {"tgid" "TGID"}, tgid),
+    row!("tid" "TID" 5 Right [] Integer None Plain, "task_struct.pid; /proc/PID/task/TID",
+        "Thread id; of a process, that of its leader", {"lwp" "LWP", "spid" "SPID"}, tid),
+    row!("ppid" "PPID" 5 Right [BASE] Integer None Plain, "/proc/PID/stat 4",
+        "Process id of the parent; 0: none visible", {}, uint!(Base base.ppid)),
+    row!("pgid" "PGID" 5 Right [BASE] Integer None Plain, "/proc/PID/stat 5",
+        "Process group", {"pgrp" "PGRP"}, uint!(Base base.pgid)),
+    row!("sid" "SID" 5 Right [BASE] Integer None Plain, "/proc/PID/stat 6",
+        "Session", {"sess" "SESS", "session" "SESS"}, uint!(Base base.sid)),
+    row!("tpgid" "TPGID" 5 Right [STAT] Integer None Plain, "/proc/PID/stat 8",
+        "Foreground process group of its terminal; -1: none", {},
+        member!(Stat stat.tty_pgrp, |v| Value::Int(i64::from(v)))),
+    row!("tty" "TT" 8 Left [STAT] Text None Plain, "/proc/PID/stat 7",
+        "Controlling terminal", {"tt" "TT", "tname" "TTY", "tty8" "TTY", "longtname" "TTY"},
+        member!(Stat stat.tty_nr, Value::Tty)),
+    row!("s" "S" 1 Left [BASE] Text None Plain, "/proc/PID/stat 3",
+        "State: R run, S sleep, D disk sleep, T stopped, t traced, Z zombie, X dead, I idle, P parked",
+        {"state" "S"}, state),
+    row!("stat" "STAT" 4 Left [BASE STAT STATM] Text None Plain, "/proc/PID/stat, status",
+        "State and: < high priority, N nice, L locked pages, s session leader, l threads, + foreground",
+        {}, stat),
+    row!("f" "F" 1 Right [BASE] Integer None Octal, "/proc/PID/stat 9",
+        "1: forked but did not exec, 4: used super-user rights", {"flags" "F", "flag" "F"},
+        member!(Base base.task_flags, |v| Value::Uint(u64::from(v >> 6 & 7)))),
+    row!("task_flags" "TASK_FLAGS" 16 Right [BASE] Text None Hex, "/proc/PID/stat 9",
+        "The kernel's PF_* bits", {}, member!(Base base.task_flags, |v| Value::Mask(u64::from(v)))),
+    row!("start" "STARTED" 8 Right [BASE] Number UnixSeconds StartDate, "/proc/PID/stat 22",
+        "Start time, HH:MM:SS or Mon DD", {}, START),
+    row!("lstart" "STARTED" 24 Right [BASE] Number UnixSeconds Date, "/proc/PID/stat 22",
+        "Start time in full", {}, START),
+    row!("stime" "STIME" 5 Right [BASE] Number UnixSeconds ShortDate, "/proc/PID/stat 22",
+        "Start time, HH:MM or MonDD or year", {"start_time" "START"}, START),
+    row!("bsdstart" "START" 6 Right [BASE] Number UnixSeconds BsdDate, "/proc/PID/stat 22",
+        "Start time, HH:MM or Mon DD", {}, START),
+    row!("etime" "ELAPSED" 11 Right [BASE] Number Seconds Elapsed, "/proc/PID/stat 22",
+        "Time since the start, [[DD-]HH:]MM:SS", {}, age),
+    row!("etimes" "ELAPSED" 7 Right [BASE] Number Seconds Seconds, "/proc/PID/stat 22",
+        "Time since the start, in seconds", {}, age),
+];

@@ -1,0 +1,73 @@
+//! The address space.
+
+use taskdiag_wire::{Group, Groups, Statm};
+
+use super::super::*;
+
+fn sum(
+    row: &Row<'_>,
+    f: impl FnOnce(&Statm) -> Option<u64>,
+    wrap: impl FnOnce(u64) -> Value<'static>,
+) -> Value<'static> {
+    match row.statm {
+        Some(m) => f(m).map_or(Value::UNKNOWN, wrap),
+        None => row.missing(Group::Statm),
+    }
+}
+
+fn pmem(cx: &Context, row: &Row<'_>) -> Value<'static> {
+    let total = cx.info.mem_total_bytes;
+    if total == 0 && row.statm.is_some() {
+        return Value::UNKNOWN;
+    }
+    let percent = |v| Value::Percent((v as f64 * 100.0 / total as f64).min(99.9));
+    sum(row, Statm::rss_bytes, percent)
+}
+
+macro_rules! mem {
+    ($name:literal $header:literal $width:literal $source:literal $what:literal $member:ident
+     {$($alias:literal $ah:literal),*}) => {
+        row!($name $header $width Right [STATM] Integer Bytes Kib, $source, $what,
+            {$($alias $ah),*}, uint!(Statm statm.$member))
+    };
+}
+
+pub const FIELDS: &[Field] = &[
+    mem!("vsz" "VSZ" 6 "/proc/PID/status VmSize" "Virtual size; text in KiB" size_bytes
+        {"vsize" "VSZ"}),
+    mem!("rss" "RSS" 5 "/proc/PID/status VmRSS" "Resident memory; text in KiB" rss_bytes
+        {"rssize" "RSS", "rsz" "RSZ"}),
+    row!("pmem" "%MEM" 4 Right [STATM] Number Percent Percent, "/proc/PID/status VmRSS",
+        "Resident memory over the memory of the machine", {"%mem" "%MEM"}, pmem),
+    row!("sz" "SZ" 5 Right [STATM] Integer Bytes Pages, "/proc/PID/status VmSize",
+        "Virtual size; text in pages", {}, uint!(Statm statm.size_bytes)),
+    row!("size" "SIZE" 5 Right [STATM] Integer Bytes Kib, "/proc/PID/status VmData+VmStk",
+        "Data and stack; text in KiB", {},
+        |_, r| sum(r, |m| Some(m.data_bytes()? + m.stack_bytes()?), Value::Uint)),
+    mem!("trs" "TRS" 4 "/proc/PID/status VmExe" "Program text; text in KiB" text_bytes
+        {"tsiz" "TSIZ", "trss" "TRSS"}),
+    row!("drs" "DRS" 5 Right [STATM] Integer Bytes Kib, "/proc/PID/status VmSize-VmExe",
+        "Virtual size without program text; text in KiB", {"dsiz" "DSIZ"},
+        |_, r| sum(r, |m| Some(m.size_bytes()?.saturating_sub(m.text_bytes()?)), Value::Uint)),
+    mem!("peak_vsz" "PEAKVSZ" 7 "/proc/PID/status VmPeak" "Peak virtual size; text in KiB"
+        peak_size_bytes {}),
+    mem!("peak_rss" "PEAKRSS" 7 "/proc/PID/status VmHWM" "Peak resident memory; text in KiB"
+        peak_rss_bytes {"hwm" "HWM"}),
+    mem!("rss_anon" "ANON" 6 "/proc/PID/status RssAnon" "Resident anonymous memory; text in KiB"
+        rss_anon_bytes {}),
+    mem!("rss_file" "FILE" 6 "/proc/PID/status RssFile" "Resident file mappings; text in KiB"
+        rss_file_bytes {}),
+    mem!("rss_shmem" "SHMEM" 6 "/proc/PID/status RssShmem" "Resident shared memory; text in KiB"
+        rss_shmem_bytes {}),
+    mem!("vm_data" "DATA" 6 "/proc/PID/status VmData" "Private data mappings; text in KiB"
+        data_bytes {}),
+    mem!("vm_stack" "STACK" 5 "/proc/PID/status VmStk" "Stack; text in KiB" stack_bytes {}),
+    mem!("vm_lib" "LIB" 5 "/proc/PID/status VmLib" "Text of libraries; text in KiB" lib_bytes {}),
+    mem!("locked" "LCK" 5 "/proc/PID/status VmLck" "Locked memory; text in KiB" locked_bytes
+        {"vm_lock" "LCK"}),
+    mem!("pinned" "PIN" 5 "/proc/PID/status VmPin" "Pinned memory; text in KiB" pinned_bytes {}),
+    mem!("pagetables" "PTE" 5 "/proc/PID/status VmPTE" "Page tables; text in KiB"
+        page_tables_bytes {}),
+    mem!("swap" "SWAP" 5 "/proc/PID/status VmSwap" "Swapped-out anonymous memory; text in KiB"
+        swap_bytes {}),
+];

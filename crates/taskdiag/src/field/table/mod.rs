@@ -1,0 +1,63 @@
+//! The rows of the field table, by topic. A row is data; code that needs more than a line to get
+//! a value stands beside its rows.
+
+// The macros come first: the modules below use them.
+
+/// One row. `[groups]` may be empty.
+macro_rules! row {
+    ($name:literal $header:literal $width:literal $align:ident [$($g:ident)*] $kind:ident $unit:ident
+     $text:ident, $source:literal, $help:literal, {$($alias:literal $ah:literal),*}, $get:expr) => {
+        Field {
+            name: $name,
+            header: $header,
+            width: $width,
+            align: Align::$align,
+            groups: Groups::NONE$(.union(Groups::$g))*,
+            kind: Kind::$kind,
+            unit: Unit::$unit,
+            text: Text::$text,
+            source: $source,
+            help: $help,
+            aliases: &[$(($alias, $ah)),*],
+            get: $get,
+        }
+    };
+}
+
+/// A getter of one member of one group's record.
+macro_rules! member {
+    ($group:ident $record:ident.$member:ident, $wrap:expr) => {
+        |_, row| match row.$record {
+            Some(record) => record.$member().map_or(Value::UNKNOWN, $wrap),
+            None => row.missing(Group::$group),
+        }
+    };
+}
+
+/// As [`member`], for unsigned numbers.
+macro_rules! uint {
+    ($group:ident $record:ident.$member:ident) => {
+        member!($group $record.$member, |v| Value::Uint(u64::from(v)))
+    };
+}
+
+mod command;
+mod cred;
+mod identity;
+mod memory;
+mod namespaces;
+mod time;
+mod work;
+
+use super::Field;
+
+/// All rows.
+pub static TABLES: &[&[Field]] = &[
+    identity::FIELDS,
+    command::FIELDS,
+    cred::FIELDS,
+    time::FIELDS,
+    memory::FIELDS,
+    work::FIELDS,
+    namespaces::FIELDS,
+];

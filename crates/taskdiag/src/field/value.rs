@@ -1,0 +1,120 @@
+//! What a field of a task can be. Presence is part of it: a value that is not there says why.
+
+use std::borrow::Cow;
+
+use taskdiag_wire::Reason;
+
+/// Why there is no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Its group was not asked for.
+    NotAsked,
+    /// The engine says why. [`Reason::Unsupported`] also where a group is there without this
+    /// member.
+    Reason(Reason),
+}
+
+impl Missing {
+    /// The name that users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Missing::NotAsked => "not-asked",
+            Missing::Reason(r) => r.name(),
+        }
+    }
+    /// Does the task just not have it, so that nothing is amiss?
+    pub fn is_absent(self) -> bool {
+        self == Missing::Reason(Reason::Absent)
+    }
+}
+
+/// Up to 15 bytes of text that is made on the spot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Short {
+    len: u8,
+    bytes: [u8; 15],
+}
+
+impl Short {
+    /// Append a byte; what does not fit is left out.
+    pub fn push(&mut self, b: u8) {
+        if let Some(slot) = self.bytes.get_mut(usize::from(self.len)) {
+            *slot = b;
+            self.len += 1;
+        }
+    }
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// The value of a field for one task, in the units of the library.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// There is none, and this is why.
+    Missing(Missing),
+    /// A number, or bytes where the unit says so.
+    Uint(u64),
+    /// A signed number.
+    Int(i64),
+    /// Per cent.
+    Percent(f64),
+    /// A duration, ns.
+    Nanos(u64),
+    /// An instant, ns since boot; [`Context::unix_ns`](super::Context::unix_ns) turns it
+    /// into wall-clock time.
+    Instant(u64),
+    /// A set of bits.
+    Mask(u64),
+    /// Text: any bytes. `cut`: the true value is longer.
+    Bytes {
+        /// The bytes.
+        data: Cow<'a, [u8]>,
+        /// Is it only the beginning?
+        cut: bool,
+    },
+    /// A word from a fixed list.
+    Word(&'static str),
+    /// A few letters.
+    Short(Short),
+    /// Arguments, NUL between them.
+    Args {
+        /// The bytes, without the NUL that ends the last one.
+        data: Cow<'a, [u8]>,
+        /// Is it only the beginning?
+        cut: bool,
+    },
+    /// A uid that is shown as a name.
+    User(u32),
+    /// A gid that is shown as a name.
+    Group(u32),
+    /// A terminal, by device number; 0 is none.
+    Tty(u32),
+    /// Several ids.
+    Ids(Vec<u32>),
+    /// Several gids that are shown as names.
+    GroupList(Vec<u32>),
+}
+
+impl<'a> Value<'a> {
+    /// Not known, though its group is there.
+    pub const UNKNOWN: Value<'static> = Value::Missing(Missing::Reason(Reason::Unsupported));
+    /// The task has none.
+    pub const ABSENT: Value<'static> = Value::Missing(Missing::Reason(Reason::Absent));
+
+    /// Text that is all there.
+    pub fn bytes(data: &'a [u8]) -> Value<'a> {
+        Value::Bytes { data: Cow::Borrowed(data), cut: false }
+    }
+    /// Why it is not there, or not all there.
+    pub fn missing(&self) -> Option<Missing> {
+        match self {
+            Value::Missing(m) => Some(*m),
+            Value::Bytes { cut: true, .. } | Value::Args { cut: true, .. } => {
+                Some(Missing::Reason(Reason::Truncated))
+            }
+            _ => None,
+        }
+    }
+}
