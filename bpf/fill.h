@@ -805,4 +805,12 @@ GROUP_FN put_missing(void)
 	return 0;
 }
 
+/* Complete the message of a task. */
+GROUP_FN end_task(void)
+{
+	put_missing();
+	end_message();
+	return 0;
+}
+
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The answer to one request, in one program: walk once to list the pids that
- * the strategy names, then write each task into the output.
- *
- * Each run writes until the output is full or all is written; user space
- * takes what is there and runs again. The pids are kept between runs, so
- * nothing is cut or repeated, and the output need not hold the whole answer.
+ * The answer to one request, in one program: walk the tasks that the strategy
+ * names and write each into the output. When that is full, the walk goes on
+ * but only lists pids; later runs write these, each until the output is full.
+ * User space takes what is there and runs again. So nothing is cut or
+ * repeated, and the output need not hold the whole answer.
  *
  * It is an iterator program because only these may call bpf_d_path(), and a
  * sleepable one because command lines are in user memory. But it does its own
@@ -26,6 +25,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 extern void bpf_rcu_read_lock(void) __ksym;
 extern void bpf_rcu_read_unlock(void) __ksym;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+extern struct task_struct *bpf_task_acquire(struct task_struct *p) __ksym;
 extern void bpf_task_release(struct task_struct *p) __ksym;
 extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task,
 			     unsigned int flags) __ksym;
@@ -87,77 +87,6 @@ static __always_inline void set_up(void)
 	}
 }
 
-static __always_inline bool list(struct task_struct *t_)
-{
-	struct task_struct *t = PLAIN(t_);
-	u32 i = st.npids, *slot;
-
-	if (t->pid == 0)
-		return true;
-	if (cfg.strategy == TASK_DIAG_DUMP_CHILDREN && t->real_parent->tgid != st.target)
-		return true;
-	st.npids = i + 1;
-	if (cfg.count_only)
-		return true;
-	slot = bpf_map_lookup_elem(&pids, &i);
-	if (slot)
-		*slot = t->pid;
-	else
-		st.overflow = 1;
-	return true;
-}
-
-/* The process that the request is about, by any of its threads' ids: sets st.target to its tgid
- * in the initial namespace, and lists it or its threads if these are what is asked for. */
-static __always_inline void find_target(void)
-{
-	struct task_struct *t = NULL, *each;
-	s32 pid = cfg.pid;
-
-	if (st.level) {
-		pid = 0;
-		bpf_rcu_read_lock();
-		bpf_for_each(task, each, NULL, BPF_TASK_ITER_ALL_THREADS)
-			if (task_nr(PLAIN(each)) == cfg.pid) {
-				pid = each->pid;
-				break;
-			}
-		bpf_rcu_read_unlock();
-	}
-	if (pid)
-		t = bpf_task_from_pid(pid);
-	if (!t)
-		return;
-	st.target = t->tgid;
-	if (cfg.strategy == TASK_DIAG_DUMP_ONE) {
-		list(PLAIN(t)->group_leader);
-	} else if (cfg.strategy == TASK_DIAG_DUMP_THREAD) {
-		bpf_rcu_read_lock();
-		bpf_for_each(task, each, t, BPF_TASK_ITER_PROC_THREADS)
-			list(each);
-		bpf_rcu_read_unlock();
-	}
-	bpf_task_release(t);
-}
-
-static __always_inline void walk(void)
-{
-	struct task_struct *t;
-	u32 what = cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD ? BPF_TASK_ITER_ALL_THREADS :
-							       BPF_TASK_ITER_ALL_PROCS;
-
-	if (cfg.pid) {
-		find_target();
-		if (cfg.strategy != TASK_DIAG_DUMP_CHILDREN || !st.target)
-			return;
-	}
-	bpf_rcu_read_lock();
-	bpf_for_each(task, t, NULL, what)
-		list(t);
-	bpf_rcu_read_unlock();
-}
-
-/* Groups of fixed size, and paths: no sleeping, under RCU. */
 static __always_inline void put_path(const struct path *p, u32 kind)
 {
 	struct task_diag_blob *b = begin_blob();
@@ -242,6 +171,116 @@ static __always_inline void sum(struct task_struct *t)
 	}
 	bpf_for_each(task, each, t, BPF_TASK_ITER_PROC_THREADS)
 		add_thread(PLAIN(each));
+}
+
+/* All of a task but its command line, as an open message. False: the reader cannot see it. */
+__noinline int write_task(struct task_struct *t __arg_trusted)
+{
+	u32 nr, tgid;
+
+	/* For the kfuncs in here, though some callers hold it already. */
+	bpf_rcu_read_lock();
+	nr = task_nr(PLAIN(t));
+	tgid = task_tgid_nr(PLAIN(t));
+	if (nr) {
+		begin_message(nr, tgid, st.cmd_offset ? TASK_DIAG_FLAG_CONT : 0);
+		if (!st.cmd_offset) {
+			if (WANT(TASK_DIAG_STAT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO))
+				sum(t);
+			put_fixed(t);
+			st.tasks++;
+		}
+	}
+	bpf_rcu_read_unlock();
+	return nr != 0;
+}
+
+/* Put a task on the list of those to write later. */
+static __always_inline void list(u32 pid)
+{
+	u32 i = st.npids, *slot;
+
+	st.npids = i + 1;
+	if (cfg.count_only)
+		return;
+	slot = bpf_map_lookup_elem(&pids, &i);
+	if (slot)
+		*slot = pid;
+	else
+		st.overflow = 1;
+}
+
+/* A task of the walk: it is written at once while there is room, since all about it is in the
+ * CPU's cache now. A command line may sleep, which the walk may not. */
+static __always_inline void visit(struct task_struct *t)
+{
+	struct task_struct *p = PLAIN(t), *ref;
+	u32 pid = p->pid;
+
+	if (pid == 0)
+		return;
+	if (cfg.strategy == TASK_DIAG_DUMP_CHILDREN && p->real_parent->tgid != st.target)
+		return;
+	if (WANT(TASK_DIAG_CMDLINE) || cfg.count_only || st.npids || !room(CHUNKS_RESERVE)) {
+		list(pid);
+		return;
+	}
+	ref = bpf_task_acquire(t);
+	if (!ref)
+		return;
+	if (write_task(ref))
+		end_task();
+	bpf_task_release(ref);
+}
+
+/* The process that the request is about, by any of its threads' ids: sets st.target to its tgid
+ * in the initial namespace, and lists it or its threads if these are what is asked for. */
+static __always_inline void find_target(void)
+{
+	struct task_struct *t = NULL, *each;
+	s32 pid = cfg.pid;
+
+	if (st.level) {
+		pid = 0;
+		bpf_rcu_read_lock();
+		bpf_for_each(task, each, NULL, BPF_TASK_ITER_ALL_THREADS)
+			if (task_nr(PLAIN(each)) == cfg.pid) {
+				pid = each->pid;
+				break;
+			}
+		bpf_rcu_read_unlock();
+	}
+	if (pid)
+		t = bpf_task_from_pid(pid);
+	if (!t)
+		return;
+	st.target = t->tgid;
+	if (cfg.strategy == TASK_DIAG_DUMP_ONE) {
+		list(st.target);
+	} else if (cfg.strategy == TASK_DIAG_DUMP_THREAD) {
+		bpf_rcu_read_lock();
+		bpf_for_each(task, each, t, BPF_TASK_ITER_PROC_THREADS)
+			visit(each);
+		bpf_rcu_read_unlock();
+	}
+	bpf_task_release(t);
+}
+
+static __always_inline void walk(void)
+{
+	struct task_struct *t;
+	u32 what = cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD ? BPF_TASK_ITER_ALL_THREADS :
+							       BPF_TASK_ITER_ALL_PROCS;
+
+	if (cfg.pid) {
+		find_target();
+		if (cfg.strategy != TASK_DIAG_DUMP_CHILDREN || !st.target)
+			return;
+	}
+	bpf_rcu_read_lock();
+	bpf_for_each(task, t, NULL, what)
+		visit(t);
+	bpf_rcu_read_unlock();
 }
 
 /* How much of a NUL-terminated title, ended by its NUL, is in the first page of the arguments:
@@ -335,7 +374,7 @@ __noinline int put_cmdline_piece(struct task_struct *t __arg_trusted)
 /* Write task number st.cursor, or what is left of it. False: the output is full. */
 static __always_inline bool put_task(void)
 {
-	u32 i = st.cursor, nr, tgid, *pid;
+	u32 i = st.cursor, *pid;
 	struct task_struct *t;
 	bool more = false;
 
@@ -352,26 +391,11 @@ static __always_inline bool put_task(void)
 			st.vanished++;
 		goto next;
 	}
-	bpf_rcu_read_lock();
-	nr = task_nr(PLAIN(t));
-	tgid = task_tgid_nr(PLAIN(t));
-	if (!nr) {
-		bpf_rcu_read_unlock();
-		bpf_task_release(t);
-		goto next;
+	if (write_task(t)) {
+		if (WANT(TASK_DIAG_CMDLINE))
+			more = put_cmdline_piece(t);
+		end_task();
 	}
-	begin_message(nr, tgid, st.cmd_offset ? TASK_DIAG_FLAG_CONT : 0);
-	if (!st.cmd_offset) {
-		if (WANT(TASK_DIAG_STAT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO))
-			sum(t);
-		put_fixed(t);
-		st.tasks++;
-	}
-	bpf_rcu_read_unlock();
-	if (WANT(TASK_DIAG_CMDLINE))
-		more = put_cmdline_piece(t);
-	put_missing();
-	end_message();
 	bpf_task_release(t);
 	if (more)
 		return true;
@@ -388,6 +412,7 @@ int snapshot(struct bpf_iter__task *ctx)
 
 	if (!ctx->task || st.done)
 		return 0;
+	st.chunk = st.off = 0;
 	set_up();
 	if (!st.walked) {
 		st.walked = 1;
@@ -397,7 +422,6 @@ int snapshot(struct bpf_iter__task *ctx)
 			return 1;
 		}
 	}
-	st.chunk = st.off = 0;
 	bpf_for(i, 0, 8000000) {
 		if (st.cursor >= st.npids) {
 			st.done = 1;
