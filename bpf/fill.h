@@ -22,7 +22,13 @@ struct {
 	__uint(max_entries, CHUNKS_MAX);
 } out SEC(".maps");
 
-#define WANT(group) (cfg.groups & (1ull << (group)))
+/* Groups that this build has at all: see lite.bpf.c. */
+#ifdef LITE
+#define BUILT_IN(group) ((group) < TASK_DIAG_PATHS || (group) == TASK_DIAG_IO || (group) == TASK_DIAG_SCHED)
+#else
+#define BUILT_IN(group) 1
+#endif
+#define WANT(group) (BUILT_IN(group) && (cfg.groups & (1ull << (group))))
 #define IS_PROCESS (cfg.strategy != TASK_DIAG_DUMP_ALL_THREAD && cfg.strategy != TASK_DIAG_DUMP_THREAD)
 #define VALID_ALL(n) ((1u << (n)) - 1)
 
@@ -591,6 +597,8 @@ GROUP_FN put_statm(void)
 	return 0;
 }
 
+#ifndef LITE
+
 /* ---- NS ---- */
 
 #define NSPID_MAX 33
@@ -774,6 +782,13 @@ GROUP_FN put_cgroup(void)
 	}
 	return 0;
 }
+
+#else
+
+static int put_ns(void) { return 0; }
+static int put_cgroup(void) { return 0; }
+
+#endif /* LITE */
 
 /* ---- MISSING ---- */
 

@@ -87,6 +87,8 @@ static __always_inline void set_up(void)
 	}
 }
 
+#ifndef LITE
+
 static __always_inline void put_path(const struct path *p, u32 kind)
 {
 	struct task_diag_blob *b = begin_blob();
@@ -134,6 +136,12 @@ static __always_inline void put_paths(struct task_struct *t)
 		no_path(TASK_DIAG_PATH_ROOT);
 	}
 }
+
+#else
+
+static void put_paths(struct task_struct *t) { (void)t; }
+
+#endif
 
 static __always_inline void put_fixed(struct task_struct *t)
 {

@@ -28,6 +28,9 @@ use crate::request::Request;
 
 static SNAPSHOT: Skeleton =
     Skeleton::parse(include_bytes!("../../../../../bpf/skel/snapshot.lskel"));
+/// Without the groups in [`NOT_LITE`]: loads faster.
+static LITE: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/lite.lskel"));
+const NOT_LITE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
 
 const GROUPS: Groups = Groups::BASE
     .union(Groups::CRED)
@@ -205,7 +208,8 @@ impl Run {
             MapInit { name: "out", max_entries: sizes.chunks as u32, value: &[] },
             MapInit { name: "pids", max_entries: sizes.pids, value: &[] },
         ];
-        let loaded = SNAPSHOT.load(&init).map_err(|(step, e)| unavailable(step, &e))?;
+        let skeleton = if req.groups.intersects(NOT_LITE) { &SNAPSHOT } else { &LITE };
+        let loaded = skeleton.load(&init).map_err(|(step, e)| unavailable(step, &e))?;
         let at = |step: &'static str| move |e: io::Error| unavailable(step, &e);
         let page = rustix::param::page_size();
         let state_len = size_of::<State>().next_multiple_of(page);
