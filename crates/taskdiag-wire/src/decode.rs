@@ -458,7 +458,8 @@ impl<'a> TaskView<'a> {
         };
         if out.data.len() < out.total {
             for (h, piece) in pieces {
-                if h.offset as usize == out.data.len() {
+                // A piece of another total is of another value.
+                if h.offset as usize == out.data.len() && h.total == first.total {
                     out.data.to_mut().extend_from_slice(piece);
                     out.flags |= h.flags;
                 }

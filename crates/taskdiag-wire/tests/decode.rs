@@ -340,6 +340,13 @@ fn a_value_with_a_gap_or_an_end_missing_says_that_it_is_cut() {
         let b = s.get(0).and_then(|t| t.cmdline().map(|b| (b.data.to_vec(), b.is_cut())));
         assert_eq!(b, Some((want.as_bytes().to_vec(), true)));
     }
+    // A piece that names another total is of another value: it must not make this one too long.
+    let mut other = piece(8, &[b'x'; 64]);
+    put32(&mut other, 16, 4096);
+    let bytes = stream(&[task_msg(7, 0, &[piece(0, b"aaaaaaaa"), other].concat())], 1);
+    let s = parse(&bytes).expect("well formed");
+    let b = s.get(0).and_then(|t| t.cmdline().map(|b| (b.data.to_vec(), b.is_cut())));
+    assert_eq!(b, Some((b"aaaaaaaa".to_vec(), true)));
     // A first piece that does not begin at the start is no beginning of the value.
     let bytes = stream(&[task_msg(7, 0, &piece(8, b"bbbbbbbb"))], 1);
     let s = parse(&bytes).expect("well formed");
