@@ -34,8 +34,11 @@ test: ## every test that this machine can run
 check: ## format, lints, documentation, licences, the dependency rule
 	@tools/setup check
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --all --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -p taskdiag-fuzz-cases --all-targets --target-dir $(TARGET_DIR) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --lib
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package taskdiag-cli --no-deps --bins --target-dir $(TARGET_DIR)/doc-bins
 	$(RUST) tools/check-deps
 	tools/check-licences
 
