@@ -61,6 +61,10 @@ impl StreamWriter {
     pub fn len(&self) -> usize {
         self.buf.len()
     }
+    /// Tasks completed so far.
+    pub fn tasks(&self) -> u64 {
+        self.counts.tasks
+    }
     /// Nothing written yet?
     pub fn is_empty(&self) -> bool {
         self.buf.is_empty()
@@ -240,6 +244,13 @@ impl StreamWriter {
         });
         self.close();
         self.buf
+    }
+
+    /// End without DONE: the messages, for [`raw`](Self::raw) of another writer, and what its
+    /// [`finish`](Self::finish) must get for them.
+    pub fn into_messages(self) -> (AlignedBuf, Done) {
+        debug_assert!(self.task.is_none());
+        (self.buf, self.counts)
     }
 
     fn task_message(&mut self, flags: u32) {

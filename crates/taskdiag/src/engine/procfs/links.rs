@@ -1,0 +1,294 @@
+//! The groups that are read from links, and the one that sums over threads: PATHS, NS, SCHED.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::Stat;
+use rustix::io::Errno;
+use taskdiag_wire::{BLOB_DELETED, Group, Groups, Ns, PathKind, Reason, SCHED_LIVE_ONLY, Sched};
+
+use super::parse;
+use super::read::Path;
+use super::task::{Place, Stop, Worker};
+
+/// What d_path() appends to the path of what is no longer in the directory tree.
+const DELETED: &[u8] = b" (deleted)";
+
+const NS_FILES: [&str; 10] = [
+    "ns/cgroup",
+    "ns/ipc",
+    "ns/mnt",
+    "ns/net",
+    "ns/pid",
+    "ns/pid_for_children",
+    "ns/time",
+    "ns/time_for_children",
+    "ns/user",
+    "ns/uts",
+];
+
+impl Worker<'_> {
+    pub(super) fn paths(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        const KINDS: [(PathKind, &str); 3] =
+            [(PathKind::Exe, "exe"), (PathKind::Cwd, "cwd"), (PathKind::Root, "root")];
+        const ATTR: u16 = Group::Paths as u16;
+        let mut failed: [Option<Errno>; 3] = [None; 3];
+        let mut any = false;
+        for (i, (kind, file)) in KINDS.into_iter().enumerate() {
+            let len = match self.reader.link(at.dir, at.path.file(file)) {
+                Ok(text) => text.len(),
+                Err(e) => {
+                    failed[i] = Some(e);
+                    continue;
+                }
+            };
+            any = true;
+            let text = self.reader.text(len);
+            let mut flags = 0;
+            if text.ends_with(DELETED) {
+                let text = text.to_vec();
+                if self.is_deleted(at, file, &text) {
+                    flags = BLOB_DELETED;
+                }
+                self.out.put_blob(ATTR, kind as u32, flags, &text, len);
+            } else {
+                self.out.put_blob(ATTR, kind as u32, flags, text, len);
+            }
+        }
+        let mut reasons = [None; 3];
+        for (reason, e) in reasons.iter_mut().zip(failed) {
+            *reason = match e {
+                None => None,
+                // The task is there, since another link is: this one has no target.
+                Some(Errno::NOENT) if any => Some(Reason::Absent),
+                Some(e) => match self.meaning(at, e) {
+                    // The directory of the task is there, the link has no target.
+                    Stop::Gap(Reason::Unsupported) if e == Errno::NOENT => Some(Reason::Absent),
+                    Stop::Gap(r) => Some(r),
+                    Stop::Gone if any => Some(Reason::Vanished),
+                    stop => return Err(stop),
+                },
+            };
+        }
+        if let [Some(r), b, c] = reasons {
+            if b == Some(r) && c == Some(r) {
+                return Err(Stop::Gap(r));
+            }
+        }
+        for ((kind, _), reason) in KINDS.into_iter().zip(reasons) {
+            if let Some(r) = reason {
+                self.out.put_blob_missing(ATTR, kind as u32, r);
+            }
+        }
+        Ok(())
+    }
+
+    /// Is the ` (deleted)` at the end of a path the kernel's word, and not part of the name?
+    fn is_deleted(&mut self, mut at: Place<'_>, file: &'static str, text: &[u8]) -> bool {
+        let Ok(target) = self.reader.stat(at.dir, at.path.file(file)) else {
+            return false;
+        };
+        if target.st_nlink == 0 {
+            return true;
+        }
+        // It has another name (a hard link), or the name is odd: look whether the path leads to
+        // it. The kernel gives it from our root, or from that of another mount namespace.
+        let other = |s: &Result<Stat, Errno>| match s {
+            Ok(s) => (s.st_dev, s.st_ino) != (target.st_dev, target.st_ino),
+            Err(e) => *e == Errno::NOENT,
+        };
+        let ours = self.reader.stat_path(text);
+        other(&ours) && other(&self.reader.stat_below(at.dir, at.path.file("root"), text))
+    }
+
+    pub(super) fn ns(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        let mut record = Ns::new();
+        let mut last = Errno::NOENT;
+        for (i, file) in NS_FILES.into_iter().enumerate() {
+            match self.reader.link(at.dir, at.path.file(file)) {
+                Ok(text) => {
+                    if let Some(inode) = parse::ns_inode(text) {
+                        *ns_member(&mut record, i) = inode;
+                        record.valid |= 1 << i;
+                    }
+                }
+                // Who may not read one may not read any.
+                Err(e @ (Errno::ACCESS | Errno::PERM)) => {
+                    last = e;
+                    break;
+                }
+                Err(e) => last = e,
+            }
+        }
+        // The status file tells even those who may not read the links.
+        self.nspid();
+        if record.valid == 0 {
+            return Err(self.meaning(at, last));
+        }
+        self.out.put(&record);
+        Ok(())
+    }
+
+    pub(super) fn sched(&mut self, at: Place<'_>) -> Result<(), Stop> {
+        let mut sum = Sum::default();
+        if self.plan.threads || self.status.threads == Some(1) {
+            let [time, delay, slices] = self.schedstat(at)?;
+            sum.add([time, delay, slices, self.status.nvcsw, self.status.nivcsw]);
+        } else {
+            self.sum_threads(at, &mut sum)?;
+        }
+        let Some(mut record) = sum.record() else {
+            return Err(Stop::Gap(Reason::Unsupported));
+        };
+        if !self.plan.threads {
+            // Threads may have ended before.
+            record.flags = SCHED_LIVE_ONLY;
+        }
+        self.out.put(&record);
+        Ok(())
+    }
+
+    /// run_time, run_delay, timeslices; `None`: the kernel does not keep such numbers.
+    fn schedstat(&mut self, mut at: Place<'_>) -> Result<[Option<u64>; 3], Stop> {
+        match self.reader.file(at.dir, at.path.file("schedstat")) {
+            Ok(bytes) => Ok(parse::schedstat(bytes).map_or([None; 3], |n| n.map(Some))),
+            Err(e) => match self.meaning(at, e) {
+                Stop::Gap(_) => Ok([None; 3]),
+                stop => Err(stop),
+            },
+        }
+    }
+
+    fn sum_threads(&mut self, mut at: Place<'_>, sum: &mut Sum) -> Result<(), Stop> {
+        let dir = match self.reader.open_dir(at.dir, at.path.file("task")) {
+            Ok(dir) => dir,
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        self.reader.syscalls += 1; // close
+        let mut tids = std::mem::take(&mut self.tids);
+        let listed = self.reader.pids(dir.as_fd(), &mut tids);
+        let mut result = listed.map_err(|e| self.meaning(at, e));
+        if result.is_ok() {
+            for &tid in &tids {
+                let thread = Place { dir: dir.as_fd(), path: Path::id(tid), pid: tid, ..at };
+                match self.thread_sched(thread) {
+                    Ok(numbers) => sum.add(numbers),
+                    Err(Stop::Failed(e)) => {
+                        result = Err(Stop::Failed(e));
+                        break;
+                    }
+                    // This thread has ended; the sums are of those that live.
+                    Err(_) => {}
+                }
+            }
+            if result.is_ok() && sum.threads == 0 {
+                result = Err(Stop::Gone);
+            }
+        }
+        self.tids = tids;
+        result
+    }
+
+    fn thread_sched(&mut self, mut at: Place<'_>) -> Result<[Option<u64>; 5], Stop> {
+        let [time, delay, slices] = self.schedstat(at)?;
+        match self.reader.file(at.dir, at.path.file("status")) {
+            Ok(bytes) => self.status.parse(bytes, Groups::SCHED),
+            Err(e) => return Err(self.meaning(at, e)),
+        }
+        Ok([time, delay, slices, self.status.nvcsw, self.status.nivcsw])
+    }
+}
+
+/// The member of NS that bit `i` of `valid` stands for.
+fn ns_member(ns: &mut Ns, i: usize) -> &mut u32 {
+    match i {
+        0 => &mut ns.cgroup,
+        1 => &mut ns.ipc,
+        2 => &mut ns.mnt,
+        3 => &mut ns.net,
+        4 => &mut ns.pid,
+        5 => &mut ns.pid_for_children,
+        6 => &mut ns.time,
+        7 => &mut ns.time_for_children,
+        8 => &mut ns.user,
+        _ => &mut ns.uts,
+    }
+}
+
+/// SCHED of one or more threads. A number is known only where it is known of each.
+#[derive(Debug, Default)]
+struct Sum {
+    threads: usize,
+    /// run_time, run_delay, timeslices, nvcsw, nivcsw.
+    values: [u64; 5],
+    unknown: [bool; 5],
+}
+
+impl Sum {
+    fn add(&mut self, numbers: [Option<u64>; 5]) {
+        self.threads += 1;
+        for (i, n) in numbers.into_iter().enumerate() {
+            match n {
+                Some(n) => self.values[i] = self.values[i].saturating_add(n),
+                None => self.unknown[i] = true,
+            }
+        }
+    }
+    /// `None`: nothing is known.
+    fn record(&self) -> Option<Sched> {
+        let mut r = Sched::new();
+        let members = [
+            &mut r.run_time_ns,
+            &mut r.run_delay_ns,
+            &mut r.timeslices,
+            &mut r.nvcsw,
+            &mut r.nivcsw,
+        ];
+        for (i, member) in members.into_iter().enumerate() {
+            if !self.unknown[i] {
+                *member = self.values[i];
+                r.valid |= 1 << i;
+            }
+        }
+        if r.valid == 0 {
+            return None;
+        }
+        r.valid |= 1 << 5; // flags
+        Some(r)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ns_files_are_in_bit_order() {
+        let names: Vec<_> = NS_FILES.iter().map(|f| f.strip_prefix("ns/").unwrap()).collect();
+        assert_eq!(names, Ns::MEMBERS);
+        for (i, name) in Ns::MEMBERS.iter().enumerate() {
+            let mut ns = Ns::new();
+            *ns_member(&mut ns, i) = 7;
+            ns.valid = 1 << i;
+            assert!(ns.knows(name).unwrap());
+            assert!(format!("{ns:?}").contains(&format!(" {name}: 7")), "{name}");
+        }
+    }
+
+    #[test]
+    fn sums() {
+        let mut s = Sum::default();
+        assert_eq!(s.threads, 0);
+        s.add([Some(1), Some(2), Some(3), Some(4), Some(u64::MAX)]);
+        s.add([Some(10), Some(20), Some(30), None, Some(1)]);
+        let r = s.record().unwrap();
+        assert_eq!(
+            (r.run_time_ns(), r.run_delay_ns(), r.timeslices()),
+            (Some(11), Some(22), Some(33))
+        );
+        assert_eq!((r.nvcsw(), r.nivcsw()), (None, Some(u64::MAX)));
+        assert_eq!(r.knows("flags"), Some(true));
+        let mut s = Sum::default();
+        s.add([None; 5]);
+        assert_eq!(s.record(), None);
+    }
+}

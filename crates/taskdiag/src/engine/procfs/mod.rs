@@ -1,0 +1,153 @@
+//! The engine that reads the text files of /proc: any kernel, no privilege.
+//!
+//! It opens only the files that the groups need, each with one openat(), one read() and one
+//! close() relative to the directory of /proc, and parses bytes by hand. Nothing stays open
+//! between requests. It knows nothing of the other engines.
+//!
+//! - `read`: files and directories; - [`parse`]: text to records; - `task`, `links`: one task;
+//! - `walk`: which tasks, by how many threads; - `cgroup`: ids of cgroups.
+
+mod cgroup;
+mod links;
+#[doc(hidden)]
+pub mod parse;
+mod read;
+mod task;
+mod walk;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use taskdiag_wire::{Group, Groups, Strategy, StreamWriter};
+
+use self::cgroup::Cgroups;
+use self::read::Reader;
+use self::task::Plan;
+use crate::engine::{Answer, Cost, Engine, EngineId, Support, info};
+use crate::error::Error;
+use crate::request::Request;
+
+/// `PROC_SUPER_MAGIC` of linux/magic.h.
+const PROC_SUPER_MAGIC: u64 = 0x9fa0;
+
+/// What this engine answers.
+const GROUPS: Groups = Groups::BASE
+    .union(Groups::CRED)
+    .union(Groups::STAT)
+    .union(Groups::STATM)
+    .union(Groups::CMDLINE)
+    .union(Groups::PATHS)
+    .union(Groups::IO)
+    .union(Groups::SCHED)
+    .union(Groups::NS)
+    .union(Groups::CGROUP);
+
+/// The engine that reads the text files of /proc.
+///
+/// [`Cost::syscalls`] counts every call on /proc; those of the allocator and of starting threads
+/// are not in it.
+#[derive(Debug)]
+pub struct Procfs {
+    root: PathBuf,
+}
+
+impl Procfs {
+    /// On `/proc`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where no proc filesystem is mounted there.
+    pub fn new() -> Result<Procfs, Error> {
+        Procfs::with_root("/proc")
+    }
+
+    /// On a proc filesystem that is mounted elsewhere, or on a directory tree like one.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where `root` is neither.
+    pub fn with_root(root: impl Into<PathBuf>) -> Result<Procfs, Error> {
+        let engine = Procfs { root: root.into() };
+        let dir = engine.open()?;
+        let is_proc = rustix::fs::fstatfs(&dir).is_ok_and(|s| s.f_type as u64 == PROC_SUPER_MAGIC);
+        if !is_proc {
+            let mut pids = Vec::new();
+            let listed = Reader::new().pids(dir.as_fd(), &mut pids);
+            if listed.is_err() || pids.is_empty() {
+                return Err(engine.unavailable("no proc filesystem is mounted there"));
+            }
+        }
+        Ok(engine)
+    }
+
+    /// Where its files are.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn open(&self) -> Result<OwnedFd, Error> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(CWD, &self.root, flags, Mode::empty()).map_err(|e| {
+            use rustix::io::Errno;
+            match e {
+                Errno::NOENT | Errno::NOTDIR => self.unavailable("there is no such directory"),
+                Errno::ACCESS | Errno::PERM => self.unavailable("it may not be read"),
+                e => Error::io(format!("opening {}", self.root.display()), e),
+            }
+        })
+    }
+
+    fn unavailable(&self, why: &str) -> Error {
+        let root = self.root.display();
+        let why = format!("{root}: {why}; mount one with: mount -t proc proc {root}");
+        Error::Unavailable { engine: EngineId::Procfs, why }
+    }
+}
+
+impl Engine for Procfs {
+    fn id(&self) -> EngineId {
+        EngineId::Procfs
+    }
+
+    fn support(&self) -> Support {
+        let notes = [
+            (Group::Cred, "securebits are not in /proc"),
+            (Group::Sched, "of a process: sums over its live threads, and reads the files of each"),
+            (Group::Ns, "links are readable with the rights of a debugger only; NSpid always"),
+            (Group::Paths, "readable with the rights of a debugger only"),
+            (Group::Io, "readable with the rights of a debugger only"),
+            (Group::Cgroup, "the id is known where the task's cgroup v2 directory is mounted"),
+        ];
+        Support {
+            groups: GROUPS,
+            strategies: Strategy::ALL.to_vec(),
+            notes: notes.map(|(group, note)| (group, String::from(note))).to_vec(),
+        }
+    }
+
+    fn run(&mut self, req: &Request) -> Result<Answer, Error> {
+        let start = Instant::now();
+        let unsupported = req.groups - GROUPS;
+        if !unsupported.is_empty() {
+            return Err(Error::Unsupported { engine: EngineId::Procfs, groups: unsupported });
+        }
+        let mut info = info::info(req);
+        info.procfs_groups = req.groups.bits();
+        let root = self.open()?;
+        let mut reader = Reader::new();
+        reader.syscalls = info::SYSCALLS + 2; // open and close of root
+        let find_cgroups = req.groups.has(Group::Cgroup);
+        let plan = Plan {
+            groups: req.groups,
+            threads: req.strategy.is_threads(),
+            tick_ns: 1_000_000_000 / u64::from(info.clk_tck.max(1)),
+            cgroups: find_cgroups.then(|| Cgroups::find(root.as_fd(), &mut reader)).flatten(),
+        };
+        let mut out = StreamWriter::new();
+        out.info(&info);
+        let walked = walk::walk(root.as_fd(), req, &plan, reader, out)?;
+        let syscalls = walked.syscalls;
+        let stream = walked.out.finish(walked.extra);
+        Ok(Answer { stream, cost: Cost { syscalls, wall: start.elapsed() } })
+    }
+}

@@ -1,0 +1,173 @@
+//! From the text of /proc files to wire records. Pure: no I/O, no allocation that outlives the
+//! caller's, any bytes are accepted.
+//!
+//! A member is known only when its text is whole: a number that the end of the data cuts, or that
+//! does not fit its type, leaves its `valid` bit clear. Nothing here looks at the text as UTF-8.
+//!
+//! Public so that the fuzzer and the benches reach it; it is not part of the stable interface.
+
+mod small;
+mod stat;
+mod status;
+
+pub use small::{
+    CgroupLine, CgroupMount, cgroup_lines, cgroup2_mounts, io, ns_inode, pid, schedstat,
+};
+pub use stat::{StatFile, stat};
+pub use status::{StatusFile, tgid};
+
+/// The bit of `valid` that stands for the member `name`.
+const fn bit(members: &[&str], name: &str) -> u32 {
+    let mut i = 0;
+    while i < members.len() {
+        if same(members[i].as_bytes(), name.as_bytes()) {
+            return 1 << i;
+        }
+        i += 1;
+    }
+    panic!("no such member")
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// Set a member of a record and its bit of `valid`, if there is a value.
+macro_rules! set {
+    ($rec:expr, $type:ident.$member:ident, $value:expr) => {
+        if let Some(v) = $value {
+            $rec.$member = v;
+            $rec.valid |=
+                const { $crate::engine::procfs::parse::bit($type::MEMBERS, stringify!($member)) };
+        }
+    };
+}
+use set;
+
+/// Numbers separated by blanks. A number counts only if something follows it: the kernel ends
+/// every line, so a number at the very end is a cut one.
+#[derive(Clone, Copy)]
+struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn new(rest: &'a [u8]) -> Fields<'a> {
+        Fields { rest }
+    }
+    /// The next field without the blanks around it; `None` at the end or where it is cut.
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let start = self.rest.iter().position(|b| !is_blank(*b))?;
+        let field = &self.rest[start..];
+        let Some(len) = field.iter().position(|b| is_blank(*b)) else {
+            self.rest = &[];
+            return None;
+        };
+        self.rest = &field[len..];
+        Some(&field[..len])
+    }
+    fn skip(&mut self, n: usize) {
+        for _ in 0..n {
+            self.next();
+        }
+    }
+    #[inline]
+    fn u64(&mut self) -> Option<u64> {
+        self.next().and_then(number)
+    }
+    #[inline]
+    fn u32(&mut self) -> Option<u32> {
+        self.u64().and_then(|n| u32::try_from(n).ok())
+    }
+    #[inline]
+    fn i32(&mut self) -> Option<i32> {
+        let field = self.next()?;
+        match field.strip_prefix(b"-") {
+            Some(digits) => {
+                number(digits).and_then(|n| i32::try_from(-i64::try_from(n).ok()?).ok())
+            }
+            None => number(field).and_then(|n| i32::try_from(n).ok()),
+        }
+    }
+}
+
+fn is_blank(b: u8) -> bool {
+    matches!(b, b' ' | b'\t' | b'\n')
+}
+
+/// A decimal number and nothing else.
+#[inline]
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    // 19 digits always fit.
+    if digits.len() <= 19 {
+        let mut n = 0u64;
+        for b in digits {
+            let d = b.wrapping_sub(b'0');
+            if d > 9 {
+                return None;
+            }
+            n = n * 10 + u64::from(d);
+        }
+        return Some(n);
+    }
+    digits.iter().try_fold(0u64, |n, b| {
+        let d = b.wrapping_sub(b'0');
+        (d <= 9).then_some(())?;
+        n.checked_mul(10)?.checked_add(u64::from(d))
+    })
+}
+
+/// A hexadecimal number without prefix and nothing else.
+fn hex(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |n, b| Some(n << 4 | u64::from((*b as char).to_digit(16)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(number(b"0"), Some(0));
+        assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
+        for bad in ["", "18446744073709551616", "99999999999999999999", "-1", "1x", "x", "+1", " 1"]
+        {
+            assert_eq!(number(bad.as_bytes()), None, "{bad:?}");
+        }
+        assert_eq!(hex(b"000001fffeffffff"), Some(0x1ff_feff_ffff));
+        assert_eq!(hex(b"ffffffffffffffff"), Some(u64::MAX));
+        for bad in ["", "00000000000000000", "g", "+1"] {
+            assert_eq!(hex(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn fields() {
+        let mut f = Fields::new(b" 1\t-2 2147483648 -2147483648 -2147483649 7");
+        assert_eq!(f.u64(), Some(1));
+        assert_eq!(f.i32(), Some(-2));
+        assert_eq!(f.i32(), None);
+        assert_eq!(f.i32(), Some(i32::MIN));
+        assert_eq!(f.i32(), None);
+        // The last one may be cut.
+        assert_eq!(f.u64(), None);
+        assert_eq!(f.u64(), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! The short files: io, schedstat, cgroup, mountinfo, and what links and names say.
+
+use taskdiag_wire::Io;
+
+use super::{Fields, number, set};
+
+/// A process or thread id: the name of a directory in /proc. `None` for every other name.
+pub fn pid(name: &[u8]) -> Option<u32> {
+    // The kernel writes no leading zeros, and 0 is no task.
+    if name.first().is_none_or(|b| !(b'1'..=b'9').contains(b)) {
+        return None;
+    }
+    number(name).and_then(|n| u32::try_from(n).ok())
+}
+
+/// /proc/PID/io. `None`: nothing of it is known.
+pub fn io(bytes: &[u8]) -> Option<Io> {
+    let mut io = Io::new();
+    let mut f = Fields::new(bytes);
+    while let Some(key) = f.next() {
+        let value = f.u64();
+        match key {
+            b"rchar:" => set!(io, Io.rchar, value),
+            b"wchar:" => set!(io, Io.wchar, value),
+            b"syscr:" => set!(io, Io.syscr, value),
+            b"syscw:" => set!(io, Io.syscw, value),
+            b"read_bytes:" => set!(io, Io.read_bytes, value),
+            b"write_bytes:" => set!(io, Io.write_bytes, value),
+            b"cancelled_write_bytes:" => set!(io, Io.cancelled_write_bytes, value),
+            _ => {}
+        }
+    }
+    (io.valid != 0).then_some(io)
+}
+
+/// /proc/PID/schedstat: time on a CPU in ns, time waiting for one in ns, number of times it got
+/// one.
+pub fn schedstat(bytes: &[u8]) -> Option<[u64; 3]> {
+    let mut f = Fields::new(bytes);
+    Some([f.u64()?, f.u64()?, f.u64()?])
+}
+
+/// The inode in the text of a link like `mnt:[4026531832]`.
+pub fn ns_inode(link: &[u8]) -> Option<u32> {
+    let open = link.iter().position(|b| *b == b'[')?;
+    let digits = link[open + 1..].strip_suffix(b"]")?;
+    number(digits).and_then(|n| u32::try_from(n).ok())
+}
+
+/// A line of /proc/PID/cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CgroupLine<'a> {
+    /// Hierarchy id; 0: cgroup v2.
+    pub hierarchy: u32,
+    /// `controllers:path`.
+    pub text: &'a [u8],
+    /// The path alone.
+    pub path: &'a [u8],
+}
+
+/// The complete and sound lines of /proc/PID/cgroup. A cgroup name has no newline in it.
+pub fn cgroup_lines(bytes: &[u8]) -> impl Iterator<Item = CgroupLine<'_>> {
+    complete_lines(bytes).filter_map(|line| {
+        let colon = line.iter().position(|b| *b == b':')?;
+        let hierarchy = number(&line[..colon]).and_then(|n| u32::try_from(n).ok())?;
+        let text = &line[colon + 1..];
+        let colon = text.iter().position(|b| *b == b':')?;
+        Some(CgroupLine { hierarchy, text, path: &text[colon + 1..] })
+    })
+}
+
+/// A place where cgroup v2 is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgroupMount {
+    /// Device number of the filesystem: major, minor.
+    pub dev: (u32, u32),
+    /// The cgroup that is seen at the mount point.
+    pub root: Vec<u8>,
+    /// The mount point.
+    pub point: Vec<u8>,
+}
+
+/// The cgroup v2 mounts of a mountinfo file, in its order.
+pub fn cgroup2_mounts(bytes: &[u8]) -> Vec<CgroupMount> {
+    complete_lines(bytes).filter_map(cgroup2_mount).collect()
+}
+
+/// `41 31 0:38 / /sys/fs/cgroup/unified rw,relatime [optional…] - cgroup2 cgroup2 rw`
+fn cgroup2_mount(line: &[u8]) -> Option<CgroupMount> {
+    let mut words = line.split(|b| *b == b' ');
+    let dev = words.nth(2)?;
+    let colon = dev.iter().position(|b| *b == b':')?;
+    let part = |digits| number(digits).and_then(|n| u32::try_from(n).ok());
+    let dev = (part(&dev[..colon])?, part(&dev[colon + 1..])?);
+    let (root, point) = (words.next()?, words.next()?);
+    words.find(|w| *w == b"-")?;
+    (words.next()? == b"cgroup2").then(|| CgroupMount {
+        dev,
+        root: unescape(root),
+        point: unescape(point),
+    })
+}
+
+/// mountinfo writes blank, tab, newline and backslash as a backslash and three octal digits.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, tail)) = rest.split_first() {
+        let code = match rest {
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] => {
+                Some((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'))
+            }
+            _ => None,
+        };
+        out.push(code.unwrap_or(first));
+        rest = if code.is_some() { &rest[4..] } else { tail };
+    }
+    out
+}
+
+/// Lines without their newline; what follows the last newline is a cut line.
+fn complete_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let end = memchr::memchr(b'\n', rest)?;
+        let line = &rest[..end];
+        rest = &rest[end + 1..];
+        Some(line)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pids() {
+        assert_eq!(pid(b"1"), Some(1));
+        assert_eq!(pid(b"4294967295"), Some(u32::MAX));
+        for bad in
+            ["", "0", "01", "4294967296", "self", "1a", ".", "..", "-1", "99999999999999999999"]
+        {
+            assert_eq!(pid(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn io_file() {
+        let text = b"rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\n\
+            cancelled_write_bytes: 7\n";
+        let i = io(text).unwrap();
+        assert_eq!((i.rchar, i.wchar, i.syscr, i.syscw), (1, 2, 3, 4));
+        assert_eq!((i.read_bytes, i.write_bytes, i.cancelled_write_bytes), (5, 6, 7));
+        assert_eq!(i.valid, Io::ALL_VALID);
+        assert_eq!(io(&text[..text.len() - 1]).unwrap().cancelled_write_bytes(), None);
+        assert_eq!(io(b""), None);
+        assert_eq!(io(b"rchar: x\n"), None);
+        assert_eq!(io(b"rchar:"), None);
+    }
+
+    #[test]
+    fn schedstat_file() {
+        assert_eq!(schedstat(b"100 20 3\n"), Some([100, 20, 3]));
+        for bad in ["", "1 2\n", "1 2 3", "a b c\n"] {
+            assert_eq!(schedstat(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn ns_links() {
+        assert_eq!(ns_inode(b"mnt:[4026531832]"), Some(4026531832));
+        for bad in ["", "mnt:", "mnt:[", "mnt:[]", "mnt:[1", "mnt:[4294967296]"] {
+            assert_eq!(ns_inode(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn cgroups() {
+        let text = b"9:name=systemd:/a\n2:cpu,cpuacct:/x:y\nbad\nx:y:z\n0::/b c\n0::/cut";
+        let got: Vec<_> = cgroup_lines(text).map(|l| (l.hierarchy, l.text, l.path)).collect();
+        let want: [(u32, &[u8], &[u8]); 3] = [
+            (9, b"name=systemd:/a", b"/a"),
+            (2, b"cpu,cpuacct:/x:y", b"/x:y"),
+            (0, b":/b c", b"/b c"),
+        ];
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn mounts() {
+        let text = b"31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+            41 31 0:38 /a\\040b /cg\\134\\0402 rw shared:5 master:1 - cgroup2 cgroup2 rw\n\
+            bad\n42 31 x / /y rw - cgroup2 cgroup2 rw\n43 1 0:1 / / rw - cgroup2";
+        let want = CgroupMount { dev: (0, 38), root: b"/a b".into(), point: b"/cg\\ 2".into() };
+        assert_eq!(cgroup2_mounts(text), [want]);
+        assert_eq!(unescape(b"\\04"), b"\\04");
+        assert_eq!(unescape(b"\\777"), b"\\777");
+    }
+}

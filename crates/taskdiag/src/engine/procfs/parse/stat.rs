@@ -1,0 +1,210 @@
+//! /proc/PID/stat and /proc/PID/task/TID/stat: BASE, STAT, and two facts about the arguments.
+
+use taskdiag_wire::{Base, Stat, TASK_EXITING, TASK_KTHREAD};
+
+use super::{Fields, set};
+
+/// In `do_exit()`.
+const PF_EXITING: u32 = 0x4;
+/// A kernel thread.
+const PF_KTHREAD: u32 = 0x20_0000;
+
+/// What a stat file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFile {
+    /// BASE.
+    pub base: Base,
+    /// STAT.
+    pub stat: Stat,
+    /// Bytes between the kernel's marks of the start and the end of the arguments. `None`: the
+    /// reader may not know them, or there are none.
+    pub args_len: Option<u64>,
+}
+
+impl StatFile {
+    /// A kernel thread, or a task in `do_exit()` or a zombie: it has no memory and no arguments.
+    pub fn has_no_memory(&self) -> bool {
+        self.base.flags & (TASK_KTHREAD | TASK_EXITING) != 0
+    }
+    /// Was it reaped while the file was read? The kernel then shows a task of no process.
+    pub fn is_reaped(&self) -> bool {
+        self.stat.num_threads() == Some(0)
+    }
+}
+
+/// Parse a stat file. `tick_ns` is the length of a clock tick.
+///
+/// `None` where even name and state are not there. The name is between the first `(` and the last
+/// `)`: it may itself hold brackets, blanks, newlines and bytes that are not text.
+pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
+    let open = bytes.iter().position(|b| *b == b'(')?;
+    let close = memchr::memrchr(b')', bytes).filter(|c| *c > open)?;
+    let mut f = Fields::new(&bytes[close + 1..]);
+    let state = f.next().filter(|s| s.len() == 1)?[0];
+
+    let mut base = Base::new();
+    set!(base, Base.state, Some(state));
+    let name = &bytes[open + 1..close];
+    let len = name.len().min(base.comm.len() - 1);
+    let mut comm = base.comm;
+    comm[..len].copy_from_slice(&name[..len]);
+    set!(base, Base.comm, Some(comm));
+    // -1 stands for a task that is just being reaped.
+    set!(base, Base.ppid, f.u32());
+    set!(base, Base.pgid, f.u32());
+    set!(base, Base.sid, f.u32());
+
+    let mut stat = Stat::new();
+    // The kernel prints the device number as a signed int.
+    set!(stat, Stat.tty_nr, f.i32().map(|n| n as u32));
+    set!(stat, Stat.tty_pgrp, f.i32());
+    let flags = f.u32();
+    set!(base, Base.task_flags, flags);
+    let dead = matches!(state, b'Z' | b'X' | b'x');
+    set!(base, Base.flags, flags.map(|pf| our_flags(pf, dead)));
+    set!(stat, Stat.minflt, f.u64());
+    set!(stat, Stat.cminflt, f.u64());
+    set!(stat, Stat.majflt, f.u64());
+    set!(stat, Stat.cmajflt, f.u64());
+    let ns = |ticks: Option<u64>| ticks.and_then(|t| t.checked_mul(tick_ns));
+    set!(stat, Stat.utime_ns, ns(f.u64()));
+    set!(stat, Stat.stime_ns, ns(f.u64()));
+    set!(stat, Stat.cutime_ns, ns(f.u64()));
+    set!(stat, Stat.cstime_ns, ns(f.u64()));
+    set!(stat, Stat.priority, f.i32());
+    set!(stat, Stat.nice, f.i32());
+    set!(stat, Stat.num_threads, f.u32());
+    f.skip(1); // itrealvalue
+    set!(base, Base.start_time_ns, ns(f.u64()));
+    f.skip(15); // vsize to cnswap
+    set!(stat, Stat.exit_signal, f.i32());
+    set!(stat, Stat.processor, f.u32());
+    set!(stat, Stat.rt_priority, f.u32());
+    set!(stat, Stat.policy, f.u32());
+    f.skip(6); // delayacct_blkio_ticks to start_brk
+    let args_len = match (f.u64(), f.u64()) {
+        (Some(start), Some(end)) if start != 0 && end != 0 => end.checked_sub(start),
+        _ => None,
+    };
+    Some(StatFile { base, stat, args_len })
+}
+
+fn our_flags(pf: u32, dead: bool) -> u32 {
+    let mut flags = 0;
+    if pf & PF_KTHREAD != 0 {
+        flags |= TASK_KTHREAD;
+    }
+    if pf & PF_EXITING != 0 || dead {
+        flags |= TASK_EXITING;
+    }
+    flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: u64 = 10_000_000;
+    const TAIL: &[u8] = b" S 1 5057 3481 34816 -1 4194304 104 5 6 7 8 9 10 11 -51 -20 3 0 155633 \
+        3133440 388 18446744073709551615 1 2 3 0 0 0 0 0 0 0 0 0 17 1 50 2 0 0 0 4 5 6 \
+        100 120 120 130 0\n";
+
+    fn line(name: &[u8]) -> Vec<u8> {
+        [b"5064 (", name, b")", TAIL].concat()
+    }
+
+    #[test]
+    fn every_member() {
+        let s = stat(&line(b"cat"), TICK).unwrap();
+        let b = s.base;
+        assert_eq!(b.comm_bytes(), b"cat");
+        assert_eq!((b.state, b.ppid, b.pgid, b.sid), (b'S', 1, 5057, 3481));
+        assert_eq!((b.task_flags, b.flags), (4194304, 0));
+        assert_eq!(b.start_time_ns, 1_556_330_000_000);
+        assert_eq!(b.valid, Base::ALL_VALID);
+        let t = s.stat;
+        assert_eq!((t.tty_nr, t.tty_pgrp), (34816, -1));
+        assert_eq!((t.minflt, t.cminflt, t.majflt, t.cmajflt), (104, 5, 6, 7));
+        assert_eq!((t.utime_ns, t.stime_ns), (8 * TICK, 9 * TICK));
+        assert_eq!((t.cutime_ns, t.cstime_ns), (10 * TICK, 11 * TICK));
+        assert_eq!((t.priority, t.nice, t.num_threads), (-51, -20, 3));
+        assert_eq!((t.exit_signal, t.processor, t.rt_priority, t.policy), (17, 1, 50, 2));
+        assert_eq!(t.valid, Stat::ALL_VALID);
+        assert_eq!(s.args_len, Some(20));
+    }
+
+    #[test]
+    fn hostile_names() {
+        let long = [b'k'; 64];
+        let names: [&[u8]; 8] = [
+            b"",
+            b")",
+            b"a) S 1 (b",
+            b"((",
+            b"new\nline) R 9 9",
+            b"\xff\xfe\x80",
+            b"a b\tc",
+            &long[..63],
+        ];
+        for name in names {
+            let s = stat(&line(name), TICK).unwrap();
+            assert_eq!(s.base.comm_bytes(), name);
+            assert_eq!((s.base.state, s.base.ppid), (b'S', 1));
+        }
+        // A kernel that gave more than the record holds: cut, still NUL-terminated.
+        assert_eq!(stat(&line(&long), TICK).unwrap().base.comm_bytes(), &long[..63]);
+    }
+
+    #[test]
+    fn flags() {
+        let of = |state: char, pf: u32| {
+            let text = format!("1 (x) {state} 0 0 0 0 -1 {pf} 0 \n");
+            stat(text.as_bytes(), TICK).unwrap()
+        };
+        assert_eq!(of('S', 0x200040).base.flags, TASK_KTHREAD);
+        assert_eq!(of('R', 0x400004).base.flags, TASK_EXITING);
+        assert_eq!(of('Z', 0x40000c).base.flags, TASK_EXITING);
+        assert!(of('Z', 0).has_no_memory() && of('S', 0x200000).has_no_memory());
+        assert!(!of('S', 0).has_no_memory());
+    }
+
+    #[test]
+    fn cut_anywhere() {
+        let whole = line(b"a) b");
+        let full = stat(&whole, TICK).unwrap();
+        for n in 0..whole.len() {
+            let Some(s) = stat(&whole[..n], TICK) else { continue };
+            // What is said to be known is right.
+            if s.base.comm_bytes() == b"a) b" {
+                for (known, value) in [
+                    (s.base.ppid(), full.base.ppid),
+                    (s.base.pgid(), full.base.pgid),
+                    (s.base.task_flags(), full.base.task_flags),
+                    (s.stat.policy(), full.stat.policy),
+                ] {
+                    assert!(known.is_none_or(|k| k == value), "cut at {n}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn garbage() {
+        for bad in
+            [&b""[..], b"(", b")", b")(", b"1 (x", b"1 (x)", b"1 (x) ", b"1 (x) SS 1 ", b"\0\0"]
+        {
+            assert_eq!(stat(bad, TICK), None, "{bad:?}");
+        }
+        let s = stat(b"1 (x) S a -1 99999999999 z z z \n", TICK).unwrap();
+        assert_eq!((s.base.ppid(), s.base.pgid(), s.base.sid()), (None, None, None));
+        assert_eq!(s.base.flags(), None);
+        assert_eq!(s.args_len, None);
+    }
+
+    #[test]
+    fn reaped() {
+        let text = b"7 (x) X 0 -1 -1 0 -1 4194316 0 0 0 0 0 0 0 0 20 0 0 0 5 0 0 \n";
+        assert!(stat(text, TICK).unwrap().is_reaped());
+        assert!(!stat(&line(b"x"), TICK).unwrap().is_reaped());
+    }
+}

@@ -1,0 +1,245 @@
+//! Reading files below a directory of /proc with as few system calls as there can be: one to
+//! open, one to read, one to close. Knows nothing of what is in them.
+
+use std::ffi::CStr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat};
+use rustix::io::Errno;
+
+use super::parse;
+
+/// Every status and stat file fits; longer files make it grow.
+const FIRST_SIZE: usize = 32 * 1024;
+/// One getdents64() returns some ten thousand entries.
+const DIR_SIZE: usize = 256 * 1024;
+
+/// Opens and reads into one buffer, and counts the system calls.
+#[derive(Debug)]
+pub(super) struct Reader {
+    buf: Vec<u8>,
+    dir: Vec<u8>,
+    /// System calls made so far.
+    pub(super) syscalls: u64,
+}
+
+impl Reader {
+    pub(super) fn new() -> Reader {
+        Reader { buf: vec![0; FIRST_SIZE], dir: Vec::new(), syscalls: 0 }
+    }
+
+    /// Open a directory for listing and as the base of paths.
+    pub(super) fn open_dir(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
+        self.open(at, path, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    fn open(&mut self, at: BorrowedFd<'_>, path: &CStr, how: OFlags) -> Result<OwnedFd, Errno> {
+        self.syscalls += 1;
+        // NONBLOCK and NOCTTY for roots that are not a real /proc: a FIFO there must not hang us.
+        let flags = how | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        rustix::fs::openat(at, path, flags, Mode::empty())
+    }
+
+    /// All of a file of /proc that the kernel makes in one piece: one read, and more only where
+    /// that filled the buffer.
+    pub(super) fn file(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<&[u8], Errno> {
+        let fd = self.open(at, path, OFlags::RDONLY)?;
+        let n = self.fill(&fd, true);
+        self.syscalls += 1; // close
+        Ok(&self.buf[..n?])
+    }
+
+    /// All of a file that comes in several short reads.
+    pub(super) fn long_file(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<&[u8], Errno> {
+        let fd = self.open(at, path, OFlags::RDONLY)?;
+        let n = self.fill(&fd, false);
+        self.syscalls += 1; // close
+        Ok(&self.buf[..n?])
+    }
+
+    fn fill(&mut self, fd: &OwnedFd, short_is_end: bool) -> Result<usize, Errno> {
+        let mut n = 0;
+        loop {
+            self.syscalls += 1;
+            let got = match rustix::io::read(fd, &mut self.buf[n..]) {
+                Err(Errno::INTR) => continue,
+                got => got?,
+            };
+            n += got;
+            if got == 0 || (short_is_end && n < self.buf.len()) {
+                return Ok(n);
+            }
+            if n == self.buf.len() {
+                self.buf.resize(n * 2, 0);
+            }
+        }
+    }
+
+    /// The text of a link.
+    pub(super) fn link(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<&[u8], Errno> {
+        self.syscalls += 1;
+        let n = rustix::fs::readlinkat_raw(at, path, &mut self.buf[..])?;
+        Ok(&self.buf[..n])
+    }
+
+    /// stat() of what the path leads to.
+    pub(super) fn stat(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<Stat, Errno> {
+        self.syscalls += 1;
+        rustix::fs::statat(at, path, AtFlags::empty())
+    }
+
+    /// stat() of an absolute path, as this process sees it.
+    pub(super) fn stat_path(&mut self, path: &[u8]) -> Result<Stat, Errno> {
+        self.syscalls += 1;
+        rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// stat() of an absolute path, as seen by a task with this root.
+    pub(super) fn stat_below(
+        &mut self,
+        at: BorrowedFd<'_>,
+        root: &CStr,
+        path: &[u8],
+    ) -> Result<Stat, Errno> {
+        let root = self.open(at, root, OFlags::PATH | OFlags::DIRECTORY)?;
+        self.syscalls += 2; // stat, close
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        rustix::fs::statat(root, path, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// What the last call of [`link`](Self::link) or [`file`](Self::file) gave.
+    pub(super) fn text(&self, len: usize) -> &[u8] {
+        &self.buf[..len]
+    }
+
+    /// The entries of a directory that are pids, ascending.
+    pub(super) fn pids(&mut self, dir: BorrowedFd<'_>, out: &mut Vec<u32>) -> Result<(), Errno> {
+        out.clear();
+        self.dir.reserve(DIR_SIZE);
+        let mut entries = RawDir::new(dir, self.dir.spare_capacity_mut());
+        loop {
+            self.syscalls += u64::from(entries.is_buffer_empty());
+            match entries.next() {
+                None => break,
+                Some(Ok(e)) => out.extend(parse::pid(e.file_name().to_bytes())),
+                // The process whose threads these are has ended.
+                Some(Err(Errno::NOENT | Errno::SRCH)) => break,
+                Some(Err(Errno::INTR)) => {}
+                Some(Err(e)) => return Err(e),
+            }
+        }
+        // The kernel lists processes in order, and threads as they came. A walk that goes on
+        // after a thread has died may see another one twice.
+        if !out.is_sorted_by(|a, b| a < b) {
+            out.sort_unstable();
+            out.dedup();
+        }
+        Ok(())
+    }
+}
+
+/// A relative path on the stack: ids, then the name of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    bytes: [u8; Path::MAX],
+    /// Length of the part that all files of a task share; ends with `/`.
+    prefix: usize,
+}
+
+impl Path {
+    /// `4294967295/task/4294967295/ns/time_for_children` and its NUL fit.
+    const MAX: usize = 64;
+
+    /// No ids yet.
+    pub(super) fn new() -> Path {
+        Path { bytes: [0; Path::MAX], prefix: 0 }
+    }
+    /// `ID/`
+    pub(super) fn id(id: u32) -> Path {
+        Path::new().join_id(id)
+    }
+    /// With `ID/` appended.
+    pub(super) fn join_id(mut self, id: u32) -> Path {
+        let mut digits = [0; 10];
+        let mut at = digits.len();
+        let mut rest = id;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.push(&digits[at..]);
+        self.push(b"/");
+        self
+    }
+    /// With `task/` appended.
+    pub(super) fn join_task(mut self) -> Path {
+        self.push(b"task/");
+        self
+    }
+    fn push(&mut self, part: &[u8]) {
+        self.bytes[self.prefix..][..part.len()].copy_from_slice(part);
+        self.prefix += part.len();
+    }
+    /// The path of a file in the directory that the ids name.
+    pub(super) fn file(&mut self, name: &'static str) -> &CStr {
+        let end = self.prefix + name.len();
+        self.bytes[self.prefix..end].copy_from_slice(name.as_bytes());
+        self.bytes[end] = 0;
+        CStr::from_bytes_with_nul(&self.bytes[..=end]).expect("ids and names hold no NUL")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn paths() {
+        let mut p = Path::id(u32::MAX).join_task().join_id(u32::MAX);
+        let want = c"4294967295/task/4294967295/ns/time_for_children";
+        assert_eq!(p.file("ns/time_for_children"), want);
+        assert_eq!(p.file("io"), c"4294967295/task/4294967295/io");
+        assert_eq!(Path::id(7).file("stat"), c"7/stat");
+        assert_eq!(Path::new().file("."), c".");
+    }
+
+    #[test]
+    fn whole_files_of_every_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut r = Reader::new();
+        for len in [0, 1, FIRST_SIZE - 1, FIRST_SIZE, FIRST_SIZE + 1, FIRST_SIZE * 9] {
+            let data: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            std::fs::write(dir.path().join("stat"), &data).unwrap();
+            let root = std::fs::File::open(dir.path()).unwrap();
+            assert!(r.file(root.as_fd(), c"stat").unwrap() == data, "{len} bytes");
+            assert!(r.long_file(root.as_fd(), c"stat").unwrap() == data, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn a_file_of_proc_is_three_calls() {
+        let proc = rustix::fs::open("/proc/self", OFlags::RDONLY, Mode::empty()).unwrap();
+        let mut r = Reader::new();
+        assert!(r.file(proc.as_fd(), c"stat").unwrap().ends_with(b"\n"));
+        assert_eq!(r.syscalls, 3);
+        assert_eq!(r.file(CWD, c"/nonexistent"), Err(Errno::NOENT));
+        assert_eq!(r.syscalls, 4);
+    }
+
+    #[test]
+    fn pids_only_and_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["10", "9", "100", "self", "0", "01", "1x"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let fd = std::fs::File::open(dir.path()).unwrap();
+        let mut out = vec![5];
+        Reader::new().pids(fd.as_fd(), &mut out).unwrap();
+        assert_eq!(out, [9, 10, 100]);
+    }
+}

@@ -1,0 +1,345 @@
+//! One task: which files the groups need, what a failure means, records into the stream.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use taskdiag_wire::{
+    A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_REWRITTEN, Cgroup, Group, Groups, Reason, StreamWriter,
+};
+
+use super::cgroup::{Cgroups, Ids};
+use super::parse::{self, StatFile, StatusFile};
+use super::read::{Path, Reader};
+use crate::engine::EngineId;
+use crate::error::Error;
+
+/// What is the same for all tasks of a request.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Groups asked for.
+    pub(super) groups: Groups,
+    /// A record stands for a thread, not for a process.
+    pub(super) threads: bool,
+    /// Length of a clock tick.
+    pub(super) tick_ns: u64,
+    /// Where to look up cgroup ids, if they were asked for and can be.
+    pub(super) cgroups: Option<Cgroups>,
+}
+
+impl Plan {
+    pub(super) fn wants(&self, groups: Groups) -> bool {
+        self.groups.intersects(groups)
+    }
+}
+
+/// Where a task's files are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) dir: BorrowedFd<'a>,
+    /// The task's directory, from `dir`.
+    pub(super) path: Path,
+    pub(super) pid: u32,
+    pub(super) tgid: u32,
+}
+
+/// Why a step of a task ended early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The group is not there, for this reason; the other groups may be.
+    Gap(Reason),
+    /// The task has ended.
+    Gone,
+    /// We have run out of something; no task can be read.
+    Failed(Error),
+}
+
+/// Reads tasks and writes them, one after the other; a thread of the engine has one.
+#[derive(Debug)]
+pub(super) struct Worker<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) reader: Reader,
+    pub(super) out: StreamWriter,
+    pub(super) status: StatusFile,
+    pub(super) tids: Vec<u32>,
+    ids: Ids,
+    /// Groups of the task at hand that are written, or stated as missing.
+    said: Groups,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(plan: &'a Plan, reader: Reader, out: StreamWriter) -> Worker<'a> {
+        Worker {
+            plan,
+            reader,
+            out,
+            status: StatusFile::default(),
+            tids: Vec::new(),
+            ids: Ids::default(),
+            said: Groups::NONE,
+        }
+    }
+
+    /// Write what was asked about one task. `stat` is its stat file where that was read already.
+    /// A task that has ended before anything was known is left out, and counted.
+    ///
+    /// # Errors
+    /// Only what no other task would fare better with.
+    pub(super) fn task(&mut self, at: Place<'_>, stat: Option<StatFile>) -> Result<(), Error> {
+        self.out.begin_task(at.pid, at.tgid);
+        self.said = Groups::NONE;
+        match self.groups(at, stat) {
+            Ok(()) => {}
+            Err(Stop::Failed(e)) => {
+                self.out.abandon_task();
+                return Err(e);
+            }
+            Err(_) if self.said.is_empty() => {
+                self.out.abandon_task();
+                return Ok(());
+            }
+            Err(_) => {
+                for group in (self.plan.groups - self.said).iter() {
+                    self.out.missing(group, Reason::Vanished);
+                }
+            }
+        }
+        self.out.end_task();
+        Ok(())
+    }
+
+    /// Count a process that ended before its tasks were known.
+    pub(super) fn vanished(&mut self, tgid: u32) {
+        self.out.begin_task(tgid, tgid);
+        self.out.abandon_task();
+    }
+
+    fn groups(&mut self, at: Place<'_>, mut stat: Option<StatFile>) -> Result<(), Stop> {
+        let plan = self.plan;
+        if plan.wants(Groups::BASE | Groups::STAT) {
+            let got = self.base_and_stat(at, &mut stat);
+            self.settle(plan.groups & (Groups::BASE | Groups::STAT), got)?;
+        }
+        const STATUS: Groups = Groups::CRED.union(Groups::STATM).union(Groups::SCHED);
+        let mut status = Ok(());
+        if plan.wants(STATUS | Groups::NS) {
+            status = self.status(at);
+            if matches!(status, Err(Stop::Gone | Stop::Failed(_))) {
+                return status;
+            }
+        }
+        let reason = match &status {
+            Err(Stop::Gap(r)) => Some(*r),
+            _ => None,
+        };
+        if plan.wants(Groups::CRED) {
+            let got = reason.map_or_else(|| self.cred(), |r| Err(Stop::Gap(r)));
+            self.settle(Groups::CRED, got)?;
+        }
+        if plan.wants(Groups::STATM) {
+            let got = reason.map_or_else(|| self.statm(), |r| Err(Stop::Gap(r)));
+            self.settle(Groups::STATM, got)?;
+        }
+        if plan.wants(Groups::CMDLINE) {
+            let got = self.cmdline(at, stat.as_ref());
+            self.settle(Groups::CMDLINE, got)?;
+        }
+        if plan.wants(Groups::PATHS) {
+            let got = self.paths(at);
+            self.settle(Groups::PATHS, got)?;
+        }
+        if plan.wants(Groups::IO) {
+            let got = self.io(at);
+            self.settle(Groups::IO, got)?;
+        }
+        // Before SCHED, which reads the status files of other threads.
+        if plan.wants(Groups::NS) {
+            let got = self.ns(at);
+            self.settle(Groups::NS, got)?;
+        }
+        if plan.wants(Groups::SCHED) {
+            let got = reason.map_or_else(|| self.sched(at), |r| Err(Stop::Gap(r)));
+            self.settle(Groups::SCHED, got)?;
+        }
+        if plan.wants(Groups::CGROUP) {
+            let got = self.cgroup(at);
+            self.settle(Groups::CGROUP, got)?;
+        }
+        Ok(())
+    }
+
+    /// Take note that a step is done: its groups are written or stated as missing.
+    fn settle(&mut self, groups: Groups, got: Result<(), Stop>) -> Result<(), Stop> {
+        match got {
+            Ok(()) => {}
+            Err(Stop::Gap(reason)) => {
+                for group in groups.iter() {
+                    self.out.missing(group, reason);
+                }
+            }
+            Err(stop) => return Err(stop),
+        }
+        self.said |= groups;
+        Ok(())
+    }
+
+    /// What a failed system call on a file of this task means.
+    pub(super) fn meaning(&mut self, mut at: Place<'_>, e: Errno) -> Stop {
+        match e {
+            Errno::SRCH => Stop::Gone,
+            Errno::ACCESS | Errno::PERM => Stop::Gap(Reason::Denied),
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Stop::Failed(exhausted(e)),
+            // The task has ended, or the kernel was built without this file.
+            Errno::NOENT => match self.reader.stat(at.dir, at.path.file("")) {
+                Ok(_) => Stop::Gap(Reason::Unsupported),
+                Err(_) => Stop::Gone,
+            },
+            Errno::NAMETOOLONG => Stop::Gap(Reason::Truncated),
+            _ => Stop::Gap(Reason::Unsupported),
+        }
+    }
+
+    /// Read and parse the stat file.
+    pub(super) fn stat_file(&mut self, mut at: Place<'_>) -> Result<StatFile, Stop> {
+        let tick_ns = self.plan.tick_ns;
+        match self.reader.file(at.dir, at.path.file("stat")) {
+            Ok(bytes) => match parse::stat(bytes, tick_ns) {
+                Some(s) if s.is_reaped() => Err(Stop::Gone),
+                Some(s) => Ok(s),
+                None => Err(Stop::Gap(Reason::Unsupported)),
+            },
+            Err(e) => Err(self.meaning(at, e)),
+        }
+    }
+
+    fn base_and_stat(&mut self, at: Place<'_>, stat: &mut Option<StatFile>) -> Result<(), Stop> {
+        let s = match stat {
+            Some(s) => *s,
+            None => *stat.insert(self.stat_file(at)?),
+        };
+        if self.plan.wants(Groups::BASE) {
+            self.out.put(&s.base);
+        }
+        if self.plan.wants(Groups::STAT) {
+            self.out.put(&s.stat);
+        }
+        Ok(())
+    }
+
+    fn status(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        match self.reader.file(at.dir, at.path.file("status")) {
+            Ok(bytes) => {
+                self.status.parse(bytes, self.plan.groups);
+                Ok(())
+            }
+            Err(e) => {
+                self.status.parse(b"", self.plan.groups);
+                Err(self.meaning(at, e))
+            }
+        }
+    }
+
+    fn cred(&mut self) -> Result<(), Stop> {
+        if self.status.cred.valid == 0 {
+            return Err(Stop::Gap(Reason::Unsupported));
+        }
+        self.out.put(&self.status.cred);
+        let gids = &self.status.gids;
+        if !gids.is_empty() {
+            self.out.put_blob(A_GROUPS, 0, 0, gids, gids.len());
+        }
+        Ok(())
+    }
+
+    fn statm(&mut self) -> Result<(), Stop> {
+        // A task without memory has no such lines.
+        if self.status.statm.valid == 0 {
+            return Err(Stop::Gap(Reason::Absent));
+        }
+        self.out.put(&self.status.statm);
+        Ok(())
+    }
+
+    fn cmdline(&mut self, mut at: Place<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
+        let bytes = match self.reader.file(at.dir, at.path.file("cmdline")) {
+            Ok(bytes) => bytes,
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        if bytes.is_empty() {
+            let none = match stat {
+                Some(s) => s.has_no_memory(),
+                None => match self.stat_file(at) {
+                    Ok(s) => s.has_no_memory(),
+                    // It is empty, and nothing says why.
+                    Err(Stop::Gap(_)) => false,
+                    Err(stop) => return Err(stop),
+                },
+            };
+            if none {
+                return Err(Stop::Gap(Reason::Absent));
+            }
+            self.out.put_blob(Group::Cmdline as u16, 0, 0, &[], 0);
+            return Ok(());
+        }
+        // The kernel gives exactly what lies between its marks, unless the process has written
+        // over its last NUL: then it looks for the end elsewhere (get_mm_cmdline()).
+        let len = bytes.len() as u64;
+        let rewritten = stat.and_then(|s| s.args_len).is_some_and(|args| args != len);
+        let flags = if rewritten { BLOB_REWRITTEN } else { 0 };
+        self.out.put_blob(Group::Cmdline as u16, 0, flags, bytes, bytes.len());
+        Ok(())
+    }
+
+    fn io(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        match self.reader.file(at.dir, at.path.file("io")) {
+            Ok(bytes) => {
+                let io = parse::io(bytes).ok_or(Stop::Gap(Reason::Unsupported))?;
+                self.out.put(&io);
+                Ok(())
+            }
+            Err(e) => Err(self.meaning(at, e)),
+        }
+    }
+
+    fn cgroup(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        let e = match self.reader.file(at.dir, at.path.file("cgroup")) {
+            Ok(bytes) => {
+                let mut record = Cgroup::new();
+                let mut calls = 0;
+                if let Some(cgroups) = &self.plan.cgroups {
+                    let v2 = parse::cgroup_lines(bytes).find(|l| l.hierarchy == 0);
+                    let id = v2.and_then(|l| self.ids.get(cgroups, l.path, &mut calls));
+                    if let Some(id) = id {
+                        record.id = id;
+                        record.valid = Cgroup::ALL_VALID;
+                    }
+                }
+                self.out.put(&record);
+                for line in parse::cgroup_lines(bytes) {
+                    self.out.put_blob(A_CGROUP_PATH, line.hierarchy, 0, line.text, line.text.len());
+                }
+                self.reader.syscalls += calls;
+                return Ok(());
+            }
+            Err(e) => e,
+        };
+        Err(self.meaning(at, e))
+    }
+
+    /// The chain of pids that the status file gave.
+    pub(super) fn nspid(&mut self) {
+        let ids = &self.status.nspid;
+        if !ids.is_empty() {
+            self.out.put_blob(A_NSPID, 0, 0, ids, ids.len());
+        }
+    }
+}
+
+/// The error for a limit of ours, not of a task.
+pub(super) fn exhausted(e: Errno) -> Error {
+    let what = match e {
+        Errno::MFILE => "reading /proc: raise the limit of open files (ulimit -n)",
+        Errno::NFILE => "reading /proc: raise fs.file-max",
+        _ => "reading /proc",
+    };
+    Error::io(format!("{} engine, {what}", EngineId::Procfs), e)
+}
