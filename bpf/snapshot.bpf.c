@@ -143,9 +143,9 @@ static void put_paths(struct task_struct *t) { (void)t; }
 
 #endif
 
-static __always_inline void put_fixed(struct task_struct *t)
+/* Groups that need no trusted pointer. */
+GROUP_FN put_plain(void)
 {
-	st.task = (u64)t;
 	if (WANT(TASK_DIAG_BASE))
 		put_base();
 	if (WANT(TASK_DIAG_CRED))
@@ -160,47 +160,56 @@ static __always_inline void put_fixed(struct task_struct *t)
 		put_sched();
 	if (WANT(TASK_DIAG_NS))
 		put_ns();
-	if (WANT(TASK_DIAG_PATHS))
-		put_paths(t);
 	if (WANT(TASK_DIAG_CGROUP))
 		put_cgroup();
+	return 0;
 }
 
 static __always_inline void sum(struct task_struct *t)
 {
 	bool process = IS_PROCESS;
 	struct signal_struct *s = PLAIN(t)->signal;
-	struct task_struct *each;
+	struct task_struct *ref, *each;
 
 	sum_begin(s, process);
 	if (!process || s->nr_threads <= 1) {
 		add_thread(PLAIN(t));
 		return;
 	}
-	bpf_for_each(task, each, t, BPF_TASK_ITER_PROC_THREADS)
+	ref = bpf_task_acquire(t);
+	if (!ref)
+		return;
+	bpf_for_each(task, each, ref, BPF_TASK_ITER_PROC_THREADS)
 		add_thread(PLAIN(each));
+	bpf_task_release(ref);
 }
 
-/* All of a task but its command line, as an open message. False: the reader cannot see it. */
-__noinline int write_task(struct task_struct *t __arg_trusted)
+/* Open the message of st.task. False: the reader cannot see it. */
+GROUP_FN begin_task(void)
 {
-	u32 nr, tgid;
+	u32 nr = task_nr(THIS);
 
-	/* For the kfuncs in here, though some callers hold it already. */
-	bpf_rcu_read_lock();
-	nr = task_nr(PLAIN(t));
-	tgid = task_tgid_nr(PLAIN(t));
-	if (nr) {
-		begin_message(nr, tgid, st.cmd_offset ? TASK_DIAG_FLAG_CONT : 0);
-		if (!st.cmd_offset) {
-			if (WANT(TASK_DIAG_STAT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO))
-				sum(t);
-			put_fixed(t);
-			st.tasks++;
-		}
-	}
-	bpf_rcu_read_unlock();
-	return nr != 0;
+	if (nr)
+		begin_message(nr, task_tgid_nr(THIS), st.cmd_offset ? TASK_DIAG_FLAG_CONT : 0);
+	return nr;
+}
+
+/* All of a task but its command line, as an open message. Under RCU. No reference is taken: that
+ * would be half the cost of a listing. False: the reader cannot see it. */
+static __always_inline bool write_task(struct task_struct *t)
+{
+	st.task = (u64)t;
+	if (!begin_task())
+		return false;
+	if (st.cmd_offset)
+		return true;
+	if (WANT(TASK_DIAG_STAT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO))
+		sum(t);
+	put_plain();
+	if (WANT(TASK_DIAG_PATHS))
+		put_paths(t);
+	st.tasks++;
+	return true;
 }
 
 /* Put a task on the list of those to write later. */
@@ -222,7 +231,7 @@ static __always_inline void list(u32 pid)
  * CPU's cache now. A command line may sleep, which the walk may not. */
 static __always_inline void visit(struct task_struct *t)
 {
-	struct task_struct *p = PLAIN(t), *ref;
+	struct task_struct *p = PLAIN(t);
 	u32 pid = p->pid;
 
 	if (pid == 0)
@@ -233,12 +242,8 @@ static __always_inline void visit(struct task_struct *t)
 		list(pid);
 		return;
 	}
-	ref = bpf_task_acquire(t);
-	if (!ref)
-		return;
-	if (write_task(ref))
+	if (write_task(t))
 		end_task();
-	bpf_task_release(ref);
 }
 
 /* The process that the request is about, by any of its threads' ids: sets st.target to its tgid
@@ -384,7 +389,7 @@ static __always_inline bool put_task(void)
 {
 	u32 i = st.cursor, *pid;
 	struct task_struct *t;
-	bool more = false;
+	bool more = false, seen;
 
 	pid = bpf_map_lookup_elem(&pids, &i);
 	if (!pid)
@@ -399,7 +404,10 @@ static __always_inline bool put_task(void)
 			st.vanished++;
 		goto next;
 	}
-	if (write_task(t)) {
+	bpf_rcu_read_lock();
+	seen = write_task(t);
+	bpf_rcu_read_unlock();
+	if (seen) {
 		if (WANT(TASK_DIAG_CMDLINE))
 			more = put_cmdline_piece(t);
 		end_task();

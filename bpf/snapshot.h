@@ -14,7 +14,7 @@
 /* A new message begins in the next chunk from here on: room for the fixed groups and paths of one
  * task remains below CHUNK_SPAN. */
 #define CHUNK_FULL	(CHUNK_SPAN - (64u << 10))
-#define CHUNKS_MAX	16
+#define CHUNKS_MAX	32
 /* Chunks that a task may need before its command line, which can be resumed. */
 #define CHUNKS_RESERVE	2
 #define CPUS_MAX	1024

@@ -8,7 +8,7 @@ pub const CHUNK_SIZE: usize = (1 << 19) + (48 << 10);
 /// `CHUNK_FULL`.
 pub const CHUNK_FULL: usize = (1 << 19) - (64 << 10);
 /// `CHUNKS_MAX`.
-pub const CHUNKS_MAX: usize = 16;
+pub const CHUNKS_MAX: usize = 32;
 /// `CHUNKS_RESERVE`.
 pub const CHUNKS_RESERVE: usize = 2;
 /// `HIERARCHIES_MAX`.
