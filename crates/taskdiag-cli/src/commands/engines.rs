@@ -1,18 +1,19 @@
-//! `taskdiag engines`: who can answer what here, and why not.
+//! `taskdiag engines`: who can answer what here, why not, and who would be chosen.
 
-use taskdiag::{Engine, EngineId, Error, Group, Support};
+use taskdiag::engine::auto;
+use taskdiag::{EngineId, Error, Group, Groups, Request, Support};
 
 use crate::exit::Exit;
 use crate::output::{Sink, json};
 
-type Survey = Vec<(EngineId, Result<Support, Error>)>;
-
-fn survey() -> Survey {
-    let procfs = taskdiag::engine::procfs::Procfs::new().map(|e| e.support());
-    vec![(EngineId::Procfs, procfs)]
+/// What there is to show about this machine.
+struct Facts {
+    survey: Vec<(EngineId, Result<Support, Error>)>,
+    /// For each group: who would answer a request for it alone, and why.
+    chosen: Vec<(Group, Option<(EngineId, String)>)>,
 }
 
-/// What an engine says about a group: yes, partly, no.
+/// What an engine says about a group: yes, partly (a note says what is lacking), no.
 fn mark(support: &Result<Support, Error>, g: Group) -> &'static str {
     match support {
         Err(_) => "-",
@@ -24,77 +25,109 @@ fn mark(support: &Result<Support, Error>, g: Group) -> &'static str {
     }
 }
 
+impl Facts {
+    fn gather() -> Facts {
+        let survey = auto::survey();
+        let supported = |s: &Result<Support, Error>| s.as_ref().map_or(Groups::NONE, |s| s.groups);
+        let any = survey.iter().fold(Groups::NONE, |g, (_, s)| g | supported(s));
+        let choose = |g: Group| {
+            let mut plan = auto::explain(&Request::all(g.into()));
+            plan.retain(|(groups, ..)| any.has(g) && groups.has(g));
+            plan.pop().map(|(_, engine, why)| (engine, why))
+        };
+        let chosen = Group::ALL.iter().map(|g| (*g, choose(*g))).collect();
+        Facts { survey, chosen }
+    }
+
+    fn write_text(&self, out: &mut Vec<u8>) {
+        let mut line = |text: String| {
+            out.extend_from_slice(text.trim_end().as_bytes());
+            out.push(b'\n');
+        };
+        let names: String = self.survey.iter().map(|(e, _)| format!("{:<8}", e.name())).collect();
+        line(format!("{:<10}{names}{:<8} BECAUSE", "GROUP", "CHOICE"));
+        for (g, chosen) in &self.chosen {
+            let marks: String =
+                self.survey.iter().map(|(_, s)| format!("{:<8}", mark(s, *g))).collect();
+            let (engine, why) = match chosen {
+                Some((e, why)) => (e.name(), why.as_str()),
+                None => ("none", "no engine here provides it"),
+            };
+            line(format!("{:<10}{marks}{engine:<8} {why}", g.name()));
+        }
+        for (engine, support) in &self.survey {
+            match support {
+                // The error names the engine itself.
+                Err(e) => line(format!("\n{e}")),
+                Ok(s) => {
+                    let strategies: Vec<&str> = s.strategies.iter().map(|s| s.name()).collect();
+                    line(format!("\n{engine}: {}", strategies.join(", ")));
+                    for (g, why) in &s.notes {
+                        line(format!("  {g}: {why}"));
+                    }
+                }
+            }
+        }
+        line(String::from(
+            "\nCHOICE is for all processes and that group alone; --stats shows it for any request.",
+        ));
+    }
+
+    fn write_json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"engines\":");
+        json::list(out, self.survey.iter(), |out, (engine, support)| {
+            out.extend_from_slice(b"\n{\"engine\":");
+            json::text(out, engine.name().as_bytes());
+            match support {
+                Err(e) => {
+                    out.extend_from_slice(b",\"error\":");
+                    json::text(out, e.to_string().as_bytes());
+                }
+                Ok(s) => {
+                    out.extend_from_slice(b",\"strategies\":");
+                    let names = s.strategies.iter().map(|s| s.name());
+                    json::list(out, names, |out, n| json::text(out, n.as_bytes()));
+                    out.extend_from_slice(b",\"groups\":");
+                    json::list(out, s.groups.iter(), |out, g| json::text(out, g.name().as_bytes()));
+                    out.extend_from_slice(b",\"notes\":");
+                    json::list(out, s.notes.iter(), |out, (g, why)| {
+                        out.extend_from_slice(b"{\"group\":");
+                        json::text(out, g.name().as_bytes());
+                        out.extend_from_slice(b",\"note\":");
+                        json::text(out, why.as_bytes());
+                        out.push(b'}');
+                    });
+                }
+            }
+            out.push(b'}');
+        });
+        out.extend_from_slice(b",\n\"choice\":");
+        json::list(out, self.chosen.iter(), |out, (g, chosen)| {
+            out.extend_from_slice(b"\n{\"group\":");
+            json::text(out, g.name().as_bytes());
+            out.extend_from_slice(b",\"engine\":");
+            match chosen {
+                Some((engine, why)) => {
+                    json::text(out, engine.name().as_bytes());
+                    out.extend_from_slice(b",\"because\":");
+                    json::text(out, why.as_bytes());
+                }
+                None => out.extend_from_slice(b"null"),
+            }
+            out.push(b'}');
+        });
+        out.extend_from_slice(b"}\n");
+    }
+}
+
 /// Run it.
 pub fn run(as_json: bool) -> Result<(), Exit> {
-    let survey = survey();
+    let facts = Facts::gather();
     let mut sink = Sink::stdout();
     if as_json {
-        write_json(sink.buf(), &survey)
+        facts.write_json(sink.buf())
     } else {
-        write_text(sink.buf(), &survey)
+        facts.write_text(sink.buf())
     }
     Ok(sink.finish()?)
-}
-
-fn write_text(out: &mut Vec<u8>, survey: &Survey) {
-    let mut line = |text: String| {
-        out.extend_from_slice(text.trim_end().as_bytes());
-        out.push(b'\n');
-    };
-    let names: String = survey.iter().map(|(e, _)| format!("{:<8}", e.name())).collect();
-    line(format!("{:<10}{names}", "GROUP"));
-    for g in Group::ALL {
-        let marks: String = survey.iter().map(|(_, s)| format!("{:<8}", mark(s, *g))).collect();
-        line(format!("{:<10}{marks}", g.name()));
-    }
-    for (engine, support) in survey {
-        match support {
-            Err(e) => line(format!("\n{engine}: {e}")),
-            Ok(s) => {
-                let strategies: Vec<&str> = s.strategies.iter().map(|s| s.name()).collect();
-                line(format!("\n{engine}: strategies {}", strategies.join(", ")));
-                for (g, why) in &s.notes {
-                    line(format!("  {g}: {why}"));
-                }
-            }
-        }
-    }
-}
-
-fn write_json(out: &mut Vec<u8>, survey: &Survey) {
-    for (i, (engine, support)) in survey.iter().enumerate() {
-        out.extend_from_slice(if i == 0 { b"[\n{\"engine\":" } else { b",\n{\"engine\":" });
-        json::text(out, engine.name().as_bytes());
-        match support {
-            Err(e) => {
-                out.extend_from_slice(b",\"error\":");
-                json::text(out, e.to_string().as_bytes());
-            }
-            Ok(s) => {
-                out.extend_from_slice(b",\"strategies\":[");
-                for (i, s) in s.strategies.iter().enumerate() {
-                    out.extend_from_slice(if i == 0 { b"" } else { b"," });
-                    json::text(out, s.name().as_bytes());
-                }
-                out.extend_from_slice(b"],\"groups\":{");
-                for (i, g) in Group::ALL.iter().enumerate() {
-                    out.extend_from_slice(if i == 0 { b"" } else { b"," });
-                    json::text(out, g.name().as_bytes());
-                    out.push(b':');
-                    json::text(out, mark(support, *g).as_bytes());
-                }
-                out.extend_from_slice(b"},\"notes\":[");
-                for (i, (g, why)) in s.notes.iter().enumerate() {
-                    out.extend_from_slice(if i == 0 { b"{" } else { b",{" });
-                    json::text(out, g.name().as_bytes());
-                    out.push(b':');
-                    json::text(out, why.as_bytes());
-                    out.push(b'}');
-                }
-                out.push(b']');
-            }
-        }
-        out.push(b'}');
-    }
-    out.extend_from_slice(b"\n]\n");
 }

@@ -34,22 +34,18 @@ pub fn run(as_json: bool) -> Result<(), Exit> {
 fn write_text(out: &mut Vec<u8>) {
     let line = |out: &mut Vec<u8>, c: [&str; 7]| {
         let text = format!(
-            "{:<22} {:<11} {:<18} {:<16} {:<13} {:<62} {}",
+            "{:<22} {:<17} {:<16} {:<12} {:<42} {:<30} {}",
             c[0], c[1], c[2], c[3], c[4], c[5], c[6]
         );
         out.extend_from_slice(text.trim_end().as_bytes());
         out.push(b'\n');
     };
-    line(out, ["NAME", "HEADER", "GROUPS", "TYPE", "UNIT", "WHAT", "ALIASES; SOURCE"]);
+    line(out, ["NAME", "GROUPS", "TYPE", "UNIT", "SOURCE", "ALIASES", "WHAT"]);
     for f in field::all() {
         let aliases: Vec<&str> = f.aliases.iter().map(|a| a.0).collect();
-        let mut end = aliases.join(",");
-        if !end.is_empty() {
-            end.push_str("; ");
-        }
-        end.push_str(f.source);
-        let groups = groups(f).join(",");
-        line(out, [f.name, f.header, &groups, f.kind.name(), f.unit.name(), f.help, &end]);
+        let (aliases, groups) = (aliases.join(","), groups(f).join(","));
+        let unit = f.unit.name();
+        line(out, [f.name, &groups, f.kind.name(), unit, f.source, &aliases, f.help]);
     }
     out.push(b'\n');
     out.extend_from_slice(NOTES.as_bytes());
@@ -63,11 +59,8 @@ fn write_json(out: &mut Vec<u8>) {
         json::text(out, value.as_bytes());
         out.push(b',');
     };
-    let strings = |out: &mut Vec<u8>, list: Vec<&str>| {
-        for (i, s) in list.into_iter().enumerate() {
-            out.extend_from_slice(if i == 0 { b"[" } else { b"," });
-            json::text(out, s.as_bytes());
-        }
+    let strings = |out: &mut Vec<u8>, items: Vec<&str>| {
+        json::list(out, items.into_iter(), |out, s| json::text(out, s.as_bytes()));
     };
     for (i, f) in field::all().enumerate() {
         out.extend_from_slice(if i == 0 { b"[\n{" } else { b",\n{" });
@@ -79,12 +72,9 @@ fn write_json(out: &mut Vec<u8>) {
         key(out, "source", f.source);
         out.extend_from_slice(b"\"groups\":");
         strings(out, groups(f));
-        out.extend_from_slice(b"],\"aliases\":");
-        if f.aliases.is_empty() {
-            out.push(b'[');
-        }
+        out.extend_from_slice(b",\"aliases\":");
         strings(out, f.aliases.iter().map(|a| a.0).collect());
-        out.extend_from_slice(b"]}");
+        out.push(b'}');
     }
     out.extend_from_slice(b"\n]\n");
 }

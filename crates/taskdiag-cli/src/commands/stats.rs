@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use taskdiag::wire::{Groups, Info};
-use taskdiag::{EngineId, Snapshot};
+use taskdiag::Snapshot;
+use taskdiag::engine::auto;
 
 fn ms(d: Duration) -> String {
     format!("{:.2} ms", d.as_secs_f64() * 1e3)
@@ -23,7 +23,7 @@ pub fn print(snapshot: &Snapshot, shown: usize, begin: Instant, asked: Instant) 
         );
     }
     if snapshot.served().is_empty() {
-        for (engine, groups) in engines(stream.info()) {
+        for (engine, groups) in auto::served_by(stream.info()) {
             eprintln!("engine {engine}: {groups} (when it was saved)");
         }
     }
@@ -39,18 +39,4 @@ pub fn print(snapshot: &Snapshot, shown: usize, begin: Instant, asked: Instant) 
     );
     let (answer, output) = (asked - begin, asked.elapsed());
     eprintln!("answer {}, output {}", ms(answer), ms(output));
-}
-
-fn engines(info: &Info) -> impl Iterator<Item = (EngineId, Groups)> {
-    EngineId::ALL
-        .into_iter()
-        .map(|e| {
-            let bits = match e {
-                EngineId::Kernel => info.kernel_groups,
-                EngineId::Bpf => info.bpf_groups,
-                EngineId::Procfs => info.procfs_groups,
-            };
-            (e, Groups::from_bits(bits))
-        })
-        .filter(|(_, g)| !g.is_empty())
 }

@@ -46,7 +46,8 @@ pub fn seconds(out: &mut Vec<u8>, ns: i128) {
     }
 }
 
-fn list<T>(
+/// An array.
+pub fn list<T>(
     out: &mut Vec<u8>,
     items: impl Iterator<Item = T>,
     mut each: impl FnMut(&mut Vec<u8>, T),

@@ -43,7 +43,15 @@ fn cgroup_path<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
 macro_rules! ns {
     ($name:literal $header:literal $what:literal $source:literal $member:ident) => {
         row!($name $header 10 Right [NS] Integer None Plain, $source, $what, {},
-            uint!(Ns ns.$member))
+            |_, row| match row.ns {
+                Some(ns) => match ns.$member() {
+                    Some(inode) => Value::Uint(u64::from(inode)),
+                    // A task that has exited has let go of most of its namespaces.
+                    None if row.is_zombie() => Value::ABSENT,
+                    None => Value::UNKNOWN,
+                },
+                None => row.missing(Group::Ns),
+            })
     };
 }
 

@@ -7,13 +7,13 @@ use super::super::*;
 macro_rules! io {
     ($name:literal $header:literal $unit:ident $source:literal $what:literal $member:ident
      {$($alias:literal $ah:literal),*}) => {
-        row!($name $header 7 Right [IO] Integer $unit Plain, $source, $what,
+        row!($name $header 5 Right [IO] Integer $unit Plain, $source, $what,
             {$($alias $ah),*}, uint!(Io io.$member))
     };
 }
 macro_rules! switches {
     ($name:literal $header:literal $source:literal $what:literal $member:ident) => {
-        row!($name $header 6 Right [SCHED] Integer Count Plain, $source, $what, {},
+        row!($name $header 5 Right [SCHED] Integer Count Plain, $source, $what, {},
             uint!(Sched sched.$member))
     };
 }

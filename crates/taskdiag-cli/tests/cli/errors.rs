@@ -1,0 +1,162 @@
+//! What goes wrong: the message says what to do, and the exit code says what happened.
+
+use std::fs::File;
+use std::io::Read;
+use std::process::Stdio;
+
+use super::common::{Saved, Task, machine, parts, run, stream, taskdiag};
+use taskdiag::wire::Done;
+use taskdiag::{Group, Strategy};
+
+fn fails(args: &[&str], code: i32, words: &[&str]) {
+    let (got, out, err) = parts(&run(args));
+    assert_eq!(got, code, "{args:?}: {err}");
+    assert_eq!(out, "", "{args:?}");
+    for word in words {
+        assert!(err.contains(word), "{args:?} does not say {word:?}: {err}");
+    }
+}
+
+#[test]
+fn usage() {
+    fails(&["ps", "-o", "comand"], 2, &["'comand'", "did you mean 'command'", "taskdiag fields"]);
+    fails(&["ps", "--sort", "rrs"], 2, &["'rrs'", "did you mean"]);
+    fails(&["ps", "-o", ""], 2, &["at least one column"]);
+    fails(&["ps", "-o", "pid:0"], 2, &["width"]);
+    fails(&["ps", "--engine", "bfp"], 2, &["'bfp'", "procfs"]);
+    fails(&["ps", "-p", "x"], 2, &["process ids", "'x'"]);
+    fails(&["ps", "-p", ","], 2, &["at least one value"]);
+    fails(&["ps", "-u", "no-such-user-here"], 2, &["no user 'no-such-user-here'"]);
+    fails(&["ps", "-G", "no-such-group-here"], 2, &["no group"]);
+    fails(&["ps", "-t", "nowhere"], 2, &["no terminal 'nowhere'"]);
+    fails(&["ps", "--json", "--csv"], 2, &["--csv"]);
+    fails(&["ps", "--jsn"], 2, &["--json"]);
+    fails(&["ps", "auxe"], 2, &["environment"]);
+    fails(&["ps", "by"], 2, &["letter 'b'", "--help"]);
+    fails(&["ps", "axo"], 2, &["needs a value"]);
+    fails(&["dump", "--groups", "bse"], 2, &["'bse'", "did you mean 'base'"]);
+    fails(&["dump", "--strategy", "one"], 2, &["--pid"]);
+    fails(&["dump", "--strategy", "all", "--pid", "1"], 2, &["--pid"]);
+    fails(&["pss"], 2, &["ps"]);
+}
+
+#[test]
+fn help_says_the_exit_codes() {
+    for args in [&["--help"][..], &["ps", "--help"], &["dump", "--help"]] {
+        let (code, out, _) = parts(&run(args));
+        assert_eq!(code, 0);
+        assert!(out.contains("Exit codes:") && out.contains("partial"), "{out}");
+    }
+}
+
+#[test]
+fn saved_answers_that_are_not_whole() {
+    let whole = stream(Strategy::All, &machine(), Done::default());
+    for (bytes, word) in [
+        (&whole[..whole.len() - 8], "cut"),
+        (&whole[..whole.len() / 16 * 8 + 3], "cut"),
+        (&whole[..0], "cut"),
+        (b"#!/bin/sh\necho not a stream at all, but long enough\n", "not a task_diag stream"),
+    ] {
+        let (code, out, err) = Saved::bytes(bytes).ps(&[]);
+        assert_eq!((code, out.as_str()), (4, ""));
+        assert!(err.contains(word), "{err}");
+    }
+    let (code, _, err) = parts(&run(&["ps", "--from", "/no/such/file"]));
+    assert_eq!(code, 4);
+    assert!(err.contains("/no/such/file") && err.contains("No such file"), "{err}");
+}
+
+#[test]
+fn a_saved_answer_can_come_from_stdin() {
+    let saved = Saved::tasks(&machine());
+    let o = taskdiag()
+        .args(["ps", "--from", "-", "-o", "pid="])
+        .stdin(File::open(saved.path()).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(parts(&o).1.lines().count(), 6);
+}
+
+#[test]
+fn partial_answers_say_so() {
+    let denied = Task { denied: vec![Group::Statm, Group::Cmdline], ..Task::new(20, 1, "secret") };
+    let cut = Task { args_total: Some(99_999), ..Task::new(21, 1, "long") };
+    let mut tasks = machine();
+    tasks.extend([denied, cut]);
+    let saved = Saved::tasks(&tasks);
+    let (code, out, err) = saved.ps(&[]);
+    assert_eq!(code, 3);
+    assert!(err.contains("1 task denied rss, args: run as root"), "{err}");
+    assert!(err.contains("cut short"), "{err}");
+    assert!(out.contains("    ? "), "{out}");
+    // What is not shown is not missed.
+    let (code, _, err) = saved.ps(&["-o", "pid,comm"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let (code, out, _) = saved.ps(&["--jsonl", "-o", "rss", "-p", "20"]);
+    assert_eq!((code, out.as_str()), (3, "{\"rss\":null,\"missing\":{\"rss\":\"denied\"}}\n"));
+    // A group that the saved answer does not hold.
+    let (code, _, err) = saved.ps(&["-o", "pid,read_bytes"]);
+    assert_eq!(code, 3);
+    assert!(err.contains("--groups io"), "{err}");
+}
+
+#[test]
+fn a_walk_that_ended_early_is_partial() {
+    let bytes = stream(Strategy::All, &machine(), Done { error: -12, ..Done::default() });
+    let (code, out, err) = Saved::bytes(&bytes).ps(&["-o", "pid="]);
+    assert_eq!((code, out.lines().count()), (3, 6));
+    assert!(err.contains("ended early"), "{err}");
+}
+
+#[test]
+fn threads_cannot_be_made_from_processes() {
+    let (code, _, err) = Saved::tasks(&machine()).ps(&["-T"]);
+    assert_eq!(code, 4);
+    assert!(err.contains("--strategy all-thread"), "{err}");
+    let bytes = stream(Strategy::AllThread, &machine(), Done::default());
+    let (code, out, _) = Saved::bytes(&bytes).ps(&[]);
+    assert_eq!(code, 0);
+    assert!(out.starts_with("USER       PID   TID"), "{out}");
+}
+
+/// Many rows, so that the output does not fit into a pipe.
+fn many() -> Saved {
+    let tasks: Vec<Task> = (1..20_000).map(|n| Task::new(n, 0, "x")).collect();
+    Saved::tasks(&tasks)
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let saved = many();
+    let mut child =
+        saved.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut some = [0; 100];
+    child.stdout.as_mut().unwrap().read_exact(&mut some).unwrap();
+    drop(child.stdout.take());
+    let o = child.wait_with_output().unwrap();
+    assert_eq!((o.status.code(), o.stderr.len()), (Some(0), 0));
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    for args in
+        [&["ps", "--no-headers"][..], &["ps", "--json"], &["ps", "--csv"], &["fields"], &["dump"]]
+    {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (code, _, err) = parts(&taskdiag().args(args).stdout(full).output().unwrap());
+        assert_eq!(code, 1, "{args:?}");
+        assert!(err.contains("No space left"), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn dump_and_show() {
+    let o = run(&["dump", "--groups", "base,stat"]);
+    assert_eq!(o.status.code(), Some(0));
+    let saved = Saved::bytes(&o.stdout);
+    let (code, out, _) = saved.ps(&["-o", "pid=,nlwp="]);
+    assert_eq!(code, 0);
+    let me = std::process::id().to_string();
+    assert!(out.lines().any(|l| l.split_whitespace().next() == Some(&me)), "{out}");
+}

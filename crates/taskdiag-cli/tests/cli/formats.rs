@@ -1,0 +1,94 @@
+//! JSON, JSON lines and CSV: valid, lossless, in the library's units.
+
+use super::common::{Saved, Task, machine, parts, run};
+use base64::Engine;
+use serde_json::{Value, json};
+
+fn document(saved: &Saved, args: &[&str]) -> Value {
+    let mut all = vec!["--json"];
+    all.extend(args);
+    let (_, out, _) = saved.ps(&all);
+    serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}"))
+}
+
+#[test]
+fn units_and_missing() {
+    let saved = Saved::tasks(&machine());
+    let all = document(&saved, &["-o", "pid,user,time,rss,lstart,args,tty,pcpu"]);
+    assert_eq!(
+        all[0],
+        json!({"pid": 1, "user": "root", "time": 61.0, "rss": 1 << 20,
+               "lstart": 1_767_168_801.0, "args": ["/bin/init", "-x"], "tty": null, "pcpu": 0.061})
+    );
+    assert_eq!(all[1]["missing"], json!({"rss": "absent", "args": "absent"}));
+    assert_eq!(all[1]["rss"], Value::Null);
+    assert_eq!(all[3]["user"], "3999999999");
+    assert_eq!(all.as_array().unwrap().len(), 6);
+}
+
+#[test]
+fn hostile_bytes_are_lossless() {
+    let comm = b"a\"\n\x1b\xff\xfe".to_vec();
+    let args = b"plain\0\xc3(\0\0tab\t\0".to_vec();
+    let task = Task { comm: comm.clone(), args: Some(args), ..Task::new(5, 0, "x") };
+    let saved = Saved::tasks(&[task]);
+    let all = document(&saved, &["-o", "comm,args"]);
+    let bytes = |v: &Value| match v {
+        Value::String(s) => s.clone().into_bytes(),
+        v => {
+            base64::engine::general_purpose::STANDARD.decode(v["bytes"].as_str().unwrap()).unwrap()
+        }
+    };
+    assert_eq!(bytes(&all[0]["comm"]), comm);
+    let args: Vec<Vec<u8>> = all[0]["args"].as_array().unwrap().iter().map(bytes).collect();
+    assert_eq!(args, [&b"plain"[..], b"\xc3(", b"", b"tab\t"]);
+}
+
+#[test]
+fn lines_are_objects() {
+    let saved = Saved::tasks(&machine());
+    let (code, out, _) = saved.ps(&["--jsonl", "-o", "pid,pid,comm"]);
+    assert_eq!(code, 0);
+    assert_eq!(out.lines().next().unwrap(), r#"{"pid":1,"comm":"init"}"#);
+    for line in out.lines() {
+        assert!(serde_json::from_str::<Value>(line).unwrap().is_object());
+    }
+    assert_eq!(out.lines().count(), 6);
+}
+
+#[test]
+fn an_empty_document_is_valid() {
+    let saved = Saved::tasks(&machine());
+    let o = saved.command(&["--json", "-p", "999"]).output().unwrap();
+    let (code, out, _) = parts(&o);
+    assert_eq!(code, 1);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), json!([]));
+}
+
+#[test]
+fn csv_is_quoted_and_reads_back() {
+    let odd = Task { args: Some(b"a,b\0\"q\"\nz\0".to_vec()), ..Task::new(5, 0, "x") };
+    let mut tasks = machine();
+    tasks.insert(4, odd);
+    let (code, out, _) = Saved::tasks(&tasks).ps(&["--csv", "-o", "pid,rss,time,args"]);
+    assert_eq!(code, 0);
+    let mut reader = csv::Reader::from_reader(out.as_bytes());
+    assert_eq!(reader.headers().unwrap(), vec!["pid", "rss", "time", "args"]);
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 7);
+    assert_eq!(rows[0], vec!["1", "1048576", "61.0", "/bin/init -x"]);
+    assert_eq!(rows[1], vec!["2", "", "122.0", ""]);
+    let five = rows.iter().find(|r| &r[0] == "5").unwrap();
+    assert_eq!(&five[3], "a,b \"q\"\nz");
+}
+
+#[test]
+fn fields_and_engines_are_valid_json() {
+    let fields: Value = serde_json::from_slice(&run(&["fields", "--json"]).stdout).unwrap();
+    let rss = fields.as_array().unwrap().iter().find(|f| f["name"] == "rss").unwrap();
+    assert_eq!(rss["unit"], "bytes");
+    assert_eq!(rss["groups"], json!(["statm"]));
+    let engines: Value = serde_json::from_slice(&run(&["engines", "--json"]).stdout).unwrap();
+    assert_eq!(engines["engines"].as_array().unwrap().len(), 3);
+    assert_eq!(engines["choice"].as_array().unwrap().len(), 16);
+}

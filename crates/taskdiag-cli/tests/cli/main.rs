@@ -1,0 +1,8 @@
+//! Tests of the command as a user meets it. One program, so that its parts share [`common`].
+
+mod common;
+mod errors;
+mod formats;
+mod oracle;
+mod terminal;
+mod text;

@@ -1,0 +1,185 @@
+//! Against what users trust today: procps `ps`, on processes that do not change meanwhile.
+//!
+//! Whole output is compared byte by byte, headers, widths and all.
+
+use std::process::{Child, Command, Stdio};
+
+use super::common::{parts, run};
+
+/// Processes that stand still, ended with the value.
+struct Still(Vec<Child>);
+
+impl Still {
+    fn new() -> Still {
+        let spawn = |program: &str, args: &[&str]| {
+            let mut c = Command::new(program);
+            c.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            c.spawn().ok()
+        };
+        let all = [
+            spawn("sleep", &["1000"]),
+            spawn("nice", &["-n", "5", "sleep", "1001"]),
+            spawn("setsid", &["sleep", "1002"]),
+            spawn("sh", &["-c", "kill -STOP $$; exit"]),
+            // Needs privilege; without it there is one process less.
+            spawn("chrt", &["-f", "10", "sleep", "1003"]),
+            spawn("chrt", &["-b", "0", "sleep", "1004"]),
+            // A zombie until it is waited for.
+            spawn("true", &[]),
+        ];
+        // The programs that exec another one must have done so.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        Still(all.into_iter().flatten().collect())
+    }
+    fn pids(&self) -> String {
+        let pids: Vec<String> = self.0.iter().map(|c| c.id().to_string()).collect();
+        pids.join(",")
+    }
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        for c in &mut self.0 {
+            // It may have ended already.
+            let _ = c.kill();
+            let _ = c.wait();
+        }
+    }
+}
+
+fn procps(args: &[&str]) -> Option<String> {
+    let o = Command::new("ps").env("LC_ALL", "C.UTF-8").args(args).output().ok()?;
+    o.status.success().then(|| String::from_utf8_lossy(&o.stdout).into_owned())
+}
+
+fn skip(why: &str) {
+    assert!(std::env::var_os("TASKDIAG_REQUIRE").is_none(), "required, but {why}");
+    eprintln!("SKIPPED: {why}");
+}
+
+#[test]
+fn columns_as_procps_has_them() {
+    if procps(&["--version"]).is_none_or(|v| !v.contains("procps")) {
+        return skip("procps ps is not installed");
+    }
+    let still = Still::new();
+    let pids = still.pids();
+    let mut compared = 0;
+    for column in [
+        "pid",
+        "ppid",
+        "pgid",
+        "pgrp",
+        "sid",
+        "sess",
+        "tpgid",
+        "tty",
+        "tt",
+        "tname",
+        "stat",
+        "s",
+        "state",
+        "f",
+        "uid",
+        "euid",
+        "ruid",
+        "suid",
+        "fsuid",
+        "user",
+        "euser",
+        "ruser",
+        "uname",
+        "gid",
+        "egid",
+        "rgid",
+        "group",
+        "rgroup",
+        "nlwp",
+        "thcount",
+        "ni",
+        "nice",
+        "pri",
+        "opri",
+        "priority",
+        "pri_foo",
+        "pri_bar",
+        "pri_baz",
+        "pri_api",
+        "cls",
+        "class",
+        "policy",
+        "sched",
+        "rtprio",
+        "psr",
+        "vsz",
+        "vsize",
+        "rss",
+        "rsz",
+        "rssize",
+        "pmem",
+        "sz",
+        "size",
+        "args",
+        "command",
+        "cmd",
+        "lstart",
+        "start",
+        "stime",
+        "start_time",
+        "bsdstart",
+        "time",
+        "cputime",
+        "bsdtime",
+        "cputimes",
+        "minflt",
+        "majflt",
+        "supgid",
+        "tid",
+        "lwp",
+        "spid",
+    ] {
+        let wanted = ["-p", &pids, "-o", column];
+        // An older procps may not know the column.
+        let Some(want) = procps(&wanted) else { continue };
+        let (_, got, err) = parts(&run(&[&["ps"], &wanted[..]].concat()));
+        assert_eq!(got, want, "column {column}: {err}");
+        compared += 1;
+    }
+    assert!(compared > 40, "only {compared} columns were compared");
+}
+
+#[test]
+fn views_as_procps_has_them() {
+    if procps(&["--version"]).is_none_or(|v| !v.contains("procps")) {
+        return skip("procps ps is not installed");
+    }
+    let still = Still::new();
+    let pids = still.pids();
+    for view in ["-f", "-F", "-fL", "-fj", "u", "j", "-ouser,pid,args", "-o pid= -o comm="] {
+        let mut wanted: Vec<&str> = view.split(' ').collect();
+        wanted.extend(["-p", &pids]);
+        // A name that procps shows as cut short, or a zombie's that only newer ones mark.
+        let want = procps(&wanted).expect("procps answers").replace(" <defunct>", "");
+        let (_, got, _) = parts(&run(&[&["ps"], &wanted[..]].concat()));
+        assert_eq!(got.replace(" <defunct>", ""), want, "view {view}");
+    }
+}
+
+#[test]
+fn all_processes_are_there() {
+    let Some(want) = procps(&["-eo", "pid=,ppid=,comm="]) else {
+        return skip("procps ps is not installed");
+    };
+    let (_, got, _) = parts(&run(&["ps", "-eo", "pid=,ppid=,comm="]));
+    let again = procps(&["-eo", "pid=,ppid=,comm="]).expect("it just did");
+    let mut same = 0;
+    // What is there before and after must be there in between. A worker thread renames itself.
+    for line in want.lines().filter(|l| !l.contains("kworker")) {
+        if again.lines().any(|l| l == line) {
+            let (line, got) = (line.replace(" <defunct>", ""), got.replace(" <defunct>", ""));
+            assert!(got.lines().any(|l| l == line), "{line:?} is missing in\n{got}");
+            same += 1;
+        }
+    }
+    assert!(same > 0, "nothing was compared");
+}
