@@ -174,10 +174,16 @@ static __always_inline u32 pid_nr(struct pid *pid)
 	return pid_nr_arg();
 }
 
-static __always_inline u32 task_nr(struct task_struct *t) { return pid_nr(t->thread_pid); }
+/* In the initial namespace the numbers are in the task itself, and struct pid stays out of the
+ * cache. */
+static __always_inline u32 task_nr(struct task_struct *t)
+{
+	return st.level ? pid_nr(t->thread_pid) : t->pid;
+}
+
 static __always_inline u32 task_tgid_nr(struct task_struct *t)
 {
-	return pid_nr(t->signal->pids[PIDTYPE_TGID]);
+	return st.level ? pid_nr(t->signal->pids[PIDTYPE_TGID]) : t->tgid;
 }
 
 /* ---- BASE ---- */
@@ -759,7 +765,8 @@ GROUP_FN put_cgroup(void)
 	a->valid = 1;
 	a->id = set->dfl_cgrp->kn->id;
 	head = &set->cgrp_links;
-	pos = head->next;
+	/* from the end, which is the order of /proc/PID/cgroup */
+	pos = head->prev;
 	bpf_for(i, 0, HIERARCHIES_MAX) {
 		struct cgrp_cset_link *l;
 		struct cgroup *cg;
@@ -778,7 +785,7 @@ GROUP_FN put_cgroup(void)
 				name_hierarchy(id);
 			put_cgroup_path(id, exiting);
 		}
-		pos = CAST(struct list_head, pos)->next;
+		pos = CAST(struct list_head, pos)->prev;
 	}
 	return 0;
 }
