@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The cases and their bars. A case is a function of a Bench; its docstring is its title."""
+
+import statistics
+
+from measuring import Failed, OUT, load, median, one_run
+
+TASKDIAG = "target/release/taskdiag"
+ONE_LINERS = {
+    "ids": ["pid", "ppid"],
+    "aux": ["pid", "username", "ppid", "status", "cpu_times", "memory_info", "cmdline"],
+}
+CASES = {}
+
+
+def ps(*args, engine=None):
+    return [TASKDIAG, "ps", *(["--engine", engine] if engine else []), *args]
+
+
+def psutil(columns):
+    code = f"import psutil\nfor p in psutil.process_iter({columns!r}): print(p.info)"
+    return ["python3", "-c", code]
+
+
+def case(letter, tasks):
+    """Register a case; `tasks` is the load that it needs."""
+
+    def register(function):
+        CASES[letter] = (function, tasks)
+        return function
+
+    return register
+
+
+PROCS = ("procs", 50_000)
+THREADS = ("threads", 100_000, 1)
+THREAD_COLUMNS = "pid,tid,comm,stat,time"
+
+
+@case("f", None)
+def small(b):
+    """a small machine: default view against ps aux, and with bpf forced"""
+    r = b.compare({"taskdiag": ps(), "ps aux": ["ps", "aux"]}, rounds=25)
+    b.ratio("wall, ps / taskdiag", r, "ps aux", "taskdiag", "wall_ns", at_least=1)
+    b.ratio("cpu, ps / taskdiag", r, "ps aux", "taskdiag", "cpu_us", at_least=1)
+    # Not what auto picks where loading costs more than reading: shown because it flatters nobody.
+    commands = {"taskdiag": ps(), "bpf forced": ps(engine="bpf"), "procfs forced": ps(engine="procfs")}
+    r = b.compare(commands, rounds=15)
+    b.ratio("wall, bpf forced / taskdiag", r, "bpf forced", "taskdiag", "wall_ns")
+    b.ratio("wall, taskdiag / procfs forced", r, "taskdiag", "procfs forced", "wall_ns")
+
+
+@case("d", None)
+def one_big_process(b):
+    """process list with one extra process of 100,000 idle threads against without"""
+    command = ps("-o", "pid,ppid,stat,comm")
+    without = b.compare({"without, before": command}, rounds=15)["without, before"]
+    with load(THREADS):
+        with_it = b.compare({"with 100,000 threads": command, "ps, with": ["ps", "-eo", "pid,ppid,stat,comm"]},
+                            rounds=15)
+        syscalls = b.count("with 100,000 threads", command)
+    without += b.compare({"without, after": command}, rounds=15)["without, after"]
+    both = {"with": with_it["with 100,000 threads"], "without": without}
+    b.ratio("wall, with / without", both, "with", "without", "wall_ns", at_most=1.3)
+    b.ratio("cpu, with / without", both, "with", "without", "cpu_us")
+    return syscalls
+
+
+@case("e", ("procs", 10_000))
+def procfs_engine(b):
+    """10,000 processes, procfs engine against a C loop over the same files, and ps"""
+    columns = "pid,ppid,stat,time"
+    sets = [
+        ("stat", ps("-o", columns, engine="procfs"), ["ps", "-eo", columns]),
+        ("stat status cmdline", ps(engine="procfs"), ["ps", "aux"]),
+    ]
+    for files, ours, peer in sets:
+        loop = [str(OUT.relative_to(OUT.parent.parent) / "cloop"), *files.split()]
+        r = b.compare({f"taskdiag, {files}": ours, f"C loop, {files}": loop, " ".join(peer[:2]): peer},
+                      rounds=9, same=(f"taskdiag, {files}", " ".join(peer[:2])))
+        names = list(r)
+        b.ratio(f"wall, taskdiag / C loop ({files})", r, names[0], names[1], "wall_ns", at_most=1.25)
+        b.ratio(f"cpu, taskdiag / C loop ({files})", r, names[0], names[1], "cpu_us")
+        b.ratio(f"wall, ps / taskdiag ({files})", r, names[2], names[0], "wall_ns", at_least=2)
+        b.ratio(f"cpu, ps / taskdiag ({files})", r, names[2], names[0], "cpu_us")
+        b.count(f"taskdiag, {files}", ours)
+        b.count(f"C loop, {files}", loop)
+
+
+@case("a", PROCS)
+def ids(b):
+    """50,000 processes: -o pid,ppid against ps -eo pid,ppid"""
+    ours, peer = ps("-o", "pid,ppid"), ["ps", "-eo", "pid,ppid"]
+    r = b.compare({"taskdiag": ours, "ps": peer}, rounds=5)
+    b.ratio("wall, ps / taskdiag", r, "ps", "taskdiag", "wall_ns", at_least=30)
+    b.ratio("cpu, ps / taskdiag", r, "ps", "taskdiag", "cpu_us", at_least=30)
+    b.count("taskdiag", ours)
+    b.count("ps", peer)
+    b.peer("psutil", psutil(ONE_LINERS["ids"]), r)
+
+
+@case("b", PROCS)
+def aux(b):
+    """50,000 processes: the default view, with command lines, against ps aux"""
+    ours, peer = ps(), ["ps", "aux"]
+    r = b.compare({"taskdiag": ours, "ps": peer}, rounds=5)
+    b.ratio("wall, ps / taskdiag", r, "ps", "taskdiag", "wall_ns", at_least=12)
+    b.ratio("cpu, ps / taskdiag", r, "ps", "taskdiag", "cpu_us", at_least=12)
+    b.count("taskdiag", ours)
+    b.count("ps", peer)
+    b.peer("psutil", psutil(ONE_LINERS["aux"]), r)
+
+
+@case("h", ("procs", 10_000))
+def inodes(b):
+    """/proc inodes created by a bpf request"""
+    for label, command in {
+        "ids": ps("-o", "pid,ppid", engine="bpf"),
+        "default view": ps(engine="bpf"),
+        "threads": ps("-T", "-o", THREAD_COLUMNS, engine="bpf"),
+    }.items():
+        _, made = b.count(label, command)
+        b.figure(f"/proc inodes, {label}", made, at_most=0)
+    b.count("true, for comparison", ["true"])
+    b.count("ps aux, for comparison", ["ps", "aux"])
+
+
+@case("g10k", ("threads", 10_000, 1))
+def syscalls_small(b):
+    """bpf engine: system calls of the whole run at 10,000 tasks"""
+    b.kept["g10k"] = syscalls(b)
+
+
+@case("g", THREADS)
+def syscalls_large(b):
+    """bpf engine: system calls of the whole run at 100,000 tasks, and not growing"""
+    large = syscalls(b)
+    for label, calls in large.items():
+        b.figure(f"system calls at 100,000, {label}", calls, at_most=150)
+        small = b.kept.get("g10k", {}).get(label)
+        if calls is not None and small is not None:
+            b.figure(f"more than at 10,000, {label}", calls - small, at_most=0)
+
+
+def syscalls(b):
+    commands = {
+        "ids": ps("-T", "-o", "pid,tid", engine="bpf"),
+        "times": ps("-T", "-o", THREAD_COLUMNS, engine="bpf"),
+        "default view": ps("-T", engine="bpf"),
+    }
+    return {label: b.count(label, command)[0] for label, command in commands.items()}
+
+
+@case("c", THREADS)
+def threads(b):
+    """100,000 threads: -T -o pid,tid,comm,stat,time against ps -eLo of the same"""
+    ours, peer = ps("-T", "-o", THREAD_COLUMNS), ["ps", "-eLo", THREAD_COLUMNS]
+    r = b.compare({"taskdiag": ours, "ps": peer}, rounds=5)
+    b.ratio("wall, ps / taskdiag", r, "ps", "taskdiag", "wall_ns", at_least=60)
+    b.ratio("cpu, ps / taskdiag", r, "ps", "taskdiag", "cpu_us", at_least=60)
+    b.count("taskdiag", ours)
+    b.count("ps", peer)
+
+
+@case("i", THREADS)
+def memory(b):
+    """peak memory at 100,000 threads against 2x the stream + 20 MB"""
+    for label, groups, command in [
+        ("times", "base,stat", ps("-T", "-o", THREAD_COLUMNS)),
+        ("default view", "base,cred,stat,statm,cmdline", ps("-T")),
+    ]:
+        stream = OUT / "stream"
+        one_run([TASKDIAG, "dump", "--strategy", "all-thread", "--groups", groups], stream)
+        size = stream.stat().st_size
+        stream.unlink()
+        r = b.compare({label: command}, rounds=3)
+        peak = median(r[label], "peak_rss_kib") * 1024
+        b.note(f"{label}: stream {size / 1e6:.1f} MB, peak {peak / 1e6:.1f} MB")
+        b.figure(f"peak / (2 x stream + 20 MB), {label}", peak / (2 * size + 20e6), at_most=1)
+
+
+@case("j", ("procs", 50_000))
+def floor(b):
+    """the bare walk: a BPF program that only counts, and BASE as a multiple of it"""
+    try:
+        out = OUT / "floor"
+        samples = []
+        for _ in range(9):
+            one_run([TASKDIAG, "bench-floor"], out)
+            samples.append({k: int(v) for k, v in
+                            (w.split("=") for w in out.read_text().split())})
+    except Failed as e:
+        b.note(f"not measured: {e}")
+        return
+    middle = {k: statistics.median(s[k] for s in samples) for k in samples[0]}
+    b.note(f"{middle['tasks']:.0f} tasks: counting {middle['floor_ns'] / 1e6:.2f} ms "
+           f"({middle['floor_ns'] / middle['tasks']:.0f} ns a task), "
+           f"BASE {middle['base_ns'] / 1e6:.2f} ms")
+    b.figure("BASE / bare walk", middle["base_ns"] / middle["floor_ns"])

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A load of idle tasks for the benches: processes or threads that only sleep,
+ * as small as they can be, so that the number of tasks is all that differs.
+ *
+ *	load procs N		N child processes
+ *	load threads N [P]	N threads, spread over P child processes (1)
+ *
+ * Prints "ready" when all are there. Ends, and with it all of them, when its
+ * standard input ends: so also when the driver dies in any way. If it is killed
+ * itself, the children get SIGKILL by PR_SET_PDEATHSIG.
+ *
+ * It does not raise limits; bench/limits.py does, and puts them back.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A thread runs one system call on it, and a signal never arrives. */
+#define STACK 4096
+
+static pid_t *children;
+static long nchildren;
+
+static void end(int status)
+{
+	for (long i = 0; i < nchildren; i++)
+		kill(children[i], SIGKILL);
+	while (wait(NULL) > 0)
+		;
+	exit(status);
+}
+
+static void fail(const char *what, long made)
+{
+	fprintf(stderr, "load: %s after %ld: %s%s\n", what, made, strerror(errno),
+		errno == EAGAIN ? " (kernel.pid_max, kernel.threads-max, ulimit -u, or "
+				  "pids.max of the cgroup)" : "");
+	end(1);
+}
+
+static int __attribute__((noreturn)) idle(void *unused)
+{
+	(void)unused;
+	for (;;)
+		pause();
+}
+
+/* Not pthreads: their stacks are a mapping each, and vm.max_map_count ends that at 32,000. */
+static void add_threads(long n)
+{
+	char *stacks = mmap(NULL, n * STACK, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+
+	if (stacks == MAP_FAILED)
+		_exit(errno);
+	for (long i = 0; i < n; i++)
+		if (clone(idle, stacks + (i + 1) * STACK, flags, NULL) < 0)
+			_exit(errno);
+}
+
+/* A child with `threads` threads besides its first; it writes a byte when they are there. */
+static void add_child(long threads, int done)
+{
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid < 0)
+		fail("fork", nchildren);
+	if (pid > 0) {
+		children[nchildren++] = pid;
+		return;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(0);
+	close(0);
+	if (threads) {
+		add_threads(threads);
+		if (write(done, "", 1) != 1)
+			_exit(1);
+	}
+	close(done);
+	idle(NULL);
+}
+
+int main(int argc, char **argv)
+{
+	long n = argc > 2 ? atol(argv[2]) : 0, p = argc > 3 ? atol(argv[3]) : 1;
+	int threads = argc > 1 && !strcmp(argv[1], "threads");
+	int done[2];
+	char c;
+
+	if (n < 1 || p < 1 || p > n || (!threads && strcmp(argv[1], "procs"))) {
+		fprintf(stderr, "usage: load procs N | load threads N [PROCESSES]\n");
+		return 2;
+	}
+	if (!threads)
+		p = n;
+	children = calloc(p, sizeof(*children));
+	if (!children || pipe(done))
+		fail("start", 0);
+	for (long i = 0; i < p; i++) {
+		/* The first thread of a process is one of the N. */
+		long share = threads ? n / p + (i < n % p) - 1 : 0;
+
+		add_child(share, done[1]);
+	}
+	close(done[1]);
+	for (long i = 0; threads && i < p; i++) {
+		if (n / p + (i < n % p) - 1 == 0)
+			continue;
+		if (read(done[0], &c, 1) != 1) {
+			int status = 0;
+
+			/* The child's exit code is its errno. */
+			wait(&status);
+			errno = WEXITSTATUS(status);
+			fail("clone", i);
+		}
+	}
+	puts("ready");
+	fflush(stdout);
+	ssize_t got;
+	do
+		got = read(0, &c, 1);
+	while (got > 0 || (got < 0 && errno == EINTR));
+	end(0);
+}

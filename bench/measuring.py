@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Loads, timed runs and counted runs. Knows no cases; it raises Failed where a number would lie."""
+
+import contextlib
+import os
+import pathlib
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+OUT = HERE / "out"
+# What one run may take, in seconds. psutil with 100,000 threads is the slowest that is of use.
+RUN_TIMEOUT = 120
+
+
+class Failed(Exception):
+    """The measurement cannot be made; the text says why."""
+
+
+def build_tools():
+    """The C helpers. Static, so that they are small and start fast."""
+    OUT.mkdir(exist_ok=True)
+    for name in ("load", "measure", "cloop"):
+        source, binary = HERE / f"{name}.c", OUT / name
+        if source.exists() and (
+            not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime
+        ):
+            command = ["cc", "-O2", "-Wall", "-static", "-o", binary, source]
+            subprocess.run(command, check=True)
+
+
+@contextlib.contextmanager
+def limits():
+    """Room for the largest load, until the end."""
+    wanted = ["kernel.pid_max=4194304", "kernel.threads-max=400000", "vm.max_map_count=1000000"]
+    keeper = subprocess.Popen(
+        [sys.executable, HERE / "limits.py", *wanted],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    keeper.stdout.readline()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NPROC, (resource.RLIM_INFINITY,) * 2)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
+        keeper.stdin.close()
+        keeper.wait()
+
+
+@contextlib.contextmanager
+def load(spec):
+    """The tasks of `spec`: None, ("procs", n) or ("threads", n, processes)."""
+    if spec is None:
+        yield
+        return
+    process = subprocess.Popen(
+        [OUT / "load", *map(str, spec)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        if process.stdout.readline() != b"ready\n":
+            raise Failed(f"the load {' '.join(map(str, spec))} could not be made")
+        yield
+    finally:
+        # End of input ends the load; all its tasks are gone when it has ended.
+        process.stdin.close()
+        process.wait()
+
+
+def one_run(command, output):
+    """Run once: a dict with wall_ns, user_us, system_us, peak_rss_kib, status, and output lines."""
+    done = subprocess.run(
+        [OUT / "measure", output, *command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=RUN_TIMEOUT,
+    )
+    names = ("wall_ns", "user_us", "system_us", "peak_rss_kib", "status")
+    numbers = done.stdout.split()
+    if done.returncode or len(numbers) != len(names):
+        raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
+    row = dict(zip(names, map(int, numbers)))
+    # 3 is our "partial": on a machine that hides something from root, that is every answer.
+    if row["status"] not in (0, 3):
+        raise Failed(f"{' '.join(command)}: exit code {row['status']}: {done.stderr.strip()}")
+    with open(output, "rb") as f:
+        row["lines"] = sum(block.count(b"\n") for block in iter(lambda: f.read(1 << 20), b""))
+    return row
+
+
+def alternately(commands, rounds, note):
+    """Run the commands in turn, A B A B, `rounds` times after one warm-up: {label: [row...]}.
+
+    `note(label, round, row)` is told of each row, the warm-up too (round 0).
+    """
+    rows = {label: [] for label in commands}
+    with tempfile.TemporaryDirectory(dir=OUT) as tmp:
+        for turn in range(rounds + 1):
+            for label, command in commands.items():
+                row = one_run(command, os.path.join(tmp, "output"))
+                note(label, turn, row)
+                if turn:
+                    rows[label].append(row)
+    return rows
+
+
+def same_rows(rows, a, b):
+    """Refuse to compare answers of different sizes: one of the two did not do the work."""
+    x, y = (statistics.median(r["lines"] for r in rows[label]) for label in (a, b))
+    if abs(x - y) > 20 + 0.01 * max(x, y):
+        raise Failed(f"{a} printed {x:.0f} lines and {b} {y:.0f}: not the same job")
+
+
+def median(rows, what):
+    if what == "cpu_us":
+        return statistics.median(r["user_us"] + r["system_us"] for r in rows)
+    return statistics.median(r[what] for r in rows)
+
+
+def proc_inode_filter():
+    """A perf filter for allocations of /proc inodes, or None where it cannot be made."""
+    with open("/proc/kallsyms") as f:
+        for line in f:
+            if line.split()[2] == "proc_alloc_inode":
+                start = int(line.split()[0], 16)
+                end = next(int(n.split()[0], 16) for n in f if int(n.split()[0], 16) > start)
+                return f"call_site >= {start:#x} && call_site < {end:#x}" if start else None
+    return None
+
+
+def counted(command):
+    """(system calls, /proc inodes made) of one untimed run; None for what cannot be counted here.
+
+    The kernel counts both at their tracepoints, for this command and its children alone, so
+    neighbours do not matter and nothing is slowed as by strace. Unused /proc inodes are dropped
+    first, else the cache would hide what the command needs.
+    """
+    if os.geteuid() == 0:
+        with contextlib.suppress(OSError):
+            pathlib.Path("/proc/sys/vm/drop_caches").write_text("2")
+    with tempfile.TemporaryDirectory(dir=OUT) as tmp:
+        stats = os.path.join(tmp, "stats")
+        where = proc_inode_filter()
+        events = ["-e", "raw_syscalls:sys_enter"]
+        if where:
+            events += ["-e", "kmem:kmem_cache_alloc", "--filter", where]
+        tool = ["perf", "stat", "-x", ",", "-o", stats, *events, "--", *command]
+        if shutil.which("perf") and quiet(tool):
+            text = pathlib.Path(stats).read_text()
+            number = lambda event: (m := re.search(rf"^(\d+),.*{event}", text, re.M)) and int(m[1])
+            calls, inodes = number("raw_syscalls"), number("kmem_cache_alloc")
+            # 0 events of a tracepoint that the kernel counts as "not counted" must not pass as 0.
+            if calls:
+                return calls, inodes
+        tool = ["strace", "-f", "-c", "-o", stats, *command]
+        if shutil.which("strace") and quiet(tool):
+            total = re.search(r"^100\.00 +\S+ +(?:\S+ +)?(\d+) +.*total$",
+                              pathlib.Path(stats).read_text(), re.M)
+            return (int(total[1]) if total else None), None
+    return None, None
+
+
+def quiet(command):
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=RUN_TIMEOUT,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode in (0, 3)
