@@ -52,6 +52,14 @@ const LETTERS: &[(char, Means)] = &[
     ('Z', Not("security labels are not shown")),
 ];
 
+/// The letters that are had, with the options they stand for; for the man page.
+pub fn letters_had() -> impl Iterator<Item = (char, &'static str)> {
+    LETTERS.iter().filter_map(|(c, means)| match means {
+        Flag(option) | Value(option) => Some((*c, *option)),
+        Not(_) => None,
+    })
+}
+
 /// Rewrite. `takes_value` says whether an option (`-x` as a letter, or a long name) is followed
 /// by a value that must be left alone.
 pub fn normalize(

@@ -1,20 +1,120 @@
-//! Man page and completions, made from the option table, the field table and the exit codes.
+//! Man page and completions, made from the option tables, the field table and the exit codes.
 
-use crate::args;
-use crate::exit::Exit;
+use std::io::{self, Write};
+
+use clap::Command;
+use clap_complete::shells;
+use clap_mangen::Man;
+use taskdiag::field;
+
+use super::fields;
+use crate::args::{self, bsd};
+use crate::exit::{self, Exit};
 use crate::output::sink;
 
 /// Run it.
 pub fn run(what: &str) -> Result<(), Exit> {
-    use clap_complete::shells;
     let mut out = Vec::new();
     let mut command = args::command();
     match what {
         "bash" => clap_complete::generate(shells::Bash, &mut command, "taskdiag", &mut out),
         "zsh" => clap_complete::generate(shells::Zsh, &mut command, "taskdiag", &mut out),
         "fish" => clap_complete::generate(shells::Fish, &mut command, "taskdiag", &mut out),
-        _ => clap_mangen::Man::new(command).render(&mut out)?,
+        _ => man(command, &mut out)?,
     }
     sink::write_all(&out)?;
     Ok(())
+}
+
+/// Text that troff shows as it is.
+fn quoted(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    let guard = |line: &str| match line.starts_with(['.', '\'']) {
+        true => format!("\\&{line}"),
+        false => line.to_owned(),
+    };
+    text.lines().map(guard).collect::<Vec<_>>().join("\n")
+}
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("taskdiag ps", "All processes."),
+    ("taskdiag ps aux", "The same as ps aux shows them; so do -ef, -eLf, axo pid,comm, -C name."),
+    ("taskdiag ps -T -o pid,tid,comm,stat,time --sort -time", "All threads, the busiest first."),
+    ("taskdiag ps --tree -u www", "The processes of a user as a tree."),
+    ("taskdiag ps --json -o pid,args,rss,read_bytes", "For programs."),
+    ("taskdiag dump > f; taskdiag ps --from f -o pid,cgroup", "Ask now, look later."),
+];
+
+fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let page = Man::new(command.clone()).section("1").manual("User Commands");
+    page.render_title(out)?;
+    page.render_name_section(out)?;
+    page.render_synopsis_section(out)?;
+    writeln!(out, ".SH DESCRIPTION")?;
+    writeln!(
+        out,
+        "{}",
+        quoted(
+            "taskdiag asks for all tasks in one request and gets one binary answer, from the \
+             fastest source this machine has: the kernel's own interface where it is built in, \
+             BPF task iterators, or the files of /proc. The columns shown decide what is asked \
+             for."
+        )
+    )?;
+    for sub in command.get_subcommands().filter(|s| !s.is_hide_set()) {
+        section(sub, out)?;
+    }
+    writeln!(out, ".SH BSD\\-STYLE ARGUMENTS OF PS")?;
+    writeln!(
+        out,
+        "{}",
+        quoted(
+            "Letters without a dash, as in aux or axo pid,comm. a and x together select all, a \
+             alone those with a terminal, x alone your own. Without a set of columns, a and x \
+             show PID TTY STAT TIME COMMAND. Numbers are process ids. The letters stand for:"
+        )
+    )?;
+    for (letter, option) in bsd::letters_had() {
+        writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(option))?;
+    }
+    writeln!(out, ".SH COLUMNS")?;
+    for f in field::all() {
+        let aliases: String = f.aliases.iter().map(|a| format!(", {}", a.0)).collect();
+        writeln!(out, ".TP\n\\fB{}\\fR{}", quoted(f.name), quoted(&aliases))?;
+        let unit = if f.unit.name().is_empty() { f.kind.name() } else { f.unit.name() };
+        writeln!(out, "{} ({}; {})", quoted(f.help), quoted(unit), quoted(f.source))?;
+    }
+    writeln!(out, ".SH VALUES\n{}", quoted(fields::NOTES))?;
+    writeln!(out, ".SH EXIT STATUS")?;
+    for (code, what) in exit::CODES {
+        writeln!(out, ".TP\n\\fB{code}\\fR\n{}", quoted(what))?;
+    }
+    writeln!(out, ".SH ENVIRONMENT")?;
+    for (name, what) in [
+        ("NO_COLOR", "Not empty: no colour, unless --color always."),
+        ("COLUMNS", "Width of the terminal, instead of what the terminal says."),
+        ("TZ", "The time zone of start times."),
+    ] {
+        writeln!(out, ".TP\n\\fB{name}\\fR\n{}", quoted(what))?;
+    }
+    writeln!(out, ".SH EXAMPLES")?;
+    for (typed, what) in EXAMPLES {
+        writeln!(out, ".TP\n\\fB{}\\fR\n{}", quoted(typed), quoted(what))?;
+    }
+    writeln!(out, ".SH SEE ALSO\nps(1), proc(5), bpf(2)")
+}
+
+/// A command: what it does, and its options under the headings of `--help`.
+fn section(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
+    let about = command.get_long_about().or(command.get_about());
+    let about = about.map(ToString::to_string).unwrap_or_default();
+    let name = command.get_name();
+    writeln!(out, ".SH TASKDIAG {}\n{}", name.to_uppercase(), quoted(&about))?;
+    let mut options = Vec::new();
+    Man::new(command.clone()).render_options_section(&mut options)?;
+    // The headings of one command's options are below the command here.
+    let options = String::from_utf8_lossy(&options).replace(".SH ", ".SS ");
+    out.write_all(options.as_bytes())
 }

@@ -56,6 +56,10 @@ impl Tally {
                     groups.join(",")
                 )
             }
+            1 if rustix::process::geteuid().is_root() => format!(
+                "{most} {tasks} denied {names}, even to root: something confines this process, or \
+                 hides that one"
+            ),
             1 => format!("{most} {tasks} denied {names}: run as root to see it"),
             2 => {
                 format!("{most} {tasks} would have blocked the reading of {names}: try again later")
