@@ -82,8 +82,24 @@ impl<'a> Fields<'a> {
             self.next();
         }
     }
+    /// The next field as a number; in one pass, since most of what is read is numbers.
     #[inline]
     fn u64(&mut self) -> Option<u64> {
+        let start = self.rest.iter().position(|b| !is_blank(*b))?;
+        let field = &self.rest[start..];
+        let mut n = 0u64;
+        for (len, b) in field.iter().enumerate() {
+            let d = b.wrapping_sub(b'0');
+            if d > 9 || len == SAFE_DIGITS {
+                if !is_blank(*b) {
+                    break;
+                }
+                self.rest = &field[len..];
+                return (len > 0).then_some(n);
+            }
+            n = n * 10 + u64::from(d);
+        }
+        // Long, cut, or no number.
         self.next().and_then(number)
     }
     #[inline]
@@ -106,23 +122,13 @@ fn is_blank(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\n')
 }
 
+/// So many decimal digits always fit.
+const SAFE_DIGITS: usize = 19;
+
 /// A decimal number and nothing else.
-#[inline]
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
-    }
-    // 19 digits always fit.
-    if digits.len() <= 19 {
-        let mut n = 0u64;
-        for b in digits {
-            let d = b.wrapping_sub(b'0');
-            if d > 9 {
-                return None;
-            }
-            n = n * 10 + u64::from(d);
-        }
-        return Some(n);
     }
     digits.iter().try_fold(0u64, |n, b| {
         let d = b.wrapping_sub(b'0');
@@ -136,7 +142,15 @@ fn hex(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 16 {
         return None;
     }
-    digits.iter().try_fold(0u64, |n, b| Some(n << 4 | u64::from((*b as char).to_digit(16)?)))
+    digits.iter().try_fold(0u64, |n, b| {
+        let digit = match b {
+            b'0'..=b'9' => b - b'0',
+            b'a'..=b'f' => b - b'a' + 10,
+            b'A'..=b'F' => b - b'A' + 10,
+            _ => return None,
+        };
+        Some(n << 4 | u64::from(digit))
+    })
 }
 
 #[cfg(test)]
@@ -169,5 +183,13 @@ mod tests {
         // The last one may be cut.
         assert_eq!(f.u64(), None);
         assert_eq!(f.u64(), None);
+        let text = "9999999999999999999 18446744073709551615 18446744073709551616 1x x 5 ";
+        let mut f = Fields::new(text.as_bytes());
+        assert_eq!(f.u64(), Some(9999999999999999999));
+        assert_eq!(f.u64(), Some(u64::MAX));
+        assert_eq!((f.u64(), f.u64(), f.u64(), f.u64()), (None, None, None, Some(5)));
+        for blank in ["", " ", "\n\n"] {
+            assert_eq!(Fields::new(blank.as_bytes()).u64(), None);
+        }
     }
 }

@@ -26,22 +26,22 @@ pub struct StatusFile {
 
 /// The process that a task belongs to, from its status file.
 pub fn tgid(bytes: &[u8]) -> Option<u32> {
-    lines(bytes).find(|(key, _)| *key == b"Tgid").and_then(|(_, value)| Fields::new(value).u32())
+    lines(bytes, |b| b == b'T').find(|l| l.0 == b"Tgid").and_then(|l| Fields::new(l.1).u32())
 }
 
-/// Each complete line as its name and its value, the newline included.
-fn lines(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        loop {
-            let end = memchr::memchr(b'\n', rest)? + 1;
-            let line;
-            (line, rest) = rest.split_at(end);
-            // No name is longer than "nonvoluntary_ctxt_switches".
-            if let Some(colon) = line.iter().take(32).position(|b| *b == b':') {
-                return Some((&line[..colon], &line[colon + 1..]));
-            }
+/// Each complete line as its name and its value, the newline included; but not those whose first
+/// byte is not wanted.
+fn lines(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut start = 0;
+    memchr::memchr_iter(b'\n', bytes).filter_map(move |end| {
+        let line = &bytes[start..=end];
+        start = end + 1;
+        if !wanted(line[0]) {
+            return None;
         }
+        // No name is longer than "nonvoluntary_ctxt_switches".
+        let colon = line.iter().take(32).position(|b| *b == b':')?;
+        Some((&line[..colon], &line[colon + 1..]))
     })
 }
 
@@ -57,24 +57,24 @@ impl StatusFile {
         let statm = groups.contains(Groups::STATM);
         let sched = groups.contains(Groups::SCHED);
         let ns = groups.contains(Groups::NS);
-        for (key, value) in lines(bytes) {
-            match key.first() {
-                Some(b'V' | b'R') if statm => self.statm(key, value),
-                Some(b'U' | b'G' | b'C' | b'S') if cred => self.cred(key, value),
-                Some(b'T' | b'N') => match key {
-                    b"Threads" if sched => self.threads = Fields::new(value).u32(),
-                    b"NSpid" if ns => {
-                        ids(value, &mut self.nspid);
-                    }
-                    _ if cred => self.cred(key, value),
-                    _ => {}
-                },
-                Some(b'v') if sched && key == b"voluntary_ctxt_switches" => {
-                    self.nvcsw = Fields::new(value).u64();
+        let wanted = |first| match first {
+            b'V' | b'R' => statm,
+            b'U' | b'G' | b'C' | b'S' => cred,
+            b'N' => cred || ns,
+            b'T' => cred || sched,
+            b'v' | b'n' => sched,
+            _ => false,
+        };
+        for (key, value) in lines(bytes, wanted) {
+            match key {
+                [b'V' | b'R', ..] => self.statm(key, value),
+                b"Threads" if sched => self.threads = Fields::new(value).u32(),
+                b"voluntary_ctxt_switches" => self.nvcsw = Fields::new(value).u64(),
+                b"nonvoluntary_ctxt_switches" => self.nivcsw = Fields::new(value).u64(),
+                b"NSpid" if ns => {
+                    ids(value, &mut self.nspid);
                 }
-                Some(b'n') if sched && key == b"nonvoluntary_ctxt_switches" => {
-                    self.nivcsw = Fields::new(value).u64();
-                }
+                _ if cred => self.cred(key, value),
                 _ => {}
             }
         }

@@ -1,0 +1,284 @@
+//! The procfs engine on directory trees that imitate /proc: odd content whose answer is known.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use taskdiag::engine::procfs::Procfs;
+use taskdiag::wire::{BLOB_CUT, BLOB_REWRITTEN, TASK_EXITING, TASK_KTHREAD};
+use taskdiag::{
+    Base, Cgroup, Cred, Engine, Error, Group, Groups, Io, Ns, PathKind, Reason, Request, Sched,
+    Snapshot, Stat, Statm,
+};
+use tempfile::TempDir;
+
+/// A tree like /proc.
+struct Proc {
+    dir: TempDir,
+}
+
+impl Proc {
+    fn new() -> Proc {
+        Proc { dir: tempfile::tempdir().unwrap() }
+    }
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+    fn file(&self, path: &str, data: impl AsRef<[u8]>) -> &Proc {
+        fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
+        fs::write(self.path(path), data).unwrap();
+        self
+    }
+    fn link(&self, path: &str, target: impl AsRef<Path>) -> &Proc {
+        fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
+        symlink(target, self.path(path)).unwrap();
+        self
+    }
+    /// A stat file, for a process or (`PID/task/TID`) a thread.
+    fn stat(&self, task: &str, comm: &[u8], state: char, ppid: u32, flags: u32) -> &Proc {
+        let head = format!("{} (", task.rsplit('/').next().unwrap());
+        let tail = format!(
+            ") {state} {ppid} 3 4 0 -1 {flags} 1 2 3 4 5 6 7 8 20 0 2 0 100 0 0 0 0 0 0 0 0 0 0 0 \
+             0 0 0 0 17 1 0 0 0 0 0 0 0 0 1000 1010 1010 1020 0\n"
+        );
+        self.file(&format!("{task}/stat"), [head.as_bytes(), comm, tail.as_bytes()].concat())
+    }
+    fn ask(&self, req: &Request) -> Snapshot {
+        let answer = Procfs::with_root(self.dir.path()).unwrap().run(req).unwrap();
+        assert!(answer.cost.syscalls > 0);
+        Snapshot::parse(answer.stream).unwrap()
+    }
+    fn fails(&self, req: &Request) -> Error {
+        Procfs::with_root(self.dir.path()).unwrap().run(req).unwrap_err()
+    }
+}
+
+fn pids(s: &Snapshot) -> Vec<(u32, u32)> {
+    s.tasks().map(|t| (t.tgid(), t.pid())).collect()
+}
+
+const STATUS: &str = "Name:\tx\nTgid:\t7\nPid:\t7\nTracerPid:\t0\nUid:\t1\t2\t3\t4\n\
+    Gid:\t5\t6\t7\t8\nGroups:\t9 10 \nNSpid:\t7\t1\nVmSize:\t  40 kB\nVmRSS:\t  8 kB\nThreads:\t2\n\
+    CapEff:\t0000000000000001\nvoluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t20\n";
+
+#[test]
+fn every_group_of_a_plain_process() {
+    let p = Proc::new();
+    p.stat("7", b"x", 'S', 1, 0x400000)
+        .file("7/status", STATUS)
+        .file("7/cmdline", "0123456\0\0\0")
+        .link("7/exe", "/bin/x")
+        .link("7/cwd", "/home")
+        .link("7/root", "/")
+        .file("7/io", "rchar: 1\nwchar: 2\n")
+        .link("7/ns/mnt", "mnt:[4026531832]")
+        .link("7/ns/user", "user:[4026531837]")
+        .file("7/schedstat", "100 200 3\n")
+        .file("7/task/7/schedstat", "100 200 3\n")
+        .file("7/task/7/status", STATUS)
+        .file("7/task/8/schedstat", "1000 2000 30\n")
+        .file("7/task/8/status", STATUS)
+        .file("7/cgroup", "2:cpu:/a\n0::/here\n");
+    // A cgroup v2 mount, with the device number that it has.
+    let dir = p.path("cg mount/here");
+    fs::create_dir_all(&dir).unwrap();
+    let meta = fs::metadata(&dir).unwrap();
+    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    let point = p.path("cg\\040mount");
+    let mount = format!("41 31 {major}:{minor} / {} rw - cgroup2 cgroup2 rw\n", point.display());
+    p.file("self/mountinfo", mount);
+
+    let groups = Procfs::with_root(p.dir.path()).unwrap().support().groups;
+    let s = p.ask(&Request::all(groups));
+    assert_eq!(pids(&s), [(7, 7)]);
+    assert_eq!(s.stream().info().procfs_groups, groups.bits());
+    let t = s.tasks().next().unwrap();
+    for g in groups.iter() {
+        assert_eq!(t.reason(g), None, "{g}");
+    }
+    let b = t.record::<Base>().unwrap();
+    assert_eq!((b.ppid(), b.pgid(), b.sid()), (Some(1), Some(3), Some(4)));
+    assert_eq!(b.comm_bytes(), b"x");
+    let st = t.record::<Stat>().unwrap();
+    assert_eq!((st.minflt(), st.num_threads(), st.valid), (Some(1), Some(2), Stat::ALL_VALID));
+    let c = t.record::<Cred>().unwrap();
+    assert_eq!((c.euid(), c.gid(), c.securebits()), (Some(2), Some(5), None));
+    assert_eq!(t.groups(), Some(vec![9, 10]));
+    assert_eq!(t.record::<Statm>().unwrap().rss_bytes(), Some(8192));
+    let cmdline = t.cmdline().unwrap();
+    assert_eq!((&cmdline.data[..], cmdline.flags), (&b"0123456\0\0\0"[..], 0));
+    assert_eq!(&t.path(PathKind::Exe).unwrap().data[..], b"/bin/x");
+    assert_eq!(&t.path(PathKind::Root).unwrap().data[..], b"/");
+    let io = t.record::<Io>().unwrap();
+    assert_eq!((io.rchar(), io.wchar(), io.syscr()), (Some(1), Some(2), None));
+    let ns = t.record::<Ns>().unwrap();
+    assert_eq!((ns.mnt(), ns.user(), ns.time()), (Some(4026531832), Some(4026531837), None));
+    assert_eq!(t.nspid(), Some(vec![7, 1]));
+    // The sum over both threads.
+    let sched = t.record::<Sched>().unwrap();
+    assert_eq!((sched.run_time_ns(), sched.run_delay_ns()), (Some(1100), Some(2200)));
+    assert_eq!((sched.nvcsw(), sched.nivcsw(), sched.flags()), (Some(20), Some(40), Some(1)));
+    assert_eq!(t.record::<Cgroup>().unwrap().id(), Some(meta.ino()));
+    let lines: Vec<_> = t.cgroups().collect();
+    assert_eq!(lines, [(2, &b"cpu:/a"[..]), (0, &b":/here"[..])]);
+}
+
+#[test]
+fn comm_may_hold_anything() {
+    let p = Proc::new();
+    let comms: [&[u8]; 5] =
+        [b")", b"a) R 9 (b", b"a\nb) Z 1", b"\xff\x80", b"kworker/u16:123-a_very_long_workqueue"];
+    for (i, comm) in comms.iter().enumerate() {
+        p.stat(&format!("{}", i + 1), comm, 'S', 1, 0);
+    }
+    let s = p.ask(&Request::all(Groups::BASE));
+    let comm = |t: taskdiag::TaskView<'_>| t.record::<Base>().unwrap().comm_bytes().to_vec();
+    assert_eq!(s.tasks().map(comm).collect::<Vec<_>>(), comms);
+}
+
+#[test]
+fn what_a_kernel_thread_and_a_zombie_do_not_have() {
+    let p = Proc::new();
+    let status = "Uid:\t0\t0\t0\t0\nThreads:\t1\n";
+    for (pid, state, flags) in [("2", 'S', 0x208040), ("3", 'Z', 0x40000c)] {
+        p.stat(pid, b"k", state, 0, flags)
+            .file(&format!("{pid}/status"), status)
+            .file(&format!("{pid}/cmdline"), "");
+    }
+    p.link("2/cwd", "/").link("2/root", "/");
+    let more = Groups::BASE | Groups::STATM | Groups::CMDLINE | Groups::PATHS;
+    for groups in [Groups::CMDLINE, more] {
+        let s = p.ask(&Request::all(groups));
+        for t in s.tasks() {
+            assert_eq!(t.reason(Group::Cmdline), Some(Reason::Absent));
+            if groups.has(Group::Statm) {
+                assert_eq!(t.reason(Group::Statm), Some(Reason::Absent));
+            }
+        }
+        assert_eq!((s.stream().done().denied, s.stream().done().vanished), (0, 0));
+    }
+    let s = p.ask(&Request::all(Groups::BASE | Groups::PATHS));
+    let (k, z) = (s.stream().get(0).unwrap(), s.stream().get(1).unwrap());
+    assert_eq!(k.record::<Base>().unwrap().flags(), Some(TASK_KTHREAD));
+    assert_eq!(k.path(PathKind::Exe).unwrap().reason, Some(Reason::Absent));
+    assert_eq!(&k.path(PathKind::Cwd).unwrap().data[..], b"/");
+    assert_eq!(z.record::<Base>().unwrap().flags(), Some(TASK_EXITING));
+    assert_eq!(z.reason(Group::Paths), Some(Reason::Absent));
+}
+
+#[test]
+fn cmdlines() {
+    let p = Proc::new();
+    let huge: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
+    p.stat("1", b"empty", 'S', 0, 0).file("1/cmdline", "");
+    p.stat("2", b"huge", 'S', 0, 0).file("2/cmdline", &huge);
+    p.stat("3", b"title", 'S', 0, 0).file("3/cmdline", "nginx: worker process\0");
+    let s = p.ask(&Request::all(Groups::BASE | Groups::CMDLINE));
+    let of = |i| s.stream().get(i).unwrap().cmdline().unwrap();
+    assert_eq!((of(0).data.len(), of(0).total, of(0).reason), (0, 0, None));
+    assert!(of(1).data == huge && of(1).flags & BLOB_CUT == 0);
+    assert_eq!(of(2).flags, BLOB_REWRITTEN);
+    // Without the stat file there is no evidence, and it is not read for that.
+    let s = p.ask(&Request::all(Groups::CMDLINE));
+    assert_eq!(s.stream().get(2).unwrap().cmdline().unwrap().flags, 0);
+}
+
+#[test]
+fn garbage_and_gaps_stop_nobody() {
+    let p = Proc::new();
+    p.file("1/stat", "garbage");
+    p.file("2/cmdline", "no stat\0");
+    fs::create_dir_all(p.path("3/stat")).unwrap();
+    fs::create_dir_all(p.path("4")).unwrap();
+    let (cwd, fifo) = (rustix::fs::CWD, p.path("4/stat"));
+    rustix::fs::mknodat(cwd, &fifo, rustix::fs::FileType::Fifo, 0o400.into(), 0).unwrap();
+    p.stat("5", b"good", 'S', 1, 0).file("5/cmdline", "good\0");
+    p.file("6", "a file with the name of a process");
+    let s = p.ask(&Request::all(Groups::BASE | Groups::CMDLINE));
+    let reasons: Vec<_> =
+        s.tasks().map(|t| (t.pid(), t.reason(Group::Base), t.reason(Group::Cmdline))).collect();
+    let no = Some(Reason::Unsupported);
+    assert_eq!(
+        reasons,
+        [(1, no, no), (2, no, None), (3, no, no), (4, no, no), (5, None, None), (6, no, no)]
+    );
+}
+
+#[test]
+fn a_task_that_is_reaped_while_it_is_read() {
+    let p = Proc::new();
+    p.file("1/stat", "1 (x) X 0 -1 -1 0 -1 4194316 0 0 0 0 0 0 0 0 20 0 0 0 5 0 0 \n");
+    let s = p.ask(&Request::all(Groups::BASE));
+    assert_eq!((s.tasks().len(), s.stream().done().vanished), (0, 1));
+}
+
+#[test]
+fn strategies() {
+    let p = Proc::new();
+    for (pid, ppid) in [(10, 0), (9, 10), (100, 10), (11, 9)] {
+        p.stat(&pid.to_string(), b"p", 'S', ppid, 0);
+        p.file(&format!("{pid}/status"), format!("Tgid:\t{pid}\n"));
+        p.stat(&format!("{pid}/task/{pid}"), b"p", 'S', ppid, 0);
+    }
+    p.stat("10/task/12", b"t", 'S', 0, 0).stat("10/task/8", b"t", 'S', 0, 0);
+    let b = Groups::BASE;
+    assert_eq!(pids(&p.ask(&Request::all(b))), [(9, 9), (10, 10), (11, 11), (100, 100)]);
+    assert_eq!(pids(&p.ask(&Request::one(100, b))), [(100, 100)]);
+    assert_eq!(pids(&p.ask(&Request::children(10, b))), [(9, 9), (100, 100)]);
+    assert_eq!(pids(&p.ask(&Request::children(100, b))), []);
+    assert_eq!(pids(&p.ask(&Request::threads(10, b))), [(10, 8), (10, 10), (10, 12)]);
+    let all = [(9, 9), (10, 8), (10, 10), (10, 12), (11, 11), (100, 100)];
+    assert_eq!(pids(&p.ask(&Request::all_threads(b))), all);
+    // No group: the list alone.
+    assert_eq!(p.ask(&Request::all(Groups::NONE)).tasks().len(), 4);
+    // A thread has a directory of its own, and leads to its process.
+    p.file("12/status", "Tgid:\t10\n");
+    assert_eq!(pids(&p.ask(&Request::one(12, b))), [(10, 10)]);
+    assert_eq!(pids(&p.ask(&Request::children(12, b))), [(9, 9), (100, 100)]);
+    assert_eq!(p.ask(&Request::threads(12, b)).tasks().len(), 3);
+    for pid in [0, 1, u32::MAX] {
+        for req in [Request::one(pid, b), Request::children(pid, b), Request::threads(pid, b)] {
+            let e = p.fails(&req);
+            assert!(matches!(e, Error::NoSuchProcess(n) if n == pid), "{req:?}: {e}");
+        }
+    }
+}
+
+#[test]
+fn many_tasks_keep_their_order() {
+    let p = Proc::new();
+    for pid in 1..=5000 {
+        p.stat(&pid.to_string(), format!("c{pid}").as_bytes(), 'S', pid / 2, 0);
+    }
+    // What the kernel shows of a task that is being reaped.
+    for pid in (100..=5000).step_by(100) {
+        let stat = "1 (x) X 0 -1 -1 0 -1 4194316 0 0 0 0 0 0 0 0 20 0 0 0 5 0 0 \n";
+        p.file(&format!("{pid}/stat"), stat);
+    }
+    let s = p.ask(&Request::all(Groups::BASE));
+    assert_eq!((s.tasks().len(), s.stream().done().vanished), (4950, 50));
+    assert!(s.tasks().map(|t| t.pid()).is_sorted());
+    for t in s.tasks() {
+        let comm = t.record::<Base>().unwrap().comm_bytes().to_vec();
+        assert_eq!(comm, format!("c{}", t.pid()).as_bytes());
+    }
+}
+
+#[test]
+fn a_root_that_is_no_proc() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    for root in [dir.path(), &missing] {
+        let e = Procfs::with_root(root).unwrap_err();
+        assert!(matches!(e, Error::Unavailable { .. }));
+        assert!(e.to_string().contains("mount -t proc proc "), "{e}");
+    }
+}
+
+#[test]
+fn groups_of_other_engines() {
+    let p = Proc::new();
+    p.stat("1", b"x", 'S', 0, 0);
+    let e = p.fails(&Request::all(Groups::BASE | Groups::FD));
+    assert!(matches!(e, Error::Unsupported { groups: Groups::FD, .. }), "{e}");
+}
