@@ -25,9 +25,31 @@ impl Column {
     }
 }
 
+/// Columns of procps that users may ask for in vain, and what to use.
+const LACKING: &[(&[&str], &str)] = &[
+    (&["wchan", "wname", "nwchan"], "where a task waits in the kernel is not read yet"),
+    (&["addr", "eip", "esp", "stackp", "start_stack"], "addresses are not shown"),
+    (&["environ"], "the environment is not read yet"),
+    (&["pending", "sig", "sig_pend", "tsig", "blocked", "sigmask", "sig_block"], SIGNALS),
+    (&["ignored", "sigignore", "sig_ignore", "caught", "sigcatch", "sig_catch"], SIGNALS),
+    (&["pss", "uss", "htprv", "htshr"], "memory by mapping is not read yet"),
+    (&["cgname"], "use cgroup or cgroup_path"),
+    (&["unit", "uunit", "slice", "lxc", "docker", "machine"], "use cgroup_path"),
+    (&["lsession", "ouid", "seat", "luid"], "logins are not read"),
+    (&["label", "context"], "security labels are not read"),
+    (&["fds"], "open files are not read yet"),
+    (&["oom", "oomadj", "numa", "ag_id", "ag_nice", "lim"], "it is not read yet"),
+];
+const SIGNALS: &str = "signal masks are not read yet";
+
 /// The column for one name.
 fn column(name: &str) -> Result<Column, Exit> {
     let Some(named) = field::find(name) else {
+        if let Some((_, instead)) = LACKING.iter().find(|(names, _)| names.contains(&name)) {
+            return Err(Exit::Usage(format!(
+                "the column '{name}' of ps is not had here: {instead}"
+            )));
+        }
         let hint = nearest::hint(name, field::all_names().map(|n| n.name));
         return Err(Exit::Usage(format!(
             "there is no column '{name}'{hint}; 'taskdiag fields' lists them"
@@ -187,7 +209,12 @@ mod tests {
         for bad in ["", " , ", "pid:x", "pid:0", "nosuch", "pid,"] {
             assert_eq!(parse(bad).is_ok(), bad == "pid,", "{bad:?}");
         }
-        let Err(Exit::Usage(text)) = parse("comand") else { panic!() };
-        assert!(text.contains("'command'"), "{text}");
+        for (bad, word) in [("comand", "'command'"), ("wchan:14", "not read yet")] {
+            let Err(Exit::Usage(text)) = parse(bad) else { panic!("{bad}") };
+            assert!(text.contains(word), "{text}");
+        }
+        for name in LACKING.iter().flat_map(|l| l.0) {
+            assert!(field::find(name).is_none(), "{name}");
+        }
     }
 }

@@ -45,10 +45,7 @@ pub fn codes_text() -> String {
 
 impl From<taskdiag::Error> for Exit {
     fn from(e: taskdiag::Error) -> Exit {
-        match e {
-            taskdiag::Error::NoSuchProcess(_) => Exit::NoMatch,
-            other => Exit::Failed(other.to_string()),
-        }
+        Exit::Failed(e.to_string())
     }
 }
 

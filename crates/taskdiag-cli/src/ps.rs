@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use taskdiag::field::{Context, Row};
-use taskdiag::{Choice, Snapshot, query_each, query_with};
+use taskdiag::wire::{Done, Info, StreamWriter};
+use taskdiag::{Choice, Error, Request, Snapshot, query_each, query_with};
 
 use crate::args::ps::{Args, Form, TreeStyle};
 use crate::columns::{Column, ThreadColumns};
@@ -110,9 +111,25 @@ fn columns(args: &Args, threads: bool) -> Vec<Column> {
 
 fn ask(plan: Plan, engine: Choice) -> Result<Snapshot, Exit> {
     Ok(match plan {
-        Plan::One(request) => query_with(&request, engine)?,
+        Plan::One(request) => match query_with(&request, engine) {
+            Err(Error::NoSuchProcess(_)) => nobody(&request)?,
+            other => other?,
+        },
         Plan::Each(requests) => query_each(&requests, engine)?.0,
     })
+}
+
+/// The answer about a process that does not exist: an empty table is written as any other, with
+/// its header or as an empty JSON document.
+fn nobody(request: &Request) -> Result<Snapshot, Exit> {
+    let mut w = StreamWriter::new();
+    w.info(&Info {
+        show_flags: request.groups.bits(),
+        dump_strategy: request.strategy as u64,
+        pid: request.pid,
+        ..StreamWriter::blank_info()
+    });
+    Ok(Snapshot::parse(w.finish(Done::default()))?)
 }
 
 /// Read a saved stream.

@@ -92,24 +92,23 @@ const VIEWS: &[(&str, View)] = &[
     ("bsd-memory", View::BsdMemory),
 ];
 
+/// What `ps` users need not learn anew.
+pub const HABITS: &str = "\
+The habits of procps work: ps aux, ps -ef, ps -eLf, ps axo pid,comm, ps axjf, ps -C name, ps 42.";
+
 /// The options.
 pub fn command() -> Command {
     Command::new("ps")
-        .about("Show processes or threads")
-        .long_about(
-            "Show processes or threads. Without a selection: all. Several conditions are joined \
-             by \"or\".\n\nThe habits of procps work: ps aux, ps -ef, ps -eLf, ps axo pid,comm, \
-             ps -C name, ps 42.",
-        )
+        .about("Show processes or threads: all, or those that meet one of the conditions")
         .args_override_self(true)
         .next_help_heading("Selection")
         .arg(list("pid", "LIST", "Processes by id (with -T also threads)").short('p'))
         .arg(list("ppid", "LIST", "Children of these processes"))
         .arg(list("user", "LIST", "By effective user, name or uid").short('u'))
-        .arg(list("ruser", "LIST", "By real user").short('U').visible_alias("User"))
-        .arg(list("rgroup", "LIST", "By real group").short('G').visible_alias("Group"))
+        .arg(list("ruser", "LIST", "By real user").short('U').alias("User"))
+        .arg(list("rgroup", "LIST", "By real group").short('G').alias("Group"))
         .arg(list("command", "LIST", "By command name").short('C'))
-        .arg(list("sid", "LIST", "By session").short('s').visible_alias("session"))
+        .arg(list("sid", "LIST", "By session").short('s').alias("session"))
         .arg(list("tty", "LIST", "By terminal, such as pts/0").short('t'))
         .arg(flag("all", "All, whatever else is said").short('e').short_alias('A'))
         .arg(flag("with-tty", "Those with a terminal, but not session leaders").short('a'))
@@ -134,7 +133,7 @@ pub fn command() -> Command {
         .arg(flag("jobs", "PID PGID SID TTY TIME CMD").short('j'))
         .arg(flag("long", "F S UID PID PPID C PRI NI SZ TTY TIME CMD").short('l'))
         .next_help_heading("Output")
-        .arg(flag("no-headers", "No line of headers").visible_alias("no-heading"))
+        .arg(flag("no-headers", "No line of headers").alias("no-heading"))
         .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))
         .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
         .arg(flag("csv", "CSV with the columns of -o"))
@@ -143,8 +142,9 @@ pub fn command() -> Command {
                 .long("color")
                 .value_name("WHEN")
                 .default_value("auto")
+                .hide_possible_values(true)
                 .value_parser(["auto", "always", "never"])
-                .help("Colour: on a terminal unless NO_COLOR is set, always, never"),
+                .help("auto (on a terminal, unless NO_COLOR is set), always, never"),
         )
         .arg(
             Arg::new("wide")
@@ -173,7 +173,7 @@ pub fn command() -> Command {
                 .value_parser(clap::builder::PossibleValuesParser::new(VIEWS.iter().map(|v| v.0)))
                 .help("A ready-made set of columns"),
         )
-        .after_help(exit::codes_text())
+        .after_help(format!("{HABITS}\n\n{}", exit::codes_text()))
 }
 
 /// Parse what follows `taskdiag ps`.

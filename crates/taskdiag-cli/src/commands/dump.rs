@@ -27,11 +27,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             "the stream is binary: send it to a file, as in 'taskdiag dump > tasks.tdg'".to_owned(),
         ));
     }
-    let snapshot = query_with(&args.request(ALL), args.engine).map_err(|e| match e {
-        // Unlike a selection that matches nothing: there is no answer to save.
-        taskdiag::Error::NoSuchProcess(_) => Exit::Failed(e.to_string()),
-        other => other.into(),
-    })?;
+    let snapshot = query_with(&args.request(ALL), args.engine)?;
     sink::write_all(snapshot.stream().bytes())?;
     Ok(())
 }

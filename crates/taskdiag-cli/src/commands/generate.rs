@@ -71,7 +71,7 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
         out,
         "{}",
         quoted(
-            "Letters without a dash, as in aux or axo pid,comm. a and x together select all, a \
+            "Letters without a dash, as in aux or axo pid,comm: a and x together select all, a \
              alone those with a terminal, x alone your own. Without a set of columns, a and x \
              show PID TTY STAT TIME COMMAND. Numbers are process ids. The letters stand for:"
         )

@@ -28,9 +28,11 @@ fn cells(text: &[u8]) -> usize {
     std::str::from_utf8(text).map_or(text.len(), UnicodeWidthStr::width)
 }
 
-/// Lays cells out in a line.
+/// Lays cells out in lines.
 struct Line<'a> {
     columns: &'a [Column],
+    /// Blanks before each cell of the line before: mostly right for this one too.
+    blanks: Vec<usize>,
     /// Where the line begins in the buffer.
     start: usize,
     /// Cells so far, and where the next column should begin.
@@ -39,24 +41,31 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn new(columns: &'a [Column], buf: &[u8]) -> Line<'a> {
-        Line { columns, start: buf.len(), actual: 0, correct: 0 }
+    fn new(columns: &'a [Column]) -> Line<'a> {
+        Line { columns, blanks: vec![0; columns.len()], start: 0, actual: 0, correct: 0 }
     }
-    /// Add the i-th cell. Its text is written to the end of the buffer first and moved right when
-    /// its width is known: values are made once, and need no buffer of their own.
+    fn begin(&mut self, buf: &[u8]) {
+        (self.start, self.actual, self.correct) = (buf.len(), 0, 0);
+    }
+    /// Add the i-th cell. How many blanks go before it is known when its text is there; so it is
+    /// written behind the number of blanks that the line before had, and rarely has to move.
     fn cell(&mut self, buf: &mut Vec<u8>, i: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let column = &self.columns[i];
-        let begin = buf.len();
+        let (before, guess) = (buf.len(), self.blanks[i]);
+        buf.resize(before + guess, b' ');
+        let begin = before + guess;
         write(buf);
         let width = cells(&buf[begin..]);
         let pad = if column.is_left() { 0 } else { column.width.saturating_sub(width) };
         let least = usize::from(i > 0);
         let space = (self.correct + pad).saturating_sub(self.actual).max(least);
-        if space > 0 {
-            let len = buf.len() - begin;
-            buf.resize(begin + space + len, b' ');
-            buf.copy_within(begin..begin + len, begin + space);
-            buf[begin..begin + space].fill(b' ');
+        if space != guess {
+            let end = buf.len();
+            buf.resize(end + space.saturating_sub(guess), b' ');
+            buf.copy_within(begin..end, before + space);
+            buf[before..before + space].fill(b' ');
+            buf.truncate(end + space - guess);
+            self.blanks[i] = space;
         }
         self.actual += space + width;
         self.correct += column.width + 1;
@@ -105,7 +114,8 @@ pub fn header(sink: &mut Sink, columns: &[Column], options: &Options) {
         return;
     }
     let buf = sink.buf();
-    let mut line = Line::new(columns, buf);
+    let mut line = Line::new(columns);
+    line.begin(buf);
     for (i, c) in columns.iter().enumerate() {
         line.cell(buf, i, |out| field::escape(out, c.header.as_bytes()));
     }
@@ -133,9 +143,10 @@ pub fn rows(
     let Table { cx, columns, .. } = *table;
     // The drawing of a tree stands before the first column that names the command.
     let trunk = columns.iter().position(|c| matches!(c.field.text, Text::Args | Text::Comm));
+    let mut line = Line::new(columns);
     for (n, row) in table.tasks().enumerate() {
         let buf = sink.buf();
-        let mut line = Line::new(columns, buf);
+        line.begin(buf);
         for (c, column) in columns.iter().enumerate() {
             let value = (column.field.get)(cx, &row);
             if let Some(m) = value.missing() {

@@ -160,3 +160,23 @@ fn dump_and_show() {
     let me = std::process::id().to_string();
     assert!(out.lines().any(|l| l.split_whitespace().next() == Some(&me)), "{out}");
 }
+
+#[test]
+fn a_process_that_is_not_there() {
+    // Above the largest pid that a kernel gives out.
+    let nobody = "2147483647";
+    for args in [&["-p", nobody][..], &["-p", "2147483646,2147483647"], &["--ppid", nobody]] {
+        let all = |more: &[&'static str]| {
+            let mut all = vec!["ps"];
+            all.extend(args);
+            all.extend(more);
+            parts(&run(&all))
+        };
+        assert_eq!(all(&["-o", "pid"]), (1, "  PID\n".into(), "".into()), "{args:?}");
+        assert_eq!(all(&["--json"]), (1, "[\n]\n".into(), "".into()), "{args:?}");
+        assert_eq!(all(&["--jsonl"]), (1, "".into(), "".into()), "{args:?}");
+    }
+    let (code, out, err) = parts(&run(&["dump", "--pid", nobody]));
+    assert_eq!((code, out.as_str()), (4, ""));
+    assert!(err.contains("no process 2147483647"), "{err}");
+}
