@@ -20,11 +20,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
 use taskdiag_wire::{Group, Groups, Strategy, StreamWriter};
 
 use self::cgroup::Cgroups;
 use self::read::Reader;
-use self::task::Plan;
+use self::task::{Plan, exhausted};
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::Error;
 use crate::request::Request;
@@ -87,13 +88,10 @@ impl Procfs {
 
     fn open(&self) -> Result<OwnedFd, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat(CWD, &self.root, flags, Mode::empty()).map_err(|e| {
-            use rustix::io::Errno;
-            match e {
-                Errno::NOENT | Errno::NOTDIR => self.unavailable("there is no such directory"),
-                Errno::ACCESS | Errno::PERM => self.unavailable("it may not be read"),
-                e => Error::io(format!("opening {}", self.root.display()), e),
-            }
+        rustix::fs::openat(CWD, &self.root, flags, Mode::empty()).map_err(|e| match e {
+            Errno::NOENT | Errno::NOTDIR => self.unavailable("there is no such directory"),
+            Errno::ACCESS | Errno::PERM => self.unavailable("it may not be read"),
+            e => exhausted(e),
         })
     }
 

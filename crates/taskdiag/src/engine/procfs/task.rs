@@ -10,7 +10,6 @@ use taskdiag_wire::{
 use super::cgroup::{Cgroups, Ids};
 use super::parse::{self, StatFile, StatusFile};
 use super::read::{Path, Reader};
-use crate::engine::EngineId;
 use crate::error::Error;
 
 /// What is the same for all tasks of a request.
@@ -337,9 +336,9 @@ impl<'a> Worker<'a> {
 /// The error for a limit of ours, not of a task.
 pub(super) fn exhausted(e: Errno) -> Error {
     let what = match e {
-        Errno::MFILE => "reading /proc: raise the limit of open files (ulimit -n)",
-        Errno::NFILE => "reading /proc: raise fs.file-max",
+        Errno::MFILE => "reading /proc (raise the limit of open files: ulimit -n)",
+        Errno::NFILE => "reading /proc (raise the limit of open files: sysctl fs.file-max)",
         _ => "reading /proc",
     };
-    Error::io(format!("{} engine, {what}", EngineId::Procfs), e)
+    Error::io(what, e)
 }

@@ -1,0 +1,293 @@
+//! The procfs engine on the running kernel: against what this process knows of itself and of the
+//! children that it makes.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
+use std::time::Duration;
+
+use taskdiag::engine::procfs::Procfs;
+use taskdiag::wire::{BLOB_DELETED, SCHED_LIVE_ONLY};
+use taskdiag::{
+    Base, Cgroup, Cred, Engine, Error, Group, Groups, Io, Ns, PathKind, Reason, Request, Sched,
+    Snapshot, Stat, Statm,
+};
+
+fn try_ask(req: &Request) -> Result<Snapshot, Error> {
+    let mut engine = Procfs::new().unwrap();
+    Snapshot::parse(engine.run(req)?.stream)
+}
+fn ask(req: &Request) -> Snapshot {
+    try_ask(req).unwrap()
+}
+fn all_groups() -> Groups {
+    Procfs::new().unwrap().support().groups
+}
+
+/// A child that waits until it is dropped.
+struct Waiting(Child);
+
+impl Waiting {
+    fn start(program: impl AsRef<std::ffi::OsStr>) -> Waiting {
+        let mut c = Command::new(program);
+        c.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = c.spawn().unwrap();
+        // cat answers, so it has done its exec.
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        Waiting(child)
+    }
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // Both fail where a test has ended it, and that is well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn this_process() {
+    let me = std::process::id();
+    let s = ask(&Request::one(me, all_groups()));
+    assert_eq!(s.tasks().len(), 1);
+    let t = s.tasks().next().unwrap();
+    assert_eq!((t.pid(), t.tgid()), (me, me));
+    for g in all_groups().iter() {
+        assert_eq!(t.reason(g), None, "{g}");
+    }
+    let base = t.record::<Base>().unwrap();
+    assert_eq!(base.valid, Base::ALL_VALID);
+    assert_eq!(base.ppid, std::os::unix::process::parent_id());
+    let comm = fs::read("/proc/self/comm").unwrap();
+    assert_eq!(base.comm_bytes(), comm.strip_suffix(b"\n").unwrap());
+    let info = s.stream().info();
+    assert!(base.start_time_ns < info.boottime_ns);
+    assert!(info.boottime_ns - base.start_time_ns < 3600 * 1_000_000_000);
+
+    let cred = t.record::<Cred>().unwrap();
+    let meta = fs::metadata("/proc/self").unwrap();
+    assert_eq!((cred.euid(), cred.egid()), (Some(meta.uid()), Some(meta.gid())));
+    assert_eq!(cred.securebits(), None);
+    assert_eq!(t.groups().map_or(0, |g| g.len()), cred.ngroups().unwrap() as usize);
+
+    assert_eq!(t.record::<Stat>().unwrap().valid, Stat::ALL_VALID);
+    assert!(t.record::<Stat>().unwrap().num_threads >= 1);
+    let statm = t.record::<Statm>().unwrap();
+    assert!(statm.size_bytes().unwrap() >= statm.rss_bytes().unwrap());
+    assert!(statm.rss_bytes().unwrap() > 100_000);
+
+    let args: Vec<u8> = fs::read("/proc/self/cmdline").unwrap();
+    assert_eq!(t.cmdline().unwrap().data, args);
+    assert_eq!(t.cmdline().unwrap().flags, 0);
+    let exe = std::env::current_exe().unwrap();
+    assert_eq!(&*t.path(PathKind::Exe).unwrap().data, exe.as_os_str().as_encoded_bytes());
+    assert_eq!(t.path(PathKind::Exe).unwrap().flags, 0);
+    let cwd = std::env::current_dir().unwrap();
+    assert_eq!(&*t.path(PathKind::Cwd).unwrap().data, cwd.as_os_str().as_encoded_bytes());
+
+    assert_eq!(t.record::<Io>().unwrap().valid, Io::ALL_VALID);
+    assert!(t.record::<Io>().unwrap().rchar > 0);
+    let sched = t.record::<Sched>().unwrap();
+    assert_eq!((sched.valid, sched.flags), (Sched::ALL_VALID, SCHED_LIVE_ONLY));
+    assert!(sched.run_time_ns > 0);
+
+    let ns = t.record::<Ns>().unwrap();
+    for (name, inode) in [("mnt", ns.mnt()), ("user", ns.user()), ("pid", ns.pid())] {
+        let ino = fs::metadata(format!("/proc/self/ns/{name}")).unwrap().ino();
+        assert_eq!(inode.map(u64::from), Some(ino), "{name}");
+    }
+    assert_eq!(t.nspid().unwrap()[0], me);
+    let text = fs::read("/proc/self/cgroup").unwrap();
+    assert_eq!(t.cgroups().count(), text.iter().filter(|b| **b == b'\n').count());
+}
+
+#[test]
+fn cgroup_id_is_the_inode_of_its_directory() {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let cgroup2 = mounts.lines().find(|l| l.contains(" - cgroup2 "));
+    let s = ask(&Request::one(std::process::id(), Groups::CGROUP));
+    let t = s.tasks().next().unwrap();
+    let id = t.record::<Cgroup>().unwrap().id();
+    let path = t.cgroups().find(|c| c.0 == 0).map(|c| String::from_utf8(c.1[1..].into()).unwrap());
+    let (Some(mount), Some(path)) = (cgroup2, path) else {
+        assert_eq!(id, None);
+        return;
+    };
+    let words: Vec<&str> = mount.split(' ').collect();
+    if words[3] == "/" {
+        let dir = format!("{}{path}", words[4]);
+        assert_eq!(id, fs::metadata(&dir).ok().map(|m| m.ino()), "{dir}");
+    }
+}
+
+#[test]
+fn threads_and_their_process() {
+    let (ready, done) = (Barrier::new(4), Barrier::new(4));
+    std::thread::scope(|scope| {
+        for i in 0..3 {
+            let (ready, done) = (&ready, &done);
+            let name = format!("live) {i}");
+            let thread = std::thread::Builder::new().name(name);
+            let body = move || {
+                ready.wait();
+                done.wait();
+            };
+            thread.spawn_scoped(scope, body).unwrap();
+        }
+        ready.wait();
+        let me = std::process::id();
+        let s = ask(&Request::threads(me, Groups::BASE | Groups::STAT | Groups::SCHED));
+        assert!(s.tasks().all(|t| t.tgid() == me));
+        assert!(s.tasks().map(|t| t.pid()).is_sorted());
+        let named: Vec<_> = s
+            .tasks()
+            .filter(|t| t.record::<Base>().unwrap().comm_bytes().starts_with(b"live) "))
+            .collect();
+        assert_eq!(named.len(), 3);
+        for t in &named {
+            assert_eq!(t.record::<Stat>().unwrap().exit_signal(), Some(-1));
+            assert_eq!(t.record::<Sched>().unwrap().flags(), Some(0));
+            // Its id stands for the process.
+            let one = ask(&Request::one(t.pid(), Groups::BASE));
+            assert_eq!(one.tasks().map(|t| t.pid()).collect::<Vec<_>>(), [me]);
+            let same = ask(&Request::threads(t.pid(), Groups::BASE));
+            assert!(same.tasks().any(|o| o.pid() == t.pid()));
+        }
+        let all = ask(&Request::all_threads(Groups::BASE));
+        for t in &named {
+            assert!(all.tasks().any(|o| (o.pid(), o.tgid()) == (t.pid(), me)));
+        }
+        assert!(all.tasks().map(|t| (t.tgid(), t.pid())).is_sorted());
+        let processes = ask(&Request::all(Groups::BASE));
+        assert!(!processes.tasks().any(|o| o.pid() == named[0].pid()));
+        done.wait();
+    });
+}
+
+#[test]
+fn children() {
+    let kids = [Waiting::start("cat"), Waiting::start("cat")];
+    let s = ask(&Request::children(std::process::id(), Groups::BASE | Groups::CMDLINE));
+    for kid in &kids {
+        let t = s.tasks().find(|t| t.pid() == kid.pid()).unwrap();
+        assert_eq!(t.record::<Base>().unwrap().ppid(), Some(std::process::id()));
+        assert_eq!(&*t.cmdline().unwrap().data, b"cat\0");
+    }
+    let of_kid = ask(&Request::children(kids[0].pid(), Groups::BASE));
+    assert_eq!(of_kid.tasks().len(), 0);
+}
+
+#[test]
+fn nobody() {
+    let pid = Waiting::start("cat").pid();
+    for pid in [0, pid, u32::MAX] {
+        for req in [Request::one, Request::children, Request::threads] {
+            let e = try_ask(&req(pid, Groups::BASE)).unwrap_err();
+            assert!(matches!(e, Error::NoSuchProcess(p) if p == pid), "{e}");
+        }
+    }
+}
+
+#[test]
+fn zombie() {
+    let mut kid = Waiting::start("cat");
+    kid.0.kill().unwrap();
+    let groups = all_groups();
+    for _ in 0..500 {
+        let s = ask(&Request::one(kid.pid(), groups));
+        let t = s.tasks().next().unwrap();
+        let base = t.record::<Base>().unwrap();
+        if base.state() != Some(b'Z') {
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        }
+        assert_eq!(base.comm_bytes(), b"cat");
+        for g in [Group::Statm, Group::Cmdline, Group::Paths] {
+            assert_eq!(t.reason(g), Some(Reason::Absent), "{g}");
+        }
+        for g in [Group::Cred, Group::Stat, Group::Sched, Group::Cgroup] {
+            assert_eq!(t.reason(g), None, "{g}");
+        }
+        return;
+    }
+    panic!("{} did not become a zombie", kid.pid());
+}
+
+#[test]
+fn deleted_is_not_a_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let which = Waiting::start("cat");
+    let cat = fs::read_link(format!("/proc/{}/exe", which.pid())).unwrap();
+    let exe = |pid| {
+        let s = ask(&Request::one(pid, Groups::PATHS));
+        let t = s.tasks().next().unwrap();
+        let b = t.path(PathKind::Exe).unwrap();
+        (b.data.into_owned(), b.flags)
+    };
+    // The program may be one of many in one file, which looks at its name.
+    let odd = dir.path().join("cat (deleted)");
+    fs::create_dir(dir.path().join("d")).unwrap();
+    let plain = dir.path().join("d/cat");
+    fs::copy(&cat, &plain).unwrap();
+    let kid = Waiting::start(&plain);
+    let text = plain.as_os_str().as_encoded_bytes();
+    assert_eq!(exe(kid.pid()), (text.to_vec(), 0));
+    // Renamed, it only looks deleted.
+    fs::rename(&plain, &odd).unwrap();
+    assert_eq!(exe(kid.pid()), (odd.as_os_str().as_encoded_bytes().to_vec(), 0));
+    // Another name of the file is left.
+    fs::hard_link(&odd, dir.path().join("other")).unwrap();
+    fs::remove_file(&odd).unwrap();
+    let text = [odd.as_os_str().as_encoded_bytes(), b" (deleted)"].concat();
+    assert_eq!(exe(kid.pid()), (text.clone(), BLOB_DELETED));
+    fs::remove_file(dir.path().join("other")).unwrap();
+    assert_eq!(exe(kid.pid()), (text, BLOB_DELETED));
+}
+
+#[test]
+fn without_rights() {
+    let kid = Waiting::start("cat");
+    let root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    // Only this thread becomes another user: the call is made without libc, which would take all.
+    let denied = std::thread::scope(|scope| {
+        let body = || {
+            if root {
+                let nobody = 65534;
+                // SAFETY: setresuid takes three numbers and touches no memory.
+                let r = unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
+                assert_eq!(r, 0);
+            }
+            let pid = if root { kid.pid() } else { 1 };
+            ask(&Request::one(pid, all_groups()))
+        };
+        scope.spawn(body).join().unwrap()
+    });
+    let t = denied.tasks().next().unwrap();
+    for g in [Group::Paths, Group::Io, Group::Ns] {
+        assert_eq!(t.reason(g), Some(Reason::Denied), "{g}");
+    }
+    for g in [Group::Base, Group::Cred, Group::Stat, Group::Statm, Group::Cmdline, Group::Sched] {
+        assert_eq!(t.reason(g), None, "{g}");
+    }
+    assert_eq!(t.nspid().unwrap()[0], t.pid());
+    assert_eq!(denied.stream().done().denied, 1);
+}
+
+#[test]
+fn nothing_stays_open() {
+    let open = || fs::read_dir("/proc/thread-self/fd").unwrap().count();
+    // Other tests open files meanwhile: look several times.
+    let steady = (0..200).any(|_| {
+        let before = open();
+        ask(&Request::all_threads(all_groups()));
+        before == open()
+    });
+    assert!(steady);
+}
