@@ -458,6 +458,7 @@ GROUP_FN put_stat(void)
 	struct task_diag_stat *a = here();
 	struct signal_struct *s = t->signal;
 	struct tty_struct *tty;
+	struct mm_struct *mm;
 	u64 ut = st.utime, stm = st.stime;
 
 	if (!a)
@@ -467,7 +468,7 @@ GROUP_FN put_stat(void)
 		adjust(&ut, &stm, st.runtime, s->prev_cputime.utime, s->prev_cputime.stime);
 	else
 		adjust(&ut, &stm, st.runtime, t->prev_cputime.utime, t->prev_cputime.stime);
-	a->valid = VALID_ALL(17);
+	a->valid = VALID_ALL(18);
 	a->minflt = st.min_flt;
 	a->majflt = st.maj_flt;
 	a->cminflt = s->cmin_flt;
@@ -486,7 +487,8 @@ GROUP_FN put_stat(void)
 	a->tty_nr = tty ? tty_nr(tty) : 0;
 	a->tty_pgrp = tty ? (int)pid_nr(tty_pgrp(tty)) : -1;
 	a->exit_signal = t->exit_signal;
-	a->reserved = 0;
+	mm = t->mm;
+	a->flags = mm && !(t->flags & PF_KTHREAD) && mm->locked_vm ? TASK_DIAG_STAT_LOCKED : 0;
 	return 0;
 }
 

@@ -428,7 +428,8 @@ int snapshot(struct bpf_iter__task *ctx)
 
 	if (!ctx->task || st.done)
 		return 0;
-	st.chunk = st.off = 0;
+	st.chunk = 0;
+	st.off = st.walked ? 0 : cfg.head;
 	set_up();
 	if (!st.walked) {
 		st.walked = 1;

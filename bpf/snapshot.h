@@ -14,7 +14,7 @@
 /* A new message begins in the next chunk from here on: room for the fixed groups and paths of one
  * task remains below CHUNK_SPAN. */
 #define CHUNK_FULL	(CHUNK_SPAN - (64u << 10))
-#define CHUNKS_MAX	32
+#define CHUNKS_MAX	256
 /* Chunks that a task may need before its command line, which can be resumed. */
 #define CHUNKS_RESERVE	2
 #define CPUS_MAX	1024
@@ -29,6 +29,7 @@ struct config {
 	__u32 nchunks;
 	__u32 count_only;	/* walk and count, write nothing: the floor that bench compares with */
 	__u32 page_shift;
+	__u32 head;		/* bytes to leave free before the first message */
 };
 
 /* "controllers:" of a hierarchy, as /proc/PID/cgroup has it; len 0: not known yet. */

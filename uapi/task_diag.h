@@ -231,6 +231,8 @@ struct task_diag_cred {
  * times are of the whole process for ALL, ONE and CHILDREN, and of the thread
  * for THREAD and ALL_THREAD; the c* members are of the waited-for children.
  */
+#define TASK_DIAG_STAT_LOCKED	0x1	/* has pages locked into memory */
+
 struct task_diag_stat {
 	struct nlattr nla;
 	__u32 valid;
@@ -247,7 +249,7 @@ struct task_diag_stat {
 	__u32 tty_nr;		/* new_encode_dev() of the controlling terminal, or 0 */
 	__s32 tty_pgrp;		/* foreground process group of the terminal, or -1 */
 	__s32 exit_signal;	/* sent to the parent; -1 for a thread */
-	__u32 reserved;
+	__u32 flags;		/* TASK_DIAG_STAT_*; not in /proc/PID/stat */
 };
 
 /* STATM: the address space, in bytes. /proc/PID/status */

@@ -401,7 +401,9 @@ record! {
         tty_pgrp: i32,
         /// Signal sent to the parent at exit, -1 for a thread.
         exit_signal: i32,
-    } pad { reserved: u32, }
+        /// `STAT_LOCKED`; not in `/proc/PID/stat`.
+        flags: u32,
+    }
 }
 
 record! {

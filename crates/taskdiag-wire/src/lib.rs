@@ -86,5 +86,7 @@ pub const BLOB_DELETED: u16 = 4;
 pub const TASK_KTHREAD: u32 = 1;
 /// In `do_exit()`, or a zombie.
 pub const TASK_EXITING: u32 = 2;
+/// It has pages locked into memory.
+pub const STAT_LOCKED: u32 = 1;
 /// Threads that have ended are not in the sums of SCHED.
 pub const SCHED_LIVE_ONLY: u32 = 1;

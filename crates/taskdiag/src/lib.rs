@@ -19,12 +19,14 @@
 //! # }
 //! ```
 
+mod bytes;
 pub mod engine;
 mod error;
 pub mod field;
 mod request;
 mod snapshot;
 
+pub use bytes::Bytes;
 pub use engine::auto::{Choice, query, query_each, query_with};
 pub use engine::{Answer, Cost, Engine, EngineId, Support};
 pub use error::Error;

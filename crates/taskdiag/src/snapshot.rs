@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use taskdiag_wire::decode::Stream;
 use taskdiag_wire::{AlignedBuf, Groups, TaskView};
 
+use crate::bytes::Bytes;
 use crate::engine::{Cost, EngineId};
 use crate::error::Error;
 
@@ -24,18 +25,18 @@ pub struct Served {
 /// A complete answer: the bytes of a stream, checked and indexed, with zero-copy views.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    stream: Stream<AlignedBuf>,
+    stream: Stream<Bytes>,
     served: Vec<Served>,
 }
 
 impl Snapshot {
     /// Check and index a stream.
-    pub fn parse(bytes: AlignedBuf) -> Result<Snapshot, Error> {
+    pub fn parse(bytes: impl Into<Bytes>) -> Result<Snapshot, Error> {
         Snapshot::with_served(bytes, Vec::new())
     }
     /// [`Snapshot::parse`], with a record of who served it.
-    pub fn with_served(bytes: AlignedBuf, served: Vec<Served>) -> Result<Snapshot, Error> {
-        Ok(Snapshot { stream: Stream::parse(bytes)?, served })
+    pub fn with_served(bytes: impl Into<Bytes>, served: Vec<Served>) -> Result<Snapshot, Error> {
+        Ok(Snapshot { stream: Stream::parse(bytes.into())?, served })
     }
     /// Read a saved stream to its end.
     ///
@@ -64,11 +65,11 @@ impl Snapshot {
         self.stream.tasks()
     }
     /// The stream below: info, totals, bytes.
-    pub fn stream(&self) -> &Stream<AlignedBuf> {
+    pub fn stream(&self) -> &Stream<Bytes> {
         &self.stream
     }
     /// The bytes, given back.
-    pub fn into_bytes(self) -> AlignedBuf {
+    pub fn into_bytes(self) -> Bytes {
         self.stream.into_bytes()
     }
     /// Which engine served which groups, why and at what cost; empty for a saved stream (its

@@ -5,14 +5,16 @@
 
 pub mod auto;
 pub mod bpf;
+pub(crate) mod estimate;
 pub(crate) mod info;
 pub mod procfs;
 
 use std::fmt;
 use std::time::Duration;
 
-use taskdiag_wire::{AlignedBuf, Group, Groups, Strategy};
+use taskdiag_wire::{Group, Groups, Strategy};
 
+use crate::bytes::Bytes;
 use crate::error::Error;
 use crate::request::Request;
 
@@ -70,7 +72,7 @@ pub struct Cost {
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The bytes.
-    pub stream: AlignedBuf,
+    pub stream: Bytes,
     /// What they cost.
     pub cost: Cost,
 }

@@ -7,6 +7,7 @@ use taskdiag_wire::{
     A_MISSING, AlignedBuf, Base, Done, Group, Info, Reason, Stream, StreamWriter, TaskView,
 };
 
+use crate::bytes::Bytes;
 use crate::error::Error;
 
 /// The totals of two streams over different tasks.
@@ -57,22 +58,30 @@ pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
 }
 
 /// Append the tasks of `more` to `main`, in place. They must be other tasks.
-pub fn append(main: AlignedBuf, more: &AlignedBuf) -> Result<AlignedBuf, Error> {
-    let more = Stream::parse(more.as_bytes())?;
+pub fn append(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
+    let more = Stream::parse(more)?;
+    let messages: Vec<u8> = more.tasks().flat_map(|t| t.messages()).copied().collect();
+    let main = match main.into_mapped() {
+        Ok(mut m) => {
+            if m.append(&messages, more.done(), more.info().procfs_groups) {
+                return Ok(m.into());
+            }
+            Bytes::from(m).into_owned()
+        }
+        Err(owned) => owned,
+    };
     let Some((mut w, done)) = StreamWriter::reopen(main) else {
         return Err(taskdiag_wire::Error::Cut(0).into());
     };
     w.mark_served(more.info());
-    for t in more.tasks() {
-        w.raw(t.messages());
-    }
-    Ok(w.finish(sum(&done, more.done())))
+    w.raw(&messages);
+    Ok(w.finish(sum(&done, more.done())).into())
 }
 
 /// The tasks of `main`, each with the groups that `more` has of the same task. A task that `more`
 /// does not have, or only has with another start time (a new process with the same pid), gets
 /// `more`'s groups as vanished.
-pub fn add_groups(main: AlignedBuf, more: AlignedBuf) -> Result<AlignedBuf, Error> {
+pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
     let (main, more) = (Stream::parse(main)?, Stream::parse(more)?);
     let by_pid: HashMap<u32, TaskView<'_>> = more.tasks().map(|t| (t.pid(), t)).collect();
     let start = |t: &TaskView<'_>| t.record::<Base>().and_then(Base::start_time_ns);
@@ -146,7 +155,7 @@ mod tests {
         let main = stream(Groups::BASE, &[(1, 5_000_000), (2, 70_000_000), (3, 0)], None);
         // 1 within a tick, 2 another process, 3 gone, 4 new
         let more = stream(Groups::BASE | Groups::IO, &[(1, 0), (2, 0), (4, 0)], Some(9));
-        let s = Stream::parse(add_groups(main, more).unwrap()).unwrap();
+        let s = Stream::parse(add_groups(main.as_bytes(), more.as_bytes()).unwrap()).unwrap();
         assert_eq!(s.len(), 3);
         assert_eq!(s.asked(), Groups::BASE | Groups::IO);
         let t: Vec<_> = s.tasks().collect();
@@ -163,7 +172,7 @@ mod tests {
     fn reasons_are_carried_over() {
         let main = stream(Groups::BASE, &[(1, 0)], None);
         let more = stream(Groups::BASE | Groups::IO, &[(1, 0)], None);
-        let s = Stream::parse(add_groups(main, more).unwrap()).unwrap();
+        let s = Stream::parse(add_groups(main.as_bytes(), more.as_bytes()).unwrap()).unwrap();
         assert_eq!(s.get(0).unwrap().reason(Group::Io), Some(Reason::Denied));
         assert_eq!(s.done().denied, 1);
     }
@@ -175,7 +184,8 @@ mod tests {
         w.info(&Info { procfs_groups: 1, ..StreamWriter::blank_info() });
         w.begin_task(1, 1);
         w.end_task();
-        let s = Stream::parse(append(a, &w.finish(Done::default())).unwrap()).unwrap();
+        let s =
+            Stream::parse(append(a.into(), w.finish(Done::default()).as_bytes()).unwrap()).unwrap();
         assert_eq!(s.tasks().map(|t| t.pid()).collect::<Vec<_>>(), [2, 3, 1]);
         assert_eq!(s.info().procfs_groups, 1);
         assert_eq!(s.asked(), Groups::BASE);

@@ -6,12 +6,13 @@ mod join;
 
 use std::str::FromStr;
 
-use taskdiag_wire::{AlignedBuf, Groups, Info, Strategy};
+use taskdiag_wire::{Groups, Info, Strategy};
 
 use self::cost::{Facts, Part, decide};
+use crate::bytes::Bytes;
 use crate::engine::bpf::Bpf;
 use crate::engine::procfs::Procfs;
-use crate::engine::{Answer, Cost, Engine, EngineId, Support};
+use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate};
 use crate::error::Error;
 use crate::request::Request;
 use crate::snapshot::{Served, Snapshot};
@@ -81,7 +82,7 @@ pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32
                         None => served.push(new.clone()),
                     }
                 }
-                streams.push(s.into_bytes());
+                streams.push(s.into_bytes().into_owned());
             }
             Err(Error::NoSuchProcess(pid)) => nobody.push(pid),
             Err(e) => return Err(e),
@@ -105,7 +106,7 @@ pub fn survey() -> Vec<(EngineId, Result<Support, Error>)> {
 /// Who would answer a request, and why.
 pub fn explain(req: &Request) -> Vec<(Groups, EngineId, String)> {
     let bpf = Bpf::new().ok().map(|e| e.support().groups);
-    let plan = decide(req, &Facts { bpf, ..facts() });
+    let plan = decide(req, &Facts { bpf, ..facts(req.strategy) });
     plan.parts.into_iter().map(|p| (p.groups, p.engine, p.why)).collect()
 }
 
@@ -132,14 +133,14 @@ fn open_untried(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
     }
 }
 
-fn only(req: &Request, engine: EngineId) -> Result<(AlignedBuf, Vec<Served>), Error> {
+fn only(req: &Request, engine: EngineId) -> Result<(Bytes, Vec<Served>), Error> {
     let a = open_untried(engine)?.run(req)?;
     let why = String::from("asked for");
     Ok((a.stream, vec![Served { engine, groups: req.groups, why, cost: a.cost }]))
 }
 
-fn auto(req: &Request) -> Result<(AlignedBuf, Vec<Served>), Error> {
-    let mut facts = facts();
+fn auto(req: &Request) -> Result<(Bytes, Vec<Served>), Error> {
+    let mut facts = facts(req.strategy);
     let mut failed = Vec::new();
     loop {
         let plan = decide(req, &facts);
@@ -174,8 +175,8 @@ fn auto(req: &Request) -> Result<(AlignedBuf, Vec<Served>), Error> {
 
 type Failed = (EngineId, Error);
 
-fn run(req: &Request, parts: &[Part]) -> Result<(AlignedBuf, Vec<Served>), Failed> {
-    let mut stream: Option<AlignedBuf> = None;
+fn run(req: &Request, parts: &[Part]) -> Result<(Bytes, Vec<Served>), Failed> {
+    let mut stream: Option<Bytes> = None;
     let mut served = Vec::new();
     for part in parts {
         let err = |e| (part.engine, e);
@@ -191,13 +192,13 @@ fn run(req: &Request, parts: &[Part]) -> Result<(AlignedBuf, Vec<Served>), Faile
         if part.engine == EngineId::Bpf {
             if let Some(extra) = hidden_init(req, groups, &bytes).map_err(err)? {
                 cost = add(cost, extra.cost);
-                bytes = join::append(bytes, &extra.stream).map_err(err)?;
+                bytes = join::append(bytes, extra.stream.as_ref()).map_err(err)?;
                 why += "; pid 1 is hidden from BPF here and was read from /proc";
             }
         }
         stream = Some(match stream {
             None => bytes,
-            Some(main) => join::add_groups(main, bytes).map_err(err)?,
+            Some(main) => join::add_groups(main.as_ref(), bytes.as_ref()).map_err(err)?.into(),
         });
         served.push(Served { engine: part.engine, groups: part.groups, why, cost });
     }
@@ -206,13 +207,13 @@ fn run(req: &Request, parts: &[Part]) -> Result<(AlignedBuf, Vec<Served>), Faile
 
 /// Every pid namespace has a pid 1, so an answer about all tasks that lacks it is not complete:
 /// some sandboxes hide it from BPF iterators. Then its share comes from procfs.
-fn hidden_init(req: &Request, groups: Groups, bytes: &AlignedBuf) -> Result<Option<Answer>, Error> {
+fn hidden_init(req: &Request, groups: Groups, bytes: &Bytes) -> Result<Option<Answer>, Error> {
     let strategy = match req.strategy {
         Strategy::All => Strategy::One,
         Strategy::AllThread => Strategy::Thread,
         _ => return Ok(None),
     };
-    if taskdiag_wire::decode::has_task(bytes.as_bytes(), 1) {
+    if taskdiag_wire::decode::has_task(bytes.as_ref(), 1) {
         return Ok(None);
     }
     let Ok(mut procfs) = Procfs::new() else { return Ok(None) };
@@ -228,11 +229,16 @@ fn add(a: Cost, b: Cost) -> Cost {
 }
 
 /// What is known without trying: cheap, and creates nothing in /proc.
-fn facts() -> Facts {
-    // The link count of /proc is a constant and the number of processes; sysinfo(2) has the number
-    // of threads modulo 65536.
-    let processes = rustix::fs::stat("/proc").map_or(0, |s| u64::from(s.st_nlink as u32));
-    let threads = u64::from(rustix::system::sysinfo().procs).max(processes);
+fn facts(strategy: Strategy) -> Facts {
+    let (processes, threads) = match strategy {
+        Strategy::All | Strategy::Children => (estimate::processes(), None),
+        Strategy::One => (1, Some(1)),
+        Strategy::AllThread | Strategy::Thread => {
+            (estimate::processes(), Some(estimate::threads()))
+        }
+    };
+    let threads = threads.unwrap_or_else(|| usize::from(rustix::system::sysinfo().procs));
+    let (processes, threads) = (processes as u64, threads.max(processes) as u64);
     Facts {
         processes,
         threads,

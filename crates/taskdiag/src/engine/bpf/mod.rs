@@ -7,22 +7,27 @@
 //!
 //! What it does not do: decide whether it is worth its load time (see `auto`).
 
+mod mapped;
 mod shared;
 mod skel;
 mod sys;
 
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use taskdiag_wire::{Done, Group, Groups, Strategy, StreamWriter};
+use taskdiag_wire::{Done, Group, Groups, Info, Strategy, StreamWriter};
 use zerocopy::IntoBytes;
 
+use self::mapped::HEAD;
+pub use self::mapped::Mapped;
 use self::shared::*;
 use self::skel::{Loaded, MapInit, Skeleton};
 use self::sys::Mapping;
-use crate::engine::{Answer, Cost, Engine, EngineId, Support, info};
+use crate::bytes::Bytes;
+use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate, info};
 use crate::error::Error;
 use crate::request::Request;
 
@@ -109,9 +114,14 @@ impl Engine for Bpf {
         let mut syscalls = info::SYSCALLS;
         let mut sizes = Sizes::estimate(req);
         loop {
-            let mut run = Run::start(req, sizes, false)?;
-            let mut w = StreamWriter::with_capacity(0);
-            w.info(&head);
+            let mut run = match Run::start(req, sizes, false) {
+                // A memory limit: the answer does not have to be in memory of the kernel's at once.
+                Err(Error::Unavailable { .. }) if sizes.chunks > FEW_CHUNKS => {
+                    sizes.chunks = FEW_CHUNKS;
+                    continue;
+                }
+                run => run?,
+            };
             run.step()?;
             if run.state().overflow != 0 {
                 // More tasks than the list holds, and the walk has counted them.
@@ -122,23 +132,9 @@ impl Engine for Bpf {
             if req.strategy.takes_pid() && run.state().target == 0 {
                 return Err(Error::NoSuchProcess(req.pid));
             }
-            loop {
-                run.take(&mut w);
-                if run.state().done != 0 {
-                    break;
-                }
-                run.step()?;
-            }
-            let s = run.state();
-            let done = Done {
-                tasks: s.tasks,
-                vanished: s.vanished,
-                truncated: s.truncated,
-                ..Done::default()
-            };
+            let stream = run.finish(&head)?;
             syscalls += run.syscalls;
-            let cost = Cost { syscalls, wall: begin.elapsed() };
-            return Ok(Answer { stream: w.finish(done), cost });
+            return Ok(Answer { stream, cost: Cost { syscalls, wall: begin.elapsed() } });
         }
     }
 }
@@ -146,6 +142,9 @@ impl Engine for Bpf {
 /// What [`Run::start`] calls: map, update, loader, run; two mappings; link, its close, iterator;
 /// and at the end two unmappings and a close of all else.
 const LOAD_SYSCALLS: u64 = 19;
+
+/// Chunks to do with where memory is limited.
+const FEW_CHUNKS: usize = CHUNKS_RESERVE + 2;
 
 /// How large to make the maps.
 #[derive(Clone, Copy, Debug)]
@@ -155,29 +154,34 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// From the number of tasks on the machine. Too few pids is noticed and repeated; chunks are
-    /// emptied and reused, so their number is only a matter of speed.
+    /// From the number of tasks on the machine, so that the whole answer fits if it is not huge.
+    /// A wrong guess costs time only: chunks are emptied and reused, and too short a list of pids
+    /// is noticed and the walk repeated.
     fn estimate(req: &Request) -> Sizes {
-        if matches!(req.strategy, Strategy::One) {
-            return Sizes { chunks: CHUNKS_RESERVE + 1, pids: 1 };
-        }
-        // sysinfo(2) has the number of tasks modulo 65536.
-        let tasks = usize::from(rustix::system::sysinfo().procs);
-        let each = 40 + req.groups.iter().map(typical_bytes).sum::<usize>();
-        let chunks = (tasks * each).div_ceil(CHUNK_FULL) + CHUNKS_RESERVE;
-        Sizes {
-            chunks: chunks.clamp(CHUNKS_RESERVE + 1, CHUNKS_MAX),
-            pids: tasks as u32 + tasks as u32 / 4 + 1024,
-        }
+        let tasks = match req.strategy {
+            Strategy::One => return Sizes { chunks: CHUNKS_RESERVE + 1, pids: 1 },
+            Strategy::All | Strategy::Children => estimate::processes(),
+            Strategy::AllThread | Strategy::Thread => estimate::threads(),
+        };
+        let each = 32 + req.groups.iter().map(typical_bytes).sum::<usize>();
+        let answer = match req.strategy {
+            Strategy::All | Strategy::AllThread => tasks,
+            _ => tasks / 4,
+        };
+        let chunks = (answer * each).div_ceil(CHUNK_FULL) + CHUNKS_RESERVE + 1;
+        Sizes { chunks: chunks.min(CHUNKS_MAX), pids: (tasks + tasks / 4 + 1024) as u32 }
     }
 }
 
 fn typical_bytes(g: Group) -> usize {
     match g {
-        Group::Base | Group::Cred | Group::Stat | Group::Statm => 128,
-        Group::Cmdline => 120,
-        Group::Paths => 180,
-        Group::Cgroup => 300,
+        Group::Base => size_of::<taskdiag_wire::Base>(),
+        Group::Cred => size_of::<taskdiag_wire::Cred>() + 24,
+        Group::Stat => size_of::<taskdiag_wire::Stat>(),
+        Group::Statm => size_of::<taskdiag_wire::Statm>(),
+        Group::Cmdline => 96,
+        Group::Paths => 160,
+        Group::Cgroup => 360,
         _ => 80,
     }
 }
@@ -187,7 +191,7 @@ struct Run {
     _loaded: Loaded,
     iter: OwnedFd,
     state: Mapping,
-    out: Mapping,
+    out: Option<Mapping>,
     chunks: usize,
     syscalls: u64,
 }
@@ -201,7 +205,7 @@ impl Run {
             nchunks: sizes.chunks as u32,
             count_only: u32::from(count_only),
             page_shift: rustix::param::page_size().trailing_zeros(),
-            pad: 0,
+            head: HEAD as u32,
         };
         let init = [
             MapInit { name: ".rodata", max_entries: 0, value: config.as_bytes() },
@@ -217,18 +221,19 @@ impl Run {
         let out_len = (sizes.chunks * CHUNK_SIZE).next_multiple_of(page);
         let out = Mapping::new(loaded.map("out"), out_len).map_err(at("mapping the output"))?;
         let iter = sys::iterator(&loaded.programs[0]).map_err(at("attaching the iterator"))?;
-        Ok(Run { _loaded: loaded, iter, state, out, chunks: sizes.chunks, syscalls: LOAD_SYSCALLS })
+        Ok(Run {
+            _loaded: loaded,
+            iter,
+            state,
+            out: Some(out),
+            chunks: sizes.chunks,
+            syscalls: LOAD_SYSCALLS,
+        })
     }
 
     fn state(&self) -> &State {
         use zerocopy::FromBytes;
         State::ref_from_bytes(self.state.slice(0, size_of::<State>())).expect("page-aligned")
-    }
-
-    fn state_mut(&mut self) -> &mut State {
-        // SAFETY: the mapping is page-aligned and at least as large as State, any bytes are a
-        // State, and the program writes to it only during step().
-        unsafe { &mut *self.state.as_ptr().cast::<State>() }
     }
 
     /// Let the program write until the output is full or all is written.
@@ -250,13 +255,42 @@ impl Run {
         }
     }
 
-    /// Move what was written to the stream.
-    fn take(&mut self, w: &mut StreamWriter) {
-        let used = self.state().used;
-        for (i, used) in used.iter().enumerate().take(self.chunks) {
-            w.raw(self.out.slice(i * CHUNK_SIZE, *used as usize));
+    /// The whole stream: in place if all of it is there, else copied chunk by chunk.
+    fn finish(&mut self, head: &Info) -> Result<Bytes, Error> {
+        let mut w = StreamWriter::new();
+        w.info(head);
+        if self.state().done != 0 {
+            let used = self.state().used;
+            let memory = self.out.take().expect("not taken before");
+            let done = self.totals();
+            let first = w.finish(Done::default());
+            match Mapped::new(memory, &used[..self.chunks], &first.as_bytes()[..HEAD], &done) {
+                Ok(m) => return Ok(m.into()),
+                Err(memory) => self.out = Some(memory),
+            }
+            w = StreamWriter::new();
+            w.info(head);
         }
-        self.state_mut().used = [0; CHUNKS_MAX];
+        let mut from = HEAD;
+        loop {
+            let out = self.out.as_ref().expect("not taken");
+            let used = self.state().used;
+            for (i, used) in used.iter().enumerate().take(self.chunks).filter(|u| *u.1 != 0) {
+                w.raw(out.slice(i * CHUNK_SIZE + from, *used as usize - from));
+                from = 0;
+            }
+            from = 0;
+            if self.state().done != 0 {
+                return Ok(w.finish(self.totals()).into());
+            }
+            self.state.slice_mut(offset_of!(State, used), size_of_val(&used)).fill(0);
+            self.step()?;
+        }
+    }
+
+    fn totals(&self) -> Done {
+        let s = self.state();
+        Done { tasks: s.tasks, vanished: s.vanished, truncated: s.truncated, ..Done::default() }
     }
 }
 

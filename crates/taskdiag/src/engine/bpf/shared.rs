@@ -8,7 +8,7 @@ pub const CHUNK_SIZE: usize = (1 << 19) + (48 << 10);
 /// `CHUNK_FULL`.
 pub const CHUNK_FULL: usize = (1 << 19) - (64 << 10);
 /// `CHUNKS_MAX`.
-pub const CHUNKS_MAX: usize = 32;
+pub const CHUNKS_MAX: usize = 256;
 /// `CHUNKS_RESERVE`.
 pub const CHUNKS_RESERVE: usize = 2;
 /// `HIERARCHIES_MAX`.
@@ -27,7 +27,7 @@ pub struct Config {
     pub nchunks: u32,
     pub count_only: u32,
     pub page_shift: u32,
-    pub pad: u32,
+    pub head: u32,
 }
 
 /// `struct hierarchy`.
@@ -89,7 +89,7 @@ mod tests {
         let expect = [
             ("sizeof(struct config)", size_of::<Config>()),
             ("offsetof(struct config, nchunks)", offset_of!(Config, nchunks)),
-            ("offsetof(struct config, page_shift)", offset_of!(Config, page_shift)),
+            ("offsetof(struct config, head)", offset_of!(Config, head)),
             ("sizeof(struct state)", size_of::<State>()),
             ("offsetof(struct state, used)", offset_of!(State, used)),
             ("offsetof(struct state, tasks)", offset_of!(State, tasks)),

@@ -239,9 +239,15 @@ impl Mapping {
         }
         Ok(Mapping { at: at.cast(), len })
     }
-    /// Start of the mapping, page-aligned.
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.at
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Bytes from `from` on, writable. As [`slice`](Self::slice).
+    pub fn slice_mut(&mut self, from: usize, len: usize) -> &mut [u8] {
+        assert!(from.checked_add(len).is_some_and(|end| end <= self.len));
+        // SAFETY: inside the mapping, borrowed mutably; the program does not run meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.at.add(from), len) }
     }
     /// Bytes from `from` on. No program that writes to them may run while the slice lives.
     pub fn slice(&self, from: usize, len: usize) -> &[u8] {
@@ -251,6 +257,11 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.at.add(from), len) }
     }
 }
+
+// SAFETY: plain memory that is not tied to a thread; all access goes through &self or &mut self.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {

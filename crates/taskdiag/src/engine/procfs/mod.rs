@@ -146,6 +146,6 @@ impl Engine for Procfs {
         let walked = walk::walk(root.as_fd(), req, &plan, reader, out)?;
         let syscalls = walked.syscalls;
         let stream = walked.out.finish(walked.extra);
-        Ok(Answer { stream, cost: Cost { syscalls, wall: start.elapsed() } })
+        Ok(Answer { stream: stream.into(), cost: Cost { syscalls, wall: start.elapsed() } })
     }
 }

@@ -1,6 +1,6 @@
 //! Who a task is: ids, relations, state, start.
 
-use taskdiag_wire::{Group, Groups};
+use taskdiag_wire::{Group, Groups, STAT_LOCKED};
 
 use super::super::*;
 
@@ -13,7 +13,8 @@ fn tid(_: &Context, row: &Row<'_>) -> Value<'static> {
 }
 
 /// The letters of procps' STAT: state, then `<` `N` by nice, `L` locked pages, `s` session leader,
-/// `l` threads, `+` foreground.
+/// `l` threads, `+` foreground. Locked pages are not in /proc/PID/stat: read through procfs, they
+/// are seen when the size of the process is asked for too.
 fn stat(_: &Context, row: &Row<'_>) -> Value<'static> {
     let (Some(base), Some(stat)) = (row.base, row.stat) else {
         return row.missing(if row.base.is_none() { Group::Base } else { Group::Stat });
@@ -26,7 +27,11 @@ fn stat(_: &Context, row: &Row<'_>) -> Value<'static> {
         Some(n) if n > 0 => s.push(b'N'),
         _ => {}
     }
-    if row.statm.and_then(|m| m.locked_bytes()).is_some_and(|b| b > 0) {
+    let locked = match stat.flags() {
+        Some(flags) => flags & STAT_LOCKED != 0,
+        None => row.statm.and_then(|m| m.locked_bytes()).is_some_and(|b| b > 0),
+    };
+    if locked {
         s.push(b'L');
     }
     if base.sid() == Some(row.view.tgid()) {
@@ -83,7 +88,7 @@ pub const FIELDS: &[Field] = &[
     row!("s" "S" 1 Left [BASE] Text None Plain, "/proc/PID/stat 3",
         "State: R run, S sleep, D disk sleep, T stopped, t traced, Z zombie, X dead, I idle, P parked",
         {"state" "S"}, state),
-    row!("stat" "STAT" 4 Left [BASE STAT STATM] Text None Plain, "/proc/PID/stat, status",
+    row!("stat" "STAT" 4 Left [BASE STAT] Text None Plain, "/proc/PID/stat, status",
         "State and: < high priority, N nice, L locked pages, s session leader, l threads, + foreground",
         {}, stat),
     row!("f" "F" 1 Right [BASE] Integer None Octal, "/proc/PID/stat 9",

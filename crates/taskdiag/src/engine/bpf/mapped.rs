@@ -1,0 +1,85 @@
+//! A whole answer in the memory that the program wrote it to. Only its head and end, and filler
+//! between the chunks, are written here.
+
+use std::mem::offset_of;
+
+use taskdiag_wire::{Done, Info, NLMSG_DONE, NLMSG_NOOP, NlMsgHdr};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::shared::CHUNK_SIZE;
+use super::sys::Mapping;
+
+const HDR: usize = size_of::<NlMsgHdr>();
+/// Length of the INFO message, which the program leaves room for.
+pub const HEAD: usize = HDR + size_of::<Info>();
+const END: usize = HDR + size_of::<Done>();
+
+/// A stream in mapped memory. No program writes to it any more.
+#[derive(Debug)]
+pub struct Mapped {
+    memory: Mapping,
+    len: usize,
+}
+
+impl Mapped {
+    /// Make one stream of the chunks, of which each has `used[i]` bytes. Gives the memory back
+    /// where that is not possible in place.
+    pub fn new(memory: Mapping, used: &[u32], head: &[u8], done: &Done) -> Result<Mapped, Mapping> {
+        debug_assert_eq!(head.len(), HEAD);
+        let last = used.iter().rposition(|u| *u != 0).unwrap_or(0);
+        let gap = |i: usize| CHUNK_SIZE - used[i] as usize;
+        if (0..last).any(|i| (1..HDR).contains(&gap(i))) {
+            return Err(memory);
+        }
+        let len = last * CHUNK_SIZE + (used[last] as usize).max(HEAD);
+        let mut m = Mapped { memory, len };
+        if m.len + END > m.memory.len() {
+            return Err(m.memory);
+        }
+        m.write(0, head);
+        for i in (0..last).filter(|i| gap(*i) > 0) {
+            let filler = NlMsgHdr { len: gap(i) as u32, kind: NLMSG_NOOP, ..NlMsgHdr::default() };
+            m.write(i * CHUNK_SIZE + used[i] as usize, filler.as_bytes());
+        }
+        m.end(done);
+        Ok(m)
+    }
+
+    /// The stream.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.memory.slice(0, self.len)
+    }
+
+    /// Append messages of other tasks before the end, and note that procfs served them. Changes
+    /// nothing and returns false where there is no room.
+    pub fn append(&mut self, messages: &[u8], add: &Done, procfs_groups: u64) -> bool {
+        let at = self.len - END;
+        if at + messages.len() + END > self.memory.len() {
+            return false;
+        }
+        let Ok((mut done, _)) = Done::read_from_prefix(&self.as_bytes()[at + HDR..]) else {
+            return false;
+        };
+        done.tasks += add.tasks;
+        done.denied += add.denied;
+        done.vanished += add.vanished;
+        done.blocked += add.blocked;
+        done.truncated += add.truncated;
+        self.write(HDR + offset_of!(Info, procfs_groups), &procfs_groups.to_ne_bytes());
+        self.write(at, messages);
+        self.len = at + messages.len();
+        self.end(&done);
+        true
+    }
+
+    fn end(&mut self, done: &Done) {
+        let hdr = NlMsgHdr { len: END as u32, kind: NLMSG_DONE, ..NlMsgHdr::default() };
+        self.write(self.len, hdr.as_bytes());
+        self.write(self.len + HDR, done.as_bytes());
+        self.len += END;
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.memory.slice_mut(at, bytes.len()).copy_from_slice(bytes);
+    }
+}

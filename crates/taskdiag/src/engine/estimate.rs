@@ -1,0 +1,46 @@
+//! About how many tasks there are, without looking at one of them.
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+/// Processes of the machine. The link count of /proc is a small constant and their number.
+pub(crate) fn processes() -> usize {
+    rustix::fs::stat("/proc").map_or(0, |s| s.st_nlink as usize)
+}
+
+/// Threads of the machine: "running/all" in /proc/loadavg. sysinfo(2) has them too, but modulo
+/// 65536.
+pub(crate) fn threads() -> usize {
+    read().unwrap_or(0).max(usize::from(rustix::system::sysinfo().procs)).max(processes())
+}
+
+fn read() -> Option<usize> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(CWD, c"/proc/loadavg", flags, Mode::empty()).ok()?;
+    let mut buf = [0; 128];
+    let n = rustix::io::read(fd, &mut buf).ok()?;
+    parse(&buf[..n])
+}
+
+fn parse(loadavg: &[u8]) -> Option<usize> {
+    let field = std::str::from_utf8(loadavg).ok()?.split(' ').nth(3)?;
+    field.split_once('/')?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loadavg() {
+        assert_eq!(parse(b"2.48 2.10 1.24 3/105125 18288\n"), Some(105125));
+        for bad in [&b""[..], b"1 2 3", b"1 2 3 4 5", b"1 2 3 4/x 5", b"\xff"] {
+            assert_eq!(parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn there_are_more_threads_than_processes() {
+        assert!(processes() > 0);
+        assert!(threads() >= processes());
+    }
+}
