@@ -121,7 +121,8 @@ impl StatusFile {
                 set!(c, Cred.sgid, f.u32());
                 set!(c, Cred.fsgid, f.u32());
             }
-            b"Groups" => {
+            // The number and the list must be of one line.
+            b"Groups" if c.ngroups().is_none() => {
                 let whole = ids(value, &mut self.gids);
                 let n = u32::try_from(self.gids.len() / 4).ok();
                 set!(c, Cred.ngroups, n.filter(|_| whole));
@@ -141,6 +142,7 @@ impl StatusFile {
 
 /// A list of ids. `false`, and no list, where one of the words is no id.
 fn ids(value: &[u8], out: &mut Vec<u8>) -> bool {
+    out.clear();
     let mut f = Fields::new(value);
     while let Some(word) = f.next() {
         let Some(id) = number(word).and_then(|n| u32::try_from(n).ok()) else {
