@@ -4,11 +4,12 @@
 use std::hint::black_box;
 
 use taskdiag::Snapshot;
+use taskdiag::engine::procfs::parse;
 use taskdiag_wire::decode::Request;
 use taskdiag_wire::{
-    A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cgroup, Cred, Group, Groups, Io, Ns,
-    PathKind, Sched, Stat, Statm, Stream, TaskView, decode_request, encode_features_request,
-    encode_request,
+    A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cgroup, Cred, Done, Group, Groups, Io, Ns,
+    PathKind, Sched, Stat, Statm, Stream, StreamWriter, TaskView, decode_request,
+    encode_features_request, encode_request,
 };
 
 pub mod seeds;
@@ -17,7 +18,8 @@ pub mod seeds;
 pub type Case = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: &[(&str, Case)] = &[("stream", stream), ("request", request)];
+pub const TARGETS: &[(&str, Case)] =
+    &[("stream", stream), ("request", request), ("procfs_parse", procfs_parse)];
 
 /// Untrusted bytes as a stream: refused, or every view works and what it says adds up.
 pub fn stream(data: &[u8]) {
@@ -83,3 +85,52 @@ pub fn request(data: &[u8]) {
         }
     }
 }
+
+/// Any text as any of the /proc files: the parsers accept it, mark as known only what they know,
+/// and give what makes a sound stream. The files are those of other people's processes, so names,
+/// paths and arguments in them are chosen by others.
+pub fn procfs_parse(data: &[u8]) {
+    let all = Groups::from_bits(u64::MAX);
+    black_box((parse::pid(data), parse::ns_inode(data), parse::schedstat(data), parse::tgid(data)));
+    black_box((parse::cgroup_lines(data).count(), parse::cgroup2_mounts(data)));
+
+    let mut w = StreamWriter::new();
+    w.info(&StreamWriter::blank_info());
+    w.begin_task(1, 1);
+    if let Some(file) = parse::stat(data, 10_000_000) {
+        assert_eq!(file.base.valid & !Base::ALL_VALID, 0);
+        assert_eq!(file.stat.valid & !Stat::ALL_VALID, 0);
+        black_box((file.has_no_memory(), file.is_reaped(), file.base.comm_bytes()));
+        w.put(&file.base);
+        w.put(&file.stat);
+    }
+    if let Some(io) = parse::io(data) {
+        assert_eq!(io.valid & !Io::ALL_VALID, 0);
+        w.put(&io);
+    }
+    let mut status = parse::StatusFile::default();
+    status.parse(data, all);
+    assert_eq!(status.cred.valid & !Cred::ALL_VALID, 0);
+    assert_eq!(status.statm.valid & !Statm::ALL_VALID, 0);
+    if let Some(n) = status.cred.ngroups() {
+        assert_eq!(n as usize * 4, status.gids.len());
+    }
+    w.put(&status.cred);
+    w.put(&status.statm);
+    w.put_blob(A_GROUPS, 0, 0, &status.gids, status.gids.len());
+    w.put_blob(A_NSPID, 0, 0, &status.nspid, status.nspid.len());
+    w.end_task();
+    let bytes = w.finish(Done::default());
+    assert!(Stream::parse(bytes.as_bytes()).is_ok());
+
+    // One buffer serves every task of a walk: nothing of the task before may stay.
+    let fresh = format!("{status:?}");
+    status.parse(SOME_STATUS, all);
+    status.parse(data, all);
+    assert_eq!(format!("{status:?}"), fresh);
+}
+
+/// A status file that fills whatever a later one might leave.
+const SOME_STATUS: &[u8] = b"Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t4 24 \nNSpid:\t9\t1\n\
+    VmSize:\t 30 kB\nVmRSS:\t 17 kB\nThreads:\t2\nCapInh:\t0000000000000001\n\
+    voluntary_ctxt_switches:\t1\nnonvoluntary_ctxt_switches:\t2\n";

@@ -12,6 +12,7 @@ pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
         "stream" => streams(),
         "request" => requests(),
+        "procfs_parse" => proc_files(),
         _ => Vec::new(),
     }
 }
@@ -104,4 +105,44 @@ fn full_task(w: &mut StreamWriter, pid: u32) {
     w.put_blob(Group::Environ as u16, 0, 0, b"A=1\0", 4);
     w.missing(Group::Vma, Reason::Unsupported);
     w.end_task();
+}
+
+/// One file of each kind, as the kernel writes them.
+fn proc_files() -> Vec<(String, Vec<u8>)> {
+    let files: &[(&str, &[u8])] = &[
+        ("pid", b"4194304"),
+        ("ns", b"mnt:[4026531832]"),
+        ("schedstat", b"100 20 3\n"),
+        (
+            "io",
+            b"rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\n\
+            cancelled_write_bytes: 7\n",
+        ),
+        ("cgroup", b"9:name=systemd:/a\n2:cpu,cpuacct:/x:y\n0::/b c\n"),
+        (
+            "mountinfo",
+            b"31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+            41 31 0:38 /a\\040b /cg rw shared:5 master:1 - cgroup2 cgroup2 rw\n",
+        ),
+        (
+            "stat",
+            b"42 (a) b\n\xff)) S 1 42 42 34816 42 4194560 115 2 0 1 12 3 4 5 20 0 1 0 \
+            8130 3133440 440 18446744073709551615 1 2 140727 0 0 0 0 4096 65536 1 0 0 17 1 0 0 \
+            0 0 0 1 2 3 140728 140740 140740 140744 0\n",
+        ),
+        (
+            "kthread-stat",
+            b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 0 0 0 \
+            18446744073709551615 0 0 0 0 0 0 0 2147483647 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+        ),
+        (
+            "status",
+            b"Name:\tx\\nUid:\t9\nUmask:\t0022\nState:\tR (running)\nTgid:\t5065\nPid:\t5066\n\
+            TracerPid:\t77\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t4294967295\nGroups:\t4 24 1000 \n\
+            NSpid:\t5066\t12\t1\nVmPeak:\t    3061 kB\nVmRSS:\t    1760 kB\nVmSwap:\t 4 kB\n\
+            Threads:\t2\nCapInh:\t0000000000000001\nCapAmb:\t0000000000000004\nNoNewPrivs:\t1\n\
+            Seccomp:\t2\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n",
+        ),
+    ];
+    files.iter().map(|(name, text)| ((*name).to_owned(), text.to_vec())).collect()
 }

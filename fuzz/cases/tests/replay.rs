@@ -62,6 +62,11 @@ fn request() {
 }
 
 #[test]
+fn procfs_parse() {
+    replay("procfs_parse");
+}
+
+#[test]
 fn every_valid_stream_parses() {
     for (name, bytes) in seeds::of("stream") {
         assert!(taskdiag::Snapshot::read_from(&bytes[..]).is_ok(), "{name}");
