@@ -2,6 +2,9 @@
 //!
 //! Whole output is compared byte by byte, headers, widths and all.
 
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::common::{parts, run};
@@ -52,15 +55,19 @@ fn procps(args: &[&str]) -> Option<String> {
     o.status.success().then(|| String::from_utf8_lossy(&o.stdout).into_owned())
 }
 
-fn skip(why: &str) {
-    assert!(std::env::var_os("TASKDIAG_REQUIRE").is_none(), "required, but {why}");
-    eprintln!("SKIPPED: {why}");
+/// Say loudly what is not tested: in the list that `make test` prints at its end.
+fn skip(test: &str, why: &str) {
+    let required = std::env::var("TASKDIAG_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|r| r == "procps"), "procps is required, but {why}");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target");
+    let list = File::options().create(true).append(true).open(target.join("taskdiag-skips.txt"));
+    writeln!(list.expect("the target can be written"), "{test}: {why}").expect("written");
 }
 
 #[test]
 fn columns_as_procps_has_them() {
     if procps(&["--version"]).is_none_or(|v| !v.contains("procps")) {
-        return skip("procps ps is not installed");
+        return skip("columns_as_procps_has_them", "procps ps is not installed");
     }
     let still = Still::new();
     let pids = still.pids();
@@ -151,7 +158,7 @@ fn columns_as_procps_has_them() {
 #[test]
 fn views_as_procps_has_them() {
     if procps(&["--version"]).is_none_or(|v| !v.contains("procps")) {
-        return skip("procps ps is not installed");
+        return skip("views_as_procps_has_them", "procps ps is not installed");
     }
     let still = Still::new();
     let pids = still.pids();
@@ -168,7 +175,7 @@ fn views_as_procps_has_them() {
 #[test]
 fn all_processes_are_there() {
     let Some(want) = procps(&["-eo", "pid=,ppid=,comm="]) else {
-        return skip("procps ps is not installed");
+        return skip("all_processes_are_there", "procps ps is not installed");
     };
     let (_, got, _) = parts(&run(&["ps", "-eo", "pid=,ppid=,comm="]));
     let again = procps(&["-eo", "pid=,ppid=,comm="]).expect("it just did");
