@@ -36,9 +36,19 @@ pub const CODES: &[(u8, &str)] = &[
 
 /// The exit codes as a section of `--help`.
 pub fn codes_text() -> String {
-    let mut out = String::from("Exit codes:\n");
+    let mut out = String::from("Exit codes:");
     for (code, what) in CODES {
-        out.push_str(&format!("  {code}  {what}\n"));
+        out.push_str(&format!("\n  {code} "));
+        let mut width = 4;
+        for word in what.split(' ') {
+            if width + word.len() >= 78 {
+                out.push_str("\n    ");
+                width = 4;
+            }
+            out.push(' ');
+            out.push_str(word);
+            width += word.len() + 1;
+        }
     }
     out
 }

@@ -100,6 +100,7 @@ The habits of procps work: ps aux, ps -ef, ps -eLf, ps axo pid,comm, ps axjf, ps
 pub fn command() -> Command {
     Command::new("ps")
         .about("Show processes or threads: all, or those that meet one of the conditions")
+        .override_usage("taskdiag ps [OPTIONS] [LETTERS as in aux] [PID...]")
         .args_override_self(true)
         .next_help_heading("Selection")
         .arg(list("pid", "LIST", "Processes by id (with -T also threads)").short('p'))
@@ -110,7 +111,7 @@ pub fn command() -> Command {
         .arg(list("command", "LIST", "By command name").short('C'))
         .arg(list("sid", "LIST", "By session").short('s').alias("session"))
         .arg(list("tty", "LIST", "By terminal, such as pts/0").short('t'))
-        .arg(flag("all", "All, whatever else is said").short('e').short_alias('A'))
+        .arg(flag("all", "All, whatever else is said (-A too)").short('e').short_alias('A'))
         .arg(flag("with-tty", "Those with a terminal, but not session leaders").short('a'))
         .arg(flag("deselect", "Those that are not selected").short('N'))
         .arg(flag("running", "Only those in state R"))
@@ -125,8 +126,12 @@ pub fn command() -> Command {
         )
         .next_help_heading("Columns")
         .arg(
-            list("format", "COLUMNS", "Columns: names with commas; NAME=HEADER, NAME:WIDTH")
-                .short('o'),
+            list(
+                "format",
+                "COLUMNS",
+                "Columns of 'taskdiag fields', with commas; NAME=HEADER, NAME:WIDTH",
+            )
+            .short('o'),
         )
         .arg(flag("full", "UID PID PPID C STIME TTY TIME CMD").short('f'))
         .arg(flag("extra-full", "As -f, and SZ RSS PSR").short('F'))

@@ -203,6 +203,91 @@ pub fn groups_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taskdiag_wire::{
+        AlignedBuf, Base, Cgroup, Cred, Done, Info, Io, Ns, Reason, Sched, Stat, Statm, Stream,
+        StreamWriter,
+    };
+
+    /// A stream with one task whose records are all this byte, or with no record at all.
+    fn stream(asked: Groups, fill: Option<u8>, why: Option<Reason>) -> Stream<AlignedBuf> {
+        fn record<T: taskdiag_wire::GroupRecord>(w: &mut StreamWriter, fill: u8) {
+            let bytes = vec![fill; size_of::<T>()];
+            w.put(&T::read_from_bytes(&bytes).expect("the size is right"));
+        }
+        let mut w = StreamWriter::new();
+        let extreme = fill.map_or(0, |b| u64::from_ne_bytes([b; 8]));
+        w.info(&Info {
+            show_flags: asked.bits(),
+            realtime_ns: extreme,
+            mem_total_bytes: extreme,
+            page_size: extreme as u32,
+            ..StreamWriter::blank_info()
+        });
+        w.begin_task(7, 7);
+        if let Some(b) = fill {
+            record::<Base>(&mut w, b);
+            record::<Cred>(&mut w, b);
+            record::<Stat>(&mut w, b);
+            record::<Statm>(&mut w, b);
+            record::<Io>(&mut w, b);
+            record::<Sched>(&mut w, b);
+            record::<Ns>(&mut w, b);
+            record::<Cgroup>(&mut w, b);
+        }
+        if let Some(why) = why {
+            asked.iter().for_each(|g| w.missing(g, why));
+        }
+        w.end_task();
+        Stream::parse(w.finish(Done::default())).expect("it is well formed")
+    }
+
+    fn each_field(stream: &Stream<AlignedBuf>, mut f: impl FnMut(&Field, &Value<'_>, String)) {
+        let cx = Context::new(stream.info(), false);
+        let row = Row::new(stream.get(0).expect("one task"));
+        for field in all() {
+            let value = (field.get)(&cx, &row);
+            let mut out = Vec::new();
+            text(&mut out, &cx, field, &row, &value);
+            f(field, &value, String::from_utf8(out).expect("text is UTF-8"));
+        }
+    }
+
+    #[test]
+    fn no_value_is_too_odd() {
+        for fill in [0, 1, 0x7f, 0x80, 0xff] {
+            each_field(&stream(Groups::from_bits(u64::MAX), Some(fill), None), |f, _, text| {
+                assert!(
+                    !text.is_empty() || f.text == Text::Comm || f.name == "fname",
+                    "{}",
+                    f.name
+                );
+            });
+        }
+    }
+
+    #[test]
+    fn missing_is_said() {
+        let everything = Groups::from_bits((1 << 16) - 1);
+        each_field(&stream(Groups::NONE, None, None), |f, v, text| {
+            if !f.groups.is_empty() {
+                assert_eq!((v, text.as_str()), (&Value::Missing(Missing::NotAsked), "?"), "{f:?}");
+            }
+        });
+        for why in [Reason::Denied, Reason::Blocked, Reason::Vanished, Reason::Unsupported] {
+            each_field(&stream(everything, None, Some(why)), |f, v, text| {
+                if !f.groups.is_empty() {
+                    let want = &Value::Missing(Missing::Reason(why));
+                    assert_eq!((v, text.as_str()), (want, "?"), "{f:?}");
+                }
+            });
+        }
+        each_field(&stream(everything, None, Some(Reason::Absent)), |f, v, text| {
+            if !f.groups.is_empty() {
+                assert_eq!(v, &Value::ABSENT, "{f:?}");
+                assert!(["-", "0", "0.0", "[?]"].contains(&text.as_str()), "{} {text}", f.name);
+            }
+        });
+    }
 
     #[test]
     fn names_are_unique_and_described() {

@@ -43,7 +43,7 @@ pub const FIELDS: &[Field] = &[
         "Virtual size; text in pages", {}, uint!(Statm statm.size_bytes)),
     row!("size" "SIZE" 5 Right [STATM] Integer Bytes Kib, "/proc/PID/status VmData+VmStk",
         "Data and stack; text in KiB", {},
-        |_, r| sum(r, |m| Some(m.data_bytes()? + m.stack_bytes()?), Value::Uint)),
+        |_, r| sum(r, |m| Some(m.data_bytes()?.saturating_add(m.stack_bytes()?)), Value::Uint)),
     mem!("trs" "TRS" 4 "/proc/PID/status VmExe" "Program text; text in KiB" text_bytes
         {"tsiz" "TSIZ", "trss" "TRSS"}),
     row!("drs" "DRS" 5 Right [STATM] Integer Bytes Kib, "/proc/PID/status VmSize-VmExe",
