@@ -485,9 +485,10 @@ impl<'a> TaskView<'a> {
     pub fn path(&self, kind: PathKind) -> Option<Blob<'a>> {
         self.blob(Group::Paths as u16, kind as u32)
     }
-    /// Supplementary gids.
+    /// Supplementary gids. A task that is known to have none needs no blob to say so.
     pub fn groups(&self) -> Option<Vec<u32>> {
-        self.blob(A_GROUPS, 0).map(|b| b.ids())
+        let none = || self.record::<Cred>()?.ngroups().filter(|n| *n == 0).map(|_| Vec::new());
+        self.blob(A_GROUPS, 0).map(|b| b.ids()).or_else(none)
     }
     /// Its id in each pid namespace, the reader's first.
     pub fn nspid(&self) -> Option<Vec<u32>> {
