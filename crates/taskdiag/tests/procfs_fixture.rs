@@ -100,7 +100,7 @@ fn every_group_of_a_plain_process() {
     assert_eq!((b.ppid(), b.pgid(), b.sid()), (Some(1), Some(3), Some(4)));
     assert_eq!(b.comm_bytes(), b"x");
     let st = t.record::<Stat>().unwrap();
-    assert_eq!((st.minflt(), st.num_threads(), st.valid), (Some(1), Some(2), Stat::ALL_VALID));
+    assert_eq!((st.minflt(), st.num_threads(), st.policy()), (Some(1), Some(2), Some(0)));
     let c = t.record::<Cred>().unwrap();
     assert_eq!((c.euid(), c.gid(), c.securebits()), (Some(2), Some(5), None));
     assert_eq!(t.groups(), Some(vec![9, 10]));
@@ -163,7 +163,9 @@ fn what_a_kernel_thread_and_a_zombie_do_not_have() {
     assert_eq!(k.path(PathKind::Exe).unwrap().reason, Some(Reason::Absent));
     assert_eq!(&k.path(PathKind::Cwd).unwrap().data[..], b"/");
     assert_eq!(z.record::<Base>().unwrap().flags(), Some(TASK_EXITING));
-    assert_eq!(z.reason(Group::Paths), Some(Reason::Absent));
+    for kind in [PathKind::Exe, PathKind::Cwd, PathKind::Root] {
+        assert_eq!(z.path(kind).unwrap().reason, Some(Reason::Absent));
+    }
 }
 
 #[test]

@@ -69,8 +69,9 @@ impl Worker<'_> {
                 },
             };
         }
+        // What a task has not got is said of each; what keeps us from reading, once.
         if let [Some(r), b, c] = reasons {
-            if b == Some(r) && c == Some(r) {
+            if r != Reason::Absent && b == Some(r) && c == Some(r) {
                 return Err(Stop::Gap(r));
             }
         }
