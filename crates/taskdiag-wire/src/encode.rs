@@ -246,11 +246,16 @@ impl StreamWriter {
         self.buf
     }
 
-    /// End without DONE: the messages, for [`raw`](Self::raw) of another writer, and what its
-    /// [`finish`](Self::finish) must get for them.
-    pub fn into_messages(self) -> (AlignedBuf, Done) {
-        debug_assert!(self.task.is_none());
-        (self.buf, self.counts)
+    /// Append what another writer made without INFO, and count its tasks as our own.
+    pub fn append(&mut self, other: StreamWriter) {
+        debug_assert!(other.task.is_none());
+        self.raw(other.buf.as_bytes());
+        let (c, o) = (&mut self.counts, other.counts);
+        c.tasks = c.tasks.wrapping_add(o.tasks);
+        c.denied += o.denied;
+        c.vanished += o.vanished;
+        c.blocked += o.blocked;
+        c.truncated += o.truncated;
     }
 
     fn task_message(&mut self, flags: u32) {

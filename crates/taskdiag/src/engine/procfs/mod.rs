@@ -21,11 +21,11 @@ use std::time::Instant;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use taskdiag_wire::{Group, Groups, Strategy, StreamWriter};
+use taskdiag_wire::{Done, Group, Groups, Strategy, StreamWriter};
 
 use self::cgroup::Cgroups;
 use self::read::Reader;
-use self::task::{Plan, exhausted};
+use self::task::{Plan, Worker, exhausted};
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::Error;
 use crate::request::Request;
@@ -144,9 +144,10 @@ impl Engine for Procfs {
         };
         let mut out = StreamWriter::new();
         out.info(&info);
-        let walked = walk::walk(root.as_fd(), req, &plan, reader, out)?;
-        let syscalls = walked.syscalls;
-        let stream = walked.out.finish(walked.extra);
+        let mut worker = Worker::new(&plan, reader, out);
+        walk::walk(root.as_fd(), req, &mut worker)?;
+        let syscalls = worker.reader.syscalls;
+        let stream = worker.out.finish(Done::default());
         Ok(Answer { stream: stream.into(), cost: Cost { syscalls, wall: start.elapsed() } })
     }
 }

@@ -2,37 +2,29 @@
 
 use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::resume_unwind;
 use std::thread;
 
 use rustix::io::Errno;
-use taskdiag_wire::{AlignedBuf, Done, Strategy, StreamWriter};
+use taskdiag_wire::{Strategy, StreamWriter};
 
 use super::parse;
 use super::read::{Path, Reader};
-use super::task::{Place, Plan, Stop, Worker, exhausted};
+use super::task::{Place, Stop, Worker, exhausted};
 use crate::error::Error;
 use crate::request::Request;
-
-/// An answer without its end.
-pub(super) struct Walked {
-    pub(super) out: StreamWriter,
-    /// Counts of the tasks that `out` got ready-made.
-    pub(super) extra: Done,
-    pub(super) syscalls: u64,
-}
 
 /// Write all tasks that the request is about.
 pub(super) fn walk(
     root: BorrowedFd<'_>,
     req: &Request,
-    plan: &Plan,
-    mut reader: Reader,
-    out: StreamWriter,
-) -> Result<Walked, Error> {
+    worker: &mut Worker<'_>,
+) -> Result<(), Error> {
+    let reader = &mut worker.reader;
     let mut pids = Vec::new();
     let mut tgid = 0;
     if req.strategy.takes_pid() {
-        tgid = process_of(root, req.pid, &mut reader)?;
+        tgid = process_of(root, req.pid, reader)?;
     }
     match req.strategy {
         Strategy::One | Strategy::Thread => pids.push(tgid),
@@ -40,21 +32,21 @@ pub(super) fn walk(
             reader.pids(root, &mut pids).map_err(|e| Error::io("listing /proc", e))?;
         }
     }
-    let walked = match req.strategy {
+    match req.strategy {
         Strategy::All | Strategy::One => {
-            spread(plan, reader, out, &pids, |w, pid| process(w, root, pid))
+            spread(worker, &pids, |w, pid| w.task(place(root, pid, pid), None))
         }
         Strategy::AllThread | Strategy::Thread => {
-            spread(plan, reader, out, &pids, |w, pid| threads(w, root, pid))
+            spread(worker, &pids, |w, pid| threads(w, root, pid))
         }
-        Strategy::Children => spread(plan, reader, out, &pids, |w, pid| child(w, root, pid, tgid)),
+        Strategy::Children => spread(worker, &pids, |w, pid| child(w, root, pid, tgid)),
     }?;
     // It was there a moment ago.
     let one = matches!(req.strategy, Strategy::One | Strategy::Thread);
-    if one && walked.out.tasks() + walked.extra.tasks == 0 {
+    if one && worker.out.tasks() == 0 {
         return Err(Error::NoSuchProcess(req.pid));
     }
-    Ok(walked)
+    Ok(())
 }
 
 /// The process that `pid`, of a process or a thread, belongs to.
@@ -78,10 +70,6 @@ fn place(dir: BorrowedFd<'_>, pid: u32, tgid: u32) -> Place<'_> {
     Place { dir, path: Path::id(pid), pid, tgid }
 }
 
-fn process(w: &mut Worker<'_>, root: BorrowedFd<'_>, pid: u32) -> Result<(), Error> {
-    w.task(place(root, pid, pid), None)
-}
-
 fn child(w: &mut Worker<'_>, root: BorrowedFd<'_>, pid: u32, of: u32) -> Result<(), Error> {
     let at = place(root, pid, pid);
     match w.stat_file(at) {
@@ -95,38 +83,31 @@ fn child(w: &mut Worker<'_>, root: BorrowedFd<'_>, pid: u32, of: u32) -> Result<
 /// The threads of a process. A tid under /proc itself gives the times of the whole process:
 /// those of the thread are under task/ only.
 fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Error> {
-    let mut path = Path::id(tgid);
-    let dir = match w.reader.open_dir(root, path.file("task")) {
-        Ok(dir) => dir,
-        Err(e) => {
-            return match w.meaning(place(root, tgid, tgid), e) {
-                Stop::Gone => {
-                    w.vanished(tgid);
-                    Ok(())
-                }
-                Stop::Failed(e) => Err(e),
-                // The process is seen, its threads are not (hidepid=1): one is known, and each
-                // of its groups says why it is not there.
-                Stop::Gap(_) => {
-                    let path = Path::id(tgid).join_task().join_id(tgid);
-                    w.task(Place { dir: root, path, pid: tgid, tgid }, None)
-                }
-            };
-        }
-    };
-    w.reader.syscalls += 1; // close
     let mut tids = std::mem::take(&mut w.tids);
-    let listed = w.reader.pids(dir.as_fd(), &mut tids);
-    let mut result = listed.map_err(|e| Error::io(format!("listing the threads of {tgid}"), e));
-    if tids.is_empty() {
-        w.vanished(tgid);
-    }
-    for &tid in &tids {
-        if result.is_err() {
-            break;
+    let mut path = Path::id(tgid);
+    let dir = w.reader.open_dir(root, path.file("task"));
+    w.reader.syscalls += u64::from(dir.is_ok()); // close
+    let listed = dir.and_then(|dir| w.reader.pids(dir.as_fd(), &mut tids).map(|()| dir));
+    let result = match listed {
+        Ok(_) if tids.is_empty() => {
+            w.vanished(tgid);
+            Ok(())
         }
-        result = w.task(place(dir.as_fd(), tid, tgid), None);
-    }
+        Ok(dir) => spread(w, &tids, |w, tid| w.task(place(dir.as_fd(), tid, tgid), None)),
+        Err(e) => match w.meaning(place(root, tgid, tgid), e) {
+            Stop::Gone => {
+                w.vanished(tgid);
+                Ok(())
+            }
+            Stop::Failed(e) => Err(e),
+            // The process is seen, its threads are not (hidepid=1): one is known, and each of
+            // its groups says why it is not there.
+            Stop::Gap(_) => {
+                let path = Path::id(tgid).join_task().join_id(tgid);
+                w.task(Place { dir: root, path, pid: tgid, tgid }, None)
+            }
+        },
+    };
     w.tids = tids;
     result
 }
@@ -141,60 +122,44 @@ fn threads_for(tasks: usize, cpus: usize) -> usize {
     (tasks / TASKS_PER_THREAD).clamp(1, cpus.clamp(1, MAX_THREADS))
 }
 
-/// Do `each` for every pid, in equal parts by several threads where that pays. The order in the
-/// stream is that of `pids` all the same.
+/// Do `each` for every id, in equal parts by several threads where that pays. The order in the
+/// stream is that of `ids` all the same.
 fn spread(
-    plan: &Plan,
-    reader: Reader,
-    out: StreamWriter,
-    pids: &[u32],
+    worker: &mut Worker<'_>,
+    ids: &[u32],
     each: impl Fn(&mut Worker<'_>, u32) -> Result<(), Error> + Sync,
-) -> Result<Walked, Error> {
+) -> Result<(), Error> {
+    let part = |w: &mut Worker<'_>, ids: &[u32]| ids.iter().try_for_each(|&id| each(w, id));
+    if ids.len() < 2 * TASKS_PER_THREAD {
+        return part(worker, ids);
+    }
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    let parts = threads_for(pids.len(), cpus);
-    let part_len = pids.len().div_ceil(parts).max(1);
-    let (first, rest) = pids.split_at(part_len.min(pids.len()));
-    let part = |worker: &mut Worker<'_>, pids: &[u32]| -> Result<(), Error> {
-        pids.iter().try_for_each(|&pid| each(worker, pid))
+    let (first, rest) = ids.split_at(ids.len().div_ceil(threads_for(ids.len(), cpus)));
+    let plan = worker.plan;
+    let other = |ids: &[u32]| {
+        let mut w = Worker::new(plan, Reader::new(), StreamWriter::new());
+        part(&mut w, ids).map(|()| (w.out, w.reader.syscalls))
     };
-    let other = |pids: &[u32]| -> Result<(AlignedBuf, Done, u64), Error> {
-        let mut worker = Worker::new(plan, Reader::new(), StreamWriter::new());
-        part(&mut worker, pids)?;
-        let syscalls = worker.reader.syscalls;
-        let (messages, counts) = worker.out.into_messages();
-        Ok((messages, counts, syscalls))
-    };
-    let mut worker = Worker::new(plan, reader, out);
-    let mut extra = Done::default();
-    thread::scope(|scope| -> Result<(), Error> {
+    thread::scope(|scope| {
+        let other = &other;
         let others: Vec<_> = rest
-            .chunks(part_len)
-            .map(|pids| {
-                let other = &other;
-                (pids, thread::Builder::new().spawn_scoped(scope, move || other(pids)))
-            })
+            .chunks(first.len())
+            .map(|ids| (ids, thread::Builder::new().spawn_scoped(scope, move || other(ids))))
             .collect();
-        part(&mut worker, first)?;
-        for (pids, handle) in others {
-            match handle {
-                Ok(handle) => {
-                    let joined = handle.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-                    let (messages, counts, syscalls) = joined?;
-                    worker.out.raw(messages.as_bytes());
-                    worker.reader.syscalls += syscalls;
-                    extra.tasks += counts.tasks;
-                    extra.denied += counts.denied;
-                    extra.vanished += counts.vanished;
-                    extra.blocked += counts.blocked;
-                    extra.truncated += counts.truncated;
-                }
+        part(worker, first)?;
+        for (ids, thread) in others {
+            let Ok(thread) = thread else {
                 // No thread to be had: this one does the part.
-                Err(_) => part(&mut worker, pids)?,
-            }
+                part(worker, ids)?;
+                continue;
+            };
+            let done = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            let (out, syscalls) = done?;
+            worker.out.append(out);
+            worker.reader.syscalls += syscalls;
         }
         Ok(())
-    })?;
-    Ok(Walked { out: worker.out, extra, syscalls: worker.reader.syscalls })
+    })
 }
 
 #[cfg(test)]
