@@ -232,7 +232,9 @@ static __always_inline void kthread_name(struct task_struct *t, char *comm)
 	w = CAST(struct worker, k->data);
 	if (!w->pool || n <= 0 || n > 31)
 		return;
-	name = comm + n;
+	/* Kernels up to 6.12 lose the bounds of n above; the compiler knows them and drops a mask. */
+	barrier_var(n);
+	name = comm + (n & 31);
 	if (bpf_probe_read_kernel_str(name, 32, &w->desc) <= 1) {
 		name[0] = 0;
 		return;
