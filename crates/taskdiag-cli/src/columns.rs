@@ -1,6 +1,6 @@
 //! Columns: what `-o` and the ready-made views mean in terms of the field table.
 
-use taskdiag::field::{self, Align, Field};
+use taskdiag::field::{self, Align, Field, Text};
 
 use crate::exit::Exit;
 use crate::nearest;
@@ -14,6 +14,8 @@ pub struct Column {
     pub header: String,
     /// Least width of the text column.
     pub width: usize,
+    /// Was the width asked for?
+    pub fixed: bool,
     /// The field.
     pub field: &'static Field,
 }
@@ -59,6 +61,7 @@ fn column(name: &str) -> Result<Column, Exit> {
         name: name.to_owned(),
         header: named.header.to_owned(),
         width: named.field.width.max(named.header.len()),
+        fixed: false,
         field: named.field,
     })
 }
@@ -89,7 +92,7 @@ pub fn parse(spec: &str) -> Result<Vec<Column>, Exit> {
             c.width = c.width.max(h.chars().count());
         }
         if let Some(w) = width {
-            c.width = w;
+            (c.width, c.fixed) = (w, true);
         }
         out.push(c);
     }
@@ -97,6 +100,14 @@ pub fn parse(spec: &str) -> Result<Vec<Column>, Exit> {
         return Err(Exit::Usage("-o needs at least one column, as in -o pid,comm".to_owned()));
     }
     Ok(out)
+}
+
+/// Make the columns of ids wide enough for the largest of them.
+pub fn fit_pids(columns: &mut [Column], largest: u32) {
+    let digits = largest.checked_ilog10().map_or(1, |n| n as usize + 1);
+    for c in columns.iter_mut().filter(|c| c.field.text == Text::Pid && !c.fixed) {
+        c.width = c.width.max(digits);
+    }
 }
 
 /// A ready-made set of columns.

@@ -10,7 +10,7 @@ use taskdiag::wire::{Done, Info, StreamWriter};
 use taskdiag::{Choice, Error, Request, Snapshot, query_each, query_with};
 
 use crate::args::ps::{Args, Form, TreeStyle};
-use crate::columns::{Column, ThreadColumns};
+use crate::columns::{self, Column, ThreadColumns};
 use crate::exit::Exit;
 use crate::output::terminal::Terminal;
 use crate::output::{Sink, Table, Tally, csv, json, text};
@@ -23,7 +23,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let saved = args.from.as_deref().map(read).transpose()?;
     let threads =
         args.threads || saved.as_ref().is_some_and(|s| s.stream().strategy().is_threads());
-    let columns = columns(args, threads);
+    let mut columns = columns(args, threads);
     let groups = plan::groups(&columns, &args.sort, &args.select, args.tree.is_some());
     let snapshot = match saved {
         Some(s) if args.threads && !s.stream().strategy().is_threads() => {
@@ -37,11 +37,13 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         None => ask(plan::plan(groups, &args.select, threads), args.engine)?,
     };
     let asked = Instant::now();
+    columns::fit_pids(&mut columns, largest_pid(&snapshot, args.from.is_some()));
 
     let cx = Context::new(snapshot.stream().info(), threads);
     let mut rows = selected(&snapshot, args);
     crate::order::sort(&mut rows, &snapshot, &cx, &args.sort);
-    let terminal = Terminal::detect(args.color, args.wide);
+    let mut terminal = Terminal::detect(args.color, args.wide);
+    terminal.width = args.width.or(terminal.width);
     let tree = args.tree.map(|style| {
         let style = match style {
             TreeStyle::Auto if terminal.lines => tree::LINES,
@@ -130,6 +132,15 @@ fn nobody(request: &Request) -> Result<Snapshot, Exit> {
         ..StreamWriter::blank_info()
     });
     Ok(Snapshot::parse(w.finish(Done::default()))?)
+}
+
+/// The largest pid there can be, as procps has it; of a saved answer, the largest there is.
+fn largest_pid(snapshot: &Snapshot, saved: bool) -> u32 {
+    let limit = || std::fs::read_to_string("/proc/sys/kernel/pid_max").ok()?.trim().parse().ok();
+    match if saved { None } else { limit() } {
+        Some(limit) => u32::saturating_sub(limit, 1),
+        None => snapshot.tasks().map(|t| t.pid()).max().unwrap_or(0),
+    }
 }
 
 /// Read a saved stream.

@@ -66,6 +66,8 @@ pub struct Args {
     pub color: Color,
     /// Lines longer than the terminal?
     pub wide: bool,
+    /// Lines of at most so many cells.
+    pub width: Option<usize>,
 }
 
 fn flag(id: &'static str, help: &'static str) -> Arg {
@@ -96,6 +98,10 @@ const VIEWS: &[(&str, View)] = &[
 pub const HABITS: &str = "\
 The habits of procps work: ps aux, ps -ef, ps -eLf, ps axo pid,comm, ps axjf, ps -C name, ps 42.";
 
+/// The other spellings that procps has for it.
+const NO_HEADERS: [&str; 6] =
+    ["no-header", "no-heading", "no-headings", "noheader", "noheaders", "noheading"];
+
 /// The options.
 pub fn command() -> Command {
     Command::new("ps")
@@ -103,7 +109,12 @@ pub fn command() -> Command {
         .override_usage("taskdiag ps [OPTIONS] [LETTERS as in aux] [PID...]")
         .args_override_self(true)
         .next_help_heading("Selection")
-        .arg(list("pid", "LIST", "Processes by id (with -T also threads)").short('p'))
+        .arg(
+            list("pid", "LIST", "Processes by id (with -T also threads)")
+                .short('p')
+                .short_alias('q')
+                .alias("quick-pid"),
+        )
         .arg(list("ppid", "LIST", "Children of these processes"))
         .arg(list("user", "LIST", "By effective user, name or uid").short('u'))
         .arg(list("ruser", "LIST", "By real user").short('U').alias("User"))
@@ -138,7 +149,7 @@ pub fn command() -> Command {
         .arg(flag("jobs", "PID PGID SID TTY TIME CMD").short('j'))
         .arg(flag("long", "F S UID PID PPID C PRI NI SZ TTY TIME CMD").short('l'))
         .next_help_heading("Output")
-        .arg(flag("no-headers", "No line of headers").alias("no-heading"))
+        .arg(flag("no-headers", "No line of headers").aliases(NO_HEADERS))
         .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))
         .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
         .arg(flag("csv", "CSV with the columns of -o"))
@@ -157,6 +168,14 @@ pub fn command() -> Command {
                 .short('w')
                 .action(ArgAction::Count)
                 .help("Do not end lines at the edge of the terminal"),
+        )
+        .arg(
+            Arg::new("columns")
+                .long("columns")
+                .aliases(["cols", "width"])
+                .value_name("N")
+                .value_parser(clap::value_parser!(u16).range(1..))
+                .help("End lines after so many cells, on a terminal or not"),
         )
         .next_help_heading("Source")
         .arg(
@@ -191,7 +210,11 @@ pub fn parse(args: Vec<OsString>) -> Result<Args, Exit> {
 /// Rewrite BSD-style arguments, knowing from the option table what takes a value.
 fn normalize(command: &Command, args: &[OsString]) -> Result<Vec<OsString>, Exit> {
     let valued = || command.get_arguments().filter(|a| a.get_action().takes_values());
-    let short = |c| valued().any(|a| a.get_short() == Some(c));
+    let short = |c| {
+        valued().any(|a| {
+            a.get_short() == Some(c) || a.get_all_short_aliases().is_some_and(|v| v.contains(&c))
+        })
+    };
     let long = |l: &str| {
         valued()
             .any(|a| a.get_long() == Some(l) || a.get_all_aliases().is_some_and(|v| v.contains(&l)))
@@ -243,6 +266,7 @@ impl Args {
                 _ => Color::Auto,
             },
             wide: m.get_count("wide") > 0,
+            width: m.get_one::<u16>("columns").map(|n| usize::from(*n)),
         })
     }
 }

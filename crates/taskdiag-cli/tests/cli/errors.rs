@@ -145,7 +145,7 @@ fn a_full_disk_is_an_error() {
     {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let (code, _, err) = parts(&taskdiag().args(args).stdout(full).output().unwrap());
-        assert_eq!(code, 1, "{args:?}");
+        assert_eq!(code, 1, "{args:?}: {err}");
         assert!(err.contains("No space left"), "{args:?}: {err}");
     }
 }
@@ -172,7 +172,8 @@ fn a_process_that_is_not_there() {
             all.extend(more);
             parts(&run(&all))
         };
-        assert_eq!(all(&["-o", "pid"]), (1, "  PID\n".into(), "".into()), "{args:?}");
+        let (code, out, err) = all(&["-o", "pid"]);
+        assert_eq!((code, out.trim_start(), err.as_str()), (1, "PID\n", ""), "{args:?}");
         assert_eq!(all(&["--json"]), (1, "[\n]\n".into(), "".into()), "{args:?}");
         assert_eq!(all(&["--jsonl"]), (1, "".into(), "".into()), "{args:?}");
     }

@@ -3,6 +3,7 @@
 mod common;
 mod errors;
 mod formats;
+mod generate;
 mod oracle;
 mod terminal;
 mod text;

@@ -67,14 +67,19 @@ fn headers_and_widths() {
     assert_eq!(first(&["-o", "pid= comm="]), "    1 init");
     assert_eq!(first(&["--no-headers", "-o", "pid"]), "    1");
     assert_eq!(first(&["h", "o", "pid"]), "    1");
+    assert_eq!(first(&["--no-header", "-q", "1", "-o", "pid"]), "    1");
+    assert_eq!(first(&["--cols", "12"]), "USER       P");
 }
 
 #[test]
 fn a_long_value_moves_the_row_and_is_not_cut() {
-    let long = Task { uid: 3_999_999_999, ..Task::new(4_000_000, 1, "x") };
-    let (_, out, _) = Saved::tasks(&[long]).ps(&["-o", "user,pid,ppid,comm"]);
-    // The name is 2 too long, the pid 2: the columns after them move, and come back when they can.
-    assert_eq!(out, "USER       PID  PPID COMMAND\n3999999999 4000000 1 x\n");
+    let long = Task { uid: 3_999_999_999, ..Task::new(400_000, 1, "x") };
+    let saved = Saved::tasks(&[long]);
+    // The name is 2 too long: the pid after it moves, and what follows is in line again.
+    let (_, out, _) = saved.ps(&["-o", "user,pid,ppid,comm"]);
+    assert_eq!(out, "USER        PID   PPID COMMAND\n3999999999 400000    1 x\n");
+    let (_, out, _) = saved.ps(&["-o", "user:4,pid:3,ppid:3,comm"]);
+    assert_eq!(out, "USER PID PPID COMMAND\n3999999999 400000 1 x\n");
 }
 
 #[test]

@@ -97,6 +97,8 @@ impl Kind {
 pub enum Text {
     /// As it is.
     Plain,
+    /// A process or thread id: the column is wide enough for the largest that there can be.
+    Pid,
     /// Bytes as KiB.
     Kib,
     /// Bytes as pages.

@@ -76,6 +76,6 @@ pub const FIELDS: &[Field] = &[
         "1: no_new_privs is set", {"no_new_privs" "NNP"}, uint!(Cred cred.no_new_privs)),
     row!("seccomp" "SECCOMP" 7 Left [CRED] Text None Plain, "/proc/PID/status Seccomp",
         "System call filter: off, strict, filter", {}, seccomp),
-    row!("tracer" "TRACER" 6 Right [CRED] Integer None Plain, "/proc/PID/status TracerPid",
+    row!("tracer" "TRACER" 6 Right [CRED] Integer None Pid, "/proc/PID/status TracerPid",
         "Thread id of the ptracer, or 0", {}, uint!(Cred cred.tracer_pid)),
 ];

@@ -69,17 +69,17 @@ fn age(cx: &Context, row: &Row<'_>) -> Value<'static> {
 }
 
 pub const FIELDS: &[Field] = &[
-    row!("pid" "PID" 5 Right [] Integer None Plain, "task_struct.tgid; /proc/PID",
+    row!("pid" "PID" 5 Right [] Integer None Pid, "task_struct.tgid; /proc/PID",
         "Process id", {"tgid" "TGID"}, tgid),
-    row!("tid" "TID" 5 Right [] Integer None Plain, "task_struct.pid; /proc/PID/task/TID",
+    row!("tid" "TID" 5 Right [] Integer None Pid, "task_struct.pid; /proc/PID/task/TID",
         "Thread id; of a process, that of its leader", {"lwp" "LWP", "spid" "SPID"}, tid),
-    row!("ppid" "PPID" 5 Right [BASE] Integer None Plain, "/proc/PID/stat 4",
+    row!("ppid" "PPID" 5 Right [BASE] Integer None Pid, "/proc/PID/stat 4",
         "Process id of the parent; 0: none visible", {}, uint!(Base base.ppid)),
-    row!("pgid" "PGID" 5 Right [BASE] Integer None Plain, "/proc/PID/stat 5",
+    row!("pgid" "PGID" 5 Right [BASE] Integer None Pid, "/proc/PID/stat 5",
         "Process group", {"pgrp" "PGRP"}, uint!(Base base.pgid)),
-    row!("sid" "SID" 5 Right [BASE] Integer None Plain, "/proc/PID/stat 6",
+    row!("sid" "SID" 5 Right [BASE] Integer None Pid, "/proc/PID/stat 6",
         "Session", {"sess" "SESS", "session" "SESS"}, uint!(Base base.sid)),
-    row!("tpgid" "TPGID" 5 Right [STAT] Integer None Plain, "/proc/PID/stat 8",
+    row!("tpgid" "TPGID" 5 Right [STAT] Integer None Pid, "/proc/PID/stat 8",
         "Foreground process group of its terminal; -1: none", {},
         member!(Stat stat.tty_pgrp, |v| Value::Int(i64::from(v)))),
     row!("tty" "TT" 8 Left [STAT] Text None Plain, "/proc/PID/stat 7",
