@@ -268,6 +268,13 @@ static __always_inline void find_target(void)
 	if (!t)
 		return;
 	st.target = t->tgid;
+	if (t->pid != st.target) {
+		/* The iterator over threads goes on from the one it is given: give it the first. */
+		bpf_task_release(t);
+		t = bpf_task_from_pid(st.target);
+		if (!t)
+			return;
+	}
 	if (cfg.strategy == TASK_DIAG_DUMP_ONE) {
 		list(st.target);
 	} else if (cfg.strategy == TASK_DIAG_DUMP_THREAD) {
