@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* States of what a task is called: comm, arguments, executable. */
+#include "mktask.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* FNV-1a, so that a long value need not go through the facts. */
+static uint64_t hash(const unsigned char *p, size_t n)
+{
+	uint64_t h = 0xcbf29ce484222325;
+
+	while (n--)
+		h = (h ^ *p++) * 0x100000001b3;
+	return h;
+}
+
+static char *args_begin(char **argv)
+{
+	return argv[0];
+}
+
+/* One past the NUL of the last argument, which is where the environment begins. */
+static char *args_end(char **argv)
+{
+	char *end = argv[0];
+
+	for (int i = 0; argv[i]; i++)
+		end = argv[i] + strlen(argv[i]) + 1;
+	return end;
+}
+
+static void ids(void)
+{
+	fact("pid", "%d", getpid());
+	fact("ppid", "%d", getppid());
+}
+
+static void cmdline_facts(const char *data, size_t len)
+{
+	fact("len", "%zu", len);
+	fact("hash", "%llu", (unsigned long long)hash((const unsigned char *)data, len));
+	if (len <= 4096)
+		fact_hex("cmdline", data, len);
+}
+
+static void odd_comm(int argc, char **argv)
+{
+	static const char comm[] = "a) R 1\n(\xff\x01)\t";
+
+	(void)argc, (void)argv;
+	must(prctl(PR_SET_NAME, comm));
+	ids();
+	fact_hex("comm", comm, strlen(comm));
+	hold();
+}
+
+/* Executed from a copy that is then unlinked. */
+static void exe_deleted(int argc, char **argv)
+{
+	static char path[4096];
+	struct stat st;
+	int in, out;
+
+	if (argc < 0) {
+		must(unlink(argv[1]));
+		ids();
+		fact_str("exe", strcat(strcpy(path, argv[1]), " (deleted)"));
+		fact_hex("cmdline", args_begin(argv), args_end(argv) - args_begin(argv));
+		hold();
+	}
+	if (argc < 2)
+		die("usage: exe-deleted DIR");
+	snprintf(path, sizeof(path), "%s/gone \n exe", argv[1]);
+	in = must(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+	out = must(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755));
+	must(fstat(in, &st));
+	for (off_t left = st.st_size; left > 0;)
+		left -= must(sendfile(out, in, NULL, left));
+	close(out);
+	exec_again(path, (char *[]){ "gone", path, NULL }, "exe-deleted");
+}
+
+/* Arguments of BYTES in all, in pieces below the limit for one. */
+static void cmdline(int argc, char **argv)
+{
+	enum { PIECE = 100000 };
+	static char *args[1024];
+	long total, n = 0;
+
+	if (argc < 0) {
+		ids();
+		cmdline_facts(args_begin(argv), args_end(argv) - args_begin(argv));
+		hold();
+	}
+	total = arg_number(argc, argv, 1, 64 << 10);
+	args[n++] = "long";
+	for (long left = total - 5; left > 0 && n < 1023; n++) {
+		long piece = left < PIECE ? left : PIECE;
+
+		args[n] = malloc(piece);
+		for (long i = 0; i < piece; i++)
+			args[n][i] = " \xe9\n;abcdefghijklmnopqrstuvwxyz"[(i * 7 + n) % 30];
+		args[n][piece - 1] = 0;
+		left -= piece;
+	}
+	exec_again(self_exe(), args, "cmdline");
+}
+
+/* argc 0, which newer kernels turn into one empty argument. */
+static void argc0(int argc, char **argv)
+{
+	(void)argv;
+	if (argc < 0) {
+		ids();
+		fact("argc", "%d", argv[0] ? 1 : 0);
+		fact_hex("cmdline", "", argv[0] ? 1 : 0);
+		hold();
+	}
+	exec_again(self_exe(), (char *[]){ NULL }, "argc0");
+}
+
+/* No arguments at all, by the process's own word. */
+static void cmdline_none(int argc, char **argv)
+{
+	struct prctl_mm_map map = { .exe_fd = -1 };
+	FILE *f = fopen("/proc/self/stat", "re");
+	unsigned long long v[52];
+	char *line = NULL, *p;
+	size_t room = 0;
+
+	(void)argc, (void)argv;
+	if (!f || getline(&line, &room, f) < 0 || !(p = strrchr(line, ')')))
+		die("reading /proc/self/stat: %m");
+	fclose(f);
+	strtok(p + 2, " ");	/* field 3, the state */
+	for (int i = 4; i < 52; i++)
+		v[i] = strtoull(strtok(NULL, " "), NULL, 10);
+	map.start_code = v[26];
+	map.end_code = v[27];
+	map.start_stack = v[28];
+	map.start_data = v[45];
+	map.end_data = v[46];
+	map.start_brk = v[47];
+	map.brk = (uintptr_t)sbrk(0);
+	map.arg_start = map.arg_end = v[48];
+	map.env_start = v[50];
+	map.env_end = v[51];
+	if (prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof(map), 0))
+		skip("prctl(PR_SET_MM_MAP): %m");
+	ids();
+	fact("len", "0");
+	fact_hex("cmdline", "", 0);
+	hold();
+}
+
+/* The arguments are zeroed, not removed. */
+static void cmdline_wiped(int argc, char **argv)
+{
+	if (argc < 0) {
+		char *begin = args_begin(argv);
+		size_t len = args_end(argv) - begin;
+
+		memset(begin, 0, len);
+		ids();
+		cmdline_facts(begin, len);
+		hold();
+	}
+	exec_again(self_exe(), (char *[]){ "soon", "all", "gone", NULL }, "cmdline-wiped");
+}
+
+/* setproctitle(3): a text longer than the arguments, on into the environment. */
+static void cmdline_rewritten(int argc, char **argv)
+{
+	static const char title[] = "title: 15 jobs, 3 idle; long";
+
+	if (argc < 0) {
+		char *begin = args_begin(argv);
+
+		if (args_end(argv) != environ[0] || args_end(argv) - begin >= (long)sizeof(title))
+			die("the stack is not as expected");
+		memcpy(begin, title, sizeof(title));
+		ids();
+		cmdline_facts(begin, sizeof(title));
+		fact("rewritten", "1");
+		hold();
+	}
+	exec_again(self_exe(), (char *[]){ "daemon", "--fg", NULL }, "cmdline-rewritten");
+}
+
+/* The same with a text that fits: what is left of the arguments is NULs. */
+static void cmdline_titled(int argc, char **argv)
+{
+	if (argc < 0) {
+		char *begin = args_begin(argv);
+		size_t len = args_end(argv) - begin;
+
+		memset(begin, 0, len);
+		memcpy(begin, "short title", 11);
+		ids();
+		cmdline_facts(begin, len);
+		hold();
+	}
+	exec_again(self_exe(), (char *[]){ "daemon", "--with", "many", "arguments", NULL },
+		   "cmdline-titled");
+}
+
+const struct state name_states[] = {
+	{ "odd-comm", odd_comm, "comm with ), newline and bytes that are not UTF-8" },
+	{ "exe-deleted", exe_deleted, "DIR: the executable was unlinked" },
+	{ "cmdline", cmdline, "[BYTES]: long arguments" },
+	{ "argc0", argc0, "exec with argc 0" },
+	{ "cmdline-none", cmdline_none, "arg_start = arg_end" },
+	{ "cmdline-wiped", cmdline_wiped, "arguments zeroed" },
+	{ "cmdline-rewritten", cmdline_rewritten, "setproctitle beyond the arguments" },
+	{ "cmdline-titled", cmdline_titled, "setproctitle within the arguments" },
+	{ 0 }
+};

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* States of what a task has used: CPU time, faults, switches, I/O, memory, swap. */
+#include "mktask.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/swap.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
+
+static void ids(void)
+{
+	fact("pid", "%d", getpid());
+	fact("ppid", "%d", getppid());
+}
+
+static void *region(size_t len, int flags)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("mmap: %m");
+	madvise(p, len, MADV_NOHUGEPAGE);
+	return p;
+}
+
+static void touch(void *p, size_t len)
+{
+	for (size_t i = 0; i < len; i += 4096)
+		((volatile char *)p)[i] = 1;
+}
+
+static long long timeval_ns(struct timeval t)
+{
+	return t.tv_sec * 1000000000LL + t.tv_usec * 1000LL;
+}
+
+/* What the kernel says of the caller by system call, just before it goes to sleep. */
+static void usage_facts(void)
+{
+	struct rusage self, children;
+
+	must(getrusage(RUSAGE_CHILDREN, &children));
+	must(getrusage(RUSAGE_SELF, &self));
+	fact("minflt", "%ld", self.ru_minflt);
+	fact("majflt", "%ld", self.ru_majflt);
+	fact("nvcsw", "%ld", self.ru_nvcsw);
+	fact("nivcsw", "%ld", self.ru_nivcsw);
+	fact("cminflt", "%ld", children.ru_minflt);
+	fact("cmajflt", "%ld", children.ru_majflt);
+	fact("cutime_ns", "%lld", timeval_ns(children.ru_utime));
+	fact("cstime_ns", "%lld", timeval_ns(children.ru_stime));
+	fact("thread_cpu_ns", "%lld", now_ns(CLOCK_THREAD_CPUTIME_ID));
+	fact("cpu_ns", "%lld", now_ns(CLOCK_PROCESS_CPUTIME_ID));
+}
+
+/* MS of CPU time, 1000 faults, 20 voluntary switches. */
+static void burn(int argc, char **argv)
+{
+	long ms = arg_number(argc, argv, 1, 200);
+
+	touch(region(1000 * 4096, MAP_PRIVATE), 1000 * 4096);
+	for (int i = 0; i < 20; i++)
+		usleep(100);
+	burn_ns(CLOCK_PROCESS_CPUTIME_ID, ms * 1000000);
+	ids();
+	usage_facts();
+	hold();
+}
+
+static void children(int argc, char **argv)
+{
+	long ms = arg_number(argc, argv, 1, 150);
+	pid_t pid = spawn();
+
+	if (pid == 0) {
+		touch(region(500 * 4096, MAP_PRIVATE), 500 * 4096);
+		burn_ns(CLOCK_PROCESS_CPUTIME_ID, ms * 1000000);
+		_exit(0);
+	}
+	must(waitpid(pid, NULL, 0));
+	ids();
+	usage_facts();
+	hold();
+}
+
+static atomic_int gone;
+
+static void *burn_and_go(void *arg)
+{
+	touch(region(300 * 4096, MAP_PRIVATE), 300 * 4096);
+	burn_ns(CLOCK_THREAD_CPUTIME_ID, (intptr_t)arg * 1000000);
+	for (int i = 0; i < 30; i++)
+		usleep(100);
+	atomic_store(&gone, (int)gettid());
+	return NULL;
+}
+
+static void *live_on(void *arg)
+{
+	(void)arg;
+	burn_ns(CLOCK_THREAD_CPUTIME_ID, 50 * 1000000);
+	fact("live_tid", "%d", gettid());
+	fact("live_cpu_ns", "%lld", now_ns(CLOCK_THREAD_CPUTIME_ID));
+	atomic_store(&gone, -1);
+	forever();
+}
+
+static void await_thread_end(int tid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d", tid);
+	while (access(path, F_OK) == 0)
+		usleep(1000);
+}
+
+/* Most of its time was used by a thread that has ended. */
+static void dead_threads(int argc, char **argv)
+{
+	thread(live_on, NULL);
+	while (atomic_load(&gone) != -1)
+		usleep(1000);
+	thread(burn_and_go, (void *)arg_number(argc, argv, 1, 150));
+	while (atomic_load(&gone) == -1)
+		usleep(1000);
+	await_thread_end(atomic_load(&gone));
+	ids();
+	usage_facts();
+	hold();
+}
+
+static atomic_int io_step;
+
+static void *io_thread(void *arg)
+{
+	long n = (long)(intptr_t)arg;
+	static char buf[1000];
+	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+
+	for (long i = 0; i < n; i++)
+		must(read(zero, buf, sizeof(buf)));
+	if (n == 7) {
+		atomic_store(&gone, (int)gettid());
+		return NULL;
+	}
+	fact("live_tid", "%d", gettid());
+	fact("live_rchar", "%ld", n * 1000);
+	fact("live_syscr", "%ld", n);
+	atomic_store(&io_step, 1);
+	forever();
+}
+
+/* Known reads and writes by the leader, a thread that ended, a thread that lives. */
+static void io(int argc, char **argv)
+{
+	static char buf[1 << 16];
+	int zero = must(open("/dev/zero", O_RDONLY | O_CLOEXEC));
+	int null = must(open("/dev/null", O_WRONLY | O_CLOEXEC));
+
+	(void)argc, (void)argv;
+	for (int i = 0; i < 10; i++)
+		must(read(zero, buf, 50000));
+	for (int i = 0; i < 5; i++)
+		must(write(null, buf, 30001));
+	ids();
+	thread(io_thread, (void *)(intptr_t)7);
+	while (!atomic_load(&gone))
+		usleep(1000);
+	await_thread_end(atomic_load(&gone));
+	thread(io_thread, (void *)(intptr_t)11);
+	while (!atomic_load(&io_step))
+		usleep(1000);
+	fact("leader_rchar", "%d", 500000);
+	fact("leader_wchar", "%d", 5 * 30001);
+	fact("leader_syscr", "%d", 10);
+	fact("leader_syscw", "%d", 5);
+	fact("rchar", "%d", 500000 + 7000 + 11000);
+	fact("wchar", "%d", 5 * 30001);
+	fact("syscr", "%d", 10 + 7 + 11);
+	fact("syscw", "%d", 5);
+	hold();
+}
+
+static void memory(int argc, char **argv)
+{
+	enum { ANON = 24 << 20, PEAK = 16 << 20, SHMEM = 6 << 20, LOCKED = 256 << 10, RESERVED = 64 << 20 };
+	void *peak, *locked;
+
+	(void)argc, (void)argv;
+	touch(region(ANON, MAP_PRIVATE), ANON);
+	touch(region(SHMEM, MAP_SHARED), SHMEM);
+	region(RESERVED, MAP_PRIVATE | MAP_NORESERVE);
+	peak = region(PEAK, MAP_PRIVATE);
+	touch(peak, PEAK);
+	munmap(peak, PEAK);
+	locked = region(LOCKED, MAP_PRIVATE);
+	if (mlock(locked, LOCKED) == 0)
+		fact("locked", "%d", LOCKED);
+	ids();
+	fact("anon", "%d", ANON);
+	fact("shmem", "%d", SHMEM);
+	fact("reserved", "%d", RESERVED);
+	fact("peak", "%d", PEAK);
+	hold();
+}
+
+/*
+ * swap FILE: anonymous memory and a shared object, half of each paged out. Where
+ * there is no swap, FILE becomes one for as long as this runs.
+ */
+static void swap(int argc, char **argv)
+{
+	enum { SIZE = 8 << 20, FILE_SIZE = 64 << 20 };
+	char line[512];
+	int lines = 0;
+	FILE *f = fopen("/proc/swaps", "re");
+	char *anon, *shm;
+
+	while (f && fgets(line, sizeof(line), f))
+		lines++;
+	if (f)
+		fclose(f);
+	if (lines < 2) {
+		if (argc < 2)
+			skip("there is no swap, and no file to make it of");
+		int fd = open(argv[1], O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		char *page = calloc(1, 4096);
+		uint32_t *head = (uint32_t *)(page + 1024);
+
+		if (fd < 0)
+			skip("%s: %m", argv[1]);
+		clean_swap(argv[1]);
+		if (posix_fallocate(fd, 0, FILE_SIZE))
+			skip("no room for %s", argv[1]);
+		head[0] = 1;
+		head[1] = FILE_SIZE / 4096 - 1;
+		memcpy(page + 4086, "SWAPSPACE2", 10);
+		must(pwrite(fd, page, 4096, 0));
+		must(fsync(fd));
+		close(fd);
+		if (swapon(argv[1], 0))
+			skip("swapon: %m");
+	}
+	anon = region(SIZE, MAP_PRIVATE);
+	shm = region(SIZE, MAP_SHARED);
+	touch(anon, SIZE);
+	touch(shm, SIZE);
+	for (int i = 0; i < 20; i++) {
+		must(madvise(anon, SIZE / 2, MADV_PAGEOUT));
+		must(madvise(shm, SIZE / 2, MADV_PAGEOUT));
+		usleep(20000);
+	}
+	ids();
+	fact("size", "%d", SIZE);
+	fact("half", "%d", SIZE / 2);
+	hold();
+}
+
+const struct state use_states[] = {
+	{ "burn", burn, "[MS]: CPU time, 1000 faults" },
+	{ "children", children, "[MS]: used by a child that was waited for" },
+	{ "dead-threads", dead_threads, "[MS]: used by a thread that has ended" },
+	{ "io", io, "known reads and writes, also by ended threads" },
+	{ "memory", memory, "known mappings, shared, locked, reserved" },
+	{ "swap", swap, "[FILE]: half of anonymous and shared memory swapped out" },
+	{ 0 }
+};

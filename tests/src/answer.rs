@@ -1,0 +1,290 @@
+//! Answers as plain values: one map of named fields for each task, whatever engine gave it, so
+//! that a member which is added to the format is compared without a change here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::OnceLock;
+
+use taskdiag::wire::layout::CStruct;
+use taskdiag::wire::{Done, GroupRecord};
+use taskdiag::{
+    Base, Blob, Cgroup, Choice, Cred, EngineId, Error, Group, Groups, Io, Ns, PathKind, Reason,
+    Request, Sched, Snapshot, Stat, Statm, Strategy, TaskView, query_with,
+};
+
+use crate::skips;
+
+/// The groups that are compared.
+pub const GROUPS: Groups = Groups::BASE
+    .union(Groups::CRED)
+    .union(Groups::STAT)
+    .union(Groups::STATM)
+    .union(Groups::CMDLINE)
+    .union(Groups::PATHS)
+    .union(Groups::IO)
+    .union(Groups::SCHED)
+    .union(Groups::NS)
+    .union(Groups::CGROUP);
+
+/// A value of a field.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Value {
+    /// A number, sign-extended.
+    Num(i128),
+    /// Text, a path, a list as it is.
+    Bytes(Vec<u8>),
+    /// Not there, and why.
+    Missing(Reason),
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Num(n) => write!(f, "{n}"),
+            Value::Bytes(b) if b.len() > 200 => {
+                write!(f, "{}... ({} bytes)", b[..200].escape_ascii(), b.len())
+            }
+            Value::Bytes(b) => write!(f, "\"{}\"", b.escape_ascii()),
+            Value::Missing(r) => write!(f, "<{r}>"),
+        }
+    }
+}
+
+/// What is known of one task: `group.member` and its value.
+#[derive(Clone, Debug, Default)]
+pub struct Task {
+    /// Thread id.
+    pub pid: u32,
+    /// Process id.
+    pub tgid: u32,
+    /// Fields by name.
+    pub fields: BTreeMap<String, Value>,
+}
+
+impl Task {
+    /// A field; `None` where the answer does not have it.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.fields.get(key)
+    }
+    /// A number that must be there.
+    pub fn num(&self, key: &str) -> i128 {
+        match self.get(key) {
+            Some(Value::Num(n)) => *n,
+            other => panic!("{key} of task {} is {other:?}", self.pid),
+        }
+    }
+    /// Bytes that must be there.
+    pub fn bytes(&self, key: &str) -> &[u8] {
+        match self.get(key) {
+            Some(Value::Bytes(b)) => b,
+            other => panic!("{key} of task {} is {other:?}", self.pid),
+        }
+    }
+    /// Why a group or value is not there; `None`: it is, or it is not mentioned.
+    pub fn missing(&self, key: &str) -> Option<Reason> {
+        match self.get(key) {
+            Some(Value::Missing(r)) => Some(*r),
+            _ => None,
+        }
+    }
+    /// Is a thread or process the same one: pid and start time (in ticks).
+    pub fn identity(&self) -> (u32, i128) {
+        let start = self.fields.get("base.start_time_ns");
+        let start = if let Some(Value::Num(n)) = start { *n } else { 0 };
+        (self.pid, start / 10_000_000)
+    }
+
+    fn of(view: &TaskView<'_>) -> Task {
+        let mut t = Task { pid: view.pid(), tgid: view.tgid(), fields: BTreeMap::new() };
+        t.record::<Base>(view, "base", &Base::C, Base::MEMBERS, |r| r.valid);
+        t.record::<Cred>(view, "cred", &Cred::C, Cred::MEMBERS, |r| r.valid);
+        t.record::<Stat>(view, "stat", &Stat::C, Stat::MEMBERS, |r| r.valid);
+        t.record::<Statm>(view, "statm", &Statm::C, Statm::MEMBERS, |r| r.valid);
+        t.record::<Io>(view, "io", &Io::C, Io::MEMBERS, |r| r.valid);
+        t.record::<Sched>(view, "sched", &Sched::C, Sched::MEMBERS, |r| r.valid);
+        t.record::<Ns>(view, "ns", &Ns::C, Ns::MEMBERS, |r| r.valid);
+        t.record::<Cgroup>(view, "cgroup", &Cgroup::C, Cgroup::MEMBERS, |r| r.valid);
+        for g in Group::ALL {
+            if let Some(reason) = view.reason(*g) {
+                t.fields.insert(g.name().into(), Value::Missing(reason));
+            }
+        }
+        t.blob("cmdline", view.cmdline());
+        for kind in PathKind::ALL {
+            t.blob(&format!("paths.{kind}"), view.path(*kind));
+        }
+        t.join_missing_paths();
+        let ids = |v: Vec<u32>| Value::Bytes(format!("{v:?}").into_bytes());
+        if let Some(groups) = view.groups() {
+            t.fields.insert("cred.groups".into(), ids(groups));
+        }
+        if let Some(pids) = view.nspid() {
+            t.fields.insert("ns.nspid".into(), ids(pids));
+        }
+        for (hierarchy, path) in view.cgroups() {
+            t.fields.insert(format!("cgroup.{hierarchy}"), Value::Bytes(path.to_vec()));
+        }
+        t
+    }
+
+    fn record<T: GroupRecord>(
+        &mut self,
+        view: &TaskView<'_>,
+        group: &str,
+        table: &CStruct,
+        members: &[&str],
+        valid: impl Fn(&T) -> u32,
+    ) {
+        let Some(record) = view.record::<T>() else { return };
+        let bytes = record.as_bytes();
+        for (bit, name) in members.iter().enumerate() {
+            if valid(record) & (1 << bit) == 0 {
+                continue;
+            }
+            let (_, at, size) =
+                *table.members.iter().find(|m| m.0 == *name).expect("members are in the table");
+            let raw = &bytes[at..at + size];
+            // The members that C has as __s32.
+            let signed = matches!(*name, "nice" | "priority" | "tty_pgrp" | "exit_signal");
+            let value = match size {
+                1 => Value::Num(raw[0].into()),
+                4 if signed => Value::Num(i32::from_ne_bytes(raw.try_into().expect("4")).into()),
+                4 => Value::Num(u32::from_ne_bytes(raw.try_into().expect("4")).into()),
+                8 => Value::Num(u64::from_ne_bytes(raw.try_into().expect("8")).into()),
+                _ => Value::Bytes(raw.iter().copied().take_while(|b| *b != 0).collect()),
+            };
+            self.fields.insert(format!("{group}.{name}"), value);
+        }
+    }
+
+    /// All three not there for one reason is the same as the group not there for it.
+    fn join_missing_paths(&mut self) {
+        let keys = PathKind::ALL.iter().map(|k| format!("paths.{k}"));
+        let reasons: Vec<_> = keys.clone().map(|k| self.missing(&k)).collect();
+        if let Some(reason) = reasons[0].filter(|r| reasons.iter().all(|o| *o == Some(*r))) {
+            keys.for_each(|k| drop(self.fields.remove(&k)));
+            self.fields.insert(Group::Paths.name().into(), Value::Missing(reason));
+        }
+    }
+
+    fn blob(&mut self, key: &str, blob: Option<Blob<'_>>) {
+        let Some(b) = blob else { return };
+        if let Some(reason) = b.reason {
+            self.fields.insert(key.into(), Value::Missing(reason));
+            return;
+        }
+        self.fields.insert(key.into(), Value::Bytes(b.data.to_vec()));
+        self.fields.insert(format!("{key}.flags"), Value::Num(b.flags.into()));
+        self.fields.insert(format!("{key}.total"), Value::Num(b.total as i128));
+    }
+}
+
+/// An engine's answer to a request. Its tasks become values when they are looked at: a machine has
+/// many that a test does not care for.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Who gave it.
+    pub engine: EngineId,
+    /// To which strategy.
+    pub strategy: Strategy,
+    /// The totals.
+    pub done: Done,
+    snapshot: Snapshot,
+    /// Thread id → process id, place in the stream.
+    index: BTreeMap<u32, (u32, usize)>,
+}
+
+impl Answer {
+    /// Thread ids, in order.
+    pub fn pids(&self) -> Vec<u32> {
+        self.index.keys().copied().collect()
+    }
+    /// Thread ids of a process.
+    pub fn pids_of(&self, tgid: u32) -> Vec<u32> {
+        self.index.iter().filter(|i| i.1.0 == tgid).map(|i| *i.0).collect()
+    }
+    /// Is there such a task?
+    pub fn has(&self, pid: u32) -> bool {
+        self.index.contains_key(&pid)
+    }
+    /// A task.
+    pub fn get(&self, pid: u32) -> Option<Task> {
+        let (_, i) = self.index.get(&pid)?;
+        self.snapshot.stream().get(*i).map(|view| Task::of(&view))
+    }
+    /// A task that must be there.
+    pub fn task(&self, pid: u32) -> Task {
+        self.get(pid).unwrap_or_else(|| panic!("{self} has no task {pid}"))
+    }
+    /// All tasks.
+    pub fn tasks(&self) -> BTreeMap<u32, Task> {
+        self.snapshot.tasks().map(|view| (view.pid(), Task::of(&view))).collect()
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.engine, self.strategy)
+    }
+}
+
+/// Ask one engine.
+///
+/// # Panics
+/// Where the answer has a task twice: pids are unique at a moment, and a task must not be counted
+/// twice because the walk was resumed.
+pub fn read(engine: EngineId, req: &Request) -> Result<Answer, Error> {
+    let snapshot = query_with(req, Choice::Only(engine))?;
+    let done = *snapshot.stream().done();
+    assert_eq!(done.error, 0, "{engine}: the walk ended early");
+    let mut index = BTreeMap::new();
+    for (i, view) in snapshot.tasks().enumerate() {
+        let again = index.insert(view.pid(), (view.tgid(), i));
+        assert!(again.is_none(), "{engine}: task {} is there twice", view.pid());
+    }
+    Ok(Answer { engine, strategy: req.strategy, done, snapshot, index })
+}
+
+/// The engines that work here. One that does not is a loud skip, or a failure where
+/// `TASKDIAG_REQUIRE` names it.
+pub fn engines() -> &'static [EngineId] {
+    static ENGINES: OnceLock<Vec<EngineId>> = OnceLock::new();
+    ENGINES.get_or_init(|| {
+        let works = |engine: &EngineId| match read(
+            *engine,
+            &Request::one(std::process::id(), Groups::BASE),
+        ) {
+            Ok(_) => true,
+            Err(e) if skips::is_required(engine.name()) => {
+                panic!("TASKDIAG_REQUIRE names {engine}: {e}")
+            }
+            Err(e) => {
+                skips::skip(&format!("everything on the {engine} engine"), &e.to_string());
+                false
+            }
+        };
+        let found: Vec<EngineId> = EngineId::ALL.into_iter().filter(works).collect();
+        assert!(!found.is_empty(), "no engine works here: nothing can be tested");
+        found
+    })
+}
+
+/// The groups of [`GROUPS`] that an engine answers here; the others are a loud skip.
+pub fn groups_of(engine: EngineId) -> Groups {
+    static SEEN: OnceLock<Vec<(EngineId, Groups)>> = OnceLock::new();
+    let all = SEEN.get_or_init(|| {
+        let ask = |e: &EngineId| {
+            let mut groups = GROUPS;
+            while let Err(Error::Unsupported { groups: not, .. }) =
+                query_with(&Request::one(std::process::id(), groups), Choice::Only(*e))
+            {
+                skips::skip(&format!("{not} on the {e} engine"), "the engine does not provide it");
+                assert!(not.intersects(groups), "{e} refuses what was not asked for: {not}");
+                groups = groups - not;
+            }
+            (*e, groups)
+        };
+        engines().iter().map(ask).collect()
+    });
+    all.iter().find(|(e, _)| *e == engine).map_or(Groups::NONE, |(_, g)| *g)
+}

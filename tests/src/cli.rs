@@ -1,0 +1,201 @@
+//! The built `taskdiag` program, run in odd surroundings. Cargo gives a test the path of its own
+//! crate's programs only, so it is built here, once, into the directory of this test.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::skips::target_dir;
+
+/// The path of the program, built now if it is not up to date.
+///
+/// # Panics
+/// Where it cannot be built.
+pub fn taskdiag() -> &'static PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "-q", "-p", "taskdiag-cli", "--target-dir"]).arg(target_dir());
+        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+        if profile == "release" {
+            build.arg("--release");
+        }
+        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
+        assert!(status.success(), "taskdiag-cli does not build");
+        let path = target_dir().join(profile).join("taskdiag");
+        assert!(path.exists(), "{} was not built", path.display());
+        path
+    })
+}
+
+/// How the program ended.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Exit code; `None`: killed by a signal. 126: the surroundings could not be made.
+    pub code: Option<i32>,
+    /// Its output.
+    pub stdout: String,
+    /// Its messages.
+    pub stderr: String,
+    /// What it was asked.
+    pub args: String,
+}
+
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "taskdiag {} exits with {:?}", self.args, self.code)?;
+        let head: Vec<&str> = self.stdout.lines().take(20).collect();
+        write!(f, "stdout: {}\nstderr: {}", head.join("\n"), self.stderr)
+    }
+}
+
+/// Surroundings for a run of the program.
+#[derive(Clone, Debug, Default)]
+pub struct Sandbox {
+    limits: Vec<(u32, u64)>,
+    denied: Vec<(u32, u32)>,
+    user: Option<u32>,
+    proc: Proc,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Proc {
+    #[default]
+    AsItIs,
+    None,
+    HidePid,
+}
+
+impl Sandbox {
+    /// As the test itself.
+    pub fn new() -> Sandbox {
+        Sandbox::default()
+    }
+    /// With a resource limit (soft and hard).
+    pub fn limit(mut self, resource: libc::__rlimit_resource_t, n: u64) -> Sandbox {
+        self.limits.push((resource, n));
+        self
+    }
+    /// With a system call that always fails with `errno`.
+    pub fn deny(mut self, call: libc::c_long, errno: i32) -> Sandbox {
+        self.denied.push((call as u32, errno as u32));
+        self
+    }
+    /// As another user, without groups or capabilities.
+    pub fn user(mut self, uid: u32) -> Sandbox {
+        self.user = Some(uid);
+        self
+    }
+    /// With no file system on /proc.
+    pub fn without_proc(mut self) -> Sandbox {
+        self.proc = Proc::None;
+        self
+    }
+    /// With `hidepid=2` on /proc.
+    pub fn hidepid(mut self) -> Sandbox {
+        self.proc = Proc::HidePid;
+        self
+    }
+
+    /// Run `taskdiag` with these arguments, for at most a minute.
+    ///
+    /// # Panics
+    /// Where a copy for another user cannot be made.
+    pub fn run(&self, args: &[&str]) -> Ran {
+        // The checkout may lie where other users cannot go.
+        let copy = self.user.map(|_| copy_for_everyone());
+        let program = copy.as_ref().map_or(taskdiag().clone(), |dir| dir.path().join("taskdiag"));
+        let inside = self.clone();
+        let mut filter = self.filter();
+        let mut command = Command::new(program);
+        command.args(args).env("NO_COLOR", "1").env("COLUMNS", "200");
+        command.stdin(std::process::Stdio::null());
+        // SAFETY: between fork and exec, `enter` makes system calls only, on memory made before.
+        unsafe { command.pre_exec(move || inside.enter(&mut filter)) };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let args = args.join(" ");
+        match command.output() {
+            Ok(out) => {
+                let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
+                Ran { code: out.status.code(), stdout, stderr, args }
+            }
+            Err(e) => Ran { code: Some(126), stdout: String::new(), stderr: e.to_string(), args },
+        }
+    }
+
+    /// The seccomp program for what is denied.
+    fn filter(&self) -> Vec<libc::sock_filter> {
+        let stmt =
+            |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
+        if self.denied.is_empty() {
+            return Vec::new();
+        }
+        // seccomp_data.nr is its first member.
+        let mut program = vec![stmt(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+        for (call, errno) in &self.denied {
+            program.push(stmt(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *call, 0, 1));
+            let fail = libc::SECCOMP_RET_ERRNO | errno;
+            program.push(stmt(libc::BPF_RET | libc::BPF_K, fail, 0, 0));
+        }
+        program.push(stmt(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));
+        program
+    }
+
+    fn enter(&self, filter: &mut [libc::sock_filter]) -> io::Result<()> {
+        let ok = |rc: libc::c_long| match rc {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        };
+        let proc = c"/proc".as_ptr();
+        // SAFETY: system calls on strings and structs that outlive them.
+        unsafe {
+            // A run that hangs is killed, and shows no exit code.
+            libc::alarm(60);
+            if self.proc != Proc::AsItIs {
+                ok(libc::unshare(libc::CLONE_NEWNS).into())?;
+                let private = libc::MS_REC | libc::MS_PRIVATE;
+                let none = std::ptr::null();
+                ok(libc::mount(none, c"/".as_ptr(), none, private, none.cast()).into())?;
+                if self.proc == Proc::None {
+                    ok(libc::umount2(proc, libc::MNT_DETACH).into())?;
+                } else {
+                    let data = c"hidepid=2".as_ptr().cast();
+                    ok(libc::mount(c"proc".as_ptr(), proc, c"proc".as_ptr(), 0, data).into())?;
+                }
+            }
+            for (resource, n) in &self.limits {
+                let limit = libc::rlimit { rlim_cur: *n, rlim_max: *n };
+                ok(libc::setrlimit(*resource as _, &limit).into())?;
+            }
+            if let Some(uid) = self.user {
+                // The calls themselves: the library's wrappers talk to other threads.
+                ok(libc::syscall(libc::SYS_setgroups, 0, 0))?;
+                ok(libc::syscall(libc::SYS_setresgid, uid, uid, uid))?;
+                ok(libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
+            }
+            if !filter.is_empty() {
+                let program =
+                    libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+                ok(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
+                let mode = libc::SECCOMP_MODE_FILTER;
+                ok(libc::prctl(libc::PR_SET_SECCOMP, mode, &program).into())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn copy_for_everyone() -> tempfile::TempDir {
+    let everyone = std::fs::Permissions::from_mode(0o755);
+    let dir =
+        tempfile::Builder::new().permissions(everyone.clone()).tempdir().expect("a directory");
+    let copy = dir.path().join("taskdiag");
+    std::fs::copy(taskdiag(), &copy).expect("copied");
+    std::fs::set_permissions(&copy, everyone).expect("made executable");
+    dir
+}

@@ -1,0 +1,14 @@
+//! What the tests of the whole share: tasks in known states ([`mktask`]), answers of each engine
+//! as plain values ([`answer`]), their comparison ([`compare`]), and loud skips ([`skips`]).
+//! The tests are in `tests/`.
+
+pub mod answer;
+pub mod cli;
+pub mod compare;
+pub mod mktask;
+pub mod skips;
+pub mod state;
+
+pub use answer::{Answer, Task, Value, engines, read};
+pub use mktask::Mktask;
+pub use skips::skip;

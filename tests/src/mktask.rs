@@ -1,0 +1,104 @@
+//! Runs `mktask` and reads its facts. The task and all its children end when the value is dropped,
+//! and when the test is killed.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// A task in a known state.
+#[derive(Debug)]
+pub struct Mktask {
+    child: Child,
+    state: String,
+    facts: BTreeMap<String, String>,
+}
+
+impl Mktask {
+    /// The program.
+    pub const PATH: &'static str = env!("MKTASK");
+
+    /// Make a state. `Err` says why this machine cannot have it.
+    ///
+    /// # Panics
+    /// Where making it fails in a way that a machine should not.
+    pub fn start(args: &[&str]) -> Result<Mktask, String> {
+        let mut child = Command::new(Mktask::PATH)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("mktask was built");
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        out.read_line(&mut line).expect("mktask says something");
+        let line = line.trim_end();
+        let mut m = Mktask { child, state: args.join(" "), facts: BTreeMap::new() };
+        if let Some(why) = line.strip_prefix("skip=") {
+            return Err(why.to_string());
+        }
+        if line.is_empty() || line.starts_with("error=") {
+            panic!("mktask {}: {line:?}", m.state);
+        }
+        let pairs = line.split(' ').map(|kv| kv.split_once('=').expect("key=value"));
+        m.facts = pairs.map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        Ok(m)
+    }
+    /// The state and its arguments.
+    pub fn state(&self) -> &str {
+        &self.state
+    }
+    /// Is there such a fact?
+    pub fn has(&self, key: &str) -> bool {
+        self.facts.contains_key(key)
+    }
+    /// A fact as it is.
+    pub fn text(&self, key: &str) -> &str {
+        self.facts.get(key).unwrap_or_else(|| panic!("mktask {} has no {key}", self.state))
+    }
+    /// A number.
+    pub fn num<T: FromStr>(&self, key: &str) -> T {
+        let text = self.text(key);
+        text.parse().unwrap_or_else(|_| panic!("{key}={text} is not such a number"))
+    }
+    /// A list of numbers; empty where there is none.
+    pub fn list(&self, key: &str) -> Vec<u32> {
+        let text = self.facts.get(key).map_or("", String::as_str);
+        text.split(',').filter_map(|n| n.parse().ok()).collect()
+    }
+    /// Bytes of any kind.
+    pub fn bytes(&self, key: &str) -> Vec<u8> {
+        let text = self.text(key);
+        let byte = |i| u8::from_str_radix(&text[i..i + 2], 16).expect("hex");
+        (0..text.len()).step_by(2).map(byte).collect()
+    }
+    /// The pid of the task in question.
+    pub fn pid(&self) -> u32 {
+        self.num("pid")
+    }
+    /// The supervisor, which is not in that state.
+    pub fn supervisor(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Mktask {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let end = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < end {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The hash that mktask gives of a long value (FNV-1a, 64 bits).
+pub fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ *b as u64).wrapping_mul(0x100_0000_01b3))
+}

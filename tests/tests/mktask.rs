@@ -1,0 +1,100 @@
+//! mktask itself: each state can be made here, or says why not, and nothing of it stays.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use taskdiag_tests::{Mktask, skip};
+
+/// The state letter that /proc shows.
+fn state(pid: u32) -> Option<char> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let close = text.iter().rposition(|b| *b == b')')?;
+    text.get(close + 2).map(|b| char::from(*b))
+}
+
+#[test]
+fn every_state_is_reached_and_ends() {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = |name: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir(&path).expect("made");
+        path.to_str().expect("a plain path").to_string()
+    };
+    let plain = [
+        ("idle", 'S'),
+        ("zombie", 'Z'),
+        ("leader-gone", 'Z'),
+        ("exec-thread", 'S'),
+        ("stopped", 'T'),
+        ("traced-running", 'S'),
+        ("traced-stopped", 't'),
+        ("vfork", 'D'),
+        ("orphan", 'S'),
+        ("family", 'S'),
+        ("pid-wrap", 'S'),
+        ("pid-wrap-ns", 'S'),
+        ("odd-comm", 'S'),
+        ("argc0", 'S'),
+        ("cmdline-none", 'S'),
+        ("cmdline-wiped", 'S'),
+        ("cmdline-rewritten", 'S'),
+        ("cmdline-titled", 'S'),
+        ("creds", 'S'),
+        ("user", 'S'),
+        ("thread-creds", 'S'),
+        ("seccomp-filter", 'S'),
+        ("seccomp-strict", 'S'),
+        ("undumpable", 'S'),
+        ("namespaces", 'S'),
+        ("pidns", 'S'),
+        ("userns", 'S'),
+        ("tty", 'S'),
+        ("cgroup", 'S'),
+        ("io", 'S'),
+        ("memory", 'S'),
+    ];
+    let one = ["threads", "cmdline", "burn", "children", "dead-threads"];
+    let mut cases: Vec<(Vec<String>, char)> =
+        plain.iter().map(|(name, letter)| (vec![name.to_string()], *letter)).collect();
+    cases.extend(one.iter().map(|name| (vec![name.to_string(), "40".into()], 'S')));
+    cases.push((vec!["exe-deleted".into(), path("exe")], 'S'));
+    cases.push((vec!["unshared-files".into(), path("a"), path("b")], 'S'));
+    cases.push((vec!["cwd".into(), path("cwd")], 'S'));
+    cases.push((vec!["cwd-deleted".into(), path("gone")], 'S'));
+    cases.push((vec!["root".into(), path("root")], 'S'));
+    for policy in ["other", "batch", "idle", "fifo", "rr"] {
+        let n = if matches!(policy, "fifo" | "rr") { "3" } else { "0" };
+        cases.push((vec!["sched".into(), policy.into(), n.into()], 'S'));
+    }
+    for (args, letter) in cases {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let m = match Mktask::start(&args) {
+            Ok(m) => m,
+            Err(why) => {
+                skip(&format!("state {}", args.join(" ")), &why);
+                continue;
+            }
+        };
+        // It may still be on its way into the sleep.
+        let end = Instant::now() + Duration::from_secs(5);
+        while state(m.pid()) != Some(letter) {
+            assert!(Instant::now() < end, "{args:?} is in state {:?}", state(m.pid()));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut all = m.list("tids");
+        all.extend(m.list("children"));
+        all.push(m.pid());
+        drop(m);
+        let end = Instant::now() + Duration::from_secs(5);
+        while all.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
+            assert!(Instant::now() < end, "of {args:?}, one of {all:?} lives on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "usage")]
+fn a_state_that_fails_says_so() {
+    let _ = Mktask::start(&["cwd"]);
+}
