@@ -1,0 +1,326 @@
+//! Every state of mktask on every engine and strategy: existence, names, credentials, places.
+//! What tasks have used is in `usage.rs`.
+
+use taskdiag::{Reason, Strategy};
+use taskdiag_tests::mktask::hash;
+use taskdiag_tests::state::{ask, between, in_state, parity, parity_near};
+use taskdiag_tests::{Answer, Mktask, Task, Value, engines, skip};
+
+fn nothing_else(_: &Mktask, _: &Answer, _: &Task) {}
+
+fn path(dir: &tempfile::TempDir) -> String {
+    let path = std::fs::canonicalize(dir.path()).expect("it exists");
+    path.to_str().expect("a plain path").to_string()
+}
+
+#[test]
+fn idle() {
+    parity("idle", &["idle"], |m, a, t| {
+        in_state(a, t, "S");
+        assert_eq!(t.tgid, m.pid());
+        assert_eq!(t.bytes("base.comm"), b"mktask");
+        assert_eq!(t.num("base.flags"), 0, "{a}");
+        assert_eq!(t.num("stat.exit_signal"), libc::SIGCHLD as i128, "{a}");
+        assert_eq!(t.bytes("paths.exe"), Mktask::PATH.as_bytes());
+        let cmdline = [t.bytes("paths.exe"), b"\0idle\0"].concat();
+        assert_eq!(t.bytes("cmdline"), cmdline);
+        assert_eq!(t.num("cmdline.flags"), 0, "{a}: cmdline is whole and not rewritten");
+    });
+}
+
+#[test]
+fn zombie() {
+    parity("zombie", &["zombie"], |_, a, t| {
+        in_state(a, t, "Z");
+        assert_eq!(t.bytes("base.comm"), b"deadman");
+        assert_eq!(t.num("base.flags"), 2, "{a}: exiting");
+        for group in ["statm", "cmdline"] {
+            assert_eq!(t.missing(group), Some(Reason::Absent), "{a}: {group}");
+        }
+    });
+}
+
+#[test]
+fn leader_gone() {
+    parity("leader_gone", &["leader-gone"], |m, a, t| {
+        in_state(a, t, "Z");
+        let tids = m.list("tids");
+        for tid in &tids {
+            if a.strategy.is_threads() {
+                let thread = a.task(*tid);
+                assert_eq!(thread.tgid, m.pid());
+                in_state(a, &thread, "S");
+                assert_eq!(thread.num("stat.exit_signal"), -1, "{a}");
+            } else {
+                assert!(!a.has(*tid), "{a} has thread {tid}");
+            }
+        }
+        if a.strategy == Strategy::Thread {
+            assert_eq!(a.pids().len(), 4, "{a}");
+        }
+    });
+}
+
+#[test]
+fn a_thread_names_its_process() {
+    let m = match Mktask::start(&["leader-gone"]) {
+        Ok(m) => m,
+        Err(why) => return skip("a_thread_names_its_process", &why),
+    };
+    for engine in engines() {
+        for tid in m.list("tids") {
+            let one = ask(*engine, Strategy::One, tid);
+            assert_eq!(one.pids(), [m.pid()], "{one} of {tid}");
+            let threads = ask(*engine, Strategy::Thread, tid);
+            assert_eq!(threads.pids().len(), 4, "{threads} of {tid}");
+        }
+    }
+}
+
+#[test]
+fn exec_by_another_thread() {
+    parity("exec_by_another_thread", &["exec-thread"], |m, a, t| {
+        assert!(!a.has(m.num("gone_tid")), "{a} has the thread that is gone");
+        assert_eq!(t.bytes("cmdline"), b"exec-from-thread\0x\0");
+        // The process is as old as it was before the exec.
+        let start = m.num::<i128>("old_start_ns");
+        between(a, t, "base.start_time_ns", start - 5_000_000_000, start + 10_000_000);
+    });
+}
+
+#[test]
+fn stopped() {
+    parity("stopped", &["stopped"], |_, a, t| in_state(a, t, "T"));
+}
+
+#[test]
+fn traced() {
+    parity("traced_running", &["traced-running"], |_, a, t| in_state(a, t, "S"));
+    parity_near("traced_stopped", &["traced-stopped"], |_, a, t| in_state(a, t, "t"));
+}
+
+#[test]
+fn suspended_by_vfork() {
+    parity("suspended_by_vfork", &["vfork"], |m, a, t| {
+        in_state(a, t, "D");
+        if matches!(a.strategy, Strategy::All | Strategy::AllThread) {
+            let child = a.task(m.num("child"));
+            assert_eq!(child.num("base.ppid"), m.pid().into());
+            assert_eq!(child.get("statm.size_bytes"), t.get("statm.size_bytes"), "one mm");
+        }
+    });
+}
+
+#[test]
+fn orphan_of_a_dead_session() {
+    parity("orphan_of_a_dead_session", &["orphan"], |m, a, _| {
+        assert!(!a.has(m.num("sid")), "{a} has the dead leader");
+    });
+}
+
+#[test]
+fn family() {
+    parity("family", &["family", "3"], |_, _, _| {});
+    let m = match Mktask::start(&["family", "5"]) {
+        Ok(m) => m,
+        Err(why) => return skip("family", &why),
+    };
+    for engine in engines() {
+        let a = ask(*engine, Strategy::Children, m.pid());
+        let mut want = m.list("children");
+        want.sort_unstable();
+        assert_eq!(a.pids(), want, "{a}");
+        // None is an answer too.
+        let none = ask(*engine, Strategy::Children, m.num("grandchild"));
+        assert_eq!(none.pids().len(), 0, "{none}");
+    }
+}
+
+#[test]
+fn pids_wrap() {
+    parity("pids_wrap", &["pid-wrap"], |m, a, t| {
+        assert!(i128::from(t.pid) < t.num("base.ppid"), "{a} of {}", m.state());
+    });
+    parity_near("pids_wrap_ns", &["pid-wrap-ns"], |m, _, t| {
+        let want = format!("[{}, {}]", m.pid(), m.text("inner_pid"));
+        assert_eq!(t.bytes("ns.nspid"), want.as_bytes());
+    });
+}
+
+#[test]
+fn four_thousand_threads() {
+    parity("four_thousand_threads", &["threads", "4000"], |m, a, _| {
+        let n = a.pids_of(m.pid()).len();
+        assert_eq!(n, if a.strategy.is_threads() { 4001 } else { 1 }, "{a}");
+    });
+}
+
+#[test]
+fn a_thread_with_its_own_files() {
+    let (one, other) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    let args = ["unshared-files", &path(&one), &path(&other)];
+    parity("a_thread_with_its_own_files", &args, |m, a, _| {
+        if a.strategy.is_threads() {
+            let thread = a.task(m.num("other_tid"));
+            assert_eq!(thread.bytes("paths.cwd"), m.bytes("other_cwd"), "{a}");
+            assert_eq!(thread.bytes("base.comm"), m.bytes("other_comm"), "{a}");
+        }
+    });
+}
+
+#[test]
+fn odd_comm() {
+    parity("odd_comm", &["odd-comm"], |_, a, t| in_state(a, t, "S"));
+}
+
+#[test]
+fn exe_deleted() {
+    let dir = tempfile::tempdir().expect("dir");
+    parity("exe_deleted", &["exe-deleted", &path(&dir)], |_, a, t| {
+        assert_eq!(t.num("paths.exe.flags"), 4, "{a}: deleted");
+        assert_eq!(t.num("paths.cwd.flags"), 0, "{a}");
+    });
+}
+
+/// The whole of a command line, by its hash.
+fn whole_cmdline(m: &Mktask, a: &Answer, t: &Task) {
+    let got = t.bytes("cmdline");
+    assert_eq!(got.len(), m.num::<usize>("len"), "length of cmdline of {a} of {}", m.state());
+    assert_eq!(t.num("cmdline.total"), got.len() as i128, "{a}");
+    if m.has("hash") {
+        assert_eq!(hash(got), m.num::<u64>("hash"), "cmdline of {a} of {} differs", m.state());
+    }
+    assert_eq!(t.num("cmdline.flags") & 1, 0, "{a} of {}: not cut", m.state());
+}
+
+#[test]
+fn long_cmdlines() {
+    // Around the page, the 32 KiB of one attribute, 64 KiB of an nlattr, and a megabyte.
+    for n in [4095, 4096, 4097, 8192, 32767, 32768, 32769, 65536, 65537, 200_000, 1 << 20] {
+        parity_near("long_cmdlines", &["cmdline", &n.to_string()], whole_cmdline);
+    }
+}
+
+#[test]
+fn no_arguments() {
+    parity("no_arguments", &["argc0"], nothing_else);
+    parity_near("no_arguments", &["cmdline-none"], |_, a, t| match t.get("cmdline") {
+        Some(Value::Bytes(b)) if b.is_empty() => {}
+        other => panic!("{a}: {other:?}"),
+    });
+}
+
+#[test]
+fn rewritten_cmdlines() {
+    parity_near("wiped", &["cmdline-wiped"], whole_cmdline);
+    parity_near("titled", &["cmdline-titled"], whole_cmdline);
+    parity("rewritten", &["cmdline-rewritten"], |m, a, t| {
+        whole_cmdline(m, a, t);
+        assert_eq!(t.num("cmdline.flags"), 2, "{a}: rewritten");
+    });
+}
+
+#[test]
+fn credentials() {
+    parity("credentials", &["creds"], |m, a, t| {
+        if let Some(bits) = t.get("cred.securebits") {
+            assert_eq!(*bits, Value::Num(m.num("securebits")), "{a}");
+        }
+    });
+    parity_near("user", &["user", "65534"], nothing_else);
+    parity("thread_credentials", &["thread-creds"], |m, a, _| {
+        if a.strategy.is_threads() {
+            let other = a.task(m.num("other_tid"));
+            assert_eq!(other.num("cred.uid"), m.num::<i128>("other_uid"), "{a}");
+        }
+    });
+}
+
+#[test]
+fn seccomp() {
+    parity("seccomp_filter", &["seccomp-filter"], nothing_else);
+    parity_near("seccomp_strict", &["seccomp-strict"], nothing_else);
+}
+
+#[test]
+fn undumpable() {
+    parity("undumpable", &["undumpable"], |_, a, t| in_state(a, t, "S"));
+}
+
+#[test]
+fn namespaces() {
+    parity("namespaces", &["namespaces"], nothing_else);
+    parity_near("pid_namespaces", &["pidns"], nothing_else);
+    parity_near("user_namespace", &["userns"], nothing_else);
+}
+
+#[test]
+fn terminal() {
+    parity("terminal", &["tty"], |m, a, _| {
+        if a.strategy == Strategy::All {
+            let child = a.task(m.num("child"));
+            assert_eq!(child.num("stat.tty_nr"), m.num::<i128>("tty_nr"), "{a}");
+            assert_eq!(child.num("base.pgid"), child.pid.into(), "{a}");
+        }
+    });
+}
+
+#[test]
+fn directories() {
+    let dir = tempfile::tempdir().expect("dir");
+    let odd = format!("{}/a b\u{e9}\u{1b}", path(&dir));
+    std::fs::create_dir(&odd).expect("made");
+    parity("cwd", &["cwd", &odd], |_, a, t| {
+        assert_eq!(t.num("paths.cwd.flags"), 0, "{a}");
+    });
+    parity_near("chroot", &["root", &odd], |_, a, t| {
+        assert_eq!(t.num("paths.exe.flags"), 0, "{a}");
+    });
+    // A name that ends as the kernel's mark of a deleted one does.
+    let trap = format!("{} (deleted)", path(&dir));
+    std::fs::create_dir(&trap).expect("made");
+    parity_near("cwd_trap", &["cwd", &trap], |_, a, t| {
+        assert_eq!(t.num("paths.cwd.flags"), 0, "{a}");
+    });
+    std::fs::remove_dir(&trap).expect("removed");
+}
+
+#[test]
+fn deleted_directory() {
+    let dir = tempfile::tempdir().expect("dir");
+    let gone = format!("{}/gone", path(&dir));
+    std::fs::create_dir(&gone).expect("made");
+    parity("deleted_directory", &["cwd-deleted", &gone], |_, a, t| {
+        assert_eq!(t.num("paths.cwd.flags"), 4, "{a}: deleted");
+    });
+}
+
+#[test]
+fn cgroups() {
+    parity("cgroups", &["cgroup"], |m, a, t| {
+        if m.has("v2") {
+            let want = [b":", m.bytes("v2").as_slice()].concat();
+            assert_eq!(t.bytes("cgroup.0"), want, "{a}");
+            assert_eq!(t.num("cgroup.id"), m.num::<i128>("v2_id"), "{a}");
+        }
+        if m.has("pids") {
+            let want = [b"pids:", m.bytes("pids").as_slice()].concat();
+            let found = |v: &Value| *v == Value::Bytes(want.clone());
+            assert!(t.fields.values().any(found), "{a}: no {}", want.escape_ascii());
+        }
+    });
+}
+
+#[test]
+fn scheduling_policies() {
+    for args in [
+        ["sched", "fifo", "7"],
+        ["sched", "rr", "50"],
+        ["sched", "batch", "5"],
+        ["sched", "idle", "0"],
+        ["sched", "other", "-5"],
+        ["sched", "other", "19"],
+    ] {
+        parity_near("scheduling_policies", &args, nothing_else);
+    }
+}

@@ -1,0 +1,123 @@
+//! What tasks have used, on every engine and strategy: CPU time, faults, switches, I/O, memory.
+
+use taskdiag_tests::state::{between, parity};
+
+/// A tick of /proc, ns.
+const TICK: i128 = 10_000_000;
+
+#[test]
+fn cpu_time_and_faults() {
+    parity("cpu_time_and_faults", &["burn", "200"], |m, a, t| {
+        let cpu = m.num::<i128>("cpu_ns");
+        let sum = t.num("stat.utime_ns") + t.num("stat.stime_ns");
+        assert!(
+            cpu - 2 * TICK <= sum && sum <= cpu + 4 * TICK,
+            "utime + stime of {a} is {sum}, used were {cpu}"
+        );
+        between(a, t, "sched.run_time_ns", cpu - TICK, cpu + 4 * TICK);
+        for (field, fact) in [("stat.minflt", "minflt"), ("stat.majflt", "majflt")] {
+            let n = m.num::<i128>(fact);
+            between(a, t, field, n, n + 5);
+        }
+        for (field, fact) in [("sched.nvcsw", "nvcsw"), ("sched.nivcsw", "nivcsw")] {
+            let n = m.num::<i128>(fact);
+            between(a, t, field, n, n + 20);
+        }
+    });
+}
+
+#[test]
+fn children_that_were_waited_for() {
+    parity("children_that_were_waited_for", &["children", "150"], |m, a, t| {
+        for (field, fact) in [("stat.cutime_ns", "cutime_ns"), ("stat.cstime_ns", "cstime_ns")] {
+            let n = m.num::<i128>(fact);
+            assert_eq!(t.num(field) / TICK, n / TICK, "{field} of {a}, {n} ns were used");
+        }
+        assert_eq!(t.num("stat.cminflt"), m.num::<i128>("cminflt"), "{a}");
+        assert_eq!(t.num("stat.cmajflt"), m.num::<i128>("cmajflt"), "{a}");
+    });
+}
+
+#[test]
+fn threads_that_ended() {
+    parity("threads_that_ended", &["dead-threads", "150"], |m, a, t| {
+        let threads = a.strategy.is_threads();
+        let cpu = m.num::<i128>(if threads { "thread_cpu_ns" } else { "cpu_ns" });
+        let sum = t.num("stat.utime_ns") + t.num("stat.stime_ns");
+        assert!(
+            cpu - 2 * TICK <= sum && sum <= cpu + 4 * TICK,
+            "utime + stime of {a} is {sum}, used were {cpu}"
+        );
+        if threads {
+            between(a, t, "stat.minflt", 0, 100);
+            let live = a.task(m.num("live_tid"));
+            let cpu = m.num::<i128>("live_cpu_ns");
+            between(a, &live, "sched.run_time_ns", cpu - TICK, cpu + 2 * TICK);
+        } else {
+            between(a, t, "stat.minflt", m.num("minflt"), m.num::<i128>("minflt") + 5);
+            // Either all threads are in the sum, or it says that they are not.
+            if t.num("sched.flags") == 0 {
+                between(a, t, "sched.run_time_ns", cpu - TICK, cpu + 4 * TICK);
+                between(a, t, "sched.nvcsw", m.num("nvcsw"), m.num::<i128>("nvcsw") + 20);
+            }
+        }
+    });
+}
+
+#[test]
+fn io() {
+    parity("io", &["io"], |m, a, t| {
+        let leader = if a.strategy.is_threads() { "leader_" } else { "" };
+        for field in ["rchar", "wchar", "syscr", "syscw"] {
+            let want = m.num::<i128>(&format!("{leader}{field}"));
+            assert_eq!(t.num(&format!("io.{field}")), want, "{field} of {a}");
+        }
+        if a.strategy.is_threads() {
+            let live = a.task(m.num("live_tid"));
+            assert_eq!(live.num("io.rchar"), m.num::<i128>("live_rchar"), "{a}");
+            assert_eq!(live.num("io.syscr"), m.num::<i128>("live_syscr"), "{a}");
+            assert_eq!(live.num("io.wchar"), 0, "{a}");
+        }
+    });
+}
+
+#[test]
+fn memory() {
+    const SLACK: i128 = 4 << 20;
+    parity("memory", &["memory"], |m, a, t| {
+        let fact = |k: &str| m.num::<i128>(k);
+        let (anon, shmem, reserved) = (fact("anon"), fact("shmem"), fact("reserved"));
+        between(a, t, "statm.rss_anon_bytes", anon, anon + SLACK);
+        between(a, t, "statm.rss_shmem_bytes", shmem, shmem + SLACK);
+        let least = anon + shmem + reserved;
+        between(a, t, "statm.size_bytes", least, least + 64 * SLACK);
+        let peak = fact("peak");
+        assert!(t.num("statm.peak_size_bytes") >= t.num("statm.size_bytes") + peak, "{a}");
+        assert!(t.num("statm.peak_rss_bytes") >= anon + shmem + peak, "{a}");
+        let sum: i128 =
+            ["anon", "file", "shmem"].map(|k| t.num(&format!("statm.rss_{k}_bytes"))).iter().sum();
+        assert_eq!(t.num("statm.rss_bytes"), sum, "{a}");
+        between(a, t, "statm.stack_bytes", 4096, 8 << 20);
+        between(a, t, "statm.page_tables_bytes", 4096, 1 << 20);
+        assert_eq!(t.num("statm.swap_bytes"), 0, "{a}");
+        if m.has("locked") {
+            assert_eq!(t.num("statm.locked_bytes"), fact("locked"), "{a}");
+        }
+    });
+}
+
+#[test]
+fn swap() {
+    // Not in /tmp: no swap file can be on a tmpfs.
+    let dir = tempfile::tempdir_in(taskdiag_tests::skips::target_dir()).expect("dir");
+    let file = dir.path().join("swap");
+    parity("swap", &["swap", file.to_str().expect("a plain path")], |m, a, t| {
+        // Of private memory; that of a shared object is not the process's.
+        let half = m.num::<i128>("half");
+        let size = m.num::<i128>("size");
+        between(a, t, "statm.swap_bytes", half / 2, half);
+        let there = t.num("statm.rss_anon_bytes") + t.num("statm.swap_bytes");
+        assert!((size..size + (4 << 20)).contains(&there), "{a}: {there} of {size}");
+        between(a, t, "statm.rss_shmem_bytes", half, half + half / 2 + (1 << 20));
+    });
+}
