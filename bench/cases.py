@@ -1,25 +1,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The cases and their bars. A case is a function of a Bench; its docstring is its title."""
 
-import statistics
-
-from measuring import Failed, OUT, load, median, one_run
+from measuring import OUT, load, median, one_run
 
 TASKDIAG = "target/release/taskdiag"
-ONE_LINERS = {
-    "ids": ["pid", "ppid"],
-    "aux": ["pid", "username", "ppid", "status", "cpu_times", "memory_info", "cmdline"],
-}
 CASES = {}
 
 
 def ps(*args, engine=None):
     return [TASKDIAG, "ps", *(["--engine", engine] if engine else []), *args]
-
-
-def psutil(columns):
-    code = f"import psutil\nfor p in psutil.process_iter({columns!r}): print(p.info)"
-    return ["python3", "-c", code]
 
 
 def case(letter, tasks):
@@ -95,7 +84,7 @@ def ids(b):
     b.ratio("cpu, ps / taskdiag", r, "ps", "taskdiag", "cpu_us", at_least=30)
     b.count("taskdiag", ours)
     b.count("ps", peer)
-    b.peer("psutil", psutil(ONE_LINERS["ids"]), r)
+    b.peers("ids", r)
 
 
 @case("b", PROCS)
@@ -107,7 +96,7 @@ def aux(b):
     b.ratio("cpu, ps / taskdiag", r, "ps", "taskdiag", "cpu_us", at_least=12)
     b.count("taskdiag", ours)
     b.count("ps", peer)
-    b.peer("psutil", psutil(ONE_LINERS["aux"]), r)
+    b.peers("aux", r)
 
 
 @case("h", ("procs", 10_000))
@@ -180,21 +169,20 @@ def memory(b):
         b.figure(f"peak / (2 x stream + 20 MB), {label}", peak / (2 * size + 20e6), at_most=1)
 
 
-@case("j", ("procs", 50_000))
+@case("j", PROCS)
 def floor(b):
-    """the bare walk: a BPF program that only counts, and BASE as a multiple of it"""
-    try:
-        out = OUT / "floor"
-        samples = []
-        for _ in range(9):
-            one_run([TASKDIAG, "bench-floor"], out)
-            samples.append({k: int(v) for k, v in
-                            (w.split("=") for w in out.read_text().split())})
-    except Failed as e:
-        b.note(f"not measured: {e}")
+    """the bare walk of 50,000 processes: a BPF program that only counts, and BASE beside it"""
+    if not b.rust:
+        b.note("  not measured: bench/rust did not build")
         return
-    middle = {k: statistics.median(s[k] for s in samples) for k in samples[0]}
-    b.note(f"{middle['tasks']:.0f} tasks: counting {middle['floor_ns'] / 1e6:.2f} ms "
-           f"({middle['floor_ns'] / middle['tasks']:.0f} ns a task), "
-           f"BASE {middle['base_ns'] / 1e6:.2f} ms")
-    b.figure("BASE / bare walk", middle["base_ns"] / middle["floor_ns"])
+    out = OUT / "floor"
+    one_run([f"{b.rust}/bench-floor"], out)
+    ns = {k: int(v) for k, v in (word.split("=") for word in out.read_text().split())}
+    tasks = ns["tasks"]
+    count, base = ns["count"] - ns["count_load"], ns["base"] - ns["base_load"]
+    b.note(f"  {tasks} processes: counting {count / 1e6:.2f} ms ({count / tasks:.0f} ns each)"
+           f" + {ns['count_load'] / 1e6:.2f} ms to load;"
+           f" BASE {base / 1e6:.2f} ms ({base / tasks:.0f} ns each)"
+           f" + {ns['base_load'] / 1e6:.2f} ms to load")
+    b.figure("BASE / bare walk, without loading", base / max(count, 1))
+    b.figure("BASE / bare walk, with loading", ns["base"] / ns["count"])

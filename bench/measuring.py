@@ -35,6 +35,22 @@ def build_tools():
             subprocess.run(command, check=True)
 
 
+def build_rust():
+    """The floor and the peer in Rust: the directory of the programs, or None, said why."""
+    manifest = HERE / "rust" / "Cargo.toml"
+    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
+    done = subprocess.run(
+        [ROOT / "tools" / "with-rust", "cargo", "build", "--release", "--quiet",
+         "--manifest-path", manifest, "--target-dir", target],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode:
+        print(f"bench: bench/rust did not build, its peers are left out\n{done.stderr}", file=sys.stderr)
+        return None
+    return os.path.relpath(os.path.join(target, "release"), ROOT)
+
+
 @contextlib.contextmanager
 def limits():
     """Room for the largest load, until the end."""
