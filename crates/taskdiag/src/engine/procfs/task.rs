@@ -259,6 +259,10 @@ impl<'a> Worker<'a> {
     }
 
     fn cmdline(&mut self, mut at: Place<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
+        // The file would be empty.
+        if stat.is_some_and(StatFile::has_never_memory) {
+            return Err(Stop::Gap(Reason::Absent));
+        }
         let bytes = match self.reader.file(at.dir, at.path.file("cmdline")) {
             Ok(bytes) => bytes,
             Err(e) => return Err(self.meaning(at, e)),

@@ -22,9 +22,14 @@ pub struct StatFile {
 }
 
 impl StatFile {
-    /// A kernel thread, or a task in `do_exit()` or a zombie: it has no memory and no arguments.
+    /// Does an empty command line mean that there is none? Of a kernel thread, a zombie, and a task
+    /// in `do_exit()`.
     pub fn has_no_memory(&self) -> bool {
         self.base.flags & (TASK_KTHREAD | TASK_EXITING) != 0
+    }
+    /// A kernel thread or a zombie. A task in `do_exit()` may still have its memory.
+    pub fn has_never_memory(&self) -> bool {
+        self.base.flags & TASK_KTHREAD != 0 || self.base.state == b'Z'
     }
     /// Was it reaped while the file was read? The kernel then shows a task of no process.
     pub fn is_reaped(&self) -> bool {

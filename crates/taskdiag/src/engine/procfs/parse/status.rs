@@ -26,23 +26,60 @@ pub struct StatusFile {
 
 /// The process that a task belongs to, from its status file.
 pub fn tgid(bytes: &[u8]) -> Option<u32> {
-    lines(bytes, |b| b == b'T').find(|l| l.0 == b"Tgid").and_then(|l| Fields::new(l.1).u32())
+    Lines { rest: bytes }.find_map(|line| numbers(line, "Tgid:")?.u32())
 }
 
-/// Each complete line as its name and its value, the newline included; but not those whose first
-/// byte is not wanted.
-fn lines(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut start = 0;
-    memchr::memchr_iter(b'\n', bytes).filter_map(move |end| {
-        let line = &bytes[start..=end];
-        start = end + 1;
-        if !wanted(line[0]) {
-            return None;
+/// The complete lines, each with its newline. By hand, because a status file is some 60 short
+/// lines: a call for each costs more than the search.
+struct Lines<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        const ONES: u64 = u64::MAX / 255;
+        let mut at = 0;
+        for chunk in self.rest.chunks_exact(8) {
+            // The lowest byte that is a newline gets its top bit set; those above it may lie.
+            let x = u64::from_le_bytes(chunk.try_into().expect("8 bytes")) ^ (ONES * b'\n' as u64);
+            let hit = x.wrapping_sub(ONES) & !x & (ONES * 0x80);
+            if hit != 0 {
+                return self.cut(at + hit.trailing_zeros() as usize / 8 + 1);
+            }
+            at += 8;
         }
-        // No name is longer than "nonvoluntary_ctxt_switches".
-        let colon = line.iter().take(32).position(|b| *b == b':')?;
-        Some((&line[..colon], &line[colon + 1..]))
-    })
+        let end = self.rest[at..].iter().position(|b| *b == b'\n')?;
+        self.cut(at + end + 1)
+    }
+}
+
+impl<'a> Lines<'a> {
+    #[inline]
+    fn cut(&mut self, len: usize) -> Option<&'a [u8]> {
+        let line;
+        (line, self.rest) = self.rest.split_at(len);
+        Some(line)
+    }
+}
+
+/// What follows the key of a line; `None`: the line has another key.
+#[inline]
+fn numbers<'a>(line: &'a [u8], key: &str) -> Option<Fields<'a>> {
+    line.strip_prefix(key.as_bytes()).map(Fields::new)
+}
+
+#[inline]
+fn kib(line: &[u8], key: &str) -> Option<u64> {
+    let mut f = numbers(line, key)?;
+    let n = f.u64()?;
+    (f.rest == b" kB\n").then_some(())?;
+    n.checked_mul(1024)
+}
+
+fn mask(line: &[u8], key: &str) -> Option<u64> {
+    numbers(line, key)?.next().and_then(hex)
 }
 
 impl StatusFile {
@@ -57,93 +94,111 @@ impl StatusFile {
         let statm = groups.contains(Groups::STATM);
         let sched = groups.contains(Groups::SCHED);
         let ns = groups.contains(Groups::NS);
-        let wanted = |first| match first {
-            b'V' | b'R' => statm,
-            b'U' | b'G' | b'C' | b'S' => cred,
-            b'N' => cred || ns,
-            b'T' => cred || sched,
-            b'v' | b'n' => sched,
-            _ => false,
-        };
-        for (key, value) in lines(bytes, wanted) {
-            match key {
-                [b'V' | b'R', ..] => self.statm(key, value),
-                b"Threads" if sched => self.threads = Fields::new(value).u32(),
-                b"voluntary_ctxt_switches" => self.nvcsw = Fields::new(value).u64(),
-                b"nonvoluntary_ctxt_switches" => self.nivcsw = Fields::new(value).u64(),
-                b"NSpid" if ns => {
-                    ids(value, &mut self.nspid);
+        for line in (Lines { rest: bytes }) {
+            // Four bytes tell all keys apart; those who take a line look at its whole key.
+            match line.first_chunk() {
+                Some(b"Cpus") if !sched => return, // only the switches come after it
+                Some(k @ (b"Uid:" | b"Gid:" | b"Grou" | b"Trac" | b"NoNe" | b"Secc")) if cred => {
+                    self.ids_and_modes(k, line);
                 }
-                _ if cred => self.cred(key, value),
+                Some(k @ (b"CapI" | b"CapP" | b"CapE" | b"CapB" | b"CapA")) if cred => {
+                    self.capabilities(k, line);
+                }
+                Some(k @ ([b'V', b'm', ..] | b"RssA" | b"RssF" | b"RssS")) if statm => {
+                    self.memory(k, line);
+                }
+                Some(b"NSpi") if ns => {
+                    if let Some(f) = numbers(line, "NSpid:") {
+                        ids(f, &mut self.nspid);
+                    }
+                }
+                Some(b"Thre") if sched => {
+                    self.threads = numbers(line, "Threads:").and_then(|mut f| f.u32());
+                }
+                Some(b"volu") if sched => {
+                    self.nvcsw =
+                        numbers(line, "voluntary_ctxt_switches:").and_then(|mut f| f.u64());
+                }
+                Some(b"nonv") if sched => {
+                    self.nivcsw =
+                        numbers(line, "nonvoluntary_ctxt_switches:").and_then(|mut f| f.u64());
+                }
                 _ => {}
             }
         }
     }
 
-    fn statm(&mut self, key: &[u8], value: &[u8]) {
+    fn memory(&mut self, key: &[u8; 4], line: &[u8]) {
         let m = &mut self.statm;
-        let mut f = Fields::new(value);
-        let kib = f.u64().filter(|_| f.next() == Some(b"kB"));
-        let bytes = kib.and_then(|k| k.checked_mul(1024));
         match key {
-            b"VmSize" => set!(m, Statm.size_bytes, bytes),
-            b"VmPeak" => set!(m, Statm.peak_size_bytes, bytes),
-            b"VmRSS" => set!(m, Statm.rss_bytes, bytes),
-            b"RssAnon" => set!(m, Statm.rss_anon_bytes, bytes),
-            b"RssFile" => set!(m, Statm.rss_file_bytes, bytes),
-            b"RssShmem" => set!(m, Statm.rss_shmem_bytes, bytes),
-            b"VmHWM" => set!(m, Statm.peak_rss_bytes, bytes),
-            b"VmData" => set!(m, Statm.data_bytes, bytes),
-            b"VmStk" => set!(m, Statm.stack_bytes, bytes),
-            b"VmExe" => set!(m, Statm.text_bytes, bytes),
-            b"VmLib" => set!(m, Statm.lib_bytes, bytes),
-            b"VmLck" => set!(m, Statm.locked_bytes, bytes),
-            b"VmPin" => set!(m, Statm.pinned_bytes, bytes),
-            b"VmPTE" => set!(m, Statm.page_tables_bytes, bytes),
-            b"VmSwap" => set!(m, Statm.swap_bytes, bytes),
+            b"VmSi" => set!(m, Statm.size_bytes, kib(line, "VmSize:")),
+            b"VmPe" => set!(m, Statm.peak_size_bytes, kib(line, "VmPeak:")),
+            b"VmRS" => set!(m, Statm.rss_bytes, kib(line, "VmRSS:")),
+            b"RssA" => set!(m, Statm.rss_anon_bytes, kib(line, "RssAnon:")),
+            b"RssF" => set!(m, Statm.rss_file_bytes, kib(line, "RssFile:")),
+            b"RssS" => set!(m, Statm.rss_shmem_bytes, kib(line, "RssShmem:")),
+            b"VmHW" => set!(m, Statm.peak_rss_bytes, kib(line, "VmHWM:")),
+            b"VmDa" => set!(m, Statm.data_bytes, kib(line, "VmData:")),
+            b"VmSt" => set!(m, Statm.stack_bytes, kib(line, "VmStk:")),
+            b"VmEx" => set!(m, Statm.text_bytes, kib(line, "VmExe:")),
+            b"VmLi" => set!(m, Statm.lib_bytes, kib(line, "VmLib:")),
+            b"VmLc" => set!(m, Statm.locked_bytes, kib(line, "VmLck:")),
+            b"VmPi" => set!(m, Statm.pinned_bytes, kib(line, "VmPin:")),
+            b"VmPT" => set!(m, Statm.page_tables_bytes, kib(line, "VmPTE:")),
+            b"VmSw" => set!(m, Statm.swap_bytes, kib(line, "VmSwap:")),
             _ => {}
         }
     }
 
-    fn cred(&mut self, key: &[u8], value: &[u8]) {
+    fn ids_and_modes(&mut self, key: &[u8; 4], line: &[u8]) {
         let c = &mut self.cred;
-        let mut f = Fields::new(value);
+        let one = |key| numbers(line, key).and_then(|mut f| f.u32());
         match key {
-            b"Uid" => {
+            b"Uid:" => {
+                let mut f = Fields::new(&line[4..]);
                 set!(c, Cred.uid, f.u32());
                 set!(c, Cred.euid, f.u32());
                 set!(c, Cred.suid, f.u32());
                 set!(c, Cred.fsuid, f.u32());
             }
-            b"Gid" => {
+            b"Gid:" => {
+                let mut f = Fields::new(&line[4..]);
                 set!(c, Cred.gid, f.u32());
                 set!(c, Cred.egid, f.u32());
                 set!(c, Cred.sgid, f.u32());
                 set!(c, Cred.fsgid, f.u32());
             }
             // The number and the list must be of one line.
-            b"Groups" if c.ngroups().is_none() => {
-                let whole = ids(value, &mut self.gids);
-                let n = u32::try_from(self.gids.len() / 4).ok();
-                set!(c, Cred.ngroups, n.filter(|_| whole));
+            b"Grou" if c.ngroups().is_none() => {
+                if let Some(f) = numbers(line, "Groups:") {
+                    let whole = ids(f, &mut self.gids);
+                    let n = u32::try_from(self.gids.len() / 4).ok();
+                    set!(c, Cred.ngroups, n.filter(|_| whole));
+                }
             }
-            b"TracerPid" => set!(c, Cred.tracer_pid, f.u32()),
-            b"NoNewPrivs" => set!(c, Cred.no_new_privs, f.u32()),
-            b"Seccomp" => set!(c, Cred.seccomp, f.u32()),
-            b"CapInh" => set!(c, Cred.cap_inheritable, f.next().and_then(hex)),
-            b"CapPrm" => set!(c, Cred.cap_permitted, f.next().and_then(hex)),
-            b"CapEff" => set!(c, Cred.cap_effective, f.next().and_then(hex)),
-            b"CapBnd" => set!(c, Cred.cap_bounding, f.next().and_then(hex)),
-            b"CapAmb" => set!(c, Cred.cap_ambient, f.next().and_then(hex)),
+            b"Trac" => set!(c, Cred.tracer_pid, one("TracerPid:")),
+            b"NoNe" => set!(c, Cred.no_new_privs, one("NoNewPrivs:")),
+            b"Secc" => set!(c, Cred.seccomp, one("Seccomp:")),
+            _ => {}
+        }
+    }
+
+    fn capabilities(&mut self, key: &[u8; 4], line: &[u8]) {
+        let c = &mut self.cred;
+        match key {
+            b"CapI" => set!(c, Cred.cap_inheritable, mask(line, "CapInh:")),
+            b"CapP" => set!(c, Cred.cap_permitted, mask(line, "CapPrm:")),
+            b"CapE" => set!(c, Cred.cap_effective, mask(line, "CapEff:")),
+            b"CapB" => set!(c, Cred.cap_bounding, mask(line, "CapBnd:")),
+            b"CapA" => set!(c, Cred.cap_ambient, mask(line, "CapAmb:")),
             _ => {}
         }
     }
 }
 
 /// A list of ids. `false`, and no list, where one of the words is no id.
-fn ids(value: &[u8], out: &mut Vec<u8>) -> bool {
+fn ids(mut f: Fields<'_>, out: &mut Vec<u8>) -> bool {
     out.clear();
-    let mut f = Fields::new(value);
     while let Some(word) = f.next() {
         let Some(id) = number(word).and_then(|n| u32::try_from(n).ok()) else {
             out.clear();
@@ -232,6 +287,17 @@ mod tests {
         assert_eq!(s.statm.valid, 0);
         assert_eq!(s.cred.ngroups(), Some(0));
         assert_eq!(s.cred.uid(), None);
+    }
+
+    #[test]
+    fn lines_of_every_length() {
+        for len in 0..40 {
+            let line = vec![b'a'; len];
+            // Bytes next to the newline's value must not pass for it.
+            let text = [&line[..], b"\n\x0b\n\n", &line[..], b"\x09\x0b\n", &line[..]].concat();
+            let got: Vec<_> = Lines { rest: &text }.map(<[u8]>::len).collect();
+            assert_eq!(got, [len + 1, 2, 1, len + 3]);
+        }
     }
 
     #[test]
