@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 
 use super::{bsd, engine, lists};
@@ -116,7 +116,11 @@ pub fn command() -> Command {
                 .alias("quick-pid"),
         )
         .arg(list("ppid", "LIST", "Children of these processes"))
-        .arg(list("user", "LIST", "By effective user, name or uid").short('u'))
+        .arg(
+            list("user", "LIST", "By effective user, name or uid")
+                .short('u')
+                .value_hint(ValueHint::Username),
+        )
         .arg(list("ruser", "LIST", "By real user").short('U').alias("User"))
         .arg(list("rgroup", "LIST", "By real group").short('G').alias("Group"))
         .arg(list("command", "LIST", "By command name").short('C'))
@@ -183,13 +187,14 @@ pub fn command() -> Command {
                 .long("from")
                 .value_name("FILE")
                 .value_parser(clap::value_parser!(PathBuf))
+                .value_hint(ValueHint::FilePath)
                 .help("Show an answer saved by 'taskdiag dump' (- is standard input)"),
         )
         .arg(engine())
         .arg(flag("stats", "Say on standard error who answered, and at what cost"))
-        .arg(flag("bsd-a", "BSD a: all with a terminal").hide(true))
-        .arg(flag("bsd-x", "BSD x: all of your own").hide(true))
-        .arg(flag("lwp-rows", "BSD H: a row for each thread").hide(true))
+        .arg(flag("bsd-a", "Those with a terminal").hide(true))
+        .arg(flag("bsd-x", "Your own").hide(true))
+        .arg(flag("lwp-rows", "A row for each thread, without a column for it").hide(true))
         .arg(
             Arg::new("view")
                 .long("view")
@@ -198,6 +203,22 @@ pub fn command() -> Command {
                 .help("A ready-made set of columns"),
         )
         .after_help(format!("{HABITS}\n\n{}", exit::codes_text()))
+}
+
+/// What an option of the rewritten BSD letters does: its own name, or what it says of itself where
+/// users do not see it; of a view, its columns.
+pub fn meaning(option: &str) -> String {
+    if let Some(name) = option.strip_prefix("--view=") {
+        let view = VIEWS.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
+        let columns = view.map(|v| v.columns(ThreadColumns::None)).unwrap_or_default();
+        return columns.iter().map(|c| c.header.as_str()).collect::<Vec<_>>().join(" ");
+    }
+    let command = command();
+    let long = option.trim_start_matches('-');
+    match command.get_arguments().find(|a| a.get_long() == Some(long)) {
+        Some(a) if a.is_hide_set() => a.get_help().map(ToString::to_string).unwrap_or_default(),
+        _ => option.to_owned(),
+    }
 }
 
 /// Parse what follows `taskdiag ps`.

@@ -8,7 +8,7 @@ use clap_mangen::Man;
 use taskdiag::field;
 
 use super::fields;
-use crate::args::{self, bsd};
+use crate::args::{self, bsd, ps};
 use crate::exit::{self, Exit};
 use crate::output::sink;
 
@@ -77,7 +77,7 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
         )
     )?;
     for (letter, option) in bsd::letters_had() {
-        writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(option))?;
+        writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(&ps::meaning(option)))?;
     }
     writeln!(out, ".SH COLUMNS")?;
     for f in field::all() {
