@@ -36,6 +36,10 @@ impl Worker<'_> {
         for (i, (kind, file)) in KINDS.into_iter().enumerate() {
             let len = match self.reader.link(at.dir, at.path.file(file)) {
                 Ok(text) => text.len(),
+                // Who may not read one may not read any.
+                Err(Errno::ACCESS | Errno::PERM) if i == 0 => {
+                    return Err(Stop::Gap(Reason::Denied));
+                }
                 Err(e) => {
                     failed[i] = Some(e);
                     continue;
