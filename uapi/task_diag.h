@@ -125,7 +125,8 @@ struct task_diag_info {
 
 /*
  * One task. A task that does not fit goes on in the next message, which has
- * the same pid and TASK_DIAG_FLAG_CONT; all messages of a task are adjacent.
+ * the same pid and TASK_DIAG_FLAG_CONT; all messages of a task are adjacent,
+ * with nothing but filler between them.
  */
 #define TASK_DIAG_FLAG_CONT	0x1
 

@@ -233,6 +233,8 @@ fn index(bytes: &[u8]) -> Result<Index, Error> {
         return Err(Error::Malformed(0, "unknown strategy"));
     }
     let mut entries: Vec<Entry> = Vec::new();
+    // Where the last task ends, filler after it included: there it may go on.
+    let mut open_end = 0;
     let mut at = 0;
     loop {
         if at == bytes.len() {
@@ -241,7 +243,11 @@ fn index(bytes: &[u8]) -> Result<Index, Error> {
         let m = next_message(bytes, at)?;
         let end = at + HDR + m.payload.len();
         match m.kind {
-            MSG_TASK => task_message(&m, end, &mut entries)?,
+            MSG_TASK => {
+                task_message(&m, end, open_end, &mut entries)?;
+                open_end = end;
+            }
+            NLMSG_NOOP if open_end == at => open_end = end,
             NLMSG_DONE => {
                 let (done, _) = Done::read_from_prefix(m.payload)
                     .map_err(|_| Error::Malformed(at, "DONE is too short"))?;
@@ -285,7 +291,12 @@ fn info(bytes: &[u8]) -> Result<Info, Error> {
         .map_err(|_| Error::Malformed(0, "INFO is too short"))
 }
 
-fn task_message(m: &Message<'_>, end: usize, entries: &mut Vec<Entry>) -> Result<(), Error> {
+fn task_message(
+    m: &Message<'_>,
+    end: usize,
+    open_end: usize,
+    entries: &mut Vec<Entry>,
+) -> Result<(), Error> {
     let (task, mut rest) = TaskMsg::read_from_prefix(m.payload)
         .map_err(|_| Error::Malformed(m.at, "task message is too short"))?;
     let mut at = m.at + TASK_HDR;
@@ -296,7 +307,7 @@ fn task_message(m: &Message<'_>, end: usize, entries: &mut Vec<Entry>) -> Result
     }
     if task.flags & FLAG_CONT != 0 {
         match entries.last_mut() {
-            Some(e) if (e.end, e.pid, e.tgid) == (m.at, task.pid, task.tgid) => e.end = end,
+            Some(e) if (open_end, e.pid, e.tgid) == (m.at, task.pid, task.tgid) => e.end = end,
             _ => return Err(Error::Malformed(m.at, "CONT does not follow its task")),
         }
     } else {
@@ -413,7 +424,7 @@ impl<'a> TaskView<'a> {
     pub fn asked(&self) -> Groups {
         self.asked
     }
-    /// The task's messages as they are in the stream.
+    /// The task's messages as they are in the stream, filler between them included.
     pub fn messages(&self) -> &'a [u8] {
         self.messages
     }
@@ -538,7 +549,10 @@ impl<'a> Iterator for Attrs<'a> {
             let (hdr, _) = NlMsgHdr::read_from_prefix(self.messages).ok()?;
             let (msg, rest) = self.messages.split_at_checked(hdr.len as usize)?;
             self.messages = rest;
-            self.attrs = msg.get(TASK_HDR..)?;
+            // Filler may lie between the messages of a task.
+            if hdr.kind == MSG_TASK {
+                self.attrs = msg.get(TASK_HDR..)?;
+            }
         }
         let (nla, _) = NlAttr::read_from_prefix(self.attrs).ok()?;
         let (attr, rest) = self.attrs.split_at_checked((nla.len as usize).max(4))?;

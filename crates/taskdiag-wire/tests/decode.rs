@@ -232,11 +232,30 @@ fn cont_goes_on_with_the_task_directly_before_it() {
     // First of all, after another task, after another message, after another process's task.
     malformed(&stream(&[task_msg(7, FLAG_CONT, &[])], 1), "CONT");
     malformed(&stream(&[task_msg(7, 0, &[]), task_msg(8, FLAG_CONT, &[])], 1), "CONT");
-    let parted = [task_msg(7, 0, &[]), msg(NLMSG_NOOP, &[]), task_msg(7, FLAG_CONT, &[])];
+    let parted = [task_msg(7, 0, &[]), msg(4711, &[]), task_msg(7, FLAG_CONT, &[])];
     malformed(&stream(&parted, 1), "CONT");
     let mut other_tgid = task_msg(7, FLAG_CONT, &[]);
     put32(&mut other_tgid, 20, 999);
     malformed(&stream(&[task_msg(7, 0, &[]), other_tgid], 1), "CONT");
+}
+
+#[test]
+fn filler_does_not_part_a_task() {
+    let parts = [
+        task_msg(7, 0, &base_attr(3)),
+        msg(NLMSG_NOOP, &[0xff; 32]),
+        msg(NLMSG_NOOP, &[]),
+        task_msg(7, FLAG_CONT, &blob_attr(A_NSPID, 0, &[7; 4])),
+        msg(NLMSG_NOOP, &[]),
+        task_msg(8, 0, &base_attr(4)),
+    ];
+    let s = parse(&stream(&parts, 2)).expect("filler");
+    let t = s.get(0).expect("the task");
+    assert!(t.record::<Base>().is_some() && t.nspid().is_some());
+    assert_eq!(t.attrs().count(), 2);
+    assert_eq!(s.get(1).map(|t| t.attrs().count()), Some(1));
+    let first = [msg(NLMSG_NOOP, &[]), task_msg(7, FLAG_CONT, &[])];
+    malformed(&stream(&first, 1), "CONT");
 }
 
 #[test]
