@@ -43,17 +43,30 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Io`] where reading fails, [`Error::Stream`] where it is cut, foreign or malformed.
     pub fn read_from(mut r: impl Read) -> Result<Snapshot, Error> {
-        let mut bytes = Vec::new();
-        r.read_to_end(&mut bytes).map_err(|e| Error::io("reading the stream", e))?;
-        if bytes.len() % 8 != 0 {
-            // Padding would hide that it is cut: check the bytes that are there first.
-            let whole = AlignedBuf::copy_of(&bytes[..bytes.len() / 8 * 8]);
-            return match Stream::parse(whole) {
-                Ok(s) => Err(taskdiag_wire::decode::Error::Trailing(s.bytes().len()).into()),
-                Err(e) => Err(e.into()),
-            };
+        use taskdiag_wire::decode::Error as Wire;
+        // Pieces that stay in the cache while they are copied to where they are aligned.
+        let mut piece = vec![0; PIECE];
+        let mut bytes = AlignedBuf::new();
+        loop {
+            let n = fill(&mut r, &mut piece).map_err(|e| Error::io("reading the stream", e))?;
+            let first = bytes.is_empty();
+            bytes.extend_padded(&piece[..n / 8 * 8]);
+            if n % 8 != 0 {
+                // Padding would hide that it is cut: check the bytes that are there first.
+                let whole = Stream::parse(bytes)?;
+                return Err(Wire::Trailing(whole.bytes().len()).into());
+            }
+            if n < PIECE {
+                return Snapshot::parse(bytes);
+            }
+            if first {
+                // What is no stream may have no end either: /dev/zero, a log that grows.
+                match Stream::parse(bytes.as_bytes()) {
+                    Ok(_) | Err(Wire::Cut(_)) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
         }
-        Snapshot::parse(AlignedBuf::copy_of(&bytes))
     }
     /// Save the stream.
     pub fn write_to(&self, mut w: impl Write) -> io::Result<()> {
@@ -76,5 +89,82 @@ impl Snapshot {
     /// info has the engines).
     pub fn served(&self) -> &[Served] {
         &self.served
+    }
+}
+
+/// Bytes read at a time.
+const PIECE: usize = 1 << 18;
+
+/// Read until `piece` is full or the input ends.
+fn fill(r: &mut impl Read, piece: &mut [u8]) -> io::Result<usize> {
+    let mut n = 0;
+    while n < piece.len() {
+        match r.read(&mut piece[n..]) {
+            Ok(0) => break,
+            Ok(k) => n += k,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag_wire::decode::Error as Wire;
+    use taskdiag_wire::{Base, Done, StreamWriter};
+
+    fn stream(tasks: u32) -> AlignedBuf {
+        let mut w = StreamWriter::new();
+        w.info(&StreamWriter::blank_info());
+        for n in 1..=tasks {
+            w.begin_task(n, n);
+            w.put(&Base::new());
+            w.end_task();
+        }
+        w.finish(Done::default())
+    }
+
+    /// Gives a few bytes at a time, as a pipe may.
+    struct Drip<'a>(&'a [u8]);
+    impl Read for Drip<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let n = self.0.len().min(out.len()).min(4099);
+            out[..n].copy_from_slice(&self.0[..n]);
+            self.0 = &self.0[n..];
+            Ok(n)
+        }
+    }
+
+    #[test]
+    fn streams_of_any_length_are_read_whole() {
+        for tasks in [0, 1, 1000, 2000, 5000] {
+            let bytes = stream(tasks);
+            let s = Snapshot::read_from(Drip(bytes.as_bytes())).expect("it is whole");
+            assert_eq!(s.stream().bytes(), bytes.as_bytes());
+            assert_eq!(s.tasks().len(), tasks as usize);
+        }
+    }
+
+    #[test]
+    fn what_is_not_whole_is_refused() {
+        let bytes = stream(5000);
+        let whole = bytes.as_bytes();
+        for end in [0, 7, 8, 1000, PIECE - 8, PIECE, PIECE + 3, whole.len() - 8, whole.len() - 1] {
+            let e = Snapshot::read_from(&whole[..end]).expect_err("it is cut");
+            assert!(matches!(e, Error::Stream(Wire::Cut(_) | Wire::Foreign)), "{end}: {e}");
+        }
+        for tail in [1, 8, 9] {
+            let more = [whole, &vec![0; tail][..]].concat();
+            let e = Snapshot::read_from(&more[..]).expect_err("it has a tail");
+            assert!(matches!(e, Error::Stream(Wire::Trailing(_))), "{tail}: {e}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_end_is_refused_soon() {
+        let e = Snapshot::read_from(io::repeat(0)).expect_err("it is no stream");
+        assert!(matches!(e, Error::Stream(Wire::Foreign)), "{e}");
     }
 }
