@@ -33,7 +33,7 @@ impl StatFile {
     }
     /// Was it reaped while the file was read? The kernel then shows a task of no process.
     pub fn is_reaped(&self) -> bool {
-        self.stat.num_threads() == Some(0)
+        self.stat.num_threads() == Some(0) && self.base.sid().is_none()
     }
 }
 
