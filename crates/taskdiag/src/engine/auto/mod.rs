@@ -55,8 +55,12 @@ pub fn query(req: &Request) -> Result<Snapshot, Error> {
 ///
 /// # Errors
 /// As [`query`]; with [`Choice::Only`] also where that engine does not work here, or not for all
-/// groups.
+/// groups. [`Error::Stream`] for a pid where the strategy takes none.
 pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
+    if req.pid != 0 && !req.strategy.takes_pid() {
+        let why = "this strategy is about all tasks and takes no pid";
+        return Err(taskdiag_wire::decode::Error::BadRequest(why).into());
+    }
     let (stream, served) = match choice {
         Choice::Only(engine) => only(req, engine)?,
         Choice::Auto => auto(req)?,
