@@ -1,0 +1,270 @@
+//! Odd requests, odd surroundings, missing rights: a clear answer or a clear error, never a hang or
+//! a wrong 0. The library is asked directly where that is enough; the `taskdiag` program where the
+//! surroundings of a whole process are needed.
+//!
+//! Its exit codes: 0 complete, 1 nothing matched, 2 usage, 3 partial answer, 4 no answer.
+
+use std::time::{Duration, Instant};
+
+use taskdiag::{Choice, EngineId, Error, Groups, Request, Strategy, query_with};
+use taskdiag_tests::answer::{GROUPS, groups_of};
+use taskdiag_tests::cli::{Ran, Sandbox};
+use taskdiag_tests::{Mktask, engines, read, skip};
+
+/// A pid that was there and is not any more.
+fn reaped_pid() -> u32 {
+    let mut child = std::process::Command::new("true").spawn().expect("true runs");
+    child.wait().expect("it ends");
+    child.id()
+}
+
+#[test]
+fn a_pid_that_does_not_exist() {
+    for engine in engines() {
+        for pid in [reaped_pid(), 4_194_303, i32::MAX as u32, u32::MAX] {
+            for strategy in [Strategy::One, Strategy::Thread, Strategy::Children] {
+                let req = Request { strategy, pid, groups: Groups::BASE };
+                match read(*engine, &req) {
+                    Err(Error::NoSuchProcess(p)) if p == pid => {}
+                    other => panic!("{engine}/{strategy} of {pid}: {:?}", other.map(|a| a.pids())),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pid_that_the_strategy_does_not_take() {
+    for engine in engines() {
+        for strategy in Strategy::ALL {
+            let pid = if strategy.takes_pid() { 0 } else { 1 };
+            let req = Request { strategy: *strategy, pid, groups: Groups::BASE };
+            for choice in [Choice::Only(*engine), Choice::Auto] {
+                let answer = query_with(&req, choice);
+                assert!(answer.is_err(), "{engine}/{strategy} takes pid {pid}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_groups_is_a_list_of_pids() {
+    let m = Mktask::start(&["threads", "3"]).expect("always possible");
+    for engine in engines() {
+        for strategy in Strategy::ALL {
+            let pid = match strategy {
+                Strategy::Children => m.num("ppid"),
+                s if s.takes_pid() => m.pid(),
+                _ => 0,
+            };
+            let req = Request { strategy: *strategy, pid, groups: Groups::NONE };
+            let a = read(*engine, &req).unwrap_or_else(|e| panic!("{engine}/{strategy}: {e}"));
+            let t = a.task(m.pid());
+            assert!(t.fields.is_empty(), "{a}: {:?}", t.fields);
+        }
+    }
+}
+
+#[test]
+fn each_group_alone_has_that_group_alone() {
+    let m = Mktask::start(&["idle"]).expect("always possible");
+    for engine in engines() {
+        for group in groups_of(*engine).iter() {
+            let a = read(*engine, &Request::one(m.pid(), group.into())).expect("an answer");
+            let t = a.task(m.pid());
+            assert!(!t.fields.is_empty(), "{a} has nothing of {group}");
+            for key in t.fields.keys() {
+                let of = key.split('.').next();
+                assert_eq!(of, Some(group.name()), "{a} for {group} alone has {key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_that_is_not_known_is_refused() {
+    for engine in engines() {
+        for groups in [Groups::from_bits(1 << 63), Groups::BASE | Groups::from_bits(1 << 40)] {
+            let err = query_with(&Request::all(groups), Choice::Only(*engine)).err();
+            assert!(matches!(err, Some(Error::Unsupported { .. })), "{engine}: {err:?}");
+        }
+    }
+}
+
+#[test]
+fn tasks_may_vanish_at_any_moment() {
+    let storms: Vec<Mktask> =
+        (0..2).map(|_| Mktask::start(&["storm"]).expect("always possible")).collect();
+    for engine in engines() {
+        let end = Instant::now() + Duration::from_millis(3000);
+        let (mut n, mut vanished) = (0, 0);
+        while Instant::now() < end || n < 4 {
+            let strategy = [Strategy::All, Strategy::AllThread][n % 2];
+            let req = Request { strategy, pid: 0, groups: groups_of(*engine) };
+            let a = read(*engine, &req).unwrap_or_else(|e| panic!("{engine}/{strategy}: {e}"));
+            assert_eq!(a.done.tasks, a.pids().len() as u64, "{a}");
+            vanished += a.done.vanished;
+            for m in &storms {
+                // What does not vanish is always there.
+                a.task(m.pid());
+                a.task(m.supervisor());
+                let req = Request::children(m.pid(), Groups::BASE | Groups::CMDLINE);
+                read(*engine, &req).unwrap_or_else(|e| panic!("{engine}/children: {e}"));
+            }
+            // A pid that may be there or not.
+            let Some(pid) = a.pids().into_iter().max() else { continue };
+            for strategy in [Strategy::One, Strategy::Thread] {
+                match read(*engine, &Request { strategy, pid, groups: GROUPS & groups_of(*engine) })
+                {
+                    Ok(a) => assert_eq!(a.done.tasks, a.pids().len() as u64, "{a}"),
+                    Err(Error::NoSuchProcess(p)) => assert_eq!(p, pid),
+                    Err(e) => panic!("{engine}/{strategy} of {pid}: {e}"),
+                }
+            }
+            n += 1;
+        }
+        if vanished == 0 && *engine == EngineId::Procfs {
+            skip("vanishing tasks on procfs", "none vanished within the walk in 3 s");
+        }
+    }
+}
+
+/// Is the answer of `ps` about a process of ours there and whole?
+fn shows(ran: &Ran, m: &Mktask) {
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let pid = m.pid().to_string();
+    let has = ran.stdout.lines().any(|l| l.split_whitespace().next() == Some(&pid));
+    assert!(has, "process {pid} is not in\n{ran}");
+}
+
+/// No answer, and a message that names this.
+fn no_answer(ran: &Ran, words: &[&str]) {
+    assert_eq!(ran.code, Some(4), "{ran}");
+    assert!(ran.stdout.is_empty(), "{ran}");
+    for w in words {
+        assert!(ran.stderr.to_lowercase().contains(w), "'{w}' is not in the message of\n{ran}");
+    }
+}
+
+const PS: &[&str] = &["ps", "-e", "-o", "pid,ppid,comm"];
+
+fn is_root(test: &str) -> bool {
+    // SAFETY: no arguments, cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        skip(test, "needs root");
+    }
+    root
+}
+
+#[test]
+fn the_program_tells_that_a_pid_is_not_there() {
+    let ran = Sandbox::new().run(&["ps", "-p", "4194303"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(!ran.stdout.contains("4194303"), "{ran}");
+}
+
+#[test]
+fn without_proc() {
+    if !is_root("without_proc") {
+        return;
+    }
+    let sandbox = Sandbox::new().without_proc();
+    no_answer(&sandbox.run(&["ps", "-e", "--engine", "procfs"]), &["/proc", "mount"]);
+    // With another engine there may be an answer.
+    let ran = sandbox.run(PS);
+    match ran.code {
+        Some(0 | 3) => assert!(ran.stdout.lines().count() > 3, "{ran}"),
+        _ => no_answer(&ran, &["/proc"]),
+    }
+}
+
+/// In these surroundings, `auto` must answer and bpf either answers or says why not.
+fn auto_goes_on(name: &str, sandbox: Sandbox, bpf_must_fail: bool) {
+    let m = Mktask::start(&["idle"]).expect("always possible");
+    shows(&sandbox.run(PS), &m);
+    shows(&sandbox.run(&[PS, &["--engine", "procfs"]].concat()), &m);
+    if !engines().contains(&EngineId::Bpf) {
+        return skip(&format!("{name} on the bpf engine"), "it does not work here at all");
+    }
+    let ran = sandbox.run(&[PS, &["--engine", "bpf"]].concat());
+    if ran.code == Some(4) || bpf_must_fail {
+        no_answer(&ran, &["bpf"]);
+    } else {
+        // Process 1 may be hidden from BPF, which makes an answer partial.
+        assert!(matches!(ran.code, Some(0 | 3)), "{ran}");
+        shows(&Ran { code: Some(0), ..ran }, &m);
+    }
+}
+
+#[test]
+fn no_locked_memory() {
+    auto_goes_on("no_locked_memory", Sandbox::new().limit(libc::RLIMIT_MEMLOCK, 0), false);
+}
+
+#[test]
+fn few_open_files() {
+    auto_goes_on("few_open_files", Sandbox::new().limit(libc::RLIMIT_NOFILE, 8), false);
+    // With next to none there may be no answer, but there is a word on what to do.
+    for n in [5, 4, 3] {
+        let ran = Sandbox::new().limit(libc::RLIMIT_NOFILE, n).run(PS);
+        if ran.code != Some(0) && ran.code != Some(127) {
+            no_answer(&ran, &["ulimit -n"]);
+        }
+    }
+}
+
+#[test]
+fn seccomp_that_denies_bpf() {
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        auto_goes_on("seccomp_that_denies_bpf", Sandbox::new().deny(libc::SYS_bpf, errno), true);
+    }
+}
+
+#[test]
+fn no_threads_can_be_made() {
+    // A thread pool that cannot start must not be the end.
+    let sandbox = Sandbox::new().deny(libc::SYS_clone3, libc::EAGAIN);
+    let sandbox = sandbox.deny(libc::SYS_clone, libc::EAGAIN);
+    auto_goes_on("no_threads_can_be_made", sandbox, false);
+}
+
+#[test]
+fn an_unprivileged_user() {
+    if !is_root("an_unprivileged_user") {
+        return;
+    }
+    let sandbox = Sandbox::new().user(65534);
+    auto_goes_on("an_unprivileged_user", sandbox.clone(), true);
+    // What only the owner may read is denied and said, not 0.
+    let m = Mktask::start(&["idle"]).expect("always possible");
+    let pid = m.pid().to_string();
+    let ran = sandbox.run(&["ps", "-p", &pid, "-o", "pid,exe"]);
+    assert_eq!(ran.code, Some(3), "a partial answer: {ran}");
+    assert!(ran.stderr.to_lowercase().contains("denied"), "{ran}");
+    let own = Mktask::start(&["user", "65534"]).expect("we are root");
+    let ran = sandbox.run(&["ps", "-p", &own.pid().to_string(), "-o", "pid,cwd"]);
+    assert!(matches!(ran.code, Some(0 | 3)), "{ran}");
+}
+
+#[test]
+fn hidepid() {
+    if !is_root("hidepid") {
+        return;
+    }
+    let m = Mktask::start(&["user", "65534"]).expect("we are root");
+    let root = Mktask::start(&["idle"]).expect("always possible");
+    let sandbox = Sandbox::new().hidepid().user(65534);
+    let ran = sandbox.run(PS);
+    if ran.code == Some(126) {
+        return skip("hidepid", "a proc with hidepid=2 cannot be mounted here");
+    }
+    shows(&ran, &m);
+    for line in ran.stdout.lines().skip(1) {
+        let pid = line.split_whitespace().next().expect("a pid");
+        assert_ne!(pid, root.pid().to_string(), "a hidden process is shown\n{ran}");
+        assert_ne!(pid, "1", "a hidden process is shown\n{ran}");
+    }
+    let ran = sandbox.run(&["ps", "-p", &root.pid().to_string()]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+}

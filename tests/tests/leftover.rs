@@ -1,0 +1,139 @@
+//! Nothing is left behind: no descriptor, thread or BPF object after a request, and a bpf request
+//! makes no inode in /proc. One test, so that nothing of its own runs beside it.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use taskdiag::{Choice, EngineId, Groups, Request, Strategy, query_with};
+use taskdiag_tests::answer::groups_of;
+use taskdiag_tests::{Mktask, engines, read, skip};
+
+fn count(dir: &str) -> usize {
+    std::fs::read_dir(dir).expect("it is there").count()
+}
+
+/// Ids of all BPF programs, maps and links of the machine; `None` without the right to ask.
+fn bpf_objects() -> Option<BTreeSet<(u32, u32)>> {
+    /// The part of `union bpf_attr` that the GET_NEXT_ID commands use.
+    #[repr(C)]
+    struct Attr {
+        start_id: u32,
+        next_id: u32,
+        open_flags: u32,
+    }
+    let mut found = BTreeSet::new();
+    // BPF_PROG_GET_NEXT_ID, BPF_MAP_GET_NEXT_ID, BPF_LINK_GET_NEXT_ID
+    for command in [11u32, 12, 31] {
+        let mut attr = Attr { start_id: 0, next_id: 0, open_flags: 0 };
+        loop {
+            let size = size_of::<Attr>();
+            // SAFETY: the pointer is to `size` bytes of ours.
+            let rc = unsafe { libc::syscall(libc::SYS_bpf, command, &mut attr, size) };
+            if rc != 0 {
+                match std::io::Error::last_os_error().raw_os_error() {
+                    Some(libc::ENOENT) => break,
+                    _ => return None,
+                }
+            }
+            found.insert((command, attr.next_id));
+            attr.start_id = attr.next_id;
+        }
+    }
+    Some(found)
+}
+
+/// Objects in `proc_inode_cache`.
+fn proc_inodes() -> Option<i64> {
+    let text = std::fs::read_to_string("/proc/slabinfo").ok()?;
+    let line = text.lines().find(|l| l.starts_with("proc_inode_cache"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Their number when those of processes that ended a moment ago are gone.
+fn settled_proc_inodes() -> i64 {
+    let now = || proc_inodes().expect("it was readable");
+    let mut last = now();
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_millis(40));
+        let n = now();
+        if n == last {
+            break;
+        }
+        last = n;
+    }
+    last
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let m = Mktask::start(&["family", "40"]).expect("always possible");
+    for engine in engines() {
+        objects(*engine, &m);
+    }
+    inodes();
+}
+
+fn objects(engine: EngineId, m: &Mktask) {
+    let groups = groups_of(engine);
+    let before_objects = bpf_objects();
+    let (fds, threads) = (count("/proc/self/fd"), count("/proc/self/task"));
+    for strategy in Strategy::ALL {
+        let pid = if strategy.takes_pid() { m.pid() } else { 0 };
+        let req = Request { strategy: *strategy, pid, groups };
+        for choice in [Choice::Only(engine), Choice::Auto] {
+            for _ in 0..3 {
+                query_with(&req, choice).unwrap_or_else(|e| panic!("{engine}/{strategy}: {e}"));
+            }
+        }
+        // Errors leave nothing either.
+        let bad = Request { strategy: Strategy::One, pid: 4_194_303, groups };
+        assert!(query_with(&bad, Choice::Only(engine)).is_err());
+        assert_eq!(count("/proc/self/fd"), fds, "descriptors after {engine}/{strategy}");
+    }
+    assert_eq!(count("/proc/self/task"), threads, "threads after {engine}");
+    let Some(before) = before_objects else {
+        return skip("BPF objects that are left", "no right to list them");
+    };
+    // The kernel frees them a moment later, and others may make some meanwhile.
+    let end = Instant::now() + Duration::from_secs(5);
+    loop {
+        let after = bpf_objects().expect("as before");
+        let left: Vec<_> = after.difference(&before).collect();
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < end, "BPF objects (command, id) after {engine}: {left:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A request on the bpf engine makes no inode in /proc; one on procfs does, which shows that the
+/// measure is one.
+fn inodes() {
+    let name = "/proc inodes of a request";
+    if !engines().contains(&EngineId::Bpf) {
+        return skip(name, "the bpf engine does not work here");
+    }
+    if proc_inodes().is_none() {
+        return skip(name, "/proc/slabinfo cannot be read");
+    }
+    let growth = |engine: EngineId| {
+        // Tasks that nobody has looked at in /proc yet.
+        let fresh = Mktask::start(&["family", "200"]).expect("always possible");
+        let before = settled_proc_inodes();
+        let req = Request::all(Groups::BASE | Groups::STATM | Groups::CMDLINE);
+        let a = read(engine, &req).expect("an answer");
+        let after = proc_inodes().expect("as before");
+        a.task(fresh.pid());
+        after - before
+    };
+    // Others read /proc too: the least of several is what the request costs.
+    let least = |engine| (0..4).map(|_| growth(engine)).min().expect("4");
+    let procfs = least(EngineId::Procfs);
+    if procfs < 100 {
+        let why = format!("200 new processes on procfs make {procfs} more: not to be measured");
+        return skip(name, &why);
+    }
+    let bpf = least(EngineId::Bpf);
+    assert!(bpf <= 0, "a bpf request made {bpf} inodes in /proc (one on procfs {procfs})");
+}
