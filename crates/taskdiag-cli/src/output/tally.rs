@@ -36,16 +36,24 @@ impl Tally {
             self.counts[column][kind] += 1;
         }
     }
-    /// A line for each reason: which columns, for how many tasks, and what to do.
+    /// Lines that say which columns lack what for how many tasks, and what to do: one for each
+    /// reason and number of tasks.
     pub fn lines(&self, columns: &[Column]) -> Vec<String> {
-        (0..KINDS).filter_map(|kind| self.line(kind, columns)).collect()
+        let mut lines = Vec::new();
+        for kind in 0..KINDS {
+            let mut numbers: Vec<u64> = self.counts.iter().map(|c| c[kind]).collect();
+            numbers.sort_unstable_by(|a, b| b.cmp(a));
+            numbers.dedup();
+            let numbers = numbers.into_iter().filter(|n| *n > 0);
+            lines.extend(numbers.map(|n| self.line(kind, n, columns)));
+        }
+        lines
     }
-    fn line(&self, kind: usize, columns: &[Column]) -> Option<String> {
-        let most = self.counts.iter().map(|c| c[kind]).max().filter(|n| *n > 0)?;
-        let lacking = || self.counts.iter().zip(columns).filter(|(c, _)| c[kind] > 0);
+    fn line(&self, kind: usize, count: u64, columns: &[Column]) -> String {
+        let lacking = || self.counts.iter().zip(columns).filter(|(c, _)| c[kind] == count);
         let names: Vec<&str> = lacking().map(|(_, c)| c.name.as_str()).collect();
-        let (names, tasks) = (names.join(", "), if most == 1 { "task" } else { "tasks" });
-        Some(match kind {
+        let (names, tasks) = (names.join(", "), if count == 1 { "task" } else { "tasks" });
+        match kind {
             0 => {
                 let all = lacking().flat_map(|(_, c)| c.field.groups.iter());
                 let mut groups: Vec<&str> = all.map(Group::name).collect();
@@ -57,18 +65,20 @@ impl Tally {
                 )
             }
             1 if rustix::process::geteuid().is_root() => format!(
-                "{most} {tasks} denied {names}, even to root: something confines this process, or \
+                "{count} {tasks} denied {names}, even to root: something confines this process, or \
                  hides that one"
             ),
-            1 => format!("{most} {tasks} denied {names}: run as root to see it"),
+            1 => format!("{count} {tasks} denied {names}: run as root to see it"),
             2 => {
-                format!("{most} {tasks} would have blocked the reading of {names}: try again later")
+                format!(
+                    "{count} {tasks} would have blocked the reading of {names}: try again later"
+                )
             }
-            3 => format!("{most} {tasks} with {names} cut short: it is longer than what was read"),
+            3 => format!("{count} {tasks} with {names} cut short: it is longer than what was read"),
             _ => format!(
-                "{most} {tasks} without {names}: this engine or kernel cannot tell; \
+                "{count} {tasks} without {names}: this engine or kernel cannot tell; \
                  'taskdiag engines' says who can"
             ),
-        })
+        }
     }
 }
