@@ -32,22 +32,39 @@ struct {
 #define IS_PROCESS (cfg.strategy != TASK_DIAG_DUMP_ALL_THREAD && cfg.strategy != TASK_DIAG_DUMP_THREAD)
 #define VALID_ALL(n) ((1u << (n)) - 1)
 
+/*
+ * R(p, member, ...) reads p->member->...; EACH() is a bounded loop; CAST() makes a pointer of a
+ * number. LEGACY is for kernels before 6.8, see legacy.bpf.c.
+ */
+#ifdef LEGACY
+
+#define CAST(type, p) ((type *)(p))
+#define PLAIN(t) (t)
+#define R(p, ...) BPF_CORE_READ(p, __VA_ARGS__)
+#define EACH(i, from, to, max) for (i = (from); i < (max) && i < (to); i++)
+
+#else
+
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 #define CAST(type, p) ((type *)bpf_rdonly_cast(p, bpf_core_type_id_kernel(type)))
 /*
- * A task to read from only. For each pointer that is loaded through a trusted pointer the
- * verifier looks, by name and through all of the kernel's BTF, whether it is trusted too:
- * about 1 ms each. Nothing is looked up for a pointer that is not trusted to begin with.
+ * A task to read from only. For each pointer that is loaded through a trusted one the verifier
+ * looks, by name and through all of the kernel's BTF, whether it is trusted too: about 1 ms each.
+ * Nothing is looked up for a pointer that is not trusted to begin with.
  */
 #define PLAIN(t) CAST(struct task_struct, t)
+#define R(p, ...) ___arrow((p), __VA_ARGS__)
+#define EACH(i, from, to, max) bpf_for(i, from, to)
+
+#endif
 
 /*
- * A global function: the verifier checks it once and by itself, and only where it is called, so
- * the states of one group do not multiply with those of the next. Only numbers can be passed, and
- * a pointer in a map is a number; so the task is in st.task.
+ * A global function: the verifier checks it once and by itself, so the states of one group do not
+ * multiply with those of the next. Only numbers can be passed, and a pointer in a map is a number;
+ * so the task is in st.task.
  */
 #define GROUP_FN __noinline int
-#define THIS PLAIN((void *)st.task)
+#define THIS CAST(struct task_struct, (void *)st.task)
 
 /* ---- the output ---- */
 
@@ -153,12 +170,12 @@ GROUP_FN pid_nr_arg(void)
 	if (!st.arg)
 		return 0;
 	if (level == 0) {
-		nr = pid->numbers[0].nr;
+		nr = R(pid, numbers[0].nr);
 		/* or the compiler makes one load of this and of u.nr */
 		barrier_var(nr);
 		return nr;
 	}
-	if (level > 32 || pid->level < level)
+	if (level > 32 || R(pid, level) < level)
 		return 0;
 	if (bpf_probe_read_kernel(&u, sizeof(u), (char *)pid +
 				  __builtin_preserve_field_info(((struct pid *)0)->numbers,
@@ -178,19 +195,19 @@ static __always_inline u32 pid_nr(struct pid *pid)
  * cache. */
 static __always_inline u32 task_nr(struct task_struct *t)
 {
-	return st.level ? pid_nr(t->thread_pid) : t->pid;
+	return st.level ? pid_nr(R(t, thread_pid)) : R(t, pid);
 }
 
 static __always_inline u32 task_tgid_nr(struct task_struct *t)
 {
-	return st.level ? pid_nr(t->signal->pids[PIDTYPE_TGID]) : t->tgid;
+	return st.level ? pid_nr(R(t, signal, pids[PIDTYPE_TGID])) : R(t, tgid);
 }
 
 /* ---- BASE ---- */
 
 static __always_inline u8 state_letter(struct task_struct *t)
 {
-	u32 tsk = t->__state, s = (tsk | t->exit_state) & 0x7f;
+	u32 tsk = R(t, __state), s = (tsk | R(t, exit_state)) & 0x7f;
 
 	/* As __task_state_index() and "RSDTtXZPI" do. TASK_IDLE, then RTLOCK_WAIT and FROZEN. */
 	if ((tsk & 0x402) == 0x402)
@@ -220,17 +237,17 @@ static __always_inline void kthread_name(struct task_struct *t, char *comm)
 	char *name;
 	long n = -1;
 
-	if (!bpf_core_field_exists(t->worker_private) || !t->worker_private)
+	if (!bpf_core_field_exists(t->worker_private) || !R(t, worker_private))
 		return;
-	k = CAST(struct kthread, t->worker_private);
-	if (bpf_core_field_exists(k->full_name) && k->full_name)
-		n = bpf_probe_read_kernel_str(comm, 64, k->full_name);
+	k = CAST(struct kthread, R(t, worker_private));
+	if (bpf_core_field_exists(k->full_name) && R(k, full_name))
+		n = bpf_probe_read_kernel_str(comm, 64, R(k, full_name));
 	if (n < 0)
 		n = bpf_probe_read_kernel_str(comm, 64, &t->comm);
-	if (!(t->flags & PF_WQ_WORKER) || !k->data)
+	if (!(R(t, flags) & PF_WQ_WORKER) || !R(k, data))
 		return;
-	w = CAST(struct worker, k->data);
-	if (!w->pool || n <= 0 || n > 31)
+	w = CAST(struct worker, R(k, data));
+	if (!R(w, pool) || n <= 0 || n > 31)
 		return;
 	/* Kernels up to 6.12 lose the bounds of n above; the compiler knows them and drops a mask. */
 	barrier_var(n);
@@ -239,48 +256,60 @@ static __always_inline void kthread_name(struct task_struct *t, char *comm)
 		name[0] = 0;
 		return;
 	}
-	name[-1] = w->current_work ? '+' : '-';
+	name[-1] = R(w, current_work) ? '+' : '-';
 }
 
 GROUP_FN put_base(void)
 {
 	struct task_struct *t = THIS;
 	struct task_diag_base *a = here();
-	struct signal_struct *sig = t->signal;
+	struct signal_struct *sig = R(t, signal);
 	u64 *comm;
 
 	if (!a)
 		return 0;
 	PUT(a, TASK_DIAG_BASE);
 	a->valid = VALID_ALL(8);
-	a->ppid = task_tgid_nr(t->real_parent);
-	a->pgid = pid_nr(sig->pids[PIDTYPE_PGID]);
-	a->sid = pid_nr(sig->pids[PIDTYPE_SID]);
-	a->flags = (t->flags & PF_KTHREAD ? TASK_DIAG_TASK_KTHREAD : 0) |
-		   (t->flags & PF_EXITING ? TASK_DIAG_TASK_EXITING : 0);
-	a->task_flags = t->flags;
+	a->ppid = task_tgid_nr(R(t, real_parent));
+	a->pgid = pid_nr(R(sig, pids[PIDTYPE_PGID]));
+	a->sid = pid_nr(R(sig, pids[PIDTYPE_SID]));
+	a->flags = (R(t, flags) & PF_KTHREAD ? TASK_DIAG_TASK_KTHREAD : 0) |
+		   (R(t, flags) & PF_EXITING ? TASK_DIAG_TASK_EXITING : 0);
+	a->task_flags = R(t, flags);
 	a->state = state_letter(t);
 	a->reserved[0] = a->reserved[1] = a->reserved[2] = 0;
-	a->start_time_ns = t->start_boottime + st.ns_boottime_ns;
+	a->start_time_ns = R(t, start_boottime) + st.ns_boottime_ns;
 	comm = (u64 *)a->comm;
 #pragma unroll
 	for (int i = 2; i < 8; i++)
 		comm[i] = 0;
+#ifdef LEGACY
+	bpf_core_read(a->comm, 16, &t->comm);
+#else
 	__builtin_memcpy(a->comm, t->comm, 16);
+#endif
 	a->comm[15] = 0;
-	if (t->flags & PF_KTHREAD)
+	if (R(t, flags) & PF_KTHREAD)
 		kthread_name(t, a->comm);
 	return 0;
 }
 
 /* ---- CRED ---- */
 
-#define GIDS_MAX 8192	/* in one blob; more come in the next */
+/* Two u32 before Linux commit f122a08b197d ("capability: just use a 'u64' instead of a 'u32[2]'
+ * array") (in v6.3): the same 8 bytes on little endian. */
+#ifdef LEGACY
+#define CAPS(c, set) ({ u64 v_ = 0; bpf_core_read(&v_, 8, &(c)->set); v_; })
+#else
+#define CAPS(c, set) R(c, set.val)
+#endif
+
+#define GIDS_MAX 8000	/* in one blob; more come in the next */
 
 GROUP_FN put_cred(void)
 {
 	struct task_struct *t = THIS;
-	const struct cred *c = t->real_cred;
+	const struct cred *c = R(t, real_cred);
 	struct task_diag_cred *a = here();
 	struct group_info *gi;
 	u32 n, done;
@@ -289,25 +318,25 @@ GROUP_FN put_cred(void)
 		return 0;
 	PUT(a, TASK_DIAG_CRED);
 	a->valid = VALID_ALL(18);
-	a->uid = c->uid.val;
-	a->euid = c->euid.val;
-	a->suid = c->suid.val;
-	a->fsuid = c->fsuid.val;
-	a->gid = c->gid.val;
-	a->egid = c->egid.val;
-	a->sgid = c->sgid.val;
-	a->fsgid = c->fsgid.val;
-	a->tracer_pid = t->ptrace ? task_nr(t->parent) : 0;
-	a->securebits = c->securebits;
-	a->no_new_privs = t->atomic_flags & 1;
-	a->seccomp = t->seccomp.mode;
-	a->cap_inheritable = c->cap_inheritable.val;
-	a->cap_permitted = c->cap_permitted.val;
-	a->cap_effective = c->cap_effective.val;
-	a->cap_bounding = c->cap_bset.val;
-	a->cap_ambient = c->cap_ambient.val;
-	gi = c->group_info;
-	n = gi->ngroups;
+	a->uid = R(c, uid.val);
+	a->euid = R(c, euid.val);
+	a->suid = R(c, suid.val);
+	a->fsuid = R(c, fsuid.val);
+	a->gid = R(c, gid.val);
+	a->egid = R(c, egid.val);
+	a->sgid = R(c, sgid.val);
+	a->fsgid = R(c, fsgid.val);
+	a->tracer_pid = R(t, ptrace) ? task_nr(R(t, parent)) : 0;
+	a->securebits = R(c, securebits);
+	a->no_new_privs = R(t, atomic_flags) & 1;
+	a->seccomp = R(t, seccomp.mode);
+	a->cap_inheritable = CAPS(c, cap_inheritable);
+	a->cap_permitted = CAPS(c, cap_permitted);
+	a->cap_effective = CAPS(c, cap_effective);
+	a->cap_bounding = CAPS(c, cap_bset);
+	a->cap_ambient = CAPS(c, cap_ambient);
+	gi = R(c, group_info);
+	n = R(gi, ngroups);
 	a->ngroups = n;
 	a->reserved = 0;
 	for (done = 0; done < n && done < 65536; done += GIDS_MAX) {
@@ -316,11 +345,12 @@ GROUP_FN put_cred(void)
 
 		if (some > GIDS_MAX)
 			some = GIDS_MAX;
-		if (!b || bpf_probe_read_kernel(b->data, some * 4, (u32 *)&gi->gid + done))
-			some = 0;
-		if (!b || !some)
+		some *= 4;
+		barrier_var(some);
+		some &= 0x7fff;
+		if (!b || bpf_probe_read_kernel(b->data, some, (u32 *)&gi->gid + done))
 			return 0;
-		end_blob(b, TASK_DIAG_A_GROUPS, 0, some * 4, done * 4, n * 4, 0, 0);
+		end_blob(b, TASK_DIAG_A_GROUPS, 0, some, done * 4, n * 4, 0, 0);
 	}
 	return 0;
 }
@@ -330,48 +360,48 @@ GROUP_FN put_cred(void)
 static __always_inline void add_thread(struct task_struct *t)
 {
 	if (WANT(TASK_DIAG_STAT)) {
-		st.utime += t->utime;
-		st.stime += t->stime;
-		st.min_flt += t->min_flt;
-		st.maj_flt += t->maj_flt;
+		st.utime += R(t, utime);
+		st.stime += R(t, stime);
+		st.min_flt += R(t, min_flt);
+		st.maj_flt += R(t, maj_flt);
 	}
 	if (WANT(TASK_DIAG_STAT) || WANT(TASK_DIAG_SCHED))
-		st.runtime += t->se.sum_exec_runtime;
+		st.runtime += R(t, se.sum_exec_runtime);
 	if (WANT(TASK_DIAG_SCHED)) {
-		st.nvcsw += t->nvcsw;
-		st.nivcsw += t->nivcsw;
-		st.run_delay += t->sched_info.run_delay;
-		st.pcount += t->sched_info.pcount;
+		st.nvcsw += R(t, nvcsw);
+		st.nivcsw += R(t, nivcsw);
+		st.run_delay += R(t, sched_info.run_delay);
+		st.pcount += R(t, sched_info.pcount);
 	}
 	if (WANT(TASK_DIAG_IO)) {
-		st.io[0] += t->ioac.rchar;
-		st.io[1] += t->ioac.wchar;
-		st.io[2] += t->ioac.syscr;
-		st.io[3] += t->ioac.syscw;
-		st.io[4] += t->ioac.read_bytes;
-		st.io[5] += t->ioac.write_bytes;
-		st.io[6] += t->ioac.cancelled_write_bytes;
+		st.io[0] += R(t, ioac.rchar);
+		st.io[1] += R(t, ioac.wchar);
+		st.io[2] += R(t, ioac.syscr);
+		st.io[3] += R(t, ioac.syscw);
+		st.io[4] += R(t, ioac.read_bytes);
+		st.io[5] += R(t, ioac.write_bytes);
+		st.io[6] += R(t, ioac.cancelled_write_bytes);
 	}
 }
 
 static __always_inline void sum_begin(struct signal_struct *s, bool process)
 {
-	st.utime = process ? s->utime : 0;
-	st.stime = process ? s->stime : 0;
-	st.runtime = process ? s->sum_sched_runtime : 0;
-	st.min_flt = process ? s->min_flt : 0;
-	st.maj_flt = process ? s->maj_flt : 0;
-	st.nvcsw = process ? s->nvcsw : 0;
-	st.nivcsw = process ? s->nivcsw : 0;
+	st.utime = process ? R(s, utime) : 0;
+	st.stime = process ? R(s, stime) : 0;
+	st.runtime = process ? R(s, sum_sched_runtime) : 0;
+	st.min_flt = process ? R(s, min_flt) : 0;
+	st.maj_flt = process ? R(s, maj_flt) : 0;
+	st.nvcsw = process ? R(s, nvcsw) : 0;
+	st.nivcsw = process ? R(s, nivcsw) : 0;
 	st.run_delay = st.pcount = 0;
 	if (WANT(TASK_DIAG_IO)) {
-		st.io[0] = process ? s->ioac.rchar : 0;
-		st.io[1] = process ? s->ioac.wchar : 0;
-		st.io[2] = process ? s->ioac.syscr : 0;
-		st.io[3] = process ? s->ioac.syscw : 0;
-		st.io[4] = process ? s->ioac.read_bytes : 0;
-		st.io[5] = process ? s->ioac.write_bytes : 0;
-		st.io[6] = process ? s->ioac.cancelled_write_bytes : 0;
+		st.io[0] = process ? R(s, ioac.rchar) : 0;
+		st.io[1] = process ? R(s, ioac.wchar) : 0;
+		st.io[2] = process ? R(s, ioac.syscr) : 0;
+		st.io[3] = process ? R(s, ioac.syscw) : 0;
+		st.io[4] = process ? R(s, ioac.read_bytes) : 0;
+		st.io[5] = process ? R(s, ioac.write_bytes) : 0;
+		st.io[6] = process ? R(s, ioac.cancelled_write_bytes) : 0;
 	}
 }
 
@@ -379,7 +409,7 @@ static __always_inline void sum_begin(struct signal_struct *s, bool process)
 __noinline u64 mul_div(u64 a, u64 b, u64 c)
 {
 	u64 ah = a >> 32, al = (u32)a, bh = b >> 32, bl = (u32)b;
-	u64 lo, hi, mid, q = 0;
+	u64 lo, hi, mid, q = st.zero;
 	int i;
 
 	if (!c)
@@ -395,7 +425,7 @@ __noinline u64 mul_div(u64 a, u64 b, u64 c)
 	if (!hi)
 		return lo / c;
 	/* hi < c, as a <= c: long division, one bit at a time. */
-	bpf_for(i, 0, 64) {
+	EACH(i, 0, 64, 64) {
 		u64 carry = hi >> 63;
 
 		hi = (hi << 1) | (lo >> 63);
@@ -440,8 +470,8 @@ static __always_inline void adjust(u64 *ut, u64 *st_, u64 rtime, u64 prev_u, u64
 
 static __always_inline u32 tty_nr(struct tty_struct *tty)
 {
-	struct tty_driver *d = tty->driver;
-	u32 major = d->major, minor = d->minor_start + tty->index;
+	struct tty_driver *d = R(tty, driver);
+	u32 major = R(d, major), minor = R(d, minor_start) + R(tty, index);
 
 	return (minor & 0xff) | (major << 8) | ((minor & ~0xffu) << 12);
 }
@@ -449,8 +479,8 @@ static __always_inline u32 tty_nr(struct tty_struct *tty)
 static __always_inline struct pid *tty_pgrp(struct tty_struct *tty)
 {
 	if (bpf_core_field_exists(tty->ctrl.pgrp))
-		return tty->ctrl.pgrp;
-	return ((struct tty_struct___pgrp *)tty)->pgrp;
+		return R(tty, ctrl.pgrp);
+	return R((struct tty_struct___pgrp *)tty, pgrp);
 }
 
 GROUP_FN put_stat(void)
@@ -458,7 +488,7 @@ GROUP_FN put_stat(void)
 	bool process = IS_PROCESS;
 	struct task_struct *t = THIS;
 	struct task_diag_stat *a = here();
-	struct signal_struct *s = t->signal;
+	struct signal_struct *s = R(t, signal);
 	struct tty_struct *tty;
 	struct mm_struct *mm;
 	u64 ut = st.utime, stm = st.stime;
@@ -467,30 +497,30 @@ GROUP_FN put_stat(void)
 		return 0;
 	PUT(a, TASK_DIAG_STAT);
 	if (process)
-		adjust(&ut, &stm, st.runtime, s->prev_cputime.utime, s->prev_cputime.stime);
+		adjust(&ut, &stm, st.runtime, R(s, prev_cputime.utime), R(s, prev_cputime.stime));
 	else
-		adjust(&ut, &stm, st.runtime, t->prev_cputime.utime, t->prev_cputime.stime);
+		adjust(&ut, &stm, st.runtime, R(t, prev_cputime.utime), R(t, prev_cputime.stime));
 	a->valid = VALID_ALL(18);
 	a->minflt = st.min_flt;
 	a->majflt = st.maj_flt;
-	a->cminflt = s->cmin_flt;
-	a->cmajflt = s->cmaj_flt;
+	a->cminflt = R(s, cmin_flt);
+	a->cmajflt = R(s, cmaj_flt);
 	a->utime_ns = ut;
 	a->stime_ns = stm;
-	a->cutime_ns = s->cutime;
-	a->cstime_ns = s->cstime;
-	a->nice = t->static_prio - 120;
-	a->priority = t->prio - 100;
-	a->rt_priority = t->rt_priority;
-	a->policy = t->policy;
-	a->processor = t->thread_info.cpu;
-	a->num_threads = s->nr_threads;
-	tty = s->tty;
+	a->cutime_ns = R(s, cutime);
+	a->cstime_ns = R(s, cstime);
+	a->nice = R(t, static_prio) - 120;
+	a->priority = R(t, prio) - 100;
+	a->rt_priority = R(t, rt_priority);
+	a->policy = R(t, policy);
+	a->processor = R(t, thread_info.cpu);
+	a->num_threads = R(s, nr_threads);
+	tty = R(s, tty);
 	a->tty_nr = tty ? tty_nr(tty) : 0;
 	a->tty_pgrp = tty ? (int)pid_nr(tty_pgrp(tty)) : -1;
-	a->exit_signal = t->exit_signal;
-	mm = t->mm;
-	a->flags = mm && !(t->flags & PF_KTHREAD) && mm->locked_vm ? TASK_DIAG_STAT_LOCKED : 0;
+	a->exit_signal = R(t, exit_signal);
+	mm = R(t, mm);
+	a->flags = mm && !(R(t, flags) & PF_KTHREAD) && R(mm, locked_vm) ? TASK_DIAG_STAT_LOCKED : 0;
 	return 0;
 }
 
@@ -538,7 +568,7 @@ static __always_inline u64 rss_counter(struct mm_struct *mm, int i)
 	struct mm_struct___array *old = (void *)mm;
 	struct percpu_counter *c;
 	s64 sum;
-	u32 cpu;
+	u32 cpu __attribute__((unused));
 
 	if (bpf_core_field_exists(old->rss_stat.count)) {
 		if (bpf_probe_read_kernel(&sum, 8, (char *)&old->rss_stat.count + i * 8) || sum < 0)
@@ -546,24 +576,26 @@ static __always_inline u64 rss_counter(struct mm_struct *mm, int i)
 		return sum;
 	}
 	c = CAST(struct percpu_counter, (char *)&mm->rss_stat + i * bpf_core_type_size(struct percpu_counter));
-	sum = c->count;
-	if (c->counters)
+	sum = R(c, count);
+#ifndef LEGACY	/* where /proc shows the shared part only */
+	if (R(c, counters))
 		bpf_for(cpu, 0, st.ncpus) {
 			u64 off = st.cpu_offset[cpu & (CPUS_MAX - 1)];
 
-			sum += CAST(struct refcount_struct, (char *)c->counters + off)->refs.counter;
+			sum += R(CAST(struct refcount_struct, (char *)R(c, counters) + off), refs.counter);
 		}
+#endif
 	return sum < 0 ? 0 : sum;
 }
 
 GROUP_FN put_statm(void)
 {
 	struct task_struct *t = THIS;
-	struct mm_struct *mm = t->mm;
+	struct mm_struct *mm = R(t, mm);
 	struct task_diag_statm *a;
 	u64 anon, file, shmem, rss, v, text, exec, page = 1ull << cfg.page_shift;
 
-	if (!mm || t->flags & PF_KTHREAD) {
+	if (!mm || R(t, flags) & PF_KTHREAD) {
 		missing(TASK_DIAG_STATM, TASK_DIAG_R_ABSENT);
 		return 0;
 	}
@@ -581,25 +613,25 @@ GROUP_FN put_statm(void)
 	a->rss_anon_bytes = anon << cfg.page_shift;
 	a->rss_file_bytes = file << cfg.page_shift;
 	a->rss_shmem_bytes = shmem << cfg.page_shift;
-	v = mm->hiwater_rss;
+	v = R(mm, hiwater_rss);
 	a->peak_rss_bytes = (v > rss ? v : rss) << cfg.page_shift;
-	v = mm->total_vm;
+	v = R(mm, total_vm);
 	a->size_bytes = v << cfg.page_shift;
-	if (mm->hiwater_vm > v)
-		v = mm->hiwater_vm;
+	if (R(mm, hiwater_vm) > v)
+		v = R(mm, hiwater_vm);
 	a->peak_size_bytes = v << cfg.page_shift;
-	a->data_bytes = (u64)mm->data_vm << cfg.page_shift;
-	a->stack_bytes = (u64)mm->stack_vm << cfg.page_shift;
-	exec = (u64)mm->exec_vm << cfg.page_shift;
-	text = ((mm->end_code + page - 1) & ~(page - 1)) - (mm->start_code & ~(page - 1));
+	a->data_bytes = (u64)R(mm, data_vm) << cfg.page_shift;
+	a->stack_bytes = (u64)R(mm, stack_vm) << cfg.page_shift;
+	exec = (u64)R(mm, exec_vm) << cfg.page_shift;
+	text = ((R(mm, end_code) + page - 1) & ~(page - 1)) - (R(mm, start_code) & ~(page - 1));
 	if (text > exec)
 		text = exec;
 	a->text_bytes = text;
 	a->lib_bytes = exec - text;
-	a->locked_bytes = (u64)mm->locked_vm << cfg.page_shift;
-	a->pinned_bytes = (u64)mm->pinned_vm.counter << cfg.page_shift;
-	a->page_tables_bytes = mm->pgtables_bytes.counter;
-	if (t->mm != mm) {
+	a->locked_bytes = (u64)R(mm, locked_vm) << cfg.page_shift;
+	a->pinned_bytes = (u64)R(mm, pinned_vm.counter) << cfg.page_shift;
+	a->page_tables_bytes = R(mm, pgtables_bytes.counter);
+	if (R(t, mm) != mm) {
 		missing(TASK_DIAG_STATM, TASK_DIAG_R_ABSENT);
 		return 0;
 	}
@@ -617,27 +649,28 @@ GROUP_FN put_ns(void)
 {
 	struct task_struct *t = THIS;
 	struct task_diag_ns *a = here();
-	struct nsproxy *ns = t->nsproxy;
-	struct pid *pid = t->thread_pid;
+	struct nsproxy *ns = R(t, nsproxy);
+	struct pid *pid = R(t, thread_pid);
 	struct task_diag_blob *b;
+	struct pid_namespace *pidns;
 	struct upid u;
 	u32 i, from = st.level, levels, n;
 
 	if (!a || !pid)
 		return 0;
 	PUT(a, TASK_DIAG_NS);
-	levels = pid->level;
+	levels = R(pid, level);
 	if (levels >= NSPID_MAX)
 		levels = NSPID_MAX - 1;
-	a->cgroup = ns ? ns->cgroup_ns->ns.inum : 0;
-	a->ipc = ns ? ns->ipc_ns->ns.inum : 0;
-	a->mnt = ns ? ns->mnt_ns->ns.inum : 0;
-	a->net = ns ? ns->net_ns->ns.inum : 0;
-	a->pid_for_children = ns ? ns->pid_ns_for_children->ns.inum : 0;
-	a->time = ns ? ns->time_ns->ns.inum : 0;
-	a->time_for_children = ns ? ns->time_ns_for_children->ns.inum : 0;
-	a->uts = ns ? ns->uts_ns->ns.inum : 0;
-	a->user = t->real_cred->user_ns->ns.inum;
+	a->cgroup = ns ? R(ns, cgroup_ns, ns.inum) : 0;
+	a->ipc = ns ? R(ns, ipc_ns, ns.inum) : 0;
+	a->mnt = ns ? R(ns, mnt_ns, ns.inum) : 0;
+	a->net = ns ? R(ns, net_ns, ns.inum) : 0;
+	a->pid_for_children = ns ? R(ns, pid_ns_for_children, ns.inum) : 0;
+	a->time = ns ? R(ns, time_ns, ns.inum) : 0;
+	a->time_for_children = ns ? R(ns, time_ns_for_children, ns.inum) : 0;
+	a->uts = ns ? R(ns, uts_ns, ns.inum) : 0;
+	a->user = R(t, real_cred, user_ns, ns.inum);
 	/* a zombie has only its pid and user namespaces left */
 	a->valid = ns ? VALID_ALL(10) : 1 << 4 | 1 << 8;
 	a->pid = 0;
@@ -645,7 +678,7 @@ GROUP_FN put_ns(void)
 	if (!b)
 		return 0;
 	st.n = 0;
-	bpf_for(i, from, levels + 1) {
+	EACH(i, from, levels + 1, NSPID_MAX) {
 		n = st.n & 63;
 		if (bpf_probe_read_kernel(&u, sizeof(u), (char *)pid +
 				__builtin_preserve_field_info(((struct pid *)0)->numbers,
@@ -654,7 +687,8 @@ GROUP_FN put_ns(void)
 			break;
 		((u32 *)b->data)[n] = u.nr;
 		st.n = n + 1;
-		a->pid = CAST(struct pid_namespace, u.ns)->ns.inum;
+		pidns = CAST(struct pid_namespace, u.ns);
+		a->pid = R(pidns, ns.inum);
 	}
 	n = (st.n & 63) * 4;
 	end_blob(b, TASK_DIAG_A_NSPID, 0, n, 0, n, 0, 0);
@@ -668,8 +702,8 @@ static __always_inline struct kernfs_node *kn_parent(struct kernfs_node *kn)
 	struct kernfs_node___parent *old = (void *)kn;
 
 	if (bpf_core_field_exists(old->parent))
-		return old->parent;
-	return kn->__parent;
+		return R(old, parent);
+	return R(kn, __parent);
 }
 
 /* Append a NUL-terminated kernel string of up to `max` bytes to text at st.len. */
@@ -684,12 +718,12 @@ GROUP_FN name_hierarchy(u32 id)
 {
 	struct hierarchy *h = &st.hierarchy[id & (HIERARCHIES_MAX - 1)];
 	struct cgroup *cg = CAST(struct cgroup, (void *)st.arg);
-	struct cgroup_root *root = cg->root;
-	u32 i, mask = root->subsys_mask;
+	struct cgroup_root *root = R(cg, root);
+	u32 i, mask = R(root, subsys_mask);
 	char name[2];
 
 	st.len = 0;
-	bpf_for(i, 0, 16) {
+	EACH(i, 0, 16, 16) {
 		struct cgroup_subsys_state *css;
 
 		if (!id || !(mask & (1 << i)) ||
@@ -697,7 +731,7 @@ GROUP_FN name_hierarchy(u32 id)
 			continue;
 		if (st.len)
 			h->text[st.len++ & 0x3f] = ',';
-		APPEND(h->text, 0x3f, 32, CAST(struct cgroup_subsys_state, css)->ss->legacy_name);
+		APPEND(h->text, 0x3f, 32, R(CAST(struct cgroup_subsys_state, css), ss, legacy_name));
 	}
 	if (id && bpf_probe_read_kernel_str(name, sizeof(name), &root->name) > 1) {
 		if (st.len)
@@ -718,7 +752,7 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	struct hierarchy *h = &st.hierarchy[id & (HIERARCHIES_MAX - 1)];
 	struct cgroup *cg = CAST(struct cgroup, (void *)st.arg);
 	u32 i, depth;
-	u64 kn = (u64)cg->kn;
+	u64 kn = (u64)R(cg, kn);
 	char *data;
 
 	if (!b)
@@ -727,7 +761,7 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	bpf_probe_read_kernel(data, sizeof(h->text), h->text);
 	st.len = h->len;
 	st.n = 0;
-	bpf_for(i, 0, 32) {
+	EACH(i, 0, 32, 32) {
 		struct kernfs_node *up = kn ? kn_parent(CAST(struct kernfs_node, (void *)kn)) : NULL;
 
 		if (!up || (id == 0 && kn == st.cgroup_root))
@@ -740,13 +774,13 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	depth = st.n;
 	if (depth == 0)
 		data[st.len++ & 0x1fff] = '/';
-	bpf_for(i, 0, depth) {
+	EACH(i, 0, depth, 32) {
 		u64 p = st.kn[(depth - 1 - i) & 31];
 
 		data[st.len++ & 0x1fff] = '/';
-		APPEND(data, 0x1fff, 256, CAST(struct kernfs_node, (void *)p)->name);
+		APPEND(data, 0x1fff, 256, R(CAST(struct kernfs_node, (void *)p), name));
 	}
-	if (id == 0 && !(cg->self.flags & CSS_ONLINE)) {
+	if (id == 0 && !(R(cg, self.flags) & CSS_ONLINE)) {
 		__builtin_memcpy(data + (st.len & 0x1fff), " (deleted)", 10);
 		st.len += 10;
 	}
@@ -758,8 +792,8 @@ GROUP_FN put_cgroup(void)
 {
 	struct task_struct *t = THIS;
 	struct task_diag_cgroup *a = here();
-	struct css_set *set = t->cgroups;
-	u32 exiting = t->flags & PF_EXITING;
+	struct css_set *set = R(t, cgroups);
+	u32 exiting = R(t, flags) & PF_EXITING;
 	struct list_head *head, *pos;
 	u32 i;
 
@@ -767,11 +801,11 @@ GROUP_FN put_cgroup(void)
 		return 0;
 	PUT(a, TASK_DIAG_CGROUP);
 	a->valid = 1;
-	a->id = set->dfl_cgrp->kn->id;
+	a->id = R(set, dfl_cgrp, kn, id);
 	head = &set->cgrp_links;
 	/* from the end, which is the order of /proc/PID/cgroup */
-	pos = head->prev;
-	bpf_for(i, 0, HIERARCHIES_MAX) {
+	pos = R(head, prev);
+	EACH(i, 0, HIERARCHIES_MAX, HIERARCHIES_MAX) {
 		struct cgrp_cset_link *l;
 		struct cgroup *cg;
 		u32 id;
@@ -781,15 +815,15 @@ GROUP_FN put_cgroup(void)
 		l = CAST(struct cgrp_cset_link, (char *)pos -
 			 __builtin_preserve_field_info(((struct cgrp_cset_link *)0)->cgrp_link,
 						       BPF_FIELD_BYTE_OFFSET));
-		cg = l->cgrp;
-		id = cg == set->dfl_cgrp ? 0 : cg->root->hierarchy_id;
+		cg = R(l, cgrp);
+		id = cg == R(set, dfl_cgrp) ? 0 : R(cg, root, hierarchy_id);
 		if (id < HIERARCHIES_MAX) {
 			st.arg = (u64)cg;
 			if (!st.hierarchy[id].len)
 				name_hierarchy(id);
 			put_cgroup_path(id, exiting);
 		}
-		pos = CAST(struct list_head, pos)->prev;
+		pos = R(CAST(struct list_head, pos), prev);
 	}
 	return 0;
 }
@@ -811,7 +845,7 @@ GROUP_FN put_missing(void)
 	if (!a || !st.nmissing)
 		return 0;
 	st.n = 0;
-	bpf_for(g, 0, 32) {
+	EACH(g, 0, 32, 32) {
 		u32 reason = st.reason[g & 31];
 
 		if (!reason)

@@ -64,8 +64,6 @@ struct nsproxy {
 
 typedef struct { unsigned int val; } kuid_t;
 typedef struct { unsigned int val; } kgid_t;
-/* Two u32 before Linux commit f122a08b197d ("capability: just use a 'u64' instead of a
- * 'u32[2]' array") (in v6.3); the same 8 bytes on little endian, so only the address is used. */
 typedef struct { u64 val; } kernel_cap_t;
 struct group_info { int ngroups; kgid_t gid[1]; };
 struct cred {
@@ -86,6 +84,7 @@ struct tty_struct { struct tty_driver *driver; int index; struct { struct pid *p
 /* Before Linux commit 6c80c0b94b94 ("tty: move ctrl.* out") (in v5.15). */
 struct tty_struct___pgrp { struct pid *pgrp; };
 struct signal_struct {
+	struct list_head thread_head;
 	int nr_threads;
 	struct pid *pids[4];
 	struct tty_struct *tty;
@@ -113,7 +112,8 @@ struct mm_struct {
 	struct rw_semaphore mmap_lock;
 };
 /* Before Linux commit f1a7941243c1 ("mm: convert mm's rss stats into percpu_counter") (in v6.2). */
-struct mm_rss_stat { u64 count; };
+struct atomic_long_s { s64 counter; };
+struct mm_rss_stat { struct atomic_long_s count[4]; };
 struct mm_struct___array { struct mm_rss_stat rss_stat; };
 
 struct fs_struct { struct path root, pwd; };
@@ -153,6 +153,7 @@ struct task_struct {
 	int pid, tgid;
 	struct task_struct *real_parent, *parent, *group_leader;
 	struct pid *thread_pid;
+	struct list_head thread_node;
 	void *worker_private;
 	u64 utime, stime;
 	struct prev_cputime prev_cputime;

@@ -29,7 +29,7 @@ struct config {
 	__u32 nchunks;
 	__u32 count_only;	/* walk and count, write nothing: the floor that bench compares with */
 	__u32 page_shift;
-	__u32 head;		/* bytes to leave free before the first message */
+	__u32 reserved;
 };
 
 /* "controllers:" of a hierarchy, as /proc/PID/cgroup has it; len 0: not known yet. */
@@ -54,8 +54,9 @@ struct state {
 	__u32 cmd_offset;
 	__u32 cmd_total;
 	/* scratch */
+	/* where the next attribute goes; set by user space before each run */
 	__u32 chunk;
-	__u32 off;		/* in the chunk: where the next attribute goes */
+	__u32 off;
 	__u32 msg;		/* in the chunk: where the message began */
 	__u32 nmissing;
 	__u32 reason[32];	/* of each missing group */
@@ -66,7 +67,9 @@ struct state {
 	/* counters of loops: in memory, since the verifier follows a value in a register through
 	 * every turn of the loop */
 	__u32 n, len;
+	__u32 zero;		/* 0, which the verifier does not know */
 	__u32 target;		/* tgid of the process asked about, in the initial namespace */
+	__u64 node;		/* legacy: of the list of threads */
 	__u64 task, arg;	/* what the global functions are about */
 	__u64 ns;		/* the reader's pid namespace */
 	__u64 ns_boottime_ns;	/* offset of the reader's time namespace */

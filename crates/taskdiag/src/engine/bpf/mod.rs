@@ -16,6 +16,7 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use taskdiag_wire::{Done, Group, Groups, Info, Strategy, StreamWriter};
@@ -35,6 +36,8 @@ static SNAPSHOT: Skeleton =
     Skeleton::parse(include_bytes!("../../../../../bpf/skel/snapshot.lskel"));
 /// Without the groups in [`NOT_LITE`]: loads faster.
 static LITE: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/lite.lskel"));
+/// For kernels before 6.8.
+static LEGACY: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/legacy.lskel"));
 const NOT_LITE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
 
 const GROUPS: Groups = Groups::BASE
@@ -49,8 +52,10 @@ const GROUPS: Groups = Groups::BASE
     .union(Groups::CGROUP);
 
 /// The engine that walks the task list with a BPF program.
-#[derive(Debug)]
-pub struct Bpf {}
+#[derive(Debug, Default)]
+pub struct Bpf {
+    legacy: bool,
+}
 
 impl Bpf {
     /// Tries the real program on a small request, once per process; the answer is remembered.
@@ -59,7 +64,7 @@ impl Bpf {
     /// [`Error::Unavailable`] with the step that failed and what would help.
     pub fn new() -> Result<Bpf, Error> {
         static PROBE: OnceLock<Result<(), String>> = OnceLock::new();
-        let mut engine = Bpf {};
+        let mut engine = Bpf::default();
         let probe = || {
             let me = std::process::id();
             engine.run(&Request::one(me, GROUPS)).map(drop).map_err(|e| match e {
@@ -76,7 +81,13 @@ impl Bpf {
     /// Without the probe, for a caller that falls back when [`run`](Engine::run) fails: the first
     /// request is the probe then, at its real size.
     pub fn untried() -> Bpf {
-        Bpf {}
+        Bpf::default()
+    }
+
+    /// With the program for kernels before 6.8, also where the newer one works: so that it can be
+    /// tested there.
+    pub fn legacy() -> Bpf {
+        Bpf { legacy: true }
     }
 
     /// Walk the tasks and only count them: what no answer can be faster than. For benchmarks.
@@ -85,7 +96,8 @@ impl Bpf {
     /// [`Error::Unavailable`] as for a request.
     pub fn count(&mut self, strategy: Strategy) -> Result<u64, Error> {
         let req = Request { strategy, pid: 0, groups: Groups::NONE };
-        let mut run = Run::start(&req, Sizes { chunks: CHUNKS_RESERVE + 1, pids: 1 }, true)?;
+        let mut run =
+            Run::start(&req, Sizes { chunks: CHUNKS_RESERVE + 1, pids: 1 }, true, self.legacy)?;
         run.step()?;
         Ok(u64::from(run.state().npids))
     }
@@ -114,7 +126,7 @@ impl Engine for Bpf {
         let mut syscalls = info::SYSCALLS;
         let mut sizes = Sizes::estimate(req);
         loop {
-            let mut run = match Run::start(req, sizes, false) {
+            let mut run = match Run::start(req, sizes, false, self.legacy) {
                 // A memory limit: the answer does not have to be in memory of the kernel's at once.
                 Err(Error::Unavailable { .. }) if sizes.chunks > FEW_CHUNKS => {
                     sizes.chunks = FEW_CHUNKS;
@@ -189,6 +201,7 @@ fn typical_bytes(g: Group) -> usize {
 /// A loaded program and its memory.
 struct Run {
     _loaded: Loaded,
+    legacy: bool,
     iter: OwnedFd,
     state: Mapping,
     out: Option<Mapping>,
@@ -197,7 +210,7 @@ struct Run {
 }
 
 impl Run {
-    fn start(req: &Request, sizes: Sizes, count_only: bool) -> Result<Run, Error> {
+    fn start(req: &Request, sizes: Sizes, count_only: bool, legacy: bool) -> Result<Run, Error> {
         let config = Config {
             groups: req.groups.bits(),
             strategy: req.strategy as u32,
@@ -205,35 +218,51 @@ impl Run {
             nchunks: sizes.chunks as u32,
             count_only: u32::from(count_only),
             page_shift: rustix::param::page_size().trailing_zeros(),
-            head: HEAD as u32,
+            reserved: 0,
         };
         let init = [
             MapInit { name: ".rodata", max_entries: 0, value: config.as_bytes() },
             MapInit { name: "out", max_entries: sizes.chunks as u32, value: &[] },
             MapInit { name: "pids", max_entries: sizes.pids, value: &[] },
         ];
-        let skeleton = if req.groups.intersects(NOT_LITE) { &SNAPSHOT } else { &LITE };
-        let loaded = skeleton.load(&init).map_err(|(step, e)| unavailable(step, &e))?;
+        let (loaded, legacy) =
+            load(req.groups, &init, legacy).map_err(|(step, e)| unavailable(step, &e))?;
         let at = |step: &'static str| move |e: io::Error| unavailable(step, &e);
         let page = rustix::param::page_size();
         let state_len = size_of::<State>().next_multiple_of(page);
         let state = Mapping::new(loaded.map(".bss"), state_len).map_err(at("mapping the state"))?;
         let out_len = (sizes.chunks * CHUNK_SIZE).next_multiple_of(page);
         let out = Mapping::new(loaded.map("out"), out_len).map_err(at("mapping the output"))?;
-        let iter = sys::iterator(&loaded.programs[0]).map_err(at("attaching the iterator"))?;
-        Ok(Run {
+        let link = sys::link(&loaded.programs[0]).map_err(at("attaching the iterator"))?;
+        let iter = sys::iterator(&link).map_err(at("opening the iterator"))?;
+        let mut run = Run {
             _loaded: loaded,
+            legacy,
             iter,
             state,
             out: Some(out),
             chunks: sizes.chunks,
             syscalls: LOAD_SYSCALLS,
-        })
+        };
+        run.set(offset_of!(State, off), HEAD as u32);
+        if legacy && req.strategy.takes_pid() {
+            // The first pass only finds the process that the pid belongs to.
+            run.step()?;
+            run.set(offset_of!(State, done), 0);
+            run.set(offset_of!(State, walked), 1);
+            run.iter = sys::iterator(&link).map_err(at("opening the iterator"))?;
+        }
+        Ok(run)
     }
 
     fn state(&self) -> &State {
         use zerocopy::FromBytes;
         State::ref_from_bytes(self.state.slice(0, size_of::<State>())).expect("page-aligned")
+    }
+
+    /// Set a u32 of the state; the program does not run meanwhile.
+    fn set(&mut self, offset: usize, value: u32) {
+        self.state.slice_mut(offset, 4).copy_from_slice(&value.to_ne_bytes());
     }
 
     /// Let the program write until the output is full or all is written.
@@ -243,8 +272,13 @@ impl Run {
             self.syscalls += 1;
             // SAFETY: one byte of room at a valid address.
             let r = unsafe { libc::read(self.iter.as_raw_fd(), byte.as_mut_ptr().cast(), 1) };
+            if r >= 0 && self.legacy {
+                // The kernel's own iterator came to its end.
+                self.set(offset_of!(State, done), 1);
+                return Ok(());
+            }
             if r >= 0 {
-                // The iterator came to its end without calling the program: no task to begin on.
+                // It ended without calling the program: there is no task to begin on.
                 return Err(unavailable("walking", &io::Error::other("no task is visible to BPF")));
             }
             match io::Error::last_os_error() {
@@ -284,6 +318,8 @@ impl Run {
                 return Ok(w.finish(self.totals()).into());
             }
             self.state.slice_mut(offset_of!(State, used), size_of_val(&used)).fill(0);
+            self.set(offset_of!(State, chunk), 0);
+            self.set(offset_of!(State, off), 0);
             self.step()?;
         }
     }
@@ -294,10 +330,39 @@ impl Run {
     }
 }
 
+/// The program for this kernel: the newest kind that loads, which is remembered.
+fn load(
+    groups: Groups,
+    init: &[MapInit<'_>],
+    legacy: bool,
+) -> Result<(Loaded, bool), (&'static str, io::Error)> {
+    static IS_LEGACY: AtomicBool = AtomicBool::new(false);
+    let skeleton = if groups.intersects(NOT_LITE) { &SNAPSHOT } else { &LITE };
+    let failed = if legacy || IS_LEGACY.load(Ordering::Relaxed) {
+        None
+    } else {
+        match skeleton.load(init) {
+            Ok(loaded) => return Ok((loaded, false)),
+            // Too few rights or memory: the other program would fare no better.
+            Err(e) if e.0 != skel::PROGRAMS || e.1.raw_os_error() == Some(libc::ENOMEM) => {
+                return Err(e);
+            }
+            Err(e) => Some(e),
+        }
+    };
+    match LEGACY.load(init) {
+        Ok(loaded) => {
+            IS_LEGACY.fetch_or(!legacy, Ordering::Relaxed);
+            Ok((loaded, true))
+        }
+        Err(e) => Err(failed.unwrap_or(e)),
+    }
+}
+
 fn unavailable(step: &str, e: &io::Error) -> Error {
     let why = match e.raw_os_error() {
         // The maps were made, so it is not for want of rights: the verifier refused the program.
-        Some(libc::EACCES) if step == "loading the programs" => {
+        Some(libc::EACCES) if step == skel::PROGRAMS => {
             format!("{step}: this kernel's verifier refused it; please report the kernel version")
         }
         Some(libc::EPERM | libc::EACCES) => {
@@ -310,7 +375,7 @@ fn unavailable(step: &str, e: &io::Error) -> Error {
         Some(libc::EMFILE | libc::ENFILE) => format!("{step}: {e}; raise the limit with ulimit -n"),
         Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP | libc::ESRCH) => {
             format!(
-                "{step}: {e}; it needs Linux 6.8 or newer with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_JIT"
+                "{step}: {e}; it needs Linux 6.1 or newer with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_JIT"
             )
         }
         _ => format!("{step}: {e}"),

@@ -27,7 +27,7 @@ pub struct Config {
     pub nchunks: u32,
     pub count_only: u32,
     pub page_shift: u32,
-    pub head: u32,
+    pub reserved: u32,
 }
 
 /// `struct hierarchy`.
@@ -64,8 +64,9 @@ pub struct State {
     pub ncpus: u32,
     pub n: u32,
     pub len: u32,
+    pub zero: u32,
     pub target: u32,
-    pub pad: u32,
+    pub node: u64,
     pub task: u64,
     pub arg: u64,
     pub ns: u64,
@@ -89,7 +90,10 @@ mod tests {
         let expect = [
             ("sizeof(struct config)", size_of::<Config>()),
             ("offsetof(struct config, nchunks)", offset_of!(Config, nchunks)),
-            ("offsetof(struct config, head)", offset_of!(Config, head)),
+            ("offsetof(struct config, page_shift)", offset_of!(Config, page_shift)),
+            ("offsetof(struct state, chunk)", offset_of!(State, chunk)),
+            ("offsetof(struct state, off)", offset_of!(State, off)),
+            ("offsetof(struct state, walked)", offset_of!(State, walked)),
             ("sizeof(struct state)", size_of::<State>()),
             ("offsetof(struct state, used)", offset_of!(State, used)),
             ("offsetof(struct state, tasks)", offset_of!(State, tasks)),

@@ -8,6 +8,9 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use super::sys;
 
+/// The step that fails where this kernel cannot run the programs.
+pub const PROGRAMS: &str = "loading the programs";
+
 /// A parsed `.lskel` file.
 #[derive(Clone, Copy, Debug)]
 pub struct Skeleton {
@@ -69,7 +72,8 @@ impl Skeleton {
         let mut ctx = vec![0u64; bytes.div_ceil(8)];
         ctx[0] = bytes as u64;
         for i in init {
-            let at = position(self.names, i.name).expect("a map of the skeleton");
+            // Not every program has every map.
+            let Some(at) = position(self.names, i.name) else { continue };
             ctx[CTX_WORDS + at * 2] = u64::from(i.max_entries) << 32;
             if !i.value.is_empty() {
                 ctx[CTX_WORDS + at * 2 + 1] = i.value.as_ptr().addr() as u64;
@@ -77,7 +81,7 @@ impl Skeleton {
         }
         let r = sys::test_run(&loader, &mut ctx, bytes).map_err(step("running the loader"))?;
         if r < 0 {
-            return Err(("loading the programs", io::Error::from_raw_os_error(-r)));
+            return Err((PROGRAMS, io::Error::from_raw_os_error(-r)));
         }
         let fd = |n: u64| {
             // SAFETY: the loader returned success, so it made this fd for us and keeps none.

@@ -192,25 +192,28 @@ pub fn test_run(prog: &OwnedFd, ctx: &mut [u64], ctx_bytes: usize) -> io::Result
     Ok(attr.retval as i32)
 }
 
-/// Attach an iterator program and open the file that runs it.
-pub fn iterator(prog: &OwnedFd) -> io::Result<OwnedFd> {
+/// Attach an iterator program.
+pub fn link(prog: &OwnedFd) -> io::Result<OwnedFd> {
     #[repr(C)]
-    struct Link {
+    struct Attr {
         prog_fd: u32,
         target_fd: u32,
         attach_type: u32,
         flags: u32,
     }
+    let prog_fd = prog.as_raw_fd() as u32;
+    bpf(LINK_CREATE, &mut Attr { prog_fd, target_fd: 0, attach_type: TRACE_ITER, flags: 0 })
+        .map(owned)
+}
+
+/// Open a file that runs an attached iterator program from the first task on.
+pub fn iterator(link: &OwnedFd) -> io::Result<OwnedFd> {
     #[repr(C)]
-    struct Iter {
+    struct Attr {
         link_fd: u32,
         flags: u32,
     }
-    let prog_fd = prog.as_raw_fd() as u32;
-    let link =
-        bpf(LINK_CREATE, &mut Link { prog_fd, target_fd: 0, attach_type: TRACE_ITER, flags: 0 })
-            .map(owned)?;
-    bpf(ITER_CREATE, &mut Iter { link_fd: link.as_raw_fd() as u32, flags: 0 }).map(owned)
+    bpf(ITER_CREATE, &mut Attr { link_fd: link.as_raw_fd() as u32, flags: 0 }).map(owned)
 }
 
 /// A mapping of a BPF map's memory, shared with the programs.

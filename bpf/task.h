@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * One task, whole: what needs more than reading its members (paths, the sum
+ * over its threads, user memory), and the message around it. Shared by the
+ * snapshot program and its legacy form.
+ */
+#ifndef TASKDIAG_TASK_H
+#define TASKDIAG_TASK_H
+
+#ifndef LEGACY
+
+extern void bpf_rcu_read_lock(void) __ksym;
+extern void bpf_rcu_read_unlock(void) __ksym;
+extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+extern struct task_struct *bpf_task_acquire(struct task_struct *p) __ksym;
+extern void bpf_task_release(struct task_struct *p) __ksym;
+extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task,
+			     unsigned int flags) __ksym;
+extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __ksym;
+extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __ksym;
+
+/* A per-CPU object of ours: where it is on each CPU, less its per-CPU pointer, is what to add to
+ * any per-CPU pointer. (The symbols that would tell are hidden without CONFIG_KALLSYMS_ALL.) */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, 8);
+	__uint(max_entries, 1);
+} per_cpu SEC(".maps");
+
+#endif
+
+static __always_inline void set_up(void)
+{
+	struct task_struct *me = PLAIN(bpf_get_current_task_btf());
+	struct pid *pid = R(me, thread_pid);
+	struct upid u = {};
+	u32 cpu __attribute__((unused)), zero __attribute__((unused)) = 0;
+
+	if (st.set_up)
+		return;
+	st.set_up = 1;
+	st.level = R(pid, level);
+	if (st.level > 0 && st.level <= 32 &&
+	    !bpf_probe_read_kernel(&u, sizeof(u), (char *)pid +
+			__builtin_preserve_field_info(((struct pid *)0)->numbers,
+						      BPF_FIELD_BYTE_OFFSET) +
+			st.level * sizeof(u)))
+		st.ns = (u64)u.ns;
+	st.ns_boottime_ns =
+		R(me, nsproxy, time_ns, offsets.boottime.tv_sec) * 1000000000ull +
+		R(me, nsproxy, time_ns, offsets.boottime.tv_nsec);
+	if (WANT(TASK_DIAG_CGROUP))
+		st.cgroup_root = (u64)R(me, nsproxy, cgroup_ns, root_cset, dfl_cgrp, kn);
+#ifndef LEGACY
+	if (WANT(TASK_DIAG_STATM)) {
+		u64 base = 0;
+
+		bpf_probe_read_kernel(&base, sizeof(base), &CAST(struct bpf_array, &per_cpu)->pptrs);
+		bpf_for(cpu, 0, CPUS_MAX) {
+			void *p = bpf_map_lookup_percpu_elem(&per_cpu, &zero, cpu);
+
+			if (!p)
+				break;
+			/* through memory: a pointer that was stored is a number when it is read */
+			*(volatile u64 *)&st.arg = (u64)p;
+			st.cpu_offset[cpu & (CPUS_MAX - 1)] = *(volatile u64 *)&st.arg - base;
+			st.ncpus = cpu + 1;
+		}
+	}
+#endif
+}
+
+#ifndef LITE
+
+static __always_inline void put_path(const struct path *p, u32 kind)
+{
+	struct task_diag_blob *b = begin_blob();
+	struct dentry *d = p->dentry;
+	u32 flags = 0;
+	long n;
+
+	if (!b)
+		return;
+	n = bpf_d_path(p, b->data, 4096);
+	if (n <= 0) {
+		end_blob(b, TASK_DIAG_PATHS, kind, 0, 0, 0, 0, TASK_DIAG_R_TRUNCATED);
+		return;
+	}
+	/* d_unlinked() */
+	if (!d->d_hash.pprev && d->d_parent != d)
+		flags = TASK_DIAG_BLOB_DELETED;
+	n = (n - 1) & 0xfff;
+	end_blob(b, TASK_DIAG_PATHS, kind, n, 0, n, flags, 0);
+}
+
+static __always_inline void no_path(u32 kind)
+{
+	struct task_diag_blob *b = begin_blob();
+
+	if (b)
+		end_blob(b, TASK_DIAG_PATHS, kind, 0, 0, 0, 0, TASK_DIAG_R_ABSENT);
+}
+
+static __always_inline void put_paths(struct task_struct *t)
+{
+	struct mm_struct *mm = t->mm;
+	struct file *exe = mm && !(t->flags & PF_KTHREAD) ? mm->exe_file : NULL;
+	struct fs_struct *fs = t->fs;
+
+	if (exe)
+		put_path(&exe->f_path, TASK_DIAG_PATH_EXE);
+	else
+		no_path(TASK_DIAG_PATH_EXE);
+	if (fs) {
+		put_path(&fs->pwd, TASK_DIAG_PATH_CWD);
+		put_path(&fs->root, TASK_DIAG_PATH_ROOT);
+	} else {
+		no_path(TASK_DIAG_PATH_CWD);
+		no_path(TASK_DIAG_PATH_ROOT);
+	}
+}
+
+#else
+
+static void put_paths(struct task_struct *t) { (void)t; }
+
+#endif
+
+/* Groups that need no trusted pointer. */
+GROUP_FN put_plain(void)
+{
+	if (WANT(TASK_DIAG_BASE))
+		put_base();
+	if (WANT(TASK_DIAG_CRED))
+		put_cred();
+	if (WANT(TASK_DIAG_STAT))
+		put_stat();
+	if (WANT(TASK_DIAG_STATM))
+		put_statm();
+	if (WANT(TASK_DIAG_IO))
+		put_io();
+	if (WANT(TASK_DIAG_SCHED))
+		put_sched();
+	if (WANT(TASK_DIAG_NS))
+		put_ns();
+	if (WANT(TASK_DIAG_CGROUP))
+		put_cgroup();
+	return 0;
+}
+
+#ifdef LEGACY
+
+static long sum_next(u32 i, void *unused)
+{
+	/* not st.node in R(): all of its argument is taken for kernel types */
+	struct list_head *node = (void *)st.node;
+	struct task_struct *t;
+
+	(void)i;
+	(void)unused;
+	if (st.node == st.arg || !node)
+		return 1;
+	t = (void *)(st.node - __builtin_preserve_field_info(
+			((struct task_struct *)0)->thread_node, BPF_FIELD_BYTE_OFFSET));
+	add_thread(t);
+	st.node = (u64)R(node, next);
+	return 0;
+}
+
+static __always_inline void sum(struct task_struct *t)
+{
+	struct signal_struct *s = R(t, signal);
+	u32 threads = R(s, nr_threads);
+
+	sum_begin(s, IS_PROCESS);
+	if (!IS_PROCESS || threads <= 1) {
+		add_thread(t);
+		return;
+	}
+	st.arg = (u64)&s->thread_head;
+	st.node = (u64)R(s, thread_head.next);
+	bpf_loop(threads + 64, sum_next, NULL, 0);
+}
+
+#else
+
+static __always_inline void sum(struct task_struct *t)
+{
+	bool process = IS_PROCESS;
+	struct signal_struct *s = R(PLAIN(t), signal);
+	struct task_struct *ref, *each;
+
+	sum_begin(s, process);
+	if (!process || R(s, nr_threads) <= 1) {
+		add_thread(PLAIN(t));
+		return;
+	}
+	ref = bpf_task_acquire(t);
+	if (!ref)
+		return;
+	bpf_for_each(task, each, ref, BPF_TASK_ITER_PROC_THREADS)
+		add_thread(PLAIN(each));
+	bpf_task_release(ref);
+}
+
+#endif
+
+/* Open the message of st.task. False: the reader cannot see it. */
+GROUP_FN begin_task(void)
+{
+	u32 nr = task_nr(THIS);
+
+	if (nr)
+		begin_message(nr, task_tgid_nr(THIS), st.cmd_offset ? TASK_DIAG_FLAG_CONT : 0);
+	return nr;
+}
+
+/* All of a task but its command line, as an open message. Under RCU. No reference is taken: that
+ * would be half the cost of a listing. False: the reader cannot see it. */
+static __always_inline bool write_task(struct task_struct *t)
+{
+	st.task = (u64)t;
+	if (!begin_task())
+		return false;
+	if (st.cmd_offset)
+		return true;
+	if (WANT(TASK_DIAG_STAT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO))
+		sum(t);
+	put_plain();
+	if (WANT(TASK_DIAG_PATHS))
+		put_paths(t);
+	st.tasks++;
+	return true;
+}
+
+#ifdef LEGACY
+#define CMDLINE_FN static __always_inline int
+#define CMDLINE_ARG
+#else
+#define CMDLINE_FN __noinline int
+#define CMDLINE_ARG __arg_trusted
+#endif
+
+/* How much of a NUL-terminated title, ended by its NUL, is in the first page of the arguments:
+ * as get_mm_proctitle(). The text is copied to b->data; 0: none could be read. */
+static __always_inline u32 title(struct task_struct *t, struct task_diag_blob *b, u64 start)
+{
+	char *tmp = (char *)b + sizeof(*b) + 8192;
+	u32 size = 4096;
+	long n;
+
+	if (bpf_copy_from_user_task(b->data, 4096, (void *)start, t, 0)) {
+		size = 4096 - (start & 4095);
+		if (!size || bpf_copy_from_user_task(b->data, size & 0xfff, (void *)start, t, 0))
+			return 0;
+	}
+	n = bpf_probe_read_kernel_str(tmp, 4096, b->data);
+	if (n <= 0)
+		return 0;
+	if (n == 4096 && b->data[4095])
+		return size;
+	return n < size ? n : size;
+}
+
+/* One piece of the command line from st.cmd_offset on. Returns true when there is more. */
+CMDLINE_FN put_cmdline_piece(struct task_struct *t CMDLINE_ARG)
+{
+	struct task_struct *p = PLAIN(t);
+	struct mm_struct *mm = R(p, mm);
+	struct task_diag_blob *b = here();
+	u64 start, end;
+	u32 total, off = st.cmd_offset, n;
+	char last;
+
+	if (!b)
+		return 0;
+	if (!mm || R(p, flags) & PF_KTHREAD) {
+		missing(TASK_DIAG_CMDLINE, TASK_DIAG_R_ABSENT);
+		return 0;
+	}
+	start = R(mm, arg_start);
+	end = R(mm, arg_end);
+	if (end - start > 0x7fffffff)
+		end = start;
+	total = end - start;
+	if (st.cmd_total && total != st.cmd_total)
+		total = st.cmd_total;
+	if (off >= total) {
+		end_blob(b, TASK_DIAG_CMDLINE, 0, 0, 0, 0, 0, 0);
+		return 0;
+	}
+	n = total - off;
+	if (n > TASK_DIAG_BLOB_MAX - 8)
+		n = TASK_DIAG_BLOB_MAX - 8;
+	/* Old verifiers forget the bound; the compiler knows it and would drop a mask. */
+	barrier_var(n);
+	n &= 0x7fff;
+	if (bpf_copy_from_user_task(b->data, n, (void *)start + off, t, 0)) {
+		/* Not all is mapped: what is there up to the end of the page. */
+		n = 4096 - ((start + off) & 4095);
+		if (n > total - off)
+			n = total - off;
+		barrier_var(n);
+		n &= 0x1fff;
+		if (bpf_copy_from_user_task(b->data, n, (void *)start + off, t, 0)) {
+			if (R(p, mm) != mm)
+				missing(TASK_DIAG_CMDLINE, TASK_DIAG_R_ABSENT);
+			else if (off == 0)
+				end_blob(b, TASK_DIAG_CMDLINE, 0, 0, 0, 0, 0, 0);
+			else
+				st.truncated++;
+			return 0;
+		}
+	}
+	if (off == 0) {
+		/* The last byte tells whether the process wrote over its arguments. */
+		last = 0;
+		if (n == total)
+			last = b->data[(n - 1) & 0x7fff];
+		else
+			bpf_copy_from_user_task(&last, 1, (void *)end - 1, t, 0);
+		if (last) {
+			n = title(t, b, start) & 0x1fff;
+			end_blob(b, TASK_DIAG_CMDLINE, 0, n, 0, n, TASK_DIAG_BLOB_REWRITTEN, 0);
+			return 0;
+		}
+	}
+	end_blob(b, TASK_DIAG_CMDLINE, 0, n, off, total, 0, 0);
+	st.cmd_total = total;
+	st.cmd_offset = off + n;
+	return st.cmd_offset < total;
+}
+
+#endif
