@@ -110,7 +110,10 @@ impl Engine for Procfs {
     fn support(&self) -> Support {
         let notes = [
             (Group::Cred, "securebits are not in /proc"),
-            (Group::Stat, "whether pages are locked is told by statm only"),
+            (
+                Group::Stat,
+                "locked pages are known where cred, statm, sched or ns are asked for too",
+            ),
             (Group::Sched, "of a process: sums over its live threads, and reads the files of each"),
             (Group::Ns, "links are readable with the rights of a debugger only; NSpid always"),
             (Group::Paths, "readable with the rights of a debugger only"),

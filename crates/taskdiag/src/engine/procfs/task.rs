@@ -115,16 +115,20 @@ impl<'a> Worker<'a> {
     fn groups(&mut self, at: Place<'_>, mut stat: Option<StatFile>) -> Result<(), Stop> {
         let plan = self.plan;
         if plan.wants(Groups::BASE | Groups::STAT) {
-            let got = self.base_and_stat(at, &mut stat);
-            self.settle(plan.groups & (Groups::BASE | Groups::STAT), got)?;
+            let got = self.base(at, &mut stat);
+            let none = if got.is_err() { Groups::STAT } else { Groups::NONE };
+            self.settle(plan.groups & (Groups::BASE | none), got)?;
         }
         const STATUS: Groups = Groups::CRED.union(Groups::STATM).union(Groups::SCHED);
         let mut status = Ok(());
         if plan.wants(STATUS | Groups::NS) {
             status = self.status(at);
-            if matches!(status, Err(Stop::Gone | Stop::Failed(_))) {
-                return status;
-            }
+        }
+        if let Some(s) = stat.as_ref().filter(|_| plan.wants(Groups::STAT)) {
+            self.stat(s);
+        }
+        if matches!(status, Err(Stop::Gone | Stop::Failed(_))) {
+            return status;
         }
         let reason = match &status {
             Err(Stop::Gap(r)) => Some(*r),
@@ -210,18 +214,20 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn base_and_stat(&mut self, at: Place<'_>, stat: &mut Option<StatFile>) -> Result<(), Stop> {
-        let s = match stat {
-            Some(s) => *s,
-            None => *stat.insert(self.stat_file(at)?),
-        };
-        if self.plan.wants(Groups::BASE) {
+    fn base(&mut self, at: Place<'_>, stat: &mut Option<StatFile>) -> Result<(), Stop> {
+        if stat.is_none() {
+            *stat = Some(self.stat_file(at)?);
+        }
+        if let Some(s) = stat.as_ref().filter(|_| self.plan.wants(Groups::BASE)) {
             self.out.put(&s.base);
         }
-        if self.plan.wants(Groups::STAT) {
-            self.out.put(&s.stat);
-        }
         Ok(())
+    }
+
+    /// Write STAT. Its flags are from the status file: known where that was read for other groups.
+    fn stat(&mut self, s: &StatFile) {
+        self.out.put(&s.stat_with_locked(self.status.locked_bytes));
+        self.said |= Groups::STAT;
     }
 
     fn status(&mut self, mut at: Place<'_>) -> Result<(), Stop> {

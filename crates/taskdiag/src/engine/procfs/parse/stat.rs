@@ -1,6 +1,6 @@
 //! /proc/PID/stat and /proc/PID/task/TID/stat: BASE, STAT, and two facts about the arguments.
 
-use taskdiag_wire::{Base, Stat, TASK_EXITING, TASK_KTHREAD};
+use taskdiag_wire::{Base, STAT_LOCKED, Stat, TASK_EXITING, TASK_KTHREAD};
 
 use super::{Fields, set};
 
@@ -26,6 +26,13 @@ impl StatFile {
     /// in `do_exit()`.
     pub fn has_no_memory(&self) -> bool {
         self.base.flags & (TASK_KTHREAD | TASK_EXITING) != 0
+    }
+    /// STAT with the flags that follow from its locked pages, where the status file told them.
+    pub fn stat_with_locked(&self, locked_bytes: Option<u64>) -> Stat {
+        let mut stat = self.stat;
+        let locked = locked_bytes.or(self.has_never_memory().then_some(0));
+        set!(stat, Stat.flags, locked.map(|bytes| if bytes > 0 { STAT_LOCKED } else { 0 }));
+        stat
     }
     /// A kernel thread or a zombie. A task in `do_exit()` may still have its memory.
     pub fn has_never_memory(&self) -> bool {
@@ -136,6 +143,17 @@ mod tests {
         assert_eq!((t.exit_signal, t.processor, t.rt_priority, t.policy), (17, 1, 50, 2));
         assert_eq!(t.valid, Stat::ALL_VALID & !super::super::bit(Stat::MEMBERS, "flags"));
         assert_eq!(s.args_len, Some(20));
+    }
+
+    #[test]
+    fn locked_pages() {
+        let s = stat(&line(b"cat"), TICK).unwrap();
+        assert_eq!(s.stat_with_locked(None).flags(), None);
+        assert_eq!(s.stat_with_locked(Some(0)).flags(), Some(0));
+        assert_eq!(s.stat_with_locked(Some(4096)).flags(), Some(STAT_LOCKED));
+        assert_eq!(s.stat_with_locked(Some(4096)).valid, Stat::ALL_VALID);
+        let zombie = stat(b"1 (x) Z 0 0 0 0 -1 4 0 \n", TICK).unwrap();
+        assert_eq!(zombie.stat_with_locked(None).flags(), Some(0));
     }
 
     #[test]

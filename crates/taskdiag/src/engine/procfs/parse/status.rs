@@ -13,6 +13,8 @@ pub struct StatusFile {
     pub gids: Vec<u8>,
     /// STATM; filled when asked for. No member is known of a task without memory.
     pub statm: Statm,
+    /// Pages locked into memory, in bytes; filled when STAT is asked for.
+    pub locked_bytes: Option<u64>,
     /// Voluntary context switches of the thread; filled when SCHED is asked for.
     pub nvcsw: Option<u64>,
     /// Involuntary context switches of the thread; filled when SCHED is asked for.
@@ -88,12 +90,14 @@ impl StatusFile {
         self.cred = Cred::new();
         self.statm = Statm::new();
         (self.nvcsw, self.nivcsw, self.threads) = (None, None, None);
+        self.locked_bytes = None;
         self.gids.clear();
         self.nspid.clear();
         let cred = groups.contains(Groups::CRED);
         let statm = groups.contains(Groups::STATM);
         let sched = groups.contains(Groups::SCHED);
         let ns = groups.contains(Groups::NS);
+        let stat = groups.contains(Groups::STAT);
         for line in (Lines { rest: bytes }) {
             // Four bytes tell all keys apart; those who take a line look at its whole key.
             match line.first_chunk() {
@@ -103,6 +107,12 @@ impl StatusFile {
                 }
                 Some(k @ (b"CapI" | b"CapP" | b"CapE" | b"CapB" | b"CapA")) if cred => {
                     self.capabilities(k, line);
+                }
+                Some(k @ b"VmLc") if stat => {
+                    self.locked_bytes = kib(line, "VmLck:");
+                    if statm {
+                        self.memory(k, line);
+                    }
                 }
                 Some(k @ ([b'V', b'm', ..] | b"RssA" | b"RssF" | b"RssS")) if statm => {
                     self.memory(k, line);
@@ -278,7 +288,11 @@ mod tests {
         assert_eq!((s.cred.valid, s.statm.valid), (0, Statm::ALL_VALID));
         assert_eq!((s.nvcsw, s.gids.len(), s.nspid.len()), (None, 0, 0));
         let s = parse(TEXT, Groups::CRED);
-        assert_eq!((s.statm.valid, s.threads), (0, None));
+        assert_eq!((s.statm.valid, s.threads, s.locked_bytes), (0, None, None));
+        let s = parse(TEXT, Groups::STAT);
+        assert_eq!((s.statm.valid, s.locked_bytes), (0, Some(1024)));
+        let s = parse(TEXT, Groups::STAT | Groups::STATM);
+        assert_eq!((s.statm.locked_bytes(), s.locked_bytes), (Some(1024), Some(1024)));
     }
 
     #[test]
