@@ -1,5 +1,6 @@
 //! How the program ends: one table of exit codes, one place that prints errors.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Why the program ends early or with less than it was asked.
@@ -71,6 +72,11 @@ impl From<std::io::Error> for Exit {
     }
 }
 
+/// A line on standard error. That nobody reads it is no reason to fail: eprintln!() would.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
 /// Say on stderr what there is to say, and give the exit code.
 pub fn report(result: Result<(), Exit>) -> ExitCode {
     let Err(exit) = result else { return ExitCode::SUCCESS };
@@ -81,23 +87,23 @@ pub fn report(result: Result<(), Exit>) -> ExitCode {
             ExitCode::from(e.exit_code() as u8)
         }
         Exit::Usage(text) => {
-            eprintln!("taskdiag: {text}");
+            say(format_args!("taskdiag: {text}"));
             ExitCode::from(2)
         }
         Exit::NoMatch => ExitCode::from(1),
         Exit::Output(e) => {
-            eprintln!("taskdiag: the output could not be written: {e}");
+            say(format_args!("taskdiag: the output could not be written: {e}"));
             ExitCode::from(1)
         }
         Exit::ClosedPipe => ExitCode::SUCCESS,
         Exit::Partial(lines) => {
             for line in lines {
-                eprintln!("taskdiag: {line}");
+                say(format_args!("taskdiag: {line}"));
             }
             ExitCode::from(3)
         }
         Exit::Failed(text) => {
-            eprintln!("taskdiag: {text}");
+            say(format_args!("taskdiag: {text}"));
             ExitCode::from(4)
         }
     }

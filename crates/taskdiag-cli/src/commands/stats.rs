@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use taskdiag::Snapshot;
 use taskdiag::engine::auto;
 
+use crate::exit::say;
+
 fn ms(d: Duration) -> String {
     format!("{:.2} ms", d.as_secs_f64() * 1e3)
 }
@@ -13,22 +15,22 @@ fn ms(d: Duration) -> String {
 pub fn print(snapshot: &Snapshot, shown: usize, begin: Instant, asked: Instant) {
     let stream = snapshot.stream();
     for s in snapshot.served() {
-        eprintln!(
+        say(format_args!(
             "engine {}: {} in {}, {} syscalls ({})",
             s.engine,
             s.groups,
             ms(s.cost.wall),
             s.cost.syscalls,
             s.why
-        );
+        ));
     }
     if snapshot.served().is_empty() {
         for (engine, groups) in auto::served_by(stream.info()) {
-            eprintln!("engine {engine}: {groups} (when it was saved)");
+            say(format_args!("engine {engine}: {groups} (when it was saved)"));
         }
     }
     let d = stream.done();
-    eprintln!(
+    say(format_args!(
         "tasks {} ({shown} shown), vanished {}, denied {}, blocked {}, truncated {}; {} bytes",
         d.tasks,
         d.vanished,
@@ -36,7 +38,7 @@ pub fn print(snapshot: &Snapshot, shown: usize, begin: Instant, asked: Instant) 
         d.blocked,
         d.truncated,
         stream.bytes().len()
-    );
+    ));
     let (answer, output) = (asked - begin, asked.elapsed());
-    eprintln!("answer {}, output {}", ms(answer), ms(output));
+    say(format_args!("answer {}, output {}", ms(answer), ms(output)));
 }
