@@ -92,6 +92,30 @@ static void exe_deleted(int argc, char **argv)
 	exec_again(path, (char *[]){ "gone", path, NULL }, "exe-deleted");
 }
 
+/* Executed from memory: a file that never had a name. */
+static void exe_memfd(int argc, char **argv)
+{
+	char path[32];
+	struct stat st;
+	int in, out;
+
+	(void)argv;
+	if (argc < 0) {
+		ids();
+		fact_str("exe", "/memfd:no name (deleted)");
+		hold();
+	}
+	in = must(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+	out = memfd_create("no name", MFD_CLOEXEC);
+	if (out < 0)
+		skip("memfd_create: %m");
+	must(fstat(in, &st));
+	for (off_t left = st.st_size; left > 0;)
+		left -= must(sendfile(out, in, NULL, left));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", out);
+	exec_again(path, (char *[]){ "memfd", NULL }, "exe-memfd");
+}
+
 /* Arguments of BYTES in all, in pieces below the limit for one. */
 static void cmdline(int argc, char **argv)
 {
@@ -219,6 +243,7 @@ static void cmdline_titled(int argc, char **argv)
 const struct state name_states[] = {
 	{ "odd-comm", odd_comm, "comm with ), newline and bytes that are not UTF-8" },
 	{ "exe-deleted", exe_deleted, "DIR: the executable was unlinked" },
+	{ "exe-memfd", exe_memfd, "the executable is a memfd" },
 	{ "cmdline", cmdline, "[BYTES]: long arguments" },
 	{ "argc0", argc0, "exec with argc 0" },
 	{ "cmdline-none", cmdline_none, "arg_start = arg_end" },

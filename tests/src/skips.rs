@@ -20,9 +20,9 @@ pub fn target_dir() -> PathBuf {
 
 /// Say that a test, or a part of it, does not run here and why.
 pub fn skip(test: &str, why: &str) {
-    let line = format!("SKIPPED {test}: {why}\n");
+    let line = format!("{test}: {why}\n");
     // print! and eprint! would be swallowed by the capture of a passing test.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    let _ = std::io::stderr().write_all(format!("SKIPPED {line}").as_bytes());
     let file = OpenOptions::new().append(true).create(true).open(file());
     let _ = file.and_then(|mut f| f.write_all(line.as_bytes()));
 }

@@ -34,6 +34,7 @@ fn every_state_is_reached_and_ends() {
         ("pid-wrap", 'S'),
         ("pid-wrap-ns", 'S'),
         ("odd-comm", 'S'),
+        ("exe-memfd", 'S'),
         ("argc0", 'S'),
         ("cmdline-none", 'S'),
         ("cmdline-wiped", 'S'),

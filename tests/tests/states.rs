@@ -182,6 +182,13 @@ fn exe_deleted() {
     });
 }
 
+#[test]
+fn exe_in_memory() {
+    parity("exe_in_memory", &["exe-memfd"], |_, a, t| {
+        assert_eq!(t.num("paths.exe.flags"), 4, "{a}: deleted");
+    });
+}
+
 /// The whole of a command line, by its hash.
 fn whole_cmdline(m: &Mktask, a: &Answer, t: &Task) {
     let got = t.bytes("cmdline");
