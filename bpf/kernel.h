@@ -99,7 +99,13 @@ struct signal_struct {
 struct percpu_counter { s64 count; int *counters; };
 struct path { void *mnt; struct dentry *dentry; };
 struct hlist_bl_node { struct hlist_bl_node *next, **pprev; };
-struct dentry { unsigned int d_flags; struct hlist_bl_node d_hash; struct dentry *d_parent; };
+struct inode { unsigned int i_nlink; };
+struct dentry {
+	unsigned int d_flags;
+	struct hlist_bl_node d_hash;
+	struct dentry *d_parent;
+	struct inode *d_inode;
+};
 struct file { struct path f_path; };
 struct rw_semaphore { struct { s64 counter; } count; };
 struct mm_struct {

@@ -87,8 +87,8 @@ static __always_inline void put_path(const struct path *p, u32 kind)
 		end_blob(b, TASK_DIAG_PATHS, kind, 0, 0, 0, 0, TASK_DIAG_R_TRUNCATED);
 		return;
 	}
-	/* d_unlinked() */
-	if (!d->d_hash.pprev && d->d_parent != d)
+	/* d_unlinked(), and a file that never had a name, which simple_dname() marks the same */
+	if (d->d_parent != d ? !d->d_hash.pprev : !d->d_inode->i_nlink)
 		flags = TASK_DIAG_BLOB_DELETED;
 	n = (n - 1) & 0xfff;
 	end_blob(b, TASK_DIAG_PATHS, kind, n, 0, n, flags, 0);
