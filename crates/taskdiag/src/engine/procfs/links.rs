@@ -12,8 +12,6 @@ use super::task::{Place, Stop, Worker};
 
 /// What d_path() appends to the path of what is no longer in the directory tree.
 const DELETED: &[u8] = b" (deleted)";
-/// A file of memfd_create(), which never was in the tree though the kernel calls it deleted.
-const MEMFD: &[u8] = b"/memfd:";
 
 const NS_FILES: [&str; 10] = [
     "ns/cgroup",
@@ -50,7 +48,7 @@ impl Worker<'_> {
             any = true;
             let text = self.reader.text(len);
             let mut flags = 0;
-            if text.ends_with(DELETED) && !text.starts_with(MEMFD) {
+            if text.ends_with(DELETED) {
                 let text = text.to_vec();
                 if self.is_deleted(at, file, &text) {
                     flags = BLOB_DELETED;
