@@ -4,8 +4,14 @@
 //! close() relative to the directory of /proc, and parses bytes by hand. Nothing stays open
 //! between requests. It knows nothing of the other engines.
 //!
-//! - `read`: files and directories; - [`parse`]: text to records; - `task`, `links`: one task;
-//! - `walk`: which tasks, by how many threads; - `cgroup`: ids of cgroups.
+//! - `read`: files and directories;
+//! - [`parse`]: their text to records;
+//! - `task`, `links`: the groups of one task;
+//! - `walk`: which tasks, and by how many threads;
+//! - `cgroup`: ids of cgroups.
+//!
+//! It does not open the directory of a task first: measured, that gains nothing even where 20 of
+//! its files are read.
 
 mod cgroup;
 mod links;
