@@ -159,16 +159,18 @@ def proc_inode_filter():
     return None
 
 
-def counted(command):
+def counted(command, warm=False):
     """(system calls, /proc inodes made) of one untimed run; None for what cannot be counted here.
 
     The kernel counts both at their tracepoints, for this command and its children alone, so
     neighbours do not matter and nothing is slowed as by strace. Unused /proc inodes are dropped
-    first, else the cache would hide what the command needs.
+    first, else the cache would hide what the command needs; `warm` runs it once after that.
     """
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):
             pathlib.Path("/proc/sys/vm/drop_caches").write_text("2")
+    if warm:
+        quiet(command)
     with tempfile.TemporaryDirectory(dir=OUT) as tmp:
         stats = os.path.join(tmp, "stats")
         where = proc_inode_filter()
@@ -183,12 +185,20 @@ def counted(command):
             # 0 events of a tracepoint that the kernel counts as "not counted" must not pass as 0.
             if calls:
                 return calls, inodes
-        tool = ["strace", "-f", "-c", "-o", stats, *command]
-        if shutil.which("strace") and quiet(tool):
-            total = re.search(r"^100\.00 +\S+ +(?:\S+ +)?(\d+) +.*total$",
-                              pathlib.Path(stats).read_text(), re.M)
-            return (int(total[1]) if total else None), None
-    return None, None
+    return strace_count(command), None
+
+
+def strace_count(command, call=None):
+    """System calls of a command as strace counts them, or those named `call`; None without it."""
+    if not shutil.which("strace"):
+        return None
+    with tempfile.TemporaryDirectory(dir=OUT) as tmp:
+        stats = os.path.join(tmp, "stats")
+        only = ["-e", f"trace={call}"] if call else []
+        if not quiet(["strace", "-f", "-c", *only, "-o", stats, *command]):
+            return None
+        total = re.search(r"^100\.00 +\S+ +\S+ +(\d+) .*total$", pathlib.Path(stats).read_text(), re.M)
+        return int(total[1]) if total else 0
 
 
 def quiet(command):

@@ -50,6 +50,12 @@ pub struct Plan {
 const BPF_LOAD: u64 = 7_000_000;
 /// Opening, reading and closing one file of /proc.
 const PROC_FILE: u64 = 6_000;
+/// A listing of /proc steps over every thread.
+const PROC_LIST_THREAD: u64 = 120;
+/// A process's `stat` is the sum over its threads, whatever of it is asked for. In BPF too where
+/// STAT is asked for.
+const PROC_SUM_THREAD: u64 = 300;
+const BPF_SUM_THREAD: u64 = 200;
 
 fn bpf_load(g: Group) -> u64 {
     match g {
@@ -106,13 +112,20 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
                 + groups().map(bpf_load).sum::<u64>()
                 + look * 70
                 + answer * (200 + groups().map(bpf_task).sum::<u64>())
+                + match req.strategy {
+                    Strategy::All if req.groups.has(Group::Stat) => f.threads * BPF_SUM_THREAD,
+                    _ => 0,
+                }
         }
         EngineId::Procfs => {
             let each = groups().map(|g| procfs_task(g, req.groups)).sum::<u64>();
-            // CHILDREN reads every parent's pid; a listing of /proc steps over all threads.
+            // CHILDREN reads every parent's pid.
             let find = match req.strategy {
                 Strategy::Children => look * PROC_FILE,
-                Strategy::All => f.threads * 100,
+                Strategy::All if req.groups.has(Group::Base) || req.groups.has(Group::Stat) => {
+                    f.threads * (PROC_LIST_THREAD + PROC_SUM_THREAD)
+                }
+                Strategy::All => f.threads * PROC_LIST_THREAD,
                 _ => 0,
             };
             // SCHED of a process is the sum over its threads' files.

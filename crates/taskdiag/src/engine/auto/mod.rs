@@ -232,10 +232,15 @@ fn add(a: Cost, b: Cost) -> Cost {
     Cost { syscalls: a.syscalls + b.syscalls, wall: a.wall + b.wall }
 }
 
-/// What is known without trying: cheap, and creates nothing in /proc.
+/// What is known without trying: cheap, and opens at most one file, /proc/loadavg.
 fn facts(strategy: Strategy) -> Facts {
     let (processes, threads) = match strategy {
-        Strategy::All | Strategy::Children => (estimate::processes(), None),
+        // Few processes may have many threads, and those of a listing of /proc cost time. What
+        // sysinfo(2) says is modulo 65536: enough where the processes alone decide.
+        Strategy::All | Strategy::Children => {
+            let processes = estimate::processes();
+            (processes, (processes < 4096).then(estimate::threads))
+        }
         Strategy::One => (1, Some(1)),
         Strategy::AllThread | Strategy::Thread => {
             (estimate::processes(), Some(estimate::threads()))
