@@ -12,7 +12,7 @@ pub struct Sink {
 }
 
 /// Write when this much has come together.
-const FULL: usize = 1 << 18;
+const FULL: usize = 1 << 20;
 
 impl Sink {
     /// Over standard output.
