@@ -20,11 +20,6 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Since Linux commit 9bb00b2895cb ("bpf: Add kfunc bpf_rcu_read_lock/unlock()") (in v6.2), which also
- * made the pointers that bpf_d_path() takes depend on it. */
-extern void bpf_rcu_read_lock(void) __ksym __weak;
-extern void bpf_rcu_read_unlock(void) __ksym __weak;
-
 static __always_inline bool asked_for(struct task_struct *t)
 {
 	u32 pid = R(t, pid), tgid = R(t, tgid);
@@ -40,7 +35,6 @@ SEC("iter.s/task")
 int snapshot(struct bpf_iter__task *ctx)
 {
 	struct task_struct *t = ctx->task;
-	bool seen;
 	int more = 0;
 
 	if (!t)
@@ -58,13 +52,10 @@ int snapshot(struct bpf_iter__task *ctx)
 		return 0;
 	if (!room(CHUNKS_RESERVE))
 		return 1;
-	if (bpf_ksym_exists(bpf_rcu_read_lock))
-		bpf_rcu_read_lock();
-	seen = write_task(t);
-	if (bpf_ksym_exists(bpf_rcu_read_lock))
-		bpf_rcu_read_unlock();
-	if (!seen)
+	if (!write_task(t))
 		return 0;
+	if (WANT(TASK_DIAG_PATHS) && !st.cmd_offset)
+		put_paths(t);
 	if (WANT(TASK_DIAG_CMDLINE))
 		more = put_cmdline_piece(t);
 	end_task();

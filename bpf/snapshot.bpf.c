@@ -47,7 +47,7 @@ static __always_inline void list(u32 pid)
 }
 
 /* A task of the walk: it is written at once while there is room, since all about it is in the
- * CPU's cache now. A command line may sleep, which the walk may not. */
+ * CPU's cache now. Not with a command line, which may sleep, or paths, which need a trusted task. */
 static __always_inline void visit(struct task_struct *t)
 {
 	struct task_struct *p = PLAIN(t);
@@ -57,7 +57,8 @@ static __always_inline void visit(struct task_struct *t)
 		return;
 	if (cfg.strategy == TASK_DIAG_DUMP_CHILDREN && R(p, real_parent, tgid) != st.target)
 		return;
-	if (WANT(TASK_DIAG_CMDLINE) || cfg.count_only || st.npids || !room(CHUNKS_RESERVE)) {
+	if (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_PATHS) || cfg.count_only ||
+	    st.npids || !room(CHUNKS_RESERVE)) {
 		list(pid);
 		return;
 	}
@@ -146,6 +147,8 @@ static __always_inline bool put_task(void)
 	seen = write_task(t);
 	bpf_rcu_read_unlock();
 	if (seen) {
+		if (WANT(TASK_DIAG_PATHS) && !st.cmd_offset)
+			put_paths(t);
 		if (WANT(TASK_DIAG_CMDLINE))
 			more = put_cmdline_piece(t);
 		end_task();

@@ -7,6 +7,26 @@
 #ifndef TASKDIAG_TASK_H
 #define TASKDIAG_TASK_H
 
+/*
+ * TASK_FN(... TASK_ARG): a global function, as GROUP_FN, that gets a task which helpers take.
+ * Paths are read under RCU: the verifier lets only such pointers be given to bpf_d_path().
+ */
+#ifdef LEGACY
+#define TASK_FN static __always_inline int
+#define TASK_ARG
+/* Since Linux commit 9bb00b2895cb ("bpf: Add kfunc bpf_rcu_read_lock/unlock()") (in v6.2), which is
+ * when they began to matter. */
+extern void bpf_rcu_read_lock(void) __ksym __weak;
+extern void bpf_rcu_read_unlock(void) __ksym __weak;
+#define RCU_LOCK() do { if (bpf_ksym_exists(bpf_rcu_read_lock)) bpf_rcu_read_lock(); } while (0)
+#define RCU_UNLOCK() do { if (bpf_ksym_exists(bpf_rcu_read_lock)) bpf_rcu_read_unlock(); } while (0)
+#else
+#define TASK_FN __noinline int
+#define TASK_ARG __arg_trusted
+#define RCU_LOCK() bpf_rcu_read_lock()
+#define RCU_UNLOCK() bpf_rcu_read_unlock()
+#endif
+
 #ifndef LEGACY
 
 extern void bpf_rcu_read_lock(void) __ksym;
@@ -76,7 +96,7 @@ static __always_inline void set_up(void)
 static __always_inline void put_path(const struct path *p, u32 kind)
 {
 	struct task_diag_blob *b = begin_blob();
-	struct dentry *d = p->dentry;
+	struct dentry *d;
 	u32 flags = 0;
 	long n;
 
@@ -88,7 +108,8 @@ static __always_inline void put_path(const struct path *p, u32 kind)
 		return;
 	}
 	/* d_unlinked(), and a file that never had a name, which simple_dname() marks the same */
-	if (d->d_parent != d ? !d->d_hash.pprev : !d->d_inode->i_nlink)
+	d = R(CAST(struct path, p), dentry);
+	if (R(d, d_parent) != d ? !R(d, d_hash.pprev) : !R(d, d_inode, i_nlink))
 		flags = TASK_DIAG_BLOB_DELETED;
 	n = (n - 1) & 0xfff;
 	end_blob(b, TASK_DIAG_PATHS, kind, n, 0, n, flags, 0);
@@ -102,12 +123,16 @@ static __always_inline void no_path(u32 kind)
 		end_blob(b, TASK_DIAG_PATHS, kind, 0, 0, 0, 0, TASK_DIAG_R_ABSENT);
 }
 
-static __always_inline void put_paths(struct task_struct *t)
+TASK_FN put_paths(struct task_struct *t TASK_ARG)
 {
-	struct mm_struct *mm = t->mm;
-	struct file *exe = mm && !(t->flags & PF_KTHREAD) ? mm->exe_file : NULL;
-	struct fs_struct *fs = t->fs;
+	struct mm_struct *mm;
+	struct file *exe;
+	struct fs_struct *fs;
 
+	RCU_LOCK();
+	mm = t->mm;
+	fs = t->fs;
+	exe = mm && !(R(PLAIN(t), flags) & PF_KTHREAD) ? mm->exe_file : NULL;
 	if (exe)
 		put_path(&exe->f_path, TASK_DIAG_PATH_EXE);
 	else
@@ -119,11 +144,13 @@ static __always_inline void put_paths(struct task_struct *t)
 		no_path(TASK_DIAG_PATH_CWD);
 		no_path(TASK_DIAG_PATH_ROOT);
 	}
+	RCU_UNLOCK();
+	return 0;
 }
 
 #else
 
-static void put_paths(struct task_struct *t) { (void)t; }
+static int put_paths(struct task_struct *t) { (void)t; return 0; }
 
 #endif
 
@@ -216,7 +243,7 @@ GROUP_FN begin_task(void)
 	return nr;
 }
 
-/* All of a task but its command line, as an open message. Under RCU. No reference is taken: that
+/* All of a task but its paths and command line, as an open message. Under RCU. No reference is taken: that
  * would be half the cost of a listing. False: the reader cannot see it. */
 static __always_inline bool write_task(struct task_struct *t)
 {
@@ -228,19 +255,9 @@ static __always_inline bool write_task(struct task_struct *t)
 	if (WANT(TASK_DIAG_STAT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO))
 		sum(t);
 	put_plain();
-	if (WANT(TASK_DIAG_PATHS))
-		put_paths(t);
 	st.tasks++;
 	return true;
 }
-
-#ifdef LEGACY
-#define CMDLINE_FN static __always_inline int
-#define CMDLINE_ARG
-#else
-#define CMDLINE_FN __noinline int
-#define CMDLINE_ARG __arg_trusted
-#endif
 
 /* How much of a NUL-terminated title, ended by its NUL, is in the first page of the arguments:
  * as get_mm_proctitle(). The text is copied to b->data; 0: none could be read. */
@@ -264,7 +281,7 @@ static __always_inline u32 title(struct task_struct *t, struct task_diag_blob *b
 }
 
 /* One piece of the command line from st.cmd_offset on. Returns true when there is more. */
-CMDLINE_FN put_cmdline_piece(struct task_struct *t CMDLINE_ARG)
+TASK_FN put_cmdline_piece(struct task_struct *t TASK_ARG)
 {
 	struct task_struct *p = PLAIN(t);
 	struct mm_struct *mm = R(p, mm);

@@ -47,9 +47,14 @@ pub struct Plan {
 }
 
 /// Loading the program and closing it: maps, relocations, verifier.
-const BPF_LOAD: u64 = 7_000_000;
+const BPF_LOAD: u64 = 4_800_000;
+/// The same for the larger program that the rarer groups need.
+const BPF_LOAD_LARGE: u64 = 8_500_000;
+const BPF_LOAD_PATHS: u64 = 1_500_000;
+/// Checking the code of one group.
+const BPF_LOAD_GROUP: u64 = 600_000;
 /// Opening, reading and closing one file of /proc.
-const PROC_FILE: u64 = 6_000;
+const PROC_FILE: u64 = 4_500;
 /// A listing of /proc steps over every thread.
 const PROC_LIST_THREAD: u64 = 120;
 /// A process's `stat` is the sum over its threads, whatever of it is asked for. In BPF too where
@@ -57,18 +62,16 @@ const PROC_LIST_THREAD: u64 = 120;
 const PROC_SUM_THREAD: u64 = 300;
 const BPF_SUM_THREAD: u64 = 200;
 
-fn bpf_load(g: Group) -> u64 {
-    match g {
-        Group::Paths => 3_000_000,
-        Group::Cred | Group::Ns | Group::Cgroup => 600_000,
-        _ => 300_000,
-    }
+fn bpf_load(asked: Groups) -> u64 {
+    let large = asked.intersects(Groups::PATHS | Groups::NS | Groups::CGROUP);
+    let program = if large { BPF_LOAD_LARGE } else { BPF_LOAD };
+    let paths = if asked.has(Group::Paths) { BPF_LOAD_PATHS } else { 0 };
+    program + paths + asked.iter().count() as u64 * BPF_LOAD_GROUP
 }
 
 fn bpf_task(g: Group) -> u64 {
     match g {
-        Group::Cmdline => 1_000,
-        Group::Paths => 1_500,
+        Group::Cmdline | Group::Paths => 1_500,
         Group::Cgroup => 4_000,
         Group::Ns => 300,
         _ => 100,
@@ -80,11 +83,9 @@ fn procfs_task(g: Group, asked: Groups) -> u64 {
         // both are in `stat`, and both in `status`
         Group::Stat if asked.has(Group::Base) => 0,
         Group::Statm if asked.has(Group::Cred) => 0,
-        Group::Cred | Group::Statm => PROC_FILE * 3 / 2,
         Group::Paths => PROC_FILE * 3 / 2,
         Group::Sched => PROC_FILE * 2,
         Group::Ns => PROC_FILE * 4,
-        Group::Cgroup => PROC_FILE * 2,
         _ => PROC_FILE,
     }
 }
@@ -108,10 +109,9 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
     match engine {
         EngineId::Kernel => 50_000 + look * 50 + answer * groups().map(bpf_task).sum::<u64>(),
         EngineId::Bpf => {
-            BPF_LOAD
-                + groups().map(bpf_load).sum::<u64>()
-                + look * 70
-                + answer * (200 + groups().map(bpf_task).sum::<u64>())
+            bpf_load(req.groups)
+                + look * 150
+                + answer * (100 + groups().map(bpf_task).sum::<u64>())
                 + match req.strategy {
                     Strategy::All if req.groups.has(Group::Stat) => f.threads * BPF_SUM_THREAD,
                     _ => 0,
