@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
+use taskdiag::engine::bpf::Bpf;
 use taskdiag::wire::layout::CStruct;
 use taskdiag::wire::{Done, GroupRecord};
 use taskdiag::{
-    Base, Blob, Cgroup, Choice, Cred, EngineId, Error, Group, Groups, Io, Ns, PathKind, Reason,
-    Request, Sched, Snapshot, Stat, Statm, Strategy, TaskView, query_with,
+    Base, Blob, Cgroup, Choice, Cred, Engine, EngineId, Error, Group, Groups, Io, Ns, PathKind,
+    Reason, Request, Sched, Snapshot, Stat, Statm, Strategy, TaskView, query_with,
 };
 
 use crate::skips;
@@ -184,7 +185,7 @@ impl Task {
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Who gave it.
-    pub engine: EngineId,
+    pub source: Source,
     /// To which strategy.
     pub strategy: Strategy,
     /// The totals.
@@ -224,7 +225,54 @@ impl Answer {
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.engine, self.strategy)
+        write!(f, "{}/{}", self.source, self.strategy)
+    }
+}
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// An engine as users get it.
+    Engine(EngineId),
+    /// The bpf engine with its program for kernels before 6.8, which newer ones accept too.
+    LegacyBpf,
+}
+
+impl Source {
+    /// The engine.
+    pub fn id(self) -> EngineId {
+        match self {
+            Source::Engine(id) => id,
+            Source::LegacyBpf => EngineId::Bpf,
+        }
+    }
+    /// How far its resident sets may be off, bytes. The kernel counts them for each CPU in batches;
+    /// the older program reads the sum of the full ones, as /proc did before Linux 6.17.
+    pub fn rss_slack(self) -> i128 {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as i128;
+        match self {
+            Source::Engine(_) => 0,
+            Source::LegacyBpf => 3 * cpus * (2 * cpus).max(32) * 4096,
+        }
+    }
+    /// The answer as the library gives it.
+    ///
+    /// # Errors
+    /// As [`query_with`].
+    pub fn query(self, req: &Request) -> Result<Snapshot, Error> {
+        match self {
+            Source::Engine(id) => query_with(req, Choice::Only(id)),
+            Source::LegacyBpf => Snapshot::parse(Bpf::legacy().run(req)?.stream),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Engine(id) => id.fmt(f),
+            Source::LegacyBpf => f.pad("bpf-legacy"),
+        }
     }
 }
 
@@ -233,58 +281,61 @@ impl fmt::Display for Answer {
 /// # Panics
 /// Where the answer has a task twice: pids are unique at a moment, and a task must not be counted
 /// twice because the walk was resumed.
-pub fn read(engine: EngineId, req: &Request) -> Result<Answer, Error> {
-    let snapshot = query_with(req, Choice::Only(engine))?;
+pub fn read(source: Source, req: &Request) -> Result<Answer, Error> {
+    let snapshot = source.query(req)?;
     let done = *snapshot.stream().done();
-    assert_eq!(done.error, 0, "{engine}: the walk ended early");
+    assert_eq!(done.error, 0, "{source}: the walk ended early");
     let mut index = BTreeMap::new();
     for (i, view) in snapshot.tasks().enumerate() {
         let again = index.insert(view.pid(), (view.tgid(), i));
-        assert!(again.is_none(), "{engine}: task {} is there twice", view.pid());
+        assert!(again.is_none(), "{source}: task {} is there twice", view.pid());
     }
-    Ok(Answer { engine, strategy: req.strategy, done, snapshot, index })
+    Ok(Answer { source, strategy: req.strategy, done, snapshot, index })
 }
 
-/// The engines that work here. One that does not is a loud skip, or a failure where
-/// `TASKDIAG_REQUIRE` names it.
-pub fn engines() -> &'static [EngineId] {
-    static ENGINES: OnceLock<Vec<EngineId>> = OnceLock::new();
+/// The engines that work here, the slowest last. One that does not is a loud skip, or a failure
+/// where `TASKDIAG_REQUIRE` names it.
+pub fn engines() -> &'static [Source] {
+    static ENGINES: OnceLock<Vec<Source>> = OnceLock::new();
     ENGINES.get_or_init(|| {
-        let works = |engine: &EngineId| match read(
-            *engine,
+        let works = |source: &Source| match read(
+            *source,
             &Request::one(std::process::id(), Groups::BASE),
         ) {
             Ok(_) => true,
-            Err(e) if skips::is_required(engine.name()) => {
-                panic!("TASKDIAG_REQUIRE names {engine}: {e}")
+            Err(e) if skips::is_required(source.id().name()) => {
+                panic!("TASKDIAG_REQUIRE names {source}: {e}")
             }
             Err(e) => {
-                skips::skip(&format!("everything on the {engine} engine"), &e.to_string());
+                skips::skip(&format!("everything on the {source} engine"), &e.to_string());
                 false
             }
         };
-        let found: Vec<EngineId> = EngineId::ALL.into_iter().filter(works).collect();
+        let id = Source::Engine;
+        let all =
+            [id(EngineId::Kernel), id(EngineId::Bpf), Source::LegacyBpf, id(EngineId::Procfs)];
+        let found: Vec<Source> = all.into_iter().filter(works).collect();
         assert!(!found.is_empty(), "no engine works here: nothing can be tested");
         found
     })
 }
 
 /// The groups of [`GROUPS`] that an engine answers here; the others are a loud skip.
-pub fn groups_of(engine: EngineId) -> Groups {
-    static SEEN: OnceLock<Vec<(EngineId, Groups)>> = OnceLock::new();
+pub fn groups_of(source: Source) -> Groups {
+    static SEEN: OnceLock<Vec<(Source, Groups)>> = OnceLock::new();
     let all = SEEN.get_or_init(|| {
-        let ask = |e: &EngineId| {
+        let ask = |s: &Source| {
             let mut groups = GROUPS;
             while let Err(Error::Unsupported { groups: not, .. }) =
-                query_with(&Request::one(std::process::id(), groups), Choice::Only(*e))
+                s.query(&Request::one(std::process::id(), groups))
             {
-                skips::skip(&format!("{not} on the {e} engine"), "the engine does not provide it");
-                assert!(not.intersects(groups), "{e} refuses what was not asked for: {not}");
+                skips::skip(&format!("{not} on the {s} engine"), "the engine does not provide it");
+                assert!(not.intersects(groups), "{s} refuses what was not asked for: {not}");
                 groups = groups - not;
             }
-            (*e, groups)
+            (*s, groups)
         };
         engines().iter().map(ask).collect()
     });
-    all.iter().find(|(e, _)| *e == engine).map_or(Groups::NONE, |(_, g)| *g)
+    all.iter().find(|(s, _)| *s == source).map_or(Groups::NONE, |(_, g)| *g)
 }

@@ -9,6 +9,6 @@ pub mod mktask;
 pub mod skips;
 pub mod state;
 
-pub use answer::{Answer, Task, Value, engines, read};
+pub use answer::{Answer, Source, Task, Value, engines, read};
 pub use mktask::Mktask;
 pub use skips::skip;

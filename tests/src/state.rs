@@ -1,11 +1,11 @@
 //! One state, every engine, every strategy: what mktask says of its task must be in each answer,
 //! and the answers must be the same.
 
-use taskdiag::{EngineId, Request, Strategy};
+use taskdiag::{Request, Strategy};
 
 use crate::answer::groups_of;
 use crate::compare::{Outcome, compare};
-use crate::{Answer, Mktask, Task, Value, engines, read, skip};
+use crate::{Answer, Mktask, Source, Task, Value, engines, read, skip};
 
 /// How often a comparison may be repeated before a difference counts: another process may have
 /// changed what is shared (memory in reach of the reclaim, the CPU of a wake-up).
@@ -78,7 +78,7 @@ fn requests(m: &Mktask, wide: bool) -> Vec<(Strategy, u32)> {
 ///
 /// # Panics
 /// Where there is no answer.
-pub fn ask(engine: EngineId, strategy: Strategy, pid: u32) -> Answer {
+pub fn ask(engine: Source, strategy: Strategy, pid: u32) -> Answer {
     let req = Request { strategy, pid, groups: groups_of(engine) };
     read(engine, &req).unwrap_or_else(|e| panic!("{engine}/{strategy} of {pid}: {e}"))
 }
@@ -174,9 +174,10 @@ fn compare_tree(m: &Mktask, a1: &Answer, b: &Answer, a2: &Answer) -> Outcome {
     if ours != theirs {
         out.differences.insert(format!("{a1} has {ours:?}, {b} has {theirs:?}"));
     }
+    let slack = a1.source.rss_slack() + b.source.rss_slack();
     for pid in ours {
         if let (Some(a1), Some(b), Some(a2)) = (a1.get(pid), b.get(pid), a2.get(pid)) {
-            out.add(compare(&a1, &b, &a2));
+            out.add(compare(&a1, &b, &a2, slack));
         }
     }
     out

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use taskdiag::{Choice, EngineId, Error, Groups, Request, Strategy, query_with};
 use taskdiag_tests::answer::{GROUPS, groups_of};
 use taskdiag_tests::cli::{Ran, Sandbox};
-use taskdiag_tests::{Mktask, engines, read, skip};
+use taskdiag_tests::{Mktask, Source, engines, read, skip};
 
 /// A pid that was there and is not any more.
 fn reaped_pid() -> u32 {
@@ -39,7 +39,7 @@ fn a_pid_that_the_strategy_does_not_take() {
         for strategy in Strategy::ALL {
             let pid = if strategy.takes_pid() { 0 } else { 1 };
             let req = Request { strategy: *strategy, pid, groups: Groups::BASE };
-            for choice in [Choice::Only(*engine), Choice::Auto] {
+            for choice in [Choice::Only(engine.id()), Choice::Auto] {
                 let answer = query_with(&req, choice);
                 assert!(answer.is_err(), "{engine}/{strategy} takes pid {pid}");
             }
@@ -85,7 +85,7 @@ fn each_group_alone_has_that_group_alone() {
 fn a_group_that_is_not_known_is_refused() {
     for engine in engines() {
         for groups in [Groups::from_bits(1 << 63), Groups::BASE | Groups::from_bits(1 << 40)] {
-            let err = query_with(&Request::all(groups), Choice::Only(*engine)).err();
+            let err = engine.query(&Request::all(groups)).err();
             assert!(matches!(err, Some(Error::Unsupported { .. })), "{engine}: {err:?}");
         }
     }
@@ -98,7 +98,7 @@ fn tasks_may_vanish_at_any_moment() {
     for engine in engines() {
         let end = Instant::now() + Duration::from_millis(3000);
         let (mut n, mut vanished) = (0, 0);
-        while Instant::now() < end || n < 4 {
+        while Instant::now() < end || n < 2 {
             let strategy = [Strategy::All, Strategy::AllThread][n % 2];
             let req = Request { strategy, pid: 0, groups: groups_of(*engine) };
             let a = read(*engine, &req).unwrap_or_else(|e| panic!("{engine}/{strategy}: {e}"));
@@ -123,7 +123,7 @@ fn tasks_may_vanish_at_any_moment() {
             }
             n += 1;
         }
-        if vanished == 0 && *engine == EngineId::Procfs {
+        if vanished == 0 && engine.id() == EngineId::Procfs {
             skip("vanishing tasks on procfs", "none vanished within the walk in 3 s");
         }
     }
@@ -184,7 +184,7 @@ fn auto_goes_on(name: &str, sandbox: Sandbox, bpf_must_fail: bool) {
     let m = Mktask::start(&["idle"]).expect("always possible");
     shows(&sandbox.run(PS), &m);
     shows(&sandbox.run(&[PS, &["--engine", "procfs"]].concat()), &m);
-    if !engines().contains(&EngineId::Bpf) {
+    if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip(&format!("{name} on the bpf engine"), "it does not work here at all");
     }
     let ran = sandbox.run(&[PS, &["--engine", "bpf"]].concat());

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 
 use taskdiag::{Choice, EngineId, Groups, Request, Strategy, query_with};
 use taskdiag_tests::answer::groups_of;
-use taskdiag_tests::{Mktask, engines, read, skip};
+use taskdiag_tests::{Mktask, Source, engines, read, skip};
+
+const BPF: Source = Source::Engine(EngineId::Bpf);
+const PROCFS: Source = Source::Engine(EngineId::Procfs);
 
 fn count(dir: &str) -> usize {
     std::fs::read_dir(dir).expect("it is there").count()
@@ -73,21 +76,20 @@ fn nothing_is_left_behind() {
     inodes();
 }
 
-fn objects(engine: EngineId, m: &Mktask) {
+fn objects(engine: Source, m: &Mktask) {
     let groups = groups_of(engine);
     let before_objects = bpf_objects();
     let (fds, threads) = (count("/proc/self/fd"), count("/proc/self/task"));
     for strategy in Strategy::ALL {
         let pid = if strategy.takes_pid() { m.pid() } else { 0 };
         let req = Request { strategy: *strategy, pid, groups };
-        for choice in [Choice::Only(engine), Choice::Auto] {
-            for _ in 0..3 {
-                query_with(&req, choice).unwrap_or_else(|e| panic!("{engine}/{strategy}: {e}"));
-            }
+        for _ in 0..3 {
+            engine.query(&req).unwrap_or_else(|e| panic!("{engine}/{strategy}: {e}"));
+            query_with(&req, Choice::Auto).unwrap_or_else(|e| panic!("auto/{strategy}: {e}"));
         }
         // Errors leave nothing either.
         let bad = Request { strategy: Strategy::One, pid: 4_194_303, groups };
-        assert!(query_with(&bad, Choice::Only(engine)).is_err());
+        assert!(engine.query(&bad).is_err());
         assert_eq!(count("/proc/self/fd"), fds, "descriptors after {engine}/{strategy}");
     }
     assert_eq!(count("/proc/self/task"), threads, "threads after {engine}");
@@ -111,13 +113,13 @@ fn objects(engine: EngineId, m: &Mktask) {
 /// measure is one.
 fn inodes() {
     let name = "/proc inodes of a request";
-    if !engines().contains(&EngineId::Bpf) {
+    if !engines().contains(&BPF) {
         return skip(name, "the bpf engine does not work here");
     }
     if proc_inodes().is_none() {
         return skip(name, "/proc/slabinfo cannot be read");
     }
-    let growth = |engine: EngineId| {
+    let growth = |engine: Source| {
         // Tasks that nobody has looked at in /proc yet.
         let fresh = Mktask::start(&["family", "200"]).expect("always possible");
         let before = settled_proc_inodes();
@@ -129,11 +131,11 @@ fn inodes() {
     };
     // Others read /proc too: the least of several is what the request costs.
     let least = |engine| (0..4).map(|_| growth(engine)).min().expect("4");
-    let procfs = least(EngineId::Procfs);
+    let procfs = least(PROCFS);
     if procfs < 100 {
         let why = format!("200 new processes on procfs make {procfs} more: not to be measured");
         return skip(name, &why);
     }
-    let bpf = least(EngineId::Bpf);
+    let bpf = least(BPF);
     assert!(bpf <= 0, "a bpf request made {bpf} inodes in /proc (one on procfs {procfs})");
 }

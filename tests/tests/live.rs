@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use taskdiag::{EngineId, Strategy};
 use taskdiag_tests::compare::{Outcome, compare};
 use taskdiag_tests::state::ask;
-use taskdiag_tests::{Task, engines, skip};
+use taskdiag_tests::{Source, Task, engines, skip};
 
 type Tasks = BTreeMap<u32, Task>;
 
@@ -24,8 +24,8 @@ fn common(a1: &Tasks, b: &Tasks, a2: &Tasks) -> Vec<u32> {
 }
 
 /// Is process 1 hidden from BPF here? Some sandboxes do that.
-fn hides_pid_1(engine: EngineId) -> bool {
-    engine == EngineId::Bpf && !ask(engine, Strategy::All, 0).has(1)
+fn hides_pid_1(engine: Source) -> bool {
+    engine.id() == EngineId::Bpf && !ask(engine, Strategy::All, 0).has(1)
 }
 
 fn whole_machine(strategy: Strategy) {
@@ -35,6 +35,7 @@ fn whole_machine(strategy: Strategy) {
     }
     for pair in engines.windows(2) {
         let (fast, slow) = (pair[0], pair[1]);
+        let slack = fast.rss_slack() + slow.rss_slack();
         let hidden = hides_pid_1(fast);
         if hidden {
             skip("process 1 on the bpf engine", "this machine hides it from BPF");
@@ -49,7 +50,7 @@ fn whole_machine(strategy: Strategy) {
             let common = common(&a1, &b, &a2);
             // The reader is not the same before and after it has read.
             for pid in common.iter().filter(|p| a1[*p].tgid != std::process::id()) {
-                round.add(compare(&a1[pid], &b[pid], &a2[pid]));
+                round.add(compare(&a1[pid], &b[pid], &a2[pid], slack));
             }
             // A task that was there before and after was there in between.
             for (pid, t) in &a1 {
