@@ -96,16 +96,14 @@ fn objects(engine: Source, m: &Mktask) {
     let Some(before) = before_objects else {
         return skip("BPF objects that are left", "no right to list them");
     };
-    // The kernel frees them a moment later, and others may make some meanwhile.
-    let end = Instant::now() + Duration::from_secs(5);
-    loop {
-        let after = bpf_objects().expect("as before");
-        let left: Vec<_> = after.difference(&before).collect();
-        if left.is_empty() {
-            return;
-        }
+    // The kernel frees them a moment later. Others may make some too: what is there now must go,
+    // what comes later is not ours.
+    let mut left = &bpf_objects().expect("as before") - &before;
+    let end = Instant::now() + Duration::from_secs(20);
+    while !left.is_empty() {
         assert!(Instant::now() < end, "BPF objects (command, id) after {engine}: {left:?}");
         std::thread::sleep(Duration::from_millis(50));
+        left = &left & &bpf_objects().expect("as before");
     }
 }
 
