@@ -6,8 +6,9 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 ARGS ?=
-# Bench cases to run (empty: all) and seconds per fuzz target.
+# Bench cases to run (empty: all), a name to keep the run under, and seconds per fuzz target.
 CASES ?=
+KEEP ?=
 FUZZ_SECONDS ?= 60
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -43,10 +44,10 @@ check: ## format, lints, documentation, licences, the dependency rule
 	$(RUST) tools/check-deps
 	tools/check-licences
 
-bench: ## measure against the peers (CASES="a f"); root for the large loads
+bench: ## measure against the peers (CASES="a f" KEEP=name); root for the large loads
 	@tools/setup bench
 	$(CARGO) build --release --package taskdiag-cli
-	python3 bench/run $(CASES)
+	python3 bench/run $(CASES) $(if $(KEEP),--keep $(KEEP))
 
 fuzz: ## fuzz each target for FUZZ_SECONDS
 	@tools/setup fuzz
