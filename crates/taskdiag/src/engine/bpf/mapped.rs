@@ -26,12 +26,11 @@ impl Mapped {
     /// where that is not possible in place.
     pub fn new(memory: Mapping, used: &[u32], head: &[u8], done: &Done) -> Result<Mapped, Mapping> {
         debug_assert_eq!(head.len(), HEAD);
-        let last = used.iter().rposition(|u| *u != 0).unwrap_or(0);
+        let (last, len) = extent(used);
         let gap = |i: usize| CHUNK_SIZE - used[i] as usize;
         if (0..last).any(|i| (1..HDR).contains(&gap(i))) {
             return Err(memory);
         }
-        let len = last * CHUNK_SIZE + (used[last] as usize).max(HEAD);
         let mut m = Mapped { memory, len };
         if m.len + END > m.memory.len() {
             return Err(m.memory);
@@ -81,5 +80,27 @@ impl Mapped {
 
     fn write(&mut self, at: usize, bytes: &[u8]) {
         self.memory.slice_mut(at, bytes.len()).copy_from_slice(bytes);
+    }
+}
+
+/// The last chunk in use, and where what it holds ends. The first chunk holds at least the head,
+/// which is not written yet; any other may hold as little as one short message.
+fn extent(used: &[u32]) -> (usize, usize) {
+    match used.iter().rposition(|u| *u != 0) {
+        None | Some(0) => (0, (used[0] as usize).max(HEAD)),
+        Some(last) => (last, last * CHUNK_SIZE + used[last] as usize),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_last_chunk_may_be_shorter_than_the_head() {
+        assert_eq!(extent(&[0, 0]), (0, HEAD));
+        assert_eq!(extent(&[500, 0]), (0, 500));
+        assert_eq!(extent(&[500, 64, 0]), (1, CHUNK_SIZE + 64));
+        assert_eq!(extent(&[500, 0, 72]), (2, 2 * CHUNK_SIZE + 72));
     }
 }
