@@ -11,7 +11,7 @@ use taskdiag::{Choice, Error, Request, Snapshot, query_each, query_with};
 
 use crate::args::ps::{Args, Form, TreeStyle};
 use crate::columns::{self, Column, ThreadColumns};
-use crate::exit::Exit;
+use crate::exit::{Exit, say};
 use crate::output::terminal::Terminal;
 use crate::output::{Sink, Table, Tally, csv, json, text};
 use crate::plan::{self, Plan};
@@ -114,11 +114,25 @@ fn columns(args: &Args, threads: bool) -> Vec<Column> {
 fn ask(plan: Plan, engine: Choice) -> Result<Snapshot, Exit> {
     Ok(match plan {
         Plan::One(request) => match query_with(&request, engine) {
-            Err(Error::NoSuchProcess(_)) => nobody(&request)?,
+            Err(Error::NoSuchProcess(pid)) => {
+                say_missing(&[pid]);
+                nobody(&request)?
+            }
             other => other?,
         },
-        Plan::Each(requests) => query_each(&requests, engine)?.0,
+        Plan::Each(requests) => {
+            let (snapshot, missing) = query_each(&requests, engine)?;
+            say_missing(&missing);
+            snapshot
+        }
     })
+}
+
+/// Pids that were asked for by number and do not exist.
+fn say_missing(pids: &[u32]) {
+    for pid in pids {
+        say(format_args!("taskdiag: there is no process {pid}"));
+    }
 }
 
 /// The answer about a process that does not exist: an empty table is written as any other, with

@@ -9,15 +9,18 @@ use rustix::io::{Errno, retry_on_intr};
 #[derive(Debug)]
 pub struct Sink {
     buf: Vec<u8>,
+    /// Write when this much has come together.
+    full: usize,
 }
 
-/// Write when this much has come together.
-const FULL: usize = 1 << 20;
+/// A first piece is out soon, and a large answer is not many system calls.
+const FIRST: usize = 1 << 20;
+const LARGEST: usize = 4 << 20;
 
 impl Sink {
     /// Over standard output.
     pub fn stdout() -> Sink {
-        Sink { buf: Vec::with_capacity(FULL + (FULL >> 2)) }
+        Sink { buf: Vec::with_capacity(FIRST + (FIRST >> 2)), full: FIRST }
     }
     /// The buffer, to append to. Call [`Sink::settle`] now and then.
     pub fn buf(&mut self) -> &mut Vec<u8> {
@@ -25,7 +28,11 @@ impl Sink {
     }
     /// Write if much has come together.
     pub fn settle(&mut self) -> io::Result<()> {
-        if self.buf.len() >= FULL { self.finish() } else { Ok(()) }
+        if self.buf.len() < self.full {
+            return Ok(());
+        }
+        self.full = LARGEST.min(self.full * 2);
+        self.finish()
     }
     /// Write all.
     pub fn finish(&mut self) -> io::Result<()> {
