@@ -172,10 +172,14 @@ fn a_process_that_is_not_there() {
             all.extend(more);
             parts(&run(&all))
         };
+        let said: String = args[1]
+            .split(',')
+            .map(|pid| format!("taskdiag: there is no process {pid}\n"))
+            .collect();
         let (code, out, err) = all(&["-o", "pid"]);
-        assert_eq!((code, out.trim_start(), err.as_str()), (1, "PID\n", ""), "{args:?}");
-        assert_eq!(all(&["--json"]), (1, "[\n]\n".into(), "".into()), "{args:?}");
-        assert_eq!(all(&["--jsonl"]), (1, "".into(), "".into()), "{args:?}");
+        assert_eq!((code, out.trim_start(), &err), (1, "PID\n", &said), "{args:?}");
+        assert_eq!(all(&["--json"]), (1, "[\n]\n".into(), said.clone()), "{args:?}");
+        assert_eq!(all(&["--jsonl"]), (1, "".into(), said), "{args:?}");
     }
     let (code, out, err) = parts(&run(&["dump", "--pid", nobody]));
     assert_eq!((code, out.as_str()), (4, ""));
