@@ -81,7 +81,8 @@ struct task_io_accounting {
 struct prev_cputime { u64 utime, stime; };
 struct tty_driver { int major, minor_start; };
 struct tty_struct { struct tty_driver *driver; int index; struct { struct pid *pgrp; } ctrl; };
-/* Before Linux commit 6c80c0b94b94 ("tty: move ctrl.* out") (in v5.15). */
+/* Before Linux commit 64d608db38ff ("tty: cumulate and document tty_struct::ctrl* members") (in
+ * v5.14). */
 struct tty_struct___pgrp { struct pid *pgrp; };
 struct signal_struct {
 	struct list_head thread_head;
