@@ -375,18 +375,21 @@ fn is_blob(kind: u16) -> bool {
         || matches!(kind, A_GROUPS | A_NSPID | A_CGROUP_PATH)
 }
 
-/// Is there a task with this pid? Looks at message headers only, and takes bytes that are not well
-/// formed as the end: for writers that ask about their own stream before it is parsed.
-pub fn has_task(bytes: &[u8], pid: u32) -> bool {
-    let mut rest = bytes;
+/// Is there a task with this pid among the first `within`? Looks at message headers only, and
+/// takes bytes that are not well formed as the end: for writers that ask about their own stream
+/// before it is parsed.
+pub fn has_task(bytes: &[u8], pid: u32, within: usize) -> bool {
+    let (mut rest, mut tasks) = (bytes, 0);
     while let Ok((hdr, body)) = NlMsgHdr::read_from_prefix(rest) {
-        if hdr.kind == MSG_TASK && TaskMsg::read_from_prefix(body).is_ok_and(|(t, _)| t.pid == pid)
-        {
-            return true;
+        if hdr.kind == MSG_TASK {
+            tasks += 1;
+            if TaskMsg::read_from_prefix(body).is_ok_and(|(t, _)| t.pid == pid) {
+                return true;
+            }
         }
         match rest.get((hdr.len as usize).max(HDR)..) {
-            Some(r) => rest = r,
-            None => return false,
+            Some(r) if tasks < within => rest = r,
+            _ => return false,
         }
     }
     false
@@ -558,5 +561,25 @@ impl<'a> Iterator for Attrs<'a> {
         let (attr, rest) = self.attrs.split_at_checked((nla.len as usize).max(4))?;
         self.attrs = rest;
         Some((nla.kind, attr))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_looked_for_among_the_first() {
+        let mut w = StreamWriter::new();
+        w.info(&StreamWriter::blank_info());
+        for pid in [5, 1, 7] {
+            w.begin_task(pid, pid);
+            w.end_task();
+        }
+        let bytes = w.finish(Done::default());
+        assert!(has_task(bytes.as_bytes(), 1, 2));
+        assert!(!has_task(bytes.as_bytes(), 1, 1));
+        assert!(!has_task(bytes.as_bytes(), 9, 100));
+        assert!(!has_task(&bytes.as_bytes()[..20], 5, 100));
     }
 }

@@ -139,7 +139,10 @@ fn open_untried(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
 
 fn only(req: &Request, engine: EngineId) -> Result<(Bytes, Vec<Served>), Error> {
     let a = open_untried(engine)?.run(req)?;
-    let why = String::from("asked for");
+    let mut why = String::from("asked for");
+    if engine == EngineId::Bpf && lacks_init(req, &a.stream) {
+        why += "; pid 1 is hidden from BPF here and is not in the answer";
+    }
     Ok((a.stream, vec![Served { engine, groups: req.groups, why, cost: a.cost }]))
 }
 
@@ -209,17 +212,19 @@ fn run(req: &Request, parts: &[Part]) -> Result<(Bytes, Vec<Served>), Failed> {
     Ok((stream.expect("a plan has a part"), served))
 }
 
-/// Every pid namespace has a pid 1, so an answer about all tasks that lacks it is not complete:
-/// some sandboxes hide it from BPF iterators. Then its share comes from procfs.
+/// Every pid namespace has a pid 1, and no older task; so an answer about all tasks that does not
+/// begin with it is not complete: some sandboxes hide it from BPF iterators.
+fn lacks_init(req: &Request, bytes: &Bytes) -> bool {
+    matches!(req.strategy, Strategy::All | Strategy::AllThread)
+        && !taskdiag_wire::decode::has_task(bytes.as_ref(), 1, 16)
+}
+
+/// Where pid 1 is hidden from BPF, its share comes from procfs.
 fn hidden_init(req: &Request, groups: Groups, bytes: &Bytes) -> Result<Option<Answer>, Error> {
-    let strategy = match req.strategy {
-        Strategy::All => Strategy::One,
-        Strategy::AllThread => Strategy::Thread,
-        _ => return Ok(None),
-    };
-    if taskdiag_wire::decode::has_task(bytes.as_ref(), 1) {
+    if !lacks_init(req, bytes) {
         return Ok(None);
     }
+    let strategy = if req.strategy == Strategy::All { Strategy::One } else { Strategy::Thread };
     let Ok(mut procfs) = Procfs::new() else { return Ok(None) };
     match procfs.run(&Request { strategy, pid: 1, groups }) {
         Ok(a) => Ok(Some(a)),
