@@ -118,6 +118,19 @@ static __always_inline void end_message(void)
 		st.used[st.chunk & (CHUNKS_MAX - 1)] = st.off;
 }
 
+/* Before a value of variable length: go on in the next chunk if this one is nearly full. room() has
+ * left chunks for that. */
+GROUP_FN spill(void)
+{
+	if (st.off < CHUNK_FULL)
+		return 0;
+	end_message();
+	st.chunk++;
+	st.off = 0;
+	begin_message(st.nr, st.tgid, TASK_DIAG_FLAG_CONT);
+	return 0;
+}
+
 /* Room for a message in this chunk or a next one? */
 static __always_inline bool room(u32 reserve)
 {
@@ -340,8 +353,11 @@ GROUP_FN put_cred(void)
 	a->ngroups = n;
 	a->reserved = 0;
 	for (done = 0; done < n && done < 65536; done += GIDS_MAX) {
-		struct task_diag_blob *b = begin_blob();
+		struct task_diag_blob *b;
 		u32 some = n - done;
+
+		spill();
+		b = begin_blob();
 
 		if (some > GIDS_MAX)
 			some = GIDS_MAX;
@@ -748,13 +764,15 @@ GROUP_FN name_hierarchy(u32 id)
 /* The path of a cgroup below the reader's root, after the controllers of its hierarchy. */
 GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 {
-	struct task_diag_blob *b = begin_blob();
+	struct task_diag_blob *b;
 	struct hierarchy *h = &st.hierarchy[id & (HIERARCHIES_MAX - 1)];
 	struct cgroup *cg = CAST(struct cgroup, (void *)st.arg);
 	u32 i, depth;
 	u64 kn = (u64)R(cg, kn);
 	char *data;
 
+	spill();
+	b = begin_blob();
 	if (!b)
 		return 0;
 	data = b->data;

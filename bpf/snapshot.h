@@ -15,7 +15,8 @@
  * task remains below CHUNK_SPAN. */
 #define CHUNK_FULL	(CHUNK_SPAN - (64u << 10))
 #define CHUNKS_MAX	256
-/* Chunks that a task may need before its command line, which can be resumed. */
+/* More chunks that a task may need before its command line, which can be resumed: for 65,536 gids
+ * and for the paths of its cgroups, 256 KiB each at most. */
 #define CHUNKS_RESERVE	2
 #define CPUS_MAX	1024
 #define HIERARCHIES_MAX	32
@@ -67,6 +68,7 @@ struct state {
 	/* counters of loops: in memory, since the verifier follows a value in a register through
 	 * every turn of the loop */
 	__u32 n, len;
+	__u32 nr, tgid;		/* of the open message */
 	__u32 zero;		/* 0, which the verifier does not know */
 	__u32 target;		/* tgid of the process asked about, in the initial namespace */
 	__u64 node;		/* legacy: of the list of threads */

@@ -95,11 +95,13 @@ static __always_inline void set_up(void)
 
 static __always_inline void put_path(const struct path *p, u32 kind)
 {
-	struct task_diag_blob *b = begin_blob();
+	struct task_diag_blob *b;
 	struct dentry *d;
 	u32 flags = 0;
 	long n;
 
+	spill();
+	b = begin_blob();
 	if (!b)
 		return;
 	n = bpf_d_path(p, b->data, 4096);
@@ -236,11 +238,11 @@ static __always_inline void sum(struct task_struct *t)
 /* Open the message of st.task. False: the reader cannot see it. */
 GROUP_FN begin_task(void)
 {
-	u32 nr = task_nr(THIS);
-
-	if (nr)
-		begin_message(nr, task_tgid_nr(THIS), st.cmd_offset ? TASK_DIAG_FLAG_CONT : 0);
-	return nr;
+	st.nr = task_nr(THIS);
+	st.tgid = task_tgid_nr(THIS);
+	if (st.nr)
+		begin_message(st.nr, st.tgid, st.cmd_offset ? TASK_DIAG_FLAG_CONT : 0);
+	return st.nr;
 }
 
 /* All of a task but its paths and command line, as an open message. Under RCU. No reference is taken: that
@@ -285,11 +287,13 @@ TASK_FN put_cmdline_piece(struct task_struct *t TASK_ARG)
 {
 	struct task_struct *p = PLAIN(t);
 	struct mm_struct *mm = R(p, mm);
-	struct task_diag_blob *b = here();
+	struct task_diag_blob *b;
 	u64 start, end;
 	u32 total, off = st.cmd_offset, n;
 	char last;
 
+	spill();
+	b = here();
 	if (!b)
 		return 0;
 	if (!mm || R(p, flags) & PF_KTHREAD) {

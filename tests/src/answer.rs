@@ -190,7 +190,8 @@ pub struct Answer {
     pub strategy: Strategy,
     /// The totals.
     pub done: Done,
-    snapshot: Snapshot,
+    /// The answer as it came.
+    pub snapshot: Snapshot,
     /// Thread id → process id, place in the stream.
     index: BTreeMap<u32, (u32, usize)>,
 }

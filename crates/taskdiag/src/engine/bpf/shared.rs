@@ -64,6 +64,8 @@ pub struct State {
     pub ncpus: u32,
     pub n: u32,
     pub len: u32,
+    pub nr: u32,
+    pub tgid: u32,
     pub zero: u32,
     pub target: u32,
     pub node: u64,
