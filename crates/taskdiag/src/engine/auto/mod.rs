@@ -61,11 +61,10 @@ pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
         let why = "this strategy is about all tasks and takes no pid";
         return Err(taskdiag_wire::decode::Error::BadRequest(why).into());
     }
-    let (stream, served) = match choice {
-        Choice::Only(engine) => only(req, engine)?,
-        Choice::Auto => auto(req)?,
-    };
-    Snapshot::with_served(stream, served)
+    match choice {
+        Choice::Only(engine) => only(req, engine),
+        Choice::Auto => auto(req),
+    }
 }
 
 /// One answer for several requests of the same groups (several pids, say): each task once, in the
@@ -137,16 +136,17 @@ fn open_untried(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
     }
 }
 
-fn only(req: &Request, engine: EngineId) -> Result<(Bytes, Vec<Served>), Error> {
+fn only(req: &Request, engine: EngineId) -> Result<Snapshot, Error> {
     let a = open_untried(engine)?.run(req)?;
     let mut why = String::from("asked for");
     if engine == EngineId::Bpf && lacks_init(req, &a.stream) {
         why += "; pid 1 is hidden from BPF here and is not in the answer";
     }
-    Ok((a.stream, vec![Served { engine, groups: req.groups, why, cost: a.cost }]))
+    let served = vec![Served { engine, groups: req.groups, why, cost: a.cost }];
+    Snapshot::with_served(a.stream, served)
 }
 
-fn auto(req: &Request) -> Result<(Bytes, Vec<Served>), Error> {
+fn auto(req: &Request) -> Result<Snapshot, Error> {
     let mut facts = facts(req.strategy);
     let mut failed = Vec::new();
     loop {
@@ -157,32 +157,28 @@ fn auto(req: &Request) -> Result<(Bytes, Vec<Served>), Error> {
                 None => Error::Unsupported { engine: EngineId::Procfs, groups: plan.nobody },
             });
         }
-        match run(req, &plan.parts) {
-            Ok((stream, mut served)) => {
-                for s in &mut served {
-                    for e in &failed {
-                        s.why += &format!("; {e}");
-                    }
-                }
-                return Ok((stream, served));
+        let (engine, e) = match run(req, &plan.parts, &failed) {
+            Ok(snapshot) => return Ok(snapshot),
+            Err(failed) => failed,
+        };
+        // An engine that fails, or whose answer is no stream, is not asked again; one that is
+        // left answers.
+        match (engine, &e) {
+            (_, Error::NoSuchProcess(_)) => return Err(e),
+            (EngineId::Kernel, _) => facts.kernel = None,
+            (EngineId::Bpf, _) => facts.bpf = None,
+            (EngineId::Procfs, Error::Unavailable { .. } | Error::Unsupported { .. }) => {
+                facts.procfs = None;
             }
-            // An engine that fails is not asked again; one that is left answers.
-            Err((engine, e @ (Error::Unavailable { .. } | Error::Unsupported { .. }))) => {
-                match engine {
-                    EngineId::Kernel => facts.kernel = None,
-                    EngineId::Bpf => facts.bpf = None,
-                    EngineId::Procfs => facts.procfs = None,
-                }
-                failed.push(e);
-            }
-            Err((_, e)) => return Err(e),
+            (EngineId::Procfs, _) => return Err(e),
         }
+        failed.push(e);
     }
 }
 
 type Failed = (EngineId, Error);
 
-fn run(req: &Request, parts: &[Part]) -> Result<(Bytes, Vec<Served>), Failed> {
+fn run(req: &Request, parts: &[Part], before: &[Error]) -> Result<Snapshot, Failed> {
     let mut stream: Option<Bytes> = None;
     let mut served = Vec::new();
     for part in parts {
@@ -209,7 +205,14 @@ fn run(req: &Request, parts: &[Part]) -> Result<(Bytes, Vec<Served>), Failed> {
         });
         served.push(Served { engine: part.engine, groups: part.groups, why, cost });
     }
-    Ok((stream.expect("a plan has a part"), served))
+    for s in &mut served {
+        for e in before {
+            s.why += &format!("; {e}");
+        }
+    }
+    // What one engine made is its own fault; of joined answers, the faster and newer one's.
+    Snapshot::with_served(stream.expect("a plan has a part"), served)
+        .map_err(|e| (parts[0].engine, e))
 }
 
 /// Every pid namespace has a pid 1, and no older task; so an answer about all tasks that does not
