@@ -15,17 +15,7 @@ use taskdiag::{
 
 use crate::skips;
 
-/// The groups that are compared.
-pub const GROUPS: Groups = Groups::BASE
-    .union(Groups::CRED)
-    .union(Groups::STAT)
-    .union(Groups::STATM)
-    .union(Groups::CMDLINE)
-    .union(Groups::PATHS)
-    .union(Groups::IO)
-    .union(Groups::SCHED)
-    .union(Groups::NS)
-    .union(Groups::CGROUP);
+pub use taskdiag::engine::GROUPS;
 
 /// A value of a field.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]

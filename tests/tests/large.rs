@@ -54,7 +54,7 @@ fn five_tasks_with_all_the_groups_there_can_be() {
             let view = view.unwrap_or_else(|| panic!("{engine}: no task {pid}"));
             assert_eq!(view.groups().as_deref(), Some(&gids[..]), "{engine}: gids of {pid}");
             let cmdline = view.cmdline().unwrap_or_else(|| panic!("{engine}: cmdline of {pid}"));
-            assert_eq!(&*cmdline.data, b"sleep\0600\0", "{engine}");
+            assert_eq!(&*cmdline.data, b"sleep\x00600\x00", "{engine}");
         }
     }
 }

@@ -28,7 +28,7 @@ use self::shared::*;
 use self::skel::{Loaded, MapInit, Skeleton};
 use self::sys::Mapping;
 use crate::bytes::Bytes;
-use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate, info};
+use crate::engine::{Answer, Cost, Engine, EngineId, GROUPS, Support, estimate, info};
 use crate::error::Error;
 use crate::request::Request;
 
@@ -39,17 +39,6 @@ static LITE: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/
 /// For kernels before 6.8.
 static LEGACY: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/legacy.lskel"));
 const NOT_LITE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
-
-const GROUPS: Groups = Groups::BASE
-    .union(Groups::CRED)
-    .union(Groups::STAT)
-    .union(Groups::STATM)
-    .union(Groups::CMDLINE)
-    .union(Groups::PATHS)
-    .union(Groups::IO)
-    .union(Groups::SCHED)
-    .union(Groups::NS)
-    .union(Groups::CGROUP);
 
 /// The engine that walks the task list with a BPF program.
 #[derive(Debug, Default)]

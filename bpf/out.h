@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What all groups are written with: how kernel members are read, the output
+ * and its messages, values of variable length, and ids as the reader sees
+ * them.
+ */
+#ifndef TASKDIAG_OUT_H
+#define TASKDIAG_OUT_H
+
+const volatile struct config cfg;
+struct state st;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, 4);
+	__uint(value_size, CHUNK_SIZE);
+	__uint(max_entries, CHUNKS_MAX);
+} out SEC(".maps");
+
+/* Groups that this build has at all: see lite.bpf.c. */
+#ifdef LITE
+#define BUILT_IN(group) ((group) < TASK_DIAG_PATHS || (group) == TASK_DIAG_IO || (group) == TASK_DIAG_SCHED)
+#else
+#define BUILT_IN(group) 1
+#endif
+#define WANT(group) (BUILT_IN(group) && (cfg.groups & (1ull << (group))))
+#define IS_PROCESS (cfg.strategy != TASK_DIAG_DUMP_ALL_THREAD && cfg.strategy != TASK_DIAG_DUMP_THREAD)
+#define VALID_ALL(n) ((1u << (n)) - 1)
+
+/*
+ * R(p, member, ...) reads p->member->...; EACH() is a bounded loop; CAST() makes a pointer of a
+ * number. LEGACY is for kernels before 6.8, see legacy.bpf.c.
+ */
+#ifdef LEGACY
+
+#define CAST(type, p) ((type *)(p))
+#define PLAIN(t) (t)
+#define R(p, ...) BPF_CORE_READ(p, __VA_ARGS__)
+#define EACH(i, from, to, max) for (i = (from); i < (max) && i < (to); i++)
+
+#else
+
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
+#define CAST(type, p) ((type *)bpf_rdonly_cast(p, bpf_core_type_id_kernel(type)))
+/*
+ * A task to read from only. For each pointer that is loaded through a trusted one the verifier
+ * looks, by name and through all of the kernel's BTF, whether it is trusted too: about 1 ms each.
+ * Nothing is looked up for a pointer that is not trusted to begin with.
+ */
+#define PLAIN(t) CAST(struct task_struct, t)
+#define R(p, ...) ___arrow((p), __VA_ARGS__)
+#define EACH(i, from, to, max) bpf_for(i, from, to)
+
+#endif
+
+/*
+ * A global function: the verifier checks it once and by itself, so the states of one group do not
+ * multiply with those of the next. Only numbers can be passed, and a pointer in a map is a number;
+ * so the task is in st.task.
+ */
+#define GROUP_FN __noinline int
+#define THIS CAST(struct task_struct, (void *)st.task)
+
+/* ---- the output ---- */
+
+static __always_inline void *here(void)
+{
+	u32 i = st.chunk;
+	char *c = bpf_map_lookup_elem(&out, &i);
+
+	return c ? c + (st.off & (CHUNK_SPAN - 1)) : NULL;
+}
+
+static __always_inline void *at(u32 off)
+{
+	u32 i = st.chunk;
+	char *c = bpf_map_lookup_elem(&out, &i);
+
+	return c ? c + (off & (CHUNK_SPAN - 1)) : NULL;
+}
+
+#define PUT(a, attr) \
+	((a)->nla.nla_len = sizeof(*(a)), (a)->nla.nla_type = (attr), st.off += sizeof(*(a)))
+
+static __always_inline void missing(u32 group, u32 reason)
+{
+	st.reason[group & 31] = reason;
+	st.nmissing++;
+}
+
+static __always_inline void begin_message(u32 pid, u32 tgid, u32 flags)
+{
+	struct { struct nlmsghdr h; struct task_diag_msg m; } *a = here();
+
+	if (!a)
+		return;
+	st.msg = st.off;
+	*(&a->h) = (struct nlmsghdr){ .nlmsg_type = TASK_DIAG_MSG_TASK };
+	a->m.pid = pid;
+	a->m.tgid = tgid;
+	a->m.flags = flags;
+	a->m.reserved = 0;
+	st.off += sizeof(*a);
+}
+
+static __always_inline void end_message(void)
+{
+	struct nlmsghdr *h = at(st.msg);
+
+	if (h)
+		h->nlmsg_len = st.off - st.msg;
+	if (st.chunk < CHUNKS_MAX)
+		st.used[st.chunk & (CHUNKS_MAX - 1)] = st.off;
+}
+
+/* Before a value of variable length: go on in the next chunk if this one is nearly full. room() has
+ * left chunks for that. */
+GROUP_FN spill(void)
+{
+	if (st.off < CHUNK_FULL)
+		return 0;
+	end_message();
+	st.chunk++;
+	st.off = 0;
+	begin_message(st.nr, st.tgid, TASK_DIAG_FLAG_CONT);
+	return 0;
+}
+
+/* Room for a message in this chunk or a next one? */
+static __always_inline bool room(u32 reserve)
+{
+	if (st.off >= CHUNK_FULL) {
+		st.chunk++;
+		st.off = 0;
+	}
+	return st.chunk + reserve < cfg.nchunks;
+}
+
+static __always_inline struct task_diag_blob *begin_blob(void)
+{
+	return here();
+}
+
+static __always_inline void end_blob(struct task_diag_blob *b, u32 attr, u32 kind, u32 len,
+				     u32 offset, u32 total, u32 flags, u32 reason)
+{
+	u32 size = sizeof(*b) + ((len + 7) & ~7u);
+
+	b->nla.nla_len = size;
+	b->nla.nla_type = attr;
+	b->kind = kind;
+	b->len = len;
+	b->offset = offset;
+	b->total = total;
+	b->flags = flags;
+	b->reason = reason;
+	/* Whole words were not written past the end: clear the tail of the last one. */
+	if (len & 7) {
+		char *end = (char *)b + sizeof(*b) + (len & 0xffff);
+
+#pragma unroll
+		for (int i = 0; i < 7; i++)
+			if (i < 8 - (len & 7))
+				end[i] = 0;
+	}
+	st.off += size;
+}
+
+/* ---- pids ---- */
+
+/* The number of a struct pid in the reader's pid namespace; 0: not visible there. */
+GROUP_FN pid_nr_arg(void)
+{
+	struct pid *pid = CAST(struct pid, (void *)st.arg);
+	struct upid u;
+	u32 level = st.level, nr;
+
+	if (!st.arg)
+		return 0;
+	if (level == 0) {
+		nr = R(pid, numbers[0].nr);
+		/* or the compiler makes one load of this and of u.nr */
+		barrier_var(nr);
+		return nr;
+	}
+	if (level > 32 || R(pid, level) < level)
+		return 0;
+	if (bpf_probe_read_kernel(&u, sizeof(u), (char *)pid +
+				  __builtin_preserve_field_info(((struct pid *)0)->numbers,
+								BPF_FIELD_BYTE_OFFSET) +
+				  level * sizeof(u)))
+		return 0;
+	return (u64)u.ns == st.ns ? u.nr : 0;
+}
+
+static __always_inline u32 pid_nr(struct pid *pid)
+{
+	st.arg = (u64)pid;
+	return pid_nr_arg();
+}
+
+/* In the initial namespace the numbers are in the task itself, and struct pid stays out of the
+ * cache. */
+static __always_inline u32 task_nr(struct task_struct *t)
+{
+	return st.level ? pid_nr(R(t, thread_pid)) : R(t, pid);
+}
+
+static __always_inline u32 task_tgid_nr(struct task_struct *t)
+{
+	return st.level ? pid_nr(R(t, signal, pids[PIDTYPE_TGID])) : R(t, tgid);
+}
+
+/* ---- MISSING ---- */
+
+GROUP_FN put_missing(void)
+{
+	struct task_diag_missing *a = here();
+	u32 g, n;
+
+	if (!a || !st.nmissing)
+		return 0;
+	st.n = 0;
+	EACH(g, 0, 32, 32) {
+		u32 reason = st.reason[g & 31];
+
+		if (!reason)
+			continue;
+		n = st.n & 31;
+		a->entries[n].group = g;
+		a->entries[n].reason = reason;
+		st.n = n + 1;
+		st.reason[g & 31] = 0;
+	}
+	n = st.n & 31;
+	a->count = n;
+	a->nla.nla_type = TASK_DIAG_A_MISSING;
+	a->nla.nla_len = sizeof(*a) + n * sizeof(a->entries[0]);
+	st.off += sizeof(*a) + n * sizeof(a->entries[0]);
+	st.nmissing = 0;
+	return 0;
+}
+
+/* Complete the message of a task. */
+GROUP_FN end_task(void)
+{
+	put_missing();
+	end_message();
+	return 0;
+}
+
+#endif

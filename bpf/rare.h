@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * NS and CGROUP: what takes many types of the kernel to read, and is not in
+ * the lite program.
+ */
+#ifndef TASKDIAG_RARE_H
+#define TASKDIAG_RARE_H
+
+#ifndef LITE
+
+/* ---- NS ---- */
+
+#define NSPID_MAX 33
+
+GROUP_FN put_ns(void)
+{
+	struct task_struct *t = THIS;
+	struct task_diag_ns *a = here();
+	struct nsproxy *ns = R(t, nsproxy);
+	struct pid *pid = R(t, thread_pid);
+	struct task_diag_blob *b;
+	struct pid_namespace *pidns;
+	struct upid u;
+	u32 i, from = st.level, levels, n;
+
+	if (!a || !pid)
+		return 0;
+	PUT(a, TASK_DIAG_NS);
+	levels = R(pid, level);
+	if (levels >= NSPID_MAX)
+		levels = NSPID_MAX - 1;
+	a->cgroup = ns ? R(ns, cgroup_ns, ns.inum) : 0;
+	a->ipc = ns ? R(ns, ipc_ns, ns.inum) : 0;
+	a->mnt = ns ? R(ns, mnt_ns, ns.inum) : 0;
+	a->net = ns ? R(ns, net_ns, ns.inum) : 0;
+	a->pid_for_children = ns ? R(ns, pid_ns_for_children, ns.inum) : 0;
+	a->time = ns ? R(ns, time_ns, ns.inum) : 0;
+	a->time_for_children = ns ? R(ns, time_ns_for_children, ns.inum) : 0;
+	a->uts = ns ? R(ns, uts_ns, ns.inum) : 0;
+	a->user = R(t, real_cred, user_ns, ns.inum);
+	/* a zombie has only its pid and user namespaces left */
+	a->valid = ns ? VALID_ALL(10) : 1 << 4 | 1 << 8;
+	a->pid = 0;
+	b = begin_blob();
+	if (!b)
+		return 0;
+	st.n = 0;
+	EACH(i, from, levels + 1, NSPID_MAX) {
+		n = st.n & 63;
+		if (bpf_probe_read_kernel(&u, sizeof(u), (char *)pid +
+				__builtin_preserve_field_info(((struct pid *)0)->numbers,
+							      BPF_FIELD_BYTE_OFFSET) +
+				i * sizeof(u)))
+			break;
+		((u32 *)b->data)[n] = u.nr;
+		st.n = n + 1;
+		pidns = CAST(struct pid_namespace, u.ns);
+		a->pid = R(pidns, ns.inum);
+	}
+	n = (st.n & 63) * 4;
+	end_blob(b, TASK_DIAG_A_NSPID, 0, n, 0, n, 0, 0);
+	return 0;
+}
+
+/* ---- CGROUP ---- */
+
+static __always_inline struct kernfs_node *kn_parent(struct kernfs_node *kn)
+{
+	struct kernfs_node___parent *old = (void *)kn;
+
+	if (bpf_core_field_exists(old->parent))
+		return R(old, parent);
+	return R(kn, __parent);
+}
+
+/* Append a NUL-terminated kernel string of up to `max` bytes to text at st.len. */
+#define APPEND(text, mask, max, from) do {						\
+	long n_ = bpf_probe_read_kernel_str((text) + (st.len & (mask)), max, from);	\
+	if (n_ > 0)									\
+		st.len += n_ - 1;							\
+} while (0)
+
+/* "cpu,cpuacct:", "name=systemd:" or, for v2, ":". */
+GROUP_FN name_hierarchy(u32 id)
+{
+	struct hierarchy *h = &st.hierarchy[id & (HIERARCHIES_MAX - 1)];
+	struct cgroup *cg = CAST(struct cgroup, (void *)st.arg);
+	struct cgroup_root *root = R(cg, root);
+	u32 i, mask = R(root, subsys_mask);
+	char name[2];
+
+	st.len = 0;
+	EACH(i, 0, 16, 16) {
+		struct cgroup_subsys_state *css;
+
+		if (!id || !(mask & (1 << i)) ||
+		    bpf_probe_read_kernel(&css, sizeof(css), (char *)&cg->subsys + i * 8) || !css)
+			continue;
+		if (st.len)
+			h->text[st.len++ & 0x3f] = ',';
+		APPEND(h->text, 0x3f, 32, R(CAST(struct cgroup_subsys_state, css), ss, legacy_name));
+	}
+	if (id && bpf_probe_read_kernel_str(name, sizeof(name), &root->name) > 1) {
+		if (st.len)
+			h->text[st.len++ & 0x3f] = ',';
+		__builtin_memcpy(h->text + (st.len & 0x3f), "name=", 5);
+		st.len += 5;
+		APPEND(h->text, 0x3f, 48, &root->name);
+	}
+	h->text[st.len & 0x7f] = ':';
+	h->len = (st.len & 0x7f) + 1;
+	return 0;
+}
+
+/* The path of a cgroup below the reader's root, after the controllers of its hierarchy. */
+GROUP_FN put_cgroup_path(u32 id, u32 exiting)
+{
+	struct task_diag_blob *b;
+	struct hierarchy *h = &st.hierarchy[id & (HIERARCHIES_MAX - 1)];
+	struct cgroup *cg = CAST(struct cgroup, (void *)st.arg);
+	u32 i, depth;
+	u64 kn = (u64)R(cg, kn);
+	char *data;
+
+	spill();
+	b = begin_blob();
+	if (!b)
+		return 0;
+	data = b->data;
+	bpf_probe_read_kernel(data, sizeof(h->text), h->text);
+	st.len = h->len;
+	st.n = 0;
+	EACH(i, 0, 32, 32) {
+		struct kernfs_node *up = kn ? kn_parent(CAST(struct kernfs_node, (void *)kn)) : NULL;
+
+		if (!up || (id == 0 && kn == st.cgroup_root))
+			break;
+		st.kn[st.n++ & 31] = kn;
+		kn = (u64)up;
+	}
+	if (exiting && id != 0)
+		st.n = 0;
+	depth = st.n;
+	if (depth == 0)
+		data[st.len++ & 0x1fff] = '/';
+	EACH(i, 0, depth, 32) {
+		u64 p = st.kn[(depth - 1 - i) & 31];
+
+		data[st.len++ & 0x1fff] = '/';
+		APPEND(data, 0x1fff, 256, R(CAST(struct kernfs_node, (void *)p), name));
+	}
+	if (id == 0 && !(R(cg, self.flags) & CSS_ONLINE)) {
+		__builtin_memcpy(data + (st.len & 0x1fff), " (deleted)", 10);
+		st.len += 10;
+	}
+	end_blob(b, TASK_DIAG_A_CGROUP_PATH, id, st.len & 0x3fff, 0, st.len & 0x3fff, 0, 0);
+	return 0;
+}
+
+GROUP_FN put_cgroup(void)
+{
+	struct task_struct *t = THIS;
+	struct task_diag_cgroup *a = here();
+	struct css_set *set = R(t, cgroups);
+	u32 exiting = R(t, flags) & PF_EXITING;
+	struct list_head *head, *pos;
+	u32 i;
+
+	if (!a || !set)
+		return 0;
+	PUT(a, TASK_DIAG_CGROUP);
+	a->valid = 1;
+	a->id = R(set, dfl_cgrp, kn, id);
+	head = &set->cgrp_links;
+	/* from the end, which is the order of /proc/PID/cgroup */
+	pos = R(head, prev);
+	EACH(i, 0, HIERARCHIES_MAX, HIERARCHIES_MAX) {
+		struct cgrp_cset_link *l;
+		struct cgroup *cg;
+		u32 id;
+
+		if (pos == head)
+			break;
+		l = CAST(struct cgrp_cset_link, (char *)pos -
+			 __builtin_preserve_field_info(((struct cgrp_cset_link *)0)->cgrp_link,
+						       BPF_FIELD_BYTE_OFFSET));
+		cg = R(l, cgrp);
+		id = cg == R(set, dfl_cgrp) ? 0 : R(cg, root, hierarchy_id);
+		if (id < HIERARCHIES_MAX) {
+			st.arg = (u64)cg;
+			if (!st.hierarchy[id].len)
+				name_hierarchy(id);
+			put_cgroup_path(id, exiting);
+		}
+		pos = R(CAST(struct list_head, pos), prev);
+	}
+	return 0;
+}
+
+#else
+
+static int put_ns(void) { return 0; }
+static int put_cgroup(void) { return 0; }
+
+#endif /* LITE */
+
+#endif
