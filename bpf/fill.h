@@ -4,9 +4,8 @@
  * put_*() reads what its group needs and nothing else.
  *
  * Pointers found in a task (mm, signal, fs, nsproxy...) are read without the
- * locks that /proc takes: a task that exits meanwhile gives stale values, never
- * a fault. put_*() that read through task->mm, ->fs or ->nsproxy check at the
- * end that the task still has it, and say "vanished" where it does not.
+ * locks that /proc takes: a task that exits meanwhile can give stale numbers,
+ * never a fault. STATM checks at the end that the task still has that mm.
  */
 #ifndef TASKDIAG_FILL_H
 #define TASKDIAG_FILL_H
