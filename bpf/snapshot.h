@@ -11,8 +11,8 @@
 #define CHUNK_SPAN	(1u << 19)
 #define CHUNK_SLACK	(48u << 10)
 #define CHUNK_SIZE	(CHUNK_SPAN + CHUNK_SLACK)
-/* A new message begins in the next chunk from here on: room for the fixed groups and paths of one
- * task remains below CHUNK_SPAN. */
+/* A message or a value of variable length begins in the next chunk from here on: one such value
+ * and the fixed groups of a task end below CHUNK_SPAN. */
 #define CHUNK_FULL	(CHUNK_SPAN - (64u << 10))
 #define CHUNKS_MAX	256
 /* More chunks that a task may need before its command line, which can be resumed: for 65,536 gids

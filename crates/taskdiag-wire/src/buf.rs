@@ -69,8 +69,4 @@ impl AlignedBuf {
         debug_assert!(bytes % 8 == 0);
         self.words.truncate(bytes / 8);
     }
-    /// Make room for `bytes` more.
-    pub fn reserve(&mut self, bytes: usize) {
-        self.words.reserve(bytes.div_ceil(8));
-    }
 }

@@ -85,9 +85,9 @@ impl Bpf {
     /// [`Error::Unavailable`] as for a request.
     pub fn count(&mut self, strategy: Strategy) -> Result<u64, Error> {
         let req = Request { strategy, pid: 0, groups: Groups::NONE };
-        let mut run =
-            Run::start(&req, Sizes { chunks: CHUNKS_RESERVE + 1, pids: 1 }, true, self.legacy)?;
-        run.step()?;
+        let sizes = Sizes { chunks: CHUNKS_RESERVE + 1, pids: 1 };
+        let mut run = Run::start(&req, sizes, true, self.legacy).map_err(unavailable)?;
+        run.step().map_err(unavailable)?;
         Ok(u64::from(run.state().npids))
     }
 }
@@ -117,13 +117,13 @@ impl Engine for Bpf {
         loop {
             let mut run = match Run::start(req, sizes, false, self.legacy) {
                 // A memory limit: the answer does not have to be in memory of the kernel's at once.
-                Err(Error::Unavailable { .. }) if sizes.chunks > FEW_CHUNKS => {
+                Err((_, e)) if is_no_memory(&e) && sizes.chunks > FEW_CHUNKS => {
                     sizes.chunks = FEW_CHUNKS;
                     continue;
                 }
-                run => run?,
+                run => run.map_err(unavailable)?,
             };
-            run.step()?;
+            run.step().map_err(unavailable)?;
             if run.state().overflow != 0 {
                 // More tasks than the list holds, and the walk has counted them.
                 sizes.pids = run.state().npids + run.state().npids / 4;
@@ -187,6 +187,9 @@ fn typical_bytes(g: Group) -> usize {
     }
 }
 
+/// The step that failed, and what the system said.
+type Failed = (&'static str, io::Error);
+
 /// A loaded program and its memory.
 struct Run {
     _loaded: Loaded,
@@ -199,7 +202,7 @@ struct Run {
 }
 
 impl Run {
-    fn start(req: &Request, sizes: Sizes, count_only: bool, legacy: bool) -> Result<Run, Error> {
+    fn start(req: &Request, sizes: Sizes, count_only: bool, legacy: bool) -> Result<Run, Failed> {
         let config = Config {
             groups: req.groups.bits(),
             strategy: req.strategy as u32,
@@ -214,9 +217,8 @@ impl Run {
             MapInit { name: "out", max_entries: sizes.chunks as u32, value: &[] },
             MapInit { name: "pids", max_entries: sizes.pids, value: &[] },
         ];
-        let (loaded, legacy) =
-            load(req.groups, &init, legacy).map_err(|(step, e)| unavailable(step, &e))?;
-        let at = |step: &'static str| move |e: io::Error| unavailable(step, &e);
+        let (loaded, legacy) = load(req.groups, &init, legacy)?;
+        let at = |step: &'static str| move |e: io::Error| (step, e);
         let page = rustix::param::page_size();
         let state_len = size_of::<State>().next_multiple_of(page);
         let state = Mapping::new(loaded.map(".bss"), state_len).map_err(at("mapping the state"))?;
@@ -255,7 +257,7 @@ impl Run {
     }
 
     /// Let the program write until the output is full or all is written.
-    fn step(&mut self) -> Result<(), Error> {
+    fn step(&mut self) -> Result<(), Failed> {
         let mut byte = [0u8];
         loop {
             self.syscalls += 1;
@@ -268,12 +270,12 @@ impl Run {
             }
             if r >= 0 {
                 // It ended without calling the program: there is no task to begin on.
-                return Err(unavailable("walking", &io::Error::other("no task is visible to BPF")));
+                return Err(("walking", io::Error::other("no task is visible to BPF")));
             }
             match io::Error::last_os_error() {
                 e if e.raw_os_error() == Some(libc::EAGAIN) => return Ok(()),
                 e if e.kind() == io::ErrorKind::Interrupted => {}
-                e => return Err(unavailable("walking", &e)),
+                e => return Err(("walking", e)),
             }
         }
     }
@@ -309,7 +311,7 @@ impl Run {
             self.state.slice_mut(offset_of!(State, used), size_of_val(&used)).fill(0);
             self.set(offset_of!(State, chunk), 0);
             self.set(offset_of!(State, off), 0);
-            self.step()?;
+            self.step().map_err(unavailable)?;
         }
     }
 
@@ -320,11 +322,7 @@ impl Run {
 }
 
 /// The program for this kernel: the newest kind that loads, which is remembered.
-fn load(
-    groups: Groups,
-    init: &[MapInit<'_>],
-    legacy: bool,
-) -> Result<(Loaded, bool), (&'static str, io::Error)> {
+fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, bool), Failed> {
     static IS_LEGACY: AtomicBool = AtomicBool::new(false);
     let skeleton = if groups.intersects(NOT_LITE) { &SNAPSHOT } else { &LITE };
     let failed = if legacy || IS_LEGACY.load(Ordering::Relaxed) {
@@ -333,7 +331,7 @@ fn load(
         match skeleton.load(init) {
             Ok(loaded) => return Ok((loaded, false)),
             // Too few rights or memory: the other program would fare no better.
-            Err(e) if e.0 != skel::PROGRAMS || e.1.raw_os_error() == Some(libc::ENOMEM) => {
+            Err(e) if e.0 != skel::PROGRAMS || is_no_memory(&e.1) => {
                 return Err(e);
             }
             Err(e) => Some(e),
@@ -348,7 +346,11 @@ fn load(
     }
 }
 
-fn unavailable(step: &str, e: &io::Error) -> Error {
+fn is_no_memory(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(libc::ENOMEM)
+}
+
+fn unavailable((step, e): Failed) -> Error {
     let why = match e.raw_os_error() {
         // The maps were made, so it is not for want of rights: the verifier refused the program.
         Some(libc::EACCES) if step == skel::PROGRAMS => {
