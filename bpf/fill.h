@@ -74,11 +74,12 @@ GROUP_FN put_base(void)
 	struct task_diag_base *a = here();
 	struct signal_struct *sig = R(t, signal);
 	u64 *comm;
+	u32 len;
 
 	if (!a)
 		return 0;
-	PUT(a, TASK_DIAG_BASE);
-	a->valid = VALID_ALL(8);
+	a->nla.nla_type = TASK_DIAG_BASE;
+	a->valid = VALID_ALL(7);
 	a->ppid = task_tgid_nr(R(t, real_parent));
 	a->pgid = pid_nr(R(sig, pids[PIDTYPE_PGID]));
 	a->sid = pid_nr(R(sig, pids[PIDTYPE_SID]));
@@ -98,8 +99,14 @@ GROUP_FN put_base(void)
 	__builtin_memcpy(a->comm, t->comm, 16);
 #endif
 	a->comm[15] = 0;
-	if (R(t, flags) & PF_KTHREAD)
+	/* The name is padded to 8 only, and most have 16 bytes at most: less memory is written. */
+	len = sizeof(*a) + 16;
+	if (R(t, flags) & PF_KTHREAD) {
 		kthread_name(t, a->comm);
+		len = sizeof(*a) + 64;
+	}
+	a->nla.nla_len = len;
+	st.off += len;
 	return 0;
 }
 

@@ -76,6 +76,11 @@ enum task_diag_group {
 	TASK_DIAG_ENVIRON	= 13,
 	TASK_DIAG_LIMITS	= 14,
 	TASK_DIAG_SIGNALS	= 15,
+	TASK_DIAG_FD_COUNT	= 16,
+	TASK_DIAG_ROLLUP	= 17,
+	TASK_DIAG_SWAP		= 18,
+	TASK_DIAG_WCHAN		= 19,
+	TASK_DIAG_KSTACK	= 20,
 	__TASK_DIAG_GROUP_MAX
 };
 
@@ -87,14 +92,29 @@ enum task_diag_attr {
 					 * namespace, the reader's first, the innermost last */
 	TASK_DIAG_A_CGROUP_PATH	= 67,	/* with CGROUP: blob, kind = hierarchy id (0: v2),
 					 * data "controllers:path" as in /proc/PID/cgroup */
+	TASK_DIAG_A_NAME	= 68,	/* with VMA and FD: blob, kind = number of the name,
+					 * data the name itself; see struct task_diag_vma */
+	TASK_DIAG_A_SHARED	= 69,	/* struct task_diag_shared */
+	TASK_DIAG_A_SOCKET	= 70,	/* with FD: array of struct task_diag_socket */
+	TASK_DIAG_A_FD_DETAIL	= 71,	/* with FD: array of struct task_diag_fd_detail */
 };
 
-/* The request. Unknown trailing bytes must be zero. */
+/*
+ * The request. Unknown trailing bytes must be zero; members that a shorter
+ * request lacks (its nlmsg_len says so) are zero. The first 24 bytes must be
+ * there.
+ *
+ * VMA_STAT and ROLLUP make the target's memory wait and take milliseconds a
+ * GiB. The two limits keep them in bounds: what they leave out is reported as
+ * TASK_DIAG_R_OVER_BUDGET.
+ */
 struct task_diag_req {
 	__u64 show_flags;
 	__u64 dump_strategy;
 	__u32 pid;
 	__u32 reserved;		/* 0 */
+	__u64 max_rss_bytes;	/* no VMA_STAT and ROLLUP of a larger process; 0: of any */
+	__u64 budget_ns;	/* for all VMA_STAT and ROLLUP of the answer together; 0: no limit */
 };
 
 struct task_diag_features {
@@ -146,6 +166,7 @@ struct task_diag_done {
 	__u64 vanished;	/* tasks that ended during the walk: left out, or incomplete */
 	__u64 blocked;	/* tasks that lack a group because reading it would have waited */
 	__u64 truncated; /* tasks with a value that is cut */
+	__u64 over_budget; /* tasks that lack a group because of a limit in the request */
 };
 
 /* Why a group that was asked for is not there. */
@@ -157,6 +178,7 @@ enum task_diag_reason {
 	TASK_DIAG_R_TRUNCATED	= 5,	/* did not fit */
 	TASK_DIAG_R_ABSENT	= 6,	/* the task has none: no memory of a kernel thread
 					 * or a zombie, no exe of a kernel thread */
+	TASK_DIAG_R_OVER_BUDGET	= 7,	/* a limit in the request left it out */
 };
 
 struct task_diag_missing_entry {
@@ -190,6 +212,42 @@ struct task_diag_blob {
 	char data[];
 };
 
+/*
+ * Lists: `count` entries of `size` bytes each, size a multiple of 8. A list
+ * that is longer than TASK_DIAG_BLOB_MAX comes as several attributes of the
+ * same type, in order; a list of none is one attribute with count 0. Bit i of
+ * `valid` stands for the i-th member of each entry. An entry larger than the
+ * reader knows is a newer one: the known part of each is read.
+ */
+struct task_diag_array {
+	struct nlattr nla;
+	__u32 valid;
+	__u32 size;
+	__u32 count;
+	/* entries follow */
+};
+
+/*
+ * Names. A path or other name that many entries have is in the stream once, as
+ * a TASK_DIAG_A_NAME blob among the attributes of some task, before or after
+ * its uses. `kind` is its number, not 0 and the same through the whole stream;
+ * two numbers may stand for equal names. The high 4 bits of a number tell
+ * engines apart (1 kernel, 2 bpf, 3 procfs), so that streams can be joined.
+ * TASK_DIAG_BLOB_DELETED: no longer in the directory tree.
+ */
+
+/*
+ * The group's value is that of another task in this stream, with which this
+ * one shares what the group tells of: the memory of VMA, VMA_STAT, ROLLUP,
+ * SWAP; the file table of FD and FD_COUNT.
+ */
+struct task_diag_shared {
+	struct nlattr nla;
+	__u32 group;	/* enum task_diag_group */
+	__u32 pid;	/* of the task's message that has it */
+	__u32 reserved;
+};
+
 /* BASE: who it is. /proc/PID/stat */
 #define TASK_DIAG_TASK_KTHREAD	0x1	/* a kernel thread */
 #define TASK_DIAG_TASK_EXITING	0x2	/* in do_exit(), or a zombie */
@@ -205,7 +263,8 @@ struct task_diag_base {
 	__u8  state;		/* one of R S D T t X Z P I, as in /proc/PID/stat */
 	__u8  reserved[3];
 	__u64 start_time_ns;	/* since boot, suspended time included */
-	char  comm[64];		/* NUL-terminated, as in /proc/PID/comm */
+	char  comm[];		/* as in /proc/PID/comm, ended by NUL and filled with
+				 * NULs to a multiple of 8: 8 to 64 bytes */
 };
 
 /* CRED: whose it is and who controls it. /proc/PID/status */
@@ -331,5 +390,257 @@ struct task_diag_cgroup {
 	__u32 valid;
 	__u64 id;		/* of the v2 cgroup: the inode number of its directory */
 };
+
+/*
+ * VMA: its memory mappings, as a list of this type. /proc/PID/maps
+ */
+#define TASK_DIAG_VMA_READ	0x1
+#define TASK_DIAG_VMA_WRITE	0x2
+#define TASK_DIAG_VMA_EXEC	0x4
+#define TASK_DIAG_VMA_SHARED	0x8	/* may be shared: `s` in /proc/PID/maps */
+
+/* VmFlags of /proc/PID/smaps */
+#define TASK_DIAG_VMAF_GROWSDOWN	0x1	/* gd */
+#define TASK_DIAG_VMAF_PFNMAP		0x2	/* pf */
+#define TASK_DIAG_VMAF_LOCKED		0x4	/* lo */
+#define TASK_DIAG_VMAF_IO		0x8	/* io */
+#define TASK_DIAG_VMAF_SEQ_READ		0x10	/* sr */
+#define TASK_DIAG_VMAF_RAND_READ	0x20	/* rr */
+#define TASK_DIAG_VMAF_DONTCOPY		0x40	/* dc */
+#define TASK_DIAG_VMAF_DONTEXPAND	0x80	/* de */
+#define TASK_DIAG_VMAF_ACCOUNT		0x100	/* ac */
+#define TASK_DIAG_VMAF_NORESERVE	0x200	/* nr */
+#define TASK_DIAG_VMAF_HUGETLB		0x400	/* ht */
+#define TASK_DIAG_VMAF_SYNC		0x800	/* sf */
+#define TASK_DIAG_VMAF_WIPEONFORK	0x1000	/* wf */
+#define TASK_DIAG_VMAF_DONTDUMP		0x2000	/* dd */
+#define TASK_DIAG_VMAF_SOFTDIRTY	0x4000	/* sd */
+#define TASK_DIAG_VMAF_MIXEDMAP		0x8000	/* mm */
+#define TASK_DIAG_VMAF_HUGEPAGE		0x10000	/* hg */
+#define TASK_DIAG_VMAF_NOHUGEPAGE	0x20000	/* nh */
+#define TASK_DIAG_VMAF_MERGEABLE	0x40000	/* mg */
+#define TASK_DIAG_VMAF_UFFD_MISSING	0x80000	/* um */
+#define TASK_DIAG_VMAF_UFFD_WP		0x100000 /* uw */
+#define TASK_DIAG_VMAF_UFFD_MINOR	0x200000 /* ui */
+#define TASK_DIAG_VMAF_SEALED		0x400000 /* sl */
+#define TASK_DIAG_VMAF_LOCKONFAULT	0x800000 /* lf; not in /proc */
+
+enum task_diag_vma_kind {
+	TASK_DIAG_VMA_ANON	= 0,	/* anonymous memory, without a name */
+	TASK_DIAG_VMA_FILE	= 1,	/* of a file: name is its path, also of /memfd:..., /SYSV...,
+					 * /dev/zero and [anon_shmem:...] */
+	TASK_DIAG_VMA_HEAP	= 2,	/* [heap] */
+	TASK_DIAG_VMA_STACK	= 3,	/* [stack] */
+	TASK_DIAG_VMA_VDSO	= 4,	/* [vdso] */
+	TASK_DIAG_VMA_NAMED	= 5,	/* anonymous: name is what prctl(PR_SET_VMA_ANON_NAME) gave it */
+	TASK_DIAG_VMA_SPECIAL	= 6,	/* the kernel's own: name is as in /proc, with its brackets */
+};
+
+struct task_diag_vma {
+	__u64 start;		/* first address */
+	__u64 end;		/* first address after it */
+	__u64 offset_bytes;	/* of start in the file */
+	__u64 inode;		/* 0 without a file */
+	__u32 dev;		/* new_encode_dev() of the file system */
+	__u32 name;		/* number of a TASK_DIAG_A_NAME, 0: none */
+	__u32 perms;		/* TASK_DIAG_VMA_* */
+	__u32 flags;		/* TASK_DIAG_VMAF_* */
+	__u32 kind;		/* enum task_diag_vma_kind */
+	__u32 reserved;
+};
+
+/*
+ * VMA_STAT: what is in memory of each mapping, as a list of this type in the
+ * order of addresses; ROLLUP: the sums over all mappings of the process.
+ * /proc/PID/smaps, /proc/PID/smaps_rollup. All in bytes.
+ */
+struct task_diag_vma_stat {
+	__u64 start;
+	__u64 end;
+	__u64 rss_bytes;
+	__u64 pss_bytes;	/* each page divided by how many map it */
+	__u64 pss_dirty_bytes;
+	__u64 pss_anon_bytes;
+	__u64 pss_file_bytes;
+	__u64 pss_shmem_bytes;
+	__u64 shared_clean_bytes;
+	__u64 shared_dirty_bytes;
+	__u64 private_clean_bytes;
+	__u64 private_dirty_bytes;
+	__u64 referenced_bytes;
+	__u64 anonymous_bytes;
+	__u64 ksm_bytes;
+	__u64 lazyfree_bytes;
+	__u64 anon_huge_bytes;
+	__u64 shmem_huge_bytes;	/* ShmemPmdMapped */
+	__u64 file_huge_bytes;	/* FilePmdMapped */
+	__u64 shared_hugetlb_bytes;
+	__u64 private_hugetlb_bytes;
+	__u64 swap_bytes;
+	__u64 swap_pss_bytes;
+	__u64 locked_bytes;
+};
+
+struct task_diag_rollup {
+	struct nlattr nla;
+	__u32 valid;
+	__u64 rss_bytes;
+	__u64 pss_bytes;	/* each page divided by how many map it */
+	__u64 pss_dirty_bytes;
+	__u64 pss_anon_bytes;	/* this and the next two: since Linux 5.14 */
+	__u64 pss_file_bytes;
+	__u64 pss_shmem_bytes;
+	__u64 shared_clean_bytes;
+	__u64 shared_dirty_bytes;
+	__u64 private_clean_bytes;
+	__u64 private_dirty_bytes;
+	__u64 referenced_bytes;
+	__u64 anonymous_bytes;
+	__u64 ksm_bytes;
+	__u64 lazyfree_bytes;
+	__u64 anon_huge_bytes;
+	__u64 shmem_huge_bytes;	/* ShmemPmdMapped */
+	__u64 file_huge_bytes;	/* FilePmdMapped */
+	__u64 shared_hugetlb_bytes;
+	__u64 private_hugetlb_bytes;
+	__u64 swap_bytes;
+	__u64 swap_pss_bytes;
+	__u64 locked_bytes;
+};
+
+/*
+ * SWAP: what of the process is swapped out, without a walk over its pages.
+ * VmSwap of /proc/PID/status, and the swapped pages of the shared memory
+ * objects that it maps, each within the mapped range. A page of a private
+ * mapping that was written to is counted in anon_bytes; whether the object
+ * has a copy of the same page in swap is not looked at, so that shmem_bytes
+ * is a bound for private writable mappings (private_shmem_bytes of it).
+ */
+struct task_diag_swap {
+	struct nlattr nla;
+	__u32 valid;
+	__u64 anon_bytes;
+	__u64 shmem_bytes;
+	__u64 private_shmem_bytes;
+};
+
+/* FD_COUNT: how many files are open. */
+struct task_diag_fd_count {
+	struct nlattr nla;
+	__u32 valid;
+	__u32 open;		/* open file descriptors */
+	__u32 size;		/* of the table (FDSize of /proc/PID/status) */
+};
+
+/* FD: open files, as a list of this type in the order of fd. /proc/PID/{fd,fdinfo} */
+enum task_diag_fd_type {
+	TASK_DIAG_FD_OTHER	= 0,	/* an anonymous inode: name says which, as in /proc */
+	TASK_DIAG_FD_REG	= 1,
+	TASK_DIAG_FD_DIR	= 2,
+	TASK_DIAG_FD_CHR	= 3,
+	TASK_DIAG_FD_BLK	= 4,
+	TASK_DIAG_FD_FIFO	= 5,	/* a named pipe */
+	TASK_DIAG_FD_LNK	= 6,	/* a symbolic link, opened with O_PATH */
+	TASK_DIAG_FD_SOCKET	= 7,	/* see struct task_diag_socket; also of a path, with O_PATH */
+	TASK_DIAG_FD_PIPE	= 8,
+	TASK_DIAG_FD_EVENTFD	= 9,
+	TASK_DIAG_FD_EPOLL	= 10,
+	TASK_DIAG_FD_TIMERFD	= 11,
+	TASK_DIAG_FD_SIGNALFD	= 12,
+	TASK_DIAG_FD_INOTIFY	= 13,
+	TASK_DIAG_FD_FANOTIFY	= 14,
+	TASK_DIAG_FD_PIDFD	= 15,
+	TASK_DIAG_FD_MEMFD	= 16,	/* name: /memfd:NAME */
+	TASK_DIAG_FD_IO_URING	= 17,
+	TASK_DIAG_FD_BPF_MAP	= 18,
+	TASK_DIAG_FD_BPF_PROG	= 19,
+	TASK_DIAG_FD_BPF_LINK	= 20,
+	TASK_DIAG_FD_USERFAULTFD = 21,
+	TASK_DIAG_FD_PERF_EVENT	= 22,
+	TASK_DIAG_FD_NS		= 23,	/* a namespace: name as in /proc, "net:[4026531840]" */
+	TASK_DIAG_FD_MQUEUE	= 24,	/* a POSIX message queue */
+};
+
+struct task_diag_fd {
+	__u32 fd;
+	__u32 type;		/* enum task_diag_fd_type */
+	__u64 pos_bytes;
+	__u64 inode;
+	__u32 dev;		/* new_encode_dev() of the file system */
+	__u32 rdev;		/* of a device file, else 0 */
+	__u32 flags;		/* O_*, O_CLOEXEC of the descriptor included */
+	__u32 mode;		/* S_IF* and permissions, as in st_mode */
+	__u32 mnt_id;		/* as in /proc/PID/mountinfo */
+	__u32 name;		/* number of a TASK_DIAG_A_NAME, 0: none (sockets, pipes, and
+				 * types of anonymous inodes, which their number tells) */
+	__u64 size_bytes;	/* of the file */
+	__u32 nlink;
+	__u32 reserved;
+};
+
+/* One open socket. Which members are meant depends on the family. */
+struct task_diag_socket {
+	__u64 inode;		/* as in struct task_diag_fd */
+	__u32 fd;
+	__u32 netns;		/* inode number of its network namespace */
+	__u16 family;		/* AF_* */
+	__u16 type;		/* SOCK_* */
+	__u16 protocol;		/* IPPROTO_*, NETLINK_*; of AF_PACKET the ethertype */
+	__u16 state;		/* TCP_*; for AF_UNIX, too: 1 connected, 7 unconnected, 10 listening */
+	__u16 local_port;	/* AF_INET, AF_INET6; host byte order */
+	__u16 peer_port;
+	__u32 ifindex;		/* of a bound interface (SO_BINDTODEVICE, AF_PACKET), or 0 */
+	__u8  local_addr[16];	/* AF_INET: the first 4 bytes; network byte order */
+	__u8  peer_addr[16];
+	__u64 peer_inode;	/* AF_UNIX: inode of the socket at the other end, or 0 */
+	__u32 name;		/* AF_UNIX: path, or '@' and an abstract name */
+	__u32 portid;		/* AF_NETLINK */
+	__u64 recv_queue_bytes;
+	__u64 send_queue_bytes;
+};
+
+/* What is particular about one descriptor; a descriptor may have several, or none. */
+enum task_diag_fd_detail_kind {
+	TASK_DIAG_FDD_EVENTFD	= 1,	/* counter, id */
+	TASK_DIAG_FDD_EPOLL	= 2,	/* a target: its fd, events, data, inode, dev */
+	TASK_DIAG_FDD_TIMERFD	= 3,	/* clock, ticks, TFD_* flags, ns to expiration, interval ns */
+	TASK_DIAG_FDD_SIGNALFD	= 4,	/* signal mask */
+	TASK_DIAG_FDD_INOTIFY	= 5,	/* a watch: wd, inode, dev, mask */
+	TASK_DIAG_FDD_PIDFD	= 6,	/* pid (0: not visible; all ones: has ended) */
+	TASK_DIAG_FDD_BPF_MAP	= 7,	/* id, BPF_MAP_TYPE_*, max entries, memory in bytes */
+	TASK_DIAG_FDD_BPF_PROG	= 8,	/* id, BPF_PROG_TYPE_*, memory in bytes */
+	TASK_DIAG_FDD_BPF_LINK	= 9,	/* id, BPF_LINK_TYPE_*, id of the program */
+	TASK_DIAG_FDD_IO_URING	= 10,	/* submission queue entries, completion queue entries */
+};
+
+struct task_diag_fd_detail {
+	__u32 fd;
+	__u32 kind;		/* enum task_diag_fd_detail_kind */
+	__u64 value[5];		/* in the order given there */
+};
+
+/* LIMITS: by number of RLIMIT_*; all ones: unlimited. /proc/PID/limits */
+struct task_diag_limits {
+	struct nlattr nla;
+	__u32 valid;
+	__u64 soft[16];
+	__u64 hard[16];
+};
+
+/* SIGNALS: bit n-1 stands for signal n. /proc/PID/status */
+struct task_diag_signals {
+	struct nlattr nla;
+	__u32 valid;
+	__u64 pending;		/* for the thread (SigPnd) */
+	__u64 shared_pending;	/* for the process (ShdPnd) */
+	__u64 blocked;
+	__u64 ignored;
+	__u64 caught;
+	__u32 queued;		/* signals queued for the real uid (SigQ) */
+	__u32 reserved;
+};
+
+/* WCHAN: a blob, the kernel function it sleeps in; empty: it runs. /proc/PID/wchan */
+/* KSTACK: a blob, its kernel stack, a frame a line. /proc/PID/stack */
 
 #endif /* _UAPI_LINUX_TASK_DIAG_H */

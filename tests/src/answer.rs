@@ -88,6 +88,9 @@ impl Task {
     fn of(view: &TaskView<'_>) -> Task {
         let mut t = Task { pid: view.pid(), tgid: view.tgid(), fields: BTreeMap::new() };
         t.record::<Base>(view, "base", &Base::C, Base::MEMBERS, |r| r.valid);
+        if let Some(comm) = view.comm() {
+            t.fields.insert("base.comm".into(), Value::Bytes(comm.to_vec()));
+        }
         t.record::<Cred>(view, "cred", &Cred::C, Cred::MEMBERS, |r| r.valid);
         t.record::<Stat>(view, "stat", &Stat::C, Stat::MEMBERS, |r| r.valid);
         t.record::<Statm>(view, "statm", &Statm::C, Statm::MEMBERS, |r| r.valid);

@@ -79,7 +79,7 @@ fn requests(m: &Mktask, wide: bool) -> Vec<(Strategy, u32)> {
 /// # Panics
 /// Where there is no answer.
 pub fn ask(engine: Source, strategy: Strategy, pid: u32) -> Answer {
-    let req = Request { strategy, pid, groups: groups_of(engine) };
+    let req = Request::new(strategy, pid, groups_of(engine));
     read(engine, &req).unwrap_or_else(|e| panic!("{engine}/{strategy} of {pid}: {e}"))
 }
 

@@ -23,7 +23,7 @@ fn a_pid_that_does_not_exist() {
     for engine in engines() {
         for pid in [reaped_pid(), 4_194_303, i32::MAX as u32, u32::MAX] {
             for strategy in [Strategy::One, Strategy::Thread, Strategy::Children] {
-                let req = Request { strategy, pid, groups: Groups::BASE };
+                let req = Request::new(strategy, pid, Groups::BASE);
                 match read(*engine, &req) {
                     Err(Error::NoSuchProcess(p)) if p == pid => {}
                     other => panic!("{engine}/{strategy} of {pid}: {:?}", other.map(|a| a.pids())),
@@ -38,7 +38,7 @@ fn a_pid_that_the_strategy_does_not_take() {
     for engine in engines() {
         for strategy in Strategy::ALL {
             let pid = if strategy.takes_pid() { 0 } else { 1 };
-            let req = Request { strategy: *strategy, pid, groups: Groups::BASE };
+            let req = Request::new(*strategy, pid, Groups::BASE);
             for choice in [Choice::Only(engine.id()), Choice::Auto] {
                 let answer = query_with(&req, choice);
                 assert!(answer.is_err(), "{engine}/{strategy} takes pid {pid}");
@@ -57,7 +57,7 @@ fn no_groups_is_a_list_of_pids() {
                 s if s.takes_pid() => m.pid(),
                 _ => 0,
             };
-            let req = Request { strategy: *strategy, pid, groups: Groups::NONE };
+            let req = Request::new(*strategy, pid, Groups::NONE);
             let a = read(*engine, &req).unwrap_or_else(|e| panic!("{engine}/{strategy}: {e}"));
             let t = a.task(m.pid());
             assert!(t.fields.is_empty(), "{a}: {:?}", t.fields);
@@ -100,7 +100,7 @@ fn tasks_may_vanish_at_any_moment() {
         let (mut n, mut vanished) = (0, 0);
         while Instant::now() < end || n < 2 {
             let strategy = [Strategy::All, Strategy::AllThread][n % 2];
-            let req = Request { strategy, pid: 0, groups: groups_of(*engine) };
+            let req = Request::new(strategy, 0, groups_of(*engine));
             let a = read(*engine, &req).unwrap_or_else(|e| panic!("{engine}/{strategy}: {e}"));
             assert_eq!(a.done.tasks, a.pids().len() as u64, "{a}");
             vanished += a.done.vanished;
@@ -114,8 +114,7 @@ fn tasks_may_vanish_at_any_moment() {
             // A pid that may be there or not.
             let Some(pid) = a.pids().into_iter().max() else { continue };
             for strategy in [Strategy::One, Strategy::Thread] {
-                match read(*engine, &Request { strategy, pid, groups: GROUPS & groups_of(*engine) })
-                {
+                match read(*engine, &Request::new(strategy, pid, GROUPS & groups_of(*engine))) {
                     Ok(a) => assert_eq!(a.done.tasks, a.pids().len() as u64, "{a}"),
                     Err(Error::NoSuchProcess(p)) => assert_eq!(p, pid),
                     Err(e) => panic!("{engine}/{strategy} of {pid}: {e}"),

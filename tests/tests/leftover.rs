@@ -82,13 +82,13 @@ fn objects(engine: Source, m: &Mktask) {
     let (fds, threads) = (count("/proc/self/fd"), count("/proc/self/task"));
     for strategy in Strategy::ALL {
         let pid = if strategy.takes_pid() { m.pid() } else { 0 };
-        let req = Request { strategy: *strategy, pid, groups };
+        let req = Request::new(*strategy, pid, groups);
         for _ in 0..3 {
             engine.query(&req).unwrap_or_else(|e| panic!("{engine}/{strategy}: {e}"));
             query_with(&req, Choice::Auto).unwrap_or_else(|e| panic!("auto/{strategy}: {e}"));
         }
         // Errors leave nothing either.
-        let bad = Request { strategy: Strategy::One, pid: 4_194_303, groups };
+        let bad = Request::one(4_194_303, groups);
         assert!(engine.query(&bad).is_err());
         assert_eq!(count("/proc/self/fd"), fds, "descriptors after {engine}/{strategy}");
     }

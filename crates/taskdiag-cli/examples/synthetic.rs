@@ -26,8 +26,7 @@ fn main() -> std::io::Result<()> {
         base.valid = Base::ALL_VALID;
         (base.ppid, base.pgid, base.sid, base.state) = (n / 8, n, n, b'S');
         base.start_time_ns = u64::from(n) * 1_900_000_000;
-        base.comm[..6].copy_from_slice(b"worker");
-        w.put(&base);
+        w.put_base(&base, b"worker");
         let mut cred = Cred::new();
         cred.valid = Cred::ALL_VALID;
         (cred.uid, cred.euid) =

@@ -50,7 +50,7 @@ pub fn plan(groups: Groups, select: &Selection, threads: bool) -> Plan {
         return Plan::One(Request::children(parent, groups));
     }
     let strategy = if threads { Strategy::AllThread } else { Strategy::All };
-    Plan::One(Request { strategy, pid: 0, groups })
+    Plan::One(Request::new(strategy, 0, groups))
 }
 
 #[cfg(test)]

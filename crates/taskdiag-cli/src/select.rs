@@ -116,7 +116,7 @@ impl Selection {
     }
     /// As `ps -C`: the name is compared up to the 15 bytes that the kernel keeps of it.
     fn has_command(&self, row: &Row<'_>) -> bool {
-        let Some(comm) = row.base.map(|b| b.comm_bytes()) else { return false };
+        let Some(comm) = row.comm else { return false };
         self.commands.iter().any(|c| c == comm || c.len() > 15 && c[..15] == *comm)
     }
 }

@@ -5,15 +5,18 @@
 //! of a longer struct) is skipped.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::layout::*;
 use crate::names::{Group, Groups, PathKind, Reason, Strategy};
 use crate::*;
 
 const HDR: usize = size_of::<NlMsgHdr>();
+/// Of a request, what was in the first version.
+const REQ_LEAST: usize = 24;
 const TASK_HDR: usize = HDR + size_of::<TaskMsg>();
 
 /// Why bytes are not a request or a stream. Offsets are in bytes from the start.
@@ -77,6 +80,10 @@ pub enum Request {
         pid: u32,
         /// Which groups.
         groups: Groups,
+        /// No VMA_STAT and ROLLUP of larger processes; 0: of any.
+        max_rss_bytes: u64,
+        /// Time for all VMA_STAT and ROLLUP; 0: no limit.
+        budget_ns: u64,
     },
 }
 
@@ -93,8 +100,13 @@ pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error>
         CMD_FEATURES if payload.iter().all(|b| *b == 0) => Ok(Request::Features),
         CMD_FEATURES => Err(Error::BadRequest("unknown trailing bytes are not zero")),
         CMD_GET => {
-            let (req, rest) = Req::read_from_prefix(payload)
-                .map_err(|_| Error::BadRequest("shorter than task_diag_req"))?;
+            // What a shorter request lacks is zero; what a longer one has must be.
+            let (known, rest) = payload.split_at(payload.len().min(size_of::<Req>()));
+            if known.len() < REQ_LEAST {
+                return Err(Error::BadRequest("shorter than task_diag_req"));
+            }
+            let mut req = Req::default();
+            req.as_mut_bytes()[..known.len()].copy_from_slice(known);
             if rest.iter().any(|b| *b != 0) {
                 return Err(Error::BadRequest("unknown trailing bytes are not zero"));
             }
@@ -110,26 +122,29 @@ pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error>
             if strategy.takes_pid() == (req.pid == 0) {
                 return Err(Error::BadRequest("this strategy needs a pid, or takes none"));
             }
-            Ok(Request::Get { strategy, pid: req.pid, groups })
+            let Req { max_rss_bytes, budget_ns, .. } = req;
+            Ok(Request::Get { strategy, pid: req.pid, groups, max_rss_bytes, budget_ns })
         }
         _ => Err(Error::BadRequest("unknown message type")),
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TaskAt {
     pid: u32,
     tgid: u32,
     start: usize,
     end: usize,
 }
 
-/// A checked stream over borrowed bytes. The index is all that is allocated: 24 bytes a task.
+/// What [`Stream::parse`] allocates: 24 bytes a task, and 16 a name.
 #[derive(Clone, Debug)]
 pub struct Index {
     info: Info,
     done: Done,
-    entries: Vec<Entry>,
+    tasks: Vec<TaskAt>,
+    /// Offset of the attribute that has the name with this number.
+    names: HashMap<u32, usize>,
 }
 
 /// A stream: its index and its bytes. `B` is where the bytes live.
@@ -169,19 +184,19 @@ impl<B: AsRef<[u8]>> Stream<B> {
     }
     /// Number of tasks.
     pub fn len(&self) -> usize {
-        self.index.entries.len()
+        self.index.tasks.len()
     }
     /// No tasks?
     pub fn is_empty(&self) -> bool {
-        self.index.entries.is_empty()
+        self.index.tasks.is_empty()
     }
     /// The i-th task, in stream order.
     pub fn get(&self, i: usize) -> Option<TaskView<'_>> {
-        self.index.entries.get(i).map(|e| self.view(e))
+        self.index.tasks.get(i).map(|e| self.view(e))
     }
     /// All tasks, in stream order.
     pub fn tasks(&self) -> impl ExactSizeIterator<Item = TaskView<'_>> + Clone {
-        self.index.entries.iter().map(|e| self.view(e))
+        self.index.tasks.iter().map(|e| self.view(e))
     }
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
@@ -191,14 +206,39 @@ impl<B: AsRef<[u8]>> Stream<B> {
     pub fn into_bytes(self) -> B {
         self.bytes
     }
-    fn view(&self, e: &Entry) -> TaskView<'_> {
+    /// The name with this number, wherever in the stream it is.
+    pub fn name(&self, number: u32) -> Option<Blob<'_>> {
+        self.index.name(self.bytes.as_ref(), number)
+    }
+    fn view(&self, e: &TaskAt) -> TaskView<'_> {
+        let bytes = self.bytes.as_ref();
         TaskView {
             pid: e.pid,
             tgid: e.tgid,
-            asked: self.asked(),
-            messages: &self.bytes.as_ref()[e.start..e.end],
+            messages: &bytes[e.start..e.end],
+            index: &self.index,
+            bytes,
         }
     }
+}
+
+impl Index {
+    fn name<'a>(&self, bytes: &'a [u8], number: u32) -> Option<Blob<'a>> {
+        let at = *self.names.get(&number)?;
+        let (hdr, rest) = BlobHdr::ref_from_prefix(&bytes[at..]).ok()?;
+        let whole = hdr.offset == 0 && hdr.len == hdr.total;
+        Some(Blob {
+            data: Cow::Borrowed(rest.get(..hdr.len as usize)?),
+            flags: if whole { hdr.flags } else { hdr.flags | BLOB_CUT },
+            total: hdr.total as usize,
+            reason: reason(hdr),
+        })
+    }
+}
+
+fn reason(hdr: &BlobHdr) -> Option<Reason> {
+    let known = |n| Reason::from_number(n).unwrap_or(Reason::Unsupported);
+    (hdr.reason != 0).then(|| known(hdr.reason.into()))
 }
 
 /// One message: its header, its offset, its payload.
@@ -232,7 +272,8 @@ fn index(bytes: &[u8]) -> Result<Index, Error> {
     if Strategy::from_number(info.dump_strategy).is_none() {
         return Err(Error::Malformed(0, "unknown strategy"));
     }
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut tasks: Vec<TaskAt> = Vec::new();
+    let mut names = HashMap::new();
     // Where the last task ends, filler after it included: there it may go on.
     let mut open_end = 0;
     let mut at = 0;
@@ -244,7 +285,7 @@ fn index(bytes: &[u8]) -> Result<Index, Error> {
         let end = at + HDR + m.payload.len();
         match m.kind {
             MSG_TASK => {
-                task_message(&m, end, open_end, &mut entries)?;
+                task_message(&m, end, open_end, &mut tasks, &mut names)?;
                 open_end = end;
             }
             NLMSG_NOOP if open_end == at => open_end = end,
@@ -254,10 +295,10 @@ fn index(bytes: &[u8]) -> Result<Index, Error> {
                 if end != bytes.len() {
                     return Err(Error::Trailing(end));
                 }
-                if done.tasks != entries.len() as u64 {
+                if done.tasks != tasks.len() as u64 {
                     return Err(Error::Malformed(at, "DONE counts other tasks than there are"));
                 }
-                return Ok(Index { info, done, entries });
+                return Ok(Index { info, done, tasks, names });
             }
             _ => {}
         }
@@ -295,23 +336,28 @@ fn task_message(
     m: &Message<'_>,
     end: usize,
     open_end: usize,
-    entries: &mut Vec<Entry>,
+    tasks: &mut Vec<TaskAt>,
+    names: &mut HashMap<u32, usize>,
 ) -> Result<(), Error> {
     let (task, mut rest) = TaskMsg::read_from_prefix(m.payload)
         .map_err(|_| Error::Malformed(m.at, "task message is too short"))?;
     let mut at = m.at + TASK_HDR;
     while !rest.is_empty() {
         let nla = check_attr(rest, at)?;
+        if nla.kind == A_NAME {
+            let (hdr, _) = BlobHdr::read_from_prefix(rest).expect("length checked");
+            names.entry(hdr.kind).or_insert(at);
+        }
         at += nla.len as usize;
         rest = &rest[nla.len as usize..];
     }
     if task.flags & FLAG_CONT != 0 {
-        match entries.last_mut() {
+        match tasks.last_mut() {
             Some(e) if (open_end, e.pid, e.tgid) == (m.at, task.pid, task.tgid) => e.end = end,
             _ => return Err(Error::Malformed(m.at, "CONT does not follow its task")),
         }
     } else {
-        entries.push(Entry { pid: task.pid, tgid: task.tgid, start: m.at, end });
+        tasks.push(TaskAt { pid: task.pid, tgid: task.tgid, start: m.at, end });
     }
     Ok(())
 }
@@ -338,6 +384,13 @@ fn check_attr(rest: &[u8], at: usize) -> Result<NlAttr, Error> {
         Sched::TYPE => size_of::<Sched>(),
         Ns::TYPE => size_of::<Ns>(),
         Cgroup::TYPE => size_of::<Cgroup>(),
+        Rollup::TYPE => size_of::<Rollup>(),
+        Swap::TYPE => size_of::<Swap>(),
+        FdCount::TYPE => size_of::<FdCount>(),
+        Limits::TYPE => size_of::<Limits>(),
+        Signals::TYPE => size_of::<Signals>(),
+        A_SHARED => size_of::<Shared>(),
+        k if entry_size(k).is_some() => size_of::<ArrayHdr>(),
         A_MISSING => size_of::<MissingHdr>(),
         k if is_blob(k) => size_of::<BlobHdr>(),
         _ => return Ok(nla),
@@ -351,6 +404,15 @@ fn check_attr(rest: &[u8], at: usize) -> Result<NlAttr, Error> {
             || tail.is_empty() && hdr.count > 0
         {
             return bad("MISSING counts more than it has");
+        }
+    } else if let Some(least) = entry_size(nla.kind) {
+        let (hdr, _) = ArrayHdr::read_from_prefix(rest).expect("length checked");
+        let room = (len - size_of::<ArrayHdr>()) as u64;
+        if hdr.size % 8 != 0 || (hdr.size as usize) < least {
+            return bad("the size of a list's entries is wrong");
+        }
+        if u64::from(hdr.count) * u64::from(hdr.size) > room {
+            return bad("a list counts more than it has");
         }
     } else if is_blob(nla.kind) {
         let (hdr, _) = BlobHdr::read_from_prefix(rest).expect("length checked");
@@ -372,7 +434,28 @@ fn is_blob(kind: u16) -> bool {
     kind == Group::Cmdline as u16
         || kind == Group::Paths as u16
         || kind == Group::Environ as u16
-        || matches!(kind, A_GROUPS | A_NSPID | A_CGROUP_PATH)
+        || kind == Group::Wchan as u16
+        || kind == Group::Kstack as u16
+        || matches!(kind, A_GROUPS | A_NSPID | A_CGROUP_PATH | A_NAME)
+}
+
+/// Bytes of what we know of an entry, where this is the type of a list.
+fn entry_size(kind: u16) -> Option<usize> {
+    Some(match kind {
+        Vma::TYPE => size_of::<Vma>(),
+        VmaStat::TYPE => size_of::<VmaStat>(),
+        Fd::TYPE => size_of::<Fd>(),
+        Socket::TYPE => size_of::<Socket>(),
+        FdDetail::TYPE => size_of::<FdDetail>(),
+        _ => return None,
+    })
+}
+
+/// The command name behind the fixed part of a BASE attribute of a checked stream; `None`: it is
+/// not known.
+pub fn comm(attr: &[u8]) -> Option<&[u8]> {
+    let text = attr.get(size_of::<Base>()..).filter(|t| !t.is_empty())?;
+    Some(&text[..text.iter().position(|b| *b == 0).unwrap_or(text.len())])
 }
 
 /// Is there a task with this pid among the first `within`? Looks at message headers only, and
@@ -400,8 +483,9 @@ pub fn has_task(bytes: &[u8], pid: u32, within: usize) -> bool {
 pub struct TaskView<'a> {
     pid: u32,
     tgid: u32,
-    asked: Groups,
     messages: &'a [u8],
+    index: &'a Index,
+    bytes: &'a [u8],
 }
 
 impl fmt::Debug for TaskView<'_> {
@@ -425,7 +509,7 @@ impl<'a> TaskView<'a> {
     }
     /// Groups that were asked for.
     pub fn asked(&self) -> Groups {
-        self.asked
+        Groups::from_bits(self.index.info.show_flags)
     }
     /// The task's messages as they are in the stream, filler between them included.
     pub fn messages(&self) -> &'a [u8] {
@@ -443,9 +527,36 @@ impl<'a> TaskView<'a> {
     pub fn record<T: GroupRecord>(&self) -> Option<&'a T> {
         T::ref_from_prefix(self.find(T::TYPE)?).ok().map(|(r, _)| r)
     }
+    /// The command name; any bytes but NUL may be in it.
+    pub fn comm(&self) -> Option<&'a [u8]> {
+        comm(self.find(Base::TYPE)?)
+    }
+    /// The entries of a list, or `None` where it is not in the answer ([`reason`](Self::reason) and
+    /// [`shared`](Self::shared) say why).
+    pub fn list<T: ListEntry>(&self) -> Option<impl Iterator<Item = Entry<'a, T>> + use<'a, T>> {
+        let attrs = self.attrs().filter(|a| a.0 == T::TYPE);
+        attrs.clone().next()?;
+        Some(attrs.flat_map(|(_, attr)| {
+            let (hdr, rest) = ArrayHdr::read_from_prefix(attr).expect("checked by parse");
+            let entries = rest.chunks_exact(hdr.size as usize).take(hdr.count as usize);
+            entries.filter_map(move |e| {
+                Some(Entry { valid: hdr.valid, raw: T::ref_from_prefix(e).ok()?.0 })
+            })
+        }))
+    }
+    /// The name that entries of lists refer to by this number.
+    pub fn name(&self, number: u32) -> Option<Blob<'a>> {
+        self.index.name(self.bytes, number)
+    }
+    /// Thread id of the task in this stream that has the value of this group for both.
+    pub fn shared(&self, group: Group) -> Option<u32> {
+        let all = self.attrs().filter(|a| a.0 == A_SHARED);
+        all.filter_map(|(_, attr)| Shared::read_from_prefix(attr).ok())
+            .find_map(|(s, _)| (s.group == group as u32).then_some(s.pid))
+    }
     /// Why a group is not in the answer; `None`: it was not asked for, or it is there.
     pub fn reason(&self, g: Group) -> Option<Reason> {
-        if !self.asked.has(g) {
+        if !self.asked().has(g) {
             return None;
         }
         // Where the groups of two engines were joined, each has its own list.
@@ -467,8 +578,7 @@ impl<'a> TaskView<'a> {
             data: Cow::Borrowed(if first.offset == 0 { data } else { &[] }),
             flags: first.flags,
             total: first.total as usize,
-            reason: (first.reason != 0)
-                .then(|| Reason::from_number(first.reason.into()).unwrap_or(Reason::Unsupported)),
+            reason: reason(first),
         };
         if out.data.len() < out.total {
             for (h, piece) in pieces {
@@ -490,6 +600,18 @@ impl<'a> TaskView<'a> {
             let (hdr, rest) = BlobHdr::ref_from_prefix(bytes).ok()?;
             Some((hdr, rest.get(..hdr.len as usize)?))
         })
+    }
+    /// Environment, each variable ended by NUL.
+    pub fn environ(&self) -> Option<Blob<'a>> {
+        self.blob(Group::Environ as u16, 0)
+    }
+    /// The kernel function it sleeps in.
+    pub fn wchan(&self) -> Option<Blob<'a>> {
+        self.blob(Group::Wchan as u16, 0)
+    }
+    /// Its kernel stack, a frame a line.
+    pub fn kstack(&self) -> Option<Blob<'a>> {
+        self.blob(Group::Kstack as u16, 0)
     }
     /// Arguments, each ended by NUL unless the process wrote over them.
     pub fn cmdline(&self) -> Option<Blob<'a>> {

@@ -3,15 +3,14 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::layout::*;
-use crate::names::{Group, Groups, Reason, Strategy};
+use crate::names::{Group, Reason};
 use crate::*;
 
 /// A message goes on in a CONT message before it gets longer than this.
 const MESSAGE_SOFT_MAX: usize = 1 << 20;
 
 /// The request as bytes: `nlmsghdr` and `task_diag_req`.
-pub fn encode_request(strategy: Strategy, pid: u32, groups: Groups) -> Vec<u8> {
-    let req = Req { show_flags: groups.bits(), dump_strategy: strategy as u64, pid, reserved: 0 };
+pub fn encode_request(req: &Req) -> Vec<u8> {
     message(CMD_GET, req.as_bytes())
 }
 
@@ -134,6 +133,55 @@ impl StreamWriter {
         self.buf.as_mut_bytes()[at..at + 4].copy_from_slice(nla.as_bytes());
     }
 
+    /// Add BASE: the record and the command name, of which 63 bytes are kept (the kernel has no
+    /// longer ones).
+    pub fn put_base(&mut self, record: &Base, comm: &[u8]) {
+        let comm = &comm[..comm.len().min(63)];
+        // Room for the NUL that ends it.
+        let len = size_of::<Base>() + (comm.len() + 1).next_multiple_of(8);
+        self.room(len);
+        self.buf.push(&Base { nla: NlAttr { len: len as u16, kind: Base::TYPE }, ..*record });
+        self.buf.extend_padded(comm);
+        if comm.len() % 8 == 0 {
+            self.buf.push(&0u64);
+        }
+    }
+
+    /// Add a list, in as many attributes as it needs. `valid` tells which members of its entries
+    /// are known.
+    pub fn put_list<T: ListEntry>(&mut self, valid: u32, entries: &[T]) {
+        let most = BLOB_MAX / size_of::<T>();
+        let mut rest = entries;
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(most));
+            let len = size_of::<ArrayHdr>() + size_of_val(now);
+            self.room(len);
+            self.buf.push(&ArrayHdr {
+                nla: NlAttr { len: len as u16, kind: T::TYPE },
+                valid,
+                size: size_of::<T>() as u32,
+                count: now.len() as u32,
+            });
+            self.buf.extend_padded(now.as_bytes());
+            rest = later;
+            if rest.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Add a name that lists refer to by `number`, which is not 0 and of this name alone.
+    pub fn put_name(&mut self, number: u32, flags: u16, name: &[u8]) {
+        self.put_blob(A_NAME, number, flags, name, name.len());
+    }
+
+    /// Say that what a group tells of is shared with task `pid` of this stream, which has it.
+    pub fn shared(&mut self, group: Group, pid: u32) {
+        self.room(size_of::<Shared>());
+        let nla = NlAttr { len: size_of::<Shared>() as u16, kind: A_SHARED };
+        self.buf.push(&Shared { nla, group: group as u32, pid, reserved: 0 });
+    }
+
     /// Add a value of variable length, in as many attributes as it needs. `total` is its true
     /// length; with less data than that, it is marked as cut.
     pub fn put_blob(&mut self, attr: u16, kind: u32, mut flags: u16, data: &[u8], total: usize) {
@@ -211,6 +259,7 @@ impl StreamWriter {
             self.counts.denied += any(Reason::Denied);
             self.counts.vanished += any(Reason::Vanished);
             self.counts.blocked += any(Reason::Blocked);
+            self.counts.over_budget += any(Reason::OverBudget);
             self.counts.truncated += any(Reason::Truncated) & !self.cut as u64;
         }
         self.counts.truncated += self.cut as u64;
@@ -241,6 +290,7 @@ impl StreamWriter {
             vanished: c.vanished + extra.vanished,
             blocked: c.blocked + extra.blocked,
             truncated: c.truncated + extra.truncated,
+            over_budget: c.over_budget + extra.over_budget,
         });
         self.close();
         self.buf
@@ -256,6 +306,7 @@ impl StreamWriter {
         c.vanished += o.vanished;
         c.blocked += o.blocked;
         c.truncated += o.truncated;
+        c.over_budget += o.over_budget;
     }
 
     fn task_message(&mut self, flags: u32) {

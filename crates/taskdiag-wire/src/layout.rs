@@ -3,6 +3,7 @@
 //! The C header is the original; `tests/layout.rs` compiles it and compares
 //! every offset and size with the tables that `record!` makes here.
 
+use crate::names::{Groups, Strategy};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// One C struct as the C compiler must see it: its name, size, and members as (name, offset, size).
@@ -120,6 +121,53 @@ macro_rules! record {
     };
 }
 
+/// An entry of a list: a plain struct, a bit of the list's `valid` for each member.
+macro_rules! entry {
+    ($(#[$m:meta])* $name:ident = $c:literal, attr $attr:expr;
+     { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $p:ident: $pt:ty, })?) => {
+        plain! { $(#[$m])* $name = $c { $($(#[$fm])* $f: $t,)* $(#[doc(hidden)] $p: $pt,)? } }
+        impl $name {
+            /// `valid` with every member known.
+            pub const ALL_VALID: u32 = {
+                let n = [$(stringify!($f),)*].len();
+                ((1u64 << n) - 1) as u32
+            };
+            /// Names of the members that own a bit of `valid`, in bit order.
+            pub const MEMBERS: &'static [&'static str] = &[$(stringify!($f),)*];
+        }
+        impl ListEntry for $name {
+            const TYPE: u16 = $attr as u16;
+        }
+        entry!(@getters $name, 0u32; [$($f: $t,)*]);
+    };
+    (@getters $name:ident, $bit:expr; []) => {};
+    (@getters $name:ident, $bit:expr; [$f:ident: $t:ty, $($rest:ident: $rt:ty,)*]) => {
+        impl Entry<'_, $name> {
+            #[doc = concat!("`", stringify!($f), "`, or `None` where it is not known.")]
+            #[inline]
+            pub fn $f(&self) -> Option<$t> {
+                (self.valid & (1 << ($bit)) != 0).then_some(self.raw.$f)
+            }
+        }
+        entry!(@getters $name, $bit + 1; [$($rest: $rt,)*]);
+    };
+}
+
+/// What a list of the stream is made of.
+pub trait ListEntry: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + 'static {
+    /// Type of the attributes that hold the list.
+    const TYPE: u16;
+}
+
+/// An entry of a list in a stream; its methods give the members that are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a, T> {
+    /// Bit i: the i-th member is known.
+    pub valid: u32,
+    /// The entry as it is in the stream.
+    pub raw: &'a T,
+}
+
 /// A fixed-size struct that is an attribute.
 pub trait GroupRecord: FromBytes + IntoBytes + Immutable + KnownLayout + Copy {
     /// Attribute type.
@@ -163,6 +211,17 @@ plain! {
         pid: u32,
         /// 0.
         reserved: u32,
+        /// No VMA_STAT and ROLLUP of processes with more resident memory than this; 0: of any.
+        max_rss_bytes: u64,
+        /// Time for all VMA_STAT and ROLLUP of the answer together, ns; 0: no limit.
+        budget_ns: u64,
+    }
+}
+
+impl Req {
+    /// A request without limits.
+    pub fn new(strategy: Strategy, pid: u32, groups: Groups) -> Req {
+        Req { show_flags: groups.bits(), dump_strategy: strategy as u64, pid, ..Req::default() }
     }
 }
 
@@ -245,6 +304,8 @@ plain! {
         blocked: u64,
         /// Tasks with a value that is cut.
         truncated: u64,
+        /// Tasks that lack a group because of a limit in the request.
+        over_budget: u64,
     }
 }
 
@@ -288,8 +349,37 @@ plain! {
     }
 }
 
+plain! {
+    /// Head of an attribute that holds (part of) a list.
+    ArrayHdr = "task_diag_array" {
+        /// Length and type.
+        nla: NlAttr,
+        /// Bit i: the i-th member of each entry is known.
+        valid: u32,
+        /// Bytes of an entry.
+        size: u32,
+        /// Entries that follow.
+        count: u32,
+    }
+}
+
+plain! {
+    /// The group's value is that of another task in the stream.
+    Shared = "task_diag_shared" {
+        /// Length and type.
+        nla: NlAttr,
+        /// Group number.
+        group: u32,
+        /// Thread id of the task that has the value.
+        pid: u32,
+        /// 0.
+        reserved: u32,
+    }
+}
+
 record! {
-    /// BASE: who it is. Source: `/proc/PID/stat`, `task_struct`.
+    /// BASE: who it is. Source: `/proc/PID/stat`, `task_struct`. The command name follows it:
+    /// [`TaskView::comm`](crate::TaskView::comm).
     Base = "task_diag_base", attr 0;
     {
         /// Parent process, 0: none visible.
@@ -307,16 +397,6 @@ record! {
     } pad { reserved: [u8; 3], } then {
         /// Start time since boot, suspended time included, ns.
         start_time_ns: u64,
-        /// Command name, NUL-terminated; [`Base::comm_bytes`] cuts at the NUL.
-        comm: [u8; 64],
-    }
-}
-
-impl Base {
-    /// The command name up to its NUL; any bytes but NUL may be in it.
-    pub fn comm_bytes(&self) -> &[u8] {
-        let n = self.comm.iter().position(|b| *b == 0).unwrap_or(self.comm.len());
-        &self.comm[..n]
     }
 }
 
@@ -519,6 +599,277 @@ record! {
     }
 }
 
+entry! {
+    /// VMA: one memory mapping. Source: `/proc/PID/maps`, `vm_area_struct`.
+    Vma = "task_diag_vma", attr 2;
+    {
+        /// First address.
+        start: u64,
+        /// First address after it.
+        end: u64,
+        /// Offset of `start` in the file, bytes.
+        offset_bytes: u64,
+        /// Inode of the file, 0: none.
+        inode: u64,
+        /// Device number of the file system.
+        dev: u32,
+        /// Number of its name ([`TaskView::name`](crate::TaskView::name)), 0: none.
+        name: u32,
+        /// `VMA_*`.
+        perms: u32,
+        /// Bits of [`VMA_FLAGS`](crate::names::VMA_FLAGS).
+        flags: u32,
+        /// A [`VmaKind`](crate::names::VmaKind).
+        kind: u32,
+    } pad { reserved: u32, }
+}
+
+entry! {
+    /// VMA_STAT: what is in memory of one mapping, bytes. Source: `/proc/PID/smaps`.
+    VmaStat = "task_diag_vma_stat", attr 3;
+    {
+        /// First address.
+        start: u64,
+        /// First address after it.
+        end: u64,
+        /// Resident.
+        rss_bytes: u64,
+        /// Each page divided by the number of mappings that have it.
+        pss_bytes: u64,
+        /// The dirty part of pss.
+        pss_dirty_bytes: u64,
+        /// The anonymous part of pss.
+        pss_anon_bytes: u64,
+        /// The file part of pss.
+        pss_file_bytes: u64,
+        /// The shared-memory part of pss.
+        pss_shmem_bytes: u64,
+        /// Pages that others map, too, unchanged.
+        shared_clean_bytes: u64,
+        /// Pages that others map, too, changed.
+        shared_dirty_bytes: u64,
+        /// Pages of this mapping alone, unchanged.
+        private_clean_bytes: u64,
+        /// Pages of this mapping alone, changed.
+        private_dirty_bytes: u64,
+        /// Marked as accessed.
+        referenced_bytes: u64,
+        /// Not of any file.
+        anonymous_bytes: u64,
+        /// Merged by KSM.
+        ksm_bytes: u64,
+        /// `MADV_FREE`d and still there.
+        lazyfree_bytes: u64,
+        /// Anonymous huge pages.
+        anon_huge_bytes: u64,
+        /// Huge pages of shared memory, mapped as such (ShmemPmdMapped).
+        shmem_huge_bytes: u64,
+        /// Huge pages of files, mapped as such (FilePmdMapped).
+        file_huge_bytes: u64,
+        /// hugetlbfs pages that others map, too.
+        shared_hugetlb_bytes: u64,
+        /// hugetlbfs pages of this mapping alone.
+        private_hugetlb_bytes: u64,
+        /// Swapped out, of shared memory too.
+        swap_bytes: u64,
+        /// Swapped out, divided by users; not of shared memory.
+        swap_pss_bytes: u64,
+        /// The locked part of pss.
+        locked_bytes: u64,
+    }
+}
+
+record! {
+    /// ROLLUP: what is in memory of all mappings together, bytes. Source: `/proc/PID/smaps_rollup`.
+    Rollup = "task_diag_rollup", attr 17;
+    {
+        /// Resident.
+        rss_bytes: u64,
+        /// Each page divided by the number of mappings that have it.
+        pss_bytes: u64,
+        /// The dirty part of pss.
+        pss_dirty_bytes: u64,
+        /// The anonymous part of pss.
+        pss_anon_bytes: u64,
+        /// The file part of pss.
+        pss_file_bytes: u64,
+        /// The shared-memory part of pss.
+        pss_shmem_bytes: u64,
+        /// Pages that others map, too, unchanged.
+        shared_clean_bytes: u64,
+        /// Pages that others map, too, changed.
+        shared_dirty_bytes: u64,
+        /// Pages of this mapping alone, unchanged.
+        private_clean_bytes: u64,
+        /// Pages of this mapping alone, changed.
+        private_dirty_bytes: u64,
+        /// Marked as accessed.
+        referenced_bytes: u64,
+        /// Not of any file.
+        anonymous_bytes: u64,
+        /// Merged by KSM.
+        ksm_bytes: u64,
+        /// `MADV_FREE`d and still there.
+        lazyfree_bytes: u64,
+        /// Anonymous huge pages.
+        anon_huge_bytes: u64,
+        /// Huge pages of shared memory, mapped as such (ShmemPmdMapped).
+        shmem_huge_bytes: u64,
+        /// Huge pages of files, mapped as such (FilePmdMapped).
+        file_huge_bytes: u64,
+        /// hugetlbfs pages that others map, too.
+        shared_hugetlb_bytes: u64,
+        /// hugetlbfs pages of this mapping alone.
+        private_hugetlb_bytes: u64,
+        /// Swapped out, of shared memory too.
+        swap_bytes: u64,
+        /// Swapped out, divided by users; not of shared memory.
+        swap_pss_bytes: u64,
+        /// The locked part of pss.
+        locked_bytes: u64,
+    }
+}
+
+record! {
+    /// SWAP: what is swapped out, found without a walk over pages. Source: `/proc/PID/status`,
+    /// `cachestat(2)` on shared memory objects.
+    Swap = "task_diag_swap", attr 18;
+    {
+        /// Anonymous memory (VmSwap), bytes.
+        anon_bytes: u64,
+        /// Pages of mapped shared memory objects within the mapped ranges, bytes.
+        shmem_bytes: u64,
+        /// The part of `shmem_bytes` in private writable mappings, for which it is a bound.
+        private_shmem_bytes: u64,
+    }
+}
+
+record! {
+    /// FD_COUNT: how many files are open. Source: `/proc/PID/fd`, `files_struct`.
+    FdCount = "task_diag_fd_count", attr 16;
+    {
+        /// Open file descriptors.
+        open: u32,
+        /// Size of the table.
+        size: u32,
+    }
+}
+
+entry! {
+    /// FD: one open file. Source: `/proc/PID/fd`, `/proc/PID/fdinfo`, `struct file`.
+    Fd = "task_diag_fd", attr 12;
+    {
+        /// File descriptor.
+        fd: u32,
+        /// A [`FdType`](crate::names::FdType).
+        r#type: u32,
+        /// File position, bytes.
+        pos_bytes: u64,
+        /// Inode.
+        inode: u64,
+        /// Device number of the file system.
+        dev: u32,
+        /// Device number of a device file, else 0.
+        rdev: u32,
+        /// `O_*`, with `O_CLOEXEC` of the descriptor.
+        flags: u32,
+        /// `S_IF*` and permissions, as in `st_mode`.
+        mode: u32,
+        /// Mount, as in `/proc/PID/mountinfo`.
+        mnt_id: u32,
+        /// Number of its name ([`TaskView::name`](crate::TaskView::name)), 0: none.
+        name: u32,
+        /// Size of the file, bytes.
+        size_bytes: u64,
+        /// Hard links.
+        nlink: u32,
+    } pad { reserved: u32, }
+}
+
+entry! {
+    /// One open socket. Source: `sock_diag(7)`, `/proc/PID/net`, `struct sock`.
+    Socket = "task_diag_socket", attr crate::A_SOCKET;
+    {
+        /// Inode, as in [`Fd`].
+        inode: u64,
+        /// File descriptor.
+        fd: u32,
+        /// Inode number of its network namespace.
+        netns: u32,
+        /// `AF_*`.
+        family: u16,
+        /// `SOCK_*`.
+        r#type: u16,
+        /// `IPPROTO_*`, `NETLINK_*`; of `AF_PACKET` the ethertype.
+        protocol: u16,
+        /// `TCP_*`; for `AF_UNIX`, too: 1 connected, 7 unconnected, 10 listening.
+        state: u16,
+        /// Local port.
+        local_port: u16,
+        /// Remote port.
+        peer_port: u16,
+        /// Bound interface, or 0.
+        ifindex: u32,
+        /// Local address, network byte order; `AF_INET`: the first 4 bytes.
+        local_addr: [u8; 16],
+        /// Remote address.
+        peer_addr: [u8; 16],
+        /// `AF_UNIX`: inode of the other end, or 0.
+        peer_inode: u64,
+        /// `AF_UNIX`: number of its path, or of `@` and its abstract name.
+        name: u32,
+        /// `AF_NETLINK`: port id.
+        portid: u32,
+        /// Bytes not yet received by the process.
+        recv_queue_bytes: u64,
+        /// Bytes not yet sent or acknowledged.
+        send_queue_bytes: u64,
+    }
+}
+
+entry! {
+    /// What is particular about one descriptor. Source: `/proc/PID/fdinfo`.
+    FdDetail = "task_diag_fd_detail", attr crate::A_FD_DETAIL;
+    {
+        /// File descriptor.
+        fd: u32,
+        /// A [`FdDetailKind`](crate::names::FdDetailKind), which tells what the values are.
+        kind: u32,
+        /// Values.
+        value: [u64; 5],
+    }
+}
+
+record! {
+    /// LIMITS: by number of `RLIMIT_*`; all ones: unlimited. Source: `/proc/PID/limits`.
+    Limits = "task_diag_limits", attr 14;
+    {
+        /// Soft limits.
+        soft: [u64; 16],
+        /// Hard limits.
+        hard: [u64; 16],
+    }
+}
+
+record! {
+    /// SIGNALS: bit n-1 stands for signal n. Source: `/proc/PID/status`.
+    Signals = "task_diag_signals", attr 15;
+    {
+        /// Pending for the thread.
+        pending: u64,
+        /// Pending for the process.
+        shared_pending: u64,
+        /// Blocked.
+        blocked: u64,
+        /// Ignored.
+        ignored: u64,
+        /// Caught.
+        caught: u64,
+        /// Signals queued for the real uid.
+        queued: u32,
+    } pad { reserved: u32, }
+}
+
 /// Every struct of the header, for the test that pins them.
 pub const C_STRUCTS: &[&CStruct] = &[
     &NlAttr::C,
@@ -539,4 +890,16 @@ pub const C_STRUCTS: &[&CStruct] = &[
     &Sched::C,
     &Ns::C,
     &Cgroup::C,
+    &ArrayHdr::C,
+    &Shared::C,
+    &Vma::C,
+    &VmaStat::C,
+    &Rollup::C,
+    &Swap::C,
+    &FdCount::C,
+    &Fd::C,
+    &Socket::C,
+    &FdDetail::C,
+    &Limits::C,
+    &Signals::C,
 ];

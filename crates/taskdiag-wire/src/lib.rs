@@ -14,7 +14,7 @@
 //! let mut base = Base::new();
 //! base.ppid = 1;
 //! base.valid = 1;
-//! w.put(&base);
+//! w.put_base(&base, b"init");
 //! w.end_task();
 //! let bytes = w.finish(Done::default());
 //!
@@ -23,6 +23,7 @@
 //! assert_eq!(task.pid(), 42);
 //! assert_eq!(task.record::<Base>().unwrap().ppid(), Some(1));
 //! assert_eq!(task.record::<Base>().unwrap().sid(), None);
+//! assert_eq!(task.comm(), Some(&b"init"[..]));
 //! assert_eq!(stream.done().tasks, 1);
 //! ```
 
@@ -36,10 +37,13 @@ pub use buf::AlignedBuf;
 pub use decode::{Blob, Error, Stream, TaskView, decode_request};
 pub use encode::{StreamWriter, encode_features_request, encode_request};
 pub use layout::{
-    Base, BlobHdr, Cgroup, Cred, Done, Features, GroupRecord, Info, Io, MissingEntry, NlAttr,
-    NlMsgHdr, Ns, Req, Sched, Stat, Statm, TaskMsg,
+    ArrayHdr, Base, BlobHdr, Cgroup, Cred, Done, Entry, Fd, FdCount, FdDetail, Features,
+    GroupRecord, Info, Io, Limits, ListEntry, MissingEntry, NlAttr, NlMsgHdr, Ns, Req, Rollup,
+    Sched, Shared, Signals, Socket, Stat, Statm, Swap, TaskMsg, Vma, VmaStat,
 };
-pub use names::{Group, Groups, PathKind, Reason, Strategy};
+pub use names::{
+    FdDetailKind, FdType, Group, Groups, PathKind, Reason, Strategy, VMA_FLAGS, VmaFlag, VmaKind,
+};
 
 /// `TASK_DIAG_VERSION`.
 pub const VERSION: u32 = 1;
@@ -75,6 +79,15 @@ pub const A_NSPID: u16 = 66;
 /// Attribute type of a cgroup path.
 pub const A_CGROUP_PATH: u16 = 67;
 
+/// Attribute type of a name that others refer to by number.
+pub const A_NAME: u16 = 68;
+/// Attribute type of [`Shared`].
+pub const A_SHARED: u16 = 69;
+/// Attribute type of the list of sockets.
+pub const A_SOCKET: u16 = 70;
+/// Attribute type of the list of what is particular about descriptors.
+pub const A_FD_DETAIL: u16 = 71;
+
 /// The value ends here though it is longer.
 pub const BLOB_CUT: u16 = 1;
 /// The process wrote over its arguments.
@@ -90,3 +103,12 @@ pub const TASK_EXITING: u32 = 2;
 pub const STAT_LOCKED: u32 = 1;
 /// Threads that have ended are not in the sums of SCHED.
 pub const SCHED_LIVE_ONLY: u32 = 1;
+
+/// A mapping that can be read.
+pub const VMA_READ: u32 = 1;
+/// A mapping that can be written.
+pub const VMA_WRITE: u32 = 2;
+/// A mapping that can be executed.
+pub const VMA_EXEC: u32 = 4;
+/// A mapping that may be shared.
+pub const VMA_SHARED: u32 = 8;

@@ -65,6 +65,16 @@ named! {
         Limits = 14 "limits",
         /// Signal masks.
         Signals = 15 "signals",
+        /// Number of open files.
+        FdCount = 16 "fd_count",
+        /// Memory use of all mappings together.
+        Rollup = 17 "rollup",
+        /// What is swapped out.
+        Swap = 18 "swap",
+        /// The kernel function it sleeps in.
+        Wchan = 19 "wchan",
+        /// The kernel's stack.
+        Kstack = 20 "kstack",
     }
 }
 
@@ -99,6 +109,8 @@ named! {
         Truncated = 5 "truncated",
         /// The task has none.
         Absent = 6 "absent",
+        /// A limit in the request left it out.
+        OverBudget = 7 "over_budget",
     }
 }
 
@@ -112,6 +124,153 @@ named! {
         /// The root directory.
         Root = 2 "root",
     }
+}
+
+named! {
+    /// What a mapping is of.
+    VmaKind: u32 {
+        /// Anonymous memory without a name.
+        Anon = 0 "anon",
+        /// A file, shared memory object or memfd; its name is the path.
+        File = 1 "file",
+        /// `[heap]`.
+        Heap = 2 "heap",
+        /// `[stack]`.
+        Stack = 3 "stack",
+        /// `[vdso]`.
+        Vdso = 4 "vdso",
+        /// Anonymous memory that the process named.
+        Named = 5 "named",
+        /// The kernel's own; its name is as in /proc.
+        Special = 6 "special",
+    }
+}
+
+named! {
+    /// What an open file is.
+    FdType: u32 {
+        /// An anonymous inode of another kind; its name says which.
+        Other = 0 "other",
+        /// A regular file.
+        Reg = 1 "reg",
+        /// A directory.
+        Dir = 2 "dir",
+        /// A character device.
+        Chr = 3 "chr",
+        /// A block device.
+        Blk = 4 "blk",
+        /// A named pipe.
+        Fifo = 5 "fifo",
+        /// A symbolic link.
+        Lnk = 6 "lnk",
+        /// A socket.
+        Socket = 7 "socket",
+        /// A pipe.
+        Pipe = 8 "pipe",
+        /// `eventfd(2)`.
+        Eventfd = 9 "eventfd",
+        /// `epoll_create(2)`.
+        Epoll = 10 "epoll",
+        /// `timerfd_create(2)`.
+        Timerfd = 11 "timerfd",
+        /// `signalfd(2)`.
+        Signalfd = 12 "signalfd",
+        /// `inotify_init(2)`.
+        Inotify = 13 "inotify",
+        /// `fanotify_init(2)`.
+        Fanotify = 14 "fanotify",
+        /// `pidfd_open(2)`.
+        Pidfd = 15 "pidfd",
+        /// `memfd_create(2)`.
+        Memfd = 16 "memfd",
+        /// `io_uring_setup(2)`.
+        IoUring = 17 "io_uring",
+        /// A BPF map.
+        BpfMap = 18 "bpf_map",
+        /// A BPF program.
+        BpfProg = 19 "bpf_prog",
+        /// A BPF link.
+        BpfLink = 20 "bpf_link",
+        /// `userfaultfd(2)`.
+        Userfaultfd = 21 "userfaultfd",
+        /// `perf_event_open(2)`.
+        PerfEvent = 22 "perf_event",
+        /// A namespace.
+        Ns = 23 "ns",
+        /// A POSIX message queue.
+        Mqueue = 24 "mqueue",
+    }
+}
+
+named! {
+    /// What the values of a [`FdDetail`](crate::FdDetail) are.
+    FdDetailKind: u32 {
+        /// Counter, id.
+        Eventfd = 1 "eventfd",
+        /// A target: its fd, events, data, inode, device.
+        Epoll = 2 "epoll",
+        /// Clock, ticks, `TFD_*` flags, ns to expiration, interval in ns.
+        Timerfd = 3 "timerfd",
+        /// Signal mask.
+        Signalfd = 4 "signalfd",
+        /// A watch: its descriptor, inode, device, mask.
+        Inotify = 5 "inotify",
+        /// Pid (0: not visible; all ones: has ended).
+        Pidfd = 6 "pidfd",
+        /// Id, type, most entries, memory in bytes.
+        BpfMap = 7 "bpf_map",
+        /// Id, type, memory in bytes.
+        BpfProg = 8 "bpf_prog",
+        /// Id, type, id of the program.
+        BpfLink = 9 "bpf_link",
+        /// Entries of the submission queue, of the completion queue.
+        IoUring = 10 "io_uring",
+    }
+}
+
+/// A bit of a mapping's `flags`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VmaFlag {
+    /// The bit.
+    pub bit: u32,
+    /// The two letters in VmFlags of /proc/PID/smaps.
+    pub letters: &'static str,
+    /// Its name in the header, in lower case.
+    pub name: &'static str,
+}
+
+macro_rules! vma_flags {
+    ($($bit:literal $letters:literal $name:literal,)*) => {
+        /// The bits of a mapping's `flags`, lowest first.
+        pub const VMA_FLAGS: &[VmaFlag] =
+            &[$(VmaFlag { bit: $bit, letters: $letters, name: $name },)*];
+    };
+}
+vma_flags! {
+    0x1 "gd" "growsdown",
+    0x2 "pf" "pfnmap",
+    0x4 "lo" "locked",
+    0x8 "io" "io",
+    0x10 "sr" "seq_read",
+    0x20 "rr" "rand_read",
+    0x40 "dc" "dontcopy",
+    0x80 "de" "dontexpand",
+    0x100 "ac" "account",
+    0x200 "nr" "noreserve",
+    0x400 "ht" "hugetlb",
+    0x800 "sf" "sync",
+    0x1000 "wf" "wipeonfork",
+    0x2000 "dd" "dontdump",
+    0x4000 "sd" "softdirty",
+    0x8000 "mm" "mixedmap",
+    0x10000 "hg" "hugepage",
+    0x20000 "nh" "nohugepage",
+    0x40000 "mg" "mergeable",
+    0x80000 "um" "uffd_missing",
+    0x100000 "uw" "uffd_wp",
+    0x200000 "ui" "uffd_minor",
+    0x400000 "sl" "sealed",
+    0x800000 "lf" "lockonfault",
 }
 
 impl Strategy {
@@ -140,7 +299,8 @@ macro_rules! group_consts {
 group_consts! {
     BASE = Base, CRED = Cred, VMA = Vma, VMA_STAT = VmaStat, STAT = Stat, STATM = Statm,
     CMDLINE = Cmdline, PATHS = Paths, IO = Io, SCHED = Sched, NS = Ns, CGROUP = Cgroup,
-    FD = Fd, ENVIRON = Environ, LIMITS = Limits, SIGNALS = Signals,
+    FD = Fd, ENVIRON = Environ, LIMITS = Limits, SIGNALS = Signals, FD_COUNT = FdCount,
+    ROLLUP = Rollup, SWAP = Swap, WCHAN = Wchan, KSTACK = Kstack,
 }
 
 impl Groups {

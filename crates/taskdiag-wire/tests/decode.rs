@@ -32,7 +32,7 @@ fn a_good_stream_is_read_whole() {
     assert_eq!(s.tasks().map(|t| t.pid()).collect::<Vec<_>>(), [42, 43, 44, 45]);
     let t = s.get(0).expect("first");
     assert_eq!(t.record::<Base>().and_then(|b| b.ppid()), Some(1));
-    assert_eq!(t.record::<Base>().map(|b| b.comm_bytes()), Some(&b"a) \n\xff"[..]));
+    assert_eq!(t.comm(), Some(COMM));
     assert_eq!(t.groups(), Some(vec![4, 24, 27]));
     assert_eq!(t.nspid(), Some(vec![42, 1]));
     assert_eq!(t.cmdline().expect("cmdline").data.as_ref(), b"a\0b\0");
@@ -48,6 +48,80 @@ fn a_good_stream_is_read_whole() {
     assert_eq!(s.done().denied, 1);
     assert_eq!(s.done().vanished, 3, "one in the stream, two left out");
     walk(&s);
+}
+
+#[test]
+fn lists_names_and_sharing_are_read_back() {
+    let good = sample();
+    let s = parse(good.as_bytes()).expect("a good stream");
+    let t = s.get(2).expect("third");
+    let vmas: Vec<_> = t.list::<Vma>().expect("there").collect();
+    assert_eq!(vmas.len(), 3);
+    assert_eq!((vmas[2].start(), vmas[2].name()), (Some(4096), Some(7)));
+    let fds: Vec<_> = t.list::<Fd>().expect("there").collect();
+    assert_eq!((fds[0].fd(), fds[0].name()), (None, Some(7)), "fd is not known");
+    assert_eq!(t.list::<Socket>().expect("empty, not missing").count(), 0);
+    assert!(t.list::<VmaStat>().is_none());
+    assert_eq!((t.shared(Group::Fd), t.shared(Group::Vma)), (Some(42), None));
+    // A name is the whole stream's.
+    for name in [s.name(7), t.name(7), s.get(0).expect("first").name(7)] {
+        let name = name.expect("it is there");
+        assert_eq!((name.data.as_ref(), name.flags), (&b"/lib/a"[..], BLOB_DELETED));
+    }
+    assert!(s.name(8).is_none());
+}
+
+#[test]
+fn command_names_of_every_length_go_through() {
+    for len in 0..80 {
+        let comm = vec![b'x'; len];
+        let mut w = StreamWriter::new();
+        w.info(&all_groups());
+        w.begin_task(1, 1);
+        w.put_base(&base(1), &comm);
+        w.put(&Stat::new());
+        w.end_task();
+        let bytes = w.finish(Done::default());
+        let s = parse(bytes.as_bytes()).expect("well formed");
+        let t = s.get(0).expect("one");
+        assert_eq!(t.comm(), Some(&comm[..len.min(63)]));
+        assert!(t.record::<Stat>().is_some());
+    }
+}
+
+#[test]
+fn a_long_list_is_in_several_attributes() {
+    let many: Vec<Vma> = (0..5000).map(|i| Vma { start: i, ..Vma::default() }).collect();
+    let mut w = StreamWriter::new();
+    w.info(&all_groups());
+    w.begin_task(1, 1);
+    w.put_list(Vma::ALL_VALID, &many);
+    w.end_task();
+    let bytes = w.finish(Done::default());
+    let s = parse(bytes.as_bytes()).expect("well formed");
+    let t = s.get(0).expect("one");
+    assert!(t.attrs().all(|(_, a)| a.len() <= BLOB_MAX + 16) && t.attrs().count() > 8);
+    assert!(t.list::<Vma>().expect("there").map(|e| *e.raw).eq(many));
+}
+
+/// A list's head behind its `nlattr`, and room for entries.
+fn list_attr(size: u32, count: u32, room: usize) -> Vec<u8> {
+    let head = [u32::MAX, size, count].map(u32::to_ne_bytes).concat();
+    attr(Group::Vma as u16, &[&head[..], &vec![1; room]].concat())
+}
+
+#[test]
+fn a_list_stays_within_its_attribute() {
+    let size = size_of::<Vma>() as u32;
+    let list = |size, count, room| stream(&[task_msg(1, 0, &list_attr(size, count, room))], 1);
+    malformed(&list(size - 8, 1, 100), "size of a list's entries");
+    malformed(&list(size + 4, 1, 100), "size of a list's entries");
+    malformed(&list(0, u32::MAX, 0), "size of a list's entries");
+    malformed(&list(size, 3, 2 * size as usize), "counts more");
+    malformed(&list(u32::MAX - 7, u32::MAX, 64), "counts more");
+    // Longer entries of a later version: the part that is known is read.
+    let s = parse(&list(size + 8, 3, 3 * (size as usize + 8))).expect("well formed");
+    assert_eq!(s.get(0).expect("one").list::<Vma>().expect("there").count(), 3);
 }
 
 #[test]

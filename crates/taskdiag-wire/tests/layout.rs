@@ -11,7 +11,7 @@ use taskdiag_wire::layout::C_STRUCTS;
 use taskdiag_wire::*;
 
 /// Members of the header that Rust has no field for: padding and flexible arrays.
-const NOT_IN_RUST: &[&str] = &["reserved", "entries", "data"];
+const NOT_IN_RUST: &[&str] = &["reserved", "entries", "data", "comm"];
 
 fn uapi() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../uapi")
@@ -73,7 +73,7 @@ fn c_member(c_struct: &str, rust: &str) -> String {
         ("nlattr", "kind") => "nla_type".into(),
         ("nlmsghdr", "kind") => "nlmsg_type".into(),
         ("nlmsghdr", f) => format!("nlmsg_{f}"),
-        (_, f) => f.into(),
+        (_, f) => f.trim_start_matches("r#").into(),
     }
 }
 
@@ -104,7 +104,8 @@ fn every_struct_of_the_header_has_a_rust_table() {
     assert!(c.len() >= 16, "the header was not understood: {c:?}");
     for (name, members) in &c {
         let Some(table) = rust.get(name.as_str()) else { panic!("{name} has no Rust struct") };
-        let known: BTreeSet<_> = table.members.iter().map(|m| m.0).collect();
+        let known: BTreeSet<_> =
+            table.members.iter().map(|m| m.0.trim_start_matches("r#")).collect();
         for m in members {
             let not_in_rust = NOT_IN_RUST.contains(&m.as_str());
             assert!(known.contains(m.as_str()) || not_in_rust, "{name}.{m} is not in Rust");
@@ -156,6 +157,14 @@ fn constants() -> Vec<(String, i64)> {
         ("A_GROUPS", A_GROUPS as i64),
         ("A_NSPID", A_NSPID as i64),
         ("A_CGROUP_PATH", A_CGROUP_PATH as i64),
+        ("A_NAME", A_NAME as i64),
+        ("A_SHARED", A_SHARED as i64),
+        ("A_SOCKET", A_SOCKET as i64),
+        ("A_FD_DETAIL", A_FD_DETAIL as i64),
+        ("VMA_READ", VMA_READ as i64),
+        ("VMA_WRITE", VMA_WRITE as i64),
+        ("VMA_EXEC", VMA_EXEC as i64),
+        ("VMA_SHARED", VMA_SHARED as i64),
         ("FLAG_CONT", FLAG_CONT as i64),
         ("BLOB_CUT", BLOB_CUT as i64),
         ("BLOB_REWRITTEN", BLOB_REWRITTEN as i64),
@@ -176,6 +185,13 @@ fn constants() -> Vec<(String, i64)> {
     t.extend(
         PathKind::ALL.iter().map(|p| (format!("TASK_DIAG_PATH_{}", upper(p.name())), *p as i64)),
     );
+    macro_rules! named {
+        ($($of:ident $prefix:literal),*) => { $(t.extend(
+            $of::ALL.iter().map(|v| (format!("TASK_DIAG_{}_{}", $prefix, upper(v.name())), *v as i64)),
+        );)* };
+    }
+    named!(VmaKind "VMA", FdType "FD", FdDetailKind "FDD");
+    t.extend(VMA_FLAGS.iter().map(|f| (format!("TASK_DIAG_VMAF_{}", upper(f.name)), f.bit as i64)));
     t.push(("__TASK_DIAG_GROUP_MAX".into(), Group::ALL.len() as i64));
     t.push(("__TASK_DIAG_DUMP_MAX".into(), Strategy::ALL.len() as i64));
     t
@@ -234,5 +250,15 @@ fn a_bit_of_valid_stands_for_each_member_in_order() {
     macro_rules! check {
         ($($t:ident),*) => { $(check($t::MEMBERS, &$t::C, $t::ALL_VALID, &c[$t::C.name]);)* };
     }
-    check!(Base, Cred, Stat, Statm, Io, Sched, Ns, Cgroup);
+    check!(Base, Cred, Stat, Statm, Io, Sched, Ns, Cgroup, Rollup, Swap, FdCount, Limits, Signals);
+    macro_rules! check_entries {
+        ($($t:ident),*) => { $(
+            let all: Vec<&str> =
+                c[$t::C.name].iter().map(String::as_str).filter(|m| !NOT_IN_RUST.contains(m)).collect();
+            let ours: Vec<&str> = $t::MEMBERS.iter().map(|m| m.trim_start_matches("r#")).collect();
+            assert_eq!(ours, all, "{}", $t::C.name);
+            assert_eq!($t::ALL_VALID.trailing_ones() as usize, all.len(), "{}", $t::C.name);
+        )* };
+    }
+    check_entries!(Vma, VmaStat, Fd, Socket, FdDetail);
 }

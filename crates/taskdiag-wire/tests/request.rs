@@ -5,6 +5,9 @@ use taskdiag_wire::*;
 
 const SUPPORTED: Groups = Groups::BASE.union(Groups::STAT).union(Groups::CMDLINE);
 
+/// Bytes of the shortest request: header and what the first version had.
+const FIRST: usize = 16 + 24;
+
 fn decode(bytes: &[u8]) -> Result<Request, Error> {
     decode_request(bytes, SUPPORTED)
 }
@@ -25,25 +28,27 @@ fn grown(mut bytes: Vec<u8>, more: &[u8]) -> Vec<u8> {
 }
 
 fn good() -> Vec<u8> {
-    encode_request(Strategy::One, 7, Groups::BASE)
+    encode_request(&Req::new(Strategy::One, 7, Groups::BASE))
 }
 
 #[test]
 fn every_strategy_goes_through() {
     for s in Strategy::ALL {
         let pid = if s.takes_pid() { 4711 } else { 0 };
-        let bytes = encode_request(*s, pid, SUPPORTED);
-        let want = Request::Get { strategy: *s, pid, groups: SUPPORTED };
+        let bytes = encode_request(&Req::new(*s, pid, SUPPORTED));
+        let groups = SUPPORTED;
+        let want = Request::Get { strategy: *s, pid, groups, max_rss_bytes: 0, budget_ns: 0 };
         assert_eq!(decode(&bytes), Ok(want));
         // With and without a pid is not a matter of taste.
-        refused(&encode_request(*s, if s.takes_pid() { 0 } else { 1 }, SUPPORTED), "pid");
+        let wrong = Req::new(*s, if s.takes_pid() { 0 } else { 1 }, SUPPORTED);
+        refused(&encode_request(&wrong), "pid");
     }
     assert_eq!(decode(&encode_features_request()), Ok(Request::Features));
 }
 
 #[test]
 fn no_groups_is_a_request_for_pids_alone() {
-    let bytes = encode_request(Strategy::All, 0, Groups::NONE);
+    let bytes = encode_request(&Req::new(Strategy::All, 0, Groups::NONE));
     assert!(matches!(decode(&bytes), Ok(Request::Get { groups: Groups::NONE, .. })));
 }
 
@@ -52,7 +57,7 @@ fn every_truncation_is_refused() {
     let bytes = good();
     for len in 0..bytes.len() {
         refused(&bytes[..len], ""); // nlmsg_len is not the length of the write
-        if len >= 16 {
+        if (16..FIRST).contains(&len) {
             refused(&grown(bytes[..len].to_vec(), &[]), "shorter than task_diag_req");
         }
     }
@@ -60,10 +65,25 @@ fn every_truncation_is_refused() {
 
 #[test]
 fn the_length_is_that_of_the_write() {
-    for wrong in [0, 1, 16, 39, 41, u32::MAX] {
+    for wrong in [0, 1, 16, 55, 57, u32::MAX] {
         let mut bytes = good();
         bytes[..4].copy_from_slice(&wrong.to_ne_bytes());
         refused(&bytes, "nlmsg_len");
+    }
+}
+
+#[test]
+fn what_a_shorter_request_lacks_is_zero() {
+    let mut req = Req::new(Strategy::All, 0, Groups::BASE);
+    (req.max_rss_bytes, req.budget_ns) = (1 << 40, 7);
+    let bytes = encode_request(&req);
+    for (len, want) in [(FIRST, (0, 0)), (FIRST + 8, (1 << 40, 0)), (FIRST + 16, (1 << 40, 7))] {
+        match decode(&grown(bytes[..len].to_vec(), &[])) {
+            Ok(Request::Get { max_rss_bytes, budget_ns, .. }) => {
+                assert_eq!((max_rss_bytes, budget_ns), want);
+            }
+            other => panic!("{len}: {other:?}"),
+        }
     }
 }
 
@@ -83,10 +103,10 @@ fn trailing_bytes_must_be_zero() {
 fn unknown_bits_and_values_are_refused() {
     for bit in 0..64 {
         let groups = Groups::from_bits(1 << bit);
-        let bytes = encode_request(Strategy::All, 0, groups);
+        let bytes = encode_request(&Req::new(Strategy::All, 0, groups));
         assert_eq!(decode(&bytes).is_ok(), SUPPORTED.contains(groups), "bit {bit}");
     }
-    refused(&encode_request(Strategy::All, 0, SUPPORTED | Groups::CRED), "show_flags");
+    refused(&encode_request(&Req::new(Strategy::All, 0, SUPPORTED | Groups::CRED)), "show_flags");
     for strategy in [5u64, 255, u64::MAX, 1 << 32] {
         let mut bytes = good();
         bytes[24..32].copy_from_slice(&strategy.to_ne_bytes());

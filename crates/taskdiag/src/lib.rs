@@ -11,8 +11,8 @@
 //! # fn main() -> Result<(), taskdiag::Error> {
 //! let snapshot = taskdiag::query(&Request::all(Groups::BASE))?;
 //! for task in snapshot.tasks() {
-//!     if let Some(base) = task.record::<Base>() {
-//!         println!("{} {}", task.pid(), String::from_utf8_lossy(base.comm_bytes()));
+//!     if let (Some(base), Some(comm)) = (task.record::<Base>(), task.comm()) {
+//!         println!("{} {:?} {}", task.pid(), base.ppid(), String::from_utf8_lossy(comm));
 //!     }
 //! }
 //! # Ok(())
@@ -34,6 +34,7 @@ pub use request::Request;
 pub use snapshot::{Served, Snapshot};
 pub use taskdiag_wire as wire;
 pub use taskdiag_wire::{
-    Base, Blob, Cgroup, Cred, Group, Groups, Io, Ns, PathKind, Reason, Sched, Stat, Statm,
-    Strategy, TaskView,
+    Base, Blob, Cgroup, Cred, Entry, Fd, FdCount, FdDetail, FdDetailKind, FdType, Group, Groups,
+    Io, Limits, Ns, PathKind, Reason, Rollup, Sched, Signals, Socket, Stat, Statm, Strategy, Swap,
+    TaskView, Vma, VmaKind, VmaStat,
 };

@@ -1,5 +1,8 @@
 //! What to ask.
 
+use std::num::NonZeroU64;
+use std::time::Duration;
+
 use taskdiag_wire::{Groups, Strategy};
 
 /// Which tasks, and which groups of attributes of each.
@@ -11,27 +14,38 @@ pub struct Request {
     pub pid: u32,
     /// Which groups.
     pub groups: Groups,
+    /// Leave VMA_STAT and ROLLUP of processes with more resident memory than this out, and say so
+    /// ([`Reason::OverBudget`](crate::Reason::OverBudget)). Reading them takes milliseconds a GiB,
+    /// for which the process cannot change its mappings.
+    pub max_rss_bytes: Option<NonZeroU64>,
+    /// Time for all VMA_STAT and ROLLUP of the answer together; what is not read by then is left
+    /// out, and the answer says so.
+    pub budget: Option<Duration>,
 }
 
 impl Request {
+    /// A request without limits. `pid` is for ONE, CHILDREN and THREAD, otherwise 0.
+    pub fn new(strategy: Strategy, pid: u32, groups: Groups) -> Request {
+        Request { strategy, pid, groups, max_rss_bytes: None, budget: None }
+    }
     /// All processes.
     pub fn all(groups: Groups) -> Request {
-        Request { strategy: Strategy::All, pid: 0, groups }
+        Request::new(Strategy::All, 0, groups)
     }
     /// All threads of all processes.
     pub fn all_threads(groups: Groups) -> Request {
-        Request { strategy: Strategy::AllThread, pid: 0, groups }
+        Request::new(Strategy::AllThread, 0, groups)
     }
     /// The process that `pid` (a process or a thread of it) belongs to.
     pub fn one(pid: u32, groups: Groups) -> Request {
-        Request { strategy: Strategy::One, pid, groups }
+        Request::new(Strategy::One, pid, groups)
     }
     /// The processes whose parent is process `pid`.
     pub fn children(pid: u32, groups: Groups) -> Request {
-        Request { strategy: Strategy::Children, pid, groups }
+        Request::new(Strategy::Children, pid, groups)
     }
     /// The threads of the process that `pid` belongs to.
     pub fn threads(pid: u32, groups: Groups) -> Request {
-        Request { strategy: Strategy::Thread, pid, groups }
+        Request::new(Strategy::Thread, pid, groups)
     }
 }

@@ -98,7 +98,7 @@ fn every_group_of_a_plain_process() {
     }
     let b = t.record::<Base>().unwrap();
     assert_eq!((b.ppid(), b.pgid(), b.sid()), (Some(1), Some(3), Some(4)));
-    assert_eq!(b.comm_bytes(), b"x");
+    assert_eq!(t.comm(), Some(&b"x"[..]));
     let st = t.record::<Stat>().unwrap();
     assert_eq!((st.minflt(), st.num_threads(), st.policy()), (Some(1), Some(2), Some(0)));
     let c = t.record::<Cred>().unwrap();
@@ -132,7 +132,7 @@ fn comm_may_hold_anything() {
         p.stat(&format!("{}", i + 1), comm, 'S', 1, 0);
     }
     let s = p.ask(&Request::all(Groups::BASE));
-    let comm = |t: taskdiag::TaskView<'_>| t.record::<Base>().unwrap().comm_bytes().to_vec();
+    let comm = |t: taskdiag::TaskView<'_>| t.comm().unwrap().to_vec();
     assert_eq!(s.tasks().map(comm).collect::<Vec<_>>(), comms);
 }
 
@@ -261,7 +261,7 @@ fn many_tasks_keep_their_order() {
     assert_eq!((s.tasks().len(), s.stream().done().vanished), (1089, 11));
     assert!(s.tasks().map(|t| t.pid()).is_sorted());
     for t in s.tasks() {
-        let comm = t.record::<Base>().unwrap().comm_bytes().to_vec();
+        let comm = t.comm().unwrap().to_vec();
         assert_eq!(comm, format!("c{}", t.pid()).as_bytes());
     }
 }
@@ -279,7 +279,7 @@ fn many_threads_keep_their_order() {
     let want = [(4, 4)].into_iter().chain((1..=1100).map(|tid| (5, tid))).chain([(6, 6)]);
     assert!(pids(&s).into_iter().eq(want));
     let last = s.stream().get(1100).unwrap();
-    assert_eq!(last.record::<Base>().unwrap().comm_bytes(), b"t1100");
+    assert_eq!(last.comm().unwrap(), b"t1100");
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn this_process() {
     assert_eq!(base.valid, Base::ALL_VALID);
     assert_eq!(base.ppid, std::os::unix::process::parent_id());
     let comm = fs::read("/proc/self/comm").unwrap();
-    assert_eq!(base.comm_bytes(), comm.strip_suffix(b"\n").unwrap());
+    assert_eq!(t.comm(), comm.strip_suffix(b"\n"));
     let info = s.stream().info();
     assert!(base.start_time_ns < info.boottime_ns);
     assert!(info.boottime_ns - base.start_time_ns < 3600 * 1_000_000_000);
@@ -147,10 +147,8 @@ fn threads_and_their_process() {
         let s = ask(&Request::threads(me, Groups::BASE | Groups::STAT | Groups::SCHED));
         assert!(s.tasks().all(|t| t.tgid() == me));
         assert!(s.tasks().map(|t| t.pid()).is_sorted());
-        let named: Vec<_> = s
-            .tasks()
-            .filter(|t| t.record::<Base>().unwrap().comm_bytes().starts_with(b"live) "))
-            .collect();
+        let named: Vec<_> =
+            s.tasks().filter(|t| t.comm().unwrap().starts_with(b"live) ")).collect();
         assert_eq!(named.len(), 3);
         for t in &named {
             assert_eq!(t.record::<Stat>().unwrap().exit_signal(), Some(-1));
@@ -209,7 +207,7 @@ fn zombie() {
             std::thread::sleep(Duration::from_millis(10));
             continue;
         }
-        assert_eq!(base.comm_bytes(), b"cat");
+        assert_eq!(t.comm(), Some(&b"cat"[..]));
         for g in [Group::Statm, Group::Cmdline] {
             assert_eq!(t.reason(g), Some(Reason::Absent), "{g}");
         }

@@ -7,9 +7,10 @@ use taskdiag::Snapshot;
 use taskdiag::engine::procfs::parse;
 use taskdiag_wire::decode::Request;
 use taskdiag_wire::{
-    A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cgroup, Cred, Done, Group, Groups, Io, Ns,
-    PathKind, Sched, Stat, Statm, Stream, StreamWriter, TaskView, decode_request,
-    encode_features_request, encode_request,
+    A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cgroup, Cred, Done, Fd, FdCount, FdDetail,
+    Group, Groups, Io, Limits, Ns, PathKind, Req, Rollup, Sched, Signals, Socket, Stat, Statm,
+    Stream, StreamWriter, Swap, TaskView, Vma, VmaStat, decode_request, encode_features_request,
+    encode_request,
 };
 
 pub mod seeds;
@@ -45,12 +46,24 @@ fn walk(task: &TaskView<'_>) {
     macro_rules! records {
         ($($t:ident)*) => { $(black_box(task.record::<$t>());)* };
     }
-    records!(Base Cred Stat Statm Io Sched Ns Cgroup);
-    if let Some(base) = task.record::<Base>() {
-        black_box(base.comm_bytes());
+    records!(Base Cred Stat Statm Io Sched Ns Cgroup Rollup Swap FdCount Limits Signals);
+    macro_rules! lists {
+        ($($t:ident)*) => { $(
+            for e in task.list::<$t>().into_iter().flatten() {
+                black_box(e.raw);
+            }
+        )* };
     }
+    lists!(Vma VmaStat Fd Socket FdDetail);
+    for e in task.list::<Vma>().into_iter().flatten() {
+        black_box(task.name(e.raw.name));
+    }
+    if let Some(comm) = task.comm() {
+        assert!(!comm.contains(&0));
+    }
+    black_box((task.environ(), task.wchan(), task.kstack()));
     for group in Group::ALL {
-        black_box(task.reason(*group));
+        black_box((task.reason(*group), task.shared(*group)));
     }
     for kind in PathKind::ALL {
         black_box(task.path(*kind));
@@ -71,11 +84,11 @@ fn walk(task: &TaskView<'_>) {
 pub fn request(data: &[u8]) {
     for supported in [Groups::NONE, Groups::BASE | Groups::CRED, Groups::from_bits(u64::MAX)] {
         match decode_request(data, supported) {
-            Ok(Request::Get { strategy, pid, groups }) => {
+            Ok(get @ Request::Get { strategy, pid, groups, max_rss_bytes, budget_ns }) => {
                 assert!(supported.contains(groups));
                 assert_eq!(strategy.takes_pid(), pid != 0);
-                let again = decode_request(&encode_request(strategy, pid, groups), supported);
-                assert_eq!(again, Ok(Request::Get { strategy, pid, groups }));
+                let req = Req { max_rss_bytes, budget_ns, ..Req::new(strategy, pid, groups) };
+                assert_eq!(decode_request(&encode_request(&req), supported), Ok(get));
             }
             Ok(Request::Features) => {
                 let again = decode_request(&encode_features_request(), supported);
@@ -100,8 +113,8 @@ pub fn procfs_parse(data: &[u8]) {
     if let Some(file) = parse::stat(data, 10_000_000) {
         assert_eq!(file.base.valid & !Base::ALL_VALID, 0);
         assert_eq!(file.stat.valid & !Stat::ALL_VALID, 0);
-        black_box((file.has_no_memory(), file.is_reaped(), file.base.comm_bytes()));
-        w.put(&file.base);
+        black_box((file.has_no_memory(), file.is_reaped(), file.comm()));
+        w.put_base(&file.base, file.comm());
         w.put(&file.stat);
     }
     if let Some(io) = parse::io(data) {

@@ -3,8 +3,8 @@
 
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, Cgroup, Cred,
-    Done, Group, Groups, Info, Io, Ns, PathKind, Reason, Sched, Stat, Statm, Strategy,
-    StreamWriter, encode_features_request, encode_request,
+    Done, Fd, FdCount, FdDetail, Group, Groups, Info, Io, Limits, Ns, PathKind, Reason, Req,
+    Rollup, Sched, Signals, Socket, Stat, Statm, Strategy, StreamWriter, Swap, Vma, VmaStat, encode_features_request, encode_request,
 };
 
 /// The seeds of a target, as (name, bytes). Empty for an unknown target.
@@ -22,10 +22,10 @@ fn requests() -> Vec<(String, Vec<u8>)> {
     for strategy in Strategy::ALL {
         let pid = u32::from(strategy.takes_pid()) * 42;
         let groups = Groups::BASE | Groups::CRED;
-        out.push((strategy.name().to_owned(), encode_request(*strategy, pid, groups)));
+        out.push((strategy.name().to_owned(), encode_request(&Req::new(*strategy, pid, groups))));
     }
     // A longer request of a later version whose new part is zero.
-    let mut longer = encode_request(Strategy::All, 0, Groups::BASE);
+    let mut longer = encode_request(&Req::new(Strategy::All, 0, Groups::BASE));
     longer.extend([0; 8]);
     let len = longer.len() as u32;
     longer[..4].copy_from_slice(&len.to_ne_bytes());
@@ -86,8 +86,7 @@ fn full_task(w: &mut StreamWriter, pid: u32) {
     w.begin_task(pid, 1);
     let mut base = Base::new();
     base.valid = u32::MAX;
-    base.comm[..3].copy_from_slice(b"a\n)");
-    w.put(&base);
+    w.put_base(&base, b"a\n)");
     w.put(&Cred::new());
     w.put(&Stat::new());
     w.put(&Statm::new());
@@ -103,7 +102,22 @@ fn full_task(w: &mut StreamWriter, pid: u32) {
     w.put_blob(Group::Paths as u16, PathKind::Exe as u32, BLOB_DELETED, b"/bin/x", 6);
     w.put_blob_missing(Group::Paths as u16, PathKind::Cwd as u32, Reason::Denied);
     w.put_blob(Group::Environ as u16, 0, 0, b"A=1\0", 4);
-    w.missing(Group::Vma, Reason::Unsupported);
+    w.put(&Rollup::new());
+    w.put(&Swap::new());
+    w.put(&FdCount::new());
+    w.put(&Limits::new());
+    w.put(&Signals::new());
+    w.put_name(pid + 100, BLOB_DELETED, b"/lib/libc.so");
+    let vma = Vma { start: 4096, end: 8192, name: 101, ..Vma::default() };
+    w.put_list(Vma::ALL_VALID, &[vma, vma]);
+    w.put_list(VmaStat::ALL_VALID, &[VmaStat { start: 4096, end: 8192, ..VmaStat::default() }]);
+    w.put_list(Fd::ALL_VALID, &[Fd { fd: 3, name: 999, ..Fd::default() }]);
+    w.put_list::<Socket>(Socket::ALL_VALID, &[]);
+    w.put_list(FdDetail::ALL_VALID, &[FdDetail::default()]);
+    w.shared(Group::Fd, 1);
+    w.put_blob(Group::Wchan as u16, 0, 0, b"do_wait", 7);
+    w.put_blob(Group::Kstack as u16, 0, 0, b"a+0x1/0x2\n", 10);
+    w.missing(Group::Vma, Reason::OverBudget);
     w.end_task();
 }
 

@@ -107,6 +107,6 @@ impl Args {
     }
     /// The request, with these groups where all were asked for.
     pub fn request(&self, all: Groups) -> Request {
-        Request { strategy: self.strategy, pid: self.pid, groups: self.groups.unwrap_or(all) }
+        Request::new(self.strategy, self.pid, self.groups.unwrap_or(all))
     }
 }

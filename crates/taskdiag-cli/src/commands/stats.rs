@@ -31,12 +31,13 @@ pub fn print(snapshot: &Snapshot, shown: usize, begin: Instant, asked: Instant) 
     }
     let d = stream.done();
     say(format_args!(
-        "tasks {} ({shown} shown), vanished {}, denied {}, blocked {}, truncated {}; {} bytes",
+        "tasks {} ({shown} shown), vanished {}, denied {}, blocked {}, truncated {}, over budget {}; {} bytes",
         d.tasks,
         d.vanished,
         d.denied,
         d.blocked,
         d.truncated,
+        d.over_budget,
         stream.bytes().len()
     ));
     let (answer, output) = (asked - begin, asked.elapsed());

@@ -5,7 +5,7 @@ use taskdiag::{Group, Reason};
 
 use crate::columns::Column;
 
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 
 /// Counts of missing values. A task that just has none, or that ended meanwhile, lacks nothing.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ fn slot(m: Missing) -> Option<usize> {
         Missing::Reason(Reason::Blocked) => Some(2),
         Missing::Reason(Reason::Truncated) => Some(3),
         Missing::Reason(Reason::Unsupported) => Some(4),
+        Missing::Reason(Reason::OverBudget) => Some(5),
         Missing::Reason(Reason::Absent | Reason::Vanished) => None,
     }
 }
@@ -75,6 +76,10 @@ impl Tally {
                 )
             }
             3 => format!("{count} {tasks} with {names} cut short: it is longer than what was read"),
+            5 => format!(
+                "{count} {tasks} without {names}, over a limit that was given: raise --budget or \
+                 --max-rss"
+            ),
             _ => format!(
                 "{count} {tasks} without {names}: this engine or kernel cannot tell; \
                  'taskdiag engines' says who can"

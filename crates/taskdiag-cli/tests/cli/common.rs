@@ -105,8 +105,7 @@ pub fn stream(strategy: Strategy, tasks: &[Task], done: Done) -> Vec<u8> {
         (base.ppid, base.pgid, base.sid) = (t.ppid, t.tgid, t.tgid);
         (base.state, base.flags) = (t.state, t.flags);
         base.start_time_ns = t.start_s * 1_000_000_000;
-        base.comm[..t.comm.len()].copy_from_slice(&t.comm);
-        w.put(&base);
+        w.put_base(&base, &t.comm);
         let mut cred = Cred::new();
         cred.valid = Cred::ALL_VALID;
         (cred.uid, cred.euid) = (t.uid, t.uid);

@@ -33,11 +33,13 @@ pub fn all_groups() -> Info {
     Info { show_flags: asked.bits(), ..StreamWriter::blank_info() }
 }
 
+/// The name of the tasks here.
+pub const COMM: &[u8] = b"a) \n\xff";
+
 pub fn base(ppid: u32) -> Base {
     let mut b = Base::new();
     b.valid = Base::ALL_VALID;
     b.ppid = ppid;
-    b.comm[..5].copy_from_slice(b"a) \n\xff");
     b
 }
 
@@ -46,7 +48,7 @@ pub fn sample() -> AlignedBuf {
     let mut w = StreamWriter::new();
     w.info(&all_groups());
     w.begin_task(42, 42);
-    w.put(&base(1));
+    w.put_base(&base(1), COMM);
     w.put(&Cred { ngroups: 3, valid: Cred::ALL_VALID, ..Cred::new() });
     let ids = |v: &[u32]| v.iter().flat_map(|i| i.to_ne_bytes()).collect::<Vec<u8>>();
     w.put_blob(A_GROUPS, 0, 0, &ids(&[4, 24, 27]), 12);
@@ -62,12 +64,18 @@ pub fn sample() -> AlignedBuf {
     w.missing(Group::Io, Reason::Denied);
     w.end_task();
     w.begin_task(43, 42);
-    w.put(&base(1));
+    w.put_base(&base(1), COMM);
     w.missing(Group::Cmdline, Reason::Vanished);
     w.end_task();
     w.begin_task(44, 44);
     w.put(&Sched::new());
     w.put(&Statm::new());
+    w.put_name(7, BLOB_DELETED, b"/lib/a");
+    w.put_list(Vma::ALL_VALID, &[Vma { start: 4096, end: 8192, name: 7, ..Vma::default() }; 3]);
+    w.put_list(Fd::ALL_VALID - 1, &[Fd { name: 7, ..Fd::default() }]);
+    w.put_list::<Socket>(Socket::ALL_VALID, &[]);
+    w.shared(Group::Fd, 42);
+    w.put(&Limits::new());
     w.end_task();
     w.continue_task(44, 44);
     w.put(&Io::new());
@@ -127,7 +135,8 @@ pub fn raw_attr(says: u16, kind: u16, len: usize) -> Vec<u8> {
 }
 
 pub fn base_attr(ppid: u32) -> Vec<u8> {
-    base(ppid).as_bytes().to_vec()
+    let whole = Base { nla: NlAttr { len: 48, kind: Base::TYPE }, ..base(ppid) };
+    [whole.as_bytes(), COMM, &[0; 3]].concat()
 }
 
 pub fn blob_attr(attr_kind: u16, kind: u32, data: &[u8]) -> Vec<u8> {
@@ -142,7 +151,7 @@ pub fn walk<B: AsRef<[u8]>>(s: &Stream<B>) -> usize {
     let _ = (s.info(), s.done(), s.strategy(), s.asked().to_string());
     for t in s.tasks() {
         n += t.attrs().map(|(_, b)| b.len()).sum::<usize>();
-        n += t.record::<Base>().map_or(0, |b| b.comm_bytes().len());
+        n += t.comm().map_or(0, <[u8]>::len) + t.record::<Base>().map_or(0, |b| b.valid as usize);
         n += t.record::<Cred>().map_or(0, |r| r.valid as usize);
         n += t.record::<Stat>().map_or(0, |r| r.valid as usize);
         n += t.record::<Statm>().map_or(0, |r| r.valid as usize);
@@ -150,7 +159,15 @@ pub fn walk<B: AsRef<[u8]>>(s: &Stream<B>) -> usize {
         n += t.record::<Sched>().map_or(0, |r| r.valid as usize);
         n += t.record::<Ns>().map_or(0, |r| r.valid as usize);
         n += t.record::<Cgroup>().map_or(0, |r| r.valid as usize);
+        n += t.record::<Rollup>().map_or(0, |r| r.valid as usize);
+        n += t.record::<Limits>().map_or(0, |r| r.valid as usize);
+        n += t.list::<Vma>().map_or(0, |l| l.map(|e| e.raw.kind as usize + e.valid as usize).sum());
+        n += t
+            .list::<Fd>()
+            .map_or(0, |l| l.map(|e| t.name(e.raw.name).map_or(0, |n| n.data.len())).sum());
+        n += t.list::<Socket>().map_or(0, Iterator::count);
         n += Group::ALL.iter().filter_map(|g| t.reason(*g)).count();
+        n += Group::ALL.iter().filter_map(|g| t.shared(*g)).count();
         n += PathKind::ALL.iter().filter_map(|k| t.path(*k)).map(|b| b.data.len()).sum::<usize>();
         n += t.cmdline().map_or(0, |b| b.data.len());
         n += t.groups().map_or(0, |v| v.len()) + t.nspid().map_or(0, |v| v.len());

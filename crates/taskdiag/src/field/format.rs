@@ -164,7 +164,7 @@ fn args(out: &mut Vec<u8>, data: &[u8]) {
 /// A kernel thread, a zombie, or a process that emptied its arguments.
 fn no_args(out: &mut Vec<u8>, row: &Row<'_>) {
     out.push(b'[');
-    escape(out, row.base.map_or(b"?", |b| b.comm_bytes()));
+    escape(out, row.comm.unwrap_or(b"?"));
     out.push(b']');
     if row.is_zombie() {
         out.extend_from_slice(b" <defunct>");

@@ -14,6 +14,8 @@ pub struct Row<'a> {
     pub view: TaskView<'a>,
     /// BASE, where it is in the answer.
     pub base: Option<&'a Base>,
+    /// The command name, where it is in the answer.
+    pub comm: Option<&'a [u8]>,
     /// CRED, where it is in the answer.
     pub cred: Option<&'a Cred>,
     /// STAT, where it is in the answer.
@@ -40,6 +42,7 @@ impl<'a> Row<'a> {
         let mut row = Row {
             view,
             base: None,
+            comm: None,
             cred: None,
             stat: None,
             statm: None,
@@ -50,7 +53,9 @@ impl<'a> Row<'a> {
         };
         for (kind, bytes) in view.attrs() {
             match kind {
-                Base::TYPE => row.base = row.base.or(cast(bytes)),
+                Base::TYPE if row.base.is_none() => {
+                    (row.base, row.comm) = (cast(bytes), taskdiag_wire::decode::comm(bytes));
+                }
                 Cred::TYPE => row.cred = row.cred.or(cast(bytes)),
                 Stat::TYPE => row.stat = row.stat.or(cast(bytes)),
                 Statm::TYPE => row.statm = row.statm.or(cast(bytes)),

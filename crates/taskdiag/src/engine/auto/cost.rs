@@ -221,7 +221,7 @@ mod tests {
             for n in [1, 100, 1_000, 100_000] {
                 for bpf in [None, Some(Groups::NONE), Some(Groups::BASE), Some(VIEW)] {
                     let f = Facts { bpf, ..machine(n, n * 2) };
-                    let req = Request { strategy: *strategy, pid: 1, groups: VIEW };
+                    let req = Request::new(*strategy, 1, VIEW);
                     let plan = decide(&req, &f);
                     let mut seen = Groups::NONE;
                     for p in &plan.parts {
@@ -257,7 +257,7 @@ mod tests {
         for n in (0..20).map(|i| 1u64 << i) {
             let f = machine(n, n + n / 2);
             for strategy in Strategy::ALL {
-                let req = Request { strategy: *strategy, pid: 1, groups: VIEW };
+                let req = Request::new(*strategy, 1, VIEW);
                 let chosen = estimate(first(&req, &f), &req, &f);
                 assert!(chosen <= estimate(EngineId::Procfs, &req, &f));
             }

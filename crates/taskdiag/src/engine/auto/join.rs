@@ -20,6 +20,7 @@ fn sum(a: &Done, b: &Done) -> Done {
         vanished: a.vanished + b.vanished,
         blocked: a.blocked + b.blocked,
         truncated: a.truncated + b.truncated,
+        over_budget: a.over_budget + b.over_budget,
     }
 }
 

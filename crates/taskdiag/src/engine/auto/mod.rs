@@ -95,7 +95,7 @@ pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32
         let (groups, strategy) =
             reqs.first().map_or((Groups::NONE, Strategy::One), |r| (r.groups, r.strategy));
         let mut w = taskdiag_wire::StreamWriter::new();
-        w.info(&crate::engine::info::info(&Request { strategy, pid: 0, groups }));
+        w.info(&crate::engine::info::info(&Request::new(strategy, 0, groups)));
         streams.push(w.finish(taskdiag_wire::Done::default()));
     }
     Ok((Snapshot::with_served(join::concat(streams)?, served)?, nobody))
@@ -229,7 +229,7 @@ fn hidden_init(req: &Request, groups: Groups, bytes: &Bytes) -> Result<Option<An
     }
     let strategy = if req.strategy == Strategy::All { Strategy::One } else { Strategy::Thread };
     let Ok(mut procfs) = Procfs::new() else { return Ok(None) };
-    match procfs.run(&Request { strategy, pid: 1, groups }) {
+    match procfs.run(&Request::new(strategy, 1, groups)) {
         Ok(a) => Ok(Some(a)),
         Err(Error::NoSuchProcess(_)) => Ok(None),
         Err(e) => Err(e),

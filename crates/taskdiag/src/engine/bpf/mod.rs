@@ -84,7 +84,7 @@ impl Bpf {
     /// # Errors
     /// [`Error::Unavailable`] as for a request.
     pub fn count(&mut self, strategy: Strategy) -> Result<u64, Error> {
-        let req = Request { strategy, pid: 0, groups: Groups::NONE };
+        let req = Request::new(strategy, 0, Groups::NONE);
         let sizes = Sizes { chunks: CHUNKS_RESERVE + 1, pids: 1 };
         let mut run = Run::start(&req, sizes, true, self.legacy).map_err(unavailable)?;
         run.step().map_err(unavailable)?;
@@ -176,7 +176,7 @@ impl Sizes {
 
 fn typical_bytes(g: Group) -> usize {
     match g {
-        Group::Base => size_of::<taskdiag_wire::Base>(),
+        Group::Base => size_of::<taskdiag_wire::Base>() + 16,
         Group::Cred => size_of::<taskdiag_wire::Cred>() + 24,
         Group::Stat => size_of::<taskdiag_wire::Stat>(),
         Group::Statm => size_of::<taskdiag_wire::Statm>(),

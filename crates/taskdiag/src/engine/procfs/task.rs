@@ -219,7 +219,7 @@ impl<'a> Worker<'a> {
             *stat = Some(self.stat_file(at)?);
         }
         if let Some(s) = stat.as_ref().filter(|_| self.plan.wants(Groups::BASE)) {
-            self.out.put(&s.base);
+            self.out.put_base(&s.base, s.comm());
         }
         Ok(())
     }

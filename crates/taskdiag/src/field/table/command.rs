@@ -7,10 +7,9 @@ use taskdiag_wire::{Blob, Group, Groups, PathKind, Reason};
 use super::super::*;
 
 fn comm<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
-    match row.base {
-        // The bit of `comm` is the last; the record gives it as an array with its padding.
-        Some(base) if base.comm().is_some() => Value::bytes(base.comm_bytes()),
-        Some(_) => Value::UNKNOWN,
+    match row.comm {
+        Some(comm) => Value::bytes(comm),
+        None if row.base.is_some() => Value::UNKNOWN,
         None => row.missing(Group::Base),
     }
 }

@@ -19,9 +19,18 @@ pub struct StatFile {
     /// Bytes between the kernel's marks of the start and the end of the arguments. `None`: the
     /// reader may not know them, or there are none.
     pub args_len: Option<u64>,
+    comm: [u8; COMM_MAX],
+    comm_len: usize,
 }
 
+/// The kernel has no longer names (`struct proc_task_name` in fs/proc/array.c: 64 with the NUL).
+const COMM_MAX: usize = 63;
+
 impl StatFile {
+    /// The command name.
+    pub fn comm(&self) -> &[u8] {
+        &self.comm[..self.comm_len]
+    }
     /// Does an empty command line mean that there is none? Of a kernel thread, a zombie, and a task
     /// in `do_exit()`.
     pub fn has_no_memory(&self) -> bool {
@@ -57,10 +66,9 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
     let mut base = Base::new();
     set!(base, Base.state, Some(state));
     let name = &bytes[open + 1..close];
-    let len = name.len().min(base.comm.len() - 1);
-    let mut comm = base.comm;
-    comm[..len].copy_from_slice(&name[..len]);
-    set!(base, Base.comm, Some(comm));
+    let comm_len = name.len().min(COMM_MAX);
+    let mut comm = [0; COMM_MAX];
+    comm[..comm_len].copy_from_slice(&name[..comm_len]);
     // -1 stands for a task that is just being reaped.
     set!(base, Base.ppid, f.u32());
     set!(base, Base.pgid, f.u32());
@@ -98,7 +106,7 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
         (Some(start), Some(end)) if start != 0 && end != 0 => end.checked_sub(start),
         _ => None,
     };
-    Some(StatFile { base, stat, args_len })
+    Some(StatFile { base, stat, args_len, comm, comm_len })
 }
 
 fn our_flags(pf: u32, dead: bool) -> u32 {
@@ -129,7 +137,7 @@ mod tests {
     fn every_member() {
         let s = stat(&line(b"cat"), TICK).unwrap();
         let b = s.base;
-        assert_eq!(b.comm_bytes(), b"cat");
+        assert_eq!(s.comm(), b"cat");
         assert_eq!((b.state, b.ppid, b.pgid, b.sid), (b'S', 1, 5057, 3481));
         assert_eq!((b.task_flags, b.flags), (4194304, 0));
         assert_eq!(b.start_time_ns, 1_556_330_000_000);
@@ -171,11 +179,11 @@ mod tests {
         ];
         for name in names {
             let s = stat(&line(name), TICK).unwrap();
-            assert_eq!(s.base.comm_bytes(), name);
+            assert_eq!(s.comm(), name);
             assert_eq!((s.base.state, s.base.ppid), (b'S', 1));
         }
         // A kernel that gave more than the record holds: cut, still NUL-terminated.
-        assert_eq!(stat(&line(&long), TICK).unwrap().base.comm_bytes(), &long[..63]);
+        assert_eq!(stat(&line(&long), TICK).unwrap().comm(), &long[..63]);
     }
 
     #[test]
@@ -198,7 +206,7 @@ mod tests {
         for n in 0..whole.len() {
             let Some(s) = stat(&whole[..n], TICK) else { continue };
             // What is said to be known is right.
-            if s.base.comm_bytes() == b"a) b" {
+            if s.comm() == b"a) b" {
                 for (known, value) in [
                     (s.base.ppid(), full.base.ppid),
                     (s.base.pgid(), full.base.pgid),
