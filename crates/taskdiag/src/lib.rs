@@ -25,6 +25,7 @@ mod error;
 pub mod field;
 mod request;
 mod snapshot;
+mod watch;
 
 pub use bytes::Bytes;
 pub use engine::auto::{Choice, query, query_each, query_with};
@@ -38,3 +39,4 @@ pub use taskdiag_wire::{
     Io, Limits, Ns, PathKind, Reason, Rollup, Sched, Signals, Socket, Stat, Statm, Strategy, Swap,
     TaskView, Vma, VmaKind, VmaStat,
 };
+pub use watch::Watch;

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use taskdiag_wire::{Groups, Strategy};
 
+use crate::watch::Watch;
+
 /// Which tasks, and which groups of attributes of each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Which tasks.
     pub strategy: Strategy,
@@ -21,12 +23,40 @@ pub struct Request {
     /// Time for all VMA_STAT and ROLLUP of the answer together; what is not read by then is left
     /// out, and the answer says so.
     pub budget: Option<Duration>,
+    /// Who looks on and may end it early.
+    pub watch: Option<&'static Watch>,
 }
+
+impl PartialEq for Request {
+    /// Do they ask the same? Who looks on does not matter.
+    fn eq(&self, o: &Request) -> bool {
+        (self.strategy, self.pid, self.groups) == (o.strategy, o.pid, o.groups)
+            && (self.max_rss_bytes, self.budget) == (o.max_rss_bytes, o.budget)
+    }
+}
+
+impl Eq for Request {}
 
 impl Request {
     /// A request without limits. `pid` is for ONE, CHILDREN and THREAD, otherwise 0.
     pub fn new(strategy: Strategy, pid: u32, groups: Groups) -> Request {
-        Request { strategy, pid, groups, max_rss_bytes: None, budget: None }
+        Request { strategy, pid, groups, max_rss_bytes: None, budget: None, watch: None }
+    }
+    /// For engines, between tasks: did the caller end it? Then DONE says `-EINTR`.
+    pub fn is_stopped(&self) -> bool {
+        self.watch.is_some_and(Watch::is_stopped)
+    }
+    /// For engines: so many tasks are to be done.
+    pub fn expect(&self, tasks: usize) {
+        if let Some(watch) = self.watch {
+            watch.expect(tasks as u64);
+        }
+    }
+    /// For engines: so many more tasks are done.
+    pub fn advance(&self, tasks: usize) {
+        if let Some(watch) = self.watch {
+            watch.advance(tasks as u64);
+        }
     }
     /// All processes.
     pub fn all(groups: Groups) -> Request {
