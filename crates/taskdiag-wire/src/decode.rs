@@ -210,6 +210,10 @@ impl<B: AsRef<[u8]>> Stream<B> {
     pub fn name(&self, number: u32) -> Option<Blob<'_>> {
         self.index.name(self.bytes.as_ref(), number)
     }
+    /// The numbers of all names in the stream, in no order.
+    pub fn name_numbers(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+        self.index.names.keys().copied()
+    }
     fn view(&self, e: &TaskAt) -> TaskView<'_> {
         let bytes = self.bytes.as_ref();
         TaskView {

@@ -18,7 +18,9 @@ use crate::bytes::Bytes;
 use crate::error::Error;
 use crate::request::Request;
 
-/// The groups that engines answer today; the others of the format have no source yet.
+/// The groups of a process table: each engine answers them, and none of them lists what a process
+/// has (its mappings, its files) or makes it wait. [`Support::groups`] has all that an engine
+/// answers.
 pub const GROUPS: Groups = Groups::BASE
     .union(Groups::CRED)
     .union(Groups::STAT)

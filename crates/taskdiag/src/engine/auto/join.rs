@@ -1,12 +1,19 @@
 //! Putting streams together: several answers one after the other, or the groups of one engine
 //! added to the tasks of another. Works on bytes, so what the engines wrote stays as it is.
 
+//!
+//! Two things in a stream point elsewhere in it and are kept right here: numbers of names (two
+//! answers of one engine use the same), and tasks that share what another one has (which may not
+//! be in the joined answer). `refs` has the bytes of both.
+
 use std::collections::{HashMap, HashSet};
 
 use taskdiag_wire::{
-    A_MISSING, AlignedBuf, Base, Done, Group, Info, Reason, Stream, StreamWriter, TaskView,
+    A_MISSING, A_NAME, A_SHARED, AlignedBuf, Base, Done, Group, Groups, Info, Reason, Stream,
+    StreamWriter, TaskView,
 };
 
+use super::refs::{Numbers, Renumber, attrs_of, patched, shared};
 use crate::bytes::Bytes;
 use crate::error::Error;
 
@@ -36,9 +43,10 @@ fn both_infos(a: &Info, b: &Info) -> Info {
 
 /// All tasks of `streams`, in order; a pid that an earlier one has is left out.
 pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
-    let mut seen = HashSet::new();
+    let mut seen: HashMap<u32, TaskView<'_>> = HashMap::new();
     let mut w = StreamWriter::new();
     let mut done = Done::default();
+    let mut numbers = Numbers::default();
     let parsed: Vec<Stream<AlignedBuf>> =
         streams.into_iter().map(Stream::parse).collect::<Result<_, _>>()?;
     if let Some(info) = parsed.iter().map(|s| *s.info()).reduce(|a, b| both_infos(&a, &b)) {
@@ -46,13 +54,31 @@ pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
     }
     for s in &parsed {
         let mut d = *s.done();
+        let map = numbers.admit(s);
+        let mut names = Vec::new();
+        // Where it is an earlier stream's task that others share with, that may share in turn.
+        let pid_of = |g: Group, pid: u32, seen: &HashMap<u32, TaskView<'_>>| {
+            seen.get(&pid).and_then(|t| t.shared(g)).unwrap_or(pid)
+        };
         for t in s.tasks() {
-            if seen.insert(t.pid()) {
-                w.raw(t.messages());
-            } else {
+            if seen.contains_key(&t.pid()) {
                 d.tasks -= 1;
+                names.extend(t.attrs().filter(|a| a.0 == A_NAME).map(|a| a.1));
+                continue;
+            }
+            w.raw(&patched(t.messages(), t.attrs(), &map, |g, pid| pid_of(g, pid, &seen)));
+            if !names.is_empty() {
+                w.continue_task(t.pid(), t.tgid());
+                names.drain(..).for_each(|n| w.raw_attr(&map.attr(A_NAME, n)));
+                w.end_task();
             }
         }
+        seen.extend(
+            s.tasks()
+                .map(|t| (t.pid(), t))
+                .filter(|t| !seen.contains_key(&t.0))
+                .collect::<Vec<_>>(),
+        );
         done = sum(&done, &d);
     }
     Ok(w.finish(done))
@@ -81,51 +107,110 @@ pub fn append(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
 
 /// The tasks of `main`, each with the groups that `more` has of the same task. A task that `more`
 /// does not have, or only has with another start time (a new process with the same pid), gets
-/// `more`'s groups as vanished.
+/// `more`'s groups as vanished. What a task of `more` that is not in `main` has for others to
+/// refer to is kept: its names, and values that are shared with it.
 pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
     let (main, more) = (Stream::parse(main)?, Stream::parse(more)?);
     let by_pid: HashMap<u32, TaskView<'_>> = more.tasks().map(|t| (t.pid(), t)).collect();
     let start = |t: &TaskView<'_>| t.record::<Base>().and_then(Base::start_time_ns);
     // Start times of /proc are in ticks: equal to within one.
     let tick = 1_000_000_000 / u64::from(main.info().clk_tck.max(1));
-    let mut w = StreamWriter::with_capacity(main.bytes().len() + more.bytes().len());
-    w.info(&both_infos(main.info(), more.info()));
-    for t in main.tasks() {
-        w.raw(t.messages());
-        let same = by_pid.get(&t.pid()).filter(|o| match (start(&t), start(o)) {
+    let same = |t: &TaskView<'_>| {
+        by_pid.get(&t.pid()).copied().filter(|o| match (start(t), start(o)) {
             (Some(a), Some(b)) => a.abs_diff(b) <= tick,
             _ => true,
-        });
-        w.continue_task(t.pid(), t.tgid());
-        match same {
-            Some(o) => {
-                for (kind, bytes) in o.attrs() {
-                    let known = kind == Base::TYPE && main.asked().has(Group::Base);
-                    if kind != A_MISSING && !known {
-                        w.raw_attr(bytes);
-                    }
-                }
-                for g in (more.asked() - main.asked()).iter() {
-                    if let Some(reason) = o.reason(g) {
-                        w.missing(g, reason);
-                    }
-                }
-            }
-            None => {
-                for g in (more.asked() - main.asked()).iter() {
-                    w.missing(g, Reason::Vanished);
-                }
+        })
+    };
+    let mut numbers = Numbers::default();
+    numbers.admit(&main);
+    let mut adder = Adder {
+        new: more.asked() - main.asked(),
+        has_base: main.asked().has(Group::Base),
+        map: numbers.admit(&more),
+        kept: main.tasks().filter_map(|t| same(&t)).map(|t| t.pid()).collect(),
+        by_pid: &by_pid,
+        heirs: HashMap::new(),
+        w: StreamWriter::with_capacity(main.bytes().len() + more.bytes().len()),
+    };
+    adder.w.info(&both_infos(main.info(), more.info()));
+    let mut orphans: Vec<_> = more.tasks().filter(|t| !adder.kept.contains(&t.pid())).collect();
+    for t in main.tasks() {
+        adder.w.raw(t.messages());
+        adder.w.continue_task(t.pid(), t.tgid());
+        for lost in orphans.drain(..) {
+            for (kind, name) in lost.attrs().filter(|a| a.0 == A_NAME) {
+                adder.w.raw_attr(&adder.map.attr(kind, name));
             }
         }
-        w.end_task();
+        match same(&t) {
+            Some(o) => adder.add(&o),
+            None => adder.new.iter().for_each(|g| adder.w.missing(g, Reason::Vanished)),
+        }
+        adder.w.end_task();
     }
-    Ok(w.finish(*main.done()))
+    Ok(adder.w.finish(*main.done()))
+}
+
+/// [`add_groups`] at work.
+struct Adder<'a> {
+    /// Groups to add.
+    new: Groups,
+    has_base: bool,
+    map: Renumber,
+    /// Tasks of the added stream that are in the answer.
+    kept: HashSet<u32>,
+    by_pid: &'a HashMap<u32, TaskView<'a>>,
+    /// Who got the value of a group that a task has which is not in the answer.
+    heirs: HashMap<(u32, u32), u32>,
+    w: StreamWriter,
+}
+
+impl Adder<'_> {
+    /// Add what the other stream says of the task that is open.
+    fn add(&mut self, o: &TaskView<'_>) {
+        for (kind, bytes) in o.attrs() {
+            match kind {
+                A_MISSING => {}
+                Base::TYPE if self.has_base => {}
+                A_SHARED => self.share(o.pid(), bytes),
+                _ => self.w.raw_attr(&self.map.attr(kind, bytes)),
+            }
+        }
+        for g in self.new.iter() {
+            if let Some(reason) = o.reason(g) {
+                self.w.missing(g, reason);
+            }
+        }
+    }
+
+    /// Task `pid` shares a group with another. If that one is not in the answer, the first who
+    /// shares with it gets its value, and the others share with that one.
+    fn share(&mut self, pid: u32, bytes: &[u8]) {
+        let s = shared(bytes);
+        let Some(group) = Group::from_number(s.group).filter(|_| !self.kept.contains(&s.pid))
+        else {
+            return self.w.raw_attr(bytes);
+        };
+        if let Some(heir) = self.heirs.get(&(s.group, s.pid)) {
+            return self.w.shared(group, *heir);
+        }
+        let Some(lost) = self.by_pid.get(&s.pid) else {
+            return self.w.missing(group, Reason::Vanished);
+        };
+        self.heirs.insert((s.group, s.pid), pid);
+        for (kind, bytes) in lost.attrs().filter(|a| attrs_of(group).contains(&a.0)) {
+            self.w.raw_attr(&self.map.attr(kind, bytes));
+        }
+        if let Some(reason) = lost.reason(group) {
+            self.w.missing(group, reason);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{Groups, Io};
+    use taskdiag_wire::{Fd, Io, Socket, Vma};
 
     fn stream(groups: Groups, tasks: &[(u32, u64)], io: Option<u64>) -> AlignedBuf {
         let mut w = StreamWriter::new();
@@ -199,5 +284,109 @@ mod tests {
         let s = Stream::parse(concat(vec![a, b]).unwrap()).unwrap();
         assert_eq!(s.tasks().map(|t| t.pid()).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!(s.done().tasks, 3);
+    }
+
+    /// A stream about files: each task has one file with a name, or shares another task's table.
+    fn files(tasks: &[(u32, Result<&str, u32>)]) -> AlignedBuf {
+        let mut w = StreamWriter::new();
+        let info = Info { show_flags: Groups::FD.bits(), ..StreamWriter::blank_info() };
+        w.info(&info);
+        for (n, (pid, what)) in (0x3000_0001..).zip(tasks) {
+            w.begin_task(*pid, *pid);
+            match what {
+                Ok(name) => {
+                    w.put_name(n, 0, name.as_bytes());
+                    w.put_list(Fd::ALL_VALID, &[Fd { fd: 5, name: n, ..Fd::default() }]);
+                    w.put_list(Socket::ALL_VALID, &[Socket { name: n, ..Socket::default() }]);
+                }
+                Err(other) => w.shared(Group::Fd, *other),
+            }
+            w.end_task();
+        }
+        w.finish(Done::default())
+    }
+
+    /// What [`files`] put in: the name behind the number, or the task that has it.
+    fn file_of(t: &TaskView<'_>) -> Result<String, u32> {
+        let text =
+            |n: Option<u32>| String::from_utf8(t.name(n.unwrap()).unwrap().data.to_vec()).unwrap();
+        match t.shared(Group::Fd) {
+            Some(pid) => Err(pid),
+            None => {
+                let name = text(t.list::<Fd>().unwrap().next().unwrap().name());
+                assert_eq!(text(t.list::<Socket>().unwrap().next().unwrap().name()), name);
+                Ok(name)
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_two_answers_stay_apart() {
+        let s = concat(vec![files(&[(1, Ok("a")), (2, Ok("b"))]), files(&[(3, Ok("c"))])]).unwrap();
+        let s = Stream::parse(s).unwrap();
+        let got: Vec<_> = s.tasks().map(|t| file_of(&t).unwrap()).collect();
+        assert_eq!(got, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_task_that_is_left_out_leaves_its_names_and_who_shares() {
+        let first = files(&[(1, Ok("a")), (2, Err(1))]);
+        // 4 uses the name that 2 brings; 3 shares with 2, which shares with 1.
+        let mut w = StreamWriter::new();
+        w.info(&Info { show_flags: Groups::FD.bits(), ..StreamWriter::blank_info() });
+        w.begin_task(2, 2);
+        w.put_name(0x3000_0001, 0, b"z");
+        w.end_task();
+        w.begin_task(3, 3);
+        w.shared(Group::Fd, 2);
+        w.end_task();
+        w.begin_task(4, 4);
+        let n = 0x3000_0001;
+        w.put_list(Fd::ALL_VALID, &[Fd { name: n, ..Fd::default() }]);
+        w.put_list(Socket::ALL_VALID, &[Socket { name: n, ..Socket::default() }]);
+        w.end_task();
+        let s = concat(vec![first, w.finish(Done::default())]).unwrap();
+        let s = Stream::parse(s).unwrap();
+        let got: Vec<_> = s.tasks().map(|t| (t.pid(), file_of(&t))).collect();
+        let a = (1, Ok(String::from("a")));
+        assert_eq!(got, [a, (2, Err(1)), (3, Err(1)), (4, Ok(String::from("z")))]);
+        assert_eq!(s.done().tasks, 4);
+    }
+
+    #[test]
+    fn what_is_shared_with_a_task_that_is_gone_is_kept() {
+        let main = stream(Groups::BASE, &[(2, 0), (3, 0), (4, 0), (5, 0)], None);
+        // 1 is not in the main stream. 4 uses a name that only 1 brings.
+        let more = files(&[(1, Ok("a")), (2, Err(1)), (3, Err(1)), (5, Err(9))]);
+        let s = Stream::parse(add_groups(main.as_bytes(), more.as_bytes()).unwrap()).unwrap();
+        let t: Vec<_> = s.tasks().collect();
+        assert_eq!(file_of(&t[0]), Ok(String::from("a")));
+        assert_eq!(file_of(&t[1]), Err(2));
+        assert_eq!(t[2].reason(Group::Fd), Some(Reason::Vanished));
+        assert_eq!(
+            (t[3].reason(Group::Fd), t[3].shared(Group::Fd)),
+            (Some(Reason::Vanished), None)
+        );
+    }
+
+    #[test]
+    fn names_of_an_added_group_stay_apart() {
+        let main = files(&[(1, Ok("a")), (2, Ok("b"))]);
+        let mut w = StreamWriter::new();
+        w.info(&Info { show_flags: Groups::VMA.bits(), ..StreamWriter::blank_info() });
+        for (pid, n, name) in [(7, 0x3000_0001, "lost"), (1, 0x3000_0002, "own")] {
+            w.begin_task(pid, pid);
+            w.put_name(n, 0, name.as_bytes());
+            let v = |name| Vma { name, ..Vma::default() };
+            w.put_list(Vma::ALL_VALID, &[v(0x3000_0001), v(n), v(0)]);
+            w.end_task();
+        }
+        let more = w.finish(Done::default());
+        let s = Stream::parse(add_groups(main.as_bytes(), more.as_bytes()).unwrap()).unwrap();
+        let t: Vec<_> = s.tasks().collect();
+        assert_eq!((file_of(&t[0]), file_of(&t[1])), (Ok("a".into()), Ok("b".into())));
+        let vmas = t[0].list::<Vma>().unwrap().map(|v| v.name().unwrap());
+        let names: Vec<_> = vmas.map(|n| t[0].name(n).map(|b| b.data.to_vec())).collect();
+        assert_eq!(names, [Some(b"lost".to_vec()), Some(b"own".to_vec()), None]);
     }
 }

@@ -1,8 +1,10 @@
 //! Choosing who answers a request, falling back where an engine fails, and saying which engine
-//! served what and why. The weighing is in [`cost`], the joining of answers in `join`.
+//! served what and why. The weighing is in [`cost`], the joining of answers in `join`
+//! and `refs`.
 
 pub mod cost;
 mod join;
+mod refs;
 
 use std::str::FromStr;
 
@@ -229,7 +231,7 @@ fn hidden_init(req: &Request, groups: Groups, bytes: &Bytes) -> Result<Option<An
     }
     let strategy = if req.strategy == Strategy::All { Strategy::One } else { Strategy::Thread };
     let Ok(mut procfs) = Procfs::new() else { return Ok(None) };
-    match procfs.run(&Request::new(strategy, 1, groups)) {
+    match procfs.run(&Request { strategy, pid: 1, groups, ..*req }) {
         Ok(a) => Ok(Some(a)),
         Err(Error::NoSuchProcess(_)) => Ok(None),
         Err(e) => Err(e),

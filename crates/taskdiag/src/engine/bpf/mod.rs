@@ -28,7 +28,7 @@ use self::shared::*;
 use self::skel::{Loaded, MapInit, Skeleton};
 use self::sys::Mapping;
 use crate::bytes::Bytes;
-use crate::engine::{Answer, Cost, Engine, EngineId, GROUPS, Support, estimate, info};
+use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, estimate, info};
 use crate::error::Error;
 use crate::request::Request;
 
@@ -39,6 +39,9 @@ static LITE: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/
 /// For kernels before 6.8.
 static LEGACY: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/legacy.lskel"));
 const NOT_LITE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
+
+/// The groups that this engine answers.
+pub const GROUPS: Groups = engine::GROUPS;
 
 /// The engine that walks the task list with a BPF program.
 #[derive(Debug, Default)]

@@ -27,17 +27,20 @@ use std::time::Instant;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use taskdiag_wire::{Done, Group, Strategy, StreamWriter};
+use taskdiag_wire::{Done, Group, Groups, Strategy, StreamWriter};
 
 use self::cgroup::Cgroups;
 use self::read::Reader;
 use self::task::{Plan, Worker, exhausted};
-use crate::engine::{Answer, Cost, Engine, EngineId, GROUPS, Support, info};
+use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::Error;
 use crate::request::Request;
 
 /// `PROC_SUPER_MAGIC` of linux/magic.h.
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
+
+/// The groups that this engine answers.
+pub const GROUPS: Groups = engine::GROUPS;
 
 /// The engine that reads the text files of /proc.
 ///

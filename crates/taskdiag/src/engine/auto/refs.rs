@@ -1,0 +1,132 @@
+//! What in a task's bytes points elsewhere in the stream: numbers of names, and tasks that are
+//! shared with. Found and rewritten in place; no attribute changes its length.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::mem::offset_of;
+
+use taskdiag_wire::decode::Attrs;
+use taskdiag_wire::{
+    A_FD_DETAIL, A_NAME, A_SHARED, A_SOCKET, ArrayHdr, BlobHdr, Fd, Group, ListEntry, Shared,
+    Socket, Stream, Vma,
+};
+use zerocopy::FromBytes;
+
+/// The engine that made a number.
+const ENGINE: u32 = 0xf000_0000;
+
+/// The numbers of names that are taken in a stream that is being joined.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    used: HashSet<u32>,
+    /// The highest so far of each engine.
+    highest: HashMap<u32, u32>,
+}
+
+/// New numbers for the names of a stream; empty where they may stay.
+#[derive(Debug, Default)]
+pub(super) struct Renumber(HashMap<u32, u32>);
+
+impl Numbers {
+    /// Take in the names of a stream, under new numbers where another one has the same.
+    pub(super) fn admit<B: AsRef<[u8]>>(&mut self, s: &Stream<B>) -> Renumber {
+        let mut map = HashMap::new();
+        if s.name_numbers().any(|n| self.used.contains(&n)) {
+            for n in s.name_numbers() {
+                let next = self.highest.entry(n & ENGINE).or_insert(n & ENGINE);
+                *next += 1;
+                map.insert(n, *next);
+            }
+            self.used.extend(map.values());
+        } else {
+            for n in s.name_numbers() {
+                let highest = self.highest.entry(n & ENGINE).or_insert(n);
+                *highest = n.max(*highest);
+                self.used.insert(n);
+            }
+        }
+        Renumber(map)
+    }
+}
+
+impl Renumber {
+    /// An attribute with the new numbers in it.
+    pub(super) fn attr<'a>(&self, kind: u16, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut bytes = Cow::Borrowed(bytes);
+        if !self.0.is_empty() && refers(kind) {
+            self.patch(kind, bytes.to_mut());
+        }
+        bytes
+    }
+
+    fn patch(&self, kind: u16, attr: &mut [u8]) {
+        if kind == A_NAME {
+            return self.number(attr, offset_of!(BlobHdr, kind));
+        }
+        let at = match kind {
+            Vma::TYPE => offset_of!(Vma, name),
+            Fd::TYPE => offset_of!(Fd, name),
+            _ => offset_of!(Socket, name),
+        };
+        let (hdr, _) = ArrayHdr::read_from_prefix(attr).expect("of a checked stream");
+        for i in 0..hdr.count as usize {
+            self.number(attr, size_of::<ArrayHdr>() + i * hdr.size as usize + at);
+        }
+    }
+
+    fn number(&self, attr: &mut [u8], at: usize) {
+        let place = &mut attr[at..at + 4];
+        let old = u32::from_ne_bytes(place.try_into().expect("4 bytes"));
+        if let Some(new) = self.0.get(&old) {
+            place.copy_from_slice(&new.to_ne_bytes());
+        }
+    }
+}
+
+/// Does this kind of attribute hold numbers of names?
+fn refers(kind: u16) -> bool {
+    matches!(kind, A_NAME | A_SOCKET | Vma::TYPE | Fd::TYPE)
+}
+
+/// The types of the attributes that are the value of a group.
+pub(super) fn attrs_of(group: Group) -> &'static [u16] {
+    match group {
+        Group::Vma => &[Group::Vma as u16],
+        Group::VmaStat => &[Group::VmaStat as u16],
+        Group::Rollup => &[Group::Rollup as u16],
+        Group::Swap => &[Group::Swap as u16],
+        Group::Fd => &[Group::Fd as u16, A_SOCKET, A_FD_DETAIL],
+        Group::FdCount => &[Group::FdCount as u16],
+        _ => &[],
+    }
+}
+
+/// An A_SHARED attribute of a checked stream.
+pub(super) fn shared(attr: &[u8]) -> Shared {
+    Shared::read_from_prefix(attr).expect("of a checked stream").0
+}
+
+/// The messages of a task with new numbers, and with `pid_of` (group, task) for each task that
+/// it shares with.
+pub(super) fn patched<'a>(
+    messages: &'a [u8],
+    attrs: Attrs<'a>,
+    map: &Renumber,
+    pid_of: impl Fn(Group, u32) -> u32,
+) -> Cow<'a, [u8]> {
+    let mut out = Cow::Borrowed(messages);
+    for (kind, attr) in attrs {
+        let at = attr.as_ptr().addr() - messages.as_ptr().addr();
+        if kind == A_SHARED {
+            let s = shared(attr);
+            let pid = Group::from_number(s.group).map_or(s.pid, |g| pid_of(g, s.pid));
+            if pid != s.pid {
+                let at = at + offset_of!(Shared, pid);
+                out.to_mut()[at..at + 4].copy_from_slice(&pid.to_ne_bytes());
+            }
+        } else if !map.0.is_empty() && refers(kind) {
+            map.patch(kind, &mut out.to_mut()[at..at + attr.len()]);
+        }
+    }
+    out
+}
