@@ -23,6 +23,7 @@ mod bytes;
 pub mod engine;
 mod error;
 pub mod field;
+pub mod files;
 mod request;
 mod snapshot;
 mod watch;

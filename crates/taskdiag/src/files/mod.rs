@@ -1,0 +1,188 @@
+//! Open files of an answer, joined: a process, a descriptor, and what the answer says of it in
+//! other lists (the socket, what is particular about the kind of file, its name), and who has
+//! the other end of a pipe or socket.
+//!
+//! A table of open files that threads share is there once, with their number. Working directory,
+//! root, executable and mapped files of a process are rows too, where the answer has them: they
+//! keep a file in use like a descriptor. Nothing is read here but the answer, and nothing printed.
+
+mod detail;
+mod ends;
+mod holders;
+mod name;
+mod row;
+mod socket;
+mod words;
+
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+
+use taskdiag_wire::{
+    Entry, Fd, FdDetail, Group, Groups, PathKind, Reason, Socket, TaskView, Vma, VmaKind,
+};
+
+use crate::field::Row;
+use crate::snapshot::Snapshot;
+
+pub use ends::{End, Ends};
+pub use holders::{Gap, Holder, holders};
+pub use row::{Access, OpenFile, What, major_minor};
+pub use socket::{Side, address, is_inet, protocol, state, write_address};
+pub use words::{TYPES, family_name, protocol_name, state_name, state_number};
+
+/// A process (or a thread that unshared its files), with what is needed to list its files.
+#[derive(Debug)]
+pub struct Owner<'a> {
+    /// The process or thread, and its records.
+    pub row: Row<'a>,
+    /// Whose table of open files, shared by how many; `None`: the answer has none for it.
+    pub table: Option<Holder<'a>>,
+    /// In the order of fd.
+    sockets: Vec<Entry<'a, Socket>>,
+    details: Vec<Entry<'a, FdDetail>>,
+    /// The tasks that have the paths and the mappings of the process, in the first of its owners:
+    /// they are not of each table.
+    paths: Option<TaskView<'a>>,
+    memory: Option<TaskView<'a>>,
+}
+
+/// The open files of an answer.
+#[derive(Debug)]
+pub struct Files<'a> {
+    owners: Vec<Owner<'a>>,
+    gaps: Vec<Gap<'a>>,
+    ends: OnceCell<Ends>,
+}
+
+impl<'a> Files<'a> {
+    /// The groups whose rows this lists.
+    pub const GROUPS: Groups = Groups::FD.union(Groups::PATHS).union(Groups::VMA);
+
+    /// Join the lists of an answer. Costs a pass over it, and memory for each process, socket and
+    /// particular of a descriptor, but not for each file.
+    pub fn new(snapshot: &'a Snapshot) -> Files<'a> {
+        let (tables, mut gaps) = match snapshot.stream().asked().has(Group::Fd) {
+            true => holders(snapshot, Group::Fd),
+            false => (Vec::new(), Vec::new()),
+        };
+        let mut owners: Vec<Owner<'a>> = tables
+            .into_iter()
+            .map(|table| Owner {
+                sockets: sorted(table.owner.list::<Socket>(), |s| s.raw.fd),
+                details: sorted(table.owner.list::<FdDetail>(), |d| d.raw.fd),
+                ..Owner::new(table.task, Some(table))
+            })
+            .collect();
+        // Processes without descriptors in the answer may have paths and mappings in it.
+        let listed: HashSet<u32> = owners.iter().map(|o| o.row.view.tgid()).collect();
+        let rest = snapshot.tasks().filter(|t| t.is_leader() && !listed.contains(&t.tgid()));
+        owners.extend(rest.map(|t| Owner::new(t, None)));
+        owners.sort_by_key(|o| {
+            let t = &o.row.view;
+            (t.tgid(), !t.is_leader(), t.pid())
+        });
+        if snapshot.stream().asked().has(Group::Paths) {
+            let has = |t: &TaskView<'_>| t.blobs(Group::Paths as u16).next().is_some();
+            first_of_process(&mut owners, |o| {
+                o.paths = Some(o.row.view).filter(has);
+                o.paths.is_some()
+            });
+            let leaders = snapshot.tasks().filter(|t| t.is_leader());
+            gaps.extend(
+                leaders.filter_map(|t| Some(Gap { task: t, reason: t.reason(Group::Paths)? })),
+            );
+        }
+        if snapshot.stream().asked().has(Group::Vma) {
+            let (memory, lacking) = holders(snapshot, Group::Vma);
+            let memory: HashMap<u32, TaskView<'a>> =
+                memory.into_iter().map(|m| (m.task.tgid(), m.owner)).collect();
+            first_of_process(&mut owners, |o| {
+                o.memory = memory.get(&o.row.view.tgid()).copied();
+                o.memory.is_some()
+            });
+            gaps.extend(lacking);
+        }
+        gaps.retain(|g| g.reason != Reason::Absent);
+        Files { owners, gaps, ends: OnceCell::new() }
+    }
+    /// Processes and threads that have files of their own, by pid.
+    pub fn owners(&self) -> &[Owner<'a>] {
+        &self.owners
+    }
+    /// Tasks whose files are not in the answer, and why; a task may be there once for each group.
+    /// Those that just have none are not.
+    pub fn gaps(&self) -> &[Gap<'a>] {
+        &self.gaps
+    }
+    /// The files of one: paths, mapped files, descriptors.
+    pub fn of(&'a self, owner: &'a Owner<'a>) -> impl Iterator<Item = OpenFile<'a>> + use<'a> {
+        let paths = owner.paths.into_iter().flat_map(|t| {
+            let kinds = [PathKind::Cwd, PathKind::Root, PathKind::Exe];
+            kinds.into_iter().filter_map(move |k| Some(What::Path(k, t.path(k)?)))
+        });
+        let mapped = owner.memory.into_iter().flat_map(|t| mapped(&t)).map(What::Mapped);
+        let fds = owner.table.iter().filter_map(|t| t.owner.list::<Fd>()).flatten();
+        let fds = fds.map(What::Fd);
+        paths.chain(mapped).chain(fds).map(move |what| OpenFile { owner, what })
+    }
+    /// Who has which end of each pipe and socket. Made when it is first asked for.
+    pub fn ends(&self) -> &Ends {
+        self.ends.get_or_init(|| Ends::new(&self.owners))
+    }
+}
+
+impl<'a> Owner<'a> {
+    fn new(task: TaskView<'a>, table: Option<Holder<'a>>) -> Owner<'a> {
+        Owner {
+            row: Row::new(task),
+            table,
+            sockets: Vec::new(),
+            details: Vec::new(),
+            paths: None,
+            memory: None,
+        }
+    }
+    /// The socket that a descriptor is.
+    pub fn socket(&self, fd: u32) -> Option<Entry<'a, Socket>> {
+        let at = self.sockets.partition_point(|s| s.raw.fd < fd);
+        self.sockets.get(at).filter(|s| s.raw.fd == fd).copied()
+    }
+    /// What is particular about a descriptor.
+    pub fn details(&self, fd: u32) -> &[Entry<'a, FdDetail>] {
+        let from = self.details.partition_point(|d| d.raw.fd < fd);
+        let to = self.details.partition_point(|d| d.raw.fd <= fd);
+        &self.details[from..to]
+    }
+}
+
+/// Give each process in turn to the first of its owners that takes it.
+fn first_of_process<'a>(owners: &mut [Owner<'a>], mut take: impl FnMut(&mut Owner<'a>) -> bool) {
+    let mut done = None;
+    for o in owners {
+        let tgid = o.row.view.tgid();
+        if done != Some(tgid) && take(o) {
+            done = Some(tgid);
+        }
+    }
+}
+
+/// A list in the order of its descriptors. An engine writes it so; a foreign stream may not.
+fn sorted<'a, T>(
+    list: Option<impl Iterator<Item = Entry<'a, T>>>,
+    fd: impl Fn(&Entry<'a, T>) -> u32,
+) -> Vec<Entry<'a, T>> {
+    let mut all: Vec<_> = list.into_iter().flatten().collect();
+    if !all.is_sorted_by_key(&fd) {
+        all.sort_by_key(&fd);
+    }
+    all
+}
+
+/// The mapped files of a process, each once, the first mapping of it.
+fn mapped<'a>(task: &TaskView<'a>) -> impl Iterator<Item = Entry<'a, Vma>> + use<'a> {
+    let mut seen = HashSet::new();
+    let files = task.list::<Vma>().into_iter().flatten();
+    files.filter(move |v| {
+        v.raw.kind == VmaKind::File as u32 && seen.insert((v.raw.dev, v.raw.inode, v.raw.name))
+    })
+}

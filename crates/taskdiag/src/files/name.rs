@@ -1,0 +1,188 @@
+//! The NAME of an open file as lsof writes it: a path, the addresses of a socket, what an anonymous
+//! inode is, and who has the other ends. Bytes as they are; whoever prints them escapes them.
+
+use taskdiag_wire::{BLOB_DELETED, Entry, Fd, FdType, Socket};
+
+use super::{Access, End, Files, OpenFile, detail, socket, words};
+
+/// Other ends that are named; the rest is counted.
+const NAMED_ENDS: usize = 4;
+
+impl<'a> Files<'a> {
+    /// Append the name of a file. `own_netns`: a socket of another network namespace says so.
+    pub fn write_name(&self, out: &mut Vec<u8>, file: &OpenFile<'_>, own_netns: Option<u32>) {
+        let Some(kind) = file.fd_type() else {
+            write_path(out, file);
+            return;
+        };
+        let fd = file.fd().expect("it has a type");
+        match kind {
+            FdType::Socket => match file.socket() {
+                Some(s) => self.write_socket(out, file, &s, own_netns),
+                None => {
+                    write_path(out, file);
+                    self.write_ends(out, self.ends().of_socket(fd.raw.inode), file, |_| true);
+                }
+            },
+            FdType::Pipe | FdType::Fifo => {
+                if kind == FdType::Pipe {
+                    out.extend_from_slice(b"pipe");
+                } else {
+                    write_path(out, file);
+                }
+                let own = file.access();
+                // The other ends of a pipe are those that are open the other way.
+                let opposite = |e: &End| own == Some(Access::Both) || Some(e.access) != own;
+                self.write_ends(out, self.ends().of_pipe(&fd), file, opposite);
+            }
+            FdType::Other
+            | FdType::Ns
+            | FdType::Mqueue
+            | FdType::Userfaultfd
+            | FdType::PerfEvent
+                if file.path().is_some() =>
+            {
+                write_path(out, file);
+            }
+            FdType::Reg | FdType::Dir | FdType::Chr | FdType::Blk | FdType::Lnk | FdType::Memfd => {
+                write_path(out, file);
+            }
+            _ => {
+                let command = |pid| self.command(pid);
+                let text = detail::text(kind, file.owner.details(fd.raw.fd), command);
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+
+    /// The command name of a process in the answer.
+    fn command(&self, pid: u32) -> Option<String> {
+        let at = self.owners().partition_point(|o| o.row.view.tgid() < pid);
+        let owner = self.owners().get(at).filter(|o| o.row.view.tgid() == pid)?;
+        Some(String::from_utf8_lossy(owner.row.comm?).into_owned())
+    }
+
+    fn write_socket(
+        &self,
+        out: &mut Vec<u8>,
+        file: &OpenFile<'_>,
+        s: &Entry<'_, Socket>,
+        own_netns: Option<u32>,
+    ) {
+        match i32::from(s.raw.family) {
+            libc::AF_INET | libc::AF_INET6 => socket::write_inet(out, s),
+            libc::AF_UNIX => {
+                self.write_unix(out, file, s);
+            }
+            family => {
+                match words::family_name(family as u16) {
+                    _ if matches!(family, libc::AF_NETLINK | libc::AF_PACKET) => {}
+                    Some(name) => out.extend_from_slice(format!("{name} ").as_bytes()),
+                    None => out.extend_from_slice(format!("family {family} ").as_bytes()),
+                }
+                if let Some(protocol) = socket::protocol(s) {
+                    out.extend_from_slice(protocol.as_bytes());
+                }
+                match s.r#type().and_then(words::socket_kind) {
+                    Some(kind) if family != libc::AF_NETLINK => {
+                        out.extend_from_slice(format!(" type={kind}").as_bytes());
+                    }
+                    _ => {}
+                }
+                if let Some(port) = s.portid().filter(|p| *p != 0 && family == libc::AF_NETLINK) {
+                    out.extend_from_slice(format!(" port={port}").as_bytes());
+                }
+            }
+        }
+        if let Some(netns) = s.netns().filter(|n| *n != 0 && own_netns.is_some_and(|own| own != *n))
+        {
+            out.extend_from_slice(format!(" net:[{netns}]").as_bytes());
+        }
+    }
+
+    /// `/run/x type=STREAM (CONNECTED) ->INO=12 34,sh,3u`.
+    fn write_unix(&self, out: &mut Vec<u8>, file: &OpenFile<'_>, s: &Entry<'_, Socket>) {
+        let path = s.name().filter(|n| *n != 0).and_then(|n| file.owner.row.view.name(n));
+        if let Some(path) = path {
+            out.extend_from_slice(&path.data);
+            out.push(b' ');
+        }
+        let kind = s.r#type().and_then(words::socket_kind).unwrap_or("?");
+        out.extend_from_slice(format!("type={kind}").as_bytes());
+        if let Some(state) = socket::state(s) {
+            out.extend_from_slice(format!(" ({state})").as_bytes());
+        }
+        if let Some(peer) = s.peer_inode().filter(|p| *p != 0) {
+            out.extend_from_slice(format!(" ->INO={peer}").as_bytes());
+            self.write_ends(out, self.ends().of_socket(peer), file, |_| true);
+        }
+    }
+
+    /// ` 34,sh,3u` for each end but the file's own, the first few.
+    fn write_ends(
+        &self,
+        out: &mut Vec<u8>,
+        ends: &[End],
+        file: &OpenFile<'_>,
+        wanted: impl Fn(&End) -> bool,
+    ) {
+        let mut left = 0;
+        for (i, end) in ends.iter().filter(|e| wanted(e) && !self.is_own(e, file)).enumerate() {
+            if i >= NAMED_ENDS {
+                left += 1;
+                continue;
+            }
+            out.push(b' ');
+            self.write_end(out, end);
+        }
+        if left > 0 {
+            out.extend_from_slice(format!(" and {left} more").as_bytes());
+        }
+    }
+
+    fn is_own(&self, end: &End, file: &OpenFile<'_>) -> bool {
+        file.fd().is_some_and(|fd| fd.raw.fd == end.fd)
+            && std::ptr::eq(&raw const self.owners()[end.owner], file.owner)
+    }
+
+    /// `34,sh,3u`.
+    fn write_end(&self, out: &mut Vec<u8>, end: &End) {
+        let row = &self.owners()[end.owner].row;
+        out.extend_from_slice(format!("{},", row.view.pid()).as_bytes());
+        out.extend_from_slice(row.comm.unwrap_or(b"?"));
+        out.extend_from_slice(format!(",{}{}", end.fd, end.access.letter()).as_bytes());
+    }
+
+    /// The other ends of a pipe or socket, each as `34,sh,3u`: of a pipe all descriptors but the
+    /// file's own, of a unix socket those of its peer. `None`: the file has no other ends.
+    pub fn other_ends(&self, file: &OpenFile<'_>) -> Option<Vec<Vec<u8>>> {
+        let fd: Entry<'_, Fd> = file.fd()?;
+        let ends = match file.fd_type()? {
+            FdType::Pipe | FdType::Fifo => self.ends().of_pipe(&fd),
+            FdType::Socket => self.ends().of_socket(file.socket()?.peer_inode()?),
+            _ => return None,
+        };
+        let text = |end: &End| {
+            let mut out = Vec::new();
+            self.write_end(&mut out, end);
+            out
+        };
+        Some(ends.iter().filter(|e| !self.is_own(e, file)).map(text).collect())
+    }
+}
+
+/// The path, and whether it is deleted.
+fn write_path(out: &mut Vec<u8>, file: &OpenFile<'_>) {
+    let Some(path) = file.path() else { return };
+    if let Some(why) = path.reason {
+        out.extend_from_slice(format!("({why})").as_bytes());
+        return;
+    }
+    out.extend_from_slice(&path.data);
+    if path.is_cut() {
+        out.extend_from_slice(b" (cut)");
+    }
+    if path.flags & BLOB_DELETED != 0 || file.is_deleted() {
+        out.extend_from_slice(b" (deleted)");
+    }
+}

@@ -1,0 +1,171 @@
+//! One open file: what is known of it, in the library's units.
+
+use std::borrow::Cow;
+
+use taskdiag_wire::{BLOB_DELETED, Blob, Entry, Fd, FdType, PathKind, Socket, Vma};
+
+use super::{Owner, words};
+
+/// How a file is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// For reading.
+    Read,
+    /// For writing.
+    Write,
+    /// For both.
+    Both,
+    /// For neither (`O_PATH`), or not known.
+    Path,
+}
+
+impl Access {
+    /// From `O_*` flags.
+    pub fn of(flags: u32) -> Access {
+        let flags = flags as i32;
+        match flags & libc::O_ACCMODE {
+            _ if flags & libc::O_PATH != 0 => Access::Path,
+            libc::O_RDONLY => Access::Read,
+            libc::O_WRONLY => Access::Write,
+            libc::O_RDWR => Access::Both,
+            _ => Access::Path,
+        }
+    }
+    /// As lsof has it: r, w, u; nothing for [`Access::Path`].
+    pub fn letter(self) -> &'static str {
+        match self {
+            Access::Read => "r",
+            Access::Write => "w",
+            Access::Both => "u",
+            Access::Path => "",
+        }
+    }
+}
+
+/// What makes a process have a file in use.
+#[derive(Clone, Debug)]
+pub enum What<'a> {
+    /// It is its working directory, root or executable.
+    Path(PathKind, Blob<'a>),
+    /// It is mapped into its memory.
+    Mapped(Entry<'a, Vma>),
+    /// A descriptor.
+    Fd(Entry<'a, Fd>),
+}
+
+/// A file that a process has in use. What is `None` is not known, or does not apply.
+#[derive(Clone, Debug)]
+pub struct OpenFile<'a> {
+    /// Who has it.
+    pub owner: &'a Owner<'a>,
+    /// As what.
+    pub what: What<'a>,
+}
+
+/// The two numbers of a device in the form of the stream (`new_encode_dev()`).
+pub fn major_minor(dev: u32) -> (u32, u32) {
+    ((dev >> 8) & 0xfff, (dev & 0xff) | ((dev >> 12) & 0xfff00))
+}
+
+impl<'a> OpenFile<'a> {
+    /// The descriptor's entry.
+    pub fn fd(&self) -> Option<Entry<'a, Fd>> {
+        match &self.what {
+            What::Fd(fd) => Some(*fd),
+            _ => None,
+        }
+    }
+    /// What lsof has in its column FD, without the letter: the descriptor, or cwd, rtd, txt, mem,
+    /// DEL (a mapped file that is deleted).
+    pub fn label(&self) -> Cow<'static, str> {
+        match &self.what {
+            What::Fd(fd) => Cow::Owned(fd.raw.fd.to_string()),
+            What::Path(PathKind::Cwd, _) => Cow::Borrowed("cwd"),
+            What::Path(PathKind::Root, _) => Cow::Borrowed("rtd"),
+            What::Path(PathKind::Exe, _) => Cow::Borrowed("txt"),
+            What::Mapped(_) if self.is_deleted() => Cow::Borrowed("DEL"),
+            What::Mapped(_) => Cow::Borrowed("mem"),
+        }
+    }
+    /// How it is open.
+    pub fn access(&self) -> Option<Access> {
+        self.fd()?.flags().map(Access::of)
+    }
+    /// Of a descriptor, what it is.
+    pub fn fd_type(&self) -> Option<FdType> {
+        FdType::from_number(self.fd()?.r#type()?)
+    }
+    /// The socket that it is.
+    pub fn socket(&self) -> Option<Entry<'a, Socket>> {
+        let fd = self.fd().filter(|f| f.raw.r#type == FdType::Socket as u32)?;
+        self.owner.socket(fd.raw.fd)
+    }
+    /// The type in the words of lsof.
+    pub fn lsof_type(&self) -> &'static str {
+        match &self.what {
+            What::Path(PathKind::Exe, _) | What::Mapped(_) => "REG",
+            What::Path(..) => "DIR",
+            What::Fd(fd) => match FdType::from_number(fd.raw.r#type) {
+                Some(FdType::Socket) => match self.socket() {
+                    Some(s) => words::socket_type(s.raw.family),
+                    None => "sock",
+                },
+                Some(t) => words::lsof_type(t),
+                None => "unknown",
+            },
+        }
+    }
+    /// Its path or other name, as the kernel has it.
+    pub fn path(&self) -> Option<Blob<'a>> {
+        let name = |n: u32| self.owner.row.view.name(n);
+        match &self.what {
+            What::Path(_, blob) => Some(blob.clone()),
+            What::Mapped(vma) => name(vma.name()?),
+            What::Fd(fd) => fd.name().filter(|n| *n != 0).and_then(name),
+        }
+    }
+    /// Is the file no longer in the directory tree?
+    pub fn is_deleted(&self) -> bool {
+        let unlinked = self.fd().is_some_and(|f| f.nlink() == Some(0) && has_links(&f));
+        unlinked || self.path().is_some_and(|p| p.flags & BLOB_DELETED != 0)
+    }
+    /// Device of the file system, as `new_encode_dev()` has it.
+    pub fn dev(&self) -> Option<u32> {
+        match &self.what {
+            What::Path(..) => None,
+            What::Mapped(vma) => vma.dev(),
+            What::Fd(fd) => fd.dev(),
+        }
+    }
+    /// The device that a device file is.
+    pub fn rdev(&self) -> Option<u32> {
+        self.fd()?.rdev().filter(|_| matches!(self.fd_type(), Some(FdType::Chr | FdType::Blk)))
+    }
+    /// Inode number.
+    pub fn inode(&self) -> Option<u64> {
+        match &self.what {
+            What::Path(..) => None,
+            What::Mapped(vma) => vma.inode(),
+            What::Fd(fd) => fd.inode(),
+        }
+    }
+    /// Size of the file in bytes, of files that have one.
+    pub fn size_bytes(&self) -> Option<u64> {
+        let sized = matches!(
+            self.fd_type()?,
+            FdType::Reg | FdType::Dir | FdType::Lnk | FdType::Blk | FdType::Memfd
+        );
+        self.fd()?.size_bytes().filter(|_| sized)
+    }
+    /// Position in the file, bytes.
+    pub fn pos_bytes(&self) -> Option<u64> {
+        self.fd()?.pos_bytes()
+    }
+}
+
+/// Links are counted for what lies in a file system.
+fn has_links(fd: &Entry<'_, Fd>) -> bool {
+    use FdType::{Blk, Chr, Dir, Fifo, Lnk, Memfd, Reg};
+    let kind = FdType::from_number(fd.raw.r#type);
+    kind.is_some_and(|t| [Reg, Dir, Chr, Blk, Fifo, Lnk, Memfd].contains(&t))
+}

@@ -1,0 +1,97 @@
+//! Sockets in words: addresses as lsof writes them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use taskdiag_wire::{Entry, Socket};
+
+use super::words;
+
+/// Which end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// This one.
+    Local,
+    /// The other one.
+    Peer,
+}
+
+/// Is it a socket of the internet families?
+pub fn is_inet(s: &Socket) -> bool {
+    matches!(i32::from(s.family), libc::AF_INET | libc::AF_INET6)
+}
+
+/// Address and port of an internet socket, where both are known.
+pub fn address(s: &Entry<'_, Socket>, side: Side) -> Option<(IpAddr, u16)> {
+    let (bytes, port) = match side {
+        Side::Local => (s.local_addr()?, s.local_port()?),
+        Side::Peer => (s.peer_addr()?, s.peer_port()?),
+    };
+    let ip = match i32::from(s.family()?) {
+        libc::AF_INET => Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into(),
+        libc::AF_INET6 => Ipv6Addr::from(bytes).into(),
+        _ => return None,
+    };
+    Some((ip, port))
+}
+
+/// `127.0.0.1:80`, `[::1]:80`, `*:80`; a port of 0 is `*`.
+pub fn write_address(out: &mut Vec<u8>, ip: IpAddr, port: u16) {
+    let text = match ip {
+        _ if ip.is_unspecified() => String::from("*"),
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("[{v6}]"),
+    };
+    out.extend_from_slice(text.as_bytes());
+    match port {
+        0 => out.extend_from_slice(b":*"),
+        n => out.extend_from_slice(format!(":{n}").as_bytes()),
+    }
+}
+
+/// The protocol in a word, of any family: `TCP`, `STREAM`, `ROUTE`.
+pub fn protocol(s: &Entry<'_, Socket>) -> Option<String> {
+    let number = s.protocol();
+    let (name, number) = match i32::from(s.family()?) {
+        libc::AF_INET | libc::AF_INET6 if s.r#type() == Some(libc::SOCK_RAW as u16) => {
+            (Some("RAW"), 0)
+        }
+        libc::AF_INET | libc::AF_INET6 => (words::protocol_name(number?), number?),
+        libc::AF_UNIX => (words::socket_kind(s.r#type()?), s.r#type()?),
+        libc::AF_NETLINK => (words::netlink_name(number?), number?),
+        libc::AF_PACKET => (words::ethertype_name(number?), number?),
+        _ => (None, number?),
+    };
+    Some(name.map_or_else(|| number.to_string(), String::from))
+}
+
+/// The state in a word, of sockets that have one.
+pub fn state(s: &Entry<'_, Socket>) -> Option<&'static str> {
+    let state = s.state()?;
+    match i32::from(s.family()?) {
+        libc::AF_UNIX => words::unix_state(state),
+        libc::AF_INET | libc::AF_INET6 => match i32::from(s.protocol()?) {
+            libc::IPPROTO_TCP | libc::IPPROTO_MPTCP | libc::IPPROTO_SCTP | libc::IPPROTO_DCCP => {
+                words::state_name(state)
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `127.0.0.1:80->127.0.0.1:5000 (ESTABLISHED)`.
+pub(super) fn write_inet(out: &mut Vec<u8>, s: &Entry<'_, Socket>) {
+    match address(s, Side::Local) {
+        Some((ip, port)) => write_address(out, ip, port),
+        None => out.push(b'?'),
+    }
+    if let Some((ip, port)) =
+        address(s, Side::Peer).filter(|(ip, p)| *p != 0 || !ip.is_unspecified())
+    {
+        out.extend_from_slice(b"->");
+        write_address(out, ip, port);
+    }
+    if let Some(state) = state(s) {
+        out.extend_from_slice(format!(" ({state})").as_bytes());
+    }
+}
