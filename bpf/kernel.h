@@ -117,6 +117,7 @@ struct mm_struct {
 	struct percpu_counter rss_stat[4];
 	struct file *exe_file;
 	struct rw_semaphore mmap_lock;
+	void *pgd;
 };
 /* Before Linux commit f1a7941243c1 ("mm: convert mm's rss stats into percpu_counter") (in v6.2). */
 struct atomic_long_s { s64 counter; };

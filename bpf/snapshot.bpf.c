@@ -47,23 +47,36 @@ static __always_inline void list(u32 pid)
 }
 
 /* A task of the walk: it is written at once while there is room, since all about it is in the
- * CPU's cache now. Not with a command line, which may sleep, or paths, which need a trusted task. */
+ * CPU's cache now. Not with paths, which need a trusted task, or a command line that is not at hand. */
 static __always_inline void visit(struct task_struct *t)
 {
 	struct task_struct *p = PLAIN(t);
-	u32 pid = R(p, pid);
+	u32 pid = R(p, pid), chunk, off;
 
 	if (pid == 0)
 		return;
 	if (cfg.strategy == TASK_DIAG_DUMP_CHILDREN && R(p, real_parent, tgid) != st.target)
 		return;
-	if (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_PATHS) || cfg.count_only ||
-	    st.npids || !room(CHUNKS_RESERVE)) {
+	if (WANT(TASK_DIAG_PATHS) || cfg.count_only || st.full || !room(CHUNKS_RESERVE)) {
+		st.full = 1;
 		list(pid);
 		return;
 	}
-	if (write_task(t))
-		end_task();
+	chunk = st.chunk;
+	off = st.off;
+	if (!write_task(t))
+		return;
+	if (WANT(TASK_DIAG_CMDLINE) && !put_cmdline_now()) {
+		/* as if it had not been begun */
+		st.chunk = chunk;
+		st.off = off;
+		st.used[chunk & (CHUNKS_MAX - 1)] = off;
+		st.nmissing = 0;
+		st.tasks--;
+		list(pid);
+		return;
+	}
+	end_task();
 }
 
 /* The process that the request is about, by any of its threads' ids: sets st.target to its tgid
@@ -149,7 +162,7 @@ static __always_inline bool put_task(void)
 	if (seen) {
 		if (WANT(TASK_DIAG_PATHS) && !st.cmd_offset)
 			put_paths(t);
-		if (WANT(TASK_DIAG_CMDLINE))
+		if (WANT(TASK_DIAG_CMDLINE) && (st.cmd_offset || !put_cmdline_now()))
 			more = put_cmdline_piece(t);
 		end_task();
 	}

@@ -75,6 +75,11 @@ struct state {
 	__u64 task, arg;	/* what the global functions are about */
 	__u64 ns;		/* the reader's pid namespace */
 	__u64 ns_boottime_ns;	/* offset of the reader's time namespace */
+	/* page tables: see usermem.h */
+	__u64 direct_map;	/* where the kernel sees physical address 0; 0: not known */
+	__u64 pt_top, pt_addr, pt_leaf, pt_phys;
+	__u32 pt_shift;		/* of the top table: 39 or 48 */
+	__u32 full;		/* the walk only lists from now on */
 	__u64 cgroup_root;	/* kernfs node that is "/" to the reader */
 	__u64 kn[32];		/* path of a cgroup, from the leaf up */
 	/* sums over the threads of a process */

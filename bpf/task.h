@@ -28,6 +28,10 @@ extern void bpf_rcu_read_unlock(void) __ksym __weak;
 #endif
 
 #ifndef LEGACY
+#include "usermem.h"
+#endif
+
+#ifndef LEGACY
 
 extern void bpf_rcu_read_lock(void) __ksym;
 extern void bpf_rcu_read_unlock(void) __ksym;
@@ -73,6 +77,8 @@ static __always_inline void set_up(void)
 	if (WANT(TASK_DIAG_CGROUP))
 		st.cgroup_root = (u64)R(me, nsproxy, cgroup_ns, root_cset, dfl_cgrp, kn);
 #ifndef LEGACY
+	if (WANT(TASK_DIAG_CMDLINE))
+		find_direct_map(me);
 	if (WANT(TASK_DIAG_STATM)) {
 		u64 base = 0;
 
@@ -281,6 +287,50 @@ static __always_inline u32 title(struct task_struct *t, struct task_diag_blob *b
 		return size;
 	return n < size ? n : size;
 }
+
+#ifndef LEGACY
+
+/* All of the command line, without waiting for anything. False: it takes put_cmdline_piece(). */
+GROUP_FN put_cmdline_now(void)
+{
+	struct task_struct *t = THIS;
+	struct mm_struct *mm = R(t, mm);
+	struct task_diag_blob *b = here();
+	u64 start, end;
+	u32 total, first, rest;
+
+	if (!b)
+		return 0;
+	if (!mm || R(t, flags) & PF_KTHREAD) {
+		missing(TASK_DIAG_CMDLINE, TASK_DIAG_R_ABSENT);
+		return 1;
+	}
+	start = R(mm, arg_start);
+	end = R(mm, arg_end);
+	if (!st.direct_map || end <= start || end - start > 4096)
+		return 0;
+	total = end - start;
+	first = 4096 - (start & 4095);
+	if (first > total)
+		first = total;
+	rest = total - first;
+	st.pt_top = (u64)R(mm, pgd);
+	barrier_var(first);
+	if (!copy_user_page(b->data, first & 0x1fff, start))
+		return 0;
+	barrier_var(rest);
+	if (rest && !copy_user_page(b->data + (first & 0xfff), rest & 0xfff, start + first))
+		return 0;
+	/* Another mm: what was read may be of no one. Without a NUL at the end, the process wrote
+	 * over its arguments, and where they end takes more reading. */
+	barrier_var(total);
+	if (R(t, mm) != mm || b->data[(total - 1) & 0xfff])
+		return 0;
+	end_blob(b, TASK_DIAG_CMDLINE, 0, total & 0x1fff, 0, total, 0, 0);
+	return 1;
+}
+
+#endif
 
 /* One piece of the command line from st.cmd_offset on. Returns true when there is more. */
 TASK_FN put_cmdline_piece(struct task_struct *t TASK_ARG)
