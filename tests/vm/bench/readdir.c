@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * What listing /proc costs beside a process with very many threads.
+ *
+ * Usage: readdir [THREADS [ROUNDS]]      (100000 and 51)
+ *
+ * Reads the whole of /proc by getdents64 into a buffer of 32 KiB, ROUNDS times:
+ * without the threads, with them, and after they are gone. Prints a row
+ * "case<TAB>n<TAB>value_ns" for each, n being the number of threads and the value
+ * the median of the rounds.
+ *
+ * The threads sleep in pause(2) and own no memory in user space, so that 100,000 fit
+ * into 3 GiB. kernel.pid_max and kernel.threads-max must allow them; this does not
+ * raise limits.
+ */
+#define _GNU_SOURCE
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef __x86_64__
+#error "start_thread() is written for x86-64"
+#endif
+
+/*
+ * Starts a thread that never touches its stack, which is ours: it only repeats
+ * pause(2). Returns its tid or a negative errno.
+ */
+static long start_thread(void)
+{
+	register long r10 __asm__("r10") = 0;
+	register long r8 __asm__("r8") = 0;
+	long ret;
+
+	__asm__ volatile("syscall\n\t"
+			 "test %%rax, %%rax\n\t"
+			 "jnz 2f\n"
+			 "1:\n\t"
+			 "mov %[pause], %%eax\n\t"
+			 "syscall\n\t"
+			 "jmp 1b\n"
+			 "2:"
+			 : "=a"(ret)
+			 : "a"((long)SYS_clone),
+			   "D"((long)(CLONE_VM | CLONE_FS | CLONE_FILES |
+				      CLONE_SIGHAND | CLONE_THREAD |
+				      CLONE_SYSVSEM)),
+			   "S"(0L), "d"(0L), "r"(r10), "r"(r8),
+			   [pause] "i"(SYS_pause)
+			 : "rcx", "r11", "memory");
+	return ret;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void measure(const char *name, long threads, int rounds)
+{
+	static char buf[32768];
+	uint64_t *ns = calloc(rounds, sizeof(*ns));
+	int fd = open("/proc", O_RDONLY | O_DIRECTORY);
+	int i;
+
+	if (!ns || fd < 0)
+		err(1, "/proc");
+	for (i = -1; i < rounds; i++) {
+		uint64_t start = now_ns();
+		long len;
+
+		while ((len = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
+			;
+		if (len < 0 || lseek(fd, 0, SEEK_SET))
+			err(1, "getdents64");
+		if (i >= 0) /* the first one makes the dentries */
+			ns[i] = now_ns() - start;
+	}
+	close(fd);
+	qsort(ns, rounds, sizeof(*ns), by_value);
+	printf("%s\t%ld\t%llu\n", name, threads,
+	       (unsigned long long)ns[rounds / 2]);
+	fflush(stdout);
+	free(ns);
+}
+
+int main(int argc, char **argv)
+{
+	long threads = argc > 1 ? atol(argv[1]) : 100000;
+	int rounds = argc > 2 ? atoi(argv[2]) : 51;
+	int ready[2], go[2];
+	char c = 0;
+	pid_t pid;
+
+	if (threads < 1 || rounds < 1)
+		errx(2, "usage: readdir [THREADS [ROUNDS]]");
+	if (pipe(ready) || pipe(go))
+		err(1, "pipe");
+	/* the process exists from the start: only its threads differ */
+	pid = fork();
+	if (pid < 0)
+		err(1, "fork");
+	if (!pid) {
+		if (read(go[0], &c, 1) != 1)
+			_exit(1);
+		for (long i = 0; i < threads; i++) {
+			long tid = start_thread();
+
+			if (tid < 0) {
+				warnx("thread %ld: %s (raise kernel.pid_max and kernel.threads-max)",
+				      i, strerror(-tid));
+				_exit(1);
+			}
+		}
+		if (write(ready[1], &c, 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	measure("readdir_idle", 0, rounds);
+	if (write(go[1], &c, 1) != 1)
+		err(1, "write");
+	if (read(ready[0], &c, 1) != 1)
+		errx(1, "no threads, no measurement");
+	measure("readdir_threads", threads, rounds);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	measure("readdir_after", 0, rounds);
+	return 0;
+}
