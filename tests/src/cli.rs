@@ -11,13 +11,17 @@ use std::sync::OnceLock;
 
 use crate::skips::target_dir;
 
-/// The path of the program, built now if it is not up to date.
+/// The path of the program, built now if it is not up to date; or what `TASKDIAG_BIN` names, for
+/// machines without cargo.
 ///
 /// # Panics
 /// Where it cannot be built.
 pub fn taskdiag() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
+        if let Some(path) = std::env::var_os("TASKDIAG_BIN") {
+            return path.into();
+        }
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
         build.args(["build", "-q", "-p", "taskdiag-cli", "--target-dir"]).arg(target_dir());
