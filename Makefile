@@ -16,7 +16,10 @@ BIN := $(TARGET_DIR)/release/taskdiag
 RUST := tools/with-rust
 CARGO := $(RUST) cargo
 
-.PHONY: help run build test check bench fuzz bpf bpf-check install uninstall clean
+# What `make kernel` builds: base, ours, base-debug, ours-debug.
+FLAVOUR ?= ours
+
+.PHONY: help run build test check bench fuzz bpf bpf-check kernel test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -60,6 +63,18 @@ bpf: ## make the checked-in BPF skeletons again (needs clang)
 bpf-check: ## are the checked-in BPF skeletons what the sources give? (needs clang)
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml -- --check
+
+kernel: ## build the kernel of the series for the lab (FLAVOUR=base|ours|base-debug|ours-debug)
+	@tools/setup vm
+	tests/vm/lab fetch $(FLAVOUR)
+
+test-vm: ## every kernel of tests/vm/kernels: parity, selftests, fuzz, stress; takes long
+	@tools/setup vm
+	tests/vm/lab all
+
+bench-vm: ## the kernel series before and after (CASES="readdir wait" KEEP=vm)
+	@tools/setup vm
+	tests/vm/lab bench $(CASES) $(if $(KEEP),--keep $(KEEP))
 
 # As root after `make build` as a user nothing is built again. Man page and completions come from
 # the program's own tables.

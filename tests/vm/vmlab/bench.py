@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Before and after: the programs of tests/vm/bench on the unpatched and the patched kernel, by turns.
+
+A program prints rows `case<TAB>n<TAB>value...`; a value is a time in ns or a count, less is better. Numbers of a
+machine in software emulation mean nothing alone: what counts is the ratio of two kernels in one run.
+"""
+
+import collections
+import datetime
+import json
+import pathlib
+import re
+import statistics
+
+from . import common, kernels, runs, suites
+
+HOME = common.VM / "bench"
+
+
+def programs(names):
+    """The named programs, or all: C sources and shell scripts."""
+    found = {p.stem: p for p in sorted(HOME.iterdir()) if p.suffix in (".c", ".sh")}
+    for n in names:
+        if n not in found:
+            common.die(f"no program {n} in tests/vm/bench; there are {', '.join(found) or 'none'}")
+    return [found[n] for n in names] if names else list(found.values())
+
+
+def setting(program, key, default):
+    """A line `lab: KEY VALUE` in a comment of the program."""
+    found = re.search(rf"\blab: {key} (\S+)", program.read_text(errors="replace"))
+    return int(found[1]) if found else default
+
+
+class Bench(suites.Suite):
+    """All programs in one machine, one after the other."""
+
+    name = "bench"
+
+    def __init__(self, chosen):
+        self.chosen = chosen
+        self.timeout = sum(setting(p, "timeout", 300) for p in chosen)
+        self.memory = max([setting(p, "memory", 4096) for p in chosen])
+
+    def files(self, tree):
+        tree.program(suites.built()["taskdiag"])
+        for p in self.chosen:
+            if p.suffix == ".c":
+                tree.program(compiled(p), f"/lab/{p.stem}")
+            else:
+                tree.file(p, f"/lab/{p.stem}")
+
+    def script(self):
+        taskdiag = suites.built()["taskdiag"].parent
+        lines = [
+            f"export PATH=/lab:{taskdiag}:$PATH",
+            "echo 4194304 >/proc/sys/kernel/pid_max; echo 1000000 >/proc/sys/kernel/threads-max",
+            "echo 1000000 >/proc/sys/vm/max_map_count; ulimit -n 1048576; ulimit -u unlimited",
+        ]
+        for p in self.chosen:
+            run = f"/lab/{p.stem}" if p.suffix == ".c" else f"sh /lab/{p.stem}"
+            limit = setting(p, "timeout", 300)
+            lines.append(f'echo "@@program {p.stem}"; timeout {limit} {run}; echo "@@status $?"')
+        return lines
+
+    def read(self, output, run):
+        result = suites.Result()
+        self.rows = []
+        for part in output.split("@@program ")[1:]:
+            name, _, text = part.partition("\n")
+            status = re.search(r"^@@status (\d+)$", text, re.M)
+            rows = [line.split("\t") for line in text.splitlines() if re.match(r"^[^\t]+\t\d+(\t-?\d+)+$", line)]
+            self.rows += [(name, r[0], int(r[1]), [int(v) for v in r[2:]]) for r in rows]
+            if status and status[1] == "0" and rows:
+                result.passed += 1
+            elif status and status[1] == "4":
+                # As in the kernel's selftests: it cannot be measured on this kernel.
+                result.skipped.append(f"bench {name}: {text.strip().splitlines()[0]}")
+            else:
+                result.failed.append(f"{name}: exit code {status[1] if status else 'none'}, {len(rows)} rows")
+        return result
+
+
+def compiled(source):
+    """A static program from a C file, cached by its text."""
+    text = source.read_bytes()
+    uapi = sorted((common.ROOT / "uapi").glob("*.h"))
+    program = common.cache("programs", f"{source.stem}-{common.digest(text, *uapi)}")
+    if not program.exists():
+        flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-static", "-pthread", "-I", common.ROOT / "uapi"]
+        common.run("gcc", *flags, "-o", program, source)
+    return program
+
+
+def bench(names, rounds, keep, pair):
+    """Boot both kernels by turns, print the table; exit code."""
+    chosen = programs(names)
+    if not chosen:
+        raise common.Unavailable("tests/vm/bench has no program yet")
+    rows, bad, versions = [], 0, {}
+    for n in range(rounds):
+        for name in pair:
+            k = kernels.named(name)
+            versions[name] = kernels.get(k).version
+            suite = Bench(chosen)
+            run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory)
+            bad += runs.report(k, run, results)
+            rows += [(name, n, *row) for row in getattr(suite, "rows", [])]
+    summary = table(rows, pair)
+    print(summary)
+    to = common.LOGS / "bench"
+    if keep:
+        to = common.ROOT / "bench" / "runs" / f"{datetime.date.today()}-{keep}"
+    to.mkdir(parents=True, exist_ok=True)
+    write(to, rows, summary, versions)
+    common.say(f"raw rows in {to}")
+    return bool(bad)
+
+
+def table(rows, pair):
+    """Medians of each kernel and their ratio, for each value of each row."""
+    values = collections.defaultdict(lambda: collections.defaultdict(list))
+    for kernel, _, program, case, n, numbers in rows:
+        for i, v in enumerate(numbers):
+            values[program, case, n, i][kernel].append(v)
+    columns = f"{'program':<14} {'case':<34} {'n':>8} {pair[0]:>14} {pair[1]:>14} {'ratio':>8}"
+    lines = [columns]
+    for (program, case, n, i), of in values.items():
+        before, after = (statistics.median(of[k]) if of.get(k) else None for k in pair)
+        ratio = f"{before / after:8.2f}" if before is not None and after else f"{'-':>8}"
+        shown = [f"{v:14.0f}" if v is not None else f"{'-':>14}" for v in (before, after)]
+        label = case if i == 0 else f"{case} [{i + 1}]"
+        lines.append(f"{program:<14} {label:<34} {n:>8} {shown[0]} {shown[1]} {ratio}")
+    lines.append(f"ratio: {pair[0]} / {pair[1]}, of medians; above 1 {pair[1]} is better")
+    return "\n".join(lines) + "\n"
+
+
+def write(to, rows, summary, versions):
+    """Raw rows, the table, and what it was measured on."""
+    lines = ["kernel\tround\tprogram\tcase\tn\tvalues\n"]
+    lines += [f"{k}\t{r}\t{p}\t{c}\t{n}\t" + "\t".join(map(str, v)) + "\n" for k, r, p, c, n, v in rows]
+    (to / "rows.tsv").write_text("".join(lines))
+    (to / "summary.txt").write_text(summary)
+    cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    about = {
+        "kernels": versions,
+        "qemu": common.output("qemu-system-x86_64", "--version").split("\n")[0],
+        "host_cpu": cpu[1] if cpu else "unknown",
+        "commit": common.output("git", "-C", common.ROOT, "rev-parse", "HEAD").strip(),
+        "guest": "2 CPUs, software emulation",
+    }
+    (to / "run.json").write_text(json.dumps(about, indent=1) + "\n")

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Kernels from Debian's linux-source-6.12: with and without our series, with and without debugging.
+
+The finished kernel is cached by a hash of source version, series, config and compiler. Build trees stay in the
+cache too; a changed series touches the files it changes only, so the next build is short. The source itself is
+unpacked once and never written to; trees are hard links of it.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+
+from . import common
+
+PACKAGE = "linux-source-6.12"
+# Flavour → (is the series applied?, fragments of kernel/config in their order).
+FLAVOURS = {
+    "base": (False, ["test.config"]),
+    "ours": (True, ["test.config", "series.config"]),
+    "base-debug": (False, ["test.config", "debug.config"]),
+    "ours-debug": (True, ["test.config", "series.config", "debug.config"]),
+}
+NEEDED = ("gcc", "make", "flex", "bison", "bc", "patch", "xz", "tar", "pahole")
+
+
+def series():
+    """The patches, in their order; none where there is no series yet."""
+    listing = common.SERIES / "series"
+    if not listing.exists():
+        return []
+    names = [line.split("#")[0].strip() for line in listing.read_text().splitlines()]
+    return [common.SERIES / n for n in names if n]
+
+
+def image(flavour):
+    """(path of bzImage, version) of a flavour; built if the cache has it not."""
+    patched, fragments = FLAVOURS[flavour]
+    patches = series() if patched else []
+    fragments = [p for f in fragments if (p := common.CONFIG / f).exists()]
+    with common.locked("linux"):
+        version, tarball = source()
+        compiler = common.output("gcc", "--version").split("\n")[0]
+        key = common.digest(version, compiler, *patches, *fragments)
+        home = common.cache("kernels", f"{flavour}-{key}", "bzImage").parent
+        if not (home / "bzImage").exists():
+            lacking = [p for p in NEEDED if not common.have(p)]
+            if lacking:
+                raise common.Unavailable(f"{flavour}: no {', '.join(lacking)} to build it with (tools/setup vm)")
+            if flavour == "base" and not patched:
+                common.say(f"{flavour}: building {PACKAGE} {version}; some minutes")
+            else:
+                common.say(f"{flavour}: building {PACKAGE} {version} with {len(patches)} patches; some minutes")
+            tree = Tree(flavour, version, tarball)
+            tree.apply(patches)
+            tree.configure(fragments)
+            tree.make(["bzImage"])
+            shutil.copyfile(tree.dir / ".config", home / "config")
+            part = home / "bzImage.part"
+            shutil.copyfile(tree.dir / "arch/x86/boot/bzImage", part)
+            part.rename(home / "bzImage")
+    return home / "bzImage", f"{version} {flavour}, {len(patches)} patches, {key}"
+
+
+def source():
+    """(version, tarball) of the kernel source: installed, or downloaded by apt."""
+    installed = pathlib.Path(f"/usr/src/{PACKAGE}.tar.xz")
+    version = common.output("dpkg-query", "-W", "-f", "${Version}", PACKAGE)
+    if installed.exists() and version:
+        return version, installed
+    home = common.cache("source", "version").parent
+    home.mkdir(exist_ok=True)
+    if not (home / "version").exists():
+        if not common.have("apt-get"):
+            raise common.Unavailable(f"no {PACKAGE}, and no apt-get to get it with")
+        common.say(f"downloading {PACKAGE}")
+        try:
+            common.run("apt-get", "download", "-qq", "-o", "APT::Sandbox::User=", PACKAGE, cwd=home)
+        except common.Broken as e:
+            raise common.Unavailable(f"apt cannot get {PACKAGE}: {str(e).strip().splitlines()[-1]}") from e
+        deb = next(home.glob("*.deb"))
+        common.run("dpkg-deb", "-x", deb, home / "unpacked")
+        (home / "unpacked/usr/src" / installed.name).rename(home / installed.name)
+        shutil.rmtree(home / "unpacked")
+        (home / "version").write_text(common.output("dpkg-deb", "-f", deb, "Version").strip())
+        deb.unlink()
+    return (home / "version").read_text(), home / installed.name
+
+
+def pristine(version, tarball):
+    """The source, unpacked once."""
+    home = common.cache("linux", version, "source")
+    if not home.exists():
+        part = home.with_name("source.part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        common.run("tar", "-xf", tarball, "-C", part, "--strip-components=1")
+        part.rename(home)
+    return home
+
+
+def touched(patches):
+    """The files that patches change, make or remove."""
+    found = set()
+    for p in patches:
+        found.update(re.findall(r"^(?:---|\+\+\+) [ab]/(\S+)", p.read_text(errors="replace"), re.M))
+    return found
+
+
+class Tree:
+    """A build tree of a flavour, brought to a state of the series with as few changes as possible."""
+
+    def __init__(self, flavour, version, tarball):
+        self.source = pristine(version, tarball)
+        self.dir = self.source.with_name(flavour)
+        self.log = common.LOGS / f"build-{flavour}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.write_bytes(b"")
+        self.applied = self.dir / ".taskdiag-series"
+        if not self.applied.exists():
+            shutil.rmtree(self.dir, ignore_errors=True)
+            common.run("cp", "-al", self.source, self.dir)
+            self.applied.write_text("")
+
+    def apply(self, patches):
+        """Make the tree what the source and these patches give. No fuzz: a patch that only nearly fits has failed."""
+        scratch = self.dir.with_name(f"{self.dir.name}.patching")
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        new = touched(patches)
+        for name in new:
+            if (self.source / name).exists():
+                (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(self.source / name, scratch / name)
+        for p in patches:
+            common.run("patch", "-p1", "-F0", "-s", "--no-backup-if-mismatch", "-d", scratch, "-i", p)
+        old = set(self.applied.read_text().split())
+        # Noted before it is done: what is cut short is done again.
+        self.applied.write_text("\n".join(sorted(old | new)))
+        for name in sorted(old | new):
+            want, have = (scratch if name in new else self.source) / name, self.dir / name
+            data = want.read_bytes() if want.exists() else None
+            if data == (have.read_bytes() if have.exists() else None):
+                continue
+            have.unlink(missing_ok=True)
+            if data is not None:
+                have.parent.mkdir(parents=True, exist_ok=True)
+                # A new time, so that make sees it.
+                have.write_bytes(data)
+                have.chmod(want.stat().st_mode & 0o777)
+        self.applied.write_text("\n".join(sorted(new)))
+        shutil.rmtree(scratch)
+
+    def configure(self, fragments):
+        """tinyconfig and the fragments. What a fragment asks for and Kconfig refuses is an error."""
+        asked = "".join(f.read_text() for f in fragments)
+        config = self.dir / ".config"
+        before = config.read_text() if config.exists() else ""
+        self.make(["tinyconfig"])
+        with open(config, "a") as f:
+            f.write(asked)
+        self.make(["olddefconfig"])
+        got = config.read_text()
+        for name, value in re.findall(r"^(CONFIG_\w+)=(.*)$", asked, re.M):
+            # The last word on it counts; `n` is written as a comment.
+            value = re.findall(rf"^{name}=(.*)$", asked, re.M)[-1]
+            if (value == "n") == (f"\n{name}=" in got) or value != "n" and f"\n{name}={value}\n" not in got:
+                raise common.Broken(f"{name}={value} is asked for, and not in the .config of {self.dir.name}")
+        if got == before:
+            # As it was, so that nothing is built anew for its time.
+            config.write_text(before)
+
+    def make(self, targets, **variables):
+        """Run make; ccache where there is one."""
+        cc = "ccache gcc" if common.have("ccache") else "gcc"
+        jobs = os.environ.get("TASKDIAG_JOBS") or os.cpu_count() or 1
+        settings = {"CC": cc, "KBUILD_BUILD_USER": "taskdiag", "KBUILD_BUILD_HOST": "lab", **variables}
+        # One time for all builds, so that ccache is not kept from hitting.
+        settings["KBUILD_BUILD_TIMESTAMP"] = "2026-01-01"
+        common.run("make", "-C", self.dir, "-s", f"-j{jobs}", *(f"{k}={v}" for k, v in settings.items()), *targets, log=self.log)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The initramfs: busybox, programs of this machine with their libraries, the tests, and the job.
+
+It is a plain cpio archive written here, so that no root and no cpio are needed. Files lie at the same paths
+as on this machine: the tests know where `mktask` is.
+"""
+
+import os
+import pathlib
+import re
+import stat
+
+from . import common
+
+# Programs that busybox has not, or not as the tests need them.
+PROGRAMS = ("ps", "setpriv", "unshare", "mount", "umount", "script", "install")
+PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
+GROUP = "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"
+
+
+class Tree:
+    """What will be in the archive: absolute path → (mode, data or path or link or device)."""
+
+    def __init__(self):
+        self.entries = {}
+
+    def directory(self, path, mode=0o755):
+        if path != "/" and path not in self.entries:
+            self.directory(os.path.dirname(path))
+            self.entries[path] = (stat.S_IFDIR | mode, b"")
+
+    def data(self, path, data, mode=0o644):
+        self.directory(os.path.dirname(path))
+        self.entries[path] = (stat.S_IFREG | mode, data.encode() if isinstance(data, str) else data)
+
+    def link(self, path, to):
+        self.directory(os.path.dirname(path))
+        self.entries[path] = (stat.S_IFLNK | 0o777, to.encode())
+
+    def file(self, source, path=None, strip=False):
+        """A file of this machine, at its own path if no other is given; debug info taken out on wish."""
+        source = pathlib.Path(source)
+        self.data(str(path or source), stripped(source) if strip else source, source.stat().st_mode & 0o7777)
+
+    def program(self, source, path=None, strip=False):
+        """A program and the libraries that it needs."""
+        self.file(source, path, strip)
+        for lib in libraries(source):
+            if lib not in self.entries:
+                self.file(pathlib.Path(lib).resolve(), lib)
+
+    def write(self, to):
+        """Write the archive (newc)."""
+        with open(to, "wb") as out:
+            number = 0
+            device = {"/dev/console": (0o600, 5, 1), "/dev/null": (0o666, 1, 3)}
+            self.directory("/dev")
+            for path, (mode, major, minor) in device.items():
+                self.entries[path] = (stat.S_IFCHR | mode, (major, minor))
+            for path, (mode, data) in [*sorted(self.entries.items()), ("/TRAILER!!!", (0, b""))]:
+                rdev = data if isinstance(data, tuple) else (0, 0)
+                body = data.read_bytes() if isinstance(data, pathlib.Path) else b"" if isinstance(data, tuple) else data
+                name = path[1:].encode() + b"\0"
+                number += 1
+                numbers = [number, mode, 0, 0, 1, 0, len(body), 0, 0, *rdev, len(name), 0]
+                head = b"070701" + b"".join(b"%08X" % n for n in numbers) + name
+                out.write(head + b"\0" * (-len(head) % 4) + body + b"\0" * (-len(body) % 4))
+
+
+def stripped(source):
+    """A copy without debug info in the cache; the tests' are some 90 % smaller."""
+    state = source.stat()
+    copy = common.cache("stripped", common.digest(source, state.st_mtime_ns, state.st_size))
+    if not copy.exists():
+        part = copy.with_suffix(f".{os.getpid()}")
+        common.run("objcopy", "--strip-debug", source, part)
+        part.rename(copy)
+    return copy
+
+
+def libraries(program):
+    """Shared libraries of a program, as the loader names them; none for a static one."""
+    return re.findall(r"(/\S+) \(0x", common.output("ldd", program))
+
+
+def base(tree):
+    """What every machine has: busybox, programs, users, init."""
+    busybox = next((p for p in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(p)), None)
+    if busybox is None or libraries(busybox):
+        raise common.Unavailable("no static busybox: install busybox-static (tools/setup vm)")
+    for d in ("/proc", "/sys", "/dev", "/run", "/root", "/var/tmp", "/bin", "/sbin", "/lab"):
+        tree.directory(d)
+    tree.directory("/tmp", 0o1777)
+    tree.file(busybox, "/bin/busybox")
+    for applet in common.output(busybox, "--list").split():
+        if applet != "busybox":
+            tree.link(f"/bin/{applet}", "busybox")
+    tree.link("/usr/bin", "../bin")
+    for program in PROGRAMS:
+        found = next((p for d in ("/usr/bin", "/bin", "/usr/sbin", "/sbin") if os.path.exists(p := f"{d}/{program}")), None)
+        if found is not None:
+            tree.program(found, f"/bin/{program}")
+    for locale in pathlib.Path("/usr/lib/locale/C.utf8").rglob("*"):
+        if locale.is_file():
+            tree.file(locale)
+    tree.data("/etc/passwd", PASSWD)
+    tree.data("/etc/group", GROUP)
+    tree.data("/etc/os-release", 'NAME="taskdiag lab"\n')
+    tree.file(common.VM / "init", "/init")
+    return tree

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The list of kernels (`tests/vm/kernels`), and getting any one of them."""
+
+import dataclasses
+import pathlib
+
+from . import build, common, stock
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    name: str
+    source: str
+    where: str
+    package: str
+    promised: tuple
+
+    @property
+    def is_ours(self):
+        """Is it built from the series?"""
+        return self.source == "build" and self.where.startswith("ours")
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """A kernel on the disk."""
+
+    kernel: Kernel
+    path: pathlib.Path
+    version: str
+
+
+def listed():
+    """All of the list, in its order."""
+    found = []
+    for line in (common.VM / "kernels").read_text().splitlines():
+        words = line.split("#")[0].split()
+        if words:
+            name, source, where, package, promised = words
+            found.append(Kernel(name, source, where, package, tuple(promised.split(","))))
+    return found
+
+
+def named(name):
+    """A kernel of the list, or a flavour that is only built (`ours-debug`)."""
+    for k in listed():
+        if k.name == name:
+            return k
+    if name in build.FLAVOURS:
+        return Kernel(name, "build", name, "-", ("procfs", "bpf"))
+    names = ", ".join([k.name for k in listed()] + list(build.FLAVOURS))
+    common.die(f"no kernel {name} in tests/vm/kernels; there are {names}")
+
+
+def get(kernel):
+    """The image of a kernel, from the cache where it is there. Raises Unavailable."""
+    if kernel.source == "build":
+        path, version = build.image(kernel.where)
+    else:
+        path, version = stock.image(kernel.name, kernel.source, kernel.where.split(","), kernel.package)
+    return Image(kernel, path, version)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""One boot: QEMU with a kernel and an initramfs; what the job said, and whether the kernel was well.
+
+The console goes to one file, the job's output to another. A machine that did not come to the job's end (panic,
+hang, time-out) and one whose kernel complained have failed, whatever the tests said.
+"""
+
+import dataclasses
+import os
+import re
+import subprocess
+import time
+
+from . import common
+
+# What a healthy kernel does not print.
+COMPLAINTS = re.compile(
+    rb"Kernel panic|BUG: |BUG at |Oops: |Oops\[|WARNING: |general protection fault|KASAN: |UBSAN: "
+    rb"|possible circular locking|possible recursive locking|inconsistent lock state|suspicious RCU usage"
+    rb"|sleeping function called|self-detected stall|detected stalls|blocked for more than|soft lockup"
+    rb"|unreferenced object|new suspected memory leaks|INFO: trying to register non-static key|list_(?:add|del) corruption"
+    rb"|scheduling while atomic|Unable to mount root|refcount_t: |not ok \d+ "
+)
+# Said by a stock kernel in software emulation, no fault of anybody here.
+EXPECTED = re.compile(rb"WARNING: Spectre|WARNING: CPU MICROCODE|TSC .*unstable")
+# Without 5-level page tables, which cost time, and without cmpxchg16b: QEMU 7.2 emulates it such that a kernel
+# now and then dies of a double fault in its slab allocator (flags are garbage after it).
+CPU = "max,la57=off,cx16=off"
+MEMORY_MB = 3072
+
+
+@dataclasses.dataclass
+class Run:
+    """What became of a boot."""
+
+    ended: bool
+    code: int
+    output: str
+    console: str
+    complaints: list
+    seconds: float
+
+    @property
+    def well(self):
+        return self.ended and not self.complaints
+
+    def why(self):
+        if self.complaints:
+            return "the kernel complained: " + self.complaints[0]
+        last = self.console.strip().splitlines()[-1:] or ["nothing on the console"]
+        return f"no end after {self.seconds:.0f} s; last on the console: {last[0]}"
+
+
+def accelerator():
+    """Software emulation, unless TASKDIAG_VM_ACCEL names another (`kvm`)."""
+    return os.environ.get("TASKDIAG_VM_ACCEL") or "tcg,thread=multi"
+
+
+def boot(vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=True):
+    """Boot, wait until the machine is off, and read what it said. `log` is a path; suffixes are added."""
+    if not common.have("qemu-system-x86_64"):
+        raise common.Unavailable("no qemu-system-x86_64: install qemu-system-x86 (tools/setup vm)")
+    console, job = log.with_name(f"{log.name}.console"), log.with_name(f"{log.name}.log")
+    for f in (console, job):
+        f.parent.mkdir(parents=True, exist_ok=True)
+        f.write_bytes(b"")
+    command = [
+        "qemu-system-x86_64", "-accel", accelerator(), "-smp", "2", "-cpu", CPU, "-m", str(memory),
+        "-display", "none", "-no-reboot", "-nic", "none", "-monitor", "none",
+        "-serial", f"file:{console}", "-serial", f"file:{job}",
+        "-kernel", str(vmlinuz), "-initrd", str(initramfs),
+        "-append", f"console=ttyS0 panic=-1 oops=panic loglevel=7 {append}".strip(),
+    ]  # fmt: skip
+    began = time.monotonic()
+    machine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        said, _ = machine.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        machine.kill()
+        said, _ = machine.communicate()
+    seconds = time.monotonic() - began
+    console, output = console.read_bytes(), job.read_bytes().decode(errors="replace").replace("\r\n", "\n")
+    end = re.search(r"^@@end (\d+)$", output, re.M)
+    if not console and not end and said.strip():
+        raise common.Broken(f"QEMU: {said.decode(errors='replace').strip()}")
+    bad = [m for m in console.splitlines() if COMPLAINTS.search(m) and not EXPECTED.search(m)] if strict else []
+    return Run(
+        ended=end is not None,
+        code=int(end[1]) if end else -1,
+        output=output,
+        console=console.decode(errors="replace"),
+        complaints=[line.decode(errors="replace").strip() for line in bad],
+        seconds=seconds,
+    )

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Boots with suites: what each command of the lab runs, and how it reports."""
+
+from . import common, kernels, machine, selftests, stress, suites
+
+# For the boot itself, in software emulation on a busy host.
+BOOT_SECONDS = 120
+# The test programs of the short run: each engine on a live machine, odd surroundings, what is left behind.
+FAST = ("usage", "live", "bad_input", "large", "leftover")
+
+
+def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True):
+    """Boot a kernel with suites; (Run, {suite name: Result}). A machine that crashed fails what it did not finish."""
+    image = kernels.get(kernel)
+    initramfs = common.cache("initramfs", f"{common.digest(common.ROOT, kernel.name, label)}.cpio")
+    suites.machine_for(parts).write(initramfs)
+    timeout = BOOT_SECONDS + sum(s.timeout for s in parts)
+    common.say(f"{kernel.name} ({image.version}): {', '.join(s.name for s in parts)}")
+    log = common.LOGS / f"{kernel.name}-{label}"
+    run = machine.boot(image.path, initramfs, log, timeout, memory, append, strict)
+    initramfs.unlink()
+    results = {}
+    for s in parts:
+        text = suites.part(run.output, s.name)
+        if text is None:
+            results[s.name] = suites.Result(failed=[f"{s.name} did not end: {run.why()}"])
+        else:
+            results[s.name] = s.read(text, run)
+    if not run.well:
+        results["machine"] = suites.Result(failed=[run.why()])
+    return run, results
+
+
+def report(kernel, run, results):
+    """Print results as cargo does; how many failed."""
+    total = suites.Result()
+    for name, r in results.items():
+        for f in r.failed:
+            print(f"test vm {kernel.name}: {name}: {f} ... FAILED")
+        total.add(r)
+    for s in total.skipped:
+        with open(common.TARGET / "taskdiag-skips.txt", "a") as out:
+            out.write(f"vm {kernel.name}: {s}\n")
+    word = "FAILED" if total.failed else "ok"
+    print(
+        f"test result: {word}. {total.passed} passed; {len(total.failed)} failed; 0 ignored; "
+        f"vm {kernel.name}, {run.seconds:.0f} s, {len(total.skipped)} skipped\n",
+        flush=True,
+    )
+    return len(total.failed)
+
+
+def skip(name, why):
+    """Say that a kernel was not tested."""
+    common.say(f"SKIPPED {name}: {why}")
+    common.TARGET.mkdir(parents=True, exist_ok=True)
+    with open(common.TARGET / "taskdiag-skips.txt", "a") as out:
+        out.write(f"vm {name}: {why}\n")
+
+
+def parity(chosen, only, filter):
+    """The parity suite on each kernel; exit code."""
+    bad = 0
+    for k in chosen:
+        try:
+            suite = suites.Parity(k.promised, only or suites.PARITY, filter)
+            bad += report(k, *go(k, [suites.Support(), suite], "parity"))
+        except common.Unavailable as e:
+            skip(k.name, str(e))
+    return bool(bad)
+
+
+def command(kernel, text, programs):
+    """One command; its output as it is."""
+    run, _ = go(kernel, [suites.Command(text, programs)], "command")
+    print(suites.part(run.output, "command") or "\n".join(run.console.splitlines()[-30:]))
+    if not run.well:
+        common.say(run.why())
+    return not run.well
+
+
+def built(flavour, parts, label, memory=machine.MEMORY_MB):
+    """Suites on a kernel that is built; how many failed. What cannot be built here is a skip."""
+    kernel = kernels.named(flavour)
+    try:
+        return report(kernel, *go(kernel, parts, label, memory))
+    except common.Unavailable as e:
+        skip(f"{flavour}: {', '.join(s.name for s in parts)}", str(e))
+        return 0
+
+
+def tests_of_the_series():
+    """Selftests and KUnit of the kernel; how many failed."""
+    return built("ours", [selftests.Selftests("ours")], "selftests")
+
+
+def stress_of_the_series(seconds, seed):
+    """Fuzzing and storms on the kernel with all checks; how many failed."""
+    parts = [stress.Program(name, seconds, seed) for name in ("fuzz_request", "storm")]
+    return built("ours-debug", parts, "stress", 4096)
+
+
+def fast():
+    """What `make test` runs: a stock kernel and ours, in a few minutes. Exit code."""
+    bad = parity([kernels.named("debian-6.1"), kernels.named("ours")], FAST, "")
+    return bool(bad + tests_of_the_series())
+
+
+def everything():
+    """What `make test-vm` runs. Exit code."""
+    bad = parity(kernels.listed(), None, "")
+    return bool(bad + tests_of_the_series() + stress_of_the_series(120, stress.SEED))

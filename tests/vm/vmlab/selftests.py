@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The kernel's selftests inside the kernel of the series, and what its KUnit tests said while it booted.
+
+Directories are those that the series touches and those of `tests/vm/selftests`.
+"""
+
+import re
+import shutil
+
+from . import build, common, suites
+
+
+def directories():
+    """Directory → tests of it that are left out."""
+    found = {}
+    for line in (common.VM / "selftests").read_text().splitlines():
+        words = line.split("#")[0].split()
+        if words:
+            found[words[0]] = set(words[1:])
+    for path in build.touched(build.series()):
+        part = re.match(r"tools/testing/selftests/(.+)/[^/]+$", path)
+        # Not the list of all directories, and not a directory without tests of its own.
+        if part and path.rsplit("/", 1)[1] != "config":
+            found.setdefault(part[1], set())
+    return found
+
+
+def installed(flavour):
+    """The directory of the built tests, made from the tree of a flavour."""
+    names = sorted(directories())
+    patches = build.series()
+    version, tarball = build.source()
+    key = common.digest(version, *patches, *names)
+    home = common.cache("selftests", f"{flavour}-{key}")
+    with common.locked("linux"):
+        if not home.exists():
+            common.say(f"building the selftests {' '.join(names)}")
+            tree = build.Tree(flavour, version, tarball)
+            tree.make(["headers"])
+            part = home.with_name(f"{home.name}.part")
+            shutil.rmtree(part, ignore_errors=True)
+            # What was built for another state of the series must not be taken for this one's.
+            target = {"TARGETS": " ".join(names), "INSTALL_PATH": part, "FORCE_TARGETS": 1}
+            tree.make(["-C", "tools/testing/selftests", "clean"], **target)
+            tree.make(["-C", "tools/testing/selftests", "install"], **target)
+            part.rename(home)
+    return home
+
+
+class Selftests(suites.Suite):
+    """Run them one by one. Each counts its own tests if it speaks TAP, else as one."""
+
+    name = "selftests"
+    timeout = 600
+
+    def __init__(self, flavour):
+        self.flavour = flavour
+
+    def tests(self):
+        listing = (installed(self.flavour) / "kselftest-list.txt").read_text().split()
+        left_out = directories()
+        named = [t.rsplit(":", 1) for t in listing]
+        return [(d, t) for d, t in named if t not in left_out.get(d, ())]
+
+    def files(self, tree):
+        home = installed(self.flavour)
+        for path in sorted(home.rglob("*")):
+            to = f"/lab/selftests/{path.relative_to(home)}"
+            if path.is_file():
+                elf = path.read_bytes()[:4] == b"\x7fELF"
+                (tree.program if elf else tree.file)(path, to)
+
+    def script(self):
+        run = "echo \"@@test $1:$2\"; (cd /lab/selftests/$1 && timeout 120 ./$2); echo \"@@status $?\""
+        return [f"one() {{ {run}; }}", *(f"one {d} {t}" for d, t in self.tests())]
+
+    def read(self, output, run):
+        result = suites.Result()
+        for part in output.split("@@test ")[1:]:
+            name, _, text = part.partition("\n")
+            status = re.search(r"^@@status (\d+)$", text, re.M)
+            code = int(status[1]) if status else -1
+            result.add(tap(name, text, code))
+        for d, names in directories().items():
+            result.skipped += [f"selftest {d}:{t}: fails on the unpatched kernel in this machine, too" for t in names]
+        result.add(kunit(run.console))
+        return result
+
+
+def tap(name, text, code):
+    """Count what one test program says. Exit code 4 is a skip of all of it."""
+    result = suites.Result()
+    if code == 4:
+        why = re.search(r"SKIP\S*\s*(.*)", text)
+        result.skipped.append(f"selftest {name}: {why[1] if why and why[1] else 'cannot run here'}")
+        return result
+    for bad, title in re.findall(r"^(not )?ok \d+ ?-? ?(.*)$", text, re.M):
+        skip = re.search(r"# SKIP ?(.*)", title)
+        if skip:
+            result.skipped.append(f"selftest {name}: {title}")
+        elif bad:
+            result.failed.append(f"{name}: {title}")
+        else:
+            result.passed += 1
+    if code != 0 and not result.failed:
+        result.failed.append(f"{name}: exit code {code}")
+    if code == 0 and not result.passed and not result.skipped:
+        result.passed = 1
+    return result
+
+
+def kunit(console):
+    """The cases of the KUnit suites that are built in: KTAP on the console, cases indented by four blanks."""
+    result = suites.Result()
+    plain = re.sub(r"^\[ *\d+\.\d+\] ?", "", console.replace("\r", ""), flags=re.M)
+    for bad, title in re.findall(r"^    (not )?ok \d+ (?:- )?(.*)$", plain, re.M):
+        if "# SKIP" in title:
+            result.skipped.append(f"KUnit {title}")
+        elif bad:
+            result.failed.append(f"KUnit {title}")
+        else:
+            result.passed += 1
+    return result

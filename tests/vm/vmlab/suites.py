@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What runs inside a machine, and how its results are counted.
+
+A suite puts files into the initramfs and lines into the job, and later reads its part of the output. Results are
+printed as cargo's test runner does (`test result: ok. N passed; …`), so that tools/run-tests counts them with all
+others; skips go to the same file as everybody's.
+"""
+
+import dataclasses
+import json
+import os
+import re
+
+from . import common, image
+
+# The tests of the whole, which every kernel must pass; by the name of the test program.
+PARITY = ("states", "usage", "oracle", "live", "bad_input", "large", "leftover", "mktask", "procfs_live")
+
+
+@dataclasses.dataclass
+class Result:
+    """What a suite found out."""
+
+    passed: int = 0
+    failed: list = dataclasses.field(default_factory=list)
+    skipped: list = dataclasses.field(default_factory=list)
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+
+class Suite:
+    """One part of a job. `timeout` is for a machine in software emulation on a busy host."""
+
+    name = ""
+    timeout = 300
+
+    def files(self, tree):
+        """Put what it needs into the archive."""
+
+    def script(self):
+        """Its lines of the job."""
+        raise NotImplementedError
+
+    def read(self, output, run):
+        """Count what its part of the output says."""
+        raise NotImplementedError
+
+
+def built():
+    """The release program, the test programs and mktask, made by cargo: name → path."""
+    if not hasattr(built, "made"):
+        common.say("building the tests")
+        cargo = [common.ROOT / "tools/with-rust", "cargo"]
+        common.run(*cargo, "build", "-q", "--release", "-p", "taskdiag-cli", cwd=common.ROOT, quiet=False)
+        # All of the workspace, as in run-tests: a part of it would be built with other features, anew.
+        lines = common.output(*cargo, "test", "--workspace", "--no-run", "--message-format=json", cwd=common.ROOT)
+        made = {"taskdiag": common.TARGET / "release" / "taskdiag"}
+        for message in map(json.loads, lines.splitlines()):
+            if message.get("executable") and message["target"]["kind"] == ["test"]:
+                made[message["target"]["name"]] = message["executable"]
+            if message["reason"] == "build-script-executed":
+                made.update((k, v) for k, v in message["env"] if k == "MKTASK")
+        lacking = [n for n in (*PARITY, "MKTASK") if n not in made]
+        if lacking:
+            raise common.Broken(f"cargo did not build {', '.join(lacking)}")
+        built.made = made
+    return built.made
+
+
+class Parity(Suite):
+    """The test programs that run on the machine, run on this kernel."""
+
+    name = "parity"
+    timeout = 900
+
+    def __init__(self, promised, only=PARITY, filter=""):
+        self.promised, self.only, self.filter = promised, only, filter
+
+    def files(self, tree):
+        programs = built()
+        tree.program(programs["taskdiag"])
+        tree.program(programs["MKTASK"], strip=True)
+        for name in self.only:
+            tree.program(programs[name], strip=True)
+
+    def script(self):
+        programs = built()
+        lines = [f"export TASKDIAG_REQUIRE={','.join(self.promised)} TASKDIAG_BIN={programs['taskdiag']} NO_COLOR=1"]
+        for name in self.only:
+            lines.append(f"echo '@@program {name}'; timeout 600 {programs[name]} {self.filter}; echo \"@@status $?\"")
+        lines.append(f"echo @@skips; cat {common.TARGET}/taskdiag-skips.txt")
+        return lines
+
+    def read(self, output, run):
+        result = Result()
+        tests, _, skips = output.partition("@@skips\n")
+        seen = []
+        for part in tests.split("@@program ")[1:]:
+            name, _, text = part.partition("\n")
+            seen.append(name)
+            result.passed += len(re.findall(r"^test .* \.\.\. ok$", text, re.M))
+            bad = [f"{name}: {t}" for t in re.findall(r"^test (.*) \.\.\. FAILED$", text, re.M)]
+            status = re.search(r"^@@status (\d+)$", text, re.M)
+            if not bad and (status is None or status[1] != "0"):
+                bad = [f"{name}: " + (f"exit code {status[1]}" if status else "did not end")]
+            result.failed += bad
+        result.failed += [f"{name}: did not run" for name in self.only if name not in seen]
+        result.skipped = sorted({s for s in skips.splitlines() if ": " in s})
+        return result
+
+
+class Support(Suite):
+    """What each engine provides on this kernel, for docs/support.md."""
+
+    name = "support"
+    timeout = 60
+
+    def files(self, tree):
+        tree.program(built()["taskdiag"])
+
+    def script(self):
+        return [f"timeout 60 {built()['taskdiag']} engines --json; echo"]
+
+    def read(self, output, run):
+        result = Result()
+        try:
+            self.answer = json.loads(output)
+            result.passed = 1
+        except ValueError as e:
+            result.failed = [f"taskdiag engines --json: {e}"]
+        return result
+
+
+class Command(Suite):
+    """Any command, for people: `lab boot KERNEL -- COMMAND`."""
+
+    name = "command"
+    timeout = 600
+
+    def __init__(self, command, programs=()):
+        self.command, self.programs = command, programs
+
+    def files(self, tree):
+        Parity((), ()).files(tree)
+        for p in self.programs:
+            tree.program(os.path.abspath(p), "/lab/" + os.path.basename(p))
+
+    def script(self):
+        taskdiag = built()["taskdiag"]
+        return [f"export TASKDIAG_BIN={taskdiag} PATH=$PATH:/lab:{taskdiag.parent}", self.command]
+
+    def read(self, output, run):
+        return Result(passed=1)
+
+
+def machine_for(suites):
+    """The initramfs for these suites; written anew each time, since writing it is quick."""
+    tree = image.base(image.Tree())
+    job = []
+    for s in suites:
+        s.files(tree)
+        # Each in a shell of its own, so that no suite's settings reach the next.
+        job += [f"echo '@@suite {s.name}'", "(", *s.script(), ")", f"echo '@@done {s.name}'"]
+    tree.data("/lab/job", "\n".join(job) + "\n")
+    return tree
+
+
+def part(output, name):
+    """What a suite said; `None` where it did not come to its end."""
+    found = re.search(rf"^@@suite {name}\n(.*?)^@@done {name}$", output, re.S | re.M)
+    return found[1] if found else None
