@@ -74,6 +74,10 @@ fn bpf_task(g: Group) -> u64 {
         Group::Cmdline | Group::Paths => 1_500,
         Group::Cgroup => 4_000,
         Group::Ns => 300,
+        Group::Environ | Group::Kstack => 1_500,
+        Group::Vma => 6_000,
+        Group::Fd => 3_000,
+        Group::VmaStat | Group::Rollup => 100_000,
         _ => 100,
     }
 }
@@ -83,6 +87,14 @@ fn procfs_task(g: Group, asked: Groups) -> u64 {
         // both are in `stat`, and both in `status`
         Group::Stat if asked.has(Group::Base) => 0,
         Group::Statm if asked.has(Group::Cred) => 0,
+        Group::Signals if asked.has(Group::Cred) || asked.has(Group::Statm) => 0,
+        Group::Vma if asked.has(Group::VmaStat) => 0,
+        Group::FdCount => 1_500,
+        // of some 25 mappings, of some 2,000 resident pages, of some 6 files
+        Group::Vma => 25_000,
+        Group::VmaStat => 150_000,
+        Group::Rollup => 120_000,
+        Group::Fd => 30_000,
         Group::Paths => PROC_FILE * 3 / 2,
         Group::Sched => PROC_FILE * 2,
         Group::Ns => PROC_FILE * 4,

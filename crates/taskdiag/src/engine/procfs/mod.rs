@@ -6,7 +6,8 @@
 //!
 //! - `read`: files and directories;
 //! - [`parse`]: their text to records;
-//! - `task`, `links`: the groups of one task;
+//! - `task`, `links`, `memory`, `text`: the groups of one task;
+//! - `shares`, `names`: what several tasks have and the answer has once;
 //! - `walk`: which tasks, and by how many threads;
 //! - `cgroup`: ids of cgroups.
 //!
@@ -15,10 +16,14 @@
 
 mod cgroup;
 mod links;
+mod memory;
+mod names;
 #[doc(hidden)]
 pub mod parse;
 mod read;
+mod shares;
 mod task;
+mod text;
 mod walk;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,7 +35,10 @@ use rustix::io::Errno;
 use taskdiag_wire::{Done, Group, Groups, Strategy, StreamWriter};
 
 use self::cgroup::Cgroups;
+use self::memory::Limits;
+use self::names::Names;
 use self::read::Reader;
+use self::shares::FILES;
 use self::task::{Plan, Worker, exhausted};
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::Error;
@@ -40,7 +48,16 @@ use crate::request::Request;
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 
 /// The groups that this engine answers.
-pub const GROUPS: Groups = engine::GROUPS;
+pub const GROUPS: Groups = engine::GROUPS
+    .union(Groups::VMA)
+    .union(Groups::VMA_STAT)
+    .union(Groups::ROLLUP)
+    .union(Groups::FD_COUNT)
+    .union(Groups::ENVIRON)
+    .union(Groups::LIMITS)
+    .union(Groups::SIGNALS)
+    .union(Groups::WCHAN)
+    .union(Groups::KSTACK);
 
 /// The engine that reads the text files of /proc.
 ///
@@ -115,6 +132,14 @@ impl Engine for Procfs {
             (Group::Ns, "links are readable with the rights of a debugger only; NSpid always"),
             (Group::Paths, "readable with the rights of a debugger only"),
             (Group::Io, "readable with the rights of a debugger only"),
+            (Group::Vma, "flags are known where vma_stat is asked for too"),
+            (
+                Group::VmaStat,
+                "sums are in KiB; pss_anon, pss_file and pss_shmem are of rollup only",
+            ),
+            (Group::FdCount, "size is known where cred, statm, sched, signals or ns are asked for"),
+            (Group::Wchan, "readable with the rights of a debugger only"),
+            (Group::Kstack, "readable by root only"),
             (Group::Cgroup, "the id is known where the task's cgroup v2 directory is mounted"),
         ];
         Support {
@@ -140,6 +165,11 @@ impl Engine for Procfs {
             groups: req.groups,
             threads: req.strategy.is_threads(),
             tick_ns: 1_000_000_000 / u64::from(info.clk_tck.max(1)),
+            own_pids: req.strategy.is_threads()
+                && req.groups.intersects(FILES)
+                && reader.is_own(root.as_fd()),
+            limits: Limits::of(req),
+            names: Names::default(),
             cgroups: find_cgroups.then(|| Cgroups::find(root.as_fd(), &mut reader)).flatten(),
         };
         let mut out = StreamWriter::new();

@@ -2,17 +2,34 @@
 //! open, one to read, one to close. Knows nothing of what is in them.
 
 use std::ffi::CStr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 
 use super::parse;
+use super::task::Place;
 
 /// Every status and stat file fits; longer files make it grow.
 const FIRST_SIZE: usize = 32 * 1024;
 /// One getdents64() returns some ten thousand entries.
 const DIR_SIZE: usize = 256 * 1024;
+
+/// The buffer does not stay larger than this.
+const KEEP_SIZE: usize = 8 << 20;
+
+/// A text that was read, and the buffer it is in.
+#[derive(Debug)]
+pub(super) struct Text {
+    buf: Vec<u8>,
+    len: usize,
+}
+
+impl Text {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.buf[..self.len]
+    }
+}
 
 /// Opens and reads into one buffer, and counts the system calls.
 #[derive(Debug)]
@@ -55,6 +72,56 @@ impl Reader {
         let n = self.fill(&fd, false);
         self.syscalls += 1; // close
         Ok(&self.buf[..n?])
+    }
+
+    /// All of a file that the kernel makes from the task's memory, piece by piece. The task may
+    /// end, or become another program, before the last one: then the file just ends, and this
+    /// says so by `SRCH`. `TIMEDOUT`: `go_on` said no.
+    ///
+    /// The text is taken out of this reader: [`give_back`](Self::give_back) it.
+    pub(super) fn live_file(
+        &mut self,
+        at: BorrowedFd<'_>,
+        path: &CStr,
+        go_on: impl Fn() -> bool,
+    ) -> Result<Text, Errno> {
+        let fd = self.open(at, path, OFlags::RDONLY)?;
+        self.syscalls += 1; // close
+        let (mut n, mut reads) = (0, 0);
+        loop {
+            self.syscalls += 1;
+            let got = match rustix::io::read(&fd, &mut self.buf[n..]) {
+                Err(Errno::INTR) => continue,
+                got => got?,
+            };
+            n += got;
+            if got == 0 {
+                break;
+            }
+            reads += 1;
+            if !go_on() {
+                return Err(Errno::TIMEDOUT);
+            }
+            if n == self.buf.len() {
+                self.buf.resize(n * 2, 0);
+            }
+        }
+        if reads > 1 {
+            // Its first byte can be read as long as that memory is there.
+            self.syscalls += 1;
+            if rustix::io::pread(&fd, &mut [0u8; 1][..], 0)? == 0 {
+                return Err(Errno::SRCH);
+            }
+        }
+        Ok(Text { buf: std::mem::take(&mut self.buf), len: n })
+    }
+
+    /// Have the buffer of a text back.
+    pub(super) fn give_back(&mut self, text: Text) {
+        self.buf = text.buf;
+        // A huge one is not kept: there is one for each thread.
+        self.buf.truncate(KEEP_SIZE);
+        self.buf.shrink_to(KEEP_SIZE);
     }
 
     fn fill(&mut self, fd: &OwnedFd, short_is_end: bool) -> Result<usize, Errno> {
@@ -112,8 +179,42 @@ impl Reader {
         &self.buf[..len]
     }
 
+    /// Is this directory the /proc of our own pid namespace? Counts only where threads may share.
+    pub(super) fn is_own(&mut self, root: BorrowedFd<'_>) -> bool {
+        let me = std::process::id().to_string();
+        self.link(root, c"self").is_ok_and(|text| text == me.as_bytes())
+    }
+
+    /// Is the task still there?
+    pub(super) fn exists(&mut self, mut at: Place<'_>) -> bool {
+        self.stat(at.dir, at.path.file("")).is_ok()
+    }
+
+    /// How many numbers are in a directory.
+    pub(super) fn count(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<u64, Errno> {
+        let dir = self.open_dir(at, path)?;
+        self.syscalls += 1; // close
+        let mut fds = Vec::new();
+        self.numbers(dir.as_fd(), &mut fds)?;
+        Ok(fds.len() as u64)
+    }
+
+    /// The entries of a directory that are numbers (fds), ascending.
+    pub(super) fn numbers(&mut self, dir: BorrowedFd<'_>, out: &mut Vec<u32>) -> Result<(), Errno> {
+        self.list(dir, out, parse::fd)
+    }
+
     /// The entries of a directory that are pids, ascending.
     pub(super) fn pids(&mut self, dir: BorrowedFd<'_>, out: &mut Vec<u32>) -> Result<(), Errno> {
+        self.list(dir, out, parse::pid)
+    }
+
+    fn list(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        out: &mut Vec<u32>,
+        number: impl Fn(&[u8]) -> Option<u32>,
+    ) -> Result<(), Errno> {
         out.clear();
         self.dir.reserve(DIR_SIZE);
         let mut entries = RawDir::new(dir, self.dir.spare_capacity_mut());
@@ -121,7 +222,7 @@ impl Reader {
             self.syscalls += u64::from(entries.is_buffer_empty());
             match entries.next() {
                 None => break,
-                Some(Ok(e)) => out.extend(parse::pid(e.file_name().to_bytes())),
+                Some(Ok(e)) => out.extend(number(e.file_name().to_bytes())),
                 // The process whose threads these are has ended.
                 Some(Err(Errno::NOENT | Errno::SRCH)) => break,
                 Some(Err(Errno::INTR)) => {}

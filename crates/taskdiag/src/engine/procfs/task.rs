@@ -8,8 +8,11 @@ use taskdiag_wire::{
 };
 
 use super::cgroup::{Cgroups, Ids};
+use super::memory::{Limits, Lists};
+use super::names::{Known, Names};
 use super::parse::{self, StatFile, StatusFile};
 use super::read::{Path, Reader};
+use super::shares::Shares;
 use crate::error::Error;
 
 /// What is the same for all tasks of a request.
@@ -23,6 +26,12 @@ pub(super) struct Plan {
     pub(super) tick_ns: u64,
     /// Where to look up cgroup ids, if they were asked for and can be.
     pub(super) cgroups: Option<Cgroups>,
+    /// The pids are those of this process's pid namespace.
+    pub(super) own_pids: bool,
+    /// What VMA_STAT and ROLLUP may cost.
+    pub(super) limits: Limits,
+    /// The names in the answer.
+    pub(super) names: Names,
 }
 
 impl Plan {
@@ -60,6 +69,10 @@ pub(super) struct Worker<'a> {
     pub(super) out: StreamWriter,
     pub(super) status: StatusFile,
     pub(super) tids: Vec<u32>,
+    /// Who of the process at hand has what its threads share.
+    pub(super) shares: Shares,
+    pub(super) known: Known,
+    pub(super) lists: Lists,
     ids: Ids,
     /// Groups of the task at hand that are written, or stated as missing.
     said: Groups,
@@ -73,6 +86,9 @@ impl<'a> Worker<'a> {
             out,
             status: StatusFile::default(),
             tids: Vec::new(),
+            shares: Shares::default(),
+            known: Known::default(),
+            lists: Lists::default(),
             ids: Ids::default(),
             said: Groups::NONE,
         }
@@ -86,6 +102,7 @@ impl<'a> Worker<'a> {
     pub(super) fn task(&mut self, at: Place<'_>, stat: Option<StatFile>) -> Result<(), Error> {
         self.out.begin_task(at.pid, at.tgid);
         self.said = Groups::NONE;
+        self.status.fd_size = None;
         match self.groups(at, stat) {
             Ok(()) => {}
             Err(Stop::Failed(e)) => {
@@ -119,7 +136,8 @@ impl<'a> Worker<'a> {
             let none = if got.is_err() { Groups::STAT } else { Groups::NONE };
             self.settle(plan.groups & (Groups::BASE | none), got)?;
         }
-        const STATUS: Groups = Groups::CRED.union(Groups::STATM).union(Groups::SCHED);
+        const STATUS: Groups =
+            Groups::CRED.union(Groups::STATM).union(Groups::SCHED).union(Groups::SIGNALS);
         let mut status = Ok(());
         if plan.wants(STATUS | Groups::NS) {
             status = self.status(at);
@@ -141,6 +159,14 @@ impl<'a> Worker<'a> {
         if plan.wants(Groups::STATM) {
             let got = reason.map_or_else(|| self.statm(), |r| Err(Stop::Gap(r)));
             self.settle(Groups::STATM, got)?;
+        }
+        if plan.wants(Groups::SIGNALS) {
+            let got = reason.map_or_else(|| self.signals(), |r| Err(Stop::Gap(r)));
+            self.settle(Groups::SIGNALS, got)?;
+        }
+        if plan.wants(Groups::FD_COUNT) && !self.unshared(at, Groups::FD_COUNT)?.is_empty() {
+            let got = self.fd_count(at);
+            self.settle_own(at, Groups::FD_COUNT, got)?;
         }
         if plan.wants(Groups::CMDLINE) {
             let got = self.cmdline(at, stat.as_ref());
@@ -167,11 +193,50 @@ impl<'a> Worker<'a> {
             let got = self.cgroup(at);
             self.settle(Groups::CGROUP, got)?;
         }
+        if plan.wants(Groups::LIMITS) {
+            let got = self.limits(at);
+            self.settle(Groups::LIMITS, got)?;
+        }
+        if plan.wants(Groups::WCHAN) {
+            let got = self.wchan(at);
+            self.settle(Groups::WCHAN, got)?;
+        }
+        if plan.wants(Groups::KSTACK) {
+            let got = self.kstack(at);
+            self.settle(Groups::KSTACK, got)?;
+        }
+        if plan.wants(Groups::ENVIRON) {
+            let got = self.environ(at, stat.as_ref());
+            self.settle(Groups::ENVIRON, got)?;
+        }
+        if plan.wants(Groups::VMA | Groups::VMA_STAT) {
+            self.mappings(at)?;
+        }
+        if plan.wants(Groups::ROLLUP) {
+            self.rollup(at)?;
+        }
         Ok(())
     }
 
+    /// Does an empty file mean that the task has no memory, and not that the file is empty?
+    pub(super) fn has_no_memory(
+        &mut self,
+        at: Place<'_>,
+        stat: Option<&StatFile>,
+    ) -> Result<bool, Stop> {
+        Ok(match stat {
+            Some(s) => s.has_no_memory(),
+            None => match self.stat_file(at) {
+                Ok(s) => s.has_no_memory(),
+                // It is empty, and nothing says why.
+                Err(Stop::Gap(_)) => false,
+                Err(stop) => return Err(stop),
+            },
+        })
+    }
+
     /// Take note that a step is done: its groups are written or stated as missing.
-    fn settle(&mut self, groups: Groups, got: Result<(), Stop>) -> Result<(), Stop> {
+    pub(super) fn settle(&mut self, groups: Groups, got: Result<(), Stop>) -> Result<(), Stop> {
         match got {
             Ok(()) => {}
             Err(Stop::Gap(reason)) => {
@@ -274,16 +339,7 @@ impl<'a> Worker<'a> {
             Err(e) => return Err(self.meaning(at, e)),
         };
         if bytes.is_empty() {
-            let none = match stat {
-                Some(s) => s.has_no_memory(),
-                None => match self.stat_file(at) {
-                    Ok(s) => s.has_no_memory(),
-                    // It is empty, and nothing says why.
-                    Err(Stop::Gap(_)) => false,
-                    Err(stop) => return Err(stop),
-                },
-            };
-            if none {
+            if self.has_no_memory(at, stat)? {
                 return Err(Stop::Gap(Reason::Absent));
             }
             self.out.put_blob(Group::Cmdline as u16, 0, 0, &[], 0);

@@ -10,6 +10,7 @@ use taskdiag_wire::{Strategy, StreamWriter};
 
 use super::parse;
 use super::read::{Path, Reader};
+use super::shares::Shares;
 use super::task::{Place, Stop, Worker, exhausted};
 use crate::error::Error;
 use crate::request::Request;
@@ -93,7 +94,20 @@ fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Er
             w.vanished(tgid);
             Ok(())
         }
-        Ok(dir) => spread(w, &tids, |w, tid| w.task(place(dir.as_fd(), tid, tgid), None)),
+        Ok(dir) => {
+            let one = |w: &mut Worker<'_>, tid| w.task(place(dir.as_fd(), tid, tgid), None);
+            // What the threads share must be found before they are divided among readers.
+            w.shares = Shares::default();
+            let mut rest = &tids[..];
+            let mut first = Ok(());
+            while let Some((&tid, more)) = rest.split_first() {
+                if first.is_err() || w.shares.settled(w.plan.groups) {
+                    break;
+                }
+                (first, rest) = (one(w, tid), more);
+            }
+            first.and_then(|()| spread(w, rest, one))
+        }
         Err(e) => match w.meaning(place(root, tgid, tgid), e) {
             Stop::Gone => {
                 w.vanished(tgid);
@@ -135,9 +149,10 @@ fn spread(
     }
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     let (first, rest) = ids.split_at(ids.len().div_ceil(threads_for(ids.len(), cpus)));
-    let plan = worker.plan;
+    let (plan, shares) = (worker.plan, worker.shares);
     let other = |ids: &[u32]| {
         let mut w = Worker::new(plan, Reader::new(), StreamWriter::new());
+        w.shares = shares;
         part(&mut w, ids).map(|()| (w.out, w.reader.syscalls))
     };
     thread::scope(|scope| {

@@ -6,13 +6,17 @@
 //!
 //! Public so that the fuzzer and the benches reach it; it is not part of the stable interface.
 
+mod maps;
 mod small;
+mod smaps;
 mod stat;
 mod status;
 
+pub use maps::{DELETED, MapLine, NOT_IN_MAPS, device, maps_lines, newlines};
 pub use small::{
-    CgroupLine, CgroupMount, cgroup_lines, cgroup2_mounts, io, ns_inode, pid, schedstat,
+    CgroupLine, CgroupMount, cgroup_lines, cgroup2_mounts, fd, io, limits, ns_inode, pid, schedstat,
 };
+pub use smaps::{SmapsEntry, rollup, smaps_entries, statm_rss_pages};
 pub use stat::{StatFile, stat};
 pub use status::{StatusFile, tgid};
 

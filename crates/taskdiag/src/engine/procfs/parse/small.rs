@@ -1,6 +1,6 @@
 //! The short files: io, schedstat, cgroup, mountinfo, and what links and names say.
 
-use taskdiag_wire::Io;
+use taskdiag_wire::{Io, Limits};
 
 use super::{Fields, number, set};
 
@@ -11,6 +11,51 @@ pub fn pid(name: &[u8]) -> Option<u32> {
         return None;
     }
     number(name).and_then(|n| u32::try_from(n).ok())
+}
+
+/// A file descriptor: the name of a link in /proc/PID/fd.
+pub fn fd(name: &[u8]) -> Option<u32> {
+    number(name).and_then(|n| u32::try_from(n).ok())
+}
+
+/// The lines of /proc/PID/limits, in the order of RLIMIT_* (asm-generic).
+const LIMITS: [&str; 16] = [
+    "Max cpu time",
+    "Max file size",
+    "Max data size",
+    "Max stack size",
+    "Max core file size",
+    "Max resident set",
+    "Max processes",
+    "Max open files",
+    "Max locked memory",
+    "Max address space",
+    "Max file locks",
+    "Max pending signals",
+    "Max msgqueue size",
+    "Max nice priority",
+    "Max realtime priority",
+    "Max realtime timeout",
+];
+
+/// /proc/PID/limits. `None`: not all of it is known.
+pub fn limits(bytes: &[u8]) -> Option<Limits> {
+    let mut limits = Limits::new();
+    let mut seen = 0u32;
+    for line in complete_lines(bytes) {
+        let Some(i) = LIMITS.iter().position(|name| line.starts_with(name.as_bytes())) else {
+            continue;
+        };
+        let mut words = line[LIMITS[i].len()..].split(|b| *b == b' ').filter(|w| !w.is_empty());
+        let mut value = || match words.next()? {
+            b"unlimited" => Some(u64::MAX),
+            digits => number(digits),
+        };
+        (limits.soft[i], limits.hard[i]) = (value()?, value()?);
+        seen |= 1 << i;
+    }
+    limits.valid = Limits::ALL_VALID;
+    (seen == 0xffff).then_some(limits)
 }
 
 /// /proc/PID/io. `None`: nothing of it is known.
@@ -119,7 +164,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
 }
 
 /// Lines without their newline; what follows the last newline is a cut line.
-fn complete_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn complete_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let end = memchr::memchr(b'\n', rest)?;
@@ -145,6 +190,12 @@ mod tests {
     }
 
     #[test]
+    fn fds() {
+        assert_eq!((fd(b"0"), fd(b"17")), (Some(0), Some(17)));
+        assert_eq!((fd(b"."), fd(b".."), fd(b"4294967296")), (None, None, None));
+    }
+
+    #[test]
     fn io_file() {
         let text = b"rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\n\
             cancelled_write_bytes: 7\n";
@@ -156,6 +207,24 @@ mod tests {
         assert_eq!(io(b""), None);
         assert_eq!(io(b"rchar: x\n"), None);
         assert_eq!(io(b"rchar:"), None);
+    }
+
+    #[test]
+    fn limits_file() {
+        let mut text = String::from("Limit                     Soft Limit    Hard Limit   Units\n");
+        for (i, name) in LIMITS.iter().enumerate() {
+            let hard = if i == 3 { "unlimited".to_string() } else { (i * 10).to_string() };
+            text += &format!("{name:<26}{i:<21}{hard:<21}units\n");
+        }
+        let l = limits(text.as_bytes()).unwrap();
+        assert_eq!(l.soft().unwrap(), std::array::from_fn(|i| i as u64));
+        assert_eq!(
+            l.hard().unwrap(),
+            std::array::from_fn(|i| if i == 3 { u64::MAX } else { i as u64 * 10 })
+        );
+        assert!(limits(&text.as_bytes()[..text.len() - 1]).is_none());
+        assert!(limits(text.replace("12", "x").as_bytes()).is_none());
+        assert!(limits(b"Max cpu time\n").is_none());
     }
 
     #[test]

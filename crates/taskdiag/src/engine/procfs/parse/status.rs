@@ -1,6 +1,6 @@
-//! /proc/PID/status: CRED, STATM, the switches of SCHED, the pid chain of NS.
+//! /proc/PID/status: CRED, STATM, SIGNALS, the switches of SCHED, the pid chain of NS.
 
-use taskdiag_wire::{Cred, Groups, Statm};
+use taskdiag_wire::{Cred, Groups, Signals, Statm};
 
 use super::{Fields, hex, number, set};
 
@@ -15,6 +15,10 @@ pub struct StatusFile {
     pub statm: Statm,
     /// Pages locked into memory, in bytes; filled when STAT is asked for.
     pub locked_bytes: Option<u64>,
+    /// Size of the table of open files; always filled.
+    pub fd_size: Option<u32>,
+    /// SIGNALS; filled when asked for.
+    pub signals: Signals,
     /// Voluntary context switches of the thread; filled when SCHED is asked for.
     pub nvcsw: Option<u64>,
     /// Involuntary context switches of the thread; filled when SCHED is asked for.
@@ -90,7 +94,8 @@ impl StatusFile {
         self.cred = Cred::new();
         self.statm = Statm::new();
         (self.nvcsw, self.nivcsw, self.threads) = (None, None, None);
-        self.locked_bytes = None;
+        (self.locked_bytes, self.fd_size) = (None, None);
+        self.signals = Signals::new();
         self.gids.clear();
         self.nspid.clear();
         let cred = groups.contains(Groups::CRED);
@@ -98,6 +103,7 @@ impl StatusFile {
         let sched = groups.contains(Groups::SCHED);
         let ns = groups.contains(Groups::NS);
         let stat = groups.contains(Groups::STAT);
+        let signals = groups.contains(Groups::SIGNALS);
         for line in (Lines { rest: bytes }) {
             // Four bytes tell all keys apart; those who take a line look at its whole key.
             match line.first_chunk() {
@@ -121,6 +127,12 @@ impl StatusFile {
                     if let Some(f) = numbers(line, "NSpid:") {
                         ids(f, &mut self.nspid);
                     }
+                }
+                Some(b"FDSi") => {
+                    self.fd_size = numbers(line, "FDSize:").and_then(|mut f| f.u32());
+                }
+                Some(b"SigQ" | b"SigP" | b"ShdP" | b"SigB" | b"SigI" | b"SigC") if signals => {
+                    self.signal_masks(line);
                 }
                 Some(b"Thre") if sched => {
                     self.threads = numbers(line, "Threads:").and_then(|mut f| f.u32());
@@ -156,6 +168,24 @@ impl StatusFile {
             b"VmPi" => set!(m, Statm.pinned_bytes, kib(line, "VmPin:")),
             b"VmPT" => set!(m, Statm.page_tables_bytes, kib(line, "VmPTE:")),
             b"VmSw" => set!(m, Statm.swap_bytes, kib(line, "VmSwap:")),
+            _ => {}
+        }
+    }
+
+    fn signal_masks(&mut self, line: &[u8]) {
+        let s = &mut self.signals;
+        match line.split(|b| *b == b':').next() {
+            Some(b"SigQ") => {
+                // "queued/limit"
+                let slash = |b: &u8| if *b == b'/' { b' ' } else { *b };
+                let text: Vec<u8> = line[5..].iter().map(slash).collect();
+                set!(s, Signals.queued, Fields::new(&text).u32());
+            }
+            Some(b"SigPnd") => set!(s, Signals.pending, mask(line, "SigPnd:")),
+            Some(b"ShdPnd") => set!(s, Signals.shared_pending, mask(line, "ShdPnd:")),
+            Some(b"SigBlk") => set!(s, Signals.blocked, mask(line, "SigBlk:")),
+            Some(b"SigIgn") => set!(s, Signals.ignored, mask(line, "SigIgn:")),
+            Some(b"SigCgt") => set!(s, Signals.caught, mask(line, "SigCgt:")),
             _ => {}
         }
     }
@@ -229,7 +259,9 @@ mod tests {
         VmLck:\t       1 kB\nVmPin:\t       2 kB\nVmHWM:\t    1761 kB\nVmRSS:\t    1760 kB\n\
         RssAnon:\t     112 kB\nRssFile:\t    1648 kB\nRssShmem:\t       3 kB\nVmData:\t     360 kB\n\
         VmStk:\t     132 kB\nVmExe:\t      20 kB\nVmLib:\t    1528 kB\nVmPTE:\t      48 kB\n\
-        VmSwap:\t       4 kB\nThreads:\t2\nSigQ:\t0/96365\nCapInh:\t0000000000000001\n\
+        VmSwap:\t       4 kB\nThreads:\t2\nSigQ:\t3/96365\nSigPnd:\t0000000000000001\n\
+        ShdPnd:\t0000000000000002\nSigBlk:\t0000000000000004\nSigIgn:\t0000000000000008\n\
+        SigCgt:\t8000000000000000\nCapInh:\t0000000000000001\n\
         CapPrm:\t000001fffeffffff\nCapEff:\t0000000000000002\nCapBnd:\t0000000000000003\n\
         CapAmb:\t0000000000000004\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t9\n\
         voluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
@@ -280,6 +312,15 @@ mod tests {
         assert_eq!((s.nvcsw, s.nivcsw, s.threads), (Some(150), Some(545), Some(2)));
         assert_eq!(words(&s.nspid), [5066, 12, 1]);
         assert_eq!(tgid(TEXT), Some(5065));
+    }
+
+    #[test]
+    fn signals() {
+        let s = parse(TEXT, Groups::SIGNALS).signals;
+        assert_eq!((s.pending, s.shared_pending, s.blocked, s.ignored), (1, 2, 4, 8));
+        assert_eq!((s.caught, s.queued, s.valid), (1 << 63, 3, Signals::ALL_VALID));
+        assert_eq!(parse(TEXT, WANT).signals.valid, 0);
+        assert_eq!(parse(TEXT, WANT).fd_size, Some(256));
     }
 
     #[test]

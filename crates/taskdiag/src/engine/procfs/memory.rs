@@ -1,0 +1,227 @@
+//! The groups about a process's memory: VMA, VMA_STAT, ROLLUP.
+//!
+//! The text of maps is read, and not PROCMAP_QUERY: measured on 6.18, a mapping of 60,000 costs
+//! the same either way (0.4 µs, name or no name), and one of 25 costs three times as much by query.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::makedev;
+use rustix::io::Errno;
+use taskdiag_wire::{Group, Groups, Reason, Vma, VmaKind, VmaStat};
+
+use super::parse::{self, MapLine};
+use super::read::Reader;
+use super::task::{Place, Stop, Worker};
+use crate::request::Request;
+
+/// What a request allows VMA_STAT and ROLLUP, and what of it is used up. Shared by all readers.
+#[derive(Debug)]
+pub(super) struct Limits {
+    max_rss_bytes: Option<u64>,
+    budget: Option<Duration>,
+    spent_ns: AtomicU64,
+}
+
+impl Limits {
+    pub(super) fn of(req: &Request) -> Limits {
+        Limits {
+            max_rss_bytes: req.max_rss_bytes.map(std::num::NonZero::get),
+            budget: req.budget,
+            spent_ns: AtomicU64::new(0),
+        }
+    }
+    /// Time that is left; `None`: no end.
+    fn left(&self) -> Option<Duration> {
+        let spent = Duration::from_nanos(self.spent_ns.load(Ordering::Relaxed));
+        self.budget.map(|b| b.saturating_sub(spent))
+    }
+    fn spend(&self, since: Instant) {
+        let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.spent_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+}
+
+/// Lists of one task before they are written; kept to be reused.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    vmas: Vec<Vma>,
+    stats: Vec<VmaStat>,
+}
+
+/// All but the flags.
+const FROM_MAPS: u32 = Vma::ALL_VALID & !parse::NOT_IN_MAPS;
+
+impl Worker<'_> {
+    /// VMA and VMA_STAT; smaps has both.
+    pub(super) fn mappings(&mut self, at: Place<'_>) -> Result<(), Stop> {
+        let left = self.unshared(at, Groups::VMA | Groups::VMA_STAT)?;
+        if left.has(Group::VmaStat) {
+            let got = match self.within_limits(at) {
+                Ok(()) => self.smaps(at, left),
+                gap => gap,
+            };
+            // A limit that leaves out the sums leaves the list.
+            if !matches!(got, Err(Stop::Gap(Reason::OverBudget))) {
+                return self.settle_own(at, left, got);
+            }
+            self.settle_own(at, Groups::VMA_STAT, got)?;
+        }
+        if left.has(Group::Vma) {
+            let got = self.maps(at);
+            self.settle_own(at, Groups::VMA, got)?;
+        }
+        Ok(())
+    }
+
+    fn maps(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        let text = match self.reader.live_file(at.dir, at.path.file("maps"), || true) {
+            Ok(text) => text,
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        let mut lists = std::mem::take(&mut self.lists);
+        lists.vmas.clear();
+        let mut names = LastName::default();
+        for line in parse::maps_lines(text.bytes()) {
+            let name = self.vma_name(&line, &mut names);
+            lists.vmas.push(Vma { name, ..line.vma });
+        }
+        let got = self.put_vmas(FROM_MAPS, &lists);
+        self.lists = lists;
+        self.reader.give_back(text);
+        got
+    }
+
+    fn put_vmas(&mut self, valid: u32, lists: &Lists) -> Result<(), Stop> {
+        if lists.vmas.is_empty() {
+            return Err(Stop::Gap(Reason::Absent));
+        }
+        self.out.put_list(valid, &lists.vmas);
+        Ok(())
+    }
+
+    fn smaps(&mut self, mut at: Place<'_>, groups: Groups) -> Result<(), Stop> {
+        let (start, left) = (Instant::now(), self.plan.limits.left());
+        let in_time = || left.is_none_or(|left| start.elapsed() < left);
+        let text = self.reader.live_file(at.dir, at.path.file("smaps"), in_time);
+        self.plan.limits.spend(start);
+        let text = match text {
+            Ok(text) => text,
+            Err(Errno::TIMEDOUT) => return Err(Stop::Gap(Reason::OverBudget)),
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        let mut lists = std::mem::take(&mut self.lists);
+        lists.vmas.clear();
+        lists.stats.clear();
+        let (mut valid, mut has_flags) = (VmaStat::ALL_VALID, true);
+        let mut names = LastName::default();
+        for e in parse::smaps_entries(text.bytes()) {
+            if groups.has(Group::Vma) {
+                let name = self.vma_name(&e.line, &mut names);
+                lists.vmas.push(Vma { name, ..e.line.vma });
+                has_flags &= e.has_flags;
+            }
+            lists.stats.push(e.stat);
+            valid &= e.valid;
+        }
+        let mut got = Ok(());
+        if groups.has(Group::Vma) {
+            got = self.put_vmas(if has_flags { Vma::ALL_VALID } else { FROM_MAPS }, &lists);
+        }
+        if lists.stats.is_empty() {
+            got = Err(Stop::Gap(Reason::Absent));
+        } else {
+            self.out.put_list(valid, &lists.stats);
+        }
+        self.lists = lists;
+        self.reader.give_back(text);
+        got
+    }
+
+    pub(super) fn rollup(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        if self.unshared(at, Groups::ROLLUP)?.is_empty() {
+            return Ok(());
+        }
+        let got = self.within_limits(at).and_then(|()| {
+            let start = Instant::now();
+            let text = self.reader.file(at.dir, at.path.file("smaps_rollup"));
+            self.plan.limits.spend(start);
+            match text {
+                Ok(b"") => Err(Stop::Gap(Reason::Absent)),
+                Ok(text) => match parse::rollup(text) {
+                    Some(r) => {
+                        self.out.put(&r);
+                        Ok(())
+                    }
+                    None => Err(Stop::Gap(Reason::Unsupported)),
+                },
+                // It has no memory: it is a kernel thread, a zombie, or it has ended by now.
+                Err(Errno::SRCH) => match self.reader.stat(at.dir, at.path.file("")) {
+                    Ok(_) => Err(Stop::Gap(Reason::Absent)),
+                    Err(_) => Err(Stop::Gone),
+                },
+                Err(e) => Err(self.meaning(at, e)),
+            }
+        });
+        self.settle_own(at, Groups::ROLLUP, got)
+    }
+
+    /// May the sums over this process's memory be made?
+    fn within_limits(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        let limits = &self.plan.limits;
+        if limits.left().is_some_and(|left| left.is_zero()) {
+            return Err(Stop::Gap(Reason::OverBudget));
+        }
+        let Some(max) = limits.max_rss_bytes else { return Ok(()) };
+        let rss = match self.reader.file(at.dir, at.path.file("statm")) {
+            Ok(text) => parse::statm_rss_pages(text)
+                .map_or(u64::MAX, |pages| pages.saturating_mul(rustix::param::page_size() as u64)),
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        if rss > max { Err(Stop::Gap(Reason::OverBudget)) } else { Ok(()) }
+    }
+
+    /// The number of a mapping's name, or 0.
+    fn vma_name<'t>(&mut self, line: &MapLine<'t>, last: &mut LastName<'t>) -> u32 {
+        // Mappings of one file follow each other.
+        if (last.text, last.kind) == (line.text, line.vma.kind) && last.inode == line.vma.inode {
+            return last.number;
+        }
+        let Some(mut name) = line.name() else { return 0 };
+        let mut deleted = line.is_deleted();
+        if deleted && is_odd_name(&mut self.reader, line) {
+            (name, deleted) = (parse::newlines(line.text), false);
+        }
+        let number = self.known.number(&self.plan.names, &name, deleted, &mut self.out);
+        let (text, kind, inode) = (line.text, line.vma.kind, line.vma.inode);
+        *last = LastName { text, kind, inode, number };
+        number
+    }
+}
+
+/// The name before, and its number.
+#[derive(Default)]
+struct LastName<'t> {
+    text: &'t [u8],
+    kind: u32,
+    inode: u64,
+    number: u32,
+}
+
+/// Is the ` (deleted)` part of the name of a file that is there?
+fn is_odd_name(reader: &mut Reader, line: &MapLine<'_>) -> bool {
+    let inner: [&[u8]; 3] = [b"/memfd:", b"/SYSV", b"/dev/zero"];
+    let path: Cow<'_, [u8]> = parse::newlines(line.text);
+    if line.vma.kind != VmaKind::File as u32
+        || !path.starts_with(b"/")
+        || inner.iter().any(|p| path.starts_with(p))
+    {
+        return false;
+    }
+    let dev = line.vma.dev;
+    let (major, minor) = ((dev >> 8) & 0xfff, (dev & 0xff) | (dev >> 12) & 0xf_ff00);
+    reader
+        .stat_path(&path)
+        .is_ok_and(|s| (s.st_dev, s.st_ino) == (makedev(major, minor), line.vma.inode))
+}

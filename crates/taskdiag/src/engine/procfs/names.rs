@@ -1,0 +1,78 @@
+//! Names of files, once in the whole answer however many tasks have them. The readers of an
+//! answer share one table; who finds a name first writes it, whoever needs it later has its number.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Mutex, PoisonError};
+
+use taskdiag_wire::{BLOB_DELETED, StreamWriter};
+
+/// The high bits of a number that a name has from this engine.
+const OURS: u32 = 3 << 28;
+
+/// A name and whether it is of a deleted file.
+type Key = (Box<[u8]>, bool);
+
+/// All names of an answer, and their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Names(Mutex<HashMap<Key, u32>>);
+
+/// The names that one reader has met: asks the others only about new ones.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    numbers: [HashMap<Box<[u8]>, u32>; 2],
+}
+
+impl Known {
+    /// The number of a name. A new one is written to `out`, which must stay in the answer.
+    pub(super) fn number(
+        &mut self,
+        all: &Names,
+        name: &[u8],
+        deleted: bool,
+        out: &mut StreamWriter,
+    ) -> u32 {
+        let mine = &mut self.numbers[usize::from(deleted)];
+        if let Some(n) = mine.get(name) {
+            return *n;
+        }
+        let mut map = all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = OURS | (map.len() as u32 + 1);
+        let number = match map.entry((name.into(), deleted)) {
+            Entry::Occupied(e) => *e.get(),
+            Entry::Vacant(e) => {
+                e.insert(next);
+                out.put_name(next, if deleted { BLOB_DELETED } else { 0 }, name);
+                next
+            }
+        };
+        mine.insert(name.into(), number);
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag_wire::{Done, Stream};
+
+    #[test]
+    fn a_name_is_written_once() {
+        let all = Names::default();
+        let (mut a, mut b) = (Known::default(), Known::default());
+        let mut out = StreamWriter::new();
+        out.info(&StreamWriter::blank_info());
+        out.begin_task(1, 1);
+        let x = a.number(&all, b"x", false, &mut out);
+        assert_eq!(b.number(&all, b"x", false, &mut out), x);
+        assert_eq!(a.number(&all, b"x", false, &mut out), x);
+        let gone = b.number(&all, b"x", true, &mut out);
+        assert_ne!(gone, x);
+        assert_eq!((x >> 28, gone >> 28), (3, 3));
+        out.end_task();
+        let s = Stream::parse(out.finish(Done::default())).unwrap();
+        assert_eq!(s.name_numbers().len(), 2);
+        assert_eq!(s.name(x).unwrap().data, &b"x"[..]);
+        assert_eq!(s.name(gone).unwrap().flags, BLOB_DELETED);
+    }
+}

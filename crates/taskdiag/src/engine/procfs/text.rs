@@ -1,0 +1,98 @@
+//! The groups that are a short text each: ENVIRON, LIMITS, SIGNALS, WCHAN, KSTACK; and FD_COUNT.
+
+use rustix::io::Errno;
+use taskdiag_wire::{FdCount, Group, Reason};
+
+use super::parse::{self, StatFile};
+use super::task::{Place, Stop, Worker};
+
+impl Worker<'_> {
+    pub(super) fn environ(
+        &mut self,
+        mut at: Place<'_>,
+        stat: Option<&StatFile>,
+    ) -> Result<(), Stop> {
+        if stat.is_some_and(StatFile::has_never_memory) {
+            return Err(Stop::Gap(Reason::Absent));
+        }
+        let len = match self.reader.file(at.dir, at.path.file("environ")) {
+            Ok(text) => text.len(),
+            // A page of it cannot be had without its owner's help.
+            Err(Errno::IO | Errno::FAULT) => return Err(Stop::Gap(Reason::Blocked)),
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        if len == 0 && self.has_no_memory(at, stat)? {
+            return Err(Stop::Gap(Reason::Absent));
+        }
+        self.out.put_blob(Group::Environ as u16, 0, 0, self.reader.text(len), len);
+        Ok(())
+    }
+
+    pub(super) fn limits(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        match self.reader.file(at.dir, at.path.file("limits")) {
+            Ok(text) => {
+                let limits = parse::limits(text).ok_or(Stop::Gap(Reason::Unsupported))?;
+                self.out.put(&limits);
+                Ok(())
+            }
+            Err(e) => Err(self.meaning(at, e)),
+        }
+    }
+
+    /// From the status file.
+    pub(super) fn signals(&mut self) -> Result<(), Stop> {
+        if self.status.signals.valid == 0 {
+            return Err(Stop::Gap(Reason::Unsupported));
+        }
+        self.out.put(&self.status.signals);
+        Ok(())
+    }
+
+    pub(super) fn wchan(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        let mut len = match self.reader.file(at.dir, at.path.file("wchan")) {
+            Ok(text) => text.len(),
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        if self.reader.text(len) == b"0" {
+            // It does not sleep, or we may not know: what else we may not know tells.
+            if let Err(e @ (Errno::ACCESS | Errno::PERM)) =
+                self.reader.link(at.dir, at.path.file("exe"))
+            {
+                return Err(self.meaning(at, e));
+            }
+            len = 0;
+        }
+        self.out.put_blob(Group::Wchan as u16, 0, 0, self.reader.text(len), len);
+        Ok(())
+    }
+
+    pub(super) fn kstack(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        match self.reader.file(at.dir, at.path.file("stack")) {
+            Ok(text) => {
+                self.out.put_blob(Group::Kstack as u16, 0, 0, text, text.len());
+                Ok(())
+            }
+            Err(e) => Err(self.meaning(at, e)),
+        }
+    }
+
+    /// The size of the directory of fds is their number, since Linux 6.2; before, it is 0.
+    pub(super) fn fd_count(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        let open = match self.reader.stat(at.dir, at.path.file("fd")) {
+            Ok(s) if s.st_size > 0 => s.st_size as u64,
+            Ok(_) => match self.reader.count(at.dir, at.path.file("fd")) {
+                Ok(n) => n,
+                Err(e) => return Err(self.meaning(at, e)),
+            },
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        let mut record = FdCount::new();
+        record.open = u32::try_from(open).unwrap_or(u32::MAX);
+        record.valid = 1;
+        if let Some(size) = self.status.fd_size {
+            (record.size, record.valid) = (size, FdCount::ALL_VALID);
+        }
+        self.out.put(&record);
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! The memory groups of the procfs engine, against the kernel's own text read by another parser.
+
+use std::collections::HashMap;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use taskdiag::engine::procfs::Procfs;
+use taskdiag::{
+    Engine, FdCount, Group, Groups, Limits, Reason, Request, Rollup, Signals, Snapshot, Vma,
+    VmaKind, VmaStat,
+};
+
+fn ask(req: &Request) -> Snapshot {
+    Snapshot::parse(Procfs::new().unwrap().run(req).unwrap().stream).unwrap()
+}
+
+/// A process that does nothing.
+struct Sleeping(Child);
+impl Sleeping {
+    fn start() -> Sleeping {
+        let child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
+        let exe = |pid| fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let wchan = |pid| fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+        while exe(child.id()) == exe(std::process::id()) || !wchan(child.id()).contains("nanosleep")
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Sleeping(child)
+    }
+}
+impl Drop for Sleeping {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The lines of maps, made again from the records.
+fn maps_text(s: &Snapshot) -> String {
+    let t = s.tasks().next().unwrap();
+    let mut out = String::new();
+    for v in t.list::<Vma>().unwrap() {
+        let perm = |bit, c| if v.perms().unwrap() & bit != 0 { c } else { '-' };
+        let shared = if v.perms().unwrap() & 8 != 0 { 's' } else { 'p' };
+        let (dev, kind) = (v.dev().unwrap(), VmaKind::from_number(v.kind().unwrap()).unwrap());
+        let name = match (kind, v.name().unwrap()) {
+            (VmaKind::Heap | VmaKind::Stack | VmaKind::Vdso, _) => format!("[{kind}]"),
+            (_, 0) => String::new(),
+            (_, n) => {
+                let b = t.name(n).unwrap();
+                let text = String::from_utf8(b.data.into_owned()).unwrap();
+                text + if b.flags != 0 { " (deleted)" } else { "" }
+            }
+        };
+        let head = format!(
+            "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {}",
+            v.start().unwrap(),
+            v.end().unwrap(),
+            perm(1, 'r'),
+            perm(2, 'w'),
+            perm(4, 'x'),
+            shared,
+            v.offset_bytes().unwrap(),
+            dev >> 8 & 0xfff,
+            dev & 0xff | dev >> 12 & 0xfff00,
+            v.inode().unwrap(),
+        );
+        out += &if name.is_empty() { format!("{head} \n") } else { format!("{head:<73}{name}\n") };
+    }
+    out
+}
+
+#[test]
+fn mappings_are_those_of_maps() {
+    let child = Sleeping::start();
+    let pid = child.0.id();
+    for groups in [Groups::VMA, Groups::VMA | Groups::VMA_STAT] {
+        let s = ask(&Request::one(pid, groups));
+        assert_eq!(maps_text(&s), fs::read_to_string(format!("/proc/{pid}/maps")).unwrap());
+    }
+}
+
+/// `Key: N kB` lines summed by key, in bytes.
+fn keys(text: &str) -> HashMap<String, u64> {
+    let mut sums = HashMap::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if let (Some(key), Some(n), Some("kB")) = (words.next(), words.next(), words.next()) {
+            *sums.entry(key.trim_end_matches(':').to_string()).or_insert(0) +=
+                n.parse::<u64>().unwrap() * 1024;
+        }
+    }
+    sums
+}
+
+#[test]
+fn sums_are_those_of_smaps() {
+    let child = Sleeping::start();
+    let pid = child.0.id();
+    let groups = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP;
+    let s = ask(&Request::one(pid, groups));
+    let t = s.tasks().next().unwrap();
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let sums = keys(&text);
+    let total =
+        |f: fn(&VmaStat) -> u64| t.list::<VmaStat>().unwrap().map(|e| f(e.raw)).sum::<u64>();
+    assert_eq!(total(|v| v.rss_bytes), sums["Rss"]);
+    assert_eq!(total(|v| v.pss_bytes), sums["Pss"]);
+    assert_eq!(total(|v| v.private_dirty_bytes), sums["Private_Dirty"]);
+    assert_eq!(total(|v| v.shared_clean_bytes), sums["Shared_Clean"]);
+    assert_eq!(total(|v| v.anonymous_bytes), sums["Anonymous"]);
+    assert!(sums["Rss"] > 0 && sums["Anonymous"] > 0);
+    assert_eq!(t.list::<Vma>().unwrap().count(), t.list::<VmaStat>().unwrap().count());
+    let r = t.record::<Rollup>().unwrap();
+    let rollup = keys(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap());
+    assert_eq!((r.rss_bytes(), r.pss_bytes()), (Some(rollup["Rss"]), Some(rollup["Pss"])));
+    assert_eq!(r.pss_anon_bytes(), rollup.get("Pss_Anon").copied());
+    let flags: Option<Vec<u32>> = t.list::<Vma>().unwrap().map(|v| v.flags()).collect();
+    assert!(flags.unwrap().iter().any(|f| *f != 0));
+}
+
+#[test]
+fn limits_of_the_request() {
+    let child = Sleeping::start();
+    let groups = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP;
+    let req = Request::one(child.0.id(), groups);
+    let small = Request { max_rss_bytes: std::num::NonZero::new(4096), ..req };
+    let large = Request { max_rss_bytes: std::num::NonZero::new(1 << 40), ..req };
+    let no_time = Request { budget: Some(Duration::ZERO), ..req };
+    let time = Request { budget: Some(Duration::from_secs(100)), ..req };
+    for (req, reason) in [
+        (small, Some(Reason::OverBudget)),
+        (no_time, Some(Reason::OverBudget)),
+        (large, None),
+        (time, None),
+    ] {
+        let s = ask(&req);
+        let t = s.tasks().next().unwrap();
+        assert_eq!((t.reason(Group::VmaStat), t.reason(Group::Rollup)), (reason, reason));
+        assert_eq!(t.list::<VmaStat>().is_none(), reason.is_some());
+        assert!(t.list::<Vma>().is_some(), "the list of mappings is not limited");
+        assert_eq!(s.stream().done().over_budget, u64::from(reason.is_some()));
+    }
+}
+
+#[test]
+fn threads_share_and_the_list_is_there_once() {
+    let barrier = std::sync::Barrier::new(11);
+    std::thread::scope(|scope| {
+        for _ in 0..10 {
+            scope.spawn(|| {
+                barrier.wait();
+                barrier.wait();
+            });
+        }
+        barrier.wait();
+        let groups = Groups::VMA | Groups::ROLLUP | Groups::FD_COUNT;
+        let s = ask(&Request::threads(std::process::id(), groups));
+        barrier.wait();
+        let first = s.tasks().next().unwrap();
+        for g in groups.iter() {
+            let has = s.tasks().filter(|t| t.shared(g).is_none() && t.reason(g).is_none());
+            assert_eq!(has.map(|t| t.pid()).collect::<Vec<_>>(), [first.pid()], "{g}");
+            assert!(s.tasks().skip(1).all(|t| t.shared(g) == Some(first.pid())), "{g}");
+        }
+        assert!(s.tasks().len() >= 11);
+        assert!(first.list::<Vma>().unwrap().count() > 10);
+    });
+}
+
+#[test]
+fn names_are_in_the_answer_once() {
+    let _children = [Sleeping::start(), Sleeping::start()];
+    let s = ask(&Request::all(Groups::VMA));
+    let mut seen = HashMap::new();
+    for n in s.stream().name_numbers() {
+        assert_eq!(n >> 28, 3);
+        let b = s.stream().name(n).unwrap();
+        assert_eq!(seen.insert((b.data, b.flags), n), None);
+    }
+    let libc = |t: &taskdiag::TaskView<'_>| {
+        let mut names = t.list::<Vma>()?.filter_map(|v| v.name());
+        names.find(|n| t.name(*n).is_some_and(|b| b.data.windows(5).any(|w| w == b"libc.")))
+    };
+    let numbers: Vec<u32> = _children
+        .iter()
+        .map(|c| libc(&s.tasks().find(|t| t.pid() == c.0.id()).unwrap()).unwrap())
+        .collect();
+    assert_eq!(numbers[0], numbers[1]);
+    // Each number that is used has its name.
+    for t in s.tasks() {
+        for v in t.list::<Vma>().into_iter().flatten() {
+            assert!(v.raw.name == 0 || t.name(v.raw.name).is_some());
+        }
+    }
+}
+
+#[test]
+fn the_short_groups() {
+    let child = Sleeping::start();
+    let pid = child.0.id();
+    let groups = Groups::ENVIRON
+        | Groups::LIMITS
+        | Groups::SIGNALS
+        | Groups::WCHAN
+        | Groups::KSTACK
+        | Groups::FD_COUNT;
+    let s = ask(&Request::one(pid, groups));
+    let t = s.tasks().next().unwrap();
+    assert_eq!(t.environ().unwrap().data, fs::read(format!("/proc/{pid}/environ")).unwrap());
+    let l = t.record::<Limits>().unwrap();
+    let mut want = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a valid place for the answer.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut want) }, 0);
+    let at = libc::RLIMIT_NOFILE as usize;
+    assert_eq!((l.soft().unwrap()[at], l.hard().unwrap()[at]), (want.rlim_cur, want.rlim_max));
+    assert_eq!(t.record::<Signals>().unwrap().valid, Signals::ALL_VALID);
+    assert!(t.wchan().unwrap().data.ends_with(b"nanosleep"));
+    let fds = t.record::<FdCount>().unwrap();
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    assert_eq!(fds.open(), Some(open as u32));
+    assert!(fds.size().is_some_and(|size| size as usize >= open));
+    match (fs::read(format!("/proc/{pid}/stack")), t.kstack()) {
+        (Ok(want), Some(b)) => assert_eq!(b.data, want),
+        (Err(_), None) => assert!(t.reason(Group::Kstack).is_some()),
+        other => panic!("{other:?}"),
+    }
+    // This one runs, and a kernel thread has no memory.
+    let me = ask(&Request::one(std::process::id(), groups));
+    assert_eq!(me.tasks().next().unwrap().environ().unwrap().reason, None);
+    let s =
+        ask(&Request::one(2, Groups::ENVIRON | Groups::VMA | Groups::ROLLUP | Groups::VMA_STAT));
+    let t = s.tasks().next().unwrap();
+    if fs::read_to_string("/proc/2/comm").is_ok_and(|c| c == "kthreadd\n") {
+        for g in [Group::Environ, Group::Vma, Group::Rollup, Group::VmaStat] {
+            assert_eq!(t.reason(g), Some(Reason::Absent), "{g}");
+        }
+    }
+}
