@@ -21,8 +21,8 @@
 #define PTE_VOLATILE	0x60ull
 #define PTE_ADDRESS	0x000ffffffffff000ull
 #define GIB		(1ull << 30)
-/* The direct map begins on a multiple of 1 GiB, at most this many below any address in it. */
-#define DIRECT_MAP_MAX	65536
+/* The direct map begins on a multiple of 1 GiB, at most this many below a page table. */
+#define DIRECT_MAP_MAX	4096
 
 /* st.pt_addr in the tables below st.pt_top: its entry in st.pt_leaf, its physical address in
  * st.pt_phys. Returns 0 where no page is present. */
