@@ -1,6 +1,6 @@
 //! Columns: what `-o` and the ready-made views mean in terms of the field table.
 
-use taskdiag::field::{self, Align, Field, Text};
+use taskdiag::field::{Align, Field, Set, TASKS, Text};
 
 use crate::exit::Exit;
 use crate::nearest;
@@ -29,30 +29,26 @@ impl Column {
 
 /// Columns of procps that users may ask for in vain, and what to use.
 const LACKING: &[(&[&str], &str)] = &[
-    (&["wchan", "wname", "nwchan"], "where a task waits in the kernel is not read yet"),
+    (&["nwchan"], "use wchan"),
     (&["addr", "eip", "esp", "stackp", "start_stack"], "addresses are not shown"),
-    (&["environ"], "the environment is not read yet"),
-    (&["pending", "sig", "sig_pend", "tsig", "blocked", "sigmask", "sig_block"], SIGNALS),
-    (&["ignored", "sigignore", "sig_ignore", "caught", "sigcatch", "sig_catch"], SIGNALS),
-    (&["pss", "uss", "htprv", "htshr"], "memory by mapping is not read yet"),
     (&["cgname"], "use cgroup or cgroup_path"),
     (&["unit", "uunit", "slice", "lxc", "docker", "machine"], "use cgroup_path"),
     (&["lsession", "ouid", "seat", "luid"], "logins are not read"),
     (&["label", "context"], "security labels are not read"),
     (&["fds"], "open files are not read yet"),
-    (&["oom", "oomadj", "numa", "ag_id", "ag_nice", "lim"], "it is not read yet"),
+    (&["oom", "oomadj", "numa", "ag_id", "ag_nice"], "it is not read yet"),
+    (&["lim"], "use rlimit_rss"),
 ];
-const SIGNALS: &str = "signal masks are not read yet";
 
 /// The column for one name.
-fn column(name: &str) -> Result<Column, Exit> {
-    let Some(named) = field::find(name) else {
+fn column(set: &Set, name: &str) -> Result<Column, Exit> {
+    let Some(named) = set.find(name) else {
         if let Some((_, instead)) = LACKING.iter().find(|(names, _)| names.contains(&name)) {
             return Err(Exit::Usage(format!(
                 "the column '{name}' of ps is not had here: {instead}"
             )));
         }
-        let hint = nearest::hint(name, field::all_names().map(|n| n.name));
+        let hint = nearest::hint(name, set.all_names().map(|n| n.name));
         return Err(Exit::Usage(format!(
             "there is no column '{name}'{hint}; 'taskdiag fields' lists them"
         )));
@@ -66,9 +62,14 @@ fn column(name: &str) -> Result<Column, Exit> {
     })
 }
 
+/// The columns of one `-o` argument about tasks.
+pub fn parse(spec: &str) -> Result<Vec<Column>, Exit> {
+    parse_of(&TASKS, spec)
+}
+
 /// The columns of one `-o` argument: names with commas or blanks between them, each with an
 /// optional `:width` and `=header`.
-pub fn parse(spec: &str) -> Result<Vec<Column>, Exit> {
+pub fn parse_of(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
     let mut out = Vec::new();
     for item in spec.split([',', ' ', '\t', '\n']).filter(|s| !s.is_empty()) {
         let (name, header) = match item.split_once('=') {
@@ -86,7 +87,7 @@ pub fn parse(spec: &str) -> Result<Vec<Column>, Exit> {
             },
             None => (name, None),
         };
-        let mut c = column(name)?;
+        let mut c = column(set, name)?;
         if let Some(h) = header {
             c.header = h.to_owned();
             c.width = c.width.max(h.chars().count());
@@ -220,12 +221,12 @@ mod tests {
         for bad in ["", " , ", "pid:x", "pid:0", "nosuch", "pid,"] {
             assert_eq!(parse(bad).is_ok(), bad == "pid,", "{bad:?}");
         }
-        for (bad, word) in [("comand", "'command'"), ("wchan:14", "not read yet")] {
+        for (bad, word) in [("comand", "'command'"), ("addr:14", "not shown")] {
             let Err(Exit::Usage(text)) = parse(bad) else { panic!("{bad}") };
             assert!(text.contains(word), "{text}");
         }
         for name in LACKING.iter().flat_map(|l| l.0) {
-            assert!(field::find(name).is_none(), "{name}");
+            assert!(TASKS.find(name).is_none(), "{name}");
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use crate::interrupt;
+
 /// Why the program ends early or with less than it was asked.
 #[derive(Debug)]
 pub enum Exit {
@@ -18,6 +20,8 @@ pub enum Exit {
     ClosedPipe,
     /// The answer lacks something; each line says what and how to get it.
     Partial(Vec<String>),
+    /// Ctrl-C ended it; each line says what is lacking.
+    Stopped(Vec<String>),
     /// There is no answer.
     Failed(String),
 }
@@ -33,18 +37,19 @@ pub const CODES: &[(u8, &str)] = &[
          standard error says what, and how to get it",
     ),
     (4, "there is no answer: no engine works, or the saved stream is cut or foreign"),
+    (interrupt::CODE, "stopped by Ctrl-C: what was there until then is shown"),
 ];
 
 /// The exit codes as a section of `--help`.
 pub fn codes_text() -> String {
     let mut out = String::from("Exit codes:");
     for (code, what) in CODES {
-        out.push_str(&format!("\n  {code} "));
-        let mut width = 4;
+        out.push_str(&format!("\n  {code:<3}"));
+        let mut width = 5;
         for word in what.split(' ') {
             if width + word.len() >= 78 {
-                out.push_str("\n    ");
-                width = 4;
+                out.push_str("\n     ");
+                width = 5;
             }
             out.push(' ');
             out.push_str(word);
@@ -77,6 +82,12 @@ pub fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
+fn say_all(lines: Vec<String>) {
+    for line in lines {
+        say(format_args!("taskdiag: {line}"));
+    }
+}
+
 /// Say on stderr what there is to say, and give the exit code.
 pub fn report(result: Result<(), Exit>) -> ExitCode {
     let Err(exit) = result else { return ExitCode::SUCCESS };
@@ -97,10 +108,12 @@ pub fn report(result: Result<(), Exit>) -> ExitCode {
         }
         Exit::ClosedPipe => ExitCode::SUCCESS,
         Exit::Partial(lines) => {
-            for line in lines {
-                say(format_args!("taskdiag: {line}"));
-            }
+            say_all(lines);
             ExitCode::from(3)
+        }
+        Exit::Stopped(lines) => {
+            say_all(lines);
+            ExitCode::from(interrupt::CODE)
         }
         Exit::Failed(text) => {
             say(format_args!("taskdiag: {text}"));

@@ -1,14 +1,19 @@
 //! The `taskdiag` command: arguments in, text out. Everything that knows about tasks is in the
 //! library; everything here is made from its field table and this crate's option tables.
 
+mod answer;
 mod args;
+mod by;
 mod columns;
 mod commands;
 mod exit;
+mod interrupt;
+mod maps;
 mod nearest;
 mod order;
 mod output;
 mod plan;
+mod progress;
 mod ps;
 mod select;
 mod tree;

@@ -19,6 +19,16 @@ pub enum Plan {
     Each(Vec<Request>),
 }
 
+impl Plan {
+    /// Change each request.
+    pub fn requests(&mut self, mut change: impl FnMut(&mut Request)) {
+        match self {
+            Plan::One(request) => change(request),
+            Plan::Each(requests) => requests.iter_mut().for_each(change),
+        }
+    }
+}
+
 /// The groups that a view needs.
 pub fn groups(columns: &[Column], keys: &[Key], select: &Selection, tree: bool) -> Groups {
     let fields = columns.iter().map(|c| c.field).chain(keys.iter().map(|k| k.field));

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::OnceLock;
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -137,7 +138,8 @@ struct TaskAt {
     end: usize,
 }
 
-/// What [`Stream::parse`] allocates: 24 bytes a task, and 16 a name.
+/// What [`Stream::parse`] allocates: 24 bytes a task, and 16 a name. Tasks by pid are found when
+/// the first one is looked for.
 #[derive(Clone, Debug)]
 pub struct Index {
     info: Info,
@@ -145,6 +147,7 @@ pub struct Index {
     tasks: Vec<TaskAt>,
     /// Offset of the attribute that has the name with this number.
     names: HashMap<u32, usize>,
+    by_pid: OnceLock<HashMap<u32, usize>>,
 }
 
 /// A stream: its index and its bytes. `B` is where the bytes live.
@@ -215,18 +218,20 @@ impl<B: AsRef<[u8]>> Stream<B> {
         self.index.names.keys().copied()
     }
     fn view(&self, e: &TaskAt) -> TaskView<'_> {
-        let bytes = self.bytes.as_ref();
-        TaskView {
-            pid: e.pid,
-            tgid: e.tgid,
-            messages: &bytes[e.start..e.end],
-            index: &self.index,
-            bytes,
-        }
+        self.index.view(self.bytes.as_ref(), e)
     }
 }
 
 impl Index {
+    fn view<'a>(&'a self, bytes: &'a [u8], e: &TaskAt) -> TaskView<'a> {
+        let messages = &bytes[e.start..e.end];
+        TaskView { pid: e.pid, tgid: e.tgid, messages, index: self, bytes }
+    }
+    fn task<'a>(&'a self, bytes: &'a [u8], pid: u32) -> Option<TaskView<'a>> {
+        let all = || self.tasks.iter().enumerate().map(|(i, t)| (t.pid, i)).collect();
+        let at = *self.by_pid.get_or_init(all).get(&pid)?;
+        Some(self.view(bytes, &self.tasks[at]))
+    }
     fn name<'a>(&self, bytes: &'a [u8], number: u32) -> Option<Blob<'a>> {
         let at = *self.names.get(&number)?;
         let (hdr, rest) = BlobHdr::ref_from_prefix(&bytes[at..]).ok()?;
@@ -302,7 +307,7 @@ fn index(bytes: &[u8]) -> Result<Index, Error> {
                 if done.tasks != tasks.len() as u64 {
                     return Err(Error::Malformed(at, "DONE counts other tasks than there are"));
                 }
-                return Ok(Index { info, done, tasks, names });
+                return Ok(Index { info, done, tasks, names, by_pid: OnceLock::new() });
             }
             _ => {}
         }
@@ -557,6 +562,13 @@ impl<'a> TaskView<'a> {
         let all = self.attrs().filter(|a| a.0 == A_SHARED);
         all.filter_map(|(_, attr)| Shared::read_from_prefix(attr).ok())
             .find_map(|(s, _)| (s.group == group as u32).then_some(s.pid))
+    }
+    /// The task that has the value of this group: this one, or the one that it shares it with.
+    pub fn owner(&self, group: Group) -> Option<TaskView<'a>> {
+        match self.shared(group) {
+            None => Some(*self),
+            Some(pid) => self.index.task(self.bytes, pid),
+        }
     }
     /// Why a group is not in the answer; `None`: it was not asked for, or it is there.
     pub fn reason(&self, g: Group) -> Option<Reason> {

@@ -3,8 +3,11 @@
 
 pub mod bsd;
 pub mod dump;
+pub mod limits;
 pub mod lists;
+pub mod maps;
 pub mod ps;
+pub mod table;
 
 use std::ffi::OsString;
 
@@ -18,6 +21,8 @@ use crate::exit::{self, Exit};
 pub enum Cli {
     /// `taskdiag ps`
     Ps(Box<ps::Args>),
+    /// `taskdiag maps`
+    Maps(Box<maps::Args>),
     /// `taskdiag fields`; JSON?
     Fields(bool),
     /// `taskdiag engines`; JSON?
@@ -51,6 +56,7 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand_required(true)
         .subcommand(ps::command())
+        .subcommand(maps::command())
         .subcommand(
             Command::new("fields")
                 .about("List every column: groups, unit, type, names, source")
@@ -80,6 +86,7 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     let matches = command().try_get_matches_from(argv)?;
     Ok(match matches.subcommand() {
         Some(("ps", m)) => Cli::Ps(Box::new(ps::Args::from_matches(m)?)),
+        Some(("maps", m)) => Cli::Maps(Box::new(maps::Args::from_matches(m)?)),
         Some(("fields", m)) => Cli::Fields(m.get_flag("json")),
         Some(("engines", m)) => Cli::Engines(m.get_flag("json")),
         Some(("dump", m)) => Cli::Dump(dump::Args::from_matches(m)?),

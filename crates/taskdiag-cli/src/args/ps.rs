@@ -5,11 +5,14 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
+use taskdiag::field::TASKS;
 
-use super::{bsd, engine, lists};
+use super::limits::Limits;
+use super::table::{flag, list};
+use super::{bsd, engine, lists, table};
 use crate::columns::{self, Column, ThreadColumns, View};
 use crate::exit::{self, Exit};
-use crate::order::Key;
+use crate::order::{self, Key};
 use crate::output::terminal::Color;
 use crate::select::Selection;
 
@@ -60,6 +63,8 @@ pub struct Args {
     pub from: Option<PathBuf>,
     /// Who answers.
     pub engine: Choice,
+    /// Limits of what may be read.
+    pub limits: Limits,
     /// Say what it cost?
     pub stats: bool,
     /// When to colour.
@@ -68,14 +73,6 @@ pub struct Args {
     pub wide: bool,
     /// Lines of at most so many cells.
     pub width: Option<usize>,
-}
-
-fn flag(id: &'static str, help: &'static str) -> Arg {
-    Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
-}
-
-fn list(id: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(id).long(id).action(ArgAction::Append).value_name(value).help(help)
 }
 
 const VIEWS: &[(&str, View)] = &[
@@ -157,15 +154,7 @@ pub fn command() -> Command {
         .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))
         .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
         .arg(flag("csv", "CSV with the columns of -o"))
-        .arg(
-            Arg::new("color")
-                .long("color")
-                .value_name("WHEN")
-                .default_value("auto")
-                .hide_possible_values(true)
-                .value_parser(["auto", "always", "never"])
-                .help("auto (on a terminal, unless NO_COLOR is set), always, never"),
-        )
+        .arg(table::color())
         .arg(
             Arg::new("wide")
                 .long("wide")
@@ -182,15 +171,9 @@ pub fn command() -> Command {
                 .help("End lines after so many cells, on a terminal or not"),
         )
         .next_help_heading("Source")
-        .arg(
-            Arg::new("from")
-                .long("from")
-                .value_name("FILE")
-                .value_parser(clap::value_parser!(PathBuf))
-                .value_hint(ValueHint::FilePath)
-                .help("Show an answer saved by 'taskdiag dump' (- is standard input)"),
-        )
+        .arg(table::from())
         .arg(engine())
+        .args(Limits::options())
         .arg(flag("stats", "Say on standard error who answered, and at what cost"))
         .arg(flag("bsd-a", "Those with a terminal").hide(true))
         .arg(flag("bsd-x", "Your own").hide(true))
@@ -274,18 +257,15 @@ impl Args {
                 (_, true) => ThreadColumns::Lwp,
                 _ => ThreadColumns::None,
             },
-            sort: keys(lists::items(many("sort")))?,
+            sort: order::keys(&TASKS, lists::items(many("sort")))?,
             tree,
             headers: !flag("no-headers"),
             form,
             from: m.get_one::<PathBuf>("from").cloned(),
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+            limits: Limits::from_matches(m),
             stats: flag("stats"),
-            color: match m.get_one::<String>("color").map(String::as_str) {
-                Some("always") => Color::Always,
-                Some("never") => Color::Never,
-                _ => Color::Auto,
-            },
+            color: table::color_from(m),
             wide: m.get_count("wide") > 0,
             width: m.get_one::<u16>("columns").map(|n| usize::from(*n)),
         })
@@ -338,24 +318,4 @@ fn view(m: &ArgMatches) -> View {
         _ if flag("all") || flag("with-tty") || flag("lwp") => View::SysV,
         _ => View::Default,
     }
-}
-
-fn keys(items: Vec<&str>) -> Result<Vec<Key>, Exit> {
-    let key = |item: &str| {
-        let (descending, name) = match item.strip_prefix('-') {
-            Some(name) => (true, name),
-            None => (false, item.strip_prefix('+').unwrap_or(item)),
-        };
-        match taskdiag::field::find(name) {
-            Some(named) => Ok(Key { field: named.field, descending }),
-            None => {
-                let names = taskdiag::field::all_names().map(|n| n.name);
-                let hint = crate::nearest::hint(name, names);
-                Err(Exit::Usage(format!(
-                    "there is no column '{name}' to sort by{hint}; 'taskdiag fields' lists them"
-                )))
-            }
-        }
-    };
-    items.into_iter().map(key).collect()
 }

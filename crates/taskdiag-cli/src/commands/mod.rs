@@ -13,6 +13,7 @@ use crate::exit::Exit;
 pub fn run(cli: &Cli) -> Result<(), Exit> {
     match cli {
         Cli::Ps(args) => crate::ps::run(args),
+        Cli::Maps(args) => crate::maps::run(args),
         Cli::Fields(json) => fields::run(*json),
         Cli::Engines(json) => engines::run(*json),
         Cli::Dump(args) => dump::run(args),

@@ -9,7 +9,7 @@ use super::{Sink, Table, Tally};
 use crate::columns::Column;
 use crate::output::json;
 
-fn cell(out: &mut Vec<u8>, cx: &Context, column: &Column, row: &Row<'_>, v: &Value<'_>) {
+fn cell(out: &mut Vec<u8>, cx: &Context, column: &Column, row: Option<&Row<'_>>, v: &Value<'_>) {
     match v {
         Value::Missing(_) | Value::Tty(0) => {}
         Value::Nanos(ns) => json::seconds(out, i128::from(*ns)),
@@ -39,13 +39,13 @@ fn cell(out: &mut Vec<u8>, cx: &Context, column: &Column, row: &Row<'_>, v: &Val
     }
 }
 
-/// Write the rows.
+/// Write the rows; gives their number.
 pub fn rows(
     sink: &mut Sink,
     table: &Table<'_>,
     headers: bool,
     tally: &mut Tally,
-) -> io::Result<()> {
+) -> io::Result<usize> {
     let Table { cx, columns, .. } = *table;
     let io = |e: csv::Error| match e.into_kind() {
         csv::ErrorKind::Io(e) => e,
@@ -56,17 +56,20 @@ pub fn rows(
         writer.write_record(columns.iter().map(|c| c.name.as_bytes())).map_err(io)?;
     }
     let mut text = Vec::new();
-    for row in table.tasks() {
+    let mut count = 0;
+    table.rows.each(&mut |item| {
+        count += 1;
         for (c, column) in columns.iter().enumerate() {
-            let v = (column.field.get)(cx, &row);
+            let v = item.value(cx, column, c);
             if let Some(m) = v.missing() {
                 tally.count(c, m);
             }
             text.clear();
-            cell(&mut text, cx, column, &row, &v);
+            cell(&mut text, cx, column, item.row(), &v);
             writer.write_field(&text).map_err(io)?;
         }
-        writer.write_record(None::<&[u8]>).map_err(io)?;
-    }
-    writer.flush()
+        writer.write_record(None::<&[u8]>).map_err(io)
+    })?;
+    writer.flush()?;
+    Ok(count)
 }

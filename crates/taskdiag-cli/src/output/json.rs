@@ -109,23 +109,30 @@ fn keys(columns: &[Column]) -> Vec<(usize, Vec<u8>)> {
     out
 }
 
-/// Write the rows; `lines`: one object a line instead of one array.
-pub fn rows(sink: &mut Sink, table: &Table<'_>, lines: bool, tally: &mut Tally) -> io::Result<()> {
+/// Write the rows; `lines`: one object a line instead of one array. Gives the number of rows.
+pub fn rows(
+    sink: &mut Sink,
+    table: &Table<'_>,
+    lines: bool,
+    tally: &mut Tally,
+) -> io::Result<usize> {
     let Table { cx, columns, .. } = *table;
     let keys = keys(columns);
     let mut lacking: Vec<(usize, &'static str)> = Vec::new();
     if !lines {
         sink.buf().push(b'[');
     }
-    for (n, row) in table.tasks().enumerate() {
+    let mut count = 0;
+    table.rows.each(&mut |item| {
         let out = sink.buf();
         if !lines {
-            out.extend_from_slice(if n == 0 { b"\n" } else { b",\n" });
+            out.extend_from_slice(if count == 0 { b"\n" } else { b",\n" });
         }
+        count += 1;
         out.push(b'{');
         lacking.clear();
         for (k, (c, key)) in keys.iter().enumerate() {
-            let v = (columns[*c].field.get)(cx, &row);
+            let v = item.value(cx, &columns[*c], *c);
             if let Some(m) = v.missing() {
                 tally.count(*c, m);
                 lacking.push((k, m.name()));
@@ -151,12 +158,12 @@ pub fn rows(sink: &mut Sink, table: &Table<'_>, lines: bool, tally: &mut Tally) 
         if lines {
             out.push(b'\n');
         }
-        sink.settle()?;
-    }
+        sink.settle()
+    })?;
     if !lines {
         sink.buf().extend_from_slice(b"\n]\n");
     }
-    Ok(())
+    Ok(count)
 }
 
 #[cfg(test)]

@@ -10,28 +10,76 @@ pub mod text;
 pub use sink::Sink;
 pub use tally::Tally;
 
+use std::io;
+
 use taskdiag::Snapshot;
-use taskdiag::field::{Context, Row};
+use taskdiag::field::{Context, Row, Value};
 
 use crate::columns::Column;
 
-/// What is to be written: these rows and columns of an answer.
+/// A row to write.
 #[derive(Clone, Copy, Debug)]
+pub enum Item<'r, 'a> {
+    /// A task, or an entry of one of its lists.
+    Row(&'r Row<'a>),
+    /// Several together: the value of each column.
+    Sum(&'r [Value<'a>]),
+}
+
+impl<'a> Item<'_, 'a> {
+    /// The value in a column, the c-th.
+    #[inline]
+    pub fn value(&self, cx: &Context, column: &Column, c: usize) -> Value<'a> {
+        match self {
+            Item::Row(row) => (column.field.get)(cx, row),
+            Item::Sum(values) => values[c].clone(),
+        }
+    }
+    /// The row, where it is one.
+    pub fn row(&self) -> Option<&Row<'a>> {
+        match self {
+            Item::Row(row) => Some(row),
+            Item::Sum(_) => None,
+        }
+    }
+}
+
+/// Takes rows one by one.
+pub type Take<'f> = dyn FnMut(Item<'_, '_>) -> io::Result<()> + 'f;
+
+/// Rows in order.
+pub trait Rows {
+    /// Call `take` for each of them.
+    ///
+    /// # Errors
+    /// That of `take`, which ends it.
+    fn each(&self, take: &mut Take<'_>) -> io::Result<()>;
+}
+
+/// What is to be written: these rows and columns of an answer.
+#[derive(Clone, Copy)]
 pub struct Table<'a> {
-    /// The answer.
-    pub snapshot: &'a Snapshot,
     /// What its values need to be read.
     pub cx: &'a Context,
     /// The columns.
     pub columns: &'a [Column],
-    /// The rows, as indices of tasks.
-    pub rows: &'a [u32],
+    /// The rows.
+    pub rows: &'a dyn Rows,
 }
 
-impl<'a> Table<'a> {
-    /// The tasks to write, in order.
-    pub fn tasks(&self) -> impl Iterator<Item = Row<'a>> + use<'a> {
+/// Whole tasks, by their indices.
+#[derive(Clone, Copy, Debug)]
+pub struct Tasks<'a> {
+    /// The answer.
+    pub snapshot: &'a Snapshot,
+    /// Which of its tasks, in order.
+    pub indices: &'a [u32],
+}
+
+impl Rows for Tasks<'_> {
+    fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
         let stream = self.snapshot.stream();
-        self.rows.iter().filter_map(|i| stream.get(*i as usize).map(Row::new))
+        let tasks = self.indices.iter().filter_map(|i| stream.get(*i as usize));
+        tasks.map(Row::new).try_for_each(|row| take(Item::Row(&row)))
     }
 }

@@ -122,6 +122,7 @@ pub fn header(sink: &mut Sink, columns: &[Column], options: &Options) {
     line.end(buf, &options.terminal, Some(BOLD));
 }
 
+/// Colour of a row.
 fn color_of(row: &Row<'_>) -> Option<&'static str> {
     if row.is_zombie() {
         Some(RED)
@@ -132,40 +133,89 @@ fn color_of(row: &Row<'_>) -> Option<&'static str> {
     }
 }
 
-/// Write the rows.
+/// Write the rows, and add them up; gives their number.
 pub fn rows(
     sink: &mut Sink,
     table: &Table<'_>,
     tree: Option<&Tree>,
     options: &Options,
     tally: &mut Tally,
-) -> io::Result<()> {
+    mut totals: Option<&mut Totals>,
+) -> io::Result<usize> {
     let Table { cx, columns, .. } = *table;
     // The drawing of a tree stands before the first column that names the command.
     let trunk = columns.iter().position(|c| matches!(c.field.text, Text::Args | Text::Comm));
+    let last = columns.len().saturating_sub(1);
     let mut line = Line::new(columns);
-    for (n, row) in table.tasks().enumerate() {
+    let mut n = 0;
+    table.rows.each(&mut |item| {
         let buf = sink.buf();
         line.begin(buf);
         for (c, column) in columns.iter().enumerate() {
-            let value = (column.field.get)(cx, &row);
+            let value = item.value(cx, column, c);
             if let Some(m) = value.missing() {
                 tally.count(c, m);
+            }
+            if let Some(totals) = &mut totals {
+                totals.add(c, &value);
             }
             line.cell(buf, c, |out| {
                 if let (Some(tree), true) = (tree, trunk == Some(c)) {
                     out.extend_from_slice(tree.art(n));
                 }
-                write(out, cx, column, &row, &value);
+                let begin = out.len();
+                field::text(out, cx, column.field, item.row(), &value);
+                if column.field.text == Text::Cut && c < last {
+                    let keep = prefix(&out[begin..], column.width);
+                    out.truncate(begin + keep);
+                }
             });
         }
-        line.end(buf, &options.terminal, color_of(&row));
-        sink.settle()?;
-    }
-    Ok(())
+        line.end(buf, &options.terminal, item.row().and_then(color_of));
+        n += 1;
+        sink.settle()
+    })?;
+    Ok(n)
 }
 
-#[inline]
-fn write(out: &mut Vec<u8>, cx: &Context, column: &Column, row: &Row<'_>, value: &Value<'_>) {
-    field::text(out, cx, column.field, row, value);
+/// The sums of columns of bytes.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    /// `None`: the column does not add up.
+    sums: Vec<Option<u64>>,
+}
+
+impl Totals {
+    /// For these columns.
+    pub fn new(columns: &[Column]) -> Totals {
+        let adds_up = |c: &Column| (c.field.text == Text::Kib).then_some(0);
+        Totals { sums: columns.iter().map(adds_up).collect() }
+    }
+    #[inline]
+    fn add(&mut self, c: usize, value: &Value<'_>) {
+        if let (Some(sum), Value::Uint(v)) = (&mut self.sums[c], value) {
+            *sum = sum.saturating_add(*v);
+        }
+    }
+    /// Write the line of totals, where a column adds up.
+    pub fn write(&self, sink: &mut Sink, cx: &Context, columns: &[Column], options: &Options) {
+        if self.sums.iter().all(Option::is_none) {
+            return;
+        }
+        let label = self.sums.iter().position(Option::is_none);
+        let buf = sink.buf();
+        let mut line = Line::new(columns);
+        line.begin(buf);
+        for (c, column) in columns.iter().enumerate() {
+            line.cell(buf, c, |out| match self.sums[c] {
+                Some(sum) => field::text(out, cx, column.field, None, &Value::Uint(sum)),
+                None if label == Some(c) => out.extend_from_slice(b"total"),
+                None => {}
+            });
+        }
+        while buf.last() == Some(&b' ') {
+            buf.pop();
+        }
+        line.end(buf, &options.terminal, Some(BOLD));
+    }
 }

@@ -15,6 +15,7 @@ use super::{Field, Text};
 
 const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 const DAYS: &[u8; 21] = b"SunMonTueWedThuFriSat";
+const HEX: &[u8; 16] = b"0123456789abcdef";
 const DAY_S: i64 = 24 * 3600;
 
 /// Append a number in decimal.
@@ -87,21 +88,33 @@ fn is_odd(c: char) -> bool {
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Sixteen digits.
+fn hex16(out: &mut Vec<u8>, v: u64) {
+    let digits: [u8; 16] = std::array::from_fn(|i| HEX[(v >> (60 - 4 * i) & 15) as usize]);
+    out.extend_from_slice(&digits);
+}
+
 fn hex_byte(out: &mut Vec<u8>, b: u8) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     out.extend_from_slice(b"\\x");
     out.push(HEX[usize::from(b >> 4)]);
     out.push(HEX[usize::from(b & 15)]);
 }
 
-/// Append a value as the text of its field. `row` is the task that it is of.
-pub fn text(out: &mut Vec<u8>, cx: &Context, field: &Field, row: &Row<'_>, value: &Value<'_>) {
+/// Append a value as the text of its field. `row` is what it is of; a sum is of none.
+pub fn text(
+    out: &mut Vec<u8>,
+    cx: &Context,
+    field: &Field,
+    row: Option<&Row<'_>>,
+    value: &Value<'_>,
+) {
     match value {
         Value::Missing(m) if m.is_absent() && field.text == Text::Args => no_args(out, row),
         Value::Missing(m) => missing(out, field, *m),
         Value::Uint(v) => match field.text {
             Text::Kib => write_uint(out, v / 1024),
             Text::Pages => write_uint(out, v / u64::from(cx.info.page_size.max(1))),
+            Text::Hex8 => out.extend_from_slice(format!("{v:08x}").as_bytes()),
             Text::Octal => out.extend_from_slice(format!("{v:o}").as_bytes()),
             _ => write_uint(out, *v),
         },
@@ -109,16 +122,19 @@ pub fn text(out: &mut Vec<u8>, cx: &Context, field: &Field, row: &Row<'_>, value
         Value::Percent(p) => percent(out, field.text, *p),
         Value::Nanos(ns) => duration(out, field.text, ns / 1_000_000_000),
         Value::Instant(ns) => instant(out, cx, field.text, cx.unix_seconds_floor(*ns)),
-        Value::Mask(v) => out.extend_from_slice(format!("{v:016x}").as_bytes()),
+        Value::Mask(v) => hex16(out, *v),
         Value::Bytes { data, .. } => {
             escape(out, data);
-            if field.text == Text::Comm && row.is_zombie() {
+            if field.text == Text::Comm && row.is_some_and(Row::is_zombie) {
                 out.extend_from_slice(b" <defunct>");
             }
         }
         Value::Word(w) => out.extend_from_slice(w.as_bytes()),
         Value::Short(s) => escape(out, s.as_bytes()),
-        Value::Args { data, .. } if data.is_empty() => no_args(out, row),
+        Value::Args { data, .. } if data.is_empty() && field.text == Text::Args => {
+            no_args(out, row);
+        }
+        Value::Args { data, .. } if data.is_empty() => out.push(b'-'),
         Value::Args { data, .. } => args(out, data),
         Value::User(uid) => match cx.names.user(*uid) {
             Some(name) => escape(out, &name),
@@ -162,11 +178,11 @@ fn args(out: &mut Vec<u8>, data: &[u8]) {
 }
 
 /// A kernel thread, a zombie, or a process that emptied its arguments.
-fn no_args(out: &mut Vec<u8>, row: &Row<'_>) {
+fn no_args(out: &mut Vec<u8>, row: Option<&Row<'_>>) {
     out.push(b'[');
-    escape(out, row.comm.unwrap_or(b"?"));
+    escape(out, row.and_then(|r| r.comm).unwrap_or(b"?"));
     out.push(b']');
-    if row.is_zombie() {
+    if row.is_some_and(Row::is_zombie) {
         out.extend_from_slice(b" <defunct>");
     }
 }

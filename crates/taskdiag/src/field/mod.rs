@@ -11,7 +11,9 @@ mod context;
 mod format;
 mod localtime;
 mod names;
+mod part;
 mod row;
+mod set;
 mod table;
 mod tty;
 mod value;
@@ -19,7 +21,10 @@ mod value;
 pub use context::Context;
 pub use format::{escape, text, write_uint};
 pub use names::Names;
+pub use part::{Map, Name, Part};
 pub use row::Row;
+pub use set::{MAPS, MEMORY, SETS, Set, TASKS};
+pub use table::grouped::PROCS;
 pub use value::{Missing, Short, Value};
 
 use taskdiag_wire::Groups;
@@ -129,6 +134,10 @@ pub enum Text {
     Octal,
     /// Sixteen hexadecimal digits.
     Hex,
+    /// At least eight hexadecimal digits.
+    Hex8,
+    /// As it is, but no longer than its column where another one follows.
+    Cut,
     /// A command name; `<defunct>` follows that of a zombie.
     Comm,
     /// Arguments; `[comm]` where there are none.
@@ -149,7 +158,7 @@ pub struct Field {
     pub width: usize,
     /// Alignment of its text column.
     pub align: Align,
-    /// Groups it is made from. Empty: every answer has it.
+    /// Groups that it is made from. Empty: every answer has it.
     pub groups: Groups,
     /// Type of the value.
     pub kind: Kind,
@@ -178,23 +187,19 @@ pub struct Named {
     pub header: &'static str,
 }
 
-/// All fields, in the order of the table.
+/// All fields of tasks, in the order of the table.
 pub fn all() -> impl Iterator<Item = &'static Field> {
-    table::TABLES.iter().flat_map(|t| t.iter())
+    TASKS.own()
 }
 
 /// Every name that [`find`] knows, with the field it stands for.
 pub fn all_names() -> impl Iterator<Item = Named> {
-    all().flat_map(|field| {
-        std::iter::once((field.name, field.header))
-            .chain(field.aliases.iter().copied())
-            .map(move |(name, header)| Named { field, name, header })
-    })
+    TASKS.all_names()
 }
 
-/// The field with this name or alias.
+/// The field of tasks with this name or alias.
 pub fn find(name: &str) -> Option<Named> {
-    all_names().find(|n| n.name == name)
+    TASKS.find(name)
 }
 
 /// The groups that must be asked for to show these fields.
@@ -202,12 +207,19 @@ pub fn groups_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Groups {
     fields.into_iter().fold(Groups::NONE, |g, f| g | f.groups)
 }
 
+impl Field {
+    /// Do the values of several rows add up to one of all?
+    pub fn adds_up(&self) -> bool {
+        self.text == Text::Kib || self.unit == Unit::Count && self.text == Text::Plain
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use taskdiag_wire::{
-        AlignedBuf, Base, Cgroup, Cred, Done, Info, Io, Ns, Reason, Sched, Stat, Statm, Stream,
-        StreamWriter,
+        AlignedBuf, Base, Cgroup, Cred, Done, Group, Info, Io, Limits, Ns, Reason, Rollup, Sched,
+        Signals, Stat, Statm, Stream, StreamWriter, Swap,
     };
 
     /// A stream with one task whose records are all this byte, or with no record at all.
@@ -235,6 +247,10 @@ mod tests {
             record::<Sched>(&mut w, b);
             record::<Ns>(&mut w, b);
             record::<Cgroup>(&mut w, b);
+            record::<Limits>(&mut w, b);
+            record::<Signals>(&mut w, b);
+            record::<Rollup>(&mut w, b);
+            record::<Swap>(&mut w, b);
         }
         if let Some(why) = why {
             asked.iter().for_each(|g| w.missing(g, why));
@@ -249,7 +265,7 @@ mod tests {
         for field in all() {
             let value = (field.get)(&cx, &row);
             let mut out = Vec::new();
-            text(&mut out, &cx, field, &row, &value);
+            text(&mut out, &cx, field, Some(&row), &value);
             f(field, &value, String::from_utf8(out).expect("text is UTF-8"));
         }
     }
@@ -269,7 +285,7 @@ mod tests {
 
     #[test]
     fn missing_is_said() {
-        let everything = Groups::from_bits((1 << 16) - 1);
+        let everything: Groups = Group::ALL.iter().copied().collect();
         each_field(&stream(Groups::NONE, None, None), |f, v, text| {
             if !f.groups.is_empty() {
                 assert_eq!((v, text.as_str()), (&Value::Missing(Missing::NotAsked), "?"), "{f:?}");
@@ -294,21 +310,29 @@ mod tests {
     #[test]
     fn names_are_unique_and_described() {
         let mut seen = std::collections::HashSet::new();
-        for n in all_names() {
-            assert!(seen.insert(n.name), "{} is there twice", n.name);
-            assert!(!n.header.is_empty());
-            assert!(!n.name.contains([',', ' ', '=', ':']), "{}", n.name);
+        for set in SETS {
+            seen.clear();
+            for f in set.own() {
+                assert!(!f.help.is_empty() && !f.source.is_empty(), "{}", f.name);
+                for name in std::iter::once(f.name).chain(f.aliases.iter().map(|a| a.0)) {
+                    assert!(seen.insert(name), "{name} is there twice");
+                    assert!(!name.contains([',', ' ', '=', ':', '.']), "{name}");
+                    assert!(std::ptr::eq(set.find(name).expect("its name").field, f), "{name}");
+                }
+            }
+            assert!(set.all_names().all(|n| !n.header.is_empty()));
         }
-        for f in all() {
-            assert!(!f.help.is_empty() && !f.source.is_empty(), "{}", f.name);
-        }
+        assert!(!std::ptr::eq(
+            MAPS.find("rss").expect("of a mapping").field,
+            MAPS.find("task.rss").expect("of the task").field
+        ));
         assert!(find("pid").is_some_and(|n| n.field.groups.is_empty()));
         assert!(find("no such").is_none());
     }
 
     #[test]
     fn units_go_with_types() {
-        for f in all() {
+        for f in SETS.iter().flat_map(|s| s.own()) {
             let ok = match f.unit {
                 Unit::Seconds | Unit::UnixSeconds | Unit::Percent => f.kind == Kind::Number,
                 Unit::Bytes | Unit::Count => f.kind == Kind::Integer,

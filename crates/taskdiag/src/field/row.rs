@@ -1,10 +1,12 @@
-//! One task with its records found: fields are read many at a time, so the attributes of a task
+//! One task, or an entry of a list of it, with its records found: fields are read many at a time, so the attributes of a task
 //! are walked once for all of them.
 
 use taskdiag_wire::{
-    Base, Cgroup, Cred, Group, GroupRecord, Io, Ns, Reason, Sched, Stat, Statm, TaskView,
+    Base, Cgroup, Cred, Group, GroupRecord, Io, Limits, Ns, Reason, Rollup, Sched, Signals, Stat,
+    Statm, Swap, TaskView,
 };
 
+use super::part::Part;
 use super::value::{Missing, Value};
 
 /// A task and its fixed-size groups.
@@ -30,6 +32,16 @@ pub struct Row<'a> {
     pub ns: Option<&'a Ns>,
     /// CGROUP, where it is in the answer.
     pub cgroup: Option<&'a Cgroup>,
+    /// LIMITS, where it is in the answer.
+    pub limits: Option<&'a Limits>,
+    /// SIGNALS, where it is in the answer.
+    pub signals: Option<&'a Signals>,
+    /// ROLLUP, where it is in the answer.
+    pub rollup: Option<&'a Rollup>,
+    /// SWAP, where it is in the answer.
+    pub swap: Option<&'a Swap>,
+    /// What of the task the row is of.
+    pub part: Part<'a>,
 }
 
 fn cast<T: GroupRecord>(bytes: &[u8]) -> Option<&T> {
@@ -50,6 +62,11 @@ impl<'a> Row<'a> {
             sched: None,
             ns: None,
             cgroup: None,
+            limits: None,
+            signals: None,
+            rollup: None,
+            swap: None,
+            part: Part::Whole,
         };
         for (kind, bytes) in view.attrs() {
             match kind {
@@ -63,6 +80,10 @@ impl<'a> Row<'a> {
                 Sched::TYPE => row.sched = row.sched.or(cast(bytes)),
                 Ns::TYPE => row.ns = row.ns.or(cast(bytes)),
                 Cgroup::TYPE => row.cgroup = row.cgroup.or(cast(bytes)),
+                Limits::TYPE => row.limits = row.limits.or(cast(bytes)),
+                Signals::TYPE => row.signals = row.signals.or(cast(bytes)),
+                Rollup::TYPE => row.rollup = row.rollup.or(cast(bytes)),
+                Swap::TYPE => row.swap = row.swap.or(cast(bytes)),
                 _ => {}
             }
         }

@@ -107,6 +107,27 @@ impl<'a> Value<'a> {
     pub fn bytes(data: &'a [u8]) -> Value<'a> {
         Value::Bytes { data: Cow::Borrowed(data), cut: false }
     }
+    /// The same without what it borrows.
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
+            Value::Missing(m) => Value::Missing(m),
+            Value::Uint(v) => Value::Uint(v),
+            Value::Int(v) => Value::Int(v),
+            Value::Percent(p) => Value::Percent(p),
+            Value::Nanos(ns) => Value::Nanos(ns),
+            Value::Instant(ns) => Value::Instant(ns),
+            Value::Mask(m) => Value::Mask(m),
+            Value::Bytes { data, cut } => Value::Bytes { data: Cow::Owned(data.into_owned()), cut },
+            Value::Word(w) => Value::Word(w),
+            Value::Short(s) => Value::Short(s),
+            Value::Args { data, cut } => Value::Args { data: Cow::Owned(data.into_owned()), cut },
+            Value::User(id) => Value::User(id),
+            Value::Group(id) => Value::Group(id),
+            Value::Tty(dev) => Value::Tty(dev),
+            Value::Ids(ids) => Value::Ids(ids),
+            Value::GroupList(ids) => Value::GroupList(ids),
+        }
+    }
     /// Why it is not there, or not all there.
     pub fn missing(&self) -> Option<Missing> {
         match self {

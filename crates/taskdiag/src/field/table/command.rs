@@ -41,6 +41,14 @@ fn trim(data: Cow<'_, [u8]>, all: bool) -> Cow<'_, [u8]> {
     }
 }
 
+fn environ<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    let Some(blob) = row.view.environ() else { return row.missing(Group::Environ) };
+    match blob.reason {
+        Some(why) => Value::Missing(Missing::Reason(why)),
+        None => Value::Args { cut: blob.is_cut(), data: trim(blob.data, false) },
+    }
+}
+
 fn path<'a>(row: &Row<'a>, kind: PathKind) -> Value<'a> {
     match row.view.path(kind) {
         Some(Blob { reason: Some(why), .. }) => Value::Missing(Missing::Reason(why)),
@@ -61,6 +69,8 @@ pub const FIELDS: &[Field] = &[
     row!("args" "COMMAND" 27 Left [BASE CMDLINE] TextList None Args, "/proc/PID/cmdline",
         "Arguments; text shows [comm] where there are none",
         {"cmd" "CMD", "command" "COMMAND"}, args),
+    row!("environ" "ENVIRONMENT" 27 Left [ENVIRON] TextList None Plain, "/proc/PID/environ",
+        "Its environment, as it was when the program started", {"env" "ENVIRONMENT"}, environ),
     row!("exe" "EXE" 27 Left [PATHS] Text None Plain, "/proc/PID/exe",
         "Path of the executable", {}, |_, r| path(r, PathKind::Exe)),
     row!("cwd" "CWD" 27 Left [PATHS] Text None Plain, "/proc/PID/cwd",

@@ -6,7 +6,7 @@
 /// One row. `[groups]` may be empty.
 macro_rules! row {
     ($name:literal $header:literal $width:literal $align:ident [$($g:ident)*] $kind:ident $unit:ident
-     $text:ident, $source:literal, $help:literal, {$($alias:literal $ah:literal),*}, $get:expr) => {
+     $text:ident, $source:expr, $help:expr, {$($alias:literal $ah:literal),*}, $get:expr) => {
         Field {
             name: $name,
             header: $header,
@@ -43,21 +43,37 @@ macro_rules! uint {
 
 mod command;
 mod cred;
+pub mod grouped;
 mod identity;
+mod limits;
+mod maps;
 mod memory;
 mod namespaces;
+mod rollup;
+mod signals;
 mod time;
+mod waiting;
 mod work;
 
 use super::Field;
 
-/// All rows.
+/// Rows of tasks.
 pub static TABLES: &[&[Field]] = &[
     identity::FIELDS,
     command::FIELDS,
     cred::FIELDS,
     time::FIELDS,
     memory::FIELDS,
+    rollup::FIELDS,
     work::FIELDS,
     namespaces::FIELDS,
+    signals::FIELDS,
+    waiting::FIELDS,
+    limits::FIELDS,
 ];
+
+/// Rows of memory mappings.
+pub static MAPS: &[&[Field]] = &[maps::FIELDS, grouped::PROCESSES, grouped::MAPPINGS];
+
+/// Rows of tasks together.
+pub static MEMORY: &[&[Field]] = &[grouped::PROCESSES];

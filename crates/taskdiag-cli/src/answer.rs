@@ -1,0 +1,147 @@
+//! From what a command needs to an answer: a saved one, or one of this machine; and whether it is
+//! complete.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use taskdiag::field::Row;
+use taskdiag::wire::{Done, Info, StreamWriter};
+use taskdiag::{Choice, Error, Request, Snapshot, query_each, query_with};
+
+use crate::args::limits::Limits;
+use crate::columns::Column;
+use crate::exit::{Exit, say};
+use crate::interrupt;
+use crate::output::Tally;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::select::Selection;
+
+/// Where the answer comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// A saved stream instead of this machine; `-` is standard input.
+    pub from: Option<PathBuf>,
+    /// Who answers.
+    pub engine: Choice,
+    /// Limits of what may be read.
+    pub limits: Limits,
+}
+
+impl Source {
+    /// The saved answer, or one of this machine to this plan, which may take long: progress is
+    /// shown, and Ctrl-C ends it early.
+    pub fn get(&self, plan: impl FnOnce() -> Plan) -> Result<Snapshot, Exit> {
+        if let Some(path) = &self.from {
+            return read(path);
+        }
+        let watch = interrupt::watch();
+        let mut plan = plan();
+        plan.requests(|r| {
+            self.limits.put_into(r);
+            r.watch = Some(watch);
+        });
+        let progress = Progress::start(watch);
+        let snapshot = ask(plan, self.engine);
+        drop(progress);
+        interrupt::answered();
+        snapshot
+    }
+}
+
+/// Ask an engine. That a process does not exist is said; the answer then has no tasks.
+pub fn ask(plan: Plan, engine: Choice) -> Result<Snapshot, Exit> {
+    Ok(match plan {
+        Plan::One(request) => match query_with(&request, engine) {
+            Err(Error::NoSuchProcess(pid)) => {
+                say_missing(&[pid]);
+                nobody(&request)?
+            }
+            other => other?,
+        },
+        Plan::Each(requests) => {
+            let (snapshot, missing) = query_each(&requests, engine)?;
+            say_missing(&missing);
+            snapshot
+        }
+    })
+}
+
+/// Pids that were asked for by number and do not exist.
+fn say_missing(pids: &[u32]) {
+    for pid in pids {
+        say(format_args!("taskdiag: there is no process {pid}"));
+    }
+}
+
+/// The answer about a process that does not exist: an empty table is written as any other, with
+/// its header or as an empty JSON document.
+fn nobody(request: &Request) -> Result<Snapshot, Exit> {
+    let mut w = StreamWriter::new();
+    w.info(&Info {
+        show_flags: request.groups.bits(),
+        dump_strategy: request.strategy as u64,
+        pid: request.pid,
+        ..StreamWriter::blank_info()
+    });
+    Ok(Snapshot::parse(w.finish(Done::default()))?)
+}
+
+/// Read a saved stream.
+pub fn read(path: &Path) -> Result<Snapshot, Exit> {
+    let result = if path == Path::new("-") {
+        Snapshot::read_from(std::io::stdin().lock())
+    } else {
+        let file = File::open(path)
+            .map_err(|e| Exit::Failed(format!("--from {}: {e}", path.display())))?;
+        Snapshot::read_from(file)
+    };
+    result.map_err(|e| Exit::Failed(format!("--from {}: {e}", path.display())))
+}
+
+/// The largest pid there can be, as procps has it; of a saved answer, the largest there is.
+pub fn largest_pid(snapshot: &Snapshot, saved: bool) -> u32 {
+    let limit = || std::fs::read_to_string("/proc/sys/kernel/pid_max").ok()?.trim().parse().ok();
+    match if saved { None } else { limit() } {
+        Some(limit) => u32::saturating_sub(limit, 1),
+        None => snapshot.tasks().map(|t| t.pid()).max().unwrap_or(0),
+    }
+}
+
+/// The selected tasks of an answer, by index.
+pub fn selected(snapshot: &Snapshot, select: &Selection) -> Vec<u32> {
+    if select.is_everything() {
+        return (0..snapshot.tasks().len() as u32).collect();
+    }
+    let all = snapshot.tasks().enumerate();
+    all.filter(|(_, t)| select.matches(&Row::new(*t))).map(|(i, _)| i as u32).collect()
+}
+
+/// Complete, empty, or partial?
+pub fn verdict(
+    snapshot: &Snapshot,
+    empty: bool,
+    tally: &Tally,
+    columns: &[Column],
+) -> Result<(), Exit> {
+    let mut lines = tally.lines(columns);
+    let error = snapshot.stream().done().error;
+    if error == -Errno::INTR.raw_os_error() && interrupt::was_stopped() {
+        let there = snapshot.tasks().len();
+        lines.insert(
+            0,
+            format!("stopped by Ctrl-C: only what was read until then is shown, {there} processes"),
+        );
+        return Err(Exit::Stopped(lines));
+    }
+    if error != 0 {
+        let why = Errno::from_raw_os_error(error.saturating_neg());
+        lines.push(format!("the list ended early, so tasks are missing: {why}"));
+    }
+    match (lines.is_empty(), empty) {
+        (false, _) => Err(Exit::Partial(lines)),
+        (true, true) => Err(Exit::NoMatch),
+        (true, false) => Ok(()),
+    }
+}

@@ -1,0 +1,83 @@
+//! The options of `taskdiag maps`.
+
+use clap::{Arg, ArgMatches, Command};
+use taskdiag::field::MAPS;
+
+use super::lists;
+use super::table::{self, flag, list};
+use crate::columns::{self, Column};
+use crate::exit::{self, Exit};
+
+/// What `taskdiag maps` was asked for.
+#[derive(Clone, Debug)]
+pub struct Args {
+    /// What all tables have.
+    pub table: table::Args,
+    /// The view, where there is no `-o`.
+    pub view: View,
+    /// One row for each value of this column.
+    pub by: Option<Column>,
+    /// Only mappings whose name has one of these in it.
+    pub paths: Vec<Vec<u8>>,
+    /// Only mappings of deleted files.
+    pub deleted: bool,
+}
+
+/// A ready-made set of columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// `pmap`.
+    Default,
+    /// `pmap -x`.
+    Extended,
+    /// All that smaps has, as `pmap -X`.
+    Everything,
+}
+
+/// The options.
+pub fn command() -> Command {
+    table::options(
+        Command::new("maps")
+            .about("Show memory mappings, as pmap does, of one process, several or all")
+            .override_usage("taskdiag maps [OPTIONS] [PID...]"),
+    )
+    .next_help_heading("Selection")
+    .arg(list("path", "TEXT", "Only mappings whose name has this in it"))
+    .arg(flag("deleted", "Only mappings of files that were deleted or replaced"))
+    .next_help_heading("Rows")
+    .arg(
+        Arg::new("by")
+            .long("by")
+            .value_name("COLUMN")
+            .help("A row for each value of a column: path, user, command, pid, kind ..."),
+    )
+    .next_help_heading("Columns")
+    .arg(flag("extended", "Also resident and dirty memory; walks over all pages").short('x'))
+    .arg(flag("everything", "All columns of smaps; walks over all pages").short('X'))
+    .after_help(exit::codes_text())
+}
+
+impl Args {
+    /// From parsed options.
+    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+        let by = match m.get_one::<String>("by").map(String::as_str) {
+            None => None,
+            // What /proc/PID/maps has at the end of its lines is a path for most.
+            Some("path") => columns::parse_of(&MAPS, "mapping=Path")?.pop(),
+            Some("command") => columns::parse_of(&MAPS, "comm")?.pop(),
+            Some(name) => columns::parse_of(&MAPS, name)?.pop(),
+        };
+        let paths = m.get_many::<String>("path").into_iter().flatten();
+        Ok(Args {
+            table: table::Args::from_matches(m, &MAPS)?,
+            view: match (m.get_flag("everything"), m.get_flag("extended")) {
+                (true, _) => View::Everything,
+                (_, true) => View::Extended,
+                _ => View::Default,
+            },
+            by,
+            paths: lists::items(paths).into_iter().map(|s| s.as_bytes().to_vec()).collect(),
+            deleted: m.get_flag("deleted"),
+        })
+    }
+}

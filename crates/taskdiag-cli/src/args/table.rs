@@ -1,0 +1,195 @@
+//! The options that all commands with a table have: which tasks, which columns, which order, which
+//! form, from where. `ps` has its own, older in fingers, with the same names.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use taskdiag::Choice;
+use taskdiag::field::Set;
+
+use super::limits::Limits;
+use super::{engine, lists};
+use crate::answer::Source;
+use crate::args::ps::Form;
+use crate::columns::{self, Column};
+use crate::exit::Exit;
+use crate::order::{self, Key};
+use crate::output::terminal::{Color, Terminal};
+use crate::select::Selection;
+
+/// What was asked for.
+#[derive(Clone, Debug)]
+pub struct Args {
+    /// Which tasks.
+    pub select: Selection,
+    /// Columns asked for with `-o`; empty: those of the view.
+    pub columns: Vec<Column>,
+    /// Sort keys.
+    pub sort: Vec<Key>,
+    /// A line of headers, and of totals?
+    pub headers: bool,
+    /// Text, JSON, CSV.
+    pub form: Form,
+    /// Where the answer comes from.
+    pub source: Source,
+    /// Say what it cost?
+    pub stats: bool,
+    color: Color,
+    wide: bool,
+    width: Option<usize>,
+}
+
+/// A switch.
+pub fn flag(id: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
+}
+
+/// A list that may be given several times.
+pub fn list(id: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).long(id).action(ArgAction::Append).value_name(value).help(help)
+}
+
+/// When to colour.
+pub fn color() -> Arg {
+    Arg::new("color")
+        .long("color")
+        .value_name("WHEN")
+        .default_value("auto")
+        .hide_possible_values(true)
+        .value_parser(["auto", "always", "never"])
+        .help("auto (on a terminal, unless NO_COLOR is set), always, never")
+}
+
+/// What was said of colour.
+pub fn color_from(m: &ArgMatches) -> Color {
+    match m.get_one::<String>("color").map(String::as_str) {
+        Some("always") => Color::Always,
+        Some("never") => Color::Never,
+        _ => Color::Auto,
+    }
+}
+
+/// Where an answer is saved.
+pub fn from() -> Arg {
+    Arg::new("from")
+        .long("from")
+        .value_name("FILE")
+        .value_parser(clap::value_parser!(PathBuf))
+        .value_hint(ValueHint::FilePath)
+        .help("Show an answer saved by 'taskdiag dump' (- is standard input)")
+}
+
+/// The options.
+pub fn options(command: Command) -> Command {
+    command
+        .args_override_self(true)
+        .next_help_heading("Selection")
+        .arg(
+            Arg::new("pids")
+                .value_name("PID")
+                .action(ArgAction::Append)
+                .help("Processes by id; without any condition, all"),
+        )
+        .arg(list("pid", "LIST", "Processes by id").short('p'))
+        .arg(list("ppid", "LIST", "Children of these processes"))
+        .arg(
+            list("user", "LIST", "By effective user, name or uid")
+                .short('u')
+                .value_hint(ValueHint::Username),
+        )
+        .arg(list("command", "LIST", "By command name").short('C'))
+        .arg(flag("all", "All, whatever else is said").short('e').short_alias('A'))
+        .next_help_heading("Rows")
+        .arg(
+            list("sort", "KEYS", "Sort by columns; - before one: largest first")
+                .allow_hyphen_values(true),
+        )
+        .next_help_heading("Columns")
+        .arg(list("format", "COLUMNS", "Columns with commas; NAME=HEADER, NAME:WIDTH").short('o'))
+        .next_help_heading("Output")
+        .arg(flag("no-headers", "No line of headers, no title, no totals"))
+        .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))
+        .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
+        .arg(flag("csv", "CSV"))
+        .arg(color())
+        .arg(
+            Arg::new("wide")
+                .long("wide")
+                .short('w')
+                .action(ArgAction::Count)
+                .help("Do not end lines at the edge of the terminal"),
+        )
+        .arg(
+            Arg::new("columns")
+                .long("columns")
+                .aliases(["cols", "width"])
+                .value_name("N")
+                .value_parser(clap::value_parser!(u16).range(1..))
+                .help("End lines after so many cells, on a terminal or not"),
+        )
+        .next_help_heading("Source")
+        .arg(from())
+        .arg(engine())
+        .args(Limits::options())
+        .arg(flag("stats", "Say on standard error who answered, and at what cost"))
+}
+
+impl Args {
+    /// From parsed options; columns and keys are of this set.
+    pub fn from_matches(m: &ArgMatches, set: &Set) -> Result<Args, Exit> {
+        let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
+        let flag = |id: &str| m.get_flag(id);
+        let mut columns = Vec::new();
+        for spec in many("format") {
+            columns.extend(columns::parse_of(set, spec)?);
+        }
+        let ids = |id: &str, option: &str, parse: fn(&str, &str) -> Result<u32, Exit>| {
+            let items = lists::items(many(id));
+            let list: Vec<u32> =
+                items.into_iter().map(|s| parse(option, s)).collect::<Result<_, _>>()?;
+            if list.is_empty() && m.contains_id(id) {
+                return Err(Exit::Usage(format!("{option} needs at least one value")));
+            }
+            Ok(list)
+        };
+        let mut pids = ids("pid", "--pid", lists::pid)?;
+        pids.extend(ids("pids", "PID", lists::pid)?);
+        Ok(Args {
+            select: Selection {
+                all: flag("all"),
+                pids,
+                ppids: ids("ppid", "--ppid", lists::pid)?,
+                euids: ids("user", "--user", lists::uid)?,
+                commands: lists::items(many("command"))
+                    .into_iter()
+                    .map(|s| s.as_bytes().to_vec())
+                    .collect(),
+                ..Selection::default()
+            },
+            columns,
+            sort: order::keys(set, lists::items(many("sort")))?,
+            headers: !flag("no-headers"),
+            form: match (flag("json"), flag("jsonl"), flag("csv")) {
+                (true, ..) => Form::Json,
+                (_, true, _) => Form::JsonLines,
+                (_, _, true) => Form::Csv,
+                _ => Form::Text,
+            },
+            source: Source {
+                from: m.get_one::<PathBuf>("from").cloned(),
+                engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+                limits: Limits::from_matches(m),
+            },
+            stats: flag("stats"),
+            color: color_from(m),
+            wide: m.get_count("wide") > 0,
+            width: m.get_one::<u16>("columns").map(|n| usize::from(*n)),
+        })
+    }
+    /// How to write text.
+    pub fn terminal(&self) -> Terminal {
+        let mut terminal = Terminal::detect(self.color, self.wide);
+        terminal.width = self.width.or(terminal.width);
+        terminal
+    }
+}

@@ -1,0 +1,155 @@
+//! Rows added up: one for each value of a column (`--by`).
+
+use std::collections::HashMap;
+use std::io;
+
+use taskdiag::Groups;
+use taskdiag::field::{self, Context, Field, Missing, PROCS, Row, Value};
+
+use crate::columns::Column;
+use crate::order::{Key, Ranks};
+use crate::output::{Item, Rows, Take, Tally};
+
+/// What tasks that share their memory have together.
+const OF_MEMORY: Groups =
+    Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP);
+
+/// The sum of a column so far.
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    /// Of the values that are there.
+    total: u64,
+    /// How many are there.
+    known: u64,
+    /// Why another one is not.
+    lacking: Option<Missing>,
+    /// For columns that do not add up: the value, while it is the same for all.
+    same: Option<Value<'static>>,
+    differs: bool,
+}
+
+impl Sum {
+    fn add(&mut self, field: &Field, value: Value<'_>) {
+        match value {
+            Value::Missing(m) => self.lacking = self.lacking.filter(|l| !l.is_absent()).or(Some(m)),
+            Value::Uint(v) if field.adds_up() => {
+                self.total = self.total.saturating_add(v);
+                self.known += 1;
+            }
+            _ if self.differs => {}
+            v => match &self.same {
+                None => self.same = Some(v.into_owned()),
+                Some(same) if *same != v => self.differs = true,
+                Some(_) => {}
+            },
+        }
+    }
+    fn value(&self, field: &Field) -> Value<'static> {
+        match (&self.same, self.lacking) {
+            _ if field.adds_up() && self.known > 0 => Value::Uint(self.total),
+            (_, Some(why)) => Value::Missing(why),
+            (Some(same), None) if !self.differs => same.clone(),
+            _ => Value::ABSENT,
+        }
+    }
+}
+
+/// The sums of all columns for one value of the key.
+#[derive(Clone, Debug)]
+struct Line {
+    sums: Vec<Sum>,
+    last_task: u32,
+}
+
+/// Adds up rows.
+pub struct Sums<'a> {
+    cx: &'a Context,
+    key: Option<&'static Field>,
+    columns: &'a [Column],
+    keys: &'a [Key],
+    lines: Vec<Line>,
+    index: HashMap<Vec<u8>, usize>,
+    text: Vec<u8>,
+    /// The task of the last row, and whether its memory is counted with another.
+    last: (u32, bool),
+}
+
+impl<'a> Sums<'a> {
+    /// By this column; `None`: all together.
+    pub fn new(
+        cx: &'a Context,
+        key: Option<&'static Field>,
+        columns: &'a [Column],
+        keys: &'a [Key],
+    ) -> Sums<'a> {
+        let (lines, index, text) = (Vec::new(), HashMap::new(), Vec::new());
+        Sums { cx, key, columns, keys, lines, index, text, last: (0, false) }
+    }
+    /// Add a row. What it lacks is counted.
+    pub fn add(&mut self, row: &Row<'_>, tally: &mut Tally) {
+        let pid = row.view.pid();
+        if pid != self.last.0 {
+            let shares = OF_MEMORY.iter().any(|g| row.view.shared(g).is_some());
+            self.last = (pid, shares);
+        }
+        let at = self.line(row);
+        let line = &mut self.lines[at];
+        let new = line.last_task != pid;
+        line.last_task = pid;
+        let fields = self.columns.iter().map(|c| c.field).chain(self.keys.iter().map(|k| k.field));
+        for (i, field) in fields.enumerate() {
+            if field.name == PROCS && !new
+                || self.last.1 && field.groups.intersects(OF_MEMORY) && field.adds_up()
+            {
+                continue;
+            }
+            let value = (field.get)(self.cx, row);
+            if let (Some(m), true) = (value.missing(), i < self.columns.len()) {
+                tally.count(i, m);
+            }
+            line.sums[i].add(field, value);
+        }
+    }
+    fn line(&mut self, row: &Row<'_>) -> usize {
+        self.text.clear();
+        if let Some(key) = self.key {
+            match (key.get)(self.cx, row) {
+                // Escaped, two names could look the same.
+                Value::Bytes { data, .. } => self.text.extend_from_slice(&data),
+                v => field::text(&mut self.text, self.cx, key, Some(row), &v),
+            }
+        }
+        if let Some(at) = self.index.get(&self.text) {
+            return *at;
+        }
+        let sums = vec![Sum::default(); self.columns.len() + self.keys.len()];
+        self.lines.push(Line { sums, last_task: 0 });
+        self.index.insert(self.text.clone(), self.lines.len() - 1);
+        self.lines.len() - 1
+    }
+    /// The rows, sorted by the keys.
+    pub fn finish(self) -> Summed {
+        let fields: Vec<&Field> =
+            self.columns.iter().map(|c| c.field).chain(self.keys.iter().map(|k| k.field)).collect();
+        let values = |l: &Line| -> Vec<Value<'static>> {
+            l.sums.iter().zip(&fields).map(|(s, f)| s.value(f)).collect()
+        };
+        let mut rows: Vec<Vec<Value<'static>>> = self.lines.iter().map(values).collect();
+        let mut ranks = Ranks::default();
+        for row in &rows {
+            ranks.push(self.cx, row[self.columns.len()..].iter().cloned());
+        }
+        let order = ranks.order(self.keys);
+        Summed(order.into_iter().map(|i| std::mem::take(&mut rows[i])).collect())
+    }
+}
+
+/// Rows that were added up.
+#[derive(Clone, Debug)]
+pub struct Summed(pub Vec<Vec<Value<'static>>>);
+
+impl Rows for Summed {
+    fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
+        self.0.iter().try_for_each(|values| take(Item::Sum(values)))
+    }
+}

@@ -1,0 +1,258 @@
+//! `taskdiag maps`: ask, select, arrange, write the memory mappings.
+
+use std::io;
+use std::time::Instant;
+
+use taskdiag::field::{self, Context, MAPS, Map, Missing, Part, Row, TASKS};
+use taskdiag::{Group, Groups, Reason, Snapshot};
+
+use crate::answer;
+use crate::args::maps::{Args, View};
+use crate::args::ps::Form;
+use crate::by::Sums;
+use crate::columns::{self, Column};
+use crate::exit::Exit;
+use crate::order::{self, Key, Ranks};
+use crate::output::text::{self, Totals};
+use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json};
+use crate::plan;
+
+/// Run it.
+pub fn run(args: &Args) -> Result<(), Exit> {
+    let begin = Instant::now();
+    let table = &args.table;
+    let alone = table.select.only_pids().is_some_and(|p| p.len() == 1);
+    let mut columns = columns(args, alone)?;
+    let keys = keys(args)?;
+    let titled = alone && table.form == Form::Text && table.headers && args.by.is_none();
+    let snapshot = table.source.get(|| {
+        let fields = columns.iter().map(|c| c.field).chain(args.by.iter().map(|c| c.field));
+        let mut groups = field::groups_of(fields.chain(keys.iter().map(|k| k.field)));
+        groups |= table.select.groups() | Groups::VMA;
+        if titled {
+            groups |= field("args").groups;
+        }
+        plan::plan(groups, &table.select, false)
+    })?;
+    let asked = Instant::now();
+    columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
+
+    let cx = Context::new(snapshot.stream().info(), false);
+    let tasks = answer::selected(&snapshot, &table.select);
+    let gaps = table.form != Form::Text && args.by.is_none();
+    let all = Mappings { snapshot: &snapshot, tasks: &tasks, args, gaps };
+    if args.view == View::Everything && table.columns.is_empty() && args.by.is_none() {
+        all.drop_unknown(&mut columns, &cx);
+    }
+    let mut tally = Tally::new(columns.len());
+    if !gaps {
+        all.count_gaps(&columns, &cx, &mut tally);
+    }
+    let (sorted, summed);
+    let rows: &dyn Rows = if let Some(by) = &args.by {
+        let mut sums = Sums::new(&cx, Some(by.field), &columns, &keys);
+        all.each_row(&mut |row| {
+            sums.add(row, &mut tally);
+            Ok(())
+        })?;
+        summed = sums.finish();
+        &summed
+    } else if keys.is_empty() {
+        &all
+    } else {
+        sorted = Sorted::new(&all, &cx, &keys)?;
+        &sorted
+    };
+
+    let shown = Table { cx: &cx, columns: &columns, rows };
+    let mut sink = Sink::stdout();
+    let count = match table.form {
+        Form::Text => {
+            let options = text::Options { headers: table.headers, terminal: table.terminal() };
+            if titled {
+                title(sink.buf(), &cx, &snapshot, &tasks);
+            }
+            text::header(&mut sink, &columns, &options);
+            let mut totals = Totals::new(&columns);
+            let count =
+                text::rows(&mut sink, &shown, None, &options, &mut tally, Some(&mut totals))?;
+            if table.headers && count > 0 {
+                totals.write(&mut sink, &cx, &columns, &options);
+            }
+            count
+        }
+        Form::Json => json::rows(&mut sink, &shown, false, &mut tally)?,
+        Form::JsonLines => json::rows(&mut sink, &shown, true, &mut tally)?,
+        Form::Csv => csv::rows(&mut sink, &shown, table.headers, &mut tally)?,
+    };
+    sink.finish()?;
+    if table.stats {
+        crate::commands::stats::print(&snapshot, tasks.len(), begin, asked);
+    }
+    answer::verdict(&snapshot, count == 0, &tally, &columns)
+}
+
+/// A field of tasks that is known to be there.
+fn field(name: &str) -> &'static field::Field {
+    TASKS.find(name).expect("a field of the table").field
+}
+
+const EVERYTHING: &str = "address,perm,offset,device,inode,size,rss,pss,pss_dirty,shared_clean,\
+     shared_dirty,private_clean,private_dirty,referenced,anonymous,ksm,lazyfree,anon_huge,\
+     shmem_huge,file_huge,shared_hugetlb,private_hugetlb,swap,swap_pss,locked,vmflags,mapping";
+
+fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
+    if !args.table.columns.is_empty() {
+        return Ok(args.table.columns.clone());
+    }
+    if let Some(by) = &args.by {
+        let sums = match args.view {
+            View::Default => "procs,maps,kbytes",
+            View::Extended => "procs,maps,kbytes,rss=RSS,dirty",
+            View::Everything => "procs,maps,kbytes,rss,pss,uss,swap",
+        };
+        let mut columns = columns::parse_of(&MAPS, sums)?;
+        let at = if by.is_left() { columns.len() } else { 0 };
+        columns.insert(at, by.clone());
+        return Ok(columns);
+    }
+    let view = match args.view {
+        View::Default => "address,kbytes,mode,mapping",
+        View::Extended => "address,kbytes,rss=RSS,dirty,mode,mapping",
+        View::Everything => EVERYTHING,
+    };
+    let view = if alone { view.to_owned() } else { format!("pid,{view}") };
+    columns::parse_of(&MAPS, &view)
+}
+
+fn keys(args: &Args) -> Result<Vec<Key>, Exit> {
+    match &args.by {
+        Some(_) if args.table.sort.is_empty() => {
+            let keys = match args.view {
+                View::Default => vec!["-procs", "-size"],
+                _ => vec!["-rss"],
+            };
+            order::keys(&MAPS, keys)
+        }
+        _ => Ok(args.table.sort.clone()),
+    }
+}
+
+/// As pmap: who it is.
+fn title(out: &mut Vec<u8>, cx: &Context, snapshot: &Snapshot, tasks: &[u32]) {
+    let Some(task) = tasks.first().and_then(|i| snapshot.stream().get(*i as usize)) else { return };
+    let row = Row::new(task);
+    let saved_without = row.view.cmdline().is_none() && row.comm.is_some();
+    let args = if saved_without { field("comm") } else { field("args") };
+    field::write_uint(out, u64::from(task.tgid()));
+    out.extend_from_slice(b":   ");
+    field::text(out, cx, args, Some(&row), &(args.get)(cx, &row));
+    out.push(b'\n');
+}
+
+/// The mappings of the selected tasks, in their order.
+struct Mappings<'a> {
+    snapshot: &'a Snapshot,
+    tasks: &'a [u32],
+    args: &'a Args,
+    /// Also a row for each task whose mappings are not in the answer?
+    gaps: bool,
+}
+
+impl<'a> Mappings<'a> {
+    fn tasks(&self) -> impl Iterator<Item = Row<'a>> + use<'a> {
+        let stream = self.snapshot.stream();
+        self.tasks.iter().filter_map(|i| stream.get(*i as usize)).map(Row::new)
+    }
+    fn each_row(&self, f: &mut dyn FnMut(&Row<'a>) -> io::Result<()>) -> io::Result<()> {
+        let all = self.args.paths.is_empty() && !self.args.deleted;
+        for task in self.tasks() {
+            let there = task.each_map(|row| match all || self.is_wanted(row) {
+                true => f(row),
+                false => Ok(()),
+            })?;
+            if !there && self.gaps && is_gap(&task) {
+                f(&Row { part: Part::Without, ..task })?;
+            }
+        }
+        Ok(())
+    }
+    fn is_wanted(&self, row: &Row<'_>) -> bool {
+        let Part::Map(map) = row.part else { return false };
+        let named = |m: &Map<'_>| {
+            let name = m.name.map_or(&b""[..], |n| n.bytes);
+            self.args.paths.iter().any(|p| memchr::memmem::find(name, p).is_some())
+        };
+        (!self.args.deleted || map.is_deleted() == Some(true))
+            && (self.args.paths.is_empty() || named(&map))
+    }
+    /// Count what the tasks lack whose mappings are not in the answer.
+    fn count_gaps(&self, columns: &[Column], cx: &Context, tally: &mut Tally) {
+        let lacks = |t: &Row<'_>| !matches!(t.each_map(|_| Err(())), Ok(true) | Err(()));
+        for task in self.tasks().filter(lacks) {
+            let row = Row { part: Part::Without, ..task };
+            for (c, column) in columns.iter().enumerate() {
+                if let Some(m) = (column.field.get)(cx, &row).missing() {
+                    tally.count(c, m);
+                }
+            }
+        }
+    }
+    /// Leave out the columns that this kernel's smaps does not have.
+    fn drop_unknown(&self, columns: &mut Vec<Column>, cx: &Context) {
+        let unsupported = Some(Missing::Reason(Reason::Unsupported));
+        // That a mapping was looked at ends it.
+        let _ = self.each_row(&mut |row| match row.part {
+            Part::Map(Map { stat: Some(_), .. }) => {
+                columns.retain(|c| (c.field.get)(cx, row).missing() != unsupported);
+                Err(io::ErrorKind::Interrupted.into())
+            }
+            _ => Ok(()),
+        });
+    }
+}
+
+/// Is something amiss with a task that has no mappings in the answer? Kernel threads and zombies
+/// have none, and a process may end.
+fn is_gap(task: &Row<'_>) -> bool {
+    !matches!(task.view.reason(Group::Vma), Some(Reason::Absent | Reason::Vanished))
+}
+
+impl Rows for Mappings<'_> {
+    fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
+        self.each_row(&mut |row| take(Item::Row(row)))
+    }
+}
+
+/// Mappings in another order.
+struct Sorted<'a> {
+    tasks: Vec<Row<'a>>,
+    /// Index of the task, and the mapping.
+    rows: Vec<(usize, Part<'a>)>,
+    order: Vec<usize>,
+}
+
+impl<'a> Sorted<'a> {
+    fn new(all: &Mappings<'a>, cx: &Context, keys: &[Key]) -> io::Result<Sorted<'a>> {
+        let (mut tasks, mut rows, mut ranks) =
+            (Vec::<Row<'a>>::new(), Vec::new(), Ranks::default());
+        all.each_row(&mut |row| {
+            if tasks.last().is_none_or(|t| t.view.pid() != row.view.pid()) {
+                tasks.push(Row { part: Part::Whole, ..*row });
+            }
+            ranks.push(cx, keys.iter().map(|k| (k.field.get)(cx, row)));
+            rows.push((tasks.len() - 1, row.part));
+            Ok(())
+        })?;
+        Ok(Sorted { tasks, rows, order: ranks.order(keys) })
+    }
+}
+
+impl Rows for Sorted<'_> {
+    fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
+        self.order.iter().try_for_each(|i| {
+            let (task, part) = self.rows[*i];
+            take(Item::Row(&Row { part, ..self.tasks[task] }))
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! The tables of columns, by what a row is of. A list's rows have columns of their own and all
+//! those of the task; where both have a name, it is the list's, and `task.NAME` is the other.
+
+use super::{Field, Named, table};
+
+/// The columns of one kind of row.
+#[derive(Debug)]
+pub struct Set {
+    /// What a row is of.
+    pub name: &'static str,
+    own: &'static [&'static [Field]],
+    /// Beside those of the task?
+    beside: bool,
+}
+
+/// Rows are tasks.
+pub static TASKS: Set = Set { name: "tasks", own: table::TABLES, beside: false };
+/// Rows are memory mappings.
+pub static MAPS: Set = Set { name: "maps", own: table::MAPS, beside: true };
+/// Rows are tasks, or several together.
+pub static MEMORY: Set = Set { name: "memory", own: table::MEMORY, beside: true };
+/// All sets.
+pub static SETS: &[&Set] = &[&TASKS, &MAPS, &MEMORY];
+
+const OF_TASK: &str = "task.";
+
+fn names_of(tables: &'static [&'static [Field]]) -> impl Iterator<Item = Named> {
+    tables.iter().flat_map(|t| t.iter()).flat_map(|field| {
+        std::iter::once((field.name, field.header))
+            .chain(field.aliases.iter().copied())
+            .map(move |(name, header)| Named { field, name, header })
+    })
+}
+
+impl Set {
+    /// The columns that only these rows have, in the order of the table.
+    pub fn own(&self) -> impl Iterator<Item = &'static Field> {
+        self.own.iter().flat_map(|t| t.iter())
+    }
+    /// Every name that [`find`](Self::find) knows, but for those with `task.` before them.
+    pub fn all_names(&self) -> impl Iterator<Item = Named> {
+        let tasks: &[&[Field]] = if self.beside { table::TABLES } else { &[] };
+        names_of(self.own).chain(names_of(tasks))
+    }
+    /// The column with this name or alias.
+    pub fn find(&self, name: &str) -> Option<Named> {
+        if let (Some(of_task), true) = (name.strip_prefix(OF_TASK), self.beside) {
+            return names_of(table::TABLES).find(|n| n.name == of_task);
+        }
+        self.all_names().find(|n| n.name == name)
+    }
+}

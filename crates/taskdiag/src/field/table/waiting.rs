@@ -1,0 +1,30 @@
+//! Where a task is in the kernel.
+
+use taskdiag_wire::{Blob, Group, Groups};
+
+use super::super::*;
+
+fn text<'a>(row: &Row<'a>, group: Group, blob: Option<Blob<'a>>) -> Value<'a> {
+    match blob {
+        Some(Blob { reason: Some(why), .. }) => Value::Missing(Missing::Reason(why)),
+        Some(b) => Value::Bytes { cut: b.is_cut(), data: b.data },
+        None => row.missing(group),
+    }
+}
+
+fn wchan<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    match text(row, Group::Wchan, row.view.wchan()) {
+        // It runs.
+        Value::Bytes { data, .. } if data.is_empty() || &*data == b"0" => Value::ABSENT,
+        other => other,
+    }
+}
+
+pub const FIELDS: &[Field] = &[
+    row!("wchan" "WCHAN" 6 Left [WCHAN] Text None Cut, "/proc/PID/wchan",
+        "The kernel function it sleeps in, - where it runs; text ends at the column's width",
+        {"wname" "WCHAN"}, wchan),
+    row!("kstack" "KSTACK" 20 Left [KSTACK] Text None Plain, "/proc/PID/stack",
+        "Its stack in the kernel; for root", {},
+        |_, row| text(row, Group::Kstack, row.view.kstack())),
+];
