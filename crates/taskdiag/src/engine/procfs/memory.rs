@@ -78,7 +78,7 @@ impl Worker<'_> {
     fn maps(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
         let text = match self.reader.live_file(at.dir, at.path.file("maps"), || true) {
             Ok(text) => text,
-            Err(e) => return Err(self.meaning(at, e)),
+            Err(e) => return Err(self.no_memory(at, e)),
         };
         let mut lists = std::mem::take(&mut self.lists);
         lists.vmas.clear();
@@ -109,7 +109,7 @@ impl Worker<'_> {
         let text = match text {
             Ok(text) => text,
             Err(Errno::TIMEDOUT) => return Err(Stop::Gap(Reason::OverBudget)),
-            Err(e) => return Err(self.meaning(at, e)),
+            Err(e) => return Err(self.no_memory(at, e)),
         };
         let mut lists = std::mem::take(&mut self.lists);
         lists.vmas.clear();
@@ -156,15 +156,19 @@ impl Worker<'_> {
                     }
                     None => Err(Stop::Gap(Reason::Unsupported)),
                 },
-                // It has no memory: it is a kernel thread, a zombie, or it has ended by now.
-                Err(Errno::SRCH) => match self.reader.stat(at.dir, at.path.file("")) {
-                    Ok(_) => Err(Stop::Gap(Reason::Absent)),
-                    Err(_) => Err(Stop::Gone),
-                },
-                Err(e) => Err(self.meaning(at, e)),
+                Err(e) => Err(self.no_memory(at, e)),
             }
         });
         self.settle_own(at, Groups::ROLLUP, got)
+    }
+
+    /// As `meaning`, for files that are made from the task's memory: a task that is there and has
+    /// none is a kernel thread, a zombie, or on its way to either.
+    pub(super) fn no_memory(&mut self, at: Place<'_>, e: Errno) -> Stop {
+        match e {
+            Errno::SRCH if self.reader.exists(at) => Stop::Gap(Reason::Absent),
+            e => self.meaning(at, e),
+        }
     }
 
     /// May the sums over this process's memory be made?

@@ -85,6 +85,19 @@ impl Reader {
         path: &CStr,
         go_on: impl Fn() -> bool,
     ) -> Result<Text, Errno> {
+        match self.try_live_file(at, path, &go_on) {
+            // Perhaps it has become another program: then that one's memory can be read.
+            Err(Errno::SRCH) => self.try_live_file(at, path, &go_on),
+            got => got,
+        }
+    }
+
+    fn try_live_file(
+        &mut self,
+        at: BorrowedFd<'_>,
+        path: &CStr,
+        go_on: &impl Fn() -> bool,
+    ) -> Result<Text, Errno> {
         let fd = self.open(at, path, OFlags::RDONLY)?;
         self.syscalls += 1; // close
         let (mut n, mut reads) = (0, 0);

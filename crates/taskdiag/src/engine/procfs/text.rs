@@ -19,7 +19,7 @@ impl Worker<'_> {
             Ok(text) => text.len(),
             // A page of it cannot be had without its owner's help.
             Err(Errno::IO | Errno::FAULT) => return Err(Stop::Gap(Reason::Blocked)),
-            Err(e) => return Err(self.meaning(at, e)),
+            Err(e) => return Err(self.no_memory(at, e)),
         };
         if len == 0 && self.has_no_memory(at, stat)? {
             return Err(Stop::Gap(Reason::Absent));
