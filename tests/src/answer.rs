@@ -308,10 +308,17 @@ pub fn engines() -> &'static [Source] {
         let id = Source::Engine;
         let all =
             [id(EngineId::Kernel), id(EngineId::Bpf), Source::LegacyBpf, id(EngineId::Procfs)];
-        let found: Vec<Source> = all.into_iter().filter(works).collect();
+        let found: Vec<Source> = all.into_iter().filter(works).filter(worth_it).collect();
         assert!(!found.is_empty(), "no engine works here: nothing can be tested");
         found
     })
+}
+
+/// Is the older BPF program tested for itself? Not where users get it anyway, nor where
+/// `TASKDIAG_LEGACY_BPF=0` says so: in virtual machines that are slow, beside older ones.
+fn worth_it(source: &Source) -> bool {
+    let unwanted = std::env::var_os("TASKDIAG_LEGACY_BPF").is_some_and(|v| v == "0");
+    *source != Source::LegacyBpf || !(unwanted || Bpf::fell_back())
 }
 
 /// The groups of [`GROUPS`] that an engine answers here; the others are a loud skip.

@@ -88,7 +88,14 @@ class Parity(Suite):
 
     def script(self):
         programs = built()
-        lines = [f"export TASKDIAG_REQUIRE={','.join(self.promised)} TASKDIAG_BIN={programs['taskdiag']} NO_COLOR=1"]
+        # The older BPF program is tested by the older kernels of the list.
+        settings = {
+            "TASKDIAG_REQUIRE": ",".join(self.promised),
+            "TASKDIAG_BIN": programs["taskdiag"],
+            "TASKDIAG_LEGACY_BPF": 0,
+            "NO_COLOR": 1,
+        }
+        lines = ["export " + " ".join(f"{k}={v}" for k, v in settings.items())]
         for name in self.only:
             lines.append(f"echo '@@program {name}'; timeout 600 {programs[name]} {self.filter}; echo \"@@status $?\"")
         lines.append(f"echo @@skips; cat {common.TARGET}/taskdiag-skips.txt")

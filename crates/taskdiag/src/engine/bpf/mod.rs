@@ -82,6 +82,12 @@ impl Bpf {
         Bpf { legacy: true }
     }
 
+    /// Does this process use the program for kernels before 6.8 because the newer one did not load
+    /// here? Known after its first request.
+    pub fn fell_back() -> bool {
+        IS_LEGACY.load(Ordering::Relaxed)
+    }
+
     /// Walk the tasks and only count them: what no answer can be faster than. For benchmarks.
     ///
     /// # Errors
@@ -324,9 +330,11 @@ impl Run {
     }
 }
 
+/// Did the newer program not load here, and the older one did?
+static IS_LEGACY: AtomicBool = AtomicBool::new(false);
+
 /// The program for this kernel: the newest kind that loads, which is remembered.
 fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, bool), Failed> {
-    static IS_LEGACY: AtomicBool = AtomicBool::new(false);
     let skeleton = if groups.intersects(NOT_LITE) { &SNAPSHOT } else { &LITE };
     let failed = if legacy || IS_LEGACY.load(Ordering::Relaxed) {
         None
