@@ -35,7 +35,7 @@ SEC("iter.s/task")
 int snapshot(struct bpf_iter__task *ctx)
 {
 	struct task_struct *t = ctx->task;
-	int more = 0;
+	bool more;
 
 	if (!t)
 		return 0;
@@ -54,12 +54,9 @@ int snapshot(struct bpf_iter__task *ctx)
 		return 1;
 	if (!write_task(t))
 		return 0;
-	if (WANT(TASK_DIAG_PATHS) && !st.cmd_offset)
-		put_paths(t);
-	if (WANT(TASK_DIAG_CMDLINE))
-		more = put_cmdline_piece(t);
+	more = put_parts(t);
 	end_task();
 	if (!more)
-		st.cmd_offset = st.cmd_total = 0;
+		next_task();
 	return more;
 }

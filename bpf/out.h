@@ -18,12 +18,23 @@ struct {
 	__uint(max_entries, CHUNKS_MAX);
 } out SEC(".maps");
 
-/* Groups that this build has at all: see lite.bpf.c. */
-#ifdef LITE
-#define BUILT_IN(group) ((group) < TASK_DIAG_PATHS || (group) == TASK_DIAG_IO || (group) == TASK_DIAG_SCHED)
+/*
+ * Groups that this build has at all: see lite.bpf.c and more.bpf.c. The rare ones take types of
+ * the kernel that are long to find, the others much code.
+ */
+#define RARE_GROUPS (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_NS | 1u << TASK_DIAG_CGROUP)
+#define MORE_GROUPS (1u << TASK_DIAG_VMA)
+#ifdef NO_RARE
+#define LEFT_OUT_RARE RARE_GROUPS
 #else
-#define BUILT_IN(group) 1
+#define LEFT_OUT_RARE 0
 #endif
+#ifdef NO_MORE
+#define LEFT_OUT_MORE MORE_GROUPS
+#else
+#define LEFT_OUT_MORE 0
+#endif
+#define BUILT_IN(group) (!((LEFT_OUT_RARE | LEFT_OUT_MORE) & 1u << (group)))
 #define WANT(group) (BUILT_IN(group) && (cfg.groups & (1ull << (group))))
 #define IS_PROCESS (cfg.strategy != TASK_DIAG_DUMP_ALL_THREAD && cfg.strategy != TASK_DIAG_DUMP_THREAD)
 #define VALID_ALL(n) ((1u << (n)) - 1)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * NS and CGROUP: what takes many types of the kernel to read, and is not in
- * the lite program.
+ * every program.
  */
 #ifndef TASKDIAG_RARE_H
 #define TASKDIAG_RARE_H
 
-#ifndef LITE
+#ifndef NO_RARE
 
 /* ---- NS ---- */
 
@@ -202,6 +202,6 @@ GROUP_FN put_cgroup(void)
 static int put_ns(void) { return 0; }
 static int put_cgroup(void) { return 0; }
 
-#endif /* LITE */
+#endif /* NO_RARE */
 
 #endif

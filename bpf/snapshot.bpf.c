@@ -46,8 +46,11 @@ static __always_inline void list(u32 pid)
 		st.overflow = 1;
 }
 
+/* What needs a trusted task (paths), or may be long. */
+#define NOT_AT_ONCE (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_VMA)
+
 /* A task of the walk: it is written at once while there is room, since all about it is in the
- * CPU's cache now. Not with paths, which need a trusted task, or a command line that is not at hand. */
+ * CPU's cache now. Not with a command line that is not at hand. */
 static __always_inline void visit(struct task_struct *t)
 {
 	struct task_struct *p = PLAIN(t);
@@ -57,7 +60,7 @@ static __always_inline void visit(struct task_struct *t)
 		return;
 	if (cfg.strategy == TASK_DIAG_DUMP_CHILDREN && R(p, real_parent, tgid) != st.target)
 		return;
-	if (WANT(TASK_DIAG_PATHS) || cfg.count_only || st.full || !room(CHUNKS_RESERVE)) {
+	if (cfg.groups & NOT_AT_ONCE || cfg.count_only || st.full || !room(CHUNKS_RESERVE)) {
 		st.full = 1;
 		list(pid);
 		return;
@@ -150,7 +153,7 @@ static __always_inline bool put_task(void)
 		return false;
 	t = bpf_task_from_pid(*pid);
 	if (!t) {
-		if (st.cmd_offset)
+		if (st.part)
 			st.truncated++;
 		else
 			st.vanished++;
@@ -160,17 +163,14 @@ static __always_inline bool put_task(void)
 	seen = write_task(t);
 	bpf_rcu_read_unlock();
 	if (seen) {
-		if (WANT(TASK_DIAG_PATHS) && !st.cmd_offset)
-			put_paths(t);
-		if (WANT(TASK_DIAG_CMDLINE) && (st.cmd_offset || !put_cmdline_now()))
-			more = put_cmdline_piece(t);
+		more = put_parts(t);
 		end_task();
 	}
 	bpf_task_release(t);
 	if (more)
 		return true;
 next:
-	st.cmd_offset = st.cmd_total = 0;
+	next_task();
 	st.cursor = i + 1;
 	return true;
 }

@@ -21,6 +21,15 @@
 #define CPUS_MAX	1024
 #define HIERARCHIES_MAX	32
 #define CONTROLLERS_MAX	128
+#define SCRATCH_WORDS	1024
+#define OFFSETS_MAX	256
+#define OFFSET_NONE	0xffffu	/* the kernel has no such member */
+/* Components of a path, mounts that it may cross, and about how many bytes it may have. */
+#define DEPTH_MAX	512
+#define MOUNTS_DEEP_MAX	64
+#define PATH_BYTES_MAX	8000
+#define NAMES_MAX	32768
+#define SHARED_MAX	16384
 
 /* .rodata: set before the load, so the verifier drops what was not asked for. */
 struct config {
@@ -30,7 +39,11 @@ struct config {
 	__u32 nchunks;
 	__u32 count_only;	/* walk and count, write nothing: the floor that bench compares with */
 	__u32 page_shift;
-	__u32 reserved;
+	__u32 gate_perms;
+	/* the mapping at a kernel address that all processes have ([vsyscall]); 0: there is none */
+	__u64 gate_start;
+	__u64 gate_end;
+	__u16 offsets[OFFSETS_MAX];	/* in the order of offsets.h */
 };
 
 /* "controllers:" of a hierarchy, as /proc/PID/cgroup has it; len 0: not known yet. */
@@ -51,7 +64,11 @@ struct state {
 	__u64 tasks;
 	__u64 vanished;
 	__u64 truncated;
-	/* between runs: where the command line of task `cursor` goes on; 0: not begun */
+	__u64 blocked;
+	/* between runs: what of task `cursor` is next, enum part; 0: nothing is written yet */
+	__u32 part;
+	__u32 part_begun;
+	/* where its command line or environment goes on, and how long it was at first */
 	__u32 cmd_offset;
 	__u32 cmd_total;
 	/* scratch */
@@ -87,6 +104,37 @@ struct state {
 	__u64 io[7];
 	__u64 cpu_offset[CPUS_MAX];
 	struct hierarchy hierarchy[HIERARCHIES_MAX];
+	/* of the programs alone */
+	union {
+		__u64 scratch[SCRATCH_WORDS];
+		struct {
+			/* lists, names and paths: raw.h, names.h */
+			__u32 list, list_n, list_any;
+			__u32 names;		/* written so far */
+			__u32 slot;
+			__u32 reserved;
+			__u64 key[4];
+			__u64 root_mnt, root_dentry;
+			__u64 path_mnt, path_dentry;
+			__u64 up_mnt, up_dentry;
+			__u64 up[DEPTH_MAX];
+			__u32 depth;
+			__u32 number;
+			char digits[32];
+			/* mappings: vma.h */
+			__u64 mm, address, brk, start_brk, start_stack;
+			__u64 entry, node_min, node_max;
+			__u64 node_copy[32];
+			__u32 leaf, leaf_end, slot_next, i;
+			__u32 torn, walk_torn, walk_done, gate_name;
+			__u64 file, file_inode;
+			__u32 file_dev, file_name;
+			__u64 vma[32];
+		};
+	};
 };
+
+/* What of a task is written in pieces, in this order; what comes before is written at once. */
+enum part { PART_FIXED, PART_CMDLINE, PART_ENVIRON, PART_VMA, PART_FD };
 
 #endif

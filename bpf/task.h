@@ -54,6 +54,12 @@ struct {
 
 #endif
 
+#ifndef NO_MORE
+#include "raw.h"
+#include "names.h"
+#include "vma.h"
+#endif
+
 static __always_inline void set_up(void)
 {
 	struct task_struct *me = PLAIN(bpf_get_current_task_btf());
@@ -74,6 +80,10 @@ static __always_inline void set_up(void)
 	st.ns_boottime_ns =
 		R(me, nsproxy, time_ns, offsets.boottime.tv_sec) * 1000000000ull +
 		R(me, nsproxy, time_ns, offsets.boottime.tv_nsec);
+#ifndef NO_MORE
+	if (WANT(TASK_DIAG_VMA))
+		set_up_names(me);
+#endif
 	if (WANT(TASK_DIAG_CGROUP))
 		st.cgroup_root = (u64)R(me, nsproxy, cgroup_ns, root_cset, dfl_cgrp, kn);
 #ifndef LEGACY
@@ -97,7 +107,7 @@ static __always_inline void set_up(void)
 #endif
 }
 
-#ifndef LITE
+#ifndef NO_RARE
 
 static __always_inline void put_path(const struct path *p, u32 kind)
 {
@@ -247,7 +257,7 @@ GROUP_FN begin_task(void)
 	st.nr = task_nr(THIS);
 	st.tgid = task_tgid_nr(THIS);
 	if (st.nr)
-		begin_message(st.nr, st.tgid, st.cmd_offset ? TASK_DIAG_FLAG_CONT : 0);
+		begin_message(st.nr, st.tgid, st.part ? TASK_DIAG_FLAG_CONT : 0);
 	return st.nr;
 }
 
@@ -258,7 +268,7 @@ static __always_inline bool write_task(struct task_struct *t)
 	st.task = (u64)t;
 	if (!begin_task())
 		return false;
-	if (st.cmd_offset)
+	if (st.part)
 		return true;
 	if (WANT(TASK_DIAG_STAT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO))
 		sum(t);
@@ -288,7 +298,11 @@ static __always_inline u32 title(struct task_struct *t, struct task_diag_blob *b
 	return n < size ? n : size;
 }
 
-#ifndef LEGACY
+#ifdef LEGACY
+
+static __always_inline int put_cmdline_now(void) { return 0; }
+
+#else
 
 /* All of the command line, without waiting for anything. False: it takes put_cmdline_piece(). */
 GROUP_FN put_cmdline_now(void)
@@ -401,6 +415,35 @@ TASK_FN put_cmdline_piece(struct task_struct *t TASK_ARG)
 	st.cmd_total = total;
 	st.cmd_offset = off + n;
 	return st.cmd_offset < total;
+}
+
+/* What may be long, or sleep: in pieces, from st.part on. True: more is left than fits. */
+static __always_inline bool put_parts(struct task_struct *t)
+{
+	if (st.part == PART_FIXED) {
+		st.part = PART_CMDLINE;
+		if (WANT(TASK_DIAG_PATHS))
+			put_paths(t);
+	}
+	if (WANT(TASK_DIAG_CMDLINE) && st.part == PART_CMDLINE &&
+	    (st.cmd_offset || !put_cmdline_now()) && put_cmdline_piece(t))
+		return true;
+#ifndef NO_MORE
+	if (WANT(TASK_DIAG_VMA) && st.part <= PART_VMA) {
+		if (st.part < PART_VMA)
+			st.part_begun = 0;
+		st.part = PART_VMA;
+		if (put_vmas())
+			return true;
+	}
+#endif
+	return false;
+}
+
+/* The next task is a new one. */
+static __always_inline void next_task(void)
+{
+	st.part = st.cmd_offset = st.cmd_total = 0;
 }
 
 #endif

@@ -125,17 +125,35 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
             programs += 1;
             prog = sys::bpf_object__next_program(obj, prog);
         }
-        let data = std::slice::from_raw_parts(generated.data.cast::<u8>(), generated.data_sz as usize);
+        let data =
+            std::slice::from_raw_parts(generated.data.cast::<u8>(), generated.data_sz as usize);
         let insns =
             std::slice::from_raw_parts(generated.insns.cast::<u8>(), generated.insns_sz as usize);
+        let insns = no_closes_beyond_stack(insns);
         let mut out = b"TDLSKEL1".to_vec();
         for n in [data.len() as u32, insns.len() as u32, maps.len() as u32, programs] {
             out.extend_from_slice(&n.to_le_bytes());
         }
         out.extend(maps.iter().flatten());
         out.extend_from_slice(data);
-        out.extend_from_slice(insns);
+        out.extend_from_slice(&insns);
         sys::bpf_object__close(obj);
         Ok(out)
     }
+}
+
+/// When it fails the loader closes an fd for each function of the object, as if it were a program,
+/// from a list on its stack that has room for 32; the kernel refuses a loader that reads beyond.
+/// Only the programs have an fd there, so the reads beyond are made zeros, which are not closed.
+fn no_closes_beyond_stack(insns: &[u8]) -> Vec<u8> {
+    // r1 = *(u32 *)(r10 + off), r1 = 0
+    const LOAD: [u8; 2] = [0x61, 0xa1];
+    const ZERO: [u8; 8] = [0xb7, 0x01, 0, 0, 0, 0, 0, 0];
+    let mut insns = insns.to_vec();
+    for insn in insns.chunks_exact_mut(8) {
+        if insn[..2] == LOAD && i16::from_le_bytes([insn[2], insn[3]]) >= 0 {
+            insn.copy_from_slice(&ZERO);
+        }
+    }
+    insns
 }

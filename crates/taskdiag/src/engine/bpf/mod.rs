@@ -7,7 +7,9 @@
 //!
 //! What it does not do: decide whether it is worth its load time (see `auto`).
 
+mod btf;
 mod mapped;
+mod offsets;
 mod shared;
 mod skel;
 mod sys;
@@ -24,6 +26,7 @@ use zerocopy::IntoBytes;
 
 use self::mapped::HEAD;
 pub use self::mapped::Mapped;
+use self::offsets::{OFFSET_NONE, OFFSETS_MAX};
 use self::shared::*;
 use self::skel::{Loaded, MapInit, Skeleton};
 use self::sys::Mapping;
@@ -34,14 +37,21 @@ use crate::request::Request;
 
 static SNAPSHOT: Skeleton =
     Skeleton::parse(include_bytes!("../../../../../bpf/skel/snapshot.lskel"));
-/// Without the groups in [`NOT_LITE`]: loads faster.
+/// Without the groups in [`RARE`] and [`BY_OFFSET`]: loads faster.
 static LITE: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/lite.lskel"));
+/// Without those in [`RARE`]: neither do these take types of the kernel that are long to find.
+static MORE: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/more.lskel"));
 /// For kernels before 6.8.
 static LEGACY: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/legacy.lskel"));
-const NOT_LITE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
+/// Groups that take types of the kernel that are long to find.
+const RARE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
+/// Groups for which the programs read by offset, see [`offsets`].
+const BY_OFFSET: Groups = Groups::VMA;
+/// Groups with names or with values that tasks share.
+const NAMED: Groups = Groups::VMA;
 
 /// The groups that this engine answers.
-pub const GROUPS: Groups = engine::GROUPS;
+pub const GROUPS: Groups = engine::GROUPS.union(BY_OFFSET);
 
 /// The engine that walks the task list with a BPF program.
 #[derive(Debug, Default)]
@@ -192,6 +202,7 @@ fn typical_bytes(g: Group) -> usize {
         Group::Cmdline => 96,
         Group::Paths => 160,
         Group::Cgroup => 360,
+        Group::Vma => 30 * size_of::<taskdiag_wire::Vma>(),
         _ => 80,
     }
 }
@@ -212,6 +223,14 @@ struct Run {
 
 impl Run {
     fn start(req: &Request, sizes: Sizes, count_only: bool, legacy: bool) -> Result<Run, Failed> {
+        let by_offset = req.groups.intersects(BY_OFFSET);
+        let offsets = if by_offset {
+            offsets::offsets().map_err(|e| ("finding the kernel's structs", io::Error::other(e)))?
+        } else {
+            [OFFSET_NONE; OFFSETS_MAX]
+        };
+        let gate = req.groups.contains(Groups::VMA).then(offsets::gate).flatten();
+        let (gate_start, gate_end, gate_perms) = gate.unwrap_or_default();
         let config = Config {
             groups: req.groups.bits(),
             strategy: req.strategy as u32,
@@ -219,12 +238,19 @@ impl Run {
             nchunks: sizes.chunks as u32,
             count_only: u32::from(count_only),
             page_shift: rustix::param::page_size().trailing_zeros(),
-            reserved: 0,
+            gate_perms,
+            gate_start,
+            gate_end,
+            offsets,
         };
+        let named = req.groups.intersects(NAMED);
+        let table = |n: u32| if named { n } else { 1 };
         let init = [
             MapInit { name: ".rodata", max_entries: 0, value: config.as_bytes() },
             MapInit { name: "out", max_entries: sizes.chunks as u32, value: &[] },
             MapInit { name: "pids", max_entries: sizes.pids, value: &[] },
+            MapInit { name: "names", max_entries: table(NAMES_MAX), value: &[] },
+            MapInit { name: "shared", max_entries: table(SHARED_MAX), value: &[] },
         ];
         let (loaded, legacy) = load(req.groups, &init, legacy)?;
         let at = |step: &'static str| move |e: io::Error| (step, e);
@@ -326,7 +352,13 @@ impl Run {
 
     fn totals(&self) -> Done {
         let s = self.state();
-        Done { tasks: s.tasks, vanished: s.vanished, truncated: s.truncated, ..Done::default() }
+        Done {
+            tasks: s.tasks,
+            vanished: s.vanished,
+            truncated: s.truncated,
+            blocked: s.blocked,
+            ..Done::default()
+        }
     }
 }
 
@@ -335,7 +367,11 @@ static IS_LEGACY: AtomicBool = AtomicBool::new(false);
 
 /// The program for this kernel: the newest kind that loads, which is remembered.
 fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, bool), Failed> {
-    let skeleton = if groups.intersects(NOT_LITE) { &SNAPSHOT } else { &LITE };
+    let skeleton = match (groups.intersects(RARE), groups.intersects(BY_OFFSET)) {
+        (true, _) => &SNAPSHOT,
+        (false, true) => &MORE,
+        (false, false) => &LITE,
+    };
     let failed = if legacy || IS_LEGACY.load(Ordering::Relaxed) {
         None
     } else {

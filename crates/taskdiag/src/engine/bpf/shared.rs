@@ -1,6 +1,7 @@
 //! `bpf/snapshot.h` in Rust: what the program and its user-space half share. A test compiles the
 //! header and compares.
 
+use super::offsets::OFFSETS_MAX;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `CHUNK_SIZE`.
@@ -11,14 +12,21 @@ pub const CHUNK_FULL: usize = (1 << 19) - (64 << 10);
 pub const CHUNKS_MAX: usize = 256;
 /// `CHUNKS_RESERVE`.
 pub const CHUNKS_RESERVE: usize = 2;
+/// Names of files, and objects that several tasks have, that the programs remember: the lengths
+/// of their maps.
+pub const NAMES_MAX: u32 = 32768;
+/// See [`NAMES_MAX`].
+pub const SHARED_MAX: u32 = 16384;
 /// `HIERARCHIES_MAX`.
 pub const HIERARCHIES_MAX: usize = 32;
 /// `CONTROLLERS_MAX`.
 pub const CONTROLLERS_MAX: usize = 128;
 const CPUS_MAX: usize = 1024;
+/// `SCRATCH_WORDS`.
+const SCRATCH_WORDS: usize = 1024;
 
 /// `struct config`: the program's `.rodata`.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Config {
     pub groups: u64,
@@ -27,7 +35,10 @@ pub struct Config {
     pub nchunks: u32,
     pub count_only: u32,
     pub page_shift: u32,
-    pub reserved: u32,
+    pub gate_perms: u32,
+    pub gate_start: u64,
+    pub gate_end: u64,
+    pub offsets: [u16; OFFSETS_MAX],
 }
 
 /// `struct hierarchy`.
@@ -51,6 +62,9 @@ pub struct State {
     pub tasks: u64,
     pub vanished: u64,
     pub truncated: u64,
+    pub blocked: u64,
+    pub part: u32,
+    pub part_begun: u32,
     pub cmd_offset: u32,
     pub cmd_total: u32,
     pub chunk: u32,
@@ -86,6 +100,8 @@ pub struct State {
     pub io: [u64; 7],
     pub cpu_offset: [u64; CPUS_MAX],
     pub hierarchy: [Hierarchy; HIERARCHIES_MAX],
+    /// Of the programs alone.
+    pub scratch: [u64; SCRATCH_WORDS],
 }
 
 #[cfg(test)]
@@ -100,6 +116,13 @@ mod tests {
             ("sizeof(struct config)", size_of::<Config>()),
             ("offsetof(struct config, nchunks)", offset_of!(Config, nchunks)),
             ("offsetof(struct config, page_shift)", offset_of!(Config, page_shift)),
+            ("offsetof(struct config, gate_end)", offset_of!(Config, gate_end)),
+            ("offsetof(struct config, offsets)", offset_of!(Config, offsets)),
+            ("offsetof(struct state, scratch)", offset_of!(State, scratch)),
+            ("OFFSETS_MAX", OFFSETS_MAX),
+            ("NAMES_MAX", NAMES_MAX as usize),
+            ("SHARED_MAX", SHARED_MAX as usize),
+            ("OFFSET_NONE", usize::from(crate::engine::bpf::offsets::OFFSET_NONE)),
             ("offsetof(struct state, chunk)", offset_of!(State, chunk)),
             ("offsetof(struct state, off)", offset_of!(State, off)),
             ("offsetof(struct state, walked)", offset_of!(State, walked)),

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Names: each path is resolved and written once for a whole answer, and has a
+ * number after that. Paths are made here as d_path() makes them, since that
+ * is for trusted pointers and resolves whole paths only.
+ *
+ * Not here: who has which file. A rename during the walk can mix old and new
+ * components, which d_path() would notice and start again.
+ */
+#ifndef TASKDIAG_NAMES_H
+#define TASKDIAG_NAMES_H
+
+/* What a name was made of: the same key means the same name. */
+struct name {
+	u64 key[4];
+	u32 number;
+	u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct name));
+	__uint(max_entries, NAMES_MAX);
+} names SEC(".maps");
+
+#define NUMBER_ENGINE (2u << 28)
+
+/* s_magic of the file systems whose files have no path */
+enum {
+	MAGIC_ANON_INODE = 0x09041934,
+	MAGIC_PIPE = 0x50495045,
+	MAGIC_SOCK = 0x534f434b,
+	MAGIC_NS = 0x6e736673,
+	MAGIC_PID = 0x50494446,
+	MAGIC_DMA_BUF = 0x444d4142,
+};
+
+/*
+ * The number of the name with the key in st.key, or 0 and st.slot set to where a new one goes.
+ * When all slots for a key are taken, one name is forgotten, and written again with another
+ * number if it comes again.
+ */
+GROUP_FN find_name(void)
+{
+	u32 i, h = mix(st.key[0] + mix(st.key[1] + mix(st.key[2] + mix(st.key[3]))));
+	struct name *e;
+
+	st.slot = (h + (st.names & 3)) & (NAMES_MAX - 1);
+#pragma unroll
+	for (i = 0; i < 4; i++) {
+		u32 slot = (h + i) & (NAMES_MAX - 1);
+
+		e = bpf_map_lookup_elem(&names, &slot);
+		if (!e)
+			return 0;
+		if (!e->number) {
+			st.slot = slot;
+			return 0;
+		}
+		if (e->key[0] == st.key[0] && e->key[1] == st.key[1] && e->key[2] == st.key[2] &&
+		    e->key[3] == st.key[3])
+			return e->number;
+	}
+	return 0;
+}
+
+/* Note that the name with the key in st.key is written, and give it a number. */
+static __always_inline u32 new_name(void)
+{
+	u32 slot = st.slot & (NAMES_MAX - 1);
+	struct name *e = bpf_map_lookup_elem(&names, &slot);
+
+	if (!e)
+		return 0;
+	__builtin_memcpy(e->key, st.key, sizeof(e->key));
+	st.names++;
+	e->number = NUMBER_ENGINE | st.names;
+	return e->number;
+}
+
+#define BLOB_DATA sizeof(struct task_diag_blob)
+/* The text of the blob under construction: st.len bytes so far. */
+#define TEXT_END() ((char *)at(st.off + BLOB_DATA + st.len))
+#define APPEND_LITERAL(text) do {				\
+	char *end_ = TEXT_END();				\
+	if (end_)						\
+		__builtin_memcpy(end_, text, sizeof(text) - 1);	\
+	st.len += sizeof(text) - 1;				\
+} while (0)
+
+static __always_inline void append(u64 from, u32 len)
+{
+	char *end = TEXT_END();
+
+	len &= 0xff;
+	if (end && !bpf_probe_read_kernel(end, len, (void *)from))
+		st.len += len;
+}
+
+/* A NUL-terminated string of at most 127 bytes. */
+static __always_inline void append_string(u64 from)
+{
+	char *end = TEXT_END();
+	long n;
+
+	if (!end)
+		return;
+	n = bpf_probe_read_kernel_str(end, 128, (void *)from);
+	if (n > 0)
+		st.len += (n - 1) & 0x7f;
+}
+
+static __always_inline void append_dentry(u64 dentry)
+{
+	append(RD(u64, dentry, DENTRY_NAME), RD(u32, dentry, DENTRY_LEN));
+}
+
+static __always_inline void append_number(u64 v)
+{
+	char *end;
+	u32 i, n = 0;
+
+	/* digits from the last on */
+	for (i = 0; i < 20; i++) {
+		st.digits[i] = '0' + v % 10;
+		v /= 10;
+		if (v || i == 0)
+			n = i;
+		if (!v)
+			break;
+		n = i + 1;
+	}
+	for (i = 0; i < 20; i++) {
+		u32 k = n - i;
+
+		if (k > n)
+			break;
+		end = TEXT_END();
+		if (!end)
+			return;
+		*end = st.digits[k & 31];
+		st.len++;
+	}
+}
+
+/* One component up, as prepend_path() goes. */
+static long climb(u32 i, void *unused)
+{
+	u64 d = st.up_dentry, mnt = st.up_mnt, up;
+	u32 depth;
+
+	(void)i;
+	(void)unused;
+	if (d == st.root_dentry && mnt == st.root_mnt)
+		return 1;
+	if (d == RD(u64, mnt, VFSMOUNT_ROOT)) {
+		u64 m = mnt - OFF(MOUNT_MNT);
+
+		up = RD(u64, m, MOUNT_PARENT);
+		if (!up || up == m)
+			return 1;	/* the topmost mount, or a detached one */
+		st.up_dentry = RD(u64, m, MOUNT_POINT);
+		st.up_mnt = up + OFF(MOUNT_MNT);
+		return 0;
+	}
+	up = RD(u64, d, DENTRY_PARENT);
+	if (!up || up == d)
+		return 1;
+	depth = st.depth;
+	if (depth >= DEPTH_MAX)
+		return 1;
+	st.up[depth & (DEPTH_MAX - 1)] = d;
+	st.depth = depth + 1;
+	st.up_dentry = up;
+	return 0;
+}
+
+static long descend_path(u32 i, void *unused)
+{
+	u64 d = st.up[(st.depth - 1 - i) & (DEPTH_MAX - 1)];
+
+	(void)unused;
+	if (st.len > PATH_BYTES_MAX)
+		return 1;
+	APPEND_LITERAL("/");
+	append_dentry(d);
+	return 0;
+}
+
+/* The text of st.path_mnt, st.path_dentry to the blob under construction, as d_path() but for the
+ * " (deleted)" at the end. Returns the flags, which say so. */
+GROUP_FN append_path(u32 unlinked)
+{
+	u64 d = st.path_dentry, mnt = st.path_mnt, inode, ns;
+	u32 flags = 0;
+
+	st.len = 0;
+	if (RD(u64, d, DENTRY_PARENT) == d && RD(u64, mnt, VFSMOUNT_ROOT) != d) {
+		/* It has a d_dname(). */
+		inode = RD(u64, d, DENTRY_INODE);
+		switch (RD(u64, RD(u64, d, DENTRY_SB), SB_MAGIC)) {
+		case MAGIC_ANON_INODE:
+			APPEND_LITERAL("anon_inode:");
+			append_dentry(d);
+			return 0;
+		case MAGIC_PID:
+			APPEND_LITERAL("anon_inode:[pidfd]");
+			return 0;
+		case MAGIC_NS:
+			ns = RD(u64, inode, INODE_PRIVATE);
+			append_string(RD_MAY(u64, RD_MAY(u64, ns, NS_OPS), NS_OPS_NAME));
+			APPEND_LITERAL(":[");
+			break;
+		case MAGIC_SOCK:
+			APPEND_LITERAL("socket:[");
+			break;
+		case MAGIC_PIPE:
+			APPEND_LITERAL("pipe:[");
+			break;
+		case MAGIC_DMA_BUF:
+			APPEND_LITERAL("/");
+			append_dentry(d);
+			APPEND_LITERAL(":");
+			append_string(RD_MAY(u64, RD(u64, d, DENTRY_FSDATA), DMABUF_NAME));
+			return 0;
+		default:
+			APPEND_LITERAL("/");
+			append_dentry(d);
+			return TASK_DIAG_BLOB_DELETED;
+		}
+		append_number(RD(u64, inode, INODE_INO));
+		APPEND_LITERAL("]");
+		return 0;
+	}
+	st.depth = 0;
+	st.up_dentry = d;
+	st.up_mnt = mnt;
+	bpf_loop(DEPTH_MAX + MOUNTS_DEEP_MAX, climb, NULL, 0);
+	if (st.depth)
+		bpf_loop(st.depth, descend_path, NULL, 0);
+	else
+		APPEND_LITERAL("/");
+	if (st.depth >= DEPTH_MAX || st.len > PATH_BYTES_MAX)
+		flags = TASK_DIAG_BLOB_CUT;
+	if (unlinked)
+		flags |= TASK_DIAG_BLOB_DELETED;
+	return flags;
+}
+
+/* The number of the path st.path_mnt, st.path_dentry; the name is written first if it is new. */
+GROUP_FN name_of_path(void)
+{
+	u64 d = st.path_dentry, inode = RD(u64, d, DENTRY_INODE);
+	u32 number, flags, len;
+	struct task_diag_blob *b;
+	bool unlinked = !RD(u64, d, DENTRY_HASHED) && RD(u64, d, DENTRY_PARENT) != d;
+
+	st.key[0] = st.path_mnt;
+	st.key[1] = d;
+	st.key[2] = RD(u64, d, DENTRY_HASH_LEN);
+	/* inodes are aligned: the low bit is free */
+	st.key[3] = inode | unlinked;
+	number = find_name();
+	if (number)
+		return number;
+	flags = append_path(unlinked);
+	if (flags & TASK_DIAG_BLOB_CUT)
+		st.truncated++;
+	close_list();
+	number = new_name();
+	b = begin_blob();
+	if (!b)
+		return 0;
+	len = st.len & 0x7fff;
+	end_blob(b, TASK_DIAG_A_NAME, number, len, 0, len, flags, 0);
+	return number;
+}
+
+/* The number of the text at st.arg of kernel memory, of up to 127 bytes. Equal texts are one name,
+ * wherever they are. shmem: it is the name of shared memory, which has brackets in /proc. */
+GROUP_FN name_of_text(u32 shmem)
+{
+	u64 *word;
+	struct task_diag_blob *b;
+	u32 i, number, len;
+
+	b = begin_blob();
+	if (!b)
+		return 0;
+	/* Made where it goes if it is new: after the list that is open. Zeros first, as all words
+	 * are compared. */
+	word = (u64 *)b->data;
+#pragma unroll
+	for (i = 0; i < 18; i++)
+		word[i] = 0;
+	st.len = 0;
+	if (shmem)
+		APPEND_LITERAL("[anon_shmem:");
+	append_string(st.arg);
+	if (shmem)
+		APPEND_LITERAL("]");
+	st.key[0] = 1;	/* not the address of a mount */
+	st.key[1] = st.len;
+	st.key[2] = st.key[3] = shmem;
+	EACH(i, 0, 18, 18) {
+		word = at(st.off + BLOB_DATA + i * 8);
+		if (!word)
+			return 0;
+		st.key[2] = mix(st.key[2] + *word);
+		st.key[3] = (st.key[3] ^ *word) * 0x9e3779b97f4a7c15ull + i;
+	}
+	number = find_name();
+	if (number)
+		return number;
+	close_list();
+	number = new_name();
+	len = st.len & 0xff;
+	end_blob(b, TASK_DIAG_A_NAME, number, len, 0, len, 0, 0);
+	return number;
+}
+
+/* The reader's root directory, below which paths are. */
+static __always_inline void set_up_names(struct task_struct *me)
+{
+	u64 fs = RD(u64, me, TASK_FS);
+
+	st.root_mnt = RD(u64, fs, FS_ROOT_MNT);
+	st.root_dentry = RD(u64, fs, FS_ROOT_DENTRY);
+}
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Reading kernel memory by offset (see offsets.h), lists of entries, and which
+ * task's message has what several tasks share. For the groups that need many
+ * kernel types; the others use R().
+ */
+#ifndef TASKDIAG_RAW_H
+#define TASKDIAG_RAW_H
+
+enum {
+#define NEED(name, type, member) OFF_##name,
+#define MAY(name, type, member) OFF_##name,
+#include "offsets.h"
+#undef NEED
+#undef MAY
+	OFF_COUNT
+};
+_Static_assert(OFF_COUNT <= OFFSETS_MAX, "offsets do not fit");
+
+#define OFF(name) ((u32)cfg.offsets[OFF_##name])
+#define HAVE(name) (OFF(name) != OFFSET_NONE)
+
+/* The member of type `t` at p, or 0. A read that cannot fault. */
+#define RD(t, p, name) ({								\
+	t v_ = 0;									\
+	bpf_probe_read_kernel(&v_, sizeof(v_), (void *)((u64)(p) + OFF(name)));		\
+	v_;										\
+})
+/* The same where the member may not exist. */
+#define RD_MAY(t, p, name) (HAVE(name) ? RD(t, p, name) : (t)0)
+
+/* As new_encode_dev() of a dev_t in the kernel. */
+static __always_inline u32 encode_dev(u32 dev)
+{
+	u32 major = dev >> 20, minor = dev & 0xfffff;
+
+	return (minor & 0xff) | (major << 8) | ((minor & ~0xffu) << 12);
+}
+
+/* ---- lists ---- */
+
+/* The list that is open, or 0: where it is in the chunk, plus one. */
+static __always_inline void close_list(void)
+{
+	struct task_diag_array *a;
+
+	if (!st.list)
+		return;
+	a = at(st.list - 1);
+	if (a) {
+		a->count = st.list_n;
+		a->nla.nla_len = st.off - (st.list - 1);
+	}
+	st.list = 0;
+}
+
+static __always_inline void open_list(u32 attr, u32 size, u32 valid)
+{
+	struct task_diag_array *a = here();
+
+	if (!a)
+		return;
+	a->nla.nla_type = attr;
+	a->valid = valid;
+	a->size = size;
+	a->count = 0;
+	st.list = st.off + 1;
+	st.list_n = 0;
+	st.off += sizeof(*a);
+}
+
+/* The next entry of a list, which is opened, or goes on in another attribute, as needed. */
+static __always_inline void *next_entry(u32 attr, u32 size, u32 valid)
+{
+	void *e;
+
+	if (st.list && st.list_n >= (TASK_DIAG_BLOB_MAX - sizeof(struct task_diag_array)) / size)
+		close_list();
+	if (!st.list)
+		open_list(attr, size, valid);
+	e = here();
+	st.list_n++;
+	st.list_any = 1;
+	st.off += size;
+	return e;
+}
+
+/* The end of a list; one of none is said to be one. */
+static __always_inline void end_list(u32 attr, u32 size, u32 valid)
+{
+	if (!st.list_any)
+		open_list(attr, size, valid);
+	close_list();
+}
+
+/* ---- what tasks share ---- */
+
+struct shared_with {
+	u64 object;
+	u64 task;	/* the task whose message has it, */
+	u64 start;	/* which is still the same one if it started at this time */
+	u32 group;
+	u32 pid;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct shared_with));
+	__uint(max_entries, SHARED_MAX);
+} shared SEC(".maps");
+
+static __always_inline u64 mix(u64 v)
+{
+	v ^= v >> 29;
+	v *= 0xbf58476d1ce4e5b9ull;
+	return v ^ (v >> 32);
+}
+
+/*
+ * Does another task's message have the group of this object (an mm or files_struct) already? Then
+ * says so and returns true; else notes that this task's message will. When the table is full an
+ * object is forgotten and written again, which is only longer.
+ */
+GROUP_FN put_shared(u32 group, u32 member)
+{
+	struct task_struct *t = THIS;
+	u64 object = st.arg;
+	struct task_diag_shared *a;
+	struct shared_with *e;
+	u32 i, h = mix(object ^ group);
+	u32 free = h & (SHARED_MAX - 1);
+	bool found = false;
+
+#pragma unroll
+	for (i = 0; i < 4; i++) {
+		u32 slot = (h + i) & (SHARED_MAX - 1);
+
+		e = bpf_map_lookup_elem(&shared, &slot);
+		if (!e)
+			return 0;
+		if (e->object == object && e->group == group && !found) {
+			struct task_struct *o = CAST(struct task_struct, (void *)e->task);
+			u64 now = 0;
+
+			bpf_probe_read_kernel(&now, 8, (void *)(e->task + (member & 0xffff)));
+			/* the object may be another one at the same address */
+			if (R(o, start_boottime) == e->start && now == object) {
+				a = here();
+				if (!a)
+					return 0;
+				PUT(a, TASK_DIAG_A_SHARED);
+				a->group = group;
+				a->pid = e->pid;
+				a->reserved = 0;
+				return 1;
+			}
+			free = slot;
+			found = true;
+		}
+		if (!e->object && !found) {
+			free = slot;
+			found = true;
+		}
+	}
+	e = bpf_map_lookup_elem(&shared, &free);
+	if (e) {
+		e->object = object;
+		e->task = st.task;
+		e->start = R(t, start_boottime);
+		e->group = group;
+		e->pid = st.nr;
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * VMA: the memory mappings of a task, read from the maple tree of its mm
+ * without a lock. So a task whose mmap lock is held, by whomever and for
+ * however long, is read like any other. Each mapping is checked against the
+ * range that the tree has it at, and read again if the two differ, which is
+ * what /proc/PID/maps does since Linux 6.17. Needs no helper that older
+ * kernels lack.
+ *
+ * Not here: what is in memory of a mapping, which takes a walk over its pages.
+ */
+#ifndef TASKDIAG_VMA_H
+#define TASKDIAG_VMA_H
+
+enum { VM_MAYSHARE = 0x80, FMODE_BACKING = 0x2000000 };
+enum { MAPLE_LEAF_64 = 1, MAPLE_RANGE_64 = 2, MAPLE_ARANGE_64 = 3 };
+enum { NODE_MASK = 255, RANGE_SLOTS = 16, ARANGE_SLOTS = 10 };
+#define ADDRESS_MAX (~0ull)
+/* Times that a mapping is read again because it was being changed. */
+#define TORN_MAX 64
+
+#define NODE(word) st.node_copy[(word) & 31]
+#define VMA_MEMBER(name) (*(u64 *)((char *)st.vma + (OFF(name) & 0xf8)))
+
+static __always_inline u32 vma_flags(u64 f)
+{
+	u32 v;
+
+	/* runs of VM_* bits that are in the order of TASK_DIAG_VMAF_* */
+	v = (f >> 8) & 0x1;		/* GROWSDOWN */
+	v |= (f >> 9) & 0x2;		/* PFNMAP */
+	v |= (f >> 11) & 0xfc;		/* LOCKED to DONTEXPAND */
+	v |= (f >> 12) & 0xf00;		/* ACCOUNT to SYNC */
+	v |= (f >> 13) & 0x7f000;	/* WIPEONFORK to MERGEABLE */
+	v |= (f << 10) & 0x80000;	/* UFFD_MISSING */
+	v |= (f << 8) & 0x100000;	/* UFFD_WP */
+	v |= (f << 4) & 0x800000;	/* LOCKONFAULT */
+	/* The others have moved: SEALED from bit 63 to 42, UFFD_MINOR from 37 over 38 to 41, which
+	 * are other things in mappings without a userfaultfd. */
+	if (f & (1ull << 63 | 1ull << 42))
+		v |= TASK_DIAG_VMAF_SEALED;
+	if ((f & (1ull << 37 | 1ull << 38 | 1ull << 41)) && HAVE(VMA_UFFD) && VMA_MEMBER(VMA_UFFD))
+		v |= TASK_DIAG_VMAF_UFFD_MINOR;
+	return v;
+}
+
+/* Path, inode and device of the file st.arg to st.file_*; neighbours often have the same file. */
+GROUP_FN vma_file(void)
+{
+	u64 file = st.arg, inode;
+
+	if (file == st.file)
+		return 0;
+	st.file = file;
+	st.path_mnt = RD(u64, file, FILE_MNT);
+	st.path_dentry = RD(u64, file, FILE_DENTRY);
+	inode = RD(u64, file, FILE_INODE);
+	if (HAVE(BACKING_MNT) && RD(u32, file, FILE_MODE) & FMODE_BACKING) {
+		/* of a stacked file system: what the user opened */
+		st.path_mnt = RD(u64, file, BACKING_MNT);
+		st.path_dentry = RD(u64, file, BACKING_DENTRY);
+		inode = RD(u64, st.path_dentry, DENTRY_INODE);
+	}
+	st.file_inode = RD(u64, inode, INODE_INO);
+	st.file_dev = encode_dev(RD(u32, RD(u64, inode, INODE_SB), SB_DEV));
+	st.file_name = 0;
+	return 0;
+}
+
+/* Kind and name of the mapping in st.vma, as get_vma_name() of fs/proc/task_mmu.c. The kind is
+ * returned, the number is left in st.number. */
+GROUP_FN vma_kind(void)
+{
+	u64 ops, name, start = VMA_MEMBER(VMA_START), end = VMA_MEMBER(VMA_END);
+	u64 anon = HAVE(VMA_ANON_NAME) && HAVE(ANON_NAME_TEXT) ? VMA_MEMBER(VMA_ANON_NAME) : 0;
+	char text[8] = {};
+
+	st.number = 0;
+	if (VMA_MEMBER(VMA_FILE)) {
+		st.arg = anon + OFF(ANON_NAME_TEXT);
+		if (anon) {
+			st.number = name_of_text(1);
+			return TASK_DIAG_VMA_FILE;
+		}
+		if (!st.file_name)
+			st.file_name = name_of_path();
+		st.number = st.file_name;
+		return TASK_DIAG_VMA_FILE;
+	}
+	ops = VMA_MEMBER(VMA_OPS);
+	if (ops && RD(u64, ops, VMOPS_NAME)) {
+		/* a vm_special_mapping: no other mapping without a file has a name() */
+		name = RD(u64, VMA_MEMBER(VMA_PRIVATE), SPECIAL_NAME);
+		if (name && bpf_probe_read_kernel_str(text, sizeof(text), (void *)name) > 1) {
+			if (*(u64 *)text == 0x005d6f7364765bull)	/* "[vdso]" */
+				return TASK_DIAG_VMA_VDSO;
+			st.arg = name;
+			st.number = name_of_text(0);
+			return TASK_DIAG_VMA_SPECIAL;
+		}
+	}
+	if (start < st.brk && end > st.start_brk)
+		return TASK_DIAG_VMA_HEAP;
+	if (start <= st.start_stack && end >= st.start_stack)
+		return TASK_DIAG_VMA_STACK;
+	if (anon) {
+		st.arg = anon + OFF(ANON_NAME_TEXT);
+		st.number = name_of_text(0);
+		return TASK_DIAG_VMA_NAMED;
+	}
+	return TASK_DIAG_VMA_ANON;
+}
+
+#define PUT_VMA() next_entry(TASK_DIAG_VMA, sizeof(struct task_diag_vma), VALID_ALL(9))
+
+/* Write the mapping of a slot that stands for first to last. 0: it is being changed. */
+GROUP_FN put_vma(u64 vma, u64 first, u64 last)
+{
+	struct task_diag_vma *e;
+	u32 kind, size = OFF(VMA_SIZE);
+	u64 flags, start;
+
+	if (size > sizeof(st.vma))
+		size = sizeof(st.vma);
+	if (bpf_probe_read_kernel(st.vma, size, (void *)vma))
+		return 0;
+	if (VMA_MEMBER(VMA_START) != first || VMA_MEMBER(VMA_END) - 1 != last ||
+	    VMA_MEMBER(VMA_MM) != st.mm)
+		return 0;
+	flags = VMA_MEMBER(VMA_FLAGS);
+	st.arg = VMA_MEMBER(VMA_FILE);
+	if (st.arg)
+		vma_file();
+	kind = vma_kind();
+	e = PUT_VMA();
+	if (!e)
+		return 0;
+	/* It may have grown down, or taken in its neighbour, since that was written. */
+	start = first < st.address ? st.address : first;
+	e->start = start;
+	e->end = last + 1;
+	e->offset_bytes = e->inode = 0;
+	e->dev = 0;
+	if (VMA_MEMBER(VMA_FILE)) {
+		e->offset_bytes = (VMA_MEMBER(VMA_PGOFF) << cfg.page_shift) + (start - first);
+		e->inode = st.file_inode;
+		e->dev = st.file_dev;
+	}
+	e->name = st.number;
+	e->perms = (flags & 7) | (flags & VM_MAYSHARE ? TASK_DIAG_VMA_SHARED : 0);
+	e->flags = vma_flags(flags);
+	e->kind = kind;
+	e->reserved = 0;
+	return 1;
+}
+
+/* As ma_data_end(): the last slot in use of the node in st.node_copy. */
+static __always_inline u32 data_end(u32 type, u64 max)
+{
+	u64 last;
+
+	if (type == MAPLE_ARANGE_64)
+		return NODE(OFF(ANODE_META) / 8) & 0xff;
+	last = NODE(OFF(NODE_PIVOT) / 8 + RANGE_SLOTS - 2);
+	if (!last)
+		return NODE(OFF(NODE_META) / 8) & 0xff;
+	return last == max ? RANGE_SLOTS - 2 : RANGE_SLOTS - 1;
+}
+
+/* One level down the tree, to where st.address is; as mtree_range_walk(). */
+static long descend_tree(u32 level, void *unused)
+{
+	u64 node = st.entry & ~(u64)NODE_MASK, pivot;
+	u32 type = (st.entry >> 3) & 15, end, i, p, s;
+
+	(void)level;
+	(void)unused;
+	if (bpf_probe_read_kernel(st.node_copy, sizeof(st.node_copy), (void *)node))
+		return 1;
+	/* the parent of a node that is no longer in the tree is the node itself */
+	if ((NODE(0) & ~(u64)NODE_MASK) == node)
+		return 1;
+	end = data_end(type, st.node_max);
+	if (type == MAPLE_LEAF_64) {
+		st.leaf_end = end;
+		st.leaf = 1;
+		return 1;
+	}
+	if (type == MAPLE_RANGE_64) {
+		p = OFF(NODE_PIVOT) / 8;
+		s = OFF(NODE_SLOT) / 8;
+	} else if (type == MAPLE_ARANGE_64) {
+		p = OFF(ANODE_PIVOT) / 8;
+		s = OFF(ANODE_SLOT) / 8;
+	} else {
+		return 1;
+	}
+	st.i = 0;
+	for (i = 0; i < RANGE_SLOTS - 1; i++) {
+		if (i >= end)
+			break;
+		pivot = NODE(p + i);
+		if (pivot >= st.address) {
+			st.node_max = pivot;
+			break;
+		}
+		st.node_min = pivot + 1;
+		st.i = i + 1;
+	}
+	st.entry = NODE(s + st.i);
+	return !st.entry;
+}
+
+/* The leaf that st.address lies in to st.node_copy. */
+static __always_inline bool find_leaf(void)
+{
+	st.leaf = 0;
+	st.node_min = 0;
+	st.node_max = ADDRESS_MAX;
+	st.entry = RD(u64, st.mm, MM_ROOT);
+	if ((st.entry & 3) == 2 && st.entry > 4096)
+		bpf_loop(16, descend_tree, NULL, 0);
+	st.slot_next = 0;
+	return st.leaf;
+}
+
+/* One slot of a leaf; the next leaf after the last. */
+static long vma_step(u32 i, void *unused)
+{
+	u64 first, last, vma;
+	u32 s;
+
+	(void)i;
+	(void)unused;
+	if (st.off >= CHUNK_FULL) {
+		st.leaf = 0;
+		return 1;
+	}
+	if (!st.leaf && !find_leaf()) {
+		/* no tree, or it changes under us */
+		if (RD(u64, st.mm, MM_ROOT) && st.torn++ < TORN_MAX)
+			return 0;
+		st.walk_torn = !!RD(u64, st.mm, MM_ROOT);
+		st.walk_done = 1;
+		return 1;
+	}
+	s = st.slot_next;
+	first = s ? NODE(OFF(NODE_PIVOT) / 8 + s - 1) + 1 : st.node_min;
+	last = s < st.leaf_end && s < RANGE_SLOTS - 1 ? NODE(OFF(NODE_PIVOT) / 8 + s) : st.node_max;
+	vma = NODE(OFF(NODE_SLOT) / 8 + s);
+	if (vma && !(vma & 3) && last >= st.address && last > first) {
+		if (put_vma(vma, first, last)) {
+			st.torn = 0;
+		} else if (st.torn++ < TORN_MAX) {
+			st.leaf = 0;
+			return 0;
+		} else {
+			st.walk_torn = 1;
+		}
+	}
+	st.slot_next = s + 1;
+	if (last >= st.node_max || s >= st.leaf_end) {
+		st.leaf = 0;
+		last = st.node_max;
+		if (last == ADDRESS_MAX) {
+			st.walk_done = 1;
+			return 1;
+		}
+	}
+	if (last >= st.address)
+		st.address = last + 1;
+	return 0;
+}
+
+/* The page that the kernel maps for all: not in any tree, but the last line of /proc/PID/maps. */
+static __always_inline void put_gate(void)
+{
+	struct task_diag_vma *e;
+	const char text[] = "[vsyscall]";
+	struct task_diag_blob *b;
+
+	/* MM_CONTEXT_HAS_VSYSCALL */
+	if (!cfg.gate_start || !(RD_MAY(u8, st.mm, MM_CONTEXT_FLAGS) & 2))
+		return;
+	if (!st.gate_name) {
+		close_list();
+		b = begin_blob();
+		if (!b)
+			return;
+		__builtin_memcpy(b->data, text, sizeof(text));
+		st.names++;
+		st.gate_name = NUMBER_ENGINE | st.names;
+		end_blob(b, TASK_DIAG_A_NAME, st.gate_name, sizeof(text) - 1, 0, sizeof(text) - 1, 0, 0);
+	}
+	e = PUT_VMA();
+	if (!e)
+		return;
+	__builtin_memset(e, 0, sizeof(*e));
+	e->start = cfg.gate_start;
+	e->end = cfg.gate_end;
+	e->perms = cfg.gate_perms;
+	e->name = st.gate_name;
+	e->kind = TASK_DIAG_VMA_SPECIAL;
+}
+
+/* Mappings from st.address on. Returns 1 when there are more than fit. */
+GROUP_FN put_vmas(void)
+{
+	struct task_struct *t = THIS;
+	u64 mm = RD(u64, t, TASK_MM);
+	bool first = !st.part_begun;
+
+	spill();
+	if (!mm || R(t, flags) & PF_KTHREAD) {
+		/* it may have had some in the message before */
+		missing(TASK_DIAG_VMA, first ? TASK_DIAG_R_ABSENT : TASK_DIAG_R_VANISHED);
+		return 0;
+	}
+	st.mm = mm;
+	st.file = 0;
+	st.leaf = 0;
+	if (first) {
+		st.arg = mm;
+		if (RD(u32, mm, MM_USERS) > 1 && put_shared(TASK_DIAG_VMA, OFF(TASK_MM)))
+			return 0;
+		st.part_begun = 1;
+		st.list_any = 0;
+		st.address = 0;
+		st.torn = st.walk_torn = 0;
+	}
+	st.walk_done = 0;
+	st.brk = RD(u64, mm, MM_BRK);
+	st.start_brk = RD(u64, mm, MM_START_BRK);
+	st.start_stack = RD(u64, mm, MM_START_STACK);
+	/* Under RCU what leaves the tree is not reused. */
+	RCU_LOCK();
+	bpf_loop(1 << 22, vma_step, NULL, 0);
+	RCU_UNLOCK();
+	if (st.walk_done)
+		put_gate();
+	end_list(TASK_DIAG_VMA, sizeof(struct task_diag_vma), VALID_ALL(9));
+	if (st.walk_done && st.walk_torn) {
+		missing(TASK_DIAG_VMA, TASK_DIAG_R_BLOCKED);
+		st.blocked++;
+	}
+	return !st.walk_done;
+}
+
+#endif

@@ -1,0 +1,168 @@
+//! The offsets that the programs read by (`bpf/offsets.h`), and what else of this kernel they are
+//! told because they cannot find it: the mapping that no process has but all show.
+//!
+//! Found once per process, when a request first needs them.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+
+use super::btf::Btf;
+
+/// `OFFSETS_MAX`.
+pub const OFFSETS_MAX: usize = 256;
+/// `OFFSET_NONE`.
+pub const OFFSET_NONE: u16 = 0xffff;
+
+const FILE: &str = "/sys/kernel/btf/vmlinux";
+const HEADER: &str = include_str!("../../../../../bpf/offsets.h");
+
+/// One line of `offsets.h`.
+#[derive(Clone, Copy, Debug)]
+struct Entry<'a> {
+    needed: bool,
+    of: &'a str,
+    path: &'a str,
+}
+
+fn entries(header: &str) -> impl Iterator<Item = Entry<'_>> {
+    header.lines().filter_map(|l| {
+        let (macro_name, args) = l.strip_suffix(')')?.split_once('(')?;
+        let needed = match macro_name {
+            "NEED" => true,
+            "MAY" => false,
+            _ => return None,
+        };
+        let mut args = args.split(',').map(str::trim).skip(1);
+        Some(Entry { needed, of: args.next()?, path: args.next()? })
+    })
+}
+
+/// The offsets of this kernel in the order of the header, or why there are none.
+pub fn offsets() -> Result<[u16; OFFSETS_MAX], &'static str> {
+    static FOUND: OnceLock<Result<[u16; OFFSETS_MAX], &'static str>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let file = map().ok_or("/sys/kernel/btf/vmlinux cannot be read")?;
+        find(file.bytes(), HEADER)
+    })
+}
+
+fn find(file: &[u8], header: &str) -> Result<[u16; OFFSETS_MAX], &'static str> {
+    let wanted: Vec<&[u8]> = entries(header).map(|e| e.of.as_bytes()).collect();
+    // Most names are settled by their length and first byte.
+    let mut filter = [0u64; 256];
+    for w in &wanted {
+        filter[usize::from(w[0])] |= 1 << (w.len() & 63);
+    }
+    let is_wanted = |name: &[u8]| {
+        filter[usize::from(name[0])] >> (name.len() & 63) & 1 != 0 && wanted.contains(&name)
+    };
+    let btf = Btf::parse(file, is_wanted).ok_or("this kernel's BTF is not understood")?;
+    let mut offsets = [OFFSET_NONE; OFFSETS_MAX];
+    for (slot, e) in offsets.iter_mut().zip(entries(header)) {
+        match btf.offset(e.of, e.path).and_then(|o| u16::try_from(o).ok()) {
+            Some(o) => *slot = o,
+            None if e.needed => return Err("this kernel lays out its structs in an unknown way"),
+            None => {}
+        }
+    }
+    Ok(offsets)
+}
+
+enum File {
+    Mapped(*const u8, usize),
+    Read(Vec<u8>),
+}
+
+impl File {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            // SAFETY: map() made the mapping of this length; it lives until drop, and the kernel
+            // does not change its type information.
+            File::Mapped(at, len) => unsafe { std::slice::from_raw_parts(*at, *len) },
+            File::Read(bytes) => bytes,
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if let File::Mapped(at, len) = *self {
+            // SAFETY: the mapping that map() made, unmapped once.
+            unsafe { libc::munmap(at.cast_mut().cast(), len) };
+        }
+    }
+}
+
+/// The file's bytes: mapped, which Linux can since 6.16, or read.
+fn map() -> Option<File> {
+    let file = fs::File::open(FILE).ok()?;
+    let len = file.metadata().ok()?.len() as usize;
+    // SAFETY: a fresh private mapping; the kernel chooses the address.
+    let at = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_READ,
+            libc::MAP_PRIVATE | libc::MAP_POPULATE,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if at != libc::MAP_FAILED {
+        return Some(File::Mapped(at.cast(), len));
+    }
+    fs::read(FILE).ok().map(File::Read)
+}
+
+/// Start, end and permissions (`VMA_*`) of the mapping at a kernel address that each process has
+/// at the end of `/proc/PID/maps`, and that no list of mappings in the kernel has: `[vsyscall]`.
+/// Whether there is one is a boot parameter that can be seen nowhere else.
+pub fn gate() -> Option<(u64, u64, u32)> {
+    static GATE: OnceLock<Option<(u64, u64, u32)>> = OnceLock::new();
+    *GATE.get_or_init(|| {
+        if !cfg!(target_arch = "x86_64") {
+            return None;
+        }
+        parse_gate(&fs::read("/proc/self/maps").ok()?)
+    })
+}
+
+fn parse_gate(maps: &[u8]) -> Option<(u64, u64, u32)> {
+    let maps = maps.strip_suffix(b"\n")?;
+    let last = &maps[maps.iter().rposition(|b| *b == b'\n').map_or(0, |n| n + 1)..];
+    let line = std::str::from_utf8(last).ok()?.strip_suffix("[vsyscall]")?;
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let perms = rest.bytes().take(4).fold(0, |p, b| match b {
+        b'r' => p | taskdiag_wire::VMA_READ,
+        b'w' => p | taskdiag_wire::VMA_WRITE,
+        b'x' => p | taskdiag_wire::VMA_EXEC,
+        b's' => p | taskdiag_wire::VMA_SHARED,
+        _ => p,
+    });
+    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?, perms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_of_the_header_is_an_entry() {
+        let lines = HEADER.lines().filter(|l| l.starts_with("NEED(") || l.starts_with("MAY("));
+        assert_eq!(entries(HEADER).count(), lines.count());
+        assert!(entries(HEADER).count() <= OFFSETS_MAX);
+        let first = entries(HEADER).next().unwrap();
+        assert_eq!((first.needed, first.of, first.path), (true, "task_struct", "mm"));
+    }
+
+    #[test]
+    fn reads_the_gate() {
+        let line = b"1000-2000 r--p 0 00:00 0 [heap]\n\
+            ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n";
+        let gate = (0xffff_ffff_ff60_0000, 0xffff_ffff_ff60_1000, taskdiag_wire::VMA_EXEC);
+        assert_eq!(parse_gate(line), Some(gate));
+        assert_eq!(parse_gate(b"1000-2000 r--p 0 00:00 0 [heap]\n"), None);
+    }
+}
