@@ -1,6 +1,6 @@
-//! `taskdiag fields`: the field table as it is.
+//! `taskdiag fields`: the field tables as they are.
 
-use taskdiag::field::{self, Field};
+use taskdiag::field::{Field, SETS};
 
 use crate::exit::Exit;
 use crate::output::{Sink, json};
@@ -19,7 +19,9 @@ denied, unsupported, vanished, blocked, truncated, over_budget (a limit that was
 (a saved answer without the group).
 Times, faults, io and switches are of the process, or with -T of the thread.
 Bytes that cannot be printed are \\n, \\t, \\r, \\x1b or \\u{202e} in text; in JSON, text that is not
-UTF-8 is {\"bytes\": \"<base64>\"}, and arguments are a list, so nothing is lost.";
+UTF-8 is {\"bytes\": \"<base64>\"}, and arguments are a list, so nothing is lost.
+Where the rows are entries of a list, all columns of tasks are there too; task.NAME is that of the
+task where the list has one of the same name.";
 
 /// Run it.
 pub fn run(as_json: bool) -> Result<(), Exit> {
@@ -41,14 +43,20 @@ fn write_text(out: &mut Vec<u8>) {
         out.extend_from_slice(text.trim_end().as_bytes());
         out.push(b'\n');
     };
-    line(out, ["NAME", "GROUPS", "TYPE", "UNIT", "SOURCE", "ALIASES", "WHAT"]);
-    for f in field::all() {
-        let aliases: Vec<&str> = f.aliases.iter().map(|a| a.0).collect();
-        let (aliases, groups) = (aliases.join(","), groups(f).join(","));
-        let unit = f.unit.name();
-        line(out, [f.name, &groups, f.kind.name(), unit, f.source, &aliases, f.help]);
+    for (i, set) in SETS.iter().enumerate() {
+        if i > 0 {
+            let text = format!("In 'taskdiag {}', beside those of tasks:\n", set.name);
+            out.extend_from_slice(text.as_bytes());
+        }
+        line(out, ["NAME", "GROUPS", "TYPE", "UNIT", "SOURCE", "ALIASES", "WHAT"]);
+        for f in set.own() {
+            let aliases: Vec<&str> = f.aliases.iter().map(|a| a.0).collect();
+            let (aliases, groups) = (aliases.join(","), groups(f).join(","));
+            let unit = f.unit.name();
+            line(out, [f.name, &groups, f.kind.name(), unit, f.source, &aliases, f.help]);
+        }
+        out.push(b'\n');
     }
-    out.push(b'\n');
     out.extend_from_slice(NOTES.as_bytes());
     out.push(b'\n');
 }
@@ -63,9 +71,11 @@ fn write_json(out: &mut Vec<u8>) {
     let strings = |out: &mut Vec<u8>, items: Vec<&str>| {
         json::list(out, items.into_iter(), |out, s| json::text(out, s.as_bytes()));
     };
-    for (i, f) in field::all().enumerate() {
+    let all = SETS.iter().flat_map(|set| set.own().map(|f| (set.name, f)));
+    for (i, (of, f)) in all.enumerate() {
         out.extend_from_slice(if i == 0 { b"[\n{" } else { b",\n{" });
         key(out, "name", f.name);
+        key(out, "of", of);
         key(out, "header", f.header);
         key(out, "type", f.kind.name());
         key(out, "unit", f.unit.name());

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::Command;
 use clap_complete::shells;
 use clap_mangen::Man;
-use taskdiag::field;
+use taskdiag::field::{SETS, Set};
 
 use super::fields;
 use crate::args::{self, bsd, ps};
@@ -43,6 +43,9 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag ps --tree -u www", "The processes of a user as a tree."),
     ("taskdiag ps --json -o pid,args,rss,read_bytes", "For programs."),
     ("taskdiag dump > f; taskdiag ps --from f -o pid,cgroup", "Ask now, look later."),
+    ("taskdiag maps 42", "The memory mappings of process 42, as pmap; -x and -X show more."),
+    ("taskdiag maps --by path --path libssl", "Who uses a library."),
+    ("taskdiag maps --deleted --by path", "Deleted or replaced files that are still mapped."),
 ];
 
 fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
@@ -79,12 +82,9 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
     for (letter, option) in bsd::letters_had() {
         writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(&ps::meaning(option)))?;
     }
-    writeln!(out, ".SH COLUMNS")?;
-    for f in field::all() {
-        let aliases: String = f.aliases.iter().map(|a| format!(", {}", a.0)).collect();
-        writeln!(out, ".TP\n\\fB{}\\fR{}", quoted(f.name), quoted(&aliases))?;
-        let unit = if f.unit.name().is_empty() { f.kind.name() } else { f.unit.name() };
-        writeln!(out, "{} ({}; {})", quoted(f.help), quoted(unit), quoted(f.source))?;
+    for set in SETS {
+        writeln!(out, ".SH COLUMNS OF {}", set.name.to_uppercase())?;
+        columns(set, out)?;
     }
     writeln!(out, ".SH VALUES\n{}", quoted(fields::NOTES))?;
     writeln!(out, ".SH EXIT STATUS")?;
@@ -117,4 +117,14 @@ fn section(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     // The headings of one command's options are below the command here.
     let options = String::from_utf8_lossy(&options).replace(".SH ", ".SS ");
     out.write_all(options.as_bytes())
+}
+
+fn columns(set: &Set, out: &mut Vec<u8>) -> io::Result<()> {
+    for f in set.own() {
+        let aliases: String = f.aliases.iter().map(|a| format!(", {}", a.0)).collect();
+        writeln!(out, ".TP\n\\fB{}\\fR{}", quoted(f.name), quoted(&aliases))?;
+        let unit = if f.unit.name().is_empty() { f.kind.name() } else { f.unit.name() };
+        writeln!(out, "{} ({}; {})", quoted(f.help), quoted(unit), quoted(f.source))?;
+    }
+    Ok(())
 }
