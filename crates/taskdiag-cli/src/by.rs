@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use taskdiag::Groups;
-use taskdiag::field::{self, Context, Field, Missing, PROCS, Row, Value};
+use taskdiag::field::{self, Context, Field, LACKING, Missing, PROCS, Row, Value};
 
 use crate::columns::Column;
 use crate::order::{Key, Ranks};
@@ -59,6 +59,9 @@ impl Sum {
 struct Line {
     sums: Vec<Sum>,
     last_task: u32,
+    /// Processes of which something is not in the sums, and the last of them.
+    lacking: u64,
+    last_lacking: u32,
 }
 
 /// Adds up rows.
@@ -106,6 +109,10 @@ impl<'a> Sums<'a> {
             let value = (field.get)(self.cx, row);
             if let (Some(m), true) = (value.missing(), i < self.columns.len()) {
                 tally.count(i, m);
+                if !m.is_absent() && line.last_lacking != pid {
+                    line.lacking += 1;
+                    line.last_lacking = pid;
+                }
             }
             line.sums[i].add(field, value);
         }
@@ -116,14 +123,14 @@ impl<'a> Sums<'a> {
             match (key.get)(self.cx, row) {
                 // Escaped, two names could look the same.
                 Value::Bytes { data, .. } => self.text.extend_from_slice(&data),
-                v => field::text(&mut self.text, self.cx, key, Some(row), &v),
+                v => field::text(&mut self.text, self.cx, key.text, Some(row), &v),
             }
         }
         if let Some(at) = self.index.get(&self.text) {
             return *at;
         }
         let sums = vec![Sum::default(); self.columns.len() + self.keys.len()];
-        self.lines.push(Line { sums, last_task: 0 });
+        self.lines.push(Line { sums, last_task: 0, lacking: 0, last_lacking: 0 });
         self.index.insert(self.text.clone(), self.lines.len() - 1);
         self.lines.len() - 1
     }
@@ -132,7 +139,11 @@ impl<'a> Sums<'a> {
         let fields: Vec<&Field> =
             self.columns.iter().map(|c| c.field).chain(self.keys.iter().map(|k| k.field)).collect();
         let values = |l: &Line| -> Vec<Value<'static>> {
-            l.sums.iter().zip(&fields).map(|(s, f)| s.value(f)).collect()
+            let value = |(s, f): (&Sum, &&Field)| match f.name {
+                LACKING => Value::Uint(l.lacking),
+                _ => s.value(f),
+            };
+            l.sums.iter().zip(&fields).map(value).collect()
         };
         let mut rows: Vec<Vec<Value<'static>>> = self.lines.iter().map(values).collect();
         let mut ranks = Ranks::default();

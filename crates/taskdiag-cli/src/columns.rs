@@ -18,6 +18,8 @@ pub struct Column {
     pub fixed: bool,
     /// The field.
     pub field: &'static Field,
+    /// How it looks as text.
+    pub form: Text,
 }
 
 impl Column {
@@ -59,6 +61,7 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
         width: named.field.width.max(named.header.len()),
         fixed: false,
         field: named.field,
+        form: named.field.text,
     })
 }
 

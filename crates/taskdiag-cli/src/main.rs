@@ -9,6 +9,7 @@ mod commands;
 mod exit;
 mod interrupt;
 mod maps;
+mod memory;
 mod nearest;
 mod order;
 mod output;

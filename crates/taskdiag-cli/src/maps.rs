@@ -146,7 +146,7 @@ fn title(out: &mut Vec<u8>, cx: &Context, snapshot: &Snapshot, tasks: &[u32]) {
     let args = if saved_without { field("comm") } else { field("args") };
     field::write_uint(out, u64::from(task.tgid()));
     out.extend_from_slice(b":   ");
-    field::text(out, cx, args, Some(&row), &(args.get)(cx, &row));
+    field::text(out, cx, args.text, Some(&row), &(args.get)(cx, &row));
     out.push(b'\n');
 }
 

@@ -6,6 +6,7 @@ pub mod dump;
 pub mod limits;
 pub mod lists;
 pub mod maps;
+pub mod memory;
 pub mod ps;
 pub mod table;
 
@@ -23,6 +24,8 @@ pub enum Cli {
     Ps(Box<ps::Args>),
     /// `taskdiag maps`
     Maps(Box<maps::Args>),
+    /// `taskdiag memory`
+    Memory(Box<memory::Args>),
     /// `taskdiag fields`; JSON?
     Fields(bool),
     /// `taskdiag engines`; JSON?
@@ -57,6 +60,7 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .subcommand(ps::command())
         .subcommand(maps::command())
+        .subcommand(memory::command())
         .subcommand(
             Command::new("fields")
                 .about("List every column: groups, unit, type, names, source")
@@ -87,6 +91,7 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     Ok(match matches.subcommand() {
         Some(("ps", m)) => Cli::Ps(Box::new(ps::Args::from_matches(m)?)),
         Some(("maps", m)) => Cli::Maps(Box::new(maps::Args::from_matches(m)?)),
+        Some(("memory", m)) => Cli::Memory(Box::new(memory::Args::from_matches(m)?)),
         Some(("fields", m)) => Cli::Fields(m.get_flag("json")),
         Some(("engines", m)) => Cli::Engines(m.get_flag("json")),
         Some(("dump", m)) => Cli::Dump(dump::Args::from_matches(m)?),

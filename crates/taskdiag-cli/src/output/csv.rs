@@ -35,7 +35,7 @@ fn cell(out: &mut Vec<u8>, cx: &Context, column: &Column, row: Option<&Row<'_>>,
                 }
             }
         }
-        other => field::text(out, cx, column.field, row, other),
+        other => field::text(out, cx, column.form, row, other),
     }
 }
 

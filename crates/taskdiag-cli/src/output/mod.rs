@@ -24,6 +24,8 @@ pub enum Item<'r, 'a> {
     Row(&'r Row<'a>),
     /// Several together: the value of each column.
     Sum(&'r [Value<'a>]),
+    /// Another row with one column more: which, and its value.
+    With(&'r Item<'r, 'a>, usize, &'r Value<'a>),
 }
 
 impl<'a> Item<'_, 'a> {
@@ -33,12 +35,15 @@ impl<'a> Item<'_, 'a> {
         match self {
             Item::Row(row) => (column.field.get)(cx, row),
             Item::Sum(values) => values[c].clone(),
+            Item::With(_, at, value) if c == *at => (*value).clone(),
+            Item::With(inner, at, _) => inner.value(cx, column, c - usize::from(c > *at)),
         }
     }
     /// The row, where it is one.
     pub fn row(&self) -> Option<&Row<'a>> {
         match self {
             Item::Row(row) => Some(row),
+            Item::With(inner, ..) => inner.row(),
             Item::Sum(_) => None,
         }
     }

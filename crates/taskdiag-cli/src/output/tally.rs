@@ -30,6 +30,10 @@ impl Tally {
     pub fn new(columns: usize) -> Tally {
         Tally { counts: vec![[0; KINDS]; columns] }
     }
+    /// There is a column more, at this place.
+    pub fn insert(&mut self, column: usize) {
+        self.counts.insert(column, [0; KINDS]);
+    }
     /// A value of this column is missing.
     #[cold]
     pub fn count(&mut self, column: usize, m: Missing) {

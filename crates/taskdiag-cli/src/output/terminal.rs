@@ -23,6 +23,8 @@ pub struct Terminal {
     pub color: bool,
     /// Can line-drawing characters be shown?
     pub lines: bool,
+    /// Is it a terminal, so that a person looks?
+    pub person: bool,
 }
 
 fn is_set(name: &str) -> bool {
@@ -33,7 +35,7 @@ impl Terminal {
     /// Look at standard output and the environment.
     pub fn detect(color: Color, wide: bool) -> Terminal {
         if !stdout().is_terminal() {
-            return Terminal { width: None, color: color == Color::Always, lines: false };
+            return Terminal { color: color == Color::Always, ..Terminal::default() };
         }
         let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
         Terminal {
@@ -44,6 +46,7 @@ impl Terminal {
                 Color::Never => false,
             },
             lines: !dumb && is_utf8(),
+            person: true,
         }
     }
 }

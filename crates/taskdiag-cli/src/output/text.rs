@@ -144,7 +144,7 @@ pub fn rows(
 ) -> io::Result<usize> {
     let Table { cx, columns, .. } = *table;
     // The drawing of a tree stands before the first column that names the command.
-    let trunk = columns.iter().position(|c| matches!(c.field.text, Text::Args | Text::Comm));
+    let trunk = columns.iter().position(|c| matches!(c.form, Text::Args | Text::Comm));
     let last = columns.len().saturating_sub(1);
     let mut line = Line::new(columns);
     let mut n = 0;
@@ -164,8 +164,8 @@ pub fn rows(
                     out.extend_from_slice(tree.art(n));
                 }
                 let begin = out.len();
-                field::text(out, cx, column.field, item.row(), &value);
-                if column.field.text == Text::Cut && c < last {
+                field::text(out, cx, column.form, item.row(), &value);
+                if column.form == Text::Cut && c < last {
                     let keep = prefix(&out[begin..], column.width);
                     out.truncate(begin + keep);
                 }
@@ -208,7 +208,7 @@ impl Totals {
         line.begin(buf);
         for (c, column) in columns.iter().enumerate() {
             line.cell(buf, c, |out| match self.sums[c] {
-                Some(sum) => field::text(out, cx, column.field, None, &Value::Uint(sum)),
+                Some(sum) => field::text(out, cx, column.form, None, &Value::Uint(sum)),
                 None if label == Some(c) => out.extend_from_slice(b"total"),
                 None => {}
             });

@@ -8,10 +8,10 @@
 
 use taskdiag_wire::Reason;
 
+use super::Text;
 use super::context::Context;
 use super::row::Row;
 use super::value::{Missing, Value};
-use super::{Field, Text};
 
 const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 const DAYS: &[u8; 21] = b"SunMonTueWedThuFriSat";
@@ -32,6 +32,27 @@ pub fn write_uint(out: &mut Vec<u8>, mut v: u64) {
     }
     out.extend_from_slice(&digits[at..]);
 }
+
+/// Bytes with a letter for their unit, and a decimal where that tells something.
+fn human(out: &mut Vec<u8>, v: u64) {
+    let mut unit = 0;
+    let mut tenths = u128::from(v) * 10;
+    // From 999.95 on the next unit is shorter.
+    while tenths >= 9995 && unit + 1 < HUMAN.len() {
+        tenths = (tenths + 512) / 1024;
+        unit += 1;
+    }
+    write_uint(out, (tenths / 10) as u64);
+    if unit > 0 && tenths < 1000 {
+        out.push(b'.');
+        write_uint(out, (tenths % 10) as u64);
+    }
+    if v > 0 {
+        out.push(HUMAN[unit]);
+    }
+}
+
+const HUMAN: &[u8; 6] = b"BKMGTP";
 
 fn write_int(out: &mut Vec<u8>, v: i64) {
     if v < 0 {
@@ -100,38 +121,33 @@ fn hex_byte(out: &mut Vec<u8>, b: u8) {
     out.push(HEX[usize::from(b & 15)]);
 }
 
-/// Append a value as the text of its field. `row` is what it is of; a sum is of none.
-pub fn text(
-    out: &mut Vec<u8>,
-    cx: &Context,
-    field: &Field,
-    row: Option<&Row<'_>>,
-    value: &Value<'_>,
-) {
+/// Append a value in this form. `row` is what it is of; a sum is of none.
+pub fn text(out: &mut Vec<u8>, cx: &Context, form: Text, row: Option<&Row<'_>>, value: &Value<'_>) {
     match value {
-        Value::Missing(m) if m.is_absent() && field.text == Text::Args => no_args(out, row),
-        Value::Missing(m) => missing(out, field, *m),
-        Value::Uint(v) => match field.text {
+        Value::Missing(m) if m.is_absent() && form == Text::Args => no_args(out, row),
+        Value::Missing(m) => missing(out, form, *m),
+        Value::Uint(v) => match form {
             Text::Kib => write_uint(out, v / 1024),
+            Text::Human => human(out, *v),
             Text::Pages => write_uint(out, v / u64::from(cx.info.page_size.max(1))),
             Text::Hex8 => out.extend_from_slice(format!("{v:08x}").as_bytes()),
             Text::Octal => out.extend_from_slice(format!("{v:o}").as_bytes()),
             _ => write_uint(out, *v),
         },
         Value::Int(v) => write_int(out, *v),
-        Value::Percent(p) => percent(out, field.text, *p),
-        Value::Nanos(ns) => duration(out, field.text, ns / 1_000_000_000),
-        Value::Instant(ns) => instant(out, cx, field.text, cx.unix_seconds_floor(*ns)),
+        Value::Percent(p) => percent(out, form, *p),
+        Value::Nanos(ns) => duration(out, form, ns / 1_000_000_000),
+        Value::Instant(ns) => instant(out, cx, form, cx.unix_seconds_floor(*ns)),
         Value::Mask(v) => hex16(out, *v),
         Value::Bytes { data, .. } => {
             escape(out, data);
-            if field.text == Text::Comm && row.is_some_and(Row::is_zombie) {
+            if form == Text::Comm && row.is_some_and(Row::is_zombie) {
                 out.extend_from_slice(b" <defunct>");
             }
         }
         Value::Word(w) => out.extend_from_slice(w.as_bytes()),
         Value::Short(s) => escape(out, s.as_bytes()),
-        Value::Args { data, .. } if data.is_empty() && field.text == Text::Args => {
+        Value::Args { data, .. } if data.is_empty() && form == Text::Args => {
             no_args(out, row);
         }
         Value::Args { data, .. } if data.is_empty() => out.push(b'-'),
@@ -187,10 +203,10 @@ fn no_args(out: &mut Vec<u8>, row: Option<&Row<'_>>) {
     }
 }
 
-fn missing(out: &mut Vec<u8>, field: &Field, m: Missing) {
+fn missing(out: &mut Vec<u8>, form: Text, m: Missing) {
     out.extend_from_slice(match m {
-        Missing::Reason(Reason::Absent) => match field.text {
-            Text::Kib | Text::Pages => b"0",
+        Missing::Reason(Reason::Absent) => match form {
+            Text::Kib | Text::Pages | Text::Human => b"0",
             Text::Percent => b"0.0",
             _ => b"-",
         },

@@ -24,7 +24,7 @@ pub use names::Names;
 pub use part::{Map, Name, Part};
 pub use row::Row;
 pub use set::{MAPS, MEMORY, SETS, Set, TASKS};
-pub use table::grouped::PROCS;
+pub use table::grouped::{LACKING, PROCS};
 pub use value::{Missing, Short, Value};
 
 use taskdiag_wire::Groups;
@@ -106,6 +106,8 @@ pub enum Text {
     Pid,
     /// Bytes as KiB.
     Kib,
+    /// Bytes with a letter for the unit, as 1.5G.
+    Human,
     /// Bytes as pages.
     Pages,
     /// A duration as `[DD-]HH:MM:SS`.
@@ -265,7 +267,7 @@ mod tests {
         for field in all() {
             let value = (field.get)(&cx, &row);
             let mut out = Vec::new();
-            text(&mut out, &cx, field, Some(&row), &value);
+            text(&mut out, &cx, field.text, Some(&row), &value);
             f(field, &value, String::from_utf8(out).expect("text is UTF-8"));
         }
     }
@@ -328,6 +330,25 @@ mod tests {
         ));
         assert!(find("pid").is_some_and(|n| n.field.groups.is_empty()));
         assert!(find("no such").is_none());
+    }
+
+    #[test]
+    fn bytes_for_a_person() {
+        let cx = Context::new(&StreamWriter::blank_info(), false);
+        for (bytes, want) in [
+            (0, "0"),
+            (999, "999B"),
+            (1023, "1.0K"),
+            (4096, "4.0K"),
+            (102_400, "100K"),
+            (1_048_575, "1.0M"),
+            (1_610_612_736, "1.5G"),
+            (u64::MAX, "16384P"),
+        ] {
+            let mut out = Vec::new();
+            text(&mut out, &cx, Text::Human, None, &Value::Uint(bytes));
+            assert_eq!(String::from_utf8(out).expect("ASCII"), want);
+        }
     }
 
     #[test]

@@ -163,7 +163,7 @@ macro_rules! vma {
 /// A row of VMA_STAT: name, header, name in smaps, what it is, how to get it.
 macro_rules! bytes {
     ($name:literal $header:literal $smaps:literal $what:literal $get:expr) => {
-        row!($name $header 4 Right [VMA VMA_STAT] Integer Bytes Kib,
+        row!($name $header 7 Right [VMA VMA_STAT] Integer Bytes Kib,
             $smaps, $what, {}, |_, row| stat(row, $get))
     };
 }
@@ -207,13 +207,13 @@ pub const FIELDS: &[Field] = &[
     bytes!("rss" "Rss" "/proc/PID/smaps Rss" "Resident; text in KiB" |s| s.rss_bytes()),
     bytes!("pss" "Pss" "/proc/PID/smaps Pss"
         "Resident, each page divided by the number of its users; text in KiB" |s| s.pss_bytes()),
-    row!("uss" "Uss" 4 Right [VMA VMA_STAT] Integer Bytes Kib,
+    row!("uss" "Uss" 7 Right [VMA VMA_STAT] Integer Bytes Kib,
     "/proc/PID/smaps Private_Clean+Private_Dirty",
     "Resident and of this process alone; text in KiB", {"private" "Private"},
     |_, row| stat(row, |s| {
         Some(s.private_clean_bytes()?.saturating_add(s.private_dirty_bytes()?))
     })),
-    row!("dirty" "Dirty" 4 Right [VMA VMA_STAT] Integer Bytes Kib,
+    row!("dirty" "Dirty" 7 Right [VMA VMA_STAT] Integer Bytes Kib,
     "/proc/PID/smaps Shared_Dirty+Private_Dirty",
     "Resident and written to; text in KiB", {},
     |_, row| stat(row, |s| {

@@ -76,4 +76,4 @@ pub static TABLES: &[&[Field]] = &[
 pub static MAPS: &[&[Field]] = &[maps::FIELDS, grouped::PROCESSES, grouped::MAPPINGS];
 
 /// Rows of tasks together.
-pub static MEMORY: &[&[Field]] = &[grouped::PROCESSES];
+pub static MEMORY: &[&[Field]] = &[grouped::PROCESSES, rollup::MEMORY];

@@ -93,3 +93,7 @@ pub const FIELDS: &[Field] = &[
         "Swapped out, anonymous and shared, without a walk over its pages; text in KiB"
         |s| Some(s.anon_bytes()?.saturating_add(s.shmem_bytes()?))),
 ];
+
+/// Where it is about memory, `swap` is all of it.
+pub const MEMORY: &[Field] = &[rollup!("swap" "SWAP" "/proc/PID/smaps_rollup Swap"
+    "Swapped out, shared memory included; text in KiB" |r| r.swap_bytes())];

@@ -1,0 +1,83 @@
+//! The options of `taskdiag memory`.
+
+use clap::{Arg, ArgMatches, Command};
+use taskdiag::field::MEMORY;
+
+use super::table;
+use crate::columns::{self, Column};
+use crate::exit::{self, Exit};
+
+/// What `taskdiag memory` was asked for.
+#[derive(Clone, Debug)]
+pub struct Args {
+    /// What all tables have.
+    pub table: table::Args,
+    /// One row for each value of this column.
+    pub by: Option<Column>,
+    /// How bytes look as text.
+    pub units: Units,
+}
+
+/// How bytes look as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Units {
+    /// For a person on a terminal, KiB elsewhere.
+    Auto,
+    /// Whole KiB.
+    Kib,
+    /// With a letter.
+    Human,
+}
+
+/// The options.
+pub fn command() -> Command {
+    table::options(
+        Command::new("memory")
+            .about("Show what processes have in memory and in swap, shared pages shared out")
+            .long_about(
+                "Show what processes have in memory and in swap, the largest first. USS is what a \
+                 process has alone, PSS is that and its share of what it has with others, RSS \
+                 counts shared pages in full. USS and PSS make the kernel walk over all pages of a \
+                 process, milliseconds a GiB; --budget and --max-rss keep that in bounds.",
+            )
+            .override_usage("taskdiag memory [OPTIONS] [PID...]"),
+    )
+    .next_help_heading("Rows")
+    .arg(
+        Arg::new("by")
+            .long("by")
+            .value_name("COLUMN")
+            .help("A row for each value of a column: user, command, cgroup, exe ..."),
+    )
+    .next_help_heading("Output")
+    .arg(
+        Arg::new("units")
+            .long("units")
+            .value_name("UNITS")
+            .default_value("auto")
+            .value_parser(["auto", "kib", "human"])
+            .hide_possible_values(true)
+            .help("kib, human (as 1.5G), or auto: human on a terminal, else kib"),
+    )
+    .after_help(exit::codes_text())
+}
+
+impl Args {
+    /// From parsed options.
+    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+        let by = match m.get_one::<String>("by").map(String::as_str) {
+            None => None,
+            Some("command") => columns::parse_of(&MEMORY, "comm")?.pop(),
+            Some(name) => columns::parse_of(&MEMORY, name)?.pop(),
+        };
+        Ok(Args {
+            table: table::Args::from_matches(m, &MEMORY)?,
+            by,
+            units: match m.get_one::<String>("units").map(String::as_str) {
+                Some("kib") => Units::Kib,
+                Some("human") => Units::Human,
+                _ => Units::Auto,
+            },
+        })
+    }
+}

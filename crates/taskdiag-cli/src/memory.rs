@@ -1,0 +1,203 @@
+//! `taskdiag memory`: who has how much of the memory, the largest first.
+
+use std::io;
+use std::time::Instant;
+
+use taskdiag::field::{self, Align, Context, Field, Kind, MEMORY, Row, Text, Unit, Value};
+use taskdiag::{Group, Groups, Reason, Snapshot};
+
+use crate::answer;
+use crate::args::memory::{Args, Units};
+use crate::args::ps::Form;
+use crate::by::Sums;
+use crate::columns::{self, Column};
+use crate::exit::Exit;
+use crate::order::{self, Key};
+use crate::output::terminal::Terminal;
+use crate::output::text::{self, Totals};
+use crate::output::{Item, Rows, Sink, Table, Take, Tally, Tasks, csv, json};
+use crate::plan;
+
+/// Run it.
+pub fn run(args: &Args) -> Result<(), Exit> {
+    let begin = Instant::now();
+    let table = &args.table;
+    let terminal = table.terminal();
+    let mut columns = columns(args)?;
+    let keys = keys(args)?;
+    let snapshot = table.source.get(|| {
+        let fields = columns.iter().map(|c| c.field).chain(args.by.iter().map(|c| c.field));
+        let mut groups = field::groups_of(fields.chain(keys.iter().map(|k| k.field)));
+        groups |= table.select.groups();
+        if groups.is_empty() {
+            groups = Groups::BASE;
+        }
+        plan::plan(groups, &table.select, false)
+    })?;
+    let asked = Instant::now();
+    columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
+    let human = args.units == Units::Human || args.units == Units::Auto && terminal.person;
+    for c in columns.iter_mut().filter(|c| human && c.form == Text::Kib) {
+        c.form = Text::Human;
+    }
+
+    let cx = Context::new(snapshot.stream().info(), false);
+    let mut tasks = answer::selected(&snapshot, &table.select);
+    // Kernel threads and zombies have no memory of their own.
+    tasks.retain(|i| has_memory(&snapshot, *i));
+    let mut tally = Tally::new(columns.len());
+    let summed;
+    let sorted;
+    let rows: &dyn Rows = if let Some(by) = &args.by {
+        let mut sums = Sums::new(&cx, Some(by.field), &columns, &keys);
+        for task in tasks.iter().filter_map(|i| snapshot.stream().get(*i as usize)) {
+            sums.add(&Row::new(task), &mut tally);
+        }
+        summed = sums.finish();
+        &summed
+    } else {
+        order::sort(&mut tasks, &snapshot, &cx, &keys);
+        sorted = Tasks { snapshot: &snapshot, indices: &tasks };
+        &sorted
+    };
+
+    let mut sink = Sink::stdout();
+    let shown = Table { cx: &cx, columns: &columns, rows };
+    let barred = match table.form {
+        Form::Text if terminal.person => Barred::new(&shown, &terminal),
+        _ => None,
+    };
+    if let Some(b) = &barred {
+        tally.insert(b.at);
+    }
+    let count = match table.form {
+        Form::Text => {
+            let options = text::Options { headers: table.headers, terminal };
+            let shown = match &barred {
+                Some(b) => Table { columns: &b.columns, rows: b, ..shown },
+                None => shown,
+            };
+            let mut totals = Totals::new(shown.columns);
+            text::header(&mut sink, shown.columns, &options);
+            let count =
+                text::rows(&mut sink, &shown, None, &options, &mut tally, Some(&mut totals))?;
+            if table.headers && count > 1 {
+                totals.write(&mut sink, &cx, shown.columns, &options);
+            }
+            count
+        }
+        Form::Json => json::rows(&mut sink, &shown, false, &mut tally)?,
+        Form::JsonLines => json::rows(&mut sink, &shown, true, &mut tally)?,
+        Form::Csv => csv::rows(&mut sink, &shown, table.headers, &mut tally)?,
+    };
+    sink.finish()?;
+    if table.stats {
+        crate::commands::stats::print(&snapshot, tasks.len(), begin, asked);
+    }
+    let columns = barred.as_ref().map_or(&columns[..], |b| &b.columns);
+    answer::verdict(&snapshot, count == 0, &tally, columns)
+}
+
+fn columns(args: &Args) -> Result<Vec<Column>, Exit> {
+    if !args.table.columns.is_empty() {
+        return Ok(args.table.columns.clone());
+    }
+    let Some(by) = &args.by else {
+        return columns::parse_of(&MEMORY, "pid,user,swap,uss,pss,rss:7,args");
+    };
+    let mut columns = columns::parse_of(&MEMORY, "procs,swap,uss,pss,rss:7")?;
+    if args.table.form != Form::Text {
+        columns.extend(columns::parse_of(&MEMORY, "lacking")?);
+    }
+    columns.insert(if by.is_left() { columns.len() } else { 0 }, by.clone());
+    Ok(columns)
+}
+
+fn keys(args: &Args) -> Result<Vec<Key>, Exit> {
+    match args.table.sort.is_empty() {
+        true => order::keys(&MEMORY, vec!["-pss", "-rss"]),
+        false => Ok(args.table.sort.clone()),
+    }
+}
+
+fn has_memory(snapshot: &Snapshot, i: u32) -> bool {
+    let Some(task) = snapshot.stream().get(i as usize) else { return false };
+    let absent = |g| task.reason(g) == Some(Reason::Absent);
+    !absent(Group::Rollup) && !absent(Group::Statm)
+}
+
+const BAR: usize = 12;
+
+/// Drawn in the column before the last one.
+static BAR_FIELD: Field = Field {
+    name: "bar",
+    header: " ",
+    width: BAR,
+    align: Align::Left,
+    groups: Groups::NONE,
+    kind: Kind::Text,
+    unit: Unit::None,
+    text: Text::Plain,
+    source: "pss, else rss",
+    help: "Share of the largest",
+    aliases: &[],
+    get: |_, _| Value::ABSENT,
+};
+
+/// Rows with a bar in each: what it is of the largest, in the column that the rows are sorted by.
+struct Barred<'a> {
+    inner: Table<'a>,
+    columns: Vec<Column>,
+    at: usize,
+    of: usize,
+    largest: u64,
+    blocks: bool,
+}
+
+impl<'a> Barred<'a> {
+    /// `None`: there is no column to draw.
+    fn new(table: &Table<'a>, terminal: &Terminal) -> Option<Barred<'a>> {
+        let of = ["pss", "rss", "uss"]
+            .into_iter()
+            .find_map(|n| table.columns.iter().position(|c| c.field.name == n))?;
+        let at = table.columns.len() - 1;
+        let mut columns = table.columns.to_vec();
+        let form = BAR_FIELD.text;
+        let (name, header) = (BAR_FIELD.name.to_owned(), BAR_FIELD.header.to_owned());
+        columns
+            .insert(at, Column { name, header, width: BAR, fixed: true, field: &BAR_FIELD, form });
+        let mut largest = 1;
+        let look = &mut |item: Item<'_, '_>| {
+            if let Value::Uint(v) = item.value(table.cx, &table.columns[of], of) {
+                largest = v.max(largest);
+            }
+            Ok(())
+        };
+        table.rows.each(look).ok()?;
+        Some(Barred { inner: *table, columns, at, of, largest, blocks: terminal.lines })
+    }
+    fn bar(&self, value: &Value<'_>) -> Value<'static> {
+        let Value::Uint(v) = value else { return Value::bytes(b"") };
+        let steps = if self.blocks { 8 } else { 1 };
+        let eighths = (u128::from(*v) * (BAR * steps) as u128 / u128::from(self.largest)) as usize;
+        let mut out = String::new();
+        for _ in 0..eighths / steps {
+            out.push(if self.blocks { '\u{2588}' } else { '#' });
+        }
+        if self.blocks && eighths % 8 > 0 {
+            // Left blocks: one eighth is U+258F, seven are U+2589.
+            out.extend(char::from_u32(0x2590 - (eighths % 8) as u32));
+        }
+        Value::Bytes { data: out.into_bytes().into(), cut: false }
+    }
+}
+
+impl Rows for Barred<'_> {
+    fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
+        let Table { cx, columns, rows } = self.inner;
+        rows.each(&mut |item| {
+            let bar = self.bar(&item.value(cx, &columns[self.of], self.of));
+            take(Item::With(&item, self.at, &bar))
+        })
+    }
+}
