@@ -24,9 +24,14 @@ fn is_time(key: &str) -> bool {
     key == "base.start_time_ns" || key.starts_with("stat.") && key.ends_with("_ns")
 }
 
-/// As precise as every engine can be: times in ticks of 10 ms.
+/// As precise as every engine can be: times in ticks of 10 ms. The name of a kworker without the
+/// work it does, which is another one at every look.
 fn common(key: &str, v: &Value) -> Value {
     match v {
+        Value::Bytes(name) if key == "base.comm" && name.starts_with(b"kworker/") => {
+            let end = name.iter().position(|b| matches!(b, b'-' | b'+')).unwrap_or(name.len());
+            Value::Bytes(name[..end].to_vec())
+        }
         Value::Num(n) if is_time(key) => Value::Num(n.div_euclid(10_000_000)),
         v => v.clone(),
     }

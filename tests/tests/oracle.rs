@@ -159,16 +159,18 @@ fn ps_agrees_on_arguments_and_start() {
     }
     for m in &states() {
         let pid = m.pid().to_string();
+        let before = boottime_ns();
         let theirs = ps(&["etimes:12", "args"], &pid);
+        let after = boottime_ns();
         let row = &theirs[&m.pid()];
         for engine in exact_engines() {
             let a = ask(*engine, Strategy::One, m.pid());
             let t = a.task(m.pid());
-            // The age, by two ways of asking for the time.
-            let boot = boottime_ns();
-            let age = (boot - t.num("base.start_time_ns")) / 1_000_000_000;
+            // The age when ps was asked, by two ways of asking for the time.
+            let age = |now: i128| (now - t.num("base.start_time_ns")) / 1_000_000_000;
+            let (low, high) = (age(before) - 2, age(after) + 2);
             let etimes: i128 = row[0].parse().expect("seconds");
-            assert!((age - etimes).abs() <= 2, "{a}: {age} s old, ps says {etimes}");
+            assert!((low..=high).contains(&etimes), "{a}: {low} to {high} s old, ps says {etimes}");
             if let Some(Value::Bytes(cmdline)) = t.get("cmdline") {
                 let args = String::from_utf8_lossy(cmdline.strip_suffix(b"\0").unwrap_or(cmdline));
                 // ps shows what is not printable as '?'.
