@@ -6,7 +6,8 @@
 //!
 //! - `read`: files and directories;
 //! - [`parse`]: their text to records;
-//! - `task`, `links`, `memory`, `text`: the groups of one task;
+//! - `task`, `links`, `memory`, `files`, `text`: the groups of one task;
+//! - `sockets`: what sock_diag(7) knows of the sockets among the files;
 //! - `shares`, `names`: what several tasks have and the answer has once;
 //! - `walk`: which tasks, and by how many threads;
 //! - `cgroup`: ids of cgroups.
@@ -15,6 +16,7 @@
 //! its files are read.
 
 mod cgroup;
+mod files;
 mod links;
 mod memory;
 mod names;
@@ -22,6 +24,7 @@ mod names;
 pub mod parse;
 mod read;
 mod shares;
+mod sockets;
 mod task;
 mod text;
 mod walk;
@@ -39,6 +42,7 @@ use self::memory::Limits;
 use self::names::Names;
 use self::read::Reader;
 use self::shares::FILES;
+use self::sockets::Sockets;
 use self::task::{Plan, Worker, exhausted};
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::Error;
@@ -52,6 +56,7 @@ pub const GROUPS: Groups = engine::GROUPS
     .union(Groups::VMA)
     .union(Groups::VMA_STAT)
     .union(Groups::ROLLUP)
+    .union(Groups::FD)
     .union(Groups::FD_COUNT)
     .union(Groups::ENVIRON)
     .union(Groups::LIMITS)
@@ -137,6 +142,10 @@ impl Engine for Procfs {
                 Group::VmaStat,
                 "sums are in KiB; pss_anon, pss_file and pss_shmem are of rollup only",
             ),
+            (
+                Group::Fd,
+                "readable with the rights of a debugger only; sockets of inet, unix, netlink and packet",
+            ),
             (Group::FdCount, "size is known where cred, statm, sched, signals or ns are asked for"),
             (Group::Wchan, "readable with the rights of a debugger only"),
             (Group::Kstack, "readable by root only"),
@@ -169,6 +178,8 @@ impl Engine for Procfs {
                 && req.groups.intersects(FILES)
                 && reader.is_own(root.as_fd()),
             limits: Limits::of(req),
+            own_netns: if req.groups.has(Group::Fd) { reader.own_netns() } else { 0 },
+            sockets: Sockets::default(),
             names: Names::default(),
             cgroups: find_cgroups.then(|| Cgroups::find(root.as_fd(), &mut reader)).flatten(),
         };

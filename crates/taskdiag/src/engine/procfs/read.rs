@@ -50,6 +50,22 @@ impl Reader {
         self.open(at, path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
+    /// Open a file only to ask about it.
+    pub(super) fn open_path(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
+        self.open(at, path, OFlags::PATH)
+    }
+
+    /// Open a namespace, to enter it.
+    pub(super) fn open_ns(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
+        self.syscalls += 1; // close
+        self.open(at, path, OFlags::RDONLY)
+    }
+
+    /// The network namespace of this thread; 0: not known.
+    pub(super) fn own_netns(&mut self) -> u32 {
+        self.link(CWD, c"/proc/thread-self/ns/net").ok().and_then(parse::ns_inode).unwrap_or(0)
+    }
+
     fn open(&mut self, at: BorrowedFd<'_>, path: &CStr, how: OFlags) -> Result<OwnedFd, Errno> {
         self.syscalls += 1;
         // NONBLOCK and NOCTTY for roots that are not a real /proc: a FIFO there must not hang us.

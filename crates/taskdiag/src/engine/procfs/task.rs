@@ -8,11 +8,13 @@ use taskdiag_wire::{
 };
 
 use super::cgroup::{Cgroups, Ids};
+use super::files::FileLists;
 use super::memory::{Limits, Lists};
 use super::names::{Known, Names};
 use super::parse::{self, StatFile, StatusFile};
 use super::read::{Path, Reader};
 use super::shares::Shares;
+use super::sockets::Sockets;
 use crate::error::Error;
 
 /// What is the same for all tasks of a request.
@@ -30,6 +32,10 @@ pub(super) struct Plan {
     pub(super) own_pids: bool,
     /// What VMA_STAT and ROLLUP may cost.
     pub(super) limits: Limits,
+    /// Our network namespace.
+    pub(super) own_netns: u32,
+    /// The sockets of the namespaces that were met.
+    pub(super) sockets: Sockets,
     /// The names in the answer.
     pub(super) names: Names,
 }
@@ -73,6 +79,9 @@ pub(super) struct Worker<'a> {
     pub(super) shares: Shares,
     pub(super) known: Known,
     pub(super) lists: Lists,
+    pub(super) files: FileLists,
+    /// The text of a link.
+    pub(super) link: Vec<u8>,
     ids: Ids,
     /// Groups of the task at hand that are written, or stated as missing.
     said: Groups,
@@ -89,6 +98,8 @@ impl<'a> Worker<'a> {
             shares: Shares::default(),
             known: Known::default(),
             lists: Lists::default(),
+            files: FileLists::default(),
+            link: Vec::new(),
             ids: Ids::default(),
             said: Groups::NONE,
         }
@@ -214,6 +225,9 @@ impl<'a> Worker<'a> {
         }
         if plan.wants(Groups::ROLLUP) {
             self.rollup(at)?;
+        }
+        if plan.wants(Groups::FD) {
+            self.files(at)?;
         }
         Ok(())
     }

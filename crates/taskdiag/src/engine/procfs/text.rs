@@ -86,6 +86,9 @@ impl Worker<'_> {
             },
             Err(e) => return Err(self.meaning(at, e)),
         };
+        if open == 0 {
+            self.has_files(at)?;
+        }
         let mut record = FdCount::new();
         record.open = u32::try_from(open).unwrap_or(u32::MAX);
         record.valid = 1;

@@ -6,22 +6,26 @@
 //!
 //! Public so that the fuzzer and the benches reach it; it is not part of the stable interface.
 
+mod fdinfo;
 mod maps;
 mod small;
 mod smaps;
+mod sockdiag;
 mod stat;
 mod status;
 
+pub use fdinfo::{FdInfo, FdLink, fd_link, fd_type_of_mode, fdinfo};
 pub use maps::{DELETED, MapLine, NOT_IN_MAPS, device, maps_lines, newlines};
 pub use small::{
     CgroupLine, CgroupMount, cgroup_lines, cgroup2_mounts, fd, io, limits, ns_inode, pid, schedstat,
 };
 pub use smaps::{SmapsEntry, rollup, smaps_entries, statm_rss_pages};
+pub use sockdiag::{Sock, inet_diag, netlink_diag, nl_messages, packet_diag, unix_diag};
 pub use stat::{StatFile, stat};
 pub use status::{StatusFile, tgid};
 
 /// The bit of `valid` that stands for the member `name`.
-const fn bit(members: &[&str], name: &str) -> u32 {
+pub(super) const fn bit(members: &[&str], name: &str) -> u32 {
     let mut i = 0;
     while i < members.len() {
         if same(members[i].as_bytes(), name.as_bytes()) {

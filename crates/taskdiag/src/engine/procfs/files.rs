@@ -1,0 +1,339 @@
+//! Open files: the group FD. For each descriptor one readlinkat(), one statx(), and one openat(),
+//! read() and close() of its fdinfo: five calls, however many there are.
+//!
+//! statx() does not ask a file's server (AT_STATX_DONT_SYNC), nor does it mount anything.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Statx, StatxFlags};
+use rustix::io::Errno;
+use taskdiag_wire::{Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TASK_EXITING};
+
+use super::parse;
+use super::read::Reader;
+use super::sockets::Table;
+use super::task::{Place, Stop, Worker};
+
+/// `MQUEUE_MAGIC` of linux/magic.h.
+const MQUEUE_MAGIC: u64 = 0x1980_0202;
+/// The size of every message queue (`FILENT_SIZE` of ipc/mqueue.c).
+const MQUEUE_SIZE: u64 = 80;
+
+macro_rules! bits {
+    ($($member:literal)*) => { 0 $(| parse::bit(Fd::MEMBERS, $member))* };
+}
+/// From statx().
+const FROM_STAT: u32 = bits!("inode" "dev" "rdev" "mode" "size_bytes" "nlink");
+/// From the link.
+const FROM_LINK: u32 = bits!("fd" "r#type" "name");
+
+/// Entries of a list, each with the members that are known of it.
+#[derive(Debug)]
+struct List<T>(Vec<(u32, T)>);
+
+impl<T> Default for List<T> {
+    fn default() -> List<T> {
+        List(Vec::new())
+    }
+}
+
+/// What was read of a task's files, before it is written; kept to be reused.
+#[derive(Debug, Default)]
+pub(super) struct FileLists {
+    fds: Vec<u32>,
+    files: List<Fd>,
+    sockets: List<Socket>,
+    details: Vec<FdDetail>,
+    /// Text of names; of each name its file or socket, its place here, and whether it is deleted.
+    text: Vec<u8>,
+    names: Vec<Name>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    of_socket: bool,
+    at: usize,
+    start: usize,
+    end: usize,
+    deleted: bool,
+}
+
+impl FileLists {
+    fn clear(&mut self) {
+        self.fds.clear();
+        self.files.0.clear();
+        self.sockets.0.clear();
+        self.details.clear();
+        self.text.clear();
+        self.names.clear();
+    }
+    /// The last file or socket has this name.
+    fn name(&mut self, of_socket: bool, text: &[u8], deleted: bool) {
+        let at = if of_socket { self.sockets.0.len() } else { self.files.0.len() } - 1;
+        let start = self.text.len();
+        self.text.extend_from_slice(text);
+        self.names.push(Name { of_socket, at, start, end: self.text.len(), deleted });
+    }
+}
+
+/// The name of a descriptor's link, without an allocation.
+struct Digits([u8; 12]);
+
+impl Digits {
+    fn new() -> Digits {
+        Digits([0; 12])
+    }
+    fn of(&mut self, n: u32) -> &CStr {
+        let mut at = self.0.len() - 1;
+        self.0[at] = 0;
+        let mut rest = n;
+        loop {
+            at -= 1;
+            self.0[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        CStr::from_bytes_with_nul(&self.0[at..]).expect("digits and a NUL")
+    }
+}
+
+impl Worker<'_> {
+    pub(super) fn files(&mut self, at: Place<'_>) -> Result<(), Stop> {
+        if self.unshared(at, Groups::FD)?.is_empty() {
+            return Ok(());
+        }
+        let mut lists = std::mem::take(&mut self.files);
+        lists.clear();
+        let got = self.read_files(at, &mut lists);
+        if got.is_ok() {
+            self.put_files(&mut lists);
+        }
+        self.files = lists;
+        self.settle_own(at, Groups::FD, got)
+    }
+
+    fn read_files(&mut self, mut at: Place<'_>, lists: &mut FileLists) -> Result<(), Stop> {
+        let dir = match self.reader.open_dir(at.dir, at.path.file("fd")) {
+            Ok(dir) => dir,
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        let infos = match self.reader.open_dir(at.dir, at.path.file("fdinfo")) {
+            Ok(dir) => dir,
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        self.reader.syscalls += 2; // close
+        if let Err(e) = self.reader.numbers(dir.as_fd(), &mut lists.fds) {
+            return Err(self.meaning(at, e));
+        }
+        let mut table: Option<(u32, Arc<Table>)> = None;
+        let fds = std::mem::take(&mut lists.fds);
+        let mut got = Ok(());
+        for &fd in &fds {
+            match self.file(dir.as_fd(), infos.as_fd(), fd, lists) {
+                Ok(None) => {}
+                Ok(Some(inode)) => {
+                    let (netns, sockets) = table.get_or_insert_with(|| self.sockets_of(at));
+                    put_socket(fd, inode, *netns, sockets, lists);
+                }
+                // It was closed meanwhile.
+                Err(Errno::NOENT | Errno::BADF) => {}
+                Err(e) => {
+                    got = Err(self.meaning(at, e));
+                    break;
+                }
+            }
+        }
+        if got.is_ok() && lists.files.0.is_empty() {
+            got = self.has_files(at);
+        }
+        lists.fds = fds;
+        got
+    }
+
+    /// Is an empty list that of a task that has no file open, and not of one that has no list?
+    pub(super) fn has_files(&mut self, at: Place<'_>) -> Result<(), Stop> {
+        match self.stat_file(at) {
+            Ok(s) if s.base.state == b'Z' || s.base.flags & TASK_EXITING != 0 => {
+                Err(Stop::Gap(Reason::Absent))
+            }
+            Err(Stop::Gap(_)) | Ok(_) => Ok(()),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Read one descriptor. If it is a socket, its inode.
+    fn file(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        infos: BorrowedFd<'_>,
+        fd: u32,
+        lists: &mut FileLists,
+    ) -> Result<Option<u64>, Errno> {
+        let mut digits = Digits::new();
+        let number = digits.of(fd);
+        let len = self.reader.link(dir, number)?.len();
+        let mut text = std::mem::take(&mut self.link);
+        text.clear();
+        text.extend_from_slice(self.reader.text(len));
+        let link = parse::fd_link(&text);
+        let stat = self.reader.statx(dir, number);
+        let mut f = Fd { fd, ..Fd::default() };
+        let mut valid = FROM_LINK;
+        let mut kind = link.kind;
+        if let Ok(s) = &stat {
+            (f.inode, f.size_bytes, f.nlink) = (s.stx_ino, s.stx_size, s.stx_nlink);
+            f.mode = s.stx_mode.into();
+            f.dev = parse::device(s.stx_dev_major, s.stx_dev_minor);
+            f.rdev = parse::device(s.stx_rdev_major, s.stx_rdev_minor);
+            valid |= FROM_STAT;
+            if kind.is_none() {
+                kind = Some(parse::fd_type_of_mode(f.mode));
+                if kind == Some(FdType::Reg) && self.reader.is_mqueue(dir, number, s) {
+                    kind = Some(FdType::Mqueue);
+                }
+            }
+        } else if let Some(inode) = link.inode {
+            f.inode = inode;
+            valid |= bits!("inode");
+        }
+        f.r#type = kind.unwrap_or(FdType::Other) as u32;
+        if kind.is_none() {
+            valid &= !bits!("r#type");
+        }
+        let details = lists.details.len();
+        if let Ok(bytes) = self.reader.file(infos, number) {
+            let info = parse::fdinfo(bytes, kind.unwrap_or(FdType::Other));
+            let mut set = |known: bool, bit| valid |= if known { bit } else { 0 };
+            set(info.pos.is_some(), bits!("pos_bytes"));
+            set(info.flags.is_some(), bits!("flags"));
+            set(info.mnt_id.is_some(), bits!("mnt_id"));
+            f.pos_bytes = info.pos.unwrap_or(0);
+            f.flags = info.flags.unwrap_or(0);
+            f.mnt_id = info.mnt_id.unwrap_or(0);
+            lists.details.extend(info.details);
+        }
+        lists.details[details..].iter_mut().for_each(|d| d.fd = fd);
+        lists.files.0.push((valid, f));
+        if !link.name.is_empty() {
+            let (name, deleted) = match link.name.strip_suffix(parse::DELETED) {
+                Some(name) if self.reader.is_deleted(link.name, stat.as_ref().ok()) => (name, true),
+                _ => (link.name, false),
+            };
+            lists.name(false, name, deleted);
+        }
+        let socket = link.inode.filter(|_| link.kind == Some(FdType::Socket));
+        self.link = text;
+        Ok(socket)
+    }
+
+    /// The network namespace of a task, and its sockets.
+    fn sockets_of(&mut self, mut at: Place<'_>) -> (u32, Arc<Table>) {
+        let inode = |text: &[u8]| parse::ns_inode(text);
+        let netns = self.reader.link(at.dir, at.path.file("ns/net")).ok().and_then(inode);
+        let Some(netns) = netns else { return (0, Arc::default()) };
+        let own = self.plan.own_netns;
+        let reader = &mut self.reader;
+        let mut calls = 0;
+        let enter = || reader.open_ns(at.dir, at.path.file("ns/net")).ok();
+        let table = self.plan.sockets.table(netns, own, enter, &mut calls);
+        self.reader.syscalls += calls;
+        (netns, table)
+    }
+
+    fn put_files(&mut self, lists: &mut FileLists) {
+        for n in &lists.names {
+            let text = &lists.text[n.start..n.end];
+            let number = self.known.number(&self.plan.names, text, n.deleted, &mut self.out);
+            if n.of_socket {
+                lists.sockets.0[n.at].1.name = number;
+            } else {
+                lists.files.0[n.at].1.name = number;
+            }
+        }
+        self.put_runs(&lists.files, true);
+        self.put_runs(&lists.sockets, false);
+        if !lists.details.is_empty() {
+            self.out.put_list(FdDetail::ALL_VALID, &lists.details);
+        }
+    }
+
+    /// Write a list, cut where what is known changes.
+    fn put_runs<T: ListEntry>(&mut self, list: &List<T>, even_none: bool) {
+        for run in list.0.chunk_by(|a, b| a.0 == b.0) {
+            let entries: Vec<T> = run.iter().map(|e| e.1).collect();
+            self.out.put_list(run[0].0, &entries);
+        }
+        if list.0.is_empty() && even_none {
+            self.out.put_list::<T>(u32::MAX >> 1, &[]);
+        }
+    }
+}
+
+fn put_socket(fd: u32, inode: u64, netns: u32, sockets: &Table, lists: &mut FileLists) {
+    let known =
+        |members: &[&str]| members.iter().map(|m| parse::bit(Socket::MEMBERS, m)).sum::<u32>();
+    let mut s = Socket { fd, inode, ..Socket::default() };
+    let mut valid = known(&["fd", "inode"]);
+    let mut name = None;
+    if let Some(found) = sockets.get(&inode) {
+        s = Socket { fd, netns, ..found.record };
+        valid |= found.valid | known(&["netns"]);
+        name = found.name.as_deref();
+    }
+    lists.sockets.0.push((valid, s));
+    if let Some(name) = name {
+        lists.name(true, name, false);
+    }
+}
+
+impl Reader {
+    fn statx(&mut self, dir: BorrowedFd<'_>, path: &CStr) -> Result<Statx, Errno> {
+        self.syscalls += 1;
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS)
+    }
+
+    /// Message queues look like regular files of one size, of a file system without a device.
+    fn is_mqueue(&mut self, dir: BorrowedFd<'_>, path: &CStr, s: &Statx) -> bool {
+        if s.stx_size != MQUEUE_SIZE || s.stx_dev_major != 0 {
+            return false;
+        }
+        let Ok(file) = self.open_path(dir, path) else { return false };
+        self.syscalls += 2; // fstatfs, close
+        rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type as u64 == MQUEUE_MAGIC)
+    }
+
+    /// Is the mark of a deleted file the kernel's word, and not part of the name?
+    fn is_deleted(&mut self, text: &[u8], stat: Option<&Statx>) -> bool {
+        let Some(s) = stat.filter(|s| s.stx_nlink > 0) else { return true };
+        // It has another name (a hard link), or the name is odd.
+        let dev = rustix::fs::makedev(s.stx_dev_major, s.stx_dev_minor);
+        !self.stat_path(text).is_ok_and(|p| (p.st_dev, p.st_ino) == (dev, s.stx_ino))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag_wire::Entry;
+
+    #[test]
+    fn digits() {
+        let mut d = Digits::new();
+        for n in [0, 9, 10, 16384, u32::MAX] {
+            assert_eq!(d.of(n).to_str(), Ok(n.to_string().as_str()));
+        }
+    }
+
+    #[test]
+    fn all_members_have_a_source() {
+        let other = bits!("pos_bytes" "flags" "mnt_id");
+        assert_eq!(FROM_STAT | FROM_LINK | other, Fd::ALL_VALID);
+        let e = Entry { valid: FROM_LINK, raw: &Fd::default() };
+        assert_eq!((e.fd(), e.mode()), (Some(0), None));
+    }
+}

@@ -1,0 +1,285 @@
+//! Answers of sock_diag(7): netlink messages to sockets.
+
+use taskdiag_wire::Socket;
+
+use super::bit;
+
+/// A socket as sock_diag tells of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sock {
+    /// The record; `fd`, `netns` and `name` are not set.
+    pub record: Socket,
+    /// The members that are known.
+    pub valid: u32,
+    /// AF_UNIX: path, or `@` and the abstract name.
+    pub name: Option<Box<[u8]>>,
+}
+
+macro_rules! bits {
+    ($($member:ident)*) => { 0 $(| bit(Socket::MEMBERS, stringify!($member)))* };
+}
+/// What is known of every socket that is found.
+const ALL: u32 = bits!(inode family protocol state) | bit(Socket::MEMBERS, "r#type");
+const INET: u32 = ALL | bits!(ifindex local_addr peer_addr);
+const PORTS: u32 = bits!(local_port peer_port);
+const QUEUES: u32 = bits!(recv_queue_bytes send_queue_bytes);
+const NAME: u32 = bits!(name);
+
+const TCP_LISTEN: u16 = 10;
+
+fn u16_at(b: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(b.get(at..at + 2)?.try_into().ok()?))
+}
+fn u32_at(b: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(b.get(at..at + 4)?.try_into().ok()?))
+}
+fn addr_at(b: &[u8], at: usize) -> Option<[u8; 16]> {
+    b.get(at..at + 16)?.try_into().ok()
+}
+
+/// `struct inet_diag_msg` of a socket of this protocol.
+pub fn inet_diag(b: &[u8], protocol: u8) -> Option<Sock> {
+    let family = u16::from(*b.first()?);
+    let state = u16::from(*b.get(1)?);
+    let (local, peer) = (u16_at(b, 4)?.to_be(), u16_at(b, 6)?.to_be());
+    let (mut local_addr, mut peer_addr) = (addr_at(b, 8)?, addr_at(b, 24)?);
+    if i32::from(family) == libc::AF_INET {
+        local_addr[4..].fill(0);
+        peer_addr[4..].fill(0);
+    }
+    let raw = i32::from(protocol) == libc::IPPROTO_RAW;
+    let kind = match i32::from(protocol) {
+        libc::IPPROTO_TCP => libc::SOCK_STREAM,
+        libc::IPPROTO_RAW => libc::SOCK_RAW,
+        _ => libc::SOCK_DGRAM,
+    };
+    let mut valid = INET;
+    if !raw {
+        valid |= PORTS;
+    }
+    // Of a listening socket they count connections.
+    if state != TCP_LISTEN {
+        valid |= QUEUES;
+    }
+    Some(
+        Sock {
+            record: Socket {
+                inode: u32_at(b, 68)?.into(),
+                family,
+                r#type: kind as u16,
+                // A raw socket has its protocol where others have the port.
+                protocol: if raw { local } else { u16::from(protocol) },
+                state,
+                local_port: if raw { 0 } else { local },
+                peer_port: if raw { 0 } else { peer },
+                ifindex: u32_at(b, 40)?,
+                local_addr,
+                peer_addr,
+                recv_queue_bytes: u32_at(b, 56)?.into(),
+                send_queue_bytes: u32_at(b, 60)?.into(),
+                ..Socket::default()
+            },
+            valid,
+            name: None,
+        }
+        .without_unknown(),
+    )
+}
+
+/// `struct unix_diag_msg` and its attributes.
+pub fn unix_diag(b: &[u8]) -> Option<Sock> {
+    let state = u16::from(*b.get(2)?);
+    let mut s = Sock {
+        record: Socket {
+            family: u16::from(*b.first()?),
+            r#type: u16::from(*b.get(1)?),
+            state,
+            inode: u32_at(b, 4)?.into(),
+            ..Socket::default()
+        },
+        // It has no name, and no peer, where the kernel does not tell of one.
+        valid: ALL | NAME | bits!(peer_inode),
+        name: None,
+    };
+    for (kind, data) in attrs(b.get(16..)?) {
+        match kind {
+            0 => s.name = unix_name(data),
+            2 => s.record.peer_inode = u32_at(data, 0).unwrap_or(0).into(),
+            4 if state != TCP_LISTEN => {
+                if let (Some(r), Some(w)) = (u32_at(data, 0), u32_at(data, 4)) {
+                    (s.record.recv_queue_bytes, s.record.send_queue_bytes) = (r.into(), w.into());
+                    s.valid |= QUEUES;
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(s)
+}
+
+/// A path ends with a NUL, an abstract name begins with one and may have more.
+fn unix_name(data: &[u8]) -> Option<Box<[u8]>> {
+    match data {
+        [] => None,
+        [0, rest @ ..] => Some([b"@", rest].concat().into()),
+        path => {
+            let end = path.iter().position(|b| *b == 0).unwrap_or(path.len());
+            Some(path[..end].into())
+        }
+    }
+}
+
+/// `struct netlink_diag_msg`.
+pub fn netlink_diag(b: &[u8]) -> Option<Sock> {
+    Some(Sock {
+        record: Socket {
+            family: u16::from(*b.first()?),
+            r#type: u16::from(*b.get(1)?),
+            protocol: u16::from(*b.get(2)?),
+            state: u16::from(*b.get(3)?),
+            portid: u32_at(b, 4)?,
+            inode: u32_at(b, 16)?.into(),
+            ..Socket::default()
+        },
+        valid: ALL | bits!(portid),
+        name: None,
+    })
+}
+
+/// `struct packet_diag_msg` and its attributes.
+pub fn packet_diag(b: &[u8]) -> Option<Sock> {
+    let mut s = Sock {
+        record: Socket {
+            family: u16::from(*b.first()?),
+            r#type: u16::from(*b.get(1)?),
+            protocol: u16_at(b, 2)?,
+            inode: u32_at(b, 4)?.into(),
+            ..Socket::default()
+        },
+        valid: ALL & !bits!(state),
+        name: None,
+    };
+    for (kind, data) in attrs(b.get(16..)?) {
+        if let (0, Some(index)) = (kind, u32_at(data, 0)) {
+            s.record.ifindex = index;
+            s.valid |= bits!(ifindex);
+        }
+    }
+    Some(s)
+}
+
+impl Sock {
+    /// What is not known is zero.
+    fn without_unknown(mut self) -> Sock {
+        if self.valid & QUEUES == 0 {
+            (self.record.recv_queue_bytes, self.record.send_queue_bytes) = (0, 0);
+        }
+        self
+    }
+}
+
+/// Netlink attributes: type and data, as long as they are sound.
+fn attrs(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = usize::from(u16_at(rest, 0)?);
+        let kind = u16_at(rest, 2)?;
+        let data = rest.get(4..len)?;
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, data))
+    })
+}
+
+/// The messages in a buffer that was received: type and payload.
+pub fn nl_messages(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = u32_at(rest, 0)? as usize;
+        let kind = u16_at(rest, 4)?;
+        let payload = rest.get(16..len)?;
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, payload))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attr(kind: u16, data: &[u8]) -> Vec<u8> {
+        let mut a = ((data.len() + 4) as u16).to_ne_bytes().to_vec();
+        a.extend(kind.to_ne_bytes());
+        a.extend(data);
+        a.resize(a.len().next_multiple_of(4), 0);
+        a
+    }
+
+    #[test]
+    fn inet() {
+        let mut b = vec![0u8; 72];
+        (b[0], b[1]) = (libc::AF_INET as u8, 1);
+        b[4..8].copy_from_slice(&[0, 80, 1, 2]);
+        b[8..12].copy_from_slice(&[127, 0, 0, 1]);
+        b[12] = 9; // not an address of AF_INET
+        b[40] = 3;
+        b[56] = 5;
+        b[60] = 6;
+        b[68] = 77;
+        let s = inet_diag(&b, 6).unwrap();
+        let r = s.record;
+        assert_eq!((r.local_port, r.peer_port, r.ifindex, r.inode), (80, 258, 3, 77));
+        assert_eq!((&r.local_addr[..5], r.state, r.protocol), (&[127, 0, 0, 1, 0][..], 1, 6));
+        assert_eq!((r.recv_queue_bytes, r.send_queue_bytes), (5, 6));
+        assert_eq!(i32::from(r.r#type), libc::SOCK_STREAM);
+        let raw = inet_diag(&b, 255).unwrap();
+        assert_eq!((raw.record.protocol, raw.valid & PORTS), (80, 0));
+        b[1] = TCP_LISTEN as u8;
+        let l = inet_diag(&b, 6).unwrap();
+        assert_eq!((l.valid & QUEUES, l.record.recv_queue_bytes), (0, 0));
+        assert!(inet_diag(&b[..71], 6).is_none());
+    }
+
+    #[test]
+    fn unix() {
+        let head = [[1u8, 1, 1, 0], 7u32.to_ne_bytes(), [0; 4], [0; 4]].concat();
+        let queues = [3u32.to_ne_bytes(), 4u32.to_ne_bytes()].concat();
+        let b = [&head[..], &attr(0, b"/a\0"), &attr(2, &9u32.to_ne_bytes()), &attr(4, &queues)]
+            .concat();
+        let s = unix_diag(&b).unwrap();
+        assert_eq!(s.name.as_deref(), Some(&b"/a"[..]));
+        assert_eq!((s.record.inode, s.record.peer_inode), (7, 9));
+        assert_eq!((s.record.recv_queue_bytes, s.record.send_queue_bytes), (3, 4));
+        let s = unix_diag(&[&head[..], &attr(0, b"\0x\0y")].concat()).unwrap();
+        assert_eq!(s.name.as_deref(), Some(&b"@x\0y"[..]));
+        assert_eq!(unix_diag(&head).unwrap().name, None);
+        for n in 0..b.len() {
+            let _ = unix_diag(&b[..n]);
+        }
+    }
+
+    #[test]
+    fn netlink_and_packet() {
+        let b =
+            [&[16u8, 3, 15, 7][..], &5u32.to_ne_bytes(), &[0; 8], &66u32.to_ne_bytes()].concat();
+        let s = netlink_diag(&b).unwrap();
+        assert_eq!((s.record.protocol, s.record.portid, s.record.inode), (15, 5, 66));
+        let head = [[17u8, 3, 3, 0], 8u32.to_ne_bytes(), [0; 4], [0; 4]].concat();
+        let s = packet_diag(&[&head[..], &attr(0, &[2, 0, 0, 0])].concat()).unwrap();
+        assert_eq!((s.record.protocol, s.record.ifindex, s.record.inode), (3, 2, 8));
+    }
+
+    #[test]
+    fn messages() {
+        let m = |kind: u16, data: &[u8]| {
+            let mut m = ((data.len() + 16) as u32).to_ne_bytes().to_vec();
+            m.extend(kind.to_ne_bytes());
+            m.extend([0; 10]);
+            m.extend(data);
+            m.resize(m.len().next_multiple_of(4), 0);
+            m
+        };
+        let b = [m(20, b"abc"), m(3, b"")].concat();
+        let got: Vec<_> = nl_messages(&b).collect();
+        assert_eq!(got, [(20, &b"abc"[..]), (3, &b""[..])]);
+        assert_eq!(nl_messages(&b[..17]).count(), 0);
+        assert_eq!(nl_messages(&[0; 16]).count(), 0);
+    }
+}
