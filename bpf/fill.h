@@ -401,7 +401,8 @@ static __always_inline u64 rss_counter(struct mm_struct *mm, int i)
 		bpf_for(cpu, 0, st.ncpus) {
 			u64 off = st.cpu_offset[cpu & (CPUS_MAX - 1)];
 
-			sum += R(CAST(struct refcount_struct, (char *)R(c, counters) + off), refs.counter);
+			sum += R(CAST(struct kref, (char *)R(c, counters) + off),
+				refcount.refs.counter);
 		}
 #endif
 	return sum < 0 ? 0 : sum;
