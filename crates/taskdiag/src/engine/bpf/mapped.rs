@@ -12,6 +12,8 @@ use super::sys::Mapping;
 const HDR: usize = size_of::<NlMsgHdr>();
 /// Length of the INFO message, which the program leaves room for.
 pub const HEAD: usize = HDR + size_of::<Info>();
+/// What is mapped beyond the tasks: for the end of the stream, and a few tasks more.
+pub const SPARE: usize = 64 << 10;
 const END: usize = HDR + size_of::<Done>();
 
 /// A stream in mapped memory. No program writes to it any more.
@@ -64,6 +66,7 @@ impl Mapped {
         done.vanished += add.vanished;
         done.blocked += add.blocked;
         done.truncated += add.truncated;
+        done.over_budget += add.over_budget;
         self.write(HDR + offset_of!(Info, procfs_groups), &procfs_groups.to_ne_bytes());
         self.write(at, messages);
         self.len = at + messages.len();
@@ -85,7 +88,7 @@ impl Mapped {
 
 /// The last chunk in use, and where what it holds ends. The first chunk holds at least the head,
 /// which is not written yet; any other may hold as little as one short message.
-fn extent(used: &[u32]) -> (usize, usize) {
+pub fn extent(used: &[u32]) -> (usize, usize) {
     match used.iter().rposition(|u| *u != 0) {
         None | Some(0) => (0, (used[0] as usize).max(HEAD)),
         Some(last) => (last, last * CHUNK_SIZE + used[last] as usize),

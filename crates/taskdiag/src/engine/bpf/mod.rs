@@ -212,11 +212,10 @@ type Failed = (&'static str, io::Error);
 
 /// A loaded program and its memory.
 struct Run {
-    _loaded: Loaded,
+    loaded: Loaded,
     legacy: bool,
     iter: OwnedFd,
     state: Mapping,
-    out: Option<Mapping>,
     chunks: usize,
     syscalls: u64,
 }
@@ -257,19 +256,10 @@ impl Run {
         let page = rustix::param::page_size();
         let state_len = size_of::<State>().next_multiple_of(page);
         let state = Mapping::new(loaded.map(".bss"), state_len).map_err(at("mapping the state"))?;
-        let out_len = (sizes.chunks * CHUNK_SIZE).next_multiple_of(page);
-        let out = Mapping::new(loaded.map("out"), out_len).map_err(at("mapping the output"))?;
         let link = sys::link(&loaded.programs[0]).map_err(at("attaching the iterator"))?;
         let iter = sys::iterator(&link).map_err(at("opening the iterator"))?;
-        let mut run = Run {
-            _loaded: loaded,
-            legacy,
-            iter,
-            state,
-            out: Some(out),
-            chunks: sizes.chunks,
-            syscalls: LOAD_SYSCALLS,
-        };
+        let mut run =
+            Run { loaded, legacy, iter, state, chunks: sizes.chunks, syscalls: LOAD_SYSCALLS };
         run.set(offset_of!(State, off), HEAD as u32);
         if legacy && req.strategy.takes_pid() {
             // The first pass only finds the process that the pid belongs to.
@@ -319,21 +309,20 @@ impl Run {
     fn finish(&mut self, head: &Info) -> Result<Bytes, Error> {
         let mut w = StreamWriter::new();
         w.info(head);
+        let mut out = self.output()?;
         if self.state().done != 0 {
             let used = self.state().used;
-            let memory = self.out.take().expect("not taken before");
             let done = self.totals();
             let first = w.finish(Done::default());
-            match Mapped::new(memory, &used[..self.chunks], &first.as_bytes()[..HEAD], &done) {
+            match Mapped::new(out, &used[..self.chunks], &first.as_bytes()[..HEAD], &done) {
                 Ok(m) => return Ok(m.into()),
-                Err(memory) => self.out = Some(memory),
+                Err(memory) => out = memory,
             }
             w = StreamWriter::new();
             w.info(head);
         }
         let mut from = HEAD;
         loop {
-            let out = self.out.as_ref().expect("not taken");
             let used = self.state().used;
             for (i, used) in used.iter().enumerate().take(self.chunks).filter(|u| *u.1 != 0) {
                 w.raw(out.slice(i * CHUNK_SIZE + from, *used as usize - from));
@@ -347,7 +336,18 @@ impl Run {
             self.set(offset_of!(State, chunk), 0);
             self.set(offset_of!(State, off), 0);
             self.step().map_err(unavailable)?;
+            out = self.output()?;
         }
+    }
+
+    /// What the program wrote, and a little more: each page that is mapped costs time, and most
+    /// answers are shorter than the memory that is there for them.
+    fn output(&self) -> Result<Mapping, Error> {
+        let all = self.chunks * CHUNK_SIZE;
+        let len = mapped::extent(&self.state().used[..self.chunks]).1 + mapped::SPARE;
+        let len = len.min(all).next_multiple_of(rustix::param::page_size());
+        Mapping::new(self.loaded.map("out"), len)
+            .map_err(|e| unavailable(("mapping the output", e)))
     }
 
     fn totals(&self) -> Done {
