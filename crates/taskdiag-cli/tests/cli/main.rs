@@ -4,6 +4,8 @@ mod common;
 mod errors;
 mod formats;
 mod generate;
+mod maps;
+mod memory;
 mod oracle;
 mod terminal;
 mod text;

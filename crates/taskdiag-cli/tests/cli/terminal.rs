@@ -6,7 +6,7 @@ use std::process::Command;
 use super::common::{Saved, machine};
 
 /// Run a shell command on a terminal of 60 columns and give what it shows.
-fn on_terminal(command: &str, env: &[(&str, &str)]) -> String {
+pub fn on_terminal(command: &str, env: &[(&str, &str)]) -> String {
     let o = Command::new("script")
         .args(["-qec", &format!("stty cols 60 rows 20; {command}"), "/dev/null"])
         .env_remove("NO_COLOR")

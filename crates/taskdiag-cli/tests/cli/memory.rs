@@ -1,0 +1,140 @@
+//! `taskdiag memory` from saved answers with known content.
+
+use serde_json::{Value, json};
+use taskdiag::wire::{Done, StreamWriter};
+use taskdiag::{Base, Cred, Group, Groups, Reason, Rollup, Statm, Strategy};
+
+use super::common::{Saved, parts, taskdiag};
+
+const GROUPS: Groups = Groups::BASE
+    .union(Groups::CRED)
+    .union(Groups::CMDLINE)
+    .union(Groups::STATM)
+    .union(Groups::ROLLUP);
+
+/// Pid, uid, command, resident MiB, and the walk over the pages: proportional and own MiB, or why
+/// there is none.
+type Task = (u32, u32, &'static str, u64, Result<(u64, u64), Reason>);
+
+fn saved(tasks: &[Task]) -> Saved {
+    let mut w = StreamWriter::new();
+    let mut info = StreamWriter::blank_info();
+    info.show_flags = GROUPS.bits();
+    info.dump_strategy = Strategy::All as u64;
+    w.info(&info);
+    for (pid, uid, comm, rss, rollup) in tasks {
+        w.begin_task(*pid, *pid);
+        let base = Base { valid: Base::ALL_VALID, state: b'S', ..Base::new() };
+        w.put_base(&base, comm.as_bytes());
+        w.put(&Cred { valid: Cred::ALL_VALID, uid: *uid, euid: *uid, ..Cred::new() });
+        w.put_blob(Group::Cmdline as u16, 0, 0, comm.as_bytes(), comm.len());
+        match rollup {
+            Err(Reason::Absent) => w.missing(Group::Statm, Reason::Absent),
+            _ => w.put(&Statm { valid: Statm::ALL_VALID, rss_bytes: rss << 20, ..Statm::new() }),
+        }
+        match rollup {
+            Ok((pss, uss)) => w.put(&Rollup {
+                valid: Rollup::ALL_VALID,
+                pss_bytes: pss << 20,
+                private_dirty_bytes: uss << 20,
+                swap_bytes: 4096,
+                ..Rollup::new()
+            }),
+            Err(why) => w.missing(Group::Rollup, *why),
+        }
+        w.end_task();
+    }
+    Saved::bytes(w.finish(Done::default()).as_bytes())
+}
+
+fn memory(saved: &Saved, args: &[&str]) -> (i32, String, String) {
+    let o = taskdiag().arg("memory").arg("--from").arg(saved.path()).args(args).output();
+    parts(&o.expect("the program runs"))
+}
+
+const MACHINE: &[Task] = &[
+    (2, 0, "kthreadd", 0, Err(Reason::Absent)),
+    (10, 0, "small", 10, Ok((4, 2))),
+    (11, 3_999_999_999, "large", 100, Ok((80, 70))),
+    (12, 0, "small", 12, Ok((6, 3))),
+];
+
+#[test]
+fn largest_first() {
+    let want = "\
+  PID USER         SWAP    USS    PSS     RSS COMMAND
+   11 3999999999      4  71680  81920  102400 large
+   12 root            4   3072   6144   12288 small
+   10 root            4   2048   4096   10240 small
+total                12  76800  92160  124928
+";
+    let (code, out, err) = memory(&saved(MACHINE), &[]);
+    let squeeze = |s: &str| -> Vec<String> {
+        s.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!((code, squeeze(&out), err.as_str()), (0, squeeze(want), ""));
+}
+
+#[test]
+fn by_user_and_command() {
+    let (code, out, _) = memory(&saved(MACHINE), &["--by", "command", "--json"]);
+    assert_eq!(code, 0);
+    let all: Value = serde_json::from_str(&out).expect("valid JSON");
+    assert_eq!(
+        all[1],
+        json!({"procs": 2, "swap": 8192, "uss": 5 << 20, "pss": 10 << 20, "rss": 22 << 20,
+               "lacking": 0, "comm": "small"})
+    );
+    assert_eq!(all.as_array().map(Vec::len), Some(2));
+    let (_, out, _) = memory(&saved(MACHINE), &["--by", "user", "--units", "human"]);
+    assert_eq!(
+        out.lines().nth(2).map(|l| l.split_whitespace().collect()),
+        Some(vec!["2", "8.0K", "5.0M", "10.0M", "22.0M", "root"]),
+        "{out}"
+    );
+}
+
+#[test]
+fn gaps_are_never_zero() {
+    let mut tasks = MACHINE.to_vec();
+    tasks.push((20, 0, "small", 500, Err(Reason::OverBudget)));
+    tasks.push((21, 0, "small", 1, Err(Reason::Denied)));
+    let saved = saved(&tasks);
+    let (code, out, err) = memory(&saved, &["--no-headers"]);
+    assert_eq!(code, 3);
+    assert!(err.contains("--max-rss") && err.contains("denied"), "{err}");
+    let line = out.lines().find(|l| l.starts_with("   20")).unwrap();
+    let cells: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(cells, ["20", "root", "?", "?", "?", "512000", "small"]);
+    let (_, out, _) = memory(&saved, &["--by", "comm", "--jsonl"]);
+    let small = out.lines().find(|l| l.contains("small")).unwrap();
+    assert!(small.contains("\"procs\":4") && small.contains("\"lacking\":2"), "{out}");
+    let (_, out, _) = memory(&saved, &["--jsonl", "-p", "20", "-o", "pss"]);
+    assert_eq!(out, "{\"pss\":null,\"missing\":{\"pss\":\"over_budget\"}}\n");
+}
+
+#[test]
+fn a_bar_where_a_person_looks() {
+    let saved = saved(MACHINE);
+    let looks = |locale: &str| {
+        let program = env!("CARGO_BIN_EXE_taskdiag");
+        let command = format!(
+            "stty cols 90 rows 20; {program} memory --color never --from {}",
+            saved.path().display()
+        );
+        super::terminal::on_terminal(&command, &[("LC_ALL", locale)])
+    };
+    let out = looks("C.UTF-8");
+    assert!(out.contains("80.0M") && out.contains(&"\u{2588}".repeat(12)), "{out}");
+    assert!(looks("C").contains("############ large"), "{}", looks("C"));
+    assert!(!memory(&saved, &[]).1.contains('#'));
+}
+
+#[test]
+fn limits_must_make_sense() {
+    for (args, word) in [(["--budget", "x"], "500ms"), (["--max-rss", "0"], "2G")] {
+        let (code, _, err) = memory(&saved(MACHINE), &args);
+        assert_eq!(code, 2);
+        assert!(err.contains(word), "{err}");
+    }
+}
