@@ -12,7 +12,10 @@
 #ifndef TASKDIAG_VMA_H
 #define TASKDIAG_VMA_H
 
-enum { VM_MAYSHARE = 0x80, FMODE_BACKING = 0x2000000 };
+enum { VM_MAYSHARE = 0x80 };
+/* FMODE_BACKING is bit 25 or, in newer and in some stable kernels, bit 24; the other one is another
+ * flag there. So what follows the file is looked at, too. */
+enum { FMODE_BACKING_MAYBE = 3 << 24 };
 enum { MAPLE_LEAF_64 = 1, MAPLE_RANGE_64 = 2, MAPLE_ARANGE_64 = 3 };
 enum { NODE_MASK = 255, RANGE_SLOTS = 16, ARANGE_SLOTS = 10 };
 #define ADDRESS_MAX (~0ull)
@@ -47,7 +50,7 @@ static __always_inline u32 vma_flags(u64 f)
 /* Path, inode and device of the file st.arg to st.file_*; neighbours often have the same file. */
 GROUP_FN vma_file(void)
 {
-	u64 file = st.arg, inode;
+	u64 file = st.arg, inode, mnt, dentry, sb;
 
 	if (file == st.file)
 		return 0;
@@ -55,11 +58,16 @@ GROUP_FN vma_file(void)
 	st.path_mnt = RD(u64, file, FILE_MNT);
 	st.path_dentry = RD(u64, file, FILE_DENTRY);
 	inode = RD(u64, file, FILE_INODE);
-	if (HAVE(BACKING_MNT) && RD(u32, file, FILE_MODE) & FMODE_BACKING) {
-		/* of a stacked file system: what the user opened */
-		st.path_mnt = RD(u64, file, BACKING_MNT);
-		st.path_dentry = RD(u64, file, BACKING_DENTRY);
-		inode = RD(u64, st.path_dentry, DENTRY_INODE);
+	if (HAVE(BACKING_MNT) && RD(u32, file, FILE_MODE) & FMODE_BACKING_MAYBE) {
+		mnt = RD(u64, file, BACKING_MNT);
+		dentry = RD(u64, file, BACKING_DENTRY);
+		sb = RD(u64, dentry, DENTRY_SB);
+		if (sb && sb == RD(u64, mnt, VFSMOUNT_SB)) {
+			/* of a stacked file system: what the user opened */
+			st.path_mnt = mnt;
+			st.path_dentry = dentry;
+			inode = RD(u64, dentry, DENTRY_INODE);
+		}
 	}
 	st.file_inode = RD(u64, inode, INODE_INO);
 	st.file_dev = encode_dev(RD(u32, RD(u64, inode, INODE_SB), SB_DEV));
