@@ -23,7 +23,7 @@ struct {
  * the kernel that are long to find, the others much code.
  */
 #define RARE_GROUPS (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_NS | 1u << TASK_DIAG_CGROUP)
-#define MORE_GROUPS (1u << TASK_DIAG_VMA)
+#define MORE_GROUPS (1u << TASK_DIAG_VMA | 1u << TASK_DIAG_FD | 1u << TASK_DIAG_FD_COUNT)
 #ifdef NO_RARE
 #define LEFT_OUT_RARE RARE_GROUPS
 #else

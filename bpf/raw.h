@@ -139,7 +139,7 @@ GROUP_FN put_shared(u32 group, u32 member)
 		e = bpf_map_lookup_elem(&shared, &slot);
 		if (!e)
 			return 0;
-		if (e->object == object && e->group == group && !found) {
+		if (e->object == object && e->group == group && e->task != st.task && !found) {
 			struct task_struct *o = CAST(struct task_struct, (void *)e->task);
 			u64 now = 0;
 

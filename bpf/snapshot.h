@@ -130,6 +130,11 @@ struct state {
 			__u64 file, file_inode;
 			__u32 file_dev, file_name;
 			__u64 vma[32];
+			/* open files: files.h */
+			__u64 fdt, open, cloexec, inode;
+			__u32 fd_base, word_loaded, word_begun, reserved_fd;
+			__u64 fd_files[64];
+			__u64 file_copy[33], inode_copy[33];
 		};
 	};
 };

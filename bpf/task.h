@@ -58,6 +58,7 @@ struct {
 #include "raw.h"
 #include "names.h"
 #include "vma.h"
+#include "files.h"
 #endif
 
 static __always_inline void set_up(void)
@@ -81,7 +82,7 @@ static __always_inline void set_up(void)
 		R(me, nsproxy, time_ns, offsets.boottime.tv_sec) * 1000000000ull +
 		R(me, nsproxy, time_ns, offsets.boottime.tv_nsec);
 #ifndef NO_MORE
-	if (WANT(TASK_DIAG_VMA))
+	if (WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD))
 		set_up_names(me);
 #endif
 	if (WANT(TASK_DIAG_CGROUP))
@@ -191,6 +192,10 @@ GROUP_FN put_plain(void)
 		put_ns();
 	if (WANT(TASK_DIAG_CGROUP))
 		put_cgroup();
+#ifndef NO_MORE
+	if (WANT(TASK_DIAG_FD_COUNT))
+		put_fd_count();
+#endif
 	return 0;
 }
 
@@ -434,6 +439,13 @@ static __always_inline bool put_parts(struct task_struct *t)
 			st.part_begun = 0;
 		st.part = PART_VMA;
 		if (put_vmas())
+			return true;
+	}
+	if (WANT(TASK_DIAG_FD) && st.part <= PART_FD) {
+		if (st.part < PART_FD)
+			st.part_begun = 0;
+		st.part = PART_FD;
+		if (put_fds())
 			return true;
 	}
 #endif

@@ -117,6 +117,15 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
             let n = &n[..n.len().min(15)];
             field[..n.len()].copy_from_slice(n);
             maps.push(field);
+            let mut size = 0;
+            let value = sys::bpf_map__initial_value(map, &mut size).cast::<u8>();
+            if n.ends_with(b".rodata")
+                && std::slice::from_raw_parts(value, size as usize).iter().any(|b| *b != 0)
+            {
+                return Err(format!(
+                    "{name}: .rodata has more than the configuration, which is set whole"
+                ));
+            }
             map = sys::bpf_object__next_map(obj, map);
         }
         let mut programs = 0u32;

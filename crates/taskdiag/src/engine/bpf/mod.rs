@@ -46,9 +46,9 @@ static LEGACY: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/ske
 /// Groups that take types of the kernel that are long to find.
 const RARE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
 /// Groups for which the programs read by offset, see [`offsets`].
-const BY_OFFSET: Groups = Groups::VMA;
+const BY_OFFSET: Groups = Groups::VMA.union(Groups::FD).union(Groups::FD_COUNT);
 /// Groups with names or with values that tasks share.
-const NAMED: Groups = Groups::VMA;
+const NAMED: Groups = BY_OFFSET;
 
 /// The groups that this engine answers.
 pub const GROUPS: Groups = engine::GROUPS.union(BY_OFFSET);
@@ -203,6 +203,7 @@ fn typical_bytes(g: Group) -> usize {
         Group::Paths => 160,
         Group::Cgroup => 360,
         Group::Vma => 30 * size_of::<taskdiag_wire::Vma>(),
+        Group::Fd => 12 * size_of::<taskdiag_wire::Fd>(),
         _ => 80,
     }
 }

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * FD and FD_COUNT: the open files of a task. A table that several tasks have
+ * is walked once, 64 descriptors at a time: first the files, then what is
+ * particular about the sockets among them and about others, so that each kind
+ * of list goes on as long as possible.
+ *
+ * Under RCU, without the table's lock: a descriptor that is being closed or
+ * opened is there or not, as in /proc.
+ */
+#ifndef TASKDIAG_FILES_H
+#define TASKDIAG_FILES_H
+
+enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 0100000 };
+enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000 };
+enum { O_CLOEXEC = 02000000 };
+enum { MAGIC_MQUEUE = 0x19800202 };
+
+/* The first 8 bytes of a text, as they are in memory. */
+#define TEXT8(s) ((u64)(u8)(s)[0] | (u64)(u8)(s)[1] << 8 | (u64)(u8)(s)[2] << 16 |	\
+		  (u64)(u8)(s)[3] << 24 | (u64)(u8)(s)[4] << 32 | (u64)(u8)(s)[5] << 40 |	\
+		  (u64)(u8)(s)[6] << 48 | (u64)(u8)(s)[7] << 56)
+
+/* A member from the copy of a struct that is at `base`; of a long struct only the head is copied. */
+#define COPIED(t, copy, base, name)							\
+	(OFF(name) <= sizeof(copy) - 16 ?						\
+	 *(t *)((char *)(copy) + (OFF(name) & (sizeof(copy) - 9))) : RD(t, base, name))
+#define FILE(t, name) COPIED(t, st.file_copy, st.file, FILE_##name)
+#define INODE(t, name) COPIED(t, st.inode_copy, st.inode, INODE_##name)
+
+/* What an anonymous inode is of. */
+static __always_inline u32 anon_type(u64 dentry)
+{
+	u64 head = 0;
+
+	bpf_probe_read_kernel_str(&head, 8, (void *)RD(u64, dentry, DENTRY_NAME));
+	/* 7 bytes and the NUL that the helper puts there */
+	switch (head) {
+	case TEXT8("[eventf\0"):
+		return TASK_DIAG_FD_EVENTFD;
+	case TEXT8("[eventp\0"):
+		return TASK_DIAG_FD_EPOLL;
+	case TEXT8("[timerf\0"):
+		return TASK_DIAG_FD_TIMERFD;
+	case TEXT8("[signal\0"):
+		return TASK_DIAG_FD_SIGNALFD;
+	case TEXT8("inotify\0"):
+		return TASK_DIAG_FD_INOTIFY;
+	case TEXT8("[fanoti\0"):
+		return TASK_DIAG_FD_FANOTIFY;
+	case TEXT8("[pidfd]\0"):
+		return TASK_DIAG_FD_PIDFD;
+	case TEXT8("[io_uri\0"):
+		return TASK_DIAG_FD_IO_URING;
+	case TEXT8("bpf-map\0"):
+		return TASK_DIAG_FD_BPF_MAP;
+	case TEXT8("bpf-pro\0"):
+		return TASK_DIAG_FD_BPF_PROG;
+	case TEXT8("bpf_lin\0"):
+		return TASK_DIAG_FD_BPF_LINK;
+	case TEXT8("[userfa\0"):
+		return TASK_DIAG_FD_USERFAULTFD;
+	case TEXT8("[perf_e\0"):
+		return TASK_DIAG_FD_PERF_EVENT;
+	default:
+		return TASK_DIAG_FD_OTHER;
+	}
+}
+
+static __always_inline u32 file_type(u32 mode, u64 magic, u64 dentry, u64 mnt)
+{
+	u64 head = 0;
+
+	switch (magic) {
+	case MAGIC_ANON_INODE:
+		return anon_type(dentry);
+	case MAGIC_PID:
+		return TASK_DIAG_FD_PIDFD;
+	case MAGIC_NS:
+		return TASK_DIAG_FD_NS;
+	case MAGIC_PIPE:
+		return TASK_DIAG_FD_PIPE;
+	}
+	switch (mode & S_IFMT) {
+	case S_IFSOCK:
+		return TASK_DIAG_FD_SOCKET;
+	case S_IFLNK:
+		return TASK_DIAG_FD_LNK;
+	case S_IFBLK:
+		return TASK_DIAG_FD_BLK;
+	case S_IFDIR:
+		return TASK_DIAG_FD_DIR;
+	case S_IFCHR:
+		return TASK_DIAG_FD_CHR;
+	case S_IFIFO:
+		return TASK_DIAG_FD_FIFO;
+	case S_IFREG:
+		if (magic == MAGIC_MQUEUE)
+			return TASK_DIAG_FD_MQUEUE;
+		if (RD(u64, dentry, DENTRY_PARENT) == dentry && RD(u64, mnt, VFSMOUNT_ROOT) != dentry) {
+			bpf_probe_read_kernel_str(&head, 8, (void *)RD(u64, dentry, DENTRY_NAME));
+			if ((head & 0xffffffffffffull) == (TEXT8("memfd:\0\0") & 0xffffffffffffull))
+				return TASK_DIAG_FD_MEMFD;
+		}
+		return TASK_DIAG_FD_REG;
+	default:
+		return TASK_DIAG_FD_OTHER;
+	}
+}
+
+/* Write the entry of descriptor fd, which is file st.file. */
+GROUP_FN put_fd(u32 fd, u32 cloexec)
+{
+	struct task_diag_fd *e;
+	u32 type, mode, name = 0, size = OFF(FILE_SIZE);
+	u64 sb, magic, dentry, mnt;
+
+	if (size > sizeof(st.file_copy) - 8)
+		size = sizeof(st.file_copy) - 8;
+	if (bpf_probe_read_kernel(st.file_copy, size, (void *)st.file))
+		return 0;
+	st.inode = FILE(u64, INODE);
+	if (bpf_probe_read_kernel(st.inode_copy, sizeof(st.inode_copy) - 8, (void *)st.inode))
+		return 0;
+	dentry = FILE(u64, DENTRY);
+	mnt = FILE(u64, MNT);
+	sb = INODE(u64, SB);
+	magic = RD(u64, sb, SB_MAGIC);
+	mode = INODE(__u16, MODE);
+	type = file_type(mode, magic, dentry, mnt);
+	/* stat() does not show the type that these have since Linux 6.16 */
+	if (magic == MAGIC_ANON_INODE || magic == MAGIC_PID)
+		mode &= ~S_IFMT;
+	switch (type) {
+	case TASK_DIAG_FD_SOCKET:
+		if (magic == MAGIC_SOCK)
+			break;
+	case TASK_DIAG_FD_OTHER ... TASK_DIAG_FD_LNK:
+	case TASK_DIAG_FD_MEMFD:
+	case TASK_DIAG_FD_NS:
+	case TASK_DIAG_FD_MQUEUE:
+		st.path_mnt = mnt;
+		st.path_dentry = dentry;
+		name = name_of_path();
+	}
+	e = next_entry(TASK_DIAG_FD, sizeof(*e), VALID_ALL(12));
+	if (!e)
+		return 0;
+	e->fd = fd;
+	e->type = type;
+	e->pos_bytes = FILE(u64, POS);
+	e->inode = INODE(u64, INO);
+	e->dev = encode_dev(RD(u32, sb, SB_DEV));
+	e->rdev = type == TASK_DIAG_FD_CHR || type == TASK_DIAG_FD_BLK ?
+		  encode_dev(INODE(u32, RDEV)) : 0;
+	e->flags = (FILE(u32, FLAGS) & ~O_CLOEXEC) | (cloexec ? O_CLOEXEC : 0);
+	e->mode = mode;
+	e->mnt_id = RD(u32, mnt - OFF(MOUNT_MNT), MOUNT_ID);
+	e->name = name;
+	e->size_bytes = INODE(u64, SIZE);
+	e->nlink = INODE(u32, NLINK);
+	e->reserved = 0;
+	return 0;
+}
+
+static __always_inline u32 lowest(u64 bits)
+{
+	u64 low = bits & -bits;
+
+	/* or the compiler sees what this is and does it with a table, in .rodata */
+	barrier_var(low);
+	return __builtin_popcountll(low - 1) & 63;
+}
+
+/* The next 64 descriptors that are open to st.fd_files and st.open. False: that was all. */
+static __always_inline bool load_word(void)
+{
+	u32 w = st.fd_base / 64;
+	u64 open = 0;
+
+	if (st.fd_base >= RD(u32, st.fdt, FDT_MAX))
+		return false;
+	bpf_probe_read_kernel(&open, 8, (void *)(RD(u64, st.fdt, FDT_OPEN) + w * 8));
+	st.cloexec = 0;
+	bpf_probe_read_kernel(&st.cloexec, 8, (void *)(RD(u64, st.fdt, FDT_CLOEXEC) + w * 8));
+	if (open && bpf_probe_read_kernel(st.fd_files, sizeof(st.fd_files),
+					  (void *)(RD(u64, st.fdt, FDT_FD) + w * 512)))
+		open = 0;
+	/* in the middle of it, in a later run: what is still to be written */
+	st.open = st.word_begun ? st.open & open : open;
+	st.word_begun = st.word_loaded = 1;
+	return true;
+}
+
+static long fd_step(u32 i, void *unused)
+{
+	u32 n;
+
+	(void)i;
+	(void)unused;
+	if (st.off >= CHUNK_FULL)
+		return 1;
+	if (!st.word_loaded && !load_word()) {
+		st.walk_done = 1;
+		return 1;
+	}
+	if (st.open) {
+		n = lowest(st.open);
+		st.open &= st.open - 1;
+		st.file = st.fd_files[n];
+		if (st.file)
+			put_fd(st.fd_base + n, st.cloexec >> n & 1);
+		return 0;
+	}
+	st.fd_base += 64;
+	st.word_loaded = st.word_begun = 0;
+	return 0;
+}
+
+/* The file table of the task; 0: it has none, or another message has its group. */
+static __always_inline u64 file_table(u32 group)
+{
+	struct task_struct *t = THIS;
+	u64 files = RD(u64, t, TASK_FILES);
+
+	if (!files || R(t, flags) & PF_EXITING) {
+		missing(group, TASK_DIAG_R_ABSENT);
+		return 0;
+	}
+	st.arg = files;
+	if (RD(u32, files, FILES_COUNT) > 1 && put_shared(group, OFF(TASK_FILES)))
+		return 0;
+	return files;
+}
+
+/* Open files from st.fd_base on. Returns 1 when there are more than fit. */
+GROUP_FN put_fds(void)
+{
+	struct task_struct *t = THIS;
+	u64 files;
+
+	spill();
+	if (!st.part_begun) {
+		files = file_table(TASK_DIAG_FD);
+		if (!files)
+			return 0;
+		st.part_begun = 1;
+		st.list_any = 0;
+		st.fd_base = 0;
+		st.word_begun = 0;
+	} else {
+		files = RD(u64, t, TASK_FILES);
+		if (!files) {
+			missing(TASK_DIAG_FD, TASK_DIAG_R_VANISHED);
+			return 0;
+		}
+	}
+	st.walk_done = st.word_loaded = 0;
+	RCU_LOCK();
+	st.fdt = RD(u64, files, FILES_FDT);
+	bpf_loop(1 << 22, fd_step, NULL, 0);
+	RCU_UNLOCK();
+	end_list(TASK_DIAG_FD, sizeof(struct task_diag_fd), VALID_ALL(12));
+	return !st.walk_done;
+}
+
+/* ---- FD_COUNT ---- */
+
+static long count_word(u32 i, void *unused)
+{
+	u64 open = 0;
+
+	(void)unused;
+	bpf_probe_read_kernel(&open, 8, (void *)(st.arg + i * 8));
+	st.n += __builtin_popcountll(open);
+	return 0;
+}
+
+GROUP_FN put_fd_count(void)
+{
+	struct task_diag_fd_count *a;
+	u64 files = file_table(TASK_DIAG_FD_COUNT);
+	u32 size;
+
+	if (!files)
+		return 0;
+	st.fdt = RD(u64, files, FILES_FDT);
+	size = RD(u32, st.fdt, FDT_MAX);
+	st.arg = RD(u64, st.fdt, FDT_OPEN);
+	st.n = 0;
+	bpf_loop(size / 64, count_word, NULL, 0);
+	a = here();
+	if (!a)
+		return 0;
+	PUT(a, TASK_DIAG_FD_COUNT);
+	a->valid = VALID_ALL(2);
+	a->open = st.n;
+	a->size = size;
+	return 0;
+}
+
+#endif
