@@ -125,7 +125,11 @@ pub fn verdict(
     tally: &Tally,
     columns: &[Column],
 ) -> Result<(), Exit> {
-    let mut lines = tally.lines(columns);
+    verdict_of(snapshot, empty, tally.lines(columns))
+}
+
+/// [`verdict`], with the lines that say what is lacking.
+pub fn verdict_of(snapshot: &Snapshot, empty: bool, mut lines: Vec<String>) -> Result<(), Exit> {
     let error = snapshot.stream().done().error;
     if error == -Errno::INTR.raw_os_error() && interrupt::was_stopped() {
         let there = snapshot.tasks().len();

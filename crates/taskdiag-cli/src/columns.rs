@@ -37,7 +37,6 @@ const LACKING: &[(&[&str], &str)] = &[
     (&["unit", "uunit", "slice", "lxc", "docker", "machine"], "use cgroup_path"),
     (&["lsession", "ouid", "seat", "luid"], "logins are not read"),
     (&["label", "context"], "security labels are not read"),
-    (&["fds"], "open files are not read yet"),
     (&["oom", "oomadj", "numa", "ag_id", "ag_nice"], "it is not read yet"),
     (&["lim"], "use rlimit_rss"),
 ];

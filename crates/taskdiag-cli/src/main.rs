@@ -7,6 +7,7 @@ mod by;
 mod columns;
 mod commands;
 mod exit;
+mod files;
 mod interrupt;
 mod maps;
 mod memory;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let result = match argv.get(1).and_then(|a| a.to_str()) {
         // The main job does not pay for building the other commands' options.
         Some("ps") => args::ps::parse(argv[2..].to_vec()).and_then(|a| ps::run(&a)),
+        Some("files") => args::files::parse(&argv[2..]).and_then(|a| files::run(&a)),
         _ => args::parse(argv).and_then(|c| commands::run(&c)),
     };
     exit::report(result)

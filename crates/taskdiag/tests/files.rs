@@ -46,12 +46,13 @@ fn fds(list: &[Fd]) -> impl FnOnce(&mut StreamWriter) + '_ {
 
 /// `pid/tid label name` of each file.
 fn lines(snapshot: &Snapshot) -> Vec<String> {
-    let files = Files::new(snapshot);
+    let mut files = Files::new(snapshot);
+    files.own_netns = Some(100);
     let mut out = Vec::new();
     for owner in files.owners() {
         for file in files.of(owner) {
             let mut name = Vec::new();
-            files.write_name(&mut name, &file, Some(100));
+            files.write_name(&mut name, &file);
             let task = owner.row.view;
             let letter = file.access().map_or("", |a| a.letter());
             out.push(format!(

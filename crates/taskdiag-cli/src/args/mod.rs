@@ -3,8 +3,10 @@
 
 pub mod bsd;
 pub mod dump;
+pub mod files;
 pub mod limits;
 pub mod lists;
+mod lsof;
 pub mod maps;
 pub mod memory;
 pub mod ps;
@@ -26,6 +28,8 @@ pub enum Cli {
     Maps(Box<maps::Args>),
     /// `taskdiag memory`
     Memory(Box<memory::Args>),
+    /// `taskdiag files`
+    Files(Box<files::Args>),
     /// `taskdiag fields`; JSON?
     Fields(bool),
     /// `taskdiag engines`; JSON?
@@ -61,6 +65,7 @@ pub fn command() -> Command {
         .subcommand(ps::command())
         .subcommand(maps::command())
         .subcommand(memory::command())
+        .subcommand(files::command())
         .subcommand(
             Command::new("fields")
                 .about("List every column: groups, unit, type, names, source")
@@ -92,6 +97,7 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
         Some(("ps", m)) => Cli::Ps(Box::new(ps::Args::from_matches(m)?)),
         Some(("maps", m)) => Cli::Maps(Box::new(maps::Args::from_matches(m)?)),
         Some(("memory", m)) => Cli::Memory(Box::new(memory::Args::from_matches(m)?)),
+        Some(("files", m)) => Cli::Files(Box::new(files::Args::from_matches(m)?)),
         Some(("fields", m)) => Cli::Fields(m.get_flag("json")),
         Some(("engines", m)) => Cli::Engines(m.get_flag("json")),
         Some(("dump", m)) => Cli::Dump(dump::Args::from_matches(m)?),

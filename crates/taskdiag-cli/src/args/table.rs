@@ -81,8 +81,11 @@ pub fn from() -> Arg {
 
 /// The options.
 pub fn options(command: Command) -> Command {
+    output(selection(command))
+}
+
+fn selection(command: Command) -> Command {
     command
-        .args_override_self(true)
         .next_help_heading("Selection")
         .arg(
             Arg::new("pids")
@@ -99,6 +102,12 @@ pub fn options(command: Command) -> Command {
         )
         .arg(list("command", "LIST", "By command name").short('C'))
         .arg(flag("all", "All, whatever else is said").short('e').short_alias('A'))
+}
+
+/// The options but for those that select tasks.
+pub fn output(command: Command) -> Command {
+    command
+        .args_override_self(true)
         .next_help_heading("Rows")
         .arg(
             list("sort", "KEYS", "Sort by columns; - before one: largest first")
@@ -137,12 +146,10 @@ pub fn options(command: Command) -> Command {
 impl Args {
     /// From parsed options; columns and keys are of this set.
     pub fn from_matches(m: &ArgMatches, set: &Set) -> Result<Args, Exit> {
+        Ok(Args { select: Self::selection(m)?, ..Self::output(m, set)? })
+    }
+    fn selection(m: &ArgMatches) -> Result<Selection, Exit> {
         let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
-        let flag = |id: &str| m.get_flag(id);
-        let mut columns = Vec::new();
-        for spec in many("format") {
-            columns.extend(columns::parse_of(set, spec)?);
-        }
         let ids = |id: &str, option: &str, parse: fn(&str, &str) -> Result<u32, Exit>| {
             let items = lists::items(many(id));
             let list: Vec<u32> =
@@ -154,18 +161,28 @@ impl Args {
         };
         let mut pids = ids("pid", "--pid", lists::pid)?;
         pids.extend(ids("pids", "PID", lists::pid)?);
+        Ok(Selection {
+            all: m.get_flag("all"),
+            pids,
+            ppids: ids("ppid", "--ppid", lists::pid)?,
+            euids: ids("user", "--user", lists::uid)?,
+            commands: lists::items(many("command"))
+                .into_iter()
+                .map(|s| s.as_bytes().to_vec())
+                .collect(),
+            ..Selection::default()
+        })
+    }
+    /// From the options of [`output`]: all tasks are selected.
+    pub fn output(m: &ArgMatches, set: &Set) -> Result<Args, Exit> {
+        let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
+        let flag = |id: &str| m.get_flag(id);
+        let mut columns = Vec::new();
+        for spec in many("format") {
+            columns.extend(columns::parse_of(set, spec)?);
+        }
         Ok(Args {
-            select: Selection {
-                all: flag("all"),
-                pids,
-                ppids: ids("ppid", "--ppid", lists::pid)?,
-                euids: ids("user", "--user", lists::uid)?,
-                commands: lists::items(many("command"))
-                    .into_iter()
-                    .map(|s| s.as_bytes().to_vec())
-                    .collect(),
-                ..Selection::default()
-            },
+            select: Selection::default(),
             columns,
             sort: order::keys(set, lists::items(many("sort")))?,
             headers: !flag("no-headers"),

@@ -57,37 +57,42 @@ impl Tally {
     fn line(&self, kind: usize, count: u64, columns: &[Column]) -> String {
         let lacking = || self.counts.iter().zip(columns).filter(|(c, _)| c[kind] == count);
         let names: Vec<&str> = lacking().map(|(_, c)| c.name.as_str()).collect();
-        let (names, tasks) = (names.join(", "), if count == 1 { "task" } else { "tasks" });
-        match kind {
-            0 => {
-                let all = lacking().flat_map(|(_, c)| c.field.groups.iter());
-                let mut groups: Vec<&str> = all.map(Group::name).collect();
-                groups.sort_unstable();
-                groups.dedup();
-                format!(
-                    "the saved answer does not hold {names}: make it with 'taskdiag dump --groups {}'",
-                    groups.join(",")
-                )
-            }
-            1 if rustix::process::geteuid().is_root() => format!(
-                "{count} {tasks} denied {names}, even to root: something confines this process, or \
-                 hides that one"
-            ),
-            1 => format!("{count} {tasks} denied {names}: run as root to see it"),
-            2 => {
-                format!(
-                    "{count} {tasks} would have blocked the reading of {names}: try again later"
-                )
-            }
-            3 => format!("{count} {tasks} with {names} cut short: it is longer than what was read"),
-            5 => format!(
-                "{count} {tasks} without {names}, over a limit that was given: raise --budget or \
-                 --max-rss"
-            ),
-            _ => format!(
-                "{count} {tasks} without {names}: this engine or kernel cannot tell; \
-                 'taskdiag engines' says who can"
-            ),
+        let all = lacking().flat_map(|(_, c)| c.field.groups.iter());
+        let mut groups: Vec<&str> = all.map(Group::name).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        sentence(kind, count, &names.join(", "), &groups)
+    }
+}
+
+/// The line about tasks that lack what is named; `None`: nothing is amiss.
+pub fn line(m: Missing, count: usize, names: &str, group: Group) -> Option<String> {
+    slot(m).map(|kind| sentence(kind, count as u64, names, &[group.name()]))
+}
+
+fn sentence(kind: usize, count: u64, names: &str, groups: &[&str]) -> String {
+    let tasks = if count == 1 { "task" } else { "tasks" };
+    match kind {
+        0 => format!(
+            "the saved answer does not hold {names}: make it with 'taskdiag dump --groups {}'",
+            groups.join(",")
+        ),
+        1 if rustix::process::geteuid().is_root() => format!(
+            "{count} {tasks} denied {names}, even to root: something confines this process, or \
+             hides that one"
+        ),
+        1 => format!("{count} {tasks} denied {names}: run as root to see it"),
+        2 => {
+            format!("{count} {tasks} would have blocked the reading of {names}: try again later")
         }
+        3 => format!("{count} {tasks} with {names} cut short: it is longer than what was read"),
+        5 => format!(
+            "{count} {tasks} without {names}, over a limit that was given: raise --budget or \
+             --max-rss"
+        ),
+        _ => format!(
+            "{count} {tasks} without {names}: this engine or kernel cannot tell; \
+             'taskdiag engines' says who can"
+        ),
     }
 }

@@ -2,6 +2,7 @@
 
 mod common;
 mod errors;
+mod files;
 mod formats;
 mod generate;
 mod maps;

@@ -21,9 +21,9 @@ mod value;
 pub use context::Context;
 pub use format::{escape, text, write_uint};
 pub use names::Names;
-pub use part::{Map, Name, Part};
+pub use part::{Map, Name, OpenRow, Part};
 pub use row::Row;
-pub use set::{MAPS, MEMORY, SETS, Set, TASKS};
+pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS};
 pub use table::grouped::{LACKING, PROCS};
 pub use value::{Missing, Short, Value};
 

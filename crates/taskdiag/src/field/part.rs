@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use taskdiag_wire::{BLOB_DELETED, Entry, Group, TaskView, Vma, VmaStat};
 
 use super::row::Row;
+use crate::files::{Files, Holder, OpenFile};
 
 /// What of its task a row is of.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +18,19 @@ pub enum Part<'a> {
     Without,
     /// A memory mapping.
     Map(Map<'a>),
+    /// A file that it has in use.
+    File(OpenRow<'a>),
+    /// A table of open files.
+    Table(&'a Holder<'a>),
+}
+
+/// A file that a process has in use, among those of the answer.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenRow<'a> {
+    /// The file.
+    pub file: &'a OpenFile<'a>,
+    /// All of them: who has the other ends.
+    pub files: &'a Files<'a>,
 }
 
 /// A name of the stream.

@@ -1,9 +1,9 @@
-//! One task, or an entry of a list of it, with its records found: fields are read many at a time, so the attributes of a task
-//! are walked once for all of them.
+//! One task, or an entry of a list of it, with its records found: fields are read many at a time, so
+//! the attributes of a task are walked once for all of them.
 
 use taskdiag_wire::{
-    Base, Cgroup, Cred, Group, GroupRecord, Io, Limits, Ns, Reason, Rollup, Sched, Signals, Stat,
-    Statm, Swap, TaskView,
+    Base, Cgroup, Cred, FdCount, Group, GroupRecord, Io, Limits, Ns, Reason, Rollup, Sched,
+    Signals, Stat, Statm, Swap, TaskView,
 };
 
 use super::part::Part;
@@ -40,6 +40,8 @@ pub struct Row<'a> {
     pub rollup: Option<&'a Rollup>,
     /// SWAP, where it is in the answer.
     pub swap: Option<&'a Swap>,
+    /// FD_COUNT, where it is in the answer for this task itself.
+    pub fd_count: Option<&'a FdCount>,
     /// What of the task the row is of.
     pub part: Part<'a>,
 }
@@ -66,6 +68,7 @@ impl<'a> Row<'a> {
             signals: None,
             rollup: None,
             swap: None,
+            fd_count: None,
             part: Part::Whole,
         };
         for (kind, bytes) in view.attrs() {
@@ -83,6 +86,7 @@ impl<'a> Row<'a> {
                 Limits::TYPE => row.limits = row.limits.or(cast(bytes)),
                 Signals::TYPE => row.signals = row.signals.or(cast(bytes)),
                 Rollup::TYPE => row.rollup = row.rollup.or(cast(bytes)),
+                FdCount::TYPE => row.fd_count = row.fd_count.or(cast(bytes)),
                 Swap::TYPE => row.swap = row.swap.or(cast(bytes)),
                 _ => {}
             }

@@ -19,8 +19,10 @@ pub static TASKS: Set = Set { name: "tasks", own: table::TABLES, beside: false }
 pub static MAPS: Set = Set { name: "maps", own: table::MAPS, beside: true };
 /// Rows are tasks, or several together.
 pub static MEMORY: Set = Set { name: "memory", own: table::MEMORY, beside: true };
+/// Rows are files that are in use.
+pub static FILES: Set = Set { name: "files", own: table::FILES, beside: true };
 /// All sets.
-pub static SETS: &[&Set] = &[&TASKS, &MAPS, &MEMORY];
+pub static SETS: &[&Set] = &[&TASKS, &MAPS, &MEMORY, &FILES];
 
 const OF_TASK: &str = "task.";
 

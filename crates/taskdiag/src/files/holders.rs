@@ -41,6 +41,8 @@ impl Holder<'_> {
 pub struct Gap<'a> {
     /// The task.
     pub task: TaskView<'a>,
+    /// Of which group.
+    pub group: Group,
     /// Why it has none. [`Reason::Unsupported`] also where it points to a task that is not there.
     pub reason: Reason,
 }
@@ -93,7 +95,7 @@ pub fn holders(snapshot: &Snapshot, group: Group) -> (Vec<Holder<'_>>, Vec<Gap<'
         };
         let Some(owner) = owner else {
             let reason = task.reason(group).unwrap_or(Reason::Unsupported);
-            gaps.push(Gap { task, reason });
+            gaps.push(Gap { task, group, reason });
             continue;
         };
         let key = (task.tgid(), owner.pid());

@@ -52,6 +52,8 @@ pub struct Files<'a> {
     owners: Vec<Owner<'a>>,
     gaps: Vec<Gap<'a>>,
     ends: OnceCell<Ends>,
+    /// The network namespace that goes without saying in the names of sockets; `None`: all do.
+    pub own_netns: Option<u32>,
 }
 
 impl<'a> Files<'a> {
@@ -88,9 +90,10 @@ impl<'a> Files<'a> {
                 o.paths.is_some()
             });
             let leaders = snapshot.tasks().filter(|t| t.is_leader());
-            gaps.extend(
-                leaders.filter_map(|t| Some(Gap { task: t, reason: t.reason(Group::Paths)? })),
-            );
+            gaps.extend(leaders.filter_map(|task| {
+                let reason = task.reason(Group::Paths)?;
+                Some(Gap { task, group: Group::Paths, reason })
+            }));
         }
         if snapshot.stream().asked().has(Group::Vma) {
             let (memory, lacking) = holders(snapshot, Group::Vma);
@@ -103,7 +106,7 @@ impl<'a> Files<'a> {
             gaps.extend(lacking);
         }
         gaps.retain(|g| g.reason != Reason::Absent);
-        Files { owners, gaps, ends: OnceCell::new() }
+        Files { owners, gaps, ends: OnceCell::new(), own_netns: None }
     }
     /// Processes and threads that have files of their own, by pid.
     pub fn owners(&self) -> &[Owner<'a>] {
@@ -113,6 +116,12 @@ impl<'a> Files<'a> {
     /// Those that just have none are not.
     pub fn gaps(&self) -> &[Gap<'a>] {
         &self.gaps
+    }
+    /// The network namespaces of sockets, that of the first process first; each once, mostly.
+    pub fn netns(&self) -> impl Iterator<Item = u32> + '_ {
+        let all = self.owners.iter().flat_map(|o| &o.sockets).filter_map(|s| s.netns());
+        let mut last = None;
+        all.filter(move |n| *n != 0 && last.replace(*n) != Some(*n))
     }
     /// The files of one: paths, mapped files, descriptors.
     pub fn of(&'a self, owner: &'a Owner<'a>) -> impl Iterator<Item = OpenFile<'a>> + use<'a> {

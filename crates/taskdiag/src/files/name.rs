@@ -9,8 +9,8 @@ use super::{Access, End, Files, OpenFile, detail, socket, words};
 const NAMED_ENDS: usize = 4;
 
 impl<'a> Files<'a> {
-    /// Append the name of a file. `own_netns`: a socket of another network namespace says so.
-    pub fn write_name(&self, out: &mut Vec<u8>, file: &OpenFile<'_>, own_netns: Option<u32>) {
+    /// Append the name of a file.
+    pub fn write_name(&self, out: &mut Vec<u8>, file: &OpenFile<'_>) {
         let Some(kind) = file.fd_type() else {
             write_path(out, file);
             return;
@@ -18,7 +18,7 @@ impl<'a> Files<'a> {
         let fd = file.fd().expect("it has a type");
         match kind {
             FdType::Socket => match file.socket() {
-                Some(s) => self.write_socket(out, file, &s, own_netns),
+                Some(s) => self.write_socket(out, file, &s),
                 None => {
                     write_path(out, file);
                     self.write_ends(out, self.ends().of_socket(fd.raw.inode), file, |_| true);
@@ -62,13 +62,7 @@ impl<'a> Files<'a> {
         Some(String::from_utf8_lossy(owner.row.comm?).into_owned())
     }
 
-    fn write_socket(
-        &self,
-        out: &mut Vec<u8>,
-        file: &OpenFile<'_>,
-        s: &Entry<'_, Socket>,
-        own_netns: Option<u32>,
-    ) {
+    fn write_socket(&self, out: &mut Vec<u8>, file: &OpenFile<'_>, s: &Entry<'_, Socket>) {
         match i32::from(s.raw.family) {
             libc::AF_INET | libc::AF_INET6 => socket::write_inet(out, s),
             libc::AF_UNIX => {
@@ -94,7 +88,8 @@ impl<'a> Files<'a> {
                 }
             }
         }
-        if let Some(netns) = s.netns().filter(|n| *n != 0 && own_netns.is_some_and(|own| own != *n))
+        if let Some(netns) =
+            s.netns().filter(|n| *n != 0 && self.own_netns.is_some_and(|own| own != *n))
         {
             out.extend_from_slice(format!(" net:[{netns}]").as_bytes());
         }

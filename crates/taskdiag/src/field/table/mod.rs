@@ -43,6 +43,8 @@ macro_rules! uint {
 
 mod command;
 mod cred;
+mod fds;
+mod files;
 pub mod grouped;
 mod identity;
 mod limits;
@@ -70,6 +72,7 @@ pub static TABLES: &[&[Field]] = &[
     signals::FIELDS,
     waiting::FIELDS,
     limits::FIELDS,
+    fds::FIELDS,
 ];
 
 /// Rows of memory mappings.
@@ -77,3 +80,6 @@ pub static MAPS: &[&[Field]] = &[maps::FIELDS, grouped::PROCESSES, grouped::MAPP
 
 /// Rows of tasks together.
 pub static MEMORY: &[&[Field]] = &[grouped::PROCESSES, rollup::MEMORY];
+
+/// Rows of files that are in use.
+pub static FILES: &[&[Field]] = &[files::FIELDS];

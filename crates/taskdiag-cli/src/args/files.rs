@@ -1,0 +1,250 @@
+//! The options of `taskdiag files`, which are those of lsof where it has them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use taskdiag::FdType;
+use taskdiag::field::FILES;
+use taskdiag::files::TYPES;
+
+use super::table::{self, flag, list};
+use super::{lists, lsof};
+use crate::exit::{self, Exit};
+use crate::files::inet::{Inet, States};
+use crate::files::place::Place;
+use crate::files::select::{Among, Label, Selection, WORDS};
+
+/// What `taskdiag files` was asked for.
+#[derive(Clone, Debug)]
+pub struct Args {
+    /// What all tables have.
+    pub table: table::Args,
+    /// Which files.
+    pub select: Selection,
+    /// Pids only?
+    pub terse: bool,
+    /// How many files are open, not which?
+    pub count: bool,
+    /// Uids for users?
+    pub numeric_users: bool,
+    /// A column for the parent?
+    pub parents: bool,
+    /// Places that are not there; only their names can be looked for.
+    pub nowhere: Vec<PathBuf>,
+}
+
+/// What lsof users need not learn anew.
+pub const HABITS: &str = "\
+The habits of lsof work: -i :443, -iTCP -sTCP:LISTEN, -a -p 1,2 -d 0-9, -u ^root, -c ssh, -U, -t,
++D DIR, +d DIR, +L1, -nP. Conditions of several kinds are joined by or, with -a by and; ^ excludes.
+Rows are descriptors; --paths adds cwd, rtd and txt, --mem adds mapped files. With FILE, +d, +D and
+--deleted all of them are looked at. A table of open files that threads share is there once, with
+their number as THR. With -p alone only ends of pipes and sockets in these processes are named.";
+
+/// A short option of lsof that changes nothing here.
+fn nothing(id: &'static str, letter: char) -> Arg {
+    Arg::new(id).short(letter).action(ArgAction::SetTrue).hide(true)
+}
+
+fn path_list(id: &'static str, help: &'static str) -> Arg {
+    Arg::new(id)
+        .long(id)
+        .action(ArgAction::Append)
+        .value_name("DIR")
+        .value_parser(clap::value_parser!(PathBuf))
+        .value_hint(ValueHint::DirPath)
+        .help(help)
+}
+
+/// The options.
+pub fn command() -> Command {
+    let selected = Command::new("files")
+        .about("Show open files, as lsof does: all, or those that meet one of the conditions")
+        .override_usage("taskdiag files [OPTIONS] [FILE...]")
+        .next_help_heading("Selection")
+        .arg(
+            Arg::new("file")
+                .value_name("FILE")
+                .action(ArgAction::Append)
+                .value_parser(clap::value_parser!(PathBuf))
+                .value_hint(ValueHint::AnyPath)
+                .help("Who uses this file, or any of the file system mounted here"),
+        )
+        .arg(list("pid", "LIST", "Files of these processes; ^PID: of no such").short('p'))
+        .arg(
+            list("user", "LIST", "Of users, name or effective uid; ^USER")
+                .short('u')
+                .value_hint(ValueHint::Username),
+        )
+        .arg(list("command", "LIST", "Of commands whose name begins so; ^NAME").short('c'))
+        .arg(
+            Arg::new("inet")
+                .long("inet")
+                .short('i')
+                .action(ArgAction::Append)
+                .num_args(0..=1)
+                .default_missing_value("")
+                .value_name("[46][PROTO][@HOST][:PORTS]")
+                .help("Internet sockets, as in -i :443 or -i TCP@127.0.0.1:22"),
+        )
+        .arg(
+            list("states", "PROTO:STATES", "Of these only those in a state: -s TCP:LISTEN")
+                .short('s'),
+        )
+        .arg(flag("unix", "Unix sockets").short('U'))
+        .arg(list("net", "NS", "Sockets of a network namespace: its inode, or a path of it"))
+        .arg(list("type", "LIST", "Types as in the column TYPE or KIND: REG,DIR,unix,eventfd..."))
+        .arg(list("descriptor", "LIST", "0-2, 7, cwd, rtd, txt, mem, DEL; ^3: but that").short('d'))
+        .arg(flag("deleted", "Deleted files (+L1)"))
+        .arg(path_list("in", "The directory, and files in it (+d)"))
+        .arg(path_list("under", "The directory, and all below it (+D)"))
+        .arg(flag("and", "Only what meets all conditions").short('a'));
+    let rows = selected
+        .next_help_heading("Rows")
+        .arg(flag("paths", "Also working directory, root and executable: cwd, rtd, txt"))
+        .arg(flag("mem", "Also mapped files: mem, DEL"))
+        .arg(flag("count", "A row for each process: how many files it has open"))
+        .arg(flag("terse", "Pids only").short('t'));
+    table::output(rows)
+        .next_help_heading("Columns")
+        .arg(flag("numeric-users", "Uids for the names of users").short('l'))
+        .arg(flag("parents", "Also the pid of the parent").short('R'))
+        .args([
+            nothing("numeric-hosts", 'n'),
+            nothing("numeric-ports", 'P'),
+            nothing("no-blocking", 'b'),
+            nothing("no-fork", 'O'),
+            nothing("tasks", 'K'),
+            nothing("endpoints", 'E'),
+        ])
+        .after_help(format!("{HABITS}\n\n{}", exit::codes_text()))
+}
+
+/// Parse what follows `taskdiag files`.
+pub fn parse(args: &[OsString]) -> Result<Args, Exit> {
+    let command = command().bin_name("taskdiag files").no_binary_name(true);
+    let valued = |c: char| {
+        let mut valued = command.get_arguments().filter(|a| a.get_action().takes_values());
+        valued.any(|a| a.get_short() == Some(c))
+    };
+    let args = lsof::normalize(args, valued)?;
+    Args::from_matches(&command.try_get_matches_from(args)?)
+}
+
+/// The items of a list, and those with `^` before them.
+fn among<T>(
+    items: Vec<&str>,
+    mut parse: impl FnMut(&str) -> Result<T, Exit>,
+) -> Result<Among<T>, Exit> {
+    let mut out = Among::default();
+    for item in items {
+        match item.strip_prefix('^') {
+            Some(not) => out.not.push(parse(not)?),
+            None => out.only.push(parse(item)?),
+        }
+    }
+    Ok(out)
+}
+
+fn label(item: &str) -> Result<Label, Exit> {
+    if let Some(word) = WORDS.iter().find(|w| w.eq_ignore_ascii_case(item)) {
+        return Ok(Label::Word(word));
+    }
+    let number = |s: &str| s.parse::<u32>().ok();
+    let range = item.split_once('-').and_then(|(a, b)| Some((number(a)?, number(b)?)));
+    let range = range.or_else(|| number(item).map(|n| (n, n))).filter(|(a, b)| a <= b);
+    range.map(|(a, b)| Label::Range(a, b)).ok_or_else(|| {
+        Exit::Usage(format!(
+            "-d takes descriptors such as 0-2,7 or {}, not '{item}'",
+            WORDS.join(",")
+        ))
+    })
+}
+
+fn type_name(item: &str) -> Result<String, Exit> {
+    let names = || {
+        let ours = FdType::ALL.iter().map(|t| t.name());
+        TYPES.iter().map(|(name, _)| *name).chain(ours).chain(["inet"])
+    };
+    if names().any(|n| n.eq_ignore_ascii_case(item)) {
+        return Ok(item.to_ascii_lowercase());
+    }
+    let hint = crate::nearest::hint(item, names());
+    let all: Vec<&str> = names().collect();
+    Err(Exit::Usage(format!("there is no type '{item}'{hint}; there are {}", all.join(", "))))
+}
+
+/// A network namespace: `4026531840`, `net:[4026531840]`, or a path such as /run/netns/x and
+/// /proc/1/ns/net.
+fn netns(item: &str) -> Result<u32, Exit> {
+    use std::os::unix::fs::MetadataExt;
+    let number = item.strip_prefix("net:[").and_then(|s| s.strip_suffix(']')).unwrap_or(item);
+    if let Ok(n) = number.parse() {
+        return Ok(n);
+    }
+    let path =
+        if item.contains('/') { PathBuf::from(item) } else { Path::new("/run/netns").join(item) };
+    let inode = std::fs::metadata(&path).map(|m| m.ino());
+    match inode.map(u32::try_from) {
+        Ok(Ok(n)) => Ok(n),
+        Ok(Err(_)) => Err(Exit::Usage(format!("--net {item}: that is no network namespace"))),
+        Err(e) => Err(Exit::Usage(format!("--net {item}: {}: {e}", path.display()))),
+    }
+}
+
+impl Args {
+    /// From parsed options.
+    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+        let words = |id: &str| m.get_many::<String>(id).into_iter().flatten();
+        let items = |id: &str| lists::items(words(id));
+        let paths = |id: &str| m.get_many::<PathBuf>(id).into_iter().flatten();
+        let table = table::Args::output(m, &FILES)?;
+        let look = table.source.from.is_none();
+        let mut places = Vec::new();
+        let mut nowhere = Vec::new();
+        let mut add = |id: &str, make: fn(&Path, bool) -> Place| {
+            for path in paths(id) {
+                let place = make(path, look);
+                if look && !place.is_there() {
+                    nowhere.push(path.clone());
+                }
+                places.push(place);
+            }
+        };
+        add("file", Place::file);
+        add("in", Place::directory);
+        add("under", Place::below);
+        let select = Selection {
+            pids: among(items("pid"), |s| lists::pid("-p", s))?,
+            uids: among(items("user"), |s| lists::uid("-u", s))?,
+            commands: among(items("command"), |s| Ok(s.as_bytes().to_vec()))?,
+            inet: words("inet").map(|s| Inet::parse(s)).collect::<Result<_, _>>()?,
+            states: words("states").map(|s| States::parse(s)).collect::<Result<_, _>>()?,
+            unix: m.get_flag("unix"),
+            labels: among(items("descriptor"), label)?,
+            types: items("type").into_iter().map(type_name).collect::<Result<_, _>>()?,
+            deleted: m.get_flag("deleted"),
+            netns: items("net").into_iter().map(netns).collect::<Result<_, _>>()?,
+            places,
+            and: m.get_flag("and"),
+            paths: m.get_flag("paths"),
+            mapped: m.get_flag("mem"),
+        };
+        let args = Args {
+            terse: m.get_flag("terse"),
+            count: m.get_flag("count"),
+            numeric_users: m.get_flag("numeric-users"),
+            parents: m.get_flag("parents"),
+            table,
+            select,
+            nowhere,
+        };
+        if args.count && (args.select.has_file_condition() || args.terse) {
+            return Err(Exit::Usage(String::from(
+                "--count counts the files of processes: it goes with -p, -u and -c only",
+            )));
+        }
+        Ok(args)
+    }
+}

@@ -1,0 +1,148 @@
+//! Arguments of lsof that begin with `+`, and short ones with a meaning of their own there,
+//! rewritten as the long options that the parser knows.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::exit::Exit;
+
+/// What an argument stands for.
+#[derive(Clone, Copy, Debug)]
+enum Means {
+    /// An option with a value: the rest of the argument, or the next one.
+    Value(&'static str),
+    /// Nothing here; with a value that is dropped, or without one.
+    Nothing { value: bool },
+    /// Not had here; what to use.
+    Not(&'static str),
+}
+
+use Means::{Not, Nothing, Value};
+
+/// Argument, meaning.
+const PLUS: &[(char, Means)] = &[
+    ('d', Value("--in")),
+    ('D', Value("--under")),
+    ('c', Nothing { value: true }),
+    ('w', Nothing { value: false }),
+    ('E', Nothing { value: false }),
+    ('f', Not("use -o with the columns flags, dev, mnt_id")),
+    ('m', Not("see /proc/mounts")),
+    ('M', Not("ports of portmap are not looked up")),
+    ('r', Not("it does not repeat: use watch")),
+];
+
+/// Options of lsof with a minus that are not had here, and what to use.
+const NOT_HAD: &[(char, &str)] = &[
+    ('F', "use --json, --jsonl or --csv, with the columns of -o"),
+    ('r', "it does not repeat: use watch"),
+    ('g', "process groups are a column of 'taskdiag ps'"),
+    ('x', "+D does not look at the file system, and crosses what it has to"),
+    ('N', "NFS files are shown like others"),
+    ('S', "no call here waits for a file system"),
+    ('Z', "security labels are not read"),
+];
+
+/// Rewrite. `takes_value`: is this short option followed by a value?
+pub fn normalize(
+    args: &[OsString],
+    takes_value: impl Fn(char) -> bool,
+) -> Result<Vec<OsString>, Exit> {
+    let mut out = Vec::with_capacity(args.len());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let bytes = arg.as_bytes();
+        if bytes == b"--" {
+            out.push(arg.clone());
+            out.extend(args.cloned());
+            break;
+        }
+        match bytes {
+            // +L1: link count below 1.
+            b"+L1" => out.push("--deleted".into()),
+            [b'+', b'L', ..] => return Err(not_had(arg, "only +L1 is; nlink is a column")),
+            [b'+', letter, rest @ ..] => {
+                let known = PLUS.iter().find(|(c, _)| *c == char::from(*letter));
+                match known.map(|(_, means)| *means) {
+                    Some(Not(instead)) => return Err(not_had(arg, instead)),
+                    Some(Nothing { value: false }) => {}
+                    Some(Nothing { value: true }) if !rest.is_empty() => {}
+                    Some(Nothing { value: true }) => drop(args.next()),
+                    Some(Value(option)) => {
+                        let value = match rest {
+                            [] => args.next().cloned(),
+                            rest => Some(OsStr::from_bytes(rest).to_owned()),
+                        };
+                        let Some(value) = value else {
+                            let arg = Path::new(arg).display();
+                            return Err(Exit::Usage(format!("{arg} needs a directory after it")));
+                        };
+                        out.push(option.into());
+                        out.push(value);
+                    }
+                    None => return Err(not_had(arg, "see 'taskdiag files --help'")),
+                }
+            }
+            [b'-', first, ..] if *first != b'-' => {
+                let mut letters = bytes[1..].iter().map(|b| char::from(*b));
+                // Up to the first that takes the rest as its value.
+                if let Some((_, instead)) = letters
+                    .by_ref()
+                    .take_while(|c| !takes_value(*c))
+                    .find_map(|c| NOT_HAD.iter().find(|(n, _)| *n == c))
+                {
+                    return Err(not_had(arg, instead));
+                }
+                out.push(arg.clone());
+                let alone = bytes.len() == 2 && takes_value(char::from(*first));
+                // The value may begin with a plus or minus.
+                if alone && !matches!(first, b'i' | b's') {
+                    out.extend(args.next().cloned());
+                }
+            }
+            _ => out.push(arg.clone()),
+        }
+    }
+    Ok(out)
+}
+
+fn not_had(arg: &OsStr, instead: &str) -> Exit {
+    Exit::Usage(format!("'{}' of lsof is not had here: {instead}", Path::new(arg).display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(args: &[&str]) -> Result<String, Exit> {
+        let args: Vec<OsString> = args.iter().map(|a| (*a).into()).collect();
+        let out = normalize(&args, |c| "pucisdo".contains(c))?;
+        Ok(out.iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn habits_of_lsof() {
+        for (args, want) in [
+            (&["+D", "/tmp"][..], "--under /tmp"),
+            (&["+D/tmp", "-t"], "--under /tmp -t"),
+            (&["+d", "+x"], "--in +x"),
+            (&["+L1"], "--deleted"),
+            (&["+c0", "+w", "-n", "-P"], "-n -P"),
+            (&["+c", "15", "-nP"], "-nP"),
+            (&["-u", "^root", "-iTCP:22"], "-u ^root -iTCP:22"),
+            (&["-o", "+D", "x"], "-o +D x"),
+            (&["-cFoo", "-aFoo"], ""),
+            (&["--", "+D"], "-- +D"),
+            (&["-i", "+D", "/x"], "-i --under /x"),
+        ] {
+            match rewritten(args) {
+                Ok(out) => assert_eq!(out, want),
+                Err(e) => assert!(want.is_empty(), "{args:?} {e:?}"),
+            }
+        }
+        for bad in [&["+D"][..], &["-F"], &["-pnF", "-nF"], &["+L"], &["+r5"], &["+q"]] {
+            assert!(rewritten(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `taskdiag files --count`: how many files each process has open. No descriptor is looked at.
+
+use std::io;
+use std::time::Instant;
+
+use taskdiag::field::{self, Context, FILES, Missing, Part, Row};
+use taskdiag::files::{Gap, Holder, holders};
+use taskdiag::{Group, Groups, Reason};
+
+use crate::answer;
+use crate::args::files::Args;
+use crate::columns;
+use crate::exit::Exit;
+use crate::order::Ranks;
+use crate::output::{Item, Rows, Table, Take, Tally, tally};
+use crate::plan;
+
+/// Run it.
+pub fn run(args: &Args) -> Result<(), Exit> {
+    let begin = Instant::now();
+    let (table, select) = (&args.table, &args.select);
+    let columns = |unshared: bool| match table.columns.is_empty() {
+        true if unshared => columns::parse_of(&FILES, "pid,tid,threads,fds,command"),
+        true => columns::parse_of(&FILES, "pid,threads,fds,command"),
+        false => Ok(table.columns.clone()),
+    };
+    let asked_columns = columns(false)?;
+    let snapshot = table.source.get(|| {
+        let fields = asked_columns.iter().map(|c| c.field);
+        let mut groups = field::groups_of(fields.chain(table.sort.iter().map(|k| k.field)));
+        // The count is enough to know who shares.
+        groups = (groups - Groups::FD) | Groups::FD_COUNT | select.process_groups();
+        let pids = select.only_pids().unwrap_or(&[]).to_vec();
+        let tasks = crate::select::Selection { pids, ..crate::select::Selection::default() };
+        plan::plan(groups, &tasks, true)
+    })?;
+    let asked = Instant::now();
+    let (mut tables, gaps) = holders(&snapshot, Group::FdCount);
+    tables.retain(|t| select.may_match(&Row::new(t.task)));
+    let mut columns = columns(tables.iter().any(Holder::is_unshared))?;
+    columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
+    let cx = Context::new(snapshot.stream().info(), snapshot.stream().strategy().is_threads());
+    let mut order: Vec<usize> = (0..tables.len()).collect();
+    if !table.sort.is_empty() {
+        let mut ranks = Ranks::default();
+        for t in &tables {
+            let row = row(t);
+            ranks.push(&cx, table.sort.iter().map(|k| (k.field.get)(&cx, &row)));
+        }
+        order = ranks.order(&table.sort);
+    }
+    let rows = Counts { tables: &tables, order: &order };
+    let mut tally = Tally::new(columns.len());
+    let count =
+        super::write(table, &Table { cx: &cx, columns: &columns, rows: &rows }, &mut tally)?;
+    if table.stats {
+        crate::commands::stats::print(&snapshot, tables.len(), begin, asked);
+    }
+    let mut lines = lacking(gaps.iter().filter(|g| select.may_match(&Row::new(g.task))));
+    if !snapshot.stream().asked().has(Group::FdCount) {
+        let count = snapshot.tasks().len();
+        lines = tally::line(Missing::NotAsked, count, "fds", Group::FdCount).into_iter().collect();
+    }
+    lines.extend(tally.lines(&columns));
+    answer::verdict_of(&snapshot, count == 0, lines)
+}
+
+fn lacking<'a>(gaps: impl Iterator<Item = &'a Gap<'a>>) -> Vec<String> {
+    let mut counts: Vec<(Reason, usize)> = Vec::new();
+    for gap in gaps {
+        match counts.iter_mut().find(|c| c.0 == gap.reason) {
+            Some(c) => c.1 += 1,
+            None => counts.push((gap.reason, 1)),
+        }
+    }
+    let line = |(r, n)| tally::line(Missing::Reason(r), n, "fds", Group::FdCount);
+    counts.into_iter().filter_map(line).collect()
+}
+
+fn row<'a>(table: &'a Holder<'a>) -> Row<'a> {
+    Row { part: Part::Table(table), ..Row::new(table.task) }
+}
+
+/// Tables of open files, in order.
+struct Counts<'a> {
+    tables: &'a [Holder<'a>],
+    order: &'a [usize],
+}
+
+impl Rows for Counts<'_> {
+    fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
+        self.order.iter().try_for_each(|i| take(Item::Row(&row(&self.tables[*i]))))
+    }
+}

@@ -1,0 +1,273 @@
+//! What `-i` and `-s` select: `[4|6][protocol][@host][:ports]` and `protocol:states`, as lsof has
+//! them.
+
+use std::net::{IpAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
+
+use taskdiag::files::{self, Side};
+use taskdiag::wire::{Entry, Socket};
+
+use crate::exit::Exit;
+
+/// One `-i`. What is not said is not looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inet {
+    family: Option<u16>,
+    /// Name in capitals.
+    protocol: Option<String>,
+    hosts: Option<Vec<IpAddr>>,
+    ports: Option<Vec<RangeInclusive<u16>>>,
+}
+
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+
+/// Protocols that users may name; TCP and UDP, and what the kernel has beside them.
+const PROTOCOLS: &[&str] =
+    &["TCP", "UDP", "UDPLITE", "SCTP", "DCCP", "MPTCP", "ICMP", "ICMPV6", "RAW"];
+
+fn bad(spec: &str, why: &str) -> Exit {
+    Exit::Usage(format!(
+        "-i {spec}: {why}; it takes [4|6][protocol][@host][:ports], as in -i :443 or \
+         -i 4TCP@127.0.0.1:80,8000-8080"
+    ))
+}
+
+impl Inet {
+    /// From the word after `-i`; empty: all of both families.
+    pub fn parse(spec: &str) -> Result<Inet, Exit> {
+        let mut out = Inet::default();
+        let mut rest = spec;
+        if let Some(after) = rest.strip_prefix(['4', '6']) {
+            out.family = Some(if rest.starts_with('4') { AF_INET } else { AF_INET6 });
+            rest = after;
+        }
+        let end = rest.find(['@', ':']).unwrap_or(rest.len());
+        let (protocol, after) = rest.split_at(end);
+        if !protocol.is_empty() {
+            let name = protocol.to_ascii_uppercase();
+            if !PROTOCOLS.contains(&name.as_str()) {
+                return Err(bad(spec, &format!("there is no protocol '{protocol}'")));
+            }
+            out.protocol = Some(name);
+        }
+        rest = after;
+        if let Some(after) = rest.strip_prefix('@') {
+            // An IPv6 address stands in brackets, as lsof wants it; a bare one has no port.
+            let (host, after) = match after.strip_prefix('[') {
+                Some(v6) => match v6.split_once(']') {
+                    Some(parts) => parts,
+                    None => return Err(bad(spec, "the ']' is missing")),
+                },
+                None if after.parse::<IpAddr>().is_ok() => (after, ""),
+                None => after.split_at(after.find(':').unwrap_or(after.len())),
+            };
+            out.hosts = Some(hosts(spec, host)?);
+            rest = after;
+        }
+        if let Some(list) = rest.strip_prefix(':') {
+            out.ports = Some(ports(spec, list, out.protocol.as_deref())?);
+        } else if !rest.is_empty() {
+            return Err(bad(spec, &format!("'{rest}' is left over")));
+        }
+        Ok(out)
+    }
+    /// Is this socket one of them? Host and port may be those of either end, but of one end both.
+    pub fn matches(&self, s: &Entry<'_, Socket>) -> bool {
+        if !files::is_inet(s.raw) || self.family.is_some_and(|f| f != s.raw.family) {
+            return false;
+        }
+        let is = |name: &str| files::protocol(s).is_some_and(|p| p == name);
+        if self.protocol.as_deref().is_some_and(|p| !is(p)) {
+            return false;
+        }
+        if self.hosts.is_none() && self.ports.is_none() {
+            return true;
+        }
+        [Side::Local, Side::Peer].into_iter().any(|side| {
+            let Some((ip, port)) = files::address(s, side) else { return false };
+            let host = |hosts: &Vec<IpAddr>| hosts.contains(&ip.to_canonical());
+            self.hosts.as_ref().is_none_or(host)
+                && self.ports.as_ref().is_none_or(|p| p.iter().any(|r| r.contains(&port)))
+        })
+    }
+}
+
+fn hosts(spec: &str, host: &str) -> Result<Vec<IpAddr>, Exit> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![ip.to_canonical()]);
+    }
+    let found = (host, 0).to_socket_addrs();
+    let found = found.map_err(|e| bad(spec, &format!("the host '{host}' is not found ({e})")))?;
+    Ok(found.map(|a| a.ip().to_canonical()).collect())
+}
+
+fn ports(spec: &str, list: &str, protocol: Option<&str>) -> Result<Vec<RangeInclusive<u16>>, Exit> {
+    let mut out = Vec::new();
+    for item in list.split(',') {
+        let number = |s: &str| s.parse::<u16>().ok();
+        let range = item.split_once('-').and_then(|(a, b)| Some(number(a)?..=number(b)?));
+        match (number(item), range) {
+            (Some(n), _) => out.push(n..=n),
+            (_, Some(r)) if !r.is_empty() => out.push(r),
+            _ => {
+                let known = services(item, protocol);
+                if known.is_empty() {
+                    return Err(bad(spec, &format!("'{item}' is no port, range or service")));
+                }
+                out.extend(known.into_iter().map(|n| n..=n));
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Ports of a service by its name in /etc/services.
+fn services(name: &str, protocol: Option<&str>) -> Vec<u16> {
+    let text = std::fs::read_to_string("/etc/services").unwrap_or_default();
+    let line = |l: &str| -> Option<u16> {
+        let mut words = l.split('#').next()?.split_whitespace();
+        let (first, port) = (words.next()?, words.next()?);
+        let (number, of) = port.split_once('/')?;
+        let named = first == name || words.any(|w| w == name);
+        let right = protocol.is_none_or(|p| p.eq_ignore_ascii_case(of));
+        number.parse().ok().filter(|_| named && right)
+    };
+    let mut all: Vec<u16> = text.lines().filter_map(line).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// One `-s`: sockets of this protocol only in (or not in) these states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct States {
+    protocol: String,
+    only: Vec<&'static str>,
+    not: Vec<&'static str>,
+}
+
+impl States {
+    /// From `TCP:LISTEN,^CLOSE_WAIT`.
+    pub fn parse(spec: &str) -> Result<States, Exit> {
+        let bad = |why: String| {
+            Exit::Usage(format!("-s {spec}: {why}; it takes protocol:states, as in -s TCP:LISTEN"))
+        };
+        let Some((protocol, list)) = spec.split_once(':') else {
+            return Err(bad(String::from("the ':' is missing")));
+        };
+        let mut out = States { protocol: protocol.to_ascii_uppercase(), only: vec![], not: vec![] };
+        if out.protocol != "TCP" {
+            return Err(bad(format!("'{protocol}' has no states here")));
+        }
+        for item in list.split(',') {
+            let (name, not) = match item.strip_prefix('^') {
+                Some(name) => (name, true),
+                None => (item, false),
+            };
+            let number = files::state_number(name);
+            let Some(state) = number.and_then(files::state_name) else {
+                return Err(bad(format!("there is no state '{name}'")));
+            };
+            if not { out.not.push(state) } else { out.only.push(state) }
+        }
+        Ok(out)
+    }
+    /// Does it let this socket pass? One of another protocol, always.
+    pub fn passes(&self, s: &Entry<'_, Socket>) -> bool {
+        if !files::is_inet(s.raw) || files::protocol(s).is_none_or(|p| p != self.protocol) {
+            return true;
+        }
+        let Some(state) = files::state(s) else { return self.only.is_empty() };
+        (self.only.is_empty() || self.only.contains(&state)) && !self.not.contains(&state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(family: u16, protocol: u16, local: (u8, u16), peer: (u8, u16)) -> Socket {
+        let address = |last: u8| {
+            let mut a = [0; 16];
+            match family {
+                2 => a[..4].copy_from_slice(&[127, 0, 0, last]),
+                _ => a[15] = last,
+            }
+            a
+        };
+        Socket {
+            family,
+            r#type: if protocol == 6 { 1 } else { 2 },
+            protocol,
+            state: if peer.1 == 0 { 10 } else { 1 },
+            local_addr: address(local.0),
+            local_port: local.1,
+            peer_addr: address(peer.0),
+            peer_port: peer.1,
+            ..Socket::default()
+        }
+    }
+
+    fn selects(spec: &str) -> String {
+        let inet = Inet::parse(spec).unwrap_or_else(|e| panic!("{spec}: {e:?}"));
+        let all = [
+            ("t", socket(2, 6, (1, 443), (9, 5000))),
+            ("l", socket(2, 6, (1, 22), (0, 0))),
+            ("u", socket(2, 17, (1, 53), (0, 0))),
+            ("6", socket(10, 6, (1, 22), (1, 443))),
+            ("x", socket(1, 0, (1, 22), (1, 443))),
+        ];
+        let hit = |s: &Socket| inet.matches(&Entry { valid: Socket::ALL_VALID, raw: s });
+        all.iter().filter(|(_, s)| hit(s)).map(|(n, _)| *n).collect()
+    }
+
+    #[test]
+    fn as_lsof_selects() {
+        for (spec, want) in [
+            ("", "tlu6"),
+            ("4", "tlu"),
+            ("6", "6"),
+            ("TCP", "tl6"),
+            ("udp", "u"),
+            ("4TCP", "tl"),
+            (":22", "l6"),
+            (":443", "t6"),
+            ("TCP:22", "l6"),
+            ("6tcp:22", "6"),
+            (":20-60", "lu6"),
+            (":1,53,5000", "tu"),
+            ("@127.0.0.1", "tlu"),
+            ("@127.0.0.9", "t"),
+            ("@127.0.0.1:22", "l"),
+            // Host of one end and port of the other do not make a match.
+            ("@127.0.0.9:443", ""),
+            ("@[::1]:443", "6"),
+            ("@::1", "6"),
+            ("TCP@127.0.0.9:5000", "t"),
+            (":domain", "u"),
+        ] {
+            assert_eq!(selects(spec), want, "{spec}");
+        }
+        for bad in
+            ["x", "4x", ":99999", ":", ":5-2", "@[::1", "@[::1]x", "TCPx:22", "@no such host"]
+        {
+            assert!(Inet::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn states_filter() {
+        let passes = |spec: &str, s: &Socket| {
+            States::parse(spec).expect(spec).passes(&Entry { valid: Socket::ALL_VALID, raw: s })
+        };
+        let (up, listen) = (socket(2, 6, (1, 1), (1, 1)), socket(2, 6, (1, 1), (0, 0)));
+        assert!(passes("TCP:LISTEN", &listen) && !passes("TCP:LISTEN", &up));
+        assert!(passes("tcp:listen,established", &up));
+        assert!(passes("TCP:^LISTEN", &up) && !passes("TCP:^LISTEN", &listen));
+        assert!(passes("TCP:LISTEN", &socket(2, 17, (1, 1), (0, 0))));
+        for bad in ["LISTEN", "TCP:", "TCP:NOSUCH", "UDP:Idle"] {
+            assert!(States::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Which open files are shown: conditions of several kinds, joined by "or", or by "and" with `-a`,
+//! as in lsof. Exclusions (`^`) hold in any case.
+
+use taskdiag::Groups;
+use taskdiag::field::Row;
+use taskdiag::files::{OpenFile, What, is_inet};
+
+use super::inet::{Inet, States};
+use super::place::Place;
+
+/// A condition on values: those wanted, or else those not wanted.
+#[derive(Clone, Debug)]
+pub struct Among<T> {
+    /// One of these; empty: any.
+    pub only: Vec<T>,
+    /// None of these.
+    pub not: Vec<T>,
+}
+
+impl<T> Default for Among<T> {
+    fn default() -> Among<T> {
+        Among { only: Vec::new(), not: Vec::new() }
+    }
+}
+
+/// A descriptor in the words of `-d`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// cwd, rtd, txt, mem, DEL.
+    Word(&'static str),
+    /// Descriptors from one to another.
+    Range(u32, u32),
+}
+
+/// Rows that are no descriptors, by their label.
+pub const WORDS: [&str; 5] = ["cwd", "rtd", "txt", "mem", "DEL"];
+
+/// Which open files to show. Empty: all.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Processes.
+    pub pids: Among<u32>,
+    /// Effective uids.
+    pub uids: Among<u32>,
+    /// How the command's name begins.
+    pub commands: Among<Vec<u8>>,
+    /// Internet sockets.
+    pub inet: Vec<Inet>,
+    /// Which of the internet sockets.
+    pub states: Vec<States>,
+    /// Unix sockets.
+    pub unix: bool,
+    /// Descriptors.
+    pub labels: Among<Label>,
+    /// Types of file: names of lsof in lower case, or of ours.
+    pub types: Vec<String>,
+    /// Files that are deleted.
+    pub deleted: bool,
+    /// Sockets of these network namespaces.
+    pub netns: Vec<u32>,
+    /// Files of the directory tree.
+    pub places: Vec<Place>,
+    /// Only what meets all kinds of condition?
+    pub and: bool,
+    /// Rows cwd, rtd and txt asked for with `--paths`, mem with `--mem`.
+    pub paths: bool,
+    /// See `paths`.
+    pub mapped: bool,
+}
+
+impl<T> Among<T> {
+    fn excludes(&self, is: impl Fn(&T) -> bool) -> bool {
+        self.not.iter().any(is)
+    }
+    fn is_empty(&self) -> bool {
+        self.only.is_empty() && self.not.is_empty()
+    }
+}
+
+/// Of several conditions, each `None` where it is not set.
+fn joined(and: bool, conditions: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+    conditions.into_iter().flatten().fold(None, |all, one| match all {
+        None => Some(one),
+        Some(all) => Some(if and { all && one } else { all || one }),
+    })
+}
+
+fn if_set(set: bool, is: impl FnOnce() -> bool) -> Option<bool> {
+    set.then(is)
+}
+
+impl Selection {
+    /// The pids, where nothing else can add to them.
+    pub fn only_pids(&self) -> Option<&[u32]> {
+        let alone = self.uids.only.is_empty()
+            && self.commands.only.is_empty()
+            && !self.has_file_condition();
+        (!self.pids.only.is_empty() && (self.and || alone)).then_some(&self.pids.only)
+    }
+    /// Is anything said about files, beside whose they are?
+    pub fn has_file_condition(&self) -> bool {
+        !self.inet.is_empty()
+            || self.unix
+            || !self.labels.only.is_empty()
+            || !self.types.is_empty()
+            || self.deleted
+            || !self.netns.is_empty()
+            || !self.places.is_empty()
+    }
+    /// The groups that the conditions and rows need.
+    pub fn groups(&self) -> Groups {
+        self.rows() | self.process_groups()
+    }
+    /// The groups that have the rows.
+    pub fn rows(&self) -> Groups {
+        let of = |wanted, group| if wanted { group } else { Groups::NONE };
+        of(self.wants_fds(), Groups::FD)
+            | of(self.wants_paths(), Groups::PATHS)
+            | of(self.wants_mapped(), Groups::VMA)
+    }
+    /// The groups that the conditions about processes need.
+    pub fn process_groups(&self) -> Groups {
+        let mut g = Groups::NONE;
+        if !self.uids.is_empty() {
+            g |= Groups::CRED;
+        }
+        if !self.commands.is_empty() {
+            g |= Groups::BASE;
+        }
+        g
+    }
+    /// Whoever asks who uses a file, or keeps a deleted one, wants to know of all ways to do so.
+    fn wants_all_ways(&self) -> bool {
+        !self.places.is_empty() || self.deleted
+    }
+    fn wants_label(&self, words: &[&str]) -> bool {
+        self.labels.only.iter().any(|l| matches!(l, Label::Word(w) if words.contains(w)))
+    }
+    fn wants_paths(&self) -> bool {
+        self.paths || self.wants_all_ways() || self.wants_label(&["cwd", "rtd", "txt"])
+    }
+    fn wants_mapped(&self) -> bool {
+        self.mapped || self.wants_all_ways() || self.wants_label(&["mem", "DEL"])
+    }
+    /// `-a -d cwd` is about no descriptor, and neither is `-d cwd` alone.
+    fn wants_fds(&self) -> bool {
+        let labels = &self.labels.only;
+        let words_only = !labels.is_empty() && labels.iter().all(|l| matches!(l, Label::Word(_)));
+        let alone = self.pids.only.is_empty()
+            && self.uids.only.is_empty()
+            && self.commands.only.is_empty()
+            && self.inet.is_empty()
+            && !self.unix
+            && self.types.is_empty()
+            && !self.deleted
+            && self.netns.is_empty()
+            && self.places.is_empty();
+        !(words_only && (self.and || alone))
+    }
+    fn is_excluded(&self, row: &Row<'_>) -> bool {
+        let uid = row.cred.and_then(|c| c.euid());
+        self.pids.excludes(|p| *p == row.view.tgid())
+            || self.uids.excludes(|u| Some(*u) == uid)
+            || self.commands.excludes(|c| row.comm.is_some_and(|comm| comm.starts_with(c)))
+    }
+    fn process(&self, row: &Row<'_>) -> [Option<bool>; 3] {
+        let uid = row.cred.and_then(|c| c.euid());
+        let begins = |c: &Vec<u8>| row.comm.is_some_and(|comm| comm.starts_with(c));
+        let ids = [row.view.tgid(), row.view.pid()];
+        [
+            if_set(!self.pids.only.is_empty(), || ids.iter().any(|i| self.pids.only.contains(i))),
+            if_set(!self.uids.only.is_empty(), || uid.is_some_and(|u| self.uids.only.contains(&u))),
+            if_set(!self.commands.only.is_empty(), || self.commands.only.iter().any(begins)),
+        ]
+    }
+    /// May files of this process be shown?
+    pub fn may_match(&self, row: &Row<'_>) -> bool {
+        if self.is_excluded(row) {
+            return false;
+        }
+        let by_process = joined(self.and, self.process(row));
+        by_process.unwrap_or(true) || !self.and && self.has_file_condition()
+    }
+    /// Is this file of a process that [may match](Self::may_match) to be shown?
+    pub fn matches(&self, file: &OpenFile<'_>) -> bool {
+        let wanted = match file.what {
+            What::Fd(_) => self.wants_fds(),
+            What::Path(..) => self.wants_paths(),
+            What::Mapped(_) => self.wants_mapped(),
+        };
+        if !wanted {
+            return false;
+        }
+        let label = || file.label();
+        if !self.labels.is_empty() && self.labels.excludes(|l| l.is(&label())) {
+            return false;
+        }
+        let socket = file.socket();
+        let inet = || {
+            let Some(s) = &socket else { return false };
+            self.inet.iter().any(|i| i.matches(s)) && self.states.iter().all(|f| f.passes(s))
+        };
+        let conditions = [
+            if_set(!self.inet.is_empty(), inet),
+            if_set(self.unix, || file.lsof_type() == "unix"),
+            if_set(!self.labels.only.is_empty(), || {
+                self.labels.only.iter().any(|l| l.is(&label()))
+            }),
+            if_set(!self.types.is_empty(), || self.is_of_type(file)),
+            if_set(self.deleted, || file.is_deleted()),
+            if_set(!self.netns.is_empty(), || {
+                socket.and_then(|s| s.netns()).is_some_and(|n| self.netns.contains(&n))
+            }),
+            if_set(!self.places.is_empty(), || self.places.iter().any(|p| p.holds(file))),
+        ];
+        let all = self.process(&file.owner.row).into_iter().chain(conditions);
+        let states = || {
+            // Without -i, -s is about all that is shown.
+            !self.inet.is_empty()
+                || socket.as_ref().is_none_or(|s| self.states.iter().all(|f| f.passes(s)))
+        };
+        joined(self.and, all).unwrap_or(true) && states()
+    }
+    fn is_of_type(&self, file: &OpenFile<'_>) -> bool {
+        let names = [
+            Some(file.lsof_type()),
+            file.fd_type().map(|t| t.name()),
+            file.socket().filter(|s| is_inet(s.raw)).map(|_| "inet"),
+        ];
+        let mut names = names.into_iter().flatten();
+        names.any(|n| self.types.iter().any(|t| t.eq_ignore_ascii_case(n)))
+    }
+}
+
+impl Label {
+    fn is(&self, label: &str) -> bool {
+        match self {
+            // lsof, too, takes DEL for a kind of mem.
+            Label::Word(w) => *w == label || *w == "mem" && label == "DEL",
+            Label::Range(from, to) => {
+                label.parse::<u32>().is_ok_and(|n| (*from..=*to).contains(&n))
+            }
+        }
+    }
+}

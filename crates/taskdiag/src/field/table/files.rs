@@ -1,0 +1,340 @@
+//! One file that a process has in use. Headers follow lsof.
+
+use taskdiag_wire::{Entry, Fd, FdType, Group, Groups, Socket};
+
+use super::super::part::{OpenRow, Part};
+use super::super::*;
+use crate::files::{self, Holder, OpenFile, Side, What};
+
+/// The file of the row, or why there is none.
+fn open<'a>(row: &Row<'a>) -> Result<OpenRow<'a>, Value<'static>> {
+    match row.part {
+        Part::File(open) => Ok(open),
+        _ => Err(row.missing(Group::Fd)),
+    }
+}
+
+/// A value of the file. What the file does not have is absent, not amiss.
+fn of_file<'a>(
+    row: &Row<'a>,
+    get: impl FnOnce(&'a OpenFile<'a>) -> Option<Value<'a>>,
+) -> Value<'a> {
+    match open(row) {
+        Ok(open) => get(open.file).unwrap_or(Value::ABSENT),
+        Err(missing) => missing,
+    }
+}
+
+/// A value of the descriptor that the file is open as.
+fn of_fd<'a>(row: &Row<'a>, get: impl FnOnce(&Entry<'a, Fd>) -> Option<Value<'a>>) -> Value<'a> {
+    of_file(row, |f| f.fd().map(|fd| get(&fd).unwrap_or(Value::UNKNOWN)))
+}
+
+/// A value of the socket that the file is.
+fn of_socket<'a>(
+    row: &Row<'a>,
+    get: impl FnOnce(&Entry<'a, Socket>) -> Option<Value<'a>>,
+) -> Value<'a> {
+    of_file(row, |f| {
+        if f.fd_type() != Some(FdType::Socket) {
+            return None;
+        }
+        Some(f.socket().as_ref().and_then(get).unwrap_or(Value::UNKNOWN))
+    })
+}
+
+/// As [`of_socket`], for what only sockets of the internet families have.
+fn of_inet<'a>(
+    row: &Row<'a>,
+    get: impl FnOnce(&Entry<'a, Socket>) -> Option<Value<'a>>,
+) -> Value<'a> {
+    of_socket(row, |s| if files::is_inet(s.raw) { get(s) } else { Some(Value::ABSENT) })
+}
+
+fn text(text: impl Into<String>) -> Value<'static> {
+    Value::Bytes { data: text.into().into_bytes().into(), cut: false }
+}
+
+fn word(word: Option<&'static str>) -> Option<Value<'static>> {
+    word.map(Value::Word)
+}
+
+fn uint(v: impl Into<u64>) -> Value<'static> {
+    Value::Uint(v.into())
+}
+
+fn device_text(dev: u32) -> Value<'static> {
+    let (major, minor) = files::major_minor(dev);
+    text(format!("{major},{minor}"))
+}
+
+/// The descriptor and the letter of its access.
+fn fd<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    of_file(row, |f| {
+        let letter = f.access().map_or("", |a| a.letter());
+        Some(text(format!("{}{letter}", f.label())))
+    })
+}
+
+/// As lsof: of a device file its own number, of an internet socket its inode.
+fn device<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    of_file(row, |f| {
+        let inet = f.socket().filter(|s| files::is_inet(s.raw));
+        match (inet, f.rdev().or_else(|| f.dev())) {
+            (Some(s), _) => s.inode().map(|i| text(i.to_string())),
+            (None, Some(dev)) => Some(device_text(dev)),
+            (None, None) => matches!(f.what, What::Fd(_)).then_some(Value::UNKNOWN),
+        }
+    })
+}
+
+/// As lsof: of an internet socket its protocol.
+fn node<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    of_file(row, |f| {
+        let inet = f.socket().filter(|s| files::is_inet(s.raw));
+        match inet.and_then(|s| files::protocol(&s)) {
+            Some(protocol) => Some(text(protocol)),
+            None => f.inode().map(|i| text(i.to_string())),
+        }
+    })
+}
+
+/// As lsof: the size of what has one, else the position.
+fn size_off<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    of_file(row, |f| match (f.size_bytes(), f.pos_bytes()) {
+        (Some(size), _) => Some(text(size.to_string())),
+        (None, Some(pos)) => Some(text(format!("0t{pos}"))),
+        (None, None) => None,
+    })
+}
+
+fn name<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    let open = match open(row) {
+        Ok(open) => open,
+        Err(missing) => return missing,
+    };
+    let mut out = Vec::new();
+    open.files.write_name(&mut out, open.file);
+    let cut = open.file.path().is_some_and(|p| p.is_cut());
+    Value::Bytes { data: out.into(), cut }
+}
+
+fn path<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    of_file(row, |f| {
+        let socket = f.socket().and_then(|s| s.name()).filter(|n| *n != 0);
+        let blob = match socket {
+            Some(n) => f.owner.row.view.name(n),
+            None => f.path(),
+        }?;
+        Some(match blob.reason {
+            Some(why) => Value::Missing(Missing::Reason(why)),
+            None => Value::Bytes { cut: blob.is_cut(), data: blob.data },
+        })
+    })
+}
+
+fn kind<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    of_file(row, |f| match f.what {
+        What::Fd(_) => Some(f.fd_type().map_or(Value::UNKNOWN, |t| Value::Word(t.name()))),
+        _ => None,
+    })
+}
+
+/// Names of the bits of `O_*`, in the order of the header.
+const FLAGS: &[(i32, &str)] = &[
+    (libc::O_CREAT, "creat"),
+    (libc::O_EXCL, "excl"),
+    (libc::O_NOCTTY, "noctty"),
+    (libc::O_TRUNC, "trunc"),
+    (libc::O_APPEND, "append"),
+    (libc::O_NONBLOCK, "nonblock"),
+    (libc::O_ASYNC, "async"),
+    (libc::O_DIRECT, "direct"),
+    // The kernel's own bit: the C library has it as 0 on 64-bit machines.
+    (0o100000, "largefile"),
+    (libc::O_DIRECTORY, "directory"),
+    (libc::O_NOFOLLOW, "nofollow"),
+    (libc::O_NOATIME, "noatime"),
+    (libc::O_CLOEXEC, "cloexec"),
+    (libc::O_PATH, "path"),
+];
+
+fn flags<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    of_fd(row, |fd| {
+        let bits = fd.flags()? as i32;
+        let mut words = vec![match bits & libc::O_ACCMODE {
+            libc::O_RDONLY => "rdonly",
+            libc::O_WRONLY => "wronly",
+            libc::O_RDWR => "rdwr",
+            _ => "noaccess",
+        }];
+        words.extend(FLAGS.iter().filter(|(b, _)| bits & b != 0).map(|(_, name)| *name));
+        // O_SYNC is O_DSYNC and a bit.
+        match bits & libc::O_SYNC {
+            libc::O_SYNC => words.push("sync"),
+            libc::O_DSYNC => words.push("dsync"),
+            _ => {}
+        }
+        Some(text(words.join(",")))
+    })
+}
+
+fn side<'a>(
+    row: &Row<'a>,
+    side: Side,
+    get: impl FnOnce(std::net::IpAddr, u16) -> Value<'a>,
+) -> Value<'a> {
+    of_inet(row, |s| match files::address(s, side)? {
+        // An end that is not there.
+        (ip, 0) if side == Side::Peer && ip.is_unspecified() => Some(Value::ABSENT),
+        (ip, port) => Some(get(ip, port)),
+    })
+}
+
+fn address<'a>(row: &Row<'a>, which: Side) -> Value<'a> {
+    side(row, which, |ip, _| text(ip.to_string()))
+}
+
+fn port<'a>(row: &Row<'a>, which: Side) -> Value<'a> {
+    side(row, which, |_, port| uint(port))
+}
+
+fn ends<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    match open(row) {
+        Ok(open) => match open.files.other_ends(open.file) {
+            Some(ends) => Value::Args { data: ends.join(&0).into(), cut: false },
+            None => Value::ABSENT,
+        },
+        Err(missing) => missing,
+    }
+}
+
+/// The table of open files that the row is of, or has its descriptor from.
+fn table<'a>(row: &Row<'a>) -> Result<&'a Holder<'a>, Value<'static>> {
+    match row.part {
+        Part::Table(table) => Ok(table),
+        Part::File(open) => open.file.owner.table.as_ref().ok_or(Value::ABSENT),
+        _ => Err(row.missing(Group::Fd)),
+    }
+}
+
+fn threads<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
+    match table(row) {
+        Ok(table) if cx.threads => uint(table.threads),
+        // An answer that holds processes only.
+        Ok(_) => Value::UNKNOWN,
+        Err(missing) => missing,
+    }
+}
+
+fn sharers<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    match table(row) {
+        Ok(table) => {
+            let others: Vec<u32> = table.others().collect();
+            if others.is_empty() { Value::ABSENT } else { Value::Ids(others) }
+        }
+        Err(missing) => missing,
+    }
+}
+
+pub const FIELDS: &[Field] = &[
+    row!("command" "COMMAND" 9 Left [BASE] Text None Comm, "/proc/PID/comm",
+    "Command name; the arguments are task.args", {}, |_, row| {
+        row.comm.map_or_else(|| row.missing(Group::Base), Value::bytes)
+    }),
+    row!("threads" "THR" 3 Right [FD] Integer Count Plain, "kcmp(2), task_struct.files",
+        "Threads of the process that share this table of open files", {"thr" "THR"}, threads),
+    row!("sharers" "SHARERS" 7 Left [FD] IntegerList None Plain, "kcmp(2), task_struct.files",
+        "Other processes that share this table of open files", {}, sharers),
+    row!("fd" "FD" 4 Right [FD] Text None Plain, "/proc/PID/fd, /proc/PID/fdinfo",
+        "Descriptor, and r read, w write, u both; or cwd, rtd (root), txt, mem, DEL (mem, deleted)",
+        {}, fd),
+    row!("fdnum" "FDNUM" 5 Right [FD] Integer None Plain, "/proc/PID/fd",
+        "Descriptor as a number", {}, |_, row| of_fd(row, |fd| fd.fd().map(uint))),
+    row!("access" "ACCESS" 6 Left [FD] Text None Plain, "/proc/PID/fdinfo flags",
+        "r, w, or u for both; absent with O_PATH", {},
+        |_, row| of_file(row, |f| word(f.access().map(|a| a.letter()).filter(|l| !l.is_empty())))),
+    row!("type" "TYPE" 7 Right [FD] Text None Plain, "/proc/PID/fd, struct file",
+        "Type as lsof has it: REG DIR CHR BLK FIFO LINK IPv4 IPv6 unix netlink pack sock a_inode PSXMQ NS",
+        {}, |_, row| of_file(row, |f| Some(Value::Word(f.lsof_type())))),
+    row!("kind" "KIND" 9 Left [FD] Text None Plain, "/proc/PID/fd, struct file",
+        "Type of the descriptor: reg, dir, pipe, socket, eventfd, epoll, memfd, io_uring and so on",
+        {}, kind),
+    row!("device" "DEVICE" 6 Right [FD] Text None Plain, "/proc/PID/fd, struct inode",
+        "major,minor of the file system, of a device file its own; inode of an internet socket",
+        {}, device),
+    row!("dev" "DEV" 6 Right [FD] Text None Plain, "struct super_block",
+        "major,minor of the file system", {},
+        |_, row| of_file(row, |f| f.dev().map(device_text))),
+    row!("rdev" "RDEV" 6 Right [FD] Text None Plain, "struct inode",
+        "major,minor of a device file", {},
+        |_, row| of_file(row, |f| f.rdev().map(device_text))),
+    row!("size_off" "SIZE/OFF" 8 Right [FD] Text None Plain, "struct inode, /proc/PID/fdinfo pos",
+        "Size of the file in bytes, or 0t and the position where there is no size", {}, size_off),
+    row!("size" "SIZE" 8 Right [FD] Integer Bytes Plain, "struct inode",
+        "Size of the file; text in bytes", {},
+        |_, row| of_file(row, |f| f.size_bytes().map(uint))),
+    row!("offset" "OFFSET" 8 Right [FD] Integer Bytes Plain, "/proc/PID/fdinfo pos",
+        "Position in the file; text in bytes", {"pos" "OFFSET"},
+        |_, row| of_fd(row, |fd| fd.pos_bytes().map(uint))),
+    row!("node" "NODE" 8 Right [FD] Text None Plain, "struct inode",
+        "Inode; of an internet socket its protocol", {}, node),
+    row!("inode" "INODE" 8 Right [FD] Integer None Plain, "struct inode",
+        "Inode", {}, |_, row| of_file(row, |f| f.inode().map(uint))),
+    row!("nlink" "NLINK" 5 Right [FD] Integer None Plain, "struct inode",
+        "Hard links; 0: deleted", {}, |_, row| of_fd(row, |fd| fd.nlink().map(uint))),
+    row!("mnt_id" "MNT_ID" 6 Right [FD] Integer None Plain, "/proc/PID/fdinfo mnt_id",
+        "Mount, as in /proc/PID/mountinfo", {},
+        |_, row| of_fd(row, |fd| fd.mnt_id().map(uint))),
+    row!("mode" "MODE" 6 Right [FD] Integer None Octal, "struct inode",
+        "Kind of file and permissions; text is octal", {},
+        |_, row| of_fd(row, |fd| fd.mode().map(uint))),
+    row!("flags" "FLAGS" 12 Left [FD] Text None Plain, "/proc/PID/fdinfo flags",
+        "How it was opened, O_* in words", {}, flags),
+    row!("deleted" "DELETED" 7 Right [FD] Integer None Plain, "struct inode, /proc/PID/fd",
+        "1: no longer in the directory tree", {},
+        |_, row| of_file(row, |f| Some(uint(f.is_deleted())))),
+    row!("path" "PATH" 20 Left [FD] Text None Plain, "/proc/PID/fd",
+        "Path alone; of a unix socket its path, or @ and its abstract name", {}, path),
+    row!("family" "FAMILY" 7 Left [FD] Text None Plain, "sock_diag(7), struct sock",
+    "Address family of a socket", {}, |_, row| of_socket(row, |s| {
+        let family = s.family()?;
+        let number = || text(family.to_string());
+        Some(files::family_name(family).map_or_else(number, Value::Word))
+    })),
+    row!("protocol" "PROTO" 9 Left [FD] Text None Plain, "sock_diag(7), struct sock",
+        "Protocol of a socket; of a unix socket its type", {"proto" "PROTO"},
+        |_, row| of_socket(row, |s| files::protocol(s).map(text))),
+    row!("sockstate" "STATE" 11 Left [FD] Text None Plain, "sock_diag(7), struct sock",
+    "State of a socket: ESTABLISHED, LISTEN and so on", {},
+    |_, row| of_socket(row, |s| {
+        s.state()?;
+        Some(word(files::state(s)).unwrap_or(Value::ABSENT))
+    })),
+    row!("laddr" "LADDR" 15 Left [FD] Text None Plain, "sock_diag(7), struct sock",
+        "Local address", {}, |_, row| address(row, Side::Local)),
+    row!("lport" "LPORT" 5 Right [FD] Integer None Plain, "sock_diag(7), struct sock",
+        "Local port", {}, |_, row| port(row, Side::Local)),
+    row!("raddr" "RADDR" 15 Left [FD] Text None Plain, "sock_diag(7), struct sock",
+        "Remote address", {"paddr" "PADDR"}, |_, row| address(row, Side::Peer)),
+    row!("rport" "RPORT" 5 Right [FD] Integer None Plain, "sock_diag(7), struct sock",
+        "Remote port", {"pport" "PPORT"}, |_, row| port(row, Side::Peer)),
+    row!("recvq" "RECVQ" 6 Right [FD] Integer Bytes Plain, "sock_diag(7), struct sock",
+        "Bytes that arrived and were not read; text in bytes", {},
+        |_, row| of_socket(row, |s| s.recv_queue_bytes().map(uint))),
+    row!("sendq" "SENDQ" 6 Right [FD] Integer Bytes Plain, "sock_diag(7), struct sock",
+        "Bytes that were written and are not acknowledged; text in bytes", {},
+        |_, row| of_socket(row, |s| s.send_queue_bytes().map(uint))),
+    row!("sock_netns" "NETNS" 10 Right [FD] Integer None Plain, "sock_diag(7), struct sock",
+        "Network namespace of a socket", {},
+        |_, row| of_socket(row, |s| s.netns().map(uint))),
+    row!("peer_inode" "PEER" 8 Right [FD] Integer None Plain, "sock_diag(7), struct unix_sock",
+    "Inode of the other end of a unix socket", {},
+    |_, row| of_socket(row, |s| s.peer_inode().map(|p| {
+        if p == 0 { Value::ABSENT } else { uint(p) }
+    }))),
+    row!("ends" "ENDS" 12 Left [FD BASE] TextList None Plain, "the other tasks in the answer",
+        "Other ends of a pipe or unix socket, each pid,command,fd", {}, ends),
+    row!("name" "NAME" 4 Left [FD BASE] Text None Plain, "all of these",
+        "Path, addresses and state, other ends, what is particular about a descriptor", {}, name),
+];
