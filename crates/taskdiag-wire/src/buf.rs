@@ -27,6 +27,10 @@ impl AlignedBuf {
     pub fn zeroed(bytes: usize) -> AlignedBuf {
         AlignedBuf { words: vec![0; bytes.div_ceil(8)] }
     }
+    /// Make it at least `bytes` long; what is added is zero.
+    pub fn grow(&mut self, bytes: usize) {
+        self.words.resize(bytes.div_ceil(8).max(self.words.len()), 0);
+    }
     /// Length in bytes, a multiple of 8.
     pub fn len(&self) -> usize {
         self.words.len() * 8

@@ -7,6 +7,7 @@ pub mod auto;
 pub mod bpf;
 pub(crate) mod estimate;
 pub(crate) mod info;
+pub mod kernel;
 pub mod procfs;
 
 use std::fmt;

@@ -13,6 +13,7 @@ use taskdiag_wire::{Groups, Info, Strategy};
 use self::cost::{Facts, Part, decide};
 use crate::bytes::Bytes;
 use crate::engine::bpf::Bpf;
+use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate};
 use crate::error::Error;
@@ -121,10 +122,7 @@ pub fn explain(req: &Request) -> Vec<(Groups, EngineId, String)> {
 /// [`Error::Unavailable`] with the reason and what would help.
 pub fn open(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
     match engine {
-        EngineId::Kernel => Err(Error::Unavailable {
-            engine,
-            why: String::from("this kernel has no /proc/task_diag"),
-        }),
+        EngineId::Kernel => Ok(Box::new(Kernel::new()?)),
         EngineId::Bpf => Ok(Box::new(Bpf::new()?)),
         EngineId::Procfs => Ok(Box::new(Procfs::new()?)),
     }
@@ -166,7 +164,8 @@ fn auto(req: &Request) -> Result<Snapshot, Error> {
         // An engine that fails, or whose answer is no stream, is not asked again; one that is
         // left answers.
         match (engine, &e) {
-            (_, Error::NoSuchProcess(_)) => return Err(e),
+            // The kernel engine says so of a process that the caller may not trace, too.
+            (EngineId::Bpf | EngineId::Procfs, Error::NoSuchProcess(_)) => return Err(e),
             (EngineId::Kernel, _) => facts.kernel = None,
             (EngineId::Bpf, _) => facts.bpf = None,
             (EngineId::Procfs, Error::Unavailable { .. } | Error::Unsupported { .. }) => {
@@ -242,6 +241,15 @@ fn add(a: Cost, b: Cost) -> Cost {
     Cost { syscalls: a.syscalls + b.syscalls, wall: a.wall + b.wall }
 }
 
+/// What the kernel engine answers here; `None` where it would leave out processes of others that
+/// /proc shows.
+fn kernel_groups(strategy: Strategy) -> Option<Groups> {
+    let kernel = Kernel::new().ok()?;
+    // One process is there or it is not: its absence is noticed, and others are asked.
+    let one = matches!(strategy, Strategy::One | Strategy::Thread);
+    (one || kernel.sees_all()).then(|| kernel.support().groups)
+}
+
 /// What is known without trying: cheap, and opens at most one file, /proc/loadavg.
 fn facts(strategy: Strategy) -> Facts {
     let (processes, threads) = match strategy {
@@ -261,7 +269,7 @@ fn facts(strategy: Strategy) -> Facts {
     Facts {
         processes,
         threads,
-        kernel: None,
+        kernel: kernel_groups(strategy),
         bpf: Some(Bpf::untried().support().groups),
         procfs: Procfs::new().ok().map(|p| p.support().groups),
     }

@@ -1,0 +1,251 @@
+//! The kernel engine: `/proc/task_diag` of a kernel with our patches. One write asks, reads give
+//! the stream, ready made.
+//!
+//! The kernel answers with the rights of the reader, as a /proc that is mounted with hidepid=2:
+//! who may not trace a process does not see it. [`Kernel::sees_all`] tells whether an answer about
+//! all processes is one. Nothing stays open between requests.
+//!
+//! What it does not do: decide whether that is enough for the caller (see `auto`).
+
+mod stop;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
+use taskdiag_wire::encode::{encode_features_request, encode_request};
+use taskdiag_wire::{
+    AlignedBuf, Features, Group, Groups, MSG_FEATURES, NlMsgHdr, Req, Strategy, VERSION,
+};
+use zerocopy::FromBytes;
+
+use self::stop::Progress;
+use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate};
+use crate::error::Error;
+use crate::request::Request;
+
+/// How much to read in one go where somebody looks on.
+const WATCHED_READ: usize = 1 << 20;
+/// What there is room for beside the tasks: INFO and DONE, with much to spare.
+const ROOM: usize = 64 << 10;
+
+/// The engine that asks `/proc/task_diag`.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    file: PathBuf,
+    groups: Groups,
+    strategies: u64,
+}
+
+impl Kernel {
+    /// On `/proc`. What the kernel supports is asked once per process and remembered.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where the kernel has no such file, or it may not be used.
+    pub fn new() -> Result<Kernel, Error> {
+        static PROBE: OnceLock<Result<Kernel, String>> = OnceLock::new();
+        let probe = || {
+            Kernel::with_root("/proc").map_err(|e| match e {
+                Error::Unavailable { why, .. } => why,
+                e => e.to_string(),
+            })
+        };
+        match PROBE.get_or_init(probe) {
+            Ok(engine) => Ok(engine.clone()),
+            Err(why) => Err(unavailable(why.clone())),
+        }
+    }
+
+    /// On a proc filesystem that is mounted elsewhere: the answer is about its pid namespace.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_root(root: impl Into<PathBuf>) -> Result<Kernel, Error> {
+        let mut engine =
+            Kernel { file: root.into().join("task_diag"), groups: Groups::NONE, strategies: 0 };
+        let features = engine.features()?;
+        if features.version != VERSION {
+            let why = format!(
+                "the kernel speaks version {} of the format, this program {VERSION}; use a newer one",
+                features.version
+            );
+            return Err(unavailable(why));
+        }
+        let known = Group::ALL.iter().fold(Groups::NONE, |all, g| all | Groups::from(*g));
+        engine.groups = Groups::from_bits(features.groups & known.bits());
+        engine.strategies = features.strategies;
+        Ok(engine)
+    }
+
+    /// Does this caller see every process in an answer? Those with CAP_SYS_PTRACE over the first
+    /// process of the pid namespace do.
+    pub fn sees_all(&self) -> bool {
+        let traces = rustix::thread::capabilities(None)
+            .is_ok_and(|c| c.effective.contains(CapabilitySet::SYS_PTRACE));
+        traces && self.ask(&encode_request(&Req::new(Strategy::One, 1, Groups::NONE))).is_ok()
+    }
+
+    fn features(&self) -> Result<Features, Error> {
+        let answer = self.ask(&encode_features_request())?;
+        let (hdr, body) = NlMsgHdr::read_from_prefix(&answer)
+            .map_err(|_| unavailable("its answer is no message"))?;
+        if hdr.kind != MSG_FEATURES {
+            return Err(unavailable("it does not say what it supports"));
+        }
+        Features::read_from_prefix(body)
+            .map(|(features, _)| features)
+            .map_err(|_| unavailable("it does not say what it supports"))
+    }
+
+    /// A short answer.
+    fn ask(&self, request: &[u8]) -> Result<Vec<u8>, Error> {
+        let fd = self.open()?;
+        self.write(&fd, request)?;
+        let mut answer = vec![0; 4096];
+        let n = read(&fd, &mut answer).map_err(|e| self.failed("reading", e))?;
+        answer.truncate(n);
+        Ok(answer)
+    }
+
+    fn open(&self) -> Result<OwnedFd, Error> {
+        let file = self.file.display();
+        rustix::fs::openat(CWD, &self.file, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(
+            |e| match e {
+                Errno::NOENT => {
+                    unavailable(format!("{file}: this kernel has none; see kernel/README"))
+                }
+                e => self.failed("opening", e),
+            },
+        )
+    }
+
+    fn write(&self, fd: &OwnedFd, request: &[u8]) -> Result<(), Error> {
+        match retry(|| rustix::io::write(fd, request)) {
+            Ok(n) if n == request.len() => Ok(()),
+            Ok(_) => Err(unavailable("it takes a part of a request only")),
+            Err(e) => Err(self.failed("asking", e)),
+        }
+    }
+
+    fn failed(&self, what: &str, e: Errno) -> Error {
+        unavailable(format!("{what} {}: {e}", self.file.display()))
+    }
+
+    /// A first guess at the size of an answer. Memory that is not written to costs nothing.
+    fn guess(req: &Request) -> usize {
+        let tasks = match req.strategy {
+            Strategy::One => 1,
+            Strategy::All | Strategy::Children => estimate::processes(),
+            Strategy::AllThread | Strategy::Thread => estimate::threads(),
+        };
+        let each = 64 + req.groups.iter().map(typical_bytes).sum::<usize>();
+        (tasks + tasks / 8) * each + ROOM
+    }
+}
+
+impl Engine for Kernel {
+    fn id(&self) -> EngineId {
+        EngineId::Kernel
+    }
+
+    fn support(&self) -> Support {
+        let has = |s: &&Strategy| self.strategies & (1 << **s as u64) != 0;
+        Support {
+            groups: self.groups,
+            strategies: Strategy::ALL.iter().filter(has).copied().collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, req: &Request) -> Result<Answer, Error> {
+        let begin = Instant::now();
+        let unsupported = req.groups - self.groups;
+        if !unsupported.is_empty() {
+            return Err(Error::Unsupported { engine: EngineId::Kernel, groups: unsupported });
+        }
+        if req.strategy.takes_pid() && (req.pid == 0 || req.pid > i32::MAX as u32) {
+            return Err(Error::NoSuchProcess(req.pid));
+        }
+        let fd = self.open()?;
+        self.write(
+            &fd,
+            &encode_request(&Req {
+                max_rss_bytes: req.max_rss_bytes.map_or(0, u64::from),
+                budget_ns: req
+                    .budget
+                    .map_or(0, |b| u64::try_from(b.as_nanos()).unwrap_or(u64::MAX)),
+                ..Req::new(req.strategy, req.pid, req.groups)
+            }),
+        )?;
+
+        let mut stream = AlignedBuf::zeroed(Kernel::guess(req));
+        let mut progress = req.watch.map(|_| Progress::new(req));
+        let piece = if progress.is_some() { WATCHED_READ } else { usize::MAX };
+        // open, write, close
+        let (mut len, mut syscalls) = (0, 3);
+        loop {
+            if len == stream.len() {
+                stream.grow(len * 2);
+            }
+            let end = stream.len().min(len.saturating_add(piece));
+            syscalls += 1;
+            let n = match read(&fd, &mut stream.as_mut_bytes()[len..end]) {
+                Ok(n) => n,
+                Err(Errno::SRCH) => return Err(Error::NoSuchProcess(req.pid)),
+                Err(e) => return Err(self.failed("reading", e)),
+            };
+            len += n;
+            if n == 0 {
+                break;
+            }
+            if let Some(progress) = &mut progress {
+                progress.advance(&stream.as_bytes()[..len]);
+                if req.is_stopped() {
+                    let stream = progress.finish(&stream.as_bytes()[..len]);
+                    let cost = Cost { syscalls, wall: begin.elapsed() };
+                    return Ok(Answer { stream: stream.into(), cost });
+                }
+            }
+        }
+        stream.truncate(len);
+        Ok(Answer { stream: stream.into(), cost: Cost { syscalls, wall: begin.elapsed() } })
+    }
+}
+
+fn typical_bytes(g: Group) -> usize {
+    match g {
+        Group::Base => 64,
+        Group::Cred => 160,
+        Group::Stat | Group::Statm => 144,
+        Group::Cmdline => 96,
+        Group::Paths => 192,
+        Group::Ns => 96,
+        Group::Cgroup => 192,
+        Group::Vma => 2048,
+        Group::VmaStat => 5120,
+        Group::Fd => 1024,
+        Group::Environ => 1024,
+        _ => 80,
+    }
+}
+
+fn read(fd: &OwnedFd, to: &mut [u8]) -> Result<usize, Errno> {
+    retry(|| rustix::io::read(fd.as_fd(), &mut *to))
+}
+
+fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            r => return r,
+        }
+    }
+}
+
+fn unavailable(why: impl Into<String>) -> Error {
+    Error::Unavailable { engine: EngineId::Kernel, why: why.into() }
+}

@@ -1,0 +1,86 @@
+//! Ending an answer early: what is there so far, whole tasks only, with a DONE of its own.
+//! Reads message headers and nothing else; the stream is parsed as any other afterwards.
+
+use taskdiag_wire::{AlignedBuf, Done, FLAG_CONT, MSG_TASK, NlMsgHdr, StreamWriter, TaskMsg};
+use zerocopy::FromBytes;
+
+use crate::request::Request;
+
+/// How far an answer is that comes in pieces.
+#[derive(Debug)]
+pub(super) struct Progress<'a> {
+    req: &'a Request,
+    /// Where the next message begins.
+    at: usize,
+    /// Where the last task begins, which may go on.
+    last: usize,
+    tasks: u64,
+}
+
+impl<'a> Progress<'a> {
+    pub(super) fn new(req: &'a Request) -> Progress<'a> {
+        Progress { req, at: 0, last: 0, tasks: 0 }
+    }
+
+    /// Look at the messages that have come since.
+    pub(super) fn advance(&mut self, stream: &[u8]) {
+        let before = self.tasks;
+        while let Ok((hdr, body)) = NlMsgHdr::read_from_prefix(&stream[self.at..]) {
+            let len = (hdr.len as usize).max(size_of::<NlMsgHdr>());
+            if len > stream.len() - self.at {
+                break;
+            }
+            let first =
+                TaskMsg::read_from_prefix(body).is_ok_and(|(t, _)| t.flags & FLAG_CONT == 0);
+            if hdr.kind == MSG_TASK && first {
+                self.last = self.at;
+                self.tasks += 1;
+            }
+            self.at += len;
+        }
+        self.req.advance((self.tasks - before) as usize);
+    }
+
+    /// The stream up to its last task, which may not be whole, and a DONE that says so.
+    pub(super) fn finish(&self, stream: &[u8]) -> AlignedBuf {
+        let mut w = StreamWriter::new();
+        let whole = if self.tasks == 0 { self.at } else { self.last };
+        w.raw(&stream[..whole]);
+        w.finish(Done {
+            error: -libc::EINTR,
+            tasks: self.tasks.saturating_sub(1),
+            ..Done::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag_wire::{Groups, Stream};
+
+    #[test]
+    fn a_prefix_of_whole_tasks_is_a_stream() {
+        let mut w = StreamWriter::new();
+        w.info(&StreamWriter::blank_info());
+        for pid in 1..=3 {
+            w.begin_task(pid, pid);
+            w.end_task();
+        }
+        let whole = w.finish(Done::default());
+        let req = Request::all(Groups::NONE);
+        for cut in (size_of::<NlMsgHdr>()..whole.len()).step_by(8) {
+            let bytes = &whole.as_bytes()[..cut];
+            let mut p = Progress::new(&req);
+            p.advance(&bytes[..cut / 2 / 8 * 8]);
+            p.advance(bytes);
+            if p.at == 0 {
+                continue; // not even INFO
+            }
+            let s = Stream::parse(p.finish(bytes)).expect("a stream");
+            assert_eq!(s.done().error, -libc::EINTR);
+            let pids: Vec<u32> = s.tasks().map(|t| t.pid()).collect();
+            assert!([1, 2, 3].starts_with(&pids) && pids.len() < 3, "{pids:?}");
+        }
+    }
+}
