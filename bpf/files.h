@@ -11,6 +11,8 @@
 #ifndef TASKDIAG_FILES_H
 #define TASKDIAG_FILES_H
 
+#include "sockets.h"
+
 enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 0100000 };
 enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000 };
 enum { O_CLOEXEC = 02000000 };
@@ -108,7 +110,8 @@ static __always_inline u32 file_type(u32 mode, u64 magic, u64 dentry, u64 mnt)
 	}
 }
 
-/* Write the entry of descriptor fd, which is file st.file. */
+/* Write the entry of descriptor fd, which is file st.file. Returns its type, 0 for a socket that has only
+ * a path. */
 GROUP_FN put_fd(u32 fd, u32 cloexec)
 {
 	struct task_diag_fd *e;
@@ -118,10 +121,10 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 	if (size > sizeof(st.file_copy) - 8)
 		size = sizeof(st.file_copy) - 8;
 	if (bpf_probe_read_kernel(st.file_copy, size, (void *)st.file))
-		return 0;
+		return TASK_DIAG_FD_OTHER;
 	st.inode = FILE(u64, INODE);
 	if (bpf_probe_read_kernel(st.inode_copy, sizeof(st.inode_copy) - 8, (void *)st.inode))
-		return 0;
+		return TASK_DIAG_FD_OTHER;
 	dentry = FILE(u64, DENTRY);
 	mnt = FILE(u64, MNT);
 	sb = INODE(u64, SB);
@@ -145,7 +148,7 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 	}
 	e = next_entry(TASK_DIAG_FD, sizeof(*e), VALID_ALL(12));
 	if (!e)
-		return 0;
+		return TASK_DIAG_FD_OTHER;
 	e->fd = fd;
 	e->type = type;
 	e->pos_bytes = FILE(u64, POS);
@@ -160,7 +163,7 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 	e->size_bytes = INODE(u64, SIZE);
 	e->nlink = INODE(u32, NLINK);
 	e->reserved = 0;
-	return 0;
+	return type == TASK_DIAG_FD_SOCKET && magic != MAGIC_SOCK ? TASK_DIAG_FD_OTHER : type;
 }
 
 static __always_inline u32 lowest(u64 bits)
@@ -188,13 +191,14 @@ static __always_inline bool load_word(void)
 		open = 0;
 	/* in the middle of it, in a later run: what is still to be written */
 	st.open = st.word_begun ? st.open & open : open;
+	st.sockets = st.word_begun ? st.sockets & open : 0;
 	st.word_begun = st.word_loaded = 1;
 	return true;
 }
 
 static long fd_step(u32 i, void *unused)
 {
-	u32 n;
+	u32 n, type;
 
 	(void)i;
 	(void)unused;
@@ -208,8 +212,19 @@ static long fd_step(u32 i, void *unused)
 		n = lowest(st.open);
 		st.open &= st.open - 1;
 		st.file = st.fd_files[n];
+		if (!st.file)
+			return 0;
+		type = put_fd(st.fd_base + n, st.cloexec >> n & 1);
+		if (type == TASK_DIAG_FD_SOCKET)
+			st.sockets |= 1ull << n;
+		return 0;
+	}
+	if (st.sockets) {
+		n = lowest(st.sockets);
+		st.sockets &= st.sockets - 1;
+		st.file = st.fd_files[n];
 		if (st.file)
-			put_fd(st.fd_base + n, st.cloexec >> n & 1);
+			put_socket(st.fd_base + n);
 		return 0;
 	}
 	st.fd_base += 64;

@@ -277,13 +277,22 @@ GROUP_FN name_of_path(void)
 	return number;
 }
 
-/* The number of the text at st.arg of kernel memory, of up to 127 bytes. Equal texts are one name,
- * wherever they are. shmem: it is the name of shared memory, which has brackets in /proc. */
-GROUP_FN name_of_text(u32 shmem)
+/*
+ * The number of a text at st.arg of kernel memory, of up to 127 bytes. Equal texts are one name,
+ * wherever they are. How it is made of the text:
+ */
+enum {
+	TEXT_PLAIN,
+	TEXT_SHMEM,	/* a name of shared memory, which has brackets in /proc */
+	TEXT_UNIX,	/* and the length added to it: the name of a unix socket */
+};
+
+GROUP_FN name_of_text(u32 how)
 {
 	u64 *word;
 	struct task_diag_blob *b;
 	u32 i, number, len;
+	u8 first = 1;
 
 	b = begin_blob();
 	if (!b)
@@ -295,14 +304,23 @@ GROUP_FN name_of_text(u32 shmem)
 	for (i = 0; i < 18; i++)
 		word[i] = 0;
 	st.len = 0;
-	if (shmem)
+	if (how == TEXT_SHMEM)
 		APPEND_LITERAL("[anon_shmem:");
-	append_string(st.arg);
-	if (shmem)
+	if (how > TEXT_UNIX) {
+		bpf_probe_read_kernel(&first, 1, (void *)st.arg);
+		if (!first) {
+			/* abstract: not ended by a NUL */
+			append(st.arg, (how - TEXT_UNIX) & 0x7f);
+			b->data[0] = '@';
+		}
+	}
+	if (first)
+		append_string(st.arg);
+	if (how == TEXT_SHMEM)
 		APPEND_LITERAL("]");
 	st.key[0] = 1;	/* not the address of a mount */
 	st.key[1] = st.len;
-	st.key[2] = st.key[3] = shmem;
+	st.key[2] = st.key[3] = 0;
 	EACH(i, 0, 18, 18) {
 		word = at(st.off + BLOB_DATA + i * 8);
 		if (!word)

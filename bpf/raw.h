@@ -66,6 +66,8 @@ static __always_inline void open_list(u32 attr, u32 size, u32 valid)
 	a->count = 0;
 	st.list = st.off + 1;
 	st.list_n = 0;
+	st.list_attr = attr;
+	st.list_valid = valid;
 	st.off += sizeof(*a);
 }
 
@@ -74,7 +76,8 @@ static __always_inline void *next_entry(u32 attr, u32 size, u32 valid)
 {
 	void *e;
 
-	if (st.list && st.list_n >= (TASK_DIAG_BLOB_MAX - sizeof(struct task_diag_array)) / size)
+	if (st.list_attr != attr || st.list_valid != valid ||
+	    st.list_n >= (TASK_DIAG_BLOB_MAX - sizeof(struct task_diag_array)) / size)
 		close_list();
 	if (!st.list)
 		open_list(attr, size, valid);

@@ -109,7 +109,7 @@ struct state {
 		__u64 scratch[SCRATCH_WORDS];
 		struct {
 			/* lists, names and paths: raw.h, names.h */
-			__u32 list, list_n, list_any;
+			__u32 list, list_n, list_any, list_attr, list_valid;
 			__u32 names;		/* written so far */
 			__u32 slot;
 			__u32 reserved;
@@ -131,7 +131,7 @@ struct state {
 			__u32 file_dev, file_name;
 			__u64 vma[32];
 			/* open files: files.h */
-			__u64 fdt, open, cloexec, inode;
+			__u64 fdt, open, cloexec, inode, sockets, others;
 			__u32 fd_base, word_loaded, word_begun, reserved_fd;
 			__u64 fd_files[64];
 			__u64 file_copy[33], inode_copy[33];

@@ -87,7 +87,7 @@ GROUP_FN vma_kind(void)
 	if (VMA_MEMBER(VMA_FILE)) {
 		st.arg = anon + OFF(ANON_NAME_TEXT);
 		if (anon) {
-			st.number = name_of_text(1);
+			st.number = name_of_text(TEXT_SHMEM);
 			return TASK_DIAG_VMA_FILE;
 		}
 		if (!st.file_name)
@@ -103,7 +103,7 @@ GROUP_FN vma_kind(void)
 			if (*(u64 *)text == 0x005d6f7364765bull)	/* "[vdso]" */
 				return TASK_DIAG_VMA_VDSO;
 			st.arg = name;
-			st.number = name_of_text(0);
+			st.number = name_of_text(TEXT_PLAIN);
 			return TASK_DIAG_VMA_SPECIAL;
 		}
 	}
@@ -113,7 +113,7 @@ GROUP_FN vma_kind(void)
 		return TASK_DIAG_VMA_STACK;
 	if (anon) {
 		st.arg = anon + OFF(ANON_NAME_TEXT);
-		st.number = name_of_text(0);
+		st.number = name_of_text(TEXT_PLAIN);
 		return TASK_DIAG_VMA_NAMED;
 	}
 	return TASK_DIAG_VMA_ANON;

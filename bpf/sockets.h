@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * With FD: what is particular about a socket, as sock_diag(7) has it, for
+ * sockets of any network namespace.
+ */
+#ifndef TASKDIAG_SOCKETS_H
+#define TASKDIAG_SOCKETS_H
+
+enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10, AF_NETLINK = 16, AF_PACKET = 17 };
+enum { SOCK_STREAM = 1, SOCK_DGRAM = 2, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_UDPLITE = 136 };
+enum { TCP_LISTEN = 10 };
+
+/* Members of struct task_diag_socket, as bits of `valid`. */
+enum {
+	SOCKET_COMMON = 0x7f,		/* inode to state */
+	SOCKET_PROTOCOL = 1 << 5,
+	SOCKET_STATE = 1 << 6,
+	SOCKET_PORTS = 3 << 7,
+	SOCKET_IF = 1 << 9,
+	SOCKET_ADDRS = 3 << 10,
+	SOCKET_PEER = 1 << 12,
+	SOCKET_NAME = 1 << 13,
+	SOCKET_PORTID = 1 << 14,
+	SOCKET_RECV = 1 << 15,
+	SOCKET_SEND = 1 << 16,
+	SOCKET_QUEUES = SOCKET_RECV | SOCKET_SEND,
+};
+
+static __always_inline __u16 from_network(__u16 v)
+{
+	return (v >> 8) | (v << 8);
+}
+
+static __always_inline u32 wmem(u64 sk)
+{
+	/* one of it is the socket's own */
+	u32 v = RD(u32, sk, SK_WMEM);
+
+	return v ? v - 1 : 0;
+}
+
+/* The name of a unix socket: its path, or '@' and an abstract name. */
+static __always_inline u32 unix_name(u64 sk)
+{
+	u64 addr = RD_MAY(u64, sk, UNIX_ADDR);
+	u32 len;
+
+	if (!addr)
+		return 0;
+	/* of a sockaddr_un, without its family */
+	len = RD_MAY(u32, addr, UNIX_ADDR_LEN);
+	if (len <= 2)
+		return 0;
+	st.arg = addr + OFF(UNIX_ADDR_NAME) + 2;
+	return name_of_text(TEXT_UNIX + len - 2);
+}
+
+static __always_inline void queues(struct task_diag_socket *e, u64 sk, u32 *valid)
+{
+	u32 v;
+
+	if (e->state == TCP_LISTEN) {
+		e->recv_queue_bytes = e->family == AF_UNIX ? RD(u32, sk, SK_QUEUE_LEN) :
+							     RD(u32, sk, SK_BACKLOG);
+		e->send_queue_bytes = RD(u32, sk, SK_MAX_BACKLOG);
+		return;
+	}
+	e->send_queue_bytes = wmem(sk);
+	if (e->family == AF_UNIX) {
+		v = RD(u32, sk, SK_QUEUE_LEN);
+		if (v && e->type == SOCK_DGRAM)
+			e->recv_queue_bytes = RD(u32, RD(u64, sk, SK_QUEUE_NEXT), SKB_LEN);
+		else if (v)
+			*valid &= ~SOCKET_RECV;	/* it is the sum over a list that may be long */
+	} else if (e->type == SOCK_STREAM && e->protocol == IPPROTO_TCP) {
+		v = RD_MAY(u32, sk, TCP_RCV_NXT) - RD_MAY(u32, sk, TCP_COPIED_SEQ);
+		e->recv_queue_bytes = (s32)v > 0 ? v : 0;
+		e->send_queue_bytes = RD_MAY(u32, sk, TCP_WRITE_SEQ) - RD_MAY(u32, sk, TCP_SND_UNA);
+		if (!HAVE(TCP_RCV_NXT) || !HAVE(TCP_COPIED_SEQ) || !HAVE(TCP_WRITE_SEQ) ||
+		    !HAVE(TCP_SND_UNA))
+			*valid &= ~SOCKET_QUEUES;
+	} else {
+		v = RD(u32, sk, SK_RMEM);
+		if (e->protocol == IPPROTO_UDP || e->protocol == IPPROTO_UDPLITE)
+			v -= RD_MAY(u32, sk, UDP_DEFICIT);
+		e->recv_queue_bytes = v;
+	}
+}
+
+/* Write the entry of descriptor fd, whose file st.file is a socket. */
+GROUP_FN put_socket(u32 fd)
+{
+	struct task_diag_socket *e, s = {};
+	u64 socket = RD(u64, st.file, FILE_PRIVATE), sk = RD(u64, socket, SOCKET_SK), peer;
+	u32 valid = SOCKET_COMMON;
+
+	s.fd = fd;
+	s.inode = RD(u64, RD(u64, st.file, FILE_INODE), INODE_INO);
+	if (!sk) {
+		e = next_entry(TASK_DIAG_A_SOCKET, sizeof(*e), 3);
+		if (e)
+			*e = s;
+		return 0;
+	}
+	s.family = RD(__u16, sk, SKC_FAMILY);
+	s.type = RD(__u16, sk, SK_TYPE);
+	s.protocol = RD(__u16, sk, SK_PROTOCOL);
+	s.state = RD(u8, sk, SKC_STATE);
+	if (HAVE(SKC_NET))
+		s.netns = RD(u32, RD(u64, sk, SKC_NET), NET_INUM);
+	else
+		valid &= ~4;
+	switch (s.family) {
+	case AF_INET:
+	case AF_INET6:
+		valid |= SOCKET_PORTS | SOCKET_IF | SOCKET_ADDRS | SOCKET_QUEUES;
+		s.local_port = HAVE(INET_SPORT) ? from_network(RD(__u16, sk, INET_SPORT)) :
+						  RD(__u16, sk, SKC_NUM);
+		s.peer_port = from_network(RD(__u16, sk, SKC_DPORT));
+		s.ifindex = RD(u32, sk, SKC_BOUND_IF);
+		if (s.family == AF_INET) {
+			*(u32 *)s.local_addr = RD(u32, sk, SKC_RCV_SADDR);
+			*(u32 *)s.peer_addr = RD(u32, sk, SKC_DADDR);
+		} else if (HAVE(SKC_V6_DADDR) && HAVE(SKC_V6_RCV_SADDR)) {
+			bpf_probe_read_kernel(s.local_addr, 16, (void *)(sk + OFF(SKC_V6_RCV_SADDR)));
+			bpf_probe_read_kernel(s.peer_addr, 16, (void *)(sk + OFF(SKC_V6_DADDR)));
+		} else {
+			valid &= ~SOCKET_ADDRS;
+		}
+		queues(&s, sk, &valid);
+		break;
+	case AF_UNIX:
+		if (HAVE(UNIX_ADDR) && HAVE(UNIX_ADDR_LEN) && HAVE(UNIX_ADDR_NAME)) {
+			valid |= SOCKET_NAME;
+			s.name = unix_name(sk);
+		}
+		if (HAVE(UNIX_PEER)) {
+			valid |= SOCKET_PEER;
+			peer = RD(u64, sk, UNIX_PEER);
+			if (peer)
+				peer = RD(u64, peer, SK_SOCKET);
+			if (peer)
+				s.peer_inode = RD(u64, peer + OFF(SOCKET_ALLOC_INODE), INODE_INO);
+		}
+		valid |= SOCKET_QUEUES;
+		queues(&s, sk, &valid);
+		break;
+	case AF_NETLINK:
+		valid |= SOCKET_QUEUES;
+		queues(&s, sk, &valid);
+		if (HAVE(NETLINK_PORTID)) {
+			valid |= SOCKET_PORTID;
+			s.portid = RD(u32, sk, NETLINK_PORTID);
+		}
+		break;
+	case AF_PACKET:
+		valid &= ~SOCKET_PROTOCOL;
+		if (HAVE(PACKET_NUM) && HAVE(PACKET_IF)) {
+			valid |= SOCKET_PROTOCOL | SOCKET_IF;
+			s.protocol = from_network(RD(__u16, sk, PACKET_NUM));
+			s.ifindex = RD(u32, sk, PACKET_IF);
+		}
+		break;
+	}
+	e = next_entry(TASK_DIAG_A_SOCKET, sizeof(*e), valid);
+	if (e)
+		*e = s;
+	return 0;
+}
+
+#endif
