@@ -340,3 +340,21 @@ pub fn groups_of(source: Source) -> Groups {
     });
     all.iter().find(|(s, _)| *s == source).map_or(Groups::NONE, |(_, g)| *g)
 }
+
+/// The engines that answer a group here; each of the others is a loud skip.
+pub fn engines_with(group: Group) -> Vec<Source> {
+    static SEEN: OnceLock<Vec<(Source, Groups)>> = OnceLock::new();
+    let all = SEEN.get_or_init(|| {
+        let me = std::process::id();
+        let has = |s: &Source, g: Group| {
+            !matches!(s.query(&Request::one(me, g.into())), Err(Error::Unsupported { .. }))
+        };
+        let groups = |s: &Source| Group::ALL.iter().copied().filter(|g| has(s, *g)).collect();
+        engines().iter().map(|s| (*s, groups(s))).collect()
+    });
+    let (with, without): (Vec<_>, Vec<_>) = all.iter().partition(|(_, groups)| groups.has(group));
+    for (source, _) in without {
+        skips::skip(&format!("{group} on the {source} engine"), "the engine does not provide it");
+    }
+    with.into_iter().map(|(source, _)| source).collect()
+}

@@ -1,7 +1,9 @@
 //! What tasks have used, on every engine and strategy: CPU time, faults, switches, I/O, memory.
 
+use taskdiag::{Group, Groups, Request, Strategy, Swap};
+use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::state::{between, parity};
-use taskdiag_tests::{skip, skips};
+use taskdiag_tests::{Mktask, Source, read, skip, skips};
 
 /// A tick of /proc, ns.
 const TICK: i128 = 10_000_000;
@@ -127,5 +129,33 @@ fn swap() {
         let there = t.num("statm.rss_anon_bytes") + t.num("statm.swap_bytes");
         assert!((size - off..size + (4 << 20) + off).contains(&there), "{a}: {there} of {size}");
         between(a, t, "statm.rss_shmem_bytes", half - off, half + half / 2 + (1 << 20));
+        if a.strategy == Strategy::One {
+            swap_group(m, a.source);
+        }
     });
+}
+
+/// SWAP against smaps, which looks at each page. Half of each of two regions was swapped out; what
+/// is in the kernel's swap cache is still resident.
+fn swap_group(m: &Mktask, source: Source) {
+    if !engines_with(Group::Swap).contains(&source) {
+        return;
+    }
+    let half = m.num::<u64>("half");
+    let a = read(source, &Request::one(m.pid(), Groups::SWAP)).expect("an answer");
+    let view = a.snapshot.tasks().next().expect("the task");
+    let s = view.record::<Swap>().expect("the group");
+    let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", m.pid())).expect("it lives");
+    let kib = |l: &str| l.strip_prefix("Swap:")?.trim().strip_suffix(" kB")?.trim().parse().ok();
+    let all: u64 = smaps.lines().filter_map(kib).map(|n: u64| n * 1024).sum();
+    let anon = s.anon_bytes().expect("VmSwap");
+    assert!((half / 2..=half + (1 << 20)).contains(&anon), "{a}: {anon} of {half}");
+    match s.shmem_bytes() {
+        Some(shmem) => {
+            assert_eq!(anon + shmem, all, "{a}");
+            assert!(shmem > half / 4, "{a}: {shmem} of {half}");
+            assert_eq!(s.private_shmem_bytes(), Some(0), "{a}");
+        }
+        None => skip("swap of shared memory", "it needs cachestat(2) of Linux 6.5, and root"),
+    }
 }

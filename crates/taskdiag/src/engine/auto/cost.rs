@@ -87,7 +87,7 @@ fn procfs_task(g: Group, asked: Groups) -> u64 {
         // both are in `stat`, and both in `status`
         Group::Stat if asked.has(Group::Base) => 0,
         Group::Statm if asked.has(Group::Cred) => 0,
-        Group::Signals if asked.has(Group::Cred) || asked.has(Group::Statm) => 0,
+        Group::Signals | Group::Swap if asked.has(Group::Cred) || asked.has(Group::Statm) => 0,
         Group::Vma if asked.has(Group::VmaStat) => 0,
         Group::FdCount => 1_500,
         // of some 25 mappings, of some 2,000 resident pages, of some 6 files

@@ -238,7 +238,7 @@ impl Worker<'_> {
         let own = self.plan.own_netns;
         let reader = &mut self.reader;
         let mut calls = 0;
-        let enter = || reader.open_ns(at.dir, at.path.file("ns/net")).ok();
+        let enter = || reader.open_read(at.dir, at.path.file("ns/net")).ok();
         let table = self.plan.sockets.table(netns, own, enter, &mut calls);
         self.reader.syscalls += calls;
         (netns, table)

@@ -6,7 +6,7 @@
 //!
 //! - `read`: files and directories;
 //! - [`parse`]: their text to records;
-//! - `task`, `links`, `memory`, `files`, `text`: the groups of one task;
+//! - `task`, `links`, `memory`, `swap`, `files`, `text`: the groups of one task;
 //! - `sockets`: what sock_diag(7) knows of the sockets among the files;
 //! - `shares`, `names`: what several tasks have and the answer has once;
 //! - `walk`: which tasks, and by how many threads;
@@ -25,6 +25,7 @@ pub mod parse;
 mod read;
 mod shares;
 mod sockets;
+mod swap;
 mod task;
 mod text;
 mod walk;
@@ -43,6 +44,7 @@ use self::names::Names;
 use self::read::Reader;
 use self::shares::FILES;
 use self::sockets::Sockets;
+use self::swap::Objects;
 use self::task::{Plan, Worker, exhausted};
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::Error;
@@ -56,6 +58,7 @@ pub const GROUPS: Groups = engine::GROUPS
     .union(Groups::VMA)
     .union(Groups::VMA_STAT)
     .union(Groups::ROLLUP)
+    .union(Groups::SWAP)
     .union(Groups::FD)
     .union(Groups::FD_COUNT)
     .union(Groups::ENVIRON)
@@ -178,6 +181,8 @@ impl Engine for Procfs {
                 && req.groups.intersects(FILES)
                 && reader.is_own(root.as_fd()),
             limits: Limits::of(req),
+            swap_used: req.groups.has(Group::Swap) && swap::is_used(),
+            objects: Objects::default(),
             own_netns: if req.groups.has(Group::Fd) { reader.own_netns() } else { 0 },
             sockets: Sockets::default(),
             names: Names::default(),

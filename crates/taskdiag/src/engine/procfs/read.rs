@@ -55,8 +55,8 @@ impl Reader {
         self.open(at, path, OFlags::PATH)
     }
 
-    /// Open a namespace, to enter it.
-    pub(super) fn open_ns(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
+    /// Open a file for more than reading it here.
+    pub(super) fn open_read(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
         self.syscalls += 1; // close
         self.open(at, path, OFlags::RDONLY)
     }

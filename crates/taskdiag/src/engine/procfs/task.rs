@@ -15,6 +15,7 @@ use super::parse::{self, StatFile, StatusFile};
 use super::read::{Path, Reader};
 use super::shares::Shares;
 use super::sockets::Sockets;
+use super::swap::Objects;
 use crate::error::Error;
 
 /// What is the same for all tasks of a request.
@@ -32,6 +33,10 @@ pub(super) struct Plan {
     pub(super) own_pids: bool,
     /// What VMA_STAT and ROLLUP may cost.
     pub(super) limits: Limits,
+    /// Something on this machine is swapped out.
+    pub(super) swap_used: bool,
+    /// What is known of shared memory objects.
+    pub(super) objects: Objects,
     /// Our network namespace.
     pub(super) own_netns: u32,
     /// The sockets of the namespaces that were met.
@@ -147,8 +152,11 @@ impl<'a> Worker<'a> {
             let none = if got.is_err() { Groups::STAT } else { Groups::NONE };
             self.settle(plan.groups & (Groups::BASE | none), got)?;
         }
-        const STATUS: Groups =
-            Groups::CRED.union(Groups::STATM).union(Groups::SCHED).union(Groups::SIGNALS);
+        const STATUS: Groups = Groups::CRED
+            .union(Groups::STATM)
+            .union(Groups::SCHED)
+            .union(Groups::SIGNALS)
+            .union(Groups::SWAP);
         let mut status = Ok(());
         if plan.wants(STATUS | Groups::NS) {
             status = self.status(at);
@@ -179,6 +187,12 @@ impl<'a> Worker<'a> {
             let got = self.fd_count(at);
             self.settle_own(at, Groups::FD_COUNT, got)?;
         }
+        if plan.wants(Groups::SWAP) {
+            match reason {
+                Some(r) => self.settle(Groups::SWAP, Err(Stop::Gap(r)))?,
+                None => self.swap(at)?,
+            }
+        }
         if plan.wants(Groups::CMDLINE) {
             let got = self.cmdline(at, stat.as_ref());
             self.settle(Groups::CMDLINE, got)?;
@@ -191,7 +205,7 @@ impl<'a> Worker<'a> {
             let got = self.io(at);
             self.settle(Groups::IO, got)?;
         }
-        // Before SCHED, which reads the status files of other threads.
+        // These, too, before SCHED, which reads the status files of other threads.
         if plan.wants(Groups::NS) {
             let got = self.ns(at);
             self.settle(Groups::NS, got)?;

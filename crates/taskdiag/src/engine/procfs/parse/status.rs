@@ -15,6 +15,8 @@ pub struct StatusFile {
     pub statm: Statm,
     /// Pages locked into memory, in bytes; filled when STAT is asked for.
     pub locked_bytes: Option<u64>,
+    /// Swapped anonymous memory, in bytes; filled when SWAP is asked for.
+    pub swap_bytes: Option<u64>,
     /// Size of the table of open files; always filled.
     pub fd_size: Option<u32>,
     /// SIGNALS; filled when asked for.
@@ -94,7 +96,7 @@ impl StatusFile {
         self.cred = Cred::new();
         self.statm = Statm::new();
         (self.nvcsw, self.nivcsw, self.threads) = (None, None, None);
-        (self.locked_bytes, self.fd_size) = (None, None);
+        (self.locked_bytes, self.fd_size, self.swap_bytes) = (None, None, None);
         self.signals = Signals::new();
         self.gids.clear();
         self.nspid.clear();
@@ -104,6 +106,7 @@ impl StatusFile {
         let ns = groups.contains(Groups::NS);
         let stat = groups.contains(Groups::STAT);
         let signals = groups.contains(Groups::SIGNALS);
+        let swap = groups.contains(Groups::SWAP);
         for line in (Lines { rest: bytes }) {
             // Four bytes tell all keys apart; those who take a line look at its whole key.
             match line.first_chunk() {
@@ -113,6 +116,12 @@ impl StatusFile {
                 }
                 Some(k @ (b"CapI" | b"CapP" | b"CapE" | b"CapB" | b"CapA")) if cred => {
                     self.capabilities(k, line);
+                }
+                Some(k @ b"VmSw") if swap => {
+                    self.swap_bytes = kib(line, "VmSwap:");
+                    if statm {
+                        self.memory(k, line);
+                    }
                 }
                 Some(k @ b"VmLc") if stat => {
                     self.locked_bytes = kib(line, "VmLck:");
@@ -321,6 +330,9 @@ mod tests {
         assert_eq!((s.caught, s.queued, s.valid), (1 << 63, 3, Signals::ALL_VALID));
         assert_eq!(parse(TEXT, WANT).signals.valid, 0);
         assert_eq!(parse(TEXT, WANT).fd_size, Some(256));
+        assert_eq!(parse(TEXT, Groups::SWAP).swap_bytes, Some(4096));
+        let both = parse(TEXT, Groups::SWAP | Groups::STATM);
+        assert_eq!((both.swap_bytes, both.statm.swap_bytes()), (Some(4096), Some(4096)));
     }
 
     #[test]
