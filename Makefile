@@ -18,8 +18,10 @@ CARGO := $(RUST) cargo
 
 # What `make kernel` builds: base, ours, base-debug, ours-debug.
 FLAVOUR ?= ours
+# Whose config the Debian packages of the kernel have.
+CONFIG ?= amd64
 
-.PHONY: help run build test check bench fuzz bpf bpf-check kernel test-vm bench-vm install uninstall clean
+.PHONY: help run build test check bench fuzz bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -67,6 +69,10 @@ bpf-check: ## are the checked-in BPF skeletons what the sources give? (needs cla
 kernel: ## build the kernel of the series for the lab (FLAVOUR=base|ours|base-debug|ours-debug)
 	@tools/setup vm
 	tests/vm/lab fetch $(FLAVOUR)
+
+kernel-deb: ## Debian packages of the kernel with the series (CONFIG=amd64|cloud-amd64|FILE, ARGS=--trim)
+	@tools/setup kernel-deb
+	tests/vm/lab deb --config $(CONFIG) $(ARGS)
 
 test-vm: ## every kernel of tests/vm/kernels: parity, selftests, fuzz, stress; takes long
 	@tools/setup vm

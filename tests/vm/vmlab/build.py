@@ -33,6 +33,12 @@ def series():
     return [common.SERIES / n for n in names if n]
 
 
+def options(patches):
+    """The Kconfig options that patches add, all turned on."""
+    added = [re.findall(r"^\+(?:menu)?config (\w+)$", p.read_text(errors="replace"), re.M) for p in patches]
+    return "".join(f"CONFIG_{name}=y\n" for names in added for name in names)
+
+
 def image(flavour):
     """(path of bzImage, version) of a flavour; built if the cache has it not."""
     patched, fragments = FLAVOURS[flavour]
@@ -47,13 +53,10 @@ def image(flavour):
             lacking = [p for p in NEEDED if not common.have(p)]
             if lacking:
                 raise common.Unavailable(f"{flavour}: no {', '.join(lacking)} to build it with (tools/setup vm)")
-            if flavour == "base" and not patched:
-                common.say(f"{flavour}: building {PACKAGE} {version}; some minutes")
-            else:
-                common.say(f"{flavour}: building {PACKAGE} {version} with {len(patches)} patches; some minutes")
+            common.say(f"{flavour}: building {PACKAGE} {version} with {len(patches)} patches; some minutes")
             tree = Tree(flavour, version, tarball)
             tree.apply(patches)
-            tree.configure(fragments)
+            tree.configure(fragments, options(patches))
             tree.make(["bzImage"])
             shutil.copyfile(tree.dir / ".config", home / "config")
             part = home / "bzImage.part"
@@ -151,9 +154,9 @@ class Tree:
         self.applied.write_text("\n".join(sorted(new)))
         shutil.rmtree(scratch)
 
-    def configure(self, fragments):
+    def configure(self, fragments, more=""):
         """tinyconfig and the fragments. What a fragment asks for and Kconfig refuses is an error."""
-        asked = "".join(f.read_text() for f in fragments)
+        asked = "".join(f.read_text() for f in fragments) + more
         config = self.dir / ".config"
         before = config.read_text() if config.exists() else ""
         self.make(["tinyconfig"])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Boots with suites: what each command of the lab runs, and how it reports."""
 
-from . import common, kernels, machine, selftests, stress, suites
+from . import common, kernels, machine, selftests, stress, suites, support
 
 # For the boot itself, in software emulation on a busy host.
 BOOT_SECONDS = 120
@@ -63,8 +63,12 @@ def parity(chosen, only, filter):
     bad = 0
     for k in chosen:
         try:
+            about = suites.Support()
             suite = suites.Parity(k.promised, only or suites.PARITY, filter)
-            bad += report(k, *go(k, [suites.Support(), suite], "parity"))
+            run, results = go(k, [about, suite], "parity")
+            bad += report(k, run, results)
+            if about.answer and not only and not filter:
+                support.remember(k, kernels.get(k).version, about.answer, results)
         except common.Unavailable as e:
             skip(k.name, str(e))
     return bool(bad)
@@ -109,4 +113,5 @@ def fast():
 def everything():
     """What `make test-vm` runs. Exit code."""
     bad = parity(kernels.listed(), None, "")
+    support.write()
     return bool(bad + tests_of_the_series() + stress_of_the_series(120, stress.SEED))

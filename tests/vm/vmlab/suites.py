@@ -74,7 +74,7 @@ class Parity(Suite):
     """The test programs that run on the machine, run on this kernel."""
 
     name = "parity"
-    timeout = 900
+    timeout = 3000
 
     def __init__(self, promised, only=PARITY, filter=""):
         self.promised, self.only, self.filter = promised, only, filter
@@ -97,7 +97,7 @@ class Parity(Suite):
         }
         lines = ["export " + " ".join(f"{k}={v}" for k, v in settings.items())]
         for name in self.only:
-            lines.append(f"echo '@@program {name}'; timeout 600 {programs[name]} {self.filter}; echo \"@@status $?\"")
+            lines.append(f"echo '@@program {name}'; timeout 1500 {programs[name]} {self.filter}; echo \"@@status $?\"")
         lines.append(f"echo @@skips; cat {common.TARGET}/taskdiag-skips.txt")
         return lines
 
@@ -124,6 +124,7 @@ class Support(Suite):
 
     name = "support"
     timeout = 60
+    answer = None
 
     def files(self, tree):
         tree.program(built()["taskdiag"])
