@@ -39,7 +39,7 @@ class Bench(suites.Suite):
 
     def __init__(self, chosen):
         self.chosen = chosen
-        self.timeout = sum(setting(p, "timeout", 300) for p in chosen)
+        self.timeout = sum(setting(p, "timeout", 900) for p in chosen)
         self.memory = max([setting(p, "memory", 4096) for p in chosen])
 
     def files(self, tree):
@@ -59,7 +59,7 @@ class Bench(suites.Suite):
         ]
         for p in self.chosen:
             run = f"/lab/{p.stem}" if p.suffix == ".c" else f"sh /lab/{p.stem}"
-            limit = setting(p, "timeout", 300)
+            limit = setting(p, "timeout", 900)
             lines.append(f'echo "@@program {p.stem}"; timeout {limit} {run}; echo "@@status $?"')
         return lines
 

@@ -44,8 +44,8 @@ def image(flavour):
     patched, fragments = FLAVOURS[flavour]
     patches = series() if patched else []
     fragments = [p for f in fragments if (p := common.CONFIG / f).exists()]
-    with common.locked("linux"):
-        version, tarball = source()
+    version, tarball = source()
+    with common.locked(f"linux-{flavour}"):
         compiler = common.output("gcc", "--version").split("\n")[0]
         key = common.digest(version, compiler, *patches, *fragments)
         home = common.cache("kernels", f"{flavour}-{key}", "bzImage").parent
@@ -67,12 +67,20 @@ def image(flavour):
 
 def source():
     """(version, tarball) of the kernel source: installed, or downloaded by apt."""
+    with common.locked("source"):
+        return installed_source() or downloaded_source()
+
+
+def installed_source():
     installed = pathlib.Path(f"/usr/src/{PACKAGE}.tar.xz")
     version = common.output("dpkg-query", "-W", "-f", "${Version}", PACKAGE)
     if installed.exists() and version:
         return version, installed
+    return None
+
+
+def downloaded_source():
     home = common.cache("source", "version").parent
-    home.mkdir(exist_ok=True)
     if not (home / "version").exists():
         if not common.have("apt-get"):
             raise common.Unavailable(f"no {PACKAGE}, and no apt-get to get it with")
@@ -83,22 +91,23 @@ def source():
             raise common.Unavailable(f"apt cannot get {PACKAGE}: {str(e).strip().splitlines()[-1]}") from e
         deb = next(home.glob("*.deb"))
         common.run("dpkg-deb", "-x", deb, home / "unpacked")
-        (home / "unpacked/usr/src" / installed.name).rename(home / installed.name)
+        (home / f"unpacked/usr/src/{PACKAGE}.tar.xz").rename(home / f"{PACKAGE}.tar.xz")
         shutil.rmtree(home / "unpacked")
         (home / "version").write_text(common.output("dpkg-deb", "-f", deb, "Version").strip())
         deb.unlink()
-    return (home / "version").read_text(), home / installed.name
+    return (home / "version").read_text(), home / f"{PACKAGE}.tar.xz"
 
 
 def pristine(version, tarball):
     """The source, unpacked once."""
     home = common.cache("linux", version, "source")
-    if not home.exists():
-        part = home.with_name("source.part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        common.run("tar", "-xf", tarball, "-C", part, "--strip-components=1")
-        part.rename(home)
+    with common.locked("source"):
+        if not home.exists():
+            part = home.with_name("source.part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            common.run("tar", "-xf", tarball, "-C", part, "--strip-components=1")
+            part.rename(home)
     return home
 
 

@@ -32,10 +32,11 @@ def installed(flavour):
     version, tarball = build.source()
     key = common.digest(version, *patches, *names)
     home = common.cache("selftests", f"{flavour}-{key}")
-    with common.locked("linux"):
+    with common.locked(f"linux-{flavour}"):
         if not home.exists():
             common.say(f"building the selftests {' '.join(names)}")
             tree = build.Tree(flavour, version, tarball)
+            tree.apply(patches)
             tree.make(["headers"])
             part = home.with_name(f"{home.name}.part")
             shutil.rmtree(part, ignore_errors=True)
