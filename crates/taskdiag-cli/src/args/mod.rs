@@ -11,6 +11,7 @@ pub mod maps;
 pub mod memory;
 pub mod ps;
 pub mod table;
+pub mod tree;
 
 use std::ffi::OsString;
 
@@ -30,6 +31,8 @@ pub enum Cli {
     Memory(Box<memory::Args>),
     /// `taskdiag files`
     Files(Box<files::Args>),
+    /// `taskdiag tree`
+    Tree(Box<tree::Args>),
     /// `taskdiag fields`; JSON?
     Fields(bool),
     /// `taskdiag engines`; JSON?
@@ -66,6 +69,7 @@ pub fn command() -> Command {
         .subcommand(maps::command())
         .subcommand(memory::command())
         .subcommand(files::command())
+        .subcommand(tree::command())
         .subcommand(
             Command::new("fields")
                 .about("List every column: groups, unit, type, names, source")
@@ -98,6 +102,7 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
         Some(("maps", m)) => Cli::Maps(Box::new(maps::Args::from_matches(m)?)),
         Some(("memory", m)) => Cli::Memory(Box::new(memory::Args::from_matches(m)?)),
         Some(("files", m)) => Cli::Files(Box::new(files::Args::from_matches(m)?)),
+        Some(("tree", m)) => Cli::Tree(Box::new(tree::Args::from_matches(m)?)),
         Some(("fields", m)) => Cli::Fields(m.get_flag("json")),
         Some(("engines", m)) => Cli::Engines(m.get_flag("json")),
         Some(("dump", m)) => Cli::Dump(dump::Args::from_matches(m)?),

@@ -16,6 +16,7 @@ pub fn run(cli: &Cli) -> Result<(), Exit> {
         Cli::Maps(args) => crate::maps::run(args),
         Cli::Memory(args) => crate::memory::run(args),
         Cli::Files(args) => crate::files::run(args),
+        Cli::Tree(args) => crate::tree::run(args),
         Cli::Fields(json) => fields::run(*json),
         Cli::Engines(json) => engines::run(*json),
         Cli::Dump(args) => dump::run(args),

@@ -7,9 +7,9 @@
 use std::io;
 
 use base64::Engine;
-use taskdiag::field::{self, Context, Value};
+use taskdiag::field::{self, Context, Missing, Value};
 
-use super::{Sink, Table, Tally};
+use super::{Item, Sink, Table, Tally};
 use crate::columns::Column;
 
 /// A string of bytes.
@@ -109,6 +109,47 @@ fn keys(columns: &[Column]) -> Vec<(usize, Vec<u8>)> {
     out
 }
 
+/// The columns of one row as members of an object, those that are lacking last.
+pub fn members(out: &mut Vec<u8>, cx: &Context, columns: &[Column], item: Item<'_, '_>) {
+    let mut lacking = Vec::new();
+    write_members(out, cx, columns, &keys(columns), item, &mut lacking, |_, _| {});
+}
+
+fn write_members(
+    out: &mut Vec<u8>,
+    cx: &Context,
+    columns: &[Column],
+    keys: &[(usize, Vec<u8>)],
+    item: Item<'_, '_>,
+    lacking: &mut Vec<(usize, &'static str)>,
+    mut missing: impl FnMut(usize, Missing),
+) {
+    lacking.clear();
+    for (k, (c, key)) in keys.iter().enumerate() {
+        let v = item.value(cx, &columns[*c], *c);
+        if let Some(m) = v.missing() {
+            missing(*c, m);
+            lacking.push((k, m.name()));
+        }
+        if k > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(key);
+        value(out, cx, &v);
+    }
+    if !lacking.is_empty() {
+        out.extend_from_slice(b",\"missing\":{");
+        for (j, (k, why)) in lacking.iter().enumerate() {
+            if j > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&keys[*k].1);
+            text(out, why.as_bytes());
+        }
+        out.push(b'}');
+    }
+}
+
 /// Write the rows; `lines`: one object a line instead of one array. Gives the number of rows.
 pub fn rows(
     sink: &mut Sink,
@@ -130,30 +171,8 @@ pub fn rows(
         }
         count += 1;
         out.push(b'{');
-        lacking.clear();
-        for (k, (c, key)) in keys.iter().enumerate() {
-            let v = item.value(cx, &columns[*c], *c);
-            if let Some(m) = v.missing() {
-                tally.count(*c, m);
-                lacking.push((k, m.name()));
-            }
-            if k > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(key);
-            value(out, cx, &v);
-        }
-        if !lacking.is_empty() {
-            out.extend_from_slice(b",\"missing\":{");
-            for (j, (k, why)) in lacking.iter().enumerate() {
-                if j > 0 {
-                    out.push(b',');
-                }
-                out.extend_from_slice(&keys[*k].1);
-                text(out, why.as_bytes());
-            }
-            out.push(b'}');
-        }
+        let missing = |c, m| tally.count(c, m);
+        write_members(out, cx, columns, &keys, item, &mut lacking, missing);
         out.push(b'}');
         if lines {
             out.push(b'\n');

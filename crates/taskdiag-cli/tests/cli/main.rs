@@ -10,3 +10,4 @@ mod memory;
 mod oracle;
 mod terminal;
 mod text;
+mod tree;

@@ -72,7 +72,7 @@ fn settled(args: &[&str]) -> Option<(String, String)> {
 }
 
 /// Say loudly what is not tested: in the list that `make test` prints at its end.
-fn skip(test: &str, why: &str) {
+pub fn skip(test: &str, why: &str) {
     let required = std::env::var("TASKDIAG_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|r| r == "procps"), "procps is required, but {why}");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target");

@@ -1,0 +1,187 @@
+//! The options of `taskdiag tree`, which are those of pstree where it has them.
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use taskdiag::Choice;
+
+use super::table::{self, flag, list};
+use super::{engine, lists};
+use crate::answer::Source;
+use crate::columns::{self, Column};
+use crate::exit::{self, Exit};
+use crate::output::terminal::{Color, Terminal};
+use crate::tree::Labels;
+
+/// Where the trees begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the first processes.
+    All,
+    /// At these processes.
+    Pids(Vec<u32>),
+    /// At the processes of a user whose parent is another one's.
+    User(u32),
+}
+
+impl Start {
+    /// Is it about a user?
+    pub fn is_user(&self) -> bool {
+        matches!(self, Start::User(_))
+    }
+}
+
+/// What `taskdiag tree` was asked for.
+#[derive(Clone, Debug)]
+pub struct Args {
+    /// Where the trees begin.
+    pub start: Start,
+    /// Those above as well?
+    pub parents: bool,
+    /// The kernel's threads as well?
+    pub kernel: bool,
+    /// What is shown of each process.
+    pub labels: Labels,
+    /// This process and those above it in bold.
+    pub highlight: Option<u32>,
+    /// Drawn with ASCII, whatever the terminal can show.
+    pub ascii: bool,
+    /// Drawn with lines, whatever it can show.
+    pub unicode: bool,
+    /// Nested JSON?
+    pub json: bool,
+    /// Keys in JSON, where they are given.
+    pub columns: Vec<Column>,
+    /// Where the answer comes from.
+    pub source: Source,
+    /// Say what it cost?
+    pub stats: bool,
+    color: Color,
+    wide: bool,
+    width: Option<usize>,
+}
+
+/// The options.
+pub fn command() -> Command {
+    Command::new("tree")
+        .about("Show processes as a tree, as pstree does")
+        .args_override_self(true)
+        .next_help_heading("Selection")
+        .arg(
+            Arg::new("start")
+                .value_name("PID|USER")
+                .action(ArgAction::Append)
+                .help("Only what is below these processes, or the processes of a user"),
+        )
+        .arg(flag("show-parents", "Also those above PID").short('s'))
+        .arg(flag("kernel", "Also the kernel's threads").short('k'))
+        .next_help_heading("Rows")
+        .arg(flag("arguments", "Arguments; a line for each process").short('a'))
+        .arg(flag("show-pids", "Pids; nothing is put together").short('p'))
+        .arg(flag("uid-changes", "The user, where it is not that of the parent").short('u'))
+        .arg(flag("threads", "Threads, in braces").short('T').alias("thread-names"))
+        .arg(
+            flag("no-compact", "Equal subtrees each, not as 3*[name]")
+                .short('c')
+                .alias("compact-not"),
+        )
+        .arg(flag("numeric-sort", "Children by pid, not by name").short('n'))
+        .arg(
+            Arg::new("highlight-pid")
+                .long("highlight-pid")
+                .visible_alias("highlight")
+                .short('H')
+                .value_name("PID")
+                .value_parser(clap::value_parser!(u32))
+                .help("This process and those above it in bold, on a terminal"),
+        )
+        .next_help_heading("Output")
+        .arg(flag("ascii", "Draw with ASCII").short('A'))
+        .arg(flag("unicode", "Draw with lines").short('U').conflicts_with("ascii"))
+        .arg(flag("json", "One JSON document: processes with their children"))
+        .arg(list("format", "COLUMNS", "Columns of 'taskdiag fields' as keys in JSON").short('o'))
+        .arg(table::color())
+        .arg(
+            Arg::new("wide")
+                .long("long")
+                .alias("wide")
+                .short('l')
+                .visible_short_alias('w')
+                .action(ArgAction::Count)
+                .help("Do not end lines at the edge of the terminal"),
+        )
+        .arg(
+            Arg::new("columns")
+                .long("columns")
+                .aliases(["cols", "width"])
+                .value_name("N")
+                .value_parser(clap::value_parser!(u16).range(1..))
+                .help("End lines after so many cells, on a terminal or not"),
+        )
+        .next_help_heading("Source")
+        .arg(table::from())
+        .arg(engine())
+        .arg(flag("stats", "Say on standard error who answered, and at what cost"))
+        .after_help(exit::codes_text())
+}
+
+impl Args {
+    /// From parsed options.
+    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+        let flag = |id: &str| m.get_flag(id);
+        let words = |id: &str| m.get_many::<String>(id).into_iter().flatten();
+        let mut keys = Vec::new();
+        for spec in words("format") {
+            keys.extend(columns::parse(spec)?);
+        }
+        if !keys.is_empty() && !flag("json") {
+            return Err(Exit::Usage(String::from(
+                "-o names the keys of --json; what the tree shows is chosen with -a, -p and -u",
+            )));
+        }
+        let starts = lists::items(words("start"));
+        let numbers: Result<Vec<u32>, _> = starts.iter().map(|s| s.parse()).collect();
+        let start = match (&starts[..], numbers) {
+            ([], _) => Start::All,
+            (_, Ok(pids)) => Start::Pids(pids),
+            ([user], _) => Start::User(lists::uid("tree", user)?),
+            _ => return Err(Exit::Usage(String::from("tree takes pids, or one user"))),
+        };
+        if flag("show-parents") && !matches!(start, Start::Pids(_)) {
+            return Err(Exit::Usage(String::from(
+                "-s is about those above a process: give its pid",
+            )));
+        }
+        Ok(Args {
+            start,
+            parents: flag("show-parents"),
+            kernel: flag("kernel"),
+            labels: Labels {
+                args: flag("arguments"),
+                pids: flag("show-pids"),
+                users: flag("uid-changes"),
+                threads: flag("threads"),
+                compact: !flag("no-compact") && !flag("show-pids"),
+                by_id: flag("numeric-sort"),
+            },
+            highlight: m.get_one::<u32>("highlight-pid").copied(),
+            ascii: flag("ascii"),
+            unicode: flag("unicode"),
+            json: flag("json"),
+            columns: keys,
+            source: Source {
+                from: m.get_one("from").cloned(),
+                engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+                ..Source::default()
+            },
+            stats: flag("stats"),
+            color: table::color_from(m),
+            wide: m.get_count("wide") > 0,
+            width: m.get_one::<u16>("columns").map(|n| usize::from(*n)),
+        })
+    }
+    /// How to draw.
+    pub fn terminal(&self) -> Terminal {
+        let mut terminal = Terminal::detect(self.color, self.wide);
+        terminal.width = self.width.or(terminal.width);
+        terminal
+    }
+}

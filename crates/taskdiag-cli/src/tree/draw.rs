@@ -1,0 +1,197 @@
+//! The tree as pstree draws it: the first child beside its parent, the others below; with
+//! arguments, a line for each.
+
+use std::io;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::compact::Shapes;
+use crate::output::Sink;
+use crate::output::terminal::Terminal;
+
+/// The pieces of a drawing.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces {
+    /// Between a parent and its only child.
+    single: &'static str,
+    /// Between a parent and the first of its children.
+    first: &'static str,
+    /// Before a child, and before the last one.
+    branch: &'static str,
+    last: &'static str,
+    /// A line that goes on, and none.
+    through: &'static str,
+    gap: &'static str,
+}
+
+/// For any terminal and for pipes, as pstree.
+pub const ASCII: Pieces =
+    Pieces { single: "---", first: "-+-", branch: "|-", last: "`-", through: "| ", gap: "  " };
+/// For a terminal that shows UTF-8.
+pub const LINES: Pieces =
+    Pieces {
+        single: "───", first: "─┬─", branch: "├─", last: "└─", through: "│ ", gap: "  "
+    };
+
+/// Deeper levels than this are drawn as this one: in a comb of 10,000 processes, each with two
+/// children, lines must not get longer and longer.
+const DRAWN_LEVELS: usize = 64;
+
+const BOLD: &[u8] = b"\x1b[1m";
+const RESET: &[u8] = b"\x1b[0m";
+
+/// A subtree that is to be drawn.
+#[derive(Clone, Copy, Debug)]
+struct Todo {
+    shape: usize,
+    count: usize,
+    level: usize,
+    first: bool,
+    last: bool,
+    /// Brackets that each leaf below closes.
+    closing: usize,
+}
+
+/// Draws into a sink.
+#[derive(Debug)]
+pub struct Drawing<'a> {
+    /// What is drawn.
+    pub shapes: &'a Shapes,
+    /// With which pieces.
+    pub pieces: Pieces,
+    /// Where.
+    pub terminal: Terminal,
+    /// A line for each process?
+    pub upright: bool,
+}
+
+/// A line that ends at the edge of the terminal, with a plus there.
+#[derive(Debug, Default)]
+struct Line {
+    cells: usize,
+    limit: Option<usize>,
+    /// Where in the output a plus goes if the line turns out to be too long.
+    cut: Option<usize>,
+}
+
+impl Line {
+    fn push(&mut self, out: &mut Vec<u8>, text: &[u8]) {
+        let text = std::str::from_utf8(text).unwrap_or("?");
+        let (before, width) = (self.cells, text.width());
+        if let (Some(limit), None) = (self.limit, self.cut) {
+            if before + width >= limit {
+                let mut cells = before;
+                let fits = text.char_indices().find(|(_, c)| {
+                    cells += c.width().unwrap_or(0);
+                    cells >= limit
+                });
+                self.cut = fits.map(|(at, _)| out.len() + at);
+            }
+        }
+        out.extend_from_slice(text.as_bytes());
+        self.cells += width;
+    }
+    fn blanks(&mut self, out: &mut Vec<u8>, n: usize) {
+        for _ in 0..n {
+            self.push(out, b" ");
+        }
+    }
+    fn end(&mut self, out: &mut Vec<u8>, color: bool) {
+        if let (Some(cut), true) = (self.cut, self.limit.is_some_and(|l| self.cells > l)) {
+            out.truncate(cut);
+            out.extend_from_slice(if color { RESET } else { b"" });
+            out.push(b'+');
+        }
+        out.push(b'\n');
+        (self.cells, self.cut) = (0, None);
+    }
+}
+
+impl Drawing<'_> {
+    /// Draw one tree.
+    ///
+    /// # Errors
+    /// That of writing.
+    pub fn draw(&self, sink: &mut Sink, root: usize) -> io::Result<()> {
+        let mut line = Line { limit: self.terminal.width, ..Line::default() };
+        // Of the levels above: width of the label, and whether more follow.
+        let mut levels: Vec<(usize, bool)> = Vec::new();
+        let top = Todo { shape: root, count: 1, level: 0, first: true, last: true, closing: 0 };
+        let mut stack = vec![top];
+        while let Some(todo) = stack.pop() {
+            levels.truncate(todo.level);
+            let out = sink.buf();
+            if self.upright {
+                self.indent_upright(out, &mut line, &levels, todo.last);
+            } else if !todo.first {
+                self.indent(out, &mut line, &levels, todo.last);
+            }
+            let shape = self.shapes.get(todo.shape);
+            let before = line.cells;
+            if todo.count > 1 {
+                line.push(out, format!("{}*[", todo.count).as_bytes());
+            }
+            let color = shape.marked && self.terminal.color;
+            out.extend_from_slice(if color { BOLD } else { b"" });
+            line.push(out, &shape.label);
+            out.extend_from_slice(if color { RESET } else { b"" });
+            levels.push((line.cells - before, !todo.last));
+            let closing = todo.closing + usize::from(todo.count > 1);
+            if shape.children.is_empty() || self.upright {
+                if shape.children.is_empty() {
+                    line.push(out, "]".repeat(closing).as_bytes());
+                }
+                line.end(out, self.terminal.color);
+            } else {
+                let single = shape.children.len() == 1;
+                let piece = if single { self.pieces.single } else { self.pieces.first };
+                line.push(out, piece.as_bytes());
+            }
+            let n = shape.children.len();
+            for (i, (child, count)) in shape.children.iter().enumerate().rev() {
+                stack.push(Todo {
+                    shape: *child,
+                    count: *count,
+                    level: todo.level + 1,
+                    first: i == 0,
+                    last: i + 1 == n,
+                    closing,
+                });
+            }
+            sink.settle()?;
+        }
+        Ok(())
+    }
+    /// A new line below the labels above.
+    fn indent(&self, out: &mut Vec<u8>, line: &mut Line, levels: &[(usize, bool)], last: bool) {
+        let drawn = levels.len().min(DRAWN_LEVELS);
+        for (i, (width, _)) in levels.iter().take(drawn).enumerate() {
+            line.blanks(out, width + 1);
+            let goes_on = levels.get(i + 1).is_some_and(|l| l.1);
+            line.push(out, self.knee(i + 1 == drawn, last, goes_on).as_bytes());
+        }
+    }
+    /// A new line, two cells further in than its parent.
+    fn indent_upright(
+        &self,
+        out: &mut Vec<u8>,
+        line: &mut Line,
+        levels: &[(usize, bool)],
+        last: bool,
+    ) {
+        let drawn = levels.len().min(DRAWN_LEVELS);
+        for i in 0..drawn {
+            line.blanks(out, 2);
+            let goes_on = levels.get(i + 1).is_some_and(|l| l.1);
+            line.push(out, self.knee(i + 1 == drawn, last, goes_on).as_bytes());
+        }
+    }
+    fn knee(&self, here: bool, last: bool, goes_on: bool) -> &'static str {
+        match (here, last, goes_on) {
+            (true, true, _) => self.pieces.last,
+            (true, false, _) => self.pieces.branch,
+            (false, _, true) => self.pieces.through,
+            (false, _, false) => self.pieces.gap,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Who is whose child, among the tasks of an answer.
+
+use std::collections::HashMap;
+
+use taskdiag::Snapshot;
+use taskdiag::field::Row;
+
+/// A process.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its id.
+    pub tgid: u32,
+    /// Its rows, as indices of tasks: threads, or itself.
+    pub rows: Vec<u32>,
+    /// Its parent, where that is there.
+    pub parent: Option<usize>,
+    /// Its children, in the order of the rows.
+    pub children: Vec<usize>,
+}
+
+/// Processes and their children. Each is below exactly one root.
+#[derive(Clone, Debug, Default)]
+pub struct Forest {
+    /// The processes, in the order of the rows.
+    pub nodes: Vec<Node>,
+    /// Those whose parent is not there.
+    pub roots: Vec<usize>,
+}
+
+impl Forest {
+    /// Arrange tasks, given by their indices in the order that siblings shall have. A process
+    /// whose parent is not among them is a root.
+    pub fn new(rows: &[u32], snapshot: &Snapshot) -> Forest {
+        let stream = snapshot.stream();
+        let mut forest = Forest::default();
+        let mut known: HashMap<u32, usize> = HashMap::new();
+        let mut ppids = Vec::new();
+        for i in rows {
+            let Some(task) = stream.get(*i as usize) else { continue };
+            let at = *known.entry(task.tgid()).or_insert_with(|| {
+                let ppid = Row::new(task).base.and_then(|b| b.ppid()).unwrap_or(0);
+                ppids.push(ppid);
+                let (rows, children) = (Vec::new(), Vec::new());
+                forest.nodes.push(Node { tgid: task.tgid(), rows, parent: None, children });
+                forest.nodes.len() - 1
+            });
+            forest.nodes[at].rows.push(*i);
+        }
+        for (at, ppid) in ppids.into_iter().enumerate() {
+            match known.get(&ppid).copied().filter(|p| *p != at) {
+                Some(parent) => {
+                    forest.nodes[at].parent = Some(parent);
+                    forest.nodes[parent].children.push(at);
+                }
+                None => forest.roots.push(at),
+            }
+        }
+        forest.open_circles();
+        forest
+    }
+    /// A foreign stream may hold parents in a circle; those have no root. The first of each
+    /// circle becomes one.
+    fn open_circles(&mut self) {
+        let mut seen = vec![false; self.nodes.len()];
+        for root in &self.roots {
+            self.mark(*root, &mut seen);
+        }
+        for at in 0..self.nodes.len() {
+            if seen[at] {
+                continue;
+            }
+            if let Some(parent) = self.nodes[at].parent.take() {
+                self.nodes[parent].children.retain(|c| *c != at);
+            }
+            self.roots.push(at);
+            self.mark(at, &mut seen);
+        }
+    }
+    fn mark(&self, root: usize, seen: &mut [bool]) {
+        let mut stack = vec![root];
+        while let Some(at) = stack.pop() {
+            if !std::mem::replace(&mut seen[at], true) {
+                stack.extend(&self.nodes[at].children);
+            }
+        }
+    }
+    /// The process with this id.
+    pub fn find(&self, tgid: u32) -> Option<usize> {
+        self.nodes.iter().position(|n| n.tgid == tgid)
+    }
+    /// A process and those above it, up to its root.
+    pub fn line(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        std::iter::successors(Some(at), |n| self.nodes[*n].parent)
+    }
+}

@@ -1,0 +1,84 @@
+//! The tree as rows of a table: children after their parent, with a drawing in front of the command.
+
+use taskdiag::Snapshot;
+
+use super::forest::Forest;
+
+/// Rows in the order of the tree, each with its drawing.
+#[derive(Debug, Default)]
+pub struct Tree {
+    /// Indices of tasks, parents first.
+    pub rows: Vec<u32>,
+    /// The drawings of all rows, one after the other.
+    art: Vec<u8>,
+    /// Where the drawing of each row ends.
+    ends: Vec<usize>,
+}
+
+/// Deeper levels than this are drawn as this one: a chain of 10,000 processes must not need
+/// 10,000 columns in each of 10,000 lines.
+const DRAWN_LEVELS: usize = 64;
+
+/// The pieces of a drawing: nothing below, a line goes through, a child, the last child.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    gap: &'static str,
+    through: &'static str,
+    child: &'static str,
+    last: &'static str,
+}
+
+/// As procps.
+pub const ASCII: Style = Style { gap: "    ", through: " |  ", child: " \\_ ", last: " \\_ " };
+/// For a terminal that shows UTF-8.
+pub const LINES: Style = Style { gap: "   ", through: "│  ", child: "├─ ", last: "└─ " };
+
+impl Tree {
+    /// The drawing in front of the i-th row.
+    pub fn art(&self, i: usize) -> &[u8] {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.art[start..self.ends[i]]
+    }
+
+    /// Arrange `rows` (in the order that siblings shall have). A task whose parent is not among
+    /// them is a root; threads follow their process.
+    pub fn new(rows: &[u32], snapshot: &Snapshot, style: Style) -> Tree {
+        let forest = Forest::new(rows, snapshot);
+        let mut tree = Tree::default();
+        for root in &forest.roots {
+            tree.below(*root, &forest, style);
+        }
+        tree
+    }
+
+    fn below(&mut self, root: usize, forest: &Forest, style: Style) {
+        // (process, level, is it the last child)
+        let mut stack = vec![(root, 0, true)];
+        // For each level above: does its line go on?
+        let mut lines: Vec<bool> = Vec::new();
+        while let Some((at, level, last)) = stack.pop() {
+            let node = &forest.nodes[at];
+            lines.truncate(level);
+            for row in &node.rows {
+                self.draw(style, &lines, level, last);
+                self.rows.push(*row);
+                self.ends.push(self.art.len());
+            }
+            lines.push(!last && level > 0);
+            for (i, child) in node.children.iter().rev().enumerate() {
+                stack.push((*child, level + 1, i == 0));
+            }
+        }
+    }
+    fn draw(&mut self, style: Style, lines: &[bool], level: usize, last: bool) {
+        if level == 0 {
+            return;
+        }
+        for goes_on in lines.iter().take(DRAWN_LEVELS).skip(1) {
+            let piece = if *goes_on { style.through } else { style.gap };
+            self.art.extend_from_slice(piece.as_bytes());
+        }
+        let piece = if last { style.last } else { style.child };
+        self.art.extend_from_slice(piece.as_bytes());
+    }
+}

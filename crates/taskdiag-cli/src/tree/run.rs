@@ -1,0 +1,256 @@
+//! `taskdiag tree`: ask, arrange, draw or write as JSON.
+
+use std::time::Instant;
+
+use taskdiag::field::{self, Context, Row};
+use taskdiag::{Groups, Request, Snapshot};
+
+use super::compact::{Labels, Maker};
+use super::draw::{self, Drawing};
+use super::forest::Forest;
+use crate::answer;
+use crate::args::tree::{Args, Start};
+use crate::columns::{self, Column};
+use crate::exit::{Exit, say};
+use crate::output::{Item, Sink, Tally, json};
+use crate::plan::Plan;
+
+/// Run it.
+pub fn run(args: &Args) -> Result<(), Exit> {
+    let begin = Instant::now();
+    let columns = columns(args);
+    let snapshot = args.source.get(|| Plan::One(request(args, &columns)))?;
+    let asked = Instant::now();
+    let threads = snapshot.stream().strategy().is_threads();
+    if args.labels.threads && !threads {
+        return Err(Exit::Failed(String::from(
+            "the saved answer holds processes, not threads: make it with \
+             'taskdiag dump --strategy all-thread'",
+        )));
+    }
+    let cx = Context::new(snapshot.stream().info(), threads);
+    let mut rows: Vec<u32> = (0..snapshot.tasks().len() as u32).collect();
+    crate::order::sort(&mut rows, &snapshot, &cx, &[]);
+    let forest = Forest::new(&rows, &snapshot);
+    let picked = pick(args, &snapshot, &forest);
+    let mut tally = Tally::new(columns.len());
+    // What is shown is looked at once for what it lacks, whatever form it takes.
+    let shown = shown(&forest, &picked);
+    let stream = snapshot.stream();
+    let first = |at: usize| forest.nodes[at].rows.first().and_then(|i| stream.get(*i as usize));
+    for row in shown.iter().filter_map(|at| first(*at)).map(Row::new) {
+        for (c, column) in columns.iter().enumerate() {
+            if let Some(m) = (column.field.get)(&cx, &row).missing() {
+                tally.count(c, m);
+            }
+        }
+    }
+    let mut sink = Sink::stdout();
+    if args.json {
+        let nested = Nested { snapshot: &snapshot, cx: &cx, forest: &forest, picked: &picked };
+        nested.write(&mut sink, &columns, args.labels)?;
+    } else {
+        let marked = args.highlight.and_then(|pid| forest.find(pid));
+        let marked = marked.map(|at| forest.line(at).collect()).unwrap_or_default();
+        let maker = Maker {
+            snapshot: &snapshot,
+            cx: &cx,
+            forest: &forest,
+            labels: args.labels,
+            wanted: picked.wanted.clone(),
+            marked,
+        };
+        let (shapes, roots) = maker.shapes(&picked.roots);
+        let terminal = args.terminal();
+        let pieces = match args.ascii || !(args.unicode || terminal.lines) {
+            true => draw::ASCII,
+            false => draw::LINES,
+        };
+        let drawing = Drawing { shapes: &shapes, pieces, terminal, upright: args.labels.args };
+        for (i, root) in roots.iter().enumerate() {
+            // As pstree does between the trees of a user.
+            if i > 0 && args.start.is_user() {
+                sink.buf().push(b'\n');
+            }
+            drawing.draw(&mut sink, *root)?;
+        }
+    }
+    sink.finish()?;
+    if args.stats {
+        crate::commands::stats::print(&snapshot, shown.len(), begin, asked);
+    }
+    answer::verdict(&snapshot, shown.is_empty(), &tally, &columns)
+}
+
+/// What is looked at of each process: the keys in JSON.
+fn columns(args: &Args) -> Vec<Column> {
+    let mut names = vec!["pid", "ppid", "comm"];
+    if args.labels.users || args.start.is_user() {
+        names.push("user");
+    }
+    if args.labels.args {
+        names.push("args");
+    }
+    match args.columns.is_empty() {
+        true => columns::parse(&names.join(",")).expect("columns of the table"),
+        false => args.columns.clone(),
+    }
+}
+
+fn request(args: &Args, columns: &[Column]) -> Request {
+    let mut groups = field::groups_of(columns.iter().map(|c| c.field)) | Groups::BASE;
+    if args.labels.users || args.start.is_user() {
+        groups |= Groups::CRED;
+    }
+    if args.labels.args {
+        groups |= Groups::CMDLINE;
+    }
+    match args.labels.threads {
+        true => Request::all_threads(groups),
+        false => Request::all(groups),
+    }
+}
+
+/// Which trees are shown.
+struct Picked {
+    roots: Vec<usize>,
+    /// Which processes of them; `None`: all.
+    wanted: Option<Vec<bool>>,
+}
+
+fn pick(args: &Args, snapshot: &Snapshot, forest: &Forest) -> Picked {
+    let row = |at: usize| {
+        let first = forest.nodes[at].rows.first()?;
+        snapshot.stream().get(*first as usize).map(Row::new)
+    };
+    let found = |pid: u32| {
+        let at = forest.find(pid);
+        if at.is_none() {
+            say(format_args!("taskdiag: there is no process {pid}"));
+        }
+        at
+    };
+    match args.start {
+        Start::Pids(ref pids) => {
+            let starts: Vec<usize> = pids.iter().filter_map(|p| found(*p)).collect();
+            if !args.parents {
+                return Picked { roots: starts, wanted: None };
+            }
+            // Those above, and all below.
+            let mut wanted = vec![false; forest.nodes.len()];
+            let mut roots = Vec::new();
+            for start in starts {
+                for at in forest.line(start) {
+                    wanted[at] = true;
+                    if forest.nodes[at].parent.is_none() && !roots.contains(&at) {
+                        roots.push(at);
+                    }
+                }
+                let mut stack = vec![start];
+                while let Some(at) = stack.pop() {
+                    wanted[at] = true;
+                    stack.extend(&forest.nodes[at].children);
+                }
+            }
+            Picked { roots, wanted: Some(wanted) }
+        }
+        Start::User(uid) => {
+            let is = |at: usize| row(at).and_then(|r| r.cred?.euid()) == Some(uid);
+            let all = 0..forest.nodes.len();
+            let first = |at: &usize| is(*at) && !forest.nodes[*at].parent.is_some_and(is);
+            Picked { roots: all.filter(first).collect(), wanted: None }
+        }
+        // As pstree: who wants the kernel's threads says so.
+        Start::All => {
+            let kthread = |at: usize| row(at).is_some_and(|r| r.is_kthread());
+            let roots = forest.roots.iter().copied();
+            Picked {
+                roots: roots.filter(|at| args.kernel || !kthread(*at)).collect(),
+                wanted: None,
+            }
+        }
+    }
+}
+
+/// The processes of the trees, each once, parents first.
+fn shown(forest: &Forest, picked: &Picked) -> Vec<usize> {
+    let mut seen = vec![false; forest.nodes.len()];
+    let mut out = Vec::new();
+    let mut stack: Vec<usize> = picked.roots.iter().rev().copied().collect();
+    while let Some(at) = stack.pop() {
+        let wanted = picked.wanted.as_ref().is_none_or(|w| w[at]);
+        if wanted && !std::mem::replace(&mut seen[at], true) {
+            out.push(at);
+            stack.extend(&forest.nodes[at].children);
+        }
+    }
+    out
+}
+
+/// The trees as nested JSON: an array of processes, each with its `children`, and its `threads`
+/// where those were asked for.
+struct Nested<'a> {
+    snapshot: &'a Snapshot,
+    cx: &'a Context,
+    forest: &'a Forest,
+    picked: &'a Picked,
+}
+
+/// What is left to write: a process, or the end of one.
+enum Step {
+    Begin(usize),
+    End,
+}
+
+impl Nested<'_> {
+    fn write(&self, sink: &mut Sink, columns: &[Column], labels: Labels) -> Result<(), Exit> {
+        // Commands may nest 10,000 deep; the program's own stack must not.
+        let mut steps: Vec<Step> =
+            self.picked.roots.iter().rev().map(|r| Step::Begin(*r)).collect();
+        let mut comma = false;
+        sink.buf().push(b'[');
+        while let Some(step) = steps.pop() {
+            let out = sink.buf();
+            match step {
+                Step::End => {
+                    out.extend_from_slice(b"]}");
+                    comma = true;
+                }
+                Step::Begin(at) => {
+                    out.extend_from_slice(if comma { b",\n" } else { b"\n" });
+                    self.begin(out, at, columns, labels);
+                    comma = false;
+                    steps.push(Step::End);
+                    let wanted = |c: &&usize| self.picked.wanted.as_ref().is_none_or(|w| w[**c]);
+                    let children = self.forest.nodes[at].children.iter().filter(wanted);
+                    steps.extend(children.rev().map(|c| Step::Begin(*c)));
+                }
+            }
+            sink.settle()?;
+        }
+        sink.buf().extend_from_slice(b"\n]\n");
+        Ok(())
+    }
+    /// `{"pid":1,...,"children":[`
+    fn begin(&self, out: &mut Vec<u8>, at: usize, columns: &[Column], labels: Labels) {
+        let stream = self.snapshot.stream();
+        let node = &self.forest.nodes[at];
+        let tasks = || node.rows.iter().filter_map(|i| stream.get(*i as usize));
+        let leader = tasks().find(|t| t.is_leader()).or_else(|| tasks().next());
+        out.push(b'{');
+        if let Some(leader) = leader {
+            json::members(out, self.cx, columns, Item::Row(&Row::new(leader)));
+            out.push(b',');
+        }
+        if labels.threads {
+            out.extend_from_slice(b"\"threads\":");
+            json::list(out, tasks().filter(|t| !t.is_leader()), |out, t| {
+                out.extend_from_slice(format!("{{\"tid\":{},\"comm\":", t.pid()).as_bytes());
+                json::text(out, t.comm().unwrap_or(b"?"));
+                out.push(b'}');
+            });
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"children\":[");
+    }
+}

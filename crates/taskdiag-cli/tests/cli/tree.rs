@@ -1,0 +1,225 @@
+//! `taskdiag tree`: drawings of saved answers with known content, JSON, and pstree as oracle.
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use super::common::{Saved, Task, machine, parts, run, stream};
+use super::oracle::skip;
+use taskdiag::Strategy;
+use taskdiag::wire::Done;
+
+fn tree(saved: &Saved, args: &[&str]) -> (i32, String, String) {
+    let path = saved.path();
+    let path = path.to_str().expect("UTF-8");
+    parts(&run(&[&["tree", "--from", path], args].concat()))
+}
+
+/// init with two workers that look alike, one that has a child, and a kernel thread beside it.
+fn workers() -> Vec<Task> {
+    vec![
+        Task::new(1, 0, "init"),
+        Task { ppid: 0, ..Task::kthread(2, "kthreadd") },
+        Task::kthread(3, "kworker"),
+        Task { uid: 33, ..Task::new(10, 1, "worker") },
+        Task { uid: 33, ..Task::new(11, 1, "worker") },
+        Task { uid: 33, ..Task::new(12, 1, "worker") },
+        Task { uid: 33, ..Task::new(13, 12, "sh") },
+        Task { uid: 33, ..Task::new(14, 1, "worker") },
+        Task { uid: 33, ..Task::new(15, 14, "sh") },
+        Task::new(20, 1, "cron"),
+    ]
+}
+
+#[test]
+fn drawings() {
+    let saved = Saved::tasks(&workers());
+    for (args, want) in [
+        (
+            &[][..],
+            "\
+init-+-cron
+     |-2*[worker]
+     `-2*[worker---sh]
+",
+        ),
+        (
+            &["-c"],
+            "\
+init-+-cron
+     |-worker
+     |-worker
+     |-worker---sh
+     `-worker---sh
+",
+        ),
+        (
+            &["-p", "-n"],
+            "\
+init(1)-+-worker(10)
+        |-worker(11)
+        |-worker(12)---sh(13)
+        |-worker(14)---sh(15)
+        `-cron(20)
+",
+        ),
+        (
+            &["-u", "-U"],
+            "\
+init─┬─cron
+     ├─2*[worker(www-data)]
+     └─2*[worker(www-data)───sh]
+",
+        ),
+        (
+            &["-a"],
+            "\
+init -x
+  |-cron -x
+  |-worker -x
+  |-worker -x
+  |-worker -x
+  |   `-sh -x
+  `-worker -x
+      `-sh -x
+",
+        ),
+        (&["-s", "13"], "init---worker---sh\n"),
+        (&["-s", "12", "-p"], "init(1)---worker(12)---sh(13)\n"),
+        (&["12", "14"], "worker---sh\nworker---sh\n"),
+        (&["2"], "kthreadd---kworker\n"),
+        (&["-k", "-c", "2"], "kthreadd---kworker\n"),
+        (&["33"], ""),
+        (&["www-data"], "worker\n\nworker\n\nworker---sh\n\nworker---sh\n"),
+        (&["--columns", "12"], "init-+-cron\n     |-2*[w+\n     `-2*[w+\n"),
+    ] {
+        let (_, out, err) = tree(&saved, args);
+        assert_eq!(out, want, "{args:?}: {err}");
+    }
+    assert!(tree(&saved, &["-k"]).1.contains("kthreadd---kworker\n"));
+    let (code, out, err) = tree(&saved, &["99"]);
+    assert!(code == 1 && out.is_empty() && err.contains("no process 99"), "{err}");
+}
+
+#[test]
+fn a_marked_line() {
+    let saved = Saved::tasks(&workers());
+    let (_, out, _) = tree(&saved, &["-H", "13", "--color", "always"]);
+    let bold = |s: &str| format!("\x1b[1m{s}\x1b[0m");
+    assert!(out.contains(&format!("{}---{}", bold("worker"), bold("sh"))), "{out:?}");
+    assert_eq!(out.matches("\x1b[1m").count(), 3, "{out:?}");
+    assert!(!tree(&saved, &["-H", "13"]).1.contains('\x1b'));
+}
+
+#[test]
+fn threads_in_braces() {
+    let thread = |pid, comm: &str| Task { tgid: 10, ..Task::new(pid, 1, comm) };
+    let tasks = [
+        Task::new(1, 0, "init"),
+        Task::new(10, 1, "web"),
+        thread(11, "io"),
+        thread(12, "io"),
+        thread(13, "gc"),
+        Task::new(20, 10, "cgi"),
+    ];
+    let saved = Saved::bytes(&stream(Strategy::AllThread, &tasks, Done::default()));
+    let want = "\
+init---web-+-cgi
+           |-{gc}
+           `-2*[{io}]
+";
+    assert_eq!(tree(&saved, &["-T"]).1, want);
+    assert_eq!(tree(&saved, &[]).1, "init---web---cgi\n");
+    let (_, out, _) = tree(&saved, &["-T", "--json"]);
+    let all: Value = serde_json::from_str(&out).expect("valid JSON");
+    assert_eq!(all[0]["children"][0]["threads"].as_array().map(Vec::len), Some(3));
+    assert_eq!(all[0]["children"][0]["threads"][2]["comm"], "gc");
+    let (code, _, err) = tree(&Saved::tasks(&machine()), &["-T"]);
+    assert!(code == 4 && err.contains("all-thread"), "{err}");
+}
+
+#[test]
+fn nested_json() {
+    let saved = Saved::tasks(&machine());
+    let (code, out, _) = tree(&saved, &["--json", "-u", "-o", "pid,user,rss"]);
+    assert_eq!(code, 0);
+    let all: Value = serde_json::from_str(&out).expect("valid JSON");
+    let init = &all[0];
+    assert_eq!((&init["pid"], &init["rss"]), (&Value::from(1), &Value::from(1 << 20)));
+    let zombie = &init["children"][0]["children"][1];
+    assert_eq!((&zombie["pid"], &zombie["missing"]["rss"]), (&12.into(), &"absent".into()));
+    assert_eq!(zombie["children"], Value::Array(vec![]));
+}
+
+#[test]
+fn odd_trees_end() {
+    let circle = [Task::new(5, 6, "a"), Task::new(6, 5, "b"), Task::new(7, 7, "c")];
+    let (code, out, _) = tree(&Saved::tasks(&circle), &[]);
+    assert_eq!((code, out.as_str()), (0, "c\na---b\n"));
+    // A chain is one line; a comb must not have longer and longer ones.
+    let chain: Vec<Task> = (1..5000).map(|n| Task::new(n, n - 1, "x")).collect();
+    assert_eq!(tree(&Saved::tasks(&chain), &[]).1.lines().count(), 1);
+    let comb: Vec<Task> = (1..5000).map(|n| Task::new(n, n.saturating_sub(2) | 1, "x")).collect();
+    let (code, out, _) = tree(&Saved::tasks(&comb), &["-p"]);
+    assert!(code == 0 && out.len() < 5000 * 1000, "{}", out.len());
+    for args in [&["-a"][..], &["--json"], &["-c"]] {
+        assert_eq!(tree(&Saved::tasks(&chain), args).0, 0, "{args:?}");
+    }
+    let evil = Task { comm: b"a\n\x1b[2J\xff".to_vec(), ..Task::new(7, 0, "evil") };
+    assert_eq!(tree(&Saved::tasks(&[evil]), &[]).1, "a\\n\\x1b[2J\\xff\n");
+}
+
+#[test]
+fn what_makes_no_sense() {
+    for (args, word) in [
+        (&["-s"][..], "pid"),
+        (&["-o", "pid"], "--json"),
+        (&["no-such-user-here"], "no user"),
+        (&["1", "root"], "one user"),
+        (&["-A", "-U"], "cannot be used with"),
+    ] {
+        let (code, _, err) = parts(&run(&[&["tree"], args].concat()));
+        assert!(code == 2 && err.contains(word), "{args:?} {err}");
+    }
+}
+
+/// Ended with the value, and what it started, too.
+struct Family(Child);
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        // The shell ends its children; it may have ended already.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn as_pstree_draws() {
+    let pstree = |args: &[&str]| {
+        let o = Command::new("pstree").env("LC_ALL", "C").args(args).output().ok()?;
+        o.status.success().then(|| String::from_utf8_lossy(&o.stdout).into_owned())
+    };
+    if Command::new("pstree").arg("-V").stderr(Stdio::null()).status().is_err() {
+        return skip("as_pstree_draws", "pstree (psmisc) is not installed");
+    }
+    let script = "trap 'kill $(jobs -p); exit' TERM; sleep 1000 & sleep 1000 & \
+                  (trap 'kill $!; exit' TERM; sleep 1001 & wait) & tail -f /dev/null & wait";
+    let shell = Command::new("bash").args(["-c", script]).stdin(Stdio::null()).spawn();
+    let family = Family(shell.expect("bash is there"));
+    let pid = family.0.id().to_string();
+    // All of them must have started.
+    let drawn = ["bash---sleep", "2*[sleep]", "tail"];
+    for _ in 0..200 {
+        if pstree(&["-A", "-T", &pid]).is_some_and(|t| drawn.iter().all(|d| t.contains(d))) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    for args in [&[][..], &["-p"], &["-c"], &["-a"], &["-n"], &["-p", "-n"], &["-u"]] {
+        let want = pstree(&[&["-A", "-T", "-l"], args, &[&pid]].concat()).expect("pstree answers");
+        let got = parts(&run(&[&["tree", "-A"], args, &[&pid]].concat())).1;
+        assert_eq!(got, want, "{args:?}");
+        assert!(want.lines().count() > 2, "{want}");
+    }
+}
