@@ -17,6 +17,8 @@ enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 010000
 enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000 };
 enum { O_CLOEXEC = 02000000 };
 enum { MAGIC_MQUEUE = 0x19800202 };
+/* Targets of one epoll or watches of one inotify: what is beyond is a list that changes under us. */
+enum { DETAILS_MAX = 1 << 20 };
 
 /* The first 8 bytes of a text, as they are in memory. */
 #define TEXT8(s) ((u64)(u8)(s)[0] | (u64)(u8)(s)[1] << 8 | (u64)(u8)(s)[2] << 16 |	\
@@ -68,6 +70,8 @@ static __always_inline u32 anon_type(u64 dentry)
 		return TASK_DIAG_FD_OTHER;
 	}
 }
+
+#include "details.h"
 
 static __always_inline u32 file_type(u32 mode, u64 magic, u64 dentry, u64 mnt)
 {
@@ -192,6 +196,11 @@ static __always_inline bool load_word(void)
 	/* in the middle of it, in a later run: what is still to be written */
 	st.open = st.word_begun ? st.open & open : open;
 	st.sockets = st.word_begun ? st.sockets & open : 0;
+	st.others = st.word_begun ? st.others & open : 0;
+	/* the nodes of a run before may be gone: from the first on, without those that are written */
+	st.detail_node = 0;
+	st.detail_done = st.word_begun ? st.detail_done : 0;
+	st.detail_skip = st.detail_done;
 	st.word_begun = st.word_loaded = 1;
 	return true;
 }
@@ -217,6 +226,8 @@ static long fd_step(u32 i, void *unused)
 		type = put_fd(st.fd_base + n, st.cloexec >> n & 1);
 		if (type == TASK_DIAG_FD_SOCKET)
 			st.sockets |= 1ull << n;
+		else if (type >= TASK_DIAG_FD_EVENTFD && type <= TASK_DIAG_FD_BPF_LINK)
+			st.others |= 1ull << n;
 		return 0;
 	}
 	if (st.sockets) {
@@ -225,6 +236,20 @@ static long fd_step(u32 i, void *unused)
 		st.file = st.fd_files[n];
 		if (st.file)
 			put_socket(st.fd_base + n);
+		return 0;
+	}
+	if (st.others) {
+		n = lowest(st.others);
+		st.file = st.fd_files[n];
+		if (st.file && put_detail(st.fd_base + n) && st.detail_done < DETAILS_MAX) {
+			if (st.detail_skip)
+				st.detail_skip--;
+			else
+				st.detail_done++;
+		} else {
+			st.others &= st.others - 1;
+			st.detail_node = st.detail_done = st.detail_skip = 0;
+		}
 		return 0;
 	}
 	st.fd_base += 64;

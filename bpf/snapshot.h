@@ -131,7 +131,8 @@ struct state {
 			__u32 file_dev, file_name;
 			__u64 vma[32];
 			/* open files: files.h */
-			__u64 fdt, open, cloexec, inode, sockets, others;
+			__u64 fdt, open, cloexec, inode, sockets, others, detail_node;
+			__u32 detail_done, detail_skip;
 			__u32 fd_base, word_loaded, word_begun, reserved_fd;
 			__u64 fd_files[64];
 			__u64 file_copy[33], inode_copy[33];

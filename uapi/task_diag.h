@@ -607,7 +607,8 @@ enum task_diag_fd_detail_kind {
 	TASK_DIAG_FDD_SIGNALFD	= 4,	/* signal mask */
 	TASK_DIAG_FDD_INOTIFY	= 5,	/* a watch: wd, inode, dev, mask */
 	TASK_DIAG_FDD_PIDFD	= 6,	/* pid (0: not visible; all ones: has ended) */
-	TASK_DIAG_FDD_BPF_MAP	= 7,	/* id, BPF_MAP_TYPE_*, max entries, memory in bytes */
+	TASK_DIAG_FDD_BPF_MAP	= 7,	/* id, BPF_MAP_TYPE_*, max entries, memory in bytes (all
+					 * ones: not known) */
 	TASK_DIAG_FDD_BPF_PROG	= 8,	/* id, BPF_PROG_TYPE_*, memory in bytes */
 	TASK_DIAG_FDD_BPF_LINK	= 9,	/* id, BPF_LINK_TYPE_*, id of the program */
 	TASK_DIAG_FDD_IO_URING	= 10,	/* submission queue entries, completion queue entries */

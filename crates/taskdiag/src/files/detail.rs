@@ -42,10 +42,11 @@ pub(super) fn text(
         },
         (FdType::BpfMap, Some(FdDetailKind::BpfMap)) => {
             let kind = named(&MAP_TYPES, v[1]);
-            write(
-                &mut out,
-                format_args!("[bpf-map:{}] {kind} entries={} memory={}", v[0], v[2], v[3]),
-            );
+            write(&mut out, format_args!("[bpf-map:{}] {kind} entries={}", v[0], v[2]));
+            // what of the memory is not known is all ones
+            if v[3] != u64::MAX {
+                write(&mut out, format_args!(" memory={}", v[3]));
+            }
         }
         (FdType::BpfProg, Some(FdDetailKind::BpfProg)) => {
             let kind = named(&PROG_TYPES, v[1]);
@@ -266,6 +267,7 @@ mod tests {
             (T::Pidfd, D::Pidfd, [42, 0, 0, 0, 0], "[pidfd:42] sleep"),
             (T::Pidfd, D::Pidfd, [u64::MAX, 0, 0, 0, 0], "[pidfd] of a process that has ended"),
             (T::BpfMap, D::BpfMap, [3, 1, 10, 4096, 0], "[bpf-map:3] hash entries=10 memory=4096"),
+            (T::BpfMap, D::BpfMap, [3, 1, 10, u64::MAX, 0], "[bpf-map:3] hash entries=10"),
             (T::BpfProg, D::BpfProg, [3, 26, 8, 0, 0], "[bpf-prog:3] tracing memory=8"),
             (T::BpfLink, D::BpfLink, [3, 400, 8, 0, 0], "[bpf-link:3] 400 prog=8"),
             (T::IoUring, D::IoUring, [8, 16, 0, 0, 0], "[io_uring] sq=8 cq=16"),

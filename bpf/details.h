@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * With FD: what is particular about files that are no files, as
+ * /proc/PID/fdinfo has it. One entry a call, since some have very many.
+ */
+#ifndef TASKDIAG_DETAILS_H
+#define TASKDIAG_DETAILS_H
+
+enum { IN_ALL_EVENTS = 0xfff, IN_EXCL_UNLINK = 0x04000000, IN_ONESHOT = 0x80000000 };
+enum { MARK_EXCL_UNLINK = 0x10, MARK_ONESHOT = 0x20 };
+enum { CLOCK_REALTIME_ALARM = 8, CLOCK_BOOTTIME_ALARM = 9 };
+#define NOT_KNOWN (~0ull)
+#define TREE_DEPTH_MAX 64
+
+/* The node after this one, in order; 0: it is the last. */
+__noinline u64 tree_next(u64 node)
+{
+	u64 up, down = RD(u64, node, RB_RIGHT);
+	u32 i;
+
+	if (down) {
+		for (i = 0; i < TREE_DEPTH_MAX; i++) {
+			node = down;
+			down = RD(u64, node, RB_LEFT);
+			if (!down)
+				return node;
+		}
+		return 0;
+	}
+	for (i = 0; i < TREE_DEPTH_MAX; i++) {
+		up = RD(u64, node, RB_PARENT) & ~3ull;
+		if (!up || RD(u64, up, RB_RIGHT) != node)
+			return up;
+		node = up;
+	}
+	return 0;
+}
+
+/* ns until the timer expires, as timerfd_get_remaining(). */
+static __always_inline u64 remaining(u64 ctx, u32 clock)
+{
+	bool alarm = clock == CLOCK_REALTIME_ALARM || clock == CLOCK_BOOTTIME_ALARM;
+	u64 expires = alarm ? RD_MAY(u64, ctx, TIMERFD_ALARM_EXPIRES) : RD_MAY(u64, ctx, TIMERFD_EXPIRES);
+	u64 base = alarm ? RD_MAY(u64, ctx, TIMERFD_ALARM_BASE) : RD_MAY(u64, ctx, TIMERFD_BASE);
+	s64 left = expires - (bpf_ktime_get_ns() + RD_MAY(u64, base, CLOCK_OFFSET));
+
+	return left < 0 ? 0 : left;
+}
+
+/* The inode of an inotify mark. */
+static __always_inline u64 watched(u64 mark)
+{
+	u64 connector = RD(u64, mark, MARK_CONNECTOR), obj = RD_MAY(u64, connector, CONNECTOR_OBJ);
+
+	if (!obj || !HAVE(INODE_MARKS))
+		return 0;
+	/* The inode, or the place in it that points back here, which it was before Linux 6.10. */
+	if (RD(u64, obj, INODE_MARKS) == connector)
+		return obj;
+	return obj - OFF(INODE_MARKS);
+}
+
+static __always_inline void put_inode_of(struct task_diag_fd_detail *d, u32 at, u64 inode)
+{
+	d->value[at] = RD(u64, inode, INODE_INO);
+	d->value[at + 1] = encode_dev(RD(u32, RD(u64, inode, INODE_SB), SB_DEV));
+}
+
+/* One entry about descriptor fd, whose file st.file is: the first, or the one after st.node. Returns 1
+ * when there are more. */
+GROUP_FN put_detail(u32 fd)
+{
+	struct task_diag_fd_detail *e, d = {};
+	u64 inode = RD(u64, st.file, FILE_INODE), ctx = RD(u64, st.file, FILE_PRIVATE), p;
+	u64 magic = RD(u64, RD(u64, inode, INODE_SB), SB_MAGIC);
+	u32 type = TASK_DIAG_FD_PIDFD;
+
+	if (magic != MAGIC_PID)
+		type = magic == MAGIC_ANON_INODE ? anon_type(RD(u64, st.file, FILE_DENTRY)) : 0;
+	d.fd = fd;
+	switch (type) {
+	case TASK_DIAG_FD_EVENTFD:
+		if (!HAVE(EVENTFD_COUNT))
+			return 0;
+		d.kind = TASK_DIAG_FDD_EVENTFD;
+		d.value[0] = RD(u64, ctx, EVENTFD_COUNT);
+		d.value[1] = RD_MAY(u32, ctx, EVENTFD_ID);
+		break;
+	case TASK_DIAG_FD_TIMERFD:
+		if (!HAVE(TIMERFD_CLOCK) || !HAVE(CLOCK_OFFSET))
+			return 0;
+		d.kind = TASK_DIAG_FDD_TIMERFD;
+		d.value[0] = RD(u32, ctx, TIMERFD_CLOCK);
+		d.value[1] = RD_MAY(u64, ctx, TIMERFD_TICKS);
+		d.value[2] = RD_MAY(__u16, ctx, TIMERFD_FLAGS);
+		d.value[3] = remaining(ctx, d.value[0]);
+		d.value[4] = RD_MAY(u64, ctx, TIMERFD_INTERVAL);
+		break;
+	case TASK_DIAG_FD_SIGNALFD:
+		if (!HAVE(SIGNALFD_MASK))
+			return 0;
+		d.kind = TASK_DIAG_FDD_SIGNALFD;
+		d.value[0] = ~RD(u64, ctx, SIGNALFD_MASK);
+		break;
+	case TASK_DIAG_FD_EPOLL:
+		if (!HAVE(EP_FIRST) || !HAVE(EPI_NODE) || !HAVE(EPI_FILE) || !HAVE(RB_PARENT))
+			return 0;
+		st.detail_node = st.detail_node ? tree_next(st.detail_node) : RD(u64, ctx, EP_FIRST);
+		if (!st.detail_node)
+			return 0;
+		if (st.detail_skip)
+			return 1;
+		p = st.detail_node - OFF(EPI_NODE);
+		d.kind = TASK_DIAG_FDD_EPOLL;
+		d.value[0] = RD_MAY(u32, p, EPI_FD);
+		d.value[1] = RD_MAY(u32, p, EPI_EVENTS);
+		d.value[2] = RD_MAY(u64, p, EPI_DATA);
+		put_inode_of(&d, 3, RD(u64, RD(u64, p, EPI_FILE), FILE_INODE));
+		break;
+	case TASK_DIAG_FD_INOTIFY:
+		if (!HAVE(GROUP_MARKS) || !HAVE(MARK_LINK) || !HAVE(WATCH_WD) || !HAVE(MARK_CONNECTOR))
+			return 0;
+		p = ctx + OFF(GROUP_MARKS);
+		st.detail_node = RD(u64, st.detail_node ? st.detail_node : p, LIST_NEXT);
+		if (!st.detail_node || st.detail_node == p)
+			return 0;
+		if (st.detail_skip)
+			return 1;
+		p = st.detail_node - OFF(MARK_LINK);
+		d.kind = TASK_DIAG_FDD_INOTIFY;
+		d.value[0] = RD(u32, p - OFF(WATCH_MARK), WATCH_WD);
+		put_inode_of(&d, 1, watched(p));
+		d.value[3] = RD_MAY(u32, p, MARK_MASK) & IN_ALL_EVENTS;
+		if (RD_MAY(u32, p, MARK_FLAGS) & MARK_EXCL_UNLINK)
+			d.value[3] |= IN_EXCL_UNLINK;
+		if (RD_MAY(u32, p, MARK_FLAGS) & MARK_ONESHOT)
+			d.value[3] |= IN_ONESHOT;
+		break;
+	case TASK_DIAG_FD_PIDFD:
+		if (!HAVE(PID_TASKS))
+			return 0;
+		p = magic == MAGIC_PID ? RD(u64, inode, INODE_PRIVATE) : ctx;
+		d.kind = TASK_DIAG_FDD_PIDFD;
+		d.value[0] = RD(u64, p, PID_TASKS) ? pid_nr((struct pid *)p) : NOT_KNOWN;
+		break;
+	case TASK_DIAG_FD_BPF_MAP:
+		if (!HAVE(BPF_MAP_ID))
+			return 0;
+		d.kind = TASK_DIAG_FDD_BPF_MAP;
+		d.value[0] = RD(u32, ctx, BPF_MAP_ID);
+		d.value[1] = RD_MAY(u32, ctx, BPF_MAP_KIND);
+		d.value[2] = RD_MAY(u32, ctx, BPF_MAP_LEN);
+		d.value[3] = NOT_KNOWN;	/* what a function of its type says */
+		break;
+	case TASK_DIAG_FD_BPF_PROG:
+		if (!HAVE(BPF_PROG_AUX) || !HAVE(BPF_PROG_ID))
+			return 0;
+		d.kind = TASK_DIAG_FDD_BPF_PROG;
+		d.value[0] = RD(u32, RD(u64, ctx, BPF_PROG_AUX), BPF_PROG_ID);
+		d.value[1] = RD_MAY(u32, ctx, BPF_PROG_KIND);
+		d.value[2] = (u64)RD_MAY(__u16, ctx, BPF_PROG_PAGES) << cfg.page_shift;
+		break;
+	case TASK_DIAG_FD_BPF_LINK:
+		if (!HAVE(BPF_LINK_ID) || !HAVE(BPF_PROG_AUX) || !HAVE(BPF_PROG_ID))
+			return 0;
+		d.kind = TASK_DIAG_FDD_BPF_LINK;
+		d.value[0] = RD(u32, ctx, BPF_LINK_ID);
+		d.value[1] = RD_MAY(u32, ctx, BPF_LINK_KIND);
+		p = RD_MAY(u64, ctx, BPF_LINK_PROG);
+		d.value[2] = p ? RD(u32, RD(u64, p, BPF_PROG_AUX), BPF_PROG_ID) : 0;
+		break;
+	case TASK_DIAG_FD_IO_URING:
+		if (!HAVE(RING_SQ) || !HAVE(RING_CQ))
+			return 0;
+		d.kind = TASK_DIAG_FDD_IO_URING;
+		d.value[0] = RD(u32, ctx, RING_SQ);
+		d.value[1] = RD(u32, ctx, RING_CQ);
+		break;
+	default:
+		return 0;
+	}
+	e = next_entry(TASK_DIAG_A_FD_DETAIL, sizeof(*e), VALID_ALL(3));
+	if (e)
+		*e = d;
+	return type == TASK_DIAG_FD_EPOLL || type == TASK_DIAG_FD_INOTIFY;
+}
+
+#endif
