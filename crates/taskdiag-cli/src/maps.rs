@@ -13,6 +13,7 @@ use crate::by::Sums;
 use crate::columns::{self, Column};
 use crate::exit::Exit;
 use crate::order::{self, Key, Ranks};
+use crate::output::maplines::MapLines;
 use crate::output::text::{self, Totals};
 use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json};
 use crate::plan;
@@ -74,8 +75,12 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             }
             text::header(&mut sink, &columns, &options);
             let mut totals = Totals::new(&columns);
-            let count =
-                text::rows(&mut sink, &shown, None, &options, &mut tally, Some(&mut totals))?;
+            let plain = options.terminal.width.is_none() && !options.terminal.color;
+            let count = if plain && args.is_default_view() {
+                by_hand(&mut sink, &shown, &all, &options, &mut tally, &mut totals)?
+            } else {
+                text::rows(&mut sink, &shown, None, &options, &mut tally, Some(&mut totals))?
+            };
             if table.headers && count > 0 {
                 totals.write(&mut sink, &cx, &columns, &options);
             }
@@ -90,6 +95,32 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         crate::commands::stats::print(&snapshot, tasks.len(), begin, asked);
     }
     answer::verdict(&snapshot, count == 0, &tally, &columns)
+}
+
+/// The default view without a way over values and cells, but for the rows that are odd.
+fn by_hand(
+    sink: &mut Sink,
+    table: &Table<'_>,
+    all: &Mappings<'_>,
+    options: &text::Options,
+    tally: &mut Tally,
+    totals: &mut Totals,
+) -> io::Result<usize> {
+    let size = table.columns.iter().position(|c| c.name == "kbytes").unwrap_or(0);
+    let mut by_hand = MapLines::new((size > 1).then(|| table.columns[0].width));
+    let mut odd = text::Lines::new(table, None, options);
+    let mut count = 0;
+    all.each_row(&mut |row| {
+        match by_hand.line(sink.buf(), row) {
+            Some(bytes) => {
+                totals.add(size, bytes);
+                count += 1;
+            }
+            None => odd.write(sink.buf(), &Item::Row(row), tally, Some(totals)),
+        }
+        sink.settle()
+    })?;
+    Ok(count + odd.count)
 }
 
 /// A field of tasks that is known to be there.

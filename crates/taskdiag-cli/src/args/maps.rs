@@ -58,6 +58,11 @@ pub fn command() -> Command {
 }
 
 impl Args {
+    /// The default columns, in the order of the answer?
+    pub fn is_default_view(&self) -> bool {
+        let t = &self.table;
+        self.view == View::Default && self.by.is_none() && t.columns.is_empty() && t.sort.is_empty()
+    }
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
         let by = match m.get_one::<String>("by").map(String::as_str) {

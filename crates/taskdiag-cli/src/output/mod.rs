@@ -2,6 +2,7 @@
 
 pub mod csv;
 pub mod json;
+pub mod maplines;
 pub mod sink;
 pub mod tally;
 pub mod terminal;

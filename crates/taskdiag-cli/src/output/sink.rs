@@ -13,9 +13,10 @@ pub struct Sink {
     full: usize,
 }
 
-/// A first piece is out soon, and a large answer is not many system calls.
-const FIRST: usize = 1 << 20;
-const LARGEST: usize = 4 << 20;
+/// A first piece is out soon, and a large answer is not many system calls; nor do its pages cost
+/// more than those, and most of it stays in the cache until it is written.
+const FIRST: usize = 1 << 18;
+const LARGEST: usize = 1 << 20;
 
 impl Sink {
     /// Over standard output.

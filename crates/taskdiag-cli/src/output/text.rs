@@ -11,7 +11,7 @@ use taskdiag::field::{self, Context, Row, Text, Value};
 use unicode_width::UnicodeWidthStr;
 
 use super::terminal::Terminal;
-use super::{Sink, Table, Tally};
+use super::{Item, Sink, Table, Tally};
 use crate::columns::Column;
 use crate::tree::Tree;
 
@@ -142,40 +142,69 @@ pub fn rows(
     tally: &mut Tally,
     mut totals: Option<&mut Totals>,
 ) -> io::Result<usize> {
-    let Table { cx, columns, .. } = *table;
-    // The drawing of a tree stands before the first column that names the command.
-    let trunk = columns.iter().position(|c| matches!(c.form, Text::Args | Text::Comm));
-    let last = columns.len().saturating_sub(1);
-    let mut line = Line::new(columns);
-    let mut n = 0;
+    let mut lines = Lines::new(table, tree, options);
     table.rows.each(&mut |item| {
-        let buf = sink.buf();
-        line.begin(buf);
-        for (c, column) in columns.iter().enumerate() {
-            let value = item.value(cx, column, c);
+        lines.write(sink.buf(), &item, tally, totals.as_deref_mut());
+        sink.settle()
+    })?;
+    Ok(lines.count)
+}
+
+/// Writes rows one by one.
+pub struct Lines<'a> {
+    cx: &'a Context,
+    columns: &'a [Column],
+    tree: Option<&'a Tree>,
+    terminal: Terminal,
+    /// The drawing of a tree stands before the first column that names the command.
+    trunk: Option<usize>,
+    line: Line<'a>,
+    /// Rows so far.
+    pub count: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// For the columns of this table.
+    pub fn new(table: &Table<'a>, tree: Option<&'a Tree>, options: &Options) -> Lines<'a> {
+        let Table { cx, columns, .. } = *table;
+        let trunk = columns.iter().position(|c| matches!(c.form, Text::Args | Text::Comm));
+        let line = Line::new(columns);
+        Lines { cx, columns, tree, terminal: options.terminal, trunk, line, count: 0 }
+    }
+    /// Append a row.
+    #[inline]
+    pub fn write(
+        &mut self,
+        buf: &mut Vec<u8>,
+        item: &Item<'_, '_>,
+        tally: &mut Tally,
+        mut totals: Option<&mut Totals>,
+    ) {
+        let last = self.columns.len().saturating_sub(1);
+        self.line.begin(buf);
+        for (c, column) in self.columns.iter().enumerate() {
+            let value = item.value(self.cx, column, c);
             if let Some(m) = value.missing() {
                 tally.count(c, m);
             }
-            if let Some(totals) = &mut totals {
-                totals.add(c, &value);
+            if let (Some(totals), Value::Uint(v)) = (&mut totals, &value) {
+                totals.add(c, *v);
             }
-            line.cell(buf, c, |out| {
-                if let (Some(tree), true) = (tree, trunk == Some(c)) {
-                    out.extend_from_slice(tree.art(n));
+            self.line.cell(buf, c, |out| {
+                if let (Some(tree), true) = (self.tree, self.trunk == Some(c)) {
+                    out.extend_from_slice(tree.art(self.count));
                 }
                 let begin = out.len();
-                field::text(out, cx, column.form, item.row(), &value);
+                field::text(out, self.cx, column.form, item.row(), &value);
                 if column.form == Text::Cut && c < last {
                     let keep = prefix(&out[begin..], column.width);
                     out.truncate(begin + keep);
                 }
             });
         }
-        line.end(buf, &options.terminal, item.row().and_then(color_of));
-        n += 1;
-        sink.settle()
-    })?;
-    Ok(n)
+        self.line.end(buf, &self.terminal, item.row().and_then(color_of));
+        self.count += 1;
+    }
 }
 
 /// The sums of columns of bytes.
@@ -191,10 +220,11 @@ impl Totals {
         let adds_up = |c: &Column| (c.field.text == Text::Kib).then_some(0);
         Totals { sums: columns.iter().map(adds_up).collect() }
     }
+    /// Add a value of a column, the c-th.
     #[inline]
-    fn add(&mut self, c: usize, value: &Value<'_>) {
-        if let (Some(sum), Value::Uint(v)) = (&mut self.sums[c], value) {
-            *sum = sum.saturating_add(*v);
+    pub fn add(&mut self, c: usize, v: u64) {
+        if let Some(sum) = &mut self.sums[c] {
+            *sum = sum.saturating_add(v);
         }
     }
     /// Write the line of totals, where a column adds up.

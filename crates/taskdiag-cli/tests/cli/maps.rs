@@ -186,6 +186,26 @@ fn all_processes() {
     assert_eq!(out.lines().last(), Some("total                     3024"));
 }
 
+/// The default view has a way of its own to a pipe: its lines are those of the other one.
+#[test]
+fn lines_by_hand_are_the_same() {
+    let mut odd = mappings();
+    odd.extend([
+        map(0x7fff_0000_0000, 1 << 40, 3, 0, VmaKind::Anon),
+        map(0x7fff_1000_0000, 0, 0, 0, VmaKind::Special),
+        map(0x7fff_2000_0000, 4, 77, 1, VmaKind::File),
+        map(0x7fff_3000_0000, 4, 1, 5000, VmaKind::File),
+        map(0x7fff_4000_0000, 4, 0, 0, VmaKind::Named),
+    ]);
+    let tasks = [(9, "a", Has::Maps(mappings())), (4_000_000, "b", Has::Maps(odd))];
+    let saved = Saved::bytes(&stream(&tasks, Done::default()));
+    for args in [&[][..], &["-p", "4000000"], &["--path", "lib"]] {
+        let by_hand = maps(&saved, args);
+        assert_eq!(by_hand, maps(&saved, &[args, &["--columns", "60000"]].concat()));
+        assert!(by_hand.1.lines().count() > 3);
+    }
+}
+
 #[test]
 fn extended() {
     let (code, out, err) = maps(&machine(), &["-x", "10"]);

@@ -1,0 +1,105 @@
+//! Lines of the default view of `maps`, written by hand: a hundred thousand of them are printed in
+//! the time that the kernel takes to find them, which the way over values and cells would double.
+//! They are those of [`text`](super::text) byte for byte; what is odd in any way is left to it.
+
+use taskdiag::VmaKind;
+use taskdiag::field::{Map, Name, Part, Row, escape};
+
+/// Writes lines.
+#[derive(Debug)]
+pub struct MapLines {
+    /// Width of the pid; `None`: it is not shown.
+    pid: Option<usize>,
+    /// The pid of the last line as text with the blanks around it.
+    last_pid: (u32, Vec<u8>),
+    /// Of the last name: where it is, and its text with the end of the line.
+    last_name: (*const u8, Vec<u8>),
+}
+
+/// Two hexadecimal digits for each byte.
+const HEX: [[u8; 2]; 256] = {
+    let digits = *b"0123456789abcdef";
+    let mut table = [[0; 2]; 256];
+    let mut i = 0;
+    while i < 256 {
+        table[i] = [digits[i >> 4], digits[i & 15]];
+        i += 1;
+    }
+    table
+};
+
+/// The mode for each set of permissions, with the blanks around it.
+const MODES: [&[u8; 7]; 16] = [
+    b" ----- ", b" r---- ", b" -w--- ", b" rw--- ", b" --x-- ", b" r-x-- ", b" -wx-- ", b" rwx-- ",
+    b" ---s- ", b" r--s- ", b" -w-s- ", b" rw-s- ", b" --xs- ", b" r-xs- ", b" -wxs- ", b" rwxs- ",
+];
+
+impl MapLines {
+    /// With a pid of this width, or without.
+    pub fn new(pid: Option<usize>) -> MapLines {
+        MapLines { pid, last_pid: (0, Vec::new()), last_name: (std::ptr::null(), Vec::new()) }
+    }
+    /// Append the line of a mapping and give its length in bytes; `None`: it is odd, and nothing
+    /// was appended.
+    #[inline]
+    pub fn line(&mut self, out: &mut Vec<u8>, row: &Row<'_>) -> Option<u64> {
+        let Part::Map(Map { vma, name, .. }) = &row.part else { return None };
+        let (start, end) = (vma.start()?, vma.end()?);
+        let (perms, kind) = (vma.perms()?, VmaKind::from_number(vma.kind()?)?);
+        match (kind, name) {
+            (VmaKind::Anon | VmaKind::Heap | VmaKind::Stack | VmaKind::Vdso, _) => {}
+            (VmaKind::File | VmaKind::Special, Some(name)) if !name.cut => self.name(name),
+            _ => return None,
+        }
+        // Sizes that have more digits than the column are as rare as odd.
+        let (bytes, mode) = (end.checked_sub(start)?, *MODES.get(perms as usize)?);
+        let mut kib = bytes / 1024;
+        if kib > 9_999_999 {
+            return None;
+        }
+        let mut head = [b' '; 24];
+        for (i, byte) in start.to_be_bytes().into_iter().enumerate() {
+            head[i * 2..i * 2 + 2].copy_from_slice(&HEX[usize::from(byte)]);
+        }
+        let mut at = head.len();
+        loop {
+            at -= 1;
+            head[at] = b'0' + (kib % 10) as u8;
+            kib /= 10;
+            if kib == 0 {
+                break;
+            }
+        }
+        if let Some(width) = self.pid {
+            let pid = row.view.tgid();
+            if pid != self.last_pid.0 || self.last_pid.1.is_empty() {
+                self.last_pid = (pid, format!("{pid:>width$} ").into_bytes());
+            }
+            out.extend_from_slice(&self.last_pid.1);
+        }
+        out.extend_from_slice(&head);
+        out.extend_from_slice(mode);
+        out.extend_from_slice(match kind {
+            VmaKind::Heap => b"[heap]\n",
+            VmaKind::Stack => b"[stack]\n",
+            VmaKind::Vdso => b"[vdso]\n",
+            VmaKind::Anon => b"[anon]\n",
+            _ => &self.last_name.1,
+        });
+        Some(bytes)
+    }
+    /// Make the text of a name ready. A name is in the stream once, so its place there tells it.
+    fn name(&mut self, name: &Name<'_>) {
+        let (at, text) = &mut self.last_name;
+        if *at == name.bytes.as_ptr() {
+            return;
+        }
+        *at = name.bytes.as_ptr();
+        text.clear();
+        escape(text, name.bytes);
+        if name.deleted {
+            text.extend_from_slice(b" (deleted)");
+        }
+        text.push(b'\n');
+    }
+}
