@@ -2,6 +2,7 @@
 """The list of kernels (`tests/vm/kernels`), and getting any one of them."""
 
 import dataclasses
+import os
 import pathlib
 
 from . import build, common, stock
@@ -42,19 +43,23 @@ def listed():
 
 
 def named(name):
-    """A kernel of the list, or a flavour that is only built (`ours-debug`)."""
+    """A kernel of the list, a flavour that is only built (`ours-debug`), or the file of any kernel."""
     for k in listed():
         if k.name == name:
             return k
     if name in build.FLAVOURS:
         return Kernel(name, "build", name, "-", ("procfs", "bpf"))
+    if os.path.isfile(name):
+        return Kernel(os.path.basename(name), "file", os.path.abspath(name), "-", ("procfs",))
     names = ", ".join([k.name for k in listed()] + list(build.FLAVOURS))
     common.die(f"no kernel {name} in tests/vm/kernels; there are {names}")
 
 
 def get(kernel):
     """The image of a kernel, from the cache where it is there. Raises Unavailable."""
-    if kernel.source == "build":
+    if kernel.source == "file":
+        path, version = pathlib.Path(kernel.where), "a file"
+    elif kernel.source == "build":
         path, version = build.image(kernel.where)
     else:
         path, version = stock.image(kernel.name, kernel.source, kernel.where.split(","), kernel.package)

@@ -84,19 +84,19 @@ def command(kernel, text, programs):
     return not run.well
 
 
-def built(flavour, parts, label, memory=machine.MEMORY_MB):
-    """Suites on a kernel that is built; how many failed. What cannot be built here is a skip."""
-    kernel = kernels.named(flavour)
+def built(name, parts, label, memory=machine.MEMORY_MB):
+    """Suites on a kernel; how many failed. What cannot be built here is a skip."""
+    kernel = kernels.named(name)
     try:
         return report(kernel, *go(kernel, parts, label, memory))
     except common.Unavailable as e:
-        skip(f"{flavour}: {', '.join(s.name for s in parts)}", str(e))
+        skip(f"{name}: {', '.join(s.name for s in parts)}", str(e))
         return 0
 
 
-def tests_of_the_series():
-    """Selftests and KUnit of the kernel; how many failed."""
-    return built("ours", [selftests.Selftests("ours")], "selftests")
+def tests_of_the_series(kernel="ours"):
+    """Selftests and KUnit; how many failed. On another kernel: those of the series there."""
+    return built(kernel, [selftests.Selftests("ours")], "selftests")
 
 
 def stress_of_the_series(seconds, seed):
