@@ -256,6 +256,27 @@ static __always_inline void sum(struct task_struct *t)
 
 #endif
 
+/* Have the cache lines that BASE and STAT read fetched together, not one after the other. Worth it
+ * for many threads, whose process is in the cache already; and only as a global function: in the loop
+ * of the walk the verifier takes a millisecond more for these loads. */
+GROUP_FN touch(void)
+{
+	struct task_struct *t = THIS;
+	volatile u64 *x = &st.arg;
+
+	*x = R(t, flags);
+	*x = R(t, exit_state);
+	*x = R(t, start_boottime);
+	*x = R(t, comm[0]);
+	*x = (u64)R(t, real_parent);
+	*x = (u64)R(t, signal);
+	*x = R(t, prio);
+	*x = R(t, policy);
+	*x = R(t, utime);
+	*x = R(t, se.sum_exec_runtime);
+	return 0;
+}
+
 /* Open the message of st.task. False: the reader cannot see it. */
 GROUP_FN begin_task(void)
 {
@@ -271,6 +292,8 @@ GROUP_FN begin_task(void)
 static __always_inline bool write_task(struct task_struct *t)
 {
 	st.task = (u64)t;
+	if (WANT(TASK_DIAG_STAT))
+		touch();
 	if (!begin_task())
 		return false;
 	if (st.part)
