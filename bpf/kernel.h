@@ -127,6 +127,7 @@ struct atomic_long_s { s64 counter; };
 struct mm_rss_stat { struct atomic_long_s count[4]; };
 struct mm_struct___array { struct mm_rss_stat rss_stat; };
 
+struct vm_area_struct { struct file *vm_file; };
 struct fs_struct { struct path root, pwd; };
 
 struct kernfs_node { const char *name; struct kernfs_node *__parent; u64 id; };
@@ -203,6 +204,7 @@ struct bpf_iter_num { u64 __opaque[1]; } __attribute__((aligned(8)));
 enum { PF_EXITING = 0x4, PF_WQ_WORKER = 0x20, PF_KTHREAD = 0x200000 };
 enum { PIDTYPE_PID, PIDTYPE_TGID, PIDTYPE_PGID, PIDTYPE_SID };
 enum { CSS_ONLINE = 2 };
+enum { EBUSY = 16 };
 enum { MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES };
 
 #endif

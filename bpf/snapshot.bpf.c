@@ -46,8 +46,9 @@ static __always_inline void list(u32 pid)
 		st.overflow = 1;
 }
 
-/* What needs a trusted task (paths), or may be long. */
-#define NOT_AT_ONCE (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_VMA | 1u << TASK_DIAG_FD)
+/* What needs a trusted task (paths, stacks), or may be long. */
+#define NOT_AT_ONCE (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_VMA | 1u << TASK_DIAG_FD |	\
+		     1u << TASK_DIAG_ENVIRON | 1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK)
 
 /* A task of the walk: it is written at once while there is room, since all about it is in the
  * CPU's cache now. Not with a command line that is not at hand. */

@@ -43,6 +43,9 @@ struct config {
 	/* the mapping at a kernel address that all processes have ([vsyscall]); 0: there is none */
 	__u64 gate_start;
 	__u64 gate_end;
+	/* for bpf_snprintf(), which takes formats from read-only memory only */
+	char frame_format[16];
+	char symbol_format[8];
 	__u16 offsets[OFFSETS_MAX];	/* in the order of offsets.h */
 };
 
@@ -87,6 +90,7 @@ struct state {
 	__u32 n, len;
 	__u32 nr, tgid;		/* of the open message */
 	__u32 zero;		/* 0, which the verifier does not know */
+	__u32 locked, reserved2;
 	__u32 target;		/* tgid of the process asked about, in the initial namespace */
 	__u64 node;		/* legacy: of the list of threads */
 	__u64 task, arg;	/* what the global functions are about */
@@ -130,6 +134,8 @@ struct state {
 			__u64 file, file_inode;
 			__u32 file_dev, file_name;
 			__u64 vma[32];
+			/* signals: state.h */
+			__u64 ignored, caught;
 			/* open files: files.h */
 			__u64 fdt, open, cloexec, inode, sockets, others, detail_node;
 			__u32 detail_done, detail_skip;

@@ -59,6 +59,7 @@ struct {
 #include "names.h"
 #include "vma.h"
 #include "files.h"
+#include "state.h"
 #endif
 
 static __always_inline void set_up(void)
@@ -88,7 +89,7 @@ static __always_inline void set_up(void)
 	if (WANT(TASK_DIAG_CGROUP))
 		st.cgroup_root = (u64)R(me, nsproxy, cgroup_ns, root_cset, dfl_cgrp, kn);
 #ifndef LEGACY
-	if (WANT(TASK_DIAG_CMDLINE))
+	if (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON))
 		find_direct_map(me);
 	if (WANT(TASK_DIAG_STATM)) {
 		u64 base = 0;
@@ -195,6 +196,10 @@ GROUP_FN put_plain(void)
 #ifndef NO_MORE
 	if (WANT(TASK_DIAG_FD_COUNT))
 		put_fd_count();
+	if (WANT(TASK_DIAG_LIMITS))
+		put_limits();
+	if (WANT(TASK_DIAG_SIGNALS))
+		put_signals();
 #endif
 	return 0;
 }
@@ -305,6 +310,38 @@ static __always_inline bool write_task(struct task_struct *t)
 	return true;
 }
 
+/* Does the mapping of an address lie in a file? Reading from there may wait for whoever serves it. */
+static long look_at_mapping(struct task_struct *t, struct vm_area_struct *vma, void *unused)
+{
+	(void)t;
+	(void)unused;
+	st.locked = !!vma->vm_file;
+	return 0;
+}
+
+/* How often to look whether the lock is free: for some 50 microseconds. */
+#ifdef LEGACY
+#define LOCK_TRIES 4
+#else
+#define LOCK_TRIES 256
+#endif
+
+/* Can a user address be read without waiting for long: for the mmap lock, or for a page of a file? That
+ * it can be for a page of a file in memory is not looked at: see usermem.h, which comes first. */
+TASK_FN is_at_hand(struct task_struct *t TASK_ARG, u64 addr)
+{
+	long r;
+	u32 i;
+
+	EACH(i, 0, LOCK_TRIES, LOCK_TRIES) {
+		st.locked = 0;
+		r = bpf_find_vma(t, addr, look_at_mapping, NULL, 0);
+		if (r != -EBUSY)
+			return !st.locked;
+	}
+	return 0;
+}
+
 /* How much of a NUL-terminated title, ended by its NUL, is in the first page of the arguments:
  * as get_mm_proctitle(). The text is copied to b->data; 0: none could be read. */
 static __always_inline u32 title(struct task_struct *t, struct task_diag_blob *b, u64 start)
@@ -403,6 +440,11 @@ TASK_FN put_cmdline_piece(struct task_struct *t TASK_ARG)
 		end_blob(b, TASK_DIAG_CMDLINE, 0, 0, 0, 0, 0, 0);
 		return 0;
 	}
+	if (!is_at_hand(t, start + off) || !is_at_hand(t, end - 1)) {
+		missing(TASK_DIAG_CMDLINE, TASK_DIAG_R_BLOCKED);
+		st.blocked++;
+		return 0;
+	}
 	n = total - off;
 	if (n > TASK_DIAG_BLOB_MAX - 8)
 		n = TASK_DIAG_BLOB_MAX - 8;
@@ -445,6 +487,72 @@ TASK_FN put_cmdline_piece(struct task_struct *t TASK_ARG)
 	return st.cmd_offset < total;
 }
 
+#ifndef NO_MORE
+
+#ifdef LEGACY
+#define copy_user_page(to, n, from) false
+#endif
+
+/* What of the environment is in the page of st.cmd_offset. Returns true when there is more. */
+TASK_FN put_environ_piece(struct task_struct *t TASK_ARG)
+{
+	struct task_struct *p = PLAIN(t);
+	struct mm_struct *mm = R(p, mm);
+	struct task_diag_blob *b;
+	u64 start, end;
+	u32 total, off = st.cmd_offset, n;
+
+	spill();
+	b = begin_blob();
+	if (!b)
+		return 0;
+	if (!mm || R(p, flags) & PF_KTHREAD) {
+		missing(TASK_DIAG_ENVIRON, off ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);
+		return 0;
+	}
+	start = R(mm, env_start);
+	end = R(mm, env_end);
+	if (end < start || end - start > 0x7fffffff)
+		end = start;
+	total = st.cmd_total ? st.cmd_total : end - start;
+	if (off >= total) {
+		end_blob(b, TASK_DIAG_ENVIRON, 0, 0, 0, 0, 0, 0);
+		return 0;
+	}
+	n = 4096 - ((start + off) & 4095);
+	if (n > total - off)
+		n = total - off;
+#ifndef LEGACY
+	st.pt_top = (u64)R(mm, pgd);
+#endif
+	barrier_var(n);
+	n &= 0x1fff;
+	if (st.direct_map && copy_user_page(b->data, n, start + off))
+		goto copied;
+	if (!is_at_hand(t, start + off)) {
+		missing(TASK_DIAG_ENVIRON, TASK_DIAG_R_BLOCKED);
+		st.blocked++;
+		return 0;
+	}
+	if (bpf_copy_from_user_task(b->data, n, (void *)start + off, t, 0)) {
+		if (R(p, mm) != mm) {
+			missing(TASK_DIAG_ENVIRON, TASK_DIAG_R_ABSENT);
+			return 0;
+		}
+		/* not mapped: it ends here */
+		end_blob(b, TASK_DIAG_ENVIRON, 0, 0, off, total, off ? TASK_DIAG_BLOB_CUT : 0, 0);
+		st.truncated += !!off;
+		return 0;
+	}
+copied:
+	end_blob(b, TASK_DIAG_ENVIRON, 0, n, off, total, 0, 0);
+	st.cmd_total = total;
+	st.cmd_offset = off + n;
+	return st.cmd_offset < total;
+}
+
+#endif
+
 /* What may be long, or sleep: in pieces, from st.part on. True: more is left than fits. */
 static __always_inline bool put_parts(struct task_struct *t)
 {
@@ -452,11 +560,22 @@ static __always_inline bool put_parts(struct task_struct *t)
 		st.part = PART_CMDLINE;
 		if (WANT(TASK_DIAG_PATHS))
 			put_paths(t);
+#ifndef NO_MORE
+		if (WANT(TASK_DIAG_WCHAN) || WANT(TASK_DIAG_KSTACK))
+			put_stack(t);
+#endif
 	}
 	if (WANT(TASK_DIAG_CMDLINE) && st.part == PART_CMDLINE &&
 	    (st.cmd_offset || !put_cmdline_now()) && put_cmdline_piece(t))
 		return true;
 #ifndef NO_MORE
+	if (WANT(TASK_DIAG_ENVIRON) && st.part <= PART_ENVIRON) {
+		if (st.part < PART_ENVIRON)
+			st.cmd_offset = st.cmd_total = 0;
+		st.part = PART_ENVIRON;
+		if (put_environ_piece(t))
+			return true;
+	}
 	if (WANT(TASK_DIAG_VMA) && st.part <= PART_VMA) {
 		if (st.part < PART_VMA)
 			st.part_begun = 0;

@@ -46,9 +46,14 @@ static LEGACY: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/ske
 /// Groups that take types of the kernel that are long to find.
 const RARE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
 /// Groups for which the programs read by offset, see [`offsets`].
-const BY_OFFSET: Groups = Groups::VMA.union(Groups::FD).union(Groups::FD_COUNT);
+const BY_OFFSET: Groups = NAMED
+    .union(Groups::ENVIRON)
+    .union(Groups::LIMITS)
+    .union(Groups::SIGNALS)
+    .union(Groups::WCHAN)
+    .union(Groups::KSTACK);
 /// Groups with names or with values that tasks share.
-const NAMED: Groups = BY_OFFSET;
+const NAMED: Groups = Groups::VMA.union(Groups::FD).union(Groups::FD_COUNT);
 
 /// The groups that this engine answers.
 pub const GROUPS: Groups = engine::GROUPS.union(BY_OFFSET);
@@ -241,6 +246,8 @@ impl Run {
             gate_perms,
             gate_start,
             gate_end,
+            frame_format: *b"[<0>] %pB\n\0\0\0\0\0\0",
+            symbol_format: *b"%ps\0\0\0\0\0",
             offsets,
         };
         let named = req.groups.intersects(NAMED);

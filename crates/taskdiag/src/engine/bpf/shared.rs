@@ -38,6 +38,8 @@ pub struct Config {
     pub gate_perms: u32,
     pub gate_start: u64,
     pub gate_end: u64,
+    pub frame_format: [u8; 16],
+    pub symbol_format: [u8; 8],
     pub offsets: [u16; OFFSETS_MAX],
 }
 
@@ -81,6 +83,8 @@ pub struct State {
     pub nr: u32,
     pub tgid: u32,
     pub zero: u32,
+    pub locked: u32,
+    pub reserved2: u32,
     pub target: u32,
     pub node: u64,
     pub task: u64,

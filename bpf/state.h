@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * LIMITS, SIGNALS, WCHAN and KSTACK: what a task may, waits for and is doing.
+ */
+#ifndef TASKDIAG_STATE_H
+#define TASKDIAG_STATE_H
+
+enum { TASK_WAKING = 0x200, SIGNALS_MAX = 64, UCOUNT_SIGPENDING = 2, FRAMES_MAX = 64 };
+
+GROUP_FN put_limits(void)
+{
+	struct task_struct *t = THIS;
+	struct task_diag_limits *a = here();
+	u64 limits[32];
+	u32 i;
+
+	if (!a)
+		return 0;
+	/* as /proc/PID/limits, which is empty of a task that has been reaped or is about to be */
+	if (!RD(u64, t, TASK_SIGHAND)) {
+		missing(TASK_DIAG_LIMITS, TASK_DIAG_R_ABSENT);
+		return 0;
+	}
+	bpf_probe_read_kernel(limits, sizeof(limits), (void *)(RD(u64, t, TASK_SIGNAL) + OFF(SIGNAL_RLIM)));
+	PUT(a, TASK_DIAG_LIMITS);
+	a->valid = VALID_ALL(2);
+#pragma unroll
+	for (i = 0; i < 16; i++) {
+		a->soft[i] = limits[i * 2];
+		a->hard[i] = limits[i * 2 + 1];
+	}
+	return 0;
+}
+
+static long look_at_action(u32 i, void *unused)
+{
+	u64 handler = RD(u64, st.arg + i * OFF(ACTION_SIZE), ACTION_HANDLER);
+
+	(void)unused;
+	if (handler == 1)
+		st.ignored |= 1ull << (i & 63);
+	else if (handler)
+		st.caught |= 1ull << (i & 63);
+	return 0;
+}
+
+GROUP_FN put_signals(void)
+{
+	struct task_struct *t = THIS;
+	struct task_diag_signals *a = here();
+	u64 sighand = RD(u64, t, TASK_SIGHAND), signal = RD(u64, t, TASK_SIGNAL), ucounts;
+
+	if (!a)
+		return 0;
+	PUT(a, TASK_DIAG_SIGNALS);
+	a->valid = VALID_ALL(6);
+	a->pending = a->shared_pending = a->blocked = a->ignored = a->caught = 0;
+	a->queued = a->reserved = 0;
+	/* all zero of a zombie, as in /proc */
+	if (!sighand)
+		return 0;
+	a->pending = RD(u64, t, TASK_PENDING);
+	a->shared_pending = RD(u64, signal, SIGNAL_PENDING);
+	a->blocked = RD(u64, t, TASK_BLOCKED);
+	if (HAVE(CRED_UCOUNTS) && HAVE(UCOUNTS_RLIMIT)) {
+		ucounts = RD(u64, RD(u64, t, TASK_REAL_CRED), CRED_UCOUNTS);
+		a->queued = RD(u32, ucounts + UCOUNT_SIGPENDING * 8, UCOUNTS_RLIMIT);
+	} else {
+		a->valid &= ~(1u << 5);
+	}
+	st.arg = sighand + OFF(SIGHAND_ACTION);
+	st.ignored = st.caught = 0;
+	bpf_loop(SIGNALS_MAX, look_at_action, NULL, 0);
+	a->ignored = st.ignored;
+	a->caught = st.caught;
+	return 0;
+}
+
+/* ---- WCHAN and KSTACK ---- */
+
+/* The text of functions that wait for others, which WCHAN passes over. */
+extern const char __sched_text_start[] __ksym __weak;
+extern const char __sched_text_end[] __ksym __weak;
+extern const char __lock_text_start[] __ksym __weak;
+extern const char __lock_text_end[] __ksym __weak;
+
+static __always_inline bool in_sched(u64 addr)
+{
+	return (addr >= (u64)__sched_text_start && addr < (u64)__sched_text_end) ||
+	       (addr >= (u64)__lock_text_start && addr < (u64)__lock_text_end);
+}
+
+/* One line of the stack in st.up, as /proc/PID/stack has it. */
+static long put_frame(u32 i, void *unused)
+{
+	u64 addr = st.up[i & (FRAMES_MAX - 1)];
+	char *end = TEXT_END();
+	long n;
+
+	(void)unused;
+	if (!end || !addr)
+		return 1;
+	n = bpf_snprintf(end, 512, (const char *)cfg.frame_format, &addr, sizeof(addr));
+	if (n > 0)
+		st.len += (n - 1) & 0x1ff;
+	return 0;
+}
+
+/* The first function that does not wait for another, as get_wchan(). */
+static long put_waiting_in(u32 i, void *unused)
+{
+	u64 addr = st.up[i & (FRAMES_MAX - 1)];
+	char *end = TEXT_END();
+	long n;
+
+	(void)unused;
+	if (!end || !addr)
+		return 1;
+	if (in_sched(addr))
+		return 0;
+	n = bpf_snprintf(end, 512, (const char *)cfg.symbol_format, &addr, sizeof(addr));
+	if (n > 0)
+		st.len = (n - 1) & 0x1ff;
+	return 1;
+}
+
+TASK_FN put_stack(struct task_struct *t TASK_ARG)
+{
+	struct task_struct *p = PLAIN(t);
+	struct task_diag_blob *b;
+	u32 state = R(p, __state);
+	long size = bpf_get_task_stack(t, st.up, FRAMES_MAX * 8, 0);
+	u32 n = size > 0 ? (size / 8) & 127 : 0;
+
+	spill();
+	if (WANT(TASK_DIAG_WCHAN)) {
+		b = begin_blob();
+		if (!b)
+			return 0;
+		st.len = 0;
+		/* it runs, or is about to */
+		if (state && state != TASK_WAKING && !RD(u32, p, TASK_ON_RQ))
+			bpf_loop(n, put_waiting_in, NULL, 0);
+		end_blob(b, TASK_DIAG_WCHAN, 0, st.len & 0x1ff, 0, st.len & 0x1ff, 0, 0);
+	}
+	if (WANT(TASK_DIAG_KSTACK)) {
+		b = begin_blob();
+		if (!b)
+			return 0;
+		st.len = 0;
+		bpf_loop(n, put_frame, NULL, 0);
+		end_blob(b, TASK_DIAG_KSTACK, 0, st.len & 0x7fff, 0, st.len & 0x7fff, 0, 0);
+	}
+	return 0;
+}
+
+#endif
