@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use taskdiag_wire::{Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TASK_EXITING};
 
-use super::parse;
+use super::parse::{self, FdInfo, FdLink};
 use super::read::Reader;
 use super::sockets::Table;
 use super::task::{Place, Stop, Worker};
@@ -78,6 +78,84 @@ impl FileLists {
     }
 }
 
+/// What was read of a descriptor.
+struct Raw<'t> {
+    link: FdLink<'t>,
+    stat: Option<Statx>,
+    /// The type, if it is known.
+    kind: Option<FdType>,
+    deleted: bool,
+    /// Bytes of fdinfo, which the reader has.
+    info: Option<usize>,
+}
+
+impl<'t> Raw<'t> {
+    fn read(
+        r: &mut Reader,
+        dir: BorrowedFd<'_>,
+        infos: BorrowedFd<'_>,
+        fd: u32,
+        text: &'t mut Vec<u8>,
+    ) -> Result<Raw<'t>, Errno> {
+        let mut digits = Digits::new();
+        let number = digits.of(fd);
+        text.clear();
+        text.extend_from_slice(r.link(dir, number)?);
+        let link = parse::fd_link(text);
+        let stat = r.statx(dir, number).ok();
+        let mut kind = link.kind;
+        if let (None, Some(s)) = (kind, &stat) {
+            kind = Some(parse::fd_type_of_mode(s.stx_mode.into()));
+            if kind == Some(FdType::Reg) && r.is_mqueue(dir, number, s) {
+                kind = Some(FdType::Mqueue);
+            }
+        }
+        let deleted = link.name.ends_with(parse::DELETED) && r.is_deleted(link.name, stat.as_ref());
+        let info = r.file(infos, number).ok().map(<[u8]>::len);
+        Ok(Raw { link, stat, kind, deleted, info })
+    }
+
+    fn kind(&self) -> FdType {
+        self.kind.unwrap_or(FdType::Other)
+    }
+
+    /// Add it to the lists. If it is a socket, its inode.
+    fn put(&self, fd: u32, info: Option<FdInfo>, lists: &mut FileLists) -> Option<u64> {
+        let mut f = Fd { fd, r#type: self.kind() as u32, ..Fd::default() };
+        let mut valid = FROM_LINK;
+        if self.kind.is_none() {
+            valid &= !bits!("r#type");
+        }
+        if let Some(s) = &self.stat {
+            (f.inode, f.size_bytes, f.nlink) = (s.stx_ino, s.stx_size, s.stx_nlink);
+            f.mode = s.stx_mode.into();
+            f.dev = parse::device(s.stx_dev_major, s.stx_dev_minor);
+            f.rdev = parse::device(s.stx_rdev_major, s.stx_rdev_minor);
+            valid |= FROM_STAT;
+        } else if let Some(inode) = self.link.inode {
+            f.inode = inode;
+            valid |= bits!("inode");
+        }
+        if let Some(info) = info {
+            let mut set = |known: bool, bit| valid |= if known { bit } else { 0 };
+            set(info.pos.is_some(), bits!("pos_bytes"));
+            set(info.flags.is_some(), bits!("flags"));
+            set(info.mnt_id.is_some(), bits!("mnt_id"));
+            f.pos_bytes = info.pos.unwrap_or(0);
+            f.flags = info.flags.unwrap_or(0);
+            f.mnt_id = info.mnt_id.unwrap_or(0);
+            lists.details.extend(info.details.into_iter().map(|d| FdDetail { fd, ..d }));
+        }
+        lists.files.0.push((valid, f));
+        let name = self.link.name;
+        if !name.is_empty() {
+            let end = name.len() - if self.deleted { parse::DELETED.len() } else { 0 };
+            lists.name(false, &name[..end], self.deleted);
+        }
+        self.link.inode.filter(|_| self.link.kind == Some(FdType::Socket))
+    }
+}
+
 /// The name of a descriptor's link, without an allocation.
 struct Digits([u8; 12]);
 
@@ -133,7 +211,7 @@ impl Worker<'_> {
         let fds = std::mem::take(&mut lists.fds);
         let mut got = Ok(());
         for &fd in &fds {
-            match self.file(dir.as_fd(), infos.as_fd(), fd, lists) {
+            match self.file(at, dir.as_fd(), infos.as_fd(), fd, lists)? {
                 Ok(None) => {}
                 Ok(Some(inode)) => {
                     let (netns, sockets) = table.get_or_insert_with(|| self.sockets_of(at));
@@ -168,64 +246,18 @@ impl Worker<'_> {
     /// Read one descriptor. If it is a socket, its inode.
     fn file(
         &mut self,
+        at: Place<'_>,
         dir: BorrowedFd<'_>,
         infos: BorrowedFd<'_>,
         fd: u32,
         lists: &mut FileLists,
-    ) -> Result<Option<u64>, Errno> {
-        let mut digits = Digits::new();
-        let number = digits.of(fd);
-        let len = self.reader.link(dir, number)?.len();
+    ) -> Result<Result<Option<u64>, Errno>, Stop> {
         let mut text = std::mem::take(&mut self.link);
-        text.clear();
-        text.extend_from_slice(self.reader.text(len));
-        let link = parse::fd_link(&text);
-        let stat = self.reader.statx(dir, number);
-        let mut f = Fd { fd, ..Fd::default() };
-        let mut valid = FROM_LINK;
-        let mut kind = link.kind;
-        if let Ok(s) = &stat {
-            (f.inode, f.size_bytes, f.nlink) = (s.stx_ino, s.stx_size, s.stx_nlink);
-            f.mode = s.stx_mode.into();
-            f.dev = parse::device(s.stx_dev_major, s.stx_dev_minor);
-            f.rdev = parse::device(s.stx_rdev_major, s.stx_rdev_minor);
-            valid |= FROM_STAT;
-            if kind.is_none() {
-                kind = Some(parse::fd_type_of_mode(f.mode));
-                if kind == Some(FdType::Reg) && self.reader.is_mqueue(dir, number, s) {
-                    kind = Some(FdType::Mqueue);
-                }
-            }
-        } else if let Some(inode) = link.inode {
-            f.inode = inode;
-            valid |= bits!("inode");
-        }
-        f.r#type = kind.unwrap_or(FdType::Other) as u32;
-        if kind.is_none() {
-            valid &= !bits!("r#type");
-        }
-        let details = lists.details.len();
-        if let Ok(bytes) = self.reader.file(infos, number) {
-            let info = parse::fdinfo(bytes, kind.unwrap_or(FdType::Other));
-            let mut set = |known: bool, bit| valid |= if known { bit } else { 0 };
-            set(info.pos.is_some(), bits!("pos_bytes"));
-            set(info.flags.is_some(), bits!("flags"));
-            set(info.mnt_id.is_some(), bits!("mnt_id"));
-            f.pos_bytes = info.pos.unwrap_or(0);
-            f.flags = info.flags.unwrap_or(0);
-            f.mnt_id = info.mnt_id.unwrap_or(0);
-            lists.details.extend(info.details);
-        }
-        lists.details[details..].iter_mut().for_each(|d| d.fd = fd);
-        lists.files.0.push((valid, f));
-        if !link.name.is_empty() {
-            let (name, deleted) = match link.name.strip_suffix(parse::DELETED) {
-                Some(name) if self.reader.is_deleted(link.name, stat.as_ref().ok()) => (name, true),
-                _ => (link.name, false),
-            };
-            lists.name(false, name, deleted);
-        }
-        let socket = link.inode.filter(|_| link.kind == Some(FdType::Socket));
+        let got = self.risky(at, Groups::FD, |r| Raw::read(r, dir, infos, fd, &mut text))?;
+        let socket = got.map(|raw| {
+            let info = raw.info.map(|len| parse::fdinfo(self.reader.text(len), raw.kind()));
+            raw.put(fd, info, lists)
+        });
         self.link = text;
         Ok(socket)
     }

@@ -76,7 +76,9 @@ impl Worker<'_> {
     }
 
     fn maps(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
-        let text = match self.reader.live_file(at.dir, at.path.file("maps"), || true) {
+        let got =
+            self.risky(at, Groups::VMA, |r| r.live_file(at.dir, at.path.file("maps"), || true))?;
+        let text = match got {
             Ok(text) => text,
             Err(e) => return Err(self.no_memory(at, e)),
         };
@@ -104,7 +106,8 @@ impl Worker<'_> {
     fn smaps(&mut self, mut at: Place<'_>, groups: Groups) -> Result<(), Stop> {
         let (start, left) = (Instant::now(), self.plan.limits.left());
         let in_time = || left.is_none_or(|left| start.elapsed() < left);
-        let text = self.reader.live_file(at.dir, at.path.file("smaps"), in_time);
+        let text = self
+            .risky(at, Groups::VMA_STAT, |r| r.live_file(at.dir, at.path.file("smaps"), in_time))?;
         self.plan.limits.spend(start);
         let text = match text {
             Ok(text) => text,
@@ -139,27 +142,29 @@ impl Worker<'_> {
         got
     }
 
-    pub(super) fn rollup(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn rollup(&mut self, at: Place<'_>) -> Result<(), Stop> {
         if self.unshared(at, Groups::ROLLUP)?.is_empty() {
             return Ok(());
         }
-        let got = self.within_limits(at).and_then(|()| {
-            let start = Instant::now();
-            let text = self.reader.file(at.dir, at.path.file("smaps_rollup"));
-            self.plan.limits.spend(start);
-            match text {
-                Ok(b"") => Err(Stop::Gap(Reason::Absent)),
-                Ok(text) => match parse::rollup(text) {
-                    Some(r) => {
-                        self.out.put(&r);
-                        Ok(())
-                    }
-                    None => Err(Stop::Gap(Reason::Unsupported)),
-                },
-                Err(e) => Err(self.no_memory(at, e)),
-            }
-        });
+        let got = self.within_limits(at).and_then(|()| self.read_rollup(at));
         self.settle_own(at, Groups::ROLLUP, got)
+    }
+
+    fn read_rollup(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        let start = Instant::now();
+        let got = self.risky(at, Groups::ROLLUP, |r| {
+            r.file(at.dir, at.path.file("smaps_rollup")).map(<[u8]>::len)
+        })?;
+        self.plan.limits.spend(start);
+        match got {
+            Ok(0) => Err(Stop::Gap(Reason::Absent)),
+            Ok(len) => {
+                let r = parse::rollup(self.reader.text(len));
+                self.out.put(&r.ok_or(Stop::Gap(Reason::Unsupported))?);
+                Ok(())
+            }
+            Err(e) => Err(self.no_memory(at, e)),
+        }
     }
 
     /// As `meaning`, for files that are made from the task's memory: a task that is there and has

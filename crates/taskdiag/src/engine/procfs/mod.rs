@@ -10,6 +10,7 @@
 //! - `sockets`: what sock_diag(7) knows of the sockets among the files;
 //! - `shares`, `names`: what several tasks have and the answer has once;
 //! - `walk`: which tasks, and by how many threads;
+//! - `guard`, `supervise`: the same for what may wait for a task, so that the answer does not;
 //! - `cgroup`: ids of cgroups.
 //!
 //! It does not open the directory of a task first: measured, that gains nothing even where 20 of
@@ -17,6 +18,7 @@
 
 mod cgroup;
 mod files;
+mod guard;
 mod links;
 mod memory;
 mod names;
@@ -25,6 +27,7 @@ pub mod parse;
 mod read;
 mod shares;
 mod sockets;
+mod supervise;
 mod swap;
 mod task;
 mod text;
@@ -32,6 +35,7 @@ mod walk;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -44,6 +48,7 @@ use self::names::Names;
 use self::read::Reader;
 use self::shares::FILES;
 use self::sockets::Sockets;
+use self::supervise::Job;
 use self::swap::Objects;
 use self::task::{Plan, Worker, exhausted};
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
@@ -180,6 +185,7 @@ impl Engine for Procfs {
             own_pids: req.strategy.is_threads()
                 && req.groups.intersects(FILES)
                 && reader.is_own(root.as_fd()),
+            watch: req.watch,
             limits: Limits::of(req),
             swap_used: req.groups.has(Group::Swap) && swap::is_used(),
             objects: Objects::default(),
@@ -191,9 +197,25 @@ impl Engine for Procfs {
         let mut out = StreamWriter::new();
         out.info(&info);
         let mut worker = Worker::new(&plan, reader, out);
-        walk::walk(root.as_fd(), req, &mut worker)?;
-        let syscalls = worker.reader.syscalls;
-        let stream = worker.out.finish(Done::default());
+        let (mut out, mut syscalls);
+        if supervise::is_for(req.groups) {
+            let (pids, tgid) = walk::processes(root.as_fd(), req, &mut worker.reader)?;
+            let items = if plan.threads {
+                walk::all_threads(root.as_fd(), &pids, &mut worker)?
+            } else {
+                pids.into_iter().map(|pid| (pid, 0)).collect()
+            };
+            (out, syscalls) = (worker.out, worker.reader.syscalls);
+            let children_of = (req.strategy == Strategy::Children).then_some(tgid);
+            let job = Arc::new(Job { plan, root, items, children_of });
+            supervise::read_all(&job, &mut out, &mut syscalls)?;
+            walk::found(req, &out)?;
+        } else {
+            walk::walk(root.as_fd(), req, &mut worker)?;
+            (out, syscalls) = (worker.out, worker.reader.syscalls);
+        }
+        let error = if req.is_stopped() { -libc::EINTR } else { 0 };
+        let stream = out.finish(Done { error, ..Done::default() });
         Ok(Answer { stream: stream.into(), cost: Cost { syscalls, wall: start.elapsed() } })
     }
 }

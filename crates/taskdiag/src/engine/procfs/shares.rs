@@ -14,7 +14,7 @@ const MEMORY: Groups =
 /// The groups about open files.
 pub(super) const FILES: Groups = Groups::FD.union(Groups::FD_COUNT);
 /// The groups that threads may share.
-const SHARED: Groups = MEMORY.union(FILES);
+pub(super) const SHARED: Groups = MEMORY.union(FILES);
 
 /// `KCMP_FILES` of linux/kcmp.h.
 const KCMP_FILES: libc::c_long = 2;
@@ -45,7 +45,7 @@ impl Worker<'_> {
     /// Of the asked ones of `groups`, those that must be read of this task. For the others it is
     /// said who has them.
     pub(super) fn unshared(&mut self, at: Place<'_>, groups: Groups) -> Result<Groups, Stop> {
-        let mut left = self.plan.groups & groups;
+        let mut left = (self.plan.groups - self.said) & groups;
         for g in left.iter() {
             let owner = self.shares.owners[g as usize];
             match owner {

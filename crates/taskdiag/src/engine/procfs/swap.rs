@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use taskdiag_wire::{Groups, Reason, Swap, VMA_SHARED, VMA_WRITE, Vma, VmaKind};
 
 use super::parse;
+use super::read::Reader;
 use super::task::{Place, Stop, Worker};
 
 /// `TMPFS_MAGIC` of linux/magic.h, of all shared memory.
@@ -75,7 +76,9 @@ impl Worker<'_> {
     /// Swapped bytes of the objects that are mapped, and those of private writable mappings.
     /// `None`: cannot be known.
     fn swapped_objects(&mut self, mut at: Place<'_>) -> Result<Option<(u64, u64)>, Stop> {
-        let text = match self.reader.live_file(at.dir, at.path.file("maps"), || true) {
+        let got =
+            self.risky(at, Groups::SWAP, |r| r.live_file(at.dir, at.path.file("maps"), || true))?;
+        let text = match got {
             Ok(text) => text,
             Err(e) => return Err(self.no_memory(at, e)),
         };
@@ -86,7 +89,7 @@ impl Worker<'_> {
             if v.kind != VmaKind::File as u32 || v.dev & 0xfff00 != 0 {
                 continue;
             }
-            match (sum, self.swapped(at, &v)) {
+            match (sum, self.swapped(at, &v)?) {
                 (Some((all, private)), Some(n)) => {
                     let is_private = v.perms & (VMA_SHARED | VMA_WRITE) == VMA_WRITE;
                     sum = Some((all + n, if is_private { private + n } else { private }));
@@ -102,21 +105,21 @@ impl Worker<'_> {
     }
 
     /// Swapped bytes of one mapping; 0 of one that is not of shared memory.
-    fn swapped(&mut self, at: Place<'_>, v: &Vma) -> Option<u64> {
+    fn swapped(&mut self, at: Place<'_>, v: &Vma) -> Result<Option<u64>, Stop> {
         let objects = &self.plan.objects;
         let range = (v.dev, v.inode, v.offset_bytes, v.end - v.start);
         let known =
             objects.ranges.lock().unwrap_or_else(PoisonError::into_inner).get(&range).copied();
         if let Some(n) = known {
-            return n;
+            return Ok(n);
         }
         let is_shmem = |d: &Mutex<HashMap<u32, bool>>| {
             d.lock().unwrap_or_else(PoisonError::into_inner).get(&v.dev).copied()
         };
         if is_shmem(&objects.devices) == Some(false) {
-            return Some(0);
+            return Ok(Some(0));
         }
-        let n = match self.open_mapping(at, v) {
+        let n = match self.risky(at, Groups::SWAP, |r| open_mapping(r, at, v))? {
             Ok(file) => {
                 self.reader.syscalls += 3; // fstatfs, cachestat, close
                 let shmem =
@@ -124,25 +127,24 @@ impl Worker<'_> {
                 let mut devices = objects.devices.lock().unwrap_or_else(PoisonError::into_inner);
                 devices.insert(v.dev, shmem);
                 if !shmem {
-                    return Some(0);
+                    return Ok(Some(0));
                 }
                 evicted_bytes(&file, v)
             }
             // Unmapped meanwhile.
-            Err(Errno::NOENT) => return Some(0),
+            Err(Errno::NOENT) => return Ok(Some(0)),
             Err(_) => None,
         };
         objects.ranges.lock().unwrap_or_else(PoisonError::into_inner).insert(range, n);
-        n
+        Ok(n)
     }
+}
 
-    fn open_mapping(&mut self, at: Place<'_>, v: &Vma) -> Result<OwnedFd, Errno> {
-        let mut place = at;
-        let dir = place.path.file("map_files/").to_bytes().to_vec();
-        let name = format!("{:x}-{:x}", v.start, v.end);
-        let path = CString::new([&dir[..], name.as_bytes()].concat()).expect("no NUL in it");
-        self.reader.open_read(at.dir, &path)
-    }
+fn open_mapping(reader: &mut Reader, mut at: Place<'_>, v: &Vma) -> Result<OwnedFd, Errno> {
+    let name = format!("{:x}-{:x}", v.start, v.end);
+    let dir = at.path.file("map_files/").to_bytes();
+    let path = CString::new([dir, name.as_bytes()].concat()).expect("no NUL in it");
+    reader.open_read(at.dir, &path)
 }
 
 /// Pages of a range of a shared memory object that are swapped out, in bytes.

@@ -9,6 +9,7 @@ use taskdiag_wire::{
 
 use super::cgroup::{Cgroups, Ids};
 use super::files::FileLists;
+use super::guard::Slot;
 use super::memory::{Limits, Lists};
 use super::names::{Known, Names};
 use super::parse::{self, StatFile, StatusFile};
@@ -17,6 +18,7 @@ use super::shares::Shares;
 use super::sockets::Sockets;
 use super::swap::Objects;
 use crate::error::Error;
+use crate::watch::Watch;
 
 /// What is the same for all tasks of a request.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(super) struct Plan {
     pub(super) cgroups: Option<Cgroups>,
     /// The pids are those of this process's pid namespace.
     pub(super) own_pids: bool,
+    /// Who looks on.
+    pub(super) watch: Option<&'static Watch>,
     /// What VMA_STAT and ROLLUP may cost.
     pub(super) limits: Limits,
     /// Something on this machine is swapped out.
@@ -70,6 +74,8 @@ pub(super) enum Stop {
     Gone,
     /// We have run out of something; no task can be read.
     Failed(Error),
+    /// Another thread has taken this one's work: nothing more is to be done.
+    Lost,
 }
 
 /// Reads tasks and writes them, one after the other; a thread of the engine has one.
@@ -89,7 +95,15 @@ pub(super) struct Worker<'a> {
     pub(super) link: Vec<u8>,
     ids: Ids,
     /// Groups of the task at hand that are written, or stated as missing.
-    said: Groups,
+    pub(super) said: Groups,
+    /// Who sees to it that this does not wait.
+    pub(super) slot: Option<&'a Slot>,
+    /// What cannot be read of a process without waiting.
+    pub(super) blocked: (u32, Groups),
+    /// Which of the tasks of a job this is at.
+    pub(super) item: usize,
+    /// Another thread has taken the work.
+    pub(super) lost: bool,
 }
 
 impl<'a> Worker<'a> {
@@ -107,6 +121,10 @@ impl<'a> Worker<'a> {
             link: Vec::new(),
             ids: Ids::default(),
             said: Groups::NONE,
+            slot: None,
+            blocked: (0, Groups::NONE),
+            item: 0,
+            lost: false,
         }
     }
 
@@ -116,11 +134,28 @@ impl<'a> Worker<'a> {
     /// # Errors
     /// Only what no other task would fare better with.
     pub(super) fn task(&mut self, at: Place<'_>, stat: Option<StatFile>) -> Result<(), Error> {
+        if self.plan.watch.is_some_and(Watch::is_stopped) {
+            return Ok(());
+        }
         self.out.begin_task(at.pid, at.tgid);
         self.said = Groups::NONE;
+        self.finish(at, stat)
+    }
+
+    /// Go on with a task that another thread began.
+    pub(super) fn go_on(&mut self, at: Place<'_>) -> Result<(), Error> {
+        self.finish(at, None)
+    }
+
+    fn finish(&mut self, at: Place<'_>, stat: Option<StatFile>) -> Result<(), Error> {
         self.status.fd_size = None;
-        match self.groups(at, stat) {
+        let got = self.groups(at, stat);
+        if let (Some(watch), false) = (self.plan.watch, self.lost) {
+            watch.advance(1);
+        }
+        match got {
             Ok(()) => {}
+            Err(Stop::Lost) => return Ok(()),
             Err(Stop::Failed(e)) => {
                 self.out.abandon_task();
                 return Err(e);
@@ -145,12 +180,16 @@ impl<'a> Worker<'a> {
         self.out.abandon_task();
     }
 
+    /// Are some of these asked for and not done yet?
+    fn wants(&self, groups: Groups) -> bool {
+        (self.plan.groups - self.said).intersects(groups)
+    }
+
     fn groups(&mut self, at: Place<'_>, mut stat: Option<StatFile>) -> Result<(), Stop> {
-        let plan = self.plan;
-        if plan.wants(Groups::BASE | Groups::STAT) {
+        if self.wants(Groups::BASE | Groups::STAT) {
             let got = self.base(at, &mut stat);
             let none = if got.is_err() { Groups::STAT } else { Groups::NONE };
-            self.settle(plan.groups & (Groups::BASE | none), got)?;
+            self.settle(self.plan.groups & (Groups::BASE | none), got)?;
         }
         const STATUS: Groups = Groups::CRED
             .union(Groups::STATM)
@@ -158,89 +197,89 @@ impl<'a> Worker<'a> {
             .union(Groups::SIGNALS)
             .union(Groups::SWAP);
         let mut status = Ok(());
-        if plan.wants(STATUS | Groups::NS) {
+        if self.wants(STATUS | Groups::NS) {
             status = self.status(at);
         }
-        if let Some(s) = stat.as_ref().filter(|_| plan.wants(Groups::STAT)) {
+        if let Some(s) = stat.as_ref().filter(|_| self.plan.wants(Groups::STAT)) {
             self.stat(s);
         }
-        if matches!(status, Err(Stop::Gone | Stop::Failed(_))) {
+        if matches!(status, Err(Stop::Gone | Stop::Failed(_) | Stop::Lost)) {
             return status;
         }
         let reason = match &status {
             Err(Stop::Gap(r)) => Some(*r),
             _ => None,
         };
-        if plan.wants(Groups::CRED) {
+        if self.wants(Groups::CRED) {
             let got = reason.map_or_else(|| self.cred(), |r| Err(Stop::Gap(r)));
             self.settle(Groups::CRED, got)?;
         }
-        if plan.wants(Groups::STATM) {
+        if self.wants(Groups::STATM) {
             let got = reason.map_or_else(|| self.statm(), |r| Err(Stop::Gap(r)));
             self.settle(Groups::STATM, got)?;
         }
-        if plan.wants(Groups::SIGNALS) {
+        if self.wants(Groups::SIGNALS) {
             let got = reason.map_or_else(|| self.signals(), |r| Err(Stop::Gap(r)));
             self.settle(Groups::SIGNALS, got)?;
         }
-        if plan.wants(Groups::FD_COUNT) && !self.unshared(at, Groups::FD_COUNT)?.is_empty() {
+        if self.wants(Groups::FD_COUNT) && !self.unshared(at, Groups::FD_COUNT)?.is_empty() {
             let got = self.fd_count(at);
             self.settle_own(at, Groups::FD_COUNT, got)?;
         }
-        if plan.wants(Groups::SWAP) {
+        if self.wants(Groups::SWAP) {
             match reason {
                 Some(r) => self.settle(Groups::SWAP, Err(Stop::Gap(r)))?,
                 None => self.swap(at)?,
             }
         }
-        if plan.wants(Groups::CMDLINE) {
+        if self.wants(Groups::CMDLINE) {
             let got = self.cmdline(at, stat.as_ref());
             self.settle(Groups::CMDLINE, got)?;
         }
-        if plan.wants(Groups::PATHS) {
+        if self.wants(Groups::PATHS) {
             let got = self.paths(at);
             self.settle(Groups::PATHS, got)?;
         }
-        if plan.wants(Groups::IO) {
+        if self.wants(Groups::IO) {
             let got = self.io(at);
             self.settle(Groups::IO, got)?;
         }
         // These, too, before SCHED, which reads the status files of other threads.
-        if plan.wants(Groups::NS) {
+        if self.wants(Groups::NS) {
             let got = self.ns(at);
             self.settle(Groups::NS, got)?;
         }
-        if plan.wants(Groups::SCHED) {
+        if self.wants(Groups::SCHED) {
             let got = reason.map_or_else(|| self.sched(at), |r| Err(Stop::Gap(r)));
             self.settle(Groups::SCHED, got)?;
         }
-        if plan.wants(Groups::CGROUP) {
+        if self.wants(Groups::CGROUP) {
             let got = self.cgroup(at);
             self.settle(Groups::CGROUP, got)?;
         }
-        if plan.wants(Groups::LIMITS) {
+        if self.wants(Groups::LIMITS) {
             let got = self.limits(at);
             self.settle(Groups::LIMITS, got)?;
         }
-        if plan.wants(Groups::WCHAN) {
+        if self.wants(Groups::WCHAN) {
             let got = self.wchan(at);
             self.settle(Groups::WCHAN, got)?;
         }
-        if plan.wants(Groups::KSTACK) {
+        if self.wants(Groups::KSTACK) {
             let got = self.kstack(at);
             self.settle(Groups::KSTACK, got)?;
         }
-        if plan.wants(Groups::ENVIRON) {
+        if self.wants(Groups::ENVIRON) {
             let got = self.environ(at, stat.as_ref());
             self.settle(Groups::ENVIRON, got)?;
         }
-        if plan.wants(Groups::VMA | Groups::VMA_STAT) {
+        if self.wants(Groups::VMA | Groups::VMA_STAT) {
             self.mappings(at)?;
         }
-        if plan.wants(Groups::ROLLUP) {
+        if self.wants(Groups::ROLLUP) {
             self.rollup(at)?;
         }
-        if plan.wants(Groups::FD) {
+        if self.wants(Groups::FD) {
             self.files(at)?;
         }
         Ok(())
@@ -362,13 +401,30 @@ impl<'a> Worker<'a> {
         if stat.is_some_and(StatFile::has_never_memory) {
             return Err(Stop::Gap(Reason::Absent));
         }
-        let bytes = match self.reader.file(at.dir, at.path.file("cmdline")) {
-            Ok(bytes) => bytes,
+        let got = self.risky(at, Groups::CMDLINE, |r| {
+            r.file(at.dir, at.path.file("cmdline")).map(<[u8]>::len)
+        })?;
+        let bytes = match got {
+            Ok(len) => self.reader.text(len),
             Err(e) => return Err(self.meaning(at, e)),
         };
         if bytes.is_empty() {
-            if self.has_no_memory(at, stat)? {
+            let stat = match stat {
+                Some(s) => Some(*s),
+                None => match self.stat_file(at) {
+                    Ok(s) => Some(s),
+                    // It is empty, and nothing says why.
+                    Err(Stop::Gap(_)) => None,
+                    Err(stop) => return Err(stop),
+                },
+            };
+            if stat.is_some_and(|s| s.has_no_memory()) {
                 return Err(Stop::Gap(Reason::Absent));
+            }
+            // There are arguments, and the kernel gives none of them: their page is not there,
+            // and to bring it in is another task's work (userfaultfd).
+            if stat.and_then(|s| s.args_len).is_some_and(|len| len > 0) {
+                return Err(Stop::Gap(Reason::Blocked));
             }
             self.out.put_blob(Group::Cmdline as u16, 0, 0, &[], 0);
             return Ok(());

@@ -1,7 +1,7 @@
 //! The groups that are a short text each: ENVIRON, LIMITS, SIGNALS, WCHAN, KSTACK; and FD_COUNT.
 
 use rustix::io::Errno;
-use taskdiag_wire::{FdCount, Group, Reason};
+use taskdiag_wire::{FdCount, Group, Groups, Reason};
 
 use super::parse::{self, StatFile};
 use super::task::{Place, Stop, Worker};
@@ -15,8 +15,11 @@ impl Worker<'_> {
         if stat.is_some_and(StatFile::has_never_memory) {
             return Err(Stop::Gap(Reason::Absent));
         }
-        let len = match self.reader.file(at.dir, at.path.file("environ")) {
-            Ok(text) => text.len(),
+        let got = self.risky(at, Groups::ENVIRON, |r| {
+            r.file(at.dir, at.path.file("environ")).map(<[u8]>::len)
+        })?;
+        let len = match got {
+            Ok(len) => len,
             // A page of it cannot be had without its owner's help.
             Err(Errno::IO | Errno::FAULT) => return Err(Stop::Gap(Reason::Blocked)),
             Err(e) => return Err(self.no_memory(at, e)),

@@ -1,7 +1,7 @@
 //! Which tasks, for each strategy; and the spreading of the work over threads.
 
 use std::num::NonZero;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::thread;
 
@@ -15,13 +15,12 @@ use super::task::{Place, Stop, Worker, exhausted};
 use crate::error::Error;
 use crate::request::Request;
 
-/// Write all tasks that the request is about.
-pub(super) fn walk(
+/// The processes that the request looks at; and the one that it is about, if it names one.
+pub(super) fn processes(
     root: BorrowedFd<'_>,
     req: &Request,
-    worker: &mut Worker<'_>,
-) -> Result<(), Error> {
-    let reader = &mut worker.reader;
+    reader: &mut Reader,
+) -> Result<(Vec<u32>, u32), Error> {
     let mut pids = Vec::new();
     let mut tgid = 0;
     if req.strategy.takes_pid() {
@@ -33,6 +32,27 @@ pub(super) fn walk(
             reader.pids(root, &mut pids).map_err(|e| Error::io("listing /proc", e))?;
         }
     }
+    req.expect(pids.len());
+    Ok((pids, tgid))
+}
+
+/// A request about one process must find a task of it.
+pub(super) fn found(req: &Request, out: &StreamWriter) -> Result<(), Error> {
+    // It was there a moment ago.
+    let one = matches!(req.strategy, Strategy::One | Strategy::Thread);
+    if one && out.tasks() == 0 && !req.is_stopped() {
+        return Err(Error::NoSuchProcess(req.pid));
+    }
+    Ok(())
+}
+
+/// Write all tasks that the request is about.
+pub(super) fn walk(
+    root: BorrowedFd<'_>,
+    req: &Request,
+    worker: &mut Worker<'_>,
+) -> Result<(), Error> {
+    let (pids, tgid) = processes(root, req, &mut worker.reader)?;
     match req.strategy {
         Strategy::All | Strategy::One => {
             spread(worker, &pids, |w, pid| w.task(place(root, pid, pid), None))
@@ -40,14 +60,43 @@ pub(super) fn walk(
         Strategy::AllThread | Strategy::Thread => {
             spread(worker, &pids, |w, pid| threads(w, root, pid))
         }
-        Strategy::Children => spread(worker, &pids, |w, pid| child(w, root, pid, tgid)),
+        Strategy::Children => spread(worker, &pids, |w, pid| child(w, place(root, pid, pid), tgid)),
     }?;
-    // It was there a moment ago.
-    let one = matches!(req.strategy, Strategy::One | Strategy::Thread);
-    if one && worker.out.tasks() == 0 {
-        return Err(Error::NoSuchProcess(req.pid));
+    found(req, &worker.out)
+}
+
+/// The threads of processes, for a walk that knows all before it reads one: process, thread.
+pub(super) fn all_threads(
+    root: BorrowedFd<'_>,
+    pids: &[u32],
+    w: &mut Worker<'_>,
+) -> Result<Vec<(u32, u32)>, Error> {
+    let (mut items, mut tids) = (Vec::new(), Vec::new());
+    for &tgid in pids {
+        match list_threads(w, root, tgid, &mut tids) {
+            Ok(_) if tids.is_empty() => w.vanished(tgid),
+            Ok(_) => items.extend(tids.iter().map(|tid| (tgid, *tid))),
+            Err(Stop::Failed(e)) => return Err(e),
+            // Its threads are not seen: one is known.
+            Err(Stop::Gap(_)) => items.push((tgid, tgid)),
+            Err(Stop::Gone | Stop::Lost) => w.vanished(tgid),
+        }
     }
-    Ok(())
+    Ok(items)
+}
+
+/// The thread ids of a process, and the directory that they are in.
+fn list_threads(
+    w: &mut Worker<'_>,
+    root: BorrowedFd<'_>,
+    tgid: u32,
+    tids: &mut Vec<u32>,
+) -> Result<OwnedFd, Stop> {
+    let mut path = Path::id(tgid);
+    let dir = w.reader.open_dir(root, path.file("task"));
+    w.reader.syscalls += u64::from(dir.is_ok()); // close
+    let listed = dir.and_then(|dir| w.reader.pids(dir.as_fd(), tids).map(|()| dir));
+    listed.map_err(|e| w.meaning(place(root, tgid, tgid), e))
 }
 
 /// The process that `pid`, of a process or a thread, belongs to.
@@ -71,8 +120,8 @@ fn place(dir: BorrowedFd<'_>, pid: u32, tgid: u32) -> Place<'_> {
     Place { dir, path: Path::id(pid), pid, tgid }
 }
 
-fn child(w: &mut Worker<'_>, root: BorrowedFd<'_>, pid: u32, of: u32) -> Result<(), Error> {
-    let at = place(root, pid, pid);
+/// Write a process if it is a child of another one.
+pub(super) fn child(w: &mut Worker<'_>, at: Place<'_>, of: u32) -> Result<(), Error> {
     match w.stat_file(at) {
         Ok(s) if s.base.ppid() == Some(of) => w.task(at, Some(s)),
         Err(Stop::Failed(e)) => Err(e),
@@ -85,11 +134,7 @@ fn child(w: &mut Worker<'_>, root: BorrowedFd<'_>, pid: u32, of: u32) -> Result<
 /// those of the thread are under task/ only.
 fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Error> {
     let mut tids = std::mem::take(&mut w.tids);
-    let mut path = Path::id(tgid);
-    let dir = w.reader.open_dir(root, path.file("task"));
-    w.reader.syscalls += u64::from(dir.is_ok()); // close
-    let listed = dir.and_then(|dir| w.reader.pids(dir.as_fd(), &mut tids).map(|()| dir));
-    let result = match listed {
+    let result = match list_threads(w, root, tgid, &mut tids) {
         Ok(_) if tids.is_empty() => {
             w.vanished(tgid);
             Ok(())
@@ -100,27 +145,24 @@ fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Er
             w.shares = Shares::default();
             let mut rest = &tids[..];
             let mut first = Ok(());
-            while let Some((&tid, more)) = rest.split_first() {
-                if first.is_err() || w.shares.settled(w.plan.groups) {
-                    break;
-                }
+            while let (Some((&tid, more)), true) =
+                (rest.split_first(), first.is_ok() && !w.shares.settled(w.plan.groups))
+            {
                 (first, rest) = (one(w, tid), more);
             }
             first.and_then(|()| spread(w, rest, one))
         }
-        Err(e) => match w.meaning(place(root, tgid, tgid), e) {
-            Stop::Gone => {
-                w.vanished(tgid);
-                Ok(())
-            }
-            Stop::Failed(e) => Err(e),
-            // The process is seen, its threads are not (hidepid=1): one is known, and each of
-            // its groups says why it is not there.
-            Stop::Gap(_) => {
-                let path = Path::id(tgid).join_task().join_id(tgid);
-                w.task(Place { dir: root, path, pid: tgid, tgid }, None)
-            }
-        },
+        Err(Stop::Gone | Stop::Lost) => {
+            w.vanished(tgid);
+            Ok(())
+        }
+        Err(Stop::Failed(e)) => Err(e),
+        // The process is seen, its threads are not (hidepid=1): one is known, and each of its
+        // groups says why it is not there.
+        Err(Stop::Gap(_)) => {
+            let path = Path::id(tgid).join_task().join_id(tgid);
+            w.task(Place { dir: root, path, pid: tgid, tgid }, None)
+        }
     };
     w.tids = tids;
     result
@@ -130,6 +172,11 @@ fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Er
 const TASKS_PER_THREAD: usize = 500;
 /// More threads than this wait for each other in the kernel.
 const MAX_THREADS: usize = 8;
+
+/// How many threads read `tasks` tasks here.
+pub(super) fn readers_for(tasks: usize) -> usize {
+    threads_for(tasks, thread::available_parallelism().map_or(1, NonZero::get))
+}
 
 /// How many threads read `tasks` tasks, on a machine that lets us use `cpus`.
 fn threads_for(tasks: usize, cpus: usize) -> usize {
@@ -147,8 +194,7 @@ fn spread(
     if ids.len() < 2 * TASKS_PER_THREAD {
         return part(worker, ids);
     }
-    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    let (first, rest) = ids.split_at(ids.len().div_ceil(threads_for(ids.len(), cpus)));
+    let (first, rest) = ids.split_at(ids.len().div_ceil(readers_for(ids.len())));
     let (plan, shares) = (worker.plan, worker.shares);
     let other = |ids: &[u32]| {
         let mut w = Worker::new(plan, Reader::new(), StreamWriter::new());

@@ -1,0 +1,263 @@
+//! Requests for groups that may wait: threads read, and this one sees that none waits for long.
+//! See `guard` for what they do.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::resume_unwind;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use taskdiag_wire::{Groups, StreamWriter};
+
+use super::guard::{Parked, Slot, ended};
+use super::read::{Path, Reader};
+use super::shares::SHARED;
+use super::task::{Place, Plan, Worker};
+use super::walk::{child, readers_for};
+use crate::error::Error;
+
+/// How often a read is looked at, and how often in a row it must be found waiting.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOKS: u32 = 5;
+
+/// What is the same for all threads of a request.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) plan: Plan,
+    pub(super) root: OwnedFd,
+    /// The tasks in the order of the answer: process, thread (0: the process itself).
+    pub(super) items: Vec<(u32, u32)>,
+    /// Only children of this process.
+    pub(super) children_of: Option<u32>,
+}
+
+/// What a thread has done.
+#[derive(Debug)]
+struct Done {
+    out: StreamWriter,
+    syscalls: u64,
+    result: Result<(), Error>,
+}
+
+/// Where threads say that they are done.
+#[derive(Debug, Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    cond: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.cond.notify_one();
+    }
+    fn wait(&self, at_most: Duration) {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut rung, _) = self
+            .cond
+            .wait_timeout_while(rung, at_most, |rung| !*rung)
+            .unwrap_or_else(PoisonError::into_inner);
+        *rung = false;
+    }
+}
+
+/// A part of the items, the thread that reads it, and how that was found.
+struct Part {
+    end: usize,
+    slot: Arc<Slot>,
+    thread: Option<JoinHandle<()>>,
+    seen: Option<u64>,
+    times: u32,
+    /// Where the thread puts what it has done.
+    result: Arc<Mutex<Option<Done>>>,
+    done: Option<Done>,
+}
+
+/// Read all items of a job, and write them behind what `main` has written.
+pub(super) fn read_all(
+    job: &Arc<Job>,
+    out: &mut StreamWriter,
+    syscalls: &mut u64,
+) -> Result<(), Error> {
+    let bell = Arc::new(Bell::default());
+    let mut parts: Vec<Part> = cut(&job.items, job.plan.wants(SHARED))
+        .map(|(begin, end)| start(job, &bell, Begin::New(begin), end))
+        .collect();
+    let mut last = Instant::now();
+    while parts.iter().any(|p| p.done.is_none()) {
+        bell.wait(LOOK.saturating_sub(last.elapsed()));
+        let look = last.elapsed() >= LOOK;
+        if look {
+            last = Instant::now();
+        }
+        for part in &mut parts {
+            collect(part);
+            if look && part.done.is_none() {
+                if let Some(parked) = stuck(part) {
+                    *part = start(job, &bell, Begin::Over(Box::new(parked)), part.end);
+                }
+            }
+        }
+    }
+    for done in parts.into_iter().filter_map(|p| p.done) {
+        out.append(done.out);
+        *syscalls += done.syscalls;
+        done.result?;
+    }
+    Ok(())
+}
+
+/// Cut the items in about equal parts, as many as pay; not within a process where what its threads
+/// share is to be found once.
+fn cut(items: &[(u32, u32)], whole: bool) -> impl Iterator<Item = (usize, usize)> {
+    let size = items.len().div_ceil(readers_for(items.len())).max(1);
+    let mut begin = 0;
+    std::iter::from_fn(move || {
+        let mut end = (begin + size).min(items.len());
+        while whole && end < items.len() && items[end].0 == items[end - 1].0 {
+            end += 1;
+        }
+        let part = (begin, end);
+        begin = end;
+        (part.0 < part.1).then_some(part)
+    })
+}
+
+/// What a thread begins with.
+enum Begin {
+    /// This item.
+    New(usize),
+    /// The rest of another one's.
+    Over(Box<Parked>),
+}
+
+fn start(job: &Arc<Job>, bell: &Arc<Bell>, begin: Begin, end: usize) -> Part {
+    let slot = Arc::new(Slot::default());
+    let result = Arc::new(Mutex::new(None));
+    let begin = Arc::new(Mutex::new(Some(begin)));
+    let run = {
+        let (job, bell, slot) = (Arc::clone(job), Arc::clone(bell), Arc::clone(&slot));
+        let (begin, result) = (Arc::clone(&begin), Arc::clone(&result));
+        move || {
+            // SAFETY: takes nothing, cannot fail.
+            let tid = unsafe { libc::syscall(libc::SYS_gettid) };
+            slot.tid.store(tid as i32, Ordering::Relaxed);
+            let begin = begin.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let done = begin.and_then(|b| read_part(&job, Some(&slot), b, end));
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = done;
+            bell.ring();
+        }
+    };
+    let thread = thread::Builder::new().name(String::from("procfs")).spawn(run).ok();
+    let mut done = None;
+    if thread.is_none() {
+        // No thread to be had: this one reads, and waits if it must.
+        if let Some(begin) = begin.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            done = read_part(job, None, begin, end);
+        }
+    }
+    Part { end, slot, thread, seen: None, times: 0, result, done }
+}
+
+/// The work of a thread. `None`: another one has it now.
+fn read_part(job: &Job, slot: Option<&Slot>, begin: Begin, end: usize) -> Option<Done> {
+    let mut w = Worker::new(&job.plan, Reader::new(), StreamWriter::new());
+    w.slot = slot;
+    let mut result = Ok(());
+    let mut next = match begin {
+        Begin::New(item) => item,
+        Begin::Over(parked) => {
+            let p = *parked;
+            (w.out, w.said, w.shares, w.item) = (p.out, p.said, p.shares, p.item);
+            w.blocked = (p.tgid, p.blocked);
+            w.reader.syscalls = p.syscalls;
+            result = w.go_on(place(job, p.item));
+            p.item + 1
+        }
+    };
+    while result.is_ok() && !w.lost && next < end {
+        let at = place(job, next);
+        w.item = next;
+        if next == 0 || job.items[next - 1].0 != at.tgid {
+            w.shares = Default::default();
+        }
+        result = match job.children_of {
+            Some(parent) => child(&mut w, at, parent),
+            None => w.task(at, None),
+        };
+        next += 1;
+    }
+    if w.lost {
+        ended();
+        return None;
+    }
+    Some(Done { out: w.out, syscalls: w.reader.syscalls, result })
+}
+
+fn place(job: &Job, item: usize) -> Place<'_> {
+    let (tgid, tid) = job.items[item];
+    let path = Path::id(tgid);
+    match tid {
+        0 => Place { dir: job.root.as_fd(), path, pid: tgid, tgid },
+        tid => Place { dir: job.root.as_fd(), path: path.join_task().join_id(tid), pid: tid, tgid },
+    }
+}
+
+/// Take in what a thread has done.
+fn collect(part: &mut Part) {
+    if part.done.is_none() {
+        part.done = part.result.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+    if part.done.is_none() {
+        if let Some(thread) = part.thread.take_if(|t| t.is_finished()) {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            // It was done after the first look.
+            part.done = part.result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+}
+
+/// Has the thread been found waiting in one read so often that it is not waited for? Then its work.
+fn stuck(part: &mut Part) -> Option<Parked> {
+    let now = part.slot.waiting();
+    let same = now.is_some() && now == part.seen;
+    // A long read that works is no wait: sums over a large memory.
+    if !same || (part.times > 0 && is_running(part.slot.tid.load(Ordering::Relaxed))) {
+        (part.seen, part.times) = (now, u32::from(now.is_some()));
+        return None;
+    }
+    part.times += 1;
+    if part.times <= LOOKS {
+        return None;
+    }
+    part.slot.take_over(now?)
+}
+
+/// Is this thread of ours on a CPU, or ready to be?
+fn is_running(tid: i32) -> bool {
+    let Ok(stat) = std::fs::read(format!("/proc/self/task/{tid}/stat")) else { return false };
+    let state = stat.iter().rposition(|b| *b == b')').and_then(|at| stat.get(at + 2));
+    state == Some(&b'R')
+}
+
+/// Which requests are read here.
+pub(super) fn is_for(groups: Groups) -> bool {
+    groups.intersects(super::guard::RISKY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts() {
+        let processes: Vec<(u32, u32)> = (1..=5000).map(|p| (p, 0)).collect();
+        let all: Vec<_> = cut(&processes, true).collect();
+        assert_eq!((all[0].0, all.last().map(|p| p.1)), (0, Some(5000)));
+        assert!(all.windows(2).all(|w| w[0].1 == w[1].0));
+        let threads: Vec<(u32, u32)> = (1..=5000).map(|t| (7, t)).collect();
+        assert_eq!(cut(&threads, true).collect::<Vec<_>>(), [(0, 5000)]);
+        assert_eq!(cut(&[], true).count(), 0);
+    }
+}
