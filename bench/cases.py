@@ -211,3 +211,7 @@ def floor(b):
            f" + {ns['base_load'] / 1e6:.2f} ms to load")
     b.figure("BASE / bare walk, without loading", base / max(count, 1))
     b.figure("BASE / bare walk, with loading", ns["base"] / ns["count"])
+
+
+# They register themselves, and use what is above.
+import memory_cases  # noqa: E402, F401

@@ -5,9 +5,6 @@
  *
  *	load procs N		N child processes
  *	load threads N [P]	N threads, spread over P child processes (1)
- *	load vmas N		a child process with N memory mappings, half of them touched
- *	load maps N F		N child processes that each map F library files in 4 parts, as
- *				the dynamic linker does
  *
  * Prints "ready" when all are there. Ends, and with it all of them, when its
  * standard input ends: so also when the driver dies in any way. If it is killed
@@ -16,9 +13,7 @@
  * It does not raise limits; bench/limits.py does, and puts them back.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,7 +21,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,82 +92,16 @@ static void add_child(long threads, int done)
 	idle(NULL);
 }
 
-/* Every other page may not be written, so that each is a mapping of its own. */
-static void add_vmas(long n)
-{
-	char *at = mmap(NULL, n * 4096, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (at == MAP_FAILED)
-		fail("mmap", 0);
-	for (long i = 0; i < n; i += 2) {
-		at[i * 4096] = 1;
-		if (i + 1 < n && mprotect(at + (i + 1) * 4096, 4096, PROT_READ))
-			fail("mprotect (vm.max_map_count)", i);
-	}
-}
-
-/* Maps the first `files` libraries that are large enough; touches a page of each part. */
-static void map_libraries(long files)
-{
-	static const int perms[] = { PROT_READ, PROT_READ | PROT_EXEC, PROT_READ,
-				     PROT_READ | PROT_WRITE };
-	static const char *const dirs[] = { "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-					    "/usr/lib64", "/usr/lib" };
-	long part = 16 * 4096, done = 0;
-
-	for (size_t d = 0; d < sizeof(dirs) / sizeof(*dirs) && done < files; d++) {
-		DIR *dir = opendir(dirs[d]);
-		struct dirent *e;
-
-		while (dir && done < files && (e = readdir(dir))) {
-			char path[512];
-			struct stat st;
-			int fd;
-
-			snprintf(path, sizeof(path), "%s/%s", dirs[d], e->d_name);
-			if (!strstr(e->d_name, ".so") || lstat(path, &st) || !S_ISREG(st.st_mode) ||
-			    st.st_size < 4 * part || (fd = open(path, O_RDONLY)) < 0)
-				continue;
-			for (int i = 0; i < 4; i++) {
-				volatile char *at = mmap(NULL, part, perms[i], MAP_PRIVATE, fd,
-							 i * part);
-
-				if (at == MAP_FAILED)
-					fail("mmap", done);
-				(void)*at;
-			}
-			close(fd);
-			done++;
-		}
-		if (dir)
-			closedir(dir);
-	}
-	if (done < files) {
-		errno = ENOENT;
-		fail("libraries to map", done);
-	}
-}
-
 int main(int argc, char **argv)
 {
 	long n = argc > 2 ? atol(argv[2]) : 0, p = argc > 3 ? atol(argv[3]) : 1;
 	int threads = argc > 1 && !strcmp(argv[1], "threads");
-	int vmas = argc > 1 && !strcmp(argv[1], "vmas"), maps = argc > 1 && !strcmp(argv[1], "maps");
 	int done[2];
 	char c;
 
-	if (n < 1 || p < 1 || (p > n && !maps) ||
-	    (!threads && !vmas && !maps && strcmp(argv[1], "procs"))) {
-		fprintf(stderr, "usage: load procs N | threads N [PROCESSES] | vmas N | maps N FILES\n");
+	if (n < 1 || p < 1 || p > n || (!threads && strcmp(argv[1], "procs"))) {
+		fprintf(stderr, "usage: load procs N | load threads N [PROCESSES]\n");
 		return 2;
-	}
-	/* Made before the fork: the children inherit it. */
-	if (maps)
-		map_libraries(p);
-	if (vmas) {
-		add_vmas(n);
-		n = 1;
 	}
 	if (!threads)
 		p = n;

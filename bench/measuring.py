@@ -26,7 +26,7 @@ class Failed(Exception):
 def build_tools():
     """The C helpers. Static, so that they are small and start fast."""
     OUT.mkdir(exist_ok=True)
-    for name in ("load", "measure", "cloop"):
+    for name in ("load", "memload", "measure", "cloop"):
         source, binary = HERE / f"{name}.c", OUT / name
         if source.exists() and (
             not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime
@@ -76,20 +76,22 @@ def limits():
 
 @contextlib.contextmanager
 def load(spec):
-    """The tasks of `spec`: None, ("procs", n) or ("threads", n, processes)."""
+    """The tasks of `spec`: None, what load.c takes, or what memload.c takes. Gives a pid of it."""
     if spec is None:
-        yield
+        yield None
         return
+    program = "load" if spec[0] in ("procs", "threads") else "memload"
     process = subprocess.Popen(
-        [OUT / "load", *map(str, spec)],
+        [OUT / program, *map(str, spec)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
     try:
-        if process.stdout.readline() != b"ready\n":
+        ready = process.stdout.readline().split()
+        if ready[:1] != [b"ready"]:
             raise Failed(f"the load {' '.join(map(str, spec))} could not be made")
-        yield
+        yield int(ready[1]) if ready[1:] else process.pid
     finally:
         # End of input ends the load; all its tasks are gone when it has ended.
         process.stdin.close()

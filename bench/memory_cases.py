@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The cases about memory: mappings, roll-ups, swap. Each makes its own load."""
+
+import contextlib
+import os
+import subprocess
+
+from cases import TASKDIAG, case
+from measuring import OUT, Failed, load, one_run, quiet
+
+# Comparisons by processes that another one has, said once: psutil is installed or it is not.
+PSUTIL = quiet(["python3", "-c", "import psutil"])
+
+
+def psutil(b, rows, what, at_least):
+    """psutil doing `what` to each process `p`, beside the label taskdiag of `rows`."""
+    if not PSUTIL:
+        b.note("  psutil: not installed, not measured")
+        return
+    code = f"""import psutil
+for p in psutil.process_iter():
+    try:
+        {what}
+    except psutil.Error:
+        pass"""
+    r = {**rows, **b.compare({"psutil": ["python3", "-c", code]}, rounds=2)}
+    b.ratio("wall, psutil / taskdiag", r, "psutil", "taskdiag", "wall_ns", at_least=at_least)
+    b.ratio("cpu, psutil / taskdiag", r, "psutil", "taskdiag", "cpu_us")
+
+
+@case("k", None)
+def one_with_many(b):
+    """one process with 60,000 mappings: maps against pmap, maps -X against pmap -X"""
+    with load(("vmas", 60_000)) as pid:
+        pid = str(pid)
+        for ours, peer, bar in [(["maps", pid], ["pmap", pid], 2.5), (["maps", "-X", pid], ["pmap", "-X", pid], 6)]:
+            label, other = " ".join(ours[:-1]), " ".join(peer[:-1])
+            r = b.compare({label: [TASKDIAG, *ours], other: peer}, rounds=7)
+            b.ratio(f"wall, {other} / {label}", r, other, label, "wall_ns", at_least=bar)
+            b.ratio(f"cpu, {other} / {label}", r, other, label, "cpu_us", at_least=bar)
+        # What the kernel takes to write the same text, which no reader of it can be faster than.
+        for file in ("maps", "smaps"):
+            b.compare({f"cat {file}": ["cat", f"/proc/{pid}/{file}"]}, rounds=5)
+
+
+@case("l", None)
+def all_mappings(b):
+    """all mappings of 5,000 processes, about 25 each, against cat of /proc/*/maps, which parses nothing"""
+    cat = "cat /proc/[0-9]*/maps 2>/dev/null"
+    stream = [TASKDIAG, "dump", "--groups", "vma"]
+    with load(("maps", 5_000, 4)):
+        output = OUT / "output"
+        lines = [one_run(c, output)["lines"] for c in ([TASKDIAG, "maps"], ["sh", "-c", f"{cat}; true"])]
+        output.unlink()
+        b.note(f"  {lines[0]:,} mappings; cat prints {lines[1]:,}")
+        if abs(lines[0] - lines[1]) > 0.01 * lines[1]:
+            raise Failed("not the same job")
+        r = b.compare({"taskdiag": [TASKDIAG, "maps"], "stream": stream,
+                       "cat > /dev/null": ["sh", "-c", f"{cat} >/dev/null; true"]}, rounds=7,
+                      same=("taskdiag", "taskdiag"))
+        b.ratio("wall, cat / printed", r, "cat > /dev/null", "taskdiag", "wall_ns", at_least=2)
+        b.ratio("cpu, cat / printed", r, "cat > /dev/null", "taskdiag", "cpu_us", at_least=2)
+        b.ratio("wall, cat / stream", r, "cat > /dev/null", "stream", "wall_ns", at_least=3)
+        b.ratio("cpu, cat / stream", r, "cat > /dev/null", "stream", "cpu_us", at_least=3)
+        b.count("taskdiag", [TASKDIAG, "maps"], warm=True)
+        psutil(b, r, "for m in p.memory_maps(grouped=False): print(m.addr, m.perms, m.path)", 50)
+
+
+@case("m", None)
+def roll_up(b):
+    """pss, uss and swap of 5,000 processes: memory against smem and psutil's memory_full_info"""
+    with load(("maps", 5_000, 4)):
+        r = b.compare({"taskdiag": [TASKDIAG, "memory"]}, rounds=5)
+        if quiet(["smem", "--version"]) or quiet(["smem", "-h"]):
+            r |= b.compare({"smem": ["smem"]}, rounds=2)
+            b.ratio("wall, smem / taskdiag", r, "smem", "taskdiag", "wall_ns", at_least=15)
+            b.ratio("cpu, smem / taskdiag", r, "smem", "taskdiag", "cpu_us")
+        else:
+            b.note("  smem: not installed, not measured")
+        psutil(b, r, "print(p.memory_full_info())", 3)
+
+
+@contextlib.contextmanager
+def swap_space():
+    """64 MiB of it in a file, while it lasts. Whatever was there before stays as it is."""
+    file = OUT / "swap"
+    file.unlink(missing_ok=True)
+    fd = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as f:
+            f.write(bytes(64 << 20))
+        for command in ["mkswap", "swapon"]:
+            done = subprocess.run([command, file], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            if done.returncode:
+                raise Failed(f"{command}: {done.stderr.strip()}: no swap space to measure with")
+        try:
+            yield
+        finally:
+            subprocess.run(["swapoff", file], check=True)
+    finally:
+        file.unlink()
+
+
+@case("n", None)
+def shared_swap(b):
+    """swap of a 2 GiB mapping with a page in 2 MiB, half swapped out, 100 times: shared memory against anonymous"""
+    if not b.rust:
+        raise Failed("bench/rust did not build")
+    kinds = {"anon": "anonymous", "shared": "shared, half swapped out", "in": "shared, nothing swapped out",
+             "read": "shared, read-only", "private": "private, writable, of a shared object"}
+    got = {}
+    with swap_space():
+        for kind in kinds:
+            with load(("swap", kind)) as pid:
+                words = []
+                for _ in range(3):
+                    out = OUT / "output"
+                    one_run([f"{b.rust}/bench-swap", str(pid), "100"], out)
+                    words.append({k: int(v) for k, v in (w.split("=") for w in out.read_text().split())})
+                    out.unlink()
+                got[kind] = min(words, key=lambda w: w["swap_ns"])
+    for kind, n in got.items():
+        b.note(f"  {kinds[kind]:<40} {n['swap_ns'] / 1e6:8.2f} ms, smaps {n['smaps_ns'] / 1e6:8.2f} ms;"
+               f" swapped {(n['anon'] + n['shmem']) >> 10} KiB, smaps says {n['smaps'] >> 10}")
+    for kind in ("shared", "in", "read"):
+        b.figure(f"{kinds[kind]} / anonymous", got[kind]["swap_ns"] / got["anon"]["swap_ns"], at_most=1.1)
+        b.figure(f"figure / that of smaps, {kinds[kind]}",
+                 (got[kind]["shmem"] + got[kind]["anon"] + 1) / (got[kind]["smaps"] + 1), at_least=1, at_most=None)
+    b.figure(f"{kinds['private']} / anonymous", got["private"]["swap_ns"] / got["anon"]["swap_ns"])
+    for kind in kinds:
+        b.figure(f"smaps / group swap, {kinds[kind]}", got[kind]["smaps_ns"] / got[kind]["swap_ns"])

@@ -1,0 +1,39 @@
+//! What it costs to tell how much of a process is swapped out: the group SWAP, and reading smaps,
+//! the kernel's walk over all pages. `bench-swap PID RUNS` prints `name=number` words: nanoseconds
+//! for all runs of each, and the figures in bytes. In one process, since starting one would hide it.
+
+use std::time::Instant;
+
+use taskdiag::{Error, Groups, Request, Swap};
+
+fn main() -> Result<(), Error> {
+    let mut args = std::env::args().skip(1);
+    let mut next = || args.next().and_then(|a| a.parse::<u32>().ok());
+    let (Some(pid), Some(runs)) = (next(), next()) else {
+        eprintln!("usage: bench-swap PID RUNS");
+        std::process::exit(2);
+    };
+    let mut swap = Swap::new();
+    let begin = Instant::now();
+    for _ in 0..runs {
+        let snapshot = taskdiag::query(&Request::one(pid, Groups::SWAP))?;
+        let record = snapshot.tasks().next().and_then(|t| t.record::<Swap>().copied());
+        swap = record.unwrap_or_default();
+    }
+    let ours = begin.elapsed().as_nanos();
+    let path = format!("/proc/{pid}/smaps");
+    let read = || std::fs::read_to_string(&path).map_err(|e| Error::io("reading smaps", e));
+    let begin = Instant::now();
+    let mut text = String::new();
+    for _ in 0..runs {
+        text = read()?;
+    }
+    let smaps = begin.elapsed().as_nanos();
+    let kib = |l: &str| l.strip_prefix("Swap:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
+    let walked: u64 = text.lines().filter_map(kib).sum();
+    println!(
+        "swap_ns={ours} smaps_ns={smaps} anon={} shmem={} private_shmem={} smaps={}",
+        swap.anon_bytes, swap.shmem_bytes, swap.private_shmem_bytes, walked * 1024
+    );
+    Ok(())
+}
