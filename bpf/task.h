@@ -459,12 +459,15 @@ TASK_FN put_cmdline_piece(struct task_struct *t TASK_ARG)
 		barrier_var(n);
 		n &= 0x1fff;
 		if (bpf_copy_from_user_task(b->data, n, (void *)start + off, t, 0)) {
-			if (R(p, mm) != mm)
+			if (R(p, mm) != mm) {
 				missing(TASK_DIAG_CMDLINE, TASK_DIAG_R_ABSENT);
-			else if (off == 0)
-				end_blob(b, TASK_DIAG_CMDLINE, 0, 0, 0, 0, 0, 0);
-			else
+			} else if (off == 0) {
+				/* There are some, and another task must bring them in (userfaultfd). */
+				missing(TASK_DIAG_CMDLINE, TASK_DIAG_R_BLOCKED);
+				st.blocked++;
+			} else {
 				st.truncated++;
+			}
 			return 0;
 		}
 	}

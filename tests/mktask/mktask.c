@@ -284,7 +284,9 @@ void write_file(const char *path, const char *text)
 	close(fd);
 }
 
-static const struct state *const tables[] = { life_states, name_states, who_states, use_states };
+static const struct state *const tables[] = {
+	life_states, name_states, who_states, use_states, held_states,
+};
 
 static const struct state *find(const char *name)
 {

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * States in which reading a task's memory waits: its lock is held, or a page of
+ * it cannot be had. A file system of ours (FUSE) whose reads are never answered
+ * does it, in a mount namespace of its own; it ends with its server.
+ */
+#include "mktask.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <linux/userfaultfd.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void reply(int fuse, uint64_t unique, int error, const void *data, size_t len)
+{
+	char buf[512];
+	struct fuse_out_header *out = (struct fuse_out_header *)buf;
+
+	*out = (struct fuse_out_header){
+		.len = sizeof(*out) + len, .error = error, .unique = unique,
+	};
+	memcpy(out + 1, data, len);
+	if (write(fuse, buf, out->len) < 0 && errno == ENODEV)
+		_exit(0);
+}
+
+static struct fuse_attr attr_of(uint64_t node)
+{
+	return (struct fuse_attr){
+		.ino = node, .nlink = 1, .blksize = 4096,
+		.mode = node == 1 ? S_IFDIR | 0755 : S_IFREG | 0644,
+		.size = node == 1 ? 0 : 4096,
+	};
+}
+
+/* Somebody reads the file. Shared with the server. */
+static int *asked;
+
+/* One file in one directory. Whoever reads it waits. */
+static _Noreturn void serve(int fuse)
+{
+	static char buf[1 << 20];
+
+	for (;;) {
+		ssize_t n = read(fuse, buf, sizeof(buf));
+		struct fuse_in_header *in = (struct fuse_in_header *)buf;
+
+		if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT))
+			continue;
+		if (n < (ssize_t)sizeof(*in))
+			_exit(0);
+		switch (in->opcode) {
+		case FUSE_INIT: {
+			struct fuse_init_in *i = (struct fuse_init_in *)(in + 1);
+			struct fuse_init_out o = {
+				.major = FUSE_KERNEL_VERSION, .minor = i->minor < 31 ? i->minor : 31,
+				.max_readahead = 4096, .max_write = 4096,
+			};
+			reply(fuse, in->unique, 0, &o, sizeof(o));
+			break;
+		}
+		case FUSE_LOOKUP: {
+			struct fuse_entry_out o = {
+				.nodeid = 2, .entry_valid = 1000, .attr_valid = 1000, .attr = attr_of(2),
+			};
+			reply(fuse, in->unique, 0, &o, sizeof(o));
+			break;
+		}
+		case FUSE_GETATTR: {
+			struct fuse_attr_out o = { .attr_valid = 1000, .attr = attr_of(in->nodeid) };
+			reply(fuse, in->unique, 0, &o, sizeof(o));
+			break;
+		}
+		case FUSE_OPEN: {
+			struct fuse_open_out o = { .fh = 1 };
+			reply(fuse, in->unique, 0, &o, sizeof(o));
+			break;
+		}
+		case FUSE_READ:
+			__atomic_store_n(asked, 1, __ATOMIC_SEQ_CST);
+			break;	/* no answer */
+		case FUSE_FORGET:
+		case FUSE_BATCH_FORGET:
+		case FUSE_INTERRUPT:
+			break;	/* no answer */
+		default:
+			reply(fuse, in->unique, -ENOSYS, NULL, 0);
+		}
+	}
+}
+
+/* The arguments are said to be at `page`; all else is as it was. */
+static void move_arguments(void *page)
+{
+	unsigned long f[60] = { 0 };
+	char buf[2048], *word;
+	int fd = must(open("/proc/self/stat", O_RDONLY | O_CLOEXEC)), i = 3;
+	ssize_t n = must(read(fd, buf, sizeof(buf) - 1));
+
+	close(fd);
+	buf[n] = 0;
+	for (word = strtok(strrchr(buf, ')') + 1, " "); word && i < 60; word = strtok(NULL, " "))
+		f[i++] = strtoul(word, NULL, 10);
+	/* The numbers are those of the fields in proc_pid_stat(5). */
+	struct prctl_mm_map map = {
+		.start_code = f[26], .end_code = f[27], .start_data = f[45], .end_data = f[46],
+		.start_brk = f[47], .brk = (unsigned long)sbrk(0), .start_stack = f[28],
+		.arg_start = (unsigned long)page, .arg_end = (unsigned long)page + 4000,
+		.env_start = f[50], .env_end = f[51], .exe_fd = -1,
+	};
+
+	if (prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof(map), 0))
+		skip("prctl(PR_SET_MM_MAP): %m");
+}
+
+/* A page of a file that is never read. */
+static void *page_without_end(const char *dir)
+{
+	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC), fd;
+	char options[128], path[4200];
+	void *page;
+
+	if (fuse < 0)
+		skip("/dev/fuse: %m");
+	if (unshare(CLONE_NEWNS))
+		skip("unshare(CLONE_NEWNS): %m");
+	asked = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (asked == MAP_FAILED)
+		die("mmap: %m");
+	must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=%d,group_id=%d",
+		 fuse, (int)getuid(), (int)getgid());
+	if (mount("mktask", dir, "fuse.mktask", MS_NOSUID | MS_NODEV, options))
+		skip("mount of fuse: %m");
+	if (spawn() == 0)
+		serve(fuse);
+	close(fuse);
+	snprintf(path, sizeof(path), "%s/x", dir);
+	fd = must(open(path, O_RDONLY | O_CLOEXEC));
+	page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED)
+		die("mmap: %m");
+	close(fd);
+	return page;
+}
+
+static void *map_something(void *arg)
+{
+	void *p = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)arg;
+	if (p != MAP_FAILED)
+		munmap(p, 4096);
+	forever();
+}
+
+static int mapper_tid;
+static void *mapper(void *arg)
+{
+	__atomic_store_n(&mapper_tid, (int)gettid(), __ATOMIC_SEQ_CST);
+	while (!__atomic_load_n((int *)arg, __ATOMIC_SEQ_CST))
+		usleep(1000);
+	return map_something(arg);
+}
+
+/*
+ * Another process reads the page, which does not come, through /proc/PID/mem: it
+ * has the lock for reading. (Arguments are not read from files, since the kernel's
+ * commit 7f7ccc2ccc2e in v4.17.) A thread wants to map something: it waits for
+ * the lock, and all readers wait behind it.
+ */
+static void held_lock(int argc, char **argv)
+{
+	static int go;
+	pid_t reader, me = getpid();
+	void *page;
+
+	if (argc < 2)
+		die("usage: held-lock DIRECTORY");
+	page = page_without_end(argv[1]);
+	thread(mapper, &go);
+	reader = spawn();
+	if (reader == 0) {
+		char path[64], buf[64];
+
+		snprintf(path, sizeof(path), "/proc/%d/mem", me);
+		pread(open(path, O_RDONLY | O_CLOEXEC), buf, sizeof(buf), (off_t)(uintptr_t)page);
+		_exit(0);
+	}
+	fact("pid", "%d", me);
+	fact("ppid", "%d", getppid());
+	fact("reader", "%d", reader);
+	for (int i = 0; !__atomic_load_n(asked, __ATOMIC_SEQ_CST); i++) {
+		if (i > 10000)
+			die("nobody reads the page");
+		usleep(1000);
+	}
+	__atomic_store_n(&go, 1, __ATOMIC_SEQ_CST);
+	await_state(me, mapper_tid, 'D');
+	hold();
+}
+
+/* The arguments are in a page that only userfaultfd(2) could bring in. */
+static void uffd_arguments(int argc, char **argv)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register reg = {
+		.range = { .start = (unsigned long)page, .len = 4096 },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+
+	(void)argc, (void)argv;
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &reg))
+		skip("userfaultfd: %m");
+	move_arguments(page);
+	fact("pid", "%d", getpid());
+	fact("ppid", "%d", getppid());
+	hold();
+}
+
+const struct state held_states[] = {
+	{ "held-lock", held_lock, "DIRECTORY: the lock of its memory is held" },
+	{ "uffd-arguments", uffd_arguments, "arguments that never come" },
+	{ 0 }
+};

@@ -1,0 +1,156 @@
+//! Nothing waits for a task: the lock of its memory may be held, or its pages may not come, and
+//! the rest of the answer is there in time all the same.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use taskdiag::{Group, Groups, Reason, Request, Rollup, TaskView};
+use taskdiag_tests::answer::engines_with;
+use taskdiag_tests::cli::taskdiag;
+use taskdiag_tests::{Mktask, Source, engines, read, skip};
+
+const WAITING: [Group; 6] =
+    [Group::Cmdline, Group::Environ, Group::Vma, Group::VmaStat, Group::Rollup, Group::Swap];
+/// Enough for a busy machine, and far less than for ever.
+const IN_TIME: Duration = Duration::from_secs(20);
+
+fn start(args: &[&str]) -> Option<Mktask> {
+    Mktask::start(args).map_err(|why| skip(args[0], &why)).ok()
+}
+
+fn held(dir: &tempfile::TempDir) -> Option<Mktask> {
+    start(&["held-lock", dir.path().to_str().expect("a plain path")])
+}
+
+/// Those of the groups that may wait which an engine has.
+fn groups_of(source: Source) -> Groups {
+    let has = |g: &Group| engines_with(*g).contains(&source);
+    WAITING.into_iter().filter(has).collect()
+}
+
+fn is_there(t: &TaskView<'_>, g: Group) -> bool {
+    t.reason(g).is_none()
+}
+
+#[test]
+fn a_held_lock_stops_nobody_else() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (Some(m), Some(other)) = (held(&dir), start(&["idle"])) else { return };
+    for engine in engines() {
+        let groups = groups_of(*engine) | Groups::BASE;
+        for req in [
+            Request::all(groups),
+            Request::all_threads(groups),
+            Request::one(m.pid(), groups),
+            Request::threads(m.pid(), groups),
+        ] {
+            let begin = Instant::now();
+            let a = read(*engine, &req).expect("an answer");
+            assert!(begin.elapsed() < IN_TIME, "{a} took {:?}", begin.elapsed());
+            let find = |pid| a.snapshot.tasks().find(|t| t.pid() == pid);
+            let t = find(m.pid()).expect("the task is there");
+            assert!(is_there(&t, Group::Base), "{a}");
+            let mut blocked = 0;
+            for g in groups.iter().filter(|g| *g != Group::Base) {
+                match t.reason(g) {
+                    // Newer kernels do not need the lock for some.
+                    None => {}
+                    Some(Reason::Blocked) => blocked += 1,
+                    other => panic!("{a}: {g} is {other:?}"),
+                }
+            }
+            // What walks the pages needs the lock on every kernel.
+            for g in [Group::VmaStat, Group::Rollup] {
+                if groups.has(g) {
+                    assert_eq!(t.reason(g), Some(Reason::Blocked), "{a}: {g}");
+                }
+            }
+            assert_eq!(a.done.blocked > 0, blocked > 0, "{a}: {:?}", a.done);
+            if let Some(t) = find(other.pid()) {
+                for g in groups.iter() {
+                    assert!(is_there(&t, g), "{a}: {g} of another task: {:?}", t.reason(g));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_program_ends_while_the_lock_is_held() {
+    let dir = tempfile::tempdir().expect("dir");
+    let Some(m) = held(&dir) else { return };
+    for engine in engines_with(Group::Rollup) {
+        let begin = Instant::now();
+        let mut child = Command::new(taskdiag())
+            .args([
+                "dump",
+                "--engine",
+                engine.id().name(),
+                "-g",
+                "base,cmdline,environ,vma_stat,rollup",
+            ])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let end = loop {
+            match child.try_wait().expect("it is ours") {
+                Some(end) => break end,
+                None if begin.elapsed() > IN_TIME => {
+                    let _ = child.kill();
+                    panic!("{engine}: it did not end in {IN_TIME:?}");
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        assert!(end.code().is_some(), "{engine}: {end}");
+    }
+    drop(m);
+}
+
+/// A process that is free again is read again, also by a process that left threads behind.
+#[test]
+fn what_is_released_is_read_again() {
+    let dir = tempfile::tempdir().expect("dir");
+    let Some(m) = held(&dir) else { return };
+    let source = *engines().last().expect("one at least");
+    for _ in 0..3 {
+        let a = read(source, &Request::one(m.pid(), Groups::ROLLUP)).expect("an answer");
+        assert_eq!(a.done.blocked, 1);
+    }
+    drop(m);
+    let end = Instant::now() + IN_TIME;
+    let threads = || std::fs::read_dir("/proc/self/task").expect("it is there").count();
+    let others = || {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("it is there");
+        tasks
+            .flatten()
+            .filter_map(|t| std::fs::read_to_string(t.path().join("comm")).ok())
+            .filter(|comm| comm == "procfs\n")
+            .count()
+    };
+    while others() > 0 {
+        assert!(Instant::now() < end, "{} threads stay, {} of them ours", threads(), others());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let me = std::process::id();
+    let a = read(source, &Request::one(me, Groups::ROLLUP)).expect("an answer");
+    assert!(a.snapshot.tasks().next().expect("me").record::<Rollup>().is_some());
+}
+
+#[test]
+fn arguments_that_never_come_are_blocked_and_not_empty() {
+    let Some(m) = start(&["uffd-arguments"]) else { return };
+    for engine in engines() {
+        let begin = Instant::now();
+        let req = Request::one(m.pid(), Groups::BASE | Groups::CMDLINE);
+        let a = read(*engine, &req).expect("an answer");
+        let t = a.snapshot.tasks().next().expect("the task");
+        // None of it, or a value that says that it is cut.
+        match (t.reason(Group::Cmdline), t.cmdline()) {
+            (Some(Reason::Blocked), None) => {}
+            (None, Some(b)) if b.is_cut() => {}
+            other => panic!("{a}: {other:?}"),
+        }
+        assert!(begin.elapsed() < IN_TIME, "{a}");
+    }
+}
