@@ -153,7 +153,7 @@ fn auto(req: &Request) -> Result<Snapshot, Error> {
         let plan = decide(req, &facts);
         if plan.parts.is_empty() || !plan.nobody.is_empty() {
             return Err(match failed.pop() {
-                Some(e) => e,
+                Some(e) => and_procfs(e),
                 None => Error::Unsupported { engine: EngineId::Procfs, groups: plan.nobody },
             });
         }
@@ -174,6 +174,16 @@ fn auto(req: &Request) -> Result<Snapshot, Error> {
             (EngineId::Procfs, _) => return Err(e),
         }
         failed.push(e);
+    }
+}
+
+/// Why another engine fails, and why procfs, which needs no rights, was not left to answer.
+fn and_procfs(e: Error) -> Error {
+    match (e, Procfs::new()) {
+        (Error::Unavailable { engine, why }, Err(procfs)) if engine != EngineId::Procfs => {
+            Error::Unavailable { engine, why: format!("{why}; and {procfs}") }
+        }
+        (e, _) => e,
     }
 }
 
