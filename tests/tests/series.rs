@@ -1,0 +1,32 @@
+//! The kernel series has a copy of the ABI header in one of its patches: it must be this
+//! repository's, which BPF programs and the Rust crates use.
+
+use std::fs;
+use std::path::Path;
+
+const HEADER: &str = "include/uapi/linux/task_diag.h";
+
+/// What a patch adds to a file that it makes; `None` where it does not touch the file.
+fn added(patch: &str, file: &str) -> Option<String> {
+    let mut lines = patch.lines().skip_while(|l| *l != format!("+++ b/{file}"));
+    lines.next()?;
+    let body = lines.skip(1).take_while(|l| !l.starts_with("diff ") && *l != "--");
+    let line = |l: &str| l.strip_prefix('+').map(|l| format!("{l}\n"));
+    Some(body.filter_map(line).collect())
+}
+
+#[test]
+fn the_header_in_the_series_is_ours() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let series = root.join("kernel/series");
+    let order = fs::read_to_string(series.join("series")).expect("the list of patches");
+    let names = order.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
+    let patches = names.map(|n| fs::read_to_string(series.join(n)).expect("a patch of the list"));
+    let copies: Vec<String> = patches.filter_map(|p| added(&p, HEADER)).collect();
+    assert_eq!(copies.len(), 1, "patches that touch {HEADER}");
+    let ours = fs::read_to_string(root.join("uapi/task_diag.h")).expect("the header");
+    assert!(
+        copies[0] == ours,
+        "uapi/task_diag.h is not what the series adds: make the patch again"
+    );
+}
