@@ -5,6 +5,8 @@
  *
  *	load procs N		N child processes
  *	load threads N [P]	N threads, spread over P child processes (1)
+ *	load files N F		N child processes with F open files each
+ *	load table N F		a child process of N threads that share F open files
  *
  * Prints "ready" when all are there. Ends, and with it all of them, when its
  * standard input ends: so also when the driver dies in any way. If it is killed
@@ -14,6 +16,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,8 +72,30 @@ static void add_threads(long n)
 			_exit(errno);
 }
 
-/* A child with `threads` threads besides its first; it writes a byte when they are there. */
-static void add_child(long threads, int done)
+/* All descriptors below n are open, and no other but `keep`. */
+static void open_files(long n, int keep)
+{
+	struct rlimit room = { n + 16, n + 16 };
+	int to = n + 8;
+
+	setrlimit(RLIMIT_NOFILE, &room);
+	if (dup2(keep, to) != to)
+		_exit(errno);
+	for (int fd = 0; fd < to; fd++)
+		close(fd);
+	for (long i = 0; i < n; i++)
+		if (open("/dev/null", O_RDWR) != i)
+			_exit(errno);
+	if (dup2(to, n) != n)
+		_exit(errno);
+	close(to);
+}
+
+/*
+ * A child with `threads` threads besides its first and `files` open files (-1: those of its parent).
+ * Where it has more than itself to make, it writes a byte when that is there.
+ */
+static void add_child(long threads, long files, int done)
 {
 	pid_t parent = getpid(), pid = fork();
 
@@ -83,11 +109,14 @@ static void add_child(long threads, int done)
 	if (getppid() != parent)
 		_exit(0);
 	close(0);
-	if (threads) {
-		add_threads(threads);
-		if (write(done, "", 1) != 1)
-			_exit(1);
+	if (files >= 0) {
+		open_files(files, done);
+		done = files;
 	}
+	if (threads)
+		add_threads(threads);
+	if ((threads || files >= 0) && write(done, "", 1) != 1)
+		_exit(1);
 	close(done);
 	idle(NULL);
 }
@@ -95,15 +124,21 @@ static void add_child(long threads, int done)
 int main(int argc, char **argv)
 {
 	long n = argc > 2 ? atol(argv[2]) : 0, p = argc > 3 ? atol(argv[3]) : 1;
-	int threads = argc > 1 && !strcmp(argv[1], "threads");
+	const char *what = argc > 1 ? argv[1] : "";
+	int table = !strcmp(what, "table"), threads = table || !strcmp(what, "threads");
+	int with_files = table || !strcmp(what, "files");
+	long files = with_files ? p : -1;
 	int done[2];
 	char c;
 
-	if (n < 1 || p < 1 || p > n || (!threads && strcmp(argv[1], "procs"))) {
-		fprintf(stderr, "usage: load procs N | load threads N [PROCESSES]\n");
+	if (n < 1 || p < 1 || (!with_files && p > n) || (!threads && !with_files && strcmp(what, "procs"))) {
+		fprintf(stderr, "usage: load procs N | load threads N [PROCESSES] |"
+				" load files N FILES | load table N FILES\n");
 		return 2;
 	}
-	if (!threads)
+	if (table)
+		p = 1;
+	else if (!threads)
 		p = n;
 	children = calloc(p, sizeof(*children));
 	if (!children || pipe(done))
@@ -112,11 +147,11 @@ int main(int argc, char **argv)
 		/* The first thread of a process is one of the N. */
 		long share = threads ? n / p + (i < n % p) - 1 : 0;
 
-		add_child(share, done[1]);
+		add_child(share, files, done[1]);
 	}
 	close(done[1]);
-	for (long i = 0; threads && i < p; i++) {
-		if (n / p + (i < n % p) - 1 == 0)
+	for (long i = 0; (threads || with_files) && i < p; i++) {
+		if (!with_files && n / p + (i < n % p) - 1 == 0)
 			continue;
 		if (read(done[0], &c, 1) != 1) {
 			int status = 0;
@@ -124,7 +159,7 @@ int main(int argc, char **argv)
 			/* The child's exit code is its errno. */
 			wait(&status);
 			errno = WEXITSTATUS(status);
-			fail("clone", i);
+			fail(with_files ? "files or threads" : "clone", i);
 		}
 	}
 	puts("ready");

@@ -80,7 +80,7 @@ def load(spec):
     if spec is None:
         yield None
         return
-    program = "load" if spec[0] in ("procs", "threads") else "memload"
+    program = "load" if spec[0] in ("procs", "threads", "files", "table") else "memload"
     process = subprocess.Popen(
         [OUT / program, *map(str, spec)],
         stdin=subprocess.PIPE,

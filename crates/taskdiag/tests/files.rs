@@ -137,7 +137,7 @@ fn ends_are_found() {
     let files = Files::new(&snapshot);
     let first = files.of(&files.owners()[0]).next().expect("a file");
     let ends = files.other_ends(&first).expect("a pipe has ends");
-    assert_eq!(ends, [b"1,a,2w".to_vec(), b"2,b,0r".to_vec()]);
+    assert_eq!(ends, [b"2,b,0r".to_vec(), b"1,a,2w".to_vec()]);
 }
 
 #[test]

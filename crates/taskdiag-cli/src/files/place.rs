@@ -87,7 +87,7 @@ impl Place {
         if let Some(name) = f.socket().and_then(|s| s.name()).filter(|n| *n != 0) {
             return f.owner.row.view.name(name).is_some_and(|n| self.holds_path(&n.data));
         }
-        f.path().is_some_and(|p| self.holds_path(&p.data))
+        f.path.is_some_and(|p| self.holds_path(p.bytes))
     }
     fn holds_path(&self, path: &[u8]) -> bool {
         let Some(rest) = path.strip_prefix(&self.path[..]) else { return false };

@@ -181,8 +181,19 @@ impl Selection {
         let by_process = joined(self.and, self.process(row));
         by_process.unwrap_or(true) || !self.and && self.has_file_condition()
     }
+    /// Are all files of a process that [may match](Self::may_match) to be shown, and no other
+    /// rows than descriptors in the answer?
+    fn takes_all_fds(&self) -> bool {
+        !self.has_file_condition()
+            && self.labels.is_empty()
+            && self.states.is_empty()
+            && self.rows() == Groups::FD
+    }
     /// Is this file of a process that [may match](Self::may_match) to be shown?
     pub fn matches(&self, file: &OpenFile<'_>) -> bool {
+        if matches!(file.what, What::Fd(_)) && self.takes_all_fds() {
+            return true;
+        }
         let wanted = match file.what {
             What::Fd(_) => self.wants_fds(),
             What::Path(..) => self.wants_paths(),

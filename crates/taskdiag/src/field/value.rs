@@ -36,11 +36,21 @@ pub struct Short {
 }
 
 impl Short {
+    /// Bytes that fit.
+    pub const ROOM: usize = 15;
     /// Append a byte; what does not fit is left out.
     pub fn push(&mut self, b: u8) {
         if let Some(slot) = self.bytes.get_mut(usize::from(self.len)) {
             *slot = b;
             self.len += 1;
+        }
+    }
+    /// Append a number in decimal; digits that do not fit are left out.
+    pub fn push_uint(&mut self, v: u64) {
+        let mut scale = 10u64.pow(v.checked_ilog10().unwrap_or(0));
+        while scale > 0 {
+            self.push(b'0' + (v / scale % 10) as u8);
+            scale /= 10;
         }
     }
     /// The bytes.

@@ -7,13 +7,14 @@ use super::{Access, Owner};
 /// A descriptor that is an end of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct End {
+    // The order of the members is that of the index: ends that are open the same way lie together.
     key: Key,
+    /// How it is open.
+    pub access: Access,
     /// Whose, as index of [`Files::owners`](super::Files::owners).
     pub owner: usize,
     /// File descriptor.
     pub fd: u32,
-    /// How it is open.
-    pub access: Access,
 }
 
 /// Inode numbers are unique among the pipes, and among the sockets, of a machine; those of named
@@ -62,6 +63,18 @@ impl Ends {
     /// All descriptors of the pipe that this one is, itself included.
     pub fn of_pipe(&self, fd: &Entry<'_, Fd>) -> &[End] {
         key(fd).filter(|k| k.kind != FdType::Socket as u32).map_or(&[], |k| self.of(k))
+    }
+    /// Of the pipe that this descriptor is, those that are open the other way: for a reader all
+    /// but the readers, for a writer all but the writers, for one that does both all. In two parts.
+    pub fn opposite(&self, fd: &Entry<'_, Fd>) -> [&[End]; 2] {
+        let all = self.of_pipe(fd);
+        let own = fd.flags().map_or(Access::Path, Access::of);
+        if !matches!(own, Access::Read | Access::Write) {
+            return [all, &[]];
+        }
+        let from = all.partition_point(|e| e.access < own);
+        let to = all.partition_point(|e| e.access <= own);
+        [&all[..from], &all[to..]]
     }
     /// All descriptors of the socket with this inode.
     pub fn of_socket(&self, inode: u64) -> &[End] {

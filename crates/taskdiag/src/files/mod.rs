@@ -26,7 +26,7 @@ use crate::snapshot::Snapshot;
 
 pub use ends::{End, Ends};
 pub use holders::{Gap, Holder, holders};
-pub use row::{Access, OpenFile, What, major_minor};
+pub use row::{Access, OpenFile, PathName, What, major_minor};
 pub use socket::{Side, address, is_inet, protocol, state, write_address};
 pub use words::{TYPES, family_name, protocol_name, state_name, state_number};
 
@@ -125,14 +125,29 @@ impl<'a> Files<'a> {
     }
     /// The files of one: paths, mapped files, descriptors.
     pub fn of(&'a self, owner: &'a Owner<'a>) -> impl Iterator<Item = OpenFile<'a>> + use<'a> {
-        let paths = owner.paths.into_iter().flat_map(|t| {
+        let paths = owner.paths.into_iter().flat_map(|task| {
             let kinds = [PathKind::Cwd, PathKind::Root, PathKind::Exe];
-            kinds.into_iter().filter_map(move |k| Some(What::Path(k, t.path(k)?)))
+            kinds.into_iter().filter_map(move |kind| {
+                Some((What::Path(kind), Some(PathName::of_path(&task, kind)?)))
+            })
         });
-        let mapped = owner.memory.into_iter().flat_map(|t| mapped(&t)).map(What::Mapped);
+        // Neighbours often have the same name.
+        let task = owner.row.view;
+        let mut last: (u32, Option<PathName<'a>>) = (0, None);
+        let mut named = move |number: Option<u32>| {
+            let number = number.unwrap_or(0);
+            if number != last.0 {
+                last = (number, PathName::find(&task, number));
+            }
+            last.1
+        };
+        let mut also = named;
+        let mapped = owner.memory.into_iter().flat_map(|t| mapped(&t));
+        let mapped = mapped.map(move |vma| (What::Mapped(vma), also(vma.name())));
         let fds = owner.table.iter().filter_map(|t| t.owner.list::<Fd>()).flatten();
-        let fds = fds.map(What::Fd);
-        paths.chain(mapped).chain(fds).map(move |what| OpenFile { owner, what })
+        let fds = fds.map(move |fd| (What::Fd(fd), named(fd.name())));
+        let all = paths.chain(mapped).chain(fds);
+        all.map(move |(what, path)| OpenFile { owner, what, path })
     }
     /// Who has which end of each pipe and socket. Made when it is first asked for.
     pub fn ends(&self) -> &Ends {

@@ -1,12 +1,14 @@
 //! The NAME of an open file as lsof writes it: a path, the addresses of a socket, what an anonymous
 //! inode is, and who has the other ends. Bytes as they are; whoever prints them escapes them.
 
-use taskdiag_wire::{BLOB_DELETED, Entry, Fd, FdType, Socket};
+use taskdiag_wire::{Entry, Fd, FdType, Socket};
 
-use super::{Access, End, Files, OpenFile, detail, socket, words};
+use super::{End, Files, OpenFile, detail, socket, words};
 
-/// Other ends that are named; the rest is counted.
+/// Other ends that a name has; the rest is counted.
 const NAMED_ENDS: usize = 4;
+/// The same for a list of them.
+const LISTED_ENDS: usize = 100;
 
 impl<'a> Files<'a> {
     /// Append the name of a file.
@@ -21,7 +23,7 @@ impl<'a> Files<'a> {
                 Some(s) => self.write_socket(out, file, &s),
                 None => {
                     write_path(out, file);
-                    self.write_ends(out, self.ends().of_socket(fd.raw.inode), file, |_| true);
+                    self.write_ends(out, [self.ends().of_socket(fd.raw.inode), &[]], file);
                 }
             },
             FdType::Pipe | FdType::Fifo => {
@@ -30,17 +32,14 @@ impl<'a> Files<'a> {
                 } else {
                     write_path(out, file);
                 }
-                let own = file.access();
-                // The other ends of a pipe are those that are open the other way.
-                let opposite = |e: &End| own == Some(Access::Both) || Some(e.access) != own;
-                self.write_ends(out, self.ends().of_pipe(&fd), file, opposite);
+                self.write_ends(out, self.ends().opposite(&fd), file);
             }
             FdType::Other
             | FdType::Ns
             | FdType::Mqueue
             | FdType::Userfaultfd
             | FdType::PerfEvent
-                if file.path().is_some() =>
+                if file.path.is_some() =>
             {
                 write_path(out, file);
             }
@@ -109,29 +108,29 @@ impl<'a> Files<'a> {
         }
         if let Some(peer) = s.peer_inode().filter(|p| *p != 0) {
             out.extend_from_slice(format!(" ->INO={peer}").as_bytes());
-            self.write_ends(out, self.ends().of_socket(peer), file, |_| true);
+            self.write_ends(out, [self.ends().of_socket(peer), &[]], file);
         }
     }
 
-    /// ` 34,sh,3u` for each end but the file's own, the first few.
-    fn write_ends(
-        &self,
-        out: &mut Vec<u8>,
-        ends: &[End],
-        file: &OpenFile<'_>,
-        wanted: impl Fn(&End) -> bool,
-    ) {
-        let mut left = 0;
-        for (i, end) in ends.iter().filter(|e| wanted(e) && !self.is_own(e, file)).enumerate() {
-            if i >= NAMED_ENDS {
-                left += 1;
-                continue;
+    /// ` 34,sh,3u` for each end but the file's own, the first few. A pipe that thousands inherited
+    /// has thousands of rows, and none of them may look at all ends.
+    fn write_ends(&self, out: &mut Vec<u8>, ends: [&[End]; 2], file: &OpenFile<'_>) {
+        let all = ends[0].len() + ends[1].len();
+        let mut seen = 0;
+        let mut named = 0;
+        for end in ends.into_iter().flatten() {
+            if named == NAMED_ENDS {
+                break;
             }
-            out.push(b' ');
-            self.write_end(out, end);
+            seen += 1;
+            if !self.is_own(end, file) {
+                out.push(b' ');
+                self.write_end(out, end);
+                named += 1;
+            }
         }
-        if left > 0 {
-            out.extend_from_slice(format!(" and {left} more").as_bytes());
+        if all > seen {
+            out.extend_from_slice(format!(" and {} more", all - seen).as_bytes());
         }
     }
 
@@ -149,7 +148,8 @@ impl<'a> Files<'a> {
     }
 
     /// The other ends of a pipe or socket, each as `34,sh,3u`: of a pipe all descriptors but the
-    /// file's own, of a unix socket those of its peer. `None`: the file has no other ends.
+    /// file's own, of a unix socket those of its peer. After the first hundred their number.
+    /// `None`: the file has no other ends.
     pub fn other_ends(&self, file: &OpenFile<'_>) -> Option<Vec<Vec<u8>>> {
         let fd: Entry<'_, Fd> = file.fd()?;
         let ends = match file.fd_type()? {
@@ -157,27 +157,33 @@ impl<'a> Files<'a> {
             FdType::Socket => self.ends().of_socket(file.socket()?.peer_inode()?),
             _ => return None,
         };
+        let listed = &ends[..ends.len().min(LISTED_ENDS)];
         let text = |end: &End| {
             let mut out = Vec::new();
             self.write_end(&mut out, end);
             out
         };
-        Some(ends.iter().filter(|e| !self.is_own(e, file)).map(text).collect())
+        let mut all: Vec<Vec<u8>> =
+            listed.iter().filter(|e| !self.is_own(e, file)).map(text).collect();
+        if ends.len() > listed.len() {
+            all.push(format!("and {} more", ends.len() - listed.len()).into_bytes());
+        }
+        Some(all)
     }
 }
 
 /// The path, and whether it is deleted.
 fn write_path(out: &mut Vec<u8>, file: &OpenFile<'_>) {
-    let Some(path) = file.path() else { return };
+    let Some(path) = file.path else { return };
     if let Some(why) = path.reason {
         out.extend_from_slice(format!("({why})").as_bytes());
         return;
     }
-    out.extend_from_slice(&path.data);
-    if path.is_cut() {
+    out.extend_from_slice(path.bytes);
+    if path.cut {
         out.extend_from_slice(b" (cut)");
     }
-    if path.flags & BLOB_DELETED != 0 || file.is_deleted() {
+    if file.is_deleted() {
         out.extend_from_slice(b" (deleted)");
     }
 }

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use taskdiag_wire::{BLOB_DELETED, Blob, Entry, Fd, FdType, PathKind, Socket, Vma};
+use taskdiag_wire::{
+    BLOB_CUT, BLOB_DELETED, Entry, Fd, FdType, Group, PathKind, Reason, Socket, TaskView, Vma,
+};
 
 use super::{Owner, words};
 
@@ -43,23 +45,62 @@ impl Access {
 }
 
 /// What makes a process have a file in use.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
     /// It is its working directory, root or executable.
-    Path(PathKind, Blob<'a>),
+    Path(PathKind),
     /// It is mapped into its memory.
     Mapped(Entry<'a, Vma>),
     /// A descriptor.
     Fd(Entry<'a, Fd>),
 }
 
+/// A path, or another name that the kernel has for a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathName<'a> {
+    /// Any bytes but NUL.
+    pub bytes: &'a [u8],
+    /// No longer in the directory tree?
+    pub deleted: bool,
+    /// Is it only the beginning?
+    pub cut: bool,
+    /// There is none, and this is why.
+    pub reason: Option<Reason>,
+}
+
+impl<'a> PathName<'a> {
+    /// The name with this number in the stream.
+    pub fn find(task: &TaskView<'a>, number: u32) -> Option<PathName<'a>> {
+        let blob = task.name(number)?;
+        let (cut, deleted, reason) = (blob.is_cut(), blob.flags & BLOB_DELETED != 0, blob.reason);
+        match blob.data {
+            Cow::Borrowed(bytes) => Some(PathName { bytes, deleted, cut, reason }),
+            Cow::Owned(_) => None,
+        }
+    }
+    /// A path of the process itself. The kernel's have 4096 bytes at most, one piece.
+    pub(super) fn of_path(task: &TaskView<'a>, kind: PathKind) -> Option<PathName<'a>> {
+        let mut pieces = task.blobs(Group::Paths as u16);
+        let (hdr, bytes) = pieces.find(|(h, _)| h.kind == kind as u32)?;
+        let known = |n| Reason::from_number(n).unwrap_or(Reason::Unsupported);
+        Some(PathName {
+            bytes,
+            deleted: hdr.flags & BLOB_DELETED != 0,
+            cut: hdr.flags & BLOB_CUT != 0 || bytes.len() < hdr.total as usize,
+            reason: (hdr.reason != 0).then(|| known(hdr.reason.into())),
+        })
+    }
+}
+
 /// A file that a process has in use. What is `None` is not known, or does not apply.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct OpenFile<'a> {
     /// Who has it.
     pub owner: &'a Owner<'a>,
     /// As what.
     pub what: What<'a>,
+    /// Its path or other name, as the kernel has it.
+    pub path: Option<PathName<'a>>,
 }
 
 /// The two numbers of a device in the form of the stream (`new_encode_dev()`).
@@ -80,9 +121,9 @@ impl<'a> OpenFile<'a> {
     pub fn label(&self) -> Cow<'static, str> {
         match &self.what {
             What::Fd(fd) => Cow::Owned(fd.raw.fd.to_string()),
-            What::Path(PathKind::Cwd, _) => Cow::Borrowed("cwd"),
-            What::Path(PathKind::Root, _) => Cow::Borrowed("rtd"),
-            What::Path(PathKind::Exe, _) => Cow::Borrowed("txt"),
+            What::Path(PathKind::Cwd) => Cow::Borrowed("cwd"),
+            What::Path(PathKind::Root) => Cow::Borrowed("rtd"),
+            What::Path(PathKind::Exe) => Cow::Borrowed("txt"),
             What::Mapped(_) if self.is_deleted() => Cow::Borrowed("DEL"),
             What::Mapped(_) => Cow::Borrowed("mem"),
         }
@@ -103,7 +144,7 @@ impl<'a> OpenFile<'a> {
     /// The type in the words of lsof.
     pub fn lsof_type(&self) -> &'static str {
         match &self.what {
-            What::Path(PathKind::Exe, _) | What::Mapped(_) => "REG",
+            What::Path(PathKind::Exe) | What::Mapped(_) => "REG",
             What::Path(..) => "DIR",
             What::Fd(fd) => match FdType::from_number(fd.raw.r#type) {
                 Some(FdType::Socket) => match self.socket() {
@@ -115,19 +156,19 @@ impl<'a> OpenFile<'a> {
             },
         }
     }
-    /// Its path or other name, as the kernel has it.
-    pub fn path(&self) -> Option<Blob<'a>> {
-        let name = |n: u32| self.owner.row.view.name(n);
-        match &self.what {
-            What::Path(_, blob) => Some(blob.clone()),
-            What::Mapped(vma) => name(vma.name()?),
-            What::Fd(fd) => fd.name().filter(|n| *n != 0).and_then(name),
-        }
-    }
     /// Is the file no longer in the directory tree?
     pub fn is_deleted(&self) -> bool {
         let unlinked = self.fd().is_some_and(|f| f.nlink() == Some(0) && has_links(&f));
-        unlinked || self.path().is_some_and(|p| p.flags & BLOB_DELETED != 0)
+        unlinked || self.path.is_some_and(|p| p.deleted)
+    }
+    /// Is its path all that there is to say?
+    pub fn has_plain_name(&self) -> bool {
+        let plain = self.path.is_some_and(|p| !p.cut && p.reason.is_none());
+        let of_path = match &self.what {
+            What::Fd(fd) => has_links(fd) && fd.raw.r#type != FdType::Fifo as u32,
+            _ => true,
+        };
+        plain && of_path && !self.is_deleted()
     }
     /// Device of the file system, as `new_encode_dev()` has it.
     pub fn dev(&self) -> Option<u32> {
@@ -166,6 +207,12 @@ impl<'a> OpenFile<'a> {
 /// Links are counted for what lies in a file system.
 fn has_links(fd: &Entry<'_, Fd>) -> bool {
     use FdType::{Blk, Chr, Dir, Fifo, Lnk, Memfd, Reg};
-    let kind = FdType::from_number(fd.raw.r#type);
-    kind.is_some_and(|t| [Reg, Dir, Chr, Blk, Fifo, Lnk, Memfd].contains(&t))
+    const LINKED: u32 = 1 << Reg as u32
+        | 1 << Dir as u32
+        | 1 << Chr as u32
+        | 1 << Blk as u32
+        | 1 << Fifo as u32
+        | 1 << Lnk as u32
+        | 1 << Memfd as u32;
+    fd.raw.r#type < 32 && LINKED & 1 << fd.raw.r#type != 0
 }

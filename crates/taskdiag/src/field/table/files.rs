@@ -4,7 +4,7 @@ use taskdiag_wire::{Entry, Fd, FdType, Group, Groups, Socket};
 
 use super::super::part::{OpenRow, Part};
 use super::super::*;
-use crate::files::{self, Holder, OpenFile, Side, What};
+use crate::files::{self, Holder, OpenFile, PathName, Side, What};
 
 /// The file of the row, or why there is none.
 fn open<'a>(row: &Row<'a>) -> Result<OpenRow<'a>, Value<'static>> {
@@ -55,6 +55,19 @@ fn text(text: impl Into<String>) -> Value<'static> {
     Value::Bytes { data: text.into().into_bytes().into(), cut: false }
 }
 
+/// Text around a number; a table has many, and few have more than 15 characters.
+fn number(before: &str, v: u64, after: &str) -> Value<'static> {
+    let digits = v.checked_ilog10().unwrap_or(0) as usize + 1;
+    if before.len() + digits + after.len() > Short::ROOM {
+        return text(format!("{before}{v}{after}"));
+    }
+    let mut short = Short::default();
+    before.bytes().for_each(|b| short.push(b));
+    short.push_uint(v);
+    after.bytes().for_each(|b| short.push(b));
+    Value::Short(short)
+}
+
 fn word(word: Option<&'static str>) -> Option<Value<'static>> {
     word.map(Value::Word)
 }
@@ -63,16 +76,24 @@ fn uint(v: impl Into<u64>) -> Value<'static> {
     Value::Uint(v.into())
 }
 
+/// 4094,1048575 at most.
 fn device_text(dev: u32) -> Value<'static> {
     let (major, minor) = files::major_minor(dev);
-    text(format!("{major},{minor}"))
+    let mut short = Short::default();
+    short.push_uint(major.into());
+    short.push(b',');
+    short.push_uint(minor.into());
+    Value::Short(short)
 }
 
 /// The descriptor and the letter of its access.
 fn fd<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     of_file(row, |f| {
         let letter = f.access().map_or("", |a| a.letter());
-        Some(text(format!("{}{letter}", f.label())))
+        Some(match f.fd() {
+            Some(fd) => number("", fd.raw.fd.into(), letter),
+            None => text(f.label()),
+        })
     })
 }
 
@@ -81,7 +102,7 @@ fn device<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     of_file(row, |f| {
         let inet = f.socket().filter(|s| files::is_inet(s.raw));
         match (inet, f.rdev().or_else(|| f.dev())) {
-            (Some(s), _) => s.inode().map(|i| text(i.to_string())),
+            (Some(s), _) => s.inode().map(|i| number("", i, "")),
             (None, Some(dev)) => Some(device_text(dev)),
             (None, None) => matches!(f.what, What::Fd(_)).then_some(Value::UNKNOWN),
         }
@@ -94,7 +115,7 @@ fn node<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
         let inet = f.socket().filter(|s| files::is_inet(s.raw));
         match inet.and_then(|s| files::protocol(&s)) {
             Some(protocol) => Some(text(protocol)),
-            None => f.inode().map(|i| text(i.to_string())),
+            None => f.inode().map(|i| number("", i, "")),
         }
     })
 }
@@ -102,8 +123,8 @@ fn node<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
 /// As lsof: the size of what has one, else the position.
 fn size_off<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     of_file(row, |f| match (f.size_bytes(), f.pos_bytes()) {
-        (Some(size), _) => Some(text(size.to_string())),
-        (None, Some(pos)) => Some(text(format!("0t{pos}"))),
+        (Some(size), _) => Some(number("", size, "")),
+        (None, Some(pos)) => Some(number("0t", pos, "")),
         (None, None) => None,
     })
 }
@@ -113,22 +134,28 @@ fn name<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
         Ok(open) => open,
         Err(missing) => return missing,
     };
-    let mut out = Vec::new();
-    open.files.write_name(&mut out, open.file);
-    let cut = open.file.path().is_some_and(|p| p.is_cut());
-    Value::Bytes { data: out.into(), cut }
+    let file = open.file;
+    match file.path {
+        // Most are just that.
+        Some(p) if file.has_plain_name() => Value::Bytes { data: p.bytes.into(), cut: false },
+        path => {
+            let mut out = Vec::new();
+            open.files.write_name(&mut out, file);
+            Value::Bytes { data: out.into(), cut: path.is_some_and(|p| p.cut) }
+        }
+    }
 }
 
 fn path<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     of_file(row, |f| {
         let socket = f.socket().and_then(|s| s.name()).filter(|n| *n != 0);
-        let blob = match socket {
-            Some(n) => f.owner.row.view.name(n),
-            None => f.path(),
+        let path = match socket {
+            Some(n) => PathName::find(&f.owner.row.view, n),
+            None => f.path,
         }?;
-        Some(match blob.reason {
+        Some(match path.reason {
             Some(why) => Value::Missing(Missing::Reason(why)),
-            None => Value::Bytes { cut: blob.is_cut(), data: blob.data },
+            None => Value::Bytes { cut: path.cut, data: path.bytes.into() },
         })
     })
 }
@@ -334,7 +361,7 @@ pub const FIELDS: &[Field] = &[
         if p == 0 { Value::ABSENT } else { uint(p) }
     }))),
     row!("ends" "ENDS" 12 Left [FD BASE] TextList None Plain, "the other tasks in the answer",
-        "Other ends of a pipe or unix socket, each pid,command,fd", {}, ends),
+        "Other ends of a pipe or unix socket, each pid,command,fd; a hundred, then their number", {}, ends),
     row!("name" "NAME" 4 Left [FD BASE] Text None Plain, "all of these",
         "Path, addresses and state, other ends, what is particular about a descriptor", {}, name),
 ];

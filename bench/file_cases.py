@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The cases about open files."""
+
+from cases import TASKDIAG, case
+from measuring import OUT, median, one_run
+
+
+def files(*args, engine=None):
+    return [TASKDIAG, "files", *(["--engine", engine] if engine else []), *args]
+
+
+LSOF = ["lsof", "-n", "-P"]
+
+
+@case("p", ("files", 5_000, 3))
+def open_files(b):
+    """5,000 processes with 3 open files each: files against lsof -n -P and lsfd"""
+    ours = files()
+    # lsof has rows for cwd, rtd, txt and mem, too, and looks at them: -d leaves them out.
+    peers = {"lsof -n -P": LSOF, "lsof, descriptors only": [*LSOF, "-d", "0-65535"], "lsfd": ["lsfd"]}
+    r = b.compare({"taskdiag": ours, **peers}, rounds=3)
+    b.ratio("wall, lsof / taskdiag", r, "lsof -n -P", "taskdiag", "wall_ns", at_least=15)
+    b.ratio("wall, lsof of descriptors only / taskdiag", r, "lsof, descriptors only", "taskdiag", "wall_ns")
+    b.ratio("wall, lsfd / taskdiag", r, "lsfd", "taskdiag", "wall_ns", at_least=40)
+    r = {**r, **b.compare({"--paths --mem": files("--paths", "--mem")}, rounds=3)}
+    b.ratio("wall, lsof / taskdiag with the same rows", r, "lsof -n -P", "--paths --mem", "wall_ns")
+    # What those get who may not use BPF.
+    r = {**r, **b.compare({"procfs forced": files(engine="procfs")}, rounds=3)}
+    b.ratio("wall, lsof / taskdiag, procfs forced", r, "lsof -n -P", "procfs forced", "wall_ns")
+    b.count("taskdiag", ours)
+    b.count("lsof", LSOF)
+
+
+@case("q", ("files", 5_000, 3))
+def counts_of_files(b):
+    """5,000 processes with 3 open files each: how many each has, against ls /proc/*/fd | wc"""
+    ls = ["sh", "-c", "ls /proc/[0-9]*/fd 2> /dev/null | wc -l"]
+    r = b.compare({"taskdiag": files("--count"), "ls": ls}, rounds=5, same=())
+    b.ratio("wall, ls / taskdiag", r, "ls", "taskdiag", "wall_ns", at_least=20)
+    b.count("taskdiag", files("--count"))
+
+
+@case("r", ("threads", 20_000, 10))
+def files_of_threads(b):
+    """20,000 threads in 10 processes: files against lsof -n -P"""
+    ours = files()
+    r = b.compare({"taskdiag": ours}, rounds=5)
+    # It takes 20 s and more.
+    r |= b.compare({"lsof -n -P": LSOF}, rounds=1)
+    b.ratio("wall, lsof / taskdiag", r, "lsof -n -P", "taskdiag", "wall_ns", at_least=300)
+    b.count("taskdiag", ours)
+
+
+@case("s", ("table", 4_096, 16_384))
+def a_large_table(b):
+    """4,096 threads that share 16,384 open files: files against find /proc/PID -path '*fd/*'"""
+    pid = biggest()
+    ours = files("-p", pid)
+    # Of the 4,096 copies of the directory that find would go through, 16.
+    some = ["sh", "-c", f"for t in $(ls /proc/{pid}/task | head -16); do"
+                        f" find /proc/{pid}/task/$t -path '*fd/*'; done"]
+    r = b.compare({"taskdiag": ours, "all processes": files(), "find, 16 threads of 4,096": some},
+                  rounds=3, same=())
+    rows = median(r["taskdiag"], "lines") - 1
+    b.figure("rows besides one for each file", abs(rows - 16_384), at_most=0)
+    b.ratio("wall, find of 16 threads / taskdiag", r, "find, 16 threads of 4,096", "taskdiag", "wall_ns")
+    share = median(r["find, 16 threads of 4,096"], "wall_ns") / median(r["taskdiag"], "wall_ns")
+    b.figure("wall, find / taskdiag, by proportion", share * 4_096 / 16)
+    b.figure("peak memory, MB", median(r["taskdiag"], "peak_rss_kib") / 1e6 * 1024, at_most=100)
+    _, start = b.count("start alone (--version)", [TASKDIAG, "--version"], warm=True)
+    _, made = b.count("taskdiag", files("-p", pid, engine="bpf"), warm=True)
+    known = None not in (made, start)
+    b.figure("/proc inodes besides those of any start", made - start if known else None, at_most=0)
+
+
+def biggest():
+    """The process with the most open files: of the load, while it is there."""
+    out = OUT / "counts"
+    one_run(files("--count", "--sort", "-fds", "--no-headers", "-o", "pid"), out)
+    return out.read_text().split(maxsplit=1)[0]
