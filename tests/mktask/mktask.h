@@ -17,7 +17,8 @@ struct state {
 	const char *help;
 };
 
-extern const struct state life_states[], name_states[], who_states[], use_states[], held_states[];
+extern const struct state life_states[], name_states[], who_states[], use_states[], held_states[],
+	have_states[];
 
 /* Report key=value. A value must not have spaces; bytes of any kind go as hex. */
 void fact(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,11 +1,12 @@
 //! What the tests of the whole share: tasks in known states ([`mktask`]), answers of each engine
-//! as plain values ([`answer`]), their comparison ([`compare`]), and loud skips ([`skips`]).
+//! as plain values ([`answer`]), their comparison ([`compare`]), lists ([`rows`]), and loud skips ([`skips`]).
 //! The tests are in `tests/`.
 
 pub mod answer;
 pub mod cli;
 pub mod compare;
 pub mod mktask;
+pub mod rows;
 pub mod skips;
 pub mod state;
 

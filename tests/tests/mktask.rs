@@ -61,6 +61,10 @@ fn every_state_is_reached_and_ends() {
     cases.push((vec!["exe-deleted".into(), path("exe")], 'S'));
     cases.push((vec!["unshared-files".into(), path("a"), path("b")], 'S'));
     cases.push((vec!["cwd".into(), path("cwd")], 'S'));
+    cases.push((vec!["mappings".into(), path("mappings")], 'S'));
+    cases.push((vec!["files".into(), path("files")], 'S'));
+    cases.push((vec!["held-lock".into(), path("held")], 'S'));
+    cases.push((vec!["uffd-arguments".into()], 'S'));
     cases.push((vec!["cwd-deleted".into(), path("gone")], 'S'));
     cases.push((vec!["root".into(), path("root")], 'S'));
     for policy in ["other", "batch", "idle", "fifo", "rr"] {

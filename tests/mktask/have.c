@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* States of what a task has: a mapping and a file of each kind. */
+#include "mktask.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/if_packet.h>
+#include <linux/io_uring.h>
+#include <linux/netlink.h>
+#include <linux/perf_event.h>
+#include <mqueue.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/fanotify.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/shm.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#define PR_SET_VMA_ANON_NAME 0
+#endif
+
+enum { SIZE = 64 << 10 };
+
+static void ids(void)
+{
+	fact("pid", "%d", getpid());
+	fact("ppid", "%d", getppid());
+}
+
+static char *in_dir(const char *dir, const char *name)
+{
+	char *path;
+
+	if (asprintf(&path, "%s/%s", dir, name) < 0)
+		die("out of memory");
+	return path;
+}
+
+static int new_file(const char *path)
+{
+	int fd = must(open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640));
+
+	must(ftruncate(fd, SIZE));
+	return fd;
+}
+
+/* A mapping that no neighbour is merged with. The fact is where it begins. */
+static char *at(const char *key, int prot, int flags, int fd)
+{
+	char *room = mmap(NULL, SIZE + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *p;
+
+	if (room == MAP_FAILED)
+		die("mmap: %m");
+	p = mmap(room + 4096, SIZE, prot, flags | MAP_FIXED, fd, 0);
+	if (p == MAP_FAILED)
+		die("mmap of %s: %m", key);
+	fact(key, "%lu", (unsigned long)p);
+	return p;
+}
+
+static void touch(char *p)
+{
+	for (int i = 0; i < SIZE; i += 4096)
+		((volatile char *)p)[i] = 1;
+}
+
+/* mappings DIR: see the keys. */
+static void mappings(int argc, char **argv)
+{
+	const int rw = PROT_READ | PROT_WRITE;
+	char *name, *gone, *p;
+	int fd, id;
+
+	if (argc < 2)
+		die("usage: mappings DIRECTORY");
+	name = in_dir(argv[1], "a b\nc\\d (deleted)");
+	gone = in_dir(argv[1], "gone");
+	touch(at("anon", rw, MAP_PRIVATE | MAP_ANONYMOUS, -1));
+	p = at("named", rw, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	touch(p);
+	fact("has_names", "%d", !prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, p, SIZE, "mk task:1"));
+	at("exec", PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	touch(at("shared_anon", rw, MAP_SHARED | MAP_ANONYMOUS, -1));
+	p = at("locked", rw, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	touch(p);
+	fact("is_locked", "%d", !mlock(p, SIZE));
+	must(madvise(at("dontdump", rw, MAP_PRIVATE | MAP_ANONYMOUS, -1), SIZE, MADV_DONTDUMP));
+	fd = new_file(name);
+	touch(at("file_shared", rw, MAP_SHARED, fd));
+	at("file_private", PROT_READ, MAP_PRIVATE, fd);
+	fact_str("file_name", name);
+	fact("file_inode", "%lu", ({ struct stat st; must(fstat(fd, &st)); (unsigned long)st.st_ino; }));
+	close(fd);
+	fd = new_file(gone);
+	at("deleted", PROT_READ, MAP_PRIVATE, fd);
+	fact_str("deleted_name", gone);
+	must(unlink(gone));
+	close(fd);
+	fd = must(memfd_create("mk mem", MFD_CLOEXEC));
+	must(ftruncate(fd, SIZE));
+	touch(at("memfd", rw, MAP_SHARED, fd));
+	close(fd);
+	id = must(shmget(IPC_PRIVATE, SIZE, IPC_CREAT | 0600));
+	p = shmat(id, NULL, 0);
+	must(shmctl(id, IPC_RMID, NULL));
+	if (p == (void *)-1)
+		die("shmat: %m");
+	fact("sysv", "%lu", (unsigned long)p);
+	fact("heap", "%lu", (unsigned long)sbrk(0));
+	fact("stack", "%lu", (unsigned long)__builtin_frame_address(0));
+	fact("size", "%d", SIZE);
+	ids();
+	hold();
+}
+
+static void file(const char *key, int fd)
+{
+	if (fd >= 0)
+		fact(key, "%d", fd);
+}
+
+static void inode_fact(const char *key, int fd)
+{
+	struct stat st;
+
+	must(fstat(fd, &st));
+	fact(key, "%lu", (unsigned long)st.st_ino);
+}
+
+static void plain_files(const char *dir)
+{
+	char *path = in_dir(dir, "f\n\xff x"), *fifo = in_dir(dir, "fifo"), *link = in_dir(dir, "link");
+	char *gone = in_dir(dir, "gone"), *sock = in_dir(dir, "sock");
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	int fd = new_file(path), pipes[2];
+
+	must(lseek(fd, 5, SEEK_SET));
+	must(fcntl(fd, F_SETFL, O_APPEND));
+	file("reg", fd);
+	inode_fact("reg_inode", fd);
+	fact_str("reg_name", path);
+	file("dir", must(open(dir, O_RDONLY | O_DIRECTORY)));
+	file("chr", must(open("/dev/null", O_RDWR | O_CLOEXEC)));
+	must(mkfifo(fifo, 0600));
+	file("fifo", must(open(fifo, O_RDWR | O_CLOEXEC | O_NONBLOCK)));
+	must(symlink("nowhere", link));
+	file("lnk", must(open(link, O_PATH | O_NOFOLLOW | O_CLOEXEC)));
+	fd = new_file(gone);
+	file("deleted", fd);
+	fact_str("deleted_name", gone);
+	must(unlink(gone));
+	must(pipe2(pipes, O_CLOEXEC));
+	file("pipe_read", pipes[0]);
+	file("pipe_write", pipes[1]);
+	inode_fact("pipe_inode", pipes[0]);
+	file("memfd", must(memfd_create("mk mem", MFD_CLOEXEC)));
+	file("ns", must(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)));
+	fd = must(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	snprintf(sun.sun_path, sizeof(sun.sun_path), "%s", sock);
+	must(bind(fd, (struct sockaddr *)&sun, sizeof(sun)));
+	must(listen(fd, 3));
+	file("unix_listen", fd);
+	fact_str("unix_name", sun.sun_path);
+}
+
+static void event_files(const char *dir)
+{
+	struct itimerspec when = { .it_value = { 100000, 0 }, .it_interval = { 5, 500 } };
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 0x1234 };
+	struct io_uring_params ring = { 0 };
+	union bpf_attr map = {
+		.map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = 10,
+	};
+	struct perf_event_attr perf = {
+		.type = PERF_TYPE_SOFTWARE, .size = sizeof(perf), .config = PERF_COUNT_SW_DUMMY,
+	};
+	sigset_t set;
+	int event = must(eventfd(7, EFD_CLOEXEC)), fd;
+
+	file("eventfd", event);
+	fd = must(epoll_create1(EPOLL_CLOEXEC));
+	must(epoll_ctl(fd, EPOLL_CTL_ADD, event, &ev));
+	file("epoll", fd);
+	fd = must(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
+	must(timerfd_settime(fd, 0, &when, NULL));
+	file("timerfd", fd);
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	file("signalfd", must(signalfd(-1, &set, SFD_CLOEXEC)));
+	fd = must(inotify_init1(IN_CLOEXEC));
+	must(inotify_add_watch(fd, dir, IN_CREATE | IN_DELETE));
+	file("inotify", fd);
+	file("fanotify", fanotify_init(FAN_CLASS_NOTIF | FAN_CLOEXEC, O_RDONLY));
+	file("pidfd", syscall(SYS_pidfd_open, getppid(), 0));
+	file("io_uring", syscall(SYS_io_uring_setup, 8, &ring));
+	file("bpf_map", syscall(SYS_bpf, BPF_MAP_CREATE, &map, sizeof(map)));
+	file("userfaultfd", syscall(SYS_userfaultfd, O_CLOEXEC));
+	file("perf_event", syscall(SYS_perf_event_open, &perf, 0, -1, -1, 0));
+	file("mqueue", mq_open("/mktask", O_RDWR | O_CREAT | O_EXCL, 0600, NULL));
+	mq_unlink("/mktask");
+}
+
+static void socket_files(void)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	struct sockaddr_nl nl = { .nl_family = AF_NETLINK };
+	struct sockaddr_ll ll = {
+		.sll_family = AF_PACKET, .sll_protocol = htons(3), .sll_ifindex = if_nametoindex("lo"),
+	};
+	socklen_t len = sizeof(in);
+	int fd = must(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), pair[2], client;
+
+	must(bind(fd, (struct sockaddr *)&in, sizeof(in)));
+	must(listen(fd, 5));
+	must(getsockname(fd, (struct sockaddr *)&in, &len));
+	file("tcp_listen", fd);
+	fact("tcp_port", "%d", ntohs(in.sin_port));
+	client = must(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	must(connect(client, (struct sockaddr *)&in, sizeof(in)));
+	file("tcp_client", client);
+	file("tcp_server", must(accept4(fd, NULL, NULL, SOCK_CLOEXEC)));
+	must(write(client, "12345", 5));
+	fd = must(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	len = sizeof(in6);
+	if (!bind(fd, (struct sockaddr *)&in6, sizeof(in6))) {
+		must(getsockname(fd, (struct sockaddr *)&in6, &len));
+		file("udp6", fd);
+		fact("udp6_port", "%d", ntohs(in6.sin6_port));
+	}
+	file("raw", socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP));
+	must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+	file("unix_a", pair[0]);
+	file("unix_b", pair[1]);
+	fd = must(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	snprintf(sun.sun_path + 1, sizeof(sun.sun_path) - 1, "mktask-%d", getpid());
+	must(bind(fd, (struct sockaddr *)&sun, 3 + strlen(sun.sun_path + 1)));
+	file("unix_abstract", fd);
+	sun.sun_path[0] = '@';
+	fact_str("abstract_name", sun.sun_path);
+	fd = must(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+	must(bind(fd, (struct sockaddr *)&nl, sizeof(nl)));
+	len = sizeof(nl);
+	must(getsockname(fd, (struct sockaddr *)&nl, &len));
+	file("netlink", fd);
+	fact("netlink_portid", "%u", nl.nl_pid);
+	fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(3));
+	if (fd >= 0 && ll.sll_ifindex && !bind(fd, (struct sockaddr *)&ll, sizeof(ll))) {
+		file("packet", fd);
+		fact("packet_ifindex", "%d", ll.sll_ifindex);
+	}
+}
+
+/* files DIR: a file of each type that this machine has. The facts are their descriptors. */
+static void files(int argc, char **argv)
+{
+	if (argc < 2)
+		die("usage: files DIRECTORY");
+	plain_files(argv[1]);
+	event_files(argv[1]);
+	socket_files();
+	ids();
+	hold();
+}
+
+const struct state have_states[] = {
+	{ "mappings", mappings, "DIRECTORY: a mapping of each kind" },
+	{ "files", files, "DIRECTORY: an open file of each type" },
+	{ 0 }
+};

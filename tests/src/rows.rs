@@ -1,0 +1,92 @@
+//! Lists of an answer as plain values: a map of named members for each entry, with names in the
+//! place of their numbers, so that the lists of two engines can be compared.
+
+use std::collections::BTreeMap;
+
+use taskdiag::wire::layout::CStruct;
+use taskdiag::wire::{BLOB_DELETED, Fd, FdDetail, ListEntry, Socket, Vma, VmaStat};
+use taskdiag::{Group, TaskView};
+
+use crate::{Answer, Value};
+
+/// The known members of an entry. `name` is its text, `name.deleted` is 1 for a deleted file.
+pub type Row = BTreeMap<&'static str, Value>;
+
+/// A list of the wire format, and what the header says of its entries.
+pub trait Listed: ListEntry {
+    /// Its table.
+    const TABLE: CStruct;
+    /// Its members in the order of `valid`.
+    const NAMES: &'static [&'static str];
+}
+macro_rules! listed {
+    ($($t:ident)*) => { $(impl Listed for $t {
+        const TABLE: CStruct = $t::C;
+        const NAMES: &'static [&'static str] = $t::MEMBERS;
+    })* };
+}
+listed!(Vma VmaStat Fd Socket FdDetail);
+
+/// The task, or the one that it shares a group with, which must be there.
+///
+/// # Panics
+/// Where it is not.
+pub fn owner(answer: &Answer, pid: u32, group: Group) -> TaskView<'_> {
+    let find = |pid| answer.snapshot.tasks().find(|t| t.pid() == pid);
+    let t = find(pid).unwrap_or_else(|| panic!("{answer} has no task {pid}"));
+    match t.shared(group) {
+        Some(other) => {
+            let o = find(other).unwrap_or_else(|| panic!("{answer}: {pid} shares with no task"));
+            assert_eq!(o.shared(group), None, "{answer}: {pid} shares with one that shares");
+            o
+        }
+        None => t,
+    }
+}
+
+/// The entries of a task's list. Empty where there is none.
+///
+/// # Panics
+/// Where an entry has a number without a name.
+pub fn rows<T: Listed>(view: &TaskView<'_>) -> Vec<Row> {
+    let list = view.list::<T>().into_iter().flatten();
+    list.map(|e| row(view, e.raw, e.valid)).collect()
+}
+
+fn row<T: Listed>(view: &TaskView<'_>, raw: &T, valid: u32) -> Row {
+    let bytes = raw.as_bytes();
+    let mut row = Row::new();
+    let known = T::NAMES.iter().enumerate().filter(|(bit, _)| valid & (1 << bit) != 0);
+    for (_, name) in known {
+        let (_, at, size) = *T::TABLE.members.iter().find(|m| m.0 == *name).expect("in the table");
+        let raw = &bytes[at..at + size];
+        let number = || {
+            let mut word = [0; 8];
+            word[..raw.len()].copy_from_slice(raw);
+            u64::from_le_bytes(word)
+        };
+        let key = name.strip_prefix("r#").unwrap_or(name);
+        if key == "name" {
+            let Some(number) = u32::try_from(number()).ok().filter(|n| *n != 0) else {
+                row.insert(key, Value::Bytes(Vec::new()));
+                continue;
+            };
+            let blob = view.name(number).unwrap_or_else(|| panic!("no name {number:#x}"));
+            row.insert(key, Value::Bytes(blob.data.into_owned()));
+            row.insert("name.deleted", Value::Num(i128::from(blob.flags & BLOB_DELETED != 0)));
+        } else if size <= 8 {
+            row.insert(key, Value::Num(number().into()));
+        } else {
+            row.insert(key, Value::Bytes(raw.to_vec()));
+        }
+    }
+    row
+}
+
+/// What both know of an entry and do not agree on, but for members in `not`.
+pub fn differences(a: &Row, b: &Row, not: &[&str]) -> Vec<String> {
+    let both = a.iter().filter_map(|(k, v)| Some((k, v, b.get(k)?)));
+    both.filter(|(k, v, w)| v != w && !not.contains(k))
+        .map(|(k, v, w)| format!("{k}: {v:?} and {w:?}"))
+        .collect()
+}

@@ -1,0 +1,382 @@
+//! A mapping of each kind and an open file of each type, on every engine: against what mktask made,
+//! and the engines against each other.
+
+use std::collections::BTreeMap;
+
+use taskdiag::wire::{Fd, FdDetail, FdDetailKind, Socket, Vma, VmaStat};
+use taskdiag::{FdCount, FdType, Group, Groups, Reason, Request, VmaKind};
+use taskdiag_tests::answer::engines_with;
+use taskdiag_tests::rows::{Listed, Row, differences, owner, rows};
+use taskdiag_tests::{Answer, Mktask, Value, read, skip};
+
+fn start(args: &[&str]) -> Option<Mktask> {
+    Mktask::start(args).map_err(|why| skip(args[0], &why)).ok()
+}
+
+fn dir() -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = std::fs::canonicalize(dir.path()).expect("it exists");
+    let path = path.to_str().expect("a plain path").to_string();
+    (dir, path)
+}
+
+fn num(row: &Row, key: &str) -> i128 {
+    match row.get(key) {
+        Some(Value::Num(n)) => *n,
+        other => panic!("{key} is {other:?} in {row:?}"),
+    }
+}
+
+fn name(row: &Row) -> (Vec<u8>, bool) {
+    match (row.get("name"), row.get("name.deleted")) {
+        (Some(Value::Bytes(b)), deleted) => (b.clone(), deleted == Some(&Value::Num(1))),
+        other => panic!("{other:?} in {row:?}"),
+    }
+}
+
+/// The answers about a process of the engines that have a group, to ONE.
+fn answers(m: &Mktask, group: Group) -> Vec<Answer> {
+    let ask = |e| read(e, &Request::one(m.pid(), group.into())).expect("an answer");
+    engines_with(group).into_iter().map(ask).collect()
+}
+
+/// The lists of any two engines are the same, entry by entry.
+fn same_lists<T: Listed>(m: &Mktask, answers: &[Answer], group: Group, not: &[&str]) {
+    for pair in answers.windows(2) {
+        let [a, b] = [&pair[0], &pair[1]].map(|a| rows::<T>(&owner(a, m.pid(), group)));
+        assert_eq!(a.len(), b.len(), "{} and {}", pair[0], pair[1]);
+        for (a, b) in a.iter().zip(&b) {
+            let different = differences(a, b, not);
+            assert!(different.is_empty(), "{} and {}: {different:?} of {a:?}", pair[0], pair[1]);
+        }
+    }
+}
+
+const R: i128 = 1;
+const RW: i128 = 3;
+const SHARED: i128 = 8;
+
+#[test]
+fn mappings() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["mappings", &path]) else { return };
+    let all = answers(&m, Group::Vma);
+    assert!(!all.is_empty(), "no engine has mappings");
+    let text = |fact: &str| (m.bytes(fact), false);
+    let none = || (Vec::new(), false);
+    let lit = |s: &str, deleted| (s.as_bytes().to_vec(), deleted);
+    for a in &all {
+        let list = rows::<Vma>(&owner(a, m.pid(), Group::Vma));
+        let of = |fact: &str| -> &Row {
+            let at = m.num::<i128>(fact);
+            let holds = |r: &&Row| num(r, "start") <= at && at < num(r, "end");
+            list.iter().find(holds).unwrap_or_else(|| panic!("{a}: no {fact}"))
+        };
+        for (fact, kind, perms, named) in [
+            ("anon", VmaKind::Anon, RW, none()),
+            ("exec", VmaKind::Anon, 5, none()),
+            ("locked", VmaKind::Anon, RW, none()),
+            ("dontdump", VmaKind::Anon, RW, none()),
+            ("shared_anon", VmaKind::File, RW | SHARED, lit("/dev/zero", true)),
+            ("file_shared", VmaKind::File, RW | SHARED, text("file_name")),
+            ("file_private", VmaKind::File, R, text("file_name")),
+            ("deleted", VmaKind::File, R, (m.bytes("deleted_name"), true)),
+            ("memfd", VmaKind::File, RW | SHARED, lit("/memfd:mk mem", true)),
+            ("sysv", VmaKind::File, RW | SHARED, lit("/SYSV00000000", true)),
+        ] {
+            let r = of(fact);
+            assert_eq!(num(r, "start"), m.num::<i128>(fact), "{a}: {fact}");
+            assert_eq!(num(r, "end") - num(r, "start"), m.num::<i128>("size"), "{a}: {fact}");
+            assert_eq!(num(r, "kind"), kind as i128, "{a}: {fact}");
+            assert_eq!(num(r, "perms"), perms, "{a}: {fact}");
+            assert_eq!(name(r), named, "{a}: {fact}");
+            assert_eq!(num(r, "offset_bytes"), 0, "{a}: {fact}");
+        }
+        assert_eq!(num(of("stack"), "kind"), VmaKind::Stack as i128, "{a}");
+        let heaps = list.iter().filter(|r| num(r, "kind") == VmaKind::Heap as i128);
+        assert_eq!(heaps.map(|r| num(r, "end")).max(), Some(m.num("heap")), "{a}");
+        assert!(list.iter().any(|r| num(r, "kind") == VmaKind::Vdso as i128), "{a}");
+        assert_eq!(num(of("file_private"), "inode"), m.num::<i128>("file_inode"), "{a}");
+        if m.num::<u8>("has_names") == 1 {
+            assert_eq!(num(of("named"), "kind"), VmaKind::Named as i128, "{a}");
+            assert_eq!(name(of("named")), lit("mk task:1", false), "{a}");
+        } else {
+            skip("names of anonymous memory", "the kernel has no CONFIG_ANON_VMA_NAME");
+        }
+        let flags = |fact: &str, bit: i128| {
+            if let Some(Value::Num(n)) = of(fact).get("flags") {
+                assert_eq!(n & bit, bit, "{a}: {fact}");
+            }
+        };
+        flags("dontdump", 0x2000);
+        if m.num::<u8>("is_locked") == 1 {
+            flags("locked", 0x4);
+        }
+    }
+    same_lists::<Vma>(&m, &all, Group::Vma, &[]);
+}
+
+#[test]
+fn sums_of_mappings() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["mappings", &path]) else { return };
+    for engine in engines_with(Group::VmaStat) {
+        let req = Request::one(m.pid(), Groups::VMA | Groups::VMA_STAT);
+        let a = read(engine, &req).expect("an answer");
+        let t = owner(&a, m.pid(), Group::VmaStat);
+        let (maps, stats) = (rows::<Vma>(&t), rows::<VmaStat>(&t));
+        assert_eq!(maps.len(), stats.len(), "{a}");
+        let size = m.num::<i128>("size");
+        let of = |fact: &str| {
+            let i =
+                maps.iter().position(|r| num(r, "start") == m.num::<i128>(fact)).expect("it is");
+            (&maps[i], &stats[i])
+        };
+        for fact in ["anon", "locked", "shared_anon", "memfd"] {
+            let (_, s) = of(fact);
+            assert_eq!(num(s, "rss_bytes"), size, "{a}: {fact}");
+            assert_eq!(num(s, "pss_bytes"), size, "{a}: {fact}");
+            assert_eq!(num(s, "private_dirty_bytes"), size, "{a}: {fact}");
+            let anon = if ["anon", "locked"].contains(&fact) { size } else { 0 };
+            assert_eq!(num(s, "anonymous_bytes"), anon, "{a}: {fact}");
+        }
+        assert_eq!(num(of("exec").1, "rss_bytes"), 0, "{a}");
+        assert_eq!(num(of("locked").1, "locked_bytes"), size, "{a}");
+        // The flags are there, since smaps is read.
+        assert_eq!(num(of("dontdump").0, "flags") & 0x2000, 0x2000, "{a}");
+        assert_eq!(num(of("locked").0, "flags") & 0x4, 0x4, "{a}");
+    }
+}
+
+fn fds(m: &Mktask, a: &Answer) -> BTreeMap<i128, Row> {
+    let list = rows::<Fd>(&owner(a, m.pid(), Group::Fd));
+    list.into_iter().map(|r| (num(&r, "fd"), r)).collect()
+}
+
+#[test]
+fn files() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["files", &path]) else { return };
+    let all = answers(&m, Group::Fd);
+    assert!(!all.is_empty(), "no engine has files");
+    let types = [
+        ("reg", FdType::Reg),
+        ("dir", FdType::Dir),
+        ("chr", FdType::Chr),
+        ("fifo", FdType::Fifo),
+        ("lnk", FdType::Lnk),
+        ("deleted", FdType::Reg),
+        ("pipe_read", FdType::Pipe),
+        ("pipe_write", FdType::Pipe),
+        ("memfd", FdType::Memfd),
+        ("ns", FdType::Ns),
+        ("unix_listen", FdType::Socket),
+        ("eventfd", FdType::Eventfd),
+        ("epoll", FdType::Epoll),
+        ("timerfd", FdType::Timerfd),
+        ("signalfd", FdType::Signalfd),
+        ("inotify", FdType::Inotify),
+        ("fanotify", FdType::Fanotify),
+        ("pidfd", FdType::Pidfd),
+        ("io_uring", FdType::IoUring),
+        ("bpf_map", FdType::BpfMap),
+        ("userfaultfd", FdType::Userfaultfd),
+        ("perf_event", FdType::PerfEvent),
+        ("mqueue", FdType::Mqueue),
+        ("tcp_listen", FdType::Socket),
+        ("netlink", FdType::Socket),
+    ];
+    for (fact, _) in types.iter().filter(|t| !m.has(t.0)) {
+        skip(&format!("files: {fact}"), "this machine does not make one");
+    }
+    for a in &all {
+        let fds = fds(&m, a);
+        let of = |fact: &str| &fds[&m.num::<i128>(fact)];
+        for (fact, kind) in types.iter().filter(|t| m.has(t.0)) {
+            assert_eq!(num(of(fact), "type"), *kind as i128, "{a}: {fact}: {:?}", of(fact));
+        }
+        let reg = of("reg");
+        assert_eq!(name(reg), (m.bytes("reg_name"), false), "{a}");
+        assert_eq!((num(reg, "pos_bytes"), num(reg, "size_bytes")), (5, 65536), "{a}");
+        assert_eq!((num(reg, "inode"), num(reg, "nlink")), (m.num("reg_inode"), 1), "{a}");
+        let want = libc::O_RDWR | libc::O_APPEND | libc::O_CLOEXEC;
+        assert_eq!(num(reg, "flags") & i128::from(want), want.into(), "{a}");
+        assert_eq!(num(reg, "mode"), 0o100640, "{a}");
+        assert_eq!(num(of("dir"), "flags") & i128::from(libc::O_CLOEXEC), 0, "{a}");
+        assert_eq!(num(of("chr"), "rdev"), 0x103, "{a}: /dev/null");
+        assert_eq!(name(of("chr")).0, b"/dev/null", "{a}");
+        assert_eq!(name(of("deleted")), (m.bytes("deleted_name"), true), "{a}");
+        assert_eq!(num(of("deleted"), "nlink"), 0, "{a}");
+        assert_eq!(name(of("memfd")), (b"/memfd:mk mem".to_vec(), true), "{a}");
+        for end in ["pipe_read", "pipe_write"] {
+            assert_eq!(num(of(end), "inode"), m.num::<i128>("pipe_inode"), "{a}");
+        }
+    }
+    same_lists::<Fd>(&m, &all, Group::Fd, &[]);
+}
+
+#[test]
+fn details_of_files() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["files", &path]) else { return };
+    let mut seen = BTreeMap::new();
+    for a in answers(&m, Group::Fd) {
+        let fds = fds(&m, &a);
+        let t = owner(&a, m.pid(), Group::Fd);
+        let details: Vec<FdDetail> =
+            t.list::<FdDetail>().into_iter().flatten().map(|e| *e.raw).collect();
+        let mut of = |fact: &str, kind: FdDetailKind| -> Option<[u64; 5]> {
+            let fd = m.has(fact).then(|| m.num::<u32>(fact))?;
+            let mut all = details.iter().filter(|d| (d.fd, d.kind) == (fd, kind as u32));
+            let d = all.next()?;
+            *seen.entry(kind).or_insert(0) += 1;
+            Some(d.value)
+        };
+        let dev = num(&fds[&m.num("reg")], "dev") as u64;
+        if let Some(v) = of("eventfd", FdDetailKind::Eventfd) {
+            assert_eq!(v[0], 7, "{a}");
+        }
+        if let Some(v) = of("epoll", FdDetailKind::Epoll) {
+            let e = &fds[&m.num("eventfd")];
+            assert_eq!(v[..3], [m.num("eventfd"), 0x19, 0x1234], "{a}: EPOLLIN, ERR, HUP");
+            assert_eq!(v[3], num(e, "inode") as u64, "{a}");
+        }
+        if let Some(v) = of("timerfd", FdDetailKind::Timerfd) {
+            assert_eq!((v[0], v[1], v[4]), (1, 0, 5_000_000_500), "{a}");
+            assert!(v[3] > 90_000_000_000_000 && v[3] <= 100_000_000_000_000, "{a}: {v:?}");
+        }
+        if let Some(v) = of("signalfd", FdDetailKind::Signalfd) {
+            assert_eq!(v[0], 1 << (libc::SIGUSR1 - 1), "{a}");
+        }
+        if let Some(v) = of("inotify", FdDetailKind::Inotify) {
+            let dir = num(&fds[&m.num("dir")], "inode") as u64;
+            assert_eq!((v[1], v[2]), (dir, dev), "{a}");
+            assert_eq!(v[3] & 0x300, 0x300, "{a}: IN_CREATE and IN_DELETE");
+        }
+        if let Some(v) = of("pidfd", FdDetailKind::Pidfd) {
+            assert_eq!(v[0], m.num("ppid"), "{a}");
+        }
+        if let Some(v) = of("io_uring", FdDetailKind::IoUring) {
+            assert_eq!(v[..2], [8, 16], "{a}");
+        }
+        if let Some(v) = of("bpf_map", FdDetailKind::BpfMap) {
+            assert_eq!(v[1..3], [2, 10], "{a}: an array of 10");
+        }
+    }
+    assert!(seen.len() >= 6, "too few kinds of details were seen: {seen:?}");
+}
+
+#[test]
+fn sockets() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["files", &path]) else { return };
+    let all = answers(&m, Group::Fd);
+    for a in &all {
+        let list = rows::<Socket>(&owner(a, m.pid(), Group::Fd));
+        let of = |fact: &str| {
+            let fd = m.num::<i128>(fact);
+            list.iter().find(|r| num(r, "fd") == fd).unwrap_or_else(|| panic!("{a}: no {fact}"))
+        };
+        let addr = |r: &Row, key: &str| match &r[key] {
+            Value::Bytes(b) => b.clone(),
+            other => panic!("{other:?}"),
+        };
+        let port = m.num::<i128>("tcp_port");
+        let l = of("tcp_listen");
+        assert_eq!((num(l, "state"), num(l, "local_port")), (10, port), "{a}");
+        assert_eq!((num(l, "family"), num(l, "type"), num(l, "protocol")), (2, 1, 6), "{a}");
+        assert_eq!(addr(l, "local_addr")[..4], [127, 0, 0, 1], "{a}");
+        let (c, s) = (of("tcp_client"), of("tcp_server"));
+        assert_eq!((num(c, "state"), num(s, "state")), (1, 1), "{a}");
+        assert_eq!((num(c, "peer_port"), num(s, "local_port")), (port, port), "{a}");
+        assert_eq!(num(c, "local_port"), num(s, "peer_port"), "{a}");
+        assert_eq!(num(s, "recv_queue_bytes"), 5, "{a}");
+        if m.has("udp6") {
+            let u = of("udp6");
+            assert_eq!((num(u, "family"), num(u, "type")), (10, 2), "{a}");
+            assert_eq!(num(u, "local_port"), m.num::<i128>("udp6_port"), "{a}");
+            assert_eq!(addr(u, "local_addr"), std::net::Ipv6Addr::LOCALHOST.octets(), "{a}");
+        }
+        if m.has("raw") {
+            let r = of("raw");
+            if r.contains_key("type") {
+                assert_eq!((num(r, "type"), num(r, "protocol")), (3, 1), "{a}: ICMP");
+            } else {
+                let why = "the kernel has no CONFIG_INET_RAW_DIAG";
+                skip(&format!("raw sockets of {a}"), why);
+            }
+        }
+        let (x, y) = (of("unix_a"), of("unix_b"));
+        assert_eq!((num(x, "family"), num(x, "type")), (1, 5), "{a}: SOCK_SEQPACKET");
+        assert_eq!(num(x, "peer_inode"), num(y, "inode"), "{a}");
+        assert_eq!(num(y, "peer_inode"), num(x, "inode"), "{a}");
+        assert_eq!(name(of("unix_listen")).0, m.bytes("unix_name"), "{a}");
+        assert_eq!(num(of("unix_listen"), "state"), 10, "{a}");
+        assert_eq!(name(of("unix_abstract")).0, m.bytes("abstract_name"), "{a}");
+        let n = of("netlink");
+        assert_eq!((num(n, "family"), num(n, "protocol")), (16, 0), "{a}");
+        assert_eq!(num(n, "portid"), m.num::<i128>("netlink_portid"), "{a}");
+        if m.has("packet") {
+            let p = of("packet");
+            assert_eq!((num(p, "family"), num(p, "protocol")), (17, 3), "{a}");
+            assert_eq!(num(p, "ifindex"), m.num::<i128>("packet_ifindex"), "{a}");
+        }
+    }
+    // Memory and data are counted differently in the queues of some.
+    let queues = ["recv_queue_bytes", "send_queue_bytes"];
+    same_lists::<Socket>(&m, &all, Group::Fd, &queues);
+}
+
+#[test]
+fn threads_share_their_files() {
+    let Some(m) = start(&["threads", "4000"]) else { return };
+    for engine in engines_with(Group::Fd) {
+        let a = read(engine, &Request::threads(m.pid(), Groups::FD | Groups::VMA)).expect("one");
+        for (group, kind) in [(Group::Fd, Group::Fd as u16), (Group::Vma, Group::Vma as u16)] {
+            if !engines_with(group).contains(&engine) {
+                continue;
+            }
+            let lists = a.snapshot.tasks().filter(|t| t.attrs().any(|x| x.0 == kind));
+            assert_eq!(lists.count(), 1, "{a}: {group} is there once");
+            let first = owner(&a, m.pid(), group).pid();
+            let sharing = a.snapshot.tasks().filter(|t| t.shared(group) == Some(first));
+            assert_eq!(sharing.count(), 4000, "{a}: {group}");
+        }
+    }
+}
+
+#[test]
+fn a_thread_with_its_own_files_has_its_own_list() {
+    let ((_one, one), (_other, other)) = (dir(), dir());
+    let Some(m) = start(&["unshared-files", &one, &other]) else { return };
+    for engine in engines_with(Group::Fd) {
+        let groups = Groups::FD | Groups::FD_COUNT;
+        let a = read(engine, &Request::threads(m.pid(), groups)).expect("an answer");
+        let thread = m.num("other_tid");
+        let t = owner(&a, thread, Group::Fd);
+        assert_eq!(t.pid(), thread, "{a}: it does not share");
+        let links = |tid: u32| {
+            std::fs::read_dir(format!("/proc/{}/task/{tid}/fd", m.pid())).expect("it lives").count()
+        };
+        for tid in [m.pid(), thread] {
+            let t = owner(&a, tid, Group::Fd);
+            assert_eq!(rows::<Fd>(&t).len(), links(tid), "{a} of {tid}");
+            let t = owner(&a, tid, Group::FdCount);
+            let open = t.record::<FdCount>().and_then(FdCount::open);
+            assert_eq!(open, Some(links(tid) as u32), "{a} of {tid}");
+        }
+    }
+}
+
+#[test]
+fn a_zombie_has_nothing() {
+    let Some(m) = start(&["zombie"]) else { return };
+    for group in
+        [Group::Fd, Group::FdCount, Group::Vma, Group::VmaStat, Group::Rollup, Group::Environ]
+    {
+        for a in answers(&m, group) {
+            let t = a.snapshot.tasks().next().expect("the task");
+            assert_eq!(t.reason(group), Some(Reason::Absent), "{a}: {group}");
+        }
+    }
+}
