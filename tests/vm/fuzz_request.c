@@ -38,6 +38,9 @@ struct counts {
 
 static uint64_t state;
 
+/* What the kernel says it has. */
+static uint64_t groups = ~0ULL;
+
 static uint64_t rnd(void)
 {
 	/* xorshift64* */
@@ -77,8 +80,8 @@ static size_t make(unsigned char *buf, size_t max)
 		r.req.budget_ns = odd_number();
 	if (rnd() % 8 == 0)
 		r.req.max_rss_bytes = odd_number();
-	/* Known groups mostly; strategies and pids in and out of range. */
-	r.req.show_flags = rnd() % 8 ? rnd() & rnd() & ((1 << __TASK_DIAG_GROUP_MAX) - 1) : odd_number();
+	/* Groups that are there, mostly; strategies and pids in and out of range. */
+	r.req.show_flags = rnd() % 8 ? rnd() & groups : odd_number();
 	r.req.dump_strategy = rnd() % 8 ? rnd() % 5 : odd_number();
 	if (rnd() % 8 == 0)
 		r.req.pid = odd_number();
@@ -108,6 +111,21 @@ static size_t make(unsigned char *buf, size_t max)
 		break;
 	}
 	return len;
+}
+
+static void ask_features(void)
+{
+	struct nlmsghdr ask = { .nlmsg_len = sizeof(ask), .nlmsg_type = TASK_DIAG_CMD_FEATURES,
+				.nlmsg_flags = NLM_F_REQUEST };
+	struct {
+		struct nlmsghdr nlh;
+		struct task_diag_features f;
+	} answer;
+	int fd = open(FILE_NAME, O_RDWR);
+
+	if (write(fd, &ask, sizeof(ask)) == sizeof(ask) && read(fd, &answer, sizeof(answer)) == sizeof(answer))
+		groups = answer.f.groups;
+	close(fd);
 }
 
 static void on_alarm(int sig)
@@ -182,10 +200,14 @@ static void work(uint64_t seed, time_t end, struct counts *c)
 			/* Sometimes the request lies across memory that is not there. */
 			void *from = rnd() % 32 ? request : page + size - len / 2;
 
-			if (write(fd, from, len) == (ssize_t)len)
+			if (write(fd, from, len) == (ssize_t)len) {
 				c->accepted++;
-			else
+			} else {
 				c->refused++;
+				/* There is nothing to read then, which needs to be tried now and then only. */
+				if (rnd() % 16)
+					continue;
+			}
 			both = rnd() % 8 == 0 && pthread_create(&other, NULL, second_reader, &fd) == 0;
 			drain(fd, page, size, c);
 			if (both)
@@ -206,7 +228,9 @@ int main(int argc, char **argv)
 		return 4;
 	}
 	c = mmap(NULL, WORKERS * sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	printf("seed %llu, %d s, %d workers\n", (unsigned long long)seed, seconds, WORKERS);
+	ask_features();
+	printf("seed %llu, %d s, %d workers, groups %#llx\n", (unsigned long long)seed, seconds, WORKERS,
+	       (unsigned long long)groups);
 	fflush(stdout);
 	for (int i = 0; i < WORKERS; i++) {
 		if (fork() == 0) {

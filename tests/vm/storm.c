@@ -307,7 +307,7 @@ static long diag(void)
 		struct nlmsghdr nlh;
 		struct task_diag_features f;
 	} *features;
-	size_t size = 1 << 20;
+	size_t size = 1 << 20, have;
 	char *buf = malloc(size);
 	int fd = open("/proc/task_diag", O_RDWR);
 	uint64_t groups, strategies;
@@ -336,20 +336,28 @@ static long diag(void)
 		r.req.pid = !takes_pid ? 0 : rnd() % 2 ? (uint32_t)getppid() : (uint32_t)getpid() + rnd() % 200;
 		if (write(fd, &r, sizeof(r)) < 0)
 			continue; /* no such process, most likely */
-		while ((got = read(fd, buf, rnd() % 2 ? size : 70000 + rnd() % 60000)) > 0) {
-			for (char *p = buf; p < buf + got;) {
+		have = 0;
+		/* A read may end anywhere in a message; the rest of it comes with the next. */
+		while ((got = read(fd, buf + have, rnd() % 2 ? size - have : 1 + rnd() % 60000)) > 0) {
+			char *p = buf;
+
+			have += got;
+			for (; have - (p - buf) >= sizeof(struct nlmsghdr);) {
 				struct nlmsghdr *m = (void *)p;
 
-				if (m->nlmsg_len < sizeof(*m) || m->nlmsg_len > buf + got - p || done) {
-					printf("diag: a message of %u bytes at %ld of %ld\n", m->nlmsg_len,
-					       (long)(p - buf), (long)got);
+				if (m->nlmsg_len < sizeof(*m) || m->nlmsg_len % 8 || m->nlmsg_len > size / 2 || done) {
+					printf("diag: a message of %u bytes, type %u\n", m->nlmsg_len, m->nlmsg_type);
 					return -1;
 				}
+				if (m->nlmsg_len > have - (p - buf))
+					break;
 				done = m->nlmsg_type == NLMSG_DONE;
-				p += (m->nlmsg_len + 7) & ~7;
+				p += m->nlmsg_len;
 			}
+			have -= p - buf;
+			memmove(buf, p, have);
 		}
-		if (got == 0 && !done) {
+		if (got == 0 && (!done || have)) {
 			puts("diag: a stream without its end");
 			return -1;
 		}

@@ -99,10 +99,10 @@ def tests_of_the_series(kernel="ours"):
     return built(kernel, [selftests.Selftests("ours")], "selftests")
 
 
-def stress_of_the_series(seconds, seed):
-    """Fuzzing and storms on the kernel with all checks; how many failed."""
+def stress_of_the_series(seconds, seed, kernel="ours-debug"):
+    """Fuzzing and storms on the kernel with all checks, if not on another; how many failed."""
     parts = [stress.Program(name, seconds, seed) for name in ("fuzz_request", "storm")]
-    return built("ours-debug", parts, "stress", 4096)
+    return built(kernel, parts, "stress", 4096)
 
 
 def fast():
