@@ -179,20 +179,19 @@ static __always_inline u32 lowest(u64 bits)
 	return __builtin_popcountll(low - 1) & 63;
 }
 
-/* The next 64 descriptors that are open to st.fd_files and st.open. False: that was all. */
+/* Which of the next 64 descriptors are open to st.open. False: that was all. */
 static __always_inline bool load_word(void)
 {
 	u32 w = st.fd_base / 64;
 	u64 open = 0;
 
+	/* each time: a table that has grown is another one */
+	st.fdt = RD(u64, st.files, FILES_FDT);
 	if (st.fd_base >= RD(u32, st.fdt, FDT_MAX))
 		return false;
 	bpf_probe_read_kernel(&open, 8, (void *)(RD(u64, st.fdt, FDT_OPEN) + w * 8));
 	st.cloexec = 0;
 	bpf_probe_read_kernel(&st.cloexec, 8, (void *)(RD(u64, st.fdt, FDT_CLOEXEC) + w * 8));
-	if (open && bpf_probe_read_kernel(st.fd_files, sizeof(st.fd_files),
-					  (void *)(RD(u64, st.fdt, FDT_FD) + w * 512)))
-		open = 0;
 	/* in the middle of it, in a later run: what is still to be written */
 	st.open = st.word_begun ? st.open & open : open;
 	st.sockets = st.word_begun ? st.sockets & open : 0;
@@ -205,43 +204,43 @@ static __always_inline bool load_word(void)
 	return true;
 }
 
-static long fd_step(u32 i, void *unused)
+/* The file of descriptor st.fd_base + n to st.file. */
+static __always_inline u64 load_file(u32 n)
+{
+	u64 file = 0;
+
+	st.fdt = RD(u64, st.files, FILES_FDT);
+	if (st.fd_base + n < RD(u32, st.fdt, FDT_MAX))
+		bpf_probe_read_kernel(&file, 8,
+				      (void *)(RD(u64, st.fdt, FDT_FD) + (st.fd_base + n) * 8ull));
+	st.file = file;
+	return file;
+}
+
+/* One entry about one of the descriptors. Called under RCU, so that a file is not another one at the same
+ * address. */
+GROUP_FN put_one(void)
 {
 	u32 n, type;
 
-	(void)i;
-	(void)unused;
-	if (st.off >= CHUNK_FULL)
-		return 1;
-	if (!st.word_loaded && !load_word()) {
-		st.walk_done = 1;
-		return 1;
-	}
 	if (st.open) {
 		n = lowest(st.open);
 		st.open &= st.open - 1;
-		st.file = st.fd_files[n];
-		if (!st.file)
+		if (!load_file(n))
 			return 0;
 		type = put_fd(st.fd_base + n, st.cloexec >> n & 1);
 		if (type == TASK_DIAG_FD_SOCKET)
 			st.sockets |= 1ull << n;
 		else if (type >= TASK_DIAG_FD_EVENTFD && type <= TASK_DIAG_FD_BPF_LINK)
 			st.others |= 1ull << n;
-		return 0;
-	}
-	if (st.sockets) {
+	} else if (st.sockets) {
 		n = lowest(st.sockets);
 		st.sockets &= st.sockets - 1;
-		st.file = st.fd_files[n];
-		if (st.file)
+		if (load_file(n))
 			put_socket(st.fd_base + n);
-		return 0;
-	}
-	if (st.others) {
+	} else if (st.others) {
 		n = lowest(st.others);
-		st.file = st.fd_files[n];
-		if (st.file && put_detail(st.fd_base + n) && st.detail_done < DETAILS_MAX) {
+		if (load_file(n) && put_detail(st.fd_base + n) && st.detail_done < DETAILS_MAX) {
 			if (st.detail_skip)
 				st.detail_skip--;
 			else
@@ -250,10 +249,26 @@ static long fd_step(u32 i, void *unused)
 			st.others &= st.others - 1;
 			st.detail_node = st.detail_done = st.detail_skip = 0;
 		}
-		return 0;
+	} else {
+		st.fd_base += 64;
+		st.word_loaded = st.word_begun = 0;
 	}
-	st.fd_base += 64;
-	st.word_loaded = st.word_begun = 0;
+	return 0;
+}
+
+static long fd_step(u32 i, void *unused)
+{
+	(void)i;
+	(void)unused;
+	if (st.off >= CHUNK_FULL)
+		return 1;
+	if (!st.word_loaded && !load_word()) {
+		st.walk_done = 1;
+		return 1;
+	}
+	RCU_LOCK();
+	put_one();
+	RCU_UNLOCK();
 	return 0;
 }
 
@@ -296,10 +311,8 @@ GROUP_FN put_fds(void)
 		}
 	}
 	st.walk_done = st.word_loaded = 0;
-	RCU_LOCK();
-	st.fdt = RD(u64, files, FILES_FDT);
+	st.files = files;
 	bpf_loop(1 << 22, fd_step, NULL, 0);
-	RCU_UNLOCK();
 	end_list(TASK_DIAG_FD, sizeof(struct task_diag_fd), VALID_ALL(12));
 	return !st.walk_done;
 }

@@ -137,10 +137,9 @@ struct state {
 			/* signals: state.h */
 			__u64 ignored, caught;
 			/* open files: files.h */
-			__u64 fdt, open, cloexec, inode, sockets, others, detail_node;
+			__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node;
 			__u32 detail_done, detail_skip;
 			__u32 fd_base, word_loaded, word_begun, reserved_fd;
-			__u64 fd_files[64];
 			__u64 file_copy[33], inode_copy[33];
 		};
 	};

@@ -86,7 +86,9 @@ GROUP_FN vma_kind(void)
 	st.number = 0;
 	if (VMA_MEMBER(VMA_FILE)) {
 		st.arg = anon + OFF(ANON_NAME_TEXT);
-		if (anon) {
+		/* Before Linux commit d09e8ca6cb93 ("mm: anonymous shared memory naming") (in v6.2) a
+		 * mapping of a file had something else there. */
+		if (anon && OFF(VMA_ANON_NAME) != OFF(VMA_SHARED)) {
 			st.number = name_of_text(TEXT_SHMEM);
 			return TASK_DIAG_VMA_FILE;
 		}
@@ -236,7 +238,7 @@ static __always_inline bool find_leaf(void)
 static long vma_step(u32 i, void *unused)
 {
 	u64 first, last, vma;
-	u32 s;
+	u32 s, whole;
 
 	(void)i;
 	(void)unused;
@@ -257,7 +259,12 @@ static long vma_step(u32 i, void *unused)
 	last = s < st.leaf_end && s < RANGE_SLOTS - 1 ? NODE(OFF(NODE_PIVOT) / 8 + s) : st.node_max;
 	vma = NODE(OFF(NODE_SLOT) / 8 + s);
 	if (vma && !(vma & 3) && last >= st.address && last > first) {
-		if (put_vma(vma, first, last)) {
+		/* Under RCU what has left the tree is not reused. Here, as kernels up to 6.10 or so
+		 * do not let a callback end under it. */
+		RCU_LOCK();
+		whole = put_vma(vma, first, last);
+		RCU_UNLOCK();
+		if (whole) {
 			st.torn = 0;
 		} else if (st.torn++ < TORN_MAX) {
 			st.leaf = 0;
@@ -340,10 +347,7 @@ GROUP_FN put_vmas(void)
 	st.brk = RD(u64, mm, MM_BRK);
 	st.start_brk = RD(u64, mm, MM_START_BRK);
 	st.start_stack = RD(u64, mm, MM_START_STACK);
-	/* Under RCU what leaves the tree is not reused. */
-	RCU_LOCK();
 	bpf_loop(1 << 22, vma_step, NULL, 0);
-	RCU_UNLOCK();
 	if (st.walk_done)
 		put_gate();
 	end_list(TASK_DIAG_VMA, sizeof(struct task_diag_vma), VALID_ALL(9));
