@@ -3,6 +3,7 @@
 mod common;
 mod errors;
 mod files;
+mod files_oracle;
 mod formats;
 mod generate;
 mod maps;

@@ -357,9 +357,12 @@ pub const FIELDS: &[Field] = &[
         |_, row| of_socket(row, |s| s.netns().map(uint))),
     row!("peer_inode" "PEER" 8 Right [FD] Integer None Plain, "sock_diag(7), struct unix_sock",
     "Inode of the other end of a unix socket", {},
-    |_, row| of_socket(row, |s| s.peer_inode().map(|p| {
-        if p == 0 { Value::ABSENT } else { uint(p) }
-    }))),
+    |_, row| of_socket(row, |s| {
+        if s.family().is_some_and(|f| i32::from(f) != libc::AF_UNIX) {
+            return Some(Value::ABSENT);
+        }
+        s.peer_inode().map(|p| if p == 0 { Value::ABSENT } else { uint(p) })
+    })),
     row!("ends" "ENDS" 12 Left [FD BASE] TextList None Plain, "the other tasks in the answer",
         "Other ends of a pipe or unix socket, each pid,command,fd; a hundred, then their number", {}, ends),
     row!("name" "NAME" 4 Left [FD BASE] Text None Plain, "all of these",

@@ -1,0 +1,239 @@
+//! `taskdiag files` against what users trust today: lsof, lsfd and ss, on a process that the test
+//! starts with one file of each kind.
+
+use std::collections::BTreeMap;
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command};
+
+use super::common::{parts, run};
+use super::oracle::skip;
+
+/// A process with known files, ended with the value.
+struct Target {
+    child: Child,
+    dir: tempfile::TempDir,
+    /// The other ends.
+    _unix: UnixStream,
+    _tcp: TcpListener,
+}
+
+impl Target {
+    fn new() -> Target {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("r"), "some text").expect("written");
+        std::fs::write(path("gone"), "gone").expect("written");
+        let (own, other) = UnixStream::pair().expect("a pair");
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let other_listener =
+            TcpListener::bind("[::1]:0").or_else(|_| TcpListener::bind("127.0.0.1:0"));
+        let port = listener.local_addr().expect("an address").port();
+        // Descriptor 7 is a pipe whose other end the shell's child has.
+        let script = format!(
+            "exec 3<r 4>>w 5<gone 6<>/dev/tcp/127.0.0.1/{port} 7> >(exec sleep 1000); \
+             mkfifo p; exec 8<>p 9<. 10</dev/zero; rm gone; echo ready >s; exec sleep 1000"
+        );
+        let child = Command::new("bash")
+            .args(["-c", &script])
+            .current_dir(dir.path())
+            .stdin(OwnedFd::from(own))
+            .stdout(OwnedFd::from(udp))
+            .stderr(OwnedFd::from(other_listener.expect("a socket")))
+            .spawn()
+            .expect("bash is there");
+        let target = Target { child, dir, _unix: other, _tcp: listener };
+        for _ in 0..500 {
+            let comm = std::fs::read_to_string(format!("/proc/{}/comm", target.child.id()));
+            if comm.is_ok_and(|c| c == "sleep\n") && target.dir.path().join("s").exists() {
+                return target;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("the target did not get ready");
+    }
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // Its child ends with the pipe's other end only when it is told to.
+        let _ = Command::new("sh")
+            .args(["-c", &format!("kill $(ps -o pid= --ppid {})", self.pid())])
+            .status();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The engines that list open files here.
+fn engines() -> Vec<&'static str> {
+    let all = ["bpf", "procfs", "kernel"];
+    let there = |e: &&str| {
+        matches!(run(&["files", "--engine", e, "-p", "1"]).status.code(), Some(0 | 1 | 3))
+    };
+    all.into_iter().filter(there).collect()
+}
+
+fn output(program: &str, args: &[&str]) -> Option<String> {
+    let o = Command::new(program).env("LC_ALL", "C").args(args).output().ok()?;
+    Some(String::from_utf8_lossy(&o.stdout).into_owned())
+}
+
+/// Our rows of the target's descriptors as words, by descriptor.
+fn ours(target: &Target, engine: &str, columns: &str) -> BTreeMap<u32, Vec<String>> {
+    let columns = format!("fdnum,{columns}");
+    let args = ["files", "--engine", engine, "-p", &target.pid(), "--no-headers", "-o", &columns];
+    let (code, out, err) = parts(&run(&args));
+    assert_eq!(code, 0, "{engine}: {err}");
+    let row = |l: &str| {
+        let mut words = l.split_whitespace().map(str::to_owned);
+        Some((words.next()?.parse().ok()?, words.collect()))
+    };
+    out.lines().filter_map(row).collect()
+}
+
+#[test]
+fn as_lsof_lists_them() {
+    let Some(_) = output("lsof", &["-v"]) else {
+        return skip("files_oracle::as_lsof_lists_them", "lsof is not installed");
+    };
+    let target = Target::new();
+    let theirs = output("lsof", &["-n", "-P", "-a", "-p", &target.pid(), "-d", "0-255"]).unwrap();
+    let engines = engines();
+    assert!(!engines.is_empty(), "no engine lists open files");
+    for engine in engines {
+        let ours = ours(&target, engine, "fd,type,size_off,node,name");
+        let mut compared = 0;
+        for line in theirs.lines().skip(1) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            // COMMAND PID USER FD TYPE DEVICE SIZE/OFF NODE NAME
+            let (fd, rest) = (words[3], &words[4..]);
+            let number: u32 =
+                fd.trim_end_matches(char::is_alphabetic).parse().expect("a descriptor");
+            let own = ours.get(&number).unwrap_or_else(|| panic!("{engine}: no row for {line}"));
+            assert_eq!(own[0], fd, "{engine}: {line}");
+            assert_eq!(own[1], rest[0], "{engine}: {line}");
+            let device_file = rest[0] == "CHR";
+            // Which of the two lsof shows of a device differs by its version.
+            if !device_file {
+                assert_eq!(own[2], rest[2], "{engine}: {line}");
+            }
+            assert_eq!(own[3], rest[3], "{engine}: {line}");
+            // Ours goes on with the other ends of pipes and unix sockets, which lsof has with -E.
+            let (own, name) = (own[4..].join(" "), rest[4..].join(" "));
+            match rest[0] {
+                "unix" => {
+                    assert!(own.starts_with("type=STREAM (CONNECTED)"), "{engine}: {own} {line}")
+                }
+                "FIFO" => assert!(own.starts_with(&name), "{engine}: {own} {line}"),
+                _ => assert_eq!(own, name, "{engine}: {line}"),
+            }
+            compared += 1;
+        }
+        assert_eq!(ours.len(), compared, "{engine}: {ours:?}\n{theirs}");
+        assert!(compared >= 11, "only {compared} were compared\n{theirs}");
+    }
+}
+
+#[test]
+fn as_lsof_selects_them() {
+    let Some(_) = output("lsof", &["-v"]) else {
+        return skip("files_oracle::as_lsof_selects_them", "lsof is not installed");
+    };
+    let target = Target::new();
+    let pid = target.pid();
+    let dir = target.dir.path().to_str().expect("UTF-8").to_owned();
+    let file = format!("{dir}/r");
+    let port = target._tcp.local_addr().expect("an address").port();
+    let port = format!(":{port}");
+    let tests: &[&[&str]] = &[
+        &[&file],
+        &["+D", &dir, "-a", "-d", "0-255"],
+        &["+d", &dir, "-a", "-d", "0-255"],
+        &["-a", "-p", &pid, "-i"],
+        &["-a", "-p", &pid, "-iTCP", "-sTCP:LISTEN"],
+        &["-i", &port],
+        &["-a", "-p", &pid, "-U"],
+        &["-a", "-p", &pid, "+L1"],
+        &["-a", "-p", &pid, "-d", "cwd"],
+    ];
+    for test in tests {
+        let theirs = output("lsof", &[&["-t", "-n", "-P"], *test].concat()).unwrap();
+        let (_, own, err) = parts(&run(&[&["files", "-t", "-n", "-P"], *test].concat()));
+        let sorted = |s: &str| {
+            let mut pids: Vec<u32> = s.split_whitespace().filter_map(|p| p.parse().ok()).collect();
+            pids.sort_unstable();
+            pids
+        };
+        assert!(sorted(&theirs).contains(&target.child.id()), "lsof {test:?}: {theirs}");
+        assert_eq!(sorted(&own), sorted(&theirs), "{test:?}: {err}");
+    }
+}
+
+#[test]
+fn as_lsfd_lists_them() {
+    let target = Target::new();
+    let args = ["-n", "-r", "-p", &target.pid(), "-o", "ASSOC,INODE"];
+    let Some(theirs) = output("lsfd", &args).filter(|t| !t.is_empty()) else {
+        return skip("files_oracle::as_lsfd_lists_them", "lsfd (util-linux 2.38) is not installed");
+    };
+    let pair = |l: &str| {
+        let (fd, inode) = l.split_once(' ')?;
+        Some((fd.parse().ok()?, vec![inode.trim().to_owned()]))
+    };
+    let theirs: BTreeMap<u32, Vec<String>> = theirs.lines().filter_map(pair).collect();
+    assert!(theirs.len() >= 11, "{theirs:?}");
+    for engine in engines() {
+        assert_eq!(ours(&target, engine, "inode"), theirs, "{engine}");
+    }
+}
+
+#[test]
+fn sockets_as_ss_has_them() {
+    let target = Target::new();
+    let of_target = |args: &[&str]| {
+        let all = output("ss", args)?;
+        let mark = format!("pid={},", target.pid());
+        let lines = all.lines().filter(|l| l.contains(&mark));
+        Some(lines.map(str::to_owned).collect::<Vec<_>>())
+    };
+    let Some(inet) = of_target(&["-Hnatup"]).filter(|l| !l.is_empty()) else {
+        return skip(
+            "files_oracle::sockets_as_ss_has_them",
+            "ss (iproute2) is not installed, or shows no pids",
+        );
+    };
+    // tcp ESTAB 0 0 127.0.0.1:1 127.0.0.1:2 users:(("sleep",pid=3,fd=6))
+    let fd_of = |l: &str| -> u32 {
+        let at = l.find(&format!("pid={},fd=", target.pid())).expect("its descriptor");
+        let digits = l[at..].split("fd=").nth(1).expect("a number");
+        digits.split(')').next().and_then(|d| d.parse().ok()).expect("a number")
+    };
+    let unix = of_target(&["-Hxp"]).expect("ss answers");
+    for engine in engines() {
+        let own = ours(&target, engine, "protocol,name");
+        for line in &inet {
+            let w: Vec<&str> = line.split_whitespace().collect();
+            let row = &own[&fd_of(line)];
+            assert_eq!(row[0].to_lowercase(), w[0], "{engine}: {line}");
+            let want = match (w[1], w[5]) {
+                ("LISTEN", _) => format!("{} (LISTEN)", w[4]),
+                ("ESTAB", peer) => format!("{}->{peer} (ESTABLISHED)", w[4]),
+                _ => w[4].to_owned(),
+            };
+            assert_eq!(row[1..].join(" "), want, "{engine}: {line}");
+        }
+        let own = ours(&target, engine, "inode,peer_inode");
+        for line in &unix {
+            // u_str ESTAB 0 0 * 123 * 124 users:(...)
+            let w: Vec<&str> = line.split_whitespace().collect();
+            assert_eq!(own[&fd_of(line)], [w[5], w[7]], "{engine}: {line}");
+        }
+    }
+    assert!(inet.len() == 3 && unix.len() == 1, "{inet:?} {unix:?}");
+}
