@@ -70,6 +70,34 @@ impl<'a> Line<'a> {
         self.actual += space + width;
         self.correct += column.width + 1;
     }
+    /// Add the i-th cell, a number at the right edge of its column.
+    #[inline]
+    fn number(&mut self, buf: &mut Vec<u8>, i: usize, mut v: u64) {
+        let mut cell = [b' '; 64];
+        let mut at = cell.len();
+        loop {
+            at -= 1;
+            cell[at] = b'0' + (v % 10) as u8;
+            v /= 10;
+            if v == 0 {
+                break;
+            }
+        }
+        let column_width = self.columns[i].width;
+        let width = cell.len() - at;
+        let pad = column_width.saturating_sub(width);
+        let space = (self.correct + pad).saturating_sub(self.actual).max(usize::from(i > 0));
+        match at.checked_sub(space) {
+            Some(begin) => buf.extend_from_slice(&cell[begin..]),
+            None => {
+                buf.resize(buf.len() + space, b' ');
+                buf.extend_from_slice(&cell[at..]);
+            }
+        }
+        self.blanks[i] = space;
+        self.actual += space + width;
+        self.correct += column_width + 1;
+    }
     /// End the line at the terminal's edge.
     fn end(&self, buf: &mut Vec<u8>, terminal: &Terminal, color: Option<&str>) {
         if let Some(width) = terminal.width {
@@ -187,8 +215,15 @@ impl<'a> Lines<'a> {
             if let Some(m) = value.missing() {
                 tally.count(c, m);
             }
-            if let (Some(totals), Value::Uint(v)) = (&mut totals, &value) {
-                totals.add(c, *v);
+            if let Value::Uint(v) = value {
+                if let Some(totals) = &mut totals {
+                    totals.add(c, v);
+                }
+                // Most cells of wide tables.
+                if column.form == Text::Kib && !column.is_left() {
+                    self.line.number(buf, c, v / 1024);
+                    continue;
+                }
             }
             self.line.cell(buf, c, |out| {
                 if let (Some(tree), true) = (self.tree, self.trunk == Some(c)) {

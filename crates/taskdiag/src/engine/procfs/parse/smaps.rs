@@ -45,8 +45,9 @@ struct Sums {
 }
 
 impl Sums {
+    /// Take a line; gives which of the keys it has.
     #[inline]
-    fn line(&mut self, line: &[u8]) {
+    fn line(&mut self, line: &[u8]) -> Option<usize> {
         for i in (self.next..KEYS.len()).chain(0..self.next) {
             if let Some(text) = line.strip_prefix(KEYS[i]) {
                 self.next = (i + 1) % KEYS.len();
@@ -54,9 +55,10 @@ impl Sums {
                     self.values[i] = bytes;
                     self.known |= 1 << i;
                 }
-                return;
+                return Some(i);
             }
         }
+        None
     }
 }
 
@@ -83,13 +85,24 @@ pub struct SmapsEntry<'a> {
 
 /// The mappings of a smaps file, in order. Of one that the end of the data cuts, what is there.
 pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
-    let mut lines = complete_lines(bytes);
+    let mut rest = &bytes[..memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1)];
     let mut following = None;
+    let mut layout = Layout::default();
     std::iter::from_fn(move || {
-        let mut head: MapLine<'_> =
-            following.take().or_else(|| lines.by_ref().find_map(map_line))?;
-        let (mut sums, mut has_flags) = (Sums::default(), false);
-        for line in lines.by_ref() {
+        let mut head: MapLine<'_> = loop {
+            match following.take().or_else(|| map_line(take_line(&mut rest)?)) {
+                Some(head) => break head,
+                None if rest.is_empty() => return None,
+                None => {}
+            }
+        };
+        let (mut sums, mut has_flags, mut at) = (Sums::default(), false, 0);
+        while !rest.is_empty() {
+            if layout.line(at, &mut rest, &mut sums) {
+                at += 1;
+                continue;
+            }
+            let line = take_line(&mut rest).unwrap_or_default();
             // Keys begin with a capital letter, addresses do not.
             if !line.first().is_some_and(u8::is_ascii_uppercase) {
                 following = map_line(line);
@@ -100,7 +113,8 @@ pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
                 head.vma.flags = flag_bits(flags);
                 has_flags = true;
             } else {
-                sums.line(line);
+                layout.learn(at, line, sums.line(line));
+                at += 1;
             }
         }
         let mut stat = VmaStat::default();
@@ -108,6 +122,78 @@ pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
         stat.as_mut_bytes()[16..].copy_from_slice(sums.values.as_bytes());
         Some(SmapsEntry { line: head, has_flags, stat, valid: sums.known << 2 | 0b11 })
     })
+}
+
+/// The next line, without its end; `None`: there is no more.
+fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let end = memchr::memchr(b'\n', rest)?;
+    let line = &rest[..end];
+    *rest = &rest[end + 1..];
+    Some(line)
+}
+
+/// The lines that a mapping has, learnt from the one before: the kernel writes the same ones for
+/// each, of the same length. So none is searched for its end, nor its key among all.
+#[derive(Debug, Default)]
+struct Layout(Vec<Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// The key, colon included.
+    key: Vec<u8>,
+    /// Length of the line, its end included.
+    len: usize,
+    /// Which of [`KEYS`]; `None`: another one.
+    member: Option<usize>,
+}
+
+impl Layout {
+    /// Take the line at the start of `rest` if it is the one that is to be expected, the `at`-th.
+    #[inline]
+    fn line(&self, at: usize, rest: &mut &[u8], sums: &mut Sums) -> bool {
+        let Some(known) = self.0.get(at) else { return false };
+        let Some((line, after)) = rest.split_at_checked(known.len) else { return false };
+        let Some(text) = line.strip_prefix(&known.key[..]) else { return false };
+        match known.member {
+            Some(i) => {
+                let Some(bytes) = text.strip_suffix(b" kB\n").and_then(padded) else {
+                    return false;
+                };
+                sums.values[i] = bytes * 1024;
+                sums.known |= 1 << i;
+            }
+            None if memchr::memchr(b'\n', text) == Some(text.len() - 1) => {}
+            None => return false,
+        }
+        *rest = after;
+        true
+    }
+    /// This is the `at`-th line of a mapping, with this key.
+    #[cold]
+    fn learn(&mut self, at: usize, line: &[u8], member: Option<usize>) {
+        let Some(colon) = memchr::memchr(b':', line) else { return };
+        let known = Known { key: line[..=colon].into(), len: line.len() + 1, member };
+        if let Some(slot) = self.0.get_mut(at) {
+            *slot = known;
+        } else if at == self.0.len() {
+            self.0.push(known);
+        }
+    }
+}
+
+/// A number with blanks before it, of so few digits that its KiB are no overflow in bytes.
+#[inline]
+fn padded(text: &[u8]) -> Option<u64> {
+    let (mut n, mut scale, mut at) = (0, 1, text.len());
+    while let Some(digit) = at.checked_sub(1).map(|i| text[i]).filter(u8::is_ascii_digit) {
+        n += u64::from(digit - b'0') * scale;
+        scale *= 10;
+        at -= 1;
+        if text.len() - at > 15 {
+            return None;
+        }
+    }
+    (at < text.len() && text[..at].iter().fold(true, |all, b| all & (*b == b' '))).then_some(n)
 }
 
 /// The bits of VmFlags, which are two letters each.
@@ -119,7 +205,9 @@ fn flag_bits(text: &[u8]) -> u32 {
 /// A smaps_rollup file. `None`: nothing of it is known.
 pub fn rollup(bytes: &[u8]) -> Option<Rollup> {
     let mut sums = Sums::default();
-    complete_lines(bytes).for_each(|line| sums.line(line));
+    complete_lines(bytes).for_each(|line| {
+        sums.line(line);
+    });
     let mut words = [0u64; KEYS.len() + 1];
     words[1..].copy_from_slice(&sums.values);
     let mut r = Rollup::read_from_bytes(words.as_bytes()).expect("of the same size");
@@ -202,6 +290,25 @@ Rss:                   5 kB
                 assert!(c.stat.rss_bytes == whole.stat.rss_bytes || c.valid & 4 == 0);
             }
         }
+    }
+
+    /// A mapping alone teaches nothing; after others, all its lines are expected, or are not.
+    #[test]
+    fn what_is_learnt_changes_nothing() {
+        let (first, rest) = FILE.split_once("7000-9000").unwrap();
+        let (second, third) = rest.split_once("ffffffffff").unwrap();
+        let second = format!("7000-9000{second}");
+        let third = format!("ffffffffff{third}");
+        let odd =
+            first.replace("Pss:                   2 kB", "Pss:\n               2 kB\nNew:  1 kB");
+        let large = first.replace("   6 kB", "12345678901234567 kB").replace("kB", "MB");
+        let wide = first.replace(" 10 kB", " 1234567890 kB").replace("THP", "XHP");
+        let entries = [first, &second, &third, &odd, &large, &wide];
+        let order = [0, 0, 3, 0, 1, 0, 4, 2, 5, 0, 5, 5, 3, 3, 1, 1, 0, 2, 4, 0];
+        let text: String = order.iter().map(|i| entries[*i]).collect();
+        let alone = order.iter().flat_map(|i| smaps_entries(entries[*i].as_bytes()));
+        let together: Vec<_> = smaps_entries(text.as_bytes()).map(|e| format!("{e:?}")).collect();
+        assert_eq!(together, alone.map(|e| format!("{e:?}")).collect::<Vec<_>>());
     }
 
     #[test]
