@@ -8,6 +8,7 @@ mod formats;
 mod generate;
 mod maps;
 mod memory;
+mod memory_oracle;
 mod oracle;
 mod terminal;
 mod text;

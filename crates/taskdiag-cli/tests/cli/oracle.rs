@@ -180,6 +180,14 @@ const COLUMNS: &[&str] = &[
     "lwp",
     "spid",
     "supgid",
+    "pending",
+    "sig",
+    "tsig",
+    "blocked",
+    "sigmask",
+    "ignored",
+    "caught",
+    "wchan",
 ];
 
 #[test]
@@ -189,7 +197,20 @@ fn views_as_procps_has_them() {
     }
     let still = Still::new();
     let pids = still.pids();
-    for view in ["-f", "-F", "-fL", "-fj", "u", "j", "-ouser,pid,args", "-o pid= -o comm="] {
+    for view in [
+        "-f",
+        "-F",
+        "-fL",
+        "-fj",
+        "-l",
+        "-lf",
+        "l",
+        "u",
+        "j",
+        "s",
+        "-ouser,pid,args",
+        "-o pid= -o comm=",
+    ] {
         let mut wanted: Vec<&str> = view.split(' ').collect();
         wanted.extend(["-p", &pids]);
         let (got, want) = settled(&wanted).expect("procps answers");
