@@ -15,6 +15,8 @@ const FIRST_SIZE: usize = 32 * 1024;
 /// One getdents64() returns some ten thousand entries.
 const DIR_SIZE: usize = 256 * 1024;
 
+/// A buffer grows by no more than this at a time.
+const GROWTH: usize = 4 << 20;
 /// The buffer does not stay larger than this.
 const KEEP_SIZE: usize = 8 << 20;
 
@@ -132,7 +134,8 @@ impl Reader {
                 return Err(Errno::TIMEDOUT);
             }
             if n == self.buf.len() {
-                self.buf.resize(n * 2, 0);
+                // Twice as much as tens of megabytes would be touched for nothing.
+                self.buf.resize(n + n.min(GROWTH), 0);
             }
         }
         if reads > 1 {
