@@ -32,7 +32,7 @@ impl Column {
 /// Columns of procps that users may ask for in vain, and what to use.
 const LACKING: &[(&[&str], &str)] = &[
     (&["nwchan"], "use wchan"),
-    (&["addr", "eip", "esp", "stackp", "start_stack"], "addresses are not shown"),
+    (&["eip", "esp", "stackp", "start_stack"], "addresses are not shown"),
     (&["cgname"], "use cgroup or cgroup_path"),
     (&["unit", "uunit", "slice", "lxc", "docker", "machine"], "use cgroup_path"),
     (&["lsession", "ouid", "seat", "luid"], "logins are not read"),
@@ -128,9 +128,9 @@ pub enum View {
     Jobs,
     /// `ps -jf`.
     FullJobs,
-    /// `ps -l`, without ADDR and WCHAN.
+    /// `ps -l`.
     Long,
-    /// `ps -lf`, without ADDR and WCHAN.
+    /// `ps -lf`.
     FullLong,
     /// `ps ax`.
     Bsd,
@@ -138,10 +138,12 @@ pub enum View {
     BsdUser,
     /// `ps axj`.
     BsdJobs,
-    /// `ps axl`, without WCHAN.
+    /// `ps axl`.
     BsdLong,
     /// `ps axv`.
     BsdMemory,
+    /// `ps axs`.
+    BsdSignals,
 }
 
 /// How threads show in a view.
@@ -166,16 +168,22 @@ impl View {
             View::ExtraFull => "uname=UID,pid,{T2},ppid,{L},c,{N},sz,rss,psr,stime,tname,time,cmd",
             View::Jobs => "pid,{T},pgid,sid,tname,time,ucmd",
             View::FullJobs => "uname=UID,pid,{T2},ppid,pgid,sid,{L},c,{N},stime,tname,time,cmd",
-            View::Long => "f,s,uid,pid,{T2},ppid,{L},c,opri=PRI,ni,sz,tname,time,ucmd",
+            View::Long => {
+                "f,s,uid,pid,{T2},ppid,{L},c,opri=PRI,ni,addr:1=ADDR,sz,wchan,tname,time,ucmd"
+            }
             View::FullLong => {
-                "f,s,uname=UID,pid,{T2},ppid,{L},c,{N},opri=PRI,ni,sz,stime,tname,time,cmd"
+                "f,s,uname=UID,pid,{T2},ppid,{L},c,{N},opri=PRI,ni,addr:1=ADDR,sz,wchan,stime,\
+                 tname,time,cmd"
             }
             View::Bsd => "pid,{T},tname,stat,bsdtime=TIME,args",
             View::BsdUser => {
                 "user,pid,{T},%cpu,{N},%mem,vsz,rss,tname,stat,start_time,bsdtime,args"
             }
             View::BsdJobs => "ppid,pid,{T},pgid,sid,tname,tpgid,stat,uid,bsdtime,args",
-            View::BsdLong => "f,uid,pid,{T},ppid,priority,ni,vsz,rss,stat,tname,bsdtime,args",
+            View::BsdLong => "f,uid,pid,{T},ppid,priority,ni,vsz,rss,wchan,stat,tname,bsdtime,args",
+            View::BsdSignals => {
+                "uid,pid,{T},pending,blocked,ignored,caught,stat,tname,bsdtime,args"
+            }
             View::BsdMemory => "pid,{T},tname,stat,bsdtime,maj_flt,trs,drs,rss,%mem,args",
         };
         let mut out = Vec::new();
@@ -223,7 +231,7 @@ mod tests {
         for bad in ["", " , ", "pid:x", "pid:0", "nosuch", "pid,"] {
             assert_eq!(parse(bad).is_ok(), bad == "pid,", "{bad:?}");
         }
-        for (bad, word) in [("comand", "'command'"), ("addr:14", "not shown")] {
+        for (bad, word) in [("comand", "'command'"), ("eip:14", "not shown")] {
             let Err(Exit::Usage(text)) = parse(bad) else { panic!("{bad}") };
             assert!(text.contains(word), "{text}");
         }

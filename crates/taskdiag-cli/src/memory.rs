@@ -103,9 +103,9 @@ fn columns(args: &Args) -> Result<Vec<Column>, Exit> {
         return Ok(args.table.columns.clone());
     }
     let Some(by) = &args.by else {
-        return columns::parse_of(&MEMORY, "pid,user,swap,uss,pss,rss:7,args");
+        return columns::parse_of(&MEMORY, "pid,user,swap:7,uss:7,pss:7,rss:7,args");
     };
-    let mut columns = columns::parse_of(&MEMORY, "procs,swap,uss,pss,rss:7")?;
+    let mut columns = columns::parse_of(&MEMORY, "procs,swap:7,uss:7,pss:7,rss:7")?;
     if args.table.form != Form::Text {
         columns.extend(columns::parse_of(&MEMORY, "lacking")?);
     }

@@ -89,6 +89,7 @@ const VIEWS: &[(&str, View)] = &[
     ("bsd-jobs", View::BsdJobs),
     ("bsd-long", View::BsdLong),
     ("bsd-memory", View::BsdMemory),
+    ("bsd-signals", View::BsdSignals),
 ];
 
 /// What `ps` users need not learn anew.
@@ -148,7 +149,7 @@ pub fn command() -> Command {
         .arg(flag("full", "UID PID PPID C STIME TTY TIME CMD").short('f'))
         .arg(flag("extra-full", "As -f, and SZ RSS PSR").short('F'))
         .arg(flag("jobs", "PID PGID SID TTY TIME CMD").short('j'))
-        .arg(flag("long", "F S UID PID PPID C PRI NI SZ TTY TIME CMD").short('l'))
+        .arg(flag("long", "F S UID PID PPID C PRI NI ADDR SZ WCHAN TTY TIME CMD").short('l'))
         .next_help_heading("Output")
         .arg(flag("no-headers", "No line of headers").aliases(NO_HEADERS))
         .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))

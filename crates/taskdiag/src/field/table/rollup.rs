@@ -24,13 +24,13 @@ macro_rules! rollup {
     };
     ($name:literal $header:literal $source:literal $what:literal $get:expr,
      {$($alias:literal $ah:literal),*}) => {
-        row!($name $header 6 Right [ROLLUP] Integer Bytes Kib, $source, $what,
+        row!($name $header 5 Right [ROLLUP] Integer Bytes Kib, $source, $what,
             {$($alias $ah),*}, |_, row| rollup(row, $get))
     };
 }
 macro_rules! swap {
     ($name:literal $header:literal $source:literal $what:literal $get:expr) => {
-        row!($name $header 6 Right [SWAP] Integer Bytes Kib, $source, $what, {},
+        row!($name $header 5 Right [SWAP] Integer Bytes Kib, $source, $what, {},
             |_, row| swap(row, $get))
     };
 }

@@ -21,6 +21,9 @@ fn wchan<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
 }
 
 pub const FIELDS: &[Field] = &[
+    row!("addr" "ADDR" 4 Left [] Text None Plain, "none",
+        "Where the process is in memory: always -, for those who expect the column", {},
+        |_, _| Value::ABSENT),
     row!("wchan" "WCHAN" 6 Left [WCHAN] Text None Cut, "/proc/PID/wchan",
         "The kernel function it sleeps in, - where it runs; text ends at the column's width",
         {"wname" "WCHAN"}, wchan),
