@@ -9,7 +9,8 @@
  * every 2 MB is touched. Needs swap (it does not turn it on), and prints
  *
  *	case<TAB>reads<TAB>value_ns	median time of one read of smaps
- *	case:swap<TAB>bytes<TAB>0	what smaps said, to compare kernels by
+ *	case:percent<TAB>reads<TAB>value	of the time for anonymous memory
+ *	case:swap<TAB>reads<TAB>bytes	what smaps said, to compare kernels by
  *
  * anon           private anonymous memory: the yardstick
  * shared         shared, nothing of the object is in swap
@@ -57,6 +58,7 @@ static const struct test {
 	{ "dense_shared", SHARED, 1, 0, 1 },
 	{ "dense_private", PRIVATE, 1, 1, 1 },
 };
+#define DENSE_ANON 6
 #define TESTS (sizeof(tests) / sizeof(tests[0]))
 
 static void die(const char *what)
@@ -214,7 +216,11 @@ int main(int argc, char **argv)
 		waitpid(pids[t], NULL, 0);
 	}
 	for (unsigned int t = 0; t < TESTS; t++) {
-		printf("%s:swap\t%lu\t0\n", tests[t].name, swap[t]);
+		unsigned int yardstick = tests[t].dense ? DENSE_ANON : 0;
+
+		printf("%s:percent\t%d\t%ld\n", tests[t].name, reads,
+		       100 * ns[t][reads / 2] / ns[yardstick][reads / 2]);
+		printf("%s:swap\t%d\t%lu\n", tests[t].name, reads, swap[t]);
 		if (tests[t].swap && !swap[t]) {
 			fprintf(stderr, "smaps: %s: nothing is in swap: is there any?\n", tests[t].name);
 			return 1;
