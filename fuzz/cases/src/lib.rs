@@ -8,9 +8,9 @@ use taskdiag::engine::procfs::parse;
 use taskdiag_wire::decode::Request;
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cgroup, Cred, Done, Fd, FdCount, FdDetail,
-    Group, Groups, Io, Limits, Ns, PathKind, Req, Rollup, Sched, Signals, Socket, Stat, Statm,
-    Stream, StreamWriter, Swap, TaskView, Vma, VmaStat, decode_request, encode_features_request,
-    encode_request,
+    FdType, Group, Groups, Io, Limits, Ns, PathKind, Req, Rollup, Sched, Signals, Socket, Stat,
+    Statm, Stream, StreamWriter, Swap, TaskView, Vma, VmaStat, decode_request,
+    encode_features_request, encode_request,
 };
 
 pub mod seeds;
@@ -133,6 +133,15 @@ pub fn procfs_parse(data: &[u8]) {
     w.put_blob(A_GROUPS, 0, 0, &status.gids, status.gids.len());
     w.put_blob(A_NSPID, 0, 0, &status.nspid, status.nspid.len());
     w.end_task();
+    w.begin_task(2, 2);
+    mappings(data, &mut w);
+    open_files(data, &mut w);
+    if let Some(limits) = parse::limits(data) {
+        w.put(&limits);
+    }
+    assert_eq!(status.signals.valid & !Signals::ALL_VALID, 0);
+    w.put(&status.signals);
+    w.end_task();
     let bytes = w.finish(Done::default());
     assert!(Stream::parse(bytes.as_bytes()).is_ok());
 
@@ -141,6 +150,59 @@ pub fn procfs_parse(data: &[u8]) {
     status.parse(SOME_STATUS, all);
     status.parse(data, all);
     assert_eq!(format!("{status:?}"), fresh);
+}
+
+/// maps, smaps, smaps_rollup and statm.
+fn mappings(data: &[u8], w: &mut StreamWriter) {
+    let mut vmas = Vec::new();
+    for line in parse::maps_lines(data) {
+        assert!(line.vma.start <= line.vma.end && line.vma.flags == 0);
+        let name = line.name();
+        assert!(name.is_none_or(|n| n.len() <= line.text.len()));
+        black_box(line.is_deleted());
+        vmas.push(line.vma);
+    }
+    w.put_list(Vma::ALL_VALID & !parse::NOT_IN_MAPS, &vmas);
+    let mut stats = Vec::new();
+    for e in parse::smaps_entries(data) {
+        assert_eq!(e.valid & !VmaStat::ALL_VALID, 0);
+        assert_eq!((e.stat.start, e.stat.end), (e.line.vma.start, e.line.vma.end));
+        stats.push(e.stat);
+    }
+    w.put_list(VmaStat::ALL_VALID, &stats);
+    if let Some(r) = parse::rollup(data) {
+        assert_eq!(r.valid & !Rollup::ALL_VALID, 0);
+        w.put(&r);
+    }
+    black_box((parse::statm_rss_pages(data), parse::newlines(data)));
+}
+
+/// Links and fdinfo of open files, and the messages of sock_diag(7).
+fn open_files(data: &[u8], w: &mut StreamWriter) {
+    black_box((parse::fd_link(data), parse::fd(data)));
+    for kind in FdType::ALL {
+        let info = parse::fdinfo(data, *kind);
+        w.put_list(FdDetail::ALL_VALID, &info.details);
+    }
+    let payloads = parse::nl_messages(data).map(|(_, payload)| payload).chain([data]);
+    let mut sockets = Vec::new();
+    for b in payloads {
+        let tcp = parse::inet_diag(b, libc_protocol::TCP);
+        let raw = parse::inet_diag(b, libc_protocol::RAW);
+        let others = [parse::unix_diag(b), parse::netlink_diag(b), parse::packet_diag(b)];
+        for s in [tcp, raw].into_iter().chain(others).flatten() {
+            assert_eq!(s.valid & !Socket::ALL_VALID, 0);
+            assert!(s.name.is_none_or(|n| n.len() <= b.len() + 1));
+            sockets.push(s.record);
+        }
+    }
+    w.put_list(Socket::ALL_VALID, &sockets);
+}
+
+/// Numbers of IP protocols.
+mod libc_protocol {
+    pub const TCP: u8 = 6;
+    pub const RAW: u8 = 255;
 }
 
 /// A status file that fills whatever a later one might leave.

@@ -4,7 +4,8 @@
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, Cgroup, Cred,
     Done, Fd, FdCount, FdDetail, Group, Groups, Info, Io, Limits, Ns, PathKind, Reason, Req,
-    Rollup, Sched, Signals, Socket, Stat, Statm, Strategy, StreamWriter, Swap, Vma, VmaStat, encode_features_request, encode_request,
+    Rollup, Sched, Signals, Socket, Stat, Statm, Strategy, StreamWriter, Swap, Vma, VmaStat,
+    encode_features_request, encode_request,
 };
 
 /// The seeds of a target, as (name, bytes). Empty for an unknown target.
@@ -132,6 +133,33 @@ fn proc_files() -> Vec<(String, Vec<u8>)> {
             b"rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\n\
             cancelled_write_bytes: 7\n",
         ),
+        (
+            "maps",
+            b"7f40be1ef000-7f40be211000 rw-p 0000a000 fe:00 247026      /usr/bin/a\\012b (deleted)\n\
+            7ffe67a48000-7ffe67a69000 rw-p 00000000 00:00 0             [stack]\n\
+            1000-2000 rw-p 00000000 00:00 0                             [anon:x y]\n",
+        ),
+        (
+            "smaps",
+            b"55b4a18ab000-55b4a18ad000 r--s 00000000 fe:00 247026      /usr/bin/cat\n\
+            Rss:                   8 kB\nPss:                   8 kB\nSwap:                  0 kB\n\
+            Locked:                0 kB\nVmFlags: rd mr mw me lo \n\
+            7000-8000 rw-p 00000000 00:00 0\nRss:                   4 kB\n",
+        ),
+        (
+            "fdinfo",
+            b"pos:\t5\nflags:\t02004002\nmnt_id:\t15\nino:\t9\neventfd-count:               7\n\
+            eventfd-id: 3\ntfd:        5 events:       19 data:   1234  pos:0 ino:3d sdev:9\n\
+            inotify wd:1 ino:f7c sdev:fe00000 mask:3c ignored_mask:0 fhandle-bytes:8\n\
+            clockid: 1\nticks: 0\nsettime flags: 00\nit_value: (9, 5)\nit_interval: (1, 0)\n\
+            sigmask:\t0000000000000200\nPid:\t-1\nmap_type:\t2\nmax_entries:\t10\nmap_id:\t7\n\
+            SqMask:\t0x7\nCqMask:\t0xf\nlink_type:\titer\nlink_id:\t3\n",
+        ),
+        ("socket", b"socket:[12]"),
+        ("memfd", b"/memfd:a (deleted)"),
+        ("limits", b"Max cpu time      unlimited   10   seconds\nMax open files   1   2   files\n"),
+        ("unix_diag", b"\x1c\0\0\0\x14\0\0\0\0\0\0\0\0\0\0\0\x01\x01\x01\0\x07\0\0\0\
+            \0\0\0\0\0\0\0\0\x08\0\x02\0\x09\0\0\0"),
         ("cgroup", b"9:name=systemd:/a\n2:cpu,cpuacct:/x:y\n0::/b c\n"),
         (
             "mountinfo",
