@@ -1,0 +1,253 @@
+//! Programs that users trust today must tell the same of mappings, open files and sockets: pmap,
+//! lsof, lsfd, ss and psutil, on the states of mktask that have one of each kind.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use taskdiag::wire::{Fd, Socket, Vma, VmaStat};
+use taskdiag::{FdType, Group, Groups, Request, VmaKind};
+use taskdiag_tests::answer::engines_with;
+use taskdiag_tests::rows::{Row, owner, rows};
+use taskdiag_tests::{Answer, Mktask, Value, read, skip};
+
+/// The output of a program; `None`, said loudly, where it is not there.
+fn run(program: &str, args: &[&str]) -> Option<String> {
+    match Command::new(program).args(args).output() {
+        Ok(out) if !out.stdout.is_empty() => {
+            Some(String::from_utf8_lossy(&out.stdout).into_owned())
+        }
+        Ok(out) => {
+            let why = String::from_utf8_lossy(&out.stderr).into_owned();
+            skip(program, &format!("it says nothing: {}", why.trim()));
+            None
+        }
+        Err(e) => {
+            skip(program, &e.to_string());
+            None
+        }
+    }
+}
+
+fn start(state: &str) -> Option<(tempfile::TempDir, Mktask)> {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = std::fs::canonicalize(dir.path()).expect("it exists");
+    match Mktask::start(&[state, path.to_str().expect("a plain path")]) {
+        Ok(m) => Some((dir, m)),
+        Err(why) => {
+            skip(state, &why);
+            None
+        }
+    }
+}
+
+fn answers(m: &Mktask, groups: Groups, needed: Group) -> Vec<Answer> {
+    let ask = |e| read(e, &Request::one(m.pid(), groups)).expect("an answer");
+    let all: Vec<Answer> = engines_with(needed).into_iter().map(ask).collect();
+    assert!(!all.is_empty(), "no engine has {needed}");
+    all
+}
+
+fn num(row: &Row, key: &str) -> Option<i128> {
+    match row.get(key) {
+        Some(Value::Num(n)) => Some(*n),
+        _ => None,
+    }
+}
+
+fn text(row: &Row) -> String {
+    match row.get("name") {
+        Some(Value::Bytes(b)) => String::from_utf8_lossy(b).into_owned(),
+        _ => String::new(),
+    }
+}
+
+#[test]
+fn pmap() {
+    let Some((_dir, m)) = start("mappings") else { return };
+    // Address, Kbytes, RSS, Dirty, mode, mapping
+    let Some(out) = run("pmap", &["-x", &m.pid().to_string()]) else { return };
+    let mut want = BTreeMap::new();
+    for line in out.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [address, kib, rss, _, mode, ..] = words[..] else { continue };
+        let (Ok(start), Ok(kib)) = (i128::from_str_radix(address, 16), kib.parse::<i128>()) else {
+            continue;
+        };
+        want.insert(start, (kib * 1024, rss.parse::<i128>().unwrap_or(0) * 1024, mode.to_string()));
+    }
+    for a in answers(&m, Groups::VMA, Group::Vma) {
+        let list = rows::<Vma>(&owner(&a, m.pid(), Group::Vma));
+        let got: BTreeMap<i128, (i128, String)> = list
+            .iter()
+            .map(|r| {
+                let n = |key| num(r, key).expect("it is known");
+                let perms = n("perms");
+                let letter = |bit, c| if perms & bit != 0 { c } else { '-' };
+                let mode: String =
+                    [letter(1, 'r'), letter(2, 'w'), letter(4, 'x'), letter(8, 's'), '-']
+                        .iter()
+                        .collect();
+                (n("start"), (n("end") - n("start"), mode))
+            })
+            .collect();
+        let want: BTreeMap<_, _> =
+            want.iter().map(|(k, (size, _, mode))| (*k, (*size, mode.clone()))).collect();
+        assert_eq!(got, want, "{a}");
+        assert!(got.len() > 20, "{a}");
+    }
+    for a in answers(&m, Groups::VMA_STAT, Group::VmaStat) {
+        let list = rows::<VmaStat>(&owner(&a, m.pid(), Group::VmaStat));
+        for r in &list {
+            let n = |key| num(r, key).expect("it is known");
+            assert_eq!(n("rss_bytes"), want[&n("start")].1, "{a}: rss at {:#x}", n("start"));
+        }
+        assert_eq!(list.len(), want.len(), "{a}");
+    }
+}
+
+/// lsof's fields of each descriptor.
+fn lsof(pid: u32) -> Option<BTreeMap<i128, BTreeMap<char, String>>> {
+    let out = run("lsof", &["-n", "-P", "-w", "-F", "fatdDsion", "-p", &pid.to_string()])?;
+    let mut all = BTreeMap::new();
+    let mut fd = None;
+    for line in out.lines().filter(|l| l.is_char_boundary(1)) {
+        let (letter, value) = line.split_at(1);
+        if letter == "f" {
+            fd = value.parse::<i128>().ok();
+        }
+        if let (Some(fd), Some(letter)) = (fd, letter.chars().next()) {
+            all.entry(fd).or_insert_with(BTreeMap::new).insert(letter, value.to_string());
+        }
+    }
+    Some(all)
+}
+
+#[test]
+fn files_of_lsof() {
+    let Some((_dir, m)) = start("files") else { return };
+    let Some(want) = lsof(m.pid()) else { return };
+    for a in answers(&m, Groups::FD, Group::Fd) {
+        let list = rows::<Fd>(&owner(&a, m.pid(), Group::Fd));
+        let fds: BTreeSet<i128> = list.iter().filter_map(|r| num(r, "fd")).collect();
+        assert_eq!(fds, want.keys().copied().collect(), "{a}");
+        let (mut inodes, mut names) = (0, 0);
+        for r in &list {
+            let w = &want[&num(r, "fd").expect("it is known")];
+            // lsof has another number there for what is no file: its node column is a protocol.
+            if let (Some(i), Some(n)) = (w.get(&'i').and_then(|i| i.parse().ok()), num(r, "inode"))
+            {
+                assert_eq!(n, i, "{a}: {r:?} and {w:?}");
+                inodes += 1;
+            }
+            let kind = num(r, "type").and_then(|n| FdType::from_number(n as u32));
+            let lsof_type = w.get(&'t').map(String::as_str);
+            if let Some(t) = kind.and_then(|k| match k {
+                FdType::Reg | FdType::Memfd | FdType::Mqueue => Some("REG"),
+                FdType::Dir => Some("DIR"),
+                FdType::Chr => Some("CHR"),
+                FdType::Pipe | FdType::Fifo => Some("FIFO"),
+                _ => None,
+            }) {
+                assert_eq!(lsof_type, Some(t), "{a}: {r:?}");
+            }
+            if kind == Some(FdType::Chr) || kind == Some(FdType::Dir) {
+                assert_eq!(w.get(&'n'), Some(&text(r)), "{a}");
+                names += 1;
+            }
+        }
+        assert!(inodes > 8 && names >= 2, "{a}: {inodes} inodes, {names} names");
+    }
+}
+
+#[test]
+fn types_of_lsfd() {
+    let Some((_dir, m)) = start("files") else { return };
+    let args = ["-r", "-n", "-p", &m.pid().to_string(), "-o", "FD,TYPE,INODE,POS"];
+    let Some(out) = run("lsfd", &args) else { return };
+    let want: BTreeMap<i128, Vec<&str>> = out
+        .lines()
+        .filter_map(|l| {
+            let words: Vec<&str> = l.split_whitespace().collect();
+            Some((words.first()?.parse().ok()?, words))
+        })
+        .collect();
+    for a in answers(&m, Groups::FD, Group::Fd) {
+        let mut compared = 0;
+        for r in rows::<Fd>(&owner(&a, m.pid(), Group::Fd)) {
+            let fd = num(&r, "fd").expect("it is known");
+            let Some([_, kind, inode, pos]) = want.get(&fd).map(Vec::as_slice) else { continue };
+            let number = |s: &str| s.parse::<i128>().ok();
+            assert_eq!(num(&r, "inode"), number(inode), "{a}: {r:?}");
+            if *kind == "REG" {
+                assert_eq!(num(&r, "pos_bytes"), number(pos), "{a}: {r:?}");
+            }
+            compared += 1;
+        }
+        assert!(compared > 10, "{a}: {compared} of {}", want.len());
+    }
+}
+
+#[test]
+fn sockets_of_ss() {
+    let Some((_dir, m)) = start("files") else { return };
+    let Some(out) = run("ss", &["-H", "-a", "-n", "-t", "-e"]) else { return };
+    // State, queues, local, peer, ..., ino:N
+    let mut want = BTreeMap::new();
+    for line in out.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let inode = words.iter().find_map(|w| w.strip_prefix("ino:")?.parse::<i128>().ok());
+        if let (Some(inode), [state, _, _, local, peer, ..]) = (inode, &words[..]) {
+            want.insert(inode, (state.to_string(), local.to_string(), peer.to_string()));
+        }
+    }
+    for a in answers(&m, Groups::FD, Group::Fd) {
+        let mut compared = 0;
+        for r in rows::<Socket>(&owner(&a, m.pid(), Group::Fd)) {
+            let Some((state, local, peer)) = num(&r, "inode").and_then(|i| want.get(&i)) else {
+                continue;
+            };
+            let port = |s: &str| s.rsplit(':').next().and_then(|p| p.parse::<i128>().ok());
+            let states = ["", "ESTAB", "SYN-SENT", "SYN-RECV", "FIN-WAIT-1"];
+            let name = match num(&r, "state").expect("it is known") {
+                10 => "LISTEN",
+                n => states[n as usize],
+            };
+            assert_eq!(name, state, "{a}");
+            assert_eq!(num(&r, "local_port"), port(local), "{a}");
+            assert_eq!(num(&r, "peer_port"), Some(port(peer).unwrap_or(0)), "{a}");
+            compared += 1;
+        }
+        assert_eq!(compared, 3, "{a}: the TCP sockets of the task");
+    }
+}
+
+#[test]
+fn memory_of_psutil() {
+    let Some((_dir, m)) = start("mappings") else { return };
+    let code = "import psutil, sys; p = psutil.Process(int(sys.argv[1])); m = p.memory_full_info(); \
+                print(m.rss, m.uss, m.pss, m.swap, p.num_fds(), len(p.memory_maps(grouped=False)))";
+    let Some(out) = run("python3", &["-c", code, &m.pid().to_string()]) else { return };
+    let n: Vec<i128> = out.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+    let [_, uss, pss, swap, fds, maps] = n[..] else { return skip("psutil", &out) };
+    for a in answers(&m, Groups::VMA_STAT | Groups::ROLLUP | Groups::FD_COUNT, Group::Rollup) {
+        let t = owner(&a, m.pid(), Group::Rollup);
+        let r = t.record::<taskdiag::Rollup>().expect("it is there");
+        let private = r.private_clean_bytes().zip(r.private_dirty_bytes());
+        let private = private.map(|(c, d)| i128::from(c) + i128::from(d)).expect("it is known");
+        // Others that map the same libraries come and go.
+        let slack = 1 << 20;
+        assert!((private - uss).abs() < slack, "{a}: uss {private} and {uss}");
+        let ours = i128::from(r.pss_bytes().expect("it is known"));
+        assert!((ours - pss).abs() < slack, "{a}: pss {ours} and {pss}");
+        assert_eq!(r.swap_bytes().map(i128::from), Some(swap), "{a}");
+        assert_eq!(t.list::<VmaStat>().map(|l| l.count() as i128), Some(maps), "{a}");
+        let open = t.record::<taskdiag::FdCount>().and_then(|c| c.open());
+        assert_eq!(open.map(i128::from), Some(fds), "{a}");
+    }
+    let heap = VmaKind::Heap as i128;
+    for a in answers(&m, Groups::VMA, Group::Vma) {
+        let list = rows::<Vma>(&owner(&a, m.pid(), Group::Vma));
+        assert_eq!(list.len() as i128, maps, "{a}");
+        assert!(list.iter().any(|r| num(r, "kind") == Some(heap)), "{a}");
+    }
+}
