@@ -138,3 +138,34 @@ fn limits_must_make_sense() {
         assert!(err.contains(word), "{err}");
     }
 }
+
+/// Ctrl-C during the walk: what is there is shown, and is called partial. When it arrives is not in
+/// our hands, so it is tried at many moments; before the walk it ends the program, as anywhere.
+#[test]
+fn ctrl_c_shows_what_is_there() {
+    use std::process::Stdio;
+    use std::time::Duration;
+    for try_ms in (0..400).map(|n| n % 80) {
+        let child = taskdiag()
+            .args(["memory", "--engine", "procfs", "--jsonl", "-o", "pid,pss"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        std::thread::sleep(Duration::from_millis(try_ms));
+        let pid = rustix::process::Pid::from_child(&child);
+        // It may have ended: then it is a zombie, which a signal does not hurt.
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("our child");
+        let o = child.wait_with_output().expect("it ends");
+        let err = String::from_utf8_lossy(&o.stderr).into_owned();
+        if err.contains("stopped by Ctrl-C") {
+            assert_eq!(o.status.code(), Some(130), "{err}");
+            let out = String::from_utf8_lossy(&o.stdout).into_owned();
+            for line in out.lines() {
+                serde_json::from_str::<Value>(line).expect("each line is whole");
+            }
+            return;
+        }
+    }
+    panic!("it never stopped in the middle");
+}
