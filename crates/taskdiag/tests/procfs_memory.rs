@@ -243,3 +243,19 @@ fn the_short_groups() {
         assert_eq!(s.tasks().next().unwrap().reason(g), Some(Reason::Absent), "{g}");
     }
 }
+
+#[test]
+fn a_watched_request_counts_and_can_be_stopped() {
+    static COUNTS: taskdiag::Watch = taskdiag::Watch::new();
+    static STOPPED: taskdiag::Watch = taskdiag::Watch::new();
+    STOPPED.stop();
+    for groups in [Groups::BASE, Groups::BASE | Groups::VMA] {
+        let before = COUNTS.progress();
+        let s = ask(&Request { watch: Some(&COUNTS), ..Request::all(groups) });
+        let now = COUNTS.progress();
+        assert!(now.0 - before.0 >= s.tasks().len() as u64 && now.1 > before.1);
+        assert_eq!(s.stream().done().error, 0);
+        let s = ask(&Request { watch: Some(&STOPPED), ..Request::all(groups) });
+        assert_eq!((s.tasks().len(), s.stream().done().error), (0, -libc::EINTR));
+    }
+}

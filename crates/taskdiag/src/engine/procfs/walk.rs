@@ -32,7 +32,9 @@ pub(super) fn processes(
             reader.pids(root, &mut pids).map_err(|e| Error::io("listing /proc", e))?;
         }
     }
-    req.expect(pids.len());
+    if !req.strategy.is_threads() {
+        req.expect(pids.len());
+    }
     Ok((pids, tgid))
 }
 
@@ -96,6 +98,9 @@ fn list_threads(
     let dir = w.reader.open_dir(root, path.file("task"));
     w.reader.syscalls += u64::from(dir.is_ok()); // close
     let listed = dir.and_then(|dir| w.reader.pids(dir.as_fd(), tids).map(|()| dir));
+    if let (Some(watch), Ok(_)) = (w.plan.watch, &listed) {
+        watch.expect(tids.len() as u64);
+    }
     listed.map_err(|e| w.meaning(place(root, tgid, tgid), e))
 }
 
