@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * What /proc/task_diag costs against /proc, as in the mail that proposed it.
+ *
+ * Usage: task_diag [PROCESSES [THREADED [ROUNDS]]]      (30000, 10000 and 5)
+ *
+ * lab: memory 6144
+ * lab: timeout 1800
+ *
+ * Rows are "case<TAB>n<TAB>value_ns<TAB>system calls", medians of the rounds; n is
+ * the number of processes:
+ *  - stat_proc, stat_task_diag: STAT of all processes, by open, read and close of
+ *    each /proc/PID/stat, and by one request;
+ *  - ps_procps, ps_taskdiag: whole commands, `ps ax -o pid,ppid` and `taskdiag ps
+ *    -o pid,ppid` on the kernel engine, output thrown away; system calls 0: not
+ *    counted;
+ *  - maps_proc, maps_task_diag: names and parents of all threads, and the mappings
+ *    of all processes, with THREADED processes of 5 threads each: read and parsed
+ *    from status and maps, as perf does, and by one request.
+ *
+ * A row that cannot be measured here (no task_diag, no ps) is left out and said.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "task_diag.h"
+
+#define FILE_NAME "/proc/task_diag"
+#define ROUNDS_MAX 101
+
+static unsigned long syscalls;
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void measure(const char *name, long n, int rounds, bool (*job)(void))
+{
+	uint64_t ns[ROUNDS_MAX];
+
+	for (int i = -1; i < rounds; i++) {
+		uint64_t start = now_ns();
+
+		syscalls = 0;
+		if (!job()) {
+			fprintf(stderr, "%s: cannot be measured here\n", name);
+			return;
+		}
+		if (i >= 0) /* the first one warms up */
+			ns[i] = now_ns() - start;
+	}
+	qsort(ns, rounds, sizeof(ns[0]), by_value);
+	printf("%s\t%ld\t%llu\t%lu\n", name, n, (unsigned long long)ns[rounds / 2], syscalls);
+	fflush(stdout);
+}
+
+/* ---- /proc ---- */
+
+static char text[1 << 20];
+
+static long slurp(int dir, const char *path)
+{
+	long len = 0, n;
+	int fd = openat(dir, path, O_RDONLY);
+
+	syscalls++;
+	if (fd < 0)
+		return -1;
+	do {
+		n = read(fd, text + len, sizeof(text) - 1 - len);
+		syscalls++;
+		len += n > 0 ? n : 0;
+	} while (n > 0 && len < 4096 * 4);
+	text[len] = 0;
+	close(fd);
+	syscalls++;
+	return len;
+}
+
+static bool stat_proc(void)
+{
+	char path[64], buf[4096];
+	DIR *dir = opendir("/proc");
+	struct dirent *e;
+
+	while ((e = readdir(dir))) {
+		int fd;
+
+		if (e->d_name[0] < '1' || e->d_name[0] > '9')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%.20s/stat", e->d_name);
+		fd = open(path, O_RDONLY);
+		if (fd < 0)
+			continue;
+		if (read(fd, buf, sizeof(buf)) < 0)
+			err(1, "%s", path);
+		close(fd);
+		syscalls += 3;
+	}
+	closedir(dir);
+	return true;
+}
+
+static bool maps_proc(void)
+{
+	static unsigned long sum;
+	DIR *dir = opendir("/proc"), *tasks;
+	struct dirent *e, *t;
+	char path[96];
+
+	while ((e = readdir(dir))) {
+		if (e->d_name[0] < '1' || e->d_name[0] > '9')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%.20s/task", e->d_name);
+		tasks = opendir(path);
+		syscalls += 5;
+		if (!tasks)
+			continue;
+		while ((t = readdir(tasks))) {
+			char *name, *tgid, *ppid;
+
+			if (t->d_name[0] == '.')
+				continue;
+			snprintf(path, sizeof(path), "%.20s/status", t->d_name);
+			if (slurp(dirfd(tasks), path) < 0)
+				continue;
+			name = strstr(text, "Name:");
+			tgid = strstr(text, "Tgid:");
+			ppid = strstr(text, "PPid:");
+			if (name && tgid && ppid)
+				sum += strtoul(tgid + 5, NULL, 10) + strtoul(ppid + 5, NULL, 10);
+		}
+		closedir(tasks);
+		snprintf(path, sizeof(path), "/proc/%.20s/maps", e->d_name);
+		if (slurp(AT_FDCWD, path) < 0)
+			continue;
+		for (char *line = text; line && *line; line = strchr(line, '\n'), line += !!line) {
+			unsigned long start, end, offset, inode;
+			unsigned int major, minor;
+			char prot[5], file[4096] = "";
+
+			if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu %4095s", &start, &end, prot,
+				   &offset, &major, &minor, &inode, file) >= 7)
+				sum += end - start;
+		}
+	}
+	closedir(dir);
+	return true;
+}
+
+/* ---- task_diag ---- */
+
+static bool ask(uint64_t groups, uint64_t strategy)
+{
+	struct {
+		struct nlmsghdr h;
+		struct task_diag_req r;
+	} q = {
+		.h = { .nlmsg_len = sizeof(q), .nlmsg_type = TASK_DIAG_CMD_GET },
+		.r = { .show_flags = groups, .dump_strategy = strategy },
+	};
+	int fd = open(FILE_NAME, O_RDWR);
+	struct nlmsghdr *last = NULL;
+	long n, tasks = 0;
+
+	syscalls += 3;
+	if (fd < 0 || write(fd, &q, sizeof(q)) != sizeof(q)) {
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	/* A message is never in two buffers that are multiples of the kernel's own. */
+	static char buf[1 << 20], left[1 << 17];
+	size_t kept = 0;
+
+	while ((n = read(fd, buf + kept, sizeof(buf) - kept)) > 0) {
+		char *p = buf;
+		size_t all = kept + n;
+
+		syscalls++;
+		while (all - (p - buf) >= sizeof(*last)) {
+			struct nlmsghdr *h = (void *)p;
+
+			if (h->nlmsg_len < sizeof(*h))
+				errx(1, "a message of %u bytes", h->nlmsg_len);
+			if (h->nlmsg_len > all - (p - buf))
+				break;
+			tasks += h->nlmsg_type == TASK_DIAG_MSG_TASK;
+			last = h;
+			p += h->nlmsg_len;
+		}
+		if (last && last->nlmsg_type == NLMSG_DONE)
+			break;
+		kept = all - (p - buf);
+		if (kept > sizeof(left))
+			errx(1, "a message is longer than the kernel's buffer");
+		memcpy(left, p, kept);
+		memcpy(buf, left, kept);
+	}
+	if (n <= 0 || !tasks)
+		errx(1, "an answer without DONE or tasks");
+	close(fd);
+	return true;
+}
+
+static bool stat_task_diag(void)
+{
+	return ask(1ull << TASK_DIAG_STAT, TASK_DIAG_DUMP_ALL);
+}
+
+static bool maps_task_diag(void)
+{
+	return ask(1ull << TASK_DIAG_BASE | 1ull << TASK_DIAG_VMA, TASK_DIAG_DUMP_ALL_THREAD);
+}
+
+/* ---- commands ---- */
+
+static bool command(char *const argv[])
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		int null = open("/dev/null", O_WRONLY);
+
+		dup2(null, 1);
+		execvp(argv[0], argv);
+		_exit(127);
+	}
+	waitpid(pid, &status, 0);
+	return status == 0;
+}
+
+static bool ps_procps(void)
+{
+	/* not busybox's, which is another program */
+	char *const argv[] = { "/usr/bin/ps", "ax", "-o", "pid,ppid", NULL };
+
+	return command(argv);
+}
+
+static bool ps_taskdiag(void)
+{
+	char *const argv[] = { "taskdiag", "ps", "--engine", "kernel", "-o", "pid,ppid", NULL };
+
+	return access(FILE_NAME, F_OK) == 0 && command(argv);
+}
+
+/* ---- the load ---- */
+
+/* A thread that never touches its stack, which is ours: it only repeats pause(2). */
+static long start_thread(void)
+{
+	register long r10 __asm__("r10") = 0;
+	register long r8 __asm__("r8") = 0;
+	long ret;
+
+	__asm__ volatile("syscall\n\t"
+			 "test %%rax, %%rax\n\t"
+			 "jnz 2f\n"
+			 "1:\n\t"
+			 "mov %[pause], %%eax\n\t"
+			 "syscall\n\t"
+			 "jmp 1b\n"
+			 "2:"
+			 : "=a"(ret)
+			 : "a"((long)SYS_clone),
+			   "D"((long)(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND |
+				      CLONE_THREAD | CLONE_SYSVSEM)),
+			   "S"(0L), "d"(0L), "r"(r10), "r"(r8), [pause] "i"(SYS_pause)
+			 : "rcx", "r11", "memory");
+	return ret;
+}
+
+/* Processes of `threads` threads each; their parent, which takes them along when it ends. */
+static pid_t start(long processes, int threads)
+{
+	int ready[2];
+	pid_t parent;
+	char c = 0;
+
+	if (pipe(ready))
+		err(1, "pipe");
+	parent = fork();
+	if (parent < 0)
+		err(1, "fork");
+	if (!parent) {
+		for (long i = 0; i < processes; i++) {
+			pid_t pid = fork();
+
+			if (pid < 0)
+				err(1, "process %ld (raise kernel.pid_max and ulimit -u)", i);
+			if (!pid) {
+				prctl(PR_SET_PDEATHSIG, SIGKILL);
+				for (int t = 1; t < threads; t++)
+					if (start_thread() < 0)
+						_exit(1);
+				for (;;)
+					pause();
+			}
+		}
+		sleep(2);
+		if (write(ready[1], &c, 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	if (read(ready[0], &c, 1) != 1)
+		errx(1, "no processes, no measurement");
+	close(ready[0]);
+	return parent;
+}
+
+static void stop(pid_t parent)
+{
+	kill(parent, SIGKILL);
+	waitpid(parent, NULL, 0);
+	/* the others are reaped by init */
+	sleep(5);
+}
+
+int main(int argc, char **argv)
+{
+	long processes = argc > 1 ? atol(argv[1]) : 30000;
+	long threaded = argc > 2 ? atol(argv[2]) : 10000;
+	int rounds = argc > 3 ? atoi(argv[3]) : 5;
+	pid_t load;
+
+	if (processes < 1 || threaded < 1 || rounds < 1 || rounds > ROUNDS_MAX)
+		errx(2, "usage: task_diag [PROCESSES [THREADED [ROUNDS]]]");
+	load = start(processes, 1);
+	measure("stat_proc", processes, rounds, stat_proc);
+	measure("stat_task_diag", processes, rounds, stat_task_diag);
+	measure("ps_procps", processes, rounds, ps_procps);
+	measure("ps_taskdiag", processes, rounds, ps_taskdiag);
+	stop(load);
+	load = start(threaded, 5);
+	measure("maps_proc", threaded, rounds, maps_proc);
+	measure("maps_task_diag", threaded, rounds, maps_task_diag);
+	stop(load);
+	return 0;
+}
