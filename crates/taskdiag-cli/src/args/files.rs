@@ -61,6 +61,9 @@ fn path_list(id: &'static str, help: &'static str) -> Arg {
 pub fn command() -> Command {
     let selected = Command::new("files")
         .about("Show open files, as lsof does: all, or those that meet one of the conditions")
+        .long_about(format!(
+            "Show open files, as lsof does: all, or those that meet one of the conditions.\n\n{HABITS}"
+        ))
         .override_usage("taskdiag files [OPTIONS] [FILE...]")
         .next_help_heading("Selection")
         .arg(
@@ -118,7 +121,7 @@ pub fn command() -> Command {
             nothing("tasks", 'K'),
             nothing("endpoints", 'E'),
         ])
-        .after_help(format!("{HABITS}\n\n{}", exit::codes_text()))
+        .after_help(exit::codes_text())
 }
 
 /// Parse what follows `taskdiag files`.

@@ -46,6 +46,11 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag maps 42", "The memory mappings of process 42, as pmap; -x and -X show more."),
     ("taskdiag maps --by path --path libssl", "Who uses a library."),
     ("taskdiag maps --deleted --by path", "Deleted or replaced files that are still mapped."),
+    ("taskdiag files -nP -iTCP -sTCP:LISTEN", "Who listens, as lsof has it."),
+    ("taskdiag files +D /srv", "Who uses a file below a directory, in any way."),
+    ("taskdiag files --deleted --sort -size", "Deleted files that are kept, the largest first."),
+    ("taskdiag files --count --sort -fds", "Who has how many files open, the most first."),
+    ("taskdiag tree -p -s 42", "Those above process 42, and all below it."),
 ];
 
 fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
@@ -103,7 +108,7 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
     for (typed, what) in EXAMPLES {
         writeln!(out, ".TP\n\\fB{}\\fR\n{}", quoted(typed), quoted(what))?;
     }
-    writeln!(out, ".SH SEE ALSO\nps(1), proc(5), bpf(2)")
+    writeln!(out, ".SH SEE ALSO\nps(1), lsof(8), pstree(1), proc(5), bpf(2)")
 }
 
 /// A command: what it does, and its options under the headings of `--help`.
