@@ -2,7 +2,8 @@
 /*
  * What it costs to wait for one child while N others have nothing to report.
  *
- * Usage: wait [ROUNDS [N...]]      (201 rounds; N = 1 20 100 500 1000 5000 8000)
+ * Usage: wait [ROUNDS [CASE...] [N...]]
+ *                      (201 rounds; all cases; N = 1 20 100 500 1000 5000 8000)
  *
  * Prints a row "case<TAB>n<TAB>value_ns" for each case and N; the value is the median
  * of ROUNDS. N counts the idle ones and the one that is waited for.
@@ -18,9 +19,13 @@
  *   trace_other    the same for tracees that are another process's children
  *
  * Each case has a parent process of its own, whose idle children sleep in pause(2).
+ * A tracer runs as SCHED_FIFO if it may: otherwise the scheduler decides from time to
+ * time whether the tracee stops before or after wait() has gone to sleep, and these
+ * are two different costs.
  */
 #define _GNU_SOURCE
 #include <err.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -164,6 +169,9 @@ static uint64_t measure(const char *name, int n, int rounds)
 	for (int i = 0; trace && i < n; i++)
 		if (ptrace(PTRACE_SEIZE, pids[i], 0, 0))
 			err(1, "PTRACE_SEIZE");
+	if (trace && sched_setscheduler(0, SCHED_FIFO,
+					&(struct sched_param){ .sched_priority = 1 }))
+		warn("%s: SCHED_FIFO", name);
 
 	for (int i = -5; i < rounds; i++) {
 		uint64_t start = now_ns();
@@ -197,18 +205,33 @@ int main(int argc, char **argv)
 	};
 	static char *const sizes[] = { "1",    "20",   "100", "500",
 				       "1000", "5000", "8000" };
+	const size_t all = sizeof(cases) / sizeof(*cases);
 	int rounds = argc > 1 ? atoi(argv[1]) : 201;
-	char *const *arg = argc > 2 ? argv + 2 : sizes;
-	int args = argc > 2 ? argc - 2 : (int)(sizeof(sizes) / sizeof(*sizes));
+	int wanted[sizeof(cases) / sizeof(*cases)] = { 0 }, some = 0;
+	char *const *arg = sizes;
+	int args = sizeof(sizes) / sizeof(*sizes), i = 2;
 
+	for (; i < argc && !atoi(argv[i]); i++) {
+		size_t c = 0;
+
+		while (c < all && strcmp(cases[c], argv[i]))
+			c++;
+		if (c == all)
+			errx(2, "no case %s", argv[i]);
+		wanted[c] = some = 1;
+	}
 	if (rounds < 1)
-		errx(2, "usage: wait [ROUNDS [N...]]");
-	for (int i = 0; i < args; i++)
+		errx(2, "usage: wait [ROUNDS [CASE...] [N...]]");
+	if (i < argc) {
+		arg = argv + i;
+		args = argc - i;
+	}
+	for (i = 0; i < args; i++)
 		if (atoi(arg[i]) < 1 || atoi(arg[i]) > MAX_N)
 			errx(2, "N is 1 to %d, not %s", MAX_N, arg[i]);
 
-	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
-		for (int i = 0; i < args; i++) {
+	for (size_t c = 0; c < all; c++) {
+		for (i = 0; i < args && (wanted[c] || !some); i++) {
 			int status;
 			pid_t pid = fork();
 
