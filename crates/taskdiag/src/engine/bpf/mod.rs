@@ -46,14 +46,16 @@ static LEGACY: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/ske
 /// Groups that take types of the kernel that are long to find.
 const RARE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
 /// Groups for which the programs read by offset, see [`offsets`].
-const BY_OFFSET: Groups = NAMED
+const BY_OFFSET: Groups = SHARED
     .union(Groups::ENVIRON)
     .union(Groups::LIMITS)
     .union(Groups::SIGNALS)
     .union(Groups::WCHAN)
     .union(Groups::KSTACK);
-/// Groups with names or with values that tasks share.
-const NAMED: Groups = Groups::VMA.union(Groups::FD).union(Groups::FD_COUNT);
+/// Groups with names.
+const NAMED: Groups = Groups::VMA.union(Groups::FD);
+/// Groups with values that tasks share.
+const SHARED: Groups = NAMED.union(Groups::FD_COUNT);
 
 /// The groups that this engine answers.
 pub const GROUPS: Groups = engine::GROUPS.union(BY_OFFSET);
@@ -250,14 +252,13 @@ impl Run {
             symbol_format: *b"%ps\0\0\0\0\0",
             offsets,
         };
-        let named = req.groups.intersects(NAMED);
-        let table = |n: u32| if named { n } else { 1 };
+        let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };
         let init = [
             MapInit { name: ".rodata", max_entries: 0, value: config.as_bytes() },
             MapInit { name: "out", max_entries: sizes.chunks as u32, value: &[] },
             MapInit { name: "pids", max_entries: sizes.pids, value: &[] },
-            MapInit { name: "names", max_entries: table(NAMES_MAX), value: &[] },
-            MapInit { name: "shared", max_entries: table(SHARED_MAX), value: &[] },
+            MapInit { name: "names", max_entries: table(NAMED, NAMES_MAX), value: &[] },
+            MapInit { name: "shared", max_entries: table(SHARED, SHARED_MAX), value: &[] },
         ];
         let (loaded, legacy) = load(req.groups, &init, legacy)?;
         let at = |step: &'static str| move |e: io::Error| (step, e);
