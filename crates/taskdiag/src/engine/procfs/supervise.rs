@@ -204,17 +204,17 @@ fn place(job: &Job, item: usize) -> Place<'_> {
     }
 }
 
-/// Take in what a thread has done.
+/// Take in what a thread has done. It has ended then: nothing of it is left after the request.
 fn collect(part: &mut Part) {
+    let take = |r: &Mutex<Option<Done>>| r.lock().unwrap_or_else(PoisonError::into_inner).take();
     if part.done.is_none() {
-        part.done = part.result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        part.done = take(&part.result);
     }
-    if part.done.is_none() {
-        if let Some(thread) = part.thread.take_if(|t| t.is_finished()) {
-            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-            // It was done after the first look.
-            part.done = part.result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        }
+    let ends = |t: &mut JoinHandle<()>| part.done.is_some() || t.is_finished();
+    if let Some(thread) = part.thread.take_if(ends) {
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        // It may have been done after the first look.
+        part.done = part.done.take().or_else(|| take(&part.result));
     }
 }
 
