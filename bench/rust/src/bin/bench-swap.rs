@@ -33,7 +33,10 @@ fn main() -> Result<(), Error> {
     let walked: u64 = text.lines().filter_map(kib).sum();
     println!(
         "swap_ns={ours} smaps_ns={smaps} anon={} shmem={} private_shmem={} smaps={}",
-        swap.anon_bytes, swap.shmem_bytes, swap.private_shmem_bytes, walked * 1024
+        swap.anon_bytes,
+        swap.shmem_bytes,
+        swap.private_shmem_bytes,
+        walked * 1024
     );
     Ok(())
 }
