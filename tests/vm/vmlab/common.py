@@ -44,9 +44,10 @@ def cache(*parts):
 
 @contextlib.contextmanager
 def locked(name):
-    """Two labs on one cache do not make the same thing at once."""
+    """Two labs on one cache do not make the same thing at once. What a killed lab has started holds the lock on."""
     with open(cache("locks", name), "w") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
+        os.set_inheritable(f.fileno(), True)
         yield
 
 
@@ -57,6 +58,8 @@ def have(program):
 def run(*args, quiet=True, log=None, **options):
     """Run a command to its end. Raises Broken with the end of its output where it fails."""
     args = [str(a) for a in args]
+    # With the locks that are held.
+    options = {"close_fds": False, **options}
     if log is not None:
         with open(log, "ab") as f:
             status = subprocess.run(args, stdout=f, stderr=subprocess.STDOUT, **options)
