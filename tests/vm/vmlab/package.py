@@ -7,6 +7,7 @@ without: all modules and debug info.
 """
 
 import pathlib
+import re
 import shutil
 
 from . import build, common, stock
@@ -54,9 +55,10 @@ def make(config, trim):
         tree.apply(build.series())
         changes = 'CONFIG_SYSTEM_TRUSTED_KEYS=""\nCONFIG_SYSTEM_REVOCATION_KEYS=""\nCONFIG_LOCALVERSION="-taskdiag"\n'
         changes += own_options() + (TRIMMED if trim else "")
-        (tree.dir / ".config").write_text(base.read_text() + changes)
+        text = base.read_text()
         if trim:
-            tree.make(["localmodconfig"], LSMOD="/dev/null")
+            text = re.sub(r"^(CONFIG_\w+)=m$", r"# \1 is not set", text, flags=re.M)
+        (tree.dir / ".config").write_text(text + changes)
         tree.make(["olddefconfig"])
         for old in tree.dir.parent.glob("*.deb"):
             old.unlink()
