@@ -16,6 +16,8 @@ from . import common, image
 
 # Test programs of other packages which depend on the kernel, beside all those of the package `taskdiag-tests`.
 OTHERS = ("procfs_live",)
+# Test programs that look at the checkout and not at the kernel.
+NOT_HERE = ("series",)
 
 
 @dataclasses.dataclass
@@ -81,8 +83,8 @@ class Parity(Suite):
 
     def __init__(self, promised, only=None, filter=""):
         self.promised, self.filter = promised, filter
-        every = [n.removeprefix("test ") for n in built() if n.startswith("test ")]
-        self.only = sorted(every) if only is None else only
+        every = {n.removeprefix("test ") for n in built() if n.startswith("test ")}
+        self.only = sorted(every - set(NOT_HERE)) if only is None else only
 
     def files(self, tree):
         programs = built()

@@ -61,7 +61,7 @@ def write():
 def row(kernel, facts):
     promised = ", ".join(kernel.promised)
     if facts is None:
-        return f"| {kernel.name} | not to be had here | {promised} | not tested | | |\n"
+        return f"| {kernel.name} | not run yet | {promised} | | | |\n"
     works = ", ".join(e["engine"] for e in facts["engines"] if "error" not in e)
     suite = f"{facts['passed']} passed" + (f", **{len(facts['failed'])} failed**" if facts["failed"] else "")
     return f"| {kernel.name} | {facts['version']} | {promised} | {works} | {suite} | {facts['date']}, {facts['commit']} |\n"
