@@ -13,7 +13,7 @@ import stat
 from . import common
 
 # Programs that busybox has not, or not as the tests need them.
-PROGRAMS = ("ps", "setpriv", "unshare", "mount", "umount", "script", "install")
+PROGRAMS = ("ps", "setpriv", "unshare", "mount", "umount", "script", "install", "pmap", "lsof", "lsfd", "ss")
 PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
 GROUP = "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"
 
