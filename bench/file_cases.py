@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The cases about open files."""
 
-from cases import TASKDIAG, case
+from cases import PROCS, TASKDIAG, case
 from measuring import OUT, median, one_run
 
 
@@ -34,6 +34,16 @@ def open_files(b):
 @case("q", ("files", 5_000, 3))
 def counts_of_files(b):
     """5,000 processes with 3 open files each: how many each has, against ls /proc/*/fd | wc"""
+    counts(b)
+
+
+@case("t", PROCS)
+def counts_of_many(b):
+    """50,000 processes: how many open files each has, against ls /proc/*/fd | wc"""
+    counts(b)
+
+
+def counts(b):
     ls = ["sh", "-c", "ls /proc/[0-9]*/fd 2> /dev/null | wc -l"]
     r = b.compare({"taskdiag": files("--count"), "ls": ls}, rounds=5, same=())
     b.ratio("wall, ls / taskdiag", r, "ls", "taskdiag", "wall_ns", at_least=20)
