@@ -88,7 +88,7 @@ def base(tree):
     busybox = next((p for p in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(p)), None)
     if busybox is None or libraries(busybox):
         raise common.Unavailable("no static busybox: install busybox-static (tools/setup vm)")
-    for d in ("/proc", "/sys", "/dev", "/run", "/root", "/var/tmp", "/bin", "/sbin", "/lab"):
+    for d in ("/proc", "/sys", "/dev", "/run", "/root", "/var/tmp", "/bin", "/sbin", "/lab", "/lab/tmp"):
         tree.directory(d)
     tree.directory("/tmp", 0o1777)
     tree.file(busybox, "/bin/busybox")
