@@ -32,9 +32,10 @@ pub mod decode;
 pub mod encode;
 pub mod layout;
 mod names;
+pub mod view;
 
 pub use buf::AlignedBuf;
-pub use decode::{Blob, Error, Stream, TaskView, decode_request};
+pub use decode::{Error, Stream, decode_request};
 pub use encode::{StreamWriter, encode_features_request, encode_request};
 pub use layout::{
     ArrayHdr, Base, BlobHdr, Cgroup, Cred, Done, Entry, Fd, FdCount, FdDetail, Features,
@@ -44,6 +45,7 @@ pub use layout::{
 pub use names::{
     FdDetailKind, FdType, Group, Groups, PathKind, Reason, Strategy, VMA_FLAGS, VmaFlag, VmaKind,
 };
+pub use view::{Blob, TaskView};
 
 /// `TASK_DIAG_VERSION`.
 pub const VERSION: u32 = 1;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 
-use taskdiag_wire::decode::Attrs;
+use taskdiag_wire::view::Attrs;
 use taskdiag_wire::{
     A_FD_DETAIL, A_NAME, A_SHARED, A_SOCKET, ArrayHdr, BlobHdr, Fd, Group, ListEntry, Shared,
     Socket, Stream, Vma,

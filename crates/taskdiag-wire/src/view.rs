@@ -1,0 +1,227 @@
+//! One task of a checked stream, and what it has: records, lists, values of variable length. The
+//! checks are in `decode`; nothing here can fail.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use zerocopy::FromBytes;
+
+use crate::decode::{Index, TASK_HDR, comm, is_blob, reason};
+use crate::layout::*;
+use crate::names::{Group, Groups, PathKind, Reason};
+use crate::*;
+
+/// One task of a checked stream.
+#[derive(Clone, Copy)]
+pub struct TaskView<'a> {
+    pub(crate) pid: u32,
+    pub(crate) tgid: u32,
+    pub(crate) messages: &'a [u8],
+    pub(crate) index: &'a Index,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl fmt::Debug for TaskView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TaskView {{ pid: {}, tgid: {} }}", self.pid, self.tgid)
+    }
+}
+
+impl<'a> TaskView<'a> {
+    /// Thread id (of the leader, for a process), in the reader's pid namespace.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+    /// Process id.
+    pub fn tgid(&self) -> u32 {
+        self.tgid
+    }
+    /// Is this the thread-group leader?
+    pub fn is_leader(&self) -> bool {
+        self.pid == self.tgid
+    }
+    /// Groups that were asked for.
+    pub fn asked(&self) -> Groups {
+        Groups::from_bits(self.index.info.show_flags)
+    }
+    /// The task's messages as they are in the stream, filler between them included.
+    pub fn messages(&self) -> &'a [u8] {
+        self.messages
+    }
+    /// Each attribute in order, as (type, bytes with header).
+    pub fn attrs(&self) -> Attrs<'a> {
+        Attrs { messages: self.messages, attrs: &[] }
+    }
+    fn find(&self, kind: u16) -> Option<&'a [u8]> {
+        self.attrs().find(|a| a.0 == kind).map(|a| a.1)
+    }
+    /// The record of a fixed-size group, or `None` where it is not in the answer
+    /// ([`reason`](Self::reason) says why).
+    pub fn record<T: GroupRecord>(&self) -> Option<&'a T> {
+        T::ref_from_prefix(self.find(T::TYPE)?).ok().map(|(r, _)| r)
+    }
+    /// The command name; any bytes but NUL may be in it.
+    pub fn comm(&self) -> Option<&'a [u8]> {
+        comm(self.find(Base::TYPE)?)
+    }
+    /// The entries of a list, or `None` where it is not in the answer ([`reason`](Self::reason) and
+    /// [`shared`](Self::shared) say why).
+    pub fn list<T: ListEntry>(&self) -> Option<impl Iterator<Item = Entry<'a, T>> + use<'a, T>> {
+        let attrs = self.attrs().filter(|a| a.0 == T::TYPE);
+        attrs.clone().next()?;
+        Some(attrs.flat_map(|(_, attr)| {
+            let (hdr, rest) = ArrayHdr::read_from_prefix(attr).expect("checked by parse");
+            let entries = rest.chunks_exact(hdr.size as usize).take(hdr.count as usize);
+            entries.filter_map(move |e| {
+                Some(Entry { valid: hdr.valid, raw: T::ref_from_prefix(e).ok()?.0 })
+            })
+        }))
+    }
+    /// The name that entries of lists refer to by this number.
+    pub fn name(&self, number: u32) -> Option<Blob<'a>> {
+        self.index.name(self.bytes, number)
+    }
+    /// Thread id of the task in this stream that has the value of this group for both.
+    pub fn shared(&self, group: Group) -> Option<u32> {
+        let all = self.attrs().filter(|a| a.0 == A_SHARED);
+        all.filter_map(|(_, attr)| Shared::read_from_prefix(attr).ok())
+            .find_map(|(s, _)| (s.group == group as u32).then_some(s.pid))
+    }
+    /// The task that has the value of this group: this one, or the one that it shares it with.
+    pub fn owner(&self, group: Group) -> Option<TaskView<'a>> {
+        match self.shared(group) {
+            None => Some(*self),
+            Some(pid) => self.index.task(self.bytes, pid),
+        }
+    }
+    /// Why a group is not in the answer; `None`: it was not asked for, or it is there.
+    pub fn reason(&self, g: Group) -> Option<Reason> {
+        if !self.asked().has(g) {
+            return None;
+        }
+        // Where the groups of two engines were joined, each has its own list.
+        let lists = self.attrs().filter(|a| a.0 == A_MISSING);
+        let mut entries = lists.filter_map(|(_, bytes)| {
+            let (hdr, rest) = MissingHdr::read_from_prefix(bytes).ok()?;
+            <[MissingEntry]>::ref_from_prefix_with_elems(rest, hdr.count as usize).ok()
+        });
+        entries
+            .find_map(|(list, _)| list.iter().find(|e| e.group == g as u32))
+            .map(|e| Reason::from_number(e.reason).unwrap_or(Reason::Unsupported))
+    }
+    /// A value of variable length; borrowed when it is in one piece. `None`: not in the answer.
+    pub fn blob(&self, attr: u16, kind: u32) -> Option<Blob<'a>> {
+        let mut pieces = self.blobs(attr).filter(|(h, _)| h.kind == kind);
+        let (first, data) = pieces.next()?;
+        let mut out = Blob {
+            // Without its beginning, a value has nothing to show.
+            data: Cow::Borrowed(if first.offset == 0 { data } else { &[] }),
+            flags: first.flags,
+            total: first.total as usize,
+            reason: reason(first),
+        };
+        if out.data.len() < out.total {
+            for (h, piece) in pieces {
+                // A piece of another total is of another value.
+                if h.offset as usize == out.data.len() && h.total == first.total {
+                    out.data.to_mut().extend_from_slice(piece);
+                    out.flags |= h.flags;
+                }
+            }
+            if out.data.len() < out.total {
+                out.flags |= BLOB_CUT;
+            }
+        }
+        Some(out)
+    }
+    /// All pieces of a blob attribute: header and data.
+    pub fn blobs(&self, attr: u16) -> impl Iterator<Item = (&'a BlobHdr, &'a [u8])> + use<'a> {
+        self.attrs().filter(move |a| a.0 == attr && is_blob(attr)).filter_map(|(_, bytes)| {
+            let (hdr, rest) = BlobHdr::ref_from_prefix(bytes).ok()?;
+            Some((hdr, rest.get(..hdr.len as usize)?))
+        })
+    }
+    /// Environment, each variable ended by NUL.
+    pub fn environ(&self) -> Option<Blob<'a>> {
+        self.blob(Group::Environ as u16, 0)
+    }
+    /// The kernel function it sleeps in.
+    pub fn wchan(&self) -> Option<Blob<'a>> {
+        self.blob(Group::Wchan as u16, 0)
+    }
+    /// Its kernel stack, a frame a line.
+    pub fn kstack(&self) -> Option<Blob<'a>> {
+        self.blob(Group::Kstack as u16, 0)
+    }
+    /// Arguments, each ended by NUL unless the process wrote over them.
+    pub fn cmdline(&self) -> Option<Blob<'a>> {
+        self.blob(Group::Cmdline as u16, 0)
+    }
+    /// One of its paths.
+    pub fn path(&self, kind: PathKind) -> Option<Blob<'a>> {
+        self.blob(Group::Paths as u16, kind as u32)
+    }
+    /// Supplementary gids. A task that is known to have none needs no blob to say so.
+    pub fn groups(&self) -> Option<Vec<u32>> {
+        let none = || self.record::<Cred>()?.ngroups().filter(|n| *n == 0).map(|_| Vec::new());
+        self.blob(A_GROUPS, 0).map(|b| b.ids()).or_else(none)
+    }
+    /// Its id in each pid namespace, the reader's first.
+    pub fn nspid(&self) -> Option<Vec<u32>> {
+        self.blob(A_NSPID, 0).map(|b| b.ids())
+    }
+    /// Its cgroups: hierarchy id (0: v2) and `controllers:path`.
+    pub fn cgroups(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
+        self.blobs(A_CGROUP_PATH).map(|(h, d)| (h.kind, d))
+    }
+}
+
+/// A value of variable length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blob<'a> {
+    /// The bytes that are there.
+    pub data: Cow<'a, [u8]>,
+    /// `BLOB_*`.
+    pub flags: u16,
+    /// Length of the whole value in bytes.
+    pub total: usize,
+    /// There is no value, and this is why.
+    pub reason: Option<Reason>,
+}
+
+impl Blob<'_> {
+    /// Is the value longer than what is there?
+    pub fn is_cut(&self) -> bool {
+        self.flags & BLOB_CUT != 0
+    }
+    fn ids(&self) -> Vec<u32> {
+        let at = |c: &[u8]| u32::from_ne_bytes(c.try_into().expect("4 bytes"));
+        self.data.chunks_exact(4).map(at).collect()
+    }
+}
+
+/// Iterator over the attributes of a task, through all its messages.
+#[derive(Clone, Debug)]
+pub struct Attrs<'a> {
+    messages: &'a [u8],
+    attrs: &'a [u8],
+}
+
+impl<'a> Iterator for Attrs<'a> {
+    type Item = (u16, &'a [u8]);
+    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+        while self.attrs.is_empty() {
+            let (hdr, _) = NlMsgHdr::read_from_prefix(self.messages).ok()?;
+            let (msg, rest) = self.messages.split_at_checked(hdr.len as usize)?;
+            self.messages = rest;
+            // Filler may lie between the messages of a task.
+            if hdr.kind == MSG_TASK {
+                self.attrs = msg.get(TASK_HDR..)?;
+            }
+        }
+        let (nla, _) = NlAttr::read_from_prefix(self.attrs).ok()?;
+        let (attr, rest) = self.attrs.split_at_checked((nla.len as usize).max(4))?;
+        self.attrs = rest;
+        Some((nla.kind, attr))
+    }
+}
