@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use clap::{Arg, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 use taskdiag::field::TASKS;
 
@@ -156,21 +156,8 @@ pub fn command() -> Command {
         .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
         .arg(flag("csv", "CSV with the columns of -o"))
         .arg(table::color())
-        .arg(
-            Arg::new("wide")
-                .long("wide")
-                .short('w')
-                .action(ArgAction::Count)
-                .help("Do not end lines at the edge of the terminal"),
-        )
-        .arg(
-            Arg::new("columns")
-                .long("columns")
-                .aliases(["cols", "width"])
-                .value_name("N")
-                .value_parser(clap::value_parser!(u16).range(1..))
-                .help("End lines after so many cells, on a terminal or not"),
-        )
+        .arg(table::wide())
+        .arg(table::columns())
         .next_help_heading("Source")
         .arg(table::from())
         .arg(engine())

@@ -49,6 +49,25 @@ pub fn list(id: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(id).long(id).action(ArgAction::Append).value_name(value).help(help)
 }
 
+/// `--wide`, also given twice as with ps.
+pub fn wide() -> Arg {
+    Arg::new("wide")
+        .long("wide")
+        .short('w')
+        .action(ArgAction::Count)
+        .help("Do not end lines at the edge of the terminal")
+}
+
+/// `--columns N`.
+pub fn columns() -> Arg {
+    Arg::new("columns")
+        .long("columns")
+        .aliases(["cols", "width"])
+        .value_name("N")
+        .value_parser(clap::value_parser!(u16).range(1..))
+        .help("End lines after so many cells, on a terminal or not")
+}
+
 /// When to colour.
 pub fn color() -> Arg {
     Arg::new("color")
@@ -121,21 +140,8 @@ pub fn output(command: Command) -> Command {
         .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
         .arg(flag("csv", "CSV"))
         .arg(color())
-        .arg(
-            Arg::new("wide")
-                .long("wide")
-                .short('w')
-                .action(ArgAction::Count)
-                .help("Do not end lines at the edge of the terminal"),
-        )
-        .arg(
-            Arg::new("columns")
-                .long("columns")
-                .aliases(["cols", "width"])
-                .value_name("N")
-                .value_parser(clap::value_parser!(u16).range(1..))
-                .help("End lines after so many cells, on a terminal or not"),
-        )
+        .arg(wide())
+        .arg(columns())
         .next_help_heading("Source")
         .arg(from())
         .arg(engine())
