@@ -68,43 +68,48 @@ static __always_inline void kthread_name(struct task_struct *t, char *comm)
 	name[-1] = R(w, current_work) ? '+' : '-';
 }
 
+/* The name, padded to 8 only: most have 16 bytes at most, so less memory is written. Its length. */
+static __always_inline u32 put_comm(struct task_struct *t, u64 *comm)
+{
+	char *text = (char *)comm;
+
+#pragma unroll
+	for (int i = 2; i < 8; i++)
+		comm[i] = 0;
+#ifdef LEGACY
+	bpf_core_read(text, 16, &t->comm);
+#else
+	__builtin_memcpy(text, t->comm, 16);
+#endif
+	text[15] = 0;
+	if (!(R(t, flags) & PF_KTHREAD))
+		return 16;
+	kthread_name(t, text);
+	return 64;
+}
+
 GROUP_FN put_base(void)
 {
 	struct task_struct *t = THIS;
 	struct task_diag_base *a = here();
-	struct signal_struct *sig = R(t, signal);
-	u64 *comm;
 	u32 len;
 
 	if (!a)
 		return 0;
 	a->nla.nla_type = TASK_DIAG_BASE;
-	a->valid = VALID_ALL(7);
-	a->ppid = task_tgid_nr(R(t, real_parent));
-	a->pgid = pid_nr(R(sig, pids[PIDTYPE_PGID]));
-	a->sid = pid_nr(R(sig, pids[PIDTYPE_SID]));
-	a->flags = (R(t, flags) & PF_KTHREAD ? TASK_DIAG_TASK_KTHREAD : 0) |
-		   (R(t, flags) & PF_EXITING ? TASK_DIAG_TASK_EXITING : 0);
-	a->task_flags = R(t, flags);
-	a->state = state_letter(t);
+	a->valid = VALID_ALL(7) & ~cfg.skip_base;
+	a->ppid = IF_BASE(PPID, task_tgid_nr(R(t, real_parent)));
+	a->pgid = IF_BASE(PGID, pid_nr(R(t, signal, pids[PIDTYPE_PGID])));
+	a->sid = IF_BASE(SID, pid_nr(R(t, signal, pids[PIDTYPE_SID])));
+	a->flags = IF_BASE(FLAGS, (R(t, flags) & PF_KTHREAD ? TASK_DIAG_TASK_KTHREAD : 0) |
+				  (R(t, flags) & PF_EXITING ? TASK_DIAG_TASK_EXITING : 0));
+	a->task_flags = IF_BASE(TASK_FLAGS, R(t, flags));
+	a->state = IF_BASE(STATE, state_letter(t));
 	a->reserved[0] = a->reserved[1] = a->reserved[2] = 0;
-	a->start_time_ns = R(t, start_boottime) + st.ns_boottime_ns;
-	comm = (u64 *)a->comm;
-#pragma unroll
-	for (int i = 2; i < 8; i++)
-		comm[i] = 0;
-#ifdef LEGACY
-	bpf_core_read(a->comm, 16, &t->comm);
-#else
-	__builtin_memcpy(a->comm, t->comm, 16);
-#endif
-	a->comm[15] = 0;
-	/* The name is padded to 8 only, and most have 16 bytes at most: less memory is written. */
-	len = sizeof(*a) + 16;
-	if (R(t, flags) & PF_KTHREAD) {
-		kthread_name(t, a->comm);
-		len = sizeof(*a) + 64;
-	}
+	a->start_time_ns = IF_BASE(START, R(t, start_boottime) + st.ns_boottime_ns);
+	len = sizeof(*a);
+	if (NEED_BASE(COMM))
+		len += put_comm(t, (u64 *)a->comm);
 	a->nla.nla_len = len;
 	st.off += len;
 	return 0;
@@ -178,13 +183,15 @@ GROUP_FN put_cred(void)
 
 static __always_inline void add_thread(struct task_struct *t)
 {
-	if (WANT(TASK_DIAG_STAT)) {
+	if (NEED_TIME) {
 		st.utime += R(t, utime);
 		st.stime += R(t, stime);
-		st.min_flt += R(t, min_flt);
-		st.maj_flt += R(t, maj_flt);
 	}
-	if (WANT(TASK_DIAG_STAT) || WANT(TASK_DIAG_SCHED))
+	if (NEED_STAT(MINFLT))
+		st.min_flt += R(t, min_flt);
+	if (NEED_STAT(MAJFLT))
+		st.maj_flt += R(t, maj_flt);
+	if (NEED_TIME || WANT(TASK_DIAG_SCHED))
 		st.runtime += R(t, se.sum_exec_runtime);
 	if (WANT(TASK_DIAG_SCHED)) {
 		st.nvcsw += R(t, nvcsw);
@@ -315,31 +322,40 @@ GROUP_FN put_stat(void)
 	if (!a)
 		return 0;
 	PUT(a, TASK_DIAG_STAT);
-	if (process)
+	if (!NEED_TIME)
+		;
+	else if (process)
 		adjust(&ut, &stm, st.runtime, R(s, prev_cputime.utime), R(s, prev_cputime.stime));
 	else
 		adjust(&ut, &stm, st.runtime, R(t, prev_cputime.utime), R(t, prev_cputime.stime));
-	a->valid = VALID_ALL(18);
-	a->minflt = st.min_flt;
-	a->majflt = st.maj_flt;
-	a->cminflt = R(s, cmin_flt);
-	a->cmajflt = R(s, cmaj_flt);
-	a->utime_ns = ut;
-	a->stime_ns = stm;
-	a->cutime_ns = R(s, cutime);
-	a->cstime_ns = R(s, cstime);
-	a->nice = R(t, static_prio) - 120;
-	a->priority = R(t, prio) - 100;
-	a->rt_priority = R(t, rt_priority);
-	a->policy = R(t, policy);
-	a->processor = R(t, thread_info.cpu);
-	a->num_threads = R(s, nr_threads);
-	tty = R(s, tty);
-	a->tty_nr = tty ? tty_nr(tty) : 0;
-	a->tty_pgrp = tty ? (int)pid_nr(tty_pgrp(tty)) : -1;
-	a->exit_signal = R(t, exit_signal);
-	mm = R(t, mm);
-	a->flags = mm && !(R(t, flags) & PF_KTHREAD) && R(mm, locked_vm) ? TASK_DIAG_STAT_LOCKED : 0;
+	a->valid = VALID_ALL(18) & ~cfg.skip_stat;
+	a->minflt = IF_STAT(MINFLT, st.min_flt);
+	a->majflt = IF_STAT(MAJFLT, st.maj_flt);
+	a->cminflt = IF_STAT(CMINFLT, R(s, cmin_flt));
+	a->cmajflt = IF_STAT(CMAJFLT, R(s, cmaj_flt));
+	a->utime_ns = IF_STAT(UTIME, ut);
+	a->stime_ns = IF_STAT(STIME, stm);
+	a->cutime_ns = IF_STAT(CUTIME, R(s, cutime));
+	a->cstime_ns = IF_STAT(CSTIME, R(s, cstime));
+	a->nice = IF_STAT(NICE, R(t, static_prio) - 120);
+	a->priority = IF_STAT(PRIORITY, R(t, prio) - 100);
+	a->rt_priority = IF_STAT(RT_PRIORITY, R(t, rt_priority));
+	a->policy = IF_STAT(POLICY, R(t, policy));
+	a->processor = IF_STAT(PROCESSOR, R(t, thread_info.cpu));
+	a->num_threads = IF_STAT(NUM_THREADS, R(s, nr_threads));
+	a->tty_nr = a->tty_pgrp = 0;
+	if (NEED_STAT(TTY_NR) || NEED_STAT(TTY_PGRP)) {
+		tty = R(s, tty);
+		a->tty_nr = IF_STAT(TTY_NR, tty ? tty_nr(tty) : 0);
+		a->tty_pgrp = IF_STAT(TTY_PGRP, tty ? (int)pid_nr(tty_pgrp(tty)) : -1);
+	}
+	a->exit_signal = IF_STAT(EXIT_SIGNAL, R(t, exit_signal));
+	a->flags = 0;
+	if (NEED_STAT(FLAGS)) {
+		mm = R(t, mm);
+		if (mm && !(R(t, flags) & PF_KTHREAD) && R(mm, locked_vm))
+			a->flags = TASK_DIAG_STAT_LOCKED;
+	}
 	return 0;
 }
 

@@ -41,6 +41,22 @@ struct {
 #define IS_PROCESS (cfg.strategy != TASK_DIAG_DUMP_ALL_THREAD && cfg.strategy != TASK_DIAG_DUMP_THREAD)
 #define VALID_ALL(n) ((1u << (n)) - 1)
 
+/* Members of BASE and STAT, by their bits of `valid`, that the request wants. */
+enum {
+	BASE_PPID, BASE_PGID, BASE_SID, BASE_FLAGS, BASE_TASK_FLAGS, BASE_STATE, BASE_START, BASE_COMM,
+};
+enum {
+	STAT_MINFLT, STAT_MAJFLT, STAT_CMINFLT, STAT_CMAJFLT, STAT_UTIME, STAT_STIME, STAT_CUTIME,
+	STAT_CSTIME, STAT_NICE, STAT_PRIORITY, STAT_RT_PRIORITY, STAT_POLICY, STAT_PROCESSOR,
+	STAT_NUM_THREADS, STAT_TTY_NR, STAT_TTY_PGRP, STAT_EXIT_SIGNAL, STAT_FLAGS,
+};
+#define NEED_BASE(bit) (!(cfg.skip_base & 1u << (BASE_##bit)))
+#define NEED_STAT(bit) (WANT(TASK_DIAG_STAT) && !(cfg.skip_stat & 1u << (STAT_##bit)))
+#define NEED_TIME (NEED_STAT(UTIME) || NEED_STAT(STIME))
+/* What of it is not wanted is not read, and zero. */
+#define IF_BASE(bit, value) (NEED_BASE(bit) ? (value) : 0)
+#define IF_STAT(bit, value) (NEED_STAT(bit) ? (value) : 0)
+
 /*
  * R(p, member, ...) reads p->member->...; EACH() is a bounded loop; CAST() makes a pointer of a
  * number. LEGACY is for kernels before 6.8, see legacy.bpf.c.

@@ -40,6 +40,9 @@ struct config {
 	__u32 count_only;	/* walk and count, write nothing: the floor that bench compares with */
 	__u32 page_shift;
 	__u32 gate_perms;
+	/* members that need not be written: struct task_diag_req */
+	__u32 skip_base;
+	__u32 skip_stat;
 	/* the mapping at a kernel address that all processes have ([vsyscall]); 0: there is none */
 	__u64 gate_start;
 	__u64 gate_end;

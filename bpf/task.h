@@ -271,14 +271,20 @@ GROUP_FN touch(void)
 
 	*x = R(t, flags);
 	*x = R(t, exit_state);
-	*x = R(t, start_boottime);
-	*x = R(t, comm[0]);
 	*x = (u64)R(t, real_parent);
 	*x = (u64)R(t, signal);
-	*x = R(t, prio);
-	*x = R(t, policy);
-	*x = R(t, utime);
-	*x = R(t, se.sum_exec_runtime);
+	if (WANT(TASK_DIAG_BASE) && NEED_BASE(START))
+		*x = R(t, start_boottime);
+	if (WANT(TASK_DIAG_BASE) && NEED_BASE(COMM))
+		*x = R(t, comm[0]);
+	if (NEED_STAT(NICE) || NEED_STAT(PRIORITY))
+		*x = R(t, prio);
+	if (NEED_STAT(POLICY))
+		*x = R(t, policy);
+	if (NEED_TIME) {
+		*x = R(t, utime);
+		*x = R(t, se.sum_exec_runtime);
+	}
 	return 0;
 }
 
@@ -303,7 +309,8 @@ static __always_inline bool write_task(struct task_struct *t)
 		return false;
 	if (st.part)
 		return true;
-	if (WANT(TASK_DIAG_STAT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO))
+	if (NEED_TIME || NEED_STAT(MINFLT) || NEED_STAT(MAJFLT) || WANT(TASK_DIAG_SCHED) ||
+	    WANT(TASK_DIAG_IO))
 		sum(t);
 	put_plain();
 	st.tasks++;

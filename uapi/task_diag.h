@@ -107,7 +107,13 @@ enum task_diag_attr {
  * VMA_STAT and ROLLUP make the target's memory wait and take milliseconds a
  * GiB. The two limits keep them in bounds: what they leave out is reported as
  * TASK_DIAG_R_OVER_BUDGET.
+ *
+ * BASE and STAT are read from many places in memory, which is most of what a
+ * long list costs. A reader that will not look at all members can say which: an
+ * answer may leave these out, with their bits of `valid` clear.
  */
+#define TASK_DIAG_SKIP_COMM	0x80	/* after the last member of BASE */
+
 struct task_diag_req {
 	__u64 show_flags;
 	__u64 dump_strategy;
@@ -115,6 +121,8 @@ struct task_diag_req {
 	__u32 reserved;		/* 0 */
 	__u64 max_rss_bytes;	/* no VMA_STAT and ROLLUP of a larger process; 0: of any */
 	__u64 budget_ns;	/* for all VMA_STAT and ROLLUP of the answer together; 0: no limit */
+	__u32 skip_base;	/* bits of `valid`, and TASK_DIAG_SKIP_COMM */
+	__u32 skip_stat;	/* bits of `valid` */
 };
 
 struct task_diag_features {
@@ -264,7 +272,7 @@ struct task_diag_base {
 	__u8  reserved[3];
 	__u64 start_time_ns;	/* since boot, suspended time included */
 	char  comm[];		/* as in /proc/PID/comm, ended by NUL and filled with
-				 * NULs to a multiple of 8: 8 to 64 bytes */
+				 * NULs to a multiple of 8: 8 to 64 bytes; 0: not known */
 };
 
 /* CRED: whose it is and who controls it. /proc/PID/status */

@@ -1,10 +1,10 @@
 //! Every state of mktask on every engine and strategy: existence, names, credentials, places.
 //! What tasks have used is in `usage.rs`.
 
-use taskdiag::{Reason, Strategy};
+use taskdiag::{Base, Groups, Members, Reason, Request, Stat, Strategy};
 use taskdiag_tests::mktask::hash;
 use taskdiag_tests::state::{ask, between, in_state, parity, parity_near};
-use taskdiag_tests::{Answer, Mktask, Task, Value, engines, skip};
+use taskdiag_tests::{Answer, Mktask, Task, Value, engines, read, skip};
 
 fn nothing_else(_: &Mktask, _: &Answer, _: &Task) {}
 
@@ -26,6 +26,38 @@ fn idle() {
         assert_eq!(t.bytes("cmdline"), cmdline);
         assert_eq!(t.num("cmdline.flags"), 0, "{a}: cmdline is whole and not rewritten");
     });
+}
+
+/// What of BASE and STAT is not wanted may be left out; all that is there is as in a whole answer.
+#[test]
+fn members() {
+    let m = match Mktask::start(&["idle"]) {
+        Ok(m) => m,
+        Err(why) => return skip("members", &why),
+    };
+    let names = |group: &'static str, of: &[&'static str]| {
+        of.iter().map(|name| (group, *name)).collect::<Vec<_>>()
+    };
+    let mut wanted = names("base", Base::MEMBERS);
+    wanted.extend([("base", "comm")]);
+    wanted.extend(names("stat", Stat::MEMBERS));
+    for engine in engines() {
+        for strategy in [Strategy::One, Strategy::AllThread] {
+            let pid = if strategy == Strategy::One { m.pid() } else { 0 };
+            let mut req = Request::new(strategy, pid, Groups::BASE | Groups::STAT);
+            let task = |req: &Request| read(*engine, req).expect("an answer").task(m.pid());
+            let whole = task(&req);
+            for (group, name) in &wanted {
+                let g = if *group == "base" { Groups::BASE } else { Groups::STAT };
+                req.members = Members::of(g, &[*name]);
+                let (some, key) = (task(&req), format!("{group}.{name}"));
+                assert_eq!(some.get(&key), whole.get(&key), "{engine:?} {strategy}: {key}");
+                for (k, v) in &some.fields {
+                    assert_eq!(whole.get(k), Some(v), "{engine:?} {strategy}: {k} beside {key}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -80,6 +80,10 @@ static size_t make(unsigned char *buf, size_t max)
 		r.req.budget_ns = odd_number();
 	if (rnd() % 8 == 0)
 		r.req.max_rss_bytes = odd_number();
+	if (rnd() % 8 == 0)
+		r.req.skip_base = odd_number();
+	if (rnd() % 8 == 0)
+		r.req.skip_stat = odd_number();
 	/* Groups that are there, mostly; strategies and pids in and out of range. */
 	r.req.show_flags = rnd() % 8 ? rnd() & groups : odd_number();
 	r.req.dump_strategy = rnd() % 8 ? rnd() % 5 : odd_number();

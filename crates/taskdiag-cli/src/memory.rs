@@ -130,6 +130,7 @@ const BAR: usize = 12;
 
 /// Drawn in the column before the last one.
 static BAR_FIELD: Field = Field {
+    members: taskdiag::Members::NONE,
     name: "bar",
     header: " ",
     width: BAR,

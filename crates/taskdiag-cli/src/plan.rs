@@ -1,7 +1,7 @@
 //! From arguments to requests: the columns, keys and conditions decide the groups, the selection
 //! decides the strategy. Pure.
 
-use taskdiag::{Groups, Request, Strategy};
+use taskdiag::{Groups, Members, Request, Strategy};
 
 use crate::columns::Column;
 use crate::order::Key;
@@ -38,6 +38,15 @@ pub fn groups(columns: &[Column], keys: &[Key], select: &Selection, tree: bool) 
         g |= Groups::BASE;
     }
     g
+}
+
+/// The members of BASE and STAT that a view of these rows as they are looks at.
+pub fn members(columns: &[Column], keys: &[Key], select: &Selection) -> Members {
+    if !select.is_everything() {
+        return Members::ALL;
+    }
+    let fields = columns.iter().map(|c| c.field).chain(keys.iter().map(|k| k.field));
+    taskdiag::field::members_of(fields)
 }
 
 /// The requests for a view.
@@ -81,6 +90,16 @@ mod tests {
         let by_user = Selection { euids: vec![1], ..Selection::default() };
         let c = columns::parse("pid").unwrap();
         assert_eq!(groups(&c, &[], &by_user, false), Groups::BASE | Groups::CRED);
+    }
+
+    #[test]
+    fn columns_and_conditions_decide_members() {
+        let c = columns::parse("pid,ppid,time").unwrap();
+        let wanted = Members::of(Groups::BASE, &["ppid"])
+            .union(Members::of(Groups::STAT, &["utime_ns", "stime_ns"]));
+        assert_eq!(members(&c, &[], &Selection::default()), wanted);
+        let some = Selection { ppids: vec![1], ..Selection::default() };
+        assert_eq!(members(&c, &[], &some), Members::ALL);
     }
 
     #[test]

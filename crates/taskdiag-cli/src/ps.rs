@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use taskdiag::Members;
 use taskdiag::field::Context;
 
 use crate::answer;
@@ -21,6 +22,13 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         args.threads || saved.as_ref().is_some_and(|s| s.stream().strategy().is_threads());
     let mut columns = columns(args, threads);
     let groups = plan::groups(&columns, &args.sort, &args.select, args.tree.is_some());
+    let mut terminal = Terminal::detect(args.color, args.wide);
+    terminal.width = args.width.or(terminal.width);
+    // A tree looks at who began before whom, colours at what kind of process it is.
+    let members = match args.tree.is_some() || terminal.color {
+        true => Members::ALL,
+        false => plan::members(&columns, &args.sort, &args.select),
+    };
     let snapshot = match saved {
         Some(s) if args.threads && !s.stream().strategy().is_threads() => {
             return Err(Exit::Failed(format!(
@@ -32,7 +40,10 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         Some(s) => s,
         None => {
             let mut plan = plan::plan(groups, &args.select, threads);
-            plan.requests(|r| args.limits.put_into(r));
+            plan.requests(|r| {
+                args.limits.put_into(r);
+                r.members = members;
+            });
             answer::ask(plan, args.engine)?
         }
     };
@@ -42,8 +53,6 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let cx = Context::new(snapshot.stream().info(), threads);
     let mut rows = answer::selected(&snapshot, &args.select);
     crate::order::sort(&mut rows, &snapshot, &cx, &args.sort);
-    let mut terminal = Terminal::detect(args.color, args.wide);
-    terminal.width = args.width.or(terminal.width);
     let tree = args.tree.map(|style| {
         let style = match style {
             TreeStyle::Auto if terminal.lines => tree::LINES,

@@ -85,6 +85,10 @@ pub enum Request {
         max_rss_bytes: u64,
         /// Time for all VMA_STAT and ROLLUP; 0: no limit.
         budget_ns: u64,
+        /// Members of BASE that need not be there.
+        skip_base: u32,
+        /// Members of STAT that need not be there.
+        skip_stat: u32,
     },
 }
 
@@ -123,8 +127,16 @@ pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error>
             if strategy.takes_pid() == (req.pid == 0) {
                 return Err(Error::BadRequest("this strategy needs a pid, or takes none"));
             }
-            let Req { max_rss_bytes, budget_ns, .. } = req;
-            Ok(Request::Get { strategy, pid: req.pid, groups, max_rss_bytes, budget_ns })
+            let Req { pid, max_rss_bytes, budget_ns, skip_base, skip_stat, .. } = req;
+            Ok(Request::Get {
+                strategy,
+                pid,
+                groups,
+                max_rss_bytes,
+                budget_ns,
+                skip_base,
+                skip_stat,
+            })
         }
         _ => Err(Error::BadRequest("unknown message type")),
     }

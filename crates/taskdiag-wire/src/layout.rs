@@ -215,8 +215,15 @@ plain! {
         max_rss_bytes: u64,
         /// Time for all VMA_STAT and ROLLUP of the answer together, ns; 0: no limit.
         budget_ns: u64,
+        /// Members of BASE that need not be there: bits of its `valid`, and [`SKIP_COMM`].
+        skip_base: u32,
+        /// Members of STAT that need not be there: bits of its `valid`.
+        skip_stat: u32,
     }
 }
+
+/// The command name, in [`Req::skip_base`].
+pub const SKIP_COMM: u32 = 0x80;
 
 impl Req {
     /// A request without limits.

@@ -40,7 +40,7 @@ pub use encode::{StreamWriter, encode_features_request, encode_request};
 pub use layout::{
     ArrayHdr, Base, BlobHdr, Cgroup, Cred, Done, Entry, Fd, FdCount, FdDetail, Features,
     GroupRecord, Info, Io, Limits, ListEntry, MissingEntry, NlAttr, NlMsgHdr, Ns, Req, Rollup,
-    Sched, Shared, Signals, Socket, Stat, Statm, Swap, TaskMsg, Vma, VmaStat,
+    SKIP_COMM, Sched, Shared, Signals, Socket, Stat, Statm, Swap, TaskMsg, Vma, VmaStat,
 };
 pub use names::{
     FdDetailKind, FdType, Group, Groups, PathKind, Reason, Strategy, VMA_FLAGS, VmaFlag, VmaKind,

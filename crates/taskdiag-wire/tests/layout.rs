@@ -172,6 +172,7 @@ fn constants() -> Vec<(String, i64)> {
         ("TASK_KTHREAD", TASK_KTHREAD as i64),
         ("TASK_EXITING", TASK_EXITING as i64),
         ("SCHED_LIVE_ONLY", SCHED_LIVE_ONLY as i64),
+        ("SKIP_COMM", SKIP_COMM as i64),
         ("STAT_LOCKED", STAT_LOCKED as i64),
     ]
     .map(|(n, v)| (format!("TASK_DIAG_{n}"), v))

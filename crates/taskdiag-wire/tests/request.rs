@@ -36,8 +36,15 @@ fn every_strategy_goes_through() {
     for s in Strategy::ALL {
         let pid = if s.takes_pid() { 4711 } else { 0 };
         let bytes = encode_request(&Req::new(*s, pid, SUPPORTED));
-        let groups = SUPPORTED;
-        let want = Request::Get { strategy: *s, pid, groups, max_rss_bytes: 0, budget_ns: 0 };
+        let want = Request::Get {
+            strategy: *s,
+            pid,
+            groups: SUPPORTED,
+            max_rss_bytes: 0,
+            budget_ns: 0,
+            skip_base: 0,
+            skip_stat: 0,
+        };
         assert_eq!(decode(&bytes), Ok(want));
         // With and without a pid is not a matter of taste.
         let wrong = Req::new(*s, if s.takes_pid() { 0 } else { 1 }, SUPPORTED);
@@ -76,11 +83,18 @@ fn the_length_is_that_of_the_write() {
 fn what_a_shorter_request_lacks_is_zero() {
     let mut req = Req::new(Strategy::All, 0, Groups::BASE);
     (req.max_rss_bytes, req.budget_ns) = (1 << 40, 7);
+    (req.skip_base, req.skip_stat) = (SKIP_COMM, 9);
     let bytes = encode_request(&req);
-    for (len, want) in [(FIRST, (0, 0)), (FIRST + 8, (1 << 40, 0)), (FIRST + 16, (1 << 40, 7))] {
+    for (len, want) in [
+        (FIRST, (0, 0, 0, 0)),
+        (FIRST + 8, (1 << 40, 0, 0, 0)),
+        (FIRST + 16, (1 << 40, 7, 0, 0)),
+        (FIRST + 20, (1 << 40, 7, SKIP_COMM, 0)),
+        (FIRST + 24, (1 << 40, 7, SKIP_COMM, 9)),
+    ] {
         match decode(&grown(bytes[..len].to_vec(), &[])) {
-            Ok(Request::Get { max_rss_bytes, budget_ns, .. }) => {
-                assert_eq!((max_rss_bytes, budget_ns), want);
+            Ok(Request::Get { max_rss_bytes, budget_ns, skip_base, skip_stat, .. }) => {
+                assert_eq!((max_rss_bytes, budget_ns, skip_base, skip_stat), want);
             }
             other => panic!("{len}: {other:?}"),
         }

@@ -32,7 +32,7 @@ pub use bytes::Bytes;
 pub use engine::auto::{Choice, query, query_each, query_with};
 pub use engine::{Answer, Cost, Engine, EngineId, Support};
 pub use error::Error;
-pub use request::Request;
+pub use request::{Members, Request};
 pub use snapshot::{Served, Snapshot};
 pub use taskdiag_wire as wire;
 pub use taskdiag_wire::{

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use taskdiag_wire::{Groups, Strategy};
+use taskdiag_wire::{Base, Groups, SKIP_COMM, Stat, Strategy};
 
 use crate::watch::Watch;
 
@@ -23,15 +23,94 @@ pub struct Request {
     /// Time for all VMA_STAT and ROLLUP of the answer together; what is not read by then is left
     /// out, and the answer says so.
     pub budget: Option<Duration>,
+    /// Which members of BASE and STAT will be looked at; others may be unknown in the answer.
+    pub members: Members,
     /// Who looks on and may end it early.
     pub watch: Option<&'static Watch>,
+}
+
+/// Members of BASE and STAT, by the bits of their `valid`; the command name is bit 7 of BASE. They
+/// are in many places of memory, and a long list costs less where some need not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Members {
+    /// Of BASE.
+    pub base: u32,
+    /// Of STAT.
+    pub stat: u32,
+}
+
+impl Members {
+    /// All of them.
+    pub const ALL: Members = Members { base: u32::MAX, stat: u32::MAX };
+    /// None of them.
+    pub const NONE: Members = Members { base: 0, stat: 0 };
+
+    /// Those of one group by name (`comm` is one of BASE), or all of the group for no name. Of groups
+    /// other than BASE and STAT, none: they are always whole.
+    ///
+    /// # Panics
+    /// There is no such member; in a constant, so it is seen when that is compiled.
+    pub const fn of(group: Groups, names: &[&str]) -> Members {
+        let of = if group.bits() == Groups::BASE.bits() {
+            Base::MEMBERS
+        } else if group.bits() == Groups::STAT.bits() {
+            Stat::MEMBERS
+        } else {
+            assert!(names.is_empty(), "members are of BASE and STAT");
+            return Members::NONE;
+        };
+        let mut bits = if names.is_empty() { u32::MAX } else { 0 };
+        let mut n = 0;
+        while n < names.len() {
+            bits |= bit(of, names[n]);
+            n += 1;
+        }
+        if group.bits() == Groups::BASE.bits() {
+            Members { base: bits, stat: 0 }
+        } else {
+            Members { base: 0, stat: bits }
+        }
+    }
+    /// These and those.
+    #[must_use]
+    pub const fn union(self, o: Members) -> Members {
+        Members { base: self.base | o.base, stat: self.stat | o.stat }
+    }
+    /// As the wire has it: what need not be there, of BASE and of STAT.
+    pub fn skipped(self) -> (u32, u32) {
+        (!self.base & (Base::ALL_VALID | SKIP_COMM), !self.stat & Stat::ALL_VALID)
+    }
+}
+
+const fn bit(members: &[&str], name: &str) -> u32 {
+    if is(name, "comm") {
+        return SKIP_COMM;
+    }
+    let mut i = 0;
+    while i < members.len() {
+        if is(members[i], name) {
+            return 1 << i;
+        }
+        i += 1;
+    }
+    panic!("no such member")
+}
+
+const fn is(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
 }
 
 impl PartialEq for Request {
     /// Do they ask the same? Who looks on does not matter.
     fn eq(&self, o: &Request) -> bool {
         (self.strategy, self.pid, self.groups) == (o.strategy, o.pid, o.groups)
-            && (self.max_rss_bytes, self.budget) == (o.max_rss_bytes, o.budget)
+            && (self.max_rss_bytes, self.budget, self.members)
+                == (o.max_rss_bytes, o.budget, o.members)
     }
 }
 
@@ -40,7 +119,15 @@ impl Eq for Request {}
 impl Request {
     /// A request without limits. `pid` is for ONE, CHILDREN and THREAD, otherwise 0.
     pub fn new(strategy: Strategy, pid: u32, groups: Groups) -> Request {
-        Request { strategy, pid, groups, max_rss_bytes: None, budget: None, watch: None }
+        Request {
+            strategy,
+            pid,
+            groups,
+            max_rss_bytes: None,
+            budget: None,
+            members: Members::ALL,
+            watch: None,
+        }
     }
     /// For engines, between tasks: did the caller end it? Then DONE says `-EINTR`.
     pub fn is_stopped(&self) -> bool {

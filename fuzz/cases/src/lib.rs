@@ -84,10 +84,26 @@ fn walk(task: &TaskView<'_>) {
 pub fn request(data: &[u8]) {
     for supported in [Groups::NONE, Groups::BASE | Groups::CRED, Groups::from_bits(u64::MAX)] {
         match decode_request(data, supported) {
-            Ok(get @ Request::Get { strategy, pid, groups, max_rss_bytes, budget_ns }) => {
+            Ok(
+                get @ Request::Get {
+                    strategy,
+                    pid,
+                    groups,
+                    max_rss_bytes,
+                    budget_ns,
+                    skip_base,
+                    skip_stat,
+                },
+            ) => {
                 assert!(supported.contains(groups));
                 assert_eq!(strategy.takes_pid(), pid != 0);
-                let req = Req { max_rss_bytes, budget_ns, ..Req::new(strategy, pid, groups) };
+                let req = Req {
+                    max_rss_bytes,
+                    budget_ns,
+                    skip_base,
+                    skip_stat,
+                    ..Req::new(strategy, pid, groups)
+                };
                 assert_eq!(decode_request(&encode_request(&req), supported), Ok(get));
             }
             Ok(Request::Features) => {

@@ -32,7 +32,12 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         groups = (groups - Groups::FD) | Groups::FD_COUNT | select.process_groups();
         let pids = select.only_pids().unwrap_or(&[]).to_vec();
         let tasks = crate::select::Selection { pids, ..crate::select::Selection::default() };
-        plan::plan(groups, &tasks, true)
+        let mut plan = plan::plan(groups, &tasks, true);
+        if select.process_groups().is_empty() {
+            let members = plan::members(&asked_columns, &table.sort, &tasks);
+            plan.requests(|r| r.members = members);
+        }
+        plan
     })?;
     let asked = Instant::now();
     let (mut tables, gaps) = holders(&snapshot, Group::FdCount);

@@ -29,6 +29,8 @@ pub use value::{Missing, Short, Value};
 
 use taskdiag_wire::Groups;
 
+use crate::request::Members;
+
 /// Which side of a text column is ragged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -162,6 +164,8 @@ pub struct Field {
     pub align: Align,
     /// Groups that it is made from. Empty: every answer has it.
     pub groups: Groups,
+    /// Which members of BASE and STAT, where these are among them.
+    pub members: Members,
     /// Type of the value.
     pub kind: Kind,
     /// Unit of the value.
@@ -209,6 +213,11 @@ pub fn groups_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Groups {
     fields.into_iter().fold(Groups::NONE, |g, f| g | f.groups)
 }
 
+/// The members of BASE and STAT that must be asked for to show these fields.
+pub fn members_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Members {
+    fields.into_iter().fold(Members::NONE, |m, f| m.union(f.members))
+}
+
 impl Field {
     /// Do the values of several rows add up to one of all?
     pub fn adds_up(&self) -> bool {
@@ -224,11 +233,14 @@ mod tests {
         Signals, Stat, Statm, Stream, StreamWriter, Swap,
     };
 
+    fn filled<T: taskdiag_wire::GroupRecord>(fill: u8) -> T {
+        T::read_from_bytes(&vec![fill; size_of::<T>()]).expect("the size is right")
+    }
+
     /// A stream with one task whose records are all this byte, or with no record at all.
     fn stream(asked: Groups, fill: Option<u8>, why: Option<Reason>) -> Stream<AlignedBuf> {
         fn record<T: taskdiag_wire::GroupRecord>(w: &mut StreamWriter, fill: u8) {
-            let bytes = vec![fill; size_of::<T>()];
-            w.put(&T::read_from_bytes(&bytes).expect("the size is right"));
+            w.put(&filled::<T>(fill));
         }
         let mut w = StreamWriter::new();
         let extreme = fill.map_or(0, |b| u64::from_ne_bytes([b; 8]));
@@ -307,6 +319,50 @@ mod tests {
                 assert!(["-", "0", "0.0", "[?]"].contains(&text.as_str()), "{} {text}", f.name);
             }
         });
+    }
+
+    /// The value and text of a field of a task with BASE and STAT full of `fill`, of whose members only
+    /// these are known; without a value, of what the group has to say.
+    fn with_members(field: &Field, m: Members, fill: u8) -> String {
+        let (skip_base, skip_stat) = m.skipped();
+        let mut w = StreamWriter::new();
+        let asked = Groups::BASE | Groups::STAT | field.groups;
+        w.info(&Info { show_flags: asked.bits(), page_size: 4096, ..StreamWriter::blank_info() });
+        w.begin_task(7, 7);
+        let mut base: Base = filled(fill);
+        (base.valid, base.state) = (Base::ALL_VALID & !skip_base, b'Z');
+        match skip_base & taskdiag_wire::SKIP_COMM {
+            0 => w.put_base(&base, b"name"),
+            _ => w.put(&base),
+        }
+        let mut stat: Stat = filled(fill);
+        stat.valid = Stat::ALL_VALID & !skip_stat;
+        w.put(&stat);
+        w.end_task();
+        let stream = Stream::parse(w.finish(Done::default())).expect("it is well formed");
+        let cx = Context::new(stream.info(), false);
+        let row = Row::new(stream.get(0).expect("one task"));
+        let value = (field.get)(&cx, &row);
+        let mut out = Vec::new();
+        text(&mut out, &cx, field.text, Some(&row), &value);
+        format!("{value:?} {}", String::from_utf8_lossy(&out))
+    }
+
+    #[test]
+    fn a_field_looks_at_its_members_only() {
+        let mut fewer = 0;
+        for field in all() {
+            for fill in [0, 1, 0x7f] {
+                let whole = with_members(field, Members::ALL, fill);
+                assert_eq!(with_members(field, field.members, fill), whole, "{}", field.name);
+            }
+            let none =
+                with_members(field, Members::NONE, 1) == with_members(field, Members::ALL, 1);
+            let said = !field.groups.intersects(Groups::BASE | Groups::STAT);
+            assert!(none || !said, "{} looks at a member that it does not name", field.name);
+            fewer += usize::from(field.members != Members::ALL && !none);
+        }
+        assert!(fewer > 30, "{fewer} fields name the members that they look at");
     }
 
     #[test]

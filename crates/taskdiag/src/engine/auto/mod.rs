@@ -17,7 +17,7 @@ use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate};
 use crate::error::Error;
-use crate::request::Request;
+use crate::request::{Members, Request};
 use crate::snapshot::{Served, Snapshot};
 
 /// Who may answer.
@@ -192,6 +192,8 @@ type Failed = (EngineId, Error);
 fn run(req: &Request, parts: &[Part], before: &[Error]) -> Result<Snapshot, Failed> {
     let mut stream: Option<Bytes> = None;
     let mut served = Vec::new();
+    // To see that it is the same process takes its start time.
+    let members = if parts.len() > 1 { Members::ALL } else { req.members };
     for part in parts {
         let err = |e| (part.engine, e);
         let mut groups = part.groups;
@@ -200,7 +202,7 @@ fn run(req: &Request, parts: &[Part], before: &[Error]) -> Result<Snapshot, Fail
             groups |= Groups::BASE;
         }
         let a = open_untried(part.engine)
-            .and_then(|mut e| e.run(&Request { groups, ..*req }))
+            .and_then(|mut e| e.run(&Request { groups, members, ..*req }))
             .map_err(err)?;
         let (mut bytes, mut why, mut cost) = (a.stream, part.why.clone(), a.cost);
         if part.engine == EngineId::Bpf {

@@ -238,6 +238,7 @@ impl Run {
         };
         let gate = req.groups.contains(Groups::VMA).then(offsets::gate).flatten();
         let (gate_start, gate_end, gate_perms) = gate.unwrap_or_default();
+        let (skip_base, skip_stat) = req.members.skipped();
         let config = Config {
             groups: req.groups.bits(),
             strategy: req.strategy as u32,
@@ -246,6 +247,8 @@ impl Run {
             count_only: u32::from(count_only),
             page_shift: rustix::param::page_size().trailing_zeros(),
             gate_perms,
+            skip_base,
+            skip_stat,
             gate_start,
             gate_end,
             frame_format: *b"[<0>] %pB\n\0\0\0\0\0\0",

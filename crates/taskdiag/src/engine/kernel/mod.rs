@@ -171,6 +171,7 @@ impl Engine for Kernel {
             return Err(Error::NoSuchProcess(req.pid));
         }
         let fd = self.open()?;
+        let (skip_base, skip_stat) = req.members.skipped();
         self.write(
             &fd,
             &encode_request(&Req {
@@ -178,6 +179,8 @@ impl Engine for Kernel {
                 budget_ns: req
                     .budget
                     .map_or(0, |b| u64::try_from(b.as_nanos()).unwrap_or(u64::MAX)),
+                skip_base,
+                skip_stat,
                 ..Req::new(req.strategy, req.pid, req.groups)
             }),
         )?;

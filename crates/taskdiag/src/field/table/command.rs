@@ -62,11 +62,11 @@ fn path<'a>(row: &Row<'a>, kind: PathKind) -> Value<'a> {
 }
 
 pub const FIELDS: &[Field] = &[
-    row!("comm" "COMMAND" 15 Left [BASE] Text None Comm, "/proc/PID/comm",
+    row!("comm" "COMMAND" 15 Left [BASE(comm state)] Text None Comm, "/proc/PID/comm",
         "Command name; text marks a zombie as <defunct>", {"ucmd" "CMD", "ucomm" "COMMAND"}, comm),
-    row!("fname" "COMMAND" 8 Left [BASE] Text None Plain, "/proc/PID/comm",
+    row!("fname" "COMMAND" 8 Left [BASE(comm)] Text None Plain, "/proc/PID/comm",
         "Command name", {}, comm),
-    row!("args" "COMMAND" 27 Left [BASE CMDLINE] TextList None Args, "/proc/PID/cmdline",
+    row!("args" "COMMAND" 27 Left [BASE(comm state) CMDLINE] TextList None Args, "/proc/PID/cmdline",
         "Arguments; text shows [comm] where there are none",
         {"cmd" "CMD", "command" "COMMAND"}, args),
     row!("environ" "ENVIRONMENT" 27 Left [ENVIRON] TextList None Plain, "/proc/PID/environ",

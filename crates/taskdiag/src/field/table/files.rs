@@ -265,7 +265,7 @@ fn sharers<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
 }
 
 pub const FIELDS: &[Field] = &[
-    row!("command" "COMMAND" 9 Left [BASE] Text None Comm, "/proc/PID/comm",
+    row!("command" "COMMAND" 9 Left [BASE(comm state)] Text None Comm, "/proc/PID/comm",
     "Command name; the arguments are task.args", {}, |_, row| {
         row.comm.map_or_else(|| row.missing(Group::Base), Value::bytes)
     }),

@@ -3,9 +3,10 @@
 
 // The macros come first: the modules below use them.
 
-/// One row. `[groups]` may be empty.
+/// One row. `[groups]` may be empty; after BASE and STAT stand the members that it looks at, if it is
+/// not all of them.
 macro_rules! row {
-    ($name:literal $header:literal $width:literal $align:ident [$($g:ident)*] $kind:ident $unit:ident
+    ($name:literal $header:literal $width:literal $align:ident [$($g:ident $(($($m:ident)*))?)*] $kind:ident $unit:ident
      $text:ident, $source:expr, $help:expr, {$($alias:literal $ah:literal),*}, $get:expr) => {
         Field {
             name: $name,
@@ -13,6 +14,9 @@ macro_rules! row {
             width: $width,
             align: Align::$align,
             groups: Groups::NONE$(.union(Groups::$g))*,
+            members: Members::NONE$(.union(
+                Members::of(Groups::$g, &[$($(stringify!($m)),*)?])
+            ))*,
             kind: Kind::$kind,
             unit: Unit::$unit,
             text: Text::$text,
