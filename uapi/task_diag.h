@@ -520,9 +520,9 @@ struct task_diag_rollup {
  * SWAP: what of the process is swapped out, without a walk over its pages.
  * VmSwap of /proc/PID/status, and the swapped pages of the shared memory
  * objects that it maps, each within the mapped range. A page of a private
- * mapping that was written to is counted in anon_bytes; whether the object
- * has a copy of the same page in swap is not looked at, so that shmem_bytes
- * is a bound for private writable mappings (private_shmem_bytes of it).
+ * mapping that was written to is counted in anon_bytes, and not again if the
+ * object has the same page in swap. Where the engine cannot tell, shmem_bytes
+ * is a bound: private_shmem_bytes is what of it may be too much.
  */
 struct task_diag_swap {
 	struct nlattr nla;

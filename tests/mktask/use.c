@@ -219,17 +219,13 @@ static void memory(int argc, char **argv)
 	hold();
 }
 
-/*
- * swap FILE: anonymous memory and a shared object, half of each paged out. Where
- * there is no swap, FILE becomes one for as long as this runs.
- */
-static void swap(int argc, char **argv)
+/* Where there is no swap, the file that is named becomes one for as long as this runs. */
+static void need_swap(int argc, char **argv)
 {
-	enum { SIZE = 8 << 20, FILE_SIZE = 64 << 20 };
+	enum { FILE_SIZE = 64 << 20 };
 	char line[512];
 	int lines = 0;
 	FILE *f = fopen("/proc/swaps", "re");
-	char *anon, *shm;
 
 	while (f && fgets(line, sizeof(line), f))
 		lines++;
@@ -256,18 +252,73 @@ static void swap(int argc, char **argv)
 		if (swapon(argv[1], 0))
 			skip("swapon: %m");
 	}
+}
+
+static void page_out(void *p, size_t len)
+{
+	for (int i = 0; i < 20; i++) {
+		must(madvise(p, len, MADV_PAGEOUT));
+		usleep(20000);
+	}
+}
+
+/* swap FILE: anonymous memory and a shared object, half of each paged out. */
+static void swap(int argc, char **argv)
+{
+	enum { SIZE = 8 << 20 };
+	char *anon, *shm;
+
+	need_swap(argc, argv);
 	anon = region(SIZE, MAP_PRIVATE);
 	shm = region(SIZE, MAP_SHARED);
 	touch(anon, SIZE);
 	touch(shm, SIZE);
-	for (int i = 0; i < 20; i++) {
-		must(madvise(anon, SIZE / 2, MADV_PAGEOUT));
-		must(madvise(shm, SIZE / 2, MADV_PAGEOUT));
-		usleep(20000);
-	}
+	page_out(anon, SIZE / 2);
+	page_out(shm, SIZE / 2);
 	ids();
 	fact("size", "%d", SIZE);
 	fact("half", "%d", SIZE / 2);
+	hold();
+}
+
+/*
+ * swap-parts FILE: an object of which half is paged out, mapped whole; a long and a short part of
+ * it, read-only; privately and writable with copies of some pages, a few of those paged out, too.
+ * And one of which nothing is, mapped in parts and privately.
+ */
+static void swap_parts(int argc, char **argv)
+{
+	enum { SIZE = 16 << 20, PAGE = 4096, SMALL = 64 * PAGE, COPIES = 200 };
+	int rw = PROT_READ | PROT_WRITE, out, in;
+	char *whole, *private, *other;
+
+	need_swap(argc, argv);
+	must(out = memfd_create("out", MFD_CLOEXEC));
+	must(in = memfd_create("in", MFD_CLOEXEC));
+	must(ftruncate(out, SIZE));
+	must(ftruncate(in, SIZE));
+	whole = mmap(NULL, SIZE, rw, MAP_SHARED, out, 0);
+	private = mmap(NULL, SIZE, rw, MAP_PRIVATE, out, 0);
+	other = mmap(NULL, SIZE, rw, MAP_PRIVATE, in, 0);
+	if (whole == MAP_FAILED || private == MAP_FAILED || other == MAP_FAILED ||
+	    mmap(NULL, SIZE / 2, PROT_READ, MAP_SHARED, out, SIZE / 4) == MAP_FAILED ||
+	    mmap(NULL, SMALL, PROT_READ, MAP_PRIVATE, out, SIZE / 4) == MAP_FAILED ||
+	    mmap(NULL, SIZE / 2, PROT_READ, MAP_SHARED, in, SIZE / 4) == MAP_FAILED)
+		die("mmap: %m");
+	madvise(whole, SIZE, MADV_NOHUGEPAGE);
+	touch(whole, SIZE);
+	for (int i = 0; i < COPIES; i++)
+		private[i * 3 * PAGE] = 2;
+	/* Two pages in a row, and one of what stays in memory. */
+	private[PAGE] = private[SIZE - PAGE] = 2;
+	for (int i = 0; i < SIZE / PAGE; i += 2)
+		other[i * PAGE] = 1;
+	page_out(private, SMALL);
+	page_out(whole, SIZE / 2);
+	ids();
+	fact("half", "%d", SIZE / 2);
+	fact("small", "%d", SMALL);
+	fact("copied", "%d", (COPIES + 1) * PAGE);
 	hold();
 }
 
@@ -278,5 +329,6 @@ const struct state use_states[] = {
 	{ "io", io, "known reads and writes, also by ended threads" },
 	{ "memory", memory, "known mappings, shared, locked, reserved" },
 	{ "swap", swap, "[FILE]: half of anonymous and shared memory swapped out" },
+	{ "swap-parts", swap_parts, "[FILE]: parts and copies of an object that is half swapped out" },
 	{ 0 }
 };

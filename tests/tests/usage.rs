@@ -1,5 +1,7 @@
 //! What tasks have used, on every engine and strategy: CPU time, faults, switches, I/O, memory.
 
+use std::sync::{Mutex, PoisonError};
+
 use taskdiag::{Group, Groups, Request, Strategy, Swap};
 use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::state::{between, parity};
@@ -112,8 +114,12 @@ fn memory() {
     });
 }
 
+/// The one that makes swap space takes it away again, and all with it that is swapped out.
+static SWAP_SPACE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn swap() {
+    let _alone = SWAP_SPACE.lock().unwrap_or_else(PoisonError::into_inner);
     // Not in /tmp: no swap file can be on a tmpfs.
     let dir = match tempfile::tempdir_in(skips::target_dir()) {
         Ok(dir) => dir,
@@ -145,9 +151,7 @@ fn swap_group(m: &Mktask, source: Source) {
     let a = read(source, &Request::one(m.pid(), Groups::SWAP)).expect("an answer");
     let view = a.snapshot.tasks().next().expect("the task");
     let s = view.record::<Swap>().expect("the group");
-    let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", m.pid())).expect("it lives");
-    let kib = |l: &str| l.strip_prefix("Swap:")?.trim().strip_suffix(" kB")?.trim().parse().ok();
-    let all: u64 = smaps.lines().filter_map(kib).map(|n: u64| n * 1024).sum();
+    let all = smaps_swap(m.pid());
     let anon = s.anon_bytes().expect("VmSwap");
     assert!((half / 2..=half + (1 << 20)).contains(&anon), "{a}: {anon} of {half}");
     match s.shmem_bytes() {
@@ -156,6 +160,49 @@ fn swap_group(m: &Mktask, source: Source) {
             assert!(shmem > half / 4, "{a}: {shmem} of {half}");
             assert_eq!(s.private_shmem_bytes(), Some(0), "{a}");
         }
-        None => skip("swap of shared memory", "it needs cachestat(2) of Linux 6.5, and root"),
+        None => skip("swap of shared memory", "it needs root"),
     }
+}
+
+/// Parts of an object and private copies of its pages: the sum of all mappings as in smaps, page
+/// by page, where the kernel tells of copies (Linux 6.7), else no less and no more than it says.
+#[test]
+fn swap_of_parts() {
+    let _alone = SWAP_SPACE.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = match tempfile::tempdir_in(skips::target_dir()) {
+        Ok(dir) => dir,
+        Err(e) => return skip("swap_of_parts", &format!("no place for a swap file: {e}")),
+    };
+    let file = dir.path().join("swap");
+    let m = match Mktask::start(&["swap-parts", file.to_str().expect("a plain path")]) {
+        Ok(m) => m,
+        Err(e) => return skip("swap_of_parts", &e),
+    };
+    let (half, small) = (m.num::<u64>("half"), m.num::<u64>("small"));
+    for source in engines_with(Group::Swap) {
+        let a = read(source, &Request::one(m.pid(), Groups::SWAP)).expect("an answer");
+        let view = a.snapshot.tasks().next().expect("the task");
+        let s = view.record::<Swap>().expect("the group");
+        let all = smaps_swap(m.pid());
+        let anon = s.anon_bytes().expect("VmSwap");
+        let (Some(shmem), Some(bound)) = (s.shmem_bytes(), s.private_shmem_bytes()) else {
+            skip("swap of parts of shared memory", "it needs root");
+            continue;
+        };
+        // Whole, half of the long part, all of the short one, what of the private one is no copy.
+        assert!(shmem > half + half / 2 + small + half / 2, "{a}: {shmem} of {half}");
+        if bound == 0 {
+            assert_eq!(anon + shmem, all, "{a}");
+        } else {
+            skip("exact swap of a private writable mapping", "it needs PAGEMAP_SCAN of Linux 6.7");
+            assert!(bound <= half, "{a}: {bound}");
+            assert_eq!(anon + shmem - m.num::<u64>("copied"), all, "{a}");
+        }
+    }
+}
+
+fn smaps_swap(pid: u32) -> u64 {
+    let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("it lives");
+    let kib = |l: &str| l.strip_prefix("Swap:")?.trim().strip_suffix(" kB")?.trim().parse().ok();
+    smaps.lines().filter_map(kib).map(|n: u64| n * 1024).sum()
 }

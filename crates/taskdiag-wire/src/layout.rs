@@ -739,14 +739,15 @@ record! {
 
 record! {
     /// SWAP: what is swapped out, found without a walk over pages. Source: `/proc/PID/status`,
-    /// `cachestat(2)` on shared memory objects.
+    /// the counters of shared memory objects.
     Swap = "task_diag_swap", attr 18;
     {
         /// Anonymous memory (VmSwap), bytes.
         anon_bytes: u64,
         /// Pages of mapped shared memory objects within the mapped ranges, bytes.
         shmem_bytes: u64,
-        /// The part of `shmem_bytes` in private writable mappings, for which it is a bound.
+        /// What of `shmem_bytes` may be too much: of private writable mappings whose copies of
+        /// pages are not told from those of the object. 0: it is exact.
         private_shmem_bytes: u64,
     }
 }

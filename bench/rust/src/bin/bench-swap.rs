@@ -1,6 +1,7 @@
 //! What it costs to tell how much of a process is swapped out: the group SWAP, and reading smaps,
 //! the kernel's walk over all pages. `bench-swap PID RUNS` prints `name=number` words: nanoseconds
-//! for all runs of each, and the figures in bytes. In one process, since starting one would hide it.
+//! for all runs of each, of the clock and of CPU time, and the figures in bytes. In one process,
+//! since starting one would hide it.
 
 use std::time::Instant;
 
@@ -14,29 +15,47 @@ fn main() -> Result<(), Error> {
         std::process::exit(2);
     };
     let mut swap = Swap::new();
-    let begin = Instant::now();
+    let begin = Begin::now();
     for _ in 0..runs {
         let snapshot = taskdiag::query(&Request::one(pid, Groups::SWAP))?;
         let record = snapshot.tasks().next().and_then(|t| t.record::<Swap>().copied());
         swap = record.unwrap_or_default();
     }
-    let ours = begin.elapsed().as_nanos();
+    let (ours, ours_cpu) = begin.elapsed();
     let path = format!("/proc/{pid}/smaps");
     let read = || std::fs::read_to_string(&path).map_err(|e| Error::io("reading smaps", e));
-    let begin = Instant::now();
+    let begin = Begin::now();
     let mut text = String::new();
     for _ in 0..runs {
         text = read()?;
     }
-    let smaps = begin.elapsed().as_nanos();
+    let (smaps, smaps_cpu) = begin.elapsed();
     let kib = |l: &str| l.strip_prefix("Swap:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
     let walked: u64 = text.lines().filter_map(kib).sum();
     println!(
-        "swap_ns={ours} smaps_ns={smaps} anon={} shmem={} private_shmem={} smaps={}",
+        "swap_ns={ours} swap_cpu_ns={ours_cpu} smaps_ns={smaps} smaps_cpu_ns={smaps_cpu} anon={} shmem={} private_shmem={} smaps={}",
         swap.anon_bytes,
         swap.shmem_bytes,
         swap.private_shmem_bytes,
         walked * 1024
     );
     Ok(())
+}
+
+/// A moment of the clock, and of the CPU time of all threads.
+struct Begin(Instant, u128);
+
+impl Begin {
+    fn now() -> Begin {
+        Begin(Instant::now(), cpu_ns())
+    }
+    /// Nanoseconds since then.
+    fn elapsed(&self) -> (u128, u128) {
+        (self.0.elapsed().as_nanos(), cpu_ns() - self.1)
+    }
+}
+
+fn cpu_ns() -> u128 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    t.tv_sec as u128 * 1_000_000_000 + t.tv_nsec as u128
 }

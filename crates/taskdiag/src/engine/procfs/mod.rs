@@ -7,6 +7,7 @@
 //! - `read`: files and directories;
 //! - [`parse`]: their text to records;
 //! - `task`, `links`, `memory`, `swap`, `files`, `text`: the groups of one task;
+//! - `shmem`: what of a shared memory object is swapped out;
 //! - `sockets`: what sock_diag(7) knows of the sockets among the files;
 //! - `shares`, `names`: what several tasks have and the answer has once;
 //! - `walk`: which tasks, and by how many threads;
@@ -26,6 +27,7 @@ mod names;
 pub mod parse;
 mod read;
 mod shares;
+mod shmem;
 mod sockets;
 mod supervise;
 mod swap;

@@ -2,28 +2,29 @@
 //!
 //! - its anonymous memory: VmSwap, a counter of the kernel's;
 //! - nothing at all where nothing of the machine is swapped out;
-//! - shared memory objects (tmpfs, memfd, SysV): one cachestat(2) for each object and range, whoever
-//!   maps it. Of such objects it counts the swapped pages as evicted: what smaps has as Swap.
+//! - shared memory objects (tmpfs, memfd, SysV), whoever maps them: nothing more of those of which
+//!   nothing is swapped out; the object's counter where it is mapped whole; else one query for
+//!   each range (`shmem`);
+//! - of private writable mappings of objects with swapped pages, without those that the process
+//!   has copies of: PAGEMAP_SCAN (Linux 6.7) tells which, and each run of them is a query.
 //!
-//! cachestat needs Linux 6.5, and the objects of others CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE;
-//! without either the shared part is not known. There is no cheap way there: smaps has it.
+//! PAGEMAP_SCAN cannot tell what of an object is swapped out: the page table has nothing there.
+//! The objects of others need CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, our own a path that leads to
+//! them; else the shared part is not known. There is no cheap way there: smaps has it.
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::makedev;
 use rustix::io::Errno;
 use taskdiag_wire::{Groups, Reason, Swap, VMA_SHARED, VMA_WRITE, Vma, VmaKind};
 
-use super::parse;
+use super::parse::{self, MapLine};
 use super::read::Reader;
+use super::shmem::{self, OBJECT_SYSCALLS, Object};
 use super::task::{Place, Stop, Worker};
-
-/// `TMPFS_MAGIC` of linux/magic.h, of all shared memory.
-const TMPFS_MAGIC: u64 = 0x0102_1994;
-/// The same on all machines but alpha.
-const SYS_CACHESTAT: libc::c_long = 451;
 
 /// An object, and a range of it: device, inode, offset, length.
 type Range = (u32, u64, u64, u64);
@@ -33,6 +34,8 @@ type Range = (u32, u64, u64, u64);
 pub(super) struct Objects {
     /// Swapped bytes; `None`: cannot be known.
     ranges: Mutex<HashMap<Range, Option<u64>>>,
+    /// The same of whole objects, by device and inode.
+    whole: Mutex<HashMap<(u32, u64), Option<u64>>>,
     /// Is the file system with this device one of shared memory?
     devices: Mutex<HashMap<u32, bool>>,
 }
@@ -89,72 +92,133 @@ impl Worker<'_> {
             if v.kind != VmaKind::File as u32 || v.dev & 0xfff00 != 0 {
                 continue;
             }
-            match (sum, self.swapped(at, &v)?) {
-                (Some((all, private)), Some(n)) => {
-                    let is_private = v.perms & (VMA_SHARED | VMA_WRITE) == VMA_WRITE;
-                    sum = Some((all + n, if is_private { private + n } else { private }));
-                }
-                _ => {
-                    sum = None;
-                    break;
-                }
-            }
+            let Some(n) = self.swapped(at, &line)? else {
+                sum = None;
+                break;
+            };
+            let is_private = v.perms & (VMA_SHARED | VMA_WRITE) == VMA_WRITE;
+            let (n, bound) = match n {
+                n if n > 0 && is_private => match self.copied(at, &line)? {
+                    Some(copied) => (n.saturating_sub(copied), 0),
+                    None => (n, n),
+                },
+                n => (n, 0),
+            };
+            sum = sum.map(|(all, private)| (all + n, private + bound));
         }
         self.reader.give_back(text);
         Ok(sum)
     }
 
-    /// Swapped bytes of one mapping; 0 of one that is not of shared memory.
-    fn swapped(&mut self, at: Place<'_>, v: &Vma) -> Result<Option<u64>, Stop> {
-        let objects = &self.plan.objects;
-        let range = (v.dev, v.inode, v.offset_bytes, v.end - v.start);
-        let known =
-            objects.ranges.lock().unwrap_or_else(PoisonError::into_inner).get(&range).copied();
-        if let Some(n) = known {
+    /// Swapped bytes of the object of one mapping; 0 of one that is not of shared memory.
+    fn swapped(&mut self, at: Place<'_>, line: &MapLine<'_>) -> Result<Option<u64>, Stop> {
+        let (v, objects) = (&line.vma, &self.plan.objects);
+        let len = v.end - v.start;
+        let range = (v.dev, v.inode, v.offset_bytes, len);
+        if let Some(n) = get(&objects.ranges, &range) {
             return Ok(n);
         }
-        let is_shmem = |d: &Mutex<HashMap<u32, bool>>| {
-            d.lock().unwrap_or_else(PoisonError::into_inner).get(&v.dev).copied()
-        };
-        if is_shmem(&objects.devices) == Some(false) {
+        if get(&objects.devices, &v.dev) == Some(false) {
             return Ok(Some(0));
         }
-        let n = match self.risky(at, Groups::SWAP, |r| open_mapping(r, at, v))? {
-            Ok(file) => {
-                self.reader.syscalls += 3; // fstatfs, cachestat, close
-                let shmem =
-                    rustix::fs::fstatfs(&file).is_ok_and(|s| s.f_type as u64 == TMPFS_MAGIC);
-                let mut devices = objects.devices.lock().unwrap_or_else(PoisonError::into_inner);
-                devices.insert(v.dev, shmem);
-                if !shmem {
-                    return Ok(Some(0));
-                }
-                evicted_bytes(&file, v)
+        let whole = get(&objects.whole, &(v.dev, v.inode));
+        if let Some(Some(0)) = whole {
+            return Ok(Some(0));
+        }
+        let got = self.risky(at, Groups::SWAP, |r| {
+            let Some(object) = find(r, at, line)? else { return Ok(None) };
+            let whole = match whole {
+                Some(n) => n,
+                None => object.swapped(0, object.size_bytes, &mut r.syscalls),
+            };
+            let part = match whole {
+                n if n == Some(0) || (v.offset_bytes == 0 && len >= object.size_bytes) => n,
+                _ => object.swapped(v.offset_bytes, len, &mut r.syscalls),
+            };
+            Ok(Some((whole, part)))
+        })?;
+        let n = match got {
+            Ok(found) => {
+                put(&objects.devices, v.dev, found.is_some());
+                let Some((whole, part)) = found else { return Ok(Some(0)) };
+                put(&objects.whole, (v.dev, v.inode), whole);
+                part
             }
             // Unmapped meanwhile.
             Err(Errno::NOENT) => return Ok(Some(0)),
             Err(_) => None,
         };
-        objects.ranges.lock().unwrap_or_else(PoisonError::into_inner).insert(range, n);
+        put(&objects.ranges, range, n);
         Ok(n)
     }
+
+    /// Of the swapped pages of the object, those of which this mapping has copies: the process
+    /// wrote to them. `None`: cannot be known.
+    fn copied(&mut self, mut at: Place<'_>, line: &MapLine<'_>) -> Result<Option<u64>, Stop> {
+        let v = &line.vma;
+        self.risky(at, Groups::SWAP, |r| {
+            let pagemap = r.open_read(at.dir, at.path.file("pagemap")).ok()?;
+            let mut object = None;
+            let mut sum = 0;
+            let syscalls = &mut 0;
+            let told =
+                shmem::own_pages(pagemap.as_fd(), v.start, v.end, syscalls, |from, to, n| {
+                    if object.is_none() {
+                        object = find(r, at, line).ok()?;
+                    }
+                    sum += object.as_ref()?.evicted(
+                        v.offset_bytes + (from - v.start),
+                        to - from,
+                        n,
+                    )?;
+                    Some(())
+                });
+            r.syscalls += *syscalls;
+            told.map(|()| sum)
+        })
+    }
+}
+
+fn get<K: std::hash::Hash + Eq, V: Copy>(map: &Mutex<HashMap<K, V>>, key: &K) -> Option<V> {
+    map.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+}
+
+fn put<K: std::hash::Hash + Eq, V>(map: &Mutex<HashMap<K, V>>, key: K, value: V) {
+    map.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
+}
+
+/// The object of a mapping; `None`: it is not of shared memory.
+///
+/// # Errors
+/// `NOENT`: it is no longer mapped.
+fn find(reader: &mut Reader, at: Place<'_>, line: &MapLine<'_>) -> Result<Option<Object>, Errno> {
+    let file = match open_mapping(reader, at, &line.vma) {
+        Err(e @ (Errno::PERM | Errno::ACCESS)) => open_name(reader, at, line).ok_or(e)?,
+        file => file?,
+    };
+    reader.syscalls += OBJECT_SYSCALLS + 1; // close
+    shmem::object(file.as_fd())
 }
 
 fn open_mapping(reader: &mut Reader, mut at: Place<'_>, v: &Vma) -> Result<OwnedFd, Errno> {
     let name = format!("{:x}-{:x}", v.start, v.end);
     let dir = at.path.file("map_files/").to_bytes();
     let path = CString::new([dir, name.as_bytes()].concat()).expect("no NUL in it");
-    reader.open_read(at.dir, &path)
+    reader.open_path(at.dir, &path)
 }
 
-/// Pages of a range of a shared memory object that are swapped out, in bytes.
-fn evicted_bytes(file: &OwnedFd, v: &Vma) -> Option<u64> {
-    // struct cachestat_range, struct cachestat: evicted is the fourth of five.
-    let range = [v.offset_bytes, v.end - v.start];
-    let mut stat = [0u64; 5];
-    // SAFETY: both structs are there for the call, and as large as the kernel's.
-    let r = unsafe {
-        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0)
-    };
-    (r == 0).then(|| stat[3] * rustix::param::page_size() as u64)
+/// By its path as the task sees it, where that leads to the same file.
+fn open_name(reader: &mut Reader, mut at: Place<'_>, line: &MapLine<'_>) -> Option<OwnedFd> {
+    let path = parse::newlines(line.text);
+    if line.is_deleted() || !path.starts_with(b"/") {
+        return None;
+    }
+    let root = at.path.file("root").to_bytes();
+    let path = CString::new([root, path.as_ref()].concat()).ok()?;
+    let file = reader.open_path(at.dir, &path).ok()?;
+    reader.syscalls += 1;
+    let stat = rustix::fs::fstat(&file).ok()?;
+    let dev = line.vma.dev;
+    let dev = makedev((dev >> 8) & 0xfff, (dev & 0xff) | (dev >> 12) & 0xf_ff00);
+    ((stat.st_dev, stat.st_ino) == (dev, line.vma.inode)).then_some(file)
 }

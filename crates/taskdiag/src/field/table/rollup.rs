@@ -87,9 +87,9 @@ pub const FIELDS: &[Field] = &[
         |r| r.swap_pss_bytes()),
     swap!("swap_anon" "SWANON" "/proc/PID/status VmSwap"
         "Swapped-out anonymous memory; text in KiB" |s| s.anon_bytes()),
-    swap!("swap_shmem" "SWSHMEM" "/proc/PID/maps, cachestat(2)"
+    swap!("swap_shmem" "SWSHMEM" "/proc/PID/maps, /proc/self/smaps, cachestat(2)"
         "Swapped-out pages of the shared memory that it maps; text in KiB" |s| s.shmem_bytes()),
-    swap!("swap_total" "SWAP" "/proc/PID/status VmSwap, /proc/PID/maps, cachestat(2)"
+    swap!("swap_total" "SWAP" "/proc/PID/status VmSwap, /proc/PID/maps, /proc/self/smaps, cachestat(2)"
         "Swapped out, anonymous and shared, without a walk over its pages; text in KiB"
         |s| Some(s.anon_bytes()?.saturating_add(s.shmem_bytes()?))),
 ];

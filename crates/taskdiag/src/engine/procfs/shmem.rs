@@ -1,0 +1,325 @@
+//! Shared memory objects: how much of a range of one is swapped out, by what the kernel counts
+//! itself. Knows nothing of who maps them.
+//!
+//! - `cachestat(2)` (Linux 6.5) steps through the object's pages: 20 to 100 ns each. What it calls
+//!   evicted of such an object is what smaps has as Swap.
+//! - The object keeps a counter of its swapped pages. The kernel gives it out in smaps of whoever
+//!   maps the object from its beginning to its end without being able to write privately; so
+//!   this process does, for a moment, at a low address: that line of its own smaps is the first.
+//!   15 µs whatever the size; for a part of an object that has swapped pages, a walk over its pages.
+//!
+//! So a few pages are counted by the one, more by the other; and each stands in for the other.
+
+use std::ffi::CString;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// `TMPFS_MAGIC` of linux/magic.h, of all shared memory.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// The same on all machines but alpha.
+const SYS_CACHESTAT: libc::c_long = 451;
+/// So many pages are counted one by one in the time that a mapping takes.
+const FEW_PAGES: u64 = 256;
+/// Below where programs are, unless they are not relocatable; the kernel takes another if need be.
+const LOW: usize = 1 << 32;
+
+/// Two threads of ours would want the same address.
+static OWN: Mutex<()> = Mutex::new(());
+
+/// An object that may be looked at.
+#[derive(Debug)]
+pub(super) struct Object {
+    file: OwnedFd,
+    pub(super) size_bytes: u64,
+    /// Of its pages, in memory or swapped out.
+    held_bytes: u64,
+}
+
+/// Which object a file is. `None`: it is not shared memory.
+///
+/// `file` was opened with `O_PATH`: a device must not be opened for this, nor a file of a server.
+pub(super) fn object(file: BorrowedFd<'_>) -> Result<Option<Object>, Errno> {
+    if rustix::fs::fstatfs(file)?.f_type as u64 != TMPFS_MAGIC {
+        return Ok(None);
+    }
+    let stat = rustix::fs::fstat(file)?;
+    // devtmpfs is one of these file systems.
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("no NUL in it");
+    let file = rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let (size, blocks) = (stat.st_size, stat.st_blocks);
+    Ok(Some(Object {
+        file,
+        size_bytes: u64::try_from(size).unwrap_or(0).next_multiple_of(page()),
+        held_bytes: u64::try_from(blocks).unwrap_or(0).saturating_mul(512),
+    }))
+}
+
+/// System calls that [`object`] makes.
+pub(super) const OBJECT_SYSCALLS: u64 = 4;
+
+impl Object {
+    /// Bytes of a range that are swapped out; `None`: the kernel does not tell.
+    pub(super) fn swapped(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
+        if len == 0 || self.held_bytes == 0 {
+            return Some(0);
+        }
+        let few = len.min(self.held_bytes) / page() <= FEW_PAGES;
+        if few { self.evicted(offset, len, syscalls) } else { self.counter(offset, len, syscalls) }
+            .or_else(|| {
+                if few {
+                    self.counter(offset, len, syscalls)
+                } else {
+                    self.evicted(offset, len, syscalls)
+                }
+            })
+    }
+
+    /// The same by stepping through its pages: for short ranges.
+    pub(super) fn evicted(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
+        // struct cachestat_range, struct cachestat: evicted is the fourth of five.
+        let range = [offset, len];
+        let mut stat = [0u64; 5];
+        *syscalls += 1;
+        // SAFETY: both structs are there for the call, and as large as the kernel's.
+        let r =
+            unsafe { libc::syscall(SYS_CACHESTAT, self.file.as_raw_fd(), &range, &mut stat, 0) };
+        (r == 0).then(|| stat[3] * page())
+    }
+
+    /// The same from the object's counter, or the kernel's own walk for a part of it.
+    fn counter(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
+        let _own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        *syscalls += 2;
+        let mapping = Mapping::of(self.file.as_fd(), offset, len)?;
+        own_swap(mapping.address() as u64, syscalls)
+    }
+}
+
+fn page() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// A range of an object in our own address space, of which no byte can be touched.
+struct Mapping {
+    at: NonNull<libc::c_void>,
+    len: usize,
+}
+
+impl Mapping {
+    fn of(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<Mapping> {
+        let (offset, len) = (libc::off_t::try_from(offset).ok()?, usize::try_from(len).ok()?);
+        let (hint, flags) = (LOW as *mut libc::c_void, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
+        // SAFETY: without MAP_FIXED, nothing that is mapped is replaced.
+        let at = unsafe { libc::mmap(hint, len, libc::PROT_NONE, flags, file.as_raw_fd(), offset) };
+        let at = NonNull::new(at).filter(|at| at.as_ptr() != libc::MAP_FAILED)?;
+        Some(Mapping { at, len })
+    }
+    fn address(&self) -> usize {
+        self.at.as_ptr() as usize
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping that was made, and nobody has an address of it.
+        unsafe { libc::munmap(self.at.as_ptr(), self.len) };
+    }
+}
+
+/// `Swap` in bytes of our own mapping that begins there.
+fn own_swap(start: u64, syscalls: &mut u64) -> Option<u64> {
+    let mut smaps = std::fs::File::open("/proc/self/smaps").ok()?;
+    *syscalls += 2; // and close
+    let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
+    // The kernel looks at no more mappings than it has room for: at first at one.
+    for room in [512, 128, 128].into_iter().chain(std::iter::repeat(chunk.len())) {
+        *syscalls += 1;
+        let n = smaps.read(&mut chunk[..room]).ok()?;
+        text.extend_from_slice(&chunk[..n]);
+        if let found @ Some(_) = swap_of(&text, start) {
+            return found;
+        }
+        if n == 0 {
+            break;
+        }
+    }
+    None
+}
+
+/// `Swap` of the mapping that begins at `start`, as far as smaps was read.
+fn swap_of(text: &[u8], start: u64) -> Option<u64> {
+    let head = format!("{start:08x}-");
+    let mut lines = text.split_inclusive(|b| *b == b'\n').filter(|l| l.ends_with(b"\n"));
+    lines.find(|l| l.starts_with(head.as_bytes()))?;
+    let line = lines.find_map(|l| l.strip_prefix(b"Swap:"))?;
+    let kib: u64 =
+        std::str::from_utf8(line).ok()?.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// `PAGEMAP_SCAN` of linux/fs.h, since Linux commit 52526ca7fdb9 ("fs/proc/task_mmu: implement
+/// IOCTL to get and optionally clear info about PTEs") (in v6.7).
+const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+const PAGE_IS_FILE: u64 = 1 << 2;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
+
+/// `struct pm_scan_arg`.
+#[repr(C)]
+struct ScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct page_region`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// Tell `each` the ranges of addresses in `start..end` of which the process has pages of its own,
+/// in memory or swapped out. `None`: the kernel does not tell, or `each` did not go on.
+pub(super) fn own_pages(
+    pagemap: BorrowedFd<'_>,
+    start: u64,
+    end: u64,
+    syscalls: &mut u64,
+    mut each: impl FnMut(u64, u64, &mut u64) -> Option<()>,
+) -> Option<()> {
+    let mut regions = [Region::default(); 256];
+    let mut arg = ScanArg {
+        size: size_of::<ScanArg>() as u64,
+        flags: 0,
+        start,
+        end,
+        walk_end: 0,
+        vec: regions.as_mut_ptr() as u64,
+        vec_len: regions.len() as u64,
+        max_pages: 0,
+        category_inverted: PAGE_IS_FILE,
+        category_mask: PAGE_IS_FILE,
+        category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+        // One region of pages that are next to each other, wherever they are.
+        return_mask: PAGE_IS_FILE,
+    };
+    while arg.start < end {
+        *syscalls += 1;
+        // SAFETY: the argument and the array that it names are there for the call, and as the
+        // kernel has them.
+        let n = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &mut arg) };
+        let found = regions.get(..usize::try_from(n).ok()?)?;
+        found.iter().try_for_each(|r| each(r.start, r.end, syscalls))?;
+        if arg.walk_end <= arg.start {
+            return None;
+        }
+        arg.start = arg.walk_end;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memfd(pages: u64) -> (OwnedFd, Object) {
+        let file = rustix::fs::memfd_create("shmem", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let bytes = vec![1; usize::try_from(pages * page()).unwrap()];
+        assert_eq!(rustix::io::pwrite(&file, &bytes, 0), Ok(bytes.len()));
+        let object = object(file.as_fd()).unwrap().expect("it is shared memory");
+        (file, object)
+    }
+
+    #[test]
+    fn both_ways_agree_where_nothing_is_swapped() {
+        let (_file, o) = memfd(4);
+        assert_eq!((o.size_bytes, o.held_bytes), (4 * page(), 4 * page()));
+        let mut calls = 0;
+        for (offset, len) in [(0, 4), (1, 2), (0, 8), (4, 1)] {
+            let (offset, len) = (offset * page(), len * page());
+            assert_eq!(o.counter(offset, len, &mut calls), Some(0));
+            assert_eq!(o.swapped(offset, len, &mut calls), Some(0));
+        }
+        assert!(calls > 0);
+    }
+
+    #[test]
+    fn nothing_of_ours_stays_mapped() {
+        let (_file, o) = memfd(1);
+        assert_eq!(o.counter(0, page(), &mut 0), Some(0));
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(!maps.contains("memfd:shmem"), "{maps}");
+    }
+
+    #[test]
+    fn devices_and_other_files_are_not_opened() {
+        for path in ["/dev/null", "/proc/self/maps", "/proc/self/exe"] {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let file = rustix::fs::open(path, flags, Mode::empty()).unwrap();
+            // What this program is in may be on a tmpfs.
+            let shmem = object(file.as_fd()).unwrap().is_some();
+            assert!(!shmem || path.ends_with("exe"), "{path}");
+        }
+    }
+
+    #[test]
+    fn swap_lines() {
+        let text = b"00400000-00401000 r--p 00000000 00:01 5  /x\nRss: 4 kB\nSwap:      0 kB\n\
+            100000000-100001000 ---p 00000000 00:01 7  /memfd:x (deleted)\nRss:   0 kB\nSwap:   12 kB\n";
+        assert_eq!(swap_of(text, 0x40_0000), Some(0));
+        assert_eq!(swap_of(text, 0x1_0000_0000), Some(12 * 1024));
+        assert_eq!(swap_of(text, 0x1_0000_1000), None);
+        // Cut in the middle of the line: to be read on.
+        assert_eq!(swap_of(&text[..text.len() - 4], 0x1_0000_0000), None);
+    }
+
+    #[test]
+    fn pages_of_ones_own() {
+        let (file, _) = memfd(6);
+        let len = usize::try_from(6 * page()).unwrap();
+        let rw = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of a file that is large enough; only its bytes are written.
+        let at = unsafe {
+            let at =
+                libc::mmap(std::ptr::null_mut(), len, rw, libc::MAP_PRIVATE, file.as_raw_fd(), 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            for i in [1, 2, 4] {
+                at.cast::<u8>().add(i * page() as usize).write_volatile(2);
+            }
+            // Only read: of the file.
+            at.cast::<u8>().read_volatile();
+            at as u64
+        };
+        let map = std::fs::File::open("/proc/self/pagemap").unwrap();
+        let (mut got, mut calls) = (Vec::new(), 0);
+        let told = own_pages(map.as_fd(), at, at + 6 * page(), &mut calls, |start, end, _| {
+            got.push(((start - at) / page(), (end - at) / page()));
+            Some(())
+        });
+        // SAFETY: the mapping from above.
+        unsafe { libc::munmap(at as *mut libc::c_void, len) };
+        // Before Linux 6.7 it is not told.
+        assert!(told.is_none() || got == [(1, 3), (4, 5)], "{got:?}");
+        assert_eq!(told.is_none(), got.is_empty());
+    }
+}
