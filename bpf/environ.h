@@ -11,7 +11,7 @@
 #endif
 
 /* What of the environment is in the page of st.cmd_offset. Returns true when there is more. */
-TASK_FN put_environ_piece(struct task_struct *t TASK_ARG)
+TASK_FN(put_environ_piece, 1u << TASK_DIAG_ENVIRON)
 {
 	struct task_struct *p = PLAIN(t);
 	struct mm_struct *mm = R(p, mm);

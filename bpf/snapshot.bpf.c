@@ -152,7 +152,8 @@ static __always_inline bool put_task(void)
 		return false;
 	if (!room(CHUNKS_RESERVE))
 		return false;
-	t = bpf_task_from_pid(*pid);
+	st.pid = *pid;
+	t = bpf_task_from_pid(st.pid);
 	if (!t) {
 		if (st.part)
 			st.truncated++;

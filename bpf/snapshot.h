@@ -93,7 +93,8 @@ struct state {
 	__u32 n, len;
 	__u32 nr, tgid;		/* of the open message */
 	__u32 zero;		/* 0, which the verifier does not know */
-	__u32 locked, reserved2;
+	__u32 locked;
+	__u32 pid;		/* of the task that is written from the list, in the initial namespace */
 	__u32 target;		/* tgid of the process asked about, in the initial namespace */
 	__u64 node;		/* legacy: of the list of threads */
 	__u64 task, arg;	/* what the global functions are about */

@@ -124,7 +124,7 @@ static long put_waiting_in(u32 i, void *unused)
 	return 1;
 }
 
-TASK_FN put_stack(struct task_struct *t TASK_ARG)
+TASK_FN(put_stack, 1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK)
 {
 	struct task_struct *p = PLAIN(t);
 	struct task_diag_blob *b;

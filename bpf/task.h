@@ -8,12 +8,16 @@
 #define TASKDIAG_TASK_H
 
 /*
- * TASK_FN(... TASK_ARG): a global function, as GROUP_FN, that gets a task which helpers take.
+ * TASK_FN(name, groups): a global function, as GROUP_FN, with a task `t` that helpers take; called as
+ * CALL(name, t). It looks that up again itself: arguments that the verifier trusts are since Linux commit
+ * e2b3c4ff5d18 ("bpf: add __arg_trusted global func arg tag") (in v6.9). Where the task has gone meanwhile,
+ * so have the groups; a function of no group returns true then.
+ *
  * Paths are read under RCU: the verifier lets only such pointers be given to bpf_d_path().
  */
 #ifdef LEGACY
-#define TASK_FN static __always_inline int
-#define TASK_ARG
+#define TASK_FN(name, groups) static __always_inline int name(struct task_struct *t)
+#define CALL(name, t) name(t)
 /* Since Linux commit 9bb00b2895cb ("bpf: Add kfunc bpf_rcu_read_lock/unlock()") (in v6.2), which is
  * when they began to matter. */
 extern void bpf_rcu_read_lock(void) __ksym __weak;
@@ -21,8 +25,23 @@ extern void bpf_rcu_read_unlock(void) __ksym __weak;
 #define RCU_LOCK() do { if (bpf_ksym_exists(bpf_rcu_read_lock)) bpf_rcu_read_lock(); } while (0)
 #define RCU_UNLOCK() do { if (bpf_ksym_exists(bpf_rcu_read_lock)) bpf_rcu_read_unlock(); } while (0)
 #else
-#define TASK_FN __noinline int
-#define TASK_ARG __arg_trusted
+#define TASK_FN(name, groups)						\
+static __always_inline int name##_of(struct task_struct *t);		\
+GROUP_FN name(void)							\
+{									\
+	struct task_struct *t = bpf_task_from_pid(st.pid);		\
+	int r = !(groups);						\
+									\
+	if (t && (u64)t == st.task)					\
+		r = name##_of(t);					\
+	else								\
+		gone(groups);						\
+	if (t)								\
+		bpf_task_release(t);					\
+	return r;							\
+}									\
+static __always_inline int name##_of(struct task_struct *t)
+#define CALL(name, t) name()
 #define RCU_LOCK() bpf_rcu_read_lock()
 #define RCU_UNLOCK() bpf_rcu_read_unlock()
 #endif
@@ -51,6 +70,19 @@ struct {
 	__uint(value_size, 8);
 	__uint(max_entries, 1);
 } per_cpu SEC(".maps");
+
+#endif
+
+#ifndef LEGACY
+
+/* Of a task that ended before these groups of it were read. */
+static __always_inline void gone(u32 groups)
+{
+#pragma unroll
+	for (u32 g = 0; g < 32; g++)
+		if (groups & 1u << g && WANT(g))
+			missing(g, TASK_DIAG_R_VANISHED);
+}
 
 #endif
 
@@ -143,7 +175,7 @@ static __always_inline void no_path(u32 kind)
 		end_blob(b, TASK_DIAG_PATHS, kind, 0, 0, 0, 0, TASK_DIAG_R_ABSENT);
 }
 
-TASK_FN put_paths(struct task_struct *t TASK_ARG)
+TASK_FN(put_paths, 1u << TASK_DIAG_PATHS)
 {
 	struct mm_struct *mm;
 	struct file *exe;
@@ -170,7 +202,7 @@ TASK_FN put_paths(struct task_struct *t TASK_ARG)
 
 #else
 
-static int put_paths(struct task_struct *t) { (void)t; return 0; }
+static int put_paths(void) { return 0; }
 
 #endif
 
@@ -333,10 +365,11 @@ static long look_at_mapping(struct task_struct *t, struct vm_area_struct *vma, v
 #define LOCK_TRIES 256
 #endif
 
-/* Can a user address be read without waiting for long: for the mmap lock, or for a page of a file? That
- * it can be for a page of a file in memory is not looked at: see usermem.h, which comes first. */
-TASK_FN is_at_hand(struct task_struct *t TASK_ARG, u64 addr)
+/* Can the user address in st.arg be read without waiting for long: for the mmap lock, or for a page of
+ * a file? That it can be for a page of a file in memory is not looked at: see usermem.h, which comes first. */
+TASK_FN(at_hand, 0)
 {
+	u64 addr = st.arg;
 	long r;
 	u32 i;
 
@@ -348,6 +381,8 @@ TASK_FN is_at_hand(struct task_struct *t TASK_ARG, u64 addr)
 	}
 	return 0;
 }
+
+#define is_at_hand(t, addr) (st.arg = (addr), CALL(at_hand, t))
 
 /* How much of a NUL-terminated title, ended by its NUL, is in the first page of the arguments:
  * as get_mm_proctitle(). The text is copied to b->data; 0: none could be read. */
@@ -419,7 +454,7 @@ GROUP_FN put_cmdline_now(void)
 #endif
 
 /* One piece of the command line from st.cmd_offset on. Returns true when there is more. */
-TASK_FN put_cmdline_piece(struct task_struct *t TASK_ARG)
+TASK_FN(put_cmdline_piece, 1u << TASK_DIAG_CMDLINE)
 {
 	struct task_struct *p = PLAIN(t);
 	struct mm_struct *mm = R(p, mm);
@@ -504,24 +539,26 @@ TASK_FN put_cmdline_piece(struct task_struct *t TASK_ARG)
 /* What may be long, or sleep: in pieces, from st.part on. True: more is left than fits. */
 static __always_inline bool put_parts(struct task_struct *t)
 {
+	(void)t;
 	if (st.part == PART_FIXED) {
 		st.part = PART_CMDLINE;
 		if (WANT(TASK_DIAG_PATHS))
-			put_paths(t);
+			CALL(put_paths, t);
 #ifndef NO_MORE
 		if (WANT(TASK_DIAG_WCHAN) || WANT(TASK_DIAG_KSTACK))
-			put_stack(t);
+			CALL(put_stack, t);
 #endif
 	}
 	if (WANT(TASK_DIAG_CMDLINE) && st.part == PART_CMDLINE &&
-	    (st.cmd_offset || !put_cmdline_now()) && put_cmdline_piece(t))
+	    (st.cmd_offset || !put_cmdline_now()) &&
+	    CALL(put_cmdline_piece, t))
 		return true;
 #ifndef NO_MORE
 	if (WANT(TASK_DIAG_ENVIRON) && st.part <= PART_ENVIRON) {
 		if (st.part < PART_ENVIRON)
 			st.cmd_offset = st.cmd_total = 0;
 		st.part = PART_ENVIRON;
-		if (put_environ_piece(t))
+		if (CALL(put_environ_piece, t))
 			return true;
 	}
 	if (WANT(TASK_DIAG_VMA) && st.part <= PART_VMA) {

@@ -245,8 +245,8 @@ impl Source {
     pub fn rss_slack(self) -> i128 {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as i128;
         match self {
-            Source::Engine(id) if id != EngineId::Bpf || !Bpf::fell_back() => 0,
-            _ => 3 * cpus * (2 * cpus).max(32) * 4096,
+            Source::Engine(_) => 0,
+            Source::LegacyBpf => 3 * cpus * (2 * cpus).max(32) * 4096,
         }
     }
     /// The answer as the library gives it.

@@ -86,7 +86,7 @@ pub struct State {
     pub tgid: u32,
     pub zero: u32,
     pub locked: u32,
-    pub reserved2: u32,
+    pub pid: u32,
     pub target: u32,
     pub node: u64,
     pub task: u64,
