@@ -193,7 +193,7 @@ fn mappings(data: &[u8], w: &mut StreamWriter) {
     black_box((parse::statm_rss_pages(data), parse::newlines(data)));
 }
 
-/// Links and fdinfo of open files, and the messages of sock_diag(7).
+/// Links and fdinfo of open files, and sockets as sock_diag(7) and /proc/PID/net have them.
 fn open_files(data: &[u8], w: &mut StreamWriter) {
     black_box((parse::fd_link(data), parse::fd(data)));
     for kind in FdType::ALL {
@@ -209,6 +209,13 @@ fn open_files(data: &[u8], w: &mut StreamWriter) {
         for s in [tcp, raw].into_iter().chain(others).flatten() {
             assert_eq!(s.valid & !Socket::ALL_VALID, 0);
             assert!(s.name.is_none_or(|n| n.len() <= b.len() + 1));
+            sockets.push(s.record);
+        }
+    }
+    for file in ["net/tcp", "net/udp6", "net/raw", "net/unix", "net/netlink", "net/packet"] {
+        for s in parse::net_text(file, data) {
+            assert_eq!(s.valid & !Socket::ALL_VALID, 0);
+            assert!(s.name.is_none_or(|n| n.len() < data.len()));
             sockets.push(s.record);
         }
     }

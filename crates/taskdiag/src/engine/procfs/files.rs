@@ -4,7 +4,7 @@
 //! statx() does not ask a file's server (AT_STATX_DONT_SYNC), nor does it mount anything.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Statx, StatxFlags};
@@ -13,7 +13,7 @@ use taskdiag_wire::{Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TAS
 
 use super::parse::{self, FdInfo, FdLink};
 use super::read::Reader;
-use super::sockets::Table;
+use super::sockets::{Inhabitant, Table};
 use super::task::{Place, Stop, Worker};
 
 /// `MQUEUE_MAGIC` of linux/magic.h.
@@ -268,10 +268,9 @@ impl Worker<'_> {
         let netns = self.reader.link(at.dir, at.path.file("ns/net")).ok().and_then(inode);
         let Some(netns) = netns else { return (0, Arc::default()) };
         let own = self.plan.own_netns;
-        let reader = &mut self.reader;
         let mut calls = 0;
-        let enter = || reader.open_read(at.dir, at.path.file("ns/net")).ok();
-        let table = self.plan.sockets.table(netns, own, enter, &mut calls);
+        let mut task = InNetns { reader: &mut self.reader, at };
+        let table = self.plan.sockets.table(netns, own, &mut task, &mut calls);
         self.reader.syscalls += calls;
         (netns, table)
     }
@@ -302,6 +301,23 @@ impl Worker<'_> {
         if list.0.is_empty() && even_none {
             self.out.put_list::<T>(u32::MAX >> 1, &[]);
         }
+    }
+}
+
+/// A task, to learn of the sockets of its network namespace.
+struct InNetns<'r, 'a> {
+    reader: &'r mut Reader,
+    at: Place<'a>,
+}
+
+impl Inhabitant for InNetns<'_, '_> {
+    fn netns(&mut self) -> Option<OwnedFd> {
+        self.reader.open_read(self.at.dir, self.at.path.file("ns/net")).ok()
+    }
+    fn text(&mut self, file: &'static str) -> Vec<u8> {
+        self.reader
+            .long_file(self.at.dir, self.at.path.file(file))
+            .map_or_else(|_| Vec::new(), <[u8]>::to_vec)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sockets by inode, from sock_diag(7): all of a network namespace with a few requests, the first
-//! time that one of its sockets is met. The readers of an answer share the tables.
+//! time that one of its sockets is met. The readers of an answer share the tables. What it refuses,
+//! since that part of it is a module of the kernel's which is not there, is read of /proc/PID/net.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,44 +19,73 @@ pub(super) struct Sockets {
     tables: Mutex<HashMap<u32, Arc<Table>>>,
 }
 
+/// A task in the namespace.
+pub(super) trait Inhabitant {
+    /// Its network namespace, to be entered.
+    fn netns(&mut self) -> Option<OwnedFd>;
+    /// A file of its directory in /proc; empty where it cannot be read.
+    fn text(&mut self, file: &'static str) -> Vec<u8>;
+}
+
 impl Sockets {
-    /// The sockets of namespace `netns`. `enter` opens it, where it is not ours (`own`). Counts
+    /// The sockets of namespace `netns`, which `task` is in and which is ours if it is `own`. Counts
     /// system calls. What cannot be known is not in the table.
     pub(super) fn table(
         &self,
         netns: u32,
         own: u32,
-        enter: impl FnOnce() -> Option<OwnedFd>,
+        task: &mut impl Inhabitant,
         calls: &mut u64,
     ) -> Arc<Table> {
         // One reader asks, the others wait: they need the same.
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || {
-            if netns == own {
-                return dump(calls);
+        let mut new = || {
+            let (mut table, refused) = if netns == own {
+                dump(calls)
+            } else {
+                task.netns().map_or_else(nothing, |ns| dump_elsewhere(&ns, calls))
+            };
+            for file in refused {
+                for s in parse::net_text(file, &task.text(file)) {
+                    add(&mut table, s);
+                }
             }
-            let Some(ns) = enter() else { return Table::new() };
-            dump_elsewhere(&ns, calls)
+            table
         };
         Arc::clone(tables.entry(netns).or_insert_with(|| Arc::new(new())))
     }
 }
 
+/// Sockets, and the files that have those which sock_diag does not tell of.
+type Dumped = (Table, Vec<&'static str>);
+
+/// Where sock_diag cannot be asked.
+fn nothing() -> Dumped {
+    (Table::new(), FILES.to_vec())
+}
+
+fn add(table: &mut Table, s: Sock) {
+    if s.record.inode != 0 {
+        table.entry(s.record.inode).or_insert(s);
+    }
+}
+
 /// Ask in another namespace, by a thread that goes there and ends.
-fn dump_elsewhere(ns: &OwnedFd, calls: &mut u64) -> Table {
+fn dump_elsewhere(ns: &OwnedFd, calls: &mut u64) -> Dumped {
     thread::scope(|scope| {
         let there = || {
             let mut calls = 1;
             // SAFETY: takes a descriptor and a number; changes this thread only.
             if unsafe { libc::setns(ns.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-                return (Table::new(), calls);
+                return (nothing(), calls);
             }
             (dump(&mut calls), calls)
         };
         let thread = thread::Builder::new().spawn_scoped(scope, there);
-        let (table, n) = thread.ok().and_then(|t| t.join().ok()).unwrap_or_default();
+        let done = thread.ok().and_then(|t| t.join().ok());
+        let (dumped, n) = done.unwrap_or_else(|| (nothing(), 0));
         *calls += n;
-        table
+        dumped
     })
 }
 
@@ -69,23 +99,43 @@ const UNIX_SHOW: u32 = 0x1 | 0x4 | 0x10;
 /// PACKET_SHOW_INFO.
 const PACKET_SHOW: u32 = 0x1;
 
-fn dump(calls: &mut u64) -> Table {
+/// For each request of [`dump`], in its order, the file with the same sockets.
+const FILES: [&str; 9] = [
+    "net/tcp",
+    "net/tcp6",
+    "net/udp",
+    "net/udp6",
+    "net/raw",
+    "net/raw6",
+    "net/unix",
+    "net/netlink",
+    "net/packet",
+];
+
+fn dump(calls: &mut u64) -> Dumped {
     let mut table = Table::new();
+    let mut refused = Vec::new();
     *calls += 2; // socket, close
-    let Ok(socket) = open() else { return table };
-    let mut add = |s: Option<Sock>| {
-        if let Some(s) = s.filter(|s| s.record.inode != 0) {
-            table.insert(s.record.inode, s);
+    let Ok(socket) = open() else { return nothing() };
+    let mut files = FILES.iter();
+    let mut request = |req: &[u8], parse: &dyn Fn(&[u8]) -> Option<Sock>| {
+        let file = files.next().expect("a file for each request");
+        let each = |b: &[u8]| {
+            if let Some(s) = parse(b) {
+                add(&mut table, s);
+            }
+        };
+        if ask(&socket, req, calls, each).is_err() {
+            refused.push(*file);
         }
     };
-    // A family or protocol that the kernel does not have is an error, and has no sockets.
     for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_RAW] {
         for family in [libc::AF_INET, libc::AF_INET6] {
             // struct inet_diag_req_v2
             let mut req = [0u8; 56];
             (req[0], req[1]) = (family as u8, protocol as u8);
             req[4..8].copy_from_slice(&STATES.to_ne_bytes());
-            let _ = ask(&socket, &req, calls, |b| add(parse::inet_diag(b, protocol as u8)));
+            request(&req, &|b| parse::inet_diag(b, protocol as u8));
         }
     }
     // struct unix_diag_req
@@ -93,17 +143,17 @@ fn dump(calls: &mut u64) -> Table {
     req[0] = libc::AF_UNIX as u8;
     req[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
     req[12..16].copy_from_slice(&UNIX_SHOW.to_ne_bytes());
-    let _ = ask(&socket, &req, calls, |b| add(parse::unix_diag(b)));
+    request(&req, &parse::unix_diag);
     // struct netlink_diag_req, of all protocols
     let mut req = [0u8; 20];
     (req[0], req[1]) = (libc::AF_NETLINK as u8, 255);
-    let _ = ask(&socket, &req, calls, |b| add(parse::netlink_diag(b)));
+    request(&req, &parse::netlink_diag);
     // struct packet_diag_req
     let mut req = [0u8; 20];
     req[0] = libc::AF_PACKET as u8;
     req[8..12].copy_from_slice(&PACKET_SHOW.to_ne_bytes());
-    let _ = ask(&socket, &req, calls, |b| add(parse::packet_diag(b)));
-    table
+    request(&req, &parse::packet_diag);
+    (table, refused)
 }
 
 fn open() -> io::Result<OwnedFd> {
@@ -148,7 +198,15 @@ fn ask(
         for (kind, payload) in parse::nl_messages(&buf[..n as usize]) {
             any = true;
             match i32::from(kind) {
-                libc::NLMSG_DONE => return Ok(()),
+                libc::NLMSG_DONE => {
+                    // With an error of the whole, such as that it knows no such protocol.
+                    let error = payload.first_chunk().map_or(0, |b| i32::from_ne_bytes(*b));
+                    return if error < 0 {
+                        Err(io::Error::from_raw_os_error(-error))
+                    } else {
+                        Ok(())
+                    };
+                }
                 libc::NLMSG_ERROR => return Err(io::Error::other("refused")),
                 _ => each(payload),
             }
@@ -156,5 +214,68 @@ fn ask(
         if !any {
             return Err(io::Error::other("not netlink"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::unix::net::UnixListener;
+
+    use taskdiag_wire::Socket;
+
+    use super::*;
+
+    /// Sockets of all kinds that need no privilege are the same from the text, but for what it has not.
+    #[test]
+    fn text_tells_the_same() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let unix = UnixListener::bind(dir.path().join("a socket")).unwrap();
+        let netlink = open().unwrap();
+        // It is listed once it has an address, which it gets where it sends.
+        let _ = ask(&netlink, &[0; 56], &mut 0, |_| ());
+        let fds = [
+            tcp.as_raw_fd(),
+            client.as_raw_fd(),
+            udp.as_raw_fd(),
+            unix.as_raw_fd(),
+            netlink.as_raw_fd(),
+        ];
+        let (asked, refused) = dump(&mut 0);
+        let mut compared = 0;
+        for fd in fds {
+            let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
+            let link = link.to_str().unwrap();
+            let inode: u64 =
+                link.trim_start_matches("socket:[").trim_end_matches(']').parse().unwrap();
+            let read = FILES.iter().find_map(|f| {
+                let text = std::fs::read(format!("/proc/self/{f}")).unwrap_or_default();
+                parse::net_text(f, &text).find(|s| s.record.inode == inode)
+            });
+            let read = read.unwrap_or_else(|| panic!("{link} is not in the text"));
+            let Some(asked) = asked.get(&inode) else {
+                assert!(!refused.is_empty(), "{link} is not in what sock_diag told");
+                continue;
+            };
+            assert_eq!(read.valid & !asked.valid, 0);
+            let known = |s: &Sock| {
+                let r = s.record;
+                let r = Socket {
+                    ifindex: 0,
+                    peer_inode: 0,
+                    recv_queue_bytes: 0,
+                    send_queue_bytes: 0,
+                    ..r
+                };
+                let netlink = i32::from(r.family) == libc::AF_NETLINK;
+                (if netlink { Socket { state: 0, r#type: 0, ..r } } else { r }, s.name.clone())
+            };
+            assert_eq!(known(&read), known(asked), "{link}");
+            compared += 1;
+        }
+        assert!(compared > 0 || refused.len() == FILES.len(), "nothing was compared");
     }
 }

@@ -8,6 +8,7 @@
 
 mod fdinfo;
 mod maps;
+mod nettext;
 mod small;
 mod smaps;
 mod sockdiag;
@@ -16,6 +17,7 @@ mod status;
 
 pub use fdinfo::{FdInfo, FdLink, fd_link, fd_type_of_mode, fdinfo};
 pub use maps::{DELETED, MapLine, NOT_IN_MAPS, device, maps_lines, newlines};
+pub use nettext::net_text;
 pub use small::{
     CgroupLine, CgroupMount, cgroup_lines, cgroup2_mounts, fd, io, limits, ns_inode, pid, schedstat,
 };

@@ -18,14 +18,16 @@ pub struct Sock {
 macro_rules! bits {
     ($($member:ident)*) => { 0 $(| bit(Socket::MEMBERS, stringify!($member)))* };
 }
-/// What is known of every socket that is found.
-const ALL: u32 = bits!(inode family protocol state) | bit(Socket::MEMBERS, "r#type");
-const INET: u32 = ALL | bits!(ifindex local_addr peer_addr);
-const PORTS: u32 = bits!(local_port peer_port);
-const QUEUES: u32 = bits!(recv_queue_bytes send_queue_bytes);
-const NAME: u32 = bits!(name);
+pub(super) use bits;
 
-const TCP_LISTEN: u16 = 10;
+/// What is known of every socket that is found.
+pub(super) const ALL: u32 = bits!(inode family protocol state) | bit(Socket::MEMBERS, "r#type");
+const INET: u32 = ALL | bits!(ifindex local_addr peer_addr);
+pub(super) const PORTS: u32 = bits!(local_port peer_port);
+pub(super) const QUEUES: u32 = bits!(recv_queue_bytes send_queue_bytes);
+pub(super) const NAME: u32 = bits!(name);
+
+pub(super) const TCP_LISTEN: u16 = 10;
 
 fn u16_at(b: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(b.get(at..at + 2)?.try_into().ok()?))
