@@ -12,6 +12,7 @@
 #include <mqueue.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@
 #define PR_SET_VMA_ANON_NAME 0
 #endif
 
-enum { SIZE = 64 << 10 };
+enum { SIZE = 64 << 10, HUGE = 2 << 20 };
 
 static void ids(void)
 {
@@ -123,6 +124,18 @@ static void mappings(int argc, char **argv)
 	if (p == (void *)-1)
 		die("shmat: %m");
 	fact("sysv", "%lu", (unsigned long)p);
+	p = mmap(NULL, SIZE, rw, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
+	if (p == MAP_FAILED)
+		die("mmap: %m");
+	touch(p);
+	fact("growsdown", "%lu", (unsigned long)p);
+	/* Pages of a pool that may be empty: it is mapped, not touched. */
+	p = mmap(NULL, HUGE, rw,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE | 21 << MAP_HUGE_SHIFT, -1, 0);
+	if (p != MAP_FAILED) {
+		fact("hugetlb", "%lu", (unsigned long)p);
+		fact("huge", "%d", HUGE);
+	}
 	fact("heap", "%lu", (unsigned long)sbrk(0));
 	fact("stack", "%lu", (unsigned long)__builtin_frame_address(0));
 	fact("size", "%d", SIZE);
@@ -180,6 +193,34 @@ static void plain_files(const char *dir)
 	fact_str("unix_name", sun.sun_path);
 }
 
+/* One that returns 0. */
+static int bpf_prog(int type)
+{
+	struct bpf_insn code[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K }, { .code = BPF_JMP | BPF_EXIT },
+	};
+	union bpf_attr attr = {
+		.prog_type = type, .insns = (unsigned long)code, .insn_cnt = 2,
+		.license = (unsigned long)"GPL",
+	};
+
+	return syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
+}
+
+/* To a tracepoint that nothing passes while this runs. */
+static int bpf_link(void)
+{
+	union bpf_attr attr = { .raw_tracepoint.name = (unsigned long)"oom_score_adj_update" };
+	int prog = bpf_prog(BPF_PROG_TYPE_RAW_TRACEPOINT), link;
+
+	if (prog < 0)
+		return -1;
+	attr.raw_tracepoint.prog_fd = prog;
+	link = syscall(SYS_bpf, BPF_RAW_TRACEPOINT_OPEN, &attr, sizeof(attr));
+	close(prog);
+	return link;
+}
+
 static void event_files(const char *dir)
 {
 	struct itimerspec when = { .it_value = { 100000, 0 }, .it_interval = { 5, 500 } };
@@ -211,6 +252,8 @@ static void event_files(const char *dir)
 	file("pidfd", syscall(SYS_pidfd_open, getppid(), 0));
 	file("io_uring", syscall(SYS_io_uring_setup, 8, &ring));
 	file("bpf_map", syscall(SYS_bpf, BPF_MAP_CREATE, &map, sizeof(map)));
+	file("bpf_prog", bpf_prog(BPF_PROG_TYPE_SOCKET_FILTER));
+	file("bpf_link", bpf_link());
 	file("userfaultfd", syscall(SYS_userfaultfd, O_CLOEXEC));
 	file("perf_event", syscall(SYS_perf_event_open, &perf, 0, -1, -1, 0));
 	file("mqueue", mq_open("/mktask", O_RDWR | O_CREAT | O_EXCL, 0600, NULL));
@@ -263,6 +306,8 @@ static void socket_files(void)
 	file("netlink", fd);
 	fact("netlink_portid", "%u", nl.nl_pid);
 	fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(3));
+	file("vsock", socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	file("xdp", socket(44 /* AF_XDP */, SOCK_RAW | SOCK_CLOEXEC, 0));
 	if (fd >= 0 && ll.sll_ifindex && !bind(fd, (struct sockaddr *)&ll, sizeof(ll))) {
 		file("packet", fd);
 		fact("packet_ifindex", "%d", ll.sll_ifindex);
@@ -281,8 +326,31 @@ static void files(int argc, char **argv)
 	hold();
 }
 
+/* elsewhere UID: a user's process with sockets in a network namespace that the user may not enter. */
+static void elsewhere(int argc, char **argv)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	long uid = arg_number(argc, argv, 1, 65534);
+	int fd;
+
+	if (unshare(CLONE_NEWNET))
+		skip("unshare(CLONE_NEWNET): %m");
+	fd = must(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	must(bind(fd, (struct sockaddr *)&in, sizeof(in)));
+	must(listen(fd, 5));
+	file("tcp", fd);
+	file("udp6", must(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0)));
+	file("unix", must(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+	must(setresgid(uid, uid, uid));
+	must(setresuid(uid, uid, uid));
+	must(prctl(PR_SET_DUMPABLE, 1));
+	ids();
+	hold();
+}
+
 const struct state have_states[] = {
 	{ "mappings", mappings, "DIRECTORY: a mapping of each kind" },
+	{ "elsewhere", elsewhere, "[UID]: sockets in another network namespace" },
 	{ "files", files, "DIRECTORY: an open file of each type" },
 	{ 0 }
 };

@@ -247,6 +247,36 @@ fn an_unprivileged_user() {
 }
 
 #[test]
+fn sockets_elsewhere() {
+    if !is_root("sockets_elsewhere") {
+        return;
+    }
+    let m = match Mktask::start(&["elsewhere", "65534"]) {
+        Ok(m) => m,
+        Err(why) => return skip("sockets_elsewhere", &why),
+    };
+    let netns = std::fs::read_link(format!("/proc/{}/ns/net", m.pid())).expect("it lives");
+    let netns = netns.to_str().expect("plain");
+    let pid = m.pid().to_string();
+    let args = ["files", "--engine", "procfs", "-nP", "-p", &pid];
+    let row = |ran: &Ran, fact: &str| {
+        let fd = format!("{}u", m.num::<u32>(fact));
+        let found = ran.stdout.lines().find(|l| l.split_whitespace().any(|w| w == fd));
+        found.unwrap_or_else(|| panic!("no {fact}\n{ran}")).to_string()
+    };
+    // Whose it is may not enter the namespace, and reads of it what there is in /proc.
+    for sandbox in [Sandbox::new().user(65534), Sandbox::new()] {
+        let ran = sandbox.run(&args);
+        for (fact, kind) in [("tcp", "IPv4"), ("udp6", "IPv6"), ("unix", "unix")] {
+            let line = row(&ran, fact);
+            assert!(line.contains(kind), "{line}");
+        }
+        let line = row(&ran, "tcp");
+        assert!(line.contains("(LISTEN)") && line.contains(netns), "{line}");
+    }
+}
+
+#[test]
 fn hidepid() {
     if !is_root("hidepid") {
         return;

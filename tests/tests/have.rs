@@ -108,7 +108,21 @@ fn mappings() {
                 assert_eq!(n & bit, bit, "{a}: {fact}");
             }
         };
+        let g = of("growsdown");
+        assert_eq!((num(g, "start"), num(g, "kind")), (m.num("growsdown"), VmaKind::Anon as i128));
+        assert_eq!(num(g, "end") - num(g, "start"), m.num::<i128>("size"), "{a}");
+        flags("growsdown", 0x1);
         flags("dontdump", 0x2000);
+        if m.has("hugetlb") {
+            let h = of("hugetlb");
+            assert_eq!(num(h, "start"), m.num::<i128>("hugetlb"), "{a}");
+            assert_eq!(num(h, "end") - num(h, "start"), m.num::<i128>("huge"), "{a}");
+            assert_eq!(num(h, "kind"), VmaKind::File as i128, "{a}");
+            assert_eq!(name(h), lit("/anon_hugepage", true), "{a}");
+            flags("hugetlb", 0x400);
+        } else {
+            skip("a mapping of huge pages", "the kernel has no hugetlbfs or other sizes");
+        }
         if m.num::<u8>("is_locked") == 1 {
             flags("locked", 0x4);
         }
@@ -180,6 +194,10 @@ fn files() {
         ("pidfd", FdType::Pidfd),
         ("io_uring", FdType::IoUring),
         ("bpf_map", FdType::BpfMap),
+        ("bpf_prog", FdType::BpfProg),
+        ("bpf_link", FdType::BpfLink),
+        ("vsock", FdType::Socket),
+        ("xdp", FdType::Socket),
         ("userfaultfd", FdType::Userfaultfd),
         ("perf_event", FdType::PerfEvent),
         ("mqueue", FdType::Mqueue),
@@ -262,6 +280,14 @@ fn details_of_files() {
         if let Some(v) = of("bpf_map", FdDetailKind::BpfMap) {
             assert_eq!(v[1..3], [2, 10], "{a}: an array of 10");
         }
+        if let Some(v) = of("bpf_prog", FdDetailKind::BpfProg) {
+            assert_eq!(v[1], 1, "{a}: a socket filter");
+            assert!(v[0] > 0 && v[2] > 0 && v[2] % 4096 == 0, "{a}: id, memory {v:?}");
+        }
+        if let Some(v) = of("bpf_link", FdDetailKind::BpfLink) {
+            assert_eq!(v[1], 1, "{a}: of a raw tracepoint");
+            assert!(v[0] > 0 && v[2] > 0, "{a}: id, program {v:?}");
+        }
     }
     assert!(seen.len() >= 6, "too few kinds of details were seen: {seen:?}");
 }
@@ -318,6 +344,13 @@ fn sockets() {
         let n = of("netlink");
         assert_eq!((num(n, "family"), num(n, "protocol")), (16, 0), "{a}");
         assert_eq!(num(n, "portid"), m.num::<i128>("netlink_portid"), "{a}");
+        for (fact, family) in [("vsock", 40), ("xdp", 44)] {
+            if m.has(fact) {
+                assert_eq!(num(of(fact), "family"), family, "{a}: {fact}");
+            } else {
+                skip(&format!("sockets: {fact}"), "this machine does not make one");
+            }
+        }
         if m.has("packet") {
             let p = of("packet");
             assert_eq!((num(p, "family"), num(p, "protocol")), (17, 3), "{a}");

@@ -78,8 +78,8 @@ fn sentence(kind: usize, count: u64, names: &str, groups: &[&str]) -> String {
             groups.join(",")
         ),
         1 if rustix::process::geteuid().is_root() => format!(
-            "{count} {tasks} denied {names}, even to root: something confines this process, or \
-             hides that one"
+            "{count} {tasks} denied {names}, even to root: a sandbox, a container or a security \
+             module hides them from this process; all others are shown"
         ),
         1 => format!("{count} {tasks} denied {names}: run as root to see it"),
         2 => {

@@ -63,6 +63,7 @@ impl<'a> Files<'a> {
 
     fn write_socket(&self, out: &mut Vec<u8>, file: &OpenFile<'_>, s: &Entry<'_, Socket>) {
         match i32::from(s.raw.family) {
+            _ if s.family().is_none() => out.extend_from_slice(b"of a protocol that is not told"),
             libc::AF_INET | libc::AF_INET6 => socket::write_inet(out, s),
             libc::AF_UNIX => {
                 self.write_unix(out, file, s);

@@ -3,15 +3,16 @@
 //!
 //! statx() does not ask a file's server (AT_STATX_DONT_SYNC), nor does it mount anything.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use taskdiag_wire::{Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TASK_EXITING};
 
-use super::parse::{self, FdInfo, FdLink};
+use super::parse::{self, FdInfo, FdLink, Sock};
 use super::read::Reader;
 use super::sockets::{Inhabitant, Table};
 use super::task::{Place, Stop, Worker};
@@ -215,7 +216,13 @@ impl Worker<'_> {
                 Ok(None) => {}
                 Ok(Some(inode)) => {
                     let (netns, sockets) = table.get_or_insert_with(|| self.sockets_of(at));
-                    put_socket(fd, inode, *netns, sockets, lists);
+                    let sock = match sockets.get(&inode) {
+                        Some(s) => Cow::Borrowed(s),
+                        None => Cow::Owned(self.reader.sock(dir.as_fd(), fd)),
+                    };
+                    // Of a socket that is in no list, it is not known in which namespace it is.
+                    let there = matches!(sock, Cow::Borrowed(_));
+                    put_socket(fd, inode, there.then_some(*netns), &sock, lists);
                 }
                 // It was closed meanwhile.
                 Err(Errno::NOENT | Errno::BADF) => {}
@@ -321,19 +328,16 @@ impl Inhabitant for InNetns<'_, '_> {
     }
 }
 
-fn put_socket(fd: u32, inode: u64, netns: u32, sockets: &Table, lists: &mut FileLists) {
+fn put_socket(fd: u32, inode: u64, netns: Option<u32>, sock: &Sock, lists: &mut FileLists) {
     let known =
         |members: &[&str]| members.iter().map(|m| parse::bit(Socket::MEMBERS, m)).sum::<u32>();
-    let mut s = Socket { fd, inode, ..Socket::default() };
-    let mut valid = known(&["fd", "inode"]);
-    let mut name = None;
-    if let Some(found) = sockets.get(&inode) {
-        s = Socket { fd, netns, ..found.record };
-        valid |= found.valid | known(&["netns"]);
-        name = found.name.as_deref();
+    let s = Socket { fd, inode, netns: netns.unwrap_or(0), ..sock.record };
+    let mut valid = sock.valid | known(&["fd", "inode"]);
+    if netns.is_some() {
+        valid |= known(&["netns"]);
     }
     lists.sockets.0.push((valid, s));
-    if let Some(name) = name {
+    if let Some(name) = sock.name.as_deref() {
         lists.name(true, name, false);
     }
 }
@@ -343,6 +347,17 @@ impl Reader {
         self.syscalls += 1;
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS)
+    }
+
+    /// What the name of its protocol tells of a socket that is in no list.
+    fn sock(&mut self, dir: BorrowedFd<'_>, fd: u32) -> Sock {
+        let path = format!("/proc/self/fd/{}/{fd}", dir.as_raw_fd());
+        let mut name = [0u8; 64];
+        self.syscalls += 1;
+        match rustix::fs::getxattr(path, c"system.sockprotoname", &mut name[..]) {
+            Ok(n) => parse::sock_of_protocol(&name[..n]),
+            Err(_) => Sock::default(),
+        }
     }
 
     /// Message queues look like regular files of one size, of a file system without a device.

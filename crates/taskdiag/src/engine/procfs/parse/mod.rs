@@ -22,7 +22,9 @@ pub use small::{
     CgroupLine, CgroupMount, cgroup_lines, cgroup2_mounts, fd, io, limits, ns_inode, pid, schedstat,
 };
 pub use smaps::{SmapsEntry, rollup, smaps_entries, statm_rss_pages};
-pub use sockdiag::{Sock, inet_diag, netlink_diag, nl_messages, packet_diag, unix_diag};
+pub use sockdiag::{
+    Sock, inet_diag, netlink_diag, nl_messages, packet_diag, sock_of_protocol, unix_diag,
+};
 pub use stat::{StatFile, stat};
 pub use status::{StatusFile, tgid};
 

@@ -39,6 +39,46 @@ fn addr_at(b: &[u8], at: usize) -> Option<[u8; 16]> {
     b.get(at..at + 16)?.try_into().ok()
 }
 
+/// What the name of a protocol (the attribute `system.sockprotoname` of a socket) tells.
+pub fn sock_of_protocol(name: &[u8]) -> Sock {
+    let name = name.strip_suffix(b"\0").unwrap_or(name);
+    let of = |family: i32, rest: Option<(i32, i32)>| Sock {
+        record: Socket {
+            family: family as u16,
+            r#type: rest.map_or(0, |r| r.0) as u16,
+            protocol: rest.map_or(0, |r| r.1) as u16,
+            ..Socket::default()
+        },
+        valid: match rest {
+            Some(_) => bits!(family protocol) | bit(Socket::MEMBERS, "r#type"),
+            None => bits!(family),
+        },
+        name: None,
+    };
+    let (inet, version) = match name.strip_suffix(b"v6") {
+        Some(inet) => (inet, libc::AF_INET6),
+        None => (name, libc::AF_INET),
+    };
+    match (inet, name) {
+        (b"TCP", _) => of(version, Some((libc::SOCK_STREAM, libc::IPPROTO_TCP))),
+        (b"UDP", _) => of(version, Some((libc::SOCK_DGRAM, libc::IPPROTO_UDP))),
+        (b"UDP-Lite" | b"UDPLITE", _) => {
+            of(version, Some((libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE)))
+        }
+        (b"MPTCP", _) => of(version, Some((libc::SOCK_STREAM, libc::IPPROTO_MPTCP))),
+        (b"PING" | b"RAW" | b"SCTP", _) => of(version, None),
+        (_, b"UNIX" | b"UNIX-STREAM") => of(libc::AF_UNIX, None),
+        (_, b"NETLINK") => of(libc::AF_NETLINK, None),
+        (_, b"PACKET") => of(libc::AF_PACKET, None),
+        (_, b"AF_VSOCK" | b"VSOCK") => of(libc::AF_VSOCK, None),
+        (_, b"XDP") => of(libc::AF_XDP, None),
+        (_, b"ALG") => of(libc::AF_ALG, None),
+        (_, b"TIPC") => of(libc::AF_TIPC, None),
+        (_, b"KEY") => of(libc::AF_KEY, None),
+        _ => Sock::default(),
+    }
+}
+
 /// `struct inet_diag_msg` of a socket of this protocol.
 pub fn inet_diag(b: &[u8], protocol: u8) -> Option<Sock> {
     let family = u16::from(*b.first()?);
