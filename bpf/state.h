@@ -78,18 +78,6 @@ GROUP_FN put_signals(void)
 
 /* ---- WCHAN and KSTACK ---- */
 
-/* The text of functions that wait for others, which WCHAN passes over. */
-extern const char __sched_text_start[] __ksym __weak;
-extern const char __sched_text_end[] __ksym __weak;
-extern const char __lock_text_start[] __ksym __weak;
-extern const char __lock_text_end[] __ksym __weak;
-
-static __always_inline bool in_sched(u64 addr)
-{
-	return (addr >= (u64)__sched_text_start && addr < (u64)__sched_text_end) ||
-	       (addr >= (u64)__lock_text_start && addr < (u64)__lock_text_end);
-}
-
 /* One line of the stack in st.up, as /proc/PID/stack has it. */
 static long put_frame(u32 i, void *unused)
 {
@@ -106,22 +94,19 @@ static long put_frame(u32 i, void *unused)
 	return 0;
 }
 
-/* The first function that does not wait for another, as get_wchan(). */
-static long put_waiting_in(u32 i, void *unused)
+/* The function it waits in, as get_wchan(): the kernel leaves those that wait for others out of
+ * the stack. */
+static __always_inline void put_waiting_in(void)
 {
-	u64 addr = st.up[i & (FRAMES_MAX - 1)];
+	u64 addr = st.up[0];
 	char *end = TEXT_END();
 	long n;
 
-	(void)unused;
 	if (!end || !addr)
-		return 1;
-	if (in_sched(addr))
-		return 0;
+		return;
 	n = bpf_snprintf(end, 512, (const char *)cfg.symbol_format, &addr, sizeof(addr));
 	if (n > 0)
 		st.len = (n - 1) & 0x1ff;
-	return 1;
 }
 
 TASK_FN(put_stack, 1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK)
@@ -139,8 +124,8 @@ TASK_FN(put_stack, 1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK)
 			return 0;
 		st.len = 0;
 		/* it runs, or is about to */
-		if (state && state != TASK_WAKING && !RD(u32, p, TASK_ON_RQ))
-			bpf_loop(n, put_waiting_in, NULL, 0);
+		if (n && state && state != TASK_WAKING && !RD(u32, p, TASK_ON_RQ))
+			put_waiting_in();
 		end_blob(b, TASK_DIAG_WCHAN, 0, st.len & 0x1ff, 0, st.len & 0x1ff, 0, 0);
 	}
 	if (WANT(TASK_DIAG_KSTACK)) {

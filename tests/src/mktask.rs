@@ -28,6 +28,8 @@ impl Mktask {
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Not ours, which may be a file that grows while it is looked at.
+            .stderr(Stdio::null())
             .spawn()
             .expect("mktask was built");
         let mut line = String::new();

@@ -42,9 +42,8 @@ fn members() {
     wanted.extend([("base", "comm")]);
     wanted.extend(names("stat", Stat::MEMBERS));
     for engine in engines() {
-        for strategy in [Strategy::One, Strategy::AllThread] {
-            let pid = if strategy == Strategy::One { m.pid() } else { 0 };
-            let mut req = Request::new(strategy, pid, Groups::BASE | Groups::STAT);
+        for strategy in [Strategy::One, Strategy::Thread] {
+            let mut req = Request::new(strategy, m.pid(), Groups::BASE | Groups::STAT);
             let task = |req: &Request| read(*engine, req).expect("an answer").task(m.pid());
             let whole = task(&req);
             for (group, name) in &wanted {

@@ -4,27 +4,73 @@
 //! to find two for a CO-RE relocation. Pure: bytes in, offsets out; `offsets.rs` reads the file.
 //! Only what that takes: structs, their members, and the types that lead from one to the other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 const MAGIC: u16 = 0xeb9f;
+const INT: u32 = 1;
 const PTR: u32 = 2;
 const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
+const ENUM: u32 = 6;
 const TYPEDEF: u32 = 8;
 const VOLATILE: u32 = 9;
 const RESTRICT: u32 = 11;
+/// `BTF_KIND_FUNC`.
+pub const FUNC: u32 = 12;
+const FLOAT: u32 = 16;
 const TYPE_TAG: u32 = 18;
+const ENUM64: u32 = 19;
 
-/// The types of a kernel, and where the wanted ones are.
+/// Names of structs, unions and functions to find. Most others differ in their first four bytes.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    names: HashSet<&'a [u8]>,
+    starts: Box<[u64; 1024]>,
+}
+
+impl<'a> Wanted<'a> {
+    /// These.
+    pub fn new(names: impl IntoIterator<Item = &'a [u8]>) -> Wanted<'a> {
+        let names: HashSet<_> = names.into_iter().collect();
+        let mut starts = Box::new([0u64; 1024]);
+        for n in &names {
+            let bit = start(n);
+            starts[bit / 64] |= 1 << (bit % 64);
+        }
+        Wanted { names, starts }
+    }
+    /// The name that begins here, ended by NUL, if it is one of them.
+    fn find<'b>(&self, text: &'b [u8]) -> Option<&'b [u8]> {
+        let bit = start(text);
+        if self.starts[bit / 64] >> (bit % 64) & 1 == 0 {
+            return None;
+        }
+        let name = &text[..text.iter().position(|b| *b == 0)?];
+        self.names.contains(name).then_some(name)
+    }
+}
+
+/// A number below 65536 made of the first four bytes of a name, up to the NUL that may end it.
+fn start(text: &[u8]) -> usize {
+    let mut word = 0u32;
+    for b in text.iter().take(4).take_while(|b| **b != 0) {
+        word = word << 8 | u32::from(*b);
+    }
+    (word.wrapping_mul(0x9e37_79b1) >> 16) as usize
+}
+
+/// The types of a kernel or of a program, and where the wanted ones are.
 #[derive(Debug)]
 pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
     /// Where each type is in `types`, by its id.
     at: Vec<u32>,
-    /// Ids of the wanted structs.
-    named: HashMap<&'a [u8], Vec<u32>>,
+    /// Ids of the wanted structs and unions.
+    structs: HashMap<&'a [u8], Vec<u32>>,
+    /// Ids of the wanted functions.
+    functions: HashMap<&'a [u8], u32>,
 }
 
 fn u32_at(b: &[u8], at: usize) -> Option<u32> {
@@ -32,9 +78,8 @@ fn u32_at(b: &[u8], at: usize) -> Option<u32> {
 }
 
 impl<'a> Btf<'a> {
-    /// Find the structs for which `wanted` is true. `None`: not well formed, or newer than this
-    /// knows.
-    pub fn parse(file: &'a [u8], wanted: impl Fn(&[u8]) -> bool) -> Option<Btf<'a>> {
+    /// Find what is wanted. `None`: not well formed, or newer than this knows.
+    pub fn parse(file: &'a [u8], wanted: &Wanted<'_>) -> Option<Btf<'a>> {
         if file.get(..2)? != MAGIC.to_ne_bytes() {
             return None;
         }
@@ -44,37 +89,150 @@ impl<'a> Btf<'a> {
             file.get(header + off..)?.get(..len)
         };
         let (types, strings) = (part(8)?, part(16)?);
-        let mut btf =
-            Btf { types, strings, at: Vec::with_capacity(types.len() / 24), named: HashMap::new() };
+        let mut btf = Btf {
+            types,
+            strings,
+            at: Vec::with_capacity(types.len() / 24),
+            structs: HashMap::new(),
+            functions: HashMap::new(),
+        };
         btf.at.push(0);
         let mut at = 0;
         while at < types.len() {
             let (name, info) = (u32_at(types, at)?, u32_at(types, at + 4)?);
             let (kind, vlen) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
-            if kind == STRUCT && name != 0 {
-                let name = btf.string(name)?;
-                if wanted(name) {
-                    btf.named.entry(name).or_default().push(btf.at.len() as u32);
+            if matches!(kind, STRUCT | UNION | FUNC) && name != 0 {
+                if let Some(name) = wanted.find(strings.get(name as usize..)?) {
+                    let id = btf.at.len() as u32;
+                    match kind {
+                        FUNC => drop(btf.functions.entry(name).or_insert(id)),
+                        _ => btf.structs.entry(name).or_default().push(id),
+                    }
                 }
             }
             btf.at.push(at as u32);
             at += 12
                 + match kind {
-                    1 | 14 | 17 => 4,
+                    INT | 14 | 17 => 4,
                     ARRAY => 12,
-                    STRUCT | UNION | 15 | 19 => vlen * 12,
-                    6 | 13 => vlen * 8,
-                    PTR | 7..=12 | 16 | TYPE_TAG => 0,
+                    STRUCT | UNION | 15 | ENUM64 => vlen * 12,
+                    ENUM | 13 => vlen * 8,
+                    PTR | 7..=FUNC | FLOAT | TYPE_TAG => 0,
                     _ => return None,
                 };
         }
         Some(btf)
     }
 
+    /// Ids of the structs and unions of this name.
+    pub fn structs(&self, name: &[u8]) -> &[u32] {
+        self.structs.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Id of the function of this name.
+    pub fn function(&self, name: &[u8]) -> Option<u32> {
+        self.functions.get(name).copied()
+    }
+
+    /// Names of all functions.
+    pub fn function_names(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
+        let function = |at: &u32| {
+            let at = *at as usize;
+            let is_function = u32_at(self.types, at + 4)? >> 24 & 0x1f == FUNC;
+            is_function.then(|| self.string(u32_at(self.types, at)?)).flatten()
+        };
+        self.at.iter().skip(1).filter_map(function)
+    }
+
+    /// Names of all structs and unions.
+    pub fn struct_names(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
+        let structure = |id: usize| match self.kind(id as u32)? {
+            (STRUCT | UNION, _) => self.struct_name(id as u32),
+            _ => None,
+        };
+        (1..self.at.len()).filter_map(structure)
+    }
+
+    /// Kind and place of a type.
+    fn kind(&self, id: u32) -> Option<(u32, usize)> {
+        let at = *self.at.get(id as usize)? as usize;
+        Some((u32_at(self.types, at + 4)? >> 24 & 0x1f, at))
+    }
+
+    /// The type below names and qualifiers.
+    pub fn plain(&self, mut id: u32) -> Option<u32> {
+        for _ in 0..16 {
+            match self.kind(id)? {
+                (TYPEDEF | VOLATILE..=RESTRICT | TYPE_TAG, at) => id = u32_at(self.types, at + 8)?,
+                _ => return Some(id),
+            }
+        }
+        None
+    }
+
+    /// Size in bytes of a type that is plain.
+    pub fn size(&self, id: u32) -> Option<u32> {
+        match self.kind(id)? {
+            (PTR, _) => Some(8),
+            (ARRAY, at) => {
+                let of = self.plain(u32_at(self.types, at + 12)?)?;
+                self.size(of)?.checked_mul(u32_at(self.types, at + 20)?)
+            }
+            (INT | STRUCT | UNION | ENUM | FLOAT | ENUM64, at) => u32_at(self.types, at + 8),
+            _ => None,
+        }
+    }
+
+    /// Is a plain type a pointer or an unsigned number, which may be loaded with another size?
+    pub fn is_unsigned(&self, id: u32) -> bool {
+        match self.kind(id) {
+            Some((PTR, _)) => true,
+            // The encoding's first bit says that it is signed.
+            Some((INT, at)) => u32_at(self.types, at + 12).is_some_and(|e| e >> 24 & 1 == 0),
+            _ => false,
+        }
+    }
+
+    /// May a plain type stand for one of other type information, as a member's type?
+    pub fn is_like(&self, id: u32, other: &Btf<'_>, of: u32) -> bool {
+        let class = |k: u32| match k {
+            UNION => STRUCT,
+            ENUM64 => ENUM,
+            k => k,
+        };
+        match (self.kind(id), other.kind(of)) {
+            (Some((a, _)), Some((b, _))) => class(a) == class(b),
+            _ => false,
+        }
+    }
+
+    /// The plain type of the elements of an array.
+    pub fn element(&self, id: u32) -> Option<u32> {
+        match self.kind(id)? {
+            (ARRAY, at) => self.plain(u32_at(self.types, at + 12)?),
+            _ => None,
+        }
+    }
+
+    /// Name and plain type of a member of a plain struct or union by its number.
+    pub fn nth_member(&self, id: u32, n: u32) -> Option<(&'a [u8], u32)> {
+        let at = self.structure(id)?;
+        if n >= u32_at(self.types, at + 4)? & 0xffff {
+            return None;
+        }
+        let at = at + 12 + n as usize * 12;
+        Some((self.string(u32_at(self.types, at)?)?, self.plain(u32_at(self.types, at + 4)?)?))
+    }
+
+    /// Name of a struct or union.
+    pub fn struct_name(&self, id: u32) -> Option<&'a [u8]> {
+        self.string(u32_at(self.types, self.structure(id)?)?)
+    }
+
     /// Offset in bytes of a member, given as a path of names joined by dots, or the size of the
     /// struct for the path `sizeof`.
     pub fn offset(&self, name: &str, path: &str) -> Option<u32> {
-        self.named.get(name.as_bytes())?.iter().find_map(|id| {
+        self.structs.get(name.as_bytes())?.iter().find_map(|id| {
             if path == "sizeof" {
                 return u32_at(self.types, *self.at.get(*id as usize)? as usize + 8);
             }
@@ -87,13 +245,14 @@ impl<'a> Btf<'a> {
         })
     }
 
-    fn string(&self, at: u32) -> Option<&'a [u8]> {
+    /// Text by its offset.
+    pub fn string(&self, at: u32) -> Option<&'a [u8]> {
         let s = self.strings.get(at as usize..)?;
         Some(&s[..s.iter().position(|b| *b == 0)?])
     }
 
     /// The type and offset of a member, which may be in an unnamed struct or union.
-    fn member(&self, id: u32, name: &[u8], depth: usize) -> Option<(u32, u32)> {
+    pub fn member(&self, id: u32, name: &[u8], depth: usize) -> Option<(u32, u32)> {
         if depth > 8 {
             return None;
         }
@@ -102,7 +261,7 @@ impl<'a> Btf<'a> {
         let bitfields = info >> 31 != 0;
         (0..(info & 0xffff) as usize).find_map(|i| {
             let at = at + 12 + i * 12;
-            let member = self.string(u32_at(self.types, at)?)?;
+            let text = self.strings.get(u32_at(self.types, at)? as usize..)?;
             let of = u32_at(self.types, at + 4)?;
             let mut bits = u32_at(self.types, at + 8)?;
             if bitfields {
@@ -111,9 +270,9 @@ impl<'a> Btf<'a> {
                 }
                 bits &= 0xff_ffff;
             }
-            if member == name {
+            if text.get(name.len()) == Some(&0) && text.starts_with(name) {
                 Some((of, bits / 8))
-            } else if member.is_empty() {
+            } else if text.first() == Some(&0) {
                 self.member(of, name, depth + 1).map(|(of, within)| (of, bits / 8 + within))
             } else {
                 None
@@ -122,16 +281,11 @@ impl<'a> Btf<'a> {
     }
 
     /// Where the struct or union is that this type stands for.
-    fn structure(&self, mut id: u32) -> Option<usize> {
-        for _ in 0..16 {
-            let at = *self.at.get(id as usize)? as usize;
-            match u32_at(self.types, at + 4)? >> 24 & 0x1f {
-                STRUCT | UNION => return Some(at),
-                TYPEDEF | VOLATILE..=RESTRICT | TYPE_TAG => id = u32_at(self.types, at + 8)?,
-                _ => return None,
-            }
+    fn structure(&self, id: u32) -> Option<usize> {
+        match self.kind(self.plain(id)?)? {
+            (STRUCT | UNION, at) => Some(at),
+            _ => None,
         }
-        None
     }
 }
 
@@ -166,7 +320,7 @@ mod tests {
     #[test]
     fn finds_members() {
         let file = example();
-        let btf = Btf::parse(&file, |n| n == b"wanted").unwrap();
+        let btf = Btf::parse(&file, &Wanted::new([&b"wanted"[..]])).unwrap();
         assert_eq!(btf.offset("wanted", "plain"), Some(0));
         assert_eq!(btf.offset("wanted", "inner"), Some(8));
         assert_eq!(btf.offset("wanted", "sizeof"), Some(24));
@@ -179,8 +333,9 @@ mod tests {
     #[test]
     fn takes_no_harm_from_a_cut_file() {
         let file = example();
+        let wanted = Wanted::new([&b"wanted"[..]]);
         for n in 0..file.len() {
-            if let Some(btf) = Btf::parse(&file[..n], |_| true) {
+            if let Some(btf) = Btf::parse(&file[..n], &wanted) {
                 btf.offset("wanted", "inner");
             }
         }

@@ -8,8 +8,11 @@
 //! What it does not do: decide whether it is worth its load time (see `auto`).
 
 mod btf;
+mod core;
+mod machine;
 mod mapped;
 mod offsets;
+mod resolve;
 mod shared;
 mod skel;
 mod sys;
@@ -28,7 +31,7 @@ use self::mapped::HEAD;
 pub use self::mapped::Mapped;
 use self::offsets::{OFFSET_NONE, OFFSETS_MAX};
 use self::shared::*;
-use self::skel::{Loaded, MapInit, Skeleton};
+use self::skel::{Failed, Loaded, MapInit, Skeleton};
 use self::sys::Mapping;
 use crate::bytes::Bytes;
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, estimate, info};
@@ -214,9 +217,6 @@ fn typical_bytes(g: Group) -> usize {
         _ => 80,
     }
 }
-
-/// The step that failed, and what the system said.
-type Failed = (&'static str, io::Error);
 
 /// A loaded program and its memory.
 struct Run {

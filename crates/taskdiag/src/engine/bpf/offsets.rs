@@ -7,7 +7,7 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
-use super::btf::Btf;
+use super::btf::{Btf, Wanted};
 
 /// `OFFSETS_MAX`.
 pub const OFFSETS_MAX: usize = 256;
@@ -42,22 +42,13 @@ fn entries(header: &str) -> impl Iterator<Item = Entry<'_>> {
 pub fn offsets() -> Result<[u16; OFFSETS_MAX], &'static str> {
     static FOUND: OnceLock<Result<[u16; OFFSETS_MAX], &'static str>> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        let file = map().ok_or("/sys/kernel/btf/vmlinux cannot be read")?;
-        find(file.bytes(), HEADER)
+        find(kernel_types().ok_or("/sys/kernel/btf/vmlinux cannot be read")?, HEADER)
     })
 }
 
 fn find(file: &[u8], header: &str) -> Result<[u16; OFFSETS_MAX], &'static str> {
-    let wanted: Vec<&[u8]> = entries(header).map(|e| e.of.as_bytes()).collect();
-    // Most names are settled by their length and first byte.
-    let mut filter = [0u64; 256];
-    for w in &wanted {
-        filter[usize::from(w[0])] |= 1 << (w.len() & 63);
-    }
-    let is_wanted = |name: &[u8]| {
-        filter[usize::from(name[0])] >> (name.len() & 63) & 1 != 0 && wanted.contains(&name)
-    };
-    let btf = Btf::parse(file, is_wanted).ok_or("this kernel's BTF is not understood")?;
+    let wanted = Wanted::new(entries(header).map(|e| e.of.as_bytes()));
+    let btf = Btf::parse(file, &wanted).ok_or("this kernel's BTF is not understood")?;
     let mut offsets = [OFFSET_NONE; OFFSETS_MAX];
     for (slot, e) in offsets.iter_mut().zip(entries(header)) {
         match btf.offset(e.of, e.path).and_then(|o| u16::try_from(o).ok()) {
@@ -69,33 +60,15 @@ fn find(file: &[u8], header: &str) -> Result<[u16; OFFSETS_MAX], &'static str> {
     Ok(offsets)
 }
 
-enum File {
-    Mapped(*const u8, usize),
-    Read(Vec<u8>),
-}
-
-impl File {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            // SAFETY: map() made the mapping of this length; it lives until drop, and the kernel
-            // does not change its type information.
-            File::Mapped(at, len) => unsafe { std::slice::from_raw_parts(*at, *len) },
-            File::Read(bytes) => bytes,
-        }
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        if let File::Mapped(at, len) = *self {
-            // SAFETY: the mapping that map() made, unmapped once.
-            unsafe { libc::munmap(at.cast_mut().cast(), len) };
-        }
-    }
+/// The kernel's type information, which is there as long as this process is. `None`: it cannot be
+/// read, or the kernel has none.
+pub fn kernel_types() -> Option<&'static [u8]> {
+    static TYPES: OnceLock<Option<&'static [u8]>> = OnceLock::new();
+    *TYPES.get_or_init(map)
 }
 
 /// The file's bytes: mapped, which Linux can since 6.16, or read.
-fn map() -> Option<File> {
+fn map() -> Option<&'static [u8]> {
     let file = fs::File::open(FILE).ok()?;
     let len = file.metadata().ok()?.len() as usize;
     // SAFETY: a fresh private mapping; the kernel chooses the address.
@@ -110,9 +83,10 @@ fn map() -> Option<File> {
         )
     };
     if at != libc::MAP_FAILED {
-        return Some(File::Mapped(at.cast(), len));
+        // SAFETY: the mapping is of this length and never undone; the kernel does not change it.
+        return Some(unsafe { std::slice::from_raw_parts(at.cast(), len) });
     }
-    fs::read(FILE).ok().map(File::Read)
+    fs::read(FILE).ok().map(|bytes| &*bytes.leak())
 }
 
 /// Start, end and permissions (`VMA_*`) of the mapping at a kernel address that each process has

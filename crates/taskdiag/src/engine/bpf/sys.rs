@@ -4,10 +4,15 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-const MAP_CREATE: libc::c_int = 0;
-const MAP_UPDATE_ELEM: libc::c_int = 2;
-const PROG_LOAD: libc::c_int = 5;
+/// BPF_MAP_CREATE
+pub const MAP_CREATE: libc::c_int = 0;
+/// BPF_MAP_UPDATE_ELEM
+pub const MAP_UPDATE_ELEM: libc::c_int = 2;
+/// BPF_PROG_LOAD
+pub const PROG_LOAD: libc::c_int = 5;
 const PROG_TEST_RUN: libc::c_int = 10;
+/// BPF_BTF_LOAD
+pub const BTF_LOAD: libc::c_int = 18;
 const LINK_CREATE: libc::c_int = 28;
 const ITER_CREATE: libc::c_int = 33;
 
@@ -22,6 +27,24 @@ fn bpf<T>(cmd: libc::c_int, attr: &mut T) -> io::Result<i64> {
     // given, and all pointers in it are to memory that the caller holds across the call.
     let r = unsafe { libc::syscall(libc::SYS_bpf, cmd, attr as *mut T, size_of::<T>()) };
     if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r) }
+}
+
+/// Calls bpf(2) with a `union bpf_attr` that another program filled in: what it returns, or a negative
+/// errno.
+pub fn bpf_bytes(cmd: libc::c_int, attr: &mut [u8]) -> i64 {
+    // SAFETY: the kernel reads and writes the attr within its length. What pointers in it lead to is
+    // read only, by the commands of a loader, and a bad one is EFAULT.
+    let r = unsafe { libc::syscall(libc::SYS_bpf, cmd, attr.as_mut_ptr(), attr.len()) };
+    if r < 0 {
+        -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    } else {
+        r
+    }
+}
+
+/// Does the command return a new fd?
+pub fn makes_fd(cmd: libc::c_int) -> bool {
+    matches!(cmd, MAP_CREATE | PROG_LOAD | BTF_LOAD)
 }
 
 fn owned(fd: i64) -> OwnedFd {

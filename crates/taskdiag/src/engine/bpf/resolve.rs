@@ -1,0 +1,120 @@
+//! What a loader program asks for, served from here: bpf(2), and types of the kernel, which one pass
+//! over its type information finds all together. The kernel would search it for each kernel
+//! function that a program calls and for each type that it reads, a third of the time of a load.
+
+use std::collections::HashMap;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use super::btf::{Btf, FUNC, Wanted};
+use super::core::{self, RELOCATION_SIZE};
+use super::machine::{Host, Memory};
+use super::sys;
+
+/// Serves one loader.
+#[derive(Debug)]
+pub struct Resolver<'k> {
+    /// The kernel's type information.
+    kernel: &'k [u8],
+    /// That of the program, once it was loaded.
+    local: Vec<u8>,
+    found: Option<Btf<'k>>,
+    open: HashMap<u32, OwnedFd>,
+    /// The last command that failed.
+    pub failed: Option<i32>,
+}
+
+// Places in `union bpf_attr`.
+const BTF_AT: u64 = 0;
+const BTF_SIZE_AT: u64 = 16;
+const INSN_CNT_AT: u64 = 4;
+const INSNS_AT: u64 = 8;
+const CORE_RELO_CNT_AT: u64 = 116;
+const CORE_RELOS_AT: u64 = 128;
+const CORE_RELO_REC_SIZE_AT: u64 = 136;
+
+impl<'k> Resolver<'k> {
+    /// `kernel`: the content of `/sys/kernel/btf/vmlinux`.
+    pub fn new(kernel: &'k [u8]) -> Resolver<'k> {
+        Resolver { kernel, local: Vec::new(), found: None, open: HashMap::new(), failed: None }
+    }
+    /// An fd that is still open.
+    pub fn take(&mut self, fd: u32) -> Option<OwnedFd> {
+        self.open.remove(&fd)
+    }
+    /// All that the program names, looked up in the kernel's types.
+    fn find(&mut self, also: &[u8]) -> Option<&Btf<'k>> {
+        if self.found.is_none() {
+            let local = Btf::parse(&self.local, &Wanted::new([]))?;
+            let names =
+                local.function_names().chain(local.struct_names().filter_map(core::essential));
+            self.found = Btf::parse(self.kernel, &Wanted::new(names.chain([also])));
+        }
+        self.found.as_ref()
+    }
+    fn remember(&mut self, memory: &Memory<'_>, attr: u64) -> Option<()> {
+        let len = memory.number(attr + BTF_SIZE_AT, 4)? as usize;
+        self.local = memory.get(memory.number(attr + BTF_AT, 8)?, len)?.to_vec();
+        Some(())
+    }
+    /// Do what is to be done before a command. `false`: it is left to the kernel.
+    pub fn prepare(&mut self, cmd: i32, memory: &mut Memory<'_>, attr: u64) -> bool {
+        match cmd {
+            sys::BTF_LOAD => self.remember(memory, attr).is_some(),
+            sys::PROG_LOAD => self.relocate(memory, attr).is_some(),
+            _ => true,
+        }
+    }
+    /// Relocate the program that is about to be loaded. `None`: it is left as it is, and to the kernel.
+    fn relocate(&mut self, memory: &mut Memory<'_>, attr: u64) -> Option<()> {
+        let count = memory.number(attr + CORE_RELO_CNT_AT, 4)? as usize;
+        if count == 0 || memory.number(attr + CORE_RELO_REC_SIZE_AT, 4)? as usize != RELOCATION_SIZE
+        {
+            return None;
+        }
+        let at = memory.number(attr + CORE_RELOS_AT, 8)?;
+        let relocations = memory.get(at, count * RELOCATION_SIZE)?.to_vec();
+        let at = memory.number(attr + INSNS_AT, 8)?;
+        let len = memory.number(attr + INSN_CNT_AT, 4)? as usize * 8;
+        let mut insns = memory.get(at, len)?.to_vec();
+        self.find(b"")?;
+        let local = Btf::parse(&self.local, &Wanted::new([]))?;
+        core::relocate(&mut insns, &relocations, &local, self.found.as_ref()?).ok()?;
+        memory.get_mut(at, len)?.copy_from_slice(&insns);
+        memory.set(attr + CORE_RELO_CNT_AT, 4, 0)?;
+        memory.set(attr + CORE_RELOS_AT, 8, 0)?;
+        memory.set(attr + CORE_RELO_REC_SIZE_AT, 4, 0)
+    }
+}
+
+impl Host for Resolver<'_> {
+    fn bpf(&mut self, cmd: u32, memory: &mut Memory<'_>, attr: u64, size: u32) -> i64 {
+        // What could not be done here, the kernel does or refuses.
+        self.prepare(cmd as i32, memory, attr);
+        let Some(bytes) = memory.get_mut(attr, size as usize) else {
+            return -i64::from(libc::EFAULT);
+        };
+        let r = sys::bpf_bytes(cmd as i32, bytes);
+        if r < 0 {
+            self.failed = Some(cmd as i32);
+        }
+        if r >= 0 && sys::makes_fd(cmd as i32) {
+            // SAFETY: the command made this fd, and nobody else has it.
+            self.open.insert(r as u32, unsafe { OwnedFd::from_raw_fd(r as i32) });
+        }
+        r
+    }
+    fn find_type(&mut self, name: &[u8], kind: u32) -> i64 {
+        let none = -i64::from(libc::ENOENT);
+        if kind != FUNC {
+            return none;
+        }
+        let id = self.find(name).and_then(|b| b.function(name)).or_else(|| {
+            // Not among those that the program itself names.
+            Btf::parse(self.kernel, &Wanted::new([name]))?.function(name)
+        });
+        id.map_or(none, i64::from)
+    }
+    fn close(&mut self, fd: u32) {
+        self.open.remove(&fd);
+    }
+}
