@@ -176,6 +176,34 @@ fn as_lsof_selects_them() {
 }
 
 #[test]
+fn programs_and_libraries_as_lsof_has_them() {
+    let target = Target::new();
+    let select = ["-a", "-p", &target.pid(), "-d", "txt,mem"];
+    // f, i, n: one after the other for each file.
+    let Some(theirs) = output("lsof", &[&["-F", "fin"], &select[..]].concat()) else {
+        return skip("files_oracle::programs_and_libraries_as_lsof_has_them", "no lsof");
+    };
+    let mut rows: Vec<Vec<&str>> = Vec::new();
+    for line in theirs.lines() {
+        match (line.split_at(1), rows.last_mut()) {
+            (("f", what), _) => rows.push(vec![what]),
+            (("i" | "n", value), Some(row)) => row.push(value),
+            _ => {}
+        }
+    }
+    rows.sort_unstable();
+    assert!(rows.len() > 2 && rows.iter().any(|r| r[0] == "txt"), "{theirs}");
+    for engine in engines() {
+        let args =
+            [&["files", "--engine", engine, "--no-headers", "-o", "fd,inode,name"], &select[..]];
+        let (_, own, err) = parts(&run(&args.concat()));
+        let mut own: Vec<Vec<&str>> = own.lines().map(|l| l.split_whitespace().collect()).collect();
+        own.sort_unstable();
+        assert_eq!(own, rows, "{engine}: {err}");
+    }
+}
+
+#[test]
 fn as_lsfd_lists_them() {
     let target = Target::new();
     let args = ["-n", "-r", "-p", &target.pid(), "-o", "ASSOC,INODE"];

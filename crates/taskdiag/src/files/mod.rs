@@ -125,10 +125,12 @@ impl<'a> Files<'a> {
     }
     /// The files of one: paths, mapped files, descriptors.
     pub fn of(&'a self, owner: &'a Owner<'a>) -> impl Iterator<Item = OpenFile<'a>> + use<'a> {
-        let paths = owner.paths.into_iter().flat_map(|task| {
+        let program = program(owner);
+        let paths = owner.paths.into_iter().flat_map(move |task| {
             let kinds = [PathKind::Cwd, PathKind::Root, PathKind::Exe];
             kinds.into_iter().filter_map(move |kind| {
-                Some((What::Path(kind), Some(PathName::of_path(&task, kind)?)))
+                let mapping = program.filter(|_| kind == PathKind::Exe);
+                Some((What::Path(kind, mapping), Some(PathName::of_path(&task, kind)?)))
             })
         });
         // Neighbours often have the same name.
@@ -143,6 +145,9 @@ impl<'a> Files<'a> {
         };
         let mut also = named;
         let mapped = owner.memory.into_iter().flat_map(|t| mapped(&t));
+        // As in lsof: it has its row already.
+        let file = |v: &Entry<'_, Vma>| (v.raw.dev, v.raw.inode, v.raw.name);
+        let mapped = mapped.filter(move |v| program.is_none_or(|p| file(&p) != file(v)));
         let mapped = mapped.map(move |vma| (What::Mapped(vma), also(vma.name())));
         let fds = owner.table.iter().filter_map(|t| t.owner.list::<Fd>()).flatten();
         let fds = fds.map(move |fd| (What::Fd(fd), named(fd.name())));
@@ -200,6 +205,16 @@ fn sorted<'a, T>(
         all.sort_by_key(&fd);
     }
     all
+}
+
+/// A mapping of the program that a process runs: the file of the same path, which is mostly the
+/// first. What of it is mapped tells the device and inode of the program.
+fn program<'a>(owner: &Owner<'a>) -> Option<Entry<'a, Vma>> {
+    let exe = PathName::of_path(owner.paths.as_ref()?, PathKind::Exe)?;
+    let memory = owner.memory.as_ref()?;
+    let files = mapped(memory).filter(|v| v.inode().is_some_and(|i| i != 0));
+    let mut named = files.filter_map(|v| Some((v, PathName::find(memory, v.name()?)?)));
+    named.find(|(_, name)| exe.reason.is_none() && !exe.cut && *name == exe).map(|(v, _)| v)
 }
 
 /// The mapped files of a process, each once, the first mapping of it.

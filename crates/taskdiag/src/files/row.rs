@@ -47,8 +47,8 @@ impl Access {
 /// What makes a process have a file in use.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
-    /// It is its working directory, root or executable.
-    Path(PathKind),
+    /// It is its working directory, root or executable; a mapping of it, if the answer has one.
+    Path(PathKind, Option<Entry<'a, Vma>>),
     /// It is mapped into its memory.
     Mapped(Entry<'a, Vma>),
     /// A descriptor.
@@ -121,9 +121,9 @@ impl<'a> OpenFile<'a> {
     pub fn label(&self) -> Cow<'static, str> {
         match &self.what {
             What::Fd(fd) => Cow::Owned(fd.raw.fd.to_string()),
-            What::Path(PathKind::Cwd) => Cow::Borrowed("cwd"),
-            What::Path(PathKind::Root) => Cow::Borrowed("rtd"),
-            What::Path(PathKind::Exe) => Cow::Borrowed("txt"),
+            What::Path(PathKind::Cwd, _) => Cow::Borrowed("cwd"),
+            What::Path(PathKind::Root, _) => Cow::Borrowed("rtd"),
+            What::Path(PathKind::Exe, _) => Cow::Borrowed("txt"),
             What::Mapped(_) if self.is_deleted() => Cow::Borrowed("DEL"),
             What::Mapped(_) => Cow::Borrowed("mem"),
         }
@@ -144,7 +144,7 @@ impl<'a> OpenFile<'a> {
     /// The type in the words of lsof.
     pub fn lsof_type(&self) -> &'static str {
         match &self.what {
-            What::Path(PathKind::Exe) | What::Mapped(_) => "REG",
+            What::Path(PathKind::Exe, _) | What::Mapped(_) => "REG",
             What::Path(..) => "DIR",
             What::Fd(fd) => match FdType::from_number(fd.raw.r#type) {
                 Some(FdType::Socket) => match self.socket() {
@@ -173,7 +173,7 @@ impl<'a> OpenFile<'a> {
     /// Device of the file system, as `new_encode_dev()` has it.
     pub fn dev(&self) -> Option<u32> {
         match &self.what {
-            What::Path(..) => None,
+            What::Path(_, vma) => vma.as_ref()?.dev(),
             What::Mapped(vma) => vma.dev(),
             What::Fd(fd) => fd.dev(),
         }
@@ -185,7 +185,7 @@ impl<'a> OpenFile<'a> {
     /// Inode number.
     pub fn inode(&self) -> Option<u64> {
         match &self.what {
-            What::Path(..) => None,
+            What::Path(_, vma) => vma.as_ref()?.inode(),
             What::Mapped(vma) => vma.inode(),
             What::Fd(fd) => fd.inode(),
         }
