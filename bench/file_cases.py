@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The cases about open files."""
 
+import subprocess
+
 from cases import PROCS, TASKDIAG, case
-from measuring import OUT, median, one_run
+from measuring import OUT, load, median, one_run
 
 
 def files(*args, engine=None):
@@ -50,15 +52,49 @@ def counts(b):
     b.count("taskdiag", files("--count"))
 
 
-@case("r", ("threads", 20_000, 10))
+# What lsof may take in case r, in seconds: of a load at a time, and of the whole one.
+SHARE, WHOLE = 20, 60
+
+
+@case("r", None)
 def files_of_threads(b):
-    """20,000 threads in 10 processes: files against lsof -n -P"""
-    ours = files()
-    r = b.compare({"taskdiag": ours}, rounds=5)
-    # It takes 20 s and more.
-    r |= b.compare({"lsof -n -P": LSOF}, rounds=1)
-    b.ratio("wall, lsof / taskdiag", r, "lsof -n -P", "taskdiag", "wall_ns", at_least=300)
-    b.count("taskdiag", ours)
+    """20,000 threads in 10 processes: files against lsof -n -P, which is stopped after a minute"""
+    before = None
+    for n in (625, 1_250, 2_500, 5_000, 10_000):
+        with load(("threads", n, 10)):
+            if (row := lsof_run(b, n, SHARE)) is None:
+                break
+            ours = b.compare({f"taskdiag, {n:,} threads": files()}, rounds=1)
+            took = row["wall_ns"]
+            b.figure(f"wall, lsof / taskdiag, {n:,} threads", took / median(*ours.values(), "wall_ns"))
+            if before:
+                b.figure(f"growth of lsof's time, {n // 2:,} to {n:,} threads", took / before)
+            before = took
+    with load(("threads", 20_000, 10)):
+        r = b.compare({"taskdiag": files()}, rounds=5)
+        row = lsof_run(b, 20_000, WHOLE)
+        took = row["wall_ns"] if row else WHOLE * 1e9
+        b.figure("wall, lsof / taskdiag" if row else f"wall, {WHOLE} s in which lsof does not finish / taskdiag",
+                 took / median(r["taskdiag"], "wall_ns"), at_least=300)
+        if row:
+            b.ratio("cpu, lsof / taskdiag", {**r, "lsof": [row]}, "lsof", "taskdiag", "cpu_us")
+        b.count("taskdiag", files())
+
+
+def lsof_run(b, threads, seconds):
+    """A row of lsof with so many threads there; None: it took longer."""
+    out = OUT / "output"
+    try:
+        row = one_run(LSOF, out, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        b.note(f"  lsof -n -P, {threads:,} threads: not done after {seconds} s, stopped")
+        return None
+    finally:
+        out.unlink(missing_ok=True)
+    label = f"lsof -n -P, {threads:,} threads"
+    b.rows.append({"case": b.case, "command": label, "round": 1, **row})
+    b.timing(label, [row])
+    return row
 
 
 @case("s", ("table", 4_096, 16_384))

@@ -7,6 +7,7 @@ import pathlib
 import re
 import resource
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -98,16 +99,27 @@ def load(spec):
         process.wait()
 
 
-def one_run(command, output):
-    """Run once: a dict with wall_ns, user_us, system_us, peak_rss_kib, status, and output lines."""
-    done = subprocess.run(
+def one_run(command, output, timeout=RUN_TIMEOUT):
+    """Run once: a dict with wall_ns, user_us, system_us, peak_rss_kib, status, and output lines.
+
+    After `timeout` seconds it is ended, with all that it started, and TimeoutExpired raised.
+    """
+    process = subprocess.Popen(
         [OUT / "measure", output, *command],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=RUN_TIMEOUT,
+        start_new_session=True,
     )
+    try:
+        stdout, stderr = process.communicate(timeout=timeout)
+    except BaseException:
+        # The session is its own: nobody else is in the group.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    done = subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
     names = ("wall_ns", "user_us", "system_us", "peak_rss_kib", "status")
     numbers = done.stdout.split()
     if done.returncode or len(numbers) != len(names):
