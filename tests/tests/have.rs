@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use taskdiag::wire::{Fd, FdDetail, FdDetailKind, Socket, Vma, VmaStat};
-use taskdiag::{FdCount, FdType, Group, Groups, Reason, Request, VmaKind};
-use taskdiag_tests::answer::engines_with;
+use taskdiag::{EngineId, FdCount, FdType, Group, Groups, Reason, Request, VmaKind};
+use taskdiag_tests::answer::{engines, engines_with};
 use taskdiag_tests::rows::{Listed, Row, differences, owner, rows};
 use taskdiag_tests::{Answer, Mktask, Value, read, skip};
 
@@ -173,6 +173,13 @@ fn files() {
     let Some(m) = start(&["files", &path]) else { return };
     let all = answers(&m, Group::Fd);
     assert!(!all.is_empty(), "no engine has files");
+    // A kernel that has the file has the group, and nobody else is asked.
+    if engines().iter().any(|s| s.id() == EngineId::Kernel) {
+        assert!(all.iter().any(|a| a.source.id() == EngineId::Kernel), "the kernel has no files");
+        let a = taskdiag::query(&Request::all(Groups::FD)).expect("an answer");
+        let by = |e: EngineId| a.served().iter().any(|s| s.engine == e);
+        assert!(by(EngineId::Kernel) && !by(EngineId::Bpf) && !by(EngineId::Procfs), "auto joins");
+    }
     let types = [
         ("reg", FdType::Reg),
         ("dir", FdType::Dir),
@@ -290,6 +297,33 @@ fn details_of_files() {
         }
     }
     assert!(seen.len() >= 6, "too few kinds of details were seen: {seen:?}");
+    same_details(&m);
+}
+
+/// What one engine tells of a descriptor the others tell, too, and the same but for a time.
+fn same_details(m: &Mktask) {
+    let all: Vec<_> = answers(m, Group::Fd)
+        .into_iter()
+        .map(|a| {
+            let t = owner(&a, m.pid(), Group::Fd);
+            let entries = t.list::<FdDetail>().into_iter().flatten();
+            let mut list: Vec<FdDetail> = entries.map(|e| *e.raw).collect();
+            for d in &mut list {
+                match FdDetailKind::from_number(d.kind) {
+                    Some(FdDetailKind::Timerfd) => d.value[3] = 0,
+                    // the memory, which only some know, and not to the byte
+                    Some(FdDetailKind::BpfMap) => d.value[3] = 0,
+                    _ => {}
+                }
+            }
+            // An epoll's and an inotify's order is the engine's.
+            list.sort_by_key(|d| (d.fd, d.kind, d.value));
+            (a.to_string(), list.iter().map(|d| (d.fd, d.kind, d.value)).collect::<Vec<_>>())
+        })
+        .collect();
+    for pair in all.windows(2) {
+        assert_eq!(pair[0].1, pair[1].1, "{} and {}", pair[0].0, pair[1].0);
+    }
 }
 
 #[test]

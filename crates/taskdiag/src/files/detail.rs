@@ -69,12 +69,16 @@ fn write(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// `[eventpoll:3,5]`: the descriptors it waits for.
+/// `[eventpoll:3,5]`: the descriptors it waits for. `?`: one, or more, that could not be read.
 fn epoll(out: &mut String, details: &[Entry<'_, FdDetail>]) {
     out.push_str("[eventpoll");
     let targets = details.iter().filter(|d| d.raw.kind == FdDetailKind::Epoll as u32);
     for (i, d) in targets.clone().take(LISTED).enumerate() {
-        write(out, format_args!("{}{}", if i == 0 { ':' } else { ',' }, d.raw.value[0]));
+        out.push(if i == 0 { ':' } else { ',' });
+        match d.value() {
+            Some(v) => write(out, format_args!("{}", v[0])),
+            None => out.push('?'),
+        }
     }
     more(out, targets.count());
     out.push(']');
@@ -278,5 +282,8 @@ mod tests {
         }
         assert_eq!(text(T::BpfMap, &[], |_| None), "[bpf-map]");
         assert_eq!(text(T::Epoll, &[], |_| None), "[eventpoll]");
+        let busy = FdDetail { fd: 3, kind: D::Epoll as u32, value: [0; 5] };
+        let entry = Entry { valid: 3, raw: &busy };
+        assert_eq!(text(T::Epoll, &[entry], |_| None), "[eventpoll:?]");
     }
 }
