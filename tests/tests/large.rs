@@ -4,9 +4,10 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use taskdiag::{Groups, Request};
+use taskdiag::engine::bpf::Bpf;
+use taskdiag::{Engine, EngineId, Groups, Request, Snapshot, Watch};
 use taskdiag_tests::answer::{engines, read};
-use taskdiag_tests::skip;
+use taskdiag_tests::{Mktask, Source, skip};
 
 /// The kernel's NGROUPS_MAX.
 const GIDS: u32 = 65_536;
@@ -34,6 +35,37 @@ fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Idle> {
         })
     };
     command.spawn().map(Idle)
+}
+
+/// A request that is ended between two runs of the BPF program has whole tasks, and says so.
+#[test]
+fn a_stopped_answer_of_several_runs_has_whole_tasks() {
+    static STOPPED: Watch = Watch::new();
+    static COUNTS: Watch = Watch::new();
+    STOPPED.stop();
+    if !engines().contains(&Source::Engine(EngineId::Bpf)) {
+        return skip("a_stopped_answer_of_several_runs_has_whole_tasks", "no BPF here");
+    }
+    // Some 700 bytes each: more than the least memory has room for.
+    let m = Mktask::start(&["threads", "4000"]).expect("so many threads");
+    let groups = Groups::BASE | Groups::STAT | Groups::STATM | Groups::SIGNALS | Groups::LIMITS;
+    let ask = |watch| {
+        let req = Request { watch: Some(watch), ..Request::threads(m.pid(), groups) };
+        let answer = Bpf::untried().small().run(&req).expect("an answer");
+        Snapshot::parse(answer.stream).expect("a stream")
+    };
+    let whole = ask(&COUNTS);
+    assert_eq!((whole.tasks().len(), whole.stream().done().error), (4_001, 0));
+    let (done, all) = COUNTS.progress();
+    assert!(done >= 4_001 && all > 0, "{done} of {all}");
+    let part = ask(&STOPPED);
+    assert_eq!(part.stream().done().error, -libc::EINTR);
+    assert!((1..4_001).contains(&part.tasks().len()), "{} tasks", part.tasks().len());
+    for t in part.tasks() {
+        for g in groups.iter() {
+            assert!(t.attrs().any(|a| a.0 == g as u16), "{} has no {g}", t.pid());
+        }
+    }
 }
 
 #[test]

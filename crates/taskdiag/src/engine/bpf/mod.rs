@@ -67,6 +67,8 @@ pub const GROUPS: Groups = engine::GROUPS.union(BY_OFFSET);
 #[derive(Debug, Default)]
 pub struct Bpf {
     legacy: bool,
+    /// Do with the least memory that there may be.
+    small: bool,
 }
 
 impl Bpf {
@@ -99,7 +101,12 @@ impl Bpf {
     /// With the program for kernels before 6.8, also where the newer one works: so that it can be
     /// tested there.
     pub fn legacy() -> Bpf {
-        Bpf { legacy: true }
+        Bpf { legacy: true, ..Bpf::default() }
+    }
+
+    /// As after a memory limit: a long answer takes several runs of the program. For tests.
+    pub fn small(self) -> Bpf {
+        Bpf { small: true, ..self }
     }
 
     /// Does this process use the program for kernels before 6.8 because the newer one did not load
@@ -143,6 +150,12 @@ impl Engine for Bpf {
         head.bpf_groups = req.groups.bits();
         let mut syscalls = info::SYSCALLS;
         let mut sizes = Sizes::estimate(req);
+        if req.watch.is_some() {
+            sizes.chunks = sizes.chunks.min(WATCHED_CHUNKS);
+        }
+        if self.small {
+            sizes.chunks = sizes.chunks.min(FEW_CHUNKS);
+        }
         loop {
             let mut run = match Run::start(req, sizes, false, self.legacy) {
                 // A memory limit: the answer does not have to be in memory of the kernel's at once.
@@ -162,7 +175,7 @@ impl Engine for Bpf {
             if req.strategy.takes_pid() && run.state().target == 0 {
                 return Err(Error::NoSuchProcess(req.pid));
             }
-            let stream = run.finish(&head)?;
+            let stream = run.finish(&head, req)?;
             syscalls += run.syscalls;
             return Ok(Answer { stream, cost: Cost { syscalls, wall: begin.elapsed() } });
         }
@@ -175,6 +188,10 @@ const LOAD_SYSCALLS: u64 = 19;
 
 /// Chunks to do with where memory is limited.
 const FEW_CHUNKS: usize = CHUNKS_RESERVE + 2;
+
+/// A run of the program cannot be ended, so it has no more than these 50 MB to write where someone
+/// may want to end the answer. That is some tenths of a second, and most answers are smaller.
+const WATCHED_CHUNKS: usize = 96;
 
 /// How large to make the maps.
 #[derive(Clone, Copy, Debug)]
@@ -318,7 +335,10 @@ impl Run {
     }
 
     /// The whole stream: in place if all of it is there, else copied chunk by chunk.
-    fn finish(&mut self, head: &Info) -> Result<Bytes, Error> {
+    ///
+    /// Where the caller ends it between two runs, it is what there is so far. The task that is not
+    /// whole yet is: the list of tasks is made to end with it.
+    fn finish(&mut self, head: &Info, req: &Request) -> Result<Bytes, Error> {
         let mut w = StreamWriter::new();
         w.info(head);
         let mut out = self.output()?;
@@ -333,8 +353,12 @@ impl Run {
             w = StreamWriter::new();
             w.info(head);
         }
-        let mut from = HEAD;
+        let (mut from, mut seen, mut stopped) = (HEAD, 0, false);
+        req.expect(self.state().npids.saturating_sub(self.state().cursor) as usize);
         loop {
+            let tasks = self.state().tasks;
+            req.advance((tasks - seen) as usize);
+            seen = tasks;
             let used = self.state().used;
             for (i, used) in used.iter().enumerate().take(self.chunks).filter(|u| *u.1 != 0) {
                 w.raw(out.slice(i * CHUNK_SIZE + from, *used as usize - from));
@@ -342,7 +366,20 @@ impl Run {
             }
             from = 0;
             if self.state().done != 0 {
-                return Ok(w.finish(self.totals()).into());
+                let error = if stopped { -libc::EINTR } else { 0 };
+                return Ok(w.finish(Done { error, ..self.totals() }).into());
+            }
+            if req.is_stopped() && !stopped {
+                let cut = u32::from(self.state().part != 0);
+                if self.legacy {
+                    // The kernel's iterator goes on to its end: the rest of the task is lost.
+                    let truncated = self.state().truncated + u64::from(cut);
+                    let done = Done { error: -libc::EINTR, truncated, ..self.totals() };
+                    return Ok(w.finish(done).into());
+                }
+                stopped = true;
+                let end = self.state().cursor + cut;
+                self.set(offset_of!(State, npids), end);
             }
             self.state.slice_mut(offset_of!(State, used), size_of_val(&used)).fill(0);
             self.set(offset_of!(State, chunk), 0);
