@@ -397,6 +397,21 @@ GROUP_FN put_sched(void)
 
 /* ---- STATM ---- */
 
+#ifdef LEGACY
+
+/* What one CPU holds back of the counter whose per-CPU pointer is st.arg. */
+static long add_cpu(u32 cpu, void *unused)
+{
+	int held = 0;
+
+	(void)unused;
+	bpf_probe_read_kernel(&held, sizeof(held), (void *)(st.arg + st.cpu_offset[cpu & (CPUS_MAX - 1)]));
+	st.rss += held;
+	return 0;
+}
+
+#endif
+
 /* As get_mm_counter_sum(): the shared part and what each CPU holds back. */
 static __always_inline u64 rss_counter(struct mm_struct *mm, int i)
 {
@@ -411,8 +426,14 @@ static __always_inline u64 rss_counter(struct mm_struct *mm, int i)
 		return sum;
 	}
 	c = CAST(struct percpu_counter, (char *)&mm->rss_stat + i * bpf_core_type_size(struct percpu_counter));
+#ifdef LEGACY
+	st.rss = R(c, count);
+	st.arg = (u64)R(c, counters);
+	if (st.arg)
+		bpf_loop(st.ncpus, add_cpu, NULL, 0);
+	sum = st.rss;
+#else
 	sum = R(c, count);
-#ifndef LEGACY	/* where /proc shows the shared part only */
 	if (R(c, counters))
 		bpf_for(cpu, 0, st.ncpus) {
 			u64 off = st.cpu_offset[cpu & (CPUS_MAX - 1)];

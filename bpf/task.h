@@ -62,6 +62,8 @@ extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task,
 extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __ksym;
 extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __ksym;
 
+#endif
+
 /* A per-CPU object of ours: where it is on each CPU, less its per-CPU pointer, is what to add to
  * any per-CPU pointer. (The symbols that would tell are hidden without CONFIG_KALLSYMS_ALL.) */
 struct {
@@ -70,8 +72,6 @@ struct {
 	__uint(value_size, 8);
 	__uint(max_entries, 1);
 } per_cpu SEC(".maps");
-
-#endif
 
 #ifndef LEGACY
 
@@ -92,6 +92,37 @@ static __always_inline void gone(u32 groups)
 #include "vma.h"
 #include "files.h"
 #include "state.h"
+#endif
+
+#ifdef LEGACY
+
+/* Where one CPU has what per-CPU pointers point to, st.arg being the pointer of per_cpu. Through memory: a
+ * pointer that was stored is a number when it is read. */
+static long find_cpu(u32 cpu, void *unused)
+{
+	u32 zero = 0;
+	void *p = bpf_map_lookup_percpu_elem(&per_cpu, &zero, cpu);
+
+	(void)unused;
+	if (!p)
+		return 1;
+	*(volatile u64 *)&st.node = (u64)p;
+	st.cpu_offset[cpu & (CPUS_MAX - 1)] = *(volatile u64 *)&st.node - st.arg;
+	st.ncpus = cpu + 1;
+	return 0;
+}
+
+static __always_inline void find_cpus(void)
+{
+	u64 base = 0;
+
+	*(volatile u64 *)&st.arg = (u64)&per_cpu;
+	bpf_probe_read_kernel(&base, sizeof(base), (void *)(*(volatile u64 *)&st.arg +
+		__builtin_preserve_field_info(((struct bpf_array *)0)->pptrs, BPF_FIELD_BYTE_OFFSET)));
+	st.arg = base;
+	bpf_loop(CPUS_MAX, find_cpu, NULL, 0);
+}
+
 #endif
 
 static __always_inline void set_up(void)
@@ -120,7 +151,10 @@ static __always_inline void set_up(void)
 #endif
 	if (WANT(TASK_DIAG_CGROUP))
 		st.cgroup_root = (u64)R(me, nsproxy, cgroup_ns, root_cset, dfl_cgrp, kn);
-#ifndef LEGACY
+#ifdef LEGACY
+	if (WANT(TASK_DIAG_STATM) && !bpf_core_field_exists(((struct mm_struct___array *)0)->rss_stat.count))
+		find_cpus();
+#else
 	if (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON))
 		find_direct_map(me);
 	if (WANT(TASK_DIAG_STATM)) {

@@ -240,15 +240,6 @@ impl Source {
             Source::LegacyBpf => EngineId::Bpf,
         }
     }
-    /// How far its resident sets may be off, bytes. The kernel counts them for each CPU in batches;
-    /// the older program reads the sum of the full ones, as /proc did before Linux 6.17.
-    pub fn rss_slack(self) -> i128 {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as i128;
-        match self {
-            Source::Engine(_) => 0,
-            Source::LegacyBpf => 3 * cpus * (2 * cpus).max(32) * 4096,
-        }
-    }
     /// The answer as the library gives it.
     ///
     /// # Errors

@@ -57,8 +57,8 @@ impl Outcome {
 /// Compare `b` with the readings `a1` before and `a2` after it, all of the same task.
 ///
 /// A field that is the same before and after must be that; one that rises must lie between; one
-/// that changed otherwise is not compared. Resident sets may differ by `rss_slack` bytes.
-pub fn compare(a1: &Task, b: &Task, a2: &Task, rss_slack: i128) -> Outcome {
+/// that changed otherwise is not compared.
+pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
     let mut out = Outcome::default();
     let keys: BTreeSet<&String> = a1.fields.keys().chain(b.fields.keys()).collect();
     for key in keys {
@@ -67,16 +67,7 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task, rss_slack: i128) -> Outcome {
         }
         let get = |t: &Task| t.get(key).map(|v| common(key, v));
         let (before, here, after) = (get(a1), get(b), get(a2));
-        let slack =
-            if key.starts_with("statm.") && (key.contains("rss_") || key.ends_with("swap_bytes")) {
-                rss_slack
-            } else {
-                0
-            };
         let right = match (&before, &here, &after) {
-            (Some(Value::Num(lo)), Some(Value::Num(n)), Some(Value::Num(hi))) if slack > 0 => {
-                lo.min(hi) - slack <= *n && *n <= lo.max(hi) + slack
-            }
             (Some(Value::Num(lo)), Some(Value::Num(n)), Some(Value::Num(hi))) if rises(key) => {
                 lo <= n && n <= hi
             }

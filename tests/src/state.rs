@@ -174,10 +174,9 @@ fn compare_tree(m: &Mktask, a1: &Answer, b: &Answer, a2: &Answer) -> Outcome {
     if ours != theirs {
         out.differences.insert(format!("{a1} has {ours:?}, {b} has {theirs:?}"));
     }
-    let slack = a1.source.rss_slack() + b.source.rss_slack();
     for pid in ours {
         if let (Some(a1), Some(b), Some(a2)) = (a1.get(pid), b.get(pid), a2.get(pid)) {
-            out.add(compare(&a1, &b, &a2, slack));
+            out.add(compare(&a1, &b, &a2));
         }
     }
     out

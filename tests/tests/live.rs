@@ -41,7 +41,6 @@ fn whole_machine(strategy: Strategy) {
     }
     for pair in engines.windows(2) {
         let (fast, slow) = (pair[0], pair[1]);
-        let slack = fast.rss_slack() + slow.rss_slack();
         let hidden = hides_pid_1(fast);
         if hidden {
             skip("process 1 on the bpf engine", "this machine hides it from BPF");
@@ -57,7 +56,7 @@ fn whole_machine(strategy: Strategy) {
             // The reader is not the same before and after it has read.
             let me = std::process::id();
             for pid in common.iter().filter(|p| a1[*p].tgid != me && !is_woken_by_bpf(&a1[*p])) {
-                round.add(compare(&a1[pid], &b[pid], &a2[pid], slack));
+                round.add(compare(&a1[pid], &b[pid], &a2[pid]));
             }
             // A task that was there before and after was there in between.
             for (pid, t) in &a1 {

@@ -7,7 +7,7 @@ use std::process::Command;
 use procfs::process::Process;
 use taskdiag::Strategy;
 use taskdiag_tests::state::ask;
-use taskdiag_tests::{Mktask, Source, Task, Value, engines, skip};
+use taskdiag_tests::{Mktask, Task, Value, engines, skip};
 
 /// The states that are looked at.
 const STATES: &[&[&str]] = &[
@@ -37,11 +37,6 @@ fn states() -> Vec<Mktask> {
     }
     assert!(!all.is_empty(), "no state to look at");
     all
-}
-
-/// The engines whose numbers are those of the oracles, to the byte.
-fn exact_engines() -> Vec<&'static Source> {
-    engines().iter().filter(|s| s.rss_slack() == 0).collect()
 }
 
 /// The output of ps: pid → fields. The last column may have blanks.
@@ -129,7 +124,7 @@ fn ps_agrees() {
     let names: Vec<&str> = COLUMNS.iter().map(|c| c.0).collect();
     let states = states();
     for m in &states {
-        for engine in exact_engines() {
+        for engine in engines() {
             let mut differences = Vec::new();
             for _ in 0..4 {
                 differences.clear();
@@ -163,7 +158,7 @@ fn ps_agrees_on_arguments_and_start() {
         let theirs = ps(&["etimes:12", "args"], &pid);
         let after = boottime_ns();
         let row = &theirs[&m.pid()];
-        for engine in exact_engines() {
+        for engine in engines() {
             let a = ask(*engine, Strategy::One, m.pid());
             let t = a.task(m.pid());
             // The age when ps was asked, by two ways of asking for the time.
@@ -195,7 +190,7 @@ fn ps_sees_the_same_processes() {
     if !have_ps("ps_sees_the_same_processes") {
         return;
     }
-    for engine in exact_engines() {
+    for engine in engines() {
         let a1 = ask(*engine, Strategy::All, 0);
         let out = Command::new("ps").args(["-e", "--no-headers", "-o", "pid"]).output();
         let out = out.expect("ps runs");
@@ -217,7 +212,7 @@ fn ps_sees_the_same_processes() {
 #[test]
 fn the_procfs_crate_agrees() {
     for m in &states() {
-        for engine in exact_engines() {
+        for engine in engines() {
             let mut differences = Vec::new();
             for _ in 0..4 {
                 let a = ask(*engine, Strategy::One, m.pid());
@@ -234,7 +229,7 @@ fn the_procfs_crate_agrees() {
 
 #[test]
 fn the_procfs_crate_agrees_on_the_whole_machine() {
-    for engine in exact_engines() {
+    for engine in engines() {
         let mut repeated: BTreeMap<String, usize> = BTreeMap::new();
         let mut n = 0;
         for _ in 0..4 {

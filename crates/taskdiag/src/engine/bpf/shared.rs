@@ -89,6 +89,7 @@ pub struct State {
     pub pid: u32,
     pub target: u32,
     pub node: u64,
+    pub rss: i64,
     pub task: u64,
     pub arg: u64,
     pub ns: u64,
