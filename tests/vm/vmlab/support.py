@@ -20,14 +20,6 @@ booted under QEMU and asked `taskdiag engines --json` as root, then ran the pari
 strategy, each engine against the others, `ps`, the `procfs` crate. Without root or without BPF, procfs answers everywhere.
 
 """
-# What is known of kernels whose run is not in the table; to be taken out when it is.
-KNOWN = """\
-ubuntu-6.8 was run at 4d6383ce2137: 35 of 71 failed, those looked at on resident sizes. Its verifier refuses the newer BPF program
-where paths, namespaces or cgroups are asked for, and the older one reads sizes less exactly than its /proc shows them. The
-tests allow that since; they were not run there again. debian-6.12 passed 68 of 71, the other three for want of tools in the machine or by a race
-of the test, mended since. `ours` has not been built and booted as a whole.
-
-"""
 MARKS = """\
 `yes`: the engine has the group; `partly`: `taskdiag engines` says what is lacking; `-`: it has not. An engine that is not
 in a table does not work on that kernel, and why stands below it.
@@ -59,7 +51,7 @@ def write():
         raise common.Unavailable("no kernel was run yet: tests/vm/lab parity")
     text = [HEAD, "| kernel | version | promised | works | parity suite | run |\n|---|---|---|---|---|---|\n"]
     text += [row(k, f) for k, f in found.items()]
-    text += ["\n", KNOWN, MARKS]
+    text += ["\n", MARKS]
     text += [details(k, f) for k, f in found.items() if f]
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text("".join(text))
