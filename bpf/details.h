@@ -19,7 +19,7 @@ __noinline u64 tree_next(u64 node)
 	u32 i;
 
 	if (down) {
-		for (i = 0; i < TREE_DEPTH_MAX; i++) {
+		EACH(i, 0, TREE_DEPTH_MAX, TREE_DEPTH_MAX) {
 			node = down;
 			down = RD(u64, node, RB_LEFT);
 			if (!down)
@@ -27,7 +27,7 @@ __noinline u64 tree_next(u64 node)
 		}
 		return 0;
 	}
-	for (i = 0; i < TREE_DEPTH_MAX; i++) {
+	EACH(i, 0, TREE_DEPTH_MAX, TREE_DEPTH_MAX) {
 		up = RD(u64, node, RB_PARENT) & ~3ull;
 		if (!up || RD(u64, up, RB_RIGHT) != node)
 			return up;

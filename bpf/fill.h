@@ -133,7 +133,7 @@ GROUP_FN put_cred(void)
 	const struct cred *c = R(t, real_cred);
 	struct task_diag_cred *a = here();
 	struct group_info *gi;
-	u32 n, done;
+	u32 n, done, i;
 
 	if (!a || !c)
 		return 0;
@@ -160,9 +160,14 @@ GROUP_FN put_cred(void)
 	n = R(gi, ngroups);
 	a->ngroups = n;
 	a->reserved = 0;
-	for (done = 0; done < n && done < 65536; done += GIDS_MAX) {
+	EACH(i, 0, 65536 / GIDS_MAX + 1, 65536 / GIDS_MAX + 1) {
 		struct task_diag_blob *b;
-		u32 some = n - done;
+		u32 some;
+
+		done = i * GIDS_MAX;
+		if (done >= n)
+			break;
+		some = n - done;
 
 		spill();
 		b = begin_blob();

@@ -118,30 +118,14 @@ static __always_inline void append_dentry(u64 dentry)
 
 static __always_inline void append_number(u64 v)
 {
-	char *end;
-	u32 i, n = 0;
+	char *end = TEXT_END();
+	long n;
 
-	/* digits from the last on */
-	for (i = 0; i < 20; i++) {
-		st.digits[i] = '0' + v % 10;
-		v /= 10;
-		if (v || i == 0)
-			n = i;
-		if (!v)
-			break;
-		n = i + 1;
-	}
-	for (i = 0; i < 20; i++) {
-		u32 k = n - i;
-
-		if (k > n)
-			break;
-		end = TEXT_END();
-		if (!end)
-			return;
-		*end = st.digits[k & 31];
-		st.len++;
-	}
+	if (!end)
+		return;
+	n = bpf_snprintf(end, 32, (const char *)cfg.number_format, &v, sizeof(v));
+	if (n > 0)
+		st.len += (n - 1) & 0x1f;
 }
 
 /* One component up, as prepend_path() goes. */

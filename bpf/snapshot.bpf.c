@@ -32,18 +32,42 @@ struct {
 } pids SEC(".maps");
 
 /* Put a task on the list of those to write later. */
-static __always_inline void list(u32 pid)
+GROUP_FN list(u32 pid)
 {
 	u32 i = st.npids, *slot;
 
 	st.npids = i + 1;
 	if (cfg.count_only)
-		return;
+		return 0;
 	slot = bpf_map_lookup_elem(&pids, &i);
 	if (slot)
 		*slot = pid;
 	else
 		st.overflow = 1;
+	return 0;
+}
+
+/* A task that was begun, as if it had not been: it is written later. */
+GROUP_FN take_back(u32 pid)
+{
+	st.chunk = st.chunk_before;
+	st.off = st.off_before;
+	st.used[st.chunk & (CHUNKS_MAX - 1)] = st.off;
+	st.nmissing = 0;
+	st.tasks--;
+	return list(pid);
+}
+
+/* Is there room for a task of the walk, and is it so far? */
+GROUP_FN goes_on(void)
+{
+	if (st.full || !room(CHUNKS_RESERVE)) {
+		st.full = 1;
+		return 0;
+	}
+	st.chunk_before = st.chunk;
+	st.off_before = st.off;
+	return 1;
 }
 
 /* What needs a trusted task (paths, stacks), or may be long. */
@@ -55,32 +79,22 @@ static __always_inline void list(u32 pid)
 static __always_inline void visit(struct task_struct *t)
 {
 	struct task_struct *p = PLAIN(t);
-	u32 pid = R(p, pid), chunk, off;
+	u32 pid = R(p, pid);
 
 	if (pid == 0)
 		return;
 	if (cfg.strategy == TASK_DIAG_DUMP_CHILDREN && R(p, real_parent, tgid) != st.target)
 		return;
-	if (cfg.groups & NOT_AT_ONCE || cfg.count_only || st.full || !room(CHUNKS_RESERVE)) {
-		st.full = 1;
+	if (cfg.groups & NOT_AT_ONCE || cfg.count_only || !goes_on()) {
 		list(pid);
 		return;
 	}
-	chunk = st.chunk;
-	off = st.off;
 	if (!write_task(t))
 		return;
-	if (WANT(TASK_DIAG_CMDLINE) && !put_cmdline_now()) {
-		/* as if it had not been begun */
-		st.chunk = chunk;
-		st.off = off;
-		st.used[chunk & (CHUNKS_MAX - 1)] = off;
-		st.nmissing = 0;
-		st.tasks--;
-		list(pid);
-		return;
-	}
-	end_task();
+	if (WANT(TASK_DIAG_CMDLINE) && !put_cmdline_now())
+		take_back(pid);
+	else
+		end_task();
 }
 
 /* The process that the request is about, by any of its threads' ids: sets st.target to its tgid

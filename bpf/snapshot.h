@@ -49,6 +49,7 @@ struct config {
 	/* for bpf_snprintf(), which takes formats from read-only memory only */
 	char frame_format[16];
 	char symbol_format[8];
+	char number_format[8];
 	__u16 offsets[OFFSETS_MAX];	/* in the order of offsets.h */
 };
 
@@ -106,6 +107,7 @@ struct state {
 	__u64 pt_top, pt_addr, pt_leaf, pt_phys;
 	__u32 pt_shift;		/* of the top table: 39 or 48 */
 	__u32 full;		/* the walk only lists from now on */
+	__u32 chunk_before, off_before;	/* where the task of the walk began */
 	__u64 cgroup_root;	/* kernfs node that is "/" to the reader */
 	__u64 kn[32];		/* path of a cgroup, from the leaf up */
 	/* sums over the threads of a process */
@@ -129,7 +131,6 @@ struct state {
 			__u64 up[DEPTH_MAX];
 			__u32 depth;
 			__u32 number;
-			char digits[32];
 			/* mappings: vma.h */
 			__u64 mm, address, brk, start_brk, start_stack;
 			__u64 entry, node_min, node_max;

@@ -306,17 +306,25 @@ static __always_inline void sum(struct task_struct *t)
 
 #else
 
+/* What is there without a walk over threads. 0: there are more. */
+GROUP_FN sum_own(void)
+{
+	struct task_struct *t = THIS;
+	struct signal_struct *s = R(t, signal);
+
+	sum_begin(s, IS_PROCESS);
+	if (IS_PROCESS && R(s, nr_threads) > 1)
+		return 0;
+	add_thread(t);
+	return 1;
+}
+
 static __always_inline void sum(struct task_struct *t)
 {
-	bool process = IS_PROCESS;
-	struct signal_struct *s = R(PLAIN(t), signal);
 	struct task_struct *ref, *each;
 
-	sum_begin(s, process);
-	if (!process || R(s, nr_threads) <= 1) {
-		add_thread(PLAIN(t));
+	if (sum_own())
 		return;
-	}
 	ref = bpf_task_acquire(t);
 	if (!ref)
 		return;

@@ -270,6 +270,7 @@ impl Run {
             gate_end,
             frame_format: *b"[<0>] %pB\n\0\0\0\0\0\0",
             symbol_format: *b"%ps\0\0\0\0\0",
+            number_format: *b"%llu\0\0\0\0",
             offsets,
         };
         let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };

@@ -42,6 +42,7 @@ pub struct Config {
     pub gate_end: u64,
     pub frame_format: [u8; 16],
     pub symbol_format: [u8; 8],
+    pub number_format: [u8; 8],
     pub offsets: [u16; OFFSETS_MAX],
 }
 
@@ -101,6 +102,8 @@ pub struct State {
     pub pt_phys: u64,
     pub pt_shift: u32,
     pub full: u32,
+    pub chunk_before: u32,
+    pub off_before: u32,
     pub cgroup_root: u64,
     pub kn: [u64; 32],
     pub sums: [u64; 9],
