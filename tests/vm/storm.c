@@ -253,7 +253,7 @@ static long traces(void)
 	return rounds;
 }
 
-/* Everything below a directory of /proc, as find and cat do it. */
+/* Everything below a directory of /proc, as find and cat do it; through links to other directories of a task, too. */
 static long walk(const char *dir, int depth)
 {
 	DIR *d = opendir(dir);
@@ -274,7 +274,10 @@ static long walk(const char *dir, int depth)
 		n++;
 		if (e->d_type == DT_DIR && depth < 4) {
 			n += walk(path, depth + 1);
-		} else if (readlink(path, buf, sizeof(buf)) < 0 && rnd() % 4 == 0) {
+		} else if (readlink(path, buf, sizeof(buf)) > 2) {
+			if (depth && depth < 4 && !memcmp(buf, "../", 3) && rnd() % 2)
+				n += walk(path, depth + 1);
+		} else if (rnd() % 4 == 0) {
 			int fd = open(path, O_RDONLY | O_NONBLOCK);
 
 			if (fd >= 0 && read(fd, buf, sizeof(buf)) > 0)
@@ -293,6 +296,27 @@ static long proc(void)
 
 	while (going())
 		rounds += walk("/proc", 0) > 0;
+	return rounds;
+}
+
+/* The same where directories that tasks share are links; -2 on a kernel without them. */
+static long links(void)
+{
+	char dir[] = "/tmp/storm-XXXXXX";
+	long rounds = 0;
+
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) || !mkdtemp(dir)) {
+		perror("links");
+		return -1;
+	}
+	if (mount("proc", dir, "proc", 0, "dupdirs=link")) {
+		rmdir(dir);
+		return -2;
+	}
+	while (going())
+		rounds += walk(dir, 0) > 0;
+	umount2(dir, MNT_DETACH);
+	rmdir(dir);
 	return rounds;
 }
 
@@ -375,14 +399,29 @@ static const struct part {
 	{ "forks", forks, 3 },
 	{ "traces", traces, 2 },
 	{ "proc", proc, 2 },
+	{ "links", links, 2 },
 	{ "diag", diag, 2 },
 };
+
+/* Tasks that the machine has ever made, threads too. */
+static long made(void)
+{
+	FILE *f = fopen("/proc/stat", "r");
+	char line[4096];
+	long n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "processes %ld", &n);
+	if (f)
+		fclose(f);
+	return n;
+}
 
 int main(int argc, char **argv)
 {
 	int seconds = argc > 1 ? atoi(argv[1]) : 10, bad = 0, status;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
-	long *rounds;
+	long *rounds, before;
 	pid_t pid;
 
 	if (argc > 1 && !strcmp(argv[1], "--nothing"))
@@ -390,6 +429,7 @@ int main(int argc, char **argv)
 	printf("seed %llu, %d s\n", (unsigned long long)seed, seconds);
 	fflush(stdout);
 	signal(SIGUSR1, SIG_IGN);
+	before = made();
 	end = time(NULL) + seconds;
 	rounds = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	for (unsigned int i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
@@ -418,10 +458,11 @@ int main(int argc, char **argv)
 		}
 	for (unsigned int i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
 		if (rounds[i] == -2)
-			printf("SKIP %s: this kernel has no /proc/task_diag\n", parts[i].name);
+			printf("SKIP %s: this kernel has not what is read there\n", parts[i].name);
 		else
 			printf("%s: %ld rounds\n", parts[i].name, rounds[i]);
 		bad |= rounds[i] <= 0 && rounds[i] != -2;
 	}
+	printf("%ld tasks came and went\n", made() - before);
 	return bad;
 }

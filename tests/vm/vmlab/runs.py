@@ -5,6 +5,8 @@ from . import common, kernels, machine, selftests, stress, suites, support
 
 # For the boot itself, in software emulation on a busy host.
 BOOT_SECONDS = 120
+# How much longer tests may take with all checks of the kernel on.
+SLOWER = 4
 # The test programs of the short run on a stock kernel: a live machine, odd surroundings, what is left behind. Linux 6.1
 # takes a second to verify a BPF program in software emulation, so all of them would take long.
 FAST = ("usage", "live", "bad_input", "large", "leftover")
@@ -96,12 +98,15 @@ def built(name, parts, label, memory=machine.MEMORY_MB):
 
 def tests_of_the_series(kernel="ours"):
     """Selftests and KUnit; how many failed. On another kernel: those of the series there."""
-    return built(kernel, [selftests.Selftests("ours")], "selftests")
+    return built(kernel, [selftests.Selftests(kernels.named(kernel))], "selftests")
 
 
 def stress_of_the_series(seconds, seed, kernel="ours-debug"):
-    """Fuzzing and storms on the kernel with all checks, if not on another; how many failed."""
+    """Fuzzing, storms and selftests on the kernel with all checks, if not on another; how many failed."""
     parts = [stress.Program(name, seconds, seed) for name in ("fuzz_request", "storm")]
+    checked = kernel.endswith("-debug")
+    parts.append(selftests.Selftests(kernels.named(kernel), SLOWER if checked else 1))
+    parts.append(stress.Checks(checked))
     return built(kernel, parts, "stress", 4096)
 
 

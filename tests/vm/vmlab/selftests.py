@@ -26,25 +26,28 @@ def directories():
 
 
 def installed(flavour):
-    """The directory of the built tests, made from the tree of a flavour."""
+    """The directory of the built tests, made in the tree of a flavour, and the same whichever that is."""
     names = sorted(directories())
     patches = build.series()
     version, tarball = build.source()
     key = common.digest(version, *patches, *names)
-    home = common.cache("selftests", f"{flavour}-{key}")
+    home = common.cache("selftests", key)
     with common.locked(f"linux-{flavour}"):
         if not home.exists():
             common.say(f"building the selftests {' '.join(names)}")
             tree = build.Tree(flavour, version, tarball)
             tree.apply(patches)
             tree.make(["headers"])
-            part = home.with_name(f"{home.name}.part")
+            part = home.with_name(f"{home.name}.{flavour}.part")
             shutil.rmtree(part, ignore_errors=True)
             # What was built for another state of the series must not be taken for this one's.
             target = {"TARGETS": " ".join(names), "INSTALL_PATH": part, "FORCE_TARGETS": 1}
             tree.make(["-C", "tools/testing/selftests", "clean"], **target)
             tree.make(["-C", "tools/testing/selftests", "install"], **target)
-            part.rename(home)
+            if home.exists():
+                shutil.rmtree(part)
+            else:
+                part.rename(home)
     return home
 
 
@@ -52,10 +55,13 @@ class Selftests(suites.Suite):
     """Run them one by one. Each counts its own tests if it speaks TAP, else as one."""
 
     name = "selftests"
-    timeout = 600
 
-    def __init__(self, flavour):
-        self.flavour = flavour
+    def __init__(self, kernel, slower=1):
+        # A kernel of the series must have run its KUnit suites, too.
+        self.kunit = kernel.is_ours
+        self.flavour = kernel.where if kernel.is_ours else "ours"
+        self.limit = 120 * slower
+        self.timeout = 600 * slower
 
     def tests(self):
         listing = (installed(self.flavour) / "kselftest-list.txt").read_text().split()
@@ -72,7 +78,7 @@ class Selftests(suites.Suite):
                 (tree.program if elf else tree.file)(path, to)
 
     def script(self):
-        run = "echo \"@@test $1:$2\"; (cd /lab/selftests/$1 && timeout 120 ./$2); echo \"@@status $?\""
+        run = f"echo \"@@test $1:$2\"; (cd /lab/selftests/$1 && timeout {self.limit} ./$2); echo \"@@status $?\""
         return [f"one() {{ {run}; }}", *(f"one {d} {t}" for d, t in self.tests())]
 
     def read(self, output, run):
@@ -84,7 +90,7 @@ class Selftests(suites.Suite):
             result.add(tap(name, text, code))
         for d, names in directories().items():
             result.skipped += [f"selftest {d}:{t}: fails on the unpatched kernel in this machine, too" for t in names]
-        result.add(kunit(run.console))
+        result.add(kunit(run.console, kunit_suites() if self.kunit else ()))
         return result
 
 
@@ -110,15 +116,35 @@ def tap(name, text, code):
     return result
 
 
-def kunit(console):
-    """The cases of the KUnit suites that are built in: KTAP on the console, cases indented by four blanks."""
+def kunit_suites():
+    """The names of the suites that the series adds."""
+    suite = re.compile(r"^\+\s*\.name\s*=\s*\"([^\"]+)\",\n\+\s*\.test_cases\b", re.M)
+    return [name for p in build.series() for name in suite.findall(p.read_text(errors="replace"))]
+
+
+def kunit(console, suites_due):
+    """The cases of the KUnit suites that are built in: KTAP on the console, cases indented by four blanks.
+
+    A suite that is due and is not there, ended early or had no case has failed.
+    """
     result = suites.Result()
     plain = re.sub(r"^\[ *\d+\.\d+\] ?", "", console.replace("\r", ""), flags=re.M)
-    for bad, title in re.findall(r"^    (not )?ok \d+ (?:- )?(.*)$", plain, re.M):
+    cases = re.compile(r"^    (not )?ok \d+ (?:- )?(.*)$", re.M)
+    for bad, title in cases.findall(plain):
         if "# SKIP" in title:
             result.skipped.append(f"KUnit {title}")
         elif bad:
             result.failed.append(f"KUnit {title}")
         else:
             result.passed += 1
+    for name in suites_due:
+        said = re.search(rf"^    # Subtest: {re.escape(name)}$(.*?)^(not )?ok \d+ (?:- )?{re.escape(name)}\b", plain, re.S | re.M)
+        plan = said and re.search(r"^    1\.\.(\d+)$", said[1], re.M)
+        ran = len(cases.findall(said[1])) if said else 0
+        if not said:
+            result.failed.append(f"KUnit {name}: did not run, or not to its end")
+        elif not ran or not plan or ran != int(plan[1]):
+            result.failed.append(f"KUnit {name}: {ran} of {plan[1] if plan else 'no'} cases ran")
+        elif said[2] and not result.failed:
+            result.failed.append(f"KUnit {name}")
     return result

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Fuzzing and storms on the kernel with all checks on. What they find is on the console; kmemleak is asked at the end."""
+"""Fuzzing and storms on the kernel with all checks on, then the selftests of the series on it.
+
+What the checks find is on the console; kmemleak is asked after each part. At the end the checks must still be there: lockdep
+turns itself off when it runs out of memory, and kmemleak too, and would find nothing from then on.
+"""
 
 import re
 
@@ -21,12 +25,10 @@ class Program(suites.Suite):
         tree.program(bench.compiled(common.VM / f"{self.name}.c"), f"/lab/{self.name}")
 
     def script(self):
-        leaks = "/sys/kernel/debug/kmemleak"
         return [
             f"cd /lab; timeout {self.timeout} ./{self.name} {self.seconds} {self.seed}; echo \"@@status $?\"",
             "grep -E '^(proc_inode_cache|task_struct|filp|pid|cred_jar|mm_struct) ' /proc/slabinfo",
-            # What was freed by RCU is not a leak; only what stays for some seconds is.
-            f"if [ -e {leaks} ]; then sleep 8; echo scan >{leaks}; sleep 8; echo scan >{leaks}; head -c 20000 {leaks}; fi",
+            *ask_for_leaks(),
         ]
 
     def read(self, output, run):
@@ -41,7 +43,48 @@ class Program(suites.Suite):
             result.passed += 1
         elif not (status and status[1] == "4"):
             result.failed.append(f"{self.name}: exit code {status[1] if status else 'none'}")
-        if "unreferenced object" in output:
-            first = output[output.index("unreferenced object") :].splitlines()[:12]
-            result.failed.append("kmemleak: " + " ".join(line.strip() for line in first))
+        result.failed += leaks(output)
         return result
+
+
+class Checks(suites.Suite):
+    """Leaks of what ran before, and whether the kernel's checks were on to the end."""
+
+    name = "checks"
+
+    def __init__(self, needed):
+        self.needed = needed
+
+    def script(self):
+        return [*ask_for_leaks(), "grep -s debug_locks: /proc/lockdep_stats"]
+
+    def read(self, output, run):
+        result = suites.Result(failed=leaks(output))
+        there = {
+            "KASAN": "KernelAddressSanitizer initialized" in run.console,
+            "lockdep": re.search(r"debug_locks: +1$", output, re.M),
+            "kmemleak": "@@scanned 0" in output,
+        }
+        for name, on in there.items():
+            if on:
+                result.passed += 1
+            elif self.needed:
+                result.failed.append(f"{name} is not there, or was off at the end")
+            else:
+                result.skipped.append(f"{name}: not in this kernel, nothing was checked by it")
+        return result
+
+
+def ask_for_leaks():
+    """Lines of a job. What was freed by RCU is not a leak; only what stays for some seconds is."""
+    file = "/sys/kernel/debug/kmemleak"
+    scan = f"echo scan >{file}"
+    return [f"if [ -e {file} ]; then sleep 8; {scan}; sleep 8; {scan}; echo \"@@scanned $?\"; head -c 20000 {file}; fi"]
+
+
+def leaks(output):
+    """What kmemleak said, as a list of failures."""
+    if "unreferenced object" not in output:
+        return []
+    first = output[output.index("unreferenced object") :].splitlines()[:16]
+    return ["kmemleak: " + " ".join(line.strip() for line in first)]
