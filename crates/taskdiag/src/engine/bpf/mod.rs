@@ -182,9 +182,10 @@ impl Engine for Bpf {
     }
 }
 
-/// What [`Run::start`] calls: map, update, loader, run; two mappings; link, its close, iterator;
-/// and at the end two unmappings and a close of all else.
-const LOAD_SYSCALLS: u64 = 19;
+/// What [`Run::start`] calls: four for the kernel's types; type information and its close, five maps, two
+/// values, a freeze, the program; a mapping, link, its close, iterator; and at the end the mapping of the
+/// output, two unmappings and seven closes.
+const LOAD_SYSCALLS: u64 = 29;
 
 /// Chunks to do with where memory is limited.
 const FEW_CHUNKS: usize = CHUNKS_RESERVE + 2;
