@@ -2,6 +2,7 @@
 //! complete.
 
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -102,11 +103,17 @@ pub fn read(path: &Path) -> Result<Snapshot, Exit> {
 
 /// The largest pid there can be, as procps has it; of a saved answer, the largest there is.
 pub fn largest_pid(snapshot: &Snapshot, saved: bool) -> u32 {
-    let limit = || std::fs::read_to_string("/proc/sys/kernel/pid_max").ok()?.trim().parse().ok();
-    match if saved { None } else { limit() } {
+    match if saved { None } else { pid_max() } {
         Some(limit) => u32::saturating_sub(limit, 1),
         None => snapshot.tasks().map(|t| t.pid()).max().unwrap_or(0),
     }
+}
+
+/// The kernel's limit of pids. One read: no more system calls than it takes.
+fn pid_max() -> Option<u32> {
+    let mut text = [0; 16];
+    let n = File::open("/proc/sys/kernel/pid_max").ok()?.read(&mut text).ok()?;
+    std::str::from_utf8(&text[..n]).ok()?.trim().parse().ok()
 }
 
 /// The selected tasks of an answer, by index.

@@ -16,7 +16,7 @@ pub struct Sink {
 /// A first piece is out soon, and a large answer is not many system calls; nor do its pages cost
 /// more than those, and most of it stays in the cache until it is written.
 const FIRST: usize = 1 << 18;
-const LARGEST: usize = 1 << 20;
+const LARGEST: usize = 1 << 21;
 
 impl Sink {
     /// Over standard output.

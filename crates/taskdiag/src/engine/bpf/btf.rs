@@ -4,7 +4,7 @@
 //! to find two for a CO-RE relocation. Pure: bytes in, offsets out; `offsets.rs` reads the file.
 //! Only what that takes: structs, their members, and the types that lead from one to the other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 const MAGIC: u16 = 0xeb9f;
 const INT: u32 = 1;
@@ -25,14 +25,17 @@ const ENUM64: u32 = 19;
 /// Names of structs, unions and functions to find. Most others differ in their first four bytes.
 #[derive(Debug)]
 pub struct Wanted<'a> {
-    names: HashSet<&'a [u8]>,
+    /// In order.
+    names: Vec<&'a [u8]>,
     starts: Box<[u64; 1024]>,
 }
 
 impl<'a> Wanted<'a> {
     /// These.
     pub fn new(names: impl IntoIterator<Item = &'a [u8]>) -> Wanted<'a> {
-        let names: HashSet<_> = names.into_iter().collect();
+        let mut names: Vec<_> = names.into_iter().collect();
+        names.sort_unstable();
+        names.dedup();
         let mut starts = Box::new([0u64; 1024]);
         for n in &names {
             let bit = start(n);
@@ -47,7 +50,7 @@ impl<'a> Wanted<'a> {
             return None;
         }
         let name = &text[..text.iter().position(|b| *b == 0)?];
-        self.names.contains(name).then_some(name)
+        self.names.binary_search(&name).is_ok().then_some(name)
     }
 }
 
@@ -68,9 +71,9 @@ pub struct Btf<'a> {
     /// Where each type is in `types`, by its id.
     at: Vec<u32>,
     /// Ids of the wanted structs and unions.
-    structs: HashMap<&'a [u8], Vec<u32>>,
+    structs: BTreeMap<&'a [u8], Vec<u32>>,
     /// Ids of the wanted functions.
-    functions: HashMap<&'a [u8], u32>,
+    functions: BTreeMap<&'a [u8], u32>,
 }
 
 fn u32_at(b: &[u8], at: usize) -> Option<u32> {
@@ -93,8 +96,8 @@ impl<'a> Btf<'a> {
             types,
             strings,
             at: Vec::with_capacity(types.len() / 24),
-            structs: HashMap::new(),
-            functions: HashMap::new(),
+            structs: BTreeMap::new(),
+            functions: BTreeMap::new(),
         };
         btf.at.push(0);
         let mut at = 0;

@@ -2,7 +2,7 @@
 //! over its type information finds all together. The kernel would search it for each kernel
 //! function that a program calls and for each type that it reads, a third of the time of a load.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use super::btf::{Btf, FUNC, Wanted};
@@ -18,7 +18,7 @@ pub struct Resolver<'k> {
     /// That of the program, once it was loaded.
     local: Vec<u8>,
     found: Option<Btf<'k>>,
-    open: HashMap<u32, OwnedFd>,
+    open: BTreeMap<u32, OwnedFd>,
     /// The last command that failed.
     pub failed: Option<i32>,
 }
@@ -35,7 +35,7 @@ const CORE_RELO_REC_SIZE_AT: u64 = 136;
 impl<'k> Resolver<'k> {
     /// `kernel`: the content of `/sys/kernel/btf/vmlinux`.
     pub fn new(kernel: &'k [u8]) -> Resolver<'k> {
-        Resolver { kernel, local: Vec::new(), found: None, open: HashMap::new(), failed: None }
+        Resolver { kernel, local: Vec::new(), found: None, open: BTreeMap::new(), failed: None }
     }
     /// An fd that is still open.
     pub fn take(&mut self, fd: u32) -> Option<OwnedFd> {
