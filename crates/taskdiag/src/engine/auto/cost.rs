@@ -47,12 +47,13 @@ pub struct Plan {
 }
 
 /// Loading the program and closing it: maps, relocations, verifier.
-const BPF_LOAD: u64 = 4_800_000;
+const BPF_LOAD: u64 = 2_900_000;
 /// The same for the larger program that the rarer groups need.
-const BPF_LOAD_LARGE: u64 = 8_500_000;
-const BPF_LOAD_PATHS: u64 = 1_500_000;
+const BPF_LOAD_LARGE: u64 = 4_600_000;
 /// Checking the code of one group.
-const BPF_LOAD_GROUP: u64 = 600_000;
+const BPF_LOAD_GROUP: u64 = 350_000;
+/// The same of mappings or files, which is much.
+const BPF_LOAD_LIST: u64 = 4_000_000;
 /// Opening, reading and closing one file of /proc.
 const PROC_FILE: u64 = 4_500;
 /// A listing of /proc steps over every thread.
@@ -65,8 +66,11 @@ const BPF_SUM_THREAD: u64 = 200;
 fn bpf_load(asked: Groups) -> u64 {
     let large = asked.intersects(Groups::PATHS | Groups::NS | Groups::CGROUP);
     let program = if large { BPF_LOAD_LARGE } else { BPF_LOAD };
-    let paths = if asked.has(Group::Paths) { BPF_LOAD_PATHS } else { 0 };
-    program + paths + asked.iter().count() as u64 * BPF_LOAD_GROUP
+    let group = |g| match g {
+        Group::Vma | Group::Fd => BPF_LOAD_LIST,
+        _ => BPF_LOAD_GROUP,
+    };
+    program + asked.iter().map(group).sum::<u64>()
 }
 
 fn bpf_task(g: Group) -> u64 {
