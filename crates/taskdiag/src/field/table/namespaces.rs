@@ -42,7 +42,10 @@ fn cgroup_path<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
 
 macro_rules! ns {
     ($name:literal $header:literal $what:literal $source:literal $member:ident) => {
-        row!($name $header 10 Right [BASE(state) NS] Integer None Plain, $source, $what, {},
+        Field {
+            // Looked at where BASE is asked for: a zombie has none, which is no gap.
+            members: Members::of(Groups::BASE, &["state"]),
+            ..row!($name $header 10 Right [NS] Integer None Plain, $source, $what, {},
             |_, row| match row.ns {
                 Some(ns) => match ns.$member() {
                     Some(inode) => Value::Uint(u64::from(inode)),
@@ -52,6 +55,7 @@ macro_rules! ns {
                 },
                 None => row.missing(Group::Ns),
             })
+        }
     };
 }
 
