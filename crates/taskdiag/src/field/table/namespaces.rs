@@ -42,10 +42,7 @@ fn cgroup_path<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
 
 macro_rules! ns {
     ($name:literal $header:literal $what:literal $source:literal $member:ident) => {
-        Field {
-            // Looked at where BASE is asked for: a zombie has none, which is no gap.
-            members: Members::of(Groups::BASE, &["state"]),
-            ..row!($name $header 10 Right [NS] Integer None Plain, $source, $what, {},
+        row!($name $header 10 Right [BASE(state) NS] Integer None Plain, $source, $what, {},
             |_, row| match row.ns {
                 Some(ns) => match ns.$member() {
                     Some(inode) => Value::Uint(u64::from(inode)),
@@ -55,7 +52,6 @@ macro_rules! ns {
                 },
                 None => row.missing(Group::Ns),
             })
-        }
     };
 }
 
