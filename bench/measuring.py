@@ -2,6 +2,7 @@
 """Loads, timed runs and counted runs. Knows no cases; it raises Failed where a number would lie."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import re
@@ -228,3 +229,10 @@ def quiet(command):
     except subprocess.TimeoutExpired:
         return False
     return done.returncode in (0, 3)
+
+
+@functools.cache
+def python_with_psutil():
+    """That of PATH, or else the one that Debian's python3-psutil is for; None where psutil is not installed."""
+    pythons = [p for p in ("python3", "/usr/bin/python3") if shutil.which(p)]
+    return next((p for p in pythons if quiet([p, "-c", "import psutil"])), None)

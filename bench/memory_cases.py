@@ -7,15 +7,13 @@ import statistics
 import subprocess
 
 from cases import TASKDIAG, case
-from measuring import OUT, Failed, load, one_run, quiet
-
-# Comparisons by processes that another one has, said once: psutil is installed or it is not.
-PSUTIL = quiet(["python3", "-c", "import psutil"])
+from measuring import OUT, Failed, load, one_run, python_with_psutil, quiet
 
 
 def psutil(b, rows, what, at_least):
     """psutil doing `what` to each process `p`, beside the label taskdiag of `rows`."""
-    if not PSUTIL:
+    python = python_with_psutil()
+    if not python:
         b.note("  psutil: not installed, not measured")
         return
     code = f"""import psutil
@@ -24,7 +22,7 @@ for p in psutil.process_iter():
         {what}
     except psutil.Error:
         pass"""
-    r = {**rows, **b.compare({"psutil": ["python3", "-c", code]}, rounds=2)}
+    r = {**rows, **b.compare({"psutil": [python, "-c", code]}, rounds=2)}
     b.ratio("wall, psutil / taskdiag", r, "psutil", "taskdiag", "wall_ns", at_least=at_least)
     b.ratio("cpu, psutil / taskdiag", r, "psutil", "taskdiag", "cpu_us")
 

@@ -18,7 +18,7 @@ fn run(program: &str, args: &[&str]) -> Option<String> {
         }
         Ok(out) => {
             let why = String::from_utf8_lossy(&out.stderr).into_owned();
-            skip(program, &format!("it says nothing: {}", why.trim()));
+            skip(program, &format!("it says nothing: {}", why.lines().last().unwrap_or_default()));
             None
         }
         Err(e) => {
@@ -26,6 +26,15 @@ fn run(program: &str, args: &[&str]) -> Option<String> {
             None
         }
     }
+}
+
+/// The Python that has psutil: that of PATH, or else the one that Debian's python3-psutil is for.
+fn python() -> &'static str {
+    let has = |p: &&str| {
+        let done = Command::new(p).args(["-c", "import psutil"]).output();
+        done.is_ok_and(|o| o.status.success())
+    };
+    ["python3", "/usr/bin/python3"].into_iter().find(has).unwrap_or("python3")
 }
 
 fn start(state: &str) -> Option<(tempfile::TempDir, Mktask)> {
@@ -230,7 +239,7 @@ fn memory_of_psutil() {
     let Some((_dir, m)) = start("mappings") else { return };
     let code = "import psutil, sys; p = psutil.Process(int(sys.argv[1])); m = p.memory_full_info(); \
                 print(m.rss, m.uss, m.pss, m.swap, p.num_fds(), len(p.memory_maps(grouped=False)))";
-    let Some(out) = run("python3", &["-c", code, &m.pid().to_string()]) else { return };
+    let Some(out) = run(python(), &["-c", code, &m.pid().to_string()]) else { return };
     let n: Vec<i128> = out.split_whitespace().filter_map(|w| w.parse().ok()).collect();
     let [_, uss, pss, swap, fds, maps] = n[..] else { return skip("psutil", &out) };
     for a in answers(&m, Groups::VMA_STAT | Groups::ROLLUP | Groups::FD_COUNT, Group::Rollup) {

@@ -208,7 +208,9 @@ fn memory_as_psutil_has_it() {
         "import psutil; m = psutil.Process({pid}).memory_full_info(); print(m.pss, m.uss, m.swap)"
     );
     let theirs = || {
-        let text = output("python3", &["-c", &code])?;
+        // That of PATH need not be the one that Debian's python3-psutil is for.
+        let args = ["-c", &code];
+        let text = output("python3", &args).or_else(|| output("/usr/bin/python3", &args))?;
         let n: Vec<u64> = text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
         Some((n[0], n[1], n[2]))
     };
