@@ -41,7 +41,9 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     })?;
     let asked = Instant::now();
     let (mut tables, gaps) = holders(&snapshot, Group::FdCount);
-    tables.retain(|t| select.may_match(&Row::new(t.task)));
+    if !select.takes_all_processes() {
+        tables.retain(|t| select.may_match(&Row::new(t.task)));
+    }
     let mut columns = columns(tables.iter().any(Holder::is_unshared))?;
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     let cx = Context::new(snapshot.stream().info(), snapshot.stream().strategy().is_threads());

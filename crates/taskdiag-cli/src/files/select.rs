@@ -97,6 +97,10 @@ impl Selection {
             && !self.has_file_condition();
         (!self.pids.only.is_empty() && (self.and || alone)).then_some(&self.pids.only)
     }
+    /// Is nothing said about processes?
+    pub fn takes_all_processes(&self) -> bool {
+        self.pids.is_empty() && self.uids.is_empty() && self.commands.is_empty()
+    }
     /// Is anything said about files, beside whose they are?
     pub fn has_file_condition(&self) -> bool {
         !self.inet.is_empty()

@@ -21,18 +21,33 @@ pub struct Holder<'a> {
     pub owner: TaskView<'a>,
     /// Tasks of the process that have the value, those in the answer.
     pub threads: u32,
-    /// All processes that have the value, by pid; empty where it is this one alone.
-    pub processes: Rc<[u32]>,
+    /// All processes that have the value, by pid; `None` where it is this one alone.
+    pub processes: Option<Rc<[u32]>>,
 }
 
 impl Holder<'_> {
+    /// What is one holder: a process and a value.
+    fn key(&self) -> (u32, u32) {
+        (self.task.tgid(), self.owner.pid())
+    }
     /// Is it that of a thread which does not share with its leader?
     pub fn is_unshared(&self) -> bool {
         !self.task.is_leader()
     }
     /// Other processes that have the same value.
     pub fn others(&self) -> impl Iterator<Item = u32> + '_ {
-        self.processes.iter().copied().filter(|p| *p != self.task.tgid())
+        let all = self.processes.iter().flat_map(|p| p.iter().copied());
+        all.filter(|p| *p != self.task.tgid())
+    }
+}
+
+impl<'a> Holder<'a> {
+    /// Count the tasks of another one of the same key in.
+    fn join(&mut self, other: &Holder<'a>) {
+        self.threads += other.threads;
+        if rank(&other.task) < rank(&self.task) {
+            self.task = other.task;
+        }
     }
 }
 
@@ -72,25 +87,15 @@ fn place(task: &TaskView<'_>, group: Group) -> Place {
 
 /// The holders of a group's values in the order of process and thread ids, and the tasks without.
 pub fn holders(snapshot: &Snapshot, group: Group) -> (Vec<Holder<'_>>, Vec<Gap<'_>>) {
-    // What holds the value of each task, and which tasks have one to share.
-    let mut places = Vec::with_capacity(snapshot.tasks().len());
-    let mut owners = HashMap::new();
-    for task in snapshot.tasks() {
-        let place = place(&task, group);
-        if let Place::Here = place {
-            owners.entry(task.pid()).or_insert(task);
-        }
-        places.push(place);
-    }
-    let mut holders: Vec<Holder<'_>> = Vec::new();
+    let places: Vec<Place> = snapshot.tasks().map(|t| place(&t, group)).collect();
+    let owners = Owners::new(snapshot, &places);
+    let values = places.iter().filter(|p| matches!(p, Place::Here)).count();
+    let mut holders: Vec<Holder<'_>> = Vec::with_capacity(values);
     let mut gaps = Vec::new();
-    let mut known: HashMap<(u32, u32), usize> = HashMap::new();
-    // Threads of a process mostly follow each other.
-    let mut last = None;
-    for (task, place) in snapshot.tasks().zip(places) {
+    for (task, place) in snapshot.tasks().zip(&places) {
         let owner = match place {
             Place::Here => Some(task),
-            Place::With(pid) => owners.get(&pid).copied(),
+            Place::With(pid) => owners.find(*pid),
             Place::Nowhere => None,
         };
         let Some(owner) = owner else {
@@ -98,25 +103,63 @@ pub fn holders(snapshot: &Snapshot, group: Group) -> (Vec<Holder<'_>>, Vec<Gap<'
             gaps.push(Gap { task, group, reason });
             continue;
         };
-        let key = (task.tgid(), owner.pid());
-        let at = match last {
-            Some((k, at)) if k == key => at,
-            _ => *known.entry(key).or_insert_with(|| {
-                holders.push(Holder { task, owner, threads: 0, processes: Rc::new([]) });
-                holders.len() - 1
-            }),
-        };
-        last = Some((key, at));
-        let holder = &mut holders[at];
-        holder.threads += 1;
-        let rank = |t: &TaskView<'_>| (!t.is_leader(), t.pid());
-        if rank(&task) < rank(&holder.task) {
-            holder.task = task;
+        let one = Holder { task, owner, threads: 1, processes: None };
+        // Threads of a process mostly follow each other.
+        match holders.last_mut() {
+            Some(last) if last.key() == one.key() => last.join(&one),
+            _ => holders.push(one),
         }
     }
-    holders.sort_by_key(|h| (h.task.tgid(), !h.task.is_leader(), h.task.pid()));
+    // Those that did not. Mostly all is in this order already.
+    holders.sort_by_key(Holder::key);
+    holders.dedup_by(|next, first| {
+        let same = next.key() == first.key();
+        if same {
+            first.join(next);
+        }
+        same
+    });
+    holders.sort_by_key(|h| (h.task.tgid(), rank(&h.task)));
     acquaint(&mut holders);
     (holders, gaps)
+}
+
+/// Which task of a process stands for it: the least.
+fn rank(task: &TaskView<'_>) -> (bool, u32) {
+    (!task.is_leader(), task.pid())
+}
+
+/// The tasks that others share a value with: few, or most have as many threads.
+struct Owners<'a> {
+    /// By pid.
+    tasks: Vec<TaskView<'a>>,
+}
+
+impl<'a> Owners<'a> {
+    fn new(snapshot: &'a Snapshot, places: &[Place]) -> Owners<'a> {
+        let mut wanted: Vec<u32> = Vec::new();
+        for place in places {
+            match place {
+                Place::With(pid) if wanted.last() != Some(pid) => wanted.push(*pid),
+                _ => {}
+            }
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut tasks = Vec::with_capacity(wanted.len());
+        if !wanted.is_empty() {
+            let here = snapshot.tasks().zip(places).filter(|(_, p)| matches!(p, Place::Here));
+            let here = here.map(|(task, _)| task);
+            tasks.extend(here.filter(|t| wanted.binary_search(&t.pid()).is_ok()));
+            tasks.sort_by_key(TaskView::pid);
+        }
+        Owners { tasks }
+    }
+    /// The first one of this pid.
+    fn find(&self, pid: u32) -> Option<TaskView<'a>> {
+        let at = self.tasks.partition_point(|t| t.pid() < pid);
+        self.tasks.get(at).filter(|t| t.pid() == pid).copied()
+    }
 }
 
 /// Tell holders of one value in several processes of each other.
@@ -138,7 +181,7 @@ fn acquaint(holders: &mut [Holder<'_>]) {
         users.into_iter().map(|(owner, pids)| (owner, pids.into())).collect();
     for h in holders {
         if let Some(pids) = users.get(&h.owner.pid()) {
-            h.processes = Rc::clone(pids);
+            h.processes = Some(Rc::clone(pids));
         }
     }
 }

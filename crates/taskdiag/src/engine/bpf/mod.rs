@@ -227,6 +227,7 @@ fn typical_bytes(g: Group) -> usize {
         Group::Cred => size_of::<taskdiag_wire::Cred>() + 24,
         Group::Stat => size_of::<taskdiag_wire::Stat>(),
         Group::Statm => size_of::<taskdiag_wire::Statm>(),
+        Group::FdCount => size_of::<taskdiag_wire::FdCount>(),
         Group::Cmdline => 96,
         Group::Paths => 160,
         Group::Cgroup => 360,
