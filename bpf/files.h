@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * FD and FD_COUNT: the open files of a task. A table that several tasks have
+ * FD: the open files of a task. A table that several tasks have
  * is walked once, 64 descriptors at a time: first the files, then what is
  * particular about the sockets among them and about others, so that each kind
  * of list goes on as long as possible.
@@ -273,22 +273,6 @@ static long fd_step(u32 i, void *unused)
 	return 0;
 }
 
-/* The file table of the task; 0: it has none, or another message has its group. */
-static __always_inline u64 file_table(u32 group)
-{
-	struct task_struct *t = THIS;
-	u64 files = RD(u64, t, TASK_FILES);
-
-	if (!files || R(t, flags) & PF_EXITING) {
-		missing(group, TASK_DIAG_R_ABSENT);
-		return 0;
-	}
-	st.arg = files;
-	if (RD(u32, files, FILES_COUNT) > 1 && put_shared(group, OFF(TASK_FILES)))
-		return 0;
-	return files;
-}
-
 /* Open files from st.fd_base on. Returns 1 when there are more than fit. */
 GROUP_FN put_fds(void)
 {
@@ -316,41 +300,6 @@ GROUP_FN put_fds(void)
 	bpf_loop(1 << 22, fd_step, NULL, 0);
 	end_list(TASK_DIAG_FD, sizeof(struct task_diag_fd), VALID_ALL(12));
 	return !st.walk_done;
-}
-
-/* ---- FD_COUNT ---- */
-
-static long count_word(u32 i, void *unused)
-{
-	u64 open = 0;
-
-	(void)unused;
-	bpf_probe_read_kernel(&open, 8, (void *)(st.arg + i * 8));
-	st.n += __builtin_popcountll(open);
-	return 0;
-}
-
-GROUP_FN put_fd_count(void)
-{
-	struct task_diag_fd_count *a;
-	u64 files = file_table(TASK_DIAG_FD_COUNT);
-	u32 size;
-
-	if (!files)
-		return 0;
-	st.fdt = RD(u64, files, FILES_FDT);
-	size = RD(u32, st.fdt, FDT_MAX);
-	st.arg = RD(u64, st.fdt, FDT_OPEN);
-	st.n = 0;
-	bpf_loop(size / 64, count_word, NULL, 0);
-	a = here();
-	if (!a)
-		return 0;
-	PUT(a, TASK_DIAG_FD_COUNT);
-	a->valid = VALID_ALL(2);
-	a->open = st.n;
-	a->size = size;
-	return 0;
 }
 
 #endif

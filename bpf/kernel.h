@@ -149,6 +149,9 @@ struct thread_info { u32 cpu; };
 struct sched_entity { u64 sum_exec_runtime; };
 struct sched_info { unsigned long pcount; unsigned long long run_delay; };
 struct seccomp { int mode; };
+struct fdtable { unsigned int max_fds; unsigned long *open_fds; };
+struct files_struct { struct { int counter; } count; struct fdtable *fdt; };
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -175,6 +178,7 @@ struct task_struct {
 	const struct cred *real_cred;
 	char comm[16];
 	struct fs_struct *fs;
+	struct files_struct *files;
 	struct nsproxy *nsproxy;
 	struct signal_struct *signal;
 	struct seccomp seccomp;

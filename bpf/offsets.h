@@ -75,7 +75,6 @@ MAY(NS_OPS, ns_common, ops)
 MAY(NS_OPS_NAME, proc_ns_operations, name)
 MAY(DMABUF_NAME, dma_buf, name)
 
-NEED(FILES_COUNT, files_struct, count)
 NEED(FILES_FDT, files_struct, fdt)
 NEED(FDT_MAX, fdtable, max_fds)
 NEED(FDT_FD, fdtable, fd)

@@ -23,7 +23,7 @@ struct {
  * the kernel that are long to find, the others much code.
  */
 #define RARE_GROUPS (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_NS | 1u << TASK_DIAG_CGROUP)
-#define MORE_GROUPS (1u << TASK_DIAG_VMA | 1u << TASK_DIAG_FD | 1u << TASK_DIAG_FD_COUNT |	\
+#define MORE_GROUPS (1u << TASK_DIAG_VMA | 1u << TASK_DIAG_FD |				\
 		     1u << TASK_DIAG_ENVIRON | 1u << TASK_DIAG_LIMITS | 1u << TASK_DIAG_SIGNALS | \
 		     1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK)
 #ifdef NO_RARE

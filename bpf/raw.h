@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Reading kernel memory by offset (see offsets.h), lists of entries, and which
- * task's message has what several tasks share. For the groups that need many
- * kernel types; the others use R().
+ * Reading kernel memory by offset (see offsets.h), and lists of entries. For
+ * the groups that need many kernel types; the others use R().
  */
 #ifndef TASKDIAG_RAW_H
 #define TASKDIAG_RAW_H
@@ -94,87 +93,6 @@ static __always_inline void end_list(u32 attr, u32 size, u32 valid)
 	if (!st.list_any)
 		open_list(attr, size, valid);
 	close_list();
-}
-
-/* ---- what tasks share ---- */
-
-struct shared_with {
-	u64 object;
-	u64 task;	/* the task whose message has it, */
-	u64 start;	/* which is still the same one if it started at this time */
-	u32 group;
-	u32 pid;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct shared_with));
-	__uint(max_entries, SHARED_MAX);
-} shared SEC(".maps");
-
-static __always_inline u64 mix(u64 v)
-{
-	v ^= v >> 29;
-	v *= 0xbf58476d1ce4e5b9ull;
-	return v ^ (v >> 32);
-}
-
-/*
- * Does another task's message have the group of this object (an mm or files_struct) already? Then
- * says so and returns true; else notes that this task's message will. When the table is full an
- * object is forgotten and written again, which is only longer.
- */
-GROUP_FN put_shared(u32 group, u32 member)
-{
-	struct task_struct *t = THIS;
-	u64 object = st.arg;
-	struct task_diag_shared *a;
-	struct shared_with *e;
-	u32 i, h = mix(object ^ group);
-	u32 free = h & (SHARED_MAX - 1);
-	bool found = false;
-
-#pragma unroll
-	for (i = 0; i < 4; i++) {
-		u32 slot = (h + i) & (SHARED_MAX - 1);
-
-		e = bpf_map_lookup_elem(&shared, &slot);
-		if (!e)
-			return 0;
-		if (e->object == object && e->group == group && e->task != st.task && !found) {
-			struct task_struct *o = CAST(struct task_struct, (void *)e->task);
-			u64 now = 0;
-
-			bpf_probe_read_kernel(&now, 8, (void *)(e->task + (member & 0xffff)));
-			/* the object may be another one at the same address */
-			if (R(o, start_boottime) == e->start && now == object) {
-				a = here();
-				if (!a)
-					return 0;
-				PUT(a, TASK_DIAG_A_SHARED);
-				a->group = group;
-				a->pid = e->pid;
-				a->reserved = 0;
-				return 1;
-			}
-			free = slot;
-			found = true;
-		}
-		if (!e->object && !found) {
-			free = slot;
-			found = true;
-		}
-	}
-	e = bpf_map_lookup_elem(&shared, &free);
-	if (e) {
-		e->object = object;
-		e->task = st.task;
-		e->start = R(t, start_boottime);
-		e->group = group;
-		e->pid = st.nr;
-	}
-	return 0;
 }
 
 #endif

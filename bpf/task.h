@@ -86,6 +86,8 @@ static __always_inline void gone(u32 groups)
 
 #endif
 
+#include "shared.h"
+
 #ifndef NO_MORE
 #include "raw.h"
 #include "names.h"
@@ -259,9 +261,9 @@ GROUP_FN put_plain(void)
 		put_ns();
 	if (WANT(TASK_DIAG_CGROUP))
 		put_cgroup();
-#ifndef NO_MORE
 	if (WANT(TASK_DIAG_FD_COUNT))
 		put_fd_count();
+#ifndef NO_MORE
 	if (WANT(TASK_DIAG_LIMITS))
 		put_limits();
 	if (WANT(TASK_DIAG_SIGNALS))

@@ -49,7 +49,7 @@ static LEGACY: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/ske
 /// Groups that take types of the kernel that are long to find.
 const RARE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
 /// Groups for which the programs read by offset, see [`offsets`].
-const BY_OFFSET: Groups = SHARED
+const BY_OFFSET: Groups = NAMED
     .union(Groups::ENVIRON)
     .union(Groups::LIMITS)
     .union(Groups::SIGNALS)
@@ -61,7 +61,7 @@ const NAMED: Groups = Groups::VMA.union(Groups::FD);
 const SHARED: Groups = NAMED.union(Groups::FD_COUNT);
 
 /// The groups that this engine answers.
-pub const GROUPS: Groups = engine::GROUPS.union(BY_OFFSET);
+pub const GROUPS: Groups = engine::GROUPS.union(BY_OFFSET).union(Groups::FD_COUNT);
 
 /// The engine that walks the task list with a BPF program.
 #[derive(Debug, Default)]

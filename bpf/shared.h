@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Which task's message has what several tasks share, and FD_COUNT: how many
+ * files are open. In all builds, since a list of processes with that number
+ * should not have to load what the lists of files need.
+ */
+#ifndef TASKDIAG_SHARED_H
+#define TASKDIAG_SHARED_H
+
+/* ---- what tasks share ---- */
+
+struct shared_with {
+	u64 object;
+	u64 task;	/* the task whose message has it, */
+	u64 start;	/* which is still the same one if it started at this time */
+	u32 group;
+	u32 pid;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct shared_with));
+	__uint(max_entries, SHARED_MAX);
+} shared SEC(".maps");
+
+static __always_inline u64 mix(u64 v)
+{
+	v ^= v >> 29;
+	v *= 0xbf58476d1ce4e5b9ull;
+	return v ^ (v >> 32);
+}
+
+/*
+ * Does another task's message have the group of this object (an mm or files_struct) already? Then
+ * says so and returns true; else notes that this task's message will. When the table is full an
+ * object is forgotten and written again, which is only longer.
+ */
+GROUP_FN put_shared(u32 group, u32 member)
+{
+	struct task_struct *t = THIS;
+	u64 object = st.arg;
+	struct task_diag_shared *a;
+	struct shared_with *e;
+	u32 i, h = mix(object ^ group);
+	u32 free = h & (SHARED_MAX - 1);
+	bool found = false;
+
+#pragma unroll
+	for (i = 0; i < 4; i++) {
+		u32 slot = (h + i) & (SHARED_MAX - 1);
+
+		e = bpf_map_lookup_elem(&shared, &slot);
+		if (!e)
+			return 0;
+		if (e->object == object && e->group == group && e->task != st.task && !found) {
+			struct task_struct *o = CAST(struct task_struct, (void *)e->task);
+			u64 now = 0;
+
+			bpf_probe_read_kernel(&now, 8, (void *)(e->task + (member & 0xffff)));
+			/* the object may be another one at the same address */
+			if (R(o, start_boottime) == e->start && now == object) {
+				a = here();
+				if (!a)
+					return 0;
+				PUT(a, TASK_DIAG_A_SHARED);
+				a->group = group;
+				a->pid = e->pid;
+				a->reserved = 0;
+				return 1;
+			}
+			free = slot;
+			found = true;
+		}
+		if (!e->object && !found) {
+			free = slot;
+			found = true;
+		}
+	}
+	e = bpf_map_lookup_elem(&shared, &free);
+	if (e) {
+		e->object = object;
+		e->task = st.task;
+		e->start = R(t, start_boottime);
+		e->group = group;
+		e->pid = st.nr;
+	}
+	return 0;
+}
+
+/* The file table of the task; 0: it has none, or another message has its group. */
+static __always_inline u64 file_table(u32 group)
+{
+	struct task_struct *t = THIS;
+	struct files_struct *files = R(t, files);
+
+	if (!files || R(t, flags) & PF_EXITING) {
+		missing(group, TASK_DIAG_R_ABSENT);
+		return 0;
+	}
+	st.arg = (u64)files;
+	if (R(files, count.counter) > 1 &&
+	    put_shared(group, __builtin_preserve_field_info(((struct task_struct *)0)->files,
+							    BPF_FIELD_BYTE_OFFSET)))
+		return 0;
+	return (u64)files;
+}
+
+/* ---- FD_COUNT ---- */
+
+static __always_inline void count_word_at(u64 at)
+{
+	u64 open = 0;
+
+	bpf_probe_read_kernel(&open, 8, (void *)at);
+	st.n += __builtin_popcountll(open);
+}
+
+static long count_word(u32 i, void *unused)
+{
+	(void)unused;
+	count_word_at(st.arg + 8 + i * 8ull);
+	return 0;
+}
+
+GROUP_FN put_fd_count(void)
+{
+	struct task_diag_fd_count *a;
+	u64 files = file_table(TASK_DIAG_FD_COUNT);
+	struct fdtable *fdt;
+	u32 size;
+
+	if (!files)
+		return 0;
+	fdt = R(CAST(struct files_struct, (void *)files), fdt);
+	size = R(fdt, max_fds);
+	st.arg = (u64)R(fdt, open_fds);
+	st.n = 0;
+	/* most have one word, which is next to the table */
+	count_word_at(st.arg);
+	if (size > 64)
+		bpf_loop(size / 64 - 1, count_word, NULL, 0);
+	a = here();
+	if (!a)
+		return 0;
+	PUT(a, TASK_DIAG_FD_COUNT);
+	a->valid = VALID_ALL(2);
+	a->open = st.n;
+	a->size = size;
+	return 0;
+}
+
+#endif
