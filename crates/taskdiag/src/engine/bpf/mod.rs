@@ -16,6 +16,7 @@ mod resolve;
 mod shared;
 mod skel;
 mod sys;
+mod trim;
 
 use std::io;
 use std::mem::offset_of;
@@ -277,7 +278,7 @@ impl Run {
         };
         let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };
         let init = [
-            MapInit { name: ".rodata", max_entries: 0, value: config.as_bytes() },
+            MapInit { name: skel::RODATA, max_entries: 0, value: config.as_bytes() },
             MapInit { name: "out", max_entries: sizes.chunks as u32, value: &[] },
             MapInit { name: "pids", max_entries: sizes.pids, value: &[] },
             MapInit { name: "names", max_entries: table(NAMED, NAMES_MAX), value: &[] },

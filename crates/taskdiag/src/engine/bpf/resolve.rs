@@ -1,6 +1,7 @@
 //! What a loader program asks for, served from here: bpf(2), and types of the kernel, which one pass
 //! over its type information finds all together. The kernel would search it for each kernel
 //! function that a program calls and for each type that it reads, a third of the time of a load.
+//! And the kernel is given only what of a program the request needs, see `trim`.
 
 use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -9,6 +10,7 @@ use super::btf::{Btf, FUNC, Wanted};
 use super::core::{self, RELOCATION_SIZE};
 use super::machine::{Host, Memory};
 use super::sys;
+use super::trim::{self, Data};
 
 /// Serves one loader.
 #[derive(Debug)]
@@ -19,8 +21,21 @@ pub struct Resolver<'k> {
     local: Vec<u8>,
     found: Option<Btf<'k>>,
     open: BTreeMap<u32, OwnedFd>,
+    /// The program's read-only data.
+    data: Option<Data<'k>>,
     /// The last command that failed.
     pub failed: Option<i32>,
+    /// What of the program was not left to the kernel.
+    pub done: Done,
+}
+
+/// What was done to a program here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// It was relocated.
+    pub relocated: bool,
+    /// What is never run was left out.
+    pub trimmed: bool,
 }
 
 // Places in `union bpf_attr`.
@@ -28,14 +43,27 @@ const BTF_AT: u64 = 0;
 const BTF_SIZE_AT: u64 = 16;
 const INSN_CNT_AT: u64 = 4;
 const INSNS_AT: u64 = 8;
+const FUNC_INFO_REC_SIZE_AT: u64 = 76;
+const FUNC_INFO_AT: u64 = 80;
+const FUNC_INFO_CNT_AT: u64 = 88;
+const LINE_INFO_CNT_AT: u64 = 104;
 const CORE_RELO_CNT_AT: u64 = 116;
 const CORE_RELOS_AT: u64 = 128;
 const CORE_RELO_REC_SIZE_AT: u64 = 136;
 
 impl<'k> Resolver<'k> {
-    /// `kernel`: the content of `/sys/kernel/btf/vmlinux`.
-    pub fn new(kernel: &'k [u8]) -> Resolver<'k> {
-        Resolver { kernel, local: Vec::new(), found: None, open: BTreeMap::new(), failed: None }
+    /// `kernel`: the content of `/sys/kernel/btf/vmlinux`. `data`: the program's read-only data,
+    /// where they are known.
+    pub fn new(kernel: &'k [u8], data: Option<Data<'k>>) -> Resolver<'k> {
+        Resolver {
+            kernel,
+            local: Vec::new(),
+            found: None,
+            open: BTreeMap::new(),
+            data,
+            failed: None,
+            done: Done::default(),
+        }
     }
     /// An fd that is still open.
     pub fn take(&mut self, fd: u32) -> Option<OwnedFd> {
@@ -56,12 +84,16 @@ impl<'k> Resolver<'k> {
         self.local = memory.get(memory.number(attr + BTF_AT, 8)?, len)?.to_vec();
         Some(())
     }
-    /// Do what is to be done before a command. `false`: it is left to the kernel.
-    pub fn prepare(&mut self, cmd: i32, memory: &mut Memory<'_>, attr: u64) -> bool {
+    /// Do what is to be done before a command. What cannot be, the kernel does or refuses.
+    pub fn prepare(&mut self, cmd: i32, memory: &mut Memory<'_>, attr: u64) {
         match cmd {
-            sys::BTF_LOAD => self.remember(memory, attr).is_some(),
-            sys::PROG_LOAD => self.relocate(memory, attr).is_some(),
-            _ => true,
+            sys::BTF_LOAD => drop(self.remember(memory, attr)),
+            sys::PROG_LOAD => {
+                self.done.relocated = self.relocate(memory, attr).is_some();
+                // A number that the kernel is still to put in may decide what is run.
+                self.done.trimmed = self.done.relocated && self.trim(memory, attr).is_some();
+            }
+            _ => {}
         }
     }
     /// Relocate the program that is about to be loaded. `None`: it is left as it is, and to the kernel.
@@ -84,11 +116,35 @@ impl<'k> Resolver<'k> {
         memory.set(attr + CORE_RELOS_AT, 8, 0)?;
         memory.set(attr + CORE_RELO_REC_SIZE_AT, 4, 0)
     }
+    /// Leave out of the program what is never run. `None`: it is left as it is.
+    fn trim(&self, memory: &mut Memory<'_>, attr: u64) -> Option<()> {
+        let insns_at = memory.number(attr + INSNS_AT, 8)?;
+        let insns = memory.get(insns_at, memory.number(attr + INSN_CNT_AT, 4)? as usize * 8)?;
+        let trimmed = trim::trim(insns, self.data?)?;
+        // Which instruction each function begins with, and its type.
+        let record = memory.number(attr + FUNC_INFO_REC_SIZE_AT, 4)? as usize;
+        let count = memory.number(attr + FUNC_INFO_CNT_AT, 4)? as usize;
+        let infos_at = memory.number(attr + FUNC_INFO_AT, 8)?;
+        let infos = memory.get(infos_at, record.checked_mul(count)?)?;
+        let mut kept = Vec::with_capacity(infos.len());
+        for info in infos.chunks_exact(record) {
+            let begin = u32::from_ne_bytes(info.get(..4)?.try_into().ok()?);
+            if let Some(begin) = trimmed.place(begin) {
+                kept.extend_from_slice(&begin.to_ne_bytes());
+                kept.extend_from_slice(&info[4..]);
+            }
+        }
+        memory.get_mut(insns_at, trimmed.insns.len())?.copy_from_slice(&trimmed.insns);
+        memory.set(attr + INSN_CNT_AT, 4, trimmed.insns.len() as u64 / 8)?;
+        memory.get_mut(infos_at, kept.len())?.copy_from_slice(&kept);
+        memory.set(attr + FUNC_INFO_CNT_AT, 4, (kept.len() / record) as u64)?;
+        // Lines of the source, for messages of the verifier that nobody asked for.
+        memory.set(attr + LINE_INFO_CNT_AT, 4, 0)
+    }
 }
 
 impl Host for Resolver<'_> {
     fn bpf(&mut self, cmd: u32, memory: &mut Memory<'_>, attr: u64, size: u32) -> i64 {
-        // What could not be done here, the kernel does or refuses.
         self.prepare(cmd as i32, memory, attr);
         let Some(bytes) = memory.get_mut(attr, size as usize) else {
             return -i64::from(libc::EFAULT);

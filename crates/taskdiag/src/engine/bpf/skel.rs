@@ -12,6 +12,7 @@ use super::machine::{self, Memory};
 use super::offsets::kernel_types;
 use super::resolve::Resolver;
 use super::sys;
+use super::trim::Data;
 
 /// The step that failed, and what the system said.
 pub type Failed = (&'static str, io::Error);
@@ -48,6 +49,9 @@ pub struct Loaded {
     /// The programs, in the order of the source.
     pub programs: Vec<OwnedFd>,
 }
+
+/// The map of the read-only data.
+pub const RODATA: &str = ".rodata";
 
 /// `struct bpf_loader_ctx` in 8-byte words.
 const CTX_WORDS: usize = 3;
@@ -92,6 +96,12 @@ impl Skeleton {
         ctx
     }
 
+    /// The read-only data that the program will have.
+    fn data_of<'a>(&self, init: &[MapInit<'a>]) -> Option<Data<'a>> {
+        let value = init.iter().find(|i| i.name == RODATA)?.value;
+        Some(Data { map: position(self.names, RODATA)? as u32, value })
+    }
+
     /// The maps and programs, of which `take` gives the fds by their numbers.
     fn loaded(&self, ctx: &[u64], mut take: impl FnMut(u32) -> Option<OwnedFd>) -> Option<Loaded> {
         let maps =
@@ -111,7 +121,7 @@ impl Skeleton {
     ) -> Option<Result<Loaded, Failed>> {
         let values: Vec<&[u8]> = init.iter().map(|i| i.value).collect();
         let mut data = self.data.to_vec();
-        let mut resolver = Resolver::new(types);
+        let mut resolver = Resolver::new(types, self.data_of(init));
         let bytes = ctx[0] as usize;
         let r = {
             let ctx = ctx.as_mut_bytes().get_mut(..bytes)?;
@@ -172,6 +182,7 @@ mod tests {
     use super::super::{LEGACY, LITE, MORE, SNAPSHOT};
     use super::*;
     use crate::engine::bpf::machine::Host;
+    use crate::engine::bpf::resolve::Done;
     use zerocopy::FromZeros;
 
     /// Does all that needs no rights: types are found and the program is relocated, nothing is loaded.
@@ -179,8 +190,10 @@ mod tests {
 
     impl Host for Dry<'_> {
         fn bpf(&mut self, cmd: u32, memory: &mut Memory<'_>, attr: u64, _: u32) -> i64 {
-            if !self.0.prepare(cmd as i32, memory, attr) {
-                self.1.push(format!("command {cmd} is left to the kernel"));
+            self.0.prepare(cmd as i32, memory, attr);
+            let all = Done { relocated: true, trimmed: true };
+            if cmd as i32 == sys::PROG_LOAD && self.0.done != all {
+                self.1.push(format!("{:?} is not all", self.0.done));
             }
             100 + i64::from(cmd)
         }
@@ -203,13 +216,13 @@ mod tests {
             return;
         };
         let config = Config::new_zeroed();
-        let init = [MapInit { name: ".rodata", max_entries: 0, value: config.as_bytes() }];
+        let init = [MapInit { name: RODATA, max_entries: 0, value: config.as_bytes() }];
         for (name, s) in [("lite", &LITE), ("more", &MORE), ("all", &SNAPSHOT), ("legacy", &LEGACY)]
         {
             let (mut ctx, mut data) = (s.context(&init), s.data.to_vec());
             let (bytes, values) = (ctx[0] as usize, [config.as_bytes()]);
             let ctx = &mut ctx.as_mut_bytes()[..bytes];
-            let mut dry = Dry(Resolver::new(types), Vec::new());
+            let mut dry = Dry(Resolver::new(types, s.data_of(&init)), Vec::new());
             let r = machine::run(s.insns, &mut Memory::new(&mut data, ctx, &values), &mut dry);
             assert_eq!(r.expect("it is understood"), 0, "{name}");
             assert!(dry.1.is_empty(), "{name}: {:?}", dry.1);
