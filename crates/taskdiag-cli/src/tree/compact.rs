@@ -75,6 +75,9 @@ pub struct Maker<'a> {
     pub wanted: Option<Vec<bool>>,
     /// Those to highlight.
     pub marked: Vec<usize>,
+    /// Whose the process above the first of each tree is taken to be, whoever's it is: as in
+    /// pstree root's, or that of the user whose trees are shown.
+    pub user_above: u32,
 }
 
 impl Maker<'_> {
@@ -101,14 +104,19 @@ impl Maker<'_> {
             let children: Vec<usize> = children.into_iter().map(|c| made[c]).collect();
             let threads = self.threads(node, &mut shapes);
             let shape = Shape {
-                label: self.label(at),
+                label: self.label(at, node.parent.and_then(|p| self.uid(p))),
                 marked: marked.contains(&at),
                 children: counted(children.into_iter().chain(threads), self.labels.compact),
             };
             // With arguments shown only threads are put together, as in pstree.
             made[at] = shapes.add(shape, self.labels.compact && !self.labels.args);
         }
-        let roots = roots.iter().map(|r| made[*r]).collect();
+        let root = |at: &usize| {
+            let label = self.label(*at, Some(self.user_above));
+            let shape = Shape { label, ..shapes.get(made[*at]).clone() };
+            shapes.add(shape, self.labels.compact)
+        };
+        let roots = roots.iter().map(root).collect();
         (shapes, roots)
     }
     fn wanted_children(&self, node: &Node) -> impl Iterator<Item = usize> + '_ {
@@ -123,7 +131,8 @@ impl Maker<'_> {
     fn uid(&self, at: usize) -> Option<u32> {
         self.row(&self.forest.nodes[at])?.cred?.euid()
     }
-    fn label(&self, at: usize) -> Vec<u8> {
+    /// `above`: the user of the process above, if it is known.
+    fn label(&self, at: usize, above: Option<u32>) -> Vec<u8> {
         let node = &self.forest.nodes[at];
         let Some(row) = self.row(node) else { return Vec::new() };
         let mut out = Vec::new();
@@ -133,12 +142,7 @@ impl Maker<'_> {
             notes.push(node.tgid.to_string().into());
         }
         if self.labels.users {
-            let above = node.parent.and_then(|p| self.uid(p));
-            if let Some(uid) =
-                self.uid(at).filter(|u| Some(*u) != above && (*u != 0 || above.is_some()))
-            {
-                notes.push(self.user(uid));
-            }
+            notes.extend(self.uid(at).filter(|u| Some(*u) != above).map(|u| self.user(u)));
         }
         let mark = if self.labels.args { b',' } else { b'(' };
         if !notes.is_empty() {

@@ -59,6 +59,10 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             labels: args.labels,
             wanted: picked.wanted.clone(),
             marked,
+            user_above: match args.start {
+                Start::User(uid) => uid,
+                _ => 0,
+            },
         };
         let (shapes, roots) = maker.shapes(&picked.roots);
         let terminal = args.terminal();

@@ -91,6 +91,12 @@ init -x
         (&["-k", "-c", "2"], "kthreadd---kworker\n"),
         (&["33"], ""),
         (&["www-data"], "worker\n\nworker\n\nworker---sh\n\nworker---sh\n"),
+        // The first of a tree is compared with root, or who was asked for, not with its parent.
+        (&["-u", "13"], "sh(www-data)\n"),
+        (&["-u", "12"], "worker(www-data)---sh\n"),
+        (&["-u", "12", "13"], "worker(www-data)---sh\nsh(www-data)\n"),
+        (&["-u", "-s", "13"], "init---worker(www-data)---sh\n"),
+        (&["-u", "www-data"], "worker\n\nworker\n\nworker---sh\n\nworker---sh\n"),
         (&["--columns", "12"], "init-+-cron\n     |-2*[w+\n     `-2*[w+\n"),
     ] {
         let (_, out, err) = tree(&saved, args);
