@@ -59,8 +59,15 @@ fn this_process() {
     assert_eq!(s.tasks().len(), 1);
     let t = s.tasks().next().unwrap();
     assert_eq!((t.pid(), t.tgid()), (me, me));
+    // Only root may read a stack, be it one's own.
+    let stack = match fs::read("/proc/self/stack") {
+        Ok(_) => None,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Some(Reason::Unsupported),
+        Err(_) => Some(Reason::Denied),
+    };
     for g in all_groups().iter() {
-        assert_eq!(t.reason(g), None, "{g}");
+        let why = if g == Group::Kstack { stack } else { None };
+        assert_eq!(t.reason(g), why, "{g}");
     }
     let base = t.record::<Base>().unwrap();
     assert_eq!(base.valid, Base::ALL_VALID);
