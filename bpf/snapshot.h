@@ -140,6 +140,7 @@ struct state {
 			__u64 file, file_inode;
 			__u32 file_dev, file_name;
 			__u64 vma[32];
+			__u64 warm;
 			/* signals: state.h */
 			__u64 ignored, caught;
 			/* open files: files.h */

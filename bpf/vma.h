@@ -25,6 +25,8 @@ enum { NODE_MASK = 255, RANGE_SLOTS = 16, ARANGE_SLOTS = 10 };
 #define NODE(word) st.node_copy[(word) & 31]
 #define VMA_MEMBER(name) (*(u64 *)((char *)st.vma + (OFF(name) & 0xf8)))
 
+#define UFFD_MINOR_MAYBE (1ull << 37 | 1ull << 38 | 1ull << 41)
+
 static __always_inline u32 vma_flags(u64 f)
 {
 	u32 v;
@@ -42,7 +44,7 @@ static __always_inline u32 vma_flags(u64 f)
 	 * are other things in mappings without a userfaultfd. */
 	if (f & (1ull << 63 | 1ull << 42))
 		v |= TASK_DIAG_VMAF_SEALED;
-	if ((f & (1ull << 37 | 1ull << 38 | 1ull << 41)) && HAVE(VMA_UFFD) && VMA_MEMBER(VMA_UFFD))
+	if ((f & UFFD_MINOR_MAYBE) && HAVE(VMA_UFFD) && VMA_MEMBER(VMA_UFFD))
 		v |= TASK_DIAG_VMAF_UFFD_MINOR;
 	return v;
 }
@@ -121,18 +123,50 @@ GROUP_FN vma_kind(void)
 	return TASK_DIAG_VMA_ANON;
 }
 
-#define PUT_VMA() next_entry(TASK_DIAG_VMA, sizeof(struct task_diag_vma), VALID_ALL(9))
-
-/* Write the mapping of a slot that stands for first to last. 0: it is being changed. */
-GROUP_FN put_vma(u64 vma, u64 first, u64 last)
+/*
+ * What is looked at of a mapping to st.vma, where it is in the struct. A helper
+ * copies word by word and takes as long for all of it as the rest of a mapping
+ * takes, so the words are loaded here where that can be done by offset.
+ */
+static __always_inline bool copy_vma(u64 vma)
 {
-	struct task_diag_vma *e;
-	u32 kind, size = OFF(VMA_SIZE);
-	u64 flags, start;
+#ifdef LEGACY
+	u32 size = OFF(VMA_SIZE);
 
 	if (size > sizeof(st.vma))
 		size = sizeof(st.vma);
-	if (bpf_probe_read_kernel(st.vma, size, (void *)vma))
+	return !bpf_probe_read_kernel(st.vma, size, (void *)vma);
+#else
+	void *v = CAST(struct vm_area_struct, (void *)vma);
+
+#define TAKE(name) (VMA_MEMBER(name) = *(volatile u64 *)(v + OFF(name)))
+#define TAKE_MAY(name) do { if (HAVE(name)) TAKE(name); } while (0)
+	TAKE(VMA_START);
+	TAKE(VMA_END);
+	TAKE(VMA_MM);
+	TAKE(VMA_FLAGS);
+	TAKE(VMA_OPS);
+	TAKE(VMA_PGOFF);
+	TAKE(VMA_FILE);
+	TAKE(VMA_PRIVATE);
+	TAKE_MAY(VMA_ANON_NAME);
+	if (VMA_MEMBER(VMA_FLAGS) & UFFD_MINOR_MAYBE)
+		TAKE_MAY(VMA_UFFD);
+	return true;
+#endif
+}
+
+#define PUT_VMA() next_entry(TASK_DIAG_VMA, sizeof(struct task_diag_vma), VALID_ALL(9))
+
+/* Write the mapping of a slot that stands for first to last. 0: it is being changed. Not a function
+ * of its own: there may be eight frames, and a path takes those. */
+static __always_inline int put_vma(u64 vma, u64 first, u64 last)
+{
+	struct task_diag_vma *e;
+	u64 flags, start;
+	u32 kind;
+
+	if (!copy_vma(vma))
 		return 0;
 	if (VMA_MEMBER(VMA_START) != first || VMA_MEMBER(VMA_END) - 1 != last ||
 	    VMA_MEMBER(VMA_MM) != st.mm)
@@ -178,13 +212,11 @@ static __always_inline u32 data_end(u32 type, u64 max)
 }
 
 /* One level down the tree, to where st.address is; as mtree_range_walk(). */
-static long descend_tree(u32 level, void *unused)
+GROUP_FN descend_tree(void)
 {
 	u64 node = st.entry & ~(u64)NODE_MASK, pivot;
 	u32 type = (st.entry >> 3) & 15, end, i, p, s;
 
-	(void)level;
-	(void)unused;
 	if (bpf_probe_read_kernel(st.node_copy, sizeof(st.node_copy), (void *)node))
 		return 1;
 	/* the parent of a node that is no longer in the tree is the node itself */
@@ -206,9 +238,7 @@ static long descend_tree(u32 level, void *unused)
 		return 1;
 	}
 	st.i = 0;
-	for (i = 0; i < RANGE_SLOTS - 1; i++) {
-		if (i >= end)
-			break;
+	EACH(i, 0, end, RANGE_SLOTS - 1) {
 		pivot = NODE(p + i);
 		if (pivot >= st.address) {
 			st.node_max = pivot;
@@ -221,6 +251,17 @@ static long descend_tree(u32 level, void *unused)
 	return !st.entry;
 }
 
+static long descend_step(u32 level, void *unused)
+{
+	u32 done = descend_tree();
+
+	(void)level;
+	(void)unused;
+	/* The compiler knows that it is 0 or 1, the verifier wants to see it. */
+	barrier_var(done);
+	return done & 1;
+}
+
 /* The leaf that st.address lies in to st.node_copy. */
 static __always_inline bool find_leaf(void)
 {
@@ -229,19 +270,36 @@ static __always_inline bool find_leaf(void)
 	st.node_max = ADDRESS_MAX;
 	st.entry = RD(u64, st.mm, MM_ROOT);
 	if ((st.entry & 3) == 2 && st.entry > 4096)
-		bpf_loop(16, descend_tree, NULL, 0);
+		bpf_loop(16, descend_step, NULL, 0);
 	st.slot_next = 0;
 	return st.leaf;
 }
 
-/* One slot of a leaf; the next leaf after the last. */
-static long vma_step(u32 i, void *unused)
+/* Load the cache lines of all mappings of the leaf together: one by one, waiting for memory is most
+ * of what a mapping costs. */
+GROUP_FN warm_leaf(void)
+{
+#ifndef LEGACY
+	u32 i, end = st.leaf_end + 1;
+	u64 vma;
+	void *v;
+
+	EACH(i, 0, end, RANGE_SLOTS) {
+		vma = NODE(OFF(NODE_SLOT) / 8 + i);
+		v = CAST(struct vm_area_struct, (void *)vma);
+		*(volatile u64 *)&st.warm = *(volatile u64 *)(v + OFF(VMA_FLAGS));
+		*(volatile u64 *)&st.warm = *(volatile u64 *)(v + OFF(VMA_FILE));
+	}
+#endif
+	return 0;
+}
+
+/* One slot of a leaf; the next leaf after the last. 1: no more, or no more room. */
+GROUP_FN next_vma(void)
 {
 	u64 first, last, vma;
 	u32 s, whole;
 
-	(void)i;
-	(void)unused;
 	if (st.off >= CHUNK_FULL) {
 		st.leaf = 0;
 		return 1;
@@ -255,12 +313,14 @@ static long vma_step(u32 i, void *unused)
 		return 1;
 	}
 	s = st.slot_next;
+	if (!s)
+		warm_leaf();
 	first = s ? NODE(OFF(NODE_PIVOT) / 8 + s - 1) + 1 : st.node_min;
 	last = s < st.leaf_end && s < RANGE_SLOTS - 1 ? NODE(OFF(NODE_PIVOT) / 8 + s) : st.node_max;
 	vma = NODE(OFF(NODE_SLOT) / 8 + s);
 	if (vma && !(vma & 3) && last >= st.address && last > first) {
 		/* Under RCU what has left the tree is not reused. Here, as kernels up to 6.10 or so
-		 * do not let a callback end under it. */
+		 * do not let a callback or global function end under it. */
 		RCU_LOCK();
 		whole = put_vma(vma, first, last);
 		RCU_UNLOCK();
@@ -285,6 +345,17 @@ static long vma_step(u32 i, void *unused)
 	if (last >= st.address)
 		st.address = last + 1;
 	return 0;
+}
+
+/* The verifier follows a callback over and over, and a global function once. */
+static long vma_step(u32 i, void *unused)
+{
+	u32 done = next_vma();
+
+	(void)i;
+	(void)unused;
+	barrier_var(done);
+	return done & 1;
 }
 
 /* The page that the kernel maps for all: not in any tree, but the last line of /proc/PID/maps. */
@@ -336,7 +407,8 @@ GROUP_FN put_vmas(void)
 	st.leaf = 0;
 	if (first) {
 		st.arg = mm;
-		if (RD(u32, mm, MM_USERS) > 1 && put_shared(TASK_DIAG_VMA, OFF(TASK_MM)))
+		/* one process alone has nobody in the answer to share with */
+		if (cfg.strategy != TASK_DIAG_DUMP_ONE && RD(u32, mm, MM_USERS) > 1 && put_shared(TASK_DIAG_VMA, OFF(TASK_MM)))
 			return 0;
 		st.part_begun = 1;
 		st.list_any = 0;

@@ -28,6 +28,8 @@ pub struct Wanted<'a> {
     /// In order.
     names: Vec<&'a [u8]>,
     starts: Box<[u64; 1024]>,
+    /// May functions be among them? Most of what has a name is one.
+    functions: bool,
 }
 
 impl<'a> Wanted<'a> {
@@ -41,7 +43,11 @@ impl<'a> Wanted<'a> {
             let bit = start(n);
             starts[bit / 64] |= 1 << (bit % 64);
         }
-        Wanted { names, starts }
+        Wanted { names, starts, functions: true }
+    }
+    /// These structs and unions.
+    pub fn structs(names: impl IntoIterator<Item = &'a [u8]>) -> Wanted<'a> {
+        Wanted { functions: false, ..Wanted::new(names) }
     }
     /// The name that begins here, ended by NUL, if it is one of them.
     fn find<'b>(&self, text: &'b [u8]) -> Option<&'b [u8]> {
@@ -104,7 +110,8 @@ impl<'a> Btf<'a> {
         while at < types.len() {
             let (name, info) = (u32_at(types, at)?, u32_at(types, at + 4)?);
             let (kind, vlen) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
-            if matches!(kind, STRUCT | UNION | FUNC) && name != 0 {
+            let may_be = matches!(kind, STRUCT | UNION) || kind == FUNC && wanted.functions;
+            if may_be && name != 0 {
                 if let Some(name) = wanted.find(strings.get(name as usize..)?) {
                     let id = btf.at.len() as u32;
                     match kind {

@@ -70,6 +70,8 @@ pub struct Bpf {
     legacy: bool,
     /// Do with the least memory that there may be.
     small: bool,
+    /// Mappings of the one process asked about, about.
+    mappings: u64,
 }
 
 impl Bpf {
@@ -103,6 +105,12 @@ impl Bpf {
     /// tested there.
     pub fn legacy() -> Bpf {
         Bpf { legacy: true, ..Bpf::default() }
+    }
+
+    /// To be asked about one process with about so many memory mappings: has memory for them all at
+    /// once, so that they need not be copied.
+    pub fn expecting(self, mappings: u64) -> Bpf {
+        Bpf { mappings, ..self }
     }
 
     /// As after a memory limit: a long answer takes several runs of the program. For tests.
@@ -150,7 +158,7 @@ impl Engine for Bpf {
         let mut head = info::info(req);
         head.bpf_groups = req.groups.bits();
         let mut syscalls = info::SYSCALLS;
-        let mut sizes = Sizes::estimate(req);
+        let mut sizes = Sizes::estimate(req, self.mappings);
         if req.watch.is_some() {
             sizes.chunks = sizes.chunks.min(WATCHED_CHUNKS);
         }
@@ -206,9 +214,14 @@ impl Sizes {
     /// From the number of tasks on the machine, so that the whole answer fits if it is not huge.
     /// A wrong guess costs time only: chunks are emptied and reused, and too short a list of pids
     /// is noticed and the walk repeated.
-    fn estimate(req: &Request) -> Sizes {
+    fn estimate(req: &Request, mappings: u64) -> Sizes {
         let tasks = match req.strategy {
-            Strategy::One => return Sizes { chunks: CHUNKS_RESERVE + 1, pids: 1 },
+            Strategy::One => {
+                let mappings = usize::try_from(mappings).unwrap_or(usize::MAX);
+                let bytes = mappings.saturating_mul(size_of::<taskdiag_wire::Vma>());
+                let chunks = bytes / CHUNK_FULL + CHUNKS_RESERVE + 1;
+                return Sizes { chunks: chunks.min(CHUNKS_MAX), pids: 1 };
+            }
             Strategy::All | Strategy::Children => estimate::processes(),
             Strategy::AllThread | Strategy::Thread => estimate::threads(),
         };

@@ -47,7 +47,7 @@ pub fn offsets() -> Result<[u16; OFFSETS_MAX], &'static str> {
 }
 
 fn find(file: &[u8], header: &str) -> Result<[u16; OFFSETS_MAX], &'static str> {
-    let wanted = Wanted::new(entries(header).map(|e| e.of.as_bytes()));
+    let wanted = Wanted::structs(entries(header).map(|e| e.of.as_bytes()));
     let btf = Btf::parse(file, &wanted).ok_or("this kernel's BTF is not understood")?;
     let mut offsets = [OFFSET_NONE; OFFSETS_MAX];
     for (slot, e) in offsets.iter_mut().zip(entries(header)) {
