@@ -1,10 +1,12 @@
 //! Tasks whose values together are larger than what an engine writes in one go: no value is cut,
 //! and none runs into the next.
 
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use taskdiag::engine::bpf::Bpf;
+use taskdiag::wire::{VMA_READ, VMA_WRITE};
 use taskdiag::{Engine, EngineId, Groups, Request, Snapshot, Watch};
 use taskdiag_tests::answer::{engines, read};
 use taskdiag_tests::{Mktask, Source, skip};
@@ -89,4 +91,73 @@ fn five_tasks_with_all_the_groups_there_can_be() {
             assert_eq!(&*cmdline.data, b"sleep\x00600\x00", "{engine}");
         }
     }
+}
+
+/// A process of which so much is mapped that it is worth loading a program for, which is noticed
+/// before it is read: each mapping once, in order, by whatever engine.
+#[test]
+fn one_process_with_50_000_mappings() {
+    // Odd, so that neither end can become one with what is beside it.
+    const N: usize = 50_001;
+    // SAFETY: takes a number only.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let (rw, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+    );
+    // SAFETY: a new mapping, of which every other page is made read-only.
+    let (at, made) = unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), N * page, rw, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        let split = |i: &usize| libc::mprotect(at.byte_add(i * page), page, libc::PROT_READ) == 0;
+        (at, (0..N).step_by(2).take_while(split).count() * 2 - 1)
+    };
+    let me = std::process::id();
+    let range = at.addr() as u64..(at.addr() + made * page) as u64;
+    let mine = |s: &Snapshot| {
+        let task = s.tasks().next().expect("this process");
+        let vmas = task.list::<taskdiag::Vma>().expect("its mappings");
+        let inside = vmas.filter(|v| range.contains(&v.raw.start));
+        inside.map(|v| (v.raw.start, v.raw.end, v.raw.perms)).collect::<Vec<_>>()
+    };
+    let req = Request::one(me, Groups::VMA);
+    let auto = taskdiag::query(&req).expect("an answer");
+    let served: Vec<_> = auto.served().iter().map(|s| s.engine).collect();
+    let answers: Vec<_> = engines()
+        .iter()
+        .map(|e| {
+            (
+                e.to_string(),
+                mine(&read(*e, &req).unwrap_or_else(|err| panic!("{e}: {err}")).snapshot),
+            )
+        })
+        .chain([(String::from("auto"), mine(&auto))])
+        .collect();
+    // SAFETY: the mapping from above.
+    unsafe { libc::munmap(at, N * page) };
+    if made < N {
+        return skip("one_process_with_50_000_mappings", "vm.max_map_count is too low");
+    }
+    for (who, vmas) in &answers {
+        assert_eq!(vmas.len(), N, "{who}");
+        for (i, v) in vmas.iter().enumerate() {
+            let start = range.start + (i * page) as u64;
+            let perms = VMA_READ | if i % 2 == 0 { 0 } else { VMA_WRITE };
+            assert_eq!(*v, (start, start + page as u64, perms), "{who}: mapping {i}");
+        }
+    }
+    let bpf = engines().contains(&Source::Engine(EngineId::Bpf));
+    if bpf && has_procmap_query() && !served.contains(&EngineId::Kernel) {
+        assert_eq!(served, [EngineId::Bpf]);
+    }
+}
+
+/// By which it is noticed, since Linux 6.11.
+fn has_procmap_query() -> bool {
+    let maps = std::fs::File::open("/proc/self/maps").expect("our own");
+    // struct procmap_query: its size, flags for the next mapping, and an address.
+    let mut query = [0u64; 13];
+    (query[0], query[1]) = (size_of_val(&query) as u64, 0x10);
+    // SAFETY: the struct is there for the call, and as long as it says.
+    unsafe { libc::ioctl(maps.as_raw_fd(), 0xc068_6611, &mut query) == 0 }
 }

@@ -8,6 +8,7 @@ pub mod bpf;
 pub(crate) mod estimate;
 pub(crate) mod info;
 pub mod kernel;
+pub(crate) mod mappings;
 pub mod procfs;
 
 use std::fmt;

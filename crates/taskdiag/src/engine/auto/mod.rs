@@ -15,7 +15,7 @@ use crate::bytes::Bytes;
 use crate::engine::bpf::Bpf;
 use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
-use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate};
+use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate, mappings};
 use crate::error::Error;
 use crate::request::{Members, Request};
 use crate::snapshot::{Served, Snapshot};
@@ -112,7 +112,7 @@ pub fn survey() -> Vec<(EngineId, Result<Support, Error>)> {
 /// Who would answer a request, and why.
 pub fn explain(req: &Request) -> Vec<(Groups, EngineId, String)> {
     let bpf = Bpf::new().ok().map(|e| e.support().groups);
-    let plan = decide(req, &Facts { bpf, ..facts(req.strategy) });
+    let plan = decide(req, &Facts { bpf, ..facts(req) });
     plan.parts.into_iter().map(|p| (p.groups, p.engine, p.why)).collect()
 }
 
@@ -128,16 +128,17 @@ pub fn open(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
     }
 }
 
-/// Without a trial: the request itself is the trial, at its real size.
-fn open_untried(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
+/// Without a trial: the request itself is the trial, at its real size. It may be about one process
+/// that has many mappings.
+fn open_untried(engine: EngineId, mappings: Option<u64>) -> Result<Box<dyn Engine>, Error> {
     match engine {
-        EngineId::Bpf => Ok(Box::new(Bpf::untried())),
+        EngineId::Bpf => Ok(Box::new(Bpf::untried().expecting(mappings.unwrap_or(0)))),
         e => open(e),
     }
 }
 
 fn only(req: &Request, engine: EngineId) -> Result<Snapshot, Error> {
-    let a = open_untried(engine)?.run(req)?;
+    let a = open_untried(engine, None)?.run(req)?;
     let mut why = String::from("asked for");
     if engine == EngineId::Bpf && lacks_init(req, &a.stream) {
         why += "; pid 1 is hidden from BPF here and is not in the answer";
@@ -147,7 +148,7 @@ fn only(req: &Request, engine: EngineId) -> Result<Snapshot, Error> {
 }
 
 fn auto(req: &Request) -> Result<Snapshot, Error> {
-    let mut facts = facts(req.strategy);
+    let mut facts = facts(req);
     let mut failed = Vec::new();
     loop {
         let plan = decide(req, &facts);
@@ -157,7 +158,7 @@ fn auto(req: &Request) -> Result<Snapshot, Error> {
                 None => Error::Unsupported { engine: EngineId::Procfs, groups: plan.nobody },
             });
         }
-        let (engine, e) = match run(req, &plan.parts, &failed) {
+        let (engine, e) = match run(req, &plan.parts, facts.mappings, &failed) {
             Ok(snapshot) => return Ok(snapshot),
             Err(failed) => failed,
         };
@@ -189,7 +190,12 @@ fn and_procfs(e: Error) -> Error {
 
 type Failed = (EngineId, Error);
 
-fn run(req: &Request, parts: &[Part], before: &[Error]) -> Result<Snapshot, Failed> {
+fn run(
+    req: &Request,
+    parts: &[Part],
+    mappings: Option<u64>,
+    before: &[Error],
+) -> Result<Snapshot, Failed> {
     let mut stream: Option<Bytes> = None;
     let mut served = Vec::new();
     // To see that it is the same process takes its start time.
@@ -201,7 +207,7 @@ fn run(req: &Request, parts: &[Part], before: &[Error]) -> Result<Snapshot, Fail
             // To see that it is the same process.
             groups |= Groups::BASE;
         }
-        let a = open_untried(part.engine)
+        let a = open_untried(part.engine, mappings)
             .and_then(|mut e| e.run(&Request { groups, members, ..*req }))
             .map_err(err)?;
         let (mut bytes, mut why, mut cost) = (a.stream, part.why.clone(), a.cost);
@@ -262,8 +268,10 @@ fn kernel_groups(strategy: Strategy) -> Option<Groups> {
     (one || kernel.sees_all()).then(|| kernel.support().groups)
 }
 
-/// What is known without trying: cheap, and opens at most one file, /proc/loadavg.
-fn facts(strategy: Strategy) -> Facts {
+/// What is known without trying: cheap, and opens at most one file, /proc/loadavg; two of a process
+/// whose mappings are asked for.
+fn facts(req: &Request) -> Facts {
+    let strategy = req.strategy;
     let (processes, threads) = match strategy {
         // Few processes may have many threads, and those of a listing of /proc cost time. What
         // sysinfo(2) says is modulo 65536: enough where the processes alone decide.
@@ -281,6 +289,7 @@ fn facts(strategy: Strategy) -> Facts {
     Facts {
         processes,
         threads,
+        mappings: cost::many_mappings(req).and_then(|many| mappings::about(req.pid, many)),
         kernel: kernel_groups(strategy),
         bpf: Some(Bpf::untried().support().groups),
         procfs: Procfs::new().ok().map(|p| p.support().groups),

@@ -1,0 +1,159 @@
+//! About how many memory mappings a process has, without reading them: a sample of its addresses.
+//!
+//! Nothing in /proc has that number. But the sizes of all mappings together are in `statm`, and
+//! PROCMAP_QUERY (Linux 6.11) tells which mapping an address is in. Those that are many lie next to
+//! each other, where mmap(2) puts them; each address of that stretch stands for as many mappings
+//! as the one it is in would fit its share of it. Dear only where it is worth it: `statm` alone
+//! tells of most processes that they cannot have many.
+//!
+//! Not here: what the number is good for (see `auto::cost`), and mappings that are many elsewhere,
+//! of which this sees none.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+
+/// `PROCMAP_QUERY` of linux/fs.h, since Linux commit ed5d583a88a9 ("fs/procfs: implement efficient
+/// VMA querying API for /proc/<pid>/maps") (in v6.11).
+const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
+const COVERING_OR_NEXT_VMA: u64 = 0x10;
+
+/// `struct procmap_query`.
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    size: u64,
+    query_flags: u64,
+    query_addr: u64,
+    vma_start: u64,
+    vma_end: u64,
+    vma_flags: u64,
+    vma_page_size: u64,
+    vma_offset: u64,
+    inode: u64,
+    dev_major: u32,
+    dev_minor: u32,
+    vma_name_size: u32,
+    build_id_size: u32,
+    vma_name_addr: u64,
+    build_id_addr: u64,
+}
+
+/// Addresses to look at.
+const SAMPLES: u64 = 64;
+/// Those that stand for most mappings are left out: by chance they are of the smallest mappings of
+/// a process with few.
+const ODD: usize = 4;
+
+/// About how many mappings process `pid` has; `None`: fewer than `many`, for all that is known.
+pub(crate) fn about(pid: u32, many: u64) -> Option<u64> {
+    let mut text = [0; 128];
+    let n = File::open(format!("/proc/{pid}/statm")).ok()?.read(&mut text).ok()?;
+    let pages: u64 = std::str::from_utf8(&text[..n]).ok()?.split(' ').next()?.parse().ok()?;
+    // None is smaller than a page.
+    if pages < many {
+        return None;
+    }
+    let maps = File::open(format!("/proc/{pid}/maps")).ok()?;
+    let total = pages.saturating_mul(rustix::param::page_size() as u64);
+    let begin = query(&maps, below_ours())?.0;
+    let number = from_samples(total, |at| {
+        let at = begin.checked_add(at)?;
+        let (start, end) = query(&maps, at)?;
+        (start <= at).then(|| end - start)
+    });
+    (number >= many).then_some(number)
+}
+
+/// Below all that mmap(2) places and above the rest: seven eighths of the way to our own stack.
+fn below_ours() -> u64 {
+    let here = 0u8;
+    std::ptr::from_ref(&here).addr() as u64 / 8 * 7
+}
+
+/// The mapping at or after an address.
+fn query(maps: &File, at: u64) -> Option<(u64, u64)> {
+    let mut q = Query {
+        size: size_of::<Query>() as u64,
+        query_flags: COVERING_OR_NEXT_VMA,
+        query_addr: at,
+        ..Query::default()
+    };
+    // SAFETY: the struct is there for the call, and as the kernel has it.
+    let r = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &mut q) };
+    (r == 0 && q.vma_end > q.vma_start).then_some((q.vma_start, q.vma_end))
+}
+
+/// How many there are on `total` bytes, by the size of the mapping at some places of it; a place
+/// may be in none.
+fn from_samples(total: u64, mut size_at: impl FnMut(u64) -> Option<u64>) -> u64 {
+    let share = total / SAMPLES;
+    let mut each: Vec<u64> = (0..SAMPLES)
+        .map(|i| {
+            // Not at regular distances: mappings have these, too (stacks and their guards).
+            let within = (share as u128 * u128::from(i * 40_503 % 65_536) / 65_536) as u64;
+            size_at(i * share + within).map_or(0, |size| share.div_ceil(size.max(1)))
+        })
+        .collect();
+    each.sort_unstable();
+    each[..each.len() - ODD].iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn many_of_one_size_are_counted() {
+        let n = from_samples(240 * MIB, |_| Some(4096));
+        assert!((50_000..=61_440).contains(&n), "{n}");
+        let n = from_samples(240 * MIB, |at| (at < 200 * MIB).then_some(8192));
+        assert!((20_000..=25_600).contains(&n), "{n}");
+    }
+
+    #[test]
+    fn a_few_large_ones_are_few_whatever_is_between_them() {
+        // Stacks with guards, and 2 MiB of small mappings in 64 GiB.
+        let stacks = |at: u64| Some(if at % (8 * MIB + 4096) < 4096 { 4096 } else { 8 * MIB });
+        assert!(from_samples(4096 * MIB, stacks) < 1_000);
+        let heap = |at: u64| Some(if at < 2 * MIB { 4096 } else { 65_536 * MIB });
+        assert!(from_samples(65_536 * MIB, heap) < 100);
+        assert_eq!(from_samples(MIB, |_| None), 0);
+        assert_eq!(from_samples(0, |_| Some(4096)), 0);
+    }
+
+    #[test]
+    fn this_process_has_not_many() {
+        assert_eq!(about(std::process::id(), 20_000), None);
+        assert_eq!(about(u32::MAX, 1), None);
+    }
+
+    #[test]
+    fn mappings_that_were_made_are_found() {
+        const N: usize = 4_000;
+        let (page, rw) = (rustix::param::page_size(), libc::PROT_READ | libc::PROT_WRITE);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping, of which every other page is made read-only.
+        let at = unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), N * page, rw, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            for i in (0..N).step_by(2) {
+                assert_eq!(libc::mprotect(at.byte_add(i * page), page, libc::PROT_READ), 0);
+            }
+            at
+        };
+        let maps = File::open("/proc/self/maps").unwrap();
+        let known = query(&maps, at.addr() as u64).is_some();
+        let begin = at.addr() as u64;
+        let n = from_samples((N * page) as u64, |o| {
+            let (start, end) = query(&maps, begin + o)?;
+            (start <= begin + o).then(|| end - start)
+        });
+        // SAFETY: the mapping from above.
+        unsafe { libc::munmap(at, N * page) };
+        // Before Linux 6.11 it is not told.
+        assert!(n == 0 && !known || (3_000..=4_032).contains(&n), "{n}");
+    }
+}
