@@ -100,13 +100,25 @@ fn sums_are_those_of_smaps() {
     let pid = child.0.id();
     let groups = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP;
     let read = || fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
-    // Others that begin or end to map the same files change its share of them.
-    let (s, text) = (0..100)
-        .find_map(|_| {
-            let (before, s) = (read(), ask(&Request::one(pid, groups)));
-            (read() == before).then_some((s, before))
-        })
-        .expect("a quiet moment");
+    // Others that begin or end to map the same files change its share of them, and one that does
+    // both in between is seen in our sums alone: a difference must stay to be one.
+    let quiet = || {
+        let (before, s) = (read(), ask(&Request::one(pid, groups)));
+        (read() == before).then_some((s, before))
+    };
+    let agrees = |(s, text): &(Snapshot, String)| {
+        let t = s.tasks().next().unwrap();
+        let pss = t.list::<VmaStat>().unwrap().map(|e| e.raw.pss_bytes).sum::<u64>();
+        pss == keys(text)["Pss"]
+    };
+    let mut last = None;
+    for _ in 0..100 {
+        last = quiet().or(last);
+        if last.as_ref().is_some_and(agrees) {
+            break;
+        }
+    }
+    let (s, text) = last.expect("a quiet moment");
     let (t, sums) = (s.tasks().next().unwrap(), keys(&text));
     let total =
         |f: fn(&VmaStat) -> u64| t.list::<VmaStat>().unwrap().map(|e| f(e.raw)).sum::<u64>();
