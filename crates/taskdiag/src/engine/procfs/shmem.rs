@@ -14,9 +14,9 @@ use std::ffi::CString;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{CWD, FileType, MemfdFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 /// `TMPFS_MAGIC` of linux/magic.h, of all shared memory.
@@ -27,6 +27,9 @@ const SYS_CACHESTAT: libc::c_long = 451;
 const FEW_PAGES: u64 = 256;
 /// Below where programs are, unless they are not relocatable; the kernel takes another if need be.
 const LOW: usize = 1 << 32;
+
+/// Of the 765 bytes of a mapping of a memfd with a short name, Swap is at 656.
+const FIRST_READ: usize = 704;
 
 /// Two threads of ours would want the same address.
 static OWN: Mutex<()> = Mutex::new(());
@@ -54,18 +57,38 @@ pub(super) fn object(file: BorrowedFd<'_>) -> Result<Option<Object>, Errno> {
     }
     let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("no NUL in it");
     let file = rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let (size, blocks) = (stat.st_size, stat.st_blocks);
-    Ok(Some(Object {
-        file,
-        size_bytes: u64::try_from(size).unwrap_or(0).next_multiple_of(page()),
-        held_bytes: u64::try_from(blocks).unwrap_or(0).saturating_mul(512),
-    }))
+    Ok(Some(Object::of(file, &stat)))
+}
+
+/// The device of the kernel's own mount of shared memory, as `st_dev`: of what has no name in a
+/// directory (memfd, SysV, `/dev/zero`). Only shared memory is there, so what is on it may be
+/// opened as it is.
+pub(super) fn own_mount() -> Option<u64> {
+    static DEVICE: OnceLock<Option<u64>> = OnceLock::new();
+    *DEVICE.get_or_init(|| {
+        let file = rustix::fs::memfd_create("taskdiag", MemfdFlags::CLOEXEC).ok()?;
+        Some(rustix::fs::fstat(&file).ok()?.st_dev)
+    })
+}
+
+/// The object of a file on [`own_mount`] that was opened for reading.
+pub(super) fn object_of_own_mount(file: OwnedFd) -> Result<Option<Object>, Errno> {
+    let stat = rustix::fs::fstat(&file)?;
+    Ok(Some(Object::of(file, &stat)))
 }
 
 /// System calls that [`object`] makes.
 pub(super) const OBJECT_SYSCALLS: u64 = 4;
 
 impl Object {
+    fn of(file: OwnedFd, stat: &Stat) -> Object {
+        Object {
+            file,
+            size_bytes: u64::try_from(stat.st_size).unwrap_or(0).next_multiple_of(page()),
+            held_bytes: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
+        }
+    }
+
     /// Bytes of a range that are swapped out; `None`: the kernel does not tell.
     pub(super) fn swapped(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
         if len == 0 || self.held_bytes == 0 {
@@ -139,8 +162,9 @@ fn own_swap(start: u64, syscalls: &mut u64) -> Option<u64> {
     let mut smaps = std::fs::File::open("/proc/self/smaps").ok()?;
     *syscalls += 2; // and close
     let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
-    // The kernel looks at no more mappings than it has room for: at first at one.
-    for room in [512, 128, 128].into_iter().chain(std::iter::repeat(chunk.len())) {
+    // The kernel looks at no more mappings than it has room for. In this much are the line of Swap
+    // and not the end of the first mapping, mostly.
+    for room in std::iter::once(FIRST_READ).chain(std::iter::repeat(chunk.len())) {
         *syscalls += 1;
         let n = smaps.read(&mut chunk[..room]).ok()?;
         text.extend_from_slice(&chunk[..n]);

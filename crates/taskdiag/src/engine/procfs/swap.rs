@@ -13,8 +13,8 @@
 //! them; else the shared part is not known. There is no cheap way there: smaps has it.
 
 use std::collections::HashMap;
-use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::makedev;
@@ -192,7 +192,12 @@ fn put<K: std::hash::Hash + Eq, V>(map: &Mutex<HashMap<K, V>>, key: K, value: V)
 /// # Errors
 /// `NOENT`: it is no longer mapped.
 fn find(reader: &mut Reader, at: Place<'_>, line: &MapLine<'_>) -> Result<Option<Object>, Errno> {
-    let file = match open_mapping(reader, at, &line.vma) {
+    if shmem::own_mount() == Some(device(line.vma.dev)) {
+        let file = open_mapping(reader, at, &line.vma, Reader::open_read)?;
+        reader.syscalls += 1;
+        return shmem::object_of_own_mount(file);
+    }
+    let file = match open_mapping(reader, at, &line.vma, Reader::open_path) {
         Err(e @ (Errno::PERM | Errno::ACCESS)) => open_name(reader, at, line).ok_or(e)?,
         file => file?,
     };
@@ -200,11 +205,21 @@ fn find(reader: &mut Reader, at: Place<'_>, line: &MapLine<'_>) -> Result<Option
     shmem::object(file.as_fd())
 }
 
-fn open_mapping(reader: &mut Reader, mut at: Place<'_>, v: &Vma) -> Result<OwnedFd, Errno> {
+fn open_mapping(
+    reader: &mut Reader,
+    mut at: Place<'_>,
+    v: &Vma,
+    open: impl FnOnce(&mut Reader, BorrowedFd<'_>, &CStr) -> Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, Errno> {
     let name = format!("{:x}-{:x}", v.start, v.end);
     let dir = at.path.file("map_files/").to_bytes();
     let path = CString::new([dir, name.as_bytes()].concat()).expect("no NUL in it");
-    reader.open_path(at.dir, &path)
+    open(reader, at.dir, &path)
+}
+
+/// A device of the stream as `st_dev` has it.
+fn device(dev: u32) -> u64 {
+    makedev((dev >> 8) & 0xfff, (dev & 0xff) | (dev >> 12) & 0xf_ff00)
 }
 
 /// By its path as the task sees it, where that leads to the same file.
@@ -218,7 +233,5 @@ fn open_name(reader: &mut Reader, mut at: Place<'_>, line: &MapLine<'_>) -> Opti
     let file = reader.open_path(at.dir, &path).ok()?;
     reader.syscalls += 1;
     let stat = rustix::fs::fstat(&file).ok()?;
-    let dev = line.vma.dev;
-    let dev = makedev((dev >> 8) & 0xfff, (dev & 0xff) | (dev >> 12) & 0xf_ff00);
-    ((stat.st_dev, stat.st_ino) == (dev, line.vma.inode)).then_some(file)
+    ((stat.st_dev, stat.st_ino) == (device(line.vma.dev), line.vma.inode)).then_some(file)
 }
