@@ -84,9 +84,10 @@ fn compile(bpf: &Path, name: &str) -> Result<Vec<u8>, String> {
     bytes
 }
 
-/// A file: "TDLSKEL1", u32 lengths of data and instructions, u32 numbers of maps and programs,
-/// for each map its name in 16 bytes, data, instructions. The order is that of `struct
-/// bpf_loader_ctx` as the loader expects it: maps, then programs.
+/// A file: "TDLSKEL2", u32 lengths of data and instructions, u32 numbers of maps and programs, u32
+/// length of the names; for each map its name in 16 bytes, data, instructions, names of what the
+/// program looks for in the kernel, each ended by NUL. The order is that of `struct bpf_loader_ctx`
+/// as the loader expects it: maps, then programs.
 fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
     use libbpf_sys as sys;
     let err = |what: &str| format!("{name}: {what} failed: {}", std::io::Error::last_os_error());
@@ -128,7 +129,7 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
             }
             map = sys::bpf_object__next_map(obj, map);
         }
-        let mut programs = 0u32;
+        let mut programs = 0;
         let mut prog = sys::bpf_object__next_program(obj, ptr::null_mut());
         while !prog.is_null() {
             programs += 1;
@@ -139,16 +140,46 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
         let insns =
             std::slice::from_raw_parts(generated.insns.cast::<u8>(), generated.insns_sz as usize);
         let insns = no_closes_beyond_stack(insns);
-        let mut out = b"TDLSKEL1".to_vec();
-        for n in [data.len() as u32, insns.len() as u32, maps.len() as u32, programs] {
+        let names = kernel_names(sys::bpf_object__btf(obj));
+        let mut out = b"TDLSKEL2".to_vec();
+        let lengths = [data.len(), insns.len(), maps.len(), programs, names.len()];
+        for n in lengths.map(|n| n as u32) {
             out.extend_from_slice(&n.to_le_bytes());
         }
         out.extend(maps.iter().flatten());
         out.extend_from_slice(data);
         out.extend_from_slice(&insns);
+        out.extend_from_slice(&names);
         sys::bpf_object__close(obj);
         Ok(out)
     }
+}
+
+/// Names of the structs, unions and functions in a program's types, each once: among the functions are
+/// those of the kernel, which libbpf has made look like the others by now. What follows three
+/// underscores tells variants of a type apart and is no part of its name.
+///
+/// # Safety
+/// `btf` belongs to an open object.
+unsafe fn kernel_names(btf: *const libbpf_sys::btf) -> Vec<u8> {
+    use libbpf_sys as sys;
+    const FUNC: u32 = 12;
+    let mut names = std::collections::BTreeSet::new();
+    // SAFETY: ids below the count are of types, whose names live as long as the object.
+    unsafe {
+        for id in 1..sys::btf__type_cnt(btf) {
+            let t = &*sys::btf__type_by_id(btf, id);
+            let kind = t.info >> 24 & 0x1f;
+            let wanted = matches!(kind, sys::BTF_KIND_STRUCT | sys::BTF_KIND_UNION | FUNC);
+            let name = CStr::from_ptr(sys::btf__name_by_offset(btf, t.name_off)).to_bytes();
+            let end = name.windows(3).skip(1).position(|w| w == b"___");
+            let name = &name[..end.map_or(name.len(), |at| at + 1)];
+            if wanted && !name.is_empty() {
+                names.insert(name.to_vec());
+            }
+        }
+    }
+    names.into_iter().flat_map(|n| [n, vec![0]].concat()).collect()
 }
 
 /// When it fails the loader closes an fd for each function of the object, as if it were a program,

@@ -22,14 +22,12 @@ const FLOAT: u32 = 16;
 const TYPE_TAG: u32 = 18;
 const ENUM64: u32 = 19;
 
-/// Names of structs, unions and functions to find. Most others differ in their first four bytes.
+/// Names of structs, unions and functions to find. Most others differ in their first eight bytes.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     /// In order.
     names: Vec<&'a [u8]>,
     starts: Box<[u64; 1024]>,
-    /// May functions be among them? Most of what has a name is one.
-    functions: bool,
 }
 
 impl<'a> Wanted<'a> {
@@ -43,11 +41,7 @@ impl<'a> Wanted<'a> {
             let bit = start(n);
             starts[bit / 64] |= 1 << (bit % 64);
         }
-        Wanted { names, starts, functions: true }
-    }
-    /// These structs and unions.
-    pub fn structs(names: impl IntoIterator<Item = &'a [u8]>) -> Wanted<'a> {
-        Wanted { functions: false, ..Wanted::new(names) }
+        Wanted { names, starts }
     }
     /// The name that begins here, ended by NUL, if it is one of them.
     fn find<'b>(&self, text: &'b [u8]) -> Option<&'b [u8]> {
@@ -60,13 +54,19 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A number below 65536 made of the first four bytes of a name, up to the NUL that may end it.
+/// A number below 65536 made of the first eight bytes of a name, up to the NUL that may end it.
 fn start(text: &[u8]) -> usize {
-    let mut word = 0u32;
-    for b in text.iter().take(4).take_while(|b| **b != 0) {
-        word = word << 8 | u32::from(*b);
+    let mut word = match text.first_chunk() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => text.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b)),
+    };
+    // The lowest byte that is zero has its high bit set here.
+    let zeros =
+        word.wrapping_sub(u64::from_ne_bytes([1; 8])) & !word & u64::from_ne_bytes([0x80; 8]);
+    if zeros != 0 {
+        word &= (1 << (zeros.trailing_zeros() & !7)) - 1;
     }
-    (word.wrapping_mul(0x9e37_79b1) >> 16) as usize
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
 }
 
 /// The types of a kernel or of a program, and where the wanted ones are.
@@ -74,12 +74,32 @@ fn start(text: &[u8]) -> usize {
 pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// Where each type is in `types`, by its id.
+    /// Where every [`STEP`]th type is in `types`, from the first on. All would be memory that costs
+    /// more than a few steps, for some hundred types that are looked at of 150,000.
     at: Vec<u32>,
+    /// How many types there are.
+    count: u32,
     /// Ids of the wanted structs and unions.
     structs: BTreeMap<&'a [u8], Vec<u32>>,
     /// Ids of the wanted functions.
     functions: BTreeMap<&'a [u8], u32>,
+}
+
+const STEP: u32 = 16;
+
+/// How long a type is, with what follows its header. `None`: it is of no known kind.
+fn length(info: u32) -> Option<usize> {
+    let (kind, vlen) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
+    Some(
+        12 + match kind {
+            INT | 14 | 17 => 4,
+            ARRAY => 12,
+            STRUCT | UNION | 15 | ENUM64 => vlen * 12,
+            ENUM | 13 => vlen * 8,
+            PTR | 7..=FUNC | FLOAT | TYPE_TAG => 0,
+            _ => return None,
+        },
+    )
 }
 
 fn u32_at(b: &[u8], at: usize) -> Option<u32> {
@@ -101,36 +121,30 @@ impl<'a> Btf<'a> {
         let mut btf = Btf {
             types,
             strings,
-            at: Vec::with_capacity(types.len() / 24),
+            at: Vec::with_capacity(types.len() / 24 / STEP as usize),
+            count: 0,
             structs: BTreeMap::new(),
             functions: BTreeMap::new(),
         };
-        btf.at.push(0);
-        let mut at = 0;
+        let (mut at, mut id) = (0, 0);
         while at < types.len() {
+            if id % STEP == 0 {
+                btf.at.push(at as u32);
+            }
+            id += 1;
             let (name, info) = (u32_at(types, at)?, u32_at(types, at + 4)?);
-            let (kind, vlen) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
-            let may_be = matches!(kind, STRUCT | UNION) || kind == FUNC && wanted.functions;
-            if may_be && name != 0 {
+            let kind = info >> 24 & 0x1f;
+            if matches!(kind, STRUCT | UNION | FUNC) && name != 0 {
                 if let Some(name) = wanted.find(strings.get(name as usize..)?) {
-                    let id = btf.at.len() as u32;
                     match kind {
                         FUNC => drop(btf.functions.entry(name).or_insert(id)),
                         _ => btf.structs.entry(name).or_default().push(id),
                     }
                 }
             }
-            btf.at.push(at as u32);
-            at += 12
-                + match kind {
-                    INT | 14 | 17 => 4,
-                    ARRAY => 12,
-                    STRUCT | UNION | 15 | ENUM64 => vlen * 12,
-                    ENUM | 13 => vlen * 8,
-                    PTR | 7..=FUNC | FLOAT | TYPE_TAG => 0,
-                    _ => return None,
-                };
+            at += length(info)?;
         }
+        btf.count = id;
         Some(btf)
     }
 
@@ -144,28 +158,19 @@ impl<'a> Btf<'a> {
         self.functions.get(name).copied()
     }
 
-    /// Names of all functions.
-    pub fn function_names(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
-        let function = |at: &u32| {
-            let at = *at as usize;
-            let is_function = u32_at(self.types, at + 4)? >> 24 & 0x1f == FUNC;
-            is_function.then(|| self.string(u32_at(self.types, at)?)).flatten()
-        };
-        self.at.iter().skip(1).filter_map(function)
-    }
-
-    /// Names of all structs and unions.
-    pub fn struct_names(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
-        let structure = |id: usize| match self.kind(id as u32)? {
-            (STRUCT | UNION, _) => self.struct_name(id as u32),
-            _ => None,
-        };
-        (1..self.at.len()).filter_map(structure)
+    /// Where a type is in `types`. There is no type 0.
+    fn place(&self, id: u32) -> Option<usize> {
+        let n = id.checked_sub(1).filter(|n| *n < self.count)?;
+        let mut at = *self.at.get((n / STEP) as usize)? as usize;
+        for _ in 0..n % STEP {
+            at += length(u32_at(self.types, at + 4)?)?;
+        }
+        Some(at)
     }
 
     /// Kind and place of a type.
     fn kind(&self, id: u32) -> Option<(u32, usize)> {
-        let at = *self.at.get(id as usize)? as usize;
+        let at = self.place(id)?;
         Some((u32_at(self.types, at + 4)? >> 24 & 0x1f, at))
     }
 
@@ -244,7 +249,7 @@ impl<'a> Btf<'a> {
     pub fn offset(&self, name: &str, path: &str) -> Option<u32> {
         self.structs.get(name.as_bytes())?.iter().find_map(|id| {
             if path == "sizeof" {
-                return u32_at(self.types, *self.at.get(*id as usize)? as usize + 8);
+                return u32_at(self.types, self.place(*id)? + 8);
             }
             let (mut id, mut offset) = (*id, 0);
             for name in path.split('.') {

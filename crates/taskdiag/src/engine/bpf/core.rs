@@ -5,6 +5,8 @@
 //! Pure. What is not known to this (other kinds of relocation, a member whose size differs in a way
 //! that changes its meaning) is an error, and the caller leaves it all to the kernel.
 
+use std::collections::BTreeMap;
+
 use super::btf::Btf;
 
 /// `struct bpf_core_relo`, in bytes: instruction, type, offset of the access string, kind.
@@ -42,8 +44,14 @@ pub fn relocate(
     local: &Btf<'_>,
     target: &Btf<'_>,
 ) -> Result<(), Unknown> {
+    // The same types and members are named many times.
+    let mut known = BTreeMap::new();
     for r in relocations.chunks_exact(RELOCATION_SIZE) {
-        let found = value(word(r, 4), word(r, 8), word(r, 12), local, target)?;
+        let key = (word(r, 4), word(r, 8), word(r, 12));
+        let found = match known.get(&key) {
+            Some(found) => *found,
+            None => *known.entry(key).or_insert(value(key.0, key.1, key.2, local, target)?),
+        };
         let insn = insns.get_mut(word(r, 0) as usize..).ok_or(Unknown("no such instruction"))?;
         patch(insn, found)?;
     }

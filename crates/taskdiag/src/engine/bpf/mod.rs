@@ -47,6 +47,7 @@ static LITE: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/
 static MORE: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/more.lskel"));
 /// For kernels before 6.8.
 static LEGACY: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/legacy.lskel"));
+static SKELETONS: [&Skeleton; 4] = [&LITE, &MORE, &SNAPSHOT, &LEGACY];
 /// Groups that take types of the kernel that are long to find.
 const RARE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
 /// Groups for which the programs read by offset, see [`offsets`].

@@ -42,15 +42,13 @@ fn entries(header: &str) -> impl Iterator<Item = Entry<'_>> {
 pub fn offsets() -> Result<[u16; OFFSETS_MAX], &'static str> {
     static FOUND: OnceLock<Result<[u16; OFFSETS_MAX], &'static str>> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        find(kernel_types().ok_or("/sys/kernel/btf/vmlinux cannot be read")?, HEADER)
+        find(kernel().ok_or("/sys/kernel/btf/vmlinux cannot be read, or is not understood")?)
     })
 }
 
-fn find(file: &[u8], header: &str) -> Result<[u16; OFFSETS_MAX], &'static str> {
-    let wanted = Wanted::structs(entries(header).map(|e| e.of.as_bytes()));
-    let btf = Btf::parse(file, &wanted).ok_or("this kernel's BTF is not understood")?;
+fn find(btf: &Btf<'_>) -> Result<[u16; OFFSETS_MAX], &'static str> {
     let mut offsets = [OFFSET_NONE; OFFSETS_MAX];
-    for (slot, e) in offsets.iter_mut().zip(entries(header)) {
+    for (slot, e) in offsets.iter_mut().zip(entries(HEADER)) {
         match btf.offset(e.of, e.path).and_then(|o| u16::try_from(o).ok()) {
             Some(o) => *slot = o,
             None if e.needed => return Err("this kernel lays out its structs in an unknown way"),
@@ -60,11 +58,16 @@ fn find(file: &[u8], header: &str) -> Result<[u16; OFFSETS_MAX], &'static str> {
     Ok(offsets)
 }
 
-/// The kernel's type information, which is there as long as this process is. `None`: it cannot be
-/// read, or the kernel has none.
-pub fn kernel_types() -> Option<&'static [u8]> {
-    static TYPES: OnceLock<Option<&'static [u8]>> = OnceLock::new();
-    *TYPES.get_or_init(map)
+/// The kernel's types, in which all is found that the programs and `offsets.h` name, by one pass for a
+/// process. `None`: they cannot be read, or are not understood, or the kernel has none.
+pub fn kernel() -> Option<&'static Btf<'static>> {
+    static TYPES: OnceLock<Option<Btf<'static>>> = OnceLock::new();
+    let find = || {
+        let names = super::SKELETONS.iter().flat_map(|s| s.wanted());
+        let wanted = Wanted::new(names.chain(entries(HEADER).map(|e| e.of.as_bytes())));
+        Btf::parse(map()?, &wanted)
+    };
+    TYPES.get_or_init(find).as_ref()
 }
 
 /// The file's bytes: mapped, which Linux can since 6.16, or read.

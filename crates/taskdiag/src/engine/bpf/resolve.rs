@@ -15,11 +15,10 @@ use super::trim::{self, Data};
 /// Serves one loader.
 #[derive(Debug)]
 pub struct Resolver<'k> {
-    /// The kernel's type information.
-    kernel: &'k [u8],
-    /// That of the program, once it was loaded.
+    /// The kernel's types, and where those are that programs look for.
+    kernel: &'k Btf<'k>,
+    /// The program's type information, once it was loaded.
     local: Vec<u8>,
-    found: Option<Btf<'k>>,
     open: BTreeMap<u32, OwnedFd>,
     /// The program's read-only data.
     data: Option<Data<'k>>,
@@ -52,13 +51,11 @@ const CORE_RELOS_AT: u64 = 128;
 const CORE_RELO_REC_SIZE_AT: u64 = 136;
 
 impl<'k> Resolver<'k> {
-    /// `kernel`: the content of `/sys/kernel/btf/vmlinux`. `data`: the program's read-only data,
-    /// where they are known.
-    pub fn new(kernel: &'k [u8], data: Option<Data<'k>>) -> Resolver<'k> {
+    /// `data`: the program's read-only data, where they are known.
+    pub fn new(kernel: &'k Btf<'k>, data: Option<Data<'k>>) -> Resolver<'k> {
         Resolver {
             kernel,
             local: Vec::new(),
-            found: None,
             open: BTreeMap::new(),
             data,
             failed: None,
@@ -68,16 +65,6 @@ impl<'k> Resolver<'k> {
     /// An fd that is still open.
     pub fn take(&mut self, fd: u32) -> Option<OwnedFd> {
         self.open.remove(&fd)
-    }
-    /// All that the program names, looked up in the kernel's types.
-    fn find(&mut self, also: &[u8]) -> Option<&Btf<'k>> {
-        if self.found.is_none() {
-            let local = Btf::parse(&self.local, &Wanted::new([]))?;
-            let names =
-                local.function_names().chain(local.struct_names().filter_map(core::essential));
-            self.found = Btf::parse(self.kernel, &Wanted::new(names.chain([also])));
-        }
-        self.found.as_ref()
     }
     fn remember(&mut self, memory: &Memory<'_>, attr: u64) -> Option<()> {
         let len = memory.number(attr + BTF_SIZE_AT, 4)? as usize;
@@ -108,9 +95,8 @@ impl<'k> Resolver<'k> {
         let at = memory.number(attr + INSNS_AT, 8)?;
         let len = memory.number(attr + INSN_CNT_AT, 4)? as usize * 8;
         let mut insns = memory.get(at, len)?.to_vec();
-        self.find(b"")?;
         let local = Btf::parse(&self.local, &Wanted::new([]))?;
-        core::relocate(&mut insns, &relocations, &local, self.found.as_ref()?).ok()?;
+        core::relocate(&mut insns, &relocations, &local, self.kernel).ok()?;
         memory.get_mut(at, len)?.copy_from_slice(&insns);
         memory.set(attr + CORE_RELO_CNT_AT, 4, 0)?;
         memory.set(attr + CORE_RELOS_AT, 8, 0)?;
@@ -164,11 +150,7 @@ impl Host for Resolver<'_> {
         if kind != FUNC {
             return none;
         }
-        let id = self.find(name).and_then(|b| b.function(name)).or_else(|| {
-            // Not among those that the program itself names.
-            Btf::parse(self.kernel, &Wanted::new([name]))?.function(name)
-        });
-        id.map_or(none, i64::from)
+        self.kernel.function(name).map_or(none, i64::from)
     }
     fn close(&mut self, fd: u32) {
         self.open.remove(&fd);

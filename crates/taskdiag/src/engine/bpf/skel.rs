@@ -8,8 +8,9 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use zerocopy::IntoBytes;
 
+use super::btf::Btf;
 use super::machine::{self, Memory};
-use super::offsets::kernel_types;
+use super::offsets::kernel;
 use super::resolve::Resolver;
 use super::sys;
 use super::trim::Data;
@@ -26,6 +27,8 @@ pub struct Skeleton {
     names: &'static [u8],
     data: &'static [u8],
     insns: &'static [u8],
+    /// Each ended by NUL.
+    wanted: &'static [u8],
     maps: usize,
     programs: usize,
 }
@@ -60,12 +63,18 @@ impl Skeleton {
     /// Parse a file that `bpf/gen` made; it is part of this program, so it is well formed.
     pub const fn parse(file: &'static [u8]) -> Skeleton {
         let (magic, rest) = file.split_at(8);
-        assert!(matches!(magic, b"TDLSKEL1"));
-        let (head, rest) = rest.split_at(16);
+        assert!(matches!(magic, b"TDLSKEL2"));
+        let (head, rest) = rest.split_at(20);
         let (names, rest) = rest.split_at(16 * le32(head, 8));
-        let (data, insns) = rest.split_at(le32(head, 0));
-        assert!(insns.len() == le32(head, 4));
-        Skeleton { names, data, insns, maps: le32(head, 8), programs: le32(head, 12) }
+        let (data, rest) = rest.split_at(le32(head, 0));
+        let (insns, wanted) = rest.split_at(le32(head, 4));
+        assert!(wanted.len() == le32(head, 16));
+        Skeleton { names, data, insns, wanted, maps: le32(head, 8), programs: le32(head, 12) }
+    }
+
+    /// Names of what the program looks for in the kernel's types.
+    pub fn wanted(&self) -> impl Iterator<Item = &'static [u8]> + use<> {
+        self.wanted.split(|b| *b == 0).filter(|n| !n.is_empty())
     }
 
     /// Load it. The error says which step failed, which is what tells a missing right from a
@@ -73,7 +82,7 @@ impl Skeleton {
     pub fn load(&self, init: &[MapInit<'_>]) -> Result<Loaded, Failed> {
         let mut ctx = self.context(init);
         let here = |types| self.run_here(types, &mut ctx.clone(), init);
-        if let Some(result) = kernel_types().and_then(here) {
+        if let Some(result) = kernel().and_then(here) {
             return result;
         }
         self.run_in_kernel(&mut ctx)
@@ -115,7 +124,7 @@ impl Skeleton {
     /// Run the loader here. `None`: it cannot be, or did what is not understood.
     fn run_here(
         &self,
-        types: &[u8],
+        types: &Btf<'_>,
         ctx: &mut [u64],
         init: &[MapInit<'_>],
     ) -> Option<Result<Loaded, Failed>> {
@@ -209,7 +218,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_to_this_kernel() {
-        let Some(types) = kernel_types() else {
+        let Some(types) = kernel() else {
             // Past the capture of a passing test, so that it is seen.
             let text = b"SKIPPED relocation: /sys/kernel/btf/vmlinux cannot be read\n";
             io::Write::write_all(&mut io::stderr(), text).expect("standard error");
