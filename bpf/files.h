@@ -25,12 +25,8 @@ enum { DETAILS_MAX = 1 << 20 };
 		  (u64)(u8)(s)[3] << 24 | (u64)(u8)(s)[4] << 32 | (u64)(u8)(s)[5] << 40 |	\
 		  (u64)(u8)(s)[6] << 48 | (u64)(u8)(s)[7] << 56)
 
-/* A member from the copy of a struct that is at `base`; of a long struct only the head is copied. */
-#define COPIED(t, copy, base, name)							\
-	(OFF(name) <= sizeof(copy) - 16 ?						\
-	 *(t *)((char *)(copy) + (OFF(name) & (sizeof(copy) - 9))) : RD(t, base, name))
-#define FILE(t, name) COPIED(t, st.file_copy, st.file, FILE_##name)
-#define INODE(t, name) COPIED(t, st.inode_copy, st.inode, INODE_##name)
+#define FILE(t, name) RD(t, st.file, FILE_##name)
+#define INODE(t, name) RD(t, st.inode, INODE_##name)
 
 /* What an anonymous inode is of. */
 static __always_inline u32 anon_type(u64 dentry)
@@ -120,15 +116,11 @@ GROUP_FN file_type(u32 mode, u64 magic, u64 dentry, u64 mnt)
 GROUP_FN put_fd(u32 fd, u32 cloexec)
 {
 	struct task_diag_fd *e;
-	u32 type, mode, name = 0, size = OFF(FILE_SIZE);
+	u32 type, mode, name = 0;
 	u64 sb, magic, dentry, mnt;
 
-	if (size > sizeof(st.file_copy) - 8)
-		size = sizeof(st.file_copy) - 8;
-	if (bpf_probe_read_kernel(st.file_copy, size, (void *)st.file))
-		return TASK_DIAG_FD_OTHER;
 	st.inode = FILE(u64, INODE);
-	if (bpf_probe_read_kernel(st.inode_copy, sizeof(st.inode_copy) - 8, (void *)st.inode))
+	if (!st.inode)
 		return TASK_DIAG_FD_OTHER;
 	dentry = FILE(u64, DENTRY);
 	mnt = FILE(u64, MNT);

@@ -82,31 +82,29 @@ static __always_inline u32 new_name(void)
 #define BLOB_DATA sizeof(struct task_diag_blob)
 /* The text of the blob under construction: st.len bytes so far. */
 #define TEXT_END() ((char *)at(st.off + BLOB_DATA + st.len))
-#define APPEND_LITERAL(text) do {				\
-	char *end_ = TEXT_END();				\
-	if (end_)						\
-		__builtin_memcpy(end_, text, sizeof(text) - 1);	\
-	st.len += sizeof(text) - 1;				\
+
+/*
+ * A name under construction: st.len bytes so far. It is copied to where it goes when it is whole: to look for
+ * that at each step is much code, for which the kernel moves the rest of the program while it loads it.
+ */
+#define NAME_END() (st.text + (st.len & (TEXT_SPAN - 1)))
+#define APPEND_LITERAL(text_) do {					\
+	__builtin_memcpy(NAME_END(), text_, sizeof(text_) - 1);		\
+	st.len += sizeof(text_) - 1;					\
 } while (0)
 
 static __always_inline void append(u64 from, u32 len)
 {
-	char *end = TEXT_END();
-
 	len &= 0xff;
-	if (end && !bpf_probe_read_kernel(end, len, (void *)from))
+	if (!bpf_probe_read_kernel(NAME_END(), len, (void *)from))
 		st.len += len;
 }
 
 /* A NUL-terminated string of at most 127 bytes. */
 static __always_inline void append_string(u64 from)
 {
-	char *end = TEXT_END();
-	long n;
+	long n = bpf_probe_read_kernel_str(NAME_END(), 128, (void *)from);
 
-	if (!end)
-		return;
-	n = bpf_probe_read_kernel_str(end, 128, (void *)from);
 	if (n > 0)
 		st.len += (n - 1) & 0x7f;
 }
@@ -118,12 +116,8 @@ static __always_inline void append_dentry(u64 dentry)
 
 static __always_inline void append_number(u64 v)
 {
-	char *end = TEXT_END();
-	long n;
+	long n = bpf_snprintf(NAME_END(), 32, (const char *)cfg.number_format, &v, sizeof(v));
 
-	if (!end)
-		return;
-	n = bpf_snprintf(end, 32, (const char *)cfg.number_format, &v, sizeof(v));
 	if (n > 0)
 		st.len += (n - 1) & 0x1f;
 }
@@ -232,12 +226,27 @@ GROUP_FN append_path(u32 unlinked)
 	return flags;
 }
 
+/* Write the name that is in st.text. Returns its number. */
+GROUP_FN put_name(u32 flags)
+{
+	u32 number, len = st.len & (TEXT_SPAN - 1);
+	struct task_diag_blob *b;
+
+	close_list();
+	number = new_name();
+	b = begin_blob();
+	if (!b)
+		return 0;
+	bpf_probe_read_kernel(b->data, len, st.text);
+	end_blob(b, TASK_DIAG_A_NAME, number, len, 0, len, flags, 0);
+	return number;
+}
+
 /* The number of the path st.path_mnt, st.path_dentry; the name is written first if it is new. */
 GROUP_FN name_of_path(void)
 {
 	u64 d = st.path_dentry, inode = RD(u64, d, DENTRY_INODE);
-	u32 number, flags, len;
-	struct task_diag_blob *b;
+	u32 number, flags;
 	bool unlinked = !RD(u64, d, DENTRY_HASHED) && RD(u64, d, DENTRY_PARENT) != d;
 
 	st.key[0] = st.path_mnt;
@@ -251,14 +260,7 @@ GROUP_FN name_of_path(void)
 	flags = append_path(unlinked);
 	if (flags & TASK_DIAG_BLOB_CUT)
 		st.truncated++;
-	close_list();
-	number = new_name();
-	b = begin_blob();
-	if (!b)
-		return 0;
-	len = st.len & 0x7fff;
-	end_blob(b, TASK_DIAG_A_NAME, number, len, 0, len, flags, 0);
-	return number;
+	return put_name(flags);
 }
 
 /*
@@ -273,17 +275,11 @@ enum {
 
 GROUP_FN name_of_text(u32 how)
 {
-	u64 *word;
-	struct task_diag_blob *b;
-	u32 i, number, len;
+	u64 *word = (u64 *)st.text;
+	u32 i, number;
 	u8 first = 1;
 
-	b = begin_blob();
-	if (!b)
-		return 0;
-	/* Made where it goes if it is new: after the list that is open. Zeros first, as all words
-	 * are compared. */
-	word = (u64 *)b->data;
+	/* Zeros first, as all words are compared. */
 #pragma unroll
 	for (i = 0; i < 18; i++)
 		word[i] = 0;
@@ -295,7 +291,7 @@ GROUP_FN name_of_text(u32 how)
 		if (!first) {
 			/* abstract: not ended by a NUL */
 			append(st.arg, (how - TEXT_UNIX) & 0x7f);
-			b->data[0] = '@';
+			st.text[0] = '@';
 		}
 	}
 	if (first)
@@ -306,20 +302,13 @@ GROUP_FN name_of_text(u32 how)
 	st.key[1] = st.len;
 	st.key[2] = st.key[3] = 0;
 	EACH(i, 0, 18, 18) {
-		word = at(st.off + BLOB_DATA + i * 8);
-		if (!word)
-			return 0;
-		st.key[2] = mix(st.key[2] + *word);
-		st.key[3] = (st.key[3] ^ *word) * 0x9e3779b97f4a7c15ull + i;
+		u64 w = word[i & 31];
+
+		st.key[2] = mix(st.key[2] + w);
+		st.key[3] = (st.key[3] ^ w) * 0x9e3779b97f4a7c15ull + i;
 	}
 	number = find_name();
-	if (number)
-		return number;
-	close_list();
-	number = new_name();
-	len = st.len & 0xff;
-	end_blob(b, TASK_DIAG_A_NAME, number, len, 0, len, 0, 0);
-	return number;
+	return number ? number : put_name(0);
 }
 
 /* The reader's root directory, below which paths are. */

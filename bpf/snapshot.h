@@ -21,13 +21,16 @@
 #define CPUS_MAX	1024
 #define HIERARCHIES_MAX	32
 #define CONTROLLERS_MAX	128
-#define SCRATCH_WORDS	1024
+#define SCRATCH_WORDS	2048
 #define OFFSETS_MAX	256
 #define OFFSET_NONE	0xffffu	/* the kernel has no such member */
 /* Components of a path, mounts that it may cross, and about how many bytes it may have. */
 #define DEPTH_MAX	512
 #define MOUNTS_DEEP_MAX	64
-#define PATH_BYTES_MAX	8000
+#define PATH_BYTES_MAX	7900
+/* More than such a path and a last component have, and a power of two; and what is written at once. */
+#define TEXT_SPAN	8192
+#define TEXT_SLACK	512
 #define NAMES_MAX	32768
 #define SHARED_MAX	16384
 
@@ -131,6 +134,7 @@ struct state {
 			__u64 up[DEPTH_MAX];
 			__u32 depth;
 			__u32 number;
+			char text[TEXT_SPAN + TEXT_SLACK] __attribute__((aligned(8)));
 			/* mappings: vma.h */
 			__u64 mm, address, brk, start_brk, start_stack;
 			__u64 entry, node_min, node_max;
@@ -147,7 +151,6 @@ struct state {
 			__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node;
 			__u32 detail_done, detail_skip;
 			__u32 fd_base, word_loaded, word_begun, reserved_fd;
-			__u64 file_copy[33], inode_copy[33];
 		};
 	};
 };

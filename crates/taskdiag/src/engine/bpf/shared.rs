@@ -23,7 +23,7 @@ pub const HIERARCHIES_MAX: usize = 32;
 pub const CONTROLLERS_MAX: usize = 128;
 const CPUS_MAX: usize = 1024;
 /// `SCRATCH_WORDS`.
-const SCRATCH_WORDS: usize = 1024;
+const SCRATCH_WORDS: usize = 2048;
 
 /// `struct config`: the program's `.rodata`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
