@@ -71,8 +71,39 @@ GROUP_FN goes_on(void)
 }
 
 /* What needs a trusted task (paths, stacks), or may be long. */
-#define NOT_AT_ONCE (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_VMA | 1u << TASK_DIAG_FD |	\
-		     1u << TASK_DIAG_ENVIRON | 1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK)
+#define NOT_AT_ONCE (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_VMA | 1u << TASK_DIAG_ENVIRON |	\
+		     1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK)
+
+#ifndef NO_MORE
+
+/* The open files of a task of the walk. False: the output is full, and the task the first of the list, where
+ * a later run goes on with it. No function: calls are as deep as they may be. */
+static __always_inline bool put_fds_now(u32 pid)
+{
+	u32 i;
+
+	st.part = PART_FD;
+	st.part_begun = 0;
+	bpf_for(i, 0, CHUNKS_MAX) {
+		if (!put_fds()) {
+			st.part = 0;
+			return true;
+		}
+		/* in the next chunk */
+		if (st.chunk + 1 + CHUNKS_RESERVE >= cfg.nchunks)
+			break;
+	}
+	end_task();
+	st.full = 1;
+	list(pid);
+	return false;
+}
+
+#else
+
+static bool put_fds_now(u32 pid) { return pid; }
+
+#endif
 
 /* A task of the walk: it is written at once while there is room, since all about it is in the
  * CPU's cache now. Not with a command line that is not at hand. */
@@ -91,10 +122,13 @@ static __always_inline void visit(struct task_struct *t)
 	}
 	if (!write_task(t))
 		return;
-	if (WANT(TASK_DIAG_CMDLINE) && !put_cmdline_now())
+	if (WANT(TASK_DIAG_CMDLINE) && !put_cmdline_now()) {
 		take_back(pid);
-	else
-		end_task();
+		return;
+	}
+	if (WANT(TASK_DIAG_FD) && !put_fds_now(pid))
+		return;
+	end_task();
 }
 
 /* The process that the request is about, by any of its threads' ids: sets st.target to its tgid

@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use taskdiag::engine::bpf::Bpf;
-use taskdiag::wire::{VMA_READ, VMA_WRITE};
-use taskdiag::{Engine, EngineId, Groups, Request, Snapshot, Watch};
+use taskdiag::wire::{Fd, VMA_READ, VMA_WRITE};
+use taskdiag::{Engine, EngineId, Group, Groups, Request, Snapshot, Strategy, Watch};
 use taskdiag_tests::answer::{engines, read};
 use taskdiag_tests::{Mktask, Source, skip};
 
@@ -66,6 +66,69 @@ fn a_stopped_answer_of_several_runs_has_whole_tasks() {
     for t in part.tasks() {
         for g in groups.iter() {
             assert!(t.attrs().any(|a| a.0 == g as u16), "{} has no {g}", t.pid());
+        }
+    }
+}
+
+/// Room for this many open files in this process, which tests beside this one share.
+fn allow_files(n: u64) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both take a struct that is there.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
+            return false;
+        }
+        limit.rlim_cur = limit.rlim_cur.max(n).min(limit.rlim_max);
+        limit.rlim_cur >= n && libc::setrlimit(libc::RLIMIT_NOFILE, &limit) == 0
+    }
+}
+
+/// More files than the least memory has room for: those of a task go on in a later run, and the tasks
+/// after it are there, too.
+#[test]
+fn a_list_of_files_goes_on_in_a_later_run() {
+    const NAME: &str = "a_list_of_files_goes_on_in_a_later_run";
+    const FILES: usize = 18_000;
+    if !engines().contains(&Source::Engine(EngineId::Bpf)) {
+        return skip(NAME, "no BPF here");
+    }
+    if !allow_files(FILES as u64 + 1_000) {
+        return skip(NAME, "not allowed so many files");
+    }
+    let null = std::fs::File::open("/dev/null").expect("it is there");
+    let files: Vec<_> = (0..FILES).map(|_| null.try_clone().expect("one more")).collect();
+    let mut opened: Vec<u32> = files.iter().map(|f| f.as_raw_fd() as u32).collect();
+    opened.sort_unstable();
+    let later = Mktask::start(&["threads", "4"]).expect("threads");
+    let engines = [Bpf::untried(), Bpf::untried().small(), Bpf::legacy(), Bpf::legacy().small()];
+    for mut engine in engines {
+        let me = std::process::id();
+        let requests = [
+            Request::all_threads(Groups::BASE | Groups::FD),
+            Request::all(Groups::FD),
+            Request::threads(me, Groups::FD),
+        ];
+        for request in requests {
+            let answer = engine.run(&request).expect("an answer");
+            let snapshot = Snapshot::parse(answer.stream).expect("a stream");
+            let what = format!("{engine:?}, {:?}", request.strategy);
+            assert_eq!(snapshot.stream().done().truncated, 0, "{what}");
+            let task = snapshot.tasks().find(|t| t.pid() == me).expect("this process");
+            let owner = task.owner(Group::Fd).expect("who has the files");
+            let seen: Vec<u32> = owner.list::<Fd>().expect("files").map(|f| f.raw.fd).collect();
+            assert!(seen.is_sorted_by(|a, b| a < b), "{what}: each once, in order");
+            let all = opened.iter().filter(|fd| seen.binary_search(fd).is_ok()).count();
+            assert_eq!(all, FILES, "{what}: {} are there", seen.len());
+            if request.strategy != Strategy::Thread {
+                let threads = snapshot.tasks().filter(|t| t.tgid() == later.pid());
+                let want = if request.strategy == Strategy::AllThread { 5 } else { 1 };
+                assert_eq!(threads.count(), want, "{what}");
+            }
+            for t in snapshot.tasks() {
+                let told = t.owner(Group::Fd).is_some_and(|o| o.list::<Fd>().is_some())
+                    || t.reason(Group::Fd).is_some();
+                assert!(told, "{what}: nothing is said of {}", t.pid());
+            }
         }
     }
 }

@@ -226,12 +226,18 @@ impl Sizes {
             Strategy::All | Strategy::Children => estimate::processes(),
             Strategy::AllThread | Strategy::Thread => estimate::threads(),
         };
-        let each = 32 + req.groups.iter().map(typical_bytes).sum::<usize>();
-        let answer = match req.strategy {
-            Strategy::All | Strategy::AllThread => tasks,
-            _ => tasks / 4,
+        let size = |groups: Groups| groups.iter().map(typical_bytes).sum::<usize>();
+        let part = |n: usize| match req.strategy {
+            Strategy::All | Strategy::AllThread => n,
+            _ => n / 4,
         };
-        let chunks = (answer * each).div_ceil(CHUNK_FULL) + CHUNKS_RESERVE + 1;
+        // Threads mostly share what they can share, and say so.
+        let shared = req.groups & SHARED;
+        let says = shared.iter().count() * size_of::<taskdiag_wire::Shared>();
+        let processes = if shared.is_empty() { 0 } else { estimate::processes() };
+        let answer =
+            part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
+        let chunks = answer.div_ceil(CHUNK_FULL) + CHUNKS_RESERVE + 1;
         Sizes { chunks: chunks.min(CHUNKS_MAX), pids: (tasks + tasks / 4 + 1024) as u32 }
     }
 }

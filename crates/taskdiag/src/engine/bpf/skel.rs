@@ -237,4 +237,30 @@ mod tests {
             assert!(dry.1.is_empty(), "{name}: {:?}", dry.1);
         }
     }
+
+    /// Else the older one would be taken, which does as well but for the time, and nobody would know.
+    #[test]
+    fn the_newer_programs_load_where_there_are_task_iterators() {
+        use super::super::{GROUPS, Run, Sizes};
+        use crate::request::Request;
+        let skip = |why: &str| {
+            let text = format!("SKIPPED the newer programs: {why}\n");
+            io::Write::write_all(&mut io::stderr(), text.as_bytes()).expect("standard error");
+        };
+        if kernel().is_none_or(|k| k.function(b"bpf_iter_task_new").is_none()) {
+            return skip("the kernel has no task iterators");
+        }
+        let each = GROUPS.iter().map(taskdiag_wire::Groups::from);
+        for groups in each.chain([GROUPS]) {
+            for request in [Request::all_threads(groups), Request::one(1, groups)] {
+                match Run::start(&request, Sizes { chunks: 3, pids: 1 }, false, false) {
+                    Ok(run) => assert!(!run.legacy, "{groups:?}"),
+                    Err((_, e)) if e.raw_os_error() == Some(libc::EPERM) => {
+                        return skip("not allowed to");
+                    }
+                    Err((step, e)) => panic!("{groups:?}: {step}: {e}"),
+                }
+            }
+        }
+    }
 }
