@@ -150,7 +150,7 @@ struct sched_entity { u64 sum_exec_runtime; };
 struct sched_info { unsigned long pcount; unsigned long long run_delay; };
 struct seccomp { int mode; };
 struct fdtable { unsigned int max_fds; unsigned long *open_fds; };
-struct files_struct { struct { int counter; } count; struct fdtable *fdt; };
+struct files_struct { struct { int counter; } count; struct fdtable *fdt; unsigned int next_fd; };
 
 struct task_struct {
 	struct thread_info thread_info;

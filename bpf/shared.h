@@ -126,10 +126,19 @@ static long count_word(u32 i, void *unused)
 GROUP_FN put_fd_count(void)
 {
 	struct task_diag_fd_count *a;
-	u64 files = file_table(TASK_DIAG_FD_COUNT);
 	struct fdtable *fdt;
+	u64 files;
 	u32 size;
 
+#ifndef LEGACY
+	/* The cache lines of most tables, which are in one struct, fetched together. */
+	struct task_struct *t = THIS;
+	struct files_struct *f = R(t, files);
+
+	*(volatile u64 *)&st.arg = R(f, count.counter);
+	*(volatile u64 *)&st.arg = R(f, next_fd);
+#endif
+	files = file_table(TASK_DIAG_FD_COUNT);
 	if (!files)
 		return 0;
 	fdt = R(CAST(struct files_struct, (void *)files), fdt);

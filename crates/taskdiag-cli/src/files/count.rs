@@ -4,7 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use taskdiag::field::{self, Context, FILES, Missing, Part, Row};
-use taskdiag::files::{Gap, Holder, holders};
+use taskdiag::files::{Gap, Holder, Holders};
 use taskdiag::{Group, Groups, Reason};
 
 use crate::answer;
@@ -40,23 +40,23 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         plan
     })?;
     let asked = Instant::now();
-    let (mut tables, gaps) = holders(&snapshot, Group::FdCount);
+    let (mut tables, gaps) = Holders::new(&snapshot, Group::FdCount);
     if !select.takes_all_processes() {
         tables.retain(|t| select.may_match(&Row::new(t.task)));
     }
-    let mut columns = columns(tables.iter().any(Holder::is_unshared))?;
+    let mut columns = columns(tables.iter().any(|t| t.is_unshared()))?;
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     let cx = Context::new(snapshot.stream().info(), snapshot.stream().strategy().is_threads());
-    let mut order: Vec<usize> = (0..tables.len()).collect();
+    let mut order = None;
     if !table.sort.is_empty() {
         let mut ranks = Ranks::default();
-        for t in &tables {
-            let row = row(t);
+        for t in tables.iter() {
+            let row = row(&t);
             ranks.push(&cx, table.sort.iter().map(|k| (k.field.get)(&cx, &row)));
         }
-        order = ranks.order(&table.sort);
+        order = Some(ranks.order(&table.sort));
     }
-    let rows = Counts { tables: &tables, order: &order };
+    let rows = Counts { tables: &tables, order: order.as_deref() };
     let mut tally = Tally::new(columns.len());
     let count =
         super::write(table, &Table { cx: &cx, columns: &columns, rows: &rows }, &mut tally)?;
@@ -88,14 +88,20 @@ fn row<'a>(table: &'a Holder<'a>) -> Row<'a> {
     Row { part: Part::Table(table), ..Row::new(table.task) }
 }
 
-/// Tables of open files, in order.
+/// Tables of open files, in this order, or as they are.
 struct Counts<'a> {
-    tables: &'a [Holder<'a>],
-    order: &'a [usize],
+    tables: &'a Holders<'a>,
+    order: Option<&'a [usize]>,
 }
 
 impl Rows for Counts<'_> {
     fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
-        self.order.iter().try_for_each(|i| take(Item::Row(&row(&self.tables[*i]))))
+        match self.order {
+            None => self.tables.iter().try_for_each(|t| take(Item::Row(&row(&t)))),
+            Some(order) => {
+                let mut all = order.iter().filter_map(|i| self.tables.get(*i));
+                all.try_for_each(|t| take(Item::Row(&row(&t))))
+            }
+        }
     }
 }

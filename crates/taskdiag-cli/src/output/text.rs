@@ -219,9 +219,14 @@ impl<'a> Lines<'a> {
                 if let Some(totals) = &mut totals {
                     totals.add(c, v);
                 }
-                // Most cells of wide tables.
-                if column.form == Text::Kib && !column.is_left() {
-                    self.line.number(buf, c, v / 1024);
+                // Most cells of most tables.
+                let digits = match column.form {
+                    Text::Kib => Some(v / 1024),
+                    Text::Plain | Text::Pid => Some(v),
+                    _ => None,
+                };
+                if let Some(n) = digits.filter(|_| !column.is_left()) {
+                    self.line.number(buf, c, n);
                     continue;
                 }
             }

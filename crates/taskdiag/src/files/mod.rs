@@ -25,7 +25,7 @@ use crate::field::Row;
 use crate::snapshot::Snapshot;
 
 pub use ends::{End, Ends};
-pub use holders::{Gap, Holder, holders};
+pub use holders::{Gap, Holder, Holders, holders};
 pub use row::{Access, OpenFile, PathName, What, major_minor};
 pub use socket::{Side, address, is_inet, protocol, state, write_address};
 pub use words::{TYPES, family_name, protocol_name, state_name, state_number};

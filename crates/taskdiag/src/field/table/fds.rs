@@ -6,7 +6,10 @@ use super::super::*;
 
 /// Threads share the count of their process, and one task has it for all.
 fn count<'a>(row: &Row<'a>, get: impl FnOnce(&FdCount) -> Option<u32>) -> Value<'a> {
-    let shared = || row.view.owner(Group::FdCount)?.record::<FdCount>();
+    let shared = || match row.part {
+        Part::Table(table) => table.owner.record::<FdCount>(),
+        _ => row.view.owner(Group::FdCount)?.record::<FdCount>(),
+    };
     match row.fd_count.or_else(shared) {
         Some(c) => get(c).map_or(Value::UNKNOWN, |n| Value::Uint(n.into())),
         None => row.missing(Group::FdCount),
