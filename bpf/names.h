@@ -170,39 +170,40 @@ static long descend_path(u32 i, void *unused)
  * " (deleted)" at the end. Returns the flags, which say so. */
 GROUP_FN append_path(u32 unlinked)
 {
-	u64 d = st.path_dentry, mnt = st.path_mnt, inode, ns;
+	u64 d = st.path_dentry, mnt = st.path_mnt, inode, ns, magic;
 	u32 flags = 0;
 
 	st.len = 0;
 	if (RD(u64, d, DENTRY_PARENT) == d && RD(u64, mnt, VFSMOUNT_ROOT) != d) {
-		/* It has a d_dname(). */
+		/* It has a d_dname(). What cannot be mapped is left out, for the verifier's sake, where
+		 * only mappings are asked for. */
 		inode = RD(u64, d, DENTRY_INODE);
-		switch (RD(u64, RD(u64, d, DENTRY_SB), SB_MAGIC)) {
-		case MAGIC_ANON_INODE:
+		magic = RD(u64, RD(u64, d, DENTRY_SB), SB_MAGIC);
+		if (magic == MAGIC_ANON_INODE) {
 			APPEND_LITERAL("anon_inode:");
 			append_dentry(d);
 			return 0;
-		case MAGIC_PID:
-			APPEND_LITERAL("anon_inode:[pidfd]");
-			return 0;
-		case MAGIC_NS:
-			ns = RD(u64, inode, INODE_PRIVATE);
-			append_string(RD_MAY(u64, RD_MAY(u64, ns, NS_OPS), NS_OPS_NAME));
-			APPEND_LITERAL(":[");
-			break;
-		case MAGIC_SOCK:
-			APPEND_LITERAL("socket:[");
-			break;
-		case MAGIC_PIPE:
-			APPEND_LITERAL("pipe:[");
-			break;
-		case MAGIC_DMA_BUF:
+		}
+		if (magic == MAGIC_DMA_BUF) {
 			APPEND_LITERAL("/");
 			append_dentry(d);
 			APPEND_LITERAL(":");
 			append_string(RD_MAY(u64, RD(u64, d, DENTRY_FSDATA), DMABUF_NAME));
 			return 0;
-		default:
+		}
+		if (WANT(TASK_DIAG_FD) && magic == MAGIC_PID) {
+			APPEND_LITERAL("anon_inode:[pidfd]");
+			return 0;
+		}
+		if (magic == MAGIC_SOCK) {
+			APPEND_LITERAL("socket:[");
+		} else if (WANT(TASK_DIAG_FD) && magic == MAGIC_PIPE) {
+			APPEND_LITERAL("pipe:[");
+		} else if (WANT(TASK_DIAG_FD) && magic == MAGIC_NS) {
+			ns = RD(u64, inode, INODE_PRIVATE);
+			append_string(RD_MAY(u64, RD_MAY(u64, ns, NS_OPS), NS_OPS_NAME));
+			APPEND_LITERAL(":[");
+		} else {
 			APPEND_LITERAL("/");
 			append_dentry(d);
 			return TASK_DIAG_BLOB_DELETED;
@@ -286,7 +287,7 @@ GROUP_FN name_of_text(u32 how)
 	st.len = 0;
 	if (how == TEXT_SHMEM)
 		APPEND_LITERAL("[anon_shmem:");
-	if (how > TEXT_UNIX) {
+	if (WANT(TASK_DIAG_FD) && how > TEXT_UNIX) {
 		bpf_probe_read_kernel(&first, 1, (void *)st.arg);
 		if (!first) {
 			/* abstract: not ended by a NUL */
