@@ -42,49 +42,44 @@ GROUP_FN put_shared(u32 group, u32 member)
 	u64 object = st.arg;
 	struct task_diag_shared *a;
 	struct shared_with *e;
-	u32 i, h = mix(object ^ group);
-	u32 free = h & (SHARED_MAX - 1);
-	bool found = false;
+	u32 i, h = mix(object ^ group), slot = h & (SHARED_MAX - 1), next;
+	struct task_struct *o;
+	u64 now = 0;
 
-#pragma unroll
-	for (i = 0; i < 4; i++) {
-		u32 slot = (h + i) & (SHARED_MAX - 1);
-
-		e = bpf_map_lookup_elem(&shared, &slot);
+	/* Its own place, or else a free one, or else another's. */
+	EACH(i, 0, 4, 4) {
+		next = (h + i) & (SHARED_MAX - 1);
+		e = bpf_map_lookup_elem(&shared, &next);
 		if (!e)
-			return 0;
-		if (e->object == object && e->group == group && e->task != st.task && !found) {
-			struct task_struct *o = CAST(struct task_struct, (void *)e->task);
-			u64 now = 0;
-
-			bpf_probe_read_kernel(&now, 8, (void *)(e->task + (member & 0xffff)));
-			/* the object may be another one at the same address */
-			if (R(o, start_boottime) == e->start && now == object) {
-				a = here();
-				if (!a)
-					return 0;
-				PUT(a, TASK_DIAG_A_SHARED);
-				a->group = group;
-				a->pid = e->pid;
-				a->reserved = 0;
-				return 1;
-			}
-			free = slot;
-			found = true;
-		}
-		if (!e->object && !found) {
-			free = slot;
-			found = true;
+			break;
+		if (!e->object || (e->object == object && e->group == group)) {
+			slot = next;
+			break;
 		}
 	}
-	e = bpf_map_lookup_elem(&shared, &free);
-	if (e) {
-		e->object = object;
-		e->task = st.task;
-		e->start = R(t, start_boottime);
-		e->group = group;
-		e->pid = st.nr;
+	e = bpf_map_lookup_elem(&shared, &slot);
+	if (!e)
+		return 0;
+	if (e->object == object && e->group == group && e->task != st.task) {
+		o = CAST(struct task_struct, (void *)e->task);
+		bpf_probe_read_kernel(&now, 8, (void *)(e->task + (member & 0xffff)));
+		/* the object may be another one at the same address */
+		if (R(o, start_boottime) == e->start && now == object) {
+			a = here();
+			if (!a)
+				return 0;
+			PUT(a, TASK_DIAG_A_SHARED);
+			a->group = group;
+			a->pid = e->pid;
+			a->reserved = 0;
+			return 1;
+		}
 	}
+	e->object = object;
+	e->task = st.task;
+	e->start = R(t, start_boottime);
+	e->group = group;
+	e->pid = st.nr;
 	return 0;
 }
 
