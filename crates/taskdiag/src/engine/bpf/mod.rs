@@ -219,7 +219,8 @@ impl Sizes {
         let tasks = match req.strategy {
             Strategy::One => {
                 let mappings = usize::try_from(mappings).unwrap_or(usize::MAX);
-                let bytes = mappings.saturating_mul(size_of::<taskdiag_wire::Vma>());
+                // A third more than was estimated: what does not fit is copied, with all the rest.
+                let bytes = mappings.saturating_mul(size_of::<taskdiag_wire::Vma>() * 4 / 3);
                 let chunks = bytes / CHUNK_FULL + CHUNKS_RESERVE + 1;
                 return Sizes { chunks: chunks.min(CHUNKS_MAX), pids: 1 };
             }
