@@ -24,6 +24,9 @@ def open_files(b):
     b.ratio("wall, lsof / taskdiag", r, "lsof -n -P", "taskdiag", "wall_ns", at_least=15)
     b.ratio("wall, lsof of descriptors only / taskdiag", r, "lsof, descriptors only", "taskdiag", "wall_ns")
     b.ratio("wall, lsfd / taskdiag", r, "lsfd", "taskdiag", "wall_ns", at_least=40)
+    # Neighbours of the machine are not in these.
+    b.ratio("cpu, lsof / taskdiag", r, "lsof -n -P", "taskdiag", "cpu_us")
+    b.ratio("cpu, lsfd / taskdiag", r, "lsfd", "taskdiag", "cpu_us")
     r = {**r, **b.compare({"--paths --mem": files("--paths", "--mem")}, rounds=3)}
     b.ratio("wall, lsof / taskdiag with the same rows", r, "lsof -n -P", "--paths --mem", "wall_ns")
     # What those get who may not use BPF.
@@ -49,6 +52,7 @@ def counts(b):
     ls = ["sh", "-c", "ls /proc/[0-9]*/fd 2> /dev/null | wc -l"]
     r = b.compare({"taskdiag": files("--count"), "ls": ls}, rounds=5, same=())
     b.ratio("wall, ls / taskdiag", r, "ls", "taskdiag", "wall_ns", at_least=20)
+    b.ratio("cpu, ls / taskdiag", r, "ls", "taskdiag", "cpu_us")
     b.count("taskdiag", files("--count"))
 
 
