@@ -6,15 +6,15 @@
  * A child with that many threads and files is made; every directory of a proc
  * mount is listed, as find(1) does; then the child is killed. Once on a mount
  * as it is by default ("default"), then on one with dupdirs=link ("shared"),
- * which is as by default, too, if the kernel does not have that option. Needs
- * root and a mount namespace. Prints
+ * and on one with nordirplus besides ("listed"); these are as by default, too, if
+ * the kernel does not have the options. Needs root and a mount namespace. Prints
  *
  *	default_inodes<TAB>threads<TAB>count	inodes that the look has made
  *	default_own<TAB>threads<TAB>count	those of the process among them
  *	default_find<TAB>threads<TAB>value_ns	time that it took
  *	default_exit<TAB>threads<TAB>value_ns	from the signal to the end of wait
  *
- * and the same for "shared". The exit without a look before is "exit_alone".
+ * and the same for the others. The exit without a look before is "exit_alone".
  *
  * usage: procdirs [threads [files]]
  */
@@ -208,6 +208,8 @@ int main(int argc, char **argv)
 	if (!measure("default", NULL))
 		die("mount proc");
 	if (!measure("shared", "dupdirs=link") && !measure("shared", NULL))
+		die("mount proc");
+	if (!measure("listed", "dupdirs=link,nordirplus") && !measure("listed", NULL))
 		die("mount proc");
 	return 0;
 }
