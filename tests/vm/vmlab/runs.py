@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Boots with suites: what each command of the lab runs, and how it reports."""
 
-from . import common, kernels, machine, selftests, stress, suites, support
+from . import common, each as each_patch, kernels, machine, selftests, stress, suites, support
 
 # For the boot itself, in software emulation on a busy host.
 BOOT_SECONDS = 120
@@ -110,6 +110,15 @@ def stress_of_the_series(seconds, seed, kernel="ours-debug"):
     return built(kernel, parts, "stress", 4096)
 
 
+def each(first=None):
+    """Build the series patch by patch; how many steps failed."""
+    try:
+        return each_patch.walk(first)
+    except common.Unavailable as e:
+        skip("each", str(e))
+        return 0
+
+
 def fast():
     """What `make test` runs: a stock kernel and ours, in a few minutes. Exit code."""
     bad = parity([kernels.named("debian-6.1")], FAST, "") + parity([kernels.named("ours")], None, "")
@@ -120,4 +129,4 @@ def everything():
     """What `make test-vm` runs. Exit code."""
     bad = parity(kernels.listed(), None, "")
     support.write()
-    return bool(bad + tests_of_the_series() + stress_of_the_series(120, stress.SEED))
+    return bool(bad + tests_of_the_series() + stress_of_the_series(120, stress.SEED) + each())

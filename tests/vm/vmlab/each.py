@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Does the series build after each of its patches, and with few options? Nothing is booted.
+
+One tree goes from the plain source to the whole series, a patch a step. A step compiles the files that any patch of the series
+touches, as far as they are there yet, and with them all of fs/proc; the selftests of a directory where the step touches
+them. What else includes a changed header is compiled with the whole series only, by every other build of the lab. A step
+fails that does not apply or compile, has a warning, or needs a symbol that only a later step makes.
+"""
+
+import re
+import time
+
+from . import build, common
+
+# No debug info: it takes half of the time.
+QUICK = "CONFIG_DEBUG_INFO_BTF=n\nCONFIG_DEBUG_INFO_DWARF5=n\nCONFIG_DEBUG_INFO_NONE=y\nCONFIG_KUNIT=y\n"
+# What the series can do without. 32 bits: divisions of u64 need a function, pointers are no u64.
+SMALL = "CONFIG_EXPERT=y\nCONFIG_MULTIUSER=y\nCONFIG_PROC_FS=y\nCONFIG_PRINTK=y\nCONFIG_FILE_LOCKING=y\n"
+VARIANTS = {
+    "small": SMALL + "CONFIG_64BIT=y\n",
+    "small, 32 bits": SMALL + "CONFIG_64BIT=n\n",
+    "small, without /proc/task_diag": SMALL + "CONFIG_64BIT=y\nCONFIG_PROC_TASK_DIAG=n\n",
+    "small, without /proc": "CONFIG_EXPERT=y\nCONFIG_64BIT=y\nCONFIG_PROC_FS=n\n",
+}
+# Not compiled at all without an option.
+OPTIONAL = ("kernel/cgroup/",)
+SELFTESTS = "tools/testing/selftests/"
+WHOLE = "fs/proc/"
+
+
+def walk(first=None):
+    """All steps, or those from the patch whose name starts so; how many failed."""
+    patches = build.series()
+    names = [p.name for p in patches]
+    begin = next((i for i, n in enumerate(names) if n.startswith(first)), None) if first else 0
+    if begin is None:
+        raise common.Broken(f"no patch of the series is called {first}...")
+    with common.locked("linux-each"):
+        tree = build.Tree("each", *build.source())
+        bad, symbols = 0, []
+        fragments = [common.CONFIG / "test.config"]
+        objects = sorted(n[:-2] + ".o" for n in build.touched(patches) if compiled(n))
+        # The plain source first: a warning of its own is no fault of a patch, and make has something to start from.
+        for n in range(begin, len(patches) + 1):
+            began, start = time.monotonic(), tree.log.stat().st_size
+            name = names[n - 1] if n else "no patch"
+            try:
+                tree.apply(patches[:n])
+                if n == begin or "Kconfig" in patches[n - 1].read_text(errors="replace"):
+                    tree.configure(fragments, QUICK + build.options(patches[:n]))
+                there = [o for o in objects if (tree.dir / o).with_suffix(".c").exists()]
+                tree.make([WHOLE, *there])
+                symbols.append((name, *of(tree, there)))
+                if n > begin:
+                    selftests(tree, patches[n - 1])
+                why = warnings(tree, start)
+            except common.Broken as e:
+                why = str(e)
+            bad += said(name, why, began)
+        bad += missing_symbols(symbols)
+        for name, options in VARIANTS.items():
+            began, start = time.monotonic(), tree.log.stat().st_size
+            try:
+                tree.configure([], options)
+                proc = [WHOLE] if "CONFIG_PROC_FS=y" in options else []
+                tree.make([*proc, *(o for o in objects if not o.startswith(OPTIONAL))])
+                why = warnings(tree, start)
+            except common.Broken as e:
+                why = str(e)
+            bad += said(name, why, began)
+    print(f"test result: {'FAILED' if bad else 'ok'}. {len(names) - begin + 1 + len(VARIANTS) - bad} passed; {bad} failed; 0 ignored; lab each")
+    return bad
+
+
+def compiled(name):
+    """Is this file compiled on its own account? Tests of the kernel's library are not configured."""
+    return name.endswith(".c") and not name.startswith(("tools/", WHOLE, "lib/test_"))
+
+
+def said(name, why, began):
+    """Print a step as cargo does; 1 if it failed."""
+    print(f"test each: {name} ... {'FAILED' if why else 'ok'} ({time.monotonic() - began:.0f} s)", flush=True)
+    if why:
+        print(why)
+    return bool(why)
+
+
+def warnings(tree, start):
+    """Those of the compiler in the log since then."""
+    with open(tree.log, "rb") as f:
+        f.seek(start)
+        text = f.read().decode(errors="replace")
+    return "\n".join(re.findall(r"^(?!\.config:).*\bwarning: .*$", text, re.M))
+
+
+def of(tree, objects):
+    """(symbols that these objects have, those they want of others)"""
+    files = [tree.dir / o for o in objects] + [tree.dir / WHOLE / "built-in.a"]
+    has, wants = set(), set()
+    for line in common.output("nm", "-g", *files).splitlines():
+        kind, _, name = line[17:].partition(" ")
+        (wants if kind in "Uvw" else has).add(name)
+    return has, wants - has
+
+
+def missing_symbols(symbols):
+    """A step's objects want what the same files have at the end, and not yet: it would not link. How many do."""
+    last = symbols[-1][1] if symbols else set()
+    bad = 0
+    for name, _, wants in symbols:
+        if early := sorted(wants & last):
+            print(f"test each: {name}: needs {', '.join(early)}, which a later patch adds ... FAILED")
+            bad += 1
+    return bad
+
+
+def selftests(tree, patch):
+    """Build the selftests of the directories that a patch touches."""
+    found = (re.match(SELFTESTS + r"(.+)/[^/]+\.[ch]$", name) for name in build.touched([patch]))
+    names = sorted({m[1] for m in found if m})
+    if names:
+        tree.make(["headers"])
+        target = {"TARGETS": " ".join(names), "FORCE_TARGETS": 1}
+        tree.make(["-C", SELFTESTS, "clean"], **target)
+        tree.make(["-C", SELFTESTS], **target)
