@@ -10,7 +10,7 @@
  * Rows are "case<TAB>n<TAB>value_ns<TAB>system calls", medians of the rounds; n is
  * the number of processes:
  *  - stat_proc, stat_task_diag: STAT of all processes, by open, read and close of
- *    each /proc/PID/stat, and by one request;
+ *    each /proc/PID/stat, and by one request for all of its members;
  *  - ps_procps, ps_taskdiag: whole commands, `ps ax -o pid,ppid` and `taskdiag ps
  *    -o pid,ppid` on the kernel engine, output thrown away; system calls 0: not
  *    counted;
@@ -298,21 +298,33 @@ static long start_thread(void)
 	return ret;
 }
 
-/* Processes of `threads` threads each; their parent, which takes them along when it ends. */
-static pid_t start(long processes, int threads)
+struct load {
+	pid_t parent;
+	int end;	/* closed to end it */
+};
+
+/*
+ * Processes of `threads` threads each, and their parent. It ends them one by
+ * one: each that ends with threads left looks through all processes under
+ * tasklist_lock, mm_update_next_owner(), which many at once do for minutes.
+ */
+static struct load start(long processes, int threads)
 {
-	int ready[2];
+	int ready[2], end[2];
 	pid_t parent;
 	char c = 0;
 
-	if (pipe(ready))
+	if (pipe(ready) || pipe(end))
 		err(1, "pipe");
 	parent = fork();
 	if (parent < 0)
 		err(1, "fork");
 	if (!parent) {
+		pid_t *pids = calloc(processes, sizeof(*pids));
+
+		close(end[1]);
 		for (long i = 0; i < processes; i++) {
-			pid_t pid = fork();
+			pid_t pid = pids[i] = fork();
 
 			if (pid < 0)
 				err(1, "process %ld (raise kernel.pid_max and ulimit -u)", i);
@@ -326,24 +338,26 @@ static pid_t start(long processes, int threads)
 			}
 		}
 		sleep(2);
-		if (write(ready[1], &c, 1) != 1)
+		if (write(ready[1], &c, 1) != 1 || read(end[0], &c, 1))
 			_exit(1);
-		for (;;)
-			pause();
+		for (long i = 0; i < processes; i++) {
+			kill(pids[i], SIGKILL);
+			waitpid(pids[i], NULL, 0);
+		}
+		_exit(0);
 	}
 	close(ready[1]);
+	close(end[0]);
 	if (read(ready[0], &c, 1) != 1)
 		errx(1, "no processes, no measurement");
 	close(ready[0]);
-	return parent;
+	return (struct load){ parent, end[1] };
 }
 
-static void stop(pid_t parent)
+static void stop(struct load load)
 {
-	kill(parent, SIGKILL);
-	waitpid(parent, NULL, 0);
-	/* the others are reaped by init */
-	sleep(5);
+	close(load.end);
+	waitpid(load.parent, NULL, 0);
 }
 
 int main(int argc, char **argv)
@@ -351,7 +365,7 @@ int main(int argc, char **argv)
 	long processes = argc > 1 ? atol(argv[1]) : 30000;
 	long threaded = argc > 2 ? atol(argv[2]) : 10000;
 	int rounds = argc > 3 ? atoi(argv[3]) : 5;
-	pid_t load;
+	struct load load;
 
 	if (processes < 1 || threaded < 1 || rounds < 1 || rounds > ROUNDS_MAX)
 		errx(2, "usage: task_diag [PROCESSES [THREADED [ROUNDS]]]");
