@@ -207,6 +207,9 @@ static void held_lock(int argc, char **argv)
 			die("nobody reads the page");
 		usleep(1000);
 	}
+	/* On a busy machine it may not have run yet. */
+	while (!__atomic_load_n(&mapper_tid, __ATOMIC_SEQ_CST))
+		usleep(1000);
 	__atomic_store_n(&go, 1, __ATOMIC_SEQ_CST);
 	await_state(me, mapper_tid, 'D');
 	hold();
