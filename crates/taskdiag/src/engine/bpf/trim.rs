@@ -29,8 +29,8 @@ pub struct Data<'a> {
 #[derive(Clone, Copy)]
 struct Insn {
     code: u8,
-    dst: usize,
-    src: usize,
+    dst: u8,
+    src: u8,
     off: i16,
     imm: i32,
 }
@@ -53,9 +53,9 @@ const JA: u8 = 0x05;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 /// What `src` of a wide load or of a call says.
-const PSEUDO_CALL: usize = 1;
-const PSEUDO_FUNC: usize = 4;
-const MAP_IDX_VALUE: usize = 6;
+const PSEUDO_CALL: u8 = 1;
+const PSEUDO_FUNC: u8 = 4;
+const MAP_IDX_VALUE: u8 = 6;
 
 /// What is known of a register.
 #[derive(Clone, Copy, PartialEq)]
@@ -94,8 +94,8 @@ impl Trimmed {
 fn decode(b: &[u8]) -> Option<Insn> {
     let insn = Insn {
         code: b[0],
-        dst: usize::from(b[1] & 15),
-        src: usize::from(b[1] >> 4),
+        dst: b[1] & 15,
+        src: b[1] >> 4,
         off: i16::from_ne_bytes([b[2], b[3]]),
         imm: i32::from_ne_bytes([b[4], b[5], b[6], b[7]]),
     };
@@ -245,14 +245,14 @@ fn step(insn: &Insn, next: Option<&Insn>, data: Data<'_>, r: &mut Registers) -> 
     match insn.class() {
         LD if insn.is_wide() => {
             let high = next?.imm as u32;
-            r[insn.dst] = match insn.src {
+            r[usize::from(insn.dst)] = match insn.src {
                 0 => Number(u64::from(high) << 32 | u64::from(insn.imm as u32)),
                 MAP_IDX_VALUE if insn.imm as u32 == data.map => Address(high.into()),
                 _ => Unknown,
             };
         }
         LDX => {
-            r[insn.dst] = match r[insn.src] {
+            r[usize::from(insn.dst)] = match r[usize::from(insn.src)] {
                 Address(at) if insn.code & 0xe0 == MEM => {
                     load(data.value, at.wrapping_add_signed(insn.off.into()), size)
                         .map_or(Unknown, Number)
@@ -261,9 +261,9 @@ fn step(insn: &Insn, next: Option<&Insn>, data: Data<'_>, r: &mut Registers) -> 
             };
         }
         ST => {}
-        STX if insn.code & 0xe0 == ATOMIC => (r[insn.src], r[0]) = (Unknown, Unknown),
+        STX if insn.code & 0xe0 == ATOMIC => (r[usize::from(insn.src)], r[0]) = (Unknown, Unknown),
         STX => {}
-        ALU | ALU64 => r[insn.dst] = arithmetic(insn, r),
+        ALU | ALU64 => r[usize::from(insn.dst)] = arithmetic(insn, r),
         _ => return None,
     }
     Some(())
@@ -279,13 +279,13 @@ fn load(value: &[u8], at: u64, size: usize) -> Option<u64> {
 fn operand(insn: &Insn, r: &Registers) -> Value {
     match insn.code & REGISTER {
         0 => Number(i64::from(insn.imm) as u64),
-        _ => r[insn.src],
+        _ => r[usize::from(insn.src)],
     }
 }
 
 fn arithmetic(insn: &Insn, r: &Registers) -> Value {
     let wide = insn.class() == ALU64;
-    let (op, a, b) = (insn.code & 0xf0, r[insn.dst], operand(insn, r));
+    let (op, a, b) = (insn.code & 0xf0, r[usize::from(insn.dst)], operand(insn, r));
     // A sign-extending move, a signed division.
     if insn.off != 0 {
         return Unknown;
@@ -316,7 +316,7 @@ fn arithmetic(insn: &Insn, r: &Registers) -> Value {
 
 /// Is a conditional jump taken? `None`: it may be or not.
 fn compare(insn: &Insn, r: &Registers) -> Option<bool> {
-    let (Number(a), Number(b)) = (r[insn.dst], operand(insn, r)) else { return None };
+    let (Number(a), Number(b)) = (r[usize::from(insn.dst)], operand(insn, r)) else { return None };
     let (a, b, x, y) = match insn.class() {
         JMP32 => (a as u32 as u64, b as u32 as u64, i64::from(a as i32), i64::from(b as i32)),
         _ => (a, b, a as i64, b as i64),
@@ -399,7 +399,7 @@ mod tests {
     fn read(dst: u8, at: i16, size: u8) -> Vec<[u8; 8]> {
         let base = i32::from(at / 2);
         vec![
-            insn(WIDE, dst, MAP_IDX_VALUE as u8, 0, 0),
+            insn(WIDE, dst, MAP_IDX_VALUE, 0, 0),
             insn(0, 0, 0, 0, base),
             insn(LDX | MEM | size, dst, dst, at - base as i16, 0),
         ]
@@ -433,12 +433,12 @@ mod tests {
 
     #[test]
     fn functions_that_nobody_calls_go() {
-        let call = |n| insn(CALL, 0, PSEUDO_CALL as u8, 0, n);
+        let call = |n| insn(CALL, 0, PSEUDO_CALL, 0, n);
         let mut p = read(6, 4, BYTE); // 0: r6 = 2
         p.push(insn(0x15, 6, 0, 1, 2)); // 3: skip the first call
         p.push(call(4)); // 4
         p.push(call(5)); // 5
-        p.push(insn(WIDE, 1, PSEUDO_FUNC as u8, 0, 6)); // 6: the address of the third
+        p.push(insn(WIDE, 1, PSEUDO_FUNC, 0, 6)); // 6: the address of the third
         p.push(insn(0, 0, 0, 0, 0));
         p.push(END); // 8
         p.extend([mov(0, 1), END]); // 9, only called by what is not run
@@ -448,7 +448,7 @@ mod tests {
         let t = trimmed(&p).unwrap();
         let want = [
             &read(6, 4, BYTE)[..],
-            &[call(3), insn(WIDE, 1, PSEUDO_FUNC as u8, 0, 4), insn(0, 0, 0, 0, 0), END],
+            &[call(3), insn(WIDE, 1, PSEUDO_FUNC, 0, 4), insn(0, 0, 0, 0, 0), END],
             &[mov(0, 2), END, mov(0, 3), END],
         ]
         .concat();
