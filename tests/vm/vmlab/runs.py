@@ -40,6 +40,8 @@ def report(kernel, run, results):
     for name, r in results.items():
         for f in r.failed:
             print(f"test vm {kernel.name}: {name}: {f} ... FAILED")
+            if f in r.said:
+                print(f"---- vm {kernel.name}: {name}: {f} stdout ----\n{r.said[f]}\n")
         total.add(r)
     for s in total.skipped:
         with open(common.TARGET / "taskdiag-skips.txt", "a") as out:

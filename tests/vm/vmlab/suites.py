@@ -27,6 +27,8 @@ class Result:
     passed: int = 0
     failed: list = dataclasses.field(default_factory=list)
     skipped: list = dataclasses.field(default_factory=list)
+    # What those that failed said, by their names.
+    said: dict = dataclasses.field(default_factory=dict)
 
     def add(self, other):
         self.passed += other.passed
@@ -122,6 +124,8 @@ class Parity(Suite):
             if not bad and (status is None or status[1] != "0"):
                 bad = [f"{name}: " + (f"exit code {status[1]}" if status else "did not end")]
             result.failed += bad
+            says = re.findall(r"^---- (.*) stdout ----\n(.*?)(?=^---- |^failures:$|\Z)", text, re.M | re.S)
+            result.said.update((f"{name}: {test}", words.strip()) for test, words in says)
         result.failed += [f"{name}: did not run" for name in self.only if name not in seen]
         result.skipped = sorted({s for s in skips.splitlines() if ": " in s})
         return result
