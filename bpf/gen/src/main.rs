@@ -7,6 +7,7 @@
 //! the programs. That it is byte for byte what the sources give needs the same compiler, so the
 //! version is fixed here.
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -86,7 +87,7 @@ fn compile(bpf: &Path, name: &str) -> Result<Vec<u8>, String> {
 
 /// A file: "TDLSKEL2", u32 lengths of data and instructions, u32 numbers of maps and programs, u32
 /// length of the names; for each map its name in 16 bytes, data, instructions, names of what the
-/// program looks for in the kernel, each ended by NUL. The order is that of `struct bpf_loader_ctx`
+/// program looks for in the kernel, of functions with "()", each ended by NUL. The order is that of `struct bpf_loader_ctx`
 /// as the loader expects it: maps, then programs.
 fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
     use libbpf_sys as sys;
@@ -129,10 +130,15 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
             }
             map = sys::bpf_object__next_map(obj, map);
         }
-        let mut programs = 0;
+        let (mut programs, mut names) = (0, kernel_names(sys::bpf_object__btf(obj)));
         let mut prog = sys::bpf_object__next_program(obj, ptr::null_mut());
         while !prog.is_null() {
             programs += 1;
+            let section = CStr::from_ptr(sys::bpf_program__section_name(prog)).to_bytes();
+            // What an iterator program is attached to.
+            if let Some(of) = section.strip_prefix(b"iter.s/") {
+                names.insert([b"bpf_iter_", of, b"()"].concat());
+            }
             prog = sys::bpf_object__next_program(obj, prog);
         }
         let data =
@@ -140,7 +146,7 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
         let insns =
             std::slice::from_raw_parts(generated.insns.cast::<u8>(), generated.insns_sz as usize);
         let insns = no_closes_beyond_stack(insns);
-        let names = kernel_names(sys::bpf_object__btf(obj));
+        let names: Vec<u8> = names.into_iter().flat_map(|n| [n, vec![0]].concat()).collect();
         let mut out = b"TDLSKEL2".to_vec();
         let lengths = [data.len(), insns.len(), maps.len(), programs, names.len()];
         for n in lengths.map(|n| n as u32) {
@@ -155,31 +161,37 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Names of the structs, unions and functions in a program's types, each once: among the functions are
-/// those of the kernel, which libbpf has made look like the others by now. What follows three
-/// underscores tells variants of a type apart and is no part of its name.
+/// Names of the structs and unions in a program's types, and of the kernel functions that it calls, these
+/// with "()" behind: each once. libbpf has made those functions look like the program's own by now, but
+/// only they begin with "bpf_". What follows three underscores tells variants of a type apart and is no
+/// part of its name.
 ///
 /// # Safety
 /// `btf` belongs to an open object.
-unsafe fn kernel_names(btf: *const libbpf_sys::btf) -> Vec<u8> {
+unsafe fn kernel_names(btf: *const libbpf_sys::btf) -> BTreeSet<Vec<u8>> {
     use libbpf_sys as sys;
     const FUNC: u32 = 12;
-    let mut names = std::collections::BTreeSet::new();
+    let mut names = BTreeSet::new();
     // SAFETY: ids below the count are of types, whose names live as long as the object.
     unsafe {
         for id in 1..sys::btf__type_cnt(btf) {
             let t = &*sys::btf__type_by_id(btf, id);
             let kind = t.info >> 24 & 0x1f;
-            let wanted = matches!(kind, sys::BTF_KIND_STRUCT | sys::BTF_KIND_UNION | FUNC);
             let name = CStr::from_ptr(sys::btf__name_by_offset(btf, t.name_off)).to_bytes();
             let end = name.windows(3).skip(1).position(|w| w == b"___");
             let name = &name[..end.map_or(name.len(), |at| at + 1)];
-            if wanted && !name.is_empty() {
-                names.insert(name.to_vec());
+            match kind {
+                sys::BTF_KIND_STRUCT | sys::BTF_KIND_UNION if !name.is_empty() => {
+                    names.insert(name.to_vec());
+                }
+                FUNC if name.starts_with(b"bpf_") => {
+                    names.insert([name, b"()"].concat());
+                }
+                _ => {}
             }
         }
     }
-    names.into_iter().flat_map(|n| [n, vec![0]].concat()).collect()
+    names
 }
 
 /// When it fails the loader closes an fd for each function of the object, as if it were a program,

@@ -22,30 +22,46 @@ const FLOAT: u32 = 16;
 const TYPE_TAG: u32 = 18;
 const ENUM64: u32 = 19;
 
-/// Names of structs, unions and functions to find. Most others differ in their first eight bytes.
+/// Names to find: of structs and unions, and of functions.
 #[derive(Debug)]
 pub struct Wanted<'a> {
+    types: Names<'a>,
+    functions: Names<'a>,
+}
+
+impl<'a> Wanted<'a> {
+    /// These.
+    pub fn new(
+        types: impl IntoIterator<Item = &'a [u8]>,
+        functions: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Wanted<'a> {
+        Wanted { types: Names::new(types), functions: Names::new(functions) }
+    }
+}
+
+/// Some names. Most others differ in their first eight bytes.
+#[derive(Debug)]
+struct Names<'a> {
     /// In order.
     names: Vec<&'a [u8]>,
     starts: Box<[u64; 1024]>,
 }
 
-impl<'a> Wanted<'a> {
-    /// These.
-    pub fn new(names: impl IntoIterator<Item = &'a [u8]>) -> Wanted<'a> {
+impl<'a> Names<'a> {
+    fn new(names: impl IntoIterator<Item = &'a [u8]>) -> Names<'a> {
         let mut names: Vec<_> = names.into_iter().collect();
         names.sort_unstable();
         names.dedup();
         let mut starts = Box::new([0u64; 1024]);
         for n in &names {
-            let bit = start(n);
+            let bit = hash(begin(n));
             starts[bit / 64] |= 1 << (bit % 64);
         }
-        Wanted { names, starts }
+        Names { names, starts }
     }
-    /// The name that begins here, ended by NUL, if it is one of them.
-    fn find<'b>(&self, text: &'b [u8]) -> Option<&'b [u8]> {
-        let bit = start(text);
+    /// The name that begins here, ended by NUL, if it is one of them. `begin`: its first bytes.
+    fn find<'b>(&self, text: &'b [u8], begin: u64) -> Option<&'b [u8]> {
+        let bit = hash(begin);
         if self.starts[bit / 64] >> (bit % 64) & 1 == 0 {
             return None;
         }
@@ -54,8 +70,9 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A number below 65536 made of the first eight bytes of a name, up to the NUL that may end it.
-fn start(text: &[u8]) -> usize {
+/// The first eight bytes of a name, up to the NUL that may end it. As numbers they are in the order of
+/// names, but that names which differ later are equal.
+fn begin(text: &[u8]) -> u64 {
     let mut word = match text.first_chunk() {
         Some(bytes) => u64::from_le_bytes(*bytes),
         None => text.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b)),
@@ -66,7 +83,46 @@ fn start(text: &[u8]) -> usize {
     if zeros != 0 {
         word &= (1 << (zeros.trailing_zeros() & !7)) - 1;
     }
-    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
+    word.swap_bytes()
+}
+
+/// A number below 65536 made of that.
+fn hash(begin: u64) -> usize {
+    (begin.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
+}
+
+/// Tells where nothing wanted can follow any more. pahole adds the functions of a kernel last, sorted by
+/// name, after the types of all of its objects: where the first functions are in that order, a thousand
+/// at least, and no struct between them, all structs have been, and all functions up to this name. (Where
+/// all types are sorted, since Linux 7.0 or so, there are structs between functions before that.)
+#[derive(Debug)]
+struct Tail {
+    /// Of the last of the wanted functions.
+    last: u64,
+    before: u64,
+    functions: u32,
+    /// Was there one that did not come after the one before it, or a struct after one?
+    other: bool,
+}
+
+const SURE: u32 = 1000;
+
+impl Tail {
+    fn new(functions: &Names<'_>) -> Tail {
+        let last = functions.names.last().map_or(0, |n| begin(n));
+        Tail { last, before: 0, functions: 0, other: false }
+    }
+    /// Note a struct.
+    fn structure(&mut self) {
+        self.other |= self.functions != 0;
+    }
+    /// Note a function whose name begins so. Is it after all that are wanted?
+    fn function(&mut self, begin: u64) -> bool {
+        self.other |= begin < self.before;
+        self.before = begin;
+        self.functions += 1;
+        begin > self.last && self.functions >= SURE && !self.other
+    }
 }
 
 /// The types of a kernel or of a program, and where the wanted ones are.
@@ -77,8 +133,6 @@ pub struct Btf<'a> {
     /// Where every [`STEP`]th type is in `types`, from the first on. All would be memory that costs
     /// more than a few steps, for some hundred types that are looked at of 150,000.
     at: Vec<u32>,
-    /// How many types there are.
-    count: u32,
     /// Ids of the wanted structs and unions.
     structs: BTreeMap<&'a [u8], Vec<u32>>,
     /// Ids of the wanted functions.
@@ -122,29 +176,39 @@ impl<'a> Btf<'a> {
             types,
             strings,
             at: Vec::with_capacity(types.len() / 24 / STEP as usize),
-            count: 0,
             structs: BTreeMap::new(),
             functions: BTreeMap::new(),
         };
         let (mut at, mut id) = (0, 0);
+        let mut tail = Tail::new(&wanted.functions);
         while at < types.len() {
             if id % STEP == 0 {
                 btf.at.push(at as u32);
             }
             id += 1;
             let (name, info) = (u32_at(types, at)?, u32_at(types, at + 4)?);
-            let kind = info >> 24 & 0x1f;
-            if matches!(kind, STRUCT | UNION | FUNC) && name != 0 {
-                if let Some(name) = wanted.find(strings.get(name as usize..)?) {
-                    match kind {
-                        FUNC => drop(btf.functions.entry(name).or_insert(id)),
-                        _ => btf.structs.entry(name).or_default().push(id),
+            match info >> 24 & 0x1f {
+                FUNC => {
+                    let text = strings.get(name as usize..)?;
+                    let begin = begin(text);
+                    if let Some(name) = wanted.functions.find(text, begin) {
+                        btf.functions.entry(name).or_insert(id);
+                    }
+                    if tail.function(begin) {
+                        break;
                     }
                 }
+                STRUCT | UNION => {
+                    tail.structure();
+                    let text = strings.get(name as usize..)?;
+                    if let Some(name) = wanted.types.find(text, begin(text)) {
+                        btf.structs.entry(name).or_default().push(id);
+                    }
+                }
+                _ => {}
             }
             at += length(info)?;
         }
-        btf.count = id;
         Some(btf)
     }
 
@@ -160,12 +224,14 @@ impl<'a> Btf<'a> {
 
     /// Where a type is in `types`. There is no type 0.
     fn place(&self, id: u32) -> Option<usize> {
-        let n = id.checked_sub(1).filter(|n| *n < self.count)?;
-        let mut at = *self.at.get((n / STEP) as usize)? as usize;
-        for _ in 0..n % STEP {
+        let n = id.checked_sub(1)?;
+        // One past the last that was looked at is a walk from there.
+        let from = (n / STEP).min((self.at.len() as u32).checked_sub(1)?);
+        let mut at = self.at[from as usize] as usize;
+        for _ in 0..n - from * STEP {
             at += length(u32_at(self.types, at + 4)?)?;
         }
-        Some(at)
+        (at < self.types.len()).then_some(at)
     }
 
     /// Kind and place of a type.
@@ -335,7 +401,7 @@ mod tests {
     #[test]
     fn finds_members() {
         let file = example();
-        let btf = Btf::parse(&file, &Wanted::new([&b"wanted"[..]])).unwrap();
+        let btf = Btf::parse(&file, &Wanted::new([&b"wanted"[..]], [])).unwrap();
         assert_eq!(btf.offset("wanted", "plain"), Some(0));
         assert_eq!(btf.offset("wanted", "inner"), Some(8));
         assert_eq!(btf.offset("wanted", "sizeof"), Some(24));
@@ -345,10 +411,60 @@ mod tests {
         assert_eq!(btf.offset("other", "plain"), None);
     }
 
+    /// A wanted struct and function after so many others whose names are in order, or not.
+    fn with_functions(count: u32, sorted: bool, between: bool) -> Vec<u8> {
+        let (mut types, mut strings) = (Vec::new(), STRINGS.to_vec());
+        let mut function = |types: &mut Vec<u8>, name: &str| {
+            let at = strings.len() as u32;
+            strings.extend(name.bytes().chain([0]));
+            words(types, &[at, FUNC << 24, 0]);
+        };
+        function(&mut types, "+first");
+        if between {
+            words(&mut types, &[0, STRUCT << 24, 24]);
+        }
+        (0..count)
+            .map(|i| format!("{:05}", if sorted { i } else { i ^ 1 }))
+            .for_each(|name| function(&mut types, &name));
+        function(&mut types, "zz");
+        words(&mut types, &[1, STRUCT << 24, 24]); // struct wanted
+        words(&mut types, &[0, PTR << 24, 1]);
+        let mut file = MAGIC.to_ne_bytes().to_vec();
+        file.extend([1, 0]);
+        let n = types.len() as u32;
+        words(&mut file, &[24, 0, n, n, strings.len() as u32]);
+        [file, types, strings].concat()
+    }
+
+    #[test]
+    fn looks_no_further_than_sorted_functions() {
+        let some = [&b"00777"[..], b"+first", b"zzz"];
+        for (count, sorted, between, functions, structs) in [
+            (2_000, true, false, &some[..], 1),
+            (2_000, true, false, &some[..2], 0),
+            (2_000, true, true, &some[..2], 1),
+            (2_000, false, false, &some[..2], 1),
+            (900, true, false, &some[..2], 1),
+        ] {
+            let file = with_functions(count, sorted, between);
+            let wanted = Wanted::new([&b"wanted"[..]], functions.iter().copied());
+            let btf = Btf::parse(&file, &wanted).unwrap();
+            assert_eq!(btf.structs(b"wanted").len(), structs, "{count} {sorted} {between}");
+            assert_eq!(btf.function(b"+first"), Some(1));
+            let place = 779 + u32::from(between) - u32::from(!sorted);
+            assert_eq!(btf.function(b"00777"), Some(place));
+            assert_eq!(btf.function(b"zzz"), None);
+            // A type after all that was looked at, and none.
+            let last = count + 4 + u32::from(between);
+            assert_eq!(btf.size(last), Some(8));
+            assert_eq!(btf.size(last + 1), None);
+        }
+    }
+
     #[test]
     fn takes_no_harm_from_a_cut_file() {
         let file = example();
-        let wanted = Wanted::new([&b"wanted"[..]]);
+        let wanted = Wanted::new([&b"wanted"[..]], []);
         for n in 0..file.len() {
             if let Some(btf) = Btf::parse(&file[..n], &wanted) {
                 btf.offset("wanted", "inner");

@@ -281,8 +281,8 @@ mod tests {
         mine: &[u8],
         theirs: &[u8],
     ) -> Result<Vec<u8>, Unknown> {
-        let local = Btf::parse(mine, &Wanted::new([])).unwrap();
-        let target = Btf::parse(theirs, &Wanted::new([&b"task"[..]])).unwrap();
+        let local = Btf::parse(mine, &Wanted::new([], [])).unwrap();
+        let target = Btf::parse(theirs, &Wanted::new([&b"task"[..]], [])).unwrap();
         let relocation = [0, 4, if access.is_empty() { 0 } else { at(access) }, kind];
         let relocation: Vec<u8> = relocation.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let mut insn = insn.to_vec();

@@ -64,7 +64,10 @@ pub fn kernel() -> Option<&'static Btf<'static>> {
     static TYPES: OnceLock<Option<Btf<'static>>> = OnceLock::new();
     let find = || {
         let names = super::SKELETONS.iter().flat_map(|s| s.wanted());
-        let wanted = Wanted::new(names.chain(entries(HEADER).map(|e| e.of.as_bytes())));
+        let (functions, types): (Vec<_>, Vec<_>) = names.partition(|n| n.ends_with(b"()"));
+        let functions = functions.into_iter().map(|n| &n[..n.len() - 2]);
+        let types = types.into_iter().chain(entries(HEADER).map(|e| e.of.as_bytes()));
+        let wanted = Wanted::new(types, functions);
         Btf::parse(map()?, &wanted)
     };
     TYPES.get_or_init(find).as_ref()

@@ -95,7 +95,7 @@ impl<'k> Resolver<'k> {
         let at = memory.number(attr + INSNS_AT, 8)?;
         let len = memory.number(attr + INSN_CNT_AT, 4)? as usize * 8;
         let mut insns = memory.get(at, len)?.to_vec();
-        let local = Btf::parse(&self.local, &Wanted::new([]))?;
+        let local = Btf::parse(&self.local, &Wanted::new([], []))?;
         core::relocate(&mut insns, &relocations, &local, self.kernel).ok()?;
         memory.get_mut(at, len)?.copy_from_slice(&insns);
         memory.set(attr + CORE_RELO_CNT_AT, 4, 0)?;

@@ -72,7 +72,7 @@ impl Skeleton {
         Skeleton { names, data, insns, wanted, maps: le32(head, 8), programs: le32(head, 12) }
     }
 
-    /// Names of what the program looks for in the kernel's types.
+    /// Names of what the program looks for in the kernel's types; those of functions end in "()".
     pub fn wanted(&self) -> impl Iterator<Item = &'static [u8]> + use<> {
         self.wanted.split(|b| *b == 0).filter(|n| !n.is_empty())
     }
@@ -233,8 +233,8 @@ mod tests {
             let ctx = &mut ctx.as_mut_bytes()[..bytes];
             let mut dry = Dry(Resolver::new(types, s.data_of(&init)), Vec::new());
             let r = machine::run(s.insns, &mut Memory::new(&mut data, ctx, &values), &mut dry);
-            assert_eq!(r.expect("it is understood"), 0, "{name}");
             assert!(dry.1.is_empty(), "{name}: {:?}", dry.1);
+            assert_eq!(r.expect("it is understood"), 0, "{name}");
         }
     }
 
