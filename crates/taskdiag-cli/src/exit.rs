@@ -1,7 +1,6 @@
 //! How the program ends: one table of exit codes, one place that prints errors.
 
 use std::io::Write as _;
-use std::process::ExitCode;
 
 use crate::interrupt;
 
@@ -89,35 +88,35 @@ fn say_all(lines: Vec<String>) {
 }
 
 /// Say on stderr what there is to say, and give the exit code.
-pub fn report(result: Result<(), Exit>) -> ExitCode {
-    let Err(exit) = result else { return ExitCode::SUCCESS };
+pub fn report(result: Result<(), Exit>) -> u8 {
+    let Err(exit) = result else { return 0 };
     match exit {
         Exit::Clap(e) => {
             // A closed stderr or stdout changes nothing here.
             let _ = e.print();
-            ExitCode::from(e.exit_code() as u8)
+            e.exit_code() as u8
         }
         Exit::Usage(text) => {
             say(format_args!("taskdiag: {text}"));
-            ExitCode::from(2)
+            2
         }
-        Exit::NoMatch => ExitCode::from(1),
+        Exit::NoMatch => 1,
         Exit::Output(e) => {
             say(format_args!("taskdiag: the output could not be written: {e}"));
-            ExitCode::from(1)
+            1
         }
-        Exit::ClosedPipe => ExitCode::SUCCESS,
+        Exit::ClosedPipe => 0,
         Exit::Partial(lines) => {
             say_all(lines);
-            ExitCode::from(3)
+            3
         }
         Exit::Stopped(lines) => {
             say_all(lines);
-            ExitCode::from(interrupt::CODE)
+            interrupt::CODE
         }
         Exit::Failed(text) => {
             say(format_args!("taskdiag: {text}"));
-            ExitCode::from(4)
+            4
         }
     }
 }

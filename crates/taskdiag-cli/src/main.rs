@@ -1,6 +1,8 @@
 //! The `taskdiag` command: arguments in, text out. Everything that knows about tasks is in the
 //! library; everything here is made from its field table and this crate's option tables.
 
+#![cfg_attr(not(test), no_main)]
+
 mod answer;
 mod args;
 mod by;
@@ -20,19 +22,46 @@ mod ps;
 mod select;
 mod tree;
 
-use std::ffi::OsString;
-use std::process::ExitCode;
+use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 
-fn main() -> ExitCode {
+/// What the C library calls. The start of Rust's runtime would come before: fifteen system calls, most of
+/// them to read the own mappings, so that an overflow of the stack could be told from other faults. What
+/// else it does is in [`like_rust`].
+///
+/// # Safety
+/// As for any `main`: `argv` has `argc` texts.
+#[cfg_attr(not(test), unsafe(export_name = "main"))]
+#[cfg_attr(test, allow(dead_code))]
+unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char) -> c_int {
+    like_rust();
     few_memory_calls();
-    let argv: Vec<OsString> = std::env::args_os().collect();
-    let result = match argv.get(1).and_then(|a| a.to_str()) {
-        // The main job does not pay for building the other commands' options.
-        Some("ps") => args::ps::parse(argv[2..].to_vec()).and_then(|a| ps::run(&a)),
-        Some("files") => args::files::parse(&argv[2..]).and_then(|a| files::run(&a)),
-        _ => args::parse(argv).and_then(|c| commands::run(&c)),
+    let text = |i| {
+        // SAFETY: `i` is below `argc`.
+        let text = unsafe { CStr::from_ptr(*argv.add(i)) };
+        OsStr::from_bytes(text.to_bytes()).to_owned()
     };
-    exit::report(result)
+    let argv: Vec<OsString> = (0..usize::try_from(argc).unwrap_or(0)).map(text).collect();
+    let code = exit::report(args::parse(argv).and_then(|c| commands::run(&c)));
+    // Nobody is left to tell.
+    let _ = std::io::stdout().flush();
+    c_int::from(code)
+}
+
+/// What is kept of the start of Rust's runtime: standard input, output and error are open, or a file that
+/// is opened later would be taken for one of them; and a reader that goes away is an error of the write.
+fn like_rust() {
+    let mut fds = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
+    // SAFETY: three of them, and plain system calls.
+    unsafe {
+        if libc::poll(fds.as_mut_ptr(), 3, 0) > 0 {
+            for _ in fds.iter().filter(|f| f.revents & libc::POLLNVAL != 0) {
+                libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            }
+        }
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
 }
 
 /// Take memory from the system in large steps and keep it: a command soon ends, and each of its

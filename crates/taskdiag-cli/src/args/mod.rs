@@ -96,6 +96,29 @@ pub fn command() -> Command {
 
 /// Parse the whole command line.
 pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
+    // A command does not pay for building the options of the others.
+    let alone = |c: Command| {
+        let name = format!("taskdiag {}", c.get_name());
+        c.bin_name(name).no_binary_name(true).try_get_matches_from(&argv[2..])
+    };
+    match argv.get(1).and_then(|a| a.to_str()) {
+        Some("ps") => return Ok(Cli::Ps(Box::new(ps::parse(argv[2..].to_vec())?))),
+        Some("files") => return Ok(Cli::Files(Box::new(files::parse(&argv[2..])?))),
+        Some("maps") => {
+            let m = alone(maps::command())?;
+            return Ok(Cli::Maps(Box::new(maps::Args::from_matches(&m)?)));
+        }
+        Some("memory") => {
+            let m = alone(memory::command())?;
+            return Ok(Cli::Memory(Box::new(memory::Args::from_matches(&m)?)));
+        }
+        Some("tree") => {
+            let m = alone(tree::command())?;
+            return Ok(Cli::Tree(Box::new(tree::Args::from_matches(&m)?)));
+        }
+        Some("dump") => return Ok(Cli::Dump(dump::Args::from_matches(&alone(dump::command())?)?)),
+        _ => {}
+    }
     let matches = command().try_get_matches_from(argv)?;
     Ok(match matches.subcommand() {
         Some(("ps", m)) => Cli::Ps(Box::new(ps::Args::from_matches(m)?)),
