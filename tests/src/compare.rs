@@ -71,7 +71,7 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
             (Some(Value::Num(lo)), Some(Value::Num(n)), Some(Value::Num(hi))) if rises(key) => {
                 lo <= n && n <= hi
             }
-            _ if before == after => here == before,
+            _ if before == after => here == before || is_of_running(key) && has_run(a1, a2),
             _ => continue,
         };
         out.compared += 1;
@@ -88,4 +88,15 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
 /// Sums that leave out ended threads say so; they cannot be compared with sums that do not.
 fn fewer_threads_counted(key: &str, a: &Task, b: &Task) -> bool {
     key.starts_with("sched.") && a.get("sched.flags") != b.get("sched.flags")
+}
+
+/// What changes as a task runs, and may be the same again when it has run.
+fn is_of_running(key: &str) -> bool {
+    matches!(key, "base.state" | "stat.processor")
+}
+
+/// Has it run between two readings? Threads of the kernel that free BPF programs run for a reader,
+/// so that every reading by BPF may meet them at work.
+fn has_run(a1: &Task, a2: &Task) -> bool {
+    ["sched.nvcsw", "sched.nivcsw"].iter().any(|key| a1.get(key) != a2.get(key))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use taskdiag::{EngineId, Strategy};
 use taskdiag_tests::compare::{Outcome, compare};
 use taskdiag_tests::state::ask;
-use taskdiag_tests::{Source, Task, Value, engines, skip};
+use taskdiag_tests::{Source, Task, engines, skip};
 
 type Tasks = BTreeMap<u32, Task>;
 
@@ -26,12 +26,6 @@ fn common(a1: &Tasks, b: &Tasks, a2: &Tasks) -> Vec<u32> {
 /// Is process 1 hidden from BPF here? Some sandboxes do that.
 fn hides_pid_1(engine: Source) -> bool {
     engine.id() == EngineId::Bpf && !ask(engine, Strategy::All, 0).has(1)
-}
-
-/// Closing a BPF program wakes the kernel's threads that wait until nobody runs it: of these, a reader
-/// by BPF always sees another state than one by /proc.
-fn is_woken_by_bpf(t: &Task) -> bool {
-    matches!(t.get("base.comm"), Some(Value::Bytes(b)) if b.starts_with(b"rcu_tasks"))
 }
 
 fn whole_machine(strategy: Strategy) {
@@ -55,7 +49,7 @@ fn whole_machine(strategy: Strategy) {
             let common = common(&a1, &b, &a2);
             // The reader is not the same before and after it has read.
             let me = std::process::id();
-            for pid in common.iter().filter(|p| a1[*p].tgid != me && !is_woken_by_bpf(&a1[*p])) {
+            for pid in common.iter().filter(|p| a1[*p].tgid != me) {
                 round.add(compare(&a1[pid], &b[pid], &a2[pid]));
             }
             // A task that was there before and after was there in between.
