@@ -19,9 +19,9 @@
  *   trace_other    the same for tracees that are another process's children
  *
  * Each case has a parent process of its own, whose idle children sleep in pause(2).
- * A tracer runs as SCHED_FIFO if it may: otherwise the scheduler decides from time to
- * time whether the tracee stops before or after wait() has gone to sleep, and these
- * are two different costs.
+ * A tracer and its tracees share a processor, and it runs as SCHED_FIFO if it may:
+ * otherwise it is decided from time to time anew whether the tracee stops before or
+ * after wait() has gone to sleep, and these are two different costs.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -163,6 +163,14 @@ static uint64_t measure(const char *name, int n, int rounds)
 
 	if (pids == MAP_FAILED || !ns)
 		err(1, "memory");
+	if (trace) {
+		cpu_set_t one;
+
+		CPU_ZERO(&one);
+		CPU_SET(0, &one);
+		if (sched_setaffinity(0, sizeof(one), &one))
+			warn("%s: sched_setaffinity", name);
+	}
 	/* fork_* count the child to come */
 	n -= !strncmp(name, "fork_", 5);
 	helper = start_idle(pids, n, !strcmp(name, "trace_other"));
