@@ -13,8 +13,6 @@
 
 #include "sockets.h"
 
-enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 0100000 };
-enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000 };
 enum { O_CLOEXEC = 02000000 };
 enum { MAGIC_MQUEUE = 0x19800202 };
 /* Targets of one epoll or watches of one inotify: what is beyond is a list that changes under us. */

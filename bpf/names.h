@@ -14,7 +14,7 @@
 struct name {
 	u64 key[4];
 	u32 number;
-	u32 reserved;
+	u32 has_stat;	/* of a mapped file: FILE_STAT has it */
 };
 
 struct {
@@ -37,7 +37,8 @@ enum {
 };
 
 /*
- * The number of the name with the key in st.key, or 0 and st.slot set to where a new one goes.
+ * The number of the name with the key in st.key, or 0 and st.slot set to where a new one goes (with
+ * FILE_STAT: or where it is).
  * When all slots for a key are taken, one name is forgotten, and written again with another
  * number if it comes again.
  */
@@ -59,8 +60,11 @@ GROUP_FN find_name(void)
 			return 0;
 		}
 		if (e->key[0] == st.key[0] && e->key[1] == st.key[1] && e->key[2] == st.key[2] &&
-		    e->key[3] == st.key[3])
+		    e->key[3] == st.key[3]) {
+			if (WANT(TASK_DIAG_FILE_STAT))
+				st.slot = slot;
 			return e->number;
+		}
 	}
 	return 0;
 }
@@ -74,6 +78,7 @@ static __always_inline u32 new_name(void)
 	if (!e)
 		return 0;
 	__builtin_memcpy(e->key, st.key, sizeof(e->key));
+	e->has_stat = 0;
 	st.names++;
 	e->number = NUMBER_ENGINE | st.names;
 	return e->number;

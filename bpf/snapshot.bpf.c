@@ -72,7 +72,7 @@ GROUP_FN goes_on(void)
 
 /* What needs a trusted task (paths, stacks), or may be long. */
 #define NOT_AT_ONCE (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_VMA | 1u << TASK_DIAG_ENVIRON |	\
-		     1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK)
+		     1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK | 1u << TASK_DIAG_FILE_STAT)
 
 #ifndef NO_MORE
 

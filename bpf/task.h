@@ -91,6 +91,7 @@ static __always_inline void gone(u32 groups)
 #ifndef NO_MORE
 #include "raw.h"
 #include "names.h"
+#include "filestat.h"
 #include "vma.h"
 #include "files.h"
 #include "state.h"
@@ -591,6 +592,8 @@ static __always_inline bool put_parts(struct task_struct *t)
 #ifndef NO_MORE
 		if (WANT(TASK_DIAG_WCHAN) || WANT(TASK_DIAG_KSTACK))
 			CALL(put_stack, t);
+		if (WANT(TASK_DIAG_FILE_STAT))
+			put_file_stats();
 #endif
 	}
 	if (WANT(TASK_DIAG_CMDLINE) && st.part == PART_CMDLINE &&

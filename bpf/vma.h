@@ -94,8 +94,11 @@ GROUP_FN vma_kind(void)
 			st.number = name_of_text(TEXT_SHMEM);
 			return TASK_DIAG_VMA_FILE;
 		}
-		if (!st.file_name)
+		if (!st.file_name) {
 			st.file_name = name_of_path();
+			if (WANT(TASK_DIAG_FILE_STAT))
+				put_mapped_stat();
+		}
 		st.number = st.file_name;
 		return TASK_DIAG_VMA_FILE;
 	}

@@ -81,6 +81,7 @@ enum task_diag_group {
 	TASK_DIAG_SWAP		= 18,
 	TASK_DIAG_WCHAN		= 19,
 	TASK_DIAG_KSTACK	= 20,
+	TASK_DIAG_FILE_STAT	= 21,
 	__TASK_DIAG_GROUP_MAX
 };
 
@@ -346,6 +347,30 @@ enum task_diag_path {
 	TASK_DIAG_PATH_EXE	= 0,
 	TASK_DIAG_PATH_CWD	= 1,
 	TASK_DIAG_PATH_ROOT	= 2,
+};
+
+/*
+ * FILE_STAT: what the files are that a task uses without a descriptor, as a
+ * list of this type: those of PATHS, as far as it has them; where VMA is asked
+ * for too, mapped files, each once (or a few times) in the whole stream: dev
+ * and inode tell which. stat(2) of /proc/PID/{exe,cwd,root} and map_files
+ */
+enum task_diag_file_use {
+	TASK_DIAG_USE_EXE	= 0,
+	TASK_DIAG_USE_CWD	= 1,
+	TASK_DIAG_USE_ROOT	= 2,
+	TASK_DIAG_USE_MAPPED	= 3,
+};
+
+struct task_diag_file_stat {
+	__u32 as;		/* enum task_diag_file_use */
+	__u32 dev;		/* new_encode_dev() of the file system; of VMA for a mapped file */
+	__u64 inode;
+	__u64 size_bytes;
+	__u32 mode;		/* S_IF* and permissions, as in st_mode */
+	__u32 nlink;
+	__u32 mnt_id;		/* as in /proc/PID/mountinfo */
+	__u32 rdev;		/* of a device file, else 0 */
 };
 
 /* IO: of the process or thread, as STAT. /proc/PID/io */

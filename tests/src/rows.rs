@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use taskdiag::wire::layout::CStruct;
-use taskdiag::wire::{BLOB_DELETED, Fd, FdDetail, ListEntry, Socket, Vma, VmaStat};
+use taskdiag::wire::{BLOB_DELETED, Fd, FdDetail, FileStat, ListEntry, Socket, Vma, VmaStat};
 use taskdiag::{Group, TaskView};
 
 use crate::{Answer, Value};
@@ -25,7 +25,7 @@ macro_rules! listed {
         const NAMES: &'static [&'static str] = $t::MEMBERS;
     })* };
 }
-listed!(Vma VmaStat Fd Socket FdDetail);
+listed!(Vma VmaStat Fd FileStat Socket FdDetail);
 
 /// The task, or the one that it shares a group with, which must be there.
 ///

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use taskdiag::wire::{Fd, FdDetail, FdDetailKind, Socket, Vma, VmaStat};
+use taskdiag::wire::{Fd, FdDetail, FdDetailKind, FileStat, FileUse, Socket, Vma, VmaStat};
 use taskdiag::{EngineId, FdCount, FdType, Group, Groups, Reason, Request, VmaKind};
 use taskdiag_tests::answer::{engines, engines_with};
 use taskdiag_tests::rows::{Listed, Row, differences, owner, rows};
@@ -396,6 +396,86 @@ fn sockets() {
     same_lists::<Socket>(&m, &all, Group::Fd, &queues);
 }
 
+/// What stat(2) says of a file, as a row of FILE_STAT; without its mount.
+fn stat_row(path: &str) -> Option<BTreeMap<&'static str, i128>> {
+    use std::os::unix::fs::MetadataExt;
+    let s = std::fs::metadata(path).ok()?;
+    let dev = |d: u64| (d & 0xff) | (d >> 8 & 0xfff) << 8 | (d >> 20 & 0xfff) << 20;
+    Some(BTreeMap::from([
+        ("dev", dev(s.dev()).into()),
+        ("inode", s.ino().into()),
+        ("size_bytes", s.size().into()),
+        ("mode", s.mode().into()),
+        ("nlink", s.nlink().into()),
+        ("rdev", dev(s.rdev()).into()),
+    ]))
+}
+
+#[test]
+fn files_without_a_descriptor() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["mappings", &path]) else { return };
+    let groups = Groups::FILE_STAT | Groups::VMA;
+    let ask = |e| read(e, &Request::one(m.pid(), groups)).expect("an answer");
+    let all: Vec<Answer> = engines_with(Group::FileStat).into_iter().map(ask).collect();
+    assert!(!all.is_empty(), "no engine has file_stat");
+    let proc = |file: &str| format!("/proc/{}/{file}", m.pid());
+    let root = stat_row(&proc("map_files")).is_some_and(|_| {
+        let first = std::fs::read_dir(proc("map_files")).ok().and_then(|mut d| d.next());
+        first.is_some_and(|f| f.is_ok_and(|f| std::fs::metadata(f.path()).is_ok()))
+    });
+    for a in &all {
+        let t = owner(a, m.pid(), Group::FileStat);
+        let list = rows::<FileStat>(&t);
+        let of = |what: FileUse| list.iter().filter(move |r| num(r, "as") == what as i128);
+        for (what, file) in [(FileUse::Exe, "exe"), (FileUse::Cwd, "cwd"), (FileUse::Root, "root")]
+        {
+            let got: Vec<&Row> = of(what).collect();
+            assert_eq!(got.len(), 1, "{a}: {what}");
+            for (key, want) in stat_row(&proc(file)).expect("it lives") {
+                assert_eq!(num(got[0], key), want, "{a}: {key} of {what}");
+            }
+        }
+        // Each mapped file, found by device and inode.
+        let mut compared = 0;
+        for v in rows::<Vma>(&t).iter().filter(|v| num(v, "inode") != 0) {
+            let range = format!("map_files/{:x}-{:x}", num(v, "start"), num(v, "end"));
+            let key = |r: &Row| (num(r, "dev"), num(r, "inode"));
+            let got = of(FileUse::Mapped).find(|r| key(r) == key(v));
+            let want = stat_row(&proc(&range));
+            let (Some(got), Some(want)) = (got, want) else {
+                // Who may not look into map_files finds by their names those that have one.
+                assert!(!root, "{a}: {v:?}");
+                continue;
+            };
+            for (key, want) in want {
+                assert_eq!(num(got, key), want, "{a}: {key} of {v:?}");
+            }
+            compared += 1;
+        }
+        assert!(compared > 3 || !root, "{a}: only {compared} were compared");
+        let twice = of(FileUse::Mapped).map(|r| (num(r, "dev"), num(r, "inode")));
+        let mut seen: Vec<_> = twice.collect();
+        seen.sort_unstable();
+        let n = seen.len();
+        seen.dedup();
+        assert_eq!(seen.len(), n, "{a}: a file is there once");
+    }
+    let sorted = |a: &Answer| {
+        let mut list = rows::<FileStat>(&owner(a, m.pid(), Group::FileStat));
+        list.sort_by_key(|r| (num(r, "as"), num(r, "dev"), num(r, "inode")));
+        list
+    };
+    for pair in all.windows(2) {
+        let (a, b) = (sorted(&pair[0]), sorted(&pair[1]));
+        assert!(a.len() == b.len() || !root, "{} and {}", pair[0], pair[1]);
+        for (a, b) in a.iter().zip(&b).filter(|_| root) {
+            let different = differences(a, b, &[]);
+            assert!(different.is_empty(), "{} and {}: {different:?} of {a:?}", pair[0], pair[1]);
+        }
+    }
+}
+
 #[test]
 fn threads_share_their_files() {
     let Some(m) = start(&["threads", "4000"]) else { return };
@@ -447,6 +527,7 @@ fn a_zombie_has_nothing() {
         (Group::VmaStat, "smaps"),
         (Group::Rollup, "smaps_rollup"),
         (Group::Environ, "environ"),
+        (Group::FileStat, "exe"),
     ] {
         // The files of what has no memory left are root's; others may not open some of them.
         let path = format!("/proc/{}/{file}", m.pid());

@@ -466,6 +466,7 @@ fn entry_size(kind: u16) -> Option<usize> {
         Vma::TYPE => size_of::<Vma>(),
         VmaStat::TYPE => size_of::<VmaStat>(),
         Fd::TYPE => size_of::<Fd>(),
+        FileStat::TYPE => size_of::<FileStat>(),
         Socket::TYPE => size_of::<Socket>(),
         FdDetail::TYPE => size_of::<FdDetail>(),
         _ => return None,

@@ -795,6 +795,30 @@ entry! {
 }
 
 entry! {
+    /// FILE_STAT: a file that a task uses without a descriptor. Source: `stat(2)` of
+    /// `/proc/PID/{exe,cwd,root}` and of mapped files, `struct inode`.
+    FileStat = "task_diag_file_stat", attr 21;
+    {
+        /// A [`FileUse`](crate::names::FileUse).
+        r#as: u32,
+        /// Device number of the file system.
+        dev: u32,
+        /// Inode.
+        inode: u64,
+        /// Size of the file, bytes.
+        size_bytes: u64,
+        /// `S_IF*` and permissions, as in `st_mode`.
+        mode: u32,
+        /// Hard links.
+        nlink: u32,
+        /// Mount, as in `/proc/PID/mountinfo`.
+        mnt_id: u32,
+        /// Device number of a device file, else 0.
+        rdev: u32,
+    }
+}
+
+entry! {
     /// One open socket. Source: `sock_diag(7)`, `/proc/PID/net`, `struct sock`.
     Socket = "task_diag_socket", attr crate::A_SOCKET;
     {
@@ -906,6 +930,7 @@ pub const C_STRUCTS: &[&CStruct] = &[
     &Swap::C,
     &FdCount::C,
     &Fd::C,
+    &FileStat::C,
     &Socket::C,
     &FdDetail::C,
     &Limits::C,

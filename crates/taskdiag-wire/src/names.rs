@@ -75,6 +75,8 @@ named! {
         Wchan = 19 "wchan",
         /// The kernel's stack.
         Kstack = 20 "kstack",
+        /// Device, inode and size of executable, working directory, root and mapped files.
+        FileStat = 21 "file_stat",
     }
 }
 
@@ -123,6 +125,20 @@ named! {
         Cwd = 1 "cwd",
         /// The root directory.
         Root = 2 "root",
+    }
+}
+
+named! {
+    /// As what a task uses a file of FILE_STAT.
+    FileUse: u32 {
+        /// Its executable.
+        Exe = 0 "exe",
+        /// Its working directory.
+        Cwd = 1 "cwd",
+        /// Its root directory.
+        Root = 2 "root",
+        /// It is mapped.
+        Mapped = 3 "mapped",
     }
 }
 
@@ -300,7 +316,7 @@ group_consts! {
     BASE = Base, CRED = Cred, VMA = Vma, VMA_STAT = VmaStat, STAT = Stat, STATM = Statm,
     CMDLINE = Cmdline, PATHS = Paths, IO = Io, SCHED = Sched, NS = Ns, CGROUP = Cgroup,
     FD = Fd, ENVIRON = Environ, LIMITS = Limits, SIGNALS = Signals, FD_COUNT = FdCount,
-    ROLLUP = Rollup, SWAP = Swap, WCHAN = Wchan, KSTACK = Kstack,
+    ROLLUP = Rollup, SWAP = Swap, WCHAN = Wchan, KSTACK = Kstack, FILE_STAT = FileStat,
 }
 
 impl Groups {

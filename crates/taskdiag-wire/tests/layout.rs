@@ -191,7 +191,7 @@ fn constants() -> Vec<(String, i64)> {
             $of::ALL.iter().map(|v| (format!("TASK_DIAG_{}_{}", $prefix, upper(v.name())), *v as i64)),
         );)* };
     }
-    named!(VmaKind "VMA", FdType "FD", FdDetailKind "FDD");
+    named!(VmaKind "VMA", FdType "FD", FdDetailKind "FDD", FileUse "USE");
     t.extend(VMA_FLAGS.iter().map(|f| (format!("TASK_DIAG_VMAF_{}", upper(f.name)), f.bit as i64)));
     t.push(("__TASK_DIAG_GROUP_MAX".into(), Group::ALL.len() as i64));
     t.push(("__TASK_DIAG_DUMP_MAX".into(), Strategy::ALL.len() as i64));
@@ -261,5 +261,5 @@ fn a_bit_of_valid_stands_for_each_member_in_order() {
             assert_eq!($t::ALL_VALID.trailing_ones() as usize, all.len(), "{}", $t::C.name);
         )* };
     }
-    check_entries!(Vma, VmaStat, Fd, Socket, FdDetail);
+    check_entries!(Vma, VmaStat, Fd, FileStat, Socket, FdDetail);
 }

@@ -36,8 +36,8 @@ pub use request::{Members, Request};
 pub use snapshot::{Served, Snapshot};
 pub use taskdiag_wire as wire;
 pub use taskdiag_wire::{
-    Base, Blob, Cgroup, Cred, Entry, Fd, FdCount, FdDetail, FdDetailKind, FdType, Group, Groups,
-    Io, Limits, Ns, PathKind, Reason, Rollup, Sched, Signals, Socket, Stat, Statm, Strategy, Swap,
-    TaskView, Vma, VmaKind, VmaStat,
+    Base, Blob, Cgroup, Cred, Entry, Fd, FdCount, FdDetail, FdDetailKind, FdType, FileStat,
+    FileUse, Group, Groups, Io, Limits, Ns, PathKind, Reason, Rollup, Sched, Signals, Socket, Stat,
+    Statm, Strategy, Swap, TaskView, Vma, VmaKind, VmaStat,
 };
 pub use watch::Watch;

@@ -7,7 +7,7 @@ use taskdiag::Snapshot;
 use taskdiag::engine::procfs::parse;
 use taskdiag_wire::decode::Request;
 use taskdiag_wire::{
-    A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cgroup, Cred, Done, Fd, FdCount, FdDetail,
+    A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cgroup, Cred, Done, Fd, FdCount, FdDetail, FileStat,
     FdType, Group, Groups, Io, Limits, Ns, PathKind, Req, Rollup, Sched, Signals, Socket, Stat,
     Statm, Stream, StreamWriter, Swap, TaskView, Vma, VmaStat, decode_request,
     encode_features_request, encode_request,
@@ -54,7 +54,7 @@ fn walk(task: &TaskView<'_>) {
             }
         )* };
     }
-    lists!(Vma VmaStat Fd Socket FdDetail);
+    lists!(Vma VmaStat Fd FileStat Socket FdDetail);
     for e in task.list::<Vma>().into_iter().flatten() {
         black_box(task.name(e.raw.name));
     }

@@ -3,7 +3,7 @@
 
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, Cgroup, Cred,
-    Done, Fd, FdCount, FdDetail, Group, Groups, Info, Io, Limits, Ns, PathKind, Reason, Req,
+    Done, Fd, FdCount, FdDetail, FileStat, Group, Groups, Info, Io, Limits, Ns, PathKind, Reason, Req,
     Rollup, Sched, Signals, Socket, Stat, Statm, Strategy, StreamWriter, Swap, Vma, VmaStat,
     encode_features_request, encode_request,
 };
@@ -115,6 +115,7 @@ fn full_task(w: &mut StreamWriter, pid: u32) {
     w.put_list(Fd::ALL_VALID, &[Fd { fd: 3, name: 999, ..Fd::default() }]);
     w.put_list::<Socket>(Socket::ALL_VALID, &[]);
     w.put_list(FdDetail::ALL_VALID, &[FdDetail::default()]);
+    w.put_list(FileStat::ALL_VALID, &[FileStat::default()]);
     w.shared(Group::Fd, 1);
     w.put_blob(Group::Wchan as u16, 0, 0, b"do_wait", 7);
     w.put_blob(Group::Kstack as u16, 0, 0, b"a+0x1/0x2\n", 10);

@@ -83,7 +83,7 @@ fn bpf_task(g: Group) -> u64 {
     match g {
         Group::Cmdline | Group::Paths => 1_500,
         Group::Cgroup => 4_000,
-        Group::Ns => 300,
+        Group::Ns | Group::FileStat => 300,
         Group::Environ | Group::Kstack => 1_500,
         Group::Vma => 6_000,
         Group::Fd => 3_000,
@@ -121,6 +121,7 @@ fn procfs_task(g: Group, asked: Groups) -> u64 {
         Group::Limits => 5_500,
         Group::Kstack => 5_300,
         Group::Wchan => 3_700,
+        Group::FileStat => 4_300,
         Group::Paths => 4_200,
         Group::Io => 3_300,
         Group::Sched => PROC_FILE * 2,

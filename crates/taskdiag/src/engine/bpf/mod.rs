@@ -56,7 +56,8 @@ const BY_OFFSET: Groups = NAMED
     .union(Groups::LIMITS)
     .union(Groups::SIGNALS)
     .union(Groups::WCHAN)
-    .union(Groups::KSTACK);
+    .union(Groups::KSTACK)
+    .union(Groups::FILE_STAT);
 /// Groups with names.
 const NAMED: Groups = Groups::VMA.union(Groups::FD);
 /// Groups with values that tasks share.
@@ -252,6 +253,7 @@ fn typical_bytes(g: Group) -> usize {
         Group::FdCount => size_of::<taskdiag_wire::FdCount>(),
         Group::Cmdline => 96,
         Group::Paths => 160,
+        Group::FileStat => 3 * size_of::<taskdiag_wire::FileStat>() + 24,
         Group::Cgroup => 360,
         Group::Vma => 30 * size_of::<taskdiag_wire::Vma>(),
         Group::Fd => 12 * size_of::<taskdiag_wire::Fd>(),

@@ -343,10 +343,11 @@ fn put_socket(fd: u32, inode: u64, netns: Option<u32>, sock: &Sock, lists: &mut 
 }
 
 impl Reader {
-    fn statx(&mut self, dir: BorrowedFd<'_>, path: &CStr) -> Result<Statx, Errno> {
+    /// What a path leads to, as far as that is known without asking a server, and its mount.
+    pub(super) fn statx(&mut self, dir: BorrowedFd<'_>, path: &CStr) -> Result<Statx, Errno> {
         self.syscalls += 1;
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-        rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS)
+        rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)
     }
 
     /// What the name of its protocol tells of a socket that is in no list.

@@ -13,6 +13,9 @@ use super::task::{Place, Stop, Worker};
 /// What d_path() appends to the path of what is no longer in the directory tree.
 const DELETED: &[u8] = b" (deleted)";
 
+const PATHS: [(PathKind, &str); 3] =
+    [(PathKind::Exe, "exe"), (PathKind::Cwd, "cwd"), (PathKind::Root, "root")];
+
 const NS_FILES: [&str; 10] = [
     "ns/cgroup",
     "ns/ipc",
@@ -28,12 +31,10 @@ const NS_FILES: [&str; 10] = [
 
 impl Worker<'_> {
     pub(super) fn paths(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
-        const KINDS: [(PathKind, &str); 3] =
-            [(PathKind::Exe, "exe"), (PathKind::Cwd, "cwd"), (PathKind::Root, "root")];
         const ATTR: u16 = Group::Paths as u16;
         let mut failed: [Option<Errno>; 3] = [None; 3];
         let mut any = false;
-        for (i, (kind, file)) in KINDS.into_iter().enumerate() {
+        for (i, (kind, file)) in PATHS.into_iter().enumerate() {
             let len = match self.reader.link(at.dir, at.path.file(file)) {
                 Ok(text) => text.len(),
                 // Who may not read one may not read any.
@@ -79,7 +80,7 @@ impl Worker<'_> {
                 return Err(Stop::Gap(r));
             }
         }
-        for ((kind, _), reason) in KINDS.into_iter().zip(reasons) {
+        for ((kind, _), reason) in PATHS.into_iter().zip(reasons) {
             if let Some(r) = reason {
                 self.out.put_blob_missing(ATTR, kind as u32, r);
             }

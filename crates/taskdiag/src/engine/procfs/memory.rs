@@ -92,7 +92,7 @@ impl Worker<'_> {
         let got = self.put_vmas(FROM_MAPS, &lists);
         self.lists = lists;
         self.reader.give_back(text);
-        got
+        got.and_then(|()| self.mapped_stats(at))
     }
 
     fn put_vmas(&mut self, valid: u32, lists: &Lists) -> Result<(), Stop> {
@@ -139,7 +139,7 @@ impl Worker<'_> {
         }
         self.lists = lists;
         self.reader.give_back(text);
-        got
+        got.and_then(|()| self.mapped_stats(at))
     }
 
     pub(super) fn rollup(&mut self, at: Place<'_>) -> Result<(), Stop> {
@@ -197,6 +197,7 @@ impl Worker<'_> {
         if (last.text, last.kind) == (line.text, line.vma.kind) && last.inode == line.vma.inode {
             return last.number;
         }
+        self.note_mapped(line);
         let Some(mut name) = line.name() else { return 0 };
         let mut deleted = line.is_deleted();
         if deleted && is_odd_name(&mut self.reader, line) {

@@ -19,6 +19,7 @@
 
 mod cgroup;
 mod files;
+mod filestat;
 mod guard;
 mod links;
 mod memory;
@@ -72,7 +73,8 @@ pub const GROUPS: Groups = engine::GROUPS
     .union(Groups::LIMITS)
     .union(Groups::SIGNALS)
     .union(Groups::WCHAN)
-    .union(Groups::KSTACK);
+    .union(Groups::KSTACK)
+    .union(Groups::FILE_STAT);
 
 /// The engine that reads the text files of /proc.
 ///
@@ -146,6 +148,7 @@ impl Engine for Procfs {
             (Group::Sched, "of a process: sums over its live threads, and reads the files of each"),
             (Group::Ns, "links are readable with the rights of a debugger only; NSpid always"),
             (Group::Paths, "readable with the rights of a debugger only"),
+            (Group::FileStat, "readable with the rights of a debugger only"),
             (Group::Io, "readable with the rights of a debugger only"),
             (Group::Vma, "flags are known where vma_stat is asked for too"),
             (

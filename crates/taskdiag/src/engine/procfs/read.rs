@@ -1,7 +1,7 @@
 //! Reading files below a directory of /proc with as few system calls as there can be: one to
 //! open, one to read, one to close. Knows nothing of what is in them.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat};
@@ -313,6 +313,12 @@ impl Path {
         self.push(b"task/");
         self
     }
+    /// The path of a file in the directory of the process. Is this the path of a thread?
+    pub(super) fn of_process(&self, thread: bool, name: &str) -> CString {
+        let ids = &self.bytes[..self.prefix];
+        let up: &[u8] = if thread { b"../../" } else { b"" };
+        CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names hold no NUL")
+    }
     fn push(&mut self, part: &[u8]) {
         self.bytes[self.prefix..][..part.len()].copy_from_slice(part);
         self.prefix += part.len();
@@ -339,6 +345,8 @@ mod tests {
         assert_eq!(p.file("io"), c"4294967295/task/4294967295/io");
         assert_eq!(Path::id(7).file("stat"), c"7/stat");
         assert_eq!(Path::new().file("."), c".");
+        assert_eq!(Path::id(7).of_process(false, "a").as_c_str(), c"7/a");
+        assert_eq!(Path::id(7).of_process(true, "a").as_c_str(), c"7/../../a");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use taskdiag_wire::{
 
 use super::cgroup::{Cgroups, Ids};
 use super::files::FileLists;
+use super::filestat::Mapped;
 use super::guard::Slot;
 use super::memory::{Limits, Lists};
 use super::names::{Known, Names};
@@ -91,6 +92,7 @@ pub(super) struct Worker<'a> {
     pub(super) known: Known,
     pub(super) lists: Lists,
     pub(super) files: FileLists,
+    pub(super) mapped: Mapped,
     /// The text of a link.
     pub(super) link: Vec<u8>,
     ids: Ids,
@@ -118,6 +120,7 @@ impl<'a> Worker<'a> {
             known: Known::default(),
             lists: Lists::default(),
             files: FileLists::default(),
+            mapped: Mapped::default(),
             link: Vec::new(),
             ids: Ids::default(),
             said: Groups::NONE,
@@ -239,6 +242,10 @@ impl<'a> Worker<'a> {
         if self.wants(Groups::PATHS) {
             let got = self.paths(at);
             self.settle(Groups::PATHS, got)?;
+        }
+        if self.wants(Groups::FILE_STAT) {
+            let got = self.file_stat(at);
+            self.settle(Groups::FILE_STAT, got)?;
         }
         if self.wants(Groups::IO) {
             let got = self.io(at);

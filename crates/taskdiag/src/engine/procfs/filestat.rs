@@ -1,0 +1,144 @@
+//! FILE_STAT: one statx() for each of executable, working directory and root of a task, and for each
+//! file that is mapped, which is looked at once however many map it. No server is asked.
+
+use std::collections::HashSet;
+use std::ffi::CString;
+
+use rustix::fs::{CWD, Statx, StatxFlags};
+use rustix::io::Errno;
+use taskdiag_wire::{FileStat, FileUse, Groups, Reason, Vma};
+
+use super::parse::{self, MapLine};
+use super::task::{Place, Stop, Worker};
+
+const USES: [(FileUse, &str); 3] =
+    [(FileUse::Exe, "exe"), (FileUse::Cwd, "cwd"), (FileUse::Root, "root")];
+/// Kernels before 5.8 do not tell the mount.
+const WITHOUT_MOUNT: u32 = FileStat::ALL_VALID & !parse::bit(FileStat::MEMBERS, "mnt_id");
+
+/// Mapped files.
+#[derive(Debug, Default)]
+pub(super) struct Mapped {
+    /// In the answer.
+    seen: HashSet<(u32, u64)>,
+    /// Of the task at hand, still to be looked at: a mapping, and the path; empty: it has none.
+    todo: Vec<(Vma, Vec<u8>)>,
+    /// map_files is for CAP_SYS_ADMIN and CAP_CHECKPOINT_RESTORE.
+    by_name_only: bool,
+}
+
+/// Entries with their mount, and without.
+#[derive(Default)]
+struct Entries([Vec<FileStat>; 2]);
+
+impl Entries {
+    fn add(&mut self, entry: FileStat, has_mount: bool) {
+        self.0[usize::from(!has_mount)].push(entry);
+    }
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(Vec::is_empty)
+    }
+}
+
+impl Worker<'_> {
+    pub(super) fn file_stat(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        let mut entries = Entries::default();
+        let mut failed: Option<Errno> = None;
+        for (r#as, file) in USES {
+            match self.risky(at, Groups::FILE_STAT, |r| r.statx(at.dir, at.path.file(file)))? {
+                Ok(s) => entries.add(file_stat(r#as, &s), tells_mount(&s)),
+                // Who may not look at one may not look at any.
+                Err(Errno::ACCESS | Errno::PERM) if failed.is_none() => {
+                    return Err(Stop::Gap(Reason::Denied));
+                }
+                Err(e) => failed = Some(e),
+            }
+        }
+        let none = entries.is_empty();
+        self.put_file_stats(&entries);
+        match failed {
+            Some(e) if none => Err(match self.meaning(at, e) {
+                // The directory of the task is there, the links have no target.
+                Stop::Gap(Reason::Unsupported) if e == Errno::NOENT => Stop::Gap(Reason::Absent),
+                stop => stop,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn put_file_stats(&mut self, entries: &Entries) {
+        for (list, valid) in entries.0.iter().zip([FileStat::ALL_VALID, WITHOUT_MOUNT]) {
+            if !list.is_empty() {
+                self.out.put_list(valid, list);
+            }
+        }
+    }
+
+    /// Take note of a mapping, if its file is to be looked at.
+    pub(super) fn note_mapped(&mut self, line: &MapLine<'_>) {
+        let key = (line.vma.dev, line.vma.inode);
+        let new = |m: &Mapped| {
+            !m.seen.contains(&key) && !m.todo.iter().any(|(v, _)| (v.dev, v.inode) == key)
+        };
+        if line.vma.inode == 0 || !self.plan.wants(Groups::FILE_STAT) || !new(&self.mapped) {
+            return;
+        }
+        let name = line.name().filter(|n| n.starts_with(b"/") && !line.is_deleted());
+        self.mapped.todo.push((line.vma, name.map_or_else(Vec::new, |n| n.into_owned())));
+    }
+
+    /// Look at the files that were noted. What cannot be looked at has no entry.
+    pub(super) fn mapped_stats(&mut self, at: Place<'_>) -> Result<(), Stop> {
+        let todo = std::mem::take(&mut self.mapped.todo);
+        let mut entries = Entries::default();
+        for (vma, name) in todo {
+            let Some((s, by_name)) = self.mapped_stat(at, &vma, &name)? else { continue };
+            let entry = FileStat { dev: vma.dev, inode: vma.inode, ..s };
+            entries.add(entry, !by_name);
+            self.mapped.seen.insert((vma.dev, vma.inode));
+        }
+        self.put_file_stats(&entries);
+        Ok(())
+    }
+
+    /// Of one: and was it found by its name? Then the mount may be that of another namespace.
+    fn mapped_stat(
+        &mut self,
+        at: Place<'_>,
+        vma: &Vma,
+        name: &[u8],
+    ) -> Result<Option<(FileStat, bool)>, Stop> {
+        if !self.mapped.by_name_only {
+            let range = format!("map_files/{:x}-{:x}", vma.start, vma.end);
+            let path = at.path.of_process(self.plan.threads, &range);
+            match self.risky(at, Groups::FILE_STAT, |r| r.statx(at.dir, &path))? {
+                Ok(s) => return Ok(Some((file_stat(FileUse::Mapped, &s), !tells_mount(&s)))),
+                Err(Errno::ACCESS | Errno::PERM) => self.mapped.by_name_only = true,
+                Err(_) => {}
+            }
+        }
+        let Some(path) = CString::new(name).ok().filter(|p| !p.is_empty()) else { return Ok(None) };
+        let got = self.risky(at, Groups::FILE_STAT, |r| r.statx(CWD, &path))?;
+        let found = got.ok().map(|s| file_stat(FileUse::Mapped, &s));
+        // The name may be that of another file by now, or here.
+        Ok(found.filter(|f| (f.dev, f.inode) == (vma.dev, vma.inode)).map(|f| (f, true)))
+    }
+}
+
+fn tells_mount(s: &Statx) -> bool {
+    s.stx_mask & StatxFlags::MNT_ID.bits() != 0
+}
+
+fn file_stat(r#as: FileUse, s: &Statx) -> FileStat {
+    FileStat {
+        r#as: r#as as u32,
+        dev: parse::device(s.stx_dev_major, s.stx_dev_minor),
+        inode: s.stx_ino,
+        size_bytes: s.stx_size,
+        mode: s.stx_mode.into(),
+        nlink: s.stx_nlink,
+        // 31 bits: it is not asked for STATX_MNT_ID_UNIQUE.
+        mnt_id: s.stx_mnt_id as u32,
+        rdev: parse::device(s.stx_rdev_major, s.stx_rdev_minor),
+    }
+}

@@ -1,0 +1,27 @@
+//! Where the newest BPF program loads at all, it loads for every request: a group whose code this
+//! kernel's verifier refuses would be answered by the program for older kernels, which is right, too,
+//! but steps through all threads. In a process of its own, since that is remembered.
+
+use taskdiag::engine::bpf::{self, Bpf};
+use taskdiag::{Engine, Groups, Request};
+use taskdiag_tests::skip;
+
+#[test]
+fn the_newest_program_loads_for_every_request() {
+    const NAME: &str = "the_newest_program_loads_for_every_request";
+    let me = std::process::id();
+    if let Err(e) = Bpf::untried().run(&Request::one(me, Groups::BASE)) {
+        return skip(NAME, &e.to_string());
+    }
+    if Bpf::fell_back() {
+        return skip(NAME, "this kernel has no task iterators in programs");
+    }
+    let files = Groups::FD | Groups::PATHS | Groups::VMA | Groups::FILE_STAT;
+    let alone = bpf::GROUPS.iter().map(Groups::from);
+    let without = bpf::GROUPS.iter().map(|g| bpf::GROUPS - g.into());
+    for groups in alone.chain(without).chain([files, bpf::GROUPS]) {
+        let asked = Bpf::untried().run(&Request::threads(me, groups));
+        assert!(asked.is_ok(), "{groups}: {asked:?}");
+        assert!(!Bpf::fell_back(), "the verifier refuses the newest program for {groups}");
+    }
+}
