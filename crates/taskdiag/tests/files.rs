@@ -4,8 +4,8 @@
 use taskdiag::files::{Files, holders};
 use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter};
 use taskdiag::{
-    Base, Fd, FdDetail, FdDetailKind, FdType, Group, Groups, PathKind, Reason, Snapshot, Socket,
-    Strategy, Vma, VmaKind,
+    Base, Fd, FdDetail, FdDetailKind, FdType, FileStat, FileUse, Group, Groups, PathKind, Reason,
+    Snapshot, Socket, Strategy, Vma, VmaKind,
 };
 
 const O_WRONLY: u32 = 1;
@@ -287,6 +287,117 @@ fn paths_and_mappings_are_of_the_process() {
     ];
     assert_eq!(lines(&snapshot), want);
     assert_eq!(Files::new(&snapshot).gaps().len(), 3);
+}
+
+/// `label type dev inode size mode nlink mnt_id rdev` of each file; `-`: not known.
+fn known(snapshot: &Snapshot) -> Vec<String> {
+    let files = Files::new(snapshot);
+    let number = |n: Option<u64>| n.map_or_else(|| String::from("-"), |n| n.to_string());
+    let line = |f: taskdiag::files::OpenFile<'_>| {
+        let of = [
+            f.dev().map(u64::from),
+            f.inode(),
+            f.size_bytes(),
+            f.mode().map(u64::from),
+            f.nlink().map(u64::from),
+            f.mnt_id().map(u64::from),
+            f.rdev().map(u64::from),
+        ];
+        format!("{} {} {}", f.label(), f.lsof_type(), of.map(number).join(" "))
+    };
+    files.owners().iter().flat_map(|o| files.of(o)).map(line).collect()
+}
+
+#[test]
+fn what_is_known_of_files_without_a_descriptor() {
+    let groups = Groups::BASE | Groups::PATHS | Groups::VMA;
+    let stat = |r#as: FileUse, dev, inode, mode| FileStat {
+        r#as: r#as as u32,
+        dev,
+        inode,
+        mode,
+        size_bytes: 100,
+        nlink: 2,
+        mnt_id: 9,
+        rdev: 0,
+    };
+    let made = |groups: Groups| {
+        let mut m = Made::new(groups);
+        let task = |inode, stats: &'static [(FileUse, u32, u64, u32)]| {
+            move |w: &mut StreamWriter| {
+                for kind in [PathKind::Exe, PathKind::Cwd, PathKind::Root] {
+                    w.put_blob(Group::Paths as u16, kind as u32, 0, b"/x", 2);
+                }
+                let vma = |start, dev, inode| Vma {
+                    start,
+                    end: start + 1,
+                    dev,
+                    inode,
+                    name: 1,
+                    kind: VmaKind::File as u32,
+                    ..Vma::default()
+                };
+                // The program; a file that another task has brought; one that nobody has.
+                w.put_list(Vma::ALL_VALID, &[vma(1, 1, inode), vma(2, 3, 7), vma(3, 4, 8)]);
+                if groups.has(Group::FileStat) {
+                    let list: Vec<_> =
+                        stats.iter().map(|(u, d, i, m)| stat(*u, *d, *i, *m)).collect();
+                    w.put_list(FileStat::ALL_VALID, &list[..1]);
+                    w.put_list(FileStat::ALL_VALID & !(1 << 6), &list[1..]);
+                }
+            }
+        };
+        const DIR: u32 = 0o040755;
+        m.task(
+            1,
+            1,
+            "a",
+            task(
+                30,
+                &[
+                    (FileUse::Cwd, 1, 10, DIR),
+                    (FileUse::Root, 1, 2, DIR),
+                    (FileUse::Exe, 1, 30, 0o100755),
+                ],
+            ),
+        );
+        m.task(
+            2,
+            2,
+            "b",
+            task(
+                31,
+                &[
+                    (FileUse::Cwd, 1, 11, DIR),
+                    (FileUse::Mapped, 3, 7, 0o020666),
+                    (FileUse::Mapped, 3, 70, 0o100644),
+                ],
+            ),
+        );
+        m.0.begin_task(3, 3);
+        m.0.put_name(1, 0, b"/y");
+        m.0.end_task();
+        m.snapshot()
+    };
+    let want = [
+        "cwd DIR 1 10 100 16877 2 9 -",
+        "rtd DIR 1 2 100 16877 2 - -",
+        "txt REG 1 30 100 33261 2 - -",
+        "mem REG 1 30 - - - - -",
+        "mem CHR 3 7 - 8630 2 - 0",
+        "mem REG 4 8 - - - - -",
+        "cwd DIR 1 11 100 16877 2 9 -",
+        "rtd DIR - - - - - - -",
+        "txt REG - - - - - - -",
+        "mem REG 1 31 - - - - -",
+        "mem CHR 3 7 - 8630 2 - 0",
+        "mem REG 4 8 - - - - -",
+    ];
+    assert_eq!(known(&made(groups | Groups::FILE_STAT)), want);
+    // A stream that does not have them.
+    let none = known(&made(groups));
+    assert_eq!(none[..2], ["cwd DIR - - - - - - -", "rtd DIR - - - - - - -"]);
+    assert_eq!(none.len(), want.len());
 }
 
 #[test]

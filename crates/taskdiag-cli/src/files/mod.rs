@@ -8,9 +8,10 @@ pub mod select;
 use std::io;
 use std::time::Instant;
 
+use taskdiag::engine::auto;
 use taskdiag::field::{self, Context, FILES, Missing, OpenRow, Part, Row};
 use taskdiag::files::{Files, Gap, OpenFile, Owner};
-use taskdiag::{Group, Groups, Reason, Snapshot};
+use taskdiag::{Choice, EngineId, Group, Groups, Reason, Snapshot};
 
 use self::select::Selection;
 use crate::answer;
@@ -109,9 +110,21 @@ fn plan(args: &Args, columns: &[Column]) -> Plan {
         false => field::groups_of(fields),
     };
     let groups = (wanted - Files::GROUPS) | select.groups();
+    let groups = groups - lacking(args.table.source.engine, groups);
     let pids = select.only_pids().unwrap_or(&[]).to_vec();
     let tasks = crate::select::Selection { pids, ..crate::select::Selection::default() };
     plan::plan(groups, &tasks, groups.has(Group::Fd))
+}
+
+/// What tells more of rows, and is left out, and said to be, where the one engine that may answer has
+/// the rows only.
+fn lacking(engine: Choice, groups: Groups) -> Groups {
+    match engine {
+        Choice::Only(engine @ EngineId::Kernel) if groups.has(Group::FileStat) => {
+            auto::open(engine).map_or(Groups::NONE, |e| Groups::FILE_STAT - e.support().groups)
+        }
+        _ => Groups::NONE,
+    }
 }
 
 /// The network namespace that goes without saying: our own; of a saved answer, that of the first

@@ -113,7 +113,7 @@ impl Selection {
     }
     /// The groups that the conditions and rows need.
     pub fn groups(&self) -> Groups {
-        self.rows() | self.process_groups()
+        self.rows() | self.about_rows() | self.process_groups()
     }
     /// The groups that have the rows.
     pub fn rows(&self) -> Groups {
@@ -121,6 +121,13 @@ impl Selection {
         of(self.wants_fds(), Groups::FD)
             | of(self.wants_paths(), Groups::PATHS)
             | of(self.wants_mapped(), Groups::VMA)
+    }
+    /// What tells device, inode and size of rows that are no descriptors.
+    fn about_rows(&self) -> Groups {
+        match self.wants_paths() || self.wants_mapped() {
+            true => Groups::FILE_STAT,
+            false => Groups::NONE,
+        }
     }
     /// The groups that the conditions about processes need.
     pub fn process_groups(&self) -> Groups {

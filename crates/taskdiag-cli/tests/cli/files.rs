@@ -314,6 +314,10 @@ fn what_is_lacking_is_said_where_it_matters() {
     let mut less = Made::new(Groups::BASE, Strategy::All);
     less.task((1, 1), 0, b"a", |_| {});
     let less = less.saved();
+    // An answer that has paths and not what they lead to.
+    let (code, out, err) = files(&m, &["-a", "-p", "1", "-d", "cwd", "-o", "fd,size,path"]);
+    assert_eq!((code, out.lines().last()), (3, Some(" cwd        ? /")), "{err}");
+    assert!(err.contains("file_stat'"), "{err}");
     for (args, group) in [(&[][..], "fd"), (&["-d", "txt"], "paths"), (&["--count"], "fd_count")] {
         let (code, _, err) = files(&less, args);
         assert_eq!(code, 3, "{args:?}");

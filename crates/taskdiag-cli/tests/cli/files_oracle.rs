@@ -176,30 +176,106 @@ fn as_lsof_selects_them() {
 }
 
 #[test]
-fn programs_and_libraries_as_lsof_has_them() {
+fn what_is_no_descriptor_as_lsof_has_it() {
     let target = Target::new();
-    let select = ["-a", "-p", &target.pid(), "-d", "txt,mem"];
-    // f, i, n: one after the other for each file.
-    let Some(theirs) = output("lsof", &[&["-F", "fin"], &select[..]].concat()) else {
-        return skip("files_oracle::programs_and_libraries_as_lsof_has_them", "no lsof");
+    let select = ["-a", "-p", &target.pid(), "-d", "cwd,rtd,txt,mem"];
+    // One after the other for each file.
+    let Some(theirs) = output("lsof", &[&["-F", "ftDsikn"], &select[..]].concat()) else {
+        return skip("files_oracle::what_is_no_descriptor_as_lsof_has_it", "no lsof");
     };
-    let mut rows: Vec<Vec<&str>> = Vec::new();
+    let mut rows: Vec<Vec<String>> = Vec::new();
     for line in theirs.lines() {
         match (line.split_at(1), rows.last_mut()) {
-            (("f", what), _) => rows.push(vec![what]),
-            (("i" | "n", value), Some(row)) => row.push(value),
+            (("f", what), _) => rows.push(vec![what.to_owned()]),
+            (("D", dev), Some(row)) => {
+                let dev = u64::from_str_radix(dev.trim_start_matches("0x"), 16).expect("a number");
+                row.push(format!("{},{}", rustix::fs::major(dev), rustix::fs::minor(dev)));
+            }
+            (("t" | "s" | "i" | "k" | "n", value), Some(row)) => row.push(value.to_owned()),
             _ => {}
         }
     }
     rows.sort_unstable();
-    assert!(rows.len() > 2 && rows.iter().any(|r| r[0] == "txt"), "{theirs}");
-    for engine in engines() {
-        let args =
-            [&["files", "--engine", engine, "--no-headers", "-o", "fd,inode,name"], &select[..]];
+    assert!(rows.len() > 4 && rows.iter().all(|r| r.len() == 7), "{theirs}");
+    for label in ["cwd", "rtd", "txt", "mem"] {
+        assert!(rows.iter().any(|r| r[0] == label), "{label}: {theirs}");
+    }
+    // /proc/task_diag has no FILE_STAT.
+    for engine in engines().into_iter().filter(|e| *e != "kernel") {
+        let columns = "fd,type,dev,size,inode,nlink,name";
+        let args = [&["files", "--engine", engine, "--no-headers", "-o", columns], &select[..]];
         let (_, own, err) = parts(&run(&args.concat()));
-        let mut own: Vec<Vec<&str>> = own.lines().map(|l| l.split_whitespace().collect()).collect();
+        let words = |l: &str| l.split_whitespace().map(str::to_owned).collect();
+        let mut own: Vec<Vec<String>> = own.lines().map(words).collect();
         own.sort_unstable();
         assert_eq!(own, rows, "{engine}: {err}");
+    }
+}
+
+/// Ended with the value.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_is_in_a_directory_as_lsof_has_it() {
+    let Some(_) = output("lsof", &["-v"]) else {
+        return skip("files_oracle::who_is_in_a_directory_as_lsof_has_it", "lsof is not installed");
+    };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (inner, other) = (dir.path().join("a/inner"), dir.path().join("other"));
+    std::fs::create_dir_all(&inner).expect("made");
+    std::fs::create_dir(&other).expect("made");
+    let path = |p: &std::path::Path| p.to_str().expect("UTF-8").to_owned();
+    let (above, inner, other) = (path(&dir.path().join("a")), path(&inner), path(&other));
+    let sleep = |program: &str, args: &[&str], cwd: &str| {
+        let mut c = Command::new(program);
+        let null = std::process::Stdio::null;
+        c.args(args).current_dir(cwd).stdin(null()).stdout(null()).stderr(null());
+        Ended(c.spawn().expect("it is there"))
+    };
+    let agree = |args: &[&str], who: &[&Ended]| {
+        let mut who: Vec<u32> = who.iter().map(|p| p.0.id()).collect();
+        who.sort_unstable();
+        let pids = |s: &str| {
+            let mut all: Vec<u32> = s.split_whitespace().filter_map(|p| p.parse().ok()).collect();
+            all.sort_unstable();
+            all
+        };
+        let theirs = pids(&output("lsof", &[&["-t", "-n", "-P"], args].concat()).unwrap());
+        assert_eq!(theirs, who, "lsof {args:?}");
+        for engine in engines() {
+            let ours = [&["files", "-t", "--engine", engine], args].concat();
+            let (_, own, err) = parts(&run(&ours));
+            assert_eq!(pids(&own), theirs, "{engine} {args:?}: {err}");
+        }
+    };
+    let first = sleep("sleep", &["1000"], &inner);
+    for args in [&["+D", &*above][..], &["+d", &*inner], &[&*inner]] {
+        agree(args, &[&first]);
+    }
+    // The same directory under another name, which only its inode tells.
+    let script =
+        format!("mount --bind {inner} {other} && cd {other} && touch up && exec sleep 1000");
+    let second = sleep("unshare", &["-m", "sh", "-c", &script], "/");
+    let up = dir.path().join("a/inner/up");
+    let comm = format!("/proc/{}/comm", second.0.id());
+    let is_up = || up.exists() && std::fs::read_to_string(&comm).is_ok_and(|c| c == "sleep\n");
+    if !(0..300).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        is_up()
+    }) {
+        return skip("who is in a directory of two names", "unshare -m or mount --bind is refused");
+    }
+    // /proc/task_diag has no FILE_STAT.
+    if !engines().contains(&"kernel") {
+        agree(&["+d", &inner], &[&first, &second]);
+        agree(&[&inner], &[&first, &second]);
     }
 }
 

@@ -18,7 +18,8 @@ use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
 use taskdiag_wire::{
-    Entry, Fd, FdDetail, Group, Groups, PathKind, Reason, Socket, TaskView, Vma, VmaKind,
+    Entry, Fd, FdDetail, FileStat, FileUse, Group, Groups, PathKind, Reason, Socket, TaskView, Vma,
+    VmaKind,
 };
 
 use crate::field::Row;
@@ -52,13 +53,18 @@ pub struct Files<'a> {
     owners: Vec<Owner<'a>>,
     gaps: Vec<Gap<'a>>,
     ends: OnceCell<Ends>,
+    /// Its engine does not tell what paths and mappings are of: /proc/task_diag has no FILE_STAT.
+    pub(crate) without_stat: bool,
+    /// Mapped files, by device and inode.
+    mapped: HashMap<(u32, u64), Entry<'a, FileStat>>,
     /// The network namespace that goes without saying in the names of sockets; `None`: all do.
     pub own_netns: Option<u32>,
 }
 
 impl<'a> Files<'a> {
-    /// The groups whose rows this lists.
-    pub const GROUPS: Groups = Groups::FD.union(Groups::PATHS).union(Groups::VMA);
+    /// The groups whose rows this lists, and what is known of them.
+    pub const GROUPS: Groups =
+        Groups::FD.union(Groups::PATHS).union(Groups::VMA).union(Groups::FILE_STAT);
 
     /// Join the lists of an answer. Costs a pass over it, and memory for each process, socket and
     /// particular of a descriptor, but not for each file.
@@ -95,6 +101,12 @@ impl<'a> Files<'a> {
                 Some(Gap { task, group: Group::Paths, reason })
             }));
         }
+        let mut of_mapped = HashMap::new();
+        if snapshot.stream().asked().contains(Groups::VMA | Groups::FILE_STAT) {
+            let lists = snapshot.tasks().filter_map(|t| t.list::<FileStat>()).flatten();
+            let mapped = lists.filter(|s| s.raw.r#as == FileUse::Mapped as u32);
+            of_mapped.extend(mapped.map(|s| ((s.raw.dev, s.raw.inode), s)));
+        }
         if snapshot.stream().asked().has(Group::Vma) {
             let (memory, lacking) = holders(snapshot, Group::Vma);
             let memory: HashMap<u32, TaskView<'a>> =
@@ -106,7 +118,16 @@ impl<'a> Files<'a> {
             gaps.extend(lacking);
         }
         gaps.retain(|g| g.reason != Reason::Absent);
-        Files { owners, gaps, ends: OnceCell::new(), own_netns: None }
+        let asked = snapshot.stream().asked();
+        let by_kernel = snapshot.stream().info().kernel_groups != 0;
+        Files {
+            owners,
+            gaps,
+            ends: OnceCell::new(),
+            without_stat: by_kernel && !asked.has(Group::FileStat),
+            mapped: of_mapped,
+            own_netns: None,
+        }
     }
     /// Processes and threads that have files of their own, by pid.
     pub fn owners(&self) -> &[Owner<'a>] {
@@ -130,7 +151,8 @@ impl<'a> Files<'a> {
             let kinds = [PathKind::Cwd, PathKind::Root, PathKind::Exe];
             kinds.into_iter().filter_map(move |kind| {
                 let mapping = program.filter(|_| kind == PathKind::Exe);
-                Some((What::Path(kind, mapping), Some(PathName::of_path(&task, kind)?)))
+                let path = PathName::of_path(&task, kind)?;
+                Some((What::Path(kind, mapping), Some(path), stat_of(&task, kind)))
             })
         });
         // Neighbours often have the same name.
@@ -148,11 +170,14 @@ impl<'a> Files<'a> {
         // As in lsof: it has its row already.
         let file = |v: &Entry<'_, Vma>| (v.raw.dev, v.raw.inode, v.raw.name);
         let mapped = mapped.filter(move |v| program.is_none_or(|p| file(&p) != file(v)));
-        let mapped = mapped.map(move |vma| (What::Mapped(vma), also(vma.name())));
+        let mapped = mapped.map(move |vma| {
+            let stat = self.mapped.get(&(vma.raw.dev, vma.raw.inode)).copied();
+            (What::Mapped(vma), also(vma.name()), stat)
+        });
         let fds = owner.table.iter().filter_map(|t| t.owner.list::<Fd>()).flatten();
-        let fds = fds.map(move |fd| (What::Fd(fd), named(fd.name())));
+        let fds = fds.map(move |fd| (What::Fd(fd), named(fd.name()), None));
         let all = paths.chain(mapped).chain(fds);
-        all.map(move |(what, path)| OpenFile { owner, what, path })
+        all.map(move |(what, path, stat)| OpenFile { owner, what, path, stat })
     }
     /// Who has which end of each pipe and socket. Made when it is first asked for.
     pub fn ends(&self) -> &Ends {
@@ -193,6 +218,16 @@ fn first_of_process<'a>(owners: &mut [Owner<'a>], mut take: impl FnMut(&mut Owne
             done = Some(tgid);
         }
     }
+}
+
+/// What FILE_STAT has of a path of a process.
+fn stat_of<'a>(task: &TaskView<'a>, kind: PathKind) -> Option<Entry<'a, FileStat>> {
+    let r#as = match kind {
+        PathKind::Exe => FileUse::Exe,
+        PathKind::Cwd => FileUse::Cwd,
+        PathKind::Root => FileUse::Root,
+    };
+    task.list::<FileStat>()?.find(|s| s.raw.r#as == r#as as u32)
 }
 
 /// A list in the order of its descriptors. An engine writes it so; a foreign stream may not.

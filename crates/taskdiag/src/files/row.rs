@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use taskdiag_wire::{
-    BLOB_CUT, BLOB_DELETED, Entry, Fd, FdType, Group, PathKind, Reason, Socket, TaskView, Vma,
+    BLOB_CUT, BLOB_DELETED, Entry, Fd, FdType, FileStat, Group, PathKind, Reason, Socket, TaskView,
+    Vma,
 };
 
 use super::{Owner, words};
@@ -101,6 +102,8 @@ pub struct OpenFile<'a> {
     pub what: What<'a>,
     /// Its path or other name, as the kernel has it.
     pub path: Option<PathName<'a>>,
+    /// Of what is no descriptor, what FILE_STAT has of it.
+    pub stat: Option<Entry<'a, FileStat>>,
 }
 
 /// The two numbers of a device in the form of the stream (`new_encode_dev()`).
@@ -144,8 +147,8 @@ impl<'a> OpenFile<'a> {
     /// The type in the words of lsof.
     pub fn lsof_type(&self) -> &'static str {
         match &self.what {
-            What::Path(PathKind::Exe, _) | What::Mapped(_) => "REG",
-            What::Path(..) => "DIR",
+            What::Path(PathKind::Cwd | PathKind::Root, _) => "DIR",
+            What::Path(..) | What::Mapped(_) => self.mode_type().map_or("REG", words::lsof_type),
             What::Fd(fd) => match FdType::from_number(fd.raw.r#type) {
                 Some(FdType::Socket) => match self.socket() {
                     Some(s) => words::socket_type(s.raw.family),
@@ -173,19 +176,24 @@ impl<'a> OpenFile<'a> {
     /// Device of the file system, as `new_encode_dev()` has it.
     pub fn dev(&self) -> Option<u32> {
         match &self.what {
-            What::Path(_, vma) => vma.as_ref()?.dev(),
+            What::Path(_, vma) => self.of_stat(|s| s.dev()).or_else(|| vma.as_ref()?.dev()),
             What::Mapped(vma) => vma.dev(),
             What::Fd(fd) => fd.dev(),
         }
     }
     /// The device that a device file is.
     pub fn rdev(&self) -> Option<u32> {
-        self.fd()?.rdev().filter(|_| matches!(self.fd_type(), Some(FdType::Chr | FdType::Blk)))
+        let is_device = |t: &FdType| matches!(t, FdType::Chr | FdType::Blk);
+        self.fd_type().or_else(|| self.mode_type()).filter(is_device)?;
+        match &self.what {
+            What::Fd(fd) => fd.rdev(),
+            _ => self.of_stat(|s| s.rdev()),
+        }
     }
     /// Inode number.
     pub fn inode(&self) -> Option<u64> {
         match &self.what {
-            What::Path(_, vma) => vma.as_ref()?.inode(),
+            What::Path(_, vma) => self.of_stat(|s| s.inode()).or_else(|| vma.as_ref()?.inode()),
             What::Mapped(vma) => vma.inode(),
             What::Fd(fd) => fd.inode(),
         }
@@ -193,10 +201,43 @@ impl<'a> OpenFile<'a> {
     /// Size of the file in bytes, of files that have one.
     pub fn size_bytes(&self) -> Option<u64> {
         let sized = matches!(
-            self.fd_type()?,
+            self.fd_type().or_else(|| self.mode_type())?,
             FdType::Reg | FdType::Dir | FdType::Lnk | FdType::Blk | FdType::Memfd
         );
-        self.fd()?.size_bytes().filter(|_| sized)
+        let size = match &self.what {
+            What::Fd(fd) => fd.size_bytes(),
+            _ => self.of_stat(|s| s.size_bytes()),
+        };
+        size.filter(|_| sized)
+    }
+    /// Kind of file and permissions, as in `st_mode`.
+    pub fn mode(&self) -> Option<u32> {
+        self.fd().map_or_else(|| self.of_stat(|s| s.mode()), |fd| fd.mode())
+    }
+    /// Hard links.
+    pub fn nlink(&self) -> Option<u32> {
+        self.fd().map_or_else(|| self.of_stat(|s| s.nlink()), |fd| fd.nlink())
+    }
+    /// Mount, as in /proc/PID/mountinfo.
+    pub fn mnt_id(&self) -> Option<u32> {
+        self.fd().map_or_else(|| self.of_stat(|s| s.mnt_id()), |fd| fd.mnt_id())
+    }
+    fn of_stat<T>(&self, get: impl FnOnce(&Entry<'a, FileStat>) -> Option<T>) -> Option<T> {
+        self.stat.as_ref().and_then(get)
+    }
+    /// Of what is no descriptor, the type that its mode tells.
+    fn mode_type(&self) -> Option<FdType> {
+        let mode = self.of_stat(|s| s.mode())?;
+        Some(match mode & libc::S_IFMT {
+            libc::S_IFREG => FdType::Reg,
+            libc::S_IFDIR => FdType::Dir,
+            libc::S_IFCHR => FdType::Chr,
+            libc::S_IFBLK => FdType::Blk,
+            libc::S_IFIFO => FdType::Fifo,
+            libc::S_IFLNK => FdType::Lnk,
+            libc::S_IFSOCK => FdType::Socket,
+            _ => FdType::Other,
+        })
     }
     /// Position in the file, bytes.
     pub fn pos_bytes(&self) -> Option<u64> {

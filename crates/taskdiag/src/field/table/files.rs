@@ -25,6 +25,29 @@ fn of_file<'a>(
     }
 }
 
+/// A value of the file itself, which the descriptor's entry has, or for other files FILE_STAT.
+fn of_inode<'a>(
+    row: &Row<'a>,
+    get: impl FnOnce(&'a OpenFile<'a>) -> Option<Value<'a>>,
+) -> Value<'a> {
+    of_file(row, |f| get(f).or_else(|| Some(not_known(row, f))))
+}
+
+/// Why something that each file has is not in the answer.
+fn not_known(row: &Row<'_>, f: &OpenFile<'_>) -> Value<'static> {
+    match (f.what, f.path.and_then(|p| p.reason)) {
+        (What::Fd(_), _) => Value::UNKNOWN,
+        (_, Some(why)) => Value::Missing(Missing::Reason(why)),
+        _ if open(row).is_ok_and(|open| open.files.without_stat) => Value::UNKNOWN,
+        _ => row.missing(Group::FileStat),
+    }
+}
+
+/// There is no size: has the file none, or is it not known?
+fn no_size(row: &Row<'_>, f: &OpenFile<'_>) -> Value<'static> {
+    if f.fd().is_some() || f.stat.is_some() { Value::ABSENT } else { not_known(row, f) }
+}
+
 /// A value of the descriptor that the file is open as.
 fn of_fd<'a>(row: &Row<'a>, get: impl FnOnce(&Entry<'a, Fd>) -> Option<Value<'a>>) -> Value<'a> {
     of_file(row, |f| f.fd().map(|fd| get(&fd).unwrap_or(Value::UNKNOWN)))
@@ -104,7 +127,7 @@ fn device<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
         match (inet, f.rdev().or_else(|| f.dev())) {
             (Some(s), _) => s.inode().map(|i| number("", i, "")),
             (None, Some(dev)) => Some(device_text(dev)),
-            (None, None) => matches!(f.what, What::Fd(_)).then_some(Value::UNKNOWN),
+            (None, None) => Some(not_known(row, f)),
         }
     })
 }
@@ -115,7 +138,7 @@ fn node<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
         let inet = f.socket().filter(|s| files::is_inet(s.raw));
         match inet.and_then(|s| files::protocol(&s)) {
             Some(protocol) => Some(text(protocol)),
-            None => f.inode().map(|i| number("", i, "")),
+            None => Some(f.inode().map_or_else(|| not_known(row, f), |i| number("", i, ""))),
         }
     })
 }
@@ -125,7 +148,7 @@ fn size_off<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     of_file(row, |f| match (f.size_bytes(), f.pos_bytes()) {
         (Some(size), _) => Some(number("", size, "")),
         (None, Some(pos)) => Some(number("0t", pos, "")),
-        (None, None) => None,
+        (None, None) => Some(no_size(row, f)),
     })
 }
 
@@ -287,35 +310,35 @@ pub const FIELDS: &[Field] = &[
     row!("kind" "KIND" 9 Left [FD] Text None Plain, "/proc/PID/fd, struct file",
         "Type of the descriptor: reg, dir, pipe, socket, eventfd, epoll, memfd, io_uring and so on",
         {}, kind),
-    row!("device" "DEVICE" 6 Right [FD] Text None Plain, "/proc/PID/fd, struct inode",
+    row!("device" "DEVICE" 6 Right [FD FILE_STAT] Text None Plain, "/proc/PID/fd, struct inode",
         "major,minor of the file system, of a device file its own; inode of an internet socket",
         {}, device),
-    row!("dev" "DEV" 6 Right [FD] Text None Plain, "struct super_block",
+    row!("dev" "DEV" 6 Right [FD FILE_STAT] Text None Plain, "struct super_block",
         "major,minor of the file system", {},
-        |_, row| of_file(row, |f| f.dev().map(device_text))),
-    row!("rdev" "RDEV" 6 Right [FD] Text None Plain, "struct inode",
+        |_, row| of_inode(row, |f| f.dev().map(device_text))),
+    row!("rdev" "RDEV" 6 Right [FD FILE_STAT] Text None Plain, "struct inode",
         "major,minor of a device file", {},
         |_, row| of_file(row, |f| f.rdev().map(device_text))),
-    row!("size_off" "SIZE/OFF" 8 Right [FD] Text None Plain, "struct inode, /proc/PID/fdinfo pos",
+    row!("size_off" "SIZE/OFF" 8 Right [FD FILE_STAT] Text None Plain, "struct inode, /proc/PID/fdinfo pos",
         "Size of the file in bytes, or 0t and the position where there is no size", {}, size_off),
-    row!("size" "SIZE" 8 Right [FD] Integer Bytes Plain, "struct inode",
+    row!("size" "SIZE" 8 Right [FD FILE_STAT] Integer Bytes Plain, "struct inode",
         "Size of the file; text in bytes", {},
-        |_, row| of_file(row, |f| f.size_bytes().map(uint))),
+        |_, row| of_file(row, |f| Some(f.size_bytes().map_or_else(|| no_size(row, f), uint)))),
     row!("offset" "OFFSET" 8 Right [FD] Integer Bytes Plain, "/proc/PID/fdinfo pos",
         "Position in the file; text in bytes", {"pos" "OFFSET"},
         |_, row| of_fd(row, |fd| fd.pos_bytes().map(uint))),
-    row!("node" "NODE" 8 Right [FD] Text None Plain, "struct inode",
+    row!("node" "NODE" 8 Right [FD FILE_STAT] Text None Plain, "struct inode",
         "Inode; of an internet socket its protocol", {}, node),
-    row!("inode" "INODE" 8 Right [FD] Integer None Plain, "struct inode",
-        "Inode", {}, |_, row| of_file(row, |f| f.inode().map(uint))),
-    row!("nlink" "NLINK" 5 Right [FD] Integer None Plain, "struct inode",
-        "Hard links; 0: deleted", {}, |_, row| of_fd(row, |fd| fd.nlink().map(uint))),
-    row!("mnt_id" "MNT_ID" 6 Right [FD] Integer None Plain, "/proc/PID/fdinfo mnt_id",
+    row!("inode" "INODE" 8 Right [FD FILE_STAT] Integer None Plain, "struct inode",
+        "Inode", {}, |_, row| of_inode(row, |f| f.inode().map(uint))),
+    row!("nlink" "NLINK" 5 Right [FD FILE_STAT] Integer None Plain, "struct inode",
+        "Hard links; 0: deleted", {}, |_, row| of_inode(row, |f| f.nlink().map(uint))),
+    row!("mnt_id" "MNT_ID" 6 Right [FD FILE_STAT] Integer None Plain, "/proc/PID/fdinfo mnt_id",
         "Mount, as in /proc/PID/mountinfo", {},
-        |_, row| of_fd(row, |fd| fd.mnt_id().map(uint))),
-    row!("mode" "MODE" 6 Right [FD] Integer None Octal, "struct inode",
+        |_, row| of_inode(row, |f| f.mnt_id().map(uint))),
+    row!("mode" "MODE" 6 Right [FD FILE_STAT] Integer None Octal, "struct inode",
         "Kind of file and permissions; text is octal", {},
-        |_, row| of_fd(row, |fd| fd.mode().map(uint))),
+        |_, row| of_inode(row, |f| f.mode().map(uint))),
     row!("flags" "FLAGS" 12 Left [FD] Text None Plain, "/proc/PID/fdinfo flags",
         "How it was opened, O_* in words", {}, flags),
     row!("deleted" "DELETED" 7 Right [FD] Integer None Plain, "struct inode, /proc/PID/fd",
