@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use taskdiag::engine::bpf::Bpf;
 use taskdiag::wire::{Fd, VMA_READ, VMA_WRITE};
-use taskdiag::{Engine, EngineId, Group, Groups, Request, Snapshot, Strategy, Watch};
+use taskdiag::{Base, Engine, EngineId, Group, Groups, Request, Snapshot, Strategy, Watch};
 use taskdiag_tests::answer::{engines, read};
 use taskdiag_tests::{Mktask, Source, skip};
 
@@ -186,6 +186,15 @@ fn one_process_with_50_000_mappings() {
     let req = Request::one(me, Groups::VMA);
     let auto = taskdiag::query(&req).expect("an answer");
     let served: Vec<_> = auto.served().iter().map(|s| s.engine).collect();
+    // With more groups, which come from /proc then, into the same task.
+    let more = Groups::VMA | Groups::BASE | Groups::CMDLINE | Groups::KSTACK | Groups::IO;
+    let joined = taskdiag::query(&Request::one(me, more)).expect("an answer");
+    let served_joined: Vec<_> = joined.served().iter().map(|s| s.engine).collect();
+    let task = joined.tasks().next().expect("this process");
+    assert_eq!((joined.tasks().len(), joined.stream().asked()), (1, more));
+    let base = task.record::<Base>().expect("who it is");
+    assert_eq!(base.ppid(), Some(std::os::unix::process::parent_id()));
+    assert!(task.cmdline().is_some() && task.record::<taskdiag::Io>().is_some());
     let answers: Vec<_> = engines()
         .iter()
         .map(|e| {
@@ -194,7 +203,7 @@ fn one_process_with_50_000_mappings() {
                 mine(&read(*e, &req).unwrap_or_else(|err| panic!("{e}: {err}")).snapshot),
             )
         })
-        .chain([(String::from("auto"), mine(&auto))])
+        .chain([(String::from("auto"), mine(&auto)), (String::from("joined"), mine(&joined))])
         .collect();
     // SAFETY: the mapping from above.
     unsafe { libc::munmap(at, N * page) };
@@ -212,6 +221,7 @@ fn one_process_with_50_000_mappings() {
     let bpf = engines().contains(&Source::Engine(EngineId::Bpf));
     if bpf && has_procmap_query() && !served.contains(&EngineId::Kernel) {
         assert_eq!(served, [EngineId::Bpf]);
+        assert_eq!(served_joined, [EngineId::Bpf, EngineId::Procfs]);
     }
 }
 

@@ -158,7 +158,9 @@ pub fn many_mappings(req: &Request) -> Option<u64> {
     if !one || !req.groups.has(Group::Vma) || req.groups.has(Group::VmaStat) {
         return None;
     }
-    Some(bpf_load(req.groups) / (PROC_MAPPING - BPF_MAPPING))
+    // Other groups of one process are read through /proc then, see `aside`.
+    let load = bpf_load(if req.strategy == Strategy::One { Groups::VMA } else { req.groups });
+    Some(load / (PROC_MAPPING - BPF_MAPPING))
 }
 
 /// Estimated CPU time of an engine for a request, ns.
@@ -236,7 +238,30 @@ pub fn decide(req: &Request, f: &Facts) -> Plan {
         parts.push(Part { engine: *engine, groups, why });
         left = left - groups;
     }
+    aside(req, f, &mut parts);
     Plan { parts, nobody: left }
+}
+
+/// Where BPF is chosen for the many mappings of one process, what else is asked of that is read in less
+/// time through /proc than the code for it is loaded in.
+fn aside(req: &Request, f: &Facts, parts: &mut Vec<Part>) {
+    let (Some(_), Some(procfs), [part]) = (f.mappings, f.procfs, &mut parts[..]) else { return };
+    let rest = part.groups - Groups::VMA;
+    if req.strategy != Strategy::One
+        || part.engine != EngineId::Bpf
+        || !part.groups.contains(Groups::VMA)
+        || rest.is_empty()
+        || !procfs.contains(rest)
+    {
+        return;
+    }
+    let of = |engine, groups| estimate(engine, &Request { groups, ..*req }, f);
+    let both = of(EngineId::Bpf, Groups::VMA) + of(EngineId::Procfs, rest);
+    if both < of(EngineId::Bpf, part.groups) {
+        part.groups = Groups::VMA;
+        let why = String::from("for one process faster than loading the code for it");
+        parts.push(Part { engine: EngineId::Procfs, groups: rest, why });
+    }
 }
 
 fn milliseconds(ns: u64) -> String {
@@ -284,7 +309,17 @@ mod tests {
             let many = many_mappings(&req).unwrap();
             assert_eq!(first(&req, &facts(None)), EngineId::Procfs);
             assert_eq!(first(&req, &facts(Some(many / 2))), EngineId::Procfs);
-            assert_eq!(first(&req, &facts(Some(many * 2))), EngineId::Bpf);
+            let parts = decide(&req, &facts(Some(many * 2))).parts;
+            let owners: Vec<_> = parts.iter().map(|p| (p.engine, p.groups)).collect();
+            let rest = groups - Groups::VMA;
+            let of_rest = (EngineId::Procfs, rest);
+            let wanted: Vec<_> = [(EngineId::Bpf, Groups::VMA)]
+                .into_iter()
+                .chain((!rest.is_empty()).then_some(of_rest))
+                .collect();
+            assert_eq!(owners, wanted);
+            let no_procfs = Facts { procfs: None, ..facts(Some(many * 2)) };
+            assert_eq!(decide(&req, &no_procfs).parts.len(), 1);
         }
         // Nobody asks, or the text that has the sums has the list, too.
         assert_eq!(many_mappings(&Request::one(7, VIEW)), None);

@@ -8,9 +8,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use taskdiag_wire::decode::has_task;
 use taskdiag_wire::{
-    A_MISSING, A_NAME, A_SHARED, AlignedBuf, Base, Done, Group, Groups, Info, Reason, Stream,
-    StreamWriter, TaskView,
+    A_MISSING, A_NAME, A_SHARED, AlignedBuf, Base, Done, Group, Groups, Info, NlMsgHdr, Reason,
+    Stream, StreamWriter, TaskView,
 };
 
 use super::refs::{Numbers, Renumber, attrs_of, patched, shared};
@@ -90,7 +91,7 @@ pub fn append(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     let messages: Vec<u8> = more.tasks().flat_map(|t| t.messages()).copied().collect();
     let main = match main.into_mapped() {
         Ok(mut m) => {
-            if m.append(&messages, more.done(), more.info().procfs_groups) {
+            if m.append(&messages, more.done(), more.info()) {
                 return Ok(m.into());
             }
             Bytes::from(m).into_owned()
@@ -103,6 +104,33 @@ pub fn append(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     w.mark_served(more.info());
     w.raw(&messages);
     Ok(w.finish(sum(&done, more.done())).into())
+}
+
+/// [`add_groups`] for answers about one task that have no group in common: in place, where `more` has
+/// nothing that points elsewhere.
+pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
+    let added = Stream::parse(more)?;
+    let tasks: Vec<_> = added.tasks().collect();
+    let plain = |t: &TaskView<'_>| t.attrs().all(|a| a.0 != A_NAME && a.0 != A_SHARED);
+    let main = match (&tasks[..], main.into_mapped()) {
+        ([task], Ok(mut mapped)) if has_task(mapped.as_bytes(), task.pid(), 1) && plain(task) => {
+            let mut w = StreamWriter::new();
+            w.continue_task(task.pid(), task.tgid());
+            task.attrs().for_each(|a| w.raw_attr(a.1));
+            w.end_task();
+            let messages = w.finish(Done::default());
+            let len = messages.len() - size_of::<NlMsgHdr>() - size_of::<Done>();
+            // It is no task more.
+            let totals = Done { tasks: 0, ..*added.done() };
+            if mapped.append(&messages.as_bytes()[..len], &totals, added.info()) {
+                return Ok(mapped.into());
+            }
+            Bytes::from(mapped)
+        }
+        (_, Ok(mapped)) => mapped.into(),
+        (_, Err(owned)) => owned.into(),
+    };
+    Ok(add_groups(main.as_ref(), more)?.into())
 }
 
 /// The tasks of `main`, each with the groups that `more` has of the same task. A task that `more`

@@ -6,8 +6,10 @@ pub mod cost;
 mod join;
 mod refs;
 
+use std::os::fd::OwnedFd;
 use std::str::FromStr;
 
+use rustix::fs::{AtFlags, Mode, OFlags};
 use taskdiag_wire::{Groups, Info, Strategy};
 
 use self::cost::{Facts, Part, decide};
@@ -200,6 +202,9 @@ fn run(
     let mut served = Vec::new();
     // To see that it is the same process takes its start time.
     let members = if parts.len() > 1 { Members::ALL } else { req.members };
+    // Or, where the first engine is not asked who it is, that it is there until the end.
+    let one = req.strategy == Strategy::One && !parts[0].groups.contains(Groups::BASE);
+    let process = (one && parts.len() > 1).then(|| Process::open(req.pid)).flatten();
     for part in parts {
         let err = |e| (part.engine, e);
         let mut groups = part.groups;
@@ -220,9 +225,13 @@ fn run(
         }
         stream = Some(match stream {
             None => bytes,
+            Some(main) if one => join::add_to_one(main, bytes.as_ref()).map_err(err)?,
             Some(main) => join::add_groups(main.as_ref(), bytes.as_ref()).map_err(err)?.into(),
         });
         served.push(Served { engine: part.engine, groups: part.groups, why, cost });
+    }
+    if process.is_some_and(|p| !p.is_there()) {
+        return Err((EngineId::Procfs, Error::NoSuchProcess(req.pid)));
     }
     for s in &mut served {
         for e in before {
@@ -232,6 +241,19 @@ fn run(
     // What one engine made is its own fault; of joined answers, the faster and newer one's.
     Snapshot::with_served(stream.expect("a plan has a part"), served)
         .map_err(|e| (parts[0].engine, e))
+}
+
+/// A process by its directory in /proc, which no later process with the same pid can be in.
+struct Process(OwnedFd);
+
+impl Process {
+    fn open(pid: u32) -> Option<Process> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(format!("/proc/{pid}"), flags, Mode::empty()).ok().map(Process)
+    }
+    fn is_there(&self) -> bool {
+        rustix::fs::statat(&self.0, "stat", AtFlags::empty()).is_ok()
+    }
 }
 
 /// Every pid namespace has a pid 1, and no older task; so an answer about all tasks that does not

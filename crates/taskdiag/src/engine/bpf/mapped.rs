@@ -1,8 +1,6 @@
 //! A whole answer in the memory that the program wrote it to. Only its head and end, and filler
 //! between the chunks, are written here.
 
-use std::mem::offset_of;
-
 use taskdiag_wire::{Done, Info, NLMSG_DONE, NLMSG_NOOP, NlMsgHdr};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -51,23 +49,29 @@ impl Mapped {
         self.memory.slice(0, self.len)
     }
 
-    /// Append messages of other tasks before the end, and note that procfs served them. Changes
-    /// nothing and returns false where there is no room.
-    pub fn append(&mut self, messages: &[u8], add: &Done, procfs_groups: u64) -> bool {
+    /// Append messages before the end, and note what was asked and who served that, beside this.
+    /// Changes nothing and returns false where there is no room.
+    pub fn append(&mut self, messages: &[u8], add: &Done, more: &Info) -> bool {
         let at = self.len - END;
         if at + messages.len() + END > self.memory.len() {
             return false;
         }
-        let Ok((mut done, _)) = Done::read_from_prefix(&self.as_bytes()[at + HDR..]) else {
+        let (Ok((mut done, _)), Ok((mut info, _))) = (
+            Done::read_from_prefix(&self.as_bytes()[at + HDR..]),
+            Info::read_from_prefix(&self.as_bytes()[HDR..]),
+        ) else {
             return false;
         };
+        info.show_flags |= more.show_flags;
+        info.procfs_groups |= more.procfs_groups;
+        done.error = if done.error != 0 { done.error } else { add.error };
         done.tasks += add.tasks;
         done.denied += add.denied;
         done.vanished += add.vanished;
         done.blocked += add.blocked;
         done.truncated += add.truncated;
         done.over_budget += add.over_budget;
-        self.write(HDR + offset_of!(Info, procfs_groups), &procfs_groups.to_ne_bytes());
+        self.write(HDR, info.as_bytes());
         self.write(at, messages);
         self.len = at + messages.len();
         self.end(&done);
