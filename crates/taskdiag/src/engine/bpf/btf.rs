@@ -27,6 +27,8 @@ const ENUM64: u32 = 19;
 pub struct Wanted<'a> {
     types: Names<'a>,
     functions: Names<'a>,
+    /// Types that a kernel with all of the functions has.
+    expected: Vec<&'a [u8]>,
 }
 
 impl<'a> Wanted<'a> {
@@ -35,7 +37,12 @@ impl<'a> Wanted<'a> {
         types: impl IntoIterator<Item = &'a [u8]>,
         functions: impl IntoIterator<Item = &'a [u8]>,
     ) -> Wanted<'a> {
-        Wanted { types: Names::new(types), functions: Names::new(functions) }
+        let (types, functions) = (Names::new(types), Names::new(functions));
+        Wanted { types, functions, expected: Vec::new() }
+    }
+    /// A search that has not met these types yet, or all of the functions, is not ended early.
+    pub fn expecting(self, types: impl IntoIterator<Item = &'a [u8]>) -> Wanted<'a> {
+        Wanted { expected: types.into_iter().collect(), ..self }
     }
 }
 
@@ -94,14 +101,17 @@ fn hash(begin: u64) -> usize {
 /// Tells where nothing wanted can follow any more. pahole adds the functions of a kernel last, sorted by
 /// name, after the types of all of its objects: where the first functions are in that order, a thousand
 /// at least, and no struct between them, all structs have been, and all functions up to this name. (Where
-/// all types are sorted, since Linux 7.0 or so, there are structs between functions before that.)
+/// all types are sorted, since Linux 7.0 or so, there are structs between functions before that.) Where it
+/// worked in several threads, as for Ubuntu's 6.8, each has added types and sorted functions of its own; so
+/// what is expected must have been met.
 #[derive(Debug)]
 struct Tail {
     /// Of the last of the wanted functions.
     last: u64,
     before: u64,
     functions: u32,
-    /// Was there one that did not come after the one before it, or a struct after one?
+    /// Was there one that did not come after the one before it, or a struct after one, or do the
+    /// functions not end where they are expected to?
     other: bool,
 }
 
@@ -195,7 +205,10 @@ impl<'a> Btf<'a> {
                         btf.functions.entry(name).or_insert(id);
                     }
                     if tail.function(begin) {
-                        break;
+                        if btf.has_met(wanted) {
+                            break;
+                        }
+                        tail.other = true;
                     }
                 }
                 STRUCT | UNION => {
@@ -210,6 +223,11 @@ impl<'a> Btf<'a> {
             at += length(info)?;
         }
         Some(btf)
+    }
+
+    fn has_met(&self, wanted: &Wanted<'_>) -> bool {
+        self.functions.len() == wanted.functions.names.len()
+            && wanted.expected.iter().all(|t| self.structs.contains_key(t))
     }
 
     /// Ids of the structs and unions of this name.
@@ -459,6 +477,20 @@ mod tests {
             assert_eq!(btf.size(last), Some(8));
             assert_eq!(btf.size(last + 1), None);
         }
+    }
+
+    #[test]
+    fn looks_further_for_what_is_expected() {
+        let file = with_functions(2_000, true, false);
+        let structs = |functions: &[&'static [u8]], expected: Option<&'static [u8]>| {
+            let wanted = Wanted::new([&b"wanted"[..]], functions.iter().copied());
+            let btf = Btf::parse(&file, &wanted.expecting(expected)).unwrap();
+            btf.structs(b"wanted").len()
+        };
+        assert_eq!(structs(&[b"00777"], None), 0);
+        assert_eq!(structs(&[b"00777"], Some(b"wanted")), 1);
+        // A function that would have been before, and is not there.
+        assert_eq!(structs(&[b"00777", b"00777a"], None), 1);
     }
 
     #[test]

@@ -67,7 +67,8 @@ pub fn kernel() -> Option<&'static Btf<'static>> {
         let (functions, types): (Vec<_>, Vec<_>) = names.partition(|n| n.ends_with(b"()"));
         let functions = functions.into_iter().map(|n| &n[..n.len() - 2]);
         let types = types.into_iter().chain(entries(HEADER).map(|e| e.of.as_bytes()));
-        let wanted = Wanted::new(types, functions);
+        let wanted =
+            Wanted::new(types, functions).expecting(entries(HEADER).map(|e| e.of.as_bytes()));
         Btf::parse(map()?, &wanted)
     };
     TYPES.get_or_init(find).as_ref()
