@@ -44,7 +44,7 @@ GROUP_FN put_file_stat(u32 as)
 /* The mapped file whose name was just made or found, if it has no entry yet. */
 GROUP_FN put_mapped_stat(void)
 {
-	u32 slot = st.slot & (NAMES_MAX - 1);
+	u32 slot = st.slot & cfg.names_mask;
 	struct name *e = bpf_map_lookup_elem(&names, &slot);
 
 	if (!e || e->has_stat)

@@ -16,26 +16,24 @@
 
 static __always_inline u8 state_letter(struct task_struct *t)
 {
-	u32 tsk = R(t, __state), s = (tsk | R(t, exit_state)) & 0x7f;
+	u32 tsk = R(t, __state);
+	u64 s = (tsk | R(t, exit_state)) & 0x7f;
 
 	/* As __task_state_index() and "RSDTtXZPI" do. TASK_IDLE, then RTLOCK_WAIT and FROZEN. */
 	if ((tsk & 0x402) == 0x402)
 		return 'I';
 	if (tsk & 0x9000)
 		return 'D';
-	if (s & 0x40)
-		return 'P';
-	if (s & 0x20)
-		return 'Z';
-	if (s & 0x10)
-		return 'X';
-	if (s & 0x08)
-		return 't';
-	if (s & 0x04)
-		return 'T';
-	if (s & 0x02)
-		return 'D';
-	return s & 1 ? 'S' : 'R';
+	/* The highest bit says which of "RSDTtXZP". Without jumps, since the verifier goes both ways of
+	 * each: 2^n, n from 0 to 7, to the eighth power is a shift by n letters. */
+	s |= s >> 1;
+	s |= s >> 2;
+	s |= s >> 4;
+	s++;
+	s *= s;
+	s *= s;
+	s *= s;
+	return 0x5253445474585a50 * s >> 56;
 }
 
 /* As proc_task_name(): kernel threads have a longer name, workers say what they work on. */
@@ -72,18 +70,21 @@ static __always_inline void kthread_name(struct task_struct *t, char *comm)
 static __always_inline u32 put_comm(struct task_struct *t, u64 *comm)
 {
 	char *text = (char *)comm;
-
-#pragma unroll
-	for (int i = 2; i < 8; i++)
-		comm[i] = 0;
 #ifdef LEGACY
 	bpf_core_read(text, 16, &t->comm);
 #else
-	__builtin_memcpy(text, t->comm, 16);
+	/* By the byte it would be thirty instructions. */
+	struct timespec64 *words = CAST(struct timespec64, &t->comm);
+
+	comm[0] = words->tv_sec;
+	comm[1] = words->tv_nsec;
 #endif
 	text[15] = 0;
 	if (!(R(t, flags) & PF_KTHREAD))
 		return 16;
+#pragma unroll
+	for (int i = 2; i < 8; i++)
+		comm[i] = 0;
 	kthread_name(t, text);
 	return 64;
 }

@@ -50,7 +50,7 @@ int snapshot(struct bpf_iter__task *ctx)
 	st.npids++;
 	if (cfg.count_only)
 		return 0;
-	if (!room(CHUNKS_RESERVE))
+	if (!room(cfg.reserve))
 		return 1;
 	if (!write_task(t))
 		return 0;

@@ -47,10 +47,10 @@ GROUP_FN find_name(void)
 	u32 i, h = mix(st.key[0] + mix(st.key[1] + mix(st.key[2] + mix(st.key[3]))));
 	struct name *e;
 
-	st.slot = (h + (st.names & 3)) & (NAMES_MAX - 1);
+	st.slot = (h + (st.names & 3)) & cfg.names_mask;
 #pragma unroll
 	for (i = 0; i < 4; i++) {
-		u32 slot = (h + i) & (NAMES_MAX - 1);
+		u32 slot = (h + i) & cfg.names_mask;
 
 		e = bpf_map_lookup_elem(&names, &slot);
 		if (!e)
@@ -72,7 +72,7 @@ GROUP_FN find_name(void)
 /* Note that the name with the key in st.key is written, and give it a number. */
 static __always_inline u32 new_name(void)
 {
-	u32 slot = st.slot & (NAMES_MAX - 1);
+	u32 slot = st.slot & cfg.names_mask;
 	struct name *e = bpf_map_lookup_elem(&names, &slot);
 
 	if (!e)

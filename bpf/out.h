@@ -198,12 +198,15 @@ static __always_inline void end_blob(struct task_diag_blob *b, u32 attr, u32 kin
 
 /* ---- pids ---- */
 
+/* Of the reader's pid namespace. */
+#define LEVEL (cfg.first_ns ? 0 : st.level)
+
 /* The number of a struct pid in the reader's pid namespace; 0: not visible there. */
 GROUP_FN pid_nr_arg(void)
 {
 	struct pid *pid = CAST(struct pid, (void *)st.arg);
 	struct upid u;
-	u32 level = st.level, nr;
+	u32 level = LEVEL, nr;
 
 	if (!st.arg)
 		return 0;
@@ -233,12 +236,12 @@ static __always_inline u32 pid_nr(struct pid *pid)
  * cache. */
 static __always_inline u32 task_nr(struct task_struct *t)
 {
-	return st.level ? pid_nr(R(t, thread_pid)) : R(t, pid);
+	return LEVEL ? pid_nr(R(t, thread_pid)) : R(t, pid);
 }
 
 static __always_inline u32 task_tgid_nr(struct task_struct *t)
 {
-	return st.level ? pid_nr(R(t, signal, pids[PIDTYPE_TGID])) : R(t, tgid);
+	return LEVEL ? pid_nr(R(t, signal, pids[PIDTYPE_TGID])) : R(t, tgid);
 }
 
 /* ---- MISSING ---- */

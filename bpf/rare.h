@@ -21,7 +21,7 @@ GROUP_FN put_ns(void)
 	struct task_diag_blob *b;
 	struct pid_namespace *pidns;
 	struct upid u;
-	u32 i, from = st.level, levels, n;
+	u32 i, from = LEVEL, levels, n;
 
 	if (!a || !pid)
 		return 0;

@@ -42,13 +42,13 @@ GROUP_FN put_shared(u32 group, u32 member)
 	u64 object = st.arg;
 	struct task_diag_shared *a;
 	struct shared_with *e;
-	u32 i, h = mix(object ^ group), slot = h & (SHARED_MAX - 1), next;
+	u32 i, h = mix(object ^ group), slot = h & cfg.shared_mask, next;
 	struct task_struct *o;
 	u64 now = 0;
 
 	/* Its own place, or else a free one, or else another's. */
 	EACH(i, 0, 4, 4) {
-		next = (h + i) & (SHARED_MAX - 1);
+		next = (h + i) & cfg.shared_mask;
 		e = bpf_map_lookup_elem(&shared, &next);
 		if (!e)
 			break;

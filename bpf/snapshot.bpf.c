@@ -61,7 +61,7 @@ GROUP_FN take_back(u32 pid)
 /* Is there room for a task of the walk, and is it so far? */
 GROUP_FN goes_on(void)
 {
-	if (st.full || !room(CHUNKS_RESERVE)) {
+	if (st.full || !room(cfg.reserve)) {
 		st.full = 1;
 		return 0;
 	}
@@ -90,7 +90,7 @@ static __always_inline bool put_fds_now(u32 pid)
 			return true;
 		}
 		/* in the next chunk */
-		if (st.chunk + 1 + CHUNKS_RESERVE >= cfg.nchunks)
+		if (st.chunk + 1 + cfg.reserve >= cfg.nchunks)
 			break;
 	}
 	end_task();
@@ -138,7 +138,7 @@ static __always_inline void find_target(void)
 	struct task_struct *t = NULL, *each;
 	s32 pid = cfg.pid;
 
-	if (st.level) {
+	if (LEVEL) {
 		pid = 0;
 		bpf_rcu_read_lock();
 		bpf_for_each(task, each, NULL, BPF_TASK_ITER_ALL_THREADS)
@@ -198,7 +198,7 @@ static __always_inline bool put_task(void)
 	pid = bpf_map_lookup_elem(&pids, &i);
 	if (!pid)
 		return false;
-	if (!room(CHUNKS_RESERVE))
+	if (!room(cfg.reserve))
 		return false;
 	st.pid = *pid;
 	t = bpf_task_from_pid(st.pid);

@@ -31,6 +31,7 @@
 /* More than such a path and a last component have, and a power of two; and what is written at once. */
 #define TEXT_SPAN	8192
 #define TEXT_SLACK	512
+/* At most. */
 #define NAMES_MAX	32768
 #define SHARED_MAX	16384
 
@@ -46,6 +47,13 @@ struct config {
 	/* members that need not be written: struct task_diag_req */
 	__u32 skip_base;
 	__u32 skip_stat;
+	/* chunks to keep for a task that is begun: at most CHUNKS_RESERVE */
+	__u32 reserve;
+	/* Is the reader in the first pid namespace? Then the numbers in it need no look at others. */
+	__u32 first_ns;
+	/* lengths of the maps of names and of what is shared, less one: powers of two less one */
+	__u32 names_mask;
+	__u32 shared_mask;
 	/* the mapping at a kernel address that all processes have ([vsyscall]); 0: there is none */
 	__u64 gate_start;
 	__u64 gate_end;
@@ -138,6 +146,8 @@ struct state {
 			/* mappings: vma.h */
 			__u64 mm, address, brk, start_brk, start_stack;
 			__u64 entry, node_min, node_max;
+			__u64 near, near_min, near_max;	/* the node above the last leaf; 0: not known */
+			__u64 above;
 			__u64 node_copy[32];
 			__u32 leaf, leaf_end, slot_next, i;
 			__u32 torn, walk_torn, walk_done, gate_name;

@@ -138,8 +138,8 @@ static __always_inline void set_up(void)
 	if (st.set_up)
 		return;
 	st.set_up = 1;
-	st.level = R(pid, level);
-	if (st.level > 0 && st.level <= 32 &&
+	st.level = cfg.first_ns ? 0 : R(pid, level);
+	if (!cfg.first_ns && st.level > 0 && st.level <= 32 &&
 	    !bpf_probe_read_kernel(&u, sizeof(u), (char *)pid +
 			__builtin_preserve_field_info(((struct pid *)0)->numbers,
 						      BPF_FIELD_BYTE_OFFSET) +

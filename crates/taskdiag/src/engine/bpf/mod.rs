@@ -193,10 +193,10 @@ impl Engine for Bpf {
     }
 }
 
-/// What [`Run::start`] calls: four for the kernel's types; type information and its close, five maps, two
+/// What [`Run::start`] calls: four for the kernel's types, one for the namespace; type information and its close, five maps, two
 /// values, a freeze, the program; a mapping, link, its close, iterator; and at the end the mapping of the
 /// output, two unmappings and seven closes.
-const LOAD_SYSCALLS: u64 = 29;
+const LOAD_SYSCALLS: u64 = 30;
 
 /// Chunks to do with where memory is limited.
 const FEW_CHUNKS: usize = CHUNKS_RESERVE + 2;
@@ -222,7 +222,7 @@ impl Sizes {
                 let mappings = usize::try_from(mappings).unwrap_or(usize::MAX);
                 // A third more than was estimated: what does not fit is copied, with all the rest.
                 let bytes = mappings.saturating_mul(size_of::<taskdiag_wire::Vma>() * 4 / 3);
-                let chunks = bytes / CHUNK_FULL + CHUNKS_RESERVE + 1;
+                let chunks = bytes / CHUNK_FULL + reserve(req.groups) + 1;
                 return Sizes { chunks: chunks.min(CHUNKS_MAX), pids: 1 };
             }
             Strategy::All | Strategy::Children => estimate::processes(),
@@ -239,9 +239,33 @@ impl Sizes {
         let processes = if shared.is_empty() { 0 } else { estimate::processes() };
         let answer =
             part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
-        let chunks = answer.div_ceil(CHUNK_FULL) + CHUNKS_RESERVE + 1;
+        let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
         Sizes { chunks: chunks.min(CHUNKS_MAX), pids: (tasks + tasks / 4 + 1024) as u32 }
     }
+}
+
+/// Chunks to keep for a task that is begun, beside the one that it is begun in: a task may have many groups
+/// of users and long paths; a value that is no list may begin a chunk; what is of a fixed size fits.
+fn reserve(groups: Groups) -> usize {
+    const FIXED: Groups = Groups::BASE
+        .union(Groups::STAT)
+        .union(Groups::STATM)
+        .union(Groups::IO)
+        .union(Groups::SCHED)
+        .union(Groups::FD_COUNT);
+    const IN_PIECES: Groups = Groups::CMDLINE.union(Groups::VMA);
+    match (FIXED.contains(groups), FIXED.union(IN_PIECES).contains(groups)) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => CHUNKS_RESERVE,
+    }
+}
+
+/// Are we in the first pid namespace, whose inode has had this number since Linux 3.8? Where it cannot be
+/// seen, the program asks itself.
+fn in_first_pid_namespace() -> bool {
+    let link = rustix::fs::readlink("/proc/self/ns/pid", [0; 32]);
+    link.is_ok_and(|l| l.as_bytes() == b"pid:[4026531836]")
 }
 
 fn typical_bytes(g: Group) -> usize {
@@ -282,6 +306,17 @@ impl Run {
         let gate = req.groups.contains(Groups::VMA).then(offsets::gate).flatten();
         let (gate_start, gate_end, gate_perms) = gate.unwrap_or_default();
         let (skip_base, skip_stat) = req.members.skipped();
+        // What is forgotten for want of room is written again. One process has fewer names than all, and
+        // shares with none; no more is shared than there are processes.
+        let one = req.strategy == Strategy::One;
+        let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };
+        let names = table(NAMED, if one { NAMES_MAX / 8 } else { NAMES_MAX });
+        let shared = match req.groups.intersects(SHARED) && !one {
+            true => {
+                estimate::processes().next_power_of_two().clamp(256, SHARED_MAX as usize) as u32
+            }
+            false => 1,
+        };
         let config = Config {
             groups: req.groups.bits(),
             strategy: req.strategy as u32,
@@ -292,6 +327,10 @@ impl Run {
             gate_perms,
             skip_base,
             skip_stat,
+            reserve: reserve(req.groups) as u32,
+            first_ns: u32::from(in_first_pid_namespace()),
+            names_mask: names - 1,
+            shared_mask: shared - 1,
             gate_start,
             gate_end,
             frame_format: *b"[<0>] %pB\n\0\0\0\0\0\0",
@@ -299,13 +338,12 @@ impl Run {
             number_format: *b"%llu\0\0\0\0",
             offsets,
         };
-        let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };
         let init = [
             MapInit { name: skel::RODATA, max_entries: 0, value: config.as_bytes() },
             MapInit { name: "out", max_entries: sizes.chunks as u32, value: &[] },
             MapInit { name: "pids", max_entries: sizes.pids, value: &[] },
-            MapInit { name: "names", max_entries: table(NAMED, NAMES_MAX), value: &[] },
-            MapInit { name: "shared", max_entries: table(SHARED, SHARED_MAX), value: &[] },
+            MapInit { name: "names", max_entries: names, value: &[] },
+            MapInit { name: "shared", max_entries: shared, value: &[] },
         ];
         let (loaded, legacy) = load(req.groups, &init, legacy)?;
         let at = |step: &'static str| move |e: io::Error| (step, e);

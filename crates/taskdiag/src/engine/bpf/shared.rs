@@ -13,7 +13,7 @@ pub const CHUNKS_MAX: usize = 256;
 /// `CHUNKS_RESERVE`.
 pub const CHUNKS_RESERVE: usize = 2;
 /// Names of files, and objects that several tasks have, that the programs remember: the lengths
-/// of their maps.
+/// of their maps, at most.
 pub const NAMES_MAX: u32 = 32768;
 /// See [`NAMES_MAX`].
 pub const SHARED_MAX: u32 = 16384;
@@ -38,6 +38,10 @@ pub struct Config {
     pub gate_perms: u32,
     pub skip_base: u32,
     pub skip_stat: u32,
+    pub reserve: u32,
+    pub first_ns: u32,
+    pub names_mask: u32,
+    pub shared_mask: u32,
     pub gate_start: u64,
     pub gate_end: u64,
     pub frame_format: [u8; 16],
@@ -127,6 +131,10 @@ mod tests {
             ("offsetof(struct config, nchunks)", offset_of!(Config, nchunks)),
             ("offsetof(struct config, page_shift)", offset_of!(Config, page_shift)),
             ("offsetof(struct config, skip_stat)", offset_of!(Config, skip_stat)),
+            ("offsetof(struct config, reserve)", offset_of!(Config, reserve)),
+            ("offsetof(struct config, first_ns)", offset_of!(Config, first_ns)),
+            ("offsetof(struct config, names_mask)", offset_of!(Config, names_mask)),
+            ("offsetof(struct config, shared_mask)", offset_of!(Config, shared_mask)),
             ("offsetof(struct config, gate_end)", offset_of!(Config, gate_end)),
             ("offsetof(struct config, offsets)", offset_of!(Config, offsets)),
             ("offsetof(struct state, scratch)", offset_of!(State, scratch)),
