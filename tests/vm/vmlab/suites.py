@@ -102,6 +102,7 @@ class Parity(Suite):
             "TASKDIAG_REQUIRE": ",".join(self.promised),
             "TASKDIAG_BIN": programs["taskdiag"],
             "TASKDIAG_LEGACY_BPF": 0,
+            "TASKDIAG_THREADS": 500,
             "NO_COLOR": 1,
         }
         lines = ["export " + " ".join(f"{k}={v}" for k, v in settings.items())]
