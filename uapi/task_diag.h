@@ -188,6 +188,7 @@ enum task_diag_reason {
 	TASK_DIAG_R_ABSENT	= 6,	/* the task has none: no memory of a kernel thread
 					 * or a zombie, no exe of a kernel thread */
 	TASK_DIAG_R_OVER_BUDGET	= 7,	/* a limit in the request left it out */
+	TASK_DIAG_R_STOPPED	= 8,	/* the reading of this group ended early, see DONE */
 };
 
 struct task_diag_missing_entry {

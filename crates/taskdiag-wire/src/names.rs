@@ -113,6 +113,8 @@ named! {
         Absent = 6 "absent",
         /// A limit in the request left it out.
         OverBudget = 7 "over_budget",
+        /// The reading of this group ended early: [`Done::error`](crate::Done) says why.
+        Stopped = 8 "stopped",
     }
 }
 

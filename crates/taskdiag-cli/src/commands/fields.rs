@@ -15,7 +15,7 @@ Text shows a value as ps does: memory in KiB, times as [DD-]HH:MM:SS. JSON and C
 seconds, and seconds since 1970, as the unit says; the key is the name as it was asked for.
 A value that is not there is ? in text (- or 0 where the task just has none), null in JSON with
 the reason under \"missing\", and an empty cell in CSV. The reasons: absent (the task has none),
-denied, unsupported, vanished, blocked, truncated, over_budget (a limit that was given), not-asked
+denied, unsupported, vanished, blocked, truncated, over_budget (a limit that was given), stopped, not-asked
 (a saved answer without the group).
 Times, faults, io and switches are of the process, or with -T of the thread.
 Bytes that cannot be printed are \\n, \\t, \\r, \\x1b or \\u{202e} in text; in JSON, text that is not

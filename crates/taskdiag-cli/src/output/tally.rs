@@ -5,7 +5,7 @@ use taskdiag::{Group, Reason};
 
 use crate::columns::Column;
 
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 /// Counts of missing values. A task that just has none, or that ended meanwhile, lacks nothing.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ fn slot(m: Missing) -> Option<usize> {
         Missing::Reason(Reason::Truncated) => Some(3),
         Missing::Reason(Reason::Unsupported) => Some(4),
         Missing::Reason(Reason::OverBudget) => Some(5),
+        Missing::Reason(Reason::Stopped) => Some(6),
         Missing::Reason(Reason::Absent | Reason::Vanished) => None,
     }
 }
@@ -90,6 +91,7 @@ fn sentence(kind: usize, count: u64, names: &str, groups: &[&str]) -> String {
             "{count} {tasks} without {names}, over a limit that was given: raise --budget or \
              --max-rss"
         ),
+        6 => format!("{count} {tasks} without {names}: the reading was stopped before"),
         _ => format!(
             "{count} {tasks} without {names}: this engine or kernel cannot tell; \
              'taskdiag engines' says who can"

@@ -135,7 +135,7 @@ pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
 
 /// The tasks of `main`, each with the groups that `more` has of the same task. A task that `more`
 /// does not have, or only has with another start time (a new process with the same pid), gets
-/// `more`'s groups as vanished. What a task of `more` that is not in `main` has for others to
+/// `more`'s groups as vanished; or as stopped, where `more` ended early. What a task of `more` that is not in `main` has for others to
 /// refer to is kept: its names, and values that are shared with it.
 pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
     let (main, more) = (Stream::parse(main)?, Stream::parse(more)?);
@@ -149,6 +149,9 @@ pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
             _ => true,
         })
     };
+    // Where the other answer was ended early, so is this, and it is not known who has vanished.
+    let error = more.done().error;
+    let absent = if error == 0 { Reason::Vanished } else { Reason::Stopped };
     let mut numbers = Numbers::default();
     numbers.admit(&main);
     let mut adder = Adder {
@@ -172,11 +175,12 @@ pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
         }
         match same(&t) {
             Some(o) => adder.add(&o),
-            None => adder.new.iter().for_each(|g| adder.w.missing(g, Reason::Vanished)),
+            None => adder.new.iter().for_each(|g| adder.w.missing(g, absent)),
         }
         adder.w.end_task();
     }
-    Ok(adder.w.finish(*main.done()))
+    let error = if main.done().error != 0 { main.done().error } else { error };
+    Ok(adder.w.finish(Done { error, ..*main.done() }))
 }
 
 /// [`add_groups`] at work.
@@ -280,6 +284,22 @@ mod tests {
             assert!(gone.record::<Io>().is_none());
             assert_eq!(gone.reason(Group::Io), Some(Reason::Vanished));
         }
+    }
+
+    #[test]
+    fn what_was_stopped_is_not_complete() {
+        let main = stream(Groups::BASE, &[(1, 0), (2, 0)], None);
+        let all = stream(Groups::BASE | Groups::IO, &[(1, 0)], Some(9));
+        let mut w = StreamWriter::new();
+        let all = Stream::parse(all).unwrap();
+        w.info(all.info());
+        w.raw(all.get(0).unwrap().messages());
+        let more = w.finish(Done { error: -libc::EINTR, ..*all.done() });
+        let s = Stream::parse(add_groups(main.as_bytes(), more.as_bytes()).unwrap()).unwrap();
+        assert_eq!((s.len(), s.done().error), (2, -libc::EINTR));
+        let t: Vec<_> = s.tasks().collect();
+        assert_eq!(t[0].record::<Io>().unwrap().rchar(), Some(9));
+        assert_eq!(t[1].reason(Group::Io), Some(Reason::Stopped));
     }
 
     #[test]
