@@ -360,6 +360,8 @@ fn sockets() {
         if m.has("raw") {
             let r = of("raw");
             assert_eq!((num(r, "type"), num(r, "protocol")), (3, 1), "{a}: ICMP");
+            assert_eq!((num(r, "local_port"), num(r, "peer_port")), (1, 0), "{a}: ICMP");
+            assert_eq!(addr(r, "local_addr"), [0; 16], "{a}");
         }
         let (x, y) = (of("unix_a"), of("unix_b"));
         assert_eq!((num(x, "family"), num(x, "type")), (1, 5), "{a}: SOCK_SEQPACKET");

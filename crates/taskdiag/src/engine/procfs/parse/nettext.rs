@@ -45,20 +45,18 @@ fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
     };
     let mut record = Socket {
         inode: decimal(f.at(9)?)?,
+        local_port: local,
+        peer_port: peer,
         family: family as u16,
         r#type: kind as u16,
-        // A raw socket has its protocol where others have the port.
+        // A raw socket has its protocol as its port, in the kernel, too.
         protocol: if raw { local } else { protocol },
         state,
         local_addr,
         peer_addr,
         ..Socket::default()
     };
-    let mut valid = ALL | bits!(local_addr peer_addr);
-    if !raw {
-        (record.local_port, record.peer_port) = (local, peer);
-        valid |= PORTS;
-    }
+    let mut valid = ALL | PORTS | bits!(local_addr peer_addr);
     // Of a listening socket they count connections.
     if state != TCP_LISTEN {
         record.send_queue_bytes = hex(&queues[..colon])?.into();
@@ -211,7 +209,8 @@ mod tests {
             (10, std::net::Ipv6Addr::LOCALHOST.octets(), 53)
         );
         let raw = one("net/raw", "1: 00000000:0001 00000000:0000 07 0:0 00:0 0 0 0 9 2");
-        assert_eq!((raw.record.protocol, raw.record.r#type, raw.valid & PORTS), (1, 3, 0));
+        assert_eq!((raw.record.protocol, raw.record.r#type), (1, 3));
+        assert_eq!((raw.record.local_port, raw.valid & PORTS), (1, PORTS));
     }
 
     #[test]

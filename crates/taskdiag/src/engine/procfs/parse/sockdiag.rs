@@ -95,10 +95,7 @@ pub fn inet_diag(b: &[u8], protocol: u8) -> Option<Sock> {
         libc::IPPROTO_RAW => libc::SOCK_RAW,
         _ => libc::SOCK_DGRAM,
     };
-    let mut valid = INET;
-    if !raw {
-        valid |= PORTS;
-    }
+    let mut valid = INET | PORTS;
     // Of a listening socket they count connections.
     if state != TCP_LISTEN {
         valid |= QUEUES;
@@ -109,11 +106,11 @@ pub fn inet_diag(b: &[u8], protocol: u8) -> Option<Sock> {
                 inode: u32_at(b, 68)?.into(),
                 family,
                 r#type: kind as u16,
-                // A raw socket has its protocol where others have the port.
+                // A raw socket has its protocol as its port, in the kernel, too.
                 protocol: if raw { local } else { u16::from(protocol) },
                 state,
-                local_port: if raw { 0 } else { local },
-                peer_port: if raw { 0 } else { peer },
+                local_port: local,
+                peer_port: peer,
                 ifindex: u32_at(b, 40)?,
                 local_addr,
                 peer_addr,
@@ -272,7 +269,8 @@ mod tests {
         assert_eq!((r.recv_queue_bytes, r.send_queue_bytes), (5, 6));
         assert_eq!(i32::from(r.r#type), libc::SOCK_STREAM);
         let raw = inet_diag(&b, 255).unwrap();
-        assert_eq!((raw.record.protocol, raw.valid & PORTS), (80, 0));
+        assert_eq!((raw.record.protocol, raw.record.local_port), (80, 80));
+        assert_eq!(raw.valid & PORTS, PORTS);
         b[1] = TCP_LISTEN as u8;
         let l = inet_diag(&b, 6).unwrap();
         assert_eq!((l.valid & QUEUES, l.record.recv_queue_bytes), (0, 0));
