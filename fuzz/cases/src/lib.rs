@@ -180,6 +180,7 @@ fn mappings(data: &[u8], w: &mut StreamWriter) {
     }
     w.put_list(Vma::ALL_VALID & !parse::NOT_IN_MAPS, &vmas);
     let mut stats = Vec::new();
+    assert!(parse::whole_smaps_entries(data) <= data.len());
     for e in parse::smaps_entries(data) {
         assert_eq!(e.valid & !VmaStat::ALL_VALID, 0);
         assert_eq!((e.stat.start, e.stat.end), (e.line.vma.start, e.line.vma.end));

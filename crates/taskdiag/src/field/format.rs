@@ -130,7 +130,7 @@ pub fn text(out: &mut Vec<u8>, cx: &Context, form: Text, row: Option<&Row<'_>>, 
             Text::Kib => write_uint(out, v / 1024),
             Text::Human => human(out, *v),
             Text::Pages => write_uint(out, v / u64::from(cx.info.page_size.max(1))),
-            Text::Hex8 => out.extend_from_slice(format!("{v:08x}").as_bytes()),
+            Text::Hex8 => hex(out, *v, 8),
             Text::Octal => out.extend_from_slice(format!("{v:o}").as_bytes()),
             _ => write_uint(out, *v),
         },
@@ -161,6 +161,12 @@ pub fn text(out: &mut Vec<u8>, cx: &Context, form: Text, row: Option<&Row<'_>>, 
         Value::Ids(ids) => list(out, ids, |out, id| write_uint(out, u64::from(id))),
         Value::GroupList(ids) => list(out, ids, |out, id| group(out, cx, id)),
     }
+}
+
+/// At least so many hexadecimal digits. By hand: long tables have columns of them.
+fn hex(out: &mut Vec<u8>, v: u64, digits: u32) {
+    let digits = v.checked_ilog2().map_or(1, |bit| bit / 4 + 1).max(digits);
+    out.extend((0..digits).rev().map(|i| b"0123456789abcdef"[(v >> (i * 4) & 15) as usize]));
 }
 
 fn group(out: &mut Vec<u8>, cx: &Context, gid: u32) {

@@ -53,6 +53,13 @@ impl Short {
             scale /= 10;
         }
     }
+    /// Append a number with at least so many hexadecimal digits; those that do not fit are left out.
+    pub fn push_hex(&mut self, v: u64, digits: u32) {
+        let digits = v.checked_ilog2().map_or(1, |bit| bit / 4 + 1).max(digits);
+        (0..digits)
+            .rev()
+            .for_each(|i| self.push(b"0123456789abcdef"[(v >> (i * 4) & 15) as usize]));
+    }
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]

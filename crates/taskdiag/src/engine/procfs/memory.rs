@@ -4,6 +4,7 @@
 //! the same either way (0.4 µs, name or no name), and one of 25 costs three times as much by query.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,30 @@ impl Limits {
 pub(super) struct Lists {
     vmas: Vec<Vma>,
     stats: Vec<VmaStat>,
+    /// Of each of `vmas`, where in `texts` its name is.
+    spans: Vec<Range<usize>>,
+    texts: Vec<u8>,
+}
+
+impl Lists {
+    fn clear(&mut self) {
+        self.vmas.clear();
+        self.stats.clear();
+        self.spans.clear();
+        self.texts.clear();
+    }
+    /// Keep the name of a mapping. Mappings of one file follow each other.
+    fn keep(&mut self, text: &[u8]) {
+        let span = match self.spans.last() {
+            Some(last) if self.texts[last.clone()] == *text => last.clone(),
+            _ => {
+                let begin = self.texts.len();
+                self.texts.extend_from_slice(text);
+                begin..self.texts.len()
+            }
+        };
+        self.spans.push(span);
+    }
 }
 
 /// All but the flags.
@@ -106,30 +131,44 @@ impl Worker<'_> {
     fn smaps(&mut self, mut at: Place<'_>, groups: Groups) -> Result<(), Stop> {
         let (start, left) = (Instant::now(), self.plan.limits.left());
         let in_time = || left.is_none_or(|left| start.elapsed() < left);
-        let text = self
-            .risky(at, Groups::VMA_STAT, |r| r.live_file(at.dir, at.path.file("smaps"), in_time))?;
+        let mut lists = std::mem::take(&mut self.lists);
+        let (mut valid, mut has_flags) = (VmaStat::ALL_VALID, true);
+        // Some 700 bytes a mapping: to have them all in memory took as long as to parse them.
+        let (place, path) = (at, at.path.file("smaps"));
+        let mut all = |r: &mut Reader| {
+            lists.clear();
+            r.live_parts(at.dir, path, in_time, |text, is_last| {
+                let whole = if is_last { text.len() } else { parse::whole_smaps_entries(text) };
+                for e in parse::smaps_entries(&text[..whole]) {
+                    if groups.has(Group::Vma) {
+                        lists.vmas.push(e.line.vma);
+                        lists.keep(e.line.text);
+                        has_flags &= e.has_flags;
+                    }
+                    lists.stats.push(e.stat);
+                    valid &= e.valid;
+                }
+                whole
+            })
+        };
+        let got = self.risky(place, Groups::VMA_STAT, |r| match all(r) {
+            // Perhaps it has become another program.
+            Err(Errno::SRCH) => all(r),
+            got => got,
+        })?;
         self.plan.limits.spend(start);
-        let text = match text {
-            Ok(text) => text,
+        match got {
+            Ok(()) => {}
             Err(Errno::TIMEDOUT) => return Err(Stop::Gap(Reason::OverBudget)),
             Err(e) => return Err(self.no_memory(at, e)),
-        };
-        let mut lists = std::mem::take(&mut self.lists);
-        lists.vmas.clear();
-        lists.stats.clear();
-        let (mut valid, mut has_flags) = (VmaStat::ALL_VALID, true);
-        let mut names = LastName::default();
-        for e in parse::smaps_entries(text.bytes()) {
-            if groups.has(Group::Vma) {
-                let name = self.vma_name(&e.line, &mut names);
-                lists.vmas.push(Vma { name, ..e.line.vma });
-                has_flags &= e.has_flags;
-            }
-            lists.stats.push(e.stat);
-            valid &= e.valid;
         }
         let mut got = Ok(());
         if groups.has(Group::Vma) {
+            let mut names = LastName::default();
+            for (vma, span) in lists.vmas.iter_mut().zip(&lists.spans) {
+                let line = MapLine { vma: *vma, text: &lists.texts[span.clone()] };
+                vma.name = self.vma_name(&line, &mut names);
+            }
             got = self.put_vmas(if has_flags { Vma::ALL_VALID } else { FROM_MAPS }, &lists);
         }
         if lists.stats.is_empty() {
@@ -138,7 +177,6 @@ impl Worker<'_> {
             self.out.put_list(valid, &lists.stats);
         }
         self.lists = lists;
-        self.reader.give_back(text);
         got.and_then(|()| self.mapped_stats(at))
     }
 

@@ -17,6 +17,8 @@ const DIR_SIZE: usize = 256 * 1024;
 
 /// A buffer grows by no more than this at a time.
 const GROWTH: usize = 4 << 20;
+/// A part of a text that is read in parts: stays in the cache, and is worth taking.
+const PART_SIZE: usize = 128 << 10;
 /// The buffer does not stay larger than this.
 const KEEP_SIZE: usize = 8 << 20;
 
@@ -139,13 +141,63 @@ impl Reader {
             }
         }
         if reads > 1 {
-            // Its first byte can be read as long as that memory is there.
-            self.syscalls += 1;
-            if rustix::io::pread(&fd, &mut [0u8; 1][..], 0)? == 0 {
-                return Err(Errno::SRCH);
-            }
+            self.still_there(&fd)?;
         }
         Ok(Text { buf: std::mem::take(&mut self.buf), len: n })
+    }
+
+    /// As [`live_file`](Self::live_file), in parts that stay in the CPU's cache: what there is, whether it is the
+    /// last, and back how much of it was whole and is done with. After `SRCH`, try again.
+    pub(super) fn live_parts(
+        &mut self,
+        at: BorrowedFd<'_>,
+        path: &CStr,
+        go_on: impl Fn() -> bool,
+        mut take: impl FnMut(&[u8], bool) -> usize,
+    ) -> Result<(), Errno> {
+        let fd = self.open(at, path, OFlags::RDONLY)?;
+        self.syscalls += 1; // close
+        let (mut n, mut reads) = (0, 0);
+        loop {
+            if n == self.buf.len() {
+                let done = if n < PART_SIZE { 0 } else { take(&self.buf[..n], false) };
+                self.buf.copy_within(done..n, 0);
+                n -= done;
+                if done == 0 {
+                    self.buf.resize((n * 2).max(PART_SIZE), 0);
+                }
+            }
+            self.syscalls += 1;
+            let got = match rustix::io::read(&fd, &mut self.buf[n..]) {
+                Err(Errno::INTR) => continue,
+                got => got?,
+            };
+            n += got;
+            if got == 0 {
+                break;
+            }
+            reads += 1;
+            if !go_on() {
+                return Err(Errno::TIMEDOUT);
+            }
+        }
+        take(&self.buf[..n], true);
+        if reads > 1 {
+            self.still_there(&fd)?;
+        }
+        self.buf.truncate(KEEP_SIZE);
+        self.buf.shrink_to(KEEP_SIZE);
+        Ok(())
+    }
+
+    /// `SRCH` where the memory that a file was made from has gone: its first byte can be read as long as that
+    /// is there.
+    fn still_there(&mut self, fd: &OwnedFd) -> Result<(), Errno> {
+        self.syscalls += 1;
+        match rustix::io::pread(fd, &mut [0u8; 1][..], 0)? {
+            0 => Err(Errno::SRCH),
+            _ => Ok(()),
+        }
     }
 
     /// Have the buffer of a text back.

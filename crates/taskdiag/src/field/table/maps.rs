@@ -64,7 +64,9 @@ fn device(_: &Context, row: &Row<'_>) -> Value<'static> {
         // The inverse of the kernel's new_encode_dev().
         let (major, minor) = (dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xfff00);
         let mut s = Short::default();
-        format!("{major:02x}:{minor:02x}").bytes().for_each(|b| s.push(b));
+        s.push_hex(major.into(), 2);
+        s.push(b':');
+        s.push_hex(minor.into(), 2);
         Some(Value::Short(s))
     })
 }
@@ -147,10 +149,15 @@ fn vmflags(_: &Context, row: &Row<'_>) -> Value<'static> {
     let set = [(VMA_READ, "rd"), (VMA_WRITE, "wr"), (VMA_EXEC, "ex"), (VMA_SHARED, "sh")];
     let first = set.iter().filter(|(bit, _)| perms & bit != 0).map(|(_, letters)| *letters);
     let rest = VMA_FLAGS.iter().filter(|f| flags & f.bit != 0).map(|f| f.letters);
-    let words: Vec<&str> = first.chain(rest).collect();
-    match words.is_empty() {
-        true => Value::ABSENT,
-        false => Value::Bytes { data: words.join(" ").into_bytes().into(), cut: false },
+    // Room for what most have.
+    let mut text = Vec::with_capacity(40);
+    for word in first.chain(rest) {
+        text.extend_from_slice(word.as_bytes());
+        text.push(b' ');
+    }
+    match text.pop() {
+        None => Value::ABSENT,
+        Some(_) => Value::Bytes { data: text.into(), cut: false },
     }
 }
 

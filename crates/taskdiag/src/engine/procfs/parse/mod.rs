@@ -21,7 +21,7 @@ pub use nettext::net_text;
 pub use small::{
     CgroupLine, CgroupMount, cgroup_lines, cgroup2_mounts, fd, io, limits, ns_inode, pid, schedstat,
 };
-pub use smaps::{SmapsEntry, rollup, smaps_entries, statm_rss_pages};
+pub use smaps::{SmapsEntry, rollup, smaps_entries, statm_rss_pages, whole_smaps_entries};
 pub use sockdiag::{
     Sock, inet_diag, netlink_diag, nl_messages, packet_diag, sock_of_protocol, unix_diag,
 };

@@ -124,6 +124,21 @@ pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
     })
 }
 
+/// How much of the beginning of a smaps file is mappings that nothing more comes of: up to the last line that
+/// one begins with. 0: of none so far.
+pub fn whole_smaps_entries(bytes: &[u8]) -> usize {
+    let mut end = memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1);
+    while let Some(before) = end.checked_sub(1) {
+        let begin = memchr::memrchr(b'\n', &bytes[..before]).map_or(0, |n| n + 1);
+        // Keys begin with a capital letter, addresses do not.
+        if !bytes[begin].is_ascii_uppercase() {
+            return begin;
+        }
+        end = begin;
+    }
+    0
+}
+
 /// The next line, without its end; `None`: there is no more.
 fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let end = memchr::memchr(b'\n', rest)?;
@@ -293,6 +308,23 @@ Rss:                   5 kB
     }
 
     /// A mapping alone teaches nothing; after others, all its lines are expected, or are not.
+    #[test]
+    fn parts_are_as_the_whole() {
+        let shown =
+            |bytes: &[u8]| -> Vec<_> { smaps_entries(bytes).map(|e| format!("{e:?}")).collect() };
+        let whole = shown(FILE.as_bytes());
+        for size in 1..FILE.len() {
+            // As read in parts: of this size, and the rest.
+            let text = &FILE.as_bytes()[..size];
+            let done = whole_smaps_entries(text);
+            assert!(done <= size);
+            let parts = [shown(&text[..done]), shown(&FILE.as_bytes()[done..])].concat();
+            assert_eq!(parts, whole, "{size}");
+        }
+        assert_eq!(whole_smaps_entries(FILE.as_bytes()), FILE.find("ffffffffff").unwrap());
+        assert_eq!((whole_smaps_entries(b""), whole_smaps_entries(b"Rss: 1 kB\n")), (0, 0));
+    }
+
     #[test]
     fn what_is_learnt_changes_nothing() {
         let (first, rest) = FILE.split_once("7000-9000").unwrap();
