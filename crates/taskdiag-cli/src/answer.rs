@@ -125,6 +125,16 @@ pub fn selected(snapshot: &Snapshot, select: &Selection) -> Vec<u32> {
     all.filter(|(_, t)| select.matches(&Row::new(*t))).map(|(i, _)| i as u32).collect()
 }
 
+/// The selected processes of an answer, by index: of one that holds threads, too, a process is its
+/// leader, as in an answer about processes. What they share would be there once for each else.
+pub fn processes(snapshot: &Snapshot, select: &Selection) -> Vec<u32> {
+    let mut tasks = selected(snapshot, select);
+    if snapshot.stream().strategy().is_threads() {
+        tasks.retain(|i| snapshot.stream().get(*i as usize).is_some_and(|t| t.is_leader()));
+    }
+    tasks
+}
+
 /// Complete, empty, or partial?
 pub fn verdict(
     snapshot: &Snapshot,

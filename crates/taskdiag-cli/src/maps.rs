@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
 
     let cx = Context::new(snapshot.stream().info(), false);
-    let tasks = answer::selected(&snapshot, &table.select);
+    let tasks = answer::processes(&snapshot, &table.select);
     let gaps = table.form != Form::Text && args.by.is_none();
     let all = Mappings { snapshot: &snapshot, tasks: &tasks, args, gaps };
     if args.view == View::Everything && table.columns.is_empty() && args.by.is_none() {

@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     }
 
     let cx = Context::new(snapshot.stream().info(), false);
-    let mut tasks = answer::selected(&snapshot, &table.select);
+    let mut tasks = answer::processes(&snapshot, &table.select);
     // Kernel threads and zombies have no memory of their own.
     tasks.retain(|i| has_memory(&snapshot, *i));
     let mut tally = Tally::new(columns.len());

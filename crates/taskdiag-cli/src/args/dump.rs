@@ -33,7 +33,7 @@ pub fn command() -> Command {
                 .short('g')
                 .value_name("LIST")
                 .default_value("all")
-                .help("Groups with commas, or all: base,cred,stat,statm,cmdline,paths,io,..."),
+                .help("Groups with commas, such as base,cred,paths,vma,fd,file_stat; all: those of a process table"),
         )
         .arg(
             Arg::new("strategy")

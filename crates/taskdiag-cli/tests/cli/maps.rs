@@ -295,6 +295,45 @@ fn who_uses_a_library() {
 }
 
 #[test]
+fn threads_have_no_mappings_of_their_own() {
+    let mut w = StreamWriter::new();
+    let info = wire_info();
+    w.info(&taskdiag::wire::Info {
+        dump_strategy: taskdiag::Strategy::AllThread as u64,
+        show_flags: (Groups::BASE | Groups::VMA).bits(),
+        ..info
+    });
+    for tid in [20, 21, 22] {
+        w.begin_task(tid, 20);
+        w.put_base(&Base::new(), b"web");
+        match tid {
+            20 => {
+                w.put_name(1, 0, b"/lib/libc.so");
+                let vma = Vma {
+                    start: 4096,
+                    end: 8192,
+                    inode: 7,
+                    dev: 1,
+                    name: 1,
+                    kind: 1,
+                    ..Vma::default()
+                };
+                w.put_list(Vma::ALL_VALID, &[vma]);
+            }
+            _ => w.shared(Group::Vma, 20),
+        }
+        w.end_task();
+    }
+    let saved = Saved::bytes(w.finish(Done::default()).as_bytes());
+    let (code, out, err) =
+        maps(&saved, &["--by", "path", "--no-headers", "-o", "procs,maps,mapping"]);
+    let words: Vec<&str> = out.split_whitespace().collect();
+    assert_eq!((code, words), (0, vec!["1", "1", "/lib/libc.so"]), "{err}");
+    let (_, out, _) = maps(&saved, &["--no-headers", "-o", "pid,mapping"]);
+    assert_eq!(out.lines().count(), 1, "{out}");
+}
+
+#[test]
 fn gaps_are_said() {
     let saved = Saved::bytes(&stream(
         &[

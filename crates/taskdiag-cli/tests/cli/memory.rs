@@ -131,6 +131,38 @@ fn a_bar_where_a_person_looks() {
 }
 
 #[test]
+fn threads_have_no_memory_of_their_own() {
+    let mut w = StreamWriter::new();
+    let mut info = StreamWriter::blank_info();
+    (info.show_flags, info.dump_strategy) = (GROUPS.bits(), Strategy::AllThread as u64);
+    w.info(&info);
+    for tid in [20, 21, 22] {
+        w.begin_task(tid, 20);
+        w.put_base(&Base { valid: Base::ALL_VALID, state: b'S', ..Base::new() }, b"web");
+        w.put(&Cred { valid: Cred::ALL_VALID, ..Cred::new() });
+        w.put_blob(Group::Cmdline as u16, 0, 0, b"web", 3);
+        w.put(&Statm { valid: Statm::ALL_VALID, rss_bytes: 10 << 20, ..Statm::new() });
+        match tid {
+            20 => w.put(&Rollup { valid: Rollup::ALL_VALID, pss_bytes: 4 << 20, ..Rollup::new() }),
+            _ => w.shared(Group::Rollup, 20),
+        }
+        w.end_task();
+    }
+    let saved = Saved::bytes(w.finish(Done::default()).as_bytes());
+    let (code, out, err) = memory(&saved, &["--no-headers", "-o", "pid,pss,rss"]);
+    assert_eq!(
+        (code, out.split_whitespace().collect::<Vec<_>>()),
+        (0, vec!["20", "4096", "10240"])
+    );
+    let (code, out, _) = memory(&saved, &["--by", "user", "--no-headers", "-o", "procs,rss"]);
+    assert_eq!(
+        (code, out.split_whitespace().collect::<Vec<_>>()),
+        (0, vec!["1", "10240"]),
+        "{err}"
+    );
+}
+
+#[test]
 fn limits_must_make_sense() {
     for (args, word) in [(["--budget", "x"], "500ms"), (["--max-rss", "0"], "2G")] {
         let (code, _, err) = memory(&saved(MACHINE), &args);
