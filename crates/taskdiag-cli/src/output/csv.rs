@@ -62,7 +62,7 @@ pub fn rows(
         for (c, column) in columns.iter().enumerate() {
             let v = item.value(cx, column, c);
             if let Some(m) = v.missing() {
-                tally.count(c, m);
+                tally.count_in(&item, c, m);
             }
             text.clear();
             cell(&mut text, cx, column, item.row(), &v);

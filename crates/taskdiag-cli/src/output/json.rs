@@ -171,7 +171,7 @@ pub fn rows(
         }
         count += 1;
         out.push(b'{');
-        let missing = |c, m| tally.count(c, m);
+        let missing = |c, m| tally.count_in(&item, c, m);
         write_members(out, cx, columns, &keys, item, &mut lacking, missing);
         out.push(b'}');
         if lines {

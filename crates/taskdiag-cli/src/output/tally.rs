@@ -1,8 +1,11 @@
 //! What the rows shown lack, counted by column, and the words for it.
 
-use taskdiag::field::Missing;
+use std::collections::HashSet;
+
+use taskdiag::field::{Missing, Part};
 use taskdiag::{Group, Reason};
 
+use super::Item;
 use crate::columns::Column;
 
 const KINDS: usize = 7;
@@ -11,6 +14,8 @@ const KINDS: usize = 7;
 #[derive(Debug)]
 pub struct Tally {
     counts: Vec<[u64; KINDS]>,
+    /// Column, kind and task of what several rows of a task may lack: it is one task all the same.
+    seen: HashSet<(usize, usize, u32)>,
 }
 
 fn slot(m: Missing) -> Option<usize> {
@@ -29,11 +34,23 @@ fn slot(m: Missing) -> Option<usize> {
 impl Tally {
     /// For so many columns.
     pub fn new(columns: usize) -> Tally {
-        Tally { counts: vec![[0; KINDS]; columns] }
+        Tally { counts: vec![[0; KINDS]; columns], seen: HashSet::new() }
     }
     /// There is a column more, at this place.
     pub fn insert(&mut self, column: usize) {
         self.counts.insert(column, [0; KINDS]);
+    }
+    /// A value of this column is missing in a row, which may be of an entry of a task's list.
+    #[cold]
+    pub fn count_in(&mut self, item: &Item<'_, '_>, column: usize, m: Missing) {
+        let entry = item.row().filter(|row| !matches!(row.part, Part::Whole));
+        let new = match (slot(m), entry) {
+            (Some(kind), Some(row)) => self.seen.insert((column, kind, row.view.pid())),
+            _ => true,
+        };
+        if new {
+            self.count(column, m);
+        }
     }
     /// A value of this column is missing.
     #[cold]

@@ -213,7 +213,7 @@ impl<'a> Lines<'a> {
         for (c, column) in self.columns.iter().enumerate() {
             let value = item.value(self.cx, column, c);
             if let Some(m) = value.missing() {
-                tally.count(c, m);
+                tally.count_in(item, c, m);
             }
             if let Value::Uint(v) = value {
                 if let Some(totals) = &mut totals {

@@ -346,8 +346,14 @@ fn gaps_are_said() {
     ));
     let (code, out, err) = maps(&saved, &["-x"]);
     assert_eq!(code, 3);
-    for words in ["1 task denied address", "would have blocked", "--budget"] {
+    // One task, whatever the number of its mappings and their order.
+    let blocked = "1 task would have blocked the reading of rss, dirty";
+    for words in ["1 task denied address", blocked, "1 task without rss, dirty", "--budget"] {
         assert!(err.contains(words), "{words}: {err}");
+    }
+    for form in [&["-x", "--sort", "size"][..], &["-x", "--csv"]] {
+        let (_, _, err) = maps(&saved, form);
+        assert!(err.contains(blocked), "{form:?}: {err}");
     }
     assert!(out.contains("   21 0000550000000000       8       ?       ? r-x-- "), "{out}");
     let (code, out, _) = maps(&saved, &["--jsonl", "-o", "pid,size,rss"]);
