@@ -147,12 +147,18 @@ fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
         columns.insert(at, by.clone());
         return Ok(columns);
     }
-    let view = match args.view {
-        View::Default => "address,kbytes,mode,mapping",
-        View::Extended => "address,kbytes,rss=RSS,dirty,mode,mapping",
-        View::Everything => EVERYTHING,
+    let text = args.table.form == Form::Text;
+    let view = match (args.view, text) {
+        (View::Default, true) => "address,kbytes,mode,mapping",
+        (View::Extended, true) => "address,kbytes,rss=RSS,dirty,mode,mapping",
+        (View::Default, false) => "address,end,size,perms,offset,device,inode,kind,path,deleted",
+        (View::Extended, false) => {
+            "address,end,size,rss,dirty,perms,offset,device,inode,kind,path,deleted"
+        }
+        (View::Everything, _) => EVERYTHING,
     };
-    let view = if alone { view.to_owned() } else { format!("pid,{view}") };
+    // For programs each thing is on its own, and whose it is goes without saying nowhere.
+    let view = if alone && text { view.to_owned() } else { format!("pid,{view}") };
     columns::parse_of(&MAPS, &view)
 }
 

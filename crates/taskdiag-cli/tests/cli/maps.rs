@@ -243,6 +243,19 @@ fn json_is_lossless() {
 }
 
 #[test]
+fn rows_for_programs_have_each_thing_on_its_own() {
+    let (_, out, _) = maps(&machine(), &["--json", "12"]);
+    let all: Value = serde_json::from_str(&out).expect("valid JSON");
+    let want = json!([{"pid": 12, "address": "0000550000000000", "end": "0000550000002000",
+        "size": 8192, "perms": "r-xp", "offset": 4096, "device": "fe:01", "inode": 7,
+        "kind": "file", "path": all[0]["path"], "deleted": 0}]);
+    assert_eq!(all, want);
+    assert!(all[0]["path"].as_str().is_some_and(|p| p.starts_with('/')), "{out}");
+    let (_, out, _) = maps(&machine(), &["--csv", "-x", "12"]);
+    assert!(out.starts_with("pid,address,end,size,rss,dirty,perms,"), "{out}");
+}
+
+#[test]
 fn columns_of_the_task_are_there_too() {
     let (code, out, _) =
         maps(&machine(), &["--csv", "-o", "task.pid,user,comm,address,task.f", "12"]);
