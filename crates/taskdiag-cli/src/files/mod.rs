@@ -11,7 +11,7 @@ use std::time::Instant;
 use taskdiag::engine::auto;
 use taskdiag::field::{self, Context, FILES, Missing, OpenRow, Part, Row};
 use taskdiag::files::{Files, Gap, OpenFile, Owner};
-use taskdiag::{Choice, EngineId, Group, Groups, Reason, Snapshot};
+use taskdiag::{Choice, EngineId, Group, Groups, Members, Reason, Snapshot};
 
 use self::select::Selection;
 use crate::answer;
@@ -107,13 +107,17 @@ fn plan(args: &Args, columns: &[Column]) -> Plan {
     let fields = columns.iter().map(|c| c.field).chain(args.table.sort.iter().map(|k| k.field));
     let wanted = match args.terse {
         true => Groups::NONE,
-        false => field::groups_of(fields),
+        false => field::groups_of(fields.clone()),
     };
+    // The name is looked at by conditions, and for who has the other end of a pipe.
+    let members = field::members_of(fields).union(Members::of(Groups::BASE, &["comm"]));
     let groups = (wanted - Files::GROUPS) | select.groups();
     let groups = groups - lacking(args.table.source.engine, groups);
     let pids = select.only_pids().unwrap_or(&[]).to_vec();
     let tasks = crate::select::Selection { pids, ..crate::select::Selection::default() };
-    plan::plan(groups, &tasks, groups.has(Group::Fd))
+    let mut plan = plan::plan(groups, &tasks, groups.has(Group::Fd));
+    plan.requests(|r| r.members = members);
+    plan
 }
 
 /// What tells more of rows, and is left out, and said to be, where the one engine that may answer has

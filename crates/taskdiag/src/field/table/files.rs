@@ -386,8 +386,8 @@ pub const FIELDS: &[Field] = &[
         }
         s.peer_inode().map(|p| if p == 0 { Value::ABSENT } else { uint(p) })
     })),
-    row!("ends" "ENDS" 12 Left [FD BASE] TextList None Plain, "the other tasks in the answer",
+    row!("ends" "ENDS" 12 Left [FD BASE(comm)] TextList None Plain, "the other tasks in the answer",
         "Other ends of a pipe or unix socket, each pid,command,fd; a hundred, then their number", {}, ends),
-    row!("name" "NAME" 4 Left [FD BASE] Text None Plain, "all of these",
+    row!("name" "NAME" 4 Left [FD BASE(comm)] Text None Plain, "all of these",
         "Path, addresses and state, other ends, what is particular about a descriptor", {}, name),
 ];
