@@ -401,6 +401,45 @@ fn what_is_known_of_files_without_a_descriptor() {
 }
 
 #[test]
+fn a_thread_in_another_directory_has_rows_of_its_own() {
+    let mut m = Made::new(Groups::BASE | Groups::FD | Groups::PATHS);
+    let paths = |w: &mut StreamWriter, cwd: &[u8]| {
+        for (kind, path) in [(PathKind::Cwd, cwd), (PathKind::Root, b"/"), (PathKind::Exe, b"/x")] {
+            w.put_blob(Group::Paths as u16, kind as u32, 0, path, path.len());
+        }
+    };
+    m.task(1, 1, "main", |w| {
+        w.put_list(Fd::ALL_VALID, &[fd(0, FdType::Chr, 5, 0)]);
+        paths(w, b"/a");
+    });
+    for (tid, cwd) in [(2, b"/a"), (3, b"/b"), (4, b"/c")] {
+        m.task(tid, 1, "thread", |w| {
+            match tid {
+                4 => w.put_list(Fd::ALL_VALID, &[fd(7, FdType::Chr, 5, 0)]),
+                _ => w.shared(Group::Fd, 1),
+            }
+            paths(w, cwd);
+        });
+    }
+    let snapshot = m.snapshot();
+    let want = [
+        "1/1 cwd DIR /a",
+        "1/1 rtd DIR /",
+        "1/1 txt REG /x",
+        "1/1 0r CHR ",
+        "1/3 cwd DIR /b",
+        "1/3 rtd DIR /",
+        "1/4 cwd DIR /c",
+        "1/4 rtd DIR /",
+        "1/4 7r CHR ",
+    ];
+    assert_eq!(lines(&snapshot), want);
+    let unshared =
+        Files::new(&snapshot).owners().iter().map(|o| o.is_unshared()).collect::<Vec<_>>();
+    assert_eq!(unshared, [false, true, true]);
+}
+
+#[test]
 fn odd_values_are_no_trouble() {
     let mut m = Made::new(Groups::BASE | Groups::FD);
     m.task(1, 1, "odd", |w| {

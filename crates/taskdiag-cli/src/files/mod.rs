@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if args.terse {
         return terse(&all, &snapshot);
     }
-    let unshared = all.owners().any(|o| o.table.as_ref().is_some_and(|t| t.is_unshared()));
+    let unshared = all.owners().any(Owner::is_unshared);
     let mut columns = columns(args, unshared);
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     all.fit_commands(&mut columns);

@@ -45,6 +45,8 @@ pub struct Owner<'a> {
     /// they are not of each table.
     paths: Option<TaskView<'a>>,
     memory: Option<TaskView<'a>>,
+    /// Is it a thread in another directory than its process?
+    has_own_paths: bool,
 }
 
 /// The open files of an answer.
@@ -85,6 +87,10 @@ impl<'a> Files<'a> {
         let listed: HashSet<u32> = owners.iter().map(|o| o.row.view.tgid()).collect();
         let rest = snapshot.tasks().filter(|t| t.is_leader() && !listed.contains(&t.tgid()));
         owners.extend(rest.map(|t| Owner::new(t, None)));
+        let wanderers = wanderers(snapshot);
+        let own_table: HashSet<u32> = owners.iter().map(|o| o.row.view.pid()).collect();
+        let others = wanderers.iter().filter(|t| !own_table.contains(&t.pid()));
+        owners.extend(others.map(|t| Owner::new(*t, None)));
         owners.sort_by_key(|o| {
             let t = &o.row.view;
             (t.tgid(), !t.is_leader(), t.pid())
@@ -95,6 +101,10 @@ impl<'a> Files<'a> {
                 o.paths = Some(o.row.view).filter(has);
                 o.paths.is_some()
             });
+            let elsewhere: HashSet<u32> = wanderers.iter().map(|t| t.pid()).collect();
+            for o in owners.iter_mut().filter(|o| elsewhere.contains(&o.row.view.pid())) {
+                (o.paths, o.has_own_paths) = (Some(o.row.view), true);
+            }
             let leaders = snapshot.tasks().filter(|t| t.is_leader());
             gaps.extend(leaders.filter_map(|task| {
                 let reason = task.reason(Group::Paths)?;
@@ -147,9 +157,12 @@ impl<'a> Files<'a> {
     /// The files of one: paths, mapped files, descriptors.
     pub fn of(&'a self, owner: &'a Owner<'a>) -> impl Iterator<Item = OpenFile<'a>> + use<'a> {
         let program = program(owner);
+        // The program is of the process, even if a thread has a directory of its own.
+        let of_process = !owner.has_own_paths;
         let paths = owner.paths.into_iter().flat_map(move |task| {
-            let kinds = [PathKind::Cwd, PathKind::Root, PathKind::Exe];
-            kinds.into_iter().filter_map(move |kind| {
+            let kinds = [PathKind::Cwd, PathKind::Root, PathKind::Exe].into_iter();
+            let kinds = kinds.filter(move |k| of_process || *k != PathKind::Exe);
+            kinds.filter_map(move |kind| {
                 let mapping = program.filter(|_| kind == PathKind::Exe);
                 let path = PathName::of_path(&task, kind)?;
                 Some((What::Path(kind, mapping), Some(path), stat_of(&task, kind)))
@@ -194,7 +207,12 @@ impl<'a> Owner<'a> {
             details: Vec::new(),
             paths: None,
             memory: None,
+            has_own_paths: false,
         }
+    }
+    /// Has this thread something of its own that threads share mostly: files, or directories?
+    pub fn is_unshared(&self) -> bool {
+        self.has_own_paths || self.table.as_ref().is_some_and(Holder::is_unshared)
     }
     /// The socket that a descriptor is.
     pub fn socket(&self, fd: u32) -> Option<Entry<'a, Socket>> {
@@ -207,6 +225,30 @@ impl<'a> Owner<'a> {
         let to = self.details.partition_point(|d| d.raw.fd <= fd);
         &self.details[from..to]
     }
+}
+
+/// Threads whose working or root directory is not that of their process's leader: they have unshared
+/// them (`CLONE_FS`).
+fn wanderers<'a>(snapshot: &'a Snapshot) -> Vec<TaskView<'a>> {
+    let threads = snapshot.stream().strategy().is_threads();
+    if !threads || !snapshot.stream().asked().has(Group::Paths) {
+        return Vec::new();
+    }
+    let places = |t: &TaskView<'a>| {
+        let of = |kind| PathName::of_path(t, kind).filter(|p| p.reason.is_none());
+        let inode = |kind| stat_of(t, kind).and_then(|s| s.dev().zip(s.inode()));
+        [PathKind::Cwd, PathKind::Root].map(|kind| (of(kind), inode(kind)))
+    };
+    let leaders: HashMap<u32, _> =
+        snapshot.tasks().filter(|t| t.is_leader()).map(|t| (t.pid(), places(&t))).collect();
+    let differ = |t: &TaskView<'a>| {
+        let Some(leader) = leaders.get(&t.tgid()) else { return false };
+        places(t).iter().zip(leader).any(|(own, its)| {
+            let path = own.0.zip(its.0).is_some_and(|(a, b)| a != b);
+            path || own.1.zip(its.1).is_some_and(|(a, b)| a != b)
+        })
+    };
+    snapshot.tasks().filter(|t| !t.is_leader()).filter(differ).collect()
 }
 
 /// Give each process in turn to the first of its owners that takes it.
