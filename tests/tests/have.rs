@@ -440,7 +440,7 @@ fn files_without_a_descriptor() {
         }
         // Each mapped file, found by device and inode.
         let mut compared = 0;
-        for v in rows::<Vma>(&t).iter().filter(|v| num(v, "inode") != 0) {
+        for v in rows::<Vma>(&t).iter().filter(|v| num(v, "dev") != 0) {
             let range = format!("map_files/{:x}-{:x}", num(v, "start"), num(v, "end"));
             let key = |r: &Row| (num(r, "dev"), num(r, "inode"));
             let got = of(FileUse::Mapped).find(|r| key(r) == key(v));
@@ -470,7 +470,8 @@ fn files_without_a_descriptor() {
     };
     for pair in all.windows(2) {
         let (a, b) = (sorted(&pair[0]), sorted(&pair[1]));
-        assert!(a.len() == b.len() || !root, "{} and {}", pair[0], pair[1]);
+        let lists = || format!("{} and {}:\n{a:?}\n{b:?}", pair[0], pair[1]);
+        assert!(a.len() == b.len() || !root, "{}", lists());
         for (a, b) in a.iter().zip(&b).filter(|_| root) {
             let different = differences(a, b, &[]);
             assert!(different.is_empty(), "{} and {}: {different:?} of {a:?}", pair[0], pair[1]);

@@ -80,7 +80,8 @@ impl Worker<'_> {
         let new = |m: &Mapped| {
             !m.seen.contains(&key) && !m.todo.iter().any(|(v, _)| (v.dev, v.inode) == key)
         };
-        if line.vma.inode == 0 || !self.plan.wants(Groups::FILE_STAT) || !new(&self.mapped) {
+        // The first SysV segment has inode 0, and a device.
+        if key == (0, 0) || !self.plan.wants(Groups::FILE_STAT) || !new(&self.mapped) {
             return;
         }
         let name = line.name().filter(|n| n.starts_with(b"/") && !line.is_deleted());
