@@ -88,9 +88,11 @@ impl<'a> Files<'a> {
         let rest = snapshot.tasks().filter(|t| t.is_leader() && !listed.contains(&t.tgid()));
         owners.extend(rest.map(|t| Owner::new(t, None)));
         let wanderers = wanderers(snapshot);
-        let own_table: HashSet<u32> = owners.iter().map(|o| o.row.view.pid()).collect();
-        let others = wanderers.iter().filter(|t| !own_table.contains(&t.pid()));
-        owners.extend(others.map(|t| Owner::new(*t, None)));
+        if !wanderers.is_empty() {
+            let own_table: HashSet<u32> = owners.iter().map(|o| o.row.view.pid()).collect();
+            let others = wanderers.iter().filter(|t| !own_table.contains(&t.pid()));
+            owners.extend(others.map(|t| Owner::new(*t, None)));
+        }
         owners.sort_by_key(|o| {
             let t = &o.row.view;
             (t.tgid(), !t.is_leader(), t.pid())
