@@ -3,8 +3,8 @@
 
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, Cgroup, Cred,
-    Done, Fd, FdCount, FdDetail, FileStat, Group, Groups, Info, Io, Limits, Ns, PathKind, Reason, Req,
-    Rollup, Sched, Signals, Socket, Stat, Statm, Strategy, StreamWriter, Swap, Vma, VmaStat,
+    Done, Fd, FdCount, FdDetail, FileStat, Group, Groups, Info, Io, Limits, Ns, PathKind, Reason,
+    Req, Rollup, Sched, Signals, Socket, Stat, Statm, Strategy, StreamWriter, Swap, Vma, VmaStat,
     encode_features_request, encode_request,
 };
 
