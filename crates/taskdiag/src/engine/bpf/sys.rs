@@ -239,6 +239,28 @@ pub fn iterator(link: &OwnedFd) -> io::Result<OwnedFd> {
     bpf(ITER_CREATE, &mut Attr { link_fd: link.as_raw_fd() as u32, flags: 0 }).map(owned)
 }
 
+/// Inode of the pid namespace of this process.
+///
+/// # Errors
+/// Those of pidfd_open(2) and its `PIDFD_GET_PID_NAMESPACE`, which came with Linux 6.11.
+pub fn own_pid_namespace() -> io::Result<u64> {
+    /// `_IO(0xff, 5)` of linux/pidfd.h.
+    const PIDFD_GET_PID_NAMESPACE: libc::c_ulong = 0xff05;
+    // SAFETY: plain system calls; an fd that one made is owned by nobody else.
+    unsafe {
+        let pidfd = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
+        if pidfd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let pidfd = owned(pidfd);
+        let ns = libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_PID_NAMESPACE as _, 0);
+        if ns < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(rustix::fs::fstat(owned(ns.into()))?.st_ino)
+    }
+}
+
 /// A mapping of a BPF map's memory, shared with the programs.
 #[derive(Debug)]
 pub struct Mapping {
