@@ -50,7 +50,7 @@ def counts_of_many(b):
 
 def counts(b):
     ls = ["sh", "-c", "ls /proc/[0-9]*/fd 2> /dev/null | wc -l"]
-    r = b.compare({"taskdiag": files("--count"), "ls": ls}, rounds=5, same=())
+    r = b.compare({"taskdiag": files("--count"), "ls": ls}, rounds=15, same=())
     b.ratio("wall, ls / taskdiag", r, "ls", "taskdiag", "wall_ns", at_least=20)
     b.ratio("cpu, ls / taskdiag", r, "ls", "taskdiag", "cpu_us")
     b.count("taskdiag", files("--count"))

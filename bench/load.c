@@ -8,7 +8,7 @@
  *	load files N F		N child processes with F open files each
  *	load table N F		a child process of N threads that share F open files
  *
- * Prints "ready" when all are there. Ends, and with it all of them, when its
+ * Prints "ready" when all are there and sleep. Ends, and with it all of them, when its
  * standard input ends: so also when the driver dies in any way. If it is killed
  * itself, the children get SIGKILL by PR_SET_PDEATHSIG.
  *
@@ -121,6 +121,23 @@ static void add_child(long threads, long files, int done)
 	idle(NULL);
 }
 
+/* Until nothing runs but this, or for some seconds on a machine that is never so: new tasks run once. */
+static void settle(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		FILE *f = fopen("/proc/loadavg", "r");
+		int running = 0;
+
+		if (f && fscanf(f, "%*s %*s %*s %d/", &running) != 1)
+			running = 0;
+		if (f)
+			fclose(f);
+		if (running <= 1)
+			return;
+		usleep(10000);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	long n = argc > 2 ? atol(argv[2]) : 0, p = argc > 3 ? atol(argv[3]) : 1;
@@ -162,6 +179,7 @@ int main(int argc, char **argv)
 			fail(with_files ? "files or threads" : "clone", i);
 		}
 	}
+	settle();
 	puts("ready");
 	fflush(stdout);
 	ssize_t got;
