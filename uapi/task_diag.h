@@ -513,6 +513,7 @@ struct task_diag_vma_stat {
 	__u64 swap_bytes;
 	__u64 swap_pss_bytes;
 	__u64 locked_bytes;
+	__u64 thp_eligible;	/* 1: it may have huge pages */
 };
 
 struct task_diag_rollup {

@@ -7,6 +7,7 @@ use std::process::Command;
 use taskdiag::wire::{Fd, Socket, Vma, VmaStat};
 use taskdiag::{FdType, Group, Groups, Request, VmaKind};
 use taskdiag_tests::answer::engines_with;
+use taskdiag_tests::cli::taskdiag;
 use taskdiag_tests::rows::{Row, owner, rows};
 use taskdiag_tests::{Answer, Mktask, Value, read, skip};
 
@@ -111,6 +112,60 @@ fn pmap() {
             assert_eq!(n("rss_bytes"), want[&n("start")].1, "{a}: rss at {:#x}", n("start"));
         }
         assert_eq!(list.len(), want.len(), "{a}");
+    }
+}
+
+/// A table of mappings: by address the words before the last column, by their headers. Columns
+/// after one that may have several words are left out.
+fn table(text: &str) -> BTreeMap<u64, BTreeMap<String, String>> {
+    let mut lines = text.lines().skip_while(|l| !l.trim_start().starts_with("Address"));
+    let headers: Vec<&str> = lines.next().expect("a header").split_whitespace().collect();
+    let end = headers.iter().position(|h| matches!(*h, "VmFlags" | "Mapping"));
+    let headers = &headers[..end.expect("the last column")];
+    lines
+        .filter_map(|l| {
+            let words = l.split_whitespace();
+            // The totals have fewer words.
+            let all = words.clone().count() >= headers.len();
+            let address = u64::from_str_radix(words.clone().next()?, 16).ok().filter(|_| all)?;
+            Some((
+                address,
+                headers.iter().map(|h| h.to_string()).zip(words.map(Into::into)).collect(),
+            ))
+        })
+        .collect()
+}
+
+/// Every column of pmap -X, with its numbers: but for those that other processes change, which may
+/// map the same library meanwhile.
+#[test]
+fn pmap_of_everything() {
+    const MAY_CHANGE: [&str; 7] = [
+        "Pss",
+        "Pss_Dirty",
+        "Referenced",
+        "Shared_Clean",
+        "Shared_Dirty",
+        "Private_Clean",
+        "Private_Dirty",
+    ];
+    let Some((_dir, m)) = start("mappings") else { return };
+    let pid = m.pid().to_string();
+    let Some(want) = run("pmap", &["-X", &pid]) else { return };
+    let program = taskdiag().to_str().expect("a plain path");
+    let got = run(program, &["maps", "-X", &pid]).expect("it says something");
+    let (want, got) = (table(&want), table(&got));
+    assert!(want.len() > 20 && want.keys().eq(got.keys()), "{:?} {:?}", want.keys(), got.keys());
+    for (address, row) in &want {
+        assert!(row.len() > 10, "{row:?}");
+        for (header, value) in row {
+            let ours = got[address].get(header);
+            assert!(ours.is_some(), "there is no column {header}");
+            // Addresses are what the rows were found by.
+            if header != "Address" && !MAY_CHANGE.contains(&header.as_str()) {
+                assert_eq!(ours, Some(value), "{header} of {address:x}");
+            }
+        }
     }
 }
 

@@ -683,6 +683,8 @@ entry! {
         swap_pss_bytes: u64,
         /// The locked part of pss.
         locked_bytes: u64,
+        /// 1: it may have huge pages (THPeligible).
+        thp_eligible: u64,
     }
 }
 

@@ -264,4 +264,7 @@ pub const FIELDS: &[Field] = &[
         "Swapped out, each page divided by the number of its users" |s| s.swap_pss_bytes()),
     bytes!("locked" "Locked" "/proc/PID/smaps Locked"
         "Locked into memory, each page divided by the number of its users" |s| s.locked_bytes()),
+    row!("thp_eligible" "THPeligible" 11 Right [VMA VMA_STAT] Integer None Plain,
+        "/proc/PID/smaps THPeligible", "1: it may have huge pages", {},
+        |_, row| stat(row, |s| s.thp_eligible())),
 ];

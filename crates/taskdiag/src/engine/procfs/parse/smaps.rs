@@ -8,9 +8,9 @@ use super::maps::{MapLine, map_line};
 use super::number;
 use super::small::complete_lines;
 
-/// The keys, in the order of the members of [`VmaStat`] after `start` and `end`, and of
-/// [`Rollup`] after `valid`. The kernel writes them in about this order.
-const KEYS: [&[u8]; 22] = [
+/// The keys, in the order of the members of [`VmaStat`] after `start` and `end`, and, but for the
+/// last, of [`Rollup`] after `valid`. The kernel writes them in about this order.
+const KEYS: [&[u8]; 23] = [
     b"Rss:",
     b"Pss:",
     b"Pss_Dirty:",
@@ -33,7 +33,10 @@ const KEYS: [&[u8]; 22] = [
     b"Swap:",
     b"SwapPss:",
     b"Locked:",
+    b"THPeligible:",
 ];
+/// The only one that is no size: 0 or 1.
+const THP_ELIGIBLE: usize = 22;
 
 /// The sums of one mapping or of all, in bytes, and which of them are known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,8 +54,9 @@ impl Sums {
         for i in (self.next..KEYS.len()).chain(0..self.next) {
             if let Some(text) = line.strip_prefix(KEYS[i]) {
                 self.next = (i + 1) % KEYS.len();
-                if let Some(bytes) = kib(text) {
-                    self.values[i] = bytes;
+                let value = if i == THP_ELIGIBLE { padded(text) } else { kib(text) };
+                if let Some(value) = value {
+                    self.values[i] = value;
                     self.known |= 1 << i;
                 }
                 return Some(i);
@@ -171,10 +175,12 @@ impl Layout {
         let Some(text) = line.strip_prefix(&known.key[..]) else { return false };
         match known.member {
             Some(i) => {
-                let Some(bytes) = text.strip_suffix(b" kB\n").and_then(padded) else {
+                let (unit, scale): (&[u8], _) =
+                    if i == THP_ELIGIBLE { (b"\n", 1) } else { (b" kB\n", 1024) };
+                let Some(n) = text.strip_suffix(unit).and_then(padded) else {
                     return false;
                 };
-                sums.values[i] = bytes * 1024;
+                sums.values[i] = n * scale;
                 sums.known |= 1 << i;
             }
             None if memchr::memchr(b'\n', text) == Some(text.len() - 1) => {}
@@ -223,10 +229,10 @@ pub fn rollup(bytes: &[u8]) -> Option<Rollup> {
     complete_lines(bytes).for_each(|line| {
         sums.line(line);
     });
-    let mut words = [0u64; KEYS.len() + 1];
-    words[1..].copy_from_slice(&sums.values);
+    let mut words = [0u64; THP_ELIGIBLE + 1];
+    words[1..].copy_from_slice(&sums.values[..THP_ELIGIBLE]);
     let mut r = Rollup::read_from_bytes(words.as_bytes()).expect("of the same size");
-    (r.nla, r.valid) = (Rollup::new().nla, sums.known);
+    (r.nla, r.valid) = (Rollup::new().nla, sums.known & ((1 << THP_ELIGIBLE) - 1));
     (r.valid != 0).then_some(r)
 }
 
@@ -265,7 +271,7 @@ Private_Hugetlb:      19 kB
 Swap:                 20 kB
 SwapPss:              21 kB
 Locked:               22 kB
-THPeligible:           0
+THPeligible:           1
 VmFlags: rd mr mw me lo dd um 
 7000-9000 rw-p 00000000 00:00 0
 Rss:         123456789012 kB
@@ -281,8 +287,9 @@ Rss:                   5 kB
         assert_eq!(e.len(), 3);
         let s = e[0].stat;
         assert_eq!((s.start, s.end), (0x55b4a18ab000, 0x55b4a18ad000));
-        let words = <[u64; 24]>::read_from_bytes(s.as_bytes()).unwrap();
-        for (i, (member, word)) in VmaStat::MEMBERS.iter().zip(words).enumerate().skip(2) {
+        assert_eq!((s.thp_eligible, e[0].valid >> 24), (1, 1));
+        let words = <[u64; 25]>::read_from_bytes(s.as_bytes()).unwrap();
+        for (i, (member, word)) in VmaStat::MEMBERS[..24].iter().zip(words).enumerate().skip(2) {
             let none = ["pss_anon_bytes", "pss_file_bytes", "pss_shmem_bytes"].contains(member);
             let asked = if none { 0 } else { i as u64 - 1 };
             assert_eq!(
