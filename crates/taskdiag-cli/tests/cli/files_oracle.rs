@@ -163,15 +163,21 @@ fn as_lsof_selects_them() {
         &["-a", "-p", &pid, "-d", "cwd"],
     ];
     for test in tests {
-        let theirs = output("lsof", &[&["-t", "-n", "-P"], *test].concat()).unwrap();
-        let (_, own, err) = parts(&run(&[&["files", "-t", "-n", "-P"], *test].concat()));
         let sorted = |s: &str| {
             let mut pids: Vec<u32> = s.split_whitespace().filter_map(|p| p.parse().ok()).collect();
             pids.sort_unstable();
             pids
         };
-        assert!(sorted(&theirs).contains(&target.child.id()), "lsof {test:?}: {theirs}");
-        assert_eq!(sorted(&own), sorted(&theirs), "{test:?}: {err}");
+        let both = || {
+            let theirs = output("lsof", &[&["-t", "-n", "-P"], *test].concat()).unwrap();
+            let (_, own, err) = parts(&run(&[&["files", "-t", "-n", "-P"], *test].concat()));
+            assert!(sorted(&theirs).contains(&target.child.id()), "lsof {test:?}: {theirs}");
+            (sorted(&own), sorted(&theirs), err)
+        };
+        // Whom a test beside this one starts has its files for a moment.
+        let look = (0..4).map(|_| both()).find(|(own, theirs, _)| own == theirs);
+        let (own, theirs, err) = look.unwrap_or_else(both);
+        assert_eq!(own, theirs, "{test:?}: {err}");
     }
 }
 
