@@ -19,9 +19,9 @@
  *   trace_other    the same for tracees that are another process's children
  *
  * Each case has a parent process of its own, whose idle children sleep in pause(2).
- * A tracer and its tracees share a processor, and it runs as SCHED_FIFO if it may:
- * otherwise it is decided from time to time anew whether the tracee stops before or
- * after wait() has gone to sleep, and these are two different costs.
+ * A case has one processor, and a tracer runs as SCHED_FIFO if it may: otherwise it
+ * is decided from time to time anew whether a child runs beside its parent, and stops
+ * before or after wait() has gone to sleep, and these are different costs.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -159,18 +159,15 @@ static uint64_t measure(const char *name, int n, int rounds)
 	pid_t *pids = mmap(NULL, MAX_N * sizeof(*pids), PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t *ns = calloc(rounds, sizeof(*ns));
+	cpu_set_t one;
 	pid_t helper;
 
 	if (pids == MAP_FAILED || !ns)
 		err(1, "memory");
-	if (trace) {
-		cpu_set_t one;
-
-		CPU_ZERO(&one);
-		CPU_SET(0, &one);
-		if (sched_setaffinity(0, sizeof(one), &one))
-			warn("%s: sched_setaffinity", name);
-	}
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		warn("%s: sched_setaffinity", name);
 	/* fork_* count the child to come */
 	n -= !strncmp(name, "fork_", 5);
 	helper = start_idle(pids, n, !strcmp(name, "trace_other"));
