@@ -21,6 +21,9 @@ def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True):
     common.say(f"{kernel.name} ({image.version}): {', '.join(s.name for s in parts)}")
     log = common.LOGS / f"{kernel.name}-{label}"
     run = machine.boot(image.path, initramfs, log, timeout, memory, append, strict)
+    if run.tripped:
+        common.say(f"{kernel.name}: {run.why()}; that is the emulator's (see machine.py), so once more")
+        run = machine.boot(image.path, initramfs, log, timeout, memory, append, strict)
     initramfs.unlink()
     results = {}
     for s in parts:
