@@ -146,8 +146,6 @@ struct state {
 			/* mappings: vma.h */
 			__u64 mm, address, brk, start_brk, start_stack;
 			__u64 entry, node_min, node_max;
-			__u64 near, near_min, near_max;	/* the node above the last leaf; 0: not known */
-			__u64 above;
 			__u64 node_copy[32];
 			__u32 leaf, leaf_end, slot_next, i;
 			__u32 torn, walk_torn, walk_done, gate_name;

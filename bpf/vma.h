@@ -227,7 +227,6 @@ GROUP_FN descend_tree(void)
 		return 1;
 	end = data_end(type, st.node_max);
 	if (type == MAPLE_LEAF_64) {
-		st.near = st.above;
 		st.leaf_end = end;
 		st.leaf = 1;
 		return 1;
@@ -241,9 +240,6 @@ GROUP_FN descend_tree(void)
 	} else {
 		return 1;
 	}
-	st.above = st.entry;
-	st.near_min = st.node_min;
-	st.near_max = st.node_max;
 	st.i = 0;
 	EACH(i, 0, end, RANGE_SLOTS - 1) {
 		pivot = NODE(p + i);
@@ -270,25 +266,16 @@ static long descend_step(u32 level, void *unused)
 }
 
 /*
- * The leaf that st.address lies in to st.node_copy. From the node above the last leaf, if it is below that,
- * too: in a tree that is read under RCU, as this one is, a node has the same range for as long as it
- * is in the tree, and is looked at again.
+ * The leaf that st.address lies in to st.node_copy. Always from the root: a node that was seen before the last
+ * leaf was written may be another one's by now, and what it has not would be left out.
  */
 static __always_inline bool find_leaf(void)
 {
 	st.leaf = 0;
-	st.node_min = st.near_min;
-	st.node_max = st.near_max;
-	st.entry = st.near;
-	if (!st.near || st.address < st.near_min || st.address > st.near_max) {
-		st.node_min = 0;
-		st.node_max = ADDRESS_MAX;
-		st.entry = RD(u64, st.mm, MM_ROOT);
-		if ((st.entry & 3) != 2)
-			st.entry = 0;
-	}
-	st.near = st.above = 0;
-	if (st.entry > 4096)
+	st.node_min = 0;
+	st.node_max = ADDRESS_MAX;
+	st.entry = RD(u64, st.mm, MM_ROOT);
+	if ((st.entry & 3) == 2 && st.entry > 4096)
 		bpf_loop(16, descend_step, NULL, 0);
 	st.slot_next = 0;
 	return st.leaf;
@@ -424,7 +411,6 @@ GROUP_FN put_vmas(void)
 	st.mm = mm;
 	st.file = 0;
 	st.leaf = 0;
-	st.near = 0;
 	if (first) {
 		st.arg = mm;
 		/* one process alone has nobody in the answer to share with */
