@@ -33,7 +33,7 @@ use std::os::unix::ffi::OsStrExt as _;
 /// # Safety
 /// As for any `main`: `argv` has `argc` texts.
 #[cfg_attr(not(test), unsafe(export_name = "main"))]
-#[cfg_attr(test, allow(dead_code))]
+#[cfg_attr(test, expect(dead_code, reason = "unit tests have a main of their own"))]
 unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char) -> c_int {
     like_rust();
     few_memory_calls();

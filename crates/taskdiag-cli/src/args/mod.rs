@@ -97,40 +97,37 @@ pub fn command() -> Command {
 /// Parse the whole command line.
 pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     // A command does not pay for building the options of the others.
-    let alone = |c: Command| {
-        let name = format!("taskdiag {}", c.get_name());
-        c.bin_name(name).no_binary_name(true).try_get_matches_from(&argv[2..])
-    };
-    match argv.get(1).and_then(|a| a.to_str()) {
+    let alone = match argv.get(1).and_then(|a| a.to_str()) {
         Some("ps") => return Ok(Cli::Ps(Box::new(ps::parse(argv[2..].to_vec())?))),
         Some("files") => return Ok(Cli::Files(Box::new(files::parse(&argv[2..])?))),
-        Some("maps") => {
-            let m = alone(maps::command())?;
-            return Ok(Cli::Maps(Box::new(maps::Args::from_matches(&m)?)));
-        }
-        Some("memory") => {
-            let m = alone(memory::command())?;
-            return Ok(Cli::Memory(Box::new(memory::Args::from_matches(&m)?)));
-        }
-        Some("tree") => {
-            let m = alone(tree::command())?;
-            return Ok(Cli::Tree(Box::new(tree::Args::from_matches(&m)?)));
-        }
-        Some("dump") => return Ok(Cli::Dump(dump::Args::from_matches(&alone(dump::command())?)?)),
-        _ => {}
+        Some("maps") => Some(maps::command()),
+        Some("memory") => Some(memory::command()),
+        Some("tree") => Some(tree::command()),
+        Some("dump") => Some(dump::command()),
+        _ => None,
+    };
+    if let Some(c) = alone {
+        let name = c.get_name().to_owned();
+        let c = c.bin_name(format!("taskdiag {name}")).no_binary_name(true);
+        return parsed(&name, &c.try_get_matches_from(&argv[2..])?);
     }
     let matches = command().try_get_matches_from(argv)?;
-    Ok(match matches.subcommand() {
-        Some(("ps", m)) => Cli::Ps(Box::new(ps::Args::from_matches(m)?)),
-        Some(("maps", m)) => Cli::Maps(Box::new(maps::Args::from_matches(m)?)),
-        Some(("memory", m)) => Cli::Memory(Box::new(memory::Args::from_matches(m)?)),
-        Some(("files", m)) => Cli::Files(Box::new(files::Args::from_matches(m)?)),
-        Some(("tree", m)) => Cli::Tree(Box::new(tree::Args::from_matches(m)?)),
-        Some(("fields", m)) => Cli::Fields(m.get_flag("json")),
-        Some(("engines", m)) => Cli::Engines(m.get_flag("json")),
-        Some(("dump", m)) => Cli::Dump(dump::Args::from_matches(m)?),
-        Some(("generate", m)) => Cli::Generate(text(m, "what").unwrap_or_default()),
-        other => unreachable!("clap knows no such command: {other:?}"),
+    let (name, matches) = matches.subcommand().expect("clap asks for one");
+    parsed(name, matches)
+}
+
+fn parsed(name: &str, m: &ArgMatches) -> Result<Cli, Exit> {
+    Ok(match name {
+        "ps" => Cli::Ps(Box::new(ps::Args::from_matches(m)?)),
+        "maps" => Cli::Maps(Box::new(maps::Args::from_matches(m)?)),
+        "memory" => Cli::Memory(Box::new(memory::Args::from_matches(m)?)),
+        "files" => Cli::Files(Box::new(files::Args::from_matches(m)?)),
+        "tree" => Cli::Tree(Box::new(tree::Args::from_matches(m)?)),
+        "fields" => Cli::Fields(m.get_flag("json")),
+        "engines" => Cli::Engines(m.get_flag("json")),
+        "dump" => Cli::Dump(dump::Args::from_matches(m)?),
+        "generate" => Cli::Generate(text(m, "what").unwrap_or_default()),
+        other => unreachable!("clap knows no such command: {other}"),
     })
 }
 

@@ -8,6 +8,7 @@ use taskdiag_wire::{
 };
 
 use super::{Owner, words};
+use crate::engine::procfs::parse::fd_type_of_mode;
 
 /// How a file is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -227,17 +228,7 @@ impl<'a> OpenFile<'a> {
     }
     /// Of what is no descriptor, the type that its mode tells.
     fn mode_type(&self) -> Option<FdType> {
-        let mode = self.of_stat(|s| s.mode())?;
-        Some(match mode & libc::S_IFMT {
-            libc::S_IFREG => FdType::Reg,
-            libc::S_IFDIR => FdType::Dir,
-            libc::S_IFCHR => FdType::Chr,
-            libc::S_IFBLK => FdType::Blk,
-            libc::S_IFIFO => FdType::Fifo,
-            libc::S_IFLNK => FdType::Lnk,
-            libc::S_IFSOCK => FdType::Socket,
-            _ => FdType::Other,
-        })
+        self.of_stat(|s| s.mode()).map(fd_type_of_mode)
     }
     /// Position in the file, bytes.
     pub fn pos_bytes(&self) -> Option<u64> {

@@ -122,11 +122,7 @@ impl Reader {
         self.syscalls += 1; // close
         let (mut n, mut reads) = (0, 0);
         loop {
-            self.syscalls += 1;
-            let got = match rustix::io::read(&fd, &mut self.buf[n..]) {
-                Err(Errno::INTR) => continue,
-                got => got?,
-            };
+            let got = self.read_at(&fd, n)?;
             n += got;
             if got == 0 {
                 break;
@@ -167,11 +163,7 @@ impl Reader {
                     self.buf.resize((n * 2).max(PART_SIZE), 0);
                 }
             }
-            self.syscalls += 1;
-            let got = match rustix::io::read(&fd, &mut self.buf[n..]) {
-                Err(Errno::INTR) => continue,
-                got => got?,
-            };
+            let got = self.read_at(&fd, n)?;
             n += got;
             if got == 0 {
                 break;
@@ -208,14 +200,21 @@ impl Reader {
         self.buf.shrink_to(KEEP_SIZE);
     }
 
+    /// What comes next in a file, to this place of the buffer and on; how many bytes.
+    fn read_at(&mut self, fd: &OwnedFd, n: usize) -> Result<usize, Errno> {
+        loop {
+            self.syscalls += 1;
+            match rustix::io::read(fd, &mut self.buf[n..]) {
+                Err(Errno::INTR) => {}
+                got => return got,
+            }
+        }
+    }
+
     fn fill(&mut self, fd: &OwnedFd, short_is_end: bool) -> Result<usize, Errno> {
         let mut n = 0;
         loop {
-            self.syscalls += 1;
-            let got = match rustix::io::read(fd, &mut self.buf[n..]) {
-                Err(Errno::INTR) => continue,
-                got => got?,
-            };
+            let got = self.read_at(fd, n)?;
             n += got;
             if got == 0 || (short_is_end && n < self.buf.len()) {
                 return Ok(n);
