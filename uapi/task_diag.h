@@ -514,6 +514,7 @@ struct task_diag_vma_stat {
 	__u64 swap_pss_bytes;
 	__u64 locked_bytes;
 	__u64 thp_eligible;	/* 1: it may have huge pages */
+	__u64 protection_key;	/* pkeys(7); not known of a processor without */
 };
 
 struct task_diag_rollup {

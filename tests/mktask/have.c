@@ -87,7 +87,7 @@ static void mappings(int argc, char **argv)
 {
 	const int rw = PROT_READ | PROT_WRITE;
 	char *name, *gone, *p;
-	int fd, id;
+	int fd, id, key;
 
 	if (argc < 2)
 		die("usage: mappings DIRECTORY");
@@ -129,6 +129,12 @@ static void mappings(int argc, char **argv)
 		die("mmap: %m");
 	touch(p);
 	fact("growsdown", "%lu", (unsigned long)p);
+	/* None where the processor has no keys. */
+	key = pkey_alloc(0, 0);
+	if (key > 0) {
+		must(pkey_mprotect(at("keyed", rw, MAP_PRIVATE | MAP_ANONYMOUS, -1), SIZE, rw, key));
+		fact("protection_key", "%d", key);
+	}
 	/* Pages of a pool that may be empty: it is mapped, not touched. */
 	p = mmap(NULL, HUGE, rw,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE | 21 << MAP_HUGE_SHIFT, -1, 0);

@@ -156,6 +156,13 @@ fn sums_of_mappings() {
         }
         assert_eq!(num(of("exec").1, "rss_bytes"), 0, "{a}");
         assert_eq!(num(of("locked").1, "locked_bytes"), size, "{a}");
+        if m.has("protection_key") {
+            assert_eq!(num(of("anon").1, "protection_key"), 0, "{a}");
+            assert_eq!(num(of("keyed").1, "protection_key"), m.num("protection_key"), "{a}");
+        } else {
+            skip("keys of mappings", "the processor has none");
+            assert_eq!(of("anon").1.get("protection_key"), None, "{a}");
+        }
         // The flags are there, since smaps is read.
         assert_eq!(num(of("dontdump").0, "flags") & 0x2000, 0x2000, "{a}");
         assert_eq!(num(of("locked").0, "flags") & 0x4, 0x4, "{a}");

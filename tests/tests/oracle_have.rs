@@ -159,10 +159,6 @@ fn pmap_of_everything() {
     for (address, row) in &want {
         assert!(row.len() > 10, "{row:?}");
         for (header, value) in row {
-            // Of processors that have keys, see the README's list of what is not done.
-            if header == "ProtectionKey" {
-                continue;
-            }
             let ours = got[address].get(header);
             assert!(ours.is_some(), "there is no column {header}");
             // Addresses are what the rows were found by.

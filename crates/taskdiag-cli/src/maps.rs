@@ -130,7 +130,8 @@ fn field(name: &str) -> &'static field::Field {
 
 const EVERYTHING: &str = "address,perm,offset,device,inode,size,rss,pss,pss_dirty,shared_clean,\
      shared_dirty,private_clean,private_dirty,referenced,anonymous,ksm,lazyfree,anon_huge,\
-     shmem_huge,file_huge,shared_hugetlb,private_hugetlb,swap,swap_pss,locked,thp_eligible,vmflags,mapping";
+     shmem_huge,file_huge,shared_hugetlb,private_hugetlb,swap,swap_pss,locked,thp_eligible,\
+     protection_key,vmflags,mapping";
 
 fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
     if !args.table.columns.is_empty() {

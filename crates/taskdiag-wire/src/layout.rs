@@ -685,6 +685,8 @@ entry! {
         locked_bytes: u64,
         /// 1: it may have huge pages (THPeligible).
         thp_eligible: u64,
+        /// What a thread needs the right to (`pkeys(7)`); where the processor has such keys.
+        protection_key: u64,
     }
 }
 

@@ -267,4 +267,7 @@ pub const FIELDS: &[Field] = &[
     row!("thp_eligible" "THPeligible" 11 Right [VMA VMA_STAT] Integer None Plain,
         "/proc/PID/smaps THPeligible", "1: it may have huge pages", {},
         |_, row| stat(row, |s| s.thp_eligible())),
+    row!("protection_key" "ProtectionKey" 13 Right [VMA VMA_STAT] Integer None Plain,
+        "/proc/PID/smaps ProtectionKey", "Key of `pkeys(7)` that access needs the right to, 0: any; where the processor has them", {},
+        |_, row| stat(row, |s| s.protection_key())),
 ];

@@ -8,9 +8,9 @@ use super::maps::{MapLine, map_line};
 use super::number;
 use super::small::complete_lines;
 
-/// The keys, in the order of the members of [`VmaStat`] after `start` and `end`, and, but for the
-/// last, of [`Rollup`] after `valid`. The kernel writes them in about this order.
-const KEYS: [&[u8]; 23] = [
+/// The keys, in the order of the members of [`VmaStat`] after `start` and `end`, and the first
+/// [`SIZES`] of [`Rollup`] after `valid`. The kernel writes them in about this order.
+const KEYS: [&[u8]; 24] = [
     b"Rss:",
     b"Pss:",
     b"Pss_Dirty:",
@@ -34,9 +34,10 @@ const KEYS: [&[u8]; 23] = [
     b"SwapPss:",
     b"Locked:",
     b"THPeligible:",
+    b"ProtectionKey:",
 ];
-/// The only one that is no size: 0 or 1.
-const THP_ELIGIBLE: usize = 22;
+/// How many of them are sizes, in KiB; the others are plain numbers.
+const SIZES: usize = 22;
 
 /// The sums of one mapping or of all, in bytes, and which of them are known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +55,7 @@ impl Sums {
         for i in (self.next..KEYS.len()).chain(0..self.next) {
             if let Some(text) = line.strip_prefix(KEYS[i]) {
                 self.next = (i + 1) % KEYS.len();
-                let value = if i == THP_ELIGIBLE { padded(text) } else { kib(text) };
+                let value = if i < SIZES { kib(text) } else { padded(text) };
                 if let Some(value) = value {
                     self.values[i] = value;
                     self.known |= 1 << i;
@@ -176,7 +177,7 @@ impl Layout {
         match known.member {
             Some(i) => {
                 let (unit, scale): (&[u8], _) =
-                    if i == THP_ELIGIBLE { (b"\n", 1) } else { (b" kB\n", 1024) };
+                    if i < SIZES { (b" kB\n", 1024) } else { (b"\n", 1) };
                 let Some(n) = text.strip_suffix(unit).and_then(padded) else {
                     return false;
                 };
@@ -229,10 +230,10 @@ pub fn rollup(bytes: &[u8]) -> Option<Rollup> {
     complete_lines(bytes).for_each(|line| {
         sums.line(line);
     });
-    let mut words = [0u64; THP_ELIGIBLE + 1];
-    words[1..].copy_from_slice(&sums.values[..THP_ELIGIBLE]);
+    let mut words = [0u64; SIZES + 1];
+    words[1..].copy_from_slice(&sums.values[..SIZES]);
     let mut r = Rollup::read_from_bytes(words.as_bytes()).expect("of the same size");
-    (r.nla, r.valid) = (Rollup::new().nla, sums.known & ((1 << THP_ELIGIBLE) - 1));
+    (r.nla, r.valid) = (Rollup::new().nla, sums.known & ((1 << SIZES) - 1));
     (r.valid != 0).then_some(r)
 }
 
@@ -272,6 +273,7 @@ Swap:                 20 kB
 SwapPss:              21 kB
 Locked:               22 kB
 THPeligible:           1
+ProtectionKey:         3
 VmFlags: rd mr mw me lo dd um 
 7000-9000 rw-p 00000000 00:00 0
 Rss:         123456789012 kB
@@ -287,8 +289,8 @@ Rss:                   5 kB
         assert_eq!(e.len(), 3);
         let s = e[0].stat;
         assert_eq!((s.start, s.end), (0x55b4a18ab000, 0x55b4a18ad000));
-        assert_eq!((s.thp_eligible, e[0].valid >> 24), (1, 1));
-        let words = <[u64; 25]>::read_from_bytes(s.as_bytes()).unwrap();
+        assert_eq!((s.thp_eligible, s.protection_key, e[0].valid >> 24), (1, 3, 0b11));
+        let words = <[u64; 26]>::read_from_bytes(s.as_bytes()).unwrap();
         for (i, (member, word)) in VmaStat::MEMBERS[..24].iter().zip(words).enumerate().skip(2) {
             let none = ["pss_anon_bytes", "pss_file_bytes", "pss_shmem_bytes"].contains(member);
             let asked = if none { 0 } else { i as u64 - 1 };
