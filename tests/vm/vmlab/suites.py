@@ -87,6 +87,8 @@ class Parity(Suite):
         self.promised, self.filter = promised, filter
         every = {n.removeprefix("test ") for n in built() if n.startswith("test ")}
         self.only = sorted(every - set(NOT_HERE)) if only is None else only
+        if unknown := sorted(set(self.only) - every):
+            raise common.Broken(f"no test program is called {', '.join(unknown)}; there are {', '.join(sorted(every))}")
 
     def files(self, tree):
         programs = built()
