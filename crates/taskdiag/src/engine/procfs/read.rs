@@ -2,6 +2,7 @@
 //! open, one to read, one to close. Knows nothing of what is in them.
 
 use std::ffi::{CStr, CString};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat};
@@ -19,6 +20,10 @@ const DIR_SIZE: usize = 256 * 1024;
 const GROWTH: usize = 4 << 20;
 /// A part of a text that is read in parts: stays in the cache, and is worth taking.
 const PART_SIZE: usize = 128 << 10;
+/// A mapping of smaps with a usual name. The kernel makes records for a read until a page is full or the read
+/// has what it asked for; the record that a page has no room for is thrown away and made again. So a read
+/// asks for a page without a record, which takes a tenth less time.
+const RECORD_SIZE: usize = 780;
 /// The buffer does not stay larger than this.
 const KEEP_SIZE: usize = 8 << 20;
 
@@ -153,6 +158,7 @@ impl Reader {
     ) -> Result<(), Errno> {
         let fd = self.open(at, path, OFlags::RDONLY)?;
         self.syscalls += 1; // close
+        let piece = rustix::param::page_size() - RECORD_SIZE;
         let (mut n, mut reads) = (0, 0);
         loop {
             if n == self.buf.len() {
@@ -163,7 +169,7 @@ impl Reader {
                     self.buf.resize((n * 2).max(PART_SIZE), 0);
                 }
             }
-            let got = self.read_at(&fd, n)?;
+            let got = self.read_some(&fd, n..self.buf.len().min(n + piece))?;
             n += got;
             if got == 0 {
                 break;
@@ -202,9 +208,13 @@ impl Reader {
 
     /// What comes next in a file, to this place of the buffer and on; how many bytes.
     fn read_at(&mut self, fd: &OwnedFd, n: usize) -> Result<usize, Errno> {
+        self.read_some(fd, n..self.buf.len())
+    }
+
+    fn read_some(&mut self, fd: &OwnedFd, place: Range<usize>) -> Result<usize, Errno> {
         loop {
             self.syscalls += 1;
-            match rustix::io::read(fd, &mut self.buf[n..]) {
+            match rustix::io::read(fd, &mut self.buf[place.clone()]) {
                 Err(Errno::INTR) => {}
                 got => return got,
             }
