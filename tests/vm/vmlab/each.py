@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Does the series build after each of its patches? Nothing is booted.
+"""Does the series build after each of its patches, and boot, if that is asked for?
 
 One tree goes from the plain source to the whole series, a patch a step. A step compiles the files that any patch of the series
 touches, as far as they are there yet, and with them all of fs/proc; the selftests of a directory where the step touches
 them. What else includes a changed header is compiled with the whole series only, by every other build of the lab. A step
-fails that does not apply or compile, has a warning, or needs a symbol that only a later step makes.
+fails that does not apply or compile, has a warning, or needs a symbol that only a later step makes. To be booted it is built
+whole, which takes three times as long.
 """
 
 import re
@@ -18,8 +19,8 @@ SELFTESTS = "tools/testing/selftests/"
 WHOLE = "fs/proc/"
 
 
-def walk(first=None):
-    """All steps, or those from the patch whose name starts so; how many failed."""
+def walk(first=None, boot=None):
+    """All steps, or those from the patch whose name starts so; how many failed. `boot(image)` gives what is wrong."""
     patches = build.series()
     names = [p.name for p in patches]
     begin = next((i for i, n in enumerate(names) if n.startswith(first)), None) if first else 0
@@ -43,7 +44,9 @@ def walk(first=None):
                 symbols.append((name, *of(tree, there)))
                 if n > begin:
                     selftests(tree, patches[n - 1])
-                why = warnings(tree, start)
+                if boot:
+                    tree.make(["bzImage"])
+                why = warnings(tree, start) or boot and boot(tree.dir / "arch/x86/boot/bzImage")
             except common.Broken as e:
                 why = str(e)
             bad += said(name, why, began)

@@ -10,6 +10,8 @@ SLOWER = 4
 # The test programs of the short run on a stock kernel: a live machine, odd surroundings, what is left behind. Linux 6.1
 # takes a second to verify a BPF program in software emulation, so all of them would take long.
 FAST = ("usage", "live", "bad_input", "large", "leftover")
+# Those of each step of the series: without types, BPF is not there, so /proc and what the series has of its own.
+EACH = ("have", "live", "oracle")
 
 
 def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True):
@@ -115,10 +117,17 @@ def stress_of_the_series(seconds, seed, kernel="ours-debug"):
     return built(kernel, parts, "stress", 4096)
 
 
-def each(first=None):
-    """Build the series patch by patch; how many steps failed."""
+def each(first=None, boots=False):
+    """Build the series patch by patch, and boot each step if asked; how many steps failed."""
+
+    def boot(path):
+        """What is wrong with a kernel."""
+        _, results = go(kernels.named(str(path)), [suites.Parity(["procfs"], EACH)], "each")
+        failed = [(f, r.said.get(f, "")) for r in results.values() for f in r.failed]
+        return "\n".join(f"{f}\n{said}".strip() for f, said in failed)
+
     try:
-        return each_patch.walk(first)
+        return each_patch.walk(first, boot if boots else None)
     except common.Unavailable as e:
         skip("each", str(e))
         return 0
