@@ -136,6 +136,25 @@ fn procfs_task(g: Group, asked: Groups) -> u64 {
     }
 }
 
+/// What a machine has of tasks without memory and files at the least: kernel threads.
+const KERNEL_THREADS: u64 = 60;
+/// The groups that such a task has nothing of, or next to nothing.
+const OF_USERS: Groups = Groups::VMA
+    .union(Groups::VMA_STAT)
+    .union(Groups::ROLLUP)
+    .union(Groups::FD)
+    .union(Groups::ENVIRON);
+
+/// What procfs pays less for kernel threads than for other tasks.
+fn kernel_threads(req: &Request, answer: u64) -> u64 {
+    let some = match req.strategy {
+        Strategy::All | Strategy::AllThread => KERNEL_THREADS.min(answer),
+        _ => 0,
+    };
+    let less = |g| procfs_task(g, req.groups).saturating_sub(PROC_FILE);
+    some * (req.groups & OF_USERS).iter().map(less).sum::<u64>()
+}
+
 /// Tasks that an engine must look at, and tasks in the answer.
 fn work(req: &Request, f: &Facts) -> (u64, u64) {
     match req.strategy {
@@ -204,6 +223,7 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
                 _ => 0,
             };
             find + threads + answer * (1_000 + each) + more_mappings(req, f, PROC_MAPPING)
+                - kernel_threads(req, answer)
         }
     }
 }
