@@ -24,7 +24,7 @@ TASK_FN(put_environ_piece, 1u << TASK_DIAG_ENVIRON)
 	if (!b)
 		return 0;
 	if (!mm || R(p, flags) & PF_KTHREAD) {
-		missing(TASK_DIAG_ENVIRON, off ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);
+		missing(TASK_DIAG_ENVIRON, off ? TASK_DIAG_R_VANISHED : WHY_NO_MEMORY);
 		return 0;
 	}
 	start = R(mm, env_start);

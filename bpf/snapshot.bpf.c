@@ -110,7 +110,7 @@ static bool put_fds_now(u32 pid) { return pid; }
 static __always_inline void visit(struct task_struct *t)
 {
 	struct task_struct *p = PLAIN(t);
-	u32 pid = R(p, pid);
+	u32 pid = R(p, pid), now;
 
 	if (pid == 0)
 		return;
@@ -122,9 +122,14 @@ static __always_inline void visit(struct task_struct *t)
 	}
 	if (!write_task(t))
 		return;
-	if (WANT(TASK_DIAG_CMDLINE) && !put_cmdline_now()) {
-		take_back(pid);
-		return;
+	if (WANT(TASK_DIAG_CMDLINE)) {
+		to_memory();
+		now = put_cmdline_now();
+		from_memory();
+		if (!now) {
+			take_back(pid);
+			return;
+		}
 	}
 	if (WANT(TASK_DIAG_FD) && !put_fds_now(pid))
 		return;

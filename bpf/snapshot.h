@@ -108,9 +108,12 @@ struct state {
 	__u32 locked;
 	__u32 pid;		/* of the task that is written from the list, in the initial namespace */
 	__u32 target;		/* tgid of the process asked about, in the initial namespace */
-	__u64 node;		/* legacy: of the list of threads */
+	__u64 node;		/* of the list of threads */
 	__s64 rss;		/* legacy: the sum of a counter */
 	__u64 task, arg;	/* what the global functions are about */
+	__u64 own_task;		/* of to_memory(): what to go back to */
+	__u32 own_pid;
+	__u32 reserved_pid;
 	__u64 ns;		/* the reader's pid namespace */
 	__u64 ns_boottime_ns;	/* offset of the reader's time namespace */
 	/* page tables: see usermem.h */

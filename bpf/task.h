@@ -243,6 +243,55 @@ static int put_paths(void) { return 0; }
 
 #endif
 
+/*
+ * The memory of a process is that of its threads, of which the first may have ended before others: then
+ * st.task is one that lives, for the groups between this and from_memory(). The list of threads begins with
+ * the first; few that follow can be about to end and have no memory any more.
+ */
+enum { LIVE_TRIES = 16 };
+
+GROUP_FN to_memory(void)
+{
+	struct task_struct *t = THIS, *each;
+	struct signal_struct *s = R(t, signal);
+	struct list_head *node;
+	u32 i;
+
+	st.own_task = st.task;
+	st.own_pid = st.pid;
+	if (!IS_PROCESS || R(t, mm) || R(t, flags) & PF_KTHREAD || !R(t, exit_state) || R(s, nr_threads) < 2)
+		return 0;
+	st.arg = (u64)&s->thread_head;
+	st.node = (u64)R(s, thread_head.next);
+	EACH(i, 0, LIVE_TRIES, LIVE_TRIES) {
+		if (st.node == st.arg)
+			break;
+		node = CAST(struct list_head, (void *)st.node);
+		each = CAST(struct task_struct, (void *)(st.node - __builtin_preserve_field_info(
+				((struct task_struct *)0)->thread_node, BPF_FIELD_BYTE_OFFSET)));
+		if (R(each, mm)) {
+			st.task = (u64)each;
+			st.pid = R(each, pid);
+			break;
+		}
+		st.node = (u64)R(node, next);
+	}
+	return 0;
+}
+
+/* Older helpers take only the task that the iterator gave. */
+#ifdef LEGACY
+#define WHY_NO_MEMORY (st.task == st.own_task ? TASK_DIAG_R_ABSENT : TASK_DIAG_R_UNSUPPORTED)
+#else
+#define WHY_NO_MEMORY TASK_DIAG_R_ABSENT
+#endif
+
+static __always_inline void from_memory(void)
+{
+	st.task = st.own_task;
+	st.pid = st.own_pid;
+}
+
 /* Groups that need no trusted pointer. */
 GROUP_FN put_plain(void)
 {
@@ -252,8 +301,11 @@ GROUP_FN put_plain(void)
 		put_cred();
 	if (WANT(TASK_DIAG_STAT))
 		put_stat();
-	if (WANT(TASK_DIAG_STATM))
+	if (WANT(TASK_DIAG_STATM)) {
+		to_memory();
 		put_statm();
+		from_memory();
+	}
 	if (WANT(TASK_DIAG_IO))
 		put_io();
 	if (WANT(TASK_DIAG_SCHED))
@@ -513,7 +565,7 @@ TASK_FN(put_cmdline_piece, 1u << TASK_DIAG_CMDLINE)
 	if (!b)
 		return 0;
 	if (!mm || R(p, flags) & PF_KTHREAD) {
-		missing(TASK_DIAG_CMDLINE, TASK_DIAG_R_ABSENT);
+		missing(TASK_DIAG_CMDLINE, WHY_NO_MEMORY);
 		return 0;
 	}
 	start = R(mm, arg_start);
@@ -581,21 +633,10 @@ TASK_FN(put_cmdline_piece, 1u << TASK_DIAG_CMDLINE)
 #include "environ.h"
 #endif
 
-/* What may be long, or sleep: in pieces, from st.part on. True: more is left than fits. */
-static __always_inline bool put_parts(struct task_struct *t)
+/* Of put_parts(), what is of the task's memory. */
+static __always_inline bool put_memory_parts(struct task_struct *t)
 {
 	(void)t;
-	if (st.part == PART_FIXED) {
-		st.part = PART_CMDLINE;
-		if (WANT(TASK_DIAG_PATHS))
-			CALL(put_paths, t);
-#ifndef NO_MORE
-		if (WANT(TASK_DIAG_WCHAN) || WANT(TASK_DIAG_KSTACK))
-			CALL(put_stack, t);
-		if (WANT(TASK_DIAG_FILE_STAT))
-			put_file_stats();
-#endif
-	}
 	if (WANT(TASK_DIAG_CMDLINE) && st.part == PART_CMDLINE &&
 	    (st.cmd_offset || !put_cmdline_now()) &&
 	    CALL(put_cmdline_piece, t))
@@ -615,6 +656,35 @@ static __always_inline bool put_parts(struct task_struct *t)
 		if (put_vmas())
 			return true;
 	}
+#endif
+	return false;
+}
+
+/* What may be long, or sleep: in pieces, from st.part on. True: more is left than fits. */
+static __always_inline bool put_parts(struct task_struct *t)
+{
+	bool more;
+
+	(void)t;
+	if (st.part == PART_FIXED) {
+		st.part = PART_CMDLINE;
+		if (WANT(TASK_DIAG_PATHS))
+			CALL(put_paths, t);
+#ifndef NO_MORE
+		if (WANT(TASK_DIAG_WCHAN) || WANT(TASK_DIAG_KSTACK))
+			CALL(put_stack, t);
+		if (WANT(TASK_DIAG_FILE_STAT))
+			put_file_stats();
+#endif
+	}
+	if (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON) || WANT(TASK_DIAG_VMA)) {
+		to_memory();
+		more = put_memory_parts(t);
+		from_memory();
+		if (more)
+			return true;
+	}
+#ifndef NO_MORE
 	if (WANT(TASK_DIAG_FD) && st.part <= PART_FD) {
 		if (st.part < PART_FD)
 			st.part_begun = 0;

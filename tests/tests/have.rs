@@ -7,7 +7,7 @@ use taskdiag::wire::{Fd, FdDetail, FdDetailKind, FileStat, FileUse, Socket, Vma,
 use taskdiag::{EngineId, FdCount, FdType, Group, Groups, Reason, Request, VmaKind};
 use taskdiag_tests::answer::{engines, engines_with};
 use taskdiag_tests::rows::{Listed, Row, differences, owner, rows};
-use taskdiag_tests::{Answer, Mktask, Value, read, skip};
+use taskdiag_tests::{Answer, Mktask, Source, Value, read, skip};
 
 fn start(args: &[&str]) -> Option<Mktask> {
     Mktask::start(args).map_err(|why| skip(args[0], &why)).ok()
@@ -550,4 +550,41 @@ fn a_zombie_has_nothing() {
             assert_eq!(t.reason(group), Some(why), "{a}: {group}");
         }
     }
+}
+
+/// The memory of a process is that of its threads, also where the first of them has ended.
+#[test]
+fn a_process_has_its_memory_when_its_first_thread_has_ended() {
+    const NAME: &str = "a_process_has_its_memory_when_its_first_thread_has_ended";
+    let m = match Mktask::start(&["leader-gone"]) {
+        Ok(m) => m,
+        Err(why) => return skip(NAME, &why),
+    };
+    let groups = [Group::Vma, Group::VmaStat, Group::Rollup, Group::Swap, Group::Environ];
+    let mut seen = 0;
+    for group in groups {
+        for source in engines_with(group) {
+            if source.id() == EngineId::Kernel {
+                skip(NAME, "the kernel engine reads the memory of the first thread only");
+                continue;
+            }
+            for req in [Request::one(m.pid(), group.into()), Request::all(group.into())] {
+                let answer = read(source, &req).unwrap_or_else(|e| panic!("{source}: {e}"));
+                let task = answer.snapshot.tasks().find(|t| t.pid() == m.pid());
+                let task = task.unwrap_or_else(|| panic!("{source}: it is not there"));
+                let what = format!("{group} of {source}, {:?}", req.strategy);
+                if source == Source::LegacyBpf && group == Group::Environ {
+                    assert_eq!(task.reason(group), Some(Reason::Unsupported), "{what}");
+                    continue;
+                }
+                assert_eq!(task.reason(group), None, "{what}");
+                assert!(task.attrs().any(|a| a.0 == group as u16), "{what}");
+                if group == Group::Vma {
+                    assert!(task.list::<Vma>().expect("mappings").count() > 5, "{what}");
+                }
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 0, "nothing was looked at");
 }

@@ -12,7 +12,7 @@ use rustix::fs::makedev;
 use rustix::io::Errno;
 use taskdiag_wire::{Group, Groups, Reason, Vma, VmaKind, VmaStat};
 
-use super::parse::{self, MapLine};
+use super::parse::{self, MapLine, StatFile};
 use super::read::Reader;
 use super::task::{Place, Stop, Worker};
 use crate::request::Request;
@@ -80,13 +80,12 @@ const FROM_MAPS: u32 = Vma::ALL_VALID & !parse::NOT_IN_MAPS;
 
 impl Worker<'_> {
     /// VMA and VMA_STAT; smaps has both.
-    pub(super) fn mappings(&mut self, at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn mappings(&mut self, at: Place<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
         let left = self.unshared(at, Groups::VMA | Groups::VMA_STAT)?;
         if left.has(Group::VmaStat) {
-            let got = match self.within_limits(at) {
-                Ok(()) => self.smaps(at, left),
-                gap => gap,
-            };
+            let got = self.of_memory(at, stat, |w, at, _| {
+                w.within_limits(at).and_then(|()| w.smaps(at, left))
+            });
             // A limit that leaves out the sums leaves the list.
             if !matches!(got, Err(Stop::Gap(Reason::OverBudget))) {
                 return self.settle_own(at, left, got);
@@ -94,7 +93,7 @@ impl Worker<'_> {
             self.settle_own(at, Groups::VMA_STAT, got)?;
         }
         if left.has(Group::Vma) {
-            let got = self.maps(at);
+            let got = self.of_memory(at, stat, |w, at, _| w.maps(at));
             self.settle_own(at, Groups::VMA, got)?;
         }
         Ok(())
@@ -180,11 +179,12 @@ impl Worker<'_> {
         got.and_then(|()| self.mapped_stats(at))
     }
 
-    pub(super) fn rollup(&mut self, at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn rollup(&mut self, at: Place<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
         if self.unshared(at, Groups::ROLLUP)?.is_empty() {
             return Ok(());
         }
-        let got = self.within_limits(at).and_then(|()| self.read_rollup(at));
+        let got = self
+            .of_memory(at, stat, |w, at, _| w.within_limits(at).and_then(|()| w.read_rollup(at)));
         self.settle_own(at, Groups::ROLLUP, got)
     }
 

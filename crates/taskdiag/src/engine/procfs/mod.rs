@@ -7,6 +7,7 @@
 //! - `read`: files and directories;
 //! - [`parse`]: their text to records;
 //! - `task`, `links`, `memory`, `swap`, `files`, `text`: the groups of one task;
+//! - `leader`: the memory of a process whose first thread has ended;
 //! - `shmem`: what of a shared memory object is swapped out;
 //! - `sockets`: what sock_diag(7) knows of the sockets among the files;
 //! - `shares`, `names`: what several tasks have and the answer has once;
@@ -21,6 +22,7 @@ mod cgroup;
 mod files;
 mod filestat;
 mod guard;
+mod leader;
 mod links;
 mod memory;
 mod names;

@@ -209,6 +209,10 @@ impl<'a> Worker<'a> {
         if matches!(status, Err(Stop::Gone | Stop::Failed(_) | Stop::Lost)) {
             return status;
         }
+        let mut memory_at = at;
+        if status.is_ok() && self.wants(Groups::STATM | Groups::SWAP) {
+            memory_at = self.status_of_memory(at, stat.as_ref())?;
+        }
         let reason = match &status {
             Err(Stop::Gap(r)) => Some(*r),
             _ => None,
@@ -232,11 +236,11 @@ impl<'a> Worker<'a> {
         if self.wants(Groups::SWAP) {
             match reason {
                 Some(r) => self.settle(Groups::SWAP, Err(Stop::Gap(r)))?,
-                None => self.swap(at)?,
+                None => self.swap(memory_at)?,
             }
         }
         if self.wants(Groups::CMDLINE) {
-            let got = self.cmdline(at, stat.as_ref());
+            let got = self.of_memory(at, stat.as_ref(), Self::cmdline);
             self.settle(Groups::CMDLINE, got)?;
         }
         if self.wants(Groups::PATHS) {
@@ -277,14 +281,14 @@ impl<'a> Worker<'a> {
             self.settle(Groups::KSTACK, got)?;
         }
         if self.wants(Groups::ENVIRON) {
-            let got = self.environ(at, stat.as_ref());
+            let got = self.of_memory(at, stat.as_ref(), Self::environ);
             self.settle(Groups::ENVIRON, got)?;
         }
         if self.wants(Groups::VMA | Groups::VMA_STAT) {
-            self.mappings(at)?;
+            self.mappings(at, stat.as_ref())?;
         }
         if self.wants(Groups::ROLLUP) {
-            self.rollup(at)?;
+            self.rollup(at, stat.as_ref())?;
         }
         if self.wants(Groups::FD) {
             self.files(at)?;

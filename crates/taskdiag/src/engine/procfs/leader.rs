@@ -1,0 +1,93 @@
+//! The memory of a process whose first thread has ended before others (`pthread_exit()` in `main()`).
+//!
+//! The files about memory are empty in its directory: a thread that has ended has none. It is that of
+//! the threads that live, so one of these is read instead, as `/proc/TID`, where all of a process's
+//! files are, though no listing has it.
+
+use std::os::fd::AsFd;
+
+use taskdiag_wire::Reason;
+
+use super::parse::{StatFile, StatusFile};
+use super::read::Path;
+use super::task::{Place, Stop, Worker};
+
+impl Worker<'_> {
+    /// Do a step that reads the memory of the task; again, of a thread that lives, where the task has
+    /// none and is the first thread of a process that has. A step writes nothing where there is none.
+    pub(super) fn of_memory(
+        &mut self,
+        at: Place<'_>,
+        stat: Option<&StatFile>,
+        step: impl Fn(&mut Self, Place<'_>, Option<&StatFile>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        match step(self, at, stat) {
+            Err(Stop::Gap(Reason::Absent)) => {}
+            got => return got,
+        }
+        let Some(live) = self.live_thread(at, stat)? else {
+            return Err(Stop::Gap(Reason::Absent));
+        };
+        let got = match stat.map(|_| self.stat_file(live)).transpose() {
+            Ok(stat) => step(self, live, stat.as_ref()),
+            Err(stop) => Err(stop),
+        };
+        // The process is there.
+        got.map_err(|stop| match stop {
+            Stop::Gone => Stop::Gap(Reason::Vanished),
+            stop => stop,
+        })
+    }
+
+    /// Complete what the status file told of memory; and where to read more of it.
+    pub(super) fn status_of_memory<'p>(
+        &mut self,
+        at: Place<'p>,
+        stat: Option<&StatFile>,
+    ) -> Result<Place<'p>, Stop> {
+        if self.status.statm.valid != 0 || self.status.swap_bytes.is_some() {
+            return Ok(at);
+        }
+        let Some(mut live) = self.live_thread(at, stat)? else { return Ok(at) };
+        let mut status = StatusFile::default();
+        if let Ok(text) = self.reader.file(live.dir, live.path.file("status")) {
+            status.parse(text, self.plan.groups);
+            (self.status.statm, self.status.swap_bytes) = (status.statm, status.swap_bytes);
+        }
+        Ok(live)
+    }
+
+    /// A thread with memory, of a process whose first thread is a zombie.
+    fn live_thread<'p>(
+        &mut self,
+        mut at: Place<'p>,
+        stat: Option<&StatFile>,
+    ) -> Result<Option<Place<'p>>, Stop> {
+        if self.plan.threads {
+            return Ok(None);
+        }
+        let stat = match stat.map_or_else(|| self.stat_file(at), |s| Ok(*s)) {
+            Ok(stat) => stat,
+            Err(Stop::Gap(_)) => return Ok(None),
+            Err(stop) => return Err(stop),
+        };
+        if stat.base.state != b'Z' || stat.stat.num_threads().is_none_or(|n| n < 2) {
+            return Ok(None);
+        }
+        let Ok(dir) = self.reader.open_dir(at.dir, at.path.file("task")) else { return Ok(None) };
+        self.reader.syscalls += 1; // close
+        let mut tids = Vec::new();
+        if self.reader.pids(dir.as_fd(), &mut tids).is_err() {
+            return Ok(None);
+        }
+        for tid in tids.into_iter().filter(|tid| *tid != at.pid) {
+            let mut path = Path::id(tid);
+            // The size of its memory, or 0.
+            let text = self.reader.file(at.dir, path.file("statm"));
+            if text.is_ok_and(|t| !t.starts_with(b"0 ")) {
+                return Ok(Some(Place { path, ..at }));
+            }
+        }
+        Ok(None)
+    }
+}
