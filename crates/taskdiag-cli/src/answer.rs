@@ -135,6 +135,25 @@ pub fn processes(snapshot: &Snapshot, select: &Selection) -> Vec<u32> {
     tasks
 }
 
+/// Say why there is nothing about the memory of those who were asked for by number.
+pub fn say_no_memory(snapshot: &Snapshot, select: &Selection) {
+    for pid in select.only_pids().unwrap_or_default() {
+        if snapshot.tasks().any(|t| t.pid() == *pid) {
+            say(format_args!(
+                "taskdiag: process {pid} has no memory: it is a kernel thread, or has ended"
+            ));
+        } else if let Some(tgid) = process_of(*pid).filter(|tgid| tgid != pid) {
+            say(format_args!("taskdiag: {pid} is a thread of process {tgid}: ask about that"));
+        }
+    }
+}
+
+/// The process that a live task belongs to.
+fn process_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
 /// Complete, empty, or partial?
 pub fn verdict(
     snapshot: &Snapshot,
@@ -142,7 +161,7 @@ pub fn verdict(
     tally: &Tally,
     columns: &[Column],
 ) -> Result<(), Exit> {
-    verdict_of(snapshot, empty, tally.lines(columns))
+    verdict_of(snapshot, empty, tally.lines(columns, snapshot))
 }
 
 /// [`verdict`], with the lines that say what is lacking.

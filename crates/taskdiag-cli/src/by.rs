@@ -8,7 +8,7 @@ use taskdiag::field::{self, Context, Field, LACKING, Missing, PROCS, Row, Value}
 
 use crate::columns::Column;
 use crate::order::{Key, Ranks};
-use crate::output::{Item, Rows, Take, Tally};
+use crate::output::{self, Item, Rows, Take, Tally, tally};
 
 /// What tasks that share their memory have together.
 const OF_MEMORY: Groups =
@@ -31,7 +31,9 @@ struct Sum {
 impl Sum {
     fn add(&mut self, field: &Field, value: Value<'_>) {
         match value {
-            Value::Missing(m) => self.lacking = self.lacking.filter(|l| !l.is_absent()).or(Some(m)),
+            Value::Missing(m) => {
+                self.lacking = self.lacking.filter(|l| tally::is_amiss(*l)).or(Some(m))
+            }
             Value::Uint(v) if field.adds_up() => {
                 self.total = self.total.saturating_add(v);
                 self.known += 1;
@@ -51,6 +53,10 @@ impl Sum {
             (Some(same), None) if !self.differs => same.clone(),
             _ => Value::ABSENT,
         }
+    }
+    /// Is there something that the value should have and has not?
+    fn is_partial(&self) -> bool {
+        self.known > 0 && self.lacking.is_some_and(tally::is_amiss)
     }
 }
 
@@ -108,7 +114,7 @@ impl<'a> Sums<'a> {
             }
             let value = (field.get)(self.cx, row);
             if let (Some(m), true) = (value.missing(), i < self.columns.len()) {
-                tally.count(i, m);
+                tally.count_in(&Item::Row(row), i, m);
                 if !m.is_absent() && line.last_lacking != pid {
                     line.lacking += 1;
                     line.last_lacking = pid;
@@ -138,17 +144,20 @@ impl<'a> Sums<'a> {
     pub fn finish(self) -> Summed {
         let fields: Vec<&Field> =
             self.columns.iter().map(|c| c.field).chain(self.keys.iter().map(|k| k.field)).collect();
-        let values = |l: &Line| -> Vec<Value<'static>> {
+        let values = |l: &Line| {
             let value = |(s, f): (&Sum, &&Field)| match f.name {
                 LACKING => Value::Uint(l.lacking),
                 _ => s.value(f),
             };
-            l.sums.iter().zip(&fields).map(value).collect()
+            output::Sum {
+                values: l.sums.iter().zip(&fields).map(value).collect(),
+                partial: l.sums.iter().map(Sum::is_partial).collect(),
+            }
         };
-        let mut rows: Vec<Vec<Value<'static>>> = self.lines.iter().map(values).collect();
+        let mut rows: Vec<output::Sum> = self.lines.iter().map(values).collect();
         let mut ranks = Ranks::default();
         for row in &rows {
-            ranks.push(self.cx, row[self.columns.len()..].iter().cloned());
+            ranks.push(self.cx, row.values[self.columns.len()..].iter().cloned());
         }
         let order = ranks.order(self.keys);
         Summed(order.into_iter().map(|i| std::mem::take(&mut rows[i])).collect())
@@ -157,10 +166,10 @@ impl<'a> Sums<'a> {
 
 /// Rows that were added up.
 #[derive(Clone, Debug)]
-pub struct Summed(pub Vec<Vec<Value<'static>>>);
+pub struct Summed(pub Vec<output::Sum>);
 
 impl Rows for Summed {
     fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
-        self.0.iter().try_for_each(|values| take(Item::Sum(values)))
+        self.0.iter().try_for_each(|sum| take(Item::Sum(sum)))
     }
 }

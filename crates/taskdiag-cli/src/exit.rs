@@ -91,11 +91,10 @@ fn say_all(lines: Vec<String>) {
 pub fn report(result: Result<(), Exit>) -> u8 {
     let Err(exit) = result else { return 0 };
     match exit {
-        Exit::Clap(e) => {
-            // A closed stderr or stdout changes nothing here.
-            let _ = e.print();
-            e.exit_code() as u8
-        }
+        Exit::Clap(e) => match e.print().and_then(|()| std::io::stdout().flush()) {
+            Err(why) if !e.use_stderr() => report(Err(why.into())),
+            _ => e.exit_code() as u8,
+        },
         Exit::Usage(text) => {
             say(format_args!("taskdiag: {text}"));
             2

@@ -56,8 +56,10 @@ fn like_rust() {
     // SAFETY: three of them, and plain system calls.
     unsafe {
         if libc::poll(fds.as_mut_ptr(), 3, 0) > 0 {
-            for _ in fds.iter().filter(|f| f.revents & libc::POLLNVAL != 0) {
-                libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            for f in fds.iter().filter(|f| f.revents & libc::POLLNVAL != 0) {
+                // What is written there is an error, as it would have been.
+                let how = if f.fd == 0 { libc::O_RDWR } else { libc::O_RDONLY };
+                libc::open(c"/dev/null".as_ptr(), how);
             }
         }
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);

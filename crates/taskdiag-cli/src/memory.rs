@@ -94,6 +94,9 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if table.stats {
         crate::commands::stats::print(&snapshot, tasks.len(), begin, asked);
     }
+    if count == 0 && table.source.from.is_none() && tally.is_empty() {
+        answer::say_no_memory(&snapshot, &table.select);
+    }
     let columns = barred.as_ref().map_or(&columns[..], |b| &b.columns);
     answer::verdict(&snapshot, count == 0, &tally, columns)
 }

@@ -1,6 +1,7 @@
 //! The options of `taskdiag dump`.
 
 use clap::{Arg, ArgMatches, Command};
+use taskdiag::engine::GROUPS;
 use taskdiag::{Choice, Group, Groups, Request, Strategy};
 
 use super::engine;
@@ -10,12 +11,12 @@ use crate::nearest;
 /// What `taskdiag dump` was asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Args {
-    /// The request; `None` for its groups: all that are there.
+    /// Which tasks.
     pub strategy: Strategy,
     /// The pid, for the strategies that take one.
     pub pid: u32,
-    /// The groups; `None`: all that an engine here provides.
-    pub groups: Option<Groups>,
+    /// The groups.
+    pub groups: Groups,
     /// Who answers.
     pub engine: Choice,
 }
@@ -57,14 +58,12 @@ pub fn command() -> Command {
 }
 
 /// The groups of a list.
-fn groups(list: &str) -> Result<Option<Groups>, Exit> {
-    if list == "all" {
-        return Ok(None);
-    }
+fn groups(list: &str) -> Result<Groups, Exit> {
     let mut out = Groups::NONE;
     for name in list.split([',', ' ', '|']).filter(|s| !s.is_empty()) {
         match Group::from_name(name) {
             Some(g) => out |= g.into(),
+            None if name == "all" => out |= GROUPS,
             None => {
                 let hint = nearest::hint(name, Group::ALL.iter().map(|g| g.name()));
                 let names: Vec<&str> = Group::ALL.iter().map(|g| g.name()).collect();
@@ -78,7 +77,7 @@ fn groups(list: &str) -> Result<Option<Groups>, Exit> {
     if out.is_empty() {
         return Err(Exit::Usage("--groups needs at least one group".to_owned()));
     }
-    Ok(Some(out))
+    Ok(out)
 }
 
 impl Args {
@@ -105,8 +104,8 @@ impl Args {
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
         })
     }
-    /// The request, with these groups where all were asked for.
-    pub fn request(&self, all: Groups) -> Request {
-        Request::new(self.strategy, self.pid, self.groups.unwrap_or(all))
+    /// The request.
+    pub fn request(&self) -> Request {
+        Request::new(self.strategy, self.pid, self.groups)
     }
 }

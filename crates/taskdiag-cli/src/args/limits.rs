@@ -65,7 +65,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     number(text)
         .and_then(|(n, unit)| Duration::try_from_secs_f64(n * scale(unit)?).ok())
         .filter(|d| !d.is_zero())
-        .ok_or_else(|| "a time is a number with us, ms, s, m or h, such as 500ms".to_owned())
+        .ok_or_else(|| {
+            "a time is a number above 0 with us, ms, s, m or h, such as 500ms".to_owned()
+        })
 }
 
 /// `2G`, `500M`, `64KiB`: powers of 1024; without a unit, bytes.
@@ -83,7 +85,7 @@ pub fn size(text: &str) -> Result<NonZeroU64, String> {
     };
     number(text)
         .and_then(|(n, unit)| NonZeroU64::new((n * scale(unit)? as f64) as u64))
-        .ok_or_else(|| "a size is a number with K, M, G or T, such as 2G".to_owned())
+        .ok_or_else(|| "a size is a number above 0 with K, M, G or T, such as 2G".to_owned())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use taskdiag::field::{self, Context, FILES, Missing, Part, Row};
 use taskdiag::files::{Gap, Holder, Holders};
-use taskdiag::{Group, Groups, Reason};
+use taskdiag::{Group, Groups, Reason, Snapshot};
 
 use crate::answer;
 use crate::args::files::Args;
@@ -63,16 +63,18 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if table.stats {
         crate::commands::stats::print(&snapshot, tables.len(), begin, asked);
     }
-    let mut lines = lacking(gaps.iter().filter(|g| select.may_match(&Row::new(g.task))));
+    let mut lines = lacking(&snapshot, gaps.iter().filter(|g| select.may_match(&Row::new(g.task))));
     if !snapshot.stream().asked().has(Group::FdCount) {
         let count = snapshot.tasks().len();
-        lines = tally::line(Missing::NotAsked, count, "fds", Group::FdCount).into_iter().collect();
+        lines = tally::line(Missing::NotAsked, count, "fds", Group::FdCount, &snapshot)
+            .into_iter()
+            .collect();
     }
-    lines.extend(tally.lines(&columns));
+    lines.extend(tally.lines(&columns, &snapshot));
     answer::verdict_of(&snapshot, count == 0, lines)
 }
 
-fn lacking<'a>(gaps: impl Iterator<Item = &'a Gap<'a>>) -> Vec<String> {
+fn lacking<'a>(snapshot: &Snapshot, gaps: impl Iterator<Item = &'a Gap<'a>>) -> Vec<String> {
     let mut counts: Vec<(Reason, usize)> = Vec::new();
     for gap in gaps {
         match counts.iter_mut().find(|c| c.0 == gap.reason) {
@@ -80,7 +82,7 @@ fn lacking<'a>(gaps: impl Iterator<Item = &'a Gap<'a>>) -> Vec<String> {
             None => counts.push((gap.reason, 1)),
         }
     }
-    let line = |(r, n)| tally::line(Missing::Reason(r), n, "fds", Group::FdCount);
+    let line = |(r, n)| tally::line(Missing::Reason(r), n, "fds", Group::FdCount, snapshot);
     counts.into_iter().filter_map(line).collect()
 }
 

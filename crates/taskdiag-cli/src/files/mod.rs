@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         crate::commands::stats::print(&snapshot, snapshot.tasks().len(), begin, asked);
     }
     let mut lines = all.lacking(&snapshot);
-    lines.extend(tally.lines(&columns));
+    lines.extend(tally.lines(&columns, &snapshot));
     answer::verdict_of(&snapshot, count == 0, lines)
 }
 
@@ -198,7 +198,7 @@ impl<'a> Shown<'a> {
         for group in self.select.rows().iter() {
             if !asked.has(group) {
                 let tasks = snapshot.tasks().len();
-                lines.extend(tally::line(Missing::NotAsked, tasks, names(group), group));
+                lines.extend(tally::line(Missing::NotAsked, tasks, names(group), group, snapshot));
             }
         }
         // In the answers of text and terse; rows say it in the other forms, and here, too.
@@ -210,7 +210,7 @@ impl<'a> Shown<'a> {
             }
         }
         lines.extend(counts.into_iter().filter_map(|(group, reason, n)| {
-            tally::line(Missing::Reason(reason), n, names(group), group)
+            tally::line(Missing::Reason(reason), n, names(group), group, snapshot)
         }));
         lines
     }

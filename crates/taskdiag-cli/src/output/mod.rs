@@ -23,8 +23,8 @@ use crate::columns::Column;
 pub enum Item<'r, 'a> {
     /// A task, or an entry of one of its lists.
     Row(&'r Row<'a>),
-    /// Several together: the value of each column.
-    Sum(&'r [Value<'a>]),
+    /// Several together.
+    Sum(&'r Sum),
     /// Another row with one column more: which, and its value.
     With(&'r Item<'r, 'a>, usize, &'r Value<'a>),
 }
@@ -35,9 +35,18 @@ impl<'a> Item<'_, 'a> {
     pub fn value(&self, cx: &Context, column: &Column, c: usize) -> Value<'a> {
         match self {
             Item::Row(row) => (column.field.get)(cx, row),
-            Item::Sum(values) => values[c].clone(),
+            Item::Sum(sum) => sum.values[c].clone(),
             Item::With(_, at, value) if c == *at => (*value).clone(),
             Item::With(inner, at, _) => inner.value(cx, column, c - usize::from(c > *at)),
+        }
+    }
+    /// Is the value in the c-th column a sum that lacks some of its parts?
+    pub fn is_partial(&self, c: usize) -> bool {
+        match self {
+            Item::Row(_) => false,
+            Item::Sum(sum) => sum.partial[c],
+            Item::With(_, at, _) if c == *at => false,
+            Item::With(inner, at, _) => inner.is_partial(c - usize::from(c > *at)),
         }
     }
     /// The row, where it is one.
@@ -48,6 +57,15 @@ impl<'a> Item<'_, 'a> {
             Item::Sum(_) => None,
         }
     }
+}
+
+/// Several rows added up.
+#[derive(Clone, Debug, Default)]
+pub struct Sum {
+    /// The value of each column.
+    pub values: Vec<Value<'static>>,
+    /// Which of them lack some of their parts: it is at least so much.
+    pub partial: Vec<bool>,
 }
 
 /// Takes rows one by one.

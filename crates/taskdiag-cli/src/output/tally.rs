@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use taskdiag::field::{Missing, Part};
-use taskdiag::{Group, Reason};
+use taskdiag::{Group, Groups, Reason, Snapshot};
 
 use super::Item;
 use crate::columns::Column;
@@ -16,6 +16,11 @@ pub struct Tally {
     counts: Vec<[u64; KINDS]>,
     /// Column, kind and task of what several rows of a task may lack: it is one task all the same.
     seen: HashSet<(usize, usize, u32)>,
+}
+
+/// Is something amiss where this is missing? Not where there is none, or the task ended meanwhile.
+pub fn is_amiss(m: Missing) -> bool {
+    slot(m).is_some()
 }
 
 fn slot(m: Missing) -> Option<usize> {
@@ -35,6 +40,10 @@ impl Tally {
     /// For so many columns.
     pub fn new(columns: usize) -> Tally {
         Tally { counts: vec![[0; KINDS]; columns], seen: HashSet::new() }
+    }
+    /// Is nothing lacking?
+    pub fn is_empty(&self) -> bool {
+        self.counts.iter().all(|c| *c == [0; KINDS])
     }
     /// There is a column more, at this place.
     pub fn insert(&mut self, column: usize) {
@@ -61,40 +70,56 @@ impl Tally {
     }
     /// Lines that say which columns lack what for how many tasks, and what to do: one for each
     /// reason and number of tasks.
-    pub fn lines(&self, columns: &[Column]) -> Vec<String> {
+    pub fn lines(&self, columns: &[Column], snapshot: &Snapshot) -> Vec<String> {
+        let saved = saved(snapshot);
         let mut lines = Vec::new();
         for kind in 0..KINDS {
             let mut numbers: Vec<u64> = self.counts.iter().map(|c| c[kind]).collect();
             numbers.sort_unstable_by(|a, b| b.cmp(a));
             numbers.dedup();
             let numbers = numbers.into_iter().filter(|n| *n > 0);
-            lines.extend(numbers.map(|n| self.line(kind, n, columns)));
+            lines.extend(numbers.map(|n| self.line(kind, n, columns, saved)));
         }
         lines
     }
-    fn line(&self, kind: usize, count: u64, columns: &[Column]) -> String {
+    fn line(&self, kind: usize, count: u64, columns: &[Column], saved: Option<Groups>) -> String {
         let lacking = || self.counts.iter().zip(columns).filter(|(c, _)| c[kind] == count);
         let names: Vec<&str> = lacking().map(|(_, c)| c.name.as_str()).collect();
-        let all = lacking().flat_map(|(_, c)| c.field.groups.iter());
-        let mut groups: Vec<&str> = all.map(Group::name).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        sentence(kind, count, &names.join(", "), &groups)
+        let groups = lacking().fold(Groups::NONE, |all, (_, c)| all | c.field.groups);
+        sentence(kind, count, &names.join(", "), groups, saved)
     }
 }
 
-/// The line about tasks that lack what is named; `None`: nothing is amiss.
-pub fn line(m: Missing, count: usize, names: &str, group: Group) -> Option<String> {
-    slot(m).map(|kind| sentence(kind, count as u64, names, &[group.name()]))
+/// The line about tasks of this answer that lack what is named; `None`: nothing is amiss.
+pub fn line(
+    m: Missing,
+    count: usize,
+    names: &str,
+    group: Group,
+    snapshot: &Snapshot,
+) -> Option<String> {
+    slot(m).map(|kind| sentence(kind, count as u64, names, group.into(), saved(snapshot)))
 }
 
-fn sentence(kind: usize, count: u64, names: &str, groups: &[&str]) -> String {
+/// What a saved answer was asked for; `None`: it is not a saved one.
+fn saved(snapshot: &Snapshot) -> Option<Groups> {
+    snapshot.served().is_empty().then(|| snapshot.stream().asked())
+}
+
+fn sentence(kind: usize, count: u64, names: &str, groups: Groups, saved: Option<Groups>) -> String {
     let tasks = if count == 1 { "task" } else { "tasks" };
     match kind {
-        0 => format!(
-            "the saved answer does not hold {names}: make it with 'taskdiag dump --groups {}'",
-            groups.join(",")
-        ),
+        0 => {
+            let all: Vec<&str> =
+                (groups | saved.unwrap_or_default()).iter().map(Group::name).collect();
+            format!(
+                "the saved answer does not hold {names}: make it with 'taskdiag dump --groups {}'",
+                all.join(",")
+            )
+        }
+        1 if saved.is_some() => {
+            format!("{count} {tasks} denied {names} to whoever saved the answer")
+        }
         1 if rustix::process::geteuid().is_root() => format!(
             "{count} {tasks} denied {names}, even to root: a sandbox, a container or a security \
              module hides them from this process; all others are shown"
@@ -109,6 +134,10 @@ fn sentence(kind: usize, count: u64, names: &str, groups: &[&str]) -> String {
              --max-rss"
         ),
         6 => format!("{count} {tasks} without {names}: the reading was stopped before"),
+        _ if saved.is_some() => format!(
+            "{count} {tasks} without {names}: the engine or kernel that the answer was saved from \
+             could not tell"
+        ),
         _ => format!(
             "{count} {tasks} without {names}: this engine or kernel cannot tell; \
              'taskdiag engines' says who can"

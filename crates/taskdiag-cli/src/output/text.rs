@@ -11,7 +11,7 @@ use taskdiag::field::{self, Context, Row, Text, Value};
 use unicode_width::UnicodeWidthStr;
 
 use super::terminal::Terminal;
-use super::{Item, Sink, Table, Tally};
+use super::{Item, Sink, Table, Tally, tally};
 use crate::columns::Column;
 use crate::tree::Tree;
 
@@ -214,6 +214,20 @@ impl<'a> Lines<'a> {
             let value = item.value(self.cx, column, c);
             if let Some(m) = value.missing() {
                 tally.count_in(item, c, m);
+                if let (Some(totals), true) = (&mut totals, tally::is_amiss(m)) {
+                    totals.lack(c);
+                }
+            }
+            if item.is_partial(c) {
+                if let (Some(totals), Value::Uint(v)) = (&mut totals, &value) {
+                    totals.add(c, *v);
+                    totals.lack(c);
+                }
+                self.line.cell(buf, c, |out| {
+                    out.extend_from_slice(AT_LEAST);
+                    field::text(out, self.cx, column.form, None, &value);
+                });
+                continue;
             }
             if let Value::Uint(v) = value {
                 if let Some(totals) = &mut totals {
@@ -247,24 +261,44 @@ impl<'a> Lines<'a> {
     }
 }
 
+/// Before a sum that lacks some of its parts.
+const AT_LEAST: &[u8] = b">=";
+
 /// The sums of columns of bytes.
 #[derive(Clone, Debug)]
 pub struct Totals {
     /// `None`: the column does not add up.
-    sums: Vec<Option<u64>>,
+    sums: Vec<Option<Total>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    sum: u64,
+    /// There is a value.
+    known: bool,
+    /// There is a row whose value is not known.
+    lacking: bool,
 }
 
 impl Totals {
     /// For these columns.
     pub fn new(columns: &[Column]) -> Totals {
-        let adds_up = |c: &Column| (c.field.text == Text::Kib).then_some(0);
+        let adds_up = |c: &Column| (c.field.text == Text::Kib).then(Total::default);
         Totals { sums: columns.iter().map(adds_up).collect() }
     }
     /// Add a value of a column, the c-th.
     #[inline]
     pub fn add(&mut self, c: usize, v: u64) {
-        if let Some(sum) = &mut self.sums[c] {
-            *sum = sum.saturating_add(v);
+        if let Some(total) = &mut self.sums[c] {
+            total.sum = total.sum.saturating_add(v);
+            total.known = true;
+        }
+    }
+    /// A row has no value in a column that it should have.
+    #[cold]
+    pub fn lack(&mut self, c: usize) {
+        if let Some(total) = &mut self.sums[c] {
+            total.lacking = true;
         }
     }
     /// Write the line of totals, where a column adds up.
@@ -278,7 +312,13 @@ impl Totals {
         line.begin(buf);
         for (c, column) in columns.iter().enumerate() {
             line.cell(buf, c, |out| match self.sums[c] {
-                Some(sum) => field::text(out, cx, column.form, None, &Value::Uint(sum)),
+                Some(Total { known: false, lacking: true, .. }) => out.push(b'?'),
+                Some(total) => {
+                    if total.lacking {
+                        out.extend_from_slice(AT_LEAST);
+                    }
+                    field::text(out, cx, column.form, None, &Value::Uint(total.sum));
+                }
                 None if label == Some(c) => out.extend_from_slice(b"total"),
                 None => {}
             });

@@ -381,7 +381,7 @@ fn gaps_are_said() {
     // An answer that was made without mappings.
     let (code, _, err) = maps(&Saved::tasks(&super::common::machine()), &[]);
     assert_eq!(code, 3);
-    assert!(err.contains("--groups vma"), "{err}");
+    assert!(err.contains("--groups base,cred,vma,"), "{err}");
 }
 
 #[test]

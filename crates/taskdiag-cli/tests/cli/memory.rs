@@ -106,6 +106,15 @@ fn gaps_are_never_zero() {
     let line = out.lines().find(|l| l.starts_with("   20")).unwrap();
     let cells: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(cells, ["20", "root", "?", "?", "?", "512000", "small"]);
+    // Nor are their sums more than what is known.
+    let words = |args: &[&str], line: usize| -> Vec<String> {
+        let (_, out, _) = memory(&saved, args);
+        out.lines().nth(line).unwrap().split_whitespace().map(Into::into).collect()
+    };
+    assert_eq!(words(&[], 6), ["total", ">=12", ">=76800", ">=92160", "637952"]);
+    assert_eq!(words(&["-p", "20,21"], 3), ["total", "?", "?", "?", "513024"]);
+    assert_eq!(words(&["--by", "comm"], 2), ["4", ">=8", ">=5120", ">=10240", "535552", "small"]);
+    assert_eq!(words(&["--by", "comm"], 3), ["total", ">=12", ">=76800", ">=92160", "637952"]);
     let (_, out, _) = memory(&saved, &["--by", "comm", "--jsonl"]);
     let small = out.lines().find(|l| l.contains("small")).unwrap();
     assert!(small.contains("\"procs\":4") && small.contains("\"lacking\":2"), "{out}");
