@@ -297,3 +297,32 @@ fn hidepid() {
     let ran = sandbox.run(&["ps", "-p", &root.pid().to_string()]);
     assert_eq!(ran.code, Some(1), "{ran}");
 }
+
+/// Threads of which it may not be asked whether they share their files: a table is there once all the
+/// same, what differs is seen to, and the answer says that it is not certain.
+#[test]
+fn sharing_that_may_not_be_asked() {
+    let sandbox = Sandbox::new().deny(libc::SYS_kcmp, libc::EPERM);
+    let dirs = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("another")];
+    let [one, other] = dirs.each_ref().map(|d| d.path().to_str().expect("plain"));
+    for (state, tables, in_doubt) in
+        [(&["threads", "4"][..], 1, 4), (&["unshared-files", one, other], 2, 0)]
+    {
+        let m = match Mktask::start(state) {
+            Ok(m) => m,
+            Err(why) => return skip("sharing_that_may_not_be_asked", &why),
+        };
+        let pid = m.pid().to_string();
+        let doubt = format!("{in_doubt} tasks denied whether they have open files of their own");
+        let code = if in_doubt > 0 { 3 } else { 0 };
+        let count = ["files", "--count", "--engine", "procfs", "-p", &pid];
+        let all = ["files", "--engine", "procfs", "-d", "0", "-a", "-p", &pid];
+        for args in [&count[..], &all] {
+            let ran = sandbox.run(args);
+            let rows = ran.stdout.lines().filter(|l| l.split_whitespace().any(|w| w == pid));
+            assert_eq!(rows.count(), tables, "{state:?}: {ran}");
+            assert_eq!(ran.code, Some(code), "{state:?}: {ran}");
+            assert_eq!(ran.stderr.contains(&doubt), in_doubt > 0, "{state:?}: {ran}");
+        }
+    }
+}

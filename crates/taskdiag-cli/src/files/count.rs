@@ -63,7 +63,9 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if table.stats {
         crate::commands::stats::print(&snapshot, tables.len(), begin, asked);
     }
-    let mut lines = lacking(&snapshot, gaps.iter().filter(|g| select.may_match(&Row::new(g.task))));
+    let selected = |g: &&Gap<'_>| select.may_match(&Row::new(g.task));
+    let mut lines = lacking(&snapshot, gaps.iter().filter(selected), "fds");
+    lines.extend(lacking(&snapshot, tables.doubts().iter().filter(selected), SHARING));
     if !snapshot.stream().asked().has(Group::FdCount) {
         let count = snapshot.tasks().len();
         lines = tally::line(Missing::NotAsked, count, "fds", Group::FdCount, &snapshot)
@@ -74,7 +76,15 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     answer::verdict_of(&snapshot, count == 0, lines)
 }
 
-fn lacking<'a>(snapshot: &Snapshot, gaps: impl Iterator<Item = &'a Gap<'a>>) -> Vec<String> {
+/// What is not known of threads that are taken to share the files of their process.
+pub const SHARING: &str = "whether they have open files of their own (shown as if they had none)";
+
+/// Lines that say of how many tasks something is not known, and why.
+pub fn lacking<'a>(
+    snapshot: &Snapshot,
+    gaps: impl Iterator<Item = &'a Gap<'a>>,
+    what: &str,
+) -> Vec<String> {
     let mut counts: Vec<(Reason, usize)> = Vec::new();
     for gap in gaps {
         match counts.iter_mut().find(|c| c.0 == gap.reason) {
@@ -82,7 +92,7 @@ fn lacking<'a>(snapshot: &Snapshot, gaps: impl Iterator<Item = &'a Gap<'a>>) -> 
             None => counts.push((gap.reason, 1)),
         }
     }
-    let line = |(r, n)| tally::line(Missing::Reason(r), n, "fds", Group::FdCount, snapshot);
+    let line = |(r, n)| tally::line(Missing::Reason(r), n, what, Group::FdCount, snapshot);
     counts.into_iter().filter_map(line).collect()
 }
 

@@ -212,6 +212,9 @@ impl<'a> Shown<'a> {
         lines.extend(counts.into_iter().filter_map(|(group, reason, n)| {
             tally::line(Missing::Reason(reason), n, names(group), group, snapshot)
         }));
+        let doubts = self.files.doubts().iter();
+        let selected = doubts.filter(|g| self.select.may_match(&Row::new(g.task)));
+        lines.extend(count::lacking(snapshot, selected, count::SHARING));
         lines
     }
     /// Wide enough for the longest name of a command, which has 15 bytes at most but for some

@@ -84,6 +84,7 @@ pub struct Holders<'a> {
     all: Vec<Held>,
     /// The processes that have the value of this task, where there are several.
     several: HashMap<u32, Rc<[u32]>>,
+    doubts: Vec<Gap<'a>>,
 }
 
 /// A [`Holder`], its tasks by their place in the answer.
@@ -101,7 +102,8 @@ impl<'a> Holders<'a> {
         let owners = Owners::new(snapshot, &places);
         let values = places.iter().filter(|p| matches!(p, Place::Here)).count();
         let all = Vec::with_capacity(values);
-        let mut holders = Holders { snapshot, all, several: HashMap::new() };
+        let (several, doubts) = (HashMap::new(), Vec::new());
+        let mut holders = Holders { snapshot, all, several, doubts };
         let mut gaps = Vec::new();
         let mut last = None;
         for (i, (task, place)) in (0u32..).zip(snapshot.tasks().zip(&places)) {
@@ -115,6 +117,9 @@ impl<'a> Holders<'a> {
                 gaps.push(Gap { task, group, reason });
                 continue;
             };
+            if let (Place::With(_), Some(reason)) = (place, task.reason(group)) {
+                holders.doubts.push(Gap { task, group, reason });
+            }
             let one = Held { task: i, owner, threads: 1 };
             let key = Some((task.tgid(), pid));
             // Threads of a process mostly follow each other.
@@ -187,6 +192,11 @@ impl<'a> Holders<'a> {
             false => self.several.get(&owner.pid()).cloned(),
         };
         Holder { task: self.view(h.task), owner, threads: h.threads, processes }
+    }
+
+    /// Tasks of which it is not certain that they share, and why that cannot be known.
+    pub fn doubts(&self) -> &[Gap<'a>] {
+        &self.doubts
     }
 
     /// How many.

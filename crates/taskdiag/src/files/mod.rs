@@ -54,6 +54,7 @@ pub struct Owner<'a> {
 pub struct Files<'a> {
     owners: Vec<Owner<'a>>,
     gaps: Vec<Gap<'a>>,
+    doubts: Vec<Gap<'a>>,
     ends: OnceCell<Ends>,
     /// Its engine does not tell what paths and mappings are of: /proc/task_diag has no FILE_STAT.
     pub(crate) without_stat: bool,
@@ -71,10 +72,13 @@ impl<'a> Files<'a> {
     /// Join the lists of an answer. Costs a pass over it, and memory for each process, socket and
     /// particular of a descriptor, but not for each file.
     pub fn new(snapshot: &'a Snapshot) -> Files<'a> {
-        let (tables, mut gaps) = match snapshot.stream().asked().has(Group::Fd) {
-            true => holders(snapshot, Group::Fd),
-            false => (Vec::new(), Vec::new()),
-        };
+        let (mut doubts, mut tables, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
+        if snapshot.stream().asked().has(Group::Fd) {
+            let holders;
+            (holders, gaps) = Holders::new(snapshot, Group::Fd);
+            doubts.extend_from_slice(holders.doubts());
+            tables.extend(holders.iter());
+        }
         let mut owners: Vec<Owner<'a>> = tables
             .into_iter()
             .map(|table| Owner {
@@ -135,6 +139,7 @@ impl<'a> Files<'a> {
         Files {
             owners,
             gaps,
+            doubts,
             ends: OnceCell::new(),
             without_stat: by_kernel && !asked.has(Group::FileStat),
             mapped: of_mapped,
@@ -144,6 +149,10 @@ impl<'a> Files<'a> {
     /// Processes and threads that have files of their own, by pid.
     pub fn owners(&self) -> &[Owner<'a>] {
         &self.owners
+    }
+    /// Threads of which it is not certain that they share the files of their process, and why.
+    pub fn doubts(&self) -> &[Gap<'a>] {
+        &self.doubts
     }
     /// Tasks whose files are not in the answer, and why; a task may be there once for each group.
     /// Those that just have none are not.

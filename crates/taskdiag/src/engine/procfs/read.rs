@@ -292,6 +292,24 @@ impl Reader {
         Ok(fds.len() as u64)
     }
 
+    /// The links of a directory that are numbers (fds), ascending, and what they lead to.
+    pub(super) fn links(
+        &mut self,
+        at: BorrowedFd<'_>,
+        path: &CStr,
+    ) -> Result<Vec<(u32, Vec<u8>)>, Errno> {
+        let dir = self.open_dir(at, path)?;
+        self.syscalls += 1; // close
+        let mut fds = Vec::new();
+        self.numbers(dir.as_fd(), &mut fds)?;
+        let mut links = Vec::with_capacity(fds.len());
+        for fd in fds {
+            let name = CString::new(fd.to_string()).expect("digits");
+            links.push((fd, self.link(dir.as_fd(), &name)?.to_vec()));
+        }
+        Ok(links)
+    }
+
     /// The entries of a directory that are numbers (fds), ascending.
     pub(super) fn numbers(&mut self, dir: BorrowedFd<'_>, out: &mut Vec<u32>) -> Result<(), Errno> {
         self.list(dir, out, parse::fd)

@@ -1,7 +1,10 @@
 //! What the threads of a process share is read of one of them; the others say whose it is.
 //!
 //! Threads of a process always share its memory. They share its open files unless one unshared
-//! them: kcmp(2) tells, in one call a thread.
+//! them: kcmp(2) tells, in one call a thread. Where it may not be asked, they are taken to share what
+//! is not seen to differ, and the answer has both: whose files they are, and why that is not certain.
+
+use std::ffi::CStr;
 
 use rustix::io::Errno;
 use taskdiag_wire::{Group, Groups, Reason};
@@ -47,15 +50,27 @@ impl Worker<'_> {
     pub(super) fn unshared(&mut self, at: Place<'_>, groups: Groups) -> Result<Groups, Stop> {
         let mut left = (self.plan.groups - self.said) & groups;
         for g in left.iter() {
-            let owner = self.shares.owners[g as usize];
-            match owner {
-                Some(Owner::Task(owner)) if MEMORY.has(g) || self.same_files(at, owner)? => {
-                    self.out.shared(g, owner);
-                    self.settle(g.into(), Ok(()))?;
+            let owner = match self.shares.owners[g as usize] {
+                Some(Owner::Task(owner)) => owner,
+                Some(Owner::Nobody(reason)) => {
+                    self.settle(g.into(), Err(Stop::Gap(reason)))?;
+                    left = left - g.into();
+                    continue;
                 }
-                Some(Owner::Nobody(reason)) => self.settle(g.into(), Err(Stop::Gap(reason)))?,
-                _ => continue,
+                None => continue,
+            };
+            let same = match MEMORY.has(g) {
+                true => Same::Yes,
+                false => self.same_files(at, owner, g)?,
+            };
+            if same == Same::No {
+                continue;
             }
+            self.out.shared(g, owner);
+            if let Same::Presumed(why) = same {
+                self.out.missing(g, why);
+            }
+            self.settle(g.into(), Ok(()))?;
             left = left - g.into();
         }
         Ok(left)
@@ -84,21 +99,65 @@ impl Worker<'_> {
         self.settle(groups, got)
     }
 
-    /// Do two threads have the same open files?
-    fn same_files(&mut self, at: Place<'_>, owner: u32) -> Result<bool, Stop> {
+    /// Do two threads have the same open files, of which `group` tells?
+    fn same_files(&mut self, at: Place<'_>, owner: u32, group: Group) -> Result<Same, Stop> {
         if !self.plan.own_pids {
-            return Ok(false);
+            return Ok(self.same_by_look(at, owner, group, Reason::Unsupported));
         }
         self.reader.syscalls += 1;
         // SAFETY: takes numbers only.
         let r = unsafe { libc::syscall(libc::SYS_kcmp, owner, at.pid, KCMP_FILES, 0, 0) };
         match r {
-            0 => Ok(true),
-            // Different; or not to be told, then each is read on its own.
-            _ => match Errno::from_io_error(&std::io::Error::last_os_error()) {
-                Some(Errno::SRCH) if r < 0 && !self.reader.exists(at) => Err(Stop::Gone),
-                _ => Ok(false),
-            },
+            0 => return Ok(Same::Yes),
+            r if r > 0 => return Ok(Same::No),
+            _ => {}
+        }
+        let denied = match Errno::from_io_error(&std::io::Error::last_os_error()) {
+            Some(Errno::SRCH) if !self.reader.exists(at) => return Err(Stop::Gone),
+            // The other one has ended.
+            Some(Errno::SRCH) => return Ok(Same::No),
+            Some(Errno::PERM | Errno::ACCESS) => Reason::Denied,
+            _ => Reason::Unsupported,
+        };
+        Ok(self.same_by_look(at, owner, group, denied))
+    }
+
+    /// The same where nobody tells: threads share their files unless these are seen to differ. What
+    /// was opened between two looks is no proof.
+    fn same_by_look(&mut self, mut at: Place<'_>, owner: u32, group: Group, why: Reason) -> Same {
+        let theirs = at.path.of_process(self.plan.threads, &format!("task/{owner}/fd"));
+        let mut look = |path: &CStr| match group {
+            Group::FdCount => self.reader.stat(at.dir, path).ok().map(|s| Look::Number(s.st_size)),
+            _ => self.reader.links(at.dir, path).ok().map(Look::Links),
+        };
+        let before = look(&theirs);
+        let ours = look(at.path.file("fd"));
+        if before == ours {
+            return Same::Presumed(why);
+        }
+        let after = look(&theirs);
+        // Files that cannot be looked at are not shown either.
+        match before.is_some() && before == after && ours.is_some() {
+            true => Same::No,
+            false => Same::Presumed(why),
         }
     }
+}
+
+/// Do threads share their open files?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Same {
+    Yes,
+    No,
+    /// Nothing speaks against it, and it cannot be known for this reason.
+    Presumed(Reason),
+}
+
+/// What can be seen of open files by looking at their directory.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    /// How many; 0 before Linux 6.2.
+    Number(i64),
+    /// Which.
+    Links(Vec<(u32, Vec<u8>)>),
 }
