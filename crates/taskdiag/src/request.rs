@@ -21,7 +21,8 @@ pub struct Request {
     /// for which the process cannot change its mappings.
     pub max_rss_bytes: Option<NonZeroU64>,
     /// Time for all VMA_STAT and ROLLUP of the answer together; what is not read by then is left
-    /// out, and the answer says so.
+    /// out, and the answer says so. It is looked at before each process, and within VMA_STAT; the
+    /// kernel makes ROLLUP of a process in one piece, so the one that begins in time is finished.
     pub budget: Option<Duration>,
     /// Which members of BASE and STAT will be looked at; others may be unknown in the answer.
     pub members: Members,

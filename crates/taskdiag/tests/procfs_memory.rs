@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::{
-    Engine, FdCount, Group, Groups, Limits, Reason, Request, Rollup, Signals, Snapshot, Vma,
-    VmaKind, VmaStat,
+    Choice, Engine, EngineId, FdCount, Group, Groups, Limits, Reason, Request, Rollup, Signals,
+    Snapshot, Vma, VmaKind, VmaStat, query_each,
 };
 
 fn ask(req: &Request) -> Snapshot {
@@ -158,6 +158,30 @@ fn limits_of_the_request() {
         assert_eq!(t.list::<VmaStat>().is_none(), reason.is_some());
         assert!(t.list::<Vma>().is_some(), "the list of mappings is not limited");
         assert_eq!(s.stream().done().over_budget, u64::from(reason.is_some()));
+    }
+}
+
+/// A budget is of all requests together; and where there is time for no walk, none is begun.
+#[test]
+fn a_budget_is_for_several_processes_together() {
+    let children = [Sleeping::start(), Sleeping::start(), Sleeping::start()];
+    for group in [Group::Rollup, Group::VmaStat] {
+        let reasons = |budget| {
+            let one = |c: &Sleeping| Request {
+                budget: Some(budget),
+                ..Request::one(c.0.id(), Groups::BASE | group.into())
+            };
+            let requests: Vec<Request> = children.iter().map(one).collect();
+            let (s, gone) = query_each(&requests, Choice::Only(EngineId::Procfs)).unwrap();
+            assert_eq!((s.tasks().len(), gone.len()), (3, 0));
+            s.tasks().map(|t| t.reason(group)).collect::<Vec<_>>()
+        };
+        let over = Some(Reason::OverBudget);
+        assert_eq!(reasons(Duration::from_secs(100)), [None; 3], "{group}");
+        assert_eq!(reasons(Duration::from_micros(1)), [over; 3], "{group}");
+        // Enough to begin one, and not for what it takes.
+        let few = reasons(Duration::from_micros(11));
+        assert_eq!(few[1..], [over; 2], "{group}");
     }
 }
 

@@ -21,7 +21,8 @@ impl Limits {
     pub fn options() -> [Arg; 2] {
         [
             Arg::new("budget").long("budget").value_name("TIME").value_parser(duration).help(
-                "Time for walks over pages together, such as 500ms or 2s; the rest is left out",
+                "Time for walks over pages together, such as 500ms or 2s; what they do not reach is \
+                 left out, but smaps_rollup of a process is read to its end",
             ),
             Arg::new("max-rss")
                 .long("max-rss")

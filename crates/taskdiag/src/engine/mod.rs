@@ -82,6 +82,8 @@ pub struct Cost {
     pub syscalls: u64,
     /// Time from request to answer.
     pub wall: Duration,
+    /// What of a request's budget it used up: time for VMA_STAT and ROLLUP.
+    pub walked: Duration,
 }
 
 /// A complete stream (INFO, tasks, DONE) and its cost.

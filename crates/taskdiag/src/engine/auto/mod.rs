@@ -8,6 +8,7 @@ mod refs;
 
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use taskdiag_wire::{Groups, Info, Strategy};
@@ -73,7 +74,8 @@ pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
 }
 
 /// One answer for several requests of the same groups (several pids, say): each task once, in the
-/// order of the requests. Pids that do not exist are returned beside it.
+/// order of the requests. Pids that do not exist are returned beside it. A budget is that of all
+/// together: what a request has used up, those after it have not.
 ///
 /// # Errors
 /// As [`query`], but for pids that do not exist.
@@ -81,10 +83,13 @@ pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32
     let mut streams = Vec::new();
     let mut served: Vec<Served> = Vec::new();
     let mut nobody = Vec::new();
+    let mut walked = Duration::ZERO;
     for req in reqs {
-        match query_with(req, choice) {
+        let budget = req.budget.map(|b| b.saturating_sub(walked));
+        match query_with(&Request { budget, ..*req }, choice) {
             Ok(s) => {
                 for new in s.served() {
+                    walked += new.cost.walked;
                     match served.iter_mut().find(|s| s.engine == new.engine) {
                         Some(old) => old.cost = add(old.cost, new.cost),
                         None => served.push(new.clone()),
@@ -278,7 +283,7 @@ fn hidden_init(req: &Request, groups: Groups, bytes: &Bytes) -> Result<Option<An
 }
 
 fn add(a: Cost, b: Cost) -> Cost {
-    Cost { syscalls: a.syscalls + b.syscalls, wall: a.wall + b.wall }
+    Cost { syscalls: a.syscalls + b.syscalls, wall: a.wall + b.wall, walked: a.walked + b.walked }
 }
 
 /// What the kernel engine answers here; `None` where it would leave out processes of others that

@@ -188,7 +188,10 @@ impl Engine for Bpf {
             }
             let stream = run.finish(&head, req)?;
             syscalls += run.syscalls;
-            return Ok(Answer { stream, cost: Cost { syscalls, wall: begin.elapsed() } });
+            return Ok(Answer {
+                stream,
+                cost: Cost { syscalls, wall: begin.elapsed(), ..Cost::default() },
+            });
         }
     }
 }

@@ -12,7 +12,7 @@ mod stop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -147,6 +147,13 @@ impl Kernel {
     }
 }
 
+/// The kernel does not say what walks over pages took: all, where they were asked for.
+fn cost(req: &Request, syscalls: u64, begin: Instant) -> Cost {
+    let wall = begin.elapsed();
+    let walks = req.groups.intersects(Groups::VMA_STAT | Groups::ROLLUP);
+    Cost { syscalls, wall, walked: if walks { wall } else { Duration::ZERO } }
+}
+
 impl Engine for Kernel {
     fn id(&self) -> EngineId {
         EngineId::Kernel
@@ -178,7 +185,8 @@ impl Engine for Kernel {
                 max_rss_bytes: req.max_rss_bytes.map_or(0, u64::from),
                 budget_ns: req
                     .budget
-                    .map_or(0, |b| u64::try_from(b.as_nanos()).unwrap_or(u64::MAX)),
+                    // 0 would be no limit.
+                    .map_or(0, |b| u64::try_from(b.as_nanos()).unwrap_or(u64::MAX).max(1)),
                 skip_base,
                 skip_stat,
                 ..Req::new(req.strategy, req.pid, req.groups)
@@ -209,13 +217,13 @@ impl Engine for Kernel {
                 progress.advance(&stream.as_bytes()[..len]);
                 if req.is_stopped() {
                     let stream = progress.finish(&stream.as_bytes()[..len]);
-                    let cost = Cost { syscalls, wall: begin.elapsed() };
+                    let cost = cost(req, syscalls, begin);
                     return Ok(Answer { stream: stream.into(), cost });
                 }
             }
         }
         stream.truncate(len);
-        Ok(Answer { stream: stream.into(), cost: Cost { syscalls, wall: begin.elapsed() } })
+        Ok(Answer { stream: stream.into(), cost: cost(req, syscalls, begin) })
     }
 }
 

@@ -17,6 +17,9 @@ use super::read::Reader;
 use super::task::{Place, Stop, Worker};
 use crate::request::Request;
 
+/// No walk takes less: to open, read and close the file alone takes longer.
+const LEAST_WALK: Duration = Duration::from_micros(10);
+
 /// What a request allows VMA_STAT and ROLLUP, and what of it is used up. Shared by all readers.
 #[derive(Debug)]
 pub(super) struct Limits {
@@ -33,10 +36,13 @@ impl Limits {
             spent_ns: AtomicU64::new(0),
         }
     }
+    /// Time that was used.
+    pub(super) fn spent(&self) -> Duration {
+        Duration::from_nanos(self.spent_ns.load(Ordering::Relaxed))
+    }
     /// Time that is left; `None`: no end.
     fn left(&self) -> Option<Duration> {
-        let spent = Duration::from_nanos(self.spent_ns.load(Ordering::Relaxed));
-        self.budget.map(|b| b.saturating_sub(spent))
+        self.budget.map(|b| b.saturating_sub(self.spent()))
     }
     fn spend(&self, since: Instant) {
         let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -217,7 +223,7 @@ impl Worker<'_> {
     /// May the sums over this process's memory be made?
     fn within_limits(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
         let limits = &self.plan.limits;
-        if limits.left().is_some_and(|left| left.is_zero()) {
+        if limits.left().is_some_and(|left| left < LEAST_WALK) {
             return Err(Stop::Gap(Reason::OverBudget));
         }
         let Some(max) = limits.max_rss_bytes else { return Ok(()) };

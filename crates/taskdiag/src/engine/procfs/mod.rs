@@ -204,7 +204,7 @@ impl Engine for Procfs {
         let mut out = StreamWriter::new();
         out.info(&info);
         let mut worker = Worker::new(&plan, reader, out);
-        let (mut out, mut syscalls);
+        let (mut out, mut syscalls, walked);
         if supervise::is_for(req.groups) {
             let (pids, tgid) = walk::processes(root.as_fd(), req, &mut worker.reader)?;
             let items = if plan.threads {
@@ -216,13 +216,16 @@ impl Engine for Procfs {
             let children_of = (req.strategy == Strategy::Children).then_some(tgid);
             let job = Arc::new(Job { plan, root, items, children_of });
             supervise::read_all(&job, &mut out, &mut syscalls)?;
+            walked = job.plan.limits.spent();
             walk::found(req, &out)?;
         } else {
             walk::walk(root.as_fd(), req, &mut worker)?;
             (out, syscalls) = (worker.out, worker.reader.syscalls);
+            walked = plan.limits.spent();
         }
         let error = if req.is_stopped() { -libc::EINTR } else { 0 };
         let stream = out.finish(Done { error, ..Done::default() });
-        Ok(Answer { stream: stream.into(), cost: Cost { syscalls, wall: start.elapsed() } })
+        let cost = Cost { syscalls, wall: start.elapsed(), walked };
+        Ok(Answer { stream: stream.into(), cost })
     }
 }
