@@ -176,6 +176,12 @@ fn without_proc() {
         Some(0 | 3) => assert!(ran.stdout.lines().count() > 3, "{ran}"),
         _ => no_answer(&ran, &["/proc"]),
     }
+    // What only /proc has is told of it, and not to use what is in use.
+    for args in [&["memory"][..], &["maps", "-x", "1"], &["memory", "-p", "1,2"]] {
+        let ran = sandbox.run(args);
+        no_answer(&ran, &["no proc filesystem is mounted"]);
+        assert!(!ran.stderr.contains("--engine auto"), "{ran}");
+    }
 }
 
 /// In these surroundings, `auto` must answer and bpf either answers or says why not.

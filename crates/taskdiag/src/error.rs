@@ -53,7 +53,11 @@ impl fmt::Display for Error {
                 write!(f, "the {engine} engine cannot be used: {why}")
             }
             Error::Unsupported { engine, groups } => {
-                write!(f, "the {engine} engine does not provide {groups}; try --engine auto")
+                write!(
+                    f,
+                    "the {engine} engine does not provide {groups}; \
+                     'taskdiag engines' says who does"
+                )
             }
             Error::Io { what, source } => write!(f, "{what}: {source}"),
             Error::Stream(e) => e.fmt(f),

@@ -162,7 +162,7 @@ fn auto(req: &Request) -> Result<Snapshot, Error> {
         if plan.parts.is_empty() || !plan.nobody.is_empty() {
             return Err(match failed.pop() {
                 Some(e) => and_procfs(e),
-                None => Error::Unsupported { engine: EngineId::Procfs, groups: plan.nobody },
+                None => only_procfs(plan.nobody),
             });
         }
         let (engine, e) = match run(req, &plan.parts, facts.mappings, &failed) {
@@ -192,6 +192,18 @@ fn and_procfs(e: Error) -> Error {
             Error::Unavailable { engine, why: format!("{why}; and {procfs}") }
         }
         (e, _) => e,
+    }
+}
+
+/// Groups that no engine here has: procfs has all of them, so it cannot be used, and says why.
+fn only_procfs(groups: Groups) -> Error {
+    let engine = EngineId::Procfs;
+    match Procfs::new() {
+        Err(Error::Unavailable { why, .. }) => {
+            Error::Unavailable { engine, why: format!("{why} (no other engine has {groups} here)") }
+        }
+        Err(e) => e,
+        Ok(_) => Error::Unsupported { engine, groups },
     }
 }
 
