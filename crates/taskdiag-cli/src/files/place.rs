@@ -1,10 +1,22 @@
-//! Which files FILE, `+d` and `+D` stand for: by device and inode, or by path.
+//! Which files FILE, `+d` and `+D` stand for: by device and inode, and by path.
+//!
+//! A file that is there is known by device and inode, whatever paths lead to it; one of another inode that
+//! has, or had, its path is not it. Of a directory all entries are known that way, as in lsof: links are
+//! not followed, and what is mounted below is not entered. What was opened by a path in it counts, too, also
+//! where it is deleted by now, and where it is of another file system.
 
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirEntryExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use taskdiag::files::OpenFile;
+
+use crate::exit::say;
+
+/// No more entries of a directory than these are known by inode: to list them takes a second.
+const ENTRIES_MAX: usize = 1_000_000;
 
 /// A place in the directory tree, and what counts as open there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +27,11 @@ pub struct Place {
     file: Option<(u32, u64)>,
     /// All on this file system: a mount point, or a device that is mounted.
     mounted: Option<u32>,
+    /// Inodes of what is in it, on the same file system.
+    entries: HashSet<u64>,
+    /// Open files have the same device and inode. Not where a file system is made of others (overlay), or
+    /// has several devices (btrfs).
+    is_exact: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +85,23 @@ impl Place {
         while path.len() > 1 && path.ends_with(b"/") {
             path.pop();
         }
+        let entries = match (&meta, reach) {
+            (Some(m), Reach::Directory | Reach::Below) if m.is_dir() => {
+                let below = reach == Reach::Below;
+                let (found, all) = entries(&whole, m.dev(), below, ENTRIES_MAX);
+                if !all {
+                    say(format_args!(
+                        "taskdiag: {}: more than {ENTRIES_MAX} entries: the others are found by their path only",
+                        whole.display()
+                    ));
+                }
+                found
+            }
+            _ => HashSet::new(),
+        };
+        let is_exact = meta.as_ref().is_some_and(|m| is_device_of_mount(&whole, m.dev()));
         let file = meta.map(|m| (new_encode_dev(m.dev()), m.ino()));
-        Place { path, reach, file, mounted: None }
+        Place { path, reach, file, mounted: None, entries, is_exact }
     }
     /// Could it be looked at?
     pub fn is_there(&self) -> bool {
@@ -81,13 +113,20 @@ impl Place {
         if self.mounted.is_some() && dev == self.mounted {
             return true;
         }
-        if self.file.is_some() && dev.zip(f.inode()) == self.file {
-            return true;
+        let key = dev.zip(f.inode());
+        if let (Some(file), Some(key)) = (self.file, key) {
+            if key == file || (key.0 == file.0 && self.entries.contains(&key.1)) {
+                return true;
+            }
         }
         if let Some(name) = f.socket().and_then(|s| s.name()).filter(|n| *n != 0) {
             return f.owner.row.view.name(name).is_some_and(|n| self.holds_path(&n.data));
         }
-        f.path.is_some_and(|p| self.holds_path(p.bytes))
+        // What is at this path now is another file.
+        let is_other = self.file.is_some() && (f.is_deleted() || (self.is_exact && key.is_some()));
+        f.path.is_some_and(|p| {
+            !(is_other && p.bytes == self.path.as_slice()) && self.holds_path(p.bytes)
+        })
     }
     fn holds_path(&self, path: &[u8]) -> bool {
         let Some(rest) = path.strip_prefix(&self.path[..]) else { return false };
@@ -105,9 +144,74 @@ impl Place {
     }
 }
 
+/// Is this the device of the file system that is mounted there, which open files have?
+fn is_device_of_mount(path: &Path, dev: u64) -> bool {
+    let mount = || {
+        let s = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+        let id = s.stx_mnt_id.to_string();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let mut lines = mounts.lines().map(|l| l.split(' '));
+        lines.find_map(|mut l| (l.next()? == id).then(|| l.nth(1).map(str::to_owned))?)
+    };
+    let own = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
+    mount().is_some_and(|m| m == own)
+}
+
+/// Inodes of what is in a directory, or below it, of device `dev`; and are these all?
+fn entries(dir: &Path, dev: u64, below: bool, max: usize) -> (HashSet<u64>, bool) {
+    let (mut found, mut todo) = (HashSet::new(), vec![dir.to_path_buf()]);
+    while let Some(dir) = todo.pop() {
+        // What may not be read, or has gone, has no entries for us.
+        let Ok(list) = std::fs::read_dir(&dir) else { continue };
+        for entry in list.flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_symlink() {
+                continue;
+            }
+            if kind.is_dir() {
+                // What is mounted on it has another device.
+                let path = entry.path();
+                if !std::fs::symlink_metadata(&path).is_ok_and(|m| m.dev() == dev) {
+                    continue;
+                }
+                if below {
+                    todo.push(path);
+                }
+            }
+            if found.len() == max {
+                return (found, false);
+            }
+            found.insert(entry.ino());
+        }
+    }
+    (found, true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_in_a_directory() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let [file, sub, deep, link] = ["f", "s", "s/d", "l"].map(|n| dir.path().join(n));
+        std::fs::create_dir(&sub).expect("made");
+        for f in [&file, &deep] {
+            std::fs::write(f, b"").expect("written");
+        }
+        // Which leads back, and is not followed.
+        std::os::unix::fs::symlink(dir.path(), &link).expect("linked");
+        let meta = |p: &Path| std::fs::metadata(p).expect("it is there");
+        let inodes = |of: &[&PathBuf]| of.iter().map(|p| meta(p).ino()).collect::<HashSet<_>>();
+        let dev = meta(dir.path()).dev();
+        assert_eq!(entries(dir.path(), dev, false, 9), (inodes(&[&file, &sub]), true));
+        assert_eq!(entries(dir.path(), dev, true, 9), (inodes(&[&file, &sub, &deep]), true));
+        assert!(entries(dir.path(), dev, true, 3).1);
+        let (few, all) = entries(dir.path(), dev, true, 2);
+        assert_eq!((few.len(), all), (2, false));
+        // As where another file system is mounted on each of them.
+        assert_eq!(entries(dir.path(), dev + 1, true, 9), (inodes(&[&file]), true));
+    }
 
     #[test]
     fn paths() {

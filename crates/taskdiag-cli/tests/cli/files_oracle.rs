@@ -285,6 +285,50 @@ fn who_is_in_a_directory_as_lsof_has_it() {
     }
 }
 
+/// A path that is another file's now is no file's that was there before; a file is that of a directory by
+/// whatever name it was opened.
+#[test]
+fn which_file_it_is_as_lsof_has_it() {
+    let Some(_) = output("lsof", &["-v"]) else {
+        return skip("files_oracle::which_file_it_is_as_lsof_has_it", "lsof is not installed");
+    };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    std::fs::create_dir_all(path("d/sub")).expect("made");
+    let (again, name, within) = (path("again"), path("name"), path("d/sub/name"));
+    std::fs::write(&again, "before").expect("written");
+    std::fs::write(&within, "two names").expect("written");
+    std::fs::hard_link(&within, &name).expect("linked");
+    let held = [&again, &name].map(|p| std::fs::File::open(p).expect("it is there"));
+    std::fs::remove_file(&again).expect("removed");
+    let pid = std::process::id().to_string();
+    let rows = |engine: &str, args: &[&str]| {
+        let ours = [&["files", "-t", "--engine", engine, "-a", "-p", &pid], args].concat();
+        let (_, out, err) = parts(&run(&ours));
+        let theirs = output("lsof", &[&["-t", "-a", "-p", &pid], args].concat()).unwrap();
+        (out.trim() == pid, theirs.trim() == pid, format!("{engine} {args:?}: {out}{err}"))
+    };
+    for engine in engines() {
+        // Nothing is there now: its name is all there is, which lsof does not look for.
+        let (ours, _, what) = rows(engine, &[&again]);
+        assert!(ours, "{what}");
+    }
+    std::fs::write(&again, "after").expect("written");
+    for engine in engines() {
+        for (args, is) in [
+            (&[&*again][..], false),
+            (&[&*within], true),
+            (&["+D", &*path("d")], true),
+            (&["+d", &*path("d")], false),
+            (&["+d", &*path("d/sub")], true),
+        ] {
+            let (ours, theirs, what) = rows(engine, args);
+            assert_eq!((ours, theirs), (is, is), "{what}");
+        }
+    }
+    drop(held);
+}
+
 #[test]
 fn as_lsfd_lists_them() {
     let target = Target::new();
