@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -64,7 +65,7 @@ static void live(void)
 	pthread_t t[8];
 	int n = rnd() % 8, fd;
 
-	switch (rnd() % 10) {
+	switch (rnd() % 11) {
 	case 0: { /* another program in our place */
 		char *argv[] = { "storm", "--nothing", NULL };
 
@@ -133,6 +134,15 @@ static void live(void)
 		for (int i = 0; i < 15; i++)
 			name[i] = rnd();
 		prctl(PR_SET_NAME, name);
+		break;
+	}
+	case 9: { /* rights that go as soon as they are there, with few groups and many */
+		gid_t groups[64];
+
+		for (int i = 0; i < 64; i++)
+			groups[i] = 1000 + rnd() % 1000;
+		for (int i = 0; i < 100; i++)
+			setgroups(1 + rnd() % 64, groups);
 		break;
 	}
 	default:
@@ -365,6 +375,9 @@ static long diag(void)
 		while ((got = read(fd, buf + have, rnd() % 2 ? size - have : 1 + rnd() % 60000)) > 0) {
 			char *p = buf;
 
+			/* What is kept for the next read may be kept for long. */
+			if (rnd() % 64 == 0)
+				usleep(rnd() % 50000);
 			have += got;
 			for (; have - (p - buf) >= sizeof(struct nlmsghdr);) {
 				struct nlmsghdr *m = (void *)p;
