@@ -1,7 +1,7 @@
 //! One state, every engine, every strategy: what mktask says of its task must be in each answer,
 //! and the answers must be the same.
 
-use taskdiag::{EngineId, Request, Strategy};
+use taskdiag::{Request, Strategy};
 
 use crate::answer::groups_of;
 use crate::compare::{Outcome, compare};
@@ -195,7 +195,6 @@ pub fn untold(a: &Answer) -> &'static [&'static str] {
         _ if a.strategy.is_threads() => &[],
         // Its helpers read the memory of the task at hand only.
         Source::LegacyBpf => &["cmdline"],
-        Source::Engine(EngineId::Kernel) => &["cmdline", "statm"],
         Source::Engine(_) => &[],
     }
 }

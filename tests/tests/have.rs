@@ -564,10 +564,6 @@ fn a_process_has_its_memory_when_its_first_thread_has_ended() {
     let mut seen = 0;
     for group in groups {
         for source in engines_with(group) {
-            if source.id() == EngineId::Kernel {
-                skip(NAME, "the kernel engine reads the memory of the first thread only");
-                continue;
-            }
             for req in [Request::one(m.pid(), group.into()), Request::all(group.into())] {
                 let answer = read(source, &req).unwrap_or_else(|e| panic!("{source}: {e}"));
                 let task = answer.snapshot.tasks().find(|t| t.pid() == m.pid());

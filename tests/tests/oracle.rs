@@ -131,7 +131,11 @@ fn ps_agrees() {
                 let theirs = ps(&names, &m.pid().to_string());
                 let a = ask(*engine, Strategy::One, m.pid());
                 let row = &theirs[&m.pid()];
-                for (column, got) in COLUMNS.iter().zip(row) {
+                // ps does not look at the threads of a process whose first one has ended.
+                let blind =
+                    |name: &str| m.state() == "leader-gone" && ["vsz", "rss"].contains(&name);
+                let columns = COLUMNS.iter().zip(row);
+                for (column, got) in columns.filter(|c| !blind(c.0.0.trim_end_matches(":16"))) {
                     let ours = (column.1)(&a.task(m.pid()));
                     if ours != *got {
                         differences.push(format!("{}: ours {ours}, ps {got}", column.0));
@@ -169,7 +173,9 @@ fn ps_agrees_on_arguments_and_start() {
             if let Some(Value::Bytes(cmdline)) = t.get("cmdline") {
                 let args = String::from_utf8_lossy(cmdline.strip_suffix(b"\0").unwrap_or(cmdline));
                 // ps shows what is not printable as '?'.
-                if args.bytes().all(|b| b == 0 || (32..127).contains(&b)) {
+                let plain = args.bytes().all(|b| b == 0 || (32..127).contains(&b));
+                // Or it sees none, of a process whose first thread has ended.
+                if plain && !row[1].trim_end().ends_with("<defunct>") {
                     assert_eq!(args.replace('\0', " ").trim_end(), row[1].trim_end(), "{a}");
                 }
             }

@@ -127,7 +127,7 @@ class Parity(Suite):
             if not bad and (status is None or status[1] != "0"):
                 bad = [f"{name}: " + (f"exit code {status[1]}" if status else "did not end")]
             result.failed += bad
-            says = re.findall(r"^---- (.*) stdout ----\n(.*?)(?=^---- |^failures:$|\Z)", text, re.M | re.S)
+            says = re.findall(r"^---- ([^\n]*) stdout ----\n(.*?)(?=^---- |^failures:$|\Z)", text, re.M | re.S)
             result.said.update((f"{name}: {test}", words.strip()) for test, words in says)
         result.failed += [f"{name}: did not run" for name in self.only if name not in seen]
         result.skipped = sorted({s for s in skips.splitlines() if ": " in s})
