@@ -332,3 +332,41 @@ fn sharing_that_may_not_be_asked() {
         }
     }
 }
+
+/// A socket without an address is in no list of its network namespace: it is asked itself. Where that is
+/// refused, text and JSON both say that something is not known.
+#[test]
+fn sockets_in_no_list() {
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    let socket = |family, kind| {
+        // SAFETY: takes numbers, gives a new descriptor that nobody else has.
+        unsafe {
+            let fd = libc::socket(family, kind | libc::SOCK_CLOEXEC, 0);
+            assert!(fd >= 0, "family {family}");
+            OwnedFd::from_raw_fd(fd)
+        }
+    };
+    let (inet, netlink) = (libc::AF_INET, libc::AF_NETLINK);
+    let sockets = [
+        (socket(inet, libc::SOCK_STREAM), "IPv4", "*:* (CLOSE)"),
+        (socket(inet, libc::SOCK_DGRAM), "IPv4", "*:*"),
+        (socket(netlink, libc::SOCK_RAW), "netlink", "ROUTE"),
+    ];
+    let me = std::process::id().to_string();
+    let refused = Sandbox::new().deny(libc::SYS_pidfd_getfd, libc::EPERM);
+    for (sandbox, is_told) in [(Sandbox::new(), true), (refused, false)] {
+        for (fd, kind, name) in &sockets {
+            let fd = fd.as_raw_fd().to_string();
+            let args = ["files", "--engine", "procfs", "-nP", "-a", "-p", &me, "-d", &fd];
+            let text = sandbox.run(&args);
+            let json = sandbox.run(&[&args[..], &["--json"]].concat());
+            let line = text.stdout.lines().nth(1).unwrap_or_else(|| panic!("{text}"));
+            assert!(line.contains(kind), "{text}");
+            let end = if is_told { format!(" {name}") } else { String::from(" ?") };
+            assert!(line.ends_with(&end), "{text}");
+            let code = Some(if is_told { 0 } else { 3 });
+            assert_eq!((text.code, json.code), (code, code), "{text}\n{json}");
+            assert_eq!(json.stdout.contains("\"unsupported\""), !is_told, "{json}");
+        }
+    }
+}

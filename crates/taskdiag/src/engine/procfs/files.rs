@@ -16,6 +16,7 @@ use super::parse::{self, FdInfo, FdLink, Sock};
 use super::read::Reader;
 use super::sockets::{Inhabitant, Table};
 use super::task::{Place, Stop, Worker};
+use super::unlisted;
 
 /// `MQUEUE_MAGIC` of linux/magic.h.
 const MQUEUE_MAGIC: u64 = 0x1980_0202;
@@ -216,13 +217,14 @@ impl Worker<'_> {
                 Ok(None) => {}
                 Ok(Some(inode)) => {
                     let (netns, sockets) = table.get_or_insert_with(|| self.sockets_of(at));
-                    let sock = match sockets.get(&inode) {
-                        Some(s) => Cow::Borrowed(s),
-                        None => Cow::Owned(self.reader.sock(dir.as_fd(), fd)),
+                    let (sock, netns) = match sockets.get(&inode) {
+                        Some(s) => (Cow::Borrowed(s), Some(*netns)),
+                        None => {
+                            let (sock, netns) = self.unlisted(at, dir.as_fd(), fd, inode)?;
+                            (Cow::Owned(sock), netns)
+                        }
                     };
-                    // Of a socket that is in no list, it is not known in which namespace it is.
-                    let there = matches!(sock, Cow::Borrowed(_));
-                    put_socket(fd, inode, there.then_some(*netns), &sock, lists);
+                    put_socket(fd, inode, netns, &sock, lists);
                 }
                 // It was closed meanwhile.
                 Err(Errno::NOENT | Errno::BADF) => {}
@@ -267,6 +269,24 @@ impl Worker<'_> {
         });
         self.link = text;
         Ok(socket)
+    }
+
+    /// A socket that is in no list of its task's network namespace, and its own, if that is known.
+    fn unlisted(
+        &mut self,
+        at: Place<'_>,
+        dir: BorrowedFd<'_>,
+        fd: u32,
+        inode: u64,
+    ) -> Result<(Sock, Option<u32>), Stop> {
+        let sock = self.reader.sock(dir, fd);
+        if !self.plan.own_pids || !unlisted::is_for(&sock) {
+            return Ok((sock, None));
+        }
+        // It waits for an exec of the task.
+        let asked =
+            self.risky(at, Groups::FD, |r| unlisted::ask(at.tgid, fd, inode, &mut r.syscalls))?;
+        Ok(asked.unwrap_or((sock, None)))
     }
 
     /// The network namespace of a task, and its sockets.

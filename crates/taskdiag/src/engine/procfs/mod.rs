@@ -10,6 +10,7 @@
 //! - `leader`: the memory of a process whose first thread has ended;
 //! - `shmem`: what of a shared memory object is swapped out;
 //! - `sockets`: what sock_diag(7) knows of the sockets among the files;
+//! - `unlisted`: what a socket says of itself that is in no list;
 //! - `shares`, `names`: what several tasks have and the answer has once;
 //! - `walk`: which tasks, and by how many threads;
 //! - `guard`, `supervise`: the same for what may wait for a task, so that the answer does not;
@@ -36,6 +37,7 @@ mod supervise;
 mod swap;
 mod task;
 mod text;
+mod unlisted;
 mod walk;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -189,8 +191,8 @@ impl Engine for Procfs {
             groups: req.groups,
             threads: req.strategy.is_threads(),
             tick_ns: 1_000_000_000 / u64::from(info.clk_tck.max(1)),
-            own_pids: req.strategy.is_threads()
-                && req.groups.intersects(FILES)
+            own_pids: (req.groups.has(Group::Fd)
+                || (req.strategy.is_threads() && req.groups.intersects(FILES)))
                 && reader.is_own(root.as_fd()),
             watch: req.watch,
             limits: Limits::of(req),

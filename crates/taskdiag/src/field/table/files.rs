@@ -1,6 +1,6 @@
 //! One file that a process has in use. Headers follow lsof.
 
-use taskdiag_wire::{Entry, Fd, FdType, Group, Groups, Socket};
+use taskdiag_wire::{Entry, Fd, FdType, Group, Groups, Reason, Socket};
 
 use super::super::part::{OpenRow, Part};
 use super::super::*;
@@ -164,6 +164,10 @@ fn name<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
         path => {
             let mut out = Vec::new();
             open.files.write_name(&mut out, file);
+            // A socket of which no address or protocol is known.
+            if matches!(&out[..], b"" | b"?") && file.socket().is_some() {
+                return Value::Missing(Missing::Reason(Reason::Unsupported));
+            }
             Value::Bytes { data: out.into(), cut: path.is_some_and(|p| p.cut) }
         }
     }
@@ -358,7 +362,10 @@ pub const FIELDS: &[Field] = &[
     row!("sockstate" "STATE" 11 Left [FD] Text None Plain, "sock_diag(7), struct sock",
     "State of a socket: ESTABLISHED, LISTEN and so on", {},
     |_, row| of_socket(row, |s| {
-        s.state()?;
+        // The others have none.
+        if matches!(i32::from(s.family()?), libc::AF_UNIX | libc::AF_INET | libc::AF_INET6) {
+            s.state()?;
+        }
         Some(word(files::state(s)).unwrap_or(Value::ABSENT))
     })),
     row!("laddr" "LADDR" 15 Left [FD] Text None Plain, "sock_diag(7), struct sock",

@@ -1,0 +1,130 @@
+//! Sockets that are in no list of their network namespace: of TCP, UDP and netlink those that have no
+//! address yet. That they are in none does not say so for certain, since the socket may be of another
+//! namespace than its task, and newer than the list. So it is asked itself, through a descriptor that
+//! pidfd_getfd(2) gives for a moment, where the caller may trace the task.
+
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use taskdiag_wire::Socket;
+
+use super::parse::{self, Sock};
+
+/// `SIOCGSKNS` of linux/sockios.h: the network namespace of a socket.
+const SIOCGSKNS: libc::Ioctl = 0x894c;
+macro_rules! bits {
+    ($($member:literal)*) => { 0 $(| parse::bit(Socket::MEMBERS, $member))* };
+}
+const KNOWN: u32 = bits!("family" "r#type" "protocol" "state");
+const ADDRESSES: u32 = bits!("local_addr" "local_port" "peer_addr" "peer_port");
+const PORTID: u32 = bits!("portid");
+
+const TCP_ESTABLISHED: u16 = 1;
+/// Also of sockets of other protocols that are not connected.
+const TCP_CLOSE: u16 = 7;
+
+/// Which of these sockets are asked: of the others, a copy for a moment is no small thing, or tells nothing.
+pub(super) fn is_for(sock: &Sock) -> bool {
+    matches!(i32::from(sock.record.family), libc::AF_INET | libc::AF_INET6 | libc::AF_NETLINK)
+}
+
+/// What a socket says of itself, and its network namespace. `None`: it may not be asked.
+pub(super) fn ask(pid: u32, fd: u32, inode: u64, calls: &mut u64) -> Option<(Sock, Option<u32>)> {
+    let pidfd = owned(calls, || {
+        // SAFETY: takes numbers, gives a new descriptor that nobody else has.
+        unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }
+    })?;
+    let socket = owned(calls, || {
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) }
+    })?;
+    *calls += 3; // fstat, and close of both
+    // It may have been closed, or be of a thread with files of its own.
+    if rustix::fs::fstat(&socket).ok()?.st_ino != inode {
+        return None;
+    }
+    let mut option = |level, name| {
+        *calls += 1;
+        number(&socket, level, name)
+    };
+    let family = option(libc::SOL_SOCKET, libc::SO_DOMAIN)?;
+    let kind = option(libc::SOL_SOCKET, libc::SO_TYPE)?;
+    let protocol = option(libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+    // The first byte of struct tcp_info.
+    let tcp = matches!(protocol, libc::IPPROTO_TCP | libc::IPPROTO_MPTCP);
+    let is_inet = matches!(family, libc::AF_INET | libc::AF_INET6);
+    let state = (tcp && is_inet).then(|| option(libc::IPPROTO_TCP, libc::TCP_INFO)).flatten();
+    *calls += 3; // names, and the namespace
+    let own = address(&socket, libc::getsockname)?;
+    let peer = address(&socket, libc::getpeername);
+    let unconnected = if peer.is_none() { TCP_CLOSE } else { TCP_ESTABLISHED };
+    let mut s = Sock::default();
+    s.record = Socket {
+        inode,
+        family: family as u16,
+        r#type: kind as u16,
+        protocol: protocol as u16,
+        state: state.map_or(unconnected, |s| s as u16 & 0xff),
+        ..Socket::default()
+    };
+    s.valid = KNOWN;
+    if is_inet {
+        (s.record.local_addr, s.record.local_port) = inet(&own)?;
+        (s.record.peer_addr, s.record.peer_port) = peer.as_ref().and_then(inet).unwrap_or_default();
+        s.valid |= ADDRESSES;
+    } else if let Some(id) = own.get(4..8).filter(|_| family == libc::AF_NETLINK) {
+        s.record.portid = u32::from_ne_bytes(id.try_into().expect("4 bytes"));
+        s.valid |= PORTID;
+    }
+    Some((s, netns(&socket, calls)))
+}
+
+fn owned(calls: &mut u64, call: impl FnOnce() -> libc::c_long) -> Option<OwnedFd> {
+    *calls += 1;
+    let fd = i32::try_from(call()).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: the call gave it, and nobody else has it.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The first bytes of an option, as a number.
+fn number(socket: &OwnedFd, level: i32, name: i32) -> Option<i32> {
+    let mut value = 0i32;
+    let mut len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the value has as many bytes as it says.
+    let r = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len)
+    };
+    (r == 0).then_some(value)
+}
+
+type Call = unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::socklen_t) -> libc::c_int;
+
+/// An address of the socket, as bytes.
+fn address(socket: &OwnedFd, call: Call) -> Option<[u8; 28]> {
+    let mut bytes = [0u8; 28];
+    let mut len = bytes.len() as libc::socklen_t;
+    // SAFETY: there is room for as many bytes as it says.
+    let r = unsafe { call(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), &raw mut len) };
+    (r == 0).then_some(bytes)
+}
+
+/// Address and port of a sockaddr_in or sockaddr_in6.
+fn inet(bytes: &[u8; 28]) -> Option<([u8; 16], u16)> {
+    let mut addr = [0; 16];
+    match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
+        libc::AF_INET => addr[..4].copy_from_slice(&bytes[4..8]),
+        libc::AF_INET6 => addr.copy_from_slice(&bytes[8..24]),
+        _ => return None,
+    }
+    Some((addr, u16::from_be_bytes([bytes[2], bytes[3]])))
+}
+
+/// For which one has to be an administrator of it.
+fn netns(socket: &OwnedFd, calls: &mut u64) -> Option<u32> {
+    let ns = owned(calls, || {
+        // SAFETY: takes numbers, gives a new descriptor that nobody else has.
+        i64::from(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS) })
+    })?;
+    *calls += 2; // fstat, close
+    u32::try_from(rustix::fs::fstat(ns).ok()?.st_ino).ok()
+}
