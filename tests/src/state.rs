@@ -194,8 +194,8 @@ pub fn untold(a: &Answer) -> &'static [&'static str] {
     match a.source {
         _ if a.strategy.is_threads() => &[],
         // Its helpers read the memory of the task at hand only.
-        Source::LegacyBpf => &["cmdline"],
-        Source::Engine(_) => &[],
+        s if s.is_legacy() => &["cmdline"],
+        _ => &[],
     }
 }
 

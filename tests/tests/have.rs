@@ -7,7 +7,7 @@ use taskdiag::wire::{Fd, FdDetail, FdDetailKind, FileStat, FileUse, Socket, Vma,
 use taskdiag::{EngineId, FdCount, FdType, Group, Groups, Reason, Request, VmaKind};
 use taskdiag_tests::answer::{engines, engines_with};
 use taskdiag_tests::rows::{Listed, Row, differences, owner, rows};
-use taskdiag_tests::{Answer, Mktask, Source, Value, read, skip};
+use taskdiag_tests::{Answer, Mktask, Value, read, skip};
 
 fn start(args: &[&str]) -> Option<Mktask> {
     Mktask::start(args).map_err(|why| skip(args[0], &why)).ok()
@@ -569,7 +569,7 @@ fn a_process_has_its_memory_when_its_first_thread_has_ended() {
                 let task = answer.snapshot.tasks().find(|t| t.pid() == m.pid());
                 let task = task.unwrap_or_else(|| panic!("{source}: it is not there"));
                 let what = format!("{group} of {source}, {:?}", req.strategy);
-                if source == Source::LegacyBpf && group == Group::Environ {
+                if source.is_legacy() && group == Group::Environ {
                     assert_eq!(task.reason(group), Some(Reason::Unsupported), "{what}");
                     continue;
                 }

@@ -4,7 +4,7 @@
 use taskdiag::{Base, Groups, Members, Reason, Request, Stat, Strategy};
 use taskdiag_tests::mktask::hash;
 use taskdiag_tests::state::{ask, between, in_state, parity, parity_near, untold};
-use taskdiag_tests::{Answer, Mktask, Source, Task, Value, engines, read, skip};
+use taskdiag_tests::{Answer, Mktask, Task, Value, engines, read, skip};
 
 fn nothing_else(_: &Mktask, _: &Answer, _: &Task) {}
 
@@ -101,7 +101,7 @@ fn leader_gone() {
         if !untold.contains(&"cmdline") {
             let cmdline = [Mktask::PATH.as_bytes(), b"\0leader-gone\0"].concat();
             assert_eq!(t.bytes("cmdline"), cmdline, "{a}");
-        } else if a.source == Source::LegacyBpf {
+        } else if a.source.is_legacy() {
             assert_eq!(t.missing("cmdline"), Some(Reason::Unsupported), "{a}");
         }
     });

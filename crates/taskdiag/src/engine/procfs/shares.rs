@@ -127,7 +127,11 @@ impl Worker<'_> {
     fn same_by_look(&mut self, mut at: Place<'_>, owner: u32, group: Group, why: Reason) -> Same {
         let theirs = at.path.of_process(self.plan.threads, &format!("task/{owner}/fd"));
         let mut look = |path: &CStr| match group {
-            Group::FdCount => self.reader.stat(at.dir, path).ok().map(|s| Look::Number(s.st_size)),
+            // The size is 0 before Linux 6.2.
+            Group::FdCount => match self.reader.stat(at.dir, path).ok()?.st_size {
+                0 => self.reader.count(at.dir, path).ok().map(Look::Number),
+                n => Some(Look::Number(n as u64)),
+            },
             _ => self.reader.links(at.dir, path).ok().map(Look::Links),
         };
         let before = look(&theirs);
@@ -156,8 +160,8 @@ enum Same {
 /// What can be seen of open files by looking at their directory.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
-    /// How many; 0 before Linux 6.2.
-    Number(i64),
+    /// How many.
+    Number(u64),
     /// Which.
     Links(Vec<(u32, Vec<u8>)>),
 }
