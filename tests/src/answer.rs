@@ -287,10 +287,9 @@ pub fn read(source: Source, req: &Request) -> Result<Answer, Error> {
 pub fn engines() -> &'static [Source] {
     static ENGINES: OnceLock<Vec<Source>> = OnceLock::new();
     ENGINES.get_or_init(|| {
-        let works = |source: &Source| match read(
-            *source,
-            &Request::one(std::process::id(), Groups::BASE),
-        ) {
+        // Before Linux 6.1 the kernel takes what BPF code there is for BASE alone, and no more.
+        let some = Groups::BASE | Groups::CMDLINE | Groups::PATHS;
+        let works = |source: &Source| match read(*source, &Request::one(std::process::id(), some)) {
             Ok(_) => true,
             Err(e) if skips::is_required(source.id().name()) => {
                 panic!("TASKDIAG_REQUIRE names {source}: {e}")
