@@ -83,8 +83,8 @@ class Parity(Suite):
     name = "parity"
     timeout = 3000
 
-    def __init__(self, promised, only=None, filter=""):
-        self.promised, self.filter = promised, filter
+    def __init__(self, promised, only=None, filter="", before=":"):
+        self.promised, self.filter, self.before = promised, filter, before
         every = {n.removeprefix("test ") for n in built() if n.startswith("test ")}
         self.only = sorted(every - set(NOT_HERE)) if only is None else only
         if unknown := sorted(set(self.only) - every):
@@ -107,7 +107,7 @@ class Parity(Suite):
             "TASKDIAG_THREADS": 500,
             "NO_COLOR": 1,
         }
-        lines = ["export " + " ".join(f"{k}={v}" for k, v in settings.items())]
+        lines = [self.before, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
         for name in self.only:
             lines.append(f"echo '@@program {name}'; timeout 1500 {programs['test ' + name]} {self.filter}; echo \"@@status $?\"")
         lines.append(f"echo @@skips; cat {common.TARGET}/taskdiag-skips.txt")
