@@ -26,26 +26,17 @@ pub fn run(args: &Args) -> Result<(), Exit> {
 /// Lines that say what the answer lacks.
 fn lacking(snapshot: &Snapshot) -> Vec<String> {
     let done = snapshot.stream().done();
-    let mut counts: Vec<(Group, Reason, usize)> = Vec::new();
     // What an engine does not have is lacking of the first task as of any; all else is counted.
     let all = done.denied + done.blocked + done.truncated + done.over_budget > 0 || done.error != 0;
     let tasks = if all { snapshot.tasks().len() } else { 1 };
-    for task in snapshot.tasks().take(tasks) {
-        let reasons = task.asked().iter().filter_map(|g| Some((g, task.reason(g)?)));
-        for (group, reason) in reasons {
-            match counts.iter_mut().find(|c| (c.0, c.1) == (group, reason)) {
-                Some(c) => c.2 += 1,
-                None => counts.push((group, reason, 1)),
-            }
-        }
-    }
-    let cut = (Group::Base, Reason::Truncated, done.truncated as usize);
-    let line = |(group, reason, n): (Group, Reason, usize), name| {
-        tally::line(Missing::Reason(reason), n, name, group, snapshot)
-    };
-    let mut lines: Vec<String> = counts.into_iter().filter_map(|c| line(c, c.0.name())).collect();
-    if cut.2 > 0 {
-        lines.extend(line(cut, "values"));
+    let missing = snapshot
+        .tasks()
+        .take(tasks)
+        .flat_map(|t| t.asked().iter().filter_map(move |g| Some((g, t.reason(g)?))));
+    let mut lines = tally::lines_of(missing, Group::name, snapshot);
+    if done.truncated > 0 {
+        let cut = Missing::Reason(Reason::Truncated);
+        lines.extend(tally::line(cut, done.truncated as usize, "values", Group::Base, snapshot));
     }
     lines
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use taskdiag::field::{self, Context, FILES, Missing, Part, Row};
 use taskdiag::files::{Gap, Holder, Holders};
-use taskdiag::{Group, Groups, Reason, Snapshot};
+use taskdiag::{Group, Groups, Snapshot};
 
 use crate::answer;
 use crate::args::files::Args;
@@ -85,15 +85,7 @@ pub fn lacking<'a>(
     gaps: impl Iterator<Item = &'a Gap<'a>>,
     what: &str,
 ) -> Vec<String> {
-    let mut counts: Vec<(Reason, usize)> = Vec::new();
-    for gap in gaps {
-        match counts.iter_mut().find(|c| c.0 == gap.reason) {
-            Some(c) => c.1 += 1,
-            None => counts.push((gap.reason, 1)),
-        }
-    }
-    let line = |(r, n)| tally::line(Missing::Reason(r), n, what, Group::FdCount, snapshot);
-    counts.into_iter().filter_map(line).collect()
+    tally::lines_of(gaps.map(|g| (Group::FdCount, g.reason)), |_| what, snapshot)
 }
 
 fn row<'a>(table: &'a Holder<'a>) -> Row<'a> {

@@ -202,16 +202,7 @@ impl<'a> Shown<'a> {
             }
         }
         // In the answers of text and terse; rows say it in the other forms, and here, too.
-        let mut counts: Vec<(Group, Reason, usize)> = Vec::new();
-        for gap in self.gaps() {
-            match counts.iter_mut().find(|c| (c.0, c.1) == (gap.group, gap.reason)) {
-                Some(c) => c.2 += 1,
-                None => counts.push((gap.group, gap.reason, 1)),
-            }
-        }
-        lines.extend(counts.into_iter().filter_map(|(group, reason, n)| {
-            tally::line(Missing::Reason(reason), n, names(group), group, snapshot)
-        }));
+        lines.extend(tally::lines_of(self.gaps().map(|g| (g.group, g.reason)), names, snapshot));
         let doubts = self.files.doubts().iter();
         let selected = doubts.filter(|g| self.select.may_match(&Row::new(g.task)));
         lines.extend(count::lacking(snapshot, selected, count::SHARING));

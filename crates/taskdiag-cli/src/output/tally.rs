@@ -101,6 +101,23 @@ pub fn line(
     slot(m).map(|kind| sentence(kind, count as u64, names, group.into(), saved(snapshot)))
 }
 
+/// The lines about what tasks of this answer lack: one for each group and reason, in their order.
+pub fn lines_of<'n>(
+    gaps: impl Iterator<Item = (Group, Reason)>,
+    names: impl Fn(Group) -> &'n str,
+    snapshot: &Snapshot,
+) -> Vec<String> {
+    let mut counts: Vec<((Group, Reason), usize)> = Vec::new();
+    for gap in gaps {
+        match counts.iter_mut().find(|c| c.0 == gap) {
+            Some(c) => c.1 += 1,
+            None => counts.push((gap, 1)),
+        }
+    }
+    let line = |((g, r), n)| line(Missing::Reason(r), n, names(g), g, snapshot);
+    counts.into_iter().filter_map(line).collect()
+}
+
 /// What a saved answer was asked for; `None`: it is not a saved one.
 fn saved(snapshot: &Snapshot) -> Option<Groups> {
     snapshot.served().is_empty().then(|| snapshot.stream().asked())
