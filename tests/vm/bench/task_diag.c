@@ -16,7 +16,13 @@
  *    counted;
  *  - maps_proc, maps_task_diag: names and parents of all threads, and the mappings
  *    of all processes, with THREADED processes of 5 threads each: read and parsed
- *    from status and maps, as perf does, and by one request.
+ *    from status and maps, as perf does, and by one request;
+ *  - all_task_diag: all groups of all these threads, only counted.
+ *
+ * "case:allocations" is how often the kernel allocated for one such reading (events
+ * kmem:kmalloc and kmem:kmem_cache_alloc of the process that reads), "case:kept" how many
+ * bytes of kernel memory are accounted to it at the end of the answer, its file still open:
+ * buffers, or the inodes and dentries of what was read.
  *
  * A row that cannot be measured here (no task_diag, no ps) is left out and said.
  */
@@ -26,6 +32,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
+#include <linux/perf_event.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -33,7 +40,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -78,6 +88,108 @@ static void measure(const char *name, long n, int rounds, bool (*job)(void))
 	qsort(ns, rounds, sizeof(ns[0]), by_value);
 	printf("%s\t%ld\t%llu\t%lu\n", name, n, (unsigned long long)ns[rounds / 2], syscalls);
 	fflush(stdout);
+}
+
+/* ---- what the kernel allocates ---- */
+
+#define GROUP "/sys/fs/cgroup/reader"
+
+/* Where the file of an answer is left that is to be looked at before it is closed. */
+static int *leave_open;
+
+/* The number after a word in a file. */
+static long number_in(const char *path, const char *word)
+{
+	char line[256];
+	long n = -1;
+	FILE *f = fopen(path, "r");
+
+	while (f && n < 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, word, strlen(word)))
+			n = atol(line + strlen(word));
+	if (n < 0)
+		err(1, "%s has no %s", path, word);
+	fclose(f);
+	return n;
+}
+
+static void put(const char *path, const char *words)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, words, strlen(words)) < 0)
+		err(1, "%s", path);
+	close(fd);
+}
+
+/* Counts an event of this process from now on. */
+static int event(const char *name)
+{
+	char path[96];
+	struct perf_event_attr attr = { .type = PERF_TYPE_TRACEPOINT, .size = sizeof(attr) };
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/kernel/tracing/events/kmem/%s/id", name);
+	attr.config = number_in(path, "");
+	fd = syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0)
+		err(1, "perf_event_open of %s", name);
+	return fd;
+}
+
+static uint64_t counted(int fd)
+{
+	uint64_t n;
+
+	if (ioctl(fd, PERF_EVENT_IOC_DISABLE, 0) || read(fd, &n, sizeof(n)) != sizeof(n))
+		err(1, "an event");
+	close(fd);
+	return n;
+}
+
+/* Kernel memory of the reader's group. It is summed up every two seconds. */
+static long kernel_memory(void)
+{
+	sleep(3);
+	return number_in(GROUP "/memory.stat", "kernel ");
+}
+
+/* In a process, and a cgroup, of its own. */
+static void count(const char *name, long n, bool (*job)(void))
+{
+	int file = -1, status;
+	pid_t pid;
+
+	if (access("/sys/kernel/tracing/events", F_OK) &&
+	    mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, NULL))
+		err(1, "tracefs");
+	put("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+	if (mkdir(GROUP, 0755))
+		err(1, GROUP);
+	pid = fork();
+	if (pid < 0)
+		err(1, "fork");
+	if (!pid) {
+		int kmalloc, cache;
+		long before;
+
+		put(GROUP "/cgroup.procs", "0");
+		leave_open = &file;
+		before = kernel_memory();
+		kmalloc = event("kmalloc");
+		cache = event("kmem_cache_alloc");
+		if (!job())
+			_exit(4);
+		printf("%s:allocations\t%ld\t%llu\n", name, n,
+		       (unsigned long long)(counted(kmalloc) + counted(cache)));
+		printf("%s:kept\t%ld\t%ld\n", name, n, kernel_memory() - before);
+		fflush(stdout);
+		_exit(0);
+	}
+	if (waitpid(pid, &status, 0) != pid || (status && WEXITSTATUS(status) != 4))
+		errx(1, "%s: not counted", name);
+	if (rmdir(GROUP))
+		err(1, GROUP);
 }
 
 /* ---- /proc ---- */
@@ -225,7 +337,10 @@ static bool ask(uint64_t groups, uint64_t strategy)
 	}
 	if (n <= 0 || !tasks)
 		errx(1, "an answer without DONE or tasks");
-	close(fd);
+	if (leave_open)
+		*leave_open = fd;
+	else
+		close(fd);
 	return true;
 }
 
@@ -237,6 +352,21 @@ static bool stat_task_diag(void)
 static bool maps_task_diag(void)
 {
 	return ask(1ull << TASK_DIAG_BASE | 1ull << TASK_DIAG_VMA, TASK_DIAG_DUMP_ALL_THREAD);
+}
+
+/* What is nearest to a dump of everything: each thread, each mapping measured, each open file. */
+static bool all_task_diag(void)
+{
+	static const int groups[] = {
+		TASK_DIAG_BASE, TASK_DIAG_CRED,	    TASK_DIAG_STAT,    TASK_DIAG_STATM, TASK_DIAG_VMA,
+		TASK_DIAG_VMA_STAT, TASK_DIAG_CMDLINE, TASK_DIAG_PATHS, TASK_DIAG_IO, TASK_DIAG_SCHED,
+		TASK_DIAG_NS,	TASK_DIAG_CGROUP,   TASK_DIAG_FD,
+	};
+	uint64_t flags = 0;
+
+	for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++)
+		flags |= 1ull << groups[i];
+	return ask(flags, TASK_DIAG_DUMP_ALL_THREAD);
 }
 
 /* ---- commands ---- */
@@ -372,12 +502,17 @@ int main(int argc, char **argv)
 	load = start(processes, 1);
 	measure("stat_proc", processes, rounds, stat_proc);
 	measure("stat_task_diag", processes, rounds, stat_task_diag);
+	count("stat_proc", processes, stat_proc);
+	count("stat_task_diag", processes, stat_task_diag);
 	measure("ps_procps", processes, rounds, ps_procps);
 	measure("ps_taskdiag", processes, rounds, ps_taskdiag);
 	stop(load);
 	load = start(threaded, 5);
 	measure("maps_proc", threaded, rounds, maps_proc);
 	measure("maps_task_diag", threaded, rounds, maps_task_diag);
+	count("maps_proc", threaded, maps_proc);
+	count("maps_task_diag", threaded, maps_task_diag);
+	count("all_task_diag", threaded, all_task_diag);
 	stop(load);
 	return 0;
 }

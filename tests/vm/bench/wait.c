@@ -6,7 +6,8 @@
  *                      (201 rounds; all cases; N = 1 20 100 500 1000 5000 8000)
  *
  * Prints a row "case<TAB>n<TAB>value_ns" for each case and N; the value is the median
- * of ROUNDS, of ten times as many where nothing is forked. N counts the idle ones and the one that is waited for.
+ * of ROUNDS, of ten times as many where nothing is forked. N counts the idle ones and the
+ * one that is waited for.
  *
  *   fork_pid       fork, the child exits, waitpid(pid)
  *   fork_any       the same with waitpid(-1)
@@ -18,13 +19,16 @@
  *                  traced children
  *   trace_other    the same for tracees that are another process's children
  *
- * Each case has a parent process of its own, whose idle children sleep in pause(2).
+ * Each N of a case has a parent process of its own, whose idle children sleep in
+ * pause(2). These parents measure by turns, a few rounds at a time, so that what
+ * disturbs the machine for a while disturbs a few rounds of every N, not one N.
  * A case has one processor, and a tracer runs as SCHED_FIFO if it may: otherwise it
  * is decided from time to time anew whether a child runs beside its parent, and stops
  * before or after wait() has gone to sleep, and these are different costs.
  */
 #define _GNU_SOURCE
 #include <err.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -39,6 +43,9 @@
 #include <unistd.h>
 
 #define MAX_N 100000
+#define TURNS 20
+/* At the start of each turn, not counted. */
+#define WARM_UP 3
 
 static uint64_t now_ns(void)
 {
@@ -139,6 +146,7 @@ static pid_t start_idle(pid_t *pids, int n, int others)
 	if (helper < 0)
 		err(1, "fork");
 	if (!helper) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (int i = 0; i < n; i++)
 			pids[i] = idle_child();
 		if (write(ready[1], &c, 1) != 1)
@@ -153,28 +161,69 @@ static pid_t start_idle(pid_t *pids, int n, int others)
 	return helper;
 }
 
-static uint64_t measure(const char *name, int n, int rounds)
+/* One N of a case: a process of its own, told when it is its turn. */
+struct parent {
+	int n, rounds;	/* of all turns together */
+	uint64_t *ns;	/* what they took, shared with main */
+	pid_t pid;
+	int turn, done; /* pipes to and from it */
+};
+
+static void one_round(const char *name, const pid_t *pids, int n)
+{
+	if (!strcmp(name, "poll_any"))
+		poll_any();
+	else if (!strcmp(name, "trace_child"))
+		trace_stop(pids[n - 1]); /* last of ->children */
+	else if (!strncmp(name, "trace_", 6))
+		trace_stop(pids[0]); /* last of ->ptraced */
+	else
+		fork_wait(name);
+}
+
+/* A byte through a pipe; 0 at its end. */
+static int told(int fd)
+{
+	char c;
+	ssize_t got = read(fd, &c, 1);
+
+	if (got < 0)
+		err(1, "read of a pipe");
+	return got;
+}
+
+static void tell(int fd)
+{
+	if (write(fd, "", 1) != 1)
+		err(1, "write to a pipe");
+}
+
+static void *shared(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		err(1, "memory");
+	return p;
+}
+
+/* The process of one N, until its pipe of turns ends. */
+static void run_parent(const char *name, struct parent *p)
 {
 	int trace = !strncmp(name, "trace_", 6);
-	pid_t *pids = mmap(NULL, MAX_N * sizeof(*pids), PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	uint64_t *ns;
+	/* fork_* count the child to come */
+	int n = p->n - !strncmp(name, "fork_", 5);
+	pid_t *pids = shared(MAX_N * sizeof(*pids));
+	int at = 0;
 	cpu_set_t one;
 	pid_t helper;
 
-	/* What takes microseconds would be over within one disturbance. */
-	if (strncmp(name, "fork_", 5))
-		rounds *= 10;
-	ns = calloc(rounds, sizeof(*ns));
-
-	if (pids == MAP_FAILED || !ns)
-		err(1, "memory");
+	if (setpgid(0, 0))
+		err(1, "setpgid");
 	CPU_ZERO(&one);
 	CPU_SET(0, &one);
 	if (sched_setaffinity(0, sizeof(one), &one))
 		warn("%s: sched_setaffinity", name);
-	/* fork_* count the child to come */
-	n -= !strncmp(name, "fork_", 5);
 	helper = start_idle(pids, n, !strcmp(name, "trace_other"));
 	for (int i = 0; trace && i < n; i++)
 		if (ptrace(PTRACE_SEIZE, pids[i], 0, 0))
@@ -182,20 +231,19 @@ static uint64_t measure(const char *name, int n, int rounds)
 	if (trace && sched_setscheduler(0, SCHED_FIFO,
 					&(struct sched_param){ .sched_priority = 1 }))
 		warn("%s: SCHED_FIFO", name);
+	tell(p->done);
+	while (told(p->turn)) {
+		int end = at + (p->rounds + TURNS - 1) / TURNS;
 
-	for (int i = -5; i < rounds; i++) {
-		uint64_t start = now_ns();
+		for (int i = 0; i < WARM_UP; i++)
+			one_round(name, pids, n);
+		for (; at < end && at < p->rounds; at++) {
+			uint64_t start = now_ns();
 
-		if (!strcmp(name, "poll_any"))
-			poll_any();
-		else if (!strcmp(name, "trace_child"))
-			trace_stop(pids[n - 1]); /* last of ->children */
-		else if (trace)
-			trace_stop(pids[0]); /* last of ->ptraced */
-		else
-			fork_wait(name);
-		if (i >= 0)
-			ns[i] = now_ns() - start;
+			one_round(name, pids, n);
+			p->ns[at] = now_ns() - start;
+		}
+		tell(p->done);
 	}
 	for (int i = 0; i < n; i++)
 		kill(pids[i], SIGKILL);
@@ -203,8 +251,69 @@ static uint64_t measure(const char *name, int n, int rounds)
 		kill(helper, SIGKILL);
 	while (waitpid(-1, NULL, __WALL) > 0)
 		;
-	qsort(ns, rounds, sizeof(*ns), by_value);
-	return ns[rounds / 2];
+	_exit(0);
+}
+
+static void start_parent(const char *name, struct parent *p)
+{
+	int turn[2], done[2];
+
+	p->ns = shared(p->rounds * sizeof(*p->ns));
+	if (pipe2(turn, O_CLOEXEC) || pipe2(done, O_CLOEXEC))
+		err(1, "pipe");
+	p->pid = fork();
+	if (p->pid < 0)
+		err(1, "fork");
+	if (!p->pid) {
+		/* Main's ends: else their end would never be seen. */
+		close(turn[1]);
+		close(done[0]);
+		p->turn = turn[0];
+		p->done = done[1];
+		run_parent(name, p);
+	}
+	close(turn[0]);
+	close(done[1]);
+	p->turn = turn[1];
+	p->done = done[0];
+	if (!told(p->done))
+		errx(1, "%s with %d failed", name, p->n);
+}
+
+/* Measures a case for every N, and prints its rows. */
+static void measure(const char *name, struct parent *parents, int count, int rounds)
+{
+	/* What takes microseconds would be over within one disturbance. */
+	if (strncmp(name, "fork_", 5))
+		rounds *= 10;
+	for (int i = 0; i < count; i++) {
+		parents[i].rounds = rounds;
+		start_parent(name, &parents[i]);
+	}
+	for (int turn = 0; turn < TURNS; turn++) {
+		for (int i = 0; i < count; i++) {
+			tell(parents[i].turn);
+			if (!told(parents[i].done))
+				errx(1, "%s with %d failed", name, parents[i].n);
+		}
+	}
+	/* The last one first: it and its children have main's ends of those before it. */
+	for (int i = count - 1; i >= 0; i--) {
+		int status;
+
+		close(parents[i].turn);
+		close(parents[i].done);
+		if (waitpid(parents[i].pid, &status, 0) != parents[i].pid || status)
+			errx(1, "%s with %d failed", name, parents[i].n);
+	}
+	for (int i = 0; i < count; i++) {
+		struct parent *p = &parents[i];
+
+		qsort(p->ns, rounds, sizeof(*p->ns), by_value);
+		printf("%s\t%d\t%llu\n", name, p->n, (unsigned long long)p->ns[rounds / 2]);
+		munmap(p->ns, rounds * sizeof(*p->ns));
+	}
+	fflush(stdout);
 }
 
 int main(int argc, char **argv)
@@ -219,6 +328,7 @@ int main(int argc, char **argv)
 	int rounds = argc > 1 ? atoi(argv[1]) : 201;
 	int wanted[sizeof(cases) / sizeof(*cases)] = { 0 }, some = 0;
 	char *const *arg = sizes;
+	struct parent *parents;
 	int args = sizeof(sizes) / sizeof(*sizes), i = 2;
 
 	for (; i < argc && !atoi(argv[i]); i++) {
@@ -236,31 +346,16 @@ int main(int argc, char **argv)
 		arg = argv + i;
 		args = argc - i;
 	}
-	for (i = 0; i < args; i++)
-		if (atoi(arg[i]) < 1 || atoi(arg[i]) > MAX_N)
+	parents = calloc(args, sizeof(*parents));
+	if (!parents)
+		err(1, "memory");
+	for (i = 0; i < args; i++) {
+		parents[i].n = atoi(arg[i]);
+		if (parents[i].n < 1 || parents[i].n > MAX_N)
 			errx(2, "N is 1 to %d, not %s", MAX_N, arg[i]);
-
-	for (size_t c = 0; c < all; c++) {
-		for (i = 0; i < args && (wanted[c] || !some); i++) {
-			int status;
-			pid_t pid = fork();
-
-			if (pid < 0)
-				err(1, "fork");
-			if (!pid) {
-				int n = atoi(arg[i]);
-
-				if (setpgid(0, 0))
-					err(1, "setpgid");
-				printf("%s\t%d\t%llu\n", cases[c], n,
-				       (unsigned long long)measure(cases[c], n,
-								   rounds));
-				fflush(stdout);
-				_exit(0);
-			}
-			if (waitpid(pid, &status, 0) != pid || status)
-				errx(1, "%s with %s failed", cases[c], arg[i]);
-		}
 	}
+	for (size_t c = 0; c < all; c++)
+		if (wanted[c] || !some)
+			measure(cases[c], parents, args, rounds);
 	return 0;
 }
