@@ -55,6 +55,7 @@ static __always_inline u32 anon_type(u64 dentry)
 	case TEXT8("bpf-pro\0"):
 		return TASK_DIAG_FD_BPF_PROG;
 	case TEXT8("bpf_lin\0"):
+	case TEXT8("bpf-lin\0"): /* got by its id or path */
 		return TASK_DIAG_FD_BPF_LINK;
 	case TEXT8("[userfa\0"):
 		return TASK_DIAG_FD_USERFAULTFD;

@@ -262,7 +262,8 @@ pub fn fd_link(text: &[u8]) -> FdLink<'_> {
             b"[io_uring]" => FdType::IoUring,
             b"bpf-map" => FdType::BpfMap,
             b"bpf-prog" => FdType::BpfProg,
-            b"bpf_link" => FdType::BpfLink,
+            // As made, and as got by its id or path.
+            b"bpf_link" | b"bpf-link" => FdType::BpfLink,
             b"[userfaultfd]" => FdType::Userfaultfd,
             b"[perf_event]" => FdType::PerfEvent,
             _ => return FdLink { kind: Some(FdType::Other), name: text, inode: None },
