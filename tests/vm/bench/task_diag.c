@@ -154,7 +154,7 @@ static long kernel_memory(void)
 	return number_in(GROUP "/memory.stat", "kernel ");
 }
 
-/* In a process, and a cgroup, of its own. */
+/* In a process, and a cgroup, of its own, and without the inodes of readings before. */
 static void count(const char *name, long n, bool (*job)(void))
 {
 	int file = -1, status;
@@ -163,6 +163,7 @@ static void count(const char *name, long n, bool (*job)(void))
 	if (access("/sys/kernel/tracing/events", F_OK) &&
 	    mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, NULL))
 		err(1, "tracefs");
+	put("/proc/sys/vm/drop_caches", "2");
 	put("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
 	if (mkdir(GROUP, 0755))
 		err(1, GROUP);
@@ -502,10 +503,10 @@ int main(int argc, char **argv)
 	load = start(processes, 1);
 	measure("stat_proc", processes, rounds, stat_proc);
 	measure("stat_task_diag", processes, rounds, stat_task_diag);
-	count("stat_proc", processes, stat_proc);
-	count("stat_task_diag", processes, stat_task_diag);
 	measure("ps_procps", processes, rounds, ps_procps);
 	measure("ps_taskdiag", processes, rounds, ps_taskdiag);
+	count("stat_proc", processes, stat_proc);
+	count("stat_task_diag", processes, stat_task_diag);
 	stop(load);
 	load = start(threaded, 5);
 	measure("maps_proc", threaded, rounds, maps_proc);
