@@ -74,7 +74,7 @@ kernel-deb: ## Debian packages of the kernel with the series (CONFIG=amd64|cloud
 	@tools/setup kernel-deb
 	tests/vm/lab deb --config $(CONFIG) $(ARGS)
 
-test-vm: ## every kernel of tests/vm/kernels: parity, selftests, fuzz, stress; takes long
+test-vm: ## every kernel of tests/vm/kernels, selftests, fuzz, stress, each patch booted; an hour or two
 	@tools/setup vm
 	tests/vm/lab all
 

@@ -143,6 +143,7 @@ def fast():
 
 def everything():
     """What `make test-vm` runs. Exit code."""
-    bad = parity(kernels.listed(), None, "")
+    bad = tests_of_the_series() + stress_of_the_series(120, stress.SEED) + each(boots=True)
+    bad += parity(kernels.listed(), None, "")
     support.write()
-    return bool(bad + tests_of_the_series() + stress_of_the_series(120, stress.SEED) + each())
+    return bool(bad)
