@@ -484,6 +484,10 @@ fn files_without_a_descriptor() {
             assert!(different.is_empty(), "{} and {}: {different:?} of {a:?}", pair[0], pair[1]);
         }
     }
+    // Where engines share the work, one that lists mappings tells of their files.
+    let shared = taskdiag::query(&Request::one(m.pid(), groups)).expect("an answer");
+    let n = rows::<FileStat>(&shared.tasks().next().expect("it lives")).len();
+    assert_eq!(n, sorted(&all[0]).len(), "by {:?}", shared.served());
 }
 
 #[test]

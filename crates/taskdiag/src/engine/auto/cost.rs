@@ -244,7 +244,12 @@ pub fn decide(req: &Request, f: &Facts) -> Plan {
         .collect();
     candidates.sort_by_key(|c| c.0);
     for (ns, engine) in &candidates {
-        let groups = left & can(*engine).unwrap_or(Groups::NONE);
+        let mut groups = left & can(*engine).unwrap_or(Groups::NONE);
+        // Mapped files are told of by who lists the mappings.
+        let both = |c: &(u64, EngineId)| can(c.1).is_some_and(|g| g.contains(MAPPED));
+        if left.contains(MAPPED) && !groups.contains(MAPPED) && candidates.iter().any(both) {
+            groups = groups - MAPPED;
+        }
         // A request for no group at all still has an answer: the pids.
         if groups.is_empty() && !(req.groups.is_empty() && parts.is_empty()) {
             continue;
@@ -268,11 +273,15 @@ pub fn decide(req: &Request, f: &Facts) -> Plan {
     Plan { parts, nobody: left }
 }
 
+/// [`FILE_STAT`](Groups::FILE_STAT) has an entry for each mapped file that its engine lists.
+const MAPPED: Groups = Groups::VMA.union(Groups::FILE_STAT);
+
 /// Where BPF is chosen for the many mappings of one process, what else is asked of that is read in less
 /// time through /proc than the code for it is loaded in.
 fn aside(req: &Request, f: &Facts, parts: &mut Vec<Part>) {
     let (Some(_), Some(procfs), [part]) = (f.mappings, f.procfs, &mut parts[..]) else { return };
-    let rest = part.groups - Groups::VMA;
+    let mapped = part.groups & MAPPED;
+    let rest = part.groups - MAPPED;
     if req.strategy != Strategy::One
         || part.engine != EngineId::Bpf
         || !part.groups.contains(Groups::VMA)
@@ -282,9 +291,9 @@ fn aside(req: &Request, f: &Facts, parts: &mut Vec<Part>) {
         return;
     }
     let of = |engine, groups| estimate(engine, &Request { groups, ..*req }, f);
-    let both = of(EngineId::Bpf, Groups::VMA) + of(EngineId::Procfs, rest);
+    let both = of(EngineId::Bpf, mapped) + of(EngineId::Procfs, rest);
     if both < of(EngineId::Bpf, part.groups) {
-        part.groups = Groups::VMA;
+        part.groups = mapped;
         let why = String::from("for one process faster than loading the code for it");
         parts.push(Part { engine: EngineId::Procfs, groups: rest, why });
     }
@@ -353,6 +362,31 @@ mod tests {
         assert_eq!(many_mappings(&Request::one(7, Groups::VMA | Groups::VMA_STAT)), None);
         let view = Request::one(7, VIEW);
         assert_eq!(first(&view, &facts(Some(1 << 20))), EngineId::Procfs);
+    }
+
+    #[test]
+    fn mapped_files_are_told_of_by_who_lists_the_mappings() {
+        let all = VIEW | MAPPED;
+        let owner =
+            |plan: &Plan, g| plan.parts.iter().find(|p| p.groups.contains(g)).unwrap().engine;
+        let kernel = Facts { kernel: Some(all - Groups::FILE_STAT), ..machine(5_000, 5_000) };
+        for bpf in [None, Some(all)] {
+            let f = Facts { bpf, procfs: Some(all), ..kernel };
+            let plan = decide(&Request::all(all), &f);
+            assert_eq!(owner(&plan, Groups::BASE), EngineId::Kernel);
+            assert_eq!(owner(&plan, Groups::VMA), owner(&plan, Groups::FILE_STAT), "{plan:?}");
+            // Each by itself stays with the fastest.
+            let plan = decide(&Request::all(Groups::VMA | Groups::BASE), &f);
+            assert_eq!(owner(&plan, Groups::VMA), EngineId::Kernel);
+        }
+        let many =
+            Facts { mappings: Some(1 << 20), bpf: Some(all), procfs: Some(all), ..machine(1, 1) };
+        let plan = decide(&Request::one(7, MAPPED | Groups::BASE), &many);
+        assert_eq!(plan.parts.len(), 2);
+        assert_eq!(owner(&plan, MAPPED), EngineId::Bpf);
+        // Where nobody has both, each has what it can.
+        let f = Facts { bpf: None, procfs: Some(VIEW | Groups::FILE_STAT), ..kernel };
+        assert_eq!(decide(&Request::all(MAPPED), &f).nobody, Groups::NONE);
     }
 
     #[test]

@@ -165,6 +165,15 @@ fn auto(req: &Request) -> Result<Snapshot, Error> {
                 None => only_procfs(plan.nobody),
             });
         }
+        // Walks over pages are not to be done twice because another engine's part fails.
+        let walks = plan.parts[0].groups.intersects(Groups::VMA_STAT | Groups::ROLLUP);
+        if walks && plan.parts[1..].iter().any(|p| p.engine == EngineId::Bpf) {
+            if let Err(e) = Bpf::new() {
+                facts.bpf = None;
+                failed.push(e);
+                continue;
+            }
+        }
         let (engine, e) = match run(req, &plan.parts, facts.mappings, &failed) {
             Ok(snapshot) => return Ok(snapshot),
             Err(failed) => failed,
@@ -302,8 +311,9 @@ fn add(a: Cost, b: Cost) -> Cost {
 /// /proc shows.
 fn kernel_groups(strategy: Strategy) -> Option<Groups> {
     let kernel = Kernel::new().ok()?;
-    // One process is there or it is not: its absence is noticed, and others are asked.
-    let one = matches!(strategy, Strategy::One | Strategy::Thread);
+    // One process is there or it is not: its absence is noticed, and others are asked. Of its threads
+    // some may be hidden.
+    let one = strategy == Strategy::One;
     (one || kernel.sees_all()).then(|| kernel.support().groups)
 }
 

@@ -32,6 +32,8 @@ use crate::request::Request;
 const WATCHED_READ: usize = 1 << 20;
 /// What there is room for beside the tasks: INFO and DONE, with much to spare.
 const ROOM: usize = 64 << 10;
+/// No guess is larger: where memory is limited, what is never written to counts, too.
+const GUESS_MAX: usize = 256 << 20;
 
 /// The engine that asks `/proc/task_diag`.
 #[derive(Clone, Debug)]
@@ -82,8 +84,14 @@ impl Kernel {
     }
 
     /// Does this caller see every process in an answer? Those with CAP_SYS_PTRACE over the first
-    /// process of the pid namespace do.
+    /// process of the pid namespace do, in the initial user namespace: elsewhere a process may have
+    /// come in from outside, which they may not trace.
     pub fn sees_all(&self) -> bool {
+        // PROC_USER_INIT_INO, the same on every machine.
+        const INITIAL: u64 = 0xEFFF_FFFD;
+        if !rustix::fs::stat("/proc/self/ns/user").is_ok_and(|s| s.st_ino == INITIAL) {
+            return false;
+        }
         let traces = rustix::thread::capabilities(None)
             .is_ok_and(|c| c.effective.contains(CapabilitySet::SYS_PTRACE));
         traces && self.ask(&encode_request(&Req::new(Strategy::One, 1, Groups::NONE))).is_ok()
@@ -143,7 +151,8 @@ impl Kernel {
             Strategy::AllThread | Strategy::Thread => estimate::threads(),
         };
         let each = 64 + req.groups.iter().map(typical_bytes).sum::<usize>();
-        (tasks + tasks / 8) * each + ROOM
+        // It grows where that is not enough.
+        ((tasks + tasks / 8) * each + ROOM).min(GUESS_MAX)
     }
 }
 
