@@ -47,9 +47,9 @@ impl Snapshot {
         // Pieces that stay in the cache while they are copied to where they are aligned.
         let mut piece = vec![0; PIECE];
         let mut bytes = AlignedBuf::new();
+        let mut look = PIECE;
         loop {
             let n = fill(&mut r, &mut piece).map_err(|e| Error::io("reading the stream", e))?;
-            let first = bytes.is_empty();
             bytes.extend_padded(&piece[..n / 8 * 8]);
             if n % 8 != 0 {
                 // Padding would hide that it is cut: check the bytes that are there first.
@@ -59,8 +59,9 @@ impl Snapshot {
             if n < PIECE {
                 return Snapshot::parse(bytes);
             }
-            if first {
-                // What is no stream may have no end either: /dev/zero, a log that grows.
+            if bytes.len() >= look {
+                // What is no stream, or follows one, may have no end: /dev/zero, a log that grows.
+                look = 2 * bytes.len();
                 match Stream::parse(bytes.as_bytes()) {
                     Ok(_) | Err(Wire::Cut(_)) => {}
                     Err(e) => return Err(e.into()),
