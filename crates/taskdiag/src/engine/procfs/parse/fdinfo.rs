@@ -363,6 +363,7 @@ mod tests {
             ("pipe:[13]", Some(FdType::Pipe), "", Some(13)),
             ("anon_inode:[eventfd]", Some(FdType::Eventfd), "", None),
             ("anon_inode:inotify", Some(FdType::Inotify), "", None),
+            ("anon_inode:bpf-link", Some(FdType::BpfLink), "", None),
             ("anon_inode:[new]", Some(FdType::Other), "anon_inode:[new]", None),
             ("pidfd:[5]", Some(FdType::Pidfd), "", Some(5)),
             ("net:[4026531840]", Some(FdType::Ns), "net:[4026531840]", Some(4026531840)),
