@@ -55,12 +55,12 @@ def named(name):
     common.die(f"no kernel {name} in tests/vm/kernels; there are {names}")
 
 
-def get(kernel):
-    """The image of a kernel, from the cache where it is there. Raises Unavailable."""
+def get(kernel, fresh=False):
+    """The image of a kernel, from the cache where it is there; `fresh`: the archive's of today. Raises Unavailable."""
     if kernel.source == "file":
         path, version = pathlib.Path(kernel.where), "a file"
     elif kernel.source == "build":
         path, version = build.image(kernel.where)
     else:
-        path, version = stock.image(kernel.name, kernel.source, kernel.where.split(","), kernel.package)
+        path, version = stock.image(kernel.name, kernel.source, kernel.where.split(","), kernel.package, fresh)
     return Image(kernel, path, version)

@@ -19,16 +19,19 @@ HALF_DONE = "cat /proc/task_diag 2>/dev/null; mount --bind /dev/null /proc/task_
 def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True):
     """Boot a kernel with suites; (Run, {suite name: Result}). A machine that crashed fails what it did not finish."""
     image = kernels.get(kernel)
-    initramfs = common.cache("initramfs", f"{common.digest(common.ROOT, kernel.name, label)}.cpio")
-    suites.machine_for(parts).write(initramfs)
+    ours = common.digest(common.ROOT, kernel.name, label)
+    initramfs = common.cache("initramfs", f"{ours}.cpio")
     timeout = BOOT_SECONDS + sum(s.timeout for s in parts)
-    common.say(f"{kernel.name} ({image.version}): {', '.join(s.name for s in parts)}")
     log = common.LOGS / f"{kernel.name}-{label}"
-    run = machine.boot(image.path, initramfs, log, timeout, memory, append, strict)
-    if run.tripped:
-        common.say(f"{kernel.name}: {run.why()}; that is the emulator's (see machine.py), so once more")
+    # Another lab on this checkout would write over both.
+    with common.locked(f"run-{ours}"):
+        suites.machine_for(parts).write(initramfs)
+        common.say(f"{kernel.name} ({image.version}): {', '.join(s.name for s in parts)}")
         run = machine.boot(image.path, initramfs, log, timeout, memory, append, strict)
-    initramfs.unlink()
+        if run.tripped:
+            common.say(f"{kernel.name}: {run.why()}; that is the emulator's (see machine.py), so once more")
+            run = machine.boot(image.path, initramfs, log, timeout, memory, append, strict)
+        initramfs.unlink()
     results = {}
     for s in parts:
         text = suites.part(run.output, s.name)
@@ -79,8 +82,11 @@ def parity(chosen, only, filter):
             suite = suites.Parity(k.promised, only, filter)
             run, results = go(k, [about, suite], "parity")
             bad += report(k, run, results)
-            if about.answer and not only and not filter:
-                support.remember(k, kernels.get(k).version, about.answer, results)
+            if not only and not filter:
+                if about.answer:
+                    support.remember(k, kernels.get(k).version, about.answer, results)
+                else:
+                    support.forget(k)
         except common.Unavailable as e:
             skip(k.name, str(e))
     return bool(bad)

@@ -83,11 +83,15 @@ class Selftests(suites.Suite):
 
     def read(self, output, run):
         result = suites.Result()
+        due = [f"{d}:{t}" for d, t in self.tests()]
         for part in output.split("@@test ")[1:]:
             name, _, text = part.partition("\n")
+            if name in due:
+                due.remove(name)
             status = re.search(r"^@@status (\d+)$", text, re.M)
             code = int(status[1]) if status else -1
             result.add(tap(name, text, code))
+        result.failed += [f"{name}: did not run" for name in due]
         for d, names in directories().items():
             result.skipped += [f"selftest {d}:{t}: fails on the unpatched kernel in this machine, too" for t in names]
         result.add(kunit(run.console, kunit_suites() if self.kunit else ()))
@@ -111,6 +115,10 @@ def tap(name, text, code):
             result.passed += 1
     if code != 0 and not result.failed:
         result.failed.append(f"{name}: exit code {code}")
+    plan = re.search(r"^1\.\.(\d+)$", text, re.M)
+    ran = len(re.findall(r"^(?:not )?ok \d+", text, re.M))
+    if plan and ran < int(plan[1]) and not result.failed:
+        result.failed.append(f"{name}: {ran} of {plan[1]} tests ran")
     if code == 0 and not result.passed and not result.skipped:
         result.passed = 1
     return result

@@ -126,6 +126,8 @@ class Parity(Suite):
             status = re.search(r"^@@status (\d+)$", text, re.M)
             if not bad and (status is None or status[1] != "0"):
                 bad = [f"{name}: " + (f"exit code {status[1]}" if status else "did not end")]
+            elif not bad and not re.search(r"^test result: .* \d+ passed;", text, re.M):
+                bad = [f"{name}: ended without a result"]
             result.failed += bad
             says = re.findall(r"^---- ([^\n]*) stdout ----\n(.*?)(?=^---- |^failures:$|\Z)", text, re.M | re.S)
             result.said.update((f"{name}: {test}", words.strip()) for test, words in says)

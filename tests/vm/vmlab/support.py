@@ -29,23 +29,33 @@ in a table does not work on that kernel, and why stands below it.
 def remember(kernel, version, answer, results):
     """Keep what a run found out about a kernel. `answer` is that of `taskdiag engines --json`."""
     parity = results["parity"]
+    failed = [f if name == "parity" else f"{name}: {f}" for name, r in results.items() for f in r.failed]
     facts = {
         "version": version,
         "date": str(datetime.date.today()),
         "commit": common.output("git", "-C", common.ROOT, "rev-parse", "--short=12", "HEAD").strip(),
         "engines": answer["engines"],
         "passed": parity.passed,
-        "failed": parity.failed,
+        "failed": failed,
         "skipped": [s for s in parity.skipped if not s.startswith("everything on the kernel engine")],
     }
-    common.cache("support", f"{kernel.name}.json").write_text(json.dumps(facts, indent=1))
+    facts_of(kernel).write_text(json.dumps(facts, indent=1))
+
+
+def forget(kernel):
+    """A run that found out nothing must not leave what an older one said."""
+    facts_of(kernel).unlink(missing_ok=True)
+
+
+def facts_of(kernel):
+    return common.cache("support", f"{kernel.name}.json")
 
 
 def write():
     """Write the page. Raises Unavailable where no kernel has been run yet."""
     found = {}
     for k in kernels.listed():
-        facts = common.cache("support", f"{k.name}.json")
+        facts = facts_of(k)
         found[k] = json.loads(facts.read_text()) if facts.exists() else None
     if not any(found.values()):
         raise common.Unavailable("no kernel was run yet: tests/vm/lab parity")
