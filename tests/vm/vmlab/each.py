@@ -56,8 +56,9 @@ def walk(first=None, boot=None):
 
 
 def compiled(name):
-    """Is this file compiled on its own account? Tests of the kernel's library are not configured."""
-    return name.endswith(".c") and not name.startswith(("tools/", WHOLE, "lib/test_"))
+    """Is this file compiled on its own account? Not configured are tests of the kernel's library, and
+    security modules, which the debug flavour has."""
+    return name.endswith(".c") and not name.startswith(("tools/", WHOLE, "lib/test_", "security/"))
 
 
 def said(name, why, began):
