@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
-use taskdiag_wire::{Groups, Info, Strategy};
+use taskdiag_wire::{Groups, Info, Strategy, Stream};
 
 use self::cost::{Facts, Part, decide};
 use crate::bytes::Bytes;
@@ -249,10 +249,15 @@ fn run(
                 why += "; pid 1 is hidden from BPF here and was read from /proc";
             }
         }
+        // If it is not this answer that cannot be joined, it is the one that it is added to.
+        let unfit = |e: Error| {
+            let sound = Stream::parse(bytes.as_ref()).is_ok();
+            (if sound { parts[0].engine } else { part.engine }, e)
+        };
         stream = Some(match stream {
             None => bytes,
-            Some(main) if one => join::add_to_one(main, bytes.as_ref()).map_err(err)?,
-            Some(main) => join::add_groups(main.as_ref(), bytes.as_ref()).map_err(err)?.into(),
+            Some(main) if one => join::add_to_one(main, bytes.as_ref()).map_err(unfit)?,
+            Some(main) => join::add_groups(main.as_ref(), bytes.as_ref()).map_err(unfit)?.into(),
         });
         served.push(Served { engine: part.engine, groups: part.groups, why, cost });
     }
