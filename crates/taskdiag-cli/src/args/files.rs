@@ -196,6 +196,18 @@ fn netns(item: &str) -> Result<u32, Exit> {
     }
 }
 
+/// How a command's name begins. What lsof takes as a regular expression, `/TEXT/` with its flags, is
+/// not taken as a name that there hardly is: it would find nothing, and not say why.
+fn command_name(item: &str) -> Result<Vec<u8>, Exit> {
+    let regex = item.trim_end_matches(['b', 'i', 'x']).strip_prefix('/');
+    if regex.is_some_and(|rest| rest.ends_with('/')) {
+        return Err(Exit::Usage(format!(
+            "-c {item}: it takes how a command's name begins, not regular expressions"
+        )));
+    }
+    Ok(item.as_bytes().to_vec())
+}
+
 impl Args {
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
@@ -221,7 +233,7 @@ impl Args {
         let select = Selection {
             pids: among(items("pid"), |s| lists::pid("-p", s))?,
             uids: among(items("user"), |s| lists::uid("-u", s))?,
-            commands: among(items("command"), |s| Ok(s.as_bytes().to_vec()))?,
+            commands: among(items("command"), command_name)?,
             inet: words("inet").map(|s| Inet::parse(s)).collect::<Result<_, _>>()?,
             states: words("states").map(|s| States::parse(s)).collect::<Result<_, _>>()?,
             unix: m.get_flag("unix"),

@@ -34,6 +34,7 @@ fn usage() {
     fails(&["ps", "auxe"], 2, &["environment"]);
     fails(&["ps", "by"], 2, &["letter 'b'", "--help"]);
     fails(&["ps", "axo"], 2, &["needs a value"]);
+    fails(&["files", "-c", "/^ss/i"], 2, &["-c /^ss/i", "not regular expressions"]);
     fails(&["dump", "--groups", "bse"], 2, &["'bse'", "did you mean 'base'"]);
     fails(&["dump", "--strategy", "one"], 2, &["--pid"]);
     fails(&["dump", "--strategy", "all", "--pid", "1"], 2, &["--pid"]);
