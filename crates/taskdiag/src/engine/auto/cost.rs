@@ -243,7 +243,7 @@ pub fn decide(req: &Request, f: &Facts) -> Plan {
         .map(|e| (estimate(e, req, f), e))
         .collect();
     candidates.sort_by_key(|c| c.0);
-    for (ns, engine) in &candidates {
+    for (i, (ns, engine)) in candidates.iter().enumerate() {
         let mut groups = left & can(*engine).unwrap_or(Groups::NONE);
         // Mapped files are told of by who lists the mappings.
         let both = |c: &(u64, EngineId)| can(c.1).is_some_and(|g| g.contains(MAPPED));
@@ -261,7 +261,7 @@ pub fn decide(req: &Request, f: &Facts) -> Plan {
             .collect();
         let why = if others.is_empty() {
             String::from("the only engine that works here")
-        } else if parts.is_empty() {
+        } else if i == 0 {
             format!("estimate {} against {}", milliseconds(*ns), others.join(", "))
         } else {
             String::from("the faster engine does not have it")
@@ -378,6 +378,9 @@ mod tests {
             // Each by itself stays with the fastest.
             let plan = decide(&Request::all(Groups::VMA | Groups::BASE), &f);
             assert_eq!(owner(&plan, Groups::VMA), EngineId::Kernel);
+            // It did not win by its estimate.
+            let plan = decide(&Request::all(MAPPED), &f);
+            assert_eq!(plan.parts[0].why, "the faster engine does not have it", "{plan:?}");
         }
         let many =
             Facts { mappings: Some(1 << 20), bpf: Some(all), procfs: Some(all), ..machine(1, 1) };
