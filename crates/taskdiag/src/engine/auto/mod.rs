@@ -165,6 +165,15 @@ fn auto(req: &Request) -> Result<Snapshot, Error> {
                 None => only_procfs(plan.nobody),
             });
         }
+        // Walks over pages are not to be done twice because another engine's part fails.
+        let walks = plan.parts[0].groups.intersects(Groups::VMA_STAT | Groups::ROLLUP);
+        if walks && plan.parts[1..].iter().any(|p| p.engine == EngineId::Bpf) {
+            if let Err(e) = Bpf::new() {
+                facts.bpf = None;
+                failed.push(e);
+                continue;
+            }
+        }
         let (engine, e) = match run(req, &plan.parts, facts.mappings, &failed) {
             Ok(snapshot) => return Ok(snapshot),
             Err(failed) => failed,
@@ -215,21 +224,17 @@ fn run(
     mappings: Option<u64>,
     before: &[Error],
 ) -> Result<Snapshot, Failed> {
+    let mut stream: Option<Bytes> = None;
+    let mut served = Vec::new();
     // To see that it is the same process takes its start time.
     let members = if parts.len() > 1 { Members::ALL } else { req.members };
     // Or, where the first engine is not asked who it is, that it is there until the end.
     let one = req.strategy == Strategy::One && !parts[0].groups.contains(Groups::BASE);
     let process = (one && parts.len() > 1).then(|| Process::open(req.pid)).flatten();
-    // Walks over pages last: they are not to be done twice because another engine's part fails, and
-    // take so long that tasks are gone after them.
-    let mut order: Vec<usize> = (0..parts.len()).collect();
-    order.sort_by_key(|i| parts[*i].groups.intersects(Groups::VMA_STAT | Groups::ROLLUP));
-    let mut answers: Vec<Option<(Bytes, Served)>> = parts.iter().map(|_| None).collect();
-    for i in order {
-        let part = &parts[i];
+    for part in parts {
         let err = |e| (part.engine, e);
         let mut groups = part.groups;
-        if i > 0 && req.groups.contains(Groups::BASE) {
+        if stream.is_some() && req.groups.contains(Groups::BASE) {
             // To see that it is the same process.
             groups |= Groups::BASE;
         }
@@ -244,23 +249,17 @@ fn run(
                 why += "; pid 1 is hidden from BPF here and was read from /proc";
             }
         }
-        let served = Served { engine: part.engine, groups: part.groups, why, cost };
-        answers[i] = Some((bytes, served));
-    }
-    let (streams, mut served): (Vec<Bytes>, Vec<Served>) = answers.into_iter().flatten().unzip();
-    let mut streams = streams.into_iter();
-    let mut stream = streams.next().expect("a plan has a part");
-    for (part, more) in parts[1..].iter().zip(streams) {
         // If it is not this answer that cannot be joined, it is the one that it is added to.
         let unfit = |e: Error| {
-            let sound = Stream::parse(more.as_ref()).is_ok();
+            let sound = Stream::parse(bytes.as_ref()).is_ok();
             (if sound { parts[0].engine } else { part.engine }, e)
         };
-        stream = if one {
-            join::add_to_one(stream, more.as_ref()).map_err(unfit)?
-        } else {
-            join::add_groups(stream.as_ref(), more.as_ref()).map_err(unfit)?.into()
-        };
+        stream = Some(match stream {
+            None => bytes,
+            Some(main) if one => join::add_to_one(main, bytes.as_ref()).map_err(unfit)?,
+            Some(main) => join::add_groups(main.as_ref(), bytes.as_ref()).map_err(unfit)?.into(),
+        });
+        served.push(Served { engine: part.engine, groups: part.groups, why, cost });
     }
     if process.is_some_and(|p| !p.is_there()) {
         return Err((EngineId::Procfs, Error::NoSuchProcess(req.pid)));
@@ -271,7 +270,8 @@ fn run(
         }
     }
     // What one engine made is its own fault; of joined answers, the faster and newer one's.
-    Snapshot::with_served(stream, served).map_err(|e| (parts[0].engine, e))
+    Snapshot::with_served(stream.expect("a plan has a part"), served)
+        .map_err(|e| (parts[0].engine, e))
 }
 
 /// A process by its directory in /proc, which no later process with the same pid can be in.
