@@ -20,6 +20,10 @@ use crate::bytes::Bytes;
 use crate::error::Error;
 use crate::request::Request;
 
+/// No walk over pages takes less: to open, read and close the file alone takes longer. With less
+/// left of a budget none is begun.
+const LEAST_WALK: Duration = Duration::from_micros(10);
+
 /// The groups of a process table: each engine answers them, and none of them lists what a process
 /// has (its mappings, its files) or makes it wait. [`Support::groups`] has all that an engine
 /// answers.

@@ -24,7 +24,7 @@ use taskdiag_wire::{
 use zerocopy::FromBytes;
 
 use self::stop::Progress;
-use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate};
+use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, Support, estimate};
 use crate::error::Error;
 use crate::request::Request;
 
@@ -186,12 +186,17 @@ impl Engine for Kernel {
         if req.strategy.takes_pid() && (req.pid == 0 || req.pid > i32::MAX as u32) {
             return Err(Error::NoSuchProcess(req.pid));
         }
+        if req.is_stopped() {
+            return Ok(Answer { stream: stop::nothing(req).into(), cost: cost(req, 0, begin) });
+        }
         let fd = self.open()?;
         let (skip_base, skip_stat) = req.members.skipped();
+        // The kernel looks at the clock after the first mapping of a process.
+        let no_time = req.budget.is_some_and(|left| left < LEAST_WALK);
         self.write(
             &fd,
             &encode_request(&Req {
-                max_rss_bytes: req.max_rss_bytes.map_or(0, u64::from),
+                max_rss_bytes: if no_time { 1 } else { req.max_rss_bytes.map_or(0, u64::from) },
                 budget_ns: req
                     .budget
                     // 0 would be no limit.
@@ -224,7 +229,7 @@ impl Engine for Kernel {
             }
             if let Some(progress) = &mut progress {
                 progress.advance(&stream.as_bytes()[..len]);
-                if req.is_stopped() {
+                if req.is_stopped() && !progress.is_done() {
                     let stream = progress.finish(&stream.as_bytes()[..len]);
                     let cost = cost(req, syscalls, begin);
                     return Ok(Answer { stream: stream.into(), cost });

@@ -1,9 +1,12 @@
 //! Ending an answer early: what is there so far, whole tasks only, with a DONE of its own.
 //! Reads message headers and nothing else; the stream is parsed as any other afterwards.
 
-use taskdiag_wire::{AlignedBuf, Done, FLAG_CONT, MSG_TASK, NlMsgHdr, StreamWriter, TaskMsg};
+use taskdiag_wire::{
+    AlignedBuf, Done, FLAG_CONT, Info, MSG_TASK, NLMSG_DONE, NlMsgHdr, StreamWriter, TaskMsg,
+};
 use zerocopy::FromBytes;
 
+use crate::engine::info::info;
 use crate::request::Request;
 
 /// How far an answer is that comes in pieces.
@@ -15,11 +18,24 @@ pub(super) struct Progress<'a> {
     /// Where the last task begins, which may go on.
     last: usize,
     tasks: u64,
+    done: bool,
+}
+
+/// An answer that was stopped before it began.
+pub(super) fn nothing(req: &Request) -> AlignedBuf {
+    let mut w = StreamWriter::new();
+    w.info(&Info { kernel_groups: req.groups.bits(), ..info(req) });
+    w.finish(Done { error: -libc::EINTR, ..Done::default() })
 }
 
 impl<'a> Progress<'a> {
     pub(super) fn new(req: &'a Request) -> Progress<'a> {
-        Progress { req, at: 0, last: 0, tasks: 0 }
+        Progress { req, at: 0, last: 0, tasks: 0, done: false }
+    }
+
+    /// Is the answer whole?
+    pub(super) fn is_done(&self) -> bool {
+        self.done
     }
 
     /// Look at the messages that have come since.
@@ -36,6 +52,7 @@ impl<'a> Progress<'a> {
                 self.last = self.at;
                 self.tasks += 1;
             }
+            self.done = hdr.kind == NLMSG_DONE;
             self.at += len;
         }
         self.req.advance((self.tasks - before) as usize);
@@ -77,10 +94,21 @@ mod tests {
             if p.at == 0 {
                 continue; // not even INFO
             }
+            assert!(!p.is_done());
             let s = Stream::parse(p.finish(bytes)).expect("a stream");
             assert_eq!(s.done().error, -libc::EINTR);
             let pids: Vec<u32> = s.tasks().map(|t| t.pid()).collect();
             assert!([1, 2, 3].starts_with(&pids) && pids.len() < 3, "{pids:?}");
         }
+        let mut p = Progress::new(&req);
+        p.advance(whole.as_bytes());
+        assert!(p.is_done());
+    }
+
+    #[test]
+    fn what_is_stopped_before_it_begins_is_a_stream() {
+        let s = Stream::parse(nothing(&Request::all(Groups::ROLLUP))).expect("a stream");
+        assert_eq!((s.len(), s.done().error), (0, -libc::EINTR));
+        assert_eq!(s.asked(), Groups::ROLLUP);
     }
 }

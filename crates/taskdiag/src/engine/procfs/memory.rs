@@ -15,10 +15,8 @@ use taskdiag_wire::{Group, Groups, Reason, Vma, VmaKind, VmaStat};
 use super::parse::{self, MapLine, StatFile};
 use super::read::Reader;
 use super::task::{Place, Stop, Worker};
+use crate::engine::LEAST_WALK;
 use crate::request::Request;
-
-/// No walk takes less: to open, read and close the file alone takes longer.
-const LEAST_WALK: Duration = Duration::from_micros(10);
 
 /// What a request allows VMA_STAT and ROLLUP, and what of it is used up. Shared by all readers.
 #[derive(Debug)]
