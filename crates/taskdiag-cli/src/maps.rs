@@ -212,7 +212,7 @@ impl<'a> Mappings<'a> {
                 true => f(row),
                 false => Ok(()),
             })?;
-            if !there && self.gaps && is_gap(&task) {
+            if self.gaps && is_gap(&task, there) {
                 f(&Row { part: Part::Without, ..task })?;
             }
         }
@@ -227,9 +227,12 @@ impl<'a> Mappings<'a> {
         (!self.args.deleted || map.is_deleted() == Some(true))
             && (self.args.paths.is_empty() || named(&map))
     }
-    /// Count what the tasks lack whose mappings are not in the answer.
+    /// Count what the tasks lack whose mappings are not in the answer, or not all of them.
     fn count_gaps(&self, columns: &[Column], cx: &Context, tally: &mut Tally) {
-        let lacks = |t: &Row<'_>| !matches!(t.each_map(|_| Err(())), Ok(true) | Err(()));
+        let lacks = |t: &Row<'_>| {
+            let there = matches!(t.each_map(|_| Err(())), Ok(true) | Err(()));
+            !there || is_gap(t, there)
+        };
         for task in self.tasks().filter(lacks) {
             let row = Row { part: Part::Without, ..task };
             for (c, column) in columns.iter().enumerate() {
@@ -253,10 +256,14 @@ impl<'a> Mappings<'a> {
     }
 }
 
-/// Is something amiss with a task that has no mappings in the answer? Kernel threads and zombies
-/// have none, and a process may end.
-fn is_gap(task: &Row<'_>) -> bool {
-    !matches!(task.view.reason(Group::Vma), Some(Reason::Absent | Reason::Vanished))
+/// Does a task lack mappings that should be in the answer: all, or those behind where its list ended?
+/// Kernel threads and zombies have none, and a process may end.
+fn is_gap(task: &Row<'_>, there: bool) -> bool {
+    match task.view.reason(Group::Vma) {
+        Some(Reason::Absent | Reason::Vanished) => false,
+        Some(_) => true,
+        None => !there,
+    }
 }
 
 impl Rows for Mappings<'_> {

@@ -394,6 +394,32 @@ fn a_walk_that_was_stopped_is_partial() {
 }
 
 #[test]
+fn a_list_that_ends_early_is_not_taken_for_whole() {
+    let mut w = StreamWriter::new();
+    let mut info = wire_info();
+    info.show_flags |= Groups::VMA_STAT.bits();
+    w.info(&info);
+    w.begin_task(5, 5);
+    let vma = |start| Vma { start, end: start + 4096, kind: 2, ..Vma::default() };
+    w.put_list(Vma::ALL_VALID, &[vma(4096), vma(8192)]);
+    w.missing(Group::Vma, Reason::Blocked);
+    let stat = VmaStat { start: 4096, end: 8192, rss_bytes: 4096, ..VmaStat::default() };
+    w.put_list(VmaStat::ALL_VALID, &[stat]);
+    w.missing(Group::VmaStat, Reason::OverBudget);
+    w.end_task();
+    let saved = Saved::bytes(w.finish(Done::default()).as_bytes());
+    let (code, out, err) = maps(&saved, &["--no-headers", "-o", "size,rss"]);
+    let words: Vec<Vec<&str>> = out.lines().map(|l| l.split_whitespace().collect()).collect();
+    assert_eq!((code, words), (3, vec![vec!["4", "4"], vec!["4", "?"]]), "{out}");
+    assert!(err.contains("1 task would have blocked the reading of size"), "{err}");
+    assert!(err.contains("1 task without rss, over a limit"), "{err}");
+    let (code, out, _) = maps(&saved, &["--jsonl", "-o", "pid,size"]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!((code, lines.len()), (3, 3), "{out}");
+    assert_eq!(lines[2], r#"{"pid":5,"size":null,"missing":{"size":"blocked"}}"#);
+}
+
+#[test]
 fn odd_streams() {
     // Names that are not there, members that are not known, sharing with nobody.
     let mut w = StreamWriter::new();

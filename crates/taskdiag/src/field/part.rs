@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use taskdiag_wire::{BLOB_DELETED, Entry, Group, TaskView, Vma, VmaStat};
+use taskdiag_wire::{BLOB_DELETED, Entry, Group, Reason, TaskView, Vma, VmaStat};
 
 use super::row::Row;
 use crate::files::{Files, Holder, OpenFile};
@@ -63,8 +63,9 @@ pub struct Map<'a> {
     pub vma: Entry<'a, Vma>,
     /// What of it is in memory; `None`: not in the answer.
     pub stat: Option<Entry<'a, VmaStat>>,
-    /// Is VMA_STAT in the answer for the task? Then a mapping without it came or went meanwhile.
-    pub has_stats: bool,
+    /// Why it has none, where VMA_STAT is in the answer for the task: the list ended before it, or
+    /// the mapping came or went meanwhile.
+    pub without_stat: Option<Reason>,
     /// Its name, where it has one.
     pub name: Option<Name<'a>>,
     /// Thread id of the task that it was read from, where this one shares the memory of another.
@@ -83,7 +84,8 @@ impl<'a> Row<'a> {
         let Some(view) = self.view.owner(Group::Vma) else { return Ok(false) };
         let Some(vmas) = view.list::<Vma>() else { return Ok(false) };
         let stats = view.list::<VmaStat>();
-        let has_stats = stats.is_some();
+        let ended = || view.reason(Group::VmaStat).unwrap_or(Reason::Vanished);
+        let without_stat = stats.is_some().then(ended);
         let mut stats = stats.into_iter().flatten().peekable();
         let mut row = *self;
         // Neighbours mostly have the same name.
@@ -95,7 +97,7 @@ impl<'a> Row<'a> {
             }
             while stats.next_if(|s| s.raw.start < vma.raw.start).is_some() {}
             let stat = stats.next_if(|s| s.raw.start == vma.raw.start && s.raw.end == vma.raw.end);
-            row.part = Part::Map(Map { vma, stat, has_stats, name: last.1, shared_with });
+            row.part = Part::Map(Map { vma, stat, without_stat, name: last.1, shared_with });
             f(&row)?;
         }
         Ok(true)

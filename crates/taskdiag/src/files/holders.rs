@@ -37,7 +37,7 @@ impl Holder<'_> {
     }
 }
 
-/// A task without the value, and why.
+/// A task without the value, or with a part of it, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap<'a> {
     /// The task.
@@ -117,8 +117,11 @@ impl<'a> Holders<'a> {
                 gaps.push(Gap { task, group, reason });
                 continue;
             };
-            if let (Place::With(_), Some(reason)) = (place, task.reason(group)) {
-                holders.doubts.push(Gap { task, group, reason });
+            match (place, task.reason(group)) {
+                (Place::With(_), Some(reason)) => holders.doubts.push(Gap { task, group, reason }),
+                // The list ended before its end.
+                (_, Some(reason)) => gaps.push(Gap { task, group, reason }),
+                _ => {}
             }
             let one = Held { task: i, owner, threads: 1 };
             let key = Some((task.tgid(), pid));

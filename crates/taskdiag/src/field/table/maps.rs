@@ -1,8 +1,8 @@
 //! One memory mapping. Names follow /proc/PID/smaps in lower case; headers follow pmap.
 
 use taskdiag_wire::{
-    Entry, Group, Groups, Reason, VMA_EXEC, VMA_FLAGS, VMA_READ, VMA_SHARED, VMA_WRITE, Vma,
-    VmaKind, VmaStat,
+    Entry, Group, Groups, VMA_EXEC, VMA_FLAGS, VMA_READ, VMA_SHARED, VMA_WRITE, Vma, VmaKind,
+    VmaStat,
 };
 
 use super::super::part::{Map, Part};
@@ -29,8 +29,7 @@ fn vma(
 fn stat(row: &Row<'_>, get: impl FnOnce(&Entry<'_, VmaStat>) -> Option<u64>) -> Value<'static> {
     match map(row) {
         Ok(Map { stat: Some(s), .. }) => get(&s).map_or(Value::UNKNOWN, Value::Uint),
-        // The list is there without this mapping: it came or went while it was made.
-        Ok(Map { has_stats: true, .. }) => Value::Missing(Missing::Reason(Reason::Vanished)),
+        Ok(Map { without_stat: Some(why), .. }) => Value::Missing(Missing::Reason(why)),
         Ok(_) => row.missing(Group::VmaStat),
         Err(missing) => missing,
     }
