@@ -180,7 +180,8 @@ pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
         adder.w.end_task();
     }
     let error = if main.done().error != 0 { main.done().error } else { error };
-    Ok(adder.w.finish(Done { error, ..*main.done() }))
+    let truncated = main.done().truncated + more.done().truncated;
+    Ok(adder.w.finish(Done { error, truncated, ..*main.done() }))
 }
 
 /// [`add_groups`] at work.

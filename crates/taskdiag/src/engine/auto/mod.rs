@@ -91,7 +91,10 @@ pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32
                 for new in s.served() {
                     walked += new.cost.walked;
                     match served.iter_mut().find(|s| s.engine == new.engine) {
-                        Some(old) => old.cost = add(old.cost, new.cost),
+                        Some(old) => {
+                            old.groups |= new.groups;
+                            old.cost = add(old.cost, new.cost);
+                        }
                         None => served.push(new.clone()),
                     }
                 }
@@ -147,7 +150,7 @@ fn open_untried(engine: EngineId, mappings: Option<u64>) -> Result<Box<dyn Engin
 fn only(req: &Request, engine: EngineId) -> Result<Snapshot, Error> {
     let a = open_untried(engine, None)?.run(req)?;
     let mut why = String::from("asked for");
-    if engine == EngineId::Bpf && lacks_init(req, &a.stream) {
+    if engine == EngineId::Bpf && lacks_init(req, a.stream.as_ref()) {
         why += "; pid 1 is hidden from BPF here and is not in the answer";
     }
     let served = vec![Served { engine, groups: req.groups, why, cost: a.cost }];
@@ -182,6 +185,8 @@ fn auto(req: &Request) -> Result<Snapshot, Error> {
         // left answers.
         match (engine, &e) {
             // The kernel engine says so of a process that the caller may not trace, too.
+            // And some sandboxes hide pid 1 from BPF.
+            (EngineId::Bpf, Error::NoSuchProcess(1)) => facts.bpf = None,
             (EngineId::Bpf | EngineId::Procfs, Error::NoSuchProcess(_)) => return Err(e),
             (EngineId::Kernel, _) => facts.kernel = None,
             (EngineId::Bpf, _) => facts.bpf = None,
@@ -234,7 +239,7 @@ fn run(
     for part in parts {
         let err = |e| (part.engine, e);
         let mut groups = part.groups;
-        if stream.is_some() && req.groups.contains(Groups::BASE) {
+        if parts.len() > 1 && !one {
             // To see that it is the same process.
             groups |= Groups::BASE;
         }
@@ -287,16 +292,20 @@ impl Process {
     }
 }
 
-/// Every pid namespace has a pid 1, and no older task; so an answer about all tasks that does not
-/// begin with it is not complete: some sandboxes hide it from BPF iterators.
-fn lacks_init(req: &Request, bytes: &Bytes) -> bool {
+/// Every pid namespace has a pid 1, so an answer about all tasks without it is not complete: some
+/// sandboxes hide it from BPF iterators.
+///
+/// It mostly is the first task, and the last to come where what it wrote over its arguments, or a
+/// page of them that is not there, is read after the walk. An answer that was stopped may lack it.
+fn lacks_init(req: &Request, bytes: &[u8]) -> bool {
     matches!(req.strategy, Strategy::All | Strategy::AllThread)
-        && !taskdiag_wire::decode::has_task(bytes.as_ref(), 1, 16)
+        && !req.is_stopped()
+        && !taskdiag_wire::decode::has_task(bytes, 1, usize::MAX)
 }
 
 /// Where pid 1 is hidden from BPF, its share comes from procfs.
 fn hidden_init(req: &Request, groups: Groups, bytes: &Bytes) -> Result<Option<Answer>, Error> {
-    if !lacks_init(req, bytes) {
+    if !lacks_init(req, bytes.as_ref()) {
         return Ok(None);
     }
     let strategy = if req.strategy == Strategy::All { Strategy::One } else { Strategy::Thread };
@@ -361,4 +370,32 @@ pub fn served_by(info: &Info) -> Vec<(EngineId, Groups)> {
     .filter(|(_, bits)| *bits != 0)
     .map(|(e, bits)| (e, Groups::from_bits(bits)))
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::Watch;
+    use taskdiag_wire::{Done, StreamWriter};
+
+    #[test]
+    fn init_may_be_the_last_to_come() {
+        let list = |pids: &mut dyn Iterator<Item = u32>| {
+            let mut w = StreamWriter::new();
+            w.info(&StreamWriter::blank_info());
+            for pid in pids {
+                w.begin_task(pid, pid);
+                w.end_task();
+            }
+            w.finish(Done::default())
+        };
+        let (late, never) = (list(&mut (2..90).chain([1])), list(&mut (2..90)));
+        let all = Request::all(Groups::NONE);
+        assert!(!lacks_init(&all, late.as_bytes()));
+        assert!(lacks_init(&all, never.as_bytes()));
+        assert!(!lacks_init(&Request::one(7, Groups::NONE), never.as_bytes()));
+        static STOPPED: Watch = Watch::new();
+        STOPPED.stop();
+        assert!(!lacks_init(&Request { watch: Some(&STOPPED), ..all }, never.as_bytes()));
+    }
 }
