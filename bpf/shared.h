@@ -89,7 +89,8 @@ static __always_inline u64 file_table(u32 group)
 	struct task_struct *t = THIS;
 	struct files_struct *files = R(t, files);
 
-	if (!files || R(t, flags) & PF_EXITING) {
+	/* A task that ends has its files until it has given back its memory, which may take seconds. */
+	if (!files) {
 		missing(group, TASK_DIAG_R_ABSENT);
 		return 0;
 	}

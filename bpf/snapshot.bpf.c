@@ -77,10 +77,11 @@ GROUP_FN goes_on(void)
 #ifndef NO_MORE
 
 /* The open files of a task of the walk. False: the output is full, and the task the first of the list, where
- * a later run goes on with it. No function: calls are as deep as they may be. */
+ * a later run goes on with it; who was the first, taken back before, is the last. No function: calls are as
+ * deep as they may be. */
 static __always_inline bool put_fds_now(u32 pid)
 {
-	u32 i;
+	u32 i, zero = 0, last = pid, *first;
 
 	st.part = PART_FD;
 	st.part_begun = 0;
@@ -95,7 +96,12 @@ static __always_inline bool put_fds_now(u32 pid)
 	}
 	end_task();
 	st.full = 1;
-	list(pid);
+	first = bpf_map_lookup_elem(&pids, &zero);
+	if (first && st.npids) {
+		last = *first;
+		*first = pid;
+	}
+	list(last);
 	return false;
 }
 

@@ -494,8 +494,8 @@ fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, b
     } else {
         match skeleton.load(init) {
             Ok(loaded) => return Ok((loaded, false)),
-            // Too few rights or memory: the other program would fare no better.
-            Err(e) if e.0 != skel::PROGRAMS || is_no_memory(&e.1) => {
+            // Too few rights or memory, or signal upon signal: the other program would fare no better.
+            Err(e) if e.0 != skel::PROGRAMS || is_no_memory(&e.1) || is_signal(&e.1) => {
                 return Err(e);
             }
             Err(e) => Some(e),
@@ -512,6 +512,11 @@ fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, b
 
 fn is_no_memory(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::ENOMEM)
+}
+
+/// The verifier gives up when one comes.
+fn is_signal(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(libc::EAGAIN)
 }
 
 fn unavailable((step, e): Failed) -> Error {

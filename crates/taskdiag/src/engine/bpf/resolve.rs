@@ -50,6 +50,9 @@ const CORE_RELO_CNT_AT: u64 = 116;
 const CORE_RELOS_AT: u64 = 128;
 const CORE_RELO_REC_SIZE_AT: u64 = 136;
 
+/// So often a program is offered again. libbpf does so five times.
+const LOAD_AGAIN: usize = 10;
+
 impl<'k> Resolver<'k> {
     /// `data`: the program's read-only data, where they are known.
     pub fn new(kernel: &'k Btf<'k>, data: Option<Data<'k>>) -> Resolver<'k> {
@@ -135,7 +138,14 @@ impl Host for Resolver<'_> {
         let Some(bytes) = memory.get_mut(attr, size as usize) else {
             return -i64::from(libc::EFAULT);
         };
-        let r = sys::bpf_bytes(cmd as i32, bytes);
+        let mut r = sys::bpf_bytes(cmd as i32, bytes);
+        // The verifier gives up when a signal comes.
+        for _ in 0..LOAD_AGAIN {
+            if r != -i64::from(libc::EAGAIN) || cmd as i32 != sys::PROG_LOAD {
+                break;
+            }
+            r = sys::bpf_bytes(cmd as i32, bytes);
+        }
         if r < 0 {
             self.failed = Some(cmd as i32);
         }
