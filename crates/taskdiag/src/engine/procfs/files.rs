@@ -83,6 +83,8 @@ impl FileLists {
 /// What was read of a descriptor.
 struct Raw<'t> {
     link: FdLink<'t>,
+    /// Is it known? Not that of a path longer than PATH_MAX.
+    has_name: bool,
     stat: Option<Statx>,
     /// The type, if it is known.
     kind: Option<FdType>,
@@ -102,10 +104,18 @@ impl<'t> Raw<'t> {
         let mut digits = Digits::new();
         let number = digits.of(fd);
         text.clear();
-        text.extend_from_slice(r.link(dir, number)?);
+        let has_name = match r.link(dir, number) {
+            Ok(name) => {
+                text.extend_from_slice(name);
+                true
+            }
+            // Deeper than a link can tell: the file is there without its name.
+            Err(Errno::NAMETOOLONG) => false,
+            Err(e) => return Err(e),
+        };
         let link = parse::fd_link(text);
         let stat = r.statx(dir, number).ok();
-        let mut kind = link.kind;
+        let mut kind = link.kind.filter(|_| has_name);
         if let (None, Some(s)) = (kind, &stat) {
             kind = Some(parse::fd_type_of_mode(s.stx_mode.into()));
             if kind == Some(FdType::Reg) && r.is_mqueue(dir, number, s) {
@@ -113,8 +123,12 @@ impl<'t> Raw<'t> {
             }
         }
         let deleted = link.name.ends_with(parse::DELETED) && r.is_deleted(link.name, stat.as_ref());
-        let info = r.file(infos, number).ok().map(<[u8]>::len);
-        Ok(Raw { link, stat, kind, deleted, info })
+        let info = match r.file(infos, number) {
+            Ok(text) => Some(text.len()),
+            Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(e),
+            Err(_) => None,
+        };
+        Ok(Raw { link, has_name, stat, kind, deleted, info })
     }
 
     fn kind(&self) -> FdType {
@@ -127,6 +141,9 @@ impl<'t> Raw<'t> {
         let mut valid = FROM_LINK;
         if self.kind.is_none() {
             valid &= !bits!("r#type");
+        }
+        if !self.has_name {
+            valid &= !bits!("name");
         }
         if let Some(s) = &self.stat {
             (f.inode, f.size_bytes, f.nlink) = (s.stx_ino, s.stx_size, s.stx_nlink);

@@ -141,7 +141,8 @@ impl Reader {
                 self.buf.resize(n + n.min(GROWTH), 0);
             }
         }
-        if reads > 1 {
+        // The end of the text, or of the memory.
+        if reads > 0 {
             self.still_there(&fd)?;
         }
         Ok(Text { buf: std::mem::take(&mut self.buf), len: n })
@@ -180,7 +181,8 @@ impl Reader {
             }
         }
         take(&self.buf[..n], true);
-        if reads > 1 {
+        // The end of the text, or of the memory.
+        if reads > 0 {
             self.still_there(&fd)?;
         }
         self.buf.truncate(KEEP_SIZE);

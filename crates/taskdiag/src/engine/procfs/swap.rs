@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use taskdiag_wire::{Groups, Reason, Swap, VMA_SHARED, VMA_WRITE, Vma, VmaKind};
 
 use super::parse::{self, MapLine};
-use super::read::Reader;
+use super::read::{Reader, Text};
 use super::shmem::{self, OBJECT_SYSCALLS, Object};
 use super::task::{Place, Stop, Worker};
 
@@ -85,17 +85,20 @@ impl Worker<'_> {
             Ok(text) => text,
             Err(e) => return Err(self.no_memory(at, e)),
         };
-        let mut sum = Some((0u64, 0u64));
+        let sum = self.sum_of_objects(at, &text);
+        self.reader.give_back(text);
+        sum
+    }
+
+    fn sum_of_objects(&mut self, at: Place<'_>, text: &Text) -> Result<Option<(u64, u64)>, Stop> {
+        let mut sum = (0u64, 0u64);
         for line in parse::maps_lines(text.bytes()) {
             let v = line.vma;
             // Shared memory has no block device below it.
             if v.kind != VmaKind::File as u32 || v.dev & 0xfff00 != 0 {
                 continue;
             }
-            let Some(n) = self.swapped(at, &line)? else {
-                sum = None;
-                break;
-            };
+            let Some(n) = self.swapped(at, &line)? else { return Ok(None) };
             let is_private = v.perms & (VMA_SHARED | VMA_WRITE) == VMA_WRITE;
             let (n, bound) = match n {
                 n if n > 0 && is_private => match self.copied(at, &line)? {
@@ -104,10 +107,9 @@ impl Worker<'_> {
                 },
                 n => (n, 0),
             };
-            sum = sum.map(|(all, private)| (all + n, private + bound));
+            sum = (sum.0 + n, sum.1 + bound);
         }
-        self.reader.give_back(text);
-        Ok(sum)
+        Ok(Some(sum))
     }
 
     /// Swapped bytes of the object of one mapping; 0 of one that is not of shared memory.

@@ -168,6 +168,10 @@ fn name<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
             if matches!(&out[..], b"" | b"?") && file.socket().is_some() {
                 return Value::Missing(Missing::Reason(Reason::Unsupported));
             }
+            // A path that is longer than links can tell.
+            if out.is_empty() && matches!(file.what, What::Fd(fd) if fd.name().is_none()) {
+                return Value::Missing(Missing::Reason(Reason::Truncated));
+            }
             Value::Bytes { data: out.into(), cut: path.is_some_and(|p| p.cut) }
         }
     }

@@ -38,6 +38,19 @@ const LINK_TYPES: [&[u8]; 15] = [
     b"sockmap",
 ];
 
+/// The number of a kind of link; newer kernels have two names for some, and no name for others.
+fn link_type(text: &[u8]) -> Option<u64> {
+    let name = match text {
+        b"kretprobe_multi" => b"kprobe_multi",
+        b"uretprobe_multi" => b"uprobe_multi",
+        name => name,
+    };
+    if let Some(unnamed) = name.strip_prefix(b"<").and_then(|n| n.strip_suffix(b">")) {
+        return number(unnamed);
+    }
+    LINK_TYPES.iter().position(|t| *t == name).map(|n| n as u64)
+}
+
 /// The value after a key, without blanks around it.
 fn value<'a>(line: &'a [u8], key: &str) -> Option<&'a [u8]> {
     line.strip_prefix(key.as_bytes()).map(<[u8]>::trim_ascii)
@@ -215,7 +228,7 @@ fn member(line: &[u8], kind: FdType, to: &mut [Option<u64>; 5]) {
             if let Some(v) = at("link_id:") {
                 set(0, number(v));
             } else if let Some(v) = at("link_type:") {
-                set(1, LINK_TYPES.iter().position(|t| *t == v).map(|n| n as u64));
+                set(1, link_type(v));
             } else if let Some(v) = at("prog_id:") {
                 set(2, number(v));
             }
