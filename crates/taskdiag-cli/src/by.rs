@@ -81,6 +81,8 @@ pub struct Sums<'a> {
     text: Vec<u8>,
     /// The task of the last row, and whether its memory is counted with another.
     last: (u32, bool),
+    /// By whose rows the memory of a task is counted: the first that is there of those who share it.
+    counted: HashMap<u32, u32>,
 }
 
 impl<'a> Sums<'a> {
@@ -92,14 +94,15 @@ impl<'a> Sums<'a> {
         keys: &'a [Key],
     ) -> Sums<'a> {
         let (lines, index, text) = (Vec::new(), HashMap::new(), Vec::new());
-        Sums { cx, key, columns, keys, lines, index, text, last: (0, false) }
+        let counted = HashMap::new();
+        Sums { cx, key, columns, keys, lines, index, text, last: (0, false), counted }
     }
     /// Add a row. What it lacks is counted.
     pub fn add(&mut self, row: &Row<'_>, tally: &mut Tally) {
         let pid = row.view.pid();
         if pid != self.last.0 {
-            let shares = OF_MEMORY.iter().any(|g| row.view.shared(g).is_some());
-            self.last = (pid, shares);
+            let owner = OF_MEMORY.iter().find_map(|g| row.view.shared(g)).unwrap_or(pid);
+            self.last = (pid, *self.counted.entry(owner).or_insert(pid) != pid);
         }
         let at = self.line(row);
         let line = &mut self.lines[at];

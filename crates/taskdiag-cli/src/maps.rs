@@ -140,6 +140,7 @@ fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
     if !args.table.columns.is_empty() {
         return Ok(args.table.columns.clone());
     }
+    let text = args.table.form == Form::Text;
     if let Some(by) = &args.by {
         let sums = match args.view {
             View::Default => "procs,maps,kbytes",
@@ -149,9 +150,11 @@ fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
         let mut columns = columns::parse_of(&MAPS, sums)?;
         let at = if by.is_left() { columns.len() } else { 0 };
         columns.insert(at, by.clone());
+        if !text {
+            columns.extend(columns::parse_of(&MAPS, "lacking")?);
+        }
         return Ok(columns);
     }
-    let text = args.table.form == Form::Text;
     let view = match (args.view, text) {
         (View::Default, true) => "address,kbytes,mode,mapping",
         (View::Extended, true) => "address,kbytes,rss=RSS,dirty,mode,mapping",

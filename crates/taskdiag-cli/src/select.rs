@@ -71,7 +71,8 @@ impl Selection {
     /// The parent, where it is the only condition.
     pub fn only_parent(&self) -> Option<u32> {
         match self.ppids[..] {
-            [one] if self.only() && self.pids.is_empty() => Some(one),
+            // 0 is no process that an engine could be asked for.
+            [one] if one != 0 && self.only() && self.pids.is_empty() => Some(one),
             _ => None,
         }
     }
@@ -93,10 +94,8 @@ impl Selection {
     }
     /// Is this task to be shown?
     pub fn matches(&self, row: &Row<'_>) -> bool {
-        if self.running && row.state() != Some(b'R') {
-            return false;
-        }
-        (self.all || !self.has_condition() || self.meets_one(row)) != self.deselect
+        let runs = !self.running || matches!(row.state(), Some(b'R' | b'D'));
+        (runs && (self.all || !self.has_condition() || self.meets_one(row))) != self.deselect
     }
     fn meets_one(&self, row: &Row<'_>) -> bool {
         let has = |list: &[u32], v: Option<u32>| v.is_some_and(|v| list.contains(&v));

@@ -8,6 +8,17 @@ pub fn items<'a>(args: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
     args.into_iter().flat_map(split).collect()
 }
 
+/// The names of commands, of which there is at least one if there is an option.
+pub fn commands<'a>(args: impl IntoIterator<Item = &'a String>) -> Result<Vec<Vec<u8>>, Exit> {
+    let mut args = args.into_iter().peekable();
+    let given = args.peek().is_some();
+    let list: Vec<Vec<u8>> = items(args).into_iter().map(|s| s.as_bytes().to_vec()).collect();
+    if given && list.is_empty() {
+        return Err(Exit::Usage(String::from("--command needs at least one value")));
+    }
+    Ok(list)
+}
+
 /// A process id. 0 is allowed: it is the parent of the first process.
 pub fn pid(option: &str, s: &str) -> Result<u32, Exit> {
     s.parse()
@@ -36,8 +47,8 @@ pub fn gid(option: &str, s: &str) -> Result<u32, Exit> {
         .ok_or_else(|| Exit::Usage(format!("{option}: there is no group '{s}' on this machine")))
 }
 
-/// The device number of a terminal: `pts/0`, `tty1`, `/dev/tty1`, `1` for tty1; `?` or `-` for
-/// none.
+/// The device number of a terminal: `pts/0` or `0`, `tty1`, `/dev/tty1`, `S0` for ttyS0; `?` or `-`
+/// for none.
 pub fn tty(option: &str, s: &str) -> Result<u32, Exit> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     if s == "?" || s == "-" {
@@ -45,7 +56,8 @@ pub fn tty(option: &str, s: &str) -> Result<u32, Exit> {
     }
     let paths = match s.strip_prefix('/') {
         Some(_) => vec![s.to_owned()],
-        None => vec![format!("/dev/{s}"), format!("/dev/tty{s}"), format!("/dev/pts/{s}")],
+        // The order of procps.
+        None => vec![format!("/dev/pts/{s}"), format!("/dev/{s}"), format!("/dev/tty{s}")],
     };
     paths
         .iter()

@@ -127,7 +127,7 @@ pub fn command() -> Command {
         .arg(flag("all", "All, whatever else is said (-A too)").short('e').short_alias('A'))
         .arg(flag("with-tty", "Those with a terminal, but not session leaders").short('a'))
         .arg(flag("deselect", "Those that are not selected").short('N'))
-        .arg(flag("running", "Only those in state R"))
+        .arg(flag("running", "Only those that run, or wait for what cannot be interrupted (R, D)"))
         .next_help_heading("Rows")
         .arg(flag("threads", "A row for each thread; adds the column TID").short('T'))
         .arg(flag("lwp", "A row for each thread; adds LWP and NLWP").short('L'))
@@ -279,7 +279,7 @@ fn selection(m: &ArgMatches) -> Result<Selection, Exit> {
         ruids: ids("ruser", "--ruser", lists::uid)?,
         rgids: ids("rgroup", "--rgroup", lists::gid)?,
         sids: ids("sid", "--sid", lists::pid)?,
-        commands: items("command").into_iter().map(|s| s.as_bytes().to_vec()).collect(),
+        commands: lists::commands(m.get_many::<String>("command").into_iter().flatten())?,
         ttys: ids("tty", "--tty", lists::tty)?,
         with_tty: a && !x || m.get_flag("with-tty"),
         not_leaders: m.get_flag("with-tty"),

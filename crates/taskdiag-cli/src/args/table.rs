@@ -172,10 +172,7 @@ impl Args {
             pids,
             ppids: ids("ppid", "--ppid", lists::pid)?,
             euids: ids("user", "--user", lists::uid)?,
-            commands: lists::items(many("command"))
-                .into_iter()
-                .map(|s| s.as_bytes().to_vec())
-                .collect(),
+            commands: lists::commands(many("command"))?,
             ..Selection::default()
         })
     }

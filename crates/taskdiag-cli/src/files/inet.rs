@@ -74,20 +74,28 @@ impl Inet {
     }
     /// Is this socket one of them? Host and port may be those of either end, but of one end both.
     pub fn matches(&self, s: &Entry<'_, Socket>) -> bool {
-        if !files::is_inet(s.raw) || self.family.is_some_and(|f| f != s.raw.family) {
+        if !files::is_inet(s.raw) {
             return false;
         }
         let is = |name: &str| files::protocol(s).is_some_and(|p| p == name);
         if self.protocol.as_deref().is_some_and(|p| !is(p)) {
             return false;
         }
+        let family = |is: u16| self.family.is_none_or(|f| f == is);
         if self.hosts.is_none() && self.ports.is_none() {
-            return true;
+            return family(s.raw.family);
         }
         [Side::Local, Side::Peer].into_iter().any(|side| {
             let Some((ip, port)) = files::address(s, side) else { return false };
-            let host = |hosts: &Vec<IpAddr>| hosts.contains(&ip.to_canonical());
-            self.hosts.as_ref().is_none_or(host)
+            // Who listens, or sends to anybody, has no peer with port 0.
+            if side == Side::Peer && port == 0 && ip.is_unspecified() {
+                return false;
+            }
+            // An IPv4 address that a socket of IPv6 has is one of IPv4, as lsof has it.
+            let ip = ip.to_canonical();
+            let host = |hosts: &Vec<IpAddr>| hosts.contains(&ip);
+            family(if ip.is_ipv4() { AF_INET } else { AF_INET6 })
+                && self.hosts.as_ref().is_none_or(host)
                 && self.ports.as_ref().is_none_or(|p| p.iter().any(|r| r.contains(&port)))
         })
     }
@@ -173,10 +181,14 @@ impl States {
         }
         Ok(out)
     }
-    /// Does it let this socket pass? One of another protocol, always.
+    /// Does it let this socket pass? Where states are named that are wanted, one of another protocol
+    /// has none of them.
     pub fn passes(&self, s: &Entry<'_, Socket>) -> bool {
-        if !files::is_inet(s.raw) || files::protocol(s).is_none_or(|p| p != self.protocol) {
+        if !files::is_inet(s.raw) {
             return true;
+        }
+        if files::protocol(s).is_none_or(|p| p != self.protocol) {
+            return self.only.is_empty();
         }
         let Some(state) = files::state(s) else { return self.only.is_empty() };
         (self.only.is_empty() || self.only.contains(&state)) && !self.not.contains(&state)
@@ -191,6 +203,7 @@ mod tests {
         let address = |last: u8| {
             let mut a = [0; 16];
             match family {
+                _ if last == 0 => {}
                 2 => a[..4].copy_from_slice(&[127, 0, 0, last]),
                 _ => a[15] = last,
             }
@@ -246,6 +259,9 @@ mod tests {
             ("@::1", "6"),
             ("TCP@127.0.0.9:5000", "t"),
             (":domain", "u"),
+            // Who has no peer has none with port 0.
+            (":0", ""),
+            (":0-60", "lu6"),
         ] {
             assert_eq!(selects(spec), want, "{spec}");
         }
@@ -253,6 +269,27 @@ mod tests {
             ["x", "4x", ":99999", ":", ":5-2", "@[::1", "@[::1]x", "TCPx:22", "@no such host"]
         {
             assert!(Inet::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn mapped_addresses_are_of_ipv4_where_addresses_count() {
+        let mut s = socket(10, 6, (1, 22), (1, 443));
+        for a in [&mut s.local_addr, &mut s.peer_addr] {
+            *a = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 127, 0, 0, 1];
+        }
+        for (spec, want) in [
+            ("4", false),
+            ("6", true),
+            ("4:22", true),
+            ("6:22", false),
+            ("4@127.0.0.1", true),
+            ("6@127.0.0.1", false),
+            ("@127.0.0.1:443", true),
+        ] {
+            let inet = Inet::parse(spec).expect(spec);
+            let got = inet.matches(&Entry { valid: Socket::ALL_VALID, raw: &s });
+            assert_eq!(got, want, "{spec}");
         }
     }
 
@@ -265,7 +302,8 @@ mod tests {
         assert!(passes("TCP:LISTEN", &listen) && !passes("TCP:LISTEN", &up));
         assert!(passes("tcp:listen,established", &up));
         assert!(passes("TCP:^LISTEN", &up) && !passes("TCP:^LISTEN", &listen));
-        assert!(passes("TCP:LISTEN", &socket(2, 17, (1, 1), (0, 0))));
+        assert!(!passes("TCP:LISTEN", &socket(2, 17, (1, 1), (0, 0))));
+        assert!(passes("TCP:^LISTEN", &socket(2, 17, (1, 1), (0, 0))));
         for bad in ["LISTEN", "TCP:", "TCP:NOSUCH", "UDP:Idle"] {
             assert!(States::parse(bad).is_err(), "{bad}");
         }

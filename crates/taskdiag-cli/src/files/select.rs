@@ -148,7 +148,8 @@ impl Selection {
         self.labels.only.iter().any(|l| matches!(l, Label::Word(w) if words.contains(w)))
     }
     fn wants_paths(&self) -> bool {
-        self.paths || self.wants_all_ways() || self.wants_label(&["cwd", "rtd", "txt"])
+        // A mapping of the program is known by its path: it is txt, not mem.
+        self.paths || self.wants_all_ways() || self.wants_label(&["cwd", "rtd", "txt", "mem"])
     }
     fn wants_mapped(&self) -> bool {
         self.mapped || self.wants_all_ways() || self.wants_label(&["mem", "DEL"])

@@ -34,6 +34,8 @@ fn usage() {
     fails(&["ps", "auxe"], 2, &["environment"]);
     fails(&["ps", "by"], 2, &["letter 'b'", "--help"]);
     fails(&["ps", "axo"], 2, &["needs a value"]);
+    fails(&["ps", "-C", ""], 2, &["--command needs at least one value"]);
+    fails(&["maps", "-C", ","], 2, &["--command needs at least one value"]);
     fails(&["files", "-c", "/^ss/i"], 2, &["-c /^ss/i", "not regular expressions"]);
     fails(&["dump", "--groups", "bse"], 2, &["'bse'", "did you mean 'base'"]);
     fails(&["dump", "--strategy", "one"], 2, &["--pid"]);

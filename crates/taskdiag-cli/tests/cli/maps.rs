@@ -420,6 +420,34 @@ fn a_list_that_ends_early_is_not_taken_for_whole() {
 }
 
 #[test]
+fn shared_memory_is_counted_with_the_first_who_is_selected() {
+    let mut w = StreamWriter::new();
+    w.info(&wire_info());
+    let vma = Vma { start: 4096, end: 12288, kind: 2, ..Vma::default() };
+    w.begin_task(5, 5);
+    w.put_list(Vma::ALL_VALID, &[vma]);
+    w.end_task();
+    for pid in [6, 7] {
+        w.begin_task(pid, pid);
+        w.shared(Group::Vma, 5);
+        w.end_task();
+    }
+    let saved = Saved::bytes(w.finish(Done::default()).as_bytes());
+    let sums = |pids| {
+        let (code, out, _) =
+            maps(&saved, &["--by", "kind", "-p", pids, "--no-headers", "-o", "procs,maps,kbytes"]);
+        (code, out.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    };
+    for (pids, procs) in [("5,6,7", "3"), ("6,7", "2"), ("7", "1")] {
+        assert_eq!(
+            sums(pids),
+            (0, vec![procs.to_owned(), "1".to_owned(), "8".to_owned()]),
+            "{pids}"
+        );
+    }
+}
+
+#[test]
 fn odd_streams() {
     // Names that are not there, members that are not known, sharing with nobody.
     let mut w = StreamWriter::new();
