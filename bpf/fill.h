@@ -495,7 +495,8 @@ GROUP_FN put_statm(void)
 	a->pinned_bytes = (u64)R(mm, pinned_vm.counter) << cfg.page_shift;
 	a->page_tables_bytes = R(mm, pgtables_bytes.counter);
 	if (R(t, mm) != mm) {
-		missing(TASK_DIAG_STATM, TASK_DIAG_R_ABSENT);
+		/* It ended, or became another program. */
+		missing(TASK_DIAG_STATM, R(t, mm) ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);
 		return 0;
 	}
 	PUT(a, TASK_DIAG_STATM);

@@ -53,8 +53,7 @@ struct net { struct ns_common ns; };
 struct timespec64 { s64 tv_sec; long tv_nsec; };
 struct timens_offsets { struct timespec64 boottime; };
 struct time_namespace { struct ns_common ns; struct timens_offsets offsets; };
-struct css_set;
-struct cgroup_namespace { struct ns_common ns; struct css_set *root_cset; };
+struct cgroup_namespace { struct ns_common ns; };
 struct nsproxy {
 	struct uts_namespace *uts_ns;
 	struct ipc_namespace *ipc_ns;

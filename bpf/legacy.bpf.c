@@ -37,6 +37,11 @@ int snapshot(struct bpf_iter__task *ctx)
 	struct task_struct *t = ctx->task;
 	bool more;
 
+	/* The task that was to go on has ended: the next one comes, or none. */
+	if (st.part && (!t || R(t, pid) != st.part_pid)) {
+		st.truncated++;
+		next_task();
+	}
 	if (!t)
 		return 0;
 	set_up();
@@ -58,5 +63,6 @@ int snapshot(struct bpf_iter__task *ctx)
 	end_task();
 	if (!more)
 		next_task();
+	st.part_pid = R(t, pid);
 	return more;
 }

@@ -112,7 +112,8 @@ GROUP_FN name_hierarchy(u32 id)
 	return 0;
 }
 
-/* The path of a cgroup below the reader's root, after the controllers of its hierarchy. */
+/* The path of a cgroup, after the controllers of its hierarchy. In a cgroup namespace the engine does not have
+ * the group. */
 GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 {
 	struct task_diag_blob *b;
@@ -133,7 +134,7 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	EACH(i, 0, 32, 32) {
 		struct kernfs_node *up = kn ? kn_parent(CAST(struct kernfs_node, (void *)kn)) : NULL;
 
-		if (!up || (id == 0 && kn == st.cgroup_root))
+		if (!up)
 			break;
 		st.kn[st.n++ & 31] = kn;
 		kn = (u64)up;

@@ -113,7 +113,7 @@ struct state {
 	__u64 task, arg;	/* what the global functions are about */
 	__u64 own_task;		/* of to_memory(): what to go back to */
 	__u32 own_pid;
-	__u32 reserved_pid;
+	__u32 part_pid;		/* legacy: of the task that `part` is about */
 	__u64 ns;		/* the reader's pid namespace */
 	__u64 ns_boottime_ns;	/* offset of the reader's time namespace */
 	/* page tables: see usermem.h */
@@ -122,7 +122,6 @@ struct state {
 	__u32 pt_shift;		/* of the top table: 39 or 48 */
 	__u32 full;		/* the walk only lists from now on */
 	__u32 chunk_before, off_before;	/* where the task of the walk began */
-	__u64 cgroup_root;	/* kernfs node that is "/" to the reader */
 	__u64 kn[32];		/* path of a cgroup, from the leaf up */
 	/* sums over the threads of a process */
 	__u64 utime, stime, runtime, min_flt, maj_flt, nvcsw, nivcsw, run_delay, pcount;

@@ -152,8 +152,6 @@ static __always_inline void set_up(void)
 	if (WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD))
 		set_up_names(me);
 #endif
-	if (WANT(TASK_DIAG_CGROUP))
-		st.cgroup_root = (u64)R(me, nsproxy, cgroup_ns, root_cset, dfl_cgrp, kn);
 #ifdef LEGACY
 	if (WANT(TASK_DIAG_STATM) && !bpf_core_field_exists(((struct mm_struct___array *)0)->rss_stat.count))
 		find_cpus();
