@@ -83,6 +83,45 @@ fn allow_files(n: u64) -> bool {
     }
 }
 
+/// A task whose files fill the output goes on in the next run, though one before it waits for its
+/// command line.
+#[test]
+fn files_go_on_beside_a_command_line_that_waits() {
+    const NAME: &str = "files_go_on_beside_a_command_line_that_waits";
+    const FILES: i32 = 18_000;
+    if !engines().contains(&Source::Engine(EngineId::Bpf)) {
+        return skip(NAME, "no BPF here");
+    }
+    if !allow_files(FILES as u64 + 1_000) {
+        return skip(NAME, "not allowed so many files");
+    }
+    // Longer than what is read at once.
+    let long = "x".repeat(10_000);
+    let mut waits = Command::new("sh");
+    waits.args(["-c", "read x", "sh", &long]).stdin(Stdio::piped());
+    let waits = waits.spawn().map(Idle).expect("sh");
+    let mut has_files = Command::new("sleep");
+    has_files.arg("600").stdin(Stdio::null()).stdout(Stdio::null());
+    // SAFETY: dup2 is async-signal-safe.
+    let has_files = unsafe {
+        has_files.pre_exec(|| match (1_000..1_000 + FILES).all(|fd| libc::dup2(0, fd) == fd) {
+            true => Ok(()),
+            false => Err(std::io::Error::last_os_error()),
+        })
+    };
+    let has_files = has_files.spawn().map(Idle).expect("sleep");
+    let request = Request::all(Groups::BASE | Groups::CMDLINE | Groups::FD);
+    for mut engine in [Bpf::untried(), Bpf::untried().small(), Bpf::legacy().small()] {
+        let answer = engine.run(&request).expect("an answer");
+        let snapshot = Snapshot::parse(answer.stream).expect("a stream");
+        let task = |idle: &Idle| snapshot.tasks().find(|t| t.pid() == idle.0.id()).expect("a task");
+        let args = task(&waits).cmdline().expect("arguments").data.len();
+        assert!(args > long.len(), "{engine:?}: {args} bytes");
+        let fds = task(&has_files).list::<Fd>().expect("files").filter(|f| f.raw.fd >= 1_000);
+        assert_eq!(fds.count(), FILES as usize, "{engine:?}");
+    }
+}
+
 /// More files than the least memory has room for: those of a task go on in a later run, and the tasks
 /// after it are there, too.
 #[test]

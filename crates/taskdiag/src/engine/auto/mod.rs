@@ -15,7 +15,7 @@ use taskdiag_wire::{Groups, Info, Strategy, Stream};
 
 use self::cost::{Facts, Part, decide};
 use crate::bytes::Bytes;
-use crate::engine::bpf::Bpf;
+use crate::engine::bpf::{self, Bpf};
 use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate, mappings};
@@ -354,7 +354,7 @@ fn facts(req: &Request) -> Facts {
         threads,
         mappings: cost::many_mappings(req).and_then(|many| mappings::about(req.pid, many)),
         kernel: kernel_groups(strategy),
-        bpf: Some(Bpf::untried().support().groups),
+        bpf: Some(bpf::groups(req.groups)),
         procfs: Procfs::new().ok().map(|p| p.support().groups),
     }
 }

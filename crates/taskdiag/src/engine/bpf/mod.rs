@@ -86,7 +86,7 @@ impl Bpf {
         let mut engine = Bpf::default();
         let probe = || {
             let me = std::process::id();
-            engine.run(&Request::one(me, groups())).map(drop).map_err(|e| match e {
+            engine.run(&Request::one(me, groups(GROUPS))).map(drop).map_err(|e| match e {
                 Error::Unavailable { why, .. } => why,
                 e => e.to_string(),
             })
@@ -145,11 +145,11 @@ impl Engine for Bpf {
     }
 
     fn support(&self) -> Support {
-        Support { groups: groups(), strategies: Strategy::ALL.to_vec(), notes: Vec::new() }
+        Support { groups: groups(GROUPS), strategies: Strategy::ALL.to_vec(), notes: Vec::new() }
     }
 
     fn run(&mut self, req: &Request) -> Result<Answer, Error> {
-        let unsupported = req.groups - groups();
+        let unsupported = req.groups - groups(req.groups);
         if !unsupported.is_empty() {
             return Err(Error::Unsupported { engine: EngineId::Bpf, groups: unsupported });
         }
@@ -266,15 +266,14 @@ fn reserve(groups: Groups) -> usize {
 
 /// Are we in the first pid namespace, whose inode has had this number since Linux 3.8? Where it cannot be
 /// told (before Linux 6.11), the program asks itself. Not by /proc/self/ns/pid: that makes inodes.
-/// Those that it has here: paths of cgroups are relative to the root of a cgroup namespace, which is
-/// left to the kernel's text.
-fn groups() -> Groups {
+/// Those of `asked` that it has here: paths of cgroups are relative to the root of a cgroup namespace,
+/// which is left to the kernel's text. Nothing is looked at for other groups.
+pub(super) fn groups(asked: Groups) -> Groups {
     // PROC_CGROUP_INIT_INO, the same on every machine.
     const FIRST: u64 = 0xefff_fffb;
-    match rustix::fs::stat("/proc/self/ns/cgroup") {
-        Ok(s) if s.st_ino != FIRST => GROUPS - Groups::CGROUP,
-        _ => GROUPS,
-    }
+    let elsewhere = || rustix::fs::stat("/proc/self/ns/cgroup").is_ok_and(|s| s.st_ino != FIRST);
+    let all = asked & GROUPS;
+    if asked.has(Group::Cgroup) && elsewhere() { all - Groups::CGROUP } else { all }
 }
 
 fn in_first_pid_namespace() -> bool {
