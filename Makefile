@@ -62,9 +62,10 @@ bpf: ## make the checked-in BPF skeletons again (needs clang)
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml
 
-bpf-check: ## are the checked-in BPF skeletons what the sources give? (needs clang)
+bpf-check: ## are the BPF programs what the sources give, and call only what docs/safety.md lists? (needs clang)
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml -- --check
+	$(CARGO) test --package taskdiag --lib programs_call_only_what_docs_safety_lists
 
 kernel: ## build the kernel of the series for the lab (FLAVOUR=base|ours|base-debug|ours-debug)
 	@tools/setup vm

@@ -78,6 +78,9 @@ GROUP_FN put_detail(u32 fd)
 	if (magic != MAGIC_PID)
 		type = magic == MAGIC_ANON_INODE ? anon_type(RD(u64, st.file, FILE_DENTRY)) : 0;
 	d.fd = fd;
+	GAP();
+	if (!still_open())
+		return 0;
 	switch (type) {
 	case TASK_DIAG_FD_EVENTFD:
 		if (!HAVE(EVENTFD_COUNT))
@@ -179,6 +182,8 @@ GROUP_FN put_detail(u32 fd)
 	default:
 		return 0;
 	}
+	if (!still_open())
+		return 0;
 	e = next_entry(TASK_DIAG_A_FD_DETAIL, sizeof(*e), VALID_ALL(3));
 	if (e)
 		*e = d;

@@ -5,13 +5,14 @@
  * particular about the sockets among them and about others, so that each kind
  * of list goes on as long as possible.
  *
- * Under RCU, without the table's lock: a descriptor that is being closed or
- * opened is there or not, as in /proc.
+ * Without the table's lock: a descriptor that is being closed or opened is
+ * there or not, as in /proc. A table is freed at once when its last task ends,
+ * and a struct file may become another one at any time. So what a file says is
+ * followed only if the task still has the table and the table the file, and is
+ * written only if that is still so after all was read.
  */
 #ifndef TASKDIAG_FILES_H
 #define TASKDIAG_FILES_H
-
-#include "sockets.h"
 
 enum { O_CLOEXEC = 02000000 };
 enum { MAGIC_MQUEUE = 0x19800202 };
@@ -25,6 +26,43 @@ enum { DETAILS_MAX = 1 << 20 };
 
 #define FILE(t, name) RD(t, st.file, FILE_##name)
 #define INODE(t, name) RD(t, st.inode, INODE_##name)
+
+/* Has the task still this table of files? Else there is nothing more to follow. */
+static __always_inline bool still_its_files(void)
+{
+	st.gone = RD(u64, THIS, TASK_FILES) != st.files;
+	return !st.gone;
+}
+
+/* The file of a descriptor; 0: there is none. Each step is followed only if the table was the task's when the step was
+ * read; and each time from the first step on, since a table that has grown is another one. */
+GROUP_FN file_of(u32 fd)
+{
+	u64 fdt = RD(u64, st.files, FILES_FDT), array, file = 0;
+	u32 max;
+
+	st.found = 0;
+	GAP();
+	if (!still_its_files())
+		return 0;
+	max = RD(u32, fdt, FDT_MAX);
+	array = RD(u64, fdt, FDT_FD);
+	if (!still_its_files() || fd >= max)
+		return 0;
+	bpf_probe_read_kernel(&file, 8, (void *)(array + fd * 8ull));
+	if (still_its_files())
+		st.found = file;
+	return 0;
+}
+
+/* Is the file st.file still open as the descriptor st.fd? */
+static __always_inline bool still_open(void)
+{
+	file_of(st.fd);
+	return st.found == st.file;
+}
+
+#include "sockets.h"
 
 /* What an anonymous inode is of. */
 static __always_inline u32 anon_type(u64 dentry)
@@ -119,10 +157,11 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 	u64 sb, magic, dentry, mnt;
 
 	st.inode = FILE(u64, INODE);
-	if (!st.inode)
-		return TASK_DIAG_FD_OTHER;
 	dentry = FILE(u64, DENTRY);
 	mnt = FILE(u64, MNT);
+	GAP();
+	if (!st.inode || !still_open())
+		return TASK_DIAG_FD_OTHER;
 	sb = INODE(u64, SB);
 	magic = RD(u64, sb, SB_MAGIC);
 	mode = INODE(__u16, MODE);
@@ -142,6 +181,8 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 		st.path_dentry = dentry;
 		name = name_of_path();
 	}
+	if (FILE(u64, DENTRY) != dentry || !still_open())
+		return TASK_DIAG_FD_OTHER;
 	e = next_entry(TASK_DIAG_FD, sizeof(*e), VALID_ALL(12));
 	if (!e)
 		return TASK_DIAG_FD_OTHER;
@@ -175,15 +216,22 @@ static __always_inline u32 lowest(u64 bits)
 static __always_inline bool load_word(void)
 {
 	u32 w = st.fd_base / 64;
-	u64 open = 0;
+	u64 open = 0, at_open, at_cloexec;
 
 	/* each time: a table that has grown is another one */
 	st.fdt = RD(u64, st.files, FILES_FDT);
-	if (st.fd_base >= RD(u32, st.fdt, FDT_MAX))
+	GAP();
+	if (!still_its_files() || st.fd_base >= RD(u32, st.fdt, FDT_MAX))
 		return false;
-	bpf_probe_read_kernel(&open, 8, (void *)(RD(u64, st.fdt, FDT_OPEN) + w * 8));
+	at_open = RD(u64, st.fdt, FDT_OPEN) + w * 8;
+	at_cloexec = RD(u64, st.fdt, FDT_CLOEXEC) + w * 8;
+	if (!still_its_files())
+		return false;
+	bpf_probe_read_kernel(&open, 8, (void *)at_open);
 	st.cloexec = 0;
-	bpf_probe_read_kernel(&st.cloexec, 8, (void *)(RD(u64, st.fdt, FDT_CLOEXEC) + w * 8));
+	bpf_probe_read_kernel(&st.cloexec, 8, (void *)at_cloexec);
+	if (!still_its_files())
+		return false;
 	/* in the middle of it, in a later run: what is still to be written */
 	st.open = st.word_begun ? st.open & open : open;
 	st.sockets = st.word_begun ? st.sockets & open : 0;
@@ -199,18 +247,13 @@ static __always_inline bool load_word(void)
 /* The file of descriptor st.fd_base + n to st.file. */
 static __always_inline u64 load_file(u32 n)
 {
-	u64 file = 0;
-
-	st.fdt = RD(u64, st.files, FILES_FDT);
-	if (st.fd_base + n < RD(u32, st.fdt, FDT_MAX))
-		bpf_probe_read_kernel(&file, 8,
-				      (void *)(RD(u64, st.fdt, FDT_FD) + (st.fd_base + n) * 8ull));
-	st.file = file;
-	return file;
+	st.fd = st.fd_base + n;
+	file_of(st.fd);
+	st.file = st.found;
+	return st.file;
 }
 
-/* One entry about one of the descriptors. Called under RCU, so that a file is not another one at the same
- * address. */
+/* One entry about one of the descriptors. */
 GROUP_FN put_one(void)
 {
 	u32 n, type;
@@ -252,19 +295,18 @@ static long fd_step(u32 i, void *unused)
 {
 	(void)i;
 	(void)unused;
-	if (st.off >= CHUNK_FULL)
+	/* what is looked at again without being written is no work to be interrupted */
+	if (st.off >= CHUNK_FULL || st.gone || (is_late(4) && !st.detail_skip))
 		return 1;
 	if (!st.word_loaded && !load_word()) {
 		st.walk_done = 1;
 		return 1;
 	}
-	RCU_LOCK();
 	put_one();
-	RCU_UNLOCK();
 	return 0;
 }
 
-/* Open files from st.fd_base on. Returns 1 when there are more than fit. */
+/* Open files from st.fd_base on. Returns 1 when there are more than fit, or than there is time for. */
 GROUP_FN put_fds(void)
 {
 	struct task_struct *t = THIS;
@@ -276,20 +318,25 @@ GROUP_FN put_fds(void)
 		if (!files)
 			return 0;
 		st.part_begun = 1;
+		st.part_object = files;
 		st.list_any = 0;
 		st.fd_base = 0;
 		st.word_begun = 0;
 	} else {
 		files = RD(u64, t, TASK_FILES);
-		if (!files) {
+		if (files != st.part_object) {
 			missing(TASK_DIAG_FD, TASK_DIAG_R_VANISHED);
 			return 0;
 		}
 	}
-	st.walk_done = st.word_loaded = 0;
+	st.walk_done = st.word_loaded = st.gone = 0;
 	st.files = files;
 	bpf_loop(1 << 22, fd_step, NULL, 0);
 	end_list(TASK_DIAG_FD, sizeof(struct task_diag_fd), VALID_ALL(12));
+	if (st.gone) {
+		missing(TASK_DIAG_FD, TASK_DIAG_R_VANISHED);
+		return 0;
+	}
 	return !st.walk_done;
 }
 

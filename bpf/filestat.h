@@ -9,7 +9,7 @@
 enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 0100000 };
 enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000 };
 
-/* The entry of the file st.path_mnt, st.path_dentry. Called under RCU. */
+/* The entry of the file st.path_mnt, st.path_dentry. */
 GROUP_FN put_file_stat(u32 as)
 {
 	u64 inode = RD(u64, st.path_dentry, DENTRY_INODE);
@@ -53,36 +53,35 @@ GROUP_FN put_mapped_stat(void)
 	return put_file_stat(TASK_DIAG_USE_MAPPED);
 }
 
+/* The entry of one of the paths of the task. Returns 1 where the task has it and never kept still. */
+GROUP_FN put_stat_of(u32 kind, u32 as)
+{
+	u32 try;
+
+	EACH(try, 0, PATHS_TRIES, PATHS_TRIES)
+		if (load_path(kind)) {
+			put_file_stat(as);
+			return 0;
+		}
+	return has_path(kind);
+}
+
 /* Executable, working directory and root. */
 GROUP_FN put_file_stats(void)
 {
-	struct task_struct *t = THIS;
-	u64 exe = 0, fs;
-	u64 mm;
+	u32 torn;
 
 	spill();
 	st.list_any = 0;
-	RCU_LOCK();
-	mm = RD(u64, t, TASK_MM);
-	if (mm && !(R(t, flags) & PF_KTHREAD))
-		exe = RD(u64, mm, MM_EXE_FILE);
-	if (exe) {
-		st.path_mnt = RD(u64, exe, FILE_MNT);
-		st.path_dentry = RD(u64, exe, FILE_DENTRY);
-		put_file_stat(TASK_DIAG_USE_EXE);
-	}
-	fs = RD(u64, t, TASK_FS);
-	if (fs) {
-		st.path_mnt = RD(u64, fs, FS_PWD_MNT);
-		st.path_dentry = RD(u64, fs, FS_PWD_DENTRY);
-		put_file_stat(TASK_DIAG_USE_CWD);
-		st.path_mnt = RD(u64, fs, FS_ROOT_MNT);
-		st.path_dentry = RD(u64, fs, FS_ROOT_DENTRY);
-		put_file_stat(TASK_DIAG_USE_ROOT);
-	}
-	RCU_UNLOCK();
-	if (!st.list_any)
+	torn = put_stat_of(TASK_DIAG_PATH_EXE, TASK_DIAG_USE_EXE);
+	torn |= put_stat_of(TASK_DIAG_PATH_CWD, TASK_DIAG_USE_CWD);
+	torn |= put_stat_of(TASK_DIAG_PATH_ROOT, TASK_DIAG_USE_ROOT);
+	if (torn) {
+		missing(TASK_DIAG_FILE_STAT, TASK_DIAG_R_BLOCKED);
+		st.blocked++;
+	} else if (!st.list_any) {
 		missing(TASK_DIAG_FILE_STAT, TASK_DIAG_R_ABSENT);
+	}
 	close_list();
 	return 0;
 }

@@ -3,9 +3,11 @@
  * Writing one task's groups into the output, straight in wire format. Each
  * put_*() reads what its group needs and nothing else.
  *
- * Pointers found in a task (mm, signal, fs, nsproxy...) are read without the
- * locks that /proc takes: a task that exits meanwhile can give stale numbers,
- * never a fault. STATM checks at the end that the task still has that mm.
+ * All is read without the locks that /proc takes, with loads that cannot
+ * fault, in one read-side section of RCU: the task, its signal_struct,
+ * credentials and pids live as long as that. Its mm, nsproxy, tty and others
+ * do not: whether the task still has them is looked at before what they point
+ * to is followed, and again when all is read (see docs/safety.md).
  */
 #ifndef TASKDIAG_FILL_H
 #define TASKDIAG_FILL_H
@@ -300,11 +302,17 @@ static __always_inline void adjust(u64 *ut, u64 *st_, u64 rtime, u64 prev_u, u64
 	*st_ = stime;
 }
 
-static __always_inline u32 tty_nr(struct tty_struct *tty)
+/* 0 where the session has another terminal by now, or none. */
+static __always_inline u32 tty_nr(struct signal_struct *s, struct tty_struct *tty)
 {
 	struct tty_driver *d = R(tty, driver);
-	u32 major = R(d, major), minor = R(d, minor_start) + R(tty, index);
+	u32 major, minor, index = R(tty, index);
 
+	GAP();
+	if (!STILL(s, tty, tty))
+		return 0;
+	major = R(d, major);
+	minor = R(d, minor_start) + index;
 	return (minor & 0xff) | (major << 8) | ((minor & ~0xffu) << 12);
 }
 
@@ -322,6 +330,7 @@ GROUP_FN put_stat(void)
 	struct task_diag_stat *a = here();
 	struct signal_struct *s = R(t, signal);
 	struct tty_struct *tty;
+	struct pid *pgrp;
 	struct mm_struct *mm;
 	u64 ut = st.utime, stm = st.stime;
 
@@ -335,6 +344,8 @@ GROUP_FN put_stat(void)
 	else
 		adjust(&ut, &stm, st.runtime, R(t, prev_cputime.utime), R(t, prev_cputime.stime));
 	a->valid = VALID_ALL(18) & ~cfg.skip_stat;
+	if (st.sum_lost)
+		a->valid &= ~(1u << STAT_MINFLT | 1u << STAT_MAJFLT | 1u << STAT_UTIME | 1u << STAT_STIME);
 	a->minflt = IF_STAT(MINFLT, st.min_flt);
 	a->majflt = IF_STAT(MAJFLT, st.maj_flt);
 	a->cminflt = IF_STAT(CMINFLT, R(s, cmin_flt));
@@ -352,14 +363,15 @@ GROUP_FN put_stat(void)
 	a->tty_nr = a->tty_pgrp = 0;
 	if (NEED_STAT(TTY_NR) || NEED_STAT(TTY_PGRP)) {
 		tty = R(s, tty);
-		a->tty_nr = IF_STAT(TTY_NR, tty ? tty_nr(tty) : 0);
-		a->tty_pgrp = IF_STAT(TTY_PGRP, tty ? (int)pid_nr(tty_pgrp(tty)) : -1);
+		a->tty_nr = IF_STAT(TTY_NR, tty ? tty_nr(s, tty) : 0);
+		pgrp = tty ? tty_pgrp(tty) : NULL;
+		a->tty_pgrp = IF_STAT(TTY_PGRP, tty && STILL(s, tty, tty) ? (int)pid_nr(pgrp) : -1);
 	}
 	a->exit_signal = IF_STAT(EXIT_SIGNAL, R(t, exit_signal));
 	a->flags = 0;
 	if (NEED_STAT(FLAGS)) {
 		mm = R(t, mm);
-		if (mm && !(R(t, flags) & PF_KTHREAD) && R(mm, locked_vm))
+		if (mm && !(R(t, flags) & PF_KTHREAD) && R(mm, locked_vm) && STILL(t, mm, mm))
 			a->flags = TASK_DIAG_STAT_LOCKED;
 	}
 	return 0;
@@ -372,7 +384,7 @@ GROUP_FN put_io(void)
 	if (!a)
 		return 0;
 	PUT(a, TASK_DIAG_IO);
-	a->valid = VALID_ALL(7);
+	a->valid = st.sum_lost ? 0 : VALID_ALL(7);
 	a->rchar = st.io[0];
 	a->wchar = st.io[1];
 	a->syscr = st.io[2];
@@ -390,7 +402,7 @@ GROUP_FN put_sched(void)
 	if (!a)
 		return 0;
 	PUT(a, TASK_DIAG_SCHED);
-	a->valid = VALID_ALL(6);
+	a->valid = st.sum_lost ? 0 : VALID_ALL(6);
 	a->run_time_ns = st.runtime;
 	a->run_delay_ns = st.run_delay;
 	a->timeslices = st.pcount;
@@ -462,6 +474,7 @@ GROUP_FN put_statm(void)
 		missing(TASK_DIAG_STATM, TASK_DIAG_R_ABSENT);
 		return 0;
 	}
+	GAP();
 	anon = rss_counter(mm, MM_ANONPAGES);
 	file = rss_counter(mm, MM_FILEPAGES);
 	shmem = rss_counter(mm, MM_SHMEMPAGES);

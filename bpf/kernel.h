@@ -31,10 +31,20 @@ typedef __s64 s64;
 
 enum { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
 enum { BPF_F_MMAPABLE = 1 << 10 };
+/* entries of an XArray below this are no nodes; one that is being replaced */
+enum { XA_NODE_MIN = 4097, XA_RETRY = 256 << 2 | 2 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct list_head { struct list_head *next, *prev; };
+struct hlist_node { struct hlist_node *next; };
+struct hlist_head { struct hlist_node *first; };
+struct xarray { void *xa_head; };
+struct xa_node { unsigned char shift; void *slots[64]; };
+struct idr { struct xarray idr_rt; };
+struct seqcount { unsigned int sequence; };
+struct seqcount_spinlock { struct seqcount seqcount; };
+typedef struct { struct seqcount_spinlock seqcount; } seqlock_t;
 struct refcount_struct { struct { int counter; } refs; };
 /* Here for its first member, an int. The kernel remembers the candidates for 31 hashes of type names
  * from load to load, and the hash of refcount_struct is that of mm_struct: 0.15 ms each time. */
@@ -42,9 +52,9 @@ struct kref { struct refcount_struct refcount; };
 
 struct pid_namespace;
 struct upid { int nr; struct pid_namespace *ns; };
-struct pid { unsigned int level; struct upid numbers[1]; };
+struct pid { unsigned int level; struct hlist_head tasks[4]; struct upid numbers[1]; };
 struct ns_common { unsigned int inum; };
-struct pid_namespace { unsigned int level; struct ns_common ns; };
+struct pid_namespace { struct idr idr; unsigned int level; struct ns_common ns; };
 struct user_namespace { struct ns_common ns; };
 struct uts_namespace { struct ns_common ns; };
 struct ipc_namespace { struct ns_common ns; };
@@ -91,6 +101,7 @@ struct signal_struct {
 	int nr_threads;
 	struct pid *pids[4];
 	struct tty_struct *tty;
+	seqlock_t stats_lock;
 	u64 utime, stime, cutime, cstime;
 	struct prev_cputime prev_cputime;
 	unsigned long nvcsw, nivcsw;
@@ -100,25 +111,12 @@ struct signal_struct {
 };
 
 struct percpu_counter { s64 count; int *counters; };
-struct path { void *mnt; struct dentry *dentry; };
-struct hlist_bl_node { struct hlist_bl_node *next, **pprev; };
-struct inode { unsigned int i_nlink; };
-struct dentry {
-	unsigned int d_flags;
-	struct hlist_bl_node d_hash;
-	struct dentry *d_parent;
-	struct inode *d_inode;
-};
-struct file { struct path f_path; };
-struct rw_semaphore { struct { s64 counter; } count; };
 struct mm_struct {
 	unsigned long total_vm, hiwater_vm, hiwater_rss, locked_vm, data_vm, exec_vm, stack_vm;
 	struct { s64 counter; } pinned_vm;
 	struct { s64 counter; } pgtables_bytes;
 	unsigned long start_code, end_code, arg_start, arg_end, env_start, env_end;
 	struct percpu_counter rss_stat[4];
-	struct file *exe_file;
-	struct rw_semaphore mmap_lock;
 	void *pgd;
 };
 /* Before Linux commit f1a7941243c1 ("mm: convert mm's rss stats into percpu_counter") (in v6.2). */
@@ -126,8 +124,7 @@ struct atomic_long_s { s64 counter; };
 struct mm_rss_stat { struct atomic_long_s count[4]; };
 struct mm_struct___array { struct mm_rss_stat rss_stat; };
 
-struct vm_area_struct { struct file *vm_file; };
-struct fs_struct { struct path root, pwd; };
+struct vm_area_struct { struct mm_struct *vm_mm; };
 
 struct kernfs_node { const char *name; struct kernfs_node *__parent; u64 id; };
 /* Before Linux commit 633488947ef6 ("kernfs: Use RCU to access kernfs_node::parent") (in v6.15). */
@@ -164,10 +161,12 @@ struct task_struct {
 	struct mm_struct *mm;
 	int exit_state, exit_signal;
 	unsigned long atomic_flags;
+	u64 self_exec_id;
 	int pid, tgid;
 	struct task_struct *real_parent, *parent, *group_leader;
 	struct pid *thread_pid;
-	struct list_head thread_node;
+	struct hlist_node pid_links[4];
+	struct list_head tasks, thread_node;
 	void *worker_private;
 	u64 utime, stime;
 	struct prev_cputime prev_cputime;
@@ -176,7 +175,6 @@ struct task_struct {
 	unsigned long min_flt, maj_flt;
 	const struct cred *real_cred;
 	char comm[16];
-	struct fs_struct *fs;
 	struct files_struct *files;
 	struct nsproxy *nsproxy;
 	struct signal_struct *signal;
@@ -200,14 +198,11 @@ struct bpf_iter__task { struct bpf_iter_meta *meta; struct task_struct *task; };
 struct nlattr { __u16 nla_len, nla_type; };
 struct nlmsghdr { __u32 nlmsg_len; __u16 nlmsg_type, nlmsg_flags; __u32 nlmsg_seq, nlmsg_pid; };
 
-struct bpf_iter_task { u64 __opaque[3]; } __attribute__((aligned(8)));
-enum { BPF_TASK_ITER_ALL_PROCS, BPF_TASK_ITER_ALL_THREADS, BPF_TASK_ITER_PROC_THREADS };
 struct bpf_iter_num { u64 __opaque[1]; } __attribute__((aligned(8)));
 
 enum { PF_EXITING = 0x4, PF_WQ_WORKER = 0x20, PF_KTHREAD = 0x200000 };
 enum { PIDTYPE_PID, PIDTYPE_TGID, PIDTYPE_PGID, PIDTYPE_SID };
 enum { CSS_ONLINE = 2 };
-enum { EBUSY = 16 };
 enum { MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES };
 
 #endif

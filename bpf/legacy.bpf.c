@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The snapshot program for kernels before 6.8, which have no open-coded task
- * iterators: the kernel's iterator steps through all threads in order of
- * their ids and the program is called for each. Members are read by helper
- * calls, as the verifier does not know the pointers. When the output is full
- * the program answers "again" (1) and is called for the same task next time.
+ * The snapshot program for kernels before 6.8, whose verifiers know less: the
+ * kernel's iterator steps through all threads in order of their ids and the
+ * program is called for each; between two calls the kernel lets others run.
+ * Members are read by helper calls. When the output is full, or one task takes
+ * longer than a run may, the program answers "again" (1) and is called for the
+ * same task next time.
  *
  * A request about one pid takes two passes: the first finds its process.
  */
@@ -31,38 +32,45 @@ static __always_inline bool asked_for(struct task_struct *t)
 	return !cfg.pid || tgid == st.target;
 }
 
-SEC("iter.s/task")
+SEC("iter/task")
 int snapshot(struct bpf_iter__task *ctx)
 {
 	struct task_struct *t = ctx->task;
-	bool more;
 
 	/* The task that was to go on has ended: the next one comes, or none. */
-	if (st.part && (!t || R(t, pid) != st.part_pid)) {
-		st.truncated++;
-		next_task();
+	if (st.part && (!t || R(t, pid) != st.part_pid || R(t, start_boottime) != st.part_start)) {
+		if (room(cfg.reserve)) {
+			give_up();
+		} else if (t) {
+			st.full = 1;
+			return 1;
+		} else {
+			/* the last task: the kernel does not call again */
+			st.truncated++;
+			st.part = PART_NONE;
+		}
 	}
-	if (!t)
+	if (!t || (st.stop && !st.part))
 		return 0;
+	begin_run();
 	set_up();
-	if (cfg.pid && !st.walked) {
+	if (cfg.pid && !st.walking) {
 		if (task_nr(t) == cfg.pid)
 			st.target = R(t, tgid);
 		return 0;
 	}
 	if (!asked_for(t))
 		return 0;
-	st.npids++;
+	if (!st.part)
+		st.counted++;
 	if (cfg.count_only)
 		return 0;
-	if (!room(cfg.reserve))
+	if (!room(cfg.reserve)) {
+		st.full = 1;
+		st.counted--;
 		return 1;
-	if (!write_task(t))
-		return 0;
-	more = put_parts(t);
-	end_task();
-	if (!more)
-		next_task();
-	st.part_pid = R(t, pid);
-	return more;
+	}
+	*(volatile u64 *)&st.task = (u64)t;
+	st.part_pid = st.pid = R(t, pid);
+	return write_task(t);
 }

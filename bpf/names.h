@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Names: each path is resolved and written once for a whole answer, and has a
- * number after that. Paths are made here as d_path() makes them, since that
- * is for trusted pointers and resolves whole paths only.
+ * number after that. Paths are made here as d_path() makes them, with loads
+ * that cannot fault: d_path() follows dentries and mounts that nobody holds
+ * where it is given another task's.
  *
- * Not here: who has which file. A rename during the walk can mix old and new
- * components, which d_path() would notice and start again.
+ * Dentries, their names and mounts are freed by RCU, so all that a path leads
+ * over stays for the whole run if its first dentry was in use during the run.
+ * A rename during the climb can mix old and new components: the climb is done
+ * again afterwards, and the text is made anew if it went another way.
+ *
+ * Not here: who has which file.
  */
 #ifndef TASKDIAG_NAMES_H
 #define TASKDIAG_NAMES_H
@@ -13,8 +18,11 @@
 /* What a name was made of: the same key means the same name. */
 struct name {
 	u64 key[4];
+	u64 chain;	/* of a path: the hash of what it leads over */
 	u32 number;
+	u32 slice;	/* the run in which it was last compared with that */
 	u32 has_stat;	/* of a mapped file: FILE_STAT has it */
+	u32 reserved;
 };
 
 struct {
@@ -25,6 +33,9 @@ struct {
 } names SEC(".maps");
 
 #define NUMBER_ENGINE (2u << 28)
+
+/* Times that a path is made that changes meanwhile. */
+enum { PATH_TRIES = 8 };
 
 /* s_magic of the file systems whose files have no path */
 enum {
@@ -37,8 +48,7 @@ enum {
 };
 
 /*
- * The number of the name with the key in st.key, or 0 and st.slot set to where a new one goes (with
- * FILE_STAT: or where it is).
+ * The number of the name with the key in st.key, or 0. st.slot is where it is, or where a new one goes.
  * When all slots for a key are taken, one name is forgotten, and written again with another
  * number if it comes again.
  */
@@ -61,8 +71,7 @@ GROUP_FN find_name(void)
 		}
 		if (e->key[0] == st.key[0] && e->key[1] == st.key[1] && e->key[2] == st.key[2] &&
 		    e->key[3] == st.key[3]) {
-			if (WANT(TASK_DIAG_FILE_STAT))
-				st.slot = slot;
+			st.slot = slot;
 			return e->number;
 		}
 	}
@@ -78,6 +87,8 @@ static __always_inline u32 new_name(void)
 	if (!e)
 		return 0;
 	__builtin_memcpy(e->key, st.key, sizeof(e->key));
+	e->chain = st.chain;
+	e->slice = st.slice;
 	e->has_stat = 0;
 	st.names++;
 	e->number = NUMBER_ENGINE | st.names;
@@ -150,6 +161,7 @@ static long climb(u32 i, void *unused)
 	up = RD(u64, d, DENTRY_PARENT);
 	if (!up || up == d)
 		return 1;
+	st.chain = mix(st.chain + d) ^ RD(u64, d, DENTRY_HASH_LEN);
 	depth = st.depth;
 	if (depth >= DEPTH_MAX)
 		return 1;
@@ -157,6 +169,17 @@ static long climb(u32 i, void *unused)
 	st.depth = depth + 1;
 	st.up_dentry = up;
 	return 0;
+}
+
+/* From st.path_mnt, st.path_dentry up to the reader's root: the dentries to st.up, a hash of them, of their names and
+ * of the inode number to st.chain. */
+static __always_inline void climb_path(void)
+{
+	st.depth = 0;
+	st.chain = RD(u64, RD(u64, st.path_dentry, DENTRY_INODE), INODE_INO);
+	st.up_dentry = st.path_dentry;
+	st.up_mnt = st.path_mnt;
+	bpf_loop(DEPTH_MAX + MOUNTS_DEEP_MAX, climb, NULL, 0);
 }
 
 static long descend_path(u32 i, void *unused)
@@ -175,13 +198,14 @@ static long descend_path(u32 i, void *unused)
  * " (deleted)" at the end. Returns the flags, which say so. */
 GROUP_FN append_path(u32 unlinked)
 {
-	u64 d = st.path_dentry, mnt = st.path_mnt, inode, ns, magic;
-	u32 flags = 0;
+	u64 d = st.path_dentry, mnt = st.path_mnt, inode, ns, magic, chain;
+	u32 flags = 0, try;
 
 	st.len = 0;
 	if (RD(u64, d, DENTRY_PARENT) == d && RD(u64, mnt, VFSMOUNT_ROOT) != d) {
 		/* It has a d_dname(). What cannot be mapped is left out, for the verifier's sake, where
 		 * only mappings are asked for. */
+		climb_path();
 		inode = RD(u64, d, DENTRY_INODE);
 		magic = RD(u64, RD(u64, d, DENTRY_SB), SB_MAGIC);
 		if (magic == MAGIC_ANON_INODE) {
@@ -217,14 +241,20 @@ GROUP_FN append_path(u32 unlinked)
 		APPEND_LITERAL("]");
 		return 0;
 	}
-	st.depth = 0;
-	st.up_dentry = d;
-	st.up_mnt = mnt;
-	bpf_loop(DEPTH_MAX + MOUNTS_DEEP_MAX, climb, NULL, 0);
-	if (st.depth)
+	EACH(try, 0, PATH_TRIES, PATH_TRIES) {
+		st.len = 0;
+		climb_path();
+		GAP();
+		if (!st.depth) {
+			APPEND_LITERAL("/");
+			break;
+		}
 		bpf_loop(st.depth, descend_path, NULL, 0);
-	else
-		APPEND_LITERAL("/");
+		chain = st.chain;
+		climb_path();
+		if (st.chain == chain)
+			break;
+	}
 	if (st.depth >= DEPTH_MAX || st.len > PATH_BYTES_MAX)
 		flags = TASK_DIAG_BLOB_CUT;
 	if (unlinked)
@@ -248,6 +278,24 @@ GROUP_FN put_name(u32 flags)
 	return number;
 }
 
+/* Was the path with the key in st.key found in this run, or does it still lead over the same dentries? In a later
+ * run its dentry may be another one at the same address. */
+GROUP_FN name_still_leads(void)
+{
+	u32 slot = st.slot & cfg.names_mask;
+	struct name *e = bpf_map_lookup_elem(&names, &slot);
+
+	if (!e)
+		return 0;
+	if (e->slice == st.slice)
+		return 1;
+	climb_path();
+	if (e->chain != st.chain)
+		return 0;
+	e->slice = st.slice;
+	return 1;
+}
+
 /* The number of the path st.path_mnt, st.path_dentry; the name is written first if it is new. */
 GROUP_FN name_of_path(void)
 {
@@ -261,7 +309,7 @@ GROUP_FN name_of_path(void)
 	/* inodes are aligned: the low bit is free */
 	st.key[3] = inode | unlinked;
 	number = find_name();
-	if (number)
+	if (number && name_still_leads())
 		return number;
 	flags = append_path(unlinked);
 	if (flags & TASK_DIAG_BLOB_CUT)

@@ -22,8 +22,8 @@ struct {
  * Groups that this build has at all: see lite.bpf.c and more.bpf.c. The rare ones take types of
  * the kernel that are long to find, the others much code.
  */
-#define RARE_GROUPS (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_NS | 1u << TASK_DIAG_CGROUP)
-#define MORE_GROUPS (1u << TASK_DIAG_VMA | 1u << TASK_DIAG_FD |				\
+#define RARE_GROUPS (1u << TASK_DIAG_NS | 1u << TASK_DIAG_CGROUP)
+#define MORE_GROUPS (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_VMA | 1u << TASK_DIAG_FD |	\
 		     1u << TASK_DIAG_ENVIRON | 1u << TASK_DIAG_LIMITS | 1u << TASK_DIAG_SIGNALS | \
 		     1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK | 1u << TASK_DIAG_FILE_STAT)
 #ifdef NO_RARE
@@ -65,7 +65,8 @@ enum {
 
 #define CAST(type, p) ((type *)(p))
 #define PLAIN(t) (t)
-#define R(p, ...) BPF_CORE_READ(p, __VA_ARGS__)
+/* The pointer is in a variable first: all of the argument is taken for kernel types. */
+#define R(p, ...) ({ typeof(p) p_ = (p); BPF_CORE_READ(p_, __VA_ARGS__); })
 #define EACH(i, from, to, max) for (i = (from); i < (max) && i < (to); i++)
 
 #else
@@ -90,6 +91,55 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
  */
 #define GROUP_FN __noinline int
 #define THIS CAST(struct task_struct, (void *)st.task)
+
+/* Does the task still have the object that was found at this member of it? What an object that is freed at
+ * once says of others is followed only after this: then it was the task's own when it was read, and what it
+ * held then is not freed before this run ends (see docs/safety.md). */
+#define STILL(t, member, object) (R(t, member) == (object))
+
+/*
+ * A test build has a loop between the load of a pointer and its use, which makes the time in which the object
+ * may go as long as it is on a busy machine. See tests/vm/README.md.
+ */
+#ifdef TASKDIAG_GAP
+static u64 gap_sink;
+
+static long gap_step(u32 i, void *unused)
+{
+	(void)i;
+	(void)unused;
+	*(volatile u64 *)&gap_sink = bpf_ktime_get_ns();
+	return 0;
+}
+#define GAP() bpf_loop(TASKDIAG_GAP, gap_step, NULL, 0)
+#else
+#define GAP() do {} while (0)
+#endif
+
+/* ---- time ---- */
+
+/*
+ * A program runs as one read-side section of RCU, and on a kernel without preemption nothing else runs on
+ * its CPU meanwhile. So each loop that may be long asks whether the run is late, and the run then ends and
+ * goes on where it was in the next one. `work` is in units of about 0.1 us; the clock is looked at each 256.
+ */
+static __always_inline bool is_late(u32 work)
+{
+	st.work += work;
+	if (st.work < 256)
+		return st.late;
+	st.work = 0;
+	if (bpf_ktime_get_ns() > st.deadline)
+		st.late = 1;
+	return st.late;
+}
+
+static __always_inline void begin_run(void)
+{
+	st.deadline = bpf_ktime_get_ns() + cfg.slice_ns;
+	st.late = st.work = st.full = 0;
+	st.slice++;
+}
 
 /* ---- the output ---- */
 
@@ -242,6 +292,49 @@ static __always_inline u32 task_nr(struct task_struct *t)
 static __always_inline u32 task_tgid_nr(struct task_struct *t)
 {
 	return LEVEL ? pid_nr(R(t, signal, pids[PIDTYPE_TGID])) : R(t, tgid);
+}
+
+/*
+ * The struct pid of the number st.n in the pid namespace st.found, to st.found; 0: there is none. As idr_find(): down
+ * the tree by six bits of the number at a time. Where the tree shrinks meanwhile, its old root says so and it is
+ * tried again.
+ */
+GROUP_FN find_pid(void)
+{
+	u64 entry, node, ns = st.found;
+	u32 try, level, shift, nr = st.n;
+
+	st.found = 0;
+
+#pragma unroll
+	for (try = 0; try < 2; try++) {
+		entry = (u64)R(CAST(struct pid_namespace, (void *)ns), idr.idr_rt.xa_head);
+#pragma unroll
+		for (level = 0; level < 4; level++) {
+			if ((entry & 3) != 2 || entry < XA_NODE_MIN)
+				break;
+			node = entry - 2;
+			shift = R(CAST(struct xa_node, (void *)node), shift);
+			if (!level && nr >> (shift & 31) > 63)
+				return 0;
+			entry = 0;
+			bpf_probe_read_kernel(&entry, sizeof(entry), (char *)&CAST(struct xa_node, (void *)node)->slots +
+					      (nr >> (shift & 31) & 63) * 8);
+		}
+		if (entry != XA_RETRY)
+			break;
+	}
+	if (!(entry & 3))
+		st.found = entry;
+	return 0;
+}
+
+/* The task of a struct pid; 0: it has ended. */
+static __always_inline u64 task_of(u64 pid)
+{
+	u64 link = pid ? (u64)R(CAST(struct pid, (void *)pid), tasks[PIDTYPE_PID].first) : 0;
+
+	return link ? link - __builtin_preserve_field_info(((struct task_struct *)0)->pid_links, BPF_FIELD_BYTE_OFFSET) : 0;
 }
 
 /* ---- MISSING ---- */

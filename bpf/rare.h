@@ -11,6 +11,8 @@
 /* ---- NS ---- */
 
 #define NSPID_MAX 33
+/* Times that the cgroups of a task are read that moves meanwhile. */
+enum { CGROUP_TRIES = 4 };
 
 GROUP_FN put_ns(void)
 {
@@ -25,6 +27,7 @@ GROUP_FN put_ns(void)
 
 	if (!a || !pid)
 		return 0;
+	GAP();
 	PUT(a, TASK_DIAG_NS);
 	levels = R(pid, level);
 	if (levels >= NSPID_MAX)
@@ -38,8 +41,9 @@ GROUP_FN put_ns(void)
 	a->time_for_children = ns ? R(ns, time_ns_for_children, ns.inum) : 0;
 	a->uts = ns ? R(ns, uts_ns, ns.inum) : 0;
 	a->user = R(t, real_cred, user_ns, ns.inum);
-	/* a zombie has only its pid and user namespaces left */
-	a->valid = ns ? VALID_ALL(10) : 1 << 4 | 1 << 8;
+	/* A zombie has only its pid and user namespaces left. An nsproxy is freed at once: its numbers count if
+	 * it is the task's after they were read. */
+	a->valid = ns && STILL(t, nsproxy, ns) ? VALID_ALL(10) : 1 << 4 | 1 << 8;
 	a->pid = 0;
 	b = begin_blob();
 	if (!b)
@@ -158,7 +162,9 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	return 0;
 }
 
-GROUP_FN put_cgroup(void)
+/* The paths of the cgroups of a css_set. False: the task has moved to others meanwhile, and the links between the
+ * set and its cgroups are freed at once. */
+GROUP_FN put_cgroups_of_set(void)
 {
 	struct task_struct *t = THIS;
 	struct task_diag_cgroup *a = here();
@@ -168,10 +174,11 @@ GROUP_FN put_cgroup(void)
 	u32 i;
 
 	if (!a || !set)
-		return 0;
+		return 1;
 	PUT(a, TASK_DIAG_CGROUP);
 	a->valid = 1;
 	a->id = R(set, dfl_cgrp, kn, id);
+	GAP();
 	head = &set->cgrp_links;
 	/* from the end, which is the order of /proc/PID/cgroup */
 	pos = R(head, prev);
@@ -186,6 +193,9 @@ GROUP_FN put_cgroup(void)
 			 __builtin_preserve_field_info(((struct cgrp_cset_link *)0)->cgrp_link,
 						       BPF_FIELD_BYTE_OFFSET));
 		cg = R(l, cgrp);
+		GAP();
+		if (!STILL(t, cgroups, set))
+			return 0;
 		id = cg == R(set, dfl_cgrp) ? 0 : R(cg, root, hierarchy_id);
 		if (id < HIERARCHIES_MAX) {
 			st.arg = (u64)cg;
@@ -195,6 +205,22 @@ GROUP_FN put_cgroup(void)
 		}
 		pos = R(CAST(struct list_head, pos), prev);
 	}
+	return STILL(t, cgroups, set);
+}
+
+GROUP_FN put_cgroup(void)
+{
+	u32 off = st.off, chunk = st.chunk, msg = st.msg, try;
+
+	EACH(try, 0, CGROUP_TRIES, CGROUP_TRIES) {
+		if (put_cgroups_of_set())
+			return 0;
+		/* What was written is taken back. */
+		st.chunk = chunk;
+		st.off = off;
+		st.msg = msg;
+	}
+	missing(TASK_DIAG_CGROUP, TASK_DIAG_R_VANISHED);
 	return 0;
 }
 

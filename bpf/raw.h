@@ -27,6 +27,7 @@ _Static_assert(OFF_COUNT <= OFFSETS_MAX, "offsets do not fit");
 })
 #ifdef LEGACY
 #define RD(t, p, name) READ(t, (u64)(p) + OFF(name))
+#define RD_AT(t, at) READ(t, at)
 #else
 /* A load takes a tenth of the time of the helper, and the verifier less. It has to be of a known type:
  * these begin with a number of the size. */

@@ -104,6 +104,9 @@ static __always_inline u64 file_table(u32 group)
 
 /* ---- FD_COUNT ---- */
 
+/* A table that is larger than 2 Mi descriptors is not counted: a run must not take long. */
+enum { WORDS_MAX = 1 << 15 };
+
 static __always_inline void count_word_at(u64 at)
 {
 	u64 open = 0;
@@ -124,7 +127,7 @@ GROUP_FN put_fd_count(void)
 	struct task_diag_fd_count *a;
 	struct fdtable *fdt;
 	u64 files;
-	u32 size;
+	u32 size, words;
 
 #ifndef LEGACY
 	/* The cache lines of most tables, which are in one struct, fetched together. */
@@ -138,18 +141,32 @@ GROUP_FN put_fd_count(void)
 	if (!files)
 		return 0;
 	fdt = R(CAST(struct files_struct, (void *)files), fdt);
+	GAP();
+	if ((u64)R(THIS, files) != files) {
+		missing(TASK_DIAG_FD_COUNT, TASK_DIAG_R_VANISHED);
+		return 0;
+	}
 	size = R(fdt, max_fds);
 	st.arg = (u64)R(fdt, open_fds);
 	st.n = 0;
 	/* most have one word, which is next to the table */
 	count_word_at(st.arg);
-	if (size > 64)
-		bpf_loop(size / 64 - 1, count_word, NULL, 0);
+	words = size / 64;
+	if (words > WORDS_MAX)
+		words = WORDS_MAX;
+	if (words > 1)
+		bpf_loop(words - 1, count_word, NULL, 0);
+	is_late(words / 4);
+	/* a table is freed at once with its last task */
+	if ((u64)R(THIS, files) != files) {
+		missing(TASK_DIAG_FD_COUNT, TASK_DIAG_R_VANISHED);
+		return 0;
+	}
 	a = here();
 	if (!a)
 		return 0;
 	PUT(a, TASK_DIAG_FD_COUNT);
-	a->valid = VALID_ALL(2);
+	a->valid = size / 64 > WORDS_MAX ? VALID_ALL(2) & ~1u : VALID_ALL(2);
 	a->open = st.n;
 	a->size = size;
 	return 0;

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The answer to one request, in one program: walk the tasks that the strategy
- * names and write each into the output. When that is full, the walk goes on
- * but only lists pids; later runs write these, each until the output is full.
- * User space takes what is there and runs again. So nothing is cut or
- * repeated, and the output need not hold the whole answer.
+ * names and write each into the output. A run ends when the output is full, or
+ * after a millisecond: a run is one read-side section of RCU, in which nothing
+ * else runs on its CPU where the kernel is not preemptible. User space takes
+ * what is there and runs the program again, and it goes on where it was.
  *
- * It is an iterator program because only these may call bpf_d_path(), and a
- * sleepable one because command lines are in user memory. But it does its own
- * walk: on any first task it does a whole run, and answers "again" (1), which
- * read(2) reports as EAGAIN. So processes cost processes: the iterator never
- * steps through the threads.
+ * Where it was is known by the tasks that it has seen. The list of tasks only
+ * grows at its end, so what comes after the last one seen that is still there
+ * has not been seen, and what was seen after that one has ended: no task is
+ * lost, and none comes twice.
+ *
+ * It is an iterator program, which may be run by read(2) from any context. But
+ * it does its own walk: on any first task it does a whole run, and answers
+ * "again" (1), which read(2) reports as EAGAIN. So processes cost processes: the
+ * kernel's iterator never steps through the threads. Its first task is where
+ * the walk begins, so what the kernel hides at the begin stays hidden.
+ *
+ * It only reads. It takes no lock and, but for stacks, no reference, it does not
+ * sleep, and it makes no one wait (see docs/safety.md).
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -23,241 +31,233 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Pids in the initial namespace of the tasks to write; length set before the load. */
+/* The tasks that the walk has seen, see stamp(); length set before the load. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(key_size, 4);
-	__uint(value_size, 4);
+	__uint(value_size, 8);
 	__uint(max_entries, 1);
-} pids SEC(".maps");
+} seen SEC(".maps");
 
-/* Put a task on the list of those to write later. */
-GROUP_FN list(u32 pid)
+/* Runs of the loops below; what is beyond goes on in the next run. */
+enum { STEPS_MAX = 8000000 };
+
+/* Who a task is: its pid, and when it started, in microseconds, as far as there is room. A task that
+ * becomes another program keeps both. */
+static __always_inline u64 stamp(struct task_struct *p)
 {
-	u32 i = st.npids, *slot;
-
-	st.npids = i + 1;
-	if (cfg.count_only)
-		return 0;
-	slot = bpf_map_lookup_elem(&pids, &i);
-	if (slot)
-		*slot = pid;
-	else
-		st.overflow = 1;
-	return 0;
+	return (u64)R(p, pid) << 32 | (u32)(R(p, start_boottime) >> 10);
 }
 
-/* A task that was begun, as if it had not been: it is written later. */
-GROUP_FN take_back(u32 pid)
+/* Note that the walk has seen the task at hand. False: there is no room. */
+static __always_inline bool note(void)
 {
-	st.chunk = st.chunk_before;
-	st.off = st.off_before;
-	st.used[st.chunk & (CHUNKS_MAX - 1)] = st.off;
-	st.nmissing = 0;
-	st.tasks--;
-	return list(pid);
-}
+	u32 i = st.nseen;
+	u64 *e = bpf_map_lookup_elem(&seen, &i);
 
-/* Is there room for a task of the walk, and is it so far? */
-GROUP_FN goes_on(void)
-{
-	if (st.full || !room(cfg.reserve)) {
-		st.full = 1;
-		return 0;
-	}
-	st.chunk_before = st.chunk;
-	st.off_before = st.off;
-	return 1;
-}
-
-/* What needs a trusted task (paths, stacks), or may be long. */
-#define NOT_AT_ONCE (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_VMA | 1u << TASK_DIAG_ENVIRON |	\
-		     1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK | 1u << TASK_DIAG_FILE_STAT)
-
-#ifndef NO_MORE
-
-/* The open files of a task of the walk. False: the output is full, and the task the first of the list, where
- * a later run goes on with it; who was the first, taken back before, is the last. No function: calls are as
- * deep as they may be. */
-static __always_inline bool put_fds_now(u32 pid)
-{
-	u32 i, zero = 0, last = pid, *first;
-
-	st.part = PART_FD;
-	st.part_begun = 0;
-	bpf_for(i, 0, CHUNKS_MAX) {
-		if (!put_fds()) {
-			st.part = 0;
-			return true;
-		}
-		/* in the next chunk */
-		if (st.chunk + 1 + cfg.reserve >= cfg.nchunks)
-			break;
-	}
-	end_task();
-	st.full = 1;
-	first = bpf_map_lookup_elem(&pids, &zero);
-	if (first && st.npids) {
-		last = *first;
-		*first = pid;
-	}
-	list(last);
-	return false;
-}
-
-#else
-
-static bool put_fds_now(u32 pid) { return pid; }
-
-#endif
-
-/* A task of the walk: it is written at once while there is room, since all about it is in the
- * CPU's cache now. Not with a command line that is not at hand. */
-static __always_inline void visit(struct task_struct *t)
-{
-	struct task_struct *p = PLAIN(t);
-	u32 pid = R(p, pid), now;
-
-	if (pid == 0)
-		return;
-	if (cfg.strategy == TASK_DIAG_DUMP_CHILDREN && R(p, real_parent, tgid) != st.target)
-		return;
-	if (cfg.groups & NOT_AT_ONCE || cfg.count_only || !goes_on()) {
-		list(pid);
-		return;
-	}
-	if (!write_task(t))
-		return;
-	if (WANT(TASK_DIAG_CMDLINE)) {
-		to_memory();
-		now = put_cmdline_now();
-		from_memory();
-		if (!now) {
-			take_back(pid);
-			return;
-		}
-	}
-	if (WANT(TASK_DIAG_FD) && !put_fds_now(pid))
-		return;
-	end_task();
-}
-
-/* The process that the request is about, by any of its threads' ids: sets st.target to its tgid
- * in the initial namespace, and lists it or its threads if these are what is asked for. */
-static __always_inline void find_target(void)
-{
-	struct task_struct *t = NULL, *each;
-	s32 pid = cfg.pid;
-
-	if (LEVEL) {
-		pid = 0;
-		bpf_rcu_read_lock();
-		bpf_for_each(task, each, NULL, BPF_TASK_ITER_ALL_THREADS)
-			if (task_nr(PLAIN(each)) == cfg.pid) {
-				pid = R(PLAIN(each), pid);
-				break;
-			}
-		bpf_rcu_read_unlock();
-	}
-	if (pid)
-		t = bpf_task_from_pid(pid);
-	if (!t)
-		return;
-	st.target = R(PLAIN(t), tgid);
-	if (R(PLAIN(t), pid) != st.target) {
-		/* The iterator over threads goes on from the one it is given: give it the first. */
-		bpf_task_release(t);
-		t = bpf_task_from_pid(st.target);
-		if (!t)
-			return;
-	}
-	if (cfg.strategy == TASK_DIAG_DUMP_ONE) {
-		list(st.target);
-	} else if (cfg.strategy == TASK_DIAG_DUMP_THREAD) {
-		bpf_rcu_read_lock();
-		bpf_for_each(task, each, t, BPF_TASK_ITER_PROC_THREADS)
-			visit(each);
-		bpf_rcu_read_unlock();
-	}
-	bpf_task_release(t);
-}
-
-static __always_inline void walk(void)
-{
-	struct task_struct *t;
-	u32 what = cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD ? BPF_TASK_ITER_ALL_THREADS :
-							       BPF_TASK_ITER_ALL_PROCS;
-
-	if (cfg.pid) {
-		find_target();
-		if (cfg.strategy != TASK_DIAG_DUMP_CHILDREN || !st.target)
-			return;
-	}
-	bpf_rcu_read_lock();
-	bpf_for_each(task, t, NULL, what)
-		visit(t);
-	bpf_rcu_read_unlock();
-}
-
-/* Write task number st.cursor, or what is left of it. False: the output is full. */
-static __always_inline bool put_task(void)
-{
-	u32 i = st.cursor, *pid;
-	struct task_struct *t;
-	bool more = false, seen;
-
-	pid = bpf_map_lookup_elem(&pids, &i);
-	if (!pid)
+	if (!e) {
+		st.overflow = st.done = 1;
 		return false;
-	if (!room(cfg.reserve))
-		return false;
-	st.pid = *pid;
-	t = bpf_task_from_pid(st.pid);
-	if (!t) {
-		if (st.part)
-			st.truncated++;
-		else
-			st.vanished++;
-		goto next;
 	}
-	bpf_rcu_read_lock();
-	seen = write_task(t);
-	bpf_rcu_read_unlock();
-	if (seen) {
-		more = put_parts(t);
-		end_task();
-	}
-	bpf_task_release(t);
-	if (more)
-		return true;
-next:
-	next_task();
-	st.cursor = i + 1;
+	*e = stamp(THIS);
+	st.nseen = i + 1;
+	st.counted++;
 	return true;
 }
 
-SEC("iter.s/task")
-int snapshot(struct bpf_iter__task *ctx)
+/* The task of a list node, as a number. */
+#define TASK_AT(node, member)									\
+	((u64)(node) - __builtin_preserve_field_info(((struct task_struct *)0)->member, BPF_FIELD_BYTE_OFFSET))
+
+#define BY_THREADS (cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD || cfg.strategy == TASK_DIAG_DUMP_THREAD)
+
+/* From the task at st.walk to the next one; 0: that was the last. */
+GROUP_FN step(void)
+{
+	struct task_struct *t = CAST(struct task_struct, (void *)st.walk);
+	struct signal_struct *s;
+	u64 node;
+
+	if (cfg.strategy == TASK_DIAG_DUMP_ONE) {
+		st.walk = 0;
+		return 0;
+	}
+	if (BY_THREADS) {
+		s = R(t, signal);
+		node = (u64)R(t, thread_node.next);
+		if (node && node != (u64)&s->thread_head) {
+			st.walk = TASK_AT(node, thread_node);
+			return 0;
+		}
+		if (cfg.strategy == TASK_DIAG_DUMP_THREAD) {
+			st.walk = 0;
+			return 0;
+		}
+		t = R(t, group_leader);
+	}
+	node = (u64)R(t, tasks.next);
+	st.walk = node ? TASK_AT(node, tasks) : 0;
+	/* the list's head is the idle task, with pid 0 */
+	if (st.walk && !R(CAST(struct task_struct, (void *)st.walk), pid))
+		st.walk = 0;
+	return 0;
+}
+
+/* Is the last task seen still there? Then it is at st.walk. */
+GROUP_FN last_seen(void)
+{
+	u32 i = st.nseen - 1;
+	u64 *e = bpf_map_lookup_elem(&seen, &i), was;
+	struct task_struct *t;
+
+	st.walk = 0;
+	if (!e)
+		return 0;
+	was = *e;
+	t = bpf_task_from_pid(was >> 32);
+	if (!t)
+		return 0;
+	if (stamp(PLAIN(t)) == was)
+		/* through memory: a pointer that was stored is a number when it is read */
+		*(volatile u64 *)&st.walk = (u64)t;
+	/* it stays for the rest of the run without a reference */
+	bpf_task_release(t);
+	return !!st.walk;
+}
+
+/* Where the walk goes on, to st.walk: with the task that is begun, else after the last one seen that is still
+ * there, else at `first`. False: the time is over, and the search goes on in the next run. */
+static __always_inline bool find_place(u64 first)
 {
 	u32 i;
 
-	if (!ctx->task || st.done)
+	bpf_for(i, 0, STEPS_MAX) {
+		if (!st.nseen) {
+			st.walk = first;
+			return true;
+		}
+		if (last_seen()) {
+			if (!st.part)
+				step();
+			return true;
+		}
+		if (st.part) {
+			if (!room(cfg.reserve)) {
+				st.full = 1;
+				return false;
+			}
+			give_up();
+		}
+		st.nseen--;
+		if (is_late(2))
+			return false;
+	}
+	return false;
+}
+
+/* The process that the request is about, by any of its threads' ids: sets st.target to its tgid in the initial
+ * namespace. Returns where a walk over it or its threads begins. */
+static __always_inline u64 find_target(void)
+{
+	struct task_struct *t, *p;
+	u32 nr = cfg.pid;
+	u64 at = 0;
+
+	if (LEVEL) {
+		st.found = st.ns;
+		st.n = nr;
+		find_pid();
+		nr = st.found ? R(CAST(struct pid, (void *)st.found), numbers[0].nr) : 0;
+	}
+	t = bpf_task_from_pid(nr);
+	if (!t)
 		return 0;
-	set_up();
-	if (!st.walked) {
-		st.walked = 1;
-		walk();
-		if (st.overflow || cfg.count_only) {
+	p = PLAIN(t);
+	st.target = R(p, tgid);
+	if (cfg.strategy == TASK_DIAG_DUMP_THREAD)
+		at = TASK_AT(R(p, signal, thread_head.next), thread_node);
+	else
+		at = (u64)R(p, group_leader);
+	bpf_task_release(t);
+	return at;
+}
+
+/* Is the task at hand one that the request is about? Not one that began after it: on a machine that forks faster
+ * than a walk goes on, that would not end. */
+static __always_inline bool is_asked_for(void)
+{
+	struct task_struct *p = THIS;
+
+	if (cfg.strategy == TASK_DIAG_DUMP_ONE)
+		return true;
+	if (R(p, start_boottime) > st.begin)
+		return false;
+	return cfg.strategy != TASK_DIAG_DUMP_CHILDREN || R(p, real_parent, tgid) == st.target;
+}
+
+/* The task at st.walk, or what is left of it. False: the run ends. */
+static __always_inline bool visit(void)
+{
+	st.task = st.walk;
+	if (!st.part) {
+		if (st.stop) {
 			st.done = 1;
-			return 1;
+			return false;
+		}
+		if (!is_asked_for() || cfg.count_only) {
+			if (!note())
+				return false;
+			step();
+			return !is_late(2);
 		}
 	}
-	bpf_for(i, 0, 8000000) {
-		if (st.cursor >= st.npids) {
+	if (!room(cfg.reserve)) {
+		st.full = 1;
+		return false;
+	}
+	if (!st.part) {
+		if (!note())
+			return false;
+		st.pid = R(THIS, pid);
+	}
+	if (!write_task(NULL))
+		step();
+	return !is_late(16);
+}
+
+SEC("iter/task")
+int snapshot(struct bpf_iter__task *ctx)
+{
+	struct task_struct *t = ctx->task;
+	u64 first;
+	u32 i;
+
+	if (!t || st.done)
+		return 0;
+	begin_run();
+	set_up();
+	*(volatile u64 *)&st.arg = (u64)t;
+	first = *(volatile u64 *)&st.arg;
+	if (cfg.pid && !st.walking) {
+		st.walk = find_target();
+		if (cfg.strategy != TASK_DIAG_DUMP_CHILDREN)
+			first = st.walk;
+	} else if (cfg.pid && cfg.strategy != TASK_DIAG_DUMP_CHILDREN) {
+		first = 0;
+	}
+	st.walking = 1;
+	if (cfg.pid && !st.target) {
+		st.done = 1;
+		return 1;
+	}
+	if (!find_place(first))
+		return 1;
+	bpf_for(i, 0, STEPS_MAX) {
+		if (!st.walk) {
 			st.done = 1;
 			break;
 		}
-		if (!put_task())
+		if (!visit())
 			break;
 	}
 	return 1;

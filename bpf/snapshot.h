@@ -21,7 +21,6 @@
 #define CPUS_MAX	1024
 #define HIERARCHIES_MAX	32
 #define CONTROLLERS_MAX	128
-#define SCRATCH_WORDS	2048
 #define OFFSETS_MAX	256
 #define OFFSET_NONE	0xffffu	/* the kernel has no such member */
 /* Components of a path, mounts that it may cross, and about how many bytes it may have. */
@@ -54,6 +53,12 @@ struct config {
 	/* lengths of the maps of names and of what is shared, less one: powers of two less one */
 	__u32 names_mask;
 	__u32 shared_mask;
+	/* A run gives the CPU back after this time, and the next one goes on where it ended. */
+	__u64 slice_ns;
+	/* Where the machine's memory ends (a physical address; 0: page tables are not read), and the
+	 * bits of a page table entry that are an address. */
+	__u64 ram_end;
+	__u64 pte_address;
 	/* the mapping at a kernel address that all processes have ([vsyscall]); 0: there is none */
 	__u64 gate_start;
 	__u64 gate_end;
@@ -71,101 +76,106 @@ struct hierarchy {
 	char text[CONTROLLERS_MAX];
 };
 
-/* .bss, mapped by user space. */
+/* .bss. User space maps its first page. */
 struct state {
 	/* out, read after each run */
 	__u32 done;		/* all tasks are written */
-	__u32 overflow;		/* the list of pids was too short: start again with a longer one */
-	__u32 npids;		/* tasks found by the walk */
-	__u32 cursor;		/* next of them to write */
+	__u32 overflow;		/* `seen` was too short: start again with a longer one */
+	__u32 nseen;		/* entries of `seen` */
+	__u32 full;		/* the output has no room for the next task */
 	__u32 used[CHUNKS_MAX];	/* bytes written to each chunk */
 	__u64 tasks;
 	__u64 vanished;
 	__u64 truncated;
 	__u64 blocked;
-	/* between runs: what of task `cursor` is next, enum part; 0: nothing is written yet */
+	__u32 counted;		/* tasks that the walk has met */
+	__u32 target;		/* tgid of the process asked about, in the initial namespace */
+	/* what comes next of the task that is begun, enum part; 0: none is begun */
 	__u32 part;
+	/* in, set before a run */
+	__u32 stop;		/* end with the task that is begun */
+	__u32 chunk, off;	/* where the next attribute goes */
+	__u32 walking;		/* the first run has been, or the legacy program knows its target */
+	/* of the programs alone, from here on */
 	__u32 part_begun;
 	/* where its command line or environment goes on, and how long it was at first */
-	__u32 cmd_offset;
-	__u32 cmd_total;
-	/* scratch */
-	/* where the next attribute goes; set by user space before each run */
-	__u32 chunk;
-	__u32 off;
+	__u32 cmd_offset, cmd_total;
 	__u32 msg;		/* in the chunk: where the message began */
 	__u32 nmissing;
 	__u32 reason[32];	/* of each missing group */
 	__u32 level;		/* of the reader's pid namespace */
 	__u32 set_up;
-	__u32 walked;
 	__u32 ncpus;		/* possible */
 	/* counters of loops: in memory, since the verifier follows a value in a register through
 	 * every turn of the loop */
 	__u32 n, len;
 	__u32 nr, tgid;		/* of the open message */
 	__u32 zero;		/* 0, which the verifier does not know */
-	__u32 locked;
-	__u32 pid;		/* of the task that is written from the list, in the initial namespace */
-	__u32 target;		/* tgid of the process asked about, in the initial namespace */
+	__u32 late;		/* the time of this run is over */
+	__u32 work;		/* done since the clock was looked at */
+	__u32 slice;		/* number of this run */
+	__u32 pid;		/* of the task at hand, in the initial namespace */
+	__u32 part_pid;		/* legacy: of the task that `part` is about */
 	__u64 node;		/* of the list of threads */
 	__s64 rss;		/* legacy: the sum of a counter */
 	__u64 task, arg;	/* what the global functions are about */
+	__u64 found;		/* an address that one of them returns */
 	__u64 own_task;		/* of to_memory(): what to go back to */
-	__u32 own_pid;
-	__u32 part_pid;		/* legacy: of the task that `part` is about */
+	__u64 walk;		/* the task that comes next; during a run only */
+	__u64 deadline;		/* of this run, on the monotonic clock */
+	__u64 begin;		/* when the walk began, on the boot clock */
+	/* who the task that is begun is: it goes on only if all of this is still so */
+	__u64 part_start, part_exec, part_object;
+	/* the sum over its threads: the last thread in it, how often it was begun anew, whether it was given up */
+	__u64 sum_start;
+	__u32 sum_tid, sum_again, sum_seq, sum_lost;
 	__u64 ns;		/* the reader's pid namespace */
 	__u64 ns_boottime_ns;	/* offset of the reader's time namespace */
 	/* page tables: see usermem.h */
 	__u64 direct_map;	/* where the kernel sees physical address 0; 0: not known */
 	__u64 pt_top, pt_addr, pt_leaf, pt_phys;
 	__u32 pt_shift;		/* of the top table: 39 or 48 */
-	__u32 full;		/* the walk only lists from now on */
-	__u32 chunk_before, off_before;	/* where the task of the walk began */
+	__u32 five_levels;	/* try tables of five levels, too */
 	__u64 kn[32];		/* path of a cgroup, from the leaf up */
 	/* sums over the threads of a process */
 	__u64 utime, stime, runtime, min_flt, maj_flt, nvcsw, nivcsw, run_delay, pcount;
 	__u64 io[7];
 	__u64 cpu_offset[CPUS_MAX];
 	struct hierarchy hierarchy[HIERARCHIES_MAX];
-	/* of the programs alone */
-	union {
-		__u64 scratch[SCRATCH_WORDS];
-		struct {
-			/* lists, names and paths: raw.h, names.h */
-			__u32 list, list_n, list_any, list_attr, list_valid;
-			__u32 names;		/* written so far */
-			__u32 slot;
-			__u32 reserved;
-			__u64 key[4];
-			__u64 root_mnt, root_dentry;
-			__u64 path_mnt, path_dentry;
-			__u64 up_mnt, up_dentry;
-			__u64 up[DEPTH_MAX];
-			__u32 depth;
-			__u32 number;
-			char text[TEXT_SPAN + TEXT_SLACK] __attribute__((aligned(8)));
-			/* mappings: vma.h */
-			__u64 mm, address, brk, start_brk, start_stack;
-			__u64 entry, node_min, node_max;
-			__u64 node_copy[32];
-			__u32 leaf, leaf_end, slot_next, i;
-			__u32 torn, walk_torn, walk_done, gate_name;
-			__u64 file, file_inode;
-			__u32 file_dev, file_name;
-			__u64 vma[32];
-			__u64 warm;
-			/* signals: state.h */
-			__u64 ignored, caught;
-			/* open files: files.h */
-			__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node;
-			__u32 detail_done, detail_skip;
-			__u32 fd_base, word_loaded, word_begun, reserved_fd;
-		};
-	};
+	/* lists, names and paths: raw.h, names.h */
+	__u32 list, list_n, list_any, list_attr, list_valid;
+	__u32 names;		/* written so far */
+	__u32 slot;
+	__u32 reserved;
+	__u64 key[4];
+	__u64 root_mnt, root_dentry;
+	__u64 path_mnt, path_dentry;
+	__u64 up_mnt, up_dentry;
+	__u64 chain;	/* a hash of the dentries of a path and their names */
+	__u64 up[DEPTH_MAX];
+	__u32 depth;
+	__u32 number;
+	char text[TEXT_SPAN + TEXT_SLACK] __attribute__((aligned(8)));
+	/* mappings: vma.h */
+	__u64 mm, address, brk, start_brk, start_stack;
+	__u64 entry, tree_node, node_min, node_max;
+	__u64 node_copy[32];
+	__u32 leaf, leaf_end, slot_next, i;
+	__u32 torn, walk_torn, walk_done, gate_name, gone, reserved_vma;
+	__u64 file, file_inode;
+	__u32 file_dev, file_name;
+	__u64 vma[32];
+	__u64 warm;
+	/* signals: state.h */
+	__u64 ignored, caught;
+	/* open files: files.h */
+	__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node;
+	__u32 detail_done, detail_skip;
+	__u32 fd_base, word_loaded, word_begun, fd;
 };
 
-/* What of a task is written in pieces, in this order; what comes before is written at once. */
-enum part { PART_FIXED, PART_CMDLINE, PART_ENVIRON, PART_VMA, PART_FD };
+/* Where a task goes on in a later run, in the order in which its parts are written. PART_SUM: the sum over
+ * its threads, before anything is written. What is between that and PART_CMDLINE is written at once. */
+enum part { PART_NONE, PART_SUM, PART_CMDLINE, PART_ENVIRON, PART_VMA, PART_FD };
 
 #endif

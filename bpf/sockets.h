@@ -94,8 +94,11 @@ GROUP_FN put_socket(u32 fd)
 	u64 socket = RD(u64, st.file, FILE_PRIVATE), sk = RD(u64, socket, SOCKET_SK), peer;
 	u32 valid = SOCKET_COMMON;
 
+	GAP();
 	s.fd = fd;
 	s.inode = RD(u64, RD(u64, st.file, FILE_INODE), INODE_INO);
+	if (!still_open())
+		return 0;
 	if (!sk) {
 		e = next_entry(TASK_DIAG_A_SOCKET, sizeof(*e), 3);
 		if (e)
@@ -139,6 +142,7 @@ GROUP_FN put_socket(u32 fd)
 			peer = RD(u64, sk, UNIX_PEER);
 			if (peer)
 				peer = RD(u64, peer, SK_SOCKET);
+			GAP();
 			if (peer)
 				s.peer_inode = RD(u64, peer + OFF(SOCKET_ALLOC_INODE), INODE_INO);
 		}
@@ -162,6 +166,8 @@ GROUP_FN put_socket(u32 fd)
 		}
 		break;
 	}
+	if (RD(u64, socket, SOCKET_SK) != sk || !still_open())
+		return 0;
 	e = next_entry(TASK_DIAG_A_SOCKET, sizeof(*e), valid);
 	if (e)
 		*e = s;

@@ -68,11 +68,17 @@ GROUP_FN put_signals(void)
 	} else {
 		a->valid &= ~(1u << 5);
 	}
+	GAP();
 	st.arg = sighand + OFF(SIGHAND_ACTION);
 	st.ignored = st.caught = 0;
 	bpf_loop(SIGNALS_MAX, look_at_action, NULL, 0);
 	a->ignored = st.ignored;
 	a->caught = st.caught;
+	/* A sighand_struct goes with the last thread, or is left for another in an exec. */
+	if (RD(u64, t, TASK_SIGHAND) != sighand) {
+		st.off -= sizeof(*a);
+		missing(TASK_DIAG_SIGNALS, TASK_DIAG_R_VANISHED);
+	}
 	return 0;
 }
 
@@ -109,7 +115,7 @@ static __always_inline void put_waiting_in(void)
 		st.len = (n - 1) & 0x1ff;
 }
 
-TASK_FN(put_stack, 1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK)
+static __always_inline void put_stack_of(struct task_struct *t)
 {
 	struct task_struct *p = PLAIN(t);
 	struct task_diag_blob *b;
@@ -117,11 +123,12 @@ TASK_FN(put_stack, 1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK)
 	long size = bpf_get_task_stack(t, st.up, FRAMES_MAX * 8, 0);
 	u32 n = size > 0 ? (size / 8) & 127 : 0;
 
+	is_late(64);
 	spill();
 	if (WANT(TASK_DIAG_WCHAN)) {
 		b = begin_blob();
 		if (!b)
-			return 0;
+			return;
 		st.len = 0;
 		/* it runs, or is about to */
 		if (n && state && state != TASK_WAKING && !RD(u32, p, TASK_ON_RQ))
@@ -131,12 +138,39 @@ TASK_FN(put_stack, 1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK)
 	if (WANT(TASK_DIAG_KSTACK)) {
 		b = begin_blob();
 		if (!b)
-			return 0;
+			return;
 		st.len = 0;
 		bpf_loop(n, put_frame, NULL, 0);
 		end_blob(b, TASK_DIAG_KSTACK, 0, st.len & 0x7fff, 0, st.len & 0x7fff, 0, 0);
 	}
+}
+
+#ifdef LEGACY
+
+/* The kernel's iterator holds the task that it gives. */
+#define put_stack(t) put_stack_of(t)
+
+#else
+
+/* The helper for stacks takes a task that is held, and it is held by this while the helper reads it. */
+GROUP_FN put_held_stack(void)
+{
+	struct task_struct *t = bpf_task_from_pid(st.pid);
+
+	if (t && (u64)t == st.task) {
+		put_stack_of(t);
+	} else {
+		if (WANT(TASK_DIAG_WCHAN))
+			missing(TASK_DIAG_WCHAN, TASK_DIAG_R_VANISHED);
+		if (WANT(TASK_DIAG_KSTACK))
+			missing(TASK_DIAG_KSTACK, TASK_DIAG_R_VANISHED);
+	}
+	if (t)
+		bpf_task_release(t);
 	return 0;
 }
+#define put_stack(t) put_held_stack()
+
+#endif
 
 #endif

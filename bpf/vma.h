@@ -7,6 +7,12 @@
  * what /proc/PID/maps does since Linux 6.17. Needs no helper that older
  * kernels lack.
  *
+ * An mm and its tree are freed at once when the last task that has it ends,
+ * mappings and the nodes of a living tree by RCU. So what a node or a mapping
+ * says is followed only if the task still has the mm; and what a mapping's file
+ * says counts only if the tree still has the mapping after it was read, since
+ * the file is closed after that.
+ *
  * Not here: what is in memory of a mapping, which takes a walk over its pages.
  */
 #ifndef TASKDIAG_VMA_H
@@ -161,6 +167,23 @@ static __always_inline bool copy_vma(u64 vma)
 
 #define PUT_VMA() next_entry(TASK_DIAG_VMA, sizeof(struct task_diag_vma), VALID_ALL(9))
 
+/* Has the task still this mm? Else there is nothing more to follow. */
+static __always_inline bool still_its_mm(void)
+{
+	st.gone = RD(u64, THIS, TASK_MM) != st.mm;
+	return !st.gone;
+}
+
+/* Is the mapping still in the leaf that it was found in, and that in the tree of the task's mm? The parent of a node
+ * that has left the tree is the node itself. */
+static __always_inline bool still_mapped(u64 vma)
+{
+	u64 parent = RD_AT(u64, (void *)st.tree_node), slot;
+
+	slot = RD_AT(u64, (void *)(st.tree_node + OFF(NODE_SLOT) + st.slot_next * 8));
+	return slot == vma && (parent & ~(u64)NODE_MASK) != st.tree_node && still_its_mm();
+}
+
 /* Write the mapping of a slot that stands for first to last. 0: it is being changed. Not a function
  * of its own: there may be eight frames, and a path takes those. */
 static __always_inline int put_vma(u64 vma, u64 first, u64 last)
@@ -171,14 +194,23 @@ static __always_inline int put_vma(u64 vma, u64 first, u64 last)
 
 	if (!copy_vma(vma))
 		return 0;
+	GAP();
 	if (VMA_MEMBER(VMA_START) != first || VMA_MEMBER(VMA_END) - 1 != last ||
-	    VMA_MEMBER(VMA_MM) != st.mm)
+	    VMA_MEMBER(VMA_MM) != st.mm || !still_mapped(vma))
 		return 0;
 	flags = VMA_MEMBER(VMA_FLAGS);
 	st.arg = VMA_MEMBER(VMA_FILE);
 	if (st.arg)
 		vma_file();
+	if (st.arg && !st.file_name && !still_mapped(vma)) {
+		st.file = 0;
+		return 0;
+	}
 	kind = vma_kind();
+	if (!still_mapped(vma)) {
+		st.file = 0;
+		return 0;
+	}
 	e = PUT_VMA();
 	if (!e)
 		return 0;
@@ -222,9 +254,11 @@ GROUP_FN descend_tree(void)
 
 	if (bpf_probe_read_kernel(st.node_copy, sizeof(st.node_copy), (void *)node))
 		return 1;
+	GAP();
 	/* the parent of a node that is no longer in the tree is the node itself */
-	if ((NODE(0) & ~(u64)NODE_MASK) == node)
+	if ((NODE(0) & ~(u64)NODE_MASK) == node || !still_its_mm())
 		return 1;
+	st.tree_node = node;
 	end = data_end(type, st.node_max);
 	if (type == MAPLE_LEAF_64) {
 		st.leaf_end = end;
@@ -275,7 +309,7 @@ static __always_inline bool find_leaf(void)
 	st.node_min = 0;
 	st.node_max = ADDRESS_MAX;
 	st.entry = RD(u64, st.mm, MM_ROOT);
-	if ((st.entry & 3) == 2 && st.entry > 4096)
+	if ((st.entry & 3) == 2 && st.entry > 4096 && still_its_mm())
 		bpf_loop(16, descend_step, NULL, 0);
 	st.slot_next = 0;
 	return st.leaf;
@@ -306,11 +340,13 @@ GROUP_FN next_vma(void)
 	u64 first, last, vma;
 	u32 s, whole;
 
-	if (st.off >= CHUNK_FULL) {
+	if (st.off >= CHUNK_FULL || is_late(2)) {
 		st.leaf = 0;
 		return 1;
 	}
 	if (!st.leaf && !find_leaf()) {
+		if (st.gone)
+			return 1;
 		/* no tree, or it changes under us */
 		if (RD(u64, st.mm, MM_ROOT) && st.torn++ < TORN_MAX)
 			return 0;
@@ -325,12 +361,10 @@ GROUP_FN next_vma(void)
 	last = s < st.leaf_end && s < RANGE_SLOTS - 1 ? NODE(OFF(NODE_PIVOT) / 8 + s) : st.node_max;
 	vma = NODE(OFF(NODE_SLOT) / 8 + s);
 	if (vma && !(vma & 3) && last >= st.address && last > first) {
-		/* Under RCU what has left the tree is not reused. Here, as kernels up to 6.10 or so
-		 * do not let a callback or global function end under it. */
-		RCU_LOCK();
 		whole = put_vma(vma, first, last);
-		RCU_UNLOCK();
-		if (whole) {
+		if (st.gone) {
+			return 1;
+		} else if (whole) {
 			st.torn = 0;
 		} else if (st.torn++ < TORN_MAX) {
 			st.leaf = 0;
@@ -395,7 +429,7 @@ static __always_inline void put_gate(void)
 	e->kind = TASK_DIAG_VMA_SPECIAL;
 }
 
-/* Mappings from st.address on. Returns 1 when there are more than fit. */
+/* Mappings from st.address on. Returns 1 when there are more than fit, or than there is time for. */
 GROUP_FN put_vmas(void)
 {
 	struct task_struct *t = THIS;
@@ -403,9 +437,14 @@ GROUP_FN put_vmas(void)
 	bool first = !st.part_begun;
 
 	spill();
+	st.gone = 0;
+	if (!first && mm != st.part_object) {
+		/* the list ends where it became another program */
+		missing(TASK_DIAG_VMA, TASK_DIAG_R_VANISHED);
+		return 0;
+	}
 	if (!mm || R(t, flags) & PF_KTHREAD) {
-		/* it may have had some in the message before */
-		missing(TASK_DIAG_VMA, first ? TASK_DIAG_R_ABSENT : TASK_DIAG_R_VANISHED);
+		missing(TASK_DIAG_VMA, TASK_DIAG_R_ABSENT);
 		return 0;
 	}
 	st.mm = mm;
@@ -417,6 +456,7 @@ GROUP_FN put_vmas(void)
 		if (cfg.strategy != TASK_DIAG_DUMP_ONE && RD(u32, mm, MM_USERS) > 1 && put_shared(TASK_DIAG_VMA, OFF(TASK_MM)))
 			return 0;
 		st.part_begun = 1;
+		st.part_object = mm;
 		st.list_any = 0;
 		st.address = 0;
 		st.torn = st.walk_torn = 0;
@@ -429,6 +469,10 @@ GROUP_FN put_vmas(void)
 	if (st.walk_done)
 		put_gate();
 	end_list(TASK_DIAG_VMA, sizeof(struct task_diag_vma), VALID_ALL(9));
+	if (st.gone) {
+		missing(TASK_DIAG_VMA, TASK_DIAG_R_VANISHED);
+		return 0;
+	}
 	if (st.walk_done && st.walk_torn) {
 		missing(TASK_DIAG_VMA, TASK_DIAG_R_BLOCKED);
 		st.blocked++;

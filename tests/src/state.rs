@@ -175,34 +175,11 @@ fn compare_tree(m: &Mktask, a1: &Answer, b: &Answer, a2: &Answer) -> Outcome {
         out.differences.insert(format!("{a1} has {ours:?}, {b} has {theirs:?}"));
     }
     for pid in ours {
-        let not_told = [untold(a1), untold(b)].concat();
-        if let (Some(mut a1), Some(mut b), Some(mut a2)) = (a1.get(pid), b.get(pid), a2.get(pid)) {
-            if has_ended_first(&a1) {
-                for t in [&mut a1, &mut b, &mut a2] {
-                    t.fields
-                        .retain(|k, _| !k.split('.').next().is_some_and(|g| not_told.contains(&g)));
-                }
-            }
+        if let (Some(a1), Some(b), Some(a2)) = (a1.get(pid), b.get(pid), a2.get(pid)) {
             out.add(compare(&a1, &b, &a2));
         }
     }
     out
-}
-
-/// Groups that an engine cannot tell of a process whose first thread has ended before others.
-pub fn untold(a: &Answer) -> &'static [&'static str] {
-    match a.source {
-        _ if a.strategy.is_threads() => &[],
-        // Its helpers read the memory of the task at hand only.
-        s if s.is_legacy() => &["cmdline"],
-        _ => &[],
-    }
-}
-
-/// Has the first thread of a process ended before others?
-fn has_ended_first(t: &Task) -> bool {
-    let is = |key: &str, f: fn(i128) -> bool| matches!(t.get(key), Some(Value::Num(n)) if f(*n));
-    is("base.state", |n| n == b'Z'.into()) && is("stat.num_threads", |n| n > 1)
 }
 
 /// A task's value that must lie in a range.

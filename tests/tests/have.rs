@@ -573,10 +573,6 @@ fn a_process_has_its_memory_when_its_first_thread_has_ended() {
                 let task = answer.snapshot.tasks().find(|t| t.pid() == m.pid());
                 let task = task.unwrap_or_else(|| panic!("{source}: it is not there"));
                 let what = format!("{group} of {source}, {:?}", req.strategy);
-                if source.is_legacy() && group == Group::Environ {
-                    assert_eq!(task.reason(group), Some(Reason::Unsupported), "{what}");
-                    continue;
-                }
                 assert_eq!(task.reason(group), None, "{what}");
                 assert!(task.attrs().any(|a| a.0 == group as u16), "{what}");
                 if group == Group::Vma {

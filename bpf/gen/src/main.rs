@@ -136,7 +136,7 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
             programs += 1;
             let section = CStr::from_ptr(sys::bpf_program__section_name(prog)).to_bytes();
             // What an iterator program is attached to.
-            if let Some(of) = section.strip_prefix(b"iter.s/") {
+            if let Some(of) = section.strip_prefix(b"iter/") {
                 names.insert([b"bpf_iter_", of, b"()"].concat());
             }
             prog = sys::bpf_object__next_program(obj, prog);

@@ -39,8 +39,8 @@ pub use decode::{Error, Stream, decode_request};
 pub use encode::{StreamWriter, encode_features_request, encode_request};
 pub use layout::{
     ArrayHdr, Base, BlobHdr, Cgroup, Cred, Done, Entry, Fd, FdCount, FdDetail, Features, FileStat,
-    GroupRecord, Info, Io, Limits, ListEntry, MissingEntry, NlAttr, NlMsgHdr, Ns, Req, Rollup,
-    SKIP_COMM, Sched, Shared, Signals, Socket, Stat, Statm, Swap, TaskMsg, Vma, VmaStat,
+    GroupRecord, Info, Io, Limits, ListEntry, MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Ns, Req,
+    Rollup, SKIP_COMM, Sched, Shared, Signals, Socket, Stat, Statm, Swap, TaskMsg, Vma, VmaStat,
 };
 pub use names::{
     FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy, VMA_FLAGS, VmaFlag,

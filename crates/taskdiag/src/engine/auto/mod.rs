@@ -5,6 +5,7 @@
 pub mod cost;
 mod join;
 mod refs;
+mod text;
 
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
@@ -243,11 +244,21 @@ fn run(
             // To see that it is the same process.
             groups |= Groups::BASE;
         }
+        let mut members = members;
+        if part.engine == EngineId::Bpf && !one {
+            (groups, members) = text::with_identity(groups, members);
+        }
         let a = open_untried(part.engine, mappings)
             .and_then(|mut e| e.run(&Request { groups, members, ..*req }))
             .map_err(err)?;
         let (mut bytes, mut why, mut cost) = (a.stream, part.why.clone(), a.cost);
         if part.engine == EngineId::Bpf {
+            let asked = Request { groups, members, ..*req };
+            let (whole, n, extra) = text::complete(&asked, bytes).map_err(err)?;
+            (bytes, cost) = (whole, add(cost, extra));
+            if n > 0 {
+                why += &format!("; {n} tasks' text was not in memory and was read from /proc");
+            }
             if let Some(extra) = hidden_init(req, groups, &bytes).map_err(err)? {
                 cost = add(cost, extra.cost);
                 bytes = join::append(bytes, extra.stream.as_ref()).map_err(err)?;

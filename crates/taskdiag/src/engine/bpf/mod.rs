@@ -12,6 +12,7 @@ mod core;
 mod machine;
 mod mapped;
 mod offsets;
+mod ram;
 mod resolve;
 mod shared;
 mod skel;
@@ -49,9 +50,10 @@ static MORE: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/
 static LEGACY: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/legacy.lskel"));
 static SKELETONS: [&Skeleton; 4] = [&LITE, &MORE, &SNAPSHOT, &LEGACY];
 /// Groups that take types of the kernel that are long to find.
-const RARE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
+const RARE: Groups = Groups::NS.union(Groups::CGROUP);
 /// Groups for which the programs read by offset, see [`offsets`].
 const BY_OFFSET: Groups = NAMED
+    .union(Groups::PATHS)
     .union(Groups::ENVIRON)
     .union(Groups::LIMITS)
     .union(Groups::SIGNALS)
@@ -60,6 +62,8 @@ const BY_OFFSET: Groups = NAMED
     .union(Groups::FILE_STAT);
 /// Groups with names.
 const NAMED: Groups = Groups::VMA.union(Groups::FD);
+/// Groups that are text in the memory of the task.
+const TEXT: Groups = Groups::CMDLINE.union(Groups::ENVIRON);
 /// Groups with values that tasks share.
 const SHARED: Groups = NAMED.union(Groups::FD_COUNT);
 
@@ -132,10 +136,11 @@ impl Bpf {
     /// [`Error::Unavailable`] as for a request.
     pub fn count(&mut self, strategy: Strategy) -> Result<u64, Error> {
         let req = Request::new(strategy, 0, Groups::NONE);
-        let sizes = Sizes { chunks: CHUNKS_RESERVE + 1, pids: 1 };
+        let tasks = Sizes::estimate(&req, 0).tasks;
+        let sizes = Sizes { chunks: CHUNKS_RESERVE + 1, tasks };
         let mut run = Run::start(&req, sizes, true, self.legacy).map_err(unavailable)?;
-        run.step().map_err(unavailable)?;
-        Ok(u64::from(run.state().npids))
+        run.steps().map_err(unavailable)?;
+        Ok(u64::from(run.state().counted))
     }
 }
 
@@ -161,8 +166,8 @@ impl Engine for Bpf {
         head.bpf_groups = req.groups.bits();
         let mut syscalls = info::SYSCALLS;
         let mut sizes = Sizes::estimate(req, self.mappings);
-        if req.watch.is_some() {
-            sizes.chunks = sizes.chunks.min(WATCHED_CHUNKS);
+        if let (Strategy::All | Strategy::AllThread, true) = (req.strategy, req.watch.is_some()) {
+            req.expect(sizes.tasks as usize);
         }
         if self.small {
             sizes.chunks = sizes.chunks.min(FEW_CHUNKS);
@@ -176,22 +181,14 @@ impl Engine for Bpf {
                 }
                 run => run.map_err(unavailable)?,
             };
-            run.step().map_err(unavailable)?;
-            if run.state().overflow != 0 {
-                // More tasks than the list holds, and the walk has counted them.
-                sizes.pids = run.state().npids + run.state().npids / 4;
-                syscalls += run.syscalls;
-                continue;
-            }
-            if req.strategy.takes_pid() && run.state().target == 0 {
-                return Err(Error::NoSuchProcess(req.pid));
-            }
-            let stream = run.finish(&head, req)?;
+            let answered = run.answer(&head, req)?;
             syscalls += run.syscalls;
-            return Ok(Answer {
-                stream,
-                cost: Cost { syscalls, wall: begin.elapsed(), ..Cost::default() },
-            });
+            if let Some(stream) = answered {
+                let cost = Cost { syscalls, wall: begin.elapsed(), ..Cost::default() };
+                return Ok(Answer { stream, cost });
+            }
+            // More tasks than were expected.
+            sizes.tasks = run.state().nseen.saturating_mul(2);
         }
     }
 }
@@ -204,20 +201,21 @@ const LOAD_SYSCALLS: u64 = 34;
 /// Chunks to do with where memory is limited.
 const FEW_CHUNKS: usize = CHUNKS_RESERVE + 2;
 
-/// A run of the program cannot be ended, so it has no more than these 50 MB to write where someone
-/// may want to end the answer. That is some tenths of a second, and most answers are smaller.
-const WATCHED_CHUNKS: usize = 96;
+/// How long the program runs before it gives the CPU back: nothing else may run on it meanwhile
+/// where the kernel is not preemptible. What a run costs beside its work is some microseconds.
+const SLICE_NS: u64 = 1_000_000;
 
 /// How large to make the maps.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     chunks: usize,
-    pids: u32,
+    /// Tasks that the walk may see.
+    tasks: u32,
 }
 
 impl Sizes {
     /// From the number of tasks on the machine, so that the whole answer fits if it is not huge.
-    /// A wrong guess costs time only: chunks are emptied and reused, and too short a list of pids
+    /// A wrong guess costs time only: chunks are emptied and reused, and too short a list of tasks
     /// is noticed and the walk repeated.
     fn estimate(req: &Request, mappings: u64) -> Sizes {
         let tasks = match req.strategy {
@@ -226,7 +224,7 @@ impl Sizes {
                 // A third more than was estimated: what does not fit is copied, with all the rest.
                 let bytes = mappings.saturating_mul(size_of::<taskdiag_wire::Vma>() * 4 / 3);
                 let chunks = bytes / CHUNK_FULL + reserve(req.groups) + 1;
-                return Sizes { chunks: chunks.min(CHUNKS_MAX), pids: 1 };
+                return Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: 1 };
             }
             Strategy::All | Strategy::Children => estimate::processes(),
             Strategy::AllThread | Strategy::Thread => estimate::threads(),
@@ -243,7 +241,7 @@ impl Sizes {
         let answer =
             part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
-        Sizes { chunks: chunks.min(CHUNKS_MAX), pids: (tasks + tasks / 4 + 1024) as u32 }
+        Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: (tasks + tasks / 4 + 1024) as u32 }
     }
 }
 
@@ -264,8 +262,6 @@ fn reserve(groups: Groups) -> usize {
     }
 }
 
-/// Are we in the first pid namespace, whose inode has had this number since Linux 3.8? Where it cannot be
-/// told (before Linux 6.11), the program asks itself. Not by /proc/self/ns/pid: that makes inodes.
 /// Those of `asked` that it has here: paths of cgroups are relative to the root of a cgroup namespace,
 /// which is left to the kernel's text. Nothing is looked at for other groups.
 pub(super) fn groups(asked: Groups) -> Groups {
@@ -276,6 +272,8 @@ pub(super) fn groups(asked: Groups) -> Groups {
     if asked.has(Group::Cgroup) && elsewhere() { all - Groups::CGROUP } else { all }
 }
 
+/// Are we in the first pid namespace, whose inode has had this number since Linux 3.8? Where it cannot be
+/// told (before Linux 6.11), the program asks itself. Not by /proc/self/ns/pid: that makes inodes.
 fn in_first_pid_namespace() -> bool {
     const FIRST: u64 = 0xefff_fffc;
     sys::own_pid_namespace().is_ok_and(|inode| inode == FIRST)
@@ -319,6 +317,8 @@ impl Run {
         let gate = req.groups.contains(Groups::VMA).then(offsets::gate).flatten();
         let (gate_start, gate_end, gate_perms) = gate.unwrap_or_default();
         let (skip_base, skip_stat) = req.members.skipped();
+        let text = req.groups.intersects(TEXT);
+        let (ram_end, pte_address) = if text { ram::limits() } else { (0, 0) };
         // What is forgotten for want of room is written again. One process has fewer names than all, and
         // shares with none; no more is shared than there are processes.
         let one = req.strategy == Strategy::One;
@@ -344,6 +344,9 @@ impl Run {
             first_ns: u32::from(in_first_pid_namespace()),
             names_mask: names - 1,
             shared_mask: shared - 1,
+            slice_ns: SLICE_NS,
+            ram_end,
+            pte_address,
             gate_start,
             gate_end,
             frame_format: *b"[<0>] %pB\n\0\0\0\0\0\0",
@@ -354,15 +357,14 @@ impl Run {
         let init = [
             MapInit { name: skel::RODATA, max_entries: 0, value: config.as_bytes() },
             MapInit { name: "out", max_entries: sizes.chunks as u32, value: &[] },
-            MapInit { name: "pids", max_entries: sizes.pids, value: &[] },
+            MapInit { name: "seen", max_entries: sizes.tasks, value: &[] },
             MapInit { name: "names", max_entries: names, value: &[] },
             MapInit { name: "shared", max_entries: shared, value: &[] },
         ];
         let (loaded, legacy) = load(req.groups, &init, legacy)?;
         let at = |step: &'static str| move |e: io::Error| (step, e);
         let page = rustix::param::page_size();
-        let state_len = size_of::<State>().next_multiple_of(page);
-        let state = Mapping::new(loaded.map(".bss"), state_len).map_err(at("mapping the state"))?;
+        let state = Mapping::new(loaded.map(".bss"), page).map_err(at("mapping the state"))?;
         let link = sys::link(&loaded.programs[0]).map_err(at("attaching the iterator"))?;
         let iter = sys::iterator(&link).map_err(at("opening the iterator"))?;
         let mut run =
@@ -370,9 +372,9 @@ impl Run {
         run.set(offset_of!(State, off), HEAD as u32);
         if legacy && req.strategy.takes_pid() {
             // The first pass only finds the process that the pid belongs to.
-            run.step()?;
+            run.steps()?;
             run.set(offset_of!(State, done), 0);
-            run.set(offset_of!(State, walked), 1);
+            run.set(offset_of!(State, walking), 1);
             run.iter = sys::iterator(&link).map_err(at("opening the iterator"))?;
         }
         Ok(run)
@@ -388,7 +390,7 @@ impl Run {
         self.state.slice_mut(offset, 4).copy_from_slice(&value.to_ne_bytes());
     }
 
-    /// Let the program write until the output is full or all is written.
+    /// Let the program write until the output is full, its time is over, or all is written.
     fn step(&mut self) -> Result<(), Failed> {
         let mut byte = [0u8];
         loop {
@@ -412,58 +414,75 @@ impl Run {
         }
     }
 
-    /// The whole stream: in place if all of it is there, else copied chunk by chunk.
-    ///
-    /// Where the caller ends it between two runs, it is what there is so far. The task that is not
-    /// whole yet is: the list of tasks is made to end with it.
-    fn finish(&mut self, head: &Info, req: &Request) -> Result<Bytes, Error> {
-        let mut w = StreamWriter::new();
-        w.info(head);
-        let mut out = self.output()?;
-        if self.state().done != 0 {
-            let used = self.state().used;
-            let done = self.totals();
-            let first = w.finish(Done::default());
-            match Mapped::new(out, &used[..self.chunks], &first.as_bytes()[..HEAD], &done) {
-                Ok(m) => return Ok(m.into()),
-                Err(memory) => out = memory,
-            }
-            w = StreamWriter::new();
-            w.info(head);
+    /// Let the program run to its end, without output.
+    fn steps(&mut self) -> Result<(), Failed> {
+        while self.state().done == 0 {
+            self.step()?;
         }
-        let (mut from, mut seen, mut stopped) = (HEAD, 0, false);
-        req.expect(self.state().npids.saturating_sub(self.state().cursor) as usize);
+        Ok(())
+    }
+
+    /// The whole stream: in place if all of it is there at the end, else copied chunk by chunk.
+    /// `None`: the list of tasks seen was too short.
+    ///
+    /// Where the caller ends it between two runs, it is what there is so far, and the rest of the
+    /// task that is begun.
+    fn answer(&mut self, head: &Info, req: &Request) -> Result<Option<Bytes>, Error> {
+        let mut copied: Option<StreamWriter> = None;
+        let (mut seen, mut stopped) = (0, false);
         loop {
-            let tasks = self.state().tasks;
+            self.step().map_err(unavailable)?;
+            let State { done, overflow, full, target, tasks, .. } = *self.state();
+            if overflow != 0 {
+                return Ok(None);
+            }
+            if done != 0 && req.strategy.takes_pid() && target == 0 {
+                return Err(Error::NoSuchProcess(req.pid));
+            }
+            if req.strategy.takes_pid() {
+                // How many there are is known when they are there.
+                req.expect((tasks - seen) as usize);
+            }
             req.advance((tasks - seen) as usize);
             seen = tasks;
-            let used = self.state().used;
-            for (i, used) in used.iter().enumerate().take(self.chunks).filter(|u| *u.1 != 0) {
-                w.raw(out.slice(i * CHUNK_SIZE + from, *used as usize - from));
-                from = 0;
-            }
-            from = 0;
-            if self.state().done != 0 {
+            if done != 0 || full != 0 {
                 let error = if stopped { -libc::EINTR } else { 0 };
-                return Ok(w.finish(Done { error, ..self.totals() }).into());
+                let mut out = self.output()?;
+                if done != 0 && copied.is_none() {
+                    let used = self.state().used;
+                    let totals = Done { error, ..self.totals() };
+                    let mut first = StreamWriter::new();
+                    first.info(head);
+                    let first = first.finish(Done::default());
+                    let head = &first.as_bytes()[..HEAD];
+                    match Mapped::new(out, &used[..self.chunks], head, &totals) {
+                        Ok(m) => return Ok(Some(m.into())),
+                        Err(memory) => out = memory,
+                    }
+                }
+                let mut from = if copied.is_none() { HEAD } else { 0 };
+                let w = copied.get_or_insert_with(|| {
+                    let mut w = StreamWriter::new();
+                    w.info(head);
+                    w
+                });
+                let used = self.state().used;
+                for (i, used) in used.iter().enumerate().take(self.chunks).filter(|u| *u.1 != 0) {
+                    w.raw(out.slice(i * CHUNK_SIZE + from, *used as usize - from));
+                    from = 0;
+                }
+                if done != 0 {
+                    let w = copied.take().expect("made above");
+                    return Ok(Some(w.finish(Done { error, ..self.totals() }).into()));
+                }
+                self.state.slice_mut(offset_of!(State, used), size_of_val(&used)).fill(0);
+                self.set(offset_of!(State, chunk), 0);
+                self.set(offset_of!(State, off), 0);
             }
             if req.is_stopped() && !stopped {
-                let cut = u32::from(self.state().part != 0);
-                if self.legacy {
-                    // The kernel's iterator goes on to its end: the rest of the task is lost.
-                    let truncated = self.state().truncated + u64::from(cut);
-                    let done = Done { error: -libc::EINTR, truncated, ..self.totals() };
-                    return Ok(w.finish(done).into());
-                }
                 stopped = true;
-                let end = self.state().cursor + cut;
-                self.set(offset_of!(State, npids), end);
+                self.set(offset_of!(State, stop), 1);
             }
-            self.state.slice_mut(offset_of!(State, used), size_of_val(&used)).fill(0);
-            self.set(offset_of!(State, chunk), 0);
-            self.set(offset_of!(State, off), 0);
-            self.step().map_err(unavailable)?;
-            out = self.output()?;
         }
     }
 

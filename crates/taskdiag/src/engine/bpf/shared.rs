@@ -17,14 +17,6 @@ pub const CHUNKS_RESERVE: usize = 2;
 pub const NAMES_MAX: u32 = 32768;
 /// See [`NAMES_MAX`].
 pub const SHARED_MAX: u32 = 16384;
-/// `HIERARCHIES_MAX`.
-pub const HIERARCHIES_MAX: usize = 32;
-/// `CONTROLLERS_MAX`.
-pub const CONTROLLERS_MAX: usize = 128;
-const CPUS_MAX: usize = 1024;
-/// `SCRATCH_WORDS`.
-const SCRATCH_WORDS: usize = 2048;
-
 /// `struct config`: the program's `.rodata`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -42,6 +34,9 @@ pub struct Config {
     pub first_ns: u32,
     pub names_mask: u32,
     pub shared_mask: u32,
+    pub slice_ns: u64,
+    pub ram_end: u64,
+    pub pte_address: u64,
     pub gate_start: u64,
     pub gate_end: u64,
     pub frame_format: [u8; 16],
@@ -50,74 +45,27 @@ pub struct Config {
     pub offsets: [u16; OFFSETS_MAX],
 }
 
-/// `struct hierarchy`.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct Hierarchy {
-    pub len: u32,
-    pub reserved: u32,
-    pub text: [u8; CONTROLLERS_MAX],
-}
-
-/// `struct state`: the program's `.bss`.
+/// The beginning of `struct state`, the programs' `.bss`: what user space reads and sets.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct State {
     pub done: u32,
     pub overflow: u32,
-    pub npids: u32,
-    pub cursor: u32,
+    pub nseen: u32,
+    pub full: u32,
     pub used: [u32; CHUNKS_MAX],
     pub tasks: u64,
     pub vanished: u64,
     pub truncated: u64,
     pub blocked: u64,
+    pub counted: u32,
+    pub target: u32,
     pub part: u32,
-    pub part_begun: u32,
-    pub cmd_offset: u32,
-    pub cmd_total: u32,
+    pub stop: u32,
     pub chunk: u32,
     pub off: u32,
-    pub msg: u32,
-    pub nmissing: u32,
-    pub reason: [u32; 32],
-    pub level: u32,
-    pub set_up: u32,
-    pub walked: u32,
-    pub ncpus: u32,
-    pub n: u32,
-    pub len: u32,
-    pub nr: u32,
-    pub tgid: u32,
-    pub zero: u32,
-    pub locked: u32,
-    pub pid: u32,
-    pub target: u32,
-    pub node: u64,
-    pub rss: i64,
-    pub task: u64,
-    pub arg: u64,
-    pub own_task: u64,
-    pub own_pid: u32,
-    pub part_pid: u32,
-    pub ns: u64,
-    pub ns_boottime_ns: u64,
-    pub direct_map: u64,
-    pub pt_top: u64,
-    pub pt_addr: u64,
-    pub pt_leaf: u64,
-    pub pt_phys: u64,
-    pub pt_shift: u32,
-    pub full: u32,
-    pub chunk_before: u32,
-    pub off_before: u32,
-    pub kn: [u64; 32],
-    pub sums: [u64; 9],
-    pub io: [u64; 7],
-    pub cpu_offset: [u64; CPUS_MAX],
-    pub hierarchy: [Hierarchy; HIERARCHIES_MAX],
-    /// Of the programs alone.
-    pub scratch: [u64; SCRATCH_WORDS],
+    pub walking: u32,
+    pub part_begun: u32,
 }
 
 #[cfg(test)]
@@ -137,28 +85,23 @@ mod tests {
             ("offsetof(struct config, first_ns)", offset_of!(Config, first_ns)),
             ("offsetof(struct config, names_mask)", offset_of!(Config, names_mask)),
             ("offsetof(struct config, shared_mask)", offset_of!(Config, shared_mask)),
+            ("offsetof(struct config, slice_ns)", offset_of!(Config, slice_ns)),
+            ("offsetof(struct config, pte_address)", offset_of!(Config, pte_address)),
             ("offsetof(struct config, gate_end)", offset_of!(Config, gate_end)),
             ("offsetof(struct config, offsets)", offset_of!(Config, offsets)),
-            ("offsetof(struct state, scratch)", offset_of!(State, scratch)),
             ("OFFSETS_MAX", OFFSETS_MAX),
             ("NAMES_MAX", NAMES_MAX as usize),
             ("SHARED_MAX", SHARED_MAX as usize),
             ("OFFSET_NONE", usize::from(crate::engine::bpf::offsets::OFFSET_NONE)),
             ("offsetof(struct state, chunk)", offset_of!(State, chunk)),
             ("offsetof(struct state, off)", offset_of!(State, off)),
-            ("offsetof(struct state, walked)", offset_of!(State, walked)),
-            ("sizeof(struct state)", size_of::<State>()),
+            ("offsetof(struct state, part_begun) + 4", size_of::<State>()),
             ("offsetof(struct state, used)", offset_of!(State, used)),
             ("offsetof(struct state, tasks)", offset_of!(State, tasks)),
-            ("offsetof(struct state, truncated)", offset_of!(State, truncated)),
-            ("offsetof(struct state, reason)", offset_of!(State, reason)),
+            ("offsetof(struct state, blocked)", offset_of!(State, blocked)),
             ("offsetof(struct state, target)", offset_of!(State, target)),
-            ("offsetof(struct state, ns)", offset_of!(State, ns)),
-            ("offsetof(struct state, kn)", offset_of!(State, kn)),
-            ("offsetof(struct state, utime)", offset_of!(State, sums)),
-            ("offsetof(struct state, io)", offset_of!(State, io)),
-            ("offsetof(struct state, hierarchy)", offset_of!(State, hierarchy)),
-            ("sizeof(struct hierarchy)", size_of::<Hierarchy>()),
+            ("offsetof(struct state, stop)", offset_of!(State, stop)),
+            ("offsetof(struct state, walking)", offset_of!(State, walking)),
             ("CHUNK_SIZE", CHUNK_SIZE),
             ("CHUNK_FULL", CHUNK_FULL),
             ("CHUNKS_MAX", CHUNKS_MAX),

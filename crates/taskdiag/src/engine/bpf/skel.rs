@@ -238,22 +238,95 @@ mod tests {
         }
     }
 
+    /// Keeps the instructions of the programs that a loader would load, and names the kernel's functions by numbers.
+    #[derive(Default)]
+    struct Calls {
+        functions: Vec<String>,
+        called: std::collections::BTreeSet<String>,
+    }
+
+    impl Host for Calls {
+        fn bpf(&mut self, cmd: u32, memory: &mut Memory<'_>, attr: u64, _: u32) -> i64 {
+            if cmd as i32 == sys::PROG_LOAD {
+                let count = memory.number(attr + 4, 4).expect("a length") as usize;
+                let at = memory.number(attr + 8, 8).expect("an address");
+                for i in memory.get(at, count * 8).expect("instructions").chunks_exact(8) {
+                    let number = i32::from_ne_bytes([i[4], i[5], i[6], i[7]]);
+                    // A call: of a helper, of another function of the program, of the kernel's.
+                    match (i[0], i[1] >> 4) {
+                        (0x85, 0) => drop(self.called.insert(format!("helper {number}"))),
+                        (0x85, 1) => {}
+                        (0x85, 2) => {
+                            let name = usize::try_from(number - 1).map(|n| &self.functions[n]);
+                            self.called.insert(name.expect("a function").clone());
+                        }
+                        (0x85, other) => panic!("a call of kind {other}"),
+                        _ => {}
+                    }
+                }
+            }
+            100 + i64::from(cmd)
+        }
+        fn find_type(&mut self, name: &[u8], _: u32) -> i64 {
+            self.functions.push(String::from_utf8_lossy(name).into_owned());
+            self.functions.len() as i64
+        }
+        fn close(&mut self, _: u32) {}
+    }
+
+    /// `docs/safety.md` says of each helper and function of the kernel that the shipped programs call who keeps alive
+    /// what it follows. One that is not there, or is there and is not called, fails.
+    #[test]
+    fn programs_call_only_what_docs_safety_lists() {
+        let listed: std::collections::BTreeSet<String> =
+            include_str!("../../../../../docs/safety.md")
+                .lines()
+                .filter_map(|l| l.strip_prefix("| `")?.split_once("` ("))
+                .filter_map(|(name, rest)| match rest.split_once(')')?.0 {
+                    "kfunc" => Some(name.to_owned()),
+                    helper => helper.starts_with("helper ").then(|| helper.to_owned()),
+                })
+                .collect();
+        assert!(listed.len() > 5, "the table is not understood: {listed:?}");
+        let config = Config::new_zeroed();
+        let init = [MapInit { name: RODATA, max_entries: 0, value: config.as_bytes() }];
+        let mut all = std::collections::BTreeSet::new();
+        for (name, s) in [("lite", &LITE), ("more", &MORE), ("all", &SNAPSHOT), ("legacy", &LEGACY)]
+        {
+            let (mut ctx, mut data) = (s.context(&init), s.data.to_vec());
+            let (bytes, values) = (ctx[0] as usize, [config.as_bytes()]);
+            let ctx = &mut ctx.as_mut_bytes()[..bytes];
+            let mut calls = Calls::default();
+            let r = machine::run(s.insns, &mut Memory::new(&mut data, ctx, &values), &mut calls);
+            assert_eq!(r.expect("it is understood"), 0, "{name}");
+            assert!(calls.called.contains("helper 113"), "{name}: no program was seen");
+            let unlisted: Vec<_> = calls.called.difference(&listed).collect();
+            assert!(
+                unlisted.is_empty(),
+                "{name} calls what docs/safety.md does not list: {unlisted:?}"
+            );
+            all.extend(calls.called);
+        }
+        let gone: Vec<_> = listed.difference(&all).collect();
+        assert!(gone.is_empty(), "docs/safety.md lists what no program calls: {gone:?}");
+    }
+
     /// Else the older one would be taken, which does as well but for the time, and nobody would know.
     #[test]
-    fn the_newer_programs_load_where_there_are_task_iterators() {
+    fn the_newer_programs_load_where_there_are_open_coded_loops() {
         use super::super::{GROUPS, Run, Sizes};
         use crate::request::Request;
         let skip = |why: &str| {
             let text = format!("SKIPPED the newer programs: {why}\n");
             io::Write::write_all(&mut io::stderr(), text.as_bytes()).expect("standard error");
         };
-        if kernel().is_none_or(|k| k.function(b"bpf_iter_task_new").is_none()) {
-            return skip("the kernel has no task iterators");
+        if kernel().is_none_or(|k| k.function(b"bpf_iter_num_new").is_none()) {
+            return skip("the kernel has no open-coded loops, which they need");
         }
         let each = GROUPS.iter().map(taskdiag_wire::Groups::from);
         for groups in each.chain([GROUPS]) {
             for request in [Request::all_threads(groups), Request::one(1, groups)] {
-                match Run::start(&request, Sizes { chunks: 3, pids: 1 }, false, false) {
+                match Run::start(&request, Sizes { chunks: 3, tasks: 64 }, false, false) {
                     Ok(run) => assert!(!run.legacy, "{groups:?}"),
                     Err((_, e)) if e.raw_os_error() == Some(libc::EPERM) => {
                         return skip("not allowed to");

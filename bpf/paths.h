@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * PATHS: the program, working directory and root of a task, as the links in
+ * /proc/PID have them.
+ *
+ * An fs_struct is freed at once when its last task ends or leaves it, and not
+ * by RCU. So its members are copied first, and followed only if the task still
+ * has it and it still says the same: then dentry and mount were in use in this
+ * run, and stay until it ends. After the text is made, all of this is looked
+ * at again, so a path is never another task's.
+ */
+#ifndef TASKDIAG_PATHS_H
+#define TASKDIAG_PATHS_H
+
+/* Times that a path is read that the task changes meanwhile. */
+enum { PATHS_TRIES = 4 };
+
+/* What the path of this kind is, to st.path_mnt and st.path_dentry. Returns 0 where the task has none. */
+GROUP_FN load_path(u32 kind)
+{
+	struct task_struct *t = THIS;
+	u64 owner, file = 0;
+
+	if (kind == TASK_DIAG_PATH_EXE) {
+		owner = R(t, flags) & PF_KTHREAD ? 0 : RD(u64, t, TASK_MM);
+		file = owner ? RD(u64, owner, MM_EXE_FILE) : 0;
+		GAP();
+		if (!file || RD(u64, t, TASK_MM) != owner)
+			return 0;
+		st.path_mnt = RD(u64, file, FILE_MNT);
+		st.path_dentry = RD(u64, file, FILE_DENTRY);
+		GAP();
+		return RD(u64, t, TASK_MM) == owner && RD(u64, owner, MM_EXE_FILE) == file;
+	}
+	owner = RD(u64, t, TASK_FS);
+	if (!owner)
+		return 0;
+	if (kind == TASK_DIAG_PATH_CWD) {
+		st.path_mnt = RD(u64, owner, FS_PWD_MNT);
+		st.path_dentry = RD(u64, owner, FS_PWD_DENTRY);
+		GAP();
+		return RD(u64, owner, FS_PWD_MNT) == st.path_mnt && RD(u64, owner, FS_PWD_DENTRY) == st.path_dentry &&
+		       RD(u64, t, TASK_FS) == owner;
+	}
+	st.path_mnt = RD(u64, owner, FS_ROOT_MNT);
+	st.path_dentry = RD(u64, owner, FS_ROOT_DENTRY);
+	GAP();
+	return RD(u64, owner, FS_ROOT_MNT) == st.path_mnt && RD(u64, owner, FS_ROOT_DENTRY) == st.path_dentry &&
+	       RD(u64, t, TASK_FS) == owner;
+}
+
+/* Has the task an object that its path of this kind is in? */
+static __always_inline bool has_path(u32 kind)
+{
+	struct task_struct *t = THIS;
+	u64 mm;
+
+	if (kind != TASK_DIAG_PATH_EXE)
+		return RD(u64, t, TASK_FS);
+	mm = R(t, flags) & PF_KTHREAD ? 0 : RD(u64, t, TASK_MM);
+	return mm && RD(u64, mm, MM_EXE_FILE);
+}
+
+/* Make the text of one of the paths. Returns its flags, or minus the reason why there is none. */
+GROUP_FN make_path(u32 kind)
+{
+	u64 d, mnt;
+	u32 try, flags;
+
+	if (!has_path(kind))
+		return -TASK_DIAG_R_ABSENT;
+	EACH(try, 0, PATHS_TRIES, PATHS_TRIES) {
+		if (!load_path(kind))
+			continue;
+		d = st.path_dentry;
+		mnt = st.path_mnt;
+		flags = append_path(!RD(u64, d, DENTRY_HASHED) && RD(u64, d, DENTRY_PARENT) != d);
+		if (load_path(kind) && st.path_dentry == d && st.path_mnt == mnt)
+			return flags;
+	}
+	/* it ended, or it never kept still */
+	return has_path(kind) ? -TASK_DIAG_R_BLOCKED : -TASK_DIAG_R_VANISHED;
+}
+
+GROUP_FN put_path(u32 kind)
+{
+	struct task_diag_blob *b;
+	int flags = make_path(kind);
+	u32 len;
+
+	spill();
+	b = begin_blob();
+	if (!b)
+		return 0;
+	if (flags < 0) {
+		if (flags == -TASK_DIAG_R_BLOCKED)
+			st.blocked++;
+		end_blob(b, TASK_DIAG_PATHS, kind, 0, 0, 0, 0, -flags);
+		return 0;
+	}
+	if (flags & TASK_DIAG_BLOB_CUT)
+		st.truncated++;
+	/* as the link has it */
+	if (flags & TASK_DIAG_BLOB_DELETED)
+		APPEND_LITERAL(" (deleted)");
+	len = st.len & (TEXT_SPAN - 1);
+	bpf_probe_read_kernel(b->data, len, st.text);
+	end_blob(b, TASK_DIAG_PATHS, kind, len, 0, len, flags, 0);
+	return 0;
+}
+
+static __always_inline void put_paths(void)
+{
+	put_path(TASK_DIAG_PATH_EXE);
+	put_path(TASK_DIAG_PATH_CWD);
+	put_path(TASK_DIAG_PATH_ROOT);
+}
+
+#endif

@@ -1,0 +1,233 @@
+//! Command lines and environments that BPF says are BLOCKED: text that is not in memory (swapped out,
+//! say). The programs wait for nothing, so it is read from /proc, where that can be supervised.
+//!
+//! What it does not do: read anything of a task that has become another one meanwhile.
+
+use std::collections::{HashMap, HashSet};
+
+use taskdiag_wire::{
+    A_MISSING, AlignedBuf, Base, Done, Group, Groups, MissingEntry, MissingHdr, NlAttr, Reason,
+    Stream, StreamWriter, TaskView,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::join;
+use crate::bytes::Bytes;
+use crate::engine::procfs::Procfs;
+use crate::engine::{Cost, Engine};
+use crate::error::Error;
+use crate::request::{Members, Request};
+
+/// The groups that are text in the memory of the task.
+pub const TEXT: Groups = Groups::CMDLINE.union(Groups::ENVIRON);
+
+/// Up to this many processes are asked about one by one; else all at once.
+const FEW: usize = 64;
+
+/// What to ask BPF for beside what was asked, so that it can be told later whether a task is the
+/// same: when it started.
+pub fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
+    let start = Members::of(Groups::BASE, &["start_time_ns"]);
+    match (groups.intersects(TEXT), groups.contains(Groups::BASE)) {
+        (false, _) => (groups, members),
+        (true, true) => (groups, members.union(start)),
+        (true, false) => (groups | Groups::BASE, Members { stat: members.stat, ..start }),
+    }
+}
+
+/// The answer with what /proc has of the texts that are BLOCKED in it, and how many tasks that was.
+/// Where /proc does not have them either, the answer stays as it is.
+pub fn complete(req: &Request, answer: Bytes) -> Result<(Bytes, usize, Cost), Error> {
+    let text = req.groups & TEXT;
+    let none = Cost::default();
+    let blocked = Done::read_from_suffix(answer.as_ref()).is_ok_and(|(_, d)| d.blocked != 0);
+    if text.is_empty() || !blocked || req.is_stopped() {
+        return Ok((answer, 0, none));
+    }
+    let main = Stream::parse(answer.as_ref())?;
+    let lacking: Vec<(u32, u32)> = main
+        .tasks()
+        .filter(|t| text.iter().any(|g| t.reason(g) == Some(Reason::Blocked)))
+        .map(|t| (t.pid(), t.tgid()))
+        .collect();
+    let Ok(procfs) = Procfs::new() else { return Ok((answer, 0, none)) };
+    let (more, cost) = read(req, text, &lacking, procfs)?;
+    let more = Stream::parse(more)?;
+    let (made, n) = replace(&main, &more, text);
+    if n == 0 {
+        return Ok((answer, 0, cost));
+    }
+    Ok((made.into(), n, cost))
+}
+
+/// What /proc has of these tasks.
+fn read(
+    req: &Request,
+    groups: Groups,
+    lacking: &[(u32, u32)],
+    mut procfs: Procfs,
+) -> Result<(AlignedBuf, Cost), Error> {
+    let threads = !lacking.iter().all(|(pid, tgid)| pid == tgid);
+    let pids: HashSet<u32> = lacking.iter().map(|(_, tgid)| *tgid).collect();
+    let ask = |pid| if threads { Request::threads(pid, groups) } else { Request::one(pid, groups) };
+    let like = |r: Request| Request {
+        groups: groups | Groups::BASE,
+        members: Members::of(Groups::BASE, &["start_time_ns"]),
+        watch: req.watch,
+        ..r
+    };
+    let mut reqs: Vec<Request> = pids.into_iter().map(ask).map(like).collect();
+    if reqs.len() > FEW {
+        reqs = vec![like(Request::new(req.strategy, req.pid, groups))];
+    }
+    let (mut streams, mut cost) = (Vec::new(), Cost::default());
+    for r in reqs {
+        match procfs.run(&r) {
+            Ok(a) => {
+                cost = super::add(cost, a.cost);
+                streams.push(a.stream.into_owned());
+            }
+            Err(Error::NoSuchProcess(_)) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok((join::concat(streams)?, cost))
+}
+
+/// `main` with the texts of `more` where it says that they are BLOCKED, and `more` has the same task with
+/// text; and of how many tasks that was.
+fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (AlignedBuf, usize) {
+    let by_pid: HashMap<u32, TaskView<'_>> = more.tasks().map(|t| (t.pid(), t)).collect();
+    let start = |t: &TaskView<'_>| t.record::<Base>().and_then(Base::start_time_ns);
+    // Start times of /proc are in ticks: equal to within one.
+    let tick = 1_000_000_000 / u64::from(main.info().clk_tck.max(1));
+    let same = |a: &TaskView<'_>, b: &TaskView<'_>| match (start(a), start(b)) {
+        (Some(a), Some(b)) => a.abs_diff(b) <= tick,
+        _ => false,
+    };
+    let mut w = StreamWriter::with_capacity(main.bytes().len() + more.bytes().len());
+    w.info(main.info());
+    w.mark_served(more.info());
+    let (mut done, mut n) = (*main.done(), 0);
+    for t in main.tasks() {
+        let found: Vec<Group> = text
+            .iter()
+            .filter(|g| t.reason(*g) == Some(Reason::Blocked))
+            .filter(|g| by_pid.get(&t.pid()).is_some_and(|o| same(&t, o) && o.reason(*g).is_none()))
+            .collect();
+        if found.is_empty() {
+            w.raw(t.messages());
+            continue;
+        }
+        n += 1;
+        w.begin_task(t.pid(), t.tgid());
+        for (kind, bytes) in t.attrs() {
+            // The beginning of such a text may have been there.
+            if kind != A_MISSING && !found.iter().any(|g| kind == *g as u16) {
+                w.raw_attr(bytes);
+            }
+        }
+        w.raw_attr(&still_missing(&t, &found));
+        let o = &by_pid[&t.pid()];
+        for (_, bytes) in o.attrs().filter(|a| found.iter().any(|g| a.0 == *g as u16)) {
+            w.raw_attr(bytes);
+        }
+        w.end_task();
+        // The writer counts it, and it was counted.
+        done.tasks -= 1;
+        done.blocked = done.blocked.saturating_sub(found.len() as u64);
+    }
+    (w.finish(done), n)
+}
+
+/// The attribute that says what is missing of a task but for these groups; nothing if that is all.
+fn still_missing(t: &TaskView<'_>, found: &[Group]) -> Vec<u8> {
+    let reasons = t.asked().iter().filter(|g| !found.contains(g));
+    let entries: Vec<MissingEntry> = reasons
+        .filter_map(|g| Some(MissingEntry { group: g as u32, reason: t.reason(g)? as u32 }))
+        .collect();
+    if entries.is_empty() {
+        return Vec::new();
+    }
+    let len = size_of::<MissingHdr>() + size_of_val(&entries[..]);
+    let nla = NlAttr { len: len as u16, kind: A_MISSING };
+    let mut attr = MissingHdr { nla, count: entries.len() as u32 }.as_bytes().to_vec();
+    attr.extend_from_slice(entries.as_bytes());
+    attr
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag_wire::Info;
+
+    fn stream(tasks: &[(u32, u64, Result<&str, Reason>)]) -> AlignedBuf {
+        let mut w = StreamWriter::new();
+        let groups = Groups::BASE | Groups::CMDLINE | Groups::IO;
+        w.info(&Info { show_flags: groups.bits(), clk_tck: 100, ..StreamWriter::blank_info() });
+        for (pid, start, text) in tasks {
+            w.begin_task(*pid, *pid);
+            let mut b = Base::new();
+            b.valid = Base::ALL_VALID;
+            b.start_time_ns = *start;
+            w.put(&b);
+            w.missing(Group::Io, Reason::Denied);
+            match text {
+                Ok(text) => w.put_blob(Group::Cmdline as u16, 0, 0, text.as_bytes(), text.len()),
+                Err(reason) => w.missing(Group::Cmdline, *reason),
+            }
+            w.end_task();
+        }
+        w.finish(Done::default())
+    }
+
+    #[test]
+    fn blocked_text_is_that_of_the_same_task() {
+        let blocked = Err(Reason::Blocked);
+        let second = 1_000_000_000;
+        let main = stream(&[
+            (1, second, Ok("one")),
+            (2, second, blocked),
+            (3, second, blocked),
+            (4, second, blocked),
+            (5, second, Err(Reason::Absent)),
+        ]);
+        // 2 is the same within a tick, 3 another one by now, 4 blocked there, too, 5 was not asked for
+        let more = stream(&[
+            (2, second + 9_000_000, Ok("two")),
+            (3, 2 * second, Ok("another")),
+            (4, second, blocked),
+            (5, second, Ok("five")),
+        ]);
+        let (main, more) = (Stream::parse(main.as_bytes()).unwrap(), Stream::parse(more).unwrap());
+        assert_eq!((main.done().tasks, main.done().blocked, main.done().denied), (5, 3, 5));
+        let (made, n) = replace(&main, &more, TEXT);
+        let made = Stream::parse(made).unwrap();
+        assert_eq!(n, 1);
+        let d = made.done();
+        assert_eq!((d.tasks, d.blocked, d.denied, made.len()), (5, 2, 5, 5));
+        let text = |t: &TaskView<'_>| t.cmdline().map(|b| b.data.to_vec());
+        let seen: Vec<_> =
+            made.tasks().map(|t| (t.pid(), text(&t), t.reason(Group::Cmdline))).collect();
+        assert_eq!(
+            seen,
+            [
+                (1, Some(b"one".to_vec()), None),
+                (2, Some(b"two".to_vec()), None),
+                (3, None, Some(Reason::Blocked)),
+                (4, None, Some(Reason::Blocked)),
+                (5, None, Some(Reason::Absent)),
+            ]
+        );
+        assert!(made.tasks().all(|t| t.reason(Group::Io) == Some(Reason::Denied)));
+    }
+
+    #[test]
+    fn identity_is_asked_for_with_text() {
+        let (groups, members) = with_identity(Groups::CMDLINE, Members::NONE);
+        assert_eq!(groups, Groups::CMDLINE | Groups::BASE);
+        assert_eq!(members, Members::of(Groups::BASE, &["start_time_ns"]));
+        assert_eq!(with_identity(Groups::STAT, Members::NONE), (Groups::STAT, Members::NONE));
+        assert_eq!(with_identity(TEXT | Groups::BASE, Members::ALL).1, Members::ALL);
+    }
+}
