@@ -71,6 +71,6 @@ int snapshot(struct bpf_iter__task *ctx)
 		return 1;
 	}
 	*(volatile u64 *)&st.task = (u64)t;
-	st.part_pid = st.pid = R(t, pid);
+	st.part_pid = R(t, pid);
 	return write_task(t);
 }

@@ -53,6 +53,9 @@ struct config {
 	/* lengths of the maps of names and of what is shared, less one: powers of two less one */
 	__u32 names_mask;
 	__u32 shared_mask;
+	/* about how many tasks the walk will see, at most; `seen` has room for more */
+	__u32 expected;
+	__u32 reserved;
 	/* A run gives the CPU back after this time, and the next one goes on where it ended. */
 	__u64 slice_ns;
 	/* Where the machine's memory ends (a physical address; 0: page tables are not read), and the
@@ -114,8 +117,8 @@ struct state {
 	__u32 late;		/* the time of this run is over */
 	__u32 work;		/* done since the clock was looked at */
 	__u32 slice;		/* number of this run */
-	__u32 pid;		/* of the task at hand, in the initial namespace */
 	__u32 part_pid;		/* legacy: of the task that `part` is about */
+	__u32 reserved_part;
 	__u64 node;		/* of the list of threads */
 	__s64 rss;		/* legacy: the sum of a counter */
 	__u64 task, arg;	/* what the global functions are about */

@@ -155,7 +155,7 @@ static __always_inline void put_stack_of(struct task_struct *t)
 /* The helper for stacks takes a task that is held, and it is held by this while the helper reads it. */
 GROUP_FN put_held_stack(void)
 {
-	struct task_struct *t = bpf_task_from_pid(st.pid);
+	struct task_struct *t = bpf_task_from_pid(R(THIS, pid));
 
 	if (t && (u64)t == st.task) {
 		put_stack_of(t);

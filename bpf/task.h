@@ -318,10 +318,12 @@ GROUP_FN touch(void)
 }
 
 /* The number of the task st.task in the reader's pid namespace, 0 where the reader cannot see it. */
-GROUP_FN see_task(void)
+static __always_inline u32 see_task(void)
 {
-	st.nr = task_nr(THIS);
-	st.tgid = task_tgid_nr(THIS);
+	struct task_struct *t = THIS;
+
+	st.nr = task_nr(t);
+	st.tgid = task_tgid_nr(t);
 	return st.nr;
 }
 
@@ -403,6 +405,16 @@ GROUP_FN give_up(void)
 	return 0;
 }
 
+/* For same_program(), which is asked before the task goes on. */
+GROUP_FN remember_program(void)
+{
+	struct task_struct *t = THIS;
+
+	st.part_start = R(t, start_boottime);
+	st.part_exec = R(t, self_exec_id);
+	return 0;
+}
+
 static __always_inline bool same_program(void)
 {
 	return R(THIS, start_boottime) == st.part_start && R(THIS, self_exec_id) == st.part_exec;
@@ -425,6 +437,9 @@ GROUP_FN put_fixed(void)
 #define HAS_PARTS (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON) || WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD))
 #define NEED_SUM (NEED_TIME || NEED_STAT(MINFLT) || NEED_STAT(MAJFLT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO))
 
+/* Can a task take longer than a run? */
+#define CAN_PAUSE (HAS_PARTS || NEED_SUM)
+
 /*
  * Write the task st.task, or what is left of it. No reference is taken: that would be half the cost of a listing.
  * Returns 1 where more is left than fits, or than there is time for; st.part is where it goes on then. `t`: the same
@@ -441,11 +456,10 @@ static __always_inline u32 write_task(struct task_struct *t)
 		st.part = PART_NONE;
 		return 0;
 	}
-	if (st.part <= PART_SUM) {
-		st.part_start = R(THIS, start_boottime);
-		st.part_exec = R(THIS, self_exec_id);
+	if (!CAN_PAUSE || st.part <= PART_SUM) {
 		if (NEED_SUM && sum()) {
 			st.part = PART_SUM;
+			remember_program();
 			return 1;
 		}
 		begin_message(st.nr, st.tgid, 0);
@@ -454,8 +468,10 @@ static __always_inline u32 write_task(struct task_struct *t)
 		if (WANT(TASK_DIAG_WCHAN) || WANT(TASK_DIAG_KSTACK))
 			put_stack(t);
 #endif
-		st.part = HAS_PARTS ? PART_CMDLINE : PART_NONE;
-		st.part_begun = st.cmd_offset = st.cmd_total = 0;
+		if (CAN_PAUSE)
+			st.part = HAS_PARTS ? PART_CMDLINE : PART_NONE;
+		if (HAS_PARTS)
+			st.part_begun = st.cmd_offset = st.cmd_total = 0;
 	} else {
 		begin_message(st.nr, st.tgid, TASK_DIAG_FLAG_CONT);
 		if (!same_program()) {
@@ -466,8 +482,12 @@ static __always_inline u32 write_task(struct task_struct *t)
 	if (HAS_PARTS && st.part)
 		more = put_parts();
 	end_task();
-	if (!more)
-		st.part = PART_NONE;
+	if (HAS_PARTS) {
+		if (more)
+			remember_program();
+		else
+			st.part = PART_NONE;
+	}
 	return more;
 }
 

@@ -224,7 +224,7 @@ impl Sizes {
                 // A third more than was estimated: what does not fit is copied, with all the rest.
                 let bytes = mappings.saturating_mul(size_of::<taskdiag_wire::Vma>() * 4 / 3);
                 let chunks = bytes / CHUNK_FULL + reserve(req.groups) + 1;
-                return Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: 1 };
+                return Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: 2 };
             }
             Strategy::All | Strategy::Children => estimate::processes(),
             Strategy::AllThread | Strategy::Thread => estimate::threads(),
@@ -241,7 +241,7 @@ impl Sizes {
         let answer =
             part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
-        Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: (tasks + tasks / 4 + 1024) as u32 }
+        Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: (2 * tasks + 2048) as u32 }
     }
 }
 
@@ -344,6 +344,8 @@ impl Run {
             first_ns: u32::from(in_first_pid_namespace()),
             names_mask: names - 1,
             shared_mask: shared - 1,
+            expected: sizes.tasks / 2,
+            reserved: 0,
             slice_ns: SLICE_NS,
             ram_end,
             pte_address,
