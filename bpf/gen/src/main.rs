@@ -1,6 +1,7 @@
 //! Compiles `bpf/*.bpf.c` and makes light skeletons of them: for each, the loader program and its
 //! data as libbpf makes them, in one file that the bpf engine includes. With `--check`, compares
-//! with the files that are checked in instead of writing them.
+//! with the files that are checked in instead of writing them. With `--gap N --out DIR`, makes in DIR, for tests,
+//! programs that wait for N rounds between the load of a pointer and its use (`GAP()` in the sources).
 //!
 //! A light skeleton needs no libbpf, no ELF and no BTF parser at run time: the kernel itself runs
 //! the loader program, which creates the maps, relocates against the running kernel and loads
@@ -16,10 +17,20 @@ use std::{env, fs, ptr};
 /// The compiler whose output is checked in.
 const CLANG: &str = "clang-19";
 
+/// What to make.
+#[derive(Default)]
+struct Options {
+    /// Compare with what is there.
+    check: bool,
+    /// Rounds to wait between the load of a pointer and its use.
+    gap: Option<u32>,
+    /// Another directory than `bpf/skel`.
+    out: Option<PathBuf>,
+}
+
 fn main() -> ExitCode {
-    let check = env::args().nth(1).as_deref() == Some("--check");
     let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("bpf/").to_owned();
-    match run(&bpf, check) {
+    match options(env::args().skip(1)).and_then(|o| run(&bpf, &o)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("taskdiag-bpf-gen: {e}");
@@ -28,7 +39,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(bpf: &Path, check: bool) -> Result<(), String> {
+fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut o = Options::default();
+    while let Some(name) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{name} needs a value"));
+        match name.as_str() {
+            "--check" => o.check = true,
+            "--gap" => {
+                o.gap = Some(value()?.parse().map_err(|e| format!("--gap: {e}; give a number"))?);
+            }
+            "--out" => o.out = Some(value()?.into()),
+            _ => {
+                return Err(format!(
+                    "there is no option {name}; there are --check, --gap N, --out DIR"
+                ));
+            }
+        }
+    }
+    if o.gap.is_some() && o.out.is_none() {
+        return Err(
+            "--gap needs --out DIR: programs that wait are for tests, not to be checked in".into(),
+        );
+    }
+    Ok(o)
+}
+
+fn run(bpf: &Path, o: &Options) -> Result<(), String> {
     let mut sources: Vec<PathBuf> = fs::read_dir(bpf)
         .map_err(|e| format!("{}: {e}", bpf.display()))?
         .filter_map(|f| Some(f.ok()?.path()))
@@ -38,11 +74,12 @@ fn run(bpf: &Path, check: bool) -> Result<(), String> {
     if sources.is_empty() {
         return Err(format!("no *.bpf.c in {}", bpf.display()));
     }
+    let out = o.out.clone().unwrap_or_else(|| bpf.join("skel"));
     for source in sources {
         let name = source.file_name().expect("a file").to_string_lossy().replace(".bpf.c", "");
-        let made = light_skeleton(&compile(bpf, &name)?, &name)?;
-        let path = bpf.join("skel").join(format!("{name}.lskel"));
-        if check {
+        let made = light_skeleton(&compile(bpf, &name, o.gap)?, &name)?;
+        let path = out.join(format!("{name}.lskel"));
+        if o.check {
             let have = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
             if have != made {
                 return Err(format!(
@@ -51,8 +88,11 @@ fn run(bpf: &Path, check: bool) -> Result<(), String> {
                 ));
             }
             println!("{name}: as checked in ({} bytes)", made.len());
+        } else if fs::read(&path).is_ok_and(|have| have == made) {
+            // As it was, so that nothing is built anew for its time.
+            println!("{name}: {} bytes, unchanged", made.len());
         } else {
-            fs::create_dir_all(path.parent().expect("skel/")).map_err(|e| e.to_string())?;
+            fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
             fs::write(&path, &made).map_err(|e| format!("{}: {e}", path.display()))?;
             println!("{name}: {} bytes", made.len());
         }
@@ -60,13 +100,14 @@ fn run(bpf: &Path, check: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn compile(bpf: &Path, name: &str) -> Result<Vec<u8>, String> {
+fn compile(bpf: &Path, name: &str, gap: Option<u32>) -> Result<Vec<u8>, String> {
     let object = env::temp_dir().join(format!("taskdiag-{}-{name}.bpf.o", std::process::id()));
     // Run in bpf/ with relative names and mapped prefixes: no path of this machine in the object.
     let status = Command::new(CLANG)
         .current_dir(bpf)
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
         .args(["-Wno-unused-function", "-Wno-sign-compare", "-Wno-missing-field-initializers"])
+        .args(gap.map(|n| format!("-DTASKDIAG_GAP={n}")))
         .arg(format!("-ffile-prefix-map={}=.", bpf.display()))
         .arg(format!("-ffile-prefix-map={}=libbpf", env!("LIBBPF_INCLUDE")))
         .arg("-isystem")

@@ -40,14 +40,19 @@ use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, estimate, inf
 use crate::error::Error;
 use crate::request::Request;
 
-static SNAPSHOT: Skeleton =
-    Skeleton::parse(include_bytes!("../../../../../bpf/skel/snapshot.lskel"));
+/// A program that `build.rs` says where to find: in `bpf/skel`.
+macro_rules! skeleton {
+    ($file:literal) => {
+        Skeleton::parse(include_bytes!(concat!(env!("TASKDIAG_SKELETONS"), "/", $file)))
+    };
+}
+static SNAPSHOT: Skeleton = skeleton!("snapshot.lskel");
 /// Without the groups in [`RARE`] and [`BY_OFFSET`]: loads faster.
-static LITE: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/lite.lskel"));
+static LITE: Skeleton = skeleton!("lite.lskel");
 /// Without those in [`RARE`]: neither do these take types of the kernel that are long to find.
-static MORE: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/more.lskel"));
+static MORE: Skeleton = skeleton!("more.lskel");
 /// For kernels before 6.8.
-static LEGACY: Skeleton = Skeleton::parse(include_bytes!("../../../../../bpf/skel/legacy.lskel"));
+static LEGACY: Skeleton = skeleton!("legacy.lskel");
 static SKELETONS: [&Skeleton; 4] = [&LITE, &MORE, &SNAPSHOT, &LEGACY];
 /// Groups that take types of the kernel that are long to find.
 const RARE: Groups = Groups::NS.union(Groups::CGROUP);
