@@ -82,13 +82,13 @@ class Bench(suites.Suite):
 
 
 def compiled(source):
-    """A static program from a C file, cached by its text."""
-    text = source.read_bytes()
-    uapi = sorted((common.ROOT / "uapi").glob("*.h"))
-    program = common.cache("programs", f"{source.stem}-{common.digest(text, *uapi)}")
+    """A static program from a C file or from those of a directory, cached by their text."""
+    files = sorted(source.glob("*.c")) if source.is_dir() else [source]
+    headers = [*sorted(source.parent.glob(f"{source.name}/*.h")), *sorted((common.ROOT / "uapi").glob("*.h"))]
+    program = common.cache("programs", f"{source.stem}-{common.digest(*files, *headers)}")
     if not program.exists():
         flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-static", "-pthread", "-I", common.ROOT / "uapi"]
-        common.run("gcc", *flags, "-o", program, source)
+        common.run("gcc", *flags, "-o", program, *files)
     return program
 
 

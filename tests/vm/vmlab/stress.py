@@ -14,7 +14,7 @@ SEED = 20161
 
 
 class Program(suites.Suite):
-    """A C program of tests/vm that runs for so many seconds with a seed."""
+    """A C program of tests/vm, or a directory of its files, that runs for so many seconds with a seed."""
 
     def __init__(self, name, seconds, seed=SEED):
         self.name, self.seconds, self.seed = name, seconds, seed
@@ -22,7 +22,8 @@ class Program(suites.Suite):
         self.timeout = seconds * 3 + 120
 
     def files(self, tree):
-        tree.program(bench.compiled(common.VM / f"{self.name}.c"), f"/lab/{self.name}")
+        source = common.VM / self.name
+        tree.program(bench.compiled(source if source.is_dir() else source.with_suffix(".c")), f"/lab/{self.name}")
 
     def script(self):
         return [
