@@ -271,7 +271,14 @@ impl fmt::Display for Source {
 /// Where the answer has a task twice: pids are unique at a moment, and a task must not be counted
 /// twice because the walk was resumed.
 pub fn read(source: Source, req: &Request) -> Result<Answer, Error> {
-    let snapshot = source.query(req)?;
+    Ok(indexed(source, req.strategy, source.query(req)?))
+}
+
+/// An answer that is there already.
+///
+/// # Panics
+/// As [`read`].
+pub fn indexed(source: Source, strategy: Strategy, snapshot: Snapshot) -> Answer {
     let done = *snapshot.stream().done();
     assert_eq!(done.error, 0, "{source}: the walk ended early");
     let mut index = BTreeMap::new();
@@ -279,7 +286,7 @@ pub fn read(source: Source, req: &Request) -> Result<Answer, Error> {
         let again = index.insert(view.pid(), (view.tgid(), i));
         assert!(again.is_none(), "{source}: task {} is there twice", view.pid());
     }
-    Ok(Answer { source, strategy: req.strategy, done, snapshot, index })
+    Answer { source, strategy, done, snapshot, index }
 }
 
 /// The engines that work here, the slowest last. One that does not is a loud skip, or a failure

@@ -1,5 +1,6 @@
 //! What the tests of the whole share: tasks in known states ([`mktask`]), answers of each engine
-//! as plain values ([`answer`]), their comparison ([`compare`]), lists ([`rows`]), and loud skips ([`skips`]).
+//! as plain values ([`answer`]), their comparison ([`compare`]), lists ([`rows`]), what is known of storms of tasks
+//! ([`storm`]), and loud skips ([`skips`]).
 //! The tests are in `tests/`.
 
 pub mod answer;
@@ -9,6 +10,7 @@ pub mod mktask;
 pub mod rows;
 pub mod skips;
 pub mod state;
+pub mod storm;
 
 pub use answer::{Answer, Source, Task, Value, engines, read};
 pub use mktask::Mktask;

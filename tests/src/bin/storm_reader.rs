@@ -1,0 +1,253 @@
+//! Asks for tasks with one of the BPF programs, over and over, beside the storm of `tests/vm/storm`, and checks what it is told.
+//! `tests/vm/lab storm` runs it in virtual machines.
+//!
+//! It ends with 1 where a value is wrong, a sentinel is not there, an answer is malformed or has a task twice, or where
+//! nothing was compared; with 2 where it was not asked rightly.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use taskdiag::engine::bpf::Bpf;
+use taskdiag::{Engine, EngineId, Error, Groups, Request, Snapshot, Strategy};
+use taskdiag_tests::Source;
+use taskdiag_tests::answer::indexed;
+use taskdiag_tests::storm::{Found, Truth};
+
+const USAGE: &str = "usage: storm_reader --base DIR --program lite|more|snapshot|legacy \
+                     [--seconds N] [--seed N] [--processor N]";
+/// How long the storm may take to begin.
+const BEGIN: Duration = Duration::from_secs(120);
+/// Wrong values that are shown.
+const SHOWN: usize = 20;
+
+// Which groups choose which program, see engine/bpf/mod.rs.
+const LITE: Groups = Groups::BASE
+    .union(Groups::CRED)
+    .union(Groups::STAT)
+    .union(Groups::STATM)
+    .union(Groups::CMDLINE)
+    .union(Groups::IO)
+    .union(Groups::SCHED)
+    .union(Groups::FD_COUNT);
+const MORE: Groups = Groups::VMA
+    .union(Groups::FD)
+    .union(Groups::ENVIRON)
+    .union(Groups::LIMITS)
+    .union(Groups::SIGNALS)
+    .union(Groups::WCHAN)
+    .union(Groups::KSTACK)
+    .union(Groups::FILE_STAT);
+const RARE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
+
+/// A BPF program.
+#[derive(Clone, Copy, PartialEq)]
+enum Program {
+    Lite,
+    More,
+    Snapshot,
+    Legacy,
+}
+
+impl FromStr for Program {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Program, String> {
+        match name {
+            "lite" => Ok(Program::Lite),
+            "more" => Ok(Program::More),
+            "snapshot" => Ok(Program::Snapshot),
+            "legacy" => Ok(Program::Legacy),
+            _ => Err(format!("no program is called {name}")),
+        }
+    }
+}
+
+impl Program {
+    /// Some groups that only this program answers, or any that the one for older kernels does.
+    fn groups(self, rnd: &mut Random) -> Groups {
+        let (all, one_of) = match self {
+            Program::Lite => (LITE, LITE),
+            Program::More => (LITE | MORE, MORE),
+            Program::Snapshot => (LITE | MORE | RARE, RARE),
+            Program::Legacy => (LITE | MORE | RARE, LITE | MORE | RARE),
+        };
+        // By its name a child of a sentinel is known.
+        let mut groups = Groups::BASE | rnd.one(one_of.iter()).into();
+        // Most of the time goes to the load of the program, and the more it has the longer it takes.
+        if rnd.below(12) == 0 {
+            return all;
+        }
+        for g in all.iter() {
+            if rnd.below(6) == 0 {
+                groups |= g.into();
+            }
+        }
+        groups
+    }
+}
+
+/// Numbers that come again with the same seed (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % n
+    }
+    fn one<T>(&mut self, of: impl Iterator<Item = T>) -> T {
+        let mut all: Vec<T> = of.collect();
+        let i = self.below(all.len() as u64) as usize;
+        all.swap_remove(i)
+    }
+}
+
+struct Options {
+    base: PathBuf,
+    program: Program,
+    seconds: u64,
+    seed: u64,
+    /// Run there only.
+    processor: Option<usize>,
+}
+
+fn options() -> Result<Options, String> {
+    let (mut base, mut program, mut seconds, mut seed, mut processor) = (None, None, 10, 1, None);
+    let mut args = std::env::args().skip(1);
+    while let Some(name) = args.next() {
+        let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
+        let number = || value.parse().map_err(|_| format!("{name}: {value} is no number"));
+        match name.as_str() {
+            "--base" => base = Some(PathBuf::from(&value)),
+            "--program" => program = Some(value.parse()?),
+            "--seconds" => seconds = number()?,
+            "--seed" => seed = number()?,
+            "--processor" => processor = Some(number()? as usize),
+            _ => return Err(format!("there is no option {name}")),
+        }
+    }
+    let (Some(base), Some(program)) = (base, program) else {
+        return Err("--base and --program are needed".into());
+    };
+    Ok(Options { base, program, seconds, seed, processor })
+}
+
+/// Run on this processor only.
+///
+/// # Panics
+/// Where there is no such processor.
+fn stay_on(processor: usize) {
+    // SAFETY: a set of processors is plain bits, all zero is none of them; CPU_SET keeps within it, and the system call
+    // reads a set of the size that it is given.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        assert!(
+            processor < libc::CPU_SETSIZE as usize,
+            "--processor {processor}: there are not so many"
+        );
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &set)
+    };
+    assert_eq!(done, 0, "--processor {processor}: {}", std::io::Error::last_os_error());
+}
+
+/// Whom a request is about, and who must be in its answer.
+fn whom(truth: &Truth, rnd: &mut Random) -> (Strategy, u32, Vec<u32>) {
+    let all: Vec<u32> = truth.sentinels.keys().copied().collect();
+    let one = rnd.one(all.iter().copied());
+    match rnd.below(8) {
+        0..=2 => (Strategy::All, 0, all),
+        3 => (Strategy::AllThread, 0, all),
+        4 => (Strategy::Children, truth.parent(), all),
+        // Any of the many that come and go: it may be nobody.
+        5 => (Strategy::One, one + 20 + rnd.below(200) as u32, Vec::new()),
+        6 => (Strategy::One, one, vec![one]),
+        _ => (Strategy::Thread, one, vec![one]),
+    }
+}
+
+/// Ask until the time is over or the storm is. How often.
+fn ask(o: &Options, found: &mut Found) -> Result<u64, String> {
+    let begin = Instant::now();
+    let truth = loop {
+        match Truth::read(&o.base) {
+            Some(truth) => break truth,
+            None if begin.elapsed() > BEGIN => {
+                return Err(format!("no storm begins in {}", o.base.display()));
+            }
+            None => std::thread::sleep(Duration::from_millis(100)),
+        }
+    };
+    let mut rnd = Random(o.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let source = match o.program {
+        Program::Legacy => Source::LegacyBpf,
+        _ => Source::Engine(EngineId::Bpf),
+    };
+    let (begin, mut requests) = (Instant::now(), 0);
+    while begin.elapsed() < Duration::from_secs(o.seconds) {
+        let (strategy, pid, must) = whom(&truth, &mut rnd);
+        let req = Request::new(strategy, pid, o.program.groups(&mut rnd));
+        let mut engine = if source == Source::LegacyBpf { Bpf::legacy() } else { Bpf::untried() };
+        if rnd.below(3) == 0 {
+            engine = engine.small();
+        }
+        let mut now = Found::default();
+        match engine.run(&req).and_then(|a| Snapshot::parse(a.stream)) {
+            Ok(snapshot) => truth.check(&indexed(source, strategy, snapshot), &must, &mut now),
+            Err(Error::NoSuchProcess(_)) if must.is_empty() => {}
+            Err(e) => now.wrong.push(format!("{strategy} of {pid}, {}: {e}", req.groups)),
+        }
+        if Bpf::fell_back() && source != Source::LegacyBpf {
+            return Err("this kernel refused the program, and took that for older kernels".into());
+        }
+        if Truth::read(&o.base).is_none() {
+            // The storm is over: who is not there now need not be.
+            break;
+        }
+        requests += 1;
+        found.add(now);
+        if found.wrong.len() >= SHOWN {
+            break;
+        }
+    }
+    Ok(requests)
+}
+
+fn main() -> ExitCode {
+    let o = match options() {
+        Ok(o) => o,
+        Err(why) => {
+            eprintln!("storm_reader: {why}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if let Some(n) = o.processor {
+        stay_on(n);
+    }
+    let mut found = Found::default();
+    let requests = match ask(&o, &mut found) {
+        Ok(n) => n,
+        Err(why) => {
+            println!("storm_reader: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    found.judge();
+    let compared: u64 = found.values.values().sum();
+    println!(
+        "{requests} requests, {} rows, {compared} values compared {:?}, not there {:?}, {} wrong",
+        found.rows,
+        found.values,
+        found.missing,
+        found.wrong.len()
+    );
+    for w in found.wrong.iter().take(SHOWN) {
+        println!("WRONG: {w}");
+    }
+    if compared == 0 {
+        println!("storm_reader: nothing was compared");
+    }
+    if found.wrong.is_empty() && compared > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
