@@ -3,5 +3,5 @@
 
 `common` paths and the cache; `kernels` the list; `stock` distribution kernels by apt; `build` kernels from
 source and the series; `image` the initramfs; `machine` one boot; `suites` what runs in the guest;
-`bench` before/after tables; `support` docs/support.md.
+`stress` and `storm` make them suffer; `bench` before/after tables; `support` docs/support.md.
 """

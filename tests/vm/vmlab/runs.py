@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Boots with suites: what each command of the lab runs, and how it reports."""
 
-from . import common, each as each_patch, kernels, machine, selftests, stress, suites, support
+from . import common, each as each_patch, kernels, machine, selftests, storm, stress, suites, support
 
 # For the boot itself, in software emulation on a busy host.
 BOOT_SECONDS = 120
+# Seconds of a storm beside readers, for each BPF program; in the short run, which has no time to build a kernel with all
+# checks; and until the kernel must have complained of programs that are wrong.
+STORM = 600
+STORM_FAST = 60
+STORM_KNOWN_BAD = 300
 # How much longer tests may take with all checks of the kernel on.
 SLOWER = 4
 # The test programs of the short run on a stock kernel: a live machine, odd surroundings, what is left behind. Linux 6.1
@@ -125,6 +130,40 @@ def stress_of_the_series(seconds, seed, kernel="ours-debug"):
     return built(kernel, parts, "stress", 4096)
 
 
+def storms(names, programs, seconds, seed=stress.SEED, gap=None):
+    """Storms beside readers with BPF programs; how many failed."""
+    bad = 0
+    for name in names or storm.KERNELS:
+        kernel = kernels.named(name)
+        parts = [storm.Storm(p, seconds, seed, gap) for p in programs]
+        parts.append(storm.Poison(kernel))
+        if storm.has_kasan(kernel):
+            parts.append(stress.Checks(True))
+        try:
+            label = "storm" if gap is None else "storm-gap"
+            bad += report(kernel, *go(kernel, parts, label, 4096, storm.boot_parameters(kernel)))
+        except common.Unavailable as e:
+            skip(f"{name}: storm of BPF readers", str(e))
+    return bad
+
+
+def known_bad(names, seconds, seed=stress.SEED):
+    """Do the storms find a mistake that is known to be there? How many kernels did not complain of it."""
+    bad = 0
+    for name in names or storm.KERNELS:
+        kernel = kernels.named(name)
+        try:
+            run, _ = go(kernel, [storm.KnownBad(seconds, seed)], "known-bad", 4096, storm.boot_parameters(kernel))
+        except common.Unavailable as e:
+            skip(f"{name}: known bad BPF programs", str(e))
+            continue
+        found, word = storm.fell_over(run)
+        common.say(f"{name}: {word}")
+        result = suites.Result(passed=1) if found else suites.Result(failed=[word])
+        bad += report(kernel, run, {"known-bad": result})
+    return bad
+
+
 def each(first=None, boots=False):
     """Build the series patch by patch, and boot each step if asked; how many steps failed."""
 
@@ -144,12 +183,14 @@ def each(first=None, boots=False):
 def fast():
     """What `make test` runs: a stock kernel and ours, in a few minutes. Exit code."""
     bad = parity([kernels.named("debian-6.1")], FAST, "") + parity([kernels.named("ours")], None, "")
+    bad += storms(["debian-newest"], [storm.MIXED], STORM_FAST)
     return bool(bad + tests_of_the_series())
 
 
 def everything():
     """What `make test-vm` runs. Exit code."""
     bad = tests_of_the_series() + stress_of_the_series(120, stress.SEED) + each(boots=True)
+    bad += known_bad([], STORM_KNOWN_BAD) + storms([], storm.PROGRAMS, STORM) + storms([], [storm.MIXED], STORM, gap=storm.GAP)
     bad += parity(kernels.listed(), None, "")
     support.write()
     return bool(bad)
