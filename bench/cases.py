@@ -216,3 +216,4 @@ def floor(b):
 # They register themselves, and use what is above.
 import memory_cases  # noqa: E402, F401
 import file_cases  # noqa: E402, F401
+import late_cases  # noqa: E402, F401
