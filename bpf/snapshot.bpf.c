@@ -201,11 +201,13 @@ static __always_inline bool visit(void)
 {
 	bool begun = CAN_PAUSE && st.part, wanted;
 
-	st.task = st.walk;
 	if (!begun && st.stop) {
 		st.done = 1;
 		return false;
 	}
+	st.task = st.walk;
+	/* first, so that its memory is waited for together with that of the task */
+	step();
 	wanted = !cfg.count_only && (begun || is_asked_for());
 	if (wanted && !room(cfg.reserve)) {
 		st.full = 1;
@@ -213,8 +215,9 @@ static __always_inline bool visit(void)
 	}
 	if (!begun && !note())
 		return false;
-	if (!wanted || !write_task(NULL))
-		step();
+	/* more is left of it: the same task again */
+	if (wanted && write_task(NULL))
+		st.walk = st.task;
 	return !is_late(wanted ? 16 : 2);
 }
 
