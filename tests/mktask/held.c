@@ -36,19 +36,26 @@ static void reply(int fuse, uint64_t unique, int error, const void *data, size_t
 		_exit(0);
 }
 
+/* Beside the root: a file, and a directory. */
+#define FILE_NODE 2
+#define DIR_NODE 3
+
 static struct fuse_attr attr_of(uint64_t node)
 {
 	return (struct fuse_attr){
 		.ino = node, .nlink = 1, .blksize = 4096,
-		.mode = node == 1 ? S_IFDIR | 0755 : S_IFREG | 0644,
-		.size = node == 1 ? 0 : 4096,
+		.mode = node != FILE_NODE ? S_IFDIR | 0755 : S_IFREG | 0644,
+		.size = node != FILE_NODE ? 0 : 4096,
 	};
 }
 
 /* Somebody reads the file. Shared with the server. */
 static int *asked;
 
-/* One file in one directory. Whoever reads it waits. */
+/*
+ * A file and a directory in one directory. Whoever reads the file waits, whoever
+ * lists the directory "dir", and whoever looks for the name "lost".
+ */
 static _Noreturn void serve(int fuse)
 {
 	static char buf[1 << 20];
@@ -72,9 +79,14 @@ static _Noreturn void serve(int fuse)
 			break;
 		}
 		case FUSE_LOOKUP: {
+			const char *name = (const char *)(in + 1);
+			uint64_t node = strcmp(name, "dir") ? FILE_NODE : DIR_NODE;
 			struct fuse_entry_out o = {
-				.nodeid = 2, .entry_valid = 1000, .attr_valid = 1000, .attr = attr_of(2),
+				.nodeid = node, .entry_valid = 1000, .attr_valid = 1000,
+				.attr = attr_of(node),
 			};
+			if (!strcmp(name, "lost"))
+				break;	/* no answer */
 			reply(fuse, in->unique, 0, &o, sizeof(o));
 			break;
 		}
@@ -88,6 +100,11 @@ static _Noreturn void serve(int fuse)
 			reply(fuse, in->unique, 0, &o, sizeof(o));
 			break;
 		}
+		case FUSE_READDIR:
+		case FUSE_READDIRPLUS:
+			if (in->nodeid != DIR_NODE)
+				reply(fuse, in->unique, -ENOSYS, NULL, 0);
+			break;	/* no answer */
 		case FUSE_READ:
 			__atomic_store_n(asked, 1, __ATOMIC_SEQ_CST);
 			break;	/* no answer */
@@ -125,12 +142,11 @@ static void move_arguments(void *page)
 		skip("prctl(PR_SET_MM_MAP): %m");
 }
 
-/* A page of a file that is never read. */
-static void *page_without_end(const char *dir)
+/* Mount it, in a mount namespace of our own. */
+static void mount_there(const char *dir)
 {
-	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC), fd;
-	char options[128], path[4200];
-	void *page;
+	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	char options[128];
 
 	if (fuse < 0)
 		skip("/dev/fuse: %m");
@@ -147,6 +163,16 @@ static void *page_without_end(const char *dir)
 	if (spawn() == 0)
 		serve(fuse);
 	close(fuse);
+}
+
+/* A page of a file that is never read. */
+static void *page_without_end(const char *dir)
+{
+	char path[4200];
+	void *page;
+	int fd;
+
+	mount_there(dir);
 	snprintf(path, sizeof(path), "%s/x", dir);
 	fd = must(open(path, O_RDONLY | O_CLOEXEC));
 	page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
@@ -235,7 +261,19 @@ static void uffd_arguments(int argc, char **argv)
 	hold();
 }
 
+/* Others enter the mount namespace of this task. */
+static void stuck_mount(int argc, char **argv)
+{
+	if (argc < 2)
+		die("usage: stuck-mount DIRECTORY");
+	mount_there(argv[1]);
+	fact("pid", "%d", getpid());
+	fact("ppid", "%d", getppid());
+	hold();
+}
+
 const struct state held_states[] = {
+	{ "stuck-mount", stuck_mount, "DIRECTORY: a file system there that does not answer" },
 	{ "held-lock", held_lock, "DIRECTORY: the lock of its memory is held" },
 	{ "uffd-arguments", uffd_arguments, "arguments that never come" },
 	{ 0 }

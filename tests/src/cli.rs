@@ -2,12 +2,15 @@
 //! crate's programs only, so it is built here, once, into the directory of this test.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use crate::skips::target_dir;
 
@@ -62,9 +65,25 @@ impl fmt::Display for Ran {
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox {
     limits: Vec<(u32, u64)>,
+    /// System calls, and what a filter does with them.
     denied: Vec<(u32, u32)>,
     user: Option<u32>,
     proc: Proc,
+    /// A process whose mount namespace is entered.
+    mounts_of: Option<u32>,
+    env: Vec<(String, String)>,
+    conf: Option<Conf>,
+    /// A command that runs it.
+    through: Vec<String>,
+    interrupt_after: Option<Duration>,
+}
+
+/// A file `/etc/taskdiag.conf`.
+#[derive(Clone, Debug)]
+struct Conf {
+    text: String,
+    mode: u32,
+    uid: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -87,7 +106,38 @@ impl Sandbox {
     }
     /// With a system call that always fails with `errno`.
     pub fn deny(mut self, call: libc::c_long, errno: i32) -> Sandbox {
-        self.denied.push((call as u32, errno as u32));
+        self.denied.push((call as u32, libc::SECCOMP_RET_ERRNO | errno as u32));
+        self
+    }
+    /// With a system call that ends the program.
+    pub fn deadly(mut self, call: libc::c_long) -> Sandbox {
+        self.denied.push((call as u32, libc::SECCOMP_RET_KILL_PROCESS));
+        self
+    }
+    /// With what is mounted where this process is.
+    pub fn mounts_of(mut self, pid: u32) -> Sandbox {
+        self.mounts_of = Some(pid);
+        self
+    }
+    /// With this in the environment.
+    pub fn env(mut self, name: &str, value: &str) -> Sandbox {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+    /// With this as `/etc/taskdiag.conf`, and nothing else in /etc.
+    pub fn conf(mut self, text: &str, mode: u32, uid: u32) -> Sandbox {
+        self.conf = Some(Conf { text: text.to_owned(), mode, uid });
+        self
+    }
+    /// Run by another command, such as `unshare --pid --fork`, which is given the program and its
+    /// arguments.
+    pub fn through(mut self, command: &[&str]) -> Sandbox {
+        self.through = command.iter().map(|s| (*s).to_owned()).collect();
+        self
+    }
+    /// Interrupted (Ctrl-C) after this time.
+    pub fn interrupt_after(mut self, time: Duration) -> Sandbox {
+        self.interrupt_after = Some(time);
         self
     }
     /// As another user, without groups or capabilities.
@@ -115,15 +165,34 @@ impl Sandbox {
         let copy = self.user.map(|_| copy_for_everyone());
         let program = copy.as_ref().map_or(taskdiag().clone(), |dir| dir.path().join("taskdiag"));
         let inside = self.clone();
+        let mounts = self.mounts_of.map(|pid| {
+            File::open(format!("/proc/{pid}/ns/mnt")).expect("it lives, and we are root")
+        });
         let mut filter = self.filter();
-        let mut command = Command::new(program);
+        let mut command = match self.through.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
         command.args(args).env("NO_COLOR", "1").env("COLUMNS", "200");
-        command.stdin(std::process::Stdio::null());
+        command.env_remove("TASKDIAG_ENGINE").envs(self.env.iter().cloned());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // SAFETY: between fork and exec, `enter` makes system calls only, on memory made before.
-        unsafe { command.pre_exec(move || inside.enter(&mut filter)) };
+        unsafe { command.pre_exec(move || inside.enter(mounts.as_ref(), &mut filter)) };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let args = args.join(" ");
-        match command.output() {
+        let interrupt = |child: Child| {
+            if let Some(time) = self.interrupt_after {
+                std::thread::sleep(time);
+                // SAFETY: our own child, which nobody has waited for.
+                unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+            }
+            child.wait_with_output()
+        };
+        match command.spawn().and_then(interrupt) {
             Ok(out) => {
                 let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
                 Ran { code: out.status.code(), stdout, stderr, args }
@@ -141,30 +210,35 @@ impl Sandbox {
         }
         // seccomp_data.nr is its first member.
         let mut program = vec![stmt(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
-        for (call, errno) in &self.denied {
+        for (call, action) in &self.denied {
             program.push(stmt(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *call, 0, 1));
-            let fail = libc::SECCOMP_RET_ERRNO | errno;
-            program.push(stmt(libc::BPF_RET | libc::BPF_K, fail, 0, 0));
+            program.push(stmt(libc::BPF_RET | libc::BPF_K, *action, 0, 0));
         }
         program.push(stmt(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));
         program
     }
 
-    fn enter(&self, filter: &mut [libc::sock_filter]) -> io::Result<()> {
-        let ok = |rc: libc::c_long| match rc {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        };
+    fn enter(&self, mounts: Option<&File>, filter: &mut [libc::sock_filter]) -> io::Result<()> {
         let proc = c"/proc".as_ptr();
         // SAFETY: system calls on strings and structs that outlive them.
         unsafe {
             // A run that hangs is killed, and shows no exit code.
             libc::alarm(60);
-            if self.proc != Proc::AsItIs {
+            // Also where the test runs in the background of a shell.
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            if let Some(mounts) = mounts {
+                ok(libc::setns(mounts.as_raw_fd(), libc::CLONE_NEWNS).into())?;
+            }
+            if self.proc != Proc::AsItIs || self.conf.is_some() {
                 ok(libc::unshare(libc::CLONE_NEWNS).into())?;
                 let private = libc::MS_REC | libc::MS_PRIVATE;
                 let none = std::ptr::null();
                 ok(libc::mount(none, c"/".as_ptr(), none, private, none.cast()).into())?;
+            }
+            if let Some(conf) = &self.conf {
+                conf.put()?;
+            }
+            if self.proc != Proc::AsItIs {
                 if self.proc == Proc::None {
                     ok(libc::umount2(proc, libc::MNT_DETACH).into())?;
                 } else {
@@ -191,6 +265,28 @@ impl Sandbox {
             }
         }
         Ok(())
+    }
+}
+
+fn ok(rc: libc::c_long) -> io::Result<()> {
+    if rc == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+impl Conf {
+    /// Make it, on a file system of its own. System calls only.
+    fn put(&self) -> io::Result<()> {
+        let (tmpfs, etc) = (c"tmpfs".as_ptr(), c"/etc".as_ptr());
+        // SAFETY: system calls on strings that outlive them.
+        unsafe {
+            ok(libc::mount(tmpfs, etc, tmpfs, 0, c"mode=755".as_ptr().cast()).into())?;
+            let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
+            let fd = libc::open(c"/etc/taskdiag.conf".as_ptr(), flags, 0o600);
+            ok(fd.into())?;
+            ok(libc::write(fd, self.text.as_ptr().cast(), self.text.len()) as libc::c_long)?;
+            ok(libc::fchown(fd, self.uid, 0).into())?;
+            ok(libc::fchmod(fd, self.mode).into())?;
+            ok(libc::close(fd).into())
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! From what a command needs to an answer: a saved one, or one of this machine; and whether it is
 //! complete.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,9 @@ use taskdiag::wire::{Done, Info, StreamWriter};
 use taskdiag::{Choice, Error, Request, Snapshot, query_each, query_with};
 
 use crate::args::limits::Limits;
+use crate::aside;
 use crate::columns::Column;
-use crate::exit::{Exit, say};
+use crate::exit::{Exit, say, shown};
 use crate::interrupt;
 use crate::output::Tally;
 use crate::plan::Plan;
@@ -43,17 +45,14 @@ impl Source {
             self.limits.put_into(r);
             r.watch = Some(watch);
         });
-        let progress = Progress::start(watch);
-        let snapshot = ask(plan, self.engine);
-        drop(progress);
-        interrupt::answered();
-        snapshot
+        let _progress = Progress::start(watch);
+        ask(plan, self.engine)
     }
 }
 
 /// Ask an engine. That a process does not exist is said; the answer then has no tasks.
 pub fn ask(plan: Plan, engine: Choice) -> Result<Snapshot, Exit> {
-    Ok(match plan {
+    let snapshot = match plan {
         Plan::One(request) => match query_with(&request, engine) {
             Err(Error::NoSuchProcess(pid)) => {
                 say_missing(&[pid]);
@@ -66,7 +65,9 @@ pub fn ask(plan: Plan, engine: Choice) -> Result<Snapshot, Exit> {
             say_missing(&missing);
             snapshot
         }
-    })
+    };
+    interrupt::answered();
+    Ok(snapshot)
 }
 
 /// Pids that were asked for by number and do not exist.
@@ -89,16 +90,32 @@ fn nobody(request: &Request) -> Result<Snapshot, Exit> {
     Ok(Snapshot::parse(w.finish(Done::default()))?)
 }
 
+thread_local! {
+    /// What stands in for the file of `--from`, see [`stand_in`].
+    static STAND_IN: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
+
+/// From now on a saved stream is these bytes, whatever file is named, in this thread.
+pub fn stand_in(bytes: &[u8]) {
+    STAND_IN.set(Some(bytes.to_vec()));
+}
+
 /// Read a saved stream.
 pub fn read(path: &Path) -> Result<Snapshot, Exit> {
-    let result = if path == Path::new("-") {
-        Snapshot::read_from(std::io::stdin().lock())
-    } else {
-        let file = File::open(path)
-            .map_err(|e| Exit::Failed(format!("--from {}: {e}", path.display())))?;
-        Snapshot::read_from(file)
+    let result = match STAND_IN.take() {
+        Some(bytes) => Snapshot::read_from(&bytes[..]),
+        None => {
+            aside::read(path).map_err(|e| Error::io("opening it", e)).and_then(Snapshot::read_from)
+        }
     };
-    result.map_err(|e| Exit::Failed(format!("--from {}: {e}", path.display())))
+    interrupt::answered();
+    result.map_err(|e| {
+        let why = match &e {
+            Error::Io { source, .. } => source.to_string(),
+            e => e.to_string(),
+        };
+        Exit::Failed(format!("--from {}: {why}", shown(path)))
+    })
 }
 
 /// The largest pid there can be, as procps has it; of a saved answer, the largest there is.
@@ -154,6 +171,15 @@ fn process_of(pid: u32) -> Option<u32> {
     status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
+/// What DONE says of a walk that ended early. It is a negative errno, but a saved answer may hold any number.
+fn why_ended(error: i32) -> String {
+    // MAX_ERRNO of the kernel.
+    match error {
+        -4095..0 => std::io::Error::from_raw_os_error(-error).to_string(),
+        _ => format!("for a reason that is not known ({error})"),
+    }
+}
+
 /// Complete, empty, or partial?
 pub fn verdict(
     snapshot: &Snapshot,
@@ -176,8 +202,7 @@ pub fn verdict_of(snapshot: &Snapshot, empty: bool, mut lines: Vec<String>) -> R
         return Err(Exit::Stopped(lines));
     }
     if error != 0 {
-        let why = Errno::from_raw_os_error(error.saturating_neg());
-        lines.push(format!("the list ended early, so tasks are missing: {why}"));
+        lines.push(format!("the list ended early, so tasks are missing: {}", why_ended(error)));
     }
     match (lines.is_empty(), empty) {
         (false, _) => Err(Exit::Partial(lines)),

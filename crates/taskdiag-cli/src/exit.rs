@@ -2,7 +2,10 @@
 
 use std::io::Write as _;
 
+use taskdiag::field::escape;
+
 use crate::interrupt;
+use crate::output::sink;
 
 /// Why the program ends early or with less than it was asked.
 #[derive(Debug)]
@@ -36,7 +39,11 @@ pub const CODES: &[(u8, &str)] = &[
          standard error says what, and how to get it",
     ),
     (4, "there is no answer: no engine works, or the saved stream is cut or foreign"),
-    (interrupt::CODE, "stopped by Ctrl-C: what was there until then is shown"),
+    (
+        interrupt::CODE,
+        "stopped by Ctrl-C: what was there until then is shown, or standard error says that the \
+         output is cut",
+    ),
 ];
 
 /// The exit codes as a section of `--help`.
@@ -76,9 +83,43 @@ impl From<std::io::Error> for Exit {
     }
 }
 
-/// A line on standard error. That nobody reads it is no reason to fail: eprintln!() would.
+/// A line on standard error. Names of files and tasks in it are chosen by others, so what is not printable
+/// is escaped as in a table. That nobody reads it is no reason to fail: eprintln!() would.
 pub fn say(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    let mut text = Vec::new();
+    escape(&mut text, line.to_string().as_bytes());
+    text.push(b'\n');
+    write_error(&text);
+}
+
+fn write_error(text: &[u8]) {
+    if !sink::is_silent() {
+        let _ = std::io::stderr().lock().write_all(text);
+    }
+}
+
+/// What clap has to say: help as it is, errors with what was typed escaped, which the shell may have made of
+/// the names of files.
+fn print(e: &clap::Error) -> std::io::Result<()> {
+    let text = e.render().to_string();
+    if !e.use_stderr() {
+        return sink::write_all(text.as_bytes());
+    }
+    let mut safe = Vec::new();
+    for line in text.lines() {
+        escape(&mut safe, line.as_bytes());
+        safe.push(b'\n');
+    }
+    write_error(&safe);
+    Ok(())
+}
+
+/// The bytes of a path as they are shown.
+pub fn shown(path: &std::path::Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let mut out = Vec::new();
+    escape(&mut out, path.as_os_str().as_bytes());
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 fn say_all(lines: Vec<String>) {
@@ -91,9 +132,9 @@ fn say_all(lines: Vec<String>) {
 pub fn report(result: Result<(), Exit>) -> u8 {
     let Err(exit) = result else { return 0 };
     match exit {
-        Exit::Clap(e) => match e.print().and_then(|()| std::io::stdout().flush()) {
-            Err(why) if !e.use_stderr() => report(Err(why.into())),
-            _ => e.exit_code() as u8,
+        Exit::Clap(e) => match print(&e) {
+            Err(why) => report(Err(why.into())),
+            Ok(()) => e.exit_code() as u8,
         },
         Exit::Usage(text) => {
             say(format_args!("taskdiag: {text}"));

@@ -1,7 +1,8 @@
-//! Ctrl-C while a long answer is made: the first one ends the walk, and what is there is shown; a
-//! second one, or one while the output is written, ends the program at once.
+//! Ctrl-C: while an answer is made that someone watches, the first one ends the walk, and what is there is
+//! shown. A second one, or one at any other time, ends the program at once, and says what that means for
+//! the output.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use signal_hook::consts::SIGINT;
 use taskdiag::Watch;
@@ -10,26 +11,49 @@ use taskdiag::Watch;
 pub const CODE: u8 = 130;
 
 static WATCH: Watch = Watch::new();
-static ANSWERED: AtomicBool = AtomicBool::new(false);
+static PHASE: AtomicU8 = AtomicU8::new(BEFORE);
+/// Nothing is there that could be shown.
+const BEFORE: u8 = 0;
+/// An answer is being made, and what of it is there can be shown.
+const ASKING: u8 = 1;
+/// The answer is there, and may be half written.
+const WRITING: u8 = 2;
 
 fn on_signal() {
-    if WATCH.is_stopped() || ANSWERED.load(Ordering::Relaxed) {
-        signal_hook::low_level::exit(i32::from(CODE));
-    }
-    WATCH.stop();
+    let word: &[u8] = match PHASE.load(Ordering::Relaxed) {
+        ASKING if !WATCH.is_stopped() => return WATCH.stop(),
+        WRITING => b"taskdiag: stopped by Ctrl-C: the output is cut\n",
+        _ => b"taskdiag: stopped by Ctrl-C: nothing is shown\n",
+    };
+    // SAFETY: write(2) of bytes that live for ever; safe in a signal handler.
+    unsafe { libc::write(2, word.as_ptr().cast(), word.len()) };
+    signal_hook::low_level::exit(i32::from(CODE));
 }
 
-/// From now on Ctrl-C ends the walk of a request that has this watch. Where no handler can be set,
-/// Ctrl-C ends the program, as it does without one.
+/// From now on Ctrl-C is answered as this module says. Where it is ignored, as for what a shell runs in the
+/// background, it stays so; where no handler can be set, it ends the program as it does without one.
+pub fn catch() {
+    // SAFETY: all of it may be zero, and the call only fills it in.
+    let is_ignored = unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(SIGINT, std::ptr::null(), &mut old) == 0
+            && old.sa_sigaction == libc::SIG_IGN
+    };
+    if !is_ignored {
+        // SAFETY: the handler only touches atomics and calls write() and _exit(), all safe in one.
+        let _ = unsafe { signal_hook::low_level::register(SIGINT, on_signal) };
+    }
+}
+
+/// From now on Ctrl-C ends the walk of a request that has this watch.
 pub fn watch() -> &'static Watch {
-    // SAFETY: the handler only touches atomics and calls _exit(), both safe in a signal handler.
-    let _ = unsafe { signal_hook::low_level::register(SIGINT, on_signal) };
+    PHASE.store(ASKING, Ordering::Relaxed);
     &WATCH
 }
 
 /// The answer is there: from now on Ctrl-C ends the program.
 pub fn answered() {
-    ANSWERED.store(true, Ordering::Relaxed);
+    PHASE.store(WRITING, Ordering::Relaxed);
 }
 
 /// Did Ctrl-C end the walk?

@@ -1,29 +1,9 @@
-//! The `taskdiag` command: arguments in, text out. Everything that knows about tasks is in the
-//! library; everything here is made from its field table and this crate's option tables.
+//! The program `taskdiag`: what goes before its first and after its last word, for a process of its own. All
+//! else is in the library of this crate.
 
 #![cfg_attr(not(test), no_main)]
 
-mod answer;
-mod args;
-mod by;
-mod columns;
-mod commands;
-mod exit;
-mod files;
-mod interrupt;
-mod maps;
-mod memory;
-mod nearest;
-mod order;
-mod output;
-mod plan;
-mod progress;
-mod ps;
-mod select;
-mod tree;
-
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
-use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 
 /// What the C library calls. The start of Rust's runtime would come before: fifteen system calls, most of
@@ -37,16 +17,14 @@ use std::os::unix::ffi::OsStrExt as _;
 unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char) -> c_int {
     like_rust();
     few_memory_calls();
+    taskdiag_cli::catch_interrupts();
     let text = |i| {
         // SAFETY: `i` is below `argc`.
         let text = unsafe { CStr::from_ptr(*argv.add(i)) };
         OsStr::from_bytes(text.to_bytes()).to_owned()
     };
     let argv: Vec<OsString> = (0..usize::try_from(argc).unwrap_or(0)).map(text).collect();
-    let code = exit::report(args::parse(argv).and_then(|c| commands::run(&c)));
-    // Nobody is left to tell.
-    let _ = std::io::stdout().flush();
-    c_int::from(code)
+    c_int::from(taskdiag_cli::run(argv))
 }
 
 /// What is kept of the start of Rust's runtime: standard input, output and error are open, or a file that

@@ -1,10 +1,12 @@
 //! What each fuzz target does with its bytes, without the fuzzer, so that `cargo test` can replay
 //! seeds and past findings with any compiler. A case fails by panicking.
 
+use std::cell::OnceCell;
 use std::hint::black_box;
 
 use taskdiag::Snapshot;
 use taskdiag::engine::procfs::parse;
+use taskdiag_cli::Shows;
 use taskdiag_wire::decode::Request;
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cgroup, Cred, Done, Fd, FdCount, FdDetail,
@@ -20,7 +22,7 @@ pub type Case = fn(&[u8]);
 
 /// Every target by name.
 pub const TARGETS: &[(&str, Case)] =
-    &[("stream", stream), ("request", request), ("procfs_parse", procfs_parse)];
+    &[("stream", stream), ("output", output), ("request", request), ("procfs_parse", procfs_parse)];
 
 /// Untrusted bytes as a stream: refused, or every view works and what it says adds up.
 pub fn stream(data: &[u8]) {
@@ -37,6 +39,52 @@ pub fn stream(data: &[u8]) {
     // DONE ends a stream and nothing else does: no cut one may pass.
     let cut = AlignedBuf::copy_of(&data[..whole.len() - 8]);
     assert!(Stream::parse(cut.as_bytes()).is_err());
+}
+
+/// Commands that show a saved answer: each kind of rows in each form, all columns, all that is done with rows.
+const COMMANDS: &[&[&str]] = &[
+    &["ps"],
+    &["ps", "-T", "--tree", "--columns", "40", "--color", "always"],
+    &["ps", "--json", "--sort", "-pcpu,args", "-u", "root"],
+    &["files", "--paths", "--mem"],
+    &["files", "--csv", "-i", "--deleted", "/a", "--sort", "name"],
+    &["files", "--count", "--jsonl"],
+    &["maps"],
+    &["maps", "-X", "--json"],
+    &["maps", "--by", "path", "--csv"],
+    &["memory", "--by", "user"],
+    &["tree", "-p", "-a", "-u"],
+    &["tree", "--json", "-s", "1"],
+];
+
+thread_local! {
+    static SHOWS: OnceCell<Vec<Shows>> = const { OnceCell::new() };
+}
+
+/// The commands, made once.
+fn shows() -> Vec<Shows> {
+    let from = |args: &[&str]| Shows::new(&[args, &["--from", "-"]].concat());
+    let all_columns = |command: &str, set: &taskdiag::field::Set| {
+        let names: Vec<&str> = set.own().map(|f| f.name).collect();
+        ["--json", "--csv", "--no-headers"]
+            .map(|form| from(&[command, form, "-o", &names.join(",")]))
+    };
+    use taskdiag::field::{FILES, MAPS, MEMORY, TASKS};
+    let sets = [("ps", &TASKS), ("files", &FILES), ("maps", &MAPS), ("memory", &MEMORY)];
+    let columns = sets.into_iter().flat_map(|(command, set)| all_columns(command, set));
+    COMMANDS.iter().map(|args| from(args)).chain(columns).collect()
+}
+
+/// Untrusted bytes as a saved answer, up to the text, JSON and CSV that a person or program sees, and what is
+/// said beside it. Nothing is written.
+pub fn output(data: &[u8]) {
+    SHOWS.with(|all| {
+        for show in all.get_or_init(shows) {
+            // Complete, empty, partial, or no answer; never wrong arguments.
+            let code = show.show(data);
+            assert!(matches!(code, 0 | 1 | 3 | 4), "{code}: {show:?}");
+        }
+    });
 }
 
 fn walk(task: &TaskView<'_>) {

@@ -11,7 +11,7 @@ use taskdiag_wire::{
 /// The seeds of a target, as (name, bytes). Empty for an unknown target.
 pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
-        "stream" => streams(),
+        "stream" | "output" => streams(),
         "request" => requests(),
         "procfs_parse" => proc_files(),
         _ => Vec::new(),
@@ -80,6 +80,16 @@ fn streams() -> Vec<(String, Vec<u8>)> {
     head.put(&Stat::new());
     head.end_task();
     out.push(("continued".to_owned(), done(head)));
+
+    // Why the walk ended: what it may be, and what it may not.
+    for error in [-4, -12, 5, -5000, i32::MIN] {
+        let mut w = writer(Groups::BASE, Strategy::All);
+        w.begin_task(12, 12);
+        w.put(&Base::new());
+        w.end_task();
+        let done = Done { error, ..Done::default() };
+        out.push((format!("ended{error}"), w.finish(done).as_bytes().to_vec()));
+    }
     out
 }
 

@@ -10,6 +10,7 @@ use taskdiag::files::TYPES;
 
 use super::table::{self, flag, list};
 use super::{lists, lsof};
+use crate::aside;
 use crate::exit::{self, Exit};
 use crate::files::inet::{Inet, States};
 use crate::files::place::Place;
@@ -32,6 +33,8 @@ pub struct Args {
     pub parents: bool,
     /// Places that are not there; only their names can be looked for.
     pub nowhere: Vec<PathBuf>,
+    /// Lines about places that could not be looked at, or not all of them, since they do not answer.
+    pub unseen: Vec<String>,
 }
 
 /// What lsof users need not learn anew.
@@ -181,6 +184,7 @@ fn type_name(item: &str) -> Result<String, Exit> {
 /// A network namespace: `4026531840`, `net:[4026531840]`, or a path such as /run/netns/x and
 /// /proc/1/ns/net.
 fn netns(item: &str) -> Result<u32, Exit> {
+    use std::io::Write as _;
     use std::os::unix::fs::MetadataExt;
     let number = item.strip_prefix("net:[").and_then(|s| s.strip_suffix(']')).unwrap_or(item);
     if let Ok(n) = number.parse() {
@@ -188,12 +192,14 @@ fn netns(item: &str) -> Result<u32, Exit> {
     }
     let path =
         if item.contains('/') { PathBuf::from(item) } else { Path::new("/run/netns").join(item) };
-    let inode = std::fs::metadata(&path).map(|m| m.ino());
-    match inode.map(u32::try_from) {
-        Ok(Ok(n)) => Ok(n),
-        Ok(Err(_)) => Err(Exit::Usage(format!("--net {item}: that is no network namespace"))),
-        Err(e) => Err(Exit::Usage(format!("--net {item}: {}: {e}", path.display()))),
+    let (said, end) = aside::ask(|to| to.write_all(&path.metadata()?.ino().to_ne_bytes()));
+    if let Err(e) = end {
+        return Err(Exit::Usage(format!("--net {item}: {}: {e}", exit::shown(&path))));
     }
+    let inode = said.try_into().ok().map(u64::from_ne_bytes);
+    inode
+        .and_then(|n| u32::try_from(n).ok())
+        .ok_or_else(|| Exit::Usage(format!("--net {item}: that is no network namespace")))
 }
 
 /// How a command's name begins. What lsof takes as a regular expression, `/TEXT/` with its flags, is
@@ -217,12 +223,17 @@ impl Args {
         let table = table::Args::output(m, &FILES)?;
         let look = table.source.from.is_none();
         let mut places = Vec::new();
-        let mut nowhere = Vec::new();
+        let (mut nowhere, mut unseen) = (Vec::new(), Vec::new());
         let mut add = |id: &str, make: fn(&Path, bool) -> Place| {
             for path in paths(id) {
                 let place = make(path, look);
-                if look && !place.is_there() {
-                    nowhere.push(path.clone());
+                match place.is_silent() {
+                    Some(why) => unseen.push(format!(
+                        "{}: {why}: what is open there is found by its path only",
+                        exit::shown(path)
+                    )),
+                    None if look && !place.is_there() => nowhere.push(path.clone()),
+                    None => {}
                 }
                 places.push(place);
             }
@@ -254,6 +265,7 @@ impl Args {
             table,
             select,
             nowhere,
+            unseen,
         };
         if args.count && (args.select.has_file_condition() || args.terse) {
             return Err(Exit::Usage(String::from(

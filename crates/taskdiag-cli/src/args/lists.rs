@@ -1,5 +1,8 @@
 //! Lists of ids and names, as `ps` takes them: with commas or blanks between the items.
 
+use std::io::{self, Write as _};
+
+use crate::aside;
 use crate::exit::Exit;
 
 /// The items of all occurrences of an option.
@@ -59,11 +62,26 @@ pub fn tty(option: &str, s: &str) -> Result<u32, Exit> {
         // The order of procps.
         None => vec![format!("/dev/pts/{s}"), format!("/dev/{s}"), format!("/dev/tty{s}")],
     };
+    let device = |p: &String| {
+        let look = || {
+            let meta = std::fs::metadata(p)?;
+            let is_terminal = meta.file_type().is_char_device();
+            io::Result::Ok(if is_terminal { new_encode_dev(meta.rdev()) } else { 0 })
+        };
+        let found = match p.starts_with("/dev/") {
+            true => look().ok()?,
+            // It may be anywhere.
+            false => {
+                let (said, end) = aside::ask(|to| to.write_all(&look()?.to_ne_bytes()));
+                end.ok()?;
+                u32::from_ne_bytes(said.try_into().ok()?)
+            }
+        };
+        (found != 0).then_some(found)
+    };
     paths
         .iter()
-        .filter_map(|p| std::fs::metadata(p).ok())
-        .find(|m| m.file_type().is_char_device())
-        .map(|m| new_encode_dev(m.rdev()))
+        .find_map(device)
         .ok_or_else(|| Exit::Usage(format!("{option}: there is no terminal '{s}'")))
 }
 

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 
 /// What an argument stands for.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ pub fn normalize(
                             rest => Some(OsStr::from_bytes(rest).to_owned()),
                         };
                         let Some(value) = value else {
-                            let arg = Path::new(arg).display();
+                            let arg = exit::shown(Path::new(arg));
                             return Err(Exit::Usage(format!("{arg} needs a directory after it")));
                         };
                         out.push(option.into());
@@ -108,7 +108,7 @@ pub fn normalize(
 }
 
 fn not_had(arg: &OsStr, instead: &str) -> Exit {
-    Exit::Usage(format!("'{}' of lsof is not had here: {instead}", Path::new(arg).display()))
+    Exit::Usage(format!("'{}' of lsof is not had here: {instead}", exit::shown(Path::new(arg))))
 }
 
 #[cfg(test)]

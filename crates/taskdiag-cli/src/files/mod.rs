@@ -2,6 +2,7 @@
 
 mod count;
 pub mod inet;
+mod look;
 pub mod place;
 pub mod select;
 
@@ -19,7 +20,7 @@ use crate::args::files::Args;
 use crate::args::ps::Form;
 use crate::args::table;
 use crate::columns::{self, Column};
-use crate::exit::{Exit, say};
+use crate::exit::{Exit, say, shown};
 use crate::order::{Key, Ranks};
 use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json, tally, text};
 use crate::plan::{self, Plan};
@@ -31,7 +32,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     }
     let begin = Instant::now();
     for path in &args.nowhere {
-        say(format_args!("taskdiag: {} is not there: only its name is looked for", path.display()));
+        say(format_args!("taskdiag: {} is not there: only its name is looked for", shown(path)));
     }
     let table = &args.table;
     let snapshot = table.source.get(|| plan(args, &columns(args, false)))?;
@@ -40,7 +41,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     files.own_netns = own_netns(&files, table.source.from.is_some());
     let all = Shown { files: &files, select: &args.select, gaps: table.form != Form::Text };
     if args.terse {
-        return terse(&all, &snapshot);
+        return terse(&all, &snapshot, &args.unseen);
     }
     let unshared = all.owners().any(Owner::is_unshared);
     let mut columns = columns(args, unshared);
@@ -59,7 +60,8 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if table.stats {
         crate::commands::stats::print(&snapshot, snapshot.tasks().len(), begin, asked);
     }
-    let mut lines = all.lacking(&snapshot);
+    let mut lines = args.unseen.clone();
+    lines.extend(all.lacking(&snapshot));
     lines.extend(tally.lines(&columns, &snapshot));
     answer::verdict_of(&snapshot, count == 0, lines)
 }
@@ -255,7 +257,7 @@ impl Rows for Sorted<'_> {
 }
 
 /// `-t`: the pids, each once.
-fn terse(all: &Shown<'_>, snapshot: &Snapshot) -> Result<(), Exit> {
+fn terse(all: &Shown<'_>, snapshot: &Snapshot, unseen: &[String]) -> Result<(), Exit> {
     let mut sink = Sink::stdout();
     let mut last = None;
     let mut any = false;
@@ -269,5 +271,6 @@ fn terse(all: &Shown<'_>, snapshot: &Snapshot) -> Result<(), Exit> {
         }
     }
     sink.finish()?;
-    answer::verdict_of(snapshot, !any, all.lacking(snapshot))
+    let lines = [unseen, &all.lacking(snapshot)].concat();
+    answer::verdict_of(snapshot, !any, lines)
 }

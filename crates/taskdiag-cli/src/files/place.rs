@@ -6,17 +6,14 @@
 //! where it is deleted by now, and where it is of another file system.
 
 use std::collections::HashSet;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirEntryExt, FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, StatxFlags};
 use taskdiag::files::OpenFile;
 
-use crate::exit::say;
-
-/// No more entries of a directory than these are known by inode: to list them takes a second.
-const ENTRIES_MAX: usize = 1_000_000;
+use super::look::{self, Seen};
+use crate::aside;
+use crate::exit::{say, shown};
 
 /// A place in the directory tree, and what counts as open there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,37 +29,26 @@ pub struct Place {
     /// Open files have the same device and inode. Not where a file system is made of others (overlay), or
     /// has several devices (btrfs).
     is_exact: bool,
+    /// Why not all of this is known.
+    silent: Option<String>,
 }
 
+/// How much counts as open there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+pub enum Reach {
+    /// The file itself.
     File,
+    /// Also what is in the directory.
     Directory,
+    /// Also what is in directories in it.
     Below,
-}
-
-/// The kernel's 32-bit form of a device number, which the stream has.
-fn new_encode_dev(dev: u64) -> u32 {
-    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
 impl Place {
     /// A file, or all of a file system that is mounted here. `look`: is it a path of this machine?
     /// The paths of a saved answer are those of another one.
     pub fn file(path: &Path, look: bool) -> Place {
-        let mut place = Place::new(path, Reach::File, look);
-        let Some(meta) = look.then(|| std::fs::metadata(path).ok()).flatten() else { return place };
-        if meta.file_type().is_block_device() {
-            place.mounted = Some(new_encode_dev(meta.rdev()));
-        } else if meta.is_dir() {
-            let above = std::fs::metadata(path.join(".."));
-            let is_root = || above.as_ref().is_ok_and(|a| a.ino() == meta.ino());
-            if above.as_ref().is_ok_and(|a| a.dev() != meta.dev()) || is_root() {
-                place.mounted = Some(new_encode_dev(meta.dev()));
-            }
-        }
-        place
+        Place::new(path, Reach::File, look)
     }
     /// A directory and what is in it, not in directories in it.
     pub fn directory(path: &Path, look: bool) -> Place {
@@ -73,35 +59,36 @@ impl Place {
         Place::new(path, Reach::Below, look)
     }
     fn new(path: &Path, reach: Reach, look: bool) -> Place {
-        let meta = look.then(|| std::fs::metadata(path).ok()).flatten();
-        let whole = match look {
-            // The kernel knows no symbolic links in the paths of open files. What is not there any
-            // more may still be open.
-            true => std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)),
-            false => Ok(PathBuf::from(path)),
-        };
-        let whole = whole.unwrap_or_else(|_| path.to_path_buf());
-        let mut path = whole.as_os_str().as_bytes().to_vec();
+        let mut seen = Seen { path: path.to_path_buf(), ..Seen::default() };
+        let mut silent = None;
+        if look {
+            let (said, end) = aside::ask(|to| look::at(path, reach, to));
+            seen = Seen::read(&said);
+            // Without a word about it, there is only its name.
+            if seen.path.as_os_str().is_empty() {
+                seen.path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+            }
+            match (end, seen.is_whole) {
+                (Err(e), _) => silent = Some(e.to_string()),
+                (Ok(()), Some(false)) => say(format_args!(
+                    "taskdiag: {}: more than {} entries: the others are found by their path only",
+                    shown(path),
+                    look::ENTRIES_MAX
+                )),
+                (Ok(()), Some(true)) => {}
+                (Ok(()), None) => silent = Some(String::from("the look at it ended early")),
+            }
+        }
+        let mut path = seen.path.into_os_string().into_vec();
         while path.len() > 1 && path.ends_with(b"/") {
             path.pop();
         }
-        let entries = match (&meta, reach) {
-            (Some(m), Reach::Directory | Reach::Below) if m.is_dir() => {
-                let below = reach == Reach::Below;
-                let (found, all) = entries(&whole, m.dev(), below, ENTRIES_MAX);
-                if !all {
-                    say(format_args!(
-                        "taskdiag: {}: more than {ENTRIES_MAX} entries: the others are found by their path only",
-                        whole.display()
-                    ));
-                }
-                found
-            }
-            _ => HashSet::new(),
-        };
-        let is_exact = meta.as_ref().is_some_and(|m| is_device_of_mount(&whole, m.dev()));
-        let file = meta.map(|m| (new_encode_dev(m.dev()), m.ino()));
-        Place { path, reach, file, mounted: None, entries, is_exact }
+        let Seen { file, mounted, is_exact, entries, .. } = seen;
+        Place { path, reach, file, mounted, entries, is_exact, silent }
+    }
+    /// Why it was not looked at, or not at all of it: it did not answer in time.
+    pub fn is_silent(&self) -> Option<&str> {
+        self.silent.as_deref()
     }
     /// Could it be looked at?
     pub fn is_there(&self) -> bool {
@@ -144,74 +131,9 @@ impl Place {
     }
 }
 
-/// Is this the device of the file system that is mounted there, which open files have?
-fn is_device_of_mount(path: &Path, dev: u64) -> bool {
-    let mount = || {
-        let s = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
-        let id = s.stx_mnt_id.to_string();
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let mut lines = mounts.lines().map(|l| l.split(' '));
-        lines.find_map(|mut l| (l.next()? == id).then(|| l.nth(1).map(str::to_owned))?)
-    };
-    let own = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
-    mount().is_some_and(|m| m == own)
-}
-
-/// Inodes of what is in a directory, or below it, of device `dev`; and are these all?
-fn entries(dir: &Path, dev: u64, below: bool, max: usize) -> (HashSet<u64>, bool) {
-    let (mut found, mut todo) = (HashSet::new(), vec![dir.to_path_buf()]);
-    while let Some(dir) = todo.pop() {
-        // What may not be read, or has gone, has no entries for us.
-        let Ok(list) = std::fs::read_dir(&dir) else { continue };
-        for entry in list.flatten() {
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_symlink() {
-                continue;
-            }
-            if kind.is_dir() {
-                // What is mounted on it has another device.
-                let path = entry.path();
-                if !std::fs::symlink_metadata(&path).is_ok_and(|m| m.dev() == dev) {
-                    continue;
-                }
-                if below {
-                    todo.push(path);
-                }
-            }
-            if found.len() == max {
-                return (found, false);
-            }
-            found.insert(entry.ino());
-        }
-    }
-    (found, true)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_in_a_directory() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let [file, sub, deep, link] = ["f", "s", "s/d", "l"].map(|n| dir.path().join(n));
-        std::fs::create_dir(&sub).expect("made");
-        for f in [&file, &deep] {
-            std::fs::write(f, b"").expect("written");
-        }
-        // Which leads back, and is not followed.
-        std::os::unix::fs::symlink(dir.path(), &link).expect("linked");
-        let meta = |p: &Path| std::fs::metadata(p).expect("it is there");
-        let inodes = |of: &[&PathBuf]| of.iter().map(|p| meta(p).ino()).collect::<HashSet<_>>();
-        let dev = meta(dir.path()).dev();
-        assert_eq!(entries(dir.path(), dev, false, 9), (inodes(&[&file, &sub]), true));
-        assert_eq!(entries(dir.path(), dev, true, 9), (inodes(&[&file, &sub, &deep]), true));
-        assert!(entries(dir.path(), dev, true, 3).1);
-        let (few, all) = entries(dir.path(), dev, true, 2);
-        assert_eq!((few.len(), all), (2, false));
-        // As where another file system is mounted on each of them.
-        assert_eq!(entries(dir.path(), dev + 1, true, 9), (inodes(&[&file]), true));
-    }
 
     #[test]
     fn paths() {

@@ -112,6 +112,52 @@ fn a_walk_that_ended_early_is_partial() {
     assert!(err.contains("ended early"), "{err}");
 }
 
+/// The reason is a negative errno; a file may hold any number.
+#[test]
+fn a_walk_that_ended_early_for_an_odd_reason() {
+    for error in [5, -5000, i32::MIN, i32::MAX, -4095, -4096, -1, 1] {
+        let bytes = stream(Strategy::All, &machine(), Done { error, ..Done::default() });
+        let saved = Saved::bytes(&bytes);
+        for form in [&["-o", "pid="][..], &["--jsonl", "-o", "pid"], &["--csv", "--no-headers"]] {
+            let (code, out, err) = saved.ps(form);
+            assert_eq!((code, out.lines().count()), (3, 6), "{error}: {err}");
+            assert!(err.contains("ended early"), "{error}: {err}");
+        }
+    }
+}
+
+/// What others chose as names of files is not obeyed by the terminal that shows the message.
+#[test]
+fn messages_are_escaped() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let odd = "a\x1b]0;owned\x07\n\u{9b}31m\u{202e}";
+    let path = dir.path().join(odd);
+    std::os::unix::fs::symlink("nowhere", &path).expect("linked");
+    let path = path.to_str().expect("UTF-8");
+    let option = format!("--{odd}");
+    for args in [
+        &["files", path][..],
+        &["files", "+D", path],
+        &["files", "--net", path],
+        &["ps", "--from", path],
+        &["ps", "-u", odd],
+        &["ps", "-o", odd],
+        &["ps", "-t", path],
+        // As the shell makes of a * in a directory with such a name.
+        &["files", &option],
+        &["files", "-p", &option],
+        &["ps", &option],
+        &[odd],
+    ] {
+        let (code, _, err) = parts(&run(args));
+        assert!([1, 2, 3, 4].contains(&code), "{args:?}: {code} {err}");
+        let is_plain = |c: char| c == '\n' || !taskdiag::field::is_odd(c);
+        assert!(err.chars().all(is_plain), "{args:?}: {err:?}");
+        // (Lists end an item at the end of a line.)
+        assert!(err.contains("\\x1b"), "{args:?}: {err:?}");
+    }
+}
+
 #[test]
 fn threads_cannot_be_made_from_processes() {
     let (code, _, err) = Saved::tasks(&machine()).ps(&["-T"]);
@@ -139,6 +185,34 @@ fn a_closed_pipe_is_no_error() {
     drop(child.stdout.take());
     let o = child.wait_with_output().unwrap();
     assert_eq!((o.status.code(), o.stderr.len()), (Some(0), 0));
+}
+
+/// A JSON document that ends in the middle is not taken for one that was meant so.
+#[test]
+fn ctrl_c_while_the_output_is_written() {
+    use std::os::unix::process::CommandExt;
+    let saved = many();
+    for form in ["--json", "--jsonl", "--csv"] {
+        let mut command = saved.command(&[form]);
+        // Also where the tests run in the background of a shell.
+        // SAFETY: a system call, before the program.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                Ok(())
+            });
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut some = [0; 100];
+        child.stdout.as_mut().unwrap().read_exact(&mut some).unwrap();
+        // There is more than a pipe holds, so it is not done.
+        // SAFETY: our own child, which nobody has waited for.
+        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+        let o = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&o.stderr);
+        assert_eq!(o.status.code(), Some(130), "{form}: {err}");
+        assert!(err.contains("Ctrl-C: the output is cut"), "{form}: {err}");
+    }
 }
 
 #[test]

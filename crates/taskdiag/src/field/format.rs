@@ -89,7 +89,7 @@ pub fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
                 '\n' => out.extend_from_slice(b"\\n"),
                 '\t' => out.extend_from_slice(b"\\t"),
                 '\r' => out.extend_from_slice(b"\\r"),
-                '\0'..='\x1f' | '\x7f' => hex_byte(out, c as u8),
+                _ if c.is_ascii_control() => hex_byte(out, c as u8),
                 _ if is_odd(c) => {
                     out.extend_from_slice(c.escape_unicode().to_string().as_bytes());
                 }
@@ -102,10 +102,10 @@ pub fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Characters that steer a terminal or hide: C1 controls, bidirectional marks, line separators,
+/// Characters that steer a terminal or hide: controls, bidirectional marks, line separators,
 /// zero-width ones, the byte order mark.
-fn is_odd(c: char) -> bool {
-    matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+pub fn is_odd(c: char) -> bool {
+    matches!(c, '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 

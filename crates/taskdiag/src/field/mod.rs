@@ -19,7 +19,7 @@ mod tty;
 mod value;
 
 pub use context::Context;
-pub use format::{escape, text, write_uint};
+pub use format::{escape, is_odd, text, write_uint};
 pub use names::Names;
 pub use part::{Map, Name, OpenRow, Part};
 pub use row::Row;

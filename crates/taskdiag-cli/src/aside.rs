@@ -1,0 +1,280 @@
+//! What may wait for a file system for ever is done by a child process, which is left behind where it does
+//! not answer: a path that the user gives may lead to a mount whose server is gone.
+//!
+//! A thread would not do. A call that waits for such a server often cannot even be killed, and a process
+//! does not end before all of its threads have. The child has none of our files but its input and two
+//! pipes, so nobody else waits for it either; it ends with us, or when the file system answers.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::exit::say;
+
+/// No sign of life for so long means that there will be none.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// How often the child gives one.
+const PULSE: Duration = Duration::from_millis(200);
+/// In the child, the pipes to us.
+const DATA: RawFd = 1;
+const STATUS: RawFd = 2;
+
+/// Words of the child about what it does, each one message of two numbers.
+const BUSY: i32 = 0;
+const SLOW: i32 = 1;
+const FAILED: i32 = 2;
+
+/// Who does it, mostly a child, as it sees itself.
+#[derive(Debug)]
+pub struct Child {
+    last_pulse: Instant,
+    /// There can be no child: what is written is collected here.
+    here: Option<Vec<u8>>,
+}
+
+impl Child {
+    fn new(here: Option<Vec<u8>>) -> Child {
+        Child { last_pulse: Instant::now(), here }
+    }
+    fn tell(&mut self, what: i32, value: i32) {
+        if self.here.is_some() {
+            return;
+        }
+        let mut message = [0; 8];
+        message[..4].copy_from_slice(&what.to_ne_bytes());
+        message[4..].copy_from_slice(&value.to_ne_bytes());
+        // SAFETY: bytes that live across the call. Nobody reads: nobody wants to know.
+        unsafe { libc::write(STATUS, message.as_ptr().cast(), message.len()) };
+        self.last_pulse = Instant::now();
+    }
+    /// Say now and then that something goes on.
+    pub fn is_busy(&mut self) {
+        if self.last_pulse.elapsed() > PULSE {
+            self.tell(BUSY, 0);
+        }
+    }
+    /// What is read may come slowly and late: there is somebody at its other end.
+    fn is_slow(&mut self) {
+        self.tell(SLOW, 0);
+    }
+}
+
+impl Write for Child {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(here) = &mut self.here {
+            return here.write(bytes);
+        }
+        // SAFETY: bytes that live across the call.
+        let n = unsafe { libc::write(DATA, bytes.as_ptr().cast(), bytes.len()) };
+        usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a child process writes, as it comes. [`io::ErrorKind::TimedOut`]: it does not answer.
+#[derive(Debug)]
+pub struct Aside {
+    child: libc::pid_t,
+    data: OwnedFd,
+    status: OwnedFd,
+    /// What it is about, where it is known that it may be slow and nobody was told so.
+    name: Option<String>,
+    is_slow: bool,
+}
+
+/// Do something in a child process. `Err`: there can be no child.
+pub fn start(work: impl FnOnce(&mut Child) -> io::Result<()>) -> io::Result<Aside> {
+    let (data, data_out) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (status, status_out) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    // Fewer turns for a large file. The limit for users without rights is the same.
+    let _ = rustix::pipe::fcntl_setpipe_size(&data, 1 << 20);
+    // SAFETY: the program has one thread here; where it has more (tests), the C library keeps its own locks
+    // free, and the child takes none of Rust's.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            settle(&data_out, &status_out);
+            let mut child = Child::new(None);
+            if let Err(e) = work(&mut child) {
+                child.tell(FAILED, e.raw_os_error().unwrap_or(libc::EIO));
+            }
+            // SAFETY: ends the child without anything that the parent would do at its end.
+            unsafe { libc::_exit(0) }
+        }
+        child => Ok(Aside { child, data, status, name: None, is_slow: false }),
+    }
+}
+
+/// In the child: keep the input and the two pipes, and end with the parent.
+fn settle(data: &OwnedFd, status: &OwnedFd) {
+    // SAFETY: plain system calls. The descriptors that are closed are not used any more; those of the pipes
+    // are above 2, which the parent has open.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        for signal in [libc::SIGINT, libc::SIGPIPE] {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        libc::dup2(data.as_raw_fd(), DATA);
+        libc::dup2(status.as_raw_fd(), STATUS);
+        let first = STATUS + 1;
+        if libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) != 0 {
+            (first..1024).for_each(|fd| _ = libc::close(fd));
+        }
+    }
+}
+
+impl Aside {
+    fn kill(&self) {
+        // SAFETY: our own child, which nobody has waited for.
+        unsafe { libc::kill(self.child, libc::SIGKILL) };
+    }
+    /// The next word of the child; `None`: there is none now.
+    fn word(&self) -> io::Result<Option<i32>> {
+        let mut message = [0; 8];
+        let n = retry_on_intr(|| rustix::io::read(&self.status, &mut message))?;
+        if n < message.len() {
+            return Ok(None);
+        }
+        let number = |i: usize| i32::from_ne_bytes([0, 1, 2, 3].map(|k| message[i + k]));
+        match number(0) {
+            FAILED => Err(io::Error::from_raw_os_error(number(4))),
+            word => Ok(Some(word)),
+        }
+    }
+    /// Wait for data or a word.
+    fn wait(&mut self) -> io::Result<bool> {
+        let flags = PollFlags::IN;
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.status.as_fd(), flags),
+            PollFd::from_borrowed_fd(self.data.as_fd(), flags),
+        ];
+        let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let patient = self.is_slow && self.name.is_none();
+        let ready = match poll(&mut fds, if patient { None } else { Some(&patience) }) {
+            Err(Errno::INTR) => return Ok(false),
+            ready => ready?,
+        };
+        if ready == 0 && !self.is_slow {
+            self.kill();
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("its file system does not answer within {} s", PATIENCE.as_secs()),
+            ));
+        }
+        if ready == 0 {
+            if let Some(name) = self.name.take() {
+                say(format_args!(
+                    "taskdiag: {name}: nothing has come for {} s; Ctrl-C ends the waiting",
+                    PATIENCE.as_secs()
+                ));
+            }
+            return Ok(false);
+        }
+        if fds[0].revents().contains(PollFlags::IN) {
+            self.is_slow |= self.word()? == Some(SLOW);
+            return Ok(false);
+        }
+        Ok(!fds[1].revents().is_empty())
+    }
+}
+
+impl Read for Aside {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while !self.wait()? {}
+        let n = retry_on_intr(|| rustix::io::read(&self.data, &mut *buf))?;
+        if n > 0 {
+            // It is known now that somebody is there.
+            if self.is_slow {
+                self.name = None;
+            }
+            return Ok(n);
+        }
+        // The last word comes before the end of the data.
+        while self.word()?.is_some() {}
+        Ok(0)
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.kill();
+        // Mostly it has ended. It may be one that nothing ends, so it is not waited for.
+        for _ in 0..20 {
+            // SAFETY: our own child; nothing is written for us.
+            match unsafe { libc::waitpid(self.child, std::ptr::null_mut(), libc::WNOHANG) } {
+                0 => std::thread::sleep(Duration::from_millis(1)),
+                _ => break,
+            }
+        }
+    }
+}
+
+/// All that is said of something, and how it ended: what was said before it did not answer any more is there.
+pub fn ask(work: impl Fn(&mut Child) -> io::Result<()>) -> (Vec<u8>, io::Result<()>) {
+    let mut said = Vec::new();
+    match start(&work) {
+        Ok(mut aside) => {
+            let end = aside.read_to_end(&mut said).map(drop);
+            (said, end)
+        }
+        Err(_) => {
+            let mut here = Child::new(Some(said));
+            let end = work(&mut here);
+            (here.here.unwrap_or_default(), end)
+        }
+    }
+}
+
+/// The bytes of a file, or of standard input for `-`.
+pub fn read(path: &std::path::Path) -> io::Result<Box<dyn Read>> {
+    let is_stdin = path == std::path::Path::new("-");
+    let name = if is_stdin { String::from("standard input") } else { crate::exit::shown(path) };
+    let open = || {
+        // SAFETY: standard input is open, see main.rs; nobody else closes or uses it.
+        if is_stdin { Ok(unsafe { File::from_raw_fd(0) }) } else { File::open(path) }
+    };
+    let copy = |child: &mut Child| {
+        let look = || {
+            // To open a pipe waits for a writer, so look first at what it is.
+            let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+            File::options().read(true).custom_flags(flags).open(path)
+        };
+        let first = if is_stdin { open()? } else { look()? };
+        let kind = first.metadata()?.file_type();
+        if !(kind.is_fifo() || kind.is_socket() || kind.is_char_device()) {
+            return pour(&first, child);
+        }
+        child.is_slow();
+        // The first one stays open: a writer may have begun to write to it.
+        if is_stdin { pour(&first, child) } else { pour(&open()?, child) }
+    };
+    match start(copy) {
+        Ok(mut aside) => {
+            aside.name = Some(name);
+            Ok(Box::new(aside))
+        }
+        // No process can be made, so nobody else can wait for it.
+        Err(_) => Ok(Box::new(open()?)),
+    }
+}
+
+/// Write all of a file to us. Not by splice(2): it holds the lock of the pipe while the file is read, and we
+/// would wait for it.
+fn pour(mut file: &File, to: &mut Child) -> io::Result<()> {
+    let mut piece = vec![0; 1 << 18];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(n) => to.write_all(&piece[..n])?,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Looking at a path that the user gives, by a process that may be left behind (`aside.rs`), and what that
+//! process says of it, piece by piece: what is known before a file system stops answering is used.
+//!
+//! No server is asked where the kernel knows enough: what is mounted at a path can be told of a mount that
+//! does not answer, too.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
+use rustix::io::Errno;
+
+use super::place::Reach;
+use crate::aside::Child;
+
+/// No more entries of a directory than these are known by inode: to list them takes a second.
+pub const ENTRIES_MAX: usize = 1_000_000;
+/// Entries are said so many at a time, or after this time.
+const BATCH: usize = 4096;
+const BATCH_TIME: Duration = Duration::from_millis(200);
+
+/// What is said of a path.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Its absolute form without symbolic links; empty: nothing was said of it.
+    pub path: PathBuf,
+    /// Device and inode.
+    pub file: Option<(u32, u64)>,
+    /// The device of what is mounted there, or that it is.
+    pub mounted: Option<u32>,
+    /// Is its device that of open files there?
+    pub is_exact: bool,
+    /// Inodes of what is in it.
+    pub entries: HashSet<u64>,
+    /// Are these all? `None`: it was not said to the end.
+    pub is_whole: Option<bool>,
+}
+
+/// Kinds of pieces.
+const FILE: u8 = b'F';
+const MOUNTED: u8 = b'M';
+const PATH: u8 = b'P';
+const EXACT: u8 = b'X';
+const ENTRIES: u8 = b'E';
+const END: u8 = b'A';
+
+fn say(to: &mut dyn Write, kind: u8, bytes: &[u8]) -> io::Result<()> {
+    let mut piece = Vec::with_capacity(5 + bytes.len());
+    piece.push(kind);
+    piece.extend_from_slice(&(bytes.len() as u32).to_ne_bytes());
+    piece.extend_from_slice(bytes);
+    to.write_all(&piece)
+}
+
+impl Seen {
+    /// From what was said, which may end anywhere.
+    pub fn read(mut said: &[u8]) -> Seen {
+        let mut seen = Seen::default();
+        let u32_of = |b: &[u8]| b.try_into().ok().map(u32::from_ne_bytes);
+        let u64_of = |b: &[u8]| b.try_into().ok().map(u64::from_ne_bytes);
+        while let Some((head, rest)) = said.split_at_checked(5) {
+            let len = u32_of(&head[1..]).unwrap_or(0) as usize;
+            let Some((bytes, rest)) = rest.split_at_checked(len) else { break };
+            match head[0] {
+                FILE if len == 12 => seen.file = u32_of(&bytes[..4]).zip(u64_of(&bytes[4..])),
+                MOUNTED => seen.mounted = u32_of(bytes),
+                PATH => seen.path = OsString::from_vec(bytes.to_vec()).into(),
+                EXACT => seen.is_exact = true,
+                ENTRIES => seen.entries.extend(bytes.chunks_exact(8).filter_map(u64_of)),
+                END => seen.is_whole = Some(bytes == [1]),
+                _ => break,
+            }
+            said = rest;
+        }
+        seen
+    }
+}
+
+/// The kernel's 32-bit form of a device number, which the stream has.
+fn new_encode_dev(dev: u64) -> u32 {
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}
+
+/// What never changes of a file.
+struct Identity {
+    dev: u64,
+    ino: u64,
+    rdev: u64,
+    kind: FileType,
+}
+
+impl Identity {
+    /// Without asking a server for what the kernel knows.
+    fn of(path: &Path, follow: bool) -> io::Result<Identity> {
+        let mut flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        flags.set(AtFlags::SYMLINK_NOFOLLOW, !follow);
+        match rustix::fs::statx(CWD, path, flags, StatxFlags::TYPE | StatxFlags::INO) {
+            Ok(s) => Ok(Identity {
+                dev: rustix::fs::makedev(s.stx_dev_major, s.stx_dev_minor),
+                ino: s.stx_ino,
+                rdev: rustix::fs::makedev(s.stx_rdev_major, s.stx_rdev_minor),
+                kind: FileType::from_raw_mode(s.stx_mode.into()),
+            }),
+            // A filter that knows no statx().
+            Err(Errno::NOSYS | Errno::PERM) => {
+                let meta = if follow { path.metadata() } else { path.symlink_metadata() }?;
+                Ok(Identity {
+                    dev: meta.dev(),
+                    ino: meta.ino(),
+                    rdev: meta.rdev(),
+                    kind: FileType::from_raw_mode(meta.mode()),
+                })
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// Look at a path, and say what is there.
+pub fn at(path: &Path, reach: Reach, to: &mut Child) -> io::Result<()> {
+    let file = Identity::of(path, true).ok();
+    if let Some(file) = &file {
+        let dev = new_encode_dev(file.dev);
+        say(to, FILE, &[&dev.to_ne_bytes()[..], &file.ino.to_ne_bytes()].concat())?;
+        if let (Reach::File, Some(dev)) = (reach, mounted(path, file)) {
+            say(to, MOUNTED, &new_encode_dev(dev).to_ne_bytes())?;
+        }
+    }
+    // The kernel knows no symbolic links in the paths of open files. What is not there any more may
+    // still be open.
+    let whole = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+    let whole = whole.unwrap_or_else(|_| path.to_path_buf());
+    say(to, PATH, whole.as_os_str().as_bytes())?;
+    if file.as_ref().is_some_and(|f| is_device_of_mount(&whole, f.dev)) {
+        say(to, EXACT, &[])?;
+    }
+    let mut is_whole = true;
+    if let (Some(file), Reach::Directory | Reach::Below) = (&file, reach) {
+        if file.kind == FileType::Directory {
+            is_whole = list(&whole, file.dev, reach == Reach::Below, to)?;
+        }
+    }
+    say(to, END, &[u8::from(is_whole)])
+}
+
+/// The file system that is mounted at this path, or on this device.
+fn mounted(path: &Path, file: &Identity) -> Option<u64> {
+    match file.kind {
+        FileType::BlockDevice => Some(file.rdev),
+        FileType::Directory => {
+            let above = Identity::of(&path.join(".."), true).ok()?;
+            (above.dev != file.dev || above.ino == file.ino).then_some(file.dev)
+        }
+        _ => None,
+    }
+}
+
+/// Is this the device of the file system that is mounted there, which open files have?
+fn is_device_of_mount(path: &Path, dev: u64) -> bool {
+    let mount = || {
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        let s = rustix::fs::statx(CWD, path, flags, StatxFlags::MNT_ID).ok()?;
+        let id = s.stx_mnt_id.to_string();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let mut lines = mounts.lines().map(|l| l.split(' '));
+        lines.find_map(|mut l| (l.next()? == id).then(|| l.nth(1).map(str::to_owned))?)
+    };
+    let own = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
+    mount().is_some_and(|m| m == own)
+}
+
+/// Say the inodes of what is in a directory, or below it; are these all?
+fn list(dir: &Path, dev: u64, below: bool, to: &mut Child) -> io::Result<bool> {
+    let (mut batch, mut last) = (Vec::with_capacity(BATCH * 8), Instant::now());
+    let mut tell = |ino: Option<u64>| {
+        to.is_busy();
+        batch.extend(ino.map(u64::to_ne_bytes).into_iter().flatten());
+        if batch.len() < BATCH * 8 && last.elapsed() < BATCH_TIME && ino.is_some() {
+            return Ok(());
+        }
+        last = Instant::now();
+        say(to, ENTRIES, &std::mem::take(&mut batch))
+    };
+    let all = entries(dir, dev, below, ENTRIES_MAX, &mut |ino| tell(Some(ino)))?;
+    tell(None)?;
+    Ok(all)
+}
+
+/// Call `found` with the inodes of what is in a directory, or below it, of device `dev`; are these all?
+fn entries(
+    dir: &Path,
+    dev: u64,
+    below: bool,
+    max: usize,
+    found: &mut dyn FnMut(u64) -> io::Result<()>,
+) -> io::Result<bool> {
+    let (mut count, mut todo) = (0, vec![dir.to_path_buf()]);
+    while let Some(dir) = todo.pop() {
+        // What may not be read, or has gone, has no entries for us.
+        let Ok(list) = std::fs::read_dir(&dir) else { continue };
+        for entry in list.flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_symlink() {
+                continue;
+            }
+            if kind.is_dir() {
+                // What is mounted on it has another device.
+                let path = entry.path();
+                if !Identity::of(&path, false).is_ok_and(|f| f.dev == dev) {
+                    continue;
+                }
+                if below {
+                    todo.push(path);
+                }
+            }
+            if count == max {
+                return Ok(false);
+            }
+            count += 1;
+            found(entry.ino())?;
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_a_directory() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let [file, sub, deep, link] = ["f", "s", "s/d", "l"].map(|n| dir.path().join(n));
+        std::fs::create_dir(&sub).expect("made");
+        for f in [&file, &deep] {
+            std::fs::write(f, b"").expect("written");
+        }
+        // Which leads back, and is not followed.
+        std::os::unix::fs::symlink(dir.path(), &link).expect("linked");
+        let meta = |p: &Path| std::fs::metadata(p).expect("it is there");
+        let inodes = |of: &[&PathBuf]| of.iter().map(|p| meta(p).ino()).collect::<HashSet<_>>();
+        let dev = meta(dir.path()).dev();
+        let entries = |dev, below, max| {
+            let mut found = HashSet::new();
+            let mut take = |ino| {
+                found.insert(ino);
+                Ok(())
+            };
+            let all = super::entries(dir.path(), dev, below, max, &mut take).expect("taken");
+            (found, all)
+        };
+        assert_eq!(entries(dev, false, 9), (inodes(&[&file, &sub]), true));
+        assert_eq!(entries(dev, true, 9), (inodes(&[&file, &sub, &deep]), true));
+        assert!(entries(dev, true, 3).1);
+        let (few, all) = entries(dev, true, 2);
+        assert_eq!((few.len(), all), (2, false));
+        // As where another file system is mounted on each of them.
+        assert_eq!(entries(dev + 1, true, 9), (inodes(&[&file]), true));
+    }
+
+    #[test]
+    fn what_was_said_may_end_anywhere() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(dir.path().join("f"), b"").expect("written");
+        let (said, end) = crate::aside::ask(|to| at(dir.path(), Reach::Below, to));
+        assert!(end.is_ok(), "{end:?}");
+        let whole = Seen::read(&said);
+        assert_eq!((whole.entries.len(), whole.is_whole), (1, Some(true)));
+        assert_eq!(whole.path, dir.path().canonicalize().expect("it is there"));
+        for cut in 0..said.len() {
+            let seen = Seen::read(&said[..cut]);
+            assert_eq!(seen.is_whole, None);
+            assert!(seen.file.is_none() || seen.file == whole.file);
+        }
+    }
+}

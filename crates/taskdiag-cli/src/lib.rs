@@ -1,0 +1,62 @@
+//! The `taskdiag` command as a library, for its own program and for tests that run it in their own process:
+//! arguments in, text out. Everything that knows about tasks is in the library `taskdiag`; everything here
+//! is made from its field table and this crate's option tables.
+
+mod answer;
+mod args;
+mod aside;
+mod by;
+mod columns;
+mod commands;
+mod exit;
+mod files;
+mod interrupt;
+mod maps;
+mod memory;
+mod nearest;
+mod order;
+mod output;
+mod plan;
+mod progress;
+mod ps;
+mod select;
+mod tree;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use crate::args::Cli;
+
+/// From now on Ctrl-C is answered: it ends a walk and shows what is there, or says that nothing is shown.
+pub use interrupt::catch as catch_interrupts;
+
+/// Do what these arguments ask for, the name of the program first, and give the exit code.
+pub fn run(argv: Vec<OsString>) -> u8 {
+    let code = exit::report(args::parse(argv).and_then(|c| commands::run(&c)));
+    // Nobody is left to tell.
+    let _ = std::io::stdout().flush();
+    code
+}
+
+/// A command that shows saved answers from memory and writes nothing: the whole way from bytes to text, for
+/// fuzzing.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Shows(Cli);
+
+impl Shows {
+    /// The command with these arguments, which must read a saved answer (`--from -`).
+    ///
+    /// # Panics
+    /// They do not make sense.
+    pub fn new(args: &[&str]) -> Shows {
+        let argv = ["taskdiag"].iter().chain(args).map(OsString::from).collect();
+        Shows(args::parse(argv).unwrap_or_else(|e| panic!("{args:?}: {e:?}")))
+    }
+    /// Show this answer to nobody, and give the exit code. From now on nothing in this process is written.
+    pub fn show(&self, bytes: &[u8]) -> u8 {
+        output::sink::be_silent();
+        answer::stand_in(bytes);
+        exit::report(commands::run(&self.0))
+    }
+}

@@ -1,0 +1,170 @@
+//! A file system that does not answer: no command waits for it, whatever path leads there.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+
+use taskdiag_tests::cli::{Ran, Sandbox};
+use taskdiag_tests::{Mktask, skip};
+
+/// No command takes longer, on a very busy machine either: it waits two seconds for a sign of life.
+const SOON: Duration = Duration::from_secs(58);
+
+/// A mount that does not answer, for as long as the value lives.
+struct Stuck {
+    task: Mktask,
+    dir: tempfile::TempDir,
+}
+
+impl Stuck {
+    fn new(test: &str) -> Option<Stuck> {
+        let dir = tempfile::tempdir().expect("a directory");
+        match Mktask::start(&["stuck-mount", dir.path().to_str().expect("plain")]) {
+            Ok(task) => Some(Stuck { task, dir }),
+            Err(why) => {
+                skip(test, &why);
+                None
+            }
+        }
+    }
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().expect("plain").to_owned()
+    }
+    fn sandbox(&self) -> Sandbox {
+        Sandbox::new().mounts_of(self.task.pid())
+    }
+    /// Run there, and not for long.
+    fn run(&self, args: &[&str]) -> Ran {
+        self.run_in(self.sandbox(), args)
+    }
+    fn run_in(&self, sandbox: Sandbox, args: &[&str]) -> Ran {
+        let all: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let args: Vec<&str> = all.iter().map(String::as_str).collect();
+            let _ = tell.send(sandbox.run(&args));
+        });
+        told.recv_timeout(SOON).unwrap_or_else(|_| {
+            // Its server ends with it, and so does the waiting.
+            // SAFETY: our own child.
+            unsafe { libc::kill(self.task.supervisor() as libc::pid_t, libc::SIGKILL) };
+            panic!("taskdiag {args:?} waits for the file system")
+        })
+    }
+}
+
+#[test]
+fn places() {
+    let Some(stuck) = Stuck::new("stuck: places") else { return };
+    let (lost, dir, below) = (stuck.path("lost"), stuck.path("dir"), stuck.path("lost/below"));
+    for args in [
+        &["files", &lost][..],
+        &["files", &below],
+        &["files", "+D", &dir],
+        &["files", "+d", &dir],
+        &["files", "-t", &lost],
+    ] {
+        let ran = stuck.run(args);
+        assert_eq!(ran.code, Some(3), "{ran}");
+        assert!(ran.stderr.contains("does not answer"), "{ran}");
+        assert!(!ran.stderr.contains("is not there"), "{ran}");
+    }
+    for args in [&["files", "--net", &lost][..], &["ps", "-t", &lost]] {
+        let ran = stuck.run(args);
+        assert_eq!(ran.code, Some(2), "{ran}");
+    }
+}
+
+/// Who keeps a mount busy is the question where its server is gone; what the kernel knows is enough.
+#[test]
+fn the_mount_itself() {
+    let Some(stuck) = Stuck::new("stuck: the mount itself") else { return };
+    let x = stuck.path("x");
+    let mounts =
+        std::fs::File::open(format!("/proc/{}/ns/mnt", stuck.task.pid())).expect("it lives");
+    let mut reader = std::process::Command::new("sh");
+    reader.args(["-c", "exec 5< \"$1\"; echo there; exec sleep 100", "sh", &x]);
+    // SAFETY: a system call on a descriptor that lives until the program begins.
+    unsafe {
+        reader.pre_exec(move || match libc::setns(mounts.as_raw_fd(), libc::CLONE_NEWNS) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let mut reader = reader.stdout(std::process::Stdio::piped()).spawn().expect("sh runs");
+    let mut word = [0; 5];
+    let out = reader.stdout.as_mut().expect("piped");
+    std::io::Read::read_exact(out, &mut word).expect("it has opened the file");
+    let ran = stuck.run(&["files", "-t", &stuck.path("")]);
+    reader.kill().expect("it lives");
+    reader.wait().expect("it ends");
+    assert!(ran.stdout.lines().any(|l| l == reader.id().to_string()), "{ran}");
+    assert!(!ran.stderr.contains("does not answer"), "{ran}");
+}
+
+#[test]
+fn a_saved_answer() {
+    let Some(stuck) = Stuck::new("stuck: a saved answer") else { return };
+    for name in ["x", "lost"] {
+        let path = stuck.path(name);
+        for command in ["ps", "files", "maps", "memory", "tree"] {
+            let ran = stuck.run(&[command, "--from", &path]);
+            assert_eq!(ran.code, Some(4), "{ran}");
+            assert!(ran.stderr.contains("does not answer"), "{ran}");
+        }
+    }
+}
+
+#[test]
+fn ctrl_c() {
+    let Some(stuck) = Stuck::new("stuck: Ctrl-C") else { return };
+    let (lost, x) = (stuck.path("lost"), stuck.path("x"));
+    for args in [&["files", &lost][..], &["ps", "--from", &x]] {
+        // On a busy machine it may not have begun by then, or have given up: then once more.
+        let mut all = Vec::new();
+        for ms in [500, 1000, 1500, 2000, 4000] {
+            let sandbox = stuck.sandbox().interrupt_after(Duration::from_millis(ms));
+            all.push(stuck.run_in(sandbox, args));
+            if all.last().is_some_and(|ran| ran.code == Some(130)) {
+                break;
+            }
+        }
+        let ran = all.last().expect("it ran");
+        assert_eq!(ran.code, Some(130), "{all:?}");
+        assert!(ran.stderr.contains("stopped by Ctrl-C: nothing is shown"), "{ran}");
+    }
+}
+
+/// Who may be slow is waited for, and that is said; Ctrl-C ends it.
+#[test]
+fn a_pipe_without_a_writer() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("pipe");
+    let status = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(status.expect("mkfifo runs").success());
+    let path = path.to_str().expect("plain");
+    let word = "nothing has come for 2 s";
+    let run = |secs| {
+        let sandbox = Sandbox::new().interrupt_after(Duration::from_secs(secs));
+        sandbox.run(&["ps", "--from", path])
+    };
+    let mut ran = run(4);
+    if !ran.stderr.contains(word) {
+        // A busy machine.
+        ran = run(40);
+    }
+    assert_eq!(ran.code, Some(130), "{ran}");
+    assert!(ran.stderr.contains(word), "{ran}");
+    assert!(ran.stderr.contains(path), "{ran}");
+}
+
+#[test]
+fn a_slow_pipe() {
+    let whole = Sandbox::new().run(&["ps", "-o", "pid"]);
+    assert_eq!(whole.code, Some(0), "{whole}");
+    let slowly = "(\"$0\" dump -g base | (head -c 1000; sleep 3; cat)) | \"$0\" ps --from - -o pid";
+    let ran = Sandbox::new().through(&["sh", "-c", slowly]).run(&[]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(ran.stdout.lines().count() > 2, "{ran}");
+    assert!(ran.stderr.is_empty(), "{ran}");
+}
