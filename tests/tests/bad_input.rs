@@ -207,6 +207,33 @@ fn no_locked_memory() {
     auto_goes_on("no_locked_memory", Sandbox::new().limit(libc::RLIMIT_MEMLOCK, 0), false);
 }
 
+/// Where there is not enough memory, that is said, and no core is left.
+#[test]
+fn little_memory() {
+    let mut said = 0;
+    // From where the program cannot be loaded up to where it has what it wants.
+    for kib in (3_000..36_000).step_by(600) {
+        for args in [PS, &["files"]] {
+            let ran = Sandbox::new().limit(libc::RLIMIT_AS, kib << 10).run(args);
+            match ran.code {
+                Some(0 | 3) => {}
+                Some(4) => {
+                    let is_said = ["memory", "limit"].iter().any(|w| ran.stderr.contains(w));
+                    assert!(is_said, "{kib} KiB: {ran}");
+                    said += 1;
+                }
+                // The loader, or the kernel before it.
+                Some(126 | 127) => assert!(ran.stdout.is_empty(), "{kib} KiB: {ran}"),
+                None if ran.stderr.is_empty() && said == 0 => {}
+                // The C library itself, where it has none for a thread that begins: it says so, too.
+                None if ran.stderr.contains("TLS destructor: out of memory") => said += 1,
+                _ => panic!("{kib} KiB: {ran}"),
+            }
+        }
+    }
+    assert!(said > 0, "memory was never short");
+}
+
 #[test]
 fn few_open_files() {
     auto_goes_on("few_open_files", Sandbox::new().limit(libc::RLIMIT_NOFILE, 8), false);

@@ -30,6 +30,14 @@ use crate::args::Cli;
 /// From now on Ctrl-C is answered: it ends a walk and shows what is there, or says that nothing is shown.
 pub use interrupt::catch as catch_interrupts;
 
+/// Say that the program was started in a way that it must not be, and give the exit code.
+pub fn refuse(why: &str) -> u8 {
+    exit::report(Err(exit::Exit::Failed(format!(
+        "it has more rights than who starts it ({why}), and would show everyone what is not theirs: remove \
+         the bit ('chmod u-s,g-s') or the capabilities ('setcap -r'), and use sudo"
+    ))))
+}
+
 /// Do what these arguments ask for, the name of the program first, and give the exit code.
 pub fn run(argv: Vec<OsString>) -> u8 {
     let code = exit::report(args::parse(argv).and_then(|c| commands::run(&c)));

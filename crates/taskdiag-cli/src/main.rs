@@ -3,8 +3,14 @@
 
 #![cfg_attr(not(test), no_main)]
 
+mod elevated;
+mod oom;
+
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
+
+#[global_allocator]
+static MEMORY: oom::OrEnd = oom::OrEnd;
 
 /// What the C library calls. The start of Rust's runtime would come before: fifteen system calls, most of
 /// them to read the own mappings, so that an overflow of the stack could be told from other faults. What
@@ -18,6 +24,9 @@ unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char) -> c_int {
     like_rust();
     few_memory_calls();
     taskdiag_cli::catch_interrupts();
+    if let Some(why) = elevated::reason() {
+        return c_int::from(taskdiag_cli::refuse(why));
+    }
     let text = |i| {
         // SAFETY: `i` is below `argc`.
         let text = unsafe { CStr::from_ptr(*argv.add(i)) };
