@@ -58,6 +58,8 @@ pub fn ask(plan: Plan, engine: Choice) -> Result<Snapshot, Exit> {
                 say_missing(&[pid]);
                 nobody(&request)?
             }
+            // As one of several, it is a lack of the answer.
+            Err(Error::Hidden { .. }) => query_each(&[request], engine)?.0,
             other => other?,
         },
         Plan::Each(requests) => {
@@ -67,6 +69,9 @@ pub fn ask(plan: Plan, engine: Choice) -> Result<Snapshot, Exit> {
         }
     };
     interrupt::answered();
+    for caveat in snapshot.caveats().iter().filter(|c| !c.is_lack()) {
+        say(format_args!("taskdiag: {caveat}"));
+    }
     Ok(snapshot)
 }
 
@@ -192,6 +197,7 @@ pub fn verdict(
 
 /// [`verdict`], with the lines that say what is lacking.
 pub fn verdict_of(snapshot: &Snapshot, empty: bool, mut lines: Vec<String>) -> Result<(), Exit> {
+    lines.extend(snapshot.caveats().iter().filter(|c| c.is_lack()).map(ToString::to_string));
     let error = snapshot.stream().done().error;
     if error == -Errno::INTR.raw_os_error() && interrupt::was_stopped() {
         let there = snapshot.tasks().len();

@@ -32,7 +32,7 @@ pub enum Exit {
 pub const CODES: &[(u8, &str)] = &[
     (0, "the answer is complete (also when a pipe reader such as head stops early)"),
     (1, "nothing matches the selection, or the output could not be written"),
-    (2, "the arguments are wrong"),
+    (2, "the arguments are wrong, or TASKDIAG_ENGINE is"),
     (
         3,
         "the answer is partial: something asked for was denied, blocked, cut or unsupported; \
@@ -67,7 +67,10 @@ pub fn codes_text() -> String {
 
 impl From<taskdiag::Error> for Exit {
     fn from(e: taskdiag::Error) -> Exit {
-        Exit::Failed(e.to_string())
+        match e {
+            taskdiag::Error::Setting(why) => Exit::Usage(why),
+            e => Exit::Failed(e.to_string()),
+        }
     }
 }
 

@@ -13,6 +13,15 @@ use crate::engine::EngineId;
 pub enum Error {
     /// The process that the request is about does not exist (or may not be seen).
     NoSuchProcess(u32),
+    /// The process is there, and this engine cannot see it.
+    Hidden {
+        /// Which engine.
+        engine: EngineId,
+        /// The process.
+        pid: u32,
+    },
+    /// The environment says something that makes no sense.
+    Setting(String),
     /// The engine does not work here at all.
     Unavailable {
         /// Which engine.
@@ -49,6 +58,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::NoSuchProcess(pid) => write!(f, "no process {pid}"),
+            Error::Hidden { engine, pid } => write!(
+                f,
+                "process {pid} is hidden from the {engine} engine here, as some sandboxes do; \
+                 the procfs engine sees it"
+            ),
+            Error::Setting(why) => f.write_str(why),
             Error::Unavailable { engine, why } => {
                 write!(f, "the {engine} engine cannot be used: {why}")
             }

@@ -33,7 +33,7 @@ pub use engine::auto::{Choice, query, query_each, query_with};
 pub use engine::{Answer, Cost, Engine, EngineId, Support};
 pub use error::Error;
 pub use request::{Members, Request};
-pub use snapshot::{Served, Snapshot};
+pub use snapshot::{Caveat, Served, Snapshot};
 pub use taskdiag_wire as wire;
 pub use taskdiag_wire::{
     Base, Blob, Cgroup, Cred, Entry, Fd, FdCount, FdDetail, FdDetailKind, FdType, FileStat,

@@ -1,6 +1,8 @@
 //! A parsed stream, and where it came from.
 
+use std::fmt;
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use taskdiag_wire::decode::Stream;
 use taskdiag_wire::{AlignedBuf, Groups, TaskView};
@@ -20,6 +22,60 @@ pub struct Served {
     pub why: String,
     /// What it cost.
     pub cost: Cost,
+    /// What a person should know of it.
+    pub caveats: Vec<Caveat>,
+}
+
+impl Served {
+    /// An engine from which the one process asked about is hidden.
+    pub(crate) fn hidden(engine: EngineId) -> Served {
+        let (groups, cost) = (Groups::NONE, Cost::default());
+        let why = String::from("asked for");
+        Served { engine, groups, why, cost, caveats: vec![Caveat::InitHidden] }
+    }
+    pub(crate) fn add_caveats(&mut self, more: impl IntoIterator<Item = Caveat>) {
+        for caveat in more {
+            if !self.caveats.contains(&caveat) {
+                self.caveats.push(caveat);
+            }
+        }
+    }
+}
+
+/// What is otherwise in an answer than one would think, and is not in its stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Caveat {
+    /// Process 1 is there and not in the answer: BPF does not see it, and was to answer alone.
+    InitHidden,
+    /// The process ids are those of /proc, which is of another pid namespace than the reader.
+    ForeignProc,
+    /// The file of the brake cannot be trusted or understood, for this reason, so BPF is off.
+    Distrust(String),
+}
+
+impl Caveat {
+    /// Does the answer lack something?
+    pub fn is_lack(&self) -> bool {
+        matches!(self, Caveat::InitHidden)
+    }
+}
+
+impl fmt::Display for Caveat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Caveat::InitHidden => f.write_str(
+                "process 1 is hidden from BPF here, as some sandboxes do, and is not in the answer: \
+                 without --engine bpf it is read from /proc",
+            ),
+            Caveat::ForeignProc => f.write_str(
+                "/proc is of another pid namespace: process ids are those of that namespace, not of \
+                 this one; 'mount -t proc proc /proc' here makes them the same, --engine bpf gives \
+                 those of this one",
+            ),
+            Caveat::Distrust(why) => write!(f, "{why}; until that is mended, BPF is not used"),
+        }
+    }
 }
 
 /// A complete answer: the bytes of a stream, checked and indexed, with zero-copy views.
@@ -90,6 +146,26 @@ impl Snapshot {
     /// info has the engines).
     pub fn served(&self) -> &[Served] {
         &self.served
+    }
+    /// What a person should know of this answer and the stream does not say; each once.
+    pub fn caveats(&self) -> Vec<&Caveat> {
+        let mut all: Vec<&Caveat> = Vec::new();
+        for caveat in self.served.iter().flat_map(|s| &s.caveats) {
+            if !all.contains(&caveat) {
+                all.push(caveat);
+            }
+        }
+        all
+    }
+    pub(crate) fn add_caveats(&mut self, more: Option<Caveat>) {
+        if let (Some(served), Some(caveat)) = (self.served.first_mut(), more) {
+            served.add_caveats([caveat]);
+        }
+    }
+    /// How long it took to make, from the moment that its INFO names; `None`: it is a saved one, which does
+    /// not say.
+    pub fn took(&self) -> Option<Duration> {
+        (!self.served.is_empty()).then(|| self.served.iter().map(|s| s.cost.wall).sum())
     }
 }
 

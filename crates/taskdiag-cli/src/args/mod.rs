@@ -52,9 +52,8 @@ pub fn engine() -> Arg {
     Arg::new("engine")
         .long("engine")
         .value_name("NAME")
-        .default_value("auto")
         .value_parser(|s: &str| s.parse::<Choice>())
-        .help("Who answers: auto, kernel, bpf, procfs")
+        .help("Who answers: auto, kernel, bpf, procfs; else TASKDIAG_ENGINE says, else auto")
 }
 
 /// The whole command line.

@@ -11,6 +11,8 @@ struct Facts {
     survey: Vec<(EngineId, Result<Support, Error>)>,
     /// For each group: who would answer a request for it alone, and why.
     chosen: Vec<(Group, Option<(EngineId, String)>)>,
+    /// What else to know of answers here.
+    remarks: Vec<String>,
 }
 
 /// What an engine says about a group: yes, partly (a note says what is lacking), no.
@@ -26,17 +28,17 @@ fn mark(support: &Result<Support, Error>, g: Group) -> &'static str {
 }
 
 impl Facts {
-    fn gather() -> Facts {
-        let survey = auto::survey();
+    fn gather() -> Result<Facts, Error> {
+        let survey = auto::survey()?;
         let supported = |s: &Result<Support, Error>| s.as_ref().map_or(Groups::NONE, |s| s.groups);
         let any = survey.iter().fold(Groups::NONE, |g, (_, s)| g | supported(s));
         let choose = |g: Group| {
-            let mut plan = auto::explain(&Request::all(g.into()));
+            let mut plan = auto::explain(&Request::all(g.into()))?;
             plan.retain(|(groups, ..)| any.has(g) && groups.has(g));
-            plan.pop().map(|(_, engine, why)| (engine, why))
+            Ok::<_, Error>((g, plan.pop().map(|(_, engine, why)| (engine, why))))
         };
-        let chosen = Group::ALL.iter().map(|g| (*g, choose(*g))).collect();
-        Facts { survey, chosen }
+        let chosen = Group::ALL.iter().map(|g| choose(*g)).collect::<Result<_, Error>>()?;
+        Ok(Facts { survey, chosen, remarks: auto::remarks()? })
     }
 
     fn write_text(&self, out: &mut Vec<u8>) {
@@ -67,6 +69,9 @@ impl Facts {
                     }
                 }
             }
+        }
+        for remark in &self.remarks {
+            line(format!("\n{remark}"));
         }
         line(String::from(
             "\nCHOICE is for all processes and that group alone; --stats shows it for any request.",
@@ -116,13 +121,15 @@ impl Facts {
             }
             out.push(b'}');
         });
+        out.extend_from_slice(b",\n\"remarks\":");
+        json::list(out, self.remarks.iter(), |out, r| json::text(out, r.as_bytes()));
         out.extend_from_slice(b"}\n");
     }
 }
 
 /// Run it.
 pub fn run(as_json: bool) -> Result<(), Exit> {
-    let facts = Facts::gather();
+    let facts = Facts::gather()?;
     let mut sink = Sink::stdout();
     if as_json {
         facts.write_json(sink.buf())

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use clap::Command;
 use clap_complete::shells;
 use clap_mangen::Man;
+use taskdiag::engine::auto;
 use taskdiag::field::{SETS, Set};
 
 use super::fields;
@@ -35,6 +36,13 @@ fn quoted(text: &str) -> String {
     };
     text.lines().map(guard).collect::<Vec<_>>().join("\n")
 }
+
+const CONF: &str = "\
+The brake of a whole machine. With the line 'engine = procfs', only the files of /proc are read: no BPF program is \
+loaded, whoever asks and whatever TASKDIAG_ENGINE says, and another --engine is an error. Lines that begin with # are \
+comments; 'engine = auto' is as without the file. It holds from the next request on. It must be a plain file of root's \
+that nobody else may write to: one that is not, or that says something else, is taken as the brake, too, with a word on \
+standard error, since to read /proc is always safe.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag ps", "All processes."),
@@ -98,12 +106,18 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
     }
     writeln!(out, ".SH ENVIRONMENT")?;
     for (name, what) in [
+        (
+            auto::ENV,
+            "auto, kernel, bpf or procfs: who answers where --engine does not say. With procfs, BPF is \
+             not used at all.",
+        ),
         ("NO_COLOR", "Not empty: no colour, unless --color always."),
         ("COLUMNS", "Width of the terminal, instead of what the terminal says."),
         ("TZ", "The time zone of start times."),
     ] {
         writeln!(out, ".TP\n\\fB{name}\\fR\n{}", quoted(what))?;
     }
+    writeln!(out, ".SH FILES\n.TP\n\\fB{}\\fR\n{}", quoted(auto::CONF), quoted(CONF))?;
     writeln!(out, ".SH EXAMPLES")?;
     for (typed, what) in EXAMPLES {
         writeln!(out, ".TP\n\\fB{}\\fR\n{}", quoted(typed), quoted(what))?;

@@ -125,8 +125,8 @@ fn plan(args: &Args, columns: &[Column]) -> Plan {
 /// What tells more of rows, and is left out, and said to be, where the one engine that may answer has
 /// the rows only.
 fn lacking(engine: Choice, groups: Groups) -> Groups {
-    match engine {
-        Choice::Only(engine @ EngineId::Kernel) if groups.has(Group::FileStat) => {
+    match auto::resolved(engine) {
+        Ok(Choice::Only(engine @ EngineId::Kernel)) if groups.has(Group::FileStat) => {
             auto::open(engine).map_or(Groups::NONE, |e| Groups::FILE_STAT - e.support().groups)
         }
         _ => Groups::NONE,

@@ -129,7 +129,9 @@ fn pick(args: &Args, snapshot: &Snapshot, forest: &Forest) -> Picked {
     };
     let found = |pid: u32| {
         let at = forest.find(pid);
-        if at.is_none() {
+        // That it is hidden is said with what else is lacking.
+        let is_hidden = pid == 1 && snapshot.caveats().iter().any(|c| c.is_lack());
+        if at.is_none() && !is_hidden {
             say(format_args!("taskdiag: there is no process {pid}"));
         }
         at

@@ -9,7 +9,7 @@ use taskdiag::{Base, Cred, Group, Groups, Reason, Stat, Statm, Strategy};
 /// The program, with an environment that changes nothing.
 pub fn taskdiag() -> Command {
     let mut c = Command::new(env!("CARGO_BIN_EXE_taskdiag"));
-    c.env_remove("NO_COLOR").env_remove("COLUMNS").env("TZ", "UTC");
+    c.env_remove("NO_COLOR").env_remove("COLUMNS").env_remove("TASKDIAG_ENGINE").env("TZ", "UTC");
     c
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod estimate;
 pub(crate) mod info;
 pub mod kernel;
 pub(crate) mod mappings;
+pub(crate) mod numbering;
 pub mod procfs;
 
 use std::fmt;

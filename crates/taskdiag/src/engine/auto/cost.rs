@@ -26,6 +26,8 @@ pub struct Facts {
     pub bpf: Option<Groups>,
     /// As `kernel`.
     pub procfs: Option<Groups>,
+    /// Is /proc of another pid namespace, so that process ids are, too?
+    pub foreign_proc: bool,
 }
 
 /// One engine's part of a plan.
@@ -259,7 +261,9 @@ pub fn decide(req: &Request, f: &Facts) -> Plan {
             .filter(|c| c.1 != *engine)
             .map(|c| format!("{} {}", c.1, milliseconds(c.0)))
             .collect();
-        let why = if others.is_empty() {
+        let why = if others.is_empty() && f.foreign_proc {
+            String::from("/proc is of another pid namespace, whose numbers BPF does not have")
+        } else if others.is_empty() {
             String::from("the only engine that works here")
         } else if i == 0 {
             format!("estimate {} against {}", milliseconds(*ns), others.join(", "))
@@ -315,7 +319,15 @@ mod tests {
 
     fn machine(processes: u64, threads: u64) -> Facts {
         let all = Some(VIEW.union(Groups::IO).union(Groups::SCHED).union(Groups::PATHS));
-        Facts { processes, threads, mappings: None, kernel: None, bpf: all, procfs: all }
+        Facts {
+            processes,
+            threads,
+            mappings: None,
+            kernel: None,
+            bpf: all,
+            procfs: all,
+            foreign_proc: false,
+        }
     }
     fn first(req: &Request, f: &Facts) -> EngineId {
         decide(req, f).parts[0].engine

@@ -2,58 +2,36 @@
 //! served what and why. The weighing is in [`cost`], the joining of answers in `join`
 //! and `refs`.
 
+mod choice;
 pub mod cost;
 mod join;
 mod refs;
 mod text;
 
 use std::os::fd::OwnedFd;
-use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use taskdiag_wire::{Groups, Info, Strategy, Stream};
 
+pub use self::choice::{CONF, Choice, ENV};
+use self::choice::{Only, Ruled, brake, rule};
 use self::cost::{Facts, Part, decide};
 use crate::bytes::Bytes;
 use crate::engine::bpf::{self, Bpf};
 use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
-use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate, mappings};
+use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate, mappings, numbering};
 use crate::error::Error;
 use crate::request::{Members, Request};
-use crate::snapshot::{Served, Snapshot};
+use crate::snapshot::{Caveat, Served, Snapshot};
 
-/// Who may answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// Whoever is fastest, group by group.
-    #[default]
-    Auto,
-    /// This engine or none.
-    Only(EngineId),
-}
-
-impl FromStr for Choice {
-    type Err = String;
-    fn from_str(s: &str) -> Result<Choice, String> {
-        if s == "auto" {
-            return Ok(Choice::Auto);
-        }
-        let names = || EngineId::ALL.map(EngineId::name).join(", ");
-        EngineId::ALL
-            .into_iter()
-            .find(|e| e.name() == s)
-            .map(Choice::Only)
-            .ok_or_else(|| format!("there is no engine '{s}'; there are auto, {}", names()))
-    }
-}
-
-/// Answer a request from the fastest source of this machine.
+/// Answer a request from the fastest source of this machine, or from what [`ENV`] or [`CONF`] say.
 ///
 /// # Errors
 /// [`Error::NoSuchProcess`] for a pid that is not there, [`Error::Unavailable`] where no engine
-/// works (no /proc is mounted, and BPF is not allowed).
+/// works (no /proc is mounted, and BPF is not allowed), [`Error::Setting`] where the environment
+/// names no engine.
 pub fn query(req: &Request) -> Result<Snapshot, Error> {
     query_with(req, Choice::Auto)
 }
@@ -61,17 +39,20 @@ pub fn query(req: &Request) -> Result<Snapshot, Error> {
 /// [`query`] with a say in who answers.
 ///
 /// # Errors
-/// As [`query`]; with [`Choice::Only`] also where that engine does not work here, or not for all
-/// groups. [`Error::Stream`] for a pid where the strategy takes none.
+/// As [`query`]; with [`Choice::Only`] also where that engine does not work here, may not be used, or
+/// not for all groups, and [`Error::Hidden`]. [`Error::Stream`] for a pid where the strategy takes none.
 pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
     if req.pid != 0 && !req.strategy.takes_pid() {
         let why = "this strategy is about all tasks and takes no pid";
         return Err(taskdiag_wire::decode::Error::BadRequest(why).into());
     }
-    match choice {
-        Choice::Only(engine) => only(req, engine),
-        Choice::Auto => auto(req),
-    }
+    let Ruled { only: one, caveat } = rule(choice)?;
+    let mut snapshot = match one {
+        Some(one) => only(req, &one)?,
+        None => auto(req)?,
+    };
+    snapshot.add_caveats(caveat);
+    Ok(snapshot)
 }
 
 /// One answer for several requests of the same groups (several pids, say): each task once, in the
@@ -95,6 +76,7 @@ pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32
                         Some(old) => {
                             old.groups |= new.groups;
                             old.cost = add(old.cost, new.cost);
+                            old.add_caveats(new.caveats.iter().cloned());
                         }
                         None => served.push(new.clone()),
                     }
@@ -102,6 +84,7 @@ pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32
                 streams.push(s.into_bytes().into_owned());
             }
             Err(Error::NoSuchProcess(pid)) => nobody.push(pid),
+            Err(Error::Hidden { engine, .. }) => served.push(Served::hidden(engine)),
             Err(e) => return Err(e),
         }
     }
@@ -115,16 +98,59 @@ pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32
     Ok((Snapshot::with_served(join::concat(streams)?, served)?, nobody))
 }
 
-/// Each engine, and what it can do here or why it cannot. Tries them for real.
-pub fn survey() -> Vec<(EngineId, Result<Support, Error>)> {
-    EngineId::ALL.into_iter().map(|e| (e, open(e).map(|e| e.support()))).collect()
+/// What a choice comes to here: [`Choice::Only`] or [`Choice::Fastest`].
+///
+/// # Errors
+/// As [`query_with`], where the environment or the brake is in its way.
+pub fn resolved(choice: Choice) -> Result<Choice, Error> {
+    Ok(rule(choice)?.only.map_or(Choice::Fastest, |one| Choice::Only(one.engine)))
+}
+
+/// An engine, and what it can do here or why it cannot.
+pub type Tried = (EngineId, Result<Support, Error>);
+
+/// Each engine, and what it can do here or why it cannot. Tries them for real, but for those that
+/// [`ENV`] or [`CONF`] turn off: these are left alone.
+///
+/// # Errors
+/// [`Error::Setting`] as [`query`].
+pub fn survey() -> Result<Vec<Tried>, Error> {
+    let procfs = rule(Choice::Auto)?.only.filter(|one| one.engine == EngineId::Procfs);
+    let try_it = |engine| match &procfs {
+        Some(one) if engine != EngineId::Procfs => {
+            Err(Error::Unavailable { engine, why: format!("not tried: {}", one.why) })
+        }
+        _ => open(engine).map(|e| e.support()),
+    };
+    Ok(EngineId::ALL.into_iter().map(|e| (e, try_it(e))).collect())
 }
 
 /// Who would answer a request, and why.
-pub fn explain(req: &Request) -> Vec<(Groups, EngineId, String)> {
-    let bpf = Bpf::new().ok().map(|e| e.support().groups);
-    let plan = decide(req, &Facts { bpf, ..facts(req) });
-    plan.parts.into_iter().map(|p| (p.groups, p.engine, p.why)).collect()
+///
+/// # Errors
+/// [`Error::Setting`] as [`query`].
+pub fn explain(req: &Request) -> Result<Vec<(Groups, EngineId, String)>, Error> {
+    if let Some(one) = rule(Choice::Auto)?.only {
+        return Ok(vec![(req.groups, one.engine, one.why)]);
+    }
+    let mut facts = facts(req);
+    if facts.bpf.is_some() {
+        facts.bpf = Bpf::new().ok().map(|e| e.support().groups);
+    }
+    Ok(decide(req, &facts).parts.into_iter().map(|p| (p.groups, p.engine, p.why)).collect())
+}
+
+/// What a person should know of answers here beside what is in them: what [`ENV`] or [`CONF`] say, and
+/// whose process ids they have.
+///
+/// # Errors
+/// [`Error::Setting`] as [`query`].
+pub fn remarks() -> Result<Vec<String>, Error> {
+    let Ruled { only, caveat } = rule(Choice::Auto)?;
+    let only = only.map(|one| format!("the {} engine answers: {}", one.engine, one.why));
+    let foreign = (Procfs::new().is_ok() && !numbering::proc_is_own())
+        .then(|| Caveat::ForeignProc.to_string());
+    Ok(only.into_iter().chain(caveat.map(|c| c.to_string())).chain(foreign).collect())
 }
 
 /// Open an engine after trying it.
@@ -132,6 +158,9 @@ pub fn explain(req: &Request) -> Vec<(Groups, EngineId, String)> {
 /// # Errors
 /// [`Error::Unavailable`] with the reason and what would help.
 pub fn open(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
+    if let Some(brake) = brake().filter(|_| engine != EngineId::Procfs) {
+        return Err(brake.refusal(engine));
+    }
     match engine {
         EngineId::Kernel => Ok(Box::new(Kernel::new()?)),
         EngineId::Bpf => Ok(Box::new(Bpf::new()?)),
@@ -144,17 +173,29 @@ pub fn open(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
 fn open_untried(engine: EngineId, mappings: Option<u64>) -> Result<Box<dyn Engine>, Error> {
     match engine {
         EngineId::Bpf => Ok(Box::new(Bpf::untried().expecting(mappings.unwrap_or(0)))),
-        e => open(e),
+        EngineId::Kernel => Ok(Box::new(Kernel::new()?)),
+        EngineId::Procfs => Ok(Box::new(Procfs::new()?)),
     }
 }
 
-fn only(req: &Request, engine: EngineId) -> Result<Snapshot, Error> {
-    let a = open_untried(engine, None)?.run(req)?;
-    let mut why = String::from("asked for");
-    if engine == EngineId::Bpf && lacks_init(req, a.stream.as_ref()) {
-        why += "; pid 1 is hidden from BPF here and is not in the answer";
-    }
-    let served = vec![Served { engine, groups: req.groups, why, cost: a.cost }];
+fn only(req: &Request, one: &Only) -> Result<Snapshot, Error> {
+    let engine = one.engine;
+    let a = match open_untried(engine, None)?.run(req) {
+        // Every pid namespace has one.
+        Err(Error::NoSuchProcess(pid @ 1)) if engine == EngineId::Bpf => {
+            return Err(Error::Hidden { engine, pid });
+        }
+        a => a?,
+    };
+    let caveats = match engine {
+        EngineId::Bpf if lacks_init(req, a.stream.as_ref()) => vec![Caveat::InitHidden],
+        EngineId::Kernel | EngineId::Procfs if !numbering::proc_is_own() => {
+            vec![Caveat::ForeignProc]
+        }
+        _ => Vec::new(),
+    };
+    let why = one.why.clone();
+    let served = vec![Served { engine, groups: req.groups, why, cost: a.cost, caveats }];
     Snapshot::with_served(a.stream, served)
 }
 
@@ -179,7 +220,10 @@ fn auto(req: &Request) -> Result<Snapshot, Error> {
             }
         }
         let (engine, e) = match run(req, &plan.parts, facts.mappings, &failed) {
-            Ok(snapshot) => return Ok(snapshot),
+            Ok(mut snapshot) => {
+                snapshot.add_caveats(facts.foreign_proc.then_some(Caveat::ForeignProc));
+                return Ok(snapshot);
+            }
             Err(failed) => failed,
         };
         // An engine that fails, or whose answer is no stream, is not asked again; one that is
@@ -275,7 +319,8 @@ fn run(
             Some(main) if one => join::add_to_one(main, bytes.as_ref()).map_err(unfit)?,
             Some(main) => join::add_groups(main.as_ref(), bytes.as_ref()).map_err(unfit)?.into(),
         });
-        served.push(Served { engine: part.engine, groups: part.groups, why, cost });
+        let (engine, groups) = (part.engine, part.groups);
+        served.push(Served { engine, groups, why, cost, caveats: Vec::new() });
     }
     if process.is_some_and(|p| !p.is_there()) {
         return Err((EngineId::Procfs, Error::NoSuchProcess(req.pid)));
@@ -344,6 +389,10 @@ fn kernel_groups(strategy: Strategy) -> Option<Groups> {
 
 /// What is known without trying: cheap, and opens at most one file, /proc/loadavg; two of a process
 /// whose mappings are asked for.
+///
+/// Where /proc is of another pid namespace, its numbers are not those that BPF gives. An answer has one
+/// numbering, and so have all answers of a machine, as far as can be: that of /proc, which has all groups,
+/// needs no rights, and is what other tools show there.
 fn facts(req: &Request) -> Facts {
     let strategy = req.strategy;
     let (processes, threads) = match strategy {
@@ -360,13 +409,16 @@ fn facts(req: &Request) -> Facts {
     };
     let threads = threads.unwrap_or_else(|| usize::from(rustix::system::sysinfo().procs));
     let (processes, threads) = (processes as u64, threads.max(processes) as u64);
+    let procfs = Procfs::new().ok().map(|p| p.support().groups);
+    let foreign_proc = procfs.is_some() && !numbering::proc_is_own();
     Facts {
         processes,
         threads,
         mappings: cost::many_mappings(req).and_then(|many| mappings::about(req.pid, many)),
         kernel: kernel_groups(strategy),
-        bpf: Some(bpf::groups(req.groups)),
-        procfs: Procfs::new().ok().map(|p| p.support().groups),
+        bpf: (!foreign_proc).then(|| bpf::groups(req.groups)),
+        procfs,
+        foreign_proc,
     }
 }
 

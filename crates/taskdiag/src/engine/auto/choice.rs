@@ -1,0 +1,285 @@
+//! Who may answer: what the caller says, what the environment says, and the brake of the machine.
+//!
+//! The brake is the file [`CONF`]. It only ever turns engines off, so who can write to it can take speed
+//! away and nothing else; one that others than root may write to, or that cannot be read or understood, is
+//! taken as pulled. Looking for it costs one open, for each request, so it works on programs that run.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::str::FromStr;
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::engine::EngineId;
+use crate::error::Error;
+use crate::snapshot::Caveat;
+
+/// The variable of the environment that names an engine, for those who do not.
+pub const ENV: &str = "TASKDIAG_ENGINE";
+/// The file that turns all engines but procfs off for a whole machine, with the line `engine = procfs`.
+pub const CONF: &str = "/etc/taskdiag.conf";
+/// No such file is longer.
+const CONF_MAX: usize = 64 << 10;
+
+/// Who may answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Who [`ENV`] names; where it does not, whoever is fastest, group by group.
+    #[default]
+    Auto,
+    /// Whoever is fastest, whatever the environment says.
+    Fastest,
+    /// This engine or none.
+    Only(EngineId),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+    /// `auto` is [`Choice::Fastest`]: who says so does not want what the environment says.
+    fn from_str(s: &str) -> Result<Choice, String> {
+        if s == "auto" {
+            return Ok(Choice::Fastest);
+        }
+        let names = || EngineId::ALL.map(EngineId::name).join(", ");
+        EngineId::ALL
+            .into_iter()
+            .find(|e| e.name() == s)
+            .map(Choice::Only)
+            .ok_or_else(|| format!("there is no engine '{s}'; there are auto, {}", names()))
+    }
+}
+
+/// One engine, and why it is the only one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Only {
+    pub(super) engine: EngineId,
+    pub(super) why: String,
+}
+
+/// What holds for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ruled {
+    /// `None`: whoever is fastest.
+    pub(super) only: Option<Only>,
+    pub(super) caveat: Option<Caveat>,
+}
+
+/// Who may answer where the caller makes this choice.
+pub(super) fn rule(choice: Choice) -> Result<Ruled, Error> {
+    ruled(choice, brake(), || if is_elevated() { None } else { std::env::var_os(ENV) })
+}
+
+fn ruled(
+    choice: Choice,
+    brake: Option<Brake>,
+    env: impl FnOnce() -> Option<std::ffi::OsString>,
+) -> Result<Ruled, Error> {
+    let only = |engine, why| Ok(Ruled { only: Some(Only { engine, why }), caveat: None });
+    match (brake, choice) {
+        (Some(brake), Choice::Only(engine)) if engine != EngineId::Procfs => {
+            Err(brake.refusal(engine))
+        }
+        (Some(brake), _) => {
+            let one = Only { engine: EngineId::Procfs, why: brake.why() };
+            Ok(Ruled { only: Some(one), caveat: brake.distrust.map(Caveat::Distrust) })
+        }
+        (None, Choice::Only(engine)) => only(engine, String::from("asked for")),
+        (None, Choice::Fastest) => Ok(Ruled { only: None, caveat: None }),
+        (None, Choice::Auto) => {
+            let Some(value) = env().filter(|v| !v.is_empty()) else {
+                return Ok(Ruled { only: None, caveat: None });
+            };
+            let value = value.to_string_lossy();
+            match value.parse().map_err(|e| Error::Setting(format!("{ENV}={value}: {e}")))? {
+                Choice::Only(engine) => only(engine, format!("{ENV}={value} in the environment")),
+                _ => Ok(Ruled { only: None, caveat: None }),
+            }
+        }
+    }
+}
+
+/// Was the program started with more rights than its caller has, whose environment it has?
+fn is_elevated() -> bool {
+    // SAFETY: reads a number that the kernel gave at the start.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The machine is to be read through procfs only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Brake {
+    /// That is not what its file says, but what is safe, for this reason.
+    distrust: Option<String>,
+}
+
+impl Brake {
+    fn why(&self) -> String {
+        match &self.distrust {
+            None => format!("{CONF} says 'engine = procfs'"),
+            Some(why) => why.clone(),
+        }
+    }
+    /// Why another engine may not be used.
+    pub(super) fn refusal(&self, engine: EngineId) -> Error {
+        let why = format!("{}, for this whole machine: use --engine procfs, or none", self.why());
+        Error::Unavailable { engine, why }
+    }
+}
+
+/// Is the brake pulled?
+pub(super) fn brake() -> Option<Brake> {
+    brake_of(Path::new(CONF))
+}
+
+fn brake_of(path: &Path) -> Option<Brake> {
+    // One that is no plain file must not make us wait.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let distrust =
+        |why: String| Some(Brake { distrust: Some(format!("{}: {why}", path.display())) });
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => None,
+        Err(e) => distrust(format!("it cannot be read: {}", std::io::Error::from(e))),
+        Ok(fd) => match text_of(&fd) {
+            Err(why) => distrust(why),
+            Ok(text) => match parse(&text) {
+                Ok(true) => Some(Brake { distrust: None }),
+                Ok(false) => None,
+                Err(why) => distrust(why),
+            },
+        },
+    }
+}
+
+/// The text of the file, where only root can have written it.
+fn text_of(fd: &OwnedFd) -> Result<Vec<u8>, String> {
+    let failed = |e: Errno| format!("it cannot be read: {}", std::io::Error::from(e));
+    let stat = rustix::fs::fstat(fd).map_err(failed)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(String::from("it is no plain file"));
+    }
+    if stat.st_uid != 0 || stat.st_mode & 0o022 != 0 {
+        return Err(format!(
+            "others than root may write to it (owner {}, mode {:o}): chown root and chmod 644 it",
+            stat.st_uid,
+            stat.st_mode & 0o7777
+        ));
+    }
+    let mut text = vec![0; CONF_MAX];
+    let mut len = 0;
+    loop {
+        match rustix::io::retry_on_intr(|| rustix::io::read(fd, &mut text[len..]))
+            .map_err(failed)?
+        {
+            0 if len == CONF_MAX => return Err(String::from("it is too long")),
+            0 => break,
+            n => len += n,
+        }
+    }
+    text.truncate(len);
+    Ok(text)
+}
+
+/// Does the text pull the brake? `Err`: it says something else than it may.
+fn parse(text: &[u8]) -> Result<bool, String> {
+    let mut pulled = false;
+    for (i, line) in text.split(|b| *b == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let mut parts = line.splitn(2, |b| *b == b'=').map(<[u8]>::trim_ascii);
+        match (parts.next(), parts.next()) {
+            (Some(b"engine"), Some(b"procfs")) => pulled = true,
+            (Some(b"engine"), Some(b"auto")) => {}
+            _ => {
+                return Err(format!(
+                    "line {} is neither 'engine = procfs' nor 'engine = auto'",
+                    i + 1
+                ));
+            }
+        }
+    }
+    Ok(pulled)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn only(r: Result<Ruled, Error>) -> Option<EngineId> {
+        r.expect("it makes sense").only.map(|o| o.engine)
+    }
+
+    #[test]
+    fn text() {
+        for (text, pulled) in [
+            ("", false),
+            ("# engine = procfs\n\n", false),
+            ("engine = auto\n", false),
+            ("engine = procfs", true),
+            (" engine=procfs \n# why: a kernel bug\n", true),
+            ("engine = procfs\nengine = auto\n", true),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Ok(pulled), "{text}");
+        }
+        for bad in ["engine = bpf", "engine", "engin = procfs", "engine = procfs off", "\u{0}"] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_brake_wins_then_the_caller_then_the_environment() {
+        let env = |v: &str| Some(OsString::from(v));
+        let unset = || None;
+        let pulled = || Some(Brake::default());
+        let (bpf, procfs) = (Choice::Only(EngineId::Bpf), Choice::Only(EngineId::Procfs));
+        assert_eq!(only(ruled(Choice::Auto, None, unset)), None);
+        assert_eq!(only(ruled(Choice::Auto, None, || env("procfs"))), Some(EngineId::Procfs));
+        assert_eq!(only(ruled(Choice::Auto, None, || env("auto"))), None);
+        assert_eq!(only(ruled(Choice::Auto, None, || env(""))), None);
+        assert_eq!(only(ruled(Choice::Fastest, None, || env("procfs"))), None);
+        assert_eq!(only(ruled(bpf, None, || env("procfs"))), Some(EngineId::Bpf));
+        assert_eq!(only(ruled(bpf, None, || env("nonsense"))), Some(EngineId::Bpf));
+        for choice in [Choice::Auto, Choice::Fastest, procfs] {
+            assert_eq!(only(ruled(choice, pulled(), || env("bpf"))), Some(EngineId::Procfs));
+        }
+        let refused = ruled(bpf, pulled(), unset).expect_err("bpf is off");
+        assert!(refused.to_string().contains(CONF), "{refused}");
+        let wrong = ruled(Choice::Auto, None, || env("bfp")).expect_err("no engine");
+        assert!(wrong.to_string().contains("TASKDIAG_ENGINE=bfp"), "{wrong}");
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_to_is_the_brake() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("conf");
+        assert_eq!(brake_of(&path), None);
+        assert_eq!(brake_of(&path.join("below")), None);
+        let put = |text: &str, mode: u32| {
+            std::fs::write(&path, text).expect("written");
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&path, mode).expect("changed");
+            brake_of(&path)
+        };
+        // SAFETY: no arguments, cannot fail.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        // Of somebody else it is not trusted at all.
+        assert_eq!(put("engine = procfs", 0o644).map(|b| b.distrust.is_none()), Some(is_root));
+        assert_eq!(put("engine = auto", 0o644).is_none(), is_root);
+        assert_eq!(put("engine = bpf", 0o644).map(|b| b.distrust.is_some()), Some(true));
+        for mode in [0o666, 0o664, 0o646] {
+            let distrust = put("engine = auto", mode).expect("the safe choice").distrust;
+            assert!(distrust.expect("a reason").contains("others than root"), "{mode:o}");
+        }
+        let long = "#".repeat(CONF_MAX + 1);
+        assert!(put(&long, 0o644).is_some());
+        // No plain file, and nobody waits for it.
+        std::fs::remove_file(&path).expect("removed");
+        let status = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(status.expect("mkfifo runs").success());
+        assert!(brake_of(&path).is_some());
+    }
+}

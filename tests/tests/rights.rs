@@ -1,0 +1,311 @@
+//! Who may answer, and with whose rights: the brake of a machine, the environment, a start with more rights
+//! than its caller has, and what a namespace or a sandbox makes of process ids.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use taskdiag::{EngineId, Groups, Request};
+use taskdiag_tests::cli::{Ran, Sandbox, taskdiag};
+use taskdiag_tests::{Mktask, Source, engines, read, skip};
+
+const BPF: Source = Source::Engine(EngineId::Bpf);
+
+fn is_root(test: &str) -> bool {
+    // SAFETY: no arguments, cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        skip(test, "needs root");
+    }
+    root
+}
+
+fn has_bpf(test: &str) -> bool {
+    let has = engines().contains(&BPF);
+    if !has {
+        skip(test, "no BPF here");
+    }
+    has
+}
+
+/// Who answered, as `--stats` says.
+fn engine_of(ran: &Ran) -> Vec<&str> {
+    let lines = ran.stderr.lines().filter_map(|l| l.strip_prefix("engine "));
+    lines.filter_map(|l| l.split(':').next()).collect()
+}
+
+/// Commands that ask for all that there is, one of them what BPF is faster at on any machine.
+const COMMANDS: &[&[&str]] = &[
+    &["ps", "-T", "--stats"],
+    &["files", "--stats"],
+    &["memory", "--stats"],
+    &["maps", "--stats"],
+    &["tree", "--stats"],
+    &["ps", "-p", "1", "--stats"],
+    &["dump", "-g", "all,vma,fd"],
+    &["engines"],
+];
+
+const FEW: &[&[&str]] = &[COMMANDS[0], COMMANDS[1]];
+
+/// These surroundings make bpf(2) deadly. Nobody may have called it, and there is an answer of procfs.
+fn is_braked(sandbox: &Sandbox, commands: &[&[&str]], why: &str) {
+    let sandbox = sandbox.clone().deadly(libc::SYS_bpf);
+    for args in commands {
+        let ran = sandbox.run(args);
+        assert!(matches!(ran.code, Some(0 | 3)), "{ran}");
+        if args.contains(&"--stats") {
+            assert_eq!(engine_of(&ran), ["procfs"], "{ran}");
+            assert!(ran.stderr.contains(why), "{ran}");
+        }
+    }
+    let ran = sandbox.run(&["engines"]);
+    assert!(ran.stdout.contains(why), "{ran}");
+    assert!(ran.stdout.contains("the procfs engine answers"), "{ran}");
+    assert!(ran.stdout.contains("the bpf engine cannot be used: not tried"), "{ran}");
+}
+
+/// The filter of [`is_braked`] does see BPF.
+#[test]
+fn bpf_is_noticed() {
+    if !has_bpf("bpf_is_noticed") {
+        return;
+    }
+    let ran = Sandbox::new().deadly(libc::SYS_bpf).run(&["ps", "--engine", "bpf"]);
+    assert_eq!(ran.code, None, "killed: {ran}");
+}
+
+#[test]
+fn the_environment() {
+    let procfs = Sandbox::new().env("TASKDIAG_ENGINE", "procfs");
+    is_braked(&procfs, COMMANDS, "TASKDIAG_ENGINE=procfs in the environment");
+    // The command line says otherwise.
+    if has_bpf("the_environment: --engine") {
+        let ran = procfs.run(&["ps", "--stats", "--engine", "bpf"]);
+        assert_eq!(engine_of(&ran), ["bpf"], "{ran}");
+        let ran = Sandbox::new().env("TASKDIAG_ENGINE", "bpf").run(&["ps", "--stats"]);
+        assert_eq!(engine_of(&ran), ["bpf"], "{ran}");
+        let ran = Sandbox::new()
+            .env("TASKDIAG_ENGINE", "bpf")
+            .run(&["memory", "--engine", "auto", "--stats"]);
+        assert!(engine_of(&ran).contains(&"procfs"), "{ran}");
+    }
+    let wrong = Sandbox::new().env("TASKDIAG_ENGINE", "bfp");
+    for args in COMMANDS {
+        let ran = wrong.run(args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran}");
+        assert!(ran.stderr.contains("TASKDIAG_ENGINE=bfp"), "{ran}");
+        assert!(ran.stderr.contains("auto, kernel, bpf, procfs"), "{ran}");
+    }
+    let ran = wrong.run(&["ps", "--engine", "procfs"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+}
+
+#[test]
+fn the_brake() {
+    if !is_root("the_brake") {
+        return;
+    }
+    let conf = |text, mode, uid| Sandbox::new().conf(text, mode, uid);
+    let pulled = conf("# A bug of this kernel.\nengine = procfs\n", 0o644, 0);
+    is_braked(&pulled, COMMANDS, "/etc/taskdiag.conf says 'engine = procfs'");
+    // It wins over all that a caller says, who is told where there is no answer.
+    is_braked(&pulled.clone().env("TASKDIAG_ENGINE", "bpf"), FEW, "/etc/taskdiag.conf");
+    let ran = pulled.clone().deadly(libc::SYS_bpf).run(&["ps", "--engine", "auto", "--stats"]);
+    assert_eq!(engine_of(&ran), ["procfs"], "{ran}");
+    for engine in ["bpf", "kernel"] {
+        let ran = pulled.clone().deadly(libc::SYS_bpf).run(&["ps", "--engine", engine]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{ran}");
+        assert!(ran.stderr.contains("/etc/taskdiag.conf"), "{ran}");
+    }
+    // Nothing is said where it works as it should.
+    let ran = pulled.run(&["ps", "-o", "pid"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
+}
+
+/// Who else could have written the file can take BPF away by it, and cannot turn it on.
+#[test]
+fn a_brake_that_cannot_be_trusted() {
+    if !is_root("a_brake_that_cannot_be_trusted") {
+        return;
+    }
+    for (text, mode, uid, word) in [
+        ("engine = auto\n", 0o666, 0, "others than root may write to it"),
+        ("engine = auto\n", 0o664, 0, "others than root may write to it"),
+        ("engine = auto\n", 0o644, 65534, "others than root may write to it"),
+        ("engine = bpf\n", 0o644, 0, "line 1"),
+        ("engine = procfs\nengines = all\n", 0o644, 0, "line 2"),
+    ] {
+        let sandbox = Sandbox::new().conf(text, mode, uid);
+        is_braked(&sandbox, FEW, word);
+        let ran = sandbox.run(&["ps", "-o", "pid"]);
+        assert_eq!(ran.code, Some(0), "{ran}");
+        assert!(ran.stderr.contains("/etc/taskdiag.conf") && ran.stderr.contains(word), "{ran}");
+        let ran = sandbox.run(&["ps", "--engine", "bpf"]);
+        assert_eq!(ran.code, Some(4), "{ran}");
+    }
+    let unreadable = Sandbox::new().conf("engine = auto\n", 0o600, 0).user(65534);
+    let ran = unreadable.run(&["ps", "-o", "pid"]);
+    assert!(ran.stderr.contains("it cannot be read"), "{ran}");
+    if has_bpf("a brake that is not pulled") {
+        let ran = Sandbox::new().conf("engine = auto\n", 0o644, 0).run(&["ps", "--engine", "bpf"]);
+        assert!(matches!(ran.code, Some(0 | 3)), "{ran}");
+    }
+}
+
+/// A copy for everyone, with this mode.
+fn copy(mode: u32) -> tempfile::TempDir {
+    let everyone = Permissions::from_mode(0o755);
+    let dir = tempfile::Builder::new().permissions(everyone).tempdir().expect("a directory");
+    // By another process: see `cli.rs`.
+    let status = Command::new("install").arg("-m755").arg(taskdiag()).arg(dir.path()).status();
+    assert!(status.expect("install runs").success());
+    let path = dir.path().join("taskdiag");
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("changed");
+    dir
+}
+
+/// Give a file the capability to trace anyone, as setcap(8) does. `false`: files have none here.
+fn set_capability(path: &Path) -> bool {
+    const REVISION_2_EFFECTIVE: u32 = 0x0200_0001;
+    const SYS_PTRACE: u32 = 1 << 19;
+    let value: Vec<u8> =
+        [REVISION_2_EFFECTIVE, SYS_PTRACE, 0, 0, 0].iter().flat_map(|n| n.to_le_bytes()).collect();
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("a plain path");
+    let name = c"security.capability".as_ptr();
+    // SAFETY: strings and bytes that live across the call.
+    unsafe { libc::setxattr(path.as_ptr(), name, value.as_ptr().cast(), value.len(), 0) == 0 }
+}
+
+#[test]
+fn a_start_with_more_rights() {
+    if !is_root("a_start_with_more_rights") {
+        return;
+    }
+    let start = |dir: &tempfile::TempDir, options: &[&str]| {
+        let out = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .args(options)
+            .arg(dir.path().join("taskdiag"))
+            .args(["ps", "-p", "1", "-o", "pid,environ"])
+            .output()
+            .expect("setpriv runs");
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    let is_refused = |dir: &tempfile::TempDir| {
+        let (code, out, err) = start(dir, &[]);
+        assert_eq!((code, out.as_str()), (Some(4), ""), "{err}");
+        assert!(err.contains("more rights than who starts it"), "{err}");
+    };
+    is_refused(&copy(0o4755));
+    is_refused(&copy(0o2755));
+    let dir = copy(0o755);
+    match set_capability(&dir.path().join("taskdiag")) {
+        true => is_refused(&dir),
+        false => skip("a_start_with_more_rights", "files have no capabilities here"),
+    }
+    // What the caller has is theirs to give.
+    let dir = copy(0o755);
+    for options in [&[][..], &["--inh-caps=+sys_ptrace", "--ambient-caps=+sys_ptrace"]] {
+        let (code, out, err) = start(&dir, options);
+        assert!(
+            matches!(code, Some(0 | 3)) && out.lines().count() == 2,
+            "{options:?}: {out} {err}"
+        );
+    }
+}
+
+/// Where /proc is of another pid namespace, all answers have its process ids, and that is said. BPF alone
+/// has those of the reader's namespace.
+#[test]
+fn a_proc_of_another_pid_namespace() {
+    if !is_root("a_proc_of_another_pid_namespace") {
+        return;
+    }
+    let inside = Sandbox::new().through(&["unshare", "--pid", "--fork"]);
+    let m = Mktask::start(&["threads", "5000"]).expect("always possible");
+    // On a machine with so many threads BPF is faster at this.
+    let list = inside.run(&["ps", "-T", "-o", "pid,tid,comm", "--stats"]);
+    if list.stderr.contains("unshare") {
+        return skip("a_proc_of_another_pid_namespace", &list.stderr);
+    }
+    let pid = m.pid().to_string();
+    let said = |ran: &Ran| {
+        assert!(matches!(ran.code, Some(0 | 3)), "{ran}");
+        assert!(ran.stderr.contains("/proc is of another pid namespace"), "{ran}");
+        assert!(!engine_of(ran).contains(&"bpf"), "{ran}");
+    };
+    said(&list);
+    assert!(list.stdout.lines().any(|l| l.split_whitespace().next() == Some(&pid)), "{list}");
+    let one = inside.run(&["ps", "-p", &pid, "-o", "pid,comm", "--stats"]);
+    said(&one);
+    assert!(one.stdout.contains("mktask"), "{one}");
+    let memory = inside.run(&["memory", "-p", &pid, "--json", "--stats"]);
+    said(&memory);
+    assert!(memory.stdout.contains(&format!("\"pid\":{pid},")), "{memory}");
+    assert!(!memory.stdout.contains("\"uss\":null"), "{memory}");
+    let engines = inside.run(&["engines"]);
+    assert!(engines.stdout.contains("/proc is of another pid namespace"), "{engines}");
+    assert!(
+        !engines.stdout.lines().any(|l| l.split_whitespace().nth(4) == Some("bpf")),
+        "{engines}"
+    );
+    said(&inside.run(&["ps", "--engine", "procfs", "--stats"]));
+    if has_bpf("a_proc_of_another_pid_namespace: bpf") {
+        // The program is alone there, with a child at the most.
+        let own = inside.run(&["ps", "--engine", "bpf", "-o", "pid,comm"]);
+        assert_eq!(own.code, Some(0), "{own}");
+        let first = own.stdout.lines().nth(1).unwrap_or_default();
+        assert_eq!(first.split_whitespace().collect::<Vec<_>>(), ["1", "taskdiag"], "{own}");
+        assert!(!own.stderr.contains("another pid namespace"), "{own}");
+    }
+    // With a /proc of its own there is nothing to say.
+    let whole = Sandbox::new().through(&["unshare", "--pid", "--fork", "--mount-proc"]);
+    let ran = whole.run(&["ps", "-o", "pid,comm"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
+}
+
+/// Some sandboxes hide process 1 from BPF. Where no other engine may be asked about it, that is said, and it
+/// is not said that there is none.
+#[test]
+fn a_hidden_first_process() {
+    if !has_bpf("a_hidden_first_process") {
+        return;
+    }
+    let all = read(BPF, &Request::all(Groups::BASE)).expect("an answer");
+    let is_hidden = !all.has(1);
+    if !is_hidden {
+        skip(
+            "a_hidden_first_process",
+            "process 1 is not hidden here: it is shown, which is tested",
+        );
+    }
+    let me = std::process::id().to_string();
+    let both = format!("1,{me}");
+    for args in [
+        &["ps"][..],
+        &["ps", "-T"],
+        &["ps", "-p", "1"],
+        &["ps", "-p", &both],
+        &["ps", "-T", "-p", "1"],
+        &["files"],
+        &["files", "-p", "1"],
+        &["maps", "1"],
+        &["tree"],
+        &["tree", "1"],
+        &["dump", "-g", "base"],
+        &["dump", "-p", "1", "-g", "base"],
+    ] {
+        let ran = Sandbox::new().run(&[args, &["--engine", "bpf"]].concat());
+        assert!(!ran.stderr.contains("there is no process 1"), "{ran}");
+        assert_eq!(ran.stderr.contains("process 1 is hidden from BPF"), is_hidden, "{ran}");
+        assert_eq!(ran.code, Some(if is_hidden { 3 } else { 0 }), "{ran}");
+        // Without it nothing is lacking.
+        let ran = Sandbox::new().run(args);
+        assert!(!ran.stderr.contains("hidden from BPF"), "{ran}");
+    }
+    let ran = Sandbox::new().run(&["ps", "-p", &both, "--engine", "bpf", "-o", "pid="]);
+    assert!(ran.stdout.lines().any(|l| l.trim() == me), "{ran}");
+}
