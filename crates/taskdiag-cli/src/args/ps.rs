@@ -154,7 +154,10 @@ pub fn command() -> Command {
         .arg(flag("no-headers", "No line of headers").aliases(NO_HEADERS))
         .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))
         .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
-        .arg(flag("csv", "CSV with the columns of -o"))
+        .arg(flag(
+            "csv",
+            "CSV; unprintable bytes are \\xHH, characters \\u{HEX}, a backslash is doubled",
+        ))
         .arg(table::color())
         .arg(table::wide())
         .arg(table::columns())

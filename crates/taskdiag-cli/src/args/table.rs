@@ -138,7 +138,10 @@ pub fn output(command: Command) -> Command {
         .arg(flag("no-headers", "No line of headers, no title, no totals"))
         .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))
         .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
-        .arg(flag("csv", "CSV"))
+        .arg(flag(
+            "csv",
+            "CSV; unprintable bytes are \\xHH, characters \\u{HEX}, a backslash is doubled",
+        ))
         .arg(color())
         .arg(wide())
         .arg(columns())

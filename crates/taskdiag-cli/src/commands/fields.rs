@@ -19,7 +19,9 @@ denied, unsupported, vanished, blocked, truncated, over_budget (a limit that was
 (a saved answer without the group).
 Times, faults, io and switches are of the process, or with -T of the thread.
 Bytes that cannot be printed are \\n, \\t, \\r, \\x1b or \\u{202e} in text; in JSON, text that is not
-UTF-8 is {\"bytes\": \"<base64>\"}, and arguments are a list, so nothing is lost.
+UTF-8 is {\"bytes\": \"<base64>\"}, and arguments are a list, so nothing is lost; what steers a terminal is
+\\u001b or \\u009b there. CSV has what text has, and \\\\ for a backslash, so the bytes can be had back: \\x1b is
+a byte, \\u{9b} a character in UTF-8.
 Where the rows are entries of a list, all columns of tasks are there too; task.NAME is that of the
 task where the list has one of the same name.";
 

@@ -1,5 +1,7 @@
-//! CSV as RFC 4180 has it, in the units of JSON. Text is as it is, quoted where it must be; lists
-//! and arguments have blanks between their parts; a value that is not there is an empty cell.
+//! CSV as RFC 4180 has it, in the units of JSON. Text is quoted where it must be, and what is not printable
+//! is escaped so that it can be had back: a backslash is doubled, and what follows a single one is as in
+//! tables. So a row is a line. Lists and arguments have blanks between their parts; a value that is not
+//! there is an empty cell.
 
 use std::io;
 
@@ -9,6 +11,23 @@ use super::{Sink, Table, Tally};
 use crate::columns::Column;
 use crate::output::json;
 
+/// Append text, with all escaped that is not printable, and the backslash.
+fn text(out: &mut Vec<u8>, bytes: &[u8]) {
+    for (i, part) in bytes.split(|b| *b == b'\\').enumerate() {
+        if i > 0 {
+            out.extend_from_slice(b"\\\\");
+        }
+        field::escape(out, part);
+    }
+}
+
+fn group(out: &mut Vec<u8>, cx: &Context, gid: u32) {
+    match cx.names.group(gid) {
+        Some(name) => text(out, &name),
+        None => field::write_uint(out, u64::from(gid)),
+    }
+}
+
 fn cell(out: &mut Vec<u8>, cx: &Context, column: &Column, row: Option<&Row<'_>>, v: &Value<'_>) {
     match v {
         Value::Missing(_) | Value::Tty(0) => {}
@@ -16,10 +35,22 @@ fn cell(out: &mut Vec<u8>, cx: &Context, column: &Column, row: Option<&Row<'_>>,
         Value::Instant(ns) => json::seconds(out, cx.unix_ns(*ns)),
         Value::Uint(v) => field::write_uint(out, *v),
         Value::Percent(p) => out.extend_from_slice(format!("{p:.3}").as_bytes()),
-        Value::Bytes { data, .. } => out.extend_from_slice(data),
+        Value::Bytes { data, .. } => text(out, data),
+        Value::Short(s) => text(out, s.as_bytes()),
         Value::Args { data, .. } => {
-            out.extend(data.iter().map(|b| if *b == 0 { b' ' } else { *b }));
+            for (i, arg) in data.split(|b| *b == 0).enumerate() {
+                if i > 0 {
+                    out.push(b' ');
+                }
+                text(out, arg);
+            }
         }
+        Value::User(uid) => match cx.names.user(*uid) {
+            Some(name) => text(out, &name),
+            None => field::write_uint(out, u64::from(*uid)),
+        },
+        Value::Group(gid) => group(out, cx, *gid),
+        Value::Tty(dev) => text(out, &cx.tty_name(*dev)),
         Value::Ids(ids) => {
             let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
             out.extend_from_slice(ids.join(" ").as_bytes());
@@ -29,10 +60,7 @@ fn cell(out: &mut Vec<u8>, cx: &Context, column: &Column, row: Option<&Row<'_>>,
                 if i > 0 {
                     out.push(b' ');
                 }
-                match cx.names.group(*gid) {
-                    Some(name) => out.extend_from_slice(&name),
-                    None => field::write_uint(out, u64::from(*gid)),
-                }
+                group(out, cx, *gid);
             }
         }
         other => field::text(out, cx, column.form, row, other),
@@ -55,7 +83,7 @@ pub fn rows(
     if headers {
         writer.write_record(columns.iter().map(|c| c.name.as_bytes())).map_err(io)?;
     }
-    let mut text = Vec::new();
+    let mut value = Vec::new();
     let mut count = 0;
     table.rows.each(&mut |item| {
         count += 1;
@@ -64,9 +92,9 @@ pub fn rows(
             if let Some(m) = v.missing() {
                 tally.count_in(&item, c, m);
             }
-            text.clear();
-            cell(&mut text, cx, column, item.row(), &v);
-            writer.write_field(&text).map_err(io)?;
+            value.clear();
+            cell(&mut value, cx, column, item.row(), &v);
+            writer.write_field(&value).map_err(io)?;
         }
         writer.write_record(None::<&[u8]>).map_err(io)
     })?;

@@ -12,16 +12,36 @@ use taskdiag::field::{self, Context, Missing, Value};
 use super::{Item, Sink, Table, Tally};
 use crate::columns::Column;
 
-/// A string of bytes.
+/// A string of bytes. What steers a terminal or hides is written as \u009b, which is the same string.
 pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         // Writing to a Vec cannot fail, nor can a str be refused.
-        Ok(s) => serde_json::to_writer(out, s).expect("a string is valid JSON"),
+        Ok(s) => {
+            let start = out.len();
+            serde_json::to_writer(&mut *out, s).expect("a string is valid JSON");
+            if s.bytes().any(|b| b >= 0x7f) {
+                escape_odd(out, start);
+            }
+        }
         Err(_) => {
             out.extend_from_slice(b"{\"bytes\":\"");
             let encoded = base64::engine::general_purpose::STANDARD.encode(bytes);
             out.extend_from_slice(encoded.as_bytes());
             out.extend_from_slice(b"\"}");
+        }
+    }
+}
+
+/// Escape the characters from `start` on that JSON allows as they are and a terminal obeys.
+fn escape_odd(out: &mut Vec<u8>, start: usize) {
+    let written = out.split_off(start);
+    for c in String::from_utf8_lossy(&written).chars() {
+        if field::is_odd(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
+            }
+        } else {
+            out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
         }
     }
 }
@@ -207,5 +227,9 @@ mod tests {
     fn any_bytes() {
         assert_eq!(made(|o| text(o, b"a\"\n\x01")), "\"a\\\"\\n\\u0001\"");
         assert_eq!(made(|o| text(o, b"\xff\xfe")), "{\"bytes\":\"//4=\"}");
+        let odd = "\u{7f}é\u{9b}31m\u{202e}\u{e0001}";
+        let escaped = "\"\\u007fé\\u009b31m\\u202e\\udb40\\udc01\"";
+        assert_eq!(made(|o| text(o, odd.as_bytes())), escaped);
+        assert_eq!(serde_json::from_str::<String>(escaped).unwrap(), odd);
     }
 }

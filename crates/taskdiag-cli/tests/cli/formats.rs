@@ -79,7 +79,69 @@ fn csv_is_quoted_and_reads_back() {
     assert_eq!(rows[0], vec!["1", "1048576", "61.0", "/bin/init -x"]);
     assert_eq!(rows[1], vec!["2", "", "122.0", ""]);
     let five = rows.iter().find(|r| &r[0] == "5").unwrap();
-    assert_eq!(&five[3], "a,b \"q\"\nz");
+    assert_eq!(&five[3], "a,b \"q\"\\nz");
+    assert_eq!(out.lines().count(), 8, "a row is a line: {out}");
+}
+
+/// The bytes of a cell, as `taskdiag fields` says that they can be had back.
+fn unescaped(cell: &str) -> Vec<u8> {
+    let (mut out, mut chars) = (Vec::new(), cell.chars());
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.extend(c.to_string().bytes());
+            continue;
+        }
+        match chars.next().expect("something is escaped") {
+            '\\' => out.push(b'\\'),
+            'n' => out.push(b'\n'),
+            't' => out.push(b'\t'),
+            'r' => out.push(b'\r'),
+            'x' => {
+                let hex: String = chars.by_ref().take(2).collect();
+                out.push(u8::from_str_radix(&hex, 16).expect("a byte"));
+            }
+            'u' => {
+                let hex: String = chars.by_ref().skip(1).take_while(|c| *c != '}').collect();
+                let c = u32::from_str_radix(&hex, 16).ok().and_then(char::from_u32);
+                out.extend(c.expect("a character").to_string().bytes());
+            }
+            c => panic!("\\{c} in {cell}"),
+        }
+    }
+    out
+}
+
+/// No form of output makes a terminal do something, and programs can have the bytes back.
+#[test]
+fn nothing_steers_a_terminal() {
+    let names: &[&[u8]] = &[
+        b"a\x1b[31m\x07",
+        b"\x7f\x08\r\n\t",
+        "\u{9b}31m\u{85}\u{202e}\u{2028}\u{e0001}é".as_bytes(),
+        b"\x9b31m\xff",
+        b"back\\slash\\n\\x1b",
+        b",\"';",
+    ];
+    let task = |(pid, name): (u32, &&[u8])| Task {
+        comm: name.to_vec(),
+        args: Some([name, &b"\0"[..]].concat()),
+        ..Task::new(pid, 0, "x")
+    };
+    let tasks: Vec<Task> = (1..).zip(names).map(task).collect();
+    let saved = Saved::tasks(&tasks);
+    for form in [&["--json"][..], &["--jsonl"], &["--csv"], &[], &["--tree"]] {
+        let o = saved.command(&[form, &["-o", "comm,args"]].concat()).output().unwrap();
+        let text = String::from_utf8(o.stdout).unwrap_or_else(|e| panic!("{form:?}: {e}"));
+        let odd = text.chars().find(|c| *c != '\n' && taskdiag::field::is_odd(*c));
+        assert_eq!(odd, None, "{form:?}: {text}");
+        assert!(!text.is_empty());
+    }
+    let (_, out, _) = saved.ps(&["--csv", "-o", "comm,args"]);
+    let mut reader = csv::Reader::from_reader(out.as_bytes());
+    for (row, name) in reader.records().zip(names) {
+        let row = row.expect("CSV");
+        assert_eq!((unescaped(&row[0]), unescaped(&row[1])), (name.to_vec(), name.to_vec()));
+    }
 }
 
 #[test]
