@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use taskdiag::{Group, Groups, Request, Strategy, Swap};
 use taskdiag_tests::answer::engines_with;
+use taskdiag_tests::cli::Sandbox;
 use taskdiag_tests::state::{between, parity};
 use taskdiag_tests::{Mktask, Source, read, skip, skips};
 
@@ -29,6 +30,40 @@ fn cpu_time_and_faults() {
             between(a, t, field, n, n + 20);
         }
     });
+}
+
+/// A process that just began has not used more CPU time than its threads can: its age and its CPU time are
+/// not read at the same moment.
+#[test]
+fn young_processes() {
+    // A long walk, so that the moments are far apart.
+    let _crowd = Mktask::start(&["threads", "3000"]).expect("always possible");
+    // It ends by itself, too.
+    let spin = "exec timeout 20 sh -c 'while :; do :; done'";
+    let mut seen = 0;
+    // On a busy machine it may not have run yet.
+    for round in 0..30 {
+        if round >= 4 && seen > 0 {
+            break;
+        }
+        let mut child =
+            std::process::Command::new("sh").args(["-c", spin]).spawn().expect("sh runs");
+        let args = ["ps", "-T", "--engine", "procfs", "-o", "ppid=,nlwp=,pcpu=,read_bytes="];
+        let ran = Sandbox::new().run(&args);
+        // SAFETY: a child of ours, which ends its own.
+        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+        child.wait().expect("it ends");
+        let parent = child.id().to_string();
+        for line in ran.stdout.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if words[0] == parent {
+                let percent: f64 = words[2].parse().expect("a number");
+                assert!(percent <= 100.0, "{line}");
+                seen += u32::from(percent > 0.0);
+            }
+        }
+    }
+    assert!(seen > 0, "no young process was seen at work");
 }
 
 #[test]

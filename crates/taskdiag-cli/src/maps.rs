@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let asked = Instant::now();
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
 
-    let cx = Context::new(snapshot.stream().info(), false);
+    let cx = Context::of(&snapshot, false);
     let tasks = answer::processes(&snapshot, &table.select);
     let gaps = table.form != Form::Text && args.by.is_none();
     let all = Mappings { snapshot: &snapshot, tasks: &tasks, args, gaps };

@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         c.form = Text::Human;
     }
 
-    let cx = Context::new(snapshot.stream().info(), false);
+    let cx = Context::of(&snapshot, false);
     let mut tasks = answer::processes(&snapshot, &table.select);
     // Kernel threads and zombies have no memory of their own.
     tasks.retain(|i| has_memory(&snapshot, *i));

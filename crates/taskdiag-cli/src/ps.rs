@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let asked = Instant::now();
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, args.from.is_some()));
 
-    let cx = Context::new(snapshot.stream().info(), threads);
+    let cx = Context::of(&snapshot, threads);
     let mut rows = answer::selected(&snapshot, &args.select);
     crate::order::sort(&mut rows, &snapshot, &cx, &args.sort);
     let tree = args.tree.map(|style| {

@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     }
     let mut columns = columns(tables.iter().any(|t| t.is_unshared()))?;
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
-    let cx = Context::new(snapshot.stream().info(), snapshot.stream().strategy().is_threads());
+    let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
     let mut order = None;
     if !table.sort.is_empty() {
         let mut ranks = Ranks::default();

@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let mut columns = columns(args, unshared);
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     all.fit_commands(&mut columns);
-    let cx = Context::new(snapshot.stream().info(), snapshot.stream().strategy().is_threads());
+    let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
     let sorted;
     let rows: &dyn Rows = if table.sort.is_empty() {
         &all

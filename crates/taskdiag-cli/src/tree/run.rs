@@ -28,7 +28,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
              'taskdiag dump --strategy all-thread'",
         )));
     }
-    let cx = Context::new(snapshot.stream().info(), threads);
+    let cx = Context::of(&snapshot, threads);
     let mut rows: Vec<u32> = (0..snapshot.tasks().len() as u32).collect();
     crate::order::sort(&mut rows, &snapshot, &cx, &[]);
     let forest = Forest::new(&rows, &snapshot);

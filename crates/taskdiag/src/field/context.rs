@@ -6,6 +6,7 @@ use taskdiag_wire::Info;
 use super::localtime::{Local, LocalTime};
 use super::names::Names;
 use super::tty::Ttys;
+use crate::snapshot::Snapshot;
 
 /// Facts for reading and printing the tasks of one answer.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub struct Context {
     pub info: Info,
     /// Is each task a thread?
     pub threads: bool,
+    /// How long the answer took to make from the moment in its head, ns; `None`: it is not known.
+    pub took_ns: Option<u64>,
     /// Names of users and groups.
     pub names: Names,
     pub(super) ttys: Ttys,
@@ -29,11 +32,17 @@ impl Context {
         Context {
             info: *info,
             threads,
+            took_ns: None,
             names: Names::default(),
             ttys: Ttys::default(),
             local,
             now_local,
         }
+    }
+    /// For an answer, with how long it took. Is each task a thread?
+    pub fn of(snapshot: &Snapshot, threads: bool) -> Context {
+        let took = snapshot.took().map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
+        Context { took_ns: took, ..Context::new(snapshot.stream().info(), threads) }
     }
     /// An instant (ns since boot) in ns since 1970.
     pub fn unix_ns(&self, instant_ns: u64) -> i128 {

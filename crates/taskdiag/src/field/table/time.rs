@@ -22,13 +22,39 @@ fn pcpu(cx: &Context, row: &Row<'_>) -> Value<'static> {
         Ok(ns) => ns,
         Err(missing) => return missing,
     };
-    match row.base {
-        None => row.missing(Group::Base),
-        Some(base) => match base.start_time_ns().map(|s| cx.age_ns(s)) {
-            Some(0) => Value::Percent(0.0),
-            Some(age) => Value::Percent(cpu as f64 * 100.0 / age as f64),
-            None => Value::UNKNOWN,
-        },
+    let Some(base) = row.base else { return row.missing(Group::Base) };
+    let Some(start) = base.start_time_ns() else { return Value::UNKNOWN };
+    let threads = if cx.threads { Some(1) } else { row.stat.and_then(|s| s.num_threads()) };
+    // A machine that does not say how many CPUs it has, has any number.
+    let cpus = if cx.info.ncpus == 0 { u32::MAX } else { cx.info.ncpus };
+    let most = threads.map_or(cpus, |n| n.max(1).min(cpus));
+    let share = Share { cpu_ns: cpu, age_ns: cx.age_ns(start), took_ns: cx.took_ns };
+    Value::Percent(share.percent(most).min(100.0 * f64::from(cpus)))
+}
+
+/// CPU time of a task whose age is known for the beginning of the answer only, while the CPU time was read
+/// some time later in it.
+struct Share {
+    cpu_ns: u64,
+    age_ns: u64,
+    took_ns: Option<u64>,
+}
+
+/// What a saved answer may have taken, which it does not say.
+const MAY_TAKE_NS: u64 = 1_000_000_000;
+
+impl Share {
+    /// In percent: as if it was read in the middle of the answer, but no more than so many threads can have
+    /// used, and no less than it is if it was read at the end. (Threads that have ended may have used more
+    /// than those that are left.)
+    fn percent(&self, threads: u32) -> f64 {
+        let of = |age: u64| match (self.cpu_ns, age) {
+            (0, _) => 0.0,
+            (cpu, age) => cpu as f64 * 100.0 / age as f64,
+        };
+        let likely = of(self.age_ns.saturating_add(self.took_ns.unwrap_or(0) / 2));
+        let least = of(self.age_ns.saturating_add(self.took_ns.unwrap_or(MAY_TAKE_NS)));
+        likely.min(100.0 * f64::from(threads)).max(least)
     }
 }
 
@@ -93,11 +119,11 @@ pub const FIELDS: &[Field] = &[
     ns!("systime" "STIME" "/proc/PID/stat 15" "CPU time in the kernel" stime_ns),
     ns!("cutime" "CUTIME" "/proc/PID/stat 16" "User CPU time of waited-for children" cutime_ns),
     ns!("cstime" "CSTIME" "/proc/PID/stat 17" "System CPU time of waited-for children" cstime_ns),
-    row!("pcpu" "%CPU" 4 Right [BASE(start_time_ns) STAT(utime_ns stime_ns)] Number Percent Percent, "/proc/PID/stat 14+15 and 22",
+    row!("pcpu" "%CPU" 4 Right [BASE(start_time_ns) STAT(utime_ns stime_ns num_threads)] Number Percent Percent, "/proc/PID/stat 14+15 and 22",
         "CPU time over the time since the start", {"%cpu" "%CPU"}, pcpu),
-    row!("c" "C" 2 Right [BASE(start_time_ns) STAT(utime_ns stime_ns)] Number Percent Percent99, "/proc/PID/stat 14+15 and 22",
+    row!("c" "C" 2 Right [BASE(start_time_ns) STAT(utime_ns stime_ns num_threads)] Number Percent Percent99, "/proc/PID/stat 14+15 and 22",
         "As pcpu, without decimals, at most 99", {"util" "C"}, pcpu),
-    row!("cp" "CP" 3 Right [BASE(start_time_ns) STAT(utime_ns stime_ns)] Number Percent PerMille, "/proc/PID/stat 14+15 and 22",
+    row!("cp" "CP" 3 Right [BASE(start_time_ns) STAT(utime_ns stime_ns num_threads)] Number Percent PerMille, "/proc/PID/stat 14+15 and 22",
         "As pcpu, text in tenths of a percent", {}, pcpu),
     faults!("minflt" "MINFLT" "/proc/PID/stat 10" "Minor faults" minflt {"min_flt" "MINFL"}),
     faults!("majflt" "MAJFLT" "/proc/PID/stat 12" "Major faults" majflt
@@ -133,3 +159,37 @@ pub const FIELDS: &[Field] = &[
         "Signal to the parent at exit; -1 for a thread", {},
         member!(Stat stat.exit_signal, |v| Value::Int(i64::from(v)))),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn percent(cpu_ns: u64, age_ns: u64, took_ns: Option<u64>, threads: u32) -> f64 {
+        Share { cpu_ns, age_ns, took_ns }.percent(threads)
+    }
+
+    #[test]
+    fn old_processes_have_what_they_have() {
+        assert_eq!(percent(50 * S, 100 * S, None, 1), 50.0);
+        // Threads that have ended had four CPUs.
+        assert!((399.0..400.0).contains(&percent(4_000 * S, 1_000 * S, Some(S), 1)));
+        assert_eq!(percent(0, 0, None, 1), 0.0);
+    }
+
+    #[test]
+    fn young_processes_have_no_more_than_their_threads_can() {
+        for took in [None, Some(S / 10)] {
+            // Read 90 ms after the clock was, which was 2 ms after it began.
+            assert_eq!(percent(S / 11, S / 500, took, 1), 100.0);
+            assert_eq!(percent(S / 11 * 2, S / 500, took, 2), 200.0);
+            // It began after the clock was read.
+            let of_the_walk = if took.is_some() { 40.0 } else { 100.0 };
+            assert_eq!(percent(S / 50, 0, took, 1), of_the_walk);
+            assert_eq!(percent(0, 0, took, 1), 0.0);
+        }
+        // All of its threads but one have ended.
+        assert_eq!(percent(S / 50, 0, Some(S / 100), 1), 200.0);
+    }
+}
