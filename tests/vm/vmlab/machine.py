@@ -9,20 +9,14 @@ import dataclasses
 import os
 import re
 import subprocess
+import sys
 import time
 
 from . import common
 
-# What a healthy kernel does not print.
-COMPLAINTS = re.compile(
-    rb"Kernel panic|BUG: |BUG at |Oops: |Oops\[|WARNING: |general protection fault|KASAN: |UBSAN: "
-    rb"|possible circular locking|possible recursive locking|inconsistent lock state|suspicious RCU usage"
-    rb"|sleeping function called|self-detected stall|detected stalls|blocked for more than|soft lockup"
-    rb"|unreferenced object|new suspected memory leaks|INFO: trying to register non-static key|list_(?:add|del) corruption"
-    rb"|scheduling while atomic|Unable to mount root|refcount_t: |int3: 0000 "
-)
-# Said by a stock kernel in software emulation, no fault of anybody here.
-EXPECTED = re.compile(rb"WARNING: Spectre|WARNING: CPU MICROCODE|TSC .*unstable")
+sys.path.insert(0, str(common.ROOT / "tools"))
+from kernel_complaints import is_complaint  # noqa: E402
+
 # The kernel changes its code under a breakpoint, and QEMU with a thread for each processor may run into one that is
 # gone already: no fault of the kernel's, and rare. Older ones say it without "Oops: ".
 TRIPPED = "int3: 0000 "
@@ -92,12 +86,13 @@ def boot(vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=T
     end = re.search(r"^@@end (\d+)$", output, re.M)
     if not console and not end and said.strip():
         raise common.Broken(f"QEMU: {said.decode(errors='replace').strip()}")
-    bad = [m for m in console.splitlines() if COMPLAINTS.search(m) and not EXPECTED.search(m)] if strict else []
+    console = console.decode(errors="replace")
+    bad = [line.strip() for line in console.splitlines() if is_complaint(line)] if strict else []
     return Run(
         ended=end is not None,
         code=int(end[1]) if end else -1,
         output=output,
-        console=console.decode(errors="replace"),
-        complaints=[line.decode(errors="replace").strip() for line in bad],
+        console=console,
+        complaints=bad,
         seconds=seconds,
     )

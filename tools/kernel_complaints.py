@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What a healthy kernel does not print: for tools/kernel-witness and the lab of virtual machines (tests/vm)."""
+
+import re
+
+COMPLAINTS = re.compile(
+    r"Kernel panic|BUG: |BUG at |Oops: |Oops\[|WARNING: |general protection fault|Unable to handle kernel|KASAN: |UBSAN: "
+    r"|possible circular locking|possible recursive locking|inconsistent lock state|suspicious RCU usage"
+    r"|sleeping function called|self-detected stall|detected stalls|blocked for more than|soft lockup|hard LOCKUP"
+    r"|unreferenced object|new suspected memory leaks|INFO: trying to register non-static key|list_(?:add|del) corruption"
+    r"|scheduling while atomic|Unable to mount root|refcount_t: |int3: 0000 |stack guard page was hit|Bad page state"
+    r"|rcu_.* kthread starved"
+)
+# Faults of programs, which the kernel tells of in lines that begin so, and what a stock kernel says in software emulation:
+# no fault of the kernel's.
+EXPECTED = re.compile(r"^traps: |\] traps: |WARNING: Spectre|WARNING: CPU MICROCODE|TSC .*unstable")
+
+
+def is_complaint(line):
+    """Does the kernel say in this line that something is wrong with it?"""
+    return bool(COMPLAINTS.search(line)) and not EXPECTED.search(line)
