@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use crate::busy::crowd;
 use crate::skips::target_dir;
 
 /// The path of the program, built now if it is not up to date; or what `TASKDIAG_BIN` names, for
@@ -156,7 +157,7 @@ impl Sandbox {
         self
     }
 
-    /// Run `taskdiag` with these arguments, for at most a minute.
+    /// Run `taskdiag` with these arguments, for at most a minute; longer on a busy machine.
     ///
     /// # Panics
     /// Where a copy for another user cannot be made.
@@ -169,6 +170,7 @@ impl Sandbox {
             File::open(format!("/proc/{pid}/ns/mnt")).expect("it lives, and we are root")
         });
         let mut filter = self.filter();
+        let seconds = (60.0 * crowd()) as u32;
         let mut command = match self.through.split_first() {
             Some((first, rest)) => {
                 let mut command = Command::new(first);
@@ -181,7 +183,7 @@ impl Sandbox {
         command.env_remove("TASKDIAG_ENGINE").envs(self.env.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // SAFETY: between fork and exec, `enter` makes system calls only, on memory made before.
-        unsafe { command.pre_exec(move || inside.enter(mounts.as_ref(), &mut filter)) };
+        unsafe { command.pre_exec(move || inside.enter(mounts.as_ref(), &mut filter, seconds)) };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let args = args.join(" ");
         let interrupt = |child: Child| {
@@ -218,12 +220,12 @@ impl Sandbox {
         program
     }
 
-    fn enter(&self, mounts: Option<&File>, filter: &mut [libc::sock_filter]) -> io::Result<()> {
+    fn enter(&self, mounts: Option<&File>, filter: &mut [libc::sock_filter], seconds: u32) -> io::Result<()> {
         let proc = c"/proc".as_ptr();
         // SAFETY: system calls on strings and structs that outlive them.
         unsafe {
             // A run that hangs is killed, and shows no exit code.
-            libc::alarm(60);
+            libc::alarm(seconds);
             // Also where the test runs in the background of a shell.
             libc::signal(libc::SIGINT, libc::SIG_DFL);
             if let Some(mounts) = mounts {

@@ -1,9 +1,10 @@
 //! What the tests of the whole share: tasks in known states ([`mktask`]), answers of each engine
-//! as plain values ([`answer`]), their comparison ([`compare`]), lists ([`rows`]), what is known of storms of tasks
-//! ([`storm`]), and loud skips ([`skips`]).
+//! as plain values ([`answer`]), their comparison ([`compare`]), lists ([`rows`]), waits with an end ([`busy`]),
+//! storms of tasks ([`storm`]), and loud skips ([`skips`]).
 //! The tests are in `tests/`.
 
 pub mod answer;
+pub mod busy;
 pub mod cli;
 pub mod compare;
 pub mod mktask;

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::busy::Patience;
 
 /// A task in a known state.
 #[derive(Debug)]
@@ -88,8 +90,8 @@ impl Mktask {
 impl Drop for Mktask {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        let end = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < end {
+        let mut wait = Patience::new(Duration::from_secs(10));
+        while !wait.is_over() {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
                 return;
             }

@@ -1,8 +1,8 @@
 //! mktask itself: each state can be made here, or says why not, and nothing of it stays.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use taskdiag_tests::busy::Patience;
 use taskdiag_tests::{Mktask, skip};
 
 /// The state letter that /proc shows.
@@ -10,6 +10,15 @@ fn state(pid: u32) -> Option<char> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let close = text.iter().rposition(|b| *b == b')')?;
     text.get(close + 2).map(|b| char::from(*b))
+}
+
+/// When a task began, in ticks: a pid alone may be another task's by now. `None`: it is gone.
+fn began(pid: u32) -> Option<String> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let close = text.iter().rposition(|b| *b == b')')?;
+    let rest = String::from_utf8_lossy(&text[close..]).into_owned();
+    // The 22nd of all, the second of which ends at the bracket.
+    rest.split(' ').nth(20).map(str::to_string)
 }
 
 #[test]
@@ -81,18 +90,20 @@ fn every_state_is_reached_and_ends() {
             }
         };
         // It may still be on its way into the sleep.
-        let end = Instant::now() + Duration::from_secs(5);
+        let mut wait = Patience::new(Duration::from_secs(5));
         while state(m.pid()) != Some(letter) {
-            assert!(Instant::now() < end, "{args:?} is in state {:?}", state(m.pid()));
+            assert!(!wait.is_over(), "{args:?} is in state {:?}", state(m.pid()));
             std::thread::sleep(Duration::from_millis(1));
         }
         let mut all = m.list("tids");
         all.extend(m.list("children"));
         all.push(m.pid());
+        let all: Vec<_> = all.into_iter().filter_map(|pid| Some((pid, began(pid)?))).collect();
+        assert!(!all.is_empty(), "{args:?} has no task");
         drop(m);
-        let end = Instant::now() + Duration::from_secs(5);
-        while all.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
-            assert!(Instant::now() < end, "of {args:?}, one of {all:?} lives on");
+        let mut wait = Patience::new(Duration::from_secs(5));
+        while all.iter().any(|(pid, when)| began(*pid).as_ref() == Some(when)) {
+            assert!(!wait.is_over(), "of {args:?}, one of {all:?} lives on");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
