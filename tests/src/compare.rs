@@ -24,6 +24,20 @@ fn is_time(key: &str) -> bool {
     key == "base.start_time_ns" || key.starts_with("stat.") && key.ends_with("_ns")
 }
 
+/// The two parts of a task's CPU time. The kernel knows their sum well, and shares it out by what the tick of its
+/// clock met, which a task that runs changes: what has gone to one part may go to the other at the next look. /proc
+/// alone remembers what it has shown, and never goes back.
+const PARTS: [&str; 2] = ["stat.utime_ns", "stat.stime_ns"];
+
+/// CPU time in ticks, each part rounded down.
+fn cpu_ticks(t: &Task) -> Option<i128> {
+    let part = |key: &&str| match t.get(key).map(|v| common(key, v)) {
+        Some(Value::Num(n)) => Some(n),
+        _ => None,
+    };
+    PARTS.iter().map(part).sum()
+}
+
 /// As precise as every engine can be: times in ticks of 10 ms. The name of a kworker without the
 /// work it does, which is another one at every look.
 fn common(key: &str, v: &Value) -> Value {
@@ -61,6 +75,21 @@ impl Outcome {
 pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
     let mut out = Outcome::default();
     let keys: BTreeSet<&String> = a1.fields.keys().chain(b.fields.keys()).collect();
+    // By how much a part of the CPU time may lie outside: nothing where the task did not run.
+    let mut apart = 0;
+    if let (Some(lo), Some(n), Some(hi)) = (cpu_ticks(a1), cpu_ticks(b), cpu_ticks(a2)) {
+        if has_run(a1, a2) || lo != hi {
+            apart = hi - lo + 2;
+        }
+        out.compared += 1;
+        // Each part is rounded.
+        if !(lo - 1..=hi + 1).contains(&n) {
+            out.differences.insert(format!(
+                "task {} CPU time in ticks: {n}, elsewhere {lo} before and {hi} after",
+                b.pid
+            ));
+        }
+    }
     for key in keys {
         if NOT_EVERYWHERE.iter().any(|n| n.0 == key) || fewer_threads_counted(key, a1, b) {
             continue;
@@ -69,7 +98,8 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
         let (before, here, after) = (get(a1), get(b), get(a2));
         let right = match (&before, &here, &after) {
             (Some(Value::Num(lo)), Some(Value::Num(n)), Some(Value::Num(hi))) if rises(key) => {
-                lo <= n && n <= hi
+                let apart = if PARTS.contains(&key.as_str()) { apart } else { 0 };
+                lo - apart <= *n && *n <= hi + apart
             }
             _ if before == after => here == before || is_of_running(key) && has_run(a1, a2),
             _ => continue,
@@ -99,4 +129,46 @@ fn is_of_running(key: &str) -> bool {
 /// so that every reading by BPF may meet them at work.
 fn has_run(a1: &Task, a2: &Task) -> bool {
     ["sched.nvcsw", "sched.nivcsw"].iter().any(|key| a1.get(key) != a2.get(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task with CPU time in its two parts, in ticks, and so many switches.
+    fn task(utime: i128, stime: i128, switches: i128) -> Task {
+        let mut t = Task { pid: 7, tgid: 7, ..Task::default() };
+        for (key, n) in [
+            (PARTS[0], utime * 10_000_000),
+            (PARTS[1], stime * 10_000_000),
+            ("sched.nvcsw", switches),
+        ] {
+            t.fields.insert(key.into(), Value::Num(n));
+        }
+        t
+    }
+    fn differences(a1: &Task, b: &Task, a2: &Task) -> usize {
+        let o = compare(a1, b, a2);
+        assert!(o.compared >= 4, "{o:?}");
+        o.differences.len()
+    }
+
+    #[test]
+    fn parts_of_cpu_time_may_shift_where_a_task_ran() {
+        let (before, after) = (task(5, 5, 1), task(6, 5, 2));
+        assert_eq!(differences(&before, &task(5, 5, 1), &after), 0);
+        assert_eq!(differences(&before, &task(4, 7, 1), &after), 0);
+        // Further than it can have run.
+        assert_eq!(differences(&before, &task(1, 9, 1), &after), 2);
+        // More or less than there is.
+        assert_eq!(differences(&before, &task(6, 8, 1), &after), 1);
+        assert_eq!(differences(&before, &task(4, 4, 1), &after), 1);
+    }
+
+    #[test]
+    fn parts_of_cpu_time_stay_where_a_task_did_not_run() {
+        let t = task(5, 5, 1);
+        assert_eq!(differences(&t, &task(5, 5, 1), &t), 0);
+        assert_eq!(differences(&t, &task(4, 6, 1), &t), 2);
+    }
 }
