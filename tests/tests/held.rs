@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use taskdiag::wire::VmaStat;
 use taskdiag::{Group, Groups, Reason, Request, Rollup, TaskView};
 use taskdiag_tests::answer::engines_with;
+use taskdiag_tests::busy::{Patience, worth};
 use taskdiag_tests::cli::taskdiag;
 use taskdiag_tests::rows::rows;
 use taskdiag_tests::{Mktask, Source, engines, read, skip};
 
 const WAITING: [Group; 6] =
     [Group::Cmdline, Group::Environ, Group::Vma, Group::VmaStat, Group::Rollup, Group::Swap];
-/// Enough for a busy machine, and far less than for ever.
+/// Far less than for ever, of the time of a machine that has nothing else to do.
 const IN_TIME: Duration = Duration::from_secs(20);
 
 fn start(args: &[&str]) -> Option<Mktask> {
@@ -54,7 +55,7 @@ fn a_held_lock_stops_nobody_else() {
         ] {
             let begin = Instant::now();
             let a = read(*engine, &req).expect("an answer");
-            assert!(begin.elapsed() < IN_TIME, "{a} took {:?}", begin.elapsed());
+            assert!(worth(begin.elapsed()) < IN_TIME, "{a} took {:?}", begin.elapsed());
             let find = |pid| a.snapshot.tasks().find(|t| t.pid() == pid);
             let t = find(m.pid()).expect("the task is there");
             assert!(is_there(&t, Group::Base), "{a}");
@@ -75,7 +76,15 @@ fn a_held_lock_stops_nobody_else() {
                 assert!(major() >= 7, "{a}: vma_stat was not blocked");
                 assert!(!rows::<VmaStat>(&t).is_empty(), "{a}: vma_stat is empty");
             }
-            assert_eq!(a.done.blocked > 0, blocked > 0, "{a}: {:?}", a.done);
+            // Where all tasks are asked for, others may be blocked too: of another test, of whoever uses this machine.
+            let is_blocked =
+                |t: &TaskView<'_>| Group::ALL.iter().any(|g| t.reason(*g) == Some(Reason::Blocked));
+            let all = a.snapshot.tasks().filter(is_blocked).count() as u64;
+            assert_eq!(is_blocked(&t), blocked > 0, "{a}");
+            assert!(a.done.blocked >= all, "{a}: {all}, {:?}", a.done);
+            if req.strategy.takes_pid() {
+                assert_eq!(a.done.blocked > 0, all > 0, "{a}: {:?}", a.done);
+            }
             if let Some(t) = find(other.pid()) {
                 for g in groups.iter() {
                     assert!(is_there(&t, g), "{a}: {g} of another task: {:?}", t.reason(g));
@@ -90,7 +99,6 @@ fn the_program_ends_while_the_lock_is_held() {
     let dir = tempfile::tempdir().expect("dir");
     let Some(m) = held(&dir) else { return };
     for engine in engines_with(Group::Rollup) {
-        let begin = Instant::now();
         let mut child = Command::new(taskdiag())
             .args([
                 "dump",
@@ -102,10 +110,11 @@ fn the_program_ends_while_the_lock_is_held() {
             .stdout(Stdio::null())
             .spawn()
             .expect("it starts");
+        let mut wait = Patience::new(IN_TIME);
         let end = loop {
             match child.try_wait().expect("it is ours") {
                 Some(end) => break end,
-                None if begin.elapsed() > IN_TIME => {
+                None if wait.is_over() => {
                     let _ = child.kill();
                     panic!("{engine}: it did not end in {IN_TIME:?}");
                 }
@@ -128,7 +137,7 @@ fn what_is_released_is_read_again() {
         assert_eq!(a.done.blocked, 1);
     }
     drop(m);
-    let end = Instant::now() + IN_TIME;
+    let mut wait = Patience::new(IN_TIME);
     let threads = || std::fs::read_dir("/proc/self/task").expect("it is there").count();
     let others = || {
         let tasks = std::fs::read_dir("/proc/self/task").expect("it is there");
@@ -139,7 +148,7 @@ fn what_is_released_is_read_again() {
             .count()
     };
     while others() > 0 {
-        assert!(Instant::now() < end, "{} threads stay, {} of them ours", threads(), others());
+        assert!(!wait.is_over(), "{} threads stay, {} of them ours", threads(), others());
         std::thread::sleep(Duration::from_millis(5));
     }
     let me = std::process::id();
@@ -161,6 +170,6 @@ fn arguments_that_never_come_are_blocked_and_not_empty() {
             (None, Some(b)) if b.is_cut() => {}
             other => panic!("{a}: {other:?}"),
         }
-        assert!(begin.elapsed() < IN_TIME, "{a}");
+        assert!(worth(begin.elapsed()) < IN_TIME, "{a}");
     }
 }
