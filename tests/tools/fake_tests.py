@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """A test program as Rust's libtest makes them, with tests that behave badly: what tools/test-runner is tested with.
 
-FAKE_DIRECTORY is a directory for what they leave, FAKE_STUCK a file below a mount whose server never answers.
+FAKE_DIRECTORY is a directory for what they leave, FAKE_STUCK a file below a mount whose server never answers,
+FAKE_NUMBER one that tells their processes from those of others.
 """
 
 import os
@@ -13,6 +14,7 @@ import sys
 import time
 
 HERE = pathlib.Path(os.environ["FAKE_DIRECTORY"])
+NUMBER = os.environ["FAKE_NUMBER"]
 
 
 def passes():
@@ -41,7 +43,7 @@ def is_stuck():
 def ignores_sigterm():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Another one that does, and that is found as one of its session only.
-    subprocess.Popen(["sh", "-c", "trap '' TERM; exec sleep 601"])
+    subprocess.Popen(["sh", "-c", "trap '' TERM; exec sleep 601." + NUMBER])
     time.sleep(600)
 
 
@@ -50,11 +52,11 @@ def waits_in_the_kernel():
 
 
 def leaves_a_process():
-    subprocess.Popen(["sleep", "602"], stdin=subprocess.DEVNULL)
+    subprocess.Popen(["sleep", "602." + NUMBER], stdin=subprocess.DEVNULL)
 
 
 def leaves_a_daemon():
-    subprocess.Popen(["sleep", "603"], start_new_session=True)
+    subprocess.Popen(["sleep", "603." + NUMBER], start_new_session=True)
 
 
 def a_helper_ends_later():
@@ -64,6 +66,11 @@ def a_helper_ends_later():
 def talks_a_lot():
     for _ in range(1000):
         print("x" * 10_000)
+
+
+def never_stops_to_talk():
+    while True:
+        os.write(1, b"x" * 65536)
 
 
 def alone():
@@ -94,7 +101,7 @@ def beside(name):
 
 TESTS = [
     passes, fails, dies, runs_nothing, is_stuck, ignores_sigterm, waits_in_the_kernel, leaves_a_process,
-    leaves_a_daemon, a_helper_ends_later, talks_a_lot, alone, beside_1, beside_2,
+    leaves_a_daemon, a_helper_ends_later, talks_a_lot, never_stops_to_talk, alone, beside_1, beside_2,
 ]  # fmt: skip
 
 

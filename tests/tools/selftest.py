@@ -19,10 +19,13 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+# In the arguments of what these tests start, since others may run them at the same time.
+NUMBER = str(os.getpid())
 LIMITS = """
 limit_s = 30
+left_s = 2
 [[rule]]
-tests = ["fake::is_stuck", "fake::ignores_sigterm", "fake::waits_in_the_kernel"]
+tests = ["fake::is_stuck", "fake::ignores_sigterm", "fake::waits_in_the_kernel", "fake::never_stops_to_talk"]
 limit_s = 1
 [[rule]]
 tests = ["fake::alone"]
@@ -49,7 +52,7 @@ class Runner(unittest.TestCase):
     def start(self, *tests, stuck="", jobs=2):
         command = [ROOT / "tools/test-runner", "--program", f"fake={HERE / 'fake_tests.py'}", "--limits", self.limits]
         filters = [f"fake::{t}" for t in tests]
-        environment = {**os.environ, "FAKE_DIRECTORY": self.directory.name, "FAKE_STUCK": stuck}
+        environment = {**os.environ, "FAKE_DIRECTORY": self.directory.name, "FAKE_STUCK": stuck, "FAKE_NUMBER": NUMBER}
         return subprocess.Popen(
             [*command, "--jobs", str(jobs), *filters],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
@@ -59,17 +62,21 @@ class Runner(unittest.TestCase):
         """(exit code, output) of the runner, which must end, whatever its tests do."""
         child = self.start(*tests, **options)
         try:
-            said, _ = child.communicate(timeout=200)
+            said, _ = child.communicate(timeout=400)
         except subprocess.TimeoutExpired:
             child.kill()
             self.fail(f"the runner does not end: {child.communicate()[0]}")
         return child.returncode, said
 
+    def found(self, *words):
+        """The pids of such processes, as text."""
+        return subprocess.run(["pgrep", "-f", "-x", " ".join(words)], capture_output=True, text=True).stdout
+
     def none_is_left(self, *words):
         """No such process is there, or soon."""
-        end = time.monotonic() + 10
-        while found := subprocess.run(["pgrep", "-f", "-x", " ".join(words)], capture_output=True, text=True).stdout:
-            self.assertLess(time.monotonic(), end, f"{words} is left: {found}")
+        end = time.monotonic() + 100
+        while left := self.found(*words):
+            self.assertLess(time.monotonic(), end, f"{words} is left: {left}")
             time.sleep(0.05)
 
     def test_counts_and_shows_what_fails(self):
@@ -97,18 +104,24 @@ class Runner(unittest.TestCase):
         self.assertIn(": state S, in", told)
         self.assertIn("before it is stuck", told)
 
+    def test_a_test_may_talk_without_end(self):
+        code, said = self.run_tests("never_stops_to_talk", "passes")
+        self.assertEqual(code, 1, said[-3000:])
+        self.assertIn("test fake::never_stops_to_talk is stuck after", said)
+        self.assertIn("test result: FAILED. 1 passed; 1 failed;", said[-200:])
+
     def test_sigterm_may_be_ignored_by_all_of_it(self):
         code, said = self.run_tests("ignores_sigterm", "passes")
         self.assertEqual(code, 1, said)
         self.assertIn("test result: FAILED. 1 passed; 1 failed;", said)
-        self.none_is_left("sleep", "601")
+        self.none_is_left("sleep", f"601.{NUMBER}")
 
     def test_goes_on_without_a_test_that_waits_in_the_kernel(self):
         if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
             skip("a test that no signal ends is made with FUSE, for which root and /dev/fuse are needed")
         # A mount namespace of its own.
         done = subprocess.run(
-            ["unshare", "-m", sys.executable, __file__, "Inside.goes_on"], capture_output=True, text=True, timeout=300
+            ["unshare", "-m", sys.executable, __file__, "Inside.goes_on"], capture_output=True, text=True, timeout=500
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -117,13 +130,13 @@ class Runner(unittest.TestCase):
         self.assertEqual(code, 1, said)
         self.assertIn("test result: FAILED. 1 passed; 1 failed;", said)
         self.assertIn("(sleep)", said.split("---- fake::leaves_a_process stdout ----")[1])
-        self.none_is_left("sleep", "602")
+        self.none_is_left("sleep", f"602.{NUMBER}")
 
     def test_left_daemons_fail_the_run(self):
         code, said = self.run_tests("leaves_a_daemon")
         self.assertEqual(code, 1, said)
         self.assertIn("test runner::no_process_is_left ... FAILED", said)
-        self.none_is_left("sleep", "603")
+        self.none_is_left("sleep", f"603.{NUMBER}")
 
     def test_alone_is_alone(self):
         code, said = self.run_tests("alone", "beside_1", "beside_2", jobs=3)
@@ -131,18 +144,22 @@ class Runner(unittest.TestCase):
         self.assertIn("test result: ok. 3 passed;", said)
 
     def test_ends_all_when_it_is_ended(self):
+        self.limits.write_text("limit_s = 600\nleft_s = 1")
         child = self.start("ignores_sigterm")
-        time.sleep(0.7)
+        end = time.monotonic() + 100
+        while not self.found("sleep", f"601.{NUMBER}"):
+            self.assertLess(time.monotonic(), end, "the test does not begin")
+            time.sleep(0.05)
         child.send_signal(signal.SIGINT)
-        said, _ = child.communicate(timeout=60)
+        said, _ = child.communicate(timeout=200)
         self.assertEqual(child.returncode, 130, said)
         self.assertIn("test fake::ignores_sigterm was running", said)
-        self.none_is_left("sleep", "601")
+        self.none_is_left("sleep", f"601.{NUMBER}")
 
     def test_refuses_what_it_does_not_know(self):
         code, said = self.run_tests("there_is_no_such_test")
         self.assertEqual((code, "no such test" in said), (1, True), said)
-        self.limits.write_text("limit_s = 1\nlimits = 2\n")
+        self.limits.write_text("limit_s = 1\nleft_s = 1\nlimits = 2\n")
         code, said = self.run_tests("passes")
         self.assertEqual((code, "unknown keys limits" in said), (1, True), said)
 
