@@ -220,7 +220,12 @@ impl Sandbox {
         program
     }
 
-    fn enter(&self, mounts: Option<&File>, filter: &mut [libc::sock_filter], seconds: u32) -> io::Result<()> {
+    fn enter(
+        &self,
+        mounts: Option<&File>,
+        filter: &mut [libc::sock_filter],
+        seconds: u32,
+    ) -> io::Result<()> {
         let proc = c"/proc".as_ptr();
         // SAFETY: system calls on strings and structs that outlive them.
         unsafe {
