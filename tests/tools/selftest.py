@@ -162,6 +162,9 @@ class Runner(unittest.TestCase):
         self.limits.write_text("limit_s = 1\nleft_s = 1\nlimits = 2\n")
         code, said = self.run_tests("passes")
         self.assertEqual((code, "unknown keys limits" in said), (1, True), said)
+        self.limits.write_text("limit_s = 1\n")
+        code, said = self.run_tests("passes")
+        self.assertEqual((code, "it lacks left_s" in said), (1, True), said)
 
 
 def witness_module():
