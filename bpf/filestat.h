@@ -78,7 +78,7 @@ GROUP_FN put_file_stats(void)
 	torn |= put_stat_of(TASK_DIAG_PATH_ROOT, TASK_DIAG_USE_ROOT);
 	if (torn) {
 		missing(TASK_DIAG_FILE_STAT, TASK_DIAG_R_BLOCKED);
-		st.blocked++;
+		st.is_blocked = 1;
 	} else if (!st.list_any) {
 		missing(TASK_DIAG_FILE_STAT, TASK_DIAG_R_ABSENT);
 	}

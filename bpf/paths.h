@@ -94,7 +94,7 @@ GROUP_FN put_path(u32 kind)
 		return 0;
 	if (flags < 0) {
 		if (flags == -TASK_DIAG_R_BLOCKED)
-			st.blocked++;
+			st.is_blocked = 1;
 		end_blob(b, TASK_DIAG_PATHS, kind, 0, 0, 0, 0, -flags);
 		return 0;
 	}

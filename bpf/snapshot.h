@@ -118,7 +118,7 @@ struct state {
 	__u32 work;		/* done since the clock was looked at */
 	__u32 slice;		/* number of this run */
 	__u32 part_pid;		/* legacy: of the task that `part` is about */
-	__u32 reserved_part;
+	__u32 is_blocked;	/* something of the task at hand is */
 	__u64 node;		/* of the list of threads */
 	__s64 rss;		/* legacy: the sum of a counter */
 	__u64 task, arg;	/* what the global functions are about */

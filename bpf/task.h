@@ -391,6 +391,17 @@ GROUP_FN give_up_parts(void)
 	return 0;
 }
 
+#define HAS_PARTS (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON) || WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD))
+
+/* A task counts once, however much of it is blocked. */
+static __always_inline void count_blocked(void)
+{
+	if (HAS_PARTS || WANT(TASK_DIAG_PATHS) || WANT(TASK_DIAG_FILE_STAT)) {
+		st.blocked += st.is_blocked;
+		st.is_blocked = 0;
+	}
+}
+
 /* What was begun of a task that has ended since. */
 GROUP_FN give_up(void)
 {
@@ -398,6 +409,7 @@ GROUP_FN give_up(void)
 		begin_message(st.nr, st.tgid, TASK_DIAG_FLAG_CONT);
 		give_up_parts();
 		end_task();
+		count_blocked();
 	} else if (st.part) {
 		st.vanished++;
 	}
@@ -434,7 +446,6 @@ GROUP_FN put_fixed(void)
 	return 0;
 }
 
-#define HAS_PARTS (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON) || WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD))
 #define NEED_SUM (NEED_TIME || NEED_STAT(MINFLT) || NEED_STAT(MAJFLT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO))
 
 /* Can a task take longer than a run? */
@@ -482,13 +493,14 @@ static __always_inline u32 write_task(struct task_struct *t)
 	if (HAS_PARTS && st.part)
 		more = put_parts();
 	end_task();
-	if (HAS_PARTS) {
-		if (more)
-			remember_program();
-		else
-			st.part = PART_NONE;
+	if (more) {
+		remember_program();
+		return 1;
 	}
-	return more;
+	if (HAS_PARTS)
+		st.part = PART_NONE;
+	count_blocked();
+	return 0;
 }
 
 #endif

@@ -32,7 +32,7 @@ static __always_inline void no_text(u32 group, u64 mm)
 
 	if (now == mm) {
 		missing(group, TASK_DIAG_R_BLOCKED);
-		st.blocked++;
+		st.is_blocked = 1;
 	} else {
 		missing(group, now ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);
 	}

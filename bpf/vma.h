@@ -475,7 +475,7 @@ GROUP_FN put_vmas(void)
 	}
 	if (st.walk_done && st.walk_torn) {
 		missing(TASK_DIAG_VMA, TASK_DIAG_R_BLOCKED);
-		st.blocked++;
+		st.is_blocked = 1;
 	}
 	return !st.walk_done;
 }

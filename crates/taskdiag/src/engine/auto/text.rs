@@ -135,7 +135,9 @@ fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (Al
         w.end_task();
         // The writer counts it, and it was counted.
         done.tasks -= 1;
-        done.blocked = done.blocked.saturating_sub(found.len() as u64);
+        let rest = t.asked().iter().filter(|g| !found.contains(g));
+        let still = rest.into_iter().any(|g| t.reason(g) == Some(Reason::Blocked));
+        done.blocked -= u64::from(!still).min(done.blocked);
     }
     (w.finish(done), n)
 }
