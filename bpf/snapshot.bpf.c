@@ -157,14 +157,14 @@ static __always_inline bool find_place(u64 first)
 }
 
 /* The process that the request is about, by any of its threads' ids: sets st.target to its tgid in the initial
- * namespace. Returns where a walk over it or its threads begins. */
+ * namespace. Returns where a walk over it or its threads begins; 0: it has ended. */
 static __always_inline u64 find_target(void)
 {
 	struct task_struct *t, *p;
-	u32 nr = cfg.pid;
+	u32 nr = st.walking ? st.target : cfg.pid;
 	u64 at = 0;
 
-	if (LEVEL) {
+	if (LEVEL && !st.walking) {
 		st.found = st.ns;
 		st.n = nr;
 		find_pid();
@@ -174,11 +174,14 @@ static __always_inline u64 find_target(void)
 	if (!t)
 		return 0;
 	p = PLAIN(t);
-	st.target = R(p, tgid);
-	if (cfg.strategy == TASK_DIAG_DUMP_THREAD)
-		at = TASK_AT(R(p, signal, thread_head.next), thread_node);
-	else
-		at = (u64)R(p, group_leader);
+	/* in a later run, a process that began after the request is another one */
+	if (!st.walking || R(p, start_boottime) <= st.begin) {
+		st.target = R(p, tgid);
+		if (cfg.strategy == TASK_DIAG_DUMP_THREAD)
+			at = TASK_AT(R(p, signal, thread_head.next), thread_node);
+		else
+			at = (u64)R(p, group_leader);
+	}
 	bpf_task_release(t);
 	return at;
 }
@@ -234,12 +237,11 @@ int snapshot(struct bpf_iter__task *ctx)
 	set_up();
 	*(volatile u64 *)&st.arg = (u64)t;
 	first = *(volatile u64 *)&st.arg;
-	if (cfg.pid && !st.walking) {
-		st.walk = find_target();
-		if (cfg.strategy != TASK_DIAG_DUMP_CHILDREN)
-			first = st.walk;
-	} else if (cfg.pid && cfg.strategy != TASK_DIAG_DUMP_CHILDREN) {
-		first = 0;
+	if (cfg.strategy == TASK_DIAG_DUMP_CHILDREN) {
+		if (!st.walking)
+			find_target();
+	} else if (cfg.pid) {
+		first = find_target();
 	}
 	st.walking = 1;
 	if (cfg.pid && !st.target) {
