@@ -3,7 +3,8 @@
 //!
 //! The kernel answers with the rights of the reader, as a /proc that is mounted with hidepid=2:
 //! who may not trace a process does not see it. [`Kernel::sees_all`] tells whether an answer about
-//! all processes is one. Nothing stays open between requests.
+//! all processes is one. Nothing stays open between requests, and one thread opens, asks and reads:
+//! the kernel refuses all of it (EPERM) to those who have other credentials than who opened the file.
 //!
 //! What it does not do: decide whether that is enough for the caller (see `auto`).
 
@@ -34,6 +35,11 @@ const WATCHED_READ: usize = 1 << 20;
 const ROOM: usize = 64 << 10;
 /// No guess is larger: where memory is limited, what is never written to counts, too.
 const GUESS_MAX: usize = 256 << 20;
+
+/// What failed, for errors.
+const OPENING: &str = "opening";
+const ASKING: &str = "asking";
+const READING: &str = "reading";
 
 /// The engine that asks `/proc/task_diag`.
 #[derive(Clone, Debug)]
@@ -114,7 +120,7 @@ impl Kernel {
         let fd = self.open()?;
         self.write(&fd, request)?;
         let mut answer = vec![0; 4096];
-        let n = read(&fd, &mut answer).map_err(|e| self.failed("reading", e))?;
+        let n = read(&fd, &mut answer).map_err(|e| self.failed(READING, e))?;
         answer.truncate(n);
         Ok(answer)
     }
@@ -126,7 +132,7 @@ impl Kernel {
                 Errno::NOENT => {
                     unavailable(format!("{file}: this kernel has none; see kernel/README"))
                 }
-                e => self.failed("opening", e),
+                e => self.failed(OPENING, e),
             },
         )
     }
@@ -135,12 +141,19 @@ impl Kernel {
         match retry(|| rustix::io::write(fd, request)) {
             Ok(n) if n == request.len() => Ok(()),
             Ok(_) => Err(unavailable("it takes a part of a request only")),
-            Err(e) => Err(self.failed("asking", e)),
+            Err(e) => Err(self.failed(ASKING, e)),
         }
     }
 
     fn failed(&self, what: &str, e: Errno) -> Error {
-        unavailable(format!("{what} {}: {e}", self.file.display()))
+        let file = self.file.display();
+        match (what, e) {
+            (ASKING | READING, Errno::PERM) => unavailable(format!(
+                "{what} {file}: {e}: the credentials of this thread have changed since it opened the \
+                 file (setuid, setgroups, a new user namespace); change them first, then ask again"
+            )),
+            _ => unavailable(format!("{what} {file}: {e}")),
+        }
     }
 
     /// A first guess at the size of an answer. Memory that is not written to costs nothing.
@@ -221,7 +234,7 @@ impl Engine for Kernel {
             let n = match read(&fd, &mut stream.as_mut_bytes()[len..end]) {
                 Ok(n) => n,
                 Err(Errno::SRCH) => return Err(Error::NoSuchProcess(req.pid)),
-                Err(e) => return Err(self.failed("reading", e)),
+                Err(e) => return Err(self.failed(READING, e)),
             };
             len += n;
             if n == 0 {
@@ -273,4 +286,21 @@ fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
 
 fn unavailable(why: impl Into<String>) -> Error {
     Error::Unavailable { engine: EngineId::Kernel, why: why.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_credentials_are_told_from_other_refusals() {
+        let engine = Kernel { file: "/proc/task_diag".into(), groups: Groups::NONE, strategies: 0 };
+        for what in [ASKING, READING] {
+            let text = engine.failed(what, Errno::PERM).to_string();
+            assert!(text.contains(what) && text.contains("ask again"), "{text}");
+            assert!(!engine.failed(what, Errno::NOMEM).to_string().contains("credentials"));
+        }
+        // A security module, which has nothing to do with that.
+        assert!(!engine.failed(OPENING, Errno::PERM).to_string().contains("credentials"));
+    }
 }
