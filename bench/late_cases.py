@@ -40,7 +40,7 @@ def preemption():
         text = open("/sys/kernel/debug/sched/preempt").read()
         return next(w.strip("()") for w in text.split() if w.startswith("("))
     except (OSError, StopIteration):
-        return "not said"
+        return "not said (/sys/kernel/debug is not mounted)"
 
 
 def lateness(b, label, command):

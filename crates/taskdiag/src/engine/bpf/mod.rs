@@ -174,9 +174,8 @@ impl Engine for Bpf {
         if let (Strategy::All | Strategy::AllThread, true) = (req.strategy, req.watch.is_some()) {
             req.expect(sizes.tasks as usize);
         }
-        if self.small {
-            sizes.chunks = sizes.chunks.min(FEW_CHUNKS);
-        }
+        let expected = sizes.chunks * CHUNK_FULL;
+        sizes.chunks = sizes.chunks.min(if self.small { FEW_CHUNKS } else { OUT_CHUNKS });
         loop {
             let mut run = match Run::start(req, sizes, false, self.legacy) {
                 // A memory limit: the answer does not have to be in memory of the kernel's at once.
@@ -186,7 +185,7 @@ impl Engine for Bpf {
                 }
                 run => run.map_err(unavailable)?,
             };
-            let answered = run.answer(&head, req)?;
+            let answered = run.answer(&head, req, expected)?;
             syscalls += run.syscalls;
             if let Some(stream) = answered {
                 let cost = Cost { syscalls, wall: begin.elapsed(), ..Cost::default() };
@@ -202,6 +201,10 @@ impl Engine for Bpf {
 /// values, a freeze, the program; a mapping, link, its close, iterator; and at the end the mapping of the
 /// output, two unmappings and seven closes.
 const LOAD_SYSCALLS: u64 = 34;
+
+/// Chunks of output at most, 9 MB: to make, map and give back kernel memory holds a CPU, for 150 ms where it
+/// was large enough for any answer. A larger answer is copied out whenever this is full.
+const OUT_CHUNKS: usize = 16;
 
 /// Chunks to do with where memory is limited.
 const FEW_CHUNKS: usize = CHUNKS_RESERVE + 2;
@@ -430,12 +433,17 @@ impl Run {
     }
 
     /// The whole stream: in place if all of it is there at the end, else copied chunk by chunk.
-    /// `None`: the list of tasks seen was too short.
+    /// `None`: the list of tasks seen was too short. `expected`: about how many bytes it may have.
     ///
     /// Where the caller ends it between two runs, it is what there is so far, and the rest of the
     /// task that is begun.
-    fn answer(&mut self, head: &Info, req: &Request) -> Result<Option<Bytes>, Error> {
-        let mut copied: Option<StreamWriter> = None;
+    fn answer(
+        &mut self,
+        head: &Info,
+        req: &Request,
+        expected: usize,
+    ) -> Result<Option<Bytes>, Error> {
+        let (mut copied, mut whole) = (None::<StreamWriter>, None);
         let (mut seen, mut stopped) = (0, false);
         loop {
             self.step().map_err(unavailable)?;
@@ -454,9 +462,9 @@ impl Run {
             seen = tasks;
             if done != 0 || full != 0 {
                 let error = if stopped { -libc::EINTR } else { 0 };
-                let mut out = self.output()?;
+                let used = self.state().used;
                 if done != 0 && copied.is_none() {
-                    let used = self.state().used;
+                    let out = self.output(mapped::extent(&used[..self.chunks]).1)?;
                     let totals = Done { error, ..self.totals() };
                     let mut first = StreamWriter::new();
                     first.info(head);
@@ -464,20 +472,24 @@ impl Run {
                     let head = &first.as_bytes()[..HEAD];
                     match Mapped::new(out, &used[..self.chunks], head, &totals) {
                         Ok(m) => return Ok(Some(m.into())),
-                        Err(memory) => out = memory,
+                        Err(memory) => whole = Some(memory),
                     }
                 }
+                let out = match whole.take() {
+                    Some(out) => out,
+                    None => self.output(self.chunks * CHUNK_SIZE)?,
+                };
                 let mut from = if copied.is_none() { HEAD } else { 0 };
                 let w = copied.get_or_insert_with(|| {
-                    let mut w = StreamWriter::new();
+                    let mut w = StreamWriter::with_capacity(expected);
                     w.info(head);
                     w
                 });
-                let used = self.state().used;
                 for (i, used) in used.iter().enumerate().take(self.chunks).filter(|u| *u.1 != 0) {
                     w.raw(out.slice(i * CHUNK_SIZE + from, *used as usize - from));
                     from = 0;
                 }
+                whole = Some(out);
                 if done != 0 {
                     let w = copied.take().expect("made above");
                     return Ok(Some(w.finish(Done { error, ..self.totals() }).into()));
@@ -493,12 +505,11 @@ impl Run {
         }
     }
 
-    /// What the program wrote, and a little more: each page that is mapped costs time, and most
-    /// answers are shorter than the memory that is there for them.
-    fn output(&self) -> Result<Mapping, Error> {
+    /// The first `len` bytes of the output, and a little more: each page that is mapped costs time, and
+    /// most answers are shorter than the memory that is there for them.
+    fn output(&self, len: usize) -> Result<Mapping, Error> {
         let all = self.chunks * CHUNK_SIZE;
-        let len = mapped::extent(&self.state().used[..self.chunks]).1 + mapped::SPARE;
-        let len = len.min(all).next_multiple_of(rustix::param::page_size());
+        let len = (len + mapped::SPARE).min(all).next_multiple_of(rustix::param::page_size());
         Mapping::new(self.loaded.map("out"), len)
             .map_err(|e| unavailable(("mapping the output", e)))
     }
