@@ -57,17 +57,24 @@ fn about() -> u64 {
 /// Without the bit that says that a page is encrypted (AMD's SME and SEV).
 #[cfg(target_arch = "x86_64")]
 fn address_bits() -> u64 {
-    use std::arch::x86_64::__cpuid;
-    let highest = __cpuid(0x8000_0000).eax;
-    let bits = if highest >= 0x8000_0008 { __cpuid(0x8000_0008).eax & 0xff } else { 36 };
+    let highest = cpuid(0x8000_0000).eax;
+    let bits = if highest >= 0x8000_0008 { cpuid(0x8000_0008).eax & 0xff } else { 36 };
     let mut mask = ((1u64 << bits.min(52)) - 1) & !0xfff;
     if highest >= 0x8000_001f {
-        let sev = __cpuid(0x8000_001f);
+        let sev = cpuid(0x8000_001f);
         if sev.eax & 3 != 0 {
             mask &= !(1u64 << (sev.ebx & 0x3f));
         }
     }
     mask
+}
+
+/// `__cpuid()` is safe to call from some Rust on; the oldest Rust that builds this is older.
+#[cfg(target_arch = "x86_64")]
+#[allow(unused_unsafe)]
+fn cpuid(leaf: u32) -> std::arch::x86_64::CpuidResult {
+    // SAFETY: every processor of this architecture has the instruction.
+    unsafe { std::arch::x86_64::__cpuid(leaf) }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
