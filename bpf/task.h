@@ -78,6 +78,7 @@ static __always_inline void set_up(void)
 	if (st.set_up)
 		return;
 	st.set_up = 1;
+	st.first_slice = st.slice;
 	st.begin = bpf_ktime_get_boot_ns();
 	st.level = cfg.first_ns ? 0 : R(pid, level);
 	if (!cfg.first_ns && st.level > 0 && st.level <= 32 &&

@@ -230,6 +230,8 @@ pub enum Source {
     Engine(EngineId),
     /// The bpf engine with its program for kernels before 6.8, which newer ones accept too.
     LegacyBpf,
+    /// The second answer of a bpf engine that keeps its program loaded, as in a session.
+    KeptBpf,
 }
 
 impl Source {
@@ -241,7 +243,7 @@ impl Source {
     pub fn id(self) -> EngineId {
         match self {
             Source::Engine(id) => id,
-            Source::LegacyBpf => EngineId::Bpf,
+            Source::LegacyBpf | Source::KeptBpf => EngineId::Bpf,
         }
     }
     /// The answer as the library gives it.
@@ -252,6 +254,11 @@ impl Source {
         match self {
             Source::Engine(id) => query_with(req, Choice::Only(id)),
             Source::LegacyBpf => Snapshot::parse(Bpf::legacy().run(req)?.stream),
+            Source::KeptBpf => {
+                let mut kept = Bpf::untried().keeping();
+                kept.run(req)?;
+                Snapshot::parse(kept.run(req)?.stream)
+            }
         }
     }
 }
@@ -261,6 +268,7 @@ impl fmt::Display for Source {
         match self {
             Source::Engine(id) => id.fmt(f),
             Source::LegacyBpf => f.pad("bpf-legacy"),
+            Source::KeptBpf => f.pad("bpf-kept"),
         }
     }
 }
@@ -307,8 +315,13 @@ pub fn engines() -> &'static [Source] {
             }
         };
         let id = Source::Engine;
-        let all =
-            [id(EngineId::Kernel), id(EngineId::Bpf), Source::LegacyBpf, id(EngineId::Procfs)];
+        let all = [
+            id(EngineId::Kernel),
+            id(EngineId::Bpf),
+            Source::KeptBpf,
+            Source::LegacyBpf,
+            id(EngineId::Procfs),
+        ];
         let found: Vec<Source> = all.into_iter().filter(works).filter(worth_it).collect();
         assert!(!found.is_empty(), "no engine works here: nothing can be tested");
         found

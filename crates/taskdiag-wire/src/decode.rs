@@ -213,6 +213,10 @@ impl<B: AsRef<[u8]>> Stream<B> {
     pub fn tasks(&self) -> impl ExactSizeIterator<Item = TaskView<'_>> + Clone {
         self.index.tasks.iter().map(|e| self.view(e))
     }
+    /// The task with this id. A table is made at the first call.
+    pub fn task(&self, pid: u32) -> Option<TaskView<'_>> {
+        self.index.task(self.bytes.as_ref(), pid)
+    }
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_ref()

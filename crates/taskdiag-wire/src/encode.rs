@@ -52,6 +52,11 @@ impl StreamWriter {
     pub fn with_capacity(bytes: usize) -> StreamWriter {
         StreamWriter { buf: AlignedBuf::with_capacity(bytes), ..StreamWriter::default() }
     }
+    /// An empty stream in memory that was used before.
+    pub fn reusing(mut memory: AlignedBuf) -> StreamWriter {
+        memory.truncate(0);
+        StreamWriter { buf: memory, ..StreamWriter::default() }
+    }
     /// An [`Info`] with magic and version set and nothing else.
     pub fn blank_info() -> Info {
         Info { magic: MAGIC, version: VERSION, ..Info::default() }

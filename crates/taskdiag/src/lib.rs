@@ -20,6 +20,7 @@
 //! ```
 
 mod bytes;
+mod changes;
 pub mod engine;
 mod error;
 pub mod field;
@@ -29,7 +30,8 @@ mod snapshot;
 mod watch;
 
 pub use bytes::Bytes;
-pub use engine::auto::{Choice, query, query_each, query_with};
+pub use changes::{Changes, Stayed};
+pub use engine::auto::{Choice, Session, query, query_each, query_with};
 pub use engine::{Answer, Cost, Engine, EngineId, Support};
 pub use error::Error;
 pub use request::{Members, Request};
