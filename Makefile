@@ -21,7 +21,7 @@ FLAVOUR ?= ours
 # Whose config the Debian packages of the kernel have.
 CONFIG ?= amd64
 
-.PHONY: help run build test check bench fuzz bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
+.PHONY: help run build test check packages bench fuzz bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -48,6 +48,10 @@ check: ## format, lints, documentation, licences, the dependency rule
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package taskdiag-cli --no-deps --bins --target-dir $(TARGET_DIR)/doc-bins
 	$(RUST) tools/check-deps
 	tools/check-licences
+
+packages: ## would each crate build and be documented from its published package? (uploads nothing)
+	@tools/setup check
+	$(RUST) tools/check-packages
 
 bench: ## measure against the peers (CASES="a f" KEEP=name); root for the large loads
 	@tools/setup bench
