@@ -21,7 +21,7 @@ FLAVOUR ?= ours
 # Whose config the Debian packages of the kernel have.
 CONFIG ?= amd64
 
-.PHONY: help run build test check packages bench fuzz bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
+.PHONY: help run build test check packages docs bench fuzz bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -52,6 +52,11 @@ check: ## format, lints, documentation, licences, the dependency rule
 packages: ## would each crate build and be documented from its published package? (uploads nothing)
 	@tools/setup check
 	$(RUST) tools/check-packages
+
+docs: ## make docs/columns.md again from the field table
+	@tools/setup build
+	$(CARGO) run --quiet --package taskdiag-cli -- generate columns > docs/columns.md.part
+	mv docs/columns.md.part docs/columns.md
 
 bench: ## measure against the peers (CASES="a f" KEEP=name); root for the large loads
 	@tools/setup bench
