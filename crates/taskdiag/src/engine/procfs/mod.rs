@@ -1,23 +1,24 @@
 //! The engine that reads the text files of /proc: any kernel, no privilege.
 //!
-//! It opens only the files that the groups need, each with one openat(), one read() and one
-//! close() relative to the directory of /proc, and parses bytes by hand. Nothing stays open
-//! between requests. It knows nothing of the other engines.
+//! It opens only the files that the groups need. Each costs one openat(), one read() and one close(),
+//! relative to the directory of /proc. The bytes are parsed by hand. Nothing stays open between requests.
+//! The engine knows nothing of the other engines.
 //!
-//! - `read`: files and directories;
-//! - [`parse`]: their text to records;
-//! - `task`, `links`, `memory`, `swap`, `files`, `text`: the groups of one task;
-//! - `leader`: the memory of a process whose first thread has ended;
-//! - `shmem`: what of a shared memory object is swapped out;
-//! - `sockets`: what sock_diag(7) knows of the sockets among the files;
-//! - `unlisted`: what a socket says of itself that is in no list;
-//! - `shares`, `names`: what several tasks have and the answer has once;
-//! - `walk`: which tasks, and by how many threads;
-//! - `guard`, `supervise`: the same for what may wait for a task, so that the answer does not;
-//! - `cgroup`: ids of cgroups.
+//! - `read` reads files and directories;
+//! - [`parse`] turns their text into records;
+//! - `task`, `links`, `memory`, `swap`, `files` and `text` read the groups of one task;
+//! - `leader` finds the memory of a process whose first thread has ended;
+//! - `shmem` tells how much of a shared memory object is swapped out;
+//! - `sockets` asks sock_diag(7) about the sockets among the files;
+//! - `unlisted` asks a socket itself where no list has it;
+//! - `shares` and `names` find values that several tasks have, so that the answer has them once;
+//! - `walk` decides which tasks are read, and by how many threads;
+//! - `guard` and `supervise` do the same for reads that may wait for a task, so that the answer does not
+//!   wait;
+//! - `cgroup` finds the ids of cgroups.
 //!
-//! It does not open the directory of a task first: measured, that gains nothing even where 20 of
-//! its files are read.
+//! It does not open the directory of a task first. A measurement showed that this gains nothing, even where
+//! 20 files of a task are read.
 
 mod cgroup;
 mod files;
@@ -82,15 +83,15 @@ pub const GROUPS: Groups = engine::GROUPS
 
 /// The engine that reads the text files of /proc.
 ///
-/// [`Cost::syscalls`] counts every call on /proc; those of the allocator and of starting threads
-/// are not in it.
+/// [`Cost::syscalls`] counts every call on /proc. It does not count calls of the allocator or calls that
+/// start threads.
 #[derive(Debug)]
 pub struct Procfs {
     root: PathBuf,
 }
 
 impl Procfs {
-    /// On `/proc`.
+    /// An engine that reads `/proc`.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where no proc filesystem is mounted there.
@@ -98,7 +99,7 @@ impl Procfs {
         Procfs::with_root("/proc")
     }
 
-    /// On a proc filesystem that is mounted elsewhere, or on a directory tree like one.
+    /// An engine that reads a proc filesystem which is mounted elsewhere, or a directory tree like one.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where `root` is neither.
@@ -116,7 +117,7 @@ impl Procfs {
         Ok(engine)
     }
 
-    /// Where its files are.
+    /// The directory that the engine reads.
     pub fn root(&self) -> &Path {
         &self.root
     }
