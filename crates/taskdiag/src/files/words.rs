@@ -15,7 +15,7 @@ pub const TYPES: &[(&str, &str)] = &[
     ("unix", "socket"),
     ("netlink", "socket"),
     ("pack", "packet socket"),
-    ("sock", "socket of another family, or one of which nothing is known"),
+    ("sock", "socket of another or an unknown family"),
     ("a_inode", "eventfd, epoll, timerfd, signalfd, inotify, pidfd, bpf, io_uring and the like"),
     ("PSXMQ", "POSIX message queue"),
     ("NS", "namespace"),

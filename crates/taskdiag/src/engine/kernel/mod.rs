@@ -108,7 +108,7 @@ impl Kernel {
     fn features(&self) -> Result<Features, Error> {
         let answer = self.ask(&encode_features_request())?;
         let (hdr, body) = NlMsgHdr::read_from_prefix(&answer)
-            .map_err(|_| unavailable("its answer is no message"))?;
+            .map_err(|_| unavailable("its answer is not a message of the format"))?;
         if hdr.kind != MSG_FEATURES {
             return Err(unavailable("it does not say what it supports"));
         }
@@ -142,7 +142,7 @@ impl Kernel {
     fn write(&self, fd: &OwnedFd, request: &[u8]) -> Result<(), Error> {
         match retry(|| rustix::io::write(fd, request)) {
             Ok(n) if n == request.len() => Ok(()),
-            Ok(_) => Err(unavailable("it takes a part of a request only")),
+            Ok(_) => Err(unavailable("it accepts only a part of a request")),
             Err(e) => Err(self.failed(ASKING, e)),
         }
     }
