@@ -118,7 +118,7 @@ class Storm(suites.Suite):
 def has_gap():
     """Do the programs of a longer gap differ from those that are checked in?"""
     made = sorted(gap_skeletons().glob("*.lskel"))
-    return any(m.read_bytes() != (common.ROOT / "bpf/skel" / m.name).read_bytes() for m in made)
+    return any(m.read_bytes() != (common.ROOT / "crates/taskdiag-bpf/skel" / m.name).read_bytes() for m in made)
 
 
 def gap_skeletons():

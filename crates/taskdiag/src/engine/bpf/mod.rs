@@ -38,19 +38,13 @@ use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::Error;
 use crate::request::{Members, Request};
 
-/// A program that `build.rs` says where to find: in `bpf/skel`.
-macro_rules! skeleton {
-    ($file:literal) => {
-        Skeleton::parse(include_bytes!(concat!(env!("TASKDIAG_SKELETONS"), "/", $file)))
-    };
-}
-static SNAPSHOT: Skeleton = skeleton!("snapshot.lskel");
+static SNAPSHOT: Skeleton = Skeleton::parse(taskdiag_bpf::SNAPSHOT);
 /// Without the groups in [`RARE`] and [`BY_OFFSET`]: loads faster.
-static LITE: Skeleton = skeleton!("lite.lskel");
+static LITE: Skeleton = Skeleton::parse(taskdiag_bpf::LITE);
 /// Without those in [`RARE`]: neither do these take types of the kernel that are long to find.
-static MORE: Skeleton = skeleton!("more.lskel");
+static MORE: Skeleton = Skeleton::parse(taskdiag_bpf::MORE);
 /// For kernels before 6.8.
-static LEGACY: Skeleton = skeleton!("legacy.lskel");
+static LEGACY: Skeleton = Skeleton::parse(taskdiag_bpf::LEGACY);
 static SKELETONS: [&Skeleton; 4] = [&LITE, &MORE, &SNAPSHOT, &LEGACY];
 /// Groups that take types of the kernel that are long to find.
 const RARE: Groups = Groups::NS.union(Groups::CGROUP);
