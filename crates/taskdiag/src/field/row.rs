@@ -2,9 +2,11 @@
 //! the attributes of a task are walked once for all of them.
 
 use taskdiag_wire::{
-    Base, Cgroup, Cred, FdCount, Group, GroupRecord, Io, Limits, Ns, Reason, Rollup, Sched,
-    Signals, Stat, Statm, Swap, TaskView,
+    A_COMM, Base, BlobHdr, Cgroup, Cred, FdCount, Group, GroupRecord, Io, Limits, Ns, Reason,
+    Rollup, Sched, Signals, Stat, Statm, Swap, TaskView,
 };
+
+use zerocopy::FromBytes;
 
 use super::part::Part;
 use super::value::{Missing, Value};
@@ -50,6 +52,12 @@ fn cast<T: GroupRecord>(bytes: &[u8]) -> Option<&T> {
     T::ref_from_prefix(bytes).ok().map(|(r, _)| r)
 }
 
+/// The data of a blob in one piece.
+fn blob(bytes: &[u8]) -> Option<&[u8]> {
+    let (hdr, data) = BlobHdr::ref_from_prefix(bytes).ok()?;
+    data.get(..hdr.len as usize)
+}
+
 impl<'a> Row<'a> {
     /// Find the records of a task.
     pub fn new(view: TaskView<'a>) -> Row<'a> {
@@ -74,8 +82,10 @@ impl<'a> Row<'a> {
         for (kind, bytes) in view.attrs() {
             match kind {
                 Base::TYPE if row.base.is_none() => {
-                    (row.base, row.comm) = (cast(bytes), taskdiag_wire::decode::comm(bytes));
+                    row.base = cast(bytes);
+                    row.comm = row.base.and_then(taskdiag_wire::decode::comm);
                 }
+                A_COMM => row.comm = blob(bytes).or(row.comm),
                 Cred::TYPE => row.cred = row.cred.or(cast(bytes)),
                 Stat::TYPE => row.stat = row.stat.or(cast(bytes)),
                 Statm::TYPE => row.statm = row.statm.or(cast(bytes)),
