@@ -53,8 +53,8 @@ pub use view::{Blob, TaskView};
 
 /// The structs and attribute types of the registry.
 macro_rules! exports {
-    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:literal $rc:ident,)* }
-     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:literal $lc:ident,)* }
+    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
+     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
      blobs $blobs:tt
      attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident,)* }
      attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident,)* }

@@ -11,7 +11,7 @@ macro_rules! named {
             pub const ALL: &'static [$name] = &[$($name::$v,)*];
         }
     };
-    (@type $(#[$m:meta])* $name:ident: $repr:ty { $($(#[$vm:meta])* $v:ident = $n:literal $s:literal,)* }) => {
+    (@type $(#[$m:meta])* $name:ident: $repr:ty { $($(#[$vm:meta])* $v:ident = $n:literal $s:expr,)* }) => {
         $(#[$m])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum $name { $($(#[$vm])* $v = $n,)* }
@@ -26,7 +26,7 @@ macro_rules! named {
             }
             /// From its name.
             pub fn from_name(s: &str) -> Option<$name> {
-                match s { $($s => Some($name::$v),)* _ => None }
+                $name::ALL.iter().copied().find(|v| v.name() == s)
             }
         }
         impl fmt::Display for $name {
@@ -37,14 +37,16 @@ macro_rules! named {
 
 /// [`Group`], from the registry.
 macro_rules! group {
-    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:literal $rc:ident,)* }
-     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:literal $lc:ident,)* }
-     blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:literal $bc:ident,)* }
+    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
+     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
+     blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:ident $bc:ident,)* }
      attribute_records $ar:tt attribute_lists $al:tt attribute_blobs $ab:tt) => {
         named! { @type
             /// A set of attributes that cost the same to get and are asked for together.
             Group: u32 {
-                $($(#[$rm])* $r = $rn $rs,)* $($(#[$lm])* $l = $ln $ls,)* $($(#[$bm])* $b = $bn $bs,)*
+                $($(#[$rm])* $r = $rn stringify!($rs),)*
+                $($(#[$lm])* $l = $ln stringify!($ls),)*
+                $($(#[$bm])* $b = $bn stringify!($bs),)*
             }
         }
         impl Group {
@@ -304,6 +306,8 @@ pub struct Groups(u64);
 impl Groups {
     /// The empty set.
     pub const NONE: Groups = Groups(0);
+    /// Every group that this version of the format has.
+    pub const ALL: Groups = Groups((1 << Group::ALL.len()) - 1);
 
     /// The bits of `show_flags`.
     pub const fn bits(self) -> u64 {

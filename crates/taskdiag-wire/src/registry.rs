@@ -19,55 +19,55 @@ macro_rules! registry {
             // Groups that are one struct of a fixed size.
             records {
                 /// Ids, state, start time, command name.
-                Base = 0 "base" BASE,
+                Base = 0 base BASE,
                 /// Uids, gids, capabilities, tracer.
-                Cred = 1 "cred" CRED,
+                Cred = 1 cred CRED,
                 /// Faults, CPU time, scheduling parameters, terminal.
-                Stat = 4 "stat" STAT,
+                Stat = 4 stat STAT,
                 /// Size of the address space.
-                Statm = 5 "statm" STATM,
+                Statm = 5 statm STATM,
                 /// Bytes and calls of I/O.
-                Io = 8 "io" IO,
+                Io = 8 io IO,
                 /// Run time, run delay, context switches.
-                Sched = 9 "sched" SCHED,
+                Sched = 9 sched SCHED,
                 /// Namespaces.
-                Ns = 10 "ns" NS,
+                Ns = 10 ns NS,
                 /// Control groups.
-                Cgroup = 11 "cgroup" CGROUP,
+                Cgroup = 11 cgroup CGROUP,
                 /// Resource limits.
-                Limits = 14 "limits" LIMITS,
+                Limits = 14 limits LIMITS,
                 /// Signal masks.
-                Signals = 15 "signals" SIGNALS,
+                Signals = 15 signals SIGNALS,
                 /// Number of open files.
-                FdCount = 16 "fd_count" FD_COUNT,
+                FdCount = 16 fd_count FD_COUNT,
                 /// Memory use of all mappings together.
-                Rollup = 17 "rollup" ROLLUP,
+                Rollup = 17 rollup ROLLUP,
                 /// What is swapped out.
-                Swap = 18 "swap" SWAP,
+                Swap = 18 swap SWAP,
             }
             // Groups that are a list of such structs.
             lists {
                 /// Memory mappings.
-                Vma = 2 "vma" VMA,
+                Vma = 2 vma VMA,
                 /// Memory use per mapping.
-                VmaStat = 3 "vma_stat" VMA_STAT,
+                VmaStat = 3 vma_stat VMA_STAT,
                 /// Open files.
-                Fd = 12 "fd" FD,
+                Fd = 12 fd FD,
                 /// Device, inode and size of executable, working directory, root and mapped files.
-                FileStat = 21 "file_stat" FILE_STAT,
+                FileStat = 21 file_stat FILE_STAT,
             }
             // Groups that are data of variable length.
             blobs {
                 /// Arguments.
-                Cmdline = 6 "cmdline" CMDLINE,
+                Cmdline = 6 cmdline CMDLINE,
                 /// Executable, working directory, root.
-                Paths = 7 "paths" PATHS,
+                Paths = 7 paths PATHS,
                 /// Environment.
-                Environ = 13 "environ" ENVIRON,
+                Environ = 13 environ ENVIRON,
                 /// The kernel function it sleeps in.
-                Wchan = 19 "wchan" WCHAN,
+                Wchan = 19 wchan WCHAN,
                 /// The kernel's stack.
-                Kstack = 20 "kstack" KSTACK,
+                Kstack = 20 kstack KSTACK,
             }
             // Attributes that come with a group.
             attribute_records {
@@ -115,7 +115,7 @@ macro_rules! for_each_list {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __only_records {
-    ([$then:path] records { $($(#[$m:meta])* $r:ident = $n:literal $s:literal $c:ident,)* } $($rest:tt)*) => {
+    ([$then:path] records { $($(#[$m:meta])* $r:ident = $n:literal $s:ident $c:ident,)* } $($rest:tt)*) => {
         $then!($($r)*);
     };
 }
@@ -124,7 +124,7 @@ macro_rules! __only_records {
 #[macro_export]
 macro_rules! __only_lists {
     ([$then:path] records $records:tt
-     lists { $($(#[$m:meta])* $l:ident = $n:literal $s:literal $c:ident,)* } blobs $blobs:tt
+     lists { $($(#[$m:meta])* $l:ident = $n:literal $s:ident $c:ident,)* } blobs $blobs:tt
      attribute_records $ar:tt
      attribute_lists { $($(#[$am:meta])* $al:ident = $an:literal $ac:ident,)* } $($rest:tt)*) => {
         $then!($($l)* $($al)*);
@@ -158,9 +158,9 @@ pub struct Struct {
 }
 
 macro_rules! shapes {
-    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:literal $rc:ident,)* }
-     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:literal $lc:ident,)* }
-     blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:literal $bc:ident,)* }
+    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
+     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
+     blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:ident $bc:ident,)* }
      attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident,)* }
      attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident,)* }
      attribute_blobs { $($(#[$abm:meta])* $abn:literal $abc:ident,)* }) => {
