@@ -45,8 +45,14 @@ fn cpu_ticks(t: &Task) -> Option<i128> {
     PARTS.iter().map(part).sum()
 }
 
-/// As precise as every engine can be: times in ticks of 10 ms. The name of a kworker without the
-/// work it does, which is another one at every look.
+/// Memory that is divided by the number of its users, so that it is no whole number of pages. /proc rounds it down
+/// to KiB.
+fn is_share(key: &str) -> bool {
+    key.contains("pss") || key.ends_with("locked_bytes") && !key.starts_with("statm.")
+}
+
+/// As precise as every engine can be: times in ticks of 10 ms, shares of memory in KiB. The name of a kworker
+/// without the work it does, which is another one at every look.
 fn common(key: &str, v: &Value) -> Value {
     match v {
         Value::Bytes(name) if key == "base.comm" && name.starts_with(b"kworker/") => {
@@ -54,6 +60,7 @@ fn common(key: &str, v: &Value) -> Value {
             Value::Bytes(name[..end].to_vec())
         }
         Value::Num(n) if is_time(key) => Value::Num(n.div_euclid(10_000_000)),
+        Value::Num(n) if is_share(key) => Value::Num(n.div_euclid(1024)),
         v => v.clone(),
     }
 }
@@ -166,7 +173,7 @@ fn compare_lists(key: (Group, &'static str), a1: &Task, b: &Task, a2: &Task, out
     }
 }
 
-/// The entries of a list without what changes by itself, or what engines know to different precision.
+/// The entries of a list without what changes by itself, as precise as every engine can be.
 fn steady(rows: &[Row]) -> Vec<Row> {
     let is = |row: &Row, kind: FdDetailKind| {
         row.get("kind") == Some(&Value::Num(i128::from(kind as u32)))
@@ -177,6 +184,9 @@ fn steady(rows: &[Row]) -> Vec<Row> {
         let changes = is(row, FdDetailKind::Timerfd) || is(row, FdDetailKind::BpfMap);
         if let Some(Value::Bytes(values)) = row.get_mut("value").filter(|_| changes) {
             values[24..32].fill(0);
+        }
+        for (key, value) in row.iter_mut() {
+            *value = common(key, value);
         }
     }
     rows.sort();
