@@ -531,6 +531,13 @@ GROUP_FN put_statm(void)
 	a->locked_bytes = (u64)R(mm, locked_vm) << cfg.page_shift;
 	a->pinned_bytes = (u64)R(mm, pinned_vm.counter) << cfg.page_shift;
 	a->page_tables_bytes = R(mm, pgtables_bytes.counter);
+	/* not of a kernel without CONFIG_HUGETLB_PAGE */
+	if (bpf_core_field_exists(mm->hugetlb_usage)) {
+		a->hugetlb_bytes = (u64)R(mm, hugetlb_usage.counter) << cfg.page_shift;
+	} else {
+		a->hugetlb_bytes = 0;
+		a->valid &= ~(1u << STATM_HUGETLB_BYTES);
+	}
 	if (R(t, mm) != mm) {
 		/* It ended, or became another program. */
 		missing(TASK_DIAG_STATM, R(t, mm) ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);

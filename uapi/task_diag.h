@@ -350,6 +350,7 @@ struct task_diag_statm {
 	__u64 pinned_bytes;
 	__u64 page_tables_bytes;
 	__u64 swap_bytes;
+	__u64 hugetlb_bytes;	/* pages of hugetlbfs, which rss_bytes does not have */
 };
 
 /* PATHS: blobs of this type, one of each kind. /proc/PID/{exe,cwd,root} */

@@ -621,6 +621,8 @@ record! {
         page_tables_bytes: u64,
         /// Swapped-out anonymous memory (VmSwap).
         swap_bytes: u64,
+        /// Pages of hugetlbfs (HugetlbPages), which are not in the resident set.
+        hugetlb_bytes: u64,
     }
 }
 
