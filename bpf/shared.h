@@ -169,7 +169,7 @@ GROUP_FN put_fd_count(void)
 	if (!a)
 		return 0;
 	PUT(a, TASK_DIAG_FD_COUNT);
-	a->valid = size / 64 > WORDS_MAX ? VALID_ALL(2) & ~1u : VALID_ALL(2);
+	a->valid = size / 64 > WORDS_MAX ? ALL_OF(FD_COUNT) & ~(1u << FD_COUNT_OPEN) : ALL_OF(FD_COUNT);
 	a->open = st.n;
 	a->size = size;
 	return 0;

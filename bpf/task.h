@@ -303,7 +303,7 @@ GROUP_FN touch(void)
 	*x = R(t, exit_state);
 	*x = (u64)R(t, real_parent);
 	*x = (u64)R(t, signal);
-	if (WANT(TASK_DIAG_BASE) && NEED_BASE(START))
+	if (WANT(TASK_DIAG_BASE) && NEED_BASE(START_TIME_NS))
 		*x = R(t, start_boottime);
 	if (WANT(TASK_DIAG_BASE) && NEED_BASE(COMM))
 		*x = R(t, comm[0]);

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use taskdiag::engine::bpf::Bpf;
-use taskdiag::{Engine, EngineId, Error, Groups, Request, Snapshot, Strategy};
+use taskdiag::{Engine, Error, Groups, Request, Snapshot, Strategy};
 use taskdiag_tests::Source;
 use taskdiag_tests::answer::indexed;
 use taskdiag_tests::storm::{Found, Truth};

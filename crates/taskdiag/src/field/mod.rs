@@ -228,10 +228,7 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{
-        AlignedBuf, Base, Cgroup, Cred, Done, Group, Info, Io, Limits, Ns, Reason, Rollup, Sched,
-        Signals, Stat, Statm, Stream, StreamWriter, Swap,
-    };
+    use taskdiag_wire::{AlignedBuf, Base, Done, Group, Info, Reason, Stat, Stream, StreamWriter};
 
     fn filled<T: taskdiag_wire::GroupRecord>(fill: u8) -> T {
         T::read_from_bytes(&vec![fill; size_of::<T>()]).expect("the size is right")
@@ -253,18 +250,10 @@ mod tests {
         });
         w.begin_task(7, 7);
         if let Some(b) = fill {
-            record::<Base>(&mut w, b);
-            record::<Cred>(&mut w, b);
-            record::<Stat>(&mut w, b);
-            record::<Statm>(&mut w, b);
-            record::<Io>(&mut w, b);
-            record::<Sched>(&mut w, b);
-            record::<Ns>(&mut w, b);
-            record::<Cgroup>(&mut w, b);
-            record::<Limits>(&mut w, b);
-            record::<Signals>(&mut w, b);
-            record::<Rollup>(&mut w, b);
-            record::<Swap>(&mut w, b);
+            macro_rules! records {
+                ($($t:ident)*) => { $(record::<taskdiag_wire::$t>(&mut w, b);)* };
+            }
+            taskdiag_wire::for_each_record!(records);
         }
         if let Some(why) = why {
             asked.iter().for_each(|g| w.missing(g, why));
@@ -331,10 +320,8 @@ mod tests {
         w.begin_task(7, 7);
         let mut base: Base = filled(fill);
         (base.valid, base.state) = (Base::ALL_VALID & !skip_base, b'Z');
-        match skip_base & taskdiag_wire::SKIP_COMM {
-            0 => w.put_base(&base, b"name"),
-            _ => w.put(&base),
-        }
+        base.comm = if base.comm().is_some() { *b"name\0\0\0\0\0\0\0\0\0\0\0\0" } else { [0; 16] };
+        w.put(&base);
         let mut stat: Stat = filled(fill);
         stat.valid = Stat::ALL_VALID & !skip_stat;
         w.put(&stat);
