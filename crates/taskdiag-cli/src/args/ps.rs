@@ -6,15 +6,16 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 use taskdiag::field::TASKS;
+use taskdiag::view::Selection;
 
 use super::limits::Limits;
 use super::table::{flag, list};
 use super::{bsd, engine, lists, table};
+use crate::answer::Source;
 use crate::columns::{self, Column, ThreadColumns, View};
 use crate::exit::{self, Exit};
 use crate::order::{self, Key};
 use crate::output::terminal::Color;
-use crate::select::Selection;
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +60,8 @@ pub struct Args {
     pub headers: bool,
     /// Text, JSON, CSV.
     pub form: Form,
-    /// A saved stream instead of this machine; `-` is standard input.
-    pub from: Option<PathBuf>,
-    /// Who answers.
-    pub engine: Choice,
-    /// Limits of what may be read.
-    pub limits: Limits,
+    /// Where the answer comes from.
+    pub source: Source,
     /// Say what it cost?
     pub stats: bool,
     /// When to colour.
@@ -252,9 +249,11 @@ impl Args {
             tree,
             headers: !flag("no-headers"),
             form,
-            from: m.get_one::<PathBuf>("from").cloned(),
-            engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-            limits: Limits::from_matches(m),
+            source: Source {
+                from: m.get_one::<PathBuf>("from").cloned(),
+                engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+                limits: Limits::from_matches(m),
+            },
             stats: flag("stats"),
             color: table::color_from(m),
             wide: m.get_count("wide") > 0,

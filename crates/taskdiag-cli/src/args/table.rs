@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 use taskdiag::field::Set;
+use taskdiag::view::Selection;
 
 use super::limits::Limits;
 use super::{engine, lists};
@@ -15,7 +16,6 @@ use crate::columns::{self, Column};
 use crate::exit::Exit;
 use crate::order::{self, Key};
 use crate::output::terminal::{Color, Terminal};
-use crate::select::Selection;
 
 /// What was asked for.
 #[derive(Clone, Debug)]

@@ -5,15 +5,14 @@ use std::time::Instant;
 
 use taskdiag::field::{self, Context, FILES, Missing, Part, Row};
 use taskdiag::files::{Gap, Holder, Holders};
-use taskdiag::{Group, Groups, Snapshot};
+use taskdiag::view::{Query, Ranks};
+use taskdiag::{Group, Groups, Members, Snapshot};
 
 use crate::answer;
 use crate::args::files::Args;
 use crate::columns;
 use crate::exit::Exit;
-use crate::order::Ranks;
 use crate::output::{Item, Rows, Table, Take, Tally, tally};
-use crate::plan;
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
@@ -30,14 +29,16 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         let mut groups = field::groups_of(fields.chain(table.sort.iter().map(|k| k.field)));
         // The count is enough to know who shares.
         groups = (groups - Groups::FD) | Groups::FD_COUNT | select.process_groups();
-        let pids = select.only_pids().unwrap_or(&[]).to_vec();
-        let tasks = crate::select::Selection { pids, ..crate::select::Selection::default() };
-        let mut plan = plan::plan(groups, &tasks, true);
-        if select.process_groups().is_empty() {
-            let members = plan::members(&asked_columns, &table.sort, &tasks);
-            plan.requests(|r| r.members = members);
-        }
-        plan
+        let mut query = Query::new(&FILES, []);
+        query.groups = groups;
+        query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
+        query.threads = true;
+        let keys = table.sort.iter().map(|k| k.field);
+        query.members = match select.process_groups().is_empty() {
+            true => field::members_of(asked_columns.iter().map(|c| c.field).chain(keys)),
+            false => Members::ALL,
+        };
+        query
     })?;
     let asked = Instant::now();
     let (mut tables, gaps) = Holders::new(&snapshot, Group::FdCount);

@@ -12,6 +12,7 @@ use std::time::Instant;
 use taskdiag::engine::auto;
 use taskdiag::field::{self, Context, FILES, Missing, OpenRow, Part, Row};
 use taskdiag::files::{Files, Gap, OpenFile, Owner};
+use taskdiag::view::{Key, Query, Ranks};
 use taskdiag::{Choice, EngineId, Group, Groups, Members, Reason, Snapshot};
 
 use self::select::Selection;
@@ -21,9 +22,7 @@ use crate::args::ps::Form;
 use crate::args::table;
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say, shown};
-use crate::order::{Key, Ranks};
 use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json, tally, text};
-use crate::plan::{self, Plan};
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
@@ -35,7 +34,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         say(format_args!("taskdiag: {} is not there: only its name is looked for", shown(path)));
     }
     let table = &args.table;
-    let snapshot = table.source.get(|| plan(args, &columns(args, false)))?;
+    let snapshot = table.source.get(|| query(args, &columns(args, false)))?;
     let asked = Instant::now();
     let mut files = Files::new(&snapshot);
     files.own_netns = own_netns(&files, table.source.from.is_some());
@@ -102,24 +101,23 @@ fn columns(args: &Args, unshared: bool) -> Vec<Column> {
     columns::parse_of(&FILES, &view).expect("columns of the table")
 }
 
-/// The request: columns and conditions decide the groups. Threads may have files of their own, so
+/// What to ask: columns and conditions decide the groups. Threads may have files of their own, so
 /// all are asked for; what they share is in the answer once.
-fn plan(args: &Args, columns: &[Column]) -> Plan {
+fn query(args: &Args, columns: &[Column]) -> Query {
     let select = &args.select;
     let fields = columns.iter().map(|c| c.field).chain(args.table.sort.iter().map(|k| k.field));
     let wanted = match args.terse {
         true => Groups::NONE,
         false => field::groups_of(fields.clone()),
     };
-    // The name is looked at by conditions, and for who has the other end of a pipe.
-    let members = field::members_of(fields).union(Members::of(Groups::BASE, &["comm"]));
     let groups = (wanted - Files::GROUPS) | select.groups();
-    let groups = groups - lacking(args.table.source.engine, groups);
-    let pids = select.only_pids().unwrap_or(&[]).to_vec();
-    let tasks = crate::select::Selection { pids, ..crate::select::Selection::default() };
-    let mut plan = plan::plan(groups, &tasks, groups.has(Group::Fd));
-    plan.requests(|r| r.members = members);
-    plan
+    let mut query = Query::new(&FILES, []);
+    query.groups = groups - lacking(args.table.source.engine, groups);
+    // The name is looked at by conditions, and for who has the other end of a pipe.
+    query.members = field::members_of(fields).union(Members::of(Groups::BASE, &["comm"]));
+    query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
+    query.threads = groups.has(Group::Fd);
+    query
 }
 
 /// What tells more of rows, and is left out, and said to be, where the one engine that may answer has

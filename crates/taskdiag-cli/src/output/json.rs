@@ -146,7 +146,7 @@ fn write_members(
 ) {
     lacking.clear();
     for (k, (c, key)) in keys.iter().enumerate() {
-        let v = item.value(cx, &columns[*c], *c);
+        let v = item.value(cx, columns[*c].field, *c);
         if let Some(m) = v.missing() {
             missing(*c, m);
             lacking.push((k, m.name()));

@@ -18,11 +18,6 @@ pub struct Tally {
     seen: HashSet<(usize, usize, u32)>,
 }
 
-/// Is something amiss where this is missing? Not where there is none, or the task ended meanwhile.
-pub fn is_amiss(m: Missing) -> bool {
-    slot(m).is_some()
-}
-
 fn slot(m: Missing) -> Option<usize> {
     match m {
         Missing::NotAsked => Some(0),

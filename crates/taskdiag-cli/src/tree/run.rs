@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use taskdiag::field::{self, Context, Row};
-use taskdiag::{Groups, Request, Snapshot};
+use taskdiag::field::{Context, Row, TASKS};
+use taskdiag::view::{self, Query};
+use taskdiag::{Groups, Members, Snapshot};
 
 use super::compact::{Labels, Maker};
 use super::draw::{self, Drawing};
@@ -13,13 +14,12 @@ use crate::args::tree::{Args, Start};
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say};
 use crate::output::{Item, Sink, Tally, json};
-use crate::plan::Plan;
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
     let begin = Instant::now();
     let columns = columns(args);
-    let snapshot = args.source.get(|| Plan::One(request(args, &columns)))?;
+    let snapshot = args.source.get(|| query(args, &columns))?;
     let asked = Instant::now();
     let threads = snapshot.stream().strategy().is_threads();
     if args.labels.threads && !threads {
@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     }
     let cx = Context::of(&snapshot, threads);
     let mut rows: Vec<u32> = (0..snapshot.tasks().len() as u32).collect();
-    crate::order::sort(&mut rows, &snapshot, &cx, &[]);
+    view::sort(&mut rows, &snapshot, &cx, &[]);
     let forest = Forest::new(&rows, &snapshot);
     let picked = pick(args, &snapshot, &forest);
     let mut tally = Tally::new(columns.len());
@@ -101,18 +101,19 @@ fn columns(args: &Args) -> Vec<Column> {
     }
 }
 
-fn request(args: &Args, columns: &[Column]) -> Request {
-    let mut groups = field::groups_of(columns.iter().map(|c| c.field)) | Groups::BASE;
+fn query(args: &Args, columns: &[Column]) -> Query {
+    let mut query = Query::new(&TASKS, columns.iter().map(|c| c.field));
+    let mut groups = Groups::BASE;
     if args.labels.users || args.start.is_user() {
         groups |= Groups::CRED;
     }
     if args.labels.args {
         groups |= Groups::CMDLINE;
     }
-    match args.labels.threads {
-        true => Request::all_threads(groups),
-        false => Request::all(groups),
-    }
+    query.groups = groups;
+    query.members = Members::ALL;
+    query.threads = args.labels.threads;
+    query
 }
 
 /// Which trees are shown.

@@ -22,6 +22,10 @@ impl Missing {
             Missing::Reason(r) => r.name(),
         }
     }
+    /// Is something amiss? Not where the task has no such value, nor where it ended meanwhile.
+    pub fn is_amiss(self) -> bool {
+        !matches!(self, Missing::Reason(Reason::Absent | Reason::Vanished))
+    }
     /// Does the task just not have it, so that nothing is amiss?
     pub fn is_absent(self) -> bool {
         self == Missing::Reason(Reason::Absent)
