@@ -77,6 +77,10 @@ pub enum Value<'a> {
     Missing(Missing),
     /// A number, or bytes where the unit says so.
     Uint(u64),
+    /// A limit that is not set: larger than every number.
+    Unlimited,
+    /// True or false.
+    Bool(bool),
     /// A signed number.
     Int(i64),
     /// Per cent.
@@ -133,6 +137,8 @@ impl<'a> Value<'a> {
         match self {
             Value::Missing(m) => Value::Missing(m),
             Value::Uint(v) => Value::Uint(v),
+            Value::Unlimited => Value::Unlimited,
+            Value::Bool(b) => Value::Bool(b),
             Value::Int(v) => Value::Int(v),
             Value::Percent(p) => Value::Percent(p),
             Value::Nanos(ns) => Value::Nanos(ns),

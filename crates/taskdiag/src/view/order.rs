@@ -51,6 +51,8 @@ fn rank(cx: &Context, value: Value<'_>) -> Rank {
         Value::Uint(v) | Value::Nanos(v) | Value::Instant(v) | Value::Mask(v) => {
             Rank::Int(v.into())
         }
+        Value::Unlimited => Rank::Int(i128::MAX),
+        Value::Bool(b) => Rank::Int(b.into()),
         Value::Int(v) => Rank::Int(v.into()),
         Value::Tty(v) => Rank::Int(v.into()),
         Value::Percent(p) => Rank::Float(p),
