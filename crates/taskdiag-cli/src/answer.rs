@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use taskdiag::view::{Plan, Query, Selection};
+use taskdiag::view::{Left, Plan, Query, Selection};
 use taskdiag::wire::{Done, Info, StreamWriter};
 use taskdiag::{Choice, Error, Request, Snapshot, query_each, query_with};
 
@@ -16,7 +16,7 @@ use crate::aside;
 use crate::columns::Column;
 use crate::exit::{Exit, say, shown};
 use crate::interrupt;
-use crate::output::Tally;
+use crate::output::{Tally, tally};
 use crate::progress::Progress;
 
 /// Where the answer comes from.
@@ -171,10 +171,13 @@ fn why_ended(error: i32) -> String {
 pub fn verdict(
     snapshot: &Snapshot,
     empty: bool,
+    left: &[Left],
     tally: &Tally,
     columns: &[Column],
 ) -> Result<(), Exit> {
-    verdict_of(snapshot, empty, tally.lines(columns, snapshot))
+    let mut lines = tally::left_out(left, snapshot);
+    lines.extend(tally.lines(columns, snapshot));
+    verdict_of(snapshot, empty, lines)
 }
 
 /// [`verdict`], with the lines that say what is lacking.

@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if count == 0 && table.source.from.is_none() && tally.is_empty() {
         answer::say_no_memory(&snapshot, &table.select);
     }
-    answer::verdict(&snapshot, count == 0, &tally, &columns)
+    answer::verdict(&snapshot, count == 0, &view.left(), &tally, &columns)
 }
 
 /// The default view without a way over values and cells, but for the rows that are odd.
@@ -156,6 +156,7 @@ fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
 fn query(args: &Args, columns: &[Column], titled: bool) -> Result<Query, Exit> {
     let mut query = Query::new(&MAPS, columns.iter().map(|c| c.field));
     query.select = args.table.select.clone();
+    query.filter = args.table.filter.clone();
     query.by = args.by.as_ref().map(|c| c.field);
     query.sort = keys(args)?;
     query.members = Members::ALL;

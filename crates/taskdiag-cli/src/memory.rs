@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         answer::say_no_memory(&snapshot, &table.select);
     }
     let columns = barred.as_ref().map_or(&columns[..], |b| &b.columns);
-    answer::verdict(&snapshot, count == 0, &tally, columns)
+    answer::verdict(&snapshot, count == 0, &view.left(), &tally, columns)
 }
 
 fn columns(args: &Args) -> Result<Vec<Column>, Exit> {
@@ -95,6 +95,7 @@ fn columns(args: &Args) -> Result<Vec<Column>, Exit> {
 fn query(args: &Args, columns: &[Column]) -> Result<Query, Exit> {
     let mut query = Query::new(&MEMORY, columns.iter().map(|c| c.field));
     query.select = args.table.select.clone();
+    query.filter = args.table.filter.clone();
     query.by = args.by.as_ref().map(|c| c.field);
     query.sort = match args.table.sort.is_empty() {
         true => order::keys(&MEMORY, vec!["-pss", "-rss"])?,

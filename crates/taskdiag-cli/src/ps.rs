@@ -68,12 +68,13 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if args.stats {
         crate::commands::stats::print(&snapshot, rows.len(), begin, asked);
     }
-    answer::verdict(&snapshot, rows.is_empty(), &tally, &columns)
+    answer::verdict(&snapshot, rows.is_empty(), &view.left(), &tally, &columns)
 }
 
 fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) -> Query {
     let mut query = Query::new(&TASKS, columns.iter().map(|c| c.field));
     query.select = args.select.clone();
+    query.filter = args.filter.clone();
     query.sort = args.sort.clone();
     query.threads = threads;
     if args.tree.is_some() {

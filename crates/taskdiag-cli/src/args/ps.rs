@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 use taskdiag::field::TASKS;
-use taskdiag::view::Selection;
+use taskdiag::view::{Filter, Selection};
 
 use super::limits::Limits;
 use super::table::{flag, list};
@@ -44,6 +44,8 @@ pub enum TreeStyle {
 pub struct Args {
     /// Which tasks.
     pub select: Selection,
+    /// Which of them, by `--where`.
+    pub filter: Option<Filter>,
     /// A row for each thread?
     pub threads: bool,
     /// Columns asked for with `-o`; empty: those of the view.
@@ -124,6 +126,7 @@ pub fn command() -> Command {
         .arg(flag("all", "All, whatever else is said (-A too)").short('e').short_alias('A'))
         .arg(flag("with-tty", "Those with a terminal, but not session leaders").short('a'))
         .arg(flag("deselect", "Those that are not selected").short('N'))
+        .arg(table::filter())
         .arg(flag("running", "Only those that run, or wait for what cannot be interrupted (R, D)"))
         .next_help_heading("Rows")
         .arg(flag("threads", "A row for each thread; adds the column TID").short('T'))
@@ -173,7 +176,7 @@ pub fn command() -> Command {
                 .value_parser(clap::builder::PossibleValuesParser::new(VIEWS.iter().map(|v| v.0)))
                 .help("A ready-made set of columns"),
         )
-        .after_help(format!("{HABITS}\n\n{}", exit::codes_text()))
+        .after_help(format!("{HABITS}\n\n{}\n\n{}", table::WHERE, exit::codes_text()))
 }
 
 /// What an option of the rewritten BSD letters does: its own name, or what it says of itself where
@@ -237,6 +240,7 @@ impl Args {
         };
         Ok(Args {
             select: selection(m)?,
+            filter: table::filter_from(m, &TASKS)?,
             threads: flag("threads") || flag("lwp") || flag("lwp-rows"),
             columns,
             view: view(m),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use taskdiag::field::{self, Context, FILES, Missing, Part, Row};
 use taskdiag::files::{Gap, Holder, Holders};
-use taskdiag::view::{Query, Ranks};
+use taskdiag::view::{Filter, Query, Ranks, Sieve};
 use taskdiag::{Group, Groups, Members, Snapshot};
 
 use crate::answer;
@@ -26,16 +26,17 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let asked_columns = columns(false)?;
     let snapshot = table.source.get(|| {
         let fields = asked_columns.iter().map(|c| c.field);
-        let mut groups = field::groups_of(fields.chain(table.sort.iter().map(|k| k.field)));
+        let keys = table.sort.iter().map(|k| k.field);
+        let fields = fields.chain(keys).chain(table.filter.iter().flat_map(Filter::fields));
+        let mut groups = field::groups_of(fields.clone());
         // The count is enough to know who shares.
         groups = (groups - Groups::FD) | Groups::FD_COUNT | select.process_groups();
         let mut query = Query::new(&FILES, []);
         query.groups = groups;
         query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
         query.threads = true;
-        let keys = table.sort.iter().map(|k| k.field);
         query.members = match select.process_groups().is_empty() {
-            true => field::members_of(asked_columns.iter().map(|c| c.field).chain(keys)),
+            true => field::members_of(fields),
             false => Members::ALL,
         };
         query
@@ -45,9 +46,13 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if !select.takes_all_processes() {
         tables.retain(|t| select.may_match(&Row::new(t.task)));
     }
+    let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
+    let sieve = Sieve::new(table.filter.as_ref());
+    if table.filter.is_some() {
+        tables.retain(|t| sieve.passes(&cx, &row(t)));
+    }
     let mut columns = columns(tables.iter().any(|t| t.is_unshared()))?;
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
-    let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
     let mut order = None;
     if !table.sort.is_empty() {
         let mut ranks = Ranks::default();
@@ -73,6 +78,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             .into_iter()
             .collect();
     }
+    lines.extend(tally::left_out(&sieve.left(), &snapshot));
     lines.extend(tally.lines(&columns, &snapshot));
     answer::verdict_of(&snapshot, count == 0, lines)
 }

@@ -23,7 +23,7 @@ pub use format::{escape, is_odd, text, write_uint};
 pub use names::Names;
 pub use part::{Map, Name, OpenRow, Part};
 pub use row::Row;
-pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS};
+pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS, nearest};
 pub use table::grouped::{LACKING, PROCS};
 pub use value::{Missing, Short, Value};
 

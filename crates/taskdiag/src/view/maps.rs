@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 
+use super::filter::Sieve;
 use super::order::{Key, Ranks};
 use super::rows::{Item, Rows, Take};
 use crate::field::{Context, Part, Row};
@@ -15,6 +16,8 @@ pub struct Mappings<'a> {
     pub(super) tasks: &'a [u32],
     /// Which mappings are shown; `None`: all.
     pub(super) keep: Option<&'a dyn Fn(&Row<'_>) -> bool>,
+    /// The filter.
+    pub(super) sieve: Option<(&'a Sieve<'a>, &'a Context)>,
     /// Is there also a row for each task whose mappings are not in the answer?
     pub(super) gaps: bool,
 }
@@ -30,13 +33,18 @@ impl<'a> Mappings<'a> {
     /// # Errors
     /// The error of `f`, which ends the rows.
     pub fn each_row<E>(&self, f: &mut dyn FnMut(&Row<'a>) -> Result<(), E>) -> Result<(), E> {
+        let passes = |row: &Row<'_>| self.sieve.is_none_or(|(sieve, cx)| sieve.passes(cx, row));
         for task in self.tasks() {
-            let there = task.each_map(|row| match self.keep.is_none_or(|keep| keep(row)) {
-                true => f(row),
-                false => Ok(()),
-            })?;
+            let there =
+                task.each_map(|row| match self.keep.is_none_or(|keep| keep(row)) && passes(row) {
+                    true => f(row),
+                    false => Ok(()),
+                })?;
             if self.gaps && is_gap(&task, there) {
-                f(&Row { part: Part::Without, ..task })?;
+                let gap = Row { part: Part::Without, ..task };
+                if passes(&gap) {
+                    f(&gap)?;
+                }
             }
         }
         Ok(())

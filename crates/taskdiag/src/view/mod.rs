@@ -29,6 +29,7 @@
 //! ```
 
 mod by;
+mod filter;
 mod maps;
 mod order;
 mod plan;
@@ -37,6 +38,7 @@ mod rows;
 mod select;
 
 pub use by::{Summed, Sums};
+pub use filter::{Filter, FilterError, Left, Sieve, Truth};
 pub use maps::{Mappings, is_gap};
 pub use order::{Key, Ranks, sort};
 pub use plan::{FEW_PIDS, Plan};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::by::{Summed, Sums};
+use super::filter::{Filter, Left, Sieve};
 use super::maps::{Mappings, SortedMappings};
 use super::order::{self, Key};
 use super::plan::Plan;
@@ -27,6 +28,8 @@ pub struct Query {
     pub columns: Vec<&'static Field>,
     /// Which tasks.
     pub select: Selection,
+    /// Which of their rows: tasks, or entries of their lists.
+    pub filter: Option<Filter>,
     /// The order of the rows; ids decide where the keys leave a tie.
     pub sort: Vec<Key>,
     /// One row for each value of this field.
@@ -59,6 +62,7 @@ impl Query {
             set,
             columns: columns.into_iter().collect(),
             select: Selection::default(),
+            filter: None,
             sort: Vec::new(),
             by: None,
             threads: false,
@@ -67,10 +71,11 @@ impl Query {
             keep: None,
         }
     }
-    /// The fields that are shown or sorted by.
+    /// The fields that are looked at.
     fn fields(&self) -> impl Iterator<Item = &'static Field> {
         let keys = self.sort.iter().map(|k| k.field);
-        self.columns.iter().copied().chain(keys).chain(self.by)
+        let filter = self.filter.iter().flat_map(Filter::fields);
+        self.columns.iter().copied().chain(keys).chain(self.by).chain(filter)
     }
     /// The groups that are needed.
     pub fn groups(&self) -> Groups {
@@ -97,14 +102,20 @@ impl Query {
         let leaders = !self.threads && stream.strategy().is_threads();
         let memory = is(self.set, &MEMORY);
         let everything = self.select.is_everything();
+        let sieve = Sieve::new(self.filter.as_ref());
+        let selected = |task| {
+            let row = Row::new(task);
+            (everything || self.select.matches(&row)) && sieve.passes_task(&cx, &row)
+        };
+        let all = everything && self.filter.is_none();
         let wanted = |(i, task): (usize, crate::TaskView<'a>)| {
             let there = (!leaders || task.is_leader())
                 && (!memory || has_memory(&task))
-                && (everything || self.select.matches(&Row::new(task)));
+                && (all || selected(task));
             there.then_some(i as u32)
         };
-        let tasks = snapshot.tasks().enumerate().filter_map(wanted).collect();
-        let mut view = View { query: self, snapshot, cx, tasks };
+        let tasks: Vec<u32> = snapshot.tasks().enumerate().filter_map(wanted).collect();
+        let mut view = View { query: self, snapshot, cx, tasks, sieve };
         if !is(self.set, &MAPS) && self.by.is_none() {
             order::sort(&mut view.tasks, snapshot, &view.cx, &self.sort);
         }
@@ -130,6 +141,7 @@ pub struct View<'a> {
     snapshot: &'a Snapshot,
     cx: Context,
     tasks: Vec<u32>,
+    sieve: Sieve<'a>,
 }
 
 impl<'a> View<'a> {
@@ -145,7 +157,18 @@ impl<'a> View<'a> {
     /// are not in the answer.
     pub fn mappings(&self, gaps: bool) -> Mappings<'_> {
         let keep = self.query.keep.as_deref();
-        Mappings { snapshot: self.snapshot, tasks: &self.tasks, keep: keep.map(|k| k as _), gaps }
+        Mappings {
+            snapshot: self.snapshot,
+            tasks: &self.tasks,
+            keep: keep.map(|k| k as _),
+            sieve: self.query.filter.is_some().then_some((&self.sieve, &self.cx)),
+            gaps,
+        }
+    }
+    /// The tasks that the filter leaves out since it is not known whether they match; of entries, those of
+    /// rows that were gone through.
+    pub fn left(&self) -> Vec<Left> {
+        self.sieve.left()
     }
     /// The rows in their order. `gaps` is as for [`View::mappings`]. Where rows are added up, `lack` is
     /// told of each value that is missing in one of them, with the number of its column.
