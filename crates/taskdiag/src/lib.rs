@@ -27,6 +27,7 @@ pub mod field;
 pub mod files;
 mod request;
 mod snapshot;
+pub mod view;
 mod watch;
 
 pub use bytes::Bytes;
