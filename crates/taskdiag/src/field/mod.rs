@@ -142,7 +142,11 @@ pub enum Text {
     Hex8,
     /// As it is, but no longer than its column where another one follows.
     Cut,
-    /// A command name; `<defunct>` follows that of a zombie.
+    /// The first eight characters.
+    Fname,
+    /// A set of signals: sixteen hexadecimal digits, or fewer where there is no room.
+    Signals,
+    /// A command name.
     Comm,
     /// Arguments; `[comm]` where there are none.
     Args,
