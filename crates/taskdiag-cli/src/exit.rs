@@ -1,6 +1,7 @@
 //! How the program ends: one table of exit codes, one place that prints errors.
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use taskdiag::field::escape;
 
@@ -14,6 +15,8 @@ pub enum Exit {
     Clap(Box<clap::Error>),
     /// The arguments do not make sense.
     Usage(String),
+    /// The arguments do not make sense to procps, whose exit code that is.
+    Refused(String),
     /// Nothing matches the selection. Nothing is printed but the header.
     NoMatch,
     /// The output could not be written.
@@ -89,10 +92,21 @@ impl From<std::io::Error> for Exit {
 /// A line on standard error. Names of files and tasks in it are chosen by others, so what is not printable
 /// is escaped as in a table. That nobody reads it is no reason to fail: eprintln!() would.
 pub fn say(line: std::fmt::Arguments<'_>) {
+    if QUIET.load(Ordering::Relaxed) {
+        return;
+    }
     let mut text = Vec::new();
     escape(&mut text, line.to_string().as_bytes());
     text.push(b'\n');
     write_error(&text);
+}
+
+/// Are remarks kept back?
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Keep remarks back from now on, or no longer: procps does not make them.
+pub fn keep_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
 }
 
 fn write_error(text: &[u8]) {
@@ -142,6 +156,10 @@ pub fn report(result: Result<(), Exit>) -> u8 {
         Exit::Usage(text) => {
             say(format_args!("taskdiag: {text}"));
             2
+        }
+        Exit::Refused(text) => {
+            say(format_args!("error: {text}"));
+            1
         }
         Exit::NoMatch => 1,
         Exit::Output(e) => {

@@ -2,28 +2,35 @@
 
 use std::time::Instant;
 
-use taskdiag::Members;
-use taskdiag::field::Context;
+use taskdiag::field::{Context, Row, TASKS, Text};
+use taskdiag::{Groups, Members, Snapshot, Stat};
 
 use crate::answer;
+use crate::args::procps::Instead;
 use crate::args::ps::{Args, Form, TreeStyle};
-use crate::columns::{self, Column, ThreadColumns};
-use crate::exit::Exit;
-use crate::output::terminal::Terminal;
+use crate::columns::{self, Column};
+use crate::exit::{self, Exit};
+use crate::output::terminal::{self, Terminal};
 use crate::output::{Sink, Table, Tally, Tasks, csv, json, text};
 use crate::plan;
 use crate::tree::{self, Tree};
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
+    if let Some(instead) = args.instead {
+        return print(instead);
+    }
     let begin = Instant::now();
     let saved = args.from.as_deref().map(answer::read).transpose()?;
     let threads =
         args.threads || saved.as_ref().is_some_and(|s| s.stream().strategy().is_threads());
-    let mut columns = columns(args, threads);
+    let mut columns = match args.columns.is_empty() {
+        true => columns::default_view(threads),
+        false => args.columns.clone(),
+    };
     let groups = plan::groups(&columns, &args.sort, &args.select, args.tree.is_some());
-    let mut terminal = Terminal::detect(args.color, args.wide);
-    terminal.width = args.width.or(terminal.width);
+    let mut terminal = Terminal::detect(args.color, true);
+    terminal.color &= !args.strict;
     // A tree looks at who began before whom, colours at what kind of process it is.
     let members = match args.tree.is_some() || terminal.color {
         true => Members::ALL,
@@ -39,12 +46,25 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         }
         Some(s) => s,
         None => {
-            let mut plan = plan::plan(groups, &args.select, threads);
-            plan.requests(|r| {
-                args.limits.put_into(r);
-                r.members = members;
-            });
-            answer::ask(plan, args.engine)?
+            let ask = |groups| {
+                let mut plan = plan::plan(groups, &args.select, threads);
+                plan.requests(|r| {
+                    args.limits.put_into(r);
+                    r.members = members;
+                });
+                answer::ask(plan, args.engine)
+            };
+            exit::keep_quiet(args.strict);
+            let snapshot = ask(groups)?;
+            // Through /proc, locked pages are in a file that is read for STATM, not for STAT. What is not
+            // there was said.
+            exit::keep_quiet(true);
+            let snapshot = match lacks_locked(&columns, &snapshot) {
+                true => ask(groups | Groups::STATM)?,
+                false => snapshot,
+            };
+            exit::keep_quiet(false);
+            snapshot
         }
     };
     let asked = Instant::now();
@@ -53,10 +73,19 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let cx = Context::of(&snapshot, threads);
     let mut rows = answer::selected(&snapshot, &args.select);
     crate::order::sort(&mut rows, &snapshot, &cx, &args.sort);
+    if args.as_listed {
+        let place = |i: &u32| {
+            let pid = snapshot.stream().get(*i as usize).map(|t| t.tgid());
+            args.select.pids.iter().position(|p| Some(*p) == pid)
+        };
+        rows.sort_by_key(place);
+    }
     let tree = args.tree.map(|style| {
         let style = match style {
             TreeStyle::Auto if terminal.lines => tree::LINES,
-            _ => tree::ASCII,
+            TreeStyle::Indented => tree::INDENTED,
+            TreeStyle::Auto => tree::PLAIN,
+            TreeStyle::Ascii => tree::ASCII,
         };
         Tree::new(&rows, &snapshot, style)
     });
@@ -64,13 +93,27 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         rows.clone_from(&t.rows);
     }
 
+    let cells = text::Cells::fit(&columns, screen(args));
+    if args.form == Form::Text && !cells.wide_signals {
+        for c in columns.iter_mut().filter(|c| c.form == Text::Signals && !c.fixed) {
+            c.width = text::SHORT_SIGNALS;
+        }
+    }
     let shown = Tasks { snapshot: &snapshot, indices: &rows };
     let table = Table { cx: &cx, columns: &columns, rows: &shown };
     let mut sink = Sink::stdout();
     let mut tally = Tally::new(columns.len());
     match args.form {
         Form::Text => {
-            let options = text::Options { headers: args.headers, terminal };
+            let page = args.page.map(|lines| lines.saturating_sub(1).max(1));
+            let page = page.filter(|_| args.headers);
+            let options = text::Options {
+                headers: args.headers,
+                terminal,
+                cells: Some(cells),
+                plain: args.strict,
+                page,
+            };
             text::header(&mut sink, &columns, &options);
             text::rows(&mut sink, &table, tree.as_ref(), &options, &mut tally, None)?;
         }
@@ -86,17 +129,62 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if args.stats {
         crate::commands::stats::print(&snapshot, rows.len(), begin, asked);
     }
-    answer::verdict(&snapshot, rows.is_empty(), &tally, &columns)
+    let end = answer::verdict(&snapshot, rows.is_empty(), &tally, &columns);
+    match end {
+        // procps has no exit code for that; it is still said.
+        Err(Exit::Partial(lines)) if args.strict && !rows.is_empty() => {
+            exit::report(Err(Exit::Partial(lines)));
+            Ok(())
+        }
+        end => end,
+    }
 }
 
-fn columns(args: &Args, threads: bool) -> Vec<Column> {
-    if !args.columns.is_empty() {
-        return args.columns.clone();
+/// Does STAT lack a letter that another request has?
+fn lacks_locked(columns: &[Column], snapshot: &Snapshot) -> bool {
+    if !columns.iter().any(|c| c.field.name == "stat") {
+        return false;
     }
-    let shown = match args.thread_columns {
-        // A saved answer that holds threads.
-        ThreadColumns::None if threads && !args.threads => ThreadColumns::Tid,
-        other => other,
-    };
-    args.view.columns(shown)
+    let first = snapshot.tasks().find(|t| t.record::<Stat>().is_some());
+    first.is_some_and(|t| {
+        let row = Row::new(t);
+        row.stat.is_some_and(|s| s.flags().is_none()) && row.statm.is_none()
+    })
+}
+
+/// Cells in a line, as procps finds them: in a pipe, too, COLUMNS is heard.
+fn screen(args: &Args) -> usize {
+    let env = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    let env = env.filter(|c| (1..UNLIMITED).contains(c));
+    let width = args.width.or(env).or_else(terminal::window_width).unwrap_or(UNLIMITED);
+    match args.wide {
+        0 => width,
+        1 => width.max(132),
+        _ => UNLIMITED,
+    }
+}
+
+/// Longer than any line: arguments may have megabytes.
+const UNLIMITED: usize = 1 << 40;
+
+/// What is printed instead of processes.
+fn print(what: Instead) -> Result<(), Exit> {
+    let mut out = Vec::new();
+    match what {
+        Instead::Version => {
+            out.extend_from_slice(concat!("taskdiag ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+        }
+        Instead::Columns => {
+            for named in TASKS.all_names() {
+                out.extend_from_slice(format!("{:<12} {}\n", named.name, named.header).as_bytes());
+            }
+        }
+        Instead::Help => {
+            out.extend_from_slice(
+                crate::args::ps::command().render_long_help().to_string().as_bytes(),
+            );
+        }
+    }
+    crate::output::sink::write_all(&out)?;
+    Ok(())
 }

@@ -1,7 +1,6 @@
 //! Arguments: one clap definition for each command. The parser, `--help`, the man page and the
 //! completions are all made from it.
 
-pub mod bsd;
 pub mod dump;
 pub mod files;
 pub mod limits;
@@ -9,6 +8,7 @@ pub mod lists;
 mod lsof;
 pub mod maps;
 pub mod memory;
+pub mod procps;
 pub mod ps;
 pub mod table;
 pub mod tree;
@@ -95,9 +95,21 @@ pub fn command() -> Command {
 
 /// Parse the whole command line.
 pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
+    // As another program: by the name that it was started with, or because it is said.
+    let name =
+        argv.first().map(|a| std::path::Path::new(a).file_name().unwrap_or_default().to_owned());
+    if name.is_some_and(|n| n == "ps") {
+        return Ok(Cli::Ps(Box::new(ps::parse_strict(&argv[1..])?)));
+    }
+    if let Some((who, rest)) = instead_of(&argv)? {
+        return match who.as_str() {
+            "ps" => Ok(Cli::Ps(Box::new(ps::parse_strict(rest)?))),
+            other => Err(Exit::Usage(format!("--as {other}: there is no such habit; there is ps"))),
+        };
+    }
     // A command does not pay for building the options of the others.
     let alone = match argv.get(1).and_then(|a| a.to_str()) {
-        Some("ps") => return Ok(Cli::Ps(Box::new(ps::parse(argv[2..].to_vec())?))),
+        Some("ps") => return Ok(Cli::Ps(Box::new(ps::parse(&argv[2..])?))),
         Some("files") => return Ok(Cli::Files(Box::new(files::parse(&argv[2..])?))),
         Some("maps") => Some(maps::command()),
         Some("memory") => Some(memory::command()),
@@ -115,9 +127,24 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     parsed(name, matches)
 }
 
+/// `--as NAME`: the name, and the arguments after it.
+fn instead_of(argv: &[OsString]) -> Result<Option<(String, &[OsString])>, Exit> {
+    let Some(first) = argv.get(1).and_then(|a| a.to_str()) else { return Ok(None) };
+    if let Some(name) = first.strip_prefix("--as=") {
+        return Ok(Some((name.to_owned(), &argv[2..])));
+    }
+    match (first, argv.get(2).and_then(|a| a.to_str())) {
+        ("--as", Some(name)) => Ok(Some((name.to_owned(), &argv[3..]))),
+        ("--as", None) => {
+            Err(Exit::Usage(String::from("--as needs the name of a program, such as ps")))
+        }
+        _ => Ok(None),
+    }
+}
+
 fn parsed(name: &str, m: &ArgMatches) -> Result<Cli, Exit> {
     Ok(match name {
-        "ps" => Cli::Ps(Box::new(ps::Args::from_matches(m)?)),
+        "ps" => Cli::Ps(Box::new(ps::parse(&[])?)),
         "maps" => Cli::Maps(Box::new(maps::Args::from_matches(m)?)),
         "memory" => Cli::Memory(Box::new(memory::Args::from_matches(m)?)),
         "files" => Cli::Files(Box::new(files::Args::from_matches(m)?)),

@@ -31,7 +31,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let cx = Context::of(&snapshot, threads);
     let mut rows: Vec<u32> = (0..snapshot.tasks().len() as u32).collect();
     crate::order::sort(&mut rows, &snapshot, &cx, &[]);
-    let forest = Forest::new(&rows, &snapshot);
+    let forest = Forest::new(&rows, &snapshot, |_| true);
     let picked = pick(args, &snapshot, &forest);
     let mut tally = Tally::new(columns.len());
     // What is shown is looked at once for what it lacks, whatever form it takes.
