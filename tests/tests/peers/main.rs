@@ -1,0 +1,97 @@
+//! The command beside the tools whose habits it takes over: procps `ps` and `pmap`, lsof, psmisc `pstree`.
+//!
+//! Some forty processes stand still in a pid namespace of their own ([`World`]). Each invocation runs once
+//! with the peer and once with taskdiag, from the same shell with the same terminal, and with the same
+//! process id, so that even the row of the tool itself is in the same place. Output and exit code must be
+//! the same to the byte; whether something is said on standard error must be, too, but not its words. What
+//! differs on purpose is in [`cases::MEANT`], each with its reason, and must differ: a difference that is
+//! gone must leave the list.
+
+mod cases;
+mod world;
+
+use std::fmt::Write as _;
+
+use taskdiag_tests::skip;
+use world::{Ran, World};
+
+/// How often a pair that differs is run again: a clock may have ticked between the two.
+const TRIES: usize = 4;
+
+/// Rows of the tool itself are not compared: it is another program.
+fn others_rows(out: &str) -> String {
+    let own = world::OWN_PID.to_string();
+    let is_own = |l: &&str| !l.split(|c: char| !c.is_ascii_digit()).any(|w| w == own);
+    out.split_inclusive('\n').filter(is_own).collect()
+}
+
+/// What a comparison looks at.
+fn compared(ran: &Ran) -> (i32, bool, String) {
+    (ran.code, ran.stderr.is_empty(), others_rows(&ran.stdout))
+}
+
+/// `None`: the same; else what each says.
+fn difference(world: &mut World, case: &cases::Case) -> Option<String> {
+    let mut last = (world.run(&case.peer), world.run(&case.ours));
+    for _ in 0..TRIES {
+        if compared(&last.0) == compared(&last.1) {
+            return None;
+        }
+        last.0 = world.run(&case.peer);
+        if compared(&last.0) == compared(&last.1) {
+            return None;
+        }
+        last.1 = world.run(&case.ours);
+    }
+    Some(show(&case.peer, &last.0, &case.ours, &last.1))
+}
+
+/// The lines that only one of them has.
+fn show(peer: &str, theirs: &Ran, ours: &str, own: &Ran) -> String {
+    let (a, b) = (others_rows(&theirs.stdout), others_rows(&own.stdout));
+    let mut out = format!("{peer}\n{ours}\n");
+    if theirs.code != own.code {
+        let _ = writeln!(out, "  exit {} against {}", theirs.code, own.code);
+    }
+    for ran in [theirs, own] {
+        let _ = writeln!(out, "  stderr: {}", ran.stderr.lines().next().unwrap_or(""));
+    }
+    let (a, b): (Vec<_>, Vec<_>) = (a.lines().collect(), b.lines().collect());
+    let first = a.iter().zip(&b).position(|(a, b)| a != b).unwrap_or(a.len().min(b.len()));
+    let _ = writeln!(out, "  {} lines against {}; from line {first} on:", a.len(), b.len());
+    for (sign, lines) in [('-', &a), ('+', &b)] {
+        for line in lines.iter().skip(first).take(4) {
+            let _ = writeln!(out, "  {sign}{line}");
+        }
+    }
+    out
+}
+
+/// Compare all cases of one tool, and panic with what differs.
+fn compare(tool: &str) {
+    let mut world = match World::new() {
+        Ok(world) => world,
+        Err(why) => return skip(&format!("peers::{tool}"), &why),
+    };
+    let cases = cases::of(tool);
+    let (mut identical, mut meant, mut wrong) = (0, 0, String::new());
+    for case in &cases {
+        let reason = cases::MEANT.iter().find(|(what, _)| *what == case.typed);
+        match (difference(&mut world, case), reason) {
+            (None, None) => identical += 1,
+            (Some(_), Some(_)) => meant += 1,
+            (Some(what), None) => wrong += &what,
+            (None, Some((what, _))) => {
+                let _ = writeln!(wrong, "{what}: is the same, so it must leave the list MEANT");
+            }
+        }
+    }
+    let all = cases.len();
+    println!("{tool}: {all} invocations, {identical} identical, {meant} differ on purpose");
+    assert!(wrong.is_empty(), "{tool}: of {all} invocations {identical} are identical:\n{wrong}");
+}
+
+#[test]
+fn as_procps_ps() {
+    compare("ps");
+}
