@@ -17,6 +17,8 @@ pub enum Exit {
     Usage(String),
     /// The arguments do not make sense to procps, whose exit code that is.
     Refused(String),
+    /// An exit code of another program; all was said.
+    Code(u8),
     /// Nothing matches the selection. Nothing is printed but the header.
     NoMatch,
     /// The output could not be written.
@@ -158,9 +160,12 @@ pub fn report(result: Result<(), Exit>) -> u8 {
             2
         }
         Exit::Refused(text) => {
-            say(format_args!("error: {text}"));
+            for line in text.lines() {
+                say(format_args!("{line}"));
+            }
             1
         }
+        Exit::Code(code) => code,
         Exit::NoMatch => 1,
         Exit::Output(e) => {
             say(format_args!("taskdiag: the output could not be written: {e}"));

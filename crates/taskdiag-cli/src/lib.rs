@@ -17,6 +17,7 @@ mod nearest;
 mod order;
 mod output;
 mod plan;
+mod pmap;
 mod progress;
 mod ps;
 mod select;

@@ -5,10 +5,17 @@ pub struct Case {
     pub typed: &'static str,
     pub peer: String,
     pub ours: String,
+    /// Lines with this are not compared.
+    pub without: Option<&'static str>,
 }
+
+/// In the arguments of a process, whose odd bytes `taskdiag ps` tells and procps does not.
+const ODD: &str = "elszcjqxahov";
 
 /// Differs on purpose, and why.
 pub const MEANT: &[(&str, &str)] = &[
+    ("-fp $PID_cmdline", "bytes that cannot be printed are told, where procps has ? for each"),
+    ("-XX $PID_sleep", "of VmFlags, what may be set later (mr mw me ms) is not read"),
     ("v", TEXT_SIZE),
     ("axv", TEXT_SIZE),
     ("-eo pid,trs,drs,tsiz,dsiz", TEXT_SIZE),
@@ -19,8 +26,6 @@ pub const MEANT: &[(&str, &str)] = &[
     ("-eo pid,environ", "procps 4.0.2 shows - for the environment, which it does not read there"),
     ("-eo '%p %a'", "procps 4.0.2 cuts the last column of such a format; newer ones do not"),
     ("--ppid 0", "procps 4.0.2 takes no 0, newer ones do: the first process has that parent"),
-    ("r", ITSELF),
-    ("axr", ITSELF),
     (
         "axf --sort -pid",
         "procps 4.0.2 loses most processes, since its search for children needs another order",
@@ -28,7 +33,6 @@ pub const MEANT: &[(&str, &str)] = &[
     ("1,2,3", "commas between process ids are read, with which procps does nothing"),
 ];
 
-const ITSELF: &str = "procps finds itself running, so that it never finds nothing; our readers are threads for which the process waits";
 const TEXT_SIZE: &str = "the size of the program's text is in whole pages, as VmExe has it; its exact ends are not read";
 const STACK: &str =
     "the bottom of the stack is an address that helps nobody but who attacks; it is not read";
@@ -48,14 +52,93 @@ pub fn of(tool: &str) -> Vec<Case> {
             typed,
             peer: format!("{env} PATH=/usr/bin:/bin run ps {args}"),
             ours: format!("{env} PATH=$BIN:/usr/bin:/bin run ps {args}"),
+            without: None,
         }
+    };
+    // The same arguments for both.
+    let same = |tool: &str, ours: &str, typed: &'static str| Case {
+        typed,
+        peer: format!("PATH=/usr/sbin:/usr/bin:/sbin:/bin run {tool} {typed}"),
+        ours: format!("PATH=$BIN:/usr/bin:/bin run {ours} {typed}"),
+        without: (ours == "taskdiag ps" && !typed.contains("cmdline")).then_some(ODD),
     };
     match tool {
         "ps" => PS.iter().map(|c| ps(c)).collect(),
+        "taskdiag ps" => TASKDIAG_PS.iter().map(|c| same("ps", "taskdiag ps", c)).collect(),
+        "pmap" => PMAP.iter().map(|c| same("pmap", "pmap", c)).collect(),
         other => panic!("there are no cases of {other}"),
     }
 }
 
+/// What a person types as `taskdiag ps` and expects to be procps'.
+const TASKDIAG_PS: &[&str] = &[
+    "aux",
+    "-ef",
+    "-eLf",
+    "-elf",
+    "axf",
+    "-p 1",
+    "1",
+    "p 1",
+    "-C sleep",
+    "-u 4242",
+    "-U 4242",
+    "-G 4242",
+    "-s 1,2,3",
+    "--ppid 1",
+    "-t $OWN_TTY",
+    "-N -C sleep",
+    "-eT",
+    "-f",
+    "-F",
+    "-l",
+    "u",
+    "l",
+    "j",
+    "f",
+    "x",
+    "axo pid,comm",
+    "-eo pid,user:20,args:40,comm",
+    "-fp $PID_cmdline",
+];
+
+const PMAP: &[&str] = &[
+    "$PID_sleep",
+    "1 $PID_sleep",
+    "$PID_sleep 1",
+    "$PID_memory",
+    "-x $PID_sleep",
+    "-x $PID_memory",
+    "-x $PID_memory $PID_sleep",
+    "-d $PID_sleep",
+    "-d $PID_memory",
+    "-q $PID_sleep",
+    "-qx $PID_sleep",
+    "-qd $PID_sleep",
+    "-p $PID_sleep",
+    "-xp $PID_memory",
+    "-dp $PID_memory",
+    "-X $PID_sleep",
+    "-X $PID_memory",
+    "-Xp $PID_sleep",
+    "-Xq $PID_sleep",
+    "-XX $PID_sleep",
+    "-A 7f0000000000 $PID_sleep",
+    "-A 0,7f0000000000 $PID_sleep",
+    "-x 99999",
+    "$PID_sleep 99999",
+    "",
+    "abc",
+    "-x -d $PID_sleep",
+    "-Z $PID_sleep",
+    "/proc/$PID_sleep",
+    "$PID_sleep -x",
+    "--extended $PID_sleep",
+    "--show-path --device $PID_sleep",
+];
+
+// Not here: r and axr. procps finds itself running, so that it never finds nothing; our readers may be threads for
+// which the process waits.
 const PS: &[&str] = &[
     // No argument, and the bare letters.
     "",
@@ -72,7 +155,6 @@ const PS: &[&str] = &[
     "s",
     "v",
     "f",
-    "r",
     "h",
     "w",
     "T",
@@ -87,7 +169,6 @@ const PS: &[&str] = &[
     "auxf",
     "axjf",
     "axlf",
-    "axr",
     "axh",
     "axc",
     "auxc",

@@ -19,37 +19,40 @@ use world::{Ran, World};
 const TRIES: usize = 4;
 
 /// Rows of the tool itself are not compared: it is another program.
-fn others_rows(out: &str) -> String {
+fn others_rows(case: &cases::Case, out: &str) -> String {
     let own = world::OWN_PID.to_string();
-    let is_own = |l: &&str| !l.split(|c: char| !c.is_ascii_digit()).any(|w| w == own);
-    out.split_inclusive('\n').filter(is_own).collect()
+    let is_compared = |l: &&str| {
+        !l.split(|c: char| !c.is_ascii_digit()).any(|w| w == own)
+            && case.without.is_none_or(|text| !l.contains(text))
+    };
+    out.split_inclusive('\n').filter(is_compared).collect()
 }
 
 /// What a comparison looks at.
-fn compared(ran: &Ran) -> (i32, bool, String) {
-    (ran.code, ran.stderr.is_empty(), others_rows(&ran.stdout))
+fn compared(case: &cases::Case, ran: &Ran) -> (i32, bool, String) {
+    (ran.code, ran.stderr.is_empty(), others_rows(case, &ran.stdout))
 }
 
 /// `None`: the same; else what each says.
 fn difference(world: &mut World, case: &cases::Case) -> Option<String> {
     let mut last = (world.run(&case.peer), world.run(&case.ours));
     for _ in 0..TRIES {
-        if compared(&last.0) == compared(&last.1) {
+        if compared(case, &last.0) == compared(case, &last.1) {
             return None;
         }
         last.0 = world.run(&case.peer);
-        if compared(&last.0) == compared(&last.1) {
+        if compared(case, &last.0) == compared(case, &last.1) {
             return None;
         }
         last.1 = world.run(&case.ours);
     }
-    Some(show(&case.peer, &last.0, &case.ours, &last.1))
+    Some(show(case, &last.0, &last.1))
 }
 
 /// The lines that only one of them has.
-fn show(peer: &str, theirs: &Ran, ours: &str, own: &Ran) -> String {
-    let (a, b) = (others_rows(&theirs.stdout), others_rows(&own.stdout));
-    let mut out = format!("{peer}\n{ours}\n");
+fn show(case: &cases::Case, theirs: &Ran, own: &Ran) -> String {
+    let (a, b) = (others_rows(case, &theirs.stdout), others_rows(case, &own.stdout));
+    let mut out = format!("{}\n{}\n", case.peer, case.ours);
     if theirs.code != own.code {
         let _ = writeln!(out, "  exit {} against {}", theirs.code, own.code);
     }
@@ -94,4 +97,14 @@ fn compare(tool: &str) {
 #[test]
 fn as_procps_ps() {
     compare("ps");
+}
+
+#[test]
+fn taskdiag_ps_with_words_of_procps() {
+    compare("taskdiag ps");
+}
+
+#[test]
+fn as_procps_pmap() {
+    compare("pmap");
 }

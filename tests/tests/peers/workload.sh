@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The processes that peers.rs looks at. It is the first process of its own pid and mount namespace, and all that it
+# The processes that peers/main.rs looks at, in a pid and mount namespace of their own. All that this
 # starts stands still: nothing uses CPU time, starts or ends while the tools are compared.
 # MKTASK, SCRATCH and OTHER_TTY are in the environment; "ready" on stdout says that all is as it should be.
 set -u
@@ -55,5 +55,3 @@ for i in $(seq 100); do
 done
 sleep 0.5
 echo "ready facts=$facts"
-exec >/dev/null
-exec sleep 100000

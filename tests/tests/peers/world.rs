@@ -51,7 +51,7 @@ fn terminal() -> std::io::Result<(OwnedFd, String)> {
 
 /// The program under the names that it answers to, in a directory to be put first in PATH.
 fn links(dir: &Path) {
-    for name in ["taskdiag", "ps"] {
+    for name in ["taskdiag", "ps", "pmap"] {
         std::os::unix::fs::symlink(cli::taskdiag(), dir.join(name)).expect("a new directory");
     }
 }
@@ -112,9 +112,13 @@ impl World {
         let mut world = World { shell, script, answers, dir, _terminals: [own, other] };
         world.write(
             "trap 'kill -9 $unshare' EXIT\n\
-             coproc W { exec unshare --mount --pid --fork --kill-child --mount-proc bash $SCRATCH/workload.sh; }\n\
+             coproc W { exec unshare --mount --pid --fork --kill-child --mount-proc \
+             sh -c 'bash $SCRATCH/workload.sh; exec sleep 100000 >/dev/null'; }\n\
              unshare=$W_PID; read -r ready <&${W[0]}; \
-             ns=$(pgrep -P $unshare); echo \"$ready\"\n",
+             ns=$(pgrep -P $unshare); \
+             for f in memory threads stopped creds cmdline; do \
+             declare PID_$f=$(tr ' ' '\\n' <$SCRATCH/facts.$f | sed -n 's/^pid=//p'); done; \
+             PID_sleep=$(nsenter -t $ns -p -m pgrep -xf 'sleep 7001'); echo \"$ready\"\n",
         );
         let ready = world.line();
         if ready != "ready facts=6" {

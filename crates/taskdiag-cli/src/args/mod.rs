@@ -8,6 +8,7 @@ pub mod lists;
 mod lsof;
 pub mod maps;
 pub mod memory;
+pub mod pmap;
 pub mod procps;
 pub mod ps;
 pub mod table;
@@ -25,6 +26,8 @@ use crate::exit::{self, Exit};
 pub enum Cli {
     /// `taskdiag ps`
     Ps(Box<ps::Args>),
+    /// `pmap`
+    Pmap(pmap::Args),
     /// `taskdiag maps`
     Maps(Box<maps::Args>),
     /// `taskdiag memory`
@@ -98,14 +101,13 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     // As another program: by the name that it was started with, or because it is said.
     let name =
         argv.first().map(|a| std::path::Path::new(a).file_name().unwrap_or_default().to_owned());
-    if name.is_some_and(|n| n == "ps") {
-        return Ok(Cli::Ps(Box::new(ps::parse_strict(&argv[1..])?)));
+    if let Some(cli) = name.as_deref().and_then(|n| n.to_str()).and_then(|n| other(n, &argv[1..])) {
+        return cli;
     }
     if let Some((who, rest)) = instead_of(&argv)? {
-        return match who.as_str() {
-            "ps" => Ok(Cli::Ps(Box::new(ps::parse_strict(rest)?))),
-            other => Err(Exit::Usage(format!("--as {other}: there is no such habit; there is ps"))),
-        };
+        return other(&who, rest).unwrap_or_else(|| {
+            Err(Exit::Usage(format!("--as {who}: taskdiag can stand in for {}", OTHERS.join(", "))))
+        });
     }
     // A command does not pay for building the options of the others.
     let alone = match argv.get(1).and_then(|a| a.to_str()) {
@@ -125,6 +127,18 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     let matches = command().try_get_matches_from(argv)?;
     let (name, matches) = matches.subcommand().expect("clap asks for one");
     parsed(name, matches)
+}
+
+/// The programs that this one can stand in for.
+const OTHERS: &[&str] = &["ps", "pmap"];
+
+/// The arguments of another program; `None`: this one cannot stand in for it.
+fn other(name: &str, args: &[OsString]) -> Option<Result<Cli, Exit>> {
+    Some(match name {
+        "ps" => ps::parse_strict(args).map(|a| Cli::Ps(Box::new(a))),
+        "pmap" => pmap::parse(args).map(Cli::Pmap),
+        _ => return None,
+    })
 }
 
 /// `--as NAME`: the name, and the arguments after it.

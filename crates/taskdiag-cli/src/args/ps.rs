@@ -229,7 +229,7 @@ pub fn parse_strict(args: &[OsString]) -> Result<Args, Exit> {
         Args::new(&procps::parse(&words)?, &defaults, true)
     };
     read().map_err(|e| match e {
-        Exit::Usage(text) => Exit::Refused(text),
+        Exit::Usage(text) => Exit::Refused(format!("error: {text}")),
         other => other,
     })
 }
