@@ -14,6 +14,9 @@ const ODD: &str = "elszcjqxahov";
 
 /// Differs on purpose, and why.
 pub const MEANT: &[(&str, &str)] = &[
+    ("-a", CUT_ARGUMENTS),
+    ("-ap", CUT_ARGUMENTS),
+    ("-g", "psmisc 23.6 leaves the parentheses empty, except beside -p"),
     ("-fp $PID_cmdline", "bytes that cannot be printed are told, where procps has ? for each"),
     ("-XX $PID_sleep", "of VmFlags, what may be set later (mr mw me ms) is not read"),
     ("v", TEXT_SIZE),
@@ -33,6 +36,8 @@ pub const MEANT: &[(&str, &str)] = &[
     ("1,2,3", "commas between process ids are read, with which procps does nothing"),
 ];
 
+const CUT_ARGUMENTS: &str =
+    "pstree cuts long lines between or within arguments; ours end with a plus, as without -a";
 const TEXT_SIZE: &str = "the size of the program's text is in whole pages, as VmExe has it; its exact ends are not read";
 const STACK: &str =
     "the bottom of the stack is an address that helps nobody but who attacks; it is not read";
@@ -65,6 +70,7 @@ pub fn of(tool: &str) -> Vec<Case> {
     match tool {
         "ps" => PS.iter().map(|c| ps(c)).collect(),
         "taskdiag ps" => TASKDIAG_PS.iter().map(|c| same("ps", "taskdiag ps", c)).collect(),
+        "pstree" => PSTREE.iter().map(|c| same("pstree", "pstree", c)).collect(),
         "pmap" => PMAP.iter().map(|c| same("pmap", "pmap", c)).collect(),
         other => panic!("there are no cases of {other}"),
     }
@@ -100,6 +106,43 @@ const TASKDIAG_PS: &[&str] = &[
     "axo pid,comm",
     "-eo pid,user:20,args:40,comm",
     "-fp $PID_cmdline",
+];
+
+const PSTREE: &[&str] = &[
+    "",
+    "1",
+    "-p",
+    "-p 1",
+    "-a",
+    "-al",
+    "-ap",
+    "-apl",
+    "-c",
+    "-T",
+    "-Tp",
+    "-t",
+    "-tp",
+    "-n",
+    "-np",
+    "-l",
+    "-u",
+    "-up",
+    "-g",
+    "-gp",
+    "-A",
+    "-U",
+    "-s $PID_sleep",
+    "-sp $PID_sleep",
+    "-p $PID_threads",
+    "-t $PID_threads",
+    "-alT 1",
+    "averyverylonguser",
+    "-u daemon",
+    "99999",
+    "nosuchuser",
+    "--nosuch",
+    "-lp",
+    "-aAl",
 ];
 
 const PMAP: &[&str] = &[

@@ -105,6 +105,11 @@ fn taskdiag_ps_with_words_of_procps() {
 }
 
 #[test]
+fn as_psmisc_pstree() {
+    compare("pstree");
+}
+
+#[test]
 fn as_procps_pmap() {
     compare("pmap");
 }

@@ -51,7 +51,7 @@ fn terminal() -> std::io::Result<(OwnedFd, String)> {
 
 /// The program under the names that it answers to, in a directory to be put first in PATH.
 fn links(dir: &Path) {
-    for name in ["taskdiag", "ps", "pmap"] {
+    for name in ["taskdiag", "ps", "pmap", "pstree"] {
         std::os::unix::fs::symlink(cli::taskdiag(), dir.join(name)).expect("a new directory");
     }
 }

@@ -130,12 +130,13 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
 }
 
 /// The programs that this one can stand in for.
-const OTHERS: &[&str] = &["ps", "pmap"];
+const OTHERS: &[&str] = &["ps", "pmap", "pstree"];
 
 /// The arguments of another program; `None`: this one cannot stand in for it.
 fn other(name: &str, args: &[OsString]) -> Option<Result<Cli, Exit>> {
     Some(match name {
         "ps" => ps::parse_strict(args).map(|a| Cli::Ps(Box::new(a))),
+        "pstree" => tree::Args::strict(args).map(|a| Cli::Tree(Box::new(a))),
         "pmap" => pmap::parse(args).map(Cli::Pmap),
         _ => return None,
     })

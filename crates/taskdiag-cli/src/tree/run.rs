@@ -22,12 +22,14 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let snapshot = args.source.get(|| Plan::One(request(args, &columns)))?;
     let asked = Instant::now();
     let threads = snapshot.stream().strategy().is_threads();
-    if args.labels.threads && !threads {
+    if args.labels.thread_names && !threads {
         return Err(Exit::Failed(String::from(
             "the saved answer holds processes, not threads: make it with \
              'taskdiag dump --strategy all-thread'",
         )));
     }
+    // Of a saved answer that holds processes there are no threads to be shown.
+    let labels = Labels { threads: args.labels.threads && threads, ..args.labels };
     let cx = Context::of(&snapshot, threads);
     let mut rows: Vec<u32> = (0..snapshot.tasks().len() as u32).collect();
     crate::order::sort(&mut rows, &snapshot, &cx, &[]);
@@ -48,7 +50,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let mut sink = Sink::stdout();
     if args.json {
         let nested = Nested { snapshot: &snapshot, cx: &cx, forest: &forest, picked: &picked };
-        nested.write(&mut sink, &columns, args.labels)?;
+        nested.write(&mut sink, &columns, labels)?;
     } else {
         let marked = args.highlight.and_then(|pid| forest.find(pid));
         let marked = marked.map(|at| forest.line(at).collect()).unwrap_or_default();
@@ -56,7 +58,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             snapshot: &snapshot,
             cx: &cx,
             forest: &forest,
-            labels: args.labels,
+            labels,
             wanted: picked.wanted.clone(),
             marked,
             user_above: match args.start {
@@ -83,7 +85,11 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if args.stats {
         crate::commands::stats::print(&snapshot, shown.len(), begin, asked);
     }
-    answer::verdict(&snapshot, shown.is_empty(), &tally, &columns)
+    match answer::verdict(&snapshot, shown.is_empty(), &tally, &columns) {
+        // To pstree that is no failure.
+        Err(Exit::NoMatch) if args.strict => Ok(()),
+        end => end,
+    }
 }
 
 /// What is looked at of each process: the keys in JSON.
@@ -103,9 +109,8 @@ fn columns(args: &Args) -> Vec<Column> {
 
 fn request(args: &Args, columns: &[Column]) -> Request {
     let mut groups = field::groups_of(columns.iter().map(|c| c.field)) | Groups::BASE;
-    if args.labels.users || args.start.is_user() {
-        groups |= Groups::CRED;
-    }
+    // Those of one name are in the order of their users.
+    groups |= Groups::CRED;
     if args.labels.args {
         groups |= Groups::CMDLINE;
     }
@@ -131,7 +136,7 @@ fn pick(args: &Args, snapshot: &Snapshot, forest: &Forest) -> Picked {
         let at = forest.find(pid);
         // That it is hidden is said with what else is lacking.
         let is_hidden = pid == 1 && snapshot.caveats().iter().any(|c| c.is_lack());
-        if at.is_none() && !is_hidden {
+        if at.is_none() && !is_hidden && !args.strict {
             say(format_args!("taskdiag: there is no process {pid}"));
         }
         at
