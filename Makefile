@@ -39,7 +39,7 @@ test: ## every test that this machine can run
 	@tools/setup test
 	@tools/run-tests
 
-check: ## format, lints, documentation, licences, the dependency rule
+check: ## format, lints, documentation, licences, the dependency rule, one format everywhere
 	@tools/setup check
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --all --check --manifest-path fuzz/Cargo.toml
@@ -48,6 +48,8 @@ check: ## format, lints, documentation, licences, the dependency rule
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -p taskdiag-fuzz-cases --all-targets --target-dir $(TARGET_DIR) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --lib
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package taskdiag-cli --no-deps --bins --target-dir $(TARGET_DIR)/doc-bins
+	$(CARGO) test --quiet --package taskdiag-wire --test layout --test generated
+	$(CARGO) test --quiet --package taskdiag-tests --test series
 	$(RUST) tools/check-deps
 	tools/check-licences
 

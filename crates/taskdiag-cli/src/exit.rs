@@ -14,6 +14,8 @@ pub enum Exit {
     Clap(Box<clap::Error>),
     /// The arguments do not make sense.
     Usage(String),
+    /// The expression of `--where` does not make sense: what is wrong, and the place below it.
+    Where(taskdiag::view::FilterError),
     /// Nothing matches the selection. Nothing is printed but the header.
     NoMatch,
     /// The output could not be written.
@@ -141,6 +143,14 @@ pub fn report(result: Result<(), Exit>) -> u8 {
         },
         Exit::Usage(text) => {
             say(format_args!("taskdiag: {text}"));
+            2
+        }
+        Exit::Where(e) => {
+            let [what, below @ ..] = e.lines();
+            say(format_args!("taskdiag: --where: {what}"));
+            for line in below {
+                say(format_args!("{line}"));
+            }
             2
         }
         Exit::NoMatch => 1,

@@ -2,70 +2,52 @@
 
 use std::time::Instant;
 
-use taskdiag::Members;
-use taskdiag::field::Context;
+use taskdiag::field::TASKS;
+use taskdiag::view::{Query, Tasks};
+use taskdiag::{Groups, Members};
 
 use crate::answer;
 use crate::args::ps::{Args, Form, TreeStyle};
 use crate::columns::{self, Column, ThreadColumns};
 use crate::exit::Exit;
 use crate::output::terminal::Terminal;
-use crate::output::{Sink, Table, Tally, Tasks, csv, json, text};
-use crate::plan;
+use crate::output::{Sink, Table, Tally, csv, json, text};
 use crate::tree::{self, Tree};
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
     let begin = Instant::now();
-    let saved = args.from.as_deref().map(answer::read).transpose()?;
-    let threads =
-        args.threads || saved.as_ref().is_some_and(|s| s.stream().strategy().is_threads());
-    let mut columns = columns(args, threads);
-    let groups = plan::groups(&columns, &args.sort, &args.select, args.tree.is_some());
     let mut terminal = Terminal::detect(args.color, args.wide);
     terminal.width = args.width.or(terminal.width);
-    // A tree looks at who began before whom, colours at what kind of process it is.
-    let members = match args.tree.is_some() || terminal.color {
-        true => Members::ALL,
-        false => plan::members(&columns, &args.sort, &args.select),
-    };
-    let snapshot = match saved {
-        Some(s) if args.threads && !s.stream().strategy().is_threads() => {
-            return Err(Exit::Failed(format!(
-                "the saved answer holds processes ('{}'), not threads: make it with \
-                 'taskdiag dump --strategy all-thread'",
-                s.stream().strategy()
-            )));
-        }
-        Some(s) => s,
-        None => {
-            let mut plan = plan::plan(groups, &args.select, threads);
-            plan.requests(|r| {
-                args.limits.put_into(r);
-                r.members = members;
-            });
-            answer::ask(plan, args.engine)?
-        }
-    };
+    let snapshot =
+        args.source.get(|| query(args, &columns(args, args.threads), &terminal, args.threads))?;
+    let is_threads = snapshot.stream().strategy().is_threads();
+    let saved = args.source.from.is_some();
+    if saved && args.threads && !is_threads {
+        return Err(Exit::Failed(format!(
+            "the saved answer holds processes ('{}'), not threads: make it with \
+             'taskdiag dump --strategy all-thread'",
+            snapshot.stream().strategy()
+        )));
+    }
+    let threads = args.threads || saved && is_threads;
     let asked = Instant::now();
-    columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, args.from.is_some()));
+    let mut columns = columns(args, threads);
+    columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, saved));
 
-    let cx = Context::of(&snapshot, threads);
-    let mut rows = answer::selected(&snapshot, &args.select);
-    crate::order::sort(&mut rows, &snapshot, &cx, &args.sort);
+    let query = query(args, &columns, &terminal, threads);
+    let view = query.view(&snapshot);
     let tree = args.tree.map(|style| {
         let style = match style {
             TreeStyle::Auto if terminal.lines => tree::LINES,
             _ => tree::ASCII,
         };
-        Tree::new(&rows, &snapshot, style)
+        Tree::new(view.tasks(), &snapshot, style)
     });
-    if let Some(t) = &tree {
-        rows.clone_from(&t.rows);
-    }
+    let rows = tree.as_ref().map_or(view.tasks(), |t| &t.rows);
 
-    let shown = Tasks { snapshot: &snapshot, indices: &rows };
-    let table = Table { cx: &cx, columns: &columns, rows: &shown };
+    let shown = Tasks { snapshot: &snapshot, indices: rows };
+    let table = Table { cx: view.cx(), columns: &columns, rows: &shown };
     let mut sink = Sink::stdout();
     let mut tally = Tally::new(columns.len());
     match args.form {
@@ -86,7 +68,23 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if args.stats {
         crate::commands::stats::print(&snapshot, rows.len(), begin, asked);
     }
-    answer::verdict(&snapshot, rows.is_empty(), &tally, &columns)
+    answer::verdict(&snapshot, rows.is_empty(), &view.left(), &tally, &columns)
+}
+
+fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) -> Query {
+    let mut query = Query::new(&TASKS, columns.iter().map(|c| c.field));
+    query.select = args.select.clone();
+    query.filter = args.filter.clone();
+    query.sort = args.sort.clone();
+    query.threads = threads;
+    if args.tree.is_some() {
+        query.groups = Groups::BASE;
+    }
+    // A tree looks at who began before whom, colours at what kind of process it is.
+    if args.tree.is_some() || terminal.color {
+        query.members = Members::ALL;
+    }
+    query
 }
 
 fn columns(args: &Args, threads: bool) -> Vec<Column> {

@@ -6,15 +6,16 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 use taskdiag::field::TASKS;
+use taskdiag::view::{Filter, Selection};
 
 use super::limits::Limits;
 use super::table::{flag, list};
 use super::{bsd, engine, lists, table};
+use crate::answer::Source;
 use crate::columns::{self, Column, ThreadColumns, View};
 use crate::exit::{self, Exit};
 use crate::order::{self, Key};
 use crate::output::terminal::Color;
-use crate::select::Selection;
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub enum TreeStyle {
 pub struct Args {
     /// Which tasks.
     pub select: Selection,
+    /// Which of them, by `--where`.
+    pub filter: Option<Filter>,
     /// A row for each thread?
     pub threads: bool,
     /// Columns asked for with `-o`; empty: those of the view.
@@ -59,12 +62,8 @@ pub struct Args {
     pub headers: bool,
     /// Text, JSON, CSV.
     pub form: Form,
-    /// A saved stream instead of this machine; `-` is standard input.
-    pub from: Option<PathBuf>,
-    /// Who answers.
-    pub engine: Choice,
-    /// Limits of what may be read.
-    pub limits: Limits,
+    /// Where the answer comes from.
+    pub source: Source,
     /// Say what it cost?
     pub stats: bool,
     /// When to colour.
@@ -127,6 +126,7 @@ pub fn command() -> Command {
         .arg(flag("all", "All, whatever else is said (-A too)").short('e').short_alias('A'))
         .arg(flag("with-tty", "Those with a terminal, but not session leaders").short('a'))
         .arg(flag("deselect", "Those that are not selected").short('N'))
+        .arg(table::filter())
         .arg(flag("running", "Only those that run, or wait for what cannot be interrupted (R, D)"))
         .next_help_heading("Rows")
         .arg(flag("threads", "A row for each thread; adds the column TID").short('T'))
@@ -176,7 +176,7 @@ pub fn command() -> Command {
                 .value_parser(clap::builder::PossibleValuesParser::new(VIEWS.iter().map(|v| v.0)))
                 .help("A ready-made set of columns"),
         )
-        .after_help(format!("{HABITS}\n\n{}", exit::codes_text()))
+        .after_help(format!("{HABITS}\n\n{}\n\n{}", table::WHERE, exit::codes_text()))
 }
 
 /// What an option of the rewritten BSD letters does: its own name, or what it says of itself where
@@ -240,6 +240,7 @@ impl Args {
         };
         Ok(Args {
             select: selection(m)?,
+            filter: table::filter_from(m, &TASKS)?,
             threads: flag("threads") || flag("lwp") || flag("lwp-rows"),
             columns,
             view: view(m),
@@ -252,9 +253,11 @@ impl Args {
             tree,
             headers: !flag("no-headers"),
             form,
-            from: m.get_one::<PathBuf>("from").cloned(),
-            engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-            limits: Limits::from_matches(m),
+            source: Source {
+                from: m.get_one::<PathBuf>("from").cloned(),
+                engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+                limits: Limits::from_matches(m),
+            },
             stats: flag("stats"),
             color: table::color_from(m),
             wide: m.get_count("wide") > 0,

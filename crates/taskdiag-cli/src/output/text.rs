@@ -11,7 +11,7 @@ use taskdiag::field::{self, Context, Row, Text, Value};
 use unicode_width::UnicodeWidthStr;
 
 use super::terminal::Terminal;
-use super::{Item, Sink, Table, Tally, tally};
+use super::{Item, Sink, Table, Tally};
 use crate::columns::Column;
 use crate::tree::Tree;
 
@@ -211,10 +211,10 @@ impl<'a> Lines<'a> {
         let last = self.columns.len().saturating_sub(1);
         self.line.begin(buf);
         for (c, column) in self.columns.iter().enumerate() {
-            let value = item.value(self.cx, column, c);
+            let value = item.value(self.cx, column.field, c);
             if let Some(m) = value.missing() {
                 tally.count_in(item, c, m);
-                if let (Some(totals), true) = (&mut totals, tally::is_amiss(m)) {
+                if let (Some(totals), true) = (&mut totals, m.is_amiss()) {
                     totals.lack(c);
                 }
             }

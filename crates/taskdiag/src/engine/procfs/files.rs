@@ -29,7 +29,7 @@ macro_rules! bits {
 /// The members that statx() gives.
 const FROM_STAT: u32 = bits!("inode" "dev" "rdev" "mode" "size_bytes" "nlink");
 /// The members that the link gives.
-const FROM_LINK: u32 = bits!("fd" "r#type" "name");
+const FROM_LINK: u32 = bits!("fd" "type" "name");
 
 /// The entries of a list, each with the members that are known of it.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl<'t> Raw<'t> {
         let mut f = Fd { fd, r#type: self.kind() as u32, ..Fd::default() };
         let mut valid = FROM_LINK;
         if self.kind.is_none() {
-            valid &= !bits!("r#type");
+            valid &= !bits!("type");
         }
         if !self.has_name {
             valid &= !bits!("name");

@@ -15,7 +15,7 @@ const SIOCGSKNS: libc::Ioctl = 0x894c;
 macro_rules! bits {
     ($($member:literal)*) => { 0 $(| parse::bit(Socket::MEMBERS, $member))* };
 }
-const KNOWN: u32 = bits!("family" "r#type" "protocol" "state");
+const KNOWN: u32 = bits!("family" "type" "protocol" "state");
 const ADDRESSES: u32 = bits!("local_addr" "local_port" "peer_addr" "peer_port");
 const PORTID: u32 = bits!("portid");
 

@@ -27,32 +27,7 @@ pub use sockdiag::{
 };
 pub use stat::{StatFile, stat};
 pub use status::{StatusFile, tgid};
-
-/// The bit of `valid` that stands for the member `name`.
-pub(super) const fn bit(members: &[&str], name: &str) -> u32 {
-    let mut i = 0;
-    while i < members.len() {
-        if same(members[i].as_bytes(), name.as_bytes()) {
-            return 1 << i;
-        }
-        i += 1;
-    }
-    panic!("no such member")
-}
-
-const fn same(a: &[u8], b: &[u8]) -> bool {
-    if a.len() != b.len() {
-        return false;
-    }
-    let mut i = 0;
-    while i < a.len() {
-        if a[i] != b[i] {
-            return false;
-        }
-        i += 1;
-    }
-    true
-}
+pub(super) use taskdiag_wire::layout::bit;
 
 /// Sets a member of a record and its bit of `valid`, if there is a value.
 macro_rules! set {

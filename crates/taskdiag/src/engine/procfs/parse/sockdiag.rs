@@ -21,7 +21,7 @@ macro_rules! bits {
 pub(super) use bits;
 
 /// The members that are known of every socket that is found.
-pub(super) const ALL: u32 = bits!(inode family protocol state) | bit(Socket::MEMBERS, "r#type");
+pub(super) const ALL: u32 = bits!(inode family protocol state) | bit(Socket::MEMBERS, "type");
 const INET: u32 = ALL | bits!(ifindex local_addr peer_addr);
 pub(super) const PORTS: u32 = bits!(local_port peer_port);
 pub(super) const QUEUES: u32 = bits!(recv_queue_bytes send_queue_bytes);
@@ -50,7 +50,7 @@ pub fn sock_of_protocol(name: &[u8]) -> Sock {
             ..Socket::default()
         },
         valid: match rest {
-            Some(_) => bits!(family protocol) | bit(Socket::MEMBERS, "r#type"),
+            Some(_) => bits!(family protocol) | bit(Socket::MEMBERS, "type"),
             None => bits!(family),
         },
         name: None,

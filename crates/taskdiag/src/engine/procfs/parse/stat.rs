@@ -142,7 +142,7 @@ mod tests {
         assert_eq!((b.state, b.ppid, b.pgid, b.sid), (b'S', 1, 5057, 3481));
         assert_eq!((b.task_flags, b.flags), (4194304, 0));
         assert_eq!(b.start_time_ns, 1_556_330_000_000);
-        assert_eq!(b.valid, Base::ALL_VALID);
+        assert_eq!(b.valid, Base::ALL_VALID & !Base::KNOWS_COMM, "the name is put beside it");
         let t = s.stat;
         assert_eq!((t.tty_nr, t.tty_pgrp), (34816, -1));
         assert_eq!((t.minflt, t.cminflt, t.majflt, t.cmajflt), (104, 5, 6, 7));

@@ -130,7 +130,7 @@ impl StatusFile {
                         self.memory(k, line);
                     }
                 }
-                Some(k @ ([b'V', b'm', ..] | b"RssA" | b"RssF" | b"RssS")) if statm => {
+                Some(k @ ([b'V', b'm', ..] | b"RssA" | b"RssF" | b"RssS" | b"Huge")) if statm => {
                     self.memory(k, line);
                 }
                 Some(b"NSpi") if ns => {
@@ -178,6 +178,7 @@ impl StatusFile {
             b"VmPi" => set!(m, Statm.pinned_bytes, kib(line, "VmPin:")),
             b"VmPT" => set!(m, Statm.page_tables_bytes, kib(line, "VmPTE:")),
             b"VmSw" => set!(m, Statm.swap_bytes, kib(line, "VmSwap:")),
+            b"Huge" => set!(m, Statm.hugetlb_bytes, kib(line, "HugetlbPages:")),
             _ => {}
         }
     }
@@ -269,7 +270,7 @@ mod tests {
         VmLck:\t       1 kB\nVmPin:\t       2 kB\nVmHWM:\t    1761 kB\nVmRSS:\t    1760 kB\n\
         RssAnon:\t     112 kB\nRssFile:\t    1648 kB\nRssShmem:\t       3 kB\nVmData:\t     360 kB\n\
         VmStk:\t     132 kB\nVmExe:\t      20 kB\nVmLib:\t    1528 kB\nVmPTE:\t      48 kB\n\
-        VmSwap:\t       4 kB\nThreads:\t2\nSigQ:\t3/96365\nSigPnd:\t0000000000000001\n\
+        VmSwap:\t       4 kB\nHugetlbPages:\t    2048 kB\nThreads:\t2\nSigQ:\t3/96365\nSigPnd:\t0000000000000001\n\
         ShdPnd:\t0000000000000002\nSigBlk:\t0000000000000004\nSigIgn:\t0000000000000008\n\
         SigCgt:\t8000000000000000\nCapInh:\t0000000000000001\n\
         CapPrm:\t000001fffeffffff\nCapEff:\t0000000000000002\nCapBnd:\t0000000000000003\n\
@@ -315,9 +316,10 @@ mod tests {
             m.pinned_bytes,
             m.page_tables_bytes,
             m.swap_bytes,
+            m.hugetlb_bytes,
         ]
         .map(|b| b / 1024);
-        assert_eq!(kib, [3060, 3061, 1760, 112, 1648, 3, 1761, 360, 132, 20, 1528, 1, 2, 48, 4]);
+        assert_eq!(kib, [3060, 3061, 1760, 112, 1648, 3, 1761, 360, 132, 20, 1528, 1, 2, 48, 4, 2048]);
         assert_eq!(m.valid, Statm::ALL_VALID);
         assert_eq!((s.nvcsw, s.nivcsw, s.threads), (Some(150), Some(545), Some(2)));
         assert_eq!(words(&s.nspid), [5066, 12, 1]);

@@ -1,11 +1,12 @@
-//! Selection: which tasks of an answer are shown. Several conditions are joined by "or", as in
-//! procps.
+//! Selection as procps has it: lists of ids and names, joined by "or". What needs more than lists is a
+//! filter.
 
-use taskdiag::field::Row;
-use taskdiag::{Group, Groups};
+use crate::field::Row;
+use crate::request::Members;
+use crate::{Group, Groups};
 
 /// Which tasks to show. Empty: all.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// All, whatever else is said (`-e`, `-A`).
     pub all: bool,
@@ -91,6 +92,21 @@ impl Selection {
             g |= Group::Stat.into();
         }
         g
+    }
+    /// The members of BASE and STAT that the conditions look at.
+    pub fn members(&self) -> Members {
+        let mut m = Members::NONE;
+        let mut look = |wanted: bool, group: Groups, name| {
+            if wanted && !self.is_everything() {
+                m = m.union(Members::of(group, &[name]));
+            }
+        };
+        look(!self.ppids.is_empty(), Groups::BASE, "ppid");
+        look(!self.sids.is_empty() || self.not_leaders, Groups::BASE, "sid");
+        look(!self.commands.is_empty(), Groups::BASE, "comm");
+        look(self.running, Groups::BASE, "state");
+        look(!self.ttys.is_empty() || self.with_tty, Groups::STAT, "tty_nr");
+        m
     }
     /// Is this task to be shown?
     pub fn matches(&self, row: &Row<'_>) -> bool {
