@@ -175,8 +175,8 @@ struct state {
 	/* signals: state.h */
 	__u64 ignored, caught;
 	/* open files: files.h */
-	__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node;
-	__u32 detail_done, detail_skip;
+	__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node, detail_file;
+	__u32 detail_done, detail_fd;
 	__u32 fd_base, word_loaded, word_begun, fd;
 };
 

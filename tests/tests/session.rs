@@ -185,3 +185,32 @@ fn more_tasks_than_before_are_all_there() {
         assert!(of_it > before + 4096, "round {round}: {of_it} of {threads} threads");
     }
 }
+
+/// Descriptors of this process that are open.
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("it is mine").count()
+}
+
+#[test]
+fn procfs_keeps_files_open_up_to_a_limit_and_closes_those_of_the_dead() {
+    let many: Vec<Sleeper> = (0..40).map(|_| Sleeper::new()).collect();
+    let pid = many[0].id();
+    let request = Request::all(Groups::BASE | Groups::STAT);
+    let before = open_descriptors();
+    let mut session = Session::open(request, Choice::Only(EngineId::Procfs)).expect("it opens");
+    let processes = session.refresh().expect("it answers").tasks().len();
+    let held = open_descriptors() - before;
+    assert!(held >= 40 && held <= processes + 8, "{held} of {processes}");
+    let first = session.snapshot().map(|s| s.served()[0].cost.syscalls).expect("it answered");
+    let again = session.refresh().expect("it answers");
+    let second = again.served()[0].cost.syscalls;
+    // One call for each process instead of two or three.
+    assert!(second < first * 3 / 4, "{first} system calls, then {second}");
+    assert!(again.task(pid).is_some());
+    drop(many);
+    session.refresh().expect("it answers");
+    let left = open_descriptors() - before;
+    assert!(left + 30 <= held, "{held} were open, {left} are");
+    drop(session);
+    assert!(open_descriptors() <= before + 2);
+}

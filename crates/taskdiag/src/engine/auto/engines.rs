@@ -52,7 +52,7 @@ impl Engines {
             },
             EngineId::Procfs => match &mut self.procfs {
                 Some(procfs) => procfs.run(req),
-                none => none.insert(Procfs::new()?).run(req),
+                none => none.insert(Procfs::new()?.keeping()).run(req),
             },
         }
     }

@@ -210,6 +210,30 @@ impl Reader {
         self.buf.shrink_to(KEEP_SIZE);
     }
 
+    /// Reads a file that the kernel makes in one piece, and leaves it open. Its text is the first
+    /// [`text`](Self::text) of this length.
+    pub(super) fn file_and_fd(
+        &mut self,
+        at: BorrowedFd<'_>,
+        path: &CStr,
+    ) -> Result<(usize, OwnedFd), Errno> {
+        let fd = self.open(at, path, OFlags::RDONLY)?;
+        let n = self.fill(&fd, true)?;
+        Ok((n, fd))
+    }
+
+    /// Reads an open file that the kernel makes in one piece from its begin again.
+    pub(super) fn again(&mut self, fd: &OwnedFd) -> Result<usize, Errno> {
+        loop {
+            self.syscalls += 1;
+            match rustix::io::pread(fd, &mut self.buf[..], 0) {
+                Err(Errno::INTR) => {}
+                Ok(n) if n == self.buf.len() => self.buf.resize(n * 2, 0),
+                got => return got,
+            }
+        }
+    }
+
     /// Reads the next bytes of a file to this place of the buffer, and returns how many there were.
     fn read_at(&mut self, fd: &OwnedFd, n: usize) -> Result<usize, Errno> {
         self.read_some(fd, n..self.buf.len())

@@ -2,6 +2,7 @@
 //! stream.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use taskdiag_wire::{
@@ -12,6 +13,7 @@ use super::cgroup::{Cgroups, Ids};
 use super::files::FileLists;
 use super::filestat::Mapped;
 use super::guard::Slot;
+use super::held::Held;
 use super::memory::{Limits, Lists};
 use super::names::{Known, Names};
 use super::parse::{self, StatFile, StatusFile};
@@ -49,6 +51,8 @@ pub(super) struct Plan {
     pub(super) sockets: Sockets,
     /// The names that the answer has so far.
     pub(super) names: Names,
+    /// In a session about processes, the `stat` files that stay open.
+    pub(super) held: Option<Arc<Held>>,
 }
 
 impl Plan {
@@ -348,20 +352,48 @@ impl<'a> Worker<'a> {
 
     /// Reads and parses the stat file.
     pub(super) fn stat_file(&mut self, mut at: Place<'_>) -> Result<StatFile, Stop> {
-        let tick_ns = self.plan.tick_ns;
-        match self.reader.file(at.dir, at.path.file("stat")) {
-            Ok(bytes) => match parse::stat(bytes, tick_ns) {
-                Some(s) if s.is_reaped() => Err(Stop::Gone),
-                Some(s) => Ok(s),
-                None => Err(Stop::Gap(Reason::Unsupported)),
-            },
+        match self.reader.file(at.dir, at.path.file("stat")).map(<[u8]>::len) {
+            Ok(len) => self.parsed_stat(len),
+            Err(e) => Err(self.meaning(at, e)),
+        }
+    }
+
+    fn parsed_stat(&mut self, len: usize) -> Result<StatFile, Stop> {
+        match parse::stat(self.reader.text(len), self.plan.tick_ns) {
+            Some(s) if s.is_reaped() => Err(Stop::Gone),
+            Some(s) => Ok(s),
+            None => Err(Stop::Gap(Reason::Unsupported)),
+        }
+    }
+
+    /// Reads and parses the stat file of a process, from the file that an earlier answer left open if there is one.
+    fn held_stat(&mut self, mut at: Place<'_>, held: &Held) -> Result<StatFile, Stop> {
+        if let Some(fd) = held.get(at.pid) {
+            match self.reader.again(&fd) {
+                Ok(len) => return self.parsed_stat(len),
+                // That process has ended. Another one may have its pid by now.
+                Err(_) => {
+                    held.drop_one(at.pid);
+                    self.reader.syscalls += 1;
+                }
+            }
+        }
+        match self.reader.file_and_fd(at.dir, at.path.file("stat")) {
+            Ok((len, fd)) => {
+                let stat = self.parsed_stat(len);
+                self.reader.syscalls += u64::from(!held.keep(at.pid, fd));
+                stat
+            }
             Err(e) => Err(self.meaning(at, e)),
         }
     }
 
     fn base(&mut self, at: Place<'_>, stat: &mut Option<StatFile>) -> Result<(), Stop> {
         if stat.is_none() {
-            *stat = Some(self.stat_file(at)?);
+            *stat = Some(match &self.plan.held {
+                Some(held) => self.held_stat(at, held)?,
+                None => self.stat_file(at)?,
+            });
         }
         if let Some(s) = stat.as_ref().filter(|_| self.plan.wants(Groups::BASE)) {
             self.out.put_base(&s.base, s.comm());
