@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The cases and their bars. A case is a function of a Bench; its docstring is its title."""
+"""Has the cases and their bars. A case is a function that takes a Bench, and its docstring is its title."""
 
 from measuring import OUT, load, median, one_run
 
@@ -12,7 +12,7 @@ def ps(*args, engine=None):
 
 
 def case(letter, tasks):
-    """Register a case; `tasks` is the load that it needs."""
+    """Registers a case. `tasks` is the load that it needs."""
 
     def register(function):
         CASES[letter] = (function, tasks)
@@ -32,7 +32,7 @@ def small(b):
     r = b.compare({"taskdiag": ps(), "ps aux": ["ps", "aux"]}, rounds=25)
     b.ratio("wall, ps / taskdiag", r, "ps aux", "taskdiag", "wall_ns", at_least=1)
     b.ratio("cpu, ps / taskdiag", r, "ps aux", "taskdiag", "cpu_us", at_least=1)
-    # Not what auto picks where loading costs more than reading: shown because it flatters nobody.
+    # auto does not pick bpf if loading costs more than reading. The case is shown because it is unflattering.
     commands = {"taskdiag": ps(), "bpf forced": ps(engine="bpf"), "procfs forced": ps(engine="procfs")}
     r = b.compare(commands, rounds=15)
     b.ratio("wall, bpf forced / taskdiag", r, "bpf forced", "taskdiag", "wall_ns")
@@ -40,7 +40,7 @@ def small(b):
 
 
 def with_a_big_one(b, command):
-    """Time a list of the processes without, with and again without one of 100,000 threads."""
+    """Times a list of the processes without, with, and again without a process of 100,000 threads."""
     without = b.compare({"without, before": command}, rounds=15)["without, before"]
     with load(THREADS):
         r = b.compare({"with 100,000 threads": command, "ps, with": ["ps", "-eo", "pid,ppid,comm"]},
@@ -56,7 +56,7 @@ def one_big_process(b):
     r = with_a_big_one(b, ps("-o", "pid,ppid,comm"))
     b.ratio("wall, with / without", r, "with", "without", "wall_ns", at_most=1.3)
     b.ratio("cpu, with / without", r, "with", "without", "cpu_us")
-    # CPU time of a process is the sum over its threads, in the kernel as here.
+    # The CPU time of a process is the sum over its threads, in the kernel as here.
     r = with_a_big_one(b, ps("-o", "pid,ppid,comm,time"))
     b.ratio("wall, with / without, and cpu time", r, "with", "without", "wall_ns")
 
@@ -66,7 +66,7 @@ def one_big_process_alone(b):
     """the same on a small machine, where without it /proc would be read"""
     r = with_a_big_one(b, ps("-o", "pid,ppid,comm", engine="bpf"))
     b.ratio("wall, with / without, bpf forced", r, "with", "without", "wall_ns", at_most=1.3)
-    # Unflattering: the comparison is with a few files of /proc, and bpf has to be loaded.
+    # This is unflattering: the comparison is with a few files of /proc, and bpf has to be loaded.
     r = with_a_big_one(b, ps("-o", "pid,ppid,comm"))
     b.ratio("wall, with / without, auto", r, "with", "without", "wall_ns")
 
@@ -119,8 +119,8 @@ def aux(b):
 @case("h", ("procs", 10_000))
 def inodes(b):
     """/proc inodes created by a bpf request, besides those of any start of the program"""
-    # A first run leaves the inodes of the few files that are there once a boot, such as
-    # /proc/loadavg. Each start makes two: Rust's runtime reads /proc/self/maps.
+    # A first run leaves the inodes of the few files that exist once per boot, such as
+    # /proc/loadavg. Each start makes two, because Rust's runtime reads /proc/self/maps.
     _, start = b.count("start alone (--version)", [TASKDIAG, "--version"], warm=True)
     for label, command in {
         "ids": ps("-o", "pid,ppid", engine="bpf"),
@@ -147,7 +147,7 @@ def syscalls_large(b):
         b.figure(f"system calls at 100,000, {label}", calls, at_most=150)
         small = b.kept.get("g10k", {}).get(label, (None, None))
         if None not in (calls, written, *small):
-            # A few more are buffers that double; each write is 256 KiB or more of text.
+            # A few more calls are for buffers that double. Each write has 256 KiB of text or more.
             more = (calls - written) - (small[0] - small[1])
             b.figure(f"more than at 10,000 besides writing, {label}", more, at_most=10)
             b.figure(f"more writes of the output than at 10,000, {label}", written - small[1])
@@ -213,7 +213,7 @@ def floor(b):
     b.figure("BASE / bare walk, with loading", ns["base"] / ns["count"])
 
 
-# They register themselves, and use what is above.
+# These modules register their cases, and use the functions above.
 import memory_cases  # noqa: E402, F401
 import file_cases  # noqa: E402, F401
 import late_cases  # noqa: E402, F401

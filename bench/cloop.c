@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The C loop: what a plain C program pays to open, read and close the given
- * files of every process, and nothing else. It parses and prints nothing but
- * the number of processes, so it is the least that a reader of the same files
- * can cost.
+ * The C loop shows the cost of a plain C program that opens, reads and closes the
+ * given files of every process and does nothing else. It parses nothing and prints
+ * only the number of processes, so no reader of the same files can cost less.
  *
  *	cloop stat
  *	cloop stat status cmdline

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The cases about open files."""
+"""Has the cases about open files."""
 
 import subprocess
 
@@ -18,18 +18,18 @@ LSOF = ["lsof", "-n", "-P"]
 def open_files(b):
     """5,000 processes with 3 open files each: files against lsof -n -P and lsfd"""
     ours = files()
-    # lsof has rows for cwd, rtd, txt and mem, too, and looks at them: -d leaves them out.
+    # lsof also looks at cwd, rtd, txt and mem, and has rows for them. -d leaves them out.
     peers = {"lsof -n -P": LSOF, "lsof, descriptors only": [*LSOF, "-d", "0-65535"], "lsfd": ["lsfd"]}
     r = b.compare({"taskdiag": ours, **peers}, rounds=3)
     b.ratio("wall, lsof / taskdiag", r, "lsof -n -P", "taskdiag", "wall_ns", at_least=15)
     b.ratio("wall, lsof of descriptors only / taskdiag", r, "lsof, descriptors only", "taskdiag", "wall_ns")
     b.ratio("wall, lsfd / taskdiag", r, "lsfd", "taskdiag", "wall_ns", at_least=40)
-    # Neighbours of the machine are not in these.
+    # Other processes of the machine are not in these numbers.
     b.ratio("cpu, lsof / taskdiag", r, "lsof -n -P", "taskdiag", "cpu_us")
     b.ratio("cpu, lsfd / taskdiag", r, "lsfd", "taskdiag", "cpu_us")
     r = {**r, **b.compare({"--paths --mem": files("--paths", "--mem")}, rounds=3)}
     b.ratio("wall, lsof / taskdiag with the same rows", r, "lsof -n -P", "--paths --mem", "wall_ns")
-    # What those get who may not use BPF.
+    # This is for users who may not use BPF.
     r = {**r, **b.compare({"procfs forced": files(engine="procfs")}, rounds=3)}
     b.ratio("wall, lsof / taskdiag, procfs forced", r, "lsof -n -P", "procfs forced", "wall_ns")
     b.count("taskdiag", ours)
@@ -56,7 +56,7 @@ def counts(b):
     b.count("taskdiag", files("--count"))
 
 
-# What lsof may take in case r, in seconds: of a load at a time, and of the whole one.
+# The time that lsof may take in case r, in seconds: for one size of the load, and for the whole load.
 SHARE, WHOLE = 20, 60
 
 
@@ -86,7 +86,7 @@ def files_of_threads(b):
 
 
 def lsof_run(b, threads, seconds):
-    """A row of lsof with so many threads there; None: it took longer."""
+    """A row of lsof with this many threads, or None if it took too long."""
     out = OUT / "output"
     try:
         row = one_run(LSOF, out, timeout=seconds)
@@ -106,7 +106,7 @@ def a_large_table(b):
     """4,096 threads that share 16,384 open files: files against find /proc/PID -path '*fd/*'"""
     pid = biggest()
     ours = files("-p", pid)
-    # Of the 4,096 copies of the directory that find would go through, 16.
+    # find would go through 4,096 copies of the directory. It is given 16 of them.
     some = ["sh", "-c", f"for t in $(ls /proc/{pid}/task | head -16); do"
                         f" find /proc/{pid}/task/$t -path '*fd/*'; done"]
     r = b.compare({"taskdiag": ours, "all processes": files(), "find, 16 threads of 4,096": some},
@@ -124,7 +124,7 @@ def a_large_table(b):
 
 
 def biggest():
-    """The process with the most open files: of the load, while it is there."""
+    """The process with the most open files, which belongs to the load while that is there."""
     out = OUT / "counts"
     one_run(files("--count", "--sort", "-fds", "--no-headers", "-o", "pid"), out)
     return out.read_text().split(maxsplit=1)[0]

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * How late a real-time task runs: one SCHED_FIFO thread on each CPU sleeps 500 microseconds at a time and notes by
- * how much more than that it slept, at worst. Nothing but the kernel itself, and who runs in it without a break, can
- * keep it waiting.
+ * Measures how late a real-time task runs. One SCHED_FIFO thread on each CPU sleeps 500 microseconds at a time and notes
+ * by how much more than that it slept at worst. Only the kernel, and tasks that run in it without a break, can keep the
+ * thread waiting.
  *
  *	lateness SECONDS
  *

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Keep raised sysctls: `limits.py kernel.pid_max=4194304 ...` raises each that is lower, prints
+"""Keeps sysctls raised. `limits.py kernel.pid_max=4194304 ...` raises each one that is lower, prints
 "ready", and puts the old values back when its standard input ends.
 
-A process of its own in a session of its own, so that the limits go back after Ctrl-C, an error, and
-a driver that was killed. Where it may not write, it says what could not be raised; whether the load
-fits then shows when the load is made.
+It is a process of its own in a session of its own, so that the limits go back after Ctrl-C, an
+error, and a driver that was killed. If it may not write, it says which limit could not be raised.
+Whether the load fits shows when the load is made.
 """
 
 import pathlib

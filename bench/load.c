@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A load of idle tasks for the benches: processes or threads that only sleep,
- * as small as they can be, so that the number of tasks is all that differs.
+ * Makes a load of idle tasks for the benches: processes or threads that only
+ * sleep and are as small as they can be, so that only their number differs.
  *
  *	load procs N		N child processes
  *	load threads N [P]	N threads, spread over P child processes (1)
  *	load files N F		N child processes with F open files each
  *	load table N F		a child process of N threads that share F open files
  *
- * Prints "ready" when all are there and sleep. Ends, and with it all of them, when its
- * standard input ends: so also when the driver dies in any way. If it is killed
+ * Prints "ready" when all of them are there and sleep. It ends, with all of them, when
+ * its standard input ends, so also when the driver dies in any way. If it is killed
  * itself, the children get SIGKILL by PR_SET_PDEATHSIG.
  *
- * It does not raise limits; bench/limits.py does, and puts them back.
+ * It does not raise limits. bench/limits.py does, and puts them back.
  */
 #define _GNU_SOURCE
 #include <errno.h>

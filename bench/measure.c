@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Run a command with its output to a file and say what it cost:
+ * Runs a command with its output to a file and says what it cost:
  *
  *	measure OUTPUT COMMAND [ARG...]
  *	-> wall_ns user_us system_us peak_rss_kib status
  *
- * A program of its own, because ru_maxrss begins at the size of whoever calls
- * exec(): from a Python driver nothing would be below Python's own 10 MB.
+ * It is a program of its own because ru_maxrss begins at the size of the caller of
+ * exec(). From a Python driver, nothing would be below the 10 MB of Python.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Loads, timed runs and counted runs. Knows no cases; it raises Failed where a number would lie."""
+"""Has loads, timed runs and counted runs. It knows no cases, and raises Failed if a number would be wrong."""
 
 import contextlib
 import functools
@@ -17,16 +17,16 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 OUT = HERE / "out"
-# What one run may take, in seconds. psutil with 100,000 threads is the slowest that is of use.
+# The time that one run may take, in seconds. psutil with 100,000 threads is the slowest useful one.
 RUN_TIMEOUT = 120
 
 
 class Failed(Exception):
-    """The measurement cannot be made; the text says why."""
+    """The measurement cannot be made. The text says why."""
 
 
 def build_tools():
-    """The C helpers. Static, so that they are small and start fast."""
+    """The C helpers. They are static, so that they are small and start fast."""
     OUT.mkdir(exist_ok=True)
     for name in ("load", "memload", "measure", "cloop", "heldloop", "lateness"):
         source, binary = HERE / f"{name}.c", OUT / name
@@ -38,7 +38,7 @@ def build_tools():
 
 
 def build_rust():
-    """The floor and the peer in Rust: the directory of the programs, or None, said why."""
+    """The directory of the floor and the peer in Rust, or None, with a message that says why."""
     manifest = HERE / "rust" / "Cargo.toml"
     target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
     done = subprocess.run(
@@ -55,7 +55,7 @@ def build_rust():
 
 @contextlib.contextmanager
 def limits():
-    """Room for the largest load, until the end."""
+    """Raises limits for the largest load until the end."""
     wanted = ["kernel.pid_max=4194304", "kernel.threads-max=400000", "vm.max_map_count=1000000"]
     keeper = subprocess.Popen(
         [sys.executable, HERE / "limits.py", *wanted],
@@ -78,7 +78,7 @@ def limits():
 
 @contextlib.contextmanager
 def load(spec):
-    """The tasks of `spec`: None, what load.c takes, or what memload.c takes. Gives a pid of it."""
+    """Makes the tasks of `spec`: None, or arguments of load.c or memload.c. Yields one of their pids."""
     if spec is None:
         yield None
         return
@@ -95,15 +95,15 @@ def load(spec):
             raise Failed(f"the load {' '.join(map(str, spec))} could not be made")
         yield int(ready[1]) if ready[1:] else process.pid
     finally:
-        # End of input ends the load; all its tasks are gone when it has ended.
+        # The end of its input ends the load. All of its tasks have gone when it has ended.
         process.stdin.close()
         process.wait()
 
 
 def one_run(command, output, timeout=RUN_TIMEOUT):
-    """Run once: a dict with wall_ns, user_us, system_us, peak_rss_kib, status, and output lines.
+    """Runs a command once. Returns a dict with wall_ns, user_us, system_us, peak_rss_kib, status, and output lines.
 
-    After `timeout` seconds it is ended, with all that it started, and TimeoutExpired raised.
+    After `timeout` seconds the command is ended with all processes that it started, and TimeoutExpired is raised.
     """
     process = subprocess.Popen(
         [OUT / "measure", output, *command],
@@ -116,7 +116,7 @@ def one_run(command, output, timeout=RUN_TIMEOUT):
     try:
         stdout, stderr = process.communicate(timeout=timeout)
     except BaseException:
-        # The session is its own: nobody else is in the group.
+        # The session is its own, so nobody else is in the group.
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise
@@ -126,7 +126,7 @@ def one_run(command, output, timeout=RUN_TIMEOUT):
     if done.returncode or len(numbers) != len(names):
         raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
     row = dict(zip(names, map(int, numbers)))
-    # 3 is our "partial": on a machine that hides something from root, that is every answer.
+    # 3 is our code for a partial answer. On a machine that hides something from root, every answer is partial.
     if row["status"] not in (0, 3):
         raise Failed(f"{' '.join(command)}: exit code {row['status']}: {done.stderr.strip()}")
     with open(output, "rb") as f:
@@ -135,9 +135,9 @@ def one_run(command, output, timeout=RUN_TIMEOUT):
 
 
 def alternately(commands, rounds, note):
-    """Run the commands in turn, A B A B, `rounds` times after one warm-up: {label: [row...]}.
+    """Runs the commands in turn, A B A B, `rounds` times after one warm-up. Returns {label: [row...]}.
 
-    `note(label, round, row)` is told of each row, the warm-up too (round 0).
+    `note(label, round, row)` is called with each row, also with those of the warm-up (round 0).
     """
     rows = {label: [] for label in commands}
     with tempfile.TemporaryDirectory(dir=OUT) as tmp:
@@ -151,7 +151,7 @@ def alternately(commands, rounds, note):
 
 
 def same_rows(rows, a, b):
-    """Refuse to compare answers of different sizes: one of the two did not do the work."""
+    """Refuses to compare answers of different sizes, because one of the two did not do the work."""
     x, y = (statistics.median(r["lines"] for r in rows[label]) for label in (a, b))
     if abs(x - y) > 20 + 0.01 * max(x, y):
         raise Failed(f"{a} printed {x:.0f} lines and {b} {y:.0f}: not the same job")
@@ -164,7 +164,7 @@ def median(rows, what):
 
 
 def proc_inode_filter():
-    """A perf filter for allocations of /proc inodes, or None where it cannot be made."""
+    """A perf filter for allocations of /proc inodes, or None if it cannot be made."""
     with open("/proc/kallsyms") as f:
         for line in f:
             if line.split()[2] == "proc_alloc_inode":
@@ -175,11 +175,11 @@ def proc_inode_filter():
 
 
 def counted(command, warm=False):
-    """(system calls, /proc inodes made) of one untimed run; None for what cannot be counted here.
+    """(system calls, /proc inodes made) of one untimed run. None stands for a number that cannot be counted here.
 
-    The kernel counts both at their tracepoints, for this command and its children alone, so
-    neighbours do not matter and nothing is slowed as by strace. Unused /proc inodes are dropped
-    first, else the cache would hide what the command needs; `warm` runs it once after that.
+    The kernel counts both at their tracepoints, for this command and its children alone. So other
+    processes do not matter, and nothing is slowed as strace would slow it. Unused /proc inodes are
+    dropped first, because the cache would hide those that the command needs. `warm` runs it once after that.
     """
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):
@@ -197,14 +197,14 @@ def counted(command, warm=False):
             text = pathlib.Path(stats).read_text()
             number = lambda event: (m := re.search(rf"^(\d+),.*{event}", text, re.M)) and int(m[1])
             calls, inodes = number("raw_syscalls"), number("kmem_cache_alloc")
-            # 0 events of a tracepoint that the kernel counts as "not counted" must not pass as 0.
+            # A tracepoint that the kernel reports as "not counted" must not pass as 0 events.
             if calls:
                 return calls, inodes
     return strace_count(command), None
 
 
 def strace_count(command, call=None):
-    """System calls of a command as strace counts them, or those named `call`; None without it."""
+    """The system calls of a command as strace counts them, or those named `call`. None without strace."""
     if not shutil.which("strace"):
         return None
     with tempfile.TemporaryDirectory(dir=OUT) as tmp:
@@ -233,6 +233,6 @@ def quiet(command):
 
 @functools.cache
 def python_with_psutil():
-    """That of PATH, or else the one that Debian's python3-psutil is for; None where psutil is not installed."""
+    """The Python of PATH, or the one that Debian's python3-psutil is for. None if psutil is not installed."""
     pythons = [p for p in ("python3", "/usr/bin/python3") if shutil.which(p)]
     return next((p for p in pythons if quiet([p, "-c", "import psutil"])), None)

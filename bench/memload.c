@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Loads of memory for the benches.
+ * Makes loads of memory for the benches.
  *
  *	memload vmas N		a process with N memory mappings, half of them touched
  *	memload maps N F	N processes that each map F library files in 4 parts, as the dynamic
@@ -12,8 +12,8 @@
  *				read	a memfd, swapped out as above, mapped read-only and shared
  *				private	a memfd, swapped out as above, mapped writable and private
  *
- * Prints "ready PID" when all is there, PID being that of the process (of N: the first). Ends, and
- * with it all of them, when its standard input ends; killed, too: PR_SET_PDEATHSIG.
+ * Prints "ready PID" when everything is there. PID is that of the process, or of the first one of N. It
+ * ends, with all of them, when its standard input ends. If it is killed, they end by PR_SET_PDEATHSIG.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

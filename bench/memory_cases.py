@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The cases about memory: mappings, roll-ups, swap. Each makes its own load."""
+"""Has the cases about memory: mappings, roll-ups, swap. Each makes its own load."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from measuring import OUT, Failed, load, one_run, python_with_psutil, quiet
 
 
 def psutil(b, rows, what, at_least):
-    """psutil doing `what` to each process `p`, beside the label taskdiag of `rows`."""
+    """Times psutil, which does `what` to each process `p`, beside the label taskdiag of `rows`."""
     python = python_with_psutil()
     if not python:
         b.note("  psutil: not installed, not measured")
@@ -37,7 +37,7 @@ def one_with_many(b):
             r = b.compare({label: [TASKDIAG, *ours], other: peer}, rounds=7)
             b.ratio(f"wall, {other} / {label}", r, other, label, "wall_ns", at_least=bar)
             b.ratio(f"cpu, {other} / {label}", r, other, label, "cpu_us", at_least=bar)
-        # What the kernel takes to write the same text, which no reader of it can be faster than.
+        # The time of the kernel for writing the same text. No reader of the text can be faster.
         for file in ("maps", "smaps"):
             b.compare({f"cat {file}": ["cat", f"/proc/{pid}/{file}"]}, rounds=5)
 
@@ -81,7 +81,7 @@ def roll_up(b):
 
 @contextlib.contextmanager
 def swap_space():
-    """64 MiB of it in a file, while it lasts. Whatever was there before stays as it is."""
+    """Provides 64 MiB of swap in a file for a while. Swap that was there before stays as it is."""
     file = OUT / "swap"
     file.unlink(missing_ok=True)
     fd = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
@@ -121,10 +121,10 @@ def shared_swap(b):
         b.note(f"  {kinds[kind]:<40} {n['swap_ns'] / 1e6:8.2f} ms, CPU {n['swap_cpu_ns'] / 1e6:8.2f};"
                f" smaps {n['smaps_ns'] / 1e6:8.2f} ms, CPU {n['smaps_cpu_ns'] / 1e6:8.2f};"
                f" swapped {int(n['anon'] + n['shmem']) >> 10} KiB, smaps says {int(n['smaps']) >> 10}")
-    # Threads that wait for a CPU are no cost of the figure: CPU time is compared.
+    # CPU time is compared, because threads that wait for a CPU are not a cost of the figure.
     for kind in ("shared", "in", "read"):
         b.figure(f"cpu, {kinds[kind]} / anonymous", got[kind]["swap_cpu_ns"] / got["anon"]["swap_cpu_ns"], at_most=1.1)
-        # What a reader of smaps pays for the figure of an anonymous mapping.
+        # The cost of the same figure for a reader of smaps, for an anonymous mapping.
         b.figure(f"cpu, {kinds[kind]} / smaps of anonymous", got[kind]["swap_cpu_ns"] / got["anon"]["smaps_cpu_ns"])
     for kind, n in got.items():
         b.figure(f"bytes that differ from smaps, {kinds[kind]}", abs(n["shmem"] + n["anon"] - n["smaps"]), at_most=0)

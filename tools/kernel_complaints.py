@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a healthy kernel does not print: for tools/kernel-witness and the lab of virtual machines (tests/vm)."""
+"""Knows the lines that a healthy kernel does not print. tools/kernel-witness and the lab (tests/vm) use it."""
 
 import re
 
@@ -11,11 +11,11 @@ COMPLAINTS = re.compile(
     r"|scheduling while atomic|Unable to mount root|refcount_t: |int3: 0000 |stack guard page was hit|Bad page state"
     r"|rcu_.* kthread starved"
 )
-# Faults of programs, which the kernel tells of in lines that begin so, and what a stock kernel says in software emulation:
-# no fault of the kernel's.
+# Lines that begin so report faults of programs, or are usual for a stock kernel in software emulation. They are no faults of
+# the kernel.
 EXPECTED = re.compile(r"^traps: |\] traps: |WARNING: Spectre|WARNING: CPU MICROCODE|TSC .*unstable")
 
 
 def is_complaint(line):
-    """Does the kernel say in this line that something is wrong with it?"""
+    """Whether the kernel says in this line that something is wrong with it."""
     return bool(COMPLAINTS.search(line)) and not EXPECTED.search(line)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* States of what a task has: a mapping and a file of each kind. */
+/* States with things that a task can have: a mapping and a file of each kind. */
 #include "mktask.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ static int new_file(const char *path)
 	return fd;
 }
 
-/* A mapping that no neighbour is merged with. The fact is where it begins. */
+/* Makes a mapping that is not merged with a neighbour. The fact is its address. */
 static char *at(const char *key, int prot, int flags, int fd)
 {
 	char *room = mmap(NULL, SIZE + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *p;
@@ -129,13 +129,13 @@ static void mappings(int argc, char **argv)
 		die("mmap: %m");
 	touch(p);
 	fact("growsdown", "%lu", (unsigned long)p);
-	/* None where the processor has no keys. */
+	/* There is none if the processor has no keys. */
 	key = pkey_alloc(0, 0);
 	if (key > 0) {
 		must(pkey_mprotect(at("keyed", rw, MAP_PRIVATE | MAP_ANONYMOUS, -1), SIZE, rw, key));
 		fact("protection_key", "%d", key);
 	}
-	/* Pages of a pool that may be empty: it is mapped, not touched. */
+	/* The pool of these pages may be empty, so the mapping is not touched. */
 	p = mmap(NULL, HUGE, rw,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE | 21 << MAP_HUGE_SHIFT, -1, 0);
 	if (p != MAP_FAILED) {
@@ -199,7 +199,7 @@ static void plain_files(const char *dir)
 	fact_str("unix_name", sun.sun_path);
 }
 
-/* One that returns 0. */
+/* A program that returns 0. */
 static int bpf_prog(int type)
 {
 	struct bpf_insn code[] = {
@@ -213,7 +213,7 @@ static int bpf_prog(int type)
 	return syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
 }
 
-/* To a tracepoint that nothing passes while this runs. */
+/* A link to a tracepoint that nothing passes while this runs. */
 static int bpf_link(void)
 {
 	union bpf_attr attr = { .raw_tracepoint.name = (unsigned long)"oom_score_adj_update" };

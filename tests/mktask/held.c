@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * States in which reading a task's memory waits: its lock is held, or a page of
- * it cannot be had. A file system of ours (FUSE) whose reads are never answered
- * does it, in a mount namespace of its own; it ends with its server.
+ * States in which reading a task's memory waits, because its lock is held or a page
+ * of it does not come. A file system of ours (FUSE) that never answers reads makes
+ * them wait, in a mount namespace of its own. It ends with its server.
  */
 #include "mktask.h"
 
@@ -36,7 +36,7 @@ static void reply(int fuse, uint64_t unique, int error, const void *data, size_t
 		_exit(0);
 }
 
-/* Beside the root: a file, and a directory. */
+/* The inodes besides the root: a file and a directory. */
 #define FILE_NODE 2
 #define DIR_NODE 3
 
@@ -49,12 +49,12 @@ static struct fuse_attr attr_of(uint64_t node)
 	};
 }
 
-/* Somebody reads the file. Shared with the server. */
+/* Whether somebody reads the file. The server shares this. */
 static int *asked;
 
 /*
- * A file and a directory in one directory. Whoever reads the file waits, whoever
- * lists the directory "dir", and whoever looks for the name "lost".
+ * A directory with a file and a directory "dir". Whoever reads the file, lists "dir",
+ * or looks for the name "lost" waits.
  */
 static _Noreturn void serve(int fuse)
 {
@@ -118,7 +118,7 @@ static _Noreturn void serve(int fuse)
 	}
 }
 
-/* The arguments are said to be at `page`; all else is as it was. */
+/* Tells the kernel that the arguments are at `page`. Everything else stays. */
 static void move_arguments(void *page)
 {
 	unsigned long f[60] = { 0 };
@@ -142,7 +142,7 @@ static void move_arguments(void *page)
 		skip("prctl(PR_SET_MM_MAP): %m");
 }
 
-/* Mount it, in a mount namespace of our own. */
+/* Mounts it in a mount namespace of our own. */
 static void mount_there(const char *dir)
 {
 	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -202,9 +202,9 @@ static void *mapper(void *arg)
 }
 
 /*
- * Another process reads the page, which does not come, through /proc/PID/mem: it
- * has the lock for reading. (Arguments are not read from files, since the kernel's
- * commit 7f7ccc2ccc2e in v4.17.) A thread wants to map something: it waits for
+ * Another process reads the page, which does not come, through /proc/PID/mem, and
+ * holds the lock for reading. (Since commit 7f7ccc2ccc2e in v4.17, the kernel does
+ * not read arguments from files.) A thread wants to map something, so it waits for
  * the lock, and all readers wait behind it.
  */
 static void held_lock(int argc, char **argv)

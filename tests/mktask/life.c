@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* States of living and dying: who exists, who waits for whom, how many threads. */
+/* States of living and dying: which tasks exist, which wait for others, and how many threads there are. */
 #include "mktask.h"
 
 #include <errno.h>
@@ -206,7 +206,7 @@ static void suspended_vfork(int argc, char **argv)
 	fact("ppid", "%d", getppid());
 	pid = vfork();
 	if (pid == 0) {
-		/* Only a few words of the parent's stack are used here. */
+		/* This uses only a few words of the parent's stack. */
 		die_with_parent();
 		fact("child", "%d", getpid());
 		await_state(getppid(), getppid(), 'D');
@@ -261,7 +261,7 @@ static void *forking_thread(void *arg)
 	forever();
 }
 
-/* Children, one of them a thread's, one with a child of its own. */
+/* Children. One is the child of a thread, and one has a child of its own. */
 static void family(int argc, char **argv)
 {
 	long n = arg_number(argc, argv, 1, 3);
@@ -322,7 +322,7 @@ static void pid_wrap(int argc, char **argv)
 	skip("no lower pid is free");
 }
 
-/* The same inside a pid namespace, by the counter. */
+/* The same inside a pid namespace, by setting the counter of pids. */
 static void pid_wrap_ns(int argc, char **argv)
 {
 	(void)argc, (void)argv;

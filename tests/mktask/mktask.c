@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * mktask STATE [ARG...]: make a task in an odd state, say in one line on stdout
- * what is true of it (key=value ...), and keep it until stdin closes.
+ * mktask STATE [ARG...] makes a task in an odd state, prints the facts about it in
+ * one line on stdout (key=value ...), and keeps it until stdin closes.
  *
  * A supervisor (this file) forks the subject, which makes the state, writes its
  * facts into a shared memory file and waits. So a subject need not do any I/O,
  * and everything dies with the supervisor. A line that begins with "skip=" says
- * that this machine cannot have the state, one with "error=" that making it
- * failed. What the facts should be compared with is not known here.
+ * that this machine cannot have the state, and one with "error=" that making it
+ * failed. This program does not know what the facts are compared with.
  */
 #include "mktask.h"
 
@@ -142,7 +142,7 @@ pid_t spawn(void)
 
 	if (pid == 0) {
 		die_with_parent();
-		/* It may have died just before. From a new pid namespace it is not seen. */
+		/* The parent may have died just before. It is not seen from a new pid namespace. */
 		if (getppid() && getppid() != parent)
 			_exit(1);
 	}
@@ -319,7 +319,7 @@ static void clean_up(pid_t subject)
 {
 	kill(subject, SIGKILL);
 	waitpid(subject, NULL, __WALL);
-	/* Orphans come to us, and each dies with its parent: leave none to process 1. */
+	/* Orphans become our children, and each dies with its parent, so none is left to process 1. */
 	for (int i = 0; i < 10000; i++) {
 		pid_t pid = waitpid(-1, NULL, WNOHANG | __WALL);
 
@@ -365,13 +365,13 @@ int main(int argc, char **argv)
 	close(fd);
 	map_shared(SHARED_FD);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	/* If whoever started us is killed, stdin closes; no other way is needed. */
+	/* If the process that started us is killed, stdin closes, which is enough. */
 	subject = fork();
 	if (subject == 0) {
 		die_with_parent();
 		if (getppid() != supervisor)
 			return 1;
-		/* The answer is the supervisor's: nobody else keeps these open. */
+		/* Only the supervisor answers, so nobody else keeps these open. */
 		close(0);
 		close(1);
 		must(open("/dev/null", O_RDONLY));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the states of mktask share: how they report facts, fail, skip and wait.
+ * The functions that the states of mktask share to report facts, fail, skip and wait.
  */
 #ifndef MKTASK_H
 #define MKTASK_H
@@ -20,14 +20,14 @@ struct state {
 extern const struct state life_states[], name_states[], who_states[], use_states[], held_states[],
 	have_states[];
 
-/* Report key=value. A value must not have spaces; bytes of any kind go as hex. */
+/* Reports key=value. A value must not have spaces. Arbitrary bytes are written in hex. */
 void fact(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void fact_hex(const char *key, const void *data, size_t len);
 void fact_str(const char *key, const char *text);
-/* Append to a comma-separated list: the first item of a list begins it. */
+/* Appends to a comma-separated list. The first item begins the list. */
 void fact_item(const char *key, int first, long value);
 
-/* The state is reached: let the supervisor print the facts. */
+/* The state is reached, so the supervisor may print the facts. */
 void ready(void);
 _Noreturn void hold(void);		/* ready(), then wait to be killed */
 _Noreturn void forever(void);
@@ -36,23 +36,23 @@ _Noreturn void skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 #define must(expr) \
 	({ __typeof__(expr) must_v = (expr); if ((long)must_v == -1) die("%s: %m", #expr); must_v; })
 
-/* fork() whose child dies with its parent. */
+/* A fork() whose child dies with its parent. */
 pid_t spawn(void);
 void die_with_parent(void);
-/* The id of the caller where /proc is mounted, whatever its own pid namespace. */
+/* The id of the caller in the pid namespace of /proc, whatever its own namespace is. */
 int host_pid(void);
 int host_tid(void);
 char *self_exe(void);
-/* Become this program again with an exact argv; `what` goes on after the exec. */
+/* Executes this program again with an exact argv. `what` continues after the exec. */
 _Noreturn void exec_again(const char *exe, char **argv, const char *what);
-/* Wait (bounded) until the state letter of a thread of this process is `state`. */
+/* Waits for a bounded time until the state letter of a thread of this process is `state`. */
 void await_state(int pid, int tid, char state);
 void clean_rmdir(const char *path);	/* when all is over */
 void clean_swap(const char *path);
 long long now_ns(int clock);
 void burn_ns(int clock, long long ns);	/* until the CPU clock says so */
 long arg_number(int argc, char **argv, int i, long otherwise);
-/* A small thread; returns once it runs. Threads get small stacks. */
+/* Starts a thread with a small stack, and returns once it runs. */
 void thread(void *(*fn)(void *), void *arg);
 void write_file(const char *path, const char *text);	/* dies on failure */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* States of what a task is called: comm, arguments, executable. */
+/* States of the names of a task: comm, arguments, executable. */
 #include "mktask.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-/* FNV-1a, so that a long value need not go through the facts. */
+/* The hash FNV-1a, so that a long value need not be a fact. */
 static uint64_t hash(const unsigned char *p, size_t n)
 {
 	uint64_t h = 0xcbf29ce484222325;
@@ -31,7 +31,7 @@ static char *args_begin(char **argv)
 	return argv[0];
 }
 
-/* One past the NUL of the last argument, which is where the environment begins. */
+/* The address after the NUL of the last argument, where the environment begins. */
 static char *args_end(char **argv)
 {
 	char *end = argv[0];
@@ -66,7 +66,7 @@ static void odd_comm(int argc, char **argv)
 	hold();
 }
 
-/* Executed from a copy that is then unlinked. */
+/* It is executed from a copy that is then unlinked. */
 static void exe_deleted(int argc, char **argv)
 {
 	static char path[4096];
@@ -92,7 +92,7 @@ static void exe_deleted(int argc, char **argv)
 	exec_again(path, (char *[]){ "gone", path, NULL }, "exe-deleted");
 }
 
-/* Executed from memory: a file that never had a name. */
+/* It is executed from memory, which is a file that never had a name. */
 static void exe_memfd(int argc, char **argv)
 {
 	char path[32];
@@ -116,7 +116,7 @@ static void exe_memfd(int argc, char **argv)
 	exec_again(path, (char *[]){ "memfd", NULL }, "exe-memfd");
 }
 
-/* Arguments of BYTES in all, in pieces below the limit for one. */
+/* Arguments of BYTES in total, in pieces below the limit for one. */
 static void cmdline(int argc, char **argv)
 {
 	enum { PIECE = 100000 };
@@ -155,7 +155,7 @@ static void argc0(int argc, char **argv)
 	exec_again(self_exe(), (char *[]){ NULL }, "argc0");
 }
 
-/* No arguments at all, by the process's own word. */
+/* The process itself tells the kernel that it has no arguments at all. */
 static void cmdline_none(int argc, char **argv)
 {
 	struct prctl_mm_map map = { .exe_fd = -1 };
@@ -204,7 +204,7 @@ static void cmdline_wiped(int argc, char **argv)
 	exec_again(self_exe(), (char *[]){ "soon", "all", "gone", NULL }, "cmdline-wiped");
 }
 
-/* setproctitle(3): a text longer than the arguments, on into the environment. */
+/* As setproctitle(3), with a text that is longer than the arguments and goes on into the environment. */
 static void cmdline_rewritten(int argc, char **argv)
 {
 	static const char title[] = "title: 15 jobs, 3 idle; long";
@@ -223,7 +223,7 @@ static void cmdline_rewritten(int argc, char **argv)
 	exec_again(self_exe(), (char *[]){ "daemon", "--fg", NULL }, "cmdline-rewritten");
 }
 
-/* The same with a text that fits: what is left of the arguments is NULs. */
+/* The same with a text that fits. The rest of the arguments are NULs. */
 static void cmdline_titled(int argc, char **argv)
 {
 	if (argc < 0) {

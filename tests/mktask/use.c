@@ -49,7 +49,7 @@ static long long timeval_ns(struct timeval t)
 	return t.tv_sec * 1000000000LL + t.tv_usec * 1000LL;
 }
 
-/* What the kernel says of the caller by system call, just before it goes to sleep. */
+/* Reports the values that the kernel gives the caller by system calls, just before it goes to sleep. */
 static void usage_facts(void)
 {
 	struct rusage self, children;
@@ -129,7 +129,7 @@ static void await_thread_end(int tid)
 		usleep(1000);
 }
 
-/* Most of its time was used by a thread that has ended. */
+/* A thread that has ended used most of its time. */
 static void dead_threads(int argc, char **argv)
 {
 	thread(live_on, NULL);
@@ -165,7 +165,7 @@ static void *io_thread(void *arg)
 	forever();
 }
 
-/* Known reads and writes by the leader, a thread that ended, a thread that lives. */
+/* Known reads and writes by the leader, by a thread that has ended, and by a living thread. */
 static void io(int argc, char **argv)
 {
 	static char buf[1 << 16];
@@ -219,7 +219,7 @@ static void memory(int argc, char **argv)
 	hold();
 }
 
-/* Where there is no swap, the file that is named becomes one for as long as this runs. */
+/* If there is no swap, the named file becomes swap space as long as this runs. */
 static void need_swap(int argc, char **argv)
 {
 	enum { FILE_SIZE = 64 << 20 };
@@ -282,9 +282,9 @@ static void swap(int argc, char **argv)
 }
 
 /*
- * swap-parts FILE: an object of which half is paged out, mapped whole; a long and a short part of
- * it, read-only; privately and writable with copies of some pages, a few of those paged out, too.
- * And one of which nothing is, mapped in parts and privately.
+ * swap-parts FILE: half of an object is paged out. It is mapped whole; a long and a short part of it are
+ * mapped read-only; and it is mapped privately and writable, with copies of some pages, a few of which are
+ * paged out, too. Another object, of which nothing is paged out, is mapped in parts and privately.
  */
 static void swap_parts(int argc, char **argv)
 {
@@ -309,7 +309,7 @@ static void swap_parts(int argc, char **argv)
 	touch(whole, SIZE);
 	for (int i = 0; i < COPIES; i++)
 		private[i * 3 * PAGE] = 2;
-	/* Two pages in a row, and one of what stays in memory. */
+	/* Two pages in a row, and one page that stays in memory. */
 	private[PAGE] = private[SIZE - PAGE] = 2;
 	for (int i = 0; i < SIZE / PAGE; i += 2)
 		other[i * PAGE] = 1;

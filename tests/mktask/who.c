@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * States of whose a task is and where it lives: credentials, seccomp, namespaces,
+ * States of the owner and the surroundings of a task: credentials, seccomp, namespaces,
  * terminal, directories, cgroup, scheduling policy.
  */
 #include "mktask.h"
@@ -35,7 +35,7 @@ static void ids(void)
 	fact("ppid", "%d", getppid());
 }
 
-/* As the kernel tells the caller itself, by system calls. */
+/* Reports the values that the kernel gives the caller by system calls. */
 static void cred_facts(void)
 {
 	struct __user_cap_header_struct hdr = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -113,7 +113,7 @@ static void user(int argc, char **argv)
 	must(setgroups(0, NULL));
 	must(setresgid(id, id, id));
 	must(setresuid(id, id, id));
-	/* As if it had been started by that user, who may look into it. */
+	/* It is then as if that user had started it, who may look into it. */
 	must(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0));
 	die_with_parent();
 	ids();
@@ -122,7 +122,7 @@ static void user(int argc, char **argv)
 	hold();
 }
 
-/* A thread whose ids are not its process's. */
+/* A thread whose ids differ from those of its process. */
 static void *other_ids(void *arg)
 {
 	(void)arg;
@@ -221,7 +221,7 @@ static void pidns(int argc, char **argv)
 		skip("unshare(CLONE_NEWPID): %m");
 	if (spawn())
 		forever();
-	/* The first of the outer namespace; its third process unshares again. */
+	/* This is the first process of the outer namespace. The third one unshares again. */
 	for (int i = 0; i < 2; i++)
 		if (spawn() == 0)
 			forever();
@@ -337,7 +337,7 @@ static void cwd_deleted(int argc, char **argv)
 	must(chdir(argv[1]));
 	must(rmdir(argv[1]));
 	ids();
-	/* As the kernel shows it. */
+	/* This is the form in which the kernel shows it. */
 	snprintf(shown, sizeof(shown), "%s (deleted)", argv[1]);
 	fact_str("cwd", shown);
 	hold();
@@ -403,7 +403,7 @@ static void cgroup(int argc, char **argv)
 	hold();
 }
 
-/* sched other|batch|idle|fifo|rr [PRIORITY or NICE]: on the last CPU only. */
+/* sched other|batch|idle|fifo|rr [PRIORITY or NICE]: it runs on the last CPU only. */
 static void sched(int argc, char **argv)
 {
 	static const struct { const char *name; int policy; } policies[] = {

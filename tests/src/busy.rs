@@ -1,21 +1,21 @@
-//! Time on a busy machine: a test that waits for something to happen gives it longer where many tasks want each
+//! Counts time on a busy machine. A test that waits for something gives it more time if many tasks want each
 //! processor. tools/test-runner counts in the same way.
 
 use std::time::{Duration, Instant};
 
-/// How much less time may count.
+/// The largest factor by which time counts for less.
 const MOST_CROWDED: f64 = 10.0;
 
 /// How many tasks want each processor now, from 1 to 10.
 pub fn crowd() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    // 0.50 0.40 0.30 3/120 4711: three tasks want to run.
+    // In "0.50 0.40 0.30 3/120 4711", three tasks want to run.
     let running = text.split([' ', '/']).nth(3).and_then(|n| n.parse::<f64>().ok());
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (running.unwrap_or(1.0) / processors as f64).clamp(1.0, MOST_CROWDED)
 }
 
-/// What a time that has passed is worth on a machine that has nothing else to do.
+/// How long the passed time would have been on a machine that has nothing else to do.
 pub fn worth(passed: Duration) -> Duration {
     passed.div_f64(crowd())
 }
@@ -28,11 +28,11 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// For so long, on a machine that has nothing else to do.
+    /// A wait of this length on a machine that has nothing else to do.
     pub fn new(time: Duration) -> Patience {
         Patience { left: time, last: Instant::now() }
     }
-    /// Has the time passed? To be asked now and then.
+    /// Whether the time has passed. Call it now and then.
     pub fn is_over(&mut self) -> bool {
         self.left = self.left.saturating_sub(worth(self.last.elapsed()));
         self.last = Instant::now();

@@ -1,5 +1,5 @@
-//! The built `taskdiag` program, run in odd surroundings. Cargo gives a test the path of its own
-//! crate's programs only, so it is built here, once, into the directory of this test.
+//! Runs the built `taskdiag` program in odd surroundings. Cargo gives a test only the paths of its own
+//! crate's programs, so the program is built here, once, into the directory of this test.
 
 use std::fmt;
 use std::fs::File;
@@ -15,11 +15,11 @@ use std::time::Duration;
 use crate::busy::crowd;
 use crate::skips::target_dir;
 
-/// The path of the program, built now if it is not up to date; or what `TASKDIAG_BIN` names, for
-/// machines without cargo.
+/// The path of the program, which is built now if it is not up to date. On machines without cargo,
+/// `TASKDIAG_BIN` names it.
 ///
 /// # Panics
-/// Where it cannot be built.
+/// If it cannot be built.
 pub fn taskdiag() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -44,13 +44,13 @@ pub fn taskdiag() -> &'static PathBuf {
 /// How the program ended.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Exit code; `None`: killed by a signal. 126: the surroundings could not be made.
+    /// The exit code, or `None` if a signal ended it. 126 means that the surroundings could not be made.
     pub code: Option<i32>,
-    /// Its output.
+    /// The standard output.
     pub stdout: String,
-    /// Its messages.
+    /// The standard error.
     pub stderr: String,
-    /// What it was asked.
+    /// Its arguments.
     pub args: String,
 }
 
@@ -66,15 +66,15 @@ impl fmt::Display for Ran {
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox {
     limits: Vec<(u32, u64)>,
-    /// System calls, and what a filter does with them.
+    /// System calls, and the action of a filter for each.
     denied: Vec<(u32, u32)>,
     user: Option<u32>,
     proc: Proc,
-    /// A process whose mount namespace is entered.
+    /// The process whose mount namespace is entered.
     mounts_of: Option<u32>,
     env: Vec<(String, String)>,
     conf: Option<Conf>,
-    /// A command that runs it.
+    /// The command that runs it.
     through: Vec<String>,
     interrupt_after: Option<Duration>,
 }
@@ -96,7 +96,7 @@ enum Proc {
 }
 
 impl Sandbox {
-    /// As the test itself.
+    /// The same surroundings as those of the test itself.
     pub fn new() -> Sandbox {
         Sandbox::default()
     }
@@ -115,7 +115,7 @@ impl Sandbox {
         self.denied.push((call as u32, libc::SECCOMP_RET_KILL_PROCESS));
         self
     }
-    /// With what is mounted where this process is.
+    /// With the mounts of this process.
     pub fn mounts_of(mut self, pid: u32) -> Sandbox {
         self.mounts_of = Some(pid);
         self
@@ -130,7 +130,7 @@ impl Sandbox {
         self.conf = Some(Conf { text: text.to_owned(), mode, uid });
         self
     }
-    /// Run by another command, such as `unshare --pid --fork`, which is given the program and its
+    /// Run by another command, such as `unshare --pid --fork`, which gets the program and its
     /// arguments.
     pub fn through(mut self, command: &[&str]) -> Sandbox {
         self.through = command.iter().map(|s| (*s).to_owned()).collect();
@@ -157,12 +157,12 @@ impl Sandbox {
         self
     }
 
-    /// Run `taskdiag` with these arguments, for at most a minute; longer on a busy machine.
+    /// Runs `taskdiag` with these arguments, for at most a minute, or longer on a busy machine.
     ///
     /// # Panics
-    /// Where a copy for another user cannot be made.
+    /// If a copy for another user cannot be made.
     pub fn run(&self, args: &[&str]) -> Ran {
-        // The checkout may lie where other users cannot go.
+        // The checkout may lie in a place that other users cannot enter.
         let copy = self.user.map(|_| copy_for_everyone());
         let program = copy.as_ref().map_or(taskdiag().clone(), |dir| dir.path().join("taskdiag"));
         let inside = self.clone();
@@ -203,7 +203,7 @@ impl Sandbox {
         }
     }
 
-    /// The seccomp program for what is denied.
+    /// The seccomp program for the denied calls.
     fn filter(&self) -> Vec<libc::sock_filter> {
         let stmt =
             |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
@@ -229,9 +229,9 @@ impl Sandbox {
         let proc = c"/proc".as_ptr();
         // SAFETY: system calls on strings and structs that outlive them.
         unsafe {
-            // A run that hangs is killed, and shows no exit code.
+            // A run that hangs is killed, and has no exit code.
             libc::alarm(seconds);
-            // Also where the test runs in the background of a shell.
+            // It may be ignored if the test runs in the background of a shell.
             libc::signal(libc::SIGINT, libc::SIG_DFL);
             if let Some(mounts) = mounts {
                 ok(libc::setns(mounts.as_raw_fd(), libc::CLONE_NEWNS).into())?;
@@ -258,7 +258,7 @@ impl Sandbox {
                 ok(libc::setrlimit(*resource as _, &limit).into())?;
             }
             if let Some(uid) = self.user {
-                // The calls themselves: the library's wrappers talk to other threads.
+                // These are the calls themselves, because the library's wrappers signal other threads.
                 ok(libc::syscall(libc::SYS_setgroups, 0, 0))?;
                 ok(libc::syscall(libc::SYS_setresgid, uid, uid, uid))?;
                 ok(libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
@@ -280,7 +280,7 @@ fn ok(rc: libc::c_long) -> io::Result<()> {
 }
 
 impl Conf {
-    /// Make it, on a file system of its own. System calls only.
+    /// Makes the file, on a file system of its own, by system calls only.
     fn put(&self) -> io::Result<()> {
         let (tmpfs, etc) = (c"tmpfs".as_ptr(), c"/etc".as_ptr());
         // SAFETY: system calls on strings that outlive them.
@@ -301,7 +301,7 @@ fn copy_for_everyone() -> tempfile::TempDir {
     let everyone = std::fs::Permissions::from_mode(0o755);
     let dir =
         tempfile::Builder::new().permissions(everyone.clone()).tempdir().expect("a directory");
-    // By another process: a test that forks while we write would keep the file open for writing,
+    // Another process makes the copy. A test that forks while we write would keep the file open for writing,
     // and such a file cannot be executed.
     let copied = Command::new("install").arg("-m755").arg(taskdiag()).arg(dir.path()).status();
     assert!(copied.expect("install runs").success(), "taskdiag is not copied");

@@ -1,5 +1,5 @@
-//! Runs `mktask` and reads its facts. The task and all its children end when the value is dropped,
-//! and when the test is killed.
+//! Runs `mktask` and reads its facts. The task and all of its children end when the value is dropped,
+//! or when the test is killed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -21,16 +21,16 @@ impl Mktask {
     /// The program.
     pub const PATH: &'static str = env!("MKTASK");
 
-    /// Make a state. `Err` says why this machine cannot have it.
+    /// Makes a state. `Err` says why this machine cannot have it.
     ///
     /// # Panics
-    /// Where making it fails in a way that a machine should not.
+    /// If it fails for a reason that no machine should have.
     pub fn start(args: &[&str]) -> Result<Mktask, String> {
         let mut child = Command::new(Mktask::PATH)
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Not ours, which may be a file that grows while it is looked at.
+            // Ours is not inherited, because it may be a file that grows while a test looks at it.
             .stderr(Stdio::null())
             .spawn()
             .expect("mktask was built");
@@ -53,25 +53,25 @@ impl Mktask {
     pub fn state(&self) -> &str {
         &self.state
     }
-    /// Is there such a fact?
+    /// Whether there is such a fact.
     pub fn has(&self, key: &str) -> bool {
         self.facts.contains_key(key)
     }
-    /// A fact as it is.
+    /// A fact as text.
     pub fn text(&self, key: &str) -> &str {
         self.facts.get(key).unwrap_or_else(|| panic!("mktask {} has no {key}", self.state))
     }
-    /// A number.
+    /// A fact that is a number.
     pub fn num<T: FromStr>(&self, key: &str) -> T {
         let text = self.text(key);
         text.parse().unwrap_or_else(|_| panic!("{key}={text} is not such a number"))
     }
-    /// A list of numbers; empty where there is none.
+    /// A fact that is a list of numbers. It is empty if there is no such fact.
     pub fn list(&self, key: &str) -> Vec<u32> {
         let text = self.facts.get(key).map_or("", String::as_str);
         text.split(',').filter_map(|n| n.parse().ok()).collect()
     }
-    /// Bytes of any kind.
+    /// A fact that is arbitrary bytes.
     pub fn bytes(&self, key: &str) -> Vec<u8> {
         let text = self.text(key);
         let byte = |i| u8::from_str_radix(&text[i..i + 2], 16).expect("hex");
@@ -102,7 +102,7 @@ impl Drop for Mktask {
     }
 }
 
-/// The hash that mktask gives of a long value (FNV-1a, 64 bits).
+/// The hash by which mktask reports a long value (FNV-1a, 64 bits).
 pub fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ *b as u64).wrapping_mul(0x100_0000_01b3))
 }

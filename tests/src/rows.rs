@@ -1,4 +1,4 @@
-//! Lists of an answer as plain values: a map of named members for each entry, with names in the
+//! Turns lists of an answer into plain values: a map of named members for each entry, with names in
 //! place of their numbers, so that the lists of two engines can be compared.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub type Row = BTreeMap<&'static str, Value>;
 /// The task, or the one that it shares a group with, which must be there.
 ///
 /// # Panics
-/// Where it is not.
+/// If it is not there.
 pub fn owner(answer: &Answer, pid: u32, group: Group) -> TaskView<'_> {
     let find = |pid| answer.snapshot.tasks().find(|t| t.pid() == pid);
     let t = find(pid).unwrap_or_else(|| panic!("{answer} has no task {pid}"));
@@ -28,10 +28,10 @@ pub fn owner(answer: &Answer, pid: u32, group: Group) -> TaskView<'_> {
     }
 }
 
-/// The entries of a task's list. Empty where there is none.
+/// The entries of a task's list. There are none if the task does not have the list.
 ///
 /// # Panics
-/// Where an entry has a number without a name.
+/// If an entry has a number without a name.
 pub fn rows<T: ListEntry>(view: &TaskView<'_>) -> Vec<Row> {
     let list = view.list::<T>().into_iter().flatten();
     list.map(|e| row(view, e.raw, e.valid)).collect()

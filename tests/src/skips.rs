@@ -1,12 +1,12 @@
-//! A test that cannot run here says so where nobody can miss it: on stderr, past libtest's
-//! capture, and in `target/taskdiag-skips.txt`, which `make test` prints at its end.
+//! Reports skips. A test that cannot run here says so where nobody can miss it: on stderr, past
+//! libtest's capture, and in `target/taskdiag-skips.txt`, which `make test` prints at its end.
 //! `TASKDIAG_REQUIRE=procfs,bpf,...` turns the absence of an engine into a failure.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Where skips are collected; one line each, appended.
+/// The file in which skips are collected. Each appends one line.
 pub fn file() -> PathBuf {
     target_dir().join("taskdiag-skips.txt")
 }
@@ -18,16 +18,16 @@ pub fn target_dir() -> PathBuf {
     exe.ancestors().nth(3).unwrap_or_else(|| Path::new("target")).to_path_buf()
 }
 
-/// Say that a test, or a part of it, does not run here and why.
+/// Reports that a test, or a part of it, does not run here, and why.
 pub fn skip(test: &str, why: &str) {
     let line = format!("{test}: {why}\n");
-    // print! and eprint! would be swallowed by the capture of a passing test.
+    // The capture of a passing test would swallow print! and eprint!.
     let _ = std::io::stderr().write_all(format!("SKIPPED {line}").as_bytes());
     let file = OpenOptions::new().append(true).create(true).open(file());
     let _ = file.and_then(|mut f| f.write_all(line.as_bytes()));
 }
 
-/// Must this engine be there (`TASKDIAG_REQUIRE`)?
+/// Whether this engine must be there (`TASKDIAG_REQUIRE`).
 pub fn is_required(engine: &str) -> bool {
     let list = std::env::var("TASKDIAG_REQUIRE").unwrap_or_default();
     list.split(',').any(|e| e.trim() == engine)

@@ -1,4 +1,4 @@
-//! One state, every engine, every strategy: what mktask says of its task must be in each answer,
+//! Checks one state on every engine with every strategy: the facts of mktask must be in each answer,
 //! and the answers must be the same.
 
 use taskdiag::{Request, Strategy};
@@ -7,11 +7,11 @@ use crate::answer::groups_of;
 use crate::compare::{Outcome, compare};
 use crate::{Answer, Mktask, Source, Task, Value, engines, read, skip};
 
-/// How often a comparison may be repeated before a difference counts: another process may have
-/// changed what is shared (memory in reach of the reclaim, the CPU of a wake-up).
+/// How often a comparison may be repeated before a difference counts. Another process may have
+/// changed shared things (memory that can be reclaimed, the CPU of a wake-up).
 const TRIES: usize = 4;
 
-/// Facts with the name of a field, which every answer must have exactly.
+/// Facts with the names of their fields. Every answer must have exactly these values.
 const FACTS: &[(&str, &str)] = &[
     ("ppid", "base.ppid"),
     ("pgid", "base.pgid"),
@@ -62,7 +62,7 @@ const BYTE_FACTS: &[(&str, &str)] = &[
     ("exe", "paths.exe"),
 ];
 
-/// The requests whose answers must hold this task: about it, and if `wide` about all tasks.
+/// The requests whose answers must have this task: those about it, and if `wide` those about all tasks.
 fn requests(m: &Mktask, wide: bool) -> Vec<(Strategy, u32)> {
     let mut all = vec![(Strategy::One, m.pid()), (Strategy::Thread, m.pid())];
     if wide {
@@ -74,26 +74,26 @@ fn requests(m: &Mktask, wide: bool) -> Vec<(Strategy, u32)> {
     all
 }
 
-/// Ask one engine for all the groups that it has.
+/// Asks one engine for all groups that it has.
 ///
 /// # Panics
-/// Where there is no answer.
+/// If there is no answer.
 pub fn ask(engine: Source, strategy: Strategy, pid: u32) -> Answer {
     let req = Request::new(strategy, pid, groups_of(engine));
     read(engine, &req).unwrap_or_else(|e| panic!("{engine}/{strategy} of {pid}: {e}"))
 }
 
-/// Make the state and check it: its facts in every answer, then `check` on every answer, then each
+/// Makes the state and checks it: its facts in every answer, then `check` on every answer, then each
 /// engine against the others.
 ///
 /// # Panics
-/// On any difference, and where nothing was compared.
+/// On any difference, and if nothing was compared.
 pub fn parity(test: &str, args: &[&str], check: impl Fn(&Mktask, &Answer, &Task)) {
     check_state(test, args, true, check);
 }
 
-/// [`parity`] without the requests about all tasks, which cost as much as the machine is busy: for
-/// more of the same kind.
+/// [`parity`] without the requests about all tasks, which take longer the more tasks the machine has. It
+/// is for further states of the same kind.
 ///
 /// # Panics
 /// As [`parity`].
@@ -119,7 +119,7 @@ fn check_state(test: &str, args: &[&str], wide: bool, check: impl Fn(&Mktask, &A
     against_each_other(test, &m, wide);
 }
 
-/// Compare the facts of mktask with an answer; how many there were.
+/// Compares the facts of mktask with an answer. Returns how many there were.
 fn facts(m: &Mktask, answer: &Answer, task: &Task) -> usize {
     let mut n = 0;
     let text = |v: &[u8]| v.escape_ascii().to_string();
@@ -142,7 +142,7 @@ fn facts(m: &Mktask, answer: &Answer, task: &Task) -> usize {
     n
 }
 
-/// All engines on all requests about one state: the same tasks, the same values.
+/// Checks that all engines give the same tasks and values on all requests about one state.
 fn against_each_other(test: &str, m: &Mktask, wide: bool) {
     let engines = engines();
     for pair in engines.windows(2) {
@@ -182,19 +182,19 @@ fn compare_tree(m: &Mktask, a1: &Answer, b: &Answer, a2: &Answer) -> Outcome {
     out
 }
 
-/// A task's value that must lie in a range.
+/// Checks that a value of a task lies in a range.
 ///
 /// # Panics
-/// Where it does not.
+/// If it does not.
 pub fn between(answer: &Answer, task: &Task, field: &str, low: i128, high: i128) {
     let n = task.num(field);
     assert!(low <= n && n <= high, "{field} of {answer} is {n}, not in {low}..={high}");
 }
 
-/// A task's state letter.
+/// Checks the letter of a task's state.
 ///
 /// # Panics
-/// Where it is not one of `letters`.
+/// If it is not one of `letters`.
 pub fn in_state(answer: &Answer, task: &Task, letters: &str) {
     let Some(Value::Num(n)) = task.get("base.state") else {
         panic!("{answer}: no state of task {}", task.pid)

@@ -1,8 +1,9 @@
-//! Odd requests, odd surroundings, missing rights: a clear answer or a clear error, never a hang or
-//! a wrong 0. The library is asked directly where that is enough; the `taskdiag` program where the
-//! surroundings of a whole process are needed.
+//! Tests odd requests, odd surroundings and missing rights: there must be a clear answer or a clear error,
+//! never a hang or a wrong 0. The library is asked directly if that is enough, and the program `taskdiag` if
+//! the surroundings of a whole process are needed.
 //!
-//! Its exit codes: 0 complete, 1 nothing matched, 2 usage, 3 partial answer, 4 no answer.
+//! The exit codes are 0 for a complete answer, 1 if nothing matched, 2 for wrong usage, 3 for a partial
+//! answer, and 4 for none.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use taskdiag_tests::answer::{GROUPS, groups_of};
 use taskdiag_tests::cli::{Ran, Sandbox};
 use taskdiag_tests::{Mktask, Source, engines, read, skip};
 
-/// A pid that was there and is not any more.
+/// A pid that existed and has gone.
 fn reaped_pid() -> u32 {
     let mut child = std::process::Command::new("true").spawn().expect("true runs");
     child.wait().expect("it ends");
@@ -105,13 +106,13 @@ fn tasks_may_vanish_at_any_moment() {
             assert_eq!(a.done.tasks, a.pids().len() as u64, "{a}");
             vanished += a.done.vanished;
             for m in &storms {
-                // What does not vanish is always there.
+                // A task that does not vanish is always there.
                 a.task(m.pid());
                 a.task(m.supervisor());
                 let req = Request::children(m.pid(), Groups::BASE | Groups::CMDLINE);
                 read(*engine, &req).unwrap_or_else(|e| panic!("{engine}/children: {e}"));
             }
-            // A pid that may be there or not.
+            // This pid may or may not be there.
             let Some(pid) = a.pids().into_iter().max() else { continue };
             for strategy in [Strategy::One, Strategy::Thread] {
                 match read(*engine, &Request::new(strategy, pid, GROUPS & groups_of(*engine))) {
@@ -128,7 +129,7 @@ fn tasks_may_vanish_at_any_moment() {
     }
 }
 
-/// Is the answer of `ps` about a process of ours there and whole?
+/// Checks that the answer of `ps` about a process of ours is there and complete.
 fn shows(ran: &Ran, m: &Mktask) {
     assert_eq!(ran.code, Some(0), "{ran}");
     let pid = m.pid().to_string();
@@ -136,7 +137,7 @@ fn shows(ran: &Ran, m: &Mktask) {
     assert!(has, "process {pid} is not in\n{ran}");
 }
 
-/// No answer, and a message that names this.
+/// Checks that there is no answer, and that the message has these words.
 fn no_answer(ran: &Ran, words: &[&str]) {
     assert_eq!(ran.code, Some(4), "{ran}");
     assert!(ran.stdout.is_empty(), "{ran}");
@@ -170,13 +171,13 @@ fn without_proc() {
     }
     let sandbox = Sandbox::new().without_proc();
     no_answer(&sandbox.run(&["ps", "-e", "--engine", "procfs"]), &["/proc", "mount"]);
-    // With another engine there may be an answer.
+    // Another engine may give an answer.
     let ran = sandbox.run(PS);
     match ran.code {
         Some(0 | 3) => assert!(ran.stdout.lines().count() > 3, "{ran}"),
         _ => no_answer(&ran, &["/proc"]),
     }
-    // What only /proc has is told of it, and not to use what is in use.
+    // It is told of what only /proc has, and is not told to use an engine that is already in use.
     for args in [&["memory"][..], &["maps", "-x", "1"], &["memory", "-p", "1,2"]] {
         let ran = sandbox.run(args);
         no_answer(&ran, &["no proc filesystem is mounted"]);
@@ -184,7 +185,7 @@ fn without_proc() {
     }
 }
 
-/// In these surroundings, `auto` must answer and bpf either answers or says why not.
+/// Checks that in these surroundings `auto` answers, and bpf either answers or says why not.
 fn auto_goes_on(name: &str, sandbox: Sandbox, bpf_must_fail: bool) {
     let m = Mktask::start(&["idle"]).expect("always possible");
     shows(&sandbox.run(PS), &m);
@@ -196,7 +197,7 @@ fn auto_goes_on(name: &str, sandbox: Sandbox, bpf_must_fail: bool) {
     if ran.code == Some(4) || bpf_must_fail {
         no_answer(&ran, &["bpf"]);
     } else {
-        // Process 1 may be hidden from BPF, which makes an answer partial.
+        // Process 1 may be hidden from BPF, and the answer is partial then.
         assert!(matches!(ran.code, Some(0 | 3)), "{ran}");
         shows(&Ran { code: Some(0), ..ran }, &m);
     }
@@ -207,11 +208,11 @@ fn no_locked_memory() {
     auto_goes_on("no_locked_memory", Sandbox::new().limit(libc::RLIMIT_MEMLOCK, 0), false);
 }
 
-/// Where there is not enough memory, that is said, and no core is left.
+/// If there is not enough memory, the program says so and leaves no core.
 #[test]
 fn little_memory() {
     let mut said = 0;
-    // From where the program cannot be loaded up to where it has what it wants.
+    // The limits go from a size at which the program cannot be loaded to one at which it has enough.
     for kib in (3_000..36_000).step_by(600) {
         for args in [PS, &["files"]] {
             let ran = Sandbox::new().limit(libc::RLIMIT_AS, kib << 10).run(args);
@@ -222,10 +223,10 @@ fn little_memory() {
                     assert!(is_said, "{kib} KiB: {ran}");
                     said += 1;
                 }
-                // The loader, or the kernel before it.
+                // This is the loader, or the kernel before it.
                 Some(126 | 127) => assert!(ran.stdout.is_empty(), "{kib} KiB: {ran}"),
                 None if ran.stderr.is_empty() && said == 0 => {}
-                // The C library itself, where it has none for a thread that begins: it says so, too.
+                // The C library itself says so if it has no memory for a new thread.
                 None if ran.stderr.contains("TLS destructor: out of memory") => said += 1,
                 _ => panic!("{kib} KiB: {ran}"),
             }
@@ -237,7 +238,7 @@ fn little_memory() {
 #[test]
 fn few_open_files() {
     auto_goes_on("few_open_files", Sandbox::new().limit(libc::RLIMIT_NOFILE, 8), false);
-    // With next to none there may be no answer, but there is a word on what to do.
+    // With next to no descriptors there may be no answer, but there must be advice.
     for n in [5, 4, 3] {
         let ran = Sandbox::new().limit(libc::RLIMIT_NOFILE, n).run(PS);
         if ran.code != Some(0) && ran.code != Some(127) {
@@ -255,7 +256,7 @@ fn seccomp_that_denies_bpf() {
 
 #[test]
 fn no_threads_can_be_made() {
-    // A thread pool that cannot start must not be the end.
+    // The program must survive a thread pool that cannot start.
     let sandbox = Sandbox::new().deny(libc::SYS_clone3, libc::EAGAIN);
     let sandbox = sandbox.deny(libc::SYS_clone, libc::EAGAIN);
     auto_goes_on("no_threads_can_be_made", sandbox, false);
@@ -268,7 +269,7 @@ fn an_unprivileged_user() {
     }
     let sandbox = Sandbox::new().user(65534);
     auto_goes_on("an_unprivileged_user", sandbox.clone(), true);
-    // What only the owner may read is denied and said, not 0.
+    // Files that only the owner may read are denied and reported, and their values are not 0.
     let m = Mktask::start(&["idle"]).expect("always possible");
     let pid = m.pid().to_string();
     let ran = sandbox.run(&["ps", "-p", &pid, "-o", "pid,exe"]);
@@ -297,7 +298,7 @@ fn sockets_elsewhere() {
         let found = ran.stdout.lines().find(|l| l.split_whitespace().any(|w| w == fd));
         found.unwrap_or_else(|| panic!("no {fact}\n{ran}")).to_string()
     };
-    // Whose it is may not enter the namespace, and reads of it what there is in /proc.
+    // The owner of the process may not enter the namespace, so its sockets are read from /proc.
     for sandbox in [Sandbox::new().user(65534), Sandbox::new()] {
         let ran = sandbox.run(&args);
         for (fact, kind) in [("tcp", "IPv4"), ("udp6", "IPv6"), ("unix", "unix")] {
@@ -331,8 +332,8 @@ fn hidepid() {
     assert_eq!(ran.code, Some(1), "{ran}");
 }
 
-/// Threads of which it may not be asked whether they share their files: a table is there once all the
-/// same, what differs is seen to, and the answer says that it is not certain.
+/// kcmp(2) may not be asked whether these threads share their files. Each table is listed once all the same,
+/// threads whose descriptors differ have tables of their own, and the answer says that this is not certain.
 #[test]
 fn sharing_that_may_not_be_asked() {
     let sandbox = Sandbox::new().deny(libc::SYS_kcmp, libc::EPERM);
@@ -360,7 +361,7 @@ fn sharing_that_may_not_be_asked() {
     }
 }
 
-/// A socket without an address is in no list of its network namespace: it is asked itself. Where that is
+/// A socket without an address is in no list of its network namespace, so it is asked itself. If that is
 /// refused, text and JSON both say that something is not known.
 #[test]
 fn sockets_in_no_list() {

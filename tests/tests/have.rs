@@ -1,5 +1,5 @@
-//! A mapping of each kind and an open file of each type, on every engine: against what mktask made,
-//! and the engines against each other.
+//! Tests a mapping of each kind and an open file of each type on every engine: against the values that
+//! mktask made, and the engines against each other.
 
 use std::collections::BTreeMap;
 
@@ -36,13 +36,13 @@ fn name(row: &Row) -> (Vec<u8>, bool) {
     }
 }
 
-/// The answers about a process of the engines that have a group, to ONE.
+/// The answers to ONE about a process, from the engines that have a group.
 fn answers(m: &Mktask, group: Group) -> Vec<Answer> {
     let ask = |e| read(e, &Request::one(m.pid(), group.into())).expect("an answer");
     engines_with(group).into_iter().map(ask).collect()
 }
 
-/// The lists of any two engines are the same, entry by entry.
+/// Checks that the lists of any two engines are the same, entry by entry.
 fn same_lists<T: ListEntry>(m: &Mktask, answers: &[Answer], group: Group, not: &[&str]) {
     for pair in answers.windows(2) {
         let [a, b] = [&pair[0], &pair[1]].map(|a| rows::<T>(&owner(a, m.pid(), group)));
@@ -165,7 +165,7 @@ fn sums_of_mappings() {
             skip("keys of mappings", "the processor has none");
             assert_eq!(of("anon").1.get("protection_key"), None, "{a}");
         }
-        // The flags are there, since smaps is read.
+        // The flags are known, because smaps is read.
         assert_eq!(num(of("dontdump").0, "flags") & 0x2000, 0x2000, "{a}");
         assert_eq!(num(of("locked").0, "flags") & 0x4, 0x4, "{a}");
     }
@@ -182,7 +182,7 @@ fn files() {
     let Some(m) = start(&["files", &path]) else { return };
     let all = answers(&m, Group::Fd);
     assert!(!all.is_empty(), "no engine has files");
-    // A kernel that has the file has the group, and nobody else is asked.
+    // A kernel that has the file has the group, and no other engine is asked.
     if engines().iter().any(|s| s.id() == EngineId::Kernel) {
         assert!(all.iter().any(|a| a.source.id() == EngineId::Kernel), "the kernel has no files");
         let a = taskdiag::query(&Request::all(Groups::FD)).expect("an answer");
@@ -309,7 +309,7 @@ fn details_of_files() {
     same_details(&m);
 }
 
-/// What one engine tells of a descriptor the others tell, too, and the same but for a time.
+/// Checks that all engines give the same details of a descriptor, but for times.
 fn same_details(m: &Mktask) {
     let all: Vec<_> = answers(m, Group::Fd)
         .into_iter()
@@ -320,12 +320,12 @@ fn same_details(m: &Mktask) {
             for d in &mut list {
                 match FdDetailKind::from_number(d.kind) {
                     Some(FdDetailKind::Timerfd) => d.value[3] = 0,
-                    // the memory, which only some know, and not to the byte
+                    // only some engines know the memory, and not to the byte
                     Some(FdDetailKind::BpfMap) => d.value[3] = 0,
                     _ => {}
                 }
             }
-            // An epoll's and an inotify's order is the engine's.
+            // The order for an epoll and an inotify is the engine's own.
             list.sort_by_key(|d| (d.fd, d.kind, d.value));
             (a.to_string(), list.iter().map(|d| (d.fd, d.kind, d.value)).collect::<Vec<_>>())
         })
@@ -402,12 +402,12 @@ fn sockets() {
             assert_eq!(num(p, "ifindex"), m.num::<i128>("packet_ifindex"), "{a}");
         }
     }
-    // Memory and data are counted differently in the queues of some.
+    // The queues of some sockets count memory and data differently.
     let queues = ["recv_queue_bytes", "send_queue_bytes"];
     same_lists::<Socket>(&m, &all, Group::Fd, &queues);
 }
 
-/// What stat(2) says of a file, as a row of FILE_STAT; without its mount.
+/// The values of stat(2) for a file, as a row of FILE_STAT without its mount.
 fn stat_row(path: &str) -> Option<BTreeMap<&'static str, i128>> {
     use std::os::unix::fs::MetadataExt;
     let s = std::fs::metadata(path).ok()?;
@@ -447,7 +447,7 @@ fn files_without_a_descriptor() {
                 assert_eq!(num(got[0], key), want, "{a}: {key} of {what}");
             }
         }
-        // Each mapped file, found by device and inode.
+        // Each mapped file is found by device and inode.
         let mut compared = 0;
         for v in rows::<Vma>(&t).iter().filter(|v| num(v, "dev") != 0) {
             let range = format!("map_files/{:x}-{:x}", num(v, "start"), num(v, "end"));
@@ -455,7 +455,7 @@ fn files_without_a_descriptor() {
             let got = of(FileUse::Mapped).find(|r| key(r) == key(v));
             let want = stat_row(&proc(&range));
             let (Some(got), Some(want)) = (got, want) else {
-                // Who may not look into map_files finds by their names those that have one.
+                // A reader who may not look into map_files finds those files by name that have one.
                 assert!(!root, "{a}: {v:?}");
                 continue;
             };
@@ -486,7 +486,7 @@ fn files_without_a_descriptor() {
             assert!(different.is_empty(), "{} and {}: {different:?} of {a:?}", pair[0], pair[1]);
         }
     }
-    // Where engines share the work, one that lists mappings tells of their files.
+    // If engines share the work, the engine that lists mappings also describes their files.
     let shared = taskdiag::query(&Request::one(m.pid(), groups)).expect("an answer");
     let n = rows::<FileStat>(&shared.tasks().next().expect("it lives")).len();
     assert_eq!(n, sorted(&all[0]).len(), "by {:?}", shared.served());
@@ -545,7 +545,7 @@ fn a_zombie_has_nothing() {
         (Group::Environ, "environ"),
         (Group::FileStat, "exe"),
     ] {
-        // The files of what has no memory left are root's; others may not open some of them.
+        // The files of a process without memory belong to root, and others may not open some of them.
         let path = format!("/proc/{}/{file}", m.pid());
         let why = match std::fs::File::open(&path) {
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Reason::Denied,
@@ -558,7 +558,7 @@ fn a_zombie_has_nothing() {
     }
 }
 
-/// The memory of a process is that of its threads, also where the first of them has ended.
+/// The memory of a process is that of its threads, even if the first of them has ended.
 #[test]
 fn a_process_has_its_memory_when_its_first_thread_has_ended() {
     const NAME: &str = "a_process_has_its_memory_when_its_first_thread_has_ended";

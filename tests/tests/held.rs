@@ -1,4 +1,4 @@
-//! Nothing waits for a task: the lock of its memory may be held, or its pages may not come, and
+//! Tests that nothing waits for a task. The lock of its memory may be held, or its pages may not come, and
 //! the rest of the answer is there in time all the same.
 
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use taskdiag_tests::{Mktask, Source, engines, read, skip};
 
 const WAITING: [Group; 6] =
     [Group::Cmdline, Group::Environ, Group::Vma, Group::VmaStat, Group::Rollup, Group::Swap];
-/// Far less than for ever, of the time of a machine that has nothing else to do.
+/// A time that is far less than for ever, counted as on a machine that has nothing else to do.
 const IN_TIME: Duration = Duration::from_secs(20);
 
 fn start(args: &[&str]) -> Option<Mktask> {
@@ -25,7 +25,7 @@ fn held(dir: &tempfile::TempDir) -> Option<Mktask> {
     start(&["held-lock", dir.path().to_str().expect("a plain path")])
 }
 
-/// Those of the groups that may wait which an engine has.
+/// The groups that may wait and that this engine has.
 fn groups_of(source: Source) -> Groups {
     let has = |g: &Group| engines_with(*g).contains(&source);
     WAITING.into_iter().filter(has).collect()
@@ -35,7 +35,7 @@ fn is_there(t: &TaskView<'_>, g: Group) -> bool {
     t.reason(g).is_none()
 }
 
-/// Of the version of Linux.
+/// The major version of Linux.
 fn major() -> u32 {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("it is there");
     release.split('.').next().and_then(|n| n.parse().ok()).expect("a number")
@@ -62,13 +62,13 @@ fn a_held_lock_stops_nobody_else() {
             let mut blocked = 0;
             for g in groups.iter().filter(|g| *g != Group::Base) {
                 match t.reason(g) {
-                    // Newer kernels do not need the lock for some.
+                    // Newer kernels do not need the lock for some groups.
                     None => {}
                     Some(Reason::Blocked) => blocked += 1,
                     other => panic!("{a}: {g} is {other:?}"),
                 }
             }
-            // What walks all pages needs the lock on every kernel, and smaps does before Linux 7.
+            // A walk over all pages needs the lock on every kernel, and smaps needs it before Linux 7.
             if groups.has(Group::Rollup) {
                 assert_eq!(t.reason(Group::Rollup), Some(Reason::Blocked), "{a}: rollup");
             }
@@ -76,7 +76,7 @@ fn a_held_lock_stops_nobody_else() {
                 assert!(major() >= 7, "{a}: vma_stat was not blocked");
                 assert!(!rows::<VmaStat>(&t).is_empty(), "{a}: vma_stat is empty");
             }
-            // Where all tasks are asked for, others may be blocked too: of another test, of whoever uses this machine.
+            // If all tasks are asked for, tasks of other tests or of other users may be blocked, too.
             let is_blocked =
                 |t: &TaskView<'_>| Group::ALL.iter().any(|g| t.reason(*g) == Some(Reason::Blocked));
             let all = a.snapshot.tasks().filter(is_blocked).count() as u64;
@@ -126,7 +126,7 @@ fn the_program_ends_while_the_lock_is_held() {
     drop(m);
 }
 
-/// A process that is free again is read again, also by a process that left threads behind.
+/// A process that is free again is read again, also by a process that has left threads behind.
 #[test]
 fn what_is_released_is_read_again() {
     let dir = tempfile::tempdir().expect("dir");
@@ -164,7 +164,7 @@ fn arguments_that_never_come_are_blocked_and_not_empty() {
         let req = Request::one(m.pid(), Groups::BASE | Groups::CMDLINE);
         let a = read(*engine, &req).expect("an answer");
         let t = a.snapshot.tasks().next().expect("the task");
-        // None of it, or a value that says that it is cut.
+        // There is no value, or a value that says that it is cut.
         match (t.reason(Group::Cmdline), t.cmdline()) {
             (Some(Reason::Blocked), None) => {}
             (None, Some(b)) if b.is_cut() => {}

@@ -1,5 +1,5 @@
-//! Tasks whose values together are larger than what an engine writes in one go: no value is cut,
-//! and none runs into the next.
+//! Tests tasks whose values together are larger than the buffer of an engine: no value is cut, and none runs
+//! into the next.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ use taskdiag_tests::{Mktask, Source, skip};
 
 /// The kernel's NGROUPS_MAX.
 const GIDS: u32 = 65_536;
-/// Two fill a chunk of the bpf engine's output; these are in one answer.
+/// Two of these fill a chunk of the bpf engine's output. This many are in one answer.
 const TASKS: usize = 5;
 
 struct Idle(Child);
@@ -27,7 +27,7 @@ impl Drop for Idle {
     }
 }
 
-/// A process with all the supplementary groups there can be.
+/// Starts a process with as many supplementary groups as the kernel allows.
 fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Idle> {
     let mut command = Command::new("sleep");
     command.arg("600").stdin(Stdio::null()).stdout(Stdio::null());
@@ -41,7 +41,8 @@ fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Idle> {
     command.spawn().map(Idle)
 }
 
-/// A request that is ended between two runs of the BPF program has whole tasks, and says so.
+/// A request that is ended between two runs of the BPF program has only whole tasks, and says that it was
+/// ended.
 #[test]
 fn a_stopped_answer_of_several_runs_has_whole_tasks() {
     static STOPPED: Watch = Watch::new();
@@ -50,7 +51,7 @@ fn a_stopped_answer_of_several_runs_has_whole_tasks() {
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip("a_stopped_answer_of_several_runs_has_whole_tasks", "no BPF here");
     }
-    // Some 700 bytes each: more than the least memory has room for.
+    // The tasks have some 700 bytes each, which is more than the smallest memory can hold.
     let m = Mktask::start(&["threads", "4000"]).expect("so many threads");
     let groups = Groups::BASE | Groups::STAT | Groups::STATM | Groups::SIGNALS | Groups::LIMITS;
     let ask = |watch| {
@@ -72,7 +73,7 @@ fn a_stopped_answer_of_several_runs_has_whole_tasks() {
     }
 }
 
-/// Room for this many open files in this process, which tests beside this one share.
+/// Allows this many open files in this process, which it shares with the tests beside this one.
 fn allow_files(n: u64) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both take a struct that is there.
@@ -85,7 +86,7 @@ fn allow_files(n: u64) -> bool {
     }
 }
 
-/// A task whose files fill the output goes on in the next run, though one before it waits for its
+/// A task whose files fill the output is continued in the next run, even if a task before it waits for its
 /// command line.
 #[test]
 fn files_go_on_beside_a_command_line_that_waits() {
@@ -97,7 +98,7 @@ fn files_go_on_beside_a_command_line_that_waits() {
     if !allow_files(FILES as u64 + 1_000) {
         return skip(NAME, "not allowed so many files");
     }
-    // Longer than what is read at once.
+    // The text is longer than the part that is read at once.
     let long = "x".repeat(10_000);
     let mut waits = Command::new("sh");
     waits.args(["-c", "read x", "sh", &long]).stdin(Stdio::piped());
@@ -124,8 +125,8 @@ fn files_go_on_beside_a_command_line_that_waits() {
     }
 }
 
-/// More files than the least memory has room for: those of a task go on in a later run, and the tasks
-/// after it are there, too.
+/// There are more files than the smallest memory can hold. The list of a task is continued in a later run,
+/// and the tasks after it are there, too.
 #[test]
 fn a_list_of_files_goes_on_in_a_later_run() {
     const NAME: &str = "a_list_of_files_goes_on_in_a_later_run";
@@ -286,11 +287,11 @@ fn five_tasks_with_all_the_groups_there_can_be() {
     }
 }
 
-/// A process of which so much is mapped that it is worth loading a program for, which is noticed
-/// before it is read: each mapping once, in order, by whatever engine.
+/// A process has so many mappings that loading a program is worth it, which is noticed before it is read.
+/// Each mapping is there once and in order, whichever engine answers.
 #[test]
 fn one_process_with_50_000_mappings() {
-    // Odd, so that neither end can become one with what is beside it.
+    // The number is odd, so that neither end can be merged with its neighbour.
     const N: usize = 50_001;
     // SAFETY: takes a number only.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
@@ -316,7 +317,7 @@ fn one_process_with_50_000_mappings() {
     let req = Request::one(me, Groups::VMA);
     let auto = taskdiag::query(&req).expect("an answer");
     let served: Vec<_> = auto.served().iter().map(|s| s.engine).collect();
-    // With more groups, which come from /proc then, into the same task.
+    // The additional groups come from /proc then, and go into the same task.
     let more = Groups::VMA | Groups::BASE | Groups::CMDLINE | Groups::KSTACK | Groups::IO;
     let joined = taskdiag::query(&Request::one(me, more)).expect("an answer");
     let served_joined: Vec<_> = joined.served().iter().map(|s| s.engine).collect();
@@ -355,7 +356,7 @@ fn one_process_with_50_000_mappings() {
     }
 }
 
-/// By which it is noticed, since Linux 6.11.
+/// Whether the kernel has the call by which the number of mappings is noticed (Linux 6.11).
 fn has_procmap_query() -> bool {
     let maps = std::fs::File::open("/proc/self/maps").expect("our own");
     // struct procmap_query: its size, flags for the next mapping, and an address.

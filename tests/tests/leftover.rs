@@ -1,5 +1,5 @@
-//! Nothing is left behind: no descriptor, thread or BPF object after a request, and a bpf request
-//! makes no inode in /proc. One test, so that nothing of its own runs beside it.
+//! Tests that nothing is left behind: no descriptor, thread or BPF object after a request, and a bpf request
+//! makes no inode in /proc. This is one test, so that none of its own parts runs beside another.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,8 +16,8 @@ fn count(dir: &str) -> usize {
     std::fs::read_dir(dir).expect("it is there").count()
 }
 
-/// There are so many, at once or a moment later: a thread that was taken for stuck on a slow machine
-/// ends when its read does, and its files are closed then.
+/// Waits until there are this many. They may go a moment later: a thread that was taken for stuck on a slow
+/// machine ends when its read does, and closes its files then.
 fn settles(dir: &str, want: usize, what: &str) {
     let mut wait = Patience::new(Duration::from_secs(10));
     while count(dir) != want && !wait.is_over() {
@@ -26,7 +26,7 @@ fn settles(dir: &str, want: usize, what: &str) {
     assert_eq!(count(dir), want, "{what}; the threads of this process:\n{}", what_threads_do());
 }
 
-/// What each thread of this process does, for people.
+/// Says what each thread of this process does, for people.
 fn what_threads_do() -> String {
     let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let tasks = std::fs::read_dir("/proc/self/task").expect("it is there");
@@ -37,7 +37,7 @@ fn what_threads_do() -> String {
     tasks.flatten().map(|t| tell(t.path())).collect::<Vec<_>>().join("\n")
 }
 
-/// Ids of all BPF programs, maps and links of the machine; `None` without the right to ask.
+/// The ids of all BPF programs, maps and links of the machine, or `None` without the right to ask.
 fn bpf_objects() -> Option<BTreeSet<(u32, u32)>> {
     /// The part of `union bpf_attr` that the GET_NEXT_ID commands use.
     #[repr(C)]
@@ -67,14 +67,14 @@ fn bpf_objects() -> Option<BTreeSet<(u32, u32)>> {
     Some(found)
 }
 
-/// Objects in `proc_inode_cache`.
+/// The number of objects in `proc_inode_cache`.
 fn proc_inodes() -> Option<i64> {
     let text = std::fs::read_to_string("/proc/slabinfo").ok()?;
     let line = text.lines().find(|l| l.starts_with("proc_inode_cache"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Their number when those of processes that ended a moment ago are gone.
+/// The same number after the objects of recently ended processes have gone.
 fn settled_proc_inodes() -> i64 {
     let now = || proc_inodes().expect("it was readable");
     let mut last = now();
@@ -91,7 +91,8 @@ fn settled_proc_inodes() -> i64 {
 
 #[test]
 fn nothing_is_left_behind() {
-    // Before the first request: a thread of one is there for a moment after it was waited for, as the kernel has it.
+    // This comes before the first request, because the kernel shows a thread for a moment after it was
+    // waited for.
     let threads = count("/proc/self/task");
     let m = Mktask::start(&["family", "40"]).expect("always possible");
     for engine in engines() {
@@ -104,7 +105,7 @@ fn objects(engine: Source, m: &Mktask, threads: usize) {
     let groups = groups_of(engine);
     settles("/proc/self/task", threads, &format!("threads before {engine}"));
     let before_objects = bpf_objects();
-    // With no thread that has files open for a moment more.
+    // No thread has files open for a moment more.
     let fds = count("/proc/self/fd");
     for strategy in Strategy::ALL {
         let pid = if strategy.takes_pid() { m.pid() } else { 0 };
@@ -113,7 +114,7 @@ fn objects(engine: Source, m: &Mktask, threads: usize) {
             engine.query(&req).unwrap_or_else(|e| panic!("{engine}/{strategy}: {e}"));
             query_with(&req, Choice::Auto).unwrap_or_else(|e| panic!("auto/{strategy}: {e}"));
         }
-        // Errors leave nothing either.
+        // Errors leave nothing behind either.
         let bad = Request::one(4_194_303, groups);
         assert!(engine.query(&bad).is_err());
         settles("/proc/self/fd", fds, &format!("descriptors after {engine}/{strategy}"));
@@ -122,8 +123,8 @@ fn objects(engine: Source, m: &Mktask, threads: usize) {
     let Some(before) = before_objects else {
         return skip("BPF objects that are left", "no right to list them");
     };
-    // The kernel frees them a moment later. Others may make some too: what is there now must go,
-    // what comes later is not ours.
+    // The kernel frees objects a moment later, and other programs may make some. Those that are there now
+    // must go, and those that come later are not ours.
     let mut left = &bpf_objects().expect("as before") - &before;
     let mut wait = Patience::new(Duration::from_secs(20));
     while !left.is_empty() {
@@ -133,8 +134,8 @@ fn objects(engine: Source, m: &Mktask, threads: usize) {
     }
 }
 
-/// A request on the bpf engine makes no inode in /proc; one on procfs does, which shows that the
-/// measure is one.
+/// A request on the bpf engine makes no inode in /proc. A request on procfs makes some, which shows that the
+/// measurement works.
 fn inodes() {
     let name = "/proc inodes of a request";
     if !engines().contains(&BPF) {
@@ -144,7 +145,7 @@ fn inodes() {
         return skip(name, "/proc/slabinfo cannot be read");
     }
     let growth = |engine: Source| {
-        // Tasks that nobody has looked at in /proc yet.
+        // Nobody has looked at these tasks in /proc yet.
         let fresh = Mktask::start(&["family", "200"]).expect("always possible");
         let before = settled_proc_inodes();
         let req = Request::all(Groups::BASE | Groups::STATM | Groups::CMDLINE);
@@ -153,7 +154,7 @@ fn inodes() {
         a.task(fresh.pid());
         after - before
     };
-    // Others read /proc too: the least of several is what the request costs.
+    // Others read /proc, too, so the least of several values is the cost of the request.
     let least = |engine| (0..4).map(|_| growth(engine)).min().expect("4");
     let procfs = least(PROCFS);
     if procfs < 100 {

@@ -1,5 +1,5 @@
-//! The whole machine as it is, engine against engine: whatever runs here, all engines must say the
-//! same of it. What changes between readings is left out, so this runs on a busy machine too.
+//! Compares the engines on the whole machine as it is: they must say the same about everything that runs
+//! here. Values that change between readings are left out, so this runs on a busy machine, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,11 @@ use taskdiag_tests::{Source, Task, engines, skip};
 
 type Tasks = BTreeMap<u32, Task>;
 
-/// A difference counts if it is there in each of so many rounds; when none is left that was in all, the rest are saved.
+/// A difference counts if it is there in each of this many rounds. If none is left that was in all rounds,
+/// the remaining rounds are skipped.
 const ROUNDS: usize = 5;
 
-/// Tasks that are the same ones in all three answers.
+/// The tasks that are the same ones in all three answers.
 fn common(a1: &Tasks, b: &Tasks, a2: &Tasks) -> Vec<u32> {
     let same = |pid: &u32| {
         let id = a1[pid].identity();
@@ -23,7 +24,7 @@ fn common(a1: &Tasks, b: &Tasks, a2: &Tasks) -> Vec<u32> {
     a1.keys().copied().filter(same).collect()
 }
 
-/// Is process 1 hidden from BPF here? Some sandboxes do that.
+/// Whether process 1 is hidden from BPF here. Some sandboxes do that.
 fn hides_pid_1(engine: Source) -> bool {
     engine.id() == EngineId::Bpf && !ask(engine, Strategy::All, 0).has(1)
 }
@@ -47,12 +48,12 @@ fn whole_machine(strategy: Strategy) {
             let a2 = ask(slow, strategy, 0).tasks();
             let mut round = Outcome::default();
             let common = common(&a1, &b, &a2);
-            // The reader is not the same before and after it has read.
+            // The reader itself changes while it reads.
             let me = std::process::id();
             for pid in common.iter().filter(|p| a1[*p].tgid != me) {
                 round.add(compare(&a1[pid], &b[pid], &a2[pid]));
             }
-            // A task that was there before and after was there in between.
+            // A task that was there before and after was also there in between.
             for (pid, t) in &a1 {
                 let lasting = a2.get(pid).is_some_and(|l| l.identity() == t.identity());
                 if lasting && !b.contains_key(pid) && !(hidden && t.tgid == 1) {
@@ -63,7 +64,7 @@ fn whole_machine(strategy: Strategy) {
             tasks = tasks.max(common.len());
             let mut keys = BTreeSet::new();
             for d in round.differences {
-                // What is wrong with which field; the values may differ from round to round.
+                // The key says which field is wrong, because the values may differ from round to round.
                 let key = d.split(':').next().unwrap_or(&d).to_string();
                 keys.insert(key);
                 seen.entry(d).or_default();
@@ -116,7 +117,7 @@ fn kernel_threads_say_what_they_are() {
                 let reason = t.missing(group);
                 assert_eq!(reason, Some(Reason::Absent), "{a}: {group} of kthread {}", t.pid);
             }
-            // Without rights it cannot be told that there is none.
+            // Without rights, an engine cannot tell that there is none.
             let exe = t.missing("paths.exe").or(t.missing("paths"));
             let reason = if root { Reason::Absent } else { Reason::Denied };
             assert_eq!(exe, Some(reason), "{a}: exe of kthread {}", t.pid);
@@ -138,7 +139,7 @@ fn the_totals_of_done_are_those_of_the_tasks() {
                 let lacks = |v: &Value| *v == Value::Missing(r);
                 tasks.values().filter(|t| t.fields.values().any(lacks)).count() as u64
             };
-            // A group, or a part of one.
+            // The task lacks a group, or a part of one.
             assert!(a.done.denied <= lacking(Reason::Denied), "{a}: {:?}", a.done);
             assert!(a.done.blocked <= lacking(Reason::Blocked), "{a}: {:?}", a.done);
         }

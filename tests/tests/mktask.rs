@@ -1,23 +1,24 @@
-//! mktask itself: each state can be made here, or says why not, and nothing of it stays.
+//! Tests mktask itself: each state can be made here, or mktask says why not, and nothing of it stays.
 
 use std::time::Duration;
 
 use taskdiag_tests::busy::Patience;
 use taskdiag_tests::{Mktask, skip};
 
-/// The state letter that /proc shows.
+/// The letter of the state that /proc shows.
 fn state(pid: u32) -> Option<char> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let close = text.iter().rposition(|b| *b == b')')?;
     text.get(close + 2).map(|b| char::from(*b))
 }
 
-/// When a task began, in ticks: a pid alone may be another task's by now. `None`: it is gone.
+/// The start time of a task in ticks, because its pid alone may belong to another task by now. `None` if the
+/// task has gone.
 fn began(pid: u32) -> Option<String> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let close = text.iter().rposition(|b| *b == b')')?;
     let rest = String::from_utf8_lossy(&text[close..]).into_owned();
-    // The 22nd of all, the second of which ends at the bracket.
+    // This is the 22nd field. The second field ends at the bracket.
     rest.split(' ').nth(20).map(str::to_string)
 }
 

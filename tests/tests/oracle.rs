@@ -1,5 +1,5 @@
-//! Programs that users trust today must give the same answers: `ps` of procps and the `procfs`
-//! crate, on states of mktask and on whatever runs here.
+//! Compares with programs that users trust today: `ps` of procps and the `procfs` crate, on states of mktask
+//! and on everything that runs here.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -9,7 +9,7 @@ use taskdiag::Strategy;
 use taskdiag_tests::state::ask;
 use taskdiag_tests::{Mktask, Task, Value, engines, skip};
 
-/// The states that are looked at.
+/// The states that are compared.
 const STATES: &[&[&str]] = &[
     &["idle"],
     &["zombie"],
@@ -39,7 +39,7 @@ fn states() -> Vec<Mktask> {
     all
 }
 
-/// The output of ps: pid → fields. The last column may have blanks.
+/// The output of ps as pid → fields. The last column may have blanks.
 fn ps(columns: &[&str], pids: &str) -> BTreeMap<u32, Vec<String>> {
     let list = format!("pid:12,{}", columns.join(","));
     let out = Command::new("ps").args(["ww", "--no-headers", "-o", &list, "-p", pids]).output();
@@ -67,7 +67,7 @@ fn have_ps(test: &str) -> bool {
     have
 }
 
-/// How ps prints the class of a policy.
+/// The letters that ps prints for a scheduling policy.
 fn class(policy: i128) -> &'static str {
     match policy {
         0 => "TS",
@@ -80,7 +80,7 @@ fn class(policy: i128) -> &'static str {
     }
 }
 
-/// A column of ps, and what we make of a task for it.
+/// A column of ps, and a function that makes the same text from a task.
 type Column = (&'static str, fn(&Task) -> String);
 
 const COLUMNS: &[Column] = &[
@@ -112,7 +112,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 fn size(t: &Task, key: &str) -> String {
-    // Without an address space, ps says 0.
+    // ps says 0 for a task without an address space.
     if t.missing("statm").is_some() { "0".into() } else { (t.num(key) / 1024).to_string() }
 }
 
@@ -131,7 +131,7 @@ fn ps_agrees() {
                 let theirs = ps(&names, &m.pid().to_string());
                 let a = ask(*engine, Strategy::One, m.pid());
                 let row = &theirs[&m.pid()];
-                // ps does not look at the threads of a process whose first one has ended.
+                // ps does not look at the threads of a process whose first thread has ended.
                 let blind =
                     |name: &str| m.state() == "leader-gone" && ["vsz", "rss"].contains(&name);
                 let columns = COLUMNS.iter().zip(row);
@@ -165,16 +165,16 @@ fn ps_agrees_on_arguments_and_start() {
         for engine in engines() {
             let a = ask(*engine, Strategy::One, m.pid());
             let t = a.task(m.pid());
-            // The age when ps was asked, by two ways of asking for the time.
+            // The age at the time of ps. Two clocks give the range in which it must be.
             let age = |now: i128| (now - t.num("base.start_time_ns")) / 1_000_000_000;
             let (low, high) = (age(before) - 2, age(after) + 2);
             let etimes: i128 = row[0].parse().expect("seconds");
             assert!((low..=high).contains(&etimes), "{a}: {low} to {high} s old, ps says {etimes}");
             if let Some(Value::Bytes(cmdline)) = t.get("cmdline") {
                 let args = String::from_utf8_lossy(cmdline.strip_suffix(b"\0").unwrap_or(cmdline));
-                // ps shows what is not printable as '?'.
+                // ps shows a '?' for each character that is not printable.
                 let plain = args.bytes().all(|b| b == 0 || (32..127).contains(&b));
-                // Or it sees none, of a process whose first thread has ended.
+                // ps sees no arguments of a process whose first thread has ended.
                 if plain && !row[1].trim_end().ends_with("<defunct>") {
                     assert_eq!(args.replace('\0', " ").trim_end(), row[1].trim_end(), "{a}");
                 }
@@ -241,9 +241,9 @@ fn the_procfs_crate_agrees_on_the_whole_machine() {
         for _ in 0..4 {
             let a = ask(*engine, Strategy::All, 0);
             n = 0;
-            // The threads of this process are those of the tests beside this one.
+            // The threads of this process belong to the tests beside this one.
             for t in a.tasks().values().filter(|t| t.tgid != std::process::id()) {
-                // Others are busy meanwhile.
+                // Other processes are busy meanwhile.
                 for d in against_crate(t).into_iter().filter(|d| lasts(d)) {
                     let key = format!("{} {}", t.pid, d.split(':').next().unwrap_or(&d));
                     *repeated.entry(key).or_default() += 1;
@@ -260,13 +260,13 @@ fn the_procfs_crate_agrees_on_the_whole_machine() {
     }
 }
 
-/// Is it about something that stays as it is for most tasks?
+/// Whether the difference is about a value that does not change for most tasks.
 fn lasts(difference: &str) -> bool {
     let counts = ["io.", "statm.", "stat.minflt", "stat.cminflt", "stat.processor", "base.state"];
     !counts.iter().any(|c| difference.starts_with(c))
 }
 
-/// What differs between a task of ours and what the crate reads now.
+/// The differences between a task of ours and the values that the crate reads now.
 fn against_crate(t: &Task) -> Vec<String> {
     let Ok(p) = Process::new(t.pid as i32) else { return Vec::new() };
     let mut out = Vec::new();

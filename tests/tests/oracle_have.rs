@@ -1,5 +1,5 @@
-//! Programs that users trust today must tell the same of mappings, open files and sockets: pmap,
-//! lsof, lsfd, ss and psutil, on the states of mktask that have one of each kind.
+//! Compares mappings, open files and sockets with programs that users trust today: pmap, lsof, lsfd, ss and
+//! psutil, on the states of mktask that have one of each kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -11,7 +11,7 @@ use taskdiag_tests::cli::taskdiag;
 use taskdiag_tests::rows::{Row, owner, rows};
 use taskdiag_tests::{Answer, Mktask, Value, read, skip};
 
-/// The output of a program; `None`, said loudly, where it is not there.
+/// The output of a program. `None`, after a loud message, if the program is not there.
 fn run(program: &str, args: &[&str]) -> Option<String> {
     match Command::new(program).args(args).output() {
         Ok(out) if !out.stdout.is_empty() => {
@@ -29,7 +29,7 @@ fn run(program: &str, args: &[&str]) -> Option<String> {
     }
 }
 
-/// The Python that has psutil: that of PATH, or else the one that Debian's python3-psutil is for.
+/// The Python that has psutil. It is that of PATH, or the one that Debian's python3-psutil is for.
 fn python() -> &'static str {
     let has = |p: &&str| {
         let done = Command::new(p).args(["-c", "import psutil"]).output();
@@ -74,7 +74,7 @@ fn text(row: &Row) -> String {
 #[test]
 fn pmap() {
     let Some((_dir, m)) = start("mappings") else { return };
-    // Address, Kbytes, RSS, Dirty, mode, mapping
+    // The columns are address, Kbytes, RSS, Dirty, mode and mapping.
     let Some(out) = run("pmap", &["-x", &m.pid().to_string()]) else { return };
     let mut want = BTreeMap::new();
     for line in out.lines() {
@@ -115,8 +115,8 @@ fn pmap() {
     }
 }
 
-/// A table of mappings: by address the words before the last column, by their headers. Columns
-/// after one that may have several words are left out.
+/// A table of mappings: for each address, the words before the last column by their headers. Columns after
+/// one that may have several words are left out.
 fn table(text: &str) -> BTreeMap<u64, BTreeMap<String, String>> {
     let mut lines = text.lines().skip_while(|l| !l.trim_start().starts_with("Address"));
     let headers: Vec<&str> = lines.next().expect("a header").split_whitespace().collect();
@@ -136,8 +136,8 @@ fn table(text: &str) -> BTreeMap<u64, BTreeMap<String, String>> {
         .collect()
 }
 
-/// Every column of pmap -X, with its numbers: but for those that other processes change, which may
-/// map the same library meanwhile.
+/// Compares every column of pmap -X. Numbers that other processes change are left out, because they may map
+/// the same library meanwhile.
 #[test]
 fn pmap_of_everything() {
     const MAY_CHANGE: [&str; 7] = [
@@ -161,7 +161,7 @@ fn pmap_of_everything() {
         for (header, value) in row {
             let ours = got[address].get(header);
             assert!(ours.is_some(), "there is no column {header}");
-            // Addresses are what the rows were found by.
+            // The rows were found by their addresses.
             if header != "Address" && !MAY_CHANGE.contains(&header.as_str()) {
                 assert_eq!(ours, Some(value), "{header} of {address:x}");
             }
@@ -169,7 +169,7 @@ fn pmap_of_everything() {
     }
 }
 
-/// lsof's fields of each descriptor.
+/// The fields that lsof has for each descriptor.
 fn lsof(pid: u32) -> Option<BTreeMap<i128, BTreeMap<char, String>>> {
     let out = run("lsof", &["-n", "-P", "-w", "-F", "fatdDsion", "-p", &pid.to_string()])?;
     let mut all = BTreeMap::new();
@@ -197,7 +197,8 @@ fn files_of_lsof() {
         let (mut inodes, mut names) = (0, 0);
         for r in &list {
             let w = &want[&num(r, "fd").expect("it is known")];
-            // lsof has another number there for what is no file: its node column is a protocol.
+            // For some sockets lsof shows a protocol in its node column and has another number in this
+            // field.
             if let (Some(i), Some(n)) = (w.get(&'i').and_then(|i| i.parse().ok()), num(r, "inode"))
             {
                 assert_eq!(n, i, "{a}: {r:?} and {w:?}");
@@ -205,7 +206,7 @@ fn files_of_lsof() {
             }
             let kind = num(r, "type").and_then(|n| FdType::from_number(n as u32));
             let lsof_type = w.get(&'t').map(String::as_str);
-            // lsof 4.99 (Debian 13) knows a message queue where mqueue is mounted.
+            // lsof 4.99 (Debian 13) recognizes a message queue only if mqueue is mounted.
             let queue = lsof_type == Some("PSXMQ");
             assert!(!queue || kind == Some(FdType::Mqueue), "{a}: {r:?} and {w:?}");
             if let Some(t) = kind.and_then(|k| match k {
@@ -259,7 +260,7 @@ fn types_of_lsfd() {
 fn sockets_of_ss() {
     let Some((_dir, m)) = start("files") else { return };
     let Some(out) = run("ss", &["-H", "-a", "-n", "-t", "-e"]) else { return };
-    // State, queues, local, peer, ..., ino:N
+    // The columns are state, queues, local, peer, ..., ino:N.
     let mut want = BTreeMap::new();
     for line in out.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -302,7 +303,7 @@ fn memory_of_psutil() {
         let r = t.record::<taskdiag::Rollup>().expect("it is there");
         let private = r.private_clean_bytes().zip(r.private_dirty_bytes());
         let private = private.map(|(c, d)| i128::from(c) + i128::from(d)).expect("it is known");
-        // Others that map the same libraries come and go.
+        // Other processes that map the same libraries come and go.
         let slack = 1 << 20;
         assert!((private - uss).abs() < slack, "{a}: uss {private} and {uss}");
         let ours = i128::from(r.pss_bytes().expect("it is known"));

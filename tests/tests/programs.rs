@@ -1,6 +1,7 @@
-//! Where the newest BPF program loads at all, it loads for every request: a group whose code this
-//! kernel's verifier refuses would be answered by the program for older kernels, which is right, too,
-//! but steps through all threads. In a process of its own, since that is remembered.
+//! Tests that the newest BPF program loads for every request, if it loads at all. A group whose code the
+//! verifier of this kernel refuses would be answered by the program for older kernels. That answer would be
+//! right, but that program steps through all threads. The test has a process of its own, because the choice
+//! is remembered.
 
 use taskdiag::engine::bpf::{self, Bpf};
 use taskdiag::{Engine, Groups, Request};

@@ -1,5 +1,5 @@
-//! Who may answer, and with whose rights: the brake of a machine, the environment, a start with more rights
-//! than its caller has, and what a namespace or a sandbox makes of process ids.
+//! Tests who may answer, and with whose rights: the brake of a machine, the environment, a start with more
+//! rights than the caller has, and the process ids in a namespace or a sandbox.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -29,13 +29,13 @@ fn has_bpf(test: &str) -> bool {
     has
 }
 
-/// Who answered, as `--stats` says.
+/// The engines that answered, as `--stats` names them.
 fn engine_of(ran: &Ran) -> Vec<&str> {
     let lines = ran.stderr.lines().filter_map(|l| l.strip_prefix("engine "));
     lines.filter_map(|l| l.split(':').next()).collect()
 }
 
-/// Commands that ask for all that there is, one of them what BPF is faster at on any machine.
+/// Commands that ask for everything. BPF is faster for one of them on any machine.
 const COMMANDS: &[&[&str]] = &[
     &["ps", "-eT", "--stats"],
     &["files", "--stats"],
@@ -49,7 +49,7 @@ const COMMANDS: &[&[&str]] = &[
 
 const FEW: &[&[&str]] = &[COMMANDS[0], COMMANDS[1]];
 
-/// These surroundings make bpf(2) deadly. Nobody may have called it, and there is an answer of procfs.
+/// Checks that nobody calls bpf(2) and procfs answers. In these surroundings bpf(2) ends the process.
 fn is_braked(sandbox: &Sandbox, commands: &[&[&str]], why: &str) {
     let sandbox = sandbox.clone().deadly(libc::SYS_bpf);
     for args in commands {
@@ -66,7 +66,7 @@ fn is_braked(sandbox: &Sandbox, commands: &[&[&str]], why: &str) {
     assert!(ran.stdout.contains("the bpf engine cannot be used: not tried"), "{ran}");
 }
 
-/// The filter of [`is_braked`] does see BPF.
+/// Checks that the filter of [`is_braked`] does see BPF.
 #[test]
 fn bpf_is_noticed() {
     if !has_bpf("bpf_is_noticed") {
@@ -80,7 +80,7 @@ fn bpf_is_noticed() {
 fn the_environment() {
     let procfs = Sandbox::new().env("TASKDIAG_ENGINE", "procfs");
     is_braked(&procfs, COMMANDS, "TASKDIAG_ENGINE=procfs in the environment");
-    // The command line says otherwise.
+    // The command line overrides it.
     if has_bpf("the_environment: --engine") {
         let ran = procfs.run(&["ps", "--stats", "--engine", "bpf"]);
         assert_eq!(engine_of(&ran), ["bpf"], "{ran}");
@@ -110,7 +110,7 @@ fn the_brake() {
     let conf = |text, mode, uid| Sandbox::new().conf(text, mode, uid);
     let pulled = conf("# A bug of this kernel.\nengine = procfs\n", 0o644, 0);
     is_braked(&pulled, COMMANDS, "/etc/taskdiag.conf says 'engine = procfs'");
-    // It wins over all that a caller says, who is told where there is no answer.
+    // The brake wins over everything that a caller says, and the caller is told if there is no answer.
     is_braked(&pulled.clone().env("TASKDIAG_ENGINE", "bpf"), FEW, "/etc/taskdiag.conf");
     let ran = pulled.clone().deadly(libc::SYS_bpf).run(&["ps", "--engine", "auto", "--stats"]);
     assert_eq!(engine_of(&ran), ["procfs"], "{ran}");
@@ -119,12 +119,12 @@ fn the_brake() {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{ran}");
         assert!(ran.stderr.contains("/etc/taskdiag.conf"), "{ran}");
     }
-    // Nothing is said where it works as it should.
+    // Nothing is said if it works as intended.
     let ran = pulled.run(&["ps", "-o", "pid"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
 }
 
-/// Who else could have written the file can take BPF away by it, and cannot turn it on.
+/// Whoever else could have written the file can turn BPF off with it, and cannot turn BPF on.
 #[test]
 fn a_brake_that_cannot_be_trusted() {
     if !is_root("a_brake_that_cannot_be_trusted") {
@@ -154,11 +154,11 @@ fn a_brake_that_cannot_be_trusted() {
     }
 }
 
-/// A copy for everyone, with this mode.
+/// A copy of the program that everyone may run, with this mode.
 fn copy(mode: u32) -> tempfile::TempDir {
     let everyone = Permissions::from_mode(0o755);
     let dir = tempfile::Builder::new().permissions(everyone).tempdir().expect("a directory");
-    // By another process: see `cli.rs`.
+    // Another process makes the copy, see `cli.rs`.
     let status = Command::new("install").arg("-m755").arg(taskdiag()).arg(dir.path()).status();
     assert!(status.expect("install runs").success());
     let path = dir.path().join("taskdiag");
@@ -166,7 +166,8 @@ fn copy(mode: u32) -> tempfile::TempDir {
     dir
 }
 
-/// Give a file the capability to trace anyone, as setcap(8) does. `false`: files have none here.
+/// Gives a file the capability to trace anyone, as setcap(8) does. `false` if files have no capabilities
+/// here.
 fn set_capability(path: &Path) -> bool {
     const REVISION_2_EFFECTIVE: u32 = 0x0200_0001;
     const SYS_PTRACE: u32 = 1 << 19;
@@ -206,7 +207,7 @@ fn a_start_with_more_rights() {
         true => is_refused(&dir),
         false => skip("a_start_with_more_rights", "files have no capabilities here"),
     }
-    // What the caller has is theirs to give.
+    // The caller may pass on rights that it has itself.
     let dir = copy(0o755);
     for options in [&[][..], &["--inh-caps=+sys_ptrace", "--ambient-caps=+sys_ptrace"]] {
         let (code, out, err) = start(&dir, options);
@@ -217,8 +218,8 @@ fn a_start_with_more_rights() {
     }
 }
 
-/// Where /proc is of another pid namespace, all answers have its process ids, and that is said. BPF alone
-/// has those of the reader's namespace.
+/// If /proc belongs to another pid namespace, all answers have its process ids, and say so. BPF alone has
+/// those of the reader's namespace.
 #[test]
 fn a_proc_of_another_pid_namespace() {
     if !is_root("a_proc_of_another_pid_namespace") {
@@ -226,7 +227,7 @@ fn a_proc_of_another_pid_namespace() {
     }
     let inside = Sandbox::new().through(&["unshare", "--pid", "--fork"]);
     let m = Mktask::start(&["threads", "5000"]).expect("always possible");
-    // On a machine with so many threads BPF is faster at this.
+    // BPF is faster at this on a machine with this many threads.
     let list = inside.run(&["ps", "-eT", "-o", "pid,tid,comm", "--stats"]);
     if list.stderr.contains("unshare") {
         return skip("a_proc_of_another_pid_namespace", &list.stderr);
@@ -254,7 +255,7 @@ fn a_proc_of_another_pid_namespace() {
     );
     said(&inside.run(&["ps", "--engine", "procfs", "--stats"]));
     if has_bpf("a_proc_of_another_pid_namespace: bpf") {
-        // The program is alone there, with a child at the most.
+        // The program is alone there, or has one child.
         let own = inside.run(&["ps", "--engine", "bpf", "-o", "pid,comm"]);
         assert_eq!(own.code, Some(0), "{own}");
         let first = own.stdout.lines().nth(1).unwrap_or_default();
@@ -267,8 +268,8 @@ fn a_proc_of_another_pid_namespace() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
 }
 
-/// Some sandboxes hide process 1 from BPF. Where no other engine may be asked about it, that is said, and it
-/// is not said that there is none.
+/// Some sandboxes hide process 1 from BPF. If no other engine may be asked about it, the answer says so, and
+/// does not say that the process does not exist.
 #[test]
 fn a_hidden_first_process() {
     if !has_bpf("a_hidden_first_process") {
@@ -302,7 +303,7 @@ fn a_hidden_first_process() {
         assert!(!ran.stderr.contains("there is no process 1"), "{ran}");
         assert_eq!(ran.stderr.contains("process 1 is hidden from BPF"), is_hidden, "{ran}");
         assert_eq!(ran.code, Some(if is_hidden { 3 } else { 0 }), "{ran}");
-        // Without it nothing is lacking.
+        // Without that column, nothing is missing.
         let ran = Sandbox::new().run(args);
         assert!(!ran.stderr.contains("hidden from BPF"), "{ran}");
     }

@@ -1,12 +1,12 @@
-//! The kernel series has a copy of the ABI header in one of its patches: it must be this
-//! repository's, which BPF programs and the Rust crates use, or an older one of which all still holds.
+//! Tests the copy of the ABI header in a patch of the kernel series. It must be that of this repository,
+//! which BPF programs and the Rust crates use, or an older one that is still valid.
 
 use std::fs;
 use std::path::Path;
 
 const HEADER: &str = "include/uapi/linux/task_diag.h";
 
-/// What a patch adds to a file that it makes; `None` where it does not touch the file.
+/// The lines that a patch adds to a file which it creates. `None` if it does not touch the file.
 fn added(patch: &str, file: &str) -> Option<String> {
     let mut lines = patch.lines().skip_while(|l| *l != format!("+++ b/{file}"));
     lines.next()?;
@@ -25,7 +25,7 @@ fn the_header_in_the_series_is_ours_or_an_older_one() {
     let copies: Vec<String> = patches.filter_map(|p| added(&p, HEADER)).collect();
     assert_eq!(copies.len(), 1, "patches that touch {HEADER}");
     let ours = fs::read_to_string(root.join("uapi/task_diag.h")).expect("the header");
-    // The format only grows: whatever the kernel's copy says, ours says too, in the same order.
+    // The format only grows, so everything in the kernel's copy must be in ours, in the same order.
     let mut rest = ours.lines();
     for line in copies[0].lines() {
         assert!(

@@ -1,5 +1,5 @@
-//! Every state of mktask on every engine and strategy: existence, names, credentials, places.
-//! What tasks have used is in `usage.rs`.
+//! Tests every state of mktask on every engine and strategy: existence, names, credentials, places.
+//! `usage.rs` tests what tasks have used.
 
 use taskdiag::{Base, Groups, Members, Reason, Request, Stat, Strategy};
 use taskdiag_tests::mktask::hash;
@@ -28,7 +28,8 @@ fn idle() {
     });
 }
 
-/// What of BASE and STAT is not wanted may be left out; all that is there is as in a whole answer.
+/// Members of BASE and STAT that nobody wants may be left out. Everything that is there is as in a whole
+/// answer.
 #[test]
 fn members() {
     let m = match Mktask::start(&["idle"]) {
@@ -89,7 +90,7 @@ fn leader_gone() {
         if a.strategy == Strategy::Thread {
             assert_eq!(a.pids().len(), 4, "{a}");
         }
-        // A thread that has ended has no memory; the process has.
+        // A thread that has ended has no memory, but the process has.
         if a.strategy.is_threads() {
             assert_eq!(t.missing("statm"), Some(Reason::Absent), "{a}");
             return;
@@ -169,7 +170,7 @@ fn family() {
         let mut want = m.list("children");
         want.sort_unstable();
         assert_eq!(a.pids(), want, "{a}");
-        // None is an answer too.
+        // Having no children is an answer, too.
         let none = ask(*engine, Strategy::Children, m.num("grandchild"));
         assert_eq!(none.pids().len(), 0, "{none}");
     }
@@ -186,7 +187,7 @@ fn pids_wrap() {
     });
 }
 
-/// 4,000 of them, or `TASKDIAG_THREADS`: all files of each are read several times, which takes
+/// There are 4,000 threads, or `TASKDIAG_THREADS`. All files of each are read several times, which takes
 /// minutes in software emulation.
 #[test]
 fn many_threads() {
@@ -232,7 +233,7 @@ fn exe_in_memory() {
     });
 }
 
-/// The whole of a command line, by its hash.
+/// Checks the whole command line by its hash.
 fn whole_cmdline(m: &Mktask, a: &Answer, t: &Task) {
     let got = t.bytes("cmdline");
     assert_eq!(got.len(), m.num::<usize>("len"), "length of cmdline of {a} of {}", m.state());
@@ -245,7 +246,7 @@ fn whole_cmdline(m: &Mktask, a: &Answer, t: &Task) {
 
 #[test]
 fn long_cmdlines() {
-    // Around the page, the 32 KiB of one attribute, 64 KiB of an nlattr, and a megabyte.
+    // The sizes are around a page, the 32 KiB of one attribute, the 64 KiB of an nlattr, and a megabyte.
     for n in [4095, 4096, 4097, 8192, 32767, 32768, 32769, 65536, 65537, 200_000, 1 << 20] {
         parity_near("long_cmdlines", &["cmdline", &n.to_string()], whole_cmdline);
     }
@@ -326,7 +327,7 @@ fn directories() {
     parity_near("chroot", &["root", &odd], |_, a, t| {
         assert_eq!(t.num("paths.exe.flags"), 0, "{a}");
     });
-    // A name that ends as the kernel's mark of a deleted one does.
+    // The name ends like the kernel's mark of a deleted file.
     let trap = format!("{} (deleted)", path(&dir));
     std::fs::create_dir(&trap).expect("made");
     parity_near("cwd_trap", &["cwd", &trap], |_, a, t| {

@@ -1,4 +1,4 @@
-//! A file system that does not answer: no command waits for it, whatever path leads there.
+//! Tests that no command waits for a file system that does not answer, whatever path leads there.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use taskdiag_tests::cli::{Ran, Sandbox};
 use taskdiag_tests::{Mktask, skip};
 
-/// No command takes longer, on a very busy machine either: it waits two seconds for a sign of life.
+/// No command takes longer than this, even on a very busy machine. It waits two seconds for a sign of life.
 const SOON: Duration = Duration::from_secs(58);
 
-/// A mount that does not answer, for as long as the value lives.
+/// A mount that does not answer as long as this value lives.
 struct Stuck {
     task: Mktask,
     dir: tempfile::TempDir,
@@ -33,7 +33,7 @@ impl Stuck {
     fn sandbox(&self) -> Sandbox {
         Sandbox::new().mounts_of(self.task.pid())
     }
-    /// Run there, and not for long.
+    /// Runs the program there, and not for long.
     fn run(&self, args: &[&str]) -> Ran {
         self.run_in(self.sandbox(), args)
     }
@@ -75,7 +75,8 @@ fn places() {
     }
 }
 
-/// Who keeps a mount busy is the question where its server is gone; what the kernel knows is enough.
+/// If the server of a mount is gone, users ask who keeps the mount busy. The kernel's own knowledge is
+/// enough to answer.
 #[test]
 fn the_mount_itself() {
     let Some(stuck) = Stuck::new("stuck: the mount itself") else { return };
@@ -120,7 +121,7 @@ fn ctrl_c() {
     let Some(stuck) = Stuck::new("stuck: Ctrl-C") else { return };
     let (lost, x) = (stuck.path("lost"), stuck.path("x"));
     for args in [&["files", &lost][..], &["ps", "--from", &x]] {
-        // On a busy machine it may not have begun by then, or have given up: then once more.
+        // On a busy machine it may not have begun by then, or may have given up, so it is tried once more.
         let mut all = Vec::new();
         for ms in [500, 1000, 1500, 2000, 4000] {
             let sandbox = stuck.sandbox().interrupt_after(Duration::from_millis(ms));
@@ -135,7 +136,7 @@ fn ctrl_c() {
     }
 }
 
-/// Who may be slow is waited for, and that is said; Ctrl-C ends it.
+/// The program waits for input that may be slow, and says so. Ctrl-C ends it.
 #[test]
 fn a_pipe_without_a_writer() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -150,7 +151,7 @@ fn a_pipe_without_a_writer() {
     };
     let mut ran = run(4);
     if !ran.stderr.contains(word) {
-        // A busy machine.
+        // The machine is busy.
         ran = run(40);
     }
     assert_eq!(ran.code, Some(130), "{ran}");
@@ -162,7 +163,7 @@ fn a_pipe_without_a_writer() {
 fn a_slow_pipe() {
     let whole = Sandbox::new().run(&["ps", "-o", "pid"]);
     assert_eq!(whole.code, Some(0), "{whole}");
-    // Not head(1): that of busybox reads more than it writes.
+    // head(1) is not used, because that of busybox reads more than it writes.
     let slowly = "(\"$0\" dump -g base | (dd bs=1 count=1000 2>/dev/null; sleep 3; cat)) | \"$0\" ps --from - -o pid";
     let ran = Sandbox::new().through(&["sh", "-c", slowly]).run(&[]);
     assert_eq!(ran.code, Some(0), "{ran}");

@@ -1,4 +1,4 @@
-//! What tasks have used, on every engine and strategy: CPU time, faults, switches, I/O, memory.
+//! Tests what tasks have used, on every engine and strategy: CPU time, faults, switches, I/O, memory.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use taskdiag_tests::cli::Sandbox;
 use taskdiag_tests::state::{between, parity};
 use taskdiag_tests::{Mktask, Source, read, skip, skips};
 
-/// A tick of /proc, ns.
+/// A tick of /proc in ns.
 const TICK: i128 = 10_000_000;
 
 #[test]
@@ -32,13 +32,13 @@ fn cpu_time_and_faults() {
     });
 }
 
-/// A process that just began has not used more CPU time than its threads can: its age and its CPU time are
+/// A process that just began has not used more CPU time than its threads can. Its age and its CPU time are
 /// not read at the same moment.
 #[test]
 fn young_processes() {
-    // A long walk, so that the moments are far apart.
+    // The walk is long, so that the two moments are far apart.
     let _crowd = Mktask::start(&["threads", "3000"]).expect("always possible");
-    // It ends by itself, too.
+    // It also ends by itself.
     let spin = "exec timeout 20 sh -c 'while :; do :; done'";
     let mut seen = 0;
     // On a busy machine it may not have run yet.
@@ -53,7 +53,7 @@ fn young_processes() {
         // SAFETY: a child of ours, which ends its own.
         unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
         child.wait().expect("it ends");
-        // Which of the two it is depends on who watches the time: the timeout of busybox is the child.
+        // Which of the two it is depends on the timeout. That of busybox is the child.
         let own = child.id().to_string();
         for line in ran.stdout.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -96,7 +96,7 @@ fn threads_that_ended() {
             between(a, &live, "sched.run_time_ns", cpu - TICK, cpu + 2 * TICK);
         } else {
             between(a, t, "stat.minflt", m.num("minflt"), m.num::<i128>("minflt") + 5);
-            // Either all threads are in the sum, or it says that they are not.
+            // Either all threads are in the sum, or the flag says that they are not.
             if t.num("sched.flags") == 0 {
                 between(a, t, "sched.run_time_ns", cpu - TICK, cpu + 4 * TICK);
                 between(a, t, "sched.nvcsw", m.num("nvcsw"), m.num::<i128>("nvcsw") + 20);
@@ -149,20 +149,20 @@ fn memory() {
     });
 }
 
-/// The one that makes swap space takes it away again, and all with it that is swapped out.
+/// The test that makes swap space removes it again, with everything that is swapped out.
 static SWAP_SPACE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn swap() {
     let _alone = SWAP_SPACE.lock().unwrap_or_else(PoisonError::into_inner);
-    // Not in /tmp: no swap file can be on a tmpfs.
+    // It is not in /tmp, because a swap file cannot be on a tmpfs.
     let dir = match tempfile::tempdir_in(skips::target_dir()) {
         Ok(dir) => dir,
         Err(e) => return skip("swap", &format!("no place for a swap file: {e}")),
     };
     let file = dir.path().join("swap");
     parity("swap", &["swap", file.to_str().expect("a plain path")], |m, a, t| {
-        // Of private memory; that of a shared object is not the process's.
+        // This is private memory. A shared object's swap does not belong to the process.
         let half = m.num::<i128>("half");
         let size = m.num::<i128>("size");
         between(a, t, "statm.swap_bytes", half / 2, half);
@@ -175,8 +175,8 @@ fn swap() {
     });
 }
 
-/// SWAP against smaps, which looks at each page. Half of each of two regions was swapped out; what
-/// is in the kernel's swap cache is still resident.
+/// Compares SWAP with smaps, which looks at each page. Half of each of two regions was swapped out. Pages in
+/// the kernel's swap cache are still resident.
 fn swap_group(m: &Mktask, source: Source) {
     if !engines_with(Group::Swap).contains(&source) {
         return;
@@ -198,8 +198,8 @@ fn swap_group(m: &Mktask, source: Source) {
     }
 }
 
-/// Parts of an object and private copies of its pages: the sum of all mappings as in smaps, page
-/// by page, where the kernel tells of copies (Linux 6.7), else no less and no more than it says.
+/// Compares parts of an object and private copies of its pages with smaps, page by page. If the kernel tells
+/// of copies (Linux 6.7), the sums must be equal. Otherwise they must be within the bounds of the answer.
 #[test]
 fn swap_of_parts() {
     let _alone = SWAP_SPACE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -223,7 +223,8 @@ fn swap_of_parts() {
             skip("swap of parts of shared memory", "it needs root");
             continue;
         };
-        // Whole, half of the long part, all of the short one, what of the private one is no copy.
+        // The sum is the whole object, half of the long part, all of the short one, and the pages of the
+        // private one that are not copies.
         assert!(shmem > half + half / 2 + small + half / 2, "{a}: {shmem} of {half}");
         if bound == 0 {
             assert_eq!(anon + shmem, all, "{a}");

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A test program as Rust's libtest makes them, with tests that behave badly: what tools/test-runner is tested with.
+"""A test program like those of Rust's libtest, with tests that behave badly. tools/test-runner is tested with it.
 
-FAKE_DIRECTORY is a directory for what they leave, FAKE_STUCK a file below a mount whose server never answers,
-FAKE_NUMBER one that tells their processes from those of others.
+FAKE_DIRECTORY is a directory for the files that they leave. FAKE_STUCK is a file below a mount whose server never answers.
+FAKE_NUMBER is a number that tells their processes from those of others.
 """
 
 import os
@@ -42,7 +42,7 @@ def is_stuck():
 
 def ignores_sigterm():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    # Another one that does, and that is found as one of its session only.
+    # This process does so, too, and it can be found only by its session.
     subprocess.Popen(["sh", "-c", "trap '' TERM; exec sleep 601." + NUMBER])
     time.sleep(600)
 
@@ -88,7 +88,7 @@ def beside_2():
 
 
 def beside(name):
-    """Fails where the test that runs alone has company."""
+    """Fails if another test runs beside the test that must run alone."""
     assert not (HERE / "alone").exists()
     mine = HERE / f"{name}" if name == "alone" else HERE / f"{name}.{os.getpid()}"
     assert name != "alone" or not list(HERE.glob("beside.*"))

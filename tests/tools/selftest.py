@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Tests of the tools that say whether tests passed: tools/test-runner, tools/kernel-witness.
+"""Tests the tools that say whether tests passed: tools/test-runner and tools/kernel-witness.
 
-They are not run by the runner, which could be wrong about itself. Results are printed as cargo does.
+The runner does not run these tests, because it could be wrong about itself. Results are printed as cargo does.
 """
 
 import importlib.machinery
@@ -19,7 +19,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
-# In the arguments of what these tests start, since others may run them at the same time.
+# This number is in the arguments of the processes that these tests start, because others may run the tests at the same time.
 NUMBER = str(os.getpid())
 LIMITS = """
 limit_s = 30
@@ -34,14 +34,14 @@ alone = true
 
 
 def skip(why):
-    """As the other tests do it."""
+    """Reports a skip, as the other tests do."""
     with open(TARGET / "taskdiag-skips.txt", "a") as f:
         f.write(f"tests of the tools: {why}\n")
     raise unittest.SkipTest(why)
 
 
 class Runner(unittest.TestCase):
-    """tools/test-runner with tests that behave badly."""
+    """Tests tools/test-runner with tests that behave badly."""
 
     def setUp(self):
         self.directory = tempfile.TemporaryDirectory()
@@ -59,7 +59,7 @@ class Runner(unittest.TestCase):
         )  # fmt: skip
 
     def run_tests(self, *tests, **options):
-        """(exit code, output) of the runner, which must end, whatever its tests do."""
+        """Returns (exit code, output) of the runner, which must end whatever its tests do."""
         child = self.start(*tests, **options)
         try:
             said, _ = child.communicate(timeout=400)
@@ -73,7 +73,7 @@ class Runner(unittest.TestCase):
         return subprocess.run(["pgrep", "-f", "-x", " ".join(words)], capture_output=True, text=True).stdout
 
     def none_is_left(self, *words):
-        """No such process is there, or soon."""
+        """Checks that no such process is left, now or soon."""
         end = time.monotonic() + 100
         while left := self.found(*words):
             self.assertLess(time.monotonic(), end, f"{words} is left: {left}")
@@ -168,18 +168,18 @@ class Runner(unittest.TestCase):
 
 
 def witness_module():
-    """tools/kernel-witness, to call its functions."""
+    """Loads tools/kernel-witness as a module, to call its functions."""
     sys.path.insert(0, str(ROOT / "tools"))
     loader = importlib.machinery.SourceFileLoader("kernel_witness", str(ROOT / "tools/kernel-witness"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    # Where its data classes look themselves up.
+    # Its data classes look themselves up there.
     sys.modules[loader.name] = module
     loader.exec_module(module)
     return module
 
 
 class Witness(unittest.TestCase):
-    """tools/kernel-witness, on this machine's log and on what kernels have said elsewhere."""
+    """Tests tools/kernel-witness on the log of this machine, and on logs of other kernels."""
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -202,9 +202,9 @@ class Witness(unittest.TestCase):
             skip(f"nobody can write to the kernel's log here: {e}")
         code, said = self.call("after", "--of-programs")
         self.assertEqual((code, line in said), (1, True), said)
-        # What a program wrote is no word of the kernel's, which may have said something else meanwhile.
+        # A line of a program does not count as one of the kernel. The kernel may have written other lines meanwhile.
         self.assertNotIn(line, self.call("after")[1])
-        # What was there before is no news.
+        # Lines that were there before are not new.
         self.call("before")
         self.assertNotIn(line, self.call("after", "--of-programs")[1])
 
@@ -255,7 +255,7 @@ class Witness(unittest.TestCase):
         self.assertNotIn("link is up", v.bad[0])
         self.assertIn("self-detected stall", v.bad[1])
         self.assertEqual(w.judge(before, after, lines[:4], (w.KERNEL,)).bad, [])
-        # Lines that nobody has read, and another boot.
+        # Lines were overwritten unread, and the machine was started again.
         self.assertIn("1 lines", w.judge(before, after, lines[1:], (w.KERNEL,)).unknown[0])
         self.assertIn("started anew", w.judge(before, {**after, "boot": "c"}, [], (w.KERNEL,)).bad[0])
 
@@ -278,7 +278,7 @@ class Witness(unittest.TestCase):
 
 
 class Inside(Runner):
-    """What needs a mount namespace: started by a test of Runner, in one."""
+    """The tests that need a mount namespace. A test of Runner starts them in one."""
 
     def goes_on(self):
         import stuck_mount
@@ -299,7 +299,7 @@ class Inside(Runner):
 
 
 class Results(unittest.TextTestResult):
-    """Lines as cargo prints them."""
+    """Prints lines as cargo does."""
 
     def stopTest(self, test):
         super().stopTest(test)
@@ -324,7 +324,7 @@ def main():
     result = unittest.TextTestRunner(stream=quiet, resultclass=Results).run(suite)
     bad = len(result.failures) + len(result.errors)
     good = result.testsRun - bad - len(result.skipped)
-    # Skips have a line in the file of all skips.
+    # Each skip has a line in the file of all skips.
     print(f"test result: {'FAILED' if bad else 'ok'}. {good} passed; {bad} failed; 0 ignored; tests of the tools\n")
     return 1 if bad or not good else 0
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A file system whose server takes requests and never answers: who looks into it waits in the kernel, and no signal ends that.
+"""A file system whose server takes requests and never answers. Whoever looks into it waits in the kernel, and no signal ends that.
 
-It is FUSE, spoken by a thread of this process, in a mount namespace that the process must have for itself. The waits end when
-the mount is taken away by force, or the process ends.
+It is FUSE, served by a thread of this process, in a mount namespace that the process must have for itself. The waits end when
+the mount is removed by force, or the process ends.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ ANSWER = struct.Struct("=IiQ")
 
 
 class StuckMount:
-    """Mounted at a directory until it is closed."""
+    """The file system, mounted at a directory until it is closed."""
 
     def __init__(self, directory):
         self.fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
@@ -44,7 +44,7 @@ class StuckMount:
                 return
             _, opcode, unique, *_ = REQUEST.unpack_from(data)
             if opcode == FUSE_INIT:
-                # Version 7.31, no feature: struct fuse_init_out.
+                # struct fuse_init_out: version 7.31 without any feature.
                 body = struct.pack("=IIIIHHIIHHI7I", 7, 31, 0, 0, 0, 0, 4096, 1, 1, 0, 0, *[0] * 7)
                 os.write(self.fd, ANSWER.pack(ANSWER.size + len(body), 0, unique) + body)
                 self.initialised.set()
@@ -52,6 +52,6 @@ class StuckMount:
                 self.asked.set()
 
     def close(self):
-        """Whoever waits is let go."""
+        """Removes the mount, which ends all waits."""
         self.libc.umount2(os.fsencode(self.directory), MNT_FORCE | MNT_DETACH)
         os.close(self.fd)

@@ -2,7 +2,7 @@
 //!
 //! [`Stream::parse`] walks all bytes once and refuses what is not well formed; after that the
 //! views cannot fail. What the format says is skipped (unknown messages and attributes, the tail
-//! of a longer struct) is skipped. A shorter struct is an older one: [`grow`](crate::grow) brings the
+//! of a longer struct) is skipped. A shorter struct is an older one: the module `grow` brings the
 //! stream to today's sizes before anything looks at it.
 
 use std::borrow::Cow;

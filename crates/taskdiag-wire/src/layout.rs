@@ -1002,7 +1002,7 @@ record! {
     } pad { reserved: u32, } then {}
 }
 
-/// The structs that frame what the [registry](crate::registry) has.
+/// The structs that frame what the [registry](mod@crate::registry) has.
 pub const FRAMES: &[&CStruct] = &[
     &NlAttr::C,
     &NlMsgHdr::C,

@@ -1,5 +1,5 @@
-//! Where the bytes of a stream live: in memory of ours, or in the memory that the BPF program
-//! wrote them to, so that a large answer is never copied.
+//! Holds the bytes of a stream, in our own memory or in the memory that the BPF program wrote them to, so
+//! that a large answer is never copied.
 
 use taskdiag_wire::AlignedBuf;
 
@@ -16,21 +16,21 @@ enum Kind {
 }
 
 impl Bytes {
-    /// As memory of ours; copies if they are not.
+    /// The bytes in our own memory. They are copied if they were not there.
     pub fn into_owned(self) -> AlignedBuf {
         match self.0 {
             Kind::Owned(b) => b,
             Kind::Mapped(m) => AlignedBuf::copy_of(m.as_bytes()),
         }
     }
-    /// The bytes where they are ours, else the mapped memory, which is not copied.
+    /// The bytes if they are in our own memory. Otherwise the mapped memory, which is not copied.
     pub(crate) fn try_into_owned(self) -> Result<AlignedBuf, Mapped> {
         match self.0 {
             Kind::Owned(b) => Ok(b),
             Kind::Mapped(m) => Err(m),
         }
     }
-    /// The mapped memory, or the bytes back where they are ours.
+    /// The mapped memory, or the bytes if they are in our own memory.
     pub(crate) fn into_mapped(self) -> Result<Mapped, AlignedBuf> {
         match self.0 {
             Kind::Owned(b) => Err(b),

@@ -1,12 +1,12 @@
-//! Looking on while a request is answered, and ending it early.
+//! Watches a request while it is answered, and ends it early.
 //!
-//! A [`Watch`] is shared between the caller of an engine and the engine: the engine counts the
-//! tasks that it has done, the caller may say that it has waited long enough. The engine then ends
-//! the walk, and the stream with what it has, its DONE carrying `-EINTR`.
+//! The caller of an engine shares a [`Watch`] with the engine. The engine counts the tasks that it has done,
+//! and the caller may say that it has waited long enough. The engine then ends the walk and the stream with
+//! the tasks so far, and DONE has `-EINTR`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How far an answer is, and whether it is to end.
+/// The progress of an answer, and whether it is to end.
 #[derive(Debug, Default)]
 pub struct Watch {
     stop: AtomicBool,
@@ -15,27 +15,27 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nothing done, not stopped.
+    /// A watch with no progress that is not stopped.
     pub const fn new() -> Watch {
         Watch { stop: AtomicBool::new(false), done: AtomicU64::new(0), total: AtomicU64::new(0) }
     }
-    /// End the walk soon. Safe to call in a signal handler.
+    /// Ends the walk soon. It may be called in a signal handler.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
-    /// Was it stopped?
+    /// Whether the walk was stopped.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
-    /// Tasks done so far, and about how many there are; 0: not known.
+    /// How many tasks are done, and about how many there are, or 0 if that is not known.
     pub fn progress(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
-    /// For engines: this many tasks are to be done besides those already known.
+    /// For engines: announces this many more tasks.
     pub fn expect(&self, tasks: u64) {
         self.total.fetch_add(tasks, Ordering::Relaxed);
     }
-    /// For engines: this many more are done.
+    /// For engines: counts this many more tasks as done.
     pub fn advance(&self, tasks: u64) {
         self.done.fetch_add(tasks, Ordering::Relaxed);
     }

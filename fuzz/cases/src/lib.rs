@@ -1,5 +1,5 @@
-//! What each fuzz target does with its bytes, without the fuzzer, so that `cargo test` can replay
-//! seeds and past findings with any compiler. A case fails by panicking.
+//! Has the work of each fuzz target without the fuzzer, so that `cargo test` can replay seeds and past
+//! findings with any compiler. A case fails by panicking.
 
 use std::cell::OnceCell;
 use std::hint::black_box;
@@ -17,14 +17,14 @@ use taskdiag_wire::{
 
 pub mod seeds;
 
-/// A case: does something with any bytes and must not panic.
+/// A case does something with arbitrary bytes and must not panic.
 pub type Case = fn(&[u8]);
 
 /// Every target by name.
 pub const TARGETS: &[(&str, Case)] =
     &[("stream", stream), ("output", output), ("request", request), ("procfs_parse", procfs_parse)];
 
-/// Untrusted bytes as a stream: refused, or every view works and what it says adds up.
+/// Takes untrusted bytes as a stream. It must be refused, or every view must work and its totals must be right.
 pub fn stream(data: &[u8]) {
     let _ = black_box(Snapshot::read_from(data));
     let whole = AlignedBuf::copy_of(&data[..data.len() / 8 * 8]);
@@ -36,12 +36,12 @@ pub fn stream(data: &[u8]) {
         assert_eq!(stream.get(i).map(|t| t.pid()), Some(task.pid()));
     }
     assert!(stream.get(stream.len()).is_none());
-    // DONE ends a stream and nothing else does: no cut one may pass.
+    // Only DONE ends a stream, so no cut stream may pass.
     let cut = AlignedBuf::copy_of(&data[..whole.len() - 8]);
     assert!(Stream::parse(cut.as_bytes()).is_err());
 }
 
-/// Commands that show a saved answer: each kind of rows in each form, all columns, all that is done with rows.
+/// Commands that show a saved answer: each kind of rows in each form, all columns, and all operations on rows.
 const COMMANDS: &[&[&str]] = &[
     &["ps"],
     &["ps", "-eT", "--columns", "40", "--color", "always"],
@@ -75,12 +75,12 @@ fn shows() -> Vec<Shows> {
     COMMANDS.iter().map(|args| from(args)).chain(columns).collect()
 }
 
-/// Untrusted bytes as a saved answer, up to the text, JSON and CSV that a person or program sees, and what is
-/// said beside it. Nothing is written.
+/// Takes untrusted bytes as a saved answer, up to the text, JSON and CSV that a person or program sees, and the
+/// messages beside it. Nothing is written.
 pub fn output(data: &[u8]) {
     SHOWS.with(|all| {
         for show in all.get_or_init(shows) {
-            // Complete, empty, partial, or no answer; never wrong arguments.
+            // The answer may be complete, empty, partial or missing. The arguments are never wrong.
             let code = show.show(data);
             assert!(matches!(code, 0 | 1 | 3 | 4), "{code}: {show:?}");
         }
@@ -128,7 +128,7 @@ fn walk(task: &TaskView<'_>) {
     black_box((task.groups(), task.nspid(), task.cgroups().count()));
 }
 
-/// Untrusted bytes as a request: refused, or it means what its encoding means.
+/// Takes untrusted bytes as a request. It must be refused, or be equal to the request that its encoding gives.
 pub fn request(data: &[u8]) {
     for supported in [Groups::NONE, Groups::BASE | Groups::CRED, Groups::from_bits(u64::MAX)] {
         match decode_request(data, supported) {
@@ -163,9 +163,9 @@ pub fn request(data: &[u8]) {
     }
 }
 
-/// Any text as any of the /proc files: the parsers accept it, mark as known only what they know,
-/// and give what makes a sound stream. The files are those of other people's processes, so names,
-/// paths and arguments in them are chosen by others.
+/// Takes arbitrary text as each of the /proc files. The parsers must accept it, mark only known members as
+/// known, and return records that make a valid stream. The files belong to other people's processes, so
+/// names, paths and arguments in them are chosen by others.
 pub fn procfs_parse(data: &[u8]) {
     let all = Groups::from_bits(u64::MAX);
     black_box((parse::pid(data), parse::ns_inode(data), parse::schedstat(data), parse::tgid(data)));
@@ -209,14 +209,14 @@ pub fn procfs_parse(data: &[u8]) {
     let bytes = w.finish(Done::default());
     assert!(Stream::parse(bytes.as_bytes()).is_ok());
 
-    // One buffer serves every task of a walk: nothing of the task before may stay.
+    // One buffer serves every task of a walk, so nothing of the task before may stay.
     let fresh = format!("{status:?}");
     status.parse(SOME_STATUS, all);
     status.parse(data, all);
     assert_eq!(format!("{status:?}"), fresh);
 }
 
-/// maps, smaps, smaps_rollup and statm.
+/// Parses maps, smaps, smaps_rollup and statm.
 fn mappings(data: &[u8], w: &mut StreamWriter) {
     let mut vmas = Vec::new();
     for line in parse::maps_lines(data) {
@@ -242,7 +242,7 @@ fn mappings(data: &[u8], w: &mut StreamWriter) {
     black_box((parse::statm_rss_pages(data), parse::newlines(data)));
 }
 
-/// Links and fdinfo of open files, and sockets as sock_diag(7) and /proc/PID/net have them.
+/// Parses links and fdinfo of open files, and sockets in the forms of sock_diag(7) and /proc/PID/net.
 fn open_files(data: &[u8], w: &mut StreamWriter) {
     black_box((parse::fd_link(data), parse::fd(data)));
     for kind in FdType::ALL {
@@ -277,7 +277,7 @@ mod libc_protocol {
     pub const RAW: u8 = 255;
 }
 
-/// A status file that fills whatever a later one might leave.
+/// A status file that fills everything that a later file might leave.
 const SOME_STATUS: &[u8] = b"Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t4 24 \nNSpid:\t9\t1\n\
     VmSize:\t 30 kB\nVmRSS:\t 17 kB\nThreads:\t2\nCapInh:\t0000000000000001\n\
     voluntary_ctxt_switches:\t1\nnonvoluntary_ctxt_switches:\t2\n";

@@ -1,5 +1,5 @@
-//! Valid inputs of each target, made by the encoder so that they follow the format as it grows.
-//! A fuzzer starts from them; findings are kept as files in `fuzz/seeds/<target>/`.
+//! Has valid inputs of each target. The encoder makes them, so that they follow the format as it grows.
+//! A fuzzer starts from them. Findings are kept as files in `fuzz/seeds/<target>/`.
 
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, Cgroup, Cred,
@@ -25,7 +25,7 @@ fn requests() -> Vec<(String, Vec<u8>)> {
         let groups = Groups::BASE | Groups::CRED;
         out.push((strategy.name().to_owned(), encode_request(&Req::new(*strategy, pid, groups))));
     }
-    // A longer request of a later version whose new part is zero.
+    // This is a longer request of a later version whose new part is zero.
     let mut longer = encode_request(&Req::new(Strategy::All, 0, Groups::BASE));
     longer.extend([0; 8]);
     let len = longer.len() as u32;
@@ -81,7 +81,7 @@ fn streams() -> Vec<(String, Vec<u8>)> {
     head.end_task();
     out.push(("continued".to_owned(), done(head)));
 
-    // Why the walk ended: what it may be, and what it may not.
+    // These are possible and impossible reasons for the end of a walk.
     for error in [-4, -12, 5, -5000, i32::MIN] {
         let mut w = writer(Groups::BASE, Strategy::All);
         w.begin_task(12, 12);

@@ -1,4 +1,4 @@
-//! Every seed and every past finding through its target, and damaged in simple ways. It finds less
+//! Runs every seed and every past finding through its target, also damaged in simple ways. It finds less
 //! than a fuzzer, and runs everywhere.
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use taskdiag_fuzz_cases::{Case, TARGETS, seeds};
 
-/// Longer inputs are damaged at this many places only, spread over them.
+/// Longer inputs are damaged only at this many places, which are spread over them.
 const PLACES: usize = 1024;
 const FEW_PLACES: usize = 64;
 
@@ -24,7 +24,7 @@ fn inputs(target: &str) -> Vec<(String, Vec<u8>)> {
 
 fn replay(target: &str) {
     let (_, case) = *TARGETS.iter().find(|(name, _)| *name == target).unwrap();
-    // Two dozen commands are run with each.
+    // Two dozen commands run with each input.
     let places = if target == "output" { FEW_PLACES } else { PLACES };
     for (name, bytes) in inputs(target) {
         println!("{name}: {} bytes", bytes.len());
@@ -43,7 +43,7 @@ fn damage(case: Case, bytes: &[u8], places: usize) {
             changed[at] = value;
             case(&changed);
         }
-        // A whole number at once: lengths and offsets that the single bytes do not reach.
+        // A whole number at once gives lengths and offsets that single bytes do not reach.
         if at + 4 <= bytes.len() {
             for value in [u32::MAX, i32::MAX as u32, 0x1_0000, bytes.len() as u32] {
                 let mut changed = bytes.to_vec();

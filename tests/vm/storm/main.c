@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Storms of tasks that come, go and change, while readers look at them: for kernels that check what they do or that poison
- * what is freed, since these tell what went wrong. Bounded in time; everything it starts ends with it.
+ * Makes storms of tasks that come, go and change while readers look at them. They are for kernels that check themselves or poison
+ * freed memory, because these tell what went wrong. A storm is bounded in time, and everything that it starts ends with it.
  *
  * usage: storm SECONDS SEED [PART...]
  *
- * Without names of parts it is the storm for the kernel series, which reads for itself. The part `sentinels` is tasks of
- * which all that a reader may see is known: see sentinels.c, and tests/src/bin/storm_reader.rs, which looks at them.
- * Prints the seed and how often each part went round; exit code 1 where a part never did, or saw what cannot be.
+ * Without names of parts, it is the storm for the kernel series, which has readers of its own. The part `sentinels` makes tasks
+ * whose possible values are all known: see sentinels.c, and tests/src/bin/storm_reader.rs, which reads them. It prints the seed and
+ * how often each part went round. The exit code is 1 if a part never did, or saw something impossible.
  */
 #include "storm.h"
 
@@ -21,7 +21,7 @@ static const struct part {
 	const char *name;
 	long (*run)(void);
 	int workers;
-	/* Is it in the storm for the series? */
+	/* Whether the part is in the storm for the series. */
 	int series;
 } parts[] = {
 	{ "forks", forks, 3, 1 },
@@ -40,11 +40,11 @@ static const struct part {
 };
 enum { PARTS = sizeof(parts) / sizeof(*parts), TURN_SECONDS = 3 };
 
-/* Which part this process is of, where the parts take turns. */
+/* The part that this process belongs to, if the parts take turns. */
 static int turn = -1;
 
-/* A third of the parts at a time, each in one of three turns, always with others: all at once, none would get far while a
- * reader looks. */
+/* A third of the parts run at a time, each in one of three turns and always with others. If all ran at once, none would get far
+ * while a reader looks. */
 static int is_off(void)
 {
 	long now = time(NULL) / TURN_SECONDS;
@@ -90,7 +90,7 @@ pid_t child(int flags)
 	return pid;
 }
 
-/* Tasks that the machine has ever made, threads too. */
+/* The number of tasks that the machine has ever made, threads included. */
 static long made(void)
 {
 	FILE *f = fopen("/proc/stat", "r");
@@ -112,7 +112,7 @@ static int gone(const char *path, const struct stat *st, int type, struct FTW *a
 	return remove(path);
 }
 
-/* Is this part asked for? */
+/* Whether this part was asked for. */
 static int wanted(const char *name, int series, int n, char **names)
 {
 	for (int i = 0; i < n; i++)

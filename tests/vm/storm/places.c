@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Tasks that change where they are: working directories, roots, mount namespaces, mounts, and names of directories. What
- * says where a task is (fs_struct) is freed as soon as the last of those that share it ends or leaves it, so these share and
- * leave as often as they can.
+ * Tasks that change their places: working directories, roots, mount namespaces, mounts, and names of directories. The fs_struct,
+ * which says where a task is, is freed as soon as the last task that shares it ends or leaves it. So these tasks share and leave as
+ * often as they can.
  */
 #include "storm.h"
 
-/* Long names are kept apart from the dentry, and freed when they change; short ones are written over. */
+/* Long names are kept apart from the dentry, and freed when they change. Short ones are overwritten. */
 const struct level levels[LEVELS] = {
 	{ { "up-aaaaaaaa", "up-bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb" }, 0 },
 	{ { "left", "right-rrrrrrrrrr" }, 1 },
@@ -39,7 +39,7 @@ int make_tree(void)
 	return opened(left, levels[2].names[0]);
 }
 
-/* Rename the directories above the sentinels, and move one of them to and fro. */
+/* Renames the directories above the sentinels, and moves one of them to and fro. */
 long renames(void)
 {
 	int top = opened(AT_FDCWD, "."), up = opened(top, levels[0].names[0]), side[2];
@@ -74,14 +74,14 @@ static void *leave(void *arg)
 	return arg;
 }
 
-/* Others who share our place may have left the directory between two calls. */
+/* Other tasks that share our place may have left the directory between two calls. */
 static void must(int failed, const char *what)
 {
 	if (failed && errno != ENOENT)
 		die(what);
 }
 
-/* One that shares its place with others, changes it, leaves it, ends. */
+/* A task that shares its place with others, changes it, leaves it, and ends. */
 static void stay(int at)
 {
 	pthread_t t;
@@ -129,7 +129,7 @@ long places(void)
 				stay(at);
 		while (waitpid(-1, NULL, __WALL) > 0)
 			continue;
-		/* Those who shared our place have changed it. */
+		/* The tasks that shared our place have changed it. */
 		if (fchdir(at))
 			die("back");
 	}
@@ -138,14 +138,14 @@ long places(void)
 
 static int may_end;
 
-/* A thread that has the place which its process had. */
+/* A thread that keeps the place that its process had. */
 static void *heir(void *arg)
 {
 	syscall(SYS_futex, &may_end, 0 /* FUTEX_WAIT */, 0, NULL);
 	return arg;
 }
 
-/* Processes that take another place again and again, while the one that they had is freed: as often as can be. */
+/* Processes that take another place again and again, as often as possible, while the old one is freed. */
 long leaves(void)
 {
 	long rounds = 0;
@@ -164,7 +164,7 @@ long leaves(void)
 	return rounds;
 }
 
-/* A mount namespace with mounts that come and go under those who are in them. */
+/* A mount namespace with mounts that come and go under the tasks in them. */
 static void mounted(int outside)
 {
 	int inside;
@@ -186,7 +186,7 @@ static void mounted(int outside)
 			_exit(0);
 		}
 	if (rnd() % 2 == 0) {
-		/* Another root for all who are in here: that of the machine cannot be changed, so first a root of our own. */
+		/* This changes the root of all tasks in here. The root of the machine cannot be changed, so we make our own first. */
 		if (chroot(".") || chdir("/") || mount("storm", rooms[1], "tmpfs", 0, NULL) || chdir(rooms[1]) || mkdir("hall", 0755))
 			die("a root of one's own");
 		if (syscall(SYS_pivot_root, ".", "hall"))

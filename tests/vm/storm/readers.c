@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Readers of the storm: /proc as find and cat read it, and /proc/task_diag where the kernel has it. */
+/* Readers of the storm. They read /proc as find and cat do, and /proc/task_diag if the kernel has it. */
 #include "storm.h"
 #include "task_diag.h"
 
-/* Everything below a directory of /proc, as find and cat do it; through links to other directories of a task, too. */
+/* Reads everything below a directory of /proc as find and cat do, also through links to other directories of a task. */
 static long walk(const char *dir, int depth)
 {
 	DIR *d = opendir(dir);
@@ -17,7 +17,7 @@ static long walk(const char *dir, int depth)
 
 		if (e->d_name[0] == '.')
 			continue;
-		/* Not the kernel's own logs, which block or never end. */
+		/* The kernel's own logs are left out, because they block or never end. */
 		if (depth == 0 && (e->d_name[0] < '0' || e->d_name[0] > '9') && strcmp(e->d_name, "self"))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
@@ -49,7 +49,7 @@ long proc(void)
 	return rounds;
 }
 
-/* The same where directories that tasks share are links; -2 on a kernel without them. */
+/* The same with directories that tasks share as links. It returns -2 on a kernel without that option. */
 long links(void)
 {
 	char dir[] = "/tmp/storm-XXXXXX";
@@ -70,7 +70,7 @@ long links(void)
 	return rounds;
 }
 
-/* /proc/task_diag by every strategy; -1 where a stream is malformed. */
+/* Reads /proc/task_diag with every strategy. It returns -1 if a stream is malformed. */
 long diag(void)
 {
 	struct {
@@ -111,11 +111,11 @@ long diag(void)
 		if (write(fd, &r, sizeof(r)) < 0)
 			continue; /* no such process, most likely */
 		have = 0;
-		/* A read may end anywhere in a message; the rest of it comes with the next. */
+		/* A read may end anywhere in a message. The rest comes with the next read. */
 		while ((got = read(fd, buf + have, rnd() % 2 ? size - have : 1 + rnd() % 60000)) > 0) {
 			char *p = buf;
 
-			/* What is kept for the next read may be kept for long. */
+			/* Data that the kernel keeps for the next read may be kept for long. */
 			if (rnd() % 64 == 0)
 				usleep(rnd() % 50000);
 			have += got;

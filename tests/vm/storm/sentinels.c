@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Sentinels: tasks that change all that they have, all the time, and only ever between values that are known and that tell
- * which of them it is. So whoever reads can say of each path whether it is one that this very task could have had.
+ * Sentinels are tasks that change everything they have, all the time, but only between known values that tell which sentinel it is.
+ * So a reader can say of each path whether this very task could have had it.
  *
- * Sentinel 7 has the command name `prog-7`, and nothing but: two directories s-7-a and s-7-b below those that are renamed,
- * between which its working directory and its root change; in each a program `prog-7`, which it executes again and again;
- * files f-7-0 to f-7-7, opened, mapped, closed and removed; cgroups storm-7-a and storm-7-b; user 0 or 10007; command line
- * "sentinel 7 KIND a" or b, environment SENTINEL=7. Every third is a thread group whose leader has ended, every third
- * has threads. Their children come and go, and are checked like them.
+ * Sentinel 7 has the command name `prog-7`, and has only the following. There are two directories s-7-a and s-7-b below those that
+ * are renamed, and its working directory and its root change between them. Each has a program `prog-7`, which it executes again and
+ * again. It opens, maps, closes and removes the files f-7-0 to f-7-7. Its cgroups are storm-7-a and storm-7-b, its user is 0 or 10007,
+ * its command line is "sentinel 7 KIND a" or b, and its environment is SENTINEL=7. Every third sentinel is a thread group whose
+ * leader has ended, and every third one has threads. Their children come and go, and are checked like them.
  *
- * The file `truth` tells a reader of the names and of who is there; it is removed before they are ended.
+ * The file `truth` tells a reader the names and which sentinels are there. It is removed before they are ended.
  */
 #include "storm.h"
 
@@ -47,7 +47,7 @@ static void touch_file(void)
 	case 0:
 		close(FILE_FD + n);
 		break;
-	case 1: /* One that is open or mapped still is a deleted file then. */
+	case 1: /* A file that is still open or mapped is a deleted file then. */
 		unlinkat(at, name, 0);
 		/* fall through */
 	default:
@@ -88,7 +88,7 @@ static void touch_memory(void)
 		unmapped(m); /* another thread put it there meanwhile */
 }
 
-/* One of all the changes there are. */
+/* Makes one of all possible changes. */
 static void change(void)
 {
 	int one = rnd() % 2;
@@ -104,7 +104,7 @@ static void change(void)
 			die("chroot");
 		break;
 	case 3:
-	case 4: /* The fs_struct of ours goes to a child, and with that away. */
+	case 4: /* A child takes over our fs_struct, which goes away with it. */
 		if (child(CLONE_FS | (one ? CLONE_FILES : 0)) == 0) {
 			usleep(rnd() % 300);
 			_exit(0);
@@ -123,7 +123,7 @@ static void change(void)
 	case 6:
 		if (syscall(SYS_setresuid, -1, OTHER_USER + number, -1) || syscall(SYS_setresuid, -1, 0, -1))
 			die("setresuid");
-		/* Another user does not get that signal. */
+		/* A process of another user does not get that signal. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		break;
 	case 7:
@@ -179,7 +179,7 @@ static void open_as(int at, const char *name, int flags, int want)
 		die(name);
 }
 
-/* What a sentinel has beside it: two directories with a program and files, two cgroups; nothing else is open. */
+/* Makes the surroundings of a sentinel: two directories with a program and files, and two cgroups. Nothing else is open. */
 static void become(int n, int bottom)
 {
 	char name[64];
@@ -206,7 +206,7 @@ static void become(int n, int bottom)
 	again(kind_of(n));
 }
 
-/* Wait until it has the name of the program. */
+/* Waits until it has the name of the program. */
 static void wait_for(int n)
 {
 	char path[64], want[32], have[32];
@@ -247,7 +247,7 @@ static void write_truth(void)
 		die("truth");
 }
 
-/* A copy on the same file system, for links to it. */
+/* Makes a copy on the same file system, so that links to it are possible. */
 static void copy_self(void)
 {
 	char buf[65536];
@@ -297,7 +297,7 @@ int end_sentinels(void)
 	int lost = 0;
 
 	unlink("truth");
-	/* Who has just read it has its answer by now, or sees that it has gone. */
+	/* A reader that has just read the file has its answer by now, or sees that the file has gone. */
 	sleep(1);
 	for (int i = 0; i < SENTINELS; i++) {
 		lost += waitpid(pids[i], NULL, WNOHANG) != 0;

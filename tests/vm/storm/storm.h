@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the parts of the storm share: the end of it, random numbers, the directory that everything happens in, and the
- * names that a reader may see there.
+ * What the parts of the storm share: its end, random numbers, the directory in which everything happens, and the names that a
+ * reader may see there.
  */
 #ifndef STORM_H
 #define STORM_H
@@ -28,30 +28,30 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The directory of this storm, made anew, and the working directory of all its tasks that do not change theirs. */
+/* The directory of this storm, which is made anew. It is the working directory of all tasks that do not change theirs. */
 extern char base[];
 
-/* Until the time is over; waits while it is the turn of other parts. */
+/* True until the time is over. It waits while it is the turn of other parts. */
 int going(void);
 uint64_t rnd(void);
 void seed_with(uint64_t seed);
-/* End this process, for a reason that should not be. */
+/* Ends this process for a reason that should not occur. */
 void die(const char *what) __attribute__((noreturn));
-/* A child that ends with its parent; 0 in the child, as fork(2). CLONE_FS or CLONE_FILES: what it shares. */
+/* Makes a child that ends with its parent, and returns 0 in it as fork(2) does. CLONE_FS or CLONE_FILES says what it shares. */
 pid_t child(int flags);
 
-/* One directory's two names, or two directories between which the next one moves. */
+/* The two names of a directory, or two directories between which the next one moves. */
 struct level {
 	const char *names[2];
 	int moves;
 };
 enum { LEVELS = 3, ROOMS = 3 };
 extern const struct level levels[LEVELS];
-/* Names of other directories. */
+/* The names of other directories. */
 extern const char *const rooms[ROOMS];
 
-/* A part of the storm goes on until the time is over, and says how often it went round: -1 where it found what cannot be,
- * -2 where this kernel has not what it is about. */
+/* A part of the storm goes on until the time is over, and returns how often it went round. It returns -1 if it found something
+ * impossible, and -2 if this kernel does not have its subject. */
 long forks(void);
 long traces(void);
 long proc(void);
@@ -66,11 +66,11 @@ long cgroups(void);
 long processor(void);
 long hunger(void);
 
-/* Make the tree of directories that renames() works on; the lowest of it is open as this. */
+/* Makes the tree of directories that renames() works on. The lowest directory is open as this descriptor. */
 int make_tree(void);
-/* Start sentinels and tell of them in the file `truth`; how many. */
+/* Starts sentinels and describes them in the file `truth`. Returns how many there are. */
 int start_sentinels(int bottom);
-/* End them; how many had ended before. */
+/* Ends them. Returns how many had ended before. */
 int end_sentinels(void);
 int sentinel(int number, int is_headless);
 

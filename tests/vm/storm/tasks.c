@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Tasks that come, go and change in every way there is, and those who wait for them or trace them. */
+/* Tasks that come, go and change in every way there is, and tasks that wait for them or trace them. */
 #include "storm.h"
 
 #include <grp.h>
@@ -18,7 +18,7 @@ static void *exec_from_thread(void *arg)
 	return arg;
 }
 
-/* One short life, of one of many kinds. */
+/* Lives one short life of one of many kinds. */
 static void live(void)
 {
 	pthread_t t[8];
@@ -110,7 +110,7 @@ static void live(void)
 	_exit(0);
 }
 
-/* Forks, and waits in every way there is. */
+/* Forks, and waits for the children in every way there is. */
 long forks(void)
 {
 	long rounds = 0;
@@ -174,7 +174,7 @@ long forks(void)
 	return rounds;
 }
 
-/* Traces: attach, stop, wait, step, let go or kill. */
+/* Traces tasks: it attaches, stops, waits, steps, and lets go or kills. */
 long traces(void)
 {
 	long rounds = 0;
@@ -214,7 +214,7 @@ long traces(void)
 		}
 		for (int i = 0; i < 16; i++)
 			kill(kids[i], SIGKILL);
-		/* A killed tracee still stops at its exit where that was asked for. */
+		/* A killed tracee still stops at its exit if that was asked for. */
 		for (pid_t pid; (pid = waitpid(-1, &status, __WALL)) > 0;)
 			if (WIFSTOPPED(status))
 				ptrace(PTRACE_CONT, pid, 0, 0);

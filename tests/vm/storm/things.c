@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Tasks that change what they have: files, memory, user, cgroup; and those that leave the others little time and memory. */
+/* Tasks that change their files, memory, user and cgroup, and tasks that leave the others little time and memory. */
 #include "storm.h"
 
 static const char cgroup[] = "/sys/fs/cgroup";
@@ -83,7 +83,7 @@ long things(void)
 			}
 		while (waitpid(-1, NULL, __WALL) > 0)
 			continue;
-		/* Who shared our table of files has changed it. */
+		/* A task that shared our table of files has changed it. */
 		syscall(SYS_close_range, 3, ~0U, 0);
 		fd = open("/proc/self/exe", O_RDONLY);
 	}
@@ -126,7 +126,7 @@ long cgroups(void)
 	return rounds;
 }
 
-/* Little time for the others. */
+/* Leaves little time for the others. */
 long processor(void)
 {
 	static volatile uint64_t count;
@@ -138,7 +138,7 @@ long processor(void)
 	return rounds;
 }
 
-/* Little memory for the others. */
+/* Leaves little memory for the others. */
 long hunger(void)
 {
 	enum { SIZE = 128 << 20 };

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Before and after: the programs of tests/vm/bench on the unpatched and the patched kernel, by turns.
+"""Runs the programs of tests/vm/bench on the unpatched and the patched kernel by turns, for tables of before and after.
 
-A program prints rows `case<TAB>n<TAB>value...`; a value is a time in ns or a count, less is better. Numbers of a
-machine in software emulation mean nothing alone: what counts is the ratio of two kernels in one run.
+A program prints rows `case<TAB>n<TAB>value...`. A value is a time in ns or a count, and less is better. Numbers of a
+machine in software emulation mean nothing alone. Only the ratio of two kernels in one run does.
 """
 
 import collections
@@ -18,7 +18,7 @@ HOME = common.VM / "bench"
 
 
 def programs(names):
-    """The named programs, or all: C sources and shell scripts."""
+    """The named programs, or all of them. A program is a C source or a shell script."""
     found = {p.stem: p for p in sorted(HOME.iterdir()) if p.suffix in (".c", ".sh")}
     for n in names:
         if n not in found:
@@ -27,13 +27,13 @@ def programs(names):
 
 
 def setting(program, key, default):
-    """A line `lab: KEY VALUE` in a comment of the program."""
+    """The value of a line `lab: KEY VALUE` in a comment of the program."""
     found = re.search(rf"\blab: {key} (\S+)", program.read_text(errors="replace"))
     return int(found[1]) if found else default
 
 
 class Bench(suites.Suite):
-    """All programs in one machine, one after the other."""
+    """Runs all programs in one machine, one after the other."""
 
     name = "bench"
 
@@ -74,7 +74,7 @@ class Bench(suites.Suite):
             if status and status[1] == "0" and rows:
                 result.passed += 1
             elif status and status[1] == "4":
-                # As in the kernel's selftests: it cannot be measured on this kernel.
+                # As in the kernel's selftests, 4 means that it cannot be measured on this kernel.
                 result.skipped.append(f"bench {name}: {text.strip().splitlines()[0]}")
             else:
                 result.failed.append(f"{name}: exit code {status[1] if status else 'none'}, {len(rows)} rows")
@@ -82,7 +82,7 @@ class Bench(suites.Suite):
 
 
 def compiled(source):
-    """A static program from a C file or from those of a directory, cached by their text."""
+    """A static program from a C file or from the C files of a directory, cached by their text."""
     files = sorted(source.glob("*.c")) if source.is_dir() else [source]
     headers = [*sorted(source.parent.glob(f"{source.name}/*.h")), *sorted((common.ROOT / "uapi").glob("*.h"))]
     program = common.cache("programs", f"{source.stem}-{common.digest(*files, *headers)}")
@@ -93,7 +93,7 @@ def compiled(source):
 
 
 def bench(names, rounds, keep, pair):
-    """Boot both kernels by turns, print the table; exit code."""
+    """Boots both kernels by turns and prints the table. Returns the exit code."""
     chosen = programs(names)
     if not chosen:
         raise common.Unavailable("tests/vm/bench has no program yet")
@@ -118,7 +118,7 @@ def bench(names, rounds, keep, pair):
 
 
 def table(rows, pair):
-    """Medians of each kernel and their ratio, for each value of each row."""
+    """The medians of each kernel and their ratio, for each value of each row."""
     values = collections.defaultdict(lambda: collections.defaultdict(list))
     for kernel, _, program, case, n, numbers in rows:
         for i, v in enumerate(numbers):
@@ -136,7 +136,7 @@ def table(rows, pair):
 
 
 def write(to, rows, summary, versions):
-    """Raw rows, the table, and what it was measured on."""
+    """Writes the raw rows, the table, and a description of the machine."""
     lines = ["kernel\tround\tprogram\tcase\tn\tvalues\n"]
     lines += [f"{k}\t{r}\t{p}\t{c}\t{n}\t" + "\t".join(map(str, v)) + "\n" for k, r, p, c, n, v in rows]
     (to / "rows.tsv").write_text("".join(lines))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Kernels from Debian's linux-source-6.12: with and without our series, with and without debugging.
+"""Builds kernels from Debian's linux-source-6.12, with and without our series, with and without debugging.
 
 The finished kernel is cached by a hash of source version, series, config and compiler. Build trees stay in the
-cache too; a changed series touches the files it changes only, so the next build is short. The source itself is
-unpacked once and never written to; trees are hard links of it.
+cache, too. A changed series touches only the files that it changes, so the next build is short. The source itself is
+unpacked once and never written to. The build trees are hard links to it.
 """
 
 import os
@@ -25,7 +25,7 @@ NEEDED = ("gcc", "make", "flex", "bison", "bc", "patch", "xz", "tar", "pahole")
 
 
 def series():
-    """The patches, in their order; none where there is no series yet."""
+    """The patches in their order, or none if there is no series."""
     listing = common.SERIES / "series"
     if not listing.exists():
         return []
@@ -34,13 +34,13 @@ def series():
 
 
 def options(patches):
-    """The Kconfig options that patches add, all turned on."""
+    """The Kconfig options that patches add, as lines that turn them on."""
     added = [re.findall(r"^\+(?:menu)?config (\w+)$", p.read_text(errors="replace"), re.M) for p in patches]
     return "".join(f"CONFIG_{name}=y\n" for names in added for name in names)
 
 
 def image(flavour):
-    """(path of bzImage, version) of a flavour; built if the cache has it not."""
+    """(path of bzImage, version) of a flavour. It is built if the cache does not have it."""
     patched, fragments = FLAVOURS[flavour]
     patches = series() if patched else []
     fragments = [p for f in fragments if (p := common.CONFIG / f).exists()]
@@ -66,7 +66,7 @@ def image(flavour):
 
 
 def source():
-    """(version, tarball) of the kernel source: installed, or downloaded by apt."""
+    """(version, tarball) of the kernel source, which is installed or downloaded by apt."""
     with common.locked("source"):
         return installed_source() or downloaded_source()
 
@@ -99,7 +99,7 @@ def downloaded_source():
 
 
 def pristine(version, tarball):
-    """The source, unpacked once."""
+    """The directory of the source, which is unpacked once."""
     home = common.cache("linux", version, "source")
     with common.locked("source"):
         if not home.exists():
@@ -120,7 +120,7 @@ def touched(patches):
 
 
 class Tree:
-    """A build tree of a flavour, brought to a state of the series with as few changes as possible."""
+    """A build tree of a flavour. It is brought to a state of the series with as few changes as possible."""
 
     def __init__(self, flavour, version, tarball):
         self.source = pristine(version, tarball)
@@ -135,7 +135,7 @@ class Tree:
             self.applied.write_text("")
 
     def apply(self, patches):
-        """Make the tree what the source and these patches give. No fuzz: a patch that only nearly fits has failed."""
+        """Makes the tree what the source and these patches give. A patch that fits only with fuzz has failed."""
         scratch = self.dir.with_name(f"{self.dir.name}.patching")
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
@@ -147,7 +147,7 @@ class Tree:
         for p in patches:
             common.run("patch", "-p1", "-F0", "-s", "--no-backup-if-mismatch", "-d", scratch, "-i", p)
         old = set(self.applied.read_text().split())
-        # Noted before it is done: what is cut short is done again.
+        # It is noted before it is done, so that an interrupted change is done again.
         self.applied.write_text("\n".join(sorted(old | new)))
         for name in sorted(old | new):
             want, have = (scratch if name in new else self.source) / name, self.dir / name
@@ -157,14 +157,14 @@ class Tree:
             have.unlink(missing_ok=True)
             if data is not None:
                 have.parent.mkdir(parents=True, exist_ok=True)
-                # A new time, so that make sees it.
+                # It gets a new time, so that make sees the change.
                 have.write_bytes(data)
                 have.chmod(want.stat().st_mode & 0o777)
         self.applied.write_text("\n".join(sorted(new)))
         shutil.rmtree(scratch)
 
     def configure(self, fragments, more=""):
-        """tinyconfig and the fragments. What a fragment asks for and Kconfig refuses is an error."""
+        """Writes tinyconfig with the fragments. It is an error if Kconfig refuses an option of a fragment."""
         asked = "".join(f.read_text() for f in fragments) + more
         config = self.dir / ".config"
         before = config.read_text() if config.exists() else ""
@@ -174,19 +174,19 @@ class Tree:
         self.make(["olddefconfig"])
         got = config.read_text()
         for name, value in re.findall(r"^(CONFIG_\w+)=(.*)$", asked, re.M):
-            # The last word on it counts; `n` is written as a comment.
+            # The last line about an option counts. `n` is written as a comment.
             value = re.findall(rf"^{name}=(.*)$", asked, re.M)[-1]
             if (value == "n") == (f"\n{name}=" in got) or value != "n" and f"\n{name}={value}\n" not in got:
                 raise common.Broken(f"{name}={value} is asked for, and not in the .config of {self.dir.name}")
         if got == before:
-            # As it was, so that nothing is built anew for its time.
+            # The file is left as it was, because a new time would make everything be built again.
             config.write_text(before)
 
     def make(self, targets, **variables):
-        """Run make; ccache where there is one."""
+        """Runs make, with ccache if it is there."""
         cc = "ccache gcc" if common.have("ccache") else "gcc"
         jobs = os.environ.get("TASKDIAG_JOBS") or os.cpu_count() or 1
         settings = {"CC": cc, "KBUILD_BUILD_USER": "taskdiag", "KBUILD_BUILD_HOST": "lab", **variables}
-        # One time for all builds, so that ccache is not kept from hitting.
+        # All builds have the same time, because ccache would not hit otherwise.
         settings["KBUILD_BUILD_TIMESTAMP"] = "2026-01-01"
         common.run("make", "-C", self.dir, "-s", f"-j{jobs}", *(f"{k}={v}" for k, v in settings.items()), *targets, log=self.log)

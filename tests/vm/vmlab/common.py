@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Paths, the cache outside the checkout, and how the lab talks."""
+"""Has the paths, the cache outside of the checkout, and the messages of the lab."""
 
 import contextlib
 import fcntl
@@ -20,11 +20,11 @@ LOGS = TARGET / "vm"
 
 
 class Unavailable(Exception):
-    """This machine cannot do that (no network, no QEMU): a skip, said loudly."""
+    """This machine cannot do it, for example without network or QEMU. It is a skip that is reported loudly."""
 
 
 class Broken(Exception):
-    """Something that should have worked did not: a failure."""
+    """Something failed that should have worked."""
 
 
 def say(text):
@@ -32,7 +32,7 @@ def say(text):
 
 
 def cache(*parts):
-    """A path in the cache; its directory exists."""
+    """A path in the cache. Its directory exists."""
     base = os.environ.get("TASKDIAG_CACHE")
     if not base:
         base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
@@ -44,7 +44,7 @@ def cache(*parts):
 
 @contextlib.contextmanager
 def locked(name):
-    """Two labs on one cache do not make the same thing at once. What a killed lab has started holds the lock on."""
+    """Keeps two labs on one cache from making the same thing at once. Programs that a killed lab has started keep the lock."""
     with open(cache("locks", name), "w") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         os.set_inheritable(f.fileno(), True)
@@ -56,9 +56,9 @@ def have(program):
 
 
 def run(*args, quiet=True, log=None, **options):
-    """Run a command to its end. Raises Broken with the end of its output where it fails."""
+    """Runs a command to its end. Raises Broken with the end of its output if it fails."""
     args = [str(a) for a in args]
-    # With the locks that are held.
+    # The command inherits the locks that are held.
     options = {"close_fds": False, **options}
     if log is not None:
         with open(log, "ab") as f:
@@ -76,7 +76,7 @@ def run(*args, quiet=True, log=None, **options):
 
 
 def output(*args, **options):
-    """What a command prints, as text; empty where it fails."""
+    """The output of a command as text. It is empty if the command fails."""
     status = subprocess.run([str(a) for a in args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **options)
     return status.stdout.decode(errors="replace") if status.returncode == 0 else ""
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Does the series build after each of its patches, and boot, if that is asked for?
+"""Checks that the series builds after each of its patches, and boots, if that is asked for.
 
-One tree goes from the plain source to the whole series, a patch a step. A step compiles the files that any patch of the series
-touches, as far as they are there yet, and with them all of fs/proc; the selftests of a directory where the step touches
-them. What else includes a changed header is compiled with the whole series only, by every other build of the lab. A step
-fails that does not apply or compile, has a warning, or needs a symbol that only a later step makes. To be booted it is built
-whole, which takes three times as long.
+One tree goes from the plain source to the whole series, one patch at each step. A step compiles the files that any patch of the
+series touches, as far as they exist, all of fs/proc, and the selftests of the directories that the step touches. Other files that
+include a changed header are compiled only with the whole series, by every other build of the lab. A step fails if it does not
+apply or compile, has a warning, or needs a symbol that only a later step makes. A step that is to be booted is built whole, which
+takes three times as long.
 """
 
 import re
@@ -13,14 +13,14 @@ import time
 
 from . import build, common
 
-# No debug info: it takes half of the time.
+# Without debug information, a build takes half of the time.
 QUICK = "CONFIG_DEBUG_INFO_BTF=n\nCONFIG_DEBUG_INFO_DWARF5=n\nCONFIG_DEBUG_INFO_NONE=y\nCONFIG_KUNIT=y\n"
 SELFTESTS = "tools/testing/selftests/"
 WHOLE = "fs/proc/"
 
 
 def walk(first=None, boot=None):
-    """All steps, or those from the patch whose name starts so; how many failed. `boot(image)` gives what is wrong."""
+    """Runs all steps, or those from the patch whose name starts so. Returns how many failed. `boot(image)` returns what is wrong."""
     patches = build.series()
     names = [p.name for p in patches]
     begin = next((i for i, n in enumerate(names) if n.startswith(first)), None) if first else 0
@@ -31,7 +31,7 @@ def walk(first=None, boot=None):
         bad, symbols = 0, []
         fragments = [common.CONFIG / "test.config"]
         objects = sorted(n[:-2] + ".o" for n in build.touched(patches) if compiled(n))
-        # The plain source first: a warning of its own is no fault of a patch, and make has something to start from.
+        # The plain source is built first, so that its own warnings are not blamed on a patch, and make has something to start from.
         for n in range(begin, len(patches) + 1):
             began, start = time.monotonic(), tree.log.stat().st_size
             name = names[n - 1] if n else "no patch"
@@ -56,13 +56,13 @@ def walk(first=None, boot=None):
 
 
 def compiled(name):
-    """Is this file compiled on its own account? Not configured are tests of the kernel's library, and
-    security modules, which the debug flavour has."""
+    """Whether this file is compiled by itself. Tests of the kernel's library are not configured, and neither are security
+    modules, which only the debug flavour has."""
     return name.endswith(".c") and not name.startswith(("tools/", WHOLE, "lib/test_", "security/"))
 
 
 def said(name, why, began):
-    """Print a step as cargo does; 1 if it failed."""
+    """Prints a step as cargo does. Returns 1 if it failed."""
     print(f"test each: {name} ... {'FAILED' if why else 'ok'} ({time.monotonic() - began:.0f} s)", flush=True)
     if why:
         print(why)
@@ -70,7 +70,7 @@ def said(name, why, began):
 
 
 def warnings(tree, start):
-    """Those of the compiler in the log since then."""
+    """The warnings of the compiler in the log since then."""
     with open(tree.log, "rb") as f:
         f.seek(start)
         text = f.read().decode(errors="replace")
@@ -78,7 +78,7 @@ def warnings(tree, start):
 
 
 def of(tree, objects):
-    """(symbols that these objects have, those they want of others)"""
+    """(symbols that these objects define, symbols that they need from others)"""
     files = [tree.dir / o for o in objects] + [tree.dir / WHOLE / "built-in.a"]
     has, wants = set(), set()
     for line in common.output("nm", "-g", *files).splitlines():
@@ -88,7 +88,7 @@ def of(tree, objects):
 
 
 def missing_symbols(symbols):
-    """A step's objects want what the same files have at the end, and not yet: it would not link. How many do."""
+    """Counts steps that would not link, because their objects need a symbol that these files define only at the end."""
     last = symbols[-1][1] if symbols else set()
     bad = 0
     for name, _, wants in symbols:
@@ -99,7 +99,7 @@ def missing_symbols(symbols):
 
 
 def selftests(tree, patch):
-    """Build the selftests of the directories that a patch touches."""
+    """Builds the selftests of the directories that a patch touches."""
     found = (re.match(SELFTESTS + r"(.+)/[^/]+\.[ch]$", name) for name in build.touched([patch]))
     names = sorted({m[1] for m in found if m})
     if names:

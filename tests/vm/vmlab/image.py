@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The initramfs: busybox, programs of this machine with their libraries, the tests, and the job.
+"""Makes the initramfs: busybox, programs of this machine with their libraries, the tests, and the job.
 
-It is a plain cpio archive written here, so that no root and no cpio are needed. Files lie at the same paths
-as on this machine: the tests know where `mktask` is.
+It is a plain cpio archive that is written here, so that neither root nor cpio is needed. Files lie at the same paths
+as on this machine, because the tests know where `mktask` is.
 """
 
 import os
@@ -12,14 +12,14 @@ import stat
 
 from . import common
 
-# Programs that busybox has not, or not as the tests need them.
+# Programs that busybox does not have, or not in the form that the tests need.
 PROGRAMS = ("ps", "setpriv", "unshare", "mount", "umount", "script", "install", "pmap", "lsof", "lsfd", "ss")
 PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
 GROUP = "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"
 
 
 class Tree:
-    """What will be in the archive: absolute path → (mode, data or path or link or device)."""
+    """The content of the archive: absolute path → (mode, data or path or link or device)."""
 
     def __init__(self):
         self.entries = {}
@@ -38,19 +38,19 @@ class Tree:
         self.entries[path] = (stat.S_IFLNK | 0o777, to.encode())
 
     def file(self, source, path=None, strip=False):
-        """A file of this machine, at its own path if no other is given; debug info taken out on wish."""
+        """Adds a file of this machine, at its own path if no other is given. Debug information is removed on request."""
         source = pathlib.Path(source)
         self.data(str(path or source), stripped(source) if strip else source, source.stat().st_mode & 0o7777)
 
     def program(self, source, path=None, strip=False):
-        """A program and the libraries that it needs."""
+        """Adds a program and the libraries that it needs."""
         self.file(source, path, strip)
         for lib in libraries(source):
             if lib not in self.entries:
                 self.file(pathlib.Path(lib).resolve(), lib)
 
     def write(self, to):
-        """Write the archive (newc)."""
+        """Writes the archive (newc)."""
         with open(to, "wb") as out:
             number = 0
             device = {"/dev/console": (0o600, 5, 1), "/dev/null": (0o666, 1, 3)}
@@ -68,7 +68,7 @@ class Tree:
 
 
 def stripped(source):
-    """A copy without debug info in the cache; the tests' are some 90 % smaller."""
+    """A copy without debug information in the cache. Those of the tests are some 90 % smaller."""
     state = source.stat()
     copy = common.cache("stripped", common.digest(source, state.st_mtime_ns, state.st_size))
     if not copy.exists():
@@ -79,12 +79,12 @@ def stripped(source):
 
 
 def libraries(program):
-    """Shared libraries of a program, as the loader names them; none for a static one."""
+    """The shared libraries of a program, as the loader names them. A static program has none."""
     return re.findall(r"(/\S+) \(0x", common.output("ldd", program))
 
 
 def base(tree):
-    """What every machine has: busybox, programs, users, init."""
+    """The files that every machine has: busybox, programs, users, init."""
     busybox = next((p for p in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(p)), None)
     if busybox is None or libraries(busybox):
         raise common.Unavailable("no static busybox: install busybox-static (tools/setup vm)")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The list of kernels (`tests/vm/kernels`), and getting any one of them."""
+"""Reads the list of kernels (`tests/vm/kernels`), and gets any one of them."""
 
 import dataclasses
 import os
@@ -18,7 +18,7 @@ class Kernel:
 
     @property
     def is_ours(self):
-        """Is it built from the series?"""
+        """Whether it is built from the series."""
         return self.source == "build" and self.where.startswith("ours")
 
 
@@ -32,7 +32,7 @@ class Image:
 
 
 def listed():
-    """All of the list, in its order."""
+    """All kernels of the list, in its order."""
     found = []
     for line in (common.VM / "kernels").read_text().splitlines():
         words = line.split("#")[0].split()
@@ -43,7 +43,7 @@ def listed():
 
 
 def named(name):
-    """A kernel of the list, a flavour that is only built (`ours-debug`), or the file of any kernel."""
+    """A kernel of the list, a flavour that is built but not in the list (`ours-debug`), or the file of any kernel."""
     for k in listed():
         if k.name == name:
             return k
@@ -56,7 +56,7 @@ def named(name):
 
 
 def get(kernel, fresh=False):
-    """The image of a kernel, from the cache where it is there; `fresh`: the archive's of today. Raises Unavailable."""
+    """The image of a kernel, from the cache if it is there. With `fresh`, it is the newest of the archive. Raises Unavailable."""
     if kernel.source == "file":
         path, version = pathlib.Path(kernel.where), "a file"
     elif kernel.source == "build":

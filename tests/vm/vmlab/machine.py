@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""One boot: QEMU with a kernel and an initramfs; what the job said, and whether the kernel was well.
+"""Boots QEMU once with a kernel and an initramfs. Tells what the job said, and whether the kernel was well.
 
-The console goes to one file, the job's output to another. A machine that did not come to the job's end (panic,
-hang, time-out) and one whose kernel complained have failed, whatever the tests said.
+The console goes to one file and the output of the job to another. A machine has failed, whatever the tests said, if it did not come
+to the end of the job (panic, hang, time-out) or if its kernel complained.
 """
 
 import dataclasses
@@ -17,8 +17,8 @@ from . import common
 sys.path.insert(0, str(common.ROOT / "tools"))
 from kernel_complaints import is_complaint  # noqa: E402
 
-# The kernel changes its code under a breakpoint, and QEMU with a thread for each processor may run into one that is
-# gone already: no fault of the kernel's, and rare. Older ones say it without "Oops: ".
+# The kernel changes its code under a breakpoint, and QEMU, with a thread for each processor, may run into one that is
+# already gone. This is rare, and it is not a fault of the kernel. Older kernels say it without "Oops: ".
 TRIPPED = "int3: 0000 "
 # Without 5-level page tables, which cost time, and without cmpxchg16b: QEMU 7.2 emulates it such that a kernel
 # now and then dies of a double fault in its slab allocator (flags are garbage after it). And without erms: QEMU does
@@ -29,7 +29,7 @@ MEMORY_MB = 3072
 
 @dataclasses.dataclass
 class Run:
-    """What became of a boot."""
+    """The result of a boot."""
 
     ended: bool
     code: int
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def tripped(self):
-        # Whatever came before it is to be told.
+        # Whatever came before it is reported.
         return bool(self.complaints) and TRIPPED in self.complaints[0]
 
     def why(self):
@@ -60,7 +60,7 @@ def accelerator():
 
 
 def boot(vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=True):
-    """Boot, wait until the machine is off, and read what it said. `log` is a path; suffixes are added."""
+    """Boots, waits until the machine is off, and reads what it said. `log` is a path to which suffixes are added."""
     if not common.have("qemu-system-x86_64"):
         raise common.Unavailable("no qemu-system-x86_64: install qemu-system-x86 (tools/setup vm)")
     console, job = log.with_name(f"{log.name}.console"), log.with_name(f"{log.name}.log")

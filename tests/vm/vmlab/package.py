@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A Debian package of the kernel with the series (`make kernel-deb`), with the config that users run.
+"""Makes a Debian package of the kernel with the series (`make kernel-deb`), with the config that users run.
 
-The config is that of Debian's own package of Linux 6.12 (`amd64` or `cloud-amd64`) or any file. Only what building it
-elsewhere needs is changed: no keys of Debian's builders, and the series' own options on. `trim` leaves out what a trial can do
-without: all modules and debug info.
+The config is that of Debian's own package of Linux 6.12 (`amd64` or `cloud-amd64`), or any file. Two things are changed: the keys of
+Debian's builders are left out, and the options of the series are turned on. `trim` leaves out all modules and debug information,
+which a trial does not need.
 """
 
 import pathlib
@@ -43,7 +43,7 @@ def own_options():
 
 
 def make(config, trim):
-    """Build the packages; exit code."""
+    """Builds the packages. Returns the exit code."""
     lacking = [p for p in NEEDED if not common.have(p)]
     if lacking:
         raise common.Unavailable(f"no {', '.join(lacking)} (tools/setup kernel-deb)")
@@ -63,7 +63,7 @@ def make(config, trim):
         for old in tree.dir.parent.glob("*.deb"):
             old.unlink()
         common.say(f"building; {'some ten minutes' if trim else 'an hour or more'}, log in {tree.log}")
-        # The package is checked for what it needs above, not by names of packages.
+        # What the build needs was checked above, by programs and not by names of packages.
         tree.make(["bindeb-pkg"], DPKG_FLAGS="-d", KDEB_PKGVERSION="1")
         to = common.TARGET / "kernel-deb"
         to.mkdir(parents=True, exist_ok=True)

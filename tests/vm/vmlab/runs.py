@@ -1,34 +1,35 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Boots with suites: what each command of the lab runs, and how it reports."""
+"""Boots kernels with suites. It has what each command of the lab runs, and how it reports."""
 
 from . import common, each as each_patch, kernels, machine, selftests, storm, stress, suites, support
 
-# For the boot itself, in software emulation on a busy host.
+# Seconds for the boot itself, in software emulation on a busy host.
 BOOT_SECONDS = 120
-# Seconds of a storm beside readers, for each BPF program; in the short run, which has no time to build a kernel with all
-# checks; and until the kernel must have complained of programs that are wrong.
+# Seconds of a storm beside readers: for each BPF program; in the short run, which has no time to build a kernel with all
+# checks; and until the kernel must have complained about wrong programs.
 STORM = 600
 STORM_FAST = 60
 STORM_KNOWN_BAD = 300
 # How much longer tests may take with all checks of the kernel on.
 SLOWER = 4
-# The test programs of the short run on a stock kernel: a live machine, odd surroundings, what is left behind. Linux 6.1
-# takes a second to verify a BPF program in software emulation, so all of them would take long.
+# The test programs of the short run on a stock kernel. They test a live machine, odd surroundings, and what is left behind. Linux
+# 6.1 takes a second to verify a BPF program in software emulation, so all programs would take long.
 FAST = ("usage", "live", "bad_input", "large", "leftover")
-# Those of each step of the series: without types, BPF is not there, so /proc and what the series has of its own.
+# The test programs for each step of the series. Such a kernel has no types, so BPF does not work, and only /proc and the files of
+# the series are tested.
 EACH = ("have", "live", "oracle")
-# In most steps /proc/task_diag has not all of its groups, which the tests ask for: it is looked at, and put away.
+# In most steps /proc/task_diag does not have all groups that the tests ask for. So it is looked at once and then hidden.
 HALF_DONE = "cat /proc/task_diag 2>/dev/null; mount --bind /dev/null /proc/task_diag 2>/dev/null"
 
 
 def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True):
-    """Boot a kernel with suites; (Run, {suite name: Result}). A machine that crashed fails what it did not finish."""
+    """Boots a kernel with suites. Returns (Run, {suite name: Result}). If the machine crashed, the suites that it did not finish have failed."""
     image = kernels.get(kernel)
     ours = common.digest(common.ROOT, kernel.name, label)
     initramfs = common.cache("initramfs", f"{ours}.cpio")
     timeout = BOOT_SECONDS + sum(s.timeout for s in parts)
     log = common.LOGS / f"{kernel.name}-{label}"
-    # Another lab on this checkout would write over both.
+    # Another lab on this checkout would overwrite both.
     with common.locked(f"run-{ours}"):
         suites.machine_for(parts).write(initramfs)
         common.say(f"{kernel.name} ({image.version}): {', '.join(s.name for s in parts)}")
@@ -50,7 +51,7 @@ def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True):
 
 
 def report(kernel, run, results):
-    """Print results as cargo does; how many failed."""
+    """Prints results as cargo does. Returns how many failed."""
     total = suites.Result()
     for name, r in results.items():
         for f in r.failed:
@@ -71,7 +72,7 @@ def report(kernel, run, results):
 
 
 def skip(name, why):
-    """Say that a kernel was not tested."""
+    """Reports that a kernel was not tested."""
     common.say(f"SKIPPED {name}: {why}")
     common.TARGET.mkdir(parents=True, exist_ok=True)
     with open(common.TARGET / "taskdiag-skips.txt", "a") as out:
@@ -79,7 +80,7 @@ def skip(name, why):
 
 
 def parity(chosen, only, filter):
-    """The parity suite on each kernel; exit code."""
+    """Runs the parity suite on each kernel. Returns the exit code."""
     bad = 0
     for k in chosen:
         try:
@@ -98,7 +99,7 @@ def parity(chosen, only, filter):
 
 
 def command(kernel, text, programs):
-    """One command; its output as it is."""
+    """Runs one command and prints its output unchanged."""
     run, _ = go(kernel, [suites.Command(text, programs)], "command")
     print(suites.part(run.output, "command") or "\n".join(run.console.splitlines()[-30:]))
     if not run.well:
@@ -107,7 +108,7 @@ def command(kernel, text, programs):
 
 
 def built(name, parts, label, memory=machine.MEMORY_MB):
-    """Suites on a kernel; how many failed. What cannot be built here is a skip."""
+    """Runs suites on a kernel. Returns how many failed. A kernel that cannot be built here is skipped."""
     kernel = kernels.named(name)
     try:
         return report(kernel, *go(kernel, parts, label, memory))
@@ -117,12 +118,12 @@ def built(name, parts, label, memory=machine.MEMORY_MB):
 
 
 def tests_of_the_series(kernel="ours"):
-    """Selftests and KUnit; how many failed. On another kernel: those of the series there."""
+    """Runs selftests and KUnit. Returns how many failed. On another kernel, the selftests of the series run there."""
     return built(kernel, [selftests.Selftests(kernels.named(kernel))], "selftests")
 
 
 def stress_of_the_series(seconds, seed, kernel="ours-debug"):
-    """Fuzzing, storms and selftests on the kernel with all checks, if not on another; how many failed."""
+    """Runs fuzzing, storms and selftests on the kernel with all checks, or on another one. Returns how many failed."""
     parts = [stress.Program(name, seconds, seed) for name in ("fuzz_request", "storm")]
     checked = kernel.endswith("-debug")
     parts.append(selftests.Selftests(kernels.named(kernel), SLOWER if checked else 1))
@@ -131,7 +132,7 @@ def stress_of_the_series(seconds, seed, kernel="ours-debug"):
 
 
 def storms(names, programs, seconds, seed=stress.SEED, gap=None):
-    """Storms beside readers with BPF programs; how many failed."""
+    """Runs storms beside readers with BPF programs. Returns how many failed."""
     bad = 0
     for name in names or storm.KERNELS:
         kernel = kernels.named(name)
@@ -148,7 +149,7 @@ def storms(names, programs, seconds, seed=stress.SEED, gap=None):
 
 
 def known_bad(names, seconds, seed=stress.SEED):
-    """Do the storms find a mistake that is known to be there? How many kernels did not complain of it."""
+    """Checks that the storms find a mistake that is known to be there. Returns how many kernels did not complain about it."""
     bad = 0
     for name in names or storm.KERNELS:
         kernel = kernels.named(name)
@@ -165,10 +166,10 @@ def known_bad(names, seconds, seed=stress.SEED):
 
 
 def each(first=None, boots=False):
-    """Build the series patch by patch, and boot each step if asked; how many steps failed."""
+    """Builds the series patch by patch, and boots each step if asked. Returns how many steps failed."""
 
     def boot(path):
-        """What is wrong with a kernel."""
+        """Returns what is wrong with a kernel."""
         _, results = go(kernels.named(str(path)), [suites.Parity(["procfs"], EACH, before=HALF_DONE)], "each")
         failed = [(f, r.said.get(f, "")) for r in results.values() for f in r.failed]
         return "\n".join(f"{f}\n{said}".strip() for f, said in failed)
@@ -181,14 +182,14 @@ def each(first=None, boots=False):
 
 
 def fast():
-    """What `make test` runs: a stock kernel and ours, in a few minutes. Exit code."""
+    """Runs the part of `make test`: a stock kernel and ours, in a few minutes. Returns the exit code."""
     bad = parity([kernels.named("debian-6.1")], FAST, "") + parity([kernels.named("ours")], None, "")
     bad += storms(["debian-newest"], [storm.MIXED], STORM_FAST)
     return bool(bad + tests_of_the_series())
 
 
 def everything():
-    """What `make test-vm` runs. Exit code."""
+    """Runs `make test-vm`. Returns the exit code."""
     bad = tests_of_the_series() + stress_of_the_series(120, stress.SEED) + each(boots=True)
     bad += known_bad([], STORM_KNOWN_BAD) + storms([], storm.PROGRAMS, STORM) + storms([], [storm.MIXED], STORM, gap=storm.GAP)
     bad += parity(kernels.listed(), None, "")

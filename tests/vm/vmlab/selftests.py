@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The kernel's selftests inside the kernel of the series, and what its KUnit tests said while it booted.
+"""Runs the kernel's selftests inside the kernel of the series, and reads the results of KUnit from its boot.
 
-Directories are those that the series touches and those of `tests/vm/selftests`.
+The directories are those that the series touches and those of `tests/vm/selftests`.
 """
 
 import re
@@ -11,7 +11,7 @@ from . import build, common, suites
 
 
 def directories():
-    """Directory → tests of it that are left out."""
+    """Directory → the tests of it that are left out."""
     found = {}
     for line in (common.VM / "selftests").read_text().splitlines():
         words = line.split("#")[0].split()
@@ -19,14 +19,14 @@ def directories():
             found[words[0]] = set(words[1:])
     for path in build.touched(build.series()):
         part = re.match(r"tools/testing/selftests/(.+)/[^/]+$", path)
-        # Not the list of all directories, and not a directory without tests of its own.
+        # The list of all directories does not count, and neither does a directory without tests of its own.
         if part and path.rsplit("/", 1)[1] != "config":
             found.setdefault(part[1], set())
     return found
 
 
 def installed(flavour):
-    """The directory of the built tests, made in the tree of a flavour, and the same whichever that is."""
+    """The directory of the built tests. They are built in the tree of a flavour, and are the same in each of them."""
     names = sorted(directories())
     patches = build.series()
     version, tarball = build.source()
@@ -40,7 +40,7 @@ def installed(flavour):
             tree.make(["headers"])
             part = home.with_name(f"{home.name}.{flavour}.part")
             shutil.rmtree(part, ignore_errors=True)
-            # What was built for another state of the series must not be taken for this one's.
+            # Tests that were built for another state of the series must not be taken for those of this one.
             target = {"TARGETS": " ".join(names), "INSTALL_PATH": part, "FORCE_TARGETS": 1}
             tree.make(["-C", "tools/testing/selftests", "clean"], **target)
             tree.make(["-C", "tools/testing/selftests", "install"], **target)
@@ -52,12 +52,12 @@ def installed(flavour):
 
 
 class Selftests(suites.Suite):
-    """Run them one by one. Each counts its own tests if it speaks TAP, else as one."""
+    """Runs the tests one by one. A program that speaks TAP counts its own tests, and any other counts as one."""
 
     name = "selftests"
 
     def __init__(self, kernel, slower=1):
-        # A kernel of the series must have run its KUnit suites, too.
+        # A kernel of the series must also have run its KUnit suites.
         self.kunit = kernel.is_ours
         self.flavour = kernel.where if kernel.is_ours else "ours"
         self.limit = 120 * slower
@@ -99,7 +99,7 @@ class Selftests(suites.Suite):
 
 
 def tap(name, text, code):
-    """Count what one test program says. Exit code 4 is a skip of all of it."""
+    """Counts the results of one test program. Exit code 4 means that all of it is skipped."""
     result = suites.Result()
     if code == 4:
         why = re.search(r"SKIP\S*\s*(.*)", text)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Kernels of distributions, by apt with a sources list of the lab's own, from the mirror that this machine uses.
+"""Gets kernels of distributions, by apt with a sources list of its own, from the mirror that this machine uses.
 
-Nothing is installed: packages are downloaded and unpacked into the cache. A mirror of Debian often has
-Ubuntu beside it; TASKDIAG_UBUNTU_MIRROR names another one. A kernel once downloaded is used until
-`lab fetch --fresh`.
+Nothing is installed. Packages are downloaded and unpacked into the cache. A mirror of Debian often has Ubuntu beside it, and
+TASKDIAG_UBUNTU_MIRROR names another one. A downloaded kernel is used until `lab fetch --fresh`.
 """
 
 import fnmatch
@@ -82,7 +81,7 @@ class Archive:
 
     def vmlinuz(self, package, to):
         """The kernel of a linux-image package, unpacked into a directory."""
-        # Since 7.2 of Debian it is in a package of its own, which linux-image needs.
+        # Since Linux 7.2 in Debian, it is in a package of its own, which linux-image needs.
         for name in (package, package.replace("linux-image-", "linux-binary-")):
             found = sorted(p for p in self.unpack(name, to).rglob("vmlinuz*") if p.is_file())
             if found:
@@ -90,7 +89,7 @@ class Archive:
         raise common.Broken(f"{package} has no vmlinuz")
 
     def unpack(self, package, to):
-        """Download a package and unpack it into a directory."""
+        """Downloads a package and unpacks it into a directory."""
         shutil.rmtree(to, ignore_errors=True)
         for old in (self.dir / "download").glob("*.deb"):
             old.unlink()
@@ -102,12 +101,12 @@ class Archive:
 
 
 def numbers(name):
-    """`linux-image-6.12.90+deb13.1-…` sorts by its numbers."""
+    """A key that sorts `linux-image-6.12.90+deb13.1-…` by its numbers."""
     return [int(n) for n in re.findall(r"\d+", name)]
 
 
 def debian_mirror():
-    """The Debian mirror of this machine's own apt."""
+    """The Debian mirror that apt of this machine uses."""
     form = "$(ORIGIN) $(LABEL) $(REPO_URI)"
     for line in common.output("apt-get", "indextargets", "--format", form, "Created-By: Packages").splitlines():
         origin, label, uri = line.split(" ", 2)
@@ -133,7 +132,7 @@ def ubuntu_mirror(debian):
 
 
 def ubuntu_keyring():
-    """Ubuntu's keys, from Debian's package of them."""
+    """The keys of Ubuntu, from Debian's package of them."""
     home = common.cache("stock", "ubuntu-keyring")
     found = home / "usr/share/keyrings/ubuntu-archive-keyring.gpg"
     if not found.exists():

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Fuzzing and storms on the kernel with all checks on, then the selftests of the series on it.
+"""Runs fuzzing and storms on the kernel with all checks on, and then the selftests of the series.
 
-What the checks find is on the console; kmemleak is asked after each part. At the end the checks must still be there: lockdep
-turns itself off when it runs out of memory, and kmemleak too, and would find nothing from then on.
+The findings of the checks are on the console, and kmemleak is asked after each part. At the end the checks must still be on:
+lockdep and kmemleak turn themselves off when they run out of memory, and would find nothing from then on.
 """
 
 import re
 
 from . import bench, common, suites
 
-# Fixed, so that a failure comes again; another one by `lab stress --seed`.
+# It is fixed, so that a failure comes again. `lab stress --seed` gives another one.
 SEED = 20161
 
 
@@ -18,7 +18,7 @@ class Program(suites.Suite):
 
     def __init__(self, name, seconds, seed=SEED):
         self.name, self.seconds, self.seed = name, seconds, seed
-        # Software emulation under KASAN: the end may come late.
+        # In software emulation under KASAN, the end may come late.
         self.timeout = seconds * 3 + 120
 
     def files(self, tree):
@@ -49,7 +49,7 @@ class Program(suites.Suite):
 
 
 class Checks(suites.Suite):
-    """Leaks of what ran before, and whether the kernel's checks were on to the end."""
+    """Finds leaks of the parts that ran before, and whether the kernel's checks were on to the end."""
 
     name = "checks"
 
@@ -77,14 +77,14 @@ class Checks(suites.Suite):
 
 
 def ask_for_leaks():
-    """Lines of a job. What was freed by RCU is not a leak; only what stays for some seconds is."""
+    """The lines of a job. Memory that RCU is about to free is not a leak. Only memory that stays for some seconds is."""
     file = "/sys/kernel/debug/kmemleak"
     scan = f"echo scan >{file}"
     return [f"if [ -e {file} ]; then sleep 8; {scan}; sleep 8; {scan}; echo \"@@scanned $?\"; head -c 20000 {file}; fi"]
 
 
 def leaks(output):
-    """What kmemleak said, as a list of failures."""
+    """The reports of kmemleak, as a list of failures."""
     if "unreferenced object" not in output:
         return []
     first = output[output.index("unreferenced object") :].splitlines()[:16]

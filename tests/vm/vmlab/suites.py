@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What runs inside a machine, and how its results are counted.
+"""Has the suites that run inside a machine, and counts their results.
 
 A suite puts files into the initramfs and lines into the job, and later reads its part of the output. Results are
 printed as cargo's test runner does (`test result: ok. N passed; …`), so that tools/run-tests counts them with all
-others; skips go to the same file as everybody's.
+others. Skips go to the same file as all other skips.
 """
 
 import dataclasses
@@ -14,22 +14,23 @@ import re
 
 from . import common, image
 
-# Test programs of other packages which depend on the kernel, beside all those of the package `taskdiag-tests`.
+# Test programs of other packages that depend on the kernel. All programs of the package `taskdiag-tests` run, too.
 OTHERS = ("procfs_live",)
 # Test programs that look at the checkout and not at the kernel.
 NOT_HERE = ("series",)
-# For a test program. One for each test, as on the machine itself, would start each anew, for which emulation is too slow.
+# The limit for a test program, in seconds. A limit for each test, as on the machine itself, would start each test in a new
+# process, and emulation is too slow for that.
 PROGRAM_SECONDS = 1500
 
 
 @dataclasses.dataclass
 class Result:
-    """What a suite found out."""
+    """The results of a suite."""
 
     passed: int = 0
     failed: list = dataclasses.field(default_factory=list)
     skipped: list = dataclasses.field(default_factory=list)
-    # What those that failed said, by their names.
+    # The output of the tests that failed, by their names.
     said: dict = dataclasses.field(default_factory=dict)
 
     def add(self, other):
@@ -38,11 +39,11 @@ class Result:
         self.skipped += other.skipped
 
 
-# bounded SECONDS COMMAND...: run it in a session of its own, for so long at most; the exit code is 124 where that was too
-# short. What neither SIGTERM nor SIGKILL ends waits in the kernel: the job goes on without it, which `timeout` would not.
+# bounded SECONDS COMMAND... runs the command in a session of its own, for at most that long. If the time was too short, the exit
+# code is 124. A command that neither SIGTERM nor SIGKILL ends waits in the kernel. The job goes on without it, which `timeout` would not do.
 BOUNDED = r"""
 now() { read -r up _ </proc/uptime; up=${up%%.*}; }
-# Not by kill -0, which finds a zombie, too.
+# kill -0 would find a zombie, too.
 runs() { read -r line 2>/dev/null <"/proc/$pid/stat" && case ${line##*) } in Z*) false ;; esac; }
 ends() {
 	now; end=$((up + $1))
@@ -72,24 +73,24 @@ class Suite:
     timeout = 300
 
     def files(self, tree):
-        """Put what it needs into the archive."""
+        """Puts the files that it needs into the archive."""
 
     def script(self):
-        """Its lines of the job."""
+        """The lines that it adds to the job."""
         raise NotImplementedError
 
     def read(self, output, run):
-        """Count what its part of the output says."""
+        """Counts the results in its part of the output."""
         raise NotImplementedError
 
 
 def built():
-    """The release program, the test programs and mktask, made by cargo: name → path."""
+    """The release program, the test programs and mktask, built by cargo, as name → path."""
     if not hasattr(built, "made"):
         common.say("building the tests")
         cargo = [common.ROOT / "tools/with-rust", "cargo"]
         common.run(*cargo, "build", "-q", "--release", "-p", "taskdiag-cli", cwd=common.ROOT, quiet=False)
-        # All of the workspace, as in run-tests: a part of it would be built with other features, anew.
+        # The whole workspace is built, as in run-tests. A part of it would be built again with other features.
         lines = common.output(*cargo, "test", "--workspace", "--no-run", "--message-format=json", cwd=common.ROOT)
         made = {"taskdiag": common.TARGET / "release" / "taskdiag"}
         for message in map(json.loads, lines.splitlines()):
@@ -107,7 +108,7 @@ def built():
 
 
 class Parity(Suite):
-    """The test programs that run on the machine, run on this kernel."""
+    """Runs the test programs of the machine on this kernel."""
 
     name = "parity"
     timeout = 3000
@@ -150,7 +151,7 @@ class Parity(Suite):
         for part in tests.split("@@program ")[1:]:
             name, _, text = part.partition("\n")
             seen.append(name)
-            # The sum, since what tests write to stderr may run into their lines.
+            # The sum counts, because text that tests write to stderr may run into their lines.
             result.passed += sum(int(n) for n in re.findall(r"^test result: .* (\d+) passed;", text, re.M))
             bad = [f"{name}: {t}" for t in re.findall(r"^test (.*) \.\.\. FAILED$", text, re.M)]
             status = re.search(r"^@@status (\d+)$", text, re.M)
@@ -169,7 +170,7 @@ class Parity(Suite):
 
 
 def stuck(program, text):
-    """What a program that exceeded its limit was at: libtest names tests that take over a minute, and those that ended."""
+    """The tests that a program was running when it exceeded its limit. libtest names tests that take over a minute, and those that ended."""
     slow = re.findall(r"^test (\S+) has been running for over", text, re.M)
     ended = set(re.findall(r"^test (\S+) \.\.\. ", text, re.M))
     tests = [t for t in slow if t not in ended] or ["(no test of it had run for a minute)"]
@@ -178,7 +179,7 @@ def stuck(program, text):
 
 
 class Support(Suite):
-    """What each engine provides on this kernel, for docs/support.md."""
+    """Finds what each engine provides on this kernel, for docs/support.md."""
 
     name = "support"
     timeout = 60
@@ -201,7 +202,7 @@ class Support(Suite):
 
 
 class Command(Suite):
-    """Any command, for people: `lab boot KERNEL -- COMMAND`."""
+    """Runs any command, for people: `lab boot KERNEL -- COMMAND`."""
 
     name = "command"
     timeout = 600
@@ -223,18 +224,18 @@ class Command(Suite):
 
 
 def machine_for(suites):
-    """The initramfs for these suites; written anew each time, since writing it is quick."""
+    """The initramfs for these suites. It is written again each time, because that is quick."""
     tree = image.base(image.Tree())
     job = []
     for s in suites:
         s.files(tree)
-        # Each in a shell of its own, so that no suite's settings reach the next.
+        # Each suite has a shell of its own, so that its settings do not reach the next one.
         job += [f"echo '@@suite {s.name}'", "(", *s.script(), ")", f"echo '@@done {s.name}'"]
     tree.data("/lab/job", "\n".join(job) + "\n")
     return tree
 
 
 def part(output, name):
-    """What a suite said; `None` where it did not come to its end."""
+    """The output of a suite, or `None` if it did not come to its end."""
     found = re.search(rf"^@@suite {name}\n(.*?)^@@done {name}$", output, re.S | re.M)
     return found[1] if found else None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""docs/support.md, from runs: what each engine provides on each kernel, and whether the parity suite passed there.
+"""Writes docs/support.md from runs: what each engine provides on each kernel, and whether the parity suite passed there.
 
-A run leaves its facts in the cache; the page is made of the newest facts of each kernel of the list.
+A run leaves its facts in the cache. The page is made from the newest facts of each kernel of the list.
 """
 
 import datetime
@@ -15,19 +15,19 @@ HEAD = """\
 
 <!-- Made by `tests/vm/lab support` from runs in virtual machines. Do not edit: change tests/vm/kernels and run again. -->
 
-The list is `tests/vm/kernels`; *promised* is what must work there, so that its absence fails the run. Each kernel was
-booted under QEMU and asked `taskdiag engines --json` as root, then ran the parity suite: every state of mktask, every
-strategy, each engine against the others, `ps`, the `procfs` crate. Without root or without BPF, procfs answers everywhere.
+The list is `tests/vm/kernels`. The run of a kernel fails if an engine does not work that is *promised* there. Each kernel was
+booted under QEMU and asked `taskdiag engines --json` as root. Then it ran the parity suite: every state of mktask, every
+strategy, each engine against the others, `ps`, and the `procfs` crate. Without root or without BPF, procfs answers everywhere.
 
 """
 MARKS = """\
-`yes`: the engine has the group; `partly`: `taskdiag engines` says what is lacking; `-`: it has not. An engine that is not
-in a table does not work on that kernel, and why stands below it.
+`yes` means that the engine has the group, and `-` that it does not have it. `partly` means that it lacks something, which `taskdiag
+engines` names. An engine that is not in a table does not work on that kernel, and the reason stands below the table.
 """
 
 
 def remember(kernel, version, answer, results):
-    """Keep what a run found out about a kernel. `answer` is that of `taskdiag engines --json`."""
+    """Keeps the facts that a run found out about a kernel. `answer` is that of `taskdiag engines --json`."""
     parity = results["parity"]
     failed = [f if name == "parity" else f"{name}: {f}" for name, r in results.items() for f in r.failed]
     facts = {
@@ -43,7 +43,7 @@ def remember(kernel, version, answer, results):
 
 
 def forget(kernel):
-    """A run that found out nothing must not leave what an older one said."""
+    """Removes the facts of an older run, which must not stay if a run found out nothing."""
     facts_of(kernel).unlink(missing_ok=True)
 
 
@@ -52,7 +52,7 @@ def facts_of(kernel):
 
 
 def write():
-    """Write the page. Raises Unavailable where no kernel has been run yet."""
+    """Writes the page. Raises Unavailable if no kernel has been run yet."""
     found = {}
     for k in kernels.listed():
         facts = facts_of(k)
@@ -78,7 +78,7 @@ def row(kernel, facts):
 
 
 def details(kernel, facts):
-    """The matrix of engine and group of a kernel, and what is not there."""
+    """The table of engines and groups for a kernel, and what does not work there."""
     engines = [e for e in facts["engines"] if "error" not in e]
     groups = [g for g in all_groups(facts) if any(g in e["groups"] for e in engines)]
     text = f"\n## {kernel.name}\n\n| engine | {' | '.join(groups)} |\n|---{'|---' * len(groups)}|\n"
@@ -95,7 +95,7 @@ def details(kernel, facts):
 
 
 def all_groups(facts):
-    """Names of groups in the order of their numbers, as the engines list them."""
+    """The names of the groups in the order of their numbers, as the engines list them."""
     seen = []
     for e in facts["engines"]:
         seen += [g for g in e.get("groups", []) if g not in seen]

@@ -1,14 +1,14 @@
-//! About how many tasks there are, without looking at one of them.
+//! Estimates how many tasks there are, without looking at any of them.
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// Processes of the machine. The link count of /proc is a small constant and their number.
+/// The number of processes on the machine. The link count of /proc is this number plus a small constant.
 pub(crate) fn processes() -> usize {
     rustix::fs::stat("/proc").map_or(0, |s| s.st_nlink as usize)
 }
 
-/// Threads of the machine: "running/all" in /proc/loadavg. sysinfo(2) has them too, but modulo
-/// 65536.
+/// The number of threads on the machine, from "running/all" in /proc/loadavg. sysinfo(2) has it, too, but
+/// modulo 65536.
 pub(crate) fn threads() -> usize {
     read().unwrap_or(0).max(usize::from(rustix::system::sysinfo().procs)).max(processes())
 }

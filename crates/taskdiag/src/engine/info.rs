@@ -1,7 +1,8 @@
-//! The head of a stream: what was asked, when, and what a reader far away needs to print it.
+//! Makes the head of a stream: what was asked, when, and the facts that a reader on another machine needs to
+//! print it.
 //!
-//! All engines share it, so that their answers differ in who served them and in nothing else.
-//! It does not say which engine served which group: that is the engine's to set.
+//! All engines share it, so that their answers differ only in who served them. The engine itself sets which
+//! groups it served.
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -9,14 +10,14 @@ use taskdiag_wire::{Info, StreamWriter};
 
 use crate::request::Request;
 
-/// System calls that [`info`] makes, for [`Cost`](crate::engine::Cost): sysinfo, and open, read
-/// and close for the CPUs. The clocks are read in user space.
+/// The number of system calls that [`info`] makes, for [`Cost`](crate::engine::Cost): sysinfo, and open,
+/// read and close for the CPUs. The clocks are read in user space.
 pub(crate) const SYSCALLS: u64 = 4;
 
-/// INFO for an answer that starts now. The `*_groups` masks are left 0.
+/// INFO for an answer that starts now. The `*_groups` masks are 0.
 pub(crate) fn info(req: &Request) -> Info {
     let sys = rustix::system::sysinfo();
-    // Next to each other, since the reader takes them as one moment.
+    // The clocks are read one right after the other, because the reader takes them as one moment.
     let boottime_ns = ns(clock_gettime(ClockId::Boottime));
     let realtime_ns = ns(clock_gettime(ClockId::Realtime));
     Info {
@@ -33,18 +34,18 @@ pub(crate) fn info(req: &Request) -> Info {
     }
 }
 
-/// A clock that is before its epoch reads as its epoch.
+/// A clock that is before its epoch is shown as its epoch.
 fn ns(t: Timespec) -> u64 {
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + t.tv_nsec as u64
 }
 
-// The members are as wide as a `long`, which is not u64 everywhere.
+// The members are as wide as a `long`, which is not u64 on every machine.
 #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
 fn mem_total(sys: &rustix::system::Sysinfo) -> u64 {
     sys.totalram as u64 * u64::from(sys.mem_unit)
 }
 
-/// Online CPUs of the machine. Where /sys is not mounted, those this process may use.
+/// The online CPUs of the machine. If /sys is not mounted, those that this process may use.
 fn online_cpus() -> u32 {
     read_online().and_then(|list| count(&list)).unwrap_or_else(|| {
         std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1))
@@ -60,7 +61,7 @@ fn read_online() -> Option<Vec<u8>> {
     Some(buf)
 }
 
-/// Number of CPUs in a list like `0-3,8`. `None`: it is not such a list.
+/// The number of CPUs in a list like `0-3,8`. `None` if it is not such a list.
 fn count(list: &[u8]) -> Option<u32> {
     let list = std::str::from_utf8(list).ok()?.trim();
     let one = |range: &str| {
@@ -96,7 +97,7 @@ mod tests {
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
         let s: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
         assert!((i.boottime_ns as f64 / 1e9 - s).abs() < 5.0);
-        // Not before this was written.
+        // It must not be before this was written.
         assert!(i.realtime_ns > 1_700_000_000_000_000_000);
     }
 }

@@ -1,13 +1,14 @@
-//! About how many memory mappings a process has, without reading them: a sample of its addresses.
+//! Estimates how many memory mappings a process has, without reading them, from a sample of its addresses.
 //!
-//! Nothing in /proc has that number. But the sizes of all mappings together are in `statm`, and
-//! PROCMAP_QUERY (Linux 6.11) tells which mapping an address is in. Those that are many lie next to
-//! each other, where mmap(2) puts them; each address of that stretch stands for as many mappings
-//! as the one it is in would fit its share of it. Dear only where it is worth it: `statm` alone
-//! tells of most processes that they cannot have many.
+//! Nothing in /proc has that number. But `statm` has the size of all mappings together, and PROCMAP_QUERY
+//! (Linux 6.11) tells which mapping an address is in. Where a process has many mappings, they lie next to
+//! each other, in the stretch where mmap(2) puts them. Each sampled address stands for an equal share of
+//! that stretch, and counts for as many mappings as would fit into the share if all had the size of the
+//! mapping found there. This is expensive only where it is worth it: for most processes, `statm` alone shows
+//! that they cannot have many mappings.
 //!
-//! Not here: what the number is good for (see `auto::cost`), and mappings that are many elsewhere,
-//! of which this sees none.
+//! It does not decide what the number is used for (see `auto::cost`). It does not see mappings outside of
+//! that stretch, however many they are.
 
 use std::fs::File;
 use std::io::Read;
@@ -39,18 +40,18 @@ struct Query {
     build_id_addr: u64,
 }
 
-/// Addresses to look at.
+/// The number of addresses in a sample.
 const SAMPLES: u64 = 64;
-/// Those that stand for most mappings are left out: by chance they are of the smallest mappings of
-/// a process with few.
+/// This many of the addresses that stand for most mappings are left out. In a process with few mappings,
+/// they hit the smallest ones by chance.
 const ODD: usize = 4;
 
-/// About how many mappings process `pid` has; `None`: fewer than `many`, for all that is known.
+/// About how many mappings process `pid` has, or `None` if there seem to be fewer than `many`.
 pub(crate) fn about(pid: u32, many: u64) -> Option<u64> {
     let mut text = [0; 128];
     let n = File::open(format!("/proc/{pid}/statm")).ok()?.read(&mut text).ok()?;
     let pages: u64 = std::str::from_utf8(&text[..n]).ok()?.split(' ').next()?.parse().ok()?;
-    // None is smaller than a page.
+    // No mapping is smaller than a page.
     if pages < many {
         return None;
     }
@@ -65,13 +66,14 @@ pub(crate) fn about(pid: u32, many: u64) -> Option<u64> {
     (number >= many).then_some(number)
 }
 
-/// Below all that mmap(2) places and above the rest: seven eighths of the way to our own stack.
+/// An address below everything that mmap(2) places and above the rest. It is seven eighths of the way to our
+/// own stack.
 fn below_ours() -> u64 {
     let here = 0u8;
     std::ptr::from_ref(&here).addr() as u64 / 8 * 7
 }
 
-/// The mapping at or after an address.
+/// The mapping that has an address, or the next one after it.
 fn query(maps: &File, at: u64) -> Option<(u64, u64)> {
     let mut q = Query {
         size: size_of::<Query>() as u64,
@@ -84,13 +86,13 @@ fn query(maps: &File, at: u64) -> Option<(u64, u64)> {
     (r == 0 && q.vma_end > q.vma_start).then_some((q.vma_start, q.vma_end))
 }
 
-/// How many there are on `total` bytes, by the size of the mapping at some places of it; a place
-/// may be in none.
+/// The number of mappings on `total` bytes, from the sizes of the mappings at some addresses. An address may
+/// be in no mapping.
 fn from_samples(total: u64, mut size_at: impl FnMut(u64) -> Option<u64>) -> u64 {
     let share = total / SAMPLES;
     let mut each: Vec<u64> = (0..SAMPLES)
         .map(|i| {
-            // Not at regular distances: mappings have these, too (stacks and their guards).
+            // The distances are not regular, because those of mappings are (stacks and their guards).
             let within = (share as u128 * u128::from(i * 40_503 % 65_536) / 65_536) as u64;
             size_at(i * share + within).map_or(0, |size| share.div_ceil(size.max(1)))
         })
@@ -115,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_few_large_ones_are_few_whatever_is_between_them() {
-        // Stacks with guards, and 2 MiB of small mappings in 64 GiB.
+        // The process has stacks with guards, and 2 MiB of small mappings in 64 GiB.
         let stacks = |at: u64| Some(if at % (8 * MIB + 4096) < 4096 { 4096 } else { 8 * MIB });
         assert!(from_samples(4096 * MIB, stacks) < 1_000);
         let heap = |at: u64| Some(if at < 2 * MIB { 4096 } else { 65_536 * MIB });
@@ -153,7 +155,7 @@ mod tests {
         });
         // SAFETY: the mapping from above.
         unsafe { libc::munmap(at, N * page) };
-        // Before Linux 6.11 it is not told.
+        // Before Linux 6.11 the number cannot be found.
         assert!(n == 0 && !known || (3_000..=4_032).contains(&n), "{n}");
     }
 }

@@ -1,13 +1,14 @@
-//! Whose process ids a /proc has. It is mounted for a pid namespace, which need not be the reader's: after
-//! `unshare --pid` it is that of before, after entering the mounts of a container it is the container's.
+//! Tells whose process ids a /proc has. It is mounted for a pid namespace, which need not be that of the
+//! reader. After `unshare --pid` it is the namespace before, and after entering the mounts of a container it
+//! is that of the container.
 
 use rustix::fs::CWD;
 
-/// Is /proc that of our own pid namespace? Two system calls, which make no inode: it shows us under our own
-/// number, or under another, or not at all.
+/// Whether /proc is that of our own pid namespace. It takes two system calls, which make no inode. /proc
+/// shows us under our own number, under another one, or not at all.
 ///
-/// Where we have the same number in both namespaces by chance, this cannot tell; what is decided by it only
-/// ever costs time or a note.
+/// If we have the same number in both namespaces by chance, this cannot tell. Decisions that rest on it cost
+/// only time or a note.
 pub(crate) fn proc_is_own() -> bool {
     let me = std::process::id().to_string();
     let mut text = [0u8; 16];
@@ -19,7 +20,8 @@ pub(crate) fn proc_is_own() -> bool {
 mod tests {
     #[test]
     fn this_machine() {
-        // NSpid of a task: its number in the pid namespace of /proc, and in those below.
+        // NSpid of a task has its number in the pid namespace of /proc first, and then those in the
+        // namespaces below.
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let ns = status.lines().find_map(|l| l.strip_prefix("NSpid:")).unwrap();
         assert_eq!(super::proc_is_own(), ns.split_whitespace().count() == 1);

@@ -13,7 +13,6 @@
 //! such pages. Looking at the objects of others needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, and looking
 //! at our own needs a path that leads to them. Otherwise the shared part is not known. Only smaps would
 //! tell, and it is not cheap.
-//! them; else the shared part is not known. There is no cheap way there: smaps has it.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
