@@ -64,7 +64,9 @@ const BY_OFFSET: Groups = NAMED
     .union(Groups::SIGNALS)
     .union(Groups::WCHAN)
     .union(Groups::KSTACK)
-    .union(Groups::FILE_STAT);
+    .union(Groups::FILE_STAT)
+    .union(Groups::AUTOGROUP)
+    .union(Groups::LOGIN);
 /// Groups with names.
 const NAMED: Groups = Groups::VMA.union(Groups::FD);
 /// Groups that are text in the memory of the task.
@@ -289,7 +291,7 @@ fn in_first_pid_namespace() -> bool {
 
 fn typical_bytes(g: Group) -> usize {
     match g {
-        Group::Base => size_of::<taskdiag_wire::Base>() + 16,
+        Group::Base => size_of::<taskdiag_wire::Base>(),
         Group::Cred => size_of::<taskdiag_wire::Cred>() + 24,
         Group::Stat => size_of::<taskdiag_wire::Stat>(),
         Group::Statm => size_of::<taskdiag_wire::Statm>(),

@@ -18,6 +18,7 @@ use super::read::{Path, Reader};
 use super::shares::Shares;
 use super::sockets::Sockets;
 use super::swap::Objects;
+use super::tags::TAGS;
 use crate::error::Error;
 use crate::watch::Watch;
 
@@ -184,7 +185,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Are some of these asked for and not done yet?
-    fn wants(&self, groups: Groups) -> bool {
+    pub(super) fn wants(&self, groups: Groups) -> bool {
         (self.plan.groups - self.said).intersects(groups)
     }
 
@@ -279,6 +280,9 @@ impl<'a> Worker<'a> {
         if self.wants(Groups::KSTACK) {
             let got = self.kstack(at);
             self.settle(Groups::KSTACK, got)?;
+        }
+        if self.wants(TAGS) {
+            self.tags(at)?;
         }
         if self.wants(Groups::ENVIRON) {
             let got = self.of_memory(at, stat.as_ref(), Self::environ);

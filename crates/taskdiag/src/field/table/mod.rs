@@ -57,6 +57,7 @@ mod memory;
 mod namespaces;
 mod rollup;
 mod signals;
+mod tags;
 mod time;
 mod waiting;
 mod work;
@@ -77,6 +78,7 @@ pub static TABLES: &[&[Field]] = &[
     waiting::FIELDS,
     limits::FIELDS,
     fds::FIELDS,
+    tags::FIELDS,
 ];
 
 /// Rows of memory mappings.

@@ -318,7 +318,10 @@ mod tests {
             m.hugetlb_bytes,
         ]
         .map(|b| b / 1024);
-        assert_eq!(kib, [3060, 3061, 1760, 112, 1648, 3, 1761, 360, 132, 20, 1528, 1, 2, 48, 4, 2048]);
+        assert_eq!(
+            kib,
+            [3060, 3061, 1760, 112, 1648, 3, 1761, 360, 132, 20, 1528, 1, 2, 48, 4, 2048]
+        );
         assert_eq!(m.valid, Statm::ALL_VALID);
         assert_eq!((s.nvcsw, s.nivcsw, s.threads), (Some(150), Some(545), Some(2)));
         assert_eq!(words(&s.nspid), [5066, 12, 1]);
