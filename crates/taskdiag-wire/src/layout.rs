@@ -48,7 +48,7 @@ impl CStruct {
 /// The name of a member in C.
 const fn c_name(rust: &'static str) -> &'static str {
     match rust.as_bytes() {
-        [b'r', b'#', name @ ..] => match str::from_utf8(name) {
+        [b'r', b'#', name @ ..] => match std::str::from_utf8(name) {
             Ok(name) => name,
             Err(_) => unreachable!(),
         },
