@@ -20,6 +20,7 @@
 //! ```
 
 mod bytes;
+pub mod cgroup;
 pub mod engine;
 mod error;
 pub mod field;

@@ -55,6 +55,7 @@ mod limits;
 mod maps;
 mod memory;
 mod namespaces;
+mod places;
 mod rollup;
 mod signals;
 mod tags;
@@ -79,6 +80,7 @@ pub static TABLES: &[&[Field]] = &[
     limits::FIELDS,
     fds::FIELDS,
     tags::FIELDS,
+    places::FIELDS,
 ];
 
 /// Rows of memory mappings.
