@@ -12,6 +12,13 @@
  * struct. engine/bpf/offsets.rs reads this very file, a line an entry.
  */
 NEED(TASK_MM, task_struct, mm)
+MAY(TASK_LOGINUID, task_struct, loginuid)
+MAY(TASK_SESSIONID, task_struct, sessionid)
+MAY(SIGNAL_AUTOGROUP, signal_struct, autogroup)
+MAY(AUTOGROUP_TG, autogroup, tg)
+MAY(AUTOGROUP_ID, autogroup, id)
+MAY(AUTOGROUP_NICE, autogroup, nice)
+MAY(GROUP_AUTOGROUP, task_group, autogroup)
 NEED(TASK_FILES, task_struct, files)
 NEED(TASK_FS, task_struct, fs)
 NEED(FS_ROOT_MNT, fs_struct, root.mnt)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * LIMITS, SIGNALS, WCHAN and KSTACK: what a task may, waits for and is doing.
+ * LIMITS, SIGNALS, WCHAN, KSTACK, AUTOGROUP and LOGIN: what a task may, waits for
+ * and is doing, and where it belongs.
  */
 #ifndef TASKDIAG_STATE_H
 #define TASKDIAG_STATE_H
@@ -29,6 +30,53 @@ GROUP_FN put_limits(void)
 		a->soft[i] = limits[i * 2];
 		a->hard[i] = limits[i * 2 + 1];
 	}
+	return 0;
+}
+
+/* As proc_sched_autogroup_show_task(). A group is freed by RCU, with its task_group. */
+GROUP_FN put_autogroup(void)
+{
+	struct task_struct *t = THIS;
+	struct task_diag_autogroup *a = here();
+	u64 signal = RD(u64, t, TASK_SIGNAL), group;
+
+	if (!a)
+		return 0;
+	if (!HAVE(SIGNAL_AUTOGROUP) || !HAVE(AUTOGROUP_TG) || !HAVE(AUTOGROUP_ID) || !HAVE(AUTOGROUP_NICE) ||
+	    !HAVE(GROUP_AUTOGROUP)) {
+		missing(TASK_DIAG_AUTOGROUP, TASK_DIAG_R_UNSUPPORTED);
+		return 0;
+	}
+	group = RD(u64, signal, SIGNAL_AUTOGROUP);
+	GAP();
+	/* The root of all groups is none, nor has one that has been reaped one. */
+	if (!group || !RD(u64, t, TASK_SIGHAND) || !RD(u64, RD(u64, group, AUTOGROUP_TG), GROUP_AUTOGROUP)) {
+		missing(TASK_DIAG_AUTOGROUP, TASK_DIAG_R_ABSENT);
+		return 0;
+	}
+	PUT(a, TASK_DIAG_AUTOGROUP);
+	a->valid = ALL_OF(AUTOGROUP);
+	a->id = RD(u64, group, AUTOGROUP_ID);
+	a->nice = RD(u32, group, AUTOGROUP_NICE);
+	a->reserved = 0;
+	return 0;
+}
+
+GROUP_FN put_login(void)
+{
+	struct task_struct *t = THIS;
+	struct task_diag_login *a = here();
+
+	if (!a)
+		return 0;
+	if (!HAVE(TASK_LOGINUID) || !HAVE(TASK_SESSIONID)) {
+		missing(TASK_DIAG_LOGIN, TASK_DIAG_R_UNSUPPORTED);
+		return 0;
+	}
+	PUT(a, TASK_DIAG_LOGIN);
+	a->valid = ALL_OF(LOGIN);
+	a->uid = RD(u32, t, TASK_LOGINUID);
+	a->session = RD(u32, t, TASK_SESSIONID);
 	return 0;
 }
 

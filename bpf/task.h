@@ -186,6 +186,10 @@ GROUP_FN put_plain(void)
 		put_limits();
 	if (WANT(TASK_DIAG_SIGNALS))
 		put_signals();
+	if (WANT(TASK_DIAG_AUTOGROUP))
+		put_autogroup();
+	if (WANT(TASK_DIAG_LOGIN))
+		put_login();
 #endif
 	return 0;
 }

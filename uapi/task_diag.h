@@ -90,6 +90,10 @@ enum task_diag_group {
 	TASK_DIAG_WCHAN		= 19,
 	TASK_DIAG_KSTACK	= 20,
 	TASK_DIAG_FILE_STAT	= 21,
+	TASK_DIAG_OOM		= 22,
+	TASK_DIAG_LABEL		= 23,
+	TASK_DIAG_AUTOGROUP	= 24,
+	TASK_DIAG_LOGIN		= 25,
 	__TASK_DIAG_GROUP_MAX
 };
 
@@ -689,5 +693,38 @@ struct task_diag_signals {
 
 /* WCHAN: a blob, the kernel function it sleeps in; empty: it runs. /proc/PID/wchan */
 /* KSTACK: a blob, its kernel stack, a frame a line. /proc/PID/stack */
+
+/* OOM: how soon it is killed when memory runs out. /proc/PID/{oom_score,oom_score_adj} */
+struct task_diag_oom {
+	struct nlattr nla;
+	__u32 valid;
+	__u32 score;		/* the kernel's: 0 to 2000, the highest is killed first */
+	__s32 score_adj;	/* the user's: -1000 (never) to 1000 */
+};
+
+/*
+ * LABEL: a blob, what the security module (SELinux, AppArmor, Smack) calls the
+ * task's domain, without a newline or NUL at its end. /proc/PID/attr/current
+ */
+
+/* AUTOGROUP: with which others it gets its share of CPU time. /proc/PID/autogroup */
+struct task_diag_autogroup {
+	struct nlattr nla;
+	__u32 valid;
+	__u64 id;
+	__s32 nice;		/* of the group */
+	__u32 reserved;
+};
+
+/*
+ * LOGIN: who logged in, and in which audit session, whatever ids it took on
+ * since. All ones: it is not of a login. /proc/PID/{loginuid,sessionid}
+ */
+struct task_diag_login {
+	struct nlattr nla;
+	__u32 valid;
+	__u32 uid;
+	__u32 session;
+};
 
 #endif /* _UAPI_LINUX_TASK_DIAG_H */

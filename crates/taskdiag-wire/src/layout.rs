@@ -27,7 +27,8 @@ pub struct CStruct {
     /// `sizeof`, in bytes.
     pub size: usize,
     /// Size in the first version of the format, in bytes. It never changes: an older writer's
-    /// record or entry is at least as long as this.
+    /// record or entry is at least as long as this. `tests/golden.rs` reads streams with structs of
+    /// this size.
     pub least: usize,
     /// All members but padding, in order.
     pub members: &'static [Member],
@@ -1000,6 +1001,42 @@ record! {
         /// Signals queued for the real uid.
         queued: u32,
     } pad { reserved: u32, } then {}
+}
+
+record! {
+    /// OOM: how soon it is killed when memory runs out. Source: `/proc/PID/oom_score`,
+    /// `/proc/PID/oom_score_adj`.
+    Oom = "task_diag_oom", least 16;
+    {
+        /// The kernel's score: 0 to 2000, the highest is killed first.
+        score: u32,
+        /// The user's adjustment: -1000 (never) to 1000.
+        score_adj: i32,
+    }
+}
+
+record! {
+    /// AUTOGROUP: the group of tasks with which it shares CPU time. Source: `/proc/PID/autogroup`,
+    /// `signal->autogroup`.
+    Autogroup = "task_diag_autogroup", least 24;
+    {
+        /// Number of the group.
+        id: u64,
+        /// Nice value of the group.
+        nice: i32,
+    } pad { reserved: u32, } then {}
+}
+
+record! {
+    /// LOGIN: who logged in, whatever ids it took on since; all ones: it is not of a login. Source:
+    /// `/proc/PID/loginuid`, `/proc/PID/sessionid`, `task->loginuid`.
+    Login = "task_diag_login", least 16;
+    {
+        /// Uid of the login.
+        uid: u32,
+        /// Audit session.
+        session: u32,
+    }
 }
 
 /// The structs that frame what the [registry](mod@crate::registry) has.

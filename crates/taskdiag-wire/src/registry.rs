@@ -44,6 +44,12 @@ macro_rules! registry {
                 Rollup = 17 rollup ROLLUP,
                 /// What is swapped out.
                 Swap = 18 swap SWAP,
+                /// How soon it is killed when memory runs out.
+                Oom = 22 oom OOM,
+                /// The group of tasks with which it shares CPU time.
+                Autogroup = 24 autogroup AUTOGROUP,
+                /// Who logged in, and in which audit session.
+                Login = 25 login LOGIN,
             }
             // Groups that are a list of such structs.
             lists {
@@ -68,6 +74,8 @@ macro_rules! registry {
                 Wchan = 19 wchan WCHAN,
                 /// The kernel's stack.
                 Kstack = 20 kstack KSTACK,
+                /// Its domain in the security module.
+                Label = 23 label LABEL,
             }
             // Attributes that come with a group.
             attribute_records {

@@ -20,6 +20,7 @@
 //! ```
 
 mod bytes;
+pub mod cgroup;
 mod changes;
 pub mod engine;
 mod error;

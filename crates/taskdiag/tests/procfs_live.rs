@@ -11,8 +11,8 @@ use std::time::Duration;
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::wire::{BLOB_DELETED, SCHED_LIVE_ONLY};
 use taskdiag::{
-    Base, Cgroup, Cred, Engine, Error, Group, Groups, Io, Ns, PathKind, Reason, Request, Sched,
-    Snapshot, Stat, Statm,
+    Autogroup, Base, Cgroup, Cred, Engine, Error, Group, Groups, Io, Login, Ns, Oom, PathKind,
+    Reason, Request, Sched, Snapshot, Stat, Statm,
 };
 
 fn try_ask(req: &Request) -> Result<Snapshot, Error> {
@@ -66,7 +66,11 @@ fn this_process() {
         Err(_) => Some(Reason::Denied),
     };
     for g in all_groups().iter() {
-        let why = if g == Group::Kstack { stack } else { None };
+        let why = match g {
+            Group::Kstack => stack,
+            Group::Label | Group::Autogroup | Group::Login => continue, // see below
+            _ => None,
+        };
         assert_eq!(t.reason(g), why, "{g}");
     }
     let base = t.record::<Base>().unwrap();
@@ -114,6 +118,44 @@ fn this_process() {
     assert_eq!(t.nspid().unwrap()[0], me);
     let text = fs::read("/proc/self/cgroup").unwrap();
     assert_eq!(t.cgroups().count(), text.iter().filter(|b| **b == b'\n').count());
+}
+
+/// What a file says of a task, without the newline or NUL at its end; `None`: there is no such file,
+/// or it says nothing.
+fn word(pid: u32, file: &str) -> Option<String> {
+    let text = fs::read(format!("/proc/{pid}/{file}")).ok()?;
+    let text = String::from_utf8(text).expect("text");
+    Some(text.trim_end_matches(['\n', '\0']).to_string()).filter(|t| !t.is_empty())
+}
+
+#[test]
+fn oom_label_autogroup_and_login_are_those_of_the_files() {
+    let groups = Groups::OOM | Groups::LABEL | Groups::AUTOGROUP | Groups::LOGIN;
+    let cat = Waiting::start("cat");
+    let pid = cat.pid();
+    fs::write(format!("/proc/{pid}/oom_score_adj"), "321").expect("one may raise it");
+    for req in [Request::one(pid, groups), Request::threads(pid, groups)] {
+        let s = ask(&req);
+        let t = s.tasks().next().expect("it waits");
+        let oom = t.record::<Oom>().expect("every task has one");
+        assert_eq!(oom.score_adj(), Some(321));
+        assert_eq!(oom.score().map(|v| v.to_string()), word(pid, "oom_score"));
+
+        let label = t.blob(Group::Label as u16, 0);
+        let text = label.map(|b| String::from_utf8(b.data.into_owned()).expect("text"));
+        assert_eq!(text, word(pid, "attr/current"));
+        assert_eq!(text.is_none(), t.reason(Group::Label).is_some());
+
+        let of = |r: &Autogroup| Some(format!("/autogroup-{} nice {}", r.id()?, r.nice()?));
+        let group = t.record::<Autogroup>().and_then(of);
+        assert_eq!(group, word(pid, "autogroup"));
+        assert_eq!(group.is_none(), t.reason(Group::Autogroup).is_some());
+
+        let login = t.record::<Login>();
+        let uid = login.and_then(Login::uid).map(|v| v.to_string());
+        let session = login.and_then(Login::session).map(|v| v.to_string());
+        assert_eq!((uid, session), (word(pid, "loginuid"), word(pid, "sessionid")));
+    }
 }
 
 #[test]

@@ -5,14 +5,14 @@ use std::cell::OnceCell;
 use std::hint::black_box;
 
 use taskdiag::Snapshot;
+use taskdiag::cgroup;
 use taskdiag::engine::procfs::parse;
 use taskdiag_cli::Shows;
 use taskdiag_wire::decode::Request;
 use taskdiag_wire::{
-    A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cgroup, Cred, Done, Fd, FdCount, FdDetail,
-    FdType, FileStat, Group, Groups, Io, Limits, Ns, PathKind, Req, Rollup, Sched, Signals, Socket,
-    Stat, Statm, Stream, StreamWriter, Swap, TaskView, Vma, VmaStat, decode_request,
-    encode_features_request, encode_request,
+    A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cred, Done, FdDetail, FdType, Group,
+    Groups, Io, PathKind, Req, Rollup, Signals, Socket, Stat, Statm, Stream, StreamWriter,
+    TaskView, Vma, VmaStat, decode_request, encode_features_request, encode_request,
 };
 
 pub mod seeds;
@@ -203,6 +203,16 @@ pub fn procfs_parse(data: &[u8]) {
     if let Some(limits) = parse::limits(data) {
         w.put(&limits);
     }
+    if let Some(autogroup) = parse::autogroup(data) {
+        w.put(&autogroup);
+    }
+    let label = parse::label(data);
+    assert!(!label.ends_with(b"\n") && !label.ends_with(b"\0"));
+    black_box((parse::lone_number::<u32>(data), parse::lone_number::<i32>(data)));
+    for line in parse::cgroup_lines(data) {
+        cgroup_path(line.path);
+    }
+    cgroup_path(data);
     assert_eq!(status.signals.valid & !Signals::ALL_VALID, 0);
     w.put(&status.signals);
     w.end_task();
@@ -214,6 +224,18 @@ pub fn procfs_parse(data: &[u8]) {
     status.parse(SOME_STATUS, all);
     status.parse(data, all);
     assert_eq!(format!("{status:?}"), fresh);
+}
+
+/// What a path tells is made of what is in it.
+fn cgroup_path(path: &[u8]) {
+    let longest = |part: Option<&[u8]>| assert!(part.is_none_or(|p| p.len() <= path.len()));
+    longest(cgroup::unit(path));
+    longest(cgroup::user_unit(path));
+    longest(cgroup::session(path));
+    longest(cgroup::machine(path).as_deref());
+    longest(cgroup::container(path).map(|c| c.id).as_deref());
+    longest(cgroup::pod(path).as_deref());
+    black_box((cgroup::slice(path), cgroup::owner(path)));
 }
 
 /// Parses maps, smaps, smaps_rollup and statm.

@@ -2,9 +2,8 @@
 //! A fuzzer starts from them. Findings are kept as files in `fuzz/seeds/<target>/`.
 
 use taskdiag_wire::{
-    A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, Cgroup, Cred,
-    Done, Fd, FdCount, FdDetail, FileStat, Group, Groups, Info, Io, Limits, Ns, PathKind, Reason,
-    Req, Rollup, Sched, Signals, Socket, Stat, Statm, Strategy, StreamWriter, Swap, Vma, VmaStat,
+    A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, Done, Fd,
+    Group, Groups, Info, PathKind, Reason, Req, Stat, Strategy, StreamWriter, Vma,
     encode_features_request, encode_request,
 };
 
@@ -54,6 +53,10 @@ fn streams() -> Vec<(String, Vec<u8>)> {
     }
     out.push(("full".to_owned(), done(w)));
 
+    // Shorter records, which are read as older ones.
+    let older = include_bytes!("../../../crates/taskdiag-wire/tests/golden/0.1.0-first.stream");
+    out.push(("older".to_owned(), older.to_vec()));
+
     let mut w = writer(Groups::BASE | Groups::CMDLINE, Strategy::All);
     w.begin_task(7, 7);
     w.missing(Group::Base, Reason::Vanished);
@@ -98,13 +101,10 @@ fn full_task(w: &mut StreamWriter, pid: u32) {
     let mut base = Base::new();
     base.valid = u32::MAX;
     w.put_base(&base, b"a\n)");
-    w.put(&Cred::new());
-    w.put(&Stat::new());
-    w.put(&Statm::new());
-    w.put(&Io::new());
-    w.put(&Sched::new());
-    w.put(&Ns::new());
-    w.put(&Cgroup::new());
+    macro_rules! records {
+        ($($t:ident)*) => { $(w.put(&taskdiag_wire::$t::new());)* };
+    }
+    taskdiag_wire::for_each_record!(records);
     w.put_blob(A_GROUPS, 0, 0, &[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0], 12);
     w.put_blob(A_NSPID, 0, 0, &[1, 0, 0, 0], 4);
     w.put_blob(A_CGROUP_PATH, 0, 0, b"/a", 2);
@@ -113,19 +113,18 @@ fn full_task(w: &mut StreamWriter, pid: u32) {
     w.put_blob(Group::Paths as u16, PathKind::Exe as u32, BLOB_DELETED, b"/bin/x", 6);
     w.put_blob_missing(Group::Paths as u16, PathKind::Cwd as u32, Reason::Denied);
     w.put_blob(Group::Environ as u16, 0, 0, b"A=1\0", 4);
-    w.put(&Rollup::new());
-    w.put(&Swap::new());
-    w.put(&FdCount::new());
-    w.put(&Limits::new());
-    w.put(&Signals::new());
     w.put_name(pid + 100, BLOB_DELETED, b"/lib/libc.so");
     let vma = Vma { start: 4096, end: 8192, name: 101, ..Vma::default() };
     w.put_list(Vma::ALL_VALID, &[vma, vma]);
-    w.put_list(VmaStat::ALL_VALID, &[VmaStat { start: 4096, end: 8192, ..VmaStat::default() }]);
     w.put_list(Fd::ALL_VALID, &[Fd { fd: 3, name: 999, ..Fd::default() }]);
-    w.put_list::<Socket>(Socket::ALL_VALID, &[]);
-    w.put_list(FdDetail::ALL_VALID, &[FdDetail::default()]);
-    w.put_list(FileStat::ALL_VALID, &[FileStat::default()]);
+    macro_rules! lists {
+        ($($t:ident)*) => { $(
+            w.put_list(taskdiag_wire::$t::ALL_VALID, &[taskdiag_wire::$t::default()]);
+            w.put_list::<taskdiag_wire::$t>(1, &[]);
+        )* };
+    }
+    taskdiag_wire::for_each_list!(lists);
+    w.put_blob(Group::Label as u16, 0, 0, b"unconfined", 10);
     w.shared(Group::Fd, 1);
     w.put_blob(Group::Wchan as u16, 0, 0, b"do_wait", 7);
     w.put_blob(Group::Kstack as u16, 0, 0, b"a+0x1/0x2\n", 10);
@@ -166,6 +165,10 @@ fn proc_files() -> Vec<(String, Vec<u8>)> {
             sigmask:\t0000000000000200\nPid:\t-1\nmap_type:\t2\nmax_entries:\t10\nmap_id:\t7\n\
             SqMask:\t0x7\nCqMask:\t0xf\nlink_type:\titer\nlink_id:\t3\n",
         ),
+        ("autogroup", b"/autogroup-12 nice -3\n"),
+        ("pods", b"0::/kubepods.slice/kubepods-pod0a1b2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice/\
+            crio-00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff.scope\n"),
+        ("unit", b"0::/user.slice/user-7.slice/user@7.service/app.slice/a\\x2db.scope\n"),
         ("socket", b"socket:[12]"),
         ("memfd", b"/memfd:a (deleted)"),
         ("limits", b"Max cpu time      unlimited   10   seconds\nMax open files   1   2   files\n"),

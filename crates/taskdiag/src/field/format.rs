@@ -235,6 +235,12 @@ fn percent(out: &mut Vec<u8>, form: Text, p: f64) {
             write_uint(out, p);
         }
         Text::PerMille => write_uint(out, ((p * 10.0) as u64).min(999)),
+        Text::Percent3 => {
+            let thousandths = ((p * 1000.0).round() as u64).min(99_999);
+            write_uint(out, thousandths / 1000);
+            out.push(b'.');
+            write_padded(out, thousandths % 1000, 3);
+        }
         _ => {
             let tenths = (p * 10.0) as u64;
             write_uint(out, tenths / 10);

@@ -203,6 +203,8 @@ pub enum Text {
     Percent99,
     /// Tenths of a percent, at most 999.
     PerMille,
+    /// A percentage with three decimals, at most 99.999.
+    Percent3,
     /// An instant as `Sat Nov 21 00:43:22 2026`.
     Date,
     /// An instant as `HH:MM`, or `MonDD`, or the year.

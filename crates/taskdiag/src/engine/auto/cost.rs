@@ -136,7 +136,7 @@ fn procfs_task(g: Group, asked: Groups) -> u64 {
         Group::FileStat => 4_300,
         Group::Paths => 4_200,
         Group::Io => 3_300,
-        Group::Sched => PROC_FILE * 2,
+        Group::Sched | Group::Oom | Group::Login => PROC_FILE * 2,
         Group::Ns => PROC_FILE * 4,
         _ => PROC_FILE,
     }

@@ -56,7 +56,9 @@ const BY_OFFSET: Groups = NAMED
     .union(Groups::SIGNALS)
     .union(Groups::WCHAN)
     .union(Groups::KSTACK)
-    .union(Groups::FILE_STAT);
+    .union(Groups::FILE_STAT)
+    .union(Groups::AUTOGROUP)
+    .union(Groups::LOGIN);
 /// Groups with names.
 const NAMED: Groups = Groups::VMA.union(Groups::FD);
 /// Groups that are text in the memory of the task.

@@ -75,7 +75,7 @@ pub fn reserve(groups: Groups) -> usize {
 
 fn typical_bytes(g: Group) -> usize {
     match g {
-        Group::Base => size_of::<taskdiag_wire::Base>() + 16,
+        Group::Base => size_of::<taskdiag_wire::Base>(),
         Group::Cred => size_of::<taskdiag_wire::Cred>() + 24,
         Group::Stat => size_of::<taskdiag_wire::Stat>(),
         Group::Statm => size_of::<taskdiag_wire::Statm>(),

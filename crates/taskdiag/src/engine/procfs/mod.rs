@@ -38,6 +38,7 @@ mod shmem;
 mod sockets;
 mod supervise;
 mod swap;
+mod tags;
 mod task;
 mod text;
 mod unlisted;
@@ -62,7 +63,7 @@ use self::sockets::Sockets;
 use self::supervise::Job;
 use self::swap::Objects;
 use self::task::{Plan, Worker, exhausted};
-use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
+use crate::engine::{Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::Error;
 use crate::request::Request;
 
@@ -70,19 +71,7 @@ use crate::request::Request;
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 
 /// The groups that this engine answers.
-pub const GROUPS: Groups = engine::GROUPS
-    .union(Groups::VMA)
-    .union(Groups::VMA_STAT)
-    .union(Groups::ROLLUP)
-    .union(Groups::SWAP)
-    .union(Groups::FD)
-    .union(Groups::FD_COUNT)
-    .union(Groups::ENVIRON)
-    .union(Groups::LIMITS)
-    .union(Groups::SIGNALS)
-    .union(Groups::WCHAN)
-    .union(Groups::KSTACK)
-    .union(Groups::FILE_STAT);
+pub const GROUPS: Groups = Groups::ALL;
 
 /// The engine that reads the text files of /proc.
 ///

@@ -21,6 +21,7 @@ use super::read::{Path, Reader};
 use super::shares::Shares;
 use super::sockets::Sockets;
 use super::swap::Objects;
+use super::tags::TAGS;
 use crate::error::Error;
 use crate::watch::Watch;
 
@@ -189,7 +190,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Whether any of these groups was asked for and is not done yet.
-    fn wants(&self, groups: Groups) -> bool {
+    pub(super) fn wants(&self, groups: Groups) -> bool {
         (self.plan.groups - self.said).intersects(groups)
     }
 
@@ -285,6 +286,9 @@ impl<'a> Worker<'a> {
         if self.wants(Groups::KSTACK) {
             let got = self.kstack(at);
             self.settle(Groups::KSTACK, got)?;
+        }
+        if self.wants(TAGS) {
+            self.tags(at)?;
         }
         if self.wants(Groups::ENVIRON) {
             let got = self.of_memory(at, stat.as_ref(), Self::environ);

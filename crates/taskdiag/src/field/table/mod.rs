@@ -55,8 +55,10 @@ mod limits;
 mod maps;
 mod memory;
 mod namespaces;
+mod places;
 mod rollup;
 mod signals;
+mod tags;
 mod time;
 mod waiting;
 mod work;
@@ -77,6 +79,8 @@ pub static TABLES: &[&[Field]] = &[
     waiting::FIELDS,
     limits::FIELDS,
     fds::FIELDS,
+    tags::FIELDS,
+    places::FIELDS,
 ];
 
 /// Rows of memory mappings.

@@ -29,17 +29,29 @@ fn time_all(_: &Context, row: &Row<'_>) -> Value<'static> {
 
 /// CPU time over the time since the start, as procps has it.
 fn pcpu(cx: &Context, row: &Row<'_>) -> Value<'static> {
-    let cpu = match cpu_ns(row) {
+    let threads = if cx.threads { Some(1) } else { row.stat.and_then(|s| s.num_threads()) };
+    cpu_ns(row).map_or_else(|missing| missing, |ns| share(cx, row, ns, threads))
+}
+
+/// The same with the CPU time of children that it has waited for, of which nobody knows how many threads they
+/// had.
+fn pcpu_with_children(cx: &Context, row: &Row<'_>) -> Value<'static> {
+    let own = match cpu_ns(row) {
         Ok(ns) => ns,
         Err(missing) => return missing,
     };
+    let children = row.stat.and_then(|s| Some(s.cutime_ns()?.saturating_add(s.cstime_ns()?)));
+    children.map_or(Value::UNKNOWN, |ns| share(cx, row, own.saturating_add(ns), None))
+}
+
+/// What so much CPU time is of the time since the start. `threads`: how many can have used it.
+fn share(cx: &Context, row: &Row<'_>, cpu_ns: u64, threads: Option<u32>) -> Value<'static> {
     let Some(base) = row.base else { return row.missing(Group::Base) };
     let Some(start) = base.start_time_ns() else { return Value::UNKNOWN };
-    let threads = if cx.threads { Some(1) } else { row.stat.and_then(|s| s.num_threads()) };
     // A machine that does not say how many CPUs it has, has any number.
     let cpus = if cx.info.ncpus == 0 { u32::MAX } else { cx.info.ncpus };
     let most = threads.map_or(cpus, |n| n.max(1).min(cpus));
-    let share = Share { cpu_ns: cpu, age_ns: cx.age_ns(start), took_ns: cx.took_ns };
+    let share = Share { cpu_ns, age_ns: cx.age_ns(start), took_ns: cx.took_ns };
     Value::Percent(share.percent(most).min(100.0 * f64::from(cpus)))
 }
 
@@ -143,6 +155,10 @@ pub const FIELDS: &[Field] = &[
         "As pcpu, without decimals, at most 99", {"util" "C"}, pcpu),
     row!("cp" "CP" 3 Right [BASE(start_time_ns) STAT(utime_ns stime_ns num_threads)] Number Percent PerMille, "/proc/PID/stat 14+15 and 22",
         "As pcpu, text in tenths of a percent", {}, pcpu),
+    row!("cuu" "%CUU" 6 Right [BASE(start_time_ns) STAT(utime_ns stime_ns num_threads)] Number Percent Percent3, "/proc/PID/stat 14+15 and 22",
+        "As pcpu, with three decimals", {}, pcpu),
+    row!("cuc" "%CUC" 7 Right [BASE(start_time_ns) STAT(utime_ns stime_ns cutime_ns cstime_ns)] Number Percent Percent3, "/proc/PID/stat 14 to 17 and 22",
+        "As cuu, with the CPU time of waited-for children", {}, pcpu_with_children),
     faults!("minflt" "MINFLT" "/proc/PID/stat 10" "Minor faults" minflt {"min_flt" "MINFL"}),
     faults!("majflt" "MAJFLT" "/proc/PID/stat 12" "Major faults" majflt
         {"maj_flt" "MAJFL", "pagein" "PAGEIN"}),

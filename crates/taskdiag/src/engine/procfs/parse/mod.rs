@@ -18,9 +18,7 @@ mod status;
 pub use fdinfo::{FdInfo, FdLink, fd_link, fd_type_of_mode, fdinfo};
 pub use maps::{DELETED, MapLine, NOT_IN_MAPS, device, maps_lines, newlines};
 pub use nettext::net_text;
-pub use small::{
-    CgroupLine, CgroupMount, cgroup_lines, cgroup2_mounts, fd, io, limits, ns_inode, pid, schedstat,
-};
+pub use small::*;
 pub use smaps::{SmapsEntry, rollup, smaps_entries, statm_rss_pages, whole_smaps_entries};
 pub use sockdiag::{
     Sock, inet_diag, netlink_diag, nl_messages, packet_diag, sock_of_protocol, unix_diag,
@@ -39,7 +37,7 @@ macro_rules! set {
         }
     };
 }
-use set;
+pub(super) use set;
 
 /// Numbers separated by blanks. A number counts only if something follows it: the kernel ends every line, so
 /// a number at the very end has been cut.

@@ -1,6 +1,6 @@
 //! Parses the short files (io, schedstat, cgroup, mountinfo), and the texts of links and names.
 
-use taskdiag_wire::{Io, Limits};
+use taskdiag_wire::{Autogroup, Io, Limits};
 
 use super::{Fields, number, set};
 
@@ -83,6 +83,27 @@ pub fn io(bytes: &[u8]) -> Option<Io> {
 pub fn schedstat(bytes: &[u8]) -> Option<[u64; 3]> {
     let mut f = Fields::new(bytes);
     Some([f.u64()?, f.u64()?, f.u64()?])
+}
+
+/// A file that is one number, as oom_score_adj and loginuid: the kernel ends some with a newline.
+pub fn lone_number<T: std::str::FromStr>(bytes: &[u8]) -> Option<T> {
+    std::str::from_utf8(bytes.strip_suffix(b"\n").unwrap_or(bytes)).ok()?.parse().ok()
+}
+
+/// /proc/PID/autogroup: `/autogroup-123 nice 0`.
+pub fn autogroup(bytes: &[u8]) -> Option<Autogroup> {
+    let text = std::str::from_utf8(bytes.strip_suffix(b"\n")?).ok()?;
+    let (id, nice) = text.strip_prefix("/autogroup-")?.split_once(" nice ")?;
+    let mut record = Autogroup::new();
+    (record.id, record.nice) = (id.parse().ok()?, nice.parse().ok()?);
+    record.valid = Autogroup::ALL_VALID;
+    Some(record)
+}
+
+/// /proc/PID/attr/current, which ends with a newline (AppArmor), a NUL (SELinux), or neither.
+pub fn label(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|b| !matches!(b, b'\n' | 0)).map_or(0, |i| i + 1);
+    &bytes[..end]
 }
 
 /// The inode in the text of a link like `mnt:[4026531832]`.
@@ -178,6 +199,33 @@ pub(super) fn complete_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lone_numbers() {
+        assert_eq!(lone_number::<i32>(b"-1000\n"), Some(-1000));
+        assert_eq!(lone_number::<u32>(b"4294967295"), Some(u32::MAX));
+        for bad in [&b""[..], b"\n", b"x\n", b"1 2\n", b"4294967296", b"-1"] {
+            assert_eq!(lone_number::<u32>(bad), None);
+        }
+    }
+
+    #[test]
+    fn autogroups() {
+        let a = autogroup(b"/autogroup-39440 nice -5\n").expect("one");
+        assert_eq!((a.id(), a.nice()), (Some(39440), Some(-5)));
+        for bad in [&b""[..], b"\n", b"/autogroup-1 nice 0", b"/autogroup- nice 0\n", b"/x\n"] {
+            assert_eq!(autogroup(bad), None);
+        }
+    }
+
+    #[test]
+    fn labels() {
+        assert_eq!(label(b"unconfined\n"), b"unconfined");
+        assert_eq!(label(b"system_u:system_r:init_t:s0\0"), b"system_u:system_r:init_t:s0");
+        assert_eq!(label(b"/usr/sbin/cupsd (enforce)\n"), b"/usr/sbin/cupsd (enforce)");
+        assert_eq!(label(b"_"), b"_");
+        assert_eq!(label(b"\0"), b"");
+    }
 
     #[test]
     fn pids() {

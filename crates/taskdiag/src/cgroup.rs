@@ -1,0 +1,443 @@
+//! What the path of a control group tells about who runs a task: the unit, slice and login session of
+//! systemd, a container and its runtime, a pod of Kubernetes.
+//!
+//! Pure functions over the path as `/proc/PID/cgroup` has it. The rules for systemd are those of its
+//! documentation (systemd.slice(5), "Control Group APIs and Delegation"); container runtimes have no common
+//! rule, so each is known by the names that it gives. Nobody is asked: what a path does not tell,
+//! such as the name of a container, is not here.
+
+use std::borrow::Cow;
+
+/// Where the unit suffixes end a name, it is one of systemd's.
+const SUFFIXES: [&[u8]; 11] = [
+    b".service",
+    b".scope",
+    b".slice",
+    b".socket",
+    b".mount",
+    b".swap",
+    b".automount",
+    b".target",
+    b".timer",
+    b".path",
+    b".device",
+];
+/// Slice of what is in no slice.
+const ROOT_SLICE: &[u8] = b"-.slice";
+
+/// The path that systemd goes by, of the entries of a task: hierarchy id (0: v2) and
+/// `controllers:path`. `None`: there is neither a v2 hierarchy nor one of systemd's own.
+pub fn of_systemd<'a>(entries: impl Iterator<Item = (u32, &'a [u8])>) -> Option<&'a [u8]> {
+    let mut v2 = None;
+    let mut own = None;
+    for (id, entry) in entries {
+        match entry.strip_prefix(b"name=systemd:") {
+            Some(path) => own = Some(path),
+            None if id == 0 => v2 = path_of(entry),
+            None => {}
+        }
+    }
+    // Where both are there, a container may have a path in one of them only.
+    own.filter(|p| *p != b"/").or(v2).or(own)
+}
+
+/// The path of `controllers:path`.
+pub fn path_of(entry: &[u8]) -> Option<&[u8]> {
+    entry.iter().position(|b| *b == b':').map(|colon| &entry[colon + 1..])
+}
+
+fn parts(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
+    path.split(|b| *b == b'/').filter(|p| !p.is_empty())
+}
+
+/// A component as the name of a unit: systemd puts `_` before what would clash with a file of the
+/// kernel's.
+fn unit_name(part: &[u8]) -> Option<&[u8]> {
+    let name = part.strip_prefix(b"_").unwrap_or(part);
+    let valid = |b: &u8| b.is_ascii_alphanumeric() || b":-_.\\@".contains(b);
+    let is_unit = SUFFIXES.iter().any(|s| name.len() > s.len() && name.ends_with(s));
+    (is_unit && name.iter().all(valid)).then_some(name)
+}
+
+fn is_slice(part: &[u8]) -> bool {
+    part.ends_with(b".slice") && unit_name(part).is_some()
+}
+
+/// The unit that `parts` begin with, behind slices; and what follows it.
+fn first_unit<'a>(
+    parts: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Option<(&'a [u8], impl Iterator<Item = &'a [u8]> + Clone)> {
+    let mut rest = parts.skip_while(|p| is_slice(p));
+    let unit = unit_name(rest.next()?)?;
+    Some((unit, rest))
+}
+
+/// The unit of the system's manager, as `ssh.service` or `session-3.scope`.
+pub fn unit(path: &[u8]) -> Option<&[u8]> {
+    first_unit(parts(path)).map(|(unit, _)| unit)
+}
+
+/// The unit of a user's manager.
+pub fn user_unit(path: &[u8]) -> Option<&[u8]> {
+    let (manager, rest) = first_unit(parts(path))?;
+    let is_manager = middle(manager, b"user@", b".service").is_some();
+    let is_session = middle(manager, b"session-", b".scope").is_some();
+    if !is_manager && !is_session {
+        return None;
+    }
+    first_unit(rest).map(|(unit, _)| unit)
+}
+
+/// The innermost slice of the system's manager; `-.slice` is the root of all.
+pub fn slice(path: &[u8]) -> &[u8] {
+    parts(path).take_while(|p| is_slice(p)).last().unwrap_or(ROOT_SLICE)
+}
+
+/// The uid of the user in whose slice it is.
+pub fn owner(path: &[u8]) -> Option<u32> {
+    let digits = middle(slice(path), b"user-", b".slice")?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The login session.
+pub fn session(path: &[u8]) -> Option<&[u8]> {
+    middle(unit(path)?, b"session-", b".scope")
+}
+
+/// The machine that systemd-machined knows it by: a container of systemd-nspawn(1), or a virtual
+/// machine or container of libvirt.
+pub fn machine(path: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let unit = unit(path)?;
+    middle(unit, b"machine-", b".scope")
+        .or_else(|| middle(unit, b"systemd-nspawn@", b".service"))
+        .map(unescaped)
+}
+
+/// A container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container<'a> {
+    /// Its id, or its name where the runtime has names only.
+    pub id: Cow<'a, [u8]>,
+    /// Who runs it; `None`: the path does not tell.
+    pub runtime: Option<&'static str>,
+}
+
+/// What comes before the id of a container in a component of its path.
+const PREFIXES: [(&[u8], &str); 6] = [
+    (b"docker-", "docker"),
+    (b"libpod-payload-", "podman"),
+    (b"libpod-", "podman"),
+    (b"cri-containerd-", "containerd"),
+    (b"nerdctl-", "containerd"),
+    (b"crio-", "cri-o"),
+];
+/// Directories of runtimes that do not let systemd make the groups.
+const PARENTS: [(&[u8], &str); 4] =
+    [(b"docker", "docker"), (b"ecs", "docker"), (b"buildkit", "buildkit"), (b"lxc", "lxc")];
+
+/// The innermost container that the path tells of.
+pub fn container(path: &[u8]) -> Option<Container<'_>> {
+    let mut inner = parts(path).rev();
+    while let Some(part) = inner.next() {
+        if let Some(found) = container_of(part, inner.clone()) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// The container that a component stands for; `outer`: those before it, the nearest first.
+fn container_of<'a>(
+    part: &'a [u8],
+    mut outer: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Option<Container<'a>> {
+    let made = |id: &'a [u8], runtime| Some(Container { id: Cow::Borrowed(id), runtime });
+    let name = part.strip_suffix(b".scope").unwrap_or(part);
+    for (prefix, runtime) in PREFIXES {
+        if let Some(id) = name.strip_prefix(prefix).filter(|id| is_id(id)) {
+            return made(id, Some(runtime));
+        }
+    }
+    // runc with the systemd driver, where that was not given a slice: SLICE:RUNTIME:ID.
+    let mut words = part.rsplit(|b| *b == b':');
+    if let (Some(id), Some(b"cri-containerd")) = (words.next().filter(|id| is_id(id)), words.next())
+    {
+        return made(id, Some("containerd"));
+    }
+    if let Some(id) = part.strip_prefix(b"lxc.payload.") {
+        return made(id, Some("lxc"));
+    }
+    if let Some(name) = middle(part, b"systemd-nspawn@", b".service") {
+        return Some(Container { id: unescaped(name), runtime: Some("nspawn") });
+    }
+    if let Some(name) = middle(part, b"machine-", b".scope") {
+        let id = unescaped(name);
+        let runtime = match &*id {
+            name if name.starts_with(b"qemu-") => return None,
+            name if name.starts_with(b"lxc-") => "libvirt-lxc",
+            _ => "nspawn",
+        };
+        return Some(Container { id, runtime: Some(runtime) });
+    }
+    let parent = outer.next();
+    if parent == Some(b"lxc.payload") || parent == Some(b"lxc") {
+        return made(part, Some("lxc"));
+    }
+    if !is_id(part) {
+        return None;
+    }
+    let known = |p: &[u8]| PARENTS.iter().find(|(name, _)| *name == p).map(|(_, runtime)| *runtime);
+    made(part, parent.into_iter().chain(outer).find_map(known))
+}
+
+/// The uid of a pod of Kubernetes.
+pub fn pod(path: &[u8]) -> Option<Cow<'_, [u8]>> {
+    parts(path).rev().find_map(|part| {
+        // With the systemd driver: kubepods-burstable-podUID.slice, UID with `_` for `-`.
+        if let Some(name) =
+            part.split(|b| *b == b':').next().and_then(|p| p.strip_suffix(b".slice"))
+        {
+            let at = name.windows(4).rposition(|w| w == b"-pod")?;
+            let uid = &name[at + 4..];
+            let is_pods = name[..at].windows(8).any(|w| w == b"kubepods");
+            let dashed = || uid.iter().map(|b| if *b == b'_' { b'-' } else { *b }).collect();
+            return (is_pods && is_uid(uid)).then(|| Cow::Owned(dashed()));
+        }
+        part.strip_prefix(b"pod").filter(|uid| is_uid(uid)).map(Cow::Borrowed)
+    })
+}
+
+/// The id that runtimes give: 64 hexadecimal digits.
+fn is_id(text: &[u8]) -> bool {
+    text.len() == 64 && text.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// A UUID, or the hash that a static pod has in its place.
+fn is_uid(text: &[u8]) -> bool {
+    matches!(text.len(), 32 | 36)
+        && text.iter().all(|b| b.is_ascii_hexdigit() || matches!(b, b'-' | b'_'))
+}
+
+/// What is between two parts of a name; `None`: it has not both, or nothing between them.
+fn middle<'a>(name: &'a [u8], before: &[u8], after: &[u8]) -> Option<&'a [u8]> {
+    name.strip_prefix(before)?.strip_suffix(after).filter(|m| !m.is_empty())
+}
+
+/// systemd writes what a unit's name cannot have as `\xNN`.
+fn unescaped(name: &[u8]) -> Cow<'_, [u8]> {
+    if !name.contains(&b'\\') {
+        return Cow::Borrowed(name);
+    }
+    let mut out = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let [first, tail @ ..] = rest {
+        let code = tail.strip_prefix(b"x").and_then(|t| t.get(..2));
+        let code = code.and_then(|c| u8::from_str_radix(std::str::from_utf8(c).ok()?, 16).ok());
+        match code.filter(|_| *first == b'\\') {
+            Some(byte) => {
+                out.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "3f2a9c1e5b7d8f60a1b2c3d4e5f60718293a4b5c6d7e8f90112233445566778a";
+    const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
+
+    fn text(t: Option<impl AsRef<[u8]>>) -> String {
+        t.map_or("-".into(), |t| String::from_utf8(t.as_ref().to_vec()).expect("text"))
+    }
+
+    /// ID and UID stand for the constants above, U for UID with `_`.
+    fn real(path: &str) -> String {
+        path.replace("{ID}", ID).replace("{UID}", UID).replace("{U}", &UID.replace('-', "_"))
+    }
+
+    /// Path; unit, user unit, slice, owner, session, machine.
+    const SYSTEMD: &[(&str, [&str; 6])] = &[
+        ("/", ["-", "-", "-.slice", "-", "-", "-"]),
+        ("/init.scope", ["init.scope", "-", "-.slice", "-", "-", "-"]),
+        ("/system.slice/ssh.service", ["ssh.service", "-", "system.slice", "-", "-", "-"]),
+        (
+            "/system.slice/system-getty.slice/getty@tty1.service",
+            ["getty@tty1.service", "-", "system-getty.slice", "-", "-", "-"],
+        ),
+        (
+            "/system.slice/systemd-udevd.service/udev",
+            ["systemd-udevd.service", "-", "system.slice", "-", "-", "-"],
+        ),
+        (
+            "/user.slice/user-1000.slice/session-3.scope",
+            ["session-3.scope", "-", "user-1000.slice", "1000", "3", "-"],
+        ),
+        (
+            "/user.slice/user-1000.slice/session-c2.scope",
+            ["session-c2.scope", "-", "user-1000.slice", "1000", "c2", "-"],
+        ),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/init.scope",
+            ["user@1000.service", "init.scope", "user-1000.slice", "1000", "-", "-"],
+        ),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/app-gnome-firefox-4242.scope",
+            [
+                "user@1000.service",
+                "app-gnome-firefox-4242.scope",
+                "user-1000.slice",
+                "1000",
+                "-",
+                "-",
+            ],
+        ),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/app-org.gnome.Terminal.slice/\
+             vte-spawn-0d2f.scope",
+            ["user@1000.service", "vte-spawn-0d2f.scope", "user-1000.slice", "1000", "-", "-"],
+        ),
+        (
+            "/machine.slice/systemd-nspawn@deb\\x2d13.service/payload",
+            ["systemd-nspawn@deb\\x2d13.service", "-", "machine.slice", "-", "-", "deb-13"],
+        ),
+        (
+            "/machine.slice/machine-qemu\\x2d1\\x2dvm.scope/libvirt/emulator",
+            ["machine-qemu\\x2d1\\x2dvm.scope", "-", "machine.slice", "-", "-", "qemu-1-vm"],
+        ),
+        // A unit that would clash with a file of the kernel's has a `_` before its name.
+        ("/system.slice/_cpu.service", ["cpu.service", "-", "system.slice", "-", "-", "-"]),
+        // Not of systemd's making.
+        ("/docker/{ID}", ["-", "-", "-.slice", "-", "-", "-"]),
+        ("/kubepods/burstable/pod{UID}/{ID}", ["-", "-", "-.slice", "-", "-", "-"]),
+        ("/system.slice/a b.service", ["-", "-", "system.slice", "-", "-", "-"]),
+        ("/user.slice/user-x.slice", ["-", "-", "user-x.slice", "-", "-", "-"]),
+        ("/.service", ["-", "-", "-.slice", "-", "-", "-"]),
+        ("", ["-", "-", "-.slice", "-", "-", "-"]),
+    ];
+
+    #[test]
+    fn systemd() {
+        for (path, want) in SYSTEMD {
+            let path = real(path);
+            let p = path.as_bytes();
+            let owner = owner(p).map(|uid| uid.to_string());
+            let got = [
+                text(unit(p)),
+                text(user_unit(p)),
+                text(Some(slice(p))),
+                text(owner),
+                text(session(p)),
+                text(machine(p)),
+            ];
+            assert_eq!(got, want.map(String::from), "{path}");
+        }
+    }
+
+    /// Path; container, runtime, pod.
+    const CONTAINERS: &[(&str, [&str; 3])] = &[
+        // Docker with the systemd driver, with cgroupfs, in Kubernetes, inside another group
+        ("/system.slice/docker-{ID}.scope", ["{ID}", "docker", "-"]),
+        ("/docker/{ID}", ["{ID}", "docker", "-"]),
+        ("/docker/{ID}/init", ["{ID}", "docker", "-"]),
+        ("/docker/buildx/{ID}", ["{ID}", "docker", "-"]),
+        (
+            "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{U}.slice/docker-{ID}.scope",
+            ["{ID}", "docker", "{UID}"],
+        ),
+        // Podman: of root, of a user, with cgroupfs, with its split groups; conmon is no container
+        ("/machine.slice/libpod-{ID}.scope/container", ["{ID}", "podman", "-"]),
+        ("/machine.slice/libpod-{ID}.scope", ["{ID}", "podman", "-"]),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container",
+            ["{ID}", "podman", "-"],
+        ),
+        ("/libpod_parent/libpod-{ID}", ["{ID}", "podman", "-"]),
+        ("/system.slice/app.service/libpod-payload-{ID}", ["{ID}", "podman", "-"]),
+        ("/machine.slice/libpod-conmon-{ID}.scope", ["-", "-", "-"]),
+        // containerd, by Kubernetes and by nerdctl
+        (
+            "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{U}.slice/\
+             cri-containerd-{ID}.scope",
+            ["{ID}", "containerd", "{UID}"],
+        ),
+        (
+            "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{U}.slice/cri-containerd-{ID}.scope",
+            ["{ID}", "containerd", "{UID}"],
+        ),
+        (
+            "/system.slice/containerd.service/kubepods-burstable-pod{U}.slice:cri-containerd:{ID}",
+            ["{ID}", "containerd", "{UID}"],
+        ),
+        ("/system.slice/nerdctl-{ID}.scope", ["{ID}", "containerd", "-"]),
+        ("/default/{ID}", ["{ID}", "-", "-"]),
+        // CRI-O
+        (
+            "/kubepods.slice/kubepods-pod{U}.slice/crio-{ID}.scope/container",
+            ["{ID}", "cri-o", "{UID}"],
+        ),
+        ("/kubepods.slice/kubepods-pod{U}.slice/crio-conmon-{ID}.scope", ["-", "-", "{UID}"]),
+        // Kubernetes with cgroupfs does not tell who runs it; a static pod has a hash
+        ("/kubepods/burstable/pod{UID}/{ID}", ["{ID}", "-", "{UID}"]),
+        (
+            "/kubepods/pod0123456789abcdef0123456789abcdef/{ID}",
+            ["{ID}", "-", "0123456789abcdef0123456789abcdef"],
+        ),
+        ("/kubepods.slice/kubepods-burstable.slice", ["-", "-", "-"]),
+        // Amazon ECS
+        ("/ecs/0123456789abcdef0123456789abcdef/{ID}", ["{ID}", "docker", "-"]),
+        // LXC and LXD: v2, older, oldest; its monitor is no container
+        ("/lxc.payload.web-1", ["web-1", "lxc", "-"]),
+        ("/lxc.payload.web-1/system.slice/cron.service", ["web-1", "lxc", "-"]),
+        ("/lxc.payload/web-1/init.scope", ["web-1", "lxc", "-"]),
+        ("/lxc/web-1/init.scope", ["web-1", "lxc", "-"]),
+        ("/lxc.monitor.web-1", ["-", "-", "-"]),
+        // Docker in LXC: the innermost one
+        ("/lxc.payload.web-1/docker/{ID}", ["{ID}", "docker", "-"]),
+        // systemd-nspawn, as a service and by hand; libvirt
+        ("/machine.slice/systemd-nspawn@deb\\x2d13.service/payload", ["deb-13", "nspawn", "-"]),
+        ("/machine.slice/machine-deb13.scope/payload", ["deb13", "nspawn", "-"]),
+        ("/machine.slice/machine-lxc\\x2d77\\x2dweb.scope", ["lxc-77-web", "libvirt-lxc", "-"]),
+        ("/machine.slice/machine-qemu\\x2d1\\x2dvm.scope/libvirt/emulator", ["-", "-", "-"]),
+        // No container
+        ("/", ["-", "-", "-"]),
+        ("/system.slice/docker.service", ["-", "-", "-"]),
+        ("/system.slice/docker-3f2a.scope", ["-", "-", "-"]),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/snap.firefox.firefox-1.scope",
+            ["-", "-", "-"],
+        ),
+        ("/podman/pods", ["-", "-", "-"]),
+    ];
+
+    #[test]
+    fn containers() {
+        for (path, want) in CONTAINERS {
+            let path = real(path);
+            let p = path.as_bytes();
+            let c = container(p);
+            let runtime = c.as_ref().and_then(|c| c.runtime);
+            let got = [text(c.as_ref().map(|c| &c.id)), text(runtime), text(pod(p))];
+            assert_eq!(got, want.map(real), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_path_of_systemd_is_its_own_hierarchy_or_v2() {
+        let of = |all: &[(u32, &'static [u8])]| of_systemd(all.iter().copied());
+        assert_eq!(of(&[(0, b":/a.slice")]), Some(&b"/a.slice"[..]));
+        assert_eq!(of(&[(1, b"name=systemd:/b"), (0, b":/b")]), Some(&b"/b"[..]));
+        // In a container of an old host only one of them may say so.
+        assert_eq!(of(&[(1, b"name=systemd:/"), (0, b":/docker")]), Some(&b"/docker"[..]));
+        assert_eq!(of(&[(1, b"name=systemd:/")]), Some(&b"/"[..]));
+        assert_eq!(of(&[(4, b"memory:/x")]), None);
+        assert_eq!(path_of(b"cpu,cpuacct:/a:b"), Some(&b"/a:b"[..]));
+    }
+}

@@ -1,0 +1,87 @@
+//! The groups that are one or two files with a word or two each, and that the kernel keeps for
+//! others than the task: OOM, LABEL, AUTOGROUP, LOGIN.
+
+use rustix::io::Errno;
+use taskdiag_wire::{Group, Groups, Login, Oom, Reason};
+
+use super::parse::{self, set};
+use super::task::{Place, Stop, Worker};
+
+/// What [`Worker::tags`] reads.
+pub(super) const TAGS: Groups =
+    Groups::OOM.union(Groups::LABEL).union(Groups::AUTOGROUP).union(Groups::LOGIN);
+
+impl Worker<'_> {
+    pub(super) fn tags(&mut self, at: Place<'_>) -> Result<(), Stop> {
+        type Read<'a> = fn(&mut Worker<'a>, Place<'_>) -> Result<(), Stop>;
+        let all: [(Groups, Read<'_>); 4] = [
+            (Groups::OOM, Worker::oom),
+            (Groups::LABEL, Worker::label),
+            (Groups::AUTOGROUP, Worker::autogroup),
+            (Groups::LOGIN, Worker::login),
+        ];
+        for (group, read) in all {
+            if self.wants(group) {
+                let got = read(self, at);
+                self.settle(group, got)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number in one of the task's files; `None`: it is none.
+    fn number<T: std::str::FromStr>(
+        &mut self,
+        mut at: Place<'_>,
+        name: &'static str,
+    ) -> Result<Option<T>, Stop> {
+        match self.reader.file(at.dir, at.path.file(name)) {
+            Ok(text) => Ok(parse::lone_number(text)),
+            Err(e) => Err(self.meaning(at, e)),
+        }
+    }
+
+    fn oom(&mut self, at: Place<'_>) -> Result<(), Stop> {
+        let mut record = Oom::new();
+        set!(record, Oom.score, self.number(at, "oom_score")?);
+        set!(record, Oom.score_adj, self.number(at, "oom_score_adj")?);
+        self.out.put(&record);
+        Ok(())
+    }
+
+    fn login(&mut self, at: Place<'_>) -> Result<(), Stop> {
+        let mut record = Login::new();
+        set!(record, Login.uid, self.number(at, "loginuid")?);
+        set!(record, Login.session, self.number(at, "sessionid")?);
+        self.out.put(&record);
+        Ok(())
+    }
+
+    /// All threads of a process are in one group, and only the directory of the process has the file.
+    fn autogroup(&mut self, at: Place<'_>) -> Result<(), Stop> {
+        let path = at.path.of_process(self.plan.threads, "autogroup");
+        match self.reader.file(at.dir, &path) {
+            // Tasks that were not begun by a session are in no such group.
+            Ok(b"") => Err(Stop::Gap(Reason::Absent)),
+            Ok(text) => {
+                let record = parse::autogroup(text).ok_or(Stop::Gap(Reason::Unsupported))?;
+                self.out.put(&record);
+                Ok(())
+            }
+            Err(e) => Err(self.meaning(at, e)),
+        }
+    }
+
+    fn label(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+        match self.reader.file(at.dir, at.path.file("attr/current")) {
+            Ok(text) => {
+                let label = parse::label(text);
+                self.out.put_blob(Group::Label as u16, 0, 0, label, label.len());
+                Ok(())
+            }
+            // No security module labels tasks here.
+            Err(Errno::INVAL) => Err(Stop::Gap(Reason::Absent)),
+            Err(e) => Err(self.meaning(at, e)),
+        }
+    }
+}

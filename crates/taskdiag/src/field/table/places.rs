@@ -1,0 +1,86 @@
+//! What the path of a task's control group tells: units of systemd, containers, pods. How it is read
+//! from the path is in [`crate::cgroup`].
+
+use std::borrow::Cow;
+
+use taskdiag_wire::{Group, Groups};
+
+use super::super::*;
+use crate::cgroup::{self, Container};
+
+/// What the path that systemd goes by has.
+fn of_systemd<'a>(row: &Row<'a>, get: impl FnOnce(&'a [u8]) -> Option<Cow<'a, [u8]>>) -> Value<'a> {
+    if row.cgroup.is_none() {
+        return row.missing(Group::Cgroup);
+    }
+    match cgroup::of_systemd(row.view.cgroups()).and_then(get) {
+        Some(data) => Value::Bytes { data, cut: false },
+        None => Value::ABSENT,
+    }
+}
+
+/// What any of its paths has; that of v2 first.
+fn of_any<'a, T>(row: &Row<'a>, get: impl Fn(&'a [u8]) -> Option<T>) -> Result<T, Value<'static>> {
+    if row.cgroup.is_none() {
+        return Err(row.missing(Group::Cgroup));
+    }
+    let v2 = row.view.cgroups().filter(|c| c.0 == 0);
+    let others = row.view.cgroups().filter(|c| c.0 != 0);
+    let paths = v2.chain(others).filter_map(|(_, entry)| cgroup::path_of(entry));
+    paths.into_iter().find_map(get).ok_or(Value::ABSENT)
+}
+
+fn container<'a>(row: &Row<'a>, get: impl FnOnce(Container<'a>) -> Value<'a>) -> Value<'a> {
+    of_any(row, cgroup::container).map_or_else(|missing| missing, get)
+}
+
+fn lxc(c: Container<'_>) -> Value<'_> {
+    match c.runtime {
+        Some("lxc") => Value::Bytes { data: c.id, cut: false },
+        _ => Value::ABSENT,
+    }
+}
+
+fn pod<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    of_any(row, cgroup::pod)
+        .map_or_else(|missing| missing, |data| Value::Bytes { data, cut: false })
+}
+
+fn owner(_: &Context, row: &Row<'_>) -> Value<'static> {
+    if row.cgroup.is_none() {
+        return row.missing(Group::Cgroup);
+    }
+    let uid = cgroup::of_systemd(row.view.cgroups()).and_then(cgroup::owner);
+    uid.map_or(Value::ABSENT, |uid| Value::Uint(uid.into()))
+}
+
+macro_rules! systemd {
+    ($name:literal $header:literal $width:literal $what:literal $get:expr) => {
+        row!($name $header $width Left [CGROUP] Text None Plain, "/proc/PID/cgroup", $what, {},
+            |_, row| of_systemd(row, $get))
+    };
+}
+
+pub const FIELDS: &[Field] = &[
+    systemd!("unit" "UNIT" 31 "Unit of systemd" |p| cgroup::unit(p).map(Cow::Borrowed)),
+    systemd!("uunit" "UUNIT" 31 "Unit of the user's own systemd"
+        |p| cgroup::user_unit(p).map(Cow::Borrowed)),
+    systemd!("slice" "SLICE" 31 "Slice of systemd; -.slice is the root of all"
+        |p| Some(Cow::Borrowed(cgroup::slice(p)))),
+    systemd!("lsession" "SESSION" 11 "Login session of systemd"
+        |p| cgroup::session(p).map(Cow::Borrowed)),
+    systemd!("machine" "MACHINE" 31 "Virtual machine or container that systemd-machined knows"
+        cgroup::machine),
+    row!("ouid" "OWNER" 5 Right [CGROUP] Integer None Plain, "/proc/PID/cgroup",
+        "Uid of the user in whose slice of systemd it is", {}, owner),
+    row!("container" "CONTAINER" 12 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
+        "Id of its container, or the name where its runtime has names only", {},
+        |_, row| container(row, |c| Value::Bytes { data: c.id, cut: false })),
+    row!("runtime" "RUNTIME" 10 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
+        "Who runs its container: docker, podman, containerd, cri-o, lxc, nspawn, libvirt-lxc, buildkit", {},
+        |_, row| container(row, |c| c.runtime.map_or(Value::UNKNOWN, Value::Word))),
+    row!("pod" "POD" 36 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
+        "Uid of its Kubernetes pod", {}, pod),
+    row!("lxc" "LXC" 8 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
+        "Name of its LXC container", {}, |_, row| container(row, lxc)),
+];
