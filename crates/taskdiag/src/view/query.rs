@@ -7,11 +7,12 @@ use std::sync::Arc;
 use super::by::{Summed, Sums};
 use super::filter::{Filter, Left, Sieve};
 use super::maps::{Mappings, SortedMappings};
+use super::narrow::Narrow;
 use super::order::{self, Key};
 use super::plan::Plan;
 use super::rows::{Rows, Tasks};
 use super::select::Selection;
-use crate::field::{self, Context, Field, MAPS, MEMORY, Missing, Row, Set};
+use crate::field::{self, Context, FILES, Field, MAPS, MEMORY, Missing, Row, Set};
 use crate::request::Members;
 use crate::{Groups, Reason, Snapshot};
 
@@ -91,7 +92,14 @@ impl Query {
     pub fn plan(&self) -> Plan {
         let mut plan = Plan::new(self.groups(), &self.select, self.threads);
         plan.requests(|r| r.members = self.members());
-        plan
+        // The other ends of pipes and sockets are looked for among the files of all processes.
+        let narrow = match &plan {
+            Plan::One(all) if !all.strategy.takes_pid() && !is(self.set, &FILES) => {
+                Narrow::new(*all, &self.select, self.filter.as_ref())
+            }
+            _ => None,
+        };
+        narrow.map_or(plan, |n| Plan::Narrow(Box::new(n)))
     }
     /// The rows of an answer.
     pub fn view<'a>(&'a self, snapshot: &'a Snapshot) -> View<'a> {
@@ -206,7 +214,7 @@ impl<'a> View<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Request;
+    use crate::Strategy;
     use crate::field::TASKS;
 
     fn query(names: &str) -> Query {
@@ -235,10 +243,7 @@ mod tests {
         let select = Selection { commands: vec![b"sh".to_vec()], ..Selection::default() };
         let named = Query { select, ..query("pid,ppid,time") };
         assert_eq!(named.members(), wanted.union(Members::of(Groups::BASE, &["comm"])));
-        let Plan::One(request) = named.plan() else { panic!("one request") };
-        assert_eq!(
-            (request.strategy, request.members),
-            (Request::all(Groups::BASE).strategy, named.members())
-        );
+        let Plan::Narrow(steps) = named.plan() else { panic!("STAT is asked of few") };
+        assert_eq!((steps.all.strategy, steps.all.members), (Strategy::All, named.members()));
     }
 }
