@@ -112,20 +112,24 @@ impl Narrow {
         }
         let requests: Vec<Request> =
             processes.into_iter().map(|pid| Request { pid, ..one }).collect();
-        // Start times of /proc are in ticks: equal to within one.
-        let tick = 1_000_000_000 / u64::from(first.stream().info().clk_tck.max(1));
-        let is_same = |answer: &Snapshot| {
-            answer.tasks().any(|task| {
-                let start = task.record::<Base>().and_then(Base::start_time_ns);
-                match (begun.get(&task.pid()), start) {
-                    (None, _) => false,
-                    (Some(Some(a)), Some(b)) => a.abs_diff(b) <= tick,
-                    (Some(_), _) => true,
-                }
-            })
-        };
+        let tick_ns = 1_000_000_000 / u64::from(first.stream().info().clk_tck.max(1));
+        let is_same = |answer: &Snapshot| is_same(answer, &begun, tick_ns);
         few(&first, self.all.groups, &requests, choice, &is_same)
     }
+}
+
+/// Is an answer about one process still about the one that was found, and not about a later one with its pid?
+/// `begun`: the tasks that were found, and when they began. Start times of /proc are in ticks, and equal to
+/// within one.
+fn is_same(answer: &Snapshot, begun: &HashMap<u32, Option<u64>>, tick_ns: u64) -> bool {
+    answer.tasks().any(|task| {
+        let start = task.record::<Base>().and_then(Base::start_time_ns);
+        match (begun.get(&task.pid()), start) {
+            (None, _) => false,
+            (Some(Some(a)), Some(b)) => a.abs_diff(b) <= tick_ns,
+            (Some(_), _) => true,
+        }
+    })
 }
 
 /// Is this part of a filter looked at in the first step?
@@ -187,6 +191,46 @@ mod tests {
         let maps = filtered(&MAPS, "size", "comm == x and size > 1G");
         assert_eq!(plan(&maps), Some((base, base | Groups::VMA)));
         assert_eq!(plan(&filtered(&MAPS, "size", "comm == x or size > 1G")), None);
+    }
+
+    #[test]
+    fn a_later_process_with_the_same_pid_is_another() {
+        use taskdiag_wire::{Done, StreamWriter};
+        let mut w = StreamWriter::new();
+        w.info(&StreamWriter::blank_info());
+        w.begin_task(7, 7);
+        let mut base = Base::new();
+        (base.valid, base.start_time_ns) = (Base::ALL_VALID, 50_000_000);
+        w.put(&base);
+        w.end_task();
+        let answer = Snapshot::parse(w.finish(Done::default())).expect("it is well formed");
+        let tick = 10_000_000;
+        for (pid, start, want) in [
+            (7, Some(50_000_000), true),
+            (7, Some(59_000_000), true),
+            (7, Some(70_000_000), false),
+            (7, None, true),
+            (8, Some(50_000_000), false),
+        ] {
+            let begun = HashMap::from([(pid, start)]);
+            assert_eq!(is_same(&answer, &begun, tick), want, "{pid} {start:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_taken_has_vanished() {
+        let me = std::process::id();
+        let procfs = Choice::Only(crate::EngineId::Procfs);
+        let one = Request::one(me, Groups::BASE);
+        let first = query_with(&one, procfs).expect("/proc is there");
+        // There can be no such pid.
+        let requests = [one, Request::one(i32::MAX as u32, Groups::BASE)];
+        for (taken, tasks) in [(true, 1), (false, 0)] {
+            let answer =
+                few(&first, Groups::BASE, &requests, procfs, &|_| taken).expect("it joins");
+            let done = answer.stream().done();
+            assert_eq!((answer.tasks().len() as u64, done.vanished), (tasks, 2 - tasks));
+        }
     }
 
     #[test]
