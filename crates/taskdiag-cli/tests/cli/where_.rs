@@ -119,6 +119,29 @@ fn it_says_what_the_older_options_say() {
     }
 }
 
+/// The examples of the reference are understood.
+#[test]
+fn examples() {
+    let saved = Saved::tasks(&machine());
+    let path = saved.path();
+    let mut count = 0;
+    for line in include_str!("../../../../docs/where.md").lines() {
+        let Some(example) = line.strip_prefix("taskdiag ").filter(|l| l.contains("--where '"))
+        else {
+            continue;
+        };
+        let (before, rest) = example.split_once("--where '").expect("it has one");
+        let (expression, after) = rest.split_once('\'').expect("it ends");
+        let mut command = taskdiag();
+        command.args(before.split_whitespace()).args(["--where", expression]);
+        command.args(after.split_whitespace()).arg("--from").arg(&path);
+        let (code, _, err) = parts(&command.output().expect("the program runs"));
+        assert!(matches!(code, 0 | 1 | 3), "{example}: {err}");
+        count += 1;
+    }
+    assert!(count > 5, "{count}");
+}
+
 #[test]
 fn trees_begin_at_what_matches() {
     let saved = Saved::tasks(&machine());
