@@ -119,7 +119,8 @@ fn query(args: &Args, columns: &[Column]) -> Query {
         true => field::groups_of(conditions()),
         false => field::groups_of(fields.clone()),
     };
-    let groups = (wanted - Files::GROUPS) | select.groups();
+    // Conditions say which rows there are; paths may be wanted for columns of the process (exe, cwd) alone.
+    let groups = (wanted - (Files::GROUPS - Groups::PATHS)) | select.groups();
     let mut query = Query::new(&FILES, []);
     query.groups = groups - lacking(args.table.source.engine, groups);
     // The name is looked at by conditions, and for who has the other end of a pipe.

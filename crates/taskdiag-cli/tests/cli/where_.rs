@@ -119,6 +119,25 @@ fn it_says_what_the_older_options_say() {
     }
 }
 
+/// Columns of the process that have a group of their own are asked for.
+#[test]
+fn open_files_by_the_program_that_has_them() {
+    let me = std::process::id().to_string();
+    let files = |what: &[&str]| {
+        let args = ["files", "--engine", "procfs", "-p", &me, "-o", "pid,fd,exe"];
+        parts(&run(&[&args[..], what].concat()))
+    };
+    let (code, all, err) = files(&[]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let exe = std::env::current_exe().expect("it has one");
+    let exe = exe.to_str().expect("a path of ours");
+    assert!(all.lines().skip(1).all(|l| l.trim_end().ends_with(exe)), "{all}");
+    // Other threads of this test open files meanwhile; 0 stays.
+    let (code, some, err) = files(&["--where", &format!("exe == '{exe}' and fdnum == 0")]);
+    assert_eq!((code, some.lines().count(), err.as_str()), (0, 2, ""), "{some}");
+    assert_eq!(files(&["--where", "exe == '/no/such'"]).0, 1);
+}
+
 /// The examples of the reference are understood.
 #[test]
 fn examples() {
