@@ -136,6 +136,8 @@ fn open_files_by_the_program_that_has_them() {
     let (code, some, err) = files(&["--where", &format!("exe == '{exe}' and fdnum == 0")]);
     assert_eq!((code, some.lines().count(), err.as_str()), (0, 2, ""), "{some}");
     assert_eq!(files(&["--where", "exe == '/no/such'"]).0, 1);
+    let (code, _, err) = parts(&run(&["files", "--count", "--where", "fds > 1 and type == REG"]));
+    assert!(code == 2 && err.contains("'type': --count looks at no file"), "{err}");
 }
 
 /// The examples of the reference are understood.

@@ -29,6 +29,7 @@
 //! ```
 
 mod by;
+mod files;
 mod filter;
 mod maps;
 mod narrow;
@@ -39,6 +40,7 @@ mod rows;
 mod select;
 
 pub use by::{Summed, Sums};
+pub use files::Opened;
 pub use filter::{Filter, FilterError, Left, Sieve, Truth};
 pub use maps::{Mappings, is_gap};
 pub use narrow::Narrow;
