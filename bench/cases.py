@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Has the cases and their bars. A case is a function that takes a Bench, and its docstring is its title."""
 
+import pathlib
+
 from measuring import OUT, load, median, one_run
 
 TASKDIAG = "target/release/taskdiag"
@@ -114,6 +116,27 @@ def aux(b):
     b.count("taskdiag", ours)
     b.count("ps", peer)
     b.peers("aux", r)
+
+
+@case("w", ("procs", 10_000))
+def one_by_name(b):
+    """10,000 processes: the default view of one, by name, against a list of all names"""
+    # The driver itself, which is there once or a few times.
+    name = pathlib.Path("/proc/self/comm").read_text().strip()
+    commands = {
+        "names of all": ps("-o", "pid,comm"),
+        "-C": ps("-C", name),
+        "--where": ps("--where", f'comm == "{name}"'),
+        "ps -C": ["ps", "-C", name],
+        # Unflattering: the first of two steps is for nothing where all pass.
+        "all": ps(),
+        "--where, all pass": ps("--where", "pid >= 1"),
+    }
+    r = b.compare(commands, rounds=15)
+    b.ratio("cpu, -C / names of all", r, "-C", "names of all", "cpu_us", at_most=1.1)
+    b.ratio("cpu, --where / names of all", r, "--where", "names of all", "cpu_us", at_most=1.1)
+    b.ratio("cpu, ps / taskdiag", r, "ps -C", "-C", "cpu_us")
+    b.ratio("cpu, --where that all pass / all", r, "--where, all pass", "all", "cpu_us")
 
 
 @case("h", ("procs", 10_000))

@@ -7,9 +7,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use taskdiag::view::{Left, Plan, Query, Selection};
-use taskdiag::wire::{Done, Info, StreamWriter};
-use taskdiag::{Choice, Error, Request, Snapshot, query_each, query_with};
+use taskdiag::view::{Answered, Left, Plan, Query, Selection};
+use taskdiag::{Choice, Error, Snapshot};
 
 use crate::args::limits::Limits;
 use crate::aside;
@@ -47,33 +46,14 @@ impl Source {
             r.watch = Some(watch);
         });
         let _progress = Progress::start(watch);
-        ask(plan, self.engine)
-    }
-}
-
-/// Ask an engine. That a process does not exist is said; the answer then has no tasks.
-fn ask(plan: Plan, engine: Choice) -> Result<Snapshot, Exit> {
-    let snapshot = match plan {
-        Plan::One(request) => match query_with(&request, engine) {
-            Err(Error::NoSuchProcess(pid)) => {
-                say_missing(&[pid]);
-                nobody(&request)?
-            }
-            // As one of several, it is a lack of the answer.
-            Err(Error::Hidden { .. }) => query_each(&[request], engine)?.0,
-            other => other?,
-        },
-        Plan::Each(requests) => {
-            let (snapshot, missing) = query_each(&requests, engine)?;
-            say_missing(&missing);
-            snapshot
+        let Answered { snapshot, nobody } = plan.ask(self.engine)?;
+        interrupt::answered();
+        say_missing(&nobody);
+        for caveat in snapshot.caveats().iter().filter(|c| !c.is_lack()) {
+            say(format_args!("taskdiag: {caveat}"));
         }
-    };
-    interrupt::answered();
-    for caveat in snapshot.caveats().iter().filter(|c| !c.is_lack()) {
-        say(format_args!("taskdiag: {caveat}"));
+        Ok(snapshot)
     }
-    Ok(snapshot)
 }
 
 /// Pids that were asked for by number and do not exist.
@@ -81,19 +61,6 @@ fn say_missing(pids: &[u32]) {
     for pid in pids {
         say(format_args!("taskdiag: there is no process {pid}"));
     }
-}
-
-/// The answer about a process that does not exist: an empty table is written as any other, with
-/// its header or as an empty JSON document.
-fn nobody(request: &Request) -> Result<Snapshot, Exit> {
-    let mut w = StreamWriter::new();
-    w.info(&Info {
-        show_flags: request.groups.bits(),
-        dump_strategy: request.strategy as u64,
-        pid: request.pid,
-        ..StreamWriter::blank_info()
-    });
-    Ok(Snapshot::parse(w.finish(Done::default()))?)
 }
 
 thread_local! {

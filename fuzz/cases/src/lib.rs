@@ -7,6 +7,9 @@ use std::hint::black_box;
 use taskdiag::Snapshot;
 use taskdiag::cgroup;
 use taskdiag::engine::procfs::parse;
+use taskdiag::field::{Context, OpenRow, Part, Row};
+use taskdiag::files::Files;
+use taskdiag::view::{Filter, Truth};
 use taskdiag_cli::Shows;
 use taskdiag_wire::decode::Request;
 use taskdiag_wire::{
@@ -21,8 +24,13 @@ pub mod seeds;
 pub type Case = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: &[(&str, Case)] =
-    &[("stream", stream), ("output", output), ("request", request), ("procfs_parse", procfs_parse)];
+pub const TARGETS: &[(&str, Case)] = &[
+    ("stream", stream),
+    ("output", output),
+    ("request", request),
+    ("procfs_parse", procfs_parse),
+    ("filter", filter),
+];
 
 /// Takes untrusted bytes as a stream. It must be refused, or every view must work and its totals must be right.
 pub fn stream(data: &[u8]) {
@@ -55,6 +63,9 @@ const COMMANDS: &[&[&str]] = &[
     &["memory", "--by", "user"],
     &["tree", "-p", "-a", "-u"],
     &["tree", "--json", "-s", "1"],
+    &["ps", "--where", "rss > 1M and not comm ~ '^k' or args ~ 'java.*kafka' or tty missing"],
+    &["maps", "--where", "deleted or task.rss > 1M and size < 1G"],
+    &["files", "--json", "--where", "type == REG and size > 1 or ends ~ x"],
 ];
 
 thread_local! {
@@ -85,6 +96,69 @@ pub fn output(data: &[u8]) {
             assert!(matches!(code, 0 | 1 | 3 | 4), "{code}: {show:?}");
         }
     });
+}
+
+thread_local! {
+    /// What expressions are evaluated on: an answer with everything, and one where much is missing.
+    static ANSWERS: Vec<Snapshot> = seeds::of("stream")
+        .iter()
+        .map(|(name, bytes)| Snapshot::read_from(&bytes[..]).unwrap_or_else(|e| panic!("{name}: {e}")))
+        .collect();
+}
+
+/// Any text as an expression about each kind of rows: refused with a mark under the text, or it can be
+/// evaluated, and its opposite is the opposite.
+pub fn filter(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    for set in taskdiag::field::SETS {
+        match Filter::parse(set, text) {
+            Ok(filter) => {
+                assert_eq!(filter.to_string(), text);
+                // Parentheses may be too deep with these.
+                let opposite = Filter::parse(set, &format!("not ({text})")).ok();
+                ANSWERS
+                    .with(|all| all.iter().for_each(|s| evaluate(s, &filter, opposite.as_ref())));
+            }
+            Err(e) => {
+                let [what, line, mark] = e.lines();
+                assert!(!what.is_empty() && mark.ends_with('^'));
+                assert!(mark.trim_start().bytes().all(|b| b == b'^'), "{mark}");
+                // At the end it is behind the text.
+                assert!(mark.len() <= line.chars().count() + 1, "{line}\n{mark}");
+                assert!(!line.chars().any(char::is_control) && !mark.chars().any(char::is_control));
+            }
+        }
+    }
+}
+
+/// Of every row of an answer: what a filter says, and that its opposite says the opposite.
+fn evaluate(snapshot: &Snapshot, filter: &Filter, opposite: Option<&Filter>) {
+    let cx = Context::of(snapshot, false);
+    let look = |row: &Row<'_>| {
+        let truth = filter.test(&cx, row);
+        let other = opposite.map(|o| o.test(&cx, row));
+        let agree = match (truth, other) {
+            (_, None) => true,
+            (Truth::True, Some(o)) => matches!(o, Truth::False),
+            (Truth::False, Some(o)) => matches!(o, Truth::True),
+            (Truth::Unknown(..), Some(o)) => matches!(o, Truth::Unknown(..)),
+        };
+        assert!(agree, "{truth:?} {other:?}");
+    };
+    for task in snapshot.tasks() {
+        let row = Row::new(task);
+        look(&row);
+        let Ok(_) = row.each_map(|map| {
+            look(map);
+            Ok::<(), std::convert::Infallible>(())
+        });
+    }
+    let files = Files::new(snapshot);
+    for owner in files.owners() {
+        for file in files.of(owner) {
+            look(&Row { part: Part::File(OpenRow { file: &file, files: &files }), ..owner.row });
+        }
+    }
 }
 
 fn walk(task: &TaskView<'_>) {

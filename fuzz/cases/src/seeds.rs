@@ -13,8 +13,26 @@ pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "stream" | "output" => streams(),
         "request" => requests(),
         "procfs_parse" => proc_files(),
+        "filter" => expressions(),
         _ => Vec::new(),
     }
+}
+
+fn expressions() -> Vec<(String, Vec<u8>)> {
+    const ALL: &[&str] = &[
+        "rss > 1G and user == \"web\" and args ~ \"java.*kafka\"",
+        "not (comm in (sh, 'a b', \"c'd\")) or pid not in (1, 0x10)",
+        "etime < 1h30m && time >= 1.5s || start < '2026-01-31 12:00:01Z'",
+        "state == running or s in (D, Z)",
+        "!(ni <= -5) and %cpu > 12.5% and rlimit_nofile == unlimited",
+        "tty missing and exe known and task_flags == 0x40",
+        "deleted and size >= 64KiB or deleted == false",
+        "supgrp == wheel and nspid > 1 and args !~ '(?i)[a-z]+\\\\s$'",
+        "type == REG and task.rss < 2Ti and lport in (22, 443)",
+        "swap > 1 and pss > 1.5M",
+    ];
+    let seed = |(n, text): (usize, &&str)| (format!("expression-{n}"), text.as_bytes().to_vec());
+    ALL.iter().enumerate().map(seed).collect()
 }
 
 fn requests() -> Vec<(String, Vec<u8>)> {

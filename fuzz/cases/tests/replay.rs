@@ -75,6 +75,11 @@ fn procfs_parse() {
 }
 
 #[test]
+fn filter() {
+    replay("filter");
+}
+
+#[test]
 fn every_valid_stream_parses() {
     for (name, bytes) in seeds::of("stream") {
         assert!(taskdiag::Snapshot::read_from(&bytes[..]).is_ok(), "{name}");

@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Instant;
 
-use taskdiag::field::{self, Context, FILES, Missing, Part, Row};
-use taskdiag::files::{Gap, Holder, Holders};
+use taskdiag::field::{Context, FILES, Field, Missing, Part, Row};
+use taskdiag::files::{Files, Gap, Holder, Holders};
 use taskdiag::view::{Filter, Query, Ranks, Sieve};
 use taskdiag::{Group, Groups, Members, Snapshot};
 
@@ -18,6 +18,12 @@ use crate::output::{Item, Rows, Table, Take, Tally, tally};
 pub fn run(args: &Args) -> Result<(), Exit> {
     let begin = Instant::now();
     let (table, select) = (&args.table, &args.select);
+    if let Some(field) = table.filter.iter().flat_map(Filter::fields).find(|f| looks_at_files(f)) {
+        return Err(Exit::Usage(format!(
+            "--where '{}': --count looks at no file; it has columns of processes, and threads, sharers, fds",
+            field.name
+        )));
+    }
     let columns = |unshared: bool| match table.columns.is_empty() {
         true if unshared => columns::parse_of(&FILES, "pid,tid,threads,fds,command"),
         true => columns::parse_of(&FILES, "pid,threads,fds,command"),
@@ -25,20 +31,16 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     };
     let asked_columns = columns(false)?;
     let snapshot = table.source.get(|| {
-        let fields = asked_columns.iter().map(|c| c.field);
-        let keys = table.sort.iter().map(|k| k.field);
-        let fields = fields.chain(keys).chain(table.filter.iter().flat_map(Filter::fields));
-        let mut groups = field::groups_of(fields.clone());
+        let mut query = Query::new(&FILES, asked_columns.iter().map(|c| c.field));
+        query.filter = table.filter.clone();
+        query.sort = table.sort.clone();
         // The count is enough to know who shares.
-        groups = (groups - Groups::FD) | Groups::FD_COUNT | select.process_groups();
-        let mut query = Query::new(&FILES, []);
-        query.groups = groups;
+        query.groups = Groups::FD_COUNT | select.process_groups();
         query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
         query.threads = true;
-        query.members = match select.process_groups().is_empty() {
-            true => field::members_of(fields),
-            false => Members::ALL,
-        };
+        if !select.process_groups().is_empty() {
+            query.members = Members::ALL;
+        }
         query
     })?;
     let asked = Instant::now();
@@ -93,6 +95,12 @@ pub fn lacking<'a>(
     what: &str,
 ) -> Vec<String> {
     tally::lines_of(gaps.map(|g| (Group::FdCount, g.reason)), |_| what, snapshot)
+}
+
+/// Is it a column of single files?
+fn looks_at_files(field: &Field) -> bool {
+    field.groups.intersects(Files::GROUPS - Groups::PATHS)
+        && !["threads", "sharers"].contains(&field.name)
 }
 
 fn row<'a>(table: &'a Holder<'a>) -> Row<'a> {

@@ -6,14 +6,14 @@ mod look;
 pub mod place;
 pub mod select;
 
-use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use taskdiag::engine::auto;
-use taskdiag::field::{self, Context, FILES, Missing, OpenRow, Part, Row};
-use taskdiag::files::{Files, Gap, OpenFile, Owner};
-use taskdiag::view::{Filter, Key, Query, Ranks, Sieve};
-use taskdiag::{Choice, EngineId, Group, Groups, Members, Reason, Snapshot};
+use taskdiag::field::{self, FILES, Missing, Part, Row};
+use taskdiag::files::{Files, Gap, Owner};
+use taskdiag::view::{Left, Opened, Query};
+use taskdiag::{Choice, EngineId, Group, Groups, Members, Snapshot};
 
 use self::select::Selection;
 use crate::answer;
@@ -22,7 +22,7 @@ use crate::args::ps::Form;
 use crate::args::table;
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say, shown};
-use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json, tally, text};
+use crate::output::{Sink, Table, Tally, csv, json, tally, text};
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
@@ -34,40 +34,39 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         say(format_args!("taskdiag: {} is not there: only its name is looked for", shown(path)));
     }
     let table = &args.table;
-    let snapshot = table.source.get(|| query(args, &columns(args, false)))?;
+    let query = query(args);
+    let snapshot = table.source.get(|| query.clone())?;
     let asked = Instant::now();
-    let mut files = Files::new(&snapshot);
-    files.own_netns = own_netns(&files, table.source.from.is_some());
-    let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
-    let sieve = Sieve::new(table.filter.as_ref());
-    let all = Shown {
-        files: &files,
-        select: &args.select,
-        cx: &cx,
-        sieve: &sieve,
-        gaps: table.form != Form::Text,
-    };
-    if args.terse {
-        return terse(&all, &snapshot, &args.unseen);
+    let mut view = query.view(&snapshot);
+    if let Some(files) = view.files_mut() {
+        files.own_netns = own_netns(files, table.source.from.is_some());
     }
-    let unshared = all.owners().any(Owner::is_unshared);
+    // Where only certain files are selected, none of a task whose files are not known is known to be one.
+    let gaps = table.form != Form::Text
+        && !args.select.has_file_condition()
+        && args.select.rows().has(Group::Fd);
+    let (Some(files), Some(opened)) = (view.files(), view.opened(gaps)) else {
+        unreachable!("the rows are files");
+    };
+    let all = Shown { files, opened, select: &args.select };
+    if args.terse {
+        let any = terse(&all)?;
+        let lines = [&args.unseen[..], &all.lacking(&snapshot, &view.left())].concat();
+        return answer::verdict_of(&snapshot, !any, lines);
+    }
+    let unshared = all.opened.owners().any(Owner::is_unshared);
     let mut columns = columns(args, unshared);
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     all.fit_commands(&mut columns);
-    let sorted;
-    let rows: &dyn Rows = if table.sort.is_empty() {
-        &all
-    } else {
-        sorted = Sorted::new(&all, &cx, &table.sort)?;
-        &sorted
-    };
+    let rows = view.rows(gaps, &mut |_, _, _| {});
     let mut tally = Tally::new(columns.len());
-    let count = write(table, &Table { cx: &cx, columns: &columns, rows }, &mut tally)?;
+    let count =
+        write(table, &Table { cx: view.cx(), columns: &columns, rows: &*rows }, &mut tally)?;
     if table.stats {
         crate::commands::stats::print(&snapshot, snapshot.tasks().len(), begin, asked);
     }
     let mut lines = args.unseen.clone();
-    lines.extend(all.lacking(&snapshot));
+    lines.extend(all.lacking(&snapshot, &view.left()));
     lines.extend(tally.lines(&columns, &snapshot));
     answer::verdict_of(&snapshot, count == 0, lines)
 }
@@ -108,24 +107,30 @@ fn columns(args: &Args, unshared: bool) -> Vec<Column> {
     columns::parse_of(&FILES, &view).expect("columns of the table")
 }
 
-/// What to ask: columns and conditions decide the groups. Threads may have files of their own, so
-/// all are asked for; what they share is in the answer once.
-fn query(args: &Args, columns: &[Column]) -> Query {
+/// What to show. Threads may have files of their own, so all are asked for; what they share is in the answer
+/// once.
+fn query(args: &Args) -> Query {
     let select = &args.select;
-    let conditions = || args.table.filter.iter().flat_map(Filter::fields);
-    let keys = args.table.sort.iter().map(|k| k.field);
-    let fields = columns.iter().map(|c| c.field).chain(keys).chain(conditions());
-    let wanted = match args.terse {
-        true => field::groups_of(conditions()),
-        false => field::groups_of(fields.clone()),
+    let columns = match args.terse {
+        true => Vec::new(),
+        false => columns(args, false),
     };
-    let groups = (wanted - Files::GROUPS) | select.groups();
-    let mut query = Query::new(&FILES, []);
-    query.groups = groups - lacking(args.table.source.engine, groups);
+    let mut query = Query::new(&FILES, columns.iter().map(|c| c.field));
+    query.filter = args.table.filter.clone();
+    query.sort = args.table.sort.clone();
+    // Conditions say which rows there are.
+    query.groups = select.groups();
+    query.groups = query.groups - lacking(args.table.source.engine, query.groups);
     // The name is looked at by conditions, and for who has the other end of a pipe.
-    query.members = field::members_of(fields).union(Members::of(Groups::BASE, &["comm"]));
+    query.members = Members::of(Groups::BASE, &["comm"]);
     query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
-    query.threads = groups.has(Group::Fd);
+    query.threads = query.groups.has(Group::Fd);
+    let (tasks, files) = (Arc::new(select.clone()), Arc::new(select.clone()));
+    query.tasks = Some(Arc::new(move |row| tasks.may_match(row)));
+    query.keep = Some(Arc::new(move |row| match row.part {
+        Part::File(open) => files.matches(open.file),
+        _ => true,
+    }));
     query
 }
 
@@ -155,63 +160,25 @@ fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
 /// The files that are shown.
 struct Shown<'a> {
     files: &'a Files<'a>,
+    opened: Opened<'a>,
     select: &'a Selection,
-    cx: &'a Context,
-    sieve: &'a Sieve<'a>,
-    /// Also a row for each task whose files are not in the answer?
-    gaps: bool,
 }
 
 impl<'a> Shown<'a> {
-    fn owners(&self) -> impl Iterator<Item = &'a Owner<'a>> {
-        let may_match =
-            |row: &Row<'_>| self.select.may_match(row) && self.sieve.passes_task(self.cx, row);
-        self.files.owners().iter().filter(move |o| may_match(&o.row))
-    }
-    fn each_file(&self, f: &mut dyn FnMut(OpenFile<'a>) -> io::Result<()>) -> io::Result<()> {
-        for owner in self.owners() {
-            self.files_of(owner).try_for_each(&mut *f)?;
-        }
-        Ok(())
-    }
-    fn files_of(&self, owner: &'a Owner<'a>) -> impl Iterator<Item = OpenFile<'a>> {
-        let passes = |f: &OpenFile<'_>| self.sieve.passes(self.cx, &self.row(f));
-        self.files.of(owner).filter(move |f| self.select.matches(f) && passes(f))
-    }
-    /// Call `f` with each file as a row.
-    fn row_of(&self, file: &OpenFile<'_>, f: &mut Take<'_>) -> io::Result<()> {
-        f(Item::Row(&self.row(file)))
-    }
-    fn row<'f>(&'f self, file: &'f OpenFile<'f>) -> Row<'f> {
-        Row { part: Part::File(OpenRow { file, files: self.files }), ..file.owner.row }
-    }
     fn gaps(&self) -> impl Iterator<Item = Gap<'a>> {
         let wanted = self.select.rows();
         let gaps = self.files.gaps().iter().filter(move |g| wanted.has(g.group)).copied();
         gaps.filter(|g| self.select.may_match(&Row::new(g.task)))
     }
-    /// Rows for tasks whose descriptors are not in the answer. Where only certain files are
-    /// selected, none of theirs is known to be one.
-    fn gap_rows(&self, f: &mut Take<'_>) -> io::Result<()> {
-        if !self.gaps || self.select.has_file_condition() {
-            return Ok(());
-        }
-        let is_amiss = |r: Reason| r != Reason::Vanished;
-        let mut fds = self.gaps().filter(|g| g.group == Group::Fd && is_amiss(g.reason));
-        fds.try_for_each(|g| {
-            let row = Row { part: Part::Without, ..Row::new(g.task) };
-            if self.sieve.passes(self.cx, &row) { f(Item::Row(&row)) } else { Ok(()) }
-        })
-    }
     /// Lines that say what the answer lacks.
-    fn lacking(&self, snapshot: &Snapshot) -> Vec<String> {
+    fn lacking(&self, snapshot: &Snapshot, left: &[Left]) -> Vec<String> {
         let asked = snapshot.stream().asked();
         let names = |g: Group| match g {
             Group::Fd => "open files",
             Group::Paths => "paths (cwd, rtd, txt)",
             _ => "mapped files",
         };
-        let mut lines = tally::left_out(&self.sieve.left(), snapshot);
+        let mut lines = tally::left_out(left, snapshot);
         for group in self.select.rows().iter() {
             if !asked.has(group) {
                 let tasks = snapshot.tasks().len();
@@ -228,57 +195,21 @@ impl<'a> Shown<'a> {
     /// Wide enough for the longest name of a command, which has 15 bytes at most but for some
     /// kernel threads.
     fn fit_commands(&self, columns: &mut [Column]) {
-        let longest = self.owners().filter_map(|o| o.row.comm).map(<[u8]>::len).max();
+        let longest = self.opened.owners().filter_map(|o| o.row.comm).map(<[u8]>::len).max();
         for c in columns.iter_mut().filter(|c| c.name == "command" && !c.fixed) {
             c.width = c.width.max(longest.unwrap_or(0).min(15));
         }
     }
 }
 
-impl Rows for Shown<'_> {
-    fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
-        self.each_file(&mut |file| self.row_of(&file, take))?;
-        self.gap_rows(take)
-    }
-}
-
-/// Files in another order.
-struct Sorted<'a> {
-    all: &'a Shown<'a>,
-    rows: Vec<OpenFile<'a>>,
-    order: Vec<usize>,
-}
-
-impl<'a> Sorted<'a> {
-    fn new(all: &'a Shown<'a>, cx: &Context, keys: &[Key]) -> io::Result<Sorted<'a>> {
-        let (mut rows, mut ranks) = (Vec::new(), Ranks::default());
-        all.each_file(&mut |file| {
-            all.row_of(&file, &mut |item| {
-                ranks.push(cx, keys.iter().filter_map(|k| Some((k.field.get)(cx, item.row()?))));
-                Ok(())
-            })?;
-            rows.push(file);
-            Ok(())
-        })?;
-        Ok(Sorted { all, order: ranks.order(keys), rows })
-    }
-}
-
-impl Rows for Sorted<'_> {
-    fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
-        self.order.iter().try_for_each(|i| self.all.row_of(&self.rows[*i], take))?;
-        self.all.gap_rows(take)
-    }
-}
-
-/// `-t`: the pids, each once.
-fn terse(all: &Shown<'_>, snapshot: &Snapshot, unseen: &[String]) -> Result<(), Exit> {
+/// `-t`: the pids, each once. Is there any?
+fn terse(all: &Shown<'_>) -> Result<bool, Exit> {
     let mut sink = Sink::stdout();
     let mut last = None;
     let mut any = false;
-    for owner in all.owners() {
+    for owner in all.opened.owners() {
         let pid = owner.row.view.tgid();
-        if last != Some(pid) && all.files_of(owner).next().is_some() {
+        if last != Some(pid) && all.opened.files_of(owner).next().is_some() {
             field::write_uint(sink.buf(), u64::from(pid));
             sink.buf().push(b'\n');
             (last, any) = (Some(pid), true);
@@ -286,6 +217,5 @@ fn terse(all: &Shown<'_>, snapshot: &Snapshot, unseen: &[String]) -> Result<(), 
         }
     }
     sink.finish()?;
-    let lines = [unseen, &all.lacking(snapshot)].concat();
-    answer::verdict_of(snapshot, !any, lines)
+    Ok(any)
 }

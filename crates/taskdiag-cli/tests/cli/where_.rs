@@ -122,6 +122,50 @@ fn it_says_what_the_older_options_say() {
     }
 }
 
+/// Columns of the process that have a group of their own are asked for.
+#[test]
+fn open_files_by_the_program_that_has_them() {
+    let me = std::process::id().to_string();
+    let files = |what: &[&str]| {
+        let args = ["files", "--engine", "procfs", "-p", &me, "-o", "pid,fd,exe"];
+        parts(&run(&[&args[..], what].concat()))
+    };
+    let (code, all, err) = files(&[]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let exe = std::env::current_exe().expect("it has one");
+    let exe = exe.to_str().expect("a path of ours");
+    assert!(all.lines().skip(1).all(|l| l.trim_end().ends_with(exe)), "{all}");
+    // Other threads of this test open files meanwhile; 0 stays.
+    let (code, some, err) = files(&["--where", &format!("exe == '{exe}' and fdnum == 0")]);
+    assert_eq!((code, some.lines().count(), err.as_str()), (0, 2, ""), "{some}");
+    assert_eq!(files(&["--where", "exe == '/no/such'"]).0, 1);
+    let (code, _, err) = parts(&run(&["files", "--count", "--where", "fds > 1 and type == REG"]));
+    assert!(code == 2 && err.contains("'type': --count looks at no file"), "{err}");
+}
+
+/// The examples of the reference are understood.
+#[test]
+fn examples() {
+    let saved = Saved::tasks(&machine());
+    let path = saved.path();
+    let mut count = 0;
+    for line in include_str!("../../../../docs/where.md").lines() {
+        let Some(example) = line.strip_prefix("taskdiag ").filter(|l| l.contains("--where '"))
+        else {
+            continue;
+        };
+        let (before, rest) = example.split_once("--where '").expect("it has one");
+        let (expression, after) = rest.split_once('\'').expect("it ends");
+        let mut command = taskdiag();
+        command.args(before.split_whitespace()).args(["--where", expression]);
+        command.args(after.split_whitespace()).arg("--from").arg(&path);
+        let (code, _, err) = parts(&command.output().expect("the program runs"));
+        assert!(matches!(code, 0 | 1 | 3), "{example}: {err}");
+        count += 1;
+    }
+    assert!(count > 5, "{count}");
+}
+
 #[test]
 fn trees_begin_at_what_matches() {
     let saved = Saved::tasks(&machine());

@@ -7,15 +7,15 @@
 //!
 //! ```
 //! use taskdiag::field::TASKS;
-//! use taskdiag::view::{Key, Query, Rows};
-//! use taskdiag::{Choice, query_with, view::Plan};
+//! use taskdiag::view::{Filter, Key, Query, Rows};
+//! use taskdiag::Choice;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let columns = ["pid", "rss", "comm"].map(|name| TASKS.find(name).unwrap().field);
 //! let mut query = Query::new(&TASKS, columns);
 //! query.sort.extend(Key::parse(&TASKS, "-rss"));
-//! let Plan::One(request) = query.plan() else { unreachable!("no pids are selected") };
-//! let snapshot = query_with(&request, Choice::Auto)?;
+//! query.filter = Some(Filter::parse(&TASKS, "rss > 100M and not state == Z")?);
+//! let snapshot = query.plan().ask(Choice::Auto)?.snapshot;
 //! let view = query.view(&snapshot);
 //! view.rows(false, &mut |_, _, _| {}).each(&mut |item| {
 //!     for (c, field) in query.columns.iter().enumerate() {
@@ -29,8 +29,10 @@
 //! ```
 
 mod by;
+mod files;
 mod filter;
 mod maps;
+mod narrow;
 mod order;
 mod plan;
 mod query;
@@ -38,10 +40,12 @@ mod rows;
 mod select;
 
 pub use by::{Summed, Sums};
+pub use files::Opened;
 pub use filter::{Filter, FilterError, Left, Sieve, Truth};
 pub use maps::{Mappings, is_gap};
+pub use narrow::Narrow;
 pub use order::{Key, Ranks, sort};
-pub use plan::{FEW_PIDS, Plan};
+pub use plan::{Answered, FEW_PIDS, Plan};
 pub use query::{Keep, Query, View};
 pub use rows::{Item, Rows, Sum, Take, Tasks};
 pub use select::{Selection, Simple};

@@ -1,19 +1,32 @@
 //! From a query to requests: its fields and conditions decide the groups, its selection decides the
 //! strategy. Pure.
 
+use super::narrow::Narrow;
 use super::select::Selection;
-use crate::{Groups, Request, Strategy};
+use crate::{Choice, Error, Groups, Request, Snapshot, Strategy, query_each, query_with};
 
 /// More pids than this are picked from a list of all tasks.
 pub const FEW_PIDS: usize = 32;
 
 /// What to ask of an engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Plan {
     /// One request.
     One(Request),
     /// A request for each pid.
     Each(Vec<Request>),
+    /// First what the conditions look at, then the rest of what passes.
+    Narrow(Box<Narrow>),
+}
+
+/// An answer to a plan.
+#[derive(Debug)]
+pub struct Answered {
+    /// The answer.
+    pub snapshot: Snapshot,
+    /// Pids that were asked for by number and do not exist.
+    pub nobody: Vec<u32>,
 }
 
 impl Plan {
@@ -44,7 +57,26 @@ impl Plan {
         match self {
             Plan::One(request) => change(request),
             Plan::Each(requests) => requests.iter_mut().for_each(change),
+            Plan::Narrow(narrow) => narrow.requests(change),
         }
+    }
+    /// Ask.
+    ///
+    /// # Errors
+    /// As [`query_with`], but for pids that do not exist.
+    pub fn ask(&self, choice: Choice) -> Result<Answered, Error> {
+        let (snapshot, nobody) = match self {
+            Plan::One(request) => match query_with(request, choice) {
+                // As one of several, it is a lack of the answer.
+                Err(Error::NoSuchProcess(_) | Error::Hidden { .. }) => {
+                    query_each(&[*request], choice)?
+                }
+                answer => (answer?, Vec::new()),
+            },
+            Plan::Each(requests) => query_each(requests, choice)?,
+            Plan::Narrow(narrow) => (narrow.ask(choice)?, Vec::new()),
+        };
+        Ok(Answered { snapshot, nobody })
     }
 }
 
@@ -56,17 +88,21 @@ mod tests {
     fn selection_decides_strategy() {
         let g = Groups::BASE;
         let pids = |p: &[u32]| Selection { pids: p.to_vec(), ..Selection::default() };
-        let plan = |select: &Selection, threads| Plan::new(g, select, threads);
-        assert_eq!(plan(&Selection::default(), false), Plan::One(Request::all(g)));
-        assert_eq!(plan(&Selection::default(), true), Plan::One(Request::all_threads(g)));
-        assert_eq!(plan(&pids(&[7]), false), Plan::One(Request::one(7, g)));
-        assert_eq!(plan(&pids(&[7, 7]), true), Plan::One(Request::threads(7, g)));
-        assert!(matches!(plan(&pids(&[7, 8]), false), Plan::Each(r) if r.len() == 2));
+        let plan = |select: &Selection, threads| match Plan::new(g, select, threads) {
+            Plan::One(request) => vec![request],
+            Plan::Each(requests) => requests,
+            Plan::Narrow(_) => panic!("it has no conditions"),
+        };
+        assert_eq!(plan(&Selection::default(), false), [Request::all(g)]);
+        assert_eq!(plan(&Selection::default(), true), [Request::all_threads(g)]);
+        assert_eq!(plan(&pids(&[7]), false), [Request::one(7, g)]);
+        assert_eq!(plan(&pids(&[7, 7]), true), [Request::threads(7, g)]);
+        assert_eq!(plan(&pids(&[7, 8]), false), [Request::one(7, g), Request::one(8, g)]);
         let many: Vec<u32> = (1..100).collect();
-        assert_eq!(plan(&pids(&many), false), Plan::One(Request::all(g)));
+        assert_eq!(plan(&pids(&many), false), [Request::all(g)]);
         let children = Selection { ppids: vec![7], ..Selection::default() };
-        assert_eq!(plan(&children, false), Plan::One(Request::children(7, g)));
+        assert_eq!(plan(&children, false), [Request::children(7, g)]);
         let both = Selection { ppids: vec![7], pids: vec![7], ..Selection::default() };
-        assert_eq!(plan(&both, false), Plan::One(Request::all(g)));
+        assert_eq!(plan(&both, false), [Request::all(g)]);
     }
 }

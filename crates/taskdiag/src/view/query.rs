@@ -5,13 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::by::{Summed, Sums};
+use super::files::{Opened, SortedFiles};
 use super::filter::{Filter, Left, Sieve};
 use super::maps::{Mappings, SortedMappings};
+use super::narrow::Narrow;
 use super::order::{self, Key};
 use super::plan::Plan;
 use super::rows::{Rows, Tasks};
 use super::select::Selection;
-use crate::field::{self, Context, Field, MAPS, MEMORY, Missing, Row, Set};
+use crate::field::{self, Context, FILES, Field, MAPS, MEMORY, Missing, Row, Set};
+use crate::files::Files;
 use crate::request::Members;
 use crate::{Groups, Reason, Snapshot};
 
@@ -36,11 +39,15 @@ pub struct Query {
     pub by: Option<&'static Field>,
     /// Is each task a thread?
     pub threads: bool,
-    /// Groups that are wanted beside those that the fields and conditions need.
+    /// Groups that are wanted beside those that the fields and conditions need. Where the rows are files,
+    /// they say which rows there are: FD has descriptors, PATHS what is executed and where a task is, VMA
+    /// mapped files, of which FILE_STAT tells more.
     pub groups: Groups,
     /// Members of BASE and STAT that are wanted beside those that the fields and conditions need.
     pub members: Members,
-    /// A test of entries of lists (mappings) beside the conditions.
+    /// A test of tasks that have files, beside the conditions.
+    pub tasks: Option<Keep>,
+    /// A test of entries of lists (mappings, files), beside the conditions.
     pub keep: Option<Keep>,
 }
 
@@ -66,8 +73,13 @@ impl Query {
             sort: Vec::new(),
             by: None,
             threads: false,
-            groups: if is(set, &MAPS) { Groups::VMA } else { Groups::NONE },
+            groups: match set {
+                _ if is(set, &MAPS) => Groups::VMA,
+                _ if is(set, &FILES) => Groups::FD,
+                _ => Groups::NONE,
+            },
             members: Members::NONE,
+            tasks: None,
             keep: None,
         }
     }
@@ -79,7 +91,12 @@ impl Query {
     }
     /// The groups that are needed.
     pub fn groups(&self) -> Groups {
-        let groups = field::groups_of(self.fields()) | self.select.groups() | self.groups;
+        let mut groups = field::groups_of(self.fields());
+        if is(self.set, &FILES) {
+            // Paths may be wanted for columns of the process (exe, cwd) alone.
+            groups = groups - (Files::GROUPS - Groups::PATHS);
+        }
+        groups |= self.select.groups() | self.groups;
         // A bare list of pids is asked for as the cheapest group.
         if groups.is_empty() { Groups::BASE } else { groups }
     }
@@ -91,12 +108,24 @@ impl Query {
     pub fn plan(&self) -> Plan {
         let mut plan = Plan::new(self.groups(), &self.select, self.threads);
         plan.requests(|r| r.members = self.members());
-        plan
+        // The other ends of pipes and sockets are looked for among the files of all processes.
+        let narrow = match &plan {
+            Plan::One(all) if !all.strategy.takes_pid() && !is(self.set, &FILES) => {
+                Narrow::new(*all, &self.select, self.filter.as_ref())
+            }
+            _ => None,
+        };
+        narrow.map_or(plan, |n| Plan::Narrow(Box::new(n)))
     }
     /// The rows of an answer.
     pub fn view<'a>(&'a self, snapshot: &'a Snapshot) -> View<'a> {
-        let cx = Context::of(snapshot, self.threads);
         let stream = snapshot.stream();
+        // Who shares a table of files is known from threads only, which a saved answer may not have.
+        let threads = match is(self.set, &FILES) {
+            true => stream.strategy().is_threads(),
+            false => self.threads,
+        };
+        let cx = Context::of(snapshot, threads);
         // An answer that holds threads has what they share with each of them: their leader stands
         // for the process.
         let leaders = !self.threads && stream.strategy().is_threads();
@@ -114,9 +143,10 @@ impl Query {
                 && (all || selected(task));
             there.then_some(i as u32)
         };
+        let files = is(self.set, &FILES).then(|| Files::new(snapshot));
         let tasks: Vec<u32> = snapshot.tasks().enumerate().filter_map(wanted).collect();
-        let mut view = View { query: self, snapshot, cx, tasks, sieve };
-        if !is(self.set, &MAPS) && self.by.is_none() {
+        let mut view = View { query: self, snapshot, cx, tasks, sieve, files };
+        if !is(self.set, &MAPS) && view.files.is_none() && self.by.is_none() {
             order::sort(&mut view.tasks, snapshot, &view.cx, &self.sort);
         }
         view
@@ -142,6 +172,7 @@ pub struct View<'a> {
     cx: Context,
     tasks: Vec<u32>,
     sieve: Sieve<'a>,
+    files: Option<Files<'a>>,
 }
 
 impl<'a> View<'a> {
@@ -165,6 +196,26 @@ impl<'a> View<'a> {
             gaps,
         }
     }
+    /// The files of the selected tasks; `None`: the rows are something else. With `gaps` there is also a row
+    /// for each task whose descriptors are not in the answer.
+    pub fn opened(&self, gaps: bool) -> Option<Opened<'_>> {
+        let query = self.query;
+        self.files.as_ref().map(|files| Opened {
+            files,
+            tasks: query.tasks.as_ref(),
+            keep: query.keep.as_ref(),
+            sieve: query.filter.is_some().then_some((&self.sieve, &self.cx)),
+            gaps,
+        })
+    }
+    /// All files of the answer, where the rows are files.
+    pub fn files_mut(&mut self) -> Option<&mut Files<'a>> {
+        self.files.as_mut()
+    }
+    /// See [`View::files_mut`].
+    pub fn files(&self) -> Option<&Files<'a>> {
+        self.files.as_ref()
+    }
     /// The tasks that the filter leaves out since it is not known whether they match; of entries, those of
     /// rows that were gone through.
     pub fn left(&self) -> Vec<Left> {
@@ -178,6 +229,13 @@ impl<'a> View<'a> {
         lack: &mut dyn FnMut(&Row<'_>, usize, Missing),
     ) -> Box<dyn Rows + '_> {
         let maps = is(self.query.set, &MAPS);
+        let keys = &self.query.sort;
+        if let (Some(opened), None) = (self.opened(gaps), self.query.by) {
+            return match keys.is_empty() {
+                true => Box::new(opened),
+                false => Box::new(SortedFiles::new(opened, &self.cx, keys)),
+            };
+        }
         match self.query.by {
             Some(_) => Box::new(self.sums(lack)),
             None if !maps => Box::new(Tasks { snapshot: self.snapshot, indices: &self.tasks }),
@@ -189,6 +247,14 @@ impl<'a> View<'a> {
         let query = self.query;
         let mut sums = Sums::new(&self.cx, query.by, &query.columns, &query.sort);
         let mut add = |row: &Row<'_>| sums.add(row, &mut |c, m| lack(row, c, m));
+        if let Some(opened) = self.opened(false) {
+            let done = opened.each(&mut |item| {
+                item.row().into_iter().for_each(&mut add);
+                Ok(())
+            });
+            debug_assert!(done.is_ok(), "adding up does not fail");
+            return sums.finish();
+        }
         if is(query.set, &MAPS) {
             let Ok(()) = self.mappings(false).each_row(&mut |row| {
                 add(row);
@@ -206,7 +272,7 @@ impl<'a> View<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Request;
+    use crate::Strategy;
     use crate::field::TASKS;
 
     fn query(names: &str) -> Query {
@@ -235,10 +301,7 @@ mod tests {
         let select = Selection { commands: vec![b"sh".to_vec()], ..Selection::default() };
         let named = Query { select, ..query("pid,ppid,time") };
         assert_eq!(named.members(), wanted.union(Members::of(Groups::BASE, &["comm"])));
-        let Plan::One(request) = named.plan() else { panic!("one request") };
-        assert_eq!(
-            (request.strategy, request.members),
-            (Request::all(Groups::BASE).strategy, named.members())
-        );
+        let Plan::Narrow(steps) = named.plan() else { panic!("STAT is asked of few") };
+        assert_eq!((steps.all.strategy, steps.all.members), (Strategy::All, named.members()));
     }
 }

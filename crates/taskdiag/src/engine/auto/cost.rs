@@ -235,6 +235,17 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
     }
 }
 
+/// Estimated CPU time of the engine that is the cheapest for a request, ns; `None`: no engine has any of its
+/// groups.
+pub fn cheapest(req: &Request, f: &Facts) -> Option<u64> {
+    let has = |groups: Option<Groups>| groups.is_some_and(|g| g.intersects(req.groups));
+    [(EngineId::Kernel, f.kernel), (EngineId::Bpf, f.bpf), (EngineId::Procfs, f.procfs)]
+        .into_iter()
+        .filter(|(_, groups)| has(*groups))
+        .map(|(engine, _)| estimate(engine, req, f))
+        .min()
+}
+
 /// Who should answer. Never an engine that is dearer than procfs by the estimate.
 pub fn decide(req: &Request, f: &Facts) -> Plan {
     let can = |e: EngineId| match e {

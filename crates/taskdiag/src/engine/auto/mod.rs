@@ -5,6 +5,7 @@
 mod choice;
 pub mod cost;
 mod engines;
+mod few;
 mod join;
 mod refs;
 mod session;
@@ -14,12 +15,13 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
-use taskdiag_wire::{Groups, Info, Strategy, Stream};
+use taskdiag_wire::{AlignedBuf, Groups, Info, Strategy, Stream};
 
 pub use self::choice::{CONF, Choice, ENV};
 use self::choice::{Only, Ruled, brake, rule};
 use self::cost::{Facts, Part, Plan, decide};
 use self::engines::Engines;
+pub(crate) use self::few::{Prices, few};
 pub use self::session::Session;
 use crate::bytes::Bytes;
 use crate::engine::bpf::{self, Bpf};
@@ -76,8 +78,33 @@ fn answer(
 /// # Errors
 /// As [`query`], but for pids that do not exist.
 pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32>), Error> {
+    let Gathered { mut streams, served, nobody } = gather(reqs, choice, Vec::new(), &|_| true)?;
+    if streams.is_empty() {
+        let (groups, strategy) =
+            reqs.first().map_or((Groups::NONE, Strategy::One), |r| (r.groups, r.strategy));
+        let mut w = taskdiag_wire::StreamWriter::new();
+        w.info(&crate::engine::info::info(&Request::new(strategy, 0, groups)));
+        streams.push(w.finish(taskdiag_wire::Done::default()));
+    }
+    Ok((Snapshot::with_served(join::concat(streams)?, served)?, nobody))
+}
+
+/// The answers to several requests.
+struct Gathered {
+    streams: Vec<AlignedBuf>,
+    served: Vec<Served>,
+    /// Pids that do not exist, or whose answer was not taken.
+    nobody: Vec<u32>,
+}
+
+/// Ask each request, and keep the answers that are `taken`. `served` is what was asked before.
+fn gather(
+    reqs: &[Request],
+    choice: Choice,
+    mut served: Vec<Served>,
+    taken: &dyn Fn(&Snapshot) -> bool,
+) -> Result<Gathered, Error> {
     let mut streams = Vec::new();
-    let mut served: Vec<Served> = Vec::new();
     let mut nobody = Vec::new();
     let mut walked = Duration::ZERO;
     for req in reqs {
@@ -95,21 +122,17 @@ pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32
                         None => served.push(new.clone()),
                     }
                 }
-                streams.push(s.into_bytes().into_owned());
+                match taken(&s) {
+                    true => streams.push(s.into_bytes().into_owned()),
+                    false => nobody.push(req.pid),
+                }
             }
             Err(Error::NoSuchProcess(pid)) => nobody.push(pid),
             Err(Error::Hidden { engine, .. }) => served.push(Served::hidden(engine)),
             Err(e) => return Err(e),
         }
     }
-    if streams.is_empty() {
-        let (groups, strategy) =
-            reqs.first().map_or((Groups::NONE, Strategy::One), |r| (r.groups, r.strategy));
-        let mut w = taskdiag_wire::StreamWriter::new();
-        w.info(&crate::engine::info::info(&Request::new(strategy, 0, groups)));
-        streams.push(w.finish(taskdiag_wire::Done::default()));
-    }
-    Ok((Snapshot::with_served(join::concat(streams)?, served)?, nobody))
+    Ok(Gathered { streams, served, nobody })
 }
 
 /// What a choice comes to here: [`Choice::Only`] or [`Choice::Fastest`].

@@ -21,6 +21,7 @@ pub use sieve::{Left, Sieve};
 use self::eval::Test;
 use crate::Groups;
 use crate::field::{self, Context, Field, MEMORY, Row, Set, TASKS};
+use crate::request::Members;
 
 /// A checked expression about the rows of a set.
 #[derive(Clone)]
@@ -32,7 +33,7 @@ pub struct Filter {
 
 /// One of the expressions that must all be true.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(in crate::view) struct Part {
     expr: Expr,
     fields: Vec<&'static Field>,
     /// Is it about the task only, so that it holds for all entries of the task or for none?
@@ -98,6 +99,16 @@ impl Filter {
 impl Part {
     pub(super) fn is_about_task(&self) -> bool {
         self.about_task
+    }
+    pub(super) fn groups(&self) -> Groups {
+        field::groups_of(self.fields.iter().copied())
+    }
+    pub(super) fn members(&self) -> Members {
+        field::members_of(self.fields.iter().copied())
+    }
+    /// Is it likely to be true of few rows only? What is the opposite of something is true of most.
+    pub(super) fn is_narrow(&self) -> bool {
+        !matches!(self.expr, Expr::Not(_))
     }
     pub(super) fn test(&self, cx: &Context, row: &Row<'_>) -> Truth {
         self.expr.test(cx, row)

@@ -41,15 +41,8 @@ impl<'f> Sieve<'f> {
         self.passes_parts(cx, row, Part::is_about_task)
     }
     /// Does it pass those parts of the filter?
-    pub(in crate::view) fn passes_parts(
-        &self,
-        cx: &Context,
-        row: &Row<'_>,
-        which: impl Fn(&Part) -> bool,
-    ) -> bool {
-        let Some(filter) = self.filter else { return true };
-        let parts = filter.parts().filter(|p| which(p));
-        match super::eval::all(parts.map(|p| p.test(cx, row))) {
+    fn passes_parts(&self, cx: &Context, row: &Row<'_>, which: impl Fn(&Part) -> bool) -> bool {
+        match self.test_parts(cx, row, which) {
             Truth::True => true,
             Truth::False => false,
             Truth::Unknown(field, why) => {
@@ -57,6 +50,16 @@ impl<'f> Sieve<'f> {
                 false
             }
         }
+    }
+    /// Are those parts of the filter true of a row? It is left out by none.
+    pub(in crate::view) fn test_parts(
+        &self,
+        cx: &Context,
+        row: &Row<'_>,
+        which: impl Fn(&Part) -> bool,
+    ) -> Truth {
+        let parts = self.filter.into_iter().flat_map(Filter::parts).filter(|p| which(p));
+        super::eval::all(parts.map(|p| p.test(cx, row)))
     }
     #[cold]
     fn leave(&self, field: &'static Field, why: Missing, pid: u32) {
