@@ -17,6 +17,8 @@ pub const MEANT: &[(&str, &str)] = &[
     ("-a", CUT_ARGUMENTS),
     ("-ap", CUT_ARGUMENTS),
     ("-g", "psmisc 23.6 leaves the parentheses empty, except beside -p"),
+    ("-nP -p $PID_memory -F", DELETED),
+    ("-nP -p $PID_sleep,$PID_memory -F", DELETED),
     ("-fp $PID_cmdline", "bytes that cannot be printed are told, where procps has ? for each"),
     ("-XX $PID_sleep", "of VmFlags, what may be set later (mr mw me ms) is not read"),
     ("v", TEXT_SIZE),
@@ -38,6 +40,8 @@ pub const MEANT: &[(&str, &str)] = &[
 
 const CUT_ARGUMENTS: &str =
     "pstree cuts long lines between or within arguments; ours end with a plus, as without -a";
+const DELETED: &str =
+    "of mapped files that are deleted, lsof does not know the size and the number of links";
 const TEXT_SIZE: &str = "the size of the program's text is in whole pages, as VmExe has it; its exact ends are not read";
 const STACK: &str =
     "the bottom of the stack is an address that helps nobody but who attacks; it is not read";
@@ -71,6 +75,7 @@ pub fn of(tool: &str) -> Vec<Case> {
         "ps" => PS.iter().map(|c| ps(c)).collect(),
         "taskdiag ps" => TASKDIAG_PS.iter().map(|c| same("ps", "taskdiag ps", c)).collect(),
         "pstree" => PSTREE.iter().map(|c| same("pstree", "pstree", c)).collect(),
+        "lsof" => LSOF.iter().map(|c| same("lsof -w", "taskdiag files --paths --mem", c)).collect(),
         "pmap" => PMAP.iter().map(|c| same("pmap", "pmap", c)).collect(),
         other => panic!("there are no cases of {other}"),
     }
@@ -143,6 +148,31 @@ const PSTREE: &[&str] = &[
     "--nosuch",
     "-lp",
     "-aAl",
+];
+
+/// Lines for programs, which are the same; tables have columns of their own.
+const LSOF: &[&str] = &[
+    "-nP -p $PID_sleep -F",
+    "-nP -p $PID_memory -F",
+    "-nP -p $PID_sleep,$PID_memory -F",
+    "-nP -p $PID_sleep -Fpcfn",
+    "-nP -p $PID_sleep -FpfatDsikn",
+    "-nP -p $PID_sleep -Fpcfn0",
+    "-nP -p $PID_sleep -Fn",
+    "-nP -u 4242 -Fpcuf",
+    "-nP -u averyverylonguser -FpLf",
+    "-nP -c a-name -Fpcfn",
+    "-nP -c '/^a-name/' -Fpc",
+    "-nP -c '/^A-NAME/i' -Fpc",
+    "-nP -a -p $PID_sleep -d 0-2 -F",
+    "-nP -a -p $PID_sleep -d cwd,txt -Fftn",
+    "-nP -c flock -Fpfl",
+    "-t -c a-name",
+    "-t -u 4242",
+    "-t -p $PID_sleep",
+    "-t -c nosuch",
+    "-nP -d 0 -a -c sleep -Fpfn",
+    "-nP -a -c flock -d 8 -Ffaln",
 ];
 
 const PMAP: &[&str] = &[

@@ -110,6 +110,11 @@ fn as_psmisc_pstree() {
 }
 
 #[test]
+fn files_as_lsof_has_them() {
+    compare("lsof");
+}
+
+#[test]
 fn as_procps_pmap() {
     compare("pmap");
 }

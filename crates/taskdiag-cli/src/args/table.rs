@@ -209,6 +209,10 @@ impl Args {
             width: m.get_one::<u16>("columns").map(|n| usize::from(*n)),
         })
     }
+    /// The width that was asked for.
+    pub fn width(&self) -> Option<usize> {
+        self.width
+    }
     /// How to write text.
     pub fn terminal(&self) -> Terminal {
         let mut terminal = Terminal::detect(self.color, self.wide);

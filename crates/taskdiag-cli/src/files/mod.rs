@@ -2,6 +2,7 @@
 
 mod count;
 pub mod inet;
+pub mod letters;
 mod look;
 pub mod place;
 pub mod select;
@@ -22,6 +23,7 @@ use crate::args::table;
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say, shown};
 use crate::order::{Key, Ranks};
+use crate::output::terminal::Terminal;
 use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json, tally, text};
 use crate::plan::{self, Plan};
 
@@ -40,6 +42,14 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let mut files = Files::new(&snapshot);
     files.own_netns = own_netns(&files, table.source.from.is_some());
     let all = Shown { files: &files, select: &args.select, gaps: table.form != Form::Text };
+    if let Some(fields) = &args.fields {
+        let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
+        let mut sink = Sink::stdout();
+        let any = letters::write(&mut sink, &all, &cx, fields)?;
+        let mut lines = args.unseen.clone();
+        lines.extend(all.lacking(&snapshot));
+        return answer::verdict_of(&snapshot, !any, lines);
+    }
     if args.terse {
         return terse(&all, &snapshot, &args.unseen);
     }
@@ -71,7 +81,9 @@ fn write(args: &table::Args, table: &Table<'_>, tally: &mut Tally) -> Result<usi
     let mut sink = Sink::stdout();
     let count = match args.form {
         Form::Text => {
-            let options = text::Options::new(args.headers, args.terminal());
+            // Names are never cut, as lsof does not, unless a width is asked for.
+            let terminal = Terminal { width: args.width(), ..args.terminal() };
+            let options = text::Options::new(args.headers, terminal);
             text::header(&mut sink, table.columns, &options);
             text::rows(&mut sink, table, None, &options, tally, None)?
         }
@@ -95,10 +107,13 @@ fn columns(args: &Args, unshared: bool) -> Vec<Column> {
     if args.table.form != Form::Text {
         return columns::parse_of(&FILES, PLAIN).expect("columns of the table");
     }
-    let tid = if unshared { "tid," } else { "" };
+    // Nearly all rows are of the process as a whole.
+    let tid = if unshared { "task," } else { "" };
+    let pgid = if args.groups { "pgid," } else { "" };
     let ppid = if args.parents { "ppid," } else { "" };
     let user = if args.numeric_users { "uid=USER" } else { "user" };
-    let view = format!("command,pid,{tid}{ppid}threads,{user},fd,type,device,size_off,node,name");
+    let view =
+        format!("command,pid,{tid}{pgid}{ppid}threads,{user},fd,type,device,size_off,node,name");
     columns::parse_of(&FILES, &view).expect("columns of the table")
 }
 
@@ -110,6 +125,10 @@ fn plan(args: &Args, columns: &[Column]) -> Plan {
     let wanted = match args.terse {
         true => Groups::NONE,
         false => field::groups_of(fields.clone()),
+    };
+    let wanted = match &args.fields {
+        Some(fields) => fields.groups(),
+        None => wanted,
     };
     // The name is looked at by conditions, and for who has the other end of a pipe.
     let members = field::members_of(fields).union(Members::of(Groups::BASE, &["comm"]));
@@ -146,7 +165,7 @@ fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
 }
 
 /// The files that are shown.
-struct Shown<'a> {
+pub(super) struct Shown<'a> {
     files: &'a Files<'a>,
     select: &'a Selection,
     /// Also a row for each task whose files are not in the answer?

@@ -222,18 +222,18 @@ fn the_default_view() {
     let (code, out, err) = files(&machine(), &[]);
     let want = "\
 COMMAND   PID TID THR USER   FD    TYPE DEVICE SIZE/OFF     NODE NAME
-init        1   1   1 root   0r     CHR    1,3      0t0        5 /dev/null
-init        1   1   1 root   3w     REG    8,1     4096       12 /var/log/init.log
-init        1   1   1 root   4u a_inode    0,8      0t0        9 [eventpoll:3,7]
-sshd       10  10   1 root   3u    IPv4   1003      0t0      TCP *:22 (LISTEN)
-sshd       10  10   1 root   4u    IPv4   1004      0t0      TCP 127.0.0.1:22->10.0.0.9:5000 (ESTABLISHED)
-web        20  20   3 www-data   0u     CHR    1,3      0t0        5 /dev/null
-web        20  20   3 www-data   5u     REG    8,1  1048576       77 /tmp/cache (deleted)
-web        20  20   3 www-data   6u    unix    0,8      0t0     2006 type=STREAM (CONNECTED) ->INO=3001 31,less,1u
+init        1       1 root   0r     CHR    1,3      0t0        5 /dev/null
+init        1       1 root   3w     REG    8,1     4096       12 /var/log/init.log
+init        1       1 root   4u a_inode    0,8      0t0        9 [eventpoll:3,7]
+sshd       10       1 root   3u    IPv4   1003      0t0      TCP *:22 (LISTEN)
+sshd       10       1 root   4u    IPv4   1004      0t0      TCP 127.0.0.1:22->10.0.0.9:5000 (ESTABLISHED)
+web        20       3 www-data   0u     CHR    1,3      0t0        5 /dev/null
+web        20       3 www-data   5u     REG    8,1  1048576       77 /tmp/cache (deleted)
+web        20       3 www-data   6u    unix    0,8      0t0     2006 type=STREAM (CONNECTED) ->INO=3001 31,less,1u
 loner      20  23   1 www-data   9r     REG    8,1       10       78 /srv/www/index
-cat        30  30   1 www-data   1w    FIFO    0,8      0t0      500 pipe 31,less,0r
-less       31  31   1 www-data   0r    FIFO    0,8      0t0      500 pipe 30,cat,1w
-less       31  31   1 www-data   1u    unix    0,8      0t0     3001 /run/less.sock type=STREAM (CONNECTED) ->INO=2006 20,web,6u net:[78]
+cat        30       1 www-data   1w    FIFO    0,8      0t0      500 pipe 31,less,0r
+less       31       1 www-data   0r    FIFO    0,8      0t0      500 pipe 30,cat,1w
+less       31       1 www-data   1u    unix    0,8      0t0     3001 /run/less.sock type=STREAM (CONNECTED) ->INO=2006 20,web,6u net:[78]
 ";
     let squeeze = |s: &str| {
         let line = |l: &str| l.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -428,8 +428,10 @@ fn hostile_names() {
 #[test]
 fn what_lsof_has_and_this_has_not() {
     for (args, word) in [
-        (&["-F"][..], "--json"),
+        (&["-Fq"][..], "no field 'q'"),
         (&["+r"], "watch"),
+        (&["-u", ""], "at least one value"),
+        (&["--net", "/etc/passwd"], "no network namespace"),
         (&["-d", "x"], "descriptors"),
         (&["-d", "5-2"], "descriptors"),
         (&["-i", "TPC:22"], "TPC"),
