@@ -217,3 +217,4 @@ def floor(b):
 import memory_cases  # noqa: E402, F401
 import file_cases  # noqa: E402, F401
 import late_cases  # noqa: E402, F401
+import session_cases  # noqa: E402, F401

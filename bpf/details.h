@@ -184,7 +184,7 @@ GROUP_FN put_detail(u32 fd)
 	}
 	if (!still_open())
 		return 0;
-	e = next_entry(TASK_DIAG_A_FD_DETAIL, sizeof(*e), VALID_ALL(3));
+	e = next_entry(TASK_DIAG_A_FD_DETAIL, sizeof(*e), ALL_OF(FD_DETAIL));
 	if (e)
 		*e = d;
 	return type == TASK_DIAG_FD_EPOLL || type == TASK_DIAG_FD_INOTIFY;

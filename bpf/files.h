@@ -183,7 +183,7 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 	}
 	if (FILE(u64, DENTRY) != dentry || !still_open())
 		return TASK_DIAG_FD_OTHER;
-	e = next_entry(TASK_DIAG_FD, sizeof(*e), VALID_ALL(12));
+	e = next_entry(TASK_DIAG_FD, sizeof(*e), ALL_OF(FD));
 	if (!e)
 		return TASK_DIAG_FD_OTHER;
 	e->fd = fd;
@@ -332,7 +332,7 @@ GROUP_FN put_fds(void)
 	st.walk_done = st.word_loaded = st.gone = 0;
 	st.files = files;
 	bpf_loop(1 << 22, fd_step, NULL, 0);
-	end_list(TASK_DIAG_FD, sizeof(struct task_diag_fd), VALID_ALL(12));
+	end_list(TASK_DIAG_FD, sizeof(struct task_diag_fd), ALL_OF(FD));
 	if (st.gone) {
 		missing(TASK_DIAG_FD, TASK_DIAG_R_VANISHED);
 		return 0;

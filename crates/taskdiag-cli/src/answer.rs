@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use taskdiag::field::Row;
+use taskdiag::view::{Left, Plan, Query, Selection};
 use taskdiag::wire::{Done, Info, StreamWriter};
 use taskdiag::{Choice, Error, Request, Snapshot, query_each, query_with};
 
@@ -16,10 +16,8 @@ use crate::aside;
 use crate::columns::Column;
 use crate::exit::{Exit, say, shown};
 use crate::interrupt;
-use crate::output::Tally;
-use crate::plan::Plan;
+use crate::output::{Tally, tally};
 use crate::progress::Progress;
-use crate::select::Selection;
 
 /// Where the answer comes from.
 #[derive(Clone, Debug, Default)]
@@ -33,14 +31,17 @@ pub struct Source {
 }
 
 impl Source {
-    /// The saved answer, or one of this machine to this plan, which may take long: progress is
-    /// shown, and Ctrl-C ends it early.
-    pub fn get(&self, plan: impl FnOnce() -> Plan) -> Result<Snapshot, Exit> {
-        if let Some(path) = &self.from {
-            return read(path);
+    /// The saved answer, or an answer of this machine to this query.
+    pub fn get(&self, query: impl FnOnce() -> Query) -> Result<Snapshot, Exit> {
+        match &self.from {
+            Some(path) => read(path),
+            None => self.ask(query().plan()),
         }
+    }
+    /// An answer of this machine to these requests. It may take long, so progress is shown, and Ctrl-C
+    /// ends it early.
+    pub fn ask(&self, mut plan: Plan) -> Result<Snapshot, Exit> {
         let watch = interrupt::watch();
-        let mut plan = plan();
         plan.requests(|r| {
             self.limits.put_into(r);
             r.watch = Some(watch);
@@ -51,7 +52,7 @@ impl Source {
 }
 
 /// Ask an engine. That a process does not exist is said; the answer then has no tasks.
-pub fn ask(plan: Plan, engine: Choice) -> Result<Snapshot, Exit> {
+fn ask(plan: Plan, engine: Choice) -> Result<Snapshot, Exit> {
     let snapshot = match plan {
         Plan::One(request) => match query_with(&request, engine) {
             Err(Error::NoSuchProcess(pid)) => {
@@ -138,25 +139,6 @@ fn pid_max() -> Option<u32> {
     std::str::from_utf8(&text[..n]).ok()?.trim().parse().ok()
 }
 
-/// The selected tasks of an answer, by index.
-pub fn selected(snapshot: &Snapshot, select: &Selection) -> Vec<u32> {
-    if select.is_everything() {
-        return (0..snapshot.tasks().len() as u32).collect();
-    }
-    let all = snapshot.tasks().enumerate();
-    all.filter(|(_, t)| select.matches(&Row::new(*t))).map(|(i, _)| i as u32).collect()
-}
-
-/// The selected processes of an answer, by index: of one that holds threads, too, a process is its
-/// leader, as in an answer about processes. What they share would be there once for each else.
-pub fn processes(snapshot: &Snapshot, select: &Selection) -> Vec<u32> {
-    let mut tasks = selected(snapshot, select);
-    if snapshot.stream().strategy().is_threads() {
-        tasks.retain(|i| snapshot.stream().get(*i as usize).is_some_and(|t| t.is_leader()));
-    }
-    tasks
-}
-
 /// Say why there is nothing about the memory of those who were asked for by number.
 pub fn say_no_memory(snapshot: &Snapshot, select: &Selection) {
     for pid in select.only_pids().unwrap_or_default() {
@@ -189,10 +171,13 @@ fn why_ended(error: i32) -> String {
 pub fn verdict(
     snapshot: &Snapshot,
     empty: bool,
+    left: &[Left],
     tally: &Tally,
     columns: &[Column],
 ) -> Result<(), Exit> {
-    verdict_of(snapshot, empty, tally.lines(columns, snapshot))
+    let mut lines = tally::left_out(left, snapshot);
+    lines.extend(tally.lines(columns, snapshot));
+    verdict_of(snapshot, empty, lines)
 }
 
 /// [`verdict`], with the lines that say what is lacking.

@@ -19,6 +19,8 @@ pub enum Exit {
     Refused(String),
     /// An exit code of another program; all was said.
     Code(u8),
+    /// The expression of `--where` does not make sense: what is wrong, and the place below it.
+    Where(taskdiag::view::FilterError),
     /// Nothing matches the selection. Nothing is printed but the header.
     NoMatch,
     /// The output could not be written.
@@ -166,6 +168,14 @@ pub fn report(result: Result<(), Exit>) -> u8 {
             1
         }
         Exit::Code(code) => code,
+        Exit::Where(e) => {
+            let [what, below @ ..] = e.lines();
+            say(format_args!("taskdiag: --where: {what}"));
+            for line in below {
+                say(format_args!("{line}"));
+            }
+            2
+        }
         Exit::NoMatch => 1,
         Exit::Output(e) => {
             say(format_args!("taskdiag: the output could not be written: {e}"));

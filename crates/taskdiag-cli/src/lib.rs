@@ -5,7 +5,6 @@
 mod answer;
 mod args;
 mod aside;
-mod by;
 mod columns;
 mod commands;
 mod exit;
@@ -16,11 +15,9 @@ mod memory;
 mod nearest;
 mod order;
 mod output;
-mod plan;
 mod pmap;
 mod progress;
 mod ps;
-mod select;
 mod tree;
 
 use std::ffi::OsString;

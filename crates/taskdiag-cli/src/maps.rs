@@ -1,22 +1,22 @@
 //! `taskdiag maps`: ask, select, arrange, write the memory mappings.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use taskdiag::field::{self, Context, MAPS, Map, Missing, Part, Row, TASKS};
-use taskdiag::{Group, Groups, Reason, Snapshot};
+use taskdiag::view::{self, Mappings, Query};
+use taskdiag::{Members, Reason, Snapshot};
 
 use crate::answer;
 use crate::args::maps::{Args, View};
 use crate::args::ps::Form;
-use crate::by::Sums;
 use crate::columns::{self, Column};
 use crate::exit::Exit;
-use crate::order::{self, Key, Ranks};
+use crate::order::{self, Key};
 use crate::output::maplines::MapLines;
 use crate::output::text::{self, Totals};
-use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json};
-use crate::plan;
+use crate::output::{Item, Sink, Table, Tally, csv, json};
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
@@ -24,54 +24,37 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let table = &args.table;
     let alone = table.select.only_pids().is_some_and(|p| p.len() == 1);
     let mut columns = columns(args, alone)?;
-    let keys = keys(args)?;
     let titled = alone && table.form == Form::Text && table.headers && args.by.is_none();
-    let snapshot = table.source.get(|| {
-        let fields = columns.iter().map(|c| c.field).chain(args.by.iter().map(|c| c.field));
-        let mut groups = field::groups_of(fields.chain(keys.iter().map(|k| k.field)));
-        groups |= table.select.groups() | Groups::VMA;
-        if titled {
-            groups |= field("args").groups;
-        }
-        plan::plan(groups, &table.select, false)
-    })?;
+    let query = |columns: &[Column]| query(args, columns, titled);
+    let snapshot = {
+        let query = query(&columns)?;
+        table.source.get(|| query)?
+    };
     let asked = Instant::now();
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
 
-    let cx = Context::of(&snapshot, false);
-    let tasks = answer::processes(&snapshot, &table.select);
     let gaps = table.form != Form::Text && args.by.is_none();
-    let all = Mappings { snapshot: &snapshot, tasks: &tasks, args, gaps };
     if args.view == View::Everything && table.columns.is_empty() && args.by.is_none() {
-        all.drop_unknown(&mut columns, &cx);
+        let query = query(&columns)?;
+        drop_unknown(&mut columns, &query.view(&snapshot));
     }
+    let query = query(&columns)?;
+    let view = query.view(&snapshot);
+    let cx = view.cx();
+    let all = view.mappings(gaps);
     let mut tally = Tally::new(columns.len());
     if !gaps {
-        all.count_gaps(&columns, &cx, &mut tally);
+        count_gaps(&all, &columns, cx, &mut tally);
     }
-    let (sorted, summed);
-    let rows: &dyn Rows = if let Some(by) = &args.by {
-        let mut sums = Sums::new(&cx, Some(by.field), &columns, &keys);
-        all.each_row(&mut |row| {
-            sums.add(row, &mut tally);
-            Ok(())
-        })?;
-        summed = sums.finish();
-        &summed
-    } else if keys.is_empty() {
-        &all
-    } else {
-        sorted = Sorted::new(&all, &cx, &keys)?;
-        &sorted
-    };
+    let rows = view.rows(gaps, &mut |row, c, m| tally.count_in(&Item::Row(row), c, m));
 
-    let shown = Table { cx: &cx, columns: &columns, rows };
+    let shown = Table { cx, columns: &columns, rows: &*rows };
     let mut sink = Sink::stdout();
     let count = match table.form {
         Form::Text => {
             let options = text::Options::new(table.headers, table.terminal());
             if titled {
-                title(sink.buf(), &cx, &snapshot, &tasks);
+                title(sink.buf(), cx, &snapshot, view.tasks());
             }
             text::header(&mut sink, &columns, &options);
             let mut totals = Totals::new(&columns);
@@ -82,7 +65,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
                 text::rows(&mut sink, &shown, None, &options, &mut tally, Some(&mut totals))?
             };
             if table.headers && count > 0 {
-                totals.write(&mut sink, &cx, &columns, &options);
+                totals.write(&mut sink, cx, &columns, &options);
             }
             count
         }
@@ -92,12 +75,12 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     };
     sink.finish()?;
     if table.stats {
-        crate::commands::stats::print(&snapshot, tasks.len(), begin, asked);
+        crate::commands::stats::print(&snapshot, view.tasks().len(), begin, asked);
     }
     if count == 0 && table.source.from.is_none() && tally.is_empty() {
         answer::say_no_memory(&snapshot, &table.select);
     }
-    answer::verdict(&snapshot, count == 0, &tally, &columns)
+    answer::verdict(&snapshot, count == 0, &view.left(), &tally, &columns)
 }
 
 /// The default view without a way over values and cells, but for the rows that are odd.
@@ -169,6 +152,34 @@ fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
     columns::parse_of(&MAPS, &view)
 }
 
+/// `titled`: is the process named above its mappings?
+fn query(args: &Args, columns: &[Column], titled: bool) -> Result<Query, Exit> {
+    let mut query = Query::new(&MAPS, columns.iter().map(|c| c.field));
+    query.select = args.table.select.clone();
+    query.filter = args.table.filter.clone();
+    query.by = args.by.as_ref().map(|c| c.field);
+    query.sort = keys(args)?;
+    query.members = Members::ALL;
+    if titled {
+        query.groups |= field("args").groups;
+    }
+    if !args.paths.is_empty() || args.deleted {
+        let (paths, deleted) = (args.paths.clone(), args.deleted);
+        query.keep = Some(Arc::new(move |row| is_wanted(row, &paths, deleted)));
+    }
+    Ok(query)
+}
+
+/// Is it of a path with one of these in it, and of a deleted file where that is asked for?
+fn is_wanted(row: &Row<'_>, paths: &[Vec<u8>], deleted: bool) -> bool {
+    let Part::Map(map) = row.part else { return false };
+    let named = |m: &Map<'_>| {
+        let name = m.name.map_or(&b""[..], |n| n.bytes);
+        paths.iter().any(|p| memchr::memmem::find(name, p).is_some())
+    };
+    (!deleted || map.is_deleted() == Some(true)) && (paths.is_empty() || named(&map))
+}
+
 fn keys(args: &Args) -> Result<Vec<Key>, Exit> {
     match &args.by {
         Some(_) if args.table.sort.is_empty() => {
@@ -194,116 +205,31 @@ fn title(out: &mut Vec<u8>, cx: &Context, snapshot: &Snapshot, tasks: &[u32]) {
     out.push(b'\n');
 }
 
-/// The mappings of the selected tasks, in their order.
-struct Mappings<'a> {
-    snapshot: &'a Snapshot,
-    tasks: &'a [u32],
-    args: &'a Args,
-    /// Also a row for each task whose mappings are not in the answer?
-    gaps: bool,
-}
-
-impl<'a> Mappings<'a> {
-    fn tasks(&self) -> impl Iterator<Item = Row<'a>> + use<'a> {
-        let stream = self.snapshot.stream();
-        self.tasks.iter().filter_map(|i| stream.get(*i as usize)).map(Row::new)
-    }
-    fn each_row(&self, f: &mut dyn FnMut(&Row<'a>) -> io::Result<()>) -> io::Result<()> {
-        let all = self.args.paths.is_empty() && !self.args.deleted;
-        for task in self.tasks() {
-            let there = task.each_map(|row| match all || self.is_wanted(row) {
-                true => f(row),
-                false => Ok(()),
-            })?;
-            if self.gaps && is_gap(&task, there) {
-                f(&Row { part: Part::Without, ..task })?;
-            }
-        }
-        Ok(())
-    }
-    fn is_wanted(&self, row: &Row<'_>) -> bool {
-        let Part::Map(map) = row.part else { return false };
-        let named = |m: &Map<'_>| {
-            let name = m.name.map_or(&b""[..], |n| n.bytes);
-            self.args.paths.iter().any(|p| memchr::memmem::find(name, p).is_some())
-        };
-        (!self.args.deleted || map.is_deleted() == Some(true))
-            && (self.args.paths.is_empty() || named(&map))
-    }
-    /// Count what the tasks lack whose mappings are not in the answer, or not all of them.
-    fn count_gaps(&self, columns: &[Column], cx: &Context, tally: &mut Tally) {
-        let lacks = |t: &Row<'_>| {
-            let there = matches!(t.each_map(|_| Err(())), Ok(true) | Err(()));
-            !there || is_gap(t, there)
-        };
-        for task in self.tasks().filter(lacks) {
-            let row = Row { part: Part::Without, ..task };
-            for (c, column) in columns.iter().enumerate() {
-                if let Some(m) = (column.field.get)(cx, &row).missing() {
-                    tally.count(c, m);
-                }
+/// Count what the tasks lack whose mappings are not in the answer, or not all of them.
+fn count_gaps(all: &Mappings<'_>, columns: &[Column], cx: &Context, tally: &mut Tally) {
+    let lacks = |t: &Row<'_>| {
+        let there = matches!(t.each_map(|_| Err(())), Ok(true) | Err(()));
+        !there || view::is_gap(t, there)
+    };
+    for task in all.tasks().filter(lacks) {
+        let row = Row { part: Part::Without, ..task };
+        for (c, column) in columns.iter().enumerate() {
+            if let Some(m) = (column.field.get)(cx, &row).missing() {
+                tally.count(c, m);
             }
         }
     }
-    /// Leave out the columns that this kernel's smaps does not have.
-    fn drop_unknown(&self, columns: &mut Vec<Column>, cx: &Context) {
-        let unsupported = Some(Missing::Reason(Reason::Unsupported));
-        // That a mapping was looked at ends it.
-        let _ = self.each_row(&mut |row| match row.part {
-            Part::Map(Map { stat: Some(_), .. }) => {
-                columns.retain(|c| (c.field.get)(cx, row).missing() != unsupported);
-                Err(io::ErrorKind::Interrupted.into())
-            }
-            _ => Ok(()),
-        });
-    }
 }
 
-/// Does a task lack mappings that should be in the answer: all, or those behind where its list ended?
-/// Kernel threads and zombies have none, and a process may end.
-fn is_gap(task: &Row<'_>, there: bool) -> bool {
-    match task.view.reason(Group::Vma) {
-        Some(Reason::Absent | Reason::Vanished) => false,
-        Some(_) => true,
-        None => !there,
-    }
-}
-
-impl Rows for Mappings<'_> {
-    fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
-        self.each_row(&mut |row| take(Item::Row(row)))
-    }
-}
-
-/// Mappings in another order.
-struct Sorted<'a> {
-    tasks: Vec<Row<'a>>,
-    /// Index of the task, and the mapping.
-    rows: Vec<(usize, Part<'a>)>,
-    order: Vec<usize>,
-}
-
-impl<'a> Sorted<'a> {
-    fn new(all: &Mappings<'a>, cx: &Context, keys: &[Key]) -> io::Result<Sorted<'a>> {
-        let (mut tasks, mut rows, mut ranks) =
-            (Vec::<Row<'a>>::new(), Vec::new(), Ranks::default());
-        all.each_row(&mut |row| {
-            if tasks.last().is_none_or(|t| t.view.pid() != row.view.pid()) {
-                tasks.push(Row { part: Part::Whole, ..*row });
-            }
-            ranks.push(cx, keys.iter().map(|k| (k.field.get)(cx, row)));
-            rows.push((tasks.len() - 1, row.part));
-            Ok(())
-        })?;
-        Ok(Sorted { tasks, rows, order: ranks.order(keys) })
-    }
-}
-
-impl Rows for Sorted<'_> {
-    fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
-        self.order.iter().try_for_each(|i| {
-            let (task, part) = self.rows[*i];
-            take(Item::Row(&Row { part, ..self.tasks[task] }))
-        })
-    }
+/// Leave out the columns that this kernel's smaps does not have.
+fn drop_unknown(columns: &mut Vec<Column>, view: &view::View<'_>) {
+    let unsupported = Some(Missing::Reason(Reason::Unsupported));
+    // That a mapping was looked at ends it.
+    let _ = view.mappings(false).each_row(&mut |row| match row.part {
+        Part::Map(Map { stat: Some(_), .. }) => {
+            columns.retain(|c| (c.field.get)(view.cx(), row).missing() != unsupported);
+            Err(())
+        }
+        _ => Ok(()),
+    });
 }

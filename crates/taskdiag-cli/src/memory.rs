@@ -3,20 +3,19 @@
 use std::io;
 use std::time::Instant;
 
-use taskdiag::field::{self, Align, Context, Field, Kind, MEMORY, Row, Text, Unit, Value};
-use taskdiag::{Group, Groups, Reason, Snapshot};
+use taskdiag::field::{Align, Field, Kind, MEMORY, Text, Unit, Value};
+use taskdiag::view::Query;
+use taskdiag::{Groups, Members};
 
 use crate::answer;
 use crate::args::memory::{Args, Units};
 use crate::args::ps::Form;
-use crate::by::Sums;
 use crate::columns::{self, Column};
 use crate::exit::Exit;
-use crate::order::{self, Key};
+use crate::order;
 use crate::output::terminal::Terminal;
 use crate::output::text::{self, Totals};
-use crate::output::{Item, Rows, Sink, Table, Take, Tally, Tasks, csv, json};
-use crate::plan;
+use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json};
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
@@ -24,16 +23,8 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let table = &args.table;
     let terminal = table.terminal();
     let mut columns = columns(args)?;
-    let keys = keys(args)?;
-    let snapshot = table.source.get(|| {
-        let fields = columns.iter().map(|c| c.field).chain(args.by.iter().map(|c| c.field));
-        let mut groups = field::groups_of(fields.chain(keys.iter().map(|k| k.field)));
-        groups |= table.select.groups();
-        if groups.is_empty() {
-            groups = Groups::BASE;
-        }
-        plan::plan(groups, &table.select, false)
-    })?;
+    let query = query(args, &columns)?;
+    let snapshot = table.source.get(|| query.clone())?;
     let asked = Instant::now();
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     let human = args.units == Units::Human || args.units == Units::Auto && terminal.person;
@@ -41,28 +32,13 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         c.form = Text::Human;
     }
 
-    let cx = Context::of(&snapshot, false);
-    let mut tasks = answer::processes(&snapshot, &table.select);
-    // Kernel threads and zombies have no memory of their own.
-    tasks.retain(|i| has_memory(&snapshot, *i));
+    let view = query.view(&snapshot);
+    let cx = view.cx();
     let mut tally = Tally::new(columns.len());
-    let summed;
-    let sorted;
-    let rows: &dyn Rows = if let Some(by) = &args.by {
-        let mut sums = Sums::new(&cx, Some(by.field), &columns, &keys);
-        for task in tasks.iter().filter_map(|i| snapshot.stream().get(*i as usize)) {
-            sums.add(&Row::new(task), &mut tally);
-        }
-        summed = sums.finish();
-        &summed
-    } else {
-        order::sort(&mut tasks, &snapshot, &cx, &keys);
-        sorted = Tasks { snapshot: &snapshot, indices: &tasks };
-        &sorted
-    };
+    let rows = view.rows(false, &mut |row, c, m| tally.count_in(&Item::Row(row), c, m));
 
     let mut sink = Sink::stdout();
-    let shown = Table { cx: &cx, columns: &columns, rows };
+    let shown = Table { cx, columns: &columns, rows: &*rows };
     let barred = match table.form {
         Form::Text if terminal.person => Barred::new(&shown, &terminal),
         _ => None,
@@ -82,7 +58,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             let count =
                 text::rows(&mut sink, &shown, None, &options, &mut tally, Some(&mut totals))?;
             if table.headers && count > 1 {
-                totals.write(&mut sink, &cx, shown.columns, &options);
+                totals.write(&mut sink, cx, shown.columns, &options);
             }
             count
         }
@@ -92,13 +68,13 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     };
     sink.finish()?;
     if table.stats {
-        crate::commands::stats::print(&snapshot, tasks.len(), begin, asked);
+        crate::commands::stats::print(&snapshot, view.tasks().len(), begin, asked);
     }
     if count == 0 && table.source.from.is_none() && tally.is_empty() {
         answer::say_no_memory(&snapshot, &table.select);
     }
     let columns = barred.as_ref().map_or(&columns[..], |b| &b.columns);
-    answer::verdict(&snapshot, count == 0, &tally, columns)
+    answer::verdict(&snapshot, count == 0, &view.left(), &tally, columns)
 }
 
 fn columns(args: &Args) -> Result<Vec<Column>, Exit> {
@@ -116,17 +92,17 @@ fn columns(args: &Args) -> Result<Vec<Column>, Exit> {
     Ok(columns)
 }
 
-fn keys(args: &Args) -> Result<Vec<Key>, Exit> {
-    match args.table.sort.is_empty() {
-        true => order::keys(&MEMORY, vec!["-pss", "-rss"]),
-        false => Ok(args.table.sort.clone()),
-    }
-}
-
-fn has_memory(snapshot: &Snapshot, i: u32) -> bool {
-    let Some(task) = snapshot.stream().get(i as usize) else { return false };
-    let absent = |g| task.reason(g) == Some(Reason::Absent);
-    !absent(Group::Rollup) && !absent(Group::Statm)
+fn query(args: &Args, columns: &[Column]) -> Result<Query, Exit> {
+    let mut query = Query::new(&MEMORY, columns.iter().map(|c| c.field));
+    query.select = args.table.select.clone();
+    query.filter = args.table.filter.clone();
+    query.by = args.by.as_ref().map(|c| c.field);
+    query.sort = match args.table.sort.is_empty() {
+        true => order::keys(&MEMORY, vec!["-pss", "-rss"])?,
+        false => args.table.sort.clone(),
+    };
+    query.members = Members::ALL;
+    Ok(query)
 }
 
 const BAR: usize = 12;
@@ -182,7 +158,7 @@ impl<'a> Barred<'a> {
         );
         let mut largest = 1;
         let look = &mut |item: Item<'_, '_>| {
-            if let Value::Uint(v) = item.value(table.cx, &table.columns[of], of) {
+            if let Value::Uint(v) = item.value(table.cx, table.columns[of].field, of) {
                 largest = v.max(largest);
             }
             Ok(())
@@ -210,7 +186,7 @@ impl Rows for Barred<'_> {
     fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
         let Table { cx, columns, rows } = self.inner;
         rows.each(&mut |item| {
-            let bar = self.bar(&item.value(cx, &columns[self.of], self.of));
+            let bar = self.bar(&item.value(cx, columns[self.of].field, self.of));
             take(Item::With(&item, self.at, &bar))
         })
     }

@@ -1,120 +1,20 @@
-//! The order of the rows: `--sort` keys, and ids where they leave a tie.
+//! The keys of `--sort`.
 
-use std::cmp::Ordering;
-
-use taskdiag::Snapshot;
-use taskdiag::field::{Context, Field, Row, Set, Value};
+use taskdiag::field::Set;
+pub use taskdiag::view::Key;
 
 use crate::exit::Exit;
-
-/// One key of `--sort`.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    /// What to sort by.
-    pub field: &'static Field,
-    /// Largest first?
-    pub descending: bool,
-}
-
-/// A value that can be compared. What is missing comes before everything.
-#[derive(Debug, PartialEq, PartialOrd)]
-pub enum Rank {
-    /// Not there.
-    Missing,
-    /// A number.
-    Int(i128),
-    /// A number with a fraction.
-    Float(f64),
-    /// Bytes.
-    Text(Vec<u8>),
-    /// Numbers.
-    List(Vec<u32>),
-}
-
-fn rank(cx: &Context, value: Value<'_>) -> Rank {
-    match value {
-        Value::Missing(_) => Rank::Missing,
-        Value::Uint(v) | Value::Nanos(v) | Value::Instant(v) | Value::Mask(v) => {
-            Rank::Int(v.into())
-        }
-        Value::Int(v) => Rank::Int(v.into()),
-        Value::Tty(v) => Rank::Int(v.into()),
-        Value::Percent(p) => Rank::Float(p),
-        Value::Bytes { data, .. } | Value::Args { data, .. } => Rank::Text(data.into_owned()),
-        Value::Word(w) => Rank::Text(w.into()),
-        Value::Short(s) => Rank::Text(s.as_bytes().into()),
-        Value::User(id) => name(cx.names.user(id), id),
-        Value::Group(id) => name(cx.names.group(id), id),
-        Value::Ids(v) | Value::GroupList(v) => Rank::List(v),
-    }
-}
-
-fn name(name: Option<std::rc::Rc<[u8]>>, id: u32) -> Rank {
-    Rank::Text(name.map_or_else(|| id.to_string().into_bytes(), |n| n.to_vec()))
-}
 
 /// Keys of `--sort`, each a column with `-` before it for largest first.
 pub fn keys(set: &Set, items: Vec<&str>) -> Result<Vec<Key>, Exit> {
     let key = |item: &str| {
-        let (descending, name) = match item.strip_prefix('-') {
-            Some(name) => (true, name),
-            None => (false, item.strip_prefix('+').unwrap_or(item)),
-        };
-        match set.find(name) {
-            Some(named) => Ok(Key { field: named.field, descending }),
-            None => {
-                let hint = crate::nearest::hint(name, set.all_names().map(|n| n.name));
-                Err(Exit::Usage(format!(
-                    "there is no column '{name}' to sort by{hint}; 'taskdiag fields' lists them"
-                )))
-            }
-        }
+        Key::parse(set, item).ok_or_else(|| {
+            let (_, name) = Key::name(item);
+            let hint = crate::nearest::hint(name, set.all_names().map(|n| n.name));
+            Exit::Usage(format!(
+                "there is no column '{name}' to sort by{hint}; 'taskdiag fields' lists them"
+            ))
+        })
     };
     items.into_iter().map(key).collect()
-}
-
-/// Sort indices of tasks by the keys, then by process and thread id.
-pub fn sort(rows: &mut Vec<u32>, snapshot: &Snapshot, cx: &Context, keys: &[Key]) {
-    let stream = snapshot.stream();
-    let ids = |i: u32| stream.get(i as usize).map_or((0, 0), |t| (t.tgid(), t.pid()));
-    // Engines mostly answer in this order, and then this is all.
-    if !rows.is_sorted_by_key(|i| ids(*i)) {
-        rows.sort_by_key(|i| ids(*i));
-    }
-    let mut ranks = Ranks::default();
-    if !keys.is_empty() {
-        for i in rows.iter() {
-            if let Some(task) = stream.get(*i as usize) {
-                let row = Row::new(task);
-                ranks.push(cx, keys.iter().map(|k| (k.field.get)(cx, &row)));
-            }
-        }
-        *rows = ranks.order(keys).into_iter().map(|i| rows[i]).collect();
-    }
-}
-
-/// What rows are sorted by: push the keys' values of each, then ask for the order.
-#[derive(Debug, Default)]
-pub struct Ranks(Vec<Vec<Rank>>);
-
-impl Ranks {
-    /// The values of the keys for the next row.
-    pub fn push<'a>(&mut self, cx: &Context, values: impl Iterator<Item = Value<'a>>) {
-        self.0.push(values.map(|v| rank(cx, v)).collect());
-    }
-    /// Indices of the rows in order; rows that tie stay as they are.
-    pub fn order(&self, keys: &[Key]) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.0.len()).collect();
-        order.sort_by(|a, b| {
-            for ((a, b), key) in self.0[*a].iter().zip(&self.0[*b]).zip(keys) {
-                let o = a.partial_cmp(b).unwrap_or(Ordering::Equal);
-                let o = if key.descending { o.reverse() } else { o };
-                if o.is_ne() {
-                    return o;
-                }
-            }
-            Ordering::Equal
-        });
-        order
-    }
 }

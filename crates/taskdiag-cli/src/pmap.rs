@@ -271,6 +271,7 @@ impl Detail {
         match (field.get)(cx, row) {
             Value::Uint(v) if field.text == field::Text::Kib => Ok(v / 1024),
             Value::Uint(v) => Ok(v),
+            Value::Bool(b) => Ok(b.into()),
             other => Err(other.missing().unwrap_or(Missing::NotAsked)),
         }
     }

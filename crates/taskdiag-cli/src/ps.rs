@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use taskdiag::field::{Context, Row, TASKS, Text};
+use taskdiag::field::{Row, TASKS, Text};
+use taskdiag::view::{Query, Tasks};
 use taskdiag::{Groups, Members, Snapshot, Stat};
 
 use crate::answer;
@@ -11,8 +12,7 @@ use crate::args::ps::{Args, Form, TreeStyle};
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
 use crate::output::terminal::{self, Terminal};
-use crate::output::{Sink, Table, Tally, Tasks, csv, json, text};
-use crate::plan;
+use crate::output::{Sink, Table, Tally, csv, json, text};
 use crate::tree::{self, Tree};
 
 /// Run it.
@@ -21,64 +21,32 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         return print(instead);
     }
     let begin = Instant::now();
-    let saved = args.from.as_deref().map(answer::read).transpose()?;
-    let threads =
-        args.threads || saved.as_ref().is_some_and(|s| s.stream().strategy().is_threads());
-    let mut columns = match args.columns.is_empty() {
-        true => columns::default_view(threads),
-        false => args.columns.clone(),
-    };
-    let groups = plan::groups(&columns, &args.sort, &args.select, args.tree.is_some());
     let mut terminal = Terminal::detect(args.color, true);
     terminal.color &= !args.strict;
-    // A tree looks at who began before whom, colours at what kind of process it is.
-    let members = match args.tree.is_some() || terminal.color {
-        true => Members::ALL,
-        false => plan::members(&columns, &args.sort, &args.select),
-    };
-    let snapshot = match saved {
-        Some(s) if args.threads && !s.stream().strategy().is_threads() => {
-            return Err(Exit::Failed(format!(
-                "the saved answer holds processes ('{}'), not threads: make it with \
-                 'taskdiag dump --strategy all-thread'",
-                s.stream().strategy()
-            )));
-        }
-        Some(s) => s,
-        None => {
-            let ask = |groups| {
-                let mut plan = plan::plan(groups, &args.select, threads);
-                plan.requests(|r| {
-                    args.limits.put_into(r);
-                    r.members = members;
-                });
-                answer::ask(plan, args.engine)
-            };
-            exit::keep_quiet(args.strict);
-            let snapshot = ask(groups)?;
-            // Through /proc, locked pages are in a file that is read for STATM, not for STAT. What is not
-            // there was said.
-            exit::keep_quiet(true);
-            let snapshot = match lacks_locked(&columns, &snapshot) {
-                true => ask(groups | Groups::STATM)?,
-                false => snapshot,
-            };
-            exit::keep_quiet(false);
-            snapshot
-        }
-    };
+    let snapshot = ask(args, &terminal)?;
+    let is_threads = snapshot.stream().strategy().is_threads();
+    let saved = args.source.from.is_some();
+    if saved && args.threads && !is_threads {
+        return Err(Exit::Failed(format!(
+            "the saved answer holds processes ('{}'), not threads: make it with \
+             'taskdiag dump --strategy all-thread'",
+            snapshot.stream().strategy()
+        )));
+    }
+    let threads = args.threads || saved && is_threads;
     let asked = Instant::now();
-    columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, args.from.is_some()));
+    let mut columns = columns(args, threads);
+    columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, saved));
 
-    let cx = Context::of(&snapshot, threads);
-    let mut rows = answer::selected(&snapshot, &args.select);
-    crate::order::sort(&mut rows, &snapshot, &cx, &args.sort);
+    let query = query(args, &columns, &terminal, threads);
+    let view = query.view(&snapshot);
+    let mut tasks = view.tasks().to_vec();
     if args.as_listed {
         let place = |i: &u32| {
             let pid = snapshot.stream().get(*i as usize).map(|t| t.tgid());
             args.select.pids.iter().position(|p| Some(*p) == pid)
         };
-        rows.sort_by_key(place);
+        tasks.sort_by_key(place);
     }
     let tree = args.tree.map(|style| {
         let style = match style {
@@ -87,11 +55,9 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             TreeStyle::Auto => tree::PLAIN,
             TreeStyle::Ascii => tree::ASCII,
         };
-        Tree::new(&rows, &snapshot, style)
+        Tree::new(&tasks, &snapshot, style)
     });
-    if let Some(t) = &tree {
-        rows.clone_from(&t.rows);
-    }
+    let rows = tree.as_ref().map_or(&tasks, |t| &t.rows);
 
     let cells = text::Cells::fit(&columns, screen(args));
     if args.form == Form::Text && !cells.wide_signals {
@@ -99,8 +65,8 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             c.width = text::SHORT_SIGNALS;
         }
     }
-    let shown = Tasks { snapshot: &snapshot, indices: &rows };
-    let table = Table { cx: &cx, columns: &columns, rows: &shown };
+    let shown = Tasks { snapshot: &snapshot, indices: rows };
+    let table = Table { cx: view.cx(), columns: &columns, rows: &shown };
     let mut sink = Sink::stdout();
     let mut tally = Tally::new(columns.len());
     match args.form {
@@ -129,7 +95,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if args.stats {
         crate::commands::stats::print(&snapshot, rows.len(), begin, asked);
     }
-    let end = answer::verdict(&snapshot, rows.is_empty(), &tally, &columns);
+    let end = answer::verdict(&snapshot, rows.is_empty(), &view.left(), &tally, &columns);
     match end {
         // procps has no exit code for that; it is still said.
         Err(Exit::Partial(lines)) if args.strict && !rows.is_empty() => {
@@ -137,6 +103,52 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             Ok(())
         }
         end => end,
+    }
+}
+
+/// The answer. As procps, nothing is said of processes that are not there.
+fn ask(args: &Args, terminal: &Terminal) -> Result<Snapshot, Exit> {
+    let columns = columns(args, args.threads);
+    let query = || query(args, &columns, terminal, args.threads);
+    exit::keep_quiet(args.strict);
+    let answer = args.source.get(query);
+    exit::keep_quiet(false);
+    let snapshot = answer?;
+    if args.source.from.is_some() || !lacks_locked(&columns, &snapshot) {
+        return Ok(snapshot);
+    }
+    // Through /proc, locked pages are in a file that is read for STATM, not for STAT. What is not there
+    // was said.
+    exit::keep_quiet(true);
+    let answer = args.source.get(|| {
+        let mut query = query();
+        query.groups |= Groups::STATM;
+        query
+    });
+    exit::keep_quiet(false);
+    answer
+}
+
+fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) -> Query {
+    let mut query = Query::new(&TASKS, columns.iter().map(|c| c.field));
+    query.select = args.select.clone();
+    query.filter = args.filter.clone();
+    query.sort = args.sort.clone();
+    query.threads = threads;
+    if args.tree.is_some() {
+        query.groups = Groups::BASE;
+    }
+    // A tree looks at who began before whom, colours at what kind of process it is.
+    if args.tree.is_some() || terminal.color {
+        query.members = Members::ALL;
+    }
+    query
+}
+
+fn columns(args: &Args, threads: bool) -> Vec<Column> {
+    match args.columns.is_empty() {
+        true => columns::default_view(threads),
+        false => args.columns.clone(),
     }
 }
 

@@ -151,7 +151,7 @@ pub fn command() -> Command {
             nothing("tasks", 'K'),
             nothing("endpoints", 'E'),
         ])
-        .after_help(exit::codes_text())
+        .after_help(format!("{}\n\n{}", table::WHERE, exit::codes_text()))
 }
 
 /// Parse what follows `taskdiag files`.

@@ -54,7 +54,7 @@ pub fn command() -> Command {
     .next_help_heading("Columns")
     .arg(flag("extended", "Also resident and dirty memory; walks over all pages").short('x'))
     .arg(flag("everything", "All columns of smaps; walks over all pages").short('X'))
-    .after_help(exit::codes_text())
+    .after_help(format!("{}\n\n{}", table::WHERE, exit::codes_text()))
 }
 
 impl Args {

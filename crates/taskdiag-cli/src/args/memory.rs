@@ -59,7 +59,7 @@ pub fn command() -> Command {
             .hide_possible_values(true)
             .help("kib, human (as 1.5G), or auto: human on a terminal, else kib"),
     )
-    .after_help(exit::codes_text())
+    .after_help(format!("{}\n\n{}", table::WHERE, exit::codes_text()))
 }
 
 impl Args {

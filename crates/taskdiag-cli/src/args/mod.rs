@@ -85,12 +85,12 @@ pub fn command() -> Command {
         .subcommand(dump::command())
         .subcommand(
             Command::new("generate")
-                .about("Print the man page or a completion script")
+                .about("Print the man page, a completion script or the page of all columns")
                 .hide(true)
                 .arg(
                     Arg::new("what")
                         .required(true)
-                        .value_parser(["man", "bash", "zsh", "fish"])
+                        .value_parser(["man", "bash", "zsh", "fish", "columns"])
                         .help("What to print"),
                 ),
         )

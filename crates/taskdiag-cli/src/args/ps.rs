@@ -5,16 +5,18 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
+use taskdiag::field::TASKS;
+use taskdiag::view::{Filter, Selection};
 
 use super::limits::Limits;
 use super::procps::{self, Forest, Headers, Instead, Typed};
 use super::table::{flag, list};
 use super::{engine, table};
+use crate::answer::Source;
 use crate::columns::Column;
 use crate::exit::{self, Exit};
 use crate::order::Key;
 use crate::output::terminal::Color;
-use crate::select::Selection;
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub enum TreeStyle {
 pub struct Args {
     /// Which tasks.
     pub select: Selection,
+    /// Which of them, by `--where`.
+    pub filter: Option<Filter>,
     /// A row for each thread?
     pub threads: bool,
     /// The columns; none: the own view.
@@ -61,12 +65,8 @@ pub struct Args {
     pub page: Option<usize>,
     /// Text, JSON, CSV.
     pub form: Form,
-    /// A saved stream instead of this machine; `-` is standard input.
-    pub from: Option<PathBuf>,
-    /// Who answers.
-    pub engine: Choice,
-    /// Limits of what may be read.
-    pub limits: Limits,
+    /// Where the answer comes from.
+    pub source: Source,
     /// Say what it cost?
     pub stats: bool,
     /// When to colour.
@@ -116,6 +116,7 @@ pub fn command() -> Command {
         .arg(flag("with-tty", "Those with a terminal, but not session leaders").short('a'))
         .arg(short_flag("not-leaders", 'd', "All but session leaders"))
         .arg(flag("deselect", "Those that are not selected").short('N'))
+        .arg(table::filter())
         .arg(flag("running", "Only those that run, or wait for what cannot be interrupted (R, D)"))
         .next_help_heading("Rows")
         .arg(flag("threads", "A row for each thread; adds TID"))
@@ -170,7 +171,7 @@ pub fn command() -> Command {
         .args(Limits::options())
         .arg(flag("stats", "Say on standard error who answered, and at what cost"))
         .arg(short_flag("show-version", 'V', "Print the version"))
-        .after_help(format!("{HABITS}\n\n{}", exit::codes_text()))
+        .after_help(format!("{HABITS}\n\n{}\n\n{}", table::WHERE, exit::codes_text()))
 }
 
 /// A letter without a long name.
@@ -194,7 +195,7 @@ fn screen_lines() -> usize {
 #[cfg(test)]
 const OWN: &[&str] = &[
     "running", "threads", "tree", "json", "jsonl", "csv", "color", "from", "engine", "budget",
-    "max-rss", "stats",
+    "max-rss", "stats", "where",
 ];
 
 /// Own long names for letters of procps.
@@ -302,6 +303,7 @@ impl Args {
         };
         Ok(Args {
             select,
+            filter: table::filter_from(m, &TASKS)?,
             threads: t.threads() || flag("threads"),
             columns: if is_procps { procps::columns(t)? } else { given },
             sort: if t.forest.is_some() { procps::keys(t)? } else { sort },
@@ -311,9 +313,11 @@ impl Args {
             page: (t.headers == Some(Headers::EachPage))
                 .then(|| t.lines.unwrap_or_else(screen_lines)),
             form,
-            from,
-            engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-            limits: Limits::from_matches(m),
+            source: Source {
+                from,
+                engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+                limits: Limits::from_matches(m),
+            },
             stats: flag("stats"),
             color: table::color_from(m),
             wide: t.wide,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 use taskdiag::field::Set;
+use taskdiag::view::{Filter, Selection};
 
 use super::limits::Limits;
 use super::{engine, lists};
@@ -15,13 +16,14 @@ use crate::columns::{self, Column};
 use crate::exit::Exit;
 use crate::order::{self, Key};
 use crate::output::terminal::{Color, Terminal};
-use crate::select::Selection;
 
 /// What was asked for.
 #[derive(Clone, Debug)]
 pub struct Args {
     /// Which tasks.
     pub select: Selection,
+    /// Which of their rows, by `--where`.
+    pub filter: Option<Filter>,
     /// Columns asked for with `-o`; empty: those of the view.
     pub columns: Vec<Column>,
     /// Sort keys.
@@ -67,6 +69,34 @@ pub fn columns() -> Arg {
         .value_parser(clap::value_parser!(u16).range(1..))
         .help("End lines after so many cells, on a terminal or not")
 }
+
+/// `--where`.
+pub fn filter() -> Arg {
+    list("where", "EXPRESSION", "Only rows of which this is true: rss > 1G and user == web")
+        .allow_hyphen_values(true)
+}
+
+/// What was said with `--where` about rows of this set; several are joined by "and".
+pub fn filter_from(m: &ArgMatches, set: &'static Set) -> Result<Option<Filter>, Exit> {
+    let mut all: Option<Filter> = None;
+    for text in m.get_many::<String>("where").into_iter().flatten() {
+        let one = Filter::parse(set, text).map_err(Exit::Where)?;
+        all = Some(match all {
+            None => one,
+            Some(before) => before.and(one),
+        });
+    }
+    Ok(all)
+}
+
+/// What `--where` takes, for the end of `--help`.
+pub const WHERE: &str = "\
+Expressions of --where compare columns of 'taskdiag fields' with values:
+  'rss > 1G and user == web'               sizes: K M G T, powers of 1024
+  'etime < 10m or state in (R, D)'         durations: ms s m h d; states: R, running ...
+  'args ~ \"java.*kafka\" and not tty known'  ~ is a regular expression; known, missing
+A column that is not known is neither equal nor unequal to anything: such rows are left out, and
+standard error says how many.";
 
 /// When to colour.
 pub fn color() -> Arg {
@@ -127,6 +157,8 @@ fn selection(command: Command) -> Command {
 pub fn output(command: Command) -> Command {
     command
         .args_override_self(true)
+        .next_help_heading("Selection")
+        .arg(filter())
         .next_help_heading("Rows")
         .arg(
             list("sort", "KEYS", "Sort by columns; - before one: largest first")
@@ -154,7 +186,7 @@ pub fn output(command: Command) -> Command {
 
 impl Args {
     /// From parsed options; columns and keys are of this set.
-    pub fn from_matches(m: &ArgMatches, set: &Set) -> Result<Args, Exit> {
+    pub fn from_matches(m: &ArgMatches, set: &'static Set) -> Result<Args, Exit> {
         Ok(Args { select: Self::selection(m)?, ..Self::output(m, set)? })
     }
     fn selection(m: &ArgMatches) -> Result<Selection, Exit> {
@@ -180,7 +212,7 @@ impl Args {
         })
     }
     /// From the options of [`output`]: all tasks are selected.
-    pub fn output(m: &ArgMatches, set: &Set) -> Result<Args, Exit> {
+    pub fn output(m: &ArgMatches, set: &'static Set) -> Result<Args, Exit> {
         let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
         let flag = |id: &str| m.get_flag(id);
         let mut columns = Vec::new();
@@ -189,6 +221,7 @@ impl Args {
         }
         Ok(Args {
             select: Selection::default(),
+            filter: filter_from(m, set)?,
             columns,
             sort: order::keys(set, lists::items(many("sort")))?,
             headers: !flag("no-headers"),

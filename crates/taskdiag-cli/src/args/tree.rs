@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use taskdiag::Choice;
+use taskdiag::field::TASKS;
+use taskdiag::view::Filter;
 
 use super::table::{self, flag, list};
 use super::{engine, lists};
@@ -39,6 +41,8 @@ const WIDTH_OF_PIPES: usize = 132;
 pub struct Args {
     /// Where the trees begin.
     pub start: Start,
+    /// They begin at processes of which this is true, and that are below no other one.
+    pub filter: Option<Filter>,
     /// Those above as well?
     pub parents: bool,
     /// The kernel's threads as well?
@@ -78,6 +82,7 @@ pub fn command() -> Command {
                 .action(ArgAction::Append)
                 .help("Only what is below these processes, or the processes of a user"),
         )
+        .arg(table::filter().help("Only what is below processes of which this is true"))
         .arg(flag("show-parents", "Also those above PID").short('s'))
         .arg(flag("kernel", "Also the kernel's threads").short('k'))
         .next_help_heading("Rows")
@@ -129,7 +134,7 @@ pub fn command() -> Command {
         .arg(table::from())
         .arg(engine())
         .arg(flag("stats", "Say on standard error who answered, and at what cost"))
-        .after_help(exit::codes_text())
+        .after_help(format!("{}\n\n{}", table::WHERE, exit::codes_text()))
 }
 
 impl Args {
@@ -159,8 +164,16 @@ impl Args {
                 "-s is about those above a process: give its pid",
             )));
         }
+        let filter = table::filter_from(m, &TASKS)?;
+        if filter.is_some() && start != Start::All {
+            return Err(Exit::Usage(String::from(
+                "--where and PID or USER both say where the trees begin: give one of them; \
+                 --where 'pid == 1 or user == web' has both",
+            )));
+        }
         Ok(Args {
             start,
+            filter,
             parents: flag("show-parents"),
             kernel: flag("kernel"),
             labels: Labels {

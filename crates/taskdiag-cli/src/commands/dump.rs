@@ -3,13 +3,13 @@
 use std::io::IsTerminal;
 
 use taskdiag::field::Missing;
+use taskdiag::view::Plan;
 use taskdiag::{Group, Reason, Snapshot};
 
-use crate::answer;
+use crate::answer::{self, Source};
 use crate::args::dump::Args;
 use crate::exit::Exit;
 use crate::output::{sink, tally};
-use crate::plan::Plan;
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
@@ -18,7 +18,8 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             "the stream is binary: send it to a file, as in 'taskdiag dump > tasks.tdg'".to_owned(),
         ));
     }
-    let snapshot = answer::ask(Plan::One(args.request()), args.engine)?;
+    let source = Source { engine: args.engine, ..Source::default() };
+    let snapshot = source.ask(Plan::One(args.request()))?;
     sink::write_all(snapshot.stream().bytes())?;
     answer::verdict_of(&snapshot, snapshot.tasks().len() == 0, lacking(&snapshot))
 }

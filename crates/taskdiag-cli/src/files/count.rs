@@ -5,15 +5,14 @@ use std::time::Instant;
 
 use taskdiag::field::{self, Context, FILES, Missing, Part, Row};
 use taskdiag::files::{Gap, Holder, Holders};
-use taskdiag::{Group, Groups, Snapshot};
+use taskdiag::view::{Filter, Query, Ranks, Sieve};
+use taskdiag::{Group, Groups, Members, Snapshot};
 
 use crate::answer;
 use crate::args::files::Args;
 use crate::columns;
 use crate::exit::Exit;
-use crate::order::Ranks;
 use crate::output::{Item, Rows, Table, Take, Tally, tally};
-use crate::plan;
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
@@ -27,26 +26,33 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let asked_columns = columns(false)?;
     let snapshot = table.source.get(|| {
         let fields = asked_columns.iter().map(|c| c.field);
-        let mut groups = field::groups_of(fields.chain(table.sort.iter().map(|k| k.field)));
+        let keys = table.sort.iter().map(|k| k.field);
+        let fields = fields.chain(keys).chain(table.filter.iter().flat_map(Filter::fields));
+        let mut groups = field::groups_of(fields.clone());
         // The count is enough to know who shares.
         groups = (groups - Groups::FD) | Groups::FD_COUNT | select.process_groups();
-        let pids = select.only_pids().unwrap_or(&[]).to_vec();
-        let tasks = crate::select::Selection { pids, ..crate::select::Selection::default() };
-        let mut plan = plan::plan(groups, &tasks, true);
-        if select.process_groups().is_empty() {
-            let members = plan::members(&asked_columns, &table.sort, &tasks);
-            plan.requests(|r| r.members = members);
-        }
-        plan
+        let mut query = Query::new(&FILES, []);
+        query.groups = groups;
+        query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
+        query.threads = true;
+        query.members = match select.process_groups().is_empty() {
+            true => field::members_of(fields),
+            false => Members::ALL,
+        };
+        query
     })?;
     let asked = Instant::now();
     let (mut tables, gaps) = Holders::new(&snapshot, Group::FdCount);
     if !select.takes_all_processes() {
         tables.retain(|t| select.may_match(&Row::new(t.task)));
     }
+    let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
+    let sieve = Sieve::new(table.filter.as_ref());
+    if table.filter.is_some() {
+        tables.retain(|t| sieve.passes(&cx, &row(t)));
+    }
     let mut columns = columns(tables.iter().any(|t| t.is_unshared()))?;
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
-    let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
     let mut order = None;
     if !table.sort.is_empty() {
         let mut ranks = Ranks::default();
@@ -72,6 +78,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             .into_iter()
             .collect();
     }
+    lines.extend(tally::left_out(&sieve.left(), &snapshot));
     lines.extend(tally.lines(&columns, &snapshot));
     answer::verdict_of(&snapshot, count == 0, lines)
 }

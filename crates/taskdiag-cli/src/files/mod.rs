@@ -13,6 +13,7 @@ use std::time::Instant;
 use taskdiag::engine::auto;
 use taskdiag::field::{self, Context, FILES, Missing, OpenRow, Part, Row};
 use taskdiag::files::{Files, Gap, OpenFile, Owner};
+use taskdiag::view::{Filter, Key, Query, Ranks, Sieve};
 use taskdiag::{Choice, EngineId, Group, Groups, Members, Reason, Snapshot};
 
 use self::select::Selection;
@@ -22,10 +23,8 @@ use crate::args::ps::Form;
 use crate::args::table;
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say, shown};
-use crate::order::{Key, Ranks};
 use crate::output::terminal::Terminal;
 use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json, tally, text};
-use crate::plan::{self, Plan};
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
@@ -37,13 +36,20 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         say(format_args!("taskdiag: {} is not there: only its name is looked for", shown(path)));
     }
     let table = &args.table;
-    let snapshot = table.source.get(|| plan(args, &columns(args, false)))?;
+    let snapshot = table.source.get(|| query(args, &columns(args, false)))?;
     let asked = Instant::now();
     let mut files = Files::new(&snapshot);
     files.own_netns = own_netns(&files, table.source.from.is_some());
-    let all = Shown { files: &files, select: &args.select, gaps: table.form != Form::Text };
+    let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
+    let sieve = Sieve::new(table.filter.as_ref());
+    let all = Shown {
+        files: &files,
+        select: &args.select,
+        cx: &cx,
+        sieve: &sieve,
+        gaps: table.form != Form::Text,
+    };
     if let Some(fields) = &args.fields {
-        let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
         let mut sink = Sink::stdout();
         let any = letters::write(&mut sink, &all, &cx, fields)?;
         let mut lines = args.unseen.clone();
@@ -57,7 +63,6 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let mut columns = columns(args, unshared);
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     all.fit_commands(&mut columns);
-    let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
     let sorted;
     let rows: &dyn Rows = if table.sort.is_empty() {
         &all
@@ -117,28 +122,29 @@ fn columns(args: &Args, unshared: bool) -> Vec<Column> {
     columns::parse_of(&FILES, &view).expect("columns of the table")
 }
 
-/// The request: columns and conditions decide the groups. Threads may have files of their own, so
+/// What to ask: columns and conditions decide the groups. Threads may have files of their own, so
 /// all are asked for; what they share is in the answer once.
-fn plan(args: &Args, columns: &[Column]) -> Plan {
+fn query(args: &Args, columns: &[Column]) -> Query {
     let select = &args.select;
-    let fields = columns.iter().map(|c| c.field).chain(args.table.sort.iter().map(|k| k.field));
+    let conditions = || args.table.filter.iter().flat_map(Filter::fields);
+    let keys = args.table.sort.iter().map(|k| k.field);
+    let fields = columns.iter().map(|c| c.field).chain(keys).chain(conditions());
     let wanted = match args.terse {
-        true => Groups::NONE,
+        true => field::groups_of(conditions()),
         false => field::groups_of(fields.clone()),
     };
     let wanted = match &args.fields {
         Some(fields) => fields.groups(),
         None => wanted,
     };
-    // The name is looked at by conditions, and for who has the other end of a pipe.
-    let members = field::members_of(fields).union(Members::of(Groups::BASE, &["comm"]));
     let groups = (wanted - Files::GROUPS) | select.groups();
-    let groups = groups - lacking(args.table.source.engine, groups);
-    let pids = select.only_pids().unwrap_or(&[]).to_vec();
-    let tasks = crate::select::Selection { pids, ..crate::select::Selection::default() };
-    let mut plan = plan::plan(groups, &tasks, groups.has(Group::Fd));
-    plan.requests(|r| r.members = members);
-    plan
+    let mut query = Query::new(&FILES, []);
+    query.groups = groups - lacking(args.table.source.engine, groups);
+    // The name is looked at by conditions, and for who has the other end of a pipe.
+    query.members = field::members_of(fields).union(Members::of(Groups::BASE, &["comm"]));
+    query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
+    query.threads = groups.has(Group::Fd);
+    query
 }
 
 /// What tells more of rows, and is left out, and said to be, where the one engine that may answer has
@@ -168,13 +174,17 @@ fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
 pub(super) struct Shown<'a> {
     files: &'a Files<'a>,
     select: &'a Selection,
+    cx: &'a Context,
+    sieve: &'a Sieve<'a>,
     /// Also a row for each task whose files are not in the answer?
     gaps: bool,
 }
 
 impl<'a> Shown<'a> {
     fn owners(&self) -> impl Iterator<Item = &'a Owner<'a>> {
-        self.files.owners().iter().filter(|o| self.select.may_match(&o.row))
+        let may_match =
+            |row: &Row<'_>| self.select.may_match(row) && self.sieve.passes_task(self.cx, row);
+        self.files.owners().iter().filter(move |o| may_match(&o.row))
     }
     fn each_file(&self, f: &mut dyn FnMut(OpenFile<'a>) -> io::Result<()>) -> io::Result<()> {
         for owner in self.owners() {
@@ -183,14 +193,15 @@ impl<'a> Shown<'a> {
         Ok(())
     }
     fn files_of(&self, owner: &'a Owner<'a>) -> impl Iterator<Item = OpenFile<'a>> {
-        self.files.of(owner).filter(|f| self.select.matches(f))
+        let passes = |f: &OpenFile<'_>| self.sieve.passes(self.cx, &self.row(f));
+        self.files.of(owner).filter(move |f| self.select.matches(f) && passes(f))
     }
     /// Call `f` with each file as a row.
     fn row_of(&self, file: &OpenFile<'_>, f: &mut Take<'_>) -> io::Result<()> {
-        f(Item::Row(&Row {
-            part: Part::File(OpenRow { file, files: self.files }),
-            ..file.owner.row
-        }))
+        f(Item::Row(&self.row(file)))
+    }
+    fn row<'f>(&'f self, file: &'f OpenFile<'f>) -> Row<'f> {
+        Row { part: Part::File(OpenRow { file, files: self.files }), ..file.owner.row }
     }
     fn gaps(&self) -> impl Iterator<Item = Gap<'a>> {
         let wanted = self.select.rows();
@@ -205,7 +216,10 @@ impl<'a> Shown<'a> {
         }
         let is_amiss = |r: Reason| r != Reason::Vanished;
         let mut fds = self.gaps().filter(|g| g.group == Group::Fd && is_amiss(g.reason));
-        fds.try_for_each(|g| f(Item::Row(&Row { part: Part::Without, ..Row::new(g.task) })))
+        fds.try_for_each(|g| {
+            let row = Row { part: Part::Without, ..Row::new(g.task) };
+            if self.sieve.passes(self.cx, &row) { f(Item::Row(&row)) } else { Ok(()) }
+        })
     }
     /// Lines that say what the answer lacks.
     fn lacking(&self, snapshot: &Snapshot) -> Vec<String> {
@@ -215,7 +229,7 @@ impl<'a> Shown<'a> {
             Group::Paths => "paths (cwd, rtd, txt)",
             _ => "mapped files",
         };
-        let mut lines = Vec::new();
+        let mut lines = tally::left_out(&self.sieve.left(), snapshot);
         for group in self.select.rows().iter() {
             if !asked.has(group) {
                 let tasks = snapshot.tasks().len();

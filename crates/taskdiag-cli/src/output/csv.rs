@@ -88,7 +88,7 @@ pub fn rows(
     table.rows.each(&mut |item| {
         count += 1;
         for (c, column) in columns.iter().enumerate() {
-            let v = item.value(cx, column, c);
+            let v = item.value(cx, column.field, c);
             if let Some(m) = v.missing() {
                 tally.count_in(&item, c, m);
             }

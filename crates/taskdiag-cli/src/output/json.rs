@@ -93,6 +93,8 @@ fn value(out: &mut Vec<u8>, cx: &Context, v: &Value<'_>) {
     match v {
         Value::Missing(_) => out.extend_from_slice(b"null"),
         Value::Uint(v) => field::write_uint(out, *v),
+        Value::Unlimited => out.extend_from_slice(b"\"unlimited\""),
+        Value::Bool(b) => out.extend_from_slice(if *b { b"true" } else { b"false" }),
         Value::Int(v) => out.extend_from_slice(v.to_string().as_bytes()),
         Value::Percent(p) => out.extend_from_slice(format!("{p:.3}").as_bytes()),
         Value::Nanos(ns) => seconds(out, i128::from(*ns)),
@@ -146,7 +148,7 @@ fn write_members(
 ) {
     lacking.clear();
     for (k, (c, key)) in keys.iter().enumerate() {
-        let v = item.value(cx, &columns[*c], *c);
+        let v = item.value(cx, columns[*c].field, *c);
         if let Some(m) = v.missing() {
             missing(*c, m);
             lacking.push((k, m.name()));

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use taskdiag::field::{Missing, Part};
+use taskdiag::view::Left;
 use taskdiag::{Group, Groups, Reason, Snapshot};
 
 use super::Item;
@@ -16,11 +17,6 @@ pub struct Tally {
     counts: Vec<[u64; KINDS]>,
     /// Column, kind and task of what several rows of a task may lack: it is one task all the same.
     seen: HashSet<(usize, usize, u32)>,
-}
-
-/// Is something amiss where this is missing? Not where there is none, or the task ended meanwhile.
-pub fn is_amiss(m: Missing) -> bool {
-    slot(m).is_some()
 }
 
 fn slot(m: Missing) -> Option<usize> {
@@ -99,6 +95,17 @@ pub fn line(
     snapshot: &Snapshot,
 ) -> Option<String> {
     slot(m).map(|kind| sentence(kind, count as u64, names, group.into(), saved(snapshot)))
+}
+
+/// The lines about tasks of this answer that are left out, since what `--where` looks at is missing.
+pub fn left_out(left: &[Left], snapshot: &Snapshot) -> Vec<String> {
+    let line = |l: &Left| {
+        let kind = slot(l.why)?;
+        let name = l.field.name;
+        let why = sentence(kind, l.tasks, name, l.field.groups, saved(snapshot));
+        Some(format!("left out, since --where looks at {name}: {why}"))
+    };
+    left.iter().filter_map(line).collect()
 }
 
 /// The lines about what tasks of this answer lack: one for each group and reason, in their order.

@@ -12,7 +12,7 @@ use taskdiag::field::{self, Context, Row, Text, Value};
 use unicode_width::UnicodeWidthStr;
 
 use super::terminal::Terminal;
-use super::{Item, Sink, Table, Tally, plain, tally};
+use super::{Item, Sink, Table, Tally, plain};
 use crate::columns::Column;
 use crate::tree::Tree;
 
@@ -341,10 +341,10 @@ impl<'a> Lines<'a> {
         }
         self.line.begin(buf);
         for (c, column) in self.columns.iter().enumerate() {
-            let value = item.value(self.cx, column, c);
+            let value = item.value(self.cx, column.field, c);
             if let Some(m) = value.missing() {
                 tally.count_in(item, c, m);
-                if let (Some(totals), true) = (&mut totals, tally::is_amiss(m)) {
+                if let (Some(totals), true) = (&mut totals, m.is_amiss()) {
                     totals.lack(c);
                 }
             }

@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use taskdiag::field::{self, Context, Row};
-use taskdiag::{Groups, Request, Snapshot};
+use taskdiag::field::{Context, Row, TASKS};
+use taskdiag::view::{self, Filter, Query, Sieve};
+use taskdiag::{Groups, Members, Snapshot};
 
 use super::compact::{Labels, Maker};
 use super::draw::{self, Drawing};
@@ -13,13 +14,12 @@ use crate::args::tree::{Args, Start};
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say};
 use crate::output::{Item, Sink, Tally, json};
-use crate::plan::Plan;
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
     let begin = Instant::now();
     let columns = columns(args);
-    let snapshot = args.source.get(|| Plan::One(request(args, &columns)))?;
+    let snapshot = args.source.get(|| query(args, &columns))?;
     let asked = Instant::now();
     let threads = snapshot.stream().strategy().is_threads();
     if args.labels.thread_names && !threads {
@@ -32,9 +32,10 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let labels = Labels { threads: args.labels.threads && threads, ..args.labels };
     let cx = Context::of(&snapshot, threads);
     let mut rows: Vec<u32> = (0..snapshot.tasks().len() as u32).collect();
-    crate::order::sort(&mut rows, &snapshot, &cx, &[]);
+    view::sort(&mut rows, &snapshot, &cx, &[]);
     let forest = Forest::new(&rows, &snapshot, |_| true);
-    let picked = pick(args, &snapshot, &forest);
+    let sieve = Sieve::new(args.filter.as_ref());
+    let picked = pick(args, &snapshot, &forest, &|row| sieve.passes(&cx, row));
     let mut tally = Tally::new(columns.len());
     // What is shown is looked at once for what it lacks, whatever form it takes.
     let shown = shown(&forest, &picked);
@@ -85,7 +86,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if args.stats {
         crate::commands::stats::print(&snapshot, shown.len(), begin, asked);
     }
-    match answer::verdict(&snapshot, shown.is_empty(), &tally, &columns) {
+    match answer::verdict(&snapshot, shown.is_empty(), &sieve.left(), &tally, &columns) {
         // To pstree that is no failure.
         Err(Exit::NoMatch) if args.strict => Ok(()),
         end => end,
@@ -107,17 +108,19 @@ fn columns(args: &Args) -> Vec<Column> {
     }
 }
 
-fn request(args: &Args, columns: &[Column]) -> Request {
-    let mut groups = field::groups_of(columns.iter().map(|c| c.field)) | Groups::BASE;
+fn query(args: &Args, columns: &[Column]) -> Query {
+    let mut query = Query::new(&TASKS, columns.iter().map(|c| c.field));
+    let mut groups = Groups::BASE;
+    groups |= args.filter.as_ref().map_or(Groups::NONE, Filter::groups);
     // Those of one name are in the order of their users.
     groups |= Groups::CRED;
     if args.labels.args {
         groups |= Groups::CMDLINE;
     }
-    match args.labels.threads {
-        true => Request::all_threads(groups),
-        false => Request::all(groups),
-    }
+    query.groups = groups;
+    query.members = Members::ALL;
+    query.threads = args.labels.threads;
+    query
 }
 
 /// Which trees are shown.
@@ -127,7 +130,13 @@ struct Picked {
     wanted: Option<Vec<bool>>,
 }
 
-fn pick(args: &Args, snapshot: &Snapshot, forest: &Forest) -> Picked {
+/// `matches`: is what was said with `--where` true of this task?
+fn pick(
+    args: &Args,
+    snapshot: &Snapshot,
+    forest: &Forest,
+    matches: &dyn Fn(&Row<'_>) -> bool,
+) -> Picked {
     let row = |at: usize| {
         let first = forest.nodes[at].rows.first()?;
         snapshot.stream().get(*first as usize).map(Row::new)
@@ -165,11 +174,13 @@ fn pick(args: &Args, snapshot: &Snapshot, forest: &Forest) -> Picked {
             }
             Picked { roots, wanted: Some(wanted) }
         }
-        Start::User(uid) => {
-            let is = |at: usize| row(at).and_then(|r| r.cred?.euid()) == Some(uid);
-            let all = 0..forest.nodes.len();
-            let first = |at: &usize| is(*at) && !forest.nodes[*at].parent.is_some_and(is);
-            Picked { roots: all.filter(first).collect(), wanted: None }
+        Start::User(uid) => highest(forest, |at| row(at).and_then(|r| r.cred?.euid()) == Some(uid)),
+        Start::All if args.filter.is_some() => {
+            let wanted: Vec<bool> =
+                (0..forest.nodes.len()).map(|at| row(at).is_some_and(|r| matches(&r))).collect();
+            // One that is below another one anywhere is in its tree.
+            let above = |at: usize| forest.line(at).skip(1).any(|a| wanted[a]);
+            highest(forest, |at| wanted[at] && !above(at))
         }
         // As pstree: who wants the kernel's threads says so.
         Start::All => {
@@ -181,6 +192,12 @@ fn pick(args: &Args, snapshot: &Snapshot, forest: &Forest) -> Picked {
             }
         }
     }
+}
+
+/// The trees that begin at processes that are so and whose parent is not.
+fn highest(forest: &Forest, is: impl Fn(usize) -> bool) -> Picked {
+    let first = |at: &usize| is(*at) && !forest.nodes[*at].parent.is_some_and(&is);
+    Picked { roots: (0..forest.nodes.len()).filter(first).collect(), wanted: None }
 }
 
 /// The processes of the trees, each once, parents first.

@@ -380,7 +380,7 @@ fn json_for_programs() {
         ("raddr", json!("10.0.0.9")),
         ("rport", json!(5000)),
         ("path", Value::Null),
-        ("deleted", json!(0)),
+        ("deleted", json!(false)),
         ("threads", json!(1)),
         ("sock_netns", json!(77)),
     ] {
@@ -419,7 +419,7 @@ fn hostile_names() {
     let (_, out, _) = files(&m, &["--json", "-o", "path,deleted"]);
     let all: Value = serde_json::from_str(&out).expect("valid JSON");
     assert_eq!(all[0]["path"]["bytes"], "L3RtcC//ChtdMDt4ByAoZGVsZXRlZCk=");
-    assert_eq!(all[0]["deleted"], 0);
+    assert_eq!(all[0]["deleted"], false);
     // Who shares is not known from processes alone; that is said, not shown as 1.
     let (code, out, err) = files(&m, &["--no-headers", "-o", "threads"]);
     assert!(code == 3 && out.trim() == "?" && err.contains("could not tell"), "{out} {err}");

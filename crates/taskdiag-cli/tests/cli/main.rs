@@ -13,3 +13,4 @@ mod oracle;
 mod terminal;
 mod text;
 mod tree;
+mod where_;

@@ -233,10 +233,10 @@ fn json_is_lossless() {
         all[0],
         json!({"pid": 10, "start": "0000550000000000", "size": 8192, "perms": "r-xp",
                "kind": "file", "mapping": "/usr/bin/prog", "path": "/usr/bin/prog",
-               "deleted": 0, "rss": 4096, "swap": 0})
+               "deleted": false, "rss": 4096, "swap": 0})
     );
     assert_eq!(all[2]["path"], "/usr/lib/libold.so.1");
-    assert_eq!((&all[2]["deleted"], &all[4]["deleted"]), (&json!(1), &json!(0)));
+    assert_eq!((&all[2]["deleted"], &all[4]["deleted"]), (&json!(true), &json!(false)));
     assert_eq!(all[3]["path"], json!({"bytes": "L3RtcC9hCmIbWzJK/w=="}));
     assert_eq!(all[5]["mapping"], "[anon:arena \u{20ac}]");
     assert_eq!(all[7]["missing"], json!({"path": "absent", "rss": "vanished", "swap": "vanished"}));
@@ -248,7 +248,7 @@ fn rows_for_programs_have_each_thing_on_its_own() {
     let all: Value = serde_json::from_str(&out).expect("valid JSON");
     let want = json!([{"pid": 12, "address": "0000550000000000", "end": "0000550000002000",
         "size": 8192, "perms": "r-xp", "offset": 4096, "device": "fe:01", "inode": 7,
-        "kind": "file", "path": all[0]["path"], "deleted": 0}]);
+        "kind": "file", "path": all[0]["path"], "deleted": false}]);
     assert_eq!(all, want);
     assert!(all[0]["path"].as_str().is_some_and(|p| p.starts_with('/')), "{out}");
     let (_, out, _) = maps(&machine(), &["--csv", "-x", "12"]);

@@ -23,7 +23,7 @@ pub use format::{escape, is_odd, text, write_uint};
 pub use names::Names;
 pub use part::{Map, Name, OpenRow, Part};
 pub use row::Row;
-pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS};
+pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS, nearest};
 pub use table::grouped::{LACKING, PROCS};
 pub use value::{Missing, Short, Value};
 
@@ -74,8 +74,12 @@ impl Unit {
 /// Type of the value in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An integer.
+    /// An integer that is never negative; a limit may also be the word `unlimited`.
     Integer,
+    /// An integer that may be negative.
+    Signed,
+    /// True or false; text and CSV show 1 or 0.
+    Boolean,
     /// A number with a fraction.
     Number,
     /// A string, or `{"bytes": base64}` where it is not UTF-8.
@@ -90,11 +94,84 @@ impl Kind {
     /// The name that users see.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Integer => "integer",
+            Kind::Integer | Kind::Signed => "integer",
+            Kind::Boolean => "boolean",
             Kind::Number => "number",
             Kind::Text => "text",
             Kind::TextList => "list of text",
             Kind::IntegerList => "list of integers",
+        }
+    }
+}
+
+/// Type of the values of a field, as the library has them. JSON has a [`Kind`] for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DataType {
+    /// A number: [`Value::Uint`], or [`Value::Unlimited`].
+    U64,
+    /// A number that may be negative: [`Value::Int`].
+    I64,
+    /// A number with a fraction: [`Value::Percent`].
+    F64,
+    /// A size in bytes: [`Value::Uint`], or [`Value::Unlimited`].
+    Bytes,
+    /// A duration in ns: [`Value::Nanos`].
+    DurationNs,
+    /// An instant in ns since boot: [`Value::Instant`].
+    TimestampNs,
+    /// True or false: [`Value::Bool`].
+    Bool,
+    /// A set of bits, or an address: [`Value::Mask`].
+    Mask,
+    /// Text of any bytes: [`Value::Bytes`], [`Value::Word`], [`Value::Short`], [`Value::User`],
+    /// [`Value::Group`] or [`Value::Tty`].
+    Text,
+    /// A list of texts: [`Value::Args`] or [`Value::GroupList`].
+    TextList,
+    /// A list of numbers: [`Value::Ids`].
+    U32List,
+}
+
+impl DataType {
+    /// The name that users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            DataType::U64 => "a number",
+            DataType::I64 => "a number that may be negative",
+            DataType::F64 => "a number with a fraction",
+            DataType::Bytes => "a size in bytes",
+            DataType::DurationNs => "a duration",
+            DataType::TimestampNs => "a moment",
+            DataType::Bool => "true or false",
+            DataType::Mask => "a set of bits",
+            DataType::Text => "text",
+            DataType::TextList => "a list of texts",
+            DataType::U32List => "a list of numbers",
+        }
+    }
+    /// May a field of this type have this value? A missing value is one of every type.
+    pub fn admits(self, value: &Value<'_>) -> bool {
+        use DataType::{
+            Bool, Bytes, DurationNs, F64, I64, Mask, Text, TextList, TimestampNs, U32List, U64,
+        };
+        match value {
+            Value::Missing(_) => true,
+            Value::Uint(_) | Value::Unlimited => matches!(self, U64 | Bytes),
+            Value::Int(_) => self == I64,
+            Value::Percent(_) => self == F64,
+            Value::Nanos(_) => self == DurationNs,
+            Value::Instant(_) => self == TimestampNs,
+            Value::Bool(_) => self == Bool,
+            Value::Mask(_) => self == Mask,
+            Value::Bytes { .. }
+            | Value::Word(_)
+            | Value::Short(_)
+            | Value::User(_)
+            | Value::Group(_)
+            | Value::Tty(_) => self == Text,
+            Value::Args { .. } | Value::GroupList(_) => self == TextList,
+            Value::Ids(_) => self == U32List,
         }
     }
 }
@@ -223,6 +300,22 @@ pub fn members_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Members {
 }
 
 impl Field {
+    /// Type of its values.
+    pub const fn data_type(&self) -> DataType {
+        match (self.kind, self.unit) {
+            (Kind::Boolean, _) => DataType::Bool,
+            (Kind::Signed, _) => DataType::I64,
+            (Kind::Integer, Unit::Bytes) => DataType::Bytes,
+            (Kind::Integer, _) => DataType::U64,
+            (Kind::Number, Unit::Seconds) => DataType::DurationNs,
+            (Kind::Number, Unit::UnixSeconds) => DataType::TimestampNs,
+            (Kind::Number, _) => DataType::F64,
+            (Kind::Text, _) if matches!(self.text, Text::Hex | Text::Signals) => DataType::Mask,
+            (Kind::Text, _) => DataType::Text,
+            (Kind::TextList, _) => DataType::TextList,
+            (Kind::IntegerList, _) => DataType::U32List,
+        }
+    }
     /// Do the values of several rows add up to one of all?
     pub fn adds_up(&self) -> bool {
         self.text == Text::Kib || self.unit == Unit::Count && self.text == Text::Plain
@@ -232,10 +325,7 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{
-        AlignedBuf, Base, Cgroup, Cred, Done, Group, Info, Io, Limits, Ns, Reason, Rollup, Sched,
-        Signals, Stat, Statm, Stream, StreamWriter, Swap,
-    };
+    use taskdiag_wire::{AlignedBuf, Base, Done, Group, Info, Reason, Stat, Stream, StreamWriter};
 
     fn filled<T: taskdiag_wire::GroupRecord>(fill: u8) -> T {
         T::read_from_bytes(&vec![fill; size_of::<T>()]).expect("the size is right")
@@ -257,18 +347,10 @@ mod tests {
         });
         w.begin_task(7, 7);
         if let Some(b) = fill {
-            record::<Base>(&mut w, b);
-            record::<Cred>(&mut w, b);
-            record::<Stat>(&mut w, b);
-            record::<Statm>(&mut w, b);
-            record::<Io>(&mut w, b);
-            record::<Sched>(&mut w, b);
-            record::<Ns>(&mut w, b);
-            record::<Cgroup>(&mut w, b);
-            record::<Limits>(&mut w, b);
-            record::<Signals>(&mut w, b);
-            record::<Rollup>(&mut w, b);
-            record::<Swap>(&mut w, b);
+            macro_rules! records {
+                ($($t:ident)*) => { $(record::<taskdiag_wire::$t>(&mut w, b);)* };
+            }
+            taskdiag_wire::for_each_record!(records);
         }
         if let Some(why) = why {
             asked.iter().for_each(|g| w.missing(g, why));
@@ -280,10 +362,12 @@ mod tests {
     fn each_field(stream: &Stream<AlignedBuf>, mut f: impl FnMut(&Field, &Value<'_>, String)) {
         let cx = Context::new(stream.info(), false);
         let row = Row::new(stream.get(0).expect("one task"));
-        for field in all() {
+        for field in TASKS.own().chain(MEMORY.own()) {
             let value = (field.get)(&cx, &row);
             let mut out = Vec::new();
             text(&mut out, &cx, field.text, Some(&row), &value);
+            let is = field.data_type();
+            assert!(is.admits(&value), "{} is {is:?}, and has {value:?}", field.name);
             f(field, &value, String::from_utf8(out).expect("text is UTF-8"));
         }
     }
@@ -335,10 +419,8 @@ mod tests {
         w.begin_task(7, 7);
         let mut base: Base = filled(fill);
         (base.valid, base.state) = (Base::ALL_VALID & !skip_base, b'Z');
-        match skip_base & taskdiag_wire::SKIP_COMM {
-            0 => w.put_base(&base, b"name"),
-            _ => w.put(&base),
-        }
+        base.comm = if base.comm().is_some() { *b"name\0\0\0\0\0\0\0\0\0\0\0\0" } else { [0; 16] };
+        w.put(&base);
         let mut stat: Stat = filled(fill);
         stat.valid = Stat::ALL_VALID & !skip_stat;
         w.put(&stat);

@@ -22,6 +22,10 @@ impl Missing {
             Missing::Reason(r) => r.name(),
         }
     }
+    /// Is something amiss? Not where the task has no such value, nor where it ended meanwhile.
+    pub fn is_amiss(self) -> bool {
+        !matches!(self, Missing::Reason(Reason::Absent | Reason::Vanished))
+    }
     /// Does the task just not have it, so that nothing is amiss?
     pub fn is_absent(self) -> bool {
         self == Missing::Reason(Reason::Absent)
@@ -73,6 +77,10 @@ pub enum Value<'a> {
     Missing(Missing),
     /// A number, or bytes where the unit says so.
     Uint(u64),
+    /// A limit that is not set: larger than every number.
+    Unlimited,
+    /// True or false.
+    Bool(bool),
     /// A signed number.
     Int(i64),
     /// Per cent.
@@ -129,6 +137,8 @@ impl<'a> Value<'a> {
         match self {
             Value::Missing(m) => Value::Missing(m),
             Value::Uint(v) => Value::Uint(v),
+            Value::Unlimited => Value::Unlimited,
+            Value::Bool(b) => Value::Bool(b),
             Value::Int(v) => Value::Int(v),
             Value::Percent(p) => Value::Percent(p),
             Value::Nanos(ns) => Value::Nanos(ns),

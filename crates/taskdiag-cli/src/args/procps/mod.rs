@@ -16,7 +16,7 @@ pub use table::UNIX;
 
 use super::lists;
 use crate::exit::Exit;
-use crate::select::{Selection, Simple};
+use taskdiag::view::{Selection, Simple};
 
 /// Conditions that select whole kinds of processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,23 +1,24 @@
 //! The engine that reads the text files of /proc: any kernel, no privilege.
 //!
-//! It opens only the files that the groups need, each with one openat(), one read() and one
-//! close() relative to the directory of /proc, and parses bytes by hand. Nothing stays open
-//! between requests. It knows nothing of the other engines.
+//! It opens only the files that the groups need. Each costs one openat(), one read() and one close(),
+//! relative to the directory of /proc. The bytes are parsed by hand. Nothing stays open between requests.
+//! The engine knows nothing of the other engines.
 //!
-//! - `read`: files and directories;
-//! - [`parse`]: their text to records;
-//! - `task`, `links`, `memory`, `swap`, `files`, `text`: the groups of one task;
-//! - `leader`: the memory of a process whose first thread has ended;
-//! - `shmem`: what of a shared memory object is swapped out;
-//! - `sockets`: what sock_diag(7) knows of the sockets among the files;
-//! - `unlisted`: what a socket says of itself that is in no list;
-//! - `shares`, `names`: what several tasks have and the answer has once;
-//! - `walk`: which tasks, and by how many threads;
-//! - `guard`, `supervise`: the same for what may wait for a task, so that the answer does not;
-//! - `cgroup`: ids of cgroups.
+//! - `read` reads files and directories;
+//! - [`parse`] turns their text into records;
+//! - `task`, `links`, `memory`, `swap`, `files` and `text` read the groups of one task;
+//! - `leader` finds the memory of a process whose first thread has ended;
+//! - `shmem` tells how much of a shared memory object is swapped out;
+//! - `sockets` asks sock_diag(7) about the sockets among the files;
+//! - `unlisted` asks a socket itself where no list has it;
+//! - `shares` and `names` find values that several tasks have, so that the answer has them once;
+//! - `walk` decides which tasks are read, and by how many threads;
+//! - `guard` and `supervise` do the same for reads that may wait for a task, so that the answer does not
+//!   wait;
+//! - `cgroup` finds the ids of cgroups.
 //!
-//! It does not open the directory of a task first: measured, that gains nothing even where 20 of
-//! its files are read.
+//! It does not open the directory of a task first. A measurement showed that this gains nothing, even where
+//! 20 files of a task are read.
 
 mod cgroup;
 mod files;
@@ -82,15 +83,15 @@ pub const GROUPS: Groups = engine::GROUPS
 
 /// The engine that reads the text files of /proc.
 ///
-/// [`Cost::syscalls`] counts every call on /proc; those of the allocator and of starting threads
-/// are not in it.
+/// [`Cost::syscalls`] counts every call on /proc. It does not count calls of the allocator or calls that
+/// start threads.
 #[derive(Debug)]
 pub struct Procfs {
     root: PathBuf,
 }
 
 impl Procfs {
-    /// On `/proc`.
+    /// An engine that reads `/proc`.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where no proc filesystem is mounted there.
@@ -98,7 +99,7 @@ impl Procfs {
         Procfs::with_root("/proc")
     }
 
-    /// On a proc filesystem that is mounted elsewhere, or on a directory tree like one.
+    /// An engine that reads a proc filesystem which is mounted elsewhere, or a directory tree like one.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where `root` is neither.
@@ -116,7 +117,7 @@ impl Procfs {
         Ok(engine)
     }
 
-    /// Where its files are.
+    /// The directory that the engine reads.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -149,23 +150,26 @@ impl Engine for Procfs {
                 Group::Stat,
                 "locked pages are known where cred, statm, sched or ns are asked for too",
             ),
-            (Group::Sched, "of a process: sums over its live threads, and reads the files of each"),
-            (Group::Ns, "links are readable with the rights of a debugger only; NSpid always"),
-            (Group::Paths, "readable with the rights of a debugger only"),
-            (Group::FileStat, "readable with the rights of a debugger only"),
-            (Group::Io, "readable with the rights of a debugger only"),
+            (
+                Group::Sched,
+                "for a process, it is the sum over its living threads, whose files are all read",
+            ),
+            (Group::Ns, "links need the right to trace the process; NSpid does not"),
+            (Group::Paths, "needs the right to trace the process"),
+            (Group::FileStat, "needs the right to trace the process"),
+            (Group::Io, "needs the right to trace the process"),
             (Group::Vma, "flags are known where vma_stat is asked for too"),
             (
                 Group::VmaStat,
-                "sums are in KiB; pss_anon, pss_file and pss_shmem are of rollup only",
+                "sums are whole KiB; pss_anon, pss_file and pss_shmem are known for rollup only",
             ),
             (
                 Group::Fd,
-                "readable with the rights of a debugger only; sockets of inet, unix, netlink and packet",
+                "needs the right to trace the process; knows sockets of inet, unix, netlink and packet",
             ),
             (Group::FdCount, "size is known where cred, statm, sched, signals or ns are asked for"),
-            (Group::Wchan, "readable with the rights of a debugger only"),
-            (Group::Kstack, "readable by root only"),
+            (Group::Wchan, "needs the right to trace the process"),
+            (Group::Kstack, "only root may read it"),
             (Group::Cgroup, "the id is known where the task's cgroup v2 directory is mounted"),
         ];
         Support {

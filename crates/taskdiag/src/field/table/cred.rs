@@ -13,12 +13,19 @@ fn supplementary(row: &Row<'_>) -> Result<Vec<u32>, Value<'static>> {
     }
 }
 
+/// A number for which there is no word.
+fn short(number: u64) -> Value<'static> {
+    let mut s = Short::default();
+    s.push_uint(number);
+    Value::Short(s)
+}
+
 fn seccomp(_: &Context, row: &Row<'_>) -> Value<'static> {
     match row.cred.map(|c| c.seccomp()) {
         Some(Some(0)) => Value::Word("off"),
         Some(Some(1)) => Value::Word("strict"),
         Some(Some(2)) => Value::Word("filter"),
-        Some(Some(other)) => Value::Uint(u64::from(other)),
+        Some(Some(other)) => short(other.into()),
         Some(None) => Value::UNKNOWN,
         None => row.missing(Group::Cred),
     }

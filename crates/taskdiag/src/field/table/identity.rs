@@ -79,7 +79,7 @@ pub const FIELDS: &[Field] = &[
         "Process group", {"pgrp" "PGRP"}, uint!(Base base.pgid)),
     row!("sid" "SID" 5 Right [BASE(sid)] Integer None Pid, "/proc/PID/stat 6",
         "Session", {"sess" "SESS", "session" "SESS"}, uint!(Base base.sid)),
-    row!("tpgid" "TPGID" 5 Right [STAT(tty_pgrp)] Integer None Pid, "/proc/PID/stat 8",
+    row!("tpgid" "TPGID" 5 Right [STAT(tty_pgrp)] Signed None Pid, "/proc/PID/stat 8",
         "Foreground process group of its terminal; -1: none", {},
         member!(Stat stat.tty_pgrp, |v| Value::Int(i64::from(v)))),
     row!("tty" "TT" 8 Left [STAT(tty_nr)] Text None Plain, "/proc/PID/stat 7",

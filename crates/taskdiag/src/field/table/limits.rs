@@ -13,7 +13,7 @@ fn limit(
     match row.limits {
         Some(l) => match get(l).map(|all| all[number]) {
             None => Value::UNKNOWN,
-            Some(u64::MAX) => Value::Word("unlimited"),
+            Some(u64::MAX) => Value::Unlimited,
             Some(v) => Value::Uint(v),
         },
         None => row.missing(Group::Limits),

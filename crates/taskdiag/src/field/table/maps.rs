@@ -126,7 +126,7 @@ fn path<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
 
 fn deleted(_: &Context, row: &Row<'_>) -> Value<'static> {
     match map(row) {
-        Ok(m) => m.is_deleted().map_or(Value::UNKNOWN, |d| Value::Uint(u64::from(d))),
+        Ok(m) => m.is_deleted().map_or(Value::UNKNOWN, Value::Bool),
         Err(missing) => missing,
     }
 }
@@ -200,8 +200,8 @@ pub const FIELDS: &[Field] = &[
         mapping),
     row!("path" "Path" 20 Left [VMA] Text None Plain, "/proc/PID/maps",
         "The file alone", {"file" "File"}, path),
-    row!("deleted" "Deleted" 7 Right [VMA] Integer None Plain, "/proc/PID/maps",
-        "1: the file has been deleted or replaced (not: memfd, System V and other unnamed memory)",
+    row!("deleted" "Deleted" 7 Right [VMA] Boolean None Plain, "/proc/PID/maps",
+        "The file has been deleted or replaced (not: memfd, System V and other unnamed memory)",
         {}, deleted),
     row!("shared_with" "Shared" 7 Right [VMA] Integer None Pid, "kcmp(2), task_struct.mm",
     "The process whose memory this is too", {}, |_, row| match map(row) {
@@ -263,9 +263,12 @@ pub const FIELDS: &[Field] = &[
         "Swapped out, each page divided by the number of its users" |s| s.swap_pss_bytes()),
     bytes!("locked" "Locked" "/proc/PID/smaps Locked"
         "Locked into memory, each page divided by the number of its users" |s| s.locked_bytes()),
-    row!("thp_eligible" "THPeligible" 11 Right [VMA VMA_STAT] Integer None Plain,
-        "/proc/PID/smaps THPeligible", "1: it may have huge pages", {},
-        |_, row| stat(row, |s| s.thp_eligible())),
+    row!("thp_eligible" "THPeligible" 11 Right [VMA VMA_STAT] Boolean None Plain,
+    "/proc/PID/smaps THPeligible", "It may have huge pages", {},
+    |_, row| match stat(row, |s| s.thp_eligible()) {
+        Value::Uint(v) => Value::Bool(v != 0),
+        missing => missing,
+    }),
     row!("protection_key" "ProtectionKey" 13 Right [VMA VMA_STAT] Integer None Plain,
         "/proc/PID/smaps ProtectionKey", "Key of `pkeys(7)` that access needs the right to, 0: any; where the processor has them", {},
         |_, row| stat(row, |s| s.protection_key())),

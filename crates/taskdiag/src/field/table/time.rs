@@ -74,7 +74,12 @@ const POLICIES: &[&str] = &["TS", "FF", "RR", "B", "ISO", "IDL", "DLN", "EXT"];
 fn class(_: &Context, row: &Row<'_>) -> Value<'static> {
     match row.stat.map(|s| s.policy()) {
         Some(Some(p)) => {
-            POLICIES.get(p as usize).map_or(Value::Uint(u64::from(p)), |w| Value::Word(w))
+            let number = || {
+                let mut s = Short::default();
+                s.push_uint(p.into());
+                Value::Short(s)
+            };
+            POLICIES.get(p as usize).map_or_else(number, |w| Value::Word(w))
         }
         Some(None) => Value::UNKNOWN,
         None => row.missing(Group::Stat),
@@ -102,7 +107,7 @@ fn rtprio(_: &Context, row: &Row<'_>) -> Value<'static> {
 
 macro_rules! pri {
     ($name:literal $header:literal $what:literal {$($alias:literal $ah:literal),*} $f:expr) => {
-        row!($name $header 3 Right [STAT(priority)] Integer None Plain, "/proc/PID/stat 18", $what,
+        row!($name $header 3 Right [STAT(priority)] Signed None Plain, "/proc/PID/stat 18", $what,
             {$($alias $ah),*}, member!(Stat stat.priority, |p| Value::Int($f(i64::from(p)))))
     };
 }
@@ -152,7 +157,7 @@ pub const FIELDS: &[Field] = &[
     pri!("pri_bar" "BAR" "Priority from 1, real time below" {} |p| p + 1),
     pri!("pri_baz" "BAZ" "The kernel's own number, from 0" {} |p| p + 100),
     pri!("pri_api" "API" "Priority, real time as sched_setscheduler(2) has it" {} |p: i64| -1 - p),
-    row!("ni" "NI" 3 Right [STAT(policy nice)] Integer None Plain, "/proc/PID/stat 19",
+    row!("ni" "NI" 3 Right [STAT(policy nice)] Signed None Plain, "/proc/PID/stat 19",
         "Nice value; - where the policy has none", {"nice" "NI"}, nice),
     row!("rtprio" "RTPRIO" 6 Right [STAT(policy rt_priority)] Integer None Plain, "/proc/PID/stat 40",
         "Real-time priority; - where the policy has none", {}, rtprio),
@@ -168,7 +173,7 @@ pub const FIELDS: &[Field] = &[
         uint!(Stat stat.processor)),
     row!("nlwp" "NLWP" 4 Right [STAT(num_threads)] Integer Count Plain, "/proc/PID/stat 20",
         "Threads of the process", {"thcount" "THCNT"}, uint!(Stat stat.num_threads)),
-    row!("exit_signal" "EXITSIG" 7 Right [STAT(exit_signal)] Integer None Plain, "/proc/PID/stat 38",
+    row!("exit_signal" "EXITSIG" 7 Right [STAT(exit_signal)] Signed None Plain, "/proc/PID/stat 38",
         "Signal to the parent at exit; -1 for a thread", {},
         member!(Stat stat.exit_signal, |v| Value::Int(i64::from(v)))),
 ];

@@ -1,22 +1,20 @@
-//! Rows added up: one for each value of a column (`--by`).
+//! Rows added up: one for each value of a column.
 
 use std::collections::HashMap;
 use std::io;
 
-use taskdiag::Groups;
-use taskdiag::field::{self, Context, Field, LACKING, Missing, PROCS, Row, Value};
+use super::order::{Key, Ranks};
+use super::rows::{Item, Rows, Sum, Take};
+use crate::Groups;
+use crate::field::{self, Context, Field, LACKING, Missing, PROCS, Row, Value};
 
-use crate::columns::Column;
-use crate::order::{Key, Ranks};
-use crate::output::{self, Item, Rows, Take, Tally, tally};
-
-/// What tasks that share their memory have together.
+/// Groups whose values are the same for all tasks that share their memory.
 const OF_MEMORY: Groups =
     Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP);
 
 /// The sum of a column so far.
 #[derive(Clone, Debug, Default)]
-struct Sum {
+struct Cell {
     /// Of the values that are there.
     total: u64,
     /// How many are there.
@@ -28,12 +26,10 @@ struct Sum {
     differs: bool,
 }
 
-impl Sum {
+impl Cell {
     fn add(&mut self, field: &Field, value: Value<'_>) {
         match value {
-            Value::Missing(m) => {
-                self.lacking = self.lacking.filter(|l| tally::is_amiss(*l)).or(Some(m))
-            }
+            Value::Missing(m) => self.lacking = self.lacking.filter(|l| l.is_amiss()).or(Some(m)),
             Value::Uint(v) if field.adds_up() => {
                 self.total = self.total.saturating_add(v);
                 self.known += 1;
@@ -56,14 +52,14 @@ impl Sum {
     }
     /// Is there something that the value should have and has not?
     fn is_partial(&self) -> bool {
-        self.known > 0 && self.lacking.is_some_and(tally::is_amiss)
+        self.known > 0 && self.lacking.is_some_and(Missing::is_amiss)
     }
 }
 
 /// The sums of all columns for one value of the key.
 #[derive(Clone, Debug)]
 struct Line {
-    sums: Vec<Sum>,
+    sums: Vec<Cell>,
     last_task: u32,
     /// Processes of which something is not in the sums, and the last of them.
     lacking: u64,
@@ -71,10 +67,11 @@ struct Line {
 }
 
 /// Adds up rows.
+#[derive(Debug)]
 pub struct Sums<'a> {
     cx: &'a Context,
     key: Option<&'static Field>,
-    columns: &'a [Column],
+    columns: &'a [&'static Field],
     keys: &'a [Key],
     lines: Vec<Line>,
     index: HashMap<Vec<u8>, usize>,
@@ -86,19 +83,19 @@ pub struct Sums<'a> {
 }
 
 impl<'a> Sums<'a> {
-    /// By this column; `None`: all together.
+    /// Sums of these columns for each value of `key`; for all rows together where it is `None`.
     pub fn new(
         cx: &'a Context,
         key: Option<&'static Field>,
-        columns: &'a [Column],
+        columns: &'a [&'static Field],
         keys: &'a [Key],
     ) -> Sums<'a> {
         let (lines, index, text) = (Vec::new(), HashMap::new(), Vec::new());
         let counted = HashMap::new();
         Sums { cx, key, columns, keys, lines, index, text, last: (0, false), counted }
     }
-    /// Add a row. What it lacks is counted.
-    pub fn add(&mut self, row: &Row<'_>, tally: &mut Tally) {
+    /// Add a row. `lack` is told of each column without a value, by its number.
+    pub fn add(&mut self, row: &Row<'_>, lack: &mut dyn FnMut(usize, Missing)) {
         let pid = row.view.pid();
         if pid != self.last.0 {
             let owner = OF_MEMORY.iter().find_map(|g| row.view.shared(g)).unwrap_or(pid);
@@ -108,7 +105,7 @@ impl<'a> Sums<'a> {
         let line = &mut self.lines[at];
         let new = line.last_task != pid;
         line.last_task = pid;
-        let fields = self.columns.iter().map(|c| c.field).chain(self.keys.iter().map(|k| k.field));
+        let fields = self.columns.iter().copied().chain(self.keys.iter().map(|k| k.field));
         for (i, field) in fields.enumerate() {
             if field.name == PROCS && !new
                 || self.last.1 && field.groups.intersects(OF_MEMORY) && field.adds_up()
@@ -117,7 +114,7 @@ impl<'a> Sums<'a> {
             }
             let value = (field.get)(self.cx, row);
             if let (Some(m), true) = (value.missing(), i < self.columns.len()) {
-                tally.count_in(&Item::Row(row), i, m);
+                lack(i, m);
                 if !m.is_absent() && line.last_lacking != pid {
                     line.lacking += 1;
                     line.last_lacking = pid;
@@ -138,7 +135,7 @@ impl<'a> Sums<'a> {
         if let Some(at) = self.index.get(&self.text) {
             return *at;
         }
-        let sums = vec![Sum::default(); self.columns.len() + self.keys.len()];
+        let sums = vec![Cell::default(); self.columns.len() + self.keys.len()];
         self.lines.push(Line { sums, last_task: 0, lacking: 0, last_lacking: 0 });
         self.index.insert(self.text.clone(), self.lines.len() - 1);
         self.lines.len() - 1
@@ -146,18 +143,18 @@ impl<'a> Sums<'a> {
     /// The rows, sorted by the keys.
     pub fn finish(self) -> Summed {
         let fields: Vec<&Field> =
-            self.columns.iter().map(|c| c.field).chain(self.keys.iter().map(|k| k.field)).collect();
+            self.columns.iter().copied().chain(self.keys.iter().map(|k| k.field)).collect();
         let values = |l: &Line| {
-            let value = |(s, f): (&Sum, &&Field)| match f.name {
+            let value = |(s, f): (&Cell, &&Field)| match f.name {
                 LACKING => Value::Uint(l.lacking),
                 _ => s.value(f),
             };
-            output::Sum {
+            Sum {
                 values: l.sums.iter().zip(&fields).map(value).collect(),
-                partial: l.sums.iter().map(Sum::is_partial).collect(),
+                partial: l.sums.iter().map(Cell::is_partial).collect(),
             }
         };
-        let mut rows: Vec<output::Sum> = self.lines.iter().map(values).collect();
+        let mut rows: Vec<Sum> = self.lines.iter().map(values).collect();
         let mut ranks = Ranks::default();
         for row in &rows {
             ranks.push(self.cx, row.values[self.columns.len()..].iter().cloned());
@@ -169,7 +166,7 @@ impl<'a> Sums<'a> {
 
 /// Rows that were added up.
 #[derive(Clone, Debug)]
-pub struct Summed(pub Vec<output::Sum>);
+pub struct Summed(pub Vec<Sum>);
 
 impl Rows for Summed {
     fn each(&self, take: &mut Take<'_>) -> io::Result<()> {

@@ -1,11 +1,12 @@
-//! Selection: which tasks of an answer are shown. Several conditions are joined by "or", as in
-//! procps.
+//! Selection as procps has it: lists of ids and names, joined by "or". What needs more than lists is a
+//! filter.
 
-use taskdiag::field::Row;
-use taskdiag::{Group, Groups};
+use crate::field::Row;
+use crate::request::Members;
+use crate::{Group, Groups};
 
 /// Which tasks to show. Empty: all.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// All, whatever else is said (`-e`, `-A`).
     pub all: bool,
@@ -38,7 +39,7 @@ pub struct Selection {
 }
 
 /// A kind of processes: all that is said here is true of them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Simple {
     /// They have this effective uid.
     pub own: Option<u32>,
@@ -119,6 +120,27 @@ impl Selection {
             g |= Group::Stat.into();
         }
         g
+    }
+    /// The members of BASE and STAT that the conditions look at.
+    pub fn members(&self) -> Members {
+        let mut m = Members::NONE;
+        let mut look = |wanted: bool, group: Groups, name| {
+            if wanted && !self.is_everything() {
+                m = m.union(Members::of(group, &[name]));
+            }
+        };
+        look(!self.ppids.is_empty(), Groups::BASE, "ppid");
+        look(
+            !self.sids.is_empty() || self.simple.iter().any(|s| s.not_leaders),
+            Groups::BASE,
+            "sid",
+        );
+        look(!self.pgids.is_empty(), Groups::BASE, "pgid");
+        look(!self.commands.is_empty(), Groups::BASE, "comm");
+        look(self.running, Groups::BASE, "state");
+        let on_tty = self.simple.iter().any(|s| s.with_tty || s.tty.is_some());
+        look(!self.ttys.is_empty() || on_tty, Groups::STAT, "tty_nr");
+        m
     }
     /// Is this task to be shown?
     pub fn matches(&self, row: &Row<'_>) -> bool {

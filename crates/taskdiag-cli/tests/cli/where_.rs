@@ -1,0 +1,139 @@
+//! `--where`: the same language for every kind of rows.
+
+use super::common::{Saved, Task, machine, parts, run, taskdiag};
+use taskdiag::Group;
+
+/// The pids that are left of the small machine.
+fn pids(expression: &str) -> (i32, Vec<u32>, String) {
+    let saved = Saved::tasks(&machine());
+    let (code, out, err) = saved.ps(&["-o", "pid=", "--where", expression]);
+    (code, out.split_whitespace().map(|p| p.parse().expect("a pid")).collect(), err)
+}
+
+#[test]
+fn processes() {
+    for (expression, want) in [
+        ("comm == sleep", &[11][..]),
+        ("comm in (sh, sleep)", &[10, 11]),
+        ("ppid == 10 and not state == Z", &[11]),
+        ("state == zombie", &[12]),
+        ("rss >= 10M and args ~ '^/bin/s'", &[10, 11]),
+        // Kernel threads and zombies have no memory, which is not 0.
+        ("rss < 5M", &[1]),
+        ("rss missing", &[2, 3, 12]),
+        ("user == 3999999999", &[10]),
+        ("time > 10m30s", &[11, 12]),
+        ("ppid in (0, 2) or comm ~ '^sl'", &[1, 2, 3, 11]),
+        ("start < '2025-12-31 08:13:25Z'", &[1, 2, 3]),
+    ] {
+        assert_eq!(pids(expression), (0, want.to_vec(), String::new()), "{expression}");
+    }
+    assert_eq!(pids("comm == nosuch"), (1, vec![], String::new()));
+}
+
+#[test]
+fn it_goes_with_what_else_is_said() {
+    let saved = Saved::tasks(&machine());
+    let run = |args: &[&str]| saved.ps(&[args, &["-o", "pid="]].concat()).1;
+    assert_eq!(run(&["--ppid", "10", "--where", "rss known"]).trim(), "11");
+    assert_eq!(
+        run(&["--where", "pid > 1", "--where", "rss known", "--sort=-pid"]),
+        "   11\n   10\n"
+    );
+    assert_eq!(run(&["-N", "-C", "sh", "--where", "rss known"]), "    1\n   11\n");
+}
+
+#[test]
+fn what_is_not_known_is_left_out_and_said() {
+    let denied = Task { denied: vec![Group::Statm], ..Task::new(20, 1, "secret") };
+    let saved = Saved::tasks(&[machine(), vec![denied]].concat());
+    for (expression, rows) in [("rss > 0", 3), ("not rss > 0", 0), ("rss == 0 or comm == sh", 1)] {
+        let (code, out, err) = saved.ps(&["-o", "pid=", "--where", expression]);
+        assert_eq!((code, out.lines().count()), (3, rows), "{expression} {err}");
+        let said = "left out, since --where looks at rss: 1 task denied rss";
+        assert!(err.contains(said), "{err}");
+    }
+    // What decides it is known.
+    let (code, _, err) = saved.ps(&["-o", "pid=", "--where", "rss > 0 and pid < 20"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    // And what the answer does not hold is not known of anyone.
+    let (code, out, err) = saved.ps(&["-o", "pid=", "--where", "exe ~ x"]);
+    assert_eq!((code, out.as_str()), (3, ""));
+    assert!(err.contains("does not hold exe: make it with 'taskdiag dump --groups"), "{err}");
+}
+
+#[test]
+fn wrong_expressions_are_marked() {
+    // It is seen before anything is read.
+    for command in ["ps", "maps", "files", "memory", "tree"] {
+        let args = [command, "--from", "/nowhere", "--where", "pid == 1 and etime > 5x"];
+        let (code, out, err) = parts(&run(&args));
+        assert_eq!((code, out.as_str()), (2, ""), "{command}");
+        let lines: Vec<&str> = err.lines().collect();
+        assert!(lines[0].starts_with("taskdiag: --where: 'etime' is a duration"), "{err}");
+        assert_eq!(lines[1..], ["  pid == 1 and etime > 5x", "                       ^^"]);
+    }
+    let (code, _, err) = parts(&run(&["ps", "--where", "comm == \u{1b}[2J"]));
+    assert_eq!(code, 2);
+    assert!(!err.contains('\u{1b}') && err.contains("comm == \\x1b[2J"), "{err}");
+}
+
+/// An answer about this machine, with everything that the commands show.
+fn dump() -> Saved {
+    let groups = "base,cred,stat,statm,cmdline,paths,vma,fd,fd_count,file_stat";
+    let args = ["dump", "--strategy", "all-thread", "--engine", "procfs", "--groups", groups];
+    let out = taskdiag().args(args).output().expect("the program runs");
+    assert!(matches!(out.status.code(), Some(0 | 3)), "{out:?}");
+    Saved::bytes(&out.stdout)
+}
+
+#[test]
+fn it_says_what_the_older_options_say() {
+    let saved = dump();
+    let path = saved.path();
+    let path = path.to_str().expect("a path of ours");
+    for (command, option, expression) in [
+        ("ps", &["-u", "root"][..], "user == root"),
+        ("ps", &["--ppid", "1"], "ppid == 1"),
+        ("ps", &["-N", "--ppid", "1,2"], "ppid not in (1, 2)"),
+        ("files", &["--type", "REG"], "type == REG"),
+        ("files", &["-d", "0-2"], "fdnum <= 2"),
+        ("files", &["--deleted", "-d", "0-9999", "-a"], "fdnum <= 9999 and deleted"),
+        ("maps", &["--path", "libc"], "path ~ libc"),
+        ("maps", &["--deleted"], "deleted"),
+        ("maps", &["--by", "user", "--path", "/"], "path ~ /"),
+        ("memory", &["-u", "root"], "user == root"),
+    ] {
+        let out = |args: &[&str]| {
+            let by = if option[0] == "--by" { &option[..2] } else { &[] };
+            // What ps shows depends on how rows are selected.
+            let view = if command == "ps" { &["-o", "pid,tid,user,args"][..] } else { &[] };
+            let form = ["--csv", "--from", path];
+            let out = parts(&run(&[&[command], by, args, view, &form].concat()));
+            assert!(matches!(out.0, 0 | 1 | 3), "{out:?}");
+            // A row says that mappings are denied; whether they match is not known.
+            let rows = out.1.lines().filter(|l| !l.ends_with(",,,,,,,,"));
+            rows.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let older = out(option);
+        assert!(older.len() > 1 || option.contains(&"--deleted"), "{option:?}: {older:?}");
+        assert_eq!(out(&["--where", expression]), older, "{command} {expression}");
+    }
+}
+
+#[test]
+fn trees_begin_at_what_matches() {
+    let saved = Saved::tasks(&machine());
+    let path = saved.path();
+    let tree = |args: &[&str]| {
+        let from = ["tree", "-A", "-p", "--from", path.to_str().expect("a path of ours")];
+        parts(&run(&[&from[..], args].concat()))
+    };
+    assert_eq!(tree(&["--where", "comm == sh"]).1, tree(&["10"]).1);
+    // The sleep is in the tree of the shell.
+    assert_eq!(tree(&["--where", "comm in (sh, sleep)"]).1, tree(&["10"]).1);
+    assert_eq!(tree(&["--where", "pid == 2"]).1, tree(&["2"]).1);
+    assert_eq!(tree(&["--where", "comm == nosuch"]).0, 1);
+    let (code, _, err) = tree(&["--where", "comm == sh", "10"]);
+    assert!(code == 2 && err.contains("give one of them"), "{err}");
+}

@@ -1,0 +1,50 @@
+//! What is wrong with an expression, and where.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::field::escape;
+
+/// Why an expression is not understood. Its text has three lines: what is wrong and what to write instead,
+/// the line of the expression, and a mark under the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterError {
+    what: String,
+    /// The line of the expression that the place is in, escaped.
+    line: String,
+    /// Blanks before the mark, and how long it is.
+    mark: (usize, usize),
+}
+
+impl FilterError {
+    /// `what` at these bytes of `text`.
+    pub(super) fn new(text: &str, at: Range<usize>, what: String) -> FilterError {
+        let start = text[..at.start].rfind('\n').map_or(0, |n| n + 1);
+        let end = text[at.start..].find('\n').map_or(text.len(), |n| at.start + n);
+        let shown = |part: &str| {
+            let mut out = Vec::new();
+            escape(&mut out, part.as_bytes());
+            String::from_utf8_lossy(&out).into_owned()
+        };
+        let width = |part: &str| shown(part).chars().count();
+        let mark = (width(&text[start..at.start]), width(&text[at.start..at.end.min(end)]).max(1));
+        FilterError { what, line: shown(&text[start..end]), mark }
+    }
+    /// The lines, none of which has an unprintable character in it.
+    pub fn lines(&self) -> [String; 3] {
+        let (blanks, marks) = self.mark;
+        [
+            self.what.clone(),
+            format!("  {}", self.line),
+            format!("  {}{}", " ".repeat(blanks), "^".repeat(marks)),
+        ]
+    }
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines().join("\n"))
+    }
+}
+
+impl std::error::Error for FilterError {}

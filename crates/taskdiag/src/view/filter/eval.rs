@@ -1,0 +1,200 @@
+//! What a test says of a row: true, false, or not known.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use regex::bytes::Regex;
+
+use super::literal::ONE;
+use crate::Reason;
+use crate::field::{Context, Field, Missing, Row, Value};
+
+/// Is an expression true of a row?
+#[derive(Clone, Copy, Debug)]
+pub enum Truth {
+    /// It is.
+    True,
+    /// It is not.
+    False,
+    /// A value that decides it is missing: which, and why.
+    Unknown(&'static Field, Missing),
+}
+
+impl Truth {
+    /// Is it known to be true?
+    pub fn is_true(self) -> bool {
+        matches!(self, Truth::True)
+    }
+    /// The opposite; the opposite of what is not known is not known.
+    #[must_use]
+    #[expect(clippy::should_implement_trait, reason = "an operator would need an import")]
+    pub fn not(self) -> Truth {
+        match self {
+            Truth::True => Truth::False,
+            Truth::False => Truth::True,
+            unknown => unknown,
+        }
+    }
+}
+
+impl From<bool> for Truth {
+    fn from(b: bool) -> Truth {
+        if b { Truth::True } else { Truth::False }
+    }
+}
+
+/// All of them: one that is false decides it, whatever is unknown.
+pub(super) fn all(tests: impl Iterator<Item = Truth>) -> Truth {
+    let mut out = Truth::True;
+    for t in tests {
+        match (t, out) {
+            (Truth::False, _) => return t,
+            (Truth::Unknown(..), Truth::True) => out = t,
+            _ => {}
+        }
+    }
+    out
+}
+
+/// One of them: one that is true decides it, whatever is unknown.
+pub(super) fn any(tests: impl Iterator<Item = Truth>) -> Truth {
+    all(tests.map(Truth::not)).not()
+}
+
+/// A test of one field.
+#[derive(Clone, Debug)]
+pub(super) struct Test {
+    pub field: &'static Field,
+    pub how: How,
+}
+
+/// What is tested of the value.
+#[derive(Clone, Debug)]
+pub(super) enum How {
+    /// Is there none?
+    Missing,
+    /// Is it true?
+    True,
+    /// Is it in this order to a number in billionths?
+    Number(fn(Ordering) -> bool, i128),
+    /// Is it one of these numbers in billionths?
+    Numbers(Vec<i128>),
+    /// Is it one of these texts, or a user or group with one of the ids that some of these are?
+    Texts(Vec<Text>),
+    /// Is there a match in it?
+    Match(Regex),
+}
+
+/// A text to compare with.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    pub bytes: Vec<u8>,
+    /// The number that it is, where it is one.
+    pub id: Option<u32>,
+}
+
+impl Test {
+    pub fn test(&self, cx: &Context, row: &Row<'_>) -> Truth {
+        let value = (self.field.get)(cx, row);
+        // A process without a terminal has the number 0 for it.
+        let missing = match value {
+            Value::Missing(m) => Some(m),
+            Value::Tty(0) => Some(Missing::Reason(Reason::Absent)),
+            _ => None,
+        };
+        match (&self.how, missing) {
+            (How::Missing, m) => m.is_some().into(),
+            (_, Some(m)) => Truth::Unknown(self.field, m),
+            (How::True, None) => matches!(value, Value::Bool(true)).into(),
+            (How::Number(is, n), None) => numbers(cx, &value).iter().any(|v| is(v.cmp(n))).into(),
+            (How::Numbers(all), None) => numbers(cx, &value).iter().any(|v| all.contains(v)).into(),
+            (How::Texts(all), None) => self.is_one_of(cx, &value, all),
+            (How::Match(regex), None) => self.matches(cx, &value, regex),
+        }
+    }
+    /// More of the value may follow than is known.
+    fn cut(&self) -> Truth {
+        Truth::Unknown(self.field, Missing::Reason(Reason::Truncated))
+    }
+    fn is_one_of(&self, cx: &Context, value: &Value<'_>, all: &[Text]) -> Truth {
+        let id = match value {
+            Value::User(id) | Value::Group(id) => Some(*id),
+            _ => None,
+        };
+        if id.is_some() && all.iter().any(|t| t.id == id) {
+            return Truth::True;
+        }
+        each_text(cx, value, &mut |text, cut| match cut {
+            false => all.iter().any(|t| t.bytes == text).into(),
+            true if all.iter().any(|t| t.bytes.starts_with(text)) => self.cut(),
+            true => Truth::False,
+        })
+    }
+    fn matches(&self, cx: &Context, value: &Value<'_>, regex: &Regex) -> Truth {
+        each_text(cx, value, &mut |text, cut| match (cut, regex.is_match(text)) {
+            (false, found) => found.into(),
+            // Would it also match if the text did not end here?
+            (true, true) if regex.is_match(&[text, b"\0"].concat()) => Truth::True,
+            (true, _) => self.cut(),
+        })
+    }
+}
+
+/// The numbers of a value in billionths; one, but for lists.
+fn numbers(cx: &Context, value: &Value<'_>) -> Numbers {
+    let one = |v: i128| Numbers::One([v]);
+    match value {
+        Value::Uint(v) | Value::Mask(v) => one(i128::from(*v) * ONE),
+        Value::Int(v) => one(i128::from(*v) * ONE),
+        Value::Nanos(ns) => one((*ns).into()),
+        Value::Instant(ns) => one(cx.unix_ns(*ns)),
+        Value::Unlimited => one(i128::MAX),
+        // A share is far from the limits; what is no number is 0.
+        Value::Percent(p) => one((p * ONE as f64) as i128),
+        Value::Ids(ids) => Numbers::Some(ids.iter().map(|id| i128::from(*id) * ONE).collect()),
+        _ => Numbers::Some(Vec::new()),
+    }
+}
+
+enum Numbers {
+    One([i128; 1]),
+    Some(Vec<i128>),
+}
+
+impl Numbers {
+    fn iter(&self) -> std::slice::Iter<'_, i128> {
+        match self {
+            Numbers::One(one) => one.iter(),
+            Numbers::Some(all) => all.iter(),
+        }
+    }
+}
+
+/// Is `test` true of one of the texts of a value? It is also told whether the text is cut.
+fn each_text(cx: &Context, value: &Value<'_>, test: &mut dyn FnMut(&[u8], bool) -> Truth) -> Truth {
+    let number = |id: u32| id.to_string().into_bytes();
+    match value {
+        Value::Bytes { data, cut } => test(data, *cut),
+        Value::Word(w) => test(w.as_bytes(), false),
+        Value::Short(s) => test(s.as_bytes(), false),
+        Value::Tty(dev) => test(&cx.tty_name(*dev), false),
+        Value::User(id) => match cx.names.user(*id) {
+            Some(name) => test(&name, false),
+            None => test(&number(*id), false),
+        },
+        Value::Group(id) => test(&group(cx, *id), false),
+        Value::Args { data, cut } => {
+            let line = match memchr::memchr(0, data) {
+                None => Cow::Borrowed(&**data),
+                Some(_) => data.iter().map(|b| if *b == 0 { b' ' } else { *b }).collect(),
+            };
+            test(&line, *cut)
+        }
+        Value::GroupList(ids) => any(ids.iter().map(|id| test(&group(cx, *id), false))),
+        _ => Truth::False,
+    }
+}
+
+fn group(cx: &Context, id: u32) -> Vec<u8> {
+    cx.names.group(id).map_or_else(|| id.to_string().into_bytes(), |name| name.to_vec())
+}

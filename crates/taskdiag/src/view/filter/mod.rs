@@ -1,0 +1,146 @@
+//! A filter: an expression over any column, as in `rss > 1G and user == "web" and args ~ "java.*kafka"`.
+//! One language for every face; `docs/where.md` is its reference.
+//!
+//! An expression is checked against the table of fields before anything is read, so a wrong one costs
+//! nothing and the error points at the place. A test of a value that is not known is unknown, neither true
+//! nor false: the row is left out, and the face is told of how many tasks and why ([`Sieve::left`]).
+
+mod error;
+mod eval;
+mod lex;
+mod literal;
+mod parse;
+mod sieve;
+
+use std::fmt;
+
+pub use error::FilterError;
+pub use eval::Truth;
+pub use sieve::{Left, Sieve};
+
+use self::eval::Test;
+use crate::Groups;
+use crate::field::{self, Context, Field, MEMORY, Row, Set, TASKS};
+
+/// A checked expression about the rows of a set.
+#[derive(Clone)]
+pub struct Filter {
+    text: String,
+    /// Joined by "and".
+    parts: Vec<Part>,
+}
+
+/// One of the expressions that must all be true.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    expr: Expr,
+    fields: Vec<&'static Field>,
+    /// Is it about the task only, so that it holds for all entries of the task or for none?
+    about_task: bool,
+}
+
+/// A tree of tests.
+#[derive(Clone, Debug)]
+enum Expr {
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+    Not(Box<Expr>),
+    Test(Test),
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Filter").field(&self.text).finish()
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Filter {
+    /// Parse and check an expression about rows of this set.
+    ///
+    /// # Errors
+    /// What is wrong, where, and what to write instead.
+    pub fn parse(set: &'static Set, text: &str) -> Result<Filter, FilterError> {
+        let expr = parse::parse(set, text)?;
+        let mut parts = Vec::new();
+        add(&mut parts, set, expr);
+        Ok(Filter { text: text.to_owned(), parts })
+    }
+    /// This expression and that one. Both must be about the same set.
+    #[must_use]
+    pub fn and(mut self, other: Filter) -> Filter {
+        self.text = format!("({}) and ({})", self.text, other.text);
+        self.parts.extend(other.parts);
+        self
+    }
+    /// The fields that it looks at.
+    pub fn fields(&self) -> impl Iterator<Item = &'static Field> + Clone {
+        self.parts.iter().flat_map(|p| p.fields.iter().copied())
+    }
+    /// The groups that it looks at.
+    pub fn groups(&self) -> Groups {
+        field::groups_of(self.fields())
+    }
+    /// Is it true of a row?
+    pub fn test(&self, cx: &Context, row: &Row<'_>) -> Truth {
+        eval::all(self.parts.iter().map(|p| p.expr.test(cx, row)))
+    }
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.parts.iter()
+    }
+}
+
+impl Part {
+    pub(super) fn is_about_task(&self) -> bool {
+        self.about_task
+    }
+    pub(super) fn test(&self, cx: &Context, row: &Row<'_>) -> Truth {
+        self.expr.test(cx, row)
+    }
+}
+
+/// Split what is joined by "and".
+fn add(parts: &mut Vec<Part>, set: &Set, expr: Expr) {
+    match expr {
+        Expr::And(all) => all.into_iter().for_each(|e| add(parts, set, e)),
+        expr => {
+            let mut fields = Vec::new();
+            expr.fields(&mut fields);
+            let whole = [TASKS.name, MEMORY.name].contains(&set.name);
+            let about_task = whole || !fields.iter().any(|f| is_own(set, f));
+            parts.push(Part { expr, fields, about_task });
+        }
+    }
+}
+
+/// Is it a field of entries, which tasks do not have?
+fn is_own(set: &Set, field: &'static Field) -> bool {
+    set.own().any(|f| std::ptr::eq(f, field))
+}
+
+impl Expr {
+    fn fields(&self, out: &mut Vec<&'static Field>) {
+        match self {
+            Expr::And(all) | Expr::Or(all) => all.iter().for_each(|e| e.fields(out)),
+            Expr::Not(e) => e.fields(out),
+            Expr::Test(t) if !out.iter().any(|f| std::ptr::eq(*f, t.field)) => out.push(t.field),
+            Expr::Test(_) => {}
+        }
+    }
+    fn test(&self, cx: &Context, row: &Row<'_>) -> Truth {
+        match self {
+            Expr::And(all) => eval::all(all.iter().map(|e| e.test(cx, row))),
+            Expr::Or(some) => eval::any(some.iter().map(|e| e.test(cx, row))),
+            Expr::Not(e) => e.test(cx, row).not(),
+            Expr::Test(t) => t.test(cx, row),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

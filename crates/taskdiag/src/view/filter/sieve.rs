@@ -1,0 +1,80 @@
+//! A filter at work: which rows pass, and of which tasks that is not known.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+use super::eval::Truth;
+use super::{Filter, Part};
+use crate::field::{Context, Field, Missing, Row};
+
+/// Tasks that are left out since it is not known whether they match.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// The field whose value is missing.
+    pub field: &'static Field,
+    /// Why it is.
+    pub why: Missing,
+    /// How many tasks.
+    pub tasks: u64,
+}
+
+/// Lets rows pass of which an expression is true.
+#[derive(Debug)]
+pub struct Sieve<'f> {
+    filter: Option<&'f Filter>,
+    /// The field, why it is missing, and the tasks. A task is there once, however many of its rows are
+    /// looked at, and how often.
+    left: RefCell<Vec<(&'static Field, Missing, HashSet<u32>)>>,
+}
+
+impl<'f> Sieve<'f> {
+    /// Without a filter everything passes.
+    pub fn new(filter: Option<&'f Filter>) -> Sieve<'f> {
+        Sieve { filter, left: RefCell::new(Vec::new()) }
+    }
+    /// Does this row pass?
+    pub fn passes(&self, cx: &Context, row: &Row<'_>) -> bool {
+        self.passes_parts(cx, row, |_| true)
+    }
+    /// Does this task pass what is about tasks only? Where it does not, none of its rows does.
+    pub fn passes_task(&self, cx: &Context, row: &Row<'_>) -> bool {
+        self.passes_parts(cx, row, Part::is_about_task)
+    }
+    /// Does it pass those parts of the filter?
+    pub(in crate::view) fn passes_parts(
+        &self,
+        cx: &Context,
+        row: &Row<'_>,
+        which: impl Fn(&Part) -> bool,
+    ) -> bool {
+        let Some(filter) = self.filter else { return true };
+        let parts = filter.parts().filter(|p| which(p));
+        match super::eval::all(parts.map(|p| p.test(cx, row))) {
+            Truth::True => true,
+            Truth::False => false,
+            Truth::Unknown(field, why) => {
+                self.leave(field, why, row.view.pid());
+                false
+            }
+        }
+    }
+    #[cold]
+    fn leave(&self, field: &'static Field, why: Missing, pid: u32) {
+        if !why.is_amiss() {
+            return;
+        }
+        let mut left = self.left.borrow_mut();
+        match left.iter_mut().find(|l| std::ptr::eq(l.0, field) && l.1 == why) {
+            Some(l) => _ = l.2.insert(pid),
+            None => left.push((field, why, HashSet::from([pid]))),
+        }
+    }
+    /// The tasks that are left out so far. A value that a task just does not have, such as the memory of a
+    /// kernel thread, is no reason to be among them.
+    pub fn left(&self) -> Vec<Left> {
+        let left = self.left.borrow();
+        left.iter()
+            .map(|(field, why, t)| Left { field, why: *why, tasks: t.len() as u64 })
+            .collect()
+    }
+}

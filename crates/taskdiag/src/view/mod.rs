@@ -1,0 +1,47 @@
+//! A view of an answer: which rows, in which order, added up how, with which columns.
+//!
+//! A [`Query`] says what a face wants to show. [`Query::plan`] makes requests of it, which ask an
+//! engine for no more than the columns, keys and conditions need, and [`Query::view`] gives the rows
+//! of an answer, live or saved. Every face (the command, and what else shows tables) is made from
+//! these; widths, headers and the text of values are the face's own.
+//!
+//! ```
+//! use taskdiag::field::TASKS;
+//! use taskdiag::view::{Key, Query, Rows};
+//! use taskdiag::{Choice, query_with, view::Plan};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let columns = ["pid", "rss", "comm"].map(|name| TASKS.find(name).unwrap().field);
+//! let mut query = Query::new(&TASKS, columns);
+//! query.sort.extend(Key::parse(&TASKS, "-rss"));
+//! let Plan::One(request) = query.plan() else { unreachable!("no pids are selected") };
+//! let snapshot = query_with(&request, Choice::Auto)?;
+//! let view = query.view(&snapshot);
+//! view.rows(false, &mut |_, _, _| {}).each(&mut |item| {
+//!     for (c, field) in query.columns.iter().enumerate() {
+//!         print!("{:?} ", item.value(view.cx(), field, c));
+//!     }
+//!     println!();
+//!     Ok(())
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod by;
+mod filter;
+mod maps;
+mod order;
+mod plan;
+mod query;
+mod rows;
+mod select;
+
+pub use by::{Summed, Sums};
+pub use filter::{Filter, FilterError, Left, Sieve, Truth};
+pub use maps::{Mappings, is_gap};
+pub use order::{Key, Ranks, sort};
+pub use plan::{FEW_PIDS, Plan};
+pub use query::{Keep, Query, View};
+pub use rows::{Item, Rows, Sum, Take, Tasks};
+pub use select::{Selection, Simple};

@@ -1,0 +1,244 @@
+//! What a face wants to show, and the rows that an answer has for it.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use super::by::{Summed, Sums};
+use super::filter::{Filter, Left, Sieve};
+use super::maps::{Mappings, SortedMappings};
+use super::order::{self, Key};
+use super::plan::Plan;
+use super::rows::{Rows, Tasks};
+use super::select::Selection;
+use crate::field::{self, Context, Field, MAPS, MEMORY, Missing, Row, Set};
+use crate::request::Members;
+use crate::{Groups, Reason, Snapshot};
+
+/// A test of rows that a face makes itself.
+pub type Keep = Arc<dyn Fn(&Row<'_>) -> bool + Send + Sync>;
+
+/// What to show.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Query {
+    /// What a row is of.
+    pub set: &'static Set,
+    /// The columns.
+    pub columns: Vec<&'static Field>,
+    /// Which tasks.
+    pub select: Selection,
+    /// Which of their rows: tasks, or entries of their lists.
+    pub filter: Option<Filter>,
+    /// The order of the rows; ids decide where the keys leave a tie.
+    pub sort: Vec<Key>,
+    /// One row for each value of this field.
+    pub by: Option<&'static Field>,
+    /// Is each task a thread?
+    pub threads: bool,
+    /// Groups that are wanted beside those that the fields and conditions need.
+    pub groups: Groups,
+    /// Members of BASE and STAT that are wanted beside those that the fields and conditions need.
+    pub members: Members,
+    /// A test of entries of lists (mappings) beside the conditions.
+    pub keep: Option<Keep>,
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.columns.iter().map(|c| c.name).collect();
+        f.debug_struct("Query")
+            .field("set", &self.set.name)
+            .field("columns", &names)
+            .field("select", &self.select)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Query {
+    /// These columns of all tasks, or of all entries of their lists.
+    pub fn new(set: &'static Set, columns: impl IntoIterator<Item = &'static Field>) -> Query {
+        Query {
+            set,
+            columns: columns.into_iter().collect(),
+            select: Selection::default(),
+            filter: None,
+            sort: Vec::new(),
+            by: None,
+            threads: false,
+            groups: if is(set, &MAPS) { Groups::VMA } else { Groups::NONE },
+            members: Members::NONE,
+            keep: None,
+        }
+    }
+    /// The fields that are looked at.
+    fn fields(&self) -> impl Iterator<Item = &'static Field> {
+        let keys = self.sort.iter().map(|k| k.field);
+        let filter = self.filter.iter().flat_map(Filter::fields);
+        self.columns.iter().copied().chain(keys).chain(self.by).chain(filter)
+    }
+    /// The groups that are needed.
+    pub fn groups(&self) -> Groups {
+        let groups = field::groups_of(self.fields()) | self.select.groups() | self.groups;
+        // A bare list of pids is asked for as the cheapest group.
+        if groups.is_empty() { Groups::BASE } else { groups }
+    }
+    /// The members of BASE and STAT that are looked at.
+    pub fn members(&self) -> Members {
+        field::members_of(self.fields()).union(self.select.members()).union(self.members)
+    }
+    /// What to ask of an engine.
+    pub fn plan(&self) -> Plan {
+        let mut plan = Plan::new(self.groups(), &self.select, self.threads);
+        plan.requests(|r| r.members = self.members());
+        plan
+    }
+    /// The rows of an answer.
+    pub fn view<'a>(&'a self, snapshot: &'a Snapshot) -> View<'a> {
+        let cx = Context::of(snapshot, self.threads);
+        let stream = snapshot.stream();
+        // An answer that holds threads has what they share with each of them: their leader stands
+        // for the process.
+        let leaders = !self.threads && stream.strategy().is_threads();
+        let memory = is(self.set, &MEMORY);
+        let everything = self.select.is_everything();
+        let sieve = Sieve::new(self.filter.as_ref());
+        let selected = |task| {
+            let row = Row::new(task);
+            (everything || self.select.matches(&row)) && sieve.passes_task(&cx, &row)
+        };
+        let all = everything && self.filter.is_none();
+        let wanted = |(i, task): (usize, crate::TaskView<'a>)| {
+            let there = (!leaders || task.is_leader())
+                && (!memory || has_memory(&task))
+                && (all || selected(task));
+            there.then_some(i as u32)
+        };
+        let tasks: Vec<u32> = snapshot.tasks().enumerate().filter_map(wanted).collect();
+        let mut view = View { query: self, snapshot, cx, tasks, sieve };
+        if !is(self.set, &MAPS) && self.by.is_none() {
+            order::sort(&mut view.tasks, snapshot, &view.cx, &self.sort);
+        }
+        view
+    }
+}
+
+/// Is it this set?
+fn is(set: &Set, other: &Set) -> bool {
+    set.name == other.name
+}
+
+/// Kernel threads and zombies have no memory of their own.
+fn has_memory(task: &crate::TaskView<'_>) -> bool {
+    let absent = |g| task.reason(g) == Some(Reason::Absent);
+    !absent(crate::Group::Rollup) && !absent(crate::Group::Statm)
+}
+
+/// The rows that an answer has for a query.
+#[derive(Debug)]
+pub struct View<'a> {
+    query: &'a Query,
+    snapshot: &'a Snapshot,
+    cx: Context,
+    tasks: Vec<u32>,
+    sieve: Sieve<'a>,
+}
+
+impl<'a> View<'a> {
+    /// What values need to be read.
+    pub fn cx(&self) -> &Context {
+        &self.cx
+    }
+    /// The selected tasks by their indices in the answer; sorted where tasks are the rows.
+    pub fn tasks(&self) -> &[u32] {
+        &self.tasks
+    }
+    /// The mappings of the selected tasks. With `gaps` there is also a row for each task whose mappings
+    /// are not in the answer.
+    pub fn mappings(&self, gaps: bool) -> Mappings<'_> {
+        let keep = self.query.keep.as_deref();
+        Mappings {
+            snapshot: self.snapshot,
+            tasks: &self.tasks,
+            keep: keep.map(|k| k as _),
+            sieve: self.query.filter.is_some().then_some((&self.sieve, &self.cx)),
+            gaps,
+        }
+    }
+    /// The tasks that the filter leaves out since it is not known whether they match; of entries, those of
+    /// rows that were gone through.
+    pub fn left(&self) -> Vec<Left> {
+        self.sieve.left()
+    }
+    /// The rows in their order. `gaps` is as for [`View::mappings`]. Where rows are added up, `lack` is
+    /// told of each value that is missing in one of them, with the number of its column.
+    pub fn rows(
+        &self,
+        gaps: bool,
+        lack: &mut dyn FnMut(&Row<'_>, usize, Missing),
+    ) -> Box<dyn Rows + '_> {
+        let maps = is(self.query.set, &MAPS);
+        match self.query.by {
+            Some(_) => Box::new(self.sums(lack)),
+            None if !maps => Box::new(Tasks { snapshot: self.snapshot, indices: &self.tasks }),
+            None if self.query.sort.is_empty() => Box::new(self.mappings(gaps)),
+            None => Box::new(SortedMappings::new(self.mappings(gaps), &self.cx, &self.query.sort)),
+        }
+    }
+    fn sums(&self, lack: &mut dyn FnMut(&Row<'_>, usize, Missing)) -> Summed {
+        let query = self.query;
+        let mut sums = Sums::new(&self.cx, query.by, &query.columns, &query.sort);
+        let mut add = |row: &Row<'_>| sums.add(row, &mut |c, m| lack(row, c, m));
+        if is(query.set, &MAPS) {
+            let Ok(()) = self.mappings(false).each_row(&mut |row| {
+                add(row);
+                Ok::<(), Infallible>(())
+            });
+        } else {
+            let stream = self.snapshot.stream();
+            let tasks = self.tasks.iter().filter_map(|i| stream.get(*i as usize));
+            tasks.for_each(|t| add(&Row::new(t)));
+        }
+        sums.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Request;
+    use crate::field::TASKS;
+
+    fn query(names: &str) -> Query {
+        let field = |n| TASKS.find(n).expect("a column of tasks").field;
+        Query::new(&TASKS, names.split(',').map(field))
+    }
+
+    #[test]
+    fn columns_and_conditions_decide_groups() {
+        assert_eq!(query("pid").groups(), Groups::BASE);
+        assert_eq!(query("pid,ppid,comm").groups(), Groups::BASE);
+        assert_eq!(query("pid,user").groups(), Groups::CRED);
+        assert_eq!(query("pid,rss").groups(), Groups::STATM);
+        let select = Selection { euids: vec![1], ..Selection::default() };
+        let by_user = Query { select, ..query("pid") };
+        assert_eq!(by_user.groups(), Groups::BASE | Groups::CRED);
+        let sort = vec![Key::parse(&TASKS, "-rss").expect("a column")];
+        assert_eq!(Query { sort, ..query("ppid") }.groups(), Groups::BASE | Groups::STATM);
+    }
+
+    #[test]
+    fn columns_and_conditions_decide_members() {
+        let wanted = Members::of(Groups::BASE, &["ppid"])
+            .union(Members::of(Groups::STAT, &["utime_ns", "stime_ns"]));
+        assert_eq!(query("pid,ppid,time").members(), wanted);
+        let select = Selection { commands: vec![b"sh".to_vec()], ..Selection::default() };
+        let named = Query { select, ..query("pid,ppid,time") };
+        assert_eq!(named.members(), wanted.union(Members::of(Groups::BASE, &["comm"])));
+        let Plan::One(request) = named.plan() else { panic!("one request") };
+        assert_eq!(
+            (request.strategy, request.members),
+            (Request::all(Groups::BASE).strategy, named.members())
+        );
+    }
+}
