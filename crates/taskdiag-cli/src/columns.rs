@@ -2,7 +2,7 @@
 
 use taskdiag::Groups;
 use taskdiag::Members;
-use taskdiag::field::{Align, Field, Kind, Set, TASKS, Text, Unit, Value};
+use taskdiag::field::{Align, Field, Kind, SETS, Set, TASKS, Text, Unit, Value};
 
 use crate::exit::Exit;
 use crate::nearest;
@@ -82,10 +82,19 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
     let Some(named) = set.find(name) else {
         if let Some((_, instead)) = LACKING.iter().find(|(names, _)| names.contains(&name)) {
             return Err(Exit::Usage(format!(
-                "the column '{name}' of ps is not had here: {instead}"
+                "taskdiag does not have the column '{name}' of ps: {instead}"
             )));
         }
-        let hint = nearest::hint(name, set.all_names().map(|n| n.name));
+        let lower = name.to_lowercase();
+        let hint = nearest::hint(&lower, set.all_names().map(|n| n.name));
+        let elsewhere =
+            SETS.iter().find(|s| s.find(&lower).is_some() && set.find(&lower).is_none());
+        if let Some(other) = elsewhere {
+            return Err(Exit::Usage(format!(
+                "'{name}' is a column of 'taskdiag {}', not of {} here",
+                other.name, set.name
+            )));
+        }
         return Err(Exit::Usage(format!(
             "there is no column '{name}'{hint}; 'taskdiag fields' lists them"
         )));

@@ -67,6 +67,14 @@ fn path_list(id: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
+const EXAMPLES: &[(&str, &str)] = &[
+    ("taskdiag files -nP -iTCP -sTCP:LISTEN", "who listens"),
+    ("taskdiag files +D /srv", "who uses a file below a directory"),
+    ("taskdiag files --deleted --sort -size", "deleted files that are kept, the largest first"),
+    ("taskdiag files --count --sort -fds", "who has how many files open"),
+    ("taskdiag files -p 42 -F pfn", "for programs, as lsof -F"),
+];
+
 /// The options.
 pub fn command() -> Command {
     let selected = Command::new("files")
@@ -151,7 +159,7 @@ pub fn command() -> Command {
             nothing("tasks", 'K'),
             nothing("endpoints", 'E'),
         ])
-        .after_help(format!("{}\n\n{}", table::WHERE, exit::codes_text()))
+        .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
 /// Parse what follows `taskdiag files`.

@@ -29,6 +29,12 @@ pub enum Units {
     Human,
 }
 
+const EXAMPLES: &[(&str, &str)] = &[
+    ("taskdiag memory --by user", "memory of each user, the largest first"),
+    ("taskdiag memory --sort -swap", "who is swapped out most"),
+    ("taskdiag memory --budget 500ms", "no more than half a second of page walks"),
+];
+
 /// The options.
 pub fn command() -> Command {
     table::options(
@@ -59,7 +65,7 @@ pub fn command() -> Command {
             .hide_possible_values(true)
             .help("kib, human (as 1.5G), or auto: human on a terminal, else kib"),
     )
-    .after_help(format!("{}\n\n{}", table::WHERE, exit::codes_text()))
+    .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
 impl Args {

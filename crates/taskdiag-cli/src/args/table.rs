@@ -150,7 +150,7 @@ fn selection(command: Command) -> Command {
                 .value_hint(ValueHint::Username),
         )
         .arg(list("command", "LIST", "By command name").short('C'))
-        .arg(flag("all", "All, whatever else is said").short('e').short_alias('A'))
+        .arg(flag("all", "All, also where conditions are given").short('e').short_alias('A'))
 }
 
 /// The options but for those that select tasks.
