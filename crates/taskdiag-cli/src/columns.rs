@@ -10,8 +10,10 @@ use crate::nearest;
 /// A column of the output.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// The name as asked for: the key in JSON and CSV.
+    /// The name as asked for.
     pub name: String,
+    /// The key in JSON and CSV: the field's own name, or the header that was asked for.
+    pub key: String,
     /// The header of the text column; may be empty.
     pub header: String,
     /// Least width of the text column.
@@ -48,6 +50,7 @@ impl Column {
     pub fn literal(text: &str) -> Column {
         Column {
             name: text.to_owned(),
+            key: text.to_owned(),
             header: text.to_owned(),
             width: text.chars().count(),
             fixed: true,
@@ -101,6 +104,7 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
     };
     Ok(Column {
         name: name.to_owned(),
+        key: key(name, named.field),
         header: named.header.to_owned(),
         // Those of procps are as wide as there, even where the header is wider.
         width: match std::ptr::eq(set, &TASKS) {
@@ -142,6 +146,9 @@ pub fn parse_of(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
         let mut c = column(set, name)?;
         if let Some(h) = header {
             c.header = h.to_owned();
+            if !h.is_empty() {
+                c.key = h.to_owned();
+            }
             c.width = c.width.max(h.chars().count());
         }
         if let Some(w) = width {
@@ -155,6 +162,24 @@ pub fn parse_of(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
     Ok(out)
 }
 
+/// The key of a field, whatever name it was asked for by: of the task where a list's row has another of
+/// that name.
+fn key(name: &str, field: &Field) -> String {
+    match name.starts_with("task.") {
+        true => format!("task.{}", field.name),
+        false => field.name.to_owned(),
+    }
+}
+
+/// The columns of a view of ours: their headers are for people, and are no keys.
+pub fn view(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
+    let mut columns = parse_of(set, spec)?;
+    for c in &mut columns {
+        c.key = key(&c.name, c.field);
+    }
+    Ok(columns)
+}
+
 /// Make the columns of ids wide enough for the largest of them.
 pub fn fit_pids(columns: &mut [Column], largest: u32) {
     let digits = largest.checked_ilog10().map_or(1, |n| n as usize + 1);
@@ -164,10 +189,14 @@ pub fn fit_pids(columns: &mut [Column], largest: u32) {
 }
 
 /// What `taskdiag ps` shows where nothing else is asked for.
-pub fn default_view(threads: bool) -> Vec<Column> {
+/// For programs, who it is comes first, and each moment in one form.
+pub fn default_view(threads: bool, programs: bool) -> Vec<Column> {
     let tid = if threads { "tid," } else { "" };
-    parse(&format!("user,pid,{tid}ppid,s,nlwp,time,rss,start_time,args"))
-        .expect("the view names columns of the table")
+    let view = match programs {
+        true => format!("pid,start_ticks,{tid}user,ppid,s,nlwp,time,rss,start,comm,args"),
+        false => format!("user,pid,{tid}ppid,s,nlwp,time,rss,start_time,args"),
+    };
+    parse(&view).expect("the view names columns of the table")
 }
 
 #[cfg(test)]

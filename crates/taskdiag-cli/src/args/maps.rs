@@ -75,9 +75,9 @@ impl Args {
         let by = match m.get_one::<String>("by").map(String::as_str) {
             None => None,
             // What /proc/PID/maps has at the end of its lines is a path for most.
-            Some("path") => columns::parse_of(&MAPS, "mapping=Path")?.pop(),
-            Some("command") => columns::parse_of(&MAPS, "comm")?.pop(),
-            Some(name) => columns::parse_of(&MAPS, name)?.pop(),
+            Some("path") => columns::view(&MAPS, "mapping=Path")?.pop(),
+            Some("command") => columns::view(&MAPS, "comm")?.pop(),
+            Some(name) => columns::view(&MAPS, name)?.pop(),
         };
         let paths = m.get_many::<String>("path").into_iter().flatten();
         Ok(Args {

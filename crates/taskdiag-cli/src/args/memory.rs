@@ -73,8 +73,8 @@ impl Args {
     pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
         let by = match m.get_one::<String>("by").map(String::as_str) {
             None => None,
-            Some("command") => columns::parse_of(&MEMORY, "comm")?.pop(),
-            Some(name) => columns::parse_of(&MEMORY, name)?.pop(),
+            Some("command") => columns::view(&MEMORY, "comm")?.pop(),
+            Some(name) => columns::view(&MEMORY, name)?.pop(),
         };
         Ok(Args {
             table: table::Args::from_matches(m, &MEMORY)?,

@@ -110,7 +110,7 @@ fn columns(args: &Args, unshared: bool) -> Vec<Column> {
         return args.table.columns.clone();
     }
     if args.table.form != Form::Text {
-        return columns::parse_of(&FILES, PLAIN).expect("columns of the table");
+        return columns::view(&FILES, PLAIN).expect("columns of the table");
     }
     // Nearly all rows are of the process as a whole.
     let tid = if unshared { "task," } else { "" };
@@ -119,7 +119,7 @@ fn columns(args: &Args, unshared: bool) -> Vec<Column> {
     let user = if args.numeric_users { "uid=USER" } else { "user" };
     let view =
         format!("command,pid,{tid}{pgid}{ppid}threads,{user},fd,type,device,size_off,node,name");
-    columns::parse_of(&FILES, &view).expect("columns of the table")
+    columns::view(&FILES, &view).expect("columns of the table")
 }
 
 /// What to ask: columns and conditions decide the groups. Threads may have files of their own, so
@@ -247,7 +247,7 @@ impl<'a> Shown<'a> {
     /// kernel threads.
     fn fit_commands(&self, columns: &mut [Column]) {
         let longest = self.owners().filter_map(|o| o.row.comm).map(<[u8]>::len).max();
-        for c in columns.iter_mut().filter(|c| c.name == "command" && !c.fixed) {
+        for c in columns.iter_mut().filter(|c| c.field.name == "command" && !c.fixed) {
             c.width = c.width.max(longest.unwrap_or(0).min(15));
         }
     }
