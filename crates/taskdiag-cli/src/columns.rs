@@ -2,7 +2,7 @@
 
 use taskdiag::Groups;
 use taskdiag::Members;
-use taskdiag::field::{Align, Field, Kind, Set, TASKS, Text, Unit, Value};
+use taskdiag::field::{Align, Field, Kind, SETS, Set, TASKS, Text, Unit, Value};
 
 use crate::exit::Exit;
 use crate::nearest;
@@ -10,8 +10,10 @@ use crate::nearest;
 /// A column of the output.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// The name as asked for: the key in JSON and CSV.
+    /// The name as asked for.
     pub name: String,
+    /// The key in JSON and CSV: the field's own name, or the header that was asked for.
+    pub key: String,
     /// The header of the text column; may be empty.
     pub header: String,
     /// Least width of the text column.
@@ -48,6 +50,7 @@ impl Column {
     pub fn literal(text: &str) -> Column {
         Column {
             name: text.to_owned(),
+            key: text.to_owned(),
             header: text.to_owned(),
             width: text.chars().count(),
             fixed: true,
@@ -82,16 +85,26 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
     let Some(named) = set.find(name) else {
         if let Some((_, instead)) = LACKING.iter().find(|(names, _)| names.contains(&name)) {
             return Err(Exit::Usage(format!(
-                "the column '{name}' of ps is not had here: {instead}"
+                "taskdiag does not have the column '{name}' of ps: {instead}"
             )));
         }
-        let hint = nearest::hint(name, set.all_names().map(|n| n.name));
+        let lower = name.to_lowercase();
+        let hint = nearest::hint(&lower, set.all_names().map(|n| n.name));
+        let elsewhere =
+            SETS.iter().find(|s| s.find(&lower).is_some() && set.find(&lower).is_none());
+        if let Some(other) = elsewhere {
+            return Err(Exit::Usage(format!(
+                "'{name}' is a column of 'taskdiag {}', not of {} here",
+                other.name, set.name
+            )));
+        }
         return Err(Exit::Usage(format!(
             "there is no column '{name}'{hint}; 'taskdiag fields' lists them"
         )));
     };
     Ok(Column {
         name: name.to_owned(),
+        key: key(name, named.field),
         header: named.header.to_owned(),
         // Those of procps are as wide as there, even where the header is wider.
         width: match std::ptr::eq(set, &TASKS) {
@@ -133,6 +146,9 @@ pub fn parse_of(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
         let mut c = column(set, name)?;
         if let Some(h) = header {
             c.header = h.to_owned();
+            if !h.is_empty() {
+                c.key = h.to_owned();
+            }
             c.width = c.width.max(h.chars().count());
         }
         if let Some(w) = width {
@@ -146,6 +162,24 @@ pub fn parse_of(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
     Ok(out)
 }
 
+/// The key of a field, whatever name it was asked for by: of the task where a list's row has another of
+/// that name.
+fn key(name: &str, field: &Field) -> String {
+    match name.starts_with("task.") {
+        true => format!("task.{}", field.name),
+        false => field.name.to_owned(),
+    }
+}
+
+/// The columns of a view of ours: their headers are for people, and are no keys.
+pub fn view(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
+    let mut columns = parse_of(set, spec)?;
+    for c in &mut columns {
+        c.key = key(&c.name, c.field);
+    }
+    Ok(columns)
+}
+
 /// Make the columns of ids wide enough for the largest of them.
 pub fn fit_pids(columns: &mut [Column], largest: u32) {
     let digits = largest.checked_ilog10().map_or(1, |n| n as usize + 1);
@@ -155,10 +189,14 @@ pub fn fit_pids(columns: &mut [Column], largest: u32) {
 }
 
 /// What `taskdiag ps` shows where nothing else is asked for.
-pub fn default_view(threads: bool) -> Vec<Column> {
+/// For programs, who it is comes first, and each moment in one form.
+pub fn default_view(threads: bool, programs: bool) -> Vec<Column> {
     let tid = if threads { "tid," } else { "" };
-    parse(&format!("user,pid,{tid}ppid,s,nlwp,time,rss,start_time,args"))
-        .expect("the view names columns of the table")
+    let view = match programs {
+        true => format!("pid,start_ticks,{tid}user,ppid,s,nlwp,time,rss,start,comm,args"),
+        false => format!("user,pid,{tid}ppid,s,nlwp,time,rss,start_time,args"),
+    };
+    parse(&view).expect("the view names columns of the table")
 }
 
 #[cfg(test)]

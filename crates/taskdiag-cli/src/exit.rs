@@ -53,7 +53,17 @@ pub const CODES: &[(u8, &str)] = &[
     ),
 ];
 
-/// The exit codes as a section of `--help`.
+/// The end of a command's `--help`: what is typed, and what for, and where the exit codes are told.
+pub fn examples(all: &[(&str, &str)]) -> String {
+    let width = all.iter().map(|(typed, _)| typed.len()).max().unwrap_or(0);
+    let mut out = String::from("Examples:\n");
+    for (typed, what) in all {
+        out.push_str(&format!("  {typed:<width$}  {what}\n"));
+    }
+    out + "\n'taskdiag help exit-codes' says what exit codes mean."
+}
+
+/// What `taskdiag help exit-codes` prints.
 pub fn codes_text() -> String {
     let mut out = String::from("Exit codes:");
     for (code, what) in CODES {

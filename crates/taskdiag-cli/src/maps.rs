@@ -92,7 +92,7 @@ fn by_hand(
     tally: &mut Tally,
     totals: &mut Totals,
 ) -> io::Result<usize> {
-    let size = table.columns.iter().position(|c| c.name == "kbytes").unwrap_or(0);
+    let size = table.columns.iter().position(|c| c.field.name == "size").unwrap_or(0);
     let mut by_hand = MapLines::new((size > 1).then(|| table.columns[0].width));
     let mut odd = text::Lines::new(table, None, options);
     let mut count = 0;
@@ -130,11 +130,11 @@ fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
             View::Extended => "procs,maps,kbytes,rss=RSS,dirty",
             View::Everything => "procs,maps,kbytes,rss,pss,uss,swap",
         };
-        let mut columns = columns::parse_of(&MAPS, sums)?;
+        let mut columns = columns::view(&MAPS, sums)?;
         let at = if by.is_left() { columns.len() } else { 0 };
         columns.insert(at, by.clone());
         if !text {
-            columns.extend(columns::parse_of(&MAPS, "lacking")?);
+            columns.extend(columns::view(&MAPS, "lacking")?);
         }
         return Ok(columns);
     }
@@ -149,7 +149,7 @@ fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
     };
     // For programs each thing is on its own, and whose it is goes without saying nowhere.
     let view = if alone && text { view.to_owned() } else { format!("pid,{view}") };
-    columns::parse_of(&MAPS, &view)
+    columns::view(&MAPS, &view)
 }
 
 /// `titled`: is the process named above its mappings?

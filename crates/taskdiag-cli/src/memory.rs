@@ -82,11 +82,11 @@ fn columns(args: &Args) -> Result<Vec<Column>, Exit> {
         return Ok(args.table.columns.clone());
     }
     let Some(by) = &args.by else {
-        return columns::parse_of(&MEMORY, "pid,user,swap:7,uss:7,pss:7,rss:7,args");
+        return columns::view(&MEMORY, "pid,user,swap:7,uss:7,pss:7,rss:7,args");
     };
-    let mut columns = columns::parse_of(&MEMORY, "procs,swap:7,uss:7,pss:7,rss:7")?;
+    let mut columns = columns::view(&MEMORY, "procs,swap:7,uss:7,pss:7,rss:7")?;
     if args.table.form != Form::Text {
-        columns.extend(columns::parse_of(&MEMORY, "lacking")?);
+        columns.extend(columns::view(&MEMORY, "lacking")?);
     }
     columns.insert(if by.is_left() { columns.len() } else { 0 }, by.clone());
     Ok(columns)
@@ -144,10 +144,12 @@ impl<'a> Barred<'a> {
         let mut columns = table.columns.to_vec();
         let form = BAR_FIELD.text;
         let (name, header) = (BAR_FIELD.name.to_owned(), BAR_FIELD.header.to_owned());
+        let key = name.clone();
         columns.insert(
             at,
             Column {
                 name,
+                key,
                 header,
                 width: BAR,
                 fixed: true,

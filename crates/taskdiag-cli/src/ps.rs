@@ -133,7 +133,7 @@ fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) ->
 
 fn columns(args: &Args, threads: bool) -> Vec<Column> {
     match args.columns.is_empty() {
-        true => columns::default_view(threads),
+        true => columns::default_view(threads, args.form != Form::Text),
         false => args.columns.clone(),
     }
 }

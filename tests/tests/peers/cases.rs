@@ -12,41 +12,51 @@ pub struct Case {
 /// In the arguments of a process, whose odd bytes `taskdiag ps` tells and procps does not.
 const ODD: &str = "elszcjqxahov";
 
-/// Differs on purpose, and why: the tool and what is typed.
-pub const MEANT: &[(&str, &str)] = &[
-    ("pstree -a", CUT_ARGUMENTS),
-    ("pstree -ap", CUT_ARGUMENTS),
-    ("pstree -g", "psmisc 23.6 leaves the parentheses empty, except beside -p"),
+/// Differs on purpose, and why.
+pub const MEANT: &[(&str, &str, &str)] = &[
+    ("pstree", "-a", CUT_ARGUMENTS),
+    ("pstree", "-ap", CUT_ARGUMENTS),
+    ("pstree", "-g", "psmisc 23.6 leaves the parentheses empty, except beside -p"),
+    ("lsof", "-nP -p $PID_memory -F", DELETED),
+    ("lsof", "-nP -p $PID_sleep,$PID_memory -F", DELETED),
     (
-        "taskdiag ps -fp $PID_cmdline",
+        "taskdiag ps",
+        "-fp $PID_cmdline",
         "bytes that cannot be printed are told, where procps has ? for each",
     ),
-    ("pmap -XX $PID_sleep", "of VmFlags, what may be set later (mr mw me ms) is not read"),
-    ("ps v", TEXT_SIZE),
-    ("ps axv", TEXT_SIZE),
-    ("ps -eo pid,trs,drs,tsiz,dsiz", TEXT_SIZE),
-    ("ps axX", STACK),
-    ("ps -eo pid,eip,esp,stackp", STACK),
-    ("ps -eo pid,numa", "the node of a processor is not known"),
-    ("ps -eo pid,lim", "rlimit_rss says the same with a name that tells it"),
+    ("pmap", "-XX $PID_sleep", "of VmFlags, what may be set later (mr mw me ms) is not read"),
+    ("ps", "v", TEXT_SIZE),
+    ("ps", "axv", TEXT_SIZE),
+    ("ps", "-eo pid,trs,drs,tsiz,dsiz", TEXT_SIZE),
+    ("ps", "axX", STACK),
+    ("ps", "-eo pid,eip,esp,stackp", STACK),
+    ("ps", "-eo pid,numa", "the node of a processor is not known"),
+    ("ps", "-eo pid,lim", "rlimit_rss says the same with a name that tells it"),
     (
-        "ps -eo pid,environ",
+        "ps",
+        "-eo pid,environ",
         "procps 4.0.2 shows - for the environment, which it does not read there",
     ),
-    ("ps -eo '%p %a'", "procps 4.0.2 cuts the last column of such a format; newer ones do not"),
-    ("ps --ppid 0", "procps 4.0.2 takes no 0, newer ones do: the first process has that parent"),
+    ("ps", "-eo '%p %a'", "procps 4.0.2 cuts the last column of such a format; newer ones do not"),
+    ("ps", "--ppid 0", "procps 4.0.2 takes no 0, newer ones do: the first process has that parent"),
     (
-        "ps axf --sort -pid",
+        "ps",
+        "axf --sort -pid",
         "procps 4.0.2 loses most processes, since its search for children needs another order",
     ),
-    ("ps 1,2,3", "commas between process ids are read, with which procps does nothing"),
+    ("ps", "1,2,3", "commas between process ids are read, with which procps does nothing"),
 ];
 
 const CUT_ARGUMENTS: &str =
     "pstree cuts long lines between or within arguments; ours end with a plus, as without -a";
+const DELETED: &str =
+    "of mapped files that are deleted, lsof does not know the size and the number of links";
 const TEXT_SIZE: &str = "the size of the program's text is in whole pages, as VmExe has it; its exact ends are not read";
 const STACK: &str =
     "the bottom of the stack is an address that helps nobody but who attacks; it is not read";
+
+/// CPU time in clock ticks, as procps has it; BPF has nanoseconds, so that %CPU of young processes differs.
+const CLOCK: &str = "TASKDIAG_ENGINE=procfs";
 
 /// The cases of a tool.
 pub fn of(tool: &str) -> Vec<Case> {
@@ -62,7 +72,7 @@ pub fn of(tool: &str) -> Vec<Case> {
         Case {
             typed,
             peer: format!("{env} PATH=/usr/bin:/bin run ps {args}"),
-            ours: format!("{env} PATH=$BIN:/usr/bin:/bin run ps {args}"),
+            ours: format!("{env} {CLOCK} PATH=$BIN:/usr/bin:/bin run ps {args}"),
             without: None,
         }
     };
@@ -70,17 +80,40 @@ pub fn of(tool: &str) -> Vec<Case> {
     let same = |tool: &str, ours: &str, typed: &'static str| Case {
         typed,
         peer: format!("PATH=/usr/sbin:/usr/bin:/sbin:/bin run {tool} {typed}"),
-        ours: format!("PATH=$BIN:/usr/bin:/bin run {ours} {typed}"),
+        ours: format!("{CLOCK} PATH=$BIN:/usr/bin:/bin run {ours} {typed}"),
         without: (ours == "taskdiag ps" && !typed.contains("cmdline")).then_some(ODD),
     };
     match tool {
         "ps" => PS.iter().map(|c| ps(c)).collect(),
+        "ps by bpf" => {
+            let bpf = |c: Case| Case { ours: c.ours.replace(CLOCK, "TASKDIAG_ENGINE=bpf"), ..c };
+            PS_BY_BPF.iter().map(|c| bpf(ps(c))).collect()
+        }
         "taskdiag ps" => TASKDIAG_PS.iter().map(|c| same("ps", "taskdiag ps", c)).collect(),
         "pstree" => PSTREE.iter().map(|c| same("pstree", "pstree", c)).collect(),
+        "lsof" => LSOF.iter().map(|c| same("lsof -w", "taskdiag files --paths --mem", c)).collect(),
         "pmap" => PMAP.iter().map(|c| same("pmap", "pmap", c)).collect(),
         other => panic!("there are no cases of {other}"),
     }
 }
+
+/// Without %CPU.
+const PS_BY_BPF: &[&str] = &[
+    "",
+    "ax",
+    "axl",
+    "axj",
+    "axs",
+    "-e",
+    "-ej",
+    "-eT",
+    "-eL",
+    "-e --forest",
+    "-eo pid,stat,wchan,nlwp,psr,cls,ni,pri",
+    "-eo pid,user,group,supgrp,exe,cgroup",
+    "-eo pid,rss,vsz,sz,size,minflt,majflt,lstart",
+    "-p 1",
+];
 
 /// What a person types as `taskdiag ps` and expects to be procps'.
 const TASKDIAG_PS: &[&str] = &[
@@ -149,6 +182,31 @@ const PSTREE: &[&str] = &[
     "--nosuch",
     "-lp",
     "-aAl",
+];
+
+/// Lines for programs, which are the same; tables have columns of their own.
+const LSOF: &[&str] = &[
+    "-nP -p $PID_sleep -F",
+    "-nP -p $PID_memory -F",
+    "-nP -p $PID_sleep,$PID_memory -F",
+    "-nP -p $PID_sleep -Fpcfn",
+    "-nP -p $PID_sleep -FpfatDsikn",
+    "-nP -p $PID_sleep -Fpcfn0",
+    "-nP -p $PID_sleep -Fn",
+    "-nP -u 4242 -Fpcuf",
+    "-nP -u averyverylonguser -FpLf",
+    "-nP -c a-name -Fpcfn",
+    "-nP -c '/^a-name/' -Fpc",
+    "-nP -c '/^A-NAME/i' -Fpc",
+    "-nP -a -p $PID_sleep -d 0-2 -F",
+    "-nP -a -p $PID_sleep -d cwd,txt -Fftn",
+    "-nP -c flock -Fpfl",
+    "-t -c a-name",
+    "-t -u 4242",
+    "-t -p $PID_sleep",
+    "-t -c nosuch",
+    "-nP -d 0 -a -c sleep -Fpfn",
+    "-nP -a -c flock -d 8 -Ffaln",
 ];
 
 const PMAP: &[&str] = &[

@@ -54,7 +54,10 @@ pub fn command() -> Command {
                 .help("The process that one, children and thread are about"),
         )
         .arg(engine())
-        .after_help(exit::codes_text())
+        .after_help(exit::examples(&[
+            ("taskdiag dump > now.tdg", "save the answer"),
+            ("taskdiag ps --from now.tdg aux", "and look at it later, elsewhere"),
+        ]))
 }
 
 /// The groups of a list.

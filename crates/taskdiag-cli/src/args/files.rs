@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use regex_lite::RegexBuilder;
+
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::FdType;
 use taskdiag::field::FILES;
@@ -13,8 +15,9 @@ use super::{lists, lsof};
 use crate::aside;
 use crate::exit::{self, Exit};
 use crate::files::inet::{Inet, States};
+use crate::files::letters::Fields;
 use crate::files::place::Place;
-use crate::files::select::{Among, Label, Selection, WORDS};
+use crate::files::select::{Among, CommandName, Label, Selection, WORDS};
 
 /// What `taskdiag files` was asked for.
 #[derive(Clone, Debug)]
@@ -25,6 +28,10 @@ pub struct Args {
     pub select: Selection,
     /// Pids only?
     pub terse: bool,
+    /// Lines of fields for programs.
+    pub fields: Option<Fields>,
+    /// A column for the process group?
+    pub groups: bool,
     /// How many files are open, not which?
     pub count: bool,
     /// Uids for users?
@@ -60,6 +67,14 @@ fn path_list(id: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
+const EXAMPLES: &[(&str, &str)] = &[
+    ("taskdiag files -nP -iTCP -sTCP:LISTEN", "who listens"),
+    ("taskdiag files +D /srv", "who uses a file below a directory"),
+    ("taskdiag files --deleted --sort -size", "deleted files that are kept, the largest first"),
+    ("taskdiag files --count --sort -fds", "who has how many files open"),
+    ("taskdiag files -p 42 -F pfn", "for programs, as lsof -F"),
+];
+
 /// The options.
 pub fn command() -> Command {
     let selected = Command::new("files")
@@ -77,13 +92,14 @@ pub fn command() -> Command {
                 .value_hint(ValueHint::AnyPath)
                 .help("Who uses this file, or any of the file system mounted here"),
         )
-        .arg(list("pid", "LIST", "Files of these processes; ^PID: of no such").short('p'))
+        .arg(list("pid", "LIST", "Files of these processes; ^PID: of all but this one").short('p'))
         .arg(
             list("user", "LIST", "Of users, name or effective uid; ^USER")
                 .short('u')
                 .value_hint(ValueHint::Username),
         )
-        .arg(list("command", "LIST", "Of commands whose name begins so; ^NAME").short('c'))
+        .arg(list("group", "LIST", "Of process groups; ^PGID: of all but this one").short('g'))
+        .arg(list("command", "LIST", "Of commands whose name begins so, or /REGEX/; ^NAME: of all but those").short('c'))
         .arg(
             Arg::new("inet")
                 .long("inet")
@@ -103,6 +119,13 @@ pub fn command() -> Command {
         .arg(list("type", "LIST", "Types as in the column TYPE or KIND: REG,DIR,unix,eventfd..."))
         .arg(list("descriptor", "LIST", "0-2, 7, cwd, rtd, txt, mem, DEL; ^3: but that").short('d'))
         .arg(flag("deleted", "Deleted files (+L1)"))
+        .arg(
+            Arg::new("links-below")
+                .long("links-below")
+                .value_name("N")
+                .value_parser(clap::value_parser!(u32))
+                .help("Files with fewer hard links (+L2: fewer than 2)"),
+        )
         .arg(path_list("in", "The directory, and files in it (+d)"))
         .arg(path_list("under", "The directory, and all below it (+D)"))
         .arg(flag("and", "Only what meets all conditions").short('a'));
@@ -111,7 +134,19 @@ pub fn command() -> Command {
         .arg(flag("paths", "Also working directory, root and executable: cwd, rtd, txt"))
         .arg(flag("mem", "Also mapped files: mem, DEL"))
         .arg(flag("count", "A row for each process: how many files it has open"))
-        .arg(flag("terse", "Pids only").short('t'));
+        .arg(flag("terse", "Pids only").short('t'))
+        .arg(
+            Arg::new("fields")
+                .long("fields")
+                .short('F')
+                .num_args(0..=1)
+                .require_equals(false)
+                .default_missing_value("")
+                .value_name("LETTERS")
+                .help(
+                    "Lines for programs as lsof -F: a letter and a value each; 0: NUL behind each",
+                ),
+        );
     table::output(rows)
         .next_help_heading("Columns")
         .arg(flag("numeric-users", "Uids for the names of users").short('l'))
@@ -124,7 +159,7 @@ pub fn command() -> Command {
             nothing("tasks", 'K'),
             nothing("endpoints", 'E'),
         ])
-        .after_help(format!("{}\n\n{}", table::WHERE, exit::codes_text()))
+        .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
 /// Parse what follows `taskdiag files`.
@@ -134,7 +169,13 @@ pub fn parse(args: &[OsString]) -> Result<Args, Exit> {
         let mut valued = command.get_arguments().filter(|a| a.get_action().takes_values());
         valued.any(|a| a.get_short() == Some(c))
     };
-    let args = lsof::normalize(args, valued)?;
+    let long = |l: &str| {
+        let mut valued = command.get_arguments().filter(|a| a.get_action().takes_values());
+        valued.any(|a| {
+            a.get_long() == Some(l) && a.get_num_args().is_none_or(|n| n.min_values() != 0)
+        })
+    };
+    let args = lsof::normalize(args, valued, long)?;
     Args::from_matches(&command.try_get_matches_from(args)?)
 }
 
@@ -181,6 +222,9 @@ fn type_name(item: &str) -> Result<String, Exit> {
     Err(Exit::Usage(format!("there is no type '{item}'{hint}; there are {}", all.join(", "))))
 }
 
+/// `NSFS_MAGIC` of linux/magic.h.
+const NSFS_MAGIC: libc::__fsword_t = 0x6e73_6673;
+
 /// A network namespace: `4026531840`, `net:[4026531840]`, or a path such as /run/netns/x and
 /// /proc/1/ns/net.
 fn netns(item: &str) -> Result<u32, Exit> {
@@ -192,7 +236,12 @@ fn netns(item: &str) -> Result<u32, Exit> {
     }
     let path =
         if item.contains('/') { PathBuf::from(item) } else { Path::new("/run/netns").join(item) };
-    let (said, end) = aside::ask(|to| to.write_all(&path.metadata()?.ino().to_ne_bytes()));
+    let (said, end) = aside::ask(|to| {
+        // Only the kernel's own file system of namespaces has them.
+        let is = rustix::fs::statfs(&path)?.f_type == NSFS_MAGIC;
+        let inode = if is { path.metadata()?.ino() } else { u64::MAX };
+        to.write_all(&inode.to_ne_bytes())
+    });
     if let Err(e) = end {
         return Err(Exit::Usage(format!("--net {item}: {}: {e}", exit::shown(&path))));
     }
@@ -202,16 +251,30 @@ fn netns(item: &str) -> Result<u32, Exit> {
         .ok_or_else(|| Exit::Usage(format!("--net {item}: that is no network namespace")))
 }
 
-/// How a command's name begins. What lsof takes as a regular expression, `/TEXT/` with its flags, is
-/// not taken as a name that there hardly is: it would find nothing, and not say why.
-fn command_name(item: &str) -> Result<Vec<u8>, Exit> {
-    let regex = item.trim_end_matches(['b', 'i', 'x']).strip_prefix('/');
-    if regex.is_some_and(|rest| rest.ends_with('/')) {
-        return Err(Exit::Usage(format!(
-            "-c {item}: it takes how a command's name begins, not regular expressions"
-        )));
+/// How a command's name begins; or a regular expression, `/TEXT/` with the flags of lsof.
+fn command_name(item: &str) -> Result<CommandName, Exit> {
+    let flags = |s: &str| s.chars().all(|c| "bix".contains(c));
+    let regex = item.strip_prefix('/').and_then(|rest| rest.rsplit_once('/'));
+    let Some((regex, flags)) = regex.filter(|(_, f)| flags(f)) else {
+        return Ok(CommandName::Begins(item.as_bytes().to_vec()));
+    };
+    let made = RegexBuilder::new(regex).case_insensitive(flags.contains('i')).build();
+    match made {
+        Ok(regex) => Ok(CommandName::Matches(regex)),
+        Err(e) => Err(Exit::Usage(format!("-c {item}: {e}"))),
     }
-    Ok(item.as_bytes().to_vec())
+}
+
+/// The letters of -F.
+fn fields(text: &str) -> Result<Fields, Exit> {
+    let unknown = text.chars().find(|c| !Fields::LETTERS.contains(*c));
+    match unknown {
+        Some(c) => Err(Exit::Usage(format!(
+            "-F{text}: there is no field '{c}'; there are {}",
+            Fields::LETTERS
+        ))),
+        None => Ok(Fields::new(text)),
+    }
 }
 
 impl Args {
@@ -219,6 +282,17 @@ impl Args {
     pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
         let words = |id: &str| m.get_many::<String>(id).into_iter().flatten();
         let items = |id: &str| lists::items(words(id));
+        for (id, option) in [
+            ("pid", "-p"),
+            ("user", "-u"),
+            ("command", "-c"),
+            ("group", "-g"),
+            ("descriptor", "-d"),
+        ] {
+            if m.contains_id(id) && items(id).is_empty() {
+                return Err(Exit::Usage(format!("{option} needs at least one value after it")));
+            }
+        }
         let paths = |id: &str| m.get_many::<PathBuf>(id).into_iter().flatten();
         let table = table::Args::output(m, &FILES)?;
         let look = table.source.from.is_none();
@@ -244,6 +318,7 @@ impl Args {
         let select = Selection {
             pids: among(items("pid"), |s| lists::pid("-p", s))?,
             uids: among(items("user"), |s| lists::uid("-u", s))?,
+            pgids: among(items("group"), |s| lists::pid("-g", s))?,
             commands: among(items("command"), command_name)?,
             inet: words("inet").map(|s| Inet::parse(s)).collect::<Result<_, _>>()?,
             states: words("states").map(|s| States::parse(s)).collect::<Result<_, _>>()?,
@@ -251,6 +326,7 @@ impl Args {
             labels: among(items("descriptor"), label)?,
             types: items("type").into_iter().map(type_name).collect::<Result<_, _>>()?,
             deleted: m.get_flag("deleted"),
+            links_below: m.get_one::<u32>("links-below").copied(),
             netns: items("net").into_iter().map(netns).collect::<Result<_, _>>()?,
             places,
             and: m.get_flag("and"),
@@ -259,6 +335,8 @@ impl Args {
         };
         let args = Args {
             terse: m.get_flag("terse"),
+            fields: m.get_one::<String>("fields").map(|f| fields(f)).transpose()?,
+            groups: m.contains_id("group"),
             count: m.get_flag("count"),
             numeric_users: m.get_flag("numeric-users"),
             parents: m.get_flag("parents"),

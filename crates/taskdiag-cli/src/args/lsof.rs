@@ -27,27 +27,33 @@ const PLUS: &[(char, Means)] = &[
     ('c', Nothing { value: true }),
     ('w', Nothing { value: false }),
     ('E', Nothing { value: false }),
-    ('f', Not("use -o with the columns flags, dev, mnt_id")),
-    ('m', Not("see /proc/mounts")),
-    ('M', Not("ports of portmap are not looked up")),
-    ('r', Not("it does not repeat: use watch")),
+    ('f', Not("how a file was opened is in the columns flags, dev and mnt_id of -o")),
+    ('m', Not("mounts are in /proc/self/mounts")),
+    ('M', Not("ports that portmap registered are not looked up")),
+    ('r', Not("taskdiag lists once; use watch(1) to repeat it")),
 ];
 
 /// Options of lsof with a minus that are not had here, and what to use.
 const NOT_HAD: &[(char, &str)] = &[
-    ('F', "use --json, --jsonl or --csv, with the columns of -o"),
-    ('r', "it does not repeat: use watch"),
-    ('g', "process groups are a column of 'taskdiag ps'"),
-    ('x', "+D does not look at the file system, and crosses what it has to"),
-    ('N', "NFS files are shown like others"),
-    ('S', "no call here waits for a file system"),
+    ('r', "taskdiag lists once; use watch(1) to repeat it"),
+    ('x', "+D crosses mounts and links where it has to"),
+    ('N', "files of NFS are listed like all others"),
+    ('S', "taskdiag waits for no file system, so it needs no time limit"),
     ('Z', "security labels are not read"),
+    ('T', "the states and queues of sockets are in the columns sockstate, recvq and sendq of -o"),
+    ('L', "the number of links is the column nlink of -o; +L1 lists deleted files"),
+    ('C', "no cache of names is used, so it cannot be left out"),
+    ('f', "how a file was opened is in the columns flags, dev and mnt_id of -o"),
+    ('D', "there is no device cache"),
+    ('V', "what is not found is said without being asked; --version prints the version"),
+    ('v', "--version prints the version"),
 ];
 
-/// Rewrite. `takes_value`: is this short option followed by a value?
+/// Rewrite. `takes_value`, `long_takes_value`: is this option followed by a value?
 pub fn normalize(
     args: &[OsString],
     takes_value: impl Fn(char) -> bool,
+    long_takes_value: impl Fn(&str) -> bool,
 ) -> Result<Vec<OsString>, Exit> {
     let mut out = Vec::with_capacity(args.len());
     let mut args = args.iter();
@@ -61,7 +67,14 @@ pub fn normalize(
         match bytes {
             // +L1: link count below 1.
             b"+L1" => out.push("--deleted".into()),
-            [b'+', b'L', ..] => return Err(not_had(arg, "only +L1 is; nlink is a column")),
+            [b'+', b'L', digits @ ..] if !digits.is_empty() => {
+                let mut option = OsString::from("--links-below=");
+                option.push(OsStr::from_bytes(digits));
+                out.push(option);
+            }
+            [b'+', b'L'] => {
+                return Err(not_had(arg, "a number must follow; the column nlink of -o has all"));
+            }
             [b'+', letter, rest @ ..] => {
                 let known = PLUS.iter().find(|(c, _)| *c == char::from(*letter));
                 match known.map(|(_, means)| *means) {
@@ -101,14 +114,23 @@ pub fn normalize(
                     out.extend(args.next().cloned());
                 }
             }
-            _ => out.push(arg.clone()),
+            _ => {
+                out.push(arg.clone());
+                let long = arg.to_str().and_then(|a| a.strip_prefix("--"));
+                if long.is_some_and(&long_takes_value) {
+                    out.extend(args.next().cloned());
+                }
+            }
         }
     }
     Ok(out)
 }
 
 fn not_had(arg: &OsStr, instead: &str) -> Exit {
-    Exit::Usage(format!("'{}' of lsof is not had here: {instead}", exit::shown(Path::new(arg))))
+    Exit::Usage(format!(
+        "taskdiag files does not have the option '{}' of lsof: {instead}",
+        exit::shown(Path::new(arg))
+    ))
 }
 
 #[cfg(test)]
@@ -117,7 +139,7 @@ mod tests {
 
     fn rewritten(args: &[&str]) -> Result<String, Exit> {
         let args: Vec<OsString> = args.iter().map(|a| (*a).into()).collect();
-        let out = normalize(&args, |c| "pucisdo".contains(c))?;
+        let out = normalize(&args, |c| "pucisdo".contains(c), |l| l == "sort")?;
         Ok(out.iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" "))
     }
 
@@ -132,7 +154,9 @@ mod tests {
             (&["+c", "15", "-nP"], "-nP"),
             (&["-u", "^root", "-iTCP:22"], "-u ^root -iTCP:22"),
             (&["-o", "+D", "x"], "-o +D x"),
-            (&["-cFoo", "-aFoo"], ""),
+            (&["-cFoo", "-aZoo"], ""),
+            (&["+L2"], "--links-below=2"),
+            (&["--sort", "-fds"], "--sort -fds"),
             (&["--", "+D"], "-- +D"),
             (&["-i", "+D", "/x"], "-i --under /x"),
         ] {
@@ -141,7 +165,7 @@ mod tests {
                 Err(e) => assert!(want.is_empty(), "{args:?} {e:?}"),
             }
         }
-        for bad in [&["+D"][..], &["-F"], &["-pnF", "-nF"], &["+L"], &["+r5"], &["+q"]] {
+        for bad in [&["+D"][..], &["-Z"], &["-pnF", "-nZ"], &["+L"], &["+r5"], &["+q"]] {
             assert!(rewritten(bad).is_err(), "{bad:?}");
         }
     }

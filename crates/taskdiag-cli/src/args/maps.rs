@@ -34,6 +34,13 @@ pub enum View {
     Everything,
 }
 
+const EXAMPLES: &[(&str, &str)] = &[
+    ("taskdiag maps 42", "the mappings of process 42"),
+    ("taskdiag maps --by path --path libssl", "who has a library mapped"),
+    ("taskdiag maps --deleted --by path", "deleted or replaced files that are still mapped"),
+    ("taskdiag --as pmap -x 42", "the same as procps' pmap prints it"),
+];
+
 /// The options.
 pub fn command() -> Command {
     table::options(
@@ -54,7 +61,7 @@ pub fn command() -> Command {
     .next_help_heading("Columns")
     .arg(flag("extended", "Also resident and dirty memory; walks over all pages").short('x'))
     .arg(flag("everything", "All columns of smaps; walks over all pages").short('X'))
-    .after_help(format!("{}\n\n{}", table::WHERE, exit::codes_text()))
+    .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
 impl Args {
@@ -68,9 +75,9 @@ impl Args {
         let by = match m.get_one::<String>("by").map(String::as_str) {
             None => None,
             // What /proc/PID/maps has at the end of its lines is a path for most.
-            Some("path") => columns::parse_of(&MAPS, "mapping=Path")?.pop(),
-            Some("command") => columns::parse_of(&MAPS, "comm")?.pop(),
-            Some(name) => columns::parse_of(&MAPS, name)?.pop(),
+            Some("path") => columns::view(&MAPS, "mapping=Path")?.pop(),
+            Some("command") => columns::view(&MAPS, "comm")?.pop(),
+            Some(name) => columns::view(&MAPS, name)?.pop(),
         };
         let paths = m.get_many::<String>("path").into_iter().flatten();
         Ok(Args {

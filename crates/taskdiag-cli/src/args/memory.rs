@@ -29,6 +29,12 @@ pub enum Units {
     Human,
 }
 
+const EXAMPLES: &[(&str, &str)] = &[
+    ("taskdiag memory --by user", "memory of each user, the largest first"),
+    ("taskdiag memory --sort -swap", "who is swapped out most"),
+    ("taskdiag memory --budget 500ms", "no more than half a second of page walks"),
+];
+
 /// The options.
 pub fn command() -> Command {
     table::options(
@@ -59,7 +65,7 @@ pub fn command() -> Command {
             .hide_possible_values(true)
             .help("kib, human (as 1.5G), or auto: human on a terminal, else kib"),
     )
-    .after_help(format!("{}\n\n{}", table::WHERE, exit::codes_text()))
+    .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
 impl Args {
@@ -67,8 +73,8 @@ impl Args {
     pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
         let by = match m.get_one::<String>("by").map(String::as_str) {
             None => None,
-            Some("command") => columns::parse_of(&MEMORY, "comm")?.pop(),
-            Some(name) => columns::parse_of(&MEMORY, name)?.pop(),
+            Some("command") => columns::view(&MEMORY, "comm")?.pop(),
+            Some(name) => columns::view(&MEMORY, name)?.pop(),
         };
         Ok(Args {
             table: table::Args::from_matches(m, &MEMORY)?,

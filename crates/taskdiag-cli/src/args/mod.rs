@@ -42,6 +42,8 @@ pub enum Cli {
     Engines(bool),
     /// `taskdiag dump`
     Dump(dump::Args),
+    /// `taskdiag help exit-codes`
+    ExitCodes,
     /// `taskdiag generate`: what
     Generate(String),
 }
@@ -64,7 +66,16 @@ pub fn command() -> Command {
     Command::new("taskdiag")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Every process of this machine, asked for once, from the fastest source there is")
-        .after_help(exit::codes_text())
+        .after_help(exit::examples(&[
+            ("taskdiag ps aux", "processes, with the words of ps"),
+            ("taskdiag files -p 42", "open files, with those of lsof"),
+            ("taskdiag maps 42", "memory mappings, with those of pmap"),
+            ("taskdiag tree", "processes as a tree, with those of pstree"),
+            (
+                "taskdiag --as pmap -x 42",
+                "to the letter as ps, pmap or pstree; so does a link of that name",
+            ),
+        ]))
         .arg_required_else_help(true)
         .subcommand_required(true)
         .subcommand(ps::command())
@@ -108,6 +119,9 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
         return other(&who, rest).unwrap_or_else(|| {
             Err(Exit::Usage(format!("--as {who}: taskdiag can stand in for {}", OTHERS.join(", "))))
         });
+    }
+    if argv.get(1..3).is_some_and(|w| w[0] == "help" && w[1] == "exit-codes") {
+        return Ok(Cli::ExitCodes);
     }
     // A command does not pay for building the options of the others.
     let alone = match argv.get(1).and_then(|a| a.to_str()) {

@@ -89,6 +89,16 @@ The habits of procps work: ps aux, ps -ef, ps -eLf, ps axo pid,comm, ps axjf, ps
 const NO_HEADERS: [&str; 6] =
     ["no-header", "no-heading", "no-headings", "noheader", "noheaders", "noheading"];
 
+const EXAMPLES: &[(&str, &str)] = &[
+    ("taskdiag ps", "all processes"),
+    ("taskdiag ps aux", "as procps shows them"),
+    ("taskdiag ps -C firefox", "by the name of the program"),
+    ("taskdiag ps --where 'rss > 1G'", "those that are large"),
+    ("taskdiag ps --threads --sort -time", "threads, the busiest first"),
+    ("taskdiag ps --json -o pid,start_ticks,args", "for programs"),
+    ("taskdiag --as ps -ef", "procps to the letter, exit codes, too"),
+];
+
 /// The options: the words of procps are here for `--help`, the man page and completions, and are read by
 /// [`procps::parse`]; what clap reads are the own ones, [`OWN`].
 pub fn command() -> Command {
@@ -171,7 +181,7 @@ pub fn command() -> Command {
         .args(Limits::options())
         .arg(flag("stats", "Say on standard error who answered, and at what cost"))
         .arg(short_flag("show-version", 'V', "Print the version"))
-        .after_help(format!("{HABITS}\n\n{}\n\n{}", table::WHERE, exit::codes_text()))
+        .after_help(format!("{HABITS}\n\n{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
 /// A letter without a long name.

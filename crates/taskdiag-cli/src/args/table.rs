@@ -150,7 +150,7 @@ fn selection(command: Command) -> Command {
                 .value_hint(ValueHint::Username),
         )
         .arg(list("command", "LIST", "By command name").short('C'))
-        .arg(flag("all", "All, whatever else is said").short('e').short_alias('A'))
+        .arg(flag("all", "All, also where conditions are given").short('e').short_alias('A'))
 }
 
 /// The options but for those that select tasks.
@@ -241,6 +241,10 @@ impl Args {
             wide: m.get_count("wide") > 0,
             width: m.get_one::<u16>("columns").map(|n| usize::from(*n)),
         })
+    }
+    /// The width that was asked for.
+    pub fn width(&self) -> Option<usize> {
+        self.width
     }
     /// How to write text.
     pub fn terminal(&self) -> Terminal {

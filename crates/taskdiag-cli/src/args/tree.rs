@@ -70,6 +70,12 @@ pub struct Args {
     pub strict: bool,
 }
 
+const EXAMPLES: &[(&str, &str)] = &[
+    ("taskdiag tree", "all processes"),
+    ("taskdiag tree -p -s 42", "those above process 42, and all below it"),
+    ("taskdiag tree www", "the trees of a user's processes"),
+];
+
 /// The options.
 pub fn command() -> Command {
     Command::new("tree")
@@ -134,7 +140,7 @@ pub fn command() -> Command {
         .arg(table::from())
         .arg(engine())
         .arg(flag("stats", "Say on standard error who answered, and at what cost"))
-        .after_help(format!("{}\n\n{}", table::WHERE, exit::codes_text()))
+        .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
 impl Args {

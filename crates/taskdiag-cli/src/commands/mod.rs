@@ -21,6 +21,10 @@ pub fn run(cli: &Cli) -> Result<(), Exit> {
         Cli::Fields(json) => fields::run(*json),
         Cli::Engines(json) => engines::run(*json),
         Cli::Dump(args) => dump::run(args),
+        Cli::ExitCodes => {
+            let text = crate::exit::codes_text() + "\n";
+            Ok(crate::output::sink::write_all(text.as_bytes())?)
+        }
         Cli::Generate(what) => generate::run(what),
     }
 }

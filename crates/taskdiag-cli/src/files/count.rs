@@ -25,8 +25,8 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         )));
     }
     let columns = |unshared: bool| match table.columns.is_empty() {
-        true if unshared => columns::parse_of(&FILES, "pid,tid,threads,fds,command"),
-        true => columns::parse_of(&FILES, "pid,threads,fds,command"),
+        true if unshared => columns::view(&FILES, "pid,tid,threads,fds,command"),
+        true => columns::view(&FILES, "pid,threads,fds,command"),
         false => Ok(table.columns.clone()),
     };
     let asked_columns = columns(false)?;

@@ -2,6 +2,7 @@
 
 mod count;
 pub mod inet;
+pub mod letters;
 mod look;
 pub mod place;
 pub mod select;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use taskdiag::engine::auto;
-use taskdiag::field::{self, FILES, Missing, Part, Row};
+use taskdiag::field::{self, FILES, Field, Missing, Part, Row};
 use taskdiag::files::{Files, Gap, Owner};
 use taskdiag::view::{Left, Opened, Query};
 use taskdiag::{Choice, EngineId, Group, Groups, Members, Snapshot};
@@ -22,6 +23,7 @@ use crate::args::ps::Form;
 use crate::args::table;
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say, shown};
+use crate::output::terminal::Terminal;
 use crate::output::{Sink, Table, Tally, csv, json, tally, text};
 
 /// Run it.
@@ -49,8 +51,12 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         unreachable!("the rows are files");
     };
     let all = Shown { files, opened, select: &args.select };
-    if args.terse {
-        let any = terse(&all)?;
+    let any = match &args.fields {
+        Some(fields) => Some(letters::write(&all, view.cx(), fields)?),
+        None if args.terse => Some(terse(&all)?),
+        None => None,
+    };
+    if let Some(any) = any {
         let lines = [&args.unseen[..], &all.lacking(&snapshot, &view.left())].concat();
         return answer::verdict_of(&snapshot, !any, lines);
     }
@@ -76,7 +82,9 @@ fn write(args: &table::Args, table: &Table<'_>, tally: &mut Tally) -> Result<usi
     let mut sink = Sink::stdout();
     let count = match args.form {
         Form::Text => {
-            let options = text::Options::new(args.headers, args.terminal());
+            // Names are never cut, as lsof does not, unless a width is asked for.
+            let terminal = Terminal { width: args.width(), ..args.terminal() };
+            let options = text::Options::new(args.headers, terminal);
             text::header(&mut sink, table.columns, &options);
             text::rows(&mut sink, table, None, &options, tally, None)?
         }
@@ -98,24 +106,28 @@ fn columns(args: &Args, unshared: bool) -> Vec<Column> {
         return args.table.columns.clone();
     }
     if args.table.form != Form::Text {
-        return columns::parse_of(&FILES, PLAIN).expect("columns of the table");
+        return columns::view(&FILES, PLAIN).expect("columns of the table");
     }
-    let tid = if unshared { "tid," } else { "" };
+    // Nearly all rows are of the process as a whole.
+    let tid = if unshared { "task," } else { "" };
+    let pgid = if args.groups { "pgid," } else { "" };
     let ppid = if args.parents { "ppid," } else { "" };
     let user = if args.numeric_users { "uid=USER" } else { "user" };
-    let view = format!("command,pid,{tid}{ppid}threads,{user},fd,type,device,size_off,node,name");
-    columns::parse_of(&FILES, &view).expect("columns of the table")
+    let view =
+        format!("command,pid,{tid}{pgid}{ppid}threads,{user},fd,type,device,size_off,node,name");
+    columns::view(&FILES, &view).expect("columns of the table")
 }
 
 /// What to show. Threads may have files of their own, so all are asked for; what they share is in the answer
 /// once.
 fn query(args: &Args) -> Query {
     let select = &args.select;
-    let columns = match args.terse {
-        true => Vec::new(),
-        false => columns(args, false),
+    let fields: Vec<&Field> = match &args.fields {
+        Some(letters) => letters.fields().collect(),
+        None if args.terse => Vec::new(),
+        None => columns(args, false).iter().map(|c| c.field).collect(),
     };
-    let mut query = Query::new(&FILES, columns.iter().map(|c| c.field));
+    let mut query = Query::new(&FILES, fields);
     query.filter = args.table.filter.clone();
     query.sort = args.table.sort.clone();
     // Conditions say which rows there are.
@@ -158,7 +170,7 @@ fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
 }
 
 /// The files that are shown.
-struct Shown<'a> {
+pub(super) struct Shown<'a> {
     files: &'a Files<'a>,
     opened: Opened<'a>,
     select: &'a Selection,
@@ -196,7 +208,7 @@ impl<'a> Shown<'a> {
     /// kernel threads.
     fn fit_commands(&self, columns: &mut [Column]) {
         let longest = self.opened.owners().filter_map(|o| o.row.comm).map(<[u8]>::len).max();
-        for c in columns.iter_mut().filter(|c| c.name == "command" && !c.fixed) {
+        for c in columns.iter_mut().filter(|c| c.field.name == "command" && !c.fixed) {
             c.width = c.width.max(longest.unwrap_or(0).min(15));
         }
     }

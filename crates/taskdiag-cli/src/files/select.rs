@@ -23,6 +23,24 @@ impl<T> Default for Among<T> {
     }
 }
 
+/// Which commands, by their names.
+#[derive(Clone, Debug)]
+pub enum CommandName {
+    /// It begins so.
+    Begins(Vec<u8>),
+    /// This is in it.
+    Matches(regex_lite::Regex),
+}
+
+impl CommandName {
+    fn is(&self, comm: &[u8]) -> bool {
+        match self {
+            CommandName::Begins(begin) => comm.starts_with(begin),
+            CommandName::Matches(regex) => regex.is_match(&String::from_utf8_lossy(comm)),
+        }
+    }
+}
+
 /// A descriptor in the words of `-d`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Label {
@@ -42,8 +60,10 @@ pub struct Selection {
     pub pids: Among<u32>,
     /// Effective uids.
     pub uids: Among<u32>,
+    /// Process groups.
+    pub pgids: Among<u32>,
     /// How the command's name begins.
-    pub commands: Among<Vec<u8>>,
+    pub commands: Among<CommandName>,
     /// Internet sockets.
     pub inet: Vec<Inet>,
     /// Which of the internet sockets.
@@ -56,6 +76,8 @@ pub struct Selection {
     pub types: Vec<String>,
     /// Files that are deleted.
     pub deleted: bool,
+    /// Files with fewer hard links.
+    pub links_below: Option<u32>,
     /// Sockets of these network namespaces.
     pub netns: Vec<u32>,
     /// Files of the directory tree.
@@ -93,13 +115,17 @@ impl Selection {
     /// The pids, where nothing else can add to them.
     pub fn only_pids(&self) -> Option<&[u32]> {
         let alone = self.uids.only.is_empty()
+            && self.pgids.only.is_empty()
             && self.commands.only.is_empty()
             && !self.has_file_condition();
         (!self.pids.only.is_empty() && (self.and || alone)).then_some(&self.pids.only)
     }
     /// Is nothing said about processes?
     pub fn takes_all_processes(&self) -> bool {
-        self.pids.is_empty() && self.uids.is_empty() && self.commands.is_empty()
+        self.pids.is_empty()
+            && self.uids.is_empty()
+            && self.pgids.is_empty()
+            && self.commands.is_empty()
     }
     /// Is anything said about files, beside whose they are?
     pub fn has_file_condition(&self) -> bool {
@@ -108,6 +134,7 @@ impl Selection {
             || !self.labels.only.is_empty()
             || !self.types.is_empty()
             || self.deleted
+            || self.links_below.is_some()
             || !self.netns.is_empty()
             || !self.places.is_empty()
     }
@@ -135,7 +162,7 @@ impl Selection {
         if !self.uids.is_empty() {
             g |= Groups::CRED;
         }
-        if !self.commands.is_empty() {
+        if !self.commands.is_empty() || !self.pgids.is_empty() {
             g |= Groups::BASE;
         }
         g
@@ -160,11 +187,13 @@ impl Selection {
         let words_only = !labels.is_empty() && labels.iter().all(|l| matches!(l, Label::Word(_)));
         let alone = self.pids.only.is_empty()
             && self.uids.only.is_empty()
+            && self.pgids.only.is_empty()
             && self.commands.only.is_empty()
             && self.inet.is_empty()
             && !self.unix
             && self.types.is_empty()
             && !self.deleted
+            && self.links_below.is_none()
             && self.netns.is_empty()
             && self.places.is_empty();
         !(words_only && (self.and || alone))
@@ -173,16 +202,21 @@ impl Selection {
         let uid = row.cred.and_then(|c| c.euid());
         self.pids.excludes(|p| *p == row.view.tgid())
             || self.uids.excludes(|u| Some(*u) == uid)
-            || self.commands.excludes(|c| row.comm.is_some_and(|comm| comm.starts_with(c)))
+            || self.pgids.excludes(|p| Some(*p) == row.base.and_then(|b| b.pgid()))
+            || self.commands.excludes(|c| row.comm.is_some_and(|comm| c.is(comm)))
     }
-    fn process(&self, row: &Row<'_>) -> [Option<bool>; 3] {
+    fn process(&self, row: &Row<'_>) -> [Option<bool>; 4] {
         let uid = row.cred.and_then(|c| c.euid());
-        let begins = |c: &Vec<u8>| row.comm.is_some_and(|comm| comm.starts_with(c));
+        let pgid = row.base.and_then(|b| b.pgid());
+        let is = |c: &CommandName| row.comm.is_some_and(|comm| c.is(comm));
         let ids = [row.view.tgid(), row.view.pid()];
         [
             if_set(!self.pids.only.is_empty(), || ids.iter().any(|i| self.pids.only.contains(i))),
             if_set(!self.uids.only.is_empty(), || uid.is_some_and(|u| self.uids.only.contains(&u))),
-            if_set(!self.commands.only.is_empty(), || self.commands.only.iter().any(begins)),
+            if_set(!self.commands.only.is_empty(), || self.commands.only.iter().any(is)),
+            if_set(!self.pgids.only.is_empty(), || {
+                pgid.is_some_and(|p| self.pgids.only.contains(&p))
+            }),
         ]
     }
     /// May files of this process be shown?
@@ -231,6 +265,9 @@ impl Selection {
             }),
             if_set(!self.types.is_empty(), || self.is_of_type(file)),
             if_set(self.deleted, || file.is_deleted()),
+            if_set(self.links_below.is_some(), || {
+                file.nlink().is_some_and(|n| Some(n) < self.links_below)
+            }),
             if_set(!self.netns.is_empty(), || {
                 socket.and_then(|s| s.netns()).is_some_and(|n| self.netns.contains(&n))
             }),

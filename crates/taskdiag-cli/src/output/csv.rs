@@ -32,7 +32,9 @@ fn cell(out: &mut Vec<u8>, cx: &Context, column: &Column, row: Option<&Row<'_>>,
     match v {
         Value::Missing(_) | Value::Tty(0) => {}
         Value::Nanos(ns) => json::seconds(out, i128::from(*ns)),
-        Value::Instant(ns) => json::seconds(out, cx.unix_ns(*ns)),
+        Value::Instant(ns) => {
+            json::seconds(out, i128::from(cx.unix_seconds_floor(*ns)) * 1_000_000_000);
+        }
         Value::Uint(v) => field::write_uint(out, *v),
         Value::Percent(p) => out.extend_from_slice(format!("{p:.3}").as_bytes()),
         Value::Bytes { data, .. } => text(out, data),
@@ -81,7 +83,7 @@ pub fn rows(
     };
     let mut writer = csv::WriterBuilder::new().from_writer(&mut *sink);
     if headers {
-        writer.write_record(columns.iter().map(|c| c.name.as_bytes())).map_err(io)?;
+        writer.write_record(columns.iter().map(|c| c.key.as_bytes())).map_err(io)?;
     }
     let mut value = Vec::new();
     let mut count = 0;

@@ -1,34 +1,26 @@
 //! JSON: one document, or one object a line.
 //!
-//! Keys are the columns as asked for; values are in the library's units: bytes, seconds,
-//! seconds since 1970. Text that is not UTF-8 is `{"bytes": "<base64>"}`, so nothing is lost. A
-//! value that is not there is `null`, and the task's `missing` object says why.
+//! `docs/json.md` tells what programs may rely on. Keys are the fields' own names, or headers that were asked
+//! for; values are in the library's units: bytes, seconds, seconds since 1970. Text is always a string; where it
+//! is not UTF-8, its bytes are beside it, so nothing is lost. A value that is not known is `null`, and `missing`
+//! says why; what a task just does not have is 0 where it is an amount, else its key is not there.
 
 use std::io;
 
 use base64::Engine;
-use taskdiag::field::{self, Context, Missing, Value};
+use taskdiag::field::{self, Context, Kind, Missing, Text, Value};
 
 use super::{Item, Sink, Table, Tally};
 use crate::columns::Column;
 
-/// A string of bytes. What steers a terminal or hides is written as \u009b, which is the same string.
+/// A string of bytes; what is not UTF-8 is U+FFFD. What steers a terminal or hides is written as \u009b, which is the same string.
 pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
-    match std::str::from_utf8(bytes) {
-        // Writing to a Vec cannot fail, nor can a str be refused.
-        Ok(s) => {
-            let start = out.len();
-            serde_json::to_writer(&mut *out, s).expect("a string is valid JSON");
-            if s.bytes().any(|b| b >= 0x7f) {
-                escape_odd(out, start);
-            }
-        }
-        Err(_) => {
-            out.extend_from_slice(b"{\"bytes\":\"");
-            let encoded = base64::engine::general_purpose::STANDARD.encode(bytes);
-            out.extend_from_slice(encoded.as_bytes());
-            out.extend_from_slice(b"\"}");
-        }
+    let start = out.len();
+    let s = String::from_utf8_lossy(bytes);
+    // Writing to a Vec cannot fail, nor can a str be refused.
+    serde_json::to_writer(&mut *out, &*s).expect("a string is valid JSON");
+    if s.bytes().any(|b| b >= 0x7f) {
+        escape_odd(out, start);
     }
 }
 
@@ -98,7 +90,8 @@ fn value(out: &mut Vec<u8>, cx: &Context, v: &Value<'_>) {
         Value::Int(v) => out.extend_from_slice(v.to_string().as_bytes()),
         Value::Percent(p) => out.extend_from_slice(format!("{p:.3}").as_bytes()),
         Value::Nanos(ns) => seconds(out, i128::from(*ns)),
-        Value::Instant(ns) => seconds(out, cx.unix_ns(*ns)),
+        // The clocks of the answer give another fraction each time.
+        Value::Instant(ns) => seconds(out, i128::from(cx.unix_seconds_floor(*ns)) * 1_000_000_000),
         Value::Mask(m) => out.extend_from_slice(format!("\"{m:016x}\"").as_bytes()),
         Value::Bytes { data, .. } => text(out, data),
         Value::Word(w) => text(out, w.as_bytes()),
@@ -122,7 +115,7 @@ fn keys(columns: &[Column]) -> Vec<(usize, Vec<u8>)> {
     let mut out: Vec<(usize, Vec<u8>)> = Vec::new();
     for (i, c) in columns.iter().enumerate() {
         let mut key = Vec::new();
-        text(&mut key, c.name.as_bytes());
+        text(&mut key, c.key.as_bytes());
         key.push(b':');
         if !out.iter().any(|(_, k)| *k == key) {
             out.push((i, key));
@@ -147,20 +140,39 @@ fn write_members(
     mut missing: impl FnMut(usize, Missing),
 ) {
     lacking.clear();
+    let start = out.len();
     for (k, (c, key)) in keys.iter().enumerate() {
-        let v = item.value(cx, columns[*c].field, *c);
-        if let Some(m) = v.missing() {
+        let column = &columns[*c];
+        let v = item.value(cx, column.field, *c);
+        let why = v.missing();
+        if let Some(m) = why {
             missing(*c, m);
-            lacking.push((k, m.name()));
         }
-        if k > 0 {
+        let amount = match why {
+            Some(m) if m.is_absent() => match absent(column) {
+                Some(amount) => Some(amount),
+                // It has none: there is no key.
+                None => continue,
+            },
+            Some(m) => {
+                lacking.push((k, m.name()));
+                None
+            }
+            None if matches!(v, Value::Tty(0)) => continue,
+            None => None,
+        };
+        if out.len() > start {
             out.push(b',');
         }
         out.extend_from_slice(key);
-        value(out, cx, &v);
+        match amount {
+            Some(amount) => out.extend_from_slice(amount.as_bytes()),
+            None => value(out, cx, &v),
+        }
+        odd_bytes(out, key, &v);
     }
     if !lacking.is_empty() {
-        out.extend_from_slice(b",\"missing\":{");
+        out.extend_from_slice(if out.len() > start { b",\"missing\":{" } else { b"\"missing\":{" });
         for (j, (k, why)) in lacking.iter().enumerate() {
             if j > 0 {
                 out.push(b',');
@@ -169,6 +181,44 @@ fn write_members(
             text(out, why.as_bytes());
         }
         out.push(b'}');
+    }
+}
+
+/// What a task has that does not have this: nothing of its memory, and no entry of a list. A file without a size has
+/// none, not 0.
+fn absent(column: &Column) -> Option<&'static str> {
+    match (column.field.kind, column.field.text) {
+        (Kind::TextList | Kind::IntegerList, _) => Some("[]"),
+        (_, Text::Kib | Text::Pages | Text::Human) => Some("0"),
+        (_, Text::Percent | Text::Percent99 | Text::PerMille) => Some("0.0"),
+        _ => None,
+    }
+}
+
+/// Beside text that is not UTF-8, its bytes in base64, as `KEY_bytes`: of a list, all of its texts.
+fn odd_bytes(out: &mut Vec<u8>, key: &[u8], v: &Value<'_>) {
+    let is_odd = |bytes: &[u8]| std::str::from_utf8(bytes).is_err();
+    let odd = match v {
+        Value::Bytes { data, .. } | Value::Args { data, .. } => is_odd(data),
+        Value::Short(s) => is_odd(s.as_bytes()),
+        _ => false,
+    };
+    if !odd {
+        return;
+    }
+    let base64 = |out: &mut Vec<u8>, bytes: &[u8]| {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(bytes);
+        out.extend_from_slice(format!("\"{encoded}\"").as_bytes());
+    };
+    out.push(b',');
+    // "KEY": becomes "KEY_bytes":
+    out.extend_from_slice(&key[..key.len() - 2]);
+    out.extend_from_slice(b"_bytes\":");
+    match v {
+        Value::Args { data, .. } => list(out, data.split(|b| *b == 0), base64),
+        Value::Bytes { data, .. } => base64(out, data),
+        Value::Short(s) => base64(out, s.as_bytes()),
+        _ => {}
     }
 }
 
@@ -228,7 +278,9 @@ mod tests {
     #[test]
     fn any_bytes() {
         assert_eq!(made(|o| text(o, b"a\"\n\x01")), "\"a\\\"\\n\\u0001\"");
-        assert_eq!(made(|o| text(o, b"\xff\xfe")), "{\"bytes\":\"//4=\"}");
+        assert_eq!(made(|o| text(o, b"a\xff")), "\"a\u{fffd}\"");
+        let odd = Value::Bytes { data: b"\xff\xfe"[..].into(), cut: false };
+        assert_eq!(made(|o| odd_bytes(o, b"\"k\":", &odd)), ",\"k_bytes\":\"//4=\"");
         let odd = "\u{7f}é\u{9b}31m\u{202e}\u{e0001}";
         let escaped = "\"\\u007fé\\u009b31m\\u202e\\udb40\\udc01\"";
         assert_eq!(made(|o| text(o, odd.as_bytes())), escaped);

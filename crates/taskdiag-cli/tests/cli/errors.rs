@@ -35,7 +35,7 @@ fn usage() {
     fails(&["ps", "axo"], 2, &["needs a list of columns"]);
     fails(&["ps", "-C", ""], 2, &["needs a list of command names"]);
     fails(&["maps", "-C", ","], 2, &["--command needs at least one value"]);
-    fails(&["files", "-c", "/^ss/i"], 2, &["-c /^ss/i", "not regular expressions"]);
+    fails(&["files", "-c", "/(/i"], 2, &["-c /(/i", "open group"]);
     fails(&["dump", "--groups", "bse"], 2, &["'bse'", "did you mean 'base'"]);
     fails(&["dump", "--strategy", "one"], 2, &["--pid"]);
     fails(&["dump", "--strategy", "all", "--pid", "1"], 2, &["--pid"]);
@@ -44,11 +44,25 @@ fn usage() {
 
 #[test]
 fn help_says_the_exit_codes() {
-    for args in [&["--help"][..], &["ps", "--help"], &["dump", "--help"]] {
-        let (code, out, _) = parts(&run(args));
+    let (code, out, _) = parts(&run(&["help", "exit-codes"]));
+    assert!(code == 0 && out.contains("Exit codes:") && out.contains("partial"), "{out}");
+    for command in ["", "ps", "files", "maps", "memory", "tree", "dump"] {
+        let args: Vec<&str> = [command, "--help"].into_iter().filter(|w| !w.is_empty()).collect();
+        let (code, out, _) = parts(&run(&args));
         assert_eq!(code, 0);
-        assert!(out.contains("Exit codes:") && out.contains("partial"), "{out}");
+        let there = ["Examples:", "taskdiag help exit-codes"].iter().all(|w| out.contains(w));
+        assert!(there && !out.contains("Exit codes:"), "{out}");
     }
+}
+
+#[test]
+fn what_was_meant_is_said() {
+    fails(&["ps", "firefox"], 2, &["-C firefox"]);
+    fails(&["ps", "postgres"], 2, &["-C postgres"]);
+    fails(&["ps", "-o", "RSS"], 2, &["did you mean 'rss'"]);
+    fails(&["ps", "-o", "mapping"], 2, &["a column of 'taskdiag maps'"]);
+    fails(&["ps", "-b"], 2, &["'-b'", "--help"]);
+    fails(&["--as", "top"], 2, &["ps, pmap, pstree"]);
 }
 
 #[test]

@@ -222,18 +222,18 @@ fn the_default_view() {
     let (code, out, err) = files(&machine(), &[]);
     let want = "\
 COMMAND   PID TID THR USER   FD    TYPE DEVICE SIZE/OFF     NODE NAME
-init        1   1   1 root   0r     CHR    1,3      0t0        5 /dev/null
-init        1   1   1 root   3w     REG    8,1     4096       12 /var/log/init.log
-init        1   1   1 root   4u a_inode    0,8      0t0        9 [eventpoll:3,7]
-sshd       10  10   1 root   3u    IPv4   1003      0t0      TCP *:22 (LISTEN)
-sshd       10  10   1 root   4u    IPv4   1004      0t0      TCP 127.0.0.1:22->10.0.0.9:5000 (ESTABLISHED)
-web        20  20   3 www-data   0u     CHR    1,3      0t0        5 /dev/null
-web        20  20   3 www-data   5u     REG    8,1  1048576       77 /tmp/cache (deleted)
-web        20  20   3 www-data   6u    unix    0,8      0t0     2006 type=STREAM (CONNECTED) ->INO=3001 31,less,1u
+init        1       1 root   0r     CHR    1,3      0t0        5 /dev/null
+init        1       1 root   3w     REG    8,1     4096       12 /var/log/init.log
+init        1       1 root   4u a_inode    0,8      0t0        9 [eventpoll:3,7]
+sshd       10       1 root   3u    IPv4   1003      0t0      TCP *:22 (LISTEN)
+sshd       10       1 root   4u    IPv4   1004      0t0      TCP 127.0.0.1:22->10.0.0.9:5000 (ESTABLISHED)
+web        20       3 www-data   0u     CHR    1,3      0t0        5 /dev/null
+web        20       3 www-data   5u     REG    8,1  1048576       77 /tmp/cache (deleted)
+web        20       3 www-data   6u    unix    0,8      0t0     2006 type=STREAM (CONNECTED) ->INO=3001 31,less,1u
 loner      20  23   1 www-data   9r     REG    8,1       10       78 /srv/www/index
-cat        30  30   1 www-data   1w    FIFO    0,8      0t0      500 pipe 31,less,0r
-less       31  31   1 www-data   0r    FIFO    0,8      0t0      500 pipe 30,cat,1w
-less       31  31   1 www-data   1u    unix    0,8      0t0     3001 /run/less.sock type=STREAM (CONNECTED) ->INO=2006 20,web,6u net:[78]
+cat        30       1 www-data   1w    FIFO    0,8      0t0      500 pipe 31,less,0r
+less       31       1 www-data   0r    FIFO    0,8      0t0      500 pipe 30,cat,1w
+less       31       1 www-data   1u    unix    0,8      0t0     3001 /run/less.sock type=STREAM (CONNECTED) ->INO=2006 20,web,6u net:[78]
 ";
     let squeeze = |s: &str| {
         let line = |l: &str| l.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -386,7 +386,8 @@ fn json_for_programs() {
     ] {
         assert_eq!(row[key], want, "{key}");
     }
-    assert_eq!(row["missing"]["path"], "absent");
+    // It has none, so there is no key.
+    assert!(row.get("path").is_none() && row.get("missing").is_none(), "{row}");
     let (_, out, _) = files(&m, &["--jsonl", "-p", "30,40", "-o", "pid,fd,ends,flags"]);
     let rows: Vec<&str> = out.lines().collect();
     assert_eq!(rows[0], r#"{"pid":30,"fd":"1w","ends":["31,less,0r"],"flags":"wronly"}"#);
@@ -418,7 +419,8 @@ fn hostile_names() {
     assert_eq!(out, "a\\nb\\x1b[2J /tmp/\\xff\\n\\x1b]0;x\\x07 (deleted)\n");
     let (_, out, _) = files(&m, &["--json", "-o", "path,deleted"]);
     let all: Value = serde_json::from_str(&out).expect("valid JSON");
-    assert_eq!(all[0]["path"]["bytes"], "L3RtcC//ChtdMDt4ByAoZGVsZXRlZCk=");
+    assert_eq!(all[0]["path_bytes"], "L3RtcC//ChtdMDt4ByAoZGVsZXRlZCk=");
+    assert_eq!(all[0]["path"], "/tmp/\u{fffd}\n\u{1b}]0;x\u{7} (deleted)");
     assert_eq!(all[0]["deleted"], false);
     // Who shares is not known from processes alone; that is said, not shown as 1.
     let (code, out, err) = files(&m, &["--no-headers", "-o", "threads"]);
@@ -428,8 +430,10 @@ fn hostile_names() {
 #[test]
 fn what_lsof_has_and_this_has_not() {
     for (args, word) in [
-        (&["-F"][..], "--json"),
+        (&["-Fq"][..], "no field 'q'"),
         (&["+r"], "watch"),
+        (&["-u", ""], "at least one value"),
+        (&["--net", "/etc/passwd"], "no network namespace"),
         (&["-d", "x"], "descriptors"),
         (&["-d", "5-2"], "descriptors"),
         (&["-i", "TPC:22"], "TPC"),

@@ -18,10 +18,11 @@ fn units_and_missing() {
     assert_eq!(
         all[0],
         json!({"pid": 1, "user": "root", "time": 61.0, "rss": 1 << 20,
-               "lstart": 1_767_168_801.0, "args": ["/bin/init", "-x"], "tty": null, "pcpu": 0.061})
+               "lstart": 1_767_168_801.0, "args": ["/bin/init", "-x"], "pcpu": 0.061})
     );
-    assert_eq!(all[1]["missing"], json!({"rss": "absent", "args": "absent"}));
-    assert_eq!(all[1]["rss"], Value::Null);
+    // A kernel thread has no memory and no arguments, and nothing about it is not known.
+    assert_eq!((&all[1]["rss"], &all[1]["args"]), (&json!(0), &json!([])));
+    assert!(all[1].get("missing").is_none());
     assert_eq!(all[3]["user"], "3999999999");
     assert_eq!(all.as_array().unwrap().len(), 6);
 }
@@ -33,15 +34,46 @@ fn hostile_bytes_are_lossless() {
     let task = Task { comm: comm.clone(), args: Some(args), ..Task::new(5, 0, "x") };
     let saved = Saved::tasks(&[task]);
     let all = document(&saved, &["-o", "comm,args"]);
-    let bytes = |v: &Value| match v {
-        Value::String(s) => s.clone().into_bytes(),
-        v => {
-            base64::engine::general_purpose::STANDARD.decode(v["bytes"].as_str().unwrap()).unwrap()
-        }
-    };
-    assert_eq!(bytes(&all[0]["comm"]), comm);
-    let args: Vec<Vec<u8>> = all[0]["args"].as_array().unwrap().iter().map(bytes).collect();
+    let bytes =
+        |v: &Value| base64::engine::general_purpose::STANDARD.decode(v.as_str().unwrap()).unwrap();
+    assert_eq!(bytes(&all[0]["comm_bytes"]), comm);
+    assert_eq!(all[0]["comm"], "a\"\n\u{1b}\u{fffd}\u{fffd}");
+    let args: Vec<Vec<u8>> = all[0]["args_bytes"].as_array().unwrap().iter().map(bytes).collect();
     assert_eq!(args, [&b"plain"[..], b"\xc3(", b"", b"tab\t"]);
+}
+
+#[test]
+fn keys_are_the_names_of_fields_or_those_asked_for() {
+    let saved = Saved::tasks(&machine());
+    let first = |columns: &str| {
+        let (_, out, _) = saved.ps(&["--jsonl", "-o", columns]);
+        out.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(first("%cpu,tname,rssize"), r#"{"pcpu":0.061,"rss":1048576}"#);
+    assert_eq!(first("pid=ID,comm=NAME"), r#"{"ID":1,"NAME":"init"}"#);
+    let (_, out, _) = saved.ps(&["--csv", "-o", "pid=ID,rssize"]);
+    assert_eq!(out.lines().next(), Some("ID,rss"));
+    // Views have headers for people, which are no keys.
+    let (_, out, _) = saved.ps(&["--jsonl", "-ef"]);
+    assert!(out.starts_with(r#"{"user":"root","pid":1,"ppid":0,"#), "{out}");
+}
+
+#[test]
+fn a_process_is_known_by_its_pid_and_start_ticks() {
+    let saved = Saved::tasks(&machine());
+    let all = document(&saved, &[]);
+    assert_eq!((&all[4]["pid"], &all[4]["start_ticks"]), (&json!(11), &json!(1100)));
+    // Of a living process, the same number from all engines and runs, and the kernel's own.
+    let pid = std::process::id().to_string();
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let ticks: u64 = stat.rsplit(") ").next().unwrap().split(' ').nth(19).unwrap().parse().unwrap();
+    for engine in ["procfs", "bpf", "auto"] {
+        let out = run(&["ps", "--jsonl", "--engine", engine, "-p", &pid, "-o", "start_ticks"]);
+        if engine != "bpf" || out.status.success() {
+            let text = String::from_utf8(out.stdout).unwrap();
+            assert_eq!(text, format!("{{\"start_ticks\":{ticks}}}\n"), "{engine}");
+        }
+    }
 }
 
 #[test]

@@ -157,7 +157,9 @@ impl<'a> Words<'a> {
                     let Some(value) = self.value(rest) else {
                         return usage(format!("'{c}' in '{word}' needs {what} after it"));
                     };
-                    return take(t, value);
+                    let name = is_name(word, rest, table);
+                    return take(t, value)
+                        .map_err(|why| if name { for_name(word, why) } else { why });
                 }
                 Does::May(take) => {
                     let value = self.value(rest);
@@ -202,6 +204,23 @@ impl<'a> Words<'a> {
             }
             Does::May(take) => take(t, rest.get(1..)),
         }
+    }
+}
+
+/// May a word be the name of a program, of which a letter took the end for its value?
+fn is_name(word: &str, rest: &str, table: &[Row<char>]) -> bool {
+    std::ptr::eq(table, BSD)
+        && !rest.is_empty()
+        && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+fn for_name(word: &str, why: Exit) -> Exit {
+    match why {
+        Exit::Usage(why) => Exit::Usage(format!(
+            "'{word}' is read as letters in the style of BSD (as in aux), and then {why}: to find processes by \
+             the name of their program, use -C {word}"
+        )),
+        other => other,
     }
 }
 
@@ -278,6 +297,8 @@ mod tests {
             ("axo", "needs a list of columns"),
             ("b", "letter 'b'"),
             ("firefox", "-C firefox"),
+            ("postgres", "-C postgres"),
+            ("nginx", "-C nginx"),
             ("-b", "'-b'"),
             ("--nosuch", "'--nosuch'"),
             ("--srot|pid", "'sort'"),

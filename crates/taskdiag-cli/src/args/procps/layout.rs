@@ -77,9 +77,12 @@ fn item(text: &str) -> Result<Vec<Column>, Exit> {
         None => (text, None),
     };
     let own = OWN.iter().find(|(n, _)| *n == name).map_or(name, |(_, own)| own);
-    let mut columns = columns::parse(own)?;
+    let mut columns = columns::view(&TASKS, own)?;
     if let (Some(header), [column]) = (header, &mut columns[..]) {
         column.header = header.to_owned();
+        if !header.is_empty() {
+            column.key = header.to_owned();
+        }
         column.width = column.width.max(header.chars().count());
     }
     Ok(columns)

@@ -302,6 +302,15 @@ pub const FIELDS: &[Field] = &[
     }),
     row!("threads" "THR" 3 Right [FD] Integer Count Plain, "kcmp(2), task_struct.files",
         "Threads of the process that share this table of open files", {"thr" "THR"}, threads),
+    row!("task" "TID" 5 Right [] Text None Pid, "task_struct.pid",
+    "Thread id of a thread with files of its own; empty where they are those of the process", {},
+    |_, row| {
+        let mut tid = Short::default();
+        if row.view.pid() != row.view.tgid() {
+            tid.push_uint(row.view.pid().into());
+        }
+        Value::Short(tid)
+    }),
     row!("sharers" "SHARERS" 7 Left [FD] IntegerList None Plain, "kcmp(2), task_struct.files",
         "Other processes that share this table of open files", {}, sharers),
     row!("fd" "FD" 4 Right [FD] Text None Plain, "/proc/PID/fd, /proc/PID/fdinfo",

@@ -68,6 +68,14 @@ fn age(cx: &Context, row: &Row<'_>) -> Value<'static> {
     }
 }
 
+/// The same number from each engine: the kernel rounds down, too, where it shows ticks.
+fn start_ticks(cx: &Context, row: &Row<'_>) -> Value<'static> {
+    let Some(base) = row.base else { return row.missing(Group::Base) };
+    let ticks = |ns: u64| u128::from(ns) * u128::from(cx.info.clk_tck.max(1)) / 1_000_000_000;
+    let known = base.start_time_ns().map(ticks);
+    known.map_or(Value::UNKNOWN, |t| Value::Uint(u64::try_from(t).unwrap_or(u64::MAX)))
+}
+
 pub const FIELDS: &[Field] = &[
     row!("pid" "PID" 5 Right [] Integer None Pid, "task_struct.tgid; /proc/PID",
         "Process id", {"tgid" "TGID"}, tgid),
@@ -104,6 +112,9 @@ pub const FIELDS: &[Field] = &[
         "Start time, HH:MM or MonDD or year", {"start_time" "START"}, START),
     row!("bsdstart" "START" 6 Right [BASE(start_time_ns)] Number UnixSeconds BsdDate, "/proc/PID/stat 22",
         "Start time, HH:MM or Mon DD", {}, START),
+    row!("start_ticks" "TICKS" 10 Right [BASE(start_time_ns)] Integer None Plain, "/proc/PID/stat 22",
+        "Start time in clock ticks since boot: with the pid, what tells a process from all others of this boot", {},
+        start_ticks),
     row!("etime" "ELAPSED" 11 Right [BASE(start_time_ns)] Number Seconds Elapsed, "/proc/PID/stat 22",
         "Time since the start, [[DD-]HH:]MM:SS", {}, age),
     row!("etimes" "ELAPSED" 7 Right [BASE(start_time_ns)] Number Seconds Seconds, "/proc/PID/stat 22",

@@ -1,0 +1,172 @@
+//! `files -F`: a line for each value, with a letter before it that says what it is, as lsof writes for
+//! programs. A process comes before its files, and each set of values ends where the next begins.
+
+use std::collections::HashMap;
+
+use taskdiag::field::{self, Context, FILES, Field, OpenRow, Part, Row, Value};
+use taskdiag::files::OpenFile;
+
+use super::Shown;
+use crate::exit::Exit;
+use crate::output::Sink;
+
+/// Which values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fields {
+    letters: String,
+    /// NUL behind each value; lines are then whole processes and files.
+    nul: bool,
+}
+
+/// What comes once for a process, in this order.
+const PROCESS: &[(char, &str)] = &[
+    ('p', "task.pid"),
+    ('g', "task.pgid"),
+    ('R', "task.ppid"),
+    ('c', "command"),
+    ('u', "task.uid"),
+    ('L', "task.user"),
+];
+/// What comes for each file, in this order.
+const FILE: &[(char, &str)] = &[
+    ('f', "fd"),
+    ('a', "access"),
+    ('l', "lock"),
+    ('t', "type"),
+    ('G', "flags"),
+    ('D', "dev"),
+    ('s', "size"),
+    ('o', "offset"),
+    ('i', "inode"),
+    ('k', "nlink"),
+    ('P', "protocol"),
+    ('n', "name"),
+];
+
+impl Fields {
+    /// All letters there are.
+    pub const LETTERS: &str = "pgRcuLfaltGDsoikPn0";
+
+    /// These letters, each of [`LETTERS`](Self::LETTERS); none of them means nearly all.
+    pub fn new(text: &str) -> Fields {
+        let nul = text.contains('0');
+        let letters: String = text.chars().filter(|c| *c != '0').collect();
+        // As lsof: the offset only where it is asked for or stands for the size.
+        let letters = if letters.is_empty() { String::from("pgRcuLfaltGDsoikPn") } else { letters };
+        Fields { letters, nul }
+    }
+    fn has(&self, letter: char) -> bool {
+        // Without it nobody could tell whose a value is.
+        letter == 'p' || self.letters.contains(letter)
+    }
+    /// The fields that they are made from.
+    pub fn fields(&self) -> impl Iterator<Item = &'static Field> {
+        let all = PROCESS.iter().chain(FILE).filter(|(l, _)| self.has(*l));
+        all.filter_map(|(_, name)| FILES.find(name)).map(|named| named.field)
+    }
+}
+
+/// Locks of files of this machine: who, and which file, and the letter of lsof.
+fn locks() -> HashMap<(u32, u32, u64), char> {
+    let text = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let lock = |line: &str| {
+        // 1: FLOCK  ADVISORY  WRITE 4711 fe:00:123 0 EOF
+        let w: Vec<&str> = line.split_whitespace().filter(|w| *w != "->").collect();
+        let (pid, place) = (w.get(4)?.parse().ok()?, *w.get(5)?);
+        let mut place = place.split(':');
+        let hex = |s: Option<&str>| u32::from_str_radix(s?, 16).ok();
+        let (major, minor) = (hex(place.next())?, hex(place.next())?);
+        let inode = place.next()?.parse().ok()?;
+        let dev = minor & 0xff | major << 8 | (minor & !0xff) << 12;
+        let whole = w.get(6) == Some(&"0") && w.get(7) == Some(&"EOF");
+        let letter = match (*w.get(3)?, whole) {
+            ("READ", true) => 'R',
+            ("READ", false) => 'r',
+            ("WRITE", true) => 'W',
+            _ => 'w',
+        };
+        Some(((pid, dev, inode), letter))
+    };
+    text.lines().filter_map(lock).collect()
+}
+
+/// Write all; was there any?
+pub(super) fn write(all: &Shown<'_>, cx: &Context, fields: &Fields) -> Result<bool, Exit> {
+    let mut sink = Sink::stdout();
+    let locks = locks();
+    let mut last = None;
+    let mut any = false;
+    let end: &[u8] = if fields.nul { b"\0" } else { b"\n" };
+    for file in all.opened.owners().flat_map(|owner| all.opened.files_of(owner)) {
+        any = true;
+        let row =
+            Row { part: Part::File(OpenRow { file: &file, files: all.files }), ..file.owner.row };
+        let out = sink.buf();
+        let set = |out: &mut Vec<u8>, table: &[(char, &str)]| {
+            for (letter, name) in table.iter().filter(|(l, _)| fields.has(*l)) {
+                if let Some(text) = value(cx, &row, &file, *letter, name, &locks) {
+                    out.push(*letter as u8);
+                    out.extend_from_slice(&text);
+                    out.extend_from_slice(end);
+                }
+            }
+            if fields.nul {
+                out.push(b'\n');
+            }
+        };
+        if last != Some(row.view.pid()) {
+            last = Some(row.view.pid());
+            set(out, PROCESS);
+        }
+        set(out, FILE);
+        sink.settle()?;
+    }
+    sink.finish()?;
+    Ok(any)
+}
+
+/// The text behind a letter; `None`: this file has none.
+fn value(
+    cx: &Context,
+    row: &Row<'_>,
+    file: &OpenFile<'_>,
+    letter: char,
+    name: &str,
+    locks: &HashMap<(u32, u32, u64), char>,
+) -> Option<Vec<u8>> {
+    match letter {
+        // Descriptors are numbers here; the letter of access is on its own.
+        'f' if file.fd().is_some() => return Some(file.label().as_bytes().to_vec()),
+        'l' => {
+            let lock = file
+                .dev()
+                .zip(file.inode())
+                .and_then(|(dev, inode)| file.fd().and(locks.get(&(row.view.tgid(), dev, inode))));
+            return Some(lock.map_or_else(|| b" ".to_vec(), |l| l.to_string().into()));
+        }
+        'a' => {
+            let access = file.access().map_or("", |a| a.letter());
+            return Some(if access.is_empty() { b" ".to_vec() } else { access.into() });
+        }
+        // The second number is of other systems.
+        'G' => return file.fd()?.flags().map(|bits| format!("0x{bits:x};0x0").into()),
+        'D' => {
+            let (major, minor) = taskdiag::files::major_minor(file.dev()?);
+            return Some(format!("0x{:x}", major << 8 | minor).into());
+        }
+        // One or the other.
+        'o' if file.size_bytes().is_some() => return None,
+        'o' => return file.pos_bytes().map(|o| format!("0t{o}").into()),
+        _ => {}
+    }
+    let named = FILES.find(name)?;
+    let found = (named.field.get)(cx, row);
+    match found {
+        Value::Missing(_) => None,
+        found => {
+            let mut out = Vec::new();
+            field::text(&mut out, cx, named.field.text, Some(row), &found);
+            Some(out)
+        }
+    }
+}
