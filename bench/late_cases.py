@@ -32,7 +32,7 @@ PEERS = {"procps: ps aux": ["ps", "aux"], "lsof -n -P": ["lsof", "-n", "-P"]}
 # With 100,000 threads.
 THREADS = {
     "idle": None,
-    "ps -T": ps("-T", "-o", "pid,tid,comm,stat,time", engine="bpf"),
+    "ps -T": ps("--threads", "-o", "pid,tid,comm,stat,time", engine="bpf"),
     "ps aux": ps("aux", engine="bpf"),
     "files": [TASKDIAG, "files", "--engine", "bpf"],
 }
