@@ -10,7 +10,7 @@ fn main() -> Result<(), taskdiag::Error> {
     let files = Files::new(&snapshot);
     for owner in files.owners() {
         for file in files.of(owner) {
-            let Some(path) = file.path.as_ref().map(|p| String::from_utf8_lossy(&p.bytes)) else {
+            let Some(path) = file.path.as_ref().map(|p| String::from_utf8_lossy(p.bytes)) else {
                 continue;
             };
             if path.starts_with(&below) {
