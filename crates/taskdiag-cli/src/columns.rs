@@ -73,10 +73,9 @@ impl Column {
 const LACKING: &[(&[&str], &str)] = &[
     (&["nwchan"], "use wchan"),
     (&["cgname"], "use cgroup or cgroup_path"),
-    (&["unit", "uunit", "slice", "lxc", "docker", "machine"], "use cgroup_path"),
-    (&["lsession", "ouid", "seat", "luid"], "logins are not read"),
-    (&["label", "context"], "security labels are not read"),
-    (&["oom", "oomadj", "numa", "ag_id", "ag_nice"], "it is not read yet"),
+    (&["docker"], "use container and runtime"),
+    (&["seat"], "seats are not read"),
+    (&["numa"], "it is not read yet"),
     (&["lim"], "use rlimit_rss"),
 ];
 

@@ -500,10 +500,15 @@ pub(crate) fn is_blob(kind: u16) -> bool {
     matches!(shape(kind), Some(Shape::Blob))
 }
 
-/// The command name in a BASE record; `None`: it is not known.
-pub fn comm(base: &Base) -> Option<&[u8]> {
+/// The command name of a task with this BASE record; `None`: it is not known. `long` is what its
+/// [`A_COMM`] attribute has, and is asked only where the record has no room for more than there is.
+pub fn comm<'a>(base: &'a Base, long: impl FnOnce() -> Option<&'a [u8]>) -> Option<&'a [u8]> {
     base.comm()?;
-    Some(&base.comm[..base.comm.iter().position(|b| *b == 0).unwrap_or(base.comm.len())])
+    let room = base.comm.len() - 1;
+    match base.comm.iter().position(|b| *b == 0).unwrap_or(room) {
+        end if end < room => Some(&base.comm[..end]),
+        _ => Some(long().unwrap_or(&base.comm[..room])),
+    }
 }
 
 /// The totals of a stream that is whole, found without a check of the rest. `None`: it has no DONE

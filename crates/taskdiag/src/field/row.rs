@@ -47,10 +47,7 @@ macro_rules! row {
                         _ => {}
                     }
                 }
-                row.comm = row.base.and_then(taskdiag_wire::decode::comm);
-                if long.is_some() && row.comm.is_some() {
-                    row.comm = long;
-                }
+                row.comm = row.base.and_then(|base| taskdiag_wire::decode::comm(base, || long));
                 row
             }
         }

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 
 use taskdiag_wire::decode::has_task;
 use taskdiag_wire::{
-    A_MISSING, A_NAME, A_SHARED, AlignedBuf, Base, Done, Group, Groups, Info, NlMsgHdr, Reason,
-    Stream, StreamWriter, TaskView,
+    A_COMM, A_MISSING, A_NAME, A_SHARED, AlignedBuf, Base, Done, Group, Groups, Info, NlMsgHdr,
+    Reason, Stream, StreamWriter, TaskView,
 };
 
 use super::refs::{Numbers, Renumber, attrs_of, patched, shared};
@@ -204,7 +204,7 @@ impl Adder<'_> {
         for (kind, bytes) in o.attrs() {
             match kind {
                 A_MISSING => {}
-                Base::TYPE if self.has_base => {}
+                Base::TYPE | A_COMM if self.has_base => {}
                 A_SHARED => self.share(o.pid(), bytes),
                 _ => self.w.raw_attr(&self.map.attr(kind, bytes)),
             }

@@ -63,7 +63,7 @@ use self::sockets::Sockets;
 use self::supervise::Job;
 use self::swap::Objects;
 use self::task::{Plan, Worker, exhausted};
-use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
+use crate::engine::{Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::{Cause, Error};
 use crate::request::Request;
 
