@@ -9,10 +9,9 @@ use taskdiag::engine::procfs::parse;
 use taskdiag_cli::Shows;
 use taskdiag_wire::decode::Request;
 use taskdiag_wire::{
-    A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cgroup, Cred, Done, Fd, FdCount, FdDetail,
-    FdType, FileStat, Group, Groups, Io, Limits, Ns, PathKind, Req, Rollup, Sched, Signals, Socket,
-    Stat, Statm, Stream, StreamWriter, Swap, TaskView, Vma, VmaStat, decode_request,
-    encode_features_request, encode_request,
+    A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cred, Done, FdDetail, FdType, Group,
+    Groups, Io, PathKind, Req, Rollup, Signals, Socket, Stat, Statm, Stream, StreamWriter,
+    TaskView, Vma, VmaStat, decode_request, encode_features_request, encode_request,
 };
 
 pub mod seeds;
