@@ -95,7 +95,7 @@ kernel-deb: ## Debian packages of the kernel with the series (CONFIG=amd64|cloud
 	@tools/setup kernel-deb
 	tests/vm/lab deb --config $(CONFIG) $(ARGS)
 
-test-vm: ## every kernel of tests/vm/kernels, selftests, fuzz, stress, each patch booted; an hour or two
+test-vm: ## every kernel of tests/vm/kernels, selftests, fuzz, stress, each patch booted, storms; some hours
 	@tools/setup vm
 	tests/vm/lab all
 

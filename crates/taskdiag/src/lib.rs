@@ -34,7 +34,7 @@ pub use bytes::Bytes;
 pub use changes::{Changes, Stayed};
 pub use engine::auto::{Choice, Session, query, query_each, query_with};
 pub use engine::{Answer, Cost, Engine, EngineId, Support};
-pub use error::Error;
+pub use error::{Cause, Error};
 pub use request::{Members, Request};
 pub use snapshot::{Caveat, Served, Snapshot};
 pub use taskdiag_wire as wire;

@@ -108,6 +108,31 @@ impl Request {
             watch: None,
         }
     }
+    /// The same request with these groups besides its own.
+    #[must_use]
+    pub fn with_groups(self, more: Groups) -> Request {
+        Request { groups: self.groups | more, ..self }
+    }
+    /// The same request, with at most this much time for VMA_STAT and ROLLUP together.
+    #[must_use]
+    pub fn with_budget(self, budget: Duration) -> Request {
+        Request { budget: Some(budget), ..self }
+    }
+    /// The same request, without VMA_STAT and ROLLUP of processes with more resident memory.
+    #[must_use]
+    pub fn with_max_rss(self, bytes: NonZeroU64) -> Request {
+        Request { max_rss_bytes: Some(bytes), ..self }
+    }
+    /// The same request for these members of BASE and STAT only.
+    #[must_use]
+    pub fn with_members(self, members: Members) -> Request {
+        Request { members, ..self }
+    }
+    /// The same request, watched: the watch counts tasks, and may end the walk.
+    #[must_use]
+    pub fn with_watch(self, watch: &'static Watch) -> Request {
+        Request { watch: Some(watch), ..self }
+    }
     /// For engines, between tasks: did the caller end it? Then DONE says `-EINTR`.
     pub fn is_stopped(&self) -> bool {
         self.watch.is_some_and(Watch::is_stopped)

@@ -43,7 +43,7 @@ pub fn stream(data: &[u8]) {
 /// Commands that show a saved answer: each kind of rows in each form, all columns, and all operations on rows.
 const COMMANDS: &[&[&str]] = &[
     &["ps"],
-    &["ps", "-T", "--tree", "--columns", "40", "--color", "always"],
+    &["ps", "-eT", "--columns", "40", "--color", "always"],
     &["ps", "--json", "--sort", "-pcpu,args", "-u", "root"],
     &["files", "--paths", "--mem"],
     &["files", "--csv", "-i", "--deleted", "/a", "--sort", "name"],

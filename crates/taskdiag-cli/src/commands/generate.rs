@@ -10,7 +10,7 @@ use taskdiag::engine::auto;
 use taskdiag::field::{SETS, Set};
 
 use super::fields;
-use crate::args::{self, bsd, ps};
+use crate::args::{self, procps};
 use crate::exit::{self, Exit};
 use crate::output::sink;
 
@@ -49,7 +49,10 @@ standard error, since to read /proc is always safe.";
 const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag ps", "All processes."),
     ("taskdiag ps aux", "The same as ps aux shows them; so do -ef, -eLf, axo pid,comm, -C name."),
-    ("taskdiag ps -T -o pid,tid,comm,stat,time --sort -time", "All threads, the busiest first."),
+    (
+        "taskdiag ps --threads -o pid,tid,comm,stat,time --sort -time",
+        "All threads, the busiest first.",
+    ),
     ("taskdiag ps --tree -u www", "The processes of a user as a tree."),
     ("taskdiag ps --json -o pid,args,rss,read_bytes", "For programs."),
     ("taskdiag dump > f; taskdiag ps --from f -o pid,cgroup", "Ask now, look later."),
@@ -94,8 +97,8 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
              show PID TTY STAT TIME COMMAND. Numbers are process ids. The letters stand for:"
         )
     )?;
-    for (letter, option) in bsd::letters_had() {
-        writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(&ps::meaning(option)))?;
+    for (letter, _, help) in procps::BSD {
+        writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(help))?;
     }
     for set in SETS {
         writeln!(out, ".SH COLUMNS OF {}", set.name.to_uppercase())?;

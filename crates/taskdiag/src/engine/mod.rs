@@ -101,7 +101,7 @@ pub struct Answer {
 }
 
 /// Answers requests.
-pub trait Engine {
+pub trait Engine: Send {
     /// Which one it is.
     fn id(&self) -> EngineId;
     /// What it can do here.

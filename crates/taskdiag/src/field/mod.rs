@@ -219,7 +219,11 @@ pub enum Text {
     Hex8,
     /// As it is, but no longer than its column where another one follows.
     Cut,
-    /// A command name; `<defunct>` follows that of a zombie.
+    /// The first eight characters.
+    Fname,
+    /// A set of signals: sixteen hexadecimal digits, or fewer where there is no room.
+    Signals,
+    /// A command name.
     Comm,
     /// Arguments; `[comm]` where there are none.
     Args,
@@ -306,7 +310,7 @@ impl Field {
             (Kind::Number, Unit::Seconds) => DataType::DurationNs,
             (Kind::Number, Unit::UnixSeconds) => DataType::TimestampNs,
             (Kind::Number, _) => DataType::F64,
-            (Kind::Text, _) if matches!(self.text, Text::Hex) => DataType::Mask,
+            (Kind::Text, _) if matches!(self.text, Text::Hex | Text::Signals) => DataType::Mask,
             (Kind::Text, _) => DataType::Text,
             (Kind::TextList, _) => DataType::TextList,
             (Kind::IntegerList, _) => DataType::U32List,

@@ -8,9 +8,9 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::rc::Rc;
+use std::sync::Arc;
 
-type Name = Option<Rc<[u8]>>;
+type Name = Option<Arc<[u8]>>;
 type Map = HashMap<u32, Name>;
 
 /// A cache of names. Ids without a name are remembered too.
@@ -59,13 +59,13 @@ fn read(file: &str) -> Map {
 
 impl Names {
     /// Name of a user, `None` for a uid without one.
-    pub fn user(&self, uid: u32) -> Option<Rc<[u8]>> {
+    pub fn user(&self, uid: u32) -> Option<Arc<[u8]>> {
         self.users.get("/etc/passwd", uid, |uid| {
             uzers::get_user_by_uid(uid).map(|u| u.name().as_bytes().into())
         })
     }
     /// Name of a group, `None` for a gid without one.
-    pub fn group(&self, gid: u32) -> Option<Rc<[u8]>> {
+    pub fn group(&self, gid: u32) -> Option<Arc<[u8]>> {
         self.groups.get("/etc/group", gid, |gid| {
             uzers::get_group_by_gid(gid).map(|g| g.name().as_bytes().into())
         })

@@ -6,14 +6,14 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::format::write_uint;
 
 /// Names that had to be looked up.
 #[derive(Debug, Default)]
 pub struct Ttys {
-    odd: RefCell<HashMap<u32, Rc<[u8]>>>,
+    odd: RefCell<HashMap<u32, Arc<[u8]>>>,
 }
 
 /// Split `new_encode_dev()`: 12 bits of major, 20 of minor.
@@ -44,7 +44,7 @@ impl Ttys {
     }
 }
 
-fn look_up(major: u32, minor: u32) -> Rc<[u8]> {
+fn look_up(major: u32, minor: u32) -> Arc<[u8]> {
     let id = format!("{major}:{minor}");
     let uevent = fs::read(format!("/sys/dev/char/{id}/uevent")).unwrap_or_default();
     let mut lines = uevent.split(|b| *b == b'\n');

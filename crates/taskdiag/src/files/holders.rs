@@ -5,7 +5,7 @@
 //! turns that around: there is one holder for each process and each value that a task of it uses.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use taskdiag_wire::{A_SHARED, Group, Reason, Shared, TaskView};
 use zerocopy::FromBytes;
@@ -23,7 +23,7 @@ pub struct Holder<'a> {
     /// The number of tasks in the answer that belong to the process and have the value.
     pub threads: u32,
     /// All processes that have the value, by pid. `None` if it is this one alone.
-    pub processes: Option<Rc<[u32]>>,
+    pub processes: Option<Arc<[u32]>>,
 }
 
 impl Holder<'_> {
@@ -86,7 +86,7 @@ pub struct Holders<'a> {
     snapshot: &'a Snapshot,
     all: Vec<Held>,
     /// For the value of a task, all processes that have it, if there are several.
-    several: HashMap<u32, Rc<[u32]>>,
+    several: HashMap<u32, Arc<[u32]>>,
     doubts: Vec<Gap<'a>>,
 }
 

@@ -14,8 +14,8 @@ mod row;
 mod socket;
 mod words;
 
-use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 use taskdiag_wire::{
     Entry, Fd, FdDetail, FileStat, FileUse, Group, Groups, PathKind, Reason, Socket, TaskView, Vma,
@@ -55,7 +55,7 @@ pub struct Files<'a> {
     owners: Vec<Owner<'a>>,
     gaps: Vec<Gap<'a>>,
     doubts: Vec<Gap<'a>>,
-    ends: OnceCell<Ends>,
+    ends: OnceLock<Ends>,
     /// Whether the engine lacks FILE_STAT, as `/proc/task_diag` does. Paths and mappings then have no file
     /// type.
     pub(crate) without_stat: bool,
@@ -141,7 +141,7 @@ impl<'a> Files<'a> {
             owners,
             gaps,
             doubts,
-            ends: OnceCell::new(),
+            ends: OnceLock::new(),
             without_stat: by_kernel && !asked.has(Group::FileStat),
             mapped: of_mapped,
             own_netns: None,

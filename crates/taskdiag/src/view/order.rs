@@ -65,7 +65,7 @@ fn rank(cx: &Context, value: Value<'_>) -> Rank {
     }
 }
 
-fn name(name: Option<std::rc::Rc<[u8]>>, id: u32) -> Rank {
+fn name(name: Option<std::sync::Arc<[u8]>>, id: u32) -> Rank {
     Rank::Text(name.map_or_else(|| id.to_string().into_bytes(), |n| n.to_vec()))
 }
 

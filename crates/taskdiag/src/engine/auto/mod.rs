@@ -26,7 +26,7 @@ use crate::engine::bpf::{self, Bpf};
 use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate, mappings, numbering};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::request::{Members, Request};
 use crate::snapshot::{Caveat, Served, Snapshot};
 
@@ -132,7 +132,8 @@ pub fn survey() -> Result<Vec<Tried>, Error> {
     let procfs = rule(Choice::Auto)?.only.filter(|one| one.engine == EngineId::Procfs);
     let try_it = |engine| match &procfs {
         Some(one) if engine != EngineId::Procfs => {
-            Err(Error::Unavailable { engine, why: format!("not tried: {}", one.why) })
+            let why = format!("not tried: {}", one.why);
+            Err(Error::Unavailable { engine, cause: Cause::TurnedOff, why })
         }
         _ => open(engine).map(|e| e.support()),
     };
@@ -259,8 +260,8 @@ fn auto(
 /// Why another engine fails, and why procfs, which needs no rights, was not left to answer.
 fn and_procfs(e: Error) -> Error {
     match (e, Procfs::new()) {
-        (Error::Unavailable { engine, why }, Err(procfs)) if engine != EngineId::Procfs => {
-            Error::Unavailable { engine, why: format!("{why}; and {procfs}") }
+        (Error::Unavailable { engine, cause, why }, Err(procfs)) if engine != EngineId::Procfs => {
+            Error::Unavailable { engine, cause, why: format!("{why}; and {procfs}") }
         }
         (e, _) => e,
     }
@@ -270,8 +271,9 @@ fn and_procfs(e: Error) -> Error {
 fn only_procfs(groups: Groups) -> Error {
     let engine = EngineId::Procfs;
     match Procfs::new() {
-        Err(Error::Unavailable { why, .. }) => {
-            Error::Unavailable { engine, why: format!("{why} (no other engine has {groups} here)") }
+        Err(Error::Unavailable { cause, why, .. }) => {
+            let why = format!("{why} (no other engine has {groups} here)");
+            Error::Unavailable { engine, cause, why }
         }
         Err(e) => e,
         Ok(_) => Error::Unsupported { engine, groups },

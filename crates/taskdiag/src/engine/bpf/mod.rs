@@ -22,8 +22,7 @@ mod sys;
 mod trim;
 
 use std::io;
-use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use taskdiag_wire::{AlignedBuf, Group, Groups, Info, Strategy};
@@ -35,7 +34,7 @@ use self::sizes::{FEW_CHUNKS, OUT_CHUNKS, Sizes};
 use self::skel::{Failed, Skeleton};
 use crate::bytes::Bytes;
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::request::{Members, Request};
 
 static SNAPSHOT: Skeleton = Skeleton::parse(taskdiag_bpf::SNAPSHOT);
@@ -103,24 +102,26 @@ impl Kept {
 }
 
 impl Bpf {
-    /// Tries the real program on a small request, once per process; the answer is remembered.
+    /// Tries the real program on a small request. That it works is remembered for the life of the process; that it
+    /// does not may change, and is tried anew.
     ///
     /// # Errors
     /// [`Error::Unavailable`] with the step that failed and what would help.
     pub fn new() -> Result<Bpf, Error> {
-        static PROBE: OnceLock<Result<(), String>> = OnceLock::new();
+        static WORKS: AtomicBool = AtomicBool::new(false);
         let mut engine = Bpf::default();
-        let probe = || {
-            let me = std::process::id();
-            engine.run(&Request::one(me, groups(GROUPS))).map(drop).map_err(|e| match e {
-                Error::Unavailable { why, .. } => why,
-                e => e.to_string(),
-            })
-        };
-        match PROBE.get_or_init(probe) {
-            Ok(()) => Ok(engine),
-            Err(why) => Err(Error::Unavailable { engine: EngineId::Bpf, why: why.clone() }),
+        if !WORKS.load(Ordering::Relaxed) {
+            engine.run(&Request::one(std::process::id(), groups(GROUPS))).map_err(|e| match e {
+                e @ Error::Unavailable { .. } => e,
+                e => Error::Unavailable {
+                    engine: EngineId::Bpf,
+                    cause: Cause::Other,
+                    why: e.to_string(),
+                },
+            })?;
+            WORKS.store(true, Ordering::Relaxed);
         }
+        Ok(engine)
     }
 
     /// Without the probe, for a caller that falls back when [`run`](Engine::run) fails: the first
@@ -293,25 +294,28 @@ fn is_signal(e: &io::Error) -> bool {
 }
 
 fn unavailable((step, e): Failed) -> Error {
-    let why = match e.raw_os_error() {
+    let (cause, advice) = match e.raw_os_error() {
         // The maps were made, so it is not for want of rights: the verifier refused the program.
         Some(libc::EACCES) if step == skel::PROGRAMS => {
-            format!("{step}: this kernel's verifier refused it; please report the kernel version")
+            let why = "this kernel's verifier refused it; please report the kernel version";
+            let why = format!("{step}: {why}");
+            return Error::Unavailable { engine: EngineId::Bpf, cause: Cause::NotSupported, why };
         }
-        Some(libc::EPERM | libc::EACCES) => {
-            format!(
-                "{step}: {e}; it needs root, or CAP_BPF and CAP_PERFMON, and no seccomp filter that denies bpf()"
-            )
+        Some(libc::EPERM | libc::EACCES) => (
+            Cause::NoPermission,
+            "; it needs root, or CAP_BPF and CAP_PERFMON, and no seccomp filter that denies bpf()",
+        ),
+        Some(libc::ENOSYS) => {
+            (Cause::NotSupported, "; bpf() is not there or denied by a seccomp filter")
         }
-        Some(libc::ENOSYS) => format!("{step}: bpf() is not there or denied by a seccomp filter"),
-        Some(libc::ENOMEM) => format!("{step}: {e}; is there a memory limit on this cgroup?"),
-        Some(libc::EMFILE | libc::ENFILE) => format!("{step}: {e}; raise the limit with ulimit -n"),
-        Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP | libc::ESRCH) => {
-            format!(
-                "{step}: {e}; it needs Linux 6.1 or newer with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_JIT"
-            )
-        }
-        _ => format!("{step}: {e}"),
+        Some(libc::ENOMEM) => (Cause::Limit, "; is there a memory limit on this cgroup?"),
+        Some(libc::EMFILE | libc::ENFILE) => (Cause::Limit, "; raise the limit with ulimit -n"),
+        Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP | libc::ESRCH) => (
+            Cause::NotSupported,
+            "; it needs Linux 6.1 or newer with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_JIT",
+        ),
+        _ => (Cause::Other, ""),
     };
-    Error::Unavailable { engine: EngineId::Bpf, why }
+    let why = format!("{step}: {e}{advice}");
+    Error::Unavailable { engine: EngineId::Bpf, cause, why }
 }

@@ -26,7 +26,7 @@ use zerocopy::FromBytes;
 
 use self::stop::Progress;
 use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, Support, estimate};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::request::Request;
 
 /// How much is read in one go if somebody watches the progress.
@@ -51,21 +51,25 @@ pub struct Kernel {
 
 impl Kernel {
     /// An engine that uses `/proc`. The kernel is asked once per process what it supports, and the answer is
-    /// remembered.
+    /// remembered. A refusal that may not last, such as of descriptors or rights, is not.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the kernel has no such file, or it may not be used.
     pub fn new() -> Result<Kernel, Error> {
-        static PROBE: OnceLock<Result<Kernel, String>> = OnceLock::new();
-        let probe = || {
-            Kernel::with_root("/proc").map_err(|e| match e {
-                Error::Unavailable { why, .. } => why,
-                e => e.to_string(),
-            })
-        };
-        match PROBE.get_or_init(probe) {
+        static PROBED: OnceLock<Result<Kernel, String>> = OnceLock::new();
+        let again = |probed: &Result<Kernel, String>| match probed {
             Ok(engine) => Ok(engine.clone()),
             Err(why) => Err(unavailable(why.clone())),
+        };
+        if let Some(probed) = PROBED.get() {
+            return again(probed);
+        }
+        match Kernel::with_root("/proc") {
+            Ok(engine) => again(PROBED.get_or_init(|| Ok(engine))),
+            Err(Error::Unavailable { cause: Cause::NotSupported, why, .. }) => {
+                again(PROBED.get_or_init(|| Err(why)))
+            }
+            Err(e) => Err(e),
         }
     }
 
@@ -150,11 +154,22 @@ impl Kernel {
     fn failed(&self, what: &str, e: Errno) -> Error {
         let file = self.file.display();
         match (what, e) {
-            (ASKING | READING, Errno::PERM) => unavailable(format!(
-                "{what} {file}: {e}: the credentials of this thread have changed since it opened the \
-                 file (setuid, setgroups, a new user namespace); change them first, then ask again"
-            )),
-            _ => unavailable(format!("{what} {file}: {e}")),
+            (ASKING | READING, Errno::PERM) => because(
+                Cause::NoPermission,
+                format!(
+                    "{what} {file}: {e}: the credentials of this thread have changed since it opened \
+                     the file (setuid, setgroups, a new user namespace); change them first, then ask \
+                     again"
+                ),
+            ),
+            _ => {
+                let cause = match e {
+                    Errno::PERM | Errno::ACCESS => Cause::NoPermission,
+                    Errno::MFILE | Errno::NFILE | Errno::NOMEM => Cause::Limit,
+                    _ => Cause::Other,
+                };
+                because(cause, format!("{what} {file}: {e}"))
+            }
         }
     }
 
@@ -287,8 +302,13 @@ fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     }
 }
 
+/// What the kernel has is not what this engine asks for.
 fn unavailable(why: impl Into<String>) -> Error {
-    Error::Unavailable { engine: EngineId::Kernel, why: why.into() }
+    because(Cause::NotSupported, why)
+}
+
+fn because(cause: Cause, why: impl Into<String>) -> Error {
+    Error::Unavailable { engine: EngineId::Kernel, cause, why: why.into() }
 }
 
 #[cfg(test)]

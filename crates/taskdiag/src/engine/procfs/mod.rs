@@ -63,7 +63,7 @@ use self::supervise::Job;
 use self::swap::Objects;
 use self::task::{Plan, Worker, exhausted};
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::request::Request;
 
 /// `PROC_SUPER_MAGIC` of linux/magic.h.
@@ -145,7 +145,7 @@ impl Procfs {
     fn unavailable(&self, why: &str) -> Error {
         let root = self.root.display();
         let why = format!("{root}: {why}; mount one with: mount -t proc proc {root}");
-        Error::Unavailable { engine: EngineId::Procfs, why }
+        Error::Unavailable { engine: EngineId::Procfs, cause: Cause::NoProc, why }
     }
 }
 
