@@ -7,9 +7,9 @@
  *	lateness SECONDS
  *
  * Prints a line for each CPU: the worst lateness in microseconds, and the longest time that the thread was awake and did
- * not run, which the kernel counts in schedstat. Who runs in the kernel without a break makes a thread wait that is
- * awake. A lateness without it means that the interrupt of the timer itself came late: a virtual machine whose host did
- * not run it, or interrupts that were off. It ends by itself. It needs root, for SCHED_FIFO.
+ * not run, which the kernel counts in schedstat. A task that runs in the kernel without a break makes an awake thread
+ * wait. A lateness without such a wait means that the timer's interrupt itself came late: the host did not run the
+ * virtual machine, or interrupts were off. It ends by itself. It needs root, for SCHED_FIFO.
  */
 #define _GNU_SOURCE
 #include <errno.h>
