@@ -6,6 +6,8 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 ARGS ?=
+# The commit or tag that `make semver` compares with.
+BASE ?=
 # Bench cases to run (empty: all), a name to keep the run under, and seconds per fuzz target.
 CASES ?=
 KEEP ?=
@@ -21,7 +23,7 @@ FLAVOUR ?= ours
 # Whose config the Debian packages of the kernel have.
 CONFIG ?= amd64
 
-.PHONY: help run build test check bench fuzz bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
+.PHONY: help run build test check packages semver docs bench fuzz bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -37,7 +39,7 @@ test: ## every test that this machine can run
 	@tools/setup test
 	@tools/run-tests
 
-check: ## format, lints, documentation, licences, the dependency rule
+check: ## format, lints, documentation, licences, the dependency rule, one format everywhere
 	@tools/setup check
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --all --check --manifest-path fuzz/Cargo.toml
@@ -46,8 +48,26 @@ check: ## format, lints, documentation, licences, the dependency rule
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -p taskdiag-fuzz-cases --all-targets --target-dir $(TARGET_DIR) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --lib
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package taskdiag-cli --no-deps --bins --target-dir $(TARGET_DIR)/doc-bins
+	$(CARGO) test --quiet --package taskdiag-wire --test layout --test generated
+	$(CARGO) test --quiet --package taskdiag-tests --test series
 	$(RUST) tools/check-deps
 	tools/check-licences
+
+packages: ## would each crate build and be documented from its published package? (uploads nothing)
+	@tools/setup check
+	$(RUST) tools/check-packages
+
+# The tool is several hundred crates and takes some ten minutes to build, so nothing here installs it.
+semver: ## what changed in the public API since a commit (BASE=rev; needs cargo-semver-checks)
+	@[ -n "$(BASE)" ] || { echo "say since when: make semver BASE=<tag or commit>" >&2; exit 2; }
+	@$(CARGO) semver-checks --version >/dev/null 2>&1 || { \
+		echo "install the tool first: cargo install --locked cargo-semver-checks" >&2; exit 2; }
+	$(CARGO) semver-checks --package taskdiag-wire --package taskdiag --baseline-rev $(BASE)
+
+docs: ## make docs/columns.md again from the field table
+	@tools/setup build
+	$(CARGO) run --quiet --package taskdiag-cli -- generate columns > docs/columns.md.part
+	mv docs/columns.md.part docs/columns.md
 
 bench: ## measure against the peers (CASES="a f" KEEP=name); root for the large loads
 	@tools/setup bench

@@ -148,7 +148,7 @@ def inodes(b):
     for label, command in {
         "ids": ps("-o", "pid,ppid", engine="bpf"),
         "default view": ps(engine="bpf"),
-        "threads": ps("-T", "-o", THREAD_COLUMNS, engine="bpf"),
+        "threads": ps("--threads", "-o", THREAD_COLUMNS, engine="bpf"),
     }.items():
         _, made = b.count(label, command, warm=True)
         known = None not in (made, start)
@@ -178,9 +178,9 @@ def syscalls_large(b):
 
 def syscalls(b):
     commands = {
-        "ids": ps("-T", "-o", "pid,tid", engine="bpf"),
-        "times": ps("-T", "-o", THREAD_COLUMNS, engine="bpf"),
-        "default view": ps("-T", engine="bpf"),
+        "ids": ps("--threads", "-o", "pid,tid", engine="bpf"),
+        "times": ps("--threads", "-o", THREAD_COLUMNS, engine="bpf"),
+        "default view": ps("--threads", engine="bpf"),
     }
     counts = {}
     for label, command in commands.items():
@@ -192,7 +192,7 @@ def syscalls(b):
 @case("c", THREADS)
 def threads(b):
     """100,000 threads: -T -o pid,tid,comm,stat,time against ps -eLo of the same"""
-    ours, peer = ps("-T", "-o", THREAD_COLUMNS), ["ps", "-eLo", THREAD_COLUMNS]
+    ours, peer = ps("--threads", "-o", THREAD_COLUMNS), ["ps", "-eLo", THREAD_COLUMNS]
     r = b.compare({"taskdiag": ours, "ps": peer}, rounds=5)
     b.ratio("wall, ps / taskdiag", r, "ps", "taskdiag", "wall_ns", at_least=60)
     b.ratio("cpu, ps / taskdiag", r, "ps", "taskdiag", "cpu_us", at_least=60)
@@ -204,8 +204,8 @@ def threads(b):
 def memory(b):
     """peak memory at 100,000 threads against 2x the stream + 20 MB"""
     for label, groups, command in [
-        ("times", "base,stat", ps("-T", "-o", THREAD_COLUMNS)),
-        ("default view", "base,cred,stat,statm,cmdline", ps("-T")),
+        ("times", "base,stat", ps("--threads", "-o", THREAD_COLUMNS)),
+        ("default view", "base,cred,stat,statm,cmdline", ps("--threads")),
     ]:
         stream = OUT / "stream"
         one_run([TASKDIAG, "dump", "--strategy", "all-thread", "--groups", groups], stream)
@@ -240,3 +240,4 @@ def floor(b):
 import memory_cases  # noqa: E402, F401
 import file_cases  # noqa: E402, F401
 import late_cases  # noqa: E402, F401
+import session_cases  # noqa: E402, F401

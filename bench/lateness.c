@@ -6,10 +6,14 @@
  *
  *	lateness SECONDS
  *
- * Prints the worst lateness of each CPU in microseconds, a line a CPU. It ends by itself. It needs root, for SCHED_FIFO.
+ * Prints a line for each CPU: the worst lateness in microseconds, and the longest time that the thread was awake and did
+ * not run, which the kernel counts in schedstat. Who runs in the kernel without a break makes a thread wait that is
+ * awake. A lateness without it means that the interrupt of the timer itself came late: a virtual machine whose host did
+ * not run it, or interrupts that were off. It ends by itself. It needs root, for SCHED_FIFO.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -22,7 +26,7 @@
 enum { SLEEP_NS = 500000, CPUS_MAX = 1024, PRIORITY = 50 };
 
 static long seconds;
-static long worst_ns[CPUS_MAX];
+static long worst_ns[CPUS_MAX], longest_wait_ns[CPUS_MAX];
 static int failed[CPUS_MAX];
 
 static long long now_ns(void)
@@ -33,27 +37,46 @@ static long long now_ns(void)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
+/* For how long this thread has been awake without running since it began. */
+static long long waited_ns(int schedstat)
+{
+	char text[128];
+	long long ran, waited;
+	ssize_t n = pread(schedstat, text, sizeof(text) - 1, 0);
+
+	if (n <= 0)
+		return -1;
+	text[n] = 0;
+	return sscanf(text, "%lld %lld", &ran, &waited) == 2 ? waited : -1;
+}
+
 static void *watch(void *cpu_at)
 {
 	long cpu = (long)cpu_at;
 	struct sched_param p = { .sched_priority = PRIORITY };
 	struct timespec t = { .tv_nsec = SLEEP_NS };
-	long long end, before, late;
+	long long end, before, late, waits, waited;
+	int schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	if (pthread_setaffinity_np(pthread_self(), sizeof(set), &set) ||
-	    pthread_setschedparam(pthread_self(), SCHED_FIFO, &p)) {
+	    pthread_setschedparam(pthread_self(), SCHED_FIFO, &p) || waited_ns(schedstat) < 0) {
 		failed[cpu] = 1;
 		return NULL;
 	}
 	end = now_ns() + seconds * 1000000000ll;
+	waited = waited_ns(schedstat);
 	while ((before = now_ns()) < end) {
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
 		late = now_ns() - before - SLEEP_NS;
 		if (late > worst_ns[cpu])
 			worst_ns[cpu] = late;
+		waits = waited_ns(schedstat);
+		if (waits - waited > longest_wait_ns[cpu])
+			longest_wait_ns[cpu] = waits - waited;
+		waited = waits;
 	}
 	return NULL;
 }
@@ -82,10 +105,10 @@ int main(int argc, char **argv)
 		if (CPU_ISSET(cpu, &set)) {
 			pthread_join(thread[cpu], NULL);
 			if (failed[cpu]) {
-				fprintf(stderr, "lateness: no SCHED_FIFO here; run it as root\n");
+				fprintf(stderr, "lateness: no SCHED_FIFO or no schedstat here; run it as root\n");
 				return 1;
 			}
-			printf("%ld\n", worst_ns[cpu] / 1000);
+			printf("%ld %ld\n", worst_ns[cpu] / 1000, longest_wait_ns[cpu] / 1000);
 		}
 	return 0;
 }

@@ -28,7 +28,7 @@ class Failed(Exception):
 def build_tools():
     """The C helpers. Static, so that they are small and start fast."""
     OUT.mkdir(exist_ok=True)
-    for name in ("load", "memload", "measure", "cloop", "lateness"):
+    for name in ("load", "memload", "measure", "cloop", "heldloop", "lateness"):
         source, binary = HERE / f"{name}.c", OUT / name
         if source.exists() and (
             not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime

@@ -36,6 +36,61 @@ __noinline u64 tree_next(u64 node)
 	return 0;
 }
 
+/*
+ * The entry of an epoll file that comes after the one of st.detail_file and st.detail_fd, which a run before wrote last;
+ * 0: there is none. Its tree is in the order of these two, so the place is found without a look at those that are
+ * written: an epoll file may have a million.
+ */
+__noinline u64 epoll_after(u64 ctx)
+{
+	u64 node = RD(u64, ctx, EP_ROOT), after = 0, p, file;
+	u32 i;
+
+	EACH(i, 0, TREE_DEPTH_MAX, TREE_DEPTH_MAX) {
+		if (!node)
+			break;
+		p = node - OFF(EPI_NODE);
+		file = RD(u64, p, EPI_FILE);
+		if (file > st.detail_file || (file == st.detail_file && RD(u32, p, EPI_FD) > st.detail_fd)) {
+			after = node;
+			node = RD(u64, node, RB_LEFT);
+		} else {
+			node = RD(u64, node, RB_RIGHT);
+		}
+	}
+	return after;
+}
+
+static long skip_mark(u32 i, void *unused)
+{
+	(void)i;
+	(void)unused;
+	st.detail_node = RD(u64, st.detail_node, LIST_NEXT);
+	return !st.detail_node || st.detail_node == st.arg;
+}
+
+/*
+ * Past the marks of an inotify file that runs before wrote. Its list has no order to find the place by. So that this does not
+ * hold the CPU, it goes no further than some thousand: what comes after them is left out, and said to be.
+ */
+enum { MARKS_SKIP_MAX = 16384 };
+
+static __always_inline bool skip_marks(u64 head)
+{
+	st.detail_node = head;
+	if (!st.detail_done)
+		return true;
+	if (st.detail_done > MARKS_SKIP_MAX) {
+		missing(TASK_DIAG_FD, TASK_DIAG_R_TRUNCATED);
+		st.truncated++;
+		return false;
+	}
+	st.arg = head;
+	bpf_loop(st.detail_done, skip_mark, NULL, 0);
+	is_late(st.detail_done / 4);
+	return st.detail_node && st.detail_node != head;
+}
+
 /* ns until the timer expires, as timerfd_get_remaining(). */
 static __always_inline u64 remaining(u64 ctx, u32 clock)
 {
@@ -106,29 +161,33 @@ GROUP_FN put_detail(u32 fd)
 		d.value[0] = ~RD(u64, ctx, SIGNALFD_MASK);
 		break;
 	case TASK_DIAG_FD_EPOLL:
-		if (!HAVE(EP_FIRST) || !HAVE(EPI_NODE) || !HAVE(EPI_FILE) || !HAVE(RB_PARENT))
+		if (!HAVE(EP_FIRST) || !HAVE(EPI_NODE) || !HAVE(EPI_FILE) || !HAVE(EPI_FD) ||
+		    !HAVE(EP_ROOT) || !HAVE(RB_PARENT))
 			return 0;
-		st.detail_node = st.detail_node ? tree_next(st.detail_node) : RD(u64, ctx, EP_FIRST);
+		if (st.detail_node)
+			st.detail_node = tree_next(st.detail_node);
+		else
+			st.detail_node = st.detail_done ? epoll_after(ctx) : RD(u64, ctx, EP_FIRST);
 		if (!st.detail_node)
 			return 0;
-		if (st.detail_skip)
-			return 1;
 		p = st.detail_node - OFF(EPI_NODE);
+		st.detail_file = RD(u64, p, EPI_FILE);
+		st.detail_fd = RD(u32, p, EPI_FD);
 		d.kind = TASK_DIAG_FDD_EPOLL;
-		d.value[0] = RD_MAY(u32, p, EPI_FD);
+		d.value[0] = st.detail_fd;
 		d.value[1] = RD_MAY(u32, p, EPI_EVENTS);
 		d.value[2] = RD_MAY(u64, p, EPI_DATA);
-		put_inode_of(&d, 3, RD(u64, RD(u64, p, EPI_FILE), FILE_INODE));
+		put_inode_of(&d, 3, RD(u64, st.detail_file, FILE_INODE));
 		break;
 	case TASK_DIAG_FD_INOTIFY:
 		if (!HAVE(GROUP_MARKS) || !HAVE(MARK_LINK) || !HAVE(WATCH_WD) || !HAVE(MARK_CONNECTOR))
 			return 0;
 		p = ctx + OFF(GROUP_MARKS);
-		st.detail_node = RD(u64, st.detail_node ? st.detail_node : p, LIST_NEXT);
+		if (!st.detail_node && !skip_marks(p))
+			return 0;
+		st.detail_node = RD(u64, st.detail_node, LIST_NEXT);
 		if (!st.detail_node || st.detail_node == p)
 			return 0;
-		if (st.detail_skip)
-			return 1;
 		p = st.detail_node - OFF(MARK_LINK);
 		d.kind = TASK_DIAG_FDD_INOTIFY;
 		d.value[0] = RD(u32, p - OFF(WATCH_MARK), WATCH_WD);
@@ -184,7 +243,7 @@ GROUP_FN put_detail(u32 fd)
 	}
 	if (!still_open())
 		return 0;
-	e = next_entry(TASK_DIAG_A_FD_DETAIL, sizeof(*e), VALID_ALL(3));
+	e = next_entry(TASK_DIAG_A_FD_DETAIL, sizeof(*e), ALL_OF(FD_DETAIL));
 	if (e)
 		*e = d;
 	return type == TASK_DIAG_FD_EPOLL || type == TASK_DIAG_FD_INOTIFY;

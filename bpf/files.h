@@ -17,7 +17,6 @@
 enum { O_CLOEXEC = 02000000 };
 enum { MAGIC_MQUEUE = 0x19800202 };
 /* Targets of one epoll or watches of one inotify: what is beyond is a list that changes under us. */
-enum { DETAILS_MAX = 1 << 20 };
 
 /* The first 8 bytes of a text, as they are in memory. */
 #define TEXT8(s) ((u64)(u8)(s)[0] | (u64)(u8)(s)[1] << 8 | (u64)(u8)(s)[2] << 16 |	\
@@ -183,7 +182,7 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 	}
 	if (FILE(u64, DENTRY) != dentry || !still_open())
 		return TASK_DIAG_FD_OTHER;
-	e = next_entry(TASK_DIAG_FD, sizeof(*e), VALID_ALL(12));
+	e = next_entry(TASK_DIAG_FD, sizeof(*e), ALL_OF(FD));
 	if (!e)
 		return TASK_DIAG_FD_OTHER;
 	e->fd = fd;
@@ -236,10 +235,9 @@ static __always_inline bool load_word(void)
 	st.open = st.word_begun ? st.open & open : open;
 	st.sockets = st.word_begun ? st.sockets & open : 0;
 	st.others = st.word_begun ? st.others & open : 0;
-	/* the nodes of a run before may be gone: from the first on, without those that are written */
+	/* the node at which a run before ended may be gone: put_detail() finds the place again */
 	st.detail_node = 0;
 	st.detail_done = st.word_begun ? st.detail_done : 0;
-	st.detail_skip = st.detail_done;
 	st.word_begun = st.word_loaded = 1;
 	return true;
 }
@@ -275,14 +273,11 @@ GROUP_FN put_one(void)
 			put_socket(st.fd_base + n);
 	} else if (st.others) {
 		n = lowest(st.others);
-		if (load_file(n) && put_detail(st.fd_base + n) && st.detail_done < DETAILS_MAX) {
-			if (st.detail_skip)
-				st.detail_skip--;
-			else
-				st.detail_done++;
+		if (load_file(n) && put_detail(st.fd_base + n)) {
+			st.detail_done++;
 		} else {
 			st.others &= st.others - 1;
-			st.detail_node = st.detail_done = st.detail_skip = 0;
+			st.detail_node = st.detail_done = 0;
 		}
 	} else {
 		st.fd_base += 64;
@@ -295,8 +290,7 @@ static long fd_step(u32 i, void *unused)
 {
 	(void)i;
 	(void)unused;
-	/* what is looked at again without being written is no work to be interrupted */
-	if (st.off >= CHUNK_FULL || st.gone || (is_late(4) && !st.detail_skip))
+	if (st.off >= CHUNK_FULL || st.gone || is_late(4))
 		return 1;
 	if (!st.word_loaded && !load_word()) {
 		st.walk_done = 1;
@@ -332,7 +326,7 @@ GROUP_FN put_fds(void)
 	st.walk_done = st.word_loaded = st.gone = 0;
 	st.files = files;
 	bpf_loop(1 << 22, fd_step, NULL, 0);
-	end_list(TASK_DIAG_FD, sizeof(struct task_diag_fd), VALID_ALL(12));
+	end_list(TASK_DIAG_FD, sizeof(struct task_diag_fd), ALL_OF(FD));
 	if (st.gone) {
 		missing(TASK_DIAG_FD, TASK_DIAG_R_VANISHED);
 		return 0;

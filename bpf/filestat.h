@@ -17,7 +17,7 @@ GROUP_FN put_file_stat(u32 as)
 	u32 mode = RD(__u16, inode, INODE_MODE), type = mode & S_IFMT, dev;
 	u64 ino;
 
-	e = next_entry(TASK_DIAG_FILE_STAT, sizeof(*e), VALID_ALL(8));
+	e = next_entry(TASK_DIAG_FILE_STAT, sizeof(*e), ALL_OF(FILE_STAT));
 	if (!e)
 		return 0;
 	e->as = as;

@@ -38,42 +38,48 @@ static __always_inline u8 state_letter(struct task_struct *t)
 	return 0x5253445474585a50 * s >> 56;
 }
 
-/* As proc_task_name(): kernel threads have a longer name, workers say what they work on. */
-static __always_inline void kthread_name(struct task_struct *t, char *comm)
+/* There is no longer name than the one in the task itself. */
+#define COMM_PLAIN 0xffffffffu
+
+/* As proc_task_name(): kernel threads have a longer name, workers say what they work on. The name's length. */
+static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 {
 	struct kthread *k;
 	struct worker *w;
 	char *name;
-	long n = -1;
+	long n = -1, more;
 
 	if (!bpf_core_field_exists(t->worker_private) || !R(t, worker_private))
-		return;
+		return COMM_PLAIN;
 	k = CAST(struct kthread, R(t, worker_private));
 	if (bpf_core_field_exists(k->full_name) && R(k, full_name))
 		n = bpf_probe_read_kernel_str(comm, 64, R(k, full_name));
 	if (n < 0)
 		n = bpf_probe_read_kernel_str(comm, 64, &t->comm);
+	if (n <= 0)
+		return COMM_PLAIN;
 	if (!(R(t, flags) & PF_WQ_WORKER) || !R(k, data))
-		return;
+		return n - 1;
 	w = CAST(struct worker, R(k, data));
-	if (!R(w, pool) || n <= 0 || n > 31)
-		return;
+	if (!R(w, pool) || n > 31)
+		return n - 1;
 	/* Kernels up to 6.12 lose the bounds of n above; the compiler knows them and drops a mask. */
 	barrier_var(n);
 	name = comm + (n & 31);
-	if (bpf_probe_read_kernel_str(name, 32, &w->desc) <= 1) {
+	more = bpf_probe_read_kernel_str(name, 32, &w->desc);
+	if (more <= 1) {
 		name[0] = 0;
-		return;
+		return n - 1;
 	}
 	name[-1] = R(w, current_work) ? '+' : '-';
+	return n + more - 1;
 }
 
-/* The name, padded to 8 only: most have 16 bytes at most, so less memory is written. Its length. */
-static __always_inline u32 put_comm(struct task_struct *t, u64 *comm)
+/* The name that is in the task itself, which has room for 15 bytes. */
+static __always_inline void put_comm(struct task_struct *t, u64 *comm)
 {
-	char *text = (char *)comm;
 #ifdef LEGACY
-	bpf_core_read(text, 16, &t->comm);
+	bpf_core_read(comm, 16, &t->comm);
 #else
 	/* By the byte it would be thirty instructions. */
 	struct timespec64 *words = CAST(struct timespec64, &t->comm);
@@ -81,26 +87,41 @@ static __always_inline u32 put_comm(struct task_struct *t, u64 *comm)
 	comm[0] = words->tv_sec;
 	comm[1] = words->tv_nsec;
 #endif
-	text[15] = 0;
-	if (!(R(t, flags) & PF_KTHREAD))
-		return 16;
-#pragma unroll
-	for (int i = 2; i < 8; i++)
-		comm[i] = 0;
-	kthread_name(t, text);
-	return 64;
+	((char *)comm)[15] = 0;
+}
+
+/* The name of a kernel thread: what BASE has room for of it, and all of it after BASE. */
+static __always_inline void put_kthread_comm(struct task_struct *t, u64 *comm)
+{
+	struct task_diag_blob *b = begin_blob();
+	u64 *text;
+	u32 len;
+
+	if (!b)
+		return;
+	text = (u64 *)b->data;
+	text[0] = text[1] = 0;
+	len = kthread_name(t, b->data);
+	if (len == COMM_PLAIN)
+		return;
+	comm[0] = text[0];
+	comm[1] = text[1];
+	((char *)comm)[15] = 0;
+	len &= 63;
+	if (len > 15)
+		end_blob(b, TASK_DIAG_A_COMM, 0, len, 0, len, 0, 0);
 }
 
 GROUP_FN put_base(void)
 {
 	struct task_struct *t = THIS;
 	struct task_diag_base *a = here();
-	u32 len;
+	u64 *comm;
 
 	if (!a)
 		return 0;
-	a->nla.nla_type = TASK_DIAG_BASE;
-	a->valid = VALID_ALL(7) & ~cfg.skip_base;
+	PUT(a, TASK_DIAG_BASE);
+	a->valid = ALL_OF(BASE) & ~cfg.skip_base;
 	a->ppid = IF_BASE(PPID, task_tgid_nr(R(t, real_parent)));
 	a->pgid = IF_BASE(PGID, pid_nr(R(t, signal, pids[PIDTYPE_PGID])));
 	a->sid = IF_BASE(SID, pid_nr(R(t, signal, pids[PIDTYPE_SID])));
@@ -109,12 +130,15 @@ GROUP_FN put_base(void)
 	a->task_flags = IF_BASE(TASK_FLAGS, R(t, flags));
 	a->state = IF_BASE(STATE, state_letter(t));
 	a->reserved[0] = a->reserved[1] = a->reserved[2] = 0;
-	a->start_time_ns = IF_BASE(START, R(t, start_boottime) + st.ns_boottime_ns);
-	len = sizeof(*a);
-	if (NEED_BASE(COMM))
-		len += put_comm(t, (u64 *)a->comm);
-	a->nla.nla_len = len;
-	st.off += len;
+	a->start_time_ns = IF_BASE(START_TIME_NS, R(t, start_boottime) + st.ns_boottime_ns);
+	comm = (u64 *)a->comm;
+	if (NEED_BASE(COMM)) {
+		put_comm(t, comm);
+		if (R(t, flags) & PF_KTHREAD)
+			put_kthread_comm(t, comm);
+	} else {
+		comm[0] = comm[1] = 0;
+	}
 	return 0;
 }
 
@@ -141,7 +165,7 @@ GROUP_FN put_cred(void)
 	if (!a || !c)
 		return 0;
 	PUT(a, TASK_DIAG_CRED);
-	a->valid = VALID_ALL(18);
+	a->valid = ALL_OF(STAT);
 	a->uid = R(c, uid.val);
 	a->euid = R(c, euid.val);
 	a->suid = R(c, suid.val);
@@ -343,17 +367,17 @@ GROUP_FN put_stat(void)
 		adjust(&ut, &stm, st.runtime, R(s, prev_cputime.utime), R(s, prev_cputime.stime));
 	else
 		adjust(&ut, &stm, st.runtime, R(t, prev_cputime.utime), R(t, prev_cputime.stime));
-	a->valid = VALID_ALL(18) & ~cfg.skip_stat;
+	a->valid = ALL_OF(STAT) & ~cfg.skip_stat;
 	if (st.sum_lost)
-		a->valid &= ~(1u << STAT_MINFLT | 1u << STAT_MAJFLT | 1u << STAT_UTIME | 1u << STAT_STIME);
+		a->valid &= ~(1u << STAT_MINFLT | 1u << STAT_MAJFLT | 1u << STAT_UTIME_NS | 1u << STAT_STIME_NS);
 	a->minflt = IF_STAT(MINFLT, st.min_flt);
 	a->majflt = IF_STAT(MAJFLT, st.maj_flt);
 	a->cminflt = IF_STAT(CMINFLT, R(s, cmin_flt));
 	a->cmajflt = IF_STAT(CMAJFLT, R(s, cmaj_flt));
-	a->utime_ns = IF_STAT(UTIME, ut);
-	a->stime_ns = IF_STAT(STIME, stm);
-	a->cutime_ns = IF_STAT(CUTIME, R(s, cutime));
-	a->cstime_ns = IF_STAT(CSTIME, R(s, cstime));
+	a->utime_ns = IF_STAT(UTIME_NS, ut);
+	a->stime_ns = IF_STAT(STIME_NS, stm);
+	a->cutime_ns = IF_STAT(CUTIME_NS, R(s, cutime));
+	a->cstime_ns = IF_STAT(CSTIME_NS, R(s, cstime));
 	a->nice = IF_STAT(NICE, R(t, static_prio) - 120);
 	a->priority = IF_STAT(PRIORITY, R(t, prio) - 100);
 	a->rt_priority = IF_STAT(RT_PRIORITY, R(t, rt_priority));
@@ -384,7 +408,7 @@ GROUP_FN put_io(void)
 	if (!a)
 		return 0;
 	PUT(a, TASK_DIAG_IO);
-	a->valid = st.sum_lost ? 0 : VALID_ALL(7);
+	a->valid = st.sum_lost ? 0 : ALL_OF(IO);
 	a->rchar = st.io[0];
 	a->wchar = st.io[1];
 	a->syscr = st.io[2];
@@ -402,7 +426,7 @@ GROUP_FN put_sched(void)
 	if (!a)
 		return 0;
 	PUT(a, TASK_DIAG_SCHED);
-	a->valid = st.sum_lost ? 0 : VALID_ALL(6);
+	a->valid = st.sum_lost ? 0 : ALL_OF(SCHED);
 	a->run_time_ns = st.runtime;
 	a->run_delay_ns = st.run_delay;
 	a->timeslices = st.pcount;
@@ -482,7 +506,7 @@ GROUP_FN put_statm(void)
 	a = here();
 	if (!a)
 		return 0;
-	a->valid = VALID_ALL(15);
+	a->valid = ALL_OF(STATM);
 	a->swap_bytes = v << cfg.page_shift;
 	rss = anon + file + shmem;
 	a->rss_bytes = rss << cfg.page_shift;
@@ -507,6 +531,13 @@ GROUP_FN put_statm(void)
 	a->locked_bytes = (u64)R(mm, locked_vm) << cfg.page_shift;
 	a->pinned_bytes = (u64)R(mm, pinned_vm.counter) << cfg.page_shift;
 	a->page_tables_bytes = R(mm, pgtables_bytes.counter);
+	/* not of a kernel without CONFIG_HUGETLB_PAGE */
+	if (bpf_core_field_exists(mm->hugetlb_usage)) {
+		a->hugetlb_bytes = (u64)R(mm, hugetlb_usage.counter) << cfg.page_shift;
+	} else {
+		a->hugetlb_bytes = 0;
+		a->valid &= ~(1u << STATM_HUGETLB_BYTES);
+	}
 	if (R(t, mm) != mm) {
 		/* It ended, or became another program. */
 		missing(TASK_DIAG_STATM, R(t, mm) ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);

@@ -115,6 +115,7 @@ struct mm_struct {
 	unsigned long total_vm, hiwater_vm, hiwater_rss, locked_vm, data_vm, exec_vm, stack_vm;
 	struct { s64 counter; } pinned_vm;
 	struct { s64 counter; } pgtables_bytes;
+	struct { s64 counter; } hugetlb_usage;
 	unsigned long start_code, end_code, arg_start, arg_end, env_start, env_end;
 	struct percpu_counter rss_stat[4];
 	void *pgd;

@@ -20,7 +20,7 @@ struct name {
 	u64 key[4];
 	u64 chain;	/* of a path: the hash of what it leads over */
 	u32 number;
-	u32 slice;	/* the run in which it was last compared with that */
+	u32 slice;	/* the run in which it was last compared with that, or written */
 	u32 has_stat;	/* of a mapped file: FILE_STAT has it */
 	u32 reserved;
 };
@@ -65,7 +65,7 @@ GROUP_FN find_name(void)
 		e = bpf_map_lookup_elem(&names, &slot);
 		if (!e)
 			return 0;
-		if (!e->number) {
+		if (!e->number || e->slice < st.first_slice) {
 			st.slot = slot;
 			return 0;
 		}

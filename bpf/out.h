@@ -7,6 +7,8 @@
 #ifndef TASKDIAG_OUT_H
 #define TASKDIAG_OUT_H
 
+#include "members.h"
+
 const volatile struct config cfg;
 struct state st;
 
@@ -39,20 +41,13 @@ struct {
 #define BUILT_IN(group) (!((LEFT_OUT_RARE | LEFT_OUT_MORE) & 1u << (group)))
 #define WANT(group) (BUILT_IN(group) && (cfg.groups & (1ull << (group))))
 #define IS_PROCESS (cfg.strategy != TASK_DIAG_DUMP_ALL_THREAD && cfg.strategy != TASK_DIAG_DUMP_THREAD)
-#define VALID_ALL(n) ((1u << (n)) - 1)
+/* `valid` of a record or list of which every member is known. */
+#define ALL_OF(record) ((1u << record##__COUNT) - 1)
 
 /* Members of BASE and STAT, by their bits of `valid`, that the request wants. */
-enum {
-	BASE_PPID, BASE_PGID, BASE_SID, BASE_FLAGS, BASE_TASK_FLAGS, BASE_STATE, BASE_START, BASE_COMM,
-};
-enum {
-	STAT_MINFLT, STAT_MAJFLT, STAT_CMINFLT, STAT_CMAJFLT, STAT_UTIME, STAT_STIME, STAT_CUTIME,
-	STAT_CSTIME, STAT_NICE, STAT_PRIORITY, STAT_RT_PRIORITY, STAT_POLICY, STAT_PROCESSOR,
-	STAT_NUM_THREADS, STAT_TTY_NR, STAT_TTY_PGRP, STAT_EXIT_SIGNAL, STAT_FLAGS,
-};
 #define NEED_BASE(bit) (!(cfg.skip_base & 1u << (BASE_##bit)))
 #define NEED_STAT(bit) (WANT(TASK_DIAG_STAT) && !(cfg.skip_stat & 1u << (STAT_##bit)))
-#define NEED_TIME (NEED_STAT(UTIME) || NEED_STAT(STIME))
+#define NEED_TIME (NEED_STAT(UTIME_NS) || NEED_STAT(STIME_NS))
 /* What of it is not wanted is not read, and zero. */
 #define IF_BASE(bit, value) (NEED_BASE(bit) ? (value) : 0)
 #define IF_STAT(bit, value) (NEED_STAT(bit) ? (value) : 0)

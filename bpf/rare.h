@@ -43,7 +43,7 @@ GROUP_FN put_ns(void)
 	a->user = R(t, real_cred, user_ns, ns.inum);
 	/* A zombie has only its pid and user namespaces left. An nsproxy is freed at once: its numbers count if
 	 * it is the task's after they were read. */
-	a->valid = ns && STILL(t, nsproxy, ns) ? VALID_ALL(10) : 1 << 4 | 1 << 8;
+	a->valid = ns && STILL(t, nsproxy, ns) ? ALL_OF(NS) : 1 << NS_PID | 1 << NS_USER;
 	a->pid = 0;
 	b = begin_blob();
 	if (!b)
@@ -176,7 +176,7 @@ GROUP_FN put_cgroups_of_set(void)
 	if (!a || !set)
 		return 1;
 	PUT(a, TASK_DIAG_CGROUP);
-	a->valid = 1;
+	a->valid = ALL_OF(CGROUP);
 	a->id = R(set, dfl_cgrp, kn, id);
 	GAP();
 	head = &set->cgrp_links;

@@ -15,6 +15,8 @@ struct shared_with {
 	u64 start;	/* which is still the same one if it started at this time */
 	u32 group;
 	u32 pid;
+	u32 slice;	/* the run in which that was noted */
+	u32 reserved;
 };
 
 struct {
@@ -52,7 +54,7 @@ GROUP_FN put_shared(u32 group, u32 member)
 		e = bpf_map_lookup_elem(&shared, &next);
 		if (!e)
 			break;
-		if (!e->object || (e->object == object && e->group == group)) {
+		if (!e->object || e->slice < st.first_slice || (e->object == object && e->group == group)) {
 			slot = next;
 			break;
 		}
@@ -60,7 +62,7 @@ GROUP_FN put_shared(u32 group, u32 member)
 	e = bpf_map_lookup_elem(&shared, &slot);
 	if (!e)
 		return 0;
-	if (e->object == object && e->group == group && e->task != st.task) {
+	if (e->object == object && e->group == group && e->task != st.task && e->slice >= st.first_slice) {
 		o = CAST(struct task_struct, (void *)e->task);
 		bpf_probe_read_kernel(&now, 8, (void *)(e->task + (member & 0xffff)));
 		/* the object may be another one at the same address */
@@ -80,6 +82,7 @@ GROUP_FN put_shared(u32 group, u32 member)
 	e->start = R(t, start_boottime);
 	e->group = group;
 	e->pid = st.nr;
+	e->slice = st.slice;
 	return 0;
 }
 
@@ -166,7 +169,7 @@ GROUP_FN put_fd_count(void)
 	if (!a)
 		return 0;
 	PUT(a, TASK_DIAG_FD_COUNT);
-	a->valid = size / 64 > WORDS_MAX ? VALID_ALL(2) & ~1u : VALID_ALL(2);
+	a->valid = size / 64 > WORDS_MAX ? ALL_OF(FD_COUNT) & ~(1u << FD_COUNT_OPEN) : ALL_OF(FD_COUNT);
 	a->open = st.n;
 	a->size = size;
 	return 0;

@@ -99,7 +99,11 @@ struct state {
 	__u32 stop;		/* end with the task that is begun */
 	__u32 chunk, off;	/* where the next attribute goes */
 	__u32 walking;		/* the first run has been, or the legacy program knows its target */
+	/* number of this run: goes on over all answers of a program that stays loaded, for which user space
+	 * clears all else */
+	__u32 slice;
 	/* of the programs alone, from here on */
+	__u32 first_slice;	/* of this answer: what the tables have from before is not in it */
 	__u32 part_begun;
 	/* where its command line or environment goes on, and how long it was at first */
 	__u32 cmd_offset, cmd_total;
@@ -116,7 +120,6 @@ struct state {
 	__u32 zero;		/* 0, which the verifier does not know */
 	__u32 late;		/* the time of this run is over */
 	__u32 work;		/* done since the clock was looked at */
-	__u32 slice;		/* number of this run */
 	__u32 part_pid;		/* legacy: of the task that `part` is about */
 	__u32 is_blocked;	/* something of the task at hand is */
 	__u64 node;		/* of the list of threads */
@@ -172,8 +175,8 @@ struct state {
 	/* signals: state.h */
 	__u64 ignored, caught;
 	/* open files: files.h */
-	__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node;
-	__u32 detail_done, detail_skip;
+	__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node, detail_file;
+	__u32 detail_done, detail_fd;
 	__u32 fd_base, word_loaded, word_begun, fd;
 };
 

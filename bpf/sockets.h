@@ -10,20 +10,14 @@ enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10, AF_NETLINK = 16, AF_PACKET = 17 
 enum { SOCK_STREAM = 1, SOCK_DGRAM = 2, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_UDPLITE = 136 };
 enum { TCP_LISTEN = 10 };
 
-/* Members of struct task_diag_socket, as bits of `valid`. */
+/* Members that go together, as bits of `valid`. */
+#define BIT(member) (1u << (SOCKET_##member))
 enum {
-	SOCKET_COMMON = 0x7f,		/* inode to state */
-	SOCKET_PROTOCOL = 1 << 5,
-	SOCKET_STATE = 1 << 6,
-	SOCKET_PORTS = 3 << 7,
-	SOCKET_IF = 1 << 9,
-	SOCKET_ADDRS = 3 << 10,
-	SOCKET_PEER = 1 << 12,
-	SOCKET_NAME = 1 << 13,
-	SOCKET_PORTID = 1 << 14,
-	SOCKET_RECV = 1 << 15,
-	SOCKET_SEND = 1 << 16,
-	SOCKET_QUEUES = SOCKET_RECV | SOCKET_SEND,
+	ANY_SOCKET = BIT(INODE) | BIT(FD),
+	COMMON = ANY_SOCKET | BIT(NETNS) | BIT(FAMILY) | BIT(TYPE) | BIT(PROTOCOL) | BIT(STATE),
+	PORTS = BIT(LOCAL_PORT) | BIT(PEER_PORT),
+	ADDRS = BIT(LOCAL_ADDR) | BIT(PEER_ADDR),
+	QUEUES = BIT(RECV_QUEUE_BYTES) | BIT(SEND_QUEUE_BYTES),
 };
 
 static __always_inline __u16 from_network(__u16 v)
@@ -71,14 +65,14 @@ static __always_inline void queues(struct task_diag_socket *e, u64 sk, u32 *vali
 		if (v && e->type == SOCK_DGRAM)
 			e->recv_queue_bytes = RD(u32, RD(u64, sk, SK_QUEUE_NEXT), SKB_LEN);
 		else if (v)
-			*valid &= ~SOCKET_RECV;	/* it is the sum over a list that may be long */
+			*valid &= ~BIT(RECV_QUEUE_BYTES);	/* it is the sum over a list that may be long */
 	} else if (e->type == SOCK_STREAM && e->protocol == IPPROTO_TCP) {
 		v = RD_MAY(u32, sk, TCP_RCV_NXT) - RD_MAY(u32, sk, TCP_COPIED_SEQ);
 		e->recv_queue_bytes = (s32)v > 0 ? v : 0;
 		e->send_queue_bytes = RD_MAY(u32, sk, TCP_WRITE_SEQ) - RD_MAY(u32, sk, TCP_SND_UNA);
 		if (!HAVE(TCP_RCV_NXT) || !HAVE(TCP_COPIED_SEQ) || !HAVE(TCP_WRITE_SEQ) ||
 		    !HAVE(TCP_SND_UNA))
-			*valid &= ~SOCKET_QUEUES;
+			*valid &= ~QUEUES;
 	} else {
 		v = RD(u32, sk, SK_RMEM);
 		if (e->protocol == IPPROTO_UDP || e->protocol == IPPROTO_UDPLITE)
@@ -92,7 +86,7 @@ GROUP_FN put_socket(u32 fd)
 {
 	struct task_diag_socket *e, s = {};
 	u64 socket = RD(u64, st.file, FILE_PRIVATE), sk = RD(u64, socket, SOCKET_SK), peer;
-	u32 valid = SOCKET_COMMON;
+	u32 valid = COMMON;
 
 	GAP();
 	s.fd = fd;
@@ -100,7 +94,7 @@ GROUP_FN put_socket(u32 fd)
 	if (!still_open())
 		return 0;
 	if (!sk) {
-		e = next_entry(TASK_DIAG_A_SOCKET, sizeof(*e), 3);
+		e = next_entry(TASK_DIAG_A_SOCKET, sizeof(*e), ANY_SOCKET);
 		if (e)
 			*e = s;
 		return 0;
@@ -112,11 +106,11 @@ GROUP_FN put_socket(u32 fd)
 	if (HAVE(SKC_NET))
 		s.netns = RD(u32, RD(u64, sk, SKC_NET), NET_INUM);
 	else
-		valid &= ~4;
+		valid &= ~BIT(NETNS);
 	switch (s.family) {
 	case AF_INET:
 	case AF_INET6:
-		valid |= SOCKET_PORTS | SOCKET_IF | SOCKET_ADDRS | SOCKET_QUEUES;
+		valid |= PORTS | BIT(IFINDEX) | ADDRS | QUEUES;
 		s.local_port = HAVE(INET_SPORT) ? from_network(RD(__u16, sk, INET_SPORT)) :
 						  RD(__u16, sk, SKC_NUM);
 		s.peer_port = from_network(RD(__u16, sk, SKC_DPORT));
@@ -128,17 +122,17 @@ GROUP_FN put_socket(u32 fd)
 			bpf_probe_read_kernel(s.local_addr, 16, (void *)(sk + OFF(SKC_V6_RCV_SADDR)));
 			bpf_probe_read_kernel(s.peer_addr, 16, (void *)(sk + OFF(SKC_V6_DADDR)));
 		} else {
-			valid &= ~SOCKET_ADDRS;
+			valid &= ~ADDRS;
 		}
 		queues(&s, sk, &valid);
 		break;
 	case AF_UNIX:
 		if (HAVE(UNIX_ADDR) && HAVE(UNIX_ADDR_LEN) && HAVE(UNIX_ADDR_NAME)) {
-			valid |= SOCKET_NAME;
+			valid |= BIT(NAME);
 			s.name = unix_name(sk);
 		}
 		if (HAVE(UNIX_PEER)) {
-			valid |= SOCKET_PEER;
+			valid |= BIT(PEER_INODE);
 			peer = RD(u64, sk, UNIX_PEER);
 			if (peer)
 				peer = RD(u64, peer, SK_SOCKET);
@@ -146,21 +140,21 @@ GROUP_FN put_socket(u32 fd)
 			if (peer)
 				s.peer_inode = RD(u64, peer + OFF(SOCKET_ALLOC_INODE), INODE_INO);
 		}
-		valid |= SOCKET_QUEUES;
+		valid |= QUEUES;
 		queues(&s, sk, &valid);
 		break;
 	case AF_NETLINK:
-		valid |= SOCKET_QUEUES;
+		valid |= QUEUES;
 		queues(&s, sk, &valid);
 		if (HAVE(NETLINK_PORTID)) {
-			valid |= SOCKET_PORTID;
+			valid |= BIT(PORTID);
 			s.portid = RD(u32, sk, NETLINK_PORTID);
 		}
 		break;
 	case AF_PACKET:
-		valid &= ~SOCKET_PROTOCOL;
+		valid &= ~BIT(PROTOCOL);
 		if (HAVE(PACKET_NUM) && HAVE(PACKET_IF)) {
-			valid |= SOCKET_PROTOCOL | SOCKET_IF;
+			valid |= BIT(PROTOCOL) | BIT(IFINDEX);
 			s.protocol = from_network(RD(__u16, sk, PACKET_NUM));
 			s.ifindex = RD(u32, sk, PACKET_IF);
 		}

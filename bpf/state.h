@@ -23,7 +23,7 @@ GROUP_FN put_limits(void)
 	}
 	bpf_probe_read_kernel(limits, sizeof(limits), (void *)(RD(u64, t, TASK_SIGNAL) + OFF(SIGNAL_RLIM)));
 	PUT(a, TASK_DIAG_LIMITS);
-	a->valid = VALID_ALL(2);
+	a->valid = ALL_OF(LIMITS);
 #pragma unroll
 	for (i = 0; i < 16; i++) {
 		a->soft[i] = limits[i * 2];
@@ -53,7 +53,7 @@ GROUP_FN put_signals(void)
 	if (!a)
 		return 0;
 	PUT(a, TASK_DIAG_SIGNALS);
-	a->valid = VALID_ALL(6);
+	a->valid = ALL_OF(SIGNALS);
 	a->pending = a->shared_pending = a->blocked = a->ignored = a->caught = 0;
 	a->queued = a->reserved = 0;
 	/* all zero of a zombie, as in /proc */
@@ -66,7 +66,7 @@ GROUP_FN put_signals(void)
 		ucounts = RD(u64, RD(u64, t, TASK_REAL_CRED), CRED_UCOUNTS);
 		a->queued = RD(u32, ucounts + UCOUNT_SIGPENDING * 8, UCOUNTS_RLIMIT);
 	} else {
-		a->valid &= ~(1u << 5);
+		a->valid &= ~(1u << SIGNALS_QUEUED);
 	}
 	GAP();
 	st.arg = sighand + OFF(SIGHAND_ACTION);

@@ -78,6 +78,7 @@ static __always_inline void set_up(void)
 	if (st.set_up)
 		return;
 	st.set_up = 1;
+	st.first_slice = st.slice;
 	st.begin = bpf_ktime_get_boot_ns();
 	st.level = cfg.first_ns ? 0 : R(pid, level);
 	if (!cfg.first_ns && st.level > 0 && st.level <= 32 &&
@@ -302,7 +303,7 @@ GROUP_FN touch(void)
 	*x = R(t, exit_state);
 	*x = (u64)R(t, real_parent);
 	*x = (u64)R(t, signal);
-	if (WANT(TASK_DIAG_BASE) && NEED_BASE(START))
+	if (WANT(TASK_DIAG_BASE) && NEED_BASE(START_TIME_NS))
 		*x = R(t, start_boottime);
 	if (WANT(TASK_DIAG_BASE) && NEED_BASE(COMM))
 		*x = R(t, comm[0]);

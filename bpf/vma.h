@@ -165,7 +165,7 @@ static __always_inline bool copy_vma(u64 vma)
 #endif
 }
 
-#define PUT_VMA() next_entry(TASK_DIAG_VMA, sizeof(struct task_diag_vma), VALID_ALL(9))
+#define PUT_VMA() next_entry(TASK_DIAG_VMA, sizeof(struct task_diag_vma), ALL_OF(VMA))
 
 /* Has the task still this mm? Else there is nothing more to follow. */
 static __always_inline bool still_its_mm(void)
@@ -468,7 +468,7 @@ GROUP_FN put_vmas(void)
 	bpf_loop(1 << 22, vma_step, NULL, 0);
 	if (st.walk_done)
 		put_gate();
-	end_list(TASK_DIAG_VMA, sizeof(struct task_diag_vma), VALID_ALL(9));
+	end_list(TASK_DIAG_VMA, sizeof(struct task_diag_vma), ALL_OF(VMA));
 	if (st.gone) {
 		missing(TASK_DIAG_VMA, TASK_DIAG_R_VANISHED);
 		return 0;

@@ -14,13 +14,21 @@
  *    length is a multiple of 8;
  *  - the struct of a group begins with its own struct nlattr, so the attribute
  *    is the struct;
- *  - a longer struct than the reader knows is a newer one: the known part is
- *    read, the rest is skipped. Unknown attributes and messages are skipped.
+ *  - unknown attributes and messages are skipped.
+ *
+ * The structs of groups and the entries of lists grow at their ends only, by
+ * multiples of 8 bytes. A longer struct than the reader knows is a newer one:
+ * the known part is read, the rest is skipped. A shorter one is an older one:
+ * what it lacks is read as zeroes. None is shorter than it was in the first
+ * version of the format. INFO and DONE grow in the same way. What frames them,
+ * the heads of messages, blobs and lists, stays as it is.
  *
  * Right after its nlattr each group struct has a __u32 `valid`. Bit i of it
  * stands for the i-th member that follows (padding and `reserved` members are
  * not counted). A member whose bit is clear is not known; it is zero, and the
- * zero means nothing.
+ * zero means nothing. So is a member that lies beyond the end of a shorter
+ * struct. A new member comes after all others, or in padding at the end, and
+ * has the next bit.
  *
  * Units: bytes, nanoseconds; pids as seen in the reader's pid namespace (0: not
  * visible from there), uids and gids in the reader's user namespace.
@@ -98,6 +106,8 @@ enum task_diag_attr {
 	TASK_DIAG_A_SHARED	= 69,	/* struct task_diag_shared */
 	TASK_DIAG_A_SOCKET	= 70,	/* with FD: array of struct task_diag_socket */
 	TASK_DIAG_A_FD_DETAIL	= 71,	/* with FD: array of struct task_diag_fd_detail */
+	TASK_DIAG_A_COMM	= 72,	/* with BASE: blob, the command name where comm has no
+				 * room for all of it */
 };
 
 /*
@@ -113,8 +123,6 @@ enum task_diag_attr {
  * long list costs. A reader that will not look at all members can say which: an
  * answer may leave these out, with their bits of `valid` clear.
  */
-#define TASK_DIAG_SKIP_COMM	0x80	/* after the last member of BASE */
-
 struct task_diag_req {
 	__u64 show_flags;
 	__u64 dump_strategy;
@@ -122,7 +130,7 @@ struct task_diag_req {
 	__u32 reserved;		/* 0 */
 	__u64 max_rss_bytes;	/* no VMA_STAT and ROLLUP of a larger process; 0: of any */
 	__u64 budget_ns;	/* for all VMA_STAT and ROLLUP of the answer together; 0: no limit */
-	__u32 skip_base;	/* bits of `valid`, and TASK_DIAG_SKIP_COMM */
+	__u32 skip_base;	/* bits of `valid` */
 	__u32 skip_stat;	/* bits of `valid` */
 };
 
@@ -273,8 +281,9 @@ struct task_diag_base {
 	__u8  state;		/* one of R S D T t X Z P I, as in /proc/PID/stat */
 	__u8  reserved[3];
 	__u64 start_time_ns;	/* since boot, suspended time included */
-	char  comm[];		/* as in /proc/PID/comm, ended by NUL and filled with
-				 * NULs to a multiple of 8: 8 to 64 bytes; 0: not known */
+	char  comm[16];		/* as in /proc/PID/comm, ended by NUL and filled with NULs. Kernel
+				 * threads may have a longer name: the first 15 bytes of it, and
+				 * all in TASK_DIAG_A_COMM */
 };
 
 /* CRED: whose it is and who controls it. /proc/PID/status */
@@ -341,6 +350,7 @@ struct task_diag_statm {
 	__u64 pinned_bytes;
 	__u64 page_tables_bytes;
 	__u64 swap_bytes;
+	__u64 hugetlb_bytes;	/* pages of hugetlbfs, which rss_bytes does not have */
 };
 
 /* PATHS: blobs of this type, one of each kind. /proc/PID/{exe,cwd,root} */

@@ -6,13 +6,14 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use taskdiag::engine::bpf::Bpf;
-use taskdiag::wire::layout::CStruct;
-use taskdiag::wire::{Done, GroupRecord};
+use taskdiag::wire::registry::shape;
+use taskdiag::wire::{self, Done, GroupRecord, ListEntry};
 use taskdiag::{
-    Base, Blob, Cgroup, Choice, Cred, Engine, EngineId, Error, Group, Groups, Io, Ns, PathKind,
-    Reason, Request, Sched, Snapshot, Stat, Statm, Strategy, TaskView, query_with,
+    Blob, Choice, Engine, EngineId, Error, Group, Groups, PathKind, Reason, Request, Snapshot,
+    Strategy, TaskView, query_with,
 };
 
+use crate::rows::{self, Row};
 use crate::skips;
 
 pub use taskdiag::engine::GROUPS;
@@ -50,6 +51,8 @@ pub struct Task {
     pub tgid: u32,
     /// Fields by name.
     pub fields: BTreeMap<String, Value>,
+    /// Lists by the group that they come with and the name of their entry in C, sorted.
+    pub lists: BTreeMap<(Group, &'static str), Vec<Row>>,
 }
 
 impl Task {
@@ -86,24 +89,27 @@ impl Task {
     }
 
     fn of(view: &TaskView<'_>) -> Task {
-        let mut t = Task { pid: view.pid(), tgid: view.tgid(), fields: BTreeMap::new() };
-        t.record::<Base>(view, "base", &Base::C, Base::MEMBERS, |r| r.valid);
+        let mut t = Task { pid: view.pid(), tgid: view.tgid(), ..Task::default() };
+        macro_rules! records {
+            ($($r:ident)*) => { $(t.record::<wire::$r>(view);)* };
+        }
+        wire::for_each_record!(records);
+        macro_rules! lists {
+            ($($l:ident)*) => { $(t.list::<wire::$l>(view);)* };
+        }
+        wire::for_each_list!(lists);
         if let Some(comm) = view.comm() {
             t.fields.insert("base.comm".into(), Value::Bytes(comm.to_vec()));
         }
-        t.record::<Cred>(view, "cred", &Cred::C, Cred::MEMBERS, |r| r.valid);
-        t.record::<Stat>(view, "stat", &Stat::C, Stat::MEMBERS, |r| r.valid);
-        t.record::<Statm>(view, "statm", &Statm::C, Statm::MEMBERS, |r| r.valid);
-        t.record::<Io>(view, "io", &Io::C, Io::MEMBERS, |r| r.valid);
-        t.record::<Sched>(view, "sched", &Sched::C, Sched::MEMBERS, |r| r.valid);
-        t.record::<Ns>(view, "ns", &Ns::C, Ns::MEMBERS, |r| r.valid);
-        t.record::<Cgroup>(view, "cgroup", &Cgroup::C, Cgroup::MEMBERS, |r| r.valid);
         for g in Group::ALL {
             if let Some(reason) = view.reason(*g) {
                 t.fields.insert(g.name().into(), Value::Missing(reason));
             }
         }
-        t.blob("cmdline", view.cmdline());
+        let is_blob = |g: &&Group| matches!(shape(**g as u16), Some(wire::Shape::Blob));
+        for g in Group::ALL.iter().filter(is_blob).filter(|g| **g != Group::Paths) {
+            t.blob(g.name(), view.blob(*g as u16, 0));
+        }
         for kind in PathKind::ALL {
             t.blob(&format!("paths.{kind}"), view.path(*kind));
         }
@@ -121,34 +127,33 @@ impl Task {
         t
     }
 
-    fn record<T: GroupRecord>(
-        &mut self,
-        view: &TaskView<'_>,
-        group: &str,
-        table: &CStruct,
-        members: &[&str],
-        valid: impl Fn(&T) -> u32,
-    ) {
-        let Some(record) = view.record::<T>() else { return };
+    fn record<T: GroupRecord>(&mut self, view: &TaskView<'_>) {
+        let group = Group::from_number(T::TYPE.into()).expect("records are groups");
+        // What threads share is in the stream once.
+        let Some(record) = view.owner(group).and_then(|o| o.record::<T>()) else { return };
         let bytes = record.as_bytes();
-        for (bit, name) in members.iter().enumerate() {
-            if valid(record) & (1 << bit) == 0 {
-                continue;
-            }
-            let (_, at, size) =
-                *table.members.iter().find(|m| m.0 == *name).expect("members are in the table");
-            let raw = &bytes[at..at + size];
-            // The members that C has as __s32.
-            let signed = matches!(*name, "nice" | "priority" | "tty_pgrp" | "exit_signal");
-            let value = match size {
+        let known =
+            (0..).zip(T::TABLE.valid).filter(|(bit, _)| record.valid() & (1u32 << bit) != 0);
+        for (_, m) in known {
+            let raw = &bytes[m.offset..m.offset + m.size];
+            let value = match m.size {
                 1 => Value::Num(raw[0].into()),
-                4 if signed => Value::Num(i32::from_ne_bytes(raw.try_into().expect("4")).into()),
+                4 if m.signed => Value::Num(i32::from_ne_bytes(raw.try_into().expect("4")).into()),
                 4 => Value::Num(u32::from_ne_bytes(raw.try_into().expect("4")).into()),
                 8 => Value::Num(u64::from_ne_bytes(raw.try_into().expect("8")).into()),
-                _ => Value::Bytes(raw.iter().copied().take_while(|b| *b != 0).collect()),
+                _ => Value::Bytes(raw.to_vec()),
             };
-            self.fields.insert(format!("{group}.{name}"), value);
+            self.fields.insert(format!("{group}.{}", m.name), value);
         }
+    }
+
+    fn list<T: ListEntry>(&mut self, view: &TaskView<'_>) {
+        // Sockets and details are attributes beside those of FD.
+        let group = Group::from_number(T::TYPE.into()).unwrap_or(Group::Fd);
+        let Some(owner) = view.owner(group).filter(|o| o.list::<T>().is_some()) else { return };
+        let mut rows = rows::rows::<T>(&owner);
+        rows.sort();
+        self.lists.insert((group, T::TABLE.name), rows);
     }
 
     /// All three not there for one reason is the same as the group not there for it.
@@ -230,6 +235,8 @@ pub enum Source {
     Engine(EngineId),
     /// The bpf engine with its program for kernels before 6.8, which newer ones accept too.
     LegacyBpf,
+    /// The second answer of a bpf engine that keeps its program loaded, as in a session.
+    KeptBpf,
 }
 
 impl Source {
@@ -241,7 +248,7 @@ impl Source {
     pub fn id(self) -> EngineId {
         match self {
             Source::Engine(id) => id,
-            Source::LegacyBpf => EngineId::Bpf,
+            Source::LegacyBpf | Source::KeptBpf => EngineId::Bpf,
         }
     }
     /// The answer as the library gives it.
@@ -252,6 +259,11 @@ impl Source {
         match self {
             Source::Engine(id) => query_with(req, Choice::Only(id)),
             Source::LegacyBpf => Snapshot::parse(Bpf::legacy().run(req)?.stream),
+            Source::KeptBpf => {
+                let mut kept = Bpf::untried().keeping();
+                kept.run(req)?;
+                Snapshot::parse(kept.run(req)?.stream)
+            }
         }
     }
 }
@@ -261,6 +273,7 @@ impl fmt::Display for Source {
         match self {
             Source::Engine(id) => id.fmt(f),
             Source::LegacyBpf => f.pad("bpf-legacy"),
+            Source::KeptBpf => f.pad("bpf-kept"),
         }
     }
 }
@@ -307,8 +320,13 @@ pub fn engines() -> &'static [Source] {
             }
         };
         let id = Source::Engine;
-        let all =
-            [id(EngineId::Kernel), id(EngineId::Bpf), Source::LegacyBpf, id(EngineId::Procfs)];
+        let all = [
+            id(EngineId::Kernel),
+            id(EngineId::Bpf),
+            Source::KeptBpf,
+            Source::LegacyBpf,
+            id(EngineId::Procfs),
+        ];
         let found: Vec<Source> = all.into_iter().filter(works).filter(worth_it).collect();
         assert!(!found.is_empty(), "no engine works here: nothing can be tested");
         found

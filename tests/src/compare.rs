@@ -3,11 +3,18 @@
 
 use std::collections::BTreeSet;
 
+use taskdiag::Group;
+use taskdiag::wire::FdDetailKind;
+
+use crate::rows::{Row, differences};
 use crate::{Task, Value};
 
-/// Fields that only one engine can tell, and why.
-const NOT_EVERYWHERE: &[(&str, &str)] =
-    &[("cred.securebits", "not in /proc"), ("stat.flags", "not in /proc/PID/stat")];
+/// Fields that not every engine can tell, and why. They are compared where both do.
+const NOT_EVERYWHERE: &[(&str, &str)] = &[
+    ("cred.securebits", "not in /proc"),
+    ("stat.flags", "not in /proc/PID/stat"),
+    ("fd_count.size", "in /proc/PID/status, which is not read for FD_COUNT alone"),
+];
 
 /// Fields that only grow.
 fn rises(key: &str) -> bool {
@@ -38,8 +45,14 @@ fn cpu_ticks(t: &Task) -> Option<i128> {
     PARTS.iter().map(part).sum()
 }
 
-/// As precise as every engine can be: times in ticks of 10 ms. The name of a kworker without the
-/// work it does, which is another one at every look.
+/// Memory that is divided by the number of its users, so that it is no whole number of pages. /proc rounds it down
+/// to KiB.
+fn is_share(key: &str) -> bool {
+    key.contains("pss") || key.ends_with("locked_bytes") && !key.starts_with("statm.")
+}
+
+/// As precise as every engine can be: times in ticks of 10 ms, shares of memory in KiB. The name of a kworker
+/// without the work it does, which is another one at every look.
 fn common(key: &str, v: &Value) -> Value {
     match v {
         Value::Bytes(name) if key == "base.comm" && name.starts_with(b"kworker/") => {
@@ -47,6 +60,7 @@ fn common(key: &str, v: &Value) -> Value {
             Value::Bytes(name[..end].to_vec())
         }
         Value::Num(n) if is_time(key) => Value::Num(n.div_euclid(10_000_000)),
+        Value::Num(n) if is_share(key) => Value::Num(n.div_euclid(1024)),
         v => v.clone(),
     }
 }
@@ -58,6 +72,8 @@ pub struct Outcome {
     pub compared: usize,
     /// `pid field: what is wrong`.
     pub differences: BTreeSet<String>,
+    /// Groups of which a value was compared.
+    pub groups: BTreeSet<Group>,
 }
 
 impl Outcome {
@@ -65,6 +81,7 @@ impl Outcome {
     pub fn add(&mut self, other: Outcome) {
         self.compared += other.compared;
         self.differences.extend(other.differences);
+        self.groups.extend(other.groups);
     }
 }
 
@@ -91,7 +108,10 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
         }
     }
     for key in keys {
-        if NOT_EVERYWHERE.iter().any(|n| n.0 == key) || fewer_threads_counted(key, a1, b) {
+        let one_only = a1.get(key).is_none() || b.get(key).is_none();
+        if one_only && NOT_EVERYWHERE.iter().any(|n| n.0 == key)
+            || fewer_threads_counted(key, a1, b)
+        {
             continue;
         }
         let get = |t: &Task| t.get(key).map(|v| common(key, v));
@@ -105,6 +125,10 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
             _ => continue,
         };
         out.compared += 1;
+        let known = |t: &Task| t.get(key).is_some_and(|v| !matches!(v, Value::Missing(_)));
+        if known(a1) && known(b) {
+            out.groups.extend(key.split('.').next().and_then(Group::from_name));
+        }
         if !right {
             out.differences.insert(format!(
                 "task {} {key}: {here:?}, elsewhere {before:?} before and {after:?} after",
@@ -112,7 +136,61 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
             ));
         }
     }
+    let lists: BTreeSet<_> = a1.lists.keys().chain(b.lists.keys()).collect();
+    for key in lists {
+        compare_lists(*key, a1, b, a2, &mut out);
+    }
     out
+}
+
+/// A list of `b` has the same entries as before and after it, as far as both know them. One that is not
+/// the same before and after is not compared.
+fn compare_lists(key: (Group, &'static str), a1: &Task, b: &Task, a2: &Task, out: &mut Outcome) {
+    let get = |t: &Task| t.lists.get(&key).map(|rows| steady(rows));
+    let (before, here, after) = (get(a1), get(b), get(a2));
+    if before != after {
+        return;
+    }
+    let mut wrong = |what: String| {
+        out.differences.insert(format!("task {} {}: {what}", b.pid, key.1));
+    };
+    let (Some(before), Some(here)) = (&before, &here) else {
+        let has = |rows: &Option<Vec<Row>>| if rows.is_some() { "a list" } else { "no list" };
+        return wrong(format!("{}, elsewhere {}", has(&here), has(&before)));
+    };
+    if before.len() != here.len() {
+        return wrong(format!("{} entries, elsewhere {}", here.len(), before.len()));
+    }
+    out.compared += 1;
+    for (theirs, ours) in before.iter().zip(here) {
+        let both: BTreeSet<_> = theirs.keys().filter(|k| ours.contains_key(*k)).collect();
+        if !both.is_empty() {
+            out.groups.insert(key.0);
+        }
+        for what in differences(theirs, ours, &[]) {
+            out.differences.insert(format!("task {} {} {what}", b.pid, key.1));
+        }
+    }
+}
+
+/// The entries of a list without what changes by itself, as precise as every engine can be.
+fn steady(rows: &[Row]) -> Vec<Row> {
+    let is = |row: &Row, kind: FdDetailKind| {
+        row.get("kind") == Some(&Value::Num(i128::from(kind as u32)))
+    };
+    let mut rows = rows.to_vec();
+    for row in &mut rows {
+        // The fourth value: the time to the expiration of a timer, the memory of a map.
+        let changes = is(row, FdDetailKind::Timerfd) || is(row, FdDetailKind::BpfMap);
+        if let Some(Value::Bytes(values)) = row.get_mut("value").filter(|_| changes) {
+            values[24..32].fill(0);
+        }
+        for (key, value) in row.iter_mut() {
+            *value = common(key, value);
+        }
+    }
+    rows.sort();
+    rows
 }
 
 /// Sums that leave out ended threads say so; they cannot be compared with sums that do not.

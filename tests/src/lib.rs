@@ -3,6 +3,11 @@
 //! storms of tasks ([`storm`]), and loud skips ([`skips`]).
 //! The tests are in `tests/`.
 
+/// The example of the README, which is built and run with the examples in the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
 pub mod answer;
 pub mod busy;
 pub mod cli;

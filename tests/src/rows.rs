@@ -3,29 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use taskdiag::wire::layout::CStruct;
-use taskdiag::wire::{BLOB_DELETED, Fd, FdDetail, FileStat, ListEntry, Socket, Vma, VmaStat};
+use taskdiag::wire::{BLOB_DELETED, ListEntry};
 use taskdiag::{Group, TaskView};
 
 use crate::{Answer, Value};
 
 /// The known members of an entry. `name` is its text, `name.deleted` is 1 for a deleted file.
 pub type Row = BTreeMap<&'static str, Value>;
-
-/// A list of the wire format, and what the header says of its entries.
-pub trait Listed: ListEntry {
-    /// Its table.
-    const TABLE: CStruct;
-    /// Its members in the order of `valid`.
-    const NAMES: &'static [&'static str];
-}
-macro_rules! listed {
-    ($($t:ident)*) => { $(impl Listed for $t {
-        const TABLE: CStruct = $t::C;
-        const NAMES: &'static [&'static str] = $t::MEMBERS;
-    })* };
-}
-listed!(Vma VmaStat Fd FileStat Socket FdDetail);
 
 /// The task, or the one that it shares a group with, which must be there.
 ///
@@ -48,24 +32,22 @@ pub fn owner(answer: &Answer, pid: u32, group: Group) -> TaskView<'_> {
 ///
 /// # Panics
 /// Where an entry has a number without a name.
-pub fn rows<T: Listed>(view: &TaskView<'_>) -> Vec<Row> {
+pub fn rows<T: ListEntry>(view: &TaskView<'_>) -> Vec<Row> {
     let list = view.list::<T>().into_iter().flatten();
     list.map(|e| row(view, e.raw, e.valid)).collect()
 }
 
-fn row<T: Listed>(view: &TaskView<'_>, raw: &T, valid: u32) -> Row {
+fn row<T: ListEntry>(view: &TaskView<'_>, raw: &T, valid: u32) -> Row {
     let bytes = raw.as_bytes();
     let mut row = Row::new();
-    let known = T::NAMES.iter().enumerate().filter(|(bit, _)| valid & (1 << bit) != 0);
-    for (_, name) in known {
-        let (_, at, size) = *T::TABLE.members.iter().find(|m| m.0 == *name).expect("in the table");
-        let raw = &bytes[at..at + size];
+    for (_, m) in (0..).zip(T::TABLE.valid).filter(|(bit, _)| valid & (1u32 << bit) != 0) {
+        let (key, size) = (m.name, m.size);
+        let raw = &bytes[m.offset..m.offset + size];
         let number = || {
             let mut word = [0; 8];
             word[..raw.len()].copy_from_slice(raw);
             u64::from_le_bytes(word)
         };
-        let key = name.strip_prefix("r#").unwrap_or(name);
         if key == "name" {
             let Some(number) = u32::try_from(number()).ok().filter(|n| *n != 0) else {
                 row.insert(key, Value::Bytes(Vec::new()));

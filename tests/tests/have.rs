@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use taskdiag::wire::{Fd, FdDetail, FdDetailKind, FileStat, FileUse, Socket, Vma, VmaStat};
+use taskdiag::wire::{
+    Fd, FdDetail, FdDetailKind, FileStat, FileUse, ListEntry, Socket, Vma, VmaStat,
+};
 use taskdiag::{EngineId, FdCount, FdType, Group, Groups, Reason, Request, VmaKind};
 use taskdiag_tests::answer::{engines, engines_with};
-use taskdiag_tests::rows::{Listed, Row, differences, owner, rows};
+use taskdiag_tests::rows::{Row, differences, owner, rows};
 use taskdiag_tests::{Answer, Mktask, Value, read, skip};
 
 fn start(args: &[&str]) -> Option<Mktask> {
@@ -41,7 +43,7 @@ fn answers(m: &Mktask, group: Group) -> Vec<Answer> {
 }
 
 /// The lists of any two engines are the same, entry by entry.
-fn same_lists<T: Listed>(m: &Mktask, answers: &[Answer], group: Group, not: &[&str]) {
+fn same_lists<T: ListEntry>(m: &Mktask, answers: &[Answer], group: Group, not: &[&str]) {
     for pair in answers.windows(2) {
         let [a, b] = [&pair[0], &pair[1]].map(|a| rows::<T>(&owner(a, m.pid(), group)));
         assert_eq!(a.len(), b.len(), "{} and {}", pair[0], pair[1]);

@@ -1,13 +1,15 @@
 //! Tasks whose values together are larger than what an engine writes in one go: no value is cut,
 //! and none runs into the next.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use taskdiag::engine::bpf::Bpf;
 use taskdiag::wire::{Fd, VMA_READ, VMA_WRITE};
-use taskdiag::{Base, Engine, EngineId, Group, Groups, Request, Snapshot, Strategy, Watch};
+use taskdiag::{
+    Base, Engine, EngineId, FdDetail, Group, Groups, Reason, Request, Snapshot, Strategy, Watch,
+};
 use taskdiag_tests::answer::{engines, read};
 use taskdiag_tests::{Mktask, Source, skip};
 
@@ -167,6 +169,95 @@ fn a_list_of_files_goes_on_in_a_later_run() {
                 let told = t.owner(Group::Fd).is_some_and(|o| o.list::<Fd>().is_some())
                     || t.reason(Group::Fd).is_some();
                 assert!(told, "{what}: nothing is said of {}", t.pid());
+            }
+        }
+    }
+}
+
+/// What an engine tells of the entries of one descriptor of this process, by a value of each.
+fn details(engine: &mut Bpf, fd: u32, value: usize) -> (Vec<u64>, Option<Reason>) {
+    let request = Request::one(std::process::id(), Groups::FD);
+    let answer = engine.run(&request).expect("an answer");
+    let snapshot = Snapshot::parse(answer.stream).expect("a stream");
+    let task = snapshot.tasks().next().expect("this process");
+    let all = task.list::<FdDetail>().expect("details").filter(|d| d.raw.fd == fd);
+    (all.map(|d| d.raw.value[value]).collect(), task.reason(Group::Fd))
+}
+
+/// An epoll file whose entries take many runs is told of whole, each entry once.
+#[test]
+fn an_epoll_file_with_very_many_entries() {
+    const NAME: &str = "an_epoll_file_with_very_many_entries";
+    const ENTRIES: usize = 15_000;
+    if !engines().contains(&Source::Engine(EngineId::Bpf)) {
+        return skip(NAME, "no BPF here");
+    }
+    if !allow_files(ENTRIES as u64 + 1_000) {
+        return skip(NAME, "not allowed so many files");
+    }
+    // SAFETY: a plain system call, whose descriptor is ours.
+    let epoll = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
+    let (one, _other) = std::os::unix::net::UnixStream::pair().expect("sockets");
+    let one = OwnedFd::from(one);
+    let files: Vec<_> = (0..ENTRIES).map(|_| one.try_clone().expect("one more")).collect();
+    let mut added: Vec<u64> = Vec::new();
+    for file in &files {
+        let fd = file.as_raw_fd();
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
+        // SAFETY: the event is there.
+        let done =
+            unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+        assert_eq!(done, 0);
+        added.push(fd as u64);
+    }
+    added.sort_unstable();
+    for mut engine in [Bpf::untried(), Bpf::untried().small(), Bpf::legacy().small()] {
+        let (mut seen, reason) = details(&mut engine, epoll.as_raw_fd() as u32, 0);
+        seen.sort_unstable();
+        assert!(seen == added, "{engine:?}: {} of {ENTRIES}", seen.len());
+        assert_eq!(reason, None, "{engine:?}");
+    }
+}
+
+/// An inotify file with more watches than a run may skip is told of as far as that goes, and the answer says so.
+#[test]
+fn an_inotify_file_with_very_many_watches() {
+    const NAME: &str = "an_inotify_file_with_very_many_watches";
+    const FEW: usize = 9_000;
+    const MANY: usize = 60_000;
+    if !engines().contains(&Source::Engine(EngineId::Bpf)) {
+        return skip(NAME, "no BPF here");
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let dir = dir.expect("a directory");
+    for watches in [FEW, MANY] {
+        // SAFETY: a plain system call, whose descriptor is ours.
+        let inotify = unsafe { OwnedFd::from_raw_fd(libc::inotify_init1(libc::IN_CLOEXEC)) };
+        for n in 0..watches {
+            let path = dir.path().join(n.to_string());
+            std::fs::write(&path, "").expect("written");
+            let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("no NUL");
+            // SAFETY: the path ends with a NUL.
+            let wd = unsafe {
+                libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), libc::IN_OPEN)
+            };
+            if wd < 0 {
+                return skip(NAME, "not allowed so many watches");
+            }
+        }
+        for mut engine in [Bpf::untried(), Bpf::untried().small(), Bpf::legacy().small()] {
+            let (mut seen, reason) = details(&mut engine, inotify.as_raw_fd() as u32, 0);
+            let told = seen.len();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), told, "{engine:?}: each once");
+            match reason {
+                None => assert_eq!(told, watches, "{engine:?}: all, since nothing else is said"),
+                Some(Reason::Truncated) => assert!(
+                    watches == MANY && (16_384..watches).contains(&told),
+                    "{engine:?}: {told} of {watches}"
+                ),
+                other => panic!("{engine:?}: {other:?}"),
             }
         }
     }

@@ -37,7 +37,7 @@ fn engine_of(ran: &Ran) -> Vec<&str> {
 
 /// Commands that ask for all that there is, one of them what BPF is faster at on any machine.
 const COMMANDS: &[&[&str]] = &[
-    &["ps", "-T", "--stats"],
+    &["ps", "-eT", "--stats"],
     &["files", "--stats"],
     &["memory", "--stats"],
     &["maps", "--stats"],
@@ -227,7 +227,7 @@ fn a_proc_of_another_pid_namespace() {
     let inside = Sandbox::new().through(&["unshare", "--pid", "--fork"]);
     let m = Mktask::start(&["threads", "5000"]).expect("always possible");
     // On a machine with so many threads BPF is faster at this.
-    let list = inside.run(&["ps", "-T", "-o", "pid,tid,comm", "--stats"]);
+    let list = inside.run(&["ps", "-eT", "-o", "pid,tid,comm", "--stats"]);
     if list.stderr.contains("unshare") {
         return skip("a_proc_of_another_pid_namespace", &list.stderr);
     }
@@ -286,7 +286,7 @@ fn a_hidden_first_process() {
     let both = format!("1,{me}");
     for args in [
         &["ps"][..],
-        &["ps", "-T"],
+        &["ps", "-eT"],
         &["ps", "-p", "1"],
         &["ps", "-p", &both],
         &["ps", "-T", "-p", "1"],

@@ -48,7 +48,7 @@ fn young_processes() {
         }
         let mut child =
             std::process::Command::new("sh").args(["-c", spin]).spawn().expect("sh runs");
-        let args = ["ps", "-T", "--engine", "procfs", "-o", "pid=,ppid=,pcpu=,read_bytes="];
+        let args = ["ps", "-eT", "--engine", "procfs", "-o", "pid=,ppid=,pcpu=,read_bytes="];
         let ran = Sandbox::new().run(&args);
         // SAFETY: a child of ours, which ends its own.
         unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };

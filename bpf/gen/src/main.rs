@@ -24,7 +24,7 @@ struct Options {
     check: bool,
     /// Rounds to wait between the load of a pointer and its use.
     gap: Option<u32>,
-    /// Another directory than `bpf/skel`.
+    /// Another directory than that of the crate `taskdiag-bpf`.
     out: Option<PathBuf>,
 }
 
@@ -74,7 +74,7 @@ fn run(bpf: &Path, o: &Options) -> Result<(), String> {
     if sources.is_empty() {
         return Err(format!("no *.bpf.c in {}", bpf.display()));
     }
-    let out = o.out.clone().unwrap_or_else(|| bpf.join("skel"));
+    let out = o.out.clone().unwrap_or_else(|| bpf.with_file_name("crates/taskdiag-bpf/skel"));
     for source in sources {
         let name = source.file_name().expect("a file").to_string_lossy().replace(".bpf.c", "");
         let made = light_skeleton(&compile(bpf, &name, o.gap)?, &name)?;

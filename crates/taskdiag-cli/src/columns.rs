@@ -1,6 +1,8 @@
 //! Columns: what `-o` and the ready-made views mean in terms of the field table.
 
-use taskdiag::field::{Align, Field, Set, TASKS, Text};
+use taskdiag::Groups;
+use taskdiag::Members;
+use taskdiag::field::{Align, Field, Kind, Set, TASKS, Text, Unit, Value};
 
 use crate::exit::Exit;
 use crate::nearest;
@@ -20,19 +22,53 @@ pub struct Column {
     pub field: &'static Field,
     /// How it looks as text.
     pub form: Text,
+    /// Which side of it is ragged.
+    pub align: Align,
 }
 
+/// What stands between columns in a format such as `%p, %U`.
+static LITERAL: Field = Field {
+    name: "text between columns",
+    header: "",
+    width: 0,
+    align: Align::Left,
+    groups: Groups::NONE,
+    members: Members::NONE,
+    kind: Kind::Text,
+    unit: Unit::None,
+    text: Text::Plain,
+    source: "the command line",
+    help: "Text that stands in each row as it is",
+    aliases: &[],
+    get: |_, _| Value::ABSENT,
+};
+
 impl Column {
+    /// Text that stands in each row, and in the header, as it is.
+    pub fn literal(text: &str) -> Column {
+        Column {
+            name: text.to_owned(),
+            header: text.to_owned(),
+            width: text.chars().count(),
+            fixed: true,
+            field: &LITERAL,
+            form: Text::Plain,
+            align: Align::Left,
+        }
+    }
+    /// Is it only text that stands between columns?
+    pub fn is_literal(&self) -> bool {
+        std::ptr::eq(self.field, &LITERAL)
+    }
     /// Does the text begin at the left edge?
     pub fn is_left(&self) -> bool {
-        self.field.align == Align::Left
+        self.align == Align::Left
     }
 }
 
 /// Columns of procps that users may ask for in vain, and what to use.
 const LACKING: &[(&[&str], &str)] = &[
     (&["nwchan"], "use wchan"),
-    (&["eip", "esp", "stackp", "start_stack"], "addresses are not shown"),
     (&["cgname"], "use cgroup or cgroup_path"),
     (&["unit", "uunit", "slice", "lxc", "docker", "machine"], "use cgroup_path"),
     (&["lsession", "ouid", "seat", "luid"], "logins are not read"),
@@ -57,10 +93,15 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
     Ok(Column {
         name: name.to_owned(),
         header: named.header.to_owned(),
-        width: named.field.width.max(named.header.len()),
+        // Those of procps are as wide as there, even where the header is wider.
+        width: match std::ptr::eq(set, &TASKS) {
+            true => named.field.width,
+            false => named.field.width.max(named.header.len()),
+        },
         fixed: false,
         field: named.field,
         form: named.field.text,
+        align: named.field.align,
     })
 }
 
@@ -113,92 +154,11 @@ pub fn fit_pids(columns: &mut [Column], largest: u32) {
     }
 }
 
-/// A ready-made set of columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
-    /// What `taskdiag ps` shows.
-    Default,
-    /// `ps -e`.
-    SysV,
-    /// `ps -f`.
-    Full,
-    /// `ps -F`.
-    ExtraFull,
-    /// `ps -j`.
-    Jobs,
-    /// `ps -jf`.
-    FullJobs,
-    /// `ps -l`.
-    Long,
-    /// `ps -lf`.
-    FullLong,
-    /// `ps ax`.
-    Bsd,
-    /// `ps aux`.
-    BsdUser,
-    /// `ps axj`.
-    BsdJobs,
-    /// `ps axl`.
-    BsdLong,
-    /// `ps axv`.
-    BsdMemory,
-    /// `ps axs`.
-    BsdSignals,
-}
-
-/// How threads show in a view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ThreadColumns {
-    /// Not at all.
-    None,
-    /// `-T`: a column with the thread's id after that of the process.
-    Tid,
-    /// `-L`: LWP, and NLWP where there is room.
-    Lwp,
-}
-
-impl View {
-    /// Its columns.
-    pub fn columns(self, threads: ThreadColumns) -> Vec<Column> {
-        // {T}: where a thread id goes; {N}: where -L puts the number of threads.
-        let spec = match self {
-            View::Default => "user,pid,{T},ppid,s,nlwp,time,rss,start_time,args",
-            View::SysV => "pid,{T},tname,time,ucmd",
-            View::Full => "uname=UID,pid,{T2},ppid,{L},c,{N},stime,tname,time,cmd",
-            View::ExtraFull => "uname=UID,pid,{T2},ppid,{L},c,{N},sz,rss,psr,stime,tname,time,cmd",
-            View::Jobs => "pid,{T},pgid,sid,tname,time,ucmd",
-            View::FullJobs => "uname=UID,pid,{T2},ppid,pgid,sid,{L},c,{N},stime,tname,time,cmd",
-            View::Long => {
-                "f,s,uid,pid,{T2},ppid,{L},c,opri=PRI,ni,addr:1=ADDR,sz,wchan,tname,time,ucmd"
-            }
-            View::FullLong => {
-                "f,s,uname=UID,pid,{T2},ppid,{L},c,{N},opri=PRI,ni,addr:1=ADDR,sz,wchan,stime,\
-                 tname,time,cmd"
-            }
-            View::Bsd => "pid,{T},tname,stat,bsdtime=TIME,args",
-            View::BsdUser => {
-                "user,pid,{T},%cpu,{N},%mem,vsz,rss,tname,stat,start_time,bsdtime,args"
-            }
-            View::BsdJobs => "ppid,pid,{T},pgid,sid,tname,tpgid,stat,uid,bsdtime,args",
-            View::BsdLong => "f,uid,pid,{T},ppid,priority,ni,vsz,rss,wchan,stat,tname,bsdtime,args",
-            View::BsdSignals => {
-                "uid,pid,{T},pending,blocked,ignored,caught,stat,tname,bsdtime,args"
-            }
-            View::BsdMemory => "pid,{T},tname,stat,bsdtime,maj_flt,trs,drs,rss,%mem,args",
-        };
-        let mut out = Vec::new();
-        for item in spec.split(',') {
-            let item = match (item, threads) {
-                ("{T}", ThreadColumns::Tid) | ("{T2}", ThreadColumns::Tid) => "tid",
-                ("{T}", ThreadColumns::Lwp) | ("{L}", ThreadColumns::Lwp) => "lwp",
-                ("{N}", ThreadColumns::Lwp) => "nlwp",
-                ("{T}" | "{T2}" | "{L}" | "{N}", _) => continue,
-                (item, _) => item,
-            };
-            out.extend(parse(item).expect("the views name columns of the table"));
-        }
-        out
-    }
+/// What `taskdiag ps` shows where nothing else is asked for.
+pub fn default_view(threads: bool) -> Vec<Column> {
+    let tid = if threads { "tid," } else { "" };
+    parse(&format!("user,pid,{tid}ppid,s,nlwp,time,rss,start_time,args"))
+        .expect("the view names columns of the table")
 }
 
 #[cfg(test)]
@@ -210,20 +170,6 @@ mod tests {
     }
 
     #[test]
-    fn views_are_those_of_procps() {
-        let of = |v: View| headers(&v.columns(ThreadColumns::None));
-        assert_eq!(of(View::BsdUser), "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND");
-        assert_eq!(of(View::Full), "UID PID PPID C STIME TTY TIME CMD");
-        assert_eq!(of(View::SysV), "PID TTY TIME CMD");
-        assert_eq!(of(View::Bsd), "PID TTY STAT TIME COMMAND");
-        assert_eq!(
-            headers(&View::Full.columns(ThreadColumns::Lwp)),
-            "UID PID PPID LWP C NLWP STIME TTY TIME CMD"
-        );
-        assert_eq!(of(View::Default), "USER PID PPID S NLWP TIME RSS START COMMAND");
-    }
-
-    #[test]
     fn lists_headers_and_widths() {
         let c = parse("pid,comm=NAME user:20 ,args=").unwrap();
         assert_eq!(headers(&c), "PID NAME USER ");
@@ -231,7 +177,7 @@ mod tests {
         for bad in ["", " , ", "pid:x", "pid:0", "nosuch", "pid,"] {
             assert_eq!(parse(bad).is_ok(), bad == "pid,", "{bad:?}");
         }
-        for (bad, word) in [("comand", "'command'"), ("eip:14", "not shown")] {
+        for (bad, word) in [("comand", "'command'"), ("lim:14", "rlimit_rss")] {
             let Err(Exit::Usage(text)) = parse(bad) else { panic!("{bad}") };
             assert!(text.contains(word), "{text}");
         }

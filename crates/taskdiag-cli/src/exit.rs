@@ -1,6 +1,7 @@
 //! How the program ends: one table of exit codes, one place that prints errors.
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use taskdiag::field::escape;
 
@@ -16,6 +17,10 @@ pub enum Exit {
     Usage(String),
     /// The expression of `--where` does not make sense: what is wrong, and the place below it.
     Where(taskdiag::view::FilterError),
+    /// The arguments do not make sense to procps, whose exit code that is.
+    Refused(String),
+    /// An exit code of another program; all was said.
+    Code(u8),
     /// Nothing matches the selection. Nothing is printed but the header.
     NoMatch,
     /// The output could not be written.
@@ -91,10 +96,25 @@ impl From<std::io::Error> for Exit {
 /// A line on standard error. Names of files and tasks in it are chosen by others, so what is not printable
 /// is escaped as in a table. That nobody reads it is no reason to fail: eprintln!() would.
 pub fn say(line: std::fmt::Arguments<'_>) {
+    if QUIET.load(Ordering::Relaxed) {
+        return;
+    }
     let mut text = Vec::new();
     escape(&mut text, line.to_string().as_bytes());
     text.push(b'\n');
     write_error(&text);
+}
+
+/// Are remarks kept back?
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Do something, and keep remarks back meanwhile if `quiet`: procps does not make them. Why it failed, where
+/// it did, is said afterwards.
+pub fn quietly<T>(quiet: bool, what: impl FnOnce() -> T) -> T {
+    QUIET.store(quiet, Ordering::Relaxed);
+    let result = what();
+    QUIET.store(false, Ordering::Relaxed);
+    result
 }
 
 fn write_error(text: &[u8]) {
@@ -153,6 +173,13 @@ pub fn report(result: Result<(), Exit>) -> u8 {
             }
             2
         }
+        Exit::Refused(text) => {
+            for line in text.lines() {
+                say(format_args!("{line}"));
+            }
+            1
+        }
+        Exit::Code(code) => code,
         Exit::NoMatch => 1,
         Exit::Output(e) => {
             say(format_args!("taskdiag: the output could not be written: {e}"));

@@ -15,6 +15,7 @@ mod memory;
 mod nearest;
 mod order;
 mod output;
+mod pmap;
 mod progress;
 mod ps;
 mod tree;

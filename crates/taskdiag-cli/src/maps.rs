@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let mut sink = Sink::stdout();
     let count = match table.form {
         Form::Text => {
-            let options = text::Options { headers: table.headers, terminal: table.terminal() };
+            let options = text::Options::new(table.headers, table.terminal());
             if titled {
                 title(sink.buf(), cx, &snapshot, view.tasks());
             }

@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     }
     let count = match table.form {
         Form::Text => {
-            let options = text::Options { headers: table.headers, terminal };
+            let options = text::Options::new(table.headers, terminal);
             let shown = match &barred {
                 Some(b) => Table { columns: &b.columns, rows: b, ..shown },
                 None => shown,
@@ -144,8 +144,18 @@ impl<'a> Barred<'a> {
         let mut columns = table.columns.to_vec();
         let form = BAR_FIELD.text;
         let (name, header) = (BAR_FIELD.name.to_owned(), BAR_FIELD.header.to_owned());
-        columns
-            .insert(at, Column { name, header, width: BAR, fixed: true, field: &BAR_FIELD, form });
+        columns.insert(
+            at,
+            Column {
+                name,
+                header,
+                width: BAR,
+                fixed: true,
+                field: &BAR_FIELD,
+                form,
+                align: BAR_FIELD.align,
+            },
+        );
         let mut largest = 1;
         let look = &mut |item: Item<'_, '_>| {
             if let Value::Uint(v) = item.value(table.cx, table.columns[of].field, of) {

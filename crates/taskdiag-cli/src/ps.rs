@@ -1,26 +1,30 @@
 //! `taskdiag ps`: ask, select, arrange, write.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
-use taskdiag::field::TASKS;
-use taskdiag::view::{Query, Tasks};
-use taskdiag::{Groups, Members};
+use taskdiag::field::{Row, TASKS, Text};
+use taskdiag::view::{Query, Tasks, View};
+use taskdiag::{Groups, Members, Snapshot, Stat};
 
 use crate::answer;
+use crate::args::procps::Instead;
 use crate::args::ps::{Args, Form, TreeStyle};
-use crate::columns::{self, Column, ThreadColumns};
-use crate::exit::Exit;
-use crate::output::terminal::Terminal;
+use crate::columns::{self, Column};
+use crate::exit::{self, Exit};
+use crate::output::terminal::{self, Terminal};
 use crate::output::{Sink, Table, Tally, csv, json, text};
 use crate::tree::{self, Tree};
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
+    if let Some(instead) = args.instead {
+        return print(instead);
+    }
     let begin = Instant::now();
-    let mut terminal = Terminal::detect(args.color, args.wide);
-    terminal.width = args.width.or(terminal.width);
-    let snapshot =
-        args.source.get(|| query(args, &columns(args, args.threads), &terminal, args.threads))?;
+    let mut terminal = Terminal::detect(args.color, true);
+    terminal.color &= !args.strict;
+    let snapshot = snapshot(args, &terminal)?;
     let is_threads = snapshot.stream().strategy().is_threads();
     let saved = args.source.from.is_some();
     if saved && args.threads && !is_threads {
@@ -37,22 +41,39 @@ pub fn run(args: &Args) -> Result<(), Exit> {
 
     let query = query(args, &columns, &terminal, threads);
     let view = query.view(&snapshot);
+    let rows = in_order(args, &view, &snapshot);
     let tree = args.tree.map(|style| {
         let style = match style {
             TreeStyle::Auto if terminal.lines => tree::LINES,
-            _ => tree::ASCII,
+            TreeStyle::Indented => tree::INDENTED,
+            TreeStyle::Auto => tree::PLAIN,
+            TreeStyle::Ascii => tree::ASCII,
         };
-        Tree::new(view.tasks(), &snapshot, style)
+        Tree::new(&rows, &snapshot, style)
     });
-    let rows = tree.as_ref().map_or(view.tasks(), |t| &t.rows);
+    let rows = tree.as_ref().map_or(&rows[..], |t| &t.rows);
 
+    let cells = text::Cells::fit(&columns, screen(args));
+    if args.form == Form::Text && !cells.wide_signals {
+        for c in columns.iter_mut().filter(|c| c.form == Text::Signals && !c.fixed) {
+            c.width = text::SHORT_SIGNALS;
+        }
+    }
     let shown = Tasks { snapshot: &snapshot, indices: rows };
     let table = Table { cx: view.cx(), columns: &columns, rows: &shown };
     let mut sink = Sink::stdout();
     let mut tally = Tally::new(columns.len());
     match args.form {
         Form::Text => {
-            let options = text::Options { headers: args.headers, terminal };
+            let page = args.page.map(|lines| lines.saturating_sub(1).max(1));
+            let page = page.filter(|_| args.headers);
+            let options = text::Options {
+                headers: args.headers,
+                terminal,
+                cells: Some(cells),
+                plain: args.strict,
+                page,
+            };
             text::header(&mut sink, &columns, &options);
             text::rows(&mut sink, &table, tree.as_ref(), &options, &mut tally, None)?;
         }
@@ -68,7 +89,30 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if args.stats {
         crate::commands::stats::print(&snapshot, rows.len(), begin, asked);
     }
-    answer::verdict(&snapshot, rows.is_empty(), &view.left(), &tally, &columns)
+    let end = answer::verdict(&snapshot, rows.is_empty(), &view.left(), &tally, &columns);
+    match end {
+        // procps has no exit code for that; it is still said.
+        Err(Exit::Partial(lines)) if args.strict && !rows.is_empty() => {
+            exit::report(Err(Exit::Partial(lines)));
+            Ok(())
+        }
+        end => end,
+    }
+}
+
+/// The saved answer, or one of this machine.
+fn snapshot(args: &Args, terminal: &Terminal) -> Result<Snapshot, Exit> {
+    let columns = columns(args, args.threads);
+    let mut query = query(args, &columns, terminal, args.threads);
+    let snapshot = exit::quietly(args.strict, || args.source.get(|| query.clone()))?;
+    let is_whole = snapshot.stream().done().error == 0;
+    if args.source.from.is_some() || !is_whole || !lacks_locked(&columns, &snapshot) {
+        return Ok(snapshot);
+    }
+    // Through /proc, locked pages are in a file that is read for STATM, not for STAT. What is not there was
+    // said.
+    query.groups |= Groups::STATM;
+    exit::quietly(true, || args.source.ask(query.plan()))
 }
 
 fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) -> Query {
@@ -88,13 +132,71 @@ fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) ->
 }
 
 fn columns(args: &Args, threads: bool) -> Vec<Column> {
-    if !args.columns.is_empty() {
-        return args.columns.clone();
+    match args.columns.is_empty() {
+        true => columns::default_view(threads),
+        false => args.columns.clone(),
     }
-    let shown = match args.thread_columns {
-        // A saved answer that holds threads.
-        ThreadColumns::None if threads && !args.threads => ThreadColumns::Tid,
-        other => other,
+}
+
+/// The rows as they are sorted, or in the order in which their pids were typed.
+fn in_order<'v>(args: &Args, view: &'v View<'_>, snapshot: &Snapshot) -> Cow<'v, [u32]> {
+    if !args.as_listed {
+        return Cow::Borrowed(view.tasks());
+    }
+    let place = |i: &u32| {
+        let pid = snapshot.stream().get(*i as usize).map(|t| t.tgid());
+        args.select.pids.iter().position(|p| Some(*p) == pid)
     };
-    args.view.columns(shown)
+    let mut rows = view.tasks().to_vec();
+    rows.sort_by_key(place);
+    Cow::Owned(rows)
+}
+
+/// Does STAT lack a letter that another request has?
+fn lacks_locked(columns: &[Column], snapshot: &Snapshot) -> bool {
+    if !columns.iter().any(|c| c.field.name == "stat") {
+        return false;
+    }
+    let first = snapshot.tasks().find(|t| t.record::<Stat>().is_some());
+    first.is_some_and(|t| {
+        let row = Row::new(t);
+        row.stat.is_some_and(|s| s.flags().is_none()) && row.statm.is_none()
+    })
+}
+
+/// Cells in a line, as procps finds them: in a pipe, too, COLUMNS is heard.
+fn screen(args: &Args) -> usize {
+    let env = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    let env = env.filter(|c| (1..UNLIMITED).contains(c));
+    let width = args.width.or(env).or_else(terminal::window_width).unwrap_or(UNLIMITED);
+    match args.wide {
+        0 => width,
+        1 => width.max(132),
+        _ => UNLIMITED,
+    }
+}
+
+/// Longer than any line: arguments may have megabytes.
+const UNLIMITED: usize = 1 << 40;
+
+/// What is printed instead of processes.
+fn print(what: Instead) -> Result<(), Exit> {
+    let mut out = Vec::new();
+    match what {
+        Instead::Version => {
+            out.extend_from_slice(concat!("taskdiag ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+        }
+        Instead::Columns => {
+            for named in TASKS.all_names() {
+                out.extend_from_slice(format!("{:<12} {}\n", named.name, named.header).as_bytes());
+            }
+        }
+        Instead::Help => {
+            out.extend_from_slice(
+                crate::args::ps::command().render_long_help().to_string().as_bytes(),
+            );
+        }
+    }
+    crate::output::sink::write_all(&out)?;
+    Ok(())
 }

@@ -2,22 +2,23 @@
 //!
 //! [`Stream::parse`] walks all bytes once and refuses what is not well formed; after that the
 //! views cannot fail. What the format says is skipped (unknown messages and attributes, the tail
-//! of a longer struct) is skipped.
+//! of a longer struct) is skipped. A shorter struct is an older one: [`grow`](crate::grow) brings the
+//! stream to today's sizes before anything looks at it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
+use crate::grow::{extended, grow};
 use crate::layout::*;
-use crate::names::{Group, Groups, Reason, Strategy};
+use crate::names::{Groups, Reason, Strategy};
+use crate::registry::shape;
 use crate::*;
 
-const HDR: usize = size_of::<NlMsgHdr>();
-/// Of a request, what was in the first version.
-const REQ_LEAST: usize = 24;
+pub(crate) const HDR: usize = size_of::<NlMsgHdr>();
 pub(crate) const TASK_HDR: usize = HDR + size_of::<TaskMsg>();
 
 /// Why bytes are not a request or a stream. Offsets are in bytes from the start.
@@ -107,11 +108,10 @@ pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error>
         CMD_GET => {
             // What a shorter request lacks is zero; what a longer one has must be.
             let (known, rest) = payload.split_at(payload.len().min(size_of::<Req>()));
-            if known.len() < REQ_LEAST {
+            if known.len() < Req::C.least {
                 return Err(Error::BadRequest("shorter than task_diag_req"));
             }
-            let mut req = Req::default();
-            req.as_mut_bytes()[..known.len()].copy_from_slice(known);
+            let req: Req = extended(known);
             if rest.iter().any(|b| *b != 0) {
                 return Err(Error::BadRequest("unknown trailing bytes are not zero"));
             }
@@ -167,6 +167,8 @@ pub struct Index {
 pub struct Stream<B: AsRef<[u8]>> {
     index: Index,
     bytes: B,
+    /// The stream with structs as long as ours, where those in `bytes` are shorter.
+    grown: Option<AlignedBuf>,
 }
 
 impl AsRef<[u8]> for AlignedBuf {
@@ -178,8 +180,17 @@ impl AsRef<[u8]> for AlignedBuf {
 impl<B: AsRef<[u8]>> Stream<B> {
     /// Check all of `bytes` and index its tasks.
     pub fn parse(bytes: B) -> Result<Stream<B>, Error> {
-        let index = index(bytes.as_ref())?;
-        Ok(Stream { index, bytes })
+        Stream::parse_as(bytes, Checked::default())
+    }
+    fn parse_as(bytes: B, mut checked: Checked) -> Result<Stream<B>, Error> {
+        let old = index(bytes.as_ref(), &mut checked)?;
+        if !checked.any_short {
+            return Ok(Stream { index: old, bytes, grown: None });
+        }
+        let grown = grow(bytes.as_ref())
+            .ok_or(Error::Malformed(0, "a message is too long for its structs to grow"))?;
+        let index = index(grown.as_bytes(), &mut checked)?;
+        Ok(Stream { index, bytes, grown: Some(grown) })
     }
     /// What the stream is an answer to.
     pub fn info(&self) -> &Info {
@@ -213,24 +224,29 @@ impl<B: AsRef<[u8]>> Stream<B> {
     pub fn tasks(&self) -> impl ExactSizeIterator<Item = TaskView<'_>> + Clone {
         self.index.tasks.iter().map(|e| self.view(e))
     }
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        self.bytes.as_ref()
+    /// The task with this id. A table is made at the first call.
+    pub fn task(&self, pid: u32) -> Option<TaskView<'_>> {
+        self.index.task(self.bytes.as_ref(), pid)
     }
-    /// The bytes, given back.
+    /// The bytes. Where a struct in the parsed ones was shorter than ours, they are others: a stream of
+    /// today's sizes.
+    pub fn bytes(&self) -> &[u8] {
+        self.grown.as_ref().map_or(self.bytes.as_ref(), AlignedBuf::as_bytes)
+    }
+    /// The bytes that were parsed, given back.
     pub fn into_bytes(self) -> B {
         self.bytes
     }
     /// The name with this number, wherever in the stream it is.
     pub fn name(&self, number: u32) -> Option<Blob<'_>> {
-        self.index.name(self.bytes.as_ref(), number)
+        self.index.name(self.bytes(), number)
     }
     /// The numbers of all names in the stream, in no order.
     pub fn name_numbers(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.index.names.keys().copied()
     }
     fn view(&self, e: &TaskAt) -> TaskView<'_> {
-        self.index.view(self.bytes.as_ref(), e)
+        self.index.view(self.bytes(), e)
     }
 }
 
@@ -285,11 +301,36 @@ fn next_message(bytes: &[u8], at: usize) -> Result<Message<'_>, Error> {
     Ok(Message { kind: hdr.kind, at, payload: &rest[HDR..len] })
 }
 
-fn index(bytes: &[u8]) -> Result<Index, Error> {
+/// What the check of a stream has found.
+#[derive(Debug, Default)]
+struct Checked {
+    /// A struct is shorter than ours.
+    any_short: bool,
+    /// For tests: the least size of all structs, in the place of their own.
+    #[cfg(test)]
+    least: Option<usize>,
+}
+
+impl Checked {
+    fn least(&self, table: &CStruct) -> usize {
+        #[cfg(test)]
+        if let Some(least) = self.least {
+            return least;
+        }
+        table.least
+    }
+    /// Is a struct of this length long enough? Notes whether it is shorter than ours.
+    fn admit(&mut self, table: &CStruct, len: usize) -> bool {
+        self.any_short |= len < table.size;
+        len >= self.least(table)
+    }
+}
+
+fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
     if bytes.as_ptr().addr() % 8 != 0 {
         return Err(Error::Unaligned);
     }
-    let info = info(bytes)?;
+    let info = info(bytes, checked)?;
     if Strategy::from_number(info.dump_strategy).is_none() {
         return Err(Error::Malformed(0, "unknown strategy"));
     }
@@ -306,13 +347,15 @@ fn index(bytes: &[u8]) -> Result<Index, Error> {
         let end = at + HDR + m.payload.len();
         match m.kind {
             MSG_TASK => {
-                task_message(&m, end, open_end, &mut tasks, &mut names)?;
+                task_message(&m, end, open_end, &mut tasks, &mut names, checked)?;
                 open_end = end;
             }
             NLMSG_NOOP if open_end == at => open_end = end,
             NLMSG_DONE => {
-                let (done, _) = Done::read_from_prefix(m.payload)
-                    .map_err(|_| Error::Malformed(at, "DONE is too short"))?;
+                if !checked.admit(&Done::C, m.payload.len()) {
+                    return Err(Error::Malformed(at, "DONE is too short"));
+                }
+                let done: Done = extended(m.payload);
                 if end != bytes.len() {
                     return Err(Error::Trailing(end));
                 }
@@ -327,7 +370,7 @@ fn index(bytes: &[u8]) -> Result<Index, Error> {
     }
 }
 
-fn info(bytes: &[u8]) -> Result<Info, Error> {
+fn info(bytes: &[u8], checked: &mut Checked) -> Result<Info, Error> {
     if bytes.is_empty() {
         return Err(Error::Cut(0));
     }
@@ -348,9 +391,10 @@ fn info(bytes: &[u8]) -> Result<Info, Error> {
     if version != VERSION {
         return Err(Error::Version(version));
     }
-    Info::read_from_prefix(m.payload)
-        .map(|(i, _)| i)
-        .map_err(|_| Error::Malformed(0, "INFO is too short"))
+    if !checked.admit(&Info::C, m.payload.len()) {
+        return Err(Error::Malformed(0, "INFO is too short"));
+    }
+    Ok(extended(m.payload))
 }
 
 fn task_message(
@@ -359,12 +403,13 @@ fn task_message(
     open_end: usize,
     tasks: &mut Vec<TaskAt>,
     names: &mut HashMap<u32, usize>,
+    checked: &mut Checked,
 ) -> Result<(), Error> {
     let (task, mut rest) = TaskMsg::read_from_prefix(m.payload)
         .map_err(|_| Error::Malformed(m.at, "task message is too short"))?;
     let mut at = m.at + TASK_HDR;
     while !rest.is_empty() {
-        let nla = check_attr(rest, at)?;
+        let nla = check_attr(rest, at, checked)?;
         if nla.kind == A_NAME {
             let (hdr, _) = BlobHdr::read_from_prefix(rest).expect("length checked");
             names.entry(hdr.kind).or_insert(at);
@@ -384,7 +429,7 @@ fn task_message(
 }
 
 /// Check one attribute at the start of `rest`, which lies at `at` in the stream.
-fn check_attr(rest: &[u8], at: usize) -> Result<NlAttr, Error> {
+fn check_attr(rest: &[u8], at: usize, checked: &mut Checked) -> Result<NlAttr, Error> {
     let bad = |what| Err(Error::Malformed(at, what));
     let Ok((nla, _)) = NlAttr::read_from_prefix(rest) else {
         return bad("attribute header is cut");
@@ -396,88 +441,92 @@ fn check_attr(rest: &[u8], at: usize) -> Result<NlAttr, Error> {
     if len > rest.len() {
         return bad("attribute is longer than its message");
     }
-    let least = match nla.kind {
-        Base::TYPE => size_of::<Base>(),
-        Cred::TYPE => size_of::<Cred>(),
-        Stat::TYPE => size_of::<Stat>(),
-        Statm::TYPE => size_of::<Statm>(),
-        Io::TYPE => size_of::<Io>(),
-        Sched::TYPE => size_of::<Sched>(),
-        Ns::TYPE => size_of::<Ns>(),
-        Cgroup::TYPE => size_of::<Cgroup>(),
-        Rollup::TYPE => size_of::<Rollup>(),
-        Swap::TYPE => size_of::<Swap>(),
-        FdCount::TYPE => size_of::<FdCount>(),
-        Limits::TYPE => size_of::<Limits>(),
-        Signals::TYPE => size_of::<Signals>(),
-        A_SHARED => size_of::<Shared>(),
-        k if entry_size(k).is_some() => size_of::<ArrayHdr>(),
-        A_MISSING => size_of::<MissingHdr>(),
-        k if is_blob(k) => size_of::<BlobHdr>(),
-        _ => return Ok(nla),
+    let shape = match shape(nla.kind) {
+        Some(shape) => shape,
+        None if nla.kind == A_MISSING => return check_missing(rest, len, at).map(|()| nla),
+        None => return Ok(nla),
+    };
+    let least = match shape {
+        Shape::Record(table) => checked.least(table),
+        Shape::List(_) => size_of::<ArrayHdr>(),
+        Shape::Blob => size_of::<BlobHdr>(),
     };
     if len < least {
         return bad("attribute is shorter than its struct");
     }
-    if nla.kind == A_MISSING {
-        let (hdr, tail) = MissingHdr::read_from_prefix(rest).expect("length checked");
-        if hdr.count as usize > (len - size_of::<MissingHdr>()) / size_of::<MissingEntry>()
-            || tail.is_empty() && hdr.count > 0
-        {
-            return bad("MISSING counts more than it has");
+    match shape {
+        Shape::Record(table) => _ = checked.admit(table, len),
+        Shape::List(table) => {
+            let (hdr, _) = ArrayHdr::read_from_prefix(rest).expect("length checked");
+            let room = (len - size_of::<ArrayHdr>()) as u64;
+            if hdr.size % 8 != 0 || !checked.admit(table, hdr.size as usize) {
+                return bad("the size of a list's entries is wrong");
+            }
+            if u64::from(hdr.count) * u64::from(hdr.size) > room {
+                return bad("a list counts more than it has");
+            }
         }
-    } else if let Some(least) = entry_size(nla.kind) {
-        let (hdr, _) = ArrayHdr::read_from_prefix(rest).expect("length checked");
-        let room = (len - size_of::<ArrayHdr>()) as u64;
-        if hdr.size % 8 != 0 || (hdr.size as usize) < least {
-            return bad("the size of a list's entries is wrong");
-        }
-        if u64::from(hdr.count) * u64::from(hdr.size) > room {
-            return bad("a list counts more than it has");
-        }
-    } else if is_blob(nla.kind) {
-        let (hdr, _) = BlobHdr::read_from_prefix(rest).expect("length checked");
-        if hdr.len as usize > len - size_of::<BlobHdr>() {
-            return bad("data is longer than its attribute");
-        }
-        let end = hdr.offset.checked_add(hdr.len);
-        if end.is_none_or(|e| e > hdr.total) {
-            return bad("data lies outside its value");
-        }
-        if matches!(nla.kind, A_GROUPS | A_NSPID) && (hdr.len % 4 != 0 || hdr.offset % 4 != 0) {
-            return bad("a list of ids is not a multiple of 4");
+        Shape::Blob => {
+            let (hdr, _) = BlobHdr::read_from_prefix(rest).expect("length checked");
+            if hdr.len as usize > len - size_of::<BlobHdr>() {
+                return bad("data is longer than its attribute");
+            }
+            let end = hdr.offset.checked_add(hdr.len);
+            if end.is_none_or(|e| e > hdr.total) {
+                return bad("data lies outside its value");
+            }
+            let ids = matches!(nla.kind, A_GROUPS | A_NSPID);
+            if ids && (hdr.len % 4 != 0 || hdr.offset % 4 != 0) {
+                return bad("a list of ids is not a multiple of 4");
+            }
         }
     }
     Ok(nla)
 }
 
+/// MISSING, of `len` bytes, at the start of `rest`.
+fn check_missing(rest: &[u8], len: usize, at: usize) -> Result<(), Error> {
+    let Some(room) = len.checked_sub(size_of::<MissingHdr>()) else {
+        return Err(Error::Malformed(at, "attribute is shorter than its struct"));
+    };
+    let (hdr, _) = MissingHdr::read_from_prefix(rest).expect("length checked");
+    if hdr.count as usize > room / size_of::<MissingEntry>() {
+        return Err(Error::Malformed(at, "MISSING counts more than it has"));
+    }
+    Ok(())
+}
+
 pub(crate) fn is_blob(kind: u16) -> bool {
-    kind == Group::Cmdline as u16
-        || kind == Group::Paths as u16
-        || kind == Group::Environ as u16
-        || kind == Group::Wchan as u16
-        || kind == Group::Kstack as u16
-        || matches!(kind, A_GROUPS | A_NSPID | A_CGROUP_PATH | A_NAME)
+    matches!(shape(kind), Some(Shape::Blob))
 }
 
-/// Bytes of what we know of an entry, where this is the type of a list.
-fn entry_size(kind: u16) -> Option<usize> {
-    Some(match kind {
-        Vma::TYPE => size_of::<Vma>(),
-        VmaStat::TYPE => size_of::<VmaStat>(),
-        Fd::TYPE => size_of::<Fd>(),
-        FileStat::TYPE => size_of::<FileStat>(),
-        Socket::TYPE => size_of::<Socket>(),
-        FdDetail::TYPE => size_of::<FdDetail>(),
-        _ => return None,
-    })
+/// The command name in a BASE record; `None`: it is not known.
+pub fn comm(base: &Base) -> Option<&[u8]> {
+    base.comm()?;
+    Some(&base.comm[..base.comm.iter().position(|b| *b == 0).unwrap_or(base.comm.len())])
 }
 
-/// The command name behind the fixed part of a BASE attribute of a checked stream; `None`: it is
-/// not known.
-pub fn comm(attr: &[u8]) -> Option<&[u8]> {
-    let text = attr.get(size_of::<Base>()..).filter(|t| !t.is_empty())?;
-    Some(&text[..text.iter().position(|b| *b == 0).unwrap_or(text.len())])
+/// The totals of a stream that is whole, found without a check of the rest. `None`: it has no DONE
+/// at its end.
+pub(crate) fn done_at(bytes: &[u8]) -> Option<(usize, Done)> {
+    // A newer writer may have a longer one: then all messages before it are stepped over.
+    let usual = bytes.len().checked_sub(HDR + size_of::<Done>())?;
+    let mut at = if is_done(bytes, usual) { usual } else { 0 };
+    while !is_done(bytes, at) {
+        let (hdr, _) = NlMsgHdr::read_from_prefix(bytes.get(at..)?).ok()?;
+        at += (hdr.len as usize).max(HDR).next_multiple_of(8);
+    }
+    Some((at, extended(&bytes[at + HDR..])))
+}
+
+fn is_done(bytes: &[u8], at: usize) -> bool {
+    let hdr = bytes.get(at..).and_then(|b| NlMsgHdr::read_from_prefix(b).ok());
+    hdr.is_some_and(|(h, _)| h.kind == NLMSG_DONE && h.len as usize == bytes.len() - at)
+}
+
+/// The totals of a stream that is whole.
+pub fn done(bytes: &[u8]) -> Option<Done> {
+    done_at(bytes).map(|(_, done)| done)
 }
 
 /// Is there a task with this pid among the first `within`? Looks at message headers only, and
@@ -502,6 +551,8 @@ pub fn has_task(bytes: &[u8], pid: u32, within: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::IntoBytes;
+
     use super::*;
 
     #[test]
@@ -517,5 +568,146 @@ mod tests {
         assert!(!has_task(bytes.as_bytes(), 1, 1));
         assert!(!has_task(bytes.as_bytes(), 9, 100));
         assert!(!has_task(&bytes.as_bytes()[..20], 5, 100));
+    }
+
+    /// A stream with one task that has this attribute.
+    fn one(attr: &[u8]) -> AlignedBuf {
+        let mut w = StreamWriter::new();
+        w.info(&StreamWriter::blank_info());
+        w.begin_task(7, 7);
+        w.raw_attr(attr);
+        w.end_task();
+        w.finish(Done::default())
+    }
+
+    /// A record of `len` bytes, or a list of `count` entries of that many, full of this byte.
+    fn attr(s: &Struct, len: usize, count: usize, fill: u8) -> Vec<u8> {
+        let (head, body) = if s.is_list { (16, len * count) } else { (4, len - 4) };
+        let mut a = vec![fill; head + body];
+        let nla = NlAttr { len: a.len() as u16, kind: s.kind };
+        if s.is_list {
+            let hdr = ArrayHdr { nla, valid: u32::MAX, size: len as u32, count: count as u32 };
+            a[..16].copy_from_slice(hdr.as_bytes());
+        } else {
+            a[..4].copy_from_slice(nla.as_bytes());
+        }
+        a
+    }
+
+    /// All entries of the attributes of this type, with their `valid`.
+    fn entries(s: &Stream<AlignedBuf>, kind: u16) -> Vec<(u32, Vec<u8>)> {
+        let attrs = s.get(0).expect("one task").attrs().filter(|a| a.0 == kind);
+        attrs
+            .flat_map(|(_, a)| {
+                let (hdr, rest) = ArrayHdr::read_from_prefix(a).expect("checked");
+                let all = rest.chunks_exact(hdr.size as usize).take(hdr.count as usize);
+                all.map(|e| (hdr.valid, e.to_vec())).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_struct_that_was_shorter_is_read() {
+        for s in registry::STRUCTS {
+            let table = s.table;
+            for cut in (8..table.size).step_by(8) {
+                // What was there is kept, and the rest is zero and not known.
+                let mut want = vec![0xa5; cut];
+                want.resize(table.size, 0);
+                let known = table.valid_within(cut);
+                let counts: &[usize] = if s.is_list { &[0, 1, 3, 32_000 / cut] } else { &[1] };
+                for &count in counts {
+                    let old = one(&attr(s, cut, count, 0xa5));
+                    let checked = Checked { least: Some(8), ..Checked::default() };
+                    let new = Stream::parse_as(old.clone(), checked).expect("an older writer's");
+                    assert!(new.grown.is_some(), "{} of {cut} bytes", s.name);
+                    if s.is_list {
+                        let all = entries(&new, s.kind);
+                        assert_eq!(all.len(), count, "{} of {cut} bytes", s.name);
+                        let right = |e: &(u32, Vec<u8>)| e.0 == known && e.1 == want;
+                        assert!(all.iter().all(right), "{} of {cut} bytes", s.name);
+                        assert!(new.get(0).expect("one").attrs().any(|a| a.0 == s.kind));
+                    } else {
+                        let (_, got) = new.get(0).expect("one").attrs().next().expect("there");
+                        assert_eq!((got.len(), &got[8..]), (table.size, &want[8..]), "{}", s.name);
+                        let valid = u32::from_ne_bytes(got[4..8].try_into().expect("4"));
+                        let was = u32::from_ne_bytes([0xa5; 4]);
+                        let unmasked = table.valid.is_empty();
+                        assert_eq!(valid, if unmasked { was } else { was & known }, "{}", s.name);
+                    }
+                    // Whoever saves it saves a stream of today, and the original is there still.
+                    Stream::parse(AlignedBuf::copy_of(new.bytes())).expect("today's sizes");
+                    assert_eq!(new.into_bytes(), old);
+                }
+                assert_eq!(
+                    Stream::parse(one(&attr(s, cut, 1, 1))).is_ok(),
+                    cut >= table.least,
+                    "{} of {cut} bytes, and the least are {}",
+                    s.name,
+                    table.least
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_struct_that_is_longer_is_read() {
+        for s in registry::STRUCTS {
+            for more in [8, 24, 4096] {
+                let old = Stream::parse(one(&attr(s, s.table.size, 2, 0x5a))).expect("ours");
+                let len = s.table.size + more;
+                let new = Stream::parse(one(&attr(s, len, 2, 0x5a))).expect("a newer writer's");
+                assert!(new.grown.is_none(), "{}", s.name);
+                if s.is_list {
+                    let ours = |e: (u32, Vec<u8>)| (e.0, e.1[..s.table.size].to_vec());
+                    let new: Vec<_> = entries(&new, s.kind).into_iter().map(ours).collect();
+                    assert_eq!(new, entries(&old, s.kind), "{}", s.name);
+                }
+            }
+        }
+        macro_rules! records {
+            ($($t:ident)*) => { $({
+                let s = registry::STRUCTS.iter().find(|s| s.kind == $t::TYPE).expect("registered");
+                let new = Stream::parse(one(&attr(s, s.table.size + 16, 1, 0x5a))).expect("newer");
+                let got: &$t = new.get(0).expect("one").record().expect("there");
+                assert_eq!(got.as_bytes()[4..], vec![0x5a; s.table.size - 4], "{}", s.name);
+            })* };
+        }
+        for_each_record!(records);
+    }
+
+    #[test]
+    fn info_and_done_may_be_shorter_and_longer() {
+        let whole = one(&[]);
+        let bytes = whole.as_bytes();
+        let first = u32::from_ne_bytes(bytes[..4].try_into().expect("4")) as usize;
+        let last = bytes.len() - HDR - size_of::<Done>();
+        let message = |at: usize, len: usize, payload: usize| {
+            let mut m = bytes[at..at + len.min(HDR + payload)].to_vec();
+            m.resize(HDR + payload, 0xee);
+            m[..4].copy_from_slice(&((HDR + payload) as u32).to_ne_bytes());
+            m
+        };
+        for (info, end) in [(80, 56), (88, 48), (8, 16), (120, 56), (88, 72), (96, 64)] {
+            let parts = [
+                message(0, first, info),
+                bytes[first..last].to_vec(),
+                message(last, bytes.len() - last, end),
+            ];
+            let made = AlignedBuf::copy_of(&parts.concat());
+            let checked = Checked { least: Some(8), ..Checked::default() };
+            let s = Stream::parse_as(made.clone(), checked).expect("it may be shorter or longer");
+            let short = info < size_of::<Info>() || end < size_of::<Done>();
+            assert_eq!(s.grown.is_some(), short);
+            assert_eq!((s.info().magic, s.done().tasks, s.len()), (MAGIC, 1, 1));
+            assert_eq!(Stream::parse(made.clone()).is_ok(), !short, "nothing has grown yet");
+            // The totals are found at the end, however long DONE is.
+            assert_eq!(done(made.as_bytes()).map(|d| d.tasks), Some(1));
+            let (w, done) = StreamWriter::reopen(made).expect("it has a DONE");
+            let again = Stream::parse(w.finish(done));
+            assert_eq!(again.is_ok(), info >= size_of::<Info>());
+        }
+        assert_eq!(done(&bytes[..last]), None);
+        assert_eq!(done(&[]), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::decode::done_at;
 use crate::layout::*;
 use crate::names::{Group, Reason};
 use crate::*;
@@ -52,6 +53,11 @@ impl StreamWriter {
     pub fn with_capacity(bytes: usize) -> StreamWriter {
         StreamWriter { buf: AlignedBuf::with_capacity(bytes), ..StreamWriter::default() }
     }
+    /// An empty stream in memory that was used before.
+    pub fn reusing(mut memory: AlignedBuf) -> StreamWriter {
+        memory.truncate(0);
+        StreamWriter { buf: memory, ..StreamWriter::default() }
+    }
     /// An [`Info`] with magic and version set and nothing else.
     pub fn blank_info() -> Info {
         Info { magic: MAGIC, version: VERSION, ..Info::default() }
@@ -97,9 +103,7 @@ impl StreamWriter {
     /// Go on writing a finished stream, in place: its DONE is taken off and returned, to be given to
     /// [`finish`](Self::finish). `None`: the bytes do not end in a DONE.
     pub fn reopen(mut stream: AlignedBuf) -> Option<(StreamWriter, Done)> {
-        let at = stream.len().checked_sub(size_of::<NlMsgHdr>() + size_of::<Done>())?;
-        let (hdr, body) = NlMsgHdr::read_from_prefix(&stream.as_bytes()[at..]).ok()?;
-        let (done, _) = Done::read_from_prefix(body).ok().filter(|_| hdr.kind == NLMSG_DONE)?;
+        let (at, done) = done_at(stream.as_bytes())?;
         stream.truncate(at);
         Some((StreamWriter { buf: stream, ..StreamWriter::default() }, done))
     }
@@ -133,17 +137,17 @@ impl StreamWriter {
         self.buf.as_mut_bytes()[at..at + 4].copy_from_slice(nla.as_bytes());
     }
 
-    /// Add BASE: the record and the command name, of which 63 bytes are kept (the kernel has no
-    /// longer ones).
-    pub fn put_base(&mut self, record: &Base, comm: &[u8]) {
-        let comm = &comm[..comm.len().min(63)];
-        // Room for the NUL that ends it.
-        let len = size_of::<Base>() + (comm.len() + 1).next_multiple_of(8);
-        self.room(len);
-        self.buf.push(&Base { nla: NlAttr { len: len as u16, kind: Base::TYPE }, ..*record });
-        self.buf.extend_padded(comm);
-        if comm.len() % 8 == 0 {
-            self.buf.push(&0u64);
+    /// Add BASE with this command name, of which 63 bytes are kept (the kernel has no longer ones).
+    pub fn put_base(&mut self, record: &Base, name: &[u8]) {
+        let name = &name[..name.len().min(63)];
+        let mut base = Base { valid: record.valid | Base::KNOWS_COMM, ..*record };
+        let room = base.comm.len() - 1;
+        let short = &name[..name.len().min(room)];
+        base.comm = [0; 16];
+        base.comm[..short.len()].copy_from_slice(short);
+        self.put(&base);
+        if name.len() > room {
+            self.put_blob(A_COMM, 0, 0, name, name.len());
         }
     }
 

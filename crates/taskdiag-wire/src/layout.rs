@@ -6,55 +6,122 @@
 use crate::names::{Groups, Strategy};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// One C struct as the C compiler must see it: its name, size, and members as (name, offset, size).
+/// A member of a C struct.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// Its name in the C header.
+    pub name: &'static str,
+    /// `offsetof`, in bytes.
+    pub offset: usize,
+    /// `sizeof`, in bytes.
+    pub size: usize,
+    /// Is it a signed integer?
+    pub signed: bool,
+}
+
+/// One C struct as the C compiler must see it.
 #[derive(Debug)]
 pub struct CStruct {
     /// Name in the C header, without `struct`.
     pub name: &'static str,
     /// `sizeof`, in bytes.
     pub size: usize,
-    /// Members: name, `offsetof`, `sizeof`.
-    pub members: &'static [(&'static str, usize, usize)],
+    /// Size in the first version of the format, in bytes. It never changes: an older writer's
+    /// record or entry is at least as long as this.
+    pub least: usize,
+    /// All members but padding, in order.
+    pub members: &'static [Member],
+    /// The members that own a bit of `valid`, in bit order. Empty: it has no such bits.
+    pub valid: &'static [Member],
 }
 
-/// A plain struct of the header.
+impl CStruct {
+    /// The bits of `valid` that a record or entry of `len` bytes can have: a member that lies
+    /// beyond its end is not known, whatever its `valid` says.
+    pub fn valid_within(&self, len: usize) -> u32 {
+        let fits = |m: &Member| m.offset + m.size <= len;
+        (0..).zip(self.valid).filter(|(_, m)| fits(m)).fold(0, |bits, (i, _)| bits | 1u32 << i)
+    }
+}
+
+/// The name of a member in C.
+const fn c_name(rust: &'static str) -> &'static str {
+    match rust.as_bytes() {
+        [b'r', b'#', name @ ..] => match std::str::from_utf8(name) {
+            Ok(name) => name,
+            Err(_) => unreachable!(),
+        },
+        _ => rust,
+    }
+}
+
+/// A [`Member`] of a struct.
+macro_rules! member {
+    ($name:ident, $f:ident: $t:ty) => {
+        Member {
+            name: c_name(stringify!($f)),
+            offset: std::mem::offset_of!($name, $f),
+            size: size_of::<$t>(),
+            signed: stringify!($t).as_bytes()[0] == b'i',
+        }
+    };
+}
+
+/// What is said of a struct whose members own bits of `valid`.
+macro_rules! known {
+    ($name:ident, $c:literal, $least:literal; $($f:ident: $t:ty,)*) => {
+        impl $name {
+            /// Attribute type.
+            pub const TYPE: u16 = <$name as Attribute>::TYPE;
+            /// `valid` with every member known.
+            pub const ALL_VALID: u32 = ((1u64 << $name::MEMBERS.len()) - 1) as u32;
+            /// Names of the members that own a bit of `valid`, in bit order.
+            pub const MEMBERS: &'static [&'static str] = &[$(c_name(stringify!($f)),)*];
+            const KNOWN: &'static [Member] = &[$(member!($name, $f: $t),)*];
+        }
+        const _: () = {
+            assert!($name::MEMBERS.len() <= 32, "valid has 32 bits");
+            assert!($least <= size_of::<$name>(), "a struct never gets shorter");
+            assert!(size_of::<$name>() % 8 == 0 && $least % 8 == 0, "sizes are multiples of 8");
+        };
+    };
+}
+
+/// A plain struct of the header. `least` is its size in the first version of the format, and is
+/// left out for the heads of messages and attributes, which do not grow.
 macro_rules! plain {
-    ($(#[$m:meta])* $name:ident = $c:literal { $($(#[$fm:meta])* $f:ident: $t:ty,)* }) => {
-        $(#[$m])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-        #[repr(C)]
-        pub struct $name { $($(#[$fm])* pub $f: $t,)* }
+    ($(#[$m:meta])* $name:ident = $c:literal $(, least $least:literal)? { $($(#[$fm:meta])* $f:ident: $t:ty,)* }) => {
+        plain!(@struct $(#[$m])* $name { $($(#[$fm])* $f: $t,)* });
         impl $name {
             /// What the C compiler must agree with.
             pub const C: CStruct = CStruct {
                 name: $c,
                 size: size_of::<$name>(),
-                members: &[$((stringify!($f), std::mem::offset_of!($name, $f), size_of::<$t>()),)*],
+                least: { let _least = size_of::<$name>(); $(let _least = $least;)? _least },
+                members: &[$(member!($name, $f: $t),)*],
+                valid: &[],
             };
         }
     };
+    (@struct $(#[$m:meta])* $name:ident { $($(#[$fm:meta])* $f:ident: $t:ty,)* }) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(C)]
+        pub struct $name { $($(#[$fm])* pub $f: $t,)* }
+    };
 }
 
-/// The struct of a group: an `nlattr`, the `valid` mask, members that each own a bit of it, padding.
+/// The struct of a group: an `nlattr`, the `valid` mask, members that each own a bit of it, padding
+/// between them or after them. `least` is its size in the first version of the format.
 macro_rules! record {
-    ($(#[$m:meta])* $name:ident = $c:literal, attr $attr:expr;
-     { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $($p:ident: $pt:ty,)* })? ) => {
-        record!(@split $(#[$m])* $name = $c, attr $attr; { $($(#[$fm])* $f: $t,)* } {} { $($($p: $pt,)*)? });
+    ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
+     { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $($p:ident: $pt:ty,)* } then { $($(#[$gm:meta])* $g:ident: $gt:ty,)* })?) => {
+        record!(@emit $(#[$m])* $name = $c, least $least;
+            [$($(#[$fm])* $f: $t,)*] [$($($p: $pt,)*)?] [$($($(#[$gm])* $g: $gt,)*)?]);
     };
-    // Padding in the middle: members before, padding, members after.
-    ($(#[$m:meta])* $name:ident = $c:literal, attr $attr:expr;
-     { $($(#[$fm:meta])* $f:ident: $t:ty,)* } pad { $($p:ident: $pt:ty,)* } then { $($(#[$gm:meta])* $g:ident: $gt:ty,)* }) => {
-        record!(@emit $(#[$m])* $name = $c, attr $attr;
-            [$($(#[$fm])* $f: $t,)*] [$($p: $pt,)*] [$($(#[$gm])* $g: $gt,)*] []);
-    };
-    (@split $(#[$m:meta])* $name:ident = $c:literal, attr $attr:expr;
-     { $($(#[$fm:meta])* $f:ident: $t:ty,)* } {} { $($p:ident: $pt:ty,)* }) => {
-        record!(@emit $(#[$m])* $name = $c, attr $attr;
-            [$($(#[$fm])* $f: $t,)*] [] [] [$($p: $pt,)*]);
-    };
-    (@emit $(#[$m:meta])* $name:ident = $c:literal, attr $attr:expr;
+    (@emit $(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      [$($(#[$fm:meta])* $f:ident: $t:ty,)*] [$($p:ident: $pt:ty,)*]
-     [$($(#[$gm:meta])* $g:ident: $gt:ty,)*] [$($q:ident: $qt:ty,)*]) => {
+     [$($(#[$gm:meta])* $g:ident: $gt:ty,)*]) => {
         $(#[$m])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
@@ -66,28 +133,19 @@ macro_rules! record {
             $($(#[$fm])* pub $f: $t,)*
             $(#[doc(hidden)] pub $p: $pt,)*
             $($(#[$gm])* pub $g: $gt,)*
-            $(#[doc(hidden)] pub $q: $qt,)*
         }
+        known!($name, $c, $least; $($f: $t,)* $($g: $gt,)*);
         impl $name {
-            /// Attribute type.
-            pub const TYPE: u16 = $attr as u16;
-            /// `valid` with every member known.
-            pub const ALL_VALID: u32 = {
-                let n = [$(stringify!($f),)* $(stringify!($g),)*].len();
-                ((1u64 << n) - 1) as u32
-            };
-            /// Names of the members that own a bit of `valid`, in bit order.
-            pub const MEMBERS: &'static [&'static str] = &[$(stringify!($f),)* $(stringify!($g),)*];
             /// What the C compiler must agree with.
             pub const C: CStruct = CStruct {
                 name: $c,
                 size: size_of::<$name>(),
+                least: $least,
                 members: &[
-                    ("nla", 0, size_of::<NlAttr>()),
-                    ("valid", std::mem::offset_of!($name, valid), 4),
-                    $((stringify!($f), std::mem::offset_of!($name, $f), size_of::<$t>()),)*
-                    $((stringify!($g), std::mem::offset_of!($name, $g), size_of::<$gt>()),)*
+                    member!($name, nla: NlAttr), member!($name, valid: u32),
+                    $(member!($name, $f: $t),)* $(member!($name, $g: $gt),)*
                 ],
+                valid: $name::KNOWN,
             };
             /// An all-zero record of this type in which nothing is known yet.
             pub fn new() -> $name {
@@ -104,7 +162,7 @@ macro_rules! record {
             fn default() -> $name { $name::new() }
         }
         impl GroupRecord for $name {
-            const TYPE: u16 = $attr as u16;
+            fn valid(&self) -> u32 { self.valid }
         }
         record!(@getters $name, 0u32; [$($f: $t,)* $($g: $gt,)*]);
     };
@@ -121,23 +179,24 @@ macro_rules! record {
     };
 }
 
-/// An entry of a list: a plain struct, a bit of the list's `valid` for each member.
+/// An entry of a list: a plain struct, a bit of the list's `valid` for each member. `least` is its
+/// size in the first version of the format.
 macro_rules! entry {
-    ($(#[$m:meta])* $name:ident = $c:literal, attr $attr:expr;
+    ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $p:ident: $pt:ty, })?) => {
-        plain! { $(#[$m])* $name = $c { $($(#[$fm])* $f: $t,)* $(#[doc(hidden)] $p: $pt,)? } }
+        plain!(@struct $(#[$m])* $name { $($(#[$fm])* $f: $t,)* $(#[doc(hidden)] $p: $pt,)? });
+        known!($name, $c, $least; $($f: $t,)*);
         impl $name {
-            /// `valid` with every member known.
-            pub const ALL_VALID: u32 = {
-                let n = [$(stringify!($f),)*].len();
-                ((1u64 << n) - 1) as u32
+            /// What the C compiler must agree with.
+            pub const C: CStruct = CStruct {
+                name: $c,
+                size: size_of::<$name>(),
+                least: $least,
+                members: $name::KNOWN,
+                valid: $name::KNOWN,
             };
-            /// Names of the members that own a bit of `valid`, in bit order.
-            pub const MEMBERS: &'static [&'static str] = &[$(stringify!($f),)*];
         }
-        impl ListEntry for $name {
-            const TYPE: u16 = $attr as u16;
-        }
+        impl ListEntry for $name {}
         entry!(@getters $name, 0u32; [$($f: $t,)*]);
     };
     (@getters $name:ident, $bit:expr; []) => {};
@@ -153,11 +212,17 @@ macro_rules! entry {
     };
 }
 
-/// What a list of the stream is made of.
-pub trait ListEntry: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + 'static {
-    /// Type of the attributes that hold the list.
+/// A struct that an attribute consists of, or that its list consists of. The registry implements
+/// this, so a struct that is not in it does not compile.
+pub trait Attribute: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + 'static {
+    /// Type of the attribute.
     const TYPE: u16;
+    /// Its members and sizes.
+    const TABLE: &'static CStruct;
 }
+
+/// What a list of the stream is made of.
+pub trait ListEntry: Attribute {}
 
 /// An entry of a list in a stream; its methods give the members that are known.
 #[derive(Clone, Copy, Debug)]
@@ -169,9 +234,9 @@ pub struct Entry<'a, T> {
 }
 
 /// A fixed-size struct that is an attribute.
-pub trait GroupRecord: FromBytes + IntoBytes + Immutable + KnownLayout + Copy {
-    /// Attribute type.
-    const TYPE: u16;
+pub trait GroupRecord: Attribute {
+    /// Bit i: the i-th member is known.
+    fn valid(&self) -> u32;
 }
 
 plain! {
@@ -202,7 +267,7 @@ plain! {
 
 plain! {
     /// A request: which tasks, which groups.
-    Req = "task_diag_req" {
+    Req = "task_diag_req", least 24 {
         /// Groups asked for, bit n = group n.
         show_flags: u64,
         /// `TASK_DIAG_DUMP_*`.
@@ -215,15 +280,12 @@ plain! {
         max_rss_bytes: u64,
         /// Time for all VMA_STAT and ROLLUP of the answer together, ns; 0: no limit.
         budget_ns: u64,
-        /// Members of BASE that need not be there: bits of its `valid`, and [`SKIP_COMM`].
+        /// Members of BASE that need not be there: bits of its `valid`.
         skip_base: u32,
         /// Members of STAT that need not be there: bits of its `valid`.
         skip_stat: u32,
     }
 }
-
-/// The command name, in [`Req::skip_base`].
-pub const SKIP_COMM: u32 = 0x80;
 
 impl Req {
     /// A request without limits.
@@ -234,7 +296,7 @@ impl Req {
 
 plain! {
     /// What an engine supports.
-    Features = "task_diag_features" {
+    Features = "task_diag_features", least 24 {
         /// `TASK_DIAG_VERSION` of the writer.
         version: u32,
         /// 0.
@@ -248,7 +310,7 @@ plain! {
 
 plain! {
     /// What a stream is an answer to. First message of a stream.
-    Info = "task_diag_info" {
+    Info = "task_diag_info", least 88 {
         /// `MAGIC`.
         magic: u32,
         /// `VERSION`.
@@ -296,7 +358,7 @@ plain! {
 
 plain! {
     /// Payload of the DONE message.
-    Done = "task_diag_done" {
+    Done = "task_diag_done", least 56 {
         /// 0, or a negative errno that ended the walk early.
         error: i32,
         /// 0.
@@ -372,7 +434,7 @@ plain! {
 
 plain! {
     /// The group's value is that of another task in the stream.
-    Shared = "task_diag_shared" {
+    Shared = "task_diag_shared", least 16 {
         /// Length and type.
         nla: NlAttr,
         /// Group number.
@@ -385,9 +447,10 @@ plain! {
 }
 
 record! {
-    /// BASE: who it is. Source: `/proc/PID/stat`, `task_struct`. The command name follows it:
-    /// [`TaskView::comm`](crate::TaskView::comm).
-    Base = "task_diag_base", attr 0;
+    /// BASE: who it is. Source: `/proc/PID/stat`, `task_struct`. A command name
+    /// of more than 15 bytes, which only kernel threads have, is whole in an attribute of its own:
+    /// [`TaskView::comm`](crate::TaskView::comm) gives it.
+    Base = "task_diag_base", least 56;
     {
         /// Parent process, 0: none visible.
         ppid: u32,
@@ -404,12 +467,43 @@ record! {
     } pad { reserved: [u8; 3], } then {
         /// Start time since boot, suspended time included, ns.
         start_time_ns: u64,
+        /// Command name, filled with NULs, the last byte always NUL.
+        comm: [u8; 16],
     }
+}
+
+/// The bit of `valid` for the member with this name.
+///
+/// # Panics
+/// There is no such member; in a constant, so it is seen when that is compiled.
+pub const fn bit(members: &[&str], name: &str) -> u32 {
+    let mut i = 0;
+    while i < members.len() {
+        if is(members[i], name) {
+            return 1 << i;
+        }
+        i += 1;
+    }
+    panic!("no such member")
+}
+
+const fn is(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}
+
+impl Base {
+    /// The bit of `valid` for the command name.
+    pub const KNOWS_COMM: u32 = bit(Base::MEMBERS, "comm");
 }
 
 record! {
     /// CRED: whose it is and who controls it. Source: `/proc/PID/status`, `task->real_cred`.
-    Cred = "task_diag_cred", attr 1;
+    Cred = "task_diag_cred", least 104;
     {
         /// Real uid.
         uid: u32,
@@ -447,12 +541,12 @@ record! {
         cap_ambient: u64,
         /// Number of supplementary gids.
         ngroups: u32,
-    } pad { reserved: u32, }
+    } pad { reserved: u32, } then {}
 }
 
 record! {
     /// STAT: what it has used, how it is scheduled. Source: `/proc/PID/stat`, `task_struct`, `signal_struct`.
-    Stat = "task_diag_stat", attr 4;
+    Stat = "task_diag_stat", least 112;
     {
         /// Minor faults.
         minflt: u64,
@@ -495,7 +589,7 @@ record! {
 
 record! {
     /// STATM: the address space, bytes. Source: `/proc/PID/status`, `mm_struct`.
-    Statm = "task_diag_statm", attr 5;
+    Statm = "task_diag_statm", least 128;
     {
         /// Virtual size (VmSize).
         size_bytes: u64,
@@ -527,12 +621,14 @@ record! {
         page_tables_bytes: u64,
         /// Swapped-out anonymous memory (VmSwap).
         swap_bytes: u64,
+        /// Pages of hugetlbfs (HugetlbPages), which are not in the resident set.
+        hugetlb_bytes: u64,
     }
 }
 
 record! {
     /// IO: Source: `/proc/PID/io`, `task->ioac`.
-    Io = "task_diag_io", attr 8;
+    Io = "task_diag_io", least 64;
     {
         /// Bytes through read calls.
         rchar: u64,
@@ -553,7 +649,7 @@ record! {
 
 record! {
     /// SCHED: Source: `/proc/PID/schedstat`, `/proc/PID/status`, `task->sched_info`.
-    Sched = "task_diag_sched", attr 9;
+    Sched = "task_diag_sched", least 56;
     {
         /// Time on a CPU, ns.
         run_time_ns: u64,
@@ -567,12 +663,12 @@ record! {
         nivcsw: u64,
         /// `SCHED_LIVE_ONLY`.
         flags: u32,
-    } pad { reserved: u32, }
+    } pad { reserved: u32, } then {}
 }
 
 record! {
     /// NS: inode numbers of the namespaces. Source: `/proc/PID/ns`, `task->nsproxy`.
-    Ns = "task_diag_ns", attr 10;
+    Ns = "task_diag_ns", least 48;
     {
         /// Cgroup namespace.
         cgroup: u32,
@@ -599,7 +695,7 @@ record! {
 
 record! {
     /// CGROUP: the v2 cgroup's id. Source: `/proc/PID/cgroup`, `task->cgroups`.
-    Cgroup = "task_diag_cgroup", attr 11;
+    Cgroup = "task_diag_cgroup", least 16;
     {
         /// Inode number of the directory of its v2 cgroup.
         id: u64,
@@ -608,7 +704,7 @@ record! {
 
 entry! {
     /// VMA: one memory mapping. Source: `/proc/PID/maps`, `vm_area_struct`.
-    Vma = "task_diag_vma", attr 2;
+    Vma = "task_diag_vma", least 56;
     {
         /// First address.
         start: u64,
@@ -633,7 +729,7 @@ entry! {
 
 entry! {
     /// VMA_STAT: what is in memory of one mapping, bytes. Source: `/proc/PID/smaps`.
-    VmaStat = "task_diag_vma_stat", attr 3;
+    VmaStat = "task_diag_vma_stat", least 208;
     {
         /// First address.
         start: u64,
@@ -692,7 +788,7 @@ entry! {
 
 record! {
     /// ROLLUP: what is in memory of all mappings together, bytes. Source: `/proc/PID/smaps_rollup`.
-    Rollup = "task_diag_rollup", attr 17;
+    Rollup = "task_diag_rollup", least 184;
     {
         /// Resident.
         rss_bytes: u64,
@@ -744,7 +840,7 @@ record! {
 record! {
     /// SWAP: what is swapped out, found without a walk over pages. Source: `/proc/PID/status`,
     /// the counters of shared memory objects.
-    Swap = "task_diag_swap", attr 18;
+    Swap = "task_diag_swap", least 32;
     {
         /// Anonymous memory (VmSwap), bytes.
         anon_bytes: u64,
@@ -758,7 +854,7 @@ record! {
 
 record! {
     /// FD_COUNT: how many files are open. Source: `/proc/PID/fd`, `files_struct`.
-    FdCount = "task_diag_fd_count", attr 16;
+    FdCount = "task_diag_fd_count", least 16;
     {
         /// Open file descriptors.
         open: u32,
@@ -769,7 +865,7 @@ record! {
 
 entry! {
     /// FD: one open file. Source: `/proc/PID/fd`, `/proc/PID/fdinfo`, `struct file`.
-    Fd = "task_diag_fd", attr 12;
+    Fd = "task_diag_fd", least 64;
     {
         /// File descriptor.
         fd: u32,
@@ -801,7 +897,7 @@ entry! {
 entry! {
     /// FILE_STAT: a file that a task uses without a descriptor. Source: `stat(2)` of
     /// `/proc/PID/{exe,cwd,root}` and of mapped files, `struct inode`.
-    FileStat = "task_diag_file_stat", attr 21;
+    FileStat = "task_diag_file_stat", least 40;
     {
         /// A [`FileUse`](crate::names::FileUse).
         r#as: u32,
@@ -824,7 +920,7 @@ entry! {
 
 entry! {
     /// One open socket. Source: `sock_diag(7)`, `/proc/PID/net`, `struct sock`.
-    Socket = "task_diag_socket", attr crate::A_SOCKET;
+    Socket = "task_diag_socket", least 96;
     {
         /// Inode, as in [`Fd`].
         inode: u64,
@@ -865,7 +961,7 @@ entry! {
 
 entry! {
     /// What is particular about one descriptor. Source: `/proc/PID/fdinfo`.
-    FdDetail = "task_diag_fd_detail", attr crate::A_FD_DETAIL;
+    FdDetail = "task_diag_fd_detail", least 48;
     {
         /// File descriptor.
         fd: u32,
@@ -878,7 +974,7 @@ entry! {
 
 record! {
     /// LIMITS: by number of `RLIMIT_*`; all ones: unlimited. Source: `/proc/PID/limits`.
-    Limits = "task_diag_limits", attr 14;
+    Limits = "task_diag_limits", least 264;
     {
         /// Soft limits.
         soft: [u64; 16],
@@ -889,7 +985,7 @@ record! {
 
 record! {
     /// SIGNALS: bit n-1 stands for signal n. Source: `/proc/PID/status`.
-    Signals = "task_diag_signals", attr 15;
+    Signals = "task_diag_signals", least 56;
     {
         /// Pending for the thread.
         pending: u64,
@@ -903,11 +999,11 @@ record! {
         caught: u64,
         /// Signals queued for the real uid.
         queued: u32,
-    } pad { reserved: u32, }
+    } pad { reserved: u32, } then {}
 }
 
-/// Every struct of the header, for the test that pins them.
-pub const C_STRUCTS: &[&CStruct] = &[
+/// The structs that frame what the [registry](crate::registry) has.
+pub const FRAMES: &[&CStruct] = &[
     &NlAttr::C,
     &NlMsgHdr::C,
     &Req::C,
@@ -918,25 +1014,10 @@ pub const C_STRUCTS: &[&CStruct] = &[
     &MissingHdr::C,
     &MissingEntry::C,
     &BlobHdr::C,
-    &Base::C,
-    &Cred::C,
-    &Stat::C,
-    &Statm::C,
-    &Io::C,
-    &Sched::C,
-    &Ns::C,
-    &Cgroup::C,
     &ArrayHdr::C,
-    &Shared::C,
-    &Vma::C,
-    &VmaStat::C,
-    &Rollup::C,
-    &Swap::C,
-    &FdCount::C,
-    &Fd::C,
-    &FileStat::C,
-    &Socket::C,
-    &FdDetail::C,
-    &Limits::C,
-    &Signals::C,
 ];
+
+/// Every struct of the header, for the test that pins them.
+pub fn c_structs() -> impl Iterator<Item = &'static CStruct> {
+    FRAMES.iter().copied().chain(crate::registry::STRUCTS.iter().map(|s| s.table))
+}

@@ -1,7 +1,8 @@
 //! The task_diag wire format: the structs of `uapi/task_diag.h`, an encoder and a
 //! zero-copy decoder. No I/O and no knowledge of where the bytes come from.
 //!
-//! - [`layout`]: the structs;
+//! - [`registry`]: which groups and attributes there are;
+//! - [`layout`]: their structs;
 //! - [`encode`]: [`StreamWriter`] makes a stream, [`encode_request`] a request;
 //! - [`decode`]: [`Stream`] checks untrusted bytes once and then gives typed views into them.
 //!
@@ -30,23 +31,39 @@
 pub mod buf;
 pub mod decode;
 pub mod encode;
+mod grow;
 pub mod layout;
 mod names;
+pub mod registry;
 pub mod view;
 
 pub use buf::AlignedBuf;
 pub use decode::{Error, Stream, decode_request};
 pub use encode::{StreamWriter, encode_features_request, encode_request};
 pub use layout::{
-    ArrayHdr, Base, BlobHdr, Cgroup, Cred, Done, Entry, Fd, FdCount, FdDetail, Features, FileStat,
-    GroupRecord, Info, Io, Limits, ListEntry, MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Ns, Req,
-    Rollup, SKIP_COMM, Sched, Shared, Signals, Socket, Stat, Statm, Swap, TaskMsg, Vma, VmaStat,
+    ArrayHdr, Attribute, BlobHdr, Done, Entry, Features, GroupRecord, Info, ListEntry,
+    MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Req, TaskMsg,
 };
 pub use names::{
     FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy, VMA_FLAGS, VmaFlag,
     VmaKind,
 };
+pub use registry::{A_MISSING, Shape, Struct};
 pub use view::{Blob, TaskView};
+
+/// The structs and attribute types of the registry.
+macro_rules! exports {
+    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
+     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
+     blobs $blobs:tt
+     attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident,)* }
+     attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident,)* }
+     attribute_blobs { $($(#[$abm:meta])* $abn:literal $abc:ident,)* }) => {
+        pub use layout::{$($r,)* $($l,)* $($ar,)* $($al,)*};
+        pub use registry::{$($arc,)* $($alc,)* $($abc,)*};
+    };
+}
+registry!(exports);
 
 /// `TASK_DIAG_VERSION`.
 pub const VERSION: u32 = 1;
@@ -72,24 +89,6 @@ pub const MSG_FEATURES: u16 = 20;
 
 /// The message goes on with the task of the message before it.
 pub const FLAG_CONT: u32 = 1;
-
-/// Attribute type of the list of missing groups.
-pub const A_MISSING: u16 = 64;
-/// Attribute type of the supplementary gids.
-pub const A_GROUPS: u16 = 65;
-/// Attribute type of the chain of pids.
-pub const A_NSPID: u16 = 66;
-/// Attribute type of a cgroup path.
-pub const A_CGROUP_PATH: u16 = 67;
-
-/// Attribute type of a name that others refer to by number.
-pub const A_NAME: u16 = 68;
-/// Attribute type of [`Shared`].
-pub const A_SHARED: u16 = 69;
-/// Attribute type of the list of sockets.
-pub const A_SOCKET: u16 = 70;
-/// Attribute type of the list of what is particular about descriptors.
-pub const A_FD_DETAIL: u16 = 71;
 
 /// The value ends here though it is longer.
 pub const BLOB_CUT: u16 = 1;

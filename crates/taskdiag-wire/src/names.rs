@@ -5,23 +5,28 @@ use std::ops::{BitAnd, BitOr, BitOrAssign, Not, Sub};
 
 macro_rules! named {
     ($(#[$m:meta])* $name:ident: $repr:ty { $($(#[$vm:meta])* $v:ident = $n:literal $s:literal,)* }) => {
+        named! { @type $(#[$m])* $name: $repr { $($(#[$vm])* $v = $n $s,)* } }
+        impl $name {
+            /// All of them, in order of their numbers.
+            pub const ALL: &'static [$name] = &[$($name::$v,)*];
+        }
+    };
+    (@type $(#[$m:meta])* $name:ident: $repr:ty { $($(#[$vm:meta])* $v:ident = $n:literal $s:expr,)* }) => {
         $(#[$m])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum $name { $($(#[$vm])* $v = $n,)* }
         impl $name {
-            /// All of them, in order of their numbers.
-            pub const ALL: &'static [$name] = &[$($name::$v,)*];
             /// The name that users type and see.
             pub fn name(self) -> &'static str {
                 match self { $($name::$v => $s,)* }
             }
             /// From its number in `uapi/task_diag.h`.
-            pub fn from_number(n: $repr) -> Option<$name> {
+            pub const fn from_number(n: $repr) -> Option<$name> {
                 match n { $($n => Some($name::$v),)* _ => None }
             }
             /// From its name.
             pub fn from_name(s: &str) -> Option<$name> {
-                match s { $($s => Some($name::$v),)* _ => None }
+                $name::ALL.iter().copied().find(|v| v.name() == s)
             }
         }
         impl fmt::Display for $name {
@@ -30,55 +35,47 @@ macro_rules! named {
     };
 }
 
-named! {
-    /// A set of attributes that cost the same to get and are asked for together.
-    Group: u32 {
-        /// Ids, state, start time, command name.
-        Base = 0 "base",
-        /// Uids, gids, capabilities, tracer.
-        Cred = 1 "cred",
-        /// Memory mappings.
-        Vma = 2 "vma",
-        /// Memory use per mapping.
-        VmaStat = 3 "vma_stat",
-        /// Faults, CPU time, scheduling parameters, terminal.
-        Stat = 4 "stat",
-        /// Size of the address space.
-        Statm = 5 "statm",
-        /// Arguments.
-        Cmdline = 6 "cmdline",
-        /// Executable, working directory, root.
-        Paths = 7 "paths",
-        /// Bytes and calls of I/O.
-        Io = 8 "io",
-        /// Run time, run delay, context switches.
-        Sched = 9 "sched",
-        /// Namespaces.
-        Ns = 10 "ns",
-        /// Control groups.
-        Cgroup = 11 "cgroup",
-        /// Open files.
-        Fd = 12 "fd",
-        /// Environment.
-        Environ = 13 "environ",
-        /// Resource limits.
-        Limits = 14 "limits",
-        /// Signal masks.
-        Signals = 15 "signals",
-        /// Number of open files.
-        FdCount = 16 "fd_count",
-        /// Memory use of all mappings together.
-        Rollup = 17 "rollup",
-        /// What is swapped out.
-        Swap = 18 "swap",
-        /// The kernel function it sleeps in.
-        Wchan = 19 "wchan",
-        /// The kernel's stack.
-        Kstack = 20 "kstack",
-        /// Device, inode and size of executable, working directory, root and mapped files.
-        FileStat = 21 "file_stat",
-    }
+/// [`Group`], from the registry.
+macro_rules! group {
+    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
+     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
+     blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:ident $bc:ident,)* }
+     attribute_records $ar:tt attribute_lists $al:tt attribute_blobs $ab:tt) => {
+        named! { @type
+            /// A set of attributes that cost the same to get and are asked for together.
+            Group: u32 {
+                $($(#[$rm])* $r = $rn stringify!($rs),)*
+                $($(#[$lm])* $l = $ln stringify!($ls),)*
+                $($(#[$bm])* $b = $bn stringify!($bs),)*
+            }
+        }
+        impl Group {
+            /// All of them, in order of their numbers, which have no gap.
+            pub const ALL: &'static [Group] = {
+                const LEN: usize = [$($rn,)* $($ln,)* $($bn,)*].len();
+                const ALL: [Group; LEN] = {
+                    let mut all = [Group::Base; LEN];
+                    let mut n = 0;
+                    while n < LEN {
+                        all[n] = Group::from_number(n as u32).expect("numbers have no gap");
+                        n += 1;
+                    }
+                    all
+                };
+                &ALL
+            };
+        }
+        impl Groups {
+            $(#[doc = concat!("Only [`Group::", stringify!($r), "`].")]
+              pub const $rc: Groups = Groups(1 << Group::$r as u64);)*
+            $(#[doc = concat!("Only [`Group::", stringify!($l), "`].")]
+              pub const $lc: Groups = Groups(1 << Group::$l as u64);)*
+            $(#[doc = concat!("Only [`Group::", stringify!($b), "`].")]
+              pub const $bc: Groups = Groups(1 << Group::$b as u64);)*
+        }
+    };
 }
+crate::registry!(group);
 
 named! {
     /// Which tasks a request is about.
@@ -306,24 +303,11 @@ impl Strategy {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Groups(u64);
 
-macro_rules! group_consts {
-    ($($c:ident = $g:ident,)*) => {
-        impl Groups {
-            $(#[doc = concat!("Only [`Group::", stringify!($g), "`].")]
-              pub const $c: Groups = Groups(1 << Group::$g as u64);)*
-        }
-    };
-}
-group_consts! {
-    BASE = Base, CRED = Cred, VMA = Vma, VMA_STAT = VmaStat, STAT = Stat, STATM = Statm,
-    CMDLINE = Cmdline, PATHS = Paths, IO = Io, SCHED = Sched, NS = Ns, CGROUP = Cgroup,
-    FD = Fd, ENVIRON = Environ, LIMITS = Limits, SIGNALS = Signals, FD_COUNT = FdCount,
-    ROLLUP = Rollup, SWAP = Swap, WCHAN = Wchan, KSTACK = Kstack, FILE_STAT = FileStat,
-}
-
 impl Groups {
     /// The empty set.
     pub const NONE: Groups = Groups(0);
+    /// Every group that this version of the format has.
+    pub const ALL: Groups = Groups((1 << Group::ALL.len()) - 1);
 
     /// The bits of `show_flags`.
     pub const fn bits(self) -> u64 {

@@ -62,7 +62,14 @@ impl<'a> TaskView<'a> {
     }
     /// The command name; any bytes but NUL may be in it.
     pub fn comm(&self) -> Option<&'a [u8]> {
-        comm(self.find(Base::TYPE)?)
+        let base = self.record::<Base>()?;
+        let short = comm(base)?;
+        if short.len() + 1 < base.comm.len() {
+            return Some(short);
+        }
+        // It may be longer: then it is whole in an attribute of its own.
+        let long = self.blobs(A_COMM).next().map(|(_, name)| name);
+        Some(long.unwrap_or(short))
     }
     /// The entries of a list, or `None` where it is not in the answer ([`reason`](Self::reason) and
     /// [`shared`](Self::shared) say why).

@@ -7,11 +7,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use taskdiag_wire::layout::C_STRUCTS;
+use taskdiag_wire::layout::{Member, c_structs};
+use taskdiag_wire::registry::{ATTRIBUTES, STRUCTS};
 use taskdiag_wire::*;
 
 /// Members of the header that Rust has no field for: padding and flexible arrays.
-const NOT_IN_RUST: &[&str] = &["reserved", "entries", "data", "comm"];
+const NOT_IN_RUST: &[&str] = &["reserved", "entries", "data"];
 
 fn uapi() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../uapi")
@@ -73,7 +74,7 @@ fn c_member(c_struct: &str, rust: &str) -> String {
         ("nlattr", "kind") => "nla_type".into(),
         ("nlmsghdr", "kind") => "nlmsg_type".into(),
         ("nlmsghdr", f) => format!("nlmsg_{f}"),
-        (_, f) => f.trim_start_matches("r#").into(),
+        (_, f) => f.into(),
     }
 }
 
@@ -99,13 +100,12 @@ fn header_structs() -> BTreeMap<String, Vec<String>> {
 
 #[test]
 fn every_struct_of_the_header_has_a_rust_table() {
-    let rust: BTreeMap<_, _> = C_STRUCTS.iter().map(|s| (s.name, s)).collect();
+    let rust: BTreeMap<_, _> = c_structs().map(|s| (s.name, s)).collect();
     let c = header_structs();
     assert!(c.len() >= 16, "the header was not understood: {c:?}");
     for (name, members) in &c {
         let Some(table) = rust.get(name.as_str()) else { panic!("{name} has no Rust struct") };
-        let known: BTreeSet<_> =
-            table.members.iter().map(|m| m.0.trim_start_matches("r#")).collect();
+        let known: BTreeSet<_> = table.members.iter().map(|m| m.name).collect();
         for m in members {
             let not_in_rust = NOT_IN_RUST.contains(&m.as_str());
             assert!(known.contains(m.as_str()) || not_in_rust, "{name}.{m} is not in Rust");
@@ -123,11 +123,11 @@ fn every_struct_of_the_header_has_a_rust_table() {
 fn sizes_and_offsets_are_those_of_the_c_compiler() {
     let mut ask = Vec::new();
     let mut want = BTreeMap::new();
-    for s in C_STRUCTS {
+    for s in c_structs() {
         ask.push((s.name.to_string(), format!("sizeof(struct {})", s.name)));
         want.insert(s.name.to_string(), s.size as i64);
-        for (member, offset, size) in s.members {
-            let c = c_member(s.name, member);
+        for Member { name, offset, size, .. } in s.members {
+            let c = c_member(s.name, name);
             let key = format!("{}.{c}", s.name);
             ask.push((format!("{key}@"), format!("offsetof(struct {}, {c})", s.name)));
             ask.push((format!("{key}#"), format!("sizeof(((struct {} *)0)->{c})", s.name)));
@@ -153,14 +153,6 @@ fn constants() -> Vec<(String, i64)> {
         ("MSG_INFO", MSG_INFO as i64),
         ("MSG_TASK", MSG_TASK as i64),
         ("MSG_FEATURES", MSG_FEATURES as i64),
-        ("A_MISSING", A_MISSING as i64),
-        ("A_GROUPS", A_GROUPS as i64),
-        ("A_NSPID", A_NSPID as i64),
-        ("A_CGROUP_PATH", A_CGROUP_PATH as i64),
-        ("A_NAME", A_NAME as i64),
-        ("A_SHARED", A_SHARED as i64),
-        ("A_SOCKET", A_SOCKET as i64),
-        ("A_FD_DETAIL", A_FD_DETAIL as i64),
         ("VMA_READ", VMA_READ as i64),
         ("VMA_WRITE", VMA_WRITE as i64),
         ("VMA_EXEC", VMA_EXEC as i64),
@@ -172,11 +164,11 @@ fn constants() -> Vec<(String, i64)> {
         ("TASK_KTHREAD", TASK_KTHREAD as i64),
         ("TASK_EXITING", TASK_EXITING as i64),
         ("SCHED_LIVE_ONLY", SCHED_LIVE_ONLY as i64),
-        ("SKIP_COMM", SKIP_COMM as i64),
         ("STAT_LOCKED", STAT_LOCKED as i64),
     ]
     .map(|(n, v)| (format!("TASK_DIAG_{n}"), v))
     .into();
+    t.extend(ATTRIBUTES.iter().map(|(name, n)| (format!("TASK_DIAG_{name}"), i64::from(*n))));
     let upper = |s: &str| s.to_uppercase().replace('-', "_");
     t.extend(Group::ALL.iter().map(|g| (format!("TASK_DIAG_{}", upper(g.name())), *g as i64)));
     t.extend(
@@ -234,32 +226,59 @@ fn every_constant_of_the_header_is_in_rust() {
 
 #[test]
 fn a_bit_of_valid_stands_for_each_member_in_order() {
-    fn check(
-        members: &[&str],
-        table: &taskdiag_wire::layout::CStruct,
-        all_valid: u32,
-        header: &[String],
-    ) {
-        assert_eq!(all_valid.count_ones() as usize, members.len(), "{}", table.name);
-        assert_eq!(all_valid.leading_zeros() + all_valid.count_ones(), 32, "{}", table.name);
-        let in_header: Vec<&str> =
-            header.iter().map(String::as_str).filter(|m| !NOT_IN_RUST.contains(m)).collect();
-        assert_eq!(in_header[..2], ["nla", "valid"], "{}", table.name);
-        assert_eq!(&in_header[2..], members, "{}", table.name);
-    }
     let c = header_structs();
-    macro_rules! check {
-        ($($t:ident),*) => { $(check($t::MEMBERS, &$t::C, $t::ALL_VALID, &c[$t::C.name]);)* };
+    let mut records = 0;
+    for s in STRUCTS.iter().filter(|s| !s.table.valid.is_empty()) {
+        let members: Vec<&str> = s.table.valid.iter().map(|m| m.name).collect();
+        let mut want: Vec<&str> = if s.is_list { vec![] } else { vec!["nla", "valid"] };
+        want.extend(&members);
+        let all = c[s.table.name].iter().map(String::as_str);
+        let in_header: Vec<&str> = all.filter(|m| !NOT_IN_RUST.contains(m)).collect();
+        assert_eq!(in_header, want, "{}", s.table.name);
+        assert_eq!(s.table.valid_within(s.table.size).count_ones() as usize, members.len());
+        records += 1;
     }
-    check!(Base, Cred, Stat, Statm, Io, Sched, Ns, Cgroup, Rollup, Swap, FdCount, Limits, Signals);
-    macro_rules! check_entries {
-        ($($t:ident),*) => { $(
-            let all: Vec<&str> =
-                c[$t::C.name].iter().map(String::as_str).filter(|m| !NOT_IN_RUST.contains(m)).collect();
-            let ours: Vec<&str> = $t::MEMBERS.iter().map(|m| m.trim_start_matches("r#")).collect();
-            assert_eq!(ours, all, "{}", $t::C.name);
-            assert_eq!($t::ALL_VALID.trailing_ones() as usize, all.len(), "{}", $t::C.name);
-        )* };
-    }
-    check_entries!(Vma, VmaStat, Fd, FileStat, Socket, FdDetail);
+    assert_eq!(records + 1, STRUCTS.len(), "all but Shared have bits of valid");
+}
+
+/// The sizes in the first version of the format. They never change: readers of all versions take a
+/// struct of this size. A struct that is new has its first size here.
+const LEAST: &[(&str, usize)] = &[
+    ("task_diag_base", 56),
+    ("task_diag_cred", 104),
+    ("task_diag_stat", 112),
+    ("task_diag_statm", 128),
+    ("task_diag_io", 64),
+    ("task_diag_sched", 56),
+    ("task_diag_ns", 48),
+    ("task_diag_cgroup", 16),
+    ("task_diag_limits", 264),
+    ("task_diag_signals", 56),
+    ("task_diag_fd_count", 16),
+    ("task_diag_rollup", 184),
+    ("task_diag_swap", 32),
+    ("task_diag_vma", 56),
+    ("task_diag_vma_stat", 208),
+    ("task_diag_fd", 64),
+    ("task_diag_file_stat", 40),
+    ("task_diag_shared", 16),
+    ("task_diag_socket", 96),
+    ("task_diag_fd_detail", 48),
+    ("nlattr", 4),
+    ("nlmsghdr", 16),
+    ("task_diag_req", 24),
+    ("task_diag_features", 24),
+    ("task_diag_info", 88),
+    ("task_diag_msg", 16),
+    ("task_diag_done", 56),
+    ("task_diag_missing", 8),
+    ("task_diag_missing_entry", 8),
+    ("task_diag_blob", 24),
+    ("task_diag_array", 16),
+];
+
+#[test]
+fn the_least_sizes_are_frozen() {
+    let ours: BTreeMap<&str, usize> = c_structs().map(|s| (s.name, s.least)).collect();
+    assert_eq!(ours, LEAST.iter().copied().collect());
 }

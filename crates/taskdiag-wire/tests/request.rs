@@ -83,14 +83,14 @@ fn the_length_is_that_of_the_write() {
 fn what_a_shorter_request_lacks_is_zero() {
     let mut req = Req::new(Strategy::All, 0, Groups::BASE);
     (req.max_rss_bytes, req.budget_ns) = (1 << 40, 7);
-    (req.skip_base, req.skip_stat) = (SKIP_COMM, 9);
+    (req.skip_base, req.skip_stat) = (Base::KNOWS_COMM, 9);
     let bytes = encode_request(&req);
     for (len, want) in [
         (FIRST, (0, 0, 0, 0)),
         (FIRST + 8, (1 << 40, 0, 0, 0)),
         (FIRST + 16, (1 << 40, 7, 0, 0)),
-        (FIRST + 20, (1 << 40, 7, SKIP_COMM, 0)),
-        (FIRST + 24, (1 << 40, 7, SKIP_COMM, 9)),
+        (FIRST + 20, (1 << 40, 7, Base::KNOWS_COMM, 0)),
+        (FIRST + 24, (1 << 40, 7, Base::KNOWS_COMM, 9)),
     ] {
         match decode(&grown(bytes[..len].to_vec(), &[])) {
             Ok(Request::Get { max_rss_bytes, budget_ns, skip_base, skip_stat, .. }) => {

@@ -23,6 +23,13 @@ impl Bytes {
             Kind::Mapped(m) => AlignedBuf::copy_of(m.as_bytes()),
         }
     }
+    /// The bytes where they are ours, else the mapped memory, which is not copied.
+    pub(crate) fn try_into_owned(self) -> Result<AlignedBuf, Mapped> {
+        match self.0 {
+            Kind::Owned(b) => Ok(b),
+            Kind::Mapped(m) => Err(m),
+        }
+    }
     /// The mapped memory, or the bytes back where they are ours.
     pub(crate) fn into_mapped(self) -> Result<Mapped, AlignedBuf> {
         match self.0 {

@@ -26,7 +26,9 @@ pub enum Error {
     Unavailable {
         /// Which engine.
         engine: EngineId,
-        /// Why, and what would help.
+        /// What kind of obstacle it is, for a program.
+        cause: Cause,
+        /// Why, and what would help, for a person.
         why: String,
     },
     /// The engine works, but not for these groups.
@@ -47,6 +49,25 @@ pub enum Error {
     Stream(taskdiag_wire::decode::Error),
 }
 
+/// Why an engine does not work here, for a program that decides what to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The caller lacks the rights: root, or CAP_BPF and CAP_PERFMON for the bpf engine. A seccomp filter or a security
+    /// module may refuse in the same way.
+    NoPermission,
+    /// The kernel lacks something: the system call, the file, a feature, or its own type information (BTF).
+    NotSupported,
+    /// A limit was met, of memory or of descriptors; it may work later.
+    Limit,
+    /// No proc filesystem is mounted.
+    NoProc,
+    /// The administrator has turned it off in `/etc/taskdiag.conf`.
+    TurnedOff,
+    /// Something else.
+    Other,
+}
+
 impl Error {
     /// An [`Error::Io`].
     pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Error {
@@ -64,7 +85,7 @@ impl fmt::Display for Error {
                  the procfs engine sees it"
             ),
             Error::Setting(why) => f.write_str(why),
-            Error::Unavailable { engine, why } => {
+            Error::Unavailable { engine, why, .. } => {
                 write!(f, "the {engine} engine cannot be used: {why}")
             }
             Error::Unsupported { engine, groups } => {

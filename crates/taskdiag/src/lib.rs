@@ -20,6 +20,7 @@
 //! ```
 
 mod bytes;
+mod changes;
 pub mod engine;
 mod error;
 pub mod field;
@@ -30,15 +31,22 @@ pub mod view;
 mod watch;
 
 pub use bytes::Bytes;
-pub use engine::auto::{Choice, query, query_each, query_with};
+pub use changes::{Changes, Stayed};
+pub use engine::auto::{Choice, Session, query, query_each, query_with};
 pub use engine::{Answer, Cost, Engine, EngineId, Support};
-pub use error::Error;
+pub use error::{Cause, Error};
 pub use request::{Members, Request};
 pub use snapshot::{Caveat, Served, Snapshot};
 pub use taskdiag_wire as wire;
 pub use taskdiag_wire::{
-    Base, Blob, Cgroup, Cred, Entry, Fd, FdCount, FdDetail, FdDetailKind, FdType, FileStat,
-    FileUse, Group, Groups, Io, Limits, Ns, PathKind, Reason, Rollup, Sched, Signals, Socket, Stat,
-    Statm, Strategy, Swap, TaskView, Vma, VmaKind, VmaStat,
+    Blob, Entry, FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy,
+    TaskView, VmaKind,
 };
 pub use watch::Watch;
+
+/// The records and entries of lists.
+macro_rules! exports {
+    ($($t:ident)*) => { pub use taskdiag_wire::{$($t),*}; };
+}
+taskdiag_wire::for_each_record!(exports);
+taskdiag_wire::for_each_list!(exports);

@@ -3,7 +3,8 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use taskdiag_wire::{Base, Groups, SKIP_COMM, Stat, Strategy};
+use taskdiag_wire::layout::bit;
+use taskdiag_wire::{Base, Groups, Stat, Strategy};
 
 use crate::watch::Watch;
 
@@ -30,8 +31,8 @@ pub struct Request {
     pub watch: Option<&'static Watch>,
 }
 
-/// Members of BASE and STAT, by the bits of their `valid`; the command name is bit 7 of BASE. They
-/// are in many places of memory, and a long list costs less where some need not be read.
+/// Members of BASE and STAT, by the bits of their `valid`. They are in many places of memory, and a
+/// long list costs less where some need not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Members {
     /// Of BASE.
@@ -46,7 +47,7 @@ impl Members {
     /// None of them.
     pub const NONE: Members = Members { base: 0, stat: 0 };
 
-    /// Those of one group by name (`comm` is one of BASE), or all of the group for no name. Of groups
+    /// Those of one group by name, or all of the group for no name. Of groups
     /// other than BASE and STAT, none: they are always whole.
     ///
     /// # Panics
@@ -79,31 +80,8 @@ impl Members {
     }
     /// As the wire has it: what need not be there, of BASE and of STAT.
     pub fn skipped(self) -> (u32, u32) {
-        (!self.base & (Base::ALL_VALID | SKIP_COMM), !self.stat & Stat::ALL_VALID)
+        (!self.base & Base::ALL_VALID, !self.stat & Stat::ALL_VALID)
     }
-}
-
-const fn bit(members: &[&str], name: &str) -> u32 {
-    if is(name, "comm") {
-        return SKIP_COMM;
-    }
-    let mut i = 0;
-    while i < members.len() {
-        if is(members[i], name) {
-            return 1 << i;
-        }
-        i += 1;
-    }
-    panic!("no such member")
-}
-
-const fn is(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    let mut i = 0;
-    while i < a.len() && i < b.len() && a[i] == b[i] {
-        i += 1;
-    }
-    i == a.len() && i == b.len()
 }
 
 impl PartialEq for Request {
@@ -129,6 +107,31 @@ impl Request {
             members: Members::ALL,
             watch: None,
         }
+    }
+    /// The same request with these groups besides its own.
+    #[must_use]
+    pub fn with_groups(self, more: Groups) -> Request {
+        Request { groups: self.groups | more, ..self }
+    }
+    /// The same request, with at most this much time for VMA_STAT and ROLLUP together.
+    #[must_use]
+    pub fn with_budget(self, budget: Duration) -> Request {
+        Request { budget: Some(budget), ..self }
+    }
+    /// The same request, without VMA_STAT and ROLLUP of processes with more resident memory.
+    #[must_use]
+    pub fn with_max_rss(self, bytes: NonZeroU64) -> Request {
+        Request { max_rss_bytes: Some(bytes), ..self }
+    }
+    /// The same request for these members of BASE and STAT only.
+    #[must_use]
+    pub fn with_members(self, members: Members) -> Request {
+        Request { members, ..self }
+    }
+    /// The same request, watched: the watch counts tasks, and may end the walk.
+    #[must_use]
+    pub fn with_watch(self, watch: &'static Watch) -> Request {
+        Request { watch: Some(watch), ..self }
     }
     /// For engines, between tasks: did the caller end it? Then DONE says `-EINTR`.
     pub fn is_stopped(&self) -> bool {

@@ -134,6 +134,10 @@ impl Snapshot {
     pub fn tasks(&self) -> impl ExactSizeIterator<Item = TaskView<'_>> + Clone {
         self.stream.tasks()
     }
+    /// The task with this pid: a thread id where threads were asked for. A table is made at the first call.
+    pub fn task(&self, pid: u32) -> Option<TaskView<'_>> {
+        self.stream.task(pid)
+    }
     /// The stream below: info, totals, bytes.
     pub fn stream(&self) -> &Stream<Bytes> {
         &self.stream

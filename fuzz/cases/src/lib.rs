@@ -52,7 +52,7 @@ pub fn stream(data: &[u8]) {
 /// Commands that show a saved answer: each kind of rows in each form, all columns, all that is done with rows.
 const COMMANDS: &[&[&str]] = &[
     &["ps"],
-    &["ps", "-T", "--tree", "--columns", "40", "--color", "always"],
+    &["ps", "-eT", "--columns", "40", "--color", "always"],
     &["ps", "--json", "--sort", "-pcpu,args", "-u", "root"],
     &["files", "--paths", "--mem"],
     &["files", "--csv", "-i", "--deleted", "/a", "--sort", "name"],
@@ -166,17 +166,17 @@ fn walk(task: &TaskView<'_>) {
         assert!(attr.len() >= 4 && attr.len() % 8 == 0);
     }
     macro_rules! records {
-        ($($t:ident)*) => { $(black_box(task.record::<$t>());)* };
+        ($($t:ident)*) => { $(black_box(task.record::<taskdiag_wire::$t>());)* };
     }
-    records!(Base Cred Stat Statm Io Sched Ns Cgroup Rollup Swap FdCount Limits Signals);
+    taskdiag_wire::for_each_record!(records);
     macro_rules! lists {
         ($($t:ident)*) => { $(
-            for e in task.list::<$t>().into_iter().flatten() {
+            for e in task.list::<taskdiag_wire::$t>().into_iter().flatten() {
                 black_box(e.raw);
             }
         )* };
     }
-    lists!(Vma VmaStat Fd FileStat Socket FdDetail);
+    taskdiag_wire::for_each_list!(lists);
     for e in task.list::<Vma>().into_iter().flatten() {
         black_box(task.name(e.raw.name));
     }

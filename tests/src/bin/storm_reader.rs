@@ -10,15 +10,17 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use taskdiag::engine::bpf::Bpf;
-use taskdiag::{Engine, EngineId, Error, Groups, Request, Snapshot, Strategy};
+use taskdiag::{Engine, Error, Groups, Request, Snapshot, Strategy};
 use taskdiag_tests::Source;
 use taskdiag_tests::answer::indexed;
 use taskdiag_tests::storm::{Found, Truth};
 
 const USAGE: &str = "usage: storm_reader --base DIR --program lite|more|snapshot|legacy \
-                     [--seconds N] [--seed N] [--processor N]";
+                     [--seconds N] [--seed N] [--processor N] [--ready FILE]";
 /// How long the storm may take to begin.
-const BEGIN: Duration = Duration::from_secs(120);
+const BEGIN: Duration = Duration::from_secs(300);
+/// Answers of a program that is kept loaded.
+const KEPT: u32 = 40;
 /// Wrong values that are shown.
 const SHOWN: usize = 20;
 
@@ -111,10 +113,13 @@ struct Options {
     seed: u64,
     /// Run there only.
     processor: Option<usize>,
+    /// Made when the first program is loaded, so that the storm may begin.
+    ready: Option<PathBuf>,
 }
 
 fn options() -> Result<Options, String> {
     let (mut base, mut program, mut seconds, mut seed, mut processor) = (None, None, 10, 1, None);
+    let mut ready = None;
     let mut args = std::env::args().skip(1);
     while let Some(name) = args.next() {
         let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -124,6 +129,7 @@ fn options() -> Result<Options, String> {
             "--program" => program = Some(value.parse()?),
             "--seconds" => seconds = number()?,
             "--seed" => seed = number()?,
+            "--ready" => ready = Some(PathBuf::from(&value)),
             "--processor" => processor = Some(number()? as usize),
             _ => return Err(format!("there is no option {name}")),
         }
@@ -131,7 +137,7 @@ fn options() -> Result<Options, String> {
     let (Some(base), Some(program)) = (base, program) else {
         return Err("--base and --program are needed".into());
     };
-    Ok(Options { base, program, seconds, seed, processor })
+    Ok(Options { base, program, seconds, seed, processor, ready })
 }
 
 /// Run on this processor only.
@@ -168,8 +174,61 @@ fn whom(truth: &Truth, rnd: &mut Random) -> (Strategy, u32, Vec<u32>) {
     }
 }
 
+/// An engine, and what it is asked.
+struct Asker {
+    engine: Bpf,
+    source: Source,
+    req: Request,
+    /// Answers of this program.
+    times: u32,
+}
+
+impl Asker {
+    fn new(o: &Options, rnd: &mut Random, strategy: Strategy, pid: u32) -> Asker {
+        let (engine, source) = match o.program {
+            Program::Legacy => (Bpf::legacy(), Source::LegacyBpf),
+            _ => (Bpf::untried(), Source::KeptBpf),
+        };
+        let engine = if rnd.below(3) == 0 { engine.small() } else { engine };
+        // Under emulation the load of a program takes a hundred times as long as an answer.
+        let times = if rnd.below(4) == 0 { 1 } else { KEPT };
+        let engine = if times > 1 { engine.keeping() } else { engine };
+        let req = Request::new(strategy, pid, o.program.groups(rnd));
+        Asker { engine, source, req, times }
+    }
+
+    /// Ask once, and compare with what the storm says. `Err`: the wrong program answered.
+    fn ask(&mut self, truth: &Truth, must: &[u32]) -> Result<Found, String> {
+        let (mut found, strategy, source) = (Found::default(), self.req.strategy, self.source);
+        match self.engine.run(&self.req).and_then(|a| Snapshot::parse(a.stream)) {
+            Ok(snapshot) => truth.check(&indexed(source, strategy, snapshot), must, &mut found),
+            Err(Error::NoSuchProcess(_)) if must.is_empty() => {}
+            Err(e) => {
+                found
+                    .wrong
+                    .push(format!("{strategy} of {}, {}: {e}", self.req.pid, self.req.groups));
+            }
+        }
+        if Bpf::fell_back() && source != Source::LegacyBpf {
+            return Err("this kernel refused the program, and took that for older kernels".into());
+        }
+        Ok(found)
+    }
+}
+
 /// Ask until the time is over or the storm is. How often.
 fn ask(o: &Options, found: &mut Found) -> Result<u64, String> {
+    let mut rnd = Random(o.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let strategy = if o.seed % 2 == 0 { Strategy::All } else { Strategy::AllThread };
+    let mut first = Some(Asker::new(o, &mut rnd, strategy, 0));
+    if let Some(Asker { engine, req, times, .. }) = &mut first {
+        *times = KEPT;
+        *engine = std::mem::take(engine).keeping();
+        engine.run(req).map_err(|e| format!("before the storm: {e}"))?;
+    }
+    if let Some(ready) = &o.ready {
+        std::fs::write(ready, "").map_err(|e| format!("{}: {e}", ready.display()))?;
+    }
     let begin = Instant::now();
     let truth = loop {
         match Truth::read(&o.base) {
@@ -180,36 +239,31 @@ fn ask(o: &Options, found: &mut Found) -> Result<u64, String> {
             None => std::thread::sleep(Duration::from_millis(100)),
         }
     };
-    let mut rnd = Random(o.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let source = match o.program {
-        Program::Legacy => Source::LegacyBpf,
-        _ => Source::Engine(EngineId::Bpf),
-    };
     let (begin, mut requests) = (Instant::now(), 0);
-    while begin.elapsed() < Duration::from_secs(o.seconds) {
-        let (strategy, pid, must) = whom(&truth, &mut rnd);
-        let req = Request::new(strategy, pid, o.program.groups(&mut rnd));
-        let mut engine = if source == Source::LegacyBpf { Bpf::legacy() } else { Bpf::untried() };
-        if rnd.below(3) == 0 {
-            engine = engine.small();
-        }
-        let mut now = Found::default();
-        match engine.run(&req).and_then(|a| Snapshot::parse(a.stream)) {
-            Ok(snapshot) => truth.check(&indexed(source, strategy, snapshot), &must, &mut now),
-            Err(Error::NoSuchProcess(_)) if must.is_empty() => {}
-            Err(e) => now.wrong.push(format!("{strategy} of {pid}, {}: {e}", req.groups)),
-        }
-        if Bpf::fell_back() && source != Source::LegacyBpf {
-            return Err("this kernel refused the program, and took that for older kernels".into());
-        }
-        if Truth::read(&o.base).is_none() {
-            // The storm is over: who is not there now need not be.
-            break;
-        }
-        requests += 1;
-        found.add(now);
-        if found.wrong.len() >= SHOWN {
-            break;
+    let is_over = || begin.elapsed() >= Duration::from_secs(o.seconds);
+    while !is_over() {
+        let all = truth.sentinels.keys().copied().collect();
+        let (mut asker, must) = match first.take() {
+            Some(asker) => (asker, all),
+            None => {
+                let (strategy, pid, must) = whom(&truth, &mut rnd);
+                (Asker::new(o, &mut rnd, strategy, pid), must)
+            }
+        };
+        for _ in 0..asker.times {
+            let now = asker.ask(&truth, &must)?;
+            if Truth::read(&o.base).is_none() {
+                // The storm is over: who is not there now need not be.
+                return Ok(requests);
+            }
+            requests += 1;
+            found.add(now);
+            if found.wrong.len() >= SHOWN {
+                return Ok(requests);
+            }
+            if is_over() {
+                break;
+            }
         }
     }
     Ok(requests)

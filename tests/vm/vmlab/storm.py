@@ -24,6 +24,8 @@ PARTS = ("sentinels", "renames", "places", "leaves", "mounts", "things", "cgroup
 # Those that free the fs_struct of tasks, and little else: an answer is to be there soon.
 FREEING = ("sentinels", "renames", "places", "leaves")
 READERS = 3
+# The first programs are loaded in so long at most.
+LOAD_SECONDS = 240
 # Rounds of the longer gap, if no other number is given.
 GAP = 2000
 # Where there is no page_poison, pages are wiped by init_on_free. With KASAN freed memory is kept aside for long, and poisoned
@@ -68,7 +70,7 @@ class Storm(suites.Suite):
     def __init__(self, program, seconds, seed, gap=None):
         self.name, self.seconds, self.seed, self.gap = f"storm-{program}", seconds, seed, gap
         self.programs = PROGRAMS if program == MIXED else (program,) * READERS
-        self.timeout = seconds * 2 + 240
+        self.timeout = seconds * 2 + 240 + LOAD_SECONDS
 
     def files(self, tree):
         tree.program(bench.compiled(common.VM / "storm"), "/lab/storm")
@@ -76,14 +78,18 @@ class Storm(suites.Suite):
 
     def script(self):
         limit = self.seconds + 180
-        lines = [
-            f"echo {self.name} >/dev/kmsg",
-            f"cd /lab; timeout {limit} ./storm {self.seconds + 5} {self.seed} {' '.join(PARTS)} & storm=$!",
-        ]
+        lines = [f"echo {self.name} >/dev/kmsg", "cd /lab; rm -f tmp/ready.*"]
         for n, program in enumerate(self.programs):
             # All on one processor: the storm leaves it to them, and goes on on the other one while they look.
             ask = f"--base /lab/tmp/storm --program {program} --seconds {self.seconds} --seed {self.seed + n} --processor 0"
-            lines.append(f"timeout {limit} ./storm_reader {ask} & reader{n}=$!")
+            lines.append(f"timeout {limit + LOAD_SECONDS} ./storm_reader {ask} --ready /lab/tmp/ready.{n} & reader{n}=$!")
+        lines += [
+            # Programs are loaded before the storm begins, since that may take as long as the storm does.
+            f"n=0; while [ $(ls tmp | grep -c ready) -lt {len(self.programs)} ] && [ $n -lt {LOAD_SECONDS} ]; do"
+            " sleep 1; n=$((n + 1)); done",
+            'echo "programs are loaded after $n s"',
+            f"timeout {limit} ./storm {self.seconds + 5} {self.seed} {' '.join(PARTS)} & storm=$!",
+        ]
         for part in (*self.readers(), "storm"):
             lines.append(f'wait ${part}; echo "@@status {part} $?"')
         return lines
@@ -112,7 +118,7 @@ class Storm(suites.Suite):
 def has_gap():
     """Do the programs of a longer gap differ from those that are checked in?"""
     made = sorted(gap_skeletons().glob("*.lskel"))
-    return any(m.read_bytes() != (common.ROOT / "bpf/skel" / m.name).read_bytes() for m in made)
+    return any(m.read_bytes() != (common.ROOT / "crates/taskdiag-bpf/skel" / m.name).read_bytes() for m in made)
 
 
 def gap_skeletons():

@@ -11,6 +11,27 @@ pub fn items<'a>(args: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
     args.into_iter().flat_map(split).collect()
 }
 
+/// The items of a list as procps takes it: none between two commas is an error.
+pub fn strict(list: &str) -> Result<Vec<&str>, Exit> {
+    let items: Vec<&str> = list.split([',', ' ', '\t']).collect();
+    match items.iter().any(|i| i.is_empty()) {
+        true => {
+            Err(Exit::Usage(format!("the list '{list}' lacks an item before or after a comma")))
+        }
+        false => Ok(items),
+    }
+}
+
+/// The device number of the terminal that this process is on; 0: none.
+pub fn own_tty() -> u32 {
+    // Of all descriptors this one cannot be redirected.
+    let stat = std::fs::read("/proc/self/stat").unwrap_or_default();
+    let after_comm = stat.iter().rposition(|b| *b == b')').map_or(&stat[..0], |i| &stat[i + 1..]);
+    let tty =
+        String::from_utf8_lossy(after_comm).split_whitespace().nth(4).and_then(|n| n.parse().ok());
+    tty.unwrap_or(0)
+}
+
 /// The names of commands, of which there is at least one if there is an option.
 pub fn commands<'a>(args: impl IntoIterator<Item = &'a String>) -> Result<Vec<Vec<u8>>, Exit> {
     let mut args = args.into_iter().peekable();

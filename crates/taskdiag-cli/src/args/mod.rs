@@ -1,7 +1,6 @@
 //! Arguments: one clap definition for each command. The parser, `--help`, the man page and the
 //! completions are all made from it.
 
-pub mod bsd;
 pub mod dump;
 pub mod files;
 pub mod limits;
@@ -9,6 +8,8 @@ pub mod lists;
 mod lsof;
 pub mod maps;
 pub mod memory;
+pub mod pmap;
+pub mod procps;
 pub mod ps;
 pub mod table;
 pub mod tree;
@@ -25,6 +26,8 @@ use crate::exit::{self, Exit};
 pub enum Cli {
     /// `taskdiag ps`
     Ps(Box<ps::Args>),
+    /// `pmap`
+    Pmap(pmap::Args),
     /// `taskdiag maps`
     Maps(Box<maps::Args>),
     /// `taskdiag memory`
@@ -82,12 +85,12 @@ pub fn command() -> Command {
         .subcommand(dump::command())
         .subcommand(
             Command::new("generate")
-                .about("Print the man page or a completion script")
+                .about("Print the man page, a completion script or the page of all columns")
                 .hide(true)
                 .arg(
                     Arg::new("what")
                         .required(true)
-                        .value_parser(["man", "bash", "zsh", "fish"])
+                        .value_parser(["man", "bash", "zsh", "fish", "columns"])
                         .help("What to print"),
                 ),
         )
@@ -95,9 +98,20 @@ pub fn command() -> Command {
 
 /// Parse the whole command line.
 pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
+    // As another program: by the name that it was started with, or because it is said.
+    let name =
+        argv.first().map(|a| std::path::Path::new(a).file_name().unwrap_or_default().to_owned());
+    if let Some(cli) = name.as_deref().and_then(|n| n.to_str()).and_then(|n| other(n, &argv[1..])) {
+        return cli;
+    }
+    if let Some((who, rest)) = instead_of(&argv)? {
+        return other(&who, rest).unwrap_or_else(|| {
+            Err(Exit::Usage(format!("--as {who}: taskdiag can stand in for {}", OTHERS.join(", "))))
+        });
+    }
     // A command does not pay for building the options of the others.
     let alone = match argv.get(1).and_then(|a| a.to_str()) {
-        Some("ps") => return Ok(Cli::Ps(Box::new(ps::parse(argv[2..].to_vec())?))),
+        Some("ps") => return Ok(Cli::Ps(Box::new(ps::parse(&argv[2..])?))),
         Some("files") => return Ok(Cli::Files(Box::new(files::parse(&argv[2..])?))),
         Some("maps") => Some(maps::command()),
         Some("memory") => Some(memory::command()),
@@ -115,9 +129,37 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     parsed(name, matches)
 }
 
+/// The programs that this one can stand in for.
+const OTHERS: &[&str] = &["ps", "pmap", "pstree"];
+
+/// The arguments of another program; `None`: this one cannot stand in for it.
+fn other(name: &str, args: &[OsString]) -> Option<Result<Cli, Exit>> {
+    Some(match name {
+        "ps" => ps::parse_strict(args).map(|a| Cli::Ps(Box::new(a))),
+        "pstree" => tree::Args::strict(args).map(|a| Cli::Tree(Box::new(a))),
+        "pmap" => pmap::parse(args).map(Cli::Pmap),
+        _ => return None,
+    })
+}
+
+/// `--as NAME`: the name, and the arguments after it.
+fn instead_of(argv: &[OsString]) -> Result<Option<(String, &[OsString])>, Exit> {
+    let Some(first) = argv.get(1).and_then(|a| a.to_str()) else { return Ok(None) };
+    if let Some(name) = first.strip_prefix("--as=") {
+        return Ok(Some((name.to_owned(), &argv[2..])));
+    }
+    match (first, argv.get(2).and_then(|a| a.to_str())) {
+        ("--as", Some(name)) => Ok(Some((name.to_owned(), &argv[3..]))),
+        ("--as", None) => {
+            Err(Exit::Usage(String::from("--as needs the name of a program, such as ps")))
+        }
+        _ => Ok(None),
+    }
+}
+
 fn parsed(name: &str, m: &ArgMatches) -> Result<Cli, Exit> {
     Ok(match name {
-        "ps" => Cli::Ps(Box::new(ps::Args::from_matches(m)?)),
+        "ps" => Cli::Ps(Box::new(ps::parse(&[])?)),
         "maps" => Cli::Maps(Box::new(maps::Args::from_matches(m)?)),
         "memory" => Cli::Memory(Box::new(memory::Args::from_matches(m)?)),
         "files" => Cli::Files(Box::new(files::Args::from_matches(m)?)),

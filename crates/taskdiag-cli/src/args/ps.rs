@@ -3,18 +3,19 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Arg, ArgMatches, Command, ValueHint};
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 use taskdiag::field::TASKS;
 use taskdiag::view::{Filter, Selection};
 
 use super::limits::Limits;
+use super::procps::{self, Forest, Headers, Instead, Typed};
 use super::table::{flag, list};
-use super::{bsd, engine, lists, table};
+use super::{engine, table};
 use crate::answer::Source;
-use crate::columns::{self, Column, ThreadColumns, View};
+use crate::columns::Column;
 use crate::exit::{self, Exit};
-use crate::order::{self, Key};
+use crate::order::Key;
 use crate::output::terminal::Color;
 
 /// The form of the output.
@@ -37,6 +38,8 @@ pub enum TreeStyle {
     Auto,
     /// As procps.
     Ascii,
+    /// By indentation, as procps with `-H`.
+    Indented,
 }
 
 /// What `taskdiag ps` was asked for.
@@ -48,18 +51,18 @@ pub struct Args {
     pub filter: Option<Filter>,
     /// A row for each thread?
     pub threads: bool,
-    /// Columns asked for with `-o`; empty: those of the view.
+    /// The columns; none: the own view.
     pub columns: Vec<Column>,
-    /// The view, where there is no `-o`.
-    pub view: View,
-    /// How the view shows threads.
-    pub thread_columns: ThreadColumns,
     /// Sort keys.
     pub sort: Vec<Key>,
+    /// Rows in the order of the list of pids?
+    pub as_listed: bool,
     /// As a tree?
     pub tree: Option<TreeStyle>,
     /// A line of headers?
     pub headers: bool,
+    /// Another line of headers after so many lines.
+    pub page: Option<usize>,
     /// Text, JSON, CSV.
     pub form: Form,
     /// Where the answer comes from.
@@ -68,28 +71,15 @@ pub struct Args {
     pub stats: bool,
     /// When to colour.
     pub color: Color,
-    /// Lines longer than the terminal?
-    pub wide: bool,
-    /// Lines of at most so many cells.
+    /// How often `-w` was said.
+    pub wide: u32,
+    /// Lines of so many cells.
     pub width: Option<usize>,
+    /// As procps to the letter: exit codes, too.
+    pub strict: bool,
+    /// Nothing is listed, but this is printed.
+    pub instead: Option<Instead>,
 }
-
-const VIEWS: &[(&str, View)] = &[
-    ("default", View::Default),
-    ("sysv", View::SysV),
-    ("full", View::Full),
-    ("extra-full", View::ExtraFull),
-    ("jobs", View::Jobs),
-    ("full-jobs", View::FullJobs),
-    ("long", View::Long),
-    ("full-long", View::FullLong),
-    ("bsd", View::Bsd),
-    ("bsd-user", View::BsdUser),
-    ("bsd-jobs", View::BsdJobs),
-    ("bsd-long", View::BsdLong),
-    ("bsd-memory", View::BsdMemory),
-    ("bsd-signals", View::BsdSignals),
-];
 
 /// What `ps` users need not learn anew.
 pub const HABITS: &str = "\
@@ -99,19 +89,16 @@ The habits of procps work: ps aux, ps -ef, ps -eLf, ps axo pid,comm, ps axjf, ps
 const NO_HEADERS: [&str; 6] =
     ["no-header", "no-heading", "no-headings", "noheader", "noheaders", "noheading"];
 
-/// The options.
+/// The options: the words of procps are here for `--help`, the man page and completions, and are read by
+/// [`procps::parse`]; what clap reads are the own ones, [`OWN`].
 pub fn command() -> Command {
     Command::new("ps")
         .about("Show processes or threads: all, or those that meet one of the conditions")
         .override_usage("taskdiag ps [OPTIONS] [LETTERS as in aux] [PID...]")
         .args_override_self(true)
         .next_help_heading("Selection")
-        .arg(
-            list("pid", "LIST", "Processes by id (with -T also threads)")
-                .short('p')
-                .short_alias('q')
-                .alias("quick-pid"),
-        )
+        .arg(list("pid", "LIST", "Processes by id").short('p'))
+        .arg(list("quick-pid", "LIST", "Processes by id, in this order").short('q'))
         .arg(list("ppid", "LIST", "Children of these processes"))
         .arg(
             list("user", "LIST", "By effective user, name or uid")
@@ -119,20 +106,26 @@ pub fn command() -> Command {
                 .value_hint(ValueHint::Username),
         )
         .arg(list("ruser", "LIST", "By real user").short('U').alias("User"))
+        .arg(list("group", "LIST", "By effective group"))
         .arg(list("rgroup", "LIST", "By real group").short('G').alias("Group"))
         .arg(list("command", "LIST", "By command name").short('C'))
         .arg(list("sid", "LIST", "By session").short('s').alias("session"))
+        .arg(short_list("session-or-group", 'g', "LIST", "By session id, or by the name of the effective group"))
         .arg(list("tty", "LIST", "By terminal, such as pts/0").short('t'))
-        .arg(flag("all", "All, whatever else is said (-A too)").short('e').short_alias('A'))
+        .arg(flag("all", "All processes (-A too)").short('e').short_alias('A'))
         .arg(flag("with-tty", "Those with a terminal, but not session leaders").short('a'))
+        .arg(short_flag("not-leaders", 'd', "All but session leaders"))
         .arg(flag("deselect", "Those that are not selected").short('N'))
         .arg(table::filter())
         .arg(flag("running", "Only those that run, or wait for what cannot be interrupted (R, D)"))
         .next_help_heading("Rows")
-        .arg(flag("threads", "A row for each thread; adds the column TID").short('T'))
+        .arg(flag("threads", "A row for each thread; adds TID"))
+        .arg(short_flag("spid", 'T', "A row for each thread; adds SPID"))
         .arg(flag("lwp", "A row for each thread; adds LWP and NLWP").short('L'))
+        .arg(short_flag("both", 'm', "A row for each process, and below it one for each thread"))
         .arg(flag("tree", "Children below their parents"))
-        .arg(flag("forest", "The same, drawn as procps does").short('H'))
+        .arg(flag("forest", "The same, drawn as procps does"))
+        .arg(short_flag("indented", 'H', "The same by indentation alone"))
         .arg(
             list("sort", "KEYS", "Sort by columns; - before one: largest first")
                 .allow_hyphen_values(true),
@@ -146,12 +139,21 @@ pub fn command() -> Command {
             )
             .short('o'),
         )
+        .arg(short_list("among", 'O', "COLUMNS", "As -o, between PID and S TTY TIME COMMAND"))
         .arg(flag("full", "UID PID PPID C STIME TTY TIME CMD").short('f'))
         .arg(flag("extra-full", "As -f, and SZ RSS PSR").short('F'))
         .arg(flag("jobs", "PID PGID SID TTY TIME CMD").short('j'))
         .arg(flag("long", "F S UID PID PPID C PRI NI ADDR SZ WCHAN TTY TIME CMD").short('l'))
+        .arg(short_flag("with-rss", 'y', "With -l: RSS instead of F and ADDR"))
+        .arg(short_flag("class", 'c', "Adds the scheduling class"))
+        .arg(short_flag("processor", 'P', "Adds the processor"))
+        .arg(short_flag("label", 'M', "Adds the security label (-Z too)").short_alias('Z'))
+        .arg(flag("context", "PID CONTEXT COMMAND"))
+        .arg(flag("cumulative", "TIME with that of children that were waited for"))
         .next_help_heading("Output")
         .arg(flag("no-headers", "No line of headers").aliases(NO_HEADERS))
+        .arg(flag("headers", "A line of headers on each page").aliases(["header", "heading", "headings"]))
+        .arg(Arg::new("lines").long("lines").alias("rows").value_name("N").help("The height of a page"))
         .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))
         .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
         .arg(flag(
@@ -159,157 +161,236 @@ pub fn command() -> Command {
             "CSV; unprintable bytes are \\xHH, characters \\u{HEX}, a backslash is doubled",
         ))
         .arg(table::color())
-        .arg(table::wide())
+        .arg(
+            table::wide().help("Do not end lines after 80 cells or at the edge of the terminal, but after 132; twice: never"),
+        )
         .arg(table::columns())
         .next_help_heading("Source")
         .arg(table::from())
         .arg(engine())
         .args(Limits::options())
         .arg(flag("stats", "Say on standard error who answered, and at what cost"))
-        .arg(flag("bsd-a", "Those with a terminal").hide(true))
-        .arg(flag("bsd-x", "Your own").hide(true))
-        .arg(flag("lwp-rows", "A row for each thread, without a column for it").hide(true))
-        .arg(
-            Arg::new("view")
-                .long("view")
-                .hide(true)
-                .value_parser(clap::builder::PossibleValuesParser::new(VIEWS.iter().map(|v| v.0)))
-                .help("A ready-made set of columns"),
-        )
+        .arg(short_flag("show-version", 'V', "Print the version"))
         .after_help(format!("{HABITS}\n\n{}\n\n{}", table::WHERE, exit::codes_text()))
 }
 
-/// What an option of the rewritten BSD letters does: its own name, or what it says of itself where
-/// users do not see it; of a view, its columns.
-pub fn meaning(option: &str) -> String {
-    if let Some(name) = option.strip_prefix("--view=") {
-        let view = VIEWS.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
-        let columns = view.map(|v| v.columns(ThreadColumns::None)).unwrap_or_default();
-        return columns.iter().map(|c| c.header.as_str()).collect::<Vec<_>>().join(" ");
-    }
-    let command = command();
-    let long = option.trim_start_matches('-');
-    match command.get_arguments().find(|a| a.get_long() == Some(long)) {
-        Some(a) if a.is_hide_set() => a.get_help().map(ToString::to_string).unwrap_or_default(),
-        _ => option.to_owned(),
-    }
+/// A letter without a long name.
+fn short_flag(id: &'static str, letter: char, help: &'static str) -> Arg {
+    Arg::new(id).short(letter).action(ArgAction::SetTrue).help(help)
 }
+
+/// A letter without a long name, with a list behind it.
+fn short_list(id: &'static str, letter: char, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).short(letter).action(ArgAction::Append).value_name(value).help(help)
+}
+
+/// The height of a page where nobody says it.
+fn screen_lines() -> usize {
+    let env = std::env::var("LINES").ok().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+    let window = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    env.or_else(|| window().map(|w| usize::from(w.ws_row)).filter(|n| *n > 0)).unwrap_or(24)
+}
+
+/// Long names of options that procps does not have.
+#[cfg(test)]
+const OWN: &[&str] = &[
+    "running", "where", "threads", "tree", "json", "jsonl", "csv", "color", "from", "engine",
+    "budget", "max-rss", "stats",
+];
+
+/// Own long names for letters of procps.
+const LETTERS: &[(&str, &str)] = &[
+    ("--all", "-e"),
+    ("--command", "-C"),
+    ("--extra-full", "-F"),
+    ("--full", "-f"),
+    ("--jobs", "-j"),
+    ("--long", "-l"),
+    ("--lwp", "-L"),
+    ("--rgroup", "-G"),
+    ("--ruser", "-U"),
+    ("--session", "-s"),
+    ("--wide", "-w"),
+    ("--with-tty", "-a"),
+];
 
 /// Parse what follows `taskdiag ps`.
-pub fn parse(args: Vec<OsString>) -> Result<Args, Exit> {
+pub fn parse(args: &[OsString]) -> Result<Args, Exit> {
     let command = command().bin_name("taskdiag ps").no_binary_name(true);
-    let args = normalize(&command, &args)?;
-    Args::from_matches(&command.try_get_matches_from(args)?)
+    let (own, theirs) = split(&command, args)?;
+    let matches = command.try_get_matches_from(own)?;
+    Args::new(&procps::parse(&theirs)?, &matches, false)
 }
 
-/// Rewrite BSD-style arguments, knowing from the option table what takes a value.
-fn normalize(command: &Command, args: &[OsString]) -> Result<Vec<OsString>, Exit> {
-    let valued = || command.get_arguments().filter(|a| a.get_action().takes_values());
-    let short = |c| {
-        valued().any(|a| {
-            a.get_short() == Some(c) || a.get_all_short_aliases().is_some_and(|v| v.contains(&c))
-        })
+/// Parse the arguments of a `ps` that is procps to the letter.
+pub fn parse_strict(args: &[OsString]) -> Result<Args, Exit> {
+    let read = || {
+        let words = args.iter().map(word).collect::<Result<Vec<_>, _>>()?;
+        let defaults = command().no_binary_name(true).try_get_matches_from([""; 0])?;
+        Args::new(&procps::parse(&words)?, &defaults, true)
     };
-    let long = |l: &str| {
-        valued()
-            .any(|a| a.get_long() == Some(l) || a.get_all_aliases().is_some_and(|v| v.contains(&l)))
+    read().map_err(|e| match e {
+        Exit::Usage(text) => Exit::Refused(format!("error: {text}")),
+        other => other,
+    })
+}
+
+fn word(arg: &OsString) -> Result<String, Exit> {
+    let text = arg.to_str().map(str::to_owned);
+    text.ok_or_else(|| Exit::Usage(format!("{} is not UTF-8", exit::shown(arg.as_ref()))))
+}
+
+/// Own options, with their values, and the words that procps has, too.
+fn split(command: &Command, args: &[OsString]) -> Result<(Vec<OsString>, Vec<String>), Exit> {
+    let valued = |name: &str| {
+        let own = command.get_arguments().find(|a| {
+            a.get_long() == Some(name) || a.get_all_aliases().is_some_and(|v| v.contains(&name))
+        });
+        own.is_some_and(|a| a.get_action().takes_values())
     };
-    let names: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
-    bsd::normalize(args, short, long, &names)
+    let (mut own, mut theirs) = (Vec::new(), Vec::new());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let Some(text) = arg.to_str().filter(|t| t.starts_with("--") && t.len() > 2) else {
+            match arg.to_str() {
+                Some("-h") => own.push(arg.clone()),
+                _ => theirs.push(word(arg)?),
+            }
+            continue;
+        };
+        let name = text.split('=').next().unwrap_or(text);
+        if let Some((_, letter)) = LETTERS.iter().find(|(n, _)| *n == name) {
+            theirs.push((*letter).to_owned());
+            theirs.extend(
+                text.strip_prefix(name).and_then(|v| v.strip_prefix('=')).map(str::to_owned),
+            );
+        } else if procps::is_long(text) && name != "--help" {
+            theirs.push(text.to_owned());
+        } else {
+            own.push(arg.clone());
+            if name == text && valued(&text[2..]) {
+                own.extend(args.next().cloned());
+            }
+        }
+    }
+    Ok((own, theirs))
 }
 
 impl Args {
-    /// From parsed options.
-    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
-        let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
+    /// From what was typed as procps has it, and from own options.
+    fn new(t: &Typed, m: &ArgMatches, strict: bool) -> Result<Args, Exit> {
         let flag = |id: &str| m.get_flag(id);
-        let mut columns = Vec::new();
-        for spec in many("format") {
-            columns.extend(columns::parse(spec)?);
-        }
         let form = match (flag("json"), flag("jsonl"), flag("csv")) {
             (true, ..) => Form::Json,
             (_, true, _) => Form::JsonLines,
             (_, _, true) => Form::Csv,
             _ => Form::Text,
         };
-        let tree = match (flag("forest"), flag("tree")) {
-            (true, _) => Some(TreeStyle::Ascii),
-            (_, true) => Some(TreeStyle::Auto),
-            _ => None,
+        let from = m.get_one::<PathBuf>("from").cloned();
+        let mut select = t.selection()?;
+        let is_procps = strict || t.is_procps();
+        // Of a saved answer nothing is the caller's own.
+        let nothing_said = t.lists.is_empty() && t.kinds == procps::Kinds::default() && !t.all;
+        if !is_procps || from.is_some() && nothing_said {
+            select.simple.clear();
+        }
+        select.running |= flag("running");
+        let (given, sort) = procps::specs(t)?;
+        let tree = match t.forest {
+            Some(Forest::Drawn) => Some(TreeStyle::Ascii),
+            Some(Forest::Indented) => Some(TreeStyle::Indented),
+            None => flag("tree").then_some(TreeStyle::Auto),
         };
         Ok(Args {
-            select: selection(m)?,
+            select,
             filter: table::filter_from(m, &TASKS)?,
-            threads: flag("threads") || flag("lwp") || flag("lwp-rows"),
-            columns,
-            view: view(m),
-            thread_columns: match (flag("threads"), flag("lwp")) {
-                (true, _) => ThreadColumns::Tid,
-                (_, true) => ThreadColumns::Lwp,
-                _ => ThreadColumns::None,
-            },
-            sort: order::keys(&TASKS, lists::items(many("sort")))?,
+            threads: t.threads() || flag("threads"),
+            columns: if is_procps { procps::columns(t)? } else { given },
+            sort: if t.forest.is_some() { procps::keys(t)? } else { sort },
+            as_listed: t.quick,
             tree,
-            headers: !flag("no-headers"),
+            headers: t.headers != Some(Headers::Never),
+            page: (t.headers == Some(Headers::EachPage))
+                .then(|| t.lines.unwrap_or_else(screen_lines)),
             form,
             source: Source {
-                from: m.get_one::<PathBuf>("from").cloned(),
+                from,
                 engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
                 limits: Limits::from_matches(m),
             },
             stats: flag("stats"),
             color: table::color_from(m),
-            wide: m.get_count("wide") > 0,
-            width: m.get_one::<u16>("columns").map(|n| usize::from(*n)),
+            wide: t.wide,
+            width: t.columns,
+            strict,
+            instead: t.instead,
         })
     }
 }
 
-fn selection(m: &ArgMatches) -> Result<Selection, Exit> {
-    let items = |id: &str| lists::items(m.get_many::<String>(id).into_iter().flatten());
-    let ids = |id: &str, option: &str, parse: fn(&str, &str) -> Result<u32, Exit>| {
-        let list: Vec<u32> =
-            items(id).into_iter().map(|s| parse(option, s)).collect::<Result<_, _>>()?;
-        if list.is_empty() && m.contains_id(id) {
-            return Err(Exit::Usage(format!("{option} needs at least one value")));
-        }
-        Ok(list)
-    };
-    let (a, x) = (m.get_flag("bsd-a"), m.get_flag("bsd-x"));
-    Ok(Selection {
-        all: m.get_flag("all") || a && x,
-        pids: ids("pid", "--pid", lists::pid)?,
-        ppids: ids("ppid", "--ppid", lists::pid)?,
-        euids: ids("user", "--user", lists::uid)?,
-        ruids: ids("ruser", "--ruser", lists::uid)?,
-        rgids: ids("rgroup", "--rgroup", lists::gid)?,
-        sids: ids("sid", "--sid", lists::pid)?,
-        commands: lists::commands(m.get_many::<String>("command").into_iter().flatten())?,
-        ttys: ids("tty", "--tty", lists::tty)?,
-        with_tty: a && !x || m.get_flag("with-tty"),
-        not_leaders: m.get_flag("with-tty"),
-        own: (x && !a).then(|| rustix::process::geteuid().as_raw()),
-        running: m.get_flag("running"),
-        deselect: m.get_flag("deselect"),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn view(m: &ArgMatches) -> View {
-    if let Some(name) = m.get_one::<String>("view") {
-        let named = VIEWS.iter().find(|(n, _)| n == name);
-        return named.map_or(View::Default, |(_, v)| *v);
+    fn parsed(typed: &str) -> Args {
+        parse(&typed.split_whitespace().map(OsString::from).collect::<Vec<_>>()).unwrap()
     }
-    let flag = |id: &str| m.get_flag(id);
-    match (flag("full"), flag("jobs"), flag("long")) {
-        _ if flag("extra-full") => View::ExtraFull,
-        (true, _, true) => View::FullLong,
-        (true, true, _) => View::FullJobs,
-        (true, ..) => View::Full,
-        (_, _, true) => View::Long,
-        (_, true, _) => View::Jobs,
-        _ if flag("bsd-a") || flag("bsd-x") => View::Bsd,
-        _ if flag("all") || flag("with-tty") || flag("lwp") => View::SysV,
-        _ => View::Default,
+
+    #[test]
+    fn the_own_view_is_for_what_only_we_have() {
+        for typed in [
+            "",
+            "--json",
+            "--threads",
+            "--tree",
+            "--running",
+            "--sort -rss",
+            "--stats --engine procfs",
+        ] {
+            let args = parsed(typed);
+            assert!(args.columns.is_empty() && args.select.simple.is_empty(), "{typed}");
+        }
+        for typed in ["-f", "u", "-T", "--forest", "-T --json"] {
+            let args = parsed(typed);
+            assert!(!args.columns.is_empty() && !args.select.simple.is_empty(), "{typed}");
+        }
+        assert!(parsed("-e --json").select.is_everything());
+        assert!(parsed("-f --from x").select.is_everything());
+    }
+
+    #[test]
+    fn own_names_are_those_of_letters() {
+        let command = command();
+        for (long, letter) in LETTERS {
+            let arg = command.get_arguments().find(|a| {
+                a.get_long() == Some(&long[2..])
+                    || a.get_all_aliases().is_some_and(|v| v.contains(&&long[2..]))
+            });
+            let arg = arg.unwrap_or_else(|| panic!("{long} is not in the help"));
+            let letter = letter.chars().nth(1).unwrap();
+            let has = arg.get_short() == Some(letter)
+                || arg.get_all_short_aliases().is_some_and(|v| v.contains(&letter));
+            assert!(has, "{long} is not -{letter} in the help");
+        }
+    }
+
+    /// The help and the parser are two tables: neither may have what the other lacks.
+    #[test]
+    fn the_help_has_all_letters_and_no_others() {
+        let command = command();
+        let mut helped: Vec<char> = Vec::new();
+        for arg in command.get_arguments() {
+            helped.extend(arg.get_short());
+            helped.extend(arg.get_all_short_aliases().unwrap_or_default());
+        }
+        helped.sort_unstable();
+        let parsed: Vec<char> = procps::UNIX.iter().map(|r| r.0).collect();
+        assert_eq!(helped, parsed);
+        for arg in command.get_arguments().filter_map(Arg::get_long) {
+            let known = procps::is_long(arg)
+                || LETTERS.iter().any(|(n, _)| n[2..] == *arg)
+                || OWN.contains(&arg);
+            assert!(known, "--{arg}");
+        }
     }
 }

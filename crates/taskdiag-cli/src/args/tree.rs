@@ -1,5 +1,7 @@
 //! The options of `taskdiag tree`, which are those of pstree where it has them.
 
+use std::ffi::OsString;
+
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use taskdiag::Choice;
 use taskdiag::field::TASKS;
@@ -31,6 +33,9 @@ impl Start {
     }
 }
 
+/// Cells in a line of pstree where nobody says more.
+const WIDTH_OF_PIPES: usize = 132;
+
 /// What `taskdiag tree` was asked for.
 #[derive(Clone, Debug)]
 pub struct Args {
@@ -61,6 +66,8 @@ pub struct Args {
     color: Color,
     wide: bool,
     width: Option<usize>,
+    /// As pstree: lines end in pipes, too.
+    pub strict: bool,
 }
 
 /// The options.
@@ -82,7 +89,9 @@ pub fn command() -> Command {
         .arg(flag("arguments", "Arguments; a line for each process").short('a'))
         .arg(flag("show-pids", "Pids; nothing is put together").short('p'))
         .arg(flag("uid-changes", "The user, where it is not that of the parent").short('u'))
-        .arg(flag("threads", "Threads, in braces").short('T').alias("thread-names"))
+        .arg(flag("show-pgids", "Process groups").short('g'))
+        .arg(flag("hide-threads", "No threads, which are in braces").short('T'))
+        .arg(flag("thread-names", "The name of each thread, not that of its process").short('t'))
         .arg(
             flag("no-compact", "Equal subtrees each, not as 3*[name]")
                 .short('c')
@@ -171,9 +180,12 @@ impl Args {
                 args: flag("arguments"),
                 pids: flag("show-pids"),
                 users: flag("uid-changes"),
-                threads: flag("threads"),
+                groups: flag("show-pgids"),
+                threads: !flag("hide-threads"),
+                thread_names: flag("thread-names"),
                 compact: !flag("no-compact") && !flag("show-pids"),
                 by_id: flag("numeric-sort"),
+                octal: false,
             },
             highlight: m.get_one::<u32>("highlight-pid").copied(),
             ascii: flag("ascii"),
@@ -189,12 +201,34 @@ impl Args {
             color: table::color_from(m),
             wide: m.get_count("wide") > 0,
             width: m.get_one::<u16>("columns").map(|n| usize::from(*n)),
+            strict: false,
         })
+    }
+    /// From the arguments of pstree.
+    pub fn strict(args: &[OsString]) -> Result<Args, Exit> {
+        let command = command().bin_name("pstree").no_binary_name(true);
+        let read = || Args::from_matches(&command.try_get_matches_from(args)?);
+        let as_pstree = |e| match e {
+            Exit::Usage(text) => Exit::Refused(text),
+            Exit::Clap(e) if e.use_stderr() => Exit::Refused(e.render().to_string()),
+            other => other,
+        };
+        let mut args = read().map_err(as_pstree)?;
+        args.strict = true;
+        args.labels.octal = true;
+        if args.start == Start::All {
+            args.start = Start::Pids(vec![1]);
+        }
+        Ok(args)
     }
     /// How to draw.
     pub fn terminal(&self) -> Terminal {
         let mut terminal = Terminal::detect(self.color, self.wide);
         terminal.width = self.width.or(terminal.width);
+        if self.strict && !self.wide && terminal.width.is_none() {
+            let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+            terminal.width = columns.filter(|c| *c > 0).or(Some(WIDTH_OF_PIPES));
+        }
         terminal
     }
 }

@@ -5,7 +5,8 @@ use taskdiag::field::{Field, SETS};
 use crate::exit::Exit;
 use crate::output::{Sink, json};
 
-fn groups(f: &Field) -> Vec<&'static str> {
+/// Names of the groups that a column needs.
+pub fn groups(f: &Field) -> Vec<&'static str> {
     if f.groups.is_empty() { vec!["any"] } else { f.groups.iter().map(|g| g.name()).collect() }
 }
 

@@ -1,4 +1,5 @@
-//! Man page and completions, made from the option tables, the field table and the exit codes.
+//! Man page, completions and the page of all columns (`docs/columns.md`), made from the option tables, the field
+//! table and the exit codes.
 
 use std::io::{self, Write};
 
@@ -9,7 +10,7 @@ use taskdiag::engine::auto;
 use taskdiag::field::{SETS, Set};
 
 use super::fields;
-use crate::args::{self, bsd, ps};
+use crate::args::{self, procps};
 use crate::exit::{self, Exit};
 use crate::output::sink;
 
@@ -21,6 +22,7 @@ pub fn run(what: &str) -> Result<(), Exit> {
         "bash" => clap_complete::generate(shells::Bash, &mut command, "taskdiag", &mut out),
         "zsh" => clap_complete::generate(shells::Zsh, &mut command, "taskdiag", &mut out),
         "fish" => clap_complete::generate(shells::Fish, &mut command, "taskdiag", &mut out),
+        "columns" => column_page(&mut out)?,
         _ => man(command, &mut out)?,
     }
     sink::write_all(&out)?;
@@ -47,7 +49,10 @@ standard error, since to read /proc is always safe.";
 const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag ps", "All processes."),
     ("taskdiag ps aux", "The same as ps aux shows them; so do -ef, -eLf, axo pid,comm, -C name."),
-    ("taskdiag ps -T -o pid,tid,comm,stat,time --sort -time", "All threads, the busiest first."),
+    (
+        "taskdiag ps --threads -o pid,tid,comm,stat,time --sort -time",
+        "All threads, the busiest first.",
+    ),
     ("taskdiag ps --tree -u www", "The processes of a user as a tree."),
     ("taskdiag ps --json -o pid,args,rss,read_bytes", "For programs."),
     ("taskdiag dump > f; taskdiag ps --from f -o pid,cgroup", "Ask now, look later."),
@@ -92,8 +97,8 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
              show PID TTY STAT TIME COMMAND. Numbers are process ids. The letters stand for:"
         )
     )?;
-    for (letter, option) in bsd::letters_had() {
-        writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(&ps::meaning(option)))?;
+    for (letter, _, help) in procps::BSD {
+        writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(help))?;
     }
     for set in SETS {
         writeln!(out, ".SH COLUMNS OF {}", set.name.to_uppercase())?;
@@ -136,6 +141,49 @@ fn section(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     // The headings of one command's options are below the command here.
     let options = String::from_utf8_lossy(&options).replace(".SH ", ".SS ");
     out.write_all(options.as_bytes())
+}
+
+/// `docs/columns.md`.
+fn column_page(out: &mut Vec<u8>) -> io::Result<()> {
+    writeln!(out, "# Columns\n")?;
+    writeln!(
+        out,
+        "<!-- Made by `make docs` from the field table. Do not edit: change the table and run it again. -->\n"
+    )?;
+    writeln!(
+        out,
+        "Each column can be shown with `-o`, sorted by with `--sort`, and is a key of `--json`. *Groups* are what is asked of the \
+         machine for it; `any` costs nothing. *Type* and *unit* are those of JSON and CSV. *Source* is the kernel's own name for the \
+         value.\n"
+    )?;
+    for set in SETS {
+        writeln!(out, "## Columns of {}\n", set.name)?;
+        writeln!(out, "| name | other names | what | type | unit | groups | source |")?;
+        writeln!(out, "|---|---|---|---|---|---|---|")?;
+        for f in set.own() {
+            let code = |names: Vec<&str>| {
+                names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" ")
+            };
+            let aliases = code(f.aliases.iter().map(|a| a.0).collect());
+            let groups = fields::groups(f).join(", ");
+            let cells = [f.help, f.kind.name(), f.unit.name(), &groups, f.source].map(cell);
+            writeln!(out, "| `{}` | {aliases} | {} |", f.name, cells.join(" | "))?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out, "## Values\n\n```text\n{}\n```", fields::NOTES)
+}
+
+/// Text in a cell of a Markdown table.
+fn cell(text: &str) -> String {
+    let mut safe = String::new();
+    for c in text.chars() {
+        if "|<*`\\[".contains(c) {
+            safe.push('\\');
+        }
+        safe.push(c);
+    }
+    safe
 }
 
 fn columns(set: &Set, out: &mut Vec<u8>) -> io::Result<()> {

@@ -13,6 +13,7 @@ use crate::exit::Exit;
 pub fn run(cli: &Cli) -> Result<(), Exit> {
     match cli {
         Cli::Ps(args) => crate::ps::run(args),
+        Cli::Pmap(args) => crate::pmap::run(args),
         Cli::Maps(args) => crate::maps::run(args),
         Cli::Memory(args) => crate::memory::run(args),
         Cli::Files(args) => crate::files::run(args),

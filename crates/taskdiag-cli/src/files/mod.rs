@@ -76,7 +76,7 @@ fn write(args: &table::Args, table: &Table<'_>, tally: &mut Tally) -> Result<usi
     let mut sink = Sink::stdout();
     let count = match args.form {
         Form::Text => {
-            let options = text::Options { headers: args.headers, terminal: args.terminal() };
+            let options = text::Options::new(args.headers, args.terminal());
             text::header(&mut sink, table.columns, &options);
             text::rows(&mut sink, table, None, &options, tally, None)?
         }

@@ -3,6 +3,7 @@
 pub mod csv;
 pub mod json;
 pub mod maplines;
+pub mod plain;
 pub mod sink;
 pub mod tally;
 pub mod terminal;

@@ -53,14 +53,17 @@ impl Terminal {
 
 fn width() -> Option<usize> {
     let env = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).filter(|c| *c > 0);
-    env.or_else(|| {
-        let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
-        Some(usize::from(size.ws_col)).filter(|c| *c > 0)
-    })
+    env.or_else(window_width)
+}
+
+/// What the terminal says of its width; `None`: standard output is none, or it does not say.
+pub fn window_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|c| *c > 0)
 }
 
 /// The first of these that is set decides, as in the C library.
-fn is_utf8() -> bool {
+pub fn is_utf8() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find(|n| is_set(n));
     let value = set.and_then(|n| std::env::var(n).ok()).unwrap_or_default().to_lowercase();
     value.contains("utf-8") || value.contains("utf8")

@@ -1,9 +1,10 @@
 //! The table as text.
 //!
 //! Columns have fixed least widths, as in procps, so that the first line can be written before
-//! the last task is looked at. A value that is too long is never cut in a pipe: it pushes the
-//! columns after it to the right, and blanks won back later bring them into line again. On a
-//! terminal, lines end at its edge.
+//! the last task is looked at. A number that is too long pushes the columns after it to the right, and
+//! blanks won back later bring them into line again. Text that is too long is cut by `ps` ([`Cells`]) as
+//! procps does, but in the last column, which ends where the line must; all other commands cut nothing in a
+//! pipe, and end their lines at the edge of a terminal.
 
 use std::io;
 
@@ -11,7 +12,7 @@ use taskdiag::field::{self, Context, Row, Text, Value};
 use unicode_width::UnicodeWidthStr;
 
 use super::terminal::Terminal;
-use super::{Item, Sink, Table, Tally};
+use super::{Item, Sink, Table, Tally, plain};
 use crate::columns::Column;
 use crate::tree::Tree;
 
@@ -28,11 +29,80 @@ fn cells(text: &[u8]) -> usize {
     std::str::from_utf8(text).map_or(text.len(), UnicodeWidthStr::width)
 }
 
+/// What becomes of a cell that is wider than its column, where cells are cut at all.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    /// It stays as it is.
+    No,
+    /// It ends.
+    Chop,
+    /// The name of a user or group ends in `+`; one that cannot end there is a number.
+    Plus(u32),
+}
+
+impl Cut {
+    fn of(column: &Column, value: &Value<'_>) -> Cut {
+        match (column.form, value) {
+            (Text::Args | Text::Comm | Text::Cut | Text::Fname, _) => Cut::Chop,
+            (_, Value::User(id) | Value::Group(id)) => Cut::Plus(*id),
+            (_, Value::Bytes { .. } | Value::Args { .. } | Value::Ids(_) | Value::GroupList(_)) => {
+                Cut::Chop
+            }
+            _ => Cut::No,
+        }
+    }
+}
+
+/// How wide the lines of `ps` may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cells {
+    /// Cells in a line.
+    pub line: usize,
+    /// Is there room for all digits of sets of signals?
+    pub wide_signals: bool,
+}
+
+impl Cells {
+    /// For these columns on a screen of so many cells: where they do not fit into one line, lines are
+    /// several times as long, as procps has it.
+    pub fn fit(columns: &[Column], screen: usize) -> Cells {
+        let mut total = 0usize;
+        let mut signals = 0;
+        let mut was_column = false;
+        for (i, c) in columns.iter().enumerate() {
+            let is_last = i + 1 == columns.len();
+            let unlimited = matches!(c.form, Text::Args | Text::Comm)
+                || matches!(c.field.kind, field::Kind::TextList | field::Kind::IntegerList);
+            let width = match c.form {
+                Text::Signals => {
+                    signals += 1;
+                    SHORT_SIGNALS
+                }
+                _ if unlimited && is_last => 3,
+                _ => c.width,
+            };
+            total += width + usize::from(was_column && !c.is_literal());
+            was_column = !c.is_literal();
+        }
+        let line = screen.saturating_mul(total.div_ceil(screen).max(1));
+        Cells { line, wide_signals: total + signals * (16 - SHORT_SIGNALS) <= line }
+    }
+}
+
+/// Cells of a set of signals where there is no room for all.
+pub const SHORT_SIGNALS: usize = 9;
+
 /// Lays cells out in lines.
 struct Line<'a> {
     columns: &'a [Column],
     /// Blanks before each cell of the line before: mostly right for this one too.
     blanks: Vec<usize>,
+    /// Least blanks before each cell: text of the command line stands close.
+    least: Vec<usize>,
+    /// Cells from the beginning of each column to that of the next.
+    steps: Vec<usize>,
+    /// Cut what is too wide?
+    cells: Option<Cells>,
     /// Where the line begins in the buffer.
     start: usize,
     /// Cells so far, and where the next column should begin.
@@ -41,24 +111,65 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn new(columns: &'a [Column]) -> Line<'a> {
-        Line { columns, blanks: vec![0; columns.len()], start: 0, actual: 0, correct: 0 }
+    fn new(columns: &'a [Column], cells: Option<Cells>) -> Line<'a> {
+        let is_column = |i: usize| columns.get(i).is_some_and(|c| !c.is_literal());
+        let apart = |i: usize| usize::from(is_column(i) && is_column(i + 1));
+        Line {
+            columns,
+            blanks: vec![0; columns.len()],
+            least: (0..columns.len()).map(|i| i.checked_sub(1).map_or(0, apart)).collect(),
+            steps: columns.iter().enumerate().map(|(i, c)| c.width + apart(i)).collect(),
+            cells,
+            start: 0,
+            actual: 0,
+            correct: 0,
+        }
     }
     fn begin(&mut self, buf: &[u8]) {
         (self.start, self.actual, self.correct) = (buf.len(), 0, 0);
     }
+    /// The most cells that text in the i-th column may have.
+    fn room(&self, i: usize) -> usize {
+        match self.cells {
+            Some(_) if i + 1 < self.columns.len() => self.columns[i].width,
+            Some(cells) => {
+                let begin = self.correct.max(self.actual + self.least[i]);
+                cells.line.saturating_sub(begin)
+            }
+            None if self.columns[i].form == Text::Cut && i + 1 < self.columns.len() => {
+                self.columns[i].width
+            }
+            None => usize::MAX,
+        }
+    }
     /// Add the i-th cell. How many blanks go before it is known when its text is there; so it is
     /// written behind the number of blanks that the line before had, and rarely has to move.
-    fn cell(&mut self, buf: &mut Vec<u8>, i: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    fn cell(&mut self, buf: &mut Vec<u8>, i: usize, cut: Cut, write: impl FnOnce(&mut Vec<u8>)) {
         let column = &self.columns[i];
         let (before, guess) = (buf.len(), self.blanks[i]);
         buf.resize(before + guess, b' ');
         let begin = before + guess;
         write(buf);
-        let width = cells(&buf[begin..]);
+        let mut width = cells(&buf[begin..]);
+        let room = self.room(i);
+        if width > room && !matches!(cut, Cut::No) {
+            let keep = begin + prefix(&buf[begin..], room);
+            match cut {
+                Cut::Plus(_) if self.cells.is_some() && buf[begin..keep].is_ascii() && room > 0 => {
+                    buf.truncate(keep - 1);
+                    buf.push(b'+');
+                }
+                Cut::Plus(id) if self.cells.is_some() => {
+                    buf.truncate(begin);
+                    field::write_uint(buf, u64::from(id));
+                }
+                Cut::Plus(_) | Cut::No => {}
+                Cut::Chop => buf.truncate(keep),
+            }
+            width = cells(&buf[begin..]);
+        }
         let pad = if column.is_left() { 0 } else { column.width.saturating_sub(width) };
-        let least = usize::from(i > 0);
-        let space = (self.correct + pad).saturating_sub(self.actual).max(least);
+        let space = (self.correct + pad).saturating_sub(self.actual).max(self.least[i]);
         if space != guess {
             let end = buf.len();
             buf.resize(end + space.saturating_sub(guess), b' ');
@@ -68,7 +179,7 @@ impl<'a> Line<'a> {
             self.blanks[i] = space;
         }
         self.actual += space + width;
-        self.correct += column.width + 1;
+        self.correct += self.steps[i];
     }
     /// Add the i-th cell, a number at the right edge of its column.
     #[inline]
@@ -83,10 +194,9 @@ impl<'a> Line<'a> {
                 break;
             }
         }
-        let column_width = self.columns[i].width;
         let width = cell.len() - at;
-        let pad = column_width.saturating_sub(width);
-        let space = (self.correct + pad).saturating_sub(self.actual).max(usize::from(i > 0));
+        let pad = self.columns[i].width.saturating_sub(width);
+        let space = (self.correct + pad).saturating_sub(self.actual).max(self.least[i]);
         match at.checked_sub(space) {
             Some(begin) => buf.extend_from_slice(&cell[begin..]),
             None => {
@@ -96,11 +206,11 @@ impl<'a> Line<'a> {
         }
         self.blanks[i] = space;
         self.actual += space + width;
-        self.correct += column_width + 1;
+        self.correct += self.steps[i];
     }
     /// End the line at the terminal's edge.
     fn end(&self, buf: &mut Vec<u8>, terminal: &Terminal, color: Option<&str>) {
-        if let Some(width) = terminal.width {
+        if let (Some(width), None) = (terminal.width, self.cells) {
             if self.actual > width {
                 let keep = prefix(&buf[self.start..], width);
                 buf.truncate(self.start + keep);
@@ -134,18 +244,34 @@ pub struct Options {
     pub headers: bool,
     /// What standard output is.
     pub terminal: Terminal,
+    /// Cut what is wider than its column, in lines of so many cells?
+    pub cells: Option<Cells>,
+    /// What cannot be printed is `?`, as in procps, and not told in other letters.
+    pub plain: bool,
+    /// Another line of headers after so many rows.
+    pub page: Option<usize>,
+}
+
+impl Options {
+    /// As all commands but `ps` write: nothing is cut in a pipe.
+    pub fn new(headers: bool, terminal: Terminal) -> Options {
+        Options { headers, terminal, cells: None, plain: false, page: None }
+    }
 }
 
 /// Write the header.
 pub fn header(sink: &mut Sink, columns: &[Column], options: &Options) {
-    if !options.headers || columns.iter().all(|c| c.header.is_empty()) {
+    if !options.headers || columns.iter().all(|c| c.header.is_empty() || c.is_literal()) {
         return;
     }
-    let buf = sink.buf();
-    let mut line = Line::new(columns);
+    write_header(sink.buf(), columns, options);
+}
+
+fn write_header(buf: &mut Vec<u8>, columns: &[Column], options: &Options) {
+    let mut line = Line::new(columns, options.cells);
     line.begin(buf);
     for (i, c) in columns.iter().enumerate() {
-        line.cell(buf, i, |out| field::escape(out, c.header.as_bytes()));
+        line.cell(buf, i, Cut::No, |out| field::escape(out, c.header.as_bytes()));
     }
     line.end(buf, &options.terminal, Some(BOLD));
 }
@@ -183,7 +309,7 @@ pub struct Lines<'a> {
     cx: &'a Context,
     columns: &'a [Column],
     tree: Option<&'a Tree>,
-    terminal: Terminal,
+    options: Options,
     /// The drawing of a tree stands before the first column that names the command.
     trunk: Option<usize>,
     line: Line<'a>,
@@ -196,8 +322,8 @@ impl<'a> Lines<'a> {
     pub fn new(table: &Table<'a>, tree: Option<&'a Tree>, options: &Options) -> Lines<'a> {
         let Table { cx, columns, .. } = *table;
         let trunk = columns.iter().position(|c| matches!(c.form, Text::Args | Text::Comm));
-        let line = Line::new(columns);
-        Lines { cx, columns, tree, terminal: options.terminal, trunk, line, count: 0 }
+        let line = Line::new(columns, options.cells);
+        Lines { cx, columns, tree, options: *options, trunk, line, count: 0 }
     }
     /// Append a row.
     #[inline]
@@ -208,7 +334,11 @@ impl<'a> Lines<'a> {
         tally: &mut Tally,
         mut totals: Option<&mut Totals>,
     ) {
-        let last = self.columns.len().saturating_sub(1);
+        if let (Some(page), true) = (self.options.page, self.count > 0) {
+            if self.count % page.max(1) == 0 {
+                write_header(buf, self.columns, &self.options);
+            }
+        }
         self.line.begin(buf);
         for (c, column) in self.columns.iter().enumerate() {
             let value = item.value(self.cx, column.field, c);
@@ -223,7 +353,7 @@ impl<'a> Lines<'a> {
                     totals.add(c, *v);
                     totals.lack(c);
                 }
-                self.line.cell(buf, c, |out| {
+                self.line.cell(buf, c, Cut::No, |out| {
                     out.extend_from_slice(AT_LEAST);
                     field::text(out, self.cx, column.form, None, &value);
                 });
@@ -244,21 +374,37 @@ impl<'a> Lines<'a> {
                     continue;
                 }
             }
-            self.line.cell(buf, c, |out| {
+            if column.is_literal() {
+                self.line.cell(buf, c, Cut::No, |out| field::escape(out, column.header.as_bytes()));
+                continue;
+            }
+            let narrow = self.options.cells.is_some_and(|c| !c.wide_signals);
+            if let (Text::Signals, true, Value::Mask(mask)) = (column.form, narrow, &value) {
+                self.line.cell(buf, c, Cut::No, |out| short_signals(out, *mask));
+                continue;
+            }
+            self.line.cell(buf, c, Cut::of(column, &value), |out| {
                 if let (Some(tree), true) = (self.tree, self.trunk == Some(c)) {
                     out.extend_from_slice(tree.art(self.count));
                 }
-                let begin = out.len();
-                field::text(out, self.cx, column.form, item.row(), &value);
-                if column.form == Text::Cut && c < last {
-                    let keep = prefix(&out[begin..], column.width);
-                    out.truncate(begin + keep);
+                match self.options.plain {
+                    true => plain::text(out, self.cx, column.form, item.row(), &value),
+                    false => field::text(out, self.cx, column.form, item.row(), &value),
                 }
             });
         }
-        self.line.end(buf, &self.terminal, item.row().and_then(color_of));
+        self.line.end(buf, &self.options.terminal, item.row().and_then(color_of));
         self.count += 1;
     }
+}
+
+/// The last eight digits, and `<` before them where there are more.
+fn short_signals(out: &mut Vec<u8>, mask: u64) {
+    let low = format!("{:08x}", mask & 0xffff_ffff);
+    if mask > 0xffff_ffff {
+        out.push(b'<');
+    }
+    out.extend_from_slice(low.as_bytes());
 }
 
 /// Before a sum that lacks some of its parts.
@@ -308,10 +454,10 @@ impl Totals {
         }
         let label = self.sums.iter().position(Option::is_none);
         let buf = sink.buf();
-        let mut line = Line::new(columns);
+        let mut line = Line::new(columns, options.cells);
         line.begin(buf);
         for (c, column) in columns.iter().enumerate() {
-            line.cell(buf, c, |out| match self.sums[c] {
+            line.cell(buf, c, Cut::No, |out| match self.sums[c] {
                 Some(Total { known: false, lacking: true, .. }) => out.push(b'?'),
                 Some(total) => {
                     if total.lacking {

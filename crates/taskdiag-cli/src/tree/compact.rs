@@ -16,12 +16,18 @@ pub struct Labels {
     pub pids: bool,
     /// The user, where it is another one than that of the parent.
     pub users: bool,
+    /// Process groups.
+    pub groups: bool,
     /// Threads, as children in braces.
     pub threads: bool,
+    /// The name of each thread, not that of its process.
+    pub thread_names: bool,
     /// Equal subtrees once, with their number.
     pub compact: bool,
     /// Children by id, not by name.
     pub by_id: bool,
+    /// Arguments as pstree writes them: what is not printable ASCII in octal digits.
+    pub octal: bool,
 }
 
 /// A subtree, once for all that look alike.
@@ -97,8 +103,12 @@ impl Maker<'_> {
             let node = &self.forest.nodes[at];
             let mut children: Vec<usize> = self.wanted_children(node).collect();
             if !self.labels.by_id {
-                let name = |c: &usize| self.row(&self.forest.nodes[*c]).and_then(|r| r.comm);
-                children.sort_by_cached_key(|c| name(c));
+                // As pstree: by name, those of the same name by their user.
+                let key = |c: &usize| {
+                    let row = self.row(&self.forest.nodes[*c]);
+                    row.map(|r| (r.comm, r.cred.and_then(|c| c.euid())))
+                };
+                children.sort_by_cached_key(key);
             }
             // Threads come after processes, as the brace comes after the letters.
             let children: Vec<usize> = children.into_iter().map(|c| made[c]).collect();
@@ -136,10 +146,16 @@ impl Maker<'_> {
         let node = &self.forest.nodes[at];
         let Some(row) = self.row(node) else { return Vec::new() };
         let mut out = Vec::new();
+        // As pstree: who has no arguments is in parentheses where they are shown.
+        let bare = self.labels.args && self.has_no_args(&row);
+        out.extend_from_slice(if bare { b"(" } else { b"" });
         field::escape(&mut out, row.comm.unwrap_or(b"?"));
         let mut notes: Vec<Vec<u8>> = Vec::new();
         if self.labels.pids {
             notes.push(node.tgid.to_string().into());
+        }
+        if self.labels.groups {
+            notes.push(pgid(&row).into());
         }
         if self.labels.users {
             notes.extend(self.uid(at).filter(|u| Some(*u) != above).map(|u| self.user(u)));
@@ -152,10 +168,18 @@ impl Maker<'_> {
                 out.push(b')');
             }
         }
+        out.extend_from_slice(if bare { b")" } else { b"" });
         if self.labels.args {
             self.write_args(&mut out, &row);
         }
         out
+    }
+    fn has_no_args(&self, row: &Row<'_>) -> bool {
+        let named = field::find("args").expect("the table has it");
+        match (named.field.get)(self.cx, row) {
+            Value::Args { data, .. } => data.is_empty(),
+            other => other.missing().is_some_and(|m| m.is_absent()),
+        }
     }
     fn user(&self, uid: u32) -> Vec<u8> {
         let mut out = Vec::new();
@@ -170,8 +194,17 @@ impl Maker<'_> {
         let named = field::find("args").expect("the table has it");
         if let Value::Args { data, .. } = (named.field.get)(self.cx, row) {
             for arg in data.split(|b| *b == 0).skip(1) {
-                out.push(b' ');
-                field::escape(out, arg);
+                match (self.labels.octal, arg.is_empty()) {
+                    (true, true) => {}
+                    (true, false) => {
+                        out.push(b' ');
+                        octal(out, arg);
+                    }
+                    (false, _) => {
+                        out.push(b' ');
+                        field::escape(out, arg);
+                    }
+                }
             }
         }
     }
@@ -182,15 +215,25 @@ impl Maker<'_> {
         }
         let stream = self.snapshot.stream();
         let tasks = node.rows.iter().filter_map(|i| stream.get(*i as usize));
+        let of_process = self.row(node).and_then(|r| r.comm);
         let mut labels: Vec<Vec<u8>> = tasks
             .filter(|t| !t.is_leader())
             .map(|t| {
                 let mut label = vec![b'{'];
-                field::escape(&mut label, t.comm().unwrap_or(b"?"));
+                let name = if self.labels.thread_names { t.comm() } else { of_process };
+                field::escape(&mut label, name.unwrap_or(b"?"));
                 label.push(b'}');
+                let mut notes = Vec::new();
                 if self.labels.pids {
+                    notes.push(t.pid().to_string());
+                }
+                if self.labels.groups {
+                    notes.push(pgid(&Row::new(t)));
+                }
+                if !notes.is_empty() {
                     let mark = if self.labels.args { (",", "") } else { ("(", ")") };
-                    label.extend_from_slice(format!("{}{}{}", mark.0, t.pid(), mark.1).as_bytes());
+                    let notes = notes.join(",");
+                    label.extend_from_slice(format!("{}{notes}{}", mark.0, mark.1).as_bytes());
                 }
                 label
             })
@@ -200,6 +243,23 @@ impl Maker<'_> {
         }
         let leaf = |label| Shape { label, marked: false, children: Vec::new() };
         labels.into_iter().map(|l| shapes.add(leaf(l), self.labels.compact)).collect()
+    }
+}
+
+/// The process group; nothing where it is one of another pid namespace.
+fn pgid(row: &Row<'_>) -> String {
+    let pgid = row.base.and_then(|b| b.pgid()).filter(|p| *p != 0);
+    pgid.map(|p| p.to_string()).unwrap_or_default()
+}
+
+/// As pstree: a backslash is doubled, and other bytes than printable ASCII are three octal digits.
+fn octal(out: &mut Vec<u8>, text: &[u8]) {
+    for b in text {
+        match b {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            0x20..=0x7e => out.push(*b),
+            other => out.extend_from_slice(format!("\\{other:03o}").as_bytes()),
+        }
     }
 }
 

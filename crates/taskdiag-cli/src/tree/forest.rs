@@ -29,8 +29,8 @@ pub struct Forest {
 
 impl Forest {
     /// Arrange tasks, given by their indices in the order that siblings shall have. A process
-    /// whose parent is not among them is a root.
-    pub fn new(rows: &[u32], snapshot: &Snapshot) -> Forest {
+    /// whose parent is not among them, or is not taken for one, is a root.
+    pub fn new(rows: &[u32], snapshot: &Snapshot, is_parent: impl Fn(u32) -> bool) -> Forest {
         let stream = snapshot.stream();
         let mut forest = Forest::default();
         let mut known: HashMap<u32, usize> = HashMap::new();
@@ -47,7 +47,7 @@ impl Forest {
             forest.nodes[at].rows.push(*i);
         }
         for (at, ppid) in ppids.into_iter().enumerate() {
-            match known.get(&ppid).copied().filter(|p| *p != at) {
+            match known.get(&ppid).copied().filter(|p| *p != at && is_parent(ppid)) {
                 Some(parent) => {
                     forest.nodes[at].parent = Some(parent);
                     forest.nodes[parent].children.push(at);

@@ -8,5 +8,5 @@ mod rows;
 mod run;
 
 pub use compact::Labels;
-pub use rows::{ASCII, LINES, Tree};
+pub use rows::{ASCII, INDENTED, LINES, PLAIN, Tree};
 pub use run::run;

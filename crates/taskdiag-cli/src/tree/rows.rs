@@ -26,12 +26,21 @@ pub struct Style {
     through: &'static str,
     child: &'static str,
     last: &'static str,
+    /// Are children of process 1 roots of their own?
+    without_init: bool,
 }
 
 /// As procps.
-pub const ASCII: Style = Style { gap: "    ", through: " |  ", child: " \\_ ", last: " \\_ " };
+pub const ASCII: Style =
+    Style { gap: "    ", through: " |  ", child: " \\_ ", last: " \\_ ", without_init: true };
+/// As procps with `-H`.
+pub const INDENTED: Style =
+    Style { gap: "  ", through: "  ", child: "  ", last: "  ", without_init: false };
+/// The same, where process 1 is a parent like any other.
+pub const PLAIN: Style = Style { without_init: false, ..ASCII };
 /// For a terminal that shows UTF-8.
-pub const LINES: Style = Style { gap: "   ", through: "│  ", child: "├─ ", last: "└─ " };
+pub const LINES: Style =
+    Style { gap: "   ", through: "│  ", child: "├─ ", last: "└─ ", without_init: false };
 
 impl Tree {
     /// The drawing in front of the i-th row.
@@ -43,7 +52,7 @@ impl Tree {
     /// Arrange `rows` (in the order that siblings shall have). A task whose parent is not among
     /// them is a root; threads follow their process.
     pub fn new(rows: &[u32], snapshot: &Snapshot, style: Style) -> Tree {
-        let forest = Forest::new(rows, snapshot);
+        let forest = Forest::new(rows, snapshot, |parent| !(style.without_init && parent == 1));
         let mut tree = Tree::default();
         for root in &forest.roots {
             tree.below(*root, &forest, style);

@@ -22,16 +22,18 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let snapshot = args.source.get(|| query(args, &columns))?;
     let asked = Instant::now();
     let threads = snapshot.stream().strategy().is_threads();
-    if args.labels.threads && !threads {
+    if args.labels.thread_names && !threads {
         return Err(Exit::Failed(String::from(
             "the saved answer holds processes, not threads: make it with \
              'taskdiag dump --strategy all-thread'",
         )));
     }
+    // Of a saved answer that holds processes there are no threads to be shown.
+    let labels = Labels { threads: args.labels.threads && threads, ..args.labels };
     let cx = Context::of(&snapshot, threads);
     let mut rows: Vec<u32> = (0..snapshot.tasks().len() as u32).collect();
     view::sort(&mut rows, &snapshot, &cx, &[]);
-    let forest = Forest::new(&rows, &snapshot);
+    let forest = Forest::new(&rows, &snapshot, |_| true);
     let sieve = Sieve::new(args.filter.as_ref());
     let picked = pick(args, &snapshot, &forest, &|row| sieve.passes(&cx, row));
     let mut tally = Tally::new(columns.len());
@@ -49,7 +51,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let mut sink = Sink::stdout();
     if args.json {
         let nested = Nested { snapshot: &snapshot, cx: &cx, forest: &forest, picked: &picked };
-        nested.write(&mut sink, &columns, args.labels)?;
+        nested.write(&mut sink, &columns, labels)?;
     } else {
         let marked = args.highlight.and_then(|pid| forest.find(pid));
         let marked = marked.map(|at| forest.line(at).collect()).unwrap_or_default();
@@ -57,7 +59,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             snapshot: &snapshot,
             cx: &cx,
             forest: &forest,
-            labels: args.labels,
+            labels,
             wanted: picked.wanted.clone(),
             marked,
             user_above: match args.start {
@@ -84,7 +86,11 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if args.stats {
         crate::commands::stats::print(&snapshot, shown.len(), begin, asked);
     }
-    answer::verdict(&snapshot, shown.is_empty(), &sieve.left(), &tally, &columns)
+    match answer::verdict(&snapshot, shown.is_empty(), &sieve.left(), &tally, &columns) {
+        // To pstree that is no failure.
+        Err(Exit::NoMatch) if args.strict => Ok(()),
+        end => end,
+    }
 }
 
 /// What is looked at of each process: the keys in JSON.
@@ -104,11 +110,9 @@ fn columns(args: &Args) -> Vec<Column> {
 
 fn query(args: &Args, columns: &[Column]) -> Query {
     let mut query = Query::new(&TASKS, columns.iter().map(|c| c.field));
-    let mut groups = Groups::BASE;
+    // Those of one name are in the order of their users.
+    let mut groups = Groups::BASE | Groups::CRED;
     groups |= args.filter.as_ref().map_or(Groups::NONE, Filter::groups);
-    if args.labels.users || args.start.is_user() {
-        groups |= Groups::CRED;
-    }
     if args.labels.args {
         groups |= Groups::CMDLINE;
     }
@@ -140,7 +144,7 @@ fn pick(
         let at = forest.find(pid);
         // That it is hidden is said with what else is lacking.
         let is_hidden = pid == 1 && snapshot.caveats().iter().any(|c| c.is_lack());
-        if at.is_none() && !is_hidden {
+        if at.is_none() && !is_hidden && !args.strict {
             say(format_args!("taskdiag: there is no process {pid}"));
         }
         at

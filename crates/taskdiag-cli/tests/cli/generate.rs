@@ -1,4 +1,4 @@
-//! The man page and the completions hold all that the program knows.
+//! The man page, the completions and the page of columns hold all that the program knows.
 
 use super::common::{parts, run};
 
@@ -29,5 +29,22 @@ fn completions_are_made() {
         let (code, out, _) = parts(&run(&["generate", shell]));
         assert_eq!(code, 0);
         assert!(out.contains("no-headers") && out.contains("engines"), "{shell}");
+    }
+}
+
+#[test]
+fn the_page_of_columns_is_what_the_field_table_gives() {
+    let (code, page, _) = parts(&run(&["generate", "columns"]));
+    assert_eq!(code, 0);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/columns.md");
+    let kept = std::fs::read_to_string(path).expect("docs/columns.md");
+    let differs = page.lines().zip(kept.lines()).find(|(made, kept)| made != kept);
+    assert!(
+        page == kept,
+        "docs/columns.md differs from the field table, run `make docs` and commit it; the first difference: {differs:?}"
+    );
+    // A row of each set of columns, so that an empty table is not taken for a good one.
+    for name in ["ppid", "inode", "procs", "peer_inode"] {
+        assert!(page.contains(&format!("\n| `{name}` |")), "{name}");
     }
 }

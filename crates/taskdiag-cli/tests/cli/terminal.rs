@@ -28,13 +28,17 @@ fn ps(saved: &Saved, args: &str) -> String {
 #[test]
 fn lines_end_at_the_edge() {
     let saved = Saved::tasks(&machine());
-    let out = on_terminal(&ps(&saved, "--color never aux"), &[]);
+    let out = on_terminal(&ps(&saved, "--color never -o pid:50,args"), &[]);
     assert_eq!(out.lines().count(), 7, "{out}");
-    assert!(out.lines().all(|l| l.chars().count() <= 60), "{out}");
+    assert!(out.lines().skip(1).all(|l| l.chars().count() <= 60), "{out}");
+    assert!(out.lines().any(|l| l.ends_with(" /bin/init")), "{out}");
+    // Columns that do not fit into a line get two, as with procps.
+    let out = on_terminal(&ps(&saved, "--color never aux"), &[]);
+    assert!(out.lines().any(|l| l.len() > 60), "{out}");
     let out = on_terminal(&ps(&saved, "--color never auxww"), &[]);
     assert!(out.lines().any(|l| l.ends_with("/bin/init -x")), "{out}");
     // Set in the command: a shell between us and it may set the variable itself.
-    let out = on_terminal(&format!("COLUMNS=20 {}", ps(&saved, "--color never aux")), &[]);
+    let out = on_terminal(&format!("COLUMNS=20 {}", ps(&saved, "--color never -o pid,args")), &[]);
     assert!(out.lines().all(|l| l.chars().count() <= 20), "{out}");
 }
 

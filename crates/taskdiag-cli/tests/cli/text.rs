@@ -10,7 +10,7 @@ USER       PID  PPID S NLWP     TIME   RSS START COMMAND
 root         1     0 S    1 00:01:01  1024  2025 /bin/init -x
 root         2     0 S    1 00:02:02     0  2025 [kthreadd]
 root         3     2 S    1 00:03:03     0  2025 [kworker/0:0]
-3999999999  10     1 S    1 00:10:10 10240  2025 /bin/sh -x
+3999999+    10     1 S    1 00:10:10 10240  2025 /bin/sh -x
 root        11    10 S    1 00:11:11 11264  2025 /bin/sleep -x
 root        12    10 Z    1 00:12:12     0  2025 [gone] <defunct>
 ";
@@ -70,18 +70,22 @@ fn headers_and_widths() {
     assert_eq!(first(&["--no-headers", "-o", "pid"]), "    1");
     assert_eq!(first(&["h", "o", "pid"]), "    1");
     assert_eq!(first(&["--no-header", "-q", "1", "-o", "pid"]), "    1");
-    assert_eq!(first(&["--cols", "12"]), "USER       P");
+    // Headers are whole; what is in the last column ends at the edge.
+    let (_, out, _) = saved.ps(&["--cols", "12", "-o", "pid,args"]);
+    assert_eq!(out.lines().nth(1), Some("    1 /bin/i"));
 }
 
 #[test]
-fn a_long_value_moves_the_row_and_is_not_cut() {
+fn a_long_number_moves_the_row_and_long_text_is_cut() {
     let long = Task { uid: 3_999_999_999, ..Task::new(400_000, 1, "x") };
     let saved = Saved::tasks(&[long]);
-    // The name is 2 too long: the pid after it moves, and what follows is in line again.
+    // The pid is 1 too long: what follows moves, and then is in line again. A name that is cut ends in +.
     let (_, out, _) = saved.ps(&["-o", "user,pid,ppid,comm"]);
-    assert_eq!(out, "USER        PID   PPID COMMAND\n3999999999 400000    1 x\n");
+    assert_eq!(out, "USER        PID   PPID COMMAND\n3999999+ 400000      1 x\n");
     let (_, out, _) = saved.ps(&["-o", "user:4,pid:3,ppid:3,comm"]);
-    assert_eq!(out, "USER PID PPID COMMAND\n3999999999 400000 1 x\n");
+    assert_eq!(out, "USER PID PPID COMMAND\n399+ 400000 1 x\n");
+    let (_, out, _) = saved.ps(&["-o", "args:5,comm"]);
+    assert_eq!(out, "COMMAND COMMAND\n/bin/ x\n");
 }
 
 #[test]

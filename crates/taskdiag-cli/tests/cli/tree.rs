@@ -134,13 +134,13 @@ init---web-+-cgi
            |-{gc}
            `-2*[{io}]
 ";
-    assert_eq!(tree(&saved, &["-T"]).1, want);
-    assert_eq!(tree(&saved, &[]).1, "init---web---cgi\n");
-    let (_, out, _) = tree(&saved, &["-T", "--json"]);
+    assert_eq!(tree(&saved, &["-t"]).1, want);
+    assert_eq!(tree(&saved, &["-T"]).1, "init---web---cgi\n");
+    let (_, out, _) = tree(&saved, &["--json"]);
     let all: Value = serde_json::from_str(&out).expect("valid JSON");
     assert_eq!(all[0]["children"][0]["threads"].as_array().map(Vec::len), Some(3));
     assert_eq!(all[0]["children"][0]["threads"][2]["comm"], "gc");
-    let (code, _, err) = tree(&Saved::tasks(&machine()), &["-T"]);
+    let (code, _, err) = tree(&Saved::tasks(&machine()), &["-t"]);
     assert!(code == 4 && err.contains("all-thread"), "{err}");
 }
 
@@ -224,7 +224,7 @@ fn as_pstree_draws() {
     }
     for args in [&[][..], &["-p"], &["-c"], &["-a"], &["-n"], &["-p", "-n"], &["-u"]] {
         let want = pstree(&[&["-A", "-T", "-l"], args, &[&pid]].concat()).expect("pstree answers");
-        let got = parts(&run(&[&["tree", "-A"], args, &[&pid]].concat())).1;
+        let got = parts(&run(&[&["tree", "-A", "-T"], args, &[&pid]].concat())).1;
         assert_eq!(got, want, "{args:?}");
         assert!(want.lines().count() > 2, "{want}");
     }

@@ -107,7 +107,10 @@ fn it_says_what_the_older_options_say() {
         let out = |args: &[&str]| {
             let by = if option[0] == "--by" { &option[..2] } else { &[] };
             let form = ["--csv", "--from", path];
-            let out = parts(&run(&[&[command], by, args, &form].concat()));
+            // With options of procps, ps shows other columns.
+            let columns: &[&str] =
+                if command == "ps" { &["-o", "user,pid,tid,ppid,args"] } else { &[] };
+            let out = parts(&run(&[&[command], by, args, columns, &form].concat()));
             assert!(matches!(out.0, 0 | 1 | 3), "{out:?}");
             // A row says that mappings are denied; whether they match is not known.
             let rows = out.1.lines().filter(|l| !l.ends_with(",,,,,,,,"));

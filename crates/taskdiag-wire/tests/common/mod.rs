@@ -135,8 +135,9 @@ pub fn raw_attr(says: u16, kind: u16, len: usize) -> Vec<u8> {
 }
 
 pub fn base_attr(ppid: u32) -> Vec<u8> {
-    let whole = Base { nla: NlAttr { len: 48, kind: Base::TYPE }, ..base(ppid) };
-    [whole.as_bytes(), COMM, &[0; 3]].concat()
+    let mut whole = base(ppid);
+    whole.comm[..COMM.len()].copy_from_slice(COMM);
+    whole.as_bytes().to_vec()
 }
 
 pub fn blob_attr(attr_kind: u16, kind: u32, data: &[u8]) -> Vec<u8> {
@@ -151,21 +152,20 @@ pub fn walk<B: AsRef<[u8]>>(s: &Stream<B>) -> usize {
     let _ = (s.info(), s.done(), s.strategy(), s.asked().to_string());
     for t in s.tasks() {
         n += t.attrs().map(|(_, b)| b.len()).sum::<usize>();
-        n += t.comm().map_or(0, <[u8]>::len) + t.record::<Base>().map_or(0, |b| b.valid as usize);
-        n += t.record::<Cred>().map_or(0, |r| r.valid as usize);
-        n += t.record::<Stat>().map_or(0, |r| r.valid as usize);
-        n += t.record::<Statm>().map_or(0, |r| r.valid as usize);
-        n += t.record::<Io>().map_or(0, |r| r.valid as usize);
-        n += t.record::<Sched>().map_or(0, |r| r.valid as usize);
-        n += t.record::<Ns>().map_or(0, |r| r.valid as usize);
-        n += t.record::<Cgroup>().map_or(0, |r| r.valid as usize);
-        n += t.record::<Rollup>().map_or(0, |r| r.valid as usize);
-        n += t.record::<Limits>().map_or(0, |r| r.valid as usize);
-        n += t.list::<Vma>().map_or(0, |l| l.map(|e| e.raw.kind as usize + e.valid as usize).sum());
+        n += t.comm().map_or(0, <[u8]>::len);
+        macro_rules! records {
+            ($($t:ident)*) => { $(n += t.record::<$t>().map_or(0, |r| r.valid as usize);)* };
+        }
+        for_each_record!(records);
+        macro_rules! lists {
+            ($($t:ident)*) => { $(
+                n += t.list::<$t>().map_or(0, |l| l.map(|e| e.valid as usize).sum());
+            )* };
+        }
+        for_each_list!(lists);
         n += t
             .list::<Fd>()
             .map_or(0, |l| l.map(|e| t.name(e.raw.name).map_or(0, |n| n.data.len())).sum());
-        n += t.list::<Socket>().map_or(0, Iterator::count);
         n += Group::ALL.iter().filter_map(|g| t.reason(*g)).count();
         n += Group::ALL.iter().filter_map(|g| t.shared(*g)).count();
         n += PathKind::ALL.iter().filter_map(|k| t.path(*k)).map(|b| b.data.len()).sum::<usize>();

@@ -141,12 +141,15 @@ pub fn text(out: &mut Vec<u8>, cx: &Context, form: Text, row: Option<&Row<'_>>, 
         Value::Nanos(ns) => duration(out, form, ns / 1_000_000_000),
         Value::Instant(ns) => instant(out, cx, form, cx.unix_seconds_floor(*ns)),
         Value::Mask(v) => hex16(out, *v),
-        Value::Bytes { data, .. } => {
-            escape(out, data);
-            if form == Text::Comm && row.is_some_and(Row::is_zombie) {
-                out.extend_from_slice(b" <defunct>");
-            }
+        Value::Bytes { data, .. } if form == Text::Fname => {
+            // Whole characters, of which each is one of the eight.
+            let end = match std::str::from_utf8(data) {
+                Ok(s) => s.char_indices().nth(8).map_or(data.len(), |(i, _)| i),
+                Err(_) => data.len().min(8),
+            };
+            escape(out, &data[..end]);
         }
+        Value::Bytes { data, .. } => escape(out, data),
         Value::Word(w) => out.extend_from_slice(w.as_bytes()),
         Value::Short(s) => escape(out, s.as_bytes()),
         Value::Args { data, .. } if data.is_empty() && form == Text::Args => {

@@ -219,7 +219,11 @@ pub enum Text {
     Hex8,
     /// As it is, but no longer than its column where another one follows.
     Cut,
-    /// A command name; `<defunct>` follows that of a zombie.
+    /// The first eight characters.
+    Fname,
+    /// A set of signals: sixteen hexadecimal digits, or fewer where there is no room.
+    Signals,
+    /// A command name.
     Comm,
     /// Arguments; `[comm]` where there are none.
     Args,
@@ -306,7 +310,7 @@ impl Field {
             (Kind::Number, Unit::Seconds) => DataType::DurationNs,
             (Kind::Number, Unit::UnixSeconds) => DataType::TimestampNs,
             (Kind::Number, _) => DataType::F64,
-            (Kind::Text, _) if matches!(self.text, Text::Hex) => DataType::Mask,
+            (Kind::Text, _) if matches!(self.text, Text::Hex | Text::Signals) => DataType::Mask,
             (Kind::Text, _) => DataType::Text,
             (Kind::TextList, _) => DataType::TextList,
             (Kind::IntegerList, _) => DataType::U32List,
@@ -321,10 +325,7 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{
-        AlignedBuf, Base, Cgroup, Cred, Done, Group, Info, Io, Limits, Ns, Reason, Rollup, Sched,
-        Signals, Stat, Statm, Stream, StreamWriter, Swap,
-    };
+    use taskdiag_wire::{AlignedBuf, Base, Done, Group, Info, Reason, Stat, Stream, StreamWriter};
 
     fn filled<T: taskdiag_wire::GroupRecord>(fill: u8) -> T {
         T::read_from_bytes(&vec![fill; size_of::<T>()]).expect("the size is right")
@@ -346,18 +347,10 @@ mod tests {
         });
         w.begin_task(7, 7);
         if let Some(b) = fill {
-            record::<Base>(&mut w, b);
-            record::<Cred>(&mut w, b);
-            record::<Stat>(&mut w, b);
-            record::<Statm>(&mut w, b);
-            record::<Io>(&mut w, b);
-            record::<Sched>(&mut w, b);
-            record::<Ns>(&mut w, b);
-            record::<Cgroup>(&mut w, b);
-            record::<Limits>(&mut w, b);
-            record::<Signals>(&mut w, b);
-            record::<Rollup>(&mut w, b);
-            record::<Swap>(&mut w, b);
+            macro_rules! records {
+                ($($t:ident)*) => { $(record::<taskdiag_wire::$t>(&mut w, b);)* };
+            }
+            taskdiag_wire::for_each_record!(records);
         }
         if let Some(why) = why {
             asked.iter().for_each(|g| w.missing(g, why));
@@ -426,10 +419,8 @@ mod tests {
         w.begin_task(7, 7);
         let mut base: Base = filled(fill);
         (base.valid, base.state) = (Base::ALL_VALID & !skip_base, b'Z');
-        match skip_base & taskdiag_wire::SKIP_COMM {
-            0 => w.put_base(&base, b"name"),
-            _ => w.put(&base),
-        }
+        base.comm = if base.comm().is_some() { *b"name\0\0\0\0\0\0\0\0\0\0\0\0" } else { [0; 16] };
+        w.put(&base);
         let mut stat: Stat = filled(fill);
         stat.valid = Stat::ALL_VALID & !skip_stat;
         w.put(&stat);

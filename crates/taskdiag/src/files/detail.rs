@@ -1,4 +1,4 @@
-//! What is particular about a descriptor, in words.
+//! Describes the details of a descriptor in words.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,11 @@ use taskdiag_wire::{Entry, FdDetail, FdDetailKind, FdType};
 use super::row::major_minor;
 use super::words;
 
-/// More than so many targets or watches of one descriptor are counted, not listed.
+/// More targets or watches than this are counted instead of listed.
 const LISTED: usize = 64;
 
-/// `[eventfd:7] count=1`: what an anonymous inode is, and its particulars. `command` names a
-/// process by its pid where the answer has it.
+/// Describes an anonymous inode with its details, such as `[eventfd:7] count=1`. `command` names a process
+/// by its pid if the answer has that process.
 pub(super) fn text(
     kind: FdType,
     details: &[Entry<'_, FdDetail>],
@@ -43,7 +43,7 @@ pub(super) fn text(
         (FdType::BpfMap, Some(FdDetailKind::BpfMap)) => {
             let kind = named(&MAP_TYPES, v[1]);
             write(&mut out, format_args!("[bpf-map:{}] {kind} entries={}", v[0], v[2]));
-            // what of the memory is not known is all ones
+            // A size that is not known is all ones.
             if v[3] != u64::MAX {
                 write(&mut out, format_args!(" memory={}", v[3]));
             }
@@ -69,7 +69,8 @@ fn write(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// `[eventpoll:3,5]`: the descriptors it waits for. `?`: one, or more, that could not be read.
+/// `[eventpoll:3,5]` names the descriptors that the epoll waits for. `?` stands for one or more that could
+/// not be read.
 fn epoll(out: &mut String, details: &[Entry<'_, FdDetail>]) {
     out.push_str("[eventpoll");
     let targets = details.iter().filter(|d| d.raw.kind == FdDetailKind::Epoll as u32);
@@ -84,7 +85,7 @@ fn epoll(out: &mut String, details: &[Entry<'_, FdDetail>]) {
     out.push(']');
 }
 
-/// `[inotify] 8,1:1234`: device and inode of what it watches.
+/// `[inotify] 8,1:1234` names the device and the inode that are watched.
 fn inotify(out: &mut String, details: &[Entry<'_, FdDetail>]) {
     out.push_str("[inotify]");
     let watches = details.iter().filter(|d| d.raw.kind == FdDetailKind::Inotify as u32);
@@ -124,11 +125,11 @@ fn seconds(ns: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The signals of a mask: `INT,TERM,RT2`; `-`: none.
+/// The signals of a mask as `INT,TERM,RT2`, or `-` if there are none.
 fn signals(mask: u64) -> String {
     let name = |n: usize| match words::SIGNALS.get(n) {
         Some(name) => (*name).to_owned(),
-        // As kill -l counts: the first real-time signal for programs is 34.
+        // The numbers are those of kill -l: the first real-time signal for programs is 34.
         None if n >= 33 => format!("RT{}", n - 33),
         None => (n + 1).to_string(),
     };
@@ -275,7 +276,7 @@ mod tests {
             (T::BpfProg, D::BpfProg, [3, 26, 8, 0, 0], "[bpf-prog:3] tracing memory=8"),
             (T::BpfLink, D::BpfLink, [3, 400, 8, 0, 0], "[bpf-link:3] 400 prog=8"),
             (T::IoUring, D::IoUring, [8, 16, 0, 0, 0], "[io_uring] sq=8 cq=16"),
-            // An engine that lists a descriptor but not what is particular about it.
+            // The engine listed the descriptor, but not its details.
             (T::Eventfd, D::Pidfd, [0; 5], "[eventfd]"),
         ] {
             assert_eq!(one(kind, detail, value), want);

@@ -1,4 +1,4 @@
-//! Who has which end of a pipe or a socket: an index from inodes to descriptors.
+//! Finds who has which end of a pipe or a socket, by an index from inodes to descriptors.
 
 use taskdiag_wire::{Entry, Fd, FdType};
 
@@ -7,18 +7,19 @@ use super::{Access, Owner};
 /// A descriptor that is an end of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct End {
-    // The order of the members is that of the index: ends that are open the same way lie together.
+    // The order of the members is the order of the index, so that ends which are open the same way lie
+    // together.
     key: Key,
-    /// How it is open.
+    /// How the descriptor is open.
     pub access: Access,
-    /// Whose, as index of [`Files::owners`](super::Files::owners).
+    /// The owner, as an index into [`Files::owners`](super::Files::owners).
     pub owner: usize,
-    /// File descriptor.
+    /// The number of the descriptor.
     pub fd: u32,
 }
 
-/// Inode numbers are unique among the pipes, and among the sockets, of a machine; those of named
-/// pipes only within a file system.
+/// Inode numbers of pipes are unique on a machine, and so are those of sockets. Those of named pipes are
+/// unique only within a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     kind: u32,
@@ -60,12 +61,13 @@ impl Ends {
         let to = self.sorted.partition_point(|e| e.key <= key);
         &self.sorted[from..to]
     }
-    /// All descriptors of the pipe that this one is, itself included.
+    /// All descriptors of the same pipe as this one, itself included.
     pub fn of_pipe(&self, fd: &Entry<'_, Fd>) -> &[End] {
         key(fd).filter(|k| k.kind != FdType::Socket as u32).map_or(&[], |k| self.of(k))
     }
-    /// Of the pipe that this descriptor is, those that are open the other way: for a reader all
-    /// but the readers, for a writer all but the writers, for one that does both all. In two parts.
+    /// The descriptors of the same pipe that are open the other way. For a reader these are all but the
+    /// readers, for a writer all but the writers, and for a descriptor that does both all. They come in two
+    /// parts.
     pub fn opposite(&self, fd: &Entry<'_, Fd>) -> [&[End]; 2] {
         let all = self.of_pipe(fd);
         let own = fd.flags().map_or(Access::Path, Access::of);

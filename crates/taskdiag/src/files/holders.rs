@@ -1,8 +1,8 @@
-//! Who has a value that tasks share: threads have the open files, and the count of them, of their
-//! process in common, unless one of them unshared its own.
+//! Finds who has a value that tasks share. The threads of a process have their open files, and the number of
+//! these, in common, unless one of them unshared its own.
 //!
-//! An engine reads a shared value once and says of all other tasks which one has it. This turns
-//! that around: for each process, and each value that some task of it uses, one holder.
+//! An engine reads a shared value once, and refers all other tasks to the task that has it. This module
+//! turns that around: there is one holder for each process and each value that a task of it uses.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,21 +12,22 @@ use zerocopy::FromBytes;
 
 use crate::snapshot::Snapshot;
 
-/// A process, and one value that tasks of it have in common.
+/// A process, and a value that tasks of it have in common.
 #[derive(Clone, Debug)]
 pub struct Holder<'a> {
-    /// The task it is named after: the leader where that has the value, else the first that does.
+    /// The task that stands for the process. It is the leader if the leader has the value, and otherwise the
+    /// first task that has it.
     pub task: TaskView<'a>,
-    /// The task in whose messages the value is: this one, or one that shares it.
+    /// The task whose messages have the value. It is this task or one that shares the value.
     pub owner: TaskView<'a>,
-    /// Tasks of the process that have the value, those in the answer.
+    /// The number of tasks in the answer that belong to the process and have the value.
     pub threads: u32,
-    /// All processes that have the value, by pid; `None` where it is this one alone.
+    /// All processes that have the value, by pid. `None` if it is this one alone.
     pub processes: Option<Rc<[u32]>>,
 }
 
 impl Holder<'_> {
-    /// Is it that of a thread which does not share with its leader?
+    /// Whether this is the value of a thread which does not share it with its leader.
     pub fn is_unshared(&self) -> bool {
         !self.task.is_leader()
     }
@@ -37,18 +38,18 @@ impl Holder<'_> {
     }
 }
 
-/// A task without the value, or with a part of it, and why.
+/// A task without the value, or with only a part of it, and the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap<'a> {
     /// The task.
     pub task: TaskView<'a>,
-    /// Of which group.
+    /// The group that is missing.
     pub group: Group,
-    /// Why it has none. [`Reason::Unsupported`] also where it points to a task that is not there.
+    /// The reason. [`Reason::Unsupported`] also stands for a reference to a task that is not in the answer.
     pub reason: Reason,
 }
 
-/// Where the value of a task is.
+/// Where the value of a task can be found.
 enum Place {
     Here,
     With(u32),
@@ -71,23 +72,25 @@ fn place(task: &TaskView<'_>, group: Group) -> Place {
     Place::Nowhere
 }
 
-/// The holders of a group's values in the order of process and thread ids, and the tasks without.
+/// The holders of a group's values in the order of process and thread ids, and the tasks that lack the
+/// value.
 pub fn holders(snapshot: &Snapshot, group: Group) -> (Vec<Holder<'_>>, Vec<Gap<'_>>) {
     let (holders, gaps) = Holders::new(snapshot, group);
     (holders.iter().collect(), gaps)
 }
 
-/// Holders, in little memory: of 50,000 processes they would be 6 MB, which cost more than to find them.
+/// The holders in little memory. As [`Holder`]s, those of 50,000 processes would take 6 MB, which costs more
+/// than finding them.
 #[derive(Debug)]
 pub struct Holders<'a> {
     snapshot: &'a Snapshot,
     all: Vec<Held>,
-    /// The processes that have the value of this task, where there are several.
+    /// For the value of a task, all processes that have it, if there are several.
     several: HashMap<u32, Rc<[u32]>>,
     doubts: Vec<Gap<'a>>,
 }
 
-/// A [`Holder`], its tasks by their place in the answer.
+/// A [`Holder`], with its tasks as indexes into the answer.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     task: u32,
@@ -96,7 +99,7 @@ struct Held {
 }
 
 impl<'a> Holders<'a> {
-    /// Of this group, in the order of process and thread ids, and the tasks without.
+    /// The holders of this group in the order of process and thread ids, and the tasks that lack the value.
     pub fn new(snapshot: &'a Snapshot, group: Group) -> (Holders<'a>, Vec<Gap<'a>>) {
         let places: Vec<Place> = snapshot.tasks().map(|t| place(&t, group)).collect();
         let owners = Owners::new(snapshot, &places);
@@ -139,8 +142,8 @@ impl<'a> Holders<'a> {
         (holders, gaps)
     }
 
-    /// Join those that are one holder and did not follow each other, and put all in order. Mostly they
-    /// are already.
+    /// Joins the parts of a holder that did not follow each other, and sorts the holders. They mostly are in
+    /// order already.
     fn arrange(&mut self) {
         let mut all = std::mem::take(&mut self.all);
         let key = |h: &Held| (self.view(h.task).tgid(), self.view(h.owner).pid());
@@ -159,15 +162,15 @@ impl<'a> Holders<'a> {
         self.all = all;
     }
 
-    /// Two parts of one holder.
+    /// Joins two parts of one holder.
     fn joined(&self, a: Held, b: Held) -> Held {
         let first = rank(&self.view(a.task)) <= rank(&self.view(b.task));
         let task = if first { a.task } else { b.task };
         Held { task, owner: a.owner, threads: a.threads + b.threads }
     }
 
-    /// Find the values that several processes have. Few are of a task in another process; only these
-    /// are looked at twice.
+    /// Finds the values that several processes have. Only values that belong to a task of another process
+    /// are looked at twice, and these are few.
     fn acquaint(&mut self) {
         let mut users: HashMap<u32, Vec<u32>> = HashMap::new();
         for h in self.iter().filter(|h| h.owner.tgid() != h.task.tgid()) {
@@ -197,32 +200,32 @@ impl<'a> Holders<'a> {
         Holder { task: self.view(h.task), owner, threads: h.threads, processes }
     }
 
-    /// Tasks of which it is not certain that they share, and why that cannot be known.
+    /// The tasks of which it is not certain that they share, and why that cannot be known.
     pub fn doubts(&self) -> &[Gap<'a>] {
         &self.doubts
     }
 
-    /// How many.
+    /// The number of holders.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// None?
+    /// Whether there are no holders.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// One by its number.
+    /// The holder with this index.
     pub fn get(&self, i: usize) -> Option<Holder<'a>> {
         self.all.get(i).map(|h| self.expand(h))
     }
 
-    /// Each in order.
+    /// All holders, in order.
     pub fn iter(&self) -> impl Iterator<Item = Holder<'a>> + '_ {
         self.all.iter().map(|h| self.expand(h))
     }
 
-    /// Without those that `keep` refuses.
+    /// Removes the holders that `keep` refuses.
     pub fn retain(&mut self, mut keep: impl FnMut(&Holder<'a>) -> bool) {
         let mut all = std::mem::take(&mut self.all);
         all.retain(|h| keep(&self.expand(h)));
@@ -230,14 +233,14 @@ impl<'a> Holders<'a> {
     }
 }
 
-/// Which task of a process stands for it: the least.
+/// Orders the tasks of a process. The least one stands for the process.
 fn rank(task: &TaskView<'_>) -> (bool, u32) {
     (!task.is_leader(), task.pid())
 }
 
-/// The tasks that others share a value with: few, or most have as many threads.
+/// The tasks whose value others share. There are few of them, or most of them have equally many threads.
 struct Owners {
-    /// Pid and place in the answer, by pid.
+    /// Pid and index in the answer, sorted by pid.
     tasks: Vec<(u32, u32)>,
 }
 
@@ -262,7 +265,7 @@ impl Owners {
         }
         Owners { tasks }
     }
-    /// Where the first one of this pid is.
+    /// The first entry with this pid.
     fn find(&self, pid: u32) -> Option<u32> {
         let at = self.tasks.partition_point(|t| t.0 < pid);
         self.tasks.get(at).filter(|t| t.0 == pid).map(|t| t.1)

@@ -1,10 +1,10 @@
-//! Open files of an answer, joined: a process, a descriptor, and what the answer says of it in
-//! other lists (the socket, what is particular about the kind of file, its name), and who has
-//! the other end of a pipe or socket.
+//! Joins the open files of an answer: a process, a descriptor, what other lists of the answer say about it
+//! (the socket, the details, the name), and who has the other end of a pipe or socket.
 //!
-//! A table of open files that threads share is there once, with their number. Working directory,
-//! root, executable and mapped files of a process are rows too, where the answer has them: they
-//! keep a file in use like a descriptor. Nothing is read here but the answer, and nothing printed.
+//! A table of open files that threads share is listed once, with the number of these threads. Working
+//! directory, root, executable and mapped files of a process are rows, too, if the answer has them, because
+//! they keep a file in use as a descriptor does. This module reads nothing but the answer, and prints
+//! nothing.
 
 mod detail;
 mod ends;
@@ -31,21 +31,21 @@ pub use row::{Access, OpenFile, PathName, What, major_minor};
 pub use socket::{Side, address, is_inet, protocol, state, write_address};
 pub use words::{TYPES, family_name, protocol_name, state_name, state_number};
 
-/// A process (or a thread that unshared its files), with what is needed to list its files.
+/// A process, or a thread that unshared its files, with the data that is needed to list its files.
 #[derive(Debug)]
 pub struct Owner<'a> {
     /// The process or thread, and its records.
     pub row: Row<'a>,
-    /// Whose table of open files, shared by how many; `None`: the answer has none for it.
+    /// The table of open files, and how many tasks share it. `None` if the answer does not have it.
     pub table: Option<Holder<'a>>,
-    /// In the order of fd.
+    /// The sockets in the order of fd.
     sockets: Vec<Entry<'a, Socket>>,
     details: Vec<Entry<'a, FdDetail>>,
-    /// The tasks that have the paths and the mappings of the process, in the first of its owners:
-    /// they are not of each table.
+    /// The task that has the paths and the mappings of the process. Only the first owner of a process has
+    /// it, because these belong to the process and not to each table.
     paths: Option<TaskView<'a>>,
     memory: Option<TaskView<'a>>,
-    /// Is it a thread in another directory than its process?
+    /// Whether this is a thread in another directory than its process.
     has_own_paths: bool,
 }
 
@@ -56,21 +56,22 @@ pub struct Files<'a> {
     gaps: Vec<Gap<'a>>,
     doubts: Vec<Gap<'a>>,
     ends: OnceCell<Ends>,
-    /// Its engine does not tell what paths and mappings are of: /proc/task_diag has no FILE_STAT.
+    /// Whether the engine lacks FILE_STAT, as `/proc/task_diag` does. Paths and mappings then have no file
+    /// type.
     pub(crate) without_stat: bool,
-    /// Mapped files, by device and inode.
+    /// The mapped files, by device and inode.
     mapped: HashMap<(u32, u64), Entry<'a, FileStat>>,
-    /// The network namespace that goes without saying in the names of sockets; `None`: all do.
+    /// The network namespace that the names of sockets leave out. `None` if all names have theirs.
     pub own_netns: Option<u32>,
 }
 
 impl<'a> Files<'a> {
-    /// The groups whose rows this lists, and what is known of them.
+    /// The groups whose rows this lists, and those that describe the rows.
     pub const GROUPS: Groups =
         Groups::FD.union(Groups::PATHS).union(Groups::VMA).union(Groups::FILE_STAT);
 
-    /// Join the lists of an answer. Costs a pass over it, and memory for each process, socket and
-    /// particular of a descriptor, but not for each file.
+    /// Joins the lists of an answer. It costs a pass over the answer, and memory for each process, socket
+    /// and detail, but not for each file.
     pub fn new(snapshot: &'a Snapshot) -> Files<'a> {
         let (mut doubts, mut tables, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
         if snapshot.stream().asked().has(Group::Fd) {
@@ -146,29 +147,29 @@ impl<'a> Files<'a> {
             own_netns: None,
         }
     }
-    /// Processes and threads that have files of their own, by pid.
+    /// The processes, and the threads that have files of their own, by pid.
     pub fn owners(&self) -> &[Owner<'a>] {
         &self.owners
     }
-    /// Threads of which it is not certain that they share the files of their process, and why.
+    /// The threads of which it is not certain that they share the files of their process, and why.
     pub fn doubts(&self) -> &[Gap<'a>] {
         &self.doubts
     }
-    /// Tasks whose files are not in the answer, and why; a task may be there once for each group.
-    /// Those that just have none are not.
+    /// The tasks whose files are not in the answer, and why. A task may be there once for each group. Tasks
+    /// that just have no files are not there.
     pub fn gaps(&self) -> &[Gap<'a>] {
         &self.gaps
     }
-    /// The network namespaces of sockets, that of the first process first; each once, mostly.
+    /// The network namespaces of the sockets, that of the first process first. Most come once.
     pub fn netns(&self) -> impl Iterator<Item = u32> + '_ {
         let all = self.owners.iter().flat_map(|o| &o.sockets).filter_map(|s| s.netns());
         let mut last = None;
         all.filter(move |n| *n != 0 && last.replace(*n) != Some(*n))
     }
-    /// The files of one: paths, mapped files, descriptors.
+    /// The files of an owner: paths, mapped files, descriptors.
     pub fn of(&'a self, owner: &'a Owner<'a>) -> impl Iterator<Item = OpenFile<'a>> + use<'a> {
         let program = program(owner);
-        // The program is of the process, even if a thread has a directory of its own.
+        // The program belongs to the process, even if a thread has a directory of its own.
         let of_process = !owner.has_own_paths;
         let paths = owner.paths.into_iter().flat_map(move |task| {
             let kinds = [PathKind::Cwd, PathKind::Root, PathKind::Exe].into_iter();
@@ -191,7 +192,7 @@ impl<'a> Files<'a> {
         };
         let mut also = named;
         let mapped = owner.memory.into_iter().flat_map(|t| mapped(&t));
-        // As in lsof: it has its row already.
+        // As in lsof, a mapping of the program is left out, because the program has a row of its own.
         let file = |v: &Entry<'_, Vma>| (v.raw.dev, v.raw.inode, v.raw.name);
         let mapped = mapped.filter(move |v| program.is_none_or(|p| file(&p) != file(v)));
         let mapped = mapped.map(move |vma| {
@@ -203,7 +204,7 @@ impl<'a> Files<'a> {
         let all = paths.chain(mapped).chain(fds);
         all.map(move |(what, path, stat)| OpenFile { owner, what, path, stat })
     }
-    /// Who has which end of each pipe and socket. Made when it is first asked for.
+    /// Who has which end of each pipe and socket. The index is made when it is first asked for.
     pub fn ends(&self) -> &Ends {
         self.ends.get_or_init(|| Ends::new(&self.owners))
     }
@@ -221,16 +222,16 @@ impl<'a> Owner<'a> {
             has_own_paths: false,
         }
     }
-    /// Has this thread something of its own that threads share mostly: files, or directories?
+    /// Whether this thread has files or directories of its own, which threads usually share.
     pub fn is_unshared(&self) -> bool {
         self.has_own_paths || self.table.as_ref().is_some_and(Holder::is_unshared)
     }
-    /// The socket that a descriptor is.
+    /// The socket behind a descriptor.
     pub fn socket(&self, fd: u32) -> Option<Entry<'a, Socket>> {
         let at = self.sockets.partition_point(|s| s.raw.fd < fd);
         self.sockets.get(at).filter(|s| s.raw.fd == fd).copied()
     }
-    /// What is particular about a descriptor.
+    /// The details of a descriptor.
     pub fn details(&self, fd: u32) -> &[Entry<'a, FdDetail>] {
         let from = self.details.partition_point(|d| d.raw.fd < fd);
         let to = self.details.partition_point(|d| d.raw.fd <= fd);
@@ -238,8 +239,8 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// Threads whose working or root directory is not that of their process's leader: they have unshared
-/// them (`CLONE_FS`).
+/// The threads whose working or root directory differs from that of their leader, because they unshared it
+/// (`CLONE_FS`).
 fn wanderers<'a>(snapshot: &'a Snapshot) -> Vec<TaskView<'a>> {
     let threads = snapshot.stream().strategy().is_threads();
     if !threads || !snapshot.stream().asked().has(Group::Paths) {
@@ -262,7 +263,7 @@ fn wanderers<'a>(snapshot: &'a Snapshot) -> Vec<TaskView<'a>> {
     snapshot.tasks().filter(|t| !t.is_leader()).filter(differ).collect()
 }
 
-/// Give each process in turn to the first of its owners that takes it.
+/// Offers each process to its owners in turn, until one of them takes it.
 fn first_of_process<'a>(owners: &mut [Owner<'a>], mut take: impl FnMut(&mut Owner<'a>) -> bool) {
     let mut done = None;
     for o in owners {
@@ -273,7 +274,7 @@ fn first_of_process<'a>(owners: &mut [Owner<'a>], mut take: impl FnMut(&mut Owne
     }
 }
 
-/// What FILE_STAT has of a path of a process.
+/// The FILE_STAT data for a path of a process.
 fn stat_of<'a>(task: &TaskView<'a>, kind: PathKind) -> Option<Entry<'a, FileStat>> {
     let r#as = match kind {
         PathKind::Exe => FileUse::Exe,
@@ -283,7 +284,8 @@ fn stat_of<'a>(task: &TaskView<'a>, kind: PathKind) -> Option<Entry<'a, FileStat
     task.list::<FileStat>()?.find(|s| s.raw.r#as == r#as as u32)
 }
 
-/// A list in the order of its descriptors. An engine writes it so; a foreign stream may not.
+/// A list in the order of its descriptors. The engines write it in that order, but a foreign stream may not
+/// have it.
 fn sorted<'a, T>(
     list: Option<impl Iterator<Item = Entry<'a, T>>>,
     fd: impl Fn(&Entry<'a, T>) -> u32,
@@ -295,8 +297,8 @@ fn sorted<'a, T>(
     all
 }
 
-/// A mapping of the program that a process runs: the file of the same path, which is mostly the
-/// first. What of it is mapped tells the device and inode of the program.
+/// A mapping of the program that a process runs. It has the same path as the program and is mostly the first
+/// one. It tells the device and the inode of the program.
 fn program<'a>(owner: &Owner<'a>) -> Option<Entry<'a, Vma>> {
     let exe = PathName::of_path(owner.paths.as_ref()?, PathKind::Exe)?;
     let memory = owner.memory.as_ref()?;
@@ -305,7 +307,7 @@ fn program<'a>(owner: &Owner<'a>) -> Option<Entry<'a, Vma>> {
     named.find(|(_, name)| exe.reason.is_none() && !exe.cut && *name == exe).map(|(v, _)| v)
 }
 
-/// The mapped files of a process, each once, the first mapping of it.
+/// The mapped files of a process. Each is there once, with its first mapping.
 fn mapped<'a>(task: &TaskView<'a>) -> impl Iterator<Item = Entry<'a, Vma>> + use<'a> {
     let mut seen = HashSet::new();
     let files = task.list::<Vma>().into_iter().flatten();

@@ -1,17 +1,17 @@
-//! The NAME of an open file as lsof writes it: a path, the addresses of a socket, what an anonymous
-//! inode is, and who has the other ends. Bytes as they are; whoever prints them escapes them.
+//! Writes the NAME of an open file as lsof does: a path, the addresses of a socket, the kind of an anonymous
+//! inode, and who has the other ends. The bytes are not changed. Whoever prints them must escape them.
 
 use taskdiag_wire::{Entry, Fd, FdType, Socket};
 
 use super::{End, Files, OpenFile, detail, socket, words};
 
-/// Other ends that a name has; the rest is counted.
+/// How many other ends a name lists. The rest is counted.
 const NAMED_ENDS: usize = 4;
-/// The same for a list of them.
+/// The same for a list of ends.
 const LISTED_ENDS: usize = 100;
 
 impl<'a> Files<'a> {
-    /// Append the name of a file.
+    /// Appends the name of a file.
     pub fn write_name(&self, out: &mut Vec<u8>, file: &OpenFile<'_>) {
         let Some(kind) = file.fd_type() else {
             write_path(out, file);
@@ -54,7 +54,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The command name of a process in the answer.
+    /// The command name of a process that is in the answer.
     fn command(&self, pid: u32) -> Option<String> {
         let at = self.owners().partition_point(|o| o.row.view.tgid() < pid);
         let owner = self.owners().get(at).filter(|o| o.row.view.tgid() == pid)?;
@@ -95,7 +95,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// `/run/x type=STREAM (CONNECTED) ->INO=12 34,sh,3u`.
+    /// Writes `/run/x type=STREAM (CONNECTED) ->INO=12 34,sh,3u`.
     fn write_unix(&self, out: &mut Vec<u8>, file: &OpenFile<'_>, s: &Entry<'_, Socket>) {
         let path = s.name().filter(|n| *n != 0).and_then(|n| file.owner.row.view.name(n));
         if let Some(path) = path {
@@ -113,8 +113,8 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// ` 34,sh,3u` for each end but the file's own, the first few. A pipe that thousands inherited
-    /// has thousands of rows, and none of them may look at all ends.
+    /// Writes ` 34,sh,3u` for the first few ends but the file's own. A pipe that thousands of processes
+    /// inherited has thousands of rows, so no row may look at all ends.
     fn write_ends(&self, out: &mut Vec<u8>, ends: [&[End]; 2], file: &OpenFile<'_>) {
         let all = ends[0].len() + ends[1].len();
         let mut seen = 0;
@@ -140,7 +140,7 @@ impl<'a> Files<'a> {
             && std::ptr::eq(&raw const self.owners()[end.owner], file.owner)
     }
 
-    /// `34,sh,3u`.
+    /// Writes `34,sh,3u`.
     fn write_end(&self, out: &mut Vec<u8>, end: &End) {
         let row = &self.owners()[end.owner].row;
         out.extend_from_slice(format!("{},", row.view.pid()).as_bytes());
@@ -148,9 +148,9 @@ impl<'a> Files<'a> {
         out.extend_from_slice(format!(",{}{}", end.fd, end.access.letter()).as_bytes());
     }
 
-    /// The other ends of a pipe or socket, each as `34,sh,3u`: of a pipe all descriptors but the
-    /// file's own, of a unix socket those of its peer. After the first hundred their number.
-    /// `None`: the file has no other ends.
+    /// The other ends of a pipe or socket, each as `34,sh,3u`. For a pipe these are all descriptors but the
+    /// file's own, and for a unix socket those of its peer. After the first hundred, their number follows.
+    /// `None` if the file has no other ends.
     pub fn other_ends(&self, file: &OpenFile<'_>) -> Option<Vec<Vec<u8>>> {
         let fd: Entry<'_, Fd> = file.fd()?;
         let ends = match file.fd_type()? {
@@ -173,7 +173,7 @@ impl<'a> Files<'a> {
     }
 }
 
-/// The path, and whether it is deleted.
+/// Writes the path, and whether it is deleted.
 fn write_path(out: &mut Vec<u8>, file: &OpenFile<'_>) {
     let Some(path) = file.path else { return };
     if let Some(why) = path.reason {

@@ -1,4 +1,4 @@
-//! One open file: what is known of it, in the library's units.
+//! An open file: what is known about it, in the library's units.
 
 use std::borrow::Cow;
 
@@ -13,18 +13,18 @@ use crate::engine::procfs::parse::fd_type_of_mode;
 /// How a file is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// For reading.
+    /// It is open for reading.
     Read,
-    /// For writing.
+    /// It is open for writing.
     Write,
-    /// For both.
+    /// It is open for both.
     Both,
-    /// For neither (`O_PATH`), or not known.
+    /// It is open for neither (`O_PATH`), or this is not known.
     Path,
 }
 
 impl Access {
-    /// From `O_*` flags.
+    /// The access that `O_*` flags stand for.
     pub fn of(flags: u32) -> Access {
         let flags = flags as i32;
         match flags & libc::O_ACCMODE {
@@ -35,7 +35,7 @@ impl Access {
             _ => Access::Path,
         }
     }
-    /// As lsof has it: r, w, u; nothing for [`Access::Path`].
+    /// The letter of lsof: r, w or u, and nothing for [`Access::Path`].
     pub fn letter(self) -> &'static str {
         match self {
             Access::Read => "r",
@@ -46,27 +46,28 @@ impl Access {
     }
 }
 
-/// What makes a process have a file in use.
+/// How a process uses a file.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
-    /// It is its working directory, root or executable; a mapping of it, if the answer has one.
+    /// The file is its working directory, root or executable. The entry is a mapping of the file, if the
+    /// answer has one.
     Path(PathKind, Option<Entry<'a, Vma>>),
-    /// It is mapped into its memory.
+    /// The file is mapped into its memory.
     Mapped(Entry<'a, Vma>),
-    /// A descriptor.
+    /// A descriptor of the process refers to the file.
     Fd(Entry<'a, Fd>),
 }
 
 /// A path, or another name that the kernel has for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathName<'a> {
-    /// Any bytes but NUL.
+    /// The bytes of the name. It may have any bytes but NUL.
     pub bytes: &'a [u8],
-    /// No longer in the directory tree?
+    /// Whether the file is no longer in the directory tree.
     pub deleted: bool,
-    /// Is it only the beginning?
+    /// Whether this is only the beginning of the name.
     pub cut: bool,
-    /// There is none, and this is why.
+    /// Why there is no name, if there is none.
     pub reason: Option<Reason>,
 }
 
@@ -80,7 +81,7 @@ impl<'a> PathName<'a> {
             Cow::Owned(_) => None,
         }
     }
-    /// A path of the process itself. The kernel's have 4096 bytes at most, one piece.
+    /// A path of the process itself. The kernel gives at most 4096 bytes, which are one piece.
     pub(super) fn of_path(task: &TaskView<'a>, kind: PathKind) -> Option<PathName<'a>> {
         let mut pieces = task.blobs(Group::Paths as u16);
         let (hdr, bytes) = pieces.find(|(h, _)| h.kind == kind as u32)?;
@@ -94,16 +95,16 @@ impl<'a> PathName<'a> {
     }
 }
 
-/// A file that a process has in use. What is `None` is not known, or does not apply.
+/// A file that a process has in use. A member that is `None` is not known, or does not apply.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenFile<'a> {
-    /// Who has it.
+    /// The process or thread that has the file.
     pub owner: &'a Owner<'a>,
-    /// As what.
+    /// How it uses the file.
     pub what: What<'a>,
-    /// Its path or other name, as the kernel has it.
+    /// The path or other name of the file, as the kernel has it.
     pub path: Option<PathName<'a>>,
-    /// Of what is no descriptor, what FILE_STAT has of it.
+    /// FILE_STAT data for files without a descriptor.
     pub stat: Option<Entry<'a, FileStat>>,
 }
 
@@ -113,15 +114,15 @@ pub fn major_minor(dev: u32) -> (u32, u32) {
 }
 
 impl<'a> OpenFile<'a> {
-    /// The descriptor's entry.
+    /// The entry of the descriptor.
     pub fn fd(&self) -> Option<Entry<'a, Fd>> {
         match &self.what {
             What::Fd(fd) => Some(*fd),
             _ => None,
         }
     }
-    /// What lsof has in its column FD, without the letter: the descriptor, or cwd, rtd, txt, mem,
-    /// DEL (a mapped file that is deleted).
+    /// The text of lsof's column FD without the letter: the descriptor, or cwd, rtd, txt, mem, or DEL for a
+    /// mapped file that is deleted.
     pub fn label(&self) -> Cow<'static, str> {
         match &self.what {
             What::Fd(fd) => Cow::Owned(fd.raw.fd.to_string()),
@@ -132,15 +133,15 @@ impl<'a> OpenFile<'a> {
             What::Mapped(_) => Cow::Borrowed("mem"),
         }
     }
-    /// How it is open.
+    /// How the file is open.
     pub fn access(&self) -> Option<Access> {
         self.fd()?.flags().map(Access::of)
     }
-    /// Of a descriptor, what it is.
+    /// The type of the file, if it is a descriptor.
     pub fn fd_type(&self) -> Option<FdType> {
         FdType::from_number(self.fd()?.r#type()?)
     }
-    /// The socket that it is.
+    /// The socket behind the descriptor.
     pub fn socket(&self) -> Option<Entry<'a, Socket>> {
         let fd = self.fd().filter(|f| f.raw.r#type == FdType::Socket as u32)?;
         self.owner.socket(fd.raw.fd)
@@ -160,12 +161,12 @@ impl<'a> OpenFile<'a> {
             },
         }
     }
-    /// Is the file no longer in the directory tree?
+    /// Whether the file is no longer in the directory tree.
     pub fn is_deleted(&self) -> bool {
         let unlinked = self.fd().is_some_and(|f| f.nlink() == Some(0) && has_links(&f));
         unlinked || self.path.is_some_and(|p| p.deleted)
     }
-    /// Is its path all that there is to say?
+    /// Whether its path is all that there is to say.
     pub fn has_plain_name(&self) -> bool {
         let plain = self.path.is_some_and(|p| !p.cut && p.reason.is_none());
         let of_path = match &self.what {
@@ -174,7 +175,7 @@ impl<'a> OpenFile<'a> {
         };
         plain && of_path && !self.is_deleted()
     }
-    /// Device of the file system, as `new_encode_dev()` has it.
+    /// The device of the file system, as `new_encode_dev()` has it.
     pub fn dev(&self) -> Option<u32> {
         match &self.what {
             What::Path(_, vma) => self.of_stat(|s| s.dev()).or_else(|| vma.as_ref()?.dev()),
@@ -182,7 +183,7 @@ impl<'a> OpenFile<'a> {
             What::Fd(fd) => fd.dev(),
         }
     }
-    /// The device that a device file is.
+    /// The device number of a device file.
     pub fn rdev(&self) -> Option<u32> {
         let is_device = |t: &FdType| matches!(t, FdType::Chr | FdType::Blk);
         self.fd_type().or_else(|| self.mode_type()).filter(is_device)?;
@@ -199,7 +200,7 @@ impl<'a> OpenFile<'a> {
             What::Fd(fd) => fd.inode(),
         }
     }
-    /// Size of the file in bytes, of files that have one.
+    /// The size in bytes, for files that have one.
     pub fn size_bytes(&self) -> Option<u64> {
         let sized = matches!(
             self.fd_type().or_else(|| self.mode_type())?,
@@ -211,32 +212,32 @@ impl<'a> OpenFile<'a> {
         };
         size.filter(|_| sized)
     }
-    /// Kind of file and permissions, as in `st_mode`.
+    /// The kind of the file and its permissions, as in `st_mode`.
     pub fn mode(&self) -> Option<u32> {
         self.fd().map_or_else(|| self.of_stat(|s| s.mode()), |fd| fd.mode())
     }
-    /// Hard links.
+    /// The number of hard links.
     pub fn nlink(&self) -> Option<u32> {
         self.fd().map_or_else(|| self.of_stat(|s| s.nlink()), |fd| fd.nlink())
     }
-    /// Mount, as in /proc/PID/mountinfo.
+    /// The mount id, as in /proc/PID/mountinfo.
     pub fn mnt_id(&self) -> Option<u32> {
         self.fd().map_or_else(|| self.of_stat(|s| s.mnt_id()), |fd| fd.mnt_id())
     }
     fn of_stat<T>(&self, get: impl FnOnce(&Entry<'a, FileStat>) -> Option<T>) -> Option<T> {
         self.stat.as_ref().and_then(get)
     }
-    /// Of what is no descriptor, the type that its mode tells.
+    /// The type that the mode says, for files without a descriptor.
     fn mode_type(&self) -> Option<FdType> {
         self.of_stat(|s| s.mode()).map(fd_type_of_mode)
     }
-    /// Position in the file, bytes.
+    /// The position in the file in bytes.
     pub fn pos_bytes(&self) -> Option<u64> {
         self.fd()?.pos_bytes()
     }
 }
 
-/// Links are counted for what lies in a file system.
+/// Whether links are counted for this file. They are for files that lie in a file system.
 fn has_links(fd: &Entry<'_, Fd>) -> bool {
     use FdType::{Blk, Chr, Dir, Fifo, Lnk, Memfd, Reg};
     const LINKED: u32 = 1 << Reg as u32

@@ -1,4 +1,4 @@
-//! Sockets in words: addresses as lsof writes them.
+//! Describes sockets in words, with addresses as lsof writes them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,21 +6,21 @@ use taskdiag_wire::{Entry, Socket};
 
 use super::words;
 
-/// Which end of a connection.
+/// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// This one.
+    /// This end.
     Local,
-    /// The other one.
+    /// The other end.
     Peer,
 }
 
-/// Is it a socket of the internet families?
+/// Whether the socket is of one of the internet families.
 pub fn is_inet(s: &Socket) -> bool {
     matches!(i32::from(s.family), libc::AF_INET | libc::AF_INET6)
 }
 
-/// Address and port of an internet socket, where both are known.
+/// Address and port of an internet socket, if both are known.
 pub fn address(s: &Entry<'_, Socket>, side: Side) -> Option<(IpAddr, u16)> {
     let (bytes, port) = match side {
         Side::Local => (s.local_addr()?, s.local_port()?),
@@ -34,7 +34,7 @@ pub fn address(s: &Entry<'_, Socket>, side: Side) -> Option<(IpAddr, u16)> {
     Some((ip, port))
 }
 
-/// `127.0.0.1:80`, `[::1]:80`, `*:80`; a port of 0 is `*`.
+/// Writes `127.0.0.1:80`, `[::1]:80` or `*:80`. A port of 0 is `*`.
 pub fn write_address(out: &mut Vec<u8>, ip: IpAddr, port: u16) {
     let text = match ip {
         _ if ip.is_unspecified() => String::from("*"),
@@ -48,7 +48,7 @@ pub fn write_address(out: &mut Vec<u8>, ip: IpAddr, port: u16) {
     }
 }
 
-/// The protocol in a word, of any family: `TCP`, `STREAM`, `ROUTE`.
+/// The protocol in a word, for any family: `TCP`, `STREAM`, `ROUTE`.
 pub fn protocol(s: &Entry<'_, Socket>) -> Option<String> {
     let number = s.protocol();
     let (name, number) = match i32::from(s.family()?) {
@@ -64,7 +64,7 @@ pub fn protocol(s: &Entry<'_, Socket>) -> Option<String> {
     Some(name.map_or_else(|| number.to_string(), String::from))
 }
 
-/// The state in a word, of sockets that have one.
+/// The state in a word, for sockets that have one.
 pub fn state(s: &Entry<'_, Socket>) -> Option<&'static str> {
     let state = s.state()?;
     match i32::from(s.family()?) {
@@ -79,7 +79,7 @@ pub fn state(s: &Entry<'_, Socket>) -> Option<&'static str> {
     }
 }
 
-/// `127.0.0.1:80->127.0.0.1:5000 (ESTABLISHED)`.
+/// Writes `127.0.0.1:80->127.0.0.1:5000 (ESTABLISHED)`.
 pub(super) fn write_inet(out: &mut Vec<u8>, s: &Entry<'_, Socket>) {
     match address(s, Side::Local) {
         Some((ip, port)) => write_address(out, ip, port),

@@ -1,8 +1,8 @@
-//! What users of lsof, ss and netstat call types of files, families, protocols and states.
+//! The words of lsof, ss and netstat for types of files, families, protocols and states.
 
 use taskdiag_wire::FdType;
 
-/// A type of file: its name in lsof, what it is.
+/// The types of files: the name in lsof, and a description.
 pub const TYPES: &[(&str, &str)] = &[
     ("REG", "regular file, memfd"),
     ("DIR", "directory"),
@@ -15,13 +15,13 @@ pub const TYPES: &[(&str, &str)] = &[
     ("unix", "socket"),
     ("netlink", "socket"),
     ("pack", "packet socket"),
-    ("sock", "socket of another family, or one of which nothing is known"),
+    ("sock", "socket of another or an unknown family"),
     ("a_inode", "eventfd, epoll, timerfd, signalfd, inotify, pidfd, bpf, io_uring and the like"),
     ("PSXMQ", "POSIX message queue"),
     ("NS", "namespace"),
 ];
 
-/// The type in the words of lsof, of what is no socket.
+/// The type of a file that is not a socket, in the words of lsof.
 pub(super) fn lsof_type(t: FdType) -> &'static str {
     match t {
         FdType::Reg | FdType::Memfd => "REG",
@@ -37,7 +37,7 @@ pub(super) fn lsof_type(t: FdType) -> &'static str {
     }
 }
 
-/// The type in the words of lsof, of a socket.
+/// The type of a socket, in the words of lsof.
 pub(super) fn socket_type(family: u16) -> &'static str {
     match i32::from(family) {
         libc::AF_INET => "IPv4",
@@ -49,7 +49,7 @@ pub(super) fn socket_type(family: u16) -> &'static str {
     }
 }
 
-/// Name of an address family, in lower case; `None`: it has none here.
+/// The name of an address family in lower case, or `None` if it has none here.
 pub fn family_name(family: u16) -> Option<&'static str> {
     Some(match i32::from(family) {
         libc::AF_UNIX => "unix",
@@ -68,7 +68,7 @@ pub fn family_name(family: u16) -> Option<&'static str> {
     })
 }
 
-/// Name of a protocol of `AF_INET` and `AF_INET6`.
+/// The name of a protocol of `AF_INET` and `AF_INET6`.
 pub fn protocol_name(protocol: u16) -> Option<&'static str> {
     Some(match i32::from(protocol) {
         libc::IPPROTO_TCP => "TCP",
@@ -100,19 +100,19 @@ const STATES: &[(u16, &str)] = &[
     (12, "NEW_SYN_RECV"),
 ];
 
-/// Name of a state of a TCP socket.
+/// The name of a state of a TCP socket.
 pub fn state_name(state: u16) -> Option<&'static str> {
     STATES.iter().find(|(n, _)| *n == state).map(|(_, name)| *name)
 }
 
-/// The state with this name; upper or lower case, `-` or `_`.
+/// The state with this name, in upper or lower case, with `-` or `_`.
 pub fn state_number(name: &str) -> Option<u16> {
     let name = name.to_ascii_uppercase().replace('-', "_");
     let name = if name == "CLOSED" { "CLOSE" } else { &name };
     STATES.iter().find(|(_, n)| *n == name).map(|(n, _)| *n)
 }
 
-/// Name of a state of a unix socket.
+/// The name of a state of a unix socket.
 pub(super) fn unix_state(state: u16) -> Option<&'static str> {
     Some(match state {
         1 => "CONNECTED",
@@ -122,7 +122,7 @@ pub(super) fn unix_state(state: u16) -> Option<&'static str> {
     })
 }
 
-/// Name of a type of socket, without `SOCK_`.
+/// The name of a type of socket, without `SOCK_`.
 pub(super) fn socket_kind(kind: u16) -> Option<&'static str> {
     Some(match i32::from(kind) {
         libc::SOCK_STREAM => "STREAM",
@@ -136,7 +136,7 @@ pub(super) fn socket_kind(kind: u16) -> Option<&'static str> {
     })
 }
 
-/// Name of a netlink protocol.
+/// The name of a netlink protocol.
 pub(super) fn netlink_name(protocol: u16) -> Option<&'static str> {
     const NAMES: [&str; 23] = [
         "ROUTE",
@@ -166,7 +166,7 @@ pub(super) fn netlink_name(protocol: u16) -> Option<&'static str> {
     NAMES.get(usize::from(protocol)).copied().filter(|n| !n.is_empty())
 }
 
-/// Name of a packet socket's protocol.
+/// The name of a packet socket's protocol.
 pub(super) fn ethertype_name(protocol: u16) -> Option<&'static str> {
     Some(match protocol {
         0x0003 => "ALL",
@@ -179,14 +179,14 @@ pub(super) fn ethertype_name(protocol: u16) -> Option<&'static str> {
     })
 }
 
-/// Names of signals, without `SIG`.
+/// The names of signals, without `SIG`.
 pub(super) const SIGNALS: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
     "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
     "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// Names of clocks.
+/// The names of clocks.
 pub(super) const CLOCKS: [&str; 12] = [
     "realtime",
     "monotonic",

@@ -48,4 +48,4 @@ pub use order::{Key, Ranks, sort};
 pub use plan::{Answered, FEW_PIDS, Plan};
 pub use query::{Keep, Query, View};
 pub use rows::{Item, Rows, Sum, Take, Tasks};
-pub use select::Selection;
+pub use select::{Selection, Simple};

@@ -26,16 +26,40 @@ pub struct Selection {
     pub commands: Vec<Vec<u8>>,
     /// Terminals, by device number.
     pub ttys: Vec<u32>,
-    /// BSD `a` without `x`, or `-a`: those with a terminal.
-    pub with_tty: bool,
-    /// Session leaders do not count for `with_tty`.
-    pub not_leaders: bool,
-    /// BSD `x` without `a`: those of this effective uid.
-    pub own: Option<u32>,
+    /// Process groups.
+    pub pgids: Vec<u32>,
+    /// Effective gids.
+    pub egids: Vec<u32>,
+    /// Kinds of processes.
+    pub simple: Vec<Simple>,
     /// Only running ones, on top of all else.
     pub running: bool,
     /// Those that are not selected (`-N`).
     pub deselect: bool,
+}
+
+/// A kind of processes: all that is said here is true of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Simple {
+    /// They have this effective uid.
+    pub own: Option<u32>,
+    /// They have a terminal.
+    pub with_tty: bool,
+    /// They have this terminal; 0: none.
+    pub tty: Option<u32>,
+    /// They are no session leaders.
+    pub not_leaders: bool,
+}
+
+impl Simple {
+    fn is_true_of(&self, row: &Row<'_>) -> bool {
+        let tty = row.stat.and_then(|s| s.tty_nr());
+        let leader = || row.base.and_then(|b| b.sid()) == Some(row.view.tgid());
+        (self.own.is_none() || row.cred.and_then(|c| c.euid()) == self.own)
+            && (!self.with_tty || tty.is_some_and(|t| t != 0))
+            && (self.tty.is_none() || tty == self.tty)
+            && !(self.not_leaders && leader())
+    }
 }
 
 impl Selection {
@@ -44,7 +68,7 @@ impl Selection {
         !self.deselect && !self.running && (self.all || !self.has_condition())
     }
     fn has_condition(&self) -> bool {
-        self.with_tty || self.own.is_some() || self.has_list()
+        !self.simple.is_empty() || self.has_list()
     }
     fn has_list(&self) -> bool {
         !(self.pids.is_empty() && self.ppids.is_empty() && self.only_rare_lists_empty())
@@ -53,6 +77,8 @@ impl Selection {
         self.euids.is_empty()
             && self.ruids.is_empty()
             && self.rgids.is_empty()
+            && self.egids.is_empty()
+            && self.pgids.is_empty()
             && self.sids.is_empty()
             && self.commands.is_empty()
             && self.ttys.is_empty()
@@ -61,8 +87,7 @@ impl Selection {
         !self.all
             && !self.deselect
             && !self.running
-            && !self.with_tty
-            && self.own.is_none()
+            && self.simple.is_empty()
             && self.only_rare_lists_empty()
     }
     /// The pids, where they are the only condition.
@@ -83,12 +108,15 @@ impl Selection {
             return Groups::NONE;
         }
         let mut g = Groups::BASE;
-        if !(self.euids.is_empty() && self.ruids.is_empty() && self.rgids.is_empty())
-            || self.own.is_some()
+        if !(self.euids.is_empty()
+            && self.ruids.is_empty()
+            && self.rgids.is_empty()
+            && self.egids.is_empty())
+            || self.simple.iter().any(|s| s.own.is_some())
         {
             g |= Group::Cred.into();
         }
-        if !self.ttys.is_empty() || self.with_tty {
+        if !self.ttys.is_empty() || self.simple.iter().any(|s| s.with_tty || s.tty.is_some()) {
             g |= Group::Stat.into();
         }
         g
@@ -102,10 +130,13 @@ impl Selection {
             }
         };
         look(!self.ppids.is_empty(), Groups::BASE, "ppid");
-        look(!self.sids.is_empty() || self.not_leaders, Groups::BASE, "sid");
+        let simple = |is: fn(&Simple) -> bool| self.simple.iter().any(is);
+        look(!self.pgids.is_empty(), Groups::BASE, "pgid");
+        look(!self.sids.is_empty() || simple(|s| s.not_leaders), Groups::BASE, "sid");
         look(!self.commands.is_empty(), Groups::BASE, "comm");
         look(self.running, Groups::BASE, "state");
-        look(!self.ttys.is_empty() || self.with_tty, Groups::STAT, "tty_nr");
+        let tty = simple(|s| s.with_tty || s.tty.is_some());
+        look(!self.ttys.is_empty() || tty, Groups::STAT, "tty_nr");
         m
     }
     /// Is this task to be shown?
@@ -116,7 +147,6 @@ impl Selection {
     fn meets_one(&self, row: &Row<'_>) -> bool {
         let has = |list: &[u32], v: Option<u32>| v.is_some_and(|v| list.contains(&v));
         let tty = row.stat.and_then(|s| s.tty_nr());
-        let leader = || row.base.and_then(|b| b.sid()) == Some(row.view.tgid());
         self.pids.contains(&row.view.tgid())
             || self.pids.contains(&row.view.pid())
             || has(&self.ppids, row.base.and_then(|b| b.ppid()))
@@ -125,8 +155,9 @@ impl Selection {
             || has(&self.ruids, row.cred.and_then(|c| c.uid()))
             || has(&self.rgids, row.cred.and_then(|c| c.gid()))
             || has(&self.ttys, tty)
-            || self.with_tty && tty.is_some_and(|t| t != 0) && !(self.not_leaders && leader())
-            || self.own.is_some() && row.cred.and_then(|c| c.euid()) == self.own
+            || has(&self.egids, row.cred.and_then(|c| c.egid()))
+            || has(&self.pgids, row.base.and_then(|b| b.pgid()))
+            || self.simple.iter().any(|s| s.is_true_of(row))
             || !self.commands.is_empty() && self.has_command(row)
     }
     /// As `ps -C`: the name is compared up to the 15 bytes that the kernel keeps of it.

@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::engine::EngineId;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::snapshot::Caveat;
 
 /// The variable of the environment that names an engine, for those who do not.
@@ -122,7 +122,7 @@ impl Brake {
     /// Why another engine may not be used.
     pub(super) fn refusal(&self, engine: EngineId) -> Error {
         let why = format!("{}, for this whole machine: use --engine procfs, or none", self.why());
-        Error::Unavailable { engine, why }
+        Error::Unavailable { engine, cause: Cause::TurnedOff, why }
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Facts {
     pub procfs: Option<Groups>,
     /// Is /proc of another pid namespace, so that process ids are, too?
     pub foreign_proc: bool,
+    /// Is the same asked again and again, so that the load of the BPF program is paid once for many answers?
+    pub is_session: bool,
 }
 
 /// One engine's part of a plan.
@@ -54,6 +56,8 @@ pub struct Plan {
 /// `dump --engine bpf` of one process, each group and some sets of them by turns, beside `--engine procfs`
 /// of the same and of 500 processes; CPU time, 21 rounds, medians, as ratios to [`PROC_FILE`].
 const BPF_LOAD: u64 = 1_000_000;
+/// Clearing the state of a program that stays loaded, opening its iterator, and closing that.
+const BPF_RESTART: u64 = 15_000;
 /// The same for the larger program that the rarer groups need.
 const BPF_LOAD_LARGE: u64 = 1_400_000;
 /// Checking the code of one group.
@@ -197,7 +201,8 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
     match engine {
         EngineId::Kernel => 50_000 + look * 50 + answer * groups().map(bpf_task).sum::<u64>(),
         EngineId::Bpf => {
-            bpf_load(req.groups)
+            let begin = if f.is_session { BPF_RESTART } else { bpf_load(req.groups) };
+            begin
                 + look * 150
                 + answer * (100 + groups().map(bpf_task).sum::<u64>())
                 + more_mappings(req, f, BPF_MAPPING)
@@ -338,6 +343,7 @@ mod tests {
             bpf: all,
             procfs: all,
             foreign_proc: false,
+            is_session: false,
         }
     }
     fn first(req: &Request, f: &Facts) -> EngineId {

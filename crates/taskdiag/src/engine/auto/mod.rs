@@ -4,9 +4,11 @@
 
 mod choice;
 pub mod cost;
+mod engines;
 mod few;
 mod join;
 mod refs;
+mod session;
 mod text;
 
 use std::os::fd::OwnedFd;
@@ -17,14 +19,16 @@ use taskdiag_wire::{AlignedBuf, Groups, Info, Strategy, Stream};
 
 pub use self::choice::{CONF, Choice, ENV};
 use self::choice::{Only, Ruled, brake, rule};
-use self::cost::{Facts, Part, decide};
+use self::cost::{Facts, Part, Plan, decide};
+use self::engines::Engines;
 pub(crate) use self::few::{Prices, few};
+pub use self::session::Session;
 use crate::bytes::Bytes;
 use crate::engine::bpf::{self, Bpf};
 use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate, mappings, numbering};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::request::{Members, Request};
 use crate::snapshot::{Caveat, Served, Snapshot};
 
@@ -44,14 +48,24 @@ pub fn query(req: &Request) -> Result<Snapshot, Error> {
 /// As [`query`]; with [`Choice::Only`] also where that engine does not work here, may not be used, or
 /// not for all groups, and [`Error::Hidden`]. [`Error::Stream`] for a pid where the strategy takes none.
 pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
+    answer(req, choice, &mut Engines::default(), &mut None)
+}
+
+/// [`query_with`] from engines that may be kept. `planned`: what was decided for this request before.
+fn answer(
+    req: &Request,
+    choice: Choice,
+    engines: &mut Engines,
+    planned: &mut Option<(Facts, Plan)>,
+) -> Result<Snapshot, Error> {
     if req.pid != 0 && !req.strategy.takes_pid() {
         let why = "this strategy is about all tasks and takes no pid";
         return Err(taskdiag_wire::decode::Error::BadRequest(why).into());
     }
     let Ruled { only: one, caveat } = rule(choice)?;
     let mut snapshot = match one {
-        Some(one) => only(req, &one)?,
-        None => auto(req)?,
+        Some(one) => only(req, &one, engines)?,
+        None => auto(req, engines, planned)?,
     };
     snapshot.add_caveats(caveat);
     Ok(snapshot)
@@ -141,7 +155,8 @@ pub fn survey() -> Result<Vec<Tried>, Error> {
     let procfs = rule(Choice::Auto)?.only.filter(|one| one.engine == EngineId::Procfs);
     let try_it = |engine| match &procfs {
         Some(one) if engine != EngineId::Procfs => {
-            Err(Error::Unavailable { engine, why: format!("not tried: {}", one.why) })
+            let why = format!("not tried: {}", one.why);
+            Err(Error::Unavailable { engine, cause: Cause::TurnedOff, why })
         }
         _ => open(engine).map(|e| e.support()),
     };
@@ -191,19 +206,9 @@ pub fn open(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
     }
 }
 
-/// Without a trial: the request itself is the trial, at its real size. It may be about one process
-/// that has many mappings.
-fn open_untried(engine: EngineId, mappings: Option<u64>) -> Result<Box<dyn Engine>, Error> {
-    match engine {
-        EngineId::Bpf => Ok(Box::new(Bpf::untried().expecting(mappings.unwrap_or(0)))),
-        EngineId::Kernel => Ok(Box::new(Kernel::new()?)),
-        EngineId::Procfs => Ok(Box::new(Procfs::new()?)),
-    }
-}
-
-fn only(req: &Request, one: &Only) -> Result<Snapshot, Error> {
+fn only(req: &Request, one: &Only, engines: &mut Engines) -> Result<Snapshot, Error> {
     let engine = one.engine;
-    let a = match open_untried(engine, None)?.run(req) {
+    let a = match engines.run(engine, None, req) {
         // Every pid namespace has one.
         Err(Error::NoSuchProcess(pid @ 1)) if engine == EngineId::Bpf => {
             return Err(Error::Hidden { engine, pid });
@@ -222,11 +227,18 @@ fn only(req: &Request, one: &Only) -> Result<Snapshot, Error> {
     Snapshot::with_served(a.stream, served)
 }
 
-fn auto(req: &Request) -> Result<Snapshot, Error> {
-    let mut facts = facts(req);
+fn auto(
+    req: &Request,
+    engines: &mut Engines,
+    planned: &mut Option<(Facts, Plan)>,
+) -> Result<Snapshot, Error> {
+    let (mut facts, mut before) = match planned.take() {
+        Some((facts, plan)) => (facts, Some(plan)),
+        None => (Facts { is_session: engines.are_kept(), ..facts(req) }, None),
+    };
     let mut failed = Vec::new();
     loop {
-        let plan = decide(req, &facts);
+        let plan = before.take().unwrap_or_else(|| decide(req, &facts));
         if plan.parts.is_empty() || !plan.nobody.is_empty() {
             return Err(match failed.pop() {
                 Some(e) => and_procfs(e),
@@ -242,9 +254,10 @@ fn auto(req: &Request) -> Result<Snapshot, Error> {
                 continue;
             }
         }
-        let (engine, e) = match run(req, &plan.parts, facts.mappings, &failed) {
+        let (engine, e) = match run(req, &plan.parts, facts.mappings, &failed, engines) {
             Ok(mut snapshot) => {
                 snapshot.add_caveats(facts.foreign_proc.then_some(Caveat::ForeignProc));
+                *planned = Some((facts, plan));
                 return Ok(snapshot);
             }
             Err(failed) => failed,
@@ -270,8 +283,8 @@ fn auto(req: &Request) -> Result<Snapshot, Error> {
 /// Why another engine fails, and why procfs, which needs no rights, was not left to answer.
 fn and_procfs(e: Error) -> Error {
     match (e, Procfs::new()) {
-        (Error::Unavailable { engine, why }, Err(procfs)) if engine != EngineId::Procfs => {
-            Error::Unavailable { engine, why: format!("{why}; and {procfs}") }
+        (Error::Unavailable { engine, cause, why }, Err(procfs)) if engine != EngineId::Procfs => {
+            Error::Unavailable { engine, cause, why: format!("{why}; and {procfs}") }
         }
         (e, _) => e,
     }
@@ -281,8 +294,9 @@ fn and_procfs(e: Error) -> Error {
 fn only_procfs(groups: Groups) -> Error {
     let engine = EngineId::Procfs;
     match Procfs::new() {
-        Err(Error::Unavailable { why, .. }) => {
-            Error::Unavailable { engine, why: format!("{why} (no other engine has {groups} here)") }
+        Err(Error::Unavailable { cause, why, .. }) => {
+            let why = format!("{why} (no other engine has {groups} here)");
+            Error::Unavailable { engine, cause, why }
         }
         Err(e) => e,
         Ok(_) => Error::Unsupported { engine, groups },
@@ -296,6 +310,7 @@ fn run(
     parts: &[Part],
     mappings: Option<u64>,
     before: &[Error],
+    engines: &mut Engines,
 ) -> Result<Snapshot, Failed> {
     let mut stream: Option<Bytes> = None;
     let mut served = Vec::new();
@@ -315,12 +330,10 @@ fn run(
         if part.engine == EngineId::Bpf && !one {
             (groups, members) = text::with_identity(groups, members);
         }
-        let a = open_untried(part.engine, mappings)
-            .and_then(|mut e| e.run(&Request { groups, members, ..*req }))
-            .map_err(err)?;
+        let asked = Request { groups, members, ..*req };
+        let a = engines.run(part.engine, mappings, &asked).map_err(err)?;
         let (mut bytes, mut why, mut cost) = (a.stream, part.why.clone(), a.cost);
         if part.engine == EngineId::Bpf {
-            let asked = Request { groups, members, ..*req };
             let (whole, n, extra) = text::complete(&asked, bytes).map_err(err)?;
             (bytes, cost) = (whole, add(cost, extra));
             if n > 0 {
@@ -442,6 +455,7 @@ fn facts(req: &Request) -> Facts {
         bpf: (!foreign_proc).then(|| bpf::groups(req.groups)),
         procfs,
         foreign_proc,
+        is_session: false,
     }
 }
 

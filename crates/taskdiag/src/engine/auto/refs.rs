@@ -7,8 +7,8 @@ use std::mem::offset_of;
 
 use taskdiag_wire::view::Attrs;
 use taskdiag_wire::{
-    A_FD_DETAIL, A_NAME, A_SHARED, A_SOCKET, ArrayHdr, BlobHdr, Fd, Group, ListEntry, Shared,
-    Socket, Stream, Vma,
+    A_FD_DETAIL, A_NAME, A_SHARED, A_SOCKET, ArrayHdr, BlobHdr, Fd, Group, Shared, Socket, Stream,
+    Vma,
 };
 use zerocopy::FromBytes;
 

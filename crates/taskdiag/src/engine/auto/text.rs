@@ -6,10 +6,10 @@
 use std::collections::{HashMap, HashSet};
 
 use taskdiag_wire::{
-    A_MISSING, AlignedBuf, Base, Done, Group, Groups, MissingEntry, MissingHdr, NlAttr, Reason,
-    Stream, StreamWriter, TaskView,
+    A_MISSING, AlignedBuf, Base, Group, Groups, MissingEntry, MissingHdr, NlAttr, Reason, Stream,
+    StreamWriter, TaskView,
 };
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 use super::join;
 use crate::bytes::Bytes;
@@ -40,7 +40,7 @@ pub fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
 pub fn complete(req: &Request, answer: Bytes) -> Result<(Bytes, usize, Cost), Error> {
     let text = req.groups & TEXT;
     let none = Cost::default();
-    let blocked = Done::read_from_suffix(answer.as_ref()).is_ok_and(|(_, d)| d.blocked != 0);
+    let blocked = taskdiag_wire::decode::done(answer.as_ref()).is_some_and(|d| d.blocked != 0);
     if text.is_empty() || !blocked || req.is_stopped() {
         return Ok((answer, 0, none));
     }
@@ -161,7 +161,7 @@ fn still_missing(t: &TaskView<'_>, found: &[Group]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::Info;
+    use taskdiag_wire::{Done, Info};
 
     fn stream(tasks: &[(u32, u64, Result<&str, Reason>)]) -> AlignedBuf {
         let mut w = StreamWriter::new();

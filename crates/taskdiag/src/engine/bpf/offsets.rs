@@ -15,7 +15,7 @@ pub const OFFSETS_MAX: usize = 256;
 pub const OFFSET_NONE: u16 = 0xffff;
 
 const FILE: &str = "/sys/kernel/btf/vmlinux";
-const HEADER: &str = include_str!("../../../../../bpf/offsets.h");
+const HEADER: &str = taskdiag_bpf::OFFSETS;
 
 /// One line of `offsets.h`.
 #[derive(Clone, Copy, Debug)]

@@ -67,8 +67,11 @@ pub struct State {
     pub chunk: u32,
     pub off: u32,
     pub walking: u32,
-    pub part_begun: u32,
+    pub slice: u32,
 }
+
+/// `sizeof(struct state)`, of which [`State`] is the beginning.
+pub const STATE_SIZE: usize = 28112;
 
 #[cfg(test)]
 mod tests {
@@ -97,7 +100,8 @@ mod tests {
             ("OFFSET_NONE", usize::from(crate::engine::bpf::offsets::OFFSET_NONE)),
             ("offsetof(struct state, chunk)", offset_of!(State, chunk)),
             ("offsetof(struct state, off)", offset_of!(State, off)),
-            ("offsetof(struct state, part_begun) + 4", size_of::<State>()),
+            ("offsetof(struct state, slice) + 4", size_of::<State>()),
+            ("sizeof(struct state)", STATE_SIZE),
             ("offsetof(struct state, used)", offset_of!(State, used)),
             ("offsetof(struct state, tasks)", offset_of!(State, tasks)),
             ("offsetof(struct state, blocked)", offset_of!(State, blocked)),

@@ -278,15 +278,14 @@ mod tests {
     /// what it follows. One that is not there, or is there and is not called, fails.
     #[test]
     fn programs_call_only_what_docs_safety_lists() {
-        let listed: std::collections::BTreeSet<String> =
-            include_str!("../../../../../docs/safety.md")
-                .lines()
-                .filter_map(|l| l.strip_prefix("| `")?.split_once("` ("))
-                .filter_map(|(name, rest)| match rest.split_once(')')?.0 {
-                    "kfunc" => Some(name.to_owned()),
-                    helper => helper.starts_with("helper ").then(|| helper.to_owned()),
-                })
-                .collect();
+        let listed: std::collections::BTreeSet<String> = taskdiag_bpf::SAFETY
+            .lines()
+            .filter_map(|l| l.strip_prefix("| `")?.split_once("` ("))
+            .filter_map(|(name, rest)| match rest.split_once(')')?.0 {
+                "kfunc" => Some(name.to_owned()),
+                helper => helper.starts_with("helper ").then(|| helper.to_owned()),
+            })
+            .collect();
         assert!(listed.len() > 5, "the table is not understood: {listed:?}");
         let config = Config::new_zeroed();
         let init = [MapInit { name: RODATA, max_entries: 0, value: config.as_bytes() }];

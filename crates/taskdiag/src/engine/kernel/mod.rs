@@ -1,12 +1,12 @@
-//! The kernel engine: `/proc/task_diag` of a kernel with our patches. One write asks, reads give
-//! the stream, ready made.
+//! The kernel engine reads `/proc/task_diag` of a kernel with our patches. One write asks, and reads return
+//! the finished stream.
 //!
-//! The kernel answers with the rights of the reader, as a /proc that is mounted with hidepid=2:
-//! who may not trace a process does not see it. [`Kernel::sees_all`] tells whether an answer about
-//! all processes is one. Nothing stays open between requests, and one thread opens, asks and reads:
-//! the kernel refuses all of it (EPERM) to those who have other credentials than who opened the file.
+//! The kernel answers with the rights of the reader, like a /proc that is mounted with hidepid=2: whoever
+//! may not trace a process does not see it. [`Kernel::sees_all`] tells whether an answer about all processes
+//! really has all. Nothing stays open between requests. One thread opens, asks and reads, because the kernel
+//! refuses all of it (EPERM) to threads with other credentials than those of the opener.
 //!
-//! What it does not do: decide whether that is enough for the caller (see `auto`).
+//! It does not decide whether such an answer is enough for the caller (see `auto`).
 
 mod stop;
 
@@ -26,17 +26,17 @@ use zerocopy::FromBytes;
 
 use self::stop::Progress;
 use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, Support, estimate};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::request::Request;
 
-/// How much to read in one go where somebody looks on.
+/// How much is read in one go if somebody watches the progress.
 const WATCHED_READ: usize = 1 << 20;
-/// What there is room for beside the tasks: INFO and DONE, with much to spare.
+/// The room in a buffer besides that for tasks. INFO and DONE fit many times.
 const ROOM: usize = 64 << 10;
-/// No guess is larger: where memory is limited, what is never written to counts, too.
+/// The largest first guess. Where memory is limited, memory that is never written to counts, too.
 const GUESS_MAX: usize = 256 << 20;
 
-/// What failed, for errors.
+/// The step that failed, for errors.
 const OPENING: &str = "opening";
 const ASKING: &str = "asking";
 const READING: &str = "reading";
@@ -50,28 +50,34 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// On `/proc`. What the kernel supports is asked once per process and remembered.
+    /// An engine that uses `/proc`. The kernel is asked once per process what it supports, and the answer is
+    /// remembered. A refusal that may not last, such as of descriptors or rights, is not.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where the kernel has no such file, or it may not be used.
+    /// [`Error::Unavailable`] if the kernel has no such file, or it may not be used.
     pub fn new() -> Result<Kernel, Error> {
-        static PROBE: OnceLock<Result<Kernel, String>> = OnceLock::new();
-        let probe = || {
-            Kernel::with_root("/proc").map_err(|e| match e {
-                Error::Unavailable { why, .. } => why,
-                e => e.to_string(),
-            })
-        };
-        match PROBE.get_or_init(probe) {
+        static PROBED: OnceLock<Result<Kernel, String>> = OnceLock::new();
+        let again = |probed: &Result<Kernel, String>| match probed {
             Ok(engine) => Ok(engine.clone()),
             Err(why) => Err(unavailable(why.clone())),
+        };
+        if let Some(probed) = PROBED.get() {
+            return again(probed);
+        }
+        match Kernel::with_root("/proc") {
+            Ok(engine) => again(PROBED.get_or_init(|| Ok(engine))),
+            Err(Error::Unavailable { cause: Cause::NotSupported, why, .. }) => {
+                again(PROBED.get_or_init(|| Err(why)))
+            }
+            Err(e) => Err(e),
         }
     }
 
-    /// On a proc filesystem that is mounted elsewhere: the answer is about its pid namespace.
+    /// An engine that uses a proc filesystem which is mounted elsewhere. The answer is about the pid
+    /// namespace of that mount.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// The same as for [`new`](Self::new).
     pub fn with_root(root: impl Into<PathBuf>) -> Result<Kernel, Error> {
         let mut engine =
             Kernel { file: root.into().join("task_diag"), groups: Groups::NONE, strategies: 0 };
@@ -89,9 +95,9 @@ impl Kernel {
         Ok(engine)
     }
 
-    /// Does this caller see every process in an answer? Those with CAP_SYS_PTRACE over the first
-    /// process of the pid namespace do, in the initial user namespace: elsewhere a process may have
-    /// come in from outside, which they may not trace.
+    /// Whether this caller sees every process in an answer. Callers with CAP_SYS_PTRACE over the first
+    /// process of the pid namespace do, if they are in the initial user namespace. In another one, a process
+    /// may have come in from outside, and they may not trace that one.
     pub fn sees_all(&self) -> bool {
         // PROC_USER_INIT_INO, the same on every machine.
         const INITIAL: u64 = 0xEFFF_FFFD;
@@ -106,7 +112,7 @@ impl Kernel {
     fn features(&self) -> Result<Features, Error> {
         let answer = self.ask(&encode_features_request())?;
         let (hdr, body) = NlMsgHdr::read_from_prefix(&answer)
-            .map_err(|_| unavailable("its answer is no message"))?;
+            .map_err(|_| unavailable("its answer is not a message of the format"))?;
         if hdr.kind != MSG_FEATURES {
             return Err(unavailable("it does not say what it supports"));
         }
@@ -115,7 +121,7 @@ impl Kernel {
             .map_err(|_| unavailable("it does not say what it supports"))
     }
 
-    /// A short answer.
+    /// Sends a request that has a short answer.
     fn ask(&self, request: &[u8]) -> Result<Vec<u8>, Error> {
         let fd = self.open()?;
         self.write(&fd, request)?;
@@ -140,7 +146,7 @@ impl Kernel {
     fn write(&self, fd: &OwnedFd, request: &[u8]) -> Result<(), Error> {
         match retry(|| rustix::io::write(fd, request)) {
             Ok(n) if n == request.len() => Ok(()),
-            Ok(_) => Err(unavailable("it takes a part of a request only")),
+            Ok(_) => Err(unavailable("it accepts only a part of a request")),
             Err(e) => Err(self.failed(ASKING, e)),
         }
     }
@@ -148,11 +154,22 @@ impl Kernel {
     fn failed(&self, what: &str, e: Errno) -> Error {
         let file = self.file.display();
         match (what, e) {
-            (ASKING | READING, Errno::PERM) => unavailable(format!(
-                "{what} {file}: {e}: the credentials of this thread have changed since it opened the \
-                 file (setuid, setgroups, a new user namespace); change them first, then ask again"
-            )),
-            _ => unavailable(format!("{what} {file}: {e}")),
+            (ASKING | READING, Errno::PERM) => because(
+                Cause::NoPermission,
+                format!(
+                    "{what} {file}: {e}: the credentials of this thread have changed since it opened \
+                     the file (setuid, setgroups, a new user namespace); change them first, then ask \
+                     again"
+                ),
+            ),
+            _ => {
+                let cause = match e {
+                    Errno::PERM | Errno::ACCESS => Cause::NoPermission,
+                    Errno::MFILE | Errno::NFILE | Errno::NOMEM => Cause::Limit,
+                    _ => Cause::Other,
+                };
+                because(cause, format!("{what} {file}: {e}"))
+            }
         }
     }
 
@@ -164,12 +181,13 @@ impl Kernel {
             Strategy::AllThread | Strategy::Thread => estimate::threads(),
         };
         let each = 64 + req.groups.iter().map(typical_bytes).sum::<usize>();
-        // It grows where that is not enough.
+        // The buffer grows if that is not enough.
         ((tasks + tasks / 8) * each + ROOM).min(GUESS_MAX)
     }
 }
 
-/// The kernel does not say what walks over pages took: all, where they were asked for.
+/// The cost of an answer. The kernel does not say how much time walks over pages took, so all of it counts
+/// if they were asked for.
 fn cost(req: &Request, syscalls: u64, begin: Instant) -> Cost {
     let wall = begin.elapsed();
     let walks = req.groups.intersects(Groups::VMA_STAT | Groups::ROLLUP);
@@ -204,7 +222,7 @@ impl Engine for Kernel {
         }
         let fd = self.open()?;
         let (skip_base, skip_stat) = req.members.skipped();
-        // The kernel looks at the clock after the first mapping of a process.
+        // The kernel looks at the clock only after the first mapping of a process.
         let no_time = req.budget.is_some_and(|left| left < LEAST_WALK);
         self.write(
             &fd,
@@ -212,7 +230,7 @@ impl Engine for Kernel {
                 max_rss_bytes: if no_time { 1 } else { req.max_rss_bytes.map_or(0, u64::from) },
                 budget_ns: req
                     .budget
-                    // 0 would be no limit.
+                    // 0 would mean that there is no limit.
                     .map_or(0, |b| u64::try_from(b.as_nanos()).unwrap_or(u64::MAX).max(1)),
                 skip_base,
                 skip_stat,
@@ -284,8 +302,13 @@ fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     }
 }
 
+/// What the kernel has is not what this engine asks for.
 fn unavailable(why: impl Into<String>) -> Error {
-    Error::Unavailable { engine: EngineId::Kernel, why: why.into() }
+    because(Cause::NotSupported, why)
+}
+
+fn because(cause: Cause, why: impl Into<String>) -> Error {
+    Error::Unavailable { engine: EngineId::Kernel, cause, why: why.into() }
 }
 
 #[cfg(test)]
@@ -300,7 +323,7 @@ mod tests {
             assert!(text.contains(what) && text.contains("ask again"), "{text}");
             assert!(!engine.failed(what, Errno::NOMEM).to_string().contains("credentials"));
         }
-        // A security module, which has nothing to do with that.
+        // A security module refused, which has nothing to do with credentials.
         assert!(!engine.failed(OPENING, Errno::PERM).to_string().contains("credentials"));
     }
 }

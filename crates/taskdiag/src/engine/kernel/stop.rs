@@ -1,5 +1,5 @@
-//! Ending an answer early: what is there so far, whole tasks only, with a DONE of its own.
-//! Reads message headers and nothing else; the stream is parsed as any other afterwards.
+//! Ends an answer early. It keeps the whole tasks that are there and adds a DONE of its own. It reads only
+//! message headers. The stream is parsed afterwards like any other.
 
 use taskdiag_wire::{
     AlignedBuf, Done, FLAG_CONT, Info, MSG_TASK, NLMSG_DONE, NlMsgHdr, StreamWriter, TaskMsg,
@@ -9,19 +9,19 @@ use zerocopy::FromBytes;
 use crate::engine::info::info;
 use crate::request::Request;
 
-/// How far an answer is that comes in pieces.
+/// The progress of an answer that arrives in pieces.
 #[derive(Debug)]
 pub(super) struct Progress<'a> {
     req: &'a Request,
-    /// Where the next message begins.
+    /// The offset of the next message.
     at: usize,
-    /// Where the last task begins, which may go on.
+    /// The offset of the last task, which may not be complete.
     last: usize,
     tasks: u64,
     done: bool,
 }
 
-/// An answer that was stopped before it began.
+/// The answer to a request that was stopped before it began.
 pub(super) fn nothing(req: &Request) -> AlignedBuf {
     let mut w = StreamWriter::new();
     w.info(&Info { kernel_groups: req.groups.bits(), ..info(req) });
@@ -33,12 +33,12 @@ impl<'a> Progress<'a> {
         Progress { req, at: 0, last: 0, tasks: 0, done: false }
     }
 
-    /// Is the answer whole?
+    /// Whether the answer is complete.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Look at the messages that have come since.
+    /// Reads the headers of the messages that have arrived since the last call.
     pub(super) fn advance(&mut self, stream: &[u8]) {
         let before = self.tasks;
         while let Ok((hdr, body)) = NlMsgHdr::read_from_prefix(&stream[self.at..]) {
@@ -58,7 +58,7 @@ impl<'a> Progress<'a> {
         self.req.advance((self.tasks - before) as usize);
     }
 
-    /// The stream up to its last task, which may not be whole, and a DONE that says so.
+    /// Returns the stream up to its last task, which may not be complete, with a DONE that says so.
     pub(super) fn finish(&self, stream: &[u8]) -> AlignedBuf {
         let mut w = StreamWriter::new();
         let whole = if self.tasks == 0 { self.at } else { self.last };

@@ -1,7 +1,7 @@
-//! From the path of a v2 cgroup to its id, the inode number of its directory.
+//! Finds the id of a v2 cgroup from its path. The id is the inode number of its directory.
 //!
-//! /proc/PID/cgroup gives paths as the reader's cgroup namespace shows them, and the mount says
-//! which cgroup lies at the mount point; both are needed to find the directory.
+//! /proc/PID/cgroup gives paths as the reader's cgroup namespace shows them, and the mount says which cgroup
+//! lies at the mount point. Both are needed to find the directory.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,16 +11,16 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use super::parse::{self, CgroupMount};
 use super::read::Reader;
 
-/// Where cgroup v2 is mounted, open for look-ups.
+/// The mount point of cgroup v2, open for look-ups.
 #[derive(Debug)]
 pub(super) struct Cgroups {
     fd: OwnedFd,
-    /// The cgroup at the mount point, without a slash at its end.
+    /// The path of the cgroup at the mount point, without a slash at its end.
     root: Vec<u8>,
 }
 
 impl Cgroups {
-    /// Find the mount in `self/mountinfo` of a /proc. `None`: there is none that can be used.
+    /// Finds the mount in `self/mountinfo` of a /proc. Returns `None` if no mount can be used.
     pub(super) fn find(proc: BorrowedFd<'_>, reader: &mut Reader) -> Option<Cgroups> {
         let mounts = parse::cgroup2_mounts(reader.long_file(proc, c"self/mountinfo").ok()?);
         // A mount of the whole hierarchy knows all paths.
@@ -52,11 +52,11 @@ impl Cgroups {
     }
 }
 
-/// `path` as seen from the directory that shows `root`. `None`: it is not below it.
+/// `path` relative to the directory that shows `root`, or `None` if it is not below it.
 fn relative<'a>(root: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     let below = path.strip_prefix(root)?;
     match below.strip_prefix(b"/") {
-        // Outside the reader's cgroup namespace.
+        // The path leads out of the reader's cgroup namespace.
         Some(b"..") => None,
         Some(p) if p.starts_with(b"../") => None,
         Some(p) => Some(p),
@@ -64,7 +64,8 @@ fn relative<'a>(root: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Ids that were looked up in one request. Not kept longer: a path may be another cgroup later.
+/// The ids that were looked up in one request. They are not kept longer, because a path may be another
+/// cgroup later.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     known: HashMap<Vec<u8>, Option<u64>>,

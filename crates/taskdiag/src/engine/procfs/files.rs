@@ -1,7 +1,7 @@
-//! Open files: the group FD. For each descriptor one readlinkat(), one statx(), and one openat(),
-//! read() and close() of its fdinfo: five calls, however many there are.
+//! Reads open files, the group FD. Each descriptor costs one readlinkat(), one statx(), and one openat(),
+//! read() and close() of its fdinfo, which is five calls.
 //!
-//! statx() does not ask a file's server (AT_STATX_DONT_SYNC), nor does it mount anything.
+//! statx() does not ask the server of a file (AT_STATX_DONT_SYNC), and it does not mount anything.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -26,12 +26,12 @@ const MQUEUE_SIZE: u64 = 80;
 macro_rules! bits {
     ($($member:literal)*) => { 0 $(| parse::bit(Fd::MEMBERS, $member))* };
 }
-/// From statx().
+/// The members that statx() gives.
 const FROM_STAT: u32 = bits!("inode" "dev" "rdev" "mode" "size_bytes" "nlink");
-/// From the link.
-const FROM_LINK: u32 = bits!("fd" "r#type" "name");
+/// The members that the link gives.
+const FROM_LINK: u32 = bits!("fd" "type" "name");
 
-/// Entries of a list, each with the members that are known of it.
+/// The entries of a list, each with the members that are known of it.
 #[derive(Debug)]
 struct List<T>(Vec<(u32, T)>);
 
@@ -41,14 +41,15 @@ impl<T> Default for List<T> {
     }
 }
 
-/// What was read of a task's files, before it is written; kept to be reused.
+/// What was read of a task's files, before it is written. It is kept to be reused.
 #[derive(Debug, Default)]
 pub(super) struct FileLists {
     fds: Vec<u32>,
     files: List<Fd>,
     sockets: List<Socket>,
     details: Vec<FdDetail>,
-    /// Text of names; of each name its file or socket, its place here, and whether it is deleted.
+    /// The text of all names. Each name has an entry with the file or socket that it belongs to, its range
+    /// in this text, and whether the file is deleted.
     text: Vec<u8>,
     names: Vec<Name>,
 }
@@ -71,7 +72,7 @@ impl FileLists {
         self.text.clear();
         self.names.clear();
     }
-    /// The last file or socket has this name.
+    /// Sets the name of the last file or socket.
     fn name(&mut self, of_socket: bool, text: &[u8], deleted: bool) {
         let at = if of_socket { self.sockets.0.len() } else { self.files.0.len() } - 1;
         let start = self.text.len();
@@ -80,16 +81,16 @@ impl FileLists {
     }
 }
 
-/// What was read of a descriptor.
+/// What was read of one descriptor.
 struct Raw<'t> {
     link: FdLink<'t>,
-    /// Is it known? Not that of a path longer than PATH_MAX.
+    /// Whether the name is known. The name of a path longer than PATH_MAX is not.
     has_name: bool,
     stat: Option<Statx>,
     /// The type, if it is known.
     kind: Option<FdType>,
     deleted: bool,
-    /// Bytes of fdinfo, which the reader has.
+    /// The length of the fdinfo text, which is in the buffer of the reader.
     info: Option<usize>,
 }
 
@@ -109,7 +110,7 @@ impl<'t> Raw<'t> {
                 text.extend_from_slice(name);
                 true
             }
-            // Deeper than a link can tell: the file is there without its name.
+            // The path is longer than a link can give. The file is listed without its name.
             Err(Errno::NAMETOOLONG) => false,
             Err(e) => return Err(e),
         };
@@ -135,12 +136,12 @@ impl<'t> Raw<'t> {
         self.kind.unwrap_or(FdType::Other)
     }
 
-    /// Add it to the lists. If it is a socket, its inode.
+    /// Adds the descriptor to the lists. Returns the inode if it is a socket.
     fn put(&self, fd: u32, info: Option<FdInfo>, lists: &mut FileLists) -> Option<u64> {
         let mut f = Fd { fd, r#type: self.kind() as u32, ..Fd::default() };
         let mut valid = FROM_LINK;
         if self.kind.is_none() {
-            valid &= !bits!("r#type");
+            valid &= !bits!("type");
         }
         if !self.has_name {
             valid &= !bits!("name");
@@ -243,7 +244,7 @@ impl Worker<'_> {
                     };
                     put_socket(fd, inode, netns, &sock, lists);
                 }
-                // It was closed meanwhile.
+                // The descriptor was closed meanwhile.
                 Err(Errno::NOENT | Errno::BADF) => {}
                 Err(e) => {
                     got = Err(self.meaning(at, e));
@@ -258,7 +259,7 @@ impl Worker<'_> {
         got
     }
 
-    /// Is an empty list that of a task that has no file open, and not of one that has no list?
+    /// Checks that an empty list is that of a task which has no file open, and not of one which has no list.
     pub(super) fn has_files(&mut self, at: Place<'_>) -> Result<(), Stop> {
         match self.stat_file(at) {
             Ok(s) if s.base.state == b'Z' || s.base.flags & TASK_EXITING != 0 => {
@@ -269,7 +270,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Read one descriptor. If it is a socket, its inode.
+    /// Reads one descriptor. Returns the inode if it is a socket.
     fn file(
         &mut self,
         at: Place<'_>,
@@ -288,7 +289,8 @@ impl Worker<'_> {
         Ok(socket)
     }
 
-    /// A socket that is in no list of its task's network namespace, and its own, if that is known.
+    /// Asks a socket that is in no list of its task's network namespace. Returns what it says, and its own
+    /// namespace if that is known.
     fn unlisted(
         &mut self,
         at: Place<'_>,
@@ -300,13 +302,13 @@ impl Worker<'_> {
         if !self.plan.own_pids || !unlisted::is_for(&sock) {
             return Ok((sock, None));
         }
-        // It waits for an exec of the task.
+        // The call waits for an exec of the task.
         let asked =
             self.risky(at, Groups::FD, |r| unlisted::ask(at.tgid, fd, inode, &mut r.syscalls))?;
         Ok(asked.unwrap_or((sock, None)))
     }
 
-    /// The network namespace of a task, and its sockets.
+    /// The network namespace of a task, and the sockets in it.
     fn sockets_of(&mut self, mut at: Place<'_>) -> (u32, Arc<Table>) {
         let inode = |text: &[u8]| parse::ns_inode(text);
         let netns = self.reader.link(at.dir, at.path.file("ns/net")).ok().and_then(inode);
@@ -336,7 +338,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Write a list, cut where what is known changes.
+    /// Writes a list in pieces, cut where the set of known members changes.
     fn put_runs<T: ListEntry>(&mut self, list: &List<T>, even_none: bool) {
         for run in list.0.chunk_by(|a, b| a.0 == b.0) {
             let entries: Vec<T> = run.iter().map(|e| e.1).collect();
@@ -348,7 +350,7 @@ impl Worker<'_> {
     }
 }
 
-/// A task, to learn of the sockets of its network namespace.
+/// A task, as a way into its network namespace.
 struct InNetns<'r, 'a> {
     reader: &'r mut Reader,
     at: Place<'a>,
@@ -380,14 +382,15 @@ fn put_socket(fd: u32, inode: u64, netns: Option<u32>, sock: &Sock, lists: &mut 
 }
 
 impl Reader {
-    /// What a path leads to, as far as that is known without asking a server, and its mount.
+    /// Calls statx() on the file that a path leads to. It returns what is known without asking a server, and
+    /// the mount.
     pub(super) fn statx(&mut self, dir: BorrowedFd<'_>, path: &CStr) -> Result<Statx, Errno> {
         self.syscalls += 1;
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)
     }
 
-    /// What the name of its protocol tells of a socket that is in no list.
+    /// What the name of its protocol tells about a socket that is in no list.
     fn sock(&mut self, dir: BorrowedFd<'_>, fd: u32) -> Sock {
         let path = format!("/proc/self/fd/{}/{fd}", dir.as_raw_fd());
         let mut name = [0u8; 64];
@@ -398,7 +401,7 @@ impl Reader {
         }
     }
 
-    /// Message queues look like regular files of one size, of a file system without a device.
+    /// Message queues look like regular files of one size, on a file system without a device.
     fn is_mqueue(&mut self, dir: BorrowedFd<'_>, path: &CStr, s: &Statx) -> bool {
         if s.stx_size != MQUEUE_SIZE || s.stx_dev_major != 0 {
             return false;
@@ -408,10 +411,10 @@ impl Reader {
         rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type as u64 == MQUEUE_MAGIC)
     }
 
-    /// Is the mark of a deleted file the kernel's word, and not part of the name?
+    /// Whether the mark of a deleted file was written by the kernel and is not part of the name.
     fn is_deleted(&mut self, text: &[u8], stat: Option<&Statx>) -> bool {
         let Some(s) = stat.filter(|s| s.stx_nlink > 0) else { return true };
-        // It has another name (a hard link), or the name is odd.
+        // The file has another name (a hard link), or its name ends in the mark.
         let dev = rustix::fs::makedev(s.stx_dev_major, s.stx_dev_minor);
         !self.stat_path(text).is_ok_and(|p| (p.st_dev, p.st_ino) == (dev, s.stx_ino))
     }

@@ -1,5 +1,5 @@
-//! FILE_STAT: one statx() for each of executable, working directory and root of a task, and for each
-//! file that is mapped, which is looked at once however many map it. No server is asked.
+//! Reads FILE_STAT. It costs one statx() for each of executable, working directory and root of a task, and
+//! one for each mapped file. A mapped file is looked at once, however many tasks map it. No server is asked.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -16,18 +16,19 @@ const USES: [(FileUse, &str); 3] =
 /// Kernels before 5.8 do not tell the mount.
 const WITHOUT_MOUNT: u32 = FileStat::ALL_VALID & !parse::bit(FileStat::MEMBERS, "mnt_id");
 
-/// Mapped files.
+/// The state of mapped files.
 #[derive(Debug, Default)]
 pub(super) struct Mapped {
-    /// In the answer.
+    /// The files that are in the answer already.
     seen: HashSet<(u32, u64)>,
-    /// Of the task at hand, still to be looked at: a mapping, and the path; empty: it has none.
+    /// The mappings of the current task that are still to be looked at, each with its path. An empty path
+    /// means that it has none.
     todo: Vec<(Vma, Vec<u8>)>,
-    /// map_files is for CAP_SYS_ADMIN and CAP_CHECKPOINT_RESTORE.
+    /// Whether map_files is closed to us. It needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
     by_name_only: bool,
 }
 
-/// Entries with their mount, and without.
+/// The entries with a known mount, and those without.
 #[derive(Default)]
 struct Entries([Vec<FileStat>; 2]);
 
@@ -47,7 +48,7 @@ impl Worker<'_> {
         for (r#as, file) in USES {
             match self.risky(at, Groups::FILE_STAT, |r| r.statx(at.dir, at.path.file(file)))? {
                 Ok(s) => entries.add(file_stat(r#as, &s), tells_mount(&s)),
-                // Who may not look at one may not look at any.
+                // Whoever may not look at one of them may not look at any.
                 Err(Errno::ACCESS | Errno::PERM) if failed.is_none() => {
                     return Err(Stop::Gap(Reason::Denied));
                 }
@@ -58,7 +59,7 @@ impl Worker<'_> {
         self.put_file_stats(&entries);
         match failed {
             Some(e) if none => Err(match self.meaning(at, e) {
-                // The directory of the task is there, the links have no target.
+                // The directory of the task is there, but the link has no target.
                 Stop::Gap(Reason::Unsupported) if e == Errno::NOENT => Stop::Gap(Reason::Absent),
                 stop => stop,
             }),
@@ -74,13 +75,13 @@ impl Worker<'_> {
         }
     }
 
-    /// Take note of a mapping, if its file is to be looked at.
+    /// Notes a mapping, if its file is to be looked at.
     pub(super) fn note_mapped(&mut self, line: &MapLine<'_>) {
         let key = (line.vma.dev, line.vma.inode);
         let new = |m: &Mapped| {
             !m.seen.contains(&key) && !m.todo.iter().any(|(v, _)| (v.dev, v.inode) == key)
         };
-        // The first SysV segment has inode 0, and a device.
+        // The first SysV segment has inode 0, but it has a device.
         if key == (0, 0) || !self.plan.wants(Groups::FILE_STAT) || !new(&self.mapped) {
             return;
         }
@@ -88,7 +89,7 @@ impl Worker<'_> {
         self.mapped.todo.push((line.vma, name.map_or_else(Vec::new, |n| n.into_owned())));
     }
 
-    /// Look at the files that were noted. What cannot be looked at has no entry.
+    /// Looks at the files that were noted. A file that cannot be looked at gets no entry.
     pub(super) fn mapped_stats(&mut self, at: Place<'_>) -> Result<(), Stop> {
         let todo = std::mem::take(&mut self.mapped.todo);
         let mut entries = Entries::default();
@@ -102,7 +103,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Of one: and was it found by its name? Then the mount may be that of another namespace.
+    /// Looks at one file. The flag in the result says that it was found by its name, in which case the mount
+    /// may be that of another namespace.
     fn mapped_stat(
         &mut self,
         at: Place<'_>,
@@ -121,7 +123,7 @@ impl Worker<'_> {
         let Some(path) = CString::new(name).ok().filter(|p| !p.is_empty()) else { return Ok(None) };
         let got = self.risky(at, Groups::FILE_STAT, |r| r.statx(CWD, &path))?;
         let found = got.ok().map(|s| file_stat(FileUse::Mapped, &s));
-        // The name may be that of another file by now, or here.
+        // By now, the name may lead to another file, and it may do so from our root.
         Ok(found.filter(|f| (f.dev, f.inode) == (vma.dev, vma.inode)).map(|f| (f, true)))
     }
 }
@@ -138,7 +140,7 @@ fn file_stat(r#as: FileUse, s: &Statx) -> FileStat {
         size_bytes: s.stx_size,
         mode: s.stx_mode.into(),
         nlink: s.stx_nlink,
-        // 31 bits: it is not asked for STATX_MNT_ID_UNIQUE.
+        // The mount id has 31 bits, because STATX_MNT_ID_UNIQUE is not asked for.
         mnt_id: s.stx_mnt_id as u32,
         rdev: parse::device(s.stx_rdev_major, s.stx_rdev_minor),
     }

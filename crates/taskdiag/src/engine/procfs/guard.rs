@@ -1,12 +1,12 @@
-//! Reads that may wait for another task, and how not to wait for them.
+//! Runs reads that may wait for another task, in such a way that the answer does not wait for them.
 //!
-//! Reading the memory of a task or its mappings waits for the lock of its address space, and for
-//! whoever must bring a page in; asking about a file may wait for a server that is gone. Nothing
-//! tells beforehand, and such a wait cannot be taken back: it ends when the lock is free, or with
-//! our process. So the reading thread puts what it has written so far where another can take it
-//! (two moves under an uncontended lock), and reads. If the read does not end, a new thread takes
-//! the writing over, states the group as blocked and goes on; the old one stays in its wait, and
-//! ends when it finds its work gone. `supervise` is that other side.
+//! Reading the memory or the mappings of a task waits for the lock of its address space, and for whoever
+//! must bring a page in. Asking about a file may wait for a server that is gone. Nothing tells so
+//! beforehand, and such a wait cannot be taken back: it ends when the lock is free, or with our process. So
+//! a reading thread first puts what it has written where another thread can take it, which costs two moves
+//! under an uncontended lock, and then reads. If the read does not end, a new thread takes over the writing,
+//! states the group as blocked and goes on. The old thread stays in its wait, and ends when it finds that
+//! its work has gone. `supervise` is the other side.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,30 +17,30 @@ use super::read::Reader;
 use super::shares::Shares;
 use super::task::{Place, Stop, Worker};
 
-/// The groups that may wait.
+/// The groups whose reads may wait.
 pub(super) const RISKY: Groups =
     Groups::CMDLINE.union(Groups::ENVIRON).union(MEMORY).union(Groups::FD);
-/// Those that wait for the lock of the address space only.
+/// The groups whose reads wait for the lock of the address space only.
 const MEMORY: Groups =
     Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP);
 
-/// Threads of this process that wait for other tasks, and that nobody waits for.
+/// The number of threads of this process that wait for other tasks and were left behind.
 static STUCK: AtomicUsize = AtomicUsize::new(0);
-/// More than this are not left behind: then what may wait is not read.
+/// At most this many threads are left behind. Once there are so many, groups that may wait are not read.
 const MAX_STUCK: usize = 64;
 
-/// What a reading thread has, while it is in a read that may not end.
+/// The work of a reading thread, parked while it is in a read that may not end.
 #[derive(Debug)]
 pub(super) struct Parked {
     pub(super) out: StreamWriter,
-    /// Groups of the task at hand that are done.
+    /// The groups of the current task that are done.
     pub(super) said: Groups,
     pub(super) shares: Shares,
     pub(super) syscalls: u64,
-    /// The item it is at.
+    /// The index of the current item.
     pub(super) item: usize,
     pub(super) tgid: u32,
-    /// What cannot be read of that process; the groups being read included.
+    /// The groups that cannot be read of this process, with those that are being read.
     pub(super) blocked: Groups,
 }
 
@@ -48,14 +48,14 @@ pub(super) struct Parked {
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     state: Mutex<State>,
-    /// The reading thread; 0: it has not begun.
+    /// The id of the reading thread, or 0 before it has begun.
     pub(super) tid: AtomicI32,
 }
 
 #[derive(Debug, Default)]
 struct State {
     parked: Option<Parked>,
-    /// Counts the reads.
+    /// The number of reads so far.
     ticket: u64,
 }
 
@@ -63,12 +63,12 @@ impl Slot {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The number of the read that the thread is in; `None`: in none.
+    /// The number of the read that the thread is in, or `None` if it is in none.
     pub(super) fn waiting(&self) -> Option<u64> {
         let s = self.state();
         s.parked.is_some().then_some(s.ticket)
     }
-    /// Take the work of the thread, which is still in that read.
+    /// Takes the work of the thread, if it is still in that read.
     pub(super) fn take_over(&self, ticket: u64) -> Option<Parked> {
         let mut s = self.state();
         if s.ticket != ticket {
@@ -82,17 +82,17 @@ impl Slot {
     }
 }
 
-/// A thread whose work was taken ends now.
+/// Called when a thread whose work was taken ends.
 pub(super) fn ended() {
     STUCK.fetch_sub(1, Ordering::Relaxed);
 }
 
 impl Worker<'_> {
-    /// Do a read for `what` of a task that may wait for the task.
+    /// Runs a read for the groups `what` that may block on the target.
     ///
     /// # Errors
-    /// [`Stop::Lost`] where another thread has taken over meanwhile; a gap where it is known that
-    /// it would wait.
+    /// [`Stop::Lost`] if another thread has taken over meanwhile; [`Stop::Gap`] if it is known that the read
+    /// would wait.
     pub(super) fn risky<T>(
         &mut self,
         at: Place<'_>,
@@ -106,7 +106,7 @@ impl Worker<'_> {
         if self.blocked.1.intersects(what) || STUCK.load(Ordering::Relaxed) >= MAX_STUCK {
             return Err(Stop::Gap(Reason::Blocked));
         }
-        // Who holds the lock keeps all of these waiting.
+        // Whoever holds the lock blocks all of these groups.
         let kin = MEMORY.union(Groups::CMDLINE).union(Groups::ENVIRON);
         let also = if what.intersects(MEMORY) { kin } else { what };
         let parked = Parked {

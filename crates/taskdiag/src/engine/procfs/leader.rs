@@ -1,8 +1,8 @@
-//! The memory of a process whose first thread has ended before others (`pthread_exit()` in `main()`).
+//! Finds the memory of a process whose first thread has ended before others (`pthread_exit()` in `main()`).
 //!
-//! The files about memory are empty in its directory: a thread that has ended has none. It is that of
-//! the threads that live, so one of these is read instead, as `/proc/TID`, where all of a process's
-//! files are, though no listing has it.
+//! The files about memory are empty in the directory of such a process, because a thread that has ended has
+//! no memory. The other threads still have it. So the files of one of them are read instead, as `/proc/TID`,
+//! which has all files of a process although no listing shows it.
 
 use std::os::fd::AsFd;
 
@@ -13,8 +13,9 @@ use super::read::Path;
 use super::task::{Place, Stop, Worker};
 
 impl Worker<'_> {
-    /// Do a step that reads the memory of the task; again, of a thread that lives, where the task has
-    /// none and is the first thread of a process that has. A step writes nothing where there is none.
+    /// Runs a step that reads the memory of the task. If the task has none and is the first thread of a
+    /// process that has memory, runs the step again for a living thread. A step writes nothing where there
+    /// is no memory.
     pub(super) fn of_memory(
         &mut self,
         at: Place<'_>,
@@ -39,7 +40,8 @@ impl Worker<'_> {
         })
     }
 
-    /// Complete what the status file told of memory; and where to read more of it.
+    /// Completes what the status file said about memory, and returns the directory in which to read more
+    /// about it.
     pub(super) fn status_of_memory<'p>(
         &mut self,
         at: Place<'p>,
@@ -57,7 +59,7 @@ impl Worker<'_> {
         Ok(live)
     }
 
-    /// A thread with memory, of a process whose first thread is a zombie.
+    /// A thread that has memory, of a process whose first thread is a zombie.
     fn live_thread<'p>(
         &mut self,
         mut at: Place<'p>,
@@ -82,7 +84,7 @@ impl Worker<'_> {
         }
         for tid in tids.into_iter().filter(|tid| *tid != at.pid) {
             let mut path = Path::id(tid);
-            // The size of its memory, or 0.
+            // The first word is the size of its memory, or 0.
             let text = self.reader.file(at.dir, path.file("statm"));
             if text.is_ok_and(|t| !t.starts_with(b"0 ")) {
                 return Ok(Some(Place { path, ..at }));

@@ -1,4 +1,4 @@
-//! The groups that are read from links, and the one that sums over threads: PATHS, NS, SCHED.
+//! Reads the groups that come from links (PATHS, NS), and SCHED, which is summed over threads.
 
 use std::os::fd::AsFd;
 
@@ -10,7 +10,7 @@ use super::parse;
 use super::read::Path;
 use super::task::{Place, Stop, Worker};
 
-/// What d_path() appends to the path of what is no longer in the directory tree.
+/// What d_path() appends to the path of a file that is no longer in the directory tree.
 const DELETED: &[u8] = b" (deleted)";
 
 const PATHS: [(PathKind, &str); 3] =
@@ -37,7 +37,7 @@ impl Worker<'_> {
         for (i, (kind, file)) in PATHS.into_iter().enumerate() {
             let len = match self.reader.link(at.dir, at.path.file(file)) {
                 Ok(text) => text.len(),
-                // Who may not read one may not read any.
+                // Whoever may not read one of them may not read any.
                 Err(Errno::ACCESS | Errno::PERM) if i == 0 => {
                     return Err(Stop::Gap(Reason::Denied));
                 }
@@ -63,10 +63,10 @@ impl Worker<'_> {
         for (reason, e) in reasons.iter_mut().zip(failed) {
             *reason = match e {
                 None => None,
-                // The task is there, since another link is: this one has no target.
+                // Another link was there, so the task is there, and this link has no target.
                 Some(Errno::NOENT) if any => Some(Reason::Absent),
                 Some(e) => match self.meaning(at, e) {
-                    // The directory of the task is there, the link has no target.
+                    // The directory of the task is there, but the link has no target.
                     Stop::Gap(Reason::Unsupported) if e == Errno::NOENT => Some(Reason::Absent),
                     Stop::Gap(r) => Some(r),
                     Stop::Gone if any => Some(Reason::Vanished),
@@ -74,7 +74,8 @@ impl Worker<'_> {
                 },
             };
         }
-        // What a task has not got is said of each; what keeps us from reading, once.
+        // If all three are missing for the same reason that keeps us from reading, it is said once. If the
+        // task just has none, it is said of each.
         if let [Some(r), b, c] = reasons {
             if r != Reason::Absent && b == Some(r) && c == Some(r) {
                 return Err(Stop::Gap(r));
@@ -88,7 +89,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Is the ` (deleted)` at the end of a path the kernel's word, and not part of the name?
+    /// Whether the ` (deleted)` at the end of a path was written by the kernel and is not part of the name.
     fn is_deleted(&mut self, mut at: Place<'_>, file: &'static str, text: &[u8]) -> bool {
         let Ok(target) = self.reader.stat(at.dir, at.path.file(file)) else {
             return false;
@@ -96,8 +97,9 @@ impl Worker<'_> {
         if target.st_nlink == 0 {
             return true;
         }
-        // It has another name (a hard link), or the name is odd: look whether the path leads to
-        // it. The kernel gives it from our root, or from that of another mount namespace.
+        // The file has another name (a hard link), or its name ends in the mark. So see whether the path
+        // leads to the file. The kernel gives the path from our root, or from the root of another mount
+        // namespace.
         let other = |s: &Result<Stat, Errno>| match s {
             Ok(s) => (s.st_dev, s.st_ino) != (target.st_dev, target.st_ino),
             Err(e) => *e == Errno::NOENT,
@@ -117,7 +119,7 @@ impl Worker<'_> {
                         record.valid |= 1 << i;
                     }
                 }
-                // Who may not read one may not read any.
+                // Whoever may not read one of them may not read any.
                 Err(e @ (Errno::ACCESS | Errno::PERM)) => {
                     last = e;
                     break;
@@ -125,7 +127,7 @@ impl Worker<'_> {
                 Err(e) => last = e,
             }
         }
-        // The status file tells even those who may not read the links.
+        // The status file has the pids even for those who may not read the links.
         self.nspid();
         if record.valid == 0 {
             return Err(self.meaning(at, last));
@@ -153,7 +155,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// run_time, run_delay, timeslices; `None`: the kernel does not keep such numbers.
+    /// Returns run_time, run_delay and timeslices. `None` stands for a number that the kernel does not keep.
     fn schedstat(&mut self, mut at: Place<'_>) -> Result<[Option<u64>; 3], Stop> {
         match self.reader.file(at.dir, at.path.file("schedstat")) {
             Ok(bytes) => Ok(parse::schedstat(bytes).map_or([None; 3], |n| n.map(Some))),
@@ -182,7 +184,7 @@ impl Worker<'_> {
                         result = Err(Stop::Failed(e));
                         break;
                     }
-                    // This thread has ended; the sums are of those that live.
+                    // This thread has ended. The sums are those of the living threads.
                     Err(_) => {}
                 }
             }
@@ -220,11 +222,11 @@ fn ns_member(ns: &mut Ns, i: usize) -> &mut u32 {
     }
 }
 
-/// SCHED of one or more threads. A number is known only where it is known of each.
+/// Sums SCHED over one or more threads. A sum is known only if the number is known of each thread.
 #[derive(Debug, Default)]
 struct Sum {
     threads: usize,
-    /// run_time, run_delay, timeslices, nvcsw, nivcsw.
+    /// The sums of run_time, run_delay, timeslices, nvcsw and nivcsw.
     values: [u64; 5],
     unknown: [bool; 5],
 }
@@ -239,7 +241,7 @@ impl Sum {
             }
         }
     }
-    /// `None`: nothing is known.
+    /// The record, or `None` if nothing is known.
     fn record(&self) -> Option<Sched> {
         let mut r = Sched::new();
         let members = [

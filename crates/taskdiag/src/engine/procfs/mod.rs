@@ -1,28 +1,31 @@
 //! The engine that reads the text files of /proc: any kernel, no privilege.
 //!
-//! It opens only the files that the groups need, each with one openat(), one read() and one
-//! close() relative to the directory of /proc, and parses bytes by hand. Nothing stays open
-//! between requests. It knows nothing of the other engines.
+//! It opens only the files that the groups need. Each costs one openat(), one read() and one close(),
+//! relative to the directory of /proc. The bytes are parsed by hand. Nothing stays open between
+//! requests, but the `stat` files of a session.
+//! The engine knows nothing of the other engines.
 //!
-//! - `read`: files and directories;
-//! - [`parse`]: their text to records;
-//! - `task`, `links`, `memory`, `swap`, `files`, `text`: the groups of one task;
-//! - `leader`: the memory of a process whose first thread has ended;
-//! - `shmem`: what of a shared memory object is swapped out;
-//! - `sockets`: what sock_diag(7) knows of the sockets among the files;
-//! - `unlisted`: what a socket says of itself that is in no list;
-//! - `shares`, `names`: what several tasks have and the answer has once;
-//! - `walk`: which tasks, and by how many threads;
-//! - `guard`, `supervise`: the same for what may wait for a task, so that the answer does not;
-//! - `cgroup`: ids of cgroups.
+//! - `read` reads files and directories;
+//! - [`parse`] turns their text into records;
+//! - `task`, `links`, `memory`, `swap`, `files` and `text` read the groups of one task;
+//! - `leader` finds the memory of a process whose first thread has ended;
+//! - `shmem` tells how much of a shared memory object is swapped out;
+//! - `sockets` asks sock_diag(7) about the sockets among the files;
+//! - `unlisted` asks a socket itself where no list has it;
+//! - `shares` and `names` find values that several tasks have, so that the answer has them once;
+//! - `walk` decides which tasks are read, and by how many threads;
+//! - `guard` and `supervise` do the same for reads that may wait for a task, so that the answer does not
+//!   wait;
+//! - `cgroup` finds the ids of cgroups.
 //!
-//! It does not open the directory of a task first: measured, that gains nothing even where 20 of
-//! its files are read.
+//! It does not open the directory of a task first. A measurement showed that this gains nothing, even where
+//! 20 files of a task are read.
 
 mod cgroup;
 mod files;
 mod filestat;
 mod guard;
+mod held;
 mod leader;
 mod links;
 mod memory;
@@ -50,6 +53,7 @@ use rustix::io::Errno;
 use taskdiag_wire::{Done, Group, Groups, Strategy, StreamWriter};
 
 use self::cgroup::Cgroups;
+use self::held::Held;
 use self::memory::Limits;
 use self::names::Names;
 use self::read::Reader;
@@ -59,7 +63,7 @@ use self::supervise::Job;
 use self::swap::Objects;
 use self::task::{Plan, Worker, exhausted};
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::request::Request;
 
 /// `PROC_SUPER_MAGIC` of linux/magic.h.
@@ -82,15 +86,17 @@ pub const GROUPS: Groups = engine::GROUPS
 
 /// The engine that reads the text files of /proc.
 ///
-/// [`Cost::syscalls`] counts every call on /proc; those of the allocator and of starting threads
-/// are not in it.
+/// [`Cost::syscalls`] counts every call on /proc. It does not count calls of the allocator or calls that
+/// start threads.
 #[derive(Debug)]
 pub struct Procfs {
     root: PathBuf,
+    /// Files that stay open between answers.
+    held: Option<Arc<Held>>,
 }
 
 impl Procfs {
-    /// On `/proc`.
+    /// An engine that reads `/proc`.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where no proc filesystem is mounted there.
@@ -98,12 +104,12 @@ impl Procfs {
         Procfs::with_root("/proc")
     }
 
-    /// On a proc filesystem that is mounted elsewhere, or on a directory tree like one.
+    /// An engine that reads a proc filesystem which is mounted elsewhere, or a directory tree like one.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where `root` is neither.
     pub fn with_root(root: impl Into<PathBuf>) -> Result<Procfs, Error> {
-        let engine = Procfs { root: root.into() };
+        let engine = Procfs { root: root.into(), held: None };
         let dir = engine.open()?;
         let is_proc = rustix::fs::fstatfs(&dir).is_ok_and(|s| s.f_type as u64 == PROC_SUPER_MAGIC);
         if !is_proc {
@@ -116,7 +122,13 @@ impl Procfs {
         Ok(engine)
     }
 
-    /// Where its files are.
+    /// Keeps the `stat` files of processes open between answers: up to 4,096 of them, and at most half of the
+    /// descriptors that this process may have.
+    pub fn keeping(self) -> Procfs {
+        Procfs { held: Some(Arc::new(Held::new())), ..self }
+    }
+
+    /// The directory that the engine reads.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -133,7 +145,7 @@ impl Procfs {
     fn unavailable(&self, why: &str) -> Error {
         let root = self.root.display();
         let why = format!("{root}: {why}; mount one with: mount -t proc proc {root}");
-        Error::Unavailable { engine: EngineId::Procfs, why }
+        Error::Unavailable { engine: EngineId::Procfs, cause: Cause::NoProc, why }
     }
 }
 
@@ -149,23 +161,26 @@ impl Engine for Procfs {
                 Group::Stat,
                 "locked pages are known where cred, statm, sched or ns are asked for too",
             ),
-            (Group::Sched, "of a process: sums over its live threads, and reads the files of each"),
-            (Group::Ns, "links are readable with the rights of a debugger only; NSpid always"),
-            (Group::Paths, "readable with the rights of a debugger only"),
-            (Group::FileStat, "readable with the rights of a debugger only"),
-            (Group::Io, "readable with the rights of a debugger only"),
+            (
+                Group::Sched,
+                "for a process, it is the sum over its living threads, whose files are all read",
+            ),
+            (Group::Ns, "links need the right to trace the process; NSpid does not"),
+            (Group::Paths, "needs the right to trace the process"),
+            (Group::FileStat, "needs the right to trace the process"),
+            (Group::Io, "needs the right to trace the process"),
             (Group::Vma, "flags are known where vma_stat is asked for too"),
             (
                 Group::VmaStat,
-                "sums are in KiB; pss_anon, pss_file and pss_shmem are of rollup only",
+                "sums are whole KiB; pss_anon, pss_file and pss_shmem are known for rollup only",
             ),
             (
                 Group::Fd,
-                "readable with the rights of a debugger only; sockets of inet, unix, netlink and packet",
+                "needs the right to trace the process; knows sockets of inet, unix, netlink and packet",
             ),
             (Group::FdCount, "size is known where cred, statm, sched, signals or ns are asked for"),
-            (Group::Wchan, "readable with the rights of a debugger only"),
-            (Group::Kstack, "readable by root only"),
+            (Group::Wchan, "needs the right to trace the process"),
+            (Group::Kstack, "only root may read it"),
             (Group::Cgroup, "the id is known where the task's cgroup v2 directory is mounted"),
         ];
         Support {
@@ -201,6 +216,7 @@ impl Engine for Procfs {
             own_netns: if req.groups.has(Group::Fd) { reader.own_netns() } else { 0 },
             sockets: Sockets::default(),
             names: Names::default(),
+            held: self.held.clone().filter(|_| !req.strategy.is_threads()),
             cgroups: find_cgroups.then(|| Cgroups::find(root.as_fd(), &mut reader)).flatten(),
         };
         let mut out = StreamWriter::new();
@@ -224,6 +240,9 @@ impl Engine for Procfs {
             walk::walk(root.as_fd(), req, &mut worker)?;
             (out, syscalls) = (worker.out, worker.reader.syscalls);
             walked = plan.limits.spent();
+        }
+        if let Some(held) = &self.held {
+            syscalls += held.close_others() as u64;
         }
         let error = if req.is_stopped() { -libc::EINTR } else { 0 };
         let stream = out.finish(Done { error, ..Done::default() });

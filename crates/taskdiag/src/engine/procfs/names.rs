@@ -1,5 +1,6 @@
-//! Names of files, once in the whole answer however many tasks have them. The readers of an
-//! answer share one table; who finds a name first writes it, whoever needs it later has its number.
+//! Keeps the names of files, so that each is in the answer once, however many tasks have it. The readers of
+//! an answer share one table. The reader that finds a name first writes it, and those that need it later use
+//! its number.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,24 +8,24 @@ use std::sync::{Mutex, PoisonError};
 
 use taskdiag_wire::{BLOB_DELETED, StreamWriter};
 
-/// The high bits of a number that a name has from this engine.
+/// The high bits of each number that this engine gives to a name.
 const OURS: u32 = 3 << 28;
 
-/// A name and whether it is of a deleted file.
+/// A name, and whether it is that of a deleted file.
 type Key = (Box<[u8]>, bool);
 
-/// All names of an answer, and their numbers.
+/// All names of an answer, with their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Names(Mutex<HashMap<Key, u32>>);
 
-/// The names that one reader has met: asks the others only about new ones.
+/// The names that one reader has met. It asks the shared table only about new ones.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     numbers: [HashMap<Box<[u8]>, u32>; 2],
 }
 
 impl Known {
-    /// The number of a name. A new one is written to `out`, which must stay in the answer.
+    /// Returns the number of a name. A new name is written to `out`, which must stay in the answer.
     pub(super) fn number(
         &mut self,
         all: &Names,

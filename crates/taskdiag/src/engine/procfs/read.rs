@@ -1,5 +1,5 @@
-//! Reading files below a directory of /proc with as few system calls as there can be: one to
-//! open, one to read, one to close. Knows nothing of what is in them.
+//! Reads files below a directory of /proc with the fewest system calls: one to open, one to read, one to
+//! close. It does not look at the content.
 
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -11,23 +11,24 @@ use rustix::io::Errno;
 use super::parse;
 use super::task::Place;
 
-/// Every status and stat file fits; longer files make it grow.
+/// The first size of the buffer. Every status and stat file fits, and a longer file makes it grow.
 const FIRST_SIZE: usize = 32 * 1024;
-/// One getdents64() returns some ten thousand entries.
+/// The size of the buffer for getdents64(), which returns some ten thousand entries in one call.
 const DIR_SIZE: usize = 256 * 1024;
 
-/// A buffer grows by no more than this at a time.
+/// The buffer grows by at most this much at a time.
 const GROWTH: usize = 4 << 20;
-/// A part of a text that is read in parts: stays in the cache, and is worth taking.
+/// The size of one part where a text is read in parts. A part stays in the cache and is long enough to be
+/// worth a system call.
 const PART_SIZE: usize = 128 << 10;
-/// A mapping of smaps with a usual name. The kernel makes records for a read until a page is full or the read
-/// has what it asked for; the record that a page has no room for is thrown away and made again. So a read
-/// asks for a page without a record, which takes a tenth less time.
+/// The length of a mapping with a usual name in smaps. The kernel makes records until a page is full or the
+/// read has what it asked for, and it throws away a record that no longer fits and makes it again. So a read
+/// asks for a page minus one record, which takes a tenth less time.
 const RECORD_SIZE: usize = 780;
-/// The buffer does not stay larger than this.
+/// A buffer that has grown beyond this is shrunk again.
 const KEEP_SIZE: usize = 8 << 20;
 
-/// A text that was read, and the buffer it is in.
+/// A text that was read, together with its buffer.
 #[derive(Debug)]
 pub(super) struct Text {
     buf: Vec<u8>,
@@ -40,7 +41,7 @@ impl Text {
     }
 }
 
-/// Opens and reads into one buffer, and counts the system calls.
+/// Opens and reads files into one buffer, and counts the system calls.
 #[derive(Debug)]
 pub(super) struct Reader {
     buf: Vec<u8>,
@@ -54,36 +55,36 @@ impl Reader {
         Reader { buf: vec![0; FIRST_SIZE], dir: Vec::new(), syscalls: 0 }
     }
 
-    /// Open a directory for listing and as the base of paths.
+    /// Opens a directory, for listing it and as the base of paths.
     pub(super) fn open_dir(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
         self.open(at, path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// Open a file only to ask about it.
+    /// Opens a file only to ask about it.
     pub(super) fn open_path(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
         self.open(at, path, OFlags::PATH)
     }
 
-    /// Open a file for more than reading it here.
+    /// Opens a file that the caller does more with than reading it here.
     pub(super) fn open_read(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
         self.syscalls += 1; // close
         self.open(at, path, OFlags::RDONLY)
     }
 
-    /// The network namespace of this thread; 0: not known.
+    /// The network namespace of this thread, or 0 where it is not known.
     pub(super) fn own_netns(&mut self) -> u32 {
         self.link(CWD, c"/proc/thread-self/ns/net").ok().and_then(parse::ns_inode).unwrap_or(0)
     }
 
     fn open(&mut self, at: BorrowedFd<'_>, path: &CStr, how: OFlags) -> Result<OwnedFd, Errno> {
         self.syscalls += 1;
-        // NONBLOCK and NOCTTY for roots that are not a real /proc: a FIFO there must not hang us.
+        // NONBLOCK and NOCTTY are for roots that are not a real /proc, where a FIFO would make us wait.
         let flags = how | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         rustix::fs::openat(at, path, flags, Mode::empty())
     }
 
-    /// All of a file of /proc that the kernel makes in one piece: one read, and more only where
-    /// that filled the buffer.
+    /// Reads all of a file that the kernel makes in one piece. It takes one read, and more only where that
+    /// read filled the buffer.
     pub(super) fn file(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<&[u8], Errno> {
         let fd = self.open(at, path, OFlags::RDONLY)?;
         let n = self.fill(&fd, true);
@@ -91,7 +92,7 @@ impl Reader {
         Ok(&self.buf[..n?])
     }
 
-    /// All of a file that comes in several short reads.
+    /// Reads all of a file that comes in several short reads.
     pub(super) fn long_file(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<&[u8], Errno> {
         let fd = self.open(at, path, OFlags::RDONLY)?;
         let n = self.fill(&fd, false);
@@ -99,11 +100,11 @@ impl Reader {
         Ok(&self.buf[..n?])
     }
 
-    /// All of a file that the kernel makes from the task's memory, piece by piece. The task may
-    /// end, or become another program, before the last one: then the file just ends, and this
-    /// says so by `SRCH`. `TIMEDOUT`: `go_on` said no.
+    /// Reads all of a file that the kernel makes from the task's memory, piece by piece. The task may end,
+    /// or become another program, before the last piece. The file just ends in that case, and this returns
+    /// `SRCH`. It returns `TIMEDOUT` where `go_on` said no.
     ///
-    /// The text is taken out of this reader: [`give_back`](Self::give_back) it.
+    /// The text is moved out of this reader, so call [`give_back`](Self::give_back) afterwards.
     pub(super) fn live_file(
         &mut self,
         at: BorrowedFd<'_>,
@@ -111,7 +112,7 @@ impl Reader {
         go_on: impl Fn() -> bool,
     ) -> Result<Text, Errno> {
         match self.try_live_file(at, path, &go_on) {
-            // Perhaps it has become another program: then that one's memory can be read.
+            // The task may have become another program, whose memory can be read.
             Err(Errno::SRCH) => self.try_live_file(at, path, &go_on),
             got => got,
         }
@@ -137,19 +138,20 @@ impl Reader {
                 return Err(Errno::TIMEDOUT);
             }
             if n == self.buf.len() {
-                // Twice as much as tens of megabytes would be touched for nothing.
+                // Doubling tens of megabytes would touch memory for nothing.
                 self.buf.resize(n + n.min(GROWTH), 0);
             }
         }
-        // The end of the text, or of the memory.
+        // This is the end of the text, or the memory has gone.
         if reads > 0 {
             self.still_there(&fd)?;
         }
         Ok(Text { buf: std::mem::take(&mut self.buf), len: n })
     }
 
-    /// As [`live_file`](Self::live_file), in parts that stay in the CPU's cache: what there is, whether it is the
-    /// last, and back how much of it was whole and is done with. After `SRCH`, try again.
+    /// As [`live_file`](Self::live_file), but in parts that stay in the cache of the CPU. `take` gets the
+    /// bytes that are there and whether they are the last, and returns how many of them were whole and are
+    /// done with. After `SRCH`, try again.
     pub(super) fn live_parts(
         &mut self,
         at: BorrowedFd<'_>,
@@ -181,7 +183,7 @@ impl Reader {
             }
         }
         take(&self.buf[..n], true);
-        // The end of the text, or of the memory.
+        // This is the end of the text, or the memory has gone.
         if reads > 0 {
             self.still_there(&fd)?;
         }
@@ -190,8 +192,8 @@ impl Reader {
         Ok(())
     }
 
-    /// `SRCH` where the memory that a file was made from has gone: its first byte can be read as long as that
-    /// is there.
+    /// Returns `SRCH` if the memory that a file was made from has gone. As long as it is there, the first
+    /// byte of the file can be read.
     fn still_there(&mut self, fd: &OwnedFd) -> Result<(), Errno> {
         self.syscalls += 1;
         match rustix::io::pread(fd, &mut [0u8; 1][..], 0)? {
@@ -200,15 +202,39 @@ impl Reader {
         }
     }
 
-    /// Have the buffer of a text back.
+    /// Returns a buffer for reuse.
     pub(super) fn give_back(&mut self, text: Text) {
         self.buf = text.buf;
-        // A huge one is not kept: there is one for each thread.
+        // A huge buffer is not kept, because each thread has one.
         self.buf.truncate(KEEP_SIZE);
         self.buf.shrink_to(KEEP_SIZE);
     }
 
-    /// What comes next in a file, to this place of the buffer and on; how many bytes.
+    /// Reads a file that the kernel makes in one piece, and leaves it open. Its text is the first
+    /// [`text`](Self::text) of this length.
+    pub(super) fn file_and_fd(
+        &mut self,
+        at: BorrowedFd<'_>,
+        path: &CStr,
+    ) -> Result<(usize, OwnedFd), Errno> {
+        let fd = self.open(at, path, OFlags::RDONLY)?;
+        let n = self.fill(&fd, true)?;
+        Ok((n, fd))
+    }
+
+    /// Reads an open file that the kernel makes in one piece from its begin again.
+    pub(super) fn again(&mut self, fd: &OwnedFd) -> Result<usize, Errno> {
+        loop {
+            self.syscalls += 1;
+            match rustix::io::pread(fd, &mut self.buf[..], 0) {
+                Err(Errno::INTR) => {}
+                Ok(n) if n == self.buf.len() => self.buf.resize(n * 2, 0),
+                got => return got,
+            }
+        }
+    }
+
+    /// Reads the next bytes of a file to this place of the buffer, and returns how many there were.
     fn read_at(&mut self, fd: &OwnedFd, n: usize) -> Result<usize, Errno> {
         self.read_some(fd, n..self.buf.len())
     }
@@ -237,26 +263,26 @@ impl Reader {
         }
     }
 
-    /// The text of a link.
+    /// Reads the text of a link.
     pub(super) fn link(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<&[u8], Errno> {
         self.syscalls += 1;
         let n = rustix::fs::readlinkat_raw(at, path, &mut self.buf[..])?;
         Ok(&self.buf[..n])
     }
 
-    /// stat() of what the path leads to.
+    /// Calls stat() on the file that the path leads to.
     pub(super) fn stat(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<Stat, Errno> {
         self.syscalls += 1;
         rustix::fs::statat(at, path, AtFlags::empty())
     }
 
-    /// stat() of an absolute path, as this process sees it.
+    /// Calls stat() on an absolute path, as this process sees it.
     pub(super) fn stat_path(&mut self, path: &[u8]) -> Result<Stat, Errno> {
         self.syscalls += 1;
         rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// stat() of an absolute path, as seen by a task with this root.
+    /// Calls stat() on an absolute path, as a task with this root sees it.
     pub(super) fn stat_below(
         &mut self,
         at: BorrowedFd<'_>,
@@ -269,23 +295,24 @@ impl Reader {
         rustix::fs::statat(root, path, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// What the last call of [`link`](Self::link) or [`file`](Self::file) gave.
+    /// The bytes that the last call of [`link`](Self::link) or [`file`](Self::file) returned.
     pub(super) fn text(&self, len: usize) -> &[u8] {
         &self.buf[..len]
     }
 
-    /// Is this directory the /proc of our own pid namespace? Counts only where threads may share.
+    /// Whether this directory is the /proc of our own pid namespace. This matters only where threads may
+    /// share something.
     pub(super) fn is_own(&mut self, root: BorrowedFd<'_>) -> bool {
         let me = std::process::id().to_string();
         self.link(root, c"self").is_ok_and(|text| text == me.as_bytes())
     }
 
-    /// Is the task still there?
+    /// Whether the task is still there.
     pub(super) fn exists(&mut self, mut at: Place<'_>) -> bool {
         self.stat(at.dir, at.path.file("")).is_ok()
     }
 
-    /// How many numbers are in a directory.
+    /// How many entries of a directory are numbers.
     pub(super) fn count(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<u64, Errno> {
         let dir = self.open_dir(at, path)?;
         self.syscalls += 1; // close
@@ -294,7 +321,7 @@ impl Reader {
         Ok(fds.len() as u64)
     }
 
-    /// The links of a directory that are numbers (fds), ascending, and what they lead to.
+    /// The links of a directory whose names are numbers (fds), in ascending order, with their targets.
     pub(super) fn links(
         &mut self,
         at: BorrowedFd<'_>,
@@ -312,12 +339,12 @@ impl Reader {
         Ok(links)
     }
 
-    /// The entries of a directory that are numbers (fds), ascending.
+    /// The entries of a directory that are numbers (fds), in ascending order.
     pub(super) fn numbers(&mut self, dir: BorrowedFd<'_>, out: &mut Vec<u32>) -> Result<(), Errno> {
         self.list(dir, out, parse::fd)
     }
 
-    /// The entries of a directory that are pids, ascending.
+    /// The entries of a directory that are pids, in ascending order.
     pub(super) fn pids(&mut self, dir: BorrowedFd<'_>, out: &mut Vec<u32>) -> Result<(), Errno> {
         self.list(dir, out, parse::pid)
     }
@@ -342,8 +369,8 @@ impl Reader {
                 Some(Err(e)) => return Err(e),
             }
         }
-        // The kernel lists processes in order, and threads as they came. A walk that goes on
-        // after a thread has died may see another one twice.
+        // The kernel lists processes in order, and threads in the order of their creation. A listing that
+        // goes on after a thread has died may return another thread twice.
         if !out.is_sorted_by(|a, b| a < b) {
             out.sort_unstable();
             out.dedup();
@@ -352,27 +379,27 @@ impl Reader {
     }
 }
 
-/// A relative path on the stack: ids, then the name of a file.
+/// A relative path on the stack: ids first, then the name of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     bytes: [u8; Path::MAX],
-    /// Length of the part that all files of a task share; ends with `/`.
+    /// Length of the part that all files of a task share. It ends with `/`.
     prefix: usize,
 }
 
 impl Path {
-    /// `4294967295/task/4294967295/ns/time_for_children` and its NUL fit.
+    /// The longest path, `4294967295/task/4294967295/ns/time_for_children` with its NUL, fits.
     const MAX: usize = 64;
 
-    /// No ids yet.
+    /// A path without ids.
     pub(super) fn new() -> Path {
         Path { bytes: [0; Path::MAX], prefix: 0 }
     }
-    /// `ID/`
+    /// The path `ID/`.
     pub(super) fn id(id: u32) -> Path {
         Path::new().join_id(id)
     }
-    /// With `ID/` appended.
+    /// This path with `ID/` appended.
     pub(super) fn join_id(mut self, id: u32) -> Path {
         let mut digits = [0; 10];
         let mut at = digits.len();
@@ -389,12 +416,13 @@ impl Path {
         self.push(b"/");
         self
     }
-    /// With `task/` appended.
+    /// This path with `task/` appended.
     pub(super) fn join_task(mut self) -> Path {
         self.push(b"task/");
         self
     }
-    /// The path of a file in the directory of the process. Is this the path of a thread?
+    /// The path of a file in the directory of the process. `thread` says whether this is the path of a
+    /// thread.
     pub(super) fn of_process(&self, thread: bool, name: &str) -> CString {
         let ids = &self.bytes[..self.prefix];
         let up: &[u8] = if thread { b"../../" } else { b"" };

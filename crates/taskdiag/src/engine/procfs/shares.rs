@@ -1,8 +1,9 @@
-//! What the threads of a process share is read of one of them; the others say whose it is.
+//! Reads a group that the threads of a process share from one of them. The others refer to that thread.
 //!
-//! Threads of a process always share its memory. They share its open files unless one unshared
-//! them: kcmp(2) tells, in one call a thread. Where it may not be asked, they are taken to share what
-//! is not seen to differ, and the answer has both: whose files they are, and why that is not certain.
+//! The threads of a process always share its memory. They share its open files unless one of them has
+//! unshared its own, which kcmp(2) tells with one call for each thread. Where kcmp(2) is not allowed,
+//! threads are taken to share their files unless these look different. The answer says whose files they are,
+//! and why that is not certain.
 
 use std::ffi::CStr;
 
@@ -22,31 +23,31 @@ pub(super) const SHARED: Groups = MEMORY.union(FILES);
 /// `KCMP_FILES` of linux/kcmp.h.
 const KCMP_FILES: libc::c_long = 2;
 
-/// Who of the process has a group.
+/// Which thread of the process carries a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// This thread.
     Task(u32),
-    /// None, and trying again would take as long.
+    /// No thread has it, and trying again would take as long.
     Nobody(Reason),
 }
 
-/// What the threads of the process at hand share, as far as the answer has it.
+/// What the threads of the current process share, as far as the answer has it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shares {
     owners: [Option<Owner>; Group::ALL.len()],
 }
 
 impl Shares {
-    /// Is somebody known for each of `groups`?
+    /// Whether each of `groups` has a known owner.
     pub(super) fn settled(&self, groups: Groups) -> bool {
         (groups & SHARED).iter().all(|g| self.owners[g as usize].is_some())
     }
 }
 
 impl Worker<'_> {
-    /// Of the asked ones of `groups`, those that must be read of this task. For the others it is
-    /// said who has them.
+    /// Returns those of `groups` that were asked for and must be read of this task. For the others, it
+    /// writes which thread has them.
     pub(super) fn unshared(&mut self, at: Place<'_>, groups: Groups) -> Result<Groups, Stop> {
         let mut left = (self.plan.groups - self.said) & groups;
         for g in left.iter() {
@@ -76,7 +77,8 @@ impl Worker<'_> {
         Ok(left)
     }
 
-    /// As `settle`, for groups that were read of this task: others of the process may refer to it.
+    /// As `settle`, for groups that were read of this task, so that other threads of the process may refer
+    /// to it.
     pub(super) fn settle_own(
         &mut self,
         at: Place<'_>,
@@ -99,7 +101,7 @@ impl Worker<'_> {
         self.settle(groups, got)
     }
 
-    /// Do two threads have the same open files, of which `group` tells?
+    /// Whether two threads have the same open files, which `group` is about.
     fn same_files(&mut self, at: Place<'_>, owner: u32, group: Group) -> Result<Same, Stop> {
         if !self.plan.own_pids {
             return Ok(self.same_by_look(at, owner, group, Reason::Unsupported));
@@ -114,7 +116,7 @@ impl Worker<'_> {
         }
         let denied = match Errno::from_io_error(&std::io::Error::last_os_error()) {
             Some(Errno::SRCH) if !self.reader.exists(at) => return Err(Stop::Gone),
-            // The other one has ended.
+            // The other thread has ended.
             Some(Errno::SRCH) => return Ok(Same::No),
             Some(Errno::PERM | Errno::ACCESS) => Reason::Denied,
             _ => Reason::Unsupported,
@@ -122,8 +124,8 @@ impl Worker<'_> {
         Ok(self.same_by_look(at, owner, group, denied))
     }
 
-    /// The same where nobody tells: threads share their files unless these are seen to differ. What
-    /// was opened between two looks is no proof.
+    /// As `same_files`, where kcmp(2) is not allowed: threads share their files unless these look different.
+    /// A file that was opened between two looks proves nothing.
     fn same_by_look(&mut self, mut at: Place<'_>, owner: u32, group: Group, why: Reason) -> Same {
         let theirs = at.path.of_process(self.plan.threads, &format!("task/{owner}/fd"));
         let mut look = |path: &CStr| match group {
@@ -148,20 +150,20 @@ impl Worker<'_> {
     }
 }
 
-/// Do threads share their open files?
+/// Whether threads share their open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Same {
     Yes,
     No,
-    /// Nothing speaks against it, and it cannot be known for this reason.
+    /// Nothing speaks against it, but it cannot be known for this reason.
     Presumed(Reason),
 }
 
 /// What can be seen of open files by looking at their directory.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
-    /// How many.
+    /// The number of open files.
     Number(u64),
-    /// Which.
+    /// The descriptors and their targets.
     Links(Vec<(u32, Vec<u8>)>),
 }

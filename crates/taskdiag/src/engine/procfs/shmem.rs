@@ -1,14 +1,15 @@
-//! Shared memory objects: how much of a range of one is swapped out, by what the kernel counts
-//! itself. Knows nothing of who maps them.
+//! Finds out how much of a range of a shared memory object is swapped out, from counters of the kernel. It
+//! does not know who maps the object.
 //!
-//! - `cachestat(2)` (Linux 6.5) steps through the object's pages: 20 to 100 ns each. What it calls
-//!   evicted of such an object is what smaps has as Swap.
-//! - The object keeps a counter of its swapped pages. The kernel gives it out in smaps of whoever
-//!   maps the object from its beginning to its end without being able to write privately; so
-//!   this process does, for a moment, at a low address: that line of its own smaps is the first.
-//!   15 µs whatever the size; for a part of an object that has swapped pages, a walk over its pages.
+//! - `cachestat(2)` (Linux 6.5) steps through the pages of the object, in 20 to 100 ns each. The pages that
+//!   it calls evicted are those that smaps shows as Swap.
+//! - The object keeps a counter of its swapped pages. The kernel shows it in smaps of a process that maps
+//!   the whole object and cannot write to it privately. So this process maps it for a moment, at a low
+//!   address, where its line is the first one of our own smaps. This takes 15 µs for an object of any size.
+//!   For a part of an object that has swapped pages, the kernel walks over the pages of that part.
 //!
-//! So a few pages are counted by the one, more by the other; and each stands in for the other.
+//! So a few pages are counted by the first way and more by the second, and each way replaces the other where
+//! that is not possible.
 
 use std::ffi::CString;
 use std::io::Read;
@@ -19,39 +20,41 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use rustix::fs::{CWD, FileType, MemfdFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// `TMPFS_MAGIC` of linux/magic.h, of all shared memory.
+/// `TMPFS_MAGIC` of linux/magic.h. All shared memory has it.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
-/// The same on all machines but alpha.
+/// The number is the same on all machines but alpha.
 const SYS_CACHESTAT: libc::c_long = 451;
-/// So many pages are counted one by one in the time that a mapping takes.
+/// This many pages are counted one by one in the time that a mapping takes.
 const FEW_PAGES: u64 = 256;
-/// Below where programs are, unless they are not relocatable; the kernel takes another if need be.
+/// An address below the usual place of programs. Where it is taken, the kernel chooses another one.
 const LOW: usize = 1 << 32;
 
-/// Of the 765 bytes of a mapping of a memfd with a short name, Swap is at 656.
+/// How much of smaps is read first. A mapping of a memfd with a short name has 765 bytes there, and Swap
+/// begins at 656.
 const FIRST_READ: usize = 704;
 
-/// Two threads of ours would want the same address.
+/// Serializes the mappings, because two threads would want the same address.
 static OWN: Mutex<()> = Mutex::new(());
 
-/// An object that may be looked at.
+/// A shared memory object that may be looked at.
 #[derive(Debug)]
 pub(super) struct Object {
     file: OwnedFd,
     pub(super) size_bytes: u64,
-    /// Of its pages, in memory or swapped out.
+    /// Bytes of its pages, in memory or swapped out.
     held_bytes: u64,
 }
 
-/// Which object a file is. `None`: it is not shared memory.
+/// The object that a file is, or `None` if the file is not shared memory.
 ///
-/// `file` was opened with `O_PATH`: a device must not be opened for this, nor a file of a server.
+/// `file` must have been opened with `O_PATH`, because neither a device nor a file of a server may be opened
+/// for this.
 pub(super) fn object(file: BorrowedFd<'_>) -> Result<Option<Object>, Errno> {
     if rustix::fs::fstatfs(file)?.f_type as u64 != TMPFS_MAGIC {
         return Ok(None);
     }
     let stat = rustix::fs::fstat(file)?;
-    // devtmpfs is one of these file systems.
+    // devtmpfs is such a file system, and has devices.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
@@ -60,9 +63,9 @@ pub(super) fn object(file: BorrowedFd<'_>) -> Result<Option<Object>, Errno> {
     Ok(Some(Object::of(file, &stat)))
 }
 
-/// The device of the kernel's own mount of shared memory, as `st_dev`: of what has no name in a
-/// directory (memfd, SysV, `/dev/zero`). Only shared memory is there, so what is on it may be
-/// opened as it is.
+/// The device, as `st_dev`, of the kernel's own mount of shared memory. Objects that have no name in a
+/// directory (memfd, SysV, `/dev/zero`) are on it. Only shared memory is there, so a file on it may be
+/// opened without a check.
 pub(super) fn own_mount() -> Option<u64> {
     static DEVICE: OnceLock<Option<u64>> = OnceLock::new();
     *DEVICE.get_or_init(|| {
@@ -77,7 +80,7 @@ pub(super) fn object_of_own_mount(file: OwnedFd) -> Result<Option<Object>, Errno
     Ok(Some(Object::of(file, &stat)))
 }
 
-/// System calls that [`object`] makes.
+/// The number of system calls that [`object`] makes.
 pub(super) const OBJECT_SYSCALLS: u64 = 4;
 
 impl Object {
@@ -89,7 +92,7 @@ impl Object {
         }
     }
 
-    /// Bytes of a range that are swapped out; `None`: the kernel does not tell.
+    /// How many bytes of a range are swapped out, or `None` if the kernel does not tell.
     pub(super) fn swapped(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
         if len == 0 || self.held_bytes == 0 {
             return Some(0);
@@ -105,9 +108,9 @@ impl Object {
             })
     }
 
-    /// The same by stepping through its pages: for short ranges.
+    /// The same, by stepping through the pages. It is for short ranges.
     pub(super) fn evicted(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
-        // struct cachestat_range, struct cachestat: evicted is the fourth of five.
+        // struct cachestat_range and struct cachestat. The fourth of the five counters is `evicted`.
         let range = [offset, len];
         let mut stat = [0u64; 5];
         *syscalls += 1;
@@ -117,7 +120,7 @@ impl Object {
         (r == 0).then(|| stat[3] * page())
     }
 
-    /// The same from the object's counter, or the kernel's own walk for a part of it.
+    /// The same, from the counter of the object, or by the kernel's own walk for a part of it.
     fn counter(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
         let _own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
         *syscalls += 2;
@@ -130,7 +133,7 @@ fn page() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// A range of an object in our own address space, of which no byte can be touched.
+/// A range of an object that is mapped into our own address space and that nobody can touch.
 struct Mapping {
     at: NonNull<libc::c_void>,
     len: usize,
@@ -157,13 +160,13 @@ impl Drop for Mapping {
     }
 }
 
-/// `Swap` in bytes of our own mapping that begins there.
+/// `Swap` in bytes of our own mapping that begins at `start`.
 fn own_swap(start: u64, syscalls: &mut u64) -> Option<u64> {
     let mut smaps = std::fs::File::open("/proc/self/smaps").ok()?;
     *syscalls += 2; // and close
     let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
-    // The kernel looks at no more mappings than it has room for. In this much are the line of Swap
-    // and not the end of the first mapping, mostly.
+    // The kernel looks at no more mappings than the buffer has room for. This size mostly holds the line of
+    // Swap but not the end of the first mapping.
     for room in std::iter::once(FIRST_READ).chain(std::iter::repeat(chunk.len())) {
         *syscalls += 1;
         let n = smaps.read(&mut chunk[..room]).ok()?;
@@ -178,7 +181,7 @@ fn own_swap(start: u64, syscalls: &mut u64) -> Option<u64> {
     None
 }
 
-/// `Swap` of the mapping that begins at `start`, as far as smaps was read.
+/// `Swap` of the mapping that begins at `start`, if the text that was read has it.
 fn swap_of(text: &[u8], start: u64) -> Option<u64> {
     let head = format!("{start:08x}-");
     let mut lines = text.split_inclusive(|b| *b == b'\n').filter(|l| l.ends_with(b"\n"));
@@ -222,8 +225,8 @@ struct Region {
     categories: u64,
 }
 
-/// Tell `each` the ranges of addresses in `start..end` of which the process has pages of its own,
-/// in memory or swapped out. `None`: the kernel does not tell, or `each` did not go on.
+/// Calls `each` with the ranges of addresses in `start..end` in which the process has pages of its own, in
+/// memory or swapped out. Returns `None` if the kernel does not tell, or if `each` stopped.
 pub(super) fn own_pages(
     pagemap: BorrowedFd<'_>,
     start: u64,
@@ -244,7 +247,7 @@ pub(super) fn own_pages(
         category_inverted: PAGE_IS_FILE,
         category_mask: PAGE_IS_FILE,
         category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-        // One region of pages that are next to each other, wherever they are.
+        // Pages that are next to each other form one region, wherever they are kept.
         return_mask: PAGE_IS_FILE,
     };
     while arg.start < end {
@@ -300,7 +303,7 @@ mod tests {
         for path in ["/dev/null", "/proc/self/maps", "/proc/self/exe"] {
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let file = rustix::fs::open(path, flags, Mode::empty()).unwrap();
-            // What this program is in may be on a tmpfs.
+            // The program itself may be on a tmpfs.
             let shmem = object(file.as_fd()).unwrap().is_some();
             assert!(!shmem || path.ends_with("exe"), "{path}");
         }
@@ -313,7 +316,7 @@ mod tests {
         assert_eq!(swap_of(text, 0x40_0000), Some(0));
         assert_eq!(swap_of(text, 0x1_0000_0000), Some(12 * 1024));
         assert_eq!(swap_of(text, 0x1_0000_1000), None);
-        // Cut in the middle of the line: to be read on.
+        // The text ends in the middle of the line, so more must be read.
         assert_eq!(swap_of(&text[..text.len() - 4], 0x1_0000_0000), None);
     }
 
@@ -330,7 +333,7 @@ mod tests {
             for i in [1, 2, 4] {
                 at.cast::<u8>().add(i * page() as usize).write_volatile(2);
             }
-            // Only read: of the file.
+            // This page is only read, so it stays the file's.
             at.cast::<u8>().read_volatile();
             at as u64
         };
@@ -342,7 +345,7 @@ mod tests {
         });
         // SAFETY: the mapping from above.
         unsafe { libc::munmap(at as *mut libc::c_void, len) };
-        // Before Linux 6.7 it is not told.
+        // Kernels before Linux 6.7 do not tell.
         assert!(told.is_none() || got == [(1, 3), (4, 5)], "{got:?}");
         assert_eq!(told.is_none(), got.is_empty());
     }

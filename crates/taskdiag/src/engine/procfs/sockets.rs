@@ -1,6 +1,6 @@
-//! Sockets by inode, from sock_diag(7): all of a network namespace with a few requests, the first
-//! time that one of its sockets is met. The readers of an answer share the tables. What it refuses,
-//! since that part of it is a module of the kernel's which is not there, is read of /proc/PID/net.
+//! Finds sockets by inode with sock_diag(7). A few requests return all sockets of a network namespace, and
+//! they are made when the first of them is met. The readers of an answer share the tables. Parts of
+//! sock_diag are kernel modules that may be missing, and what these refuse is read from /proc/PID/net.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,7 +10,7 @@ use std::thread;
 
 use super::parse::{self, Sock};
 
-/// The sockets of a network namespace.
+/// The sockets of a network namespace, by inode.
 pub(super) type Table = HashMap<u64, Sock>;
 
 /// The sockets of the network namespaces that were looked at.
@@ -19,17 +19,17 @@ pub(super) struct Sockets {
     tables: Mutex<HashMap<u32, Arc<Table>>>,
 }
 
-/// A task in the namespace.
+/// A task that is in the namespace.
 pub(super) trait Inhabitant {
-    /// Its network namespace, to be entered.
+    /// The network namespace of the task, to be entered.
     fn netns(&mut self) -> Option<OwnedFd>;
-    /// A file of its directory in /proc; empty where it cannot be read.
+    /// A file of the task's directory in /proc. It is empty if it cannot be read.
     fn text(&mut self, file: &'static str) -> Vec<u8>;
 }
 
 impl Sockets {
-    /// The sockets of namespace `netns`, which `task` is in and which is ours if it is `own`. Counts
-    /// system calls. What cannot be known is not in the table.
+    /// The sockets of namespace `netns`. `task` is in it, and `own` says that it is ours. System calls are
+    /// counted in `calls`. A socket that cannot be known is not in the table.
     pub(super) fn table(
         &self,
         netns: u32,
@@ -37,7 +37,7 @@ impl Sockets {
         task: &mut impl Inhabitant,
         calls: &mut u64,
     ) -> Arc<Table> {
-        // One reader asks, the others wait: they need the same.
+        // One reader asks while the others wait, because they need the same table.
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new = || {
             let (mut table, refused) = if netns == own {
@@ -56,10 +56,10 @@ impl Sockets {
     }
 }
 
-/// Sockets, and the files that have those which sock_diag does not tell of.
+/// Sockets, and the files of those that sock_diag does not list.
 type Dumped = (Table, Vec<&'static str>);
 
-/// Where sock_diag cannot be asked.
+/// The result where sock_diag cannot be asked.
 fn nothing() -> Dumped {
     (Table::new(), FILES.to_vec())
 }
@@ -70,7 +70,7 @@ fn add(table: &mut Table, s: Sock) {
     }
 }
 
-/// Ask in another namespace, by a thread that goes there and ends.
+/// Asks in another namespace, from a thread that enters it and then ends.
 fn dump_elsewhere(ns: &OwnedFd, calls: &mut u64) -> Dumped {
     thread::scope(|scope| {
         let there = || {
@@ -92,14 +92,14 @@ fn dump_elsewhere(ns: &OwnedFd, calls: &mut u64) -> Dumped {
 /// `NETLINK_SOCK_DIAG`, `SOCK_DIAG_BY_FAMILY` of linux/sock_diag.h.
 const NETLINK_SOCK_DIAG: i32 = 4;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// All states but TIME_WAIT and those of requests, which have no inode.
+/// All states but TIME_WAIT and the two of half-open connections, whose sockets have no inode.
 const STATES: u32 = !(1 << 6 | 1 << 3 | 1 << 12);
 /// UDIAG_SHOW_NAME, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN.
 const UNIX_SHOW: u32 = 0x1 | 0x4 | 0x10;
 /// PACKET_SHOW_INFO.
 const PACKET_SHOW: u32 = 0x1;
 
-/// For each request of [`dump`], in its order, the file with the same sockets.
+/// For each request of [`dump`], in the same order, the file that has the same sockets.
 const FILES: [&str; 9] = [
     "net/tcp",
     "net/tcp6",
@@ -199,7 +199,7 @@ fn ask(
             any = true;
             match i32::from(kind) {
                 libc::NLMSG_DONE => {
-                    // With an error of the whole, such as that it knows no such protocol.
+                    // This is an error for the whole request, for example that the protocol is not known.
                     let error = payload.first_chunk().map_or(0, |b| i32::from_ne_bytes(*b));
                     return if error < 0 {
                         Err(io::Error::from_raw_os_error(-error))
@@ -226,7 +226,8 @@ mod tests {
 
     use super::*;
 
-    /// Sockets of all kinds that need no privilege are the same from the text, but for what it has not.
+    /// Checks that sockets of all kinds that need no privilege come out the same from the text, but for
+    /// members that the text does not have.
     #[test]
     fn text_tells_the_same() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -235,7 +236,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let unix = UnixListener::bind(dir.path().join("a socket")).unwrap();
         let netlink = open().unwrap();
-        // It is listed once it has an address, which it gets where it sends.
+        // A netlink socket is listed once it has an address, which it gets when it sends.
         let _ = ask(&netlink, &[0; 56], &mut 0, |_| ());
         let fds = [
             tcp.as_raw_fd(),

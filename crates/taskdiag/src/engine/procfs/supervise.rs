@@ -1,5 +1,5 @@
-//! Requests for groups that may wait: threads read, and this one sees that none waits for long.
-//! See `guard` for what they do.
+//! Serves requests for groups that may wait: other threads read, and this one makes sure that none of them
+//! waits for long. `guard` describes what they do.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::resume_unwind;
@@ -26,13 +26,13 @@ const LOOKS: u32 = 5;
 pub(super) struct Job {
     pub(super) plan: Plan,
     pub(super) root: OwnedFd,
-    /// The tasks in the order of the answer: process, thread (0: the process itself).
+    /// The tasks in the order of the answer, as (process, thread). Thread 0 is the process itself.
     pub(super) items: Vec<(u32, u32)>,
-    /// Only children of this process.
+    /// If set, only children of this process are written.
     pub(super) children_of: Option<u32>,
 }
 
-/// What a thread has done.
+/// The result of a thread.
 #[derive(Debug)]
 struct Done {
     out: StreamWriter,
@@ -40,7 +40,7 @@ struct Done {
     result: Result<(), Error>,
 }
 
-/// Where threads say that they are done.
+/// Where threads report that they are done.
 #[derive(Debug, Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -62,19 +62,20 @@ impl Bell {
     }
 }
 
-/// A part of the items, the thread that reads it, and how that was found.
+/// A part of the items, the thread that reads it, and the state in which the supervisor last saw that
+/// thread.
 struct Part {
     end: usize,
     slot: Arc<Slot>,
     thread: Option<JoinHandle<()>>,
     seen: Option<u64>,
     times: u32,
-    /// Where the thread puts what it has done.
+    /// Where the thread puts its result.
     result: Arc<Mutex<Option<Done>>>,
     done: Option<Done>,
 }
 
-/// Read all items of a job, and write them behind what `main` has written.
+/// Reads all items of a job, and writes them after what `main` has written.
 pub(super) fn read_all(
     job: &Arc<Job>,
     out: &mut StreamWriter,
@@ -108,8 +109,8 @@ pub(super) fn read_all(
     Ok(())
 }
 
-/// Cut the items in about equal parts, as many as pay; not within a process where what its threads
-/// share is to be found once.
+/// Cuts the items into parts of about equal length, as many as pay. It does not cut within a process where
+/// the groups that its threads share are to be found once.
 fn cut(items: &[(u32, u32)], whole: bool) -> impl Iterator<Item = (usize, usize)> {
     let size = items.len().div_ceil(readers_for(items.len())).max(1);
     let mut begin = 0;
@@ -126,9 +127,9 @@ fn cut(items: &[(u32, u32)], whole: bool) -> impl Iterator<Item = (usize, usize)
 
 /// What a thread begins with.
 enum Begin {
-    /// This item.
+    /// It begins with this item.
     New(usize),
-    /// The rest of another one's.
+    /// It continues the work of another thread.
     Over(Box<Parked>),
 }
 
@@ -152,7 +153,7 @@ fn start(job: &Arc<Job>, bell: &Arc<Bell>, begin: Begin, end: usize) -> Part {
     let thread = thread::Builder::new().name(String::from("procfs")).spawn(run).ok();
     let mut done = None;
     if thread.is_none() {
-        // No thread to be had: this one reads, and waits if it must.
+        // The system gives us no more threads, so this one reads, and waits if it must.
         if let Some(begin) = begin.lock().unwrap_or_else(PoisonError::into_inner).take() {
             done = read_part(job, None, begin, end);
         }
@@ -160,7 +161,7 @@ fn start(job: &Arc<Job>, bell: &Arc<Bell>, begin: Begin, end: usize) -> Part {
     Part { end, slot, thread, seen: None, times: 0, result, done }
 }
 
-/// The work of a thread. `None`: another one has it now.
+/// The work of a thread. It returns `None` if another thread has taken over.
 fn read_part(job: &Job, slot: Option<&Slot>, begin: Begin, end: usize) -> Option<Done> {
     let mut w = Worker::new(&job.plan, Reader::new(), StreamWriter::new());
     w.slot = slot;
@@ -204,7 +205,8 @@ fn place(job: &Job, item: usize) -> Place<'_> {
     }
 }
 
-/// Take in what a thread has done. It has ended then: nothing of it is left after the request.
+/// Collects the result of a thread. The thread has ended by then, so nothing of it is left after the
+/// request.
 fn collect(part: &mut Part) {
     let take = |r: &Mutex<Option<Done>>| r.lock().unwrap_or_else(PoisonError::into_inner).take();
     if part.done.is_none() {
@@ -213,16 +215,17 @@ fn collect(part: &mut Part) {
     let ends = |t: &mut JoinHandle<()>| part.done.is_some() || t.is_finished();
     if let Some(thread) = part.thread.take_if(ends) {
         thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-        // It may have been done after the first look.
+        // The thread may have finished after the first look.
         part.done = part.done.take().or_else(|| take(&part.result));
     }
 }
 
-/// Has the thread been found waiting in one read so often that it is not waited for? Then its work.
+/// If the thread was found waiting in one read often enough, takes its work, because nobody waits for it any
+/// longer.
 fn stuck(part: &mut Part) -> Option<Parked> {
     let now = part.slot.waiting();
     let same = now.is_some() && now == part.seen;
-    // A long read that works is no wait: sums over a large memory.
+    // A long read that works, such as a sum over a large memory, is not a wait.
     if !same || (part.times > 0 && is_running(part.slot.tid.load(Ordering::Relaxed))) {
         (part.seen, part.times) = (now, u32::from(now.is_some()));
         return None;
@@ -234,14 +237,14 @@ fn stuck(part: &mut Part) -> Option<Parked> {
     part.slot.take_over(now?)
 }
 
-/// Is this thread of ours on a CPU, or ready to be?
+/// Whether this thread of ours is on a CPU, or ready to be.
 fn is_running(tid: i32) -> bool {
     let Ok(stat) = std::fs::read(format!("/proc/self/task/{tid}/stat")) else { return false };
     let state = stat.iter().rposition(|b| *b == b')').and_then(|at| stat.get(at + 2));
     state == Some(&b'R')
 }
 
-/// Which requests are read here.
+/// Whether requests for these groups are read here.
 pub(super) fn is_for(groups: Groups) -> bool {
     groups.intersects(super::guard::RISKY)
 }

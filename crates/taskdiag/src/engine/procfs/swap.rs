@@ -1,15 +1,18 @@
-//! SWAP: what of a process is swapped out, never a page at a time and not once for each mapping.
+//! Reads SWAP: how much of a process is swapped out. It never looks at single pages, and never at one object
+//! once for each mapping.
 //!
-//! - its anonymous memory: VmSwap, a counter of the kernel's;
-//! - nothing at all where nothing of the machine is swapped out;
-//! - shared memory objects (tmpfs, memfd, SysV), whoever maps them: nothing more of those of which
-//!   nothing is swapped out; the object's counter where it is mapped whole; else one query for
-//!   each range (`shmem`);
-//! - of private writable mappings of objects with swapped pages, without those that the process
-//!   has copies of: PAGEMAP_SCAN (Linux 6.7) tells which, and each run of them is a query.
+//! - Anonymous memory is VmSwap, a counter of the kernel.
+//! - If nothing on the machine is swapped out, nothing more is read.
+//! - Shared memory objects (tmpfs, memfd, SysV) are looked at once, whoever maps them. An object of which
+//!   nothing is swapped out costs nothing more. An object that is mapped whole costs its counter, and any
+//!   other one query for each range (`shmem`).
+//! - Of private writable mappings of objects with swapped pages, the pages that the process has copied do
+//!   not count. PAGEMAP_SCAN (Linux 6.7) tells which these are, and each run of them is a query.
 //!
-//! PAGEMAP_SCAN cannot tell what of an object is swapped out: the page table has nothing there.
-//! The objects of others need CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, our own a path that leads to
+//! PAGEMAP_SCAN cannot tell how much of an object is swapped out, because the page table has no entries for
+//! such pages. Looking at the objects of others needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, and looking
+//! at our own needs a path that leads to them. Otherwise the shared part is not known. Only smaps would
+//! tell, and it is not cheap.
 //! them; else the shared part is not known. There is no cheap way there: smaps has it.
 
 use std::collections::HashMap;
@@ -26,21 +29,21 @@ use super::read::{Reader, Text};
 use super::shmem::{self, OBJECT_SYSCALLS, Object};
 use super::task::{Place, Stop, Worker};
 
-/// An object, and a range of it: device, inode, offset, length.
+/// A range of an object: device, inode, offset and length.
 type Range = (u32, u64, u64, u64);
 
 /// What was found out about shared memory objects so far. The readers of an answer share it.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
-    /// Swapped bytes; `None`: cannot be known.
+    /// Swapped bytes of a range, or `None` if they cannot be known.
     ranges: Mutex<HashMap<Range, Option<u64>>>,
     /// The same of whole objects, by device and inode.
     whole: Mutex<HashMap<(u32, u64), Option<u64>>>,
-    /// Is the file system with this device one of shared memory?
+    /// Whether the file system with this device is one of shared memory.
     devices: Mutex<HashMap<u32, bool>>,
 }
 
-/// Is anything of this machine swapped out?
+/// Whether anything on this machine is swapped out.
 pub(super) fn is_used() -> bool {
     let s = rustix::system::sysinfo();
     s.freeswap < s.totalswap
@@ -66,7 +69,7 @@ impl Worker<'_> {
                 self.out.put(&record);
                 Ok(())
             }
-            // The counter is known all the same.
+            // The counter of anonymous memory is known all the same.
             Err(Stop::Gap(Reason::Denied | Reason::Unsupported)) => {
                 self.out.put(&record);
                 Ok(())
@@ -76,8 +79,8 @@ impl Worker<'_> {
         self.settle_own(at, Groups::SWAP, got)
     }
 
-    /// Swapped bytes of the objects that are mapped, and those of private writable mappings.
-    /// `None`: cannot be known.
+    /// Swapped bytes of the objects that are mapped, and of those, the bytes in private writable mappings.
+    /// `None` if they cannot be known.
     fn swapped_objects(&mut self, mut at: Place<'_>) -> Result<Option<(u64, u64)>, Stop> {
         let got =
             self.risky(at, Groups::SWAP, |r| r.live_file(at.dir, at.path.file("maps"), || true))?;
@@ -94,7 +97,7 @@ impl Worker<'_> {
         let mut sum = (0u64, 0u64);
         for line in parse::maps_lines(text.bytes()) {
             let v = line.vma;
-            // Shared memory has no block device below it.
+            // Shared memory is never on a block device.
             if v.kind != VmaKind::File as u32 || v.dev & 0xfff00 != 0 {
                 continue;
             }
@@ -112,7 +115,7 @@ impl Worker<'_> {
         Ok(Some(sum))
     }
 
-    /// Swapped bytes of the object of one mapping; 0 of one that is not of shared memory.
+    /// Swapped bytes of the object of one mapping. They are 0 if it is not shared memory.
     fn swapped(&mut self, at: Place<'_>, line: &MapLine<'_>) -> Result<Option<u64>, Stop> {
         let (v, objects) = (&line.vma, &self.plan.objects);
         let len = v.end - v.start;
@@ -146,7 +149,7 @@ impl Worker<'_> {
                 put(&objects.whole, (v.dev, v.inode), whole);
                 part
             }
-            // Unmapped meanwhile.
+            // It was unmapped meanwhile.
             Err(Errno::NOENT) => return Ok(Some(0)),
             Err(_) => None,
         };
@@ -154,8 +157,8 @@ impl Worker<'_> {
         Ok(n)
     }
 
-    /// Of the swapped pages of the object, those of which this mapping has copies: the process
-    /// wrote to them. `None`: cannot be known.
+    /// Bytes of the object's swapped pages that this mapping has copies of, because the process wrote to
+    /// them. `None` if they cannot be known.
     fn copied(&mut self, mut at: Place<'_>, line: &MapLine<'_>) -> Result<Option<u64>, Stop> {
         let v = &line.vma;
         self.risky(at, Groups::SWAP, |r| {
@@ -189,10 +192,10 @@ fn put<K: std::hash::Hash + Eq, V>(map: &Mutex<HashMap<K, V>>, key: K, value: V)
     map.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
 }
 
-/// The object of a mapping; `None`: it is not of shared memory.
+/// The object of a mapping, or `None` if it is not shared memory.
 ///
 /// # Errors
-/// `NOENT`: it is no longer mapped.
+/// `NOENT` if it is no longer mapped.
 fn find(reader: &mut Reader, at: Place<'_>, line: &MapLine<'_>) -> Result<Option<Object>, Errno> {
     if shmem::own_mount() == Some(device(line.vma.dev)) {
         let file = open_mapping(reader, at, &line.vma, Reader::open_read)?;
@@ -219,12 +222,12 @@ fn open_mapping(
     open(reader, at.dir, &path)
 }
 
-/// A device of the stream as `st_dev` has it.
+/// A device number of the stream, in the form of `st_dev`.
 fn device(dev: u32) -> u64 {
     makedev((dev >> 8) & 0xfff, (dev & 0xff) | (dev >> 12) & 0xf_ff00)
 }
 
-/// By its path as the task sees it, where that leads to the same file.
+/// Opens the object by its path as the task sees it, if that leads to the same file.
 fn open_name(reader: &mut Reader, mut at: Place<'_>, line: &MapLine<'_>) -> Option<OwnedFd> {
     let path = parse::newlines(line.text);
     if line.is_deleted() || !path.starts_with(b"/") {

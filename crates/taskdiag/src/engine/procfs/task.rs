@@ -1,6 +1,8 @@
-//! One task: which files the groups need, what a failure means, records into the stream.
+//! Reads one task: which files its groups need, what a failure means, and the records that go into the
+//! stream.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use taskdiag_wire::{
@@ -11,6 +13,7 @@ use super::cgroup::{Cgroups, Ids};
 use super::files::FileLists;
 use super::filestat::Mapped;
 use super::guard::Slot;
+use super::held::Held;
 use super::memory::{Limits, Lists};
 use super::names::{Known, Names};
 use super::parse::{self, StatFile, StatusFile};
@@ -24,30 +27,32 @@ use crate::watch::Watch;
 /// What is the same for all tasks of a request.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Groups asked for.
+    /// The groups that were asked for.
     pub(super) groups: Groups,
-    /// A record stands for a thread, not for a process.
+    /// Whether a record stands for a thread rather than for a process.
     pub(super) threads: bool,
     /// Length of a clock tick.
     pub(super) tick_ns: u64,
-    /// Where to look up cgroup ids, if they were asked for and can be.
+    /// Where to look up the ids of cgroups, if they were asked for and can be found.
     pub(super) cgroups: Option<Cgroups>,
-    /// The pids are those of this process's pid namespace.
+    /// Whether the pids in this /proc are those of our own pid namespace.
     pub(super) own_pids: bool,
-    /// Who looks on.
+    /// Who watches the progress and may stop the walk.
     pub(super) watch: Option<&'static Watch>,
     /// What VMA_STAT and ROLLUP may cost.
     pub(super) limits: Limits,
-    /// Something on this machine is swapped out.
+    /// Whether anything on this machine is swapped out.
     pub(super) swap_used: bool,
     /// What is known of shared memory objects.
     pub(super) objects: Objects,
-    /// Our network namespace.
+    /// The inode of our own network namespace.
     pub(super) own_netns: u32,
-    /// The sockets of the namespaces that were met.
+    /// The sockets of the network namespaces that were met so far.
     pub(super) sockets: Sockets,
-    /// The names in the answer.
+    /// The names that the answer has so far.
     pub(super) names: Names,
+    /// In a session about processes, the `stat` files that stay open.
+    pub(super) held: Option<Arc<Held>>,
 }
 
 impl Plan {
@@ -56,11 +61,11 @@ impl Plan {
     }
 }
 
-/// Where a task's files are.
+/// Where the files of a task are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) dir: BorrowedFd<'a>,
-    /// The task's directory, from `dir`.
+    /// The path of the task's directory, relative to `dir`.
     pub(super) path: Path,
     pub(super) pid: u32,
     pub(super) tgid: u32,
@@ -69,17 +74,17 @@ pub(super) struct Place<'a> {
 /// Why a step of a task ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The group is not there, for this reason; the other groups may be.
+    /// This group is missing, for this reason. The other groups may be there.
     Gap(Reason),
     /// The task has ended.
     Gone,
-    /// We have run out of something; no task can be read.
+    /// A limit of our own is reached, so that no task can be read.
     Failed(Error),
-    /// Another thread has taken this one's work: nothing more is to be done.
+    /// Another thread has taken over the work of this one, which has nothing more to do.
     Lost,
 }
 
-/// Reads tasks and writes them, one after the other; a thread of the engine has one.
+/// Reads tasks and writes them, one after the other. Each thread of the engine has one worker.
 #[derive(Debug)]
 pub(super) struct Worker<'a> {
     pub(super) plan: &'a Plan,
@@ -87,24 +92,24 @@ pub(super) struct Worker<'a> {
     pub(super) out: StreamWriter,
     pub(super) status: StatusFile,
     pub(super) tids: Vec<u32>,
-    /// Who of the process at hand has what its threads share.
+    /// Which thread of the current process carries the groups that its threads share.
     pub(super) shares: Shares,
     pub(super) known: Known,
     pub(super) lists: Lists,
     pub(super) files: FileLists,
     pub(super) mapped: Mapped,
-    /// The text of a link.
+    /// A buffer for the text of a link.
     pub(super) link: Vec<u8>,
     ids: Ids,
-    /// Groups of the task at hand that are written, or stated as missing.
+    /// The groups of the current task that are already written, or stated as missing.
     pub(super) said: Groups,
-    /// Who sees to it that this does not wait.
+    /// Where the supervisor of this thread finds its state, if it has a supervisor.
     pub(super) slot: Option<&'a Slot>,
-    /// What cannot be read of a process without waiting.
+    /// A process, and the groups of it that cannot be read without waiting.
     pub(super) blocked: (u32, Groups),
-    /// Which of the tasks of a job this is at.
+    /// The index of the current task among the tasks of a job.
     pub(super) item: usize,
-    /// Another thread has taken the work.
+    /// Whether another thread has taken over the work.
     pub(super) lost: bool,
 }
 
@@ -131,11 +136,11 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Write what was asked about one task. `stat` is its stat file where that was read already.
-    /// A task that has ended before anything was known is left out, and counted.
+    /// Writes what was asked about one task. `stat` is its stat file, if that was read already. A task that
+    /// ended before anything was known about it is left out and counted.
     ///
     /// # Errors
-    /// Only what no other task would fare better with.
+    /// Only errors that would hit every task, such as too many open files.
     pub(super) fn task(&mut self, at: Place<'_>, stat: Option<StatFile>) -> Result<(), Error> {
         if self.plan.watch.is_some_and(Watch::is_stopped) {
             return Ok(());
@@ -145,7 +150,7 @@ impl<'a> Worker<'a> {
         self.finish(at, stat)
     }
 
-    /// Go on with a task that another thread began.
+    /// Continues with a task that another thread began.
     pub(super) fn go_on(&mut self, at: Place<'_>) -> Result<(), Error> {
         self.finish(at, None)
     }
@@ -177,13 +182,13 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Count a process that ended before its tasks were known.
+    /// Counts a process that ended before its tasks were known.
     pub(super) fn vanished(&mut self, tgid: u32) {
         self.out.begin_task(tgid, tgid);
         self.out.abandon_task();
     }
 
-    /// Are some of these asked for and not done yet?
+    /// Whether any of these groups was asked for and is not done yet.
     fn wants(&self, groups: Groups) -> bool {
         (self.plan.groups - self.said).intersects(groups)
     }
@@ -255,7 +260,8 @@ impl<'a> Worker<'a> {
             let got = self.io(at);
             self.settle(Groups::IO, got)?;
         }
-        // These, too, before SCHED, which reads the status files of other threads.
+        // NSpid must be read before SCHED, because SCHED reads the status files of other threads into the
+        // same buffer.
         if self.wants(Groups::NS) {
             let got = self.ns(at);
             self.settle(Groups::NS, got)?;
@@ -296,7 +302,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Does an empty file mean that the task has no memory, and not that the file is empty?
+    /// Whether an empty file means that the task has no memory, and not that the file itself is empty.
     pub(super) fn has_no_memory(
         &mut self,
         at: Place<'_>,
@@ -306,14 +312,14 @@ impl<'a> Worker<'a> {
             Some(s) => s.has_no_memory(),
             None => match self.stat_file(at) {
                 Ok(s) => s.has_no_memory(),
-                // It is empty, and nothing says why.
+                // The file is empty, and the stat file cannot say why.
                 Err(Stop::Gap(_)) => false,
                 Err(stop) => return Err(stop),
             },
         })
     }
 
-    /// Take note that a step is done: its groups are written or stated as missing.
+    /// Notes that a step is done: its groups are written or stated as missing.
     pub(super) fn settle(&mut self, groups: Groups, got: Result<(), Stop>) -> Result<(), Stop> {
         match got {
             Ok(()) => {}
@@ -334,7 +340,7 @@ impl<'a> Worker<'a> {
             Errno::SRCH => Stop::Gone,
             Errno::ACCESS | Errno::PERM => Stop::Gap(Reason::Denied),
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => Stop::Failed(exhausted(e)),
-            // The task has ended, or the kernel was built without this file.
+            // Either the task has ended, or the kernel was built without this file.
             Errno::NOENT => match self.reader.stat(at.dir, at.path.file("")) {
                 Ok(_) => Stop::Gap(Reason::Unsupported),
                 Err(_) => Stop::Gone,
@@ -344,22 +350,50 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Read and parse the stat file.
+    /// Reads and parses the stat file.
     pub(super) fn stat_file(&mut self, mut at: Place<'_>) -> Result<StatFile, Stop> {
-        let tick_ns = self.plan.tick_ns;
-        match self.reader.file(at.dir, at.path.file("stat")) {
-            Ok(bytes) => match parse::stat(bytes, tick_ns) {
-                Some(s) if s.is_reaped() => Err(Stop::Gone),
-                Some(s) => Ok(s),
-                None => Err(Stop::Gap(Reason::Unsupported)),
-            },
+        match self.reader.file(at.dir, at.path.file("stat")).map(<[u8]>::len) {
+            Ok(len) => self.parsed_stat(len),
+            Err(e) => Err(self.meaning(at, e)),
+        }
+    }
+
+    fn parsed_stat(&mut self, len: usize) -> Result<StatFile, Stop> {
+        match parse::stat(self.reader.text(len), self.plan.tick_ns) {
+            Some(s) if s.is_reaped() => Err(Stop::Gone),
+            Some(s) => Ok(s),
+            None => Err(Stop::Gap(Reason::Unsupported)),
+        }
+    }
+
+    /// Reads and parses the stat file of a process, from the file that an earlier answer left open if there is one.
+    fn held_stat(&mut self, mut at: Place<'_>, held: &Held) -> Result<StatFile, Stop> {
+        if let Some(fd) = held.get(at.pid) {
+            match self.reader.again(&fd) {
+                Ok(len) => return self.parsed_stat(len),
+                // That process has ended. Another one may have its pid by now.
+                Err(_) => {
+                    held.drop_one(at.pid);
+                    self.reader.syscalls += 1;
+                }
+            }
+        }
+        match self.reader.file_and_fd(at.dir, at.path.file("stat")) {
+            Ok((len, fd)) => {
+                let stat = self.parsed_stat(len);
+                self.reader.syscalls += u64::from(!held.keep(at.pid, fd));
+                stat
+            }
             Err(e) => Err(self.meaning(at, e)),
         }
     }
 
     fn base(&mut self, at: Place<'_>, stat: &mut Option<StatFile>) -> Result<(), Stop> {
         if stat.is_none() {
-            *stat = Some(self.stat_file(at)?);
+            *stat = Some(match &self.plan.held {
+                Some(held) => self.held_stat(at, held)?,
+                None => self.stat_file(at)?,
+            });
         }
         if let Some(s) = stat.as_ref().filter(|_| self.plan.wants(Groups::BASE)) {
             self.out.put_base(&s.base, s.comm());
@@ -367,7 +401,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Write STAT. Its flags are from the status file: known where that was read for other groups.
+    /// Writes STAT. Its flags come from the status file, so they are known only where another group needed
+    /// that file.
     fn stat(&mut self, s: &StatFile) {
         self.out.put(&s.stat_with_locked(self.status.locked_bytes));
         self.said |= Groups::STAT;
@@ -399,7 +434,7 @@ impl<'a> Worker<'a> {
     }
 
     fn statm(&mut self) -> Result<(), Stop> {
-        // A task without memory has no such lines.
+        // The status file of a task without memory does not have these lines.
         if self.status.statm.valid == 0 {
             return Err(Stop::Gap(Reason::Absent));
         }
@@ -424,7 +459,7 @@ impl<'a> Worker<'a> {
                 Some(s) => Some(*s),
                 None => match self.stat_file(at) {
                     Ok(s) => Some(s),
-                    // It is empty, and nothing says why.
+                    // The file is empty, and the stat file cannot say why.
                     Err(Stop::Gap(_)) => None,
                     Err(stop) => return Err(stop),
                 },
@@ -432,16 +467,16 @@ impl<'a> Worker<'a> {
             if stat.is_some_and(|s| s.has_no_memory()) {
                 return Err(Stop::Gap(Reason::Absent));
             }
-            // There are arguments, and the kernel gives none of them: their page is not there,
-            // and to bring it in is another task's work (userfaultfd).
+            // The task has arguments, but the kernel returns none of them. Their page is not in memory, and
+            // another task has to bring it in (userfaultfd).
             if stat.and_then(|s| s.args_len).is_some_and(|len| len > 0) {
                 return Err(Stop::Gap(Reason::Blocked));
             }
             self.out.put_blob(Group::Cmdline as u16, 0, 0, &[], 0);
             return Ok(());
         }
-        // The kernel gives exactly what lies between its marks, unless the process has written
-        // over its last NUL: then it looks for the end elsewhere (get_mm_cmdline()).
+        // The kernel returns exactly what lies between its marks, unless the process has overwritten its
+        // last NUL. In that case it looks for the end elsewhere (get_mm_cmdline()).
         let len = bytes.len() as u64;
         let rewritten = stat.and_then(|s| s.args_len).is_some_and(|args| args != len);
         let flags = if rewritten { BLOB_REWRITTEN } else { 0 };
@@ -485,7 +520,7 @@ impl<'a> Worker<'a> {
         Err(self.meaning(at, e))
     }
 
-    /// The chain of pids that the status file gave.
+    /// Writes the chain of pids that the status file gave.
     pub(super) fn nspid(&mut self) {
         let ids = &self.status.nspid;
         if !ids.is_empty() {
@@ -494,7 +529,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The error for a limit of ours, not of a task.
+/// The error for a limit of our own, not of a task.
 pub(super) fn exhausted(e: Errno) -> Error {
     let what = match e {
         Errno::MFILE => "reading /proc (raise the limit of open files: ulimit -n)",

@@ -1,4 +1,4 @@
-//! The groups that are a short text each: ENVIRON, LIMITS, SIGNALS, WCHAN, KSTACK; and FD_COUNT.
+//! Reads the groups that are a short text each (ENVIRON, LIMITS, SIGNALS, WCHAN, KSTACK), and FD_COUNT.
 
 use rustix::io::Errno;
 use taskdiag_wire::{FdCount, Group, Groups, Reason};
@@ -20,7 +20,7 @@ impl Worker<'_> {
         })?;
         let len = match got {
             Ok(len) => len,
-            // A page of it cannot be had without its owner's help.
+            // A page of the text cannot be read without the help of its owner.
             Err(Errno::IO | Errno::FAULT) => return Err(Stop::Gap(Reason::Blocked)),
             Err(e) => return Err(self.no_memory(at, e)),
         };
@@ -42,7 +42,7 @@ impl Worker<'_> {
         }
     }
 
-    /// From the status file.
+    /// Writes SIGNALS from the status file.
     pub(super) fn signals(&mut self) -> Result<(), Stop> {
         if self.status.signals.valid == 0 {
             return Err(Stop::Gap(Reason::Unsupported));
@@ -57,7 +57,7 @@ impl Worker<'_> {
             Err(e) => return Err(self.meaning(at, e)),
         };
         if self.reader.text(len) == b"0" {
-            // It does not sleep, or we may not know: what else we may not know tells.
+            // The task does not sleep, or we may not know where. Whether other files are denied tells which.
             if let Err(e @ (Errno::ACCESS | Errno::PERM)) =
                 self.reader.link(at.dir, at.path.file("exe"))
             {
@@ -79,7 +79,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The size of the directory of fds is their number, since Linux 6.2; before, it is 0.
+    /// The number of open files is the size of the directory fd since Linux 6.2. Before, that size is 0.
     pub(super) fn fd_count(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
         let open = match self.reader.stat(at.dir, at.path.file("fd")) {
             Ok(s) if s.st_size > 0 => s.st_size as u64,

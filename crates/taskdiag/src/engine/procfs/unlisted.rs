@@ -1,7 +1,7 @@
-//! Sockets that are in no list of their network namespace: of TCP, UDP and netlink those that have no
-//! address yet. That they are in none does not say so for certain, since the socket may be of another
-//! namespace than its task, and newer than the list. So it is asked itself, through a descriptor that
-//! pidfd_getfd(2) gives for a moment, where the caller may trace the task.
+//! Asks sockets that are in no list of their network namespace. TCP, UDP and netlink do not list a socket
+//! that has no address yet. A socket may also be missing because it belongs to another namespace than its
+//! task, or is newer than the list. So the socket is asked itself, through a descriptor that pidfd_getfd(2)
+//! gives for a moment. This works where the caller may trace the task.
 
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -15,20 +15,21 @@ const SIOCGSKNS: libc::Ioctl = 0x894c;
 macro_rules! bits {
     ($($member:literal)*) => { 0 $(| parse::bit(Socket::MEMBERS, $member))* };
 }
-const KNOWN: u32 = bits!("family" "r#type" "protocol" "state");
+const KNOWN: u32 = bits!("family" "type" "protocol" "state");
 const ADDRESSES: u32 = bits!("local_addr" "local_port" "peer_addr" "peer_port");
 const PORTID: u32 = bits!("portid");
 
 const TCP_ESTABLISHED: u16 = 1;
-/// Also of sockets of other protocols that are not connected.
+/// The state of a socket that is not connected. Other protocols use it, too.
 const TCP_CLOSE: u16 = 7;
 
-/// Which of these sockets are asked: of the others, a copy for a moment is no small thing, or tells nothing.
+/// Whether such a socket is asked. For the others, holding a copy for a moment has side effects, or the
+/// socket tells nothing.
 pub(super) fn is_for(sock: &Sock) -> bool {
     matches!(i32::from(sock.record.family), libc::AF_INET | libc::AF_INET6 | libc::AF_NETLINK)
 }
 
-/// What a socket says of itself, and its network namespace. `None`: it may not be asked.
+/// What a socket says about itself, and its network namespace. `None` if it may not be asked.
 pub(super) fn ask(pid: u32, fd: u32, inode: u64, calls: &mut u64) -> Option<(Sock, Option<u32>)> {
     let pidfd = owned(calls, || {
         // SAFETY: takes numbers, gives a new descriptor that nobody else has.
@@ -39,7 +40,7 @@ pub(super) fn ask(pid: u32, fd: u32, inode: u64, calls: &mut u64) -> Option<(Soc
         unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) }
     })?;
     *calls += 3; // fstat, and close of both
-    // It may have been closed, or be of a thread with files of its own.
+    // The descriptor may have been closed, or may belong to a thread with files of its own.
     if rustix::fs::fstat(&socket).ok()?.st_ino != inode {
         return None;
     }
@@ -86,7 +87,7 @@ fn owned(calls: &mut u64, call: impl FnOnce() -> libc::c_long) -> Option<OwnedFd
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The first bytes of an option, as a number.
+/// The first bytes of a socket option, as a number.
 fn number(socket: &OwnedFd, level: i32, name: i32) -> Option<i32> {
     let mut value = 0i32;
     let mut len = size_of::<i32>() as libc::socklen_t;
@@ -119,7 +120,7 @@ fn inet(bytes: &[u8; 28]) -> Option<([u8; 16], u16)> {
     Some((addr, u16::from_be_bytes([bytes[2], bytes[3]])))
 }
 
-/// For which one has to be an administrator of it.
+/// The network namespace of the socket. It is told only to administrators of that namespace.
 fn netns(socket: &OwnedFd, calls: &mut u64) -> Option<u32> {
     let ns = owned(calls, || {
         // SAFETY: takes numbers, gives a new descriptor that nobody else has.

@@ -1,4 +1,4 @@
-//! Which tasks, for each strategy; and the spreading of the work over threads.
+//! Finds the tasks of each strategy, and spreads the work over threads.
 
 use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use super::task::{Place, Stop, Worker, exhausted};
 use crate::error::Error;
 use crate::request::Request;
 
-/// The processes that the request looks at; and the one that it is about, if it names one.
+/// The processes that the request looks at, and the process that it names, if it names one.
 pub(super) fn processes(
     root: BorrowedFd<'_>,
     req: &Request,
@@ -38,9 +38,9 @@ pub(super) fn processes(
     Ok((pids, tgid))
 }
 
-/// A request about one process must find a task of it.
+/// Checks that a request about one process has found a task of it.
 pub(super) fn found(req: &Request, out: &StreamWriter) -> Result<(), Error> {
-    // It was there a moment ago.
+    // The process was there when the walk began, so it has ended since.
     let one = matches!(req.strategy, Strategy::One | Strategy::Thread);
     if one && out.tasks() == 0 && !req.is_stopped() {
         return Err(Error::NoSuchProcess(req.pid));
@@ -48,7 +48,7 @@ pub(super) fn found(req: &Request, out: &StreamWriter) -> Result<(), Error> {
     Ok(())
 }
 
-/// Write all tasks that the request is about.
+/// Writes all tasks that the request is about.
 pub(super) fn walk(
     root: BorrowedFd<'_>,
     req: &Request,
@@ -67,7 +67,8 @@ pub(super) fn walk(
     found(req, &worker.out)
 }
 
-/// The threads of processes, for a walk that knows all before it reads one: process, thread.
+/// Lists the threads of processes as (process, thread), for a walk that must know all of them before it
+/// reads one.
 pub(super) fn all_threads(
     root: BorrowedFd<'_>,
     pids: &[u32],
@@ -79,7 +80,7 @@ pub(super) fn all_threads(
             Ok(_) if tids.is_empty() => w.vanished(tgid),
             Ok(_) => items.extend(tids.iter().map(|tid| (tgid, *tid))),
             Err(Stop::Failed(e)) => return Err(e),
-            // Its threads are not seen: one is known.
+            // The threads cannot be listed, but the first one is known.
             Err(Stop::Gap(_)) => items.push((tgid, tgid)),
             Err(Stop::Gone | Stop::Lost) => w.vanished(tgid),
         }
@@ -87,7 +88,7 @@ pub(super) fn all_threads(
     Ok(items)
 }
 
-/// The thread ids of a process, and the directory that they are in.
+/// The thread ids of a process, and the directory that lists them.
 fn list_threads(
     w: &mut Worker<'_>,
     root: BorrowedFd<'_>,
@@ -104,7 +105,7 @@ fn list_threads(
     listed.map_err(|e| w.meaning(place(root, tgid, tgid), e))
 }
 
-/// The process that `pid`, of a process or a thread, belongs to.
+/// The process that `pid` belongs to, where `pid` is a process or a thread.
 fn process_of(root: BorrowedFd<'_>, pid: u32, reader: &mut Reader) -> Result<u32, Error> {
     let mut path = Path::id(pid);
     if pid == 0 {
@@ -113,7 +114,7 @@ fn process_of(root: BorrowedFd<'_>, pid: u32, reader: &mut Reader) -> Result<u32
     match reader.file(root, path.file("status")) {
         Ok(bytes) => Ok(parse::tgid(bytes).unwrap_or(pid)),
         Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(exhausted(e)),
-        // Whatever keeps us from reading the file, the directory says whether the task is there.
+        // The file cannot be read, whatever the cause is. The directory says whether the task is there.
         Err(_) => match reader.stat(root, path.file("")) {
             Ok(_) => Ok(pid),
             Err(_) => Err(Error::NoSuchProcess(pid)),
@@ -125,18 +126,18 @@ fn place(dir: BorrowedFd<'_>, pid: u32, tgid: u32) -> Place<'_> {
     Place { dir, path: Path::id(pid), pid, tgid }
 }
 
-/// Write a process if it is a child of another one.
+/// Writes a process if it is a child of `of`.
 pub(super) fn child(w: &mut Worker<'_>, at: Place<'_>, of: u32) -> Result<(), Error> {
     match w.stat_file(at) {
         Ok(s) if s.base.ppid() == Some(of) => w.task(at, Some(s)),
         Err(Stop::Failed(e)) => Err(e),
-        // Another's child, or one of which nobody tells whose it is.
+        // It is not a child of `of`, or its parent is unknown.
         _ => Ok(()),
     }
 }
 
-/// The threads of a process. A tid under /proc itself gives the times of the whole process:
-/// those of the thread are under task/ only.
+/// Writes the threads of a process. A tid directly under /proc would give the times of the whole process,
+/// because only the directories under task/ have those of the thread.
 fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Error> {
     let mut tids = std::mem::take(&mut w.tids);
     let result = match list_threads(w, root, tgid, &mut tids) {
@@ -162,7 +163,7 @@ fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Er
             Ok(())
         }
         Err(Stop::Failed(e)) => Err(e),
-        // The process is seen, its threads are not (hidepid=1): one is known, and each of its
+        // The process can be seen, but its threads cannot (hidepid=1). One thread is known, and each of its
         // groups says why it is not there.
         Err(Stop::Gap(_)) => {
             let path = Path::id(tgid).join_task().join_id(tgid);
@@ -173,23 +174,24 @@ fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Er
     result
 }
 
-/// Fewer tasks than this are not worth another thread: it costs some 0.1 ms, a task 5 to 20 µs.
+/// Fewer tasks than this are not worth another thread, because a thread costs some 0.1 ms and a task 5 to 20
+/// µs.
 const TASKS_PER_THREAD: usize = 500;
-/// More threads than this wait for each other in the kernel.
+/// More threads than this would wait for each other in the kernel.
 const MAX_THREADS: usize = 8;
 
-/// How many threads read `tasks` tasks here.
+/// The number of threads that read `tasks` tasks on this machine.
 pub(super) fn readers_for(tasks: usize) -> usize {
     threads_for(tasks, thread::available_parallelism().map_or(1, NonZero::get))
 }
 
-/// How many threads read `tasks` tasks, on a machine that lets us use `cpus`.
+/// The number of threads that read `tasks` tasks on a machine where we may use `cpus` processors.
 fn threads_for(tasks: usize, cpus: usize) -> usize {
     (tasks / TASKS_PER_THREAD).clamp(1, cpus.clamp(1, MAX_THREADS))
 }
 
-/// Do `each` for every id, in equal parts by several threads where that pays. The order in the
-/// stream is that of `ids` all the same.
+/// Does `each` for every id. Several threads do equal parts where that pays. The order in the stream is the
+/// order of `ids` all the same.
 fn spread(
     worker: &mut Worker<'_>,
     ids: &[u32],
@@ -215,7 +217,7 @@ fn spread(
         part(worker, first)?;
         for (ids, thread) in others {
             let Ok(thread) = thread else {
-                // No thread to be had: this one does the part.
+                // The system gives us no more threads, so this one does the part.
                 part(worker, ids)?;
                 continue;
             };

@@ -49,6 +49,19 @@ fn environ<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     }
 }
 
+/// Both in one list, as the letter e of procps shows them.
+fn args_environ<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
+    match (args(cx, row), environ(cx, row)) {
+        (Value::Args { data, cut }, Value::Args { data: more, cut: more_cut })
+            if !data.is_empty() && !more.is_empty() =>
+        {
+            let data = [&data[..], &more[..]].join(&b'\0');
+            Value::Args { data: Cow::Owned(data), cut: cut || more_cut }
+        }
+        (args, _) => args,
+    }
+}
+
 fn path<'a>(row: &Row<'a>, kind: PathKind) -> Value<'a> {
     match row.view.path(kind) {
         Some(Blob { reason: Some(why), .. }) => Value::Missing(Missing::Reason(why)),
@@ -62,13 +75,15 @@ fn path<'a>(row: &Row<'a>, kind: PathKind) -> Value<'a> {
 }
 
 pub const FIELDS: &[Field] = &[
-    row!("comm" "COMMAND" 15 Left [BASE(comm state)] Text None Comm, "/proc/PID/comm",
-        "Command name; text marks a zombie as <defunct>", {"ucmd" "CMD", "ucomm" "COMMAND"}, comm),
-    row!("fname" "COMMAND" 8 Left [BASE(comm)] Text None Plain, "/proc/PID/comm",
-        "Command name", {}, comm),
+    row!("comm" "COMMAND" 15 Left [BASE(comm)] Text None Comm, "/proc/PID/comm",
+        "Command name", {"ucmd" "CMD", "ucomm" "COMMAND"}, comm),
+    row!("fname" "COMMAND" 8 Left [BASE(comm)] Text None Fname, "/proc/PID/comm",
+        "Command name; text ends after eight characters", {}, comm),
     row!("args" "COMMAND" 27 Left [BASE(comm state) CMDLINE] TextList None Args, "/proc/PID/cmdline",
         "Arguments; text shows [comm] where there are none",
         {"cmd" "CMD", "command" "COMMAND"}, args),
+    row!("args_environ" "COMMAND" 27 Left [BASE(comm state) CMDLINE ENVIRON] TextList None Args, "/proc/PID/cmdline, environ",
+        "Arguments, and after them the environment", {}, args_environ),
     row!("environ" "ENVIRONMENT" 27 Left [ENVIRON] TextList None Plain, "/proc/PID/environ",
         "Its environment, as it was when the program started", {"env" "ENVIRONMENT"}, environ),
     row!("exe" "EXE" 27 Left [PATHS] Text None Plain, "/proc/PID/exe",

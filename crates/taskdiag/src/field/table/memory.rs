@@ -70,4 +70,6 @@ pub const FIELDS: &[Field] = &[
         page_tables_bytes {}),
     mem!("swap" "SWAP" 5 "/proc/PID/status VmSwap" "Swapped-out anonymous memory; text in KiB"
         swap_bytes {}),
+    mem!("hugetlb" "HUGETLB" 7 "/proc/PID/status HugetlbPages"
+        "Pages of hugetlbfs, which are not in rss; text in KiB" hugetlb_bytes {}),
 ];

@@ -13,10 +13,16 @@ fn nspid(_: &Context, row: &Row<'_>) -> Value<'static> {
     }
 }
 
-/// As procps: hierarchies with a comma between them, `0::/path` or `id:controllers:/path`.
+/// As procps: those it is in below the root, hierarchies with a comma between them, `0::/path` or `id:controllers:/path`.
 fn cgroup<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     let mut out = Vec::new();
+    let mut any = false;
     for (id, entry) in row.view.cgroups() {
+        any = true;
+        // The root of a hierarchy tells nothing.
+        if entry.ends_with(b":/") {
+            continue;
+        }
         if !out.is_empty() {
             out.push(b',');
         }
@@ -25,7 +31,7 @@ fn cgroup<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
         out.extend_from_slice(entry);
     }
     if out.is_empty() {
-        return row.missing(Group::Cgroup);
+        return if any { Value::ABSENT } else { row.missing(Group::Cgroup) };
     }
     Value::Bytes { data: Cow::Owned(out), cut: false }
 }
@@ -71,7 +77,7 @@ pub const FIELDS: &[Field] = &[
     row!("nspid" "NSPID" 8 Left [NS] IntegerList None Plain, "/proc/PID/status NSpid",
         "Its id in each pid namespace, the reader's first", {}, nspid),
     row!("cgroup" "CGROUP" 27 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
-        "Control groups of all hierarchies, id:controllers:path", {}, cgroup),
+        "Control groups of all hierarchies but their roots, id:controllers:path", {}, cgroup),
     row!("cgroup_path" "CGROUP" 27 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
         "Path of its v2 control group", {}, cgroup_path),
     row!("cgroupid" "CGROUPID" 8 Right [CGROUP] Integer None Plain, "kernfs id of the cgroup",

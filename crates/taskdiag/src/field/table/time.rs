@@ -16,6 +16,17 @@ fn time(_: &Context, row: &Row<'_>) -> Value<'static> {
     cpu_ns(row).map_or_else(|m| m, Value::Nanos)
 }
 
+fn time_all(_: &Context, row: &Row<'_>) -> Value<'static> {
+    let own = match cpu_ns(row) {
+        Ok(ns) => ns,
+        Err(missing) => return missing,
+    };
+    match row.stat.map(|s| (s.cutime_ns(), s.cstime_ns())) {
+        Some((Some(u), Some(s))) => Value::Nanos(own.saturating_add(u).saturating_add(s)),
+        _ => Value::UNKNOWN,
+    }
+}
+
 /// CPU time over the time since the start, as procps has it.
 fn pcpu(cx: &Context, row: &Row<'_>) -> Value<'static> {
     let cpu = match cpu_ns(row) {
@@ -118,6 +129,8 @@ pub const FIELDS: &[Field] = &[
         "CPU time, [DD-]HH:MM:SS", {"cputime" "TIME", "atime" "TIME"}, time),
     row!("bsdtime" "TIME" 6 Right [STAT(utime_ns stime_ns)] Number Seconds Minutes, "/proc/PID/stat 14+15",
         "CPU time, M:SS", {}, time),
+    row!("bsdtime_all" "TIME" 6 Right [STAT(utime_ns stime_ns cutime_ns cstime_ns)] Number Seconds Minutes, "/proc/PID/stat 14+15+16+17",
+        "CPU time with that of children that were waited for, M:SS", {}, time_all),
     row!("cputimes" "TIME" 8 Right [STAT(utime_ns stime_ns)] Number Seconds Seconds, "/proc/PID/stat 14+15",
         "CPU time in seconds", {"times" "TIME"}, time),
     ns!("usertime" "UTIME" "/proc/PID/stat 14" "CPU time in user mode" utime_ns),

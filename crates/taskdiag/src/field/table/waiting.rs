@@ -1,5 +1,7 @@
 //! Where a task is in the kernel.
 
+use std::borrow::Cow;
+
 use taskdiag_wire::{Blob, Group, Groups};
 
 use super::super::*;
@@ -16,11 +18,30 @@ fn wchan<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     match text(row, Group::Wchan, row.view.wchan()) {
         // It runs.
         Value::Bytes { data, .. } if data.is_empty() || &*data == b"0" => Value::ABSENT,
+        // As procps: the underscores before the name of a function tell little.
+        Value::Bytes { data: Cow::Borrowed(name), cut } => {
+            let name = name.strip_prefix(b".").unwrap_or(name);
+            let begin = name.iter().position(|b| *b != b'_').unwrap_or(0);
+            Value::Bytes { data: Cow::Borrowed(&name[begin..]), cut }
+        }
         other => other,
     }
 }
 
 pub const FIELDS: &[Field] = &[
+    row!("eip" "EIP" 16 Right [] Text None Hex, "none",
+        "Instruction pointer: always 0, which the kernel shows of live tasks, too", {},
+        |_, _| Value::Mask(0)),
+    row!("esp" "ESP" 16 Right [] Text None Hex, "none",
+        "Stack pointer: always 0, which the kernel shows of live tasks, too", {},
+        |_, _| Value::Mask(0)),
+    row!("stackp" "STACKP" 16 Right [] Text None Plain, "none",
+        "Bottom of the stack: always -, for those who expect the column", {"start_stack" "STACKP"},
+        |_, _| Value::ABSENT),
+    row!("timeout" "TMOUT" 5 Right [] Text None Plain, "none",
+        "Always -, for those who expect the column", {"tmout" "TMOUT"}, |_, _| Value::ABSENT),
+    row!("alarm" "ALARM" 5 Right [] Text None Plain, "none",
+        "Always -, for those who expect the column", {}, |_, _| Value::ABSENT),
     row!("addr" "ADDR" 4 Left [] Text None Plain, "none",
         "Where the process is in memory: always -, for those who expect the column", {},
         |_, _| Value::ABSENT),

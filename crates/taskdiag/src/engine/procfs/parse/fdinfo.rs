@@ -1,4 +1,4 @@
-//! Open files: what the links of /proc/PID/fd and the files of /proc/PID/fdinfo say.
+//! Parses the links of /proc/PID/fd and the files of /proc/PID/fdinfo.
 
 use taskdiag_wire::{FdDetail, FdDetailKind, FdType};
 
@@ -6,7 +6,7 @@ use super::maps::{DELETED, device};
 use super::small::complete_lines;
 use super::{hex, number};
 
-/// What every fdinfo file says, and what is particular about some.
+/// The values that every fdinfo file has, and the details that only some have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FdInfo {
     /// Position.
@@ -38,7 +38,7 @@ const LINK_TYPES: [&[u8]; 15] = [
     b"sockmap",
 ];
 
-/// The number of a kind of link; newer kernels have two names for some, and no name for others.
+/// The number of a kind of link. Newer kernels have two names for some kinds, and no name for others.
 fn link_type(text: &[u8]) -> Option<u64> {
     let name = match text {
         b"kretprobe_multi" => b"kprobe_multi",
@@ -88,7 +88,7 @@ fn word_of(line: &[u8], at: usize) -> &[u8] {
     &rest[..rest.iter().position(|b| *b == b' ').unwrap_or(rest.len())]
 }
 
-/// The kernel's own device number (of `sdev:`) as new_encode_dev() gives it.
+/// The kernel's internal device number (in `sdev:`), in the form of new_encode_dev().
 fn kernel_device(dev: u64) -> u64 {
     u64::from(device((dev >> 20) as u32, (dev & 0xf_ffff) as u32))
 }
@@ -101,7 +101,7 @@ fn time(text: &[u8]) -> Option<u64> {
     s.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// An fdinfo file of a descriptor whose link said that it is a `kind`.
+/// Parses the fdinfo file of a descriptor whose link said that it is a `kind`.
 pub fn fdinfo(bytes: &[u8], kind: FdType) -> FdInfo {
     let mut info = FdInfo::default();
     let mut one = [None; 5];
@@ -131,7 +131,7 @@ pub fn fdinfo(bytes: &[u8], kind: FdType) -> FdInfo {
             }
         }
     }
-    // `needed` values must be there; the others are 0 where the kernel does not tell.
+    // The first `needed` values must be there. The others are 0 where the kernel does not give them.
     let (kind, needed) = match kind {
         FdType::Eventfd => (FdDetailKind::Eventfd, 1),
         FdType::Timerfd => (FdDetailKind::Timerfd, 5),
@@ -248,11 +248,11 @@ fn member(line: &[u8], kind: FdType, to: &mut [Option<u64>; 5]) {
 /// What a link of /proc/PID/fd says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FdLink<'a> {
-    /// The type; `None`: a path, whose mode says.
+    /// The type. `None` stands for a path, whose type follows from its mode.
     pub kind: Option<FdType>,
-    /// The name, if it says more than the type; with the mark of a deleted file.
+    /// The name, if it says more than the type. It includes the mark of a deleted file.
     pub name: &'a [u8],
-    /// The inode, of what has no path.
+    /// The inode of a file that has no path.
     pub inode: Option<u64>,
 }
 
@@ -275,7 +275,8 @@ pub fn fd_link(text: &[u8]) -> FdLink<'_> {
             b"[io_uring]" => FdType::IoUring,
             b"bpf-map" => FdType::BpfMap,
             b"bpf-prog" => FdType::BpfProg,
-            // As made, and as got by its id or path.
+            // The first form is that of a link as it was made, the second that of one which was opened by id
+            // or path.
             b"bpf_link" | b"bpf-link" => FdType::BpfLink,
             b"[userfaultfd]" => FdType::Userfaultfd,
             b"[perf_event]" => FdType::PerfEvent,
@@ -303,7 +304,7 @@ pub fn fd_link(text: &[u8]) -> FdLink<'_> {
     FdLink { kind: Some(FdType::Other), name: text, inode: None }
 }
 
-/// The type of what has a path, from its mode.
+/// The type of a file that has a path, from its mode.
 pub fn fd_type_of_mode(mode: u32) -> FdType {
     match mode & libc::S_IFMT {
         libc::S_IFREG => FdType::Reg,
@@ -325,7 +326,7 @@ mod tests {
         let text = format!("pos:\t7\nflags:\t02004002\nmnt_id:\t15\nino:\t9\n{text}");
         let i = fdinfo(text.as_bytes(), kind);
         assert_eq!((i.pos, i.flags, i.mnt_id), (Some(7), Some(0o2004002), Some(15)));
-        // Nothing is made of a cut file that is not in the whole one.
+        // A cut file must not give a value that the whole file does not have.
         for n in 0..text.len() {
             let cut = fdinfo(&text.as_bytes()[..n], kind);
             assert!(cut.pos.is_none_or(|p| p == 7) && cut.mnt_id.is_none_or(|m| m == 15));

@@ -7,13 +7,13 @@ use taskdiag_wire::{VMA_EXEC, VMA_READ, VMA_SHARED, VMA_WRITE, Vma, VmaKind};
 use super::number;
 use super::small::complete_lines;
 
-/// What d_path() appends to the path of what is no longer in the directory tree.
+/// What d_path() appends to the path of a file that is no longer in the directory tree.
 pub const DELETED: &[u8] = b" (deleted)";
 
 /// The members of [`Vma`] that a line of maps does not have.
 pub const NOT_IN_MAPS: u32 = super::bit(Vma::MEMBERS, "flags");
 
-/// A line of maps: all of the record but `name`, `flags` and `kind`.
+/// A line of maps: the whole record but `name`, `flags` and `kind`.
 #[derive(Clone, Copy, Debug)]
 pub struct MapLine<'a> {
     /// The record, with [`kind`](Vma::kind) set.
@@ -22,7 +22,7 @@ pub struct MapLine<'a> {
     pub text: &'a [u8],
 }
 
-/// The complete and sound lines of a maps file.
+/// The lines of a maps file that are complete and well formed.
 pub fn maps_lines(bytes: &[u8]) -> impl Iterator<Item = MapLine<'_>> {
     complete_lines(bytes).filter_map(map_line)
 }
@@ -62,7 +62,7 @@ pub(super) fn map_line(line: &[u8]) -> Option<MapLine<'_>> {
     })
 }
 
-/// What a mapping is of, by its name: one in brackets is no path where there is no file.
+/// The kind of a mapping, by its name. A name in brackets is not a path if the mapping has no file.
 fn kind(has_file: bool, text: &[u8]) -> VmaKind {
     match text {
         _ if has_file => VmaKind::File,
@@ -76,14 +76,14 @@ fn kind(has_file: bool, text: &[u8]) -> VmaKind {
     }
 }
 
-/// new_encode_dev() of a device.
+/// A device number in the form of new_encode_dev().
 pub fn device(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & !0xff) << 12
 }
 
 impl<'a> MapLine<'a> {
-    /// The name that belongs on the wire, without the mark of a deleted file; `None`: its kind says
-    /// it all. Newlines were written as `\012`; a real backslash is not marked.
+    /// The name as it goes on the wire, without the mark of a deleted file. `None` if the kind says it all.
+    /// The kernel writes newlines as `\012` and does not mark a real backslash.
     pub fn name(&self) -> Option<Cow<'a, [u8]>> {
         let text = match VmaKind::from_number(self.vma.kind)? {
             VmaKind::Anon | VmaKind::Heap | VmaKind::Stack | VmaKind::Vdso => return None,
@@ -97,13 +97,13 @@ impl<'a> MapLine<'a> {
         };
         Some(newlines(text))
     }
-    /// Does its name end as that of a deleted file?
+    /// Whether the name ends like that of a deleted file.
     pub fn is_deleted(&self) -> bool {
         self.vma.kind == VmaKind::File as u32 && self.text.ends_with(DELETED)
     }
 }
 
-/// A path without the escapes that maps has for newlines.
+/// A path with newlines in place of the escapes that maps has for them.
 pub fn newlines(text: &[u8]) -> Cow<'_, [u8]> {
     let mut rest = text;
     let Some(mut at) = memchr::memmem::find(rest, b"\\012") else {

@@ -1,10 +1,10 @@
-//! From the text of /proc files to wire records. Pure: no I/O, no allocation that outlives the
-//! caller's, any bytes are accepted.
+//! Turns the text of /proc files into wire records. It does no I/O, makes no allocation that outlives the
+//! caller's, and accepts any bytes.
 //!
-//! A member is known only when its text is whole: a number that the end of the data cuts, or that
-//! does not fit its type, leaves its `valid` bit clear. Nothing here looks at the text as UTF-8.
+//! A member is known only if its text is whole. A number that is cut by the end of the data, or that does
+//! not fit its type, leaves its `valid` bit clear. The text is never treated as UTF-8.
 //!
-//! Public so that the fuzzer and the benches reach it; it is not part of the stable interface.
+//! It is public so that the fuzzer and the benches reach it, and is not part of the stable interface.
 
 mod fdinfo;
 mod maps;
@@ -27,34 +27,9 @@ pub use sockdiag::{
 };
 pub use stat::{StatFile, stat};
 pub use status::{StatusFile, tgid};
+pub(super) use taskdiag_wire::layout::bit;
 
-/// The bit of `valid` that stands for the member `name`.
-pub(super) const fn bit(members: &[&str], name: &str) -> u32 {
-    let mut i = 0;
-    while i < members.len() {
-        if same(members[i].as_bytes(), name.as_bytes()) {
-            return 1 << i;
-        }
-        i += 1;
-    }
-    panic!("no such member")
-}
-
-const fn same(a: &[u8], b: &[u8]) -> bool {
-    if a.len() != b.len() {
-        return false;
-    }
-    let mut i = 0;
-    while i < a.len() {
-        if a[i] != b[i] {
-            return false;
-        }
-        i += 1;
-    }
-    true
-}
-
-/// Set a member of a record and its bit of `valid`, if there is a value.
+/// Sets a member of a record and its bit of `valid`, if there is a value.
 macro_rules! set {
     ($rec:expr, $type:ident.$member:ident, $value:expr) => {
         if let Some(v) = $value {
@@ -66,8 +41,8 @@ macro_rules! set {
 }
 use set;
 
-/// Numbers separated by blanks. A number counts only if something follows it: the kernel ends
-/// every line, so a number at the very end is a cut one.
+/// Numbers separated by blanks. A number counts only if something follows it: the kernel ends every line, so
+/// a number at the very end has been cut.
 #[derive(Clone, Copy)]
 struct Fields<'a> {
     rest: &'a [u8],
@@ -77,7 +52,7 @@ impl<'a> Fields<'a> {
     fn new(rest: &'a [u8]) -> Fields<'a> {
         Fields { rest }
     }
-    /// The next field without the blanks around it; `None` at the end or where it is cut.
+    /// The next field without the blanks around it. `None` at the end, or if the field is cut.
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         let start = self.rest.iter().position(|b| !is_blank(*b))?;
@@ -94,7 +69,7 @@ impl<'a> Fields<'a> {
             self.next();
         }
     }
-    /// The next field as a number; in one pass, since most of what is read is numbers.
+    /// The next field as a number. It is read in one pass, because most fields are numbers.
     #[inline]
     fn u64(&mut self) -> Option<u64> {
         let start = self.rest.iter().position(|b| !is_blank(*b))?;
@@ -111,7 +86,7 @@ impl<'a> Fields<'a> {
             }
             n = n * 10 + u64::from(d);
         }
-        // Long, cut, or no number.
+        // The field is long, or cut, or not a number.
         self.next().and_then(number)
     }
     #[inline]
@@ -134,10 +109,10 @@ fn is_blank(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\n')
 }
 
-/// So many decimal digits always fit.
+/// A number with this many decimal digits always fits.
 const SAFE_DIGITS: usize = 19;
 
-/// A decimal number and nothing else.
+/// Parses a decimal number that fills the whole field.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -149,7 +124,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// A hexadecimal number without prefix and nothing else.
+/// Parses a hexadecimal number without a prefix that fills the whole field.
 fn hex(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 16 {
         return None;
@@ -192,7 +167,7 @@ mod tests {
         assert_eq!(f.i32(), None);
         assert_eq!(f.i32(), Some(i32::MIN));
         assert_eq!(f.i32(), None);
-        // The last one may be cut.
+        // The last number may be cut.
         assert_eq!(f.u64(), None);
         assert_eq!(f.u64(), None);
         let text = "9999999999999999999 18446744073709551615 18446744073709551616 1x x 5 ";

@@ -1,5 +1,5 @@
-//! Sockets from the text of /proc/PID/net, for what sock_diag(7) does not tell: its parts are modules
-//! of the kernel's, which may be missing or not be loadable.
+//! Parses sockets from the text of /proc/PID/net, where sock_diag(7) does not list them. Parts of sock_diag
+//! are kernel modules, which may be missing or not be loadable.
 
 use taskdiag_wire::Socket;
 
@@ -10,12 +10,12 @@ use super::sockdiag::{ALL, NAME, PORTS, QUEUES, TCP_LISTEN};
 
 const TCP_ESTABLISHED: u16 = 1;
 const TCP_CLOSE: u16 = 7;
-/// `__SO_ACCEPTCON` of linux/net.h: it listens.
+/// `__SO_ACCEPTCON` of linux/net.h: the socket listens.
 const ACCEPTS: u32 = 1 << 16;
 /// `SS_CONNECTING` and `SS_CONNECTED` of linux/net.h.
 const CONNECTED: [u16; 2] = [2, 3];
 
-/// The sockets in a file of /proc/PID/net; none where its name is of no kind that is known here.
+/// The sockets in a file of /proc/PID/net. There are none if the name of the file is not known here.
 pub fn net_text<'a>(file: &str, text: &'a [u8]) -> impl Iterator<Item = Sock> + 'a {
     let line: fn(&[u8]) -> Option<Sock> = match file {
         "net/tcp" | "net/tcp6" => |l| inet(l, libc::IPPROTO_TCP as u16),
@@ -49,7 +49,7 @@ fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
         peer_port: peer,
         family: family as u16,
         r#type: kind as u16,
-        // A raw socket has its protocol as its port, in the kernel, too.
+        // A raw socket has its protocol in place of its port, in the kernel too.
         protocol: if raw { local } else { protocol },
         state,
         local_addr,
@@ -57,7 +57,7 @@ fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
         ..Socket::default()
     };
     let mut valid = ALL | PORTS | bits!(local_addr peer_addr);
-    // Of a listening socket they count connections.
+    // For a listening socket, these numbers count connections.
     if state != TCP_LISTEN {
         record.send_queue_bytes = hex(&queues[..colon])?.into();
         record.recv_queue_bytes = hex(&queues[colon + 1..])?.into();
@@ -66,8 +66,8 @@ fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
     Some(Sock { record, valid, name: None })
 }
 
-/// `sk: refcount protocol flags type st inode [path]`, as unix_seq_show(): an abstract name begins with
-/// `@` and has one for each NUL, too. Peers are not told of.
+/// `sk: refcount protocol flags type st inode [path]`, as unix_seq_show() writes it. An abstract name begins
+/// with `@` and has another one for each NUL. The file does not tell the peer.
 fn unix(line: &[u8]) -> Option<Sock> {
     let f = Words::new(line);
     let listens = hex(f.at(3)?)? & ACCEPTS != 0;
@@ -152,7 +152,7 @@ fn hex(word: &[u8]) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()
 }
 
-/// `address:port`: the bytes of the address as 32-bit numbers of this machine.
+/// Parses `address:port`. The address is written as 32-bit numbers of this machine.
 fn address(word: &[u8]) -> Option<([u8; 16], u16, libc::c_int)> {
     let colon = word.iter().position(|b| *b == b':')?;
     let (digits, port) = (&word[..colon], hex(&word[colon + 1..])?);
@@ -178,7 +178,7 @@ mod tests {
         let s = found.next().expect("a socket");
         assert_eq!(found.next(), None);
         for n in 0..line.len() {
-            // No newline at the end: the line is cut.
+            // A line without a newline at its end is cut.
             assert_eq!(net_text(file, &line.as_bytes()[..n]).count(), 0);
             let _ = net_text(file, format!("{}\n", &line[..n]).as_bytes()).count();
         }

@@ -1,19 +1,19 @@
-//! The short files: io, schedstat, cgroup, mountinfo, and what links and names say.
+//! Parses the short files (io, schedstat, cgroup, mountinfo), and the texts of links and names.
 
 use taskdiag_wire::{Io, Limits};
 
 use super::{Fields, number, set};
 
-/// A process or thread id: the name of a directory in /proc. `None` for every other name.
+/// A process or thread id from the name of a directory in /proc. `None` for every other name.
 pub fn pid(name: &[u8]) -> Option<u32> {
-    // The kernel writes no leading zeros, and 0 is no task.
+    // The kernel writes no leading zeros, and no task has id 0.
     if name.first().is_none_or(|b| !(b'1'..=b'9').contains(b)) {
         return None;
     }
     number(name).and_then(|n| u32::try_from(n).ok())
 }
 
-/// A file descriptor: the name of a link in /proc/PID/fd.
+/// A file descriptor from the name of a link in /proc/PID/fd.
 pub fn fd(name: &[u8]) -> Option<u32> {
     number(name).and_then(|n| u32::try_from(n).ok())
 }
@@ -38,7 +38,7 @@ const LIMITS: [&str; 16] = [
     "Max realtime timeout",
 ];
 
-/// /proc/PID/limits. `None`: not all of it is known.
+/// Parses /proc/PID/limits. `None` if not all of it is known.
 pub fn limits(bytes: &[u8]) -> Option<Limits> {
     let mut limits = Limits::new();
     let mut seen = 0u32;
@@ -58,7 +58,7 @@ pub fn limits(bytes: &[u8]) -> Option<Limits> {
     (seen == 0xffff).then_some(limits)
 }
 
-/// /proc/PID/io. `None`: nothing of it is known.
+/// Parses /proc/PID/io. `None` if nothing of it is known.
 pub fn io(bytes: &[u8]) -> Option<Io> {
     let mut io = Io::new();
     let mut f = Fields::new(bytes);
@@ -78,8 +78,8 @@ pub fn io(bytes: &[u8]) -> Option<Io> {
     (io.valid != 0).then_some(io)
 }
 
-/// /proc/PID/schedstat: time on a CPU in ns, time waiting for one in ns, number of times it got
-/// one.
+/// Parses /proc/PID/schedstat: time on a CPU in ns, time waiting for one in ns, and the number of times that
+/// it got one.
 pub fn schedstat(bytes: &[u8]) -> Option<[u64; 3]> {
     let mut f = Fields::new(bytes);
     Some([f.u64()?, f.u64()?, f.u64()?])
@@ -103,7 +103,8 @@ pub struct CgroupLine<'a> {
     pub path: &'a [u8],
 }
 
-/// The complete and sound lines of /proc/PID/cgroup. A cgroup name has no newline in it.
+/// The lines of /proc/PID/cgroup that are complete and well formed. The name of a cgroup has no newline in
+/// it.
 pub fn cgroup_lines(bytes: &[u8]) -> impl Iterator<Item = CgroupLine<'_>> {
     complete_lines(bytes).filter_map(|line| {
         let colon = line.iter().position(|b| *b == b':')?;
@@ -119,7 +120,7 @@ pub fn cgroup_lines(bytes: &[u8]) -> impl Iterator<Item = CgroupLine<'_>> {
 pub struct CgroupMount {
     /// Device number of the filesystem: major, minor.
     pub dev: (u32, u32),
-    /// The cgroup that is seen at the mount point.
+    /// The cgroup that lies at the mount point.
     pub root: Vec<u8>,
     /// The mount point.
     pub point: Vec<u8>,
@@ -163,7 +164,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Lines without their newline; what follows the last newline is a cut line.
+/// Lines without their newline. Text after the last newline is a cut line and is left out.
 pub(super) fn complete_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

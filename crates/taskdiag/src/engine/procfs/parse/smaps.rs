@@ -1,5 +1,5 @@
-//! /proc/PID/smaps and /proc/PID/smaps_rollup: what is in memory of each mapping, and of all.
-//! A mapping has some 25 lines there, so this is the parser with the most to do.
+//! Parses /proc/PID/smaps and /proc/PID/smaps_rollup: how much of each mapping, and of all, is in memory. A
+//! mapping has some 25 lines there, so this parser has the most to do.
 
 use taskdiag_wire::{Rollup, VMA_FLAGS, VmaStat};
 use zerocopy::{FromBytes, IntoBytes};
@@ -36,20 +36,20 @@ const KEYS: [&[u8]; 24] = [
     b"THPeligible:",
     b"ProtectionKey:",
 ];
-/// How many of them are sizes, in KiB; the others are plain numbers.
+/// How many of the keys are sizes in KiB. The others are plain numbers.
 const SIZES: usize = 22;
 
-/// The sums of one mapping or of all, in bytes, and which of them are known.
+/// The values of one mapping, or the sums of all, in bytes, and which of them are known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     values: [u64; KEYS.len()],
     known: u32,
-    /// The key that is looked for first: that after the last one.
+    /// The key that is tried first, which is the one after the last match.
     next: usize,
 }
 
 impl Sums {
-    /// Take a line; gives which of the keys it has.
+    /// Reads a line. Returns the index of its key, if it is one of the keys.
     #[inline]
     fn line(&mut self, line: &[u8]) -> Option<usize> {
         for i in (self.next..KEYS.len()).chain(0..self.next) {
@@ -67,7 +67,7 @@ impl Sums {
     }
 }
 
-/// `                1640 kB`, in bytes.
+/// Parses `                1640 kB` into bytes.
 #[inline]
 fn kib(text: &[u8]) -> Option<u64> {
     let digits = text.strip_suffix(b" kB")?;
@@ -78,17 +78,18 @@ fn kib(text: &[u8]) -> Option<u64> {
 /// A mapping of smaps.
 #[derive(Clone, Copy, Debug)]
 pub struct SmapsEntry<'a> {
-    /// As in maps; here with its flags, where [`has_flags`](Self::has_flags) says so.
+    /// The line as in maps. Its flags are set if [`has_flags`](Self::has_flags) says so.
     pub line: MapLine<'a>,
-    /// There was a line of flags.
+    /// Whether there was a line of flags.
     pub has_flags: bool,
-    /// What is in memory.
+    /// How much of the mapping is in memory.
     pub stat: VmaStat,
     /// The members of `stat` that are known.
     pub valid: u32,
 }
 
-/// The mappings of a smaps file, in order. Of one that the end of the data cuts, what is there.
+/// The mappings of a smaps file, in order. A mapping that is cut by the end of the data has the values that
+/// are there.
 pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
     let mut rest = &bytes[..memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1)];
     let mut following = None;
@@ -129,8 +130,8 @@ pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
     })
 }
 
-/// How much of the beginning of a smaps file is mappings that nothing more comes of: up to the last line that
-/// one begins with. 0: of none so far.
+/// The length of the beginning of a smaps file whose mappings are complete, up to the last line that begins
+/// a mapping. It is 0 if no mapping is complete.
 pub fn whole_smaps_entries(bytes: &[u8]) -> usize {
     let mut end = memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1);
     while let Some(before) = end.checked_sub(1) {
@@ -144,7 +145,7 @@ pub fn whole_smaps_entries(bytes: &[u8]) -> usize {
     0
 }
 
-/// The next line, without its end; `None`: there is no more.
+/// The next line without its newline, or `None` if there is none.
 fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let end = memchr::memchr(b'\n', rest)?;
     let line = &rest[..end];
@@ -152,23 +153,23 @@ fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(line)
 }
 
-/// The lines that a mapping has, learnt from the one before: the kernel writes the same ones for
-/// each, of the same length. So none is searched for its end, nor its key among all.
+/// The lines that a mapping has, learnt from the mapping before. The kernel writes the same lines for each
+/// mapping, with the same lengths. So the parser need not search for the end of a line or for its key.
 #[derive(Debug, Default)]
 struct Layout(Vec<Known>);
 
 #[derive(Debug)]
 struct Known {
-    /// The key, colon included.
+    /// The key with its colon.
     key: Vec<u8>,
-    /// Length of the line, its end included.
+    /// The length of the line with its newline.
     len: usize,
-    /// Which of [`KEYS`]; `None`: another one.
+    /// The index in [`KEYS`], or `None` for another key.
     member: Option<usize>,
 }
 
 impl Layout {
-    /// Take the line at the start of `rest` if it is the one that is to be expected, the `at`-th.
+    /// Reads the line at the start of `rest`, if it is the expected one, which is the `at`-th.
     #[inline]
     fn line(&self, at: usize, rest: &mut &[u8], sums: &mut Sums) -> bool {
         let Some(known) = self.0.get(at) else { return false };
@@ -190,7 +191,7 @@ impl Layout {
         *rest = after;
         true
     }
-    /// This is the `at`-th line of a mapping, with this key.
+    /// Learns that the `at`-th line of a mapping has this key.
     #[cold]
     fn learn(&mut self, at: usize, line: &[u8], member: Option<usize>) {
         let Some(colon) = memchr::memchr(b':', line) else { return };
@@ -203,7 +204,7 @@ impl Layout {
     }
 }
 
-/// A number with blanks before it, of so few digits that its KiB are no overflow in bytes.
+/// A number with blanks before it. It has so few digits that its KiB fit into a number of bytes.
 #[inline]
 fn padded(text: &[u8]) -> Option<u64> {
     let (mut n, mut scale, mut at) = (0, 1, text.len());
@@ -218,13 +219,13 @@ fn padded(text: &[u8]) -> Option<u64> {
     (at < text.len() && text[..at].iter().fold(true, |all, b| all & (*b == b' '))).then_some(n)
 }
 
-/// The bits of VmFlags, which are two letters each.
+/// The bits of VmFlags. Each flag is two letters.
 fn flag_bits(text: &[u8]) -> u32 {
     let bit = |word: &[u8]| VMA_FLAGS.iter().find(|f| f.letters.as_bytes() == word);
     text.split(|b| *b == b' ').filter_map(bit).fold(0, |all, f| all | f.bit)
 }
 
-/// A smaps_rollup file. `None`: nothing of it is known.
+/// Parses a smaps_rollup file. `None` if nothing of it is known.
 pub fn rollup(bytes: &[u8]) -> Option<Rollup> {
     let mut sums = Sums::default();
     complete_lines(bytes).for_each(|line| {
@@ -316,14 +317,14 @@ Rss:                   5 kB
         }
     }
 
-    /// A mapping alone teaches nothing; after others, all its lines are expected, or are not.
+    /// A single mapping teaches nothing. After several mappings, all lines are expected, or none is.
     #[test]
     fn parts_are_as_the_whole() {
         let shown =
             |bytes: &[u8]| -> Vec<_> { smaps_entries(bytes).map(|e| format!("{e:?}")).collect() };
         let whole = shown(FILE.as_bytes());
         for size in 1..FILE.len() {
-            // As read in parts: of this size, and the rest.
+            // The text is read in two parts: one of this size, and the rest.
             let text = &FILE.as_bytes()[..size];
             let done = whole_smaps_entries(text);
             assert!(done <= size);

@@ -1,17 +1,17 @@
-//! Answers of sock_diag(7): netlink messages to sockets.
+//! Parses answers of sock_diag(7), which are netlink messages, into sockets.
 
 use taskdiag_wire::Socket;
 
 use super::bit;
 
-/// A socket as sock_diag tells of it.
+/// A socket, with the members that sock_diag gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sock {
-    /// The record; `fd`, `netns` and `name` are not set.
+    /// The record. Its members `fd`, `netns` and `name` are not set.
     pub record: Socket,
-    /// The members that are known.
+    /// The members of the record that are known.
     pub valid: u32,
-    /// AF_UNIX: path, or `@` and the abstract name.
+    /// For AF_UNIX, the path, or `@` and the abstract name.
     pub name: Option<Box<[u8]>>,
 }
 
@@ -20,8 +20,8 @@ macro_rules! bits {
 }
 pub(super) use bits;
 
-/// What is known of every socket that is found.
-pub(super) const ALL: u32 = bits!(inode family protocol state) | bit(Socket::MEMBERS, "r#type");
+/// The members that are known of every socket that is found.
+pub(super) const ALL: u32 = bits!(inode family protocol state) | bit(Socket::MEMBERS, "type");
 const INET: u32 = ALL | bits!(ifindex local_addr peer_addr);
 pub(super) const PORTS: u32 = bits!(local_port peer_port);
 pub(super) const QUEUES: u32 = bits!(recv_queue_bytes send_queue_bytes);
@@ -39,7 +39,7 @@ fn addr_at(b: &[u8], at: usize) -> Option<[u8; 16]> {
     b.get(at..at + 16)?.try_into().ok()
 }
 
-/// What the name of a protocol (the attribute `system.sockprotoname` of a socket) tells.
+/// A socket of which only the name of its protocol is known (the attribute `system.sockprotoname`).
 pub fn sock_of_protocol(name: &[u8]) -> Sock {
     let name = name.strip_suffix(b"\0").unwrap_or(name);
     let of = |family: i32, rest: Option<(i32, i32)>| Sock {
@@ -50,7 +50,7 @@ pub fn sock_of_protocol(name: &[u8]) -> Sock {
             ..Socket::default()
         },
         valid: match rest {
-            Some(_) => bits!(family protocol) | bit(Socket::MEMBERS, "r#type"),
+            Some(_) => bits!(family protocol) | bit(Socket::MEMBERS, "type"),
             None => bits!(family),
         },
         name: None,
@@ -96,7 +96,7 @@ pub fn inet_diag(b: &[u8], protocol: u8) -> Option<Sock> {
         _ => libc::SOCK_DGRAM,
     };
     let mut valid = INET | PORTS;
-    // Of a listening socket they count connections.
+    // For a listening socket, these numbers count connections.
     if state != TCP_LISTEN {
         valid |= QUEUES;
     }
@@ -106,7 +106,7 @@ pub fn inet_diag(b: &[u8], protocol: u8) -> Option<Sock> {
                 inode: u32_at(b, 68)?.into(),
                 family,
                 r#type: kind as u16,
-                // A raw socket has its protocol as its port, in the kernel, too.
+                // A raw socket has its protocol in place of its port, in the kernel too.
                 protocol: if raw { local } else { u16::from(protocol) },
                 state,
                 local_port: local,
@@ -136,7 +136,7 @@ pub fn unix_diag(b: &[u8]) -> Option<Sock> {
             inode: u32_at(b, 4)?.into(),
             ..Socket::default()
         },
-        // It has no name, and no peer, where the kernel does not tell of one.
+        // If the kernel gives no name or peer, the socket has none.
         valid: ALL | NAME | bits!(peer_inode),
         name: None,
     };
@@ -208,7 +208,7 @@ pub fn packet_diag(b: &[u8]) -> Option<Sock> {
 }
 
 impl Sock {
-    /// What is not known is zero.
+    /// Sets the members that are not known to zero.
     fn without_unknown(mut self) -> Sock {
         if self.valid & QUEUES == 0 {
             (self.record.recv_queue_bytes, self.record.send_queue_bytes) = (0, 0);
@@ -217,7 +217,7 @@ impl Sock {
     }
 }
 
-/// Netlink attributes: type and data, as long as they are sound.
+/// The netlink attributes of a message as type and data, up to the first that is malformed.
 fn attrs(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(rest, 0)?);
@@ -228,7 +228,7 @@ fn attrs(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The messages in a buffer that was received: type and payload.
+/// The messages in a received buffer, as type and payload.
 pub fn nl_messages(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = u32_at(rest, 0)? as usize;

@@ -1,29 +1,30 @@
-//! /proc/PID/stat and /proc/PID/task/TID/stat: BASE, STAT, and two facts about the arguments.
+//! Parses /proc/PID/stat and /proc/PID/task/TID/stat into BASE, STAT, and two facts about the arguments.
 
 use taskdiag_wire::{Base, STAT_LOCKED, Stat, TASK_EXITING, TASK_KTHREAD};
 
 use super::{Fields, set};
 
-/// In `do_exit()`.
+/// The task is in `do_exit()`.
 const PF_EXITING: u32 = 0x4;
-/// A kernel thread.
+/// The task is a kernel thread.
 const PF_KTHREAD: u32 = 0x20_0000;
 
-/// What a stat file says.
+/// The content of a stat file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatFile {
-    /// BASE.
+    /// The record BASE.
     pub base: Base,
-    /// STAT.
+    /// The record STAT.
     pub stat: Stat,
-    /// Bytes between the kernel's marks of the start and the end of the arguments. `None`: the
-    /// reader may not know them, or there are none.
+    /// The number of bytes between the kernel's marks of the start and the end of the arguments. `None` if
+    /// the reader may not know them, or there are none.
     pub args_len: Option<u64>,
     comm: [u8; COMM_MAX],
     comm_len: usize,
 }
 
-/// The kernel has no longer names (`struct proc_task_name` in fs/proc/array.c: 64 with the NUL).
+/// The kernel has no longer names than this (`struct proc_task_name` in fs/proc/array.c has 64 bytes with
+/// the NUL).
 const COMM_MAX: usize = 63;
 
 impl StatFile {
@@ -31,32 +32,32 @@ impl StatFile {
     pub fn comm(&self) -> &[u8] {
         &self.comm[..self.comm_len]
     }
-    /// Does an empty command line mean that there is none? Of a kernel thread, a zombie, and a task
-    /// in `do_exit()`.
+    /// Whether an empty command line means that the task has none. This is so for a kernel thread, a zombie,
+    /// and a task in `do_exit()`.
     pub fn has_no_memory(&self) -> bool {
         self.base.flags & (TASK_KTHREAD | TASK_EXITING) != 0
     }
-    /// STAT with the flags that follow from its locked pages, where the status file told them.
+    /// STAT with the flag for locked pages, where the status file said how many there are.
     pub fn stat_with_locked(&self, locked_bytes: Option<u64>) -> Stat {
         let mut stat = self.stat;
         let locked = locked_bytes.or(self.has_never_memory().then_some(0));
         set!(stat, Stat.flags, locked.map(|bytes| if bytes > 0 { STAT_LOCKED } else { 0 }));
         stat
     }
-    /// A kernel thread or a zombie. A task in `do_exit()` may still have its memory.
+    /// Whether the task is a kernel thread or a zombie. A task in `do_exit()` may still have its memory.
     pub fn has_never_memory(&self) -> bool {
         self.base.flags & TASK_KTHREAD != 0 || self.base.state == b'Z'
     }
-    /// Was it reaped while the file was read? The kernel then shows a task of no process.
+    /// Whether the task was reaped while the file was read. The kernel then shows a task without a process.
     pub fn is_reaped(&self) -> bool {
         self.stat.num_threads() == Some(0) && self.base.sid().is_none()
     }
 }
 
-/// Parse a stat file. `tick_ns` is the length of a clock tick.
+/// Parses a stat file. `tick_ns` is the length of a clock tick.
 ///
-/// `None` where even name and state are not there. The name is between the first `(` and the last
-/// `)`: it may itself hold brackets, blanks, newlines and bytes that are not text.
+/// Returns `None` if not even name and state are there. The name is between the first `(` and the last `)`,
+/// because it may itself hold brackets, blanks, newlines and bytes that are not text.
 pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
     let open = bytes.iter().position(|b| *b == b'(')?;
     let close = memchr::memrchr(b')', bytes).filter(|c| *c > open)?;
@@ -69,7 +70,7 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
     let comm_len = name.len().min(COMM_MAX);
     let mut comm = [0; COMM_MAX];
     comm[..comm_len].copy_from_slice(&name[..comm_len]);
-    // -1 stands for a task that is just being reaped.
+    // -1 stands for a task that is being reaped.
     set!(base, Base.ppid, f.u32());
     set!(base, Base.pgid, f.u32());
     set!(base, Base.sid, f.u32());
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!((b.state, b.ppid, b.pgid, b.sid), (b'S', 1, 5057, 3481));
         assert_eq!((b.task_flags, b.flags), (4194304, 0));
         assert_eq!(b.start_time_ns, 1_556_330_000_000);
-        assert_eq!(b.valid, Base::ALL_VALID);
+        assert_eq!(b.valid, Base::ALL_VALID & !Base::KNOWS_COMM, "the name is put beside it");
         let t = s.stat;
         assert_eq!((t.tty_nr, t.tty_pgrp), (34816, -1));
         assert_eq!((t.minflt, t.cminflt, t.majflt, t.cmajflt), (104, 5, 6, 7));
@@ -182,7 +183,7 @@ mod tests {
             assert_eq!(s.comm(), name);
             assert_eq!((s.base.state, s.base.ppid), (b'S', 1));
         }
-        // A kernel that gave more than the record holds: cut, still NUL-terminated.
+        // A kernel might give a longer name than the record holds. It is cut and still ends with a NUL.
         assert_eq!(stat(&line(&long), TICK).unwrap().comm(), &long[..63]);
     }
 
@@ -205,7 +206,7 @@ mod tests {
         let full = stat(&whole, TICK).unwrap();
         for n in 0..whole.len() {
             let Some(s) = stat(&whole[..n], TICK) else { continue };
-            // What is said to be known is right.
+            // Whatever is said to be known must be right.
             if s.comm() == b"a) b" {
                 for (known, value) in [
                     (s.base.ppid(), full.base.ppid),

@@ -1,34 +1,35 @@
-//! /proc/PID/status: CRED, STATM, SIGNALS, the switches of SCHED, the pid chain of NS.
+//! Parses /proc/PID/status into CRED, STATM, SIGNALS, the context switches of SCHED, and the chain of pids
+//! of NS.
 
 use taskdiag_wire::{Cred, Groups, Signals, Statm};
 
 use super::{Fields, hex, number, set};
 
-/// What a status file says. Reused from task to task, so that its lists allocate once.
+/// The content of a status file. It is reused from task to task, so that its lists allocate once.
 #[derive(Clone, Debug, Default)]
 pub struct StatusFile {
-    /// CRED; filled when asked for.
+    /// CRED. It is filled if it was asked for.
     pub cred: Cred,
-    /// Supplementary gids as `u32` in the host's byte order; filled with `cred`.
+    /// The supplementary gids as `u32` in the host's byte order. They are filled with `cred`.
     pub gids: Vec<u8>,
-    /// STATM; filled when asked for. No member is known of a task without memory.
+    /// STATM. It is filled if it was asked for. No member is known of a task without memory.
     pub statm: Statm,
-    /// Pages locked into memory, in bytes; filled when STAT is asked for.
+    /// Bytes of pages that are locked into memory. They are filled if STAT was asked for.
     pub locked_bytes: Option<u64>,
-    /// Swapped anonymous memory, in bytes; filled when SWAP is asked for.
+    /// Bytes of swapped anonymous memory. They are filled if SWAP was asked for.
     pub swap_bytes: Option<u64>,
-    /// Size of the table of open files; always filled.
+    /// The size of the table of open files. It is always filled.
     pub fd_size: Option<u32>,
-    /// SIGNALS; filled when asked for.
+    /// SIGNALS. It is filled if it was asked for.
     pub signals: Signals,
-    /// Voluntary context switches of the thread; filled when SCHED is asked for.
+    /// Voluntary context switches of the thread. They are filled if SCHED was asked for.
     pub nvcsw: Option<u64>,
-    /// Involuntary context switches of the thread; filled when SCHED is asked for.
+    /// Involuntary context switches of the thread. They are filled if SCHED was asked for.
     pub nivcsw: Option<u64>,
-    /// Threads of the process; filled when SCHED is asked for.
+    /// The number of threads of the process. It is filled if SCHED was asked for.
     pub threads: Option<u32>,
-    /// Ids in the nested pid namespaces as `u32` in the host's byte order; filled when NS is
-    /// asked for. Empty: not known.
+    /// The ids in the nested pid namespaces, as `u32` in the host's byte order. They are filled if NS was
+    /// asked for, and are empty if they are not known.
     pub nspid: Vec<u8>,
 }
 
@@ -37,8 +38,8 @@ pub fn tgid(bytes: &[u8]) -> Option<u32> {
     Lines { rest: bytes }.find_map(|line| numbers(line, "Tgid:")?.u32())
 }
 
-/// The complete lines, each with its newline. By hand, because a status file is some 60 short
-/// lines: a call for each costs more than the search.
+/// The complete lines, each with its newline. This is written by hand because a status file has some 60
+/// short lines, and a call for each costs more than the search.
 struct Lines<'a> {
     rest: &'a [u8],
 }
@@ -50,7 +51,7 @@ impl<'a> Iterator for Lines<'a> {
         const ONES: u64 = u64::MAX / 255;
         let mut at = 0;
         for chunk in self.rest.chunks_exact(8) {
-            // The lowest byte that is a newline gets its top bit set; those above it may lie.
+            // The top bit is set in the lowest byte that is a newline. Bytes above that one may be wrong.
             let x = u64::from_le_bytes(chunk.try_into().expect("8 bytes")) ^ (ONES * b'\n' as u64);
             let hit = x.wrapping_sub(ONES) & !x & (ONES * 0x80);
             if hit != 0 {
@@ -72,7 +73,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// What follows the key of a line; `None`: the line has another key.
+/// The rest of a line after its key, or `None` if the line has another key.
 #[inline]
 fn numbers<'a>(line: &'a [u8], key: &str) -> Option<Fields<'a>> {
     line.strip_prefix(key.as_bytes()).map(Fields::new)
@@ -91,7 +92,7 @@ fn mask(line: &[u8], key: &str) -> Option<u64> {
 }
 
 impl StatusFile {
-    /// Forget the last task and take in this one's file, as far as `groups` need it.
+    /// Forgets the last task and reads the file of this one, as far as `groups` need it.
     pub fn parse(&mut self, bytes: &[u8], groups: Groups) {
         self.cred = Cred::new();
         self.statm = Statm::new();
@@ -108,9 +109,9 @@ impl StatusFile {
         let signals = groups.contains(Groups::SIGNALS);
         let swap = groups.contains(Groups::SWAP);
         for line in (Lines { rest: bytes }) {
-            // Four bytes tell all keys apart; those who take a line look at its whole key.
+            // Four bytes tell all keys apart. The code that takes a line compares the whole key.
             match line.first_chunk() {
-                Some(b"Cpus") if !sched => return, // only the switches come after it
+                Some(b"Cpus") if !sched => return, // only the context switches come after it
                 Some(k @ (b"Uid:" | b"Gid:" | b"Grou" | b"Trac" | b"NoNe" | b"Secc")) if cred => {
                     self.ids_and_modes(k, line);
                 }
@@ -129,7 +130,7 @@ impl StatusFile {
                         self.memory(k, line);
                     }
                 }
-                Some(k @ ([b'V', b'm', ..] | b"RssA" | b"RssF" | b"RssS")) if statm => {
+                Some(k @ ([b'V', b'm', ..] | b"RssA" | b"RssF" | b"RssS" | b"Huge")) if statm => {
                     self.memory(k, line);
                 }
                 Some(b"NSpi") if ns => {
@@ -177,6 +178,7 @@ impl StatusFile {
             b"VmPi" => set!(m, Statm.pinned_bytes, kib(line, "VmPin:")),
             b"VmPT" => set!(m, Statm.page_tables_bytes, kib(line, "VmPTE:")),
             b"VmSw" => set!(m, Statm.swap_bytes, kib(line, "VmSwap:")),
+            b"Huge" => set!(m, Statm.hugetlb_bytes, kib(line, "HugetlbPages:")),
             _ => {}
         }
     }
@@ -217,7 +219,7 @@ impl StatusFile {
                 set!(c, Cred.sgid, f.u32());
                 set!(c, Cred.fsgid, f.u32());
             }
-            // The number and the list must be of one line.
+            // The number and the list must come from one line.
             b"Grou" if c.ngroups().is_none() => {
                 if let Some(f) = numbers(line, "Groups:") {
                     let whole = ids(f, &mut self.gids);
@@ -245,7 +247,7 @@ impl StatusFile {
     }
 }
 
-/// A list of ids. `false`, and no list, where one of the words is no id.
+/// Parses a list of ids. If one of the words is not an id, there is no list and the result is `false`.
 fn ids(mut f: Fields<'_>, out: &mut Vec<u8>) -> bool {
     out.clear();
     while let Some(word) = f.next() {
@@ -268,7 +270,7 @@ mod tests {
         VmLck:\t       1 kB\nVmPin:\t       2 kB\nVmHWM:\t    1761 kB\nVmRSS:\t    1760 kB\n\
         RssAnon:\t     112 kB\nRssFile:\t    1648 kB\nRssShmem:\t       3 kB\nVmData:\t     360 kB\n\
         VmStk:\t     132 kB\nVmExe:\t      20 kB\nVmLib:\t    1528 kB\nVmPTE:\t      48 kB\n\
-        VmSwap:\t       4 kB\nThreads:\t2\nSigQ:\t3/96365\nSigPnd:\t0000000000000001\n\
+        VmSwap:\t       4 kB\nHugetlbPages:\t    2048 kB\nThreads:\t2\nSigQ:\t3/96365\nSigPnd:\t0000000000000001\n\
         ShdPnd:\t0000000000000002\nSigBlk:\t0000000000000004\nSigIgn:\t0000000000000008\n\
         SigCgt:\t8000000000000000\nCapInh:\t0000000000000001\n\
         CapPrm:\t000001fffeffffff\nCapEff:\t0000000000000002\nCapBnd:\t0000000000000003\n\
@@ -314,9 +316,13 @@ mod tests {
             m.pinned_bytes,
             m.page_tables_bytes,
             m.swap_bytes,
+            m.hugetlb_bytes,
         ]
         .map(|b| b / 1024);
-        assert_eq!(kib, [3060, 3061, 1760, 112, 1648, 3, 1761, 360, 132, 20, 1528, 1, 2, 48, 4]);
+        assert_eq!(
+            kib,
+            [3060, 3061, 1760, 112, 1648, 3, 1761, 360, 132, 20, 1528, 1, 2, 48, 4, 2048]
+        );
         assert_eq!(m.valid, Statm::ALL_VALID);
         assert_eq!((s.nvcsw, s.nivcsw, s.threads), (Some(150), Some(545), Some(2)));
         assert_eq!(words(&s.nspid), [5066, 12, 1]);
@@ -360,7 +366,7 @@ mod tests {
     fn lines_of_every_length() {
         for len in 0..40 {
             let line = vec![b'a'; len];
-            // Bytes next to the newline's value must not pass for it.
+            // Bytes whose values are next to that of a newline must not pass for one.
             let text = [&line[..], b"\n\x0b\n\n", &line[..], b"\x09\x0b\n", &line[..]].concat();
             let got: Vec<_> = Lines { rest: &text }.map(<[u8]>::len).collect();
             assert_eq!(got, [len + 1, 2, 1, len + 3]);

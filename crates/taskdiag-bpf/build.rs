@@ -1,5 +1,6 @@
-//! Says where the BPF programs are that the library includes: in `bpf/skel`, or, for tests, in the directory that
-//! `TASKDIAG_SKEL_DIR` names while it is built. Never when it runs: programs from elsewhere would run in the kernel.
+//! Tells the crate which directory its BPF programs are included from. It is `skel`, or, in a test build, the
+//! directory that `TASKDIAG_SKEL_DIR` names. The choice is made when the crate is built and never when it runs,
+//! because a program from elsewhere would run in the kernel.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ fn main() {
     let here = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let dir = match std::env::var_os("TASKDIAG_SKEL_DIR") {
         Some(dir) => PathBuf::from(dir),
-        None => here.join("../../bpf/skel"),
+        None => here.join("skel"),
     };
     assert!(
         dir.is_absolute() && dir.join("lite.lskel").exists(),

@@ -1,0 +1,299 @@
+//! The words of a command line, read as procps does: first as System V, with BSD words where they have no
+//! dash; and where that makes no sense, once more with the dashes taken for nothing (`-aux`).
+
+use super::table::{BSD, Does, LONG, Row, UNIX};
+use super::{Instead, List, Typed};
+use crate::args::lists;
+use crate::exit::Exit;
+use crate::nearest;
+
+fn usage<T>(text: String) -> Result<T, Exit> {
+    Err(Exit::Usage(text))
+}
+
+/// Is this a long option of procps? With or without two dashes before and a value behind it.
+pub fn is_long(word: &str) -> bool {
+    let name = word.trim_start_matches("--");
+    let name = name.split(['=', ':']).next().unwrap_or(name);
+    LONG.iter().any(|(n, ..)| *n == name)
+}
+
+/// Read what was typed.
+pub fn parse(words: &[String]) -> Result<Typed, Exit> {
+    let checked = |t: Typed| match t.instead {
+        Some(Instead::Version | Instead::Columns) if words.len() > 1 => {
+            usage(String::from("what lists no processes cannot be joined with anything"))
+        }
+        _ => checked(t),
+    };
+    let first = Words { words, at: 0, dashes: true }.read().and_then(checked);
+    let has_dash =
+        |w: &String| w.starts_with('-') && w.chars().nth(1).is_some_and(char::is_alphabetic);
+    match first {
+        Err(why) if words.iter().any(has_dash) => {
+            let again = Words { words, at: 0, dashes: false }.read().and_then(checked);
+            // What is said is about the words as they were typed.
+            again.map_err(|_| why)
+        }
+        other => other,
+    }
+}
+
+/// What cannot be meant together.
+fn checked(t: Typed) -> Result<Typed, Exit> {
+    if (t.threads() || t.both) && t.forest.is_some() {
+        return usage(String::from("a forest shows processes: leave out what shows threads"));
+    }
+    if t.thread_rows && t.both {
+        return usage(String::from(
+            "H cannot be joined with m: each has rows of threads of its own",
+        ));
+    }
+    if t.lwp && t.spid {
+        return usage(String::from(
+            "-L and -T cannot be joined: each adds a column with the thread's id",
+        ));
+    }
+    t.selection()?;
+    super::layout::columns(&t)?;
+    Ok(t)
+}
+
+struct Words<'a> {
+    words: &'a [String],
+    at: usize,
+    /// Does a dash mean something?
+    dashes: bool,
+}
+
+impl<'a> Words<'a> {
+    fn read(mut self) -> Result<Typed, Exit> {
+        let mut t = Typed { bsd: !self.dashes, ..Typed::default() };
+        while let Some(word) = self.words.get(self.at) {
+            self.at += 1;
+            let mut letters = word.chars();
+            match (letters.next(), letters.next(), letters.next()) {
+                (Some('-'), Some('-'), Some(c)) if c.is_alphabetic() => self.long(word, &mut t)?,
+                (Some('-'), Some(c), _) if c.is_alphabetic() && self.dashes => {
+                    self.letters(word, &word[1..], UNIX, &mut t)?;
+                }
+                (Some('-'), Some(c), _) if c.is_alphabetic() => {
+                    self.letters(word, &word[1..], BSD, &mut t)?;
+                }
+                (Some(c), ..) if c.is_alphabetic() && self.dashes => {
+                    t.bsd = true;
+                    self.letters(word, word, BSD, &mut t)?;
+                }
+                (Some('0'..='9' | '+'), ..) | (Some('-'), Some('0'..='9'), _) => {
+                    t.bsd = true;
+                    self.at -= 1;
+                    self.ids(&mut t)?;
+                }
+                _ => return usage(format!("'{word}' is no option, and no process id")),
+            }
+        }
+        Ok(t)
+    }
+    /// The rest is process ids; with a dash groups of processes, with a plus sessions.
+    fn ids(&mut self, t: &mut Typed) -> Result<(), Exit> {
+        let (mut pids, mut groups, mut sessions) = (Vec::new(), Vec::new(), Vec::new());
+        for word in &self.words[self.at..] {
+            let (to, digits) = match (word.strip_prefix('-'), word.strip_prefix('+')) {
+                (Some(digits), _) => (&mut groups, digits),
+                (_, Some(digits)) => (&mut sessions, digits),
+                _ => (&mut pids, word.as_str()),
+            };
+            for item in lists::strict(digits)? {
+                match lists::pid("what follows a process id", item)? {
+                    0 => return usage(String::from("there is no process 0: ids begin at 1")),
+                    id => to.push(id),
+                }
+            }
+        }
+        self.at = self.words.len();
+        for (ids, make) in [
+            (pids, List::Pid as fn(Vec<u32>) -> List),
+            (groups, List::Group),
+            (sessions, List::Session),
+        ] {
+            if !ids.is_empty() {
+                t.lists.push(make(ids));
+            }
+        }
+        Ok(())
+    }
+    /// The value of an option: what is left of the word, or the next one.
+    fn value(&mut self, rest: &'a str) -> Option<&'a str> {
+        if !rest.is_empty() {
+            return Some(rest);
+        }
+        let next = self.words.get(self.at).filter(|w| !w.is_empty())?;
+        self.at += 1;
+        Some(next)
+    }
+    fn letters(
+        &mut self,
+        word: &str,
+        letters: &'a str,
+        table: &[Row<char>],
+        t: &mut Typed,
+    ) -> Result<(), Exit> {
+        for (i, c) in letters.char_indices() {
+            let rest = &letters[i + c.len_utf8()..];
+            if let ('0'..='9', true) = (c, std::ptr::eq(table, BSD)) {
+                return (|| {
+                    let ids = lists::strict(&letters[i..])?;
+                    let ids = ids.into_iter().map(|s| lists::pid("a list of processes", s));
+                    t.lists.push(List::Pid(ids.collect::<Result<_, _>>()?));
+                    Ok(())
+                })();
+            }
+            let Some((_, does, _)) = table.iter().find(|(l, ..)| *l == c) else {
+                return usage(unknown(word, c, table));
+            };
+            match does {
+                Does::Set(set) => set(t),
+                Does::Take(what, take) => {
+                    let Some(value) = self.value(rest) else {
+                        return usage(format!("'{c}' in '{word}' needs {what} after it"));
+                    };
+                    return take(t, value);
+                }
+                Does::May(take) => {
+                    let value = self.value(rest);
+                    return take(t, value);
+                }
+            }
+        }
+        Ok(())
+    }
+    fn long(&mut self, word: &'a str, t: &mut Typed) -> Result<(), Exit> {
+        let text = &word[2..];
+        let end = text.find(['=', ':']).unwrap_or(text.len());
+        let (name, rest) = text.split_at(end);
+        let Some((_, does, _)) = LONG.iter().find(|(n, ..)| *n == name) else {
+            let hint = nearest::hint(name, LONG.iter().map(|l| l.0));
+            return usage(format!("there is no option '--{name}'{hint}"));
+        };
+        match does {
+            Does::Set(_) if !rest.is_empty() => {
+                usage(format!("'--{name}' takes no value, so '{rest}' has no place there"))
+            }
+            Does::Set(set) => {
+                let before = t.headers;
+                set(t);
+                if before.is_some() && t.headers != before {
+                    return usage(String::from(
+                        "headers are either left out or repeated, not both",
+                    ));
+                }
+                Ok(())
+            }
+            Does::Take(what, take) => {
+                let value = match rest.get(1..) {
+                    Some("") => None,
+                    Some(value) => Some(value),
+                    None => self.value(""),
+                };
+                match value {
+                    Some(value) => take(t, value),
+                    None => usage(format!("'--{name}' needs {what} after it")),
+                }
+            }
+            Does::May(take) => take(t, rest.get(1..)),
+        }
+    }
+}
+
+/// There is no such letter: was the name of a program or user meant?
+fn unknown(word: &str, c: char, table: &[Row<char>]) -> String {
+    if std::ptr::eq(table, UNIX) {
+        return format!("there is no option '-{c}' (in '{word}'); 'taskdiag ps --help' lists all");
+    }
+    format!(
+        "'{word}' is read as letters in the style of BSD (as in aux), and there is no letter '{c}': to find \
+         processes by the name of their program, use -C {word}; 'taskdiag ps --help' lists all letters"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::procps::{Bsd, Forest, Place};
+
+    fn read(words: &str) -> Result<Typed, Exit> {
+        parse(&words.split('|').filter(|w| !w.is_empty()).map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn fingers() {
+        for typed in ["aux", "-aux"] {
+            let t = read(typed).unwrap();
+            assert!(t.bsd && t.kinds.bsd_a && t.kinds.bsd_x, "{typed}");
+            assert_eq!(t.bsd_views, [Bsd::User], "{typed}");
+        }
+        let pids = |t: Typed| t.lists;
+        for typed in
+            ["42|43", "p|42,43", "p42,43", "-p|42,43", "-p42 43", "--pid=42,43", "--pid|42,43"]
+        {
+            assert_eq!(pids(read(typed).unwrap()), [List::Pid(vec![42, 43])], "{typed}");
+        }
+        assert_eq!(read("-42").unwrap().lists, [List::Group(vec![42])]);
+        assert_eq!(read("+42").unwrap().lists, [List::Session(vec![42])]);
+        for typed in [
+            "axo|pid,comm",
+            "axopid,comm",
+            "ax|o|pid,comm",
+            "-axo|pid,comm",
+            "ax|--format=pid,comm",
+        ] {
+            let t = read(typed).unwrap();
+            assert_eq!(t.specs, [(Place::Columns, String::from("pid,comm"))], "{typed}");
+        }
+        assert_eq!(read("axf").unwrap().forest, Some(Forest::Drawn));
+        assert_eq!(read("-eH").unwrap().forest, Some(Forest::Indented));
+        assert_eq!(read("-C|aux").unwrap().lists, [List::Command(vec![b"aux".to_vec()])]);
+    }
+
+    #[test]
+    fn only_output_is_not_procps() {
+        for (typed, is) in [
+            ("", false),
+            ("-o|pid", false),
+            ("--sort|-rss|-w", false),
+            ("-f", true),
+            ("-e", true),
+            ("1", true),
+            ("u", true),
+            ("h", true),
+            ("-T|-o|pid", true),
+        ] {
+            assert_eq!(read(typed).unwrap().is_procps(), is, "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (typed, word) in [
+            ("axo", "needs a list of columns"),
+            ("b", "letter 'b'"),
+            ("firefox", "-C firefox"),
+            ("-b", "'-b'"),
+            ("--nosuch", "'--nosuch'"),
+            ("--srot|pid", "'sort'"),
+            ("-p|1,,2", "1,,2"),
+            ("-LT|-e", "-L and -T"),
+        ] {
+            let Err(Exit::Usage(text)) = read(typed) else { panic!("{typed}") };
+            assert!(text.contains(word), "{typed}: {text}");
+        }
+    }
+
+    #[test]
+    fn all_options_are_in_order_and_described() {
+        for table in [UNIX, BSD] {
+            assert!(table.is_sorted_by_key(|r| r.0) && table.iter().all(|r| !r.2.is_empty()));
+        }
+        assert!(LONG.is_sorted_by_key(|r| r.0) && LONG.iter().all(|r| !r.2.is_empty()));
+    }
+}

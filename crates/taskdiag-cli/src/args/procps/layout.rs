@@ -1,0 +1,364 @@
+//! Which columns and keys the arguments of procps `ps` mean.
+
+use super::{Bsd, Forest, Place, Typed};
+use crate::columns::{self, Column};
+use crate::exit::Exit;
+use crate::order::{self, Key};
+use taskdiag::field::TASKS;
+
+/// Names that procps has for other columns than ours, or with another header.
+const OWN: &[(&str, &str)] = &[
+    ("addr_1", "addr:1=ADDR"),
+    ("uid_hack", "uname=UID"),
+    ("cpuid", "psr:5=CPUID"),
+    ("dsiz", "drs:4=DSIZ"),
+    ("m_drs", "drs:5=DRS"),
+    ("m_trs", "trs:5=TRS"),
+    ("m_size", "vsz:5=SIZE"),
+    ("thcount", "nlwp:5=THCNT"),
+];
+
+/// Of `%p` and the like in a format of AIX.
+const AIX: &[(char, &str)] = &[
+    ('C', "pcpu=%CPU"),
+    ('G', "group=GROUP"),
+    ('P', "ppid=PPID"),
+    ('U', "user=USER"),
+    ('a', "args=COMMAND"),
+    ('c', "comm=COMMAND"),
+    ('g', "rgroup=RGROUP"),
+    ('n', "nice=NI"),
+    ('p', "pid=PID"),
+    ('r', "pgid=PGID"),
+    ('t', "etime=ELAPSED"),
+    ('u', "ruser=RUSER"),
+    ('x', "time=TIME"),
+    ('y', "tty=TTY"),
+    ('z', "vsz=VSZ"),
+];
+
+/// Keys of one letter, after the BSD letter O.
+const SHORT: &[(char, &str)] = &[
+    ('C', "pcpu"),
+    ('G', "tpgid"),
+    ('J', "cstime"),
+    ('M', "maj_flt"),
+    ('N', "cmaj_flt"),
+    ('P', "ppid"),
+    ('R', "rss"),
+    ('S', "rss_shmem"),
+    ('T', "start_time"),
+    ('U', "uid"),
+    ('c', "comm"),
+    ('f', "flags"),
+    ('g', "pgrp"),
+    ('j', "cutime"),
+    ('k', "usertime"),
+    ('m', "min_flt"),
+    ('n', "cmin_flt"),
+    ('o', "session"),
+    ('p', "pid"),
+    ('r', "rss"),
+    ('s', "size"),
+    ('t', "tty"),
+    ('u', "user"),
+    ('v', "vsize"),
+    ('y', "priority"),
+];
+
+fn usage<T>(text: &str) -> Result<T, Exit> {
+    Err(Exit::Usage(text.to_owned()))
+}
+
+/// One column, NAME, NAME:WIDTH, NAME=HEADER.
+fn item(text: &str) -> Result<Vec<Column>, Exit> {
+    let (name, header) = match text.split_once('=') {
+        Some((name, header)) => (name, Some(header)),
+        None => (text, None),
+    };
+    let own = OWN.iter().find(|(n, _)| *n == name).map_or(name, |(_, own)| own);
+    let mut columns = columns::parse(own)?;
+    if let (Some(header), [column]) = (header, &mut columns[..]) {
+        column.header = header.to_owned();
+        column.width = column.width.max(header.chars().count());
+    }
+    Ok(columns)
+}
+
+/// The columns of a list; a blank, comma or end must not follow another one.
+fn list(text: &str) -> Result<Vec<Column>, Exit> {
+    let text = text.strip_suffix([',', ' ', '\t', '\n']).unwrap_or(text);
+    let read = || {
+        let mut all = Vec::new();
+        for word in text.split([',', ' ', '\t', '\n']) {
+            if word.is_empty() {
+                return usage("-o needs at least one column, and one between two commas");
+            }
+            all.extend(item(word)?);
+        }
+        Ok(all)
+    };
+    let is_aix = text.contains('%')
+        && !["%cpu", "%mem"].iter().any(|w| {
+            text.strip_prefix(w).is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ' ']))
+        });
+    read().or_else(|why| if is_aix { aix(text).map_err(|_| why) } else { Err(why) })
+}
+
+/// A format of AIX: `%p` is a column, all else stands between columns as it is.
+fn aix(text: &str) -> Result<Vec<Column>, Exit> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix('%') {
+            let letter = after.chars().next();
+            let Some((_, spec)) = AIX.iter().find(|(l, _)| Some(*l) == letter) else {
+                return usage("each % is followed by a letter that stands for a column");
+            };
+            out.extend(item(spec)?);
+            rest = &after[1..];
+        } else {
+            let end = rest.find('%').unwrap_or(rest.len());
+            if !rest.starts_with(' ') {
+                return usage("text between the columns of such a format begins with a blank");
+            }
+            out.push(Column::literal(&rest[..end]));
+            rest = &rest[end..];
+        }
+    }
+    Ok(out)
+}
+
+/// The keys of a list of letters, each with `-` before it for largest first; `None`: it is none.
+fn short_keys(text: &str) -> Option<Vec<Key>> {
+    let mut items = Vec::new();
+    let mut sign = "";
+    let mut seen = Vec::new();
+    for c in text.chars() {
+        match c {
+            '+' | '-' if !sign.is_empty() => return None,
+            '+' => sign = "+",
+            '-' => sign = "-",
+            _ => {
+                let (_, name) = SHORT.iter().find(|(l, _)| *l == c)?;
+                if std::mem::take(&mut sign).starts_with('-') {
+                    items.push(format!("-{name}"));
+                } else {
+                    items.push((*name).to_owned());
+                }
+                if seen.contains(&c) {
+                    return None;
+                }
+                seen.push(c);
+            }
+        }
+    }
+    if !sign.is_empty() || items.is_empty() {
+        return None;
+    }
+    order::keys(&TASKS, items.iter().map(String::as_str).collect()).ok()
+}
+
+/// What was typed with `-o`, `-O`, `O` and `--sort`: columns (none: those of a view), and keys.
+pub fn specs(t: &Typed) -> Result<(Vec<Column>, Vec<Key>), Exit> {
+    let mut columns: Vec<Column> = Vec::new();
+    let mut keys: Vec<Key> = Vec::new();
+    let among = |tail: &str, text: &str| -> Result<Vec<Column>, Exit> {
+        let mut all = item("pid")?;
+        all.extend(list(text)?);
+        for name in tail.split(',') {
+            all.extend(item(name)?);
+        }
+        Ok(all)
+    };
+    for (place, text) in &t.specs {
+        match place {
+            Place::Columns => columns.extend(list(text)?),
+            Place::UnixAmong if !columns.is_empty() => {
+                return usage("-O adds columns to the usual ones, so -o cannot stand before it");
+            }
+            Place::UnixAmong => columns = among("state,tname,time,command", text)?,
+            Place::BsdAmong => match short_keys(text).filter(|_| keys.is_empty()) {
+                Some(short) => keys = short,
+                None if !columns.is_empty() => {
+                    return usage("O adds columns to the usual ones, so o cannot stand before it");
+                }
+                None => columns = among("state,tname,cputime,comm", text)?,
+            },
+            Place::Keys if !keys.is_empty() => {
+                return usage("there are two lists of keys to sort by");
+            }
+            Place::Keys => {
+                let text = text.strip_suffix([',', ' ', '\t', '\n']).unwrap_or(text);
+                keys = order::keys(&TASKS, text.split([',', ' ', '\t', '\n']).collect())?;
+            }
+        }
+    }
+    Ok((columns, keys))
+}
+
+/// The columns that are shown.
+pub fn columns(t: &Typed) -> Result<Vec<Column>, Exit> {
+    let (given, _) = specs(t)?;
+    let unix_view = t.full || t.long;
+    let modified = t.extra_full || t.with_rss || t.jobs || t.class || t.processor || t.label;
+    let mut columns = if given.is_empty() {
+        match t.bsd_views[..] {
+            [] if t.with_rss && !t.long => {
+                return usage("-y changes the columns of -l, so it needs -l");
+            }
+            [] => unix(t)?,
+            [one] if !unix_view => bsd(t, one)?,
+            _ => {
+                return usage("each of these options shows columns of its own: choose one of them");
+            }
+        }
+    } else if unix_view || !t.bsd_views.is_empty() {
+        return usage("-o lists all columns, so options that show others have no place beside it");
+    } else if modified {
+        return usage("-o lists all columns, so options that add some have no place beside it");
+    } else {
+        given
+    };
+    for c in &mut columns {
+        adapt(t, c)?;
+    }
+    Ok(columns)
+}
+
+/// What `n`, `c`, `e` and `S` make of a column.
+fn adapt(t: &Typed, c: &mut Column) -> Result<(), Exit> {
+    let number = |name: &str| match name {
+        "user" => Some("uid"),
+        "ruser" => Some("ruid"),
+        "suser" => Some("suid"),
+        "fuser" => Some("fuid"),
+        "group" => Some("gid"),
+        "rgroup" => Some("rgid"),
+        "sgroup" => Some("sgid"),
+        "fgroup" => Some("fgid"),
+        _ => None,
+    };
+    let other = match c.field.name {
+        name if t.numeric && number(name).is_some() => number(name),
+        "args" if t.command_name => Some("ucmd"),
+        "args" if t.environment => Some("args_environ"),
+        "bsdtime" if t.cumulative => Some("bsdtime_all"),
+        _ => None,
+    };
+    if let Some(name) = other {
+        let with = item(name)?;
+        (c.field, c.form, c.align) = (with[0].field, with[0].form, with[0].align);
+    }
+    if t.numeric && c.field.name == "wchan" {
+        c.align = taskdiag::field::Align::Right;
+    }
+    Ok(())
+}
+
+fn all(spec: &str) -> Result<Vec<Column>, Exit> {
+    let mut out = Vec::new();
+    for name in spec.split(',') {
+        out.extend(item(name)?);
+    }
+    Ok(out)
+}
+
+/// Put a column behind the first of these headers that is there.
+fn after(columns: &mut Vec<Column>, headers: &[&str], name: &str) -> Result<(), Exit> {
+    let at = headers.iter().find_map(|h| columns.iter().position(|c| c.header == *h));
+    if let Some(at) = at {
+        columns.insert(at + 1, item(name)?.remove(0));
+    }
+    Ok(())
+}
+
+/// A BSD view, with what other options add to it.
+fn bsd(t: &Typed, view: Bsd) -> Result<Vec<Column>, Exit> {
+    let mut columns = all(match view {
+        Bsd::Jobs => "ppid,pid,pgid,sid,tname,tpgid,stat,uid,bsdtime,args",
+        Bsd::Long => "flags,uid,pid,ppid,priority,nice,vsz,rss,wchan,stat,tname,bsdtime,args",
+        Bsd::Signals => "uid,pid,pending,sig_block,sig_ignore,caught,stat,tname,bsdtime,args",
+        Bsd::User => "user,pid,pcpu,pmem,vsz,rss,tname,stat,start_time,bsdtime,args",
+        Bsd::Memory => "pid,tname,stat,bsdtime,maj_flt,m_trs,m_drs,rss,pmem,args",
+        Bsd::Registers => "pid,stackp,esp,eip,timeout,alarm,stat,tname,bsdtime,args",
+        Bsd::Context => "pid,context,command",
+    })?;
+    if t.jobs {
+        after(&mut columns, &["PPID", "PID"], "pgid")?;
+        after(&mut columns, &["PGID"], "sid")?;
+    }
+    if t.class {
+        columns.retain(|c| !["%CPU", "CPU", "CP", "C", "NI"].contains(&c.header.as_str()));
+        after(&mut columns, &["PRI"], "class")?;
+        columns.retain(|c| c.header != "PRI");
+        after(&mut columns, &["CLS"], "pri")?;
+    }
+    if t.spid {
+        after(&mut columns, &["PID"], "spid")?;
+    }
+    if t.lwp {
+        after(&mut columns, &["SID", "SESS", "PGID", "PGRP", "PPID", "PID"], "lwp")?;
+        after(&mut columns, &["%CPU"], "nlwp")?;
+    }
+    if t.label {
+        columns.insert(0, item("label")?.remove(0));
+    }
+    Ok(columns)
+}
+
+/// The view that grows with the letters of System V; with the default columns of BSD where only BSD words
+/// were typed.
+fn unix(t: &Typed) -> Result<Vec<Column>, Exit> {
+    let mut spec: Vec<&str> = Vec::new();
+    let mut add = |when: bool, names: &[&'static str]| {
+        if when {
+            spec.extend(names);
+        }
+    };
+    add(t.label, &["label"]);
+    add(t.long && !t.with_rss, &["f"]);
+    add(t.long, &["s"]);
+    add(t.full, &["uid_hack"]);
+    add(t.long && !t.full, &["uid"]);
+    add(true, &["pid"]);
+    add(t.spid, &["spid"]);
+    add(t.full || t.long, &["ppid"]);
+    add(t.jobs, &["pgid", "sid"]);
+    add(t.lwp, &["lwp"]);
+    add(t.processor, &["psr"]);
+    add((t.full || t.long) && !t.class, &["c"]);
+    add(t.lwp && t.full, &["nlwp"]);
+    add(t.class, &["class", "pri"]);
+    add(t.long && !t.class, &["opri", "ni"]);
+    add(t.long && t.with_rss, &["rss"]);
+    add(t.long && !t.with_rss, &["addr_1"]);
+    add(t.extra_full || t.long, &["sz"]);
+    add(t.long, &["wchan"]);
+    add(t.extra_full && !(t.long && t.with_rss), &["rss"]);
+    add(t.extra_full && !t.processor, &["psr"]);
+    add(t.full, &["stime"]);
+    add(true, &["tname"]);
+    if t.bsd {
+        add(!t.long, &["stat"]);
+        add(true, &["bsdtime"]);
+        add(t.full || t.long, &["cmd"]);
+        add(!(t.full || t.long), &["args"]);
+    } else {
+        add(true, &["time"]);
+        add(t.full, &["cmd"]);
+        add(!t.full, &["ucmd"]);
+    }
+    all(&spec.join(","))
+}
+
+/// Siblings of a forest are in the order in which they began.
+pub fn keys(t: &Typed) -> Result<Vec<Key>, Exit> {
+    let (_, keys) = specs(t)?;
+    match t.forest {
+        Some(Forest::Drawn | Forest::Indented) if keys.is_empty() => {
+            order::keys(&TASKS, vec!["start_time"])
+        }
+        _ => Ok(keys),
+    }
+}

@@ -1,0 +1,248 @@
+//! The options of procps `ps`, one row each.
+
+use super::{Bsd, Forest, Headers, Instead, List, Place, Typed};
+use crate::args::lists;
+use crate::exit::Exit;
+
+/// What an option does.
+#[derive(Clone, Copy)]
+pub enum Does {
+    /// It has no value.
+    Set(fn(&mut Typed)),
+    /// It has a value, which is this.
+    Take(&'static str, fn(&mut Typed, &str) -> Result<(), Exit>),
+    /// It may have one, where one follows.
+    May(fn(&mut Typed, Option<&str>) -> Result<(), Exit>),
+}
+
+use Does::{May, Set, Take};
+
+/// An option: its name, what it does, and that in words.
+pub type Row<N> = (N, Does, &'static str);
+
+fn ids(text: &str, make: fn(Vec<u32>) -> List, to: &mut Typed) -> Result<(), Exit> {
+    let all = lists::strict(text)?.into_iter().map(|s| lists::pid("a list of processes", s));
+    let all: Vec<u32> = all.collect::<Result<_, _>>()?;
+    if all.contains(&0) && !matches!(make(Vec::new()), List::Parent(_)) {
+        return Err(Exit::Usage(String::from("there is no process 0: ids begin at 1")));
+    }
+    to.lists.push(make(all));
+    Ok(())
+}
+
+fn names(
+    text: &str,
+    make: fn(Vec<u32>) -> List,
+    find: fn(&str, &str) -> Result<u32, Exit>,
+    to: &mut Typed,
+) -> Result<(), Exit> {
+    let found = lists::strict(text)?.into_iter().map(|s| match find("a list of owners", s) {
+        // Nobody is deselected then.
+        Err(_) if to.deselect => Ok(u32::MAX),
+        other => other,
+    });
+    let found = found.collect::<Result<_, _>>()?;
+    to.lists.push(make(found));
+    Ok(())
+}
+
+fn pids(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    ids(s, List::Pid, t)
+}
+fn quick(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    t.quick = true;
+    ids(s, List::Pid, t)
+}
+fn parents(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    ids(s, List::Parent, t)
+}
+fn sessions(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    ids(s, List::Session, t)
+}
+fn effective_users(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    names(s, List::EffectiveUser, lists::uid, t)
+}
+fn real_users(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    names(s, List::RealUser, lists::uid, t)
+}
+fn effective_groups(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    names(s, List::EffectiveGroup, lists::gid, t)
+}
+fn real_groups(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    names(s, List::RealGroup, lists::gid, t)
+}
+fn sessions_or_groups(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    sessions(t, s).or_else(|_| effective_groups(t, s))
+}
+fn terminals(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    let found = lists::strict(s)?.into_iter().map(|s| lists::tty("a list of terminals", s));
+    let found = found.collect::<Result<_, _>>()?;
+    t.lists.push(List::Terminal(found));
+    Ok(())
+}
+fn terminals_or_own(t: &mut Typed, s: Option<&str>) -> Result<(), Exit> {
+    match s {
+        Some(s) => terminals(t, s),
+        None => {
+            t.lists.push(List::OwnTerminal);
+            Ok(())
+        }
+    }
+}
+fn commands(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    let all = lists::strict(s)?.into_iter().map(|s| s.as_bytes().to_vec()).collect();
+    t.lists.push(List::Command(all));
+    Ok(())
+}
+fn spec(t: &mut Typed, place: Place, s: &str) -> Result<(), Exit> {
+    t.specs.push((place, s.to_owned()));
+    Ok(())
+}
+fn count(s: &str, what: &str) -> Result<usize, Exit> {
+    let n = s.parse().ok().filter(|n| (1..2_000_000_000).contains(n));
+    n.ok_or_else(|| Exit::Usage(format!("{what} is a number from 1 on, not '{s}'")))
+}
+fn columns(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    t.columns = Some(count(s, "the width of the output")?);
+    Ok(())
+}
+fn lines(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    t.lines = Some(count(s, "the height of a page")?);
+    Ok(())
+}
+fn view(t: &mut Typed, view: Bsd) {
+    if !t.bsd_views.contains(&view) {
+        t.bsd_views.push(view);
+    }
+}
+
+const NO_HEADERS: Does = Set(|t| t.headers = Some(Headers::Never));
+const HEADERS: Does = Set(|t| t.headers = Some(Headers::EachPage));
+const COLUMNS: Does = Take("a list of columns", |t, s| spec(t, Place::Columns, s));
+const KEYS: Does = Take("a list of columns", |t, s| spec(t, Place::Keys, s));
+const PIDS: Does = Take("a list of process ids", pids);
+const QUICK: Does = Take("a list of process ids", quick);
+
+/// Letters after a dash.
+pub const UNIX: &[Row<char>] = &[
+    ('A', Set(|t| t.all = true), "All processes"),
+    ('C', Take("a list of command names", commands), "By command name"),
+    ('F', Set(|t| (t.full, t.extra_full) = (true, true)), "As -f, and SZ RSS PSR"),
+    ('G', Take("a list of groups", real_groups), "By real group"),
+    ('H', Set(|t| t.forest = Some(Forest::Indented)), "Children below their parents, indented"),
+    ('L', Set(|t| t.lwp = true), "A row for each thread; adds LWP and NLWP"),
+    ('M', Set(|t| t.label = true), "Adds the security label"),
+    ('N', Set(|t| t.deselect = true), "Those that are not selected"),
+    (
+        'O',
+        Take("a list of columns", |t, s| spec(t, Place::UnixAmong, s)),
+        "As -o, between PID and S TTY TIME COMMAND",
+    ),
+    ('P', Set(|t| t.processor = true), "Adds PSR"),
+    ('T', Set(|t| t.spid = true), "A row for each thread; adds SPID"),
+    ('U', Take("a list of users", real_users), "By real user"),
+    ('V', Set(|t| t.instead = Some(Instead::Version)), "The version"),
+    ('Z', Set(|t| t.label = true), "Adds the security label"),
+    ('a', Set(|t| t.kinds.unix_a = true), "Those with a terminal, but not session leaders"),
+    ('c', Set(|t| t.class = true), "Adds the scheduling class"),
+    ('d', Set(|t| t.kinds.unix_d = true), "All but session leaders"),
+    ('e', Set(|t| t.all = true), "All processes"),
+    ('f', Set(|t| t.full = true), "UID PID PPID C STIME TTY TIME CMD"),
+    (
+        'g',
+        Take("a list of sessions or of groups", sessions_or_groups),
+        "By session, or by the name of the effective group",
+    ),
+    ('j', Set(|t| t.jobs = true), "PID PGID SID TTY TIME CMD"),
+    ('l', Set(|t| t.long = true), "F S UID PID PPID C PRI NI ADDR SZ WCHAN TTY TIME CMD"),
+    ('m', Set(|t| t.both = true), "Threads below their process"),
+    ('o', COLUMNS, "These columns"),
+    ('p', PIDS, "By process id"),
+    ('q', QUICK, "By process id, in this order"),
+    ('s', Take("a list of sessions", sessions), "By session"),
+    ('t', Take("a list of terminals", terminals), "By terminal"),
+    ('u', Take("a list of users", effective_users), "By effective user"),
+    ('w', Set(|t| t.wide += 1), "Wider output; twice: as wide as it takes"),
+    ('y', Set(|t| t.with_rss = true), "With -l: RSS instead of F and ADDR"),
+];
+
+/// Letters without a dash.
+pub const BSD: &[Row<char>] = &[
+    ('H', Set(|t| t.thread_rows = true), "A row for each thread, without a column for it"),
+    ('L', Set(|t| t.instead = Some(Instead::Columns)), "The names of all columns"),
+    (
+        'O',
+        Take("a list of columns or keys", |t, s| spec(t, Place::BsdAmong, s)),
+        "As o, between PID and S TTY TIME COMMAND; or keys of one letter",
+    ),
+    ('S', Set(|t| t.cumulative = true), "TIME with that of children that were waited for"),
+    ('T', Set(|t| t.lists.push(List::OwnTerminal)), "Those of this terminal"),
+    ('U', Take("a list of users", effective_users), "By effective user"),
+    ('V', Set(|t| t.instead = Some(Instead::Version)), "The version"),
+    ('X', Set(|t| view(t, Bsd::Registers)), "PID STACKP ESP EIP TMOUT ALARM STAT TTY TIME COMMAND"),
+    ('Z', Set(|t| t.label = true), "Adds the security label"),
+    ('a', Set(|t| t.kinds.bsd_a = true), "Also those of other users; with x, all"),
+    ('c', Set(|t| t.command_name = true), "The name of the command, not its arguments"),
+    ('e', Set(|t| t.environment = true), "The environment after the arguments"),
+    ('f', Set(|t| t.forest = Some(Forest::Drawn)), "Children below their parents"),
+    ('g', Set(|t| t.kinds.bsd_g = true), "Also session leaders, which are shown anyway"),
+    ('h', NO_HEADERS, "No line of headers"),
+    ('j', Set(|t| view(t, Bsd::Jobs)), "PPID PID PGID SID TTY TPGID STAT UID TIME COMMAND"),
+    ('k', KEYS, "Sort by these columns"),
+    ('l', Set(|t| view(t, Bsd::Long)), "F UID PID PPID PRI NI VSZ RSS WCHAN STAT TTY TIME COMMAND"),
+    ('m', Set(|t| t.both = true), "Threads below their process"),
+    ('n', Set(|t| t.numeric = true), "Numbers for users"),
+    ('o', COLUMNS, "These columns"),
+    ('p', PIDS, "By process id"),
+    ('q', QUICK, "By process id, in this order"),
+    ('r', Set(|t| t.running = true), "Only those that run, or wait for what cannot be interrupted"),
+    (
+        's',
+        Set(|t| view(t, Bsd::Signals)),
+        "UID PID PENDING BLOCKED IGNORED CAUGHT STAT TTY TIME COMMAND",
+    ),
+    ('t', May(terminals_or_own), "By terminal, or those of this one"),
+    ('u', Set(|t| view(t, Bsd::User)), "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND"),
+    ('v', Set(|t| view(t, Bsd::Memory)), "PID TTY STAT TIME MAJFL TRS DRS RSS %MEM COMMAND"),
+    ('w', Set(|t| t.wide += 1), "Wider output; twice: as wide as it takes"),
+    ('x', Set(|t| t.kinds.bsd_x = true), "Also those without a terminal; with a, all"),
+];
+
+/// Long names.
+pub const LONG: &[Row<&str>] = &[
+    ("Group", Take("a list of groups", real_groups), "By real group"),
+    ("User", Take("a list of users", real_users), "By real user"),
+    ("cols", Take("a number", columns), "The width of the output"),
+    ("columns", Take("a number", columns), "The width of the output"),
+    ("context", Set(|t| view(t, Bsd::Context)), "PID CONTEXT COMMAND"),
+    ("cumulative", Set(|t| t.cumulative = true), "As S"),
+    ("deselect", Set(|t| t.deselect = true), "As -N"),
+    ("forest", Set(|t| t.forest = Some(Forest::Drawn)), "As f"),
+    ("format", COLUMNS, "As -o"),
+    ("group", Take("a list of groups", effective_groups), "By effective group"),
+    ("header", HEADERS, "Headers on each page"),
+    ("headers", HEADERS, "Headers on each page"),
+    ("heading", HEADERS, "Headers on each page"),
+    ("headings", HEADERS, "Headers on each page"),
+    ("help", Set(|t| t.instead = Some(Instead::Help)), "Help"),
+    ("info", Set(|t| t.instead = Some(Instead::Version)), "The version"),
+    ("lines", Take("a number", lines), "The height of a page"),
+    ("no-header", NO_HEADERS, "No line of headers"),
+    ("no-headers", NO_HEADERS, "No line of headers"),
+    ("no-heading", NO_HEADERS, "No line of headers"),
+    ("no-headings", NO_HEADERS, "No line of headers"),
+    ("noheader", NO_HEADERS, "No line of headers"),
+    ("noheaders", NO_HEADERS, "No line of headers"),
+    ("noheading", NO_HEADERS, "No line of headers"),
+    ("noheadings", NO_HEADERS, "No line of headers"),
+    ("pid", PIDS, "As -p"),
+    ("ppid", Take("a list of process ids", parents), "Children of these processes"),
+    ("quick-pid", QUICK, "As -q"),
+    ("rows", Take("a number", lines), "The height of a page"),
+    ("sid", Take("a list of sessions", sessions), "As -s"),
+    ("sort", KEYS, "Sort by these columns"),
+    ("tty", Take("a list of terminals", terminals), "As -t"),
+    ("user", Take("a list of users", effective_users), "As -u"),
+    ("version", Set(|t| t.instead = Some(Instead::Version)), "The version"),
+    ("width", Take("a number", columns), "The width of the output"),
+];

@@ -1,0 +1,402 @@
+//! `taskdiag --as pmap`: memory mappings in the form of procps `pmap`, byte by byte.
+//!
+//! `taskdiag maps` shows more, of more processes, and in other forms; this is for eyes and scripts that know
+//! pmap's.
+
+use std::io::Write as _;
+
+use taskdiag::field::{self, Context, Field, MAPS, Map, Missing, Part, Row, TASKS, Value};
+use taskdiag::wire::VmaKind;
+use taskdiag::{Choice, Groups, Reason, Request, Snapshot, query_with};
+
+use crate::args::pmap::{Args, View};
+use crate::exit::Exit;
+use crate::output::{plain, sink};
+
+/// pmap's code where a process is not there.
+const NOT_THERE: u8 = 42;
+
+/// Run it.
+pub fn run(args: &Args) -> Result<(), Exit> {
+    if let Some(text) = args.instead {
+        return Ok(sink::write_all(text.as_bytes())?);
+    }
+    let stat = match args.view {
+        View::Plain | View::Device => Groups::NONE,
+        _ => Groups::VMA_STAT,
+    };
+    let groups = Groups::BASE | Groups::CMDLINE | Groups::VMA | stat;
+    let mut code = 0;
+    for pid in &args.pids {
+        let snapshot = match query_with(&Request::one(*pid, groups), Choice::default()) {
+            Err(taskdiag::Error::NoSuchProcess(_)) => {
+                code |= NOT_THERE;
+                continue;
+            }
+            other => other?,
+        };
+        let mut out = Vec::new();
+        code |= u8::from(!process(&mut out, args, &snapshot));
+        sink::write_all(&out)?;
+    }
+    if code == 0 { Ok(()) } else { Err(Exit::Code(code)) }
+}
+
+/// One process; `false`: its mappings cannot be had.
+fn process(out: &mut Vec<u8>, args: &Args, snapshot: &Snapshot) -> bool {
+    let Some(task) = snapshot.tasks().next() else { return false };
+    let cx = Context::of(snapshot, false);
+    let row = Row::new(task);
+    field::write_uint(out, task.tgid().into());
+    out.extend_from_slice(b":   ");
+    let title = TASKS.find("args").expect("a field of the table").field;
+    plain::text(out, &cx, title.text, Some(&row), &(title.get)(&cx, &row));
+    out.push(b'\n');
+    let there = match row.view.reason(taskdiag::Group::Vma) {
+        None | Some(Reason::Absent | Reason::Vanished) => true,
+        Some(_) => false,
+    };
+    if there {
+        match args.view {
+            View::More | View::Everything => everything(out, args, &cx, &row),
+            _ => lines(out, args, &row),
+        }
+    }
+    there
+}
+
+/// Bytes that are not ASCII or not printable are `?`.
+fn ascii(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| if matches!(b, 0x20..=0x7e) { char::from(*b) } else { '?' }).collect()
+}
+
+/// What /proc/PID/maps has at the end of the line.
+fn name(map: &Map<'_>) -> String {
+    let text = |n: &field::Name<'_>| {
+        let deleted = if n.deleted { " (deleted)" } else { "" };
+        ascii(n.bytes).replace('\n', "\\012") + deleted
+    };
+    match (map.kind(), &map.name) {
+        (Some(VmaKind::Heap), _) => String::from("[heap]"),
+        (Some(VmaKind::Stack), _) => String::from("[stack]"),
+        (Some(VmaKind::Vdso), _) => String::from("[vdso]"),
+        (Some(VmaKind::Named), Some(n)) => format!("[anon:{}]", ascii(n.bytes)),
+        (_, Some(n)) => text(n),
+        _ => String::new(),
+    }
+}
+
+fn base(name: &str) -> &str {
+    match name.rsplit_once('/') {
+        Some((_, "")) => "/",
+        Some((_, base)) => base,
+        None => name,
+    }
+}
+
+/// The last column of the views without smaps' names.
+fn mapping(map: &Map<'_>, args: &Args) -> String {
+    let name = name(map);
+    if map.vma.dev() == Some(0) || !name.contains('/') {
+        return match map.kind() {
+            Some(VmaKind::Stack) => String::from("  [ stack ]"),
+            _ if name.contains('/') => shown(&name, args).to_owned(),
+            _ => String::from("  [ anon ]"),
+        };
+    }
+    if let (true, Some(inode)) = (name.starts_with("/SYSV"), map.vma.inode()) {
+        return format!("  [ shmid=0x{inode:x} ]");
+    }
+    shown(&name, args).to_owned()
+}
+
+fn shown<'a>(name: &'a str, args: &Args) -> &'a str {
+    match args.paths {
+        true => name,
+        false => base(name),
+    }
+}
+
+/// Sums in bytes.
+#[derive(Default)]
+struct Sums {
+    all: u64,
+    private_writable: u64,
+    shared: u64,
+    rss: u64,
+    dirty: u64,
+}
+
+fn mode(map: &Map<'_>) -> [u8; 5] {
+    use taskdiag::wire::{VMA_EXEC, VMA_READ, VMA_SHARED, VMA_WRITE};
+    let perms = map.vma.perms().unwrap_or(0);
+    let letter = |bit, letter| if perms & bit != 0 { letter } else { b'-' };
+    [
+        letter(VMA_READ, b'r'),
+        letter(VMA_WRITE, b'w'),
+        letter(VMA_EXEC, b'x'),
+        letter(VMA_SHARED, b's'),
+        b'-',
+    ]
+}
+
+fn is_wanted(map: &Map<'_>, args: &Args) -> bool {
+    let (start, end) = (map.vma.start().unwrap_or(0), map.vma.end().unwrap_or(0));
+    end.wrapping_sub(1) >= args.range.0 && start <= args.range.1
+}
+
+/// The views that need a line of text each.
+fn lines(out: &mut Vec<u8>, args: &Args, row: &Row<'_>) {
+    let mut sums = Sums::default();
+    if !args.quiet {
+        out.extend_from_slice(match args.view {
+            View::Extended => b"Address           Kbytes     RSS   Dirty Mode  Mapping\n",
+            View::Device => {
+                b"Address           Kbytes Mode  Offset           Device    Mapping\n".as_slice()
+            }
+            _ => b"",
+        });
+    }
+    let mut line = |row: &Row<'_>| {
+        let Part::Map(map) = &row.part else { return Ok(()) };
+        if !is_wanted(map, args) {
+            return Ok(());
+        }
+        let (start, end) = (map.vma.start().unwrap_or(0), map.vma.end().unwrap_or(0));
+        let size = end.saturating_sub(start);
+        let mode = mode(map);
+        sums.all += size;
+        match (mode[3], mode[1]) {
+            (b's', _) => sums.shared += size,
+            (_, b'w') => sums.private_writable += size,
+            _ => {}
+        }
+        let (kib, name) = (size / 1024, mapping(map, args));
+        let mode = std::str::from_utf8(&mode).unwrap_or("-----");
+        // Into memory, which does not fail.
+        let _ = match args.view {
+            View::Extended => {
+                let (rss, dirty) = map.stat.as_ref().map_or((0, 0), |s| {
+                    let dirty =
+                        s.shared_dirty_bytes().unwrap_or(0) + s.private_dirty_bytes().unwrap_or(0);
+                    (s.rss_bytes().unwrap_or(0), dirty)
+                });
+                sums.rss += rss;
+                sums.dirty += dirty;
+                writeln!(
+                    out,
+                    "{start:016x} {kib:>7} {:>7} {:>7} {mode} {name}",
+                    rss / 1024,
+                    dirty / 1024
+                )
+            }
+            View::Device => {
+                let dev = map.vma.dev().unwrap_or(0);
+                let (major, minor) = (dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xfff00);
+                let offset = map.vma.offset_bytes().unwrap_or(0);
+                writeln!(
+                    out,
+                    "{start:016x} {kib:>7} {mode} {offset:016x} {major:03x}:{minor:05x} {name}"
+                )
+            }
+            _ => writeln!(out, "{start:016x} {kib:>6}K {mode} {name}"),
+        };
+        Ok::<(), ()>(())
+    };
+    let _ = row.each_map(&mut line);
+    if args.quiet {
+        return;
+    }
+    let kib = |bytes: u64| bytes / 1024;
+    let _ = match args.view {
+        View::Extended => writeln!(
+            out,
+            "---------------- ------- ------- ------- \ntotal kB         {:>7} {:>7} {:>7}",
+            kib(sums.all),
+            kib(sums.rss),
+            kib(sums.dirty)
+        ),
+        View::Device => writeln!(
+            out,
+            "mapped: {}K    writeable/private: {}K    shared: {}K",
+            kib(sums.all),
+            kib(sums.private_writable),
+            kib(sums.shared)
+        ),
+        _ => writeln!(out, " total {:>16}K", kib(sums.all)),
+    };
+}
+
+/// Names in smaps, in its order, with the column that has the value; `-X` leaves the second kind out.
+const SMAPS: &[(&str, &str, bool)] = &[
+    ("Size", "size", true),
+    ("KernelPageSize", "page size", false),
+    ("MMUPageSize", "page size", false),
+    ("Rss", "rss", true),
+    ("Pss", "pss", true),
+    ("Pss_Dirty", "pss_dirty", true),
+    ("Shared_Clean", "shared_clean", false),
+    ("Shared_Dirty", "shared_dirty", false),
+    ("Private_Clean", "private_clean", false),
+    ("Private_Dirty", "private_dirty", false),
+    ("Referenced", "referenced", true),
+    ("Anonymous", "anonymous", true),
+    ("KSM", "ksm", true),
+    ("LazyFree", "lazyfree", true),
+    ("AnonHugePages", "anon_huge", false),
+    ("ShmemPmdMapped", "shmem_huge", true),
+    ("FilePmdMapped", "file_huge", true),
+    ("Shared_Hugetlb", "shared_hugetlb", true),
+    ("Private_Hugetlb", "private_hugetlb", true),
+    ("Swap", "swap", true),
+    ("SwapPss", "swap_pss", true),
+    ("Locked", "locked", true),
+    ("THPeligible", "thp_eligible", true),
+    ("ProtectionKey", "protection_key", true),
+];
+
+/// A column of smaps.
+struct Detail {
+    header: &'static str,
+    /// `None`: the size of a page.
+    field: Option<&'static Field>,
+    width: usize,
+    total: u64,
+}
+
+impl Detail {
+    /// The number that smaps has.
+    fn value(&self, cx: &Context, row: &Row<'_>) -> Result<u64, Missing> {
+        let Some(field) = self.field else { return Ok(page_kib(cx, row)) };
+        match (field.get)(cx, row) {
+            Value::Uint(v) if field.text == field::Text::Kib => Ok(v / 1024),
+            Value::Uint(v) => Ok(v),
+            Value::Bool(b) => Ok(b.into()),
+            other => Err(other.missing().unwrap_or(Missing::NotAsked)),
+        }
+    }
+}
+
+/// Sizes of pages are not read: that of the machine, of which all but those of hugetlbfs are.
+fn page_kib(cx: &Context, _: &Row<'_>) -> u64 {
+    u64::from(cx.info.page_size) / 1024
+}
+
+fn cell(out: &mut Vec<u8>, text: &str, width: usize) {
+    out.resize(out.len() + width.saturating_sub(text.chars().count()), b' ');
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// A mapping's cells before those of smaps, and behind them.
+fn around(cx: &Context, row: &Row<'_>, args: &Args) -> ([String; 5], String, String) {
+    let text = |name: &str| {
+        let field = MAPS.find(name).expect("a field of the table").field;
+        let mut out = Vec::new();
+        field::text(&mut out, cx, field.text, Some(row), &(field.get)(cx, row));
+        String::from_utf8_lossy(&out).into_owned()
+    };
+    let Part::Map(map) = &row.part else { return Default::default() };
+    let start = format!("{:08x}", map.vma.start().unwrap_or(0));
+    let name = name(map);
+    let head = [start, text("perms"), text("offset"), text("device"), text("inode")];
+    // Names are cut to what pmap reads of them.
+    let name: String = name.chars().take(127).collect();
+    (head, text("vmflags"), shown(&name, args).to_owned())
+}
+
+/// The columns of smaps, each as wide as what is in it.
+fn everything(out: &mut Vec<u8>, args: &Args, cx: &Context, row: &Row<'_>) {
+    const HEADS: [&str; 5] = ["Address", "Perm", "Offset", "Device", "Inode"];
+    let all = args.view == View::Everything;
+    let header_width = |text: &str| if args.quiet { 0 } else { text.len() };
+    let mut details: Vec<Detail> = SMAPS
+        .iter()
+        .filter(|(_, _, always)| all || *always)
+        .map(|(header, name, _)| {
+            let field = MAPS.find(name).map(|n| n.field);
+            Detail { header, field, width: header_width(header), total: 0 }
+        })
+        .collect();
+    let mut widths = HEADS.map(header_width);
+    let mut flags_width = header_width("VmFlags");
+    let mut any = false;
+    let _ = row.each_map(|row| {
+        if !std::mem::replace(&mut any, true) {
+            // What this kernel's smaps does not have.
+            let unsupported = Err(Missing::Reason(Reason::Unsupported));
+            details.retain(|d| d.value(cx, row) != unsupported);
+        }
+        let (head, flags, _) = around(cx, row, args);
+        for (width, text) in widths.iter_mut().zip(&head) {
+            *width = (*width).max(text.len());
+        }
+        flags_width = flags_width.max(flags.len());
+        for d in &mut details {
+            let value = d.value(cx, row).unwrap_or(0);
+            d.total += value;
+            if args.quiet {
+                d.width = d.width.max(value.to_string().len());
+            }
+        }
+        Ok::<(), ()>(())
+    });
+    if !any {
+        return;
+    }
+    if !args.quiet {
+        for d in &mut details {
+            d.width = d.width.max(d.total.to_string().len());
+        }
+        for (text, width) in HEADS.iter().zip(widths) {
+            cell(out, text, width);
+            out.push(b' ');
+        }
+        for d in &details {
+            cell(out, d.header, d.width);
+            out.push(b' ');
+        }
+        if all {
+            cell(out, "VmFlags", flags_width);
+            out.push(b' ');
+        }
+        out.extend_from_slice(b"Mapping\n");
+    }
+    let _ = row.each_map(|row| {
+        let (head, flags, name) = around(cx, row, args);
+        for (i, (text, width)) in head.iter().zip(widths).enumerate() {
+            if i > 0 {
+                out.push(b' ');
+            }
+            cell(out, text, width);
+        }
+        for d in &details {
+            out.push(b' ');
+            let text = d.value(cx, row).map_or_else(|_| String::from("?"), |v| v.to_string());
+            cell(out, &text, d.width);
+        }
+        if all {
+            out.push(b' ');
+            cell(out, &flags, flags_width);
+        }
+        out.push(b' ');
+        out.extend_from_slice(name.as_bytes());
+        out.push(b'\n');
+        Ok::<(), ()>(())
+    });
+    if args.quiet {
+        return;
+    }
+    let gap = widths.iter().map(|w| w + 1).sum();
+    cell(out, "", gap);
+    for d in &details {
+        out.resize(out.len() + d.width, b'=');
+        out.push(b' ');
+    }
+    out.push(b'\n');
+    cell(out, "", gap);
+    for d in &details {
+        cell(out, &d.total.to_string(), d.width);
+        out.push(b' ');
+    }
+    out.extend_from_slice(b"KB \n");
+}

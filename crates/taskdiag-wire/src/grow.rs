@@ -1,0 +1,109 @@
+//! Streams of older writers: records and entries of lists that are shorter than ours.
+//!
+//! A struct only ever grows at its end. So the bytes that an older writer did not have are added as
+//! zeroes, and the bits of `valid` that stand for them are clear: these members are not known. It is
+//! done once, for the whole stream and only where one is short, so that all views stay plain casts.
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::decode::{HDR, TASK_HDR};
+use crate::layout::*;
+use crate::registry::{Shape, shape};
+use crate::*;
+
+/// A struct as we have it, from one that may be shorter.
+pub(crate) fn extended<T: FromBytes + IntoBytes>(bytes: &[u8]) -> T {
+    let mut v = T::new_zeroed();
+    let known = bytes.len().min(size_of::<T>());
+    v.as_mut_bytes()[..known].copy_from_slice(&bytes[..known]);
+    v
+}
+
+/// The stream with all its structs as long as ours. It must have been checked; `None`: a message
+/// would be longer than a message can be.
+pub(crate) fn grow(bytes: &[u8]) -> Option<AlignedBuf> {
+    let mut out = AlignedBuf::with_capacity(bytes.len() + bytes.len() / 4);
+    let mut rest = bytes;
+    while let Ok((hdr, _)) = NlMsgHdr::read_from_prefix(rest) {
+        let (message, after) = rest.split_at(hdr.len as usize);
+        let start = out.len();
+        match hdr.kind {
+            MSG_TASK => {
+                out.extend_padded(&message[..TASK_HDR]);
+                attributes(&message[TASK_HDR..], &mut out);
+            }
+            MSG_INFO => fixed(message, Info::C.size, &mut out),
+            NLMSG_DONE => fixed(message, Done::C.size, &mut out),
+            _ => out.extend_padded(message),
+        }
+        let len = u32::try_from(out.len() - start).ok()?;
+        out.as_mut_bytes()[start..start + 4].copy_from_slice(&len.to_ne_bytes());
+        rest = after;
+    }
+    Some(out)
+}
+
+/// A message that is one struct of at least `size` bytes.
+fn fixed(message: &[u8], size: usize, out: &mut AlignedBuf) {
+    let start = out.len();
+    out.extend_padded(message);
+    out.grow(start + message.len().max(HDR + size));
+}
+
+fn attributes(mut rest: &[u8], out: &mut AlignedBuf) {
+    while let Ok((nla, _)) = NlAttr::read_from_prefix(rest) {
+        let (attr, after) = rest.split_at(nla.len as usize);
+        match shape(nla.kind) {
+            Some(Shape::Record(table)) if attr.len() < table.size => record(attr, table, out),
+            Some(Shape::List(table)) => list(attr, table, out),
+            _ => out.extend_padded(attr),
+        }
+        rest = after;
+    }
+}
+
+fn record(attr: &[u8], table: &CStruct, out: &mut AlignedBuf) {
+    let start = out.len();
+    out.extend_padded(attr);
+    let size = table.size;
+    out.grow(start + size);
+    let bytes = &mut out.as_mut_bytes()[start..];
+    bytes[..2].copy_from_slice(&(size as u16).to_ne_bytes());
+    if !table.valid.is_empty() {
+        mask(&mut bytes[4..8], table.valid_within(attr.len()));
+    }
+}
+
+/// Members beyond the end of what the writer had are not known, whatever it says.
+fn mask(valid: &mut [u8], with: u32) {
+    valid.iter_mut().zip(with.to_ne_bytes()).for_each(|(v, m)| *v &= m);
+}
+
+/// The list with longer entries, in as many attributes as that takes.
+fn list(attr: &[u8], table: &CStruct, out: &mut AlignedBuf) {
+    let size = table.size;
+    let (mut hdr, data) = ArrayHdr::read_from_prefix(attr).expect("checked");
+    if hdr.size as usize >= size {
+        return out.extend_padded(attr);
+    }
+    let entries = data.chunks_exact(hdr.size as usize).take(hdr.count as usize);
+    hdr.valid &= table.valid_within(hdr.size as usize);
+    hdr.size = size as u32;
+    let mut entries = entries.peekable();
+    loop {
+        let start = out.len();
+        hdr.count = 0;
+        out.push(&hdr);
+        for e in entries.by_ref().take(BLOB_MAX / size) {
+            let at = out.len();
+            out.extend_padded(e);
+            out.grow(at + size);
+            hdr.count += 1;
+        }
+        hdr.nla.len = (out.len() - start) as u16;
+        out.as_mut_bytes()[start..start + size_of::<ArrayHdr>()].copy_from_slice(hdr.as_bytes());
+        if entries.peek().is_none() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The one declaration of what a task's message can hold: groups and the attributes beside them,
+//! with their numbers, and whether each is a record, a list or a blob.
+//!
+//! Everything that must know all of them is made from it by a macro that [`registry!`] calls: the
+//! types [`Group`](crate::Group) and [`Groups`](crate::Groups), the `A_*` constants, the decoder's
+//! checks, the crate's exports, the tests of the layout and of the columns, the comparison of
+//! engines, the fuzzer, and the BPF programs' constants. So nothing can be forgotten there: a group
+//! without its struct, or a struct without its group, does not compile.
+//!
+//! The numbers are those of `uapi/task_diag.h`; `tests/layout.rs` compares them.
+
+/// Call `macro! { [arguments] records {...} lists {...} blobs {...} attribute_records {...}
+/// attribute_lists {...} attribute_blobs {...} }` with the whole registry.
+#[macro_export]
+macro_rules! registry {
+    ($then:path $(, $argument:tt)*) => {
+        $then! {
+            [$($argument)*]
+            // Groups that are one struct of a fixed size.
+            records {
+                /// Ids, state, start time, command name.
+                Base = 0 base BASE,
+                /// Uids, gids, capabilities, tracer.
+                Cred = 1 cred CRED,
+                /// Faults, CPU time, scheduling parameters, terminal.
+                Stat = 4 stat STAT,
+                /// Size of the address space.
+                Statm = 5 statm STATM,
+                /// Bytes and calls of I/O.
+                Io = 8 io IO,
+                /// Run time, run delay, context switches.
+                Sched = 9 sched SCHED,
+                /// Namespaces.
+                Ns = 10 ns NS,
+                /// Control groups.
+                Cgroup = 11 cgroup CGROUP,
+                /// Resource limits.
+                Limits = 14 limits LIMITS,
+                /// Signal masks.
+                Signals = 15 signals SIGNALS,
+                /// Number of open files.
+                FdCount = 16 fd_count FD_COUNT,
+                /// Memory use of all mappings together.
+                Rollup = 17 rollup ROLLUP,
+                /// What is swapped out.
+                Swap = 18 swap SWAP,
+            }
+            // Groups that are a list of such structs.
+            lists {
+                /// Memory mappings.
+                Vma = 2 vma VMA,
+                /// Memory use per mapping.
+                VmaStat = 3 vma_stat VMA_STAT,
+                /// Open files.
+                Fd = 12 fd FD,
+                /// Device, inode and size of executable, working directory, root and mapped files.
+                FileStat = 21 file_stat FILE_STAT,
+            }
+            // Groups that are data of variable length.
+            blobs {
+                /// Arguments.
+                Cmdline = 6 cmdline CMDLINE,
+                /// Executable, working directory, root.
+                Paths = 7 paths PATHS,
+                /// Environment.
+                Environ = 13 environ ENVIRON,
+                /// The kernel function it sleeps in.
+                Wchan = 19 wchan WCHAN,
+                /// The kernel's stack.
+                Kstack = 20 kstack KSTACK,
+            }
+            // Attributes that come with a group.
+            attribute_records {
+                /// Attribute type of [`Shared`].
+                Shared = 69 A_SHARED,
+            }
+            attribute_lists {
+                /// Attribute type of the list of sockets.
+                Socket = 70 A_SOCKET,
+                /// Attribute type of the list of what is particular about descriptors.
+                FdDetail = 71 A_FD_DETAIL,
+            }
+            attribute_blobs {
+                /// Attribute type of the supplementary gids.
+                65 A_GROUPS,
+                /// Attribute type of the chain of pids.
+                66 A_NSPID,
+                /// Attribute type of a cgroup path.
+                67 A_CGROUP_PATH,
+                /// Attribute type of a name that others refer to by number.
+                68 A_NAME,
+                /// Attribute type of a command name that BASE has no room for.
+                72 A_COMM,
+            }
+        }
+    };
+}
+
+/// Call `macro!(Base Cred ...)` with the structs of all groups that are records.
+#[macro_export]
+macro_rules! for_each_record {
+    ($then:path) => {
+        $crate::registry!($crate::__only_records, $then);
+    };
+}
+
+/// Call `macro!(Vma Socket ...)` with the entries of all lists, those of attributes too.
+#[macro_export]
+macro_rules! for_each_list {
+    ($then:path) => {
+        $crate::registry!($crate::__only_lists, $then);
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __only_records {
+    ([$then:path] records { $($(#[$m:meta])* $r:ident = $n:literal $s:ident $c:ident,)* } $($rest:tt)*) => {
+        $then!($($r)*);
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __only_lists {
+    ([$then:path] records $records:tt
+     lists { $($(#[$m:meta])* $l:ident = $n:literal $s:ident $c:ident,)* } blobs $blobs:tt
+     attribute_records $ar:tt
+     attribute_lists { $($(#[$am:meta])* $al:ident = $an:literal $ac:ident,)* } $($rest:tt)*) => {
+        $then!($($l)* $($al)*);
+    };
+}
+
+use crate::layout::{Attribute, CStruct};
+
+/// What an attribute is made of.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    /// A struct with an `nlattr` at its beginning.
+    Record(&'static CStruct),
+    /// A list of such entries.
+    List(&'static CStruct),
+    /// Data of variable length.
+    Blob,
+}
+
+/// A struct of the registry, for code that looks at any of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Struct {
+    /// Type of its attribute.
+    pub kind: u16,
+    /// Its name in Rust.
+    pub name: &'static str,
+    /// Its members and sizes.
+    pub table: &'static CStruct,
+    /// Is it the entry of a list?
+    pub is_list: bool,
+}
+
+macro_rules! shapes {
+    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
+     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
+     blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:ident $bc:ident,)* }
+     attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident,)* }
+     attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident,)* }
+     attribute_blobs { $($(#[$abm:meta])* $abn:literal $abc:ident,)* }) => {
+        $($(#[$arm])* pub const $arc: u16 = $arn;)*
+        $($(#[$alm])* pub const $alc: u16 = $aln;)*
+        $($(#[$abm])* pub const $abc: u16 = $abn;)*
+
+        $(impl Attribute for crate::$r {
+            const TYPE: u16 = $rn;
+            const TABLE: &'static CStruct = &crate::$r::C;
+        })*
+        $(impl Attribute for crate::$l {
+            const TYPE: u16 = $ln;
+            const TABLE: &'static CStruct = &crate::$l::C;
+        })*
+        $(impl Attribute for crate::$ar {
+            const TYPE: u16 = $arn;
+            const TABLE: &'static CStruct = &crate::$ar::C;
+        })*
+        $(impl Attribute for crate::$al {
+            const TYPE: u16 = $aln;
+            const TABLE: &'static CStruct = &crate::$al::C;
+        })*
+
+        /// What an attribute of this type is made of. `None`: it is not known, or MISSING, which is
+        /// a list of another kind.
+        pub const fn shape(kind: u16) -> Option<Shape> {
+            Some(match kind {
+                $($rn => Shape::Record(&crate::$r::C),)*
+                $($ln => Shape::List(&crate::$l::C),)*
+                $($bn => Shape::Blob,)*
+                $($arn => Shape::Record(&crate::$ar::C),)*
+                $($aln => Shape::List(&crate::$al::C),)*
+                $($abn => Shape::Blob,)*
+                _ => return None,
+            })
+        }
+
+        /// All records and entries of lists, those of groups first.
+        pub const STRUCTS: &[Struct] = &[
+            $(Struct { kind: $rn, name: stringify!($r), table: &crate::$r::C, is_list: false },)*
+            $(Struct { kind: $ln, name: stringify!($l), table: &crate::$l::C, is_list: true },)*
+            $(Struct { kind: $arn, name: stringify!($ar), table: &crate::$ar::C, is_list: false },)*
+            $(Struct { kind: $aln, name: stringify!($al), table: &crate::$al::C, is_list: true },)*
+        ];
+
+        /// The types of attributes beside the groups, with their names in the header.
+        pub const ATTRIBUTES: &[(&str, u16)] = &[
+            ("A_MISSING", A_MISSING),
+            $((stringify!($arc), $arn),)* $((stringify!($alc), $aln),)* $((stringify!($abc), $abn),)*
+        ];
+    };
+}
+registry!(shapes);
+
+/// Attribute type of the list of missing groups.
+pub const A_MISSING: u16 = 64;

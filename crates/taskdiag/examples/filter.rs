@@ -1,0 +1,34 @@
+//! Rows that an expression picks, the largest first.
+//! `cargo run --example filter -- 'rss > 10M and user == "root"'`
+
+use std::io::Write;
+
+use taskdiag::field::{TASKS, Text, text};
+use taskdiag::view::{Filter, Key, Plan, Query};
+use taskdiag::{Choice, query_with};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let expression = std::env::args().nth(1).unwrap_or_else(|| String::from("rss > 10M"));
+    let columns = ["pid", "user", "rss", "comm"].map(|name| TASKS.find(name).expect("a column"));
+    let mut query = Query::new(&TASKS, columns.map(|c| c.field));
+    // A wrong expression is refused before anything is read.
+    query.filter = Some(Filter::parse(&TASKS, &expression)?);
+    query.sort.extend(Key::parse(&TASKS, "-rss"));
+    let Plan::One(request) = query.plan() else { unreachable!("no pids are selected") };
+    let snapshot = query_with(&request, Choice::Auto)?;
+    let view = query.view(&snapshot);
+    view.rows(false, &mut |_, _, _| {}).each(&mut |item| {
+        let mut line = Vec::new();
+        for (c, field) in query.columns.iter().enumerate() {
+            let value = item.value(view.cx(), field, c);
+            text(&mut line, view.cx(), Text::Plain, item.row(), &value);
+            line.push(b'\t');
+        }
+        line.push(b'\n');
+        std::io::stdout().write_all(&line)
+    })?;
+    for left in view.left() {
+        println!("{left:?}");
+    }
+    Ok(())
+}

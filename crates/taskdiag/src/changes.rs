@@ -1,0 +1,170 @@
+//! What changed between two answers to the same request.
+//!
+//! A task is the same in both if its pid and its start time are. `/proc` tells the start time in ticks and BPF in
+//! nanoseconds, so that two times that differ by a tick at most are the same: no pid is used twice within one.
+
+use std::time::Duration;
+
+use taskdiag_wire::{Base, Io, Sched, Stat, TaskView};
+
+use crate::snapshot::Snapshot;
+
+/// What changed between an older snapshot and a newer one: see [`Snapshot::since`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Changes<'a> {
+    /// Tasks of the newer snapshot that the older one has not.
+    pub began: Vec<TaskView<'a>>,
+    /// Tasks of the older snapshot that the newer one has not.
+    pub ended: Vec<TaskView<'a>>,
+    /// Tasks that are in both, in the order of the newer one.
+    pub stayed: Vec<Stayed<'a>>,
+    /// Tasks of either whose start time is not known, so that it cannot be told whether they are the same.
+    pub unknown: Vec<TaskView<'a>>,
+    /// Time between the begins of the two answers, on the boot clock.
+    pub interval: Duration,
+}
+
+/// A task in two snapshots.
+#[derive(Clone, Copy, Debug)]
+pub struct Stayed<'a> {
+    /// As it was.
+    pub old: TaskView<'a>,
+    /// As it is.
+    pub new: TaskView<'a>,
+}
+
+impl Stayed<'_> {
+    /// CPU time used meanwhile, user and system together. `None`: STAT is not known in both.
+    ///
+    /// Of a process it is the sum over its threads.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        let of = |t: &TaskView<'_>| {
+            let stat = t.record::<Stat>()?;
+            Some(stat.utime_ns()? + stat.stime_ns()?)
+        };
+        Some(Duration::from_nanos(of(&self.new)?.saturating_sub(of(&self.old)?)))
+    }
+    /// CPUs used on average: 1.0 is one CPU all the time. `None`: as [`cpu_time`](Self::cpu_time), or no time has
+    /// passed.
+    pub fn cpus(&self, interval: Duration) -> Option<f64> {
+        let seconds = interval.as_secs_f64();
+        (seconds > 0.0).then_some(self.cpu_time()?.as_secs_f64() / seconds)
+    }
+    /// Page faults meanwhile: minor and major ones. `None`: STAT is not known in both.
+    pub fn faults(&self) -> Option<(u64, u64)> {
+        self.both::<(u64, u64)>(|t| {
+            let stat = t.record::<Stat>()?;
+            Some((stat.minflt()?, stat.majflt()?))
+        })
+        .map(|(old, new)| (new.0.saturating_sub(old.0), new.1.saturating_sub(old.1)))
+    }
+    /// Bytes read from and written to storage meanwhile. `None`: IO is not known in both.
+    pub fn storage_bytes(&self) -> Option<(u64, u64)> {
+        self.both::<(u64, u64)>(|t| {
+            let io = t.record::<Io>()?;
+            Some((io.read_bytes()?, io.write_bytes()?))
+        })
+        .map(|(old, new)| (new.0.saturating_sub(old.0), new.1.saturating_sub(old.1)))
+    }
+    /// Context switches meanwhile: voluntary and involuntary ones. `None`: SCHED is not known in both.
+    pub fn switches(&self) -> Option<(u64, u64)> {
+        self.both::<(u64, u64)>(|t| {
+            let sched = t.record::<Sched>()?;
+            Some((sched.nvcsw()?, sched.nivcsw()?))
+        })
+        .map(|(old, new)| (new.0.saturating_sub(old.0), new.1.saturating_sub(old.1)))
+    }
+    fn both<T>(&self, of: impl Fn(&TaskView<'_>) -> Option<T>) -> Option<(T, T)> {
+        Some((of(&self.old)?, of(&self.new)?))
+    }
+}
+
+impl Snapshot {
+    /// What changed since an older snapshot of the same request. BASE has to be in both, since the start time of a
+    /// task is in it.
+    ///
+    /// A counter that is lower than before, which only a counter of the kernel that wrapped can be, counts as 0.
+    pub fn since<'a>(&'a self, old: &'a Snapshot) -> Changes<'a> {
+        let tick_ns = 1_000_000_000 / u64::from(self.stream().info().clk_tck.max(1));
+        let start = |t: &TaskView<'_>| t.record::<Base>().and_then(|b| b.start_time_ns());
+        let is_same = |a: u64, other: Option<TaskView<'a>>| {
+            other.filter(|o| start(o).is_some_and(|b| a.abs_diff(b) <= tick_ns))
+        };
+        let ns = |s: &Snapshot| s.stream().info().boottime_ns;
+        let mut changes = Changes {
+            began: Vec::new(),
+            ended: Vec::new(),
+            stayed: Vec::with_capacity(self.tasks().len()),
+            unknown: Vec::new(),
+            interval: Duration::from_nanos(ns(self).saturating_sub(ns(old))),
+        };
+        for new in self.tasks() {
+            let Some(at) = start(&new) else {
+                changes.unknown.push(new);
+                continue;
+            };
+            match is_same(at, old.task(new.pid())) {
+                Some(old) => changes.stayed.push(Stayed { old, new }),
+                None => changes.began.push(new),
+            }
+        }
+        for gone in old.tasks() {
+            match start(&gone) {
+                None => changes.unknown.push(gone),
+                Some(at) if is_same(at, self.task(gone.pid())).is_none() => {
+                    changes.ended.push(gone);
+                }
+                Some(_) => {}
+            }
+        }
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag_wire::{Done, Info, StreamWriter};
+
+    /// Tasks by pid, start time and CPU time in seconds; the answer was begun at this second.
+    fn snapshot(at: u64, tasks: &[(u32, Option<u64>, u64)]) -> Snapshot {
+        const SECOND: u64 = 1_000_000_000;
+        let mut w = StreamWriter::new();
+        w.info(&Info { boottime_ns: at * SECOND, clk_tck: 100, ..StreamWriter::blank_info() });
+        for (pid, start, cpu) in tasks {
+            w.begin_task(*pid, *pid);
+            let mut base = Base::new();
+            if let Some(ns) = start {
+                base.valid = Base::ALL_VALID;
+                base.start_time_ns = *ns;
+            }
+            w.put(&base);
+            let mut stat = Stat::new();
+            stat.valid = Stat::ALL_VALID;
+            stat.utime_ns = cpu * SECOND;
+            w.put(&stat);
+            w.end_task();
+        }
+        Snapshot::parse(w.finish(Done::default())).expect("it is whole")
+    }
+
+    #[test]
+    fn tasks_are_the_same_by_pid_and_start_time() {
+        let ms = |n: u64| Some(n * 1_000_000);
+        let old = snapshot(10, &[(1, ms(1), 5), (2, ms(100), 0), (3, ms(200), 7), (5, None, 0)]);
+        // 1 within a tick, 2 ended, 3 another one by now, 4 new
+        let new = snapshot(12, &[(1, ms(11), 8), (3, ms(900), 1), (4, ms(950), 0), (5, None, 0)]);
+        let changes = new.since(&old);
+        let pids = |tasks: &[TaskView<'_>]| tasks.iter().map(TaskView::pid).collect::<Vec<_>>();
+        assert_eq!(pids(&changes.began), [3, 4]);
+        assert_eq!(pids(&changes.ended), [2, 3]);
+        assert_eq!(pids(&changes.unknown), [5, 5]);
+        assert_eq!(changes.interval, Duration::from_secs(2));
+        let [one] = &changes.stayed[..] else { panic!("{:?}", changes.stayed) };
+        assert_eq!((one.new.pid(), one.cpu_time()), (1, Some(Duration::from_secs(3))));
+        assert_eq!(one.cpus(changes.interval), Some(1.5));
+        assert_eq!(one.cpus(Duration::ZERO), None);
+        assert_eq!(one.storage_bytes(), None);
+    }
+}

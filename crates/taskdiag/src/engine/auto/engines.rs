@@ -1,0 +1,66 @@
+//! The engines that a request, or a session of many, has opened.
+
+use crate::engine::bpf::Bpf;
+use crate::engine::kernel::Kernel;
+use crate::engine::procfs::Procfs;
+use crate::engine::{Answer, Engine, EngineId};
+use crate::error::Error;
+use crate::request::Request;
+use taskdiag_wire::AlignedBuf;
+
+/// Engines by their ids. They are opened without a trial: the request itself is the trial, at its real size.
+#[derive(Debug, Default)]
+pub struct Engines {
+    keep: bool,
+    bpf: Option<Bpf>,
+    kernel: Option<Kernel>,
+    procfs: Option<Procfs>,
+}
+
+impl Engines {
+    /// To be asked the same again and again: what was opened and loaded stays.
+    pub fn kept() -> Engines {
+        Engines { keep: true, ..Engines::default() }
+    }
+
+    pub fn are_kept(&self) -> bool {
+        self.keep
+    }
+
+    /// Have one of them answer. The request may be about one process with about this many `mappings`.
+    pub fn run(
+        &mut self,
+        engine: EngineId,
+        mappings: Option<u64>,
+        req: &Request,
+    ) -> Result<Answer, Error> {
+        if !self.keep {
+            return match engine {
+                EngineId::Bpf => Bpf::untried().expecting(mappings.unwrap_or(0)).run(req),
+                EngineId::Kernel => Kernel::new()?.run(req),
+                EngineId::Procfs => Procfs::new()?.run(req),
+            };
+        }
+        match engine {
+            EngineId::Bpf => {
+                let new = || Bpf::untried().keeping().expecting(mappings.unwrap_or(0));
+                self.bpf.get_or_insert_with(new).run(req)
+            }
+            EngineId::Kernel => match &mut self.kernel {
+                Some(kernel) => kernel.run(req),
+                none => none.insert(Kernel::new()?).run(req),
+            },
+            EngineId::Procfs => match &mut self.procfs {
+                Some(procfs) => procfs.run(req),
+                none => none.insert(Procfs::new()?.keeping()).run(req),
+            },
+        }
+    }
+
+    /// Give back the memory of an answer that nobody looks at any more, for the next one.
+    pub fn recycle(&mut self, memory: AlignedBuf) {
+        if let Some(bpf) = &mut self.bpf {
+            bpf.recycle(memory);
+        }
+    }
+}

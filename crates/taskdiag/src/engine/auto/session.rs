@@ -1,0 +1,97 @@
+//! The same request again and again, and what changed between two answers.
+
+use super::choice::Choice;
+use super::cost::{Facts, Plan};
+use super::engines::Engines;
+use crate::changes::Changes;
+use crate::error::Error;
+use crate::request::{Members, Request};
+use crate::snapshot::Snapshot;
+use taskdiag_wire::{Group, Groups};
+
+/// A request that is asked again and again, and its last two answers.
+///
+/// Engines stay open, and BPF programs loaded, until it is dropped, so that only the first answer pays for the load.
+/// Who answers is decided once and again when that engine fails. The brake (`/etc/taskdiag.conf`) is looked at each
+/// time.
+///
+/// ```
+/// use taskdiag::{Choice, Groups, Request, Session};
+///
+/// # fn main() -> Result<(), taskdiag::Error> {
+/// let mut session = Session::open(Request::all(Groups::BASE | Groups::STAT), Choice::Auto)?;
+/// for _ in 0..2 {
+///     session.refresh()?;
+/// }
+/// let changes = session.changes().expect("there are two answers");
+/// println!("{} began, {} ended", changes.began.len(), changes.ended.len());
+/// for task in &changes.stayed {
+///     if let Some(cpus) = task.cpus(changes.interval) {
+///         println!("{} used {:.1} % of a CPU", task.new.pid(), cpus * 100.0);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    request: Request,
+    choice: Choice,
+    engines: Engines,
+    planned: Option<(Facts, Plan)>,
+    now: Option<Snapshot>,
+    before: Option<Snapshot>,
+}
+
+impl Session {
+    /// Prepare a session; nothing is asked yet. The start times of tasks are added to the request, since a task is
+    /// known by its pid and that.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] where the environment names no engine, [`Error::Unavailable`] where `choice` may not be
+    /// used.
+    pub fn open(request: Request, choice: Choice) -> Result<Session, Error> {
+        super::resolved(choice)?;
+        let start = Members::of(Groups::BASE, &["start_time_ns"]);
+        let members = match request.groups.has(Group::Base) {
+            true => request.members.union(start),
+            false => Members { stat: request.members.stat, ..start },
+        };
+        let request = Request { groups: request.groups | Groups::BASE, members, ..request };
+        let engines = Engines::kept();
+        Ok(Session { request, choice, engines, planned: None, now: None, before: None })
+    }
+
+    /// What is asked.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Ask again. What [`snapshot`](Self::snapshot) was becomes [`previous`](Self::previous).
+    ///
+    /// # Errors
+    /// As [`query_with`](super::query_with). The last two answers stay as they are then, and the next call tries anew.
+    pub fn refresh(&mut self) -> Result<&Snapshot, Error> {
+        let new = super::answer(&self.request, self.choice, &mut self.engines, &mut self.planned)?;
+        let old = std::mem::replace(&mut self.before, self.now.take());
+        if let Some(Ok(memory)) = old.map(|s| s.into_bytes().try_into_owned()) {
+            self.engines.recycle(memory);
+        }
+        Ok(self.now.insert(new))
+    }
+
+    /// The last answer; `None` before the first.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.now.as_ref()
+    }
+
+    /// The answer before the last one.
+    pub fn previous(&self) -> Option<&Snapshot> {
+        self.before.as_ref()
+    }
+
+    /// What changed between the last two answers; `None` before there are two.
+    pub fn changes(&self) -> Option<Changes<'_>> {
+        Some(self.now.as_ref()?.since(self.before.as_ref()?))
+    }
+}

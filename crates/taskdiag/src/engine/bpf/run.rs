@@ -1,0 +1,341 @@
+//! A loaded program, its memory, and the answers that it writes.
+//!
+//! What it does not do: decide how much memory there is (`sizes`), or keep a program for later answers (the engine).
+
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use taskdiag_wire::{AlignedBuf, Done, Groups, Info, Strategy, StreamWriter};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::mapped::{self, HEAD, Mapped};
+use super::offsets::{self, OFFSET_NONE, OFFSETS_MAX};
+use super::shared::*;
+use super::sizes::{Sizes, reserve};
+use super::skel::{self, Failed, Loaded, MapInit};
+use super::sys::{self, Mapping};
+use super::{BY_OFFSET, LEGACY, LITE, MORE, NAMED, RARE, SHARED, SNAPSHOT, TEXT, ram};
+use super::{is_no_memory, is_signal, unavailable};
+use crate::bytes::Bytes;
+use crate::engine::estimate;
+use crate::error::Error;
+use crate::request::Request;
+
+/// What [`Run::start`] calls: four for the kernel's types, five for the namespace; type information and its close, five maps, two
+/// values, a freeze, the program; a mapping, link, its close, iterator; and at the end the mapping of the
+/// output, two unmappings and seven closes.
+const LOAD_SYSCALLS: u64 = 34;
+
+/// How long the program runs before it gives the CPU back: nothing else may run on it meanwhile
+/// where the kernel is not preemptible. What a run costs beside its work is some microseconds.
+const SLICE_NS: u64 = 1_000_000;
+
+/// A loaded program and its memory. It may answer the same request any number of times.
+#[derive(Debug)]
+pub struct Run {
+    loaded: Loaded,
+    pub legacy: bool,
+    link: OwnedFd,
+    /// Closed when the answer is there.
+    iter: Option<OwnedFd>,
+    state: Mapping,
+    /// All of the output, mapped for as long as the program is kept.
+    out: Option<Mapping>,
+    chunks: usize,
+    /// Of the answer at hand.
+    pub syscalls: u64,
+}
+
+/// Runs of the program after which it is loaded anew: it counts them in 32 bits.
+const SLICES_MAX: u32 = 1 << 31;
+
+impl Run {
+    /// Load the program for this request.
+    pub fn start(
+        req: &Request,
+        sizes: Sizes,
+        count_only: bool,
+        legacy: bool,
+    ) -> Result<Run, Failed> {
+        let by_offset = req.groups.intersects(BY_OFFSET);
+        let offsets = if by_offset {
+            offsets::offsets().map_err(|e| ("finding the kernel's structs", io::Error::other(e)))?
+        } else {
+            [OFFSET_NONE; OFFSETS_MAX]
+        };
+        let gate = req.groups.contains(Groups::VMA).then(offsets::gate).flatten();
+        let (gate_start, gate_end, gate_perms) = gate.unwrap_or_default();
+        let (skip_base, skip_stat) = req.members.skipped();
+        let text = req.groups.intersects(TEXT);
+        let (ram_end, pte_address) = if text { ram::limits() } else { (0, 0) };
+        // What is forgotten for want of room is written again. One process has fewer names than all, and
+        // shares with none; no more is shared than there are processes.
+        let one = req.strategy == Strategy::One;
+        let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };
+        let names = table(NAMED, if one { NAMES_MAX / 8 } else { NAMES_MAX });
+        let shared = match req.groups.intersects(SHARED) && !one {
+            true => {
+                estimate::processes().next_power_of_two().clamp(256, SHARED_MAX as usize) as u32
+            }
+            false => 1,
+        };
+        let config = Config {
+            groups: req.groups.bits(),
+            strategy: req.strategy as u32,
+            pid: req.pid,
+            nchunks: sizes.chunks as u32,
+            count_only: u32::from(count_only),
+            page_shift: rustix::param::page_size().trailing_zeros(),
+            gate_perms,
+            skip_base,
+            skip_stat,
+            reserve: reserve(req.groups) as u32,
+            first_ns: u32::from(in_first_pid_namespace()),
+            names_mask: names - 1,
+            shared_mask: shared - 1,
+            expected: sizes.tasks / 2,
+            reserved: 0,
+            slice_ns: SLICE_NS,
+            ram_end,
+            pte_address,
+            gate_start,
+            gate_end,
+            frame_format: *b"[<0>] %pB\n\0\0\0\0\0\0",
+            symbol_format: *b"%ps\0\0\0\0\0",
+            number_format: *b"%llu\0\0\0\0",
+            offsets,
+        };
+        let init = [
+            MapInit { name: skel::RODATA, max_entries: 0, value: config.as_bytes() },
+            MapInit { name: "out", max_entries: sizes.chunks as u32, value: &[] },
+            MapInit { name: "seen", max_entries: sizes.tasks, value: &[] },
+            MapInit { name: "names", max_entries: names, value: &[] },
+            MapInit { name: "shared", max_entries: shared, value: &[] },
+        ];
+        let (loaded, legacy) = load(req.groups, &init, legacy)?;
+        let at = |step: &'static str| move |e: io::Error| (step, e);
+        let state = STATE_SIZE.next_multiple_of(rustix::param::page_size());
+        let state = Mapping::new(loaded.map(".bss"), state).map_err(at("mapping the state"))?;
+        let link = sys::link(&loaded.programs[0]).map_err(at("attaching the iterator"))?;
+        let (iter, out, chunks) = (None, None, sizes.chunks);
+        let mut run =
+            Run { loaded, legacy, link, iter, state, out, chunks, syscalls: LOAD_SYSCALLS };
+        run.begin(req)?;
+        Ok(run)
+    }
+
+    /// Prepare for the same request once more. False: the program has to be loaded anew.
+    pub fn restart(&mut self, req: &Request) -> Result<bool, Failed> {
+        let slice = self.state().slice;
+        if slice > SLICES_MAX {
+            return Ok(false);
+        }
+        self.state.slice_mut(0, STATE_SIZE).fill(0);
+        self.set(offset_of!(State, slice), slice);
+        self.syscalls = 2;
+        self.begin(req)?;
+        Ok(true)
+    }
+
+    /// Open the iterator on a cleared state.
+    fn begin(&mut self, req: &Request) -> Result<(), Failed> {
+        self.set(offset_of!(State, off), HEAD as u32);
+        self.open_iterator()?;
+        if self.legacy && req.strategy.takes_pid() {
+            // The first pass only finds the process that the pid belongs to.
+            self.steps()?;
+            self.set(offset_of!(State, done), 0);
+            self.set(offset_of!(State, walking), 1);
+            self.open_iterator()?;
+        }
+        Ok(())
+    }
+
+    fn open_iterator(&mut self) -> Result<(), Failed> {
+        let iter = sys::iterator(&self.link).map_err(|e| ("opening the iterator", e))?;
+        self.iter = Some(iter);
+        Ok(())
+    }
+
+    /// What the program says of itself.
+    pub fn state(&self) -> &State {
+        State::ref_from_bytes(self.state.slice(0, size_of::<State>())).expect("page-aligned")
+    }
+
+    /// Set a u32 of the state; the program does not run meanwhile.
+    fn set(&mut self, offset: usize, value: u32) {
+        self.state.slice_mut(offset, 4).copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// Let the program write until the output is full, its time is over, or all is written.
+    fn step(&mut self) -> Result<(), Failed> {
+        let mut byte = [0u8];
+        let iter = self.iter.as_ref().expect("it is open until the answer is there").as_raw_fd();
+        loop {
+            self.syscalls += 1;
+            // SAFETY: one byte of room at a valid address.
+            let r = unsafe { libc::read(iter, byte.as_mut_ptr().cast(), 1) };
+            if r >= 0 && self.legacy {
+                // The kernel's own iterator came to its end.
+                self.set(offset_of!(State, done), 1);
+                return Ok(());
+            }
+            if r >= 0 {
+                // It ended without calling the program: there is no task to begin on.
+                return Err(("walking", io::Error::other("no task is visible to BPF")));
+            }
+            match io::Error::last_os_error() {
+                e if e.raw_os_error() == Some(libc::EAGAIN) => return Ok(()),
+                e if e.kind() == io::ErrorKind::Interrupted => {}
+                e => return Err(("walking", e)),
+            }
+        }
+    }
+
+    /// Let the program run to its end, without output.
+    pub fn steps(&mut self) -> Result<(), Failed> {
+        while self.state().done == 0 {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// The whole stream. `expected`: about how many bytes it may have. `None`: the list of tasks seen was too short.
+    ///
+    /// In place if all of it is there at the end and `keep` is `None`, else copied chunk by chunk: to memory that
+    /// `keep` brings, where the program is to answer again.
+    ///
+    /// Where the caller ends it between two runs, it is what there is so far, and the rest of the
+    /// task that is begun.
+    pub fn answer(
+        &mut self,
+        head: &Info,
+        req: &Request,
+        expected: usize,
+        keep: Option<AlignedBuf>,
+    ) -> Result<Option<Bytes>, Error> {
+        let begun = |buf| {
+            let mut w = StreamWriter::reusing(buf);
+            w.info(head);
+            w
+        };
+        let mut copied = keep.map(begun);
+        // How much of the first chunk is left for the head of the stream.
+        let mut from = HEAD;
+        let (mut seen, mut stopped) = (0, false);
+        loop {
+            self.step().map_err(unavailable)?;
+            let State { done, overflow, full, target, tasks, .. } = *self.state();
+            if overflow != 0 {
+                return Ok(None);
+            }
+            if done != 0 && req.strategy.takes_pid() && target == 0 {
+                return Err(Error::NoSuchProcess(req.pid));
+            }
+            if req.strategy.takes_pid() {
+                // How many there are is known when they are there.
+                req.expect((tasks - seen) as usize);
+            }
+            req.advance((tasks - seen) as usize);
+            seen = tasks;
+            if done != 0 || full != 0 {
+                let error = if stopped { -libc::EINTR } else { 0 };
+                let totals = Done { error, ..self.totals() };
+                let used = self.state().used;
+                if done != 0 && copied.is_none() {
+                    let out = self.output(mapped::extent(&used[..self.chunks]).1)?;
+                    let mut first = StreamWriter::new();
+                    first.info(head);
+                    let first = first.finish(Done::default());
+                    let head = &first.as_bytes()[..HEAD];
+                    match Mapped::new(out, &used[..self.chunks], head, &totals) {
+                        Ok(m) => return Ok(Some(m.into())),
+                        Err(memory) => self.out = Some(memory),
+                    }
+                }
+                let out = match self.out.take() {
+                    Some(out) => out,
+                    None => self.output(self.chunks * CHUNK_SIZE)?,
+                };
+                let w = copied.get_or_insert_with(|| begun(AlignedBuf::with_capacity(expected)));
+                for (i, used) in used.iter().enumerate().take(self.chunks).filter(|u| *u.1 != 0) {
+                    w.raw(out.slice(i * CHUNK_SIZE + from, *used as usize - from));
+                    from = 0;
+                }
+                self.out = Some(out);
+                if done != 0 {
+                    self.iter = None;
+                    let w = copied.take().expect("made above");
+                    return Ok(Some(w.finish(totals).into()));
+                }
+                self.state.slice_mut(offset_of!(State, used), size_of_val(&used)).fill(0);
+                self.set(offset_of!(State, chunk), 0);
+                self.set(offset_of!(State, off), 0);
+            }
+            if req.is_stopped() && !stopped {
+                stopped = true;
+                self.set(offset_of!(State, stop), 1);
+            }
+        }
+    }
+
+    /// The first `len` bytes of the output, and a little more: each page that is mapped costs time, and
+    /// most answers are shorter than the memory that is there for them.
+    fn output(&self, len: usize) -> Result<Mapping, Error> {
+        let all = self.chunks * CHUNK_SIZE;
+        let len = (len + mapped::SPARE).min(all).next_multiple_of(rustix::param::page_size());
+        Mapping::new(self.loaded.map("out"), len)
+            .map_err(|e| unavailable(("mapping the output", e)))
+    }
+
+    fn totals(&self) -> Done {
+        let s = self.state();
+        Done {
+            tasks: s.tasks,
+            vanished: s.vanished,
+            truncated: s.truncated,
+            blocked: s.blocked,
+            ..Done::default()
+        }
+    }
+}
+
+/// Did the newer program not load here, and the older one did?
+pub static IS_LEGACY: AtomicBool = AtomicBool::new(false);
+
+/// The program for this kernel: the newest kind that loads, which is remembered.
+fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, bool), Failed> {
+    let skeleton = match (groups.intersects(RARE), groups.intersects(BY_OFFSET)) {
+        (true, _) => &SNAPSHOT,
+        (false, true) => &MORE,
+        (false, false) => &LITE,
+    };
+    let failed = if legacy || IS_LEGACY.load(Ordering::Relaxed) {
+        None
+    } else {
+        match skeleton.load(init) {
+            Ok(loaded) => return Ok((loaded, false)),
+            // Too few rights or memory, or signal upon signal: the other program would fare no better.
+            Err(e) if e.0 != skel::PROGRAMS || is_no_memory(&e.1) || is_signal(&e.1) => {
+                return Err(e);
+            }
+            Err(e) => Some(e),
+        }
+    };
+    match LEGACY.load(init) {
+        Ok(loaded) => {
+            IS_LEGACY.fetch_or(!legacy, Ordering::Relaxed);
+            Ok((loaded, true))
+        }
+        Err(e) => Err(failed.unwrap_or(e)),
+    }
+}
+
+/// Are we in the first pid namespace, whose inode has had this number since Linux 3.8? Where it cannot be
+/// told (before Linux 6.11), the program asks itself. Not by /proc/self/ns/pid: that makes inodes.
+fn in_first_pid_namespace() -> bool {
+    const FIRST: u64 = 0xefff_fffc;
+    sys::own_pid_namespace().is_ok_and(|inode| inode == FIRST)
+}

@@ -1,0 +1,87 @@
+//! Every group that engines here answer has the same values in the answers of all of them. The list of
+//! groups is the registry's, and what an engine answers is what it says: a new group without a
+//! value that was compared fails here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use taskdiag::{Group, Groups, Request};
+use taskdiag_tests::answer::{Source, engines_with};
+use taskdiag_tests::compare::{Outcome, compare};
+use taskdiag_tests::{Mktask, engines, read, skip};
+
+/// How often a comparison is repeated before a difference counts.
+const TRIES: u64 = 4;
+
+/// States that together have a value of each group.
+fn states(dir: &str) -> Vec<Mktask> {
+    let args: [&[&str]; 4] = [&["mappings", dir], &["files", dir], &["threads", "3"], &["creds"]];
+    let start = |a: &&[&str]| match Mktask::start(a) {
+        Ok(m) => Some(m),
+        Err(why) => {
+            skip(a[0], &why);
+            None
+        }
+    };
+    args.iter().filter_map(start).collect()
+}
+
+/// One group of a process and of its threads, from two engines.
+fn compared(m: &Mktask, group: Group, fast: Source, slow: Source) -> Outcome {
+    let groups = Groups::BASE | group.into();
+    let mut all = Outcome::default();
+    for req in [Request::one(m.pid(), groups), Request::threads(m.pid(), groups)] {
+        let mut last = Outcome::default();
+        for attempt in 0..TRIES {
+            std::thread::sleep(std::time::Duration::from_millis(20 * attempt));
+            let ask = |e| read(e, &req).unwrap_or_else(|why| panic!("{group} of {e}: {why}"));
+            let (a1, b, a2) = (ask(slow), ask(fast), ask(slow));
+            last = Outcome::default();
+            assert_eq!(a1.pids(), b.pids(), "{group}: {a1} and {b} of {}", m.state());
+            for pid in a1.pids() {
+                if a2.has(pid) {
+                    last.add(compare(&a1.task(pid), &b.task(pid), &a2.task(pid)));
+                }
+            }
+            if last.differences.is_empty() {
+                break;
+            }
+        }
+        all.add(last);
+    }
+    all
+}
+
+#[test]
+fn every_group_has_the_same_values_on_all_engines() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = std::fs::canonicalize(dir.path()).expect("it exists");
+    let states = states(path.to_str().expect("a plain path"));
+    assert!(!states.is_empty(), "no state to compare");
+    let mut bad = BTreeSet::new();
+    let mut without: BTreeMap<Group, String> = BTreeMap::new();
+    for group in Group::ALL {
+        let with = engines_with(*group);
+        if with.len() < 2 && engines().len() > 1 {
+            let whom = with.first().map_or("no engine".into(), ToString::to_string);
+            skip(&format!("parity of {group}"), &format!("{whom} has it alone here"));
+        }
+        for pair in with.windows(2) {
+            let mut out = Outcome::default();
+            for m in &states {
+                out.add(compared(m, *group, pair[0], pair[1]));
+            }
+            if !out.groups.contains(group) {
+                without.insert(*group, format!("{} and {}", pair[0], pair[1]));
+            }
+            let name = |d| format!("{} and {}: {d}", pair[0], pair[1]);
+            bad.extend(out.differences.into_iter().map(name));
+        }
+    }
+    let list: Vec<_> = bad.into_iter().collect();
+    assert!(list.is_empty(), "engines differ:\n{}", list.join("\n"));
+    assert!(
+        without.is_empty(),
+        "no value of these groups was compared, so it is not known whether engines agree; add a \
+         state that has one, or a comparer to tests/src/compare.rs: {without:?}"
+    );
+}

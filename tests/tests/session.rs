@@ -1,0 +1,216 @@
+//! Sessions: the same request again and again on what stays loaded, and what changed between two answers.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use taskdiag::engine::bpf::Bpf;
+use taskdiag::{Choice, Engine, EngineId, Groups, Request, Session, Snapshot};
+use taskdiag_tests::busy::Patience;
+use taskdiag_tests::{Mktask, Source, engines, skip};
+
+/// A process that does nothing, and ends with the value.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Sleeper {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("600").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Sleeper(sleep.spawn().expect("sleep runs"))
+    }
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn choices() -> Vec<EngineId> {
+    let ids = engines().iter().filter_map(|s| match s {
+        Source::Engine(id) => Some(*id),
+        _ => None,
+    });
+    ids.collect()
+}
+
+#[test]
+fn tells_who_began_and_who_ended() {
+    for engine in choices() {
+        let groups = Groups::BASE | Groups::STAT | Groups::CMDLINE;
+        let mut session =
+            Session::open(Request::all(groups), Choice::Only(engine)).expect("it opens");
+        assert!(session.changes().is_none() && session.snapshot().is_none());
+        let first = Sleeper::new();
+        let first_pid = first.id();
+        session.refresh().expect("it answers");
+        assert!(session.snapshot().and_then(|s| s.task(first_pid)).is_some(), "{engine}");
+        let second = Sleeper::new();
+        let second_pid = second.id();
+        drop(first);
+        session.refresh().expect("it answers again");
+        let changes = session.changes().expect("two answers");
+        let began: Vec<u32> = changes.began.iter().map(|t| t.pid()).collect();
+        let ended: Vec<u32> = changes.ended.iter().map(|t| t.pid()).collect();
+        let me = changes.stayed.iter().find(|t| t.new.pid() == std::process::id());
+        drop(second);
+        assert!(began.contains(&second_pid), "{engine}: {second_pid} began: {began:?}");
+        assert!(ended.contains(&first_pid), "{engine}: {first_pid} ended: {ended:?}");
+        assert!(!began.contains(&first_pid) && !ended.contains(&second_pid), "{engine}");
+        let me = me.unwrap_or_else(|| panic!("{engine}: I stayed"));
+        assert!(me.cpu_time().is_some(), "{engine}");
+        assert!(changes.interval > Duration::ZERO, "{engine}");
+        assert!(changes.unknown.is_empty(), "{engine}: {:?}", changes.unknown);
+    }
+}
+
+#[test]
+fn cpu_time_is_what_was_used() {
+    for engine in choices() {
+        let request = Request::one(std::process::id(), Groups::STAT);
+        let mut session = Session::open(request, Choice::Only(engine)).expect("it opens");
+        session.refresh().expect("it answers");
+        let used = || {
+            let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            // SAFETY: a timespec to write to.
+            unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut t) };
+            Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+        };
+        let before = used();
+        while used() - before < Duration::from_millis(200) {
+            std::hint::spin_loop();
+        }
+        session.refresh().expect("it answers");
+        let truth = used() - before;
+        let changes = session.changes().expect("two answers");
+        let [me] = &changes.stayed[..] else { panic!("{engine}: {changes:?}") };
+        let seen = me.cpu_time().expect("STAT was asked for");
+        // /proc counts in ticks, of user and of system time.
+        let off = seen.abs_diff(truth);
+        assert!(off < Duration::from_millis(40), "{engine}: {seen:?}, truth {truth:?}");
+        let cpus = me.cpus(changes.interval).expect("time has passed");
+        assert!(cpus > 0.0 && cpus < 64.0, "{engine}: {cpus}");
+    }
+}
+
+/// Text of all files and mappings of a task, which refer to names by numbers.
+fn names(snapshot: &Snapshot, pid: u32) -> (Vec<String>, Vec<String>) {
+    let task = snapshot.task(pid).expect("it is there");
+    let owner = |g| task.owner(g).expect("who has it is in the answer");
+    let of = |number: u32| {
+        let name = snapshot.stream().name(number);
+        name.map_or(String::from("-"), |n| String::from_utf8_lossy(&n.data).into_owned())
+    };
+    let files = owner(taskdiag::Group::Fd).list::<taskdiag::Fd>().expect("files were asked for");
+    let maps = owner(taskdiag::Group::Vma).list::<taskdiag::Vma>().expect("mappings, too");
+    (files.map(|e| of(e.raw.name)).collect(), maps.map(|e| of(e.raw.name)).collect())
+}
+
+#[test]
+fn names_and_shared_lists_are_in_each_answer() {
+    if !engines().contains(&Source::KeptBpf) {
+        return skip("sessions with names", "the bpf engine does not work here");
+    }
+    let child = Sleeper::new();
+    let pid = child.id();
+    let groups = Groups::BASE | Groups::FD | Groups::VMA | Groups::PATHS | Groups::FD_COUNT;
+    let mut kept = [
+        Session::open(Request::all(groups), Choice::Only(EngineId::Bpf)).expect("it opens"),
+        Session::open(Request::all_threads(groups), Choice::Only(EngineId::Bpf)).expect("it opens"),
+        Session::open(Request::one(pid, groups), Choice::Only(EngineId::Bpf)).expect("it opens"),
+    ];
+    // Until the child has become sleep(1).
+    let me = std::fs::read_link("/proc/self/exe").expect("it has one");
+    let exe = format!("/proc/{pid}/exe");
+    let mut patience = Patience::new(Duration::from_secs(10));
+    while std::fs::read_link(&exe).is_ok_and(|p| p == me) {
+        assert!(!patience.is_over(), "sleep does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut seen = BTreeMap::<usize, (Vec<String>, Vec<String>)>::new();
+    for round in 0..4 {
+        for (i, session) in kept.iter_mut().enumerate() {
+            let snapshot = session.refresh().expect("it answers");
+            let now = names(snapshot, pid);
+            assert_eq!(now.0[..3], ["/dev/null"; 3], "session {i}, round {round}");
+            assert!(now.1.iter().any(|n| n.contains("libc") || n.contains("busybox")), "{now:?}");
+            let first = seen.entry(i).or_insert_with(|| now.clone());
+            assert_eq!(*first, now, "session {i}, round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_process_that_ends_is_not_there_and_the_session_goes_on() {
+    for engine in choices() {
+        let child = Sleeper::new();
+        let request = Request::one(child.id(), Groups::BASE);
+        let mut session = Session::open(request, Choice::Only(engine)).expect("it opens");
+        assert_eq!(session.refresh().expect("it is there").tasks().len(), 1);
+        drop(child);
+        for _ in 0..2 {
+            let e = session.refresh().expect_err("it has ended");
+            assert!(matches!(e, taskdiag::Error::NoSuchProcess(_)), "{engine}: {e}");
+        }
+        // The answer from before stays.
+        assert_eq!(session.snapshot().expect("the first").tasks().len(), 1);
+    }
+}
+
+#[test]
+fn more_tasks_than_before_are_all_there() {
+    if !engines().contains(&Source::KeptBpf) {
+        return skip("sessions that grow", "the bpf engine does not work here");
+    }
+    // In little memory, so that each answer takes several pieces.
+    let mut kept = Bpf::untried().keeping().small();
+    let request = Request::all_threads(Groups::BASE | Groups::CMDLINE);
+    let before = Snapshot::parse(kept.run(&request).expect("it answers").stream);
+    let before = before.expect("it is whole").tasks().len();
+    // The list of tasks has room for twice as many as there are, and 2,048.
+    let threads = (before + 4096).to_string();
+    let many = match Mktask::start(&["threads", &threads]) {
+        Ok(many) => many,
+        Err(why) => return skip("sessions that grow", &why),
+    };
+    for round in 0..3 {
+        let now = Snapshot::parse(kept.run(&request).expect("it answers").stream);
+        let now = now.expect("it is whole");
+        let of_it = now.tasks().filter(|t| t.tgid() == many.pid()).count();
+        assert!(of_it > before + 4096, "round {round}: {of_it} of {threads} threads");
+    }
+}
+
+/// Descriptors of this process that are open.
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("it is mine").count()
+}
+
+#[test]
+fn procfs_keeps_files_open_up_to_a_limit_and_closes_those_of_the_dead() {
+    let many: Vec<Sleeper> = (0..40).map(|_| Sleeper::new()).collect();
+    let pid = many[0].id();
+    let request = Request::all(Groups::BASE | Groups::STAT);
+    let before = open_descriptors();
+    let mut session = Session::open(request, Choice::Only(EngineId::Procfs)).expect("it opens");
+    let processes = session.refresh().expect("it answers").tasks().len();
+    let held = open_descriptors() - before;
+    assert!(held >= 40 && held <= processes + 8, "{held} of {processes}");
+    let first = session.snapshot().map(|s| s.served()[0].cost.syscalls).expect("it answered");
+    let again = session.refresh().expect("it answers");
+    let second = again.served()[0].cost.syscalls;
+    // One call for each process instead of two or three.
+    assert!(second < first * 3 / 4, "{first} system calls, then {second}");
+    assert!(again.task(pid).is_some());
+    drop(many);
+    session.refresh().expect("it answers");
+    let left = open_descriptors() - before;
+    assert!(left + 30 <= held, "{held} were open, {left} are");
+    drop(session);
+    assert!(open_descriptors() <= before + 2);
+}
