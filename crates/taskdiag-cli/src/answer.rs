@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use taskdiag::view::{Answered, Left, Plan, Query, Selection};
-use taskdiag::{Choice, Error, Snapshot};
+use taskdiag::{Choice, Error, Groups, Snapshot};
 
 use crate::args::limits::Limits;
 use crate::aside;
@@ -29,6 +29,10 @@ pub struct Source {
     pub limits: Limits,
 }
 
+/// Lists, and walks over pages.
+const SLOW: Groups =
+    Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP).union(Groups::FD);
+
 impl Source {
     /// The saved answer, or an answer of this machine to this query.
     pub fn get(&self, query: impl FnOnce() -> Query) -> Result<Snapshot, Exit> {
@@ -45,7 +49,8 @@ impl Source {
             self.limits.put_into(r);
             r.watch = Some(watch);
         });
-        let _progress = Progress::start(watch);
+        // A thread for it is not worth its time where nothing takes long.
+        let _progress = plan.groups().intersects(SLOW).then(|| Progress::start(watch));
         let Answered { snapshot, nobody } = plan.ask(self.engine)?;
         interrupt::answered();
         say_missing(&nobody);

@@ -52,6 +52,14 @@ impl Plan {
         let strategy = if threads { Strategy::AllThread } else { Strategy::All };
         Plan::One(Request::new(strategy, 0, groups))
     }
+    /// The groups that are asked for.
+    pub fn groups(&self) -> Groups {
+        match self {
+            Plan::One(request) => request.groups,
+            Plan::Each(requests) => requests.iter().fold(Groups::NONE, |all, r| all | r.groups),
+            Plan::Narrow(narrow) => narrow.all.groups,
+        }
+    }
     /// Change each request.
     pub fn requests(&mut self, mut change: impl FnMut(&mut Request)) {
         match self {

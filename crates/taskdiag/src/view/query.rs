@@ -281,6 +281,21 @@ mod tests {
     }
 
     #[test]
+    fn queries_can_go_to_another_thread() {
+        fn goes<T: Send + Sync + 'static>() {}
+        goes::<Query>();
+        goes::<Plan>();
+    }
+
+    #[test]
+    fn rows_that_are_files_have_the_groups_that_are_named() {
+        let named = |n: &str| FILES.find(n).expect("a column of files").field;
+        let files = |n: &str| Query::new(&FILES, n.split(',').map(named));
+        assert_eq!(files("pid,fd,size,user").groups(), Groups::FD | Groups::CRED);
+        assert_eq!(files("fd,exe").groups(), Groups::FD | Groups::PATHS);
+    }
+
+    #[test]
     fn columns_and_conditions_decide_groups() {
         assert_eq!(query("pid").groups(), Groups::BASE);
         assert_eq!(query("pid,ppid,comm").groups(), Groups::BASE);
