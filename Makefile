@@ -64,10 +64,12 @@ semver: ## what changed in the public API since a commit (BASE=rev; needs cargo-
 		echo "install the tool first: cargo install --locked cargo-semver-checks" >&2; exit 2; }
 	$(CARGO) semver-checks --package taskdiag-wire --package taskdiag --baseline-rev $(BASE)
 
-docs: ## make docs/columns.md again from the field table
+docs: ## make docs/columns.md and the JSON Schema again from the field table
 	@tools/setup build
 	$(CARGO) run --quiet --package taskdiag-cli -- generate columns > docs/columns.md.part
 	mv docs/columns.md.part docs/columns.md
+	$(CARGO) run --quiet --package taskdiag-cli -- generate schema > docs/schema.part
+	mv docs/schema.part docs/taskdiag-json-1.schema.json
 
 bench: ## measure against the peers (CASES="a f" KEEP=name); root for the large loads
 	@tools/setup bench

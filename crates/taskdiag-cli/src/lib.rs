@@ -5,6 +5,7 @@
 mod answer;
 mod args;
 mod aside;
+mod both;
 mod columns;
 mod commands;
 mod exit;

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::time::Instant;
 
 use taskdiag::field::{Row, TASKS, Text};
-use taskdiag::view::{Query, Tasks, View};
+use taskdiag::view::{Query, Rows, Selection, Tasks, View};
 use taskdiag::{Groups, Members, Snapshot, Stat};
 
 use crate::answer;
 use crate::args::procps::Instead;
 use crate::args::ps::{Args, Form, TreeStyle};
+use crate::both::Both;
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
 use crate::output::terminal::{self, Terminal};
@@ -60,7 +61,10 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         }
     }
     let shown = Tasks { snapshot: &snapshot, indices: rows };
-    let table = Table { cx: view.cx(), columns: &columns, rows: &shown };
+    let threads_too = args.both.then(|| threads_of(args, &columns, &terminal)).transpose()?;
+    let both = threads_too.as_ref().map(|t| Both::new(&columns, view.cx(), &snapshot, rows, t));
+    let shown: &dyn Rows = both.as_ref().map_or(&shown, |b| b as &dyn Rows);
+    let table = Table { cx: view.cx(), columns: &columns, rows: shown };
     let mut sink = Sink::stdout();
     let mut tally = Tally::new(columns.len());
     match args.form {
@@ -113,6 +117,19 @@ fn snapshot(args: &Args, terminal: &Terminal) -> Result<Snapshot, Exit> {
     // said.
     query.groups |= Groups::STATM;
     exit::quietly(true, || args.source.ask(query.plan()))
+}
+
+/// The threads of all processes that may be shown.
+fn threads_of(args: &Args, columns: &[Column], terminal: &Terminal) -> Result<Snapshot, Exit> {
+    args.source.get(|| {
+        let mut query = query(args, columns, terminal, true);
+        // Whose they are was decided by their processes.
+        if query.select.only_pids().is_none() {
+            query.select = Selection::default();
+        }
+        query.groups |= Groups::STATM;
+        query
+    })
 }
 
 fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) -> Query {

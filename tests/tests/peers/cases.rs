@@ -14,6 +14,7 @@ const ODD: &str = "elszcjqxahov";
 
 /// Differs on purpose, and why.
 pub const MEANT: &[(&str, &str, &str)] = &[
+    ("ps", "axlm", "procps 4.0.2 ends with a segmentation fault"),
     ("pstree", "-a", CUT_ARGUMENTS),
     ("pstree", "-ap", CUT_ARGUMENTS),
     ("pstree", "-g", "psmisc 23.6 leaves the parentheses empty, except beside -p"),
@@ -285,6 +286,17 @@ const PS: &[&str] = &[
     "axln",
     "axS",
     "axH",
+    "m -C sleep",
+    "m -C mktask,sh",
+    "um -C mktask",
+    "axlm",
+    "-em",
+    "-efm",
+    "-m -p $PID_threads",
+    "-eLm",
+    "-eTm",
+    "m -o pid,tid,user,comm,args,stat,rss",
+    "m -C mktask -o pid,lwp,s,tty,time",
     "axX",
     "gax",
     "agux",

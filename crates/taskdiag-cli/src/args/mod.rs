@@ -101,7 +101,7 @@ pub fn command() -> Command {
                 .arg(
                     Arg::new("what")
                         .required(true)
-                        .value_parser(["man", "bash", "zsh", "fish", "columns"])
+                        .value_parser(["man", "bash", "zsh", "fish", "columns", "schema"])
                         .help("What to print"),
                 ),
         )

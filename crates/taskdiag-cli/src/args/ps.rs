@@ -51,6 +51,8 @@ pub struct Args {
     pub filter: Option<Filter>,
     /// A row for each thread?
     pub threads: bool,
+    /// A row for each process, and below it one for each of its threads?
+    pub both: bool,
     /// The columns; none: the own view.
     pub columns: Vec<Column>,
     /// Sort keys.
@@ -306,6 +308,12 @@ impl Args {
         }
         select.running |= flag("running");
         let (given, sort) = procps::specs(t)?;
+        if t.both && (form != Form::Text || from.is_some()) {
+            return Err(Exit::Usage(String::from(
+                "m and -m show processes and threads of this machine in one table: for programs, and of a saved \
+                 answer, use --threads",
+            )));
+        }
         let tree = match t.forest {
             Some(Forest::Drawn) => Some(TreeStyle::Ascii),
             Some(Forest::Indented) => Some(TreeStyle::Indented),
@@ -314,7 +322,8 @@ impl Args {
         Ok(Args {
             select,
             filter: table::filter_from(m, &TASKS)?,
-            threads: t.threads() || flag("threads"),
+            threads: !t.both && (t.threads() || flag("threads")),
+            both: t.both,
             columns: if is_procps { procps::columns(t)? } else { given },
             sort: if t.forest.is_some() { procps::keys(t)? } else { sort },
             as_listed: t.quick,

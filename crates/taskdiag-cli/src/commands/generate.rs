@@ -23,6 +23,7 @@ pub fn run(what: &str) -> Result<(), Exit> {
         "zsh" => clap_complete::generate(shells::Zsh, &mut command, "taskdiag", &mut out),
         "fish" => clap_complete::generate(shells::Fish, &mut command, "taskdiag", &mut out),
         "columns" => column_page(&mut out)?,
+        "schema" => out = super::schema::schema().into_bytes(),
         _ => man(command, &mut out)?,
     }
     sink::write_all(&out)?;

@@ -4,6 +4,7 @@ mod dump;
 mod engines;
 mod fields;
 mod generate;
+mod schema;
 pub mod stats;
 
 use crate::args::Cli;

@@ -1,0 +1,106 @@
+//! The JSON Schema of what `--json` writes, made from the field tables: `docs/taskdiag-json-1.schema.json`. What it
+//! means, and what may change without a new number, is in `docs/json.md`.
+
+use serde_json::{Map, Value, json};
+use taskdiag::field::{DataType, FILES, Field, MAPS, MEMORY, Set, TASKS};
+use taskdiag::{Groups, Reason};
+
+/// The number in the schema's name. A new one where something is taken away or means something else.
+const VERSION: u32 = 1;
+
+/// Which of `$defs` describes the values of a field.
+fn kind(field: &Field) -> &'static str {
+    match field.data_type() {
+        DataType::U64 | DataType::Bytes if field.groups.intersects(Groups::LIMITS) => "limit",
+        DataType::F64 | DataType::DurationNs | DataType::TimestampNs => "number",
+        DataType::Bool => "boolean",
+        DataType::Mask => "mask",
+        DataType::Text => "text",
+        DataType::TextList => "texts",
+        DataType::U32List => "integers",
+        _ => "integer",
+    }
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{name}") })
+}
+
+/// The keys that a row of this set may have.
+fn properties(set: &Set) -> Map<String, Value> {
+    let mut out = Map::new();
+    let beside = !std::ptr::eq(set, &TASKS);
+    for field in TASKS.own().filter(|_| beside) {
+        out.insert(format!("task.{}", field.name), reference(kind(field)));
+        out.insert(field.name.to_owned(), reference(kind(field)));
+    }
+    for field in set.own() {
+        out.insert(field.name.to_owned(), reference(kind(field)));
+    }
+    out.insert(String::from("missing"), reference("missing"));
+    out
+}
+
+fn row(properties: Map<String, Value>) -> Value {
+    json!({
+        "type": "object",
+        "properties": properties,
+        "patternProperties": { "_bytes$": reference("bytes") },
+        "additionalProperties": false,
+    })
+}
+
+/// The schema.
+pub fn schema() -> String {
+    let mut reasons: Vec<&str> = Reason::ALL.iter().map(|r| r.name()).collect();
+    reasons.retain(|r| *r != Reason::Absent.name());
+    reasons.push("not-asked");
+    let mut tree = properties(&TASKS);
+    tree.insert(String::from("children"), json!({ "type": "array", "items": reference("branch") }));
+    tree.insert(
+        String::from("threads"),
+        json!({ "type": "array", "items": {
+        "type": "object",
+        "properties": { "tid": { "type": "integer" }, "comm": { "type": "string" } },
+        "required": ["tid", "comm"],
+        "additionalProperties": false,
+    } }),
+    );
+    let list = |of: &str| json!({ "type": "array", "items": reference(of) });
+    let all = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": format!("urn:taskdiag:json:{VERSION}"),
+        "title": format!("taskdiag --json, version {VERSION}"),
+        "description": "A document is one of ps, files, maps, memory or tree below; a line of --jsonl is one of its rows.",
+        "anyOf": [reference("ps"), reference("files"), reference("maps"), reference("memory"), reference("tree")],
+        "$defs": {
+            "ps": list("task"),
+            "files": list("file"),
+            "maps": list("map"),
+            "memory": list("process"),
+            "tree": list("branch"),
+            "task": row(properties(&TASKS)),
+            "file": row(properties(&FILES)),
+            "map": row(properties(&MAPS)),
+            "process": row(properties(&MEMORY)),
+            "branch": row(tree),
+            "integer": { "type": ["integer", "null"] },
+            "limit": { "anyOf": [{ "type": ["integer", "null"] }, { "enum": ["unlimited"] }] },
+            "number": { "type": ["number", "null"] },
+            "boolean": { "type": ["boolean", "null"] },
+            "mask": { "anyOf": [{ "type": "null" }, { "type": "string", "pattern": "^[0-9a-f]{16}$" }] },
+            "text": { "type": ["string", "null"] },
+            "texts": { "type": ["array", "null"], "items": { "type": "string" } },
+            "integers": { "type": ["array", "null"], "items": { "type": "integer" } },
+            "bytes": { "anyOf": [
+                { "type": "string", "contentEncoding": "base64" },
+                { "type": "array", "items": { "type": "string", "contentEncoding": "base64" } },
+            ] },
+            "missing": { "type": "object", "minProperties": 1, "additionalProperties": { "enum": reasons } },
+        },
+    });
+    let text = serde_json::to_string_pretty(&all).expect("a value is valid JSON");
+    // A reference on one line is easier to read, and to compare.
+    let short = regex_lite::Regex::new(r#"\{\s*("\$ref": "[^"]*")\s*\}"#).expect("it is valid");
+    short.replace_all(&text, "{ $1 }").into_owned() + "\n"
+}

@@ -1,0 +1,174 @@
+//! What `--json` writes keeps to the JSON Schema in `docs/`.
+
+use serde_json::{Value, json};
+
+use super::common::{Saved, Task, machine, parts, run};
+
+/// The part of JSON Schema that the file uses. Words that it does not know are an error, so that none is passed over.
+fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(), String> {
+    let wrong = |what: &str| Err(format!("{place}: {what}: {value}"));
+    let is = |name: &Value| match name.as_str() {
+        Some("null") => value.is_null(),
+        Some("boolean") => value.is_boolean(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        Some("string") => value.is_string(),
+        Some("array") => value.is_array(),
+        Some("object") => value.is_object(),
+        other => panic!("{other:?} is no type"),
+    };
+    for (word, rule) in schema.as_object().expect("a schema is an object") {
+        match word.as_str() {
+            "$schema" | "$id" | "$defs" | "title" | "description" | "contentEncoding" => {}
+            "properties" | "patternProperties" => {}
+            "$ref" => {
+                let name = rule.as_str().and_then(|r| r.strip_prefix("#/$defs/")).expect("of ours");
+                check(root, &root["$defs"][name], value, place)?;
+            }
+            "anyOf" => {
+                let all = rule.as_array().expect("a list");
+                let tried: Vec<_> = all.iter().map(|s| check(root, s, value, place)).collect();
+                if tried.iter().all(Result::is_err) {
+                    return wrong(&format!("none of {tried:?}"));
+                }
+            }
+            "enum" if rule.as_array().is_some_and(|all| all.contains(value)) => {}
+            "enum" => return wrong("not one of the words"),
+            "type" => {
+                let fits = rule.as_array().map_or_else(|| is(rule), |all| all.iter().any(is));
+                if !fits {
+                    return wrong(&format!("not of type {rule}"));
+                }
+            }
+            "pattern" => {
+                let regex = regex_lite::Regex::new(rule.as_str().expect("text")).expect("valid");
+                if value.as_str().is_some_and(|s| !regex.is_match(s)) {
+                    return wrong("not in this form");
+                }
+            }
+            "items" => {
+                for (i, item) in value.as_array().into_iter().flatten().enumerate() {
+                    check(root, rule, item, &format!("{place}[{i}]"))?;
+                }
+            }
+            "required" => {
+                let mut keys = rule.as_array().expect("a list").iter().filter_map(Value::as_str);
+                if let Some(key) = keys.find(|k| value.get(k).is_none()) {
+                    return wrong(&format!("no {key}"));
+                }
+            }
+            "minProperties" => {
+                let n = value.as_object().map_or(0, |o| o.len() as u64);
+                if Some(n) < rule.as_u64() {
+                    return wrong("too few members");
+                }
+            }
+            "additionalProperties" => {
+                for (key, member) in value.as_object().into_iter().flatten() {
+                    let place = format!("{place}.{key}");
+                    let bytes =
+                        key.ends_with("_bytes") && schema.get("patternProperties").is_some();
+                    let known = schema.get("properties").and_then(|p| p.get(key));
+                    match known {
+                        Some(schema) => check(root, schema, member, &place)?,
+                        None if bytes => {
+                            check(root, &schema["patternProperties"]["_bytes$"], member, &place)?;
+                        }
+                        None if rule == &json!(false) => {
+                            return Err(format!("{place}: unknown key"));
+                        }
+                        None => check(root, rule, member, &place)?,
+                    }
+                }
+            }
+            other => panic!("the schema has the word {other}, which this test does not know"),
+        }
+    }
+    Ok(())
+}
+
+fn schema() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/taskdiag-json-1.schema.json");
+    let kept = std::fs::read_to_string(path).expect("the schema is there");
+    let (code, made, _) = parts(&run(&["generate", "schema"]));
+    assert_eq!(code, 0);
+    assert!(
+        made == kept,
+        "the schema differs from the field tables: run `make docs` and commit it"
+    );
+    serde_json::from_str(&kept).expect("valid JSON")
+}
+
+fn as_(root: &Value, name: &str, value: &Value) -> Result<(), String> {
+    check(root, &root["$defs"][name], value, name)
+}
+
+/// Names of all columns of a set, as the program lists them.
+fn columns(set: &str) -> String {
+    let all: Value =
+        serde_json::from_slice(&run(&["fields", "--json"]).stdout).expect("valid JSON");
+    let all = all.as_array().expect("a list");
+    let of = all.iter().filter(|f| f["of"] == set);
+    let names: Vec<&str> = of.filter_map(|f| f["name"].as_str()).collect();
+    assert!(!names.is_empty(), "{set}");
+    names.join(",")
+}
+
+#[test]
+fn what_is_written_keeps_to_the_schema() {
+    let root = schema();
+    let odd = Task {
+        comm: b"a\xff".to_vec(),
+        args: Some(b"x\0\xfe\0".to_vec()),
+        ..Task::new(99, 1, "x")
+    };
+    let mut tasks = machine();
+    tasks.push(odd);
+    let saved = Saved::tasks(&tasks);
+    let all = columns("tasks");
+    let own = std::process::id().to_string();
+    let mut rows = 0;
+    for (name, args) in [
+        ("ps", vec!["ps", "--json"]),
+        ("ps", vec!["ps", "--json", "-e", "-o", &all]),
+        ("ps", vec!["ps", "--json", "-ef"]),
+        ("ps", vec!["ps", "--json", "--threads"]),
+        ("files", vec!["files", "--json", "--paths", "--mem", "-p", &own]),
+        ("maps", vec!["maps", "--json", "-X", &own]),
+        ("maps", vec!["maps", "--json", "--by", "path", &own]),
+        ("memory", vec!["memory", "--json", "-p", &own]),
+        ("tree", vec!["tree", "--json"]),
+    ] {
+        let (code, out, err) = parts(&run(&args));
+        assert!(matches!(code, 0 | 3), "{args:?}: {err}");
+        let document: Value = serde_json::from_str(&out).expect("valid JSON");
+        as_(&root, name, &document).unwrap_or_else(|e| panic!("{args:?}: {e}"));
+        rows += document.as_array().map_or(0, Vec::len);
+    }
+    let (_, out, _) = saved.ps(&["--json", "-o", &all]);
+    let document: Value = serde_json::from_str(&out).expect("valid JSON");
+    as_(&root, "ps", &document).unwrap_or_else(|e| panic!("{e}"));
+    assert!(document[6].get("comm_bytes").is_some() && rows > 20, "{rows}");
+}
+
+#[test]
+fn what_is_wrong_does_not_keep_to_it() {
+    let root = schema();
+    for wrong in [
+        json!({"pid": 1}),
+        json!([{"pid": "1"}]),
+        json!([{"pid": 1.5}]),
+        json!([{"nosuch": 1}]),
+        json!([{"rss": null, "missing": {"rss": "absent"}}]),
+        json!([{"missing": {}}]),
+        json!([{"cap_eff": "12"}]),
+        json!([{"args": ["a", 1]}]),
+        json!([{"comm": {"bytes": "/w=="}}]),
+        json!([{"rlimit_cpu": "much"}]),
+    ] {
+        assert!(as_(&root, "ps", &wrong).is_err(), "{wrong}");
+    }
+    let right = json!([{"pid": 1, "rlimit_cpu": "unlimited", "comm": "a", "comm_bytes": "/w=="}]);
+    as_(&root, "ps", &right).unwrap();
+    as_(&root, "tree", &json!([{"pid": 1, "children": [{"pid": 2, "children": []}]}])).unwrap();
+}
