@@ -15,12 +15,12 @@ pub enum Exit {
     Clap(Box<clap::Error>),
     /// The arguments do not make sense.
     Usage(String),
+    /// The expression of `--where` does not make sense: what is wrong, and the place below it.
+    Where(taskdiag::view::FilterError),
     /// The arguments do not make sense to procps, whose exit code that is.
     Refused(String),
     /// An exit code of another program; all was said.
     Code(u8),
-    /// The expression of `--where` does not make sense: what is wrong, and the place below it.
-    Where(taskdiag::view::FilterError),
     /// Nothing matches the selection. Nothing is printed but the header.
     NoMatch,
     /// The output could not be written.
@@ -118,9 +118,13 @@ pub fn say(line: std::fmt::Arguments<'_>) {
 /// Are remarks kept back?
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Keep remarks back from now on, or no longer: procps does not make them.
-pub fn keep_quiet(quiet: bool) {
+/// Do something, and keep remarks back meanwhile if `quiet`: procps does not make them. Why it failed, where
+/// it did, is said afterwards.
+pub fn quietly<T>(quiet: bool, what: impl FnOnce() -> T) -> T {
     QUIET.store(quiet, Ordering::Relaxed);
+    let result = what();
+    QUIET.store(false, Ordering::Relaxed);
+    result
 }
 
 fn write_error(text: &[u8]) {
@@ -171,13 +175,6 @@ pub fn report(result: Result<(), Exit>) -> u8 {
             say(format_args!("taskdiag: {text}"));
             2
         }
-        Exit::Refused(text) => {
-            for line in text.lines() {
-                say(format_args!("{line}"));
-            }
-            1
-        }
-        Exit::Code(code) => code,
         Exit::Where(e) => {
             let [what, below @ ..] = e.lines();
             say(format_args!("taskdiag: --where: {what}"));
@@ -186,6 +183,13 @@ pub fn report(result: Result<(), Exit>) -> u8 {
             }
             2
         }
+        Exit::Refused(text) => {
+            for line in text.lines() {
+                say(format_args!("{line}"));
+            }
+            1
+        }
+        Exit::Code(code) => code,
         Exit::NoMatch => 1,
         Exit::Output(e) => {
             say(format_args!("taskdiag: the output could not be written: {e}"));

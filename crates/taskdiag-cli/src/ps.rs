@@ -1,9 +1,10 @@
 //! `taskdiag ps`: ask, select, arrange, write.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use taskdiag::field::{Row, TASKS, Text};
-use taskdiag::view::{Query, Rows, Selection, Tasks};
+use taskdiag::view::{Query, Rows, Selection, Tasks, View};
 use taskdiag::{Groups, Members, Snapshot, Stat};
 
 use crate::answer;
@@ -24,7 +25,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let begin = Instant::now();
     let mut terminal = Terminal::detect(args.color, true);
     terminal.color &= !args.strict;
-    let snapshot = ask(args, &terminal)?;
+    let snapshot = snapshot(args, &terminal)?;
     let is_threads = snapshot.stream().strategy().is_threads();
     let saved = args.source.from.is_some();
     if saved && args.threads && !is_threads {
@@ -41,14 +42,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
 
     let query = query(args, &columns, &terminal, threads);
     let view = query.view(&snapshot);
-    let mut tasks = view.tasks().to_vec();
-    if args.as_listed {
-        let place = |i: &u32| {
-            let pid = snapshot.stream().get(*i as usize).map(|t| t.tgid());
-            args.select.pids.iter().position(|p| Some(*p) == pid)
-        };
-        tasks.sort_by_key(place);
-    }
+    let rows = in_order(args, &view, &snapshot);
     let tree = args.tree.map(|style| {
         let style = match style {
             TreeStyle::Auto if terminal.lines => tree::LINES,
@@ -56,9 +50,9 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             TreeStyle::Auto => tree::PLAIN,
             TreeStyle::Ascii => tree::ASCII,
         };
-        Tree::new(&tasks, &snapshot, style)
+        Tree::new(&rows, &snapshot, style)
     });
-    let rows = tree.as_ref().map_or(&tasks, |t| &t.rows);
+    let rows = tree.as_ref().map_or(&rows[..], |t| &t.rows);
 
     let cells = text::Cells::fit(&columns, screen(args));
     if args.form == Form::Text && !cells.wide_signals {
@@ -110,27 +104,19 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     }
 }
 
-/// The answer. As procps, nothing is said of processes that are not there.
-fn ask(args: &Args, terminal: &Terminal) -> Result<Snapshot, Exit> {
+/// The saved answer, or one of this machine.
+fn snapshot(args: &Args, terminal: &Terminal) -> Result<Snapshot, Exit> {
     let columns = columns(args, args.threads);
-    let query = || query(args, &columns, terminal, args.threads);
-    exit::keep_quiet(args.strict);
-    let answer = args.source.get(query);
-    exit::keep_quiet(false);
-    let snapshot = answer?;
-    if args.source.from.is_some() || !lacks_locked(&columns, &snapshot) {
+    let mut query = query(args, &columns, terminal, args.threads);
+    let snapshot = exit::quietly(args.strict, || args.source.get(|| query.clone()))?;
+    let is_whole = snapshot.stream().done().error == 0;
+    if args.source.from.is_some() || !is_whole || !lacks_locked(&columns, &snapshot) {
         return Ok(snapshot);
     }
-    // Through /proc, locked pages are in a file that is read for STATM, not for STAT. What is not there
-    // was said.
-    exit::keep_quiet(true);
-    let answer = args.source.get(|| {
-        let mut query = query();
-        query.groups |= Groups::STATM;
-        query
-    });
-    exit::keep_quiet(false);
-    answer
+    // Through /proc, locked pages are in a file that is read for STATM, not for STAT. What is not there was
+    // said.
+    query.groups |= Groups::STATM;
+    exit::quietly(true, || args.source.ask(query.plan()))
 }
 
 /// The threads of all processes that may be shown.
@@ -167,6 +153,20 @@ fn columns(args: &Args, threads: bool) -> Vec<Column> {
         true => columns::default_view(threads, args.form != Form::Text),
         false => args.columns.clone(),
     }
+}
+
+/// The rows as they are sorted, or in the order in which their pids were typed.
+fn in_order<'v>(args: &Args, view: &'v View<'_>, snapshot: &Snapshot) -> Cow<'v, [u32]> {
+    if !args.as_listed {
+        return Cow::Borrowed(view.tasks());
+    }
+    let place = |i: &u32| {
+        let pid = snapshot.stream().get(*i as usize).map(|t| t.tgid());
+        args.select.pids.iter().position(|p| Some(*p) == pid)
+    };
+    let mut rows = view.tasks().to_vec();
+    rows.sort_by_key(place);
+    Cow::Owned(rows)
 }
 
 /// Does STAT lack a letter that another request has?

@@ -37,7 +37,11 @@ const RARE: &[&str] = &[
     // Nobody shares its tables.
     "sharers",
     "shared_with",
+    // Always -, for those who expect the column.
     "addr",
+    "stackp",
+    "timeout",
+    "alarm",
     // Only with all mappings together.
     "pss_anon",
     "pss_file",

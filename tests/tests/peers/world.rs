@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -80,7 +81,10 @@ impl World {
         fs::write(&workload, include_str!("workload.sh")).expect("a new directory");
         let (own, own_path) = terminal().map_err(|e| format!("no terminal: {e}"))?;
         let (other, other_path) = terminal().map_err(|e| format!("no terminal: {e}"))?;
-        let tty = File::options().read(true).write(true).open(&own_path).expect("unlocked");
+        // A test that leads a session must not get the terminal, which goes to the shell.
+        let mut options = File::options();
+        options.read(true).write(true).custom_flags(libc::O_NOCTTY);
+        let tty = options.open(&own_path).expect("unlocked");
         let tty = tty.as_raw_fd().to_owned();
         let mut bash = Command::new("bash");
         bash.arg("--norc")

@@ -110,10 +110,9 @@ fn columns(args: &Args) -> Vec<Column> {
 
 fn query(args: &Args, columns: &[Column]) -> Query {
     let mut query = Query::new(&TASKS, columns.iter().map(|c| c.field));
-    let mut groups = Groups::BASE;
-    groups |= args.filter.as_ref().map_or(Groups::NONE, Filter::groups);
     // Those of one name are in the order of their users.
-    groups |= Groups::CRED;
+    let mut groups = Groups::BASE | Groups::CRED;
+    groups |= args.filter.as_ref().map_or(Groups::NONE, Filter::groups);
     if args.labels.args {
         groups |= Groups::CMDLINE;
     }

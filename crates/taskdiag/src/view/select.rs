@@ -130,16 +130,13 @@ impl Selection {
             }
         };
         look(!self.ppids.is_empty(), Groups::BASE, "ppid");
-        look(
-            !self.sids.is_empty() || self.simple.iter().any(|s| s.not_leaders),
-            Groups::BASE,
-            "sid",
-        );
+        let simple = |is: fn(&Simple) -> bool| self.simple.iter().any(is);
         look(!self.pgids.is_empty(), Groups::BASE, "pgid");
+        look(!self.sids.is_empty() || simple(|s| s.not_leaders), Groups::BASE, "sid");
         look(!self.commands.is_empty(), Groups::BASE, "comm");
         look(self.running, Groups::BASE, "state");
-        let on_tty = self.simple.iter().any(|s| s.with_tty || s.tty.is_some());
-        look(!self.ttys.is_empty() || on_tty, Groups::STAT, "tty_nr");
+        let tty = simple(|s| s.with_tty || s.tty.is_some());
+        look(!self.ttys.is_empty() || tty, Groups::STAT, "tty_nr");
         m
     }
     /// Is this task to be shown?

@@ -14,9 +14,10 @@ pub use table::BSD;
 #[cfg(test)]
 pub use table::UNIX;
 
+use taskdiag::view::{Selection, Simple};
+
 use super::lists;
 use crate::exit::Exit;
-use taskdiag::view::{Selection, Simple};
 
 /// Conditions that select whole kinds of processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
