@@ -32,6 +32,21 @@ const RARE: &[&str] = &[
     // /proc does not have it, or not for processes.
     "securebits",
     "threads",
+    // It may have no security label, no login, and be in no unit, container or pod.
+    "label",
+    "luid",
+    "audit_session",
+    "unit",
+    "uunit",
+    "lsession",
+    "machine",
+    "ouid",
+    "container",
+    "runtime",
+    "pod",
+    "lxc",
+    "ag_id",
+    "ag_nice",
     // It runs under an ordinary policy.
     "rtprio",
     // Nobody shares its tables.

@@ -34,7 +34,7 @@ pub fn command() -> Command {
                 .short('g')
                 .value_name("LIST")
                 .default_value("all")
-                .help("Groups with commas, such as base,cred,paths,vma,fd,file_stat; all: those of a process table"),
+                .help("Groups with commas, such as base,cred,paths,vma,fd,file_stat; all: those of a process table; every: what files, maps and memory show, too"),
         )
         .arg(
             Arg::new("strategy")
@@ -56,9 +56,20 @@ pub fn command() -> Command {
         .arg(engine())
         .after_help(exit::examples(&[
             ("taskdiag dump > now.tdg", "save the answer"),
+            ("taskdiag dump --groups every > all.tdg", "with what files, maps and memory show, too"),
             ("taskdiag ps --from now.tdg aux", "and look at it later, elsewhere"),
         ]))
 }
+
+/// What files, maps and memory need beside the groups of a process table. Sums over pages make the kernel walk them.
+const LISTS: Groups = Groups::FD
+    .union(Groups::FD_COUNT)
+    .union(Groups::PATHS)
+    .union(Groups::FILE_STAT)
+    .union(Groups::VMA)
+    .union(Groups::VMA_STAT)
+    .union(Groups::ROLLUP)
+    .union(Groups::SWAP);
 
 /// The groups of a list.
 fn groups(list: &str) -> Result<Groups, Exit> {
@@ -67,6 +78,7 @@ fn groups(list: &str) -> Result<Groups, Exit> {
         match Group::from_name(name) {
             Some(g) => out |= g.into(),
             None if name == "all" => out |= GROUPS,
+            None if name == "every" => out |= GROUPS | LISTS,
             None => {
                 let hint = nearest::hint(name, Group::ALL.iter().map(|g| g.name()));
                 let names: Vec<&str> = Group::ALL.iter().map(|g| g.name()).collect();

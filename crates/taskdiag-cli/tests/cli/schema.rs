@@ -151,6 +151,27 @@ fn what_is_written_keeps_to_the_schema() {
     assert!(document[6].get("comm_bytes").is_some() && rows > 20, "{rows}");
 }
 
+/// One saved answer is enough for each command.
+#[test]
+fn one_dump_serves_every_command() {
+    let dump = run(&["dump", "--engine", "procfs", "--groups", "every"]);
+    let saved = Saved::bytes(&dump.stdout);
+    let path = saved.path();
+    let path = path.to_str().expect("a path of ours");
+    let own = std::process::id().to_string();
+    for args in [
+        &["ps", "-p", &own, "-o", "pid="][..],
+        &["files", "-p", &own, "--no-headers", "-o", "pid"],
+        &["maps", &own, "--no-headers", "-o", "pid,rss"],
+        &["memory", "-p", &own, "--no-headers", "-o", "pid,pss,swap"],
+        &["tree", &own],
+    ] {
+        let (code, out, err) = parts(&run(&[args, &["--from", path]].concat()));
+        let there = out.contains(&own) || args[0] == "tree" && !out.is_empty();
+        assert!(matches!(code, 0 | 3) && there && !out.contains('?'), "{args:?}: {out} {err}");
+    }
+}
+
 #[test]
 fn what_is_wrong_does_not_keep_to_it() {
     let root = schema();
