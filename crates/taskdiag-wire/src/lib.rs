@@ -1,7 +1,7 @@
 //! The task_diag wire format: the structs of `uapi/task_diag.h`, an encoder and a
 //! zero-copy decoder. No I/O and no knowledge of where the bytes come from.
 //!
-//! - [`registry`]: which groups and attributes there are;
+//! - [`mod@registry`]: which groups and attributes there are;
 //! - [`layout`]: their structs;
 //! - [`encode`]: [`StreamWriter`] makes a stream, [`encode_request`] a request;
 //! - [`decode`]: [`Stream`] checks untrusted bytes once and then gives typed views into them.
@@ -27,6 +27,10 @@
 //! assert_eq!(task.comm(), Some(&b"init"[..]));
 //! assert_eq!(stream.done().tasks, 1);
 //! ```
+
+// First, since its macros are used in the others.
+#[macro_use]
+mod table;
 
 pub mod buf;
 pub mod decode;

@@ -1,7 +1,7 @@
 //! The one declaration of what a task's message can hold: groups and the attributes beside them,
 //! with their numbers, and whether each is a record, a list or a blob.
 //!
-//! Everything that must know all of them is made from it by a macro that [`registry!`] calls: the
+//! Everything that must know all of them is made from it by a macro that `registry!` calls: the
 //! types [`Group`](crate::Group) and [`Groups`](crate::Groups), the `A_*` constants, the decoder's
 //! checks, the crate's exports, the tests of the layout and of the columns, the comparison of
 //! engines, the fuzzer, and the BPF programs' constants. So nothing can be forgotten there: a group
@@ -79,7 +79,7 @@ macro_rules! registry {
             }
             // Attributes that come with a group.
             attribute_records {
-                /// Attribute type of [`Shared`].
+                /// Attribute type of [`Shared`](crate::Shared).
                 Shared = 69 A_SHARED,
             }
             attribute_lists {
