@@ -28,6 +28,10 @@
 //! assert_eq!(stream.done().tasks, 1);
 //! ```
 
+// First, since its macros are used in the others.
+#[macro_use]
+mod table;
+
 pub mod buf;
 pub mod decode;
 pub mod encode;
