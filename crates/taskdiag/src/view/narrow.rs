@@ -63,6 +63,11 @@ impl Narrow {
         change(&mut self.first);
         change(&mut self.all);
     }
+    /// Do the conditions name few tasks?
+    fn is_rare(&self) -> bool {
+        let mut parts = self.filter.iter().flat_map(Filter::parts).filter(|p| first_looks_at(p));
+        self.select.is_rare() || parts.any(super::filter::Part::is_rare)
+    }
     /// May it be that a task passes?
     fn may_pass(&self, sieve: &Sieve<'_>, cx: &Context, row: &Row<'_>) -> bool {
         if !self.select.is_everything() && !self.select.matches(row) {
@@ -78,8 +83,10 @@ impl Narrow {
     /// Ask.
     pub(super) fn ask(&self, choice: Choice) -> Result<Snapshot, Error> {
         let prices = Prices::new(&self.all, choice)?;
-        // Where most pass, the first step is for nothing.
-        if prices.of(&self.first) * 2 > prices.of(&self.all) {
+        // Where most pass, the first step is for nothing: then it must be worth that risk.
+        let (first, all) = (prices.of(&self.first), prices.of(&self.all));
+        let is_worth_it = if self.is_rare() { first * 11 <= all * 10 } else { first * 2 <= all };
+        if !is_worth_it {
             return query_with(&self.all, choice);
         }
         let first = query_with(&self.first, choice)?;
@@ -191,6 +198,30 @@ mod tests {
         let maps = filtered(&MAPS, "size", "comm == x and size > 1G");
         assert_eq!(plan(&maps), Some((base, base | Groups::VMA)));
         assert_eq!(plan(&filtered(&MAPS, "size", "comm == x or size > 1G")), None);
+    }
+
+    #[test]
+    fn names_are_rare_and_users_are_not() {
+        let is_rare = |query: &Query| match query.plan() {
+            Plan::Narrow(n) => n.is_rare(),
+            _ => panic!("two steps"),
+        };
+        for (filter, want) in [
+            ("comm == x", true),
+            ("pid in (1, 2)", true),
+            ("user == x and comm ~ x", true),
+            ("user == x or comm == x", false),
+            ("user == x", false),
+            ("rss > 1M", false),
+            ("s == S", false),
+            ("pid known and ppid == 7", true),
+        ] {
+            assert_eq!(is_rare(&filtered(&TASKS, "pid,args", filter)), want, "{filter}");
+        }
+        let with = |select| Query { select, ..filtered(&TASKS, "pid,args", "pid known") };
+        let named = Selection { commands: vec![b"x".to_vec()], ..Selection::default() };
+        assert!(is_rare(&with(named.clone())));
+        assert!(!is_rare(&with(Selection { euids: vec![0], ..named })));
     }
 
     #[test]

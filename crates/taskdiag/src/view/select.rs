@@ -102,6 +102,15 @@ impl Selection {
             _ => None,
         }
     }
+    /// Do the conditions name few tasks: by id or name, and not by user?
+    pub(super) fn is_rare(&self) -> bool {
+        let broad = self.all
+            || self.deselect
+            || !self.simple.is_empty()
+            || !(self.euids.is_empty() && self.ruids.is_empty())
+            || !(self.egids.is_empty() && self.rgids.is_empty());
+        !broad && self.has_list()
+    }
     /// The groups that the conditions look at.
     pub fn groups(&self) -> Groups {
         if self.is_everything() {

@@ -85,6 +85,17 @@ pub(super) enum How {
     Match(Regex),
 }
 
+impl How {
+    /// Does it name values, and not leave most of them?
+    pub fn is_exact(&self) -> bool {
+        match self {
+            How::Missing | How::True => false,
+            How::Number(is, _) => !is(Ordering::Less) && !is(Ordering::Greater),
+            How::Numbers(_) | How::Texts(_) | How::Match(_) => true,
+        }
+    }
+}
+
 /// A text to compare with.
 #[derive(Clone, Debug)]
 pub(super) struct Text {

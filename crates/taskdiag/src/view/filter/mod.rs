@@ -110,6 +110,10 @@ impl Part {
     pub(super) fn is_narrow(&self) -> bool {
         !matches!(self.expr, Expr::Not(_))
     }
+    /// Does it name few rows, as `comm == x` does and `user == x` does not?
+    pub(super) fn is_rare(&self) -> bool {
+        self.expr.is_rare()
+    }
     pub(super) fn test(&self, cx: &Context, row: &Row<'_>) -> Truth {
         self.expr.test(cx, row)
     }
@@ -135,6 +139,17 @@ fn is_own(set: &Set, field: &'static Field) -> bool {
 }
 
 impl Expr {
+    fn is_rare(&self) -> bool {
+        match self {
+            Expr::And(all) => all.iter().any(Expr::is_rare),
+            Expr::Or(some) => some.iter().all(Expr::is_rare),
+            Expr::Not(_) => false,
+            // One user may have most processes, and most processes sleep.
+            Expr::Test(t) => {
+                t.how.is_exact() && t.field.name != "s" && !t.field.groups.intersects(Groups::CRED)
+            }
+        }
+    }
     fn fields(&self, out: &mut Vec<&'static Field>) {
         match self {
             Expr::And(all) | Expr::Or(all) => all.iter().for_each(|e| e.fields(out)),
