@@ -1,7 +1,7 @@
 //! Are two answers about a task the same? A reading of one engine is compared with two readings of
 //! another, before and after, so that what rises may rise.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use taskdiag::Group;
 use taskdiag::wire::FdDetailKind;
@@ -74,6 +74,10 @@ pub struct Outcome {
     pub differences: BTreeSet<String>,
     /// Groups of which a value was compared.
     pub groups: BTreeSet<Group>,
+    /// Tasks that were compared.
+    pub tasks: usize,
+    /// Of how many of them all engines say that a group is not there.
+    pub missing: BTreeMap<Group, usize>,
 }
 
 impl Outcome {
@@ -82,6 +86,10 @@ impl Outcome {
         self.compared += other.compared;
         self.differences.extend(other.differences);
         self.groups.extend(other.groups);
+        self.tasks += other.tasks;
+        for (group, tasks) in other.missing {
+            *self.missing.entry(group).or_default() += tasks;
+        }
     }
 }
 
@@ -90,7 +98,12 @@ impl Outcome {
 /// A field that is the same before and after must be that; one that rises must lie between; one
 /// that changed otherwise is not compared.
 pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
-    let mut out = Outcome::default();
+    let mut out = Outcome { tasks: 1, ..Outcome::default() };
+    for group in Group::ALL {
+        if a1.missing(group.name()).is_some() && b.missing(group.name()).is_some() {
+            out.missing.insert(*group, 1);
+        }
+    }
     let keys: BTreeSet<&String> = a1.fields.keys().chain(b.fields.keys()).collect();
     // By how much a part of the CPU time may lie outside: nothing where the task did not run.
     let mut apart = 0;

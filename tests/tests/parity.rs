@@ -70,7 +70,10 @@ fn every_group_has_the_same_values_on_all_engines() {
             for m in &states {
                 out.add(compared(m, *group, pair[0], pair[1]));
             }
-            if !out.groups.contains(group) {
+            if out.missing.get(group) == Some(&out.tasks) {
+                let whom = format!("no task has it here, as {} and {} say", pair[0], pair[1]);
+                skip(&format!("parity of {group}"), &whom);
+            } else if !out.groups.contains(group) {
                 without.insert(*group, format!("{} and {}", pair[0], pair[1]));
             }
             let name = |d| format!("{} and {}: {d}", pair[0], pair[1]);

@@ -2,7 +2,7 @@
 //! in wire format into memory that is mapped here.
 //!
 //! No /proc file is opened and nothing stays behind: maps, program, link and iterator are closed
-//! when the answer is there. There is no ptrace or hidepid check on this path. It works for
+//! when the answer is there, or when the session ends that keeps them. There is no ptrace or hidepid check on this path. It works for
 //! callers with CAP_BPF and CAP_PERFMON only, and these may read all kernel memory anyway.
 //!
 //! What it does not do: decide whether it is worth its load time (see `auto`).
