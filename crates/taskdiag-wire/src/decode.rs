@@ -505,9 +505,13 @@ pub(crate) fn is_blob(kind: u16) -> bool {
 pub fn comm<'a>(base: &'a Base, long: impl FnOnce() -> Option<&'a [u8]>) -> Option<&'a [u8]> {
     base.comm()?;
     let room = base.comm.len() - 1;
-    match base.comm.iter().position(|b| *b == 0).unwrap_or(room) {
-        end if end < room => Some(&base.comm[..end]),
-        _ => Some(long().unwrap_or(&base.comm[..room])),
+    let end = |name: &[u8]| name.iter().position(|b| *b == 0);
+    match end(&base.comm).unwrap_or(room) {
+        at if at < room => Some(&base.comm[..at]),
+        // A writer that is not ours may have put a NUL into the long name, too.
+        _ => {
+            Some(long().map_or(&base.comm[..room], |name| &name[..end(name).unwrap_or(name.len())]))
+        }
     }
 }
 

@@ -90,6 +90,22 @@ fn command_names_of_every_length_go_through() {
 }
 
 #[test]
+fn a_name_ends_at_its_first_nul_wherever_it_is() {
+    // The writer refuses such a name, so one of the right length is changed in the finished stream.
+    let name = b"a-name-that-is-longer-than-sixteen-bytes";
+    let mut w = StreamWriter::new();
+    w.info(&all_groups());
+    w.begin_task(1, 1);
+    w.put_base(&base(1), name);
+    w.end_task();
+    let mut bytes = w.finish(Done::default());
+    let at = bytes.as_bytes().windows(name.len()).position(|w| w == name).expect("whole in it");
+    bytes.as_mut_bytes()[at + 20] = 0;
+    let s = parse(bytes.as_bytes()).expect("well formed");
+    assert_eq!(s.get(0).expect("one").comm(), Some(&name[..20]));
+}
+
+#[test]
 fn a_long_list_is_in_several_attributes() {
     let many: Vec<Vma> = (0..5000).map(|i| Vma { start: i, ..Vma::default() }).collect();
     let mut w = StreamWriter::new();
