@@ -330,7 +330,14 @@ impl<'a> Look<'a> {
                 v.reason(Group::Cgroup).map_or("no reason".into(), |r| r.to_string()),
             );
         }
+        // fork(2) puts a task into the list of tasks, in the first cgroup of the machine, before it puts it into that of
+        // its parent (copy_process(), cgroup_post_fork()). /proc shows that, too. A sentinel itself has long been forked.
+        let may_be_in_fork = !t.sentinels.contains_key(&v.tgid());
         for (hierarchy, path) in v.cgroups().filter(|c| c.0 == 0 && t.cgroups) {
+            if may_be_in_fork && path.strip_prefix(b":").unwrap_or(path) == b"/" {
+                self.missing("cgroup", "in fork");
+                continue;
+            }
             let right = [b'a', b'b'].iter().any(|x| {
                 path.strip_prefix(b":").unwrap_or(path)
                     == format!("/storm-{n}-{}", char::from(*x)).as_bytes()
