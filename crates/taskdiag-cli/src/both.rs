@@ -84,7 +84,7 @@ pub struct Both<'a> {
     tasks: &'a [u32],
     threads: &'a Snapshot,
     thread_cx: Context,
-    /// Of each process the indices of its threads.
+    /// The indices of the threads of each process.
     of: HashMap<u32, Vec<u32>>,
 }
 

@@ -12,7 +12,7 @@ use taskdiag::{Base, Choice, EngineId, Groups, Request, Session, Snapshot, Stat,
 
 const GROUPS: Groups = Groups::BASE.union(Groups::STAT).union(Groups::STATM);
 
-/// Looks at each process, as who asks would; so many there are.
+/// Reads values of each process, as a caller would, and returns the number of processes.
 fn look(snapshot: &Snapshot) -> usize {
     let (mut cpu, mut rss) = (0, 0);
     for task in snapshot.tasks() {

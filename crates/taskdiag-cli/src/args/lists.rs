@@ -24,7 +24,7 @@ pub fn strict(list: &str) -> Result<Vec<&str>, Exit> {
 
 /// The device number of the terminal that this process is on; 0: none.
 pub fn own_tty() -> u32 {
-    // Of all descriptors this one cannot be redirected.
+    // This is the only descriptor that cannot be redirected.
     let stat = std::fs::read("/proc/self/stat").unwrap_or_default();
     let after_comm = stat.iter().rposition(|b| *b == b')').map_or(&stat[..0], |i| &stat[i + 1..]);
     let tty =

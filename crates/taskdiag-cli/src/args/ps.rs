@@ -63,7 +63,7 @@ pub struct Args {
     pub tree: Option<TreeStyle>,
     /// A line of headers?
     pub headers: bool,
-    /// Another line of headers after so many lines.
+    /// The number of lines after which the headers are repeated.
     pub page: Option<usize>,
     /// Text, JSON, CSV.
     pub form: Form,
@@ -75,7 +75,7 @@ pub struct Args {
     pub color: Color,
     /// How often `-w` was said.
     pub wide: u32,
-    /// Lines of so many cells.
+    /// The width of a line, in cells.
     pub width: Option<usize>,
     /// As procps to the letter: exit codes, too.
     pub strict: bool,
@@ -301,7 +301,7 @@ impl Args {
         let from = m.get_one::<PathBuf>("from").cloned();
         let mut select = t.selection()?;
         let is_procps = strict || t.is_procps();
-        // Of a saved answer nothing is the caller's own.
+        // A saved answer has no processes of the caller.
         let nothing_said = t.lists.is_empty() && t.kinds == procps::Kinds::default() && !t.all;
         if !is_procps || from.is_some() && nothing_said {
             select.simple.clear();

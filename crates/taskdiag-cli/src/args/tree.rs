@@ -41,7 +41,7 @@ const WIDTH_OF_PIPES: usize = 132;
 pub struct Args {
     /// Where the trees begin.
     pub start: Start,
-    /// They begin at processes of which this is true, and that are below no other one.
+    /// Trees begin at the processes that match this and have no matching process above them.
     pub filter: Option<Filter>,
     /// Those above as well?
     pub parents: bool,

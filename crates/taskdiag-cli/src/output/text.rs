@@ -248,7 +248,7 @@ pub struct Options {
     pub cells: Option<Cells>,
     /// What cannot be printed is `?`, as in procps, and not told in other letters.
     pub plain: bool,
-    /// Another line of headers after so many rows.
+    /// The number of rows after which the headers are repeated.
     pub page: Option<usize>,
 }
 

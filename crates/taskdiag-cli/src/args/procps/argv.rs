@@ -207,7 +207,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// May a word be the name of a program, of which a letter took the end for its value?
+/// Whether a word may be the name of a program. One of its letters was read as an option, with the rest as its value.
 fn is_name(word: &str, rest: &str, table: &[Row<char>]) -> bool {
     std::ptr::eq(table, BSD)
         && !rest.is_empty()

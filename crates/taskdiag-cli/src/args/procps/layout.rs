@@ -18,7 +18,7 @@ const OWN: &[(&str, &str)] = &[
     ("thcount", "nlwp:5=THCNT"),
 ];
 
-/// Of `%p` and the like in a format of AIX.
+/// What `%p` and its like stand for in a format of AIX.
 const AIX: &[(char, &str)] = &[
     ('C', "pcpu=%CPU"),
     ('G', "group=GROUP"),

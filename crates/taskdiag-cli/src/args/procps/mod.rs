@@ -129,7 +129,7 @@ pub struct Typed {
     pub both: bool,
     pub forest: Option<Forest>,
     pub headers: Option<Headers>,
-    /// `w`, so many times.
+    /// How often `w` was given.
     pub wide: u32,
     pub columns: Option<usize>,
     pub lines: Option<usize>,
