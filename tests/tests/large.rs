@@ -118,8 +118,11 @@ fn files_go_on_beside_a_command_line_that_waits() {
         let answer = engine.run(&request).expect("an answer");
         let snapshot = Snapshot::parse(answer.stream).expect("a stream");
         let task = |idle: &Idle| snapshot.tasks().find(|t| t.pid() == idle.0.id()).expect("a task");
-        let args = task(&waits).cmdline().expect("arguments").data.len();
-        assert!(args > long.len(), "{engine:?}: {args} bytes");
+        let waits = task(&waits);
+        let Some(args) = waits.cmdline() else {
+            panic!("{engine:?}: no arguments: {:?}", waits.reason(Group::Cmdline));
+        };
+        assert!(args.data.len() > long.len(), "{engine:?}: {} bytes", args.data.len());
         let fds = task(&has_files).list::<Fd>().expect("files").filter(|f| f.raw.fd >= 1_000);
         assert_eq!(fds.count(), FILES as usize, "{engine:?}");
     }
