@@ -31,6 +31,12 @@ impl AlignedBuf {
     pub fn grow(&mut self, bytes: usize) {
         self.words.resize(bytes.div_ceil(8).max(self.words.len()), 0);
     }
+    /// Room for `bytes` more, as memory that may never have been touched.
+    pub fn spare(&mut self, bytes: usize) -> &mut [std::mem::MaybeUninit<u64>] {
+        let words = bytes.div_ceil(8);
+        self.words.reserve(words);
+        &mut self.words.spare_capacity_mut()[..words]
+    }
     /// Length in bytes, a multiple of 8.
     pub fn len(&self) -> usize {
         self.words.len() * 8

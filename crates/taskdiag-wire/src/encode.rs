@@ -108,6 +108,11 @@ impl StreamWriter {
         Some((StreamWriter { buf: stream, ..StreamWriter::default() }, done))
     }
 
+    /// The memory that the next `bytes` go to, for who wants to prepare it.
+    pub fn spare(&mut self, bytes: usize) -> &mut [std::mem::MaybeUninit<u64>] {
+        self.buf.spare(bytes)
+    }
+
     /// Begin a task. Attributes follow; [`end_task`](Self::end_task) or
     /// [`abandon_task`](Self::abandon_task) ends it.
     pub fn begin_task(&mut self, pid: u32, tgid: u32) {

@@ -260,6 +260,8 @@ impl Run {
                     None => self.output(self.chunks * CHUNK_SIZE)?,
                 };
                 let w = copied.get_or_insert_with(|| begun(AlignedBuf::with_capacity(expected)));
+                let bytes = used[..self.chunks].iter().sum::<u32>() as usize;
+                sys::populate(w.spare(bytes));
                 for (i, used) in used.iter().enumerate().take(self.chunks).filter(|u| *u.1 != 0) {
                     w.raw(out.slice(i * CHUNK_SIZE + from, *used as usize - from));
                     from = 0;
