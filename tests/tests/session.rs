@@ -186,6 +186,14 @@ fn more_tasks_than_before_are_all_there() {
     }
 }
 
+/// How many files a session on procfs keeps open at most.
+fn held_max() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a limit to write to.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
+    (limit.rlim_cur / 2).min(4096) as usize
+}
+
 /// Descriptors of this process that are open.
 fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("it is mine").count()
@@ -200,6 +208,12 @@ fn procfs_keeps_files_open_up_to_a_limit_and_closes_those_of_the_dead() {
     let mut session = Session::open(request, Choice::Only(EngineId::Procfs)).expect("it opens");
     let processes = session.refresh().expect("it answers").tasks().len();
     let held = open_descriptors() - before;
+    if processes + 100 > held_max() {
+        return skip(
+            "files that a session keeps open",
+            "the machine has more processes than are kept",
+        );
+    }
     assert!(held >= 40 && held <= processes + 8, "{held} of {processes}");
     let first = session.snapshot().map(|s| s.served()[0].cost.syscalls).expect("it answered");
     let again = session.refresh().expect("it answers");
