@@ -29,6 +29,7 @@ pub mod files;
 mod request;
 mod snapshot;
 pub mod view;
+mod waiter;
 mod watch;
 
 pub use bytes::Bytes;
@@ -43,6 +44,7 @@ pub use taskdiag_wire::{
     Blob, Entry, FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy,
     TaskView, VmaKind,
 };
+pub use waiter::{Ended, Waiter};
 pub use watch::Watch;
 
 /// The records and entries of lists.
