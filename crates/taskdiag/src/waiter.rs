@@ -68,12 +68,13 @@ impl Waiter {
         Ok(Waiter { epoll, watched: HashMap::new(), ready: VecDeque::new(), next: 0 })
     }
 
-    /// Waits for this process, too. A process that has ended and is not reaped counts as one that ends now.
+    /// Waits for this process, too. A process that has ended and is not reaped counts as one that ends now. Returns its pidfd,
+    /// which is readable when it has ended, and which can send it a signal that reaches no other process.
     ///
     /// # Errors
     /// [`Error::NoSuchProcess`] if there is none; [`Error::Io`] if `pid` is a thread, or where there are no more file
     /// descriptors (`EMFILE`).
-    pub fn add(&mut self, pid: u32) -> Result<(), Error> {
+    pub fn add(&mut self, pid: u32) -> Result<BorrowedFd<'_>, Error> {
         let failed = |e: Errno| match e {
             Errno::SRCH => Error::NoSuchProcess(pid),
             Errno::MFILE => Error::io(
@@ -91,9 +92,9 @@ impl Waiter {
         let process = pidfd_open(number, PidfdFlags::empty()).map_err(failed)?;
         epoll::add(&self.epoll, &process, EventData::new_u64(self.next), EventFlags::IN)
             .map_err(|e| Error::io(format!("watching process {pid}"), e))?;
-        self.watched.insert(self.next, (pid, process));
+        let token = self.next;
         self.next += 1;
-        Ok(())
+        Ok(self.watched.entry(token).insert_entry((pid, process)).into_mut().1.as_fd())
     }
 
     /// How many processes are waited for.
