@@ -241,3 +241,4 @@ import memory_cases  # noqa: E402, F401
 import file_cases  # noqa: E402, F401
 import late_cases  # noqa: E402, F401
 import session_cases  # noqa: E402, F401
+import wait_cases  # noqa: E402, F401

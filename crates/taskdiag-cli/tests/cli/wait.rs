@@ -49,7 +49,7 @@ fn all_of_them_and_how_they_ended() {
     let rows: Vec<serde_json::Value> =
         out.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
     assert_eq!(rows.len(), 2, "{out}");
-    let of = |pid: &str| rows.iter().find(|r| r["pid"].to_string() == pid).expect("a row");
+    let of = |pid: &str| rows.iter().find(|r| r["pid"].to_string().as_str() == pid).expect("a row");
     assert_eq!(of(&one)["exit_code"], 4, "{out}");
     assert_eq!(of(&one)["status"], "exited 4", "{out}");
     assert_eq!(of(&other)["signal"], 15, "{out}");
