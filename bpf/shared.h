@@ -133,7 +133,7 @@ GROUP_FN put_fd_count(void)
 	u32 size, words;
 
 #ifndef LEGACY
-	/* Load two cache lines at once. Most file tables lie within them. */
+	/* Load the cache lines of the files_struct together. Most file tables are inside of that struct. */
 	struct task_struct *t = THIS;
 	struct files_struct *f = R(t, files);
 

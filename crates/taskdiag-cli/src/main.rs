@@ -45,7 +45,7 @@ fn like_rust() {
     unsafe {
         if libc::poll(fds.as_mut_ptr(), 3, 0) > 0 {
             for f in fds.iter().filter(|f| f.revents & libc::POLLNVAL != 0) {
-                // A use of the descriptor in the usual direction is an error, as if it were still closed.
+                // A write to it is an error, as if it were still closed.
                 let how = if f.fd == 0 { libc::O_RDWR } else { libc::O_RDONLY };
                 libc::open(c"/dev/null".as_ptr(), how);
             }

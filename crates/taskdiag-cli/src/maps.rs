@@ -147,7 +147,7 @@ fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
         }
         (View::Everything, _) => EVERYTHING,
     };
-    // JSON and CSV have no title with the process, so they need the pid in each row.
+    // Only the text of one process has a title that names it. Elsewhere each row needs the pid.
     let view = if alone && text { view.to_owned() } else { format!("pid,{view}") };
     columns::view(&MAPS, &view)
 }
