@@ -40,7 +40,7 @@ static long long now_ns(void)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-/* For how long this thread has been awake without running since it began. */
+/* How long this thread has been awake without running since it began. */
 static long long waited_ns(int schedstat)
 {
 	char text[128];

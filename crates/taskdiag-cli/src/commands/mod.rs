@@ -1,4 +1,4 @@
-//! The commands beside `ps`.
+//! The small commands, and the choice of the command to run.
 
 mod dump;
 mod engines;
