@@ -167,7 +167,7 @@ GROUP_FN put_cred(void)
 	if (!a || !c)
 		return 0;
 	PUT(a, TASK_DIAG_CRED);
-	a->valid = ALL_OF(STAT);
+	a->valid = ALL_OF(CRED);
 	a->uid = R(c, uid.val);
 	a->euid = R(c, euid.val);
 	a->suid = R(c, suid.val);

@@ -96,6 +96,7 @@ GROUP_FN step(void)
 	}
 	node = (u64)R(t, tasks.next);
 	st.walk = node ? TASK_AT(node, tasks) : 0;
+	st.process = 0;
 	/* The head of the list is the idle task, with pid 0. */
 	if (st.walk && !R(CAST(struct task_struct, (void *)st.walk), pid))
 		st.walk = 0;
@@ -122,6 +123,8 @@ GROUP_FN last_seen(void)
 	at = *(volatile u64 *)&st.walk;
 	if (STAMP(was >> PID_SHIFT, at) != was && R(PLAIN(t), start_boottime) > st.begin)
 		st.walk = 0;
+	if (BY_THREADS)
+		st.process = R(PLAIN(t), tgid);
 	/* RCU keeps the task for the rest of the run without a reference. */
 	bpf_task_release(t);
 	return !!st.walk;
@@ -201,18 +204,43 @@ static __always_inline bool is_asked_for(void)
 	return cfg.strategy != TASK_DIAG_DUMP_CHILDREN || R(p, real_parent, tgid) == st.target;
 }
 
+/*
+ * Another thread of a process becomes its first one by an exec, with the pid and the place in the list of tasks, while
+ * the walk is at one of the two. Where processes are walked and the walk has the old one, go to the new one, or the
+ * process would be lost. Where threads are walked and the old one was seen, returns true for the new one, or the pid
+ * would be there twice.
+ */
+static __always_inline bool has_become_first(void)
+{
+	struct task_struct *t = CAST(struct task_struct, (void *)st.walk);
+	u32 pid = R(t, pid);
+
+	if (!BY_THREADS) {
+		if (cfg.strategy != TASK_DIAG_DUMP_ONE && pid != R(t, tgid))
+			st.walk = (u64)R(t, group_leader);
+		return false;
+	}
+	if (st.process)
+		return pid == st.process;
+	st.process = pid;
+	return false;
+}
+
 /* Write the task at st.walk, or what is left of it. Returns false if the run has to end. */
 static __always_inline bool visit(void)
 {
-	bool begun = CAN_PAUSE && st.part, wanted;
+	bool begun = CAN_PAUSE && st.part, wanted, again;
 
 	if (!begun && st.stop) {
 		st.done = 1;
 		return false;
 	}
+	again = !begun && has_become_first();
 	st.task = st.walk;
 	/* Step first, so that the next task's memory is loaded together with that of this task. */
 	step();
+	if (again)
+		return !is_late(2);
 	wanted = !cfg.count_only && (begun || is_asked_for());
 	if (wanted && !room(cfg.reserve)) {
 		st.full = 1;

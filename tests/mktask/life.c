@@ -110,6 +110,26 @@ static void exec_thread(int argc, char **argv)
 	forever();
 }
 
+static void *exec_on_thread(void *arg)
+{
+	(void)arg;
+	exec_again(self_exe(), (char *[]){ "exec-for-ever", NULL }, "exec-for-ever");
+}
+
+/* Each program of it has a few threads, of which the last becomes the next program. */
+static void exec_for_ever(int argc, char **argv)
+{
+	(void)argv;
+	if (argc >= 0) {
+		fact("pid", "%d", getpid());
+		ready();
+	}
+	for (int i = 0; i < 3; i++)
+		thread(wait_thread, NULL);
+	thread(exec_on_thread, NULL);
+	forever();
+}
+
 static void stopped(int argc, char **argv)
 {
 	pid_t pid = spawn();
@@ -385,6 +405,7 @@ const struct state life_states[] = {
 	{ "zombie", zombie, "ended, not waited for" },
 	{ "leader-gone", leader_gone, "the leader called pthread_exit, three threads live on" },
 	{ "exec-thread", exec_thread, "exec by a thread that is not the leader" },
+	{ "exec-for-ever", exec_for_ever, "exec by a thread that is not the leader, again and again" },
 	{ "stopped", stopped, "SIGSTOP" },
 	{ "traced-running", traced_running, "ptraced, not stopped" },
 	{ "traced-stopped", traced_stopped, "ptraced and stopped" },

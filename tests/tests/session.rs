@@ -186,6 +186,34 @@ fn more_tasks_than_before_are_all_there() {
     }
 }
 
+/// A thread that calls exec becomes the first one of its process, with its pid. The walk may be anywhere meanwhile.
+#[test]
+fn a_process_that_execs_from_a_thread_is_there_once() {
+    if !engines().contains(&Source::KeptBpf) {
+        return skip("exec from threads", "the bpf engine does not work here");
+    }
+    let execs = match Mktask::start(&["exec-for-ever"]) {
+        Ok(execs) => execs,
+        Err(why) => return skip("exec from threads", &why),
+    };
+    let pid = execs.pid();
+    // The longer the walk is at one of the threads, the more often the other one execs meanwhile.
+    let groups = Groups::BASE | Groups::STAT | Groups::PATHS | Groups::VMA | Groups::FD;
+    for (request, rounds) in [
+        (Request::threads(pid, groups), 5_000),
+        (Request::all_threads(groups), 300),
+        (Request::all(groups), 300),
+    ] {
+        let mut kept = Bpf::untried().keeping();
+        for round in 0..rounds {
+            let answer = kept.run(&request).expect("it answers");
+            let answer = Snapshot::parse(answer.stream).expect("it is whole");
+            let times = answer.tasks().filter(|t| t.pid() == pid).count();
+            assert_eq!(times, 1, "round {round} of {:?}", request.strategy);
+        }
+    }
+}
+
 /// The most files that a session on procfs keeps open.
 fn held_max() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
