@@ -43,7 +43,7 @@ const COMMANDS: &[&[&str]] = &[
     &["maps", "--stats"],
     &["tree", "--stats"],
     &["ps", "-p", "1", "--stats"],
-    &["dump", "-g", "all,vma,fd"],
+    &["dump"],
     &["engines"],
 ];
 

@@ -61,7 +61,8 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         return answer::verdict_of(&snapshot, !any, lines);
     }
     let unshared = all.opened.owners().any(Owner::is_unshared);
-    let mut columns = columns(args, unshared);
+    let threads = snapshot.stream().strategy().is_threads();
+    let mut columns = columns(args, unshared, threads);
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     all.fit_commands(&mut columns);
     let rows = view.rows(gaps, &mut |_, _, _| {});
@@ -97,16 +98,18 @@ fn write(args: &table::Args, table: &Table<'_>, tally: &mut Tally) -> Result<usi
 }
 
 /// For programs: each thing on its own, in numbers where it is one.
-const PLAIN: &str = "pid,tid,threads,command,user,fd,access,type,kind,dev,rdev,size,offset,inode,\
+const PLAIN: &str = "pid,tid,command,user,fd,access,type,kind,dev,rdev,size,offset,inode,\
      path,deleted,protocol,sockstate,laddr,lport,raddr,rport,sock_netns,name";
 
-/// `unshared`: is a thread with files of its own among the rows?
-fn columns(args: &Args, unshared: bool) -> Vec<Column> {
+/// `unshared`: is a thread with files of its own among the rows? `threads`: are there threads in the answer,
+/// which only a saved one may lack?
+fn columns(args: &Args, unshared: bool, threads: bool) -> Vec<Column> {
     if !args.table.columns.is_empty() {
         return args.table.columns.clone();
     }
+    let threads = if threads { "threads," } else { "" };
     if args.table.form != Form::Text {
-        return columns::view(&FILES, PLAIN).expect("columns of the table");
+        return columns::view(&FILES, &format!("{threads}{PLAIN}")).expect("columns of the table");
     }
     // Nearly all rows are of the process as a whole.
     let tid = if unshared { "task," } else { "" };
@@ -114,7 +117,7 @@ fn columns(args: &Args, unshared: bool) -> Vec<Column> {
     let ppid = if args.parents { "ppid," } else { "" };
     let user = if args.numeric_users { "uid=USER" } else { "user" };
     let view =
-        format!("command,pid,{tid}{pgid}{ppid}threads,{user},fd,type,device,size_off,node,name");
+        format!("command,pid,{tid}{pgid}{ppid}{threads}{user},fd,type,device,size_off,node,name");
     columns::view(&FILES, &view).expect("columns of the table")
 }
 
@@ -125,7 +128,7 @@ fn query(args: &Args) -> Query {
     let fields: Vec<&Field> = match &args.fields {
         Some(letters) => letters.fields().collect(),
         None if args.terse => Vec::new(),
-        None => columns(args, false).iter().map(|c| c.field).collect(),
+        None => columns(args, false, true).iter().map(|c| c.field).collect(),
     };
     let mut query = Query::new(&FILES, fields);
     query.filter = args.table.filter.clone();

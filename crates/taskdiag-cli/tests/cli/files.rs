@@ -305,7 +305,7 @@ fn what_is_lacking_is_said_where_it_matters() {
         (&["-u", "33"], 0, ""),
         (&["-t", "-U"], 3, "denied"),
         (&["-d", "cwd"], 3, "2 tasks denied paths (cwd, rtd, txt)"),
-        (&["+L1", "-a", "-c", "sshd"], 3, "1 task denied mapped files"),
+        (&["+L1", "-a", "-c", "sshd"], 3, "1 task denied paths (cwd, rtd, txt), mapped files"),
     ] {
         let (code, _, err) = files(&m, args);
         assert_eq!(code, want, "{args:?}: {err}");
