@@ -431,7 +431,10 @@ fn hostile_names() {
 fn what_lsof_has_and_this_has_not() {
     for (args, word) in [
         (&["-Fq"][..], "no field 'q'"),
-        (&["+r"], "watch"),
+        (&["+fg"], "columns flags"),
+        (&["-r0"], "--repeat"),
+        (&["-r", "--json"], "--json"),
+        (&["-r", "--from", "-"], "--from"),
         (&["-u", ""], "at least one value"),
         (&["--net", "/etc/passwd"], "no network namespace"),
         (&["-d", "x"], "descriptors"),
