@@ -142,22 +142,6 @@ pub fn command() -> Command {
         .arg(path_list("under", "The directory, and all below it (+D)"))
         .arg(flag("and", "Only what meets all conditions").short('a'));
     let rows = selected
-        .next_help_heading("Output")
-        .arg(
-            Arg::new("repeat")
-                .long("repeat")
-                .short('r')
-                .num_args(0..=1)
-                .default_missing_value(lsof::REPEAT_SECONDS)
-                .value_name("SECONDS")
-                .value_parser(clap::value_parser!(u32).range(1..))
-                .conflicts_with_all(["json", "csv", "from"])
-                .help("List again and again, every 15 seconds if no number is given"),
-        )
-        .arg(
-            flag("until-none", "With --repeat: end when there is nothing to list (+r)")
-                .requires("repeat"),
-        )
         .next_help_heading("Rows")
         .arg(flag("paths", "Also working directory, root and executable: cwd, rtd, txt"))
         .arg(flag("mem", "Also mapped files: mem, DEL"))
@@ -179,6 +163,22 @@ pub fn command() -> Command {
         .next_help_heading("Columns")
         .arg(flag("numeric-users", "Uids for the names of users").short('l'))
         .arg(flag("parents", "Also the pid of the parent").short('R'))
+        .next_help_heading("Output")
+        .arg(
+            Arg::new("repeat")
+                .long("repeat")
+                .short('r')
+                .num_args(0..=1)
+                .default_missing_value(lsof::REPEAT_SECONDS)
+                .value_name("SECONDS")
+                .value_parser(clap::value_parser!(u32).range(1..))
+                .conflicts_with_all(["json", "csv", "from"])
+                .help("List again and again, every 15 seconds if no number is given"),
+        )
+        .arg(
+            flag("until-none", "With --repeat: end when there is nothing to list (+r)")
+                .requires("repeat"),
+        )
         .args([
             nothing("numeric-hosts", 'n'),
             nothing("numeric-ports", 'P'),

@@ -76,6 +76,9 @@ pub fn normalize(
             [b'+', b'L'] => {
                 return Err(not_had(arg, "a number must follow; the column nlink of -o has all"));
             }
+            // Threads are looked at in any case; lsof has them with -K, and not with -K i.
+            b"-K" => drop(args.next_if(|a| a.as_bytes() == b"i")),
+            b"-Ki" => {}
             // The seconds may be a word of their own, and need not be there.
             [sign @ (b'+' | b'-'), b'r', rest @ ..] => {
                 let is_number = |a: &&OsString| a.as_bytes().iter().all(u8::is_ascii_digit);
@@ -172,6 +175,8 @@ mod tests {
             (&["+L2"], "--links-below=2"),
             (&["--sort", "-fds"], "--sort -fds"),
             (&["--", "+D"], "-- +D"),
+            (&["-K", "i", "-t"], "-t"),
+            (&["-K", "file"], "file"),
             (&["-r"], "--repeat=15"),
             (&["-r", "5", "-t"], "--repeat=5 -t"),
             (&["-r", "file"], "--repeat=15 file"),
