@@ -43,7 +43,7 @@ const COMMANDS: &[&[&str]] = &[
     &["maps", "--stats"],
     &["tree", "--stats"],
     &["ps", "-p", "1", "--stats"],
-    &["dump", "-g", "all,vma,fd"],
+    &["dump"],
     &["engines"],
 ];
 
@@ -216,6 +216,61 @@ fn a_start_with_more_rights() {
         assert!(
             matches!(code, Some(0 | 3)) && out.lines().count() == 2,
             "{options:?}: {out} {err}"
+        );
+    }
+}
+
+/// A caller who may use BPF and trace nobody sees through BPF what /proc denies, although procfs is cheaper for
+/// one process. Others get what /proc shows, and nobody tries BPF for them.
+#[test]
+fn what_proc_denies_is_asked_of_bpf() {
+    let test = "what_proc_denies_is_asked_of_bpf";
+    if !is_root(test) || !has_bpf(test) {
+        return;
+    }
+    let dir = copy(0o755);
+    let of_root = Mktask::start(&["threads", "2"]).expect("always possible");
+    let pid = of_root.pid().to_string();
+    let run = |caps: &str, args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        if !caps.is_empty() {
+            command.args([format!("--inh-caps={caps}"), format!("--ambient-caps={caps}")]);
+        }
+        let out = command.arg(dir.path().join("taskdiag")).args(args).output().expect("it runs");
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        Ran {
+            code: out.status.code(),
+            stdout: text(&out.stdout),
+            stderr: text(&out.stderr),
+            args: args.join(" "),
+        }
+    };
+    let one = ["ps", "-p", &pid, "-o", "pid,exe", "--stats"];
+    let ran = run("+bpf,+perfmon", &one);
+    assert!(ran.code == Some(0) && ran.stdout.contains("mktask"), "{ran}");
+    assert!(ran.stderr.contains("/proc denies it"), "{ran}");
+    for args in [
+        &["files", "-p", &pid, "--paths", "--stats"][..],
+        &["ps", "-p", &pid, "-o", "pid,rbytes,netns", "--stats"],
+    ] {
+        let ran = run("+bpf,+perfmon", args);
+        assert!(ran.code == Some(0) && engine_of(&ran).contains(&"bpf"), "{ran}");
+    }
+    // Newer kernels show mappings to holders of CAP_PERFMON. Sums over their pages are from /proc only.
+    let ran = run("+bpf,+perfmon", &["maps", &pid]);
+    assert!(ran.code == Some(0) && ran.stdout.contains("mktask"), "{ran}");
+    let ran = run("+bpf,+perfmon", &["maps", &pid, "-o", "address,rss"]);
+    let is_denied = ran.code == Some(3) && ran.stderr.contains("denied rss");
+    assert!((ran.code == Some(0) || is_denied) && ran.stdout.lines().count() > 5, "{ran}");
+    // Who may trace, or may not use BPF, has no use for it.
+    for caps in ["", "+bpf", "+perfmon", "+bpf,+perfmon,+sys_ptrace"] {
+        let ran = run(caps, &one);
+        assert_eq!(engine_of(&ran), ["procfs"], "{caps}: {ran}");
+        let sees = caps.contains("sys_ptrace");
+        assert_eq!(
+            (ran.code, ran.stdout.contains("mktask")),
+            (Some(if sees { 0 } else { 3 }), sees)
         );
     }
 }

@@ -157,7 +157,8 @@ pub fn shown(path: &std::path::Path) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-fn say_all(lines: Vec<String>) {
+/// Lines about what is lacking, on standard error.
+pub fn say_all(lines: &[String]) {
     for line in lines {
         say(format_args!("taskdiag: {line}"));
     }
@@ -197,11 +198,11 @@ pub fn report(result: Result<(), Exit>) -> u8 {
         }
         Exit::ClosedPipe => 0,
         Exit::Partial(lines) => {
-            say_all(lines);
+            say_all(&lines);
             3
         }
         Exit::Stopped(lines) => {
-            say_all(lines);
+            say_all(&lines);
             interrupt::CODE
         }
         Exit::Failed(text) => {

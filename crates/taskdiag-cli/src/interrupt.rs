@@ -18,11 +18,14 @@ const BEFORE: u8 = 0;
 const ASKING: u8 = 1;
 /// The answer is there, and may be half written.
 const WRITING: u8 = 2;
+/// One answer is written, and the next is not asked for yet.
+const RESTING: u8 = 3;
 
 fn on_signal() {
     let word: &[u8] = match PHASE.load(Ordering::Relaxed) {
         ASKING if !WATCH.is_stopped() => return WATCH.stop(),
         WRITING => b"taskdiag: stopped by Ctrl-C: the output is cut\n",
+        RESTING => b"",
         _ => b"taskdiag: stopped by Ctrl-C: nothing is shown\n",
     };
     // SAFETY: write(2) of bytes that live for ever; safe in a signal handler.
@@ -54,6 +57,11 @@ pub fn watch() -> &'static Watch {
 /// The answer is there: from now on Ctrl-C ends the program.
 pub fn answered() {
     PHASE.store(WRITING, Ordering::Relaxed);
+}
+
+/// The output is whole until the next answer: Ctrl-C just ends the program.
+pub fn rest() {
+    PHASE.store(RESTING, Ordering::Relaxed);
 }
 
 /// Did Ctrl-C end the walk?

@@ -43,6 +43,12 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let query = query(args, &columns, &terminal, threads);
     let view = query.view(&snapshot);
     let rows = in_order(args, &view, &snapshot);
+    let rows = match args.tree {
+        Some(TreeStyle::Ascii | TreeStyle::Indented) if args.sort.is_empty() => {
+            by_start(rows.into_owned(), &snapshot).into()
+        }
+        _ => rows,
+    };
     let tree = args.tree.map(|style| {
         let style = match style {
             TreeStyle::Auto if terminal.lines => tree::LINES,
@@ -167,6 +173,17 @@ fn in_order<'v>(args: &Args, view: &'v View<'_>, snapshot: &Snapshot) -> Cow<'v,
     let mut rows = view.tasks().to_vec();
     rows.sort_by_key(place);
     Cow::Owned(rows)
+}
+
+/// The rows in the order in which they began, as procps has children of a process.
+fn by_start(mut rows: Vec<u32>, snapshot: &Snapshot) -> Vec<u32> {
+    let tick_ns = 1_000_000_000 / u64::from(snapshot.stream().info().clk_tck.max(1)).max(1);
+    let start = |i: &u32| {
+        let task = snapshot.stream().get(*i as usize)?;
+        Some(Row::new(task).base?.start_time_ns()? / tick_ns.max(1))
+    };
+    rows.sort_by_key(start);
+    rows
 }
 
 /// May the column STAT lack the letter for locked pages, which another request would give?

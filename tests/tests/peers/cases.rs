@@ -45,6 +45,11 @@ pub const MEANT: &[(&str, &str, &str)] = &[
         "axf --sort -pid",
         "procps 4.0.2 loses most processes, since its search for children needs another order",
     ),
+    (
+        "ps by another user",
+        "-eo pid,rbytes,wbytes",
+        "procps has 0 for what is denied, which is shown as - like all else that is denied",
+    ),
     ("ps", "1,2,3", "commas between process ids are read, with which procps does nothing"),
 ];
 
@@ -90,10 +95,24 @@ pub fn of(tool: &str) -> Vec<Case> {
             let bpf = |c: Case| Case { ours: c.ours.replace(CLOCK, "TASKDIAG_ENGINE=bpf"), ..c };
             PS_BY_BPF.iter().map(|c| bpf(ps(c))).collect()
         }
+        // A user who may not look into the processes of others.
+        "ps by another user" => {
+            let as_user = "run setpriv --reuid 4242 --regid 4242 --clear-groups ps";
+            let other = |c: Case| Case {
+                peer: c.peer.replace("run ps", as_user),
+                ours: c.ours.replace("run ps", as_user),
+                ..c
+            };
+            PS_BY_ANOTHER_USER.iter().map(|c| other(ps(c))).collect()
+        }
         "taskdiag ps" => TASKDIAG_PS.iter().map(|c| same("ps", "taskdiag ps", c)).collect(),
         "pstree" => PSTREE.iter().map(|c| same("pstree", "pstree", c)).collect(),
         "lsof" => LSOF.iter().map(|c| same("lsof -w", "taskdiag files --paths --mem", c)).collect(),
         "pmap" => PMAP.iter().map(|c| same("pmap", "pmap", c)).collect(),
+        "pmap by bpf" => {
+            let bpf = |c: Case| Case { ours: c.ours.replace(CLOCK, "TASKDIAG_ENGINE=bpf"), ..c };
+            PMAP_BY_BPF.iter().map(|c| bpf(same("pmap", "pmap", c))).collect()
+        }
         other => panic!("there are no cases of {other}"),
     }
 }
@@ -114,6 +133,25 @@ const PS_BY_BPF: &[&str] = &[
     "-eo pid,user,group,supgrp,exe,cgroup",
     "-eo pid,rss,vsz,sz,size,minflt,majflt,lstart",
     "-p 1",
+];
+
+const PS_BY_ANOTHER_USER: &[&str] = &[
+    "",
+    "aux",
+    "axl",
+    "axs",
+    "axe",
+    "-ef",
+    "-el",
+    "-elyF",
+    "-eM",
+    "x",
+    "u",
+    "-eo pid,exe,wchan",
+    "-eo pid,ipcns,mntns,netns,pidns,userns,utsns",
+    "-eo pid,cgroup,label,luid,oom,unit",
+    "-eo pid,rbytes,wbytes",
+    "-eLo pid,lwp,wchan",
 ];
 
 /// What a person types as `taskdiag ps` and expects to be procps'.
@@ -243,6 +281,25 @@ const PMAP: &[&str] = &[
     "$PID_sleep -x",
     "--extended $PID_sleep",
     "--show-path --device $PID_sleep",
+    "$PID_threads",
+    "-x $PID_threads $PID_stopped",
+    "-X $PID_threads",
+    "-Xpq $PID_stopped",
+    "-xpq $PID_creds",
+    "-d $PID_creds 99999",
+    "-x 1",
+    "-X 1",
+];
+
+/// Without sums over pages, which BPF does not have.
+const PMAP_BY_BPF: &[&str] = &[
+    "$PID_sleep",
+    "$PID_memory",
+    "$PID_threads $PID_creds",
+    "-d $PID_memory",
+    "-p $PID_threads",
+    "-dpq $PID_stopped",
+    "99999",
 ];
 
 // Not here: r and axr. procps finds itself running, so that it never finds nothing; our readers may be threads for
@@ -286,7 +343,14 @@ const PS: &[&str] = &[
     "axln",
     "axS",
     "axH",
+    // Labels of a security module; a dash where there is none.
+    "axZ",
+    "auxZ",
+    "axlZ",
+    "Z 1",
+    "Z p 1",
     "m -C sleep",
+    "M -C sleep",
     "m -C mktask,sh",
     "um -C mktask",
     "axlm",
@@ -347,11 +411,35 @@ const PS: &[&str] = &[
     "-e --forest",
     "-ef --forest",
     "-ej --forest",
+    "-C sleep --forest",
+    "-C sleep,sh --forest",
+    "-C sleep -H",
+    "xf",
+    "-u 4242 --forest",
+    "-N --forest",
+    "-eLf --forest",
     "-ad",
     "-aN",
     "-dN",
     "-eN",
     "-ef -y",
+    "-M",
+    "-Z",
+    "-eM",
+    "-eZ",
+    "-efM",
+    "-efZ",
+    "-elM",
+    "-elZ",
+    "-eFZ",
+    "-ejZ",
+    "-eLZ",
+    "-eTZ",
+    "-efcZ",
+    "-elyM",
+    "-Z -p 1,2",
+    "-M -C sleep --forest",
+    "-e --context",
     // Selection by lists.
     "-p 1",
     "p 1",
@@ -459,6 +547,14 @@ const PS: &[&str] = &[
     "-eo pid,fname,f",
     "-eo pid,eip,esp,stackp",
     "-eo pid,cgroup",
+    "-o label",
+    "-eo label",
+    "-eo pid,label,comm",
+    "-eo label:10,pid",
+    "-eo pid,context,args",
+    "-eo label=LABEL,pid",
+    "axo pid,label",
+    "-e --sort label,pid -o pid,label",
     "-eo cgroup,pid",
     "-eo pid,supgid,supgrp",
     "-eo pid,nlwp,thcount,psr",

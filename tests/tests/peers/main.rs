@@ -135,6 +135,20 @@ fn by_bpf_as_procps_ps() {
 }
 
 #[test]
+fn by_another_user_as_procps_ps() {
+    compare("ps by another user");
+}
+
+#[test]
+fn by_bpf_as_procps_pmap() {
+    if taskdiag_tests::engines().iter().any(|e| e.id().name() == "bpf") {
+        compare("pmap by bpf");
+    } else {
+        skip("peers::pmap by bpf", "BPF cannot be used here");
+    }
+}
+
+#[test]
 fn taskdiag_ps_with_words_of_procps() {
     compare("taskdiag ps");
 }

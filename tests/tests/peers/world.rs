@@ -50,10 +50,14 @@ fn terminal() -> std::io::Result<(OwnedFd, String)> {
     }
 }
 
-/// The program under the names that it answers to, in a directory to be put first in PATH.
+/// The program under the names that it answers to, in a directory to be put first in PATH. It is a copy, for users
+/// who may not enter the checkout.
 fn links(dir: &Path) {
-    for name in ["taskdiag", "ps", "pmap", "pstree"] {
-        std::os::unix::fs::symlink(cli::taskdiag(), dir.join(name)).expect("a new directory");
+    // Another process makes the copy, see `cli.rs`.
+    let copied = Command::new("install").arg("-m755").arg(cli::taskdiag()).arg(dir).status();
+    assert!(copied.expect("install runs").success(), "taskdiag is not copied");
+    for name in ["ps", "pmap", "pstree"] {
+        std::os::unix::fs::symlink("taskdiag", dir.join(name)).expect("a new directory");
     }
 }
 
@@ -76,6 +80,8 @@ impl World {
             .expect("our own");
         let bin = dir.path().join("bin");
         fs::create_dir(&bin).expect("a new directory");
+        fs::set_permissions(&bin, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("our own");
         links(&bin);
         let workload = dir.path().join("workload.sh");
         fs::write(&workload, include_str!("workload.sh")).expect("a new directory");

@@ -5,6 +5,7 @@ use taskdiag::engine::GROUPS;
 use taskdiag::{Choice, Group, Groups, Request, Strategy};
 
 use super::engine;
+use super::limits::Limits;
 use crate::exit::{self, Exit};
 use crate::nearest;
 
@@ -19,22 +20,33 @@ pub struct Args {
     pub groups: Groups,
     /// Who answers.
     pub engine: Choice,
+    /// Limits of what may be read.
+    pub limits: Limits,
 }
+
+const ABOUT: &str = "\
+Write the answer as it is, a binary stream, which ps, files, maps, memory and tree show with --from.
+
+Without --groups, the answer has what these five show without further options. That is nearly all that there
+is to know, so it costs more than any of them alone. The memory of 'taskdiag memory' is the dearest part: the
+kernel walks over all pages of each process for it, which takes milliseconds a GiB. --groups ps,files,maps,tree
+leaves it out, and --budget and --max-rss limit it.
+
+Some options show more, such as 'maps -x' or 'ps -o environ'. With --from they then say which --groups hold
+that. Threads are only in an answer of --strategy all-thread, whose times and counts are those of threads.";
 
 /// The options.
 pub fn command() -> Command {
     Command::new("dump")
         .about("Write the answer as it is, a binary stream, to show or study later")
-        .long_about(
-            "Write the answer as it is, a binary stream. 'taskdiag ps --from FILE' shows it.",
-        )
+        .long_about(ABOUT)
         .arg(
             Arg::new("groups")
                 .long("groups")
                 .short('g')
                 .value_name("LIST")
-                .default_value("all")
-                .help("Groups with commas, such as base,cred,paths,vma,fd,file_stat; all: those of a process table; every: what files, maps and memory show, too"),
+                .default_value("default")
+                .help("Groups with commas, such as base,cred,fd; or the names of commands, such as ps,files; default: those of all five; all: every group"),
         )
         .arg(
             Arg::new("strategy")
@@ -54,36 +66,59 @@ pub fn command() -> Command {
                 .help("The process that one, children and thread are about"),
         )
         .arg(engine())
+        .args(Limits::options())
         .after_help(exit::examples(&[
-            ("taskdiag dump > now.tdg", "save the answer"),
-            ("taskdiag dump --groups every > all.tdg", "with what files, maps and memory show, too"),
-            ("taskdiag ps --from now.tdg aux", "and look at it later, elsewhere"),
+            ("taskdiag dump > now.tdg", "save what ps, files, maps, memory and tree show"),
+            ("taskdiag ps --from now.tdg aux", "look at it later, elsewhere"),
+            ("taskdiag dump -g default,vma_stat > now.tdg", "save what 'maps -x' shows, too"),
         ]))
 }
 
-/// What files, maps and memory need beside the groups of a process table. Sums over pages make the kernel walk them.
-const LISTS: Groups = Groups::FD
-    .union(Groups::FD_COUNT)
-    .union(Groups::PATHS)
-    .union(Groups::FILE_STAT)
-    .union(Groups::VMA)
-    .union(Groups::VMA_STAT)
-    .union(Groups::ROLLUP)
-    .union(Groups::SWAP);
+/// What commands show, by their names.
+const COMMANDS: [(&str, Groups); 5] = [
+    // The last two are what the options -l and s of ps add.
+    ("ps", GROUPS.union(Groups::WCHAN).union(Groups::SIGNALS)),
+    ("files", LISTS.union(Groups::FD).union(Groups::FD_COUNT).union(Groups::PATHS)),
+    ("maps", LISTS),
+    ("memory", IDENTITY.union(Groups::STATM).union(Groups::ROLLUP)),
+    ("tree", IDENTITY),
+];
+/// Which process, and whose.
+const IDENTITY: Groups = Groups::BASE.union(Groups::CRED).union(Groups::CMDLINE);
+/// What tells of mapped files.
+const LISTS: Groups = IDENTITY.union(Groups::VMA).union(Groups::FILE_STAT);
+
+/// What is saved where no groups are named.
+fn default_groups() -> Groups {
+    COMMANDS.iter().fold(Groups::NONE, |all, (_, groups)| all | *groups)
+}
+
+/// A value of `--groups` for an answer that has these groups.
+pub fn list_of(groups: Groups) -> String {
+    let default = default_groups();
+    let (first, rest) = match groups.contains(default) {
+        true => (Some("default"), groups - default),
+        false => (None, groups),
+    };
+    let names: Vec<&str> = first.into_iter().chain(rest.iter().map(Group::name)).collect();
+    names.join(",")
+}
 
 /// The groups of a list.
 fn groups(list: &str) -> Result<Groups, Exit> {
     let mut out = Groups::NONE;
     for name in list.split([',', ' ', '|']).filter(|s| !s.is_empty()) {
-        match Group::from_name(name) {
-            Some(g) => out |= g.into(),
-            None if name == "all" => out |= GROUPS,
-            None if name == "every" => out |= GROUPS | LISTS,
+        let of_command = COMMANDS.iter().find(|(command, _)| *command == name);
+        match Group::from_name(name).map(Groups::from).or(of_command.map(|(_, groups)| *groups)) {
+            Some(groups) => out |= groups,
+            None if name == "default" => out |= default_groups(),
+            None if name == "all" => out |= Group::ALL.iter().copied().collect(),
             None => {
-                let hint = nearest::hint(name, Group::ALL.iter().map(|g| g.name()));
                 let names: Vec<&str> = Group::ALL.iter().map(|g| g.name()).collect();
+                let hint = nearest::hint(name, names.iter().copied());
                 return Err(Exit::Usage(format!(
-                    "there is no group '{name}'{hint}; there are {}",
+                    "there is no group '{name}'{hint}; there are {}, and those of ps, files, maps, \
+                     memory, tree, default and all",
                     names.join(", ")
                 )));
             }
@@ -115,8 +150,9 @@ impl Args {
         Ok(Args {
             strategy,
             pid: pid.unwrap_or(0),
-            groups: groups(m.get_one::<String>("groups").map_or("all", String::as_str))?,
+            groups: groups(m.get_one::<String>("groups").map_or("default", String::as_str))?,
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+            limits: Limits::from_matches(m),
         })
     }
     /// The request.

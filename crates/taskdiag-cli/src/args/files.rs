@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use regex_lite::RegexBuilder;
 
@@ -34,6 +35,8 @@ pub struct Args {
     pub groups: bool,
     /// How many files are open, not which?
     pub count: bool,
+    /// List again and again?
+    pub repeat: Option<Repeat>,
     /// Uids for users?
     pub numeric_users: bool,
     /// A column for the parent?
@@ -42,6 +45,15 @@ pub struct Args {
     pub nowhere: Vec<PathBuf>,
     /// Lines about places that could not be looked at, or not all of them, since they do not answer.
     pub unseen: Vec<String>,
+}
+
+/// `-r`: a list after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Repeat {
+    /// The time between them.
+    pub every: Duration,
+    /// `+r`: until there is nothing to list.
+    pub while_any: bool,
 }
 
 /// What lsof users need not learn anew.
@@ -151,6 +163,22 @@ pub fn command() -> Command {
         .next_help_heading("Columns")
         .arg(flag("numeric-users", "Uids for the names of users").short('l'))
         .arg(flag("parents", "Also the pid of the parent").short('R'))
+        .next_help_heading("Output")
+        .arg(
+            Arg::new("repeat")
+                .long("repeat")
+                .short('r')
+                .num_args(0..=1)
+                .default_missing_value(lsof::REPEAT_SECONDS)
+                .value_name("SECONDS")
+                .value_parser(clap::value_parser!(u32).range(1..))
+                .conflicts_with_all(["json", "csv", "from"])
+                .help("List again and again, every 15 seconds if no number is given"),
+        )
+        .arg(
+            flag("until-none", "With --repeat: end when there is nothing to list (+r)")
+                .requires("repeat"),
+        )
         .args([
             nothing("numeric-hosts", 'n'),
             nothing("numeric-ports", 'P'),
@@ -338,6 +366,10 @@ impl Args {
             fields: m.get_one::<String>("fields").map(|f| fields(f)).transpose()?,
             groups: m.contains_id("group"),
             count: m.get_flag("count"),
+            repeat: m.get_one::<u32>("repeat").map(|seconds| Repeat {
+                every: Duration::from_secs(u64::from(*seconds)),
+                while_any: m.get_flag("until-none"),
+            }),
             numeric_users: m.get_flag("numeric-users"),
             parents: m.get_flag("parents"),
             table,

@@ -30,16 +30,14 @@ const PLUS: &[(char, Means)] = &[
     ('f', Not("how a file was opened is in the columns flags, dev and mnt_id of -o")),
     ('m', Not("mounts are in /proc/self/mounts")),
     ('M', Not("ports that portmap registered are not looked up")),
-    ('r', Not("taskdiag lists once; use watch(1) to repeat it")),
 ];
 
 /// Options of lsof with a minus that are not had here, and what to use.
 const NOT_HAD: &[(char, &str)] = &[
-    ('r', "taskdiag lists once; use watch(1) to repeat it"),
     ('x', "+D crosses mounts and links where it has to"),
     ('N', "files of NFS are listed like all others"),
     ('S', "taskdiag waits for no file system, so it needs no time limit"),
-    ('Z', "security labels are not read"),
+    ('Z', "the security label is the column task.label of -o"),
     ('T', "the states and queues of sockets are in the columns sockstate, recvq and sendq of -o"),
     ('L', "the number of links is the column nlink of -o; +L1 lists deleted files"),
     ('C', "no cache of names is used, so it cannot be left out"),
@@ -49,6 +47,9 @@ const NOT_HAD: &[(char, &str)] = &[
     ('v', "--version prints the version"),
 ];
 
+/// The seconds between two lists of `-r` alone.
+pub const REPEAT_SECONDS: &str = "15";
+
 /// Rewrite. `takes_value`, `long_takes_value`: is this option followed by a value?
 pub fn normalize(
     args: &[OsString],
@@ -56,7 +57,7 @@ pub fn normalize(
     long_takes_value: impl Fn(&str) -> bool,
 ) -> Result<Vec<OsString>, Exit> {
     let mut out = Vec::with_capacity(args.len());
-    let mut args = args.iter();
+    let mut args = args.iter().peekable();
     while let Some(arg) = args.next() {
         let bytes = arg.as_bytes();
         if bytes == b"--" {
@@ -74,6 +75,22 @@ pub fn normalize(
             }
             [b'+', b'L'] => {
                 return Err(not_had(arg, "a number must follow; the column nlink of -o has all"));
+            }
+            // Threads are looked at in any case; lsof has them with -K, and not with -K i.
+            b"-K" => drop(args.next_if(|a| a.as_bytes() == b"i")),
+            b"-Ki" => {}
+            // The seconds may be a word of their own, and need not be there.
+            [sign @ (b'+' | b'-'), b'r', rest @ ..] => {
+                let is_number = |a: &&OsString| a.as_bytes().iter().all(u8::is_ascii_digit);
+                let next = if rest.is_empty() { args.next_if(is_number) } else { None };
+                let mut option = OsString::from("--repeat=");
+                option.push(match next {
+                    Some(seconds) => seconds.as_os_str(),
+                    None if rest.is_empty() => OsStr::new(REPEAT_SECONDS),
+                    None => OsStr::from_bytes(rest),
+                });
+                out.push(option);
+                out.extend((*sign == b'+').then(|| OsString::from("--until-none")));
             }
             [b'+', letter, rest @ ..] => {
                 let known = PLUS.iter().find(|(c, _)| *c == char::from(*letter));
@@ -158,6 +175,14 @@ mod tests {
             (&["+L2"], "--links-below=2"),
             (&["--sort", "-fds"], "--sort -fds"),
             (&["--", "+D"], "-- +D"),
+            (&["-K", "i", "-t"], "-t"),
+            (&["-K", "file"], "file"),
+            (&["-r"], "--repeat=15"),
+            (&["-r", "5", "-t"], "--repeat=5 -t"),
+            (&["-r", "file"], "--repeat=15 file"),
+            (&["-r2", "5"], "--repeat=2 5"),
+            (&["+r5"], "--repeat=5 --until-none"),
+            (&["+r", "-t"], "--repeat=15 --until-none -t"),
             (&["-i", "+D", "/x"], "-i --under /x"),
         ] {
             match rewritten(args) {
@@ -165,7 +190,8 @@ mod tests {
                 Err(e) => assert!(want.is_empty(), "{args:?} {e:?}"),
             }
         }
-        for bad in [&["+D"][..], &["-Z"], &["-pnF", "-nZ"], &["+L"], &["+r5"], &["+q"]] {
+        for bad in [&["+D"][..], &["-Z"], &["-pnF", "-nZ"], &["+L"], &["-f"], &["+f", "g"], &["+q"]]
+        {
             assert!(rewritten(bad).is_err(), "{bad:?}");
         }
     }

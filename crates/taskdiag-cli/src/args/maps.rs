@@ -1,5 +1,7 @@
 //! The options of `taskdiag maps`.
 
+use std::ffi::OsString;
+
 use clap::{Arg, ArgMatches, Command};
 use taskdiag::field::MAPS;
 
@@ -62,6 +64,28 @@ pub fn command() -> Command {
     .arg(flag("extended", "Also resident and dirty memory; walks over all pages").short('x'))
     .arg(flag("everything", "All columns of smaps; walks over all pages").short('X'))
     .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
+}
+
+/// Options of pmap that are not had here say what has them. There is one way to print what pmap prints.
+pub fn refuse_words_of_pmap(args: &[OsString]) -> Result<(), Exit> {
+    const WORDS: &[(&str, &str)] = &[
+        ("--pmap", ""),
+        ("-d", "-d "),
+        ("--device", "-d "),
+        ("-q", "-q "),
+        ("--quiet", "-q "),
+        ("-A", "-A LOW,HIGH "),
+        ("--range", "-A LOW,HIGH "),
+        ("--show-path", "-p "),
+        ("-XX", "-XX "),
+    ];
+    let words = args.iter().take_while(|a| *a != "--");
+    match words.flat_map(|a| WORDS.iter().find(|(word, _)| a == word)).next() {
+        None => Ok(()),
+        Some((word, options)) => Err(Exit::Usage(format!(
+            "taskdiag maps does not have '{word}': 'taskdiag --as pmap {options}PID' prints what pmap prints"
+        ))),
+    }
 }
 
 impl Args {

@@ -121,7 +121,10 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     }
     if let Some((who, rest)) = instead_of(&argv)? {
         return other(&who, rest).unwrap_or_else(|| {
-            Err(Exit::Usage(format!("--as {who}: taskdiag can stand in for {}", OTHERS.join(", "))))
+            let of_tool = TOOLS.iter().find(|(tool, _)| *tool == who);
+            let more = of_tool.map_or(String::new(), |(_, instead)| format!("; {instead}"));
+            let others = OTHERS.join(", ");
+            Err(Exit::Usage(format!("--as {who}: taskdiag can stand in for {others}{more}")))
         });
     }
     if argv.get(1..3).is_some_and(|w| w[0] == "help" && w[1] == "exit-codes") {
@@ -131,13 +134,19 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     let alone = match argv.get(1).and_then(|a| a.to_str()) {
         Some("ps") => return Ok(Cli::Ps(Box::new(ps::parse(&argv[2..])?))),
         Some("files") => return Ok(Cli::Files(Box::new(files::parse(&argv[2..])?))),
-        Some("maps") => Some(maps::command()),
+        Some("maps") => {
+            maps::refuse_words_of_pmap(&argv[2..])?;
+            Some(maps::command())
+        }
         Some("memory") => Some(memory::command()),
         Some("tree") => Some(tree::command()),
         Some("dump") => Some(dump::command()),
         Some("wait") => Some(wait::command()),
         _ => None,
     };
+    if let Some(instead) = argv.get(1).and_then(|a| a.to_str()).and_then(of_another_tool) {
+        return Err(Exit::Usage(instead));
+    }
     if let Some(c) = alone {
         let name = c.get_name().to_owned();
         let c = c.bin_name(format!("taskdiag {name}")).no_binary_name(true);
@@ -146,6 +155,31 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     let matches = command().try_get_matches_from(argv)?;
     let (name, matches) = matches.subcommand().expect("clap asks for one");
     parsed(name, matches)
+}
+
+/// The names of other tools, which are no commands here, and what does their job.
+const TOOLS: &[(&str, &str)] = &[
+    ("lsof", "'taskdiag files' takes the options of lsof"),
+    ("fuser", "'taskdiag files FILE' says who uses a file"),
+    ("smem", "'taskdiag memory' shows what smem does"),
+    ("top", "'taskdiag ps --sort -pcpu' shows who uses the CPU; it does not refresh"),
+    ("htop", "'taskdiag ps --sort -pcpu' shows who uses the CPU; it does not refresh"),
+    ("pgrep", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
+    ("pidof", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
+];
+
+/// What to use where the first word is the name of another tool.
+fn of_another_tool(word: &str) -> Option<String> {
+    let instead = match word {
+        "pmap" => {
+            "'taskdiag maps' shows mappings, and 'taskdiag --as pmap' prints what pmap prints"
+        }
+        "pstree" => {
+            "'taskdiag tree' takes the options of pstree, and 'taskdiag --as pstree' prints what pstree prints"
+        }
+        word => TOOLS.iter().find(|(tool, _)| *tool == word)?.1,
+    };
+    Some(format!("there is no command '{word}': {instead}"))
 }
 
 /// The programs that this one can stand in for.

@@ -170,7 +170,7 @@ pub fn command() -> Command {
         .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
         .arg(flag(
             "csv",
-            "CSV; unprintable bytes are \\xHH, characters \\u{HEX}, a backslash is doubled",
+            "CSV; bytes that cannot be printed, or would be a formula, are \\xHH",
         ))
         .arg(table::color())
         .arg(

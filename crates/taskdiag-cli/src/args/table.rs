@@ -170,10 +170,7 @@ pub fn output(command: Command) -> Command {
         .arg(flag("no-headers", "No line of headers, no title, no totals"))
         .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))
         .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
-        .arg(flag(
-            "csv",
-            "CSV; unprintable bytes are \\xHH, characters \\u{HEX}, a backslash is doubled",
-        ))
+        .arg(flag("csv", "CSV; bytes that cannot be printed, or would be a formula, are \\xHH"))
         .arg(color())
         .arg(wide())
         .arg(columns())

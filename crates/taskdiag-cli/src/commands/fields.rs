@@ -13,16 +13,16 @@ pub fn groups(f: &Field) -> Vec<&'static str> {
 /// What a reader of the table must know; also in the man page.
 pub const NOTES: &str = "\
 Text shows a value as ps does: memory in KiB, times as [DD-]HH:MM:SS. JSON and CSV give bytes,
-seconds, and seconds since 1970, as the unit says; the key is the name as it was asked for.
-A value that is not there is ? in text (- or 0 where the task just has none), null in JSON with
-the reason under \"missing\", and an empty cell in CSV. The reasons: absent (the task has none),
+seconds, and seconds since 1970, as the unit says; the key is the first name here, or the header that was
+asked for as in pid=ID. A value that is not there is ? in text (- or 0 where the task just has none), null in
+JSON with the reason under \"missing\", and an empty cell in CSV. The reasons: absent (the task has none),
 denied, unsupported, vanished, blocked, truncated, over_budget (a limit that was given), stopped, not-asked
 (a saved answer without the group).
 Times, faults, io and switches are of the process, or with -T of the thread.
-Bytes that cannot be printed are \\n, \\t, \\r, \\x1b or \\u{202e} in text; in JSON, text that is not
-UTF-8 is {\"bytes\": \"<base64>\"}, and arguments are a list, so nothing is lost; what steers a terminal is
-\\u001b or \\u009b there. CSV has what text has, and \\\\ for a backslash, so the bytes can be had back: \\x1b is
-a byte, \\u{9b} a character in UTF-8.
+Bytes that cannot be printed are \\n, \\t, \\r, \\x1b or \\u{202e} in text. In JSON, text that is not UTF-8 has
+all its bytes in base64 under KEY_bytes, and arguments are a list, so nothing is lost (docs/json.md). In CSV,
+\\x1b is a byte, \\u{9b} a character, \\\\ a backslash, and \\x20 a blank inside of an argument, so the bytes can
+be had back (docs/csv.md).
 Where the rows are entries of a list, all columns of tasks are there too; task.NAME is that of the
 task where the list has one of the same name.";
 

@@ -24,12 +24,14 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             field.name
         )));
     }
-    let columns = |unshared: bool| match table.columns.is_empty() {
+    // Only a saved answer may be without threads.
+    let columns = |unshared: bool, threads: bool| match table.columns.is_empty() {
         true if unshared => columns::view(&FILES, "pid,tid,threads,fds,command"),
-        true => columns::view(&FILES, "pid,threads,fds,command"),
+        true if threads => columns::view(&FILES, "pid,threads,fds,command"),
+        true => columns::view(&FILES, "pid,fds,command"),
         false => Ok(table.columns.clone()),
     };
-    let asked_columns = columns(false)?;
+    let asked_columns = columns(false, true)?;
     let snapshot = table.source.get(|| {
         let mut query = Query::new(&FILES, asked_columns.iter().map(|c| c.field));
         query.filter = table.filter.clone();
@@ -53,7 +55,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if table.filter.is_some() {
         tables.retain(|t| sieve.passes(&cx, &row(t)));
     }
-    let mut columns = columns(tables.iter().any(|t| t.is_unshared()))?;
+    let mut columns = columns(tables.iter().any(|t| t.is_unshared()), cx.threads)?;
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     let mut order = None;
     if !table.sort.is_empty() {

@@ -1,8 +1,6 @@
 //! `files -F`: a line for each value, with a letter before it that says what it is, as lsof writes for
 //! programs. A process comes before its files, and each set of values ends where the next begins.
 
-use std::collections::HashMap;
-
 use taskdiag::field::{self, Context, FILES, Field, OpenRow, Part, Row, Value};
 use taskdiag::files::OpenFile;
 
@@ -66,34 +64,9 @@ impl Fields {
     }
 }
 
-/// Locks of files of this machine: who, and which file, and the letter of lsof.
-fn locks() -> HashMap<(u32, u32, u64), char> {
-    let text = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let lock = |line: &str| {
-        // 1: FLOCK  ADVISORY  WRITE 4711 fe:00:123 0 EOF
-        let w: Vec<&str> = line.split_whitespace().filter(|w| *w != "->").collect();
-        let (pid, place) = (w.get(4)?.parse().ok()?, *w.get(5)?);
-        let mut place = place.split(':');
-        let hex = |s: Option<&str>| u32::from_str_radix(s?, 16).ok();
-        let (major, minor) = (hex(place.next())?, hex(place.next())?);
-        let inode = place.next()?.parse().ok()?;
-        let dev = minor & 0xff | major << 8 | (minor & !0xff) << 12;
-        let whole = w.get(6) == Some(&"0") && w.get(7) == Some(&"EOF");
-        let letter = match (*w.get(3)?, whole) {
-            ("READ", true) => 'R',
-            ("READ", false) => 'r',
-            ("WRITE", true) => 'W',
-            _ => 'w',
-        };
-        Some(((pid, dev, inode), letter))
-    };
-    text.lines().filter_map(lock).collect()
-}
-
 /// Write all; was there any?
 pub(super) fn write(all: &Shown<'_>, cx: &Context, fields: &Fields) -> Result<bool, Exit> {
     let mut sink = Sink::stdout();
-    let locks = locks();
     let mut last = None;
     let mut any = false;
     let end: &[u8] = if fields.nul { b"\0" } else { b"\n" };
@@ -104,7 +77,7 @@ pub(super) fn write(all: &Shown<'_>, cx: &Context, fields: &Fields) -> Result<bo
         let out = sink.buf();
         let set = |out: &mut Vec<u8>, table: &[(char, &str)]| {
             for (letter, name) in table.iter().filter(|(l, _)| fields.has(*l)) {
-                if let Some(text) = value(cx, &row, &file, *letter, name, &locks) {
+                if let Some(text) = value(cx, &row, &file, *letter, name) {
                     out.push(*letter as u8);
                     out.extend_from_slice(&text);
                     out.extend_from_slice(end);
@@ -132,17 +105,17 @@ fn value(
     file: &OpenFile<'_>,
     letter: char,
     name: &str,
-    locks: &HashMap<(u32, u32, u64), char>,
 ) -> Option<Vec<u8>> {
     match letter {
         // Descriptors are numbers here; the letter of access is on its own.
         'f' if file.fd().is_some() => return Some(file.label().as_bytes().to_vec()),
         'l' => {
-            let lock = file
-                .dev()
-                .zip(file.inode())
-                .and_then(|(dev, inode)| file.fd().and(locks.get(&(row.view.tgid(), dev, inode))));
-            return Some(lock.map_or_else(|| b" ".to_vec(), |l| l.to_string().into()));
+            let named = FILES.find(name)?;
+            return match (named.field.get)(cx, row) {
+                Value::Word(lock) => Some(lock.into()),
+                Value::Missing(why) if why.is_absent() => Some(b" ".to_vec()),
+                _ => None,
+            };
         }
         'a' => {
             let access = file.access().map_or("", |a| a.letter());

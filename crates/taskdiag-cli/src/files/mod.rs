@@ -12,24 +12,62 @@ use std::time::Instant;
 
 use taskdiag::engine::auto;
 use taskdiag::field::{self, FILES, Field, Missing, Part, Row};
-use taskdiag::files::{Files, Gap, Owner};
-use taskdiag::view::{Left, Opened, Query};
+use taskdiag::files::{Files, Gap, Locks, Owner};
+use taskdiag::view::{Filter, Left, Opened, Query};
 use taskdiag::{Choice, EngineId, Group, Groups, Members, Snapshot};
 
 use self::select::Selection;
 use crate::answer;
-use crate::args::files::Args;
+use crate::args::files::{Args, Repeat};
 use crate::args::ps::Form;
 use crate::args::table;
 use crate::columns::{self, Column};
-use crate::exit::{Exit, say, shown};
+use crate::exit::{Exit, say, say_all, shown};
+use crate::interrupt;
 use crate::output::terminal::Terminal;
-use crate::output::{Sink, Table, Tally, csv, json, tally, text};
+use crate::output::{Sink, Table, Tally, csv, json, sink, tally, text};
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
+    match &args.repeat {
+        None => once(args, &mut false),
+        Some(repeat) => again_and_again(args, repeat),
+    }
+}
+
+/// `-r` and `+r`: a list after the other, with a line between them, as lsof has it. What lists lack is said when
+/// it is another than before.
+fn again_and_again(args: &Args, repeat: &Repeat) -> Result<(), Exit> {
+    let mut said = Vec::new();
+    let mut ever = false;
+    loop {
+        let mut any = false;
+        match once(args, &mut any) {
+            Ok(()) | Err(Exit::NoMatch) => {}
+            Err(Exit::Partial(lines)) if lines == said => {}
+            Err(Exit::Partial(lines)) => {
+                say_all(&lines);
+                said = lines;
+            }
+            Err(e) => return Err(e),
+        }
+        if repeat.while_any && !any {
+            return if ever { Ok(()) } else { Err(Exit::NoMatch) };
+        }
+        let line = if args.fields.is_some() { "m\n" } else { "=======\n" };
+        sink::write_all(line.as_bytes())?;
+        ever |= any;
+        interrupt::rest();
+        std::thread::sleep(repeat.every);
+    }
+}
+
+/// One list. `any`: is there anything in it?
+fn once(args: &Args, any: &mut bool) -> Result<(), Exit> {
     if args.count {
-        return count::run(args);
+        let end = count::run(args);
+        *any = !matches!(end, Err(Exit::NoMatch));
+        return end;
     }
     let begin = Instant::now();
     for path in &args.nowhere {
@@ -42,6 +80,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let mut view = query.view(&snapshot);
     if let Some(files) = view.files_mut() {
         files.own_netns = own_netns(files, table.source.from.is_some());
+        files.locks = locks(&query, table.source.from.is_some());
     }
     // Where only certain files are selected, none of a task whose files are not known is known to be one.
     let gaps = table.form != Form::Text
@@ -51,17 +90,19 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         unreachable!("the rows are files");
     };
     let all = Shown { files, opened, select: &args.select };
-    let any = match &args.fields {
+    let without_table = match &args.fields {
         Some(fields) => Some(letters::write(&all, view.cx(), fields)?),
         None if args.terse => Some(terse(&all)?),
         None => None,
     };
-    if let Some(any) = any {
+    if let Some(is_any) = without_table {
+        *any = is_any;
         let lines = [&args.unseen[..], &all.lacking(&snapshot, &view.left())].concat();
-        return answer::verdict_of(&snapshot, !any, lines);
+        return answer::verdict_of(&snapshot, !is_any, lines);
     }
     let unshared = all.opened.owners().any(Owner::is_unshared);
-    let mut columns = columns(args, unshared);
+    let threads = snapshot.stream().strategy().is_threads();
+    let mut columns = columns(args, unshared, threads);
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     all.fit_commands(&mut columns);
     let rows = view.rows(gaps, &mut |_, _, _| {});
@@ -74,6 +115,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let mut lines = args.unseen.clone();
     lines.extend(all.lacking(&snapshot, &view.left()));
     lines.extend(tally.lines(&columns, &snapshot));
+    *any = count > 0;
     answer::verdict_of(&snapshot, count == 0, lines)
 }
 
@@ -97,24 +139,30 @@ fn write(args: &table::Args, table: &Table<'_>, tally: &mut Tally) -> Result<usi
 }
 
 /// For programs: each thing on its own, in numbers where it is one.
-const PLAIN: &str = "pid,tid,threads,command,user,fd,access,type,kind,dev,rdev,size,offset,inode,\
+const PLAIN: &str = "pid,tid,{threads}command,user,fd,access,{lock}type,kind,dev,rdev,size,offset,inode,\
      path,deleted,protocol,sockstate,laddr,lport,raddr,rport,sock_netns,name";
 
-/// `unshared`: is a thread with files of its own among the rows?
-fn columns(args: &Args, unshared: bool) -> Vec<Column> {
+/// `unshared`: is a thread with files of its own among the rows? `threads`: are there threads in the answer,
+/// which only a saved one may lack?
+fn columns(args: &Args, unshared: bool, threads: bool) -> Vec<Column> {
     if !args.table.columns.is_empty() {
         return args.table.columns.clone();
     }
+    let threads = if threads { "threads," } else { "" };
     if args.table.form != Form::Text {
-        return columns::view(&FILES, PLAIN).expect("columns of the table");
+        // Of a saved answer, locks are not known.
+        let lock = if args.table.source.from.is_none() { "lock," } else { "" };
+        let plain = PLAIN.replace("{threads}", threads).replace("{lock}", lock);
+        return columns::view(&FILES, &plain).expect("columns of the table");
     }
     // Nearly all rows are of the process as a whole.
     let tid = if unshared { "task," } else { "" };
     let pgid = if args.groups { "pgid," } else { "" };
     let ppid = if args.parents { "ppid," } else { "" };
     let user = if args.numeric_users { "uid=USER" } else { "user" };
-    let view =
-        format!("command,pid,{tid}{pgid}{ppid}threads,{user},fd,type,device,size_off,node,name");
+    let view = format!(
+        "command,pid,{tid}{pgid}{ppid}{threads}{user},fd_lock,type,device,size_off,node,name"
+    );
     columns::view(&FILES, &view).expect("columns of the table")
 }
 
@@ -125,7 +173,7 @@ fn query(args: &Args) -> Query {
     let fields: Vec<&Field> = match &args.fields {
         Some(letters) => letters.fields().collect(),
         None if args.terse => Vec::new(),
-        None => columns(args, false).iter().map(|c| c.field).collect(),
+        None => columns(args, false, true).iter().map(|c| c.field).collect(),
     };
     let mut query = Query::new(&FILES, fields);
     query.filter = args.table.filter.clone();
@@ -167,6 +215,17 @@ fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
     }
     let own = std::fs::metadata("/proc/self/ns/net").ok()?.ino();
     u32::try_from(own).ok()
+}
+
+/// Who has locked which file, where a column shows it; of a saved answer, nobody knows.
+fn locks(query: &Query, saved: bool) -> Option<Locks> {
+    let filtered = query.filter.iter().flat_map(Filter::fields);
+    let sorted = query.sort.iter().map(|k| k.field);
+    let mut fields = query.columns.iter().copied().chain(filtered).chain(sorted);
+    if saved || !fields.any(|f| ["lock", "fd_lock"].contains(&f.name)) {
+        return None;
+    }
+    Some(Locks::parse(&std::fs::read("/proc/locks").ok()?))
 }
 
 /// The files that are shown.

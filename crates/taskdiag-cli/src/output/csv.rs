@@ -1,7 +1,9 @@
-//! CSV as RFC 4180 has it, in the units of JSON. Text is quoted where it must be, and what is not printable
-//! is escaped so that it can be had back: a backslash is doubled, and what follows a single one is as in
-//! tables. So a row is a line. Lists and arguments have blanks between their parts; a value that is not
-//! there is an empty cell.
+//! CSV as RFC 4180 has it, in the units of JSON. `docs/csv.md` tells what programs may rely on.
+//!
+//! The names of tasks, files and users are chosen by others. What is not printable in them is escaped as in
+//! tables, and a backslash is doubled, so that a row is a line, nothing steers a terminal, and the bytes can be
+//! had back. What a spreadsheet takes for a formula is escaped in the same way. A list has blanks between its
+//! texts, so blanks inside of them are escaped.
 
 use std::io;
 
@@ -11,7 +13,7 @@ use super::{Sink, Table, Tally};
 use crate::columns::Column;
 use crate::output::json;
 
-/// Append text, with all escaped that is not printable, and the backslash.
+/// Append text.
 fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     for (i, part) in bytes.split(|b| *b == b'\\').enumerate() {
         if i > 0 {
@@ -21,51 +23,98 @@ fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-fn group(out: &mut Vec<u8>, cx: &Context, gid: u32) {
-    match cx.names.group(gid) {
-        Some(name) => text(out, &name),
-        None => field::write_uint(out, u64::from(gid)),
+/// Append a list of texts.
+fn list<'a>(out: &mut Vec<u8>, texts: impl Iterator<Item = &'a [u8]>) {
+    for (i, one) in texts.enumerate() {
+        if i > 0 {
+            out.push(b' ');
+        }
+        for (i, word) in one.split(|b| *b == b' ').enumerate() {
+            if i > 0 {
+                out.extend_from_slice(b"\\x20");
+            }
+            text(out, word);
+        }
     }
+}
+
+/// What begins a formula: in ASCII, and as wide characters, which some spreadsheets take for the same.
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+
+/// Escape what begins a formula at the beginning of this cell of text; or behind a semicolon, which separates cells
+/// where a comma is in numbers.
+fn disarm(cell: &mut Vec<u8>) {
+    let at_risk = |c: &u8| c.is_ascii_punctuation() || !c.is_ascii();
+    if !cell.first().is_some_and(at_risk) && !cell.contains(&b';') {
+        return;
+    }
+    let text = String::from_utf8_lossy(cell).into_owned();
+    cell.clear();
+    let mut is_begin = true;
+    for c in text.chars() {
+        match c {
+            _ if !is_begin || !FORMULA.contains(&c) => {
+                cell.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            c if c.is_ascii() => cell.extend_from_slice(format!("\\x{:02x}", c as u8).as_bytes()),
+            c => cell.extend_from_slice(c.escape_unicode().to_string().as_bytes()),
+        }
+        is_begin = c == ';';
+    }
+}
+
+fn group(cx: &Context, gid: u32) -> Vec<u8> {
+    cx.names.group(gid).map_or_else(|| gid.to_string().into(), |name| name.to_vec())
 }
 
 fn cell(out: &mut Vec<u8>, cx: &Context, column: &Column, row: Option<&Row<'_>>, v: &Value<'_>) {
     match v {
+        Value::Missing(m) if m.is_absent() => {
+            let nothing = json::absent(column).filter(|text| *text != "[]");
+            out.extend_from_slice(nothing.unwrap_or_default().as_bytes());
+        }
         Value::Missing(_) | Value::Tty(0) => {}
         Value::Nanos(ns) => json::seconds(out, i128::from(*ns)),
         Value::Instant(ns) => {
             json::seconds(out, i128::from(cx.unix_seconds_floor(*ns)) * 1_000_000_000);
         }
         Value::Uint(v) => field::write_uint(out, *v),
+        Value::Bool(b) => out.extend_from_slice(if *b { b"true" } else { b"false" }),
         Value::Percent(p) => out.extend_from_slice(format!("{p:.3}").as_bytes()),
-        Value::Bytes { data, .. } => text(out, data),
-        Value::Short(s) => text(out, s.as_bytes()),
-        Value::Args { data, .. } => {
-            for (i, arg) in data.split(|b| *b == 0).enumerate() {
-                if i > 0 {
-                    out.push(b' ');
-                }
-                text(out, arg);
-            }
-        }
-        Value::User(uid) => match cx.names.user(*uid) {
-            Some(name) => text(out, &name),
-            None => field::write_uint(out, u64::from(*uid)),
-        },
-        Value::Group(gid) => group(out, cx, *gid),
-        Value::Tty(dev) => text(out, &cx.tty_name(*dev)),
         Value::Ids(ids) => {
             let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
             out.extend_from_slice(ids.join(" ").as_bytes());
         }
-        Value::GroupList(ids) => {
-            for (i, gid) in ids.iter().enumerate() {
-                if i > 0 {
-                    out.push(b' ');
-                }
-                group(out, cx, *gid);
-            }
+        Value::Short(s) => text(out, s.as_bytes()),
+        Value::Bytes { .. }
+        | Value::Args { .. }
+        | Value::User(_)
+        | Value::Group(_)
+        | Value::Tty(_)
+        | Value::GroupList(_) => {
+            foreign(out, cx, v);
+            disarm(out);
         }
         other => field::text(out, cx, column.form, row, other),
+    }
+}
+
+/// Text that others have chosen.
+fn foreign(out: &mut Vec<u8>, cx: &Context, v: &Value<'_>) {
+    match v {
+        Value::Bytes { data, .. } => text(out, data),
+        Value::Args { data, .. } => list(out, data.split(|b| *b == 0)),
+        Value::User(uid) => match cx.names.user(*uid) {
+            Some(name) => text(out, &name),
+            None => field::write_uint(out, u64::from(*uid)),
+        },
+        Value::Group(gid) => text(out, &group(cx, *gid)),
+        Value::Tty(dev) => text(out, &cx.tty_name(*dev)),
+        Value::GroupList(ids) => {
+            let names: Vec<Vec<u8>> = ids.iter().map(|gid| group(cx, *gid)).collect();
+            list(out, names.iter().map(Vec::as_slice));
+        }
+        _ => {}
     }
 }
 

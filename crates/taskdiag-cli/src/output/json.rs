@@ -187,7 +187,7 @@ fn write_members(
 
 /// The value for a task that simply does not have this: 0 for memory, and an empty list. A file without a size has no
 /// value instead of 0.
-fn absent(column: &Column) -> Option<&'static str> {
+pub fn absent(column: &Column) -> Option<&'static str> {
     match (column.field.kind, column.field.text) {
         (Kind::TextList | Kind::IntegerList, _) => Some("[]"),
         (_, Text::Kib | Text::Pages | Text::Human) => Some("0"),

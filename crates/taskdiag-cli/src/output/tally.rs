@@ -7,6 +7,7 @@ use taskdiag::view::Left;
 use taskdiag::{Group, Groups, Reason, Snapshot};
 
 use super::Item;
+use crate::args::dump;
 use crate::columns::Column;
 
 const KINDS: usize = 7;
@@ -108,21 +109,32 @@ pub fn left_out(left: &[Left], snapshot: &Snapshot) -> Vec<String> {
     left.iter().filter_map(line).collect()
 }
 
-/// The lines about what tasks of this answer lack: one for each group and reason, in their order.
+/// The lines about what tasks of this answer lack: one for each reason and number of tasks.
 pub fn lines_of<'n>(
     gaps: impl Iterator<Item = (Group, Reason)>,
     names: impl Fn(Group) -> &'n str,
     snapshot: &Snapshot,
 ) -> Vec<String> {
-    let mut counts: Vec<((Group, Reason), usize)> = Vec::new();
+    let mut counts: Vec<((Group, Reason), u64)> = Vec::new();
     for gap in gaps {
         match counts.iter_mut().find(|c| c.0 == gap) {
             Some(c) => c.1 += 1,
             None => counts.push((gap, 1)),
         }
     }
-    let line = |((g, r), n)| line(Missing::Reason(r), n, names(g), g, snapshot);
-    counts.into_iter().filter_map(line).collect()
+    let mut alike: Vec<((Reason, u64), Vec<Group>)> = Vec::new();
+    for ((group, reason), n) in counts {
+        match alike.iter_mut().find(|a| a.0 == (reason, n)) {
+            Some(a) => a.1.push(group),
+            None => alike.push(((reason, n), vec![group])),
+        }
+    }
+    let line = |((reason, n), groups): ((Reason, u64), Vec<Group>)| {
+        let kind = slot(Missing::Reason(reason))?;
+        let all: Vec<&str> = groups.iter().map(|g| names(*g)).collect();
+        Some(sentence(kind, n, &all.join(", "), groups.into_iter().collect(), saved(snapshot)))
+    };
+    alike.into_iter().filter_map(line).collect()
 }
 
 /// What a saved answer was asked for; `None`: it is not a saved one.
@@ -134,11 +146,9 @@ fn sentence(kind: usize, count: u64, names: &str, groups: Groups, saved: Option<
     let tasks = if count == 1 { "task" } else { "tasks" };
     match kind {
         0 => {
-            let all: Vec<&str> =
-                (groups | saved.unwrap_or_default()).iter().map(Group::name).collect();
+            let all = dump::list_of(groups | saved.unwrap_or_default());
             format!(
-                "the saved answer does not hold {names}: make it with 'taskdiag dump --groups {}'",
-                all.join(",")
+                "the saved answer does not hold {names}: make it with 'taskdiag dump --groups {all}'"
             )
         }
         1 if saved.is_some() => {

@@ -8,7 +8,8 @@
 
 use std::io;
 
-use taskdiag::field::{self, Context, Row, Text, Value};
+use taskdiag::Reason;
+use taskdiag::field::{self, Context, Missing, Row, Text, Value};
 use unicode_width::UnicodeWidthStr;
 
 use super::terminal::Terminal;
@@ -341,7 +342,12 @@ impl<'a> Lines<'a> {
         }
         self.line.begin(buf);
         for (c, column) in self.columns.iter().enumerate() {
-            let value = item.value(self.cx, column.field, c);
+            let mut value = item.value(self.cx, column.field, c);
+            // procps does not tell what is denied from what is not there.
+            let denied = Some(Missing::Reason(Reason::Denied));
+            if self.options.plain && value.missing() == denied {
+                value = Value::ABSENT;
+            }
             if let Some(m) = value.missing() {
                 tally.count_in(item, c, m);
                 if let (Some(totals), true) = (&mut totals, m.is_amiss()) {

@@ -10,6 +10,8 @@ use taskdiag::field::Row;
 pub struct Node {
     /// Its id.
     pub tgid: u32,
+    /// The id of its parent, which need not be there.
+    pub ppid: u32,
     /// Its rows, as indices of tasks: threads, or itself.
     pub rows: Vec<u32>,
     /// Its parent, if that is in the answer.
@@ -34,19 +36,18 @@ impl Forest {
         let stream = snapshot.stream();
         let mut forest = Forest::default();
         let mut known: HashMap<u32, usize> = HashMap::new();
-        let mut ppids = Vec::new();
         for i in rows {
             let Some(task) = stream.get(*i as usize) else { continue };
             let at = *known.entry(task.tgid()).or_insert_with(|| {
                 let ppid = Row::new(task).base.and_then(|b| b.ppid()).unwrap_or(0);
-                ppids.push(ppid);
                 let (rows, children) = (Vec::new(), Vec::new());
-                forest.nodes.push(Node { tgid: task.tgid(), rows, parent: None, children });
+                forest.nodes.push(Node { tgid: task.tgid(), ppid, rows, parent: None, children });
                 forest.nodes.len() - 1
             });
             forest.nodes[at].rows.push(*i);
         }
-        for (at, ppid) in ppids.into_iter().enumerate() {
+        for at in 0..forest.nodes.len() {
+            let ppid = forest.nodes[at].ppid;
             match known.get(&ppid).copied().filter(|p| *p != at && is_parent(ppid)) {
                 Some(parent) => {
                     forest.nodes[at].parent = Some(parent);

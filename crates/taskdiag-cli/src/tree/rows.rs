@@ -28,19 +28,43 @@ pub struct Style {
     last: &'static str,
     /// Are children of process 1 roots of their own?
     without_init: bool,
+    /// Are roots in the order of procps?
+    as_procps: bool,
 }
 
 /// The style of procps.
-pub const ASCII: Style =
-    Style { gap: "    ", through: " |  ", child: " \\_ ", last: " \\_ ", without_init: true };
+pub const ASCII: Style = Style {
+    gap: "    ",
+    through: " |  ",
+    child: " \\_ ",
+    last: " \\_ ",
+    without_init: true,
+    as_procps: true,
+};
 /// The style of procps with `-H`.
 pub const INDENTED: Style =
-    Style { gap: "  ", through: "  ", child: "  ", last: "  ", without_init: false };
+    Style { without_init: false, gap: "  ", through: "  ", child: "  ", last: "  ", ..ASCII };
 /// The style of procps, but process 1 is a parent like any other.
-pub const PLAIN: Style = Style { without_init: false, ..ASCII };
+pub const PLAIN: Style = Style { without_init: false, as_procps: false, ..ASCII };
 /// The style for a terminal that shows UTF-8.
 pub const LINES: Style =
-    Style { gap: "   ", through: "│  ", child: "├─ ", last: "└─ ", without_init: false };
+    Style { gap: "   ", through: "│  ", child: "├─ ", last: "└─ ", ..PLAIN };
+
+/// Roots in the order of procps: it sorts all processes by their parents, and begins at the last. Children of
+/// process 1 that are roots of their own follow it in their order.
+fn as_procps(forest: &Forest) -> Vec<usize> {
+    let ppid = |at: &usize| forest.nodes[*at].ppid;
+    let has_init = forest.find(1).is_some();
+    let is_of_init = |at: &usize| has_init && ppid(at) == 1;
+    let (of_init, mut others): (Vec<usize>, Vec<usize>) =
+        forest.roots.iter().copied().partition(is_of_init);
+    others.sort_by_key(ppid);
+    others.reverse();
+    let init = others.iter().position(|at| forest.nodes[*at].tgid == 1);
+    let behind = init.map_or(others.len(), |at| at + 1);
+    others.splice(behind..behind, of_init);
+    others
+}
 
 impl Tree {
     /// The drawing before the command of the i-th row.
@@ -54,8 +78,12 @@ impl Tree {
     pub fn new(rows: &[u32], snapshot: &Snapshot, style: Style) -> Tree {
         let forest = Forest::new(rows, snapshot, |parent| !(style.without_init && parent == 1));
         let mut tree = Tree::default();
-        for root in &forest.roots {
-            tree.below(*root, &forest, style);
+        let roots = match style.as_procps {
+            true => as_procps(&forest),
+            false => forest.roots.clone(),
+        };
+        for root in roots {
+            tree.below(root, &forest, style);
         }
         tree
     }

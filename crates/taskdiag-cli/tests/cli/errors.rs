@@ -59,10 +59,18 @@ fn help_says_the_exit_codes() {
 fn what_was_meant_is_said() {
     fails(&["ps", "firefox"], 2, &["-C firefox"]);
     fails(&["ps", "postgres"], 2, &["-C postgres"]);
+    fails(&["ps", "grep"], 2, &["-C grep"]);
+    fails(&["lsof", "-p", "1"], 2, &["taskdiag files"]);
+    fails(&["pmap", "-x", "1"], 2, &["taskdiag maps", "taskdiag --as pmap"]);
+    fails(&["pgrep", "sh"], 2, &["taskdiag ps -C"]);
+    fails(&["maps", "--pmap", "1"], 2, &["'taskdiag --as pmap PID'"]);
+    fails(&["maps", "1", "-d"], 2, &["'taskdiag --as pmap -d PID'"]);
+    fails(&["maps", "-XX", "1"], 2, &["'taskdiag --as pmap -XX PID'"]);
     fails(&["ps", "-o", "RSS"], 2, &["did you mean 'rss'"]);
     fails(&["ps", "-o", "mapping"], 2, &["a column of 'taskdiag maps'"]);
     fails(&["ps", "-b"], 2, &["'-b'", "--help"]);
     fails(&["--as", "top"], 2, &["ps, pmap, pstree"]);
+    fails(&["--as", "lsof"], 2, &["ps, pmap, pstree", "taskdiag files"]);
 }
 
 #[test]

@@ -305,7 +305,7 @@ fn what_is_lacking_is_said_where_it_matters() {
         (&["-u", "33"], 0, ""),
         (&["-t", "-U"], 3, "denied"),
         (&["-d", "cwd"], 3, "2 tasks denied paths (cwd, rtd, txt)"),
-        (&["+L1", "-a", "-c", "sshd"], 3, "1 task denied mapped files"),
+        (&["+L1", "-a", "-c", "sshd"], 3, "1 task denied paths (cwd, rtd, txt), mapped files"),
     ] {
         let (code, _, err) = files(&m, args);
         assert_eq!(code, want, "{args:?}: {err}");
@@ -431,7 +431,10 @@ fn hostile_names() {
 fn what_lsof_has_and_this_has_not() {
     for (args, word) in [
         (&["-Fq"][..], "no field 'q'"),
-        (&["+r"], "watch"),
+        (&["+fg"], "columns flags"),
+        (&["-r0"], "--repeat"),
+        (&["-r", "--json"], "--json"),
+        (&["-r", "--from", "-"], "--from"),
         (&["-u", ""], "at least one value"),
         (&["--net", "/etc/passwd"], "no network namespace"),
         (&["-d", "x"], "descriptors"),

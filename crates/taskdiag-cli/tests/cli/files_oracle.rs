@@ -2,12 +2,13 @@
 //! starts with one file of each kind.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Lines};
 use std::net::{TcpListener, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
-use super::common::{parts, run};
+use super::common::{parts, run, taskdiag};
 use super::oracle::skip;
 
 /// A process with known files, ended with the value.
@@ -390,4 +391,107 @@ fn sockets_as_ss_has_them() {
         }
     }
     assert!(inet.len() == 3 && unix.len() == 1, "{inet:?} {unix:?}");
+}
+
+/// Locks of this process, and the letters for them in the column FD.
+#[test]
+fn locks_as_lsof_has_them() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = |name: &str| {
+        let mut options = std::fs::File::options();
+        options.read(true).write(true).create(true).truncate(true);
+        options.open(dir.path().join(name)).expect("a new file")
+    };
+    let part = |file: &std::fs::File, kind: libc::c_int| {
+        let mut lock = libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: 10,
+            l_len: 10,
+            l_pid: 0,
+        };
+        // SAFETY: the descriptor is open, and the struct outlives the call.
+        let rc = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &mut lock) };
+        assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+    };
+    let files = ["r", "w", "R", "W", "free"].map(file);
+    part(&files[0], libc::F_RDLCK);
+    part(&files[1], libc::F_WRLCK);
+    rustix::fs::flock(&files[2], rustix::fs::FlockOperation::LockShared).expect("locked");
+    rustix::fs::fcntl_lock(&files[3], rustix::fs::FlockOperation::LockExclusive).expect("locked");
+    // Who waits for a lock has none.
+    let mut waits = Command::new("flock").arg(dir.path().join("R")).arg("true").spawn();
+    let pid = std::process::id().to_string();
+    // In lsof the column is the fourth.
+    let rows = |out: &str, column: usize| {
+        let ours = out.lines().filter(|l| l.contains(dir.path().to_str().expect("UTF-8")));
+        let mut rows: Vec<(String, String)> = ours
+            .map(|l| {
+                let words: Vec<&str> = l.split_whitespace().collect();
+                let name = words.last().expect("a name").rsplit('/').next().expect("a path");
+                (name.to_owned(), words[column].trim_start_matches(char::is_numeric).to_owned())
+            })
+            .collect();
+        rows.sort();
+        rows
+    };
+    let (_, own, err) = parts(&run(&["files", "-nP", "-p", &pid]));
+    let wanted = [("R", "uR"), ("W", "uW"), ("free", "u"), ("r", "ur"), ("w", "uw")];
+    let wanted = wanted.map(|(name, fd)| (name.to_owned(), fd.to_owned()));
+    assert_eq!(rows(&own, 4), wanted, "{own} {err}");
+    let (_, own, _) = parts(&run(&["files", "-p", &pid, "-o", "lock,name", "--no-headers"]));
+    let of = |name: &str| own.lines().find(|l| l.ends_with(&format!("/{name}")));
+    assert!(of("W").expect("a row").trim_start().starts_with("W "), "{own}");
+    if let Some(theirs) = output("lsof", &["-nP", "-p", &pid]) {
+        assert_eq!(rows(&theirs, 3), wanted, "{theirs}");
+    } else {
+        skip("files_oracle::locks_as_lsof_has_them", "lsof is not installed");
+    }
+    let dump = super::common::Saved::bytes(&run(&["dump", "--pid", &pid]).stdout);
+    // Of a saved answer they are not known, and the locks of now are none of its time.
+    let path = dump.path();
+    let path = path.to_str().expect("UTF-8");
+    let (code, out, err) = parts(&run(&["files", "--from", path, "-o", "fd,lock,name"]));
+    assert!(code == 3 && err.contains("without lock"), "{out} {err}");
+    let (code, out, err) = parts(&run(&["files", "--from", path]));
+    assert!(code == 0 && out.contains("/free") && !out.contains("uW"), "{out} {err}");
+    drop(files);
+    if let Ok(waits) = &mut waits {
+        let _ = waits.wait();
+    }
+}
+
+/// `-r` goes on until it is stopped, `+r` until there is nothing to list.
+#[test]
+fn again_and_again_as_lsof_does() {
+    let mut target = Command::new("sleep").arg("1000").spawn().expect("sleep runs");
+    let pid = target.id().to_string();
+    let start = |repeat: &str| {
+        let mut command = taskdiag();
+        command.args(["files", repeat, "-p", &pid, "-t"]);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        (child, lines)
+    };
+    let next =
+        |lines: &mut Lines<BufReader<ChildStdout>>| lines.next().expect("a line").expect("text");
+    let (mut ever, mut of_ever) = start("-r1");
+    let (mut while_any, mut of_while_any) = start("+r1");
+    for lines in [&mut of_ever, &mut of_while_any] {
+        let four: Vec<String> = (0..4).map(|_| next(lines)).collect();
+        assert_eq!(four, [pid.as_str(), "=======", pid.as_str(), "======="]);
+    }
+    target.kill().expect("ours");
+    target.wait().expect("ours");
+    // It may have been listed once more meanwhile.
+    let rest: Vec<String> = of_while_any.map(|l| l.expect("text")).collect();
+    assert!(rest.is_empty() || rest == [pid.as_str(), "======="], "{rest:?}");
+    assert_eq!(while_any.wait().expect("ours").code(), Some(0));
+    assert_eq!(start("+r1").0.wait().expect("ours").code(), Some(1));
+    // Empty lists have the line, too.
+    let more: Vec<String> = (0..4).map(|_| next(&mut of_ever)).collect();
+    assert!(more.windows(2).any(|two| two == ["=======", "======="]), "{more:?}");
+    ever.kill().expect("ours");
+    ever.wait().expect("ours");
 }

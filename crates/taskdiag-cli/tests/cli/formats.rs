@@ -1,6 +1,7 @@
 //! JSON, JSON lines and CSV: valid, lossless, in the library's units.
 
 use super::common::{Saved, Task, machine, parts, run};
+use super::oracle::skip;
 use base64::Engine;
 use serde_json::{Value, json};
 
@@ -109,13 +110,13 @@ fn csv_is_quoted_and_reads_back() {
     let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
     assert_eq!(rows.len(), 7);
     assert_eq!(rows[0], vec!["1", "1048576", "61.0", "/bin/init -x"]);
-    assert_eq!(rows[1], vec!["2", "", "122.0", ""]);
+    assert_eq!(rows[1], vec!["2", "0", "122.0", ""]);
     let five = rows.iter().find(|r| &r[0] == "5").unwrap();
     assert_eq!(&five[3], "a,b \"q\"\\nz");
     assert_eq!(out.lines().count(), 8, "a row is a line: {out}");
 }
 
-/// The bytes of a cell, as `taskdiag fields` says that they can be had back.
+/// The bytes of a cell, as `docs/csv.md` says that they can be had back.
 fn unescaped(cell: &str) -> Vec<u8> {
     let (mut out, mut chars) = (Vec::new(), cell.chars());
     while let Some(c) = chars.next() {
@@ -173,6 +174,103 @@ fn nothing_steers_a_terminal() {
     for (row, name) in reader.records().zip(names) {
         let row = row.expect("CSV");
         assert_eq!((unescaped(&row[0]), unescaped(&row[1])), (name.to_vec(), name.to_vec()));
+    }
+}
+
+const ODD: &[&[u8]] = &[
+    b"=1+1",
+    b"-bash",
+    b"@SUM(1)",
+    b"+1",
+    b"a;=cmd|' /C calc'!A0",
+    b"a;b;-1",
+    "\u{ff1d}1".as_bytes(),
+    b"\\=1",
+    b"\t=1",
+    b"\n=1",
+    b"a b",
+    b" a",
+    b"x\x9by",
+    "x\u{9b}y".as_bytes(),
+    b"\\x41",
+    b"\"=1\"",
+];
+
+/// A saved answer of tasks with these names, whose arguments are the name, an empty one, and the name again.
+fn odd_machine() -> Saved {
+    let task = |(pid, name): (u32, &&[u8])| Task {
+        comm: name.to_vec(),
+        args: Some([name, &b"\0\0"[..], name, b"\0"].concat()),
+        ..Task::new(pid, 0, "x")
+    };
+    Saved::tasks(&(1..).zip(ODD).map(task).collect::<Vec<_>>())
+}
+
+/// No cell begins a formula, also where a semicolon separates cells, and all bytes can be had back.
+#[test]
+fn csv_has_no_formula_and_loses_nothing() {
+    let (_, out, _) = odd_machine().ps(&["--csv", "-o", "comm,args"]);
+    let mut rows = 0;
+    let mut reader = csv::Reader::from_reader(out.as_bytes());
+    for (row, name) in reader.records().zip(ODD) {
+        let row = row.expect("CSV");
+        for cell in row.iter().flat_map(|cell| cell.split(';')) {
+            let first = cell.chars().next();
+            assert!(!first.is_some_and(|c| "=+-@\u{ff1d}".contains(c)), "{cell}");
+        }
+        assert_eq!(unescaped(&row[0]), *name, "{row:?}");
+        let args: Vec<Vec<u8>> = row[1].split(' ').map(unescaped).collect();
+        assert_eq!(args, [name, &b""[..], name], "{row:?}");
+        rows += 1;
+    }
+    assert_eq!((rows, out.lines().count()), (ODD.len(), ODD.len() + 1), "{out}");
+    // What the program itself writes is as it is: numbers below 0, permissions.
+    let nice = Saved::tasks(&[Task::new(1, 0, "a")]);
+    let (_, out, _) = nice.ps(&["--csv", "-o", "tpgid,comm"]);
+    assert_eq!(out.lines().nth(1), Some("-1,a"));
+}
+
+/// The program in docs/csv.md does what the page says.
+#[test]
+fn the_reader_of_the_page_gives_the_bytes() {
+    let page = include_str!("../../../../docs/csv.md");
+    let code = page.split("```python\n").nth(1).and_then(|c| c.split("```").next()).expect("code");
+    let mut child = match std::process::Command::new("python3")
+        .args(["-c", code])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+    {
+        Ok(child) => child,
+        Err(e) => {
+            return skip(
+                "formats::the_reader_of_the_page_gives_the_bytes",
+                &format!("python3: {e}"),
+            );
+        }
+    };
+    let (_, out, _) = odd_machine().ps(&["--csv", "-o", "comm,args"]);
+    let mut stdin = child.stdin.take().expect("piped");
+    std::io::Write::write_all(&mut stdin, out.as_bytes()).expect("it reads");
+    drop(stdin);
+    let read = child.wait_with_output().expect("it ends");
+    let read = String::from_utf8(read.stdout).expect("ASCII");
+    assert_eq!(read.lines().count(), ODD.len(), "{read}");
+    for (line, name) in read.lines().zip(ODD) {
+        // Python's form of bytes.
+        let quote = if name.contains(&b'\'') { '"' } else { '\'' };
+        let mut text = format!("b{quote}");
+        for b in *name {
+            match b {
+                b'\\' => text.push_str("\\\\"),
+                b'\n' => text.push_str("\\n"),
+                b'\t' => text.push_str("\\t"),
+                0x20..=0x7e => text.push(char::from(*b)),
+                b => text.push_str(&format!("\\x{b:02x}")),
+            }
+        }
+        text.push(quote);
+        assert_eq!(line, format!("{text} [{text}, b'', {text}]"));
     }
 }
 

@@ -9,6 +9,7 @@
 mod detail;
 mod ends;
 mod holders;
+mod locks;
 mod name;
 mod row;
 mod socket;
@@ -27,6 +28,7 @@ use crate::snapshot::Snapshot;
 
 pub use ends::{End, Ends};
 pub use holders::{Gap, Holder, Holders, holders};
+pub use locks::{Lock, Locks};
 pub use row::{Access, OpenFile, PathName, What, major_minor};
 pub use socket::{Side, address, is_inet, protocol, state, write_address};
 pub use words::{TYPES, family_name, protocol_name, state_name, state_number};
@@ -63,6 +65,8 @@ pub struct Files<'a> {
     mapped: HashMap<(u32, u64), Entry<'a, FileStat>>,
     /// The network namespace that the names of sockets leave out. `None` if all names have theirs.
     pub own_netns: Option<u32>,
+    /// Who has locked which file. `None` if that is not known, as of a saved answer.
+    pub locks: Option<Locks>,
 }
 
 impl<'a> Files<'a> {
@@ -145,6 +149,7 @@ impl<'a> Files<'a> {
             without_stat: by_kernel && !asked.has(Group::FileStat),
             mapped: of_mapped,
             own_netns: None,
+            locks: None,
         }
     }
     /// The processes, and the threads that have files of their own, by pid.

@@ -155,7 +155,10 @@ impl<'a> Words<'a> {
                 Does::Set(set) => set(t),
                 Does::Take(what, take) => {
                     let Some(value) = self.value(rest) else {
-                        return usage(format!("'{c}' in '{word}' needs {what} after it"));
+                        let why = format!("'{c}' in '{word}' needs {what} after it");
+                        let usual = ["ax", "aux"].iter().any(|begin| word.starts_with(begin));
+                        let name = i > 2 && !usual && is_name(word, word, table);
+                        return usage(if name { why + &by_name(word) } else { why });
                     };
                     let name = is_name(word, rest, table);
                     return take(t, value)
@@ -217,11 +220,16 @@ fn is_name(word: &str, rest: &str, table: &[Row<char>]) -> bool {
 fn for_name(word: &str, why: Exit) -> Exit {
     match why {
         Exit::Usage(why) => Exit::Usage(format!(
-            "'{word}' is read as letters in the style of BSD (as in aux), and then {why}: to find processes by \
-             the name of their program, use -C {word}"
+            "'{word}' is read as letters in the style of BSD (as in aux), and then {why}{}",
+            by_name(word)
         )),
         other => other,
     }
+}
+
+/// What to do if the word was meant as the name of a program.
+fn by_name(word: &str) -> String {
+    format!(": to find processes by the name of their program, use -C {word}")
 }
 
 /// There is no such letter: was the name of a program or user meant?
@@ -230,8 +238,9 @@ fn unknown(word: &str, c: char, table: &[Row<char>]) -> String {
         return format!("there is no option '-{c}' (in '{word}'); 'taskdiag ps --help' lists all");
     }
     format!(
-        "'{word}' is read as letters in the style of BSD (as in aux), and there is no letter '{c}': to find \
-         processes by the name of their program, use -C {word}; 'taskdiag ps --help' lists all letters"
+        "'{word}' is read as letters in the style of BSD (as in aux), and there is no letter '{c}'{}; \
+         'taskdiag ps --help' lists all letters",
+        by_name(word)
     )
 }
 

@@ -170,6 +170,7 @@ pub const UNIX: &[Row<char>] = &[
 pub const BSD: &[Row<char>] = &[
     ('H', Set(|t| t.thread_rows = true), "A row for each thread, without a column for it"),
     ('L', Set(|t| t.instead = Some(Instead::Columns)), "The names of all columns"),
+    ('M', Set(|t| t.both = true), "As m"),
     (
         'O',
         Take("a list of columns or keys", |t, s| spec(t, Place::BsdAmong, s)),

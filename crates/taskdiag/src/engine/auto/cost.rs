@@ -28,6 +28,8 @@ pub struct Facts {
     pub procfs: Option<Groups>,
     /// Does /proc belong to another pid namespace, so that its process ids are not ours?
     pub foreign_proc: bool,
+    /// Groups that /proc denies to the caller, of some task at least.
+    pub denied: Groups,
     /// Is the request repeated, so that the BPF program is loaded once for many answers?
     pub is_session: bool,
 }
@@ -245,12 +247,15 @@ pub fn cheapest(req: &Request, f: &Facts) -> Option<u64> {
         .min()
 }
 
-/// Decide which engines answer. It never chooses an engine whose estimate is higher than that of procfs.
+/// Decide which engines answer. It never chooses an engine whose estimate is higher than that of procfs, except for
+/// what /proc denies.
 pub fn decide(req: &Request, f: &Facts) -> Plan {
+    // What /proc denies, BPF does not.
+    let denied = f.denied & f.bpf.unwrap_or(Groups::NONE);
     let can = |e: EngineId| match e {
         EngineId::Kernel => f.kernel,
         EngineId::Bpf => f.bpf,
-        EngineId::Procfs => f.procfs,
+        EngineId::Procfs => f.procfs.map(|all| all - denied),
     };
     let mut left = req.groups;
     let mut parts = Vec::new();
@@ -282,6 +287,8 @@ pub fn decide(req: &Request, f: &Facts) -> Plan {
             String::from("the only engine that works here")
         } else if i == 0 {
             format!("estimate {} against {}", milliseconds(*ns), others.join(", "))
+        } else if *engine == EngineId::Bpf && groups.intersects(denied) {
+            String::from("/proc denies it")
         } else {
             String::from("the faster engine does not have it")
         };
@@ -343,6 +350,7 @@ mod tests {
             bpf: all,
             procfs: all,
             foreign_proc: false,
+            denied: Groups::NONE,
             is_session: false,
         }
     }
@@ -419,6 +427,28 @@ mod tests {
         // If no engine has both, each answers what it can.
         let f = Facts { bpf: None, procfs: Some(VIEW | Groups::FILE_STAT), ..kernel };
         assert_eq!(decide(&Request::all(MAPPED), &f).nobody, Groups::NONE);
+    }
+
+    #[test]
+    fn what_proc_denies_is_asked_of_bpf() {
+        let req = Request::one(7, Groups::BASE | Groups::PATHS | Groups::IO);
+        let parts = |f: &Facts| {
+            let plan = decide(&req, f);
+            assert_eq!(plan.nobody, Groups::NONE);
+            plan.parts.into_iter().map(|p| (p.engine, p.groups, p.why)).collect::<Vec<_>>()
+        };
+        let f = Facts { denied: Groups::PATHS, ..machine(10, 10) };
+        let [procfs, bpf] = &parts(&f)[..] else { panic!("two parts") };
+        assert_eq!((procfs.0, procfs.1), (EngineId::Procfs, Groups::BASE | Groups::IO));
+        assert_eq!(
+            (bpf.0, bpf.1, bpf.2.as_str()),
+            (EngineId::Bpf, Groups::PATHS, "/proc denies it")
+        );
+        // Where BPF cannot tell, a part of the tasks is better than none.
+        for bpf in [None, Some(Groups::BASE)] {
+            let all = parts(&Facts { bpf, ..f });
+            assert_eq!((all.len(), all[0].0, all[0].1), (1, EngineId::Procfs, req.groups));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod choice;
 pub mod cost;
+mod denied;
 mod engines;
 mod few;
 mod join;
@@ -254,6 +255,11 @@ fn auto(
         }
         let (engine, e) = match run(req, &plan.parts, facts.mappings, &failed, engines) {
             Ok(mut snapshot) => {
+                let denied = denied::found(&plan.parts, &snapshot, facts.bpf);
+                if facts.denied.is_empty() && !denied.is_empty() {
+                    facts.denied = denied;
+                    continue;
+                }
                 snapshot.add_caveats(facts.foreign_proc.then_some(Caveat::ForeignProc));
                 *planned = Some((facts, plan));
                 return Ok(snapshot);
@@ -450,6 +456,7 @@ fn facts(req: &Request) -> Facts {
         bpf: (!foreign_proc).then(|| bpf::groups(req.groups)),
         procfs,
         foreign_proc,
+        denied: denied::expected(req),
         is_session: false,
     }
 }

@@ -4,7 +4,7 @@ use taskdiag_wire::{Entry, Fd, FdType, Group, Groups, Reason, Socket};
 
 use super::super::part::{OpenRow, Part};
 use super::super::*;
-use crate::files::{self, Holder, OpenFile, PathName, Side, What};
+use crate::files::{self, Holder, Lock, OpenFile, PathName, Side, What};
 
 /// The file of the row, or why there is none.
 fn open<'a>(row: &Row<'a>) -> Result<OpenRow<'a>, Value<'static>> {
@@ -116,6 +116,32 @@ fn fd<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
         Some(match f.fd() {
             Some(fd) => number("", fd.raw.fd.into(), letter),
             None => text(f.label()),
+        })
+    })
+}
+
+fn lock<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    match open(row).map(|open| open.files.locks.as_ref().map(|locks| locks.of(open.file))) {
+        Ok(Some(lock)) => word(lock.map(Lock::letter)).unwrap_or(Value::ABSENT),
+        Ok(None) => Value::UNKNOWN,
+        Err(missing) => missing,
+    }
+}
+
+/// As lsof: the descriptor, the letter of its access and that of its lock, each a blank where there is none. A
+/// lock of what is no descriptor has a dash for the access.
+fn fd_lock<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+    of_file(row, |f| {
+        let access = f.access().map_or("", |a| a.letter());
+        let lock = open(row).ok()?.files.locks.as_ref().and_then(|locks| locks.of(f));
+        let (access, lock) = match (access, lock.map(Lock::letter)) {
+            ("", None) => (" ", " "),
+            ("", Some(lock)) => ("-", lock),
+            (access, lock) => (access, lock.unwrap_or(" ")),
+        };
+        Some(match f.fd() {
+            Some(fd) => number("", fd.raw.fd.into(), &format!("{access}{lock}")),
+            None => text(format!("{}{access}{lock}", f.label())),
         })
     })
 }
@@ -321,6 +347,10 @@ pub const FIELDS: &[Field] = &[
     row!("access" "ACCESS" 6 Left [FD] Text None Plain, "/proc/PID/fdinfo flags",
         "r, w, or u for both; absent with O_PATH", {},
         |_, row| of_file(row, |f| word(f.access().map(|a| a.letter()).filter(|l| !l.is_empty())))),
+    row!("lock" "LOCK" 4 Left [FD FILE_STAT] Text None Plain, "/proc/locks",
+        "Lock of the process on the file: r or w on a part of it, R or W on all of it", {}, lock),
+    row!("fd_lock" "FD  " 6 Right [FD FILE_STAT] Text None Plain, "/proc/PID/fd, /proc/PID/fdinfo, /proc/locks",
+        "As lsof has FD: fd, and lock behind it, with a blank for no access or lock", {}, fd_lock),
     row!("type" "TYPE" 7 Right [FD] Text None Plain, "/proc/PID/fd, struct file",
         "Type as lsof has it: REG DIR CHR BLK FIFO LINK IPv4 IPv6 unix netlink pack sock a_inode PSXMQ NS",
         {}, |_, row| of_file(row, |f| Some(Value::Word(f.lsof_type())))),

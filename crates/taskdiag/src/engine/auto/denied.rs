@@ -1,0 +1,58 @@
+//! Callers with CAP_BPF and CAP_PERFMON but without CAP_SYS_PTRACE: to them, /proc denies much about the
+//! processes of others, and BPF does not.
+//!
+//! The cost model looks at time only. So where the answer of procfs has gaps that BPF can fill, the request is
+//! decided and asked anew without these groups of procfs. For everybody else this costs nothing, or one
+//! capget(2) where something was denied.
+
+use rustix::thread::CapabilitySet;
+use taskdiag_wire::{Groups, Reason};
+
+use super::cost::Part;
+use crate::engine::EngineId;
+use crate::request::Request;
+use crate::snapshot::Snapshot;
+
+/// Walks over pages, which are not to be done twice.
+const WALKS: Groups = Groups::VMA_STAT.union(Groups::ROLLUP);
+/// What /proc tells of those only whom the reader may trace.
+const GUARDED: Groups = Groups::PATHS
+    .union(Groups::FILE_STAT)
+    .union(Groups::FD)
+    .union(Groups::FD_COUNT)
+    .union(Groups::VMA)
+    .union(Groups::IO)
+    .union(Groups::NS)
+    .union(Groups::ENVIRON)
+    .union(Groups::WCHAN);
+
+/// What will be denied, where finding out would cost walks over pages.
+pub(super) fn expected(req: &Request) -> Groups {
+    let asked = req.groups & GUARDED;
+    match req.groups.intersects(WALKS) && !asked.is_empty() && has_bpf_only() {
+        true => asked,
+        false => Groups::NONE,
+    }
+}
+
+/// What procfs was denied in this answer, of the groups that BPF has.
+pub(super) fn found(parts: &[Part], snapshot: &Snapshot, bpf: Option<Groups>) -> Groups {
+    let of_procfs = parts.iter().filter(|p| p.engine == EngineId::Procfs);
+    let groups = of_procfs.fold(Groups::NONE, |all, p| all | p.groups);
+    let groups = groups & bpf.unwrap_or(Groups::NONE);
+    if groups.is_empty() || snapshot.stream().done().denied == 0 || !has_bpf_only() {
+        return Groups::NONE;
+    }
+    let is_denied = |g| snapshot.tasks().any(|t| t.reason(g) == Some(Reason::Denied));
+    groups.iter().filter(|g| is_denied(*g)).collect()
+}
+
+/// May the caller load BPF programs, and trace nobody else?
+fn has_bpf_only() -> bool {
+    let bpf = CapabilitySet::BPF | CapabilitySet::PERFMON;
+    rustix::thread::capabilities(None).is_ok_and(|has| {
+        let has = has.effective;
+        !has.contains(CapabilitySet::SYS_PTRACE)
+            && (has.contains(bpf) || has.contains(CapabilitySet::SYS_ADMIN))
+    })
+}
