@@ -47,7 +47,7 @@ impl Source {
         let watch = interrupt::watch();
         plan.requests(|r| {
             self.limits.put_into(r);
-            r.watch = Some(watch);
+            r.watch = Some(watch.clone());
         });
         // A thread for it is not worth its time where nothing takes long.
         let _progress = plan.groups().intersects(SLOW).then(|| Progress::start(watch));

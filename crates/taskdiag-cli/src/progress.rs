@@ -2,6 +2,7 @@
 //! error that goes away when the answer is there.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub struct Progress {
 
 impl Progress {
     /// Of the request that this watch is of. Nothing where standard error is not a terminal.
-    pub fn start(watch: &'static Watch) -> Progress {
+    pub fn start(watch: Arc<Watch>) -> Progress {
         if !std::io::stderr().is_terminal() {
             return Progress::default();
         }

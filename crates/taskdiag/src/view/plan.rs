@@ -40,10 +40,9 @@ impl Plan {
                 true => Request::threads(pid, groups),
                 false => Request::one(pid, groups),
             };
-            let requests: Vec<_> = pids.into_iter().map(one).collect();
-            return match requests[..] {
-                [one] => Plan::One(one),
-                _ => Plan::Each(requests),
+            return match pids[..] {
+                [pid] => Plan::One(one(pid)),
+                _ => Plan::Each(pids.into_iter().map(one).collect()),
             };
         }
         if let (Some(parent), false) = (select.only_parent(), threads) {
@@ -77,7 +76,7 @@ impl Plan {
             Plan::One(request) => match query_with(request, choice) {
                 // As one of several, it is a lack of the answer.
                 Err(Error::NoSuchProcess(_) | Error::Hidden { .. }) => {
-                    query_each(&[*request], choice)?
+                    query_each(std::slice::from_ref(request), choice)?
                 }
                 answer => (answer?, Vec::new()),
             },

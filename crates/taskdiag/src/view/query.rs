@@ -111,7 +111,7 @@ impl Query {
         // The other ends of pipes and sockets are looked for among the files of all processes.
         let narrow = match &plan {
             Plan::One(all) if !all.strategy.takes_pid() && !is(self.set, &FILES) => {
-                Narrow::new(*all, &self.select, self.filter.as_ref())
+                Narrow::new(all.clone(), &self.select, self.filter.as_ref())
             }
             _ => None,
         };

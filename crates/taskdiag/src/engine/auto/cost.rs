@@ -310,7 +310,7 @@ fn aside(req: &Request, f: &Facts, parts: &mut Vec<Part>) {
     {
         return;
     }
-    let of = |engine, groups| estimate(engine, &Request { groups, ..*req }, f);
+    let of = |engine, groups| estimate(engine, &Request { groups, ..req.clone() }, f);
     let both = of(EngineId::Bpf, mapped) + of(EngineId::Procfs, rest);
     if both < of(EngineId::Bpf, part.groups) {
         part.groups = mapped;

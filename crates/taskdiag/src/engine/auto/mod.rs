@@ -109,7 +109,7 @@ fn gather(
     let mut walked = Duration::ZERO;
     for req in reqs {
         let budget = req.budget.map(|b| b.saturating_sub(walked));
-        match query_with(&Request { budget, ..*req }, choice) {
+        match query_with(&Request { budget, ..req.clone() }, choice) {
             Ok(s) => {
                 for new in s.served() {
                     walked += new.cost.walked;
@@ -330,7 +330,7 @@ fn run(
         if part.engine == EngineId::Bpf && !one {
             (groups, members) = text::with_identity(groups, members);
         }
-        let asked = Request { groups, members, ..*req };
+        let asked = Request { groups, members, ..req.clone() };
         let a = engines.run(part.engine, mappings, &asked).map_err(err)?;
         let (mut bytes, mut why, mut cost) = (a.stream, part.why.clone(), a.cost);
         if part.engine == EngineId::Bpf {
@@ -402,7 +402,7 @@ fn hidden_init(req: &Request, groups: Groups, bytes: &Bytes) -> Result<Option<An
     }
     let strategy = if req.strategy == Strategy::All { Strategy::One } else { Strategy::Thread };
     let Ok(mut procfs) = Procfs::new() else { return Ok(None) };
-    match procfs.run(&Request { strategy, pid: 1, groups, ..*req }) {
+    match procfs.run(&Request { strategy, pid: 1, groups, ..req.clone() }) {
         Ok(a) => Ok(Some(a)),
         Err(Error::NoSuchProcess(_)) => Ok(None),
         Err(e) => Err(e),
@@ -476,6 +476,7 @@ pub fn served_by(info: &Info) -> Vec<(EngineId, Groups)> {
 mod tests {
     use super::*;
     use crate::watch::Watch;
+    use std::sync::Arc;
     use taskdiag_wire::{Done, StreamWriter};
 
     #[test]
@@ -494,8 +495,8 @@ mod tests {
         assert!(!lacks_init(&all, late.as_bytes()));
         assert!(lacks_init(&all, never.as_bytes()));
         assert!(!lacks_init(&Request::one(7, Groups::NONE), never.as_bytes()));
-        static STOPPED: Watch = Watch::new();
-        STOPPED.stop();
-        assert!(!lacks_init(&Request { watch: Some(&STOPPED), ..all }, never.as_bytes()));
+        let stopped = Arc::new(Watch::new());
+        stopped.stop();
+        assert!(!lacks_init(&all.with_watch(stopped), never.as_bytes()));
     }
 }

@@ -73,7 +73,7 @@ fn read(
     let like = |r: Request| Request {
         groups: groups | Groups::BASE,
         members: Members::of(Groups::BASE, &["start_time_ns"]),
-        watch: req.watch,
+        watch: req.watch.clone(),
         ..r
     };
     let mut reqs: Vec<Request> = pids.into_iter().map(ask).map(like).collect();

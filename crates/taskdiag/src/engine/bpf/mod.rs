@@ -264,7 +264,7 @@ impl Bpf {
             syscalls += run.syscalls;
             if let Some(stream) = answered {
                 if self.keep {
-                    let Request { strategy, pid, groups, members, .. } = *req;
+                    let &Request { strategy, pid, groups, members, .. } = req;
                     let loaded_by = std::process::id();
                     self.kept = Some(Kept { run, strategy, pid, groups, members, loaded_by });
                 }

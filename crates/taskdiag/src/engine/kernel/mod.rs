@@ -239,7 +239,7 @@ impl Engine for Kernel {
         )?;
 
         let mut stream = AlignedBuf::zeroed(Kernel::guess(req));
-        let mut progress = req.watch.map(|_| Progress::new(req));
+        let mut progress = req.watch.as_ref().map(|_| Progress::new(req));
         let piece = if progress.is_some() { WATCHED_READ } else { usize::MAX };
         // open, write, close
         let (mut len, mut syscalls) = (0, 3);

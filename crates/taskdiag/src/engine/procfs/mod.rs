@@ -198,7 +198,7 @@ impl Engine for Procfs {
             own_pids: (req.groups.has(Group::Fd)
                 || (req.strategy.is_threads() && req.groups.intersects(FILES)))
                 && reader.is_own(root.as_fd()),
-            watch: req.watch,
+            watch: req.watch.clone(),
             limits: Limits::of(req),
             swap_used: req.groups.has(Group::Swap) && swap::is_used(),
             objects: Objects::default(),
