@@ -226,7 +226,7 @@ impl<B: AsRef<[u8]>> Stream<B> {
     }
     /// The task with this id. A table is made at the first call.
     pub fn task(&self, pid: u32) -> Option<TaskView<'_>> {
-        self.index.task(self.bytes.as_ref(), pid)
+        self.index.task(self.bytes(), pid)
     }
     /// The bytes. Where a struct in the parsed ones was shorter than ours, they are others: a stream of
     /// today's sizes.

@@ -248,6 +248,10 @@ fn check(stream: &[u8], want: &str, name: &str) {
         assert_eq!(got, want, "in {name}");
     }
     assert_eq!(got.lines().count(), want.lines().count(), "in {name}");
+    for t in parsed.tasks() {
+        let found = parsed.task(t.pid()).map(|t| t.messages());
+        assert_eq!(found, Some(t.messages()), "task {} in {name}", t.pid());
+    }
     let first = parsed.get(0).expect("a task");
     assert_eq!(first.record::<Base>().expect("BASE").comm().map(|c| c[15]), Some(0));
     // A name of less than 15 bytes is whole; of a longer one the attribute has all.
