@@ -71,26 +71,12 @@ impl std::error::Error for Error {}
 
 /// A decoded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Request {
     /// Report what is supported.
     Features,
-    /// Report tasks.
-    Get {
-        /// Which tasks.
-        strategy: Strategy,
-        /// About which process, or 0.
-        pid: u32,
-        /// Which groups.
-        groups: Groups,
-        /// No VMA_STAT and ROLLUP of larger processes; 0: of any.
-        max_rss_bytes: u64,
-        /// Time for all VMA_STAT and ROLLUP; 0: no limit.
-        budget_ns: u64,
-        /// Members of BASE that need not be there.
-        skip_base: u32,
-        /// Members of STAT that need not be there.
-        skip_stat: u32,
-    },
+    /// Report tasks. The strategy and the groups are known ones: [`Req::strategy`] and [`Req::groups`] give them.
+    Get(Req),
 }
 
 /// Decode a request as an engine must: nothing unknown is ignored.
@@ -118,25 +104,14 @@ pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error>
             if req.reserved != 0 {
                 return Err(Error::BadRequest("reserved is not zero"));
             }
-            let groups = Groups::from_bits(req.show_flags);
-            if !supported.contains(groups) {
+            if !supported.contains(req.groups()) {
                 return Err(Error::BadRequest("unknown group in show_flags"));
             }
-            let strategy = Strategy::from_number(req.dump_strategy)
-                .ok_or(Error::BadRequest("unknown dump_strategy"))?;
+            let strategy = req.strategy().ok_or(Error::BadRequest("unknown dump_strategy"))?;
             if strategy.takes_pid() == (req.pid == 0) {
                 return Err(Error::BadRequest("this strategy needs a pid, or takes none"));
             }
-            let Req { pid, max_rss_bytes, budget_ns, skip_base, skip_stat, .. } = req;
-            Ok(Request::Get {
-                strategy,
-                pid,
-                groups,
-                max_rss_bytes,
-                budget_ns,
-                skip_base,
-                skip_stat,
-            })
+            Ok(Request::Get(req))
         }
         _ => Err(Error::BadRequest("unknown message type")),
     }
@@ -153,7 +128,7 @@ struct TaskAt {
 /// What [`Stream::parse`] allocates: 24 bytes a task, and 16 a name. Tasks by pid are found when
 /// the first one is looked for.
 #[derive(Clone, Debug)]
-pub struct Index {
+pub(crate) struct Index {
     pub(crate) info: Info,
     done: Done,
     tasks: Vec<TaskAt>,

@@ -143,6 +143,7 @@ use crate::layout::{Attribute, CStruct};
 
 /// What an attribute is made of.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Shape {
     /// A struct with an `nlattr` at its beginning.
     Record(&'static CStruct),
@@ -154,6 +155,7 @@ pub enum Shape {
 
 /// A struct of the registry, for code that looks at any of them.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Struct {
     /// Type of its attribute.
     pub kind: u16,

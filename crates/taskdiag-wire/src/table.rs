@@ -6,6 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A member of a C struct.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Member {
     /// Its name in the C header.
     pub name: &'static str,
@@ -19,6 +20,7 @@ pub struct Member {
 
 /// One C struct as the C compiler must see it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct CStruct {
     /// Name in the C header, without `struct`.
     pub name: &'static str,
@@ -87,16 +89,23 @@ macro_rules! known {
 }
 
 /// A plain struct of the header. `least` is its size in the first version of the format, and is
-/// left out for the heads of messages and attributes, which do not grow.
+/// left out for the heads of messages and attributes, which do not grow. A struct that may grow is
+/// `#[non_exhaustive]`, because a member that is added must not break who writes it out.
 macro_rules! plain {
-    ($(#[$m:meta])* $name:ident = $c:literal $(, least $least:literal)? { $($(#[$fm:meta])* $f:ident: $t:ty,)* }) => {
+    ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal { $($body:tt)* }) => {
+        plain!(@table $(#[$m])* #[non_exhaustive] $name = $c, $least; { $($body)* });
+    };
+    ($(#[$m:meta])* $name:ident = $c:literal { $($body:tt)* }) => {
+        plain!(@table $(#[$m])* $name = $c, size_of::<$name>(); { $($body)* });
+    };
+    (@table $(#[$m:meta])* $name:ident = $c:literal, $least:expr; { $($(#[$fm:meta])* $f:ident: $t:ty,)* }) => {
         plain!(@struct $(#[$m])* $name { $($(#[$fm])* $f: $t,)* });
         impl $name {
             /// What the C compiler must agree with.
             pub const C: CStruct = CStruct {
                 name: $c,
                 size: size_of::<$name>(),
-                least: { let _least = size_of::<$name>(); $(let _least = $least;)? _least },
+                least: $least,
                 members: &[$(member!($name, $f: $t),)*],
                 valid: &[],
             };
@@ -124,6 +133,7 @@ macro_rules! record {
         $(#[$m])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
+        #[non_exhaustive]
         pub struct $name {
             /// Length and type of the attribute that this struct is.
             pub nla: NlAttr,
@@ -183,7 +193,7 @@ macro_rules! record {
 macro_rules! entry {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $p:ident: $pt:ty, })?) => {
-        plain!(@struct $(#[$m])* $name { $($(#[$fm])* $f: $t,)* $(#[doc(hidden)] $p: $pt,)? });
+        plain!(@struct $(#[$m])* #[non_exhaustive] $name { $($(#[$fm])* $f: $t,)* $(#[doc(hidden)] $p: $pt,)? });
         known!($name, $c, $least; $($f: $t,)*);
         impl $name {
             /// What the C compiler must agree with.
@@ -223,7 +233,8 @@ pub trait Attribute: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + 's
 /// What a list of the stream is made of.
 pub trait ListEntry: Attribute {}
 
-/// An entry of a list in a stream; its methods give the members that are known.
+/// An entry of a list in a stream; its methods give the members that are known. It is what a list's head and one entry
+/// of it say, and nothing can be added to that, so it may be written out.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a, T> {
     /// Bit i: the i-th member is known.

@@ -179,6 +179,7 @@ impl<'a> TaskView<'a> {
 
 /// A value of variable length.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Blob<'a> {
     /// The bytes that are there.
     pub data: Cow<'a, [u8]>,

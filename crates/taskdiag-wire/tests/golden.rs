@@ -166,9 +166,9 @@ fn make() -> (AlignedBuf, String) {
     m.w.end_task();
 
     let w = std::mem::take(&mut m.w);
-    let extra = Done { error: -4, vanished: 5, over_budget: 6, ..Done::default() };
+    let extra = build!(Done { error: -4, vanished: 5, over_budget: 6, ..Done::default() });
     let stream = w.finish(extra);
-    let done = Done {
+    let done = build!(Done {
         error: -4,
         reserved: 0,
         tasks: 3,
@@ -177,7 +177,7 @@ fn make() -> (AlignedBuf, String) {
         blocked: 1,
         truncated: 2,
         over_budget: 7,
-    };
+    });
     whole(&mut m.text, "done", &Done::C, done.as_bytes());
     (stream, m.text)
 }

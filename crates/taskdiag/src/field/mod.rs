@@ -327,7 +327,9 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{AlignedBuf, Base, Done, Group, Info, Reason, Stat, Stream, StreamWriter};
+    use taskdiag_wire::{
+        AlignedBuf, Base, Done, Group, Info, Reason, Stat, Stream, StreamWriter, build,
+    };
 
     fn filled<T: taskdiag_wire::GroupRecord>(fill: u8) -> T {
         T::read_from_bytes(&vec![fill; size_of::<T>()]).expect("the size is right")
@@ -340,13 +342,13 @@ mod tests {
         }
         let mut w = StreamWriter::new();
         let extreme = fill.map_or(0, |b| u64::from_ne_bytes([b; 8]));
-        w.info(&Info {
+        w.info(&build!(Info {
             show_flags: asked.bits(),
             realtime_ns: extreme,
             mem_total_bytes: extreme,
             page_size: extreme as u32,
             ..StreamWriter::blank_info()
-        });
+        }));
         w.begin_task(7, 7);
         if let Some(b) = fill {
             macro_rules! records {
@@ -417,7 +419,11 @@ mod tests {
         let (skip_base, skip_stat) = m.skipped();
         let mut w = StreamWriter::new();
         let asked = Groups::BASE | Groups::STAT | field.groups;
-        w.info(&Info { show_flags: asked.bits(), page_size: 4096, ..StreamWriter::blank_info() });
+        w.info(&build!(Info {
+            show_flags: asked.bits(),
+            page_size: 4096,
+            ..StreamWriter::blank_info()
+        }));
         w.begin_task(7, 7);
         let mut base: Base = filled(fill);
         (base.valid, base.state) = (Base::ALL_VALID & !skip_base, b'Z');

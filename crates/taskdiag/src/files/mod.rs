@@ -280,6 +280,7 @@ fn stat_of<'a>(task: &TaskView<'a>, kind: PathKind) -> Option<Entry<'a, FileStat
         PathKind::Exe => FileUse::Exe,
         PathKind::Cwd => FileUse::Cwd,
         PathKind::Root => FileUse::Root,
+        _ => return None,
     };
     task.list::<FileStat>()?.find(|s| s.raw.r#as == r#as as u32)
 }

@@ -129,6 +129,7 @@ impl<'a> OpenFile<'a> {
             What::Path(PathKind::Cwd, _) => Cow::Borrowed("cwd"),
             What::Path(PathKind::Root, _) => Cow::Borrowed("rtd"),
             What::Path(PathKind::Exe, _) => Cow::Borrowed("txt"),
+            What::Path(kind, _) => Cow::Borrowed(kind.name()),
             What::Mapped(_) if self.is_deleted() => Cow::Borrowed("DEL"),
             What::Mapped(_) => Cow::Borrowed("mem"),
         }

@@ -161,12 +161,16 @@ fn still_missing(t: &TaskView<'_>, found: &[Group]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{Done, Info};
+    use taskdiag_wire::{Done, Info, build};
 
     fn stream(tasks: &[(u32, u64, Result<&str, Reason>)]) -> AlignedBuf {
         let mut w = StreamWriter::new();
         let groups = Groups::BASE | Groups::CMDLINE | Groups::IO;
-        w.info(&Info { show_flags: groups.bits(), clk_tck: 100, ..StreamWriter::blank_info() });
+        w.info(&build!(Info {
+            show_flags: groups.bits(),
+            clk_tck: 100,
+            ..StreamWriter::blank_info()
+        }));
         for (pid, start, text) in tasks {
             w.begin_task(*pid, *pid);
             let mut b = Base::new();

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use taskdiag_wire::encode::{encode_features_request, encode_request};
 use taskdiag_wire::{
-    AlignedBuf, Features, Group, Groups, MSG_FEATURES, NlMsgHdr, Req, Strategy, VERSION,
+    AlignedBuf, Features, Group, Groups, MSG_FEATURES, NlMsgHdr, Req, Strategy, VERSION, build,
 };
 use zerocopy::FromBytes;
 
@@ -226,7 +226,7 @@ impl Engine for Kernel {
         let no_time = req.budget.is_some_and(|left| left < LEAST_WALK);
         self.write(
             &fd,
-            &encode_request(&Req {
+            &encode_request(&build!(Req {
                 max_rss_bytes: if no_time { 1 } else { req.max_rss_bytes.map_or(0, u64::from) },
                 budget_ns: req
                     .budget
@@ -235,7 +235,7 @@ impl Engine for Kernel {
                 skip_base,
                 skip_stat,
                 ..Req::new(req.strategy, req.pid, req.groups)
-            }),
+            })),
         )?;
 
         let mut stream = AlignedBuf::zeroed(Kernel::guess(req));

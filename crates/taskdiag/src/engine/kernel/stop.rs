@@ -2,7 +2,7 @@
 //! message headers. The stream is parsed afterwards like any other.
 
 use taskdiag_wire::{
-    AlignedBuf, Done, FLAG_CONT, Info, MSG_TASK, NLMSG_DONE, NlMsgHdr, StreamWriter, TaskMsg,
+    AlignedBuf, Done, FLAG_CONT, Info, MSG_TASK, NLMSG_DONE, NlMsgHdr, StreamWriter, TaskMsg, build,
 };
 use zerocopy::FromBytes;
 
@@ -24,8 +24,8 @@ pub(super) struct Progress<'a> {
 /// The answer to a request that was stopped before it began.
 pub(super) fn nothing(req: &Request) -> AlignedBuf {
     let mut w = StreamWriter::new();
-    w.info(&Info { kernel_groups: req.groups.bits(), ..info(req) });
-    w.finish(Done { error: -libc::EINTR, ..Done::default() })
+    w.info(&build!(Info { kernel_groups: req.groups.bits(), ..info(req) }));
+    w.finish(build!(Done { error: -libc::EINTR, ..Done::default() }))
 }
 
 impl<'a> Progress<'a> {
@@ -63,11 +63,11 @@ impl<'a> Progress<'a> {
         let mut w = StreamWriter::new();
         let whole = if self.tasks == 0 { self.at } else { self.last };
         w.raw(&stream[..whole]);
-        w.finish(Done {
+        w.finish(build!(Done {
             error: -libc::EINTR,
             tasks: self.tasks.saturating_sub(1),
             ..Done::default()
-        })
+        }))
     }
 }
 
