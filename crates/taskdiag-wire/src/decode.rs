@@ -10,8 +10,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
 
-use zerocopy::FromBytes;
-
 use crate::grow::{extended, grow};
 use crate::layout::*;
 use crate::names::{Groups, Reason, Strategy};
@@ -83,8 +81,8 @@ pub enum Request {
 ///
 /// `supported` are the groups that the engine knows.
 pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error> {
-    let (hdr, payload) = NlMsgHdr::read_from_prefix(bytes)
-        .map_err(|_| Error::BadRequest("shorter than nlmsghdr"))?;
+    let (hdr, payload) =
+        NlMsgHdr::read_from_prefix(bytes).ok_or(Error::BadRequest("shorter than nlmsghdr"))?;
     if hdr.len as usize != bytes.len() {
         return Err(Error::BadRequest("nlmsg_len is not the length of the write"));
     }
@@ -237,7 +235,7 @@ impl Index {
     }
     pub(crate) fn name<'a>(&self, bytes: &'a [u8], number: u32) -> Option<Blob<'a>> {
         let at = *self.names.get(&number)?;
-        let (hdr, rest) = BlobHdr::ref_from_prefix(&bytes[at..]).ok()?;
+        let (hdr, rest) = BlobHdr::ref_from_prefix(&bytes[at..])?;
         let whole = hdr.offset == 0 && hdr.len == hdr.total;
         Some(Blob {
             data: Cow::Borrowed(rest.get(..hdr.len as usize)?),
@@ -262,7 +260,7 @@ struct Message<'a> {
 
 fn next_message(bytes: &[u8], at: usize) -> Result<Message<'_>, Error> {
     let rest = &bytes[at..];
-    let (hdr, _) = NlMsgHdr::read_from_prefix(rest).map_err(|_| Error::Cut(bytes.len()))?;
+    let (hdr, _) = NlMsgHdr::read_from_prefix(rest).ok_or(Error::Cut(bytes.len()))?;
     let len = hdr.len as usize;
     if len < HDR {
         return Err(Error::Malformed(at, "message shorter than its header"));
@@ -349,9 +347,9 @@ fn info(bytes: &[u8], checked: &mut Checked) -> Result<Info, Error> {
     if bytes.is_empty() {
         return Err(Error::Cut(0));
     }
-    let (hdr, rest) = NlMsgHdr::read_from_prefix(bytes).map_err(|_| Error::Foreign)?;
+    let (hdr, rest) = NlMsgHdr::read_from_prefix(bytes).ok_or(Error::Foreign)?;
     // The magic is looked at before anything else, and is where it is in every version.
-    let magic = u32::read_from_prefix(rest).map_err(|_| Error::Foreign)?.0;
+    let magic = <u32 as zerocopy::FromBytes>::read_from_prefix(rest).map_err(|_| Error::Foreign)?.0;
     if magic == MAGIC.swap_bytes() {
         return Err(Error::OtherByteOrder);
     }
@@ -360,7 +358,7 @@ fn info(bytes: &[u8], checked: &mut Checked) -> Result<Info, Error> {
     }
     let m = next_message(bytes, 0)?;
     // The length may say that the magic just read is not part of the message.
-    let [_, version] = <[u32; 2]>::read_from_prefix(m.payload)
+    let [_, version] = <[u32; 2] as zerocopy::FromBytes>::read_from_prefix(m.payload)
         .map_err(|_| Error::Malformed(0, "INFO is too short"))?
         .0;
     if version != VERSION {
@@ -381,7 +379,7 @@ fn task_message(
     checked: &mut Checked,
 ) -> Result<(), Error> {
     let (task, mut rest) = TaskMsg::read_from_prefix(m.payload)
-        .map_err(|_| Error::Malformed(m.at, "task message is too short"))?;
+        .ok_or(Error::Malformed(m.at, "task message is too short"))?;
     let mut at = m.at + TASK_HDR;
     while !rest.is_empty() {
         let nla = check_attr(rest, at, checked)?;
@@ -406,7 +404,7 @@ fn task_message(
 /// Check one attribute at the start of `rest`, which lies at `at` in the stream.
 fn check_attr(rest: &[u8], at: usize, checked: &mut Checked) -> Result<NlAttr, Error> {
     let bad = |what| Err(Error::Malformed(at, what));
-    let Ok((nla, _)) = NlAttr::read_from_prefix(rest) else {
+    let Some((nla, _)) = NlAttr::read_from_prefix(rest) else {
         return bad("attribute header is cut");
     };
     let len = nla.len as usize;
@@ -497,14 +495,14 @@ pub(crate) fn done_at(bytes: &[u8]) -> Option<(usize, Done)> {
     let usual = bytes.len().checked_sub(HDR + size_of::<Done>())?;
     let mut at = if is_done(bytes, usual) { usual } else { 0 };
     while !is_done(bytes, at) {
-        let (hdr, _) = NlMsgHdr::read_from_prefix(bytes.get(at..)?).ok()?;
+        let (hdr, _) = NlMsgHdr::read_from_prefix(bytes.get(at..)?)?;
         at += (hdr.len as usize).max(HDR).next_multiple_of(8);
     }
     Some((at, extended(&bytes[at + HDR..])))
 }
 
 fn is_done(bytes: &[u8], at: usize) -> bool {
-    let hdr = bytes.get(at..).and_then(|b| NlMsgHdr::read_from_prefix(b).ok());
+    let hdr = bytes.get(at..).and_then(|b| NlMsgHdr::read_from_prefix(b));
     hdr.is_some_and(|(h, _)| h.kind == NLMSG_DONE && h.len as usize == bytes.len() - at)
 }
 
@@ -518,10 +516,10 @@ pub fn done(bytes: &[u8]) -> Option<Done> {
 /// before it is parsed.
 pub fn has_task(bytes: &[u8], pid: u32, within: usize) -> bool {
     let (mut rest, mut tasks) = (bytes, 0);
-    while let Ok((hdr, body)) = NlMsgHdr::read_from_prefix(rest) {
+    while let Some((hdr, body)) = NlMsgHdr::read_from_prefix(rest) {
         if hdr.kind == MSG_TASK {
             tasks += 1;
-            if TaskMsg::read_from_prefix(body).is_ok_and(|(t, _)| t.pid == pid) {
+            if TaskMsg::read_from_prefix(body).is_some_and(|(t, _)| t.pid == pid) {
                 return true;
             }
         }

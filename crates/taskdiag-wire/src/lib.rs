@@ -28,7 +28,9 @@
 //! assert_eq!(stream.done().tasks, 1);
 //! ```
 
-// First, since its macros are used in the others.
+// First, since their macros are used in the others.
+#[macro_use]
+mod plain;
 #[macro_use]
 mod table;
 
@@ -52,6 +54,7 @@ pub use names::{
     FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy, VMA_FLAGS, VmaFlag,
     VmaKind,
 };
+pub use plain::Plain;
 pub use registry::{A_MISSING, Shape, Struct};
 pub use view::{Blob, TaskView};
 

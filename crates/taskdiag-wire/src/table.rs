@@ -2,7 +2,7 @@
 //! heed `valid`, and a table of what the C compiler must agree with, of which tests, the decoder and
 //! the BPF constants are made.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use crate::plain::Plain;
 
 /// A member of a C struct.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +116,7 @@ macro_rules! plain {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
         pub struct $name { $($(#[$fm])* pub $f: $t,)* }
+        plain_by_zerocopy!($name);
     };
 }
 
@@ -143,6 +144,7 @@ macro_rules! record {
             $(#[doc(hidden)] pub $p: $pt,)*
             $($(#[$gm])* pub $g: $gt,)*
         }
+        plain_by_zerocopy!($name);
         known!($name, $c, $least; $($f: $t,)* $($g: $gt,)*);
         impl $name {
             /// What the C compiler must agree with.
@@ -223,7 +225,7 @@ macro_rules! entry {
 
 /// A struct that an attribute consists of, or that its list consists of. The registry implements
 /// this, so a struct that is not in it does not compile.
-pub trait Attribute: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + 'static {
+pub trait Attribute: Plain {
     /// Type of the attribute.
     const TYPE: u16;
     /// Its members and sizes.

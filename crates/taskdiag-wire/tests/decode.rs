@@ -257,7 +257,7 @@ fn a_struct_that_is_shorter_than_the_first_one_is_refused_and_a_longer_one_is_re
         ($($t:ident)*) => { $({
             let mut full = $t::new();
             full.valid = 1;
-            let bytes = zerocopy::IntoBytes::as_bytes(&full).to_vec();
+            let bytes = full.as_bytes().to_vec();
             let mut short = bytes.clone();
             short.truncate($t::C.least - 8);
             let n = short.len() as u16;

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use taskdiag_wire::layout::{CStruct, Member};
 use taskdiag_wire::registry::{STRUCTS, shape};
 use taskdiag_wire::*;
-use zerocopy::{FromBytes, IntoBytes};
 
 fn dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -78,7 +77,8 @@ impl Made {
         bytes[..4].copy_from_slice(nla.as_bytes());
         bytes[4..8].copy_from_slice(&valid.to_ne_bytes());
         if s.kind == Base::TYPE {
-            let (base, _) = Base::mut_from_prefix(&mut bytes).expect("the size is right");
+            let (base, _) = <Base as zerocopy::FromBytes>::mut_from_prefix(&mut bytes)
+                .expect("the size is right");
             base.comm = *b"gold) \n\xff\0\0\0\0\0\0\0\0";
         }
         known(&mut self.text, s.table.name, s.table, valid, &bytes);
@@ -118,7 +118,7 @@ fn blobs() -> impl Iterator<Item = u16> {
 fn make() -> (AlignedBuf, String) {
     let mut m = Made { w: StreamWriter::new(), text: String::new() };
     let mut info = StreamWriter::blank_info();
-    fill(&mut info.as_mut_bytes()[8..], 1);
+    fill(&mut zerocopy::IntoBytes::as_mut_bytes(&mut info)[8..], 1);
     info.show_flags = (1 << Group::ALL.len()) - 1;
     info.dump_strategy = Strategy::Children as u64;
     whole(&mut m.text, "info", &Info::C, info.as_bytes());

@@ -2,7 +2,6 @@
 //! they can be wrong.
 
 use taskdiag_wire::*;
-use zerocopy::IntoBytes;
 
 /// A small generator (xorshift64*), the same on every run.
 pub struct Rng(pub u64);

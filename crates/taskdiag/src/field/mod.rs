@@ -332,7 +332,7 @@ mod tests {
     };
 
     fn filled<T: taskdiag_wire::GroupRecord>(fill: u8) -> T {
-        T::read_from_bytes(&vec![fill; size_of::<T>()]).expect("the size is right")
+        T::read_from_prefix(&vec![fill; size_of::<T>()]).expect("the size is right").0
     }
 
     /// A stream with one task whose records are all this byte, or with no record at all.

@@ -1,20 +1,18 @@
 //! One task, or an entry of a list of it, with its records found: fields are read many at a time, so
 //! the attributes of a task are walked once for all of them.
 
-use taskdiag_wire::{A_COMM, BlobHdr, Group, GroupRecord, Reason, TaskView};
-
-use zerocopy::FromBytes;
+use taskdiag_wire::{A_COMM, BlobHdr, Group, GroupRecord, Plain, Reason, TaskView};
 
 use super::part::Part;
 use super::value::{Missing, Value};
 
 fn cast<T: GroupRecord>(bytes: &[u8]) -> Option<&T> {
-    T::ref_from_prefix(bytes).ok().map(|(r, _)| r)
+    T::ref_from_prefix(bytes).map(|(r, _)| r)
 }
 
 /// The data of a blob in one piece.
 fn blob(bytes: &[u8]) -> Option<&[u8]> {
-    let (hdr, data) = BlobHdr::ref_from_prefix(bytes).ok()?;
+    let (hdr, data) = BlobHdr::ref_from_prefix(bytes)?;
     data.get(..hdr.len as usize)
 }
 

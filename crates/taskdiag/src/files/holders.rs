@@ -7,8 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use taskdiag_wire::{A_SHARED, Group, Reason, Shared, TaskView};
-use zerocopy::FromBytes;
+use taskdiag_wire::{A_SHARED, Group, Plain, Reason, Shared, TaskView};
 
 use crate::snapshot::Snapshot;
 
@@ -62,7 +61,7 @@ fn place(task: &TaskView<'_>, group: Group) -> Place {
             return Place::Here;
         }
         if kind == A_SHARED {
-            if let Ok((s, _)) = Shared::read_from_prefix(attr) {
+            if let Some((s, _)) = Shared::read_from_prefix(attr) {
                 if s.group == group as u32 {
                     return Place::With(s.pid);
                 }

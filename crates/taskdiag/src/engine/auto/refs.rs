@@ -7,10 +7,9 @@ use std::mem::offset_of;
 
 use taskdiag_wire::view::Attrs;
 use taskdiag_wire::{
-    A_FD_DETAIL, A_NAME, A_SHARED, A_SOCKET, ArrayHdr, BlobHdr, Fd, Group, Shared, Socket, Stream,
-    Vma,
+    A_FD_DETAIL, A_NAME, A_SHARED, A_SOCKET, ArrayHdr, BlobHdr, Fd, Group, Plain, Shared, Socket,
+    Stream, Vma,
 };
-use zerocopy::FromBytes;
 
 /// The engine that made a number.
 const ENGINE: u32 = 0xf000_0000;

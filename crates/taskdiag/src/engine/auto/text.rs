@@ -6,10 +6,9 @@
 use std::collections::{HashMap, HashSet};
 
 use taskdiag_wire::{
-    A_MISSING, AlignedBuf, Base, Group, Groups, MissingEntry, MissingHdr, NlAttr, Reason, Stream,
-    StreamWriter, TaskView,
+    A_MISSING, AlignedBuf, Base, Group, Groups, MissingEntry, MissingHdr, NlAttr, Plain, Reason,
+    Stream, StreamWriter, TaskView,
 };
-use zerocopy::IntoBytes;
 
 use super::join;
 use crate::bytes::Bytes;
@@ -154,7 +153,7 @@ fn still_missing(t: &TaskView<'_>, found: &[Group]) -> Vec<u8> {
     let len = size_of::<MissingHdr>() + size_of_val(&entries[..]);
     let nla = NlAttr { len: len as u16, kind: A_MISSING };
     let mut attr = MissingHdr { nla, count: entries.len() as u32 }.as_bytes().to_vec();
-    attr.extend_from_slice(entries.as_bytes());
+    attr.extend_from_slice(MissingEntry::slice_as_bytes(&entries));
     attr
 }
 

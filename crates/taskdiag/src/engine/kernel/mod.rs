@@ -20,9 +20,9 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use taskdiag_wire::encode::{encode_features_request, encode_request};
 use taskdiag_wire::{
-    AlignedBuf, Features, Group, Groups, MSG_FEATURES, NlMsgHdr, Req, Strategy, VERSION, build,
+    AlignedBuf, Features, Group, Groups, MSG_FEATURES, NlMsgHdr, Plain, Req, Strategy, VERSION,
+    build,
 };
-use zerocopy::FromBytes;
 
 use self::stop::Progress;
 use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, Support, estimate};
@@ -112,13 +112,13 @@ impl Kernel {
     fn features(&self) -> Result<Features, Error> {
         let answer = self.ask(&encode_features_request())?;
         let (hdr, body) = NlMsgHdr::read_from_prefix(&answer)
-            .map_err(|_| unavailable("its answer is not a message of the format"))?;
+            .ok_or_else(|| unavailable("its answer is not a message of the format"))?;
         if hdr.kind != MSG_FEATURES {
             return Err(unavailable("it does not say what it supports"));
         }
         Features::read_from_prefix(body)
             .map(|(features, _)| features)
-            .map_err(|_| unavailable("it does not say what it supports"))
+            .ok_or_else(|| unavailable("it does not say what it supports"))
     }
 
     /// Sends a request that has a short answer.

@@ -2,9 +2,9 @@
 //! message headers. The stream is parsed afterwards like any other.
 
 use taskdiag_wire::{
-    AlignedBuf, Done, FLAG_CONT, Info, MSG_TASK, NLMSG_DONE, NlMsgHdr, StreamWriter, TaskMsg, build,
+    AlignedBuf, Done, FLAG_CONT, Info, MSG_TASK, NLMSG_DONE, NlMsgHdr, Plain, StreamWriter,
+    TaskMsg, build,
 };
-use zerocopy::FromBytes;
 
 use crate::engine::info::info;
 use crate::request::Request;
@@ -41,13 +41,13 @@ impl<'a> Progress<'a> {
     /// Reads the headers of the messages that have arrived since the last call.
     pub(super) fn advance(&mut self, stream: &[u8]) {
         let before = self.tasks;
-        while let Ok((hdr, body)) = NlMsgHdr::read_from_prefix(&stream[self.at..]) {
+        while let Some((hdr, body)) = NlMsgHdr::read_from_prefix(&stream[self.at..]) {
             let len = (hdr.len as usize).max(size_of::<NlMsgHdr>());
             if len > stream.len() - self.at {
                 break;
             }
             let first =
-                TaskMsg::read_from_prefix(body).is_ok_and(|(t, _)| t.flags & FLAG_CONT == 0);
+                TaskMsg::read_from_prefix(body).is_some_and(|(t, _)| t.flags & FLAG_CONT == 0);
             if hdr.kind == MSG_TASK && first {
                 self.last = self.at;
                 self.tasks += 1;
