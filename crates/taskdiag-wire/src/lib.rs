@@ -92,9 +92,9 @@ macro_rules! exports {
     ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
      lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
      blobs $blobs:tt
-     attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident,)* }
-     attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident,)* }
-     attribute_blobs { $($(#[$abm:meta])* $abn:literal $abc:ident,)* }) => {
+     attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident $arg:tt,)* }
+     attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident $alg:tt,)* }
+     attribute_blobs { $($(#[$abm:meta])* $abn:literal $abc:ident $abg:tt,)* }) => {
         pub use layout::{$($r,)* $($l,)* $($ar,)* $($al,)*};
         pub use registry::{$($arc,)* $($alc,)* $($abc,)*};
     };

@@ -9,12 +9,13 @@
 use std::collections::{HashMap, HashSet};
 
 use taskdiag_wire::decode::has_task;
+use taskdiag_wire::registry::group_of;
 use taskdiag_wire::{
     A_COMM, A_MISSING, A_NAME, A_SHARED, AlignedBuf, Base, Done, Group, Groups, Info, NlMsgHdr,
     Reason, Stream, StreamWriter, TaskView, build,
 };
 
-use super::refs::{Numbers, Renumber, attrs_of, patched, shared};
+use super::refs::{Numbers, Renumber, patched, shared};
 use crate::bytes::Bytes;
 use crate::error::Error;
 
@@ -231,7 +232,7 @@ impl Adder<'_> {
             return self.w.missing(group, Reason::Vanished);
         };
         self.heirs.insert((s.group, s.pid), pid);
-        for (kind, bytes) in lost.attrs().filter(|a| attrs_of(group).contains(&a.0)) {
+        for (kind, bytes) in lost.attrs().filter(|a| group_of(a.0) == Some(group)) {
             self.w.raw_attr(&self.map.attr(kind, bytes));
         }
         if let Some(reason) = lost.reason(group) {
