@@ -51,7 +51,7 @@ impl Source {
         });
         // A thread for it is not worth its time where nothing takes long.
         let _progress = plan.groups().intersects(SLOW).then(|| Progress::start(watch));
-        let Answered { snapshot, nobody } = plan.ask(self.engine)?;
+        let Answered { snapshot, nobody, .. } = plan.ask(self.engine)?;
         interrupt::answered();
         say_missing(&nobody);
         for caveat in snapshot.caveats().iter().filter(|c| !c.is_lack()) {

@@ -27,6 +27,7 @@ pub struct Changes<'a> {
 
 /// A task in two snapshots.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Stayed<'a> {
     /// As it was.
     pub old: TaskView<'a>,

@@ -58,6 +58,7 @@ pub struct Request {
 /// Members of BASE and STAT, by the bits of their `valid`. They are in many places of memory, and a
 /// long list costs less where some need not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Members {
     /// Of BASE.
     pub base: u32,

@@ -42,6 +42,7 @@ pub enum Align {
 
 /// Unit of the value, as the library and JSON give it. Text may show another one: see [`Text`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unit {
     /// A plain value.
     None,
@@ -73,6 +74,7 @@ impl Unit {
 
 /// Type of the value in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Kind {
     /// An integer that is never negative; a limit may also be the word `unlimited`.
     Integer,
@@ -236,6 +238,7 @@ pub type Get = for<'a> fn(&Context, &Row<'a>) -> Value<'a>;
 
 /// One field.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Field {
     /// Its name.
     pub name: &'static str,
@@ -265,8 +268,37 @@ pub struct Field {
     pub get: Get,
 }
 
+impl Field {
+    /// A column of text that a face fills in itself, with [`Item::With`](crate::view::Item::With): it needs no group,
+    /// and has no value of its own. `source` and `help` are as in the members with these names.
+    pub const fn drawn(
+        name: &'static str,
+        header: &'static str,
+        width: usize,
+        source: &'static str,
+        help: &'static str,
+    ) -> Field {
+        Field {
+            name,
+            header,
+            width,
+            align: Align::Left,
+            groups: Groups::NONE,
+            members: Members::NONE,
+            kind: Kind::Text,
+            unit: Unit::None,
+            text: Text::Plain,
+            source,
+            help,
+            aliases: &[],
+            get: |_, _| Value::ABSENT,
+        }
+    }
+}
+
 /// A field under one of its names.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Named {
     /// The field.
     pub field: &'static Field,

@@ -21,6 +21,7 @@ macro_rules! row {
     ([] records { $($(#[$m:meta])* $r:ident = $n:literal $s:ident $c:ident,)* } $($rest:tt)*) => {
         /// A task and its fixed-size groups.
         #[derive(Clone, Copy, Debug)]
+        #[non_exhaustive]
         pub struct Row<'a> {
             /// The task.
             pub view: TaskView<'a>,
@@ -33,6 +34,11 @@ macro_rules! row {
         }
 
         impl<'a> Row<'a> {
+            /// The same row, of this part of its task.
+            #[must_use]
+            pub fn with_part(self, part: Part<'a>) -> Row<'a> {
+                Row { part, ..self }
+            }
             /// Find the records of a task.
             pub fn new(view: TaskView<'a>) -> Row<'a> {
                 let mut row = Row { view, comm: None, $($s: None,)* part: Part::Whole };

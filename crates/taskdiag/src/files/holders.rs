@@ -13,6 +13,7 @@ use crate::snapshot::Snapshot;
 
 /// A process, and a value that tasks of it have in common.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Holder<'a> {
     /// The task that stands for the process. It is the leader if the leader has the value, and otherwise the
     /// first task that has it.
@@ -39,6 +40,7 @@ impl Holder<'_> {
 
 /// A task without the value, or with only a part of it, and the reason.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Gap<'a> {
     /// The task.
     pub task: TaskView<'a>,

@@ -33,6 +33,7 @@ pub use words::{TYPES, family_name, protocol_name, state_name, state_number};
 
 /// A process, or a thread that unshared its files, with the data that is needed to list its files.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Owner<'a> {
     /// The process or thread, and its records.
     pub row: Row<'a>,

@@ -27,6 +27,7 @@ const START: Members = Members::of(Groups::BASE, &["start_time_ns"]);
 
 /// Two steps.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Narrow {
     /// What the conditions look at, of all tasks.
     pub first: Request,

@@ -22,6 +22,7 @@ pub enum Plan {
 
 /// An answer to a plan.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Answered {
     /// The answer.
     pub snapshot: Snapshot,

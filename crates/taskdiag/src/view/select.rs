@@ -7,6 +7,7 @@ use crate::{Group, Groups};
 
 /// Which tasks to show. Empty: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Selection {
     /// All, whatever else is said (`-e`, `-A`).
     pub all: bool,

@@ -24,6 +24,7 @@ const CONF_MAX: usize = 64 << 10;
 
 /// Who may answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Choice {
     /// Who [`ENV`] names; where it does not, whoever is fastest, group by group.
     #[default]

@@ -1,9 +1,9 @@
 //! Choosing who answers a request, falling back where an engine fails, and saying which engine
-//! served what and why. The weighing is in [`cost`], the joining of answers in `join`
+//! served what and why. The weighing is in `cost`, the joining of answers in `join`
 //! and `refs`.
 
 mod choice;
-pub mod cost;
+mod cost;
 mod engines;
 mod few;
 mod join;

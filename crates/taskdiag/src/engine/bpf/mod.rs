@@ -134,6 +134,7 @@ impl Bpf {
 
     /// With the program for kernels before 6.8, also where the newer one works: so that it can be
     /// tested there.
+    #[doc(hidden)]
     pub fn legacy() -> Bpf {
         Bpf { legacy: true, ..Bpf::default() }
     }
@@ -145,6 +146,7 @@ impl Bpf {
     }
 
     /// As after a memory limit: a long answer takes several runs of the program. For tests.
+    #[doc(hidden)]
     pub fn small(self) -> Bpf {
         Bpf { small: true, ..self }
     }
@@ -172,6 +174,7 @@ impl Bpf {
     ///
     /// # Errors
     /// [`Error::Unavailable`] as for a request.
+    #[doc(hidden)]
     pub fn count(&mut self, strategy: Strategy) -> Result<u64, Error> {
         let req = Request::new(strategy, 0, Groups::NONE);
         let tasks = Sizes::estimate(&req, 0).tasks;
