@@ -68,6 +68,8 @@ pub enum Cause {
     NoProc,
     /// The administrator has turned it off in `/etc/taskdiag.conf`.
     TurnedOff,
+    /// This build does not have it: a feature of the crate is off.
+    NotBuilt,
     /// Something else.
     Other,
 }

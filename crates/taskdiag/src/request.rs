@@ -169,6 +169,7 @@ impl Request {
         }
     }
     /// Tells who watches that this many more tasks are done.
+    #[cfg(any(feature = "bpf", feature = "kernel"))]
     pub(crate) fn advance(&self, tasks: usize) {
         if let Some(watch) = &self.watch {
             watch.advance(tasks as u64);

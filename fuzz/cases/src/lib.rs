@@ -156,7 +156,7 @@ fn evaluate(snapshot: &Snapshot, filter: &Filter, opposite: Option<&Filter>) {
     let files = Files::new(snapshot);
     for owner in files.owners() {
         for file in files.of(owner) {
-            look(&Row { part: Part::File(OpenRow { file: &file, files: &files }), ..owner.row });
+            look(&owner.row.with_part(Part::File(OpenRow::new(&file, &files))));
         }
     }
 }

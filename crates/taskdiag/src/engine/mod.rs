@@ -4,10 +4,18 @@
 //! encoding. Engines know the wire format and each other not at all; [`auto`] chooses.
 
 pub mod auto;
+#[cfg(feature = "bpf")]
 pub mod bpf;
+#[cfg(not(feature = "bpf"))]
+#[path = "without/bpf.rs"]
+pub(crate) mod bpf;
 pub(crate) mod estimate;
 pub(crate) mod info;
+#[cfg(feature = "kernel")]
 pub mod kernel;
+#[cfg(not(feature = "kernel"))]
+#[path = "without/kernel.rs"]
+pub(crate) mod kernel;
 pub(crate) mod mappings;
 pub(crate) mod numbering;
 pub mod procfs;
@@ -113,6 +121,16 @@ pub trait Engine: sealed::Sealed + Send {
     fn support(&self) -> Support;
     /// Answer a request. Groups outside [`Support::groups`] are an error.
     fn run(&mut self, req: &Request) -> Result<Answer, Error>;
+}
+
+/// Why an engine does not answer that this build does not have.
+#[cfg(not(all(feature = "bpf", feature = "kernel")))]
+fn not_built(engine: EngineId, feature: &str) -> Error {
+    let cause = crate::error::Cause::NotBuilt;
+    let why = format!(
+        "this program was built without it; the feature '{feature}' of the crate taskdiag adds it"
+    );
+    Error::Unavailable { engine, cause, why }
 }
 
 mod sealed {

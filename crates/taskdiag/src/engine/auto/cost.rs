@@ -237,6 +237,7 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
 
 /// Estimated CPU time of the engine that is the cheapest for a request, ns; `None`: no engine has any of its
 /// groups.
+#[cfg(feature = "view")]
 pub fn cheapest(req: &Request, f: &Facts) -> Option<u64> {
     let has = |groups: Option<Groups>| groups.is_some_and(|g| g.intersects(req.groups));
     [(EngineId::Kernel, f.kernel), (EngineId::Bpf, f.bpf), (EngineId::Procfs, f.procfs)]

@@ -5,6 +5,7 @@
 mod choice;
 mod cost;
 mod engines;
+#[cfg(feature = "view")]
 mod few;
 mod join;
 mod refs;
@@ -21,6 +22,7 @@ pub use self::choice::{CONF, Choice, ENV};
 use self::choice::{Only, Ruled, brake, rule};
 use self::cost::{Facts, Part, Plan, decide};
 use self::engines::Engines;
+#[cfg(feature = "view")]
 pub(crate) use self::few::{Prices, few};
 pub use self::session::Session;
 use crate::bytes::Bytes;
@@ -248,7 +250,7 @@ fn auto(
         // Walks over pages are not to be done twice because another engine's part fails.
         let walks = plan.parts[0].groups.intersects(Groups::VMA_STAT | Groups::ROLLUP);
         if walks && plan.parts[1..].iter().any(|p| p.engine == EngineId::Bpf) {
-            if let Err(e) = Bpf::new() {
+            if let Some(e) = Bpf::new().err() {
                 facts.bpf = None;
                 failed.push(e);
                 continue;
@@ -452,7 +454,7 @@ fn facts(req: &Request) -> Facts {
         threads,
         mappings: cost::many_mappings(req).and_then(|many| mappings::about(req.pid, many)),
         kernel: kernel_groups(strategy),
-        bpf: (!foreign_proc).then(|| bpf::groups(req.groups)),
+        bpf: (bpf::IS_BUILT && !foreign_proc).then(|| bpf::groups(req.groups)),
         procfs,
         foreign_proc,
         is_session: false,

@@ -68,6 +68,9 @@ const SHARED: Groups = NAMED.union(Groups::FD_COUNT);
 /// The groups that this engine answers.
 pub const GROUPS: Groups = engine::GROUPS.union(BY_OFFSET).union(Groups::FD_COUNT);
 
+/// Whether this build has the engine.
+pub(crate) const IS_BUILT: bool = true;
+
 /// The engine that walks the task list with a BPF program.
 #[derive(Debug, Default)]
 pub struct Bpf {
@@ -137,6 +140,12 @@ impl Bpf {
     #[doc(hidden)]
     pub fn legacy() -> Bpf {
         Bpf { legacy: true, ..Bpf::default() }
+    }
+
+    /// For requests that are the trial themselves: with what is loaded kept for the next one, if `keep`, and room for
+    /// this many mappings of one process. There is nothing that can fail here.
+    pub(crate) fn open(keep: bool, mappings: u64) -> Result<Bpf, Error> {
+        Ok(Bpf { keep, mappings, ..Bpf::default() })
     }
 
     /// To be asked about one process with about so many memory mappings: has memory for them all at
