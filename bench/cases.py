@@ -54,7 +54,7 @@ def with_a_big_one(b, command):
 
 @case("d", ("procs", 10_000))
 def one_big_process(b):
-    """10,000 processes, one of 100,000 idle threads among them, against without it"""
+    """10,000 processes, with and without one more that has 100,000 idle threads"""
     r = with_a_big_one(b, ps("-o", "pid,ppid,comm"))
     b.ratio("wall, with / without", r, "with", "without", "wall_ns", at_most=1.3)
     b.ratio("cpu, with / without", r, "with", "without", "cpu_us")
@@ -65,7 +65,7 @@ def one_big_process(b):
 
 @case("d-small", None)
 def one_big_process_alone(b):
-    """the same on a small machine, where without it /proc would be read"""
+    """a small machine, with and without a process of 100,000 idle threads; without it /proc would be read"""
     r = with_a_big_one(b, ps("-o", "pid,ppid,comm", engine="bpf"))
     b.ratio("wall, with / without, bpf forced", r, "with", "without", "wall_ns", at_most=1.3)
     # This is unflattering: the comparison is with a few files of /proc, and bpf has to be loaded.
@@ -121,14 +121,14 @@ def aux(b):
 @case("w", ("procs", 10_000))
 def one_by_name(b):
     """10,000 processes: the default view of one, by name, against a list of all names"""
-    # The driver itself, which is there once or a few times.
+    # The name of this program, of which one or a few processes run.
     name = pathlib.Path("/proc/self/comm").read_text().strip()
     commands = {
         "names of all": ps("-o", "pid,comm"),
         "-C": ps("-C", name),
         "--where": ps("--where", f'comm == "{name}"'),
         "ps -C": ["ps", "-C", name],
-        # Unflattering: the first of two steps is for nothing where all pass.
+        # This is unflattering: if all processes pass, the first of the two steps is wasted.
         "all": ps(),
         "--where, all pass": ps("--where", "pid >= 1"),
     }
@@ -241,3 +241,4 @@ import memory_cases  # noqa: E402, F401
 import file_cases  # noqa: E402, F401
 import late_cases  # noqa: E402, F401
 import session_cases  # noqa: E402, F401
+import wait_cases  # noqa: E402, F401

@@ -19,7 +19,7 @@
 
 static char buf[256 * 1024];
 
-/* 0 where the process has ended, or may not be read. */
+/* Returns 0 if the process has ended, or may not be read. */
 static int read_whole(int dir, const char *path)
 {
 	int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What a C program pays at least that asks /proc for the same again: it keeps
- * `stat` of each process open, lists /proc, and reads each file from its
- * begin. It parses nothing.
+ * The least cost of a C program that asks /proc for the same again and again:
+ * it keeps `stat` of each process open, lists /proc, and reads each file from
+ * its start. It parses nothing.
  *
  *	heldloop ROUNDS
  *
- * Prints the median of the CPU time a round, in nanoseconds, and the number of
+ * Prints the median CPU time of a round in nanoseconds, and the number of
  * processes. The first round is not counted.
  */
 #define _GNU_SOURCE
@@ -21,7 +21,7 @@
 
 enum { PIDS_MAX = 4 << 20 };
 
-static int held[PIDS_MAX];	/* descriptor, less one, by pid */
+static int held[PIDS_MAX];	/* the descriptor plus one, by pid; 0 if there is none */
 static char buf[4096];
 
 static long ask(DIR *proc)

@@ -6,10 +6,12 @@
  *
  *	lateness SECONDS
  *
- * Prints a line for each CPU: the worst lateness in microseconds, and the longest time that the thread was awake and did
- * not run, which the kernel counts in schedstat. A task that runs in the kernel without a break makes an awake thread
- * wait. A lateness without such a wait means that the timer's interrupt itself came late: the host did not run the
- * virtual machine, or interrupts were off. It ends by itself. It needs root, for SCHED_FIFO.
+ * Prints a line for each CPU: the worst lateness in microseconds, the longest time that the thread was awake and did not
+ * run, which the kernel counts in schedstat, and how many of these times were longer than 5 ms. A task that runs in the
+ * kernel without a break makes an awake thread wait. A lateness without such a wait means that the timer's interrupt
+ * itself came late: the host did not run the virtual machine, or interrupts were off. A host that does not run the virtual
+ * machine makes an awake thread wait, too, so these numbers mean something only beside those of a program that never
+ * enters the kernel. It ends by itself. It needs root, for SCHED_FIFO.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,10 +25,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SLEEP_NS = 500000, CPUS_MAX = 1024, PRIORITY = 50 };
+enum { SLEEP_NS = 500000, LONG_NS = 5000000, CPUS_MAX = 1024, PRIORITY = 50 };
 
 static long seconds;
 static long worst_ns[CPUS_MAX], longest_wait_ns[CPUS_MAX];
+static long long_waits[CPUS_MAX];
 static int failed[CPUS_MAX];
 
 static long long now_ns(void)
@@ -37,7 +40,7 @@ static long long now_ns(void)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-/* For how long this thread has been awake without running since it began. */
+/* How long this thread has been awake without running since it began. */
 static long long waited_ns(int schedstat)
 {
 	char text[128];
@@ -76,6 +79,7 @@ static void *watch(void *cpu_at)
 		waits = waited_ns(schedstat);
 		if (waits - waited > longest_wait_ns[cpu])
 			longest_wait_ns[cpu] = waits - waited;
+		long_waits[cpu] += waits - waited > LONG_NS;
 		waited = waits;
 	}
 	return NULL;
@@ -108,7 +112,7 @@ int main(int argc, char **argv)
 				fprintf(stderr, "lateness: no SCHED_FIFO or no schedstat here; run it as root\n");
 				return 1;
 			}
-			printf("%ld %ld\n", worst_ns[cpu] / 1000, longest_wait_ns[cpu] / 1000);
+			printf("%ld %ld %ld\n", worst_ns[cpu] / 1000, longest_wait_ns[cpu] / 1000, long_waits[cpu]);
 		}
 	return 0;
 }

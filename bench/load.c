@@ -58,7 +58,7 @@ static int __attribute__((noreturn)) idle(void *unused)
 		pause();
 }
 
-/* Not pthreads: their stacks are a mapping each, and vm.max_map_count ends that at 32,000. */
+/* These are not pthreads, because each pthread's stack is a mapping, and vm.max_map_count limits these to 32,000. */
 static void add_threads(long n)
 {
 	char *stacks = mmap(NULL, n * STACK, PROT_READ | PROT_WRITE,
@@ -72,7 +72,7 @@ static void add_threads(long n)
 			_exit(errno);
 }
 
-/* All descriptors below n are open, and no other but `keep`. */
+/* Make all descriptors below n open, and close all others but `keep`. */
 static void open_files(long n, int keep)
 {
 	struct rlimit room = { n + 16, n + 16 };
@@ -92,8 +92,8 @@ static void open_files(long n, int keep)
 }
 
 /*
- * A child with `threads` threads besides its first and `files` open files (-1: those of its parent).
- * Where it has more than itself to make, it writes a byte when that is there.
+ * Start a child with `threads` threads besides its first and `files` open files (-1: those of its parent). If it has
+ * threads or files to make, it writes a byte when they are there.
  */
 static void add_child(long threads, long files, int done)
 {
@@ -121,7 +121,7 @@ static void add_child(long threads, long files, int done)
 	idle(NULL);
 }
 
-/* Until nothing runs but this, or for some seconds on a machine that is never so: new tasks run once. */
+/* Wait until nothing else runs, because each new task runs once. On a busy machine this ends after some seconds. */
 static void settle(void)
 {
 	for (int i = 0; i < 1000; i++) {

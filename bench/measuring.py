@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Has loads, timed runs and counted runs. It knows no cases, and raises Failed if a number would be wrong."""
+"""Makes loads, times runs and counts their system calls. It knows no cases, and raises Failed if a number would be wrong."""
 
 import contextlib
 import functools

@@ -49,7 +49,7 @@ static char *map(long size, int prot, int flags, int fd, long at)
 	return p;
 }
 
-/* Every other page may not be written, so that each is a mapping of its own. */
+/* Every other page is read-only, so that each page is a mapping of its own. */
 static void vmas(long n)
 {
 	char *p = map(n * PAGE, PROT_READ | PROT_WRITE,
@@ -62,7 +62,7 @@ static void vmas(long n)
 	}
 }
 
-/* The first libraries that are large enough; a page of each part is touched. */
+/* Map the first libraries that are large enough, and touch a page of each part. */
 static void libraries(long files)
 {
 	static const int prot[] = { PROT_READ, PROT_READ | PROT_EXEC, PROT_READ,
@@ -117,7 +117,7 @@ static void swap(const char *kind)
 
 	if (!strcmp(kind, "anon")) {
 		p = map(SIZE, rw, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		/* A huge page would hold 512 of what is to be one. */
+		/* A huge page would take the place of 512 pages, of which only one is to be touched. */
 		madvise(p, SIZE, MADV_NOHUGEPAGE);
 		touch(p, 1);
 		return;
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	while (read(0, &c, 1) > 0)
 		;
-	/* Of the group it leads: no more than its children. */
+	/* It leads its process group, which has only its children. */
 	signal(SIGTERM, SIG_IGN);
 	if (!strcmp(what, "maps"))
 		kill(0, SIGTERM);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What it costs to ask the same again and again: a Session beside new queries and peers that stay open, too."""
+"""Has the cases that measure repeated requests: a Session beside new queries, and beside peers that also keep running."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ def said(command):
 
 
 def top(rounds):
-    """CPU time of a round of top -b, without that of its start; it waits for 0.2 s between two."""
+    """The CPU time of one round of top -b in ms, without that of its start. Between two rounds it waits for 0.2 s."""
     def one(n):
         before = os.times()
         subprocess.run(["top", "-b", "-d", "0.2", "-n", str(n)], stdout=subprocess.DEVNULL, check=True, timeout=RUN_TIMEOUT)
@@ -49,7 +49,7 @@ def table(b, bar_ms, peers_rounds=5):
         raise Failed("bench/rust did not build")
     program = f"{b.rust}/refresh"
     rows = {}
-    # Each three times, by turns: the median of the medians.
+    # Each runs three times, by turns. The median of the three medians counts.
     for _ in range(3):
         for who in ("session", "query", "session-procfs"):
             rows.setdefault(who, []).append(said([program, who, str(ROUNDS)]))
@@ -77,17 +77,17 @@ def table(b, bar_ms, peers_rounds=5):
 
 @case("session-200", ("procs", 130))
 def session_small(b):
-    """about 200 processes: BASE, STAT and STATM again"""
+    """about 200 processes: BASE, STAT and STATM, asked again and again"""
     table(b, bar_ms=0.4, peers_rounds=15)
 
 
 @case("session-10k", ("procs", 10_000))
 def session_10k(b):
-    """10,000 processes: BASE, STAT and STATM again"""
+    """10,000 processes: BASE, STAT and STATM, asked again and again"""
     table(b, bar_ms=13)
 
 
 @case("session-50k", ("procs", 50_000))
 def session_50k(b):
-    """50,000 processes: BASE, STAT and STATM again"""
+    """50,000 processes: BASE, STAT and STATM, asked again and again"""
     table(b, bar_ms=55, peers_rounds=3)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * With FD: what is particular about files that are no files, as
- * /proc/PID/fdinfo has it. One entry a call, since some have very many.
+ * With FD: details of descriptors that are not files (eventfd, epoll, inotify
+ * and others), as /proc/PID/fdinfo has them. Each call writes one entry, because
+ * one epoll or inotify descriptor may have very many.
  */
 #ifndef TASKDIAG_DETAILS_H
 #define TASKDIAG_DETAILS_H
@@ -12,7 +13,7 @@ enum { CLOCK_REALTIME_ALARM = 8, CLOCK_BOOTTIME_ALARM = 9 };
 #define NOT_KNOWN (~0ull)
 #define TREE_DEPTH_MAX 64
 
-/* The node after this one, in order; 0: it is the last. */
+/* The next node of a red-black tree in its order, or 0 after the last one. */
 __noinline u64 tree_next(u64 node)
 {
 	u64 up, down = RD(u64, node, RB_RIGHT);
@@ -37,9 +38,9 @@ __noinline u64 tree_next(u64 node)
 }
 
 /*
- * The entry of an epoll file that comes after the one of st.detail_file and st.detail_fd, which a run before wrote last;
- * 0: there is none. Its tree is in the order of these two, so the place is found without a look at those that are
- * written: an epoll file may have a million.
+ * Find the first entry of an epoll file after st.detail_file and st.detail_fd, which an earlier run wrote last. Returns
+ * 0 if there is none. The tree is sorted by these two, so the entries that were written, maybe a million, are not
+ * visited again.
  */
 __noinline u64 epoll_after(u64 ctx)
 {
@@ -70,8 +71,9 @@ static long skip_mark(u32 i, void *unused)
 }
 
 /*
- * Past the marks of an inotify file that runs before wrote. Its list has no order to find the place by. So that this does not
- * hold the CPU, it goes no further than some thousand: what comes after them is left out, and said to be.
+ * Skip the marks of an inotify file that earlier runs wrote. The list is not sorted, so each mark has to be visited. To
+ * hold the CPU only for a short time, at most MARKS_SKIP_MAX are skipped. The marks after them are left out, and the
+ * answer says that it is truncated.
  */
 enum { MARKS_SKIP_MAX = 16384 };
 
@@ -91,7 +93,7 @@ static __always_inline bool skip_marks(u64 head)
 	return st.detail_node && st.detail_node != head;
 }
 
-/* ns until the timer expires, as timerfd_get_remaining(). */
+/* Nanoseconds until the timer expires, as timerfd_get_remaining() computes them. */
 static __always_inline u64 remaining(u64 ctx, u32 clock)
 {
 	bool alarm = clock == CLOCK_REALTIME_ALARM || clock == CLOCK_BOOTTIME_ALARM;
@@ -109,7 +111,7 @@ static __always_inline u64 watched(u64 mark)
 
 	if (!obj || !HAVE(INODE_MARKS))
 		return 0;
-	/* The inode, or the place in it that points back here, which it was before Linux 6.10. */
+	/* Since Linux 6.10 this is the inode. Before, it is the inode's member that points back to the connector. */
 	if (RD(u64, obj, INODE_MARKS) == connector)
 		return obj;
 	return obj - OFF(INODE_MARKS);
@@ -121,8 +123,8 @@ static __always_inline void put_inode_of(struct task_diag_fd_detail *d, u32 at, 
 	d->value[at + 1] = encode_dev(RD(u32, RD(u64, inode, INODE_SB), SB_DEV));
 }
 
-/* One entry about descriptor fd, whose file st.file is: the first, or the one after st.node. Returns 1
- * when there are more. */
+/* Write one entry about descriptor fd, whose file is st.file: the first, or the one after st.detail_node. Returns 1
+ * if there may be more. */
 GROUP_FN put_detail(u32 fd)
 {
 	struct task_diag_fd_detail *e, d = {};
@@ -212,7 +214,7 @@ GROUP_FN put_detail(u32 fd)
 		d.value[0] = RD(u32, ctx, BPF_MAP_ID);
 		d.value[1] = RD_MAY(u32, ctx, BPF_MAP_KIND);
 		d.value[2] = RD_MAY(u32, ctx, BPF_MAP_LEN);
-		d.value[3] = NOT_KNOWN;	/* what a function of its type says */
+		d.value[3] = NOT_KNOWN;	/* only a function of the map's type could tell it */
 		break;
 	case TASK_DIAG_FD_BPF_PROG:
 		if (!HAVE(BPF_PROG_AUX) || !HAVE(BPF_PROG_ID))

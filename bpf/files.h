@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * FD: the open files of a task. A table that several tasks have
- * is walked once, 64 descriptors at a time: first the files, then what is
- * particular about the sockets among them and about others, so that each kind
- * of list goes on as long as possible.
+ * FD: the open files of a task. A table that several tasks share is walked
+ * once, 64 descriptors at a time: first all files, then the details of the
+ * sockets among them, then those of eventfds, epolls and the like. This order
+ * makes each list of entries as long as possible.
  *
- * Without the table's lock: a descriptor that is being closed or opened is
- * there or not, as in /proc. A table is freed at once when its last task ends,
- * and a struct file may become another one at any time. So what a file says is
- * followed only if the task still has the table and the table the file, and is
- * written only if that is still so after all was read.
+ * The table's lock is not taken, so a descriptor that is just being closed or
+ * opened may be in the list or not, as in /proc. A table is freed at once when
+ * its last task ends, and a struct file may become another one at any time. So
+ * a pointer in a file is followed only if the task still has the table and the
+ * table the file, and an entry is written only if both still hold after
+ * everything was read.
  */
 #ifndef TASKDIAG_FILES_H
 #define TASKDIAG_FILES_H
 
 enum { O_CLOEXEC = 02000000 };
 enum { MAGIC_MQUEUE = 0x19800202 };
-/* Targets of one epoll or watches of one inotify: what is beyond is a list that changes under us. */
 
-/* The first 8 bytes of a text, as they are in memory. */
+/* The first 8 bytes of a text as a number in memory order. */
 #define TEXT8(s) ((u64)(u8)(s)[0] | (u64)(u8)(s)[1] << 8 | (u64)(u8)(s)[2] << 16 |	\
 		  (u64)(u8)(s)[3] << 24 | (u64)(u8)(s)[4] << 32 | (u64)(u8)(s)[5] << 40 |	\
 		  (u64)(u8)(s)[6] << 48 | (u64)(u8)(s)[7] << 56)
@@ -26,15 +26,15 @@ enum { MAGIC_MQUEUE = 0x19800202 };
 #define FILE(t, name) RD(t, st.file, FILE_##name)
 #define INODE(t, name) RD(t, st.inode, INODE_##name)
 
-/* Has the task still this table of files? Else there is nothing more to follow. */
+/* Does the task still have this file table? If not, none of its pointers may be followed any more. */
 static __always_inline bool still_its_files(void)
 {
 	st.gone = RD(u64, THIS, TASK_FILES) != st.files;
 	return !st.gone;
 }
 
-/* The file of a descriptor; 0: there is none. Each step is followed only if the table was the task's when the step was
- * read; and each time from the first step on, since a table that has grown is another one. */
+/* Set st.found to the file of a descriptor, or to 0 if it is not open. A pointer is followed only if the table was still
+ * the task's after the pointer was read. Every call starts at files_struct, because a table that grows is replaced. */
 GROUP_FN file_of(u32 fd)
 {
 	u64 fdt = RD(u64, st.files, FILES_FDT), array, file = 0;
@@ -63,13 +63,13 @@ static __always_inline bool still_open(void)
 
 #include "sockets.h"
 
-/* What an anonymous inode is of. */
+/* The type of a descriptor with an anonymous inode, by the name of its dentry. */
 static __always_inline u32 anon_type(u64 dentry)
 {
 	u64 head = 0;
 
 	bpf_probe_read_kernel_str(&head, 8, (void *)RD(u64, dentry, DENTRY_NAME));
-	/* 7 bytes and the NUL that the helper puts there */
+	/* The helper copies 7 bytes and adds a NUL. */
 	switch (head) {
 	case TEXT8("[eventf\0"):
 		return TASK_DIAG_FD_EVENTFD;
@@ -92,7 +92,7 @@ static __always_inline u32 anon_type(u64 dentry)
 	case TEXT8("bpf-pro\0"):
 		return TASK_DIAG_FD_BPF_PROG;
 	case TEXT8("bpf_lin\0"):
-	case TEXT8("bpf-lin\0"): /* got by its id or path */
+	case TEXT8("bpf-lin\0"): /* a link that was opened by its id or path */
 		return TASK_DIAG_FD_BPF_LINK;
 	case TEXT8("[userfa\0"):
 		return TASK_DIAG_FD_USERFAULTFD;
@@ -105,7 +105,7 @@ static __always_inline u32 anon_type(u64 dentry)
 
 #include "details.h"
 
-/* A function of its own: of what it returns the verifier knows nothing, and follows one case only. */
+/* A function of its own, because the verifier knows nothing about its result and so follows only one case after it. */
 GROUP_FN file_type(u32 mode, u64 magic, u64 dentry, u64 mnt)
 {
 	u64 head = 0;
@@ -147,8 +147,8 @@ GROUP_FN file_type(u32 mode, u64 magic, u64 dentry, u64 mnt)
 	}
 }
 
-/* Write the entry of descriptor fd, which is file st.file. Returns its type, 0 for a socket that has only
- * a path. */
+/* Write the entry of descriptor fd, whose file is st.file. Returns its type; TASK_DIAG_FD_OTHER if it was closed
+ * meanwhile, or is a socket that exists only as a path. */
 GROUP_FN put_fd(u32 fd, u32 cloexec)
 {
 	struct task_diag_fd *e;
@@ -165,7 +165,7 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 	magic = RD(u64, sb, SB_MAGIC);
 	mode = INODE(__u16, MODE);
 	type = file_type(mode, magic, dentry, mnt);
-	/* stat() does not show the type that these have since Linux 6.16 */
+	/* Since Linux 6.16 these inodes have a file type, which stat() does not show. */
 	if (magic == MAGIC_ANON_INODE || magic == MAGIC_PID)
 		mode &= ~S_IFMT;
 	switch (type) {
@@ -206,18 +206,18 @@ static __always_inline u32 lowest(u64 bits)
 {
 	u64 low = bits & -bits;
 
-	/* or the compiler sees what this is and does it with a table, in .rodata */
+	/* Without the barrier the compiler recognises the operation and uses a table in .rodata. */
 	barrier_var(low);
 	return __builtin_popcountll(low - 1) & 63;
 }
 
-/* Which of the next 64 descriptors are open to st.open. False: that was all. */
+/* Set st.open to a bit mask of the next 64 descriptors that are open. Returns false after the end of the table. */
 static __always_inline bool load_word(void)
 {
 	u32 w = st.fd_base / 64;
 	u64 open = 0, at_open, at_cloexec;
 
-	/* each time: a table that has grown is another one */
+	/* Read again each time, because a table that grows is replaced. */
 	st.fdt = RD(u64, st.files, FILES_FDT);
 	GAP();
 	if (!still_its_files() || st.fd_base >= RD(u32, st.fdt, FDT_MAX))
@@ -231,18 +231,18 @@ static __always_inline bool load_word(void)
 	bpf_probe_read_kernel(&st.cloexec, 8, (void *)at_cloexec);
 	if (!still_its_files())
 		return false;
-	/* in the middle of it, in a later run: what is still to be written */
+	/* If an earlier run began these 64 descriptors, keep only what it did not write. */
 	st.open = st.word_begun ? st.open & open : open;
 	st.sockets = st.word_begun ? st.sockets & open : 0;
 	st.others = st.word_begun ? st.others & open : 0;
-	/* the node at which a run before ended may be gone: put_detail() finds the place again */
+	/* The node at which an earlier run ended may be freed, so put_detail() finds the place again. */
 	st.detail_node = 0;
 	st.detail_done = st.word_begun ? st.detail_done : 0;
 	st.word_begun = st.word_loaded = 1;
 	return true;
 }
 
-/* The file of descriptor st.fd_base + n to st.file. */
+/* Set st.file to the file of descriptor st.fd_base + n. */
 static __always_inline u64 load_file(u32 n)
 {
 	st.fd = st.fd_base + n;
@@ -251,7 +251,7 @@ static __always_inline u64 load_file(u32 n)
 	return st.file;
 }
 
-/* One entry about one of the descriptors. */
+/* Write one entry about one of the 64 descriptors, or go on to the next 64. */
 GROUP_FN put_one(void)
 {
 	u32 n, type;
@@ -300,7 +300,7 @@ static long fd_step(u32 i, void *unused)
 	return 0;
 }
 
-/* Open files from st.fd_base on. Returns 1 when there are more than fit, or than there is time for. */
+/* Write the open files from st.fd_base on. Returns 1 if the room or the time of this run did not suffice. */
 GROUP_FN put_fds(void)
 {
 	struct task_struct *t = THIS;

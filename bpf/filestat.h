@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * FILE_STAT: device, inode and size of the files that a task uses without a
- * descriptor. They are read of the inode, as FD is: no file system is asked.
+ * descriptor. They are read from the inode, as for FD, so no file system is
+ * asked.
  */
 #ifndef TASKDIAG_FILESTAT_H
 #define TASKDIAG_FILESTAT_H
@@ -9,7 +10,7 @@
 enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 0100000 };
 enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000 };
 
-/* The entry of the file st.path_mnt, st.path_dentry. */
+/* Write the entry of the file at st.path_mnt and st.path_dentry. */
 GROUP_FN put_file_stat(u32 as)
 {
 	u64 inode = RD(u64, st.path_dentry, DENTRY_INODE);
@@ -23,11 +24,11 @@ GROUP_FN put_file_stat(u32 as)
 	e->as = as;
 	ino = RD(u64, inode, INODE_INO);
 	dev = encode_dev(RD(u32, RD(u64, inode, INODE_SB), SB_DEV));
-	/* or the compiler makes one load of these and of those below */
+	/* Without the barriers the compiler makes one load of each of these and of the one below. */
 	barrier_var(ino);
 	barrier_var(dev);
 	if (as == TASK_DIAG_USE_MAPPED) {
-		/* as VMA has it: with a stacked file system, the path may lead to another inode */
+		/* The same values as in VMA: with a stacked file system, the path may lead to another inode. */
 		ino = st.file_inode;
 		dev = st.file_dev;
 	}
@@ -41,7 +42,7 @@ GROUP_FN put_file_stat(u32 as)
 	return 0;
 }
 
-/* The mapped file whose name was just made or found, if it has no entry yet. */
+/* Write the entry of the mapped file whose name was just looked up, if it has none yet. */
 GROUP_FN put_mapped_stat(void)
 {
 	u32 slot = st.slot & cfg.names_mask;
@@ -53,7 +54,7 @@ GROUP_FN put_mapped_stat(void)
 	return put_file_stat(TASK_DIAG_USE_MAPPED);
 }
 
-/* The entry of one of the paths of the task. Returns 1 where the task has it and never kept still. */
+/* Write the entry of one of the paths of the task. Returns 1 if the task has the path but changed it at each try. */
 GROUP_FN put_stat_of(u32 kind, u32 as)
 {
 	u32 try;
@@ -66,7 +67,7 @@ GROUP_FN put_stat_of(u32 kind, u32 as)
 	return has_path(kind);
 }
 
-/* Executable, working directory and root. */
+/* Write the entries of the executable, the working directory and the root. */
 GROUP_FN put_file_stats(void)
 {
 	u32 torn;

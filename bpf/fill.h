@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Writing one task's groups into the output, straight in wire format. Each
- * put_*() reads what its group needs and nothing else.
+ * Writes the groups of one task into the output, in wire format. Each put_*()
+ * reads what its group needs and nothing else.
  *
- * All is read without the locks that /proc takes, with loads that cannot
- * fault, in one read-side section of RCU: the task, its signal_struct,
- * credentials and pids live as long as that. Its mm, nsproxy, tty and others
- * do not: whether the task still has them is looked at before what they point
- * to is followed, and again when all is read (see docs/safety.md).
+ * Everything is read without the locks that /proc takes, with loads that
+ * cannot fault, in one read-side section of RCU. The task, its signal_struct,
+ * credentials and pids live at least as long as that section. Its mm, nsproxy,
+ * tty and others may not. So the program checks that the task still has such
+ * an object before it follows the object's pointers, and again after
+ * everything was read (see docs/safety.md).
  */
 #ifndef TASKDIAG_FILL_H
 #define TASKDIAG_FILL_H
@@ -21,13 +22,13 @@ static __always_inline u8 state_letter(struct task_struct *t)
 	u32 tsk = R(t, __state);
 	u64 s = (tsk | R(t, exit_state)) & 0x7f;
 
-	/* As __task_state_index() and "RSDTtXZPI" do. TASK_IDLE, then RTLOCK_WAIT and FROZEN. */
+	/* As __task_state_index() and "RSDTtXZPI" do: first TASK_IDLE, then RTLOCK_WAIT and FROZEN. */
 	if ((tsk & 0x402) == 0x402)
 		return 'I';
 	if (tsk & 0x9000)
 		return 'D';
-	/* The highest bit says which of "RSDTtXZP". Without jumps, since the verifier goes both ways of
-	 * each: 2^n, n from 0 to 7, to the eighth power is a shift by n letters. */
+	/* The highest bit selects a letter of "RSDTtXZP". There are no jumps, since the verifier follows both ways of
+	 * each. Instead 2^n (n from 0 to 7) to the eighth power shifts the text by n letters. */
 	s |= s >> 1;
 	s |= s >> 2;
 	s |= s >> 4;
@@ -38,10 +39,10 @@ static __always_inline u8 state_letter(struct task_struct *t)
 	return 0x5253445474585a50 * s >> 56;
 }
 
-/* There is no longer name than the one in the task itself. */
+/* The task has no longer name than its comm. */
 #define COMM_PLAIN 0xffffffffu
 
-/* As proc_task_name(): kernel threads have a longer name, workers say what they work on. The name's length. */
+/* As proc_task_name(): a kernel thread has a longer name, and a worker adds what it works on. Returns the length. */
 static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 {
 	struct kthread *k;
@@ -63,7 +64,8 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 	w = CAST(struct worker, R(k, data));
 	if (!R(w, pool) || n > 31)
 		return n - 1;
-	/* Kernels up to 6.12 lose the bounds of n above; the compiler knows them and drops a mask. */
+	/* Verifiers up to Linux 6.12 lose the bounds of n here. The barrier keeps the compiler, which still knows them,
+	 * from dropping the mask that the verifier needs. */
 	barrier_var(n);
 	name = comm + (n & 31);
 	more = bpf_probe_read_kernel_str(name, 32, &w->desc);
@@ -75,13 +77,13 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 	return n + more - 1;
 }
 
-/* The name that is in the task itself, which has room for 15 bytes. */
+/* Copy the task's comm, which has room for 15 bytes and a NUL. */
 static __always_inline void put_comm(struct task_struct *t, u64 *comm)
 {
 #ifdef LEGACY
 	bpf_core_read(comm, 16, &t->comm);
 #else
-	/* By the byte it would be thirty instructions. */
+	/* Two words are copied; single bytes would take thirty instructions. */
 	struct timespec64 *words = CAST(struct timespec64, &t->comm);
 
 	comm[0] = words->tv_sec;
@@ -90,7 +92,7 @@ static __always_inline void put_comm(struct task_struct *t, u64 *comm)
 	((char *)comm)[15] = 0;
 }
 
-/* The name of a kernel thread: what BASE has room for of it, and all of it after BASE. */
+/* Write the name of a kernel thread: its first 15 bytes into BASE and, if it is longer, all of it after BASE. */
 static __always_inline void put_kthread_comm(struct task_struct *t, u64 *comm)
 {
 	struct task_diag_blob *b = begin_blob();
@@ -211,7 +213,7 @@ GROUP_FN put_cred(void)
 	return 0;
 }
 
-/* ---- STAT, IO, SCHED: of a thread or summed over a process ---- */
+/* ---- STAT, IO, SCHED: values of a thread, or sums over a process ---- */
 
 static __always_inline void add_thread(struct task_struct *t)
 {
@@ -263,7 +265,7 @@ static __always_inline void sum_begin(struct signal_struct *s, bool process)
 	}
 }
 
-/* floor(a * b / c) for a <= c: exact, as the kernel's mul_u64_u64_div_u64(). */
+/* Returns floor(a * b / c) for a <= c, exactly as the kernel's mul_u64_u64_div_u64() does. */
 __noinline u64 mul_div(u64 a, u64 b, u64 c)
 {
 	u64 ah = a >> 32, al = (u32)a, bh = b >> 32, bl = (u32)b;
@@ -282,7 +284,7 @@ __noinline u64 mul_div(u64 a, u64 b, u64 c)
 	lo = (mid << 32) | (u32)lo;
 	if (!hi)
 		return lo / c;
-	/* hi < c, as a <= c: long division, one bit at a time. */
+	/* hi < c because a <= c. So this is a long division, one bit at a time. */
 	EACH(i, 0, 64, 64) {
 		u64 carry = hi >> 63;
 
@@ -297,7 +299,7 @@ __noinline u64 mul_div(u64 a, u64 b, u64 c)
 	return q;
 }
 
-/* As cputime_adjust(), without storing what was shown last. */
+/* As cputime_adjust(), but the values that were shown last are not stored. */
 static __always_inline void adjust(u64 *ut, u64 *st_, u64 rtime, u64 prev_u, u64 prev_s)
 {
 	u64 utime = *ut, stime = *st_;
@@ -326,7 +328,7 @@ static __always_inline void adjust(u64 *ut, u64 *st_, u64 rtime, u64 prev_u, u64
 	*st_ = stime;
 }
 
-/* 0 where the session has another terminal by now, or none. */
+/* The device number of a terminal, or 0 if the session no longer has this terminal. */
 static __always_inline u32 tty_nr(struct signal_struct *s, struct tty_struct *tty)
 {
 	struct tty_driver *d = R(tty, driver);
@@ -441,7 +443,7 @@ GROUP_FN put_sched(void)
 
 #ifdef LEGACY
 
-/* What one CPU holds back of the counter whose per-CPU pointer is st.arg. */
+/* Add what one CPU holds of the counter whose per-CPU pointer is st.arg. */
 static long add_cpu(u32 cpu, void *unused)
 {
 	int held = 0;
@@ -454,7 +456,7 @@ static long add_cpu(u32 cpu, void *unused)
 
 #endif
 
-/* As get_mm_counter_sum(): the shared part and what each CPU holds back. */
+/* As get_mm_counter_sum(): the shared count plus what each CPU has not yet added to it. */
 static __always_inline u64 rss_counter(struct mm_struct *mm, int i)
 {
 	struct mm_struct___array *old = (void *)mm;
@@ -531,7 +533,7 @@ GROUP_FN put_statm(void)
 	a->locked_bytes = (u64)R(mm, locked_vm) << cfg.page_shift;
 	a->pinned_bytes = (u64)R(mm, pinned_vm.counter) << cfg.page_shift;
 	a->page_tables_bytes = R(mm, pgtables_bytes.counter);
-	/* not of a kernel without CONFIG_HUGETLB_PAGE */
+	/* A kernel without CONFIG_HUGETLB_PAGE does not have this member. */
 	if (bpf_core_field_exists(mm->hugetlb_usage)) {
 		a->hugetlb_bytes = (u64)R(mm, hugetlb_usage.counter) << cfg.page_shift;
 	} else {
@@ -539,7 +541,7 @@ GROUP_FN put_statm(void)
 		a->valid &= ~(1u << STATM_HUGETLB_BYTES);
 	}
 	if (R(t, mm) != mm) {
-		/* It ended, or became another program. */
+		/* The task has ended, or has become another program. */
 		missing(TASK_DIAG_STATM, R(t, mm) ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);
 		return 0;
 	}

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The few members of kernel structs that the programs read, as CO-RE types:
- * the offsets are put in at load time from the running kernel's BTF. Written
- * by hand instead of a generated vmlinux.h of 3 MB, so that what we depend on
- * can be seen. A type with a ___ suffix is how another kernel version has it.
+ * The few members of kernel structs that the programs read, as CO-RE types.
+ * Their offsets are filled in at load time from the running kernel's BTF. This
+ * file is written by hand, instead of a generated vmlinux.h of 3 MB, to show
+ * what the programs depend on. A type with a ___ suffix is the form that
+ * another kernel version has.
  */
 #ifndef TASKDIAG_KERNEL_H
 #define TASKDIAG_KERNEL_H
@@ -31,7 +32,7 @@ typedef __s64 s64;
 
 enum { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
 enum { BPF_F_MMAPABLE = 1 << 10 };
-/* entries of an XArray below this are no nodes; one that is being replaced */
+/* XArray entries below XA_NODE_MIN are not nodes. XA_RETRY marks an entry that is being replaced. */
 enum { XA_NODE_MIN = 4097, XA_RETRY = 256 << 2 | 2 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -46,8 +47,8 @@ struct seqcount { unsigned int sequence; };
 struct seqcount_spinlock { struct seqcount seqcount; };
 typedef struct { struct seqcount_spinlock seqcount; } seqlock_t;
 struct refcount_struct { struct { int counter; } refs; };
-/* Here for its first member, an int. The kernel remembers the candidates for 31 hashes of type names
- * from load to load, and the hash of refcount_struct is that of mm_struct: 0.15 ms each time. */
+/* Stands for any struct that begins with an int. It is not refcount_struct, because the kernel caches the candidates for
+ * type names by 31 hashes, and that name has the same hash as mm_struct, which would cost 0.15 ms at each load. */
 struct kref { struct refcount_struct refcount; };
 
 struct pid_namespace;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The snapshot program for kernels before 6.8, whose verifiers know less: the
- * kernel's iterator steps through all threads in order of their ids and the
- * program is called for each; between two calls the kernel lets others run.
- * Members are read by helper calls. When the output is full, or one task takes
- * longer than a run may, the program answers "again" (1) and is called for the
- * same task next time.
+ * The snapshot program for kernels before 6.8, whose verifiers cannot check the
+ * other one. The kernel's iterator steps through all threads in order of their
+ * ids and calls the program for each. Between two calls the kernel lets others
+ * run. Members are read by helper calls. When the output is full, or one task
+ * takes longer than a run may, the program returns 1 ("again") and is called
+ * for the same task next time.
  *
- * A request about one pid takes two passes: the first finds its process.
+ * A request about one pid takes two passes, of which the first finds its
+ * process.
  */
 #define LEGACY
 #include "kernel.h"
@@ -37,7 +38,7 @@ int snapshot(struct bpf_iter__task *ctx)
 {
 	struct task_struct *t = ctx->task;
 
-	/* The task that was to go on has ended: the next one comes, or none. */
+	/* The task that was begun has ended if the iterator gives another one, or none. */
 	if (st.part && (!t || R(t, pid) != st.part_pid || R(t, start_boottime) != st.part_start)) {
 		if (room(cfg.reserve)) {
 			give_up();
@@ -45,7 +46,7 @@ int snapshot(struct bpf_iter__task *ctx)
 			st.full = 1;
 			return 1;
 		} else {
-			/* the last task: the kernel does not call again */
+			/* This was the last task, so the kernel does not call again. */
 			st.truncated++;
 			st.part = PART_NONE;
 		}

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Names: each path is resolved and written once for a whole answer, and has a
- * number after that. Paths are made here as d_path() makes them, with loads
- * that cannot fault: d_path() follows dentries and mounts that nobody holds
- * where it is given another task's.
+ * Names: each path is resolved and written once in an answer, and is referred
+ * to by a number after that. Paths are made as d_path() makes them, but with
+ * loads that cannot fault. d_path() itself must not be used for another task's
+ * path, because it follows dentries and mounts that nobody holds.
  *
- * Dentries, their names and mounts are freed by RCU, so all that a path leads
- * over stays for the whole run if its first dentry was in use during the run.
- * A rename during the climb can mix old and new components: the climb is done
- * again afterwards, and the text is made anew if it went another way.
+ * Dentries, their names and mounts are freed by RCU. So everything on a path
+ * stays valid for the whole run if its first dentry was in use during the run.
+ * A rename during the climb can mix old and new components. So the climb is
+ * repeated afterwards, and the text is made again if the way has changed.
  *
- * Not here: who has which file.
+ * Not here: which task has which file.
  */
 #ifndef TASKDIAG_NAMES_H
 #define TASKDIAG_NAMES_H
 
-/* What a name was made of: the same key means the same name. */
+/* What a name was made from: equal keys mean equal names. */
 struct name {
 	u64 key[4];
-	u64 chain;	/* of a path: the hash of what it leads over */
+	u64 chain;	/* for a path: a hash of the dentries on it */
 	u32 number;
-	u32 slice;	/* the run in which it was last compared with that, or written */
-	u32 has_stat;	/* of a mapped file: FILE_STAT has it */
+	u32 slice;	/* the run in which the name was written, or its chain last compared */
+	u32 has_stat;	/* for a mapped file: its FILE_STAT entry is written */
 	u32 reserved;
 };
 
@@ -34,10 +34,10 @@ struct {
 
 #define NUMBER_ENGINE (2u << 28)
 
-/* Times that a path is made that changes meanwhile. */
+/* How often a path that changes meanwhile is made before the program gives up. */
 enum { PATH_TRIES = 8 };
 
-/* s_magic of the file systems whose files have no path */
+/* s_magic of file systems whose files have no path */
 enum {
 	MAGIC_ANON_INODE = 0x09041934,
 	MAGIC_PIPE = 0x50495045,
@@ -48,9 +48,9 @@ enum {
 };
 
 /*
- * The number of the name with the key in st.key, or 0. st.slot is where it is, or where a new one goes.
- * When all slots for a key are taken, one name is forgotten, and written again with another
- * number if it comes again.
+ * Returns the number of the name with the key st.key, or 0 if it is not in the table. st.slot is set to its slot, or to
+ * the slot for a new name. If all slots for a key are taken, an older name is dropped from the table. If that one is
+ * met again, it is written again with another number.
  */
 GROUP_FN find_name(void)
 {
@@ -78,7 +78,7 @@ GROUP_FN find_name(void)
 	return 0;
 }
 
-/* Note that the name with the key in st.key is written, and give it a number. */
+/* Enter the name with the key st.key into the table and give it a number. */
 static __always_inline u32 new_name(void)
 {
 	u32 slot = st.slot & cfg.names_mask;
@@ -100,8 +100,9 @@ static __always_inline u32 new_name(void)
 #define TEXT_END() ((char *)at(st.off + BLOB_DATA + st.len))
 
 /*
- * A name under construction: st.len bytes so far. It is copied to where it goes when it is whole: to look for
- * that at each step is much code, for which the kernel moves the rest of the program while it loads it.
+ * The end of the name under construction, which has st.len bytes so far. The name is built in st.text and copied to the
+ * output when it is complete. To find the place in the output at each step would be much inlined code, and for each
+ * such piece the kernel moves the rest of the program while it loads it.
  */
 #define NAME_END() (st.text + (st.len & (TEXT_SPAN - 1)))
 #define APPEND_LITERAL(text_) do {					\
@@ -138,7 +139,7 @@ static __always_inline void append_number(u64 v)
 		st.len += (n - 1) & 0x1f;
 }
 
-/* One component up, as prepend_path() goes. */
+/* Go up one component, as prepend_path() does. */
 static long climb(u32 i, void *unused)
 {
 	u64 d = st.up_dentry, mnt = st.up_mnt, up;
@@ -171,8 +172,8 @@ static long climb(u32 i, void *unused)
 	return 0;
 }
 
-/* From st.path_mnt, st.path_dentry up to the reader's root: the dentries to st.up, a hash of them, of their names and
- * of the inode number to st.chain. */
+/* Climb from st.path_mnt and st.path_dentry to the reader's root. st.up gets the dentries, and st.chain a hash of them,
+ * of their names and of the inode number. */
 static __always_inline void climb_path(void)
 {
 	st.depth = 0;
@@ -194,8 +195,8 @@ static long descend_path(u32 i, void *unused)
 	return 0;
 }
 
-/* The text of st.path_mnt, st.path_dentry to the blob under construction, as d_path() but for the
- * " (deleted)" at the end. Returns the flags, which say so. */
+/* Build the path of st.path_mnt and st.path_dentry in st.text, as d_path() does, but without " (deleted)" at the end.
+ * Returns the flags of the blob, which tell whether it is deleted. */
 GROUP_FN append_path(u32 unlinked)
 {
 	u64 d = st.path_dentry, mnt = st.path_mnt, inode, ns, magic, chain;
@@ -203,8 +204,8 @@ GROUP_FN append_path(u32 unlinked)
 
 	st.len = 0;
 	if (RD(u64, d, DENTRY_PARENT) == d && RD(u64, mnt, VFSMOUNT_ROOT) != d) {
-		/* It has a d_dname(). What cannot be mapped is left out, for the verifier's sake, where
-		 * only mappings are asked for. */
+		/* The file system makes the name, with d_dname(). If only mappings are asked for, kinds that cannot be
+		 * mapped are left out, so that the verifier has less to do. */
 		climb_path();
 		inode = RD(u64, d, DENTRY_INODE);
 		magic = RD(u64, RD(u64, d, DENTRY_SB), SB_MAGIC);
@@ -262,7 +263,7 @@ GROUP_FN append_path(u32 unlinked)
 	return flags;
 }
 
-/* Write the name that is in st.text. Returns its number. */
+/* Write the name in st.text. Returns its number. */
 GROUP_FN put_name(u32 flags)
 {
 	u32 number, len = st.len & (TEXT_SPAN - 1);
@@ -278,8 +279,8 @@ GROUP_FN put_name(u32 flags)
 	return number;
 }
 
-/* Was the path with the key in st.key found in this run, or does it still lead over the same dentries? In a later
- * run its dentry may be another one at the same address. */
+/* Is the known name of the path with the key st.key still right? It is if it was checked in this run, or if the path
+ * still leads over the same dentries. In a later run another dentry may be at the same address. */
 GROUP_FN name_still_leads(void)
 {
 	u32 slot = st.slot & cfg.names_mask;
@@ -296,7 +297,7 @@ GROUP_FN name_still_leads(void)
 	return 1;
 }
 
-/* The number of the path st.path_mnt, st.path_dentry; the name is written first if it is new. */
+/* Returns the number of the path st.path_mnt, st.path_dentry. A new name is written first. */
 GROUP_FN name_of_path(void)
 {
 	u64 d = st.path_dentry, inode = RD(u64, d, DENTRY_INODE);
@@ -306,7 +307,7 @@ GROUP_FN name_of_path(void)
 	st.key[0] = st.path_mnt;
 	st.key[1] = d;
 	st.key[2] = RD(u64, d, DENTRY_HASH_LEN);
-	/* inodes are aligned: the low bit is free */
+	/* Inodes are aligned, so the low bit is free. */
 	st.key[3] = inode | unlinked;
 	number = find_name();
 	if (number && name_still_leads())
@@ -317,23 +318,22 @@ GROUP_FN name_of_path(void)
 	return put_name(flags);
 }
 
-/*
- * The number of a text at st.arg of kernel memory, of up to 127 bytes. Equal texts are one name,
- * wherever they are. How it is made of the text:
- */
+/* How name_of_text() makes a name of a text. */
 enum {
 	TEXT_PLAIN,
 	TEXT_SHMEM,	/* a name of shared memory, which has brackets in /proc */
-	TEXT_UNIX,	/* and the length added to it: the name of a unix socket */
+	TEXT_UNIX,	/* plus the length: the name of a unix socket */
 };
 
+/* Returns the number of the text of up to 127 bytes at st.arg in kernel memory. Equal texts at different addresses are
+ * one name. */
 GROUP_FN name_of_text(u32 how)
 {
 	u64 *word = (u64 *)st.text;
 	u32 i, number;
 	u8 first = 1;
 
-	/* Zeros first, as all words are compared. */
+	/* Clear all words, because the key is made of all of them. */
 #pragma unroll
 	for (i = 0; i < 18; i++)
 		word[i] = 0;
@@ -343,7 +343,7 @@ GROUP_FN name_of_text(u32 how)
 	if (WANT(TASK_DIAG_FD) && how > TEXT_UNIX) {
 		bpf_probe_read_kernel(&first, 1, (void *)st.arg);
 		if (!first) {
-			/* abstract: not ended by a NUL */
+			/* an abstract name, which does not end with a NUL */
 			append(st.arg, (how - TEXT_UNIX) & 0x7f);
 			st.text[0] = '@';
 		}
@@ -352,7 +352,7 @@ GROUP_FN name_of_text(u32 how)
 		append_string(st.arg);
 	if (how == TEXT_SHMEM)
 		APPEND_LITERAL("]");
-	st.key[0] = 1;	/* not the address of a mount */
+	st.key[0] = 1;	/* differs from any path, whose first word is the address of a mount */
 	st.key[1] = st.len;
 	st.key[2] = st.key[3] = 0;
 	EACH(i, 0, 18, 18) {
@@ -365,7 +365,7 @@ GROUP_FN name_of_text(u32 how)
 	return number ? number : put_name(0);
 }
 
-/* The reader's root directory, below which paths are. */
+/* Find the reader's root directory, which paths are relative to. */
 static __always_inline void set_up_names(struct task_struct *me)
 {
 	u64 fs = RD(u64, me, TASK_FS);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Members of kernel structs that are read by offset. User space finds the
- * offsets in the kernel's BTF, in one pass of about a millisecond for all of
- * them, and gives them to the program as read-only data: the kernel's own
- * CO-RE takes as long for two or three types. Only used for the groups that
- * touch many types; the others are in kernel.h.
+ * offsets in the kernel's BTF and gives them to the program as read-only data.
+ * One pass of about a millisecond finds them all, while the kernel's own CO-RE
+ * takes as long for two or three types. This is for the groups that touch many
+ * types; the types of the others are in kernel.h.
  *
- * NEED(name, struct, member): without it the groups are not supported.
- * MAY(name, struct, member): not in every kernel or configuration; HAVE(name)
- * tells. `member` is a path through named members; `sizeof` is the size of the
- * struct. engine/bpf/offsets.rs reads this very file, a line an entry.
+ * NEED(name, struct, member): the groups are not supported without this member.
+ * MAY(name, struct, member): some kernels or configurations lack this member,
+ * and HAVE(name) tells. `member` is a path through named members, and `sizeof`
+ * is the size of the struct. engine/bpf/offsets.rs reads this file, so each
+ * entry is on a line of its own.
  */
 NEED(TASK_MM, task_struct, mm)
 MAY(TASK_LOGINUID, task_struct, loginuid)

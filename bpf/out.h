@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What all groups are written with: how kernel members are read, the output
- * and its messages, values of variable length, and ids as the reader sees
- * them.
+ * What all groups need to write their values: how kernel members are read, the
+ * output and its messages, values of variable length, and ids as the reader
+ * sees them.
  */
 #ifndef TASKDIAG_OUT_H
 #define TASKDIAG_OUT_H
@@ -21,8 +21,8 @@ struct {
 } out SEC(".maps");
 
 /*
- * Groups that this build has at all: see lite.bpf.c and more.bpf.c. The rare ones take types of
- * the kernel that are long to find, the others much code.
+ * The groups that this build has, see lite.bpf.c and more.bpf.c. The rare groups name kernel types that take long to
+ * find; the others are much code.
  */
 #define RARE_GROUPS (1u << TASK_DIAG_NS | 1u << TASK_DIAG_CGROUP)
 #define MORE_GROUPS (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_VMA | 1u << TASK_DIAG_FD |	\
@@ -42,14 +42,14 @@ struct {
 #define BUILT_IN(group) (!((LEFT_OUT_RARE | LEFT_OUT_MORE) & 1u << (group)))
 #define WANT(group) (BUILT_IN(group) && (cfg.groups & (1ull << (group))))
 #define IS_PROCESS (cfg.strategy != TASK_DIAG_DUMP_ALL_THREAD && cfg.strategy != TASK_DIAG_DUMP_THREAD)
-/* `valid` of a record or list of which every member is known. */
+/* `valid` of a record or list if every member is known. */
 #define ALL_OF(record) ((1u << record##__COUNT) - 1)
 
-/* Members of BASE and STAT, by their bits of `valid`, that the request wants. */
+/* Does the request want the member of BASE or STAT with this bit of `valid`? */
 #define NEED_BASE(bit) (!(cfg.skip_base & 1u << (BASE_##bit)))
 #define NEED_STAT(bit) (WANT(TASK_DIAG_STAT) && !(cfg.skip_stat & 1u << (STAT_##bit)))
 #define NEED_TIME (NEED_STAT(UTIME_NS) || NEED_STAT(STIME_NS))
-/* What of it is not wanted is not read, and zero. */
+/* A member that is not wanted is not read and stays zero. */
 #define IF_BASE(bit, value) (NEED_BASE(bit) ? (value) : 0)
 #define IF_STAT(bit, value) (NEED_STAT(bit) ? (value) : 0)
 
@@ -61,7 +61,7 @@ struct {
 
 #define CAST(type, p) ((type *)(p))
 #define PLAIN(t) (t)
-/* The pointer is in a variable first: all of the argument is taken for kernel types. */
+/* BPF_CORE_READ takes every access in its arguments for one to a kernel type. So the pointer goes into a variable first. */
 #define R(p, ...) ({ typeof(p) p_ = (p); BPF_CORE_READ(p_, __VA_ARGS__); })
 #define EACH(i, from, to, max) for (i = (from); i < (max) && i < (to); i++)
 
@@ -70,9 +70,9 @@ struct {
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 #define CAST(type, p) ((type *)bpf_rdonly_cast(p, bpf_core_type_id_kernel(type)))
 /*
- * A task to read from only. For each pointer that is loaded through a trusted one the verifier
- * looks, by name and through all of the kernel's BTF, whether it is trusted too: about 1 ms each.
- * Nothing is looked up for a pointer that is not trusted to begin with.
+ * A task pointer that is not trusted, for reading only. For each pointer that is loaded through a trusted one, the
+ * verifier searches all of the kernel's BTF by name to see whether that one is trusted too, about 1 ms each time. It
+ * does not search for pointers that are loaded through an untrusted one.
  */
 #define PLAIN(t) CAST(struct task_struct, t)
 #define R(p, ...) ___arrow((p), __VA_ARGS__)
@@ -81,21 +81,20 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 #endif
 
 /*
- * A global function: the verifier checks it once and by itself, so the states of one group do not
- * multiply with those of the next. Only numbers can be passed, and a pointer in a map is a number;
- * so the task is in st.task.
+ * A global function. The verifier checks it once and by itself, so the states of one group do not multiply with those
+ * of the next. Such a function takes only numbers. So the task is passed as a number, in st.task.
  */
 #define GROUP_FN __noinline int
 #define THIS CAST(struct task_struct, (void *)st.task)
 
-/* Does the task still have the object that was found at this member of it? What an object that is freed at
- * once says of others is followed only after this: then it was the task's own when it was read, and what it
- * held then is not freed before this run ends (see docs/safety.md). */
+/* Does the task still have the object that was found at this member? Pointers in an object that may be freed at any
+ * time are followed only after this check. If it holds, the object was the task's own when the pointers were read, and
+ * what it held then is not freed before this run ends (see docs/safety.md). */
 #define STILL(t, member, object) (R(t, member) == (object))
 
 /*
- * A test build has a loop between the load of a pointer and its use, which makes the time in which the object
- * may go as long as it is on a busy machine. See tests/vm/README.md.
+ * A test build runs a loop between the load of a pointer and its use. It makes the time in which the object may be freed
+ * as long as on a busy machine. See tests/vm/README.md.
  */
 #ifdef TASKDIAG_GAP
 static u64 gap_sink;
@@ -115,9 +114,9 @@ static long gap_step(u32 i, void *unused)
 /* ---- time ---- */
 
 /*
- * A program runs as one read-side section of RCU, and on a kernel without preemption nothing else runs on
- * its CPU meanwhile. So each loop that may be long asks whether the run is late, and the run then ends and
- * goes on where it was in the next one. `work` is in units of about 0.1 us; the clock is looked at each 256.
+ * A program runs as one read-side section of RCU, and on a kernel without preemption nothing else runs on its CPU
+ * meanwhile. So each loop that may be long asks whether the time of the run is over. The run then ends, and the next
+ * one goes on where it was. `work` is in units of about 0.1 us; the clock is read once in 256 units.
  */
 static __always_inline bool is_late(u32 work)
 {
@@ -189,8 +188,8 @@ static __always_inline void end_message(void)
 		st.used[st.chunk & (CHUNKS_MAX - 1)] = st.off;
 }
 
-/* Before a value of variable length: go on in the next chunk if this one is nearly full. room() has
- * left chunks for that. */
+/* Called before a value of variable length: goes on in the next chunk if this one is nearly full. room() keeps chunks
+ * for that. */
 GROUP_FN spill(void)
 {
 	if (st.off < CHUNK_FULL)
@@ -202,7 +201,7 @@ GROUP_FN spill(void)
 	return 0;
 }
 
-/* Room for a message in this chunk or a next one? */
+/* Is there room for a message in this chunk or in the next one, with `reserve` chunks left? */
 static __always_inline bool room(u32 reserve)
 {
 	if (st.off >= CHUNK_FULL) {
@@ -230,7 +229,7 @@ static __always_inline void end_blob(struct task_diag_blob *b, u32 attr, u32 kin
 	b->total = total;
 	b->flags = flags;
 	b->reason = reason;
-	/* Whole words were not written past the end: clear the tail of the last one. */
+	/* Clear the padding in the last word. */
 	if (len & 7) {
 		char *end = (char *)b + sizeof(*b) + (len & 0xffff);
 
@@ -244,10 +243,10 @@ static __always_inline void end_blob(struct task_diag_blob *b, u32 attr, u32 kin
 
 /* ---- pids ---- */
 
-/* Of the reader's pid namespace. */
+/* The level of the reader's pid namespace. */
 #define LEVEL (cfg.first_ns ? 0 : st.level)
 
-/* The number of a struct pid in the reader's pid namespace; 0: not visible there. */
+/* The number of the struct pid st.arg in the reader's pid namespace, or 0 if it is not visible there. */
 GROUP_FN pid_nr_arg(void)
 {
 	struct pid *pid = CAST(struct pid, (void *)st.arg);
@@ -258,7 +257,7 @@ GROUP_FN pid_nr_arg(void)
 		return 0;
 	if (level == 0) {
 		nr = R(pid, numbers[0].nr);
-		/* or the compiler makes one load of this and of u.nr */
+		/* Without the barrier the compiler makes one load of this and of u.nr. */
 		barrier_var(nr);
 		return nr;
 	}
@@ -278,8 +277,7 @@ static __always_inline u32 pid_nr(struct pid *pid)
 	return pid_nr_arg();
 }
 
-/* In the initial namespace the numbers are in the task itself, and struct pid stays out of the
- * cache. */
+/* In the initial namespace the numbers are read from the task itself, which saves the cache line of struct pid. */
 static __always_inline u32 task_nr(struct task_struct *t)
 {
 	return LEVEL ? pid_nr(R(t, thread_pid)) : R(t, pid);
@@ -291,9 +289,9 @@ static __always_inline u32 task_tgid_nr(struct task_struct *t)
 }
 
 /*
- * The struct pid of the number st.n in the pid namespace st.found, to st.found; 0: there is none. As idr_find(): down
- * the tree by six bits of the number at a time. Where the tree shrinks meanwhile, its old root says so and it is
- * tried again.
+ * Set st.found to the struct pid of the number st.n in the pid namespace st.found, or to 0 if there is none. As
+ * idr_find(), it goes down the tree by six bits of the number at a time. If the tree shrinks meanwhile, the old root has
+ * the mark XA_RETRY, and the search begins again.
  */
 GROUP_FN find_pid(void)
 {
@@ -325,7 +323,7 @@ GROUP_FN find_pid(void)
 	return 0;
 }
 
-/* The task of a struct pid; 0: it has ended. */
+/* The task of a struct pid, or 0 if it has ended. */
 static __always_inline u64 task_of(u64 pid)
 {
 	u64 link = pid ? (u64)R(CAST(struct pid, (void *)pid), tasks[PIDTYPE_PID].first) : 0;

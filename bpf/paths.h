@@ -3,19 +3,20 @@
  * PATHS: the program, working directory and root of a task, as the links in
  * /proc/PID have them.
  *
- * An fs_struct is freed at once when its last task ends or leaves it, and not
- * by RCU. So its members are copied first, and followed only if the task still
- * has it and it still says the same: then dentry and mount were in use in this
- * run, and stay until it ends. After the text is made, all of this is looked
- * at again, so a path is never another task's.
+ * An fs_struct is freed at once, without RCU, when its last task ends or
+ * leaves it. So its members are copied first, and they are followed only if
+ * the task still has the fs_struct and its members are unchanged. Then dentry
+ * and mount were in use in this run, and stay until it ends. All of this is
+ * checked again after the text is made, so a path is never another task's.
  */
 #ifndef TASKDIAG_PATHS_H
 #define TASKDIAG_PATHS_H
 
-/* Times that a path is read that the task changes meanwhile. */
+/* How often a path is read that the task changes meanwhile. */
 enum { PATHS_TRIES = 4 };
 
-/* What the path of this kind is, to st.path_mnt and st.path_dentry. Returns 0 where the task has none. */
+/* Set st.path_mnt and st.path_dentry to the task's path of this kind. Returns 0 if there is none, or if it changed
+ * meanwhile. */
 GROUP_FN load_path(u32 kind)
 {
 	struct task_struct *t = THIS;
@@ -49,7 +50,7 @@ GROUP_FN load_path(u32 kind)
 	       RD(u64, t, TASK_FS) == owner;
 }
 
-/* Has the task an object that its path of this kind is in? */
+/* Does the task have a path of this kind? */
 static __always_inline bool has_path(u32 kind)
 {
 	struct task_struct *t = THIS;
@@ -61,7 +62,7 @@ static __always_inline bool has_path(u32 kind)
 	return mm && RD(u64, mm, MM_EXE_FILE);
 }
 
-/* Make the text of one of the paths. Returns its flags, or minus the reason why there is none. */
+/* Make the text of one of the paths. Returns its flags, or the negative reason why there is none. */
 GROUP_FN make_path(u32 kind)
 {
 	u64 d, mnt;
@@ -78,7 +79,7 @@ GROUP_FN make_path(u32 kind)
 		if (load_path(kind) && st.path_dentry == d && st.path_mnt == mnt)
 			return flags;
 	}
-	/* it ended, or it never kept still */
+	/* The task changed the path at each try, or has ended. */
 	return has_path(kind) ? -TASK_DIAG_R_BLOCKED : -TASK_DIAG_R_VANISHED;
 }
 
@@ -100,7 +101,7 @@ GROUP_FN put_path(u32 kind)
 	}
 	if (flags & TASK_DIAG_BLOB_CUT)
 		st.truncated++;
-	/* as the link has it */
+	/* The link in /proc ends so, too. */
 	if (flags & TASK_DIAG_BLOB_DELETED)
 		APPEND_LITERAL(" (deleted)");
 	len = st.len & (TEXT_SPAN - 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * NS and CGROUP: what takes many types of the kernel to read, and is not in
- * every program.
+ * NS and CGROUP, which take many types of the kernel to read. So they are not
+ * in every program.
  */
 #ifndef TASKDIAG_RARE_H
 #define TASKDIAG_RARE_H
@@ -11,7 +11,7 @@
 /* ---- NS ---- */
 
 #define NSPID_MAX 33
-/* Times that the cgroups of a task are read that moves meanwhile. */
+/* How often the cgroups are read of a task that moves to others meanwhile. */
 enum { CGROUP_TRIES = 4 };
 
 GROUP_FN put_ns(void)
@@ -41,8 +41,8 @@ GROUP_FN put_ns(void)
 	a->time_for_children = ns ? R(ns, time_ns_for_children, ns.inum) : 0;
 	a->uts = ns ? R(ns, uts_ns, ns.inum) : 0;
 	a->user = R(t, real_cred, user_ns, ns.inum);
-	/* A zombie has only its pid and user namespaces left. An nsproxy is freed at once: its numbers count if
-	 * it is the task's after they were read. */
+	/* A zombie has only its pid and user namespaces left. An nsproxy is freed at once, so its numbers are valid only
+	 * if it is still the task's after they were read. */
 	a->valid = ns && STILL(t, nsproxy, ns) ? ALL_OF(NS) : 1 << NS_PID | 1 << NS_USER;
 	a->pid = 0;
 	b = begin_blob();
@@ -84,7 +84,7 @@ static __always_inline struct kernfs_node *kn_parent(struct kernfs_node *kn)
 		st.len += n_ - 1;							\
 } while (0)
 
-/* "cpu,cpuacct:", "name=systemd:" or, for v2, ":". */
+/* Make the name of a hierarchy: "cpu,cpuacct:", "name=systemd:" or, for v2, ":". */
 GROUP_FN name_hierarchy(u32 id)
 {
 	struct hierarchy *h = &st.hierarchy[id & (HIERARCHIES_MAX - 1)];
@@ -116,8 +116,8 @@ GROUP_FN name_hierarchy(u32 id)
 	return 0;
 }
 
-/* The path of a cgroup, after the controllers of its hierarchy. In a cgroup namespace the engine does not have
- * the group. */
+/* Write the path of a cgroup, after the controllers of its hierarchy. The path begins at the real root, so the engine
+ * does not offer this group to a reader in a cgroup namespace. */
 GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 {
 	struct task_diag_blob *b;
@@ -162,8 +162,8 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	return 0;
 }
 
-/* The paths of the cgroups of a css_set. False: the task has moved to others meanwhile, and the links between the
- * set and its cgroups are freed at once. */
+/* Write the paths of the cgroups of the task's css_set. Returns 0 if the task has moved to others meanwhile: the links
+ * between a set and its cgroups are freed at once, so what was written may be wrong. */
 GROUP_FN put_cgroups_of_set(void)
 {
 	struct task_struct *t = THIS;
@@ -180,7 +180,7 @@ GROUP_FN put_cgroups_of_set(void)
 	a->id = R(set, dfl_cgrp, kn, id);
 	GAP();
 	head = &set->cgrp_links;
-	/* from the end, which is the order of /proc/PID/cgroup */
+	/* Backwards, which is the order of /proc/PID/cgroup. */
 	pos = R(head, prev);
 	EACH(i, 0, HIERARCHIES_MAX, HIERARCHIES_MAX) {
 		struct cgrp_cset_link *l;
@@ -215,7 +215,7 @@ GROUP_FN put_cgroup(void)
 	EACH(try, 0, CGROUP_TRIES, CGROUP_TRIES) {
 		if (put_cgroups_of_set())
 			return 0;
-		/* What was written is taken back. */
+		/* Take back what was written. */
 		st.chunk = chunk;
 		st.off = off;
 		st.msg = msg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Reading kernel memory by offset (see offsets.h), and lists of entries. For
- * the groups that need many kernel types; the others use R().
+ * Reads of kernel memory by offset (see offsets.h), and lists of entries. Both
+ * are for the groups that need many kernel types; the others use R().
  */
 #ifndef TASKDIAG_RAW_H
 #define TASKDIAG_RAW_H
@@ -19,7 +19,7 @@ _Static_assert(OFF_COUNT <= OFFSETS_MAX, "offsets do not fit");
 #define OFF(name) ((u32)cfg.offsets[OFF_##name])
 #define HAVE(name) (OFF(name) != OFFSET_NONE)
 
-/* The member of type `t` at p, or 0. A read that cannot fault. */
+/* The value of type `t` at this address, or 0 if it cannot be read. */
 #define READ(t, at) ({									\
 	t v_ = 0;									\
 	bpf_probe_read_kernel(&v_, sizeof(v_), (void *)(at));				\
@@ -29,8 +29,8 @@ _Static_assert(OFF_COUNT <= OFFSETS_MAX, "offsets do not fit");
 #define RD(t, p, name) READ(t, (u64)(p) + OFF(name))
 #define RD_AT(t, at) READ(t, at)
 #else
-/* A load takes a tenth of the time of the helper, and the verifier less. It has to be of a known type:
- * these begin with a number of the size. */
+/* A load takes a tenth of the helper's time and gives the verifier less to do. It has to be through a pointer to a known
+ * type, so these are types that begin with a number of the right size. */
 #define RD(t, p, name) RD_AT(t, (void *)((u64)(p) + OFF(name)))
 #define RD_AT(t, at)									\
 	(sizeof(t) == 8 ? (t)*(u64 *)CAST(struct timespec64, at) :			\
@@ -49,7 +49,7 @@ static __always_inline u32 encode_dev(u32 dev)
 
 /* ---- lists ---- */
 
-/* The list that is open, or 0: where it is in the chunk, plus one. */
+/* st.list is the place of the open list in the chunk plus one, or 0 if none is open. */
 static __always_inline void close_list(void)
 {
 	struct task_diag_array *a;
@@ -81,7 +81,7 @@ static __always_inline void open_list(u32 attr, u32 size, u32 valid)
 	st.off += sizeof(*a);
 }
 
-/* Have a list of such entries open, of which up to `max` are in one attribute. */
+/* Make sure that a list of such entries is open, with fewer than `max` entries in its attribute. */
 GROUP_FN go_on_with_list(u32 attr, u32 size, u32 valid, u32 max)
 {
 	if (st.list_attr != attr || st.list_valid != valid || st.list_n >= max)
@@ -93,7 +93,7 @@ GROUP_FN go_on_with_list(u32 attr, u32 size, u32 valid, u32 max)
 	return 0;
 }
 
-/* The next entry of a list, which is opened, or goes on in another attribute, as needed. */
+/* The next entry of a list. The list is opened, or goes on in another attribute, as needed. */
 static __always_inline void *next_entry(u32 attr, u32 size, u32 valid)
 {
 	void *e;
@@ -104,7 +104,7 @@ static __always_inline void *next_entry(u32 attr, u32 size, u32 valid)
 	return e;
 }
 
-/* The end of a list; one of none is said to be one. */
+/* End a list. An empty list is written, too, so that it differs from a missing one. */
 static __always_inline void end_list(u32 attr, u32 size, u32 valid)
 {
 	if (!st.list_any)

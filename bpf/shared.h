@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Which task's message has what several tasks share, and FD_COUNT: how many
- * files are open. In all builds, since a list of processes with that number
- * should not have to load what the lists of files need.
+ * Which task's message has a value that several tasks share; and FD_COUNT, how
+ * many files are open. FD_COUNT is in all builds, so that a list of processes
+ * with that number does not load the code for lists of files.
  */
 #ifndef TASKDIAG_SHARED_H
 #define TASKDIAG_SHARED_H
@@ -11,11 +11,11 @@
 
 struct shared_with {
 	u64 object;
-	u64 task;	/* the task whose message has it, */
-	u64 start;	/* which is still the same one if it started at this time */
+	u64 task;	/* the task whose message has the object's group */
+	u64 start;	/* when that task started, to tell it from a later one at the same address */
 	u32 group;
 	u32 pid;
-	u32 slice;	/* the run in which that was noted */
+	u32 slice;	/* the run in which this entry was made */
 	u32 reserved;
 };
 
@@ -34,9 +34,9 @@ static __always_inline u64 mix(u64 v)
 }
 
 /*
- * Does another task's message have the group of this object (an mm or files_struct) already? Then
- * says so and returns true; else notes that this task's message will. When the table is full an
- * object is forgotten and written again, which is only longer.
+ * Does another task's message have the group of the object st.arg (an mm or files_struct) already? If so, writes which
+ * one and returns 1. If not, enters this task as the one whose message has it. When the table is full, an older object
+ * is dropped from it and maybe written twice, which only makes the answer longer.
  */
 GROUP_FN put_shared(u32 group, u32 member)
 {
@@ -48,7 +48,7 @@ GROUP_FN put_shared(u32 group, u32 member)
 	struct task_struct *o;
 	u64 now = 0;
 
-	/* Its own place, or else a free one, or else another's. */
+	/* Take the object's own slot, else a free one, else that of another object. */
 	EACH(i, 0, 4, 4) {
 		next = (h + i) & cfg.shared_mask;
 		e = bpf_map_lookup_elem(&shared, &next);
@@ -65,7 +65,7 @@ GROUP_FN put_shared(u32 group, u32 member)
 	if (e->object == object && e->group == group && e->task != st.task && e->slice >= st.first_slice) {
 		o = CAST(struct task_struct, (void *)e->task);
 		bpf_probe_read_kernel(&now, 8, (void *)(e->task + (member & 0xffff)));
-		/* the object may be another one at the same address */
+		/* Another object may be at the same address by now. */
 		if (R(o, start_boottime) == e->start && now == object) {
 			a = here();
 			if (!a)
@@ -86,7 +86,7 @@ GROUP_FN put_shared(u32 group, u32 member)
 	return 0;
 }
 
-/* The file table of the task; 0: it has none, or another message has its group. */
+/* The file table of the task, or 0 if it has none or if another message has its group. */
 static __always_inline u64 file_table(u32 group)
 {
 	struct task_struct *t = THIS;
@@ -107,7 +107,7 @@ static __always_inline u64 file_table(u32 group)
 
 /* ---- FD_COUNT ---- */
 
-/* A table that is larger than 2 Mi descriptors is not counted: a run must not take long. */
+/* A table for more than 2 Mi descriptors is not counted, because a run must not take long. */
 enum { WORDS_MAX = 1 << 15 };
 
 static __always_inline void count_word_at(u64 at)
@@ -133,7 +133,7 @@ GROUP_FN put_fd_count(void)
 	u32 size, words;
 
 #ifndef LEGACY
-	/* The cache lines of most tables, which are in one struct, fetched together. */
+	/* Load the cache lines of the files_struct together. Most file tables are inside of that struct. */
 	struct task_struct *t = THIS;
 	struct files_struct *f = R(t, files);
 
@@ -152,7 +152,7 @@ GROUP_FN put_fd_count(void)
 	size = R(fdt, max_fds);
 	st.arg = (u64)R(fdt, open_fds);
 	st.n = 0;
-	/* most have one word, which is next to the table */
+	/* Most tables have one word, which is next to the table. */
 	count_word_at(st.arg);
 	words = size / 64;
 	if (words > WORDS_MAX)
@@ -160,7 +160,7 @@ GROUP_FN put_fd_count(void)
 	if (words > 1)
 		bpf_loop(words - 1, count_word, NULL, 0);
 	is_late(words / 4);
-	/* a table is freed at once with its last task */
+	/* A table is freed at once when its last task ends. */
 	if ((u64)R(THIS, files) != files) {
 		missing(TASK_DIAG_FD_COUNT, TASK_DIAG_R_VANISHED);
 		return 0;

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The answer to one request, in one program: walk the tasks that the strategy
- * names and write each into the output. A run ends when the output is full, or
- * after a millisecond: a run is one read-side section of RCU, in which nothing
- * else runs on its CPU where the kernel is not preemptible. User space takes
- * what is there and runs the program again, and it goes on where it was.
+ * Answers one request in one program: it walks the tasks that the strategy
+ * names and writes each into the output. A run is one read-side section of RCU,
+ * and nothing else runs on its CPU meanwhile if the kernel is not preemptible.
+ * So a run ends after a millisecond, or when the output is full. User space
+ * takes the output and runs the program again, and it goes on where it was.
  *
- * Where it was is known by the tasks that it has seen. The list of tasks only
- * grows at its end, so what comes after the last one seen that is still there
- * has not been seen, and what was seen after that one has ended: no task is
- * lost, and none comes twice.
+ * The program finds its place again by the tasks that it has seen. The list of
+ * tasks only grows at its end. So tasks after the last seen one that is still
+ * there have not been seen yet, and those that were seen after it have ended.
+ * No task is lost, and none comes twice.
  *
- * It is an iterator program, which may be run by read(2) from any context. But
- * it does its own walk: on any first task it does a whole run, and answers
- * "again" (1), which read(2) reports as EAGAIN. So processes cost processes: the
- * kernel's iterator never steps through the threads. Its first task is where
- * the walk begins, so what the kernel hides at the begin stays hidden.
+ * It is an iterator program, which read(2) may run from any context. But it
+ * walks the list itself: it does a whole run when it is called for the first
+ * task, and returns 1 ("again"), which read(2) reports as EAGAIN. So the
+ * kernel's iterator never steps through the threads, and the cost depends on
+ * the number of processes only. The walk begins at the iterator's first task,
+ * so tasks that the kernel hides at the beginning of the list stay hidden.
  *
- * It only reads. It takes no lock and, but for stacks, no reference, it does not
- * sleep, and it makes no one wait (see docs/safety.md).
+ * It only reads. It takes no lock and, except for stacks, no reference. It does
+ * not sleep, and it makes no one wait (see docs/safety.md).
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -31,7 +32,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* The tasks that the walk has seen, see note(); length set before the load. */
+/* The tasks that the walk has seen, see note(). User space sets the length before the load. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(key_size, 4);
@@ -39,15 +40,15 @@ struct {
 	__uint(max_entries, 1);
 } seen SEC(".maps");
 
-/* Runs of the loops below; what is beyond goes on in the next run. */
+/* The most turns of the loops below. What is left goes on in the next run. */
 enum { STEPS_MAX = 8000000 };
 
-/* A pid and the address of its task, which is a multiple of 64, in 8 bytes. That it is not the start time: this would
- * have one more cache line of each task loaded, which is a sixth of the time of a list of pids. */
+/* The pid of a task and its address, which is a multiple of 64, in 8 bytes. The start time would do as well as the
+ * address, but it is in one more cache line, which takes a sixth of the time of a list of pids. */
 enum { PID_SHIFT = 42 };
 #define STAMP(pid, address) ((u64)(pid) << PID_SHIFT | ((u64)(address) >> 6 & ((1ull << PID_SHIFT) - 1)))
 
-/* Note that the walk has seen the task at hand. False: there is no room. */
+/* Enter the current task into `seen`. Returns false if there is no room. */
 static __always_inline bool note(void)
 {
 	u32 i = st.nseen;
@@ -69,7 +70,7 @@ static __always_inline bool note(void)
 
 #define BY_THREADS (cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD || cfg.strategy == TASK_DIAG_DUMP_THREAD)
 
-/* From the task at st.walk to the next one; 0: that was the last. */
+/* Move st.walk to the next task, or to 0 after the last one. */
 GROUP_FN step(void)
 {
 	struct task_struct *t = CAST(struct task_struct, (void *)st.walk);
@@ -95,14 +96,14 @@ GROUP_FN step(void)
 	}
 	node = (u64)R(t, tasks.next);
 	st.walk = node ? TASK_AT(node, tasks) : 0;
-	/* the list's head is the idle task, with pid 0 */
+	/* The head of the list is the idle task, with pid 0. */
 	if (st.walk && !R(CAST(struct task_struct, (void *)st.walk), pid))
 		st.walk = 0;
 	return 0;
 }
 
-/* Is the last task seen still there? Then it is at st.walk. Where another thread of its process has become the process
- * by an exec, that has its pid and its place in the list. A later process of the same pid began after the request. */
+/* Is the last seen task still there? If so, st.walk is set to it. If another thread of its process has done an exec, that
+ * thread now has its pid and its place in the list. A later process with the same pid began after the request. */
 GROUP_FN last_seen(void)
 {
 	u32 i = st.nseen - 1;
@@ -116,18 +117,19 @@ GROUP_FN last_seen(void)
 	t = bpf_task_from_pid(was >> PID_SHIFT);
 	if (!t)
 		return 0;
-	/* through memory: a pointer that was stored is a number when it is read */
+	/* Through memory, since the verifier takes a pointer that was stored and read for a number. */
 	*(volatile u64 *)&st.walk = (u64)t;
 	at = *(volatile u64 *)&st.walk;
 	if (STAMP(was >> PID_SHIFT, at) != was && R(PLAIN(t), start_boottime) > st.begin)
 		st.walk = 0;
-	/* it stays for the rest of the run without a reference */
+	/* RCU keeps the task for the rest of the run without a reference. */
 	bpf_task_release(t);
 	return !!st.walk;
 }
 
-/* Where the walk goes on, to st.walk: with the task that is begun, else after the last one seen that is still
- * there, else at `first`. False: the time is over, and the search goes on in the next run. */
+/* Set st.walk to where the walk goes on: the task that is begun, else the one after the last seen task that is still
+ * there, else `first`. Returns false if the time or the room of this run is used up; the next run then goes on with the
+ * search. */
 static __always_inline bool find_place(u64 first)
 {
 	u32 i;
@@ -156,8 +158,8 @@ static __always_inline bool find_place(u64 first)
 	return false;
 }
 
-/* The process that the request is about, by any of its threads' ids: sets st.target to its tgid in the initial
- * namespace. Returns where a walk over it or its threads begins; 0: it has ended. */
+/* Find the process that the request is about by the id of any of its threads, and set st.target to its tgid in the
+ * initial namespace. Returns where a walk over it or its threads begins, or 0 if it has ended. */
 static __always_inline u64 find_target(void)
 {
 	struct task_struct *t, *p;
@@ -174,7 +176,7 @@ static __always_inline u64 find_target(void)
 	if (!t)
 		return 0;
 	p = PLAIN(t);
-	/* in a later run, a process that began after the request is another one */
+	/* In a later run, a process with this id that began after the request is another one. */
 	if (!st.walking || R(p, start_boottime) <= st.begin) {
 		st.target = R(p, tgid);
 		if (cfg.strategy == TASK_DIAG_DUMP_THREAD)
@@ -186,8 +188,8 @@ static __always_inline u64 find_target(void)
 	return at;
 }
 
-/* Is the task at hand one that the request is about? Once there are more than were expected, not one that began
- * after it: on a machine that forks faster than a walk goes on, that would not end. */
+/* Is the request about the current task? Once the walk has seen more tasks than expected, it leaves out those that began
+ * after the request, since it would never end on a machine that forks faster than it goes on. */
 static __always_inline bool is_asked_for(void)
 {
 	struct task_struct *p = THIS;
@@ -199,7 +201,7 @@ static __always_inline bool is_asked_for(void)
 	return cfg.strategy != TASK_DIAG_DUMP_CHILDREN || R(p, real_parent, tgid) == st.target;
 }
 
-/* The task at st.walk, or what is left of it. False: the run ends. */
+/* Write the task at st.walk, or what is left of it. Returns false if the run has to end. */
 static __always_inline bool visit(void)
 {
 	bool begun = CAN_PAUSE && st.part, wanted;
@@ -209,7 +211,7 @@ static __always_inline bool visit(void)
 		return false;
 	}
 	st.task = st.walk;
-	/* first, so that its memory is waited for together with that of the task */
+	/* Step first, so that the next task's memory is loaded together with that of this task. */
 	step();
 	wanted = !cfg.count_only && (begun || is_asked_for());
 	if (wanted && !room(cfg.reserve)) {
@@ -218,7 +220,7 @@ static __always_inline bool visit(void)
 	}
 	if (!begun && !note())
 		return false;
-	/* more is left of it: the same task again */
+	/* If more is left of it, visit the same task again. */
 	if (wanted && write_task(NULL))
 		st.walk = st.task;
 	return !is_late(wanted ? 16 : 2);

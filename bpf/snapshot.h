@@ -6,73 +6,74 @@
 #ifndef TASKDIAG_SNAPSHOT_H
 #define TASKDIAG_SNAPSHOT_H
 
-/* One chunk of output: messages up to a bit over CHUNK_FULL, never past CHUNK_SIZE. The slack
- * lets the verifier see that an attribute that starts below CHUNK_SPAN fits. */
+/* A chunk of output holds messages up to a bit over CHUNK_FULL, never past CHUNK_SIZE. The slack shows the verifier that
+ * an attribute that starts below CHUNK_SPAN fits. */
 #define CHUNK_SPAN	(1u << 19)
 #define CHUNK_SLACK	(48u << 10)
 #define CHUNK_SIZE	(CHUNK_SPAN + CHUNK_SLACK)
-/* A message or a value of variable length begins in the next chunk from here on: one such value
- * and the fixed groups of a task end below CHUNK_SPAN. */
+/* Past this offset, a message or a value of variable length begins in the next chunk. So one such value and the fixed
+ * groups of a task end below CHUNK_SPAN. */
 #define CHUNK_FULL	(CHUNK_SPAN - (64u << 10))
 #define CHUNKS_MAX	256
-/* More chunks that a task may need before its command line, which can be resumed: for 65,536 gids
- * and for the paths of its cgroups, 256 KiB each at most. */
+/* How many more chunks a task may need before its command line, which a later run can go on with: for 65,536 gids and
+ * for the paths of its cgroups, each of at most 256 KiB. */
 #define CHUNKS_RESERVE	2
 #define CPUS_MAX	1024
 #define HIERARCHIES_MAX	32
 #define CONTROLLERS_MAX	128
 #define OFFSETS_MAX	256
 #define OFFSET_NONE	0xffffu	/* the kernel has no such member */
-/* Components of a path, mounts that it may cross, and about how many bytes it may have. */
+/* How many components a path may have, how many mounts it may cross, and about how many bytes it may have. */
 #define DEPTH_MAX	512
 #define MOUNTS_DEEP_MAX	64
 #define PATH_BYTES_MAX	7900
-/* More than such a path and a last component have, and a power of two; and what is written at once. */
+/* TEXT_SPAN is a power of two above the length of such a path with a last component. TEXT_SLACK is what one write may
+ * add. */
 #define TEXT_SPAN	8192
 #define TEXT_SLACK	512
-/* At most. */
+/* The largest sizes of the tables of names and of shared objects. */
 #define NAMES_MAX	32768
 #define SHARED_MAX	16384
 
-/* .rodata: set before the load, so the verifier drops what was not asked for. */
+/* .rodata: set before the load, so that the verifier removes the code for what was not asked for. */
 struct config {
 	__u64 groups;
 	__u32 strategy;
 	__u32 pid;
 	__u32 nchunks;
-	__u32 count_only;	/* walk and count, write nothing: the floor that bench compares with */
+	__u32 count_only;	/* walk and count but write nothing: the least time that bench compares with */
 	__u32 page_shift;
 	__u32 gate_perms;
-	/* members that need not be written: struct task_diag_req */
+	/* members that need not be written, as in struct task_diag_req */
 	__u32 skip_base;
 	__u32 skip_stat;
-	/* chunks to keep for a task that is begun: at most CHUNKS_RESERVE */
+	/* chunks to keep free for a task that is begun, at most CHUNKS_RESERVE */
 	__u32 reserve;
-	/* Is the reader in the first pid namespace? Then the numbers in it need no look at others. */
+	/* Is the reader in the initial pid namespace? Then the numbers in the task itself are right. */
 	__u32 first_ns;
-	/* lengths of the maps of names and of what is shared, less one: powers of two less one */
+	/* sizes of the tables of names and of shared objects, which are powers of two, minus one */
 	__u32 names_mask;
 	__u32 shared_mask;
-	/* about how many tasks the walk will see, at most; `seen` has room for more */
+	/* about the most tasks that the walk will see; `seen` has room for more */
 	__u32 expected;
 	__u32 reserved;
-	/* A run gives the CPU back after this time, and the next one goes on where it ended. */
+	/* A run ends after this time to give the CPU back, and the next one goes on where it ended. */
 	__u64 slice_ns;
 	/* Where the machine's memory ends (a physical address; 0: page tables are not read), and the
 	 * bits of a page table entry that are an address. */
 	__u64 ram_end;
 	__u64 pte_address;
-	/* the mapping at a kernel address that all processes have ([vsyscall]); 0: there is none */
+	/* the mapping at a kernel address that all processes have ([vsyscall]), or 0 if there is none */
 	__u64 gate_start;
 	__u64 gate_end;
-	/* for bpf_snprintf(), which takes formats from read-only memory only */
+	/* formats for bpf_snprintf(), which accepts them only from read-only memory */
 	char frame_format[16];
 	char symbol_format[8];
 	char number_format[8];
 	__u16 offsets[OFFSETS_MAX];	/* in the order of offsets.h */
 };
 
-/* "controllers:" of a hierarchy, as /proc/PID/cgroup has it; len 0: not known yet. */
+/* "controllers:" of a hierarchy, as in /proc/PID/cgroup. A len of 0 means that it is not known yet. */
 struct hierarchy {
 	__u32 len;
 	__u32 reserved;
@@ -81,9 +82,9 @@ struct hierarchy {
 
 /* .bss. User space maps its first page. */
 struct state {
-	/* out, read after each run */
+	/* results, which user space reads after each run */
 	__u32 done;		/* all tasks are written */
-	__u32 overflow;		/* `seen` was too short: start again with a longer one */
+	__u32 overflow;		/* `seen` was too short, so user space starts again with a longer one */
 	__u32 nseen;		/* entries of `seen` */
 	__u32 full;		/* the output has no room for the next task */
 	__u32 used[CHUNKS_MAX];	/* bytes written to each chunk */
@@ -93,55 +94,55 @@ struct state {
 	__u64 blocked;
 	__u32 counted;		/* tasks that the walk has met */
 	__u32 target;		/* tgid of the process asked about, in the initial namespace */
-	/* what comes next of the task that is begun, enum part; 0: none is begun */
+	/* the next part of the task that is begun (enum part), or 0 if none is begun */
 	__u32 part;
-	/* in, set before a run */
-	__u32 stop;		/* end with the task that is begun */
+	/* set by user space before a run */
+	__u32 stop;		/* end after the task that is begun */
 	__u32 chunk, off;	/* where the next attribute goes */
-	__u32 walking;		/* the first run has been, or the legacy program knows its target */
-	/* number of this run: goes on over all answers of a program that stays loaded, for which user space
-	 * clears all else */
+	__u32 walking;		/* the first run is over, or the legacy program knows its target */
+	/* Number of this run. If a program stays loaded for the next answer, the number goes on, and user space clears
+	 * everything else. */
 	__u32 slice;
-	/* of the programs alone, from here on */
-	__u32 first_slice;	/* of this answer: what the tables have from before is not in it */
+	/* from here on, only the programs use the members */
+	__u32 first_slice;	/* of this answer; table entries of earlier runs belong to earlier answers */
 	__u32 part_begun;
-	/* where its command line or environment goes on, and how long it was at first */
+	/* where the command line or environment of the task goes on, and how long it was at first */
 	__u32 cmd_offset, cmd_total;
-	__u32 msg;		/* in the chunk: where the message began */
+	__u32 msg;		/* where the message begins in the chunk */
 	__u32 nmissing;
 	__u32 reason[32];	/* of each missing group */
 	__u32 level;		/* of the reader's pid namespace */
 	__u32 set_up;
 	__u32 ncpus;		/* possible */
-	/* counters of loops: in memory, since the verifier follows a value in a register through
-	 * every turn of the loop */
+	/* Counters of loops. They are in memory, because the verifier follows a value in a register through every turn
+	 * of the loop. */
 	__u32 n, len;
 	__u32 nr, tgid;		/* of the open message */
-	__u32 zero;		/* 0, which the verifier does not know */
+	__u32 zero;		/* always 0, but the verifier does not know that */
 	__u32 late;		/* the time of this run is over */
-	__u32 work;		/* done since the clock was looked at */
-	__u32 part_pid;		/* legacy: of the task that `part` is about */
-	__u32 is_blocked;	/* something of the task at hand is */
-	__u64 node;		/* of the list of threads */
+	__u32 work;		/* work since the clock was last read */
+	__u32 part_pid;		/* legacy: pid of the task that `part` is about */
+	__u32 is_blocked;	/* a value of the current task could not be read without waiting */
+	__u64 node;		/* a node of the list of threads */
 	__s64 rss;		/* legacy: the sum of a counter */
-	__u64 task, arg;	/* what the global functions are about */
+	__u64 task, arg;	/* arguments of the global functions */
 	__u64 found;		/* an address that one of them returns */
-	__u64 own_task;		/* of to_memory(): what to go back to */
-	__u64 walk;		/* the task that comes next; during a run only */
+	__u64 own_task;		/* the task before to_memory(), which from_memory() restores */
+	__u64 walk;		/* the next task of the walk; only valid during a run */
 	__u64 deadline;		/* of this run, on the monotonic clock */
 	__u64 begin;		/* when the walk began, on the boot clock */
-	/* who the task that is begun is: it goes on only if all of this is still so */
+	/* identity of the task that is begun, which goes on only if all of this is unchanged */
 	__u64 part_start, part_exec, part_object;
-	/* the sum over its threads: the last thread in it, how often it was begun anew, whether it was given up */
+	/* the sum over its threads: the last thread in it, how often it began anew, and whether it was given up */
 	__u64 sum_start;
 	__u32 sum_tid, sum_again, sum_seq, sum_lost;
 	__u64 ns;		/* the reader's pid namespace */
 	__u64 ns_boottime_ns;	/* offset of the reader's time namespace */
 	/* page tables: see usermem.h */
-	__u64 direct_map;	/* where the kernel sees physical address 0; 0: not known */
+	__u64 direct_map;	/* where physical address 0 is in the kernel's direct map, or 0 if not known */
 	__u64 pt_top, pt_addr, pt_leaf, pt_phys;
 	__u32 pt_shift;		/* of the top table: 39 or 48 */
-	__u32 five_levels;	/* try tables of five levels, too */
+	__u32 five_levels;	/* try tables of five levels */
 	__u64 kn[32];		/* path of a cgroup, from the leaf up */
 	/* sums over the threads of a process */
 	__u64 utime, stime, runtime, min_flt, maj_flt, nvcsw, nivcsw, run_delay, pcount;
@@ -180,8 +181,8 @@ struct state {
 	__u32 fd_base, word_loaded, word_begun, fd;
 };
 
-/* Where a task goes on in a later run, in the order in which its parts are written. PART_SUM: the sum over
- * its threads, before anything is written. What is between that and PART_CMDLINE is written at once. */
+/* Where a task goes on in a later run, in the order in which its parts are written. PART_SUM is the sum over its
+ * threads, before anything is written. Everything between that and PART_CMDLINE is written at once. */
 enum part { PART_NONE, PART_SUM, PART_CMDLINE, PART_ENVIRON, PART_VMA, PART_FD };
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * With FD: what is particular about a socket, as sock_diag(7) has it, for
- * sockets of any network namespace.
+ * With FD: details of sockets, as sock_diag(7) has them, for sockets of any
+ * network namespace.
  */
 #ifndef TASKDIAG_SOCKETS_H
 #define TASKDIAG_SOCKETS_H
@@ -10,7 +10,7 @@ enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10, AF_NETLINK = 16, AF_PACKET = 17 
 enum { SOCK_STREAM = 1, SOCK_DGRAM = 2, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_UDPLITE = 136 };
 enum { TCP_LISTEN = 10 };
 
-/* Members that go together, as bits of `valid`. */
+/* Sets of members as bits of `valid`. */
 #define BIT(member) (1u << (SOCKET_##member))
 enum {
 	ANY_SOCKET = BIT(INODE) | BIT(FD),
@@ -27,7 +27,7 @@ static __always_inline __u16 from_network(__u16 v)
 
 static __always_inline u32 wmem(u64 sk)
 {
-	/* one of it is the socket's own */
+	/* The count begins at one, which the socket itself holds. */
 	u32 v = RD(u32, sk, SK_WMEM);
 
 	return v ? v - 1 : 0;
@@ -41,7 +41,7 @@ static __always_inline u32 unix_name(u64 sk)
 
 	if (!addr)
 		return 0;
-	/* of a sockaddr_un, without its family */
+	/* The length is that of a sockaddr_un, whose first two bytes are the family. */
 	len = RD_MAY(u32, addr, UNIX_ADDR_LEN);
 	if (len <= 2)
 		return 0;
@@ -65,7 +65,7 @@ static __always_inline void queues(struct task_diag_socket *e, u64 sk, u32 *vali
 		if (v && e->type == SOCK_DGRAM)
 			e->recv_queue_bytes = RD(u32, RD(u64, sk, SK_QUEUE_NEXT), SKB_LEN);
 		else if (v)
-			*valid &= ~BIT(RECV_QUEUE_BYTES);	/* it is the sum over a list that may be long */
+			*valid &= ~BIT(RECV_QUEUE_BYTES);	/* the sum over a list that may be long */
 	} else if (e->type == SOCK_STREAM && e->protocol == IPPROTO_TCP) {
 		v = RD_MAY(u32, sk, TCP_RCV_NXT) - RD_MAY(u32, sk, TCP_COPIED_SEQ);
 		e->recv_queue_bytes = (s32)v > 0 ? v : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * LIMITS, SIGNALS, WCHAN, KSTACK, AUTOGROUP and LOGIN: what a task may, waits for
- * and is doing, and where it belongs.
+ * LIMITS, SIGNALS, WCHAN, KSTACK, AUTOGROUP and LOGIN: limits and signals of a
+ * task, where it waits in the kernel, and the groups and login it belongs to.
  */
 #ifndef TASKDIAG_STATE_H
 #define TASKDIAG_STATE_H
@@ -17,7 +17,7 @@ GROUP_FN put_limits(void)
 
 	if (!a)
 		return 0;
-	/* as /proc/PID/limits, which is empty of a task that has been reaped or is about to be */
+	/* As in /proc/PID/limits, which is empty for a task that has been reaped or is about to be. */
 	if (!RD(u64, t, TASK_SIGHAND)) {
 		missing(TASK_DIAG_LIMITS, TASK_DIAG_R_ABSENT);
 		return 0;
@@ -49,7 +49,7 @@ GROUP_FN put_autogroup(void)
 	}
 	group = RD(u64, signal, SIGNAL_AUTOGROUP);
 	GAP();
-	/* The root of all groups is none, nor has one that has been reaped one. */
+	/* The root group is no autogroup, and a task that has been reaped is in none. */
 	if (!group || !RD(u64, t, TASK_SIGHAND) || !RD(u64, RD(u64, group, AUTOGROUP_TG), GROUP_AUTOGROUP)) {
 		missing(TASK_DIAG_AUTOGROUP, TASK_DIAG_R_ABSENT);
 		return 0;
@@ -104,7 +104,7 @@ GROUP_FN put_signals(void)
 	a->valid = ALL_OF(SIGNALS);
 	a->pending = a->shared_pending = a->blocked = a->ignored = a->caught = 0;
 	a->queued = a->reserved = 0;
-	/* all zero of a zombie, as in /proc */
+	/* A zombie has all zeros, as in /proc. */
 	if (!sighand)
 		return 0;
 	a->pending = RD(u64, t, TASK_PENDING);
@@ -122,7 +122,7 @@ GROUP_FN put_signals(void)
 	bpf_loop(SIGNALS_MAX, look_at_action, NULL, 0);
 	a->ignored = st.ignored;
 	a->caught = st.caught;
-	/* A sighand_struct goes with the last thread, or is left for another in an exec. */
+	/* A sighand_struct is freed with the last thread, and an exec may replace it. */
 	if (RD(u64, t, TASK_SIGHAND) != sighand) {
 		st.off -= sizeof(*a);
 		missing(TASK_DIAG_SIGNALS, TASK_DIAG_R_VANISHED);
@@ -132,7 +132,7 @@ GROUP_FN put_signals(void)
 
 /* ---- WCHAN and KSTACK ---- */
 
-/* One line of the stack in st.up, as /proc/PID/stack has it. */
+/* Write one line of the stack in st.up, as in /proc/PID/stack. */
 static long put_frame(u32 i, void *unused)
 {
 	u64 addr = st.up[i & (FRAMES_MAX - 1)];
@@ -148,8 +148,8 @@ static long put_frame(u32 i, void *unused)
 	return 0;
 }
 
-/* The function it waits in, as get_wchan(): the kernel leaves those that wait for others out of
- * the stack. */
+/* Write the function that the task waits in, as get_wchan() tells it: the first of the stack, since the kernel leaves
+ * the scheduler's own functions out of it. */
 static __always_inline void put_waiting_in(void)
 {
 	u64 addr = st.up[0];
@@ -178,7 +178,7 @@ static __always_inline void put_stack_of(struct task_struct *t)
 		if (!b)
 			return;
 		st.len = 0;
-		/* it runs, or is about to */
+		/* A task that runs, or is about to, waits in no function. */
 		if (n && state && state != TASK_WAKING && !RD(u32, p, TASK_ON_RQ))
 			put_waiting_in();
 		end_blob(b, TASK_DIAG_WCHAN, 0, st.len & 0x1ff, 0, st.len & 0x1ff, 0, 0);
@@ -200,7 +200,7 @@ static __always_inline void put_stack_of(struct task_struct *t)
 
 #else
 
-/* The helper for stacks takes a task that is held, and it is held by this while the helper reads it. */
+/* The helper for stacks needs a task that someone holds. So this takes a reference while the helper reads the stack. */
 GROUP_FN put_held_stack(void)
 {
 	struct task_struct *t = bpf_task_from_pid(R(THIS, pid));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * One task, whole: the sum over its threads, its groups in their order, and the
- * message around them. Shared by the snapshot program and its legacy form.
+ * Writes one whole task: the sum over its threads, its groups in their order,
+ * and the message around them. Both the snapshot program and its legacy form
+ * use it.
  */
 #ifndef TASKDIAG_TASK_H
 #define TASKDIAG_TASK_H
@@ -15,8 +16,8 @@ extern void bpf_task_release(struct task_struct *p) __ksym;
 
 #include "usermem.h"
 
-/* A per-CPU object of ours: where it is on each CPU, less its per-CPU pointer, is what to add to
- * any per-CPU pointer. (The symbols that would tell are hidden without CONFIG_KALLSYMS_ALL.) */
+/* A per-CPU object of ours. Its address on a CPU minus its per-CPU pointer is the offset of that CPU for every per-CPU
+ * pointer. (The kernel's symbols for these offsets are hidden without CONFIG_KALLSYMS_ALL.) */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(key_size, 4);
@@ -39,8 +40,8 @@ struct {
 
 #ifdef LEGACY
 
-/* Where one CPU has what per-CPU pointers point to, st.arg being the pointer of per_cpu. Through memory: a
- * pointer that was stored is a number when it is read. */
+/* Find the offset of one CPU; st.arg is the per-CPU pointer of per_cpu. The address goes through memory, because the
+ * verifier takes a pointer that was stored and read back for a number. */
 static long find_cpu(u32 cpu, void *unused)
 {
 	u32 zero = 0;
@@ -109,7 +110,7 @@ static __always_inline void set_up(void)
 
 			if (!p)
 				break;
-			/* through memory: a pointer that was stored is a number when it is read */
+			/* Through memory, since the verifier takes a pointer that was stored and read for a number. */
 			*(volatile u64 *)&st.arg = (u64)p;
 			st.cpu_offset[cpu & (CPUS_MAX - 1)] = *(volatile u64 *)&st.arg - base;
 			st.ncpus = cpu + 1;
@@ -119,9 +120,9 @@ static __always_inline void set_up(void)
 }
 
 /*
- * The memory of a process is that of its threads, of which the first may have ended before others: then
- * st.task is one that lives, for the groups between this and from_memory(). The list of threads begins with
- * the first; few that follow can be about to end and have no memory any more.
+ * The threads of a process share its memory, but the first thread may have ended before the others and has none then.
+ * So this sets st.task to a thread that lives, for the groups up to from_memory(). The list of threads begins with the
+ * first one. Only a few after it can be about to end and have no memory any more, so few tries suffice.
  */
 enum { LIVE_TRIES = 16 };
 
@@ -157,7 +158,7 @@ static __always_inline void from_memory(void)
 	st.task = st.own_task;
 }
 
-/* Groups that need no trusted pointer. */
+/* Write the groups that need no trusted pointer. */
 GROUP_FN put_plain(void)
 {
 	if (WANT(TASK_DIAG_BASE))
@@ -198,7 +199,7 @@ GROUP_FN put_plain(void)
 
 enum { SUM_TRIES = 4, SUM_AGAIN_MAX = 64, SUMS_MAX = 1 << 23 };
 
-/* Add the thread at st.node of the list. Returns 1 after the last, or where the time is over. */
+/* Add the thread at st.node of the list. Returns 1 after the last one, or if the time of this run is over. */
 GROUP_FN sum_step(void)
 {
 	struct list_head *node = CAST(struct list_head, (void *)st.node);
@@ -230,15 +231,15 @@ static long sum_next(u32 i, void *unused)
 	return done & 1;
 }
 
-/* The list node after the last thread that was added; 0: that has ended, and its times are in the sum of those
- * that have, which was read before. */
+/* Set st.node to the list node after the last thread that was added, or to 0 if that thread has ended. In that case its
+ * times are by now in the process's sum of ended threads, which was read before, so the sum has to begin anew. */
 GROUP_FN find_sum(void)
 {
 	struct task_struct *t = THIS, *last;
 	u64 at;
 
 	st.node = 0;
-	/* through memory: a pointer that was stored is a number when it is read */
+	/* Through memory, since the verifier takes a pointer that was stored and read for a number. */
 	*(volatile u64 *)&st.found = (u64)R(t, thread_pid, numbers[0].ns);
 	st.n = st.sum_tid;
 	find_pid();
@@ -250,9 +251,9 @@ GROUP_FN find_sum(void)
 }
 
 /*
- * Times and counts of the task at hand: its own, or those of its process, which are sums over its threads. A thread
- * that ends meanwhile adds its own to those of the process; the kernel counts such changes, so that the sum is made
- * again if there was one. Returns 1 where the time is over: it goes on in the next run.
+ * Times and counts of the current task: of the thread, or of its process as the sum over its threads. A thread that ends
+ * meanwhile adds its values to those of the process. The kernel counts such changes, and the sum is made again if there
+ * was one. Returns 1 if the time of this run is over; the sum goes on in the next run.
  */
 GROUP_FN sum(void)
 {
@@ -272,7 +273,7 @@ GROUP_FN sum(void)
 		goes_on = !!st.node;
 		st.sum_again += !goes_on;
 		if (st.sum_again > SUM_AGAIN_MAX) {
-			/* its threads end faster than they are met */
+			/* The threads end faster than the walk over them goes on. */
 			st.sum_lost = 1;
 			return 0;
 		}
@@ -295,9 +296,9 @@ GROUP_FN sum(void)
 	return 0;
 }
 
-/* Have the cache lines that BASE and STAT read fetched together, not one after the other. Worth it
- * for many threads, whose process is in the cache already; and only as a global function: in the loop
- * of the walk the verifier takes a millisecond more for these loads. */
+/* Load the cache lines that BASE and STAT read together, instead of one after the other. This pays for many threads,
+ * whose process is in the cache already. It is a global function, because in the loop of the walk the verifier takes a
+ * millisecond more for these loads. */
 GROUP_FN touch(void)
 {
 	struct task_struct *t = THIS;
@@ -322,7 +323,7 @@ GROUP_FN touch(void)
 	return 0;
 }
 
-/* The number of the task st.task in the reader's pid namespace, 0 where the reader cannot see it. */
+/* Set st.nr and st.tgid to the ids of st.task in the reader's pid namespace. Returns 0 if the reader cannot see it. */
 static __always_inline u32 see_task(void)
 {
 	struct task_struct *t = THIS;
@@ -332,7 +333,7 @@ static __always_inline u32 see_task(void)
 	return st.nr;
 }
 
-/* What is of the task's memory, in pieces from st.part on. Returns 1 when more is left. */
+/* Write the parts that are in the task's memory, in pieces from st.part on. Returns 1 if more is left. */
 static __always_inline u32 put_memory_parts(void)
 {
 	if (WANT(TASK_DIAG_CMDLINE) && st.part == PART_CMDLINE && put_text(TASK_DIAG_CMDLINE))
@@ -356,7 +357,8 @@ static __always_inline u32 put_memory_parts(void)
 	return 0;
 }
 
-/* What may be long, in pieces from st.part on. Returns 1 when more is left than fits, or than there is time for. */
+/* Write the parts that may be long, in pieces from st.part on. Returns 1 if the room or the time of this run did not
+ * suffice. */
 static __always_inline u32 put_parts(void)
 {
 	u32 more;
@@ -380,7 +382,7 @@ static __always_inline u32 put_parts(void)
 	return 0;
 }
 
-/* The parts that were not begun or not ended, of a task that has ended or become another program since. */
+/* Mark the unfinished parts of a task that has ended or become another program as vanished. */
 GROUP_FN give_up_parts(void)
 {
 	u32 part = st.part;
@@ -398,7 +400,7 @@ GROUP_FN give_up_parts(void)
 
 #define HAS_PARTS (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON) || WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD))
 
-/* A task counts once, however much of it is blocked. */
+/* A task counts once, however many of its values are blocked. */
 static __always_inline void count_blocked(void)
 {
 	if (HAS_PARTS || WANT(TASK_DIAG_PATHS) || WANT(TASK_DIAG_FILE_STAT)) {
@@ -407,7 +409,7 @@ static __always_inline void count_blocked(void)
 	}
 }
 
-/* What was begun of a task that has ended since. */
+/* End the task that was begun and has ended since. */
 GROUP_FN give_up(void)
 {
 	if (st.part > PART_SUM) {
@@ -422,7 +424,7 @@ GROUP_FN give_up(void)
 	return 0;
 }
 
-/* For same_program(), which is asked before the task goes on. */
+/* Note what same_program() compares before the task goes on. */
 GROUP_FN remember_program(void)
 {
 	struct task_struct *t = THIS;
@@ -437,7 +439,7 @@ static __always_inline bool same_program(void)
 	return R(THIS, start_boottime) == st.part_start && R(THIS, self_exec_id) == st.part_exec;
 }
 
-/* What of a task is written at once: all but its parts. */
+/* Write everything of a task that is written at once, which is all but its parts. */
 GROUP_FN put_fixed(void)
 {
 	put_plain();
@@ -457,9 +459,9 @@ GROUP_FN put_fixed(void)
 #define CAN_PAUSE (HAS_PARTS || NEED_SUM)
 
 /*
- * Write the task st.task, or what is left of it. No reference is taken: that would be half the cost of a listing.
- * Returns 1 where more is left than fits, or than there is time for; st.part is where it goes on then. `t`: the same
- * task, as the kernel's iterator gave it, for older helpers.
+ * Write the task st.task, or what is left of it. It takes no reference, which would be half the cost of a listing.
+ * Returns 1 if the room or the time of this run did not suffice; st.part is then where the task goes on. `t` is the same
+ * task as the kernel's iterator gave it, which helpers of older kernels need.
  */
 static __always_inline u32 write_task(struct task_struct *t)
 {

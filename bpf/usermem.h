@@ -1,39 +1,38 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Reading another process's memory without waiting for it.
+ * Reads another process's memory without waiting for it.
  *
- * A helper that does so takes the target's mmap lock and may fault its pages in: it costs a microsecond, may
- * sleep, and can wait for as long as someone holds that lock. Where the pages are present, their contents are
- * in the kernel's direct map. So the page tables are looked through here, as get_user_pages_fast() and crash
- * debuggers do, without a lock: a page that is mapped at the same place before and after the copy, in an mm
- * that the task still has, was the task's own while it was copied. A page that is not present (swapped out, say)
- * is BLOCKED, and user space may read it from /proc.
+ * The kernel's helper for this takes the target's mmap lock and may fault its pages in. It costs a microsecond, may
+ * sleep, and can wait for as long as someone holds that lock. But the contents of pages that are present are in the
+ * kernel's direct map. So this file walks the page tables without a lock, as get_user_pages_fast() and crash debuggers
+ * do. A page that is mapped at the same place before and after the copy, in an mm that the task still has, was the
+ * task's own while it was copied. A page that is not present (swapped out, say) is BLOCKED, and user space may read it
+ * from /proc.
  *
- * A page table may be freed and used for something else while it is read here. So what an entry leads to is
- * read only if it lies in the machine's ordinary memory (cfg.ram_end), not where devices are, and not if the
- * entry is special, as those of device memory are. What was read by way of such a table is not shown, since the
- * second look finds another entry.
+ * A page table may be freed and reused while it is read here. So an entry is followed only into the machine's ordinary
+ * memory (below cfg.ram_end), never to devices, and not if it is special, as entries of device memory are. Data that was
+ * read through a reused table is not shown, since the second walk finds another entry.
  *
- * For x86-64 page tables. Whether they are that, and where the direct map is, is found by looking: the entry
- * for the page that the reader's own top table lies in must lead to that very page.
+ * This is for x86-64 page tables. Whether they are that, and where the direct map is, is found by trying: the entry for
+ * the page of the reader's own top table must lead to that very page.
  */
 #ifndef TASKDIAG_USERMEM_H
 #define TASKDIAG_USERMEM_H
 
 #define PTE_PRESENT	0x1ull
 #define PTE_LARGE	0x80ull
-/* a page that is there, but whose next use is to be noticed (NUMA balancing); its address is inverted */
+/* a page that is present, but whose next use shall fault (NUMA balancing); its address is inverted */
 #define PTE_PROTNONE	0x100ull
-/* no memory that the kernel looks after: of a device, say */
+/* memory that the kernel does not manage, such as that of a device */
 #define PTE_SPECIAL	0x200ull
-/* accessed and dirty, the latter in two places: they may change while the page stays */
+/* the accessed bit and the two dirty bits, which may change while the page stays */
 #define PTE_VOLATILE	(0x60ull | 1ull << 58)
 #define GIB		(1ull << 30)
-/* The direct map begins on a multiple of 1 GiB, at most this many below a page table. */
+/* The direct map begins on a multiple of 1 GiB, at most this many GiB below a page table. */
 #define DIRECT_MAP_MAX	4096
 
-/* st.pt_addr in the tables below st.pt_top: its entry in st.pt_leaf, its physical address in
- * st.pt_phys. Returns 0 where no page of ordinary memory is there. */
+/* Look st.pt_addr up in the tables below st.pt_top. Sets st.pt_leaf to its entry and st.pt_phys to its physical address.
+ * Returns 0 if no page of ordinary memory is there. */
 GROUP_FN translate(void)
 {
 	u64 table = st.pt_top, entry, page, phys;
@@ -42,7 +41,7 @@ GROUP_FN translate(void)
 #pragma unroll
 	for (int level = 0; level < 5; level++) {
 		table += ((st.pt_addr >> (shift & 63)) & 511) * 8;
-		/* any type of the kernel's that begins with a plain number */
+		/* Any kernel type that begins with a number of 64 bits will do. */
 		entry = R(CAST(struct timespec64, (void *)table), tv_sec);
 		phys = entry;
 		if (!(entry & PTE_PRESENT)) {
@@ -85,16 +84,16 @@ static long direct_map_step(u32 below, void *unused)
 	(void)unused;
 	barrier_var(found);
 	st.n = found & 1;
-	/* not one of the kernel's addresses any more */
+	/* Stop at an address that is not the kernel's any more. */
 	return (found & 1) || !(st.direct_map >> 63);
 }
 
-/* Set st.direct_map and st.pt_shift; st.direct_map stays 0 where the tables are not understood. */
+/* Set st.direct_map and st.pt_shift. st.direct_map is 0 afterwards if the tables are not understood. */
 static __always_inline void find_direct_map(struct task_struct *me)
 {
 	u32 five;
 
-	/* through memory: a pointer that was stored is a number when it is read */
+	/* Through memory, since the verifier takes a pointer that was stored and read for a number. */
 	*(volatile u64 *)&st.arg = (u64)R(me, mm, pgd);
 	if (!st.arg || !cfg.ram_end)
 		return;
@@ -108,7 +107,7 @@ static __always_inline void find_direct_map(struct task_struct *me)
 	st.direct_map = 0;
 }
 
-/* Copy what does not cross a page. */
+/* Copy n bytes that do not cross a page. */
 static __always_inline bool copy_user_page(void *to, u32 n, u64 from)
 {
 	u64 leaf;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * CMDLINE and ENVIRON: text in the task's own memory, read through its page
- * tables (usermem.h), a page a piece. What is not in memory, or not of the
- * task's own any more, is said to be so; nothing is waited for.
+ * tables (usermem.h) in pieces of a page. Text that is not in memory, or no
+ * longer the task's own, is reported as missing. Nothing is waited for.
  */
 #ifndef TASKDIAG_USERTEXT_H
 #define TASKDIAG_USERTEXT_H
 
-/* n bytes, a page at most, of the memory below st.pt_top, to b->data. */
+/* Copy n bytes, a page at most, of the memory below st.pt_top to b->data. */
 #define COPY_USER(b, n, from) ({							\
 	u64 from_ = (from);								\
 	u32 first_ = 4096 - (from_ & 4095), rest_;					\
@@ -16,7 +16,7 @@
 	if (first_ > (n))								\
 		first_ = (n);								\
 	rest_ = (n) - first_;								\
-	/* old verifiers forget the bounds; the compiler knows them and would drop the masks */ \
+	/* Old verifiers forget the bounds. The barriers keep the compiler, which knows them, from dropping the masks. */ \
 	barrier_var(first_);								\
 	ok_ = copy_user_page((b)->data, first_ & 0x1fff, from_);			\
 	barrier_var(rest_);								\
@@ -25,7 +25,7 @@
 	ok_;										\
 })
 
-/* The text is not at hand: why, by what has become of the memory of the task since. */
+/* Report why the text could not be read, which depends on whether the task still has this mm. */
 static __always_inline void no_text(u32 group, u64 mm)
 {
 	u64 now = (u64)R(THIS, mm);
@@ -38,8 +38,8 @@ static __always_inline void no_text(u32 group, u64 mm)
 	}
 }
 
-/* A title that the process wrote over its arguments, ended by a NUL: what of it is in the first page of them, as
- * get_mm_proctitle(). The text is in b->data; 0: it is not at hand. */
+/* Read a title that the process wrote over its arguments, up to a NUL and one page at most, as get_mm_proctitle() does.
+ * The text goes to b->data. Returns its length, or 0 if it could not be read. */
 static __always_inline u32 title(struct task_diag_blob *b, u64 start)
 {
 	char *tmp = (char *)b + sizeof(*b) + 8192;
@@ -61,7 +61,7 @@ static __always_inline u32 title(struct task_diag_blob *b, u64 start)
 	return n < size ? n : size;
 }
 
-/* The text from st.cmd_offset on, a piece a call. Returns 1 when there is more. */
+/* Write one piece of the text from st.cmd_offset on. Returns 1 if there is more. */
 GROUP_FN put_text(u32 group)
 {
 	struct task_struct *t = THIS;
@@ -79,7 +79,7 @@ GROUP_FN put_text(u32 group)
 		missing(group, off ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);
 		return 0;
 	}
-	/* a piece of another program's text would not fit what came before */
+	/* If the task has become another program, a piece of its text would not fit those before. */
 	if (off && (u64)mm != st.part_object) {
 		missing(group, TASK_DIAG_R_VANISHED);
 		return 0;
@@ -124,7 +124,7 @@ GROUP_FN put_text(u32 group)
 			return 0;
 		}
 	}
-	/* Of another mm what was read may be of no one. */
+	/* If the task no longer has this mm, its pages may have been anyone's while they were read. */
 	if (!STILL(t, mm, mm)) {
 		no_text(group, (u64)mm);
 		return 0;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * VMA: the memory mappings of a task, read from the maple tree of its mm
- * without a lock. So a task whose mmap lock is held, by whomever and for
- * however long, is read like any other. Each mapping is checked against the
- * range that the tree has it at, and read again if the two differ, which is
- * what /proc/PID/maps does since Linux 6.17. Needs no helper that older
- * kernels lack.
+ * without a lock. So a task is read even while someone holds its mmap lock.
+ * Each mapping is compared with its range in the tree, and read again if the
+ * two differ, as /proc/PID/maps does since Linux 6.17. This needs no helper
+ * that older kernels lack.
  *
  * An mm and its tree are freed at once when the last task that has it ends,
- * mappings and the nodes of a living tree by RCU. So what a node or a mapping
- * says is followed only if the task still has the mm; and what a mapping's file
- * says counts only if the tree still has the mapping after it was read, since
- * the file is closed after that.
+ * but mappings and the nodes of a living tree are freed by RCU. So pointers in
+ * a node or a mapping are followed only if the task still has the mm. A
+ * mapping's file is closed after the mapping has left the tree, so what was
+ * read from the file counts only if the tree still has the mapping afterwards.
  *
- * Not here: what is in memory of a mapping, which takes a walk over its pages.
+ * Not here: which pages of a mapping are in memory, which takes a walk over
+ * its pages.
  */
 #ifndef TASKDIAG_VMA_H
 #define TASKDIAG_VMA_H
 
 enum { VM_MAYSHARE = 0x80 };
-/* FMODE_BACKING is bit 25 or, in newer and in some stable kernels, bit 24; the other one is another
- * flag there. So what follows the file is looked at, too. */
+/* FMODE_BACKING is bit 25 or, in newer and in some stable kernels, bit 24, and the other bit is another flag there. So a
+ * file with either bit counts as a backing file only if what follows it in memory fits that, too. */
 enum { FMODE_BACKING_MAYBE = 3 << 24 };
 enum { MAPLE_LEAF_64 = 1, MAPLE_RANGE_64 = 2, MAPLE_ARANGE_64 = 3 };
 enum { NODE_MASK = 255, RANGE_SLOTS = 16, ARANGE_SLOTS = 10 };
 #define ADDRESS_MAX (~0ull)
-/* Times that a mapping is read again because it was being changed. */
+/* How often a mapping that is being changed is read again. */
 #define TORN_MAX 64
 
 #define NODE(word) st.node_copy[(word) & 31]
@@ -37,7 +37,7 @@ static __always_inline u32 vma_flags(u64 f)
 {
 	u32 v;
 
-	/* runs of VM_* bits that are in the order of TASK_DIAG_VMAF_* */
+	/* These runs of VM_* bits are in the order of TASK_DIAG_VMAF_*. */
 	v = (f >> 8) & 0x1;		/* GROWSDOWN */
 	v |= (f >> 9) & 0x2;		/* PFNMAP */
 	v |= (f >> 11) & 0xfc;		/* LOCKED to DONTEXPAND */
@@ -46,8 +46,8 @@ static __always_inline u32 vma_flags(u64 f)
 	v |= (f << 10) & 0x80000;	/* UFFD_MISSING */
 	v |= (f << 8) & 0x100000;	/* UFFD_WP */
 	v |= (f << 4) & 0x800000;	/* LOCKONFAULT */
-	/* The others have moved: SEALED from bit 63 to 42, UFFD_MINOR from 37 over 38 to 41, which
-	 * are other things in mappings without a userfaultfd. */
+	/* The others have moved between kernels: SEALED from bit 63 to 42, UFFD_MINOR from 37 over 38 to 41. The latter
+	 * bits have another meaning in mappings without a userfaultfd. */
 	if (f & (1ull << 63 | 1ull << 42))
 		v |= TASK_DIAG_VMAF_SEALED;
 	if ((f & UFFD_MINOR_MAYBE) && HAVE(VMA_UFFD) && VMA_MEMBER(VMA_UFFD))
@@ -55,7 +55,8 @@ static __always_inline u32 vma_flags(u64 f)
 	return v;
 }
 
-/* Path, inode and device of the file st.arg to st.file_*; neighbours often have the same file. */
+/* Set st.path_* and st.file_* to path, inode and device of the file st.arg. They are kept for the next mapping, which
+ * often has the same file. */
 GROUP_FN vma_file(void)
 {
 	u64 file = st.arg, inode, mnt, dentry, sb;
@@ -71,7 +72,7 @@ GROUP_FN vma_file(void)
 		dentry = RD(u64, file, BACKING_DENTRY);
 		sb = RD(u64, dentry, DENTRY_SB);
 		if (sb && sb == RD(u64, mnt, VFSMOUNT_SB)) {
-			/* of a stacked file system: what the user opened */
+			/* a stacked file system: take the file that the user opened */
 			st.path_mnt = mnt;
 			st.path_dentry = dentry;
 			inode = RD(u64, dentry, DENTRY_INODE);
@@ -83,8 +84,8 @@ GROUP_FN vma_file(void)
 	return 0;
 }
 
-/* Kind and name of the mapping in st.vma, as get_vma_name() of fs/proc/task_mmu.c. The kind is
- * returned, the number is left in st.number. */
+/* Find the kind and the name of the mapping in st.vma, as get_vma_name() of fs/proc/task_mmu.c does. Returns the kind
+ * and sets st.number to the number of the name. */
 GROUP_FN vma_kind(void)
 {
 	u64 ops, name, start = VMA_MEMBER(VMA_START), end = VMA_MEMBER(VMA_END);
@@ -133,9 +134,9 @@ GROUP_FN vma_kind(void)
 }
 
 /*
- * What is looked at of a mapping to st.vma, where it is in the struct. A helper
- * copies word by word and takes as long for all of it as the rest of a mapping
- * takes, so the words are loaded here where that can be done by offset.
+ * Copy the members of a mapping that are needed to their places in st.vma. To
+ * copy the whole struct, the helper takes as long as all the rest of a mapping.
+ * So single words are loaded where the kernel allows loads by offset.
  */
 static __always_inline bool copy_vma(u64 vma)
 {
@@ -167,15 +168,15 @@ static __always_inline bool copy_vma(u64 vma)
 
 #define PUT_VMA() next_entry(TASK_DIAG_VMA, sizeof(struct task_diag_vma), ALL_OF(VMA))
 
-/* Has the task still this mm? Else there is nothing more to follow. */
+/* Does the task still have this mm? If not, none of its pointers may be followed any more. */
 static __always_inline bool still_its_mm(void)
 {
 	st.gone = RD(u64, THIS, TASK_MM) != st.mm;
 	return !st.gone;
 }
 
-/* Is the mapping still in the leaf that it was found in, and that in the tree of the task's mm? The parent of a node
- * that has left the tree is the node itself. */
+/* Is the mapping still in its leaf, and is the leaf still in the tree of the task's mm? A node that has left the tree is
+ * its own parent. */
 static __always_inline bool still_mapped(u64 vma)
 {
 	u64 parent = RD_AT(u64, (void *)st.tree_node), slot;
@@ -184,8 +185,8 @@ static __always_inline bool still_mapped(u64 vma)
 	return slot == vma && (parent & ~(u64)NODE_MASK) != st.tree_node && still_its_mm();
 }
 
-/* Write the mapping of a slot that stands for first to last. 0: it is being changed. Not a function
- * of its own: there may be eight frames, and a path takes those. */
+/* Write the mapping of a slot for the addresses first to last. Returns 0 if it is being changed. This is inlined,
+ * because the verifier allows eight call frames and the functions for a path need the rest of them. */
 static __always_inline int put_vma(u64 vma, u64 first, u64 last)
 {
 	struct task_diag_vma *e;
@@ -214,7 +215,7 @@ static __always_inline int put_vma(u64 vma, u64 first, u64 last)
 	e = PUT_VMA();
 	if (!e)
 		return 0;
-	/* It may have grown down, or taken in its neighbour, since that was written. */
+	/* The mapping may have grown down, or merged with its neighbour, after the one before it was written. */
 	start = first < st.address ? st.address : first;
 	e->start = start;
 	e->end = last + 1;
@@ -233,7 +234,7 @@ static __always_inline int put_vma(u64 vma, u64 first, u64 last)
 	return 1;
 }
 
-/* As ma_data_end(): the last slot in use of the node in st.node_copy. */
+/* As ma_data_end(): the last used slot of the node in st.node_copy. */
 static __always_inline u32 data_end(u32 type, u64 max)
 {
 	u64 last;
@@ -246,7 +247,7 @@ static __always_inline u32 data_end(u32 type, u64 max)
 	return last == max ? RANGE_SLOTS - 2 : RANGE_SLOTS - 1;
 }
 
-/* One level down the tree, to where st.address is; as mtree_range_walk(). */
+/* Go one level down the tree towards st.address, as mtree_range_walk() does. */
 GROUP_FN descend_tree(void)
 {
 	u64 node = st.entry & ~(u64)NODE_MASK, pivot;
@@ -255,7 +256,7 @@ GROUP_FN descend_tree(void)
 	if (bpf_probe_read_kernel(st.node_copy, sizeof(st.node_copy), (void *)node))
 		return 1;
 	GAP();
-	/* the parent of a node that is no longer in the tree is the node itself */
+	/* A node that has left the tree is its own parent. */
 	if ((NODE(0) & ~(u64)NODE_MASK) == node || !still_its_mm())
 		return 1;
 	st.tree_node = node;
@@ -294,14 +295,14 @@ static long descend_step(u32 level, void *unused)
 
 	(void)level;
 	(void)unused;
-	/* The compiler knows that it is 0 or 1, the verifier wants to see it. */
+	/* The compiler knows that this is 0 or 1 and would drop the mask, but the verifier needs it. */
 	barrier_var(done);
 	return done & 1;
 }
 
 /*
- * The leaf that st.address lies in to st.node_copy. Always from the root: a node that was seen before the last
- * leaf was written may be another one's by now, and what it has not would be left out.
+ * Copy the leaf with st.address to st.node_copy. The search always begins at the root: a node that was read before the
+ * last leaf was written may have been replaced since, and mappings that only the new one has would be left out.
  */
 static __always_inline bool find_leaf(void)
 {
@@ -315,8 +316,8 @@ static __always_inline bool find_leaf(void)
 	return st.leaf;
 }
 
-/* Load the cache lines of all mappings of the leaf together: one by one, waiting for memory is most
- * of what a mapping costs. */
+/* Load the cache lines of all mappings of the leaf together. If they are loaded one by one, most of a mapping's cost is
+ * waiting for memory. */
 GROUP_FN warm_leaf(void)
 {
 #ifndef LEGACY
@@ -334,7 +335,8 @@ GROUP_FN warm_leaf(void)
 	return 0;
 }
 
-/* One slot of a leaf; the next leaf after the last. 1: no more, or no more room. */
+/* Write the mapping of the next slot, and find the next leaf after the last one. Returns 1 at the end of the tree, or if
+ * the room or the time of this run did not suffice. */
 GROUP_FN next_vma(void)
 {
 	u64 first, last, vma;
@@ -347,7 +349,7 @@ GROUP_FN next_vma(void)
 	if (!st.leaf && !find_leaf()) {
 		if (st.gone)
 			return 1;
-		/* no tree, or it changes under us */
+		/* There is no tree, or it changes while it is read. */
 		if (RD(u64, st.mm, MM_ROOT) && st.torn++ < TORN_MAX)
 			return 0;
 		st.walk_torn = !!RD(u64, st.mm, MM_ROOT);
@@ -387,7 +389,7 @@ GROUP_FN next_vma(void)
 	return 0;
 }
 
-/* The verifier follows a callback over and over, and a global function once. */
+/* The work is in a global function, because the verifier follows that once, but a callback many times. */
 static long vma_step(u32 i, void *unused)
 {
 	u32 done = next_vma();
@@ -398,7 +400,7 @@ static long vma_step(u32 i, void *unused)
 	return done & 1;
 }
 
-/* The page that the kernel maps for all: not in any tree, but the last line of /proc/PID/maps. */
+/* Write the page that the kernel maps for all processes. It is not in any tree, but is the last line of /proc/PID/maps. */
 static __always_inline void put_gate(void)
 {
 	struct task_diag_vma *e;
@@ -429,7 +431,7 @@ static __always_inline void put_gate(void)
 	e->kind = TASK_DIAG_VMA_SPECIAL;
 }
 
-/* Mappings from st.address on. Returns 1 when there are more than fit, or than there is time for. */
+/* Write the mappings from st.address on. Returns 1 if the room or the time of this run did not suffice. */
 GROUP_FN put_vmas(void)
 {
 	struct task_struct *t = THIS;
@@ -439,7 +441,7 @@ GROUP_FN put_vmas(void)
 	spill();
 	st.gone = 0;
 	if (!first && mm != st.part_object) {
-		/* the list ends where it became another program */
+		/* The task has become another program, so the list ends. */
 		missing(TASK_DIAG_VMA, TASK_DIAG_R_VANISHED);
 		return 0;
 	}
@@ -452,7 +454,7 @@ GROUP_FN put_vmas(void)
 	st.leaf = 0;
 	if (first) {
 		st.arg = mm;
-		/* one process alone has nobody in the answer to share with */
+		/* In an answer about one process there is no other task to share with. */
 		if (cfg.strategy != TASK_DIAG_DUMP_ONE && RD(u32, mm, MM_USERS) > 1 && put_shared(TASK_DIAG_VMA, OFF(TASK_MM)))
 			return 0;
 		st.part_begun = 1;

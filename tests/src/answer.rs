@@ -1,5 +1,5 @@
-//! Answers as plain values: one map of named fields for each task, whatever engine gave it, so
-//! that a member which is added to the format is compared without a change here.
+//! Answers as plain values: one map of named fields for each task, from any engine. A member that is
+//! added to the format is then compared without a change here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,9 +23,9 @@ pub use taskdiag::engine::GROUPS;
 pub enum Value {
     /// A number, sign-extended.
     Num(i128),
-    /// Text, a path, a list as it is.
+    /// Text, a path, or the bytes of a list.
     Bytes(Vec<u8>),
-    /// Not there, and why.
+    /// No value, and why.
     Missing(Reason),
 }
 
@@ -51,12 +51,12 @@ pub struct Task {
     pub tgid: u32,
     /// Fields by name.
     pub fields: BTreeMap<String, Value>,
-    /// Lists by the group that they come with and the name of their entry in C, sorted.
+    /// Sorted lists, by the group that they come with and the name of their entry in C.
     pub lists: BTreeMap<(Group, &'static str), Vec<Row>>,
 }
 
 impl Task {
-    /// A field; `None` where the answer does not have it.
+    /// A field, or `None` if the answer does not have it.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.fields.get(key)
     }
@@ -74,14 +74,14 @@ impl Task {
             other => panic!("{key} of task {} is {other:?}", self.pid),
         }
     }
-    /// Why a group or value is not there; `None`: it is, or it is not mentioned.
+    /// Why a group or value is missing, or `None` if it is not missing or not mentioned.
     pub fn missing(&self, key: &str) -> Option<Reason> {
         match self.get(key) {
             Some(Value::Missing(r)) => Some(*r),
             _ => None,
         }
     }
-    /// Is a thread or process the same one: pid and start time (in ticks).
+    /// Pid and start time (in ticks), which identify a thread or process.
     pub fn identity(&self) -> (u32, i128) {
         let start = self.fields.get("base.start_time_ns");
         let start = if let Some(Value::Num(n)) = start { *n } else { 0 };
@@ -129,7 +129,7 @@ impl Task {
 
     fn record<T: GroupRecord>(&mut self, view: &TaskView<'_>) {
         let group = Group::from_number(T::TYPE.into()).expect("records are groups");
-        // What threads share is in the stream once.
+        // A value that threads share is in the stream once.
         let Some(record) = view.owner(group).and_then(|o| o.record::<T>()) else { return };
         let bytes = record.as_bytes();
         let known =
@@ -156,7 +156,7 @@ impl Task {
         self.lists.insert((group, T::TABLE.name), rows);
     }
 
-    /// All three not there for one reason is the same as the group not there for it.
+    /// If all three paths are missing for one reason, this is the same as a missing group.
     fn join_missing_paths(&mut self) {
         let keys = PathKind::ALL.iter().map(|k| format!("paths.{k}"));
         let reasons: Vec<_> = keys.clone().map(|k| self.missing(&k)).collect();
@@ -178,13 +178,13 @@ impl Task {
     }
 }
 
-/// An engine's answer to a request. Its tasks become values when they are looked at: a machine has
-/// many that a test does not care for.
+/// An engine's answer to a request. A task becomes values only when it is asked for, because a machine has
+/// many tasks that a test does not need.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Who gave it.
+    /// The engine that gave it.
     pub source: Source,
-    /// To which strategy.
+    /// The strategy of the request.
     pub strategy: Strategy,
     /// The totals.
     pub done: Done,
@@ -228,7 +228,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Who is asked.
+/// The engine that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// An engine as users get it.
@@ -240,7 +240,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Does the BPF program for kernels before 6.8 answer? Known after the first request.
+    /// Does the BPF program for kernels before 6.8 answer? This is known after the first request.
     pub fn is_legacy(self) -> bool {
         self == Source::LegacyBpf || self.id() == EngineId::Bpf && Bpf::fell_back()
     }
@@ -281,13 +281,13 @@ impl fmt::Display for Source {
 /// Ask one engine.
 ///
 /// # Panics
-/// Where the answer has a task twice: pids are unique at a moment, and a task must not be counted
-/// twice because the walk was resumed.
+/// If the answer has a task twice. Pids are unique at a moment, and a walk that was resumed must not return a
+/// task again.
 pub fn read(source: Source, req: &Request) -> Result<Answer, Error> {
     Ok(indexed(source, req.strategy, source.query(req)?))
 }
 
-/// An answer that is there already.
+/// Makes an [`Answer`] of a snapshot.
 ///
 /// # Panics
 /// As [`read`].
@@ -302,12 +302,12 @@ pub fn indexed(source: Source, strategy: Strategy, snapshot: Snapshot) -> Answer
     Answer { source, strategy, done, snapshot, index }
 }
 
-/// The engines that work here, the slowest last. One that does not is a loud skip, or a failure
-/// where `TASKDIAG_REQUIRE` names it.
+/// The engines that work here, the slowest last. An engine that does not work is a loud skip, or a failure
+/// if `TASKDIAG_REQUIRE` names it.
 pub fn engines() -> &'static [Source] {
     static ENGINES: OnceLock<Vec<Source>> = OnceLock::new();
     ENGINES.get_or_init(|| {
-        // Before Linux 6.1 the kernel takes what BPF code there is for BASE alone, and no more.
+        // Kernels before Linux 6.1 accept the BPF code for BASE, but not that for other groups. So more is asked for.
         let some = Groups::BASE | Groups::CMDLINE | Groups::PATHS;
         let works = |source: &Source| match read(*source, &Request::one(std::process::id(), some)) {
             Ok(_) => true,
@@ -333,14 +333,14 @@ pub fn engines() -> &'static [Source] {
     })
 }
 
-/// Is the older BPF program tested for itself? Not where users get it anyway, nor where
-/// `TASKDIAG_LEGACY_BPF=0` says so: in virtual machines that are slow, beside older ones.
+/// Is the older BPF program tested in addition? It is not if it is used here anyway, or if `TASKDIAG_LEGACY_BPF=0` is set.
+/// Slow virtual machines set this, because other ones with older kernels test the program.
 fn worth_it(source: &Source) -> bool {
     let unwanted = std::env::var_os("TASKDIAG_LEGACY_BPF").is_some_and(|v| v == "0");
     *source != Source::LegacyBpf || !(unwanted || Bpf::fell_back())
 }
 
-/// The groups of [`GROUPS`] that an engine answers here; the others are a loud skip.
+/// The groups of [`GROUPS`] that an engine answers here. The others are a loud skip.
 pub fn groups_of(source: Source) -> Groups {
     static SEEN: OnceLock<Vec<(Source, Groups)>> = OnceLock::new();
     let all = SEEN.get_or_init(|| {
@@ -360,7 +360,7 @@ pub fn groups_of(source: Source) -> Groups {
     all.iter().find(|(s, _)| *s == source).map_or(Groups::NONE, |(_, g)| *g)
 }
 
-/// The engines that answer a group here; each of the others is a loud skip.
+/// The engines that answer a group here. Each of the others is a loud skip.
 pub fn engines_with(group: Group) -> Vec<Source> {
     static SEEN: OnceLock<Vec<(Source, Groups)>> = OnceLock::new();
     let all = SEEN.get_or_init(|| {

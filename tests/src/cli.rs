@@ -130,7 +130,7 @@ impl Sandbox {
         self.conf = Some(Conf { text: text.to_owned(), mode, uid });
         self
     }
-    /// Run by another command, such as `unshare --pid --fork`, which gets the program and its
+    /// Started by another command, such as `unshare --pid --fork`, which gets the program and its
     /// arguments.
     pub fn through(mut self, command: &[&str]) -> Sandbox {
         self.through = command.iter().map(|s| (*s).to_owned()).collect();

@@ -1,5 +1,5 @@
-//! Are two answers about a task the same? A reading of one engine is compared with two readings of
-//! another, before and after, so that what rises may rise.
+//! Compares answers about a task. A reading of one engine is compared with two readings of another one,
+//! before and after it, so that counters may rise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use taskdiag::wire::FdDetailKind;
 use crate::rows::{Row, differences};
 use crate::{Task, Value};
 
-/// Fields that not every engine can tell, and why. They are compared where both do.
+/// Fields that not every engine has, and why. They are compared if both engines have them.
 const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("cred.securebits", "not in /proc"),
     ("stat.flags", "not in /proc/PID/stat"),
@@ -26,14 +26,14 @@ fn rises(key: &str) -> bool {
         || is_time(key) && key.starts_with("stat.")
 }
 
-/// Times that /proc has in ticks.
+/// Is this a time that /proc has in ticks?
 fn is_time(key: &str) -> bool {
     key == "base.start_time_ns" || key.starts_with("stat.") && key.ends_with("_ns")
 }
 
-/// The two parts of a task's CPU time. The kernel knows their sum well, and shares it out by what the tick of its
-/// clock met, which a task that runs changes: what has gone to one part may go to the other at the next look. /proc
-/// alone remembers what it has shown, and never goes back.
+/// The two parts of a task's CPU time. The kernel knows their sum exactly, but divides it by what its timer ticks have
+/// met. While a task runs, the division changes, and time that was in one part may be in the other at the next reading.
+/// Only /proc remembers what it has shown, and lets no part decrease.
 const PARTS: [&str; 2] = ["stat.utime_ns", "stat.stime_ns"];
 
 /// CPU time in ticks, each part rounded down.
@@ -45,14 +45,14 @@ fn cpu_ticks(t: &Task) -> Option<i128> {
     PARTS.iter().map(part).sum()
 }
 
-/// Memory that is divided by the number of its users, so that it is no whole number of pages. /proc rounds it down
+/// Is this memory that is divided by the number of its users? It is not a whole number of pages, and /proc rounds it down
 /// to KiB.
 fn is_share(key: &str) -> bool {
     key.contains("pss") || key.ends_with("locked_bytes") && !key.starts_with("statm.")
 }
 
-/// As precise as every engine can be: times in ticks of 10 ms, shares of memory in KiB. The name of a kworker
-/// without the work it does, which is another one at every look.
+/// The value with the precision that every engine has: times in ticks of 10 ms, shares of memory in KiB. The name of a
+/// kworker loses the work that it does, which is different at each reading.
 fn common(key: &str, v: &Value) -> Value {
     match v {
         Value::Bytes(name) if key == "base.comm" && name.starts_with(b"kworker/") => {
@@ -65,18 +65,18 @@ fn common(key: &str, v: &Value) -> Value {
     }
 }
 
-/// What came of a comparison.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Fields that were compared.
     pub compared: usize,
     /// `pid field: what is wrong`.
     pub differences: BTreeSet<String>,
-    /// Groups of which a value was compared.
+    /// Groups with a value that was compared.
     pub groups: BTreeSet<Group>,
     /// Tasks that were compared.
     pub tasks: usize,
-    /// Of how many of them all engines say that a group is not there.
+    /// For each group, the number of tasks for which all engines say that it is missing.
     pub missing: BTreeMap<Group, usize>,
 }
 
@@ -95,8 +95,8 @@ impl Outcome {
 
 /// Compare `b` with the readings `a1` before and `a2` after it, all of the same task.
 ///
-/// A field that is the same before and after must be that; one that rises must lie between; one
-/// that changed otherwise is not compared.
+/// If a field is the same before and after, `b` must have the same value. If it has risen, the value of `b` must lie
+/// between. If it has changed otherwise, it is not compared.
 pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
     let mut out = Outcome { tasks: 1, ..Outcome::default() };
     for group in Group::ALL {
@@ -105,7 +105,7 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
         }
     }
     let keys: BTreeSet<&String> = a1.fields.keys().chain(b.fields.keys()).collect();
-    // By how much a part of the CPU time may lie outside: nothing where the task did not run.
+    // How far a part of the CPU time may lie outside: not at all if the task did not run.
     let mut apart = 0;
     if let (Some(lo), Some(n), Some(hi)) = (cpu_ticks(a1), cpu_ticks(b), cpu_ticks(a2)) {
         if has_run(a1, a2) || lo != hi {
@@ -156,8 +156,8 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
     out
 }
 
-/// A list of `b` has the same entries as before and after it, as far as both know them. One that is not
-/// the same before and after is not compared.
+/// A list of `b` must have the same entries as before and after it, as far as both know them. A list that has changed
+/// meanwhile is not compared.
 fn compare_lists(key: (Group, &'static str), a1: &Task, b: &Task, a2: &Task, out: &mut Outcome) {
     let get = |t: &Task| t.lists.get(&key).map(|rows| steady(rows));
     let (before, here, after) = (get(a1), get(b), get(a2));
@@ -186,14 +186,14 @@ fn compare_lists(key: (Group, &'static str), a1: &Task, b: &Task, a2: &Task, out
     }
 }
 
-/// The entries of a list without what changes by itself, as precise as every engine can be.
+/// The entries of a list without values that change by themselves, and with the precision that every engine has.
 fn steady(rows: &[Row]) -> Vec<Row> {
     let is = |row: &Row, kind: FdDetailKind| {
         row.get("kind") == Some(&Value::Num(i128::from(kind as u32)))
     };
     let mut rows = rows.to_vec();
     for row in &mut rows {
-        // The fourth value: the time to the expiration of a timer, the memory of a map.
+        // The fourth value is the time until a timer expires, or the memory of a map.
         let changes = is(row, FdDetailKind::Timerfd) || is(row, FdDetailKind::BpfMap);
         if let Some(Value::Bytes(values)) = row.get_mut("value").filter(|_| changes) {
             values[24..32].fill(0);
@@ -206,18 +206,18 @@ fn steady(rows: &[Row]) -> Vec<Row> {
     rows
 }
 
-/// Sums that leave out ended threads say so; they cannot be compared with sums that do not.
+/// Does only one of the two sums leave out ended threads? Then they cannot be compared.
 fn fewer_threads_counted(key: &str, a: &Task, b: &Task) -> bool {
     key.starts_with("sched.") && a.get("sched.flags") != b.get("sched.flags")
 }
 
-/// What changes as a task runs, and may be the same again when it has run.
+/// Is this a field that changes while a task runs, and may be the same again when it has run?
 fn is_of_running(key: &str) -> bool {
     matches!(key, "base.state" | "stat.processor")
 }
 
-/// Has it run between two readings? Threads of the kernel that free BPF programs run for a reader,
-/// so that every reading by BPF may meet them at work.
+/// Has the task run between two readings? Kernel threads that free BPF programs run because of a reader, so every reading
+/// by BPF may meet them while they run.
 fn has_run(a1: &Task, a2: &Task) -> bool {
     ["sched.nvcsw", "sched.nivcsw"].iter().any(|key| a1.get(key) != a2.get(key))
 }
@@ -226,7 +226,7 @@ fn has_run(a1: &Task, a2: &Task) -> bool {
 mod tests {
     use super::*;
 
-    /// A task with CPU time in its two parts, in ticks, and so many switches.
+    /// A task with the two parts of its CPU time, in ticks, and this number of context switches.
     fn task(utime: i128, stime: i128, switches: i128) -> Task {
         let mut t = Task { pid: 7, tgid: 7, ..Task::default() };
         for (key, n) in [
@@ -249,9 +249,9 @@ mod tests {
         let (before, after) = (task(5, 5, 1), task(6, 5, 2));
         assert_eq!(differences(&before, &task(5, 5, 1), &after), 0);
         assert_eq!(differences(&before, &task(4, 7, 1), &after), 0);
-        // Further than it can have run.
+        // The parts differ by more than the task can have run.
         assert_eq!(differences(&before, &task(1, 9, 1), &after), 2);
-        // More or less than there is.
+        // The sum is larger or smaller than before and after.
         assert_eq!(differences(&before, &task(6, 8, 1), &after), 1);
         assert_eq!(differences(&before, &task(4, 4, 1), &after), 1);
     }

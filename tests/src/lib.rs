@@ -1,4 +1,4 @@
-//! Has the parts that the tests of the whole share: tasks in known states ([`mktask`]), answers of each engine
+//! The parts that the tests of the whole project share: tasks in known states ([`mktask`]), answers of each engine
 //! as plain values ([`answer`]), their comparison ([`compare`]), lists ([`rows`]), waits with an end ([`busy`]),
 //! storms of tasks ([`storm`]), and loud skips ([`skips`]).
 //! The tests are in `tests/`.

@@ -65,7 +65,7 @@ fn row<T: ListEntry>(view: &TaskView<'_>, raw: &T, valid: u32) -> Row {
     row
 }
 
-/// What both know of an entry and do not agree on, but for members in `not`.
+/// The members that both entries know and that differ, except those in `not`.
 pub fn differences(a: &Row, b: &Row, not: &[&str]) -> Vec<String> {
     let both = a.iter().filter_map(|(k, v)| Some((k, v, b.get(k)?)));
     both.filter(|(k, v, w)| v != w && !not.contains(k))

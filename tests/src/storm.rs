@@ -1,8 +1,8 @@
-//! What is known of the tasks of `tests/vm/storm`, and whether an answer agrees with it.
+//! The facts about the tasks of `tests/vm/storm`, and the check of an answer against them.
 //!
-//! The storm says in its file `truth` which directories it renames, and who its sentinels are: tasks that only ever change
-//! between values that tell which of them it is (see `tests/vm/storm/sentinels.c`). So each value of an answer is one
-//! that this very task could have had, or the answer is wrong.
+//! The storm writes into its file `truth` which directories it renames, and which tasks are its sentinels. A sentinel
+//! changes its values all the time, but each value names the sentinel (see `tests/vm/storm/sentinels.c`). So a value in an
+//! answer is either one that this task could have had, or it is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,10 +12,10 @@ use taskdiag::{Base, Blob, Cred, Fd, Group, PathKind, TaskView, Vma, VmaKind};
 
 use crate::Answer;
 
-/// A task of which all is known.
+/// A task whose values are known.
 #[derive(Clone, Debug)]
 pub struct Sentinel {
-    /// Which one.
+    /// Its number.
     pub number: u32,
     /// Has its first thread ended, so that it has no working directory?
     pub is_headless: bool,
@@ -23,38 +23,38 @@ pub struct Sentinel {
     pub user: u32,
 }
 
-/// What the storm says of itself.
+/// The content of the storm's file `truth`.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
     base: String,
     exe: String,
     parent: u32,
     cgroups: bool,
-    /// The two names that a directory has at times, from the top.
+    /// For each level of directories, from the top, the two names that alternate.
     levels: Vec<[String; 2]>,
     /// Other names of directories.
     rooms: BTreeSet<String>,
-    /// By process id.
+    /// The sentinels by process id.
     pub sentinels: BTreeMap<u32, Sentinel>,
 }
 
-/// What was looked at in answers, and what was not right.
+/// What was checked in answers, and what was wrong.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Tasks in answers.
     pub rows: u64,
-    /// Values of sentinels that were compared with what is known, by kind.
+    /// How many values of sentinels were compared with the facts, by kind.
     pub values: BTreeMap<&'static str, u64>,
-    /// Values of sentinels that were not there, by kind and reason.
+    /// How many values of sentinels were missing, by kind and reason.
     pub missing: BTreeMap<String, u64>,
-    /// Values that sentinels which have them always, but for moments, were said not to have, by kind.
+    /// How many values were missing for sentinels that have them except for moments, by kind.
     lost: BTreeMap<&'static str, u64>,
-    /// What cannot be.
+    /// Descriptions of wrong values.
     pub wrong: Vec<String>,
 }
 
 impl Found {
-    /// What another answer gave, too.
+    /// Add the findings about another answer.
     pub fn add(&mut self, other: Found) {
         self.rows += other.rows;
         for (kind, n) in other.values {
@@ -69,7 +69,7 @@ impl Found {
         self.wrong.extend(other.wrong);
     }
 
-    /// At the end: what is missing more often than it is there is wrong, too.
+    /// Called at the end. A kind of value that was missing more often than it was there counts as wrong.
     pub fn judge(&mut self) {
         for (kind, lost) in &self.lost {
             let there = self.values.get(kind).copied().unwrap_or_default();
@@ -81,10 +81,10 @@ impl Found {
 }
 
 impl Truth {
-    /// Read the file `truth` in the directory of a storm; `None` where it is not there (yet, or any more).
+    /// Read the file `truth` in the directory of a storm, or `None` if it does not exist (yet, or any more).
     ///
     /// # Panics
-    /// Where it is not as the storm writes it.
+    /// If the storm cannot have written such a file.
     pub fn read(base: &Path) -> Option<Truth> {
         std::fs::read_to_string(base.join("truth")).ok().map(|text| Truth::parse(&text))
     }
@@ -112,12 +112,12 @@ impl Truth {
         truth
     }
 
-    /// The process whose children the sentinels are.
+    /// The parent of all sentinels.
     pub fn parent(&self) -> u32 {
         self.parent
     }
 
-    /// What is below the directories that are renamed: `None` where the path is not of that kind.
+    /// The part of a path below the directories that are renamed, or `None` if the path does not lead through them.
     fn below<'a>(&self, path: &'a str) -> Option<&'a str> {
         let mut rest = path.strip_prefix(self.base.as_str())?.strip_prefix('/')?;
         for names in &self.levels {
@@ -128,26 +128,26 @@ impl Truth {
         Some(rest)
     }
 
-    /// A directory of this sentinel.
+    /// Is this path a directory of this sentinel?
     fn is_place(&self, n: u32, path: &str) -> bool {
         let is = |r: &str| ["a", "b"].iter().any(|x| r == format!("s-{n}-{x}"));
         self.below(path).is_some_and(is)
     }
 
-    /// The program of this sentinel.
+    /// Is this path the program of this sentinel?
     fn is_program(&self, n: u32, path: &str) -> bool {
         let parts = path.rsplit_once('/');
         parts.is_some_and(|(dir, name)| name == format!("prog-{n}") && self.is_place(n, dir))
     }
 
-    /// A file of this sentinel; with a number, only that one.
+    /// Is this path a file of this sentinel? If `which` is given, only the file with that number counts.
     fn is_file(&self, n: u32, which: Option<u32>, path: &str) -> bool {
         let of = |i: u32| path.strip_suffix(&format!("/f-{n}-{i}"));
         let mut dirs = (0..FILES).filter(|i| which.is_none_or(|w| w == *i)).filter_map(of);
         dirs.any(|dir| self.is_place(n, dir))
     }
 
-    /// What an open file of this sentinel is called.
+    /// Can this sentinel have this path open as this descriptor?
     fn is_open(&self, n: u32, fd: u32, path: &str, deleted: bool) -> bool {
         let place = |x| self.is_place(n, path) && path.ends_with(x) && !deleted;
         let cgroup = |x| path == format!("/sys/fs/cgroup/storm-{n}-{x}/cgroup.procs") && !deleted;
@@ -158,12 +158,12 @@ impl Truth {
             12 => cgroup("a"),
             13 => cgroup("b"),
             20.. if fd < 20 + FILES => self.is_file(n, Some(fd - 20), path),
-            // As it is opened, before it gets its number.
+            // The file has just been opened, and does not have its final descriptor yet.
             _ => self.is_file(n, None, path),
         }
     }
 
-    /// Where another task of the storm can be.
+    /// Can another task of the storm be in this directory?
     fn is_storm_place(&self, path: &str) -> bool {
         let of_base = |name: &str| self.base.split('/').any(|b| b == name);
         let of_level = |name: &str| self.levels.iter().flatten().any(|l| l == name);
@@ -177,13 +177,13 @@ impl Truth {
         names.is_some_and(|mut names| names.all(known))
     }
 
-    /// Which sentinel a command name is of.
+    /// The number of the sentinel with this command name.
     fn number_of(&self, comm: &[u8]) -> Option<u32> {
         let n = std::str::from_utf8(comm).ok()?.strip_prefix("prog-")?.parse().ok()?;
         self.sentinels.values().any(|s| s.number == n).then_some(n)
     }
 
-    /// Compare an answer with what is known. `must` are processes that are to be in it.
+    /// Compare an answer with the facts. The processes `must` have to be in it.
     pub fn check(&self, answer: &Answer, must: &[u32], found: &mut Found) {
         for pid in must {
             if !answer.has(*pid) {
@@ -201,13 +201,13 @@ impl Truth {
         for view in tasks {
             found.rows += 1;
             let sentinel = self.sentinels.get(&view.tgid());
-            // Without its first thread a process has no place.
+            // A process whose first thread has ended has no working directory.
             let is_whole = sentinel.is_some_and(|s| !s.is_headless);
             let mut look = Look { truth: self, view, is_whole, answer, found };
             match (sentinel, view.comm()) {
                 (Some(s), _) => look.sentinel(s),
                 (None, Some(comm)) => match self.number_of(comm) {
-                    // A child of a sentinel.
+                    // This is a child of a sentinel.
                     Some(n) => look.values(n),
                     None if comm == b"storm" => look.storm(),
                     None => {}
@@ -218,14 +218,14 @@ impl Truth {
     }
 }
 
-/// Files of a sentinel, as in sentinels.c.
+/// The number of files of a sentinel, as in sentinels.c.
 const FILES: u32 = 8;
 
 /// One task of an answer.
 struct Look<'a> {
     truth: &'a Truth,
     view: TaskView<'a>,
-    /// A sentinel that has all, but for moments.
+    /// Is it a sentinel that has all values except for moments?
     is_whole: bool,
     answer: &'a Answer,
     found: &'a mut Found,
@@ -269,7 +269,7 @@ impl<'a> Look<'a> {
         if let Some(reason) = b.reason {
             return self.missing(kind, reason);
         }
-        // In the middle of an exec there are no arguments yet.
+        // During an exec there are no arguments yet.
         if b.data.is_empty() && matches!(group, Group::Cmdline | Group::Environ) {
             return self.missing(kind, "empty");
         }
@@ -280,7 +280,7 @@ impl<'a> Look<'a> {
         });
     }
 
-    /// A sentinel, or a thread of one.
+    /// Check a sentinel, or a thread of one.
     fn sentinel(&mut self, s: &Sentinel) {
         if let Some(comm) = self.view.comm() {
             let right = comm == format!("prog-{}", s.number).as_bytes();
@@ -303,7 +303,7 @@ impl<'a> Look<'a> {
         self.values(s.number);
     }
 
-    /// What a sentinel and its children have.
+    /// Check the values that a sentinel and its children have.
     fn values(&mut self, n: u32) {
         let (t, v) = (self.truth, self.view);
         for kind in [PathKind::Cwd, PathKind::Root] {
@@ -330,8 +330,8 @@ impl<'a> Look<'a> {
                 v.reason(Group::Cgroup).map_or("no reason".into(), |r| r.to_string()),
             );
         }
-        // fork(2) puts a task into the list of tasks, in the first cgroup of the machine, before it puts it into that of
-        // its parent (copy_process(), cgroup_post_fork()). /proc shows that, too. A sentinel itself has long been forked.
+        // fork(2) adds a task to the list of tasks before it moves it from the machine's first cgroup to its parent's
+        // (copy_process(), cgroup_post_fork()). /proc shows that, too. A sentinel itself has long been forked.
         let may_be_in_fork = !t.sentinels.contains_key(&v.tgid());
         for (hierarchy, path) in v.cgroups().filter(|c| c.0 == 0 && t.cgroups) {
             if may_be_in_fork && path.strip_prefix(b":").unwrap_or(path) == b"/" {
@@ -348,7 +348,7 @@ impl<'a> Look<'a> {
         self.mappings(n);
     }
 
-    /// The task that has this list: another one may share it, and is one of the same sentinel's then.
+    /// The task whose message has this list. If the list is shared, that is another task of the same sentinel.
     fn owner(&mut self, group: Group, kind: &'static str) -> Option<TaskView<'a>> {
         if !self.view.asked().has(group) {
             return None;
@@ -359,12 +359,12 @@ impl<'a> Look<'a> {
         }
         let owner = self.view.owner(group);
         if owner.is_none() {
-            self.value(kind, false, || "that of a task that is not in the answer".into());
+            self.value(kind, false, || "shared with a task that is not in the answer".into());
         }
         owner
     }
 
-    /// Open files.
+    /// Check the open files.
     fn files(&mut self, n: u32) {
         let Some(owner) = self.owner(Group::Fd, "fd") else { return };
         let mut entries = owner.list::<Fd>().into_iter().flatten().peekable();
@@ -382,7 +382,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Mappings of files.
+    /// Check the mappings of files.
     fn mappings(&mut self, n: u32) {
         let Some(owner) = self.owner(Group::Vma, "mapping") else { return };
         let mut entries = owner.list::<Vma>().into_iter().flatten().peekable();
@@ -405,7 +405,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Another task of the storm: it is somewhere below the storm's directory.
+    /// Check another task of the storm, which is somewhere below the storm's directory.
     fn storm(&mut self) {
         let (t, v) = (self.truth, self.view);
         for kind in [PathKind::Cwd, PathKind::Root] {
@@ -440,7 +440,7 @@ mod tests {
         assert!(t.is_place(3, "/t/storm/up-a/right/mid-dd/s-3-a"));
         assert!(t.is_place(3, "/t/storm/up-bb/left/mid-c/s-3-b"));
         for wrong in [
-            "/t/storm/up-a/right/mid-dd/s-4-a", // that of another
+            "/t/storm/up-a/right/mid-dd/s-4-a", // the place of another sentinel
             "/t/storm/up-bbb/left/mid-c/s-3-b", // two names mixed
             "/t/storm/left/mid-c/s-3-b",
             "/up-a/right/mid-dd/s-3-a",

@@ -1,4 +1,4 @@
-//! Requests in two steps give what one request gives, on each engine, and few are asked for what few pass.
+//! Requests in two steps give the same as one request, on each engine, and the second step asks for the tasks that pass only.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use taskdiag::view::{Filter, Item, Plan, Query};
 use taskdiag::{Choice, EngineId, Request, Snapshot, Strategy, Watch, query_with};
 use taskdiag_tests::{Mktask, Source, engines};
 
-/// Children that wait until this is dropped.
+/// Child processes that wait until this value is dropped.
 struct Children(Vec<Child>);
 
 impl Children {
@@ -66,7 +66,7 @@ fn steps(query: &Query) -> Plan {
     plan
 }
 
-/// The engines, each asked alone, and the choice among them.
+/// Each engine alone, and the automatic choice.
 fn choices() -> Vec<Choice> {
     let only = |s: &Source| match s {
         Source::Engine(id) => Some(Choice::Only(*id)),
@@ -104,7 +104,7 @@ fn few_are_asked_for_the_rest() {
     let query = query("pid,args,uid", &filter);
     let snapshot = steps(&query).ask(procfs).expect("/proc is there").snapshot;
     assert_eq!(snapshot.tasks().len(), 2);
-    // Nobody passes: nothing is asked for a second time.
+    // If no task passes, there is no second request.
     let none = self::query("pid,args,uid", "comm == 'no such name'");
     let snapshot = steps(&none).ask(procfs).expect("/proc is there").snapshot;
     assert_eq!((snapshot.tasks().len(), rows(&none, &snapshot).len()), (0, 0));
@@ -133,7 +133,7 @@ fn who_stops_it_gets_an_answer_that_says_so() {
     let query = query("pid,args,uid", "comm == cat");
     let mut plan = steps(&query);
     plan.requests(|r| r.watch = Some(stopped.clone()));
-    // BPF finishes a small answer before it looks.
+    // procfs is asked, because BPF finishes a small answer before it checks for a stop.
     let snapshot = plan.ask(Choice::Only(EngineId::Procfs)).expect("it answers").snapshot;
     assert_eq!(snapshot.stream().done().error, -libc::EINTR);
 }

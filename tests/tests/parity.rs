@@ -1,6 +1,6 @@
-//! Every group that engines here answer has the same values in the answers of all of them. The list of
-//! groups is the registry's, and what an engine answers is what it says: a new group without a
-//! value that was compared fails here.
+//! Compares the values of every group between all engines that answer it here. The list of groups is that of
+//! the registry, and each engine says which of them it answers. A new group fails here if none of its values
+//! was compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ fn states(dir: &str) -> Vec<Mktask> {
     args.iter().filter_map(start).collect()
 }
 
-/// One group of a process and of its threads, from two engines.
+/// Compares one group of a process and of its threads between two engines.
 fn compared(m: &Mktask, group: Group, fast: Source, slow: Source) -> Outcome {
     let groups = Groups::BASE | group.into();
     let mut all = Outcome::default();

@@ -1,5 +1,4 @@
-//! From what a command needs to an answer: a saved one, or one of this machine; and whether it is
-//! complete.
+//! Gets the answer to a query, which is a saved one or one of this machine, and checks whether it is complete.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -23,13 +22,13 @@ use crate::progress::Progress;
 pub struct Source {
     /// A saved stream instead of this machine; `-` is standard input.
     pub from: Option<PathBuf>,
-    /// Who answers.
+    /// Which engine answers.
     pub engine: Choice,
-    /// Limits of what may be read.
+    /// Limits for the request.
     pub limits: Limits,
 }
 
-/// Lists, and walks over pages.
+/// Groups that may take long: lists, and walks over pages.
 const SLOW: Groups =
     Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP).union(Groups::FD);
 
@@ -49,7 +48,7 @@ impl Source {
             self.limits.put_into(r);
             r.watch = Some(watch.clone());
         });
-        // A thread for it is not worth its time where nothing takes long.
+        // If nothing takes long, a thread for the progress would cost more than it is worth.
         let _progress = plan.groups().intersects(SLOW).then(|| Progress::start(watch));
         let Answered { snapshot, nobody, .. } = plan.ask(self.engine)?;
         interrupt::answered();
@@ -61,7 +60,7 @@ impl Source {
     }
 }
 
-/// Pids that were asked for by number and do not exist.
+/// Reports pids that were asked for and do not exist.
 fn say_missing(pids: &[u32]) {
     for pid in pids {
         say(format_args!("taskdiag: there is no process {pid}"));
@@ -69,11 +68,11 @@ fn say_missing(pids: &[u32]) {
 }
 
 thread_local! {
-    /// What stands in for the file of `--from`, see [`stand_in`].
+    /// The bytes used in place of the file of `--from`, see [`stand_in`].
     static STAND_IN: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
-/// From now on a saved stream is these bytes, whatever file is named, in this thread.
+/// Use these bytes as the next saved stream in this thread, whatever file is named.
 pub fn stand_in(bytes: &[u8]) {
     STAND_IN.set(Some(bytes.to_vec()));
 }
@@ -96,7 +95,7 @@ pub fn read(path: &Path) -> Result<Snapshot, Exit> {
     })
 }
 
-/// The largest pid there can be, as procps has it; of a saved answer, the largest there is.
+/// The largest possible pid, which procps also uses for the width of columns. For a saved answer, the largest pid in it.
 pub fn largest_pid(snapshot: &Snapshot, saved: bool) -> u32 {
     match if saved { None } else { pid_max() } {
         Some(limit) => u32::saturating_sub(limit, 1),
@@ -104,22 +103,22 @@ pub fn largest_pid(snapshot: &Snapshot, saved: bool) -> u32 {
     }
 }
 
-/// The kernel's limit of pids. One read: no more system calls than it takes.
+/// The kernel's limit of pids. It is read with as few system calls as possible.
 fn pid_max() -> Option<u32> {
     let mut text = [0; 16];
     let n = File::open("/proc/sys/kernel/pid_max").ok()?.read(&mut text).ok()?;
     std::str::from_utf8(&text[..n]).ok()?.trim().parse().ok()
 }
 
-/// Say why there is nothing about the memory of those who were asked for by number.
+/// Print why there is no memory to show for pids that were asked for.
 pub fn say_no_memory(snapshot: &Snapshot, select: &Selection) {
     for pid in select.only_pids().unwrap_or_default() {
         if snapshot.tasks().any(|t| t.pid() == *pid) {
             say(format_args!(
-                "taskdiag: process {pid} has no memory: it is a kernel thread, or has ended"
+                "taskdiag: process {pid} has no memory: it is a kernel thread, or it has ended"
             ));
         } else if let Some(tgid) = process_of(*pid).filter(|tgid| tgid != pid) {
-            say(format_args!("taskdiag: {pid} is a thread of process {tgid}: ask about that"));
+            say(format_args!("taskdiag: {pid} is a thread of process {tgid}: ask for that one"));
         }
     }
 }
@@ -130,7 +129,8 @@ fn process_of(pid: u32) -> Option<u32> {
     status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
-/// What DONE says of a walk that ended early. It is a negative errno, but a saved answer may hold any number.
+/// The text for the error in DONE of a walk that ended early. It is a negative errno, but a saved answer may have any
+/// number.
 fn why_ended(error: i32) -> String {
     // MAX_ERRNO of the kernel.
     match error {
@@ -139,7 +139,7 @@ fn why_ended(error: i32) -> String {
     }
 }
 
-/// Complete, empty, or partial?
+/// The end of the program for this answer: complete, empty, or partial.
 pub fn verdict(
     snapshot: &Snapshot,
     empty: bool,
@@ -152,7 +152,7 @@ pub fn verdict(
     verdict_of(snapshot, empty, lines)
 }
 
-/// [`verdict`], with the lines that say what is lacking.
+/// [`verdict`] with lines that say what is missing.
 pub fn verdict_of(snapshot: &Snapshot, empty: bool, mut lines: Vec<String>) -> Result<(), Exit> {
     lines.extend(snapshot.caveats().iter().filter(|c| c.is_lack()).map(ToString::to_string));
     let error = snapshot.stream().done().error;

@@ -1,9 +1,9 @@
-//! What may wait for a file system for ever is done by a child process, which is left behind where it does
-//! not answer: a path that the user gives may lead to a mount whose server is gone.
+//! Lets a child process do work that may wait for a file system for ever, because a path that the user gives
+//! may lead to a mount whose server is gone. If the child does not answer, it is left behind.
 //!
 //! A thread would not do. A call that waits for such a server often cannot even be killed, and a process
 //! does not end before all of its threads have. The child has none of our files but its input and two
-//! pipes, so nobody else waits for it either; it ends with us, or when the file system answers.
+//! pipes, so nobody else has to wait for it. It ends with us, or when the file system answers.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,24 +16,24 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::exit::say;
 
-/// No sign of life for so long means that there will be none.
+/// If the child gives no sign of life for this time, it counts as stuck.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// How often the child gives one.
+/// How often the child gives a sign of life.
 const PULSE: Duration = Duration::from_millis(200);
-/// In the child, the pipes to us.
+/// The descriptors of the pipes to us, in the child.
 const DATA: RawFd = 1;
 const STATUS: RawFd = 2;
 
-/// Words of the child about what it does, each one message of two numbers.
+/// Messages of the child about its work. Each message has two numbers.
 const BUSY: i32 = 0;
 const SLOW: i32 = 1;
 const FAILED: i32 = 2;
 
-/// Who does it, mostly a child, as it sees itself.
+/// The side of the one that does the work, which usually is a child process.
 #[derive(Debug)]
 pub struct Child {
     last_pulse: Instant,
-    /// There can be no child: what is written is collected here.
+    /// The output, if there can be no child and the work is done in this process.
     here: Option<Vec<u8>>,
 }
 
@@ -48,17 +48,17 @@ impl Child {
         let mut message = [0; 8];
         message[..4].copy_from_slice(&what.to_ne_bytes());
         message[4..].copy_from_slice(&value.to_ne_bytes());
-        // SAFETY: bytes that live across the call. Nobody reads: nobody wants to know.
+        // SAFETY: the bytes live across the call. An error means that nobody reads, and is ignored.
         unsafe { libc::write(STATUS, message.as_ptr().cast(), message.len()) };
         self.last_pulse = Instant::now();
     }
-    /// Say now and then that something goes on.
+    /// Give a sign of life now and then.
     pub fn is_busy(&mut self) {
         if self.last_pulse.elapsed() > PULSE {
             self.tell(BUSY, 0);
         }
     }
-    /// What is read may come slowly and late: there is somebody at its other end.
+    /// Say that the input may come slowly and late, because someone else writes it.
     fn is_slow(&mut self) {
         self.tell(SLOW, 0);
     }
@@ -69,7 +69,7 @@ impl Write for Child {
         if let Some(here) = &mut self.here {
             return here.write(bytes);
         }
-        // SAFETY: bytes that live across the call.
+        // SAFETY: the bytes live across the call.
         let n = unsafe { libc::write(DATA, bytes.as_ptr().cast(), bytes.len()) };
         usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
@@ -78,25 +78,25 @@ impl Write for Child {
     }
 }
 
-/// What a child process writes, as it comes. [`io::ErrorKind::TimedOut`]: it does not answer.
+/// Reads the output of the child as it comes. [`io::ErrorKind::TimedOut`] means that the child does not answer.
 #[derive(Debug)]
 pub struct Aside {
     child: libc::pid_t,
     data: OwnedFd,
     status: OwnedFd,
-    /// What it is about, where it is known that it may be slow and nobody was told so.
+    /// The name of the input, as long as the user may have to be told that it is slow.
     name: Option<String>,
     is_slow: bool,
 }
 
-/// Do something in a child process. `Err`: there can be no child.
+/// Do some work in a child process. `Err` if there can be no child.
 pub fn start(work: impl FnOnce(&mut Child) -> io::Result<()>) -> io::Result<Aside> {
     let (data, data_out) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (status, status_out) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    // Fewer turns for a large file. The limit for users without rights is the same.
+    // A larger pipe takes fewer turns for a large file. This size is the limit for users without rights.
     let _ = rustix::pipe::fcntl_setpipe_size(&data, 1 << 20);
-    // SAFETY: the program has one thread here; where it has more (tests), the C library keeps its own locks
-    // free, and the child takes none of Rust's.
+    // SAFETY: the program has one thread here. In tests it has more, but the C library keeps its own locks free, and the
+    // child takes no lock of Rust's.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -105,17 +105,17 @@ pub fn start(work: impl FnOnce(&mut Child) -> io::Result<()>) -> io::Result<Asid
             if let Err(e) = work(&mut child) {
                 child.tell(FAILED, e.raw_os_error().unwrap_or(libc::EIO));
             }
-            // SAFETY: ends the child without anything that the parent would do at its end.
+            // SAFETY: this ends the child without the work that the parent does at its end.
             unsafe { libc::_exit(0) }
         }
         child => Ok(Aside { child, data, status, name: None, is_slow: false }),
     }
 }
 
-/// In the child: keep the input and the two pipes, and end with the parent.
+/// Called in the child: keeps the input and the two pipes, and makes it end with the parent.
 fn settle(data: &OwnedFd, status: &OwnedFd) {
-    // SAFETY: plain system calls. The descriptors that are closed are not used any more; those of the pipes
-    // are above 2, which the parent has open.
+    // SAFETY: plain system calls. The descriptors that are closed are not used any more. Those of the pipes are above 2,
+    // because the parent has 0 to 2 open.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         for signal in [libc::SIGINT, libc::SIGPIPE] {
@@ -135,7 +135,7 @@ impl Aside {
         // SAFETY: our own child, which nobody has waited for.
         unsafe { libc::kill(self.child, libc::SIGKILL) };
     }
-    /// The next word of the child; `None`: there is none now.
+    /// The next message of the child, or `None` if there is none now.
     fn word(&self) -> io::Result<Option<i32>> {
         let mut message = [0; 8];
         let n = retry_on_intr(|| rustix::io::read(&self.status, &mut message))?;
@@ -148,7 +148,7 @@ impl Aside {
             word => Ok(Some(word)),
         }
     }
-    /// Wait for data or a word.
+    /// Wait for data or a message.
     fn wait(&mut self) -> io::Result<bool> {
         let flags = PollFlags::IN;
         let mut fds = [
@@ -190,13 +190,13 @@ impl Read for Aside {
         while !self.wait()? {}
         let n = retry_on_intr(|| rustix::io::read(&self.data, &mut *buf))?;
         if n > 0 {
-            // It is known now that somebody is there.
+            // Data has come, so the user need not be told that it is slow.
             if self.is_slow {
                 self.name = None;
             }
             return Ok(n);
         }
-        // The last word comes before the end of the data.
+        // The last message comes before the end of the data.
         while self.word()?.is_some() {}
         Ok(0)
     }
@@ -205,9 +205,9 @@ impl Read for Aside {
 impl Drop for Aside {
     fn drop(&mut self) {
         self.kill();
-        // Mostly it has ended. It may be one that nothing ends, so it is not waited for.
+        // The child has mostly ended. If not even SIGKILL ends it, it is not waited for.
         for _ in 0..20 {
-            // SAFETY: our own child; nothing is written for us.
+            // SAFETY: it is our own child, and the kernel writes no status.
             match unsafe { libc::waitpid(self.child, std::ptr::null_mut(), libc::WNOHANG) } {
                 0 => std::thread::sleep(Duration::from_millis(1)),
                 _ => break,
@@ -216,7 +216,7 @@ impl Drop for Aside {
     }
 }
 
-/// All that is said of something, and how it ended: what was said before it did not answer any more is there.
+/// The output of some work, and its result. If the child stops answering, the output up to then is returned.
 pub fn ask(work: impl Fn(&mut Child) -> io::Result<()>) -> (Vec<u8>, io::Result<()>) {
     let mut said = Vec::new();
     match start(&work) {
@@ -237,12 +237,12 @@ pub fn read(path: &std::path::Path) -> io::Result<Box<dyn Read>> {
     let is_stdin = path == std::path::Path::new("-");
     let name = if is_stdin { String::from("standard input") } else { crate::exit::shown(path) };
     let open = || {
-        // SAFETY: standard input is open, see main.rs; nobody else closes or uses it.
+        // SAFETY: standard input is open (see main.rs), and nobody else closes or uses it.
         if is_stdin { Ok(unsafe { File::from_raw_fd(0) }) } else { File::open(path) }
     };
     let copy = |child: &mut Child| {
         let look = || {
-            // To open a pipe waits for a writer, so look first at what it is.
+            // An open of a FIFO waits for a writer, so find out first what the file is.
             let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
             File::options().read(true).custom_flags(flags).open(path)
         };
@@ -252,7 +252,7 @@ pub fn read(path: &std::path::Path) -> io::Result<Box<dyn Read>> {
             return pour(&first, child);
         }
         child.is_slow();
-        // The first one stays open: a writer may have begun to write to it.
+        // The first descriptor stays open, because a writer may already have written to it.
         if is_stdin { pour(&first, child) } else { pour(&open()?, child) }
     };
     match start(copy) {
@@ -260,13 +260,13 @@ pub fn read(path: &std::path::Path) -> io::Result<Box<dyn Read>> {
             aside.name = Some(name);
             Ok(Box::new(aside))
         }
-        // No process can be made, so nobody else can wait for it.
+        // There can be no child, so the file is read here.
         Err(_) => Ok(Box::new(open()?)),
     }
 }
 
-/// Write all of a file to us. Not by splice(2): it holds the lock of the pipe while the file is read, and we
-/// would wait for it.
+/// Write all of a file to us. splice(2) is not used, because it holds the lock of the pipe while it reads the file, and we
+/// would wait for that lock.
 fn pour(mut file: &File, to: &mut Child) -> io::Result<()> {
     let mut piece = vec![0; 1 << 18];
     loop {

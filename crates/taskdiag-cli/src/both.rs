@@ -1,5 +1,5 @@
-//! `ps m` and `-m`: a row for each process, and below it one for each of its threads. In either, columns that are
-//! of the other kind have `-`, as procps has it.
+//! `ps m` and `-m`: a row for each process, and below it one for each of its threads. Columns of processes are `-` in the
+//! rows of threads, and the other way round, as in procps.
 
 use std::collections::HashMap;
 use std::io;
@@ -75,12 +75,12 @@ const PROCESSES: &[&str] = &[
     "vsz",
 ];
 
-/// The rows: processes of one answer, and threads of another that was made right after it.
+/// The rows: processes of one answer, and threads of another one that was made right after it.
 pub struct Both<'a> {
     columns: &'a [Column],
     cx: &'a Context,
     processes: &'a Snapshot,
-    /// The processes that are shown, by their indices.
+    /// The indices of the processes that are shown.
     tasks: &'a [u32],
     threads: &'a Snapshot,
     thread_cx: Context,
@@ -89,7 +89,7 @@ pub struct Both<'a> {
 }
 
 impl<'a> Both<'a> {
-    /// These processes, with all of their threads.
+    /// Rows of these processes with all their threads.
     pub fn new(
         columns: &'a [Column],
         cx: &'a Context,
@@ -104,7 +104,7 @@ impl<'a> Both<'a> {
         let thread_cx = Context::of(threads, true);
         Both { columns, cx, processes, tasks, threads, thread_cx, of }
     }
-    /// A row whose columns of the other kind are `-`. What needs its task to be written is text already.
+    /// A row in which the columns `without` are `-`. Values whose text depends on the task are made text here.
     fn row(&self, cx: &Context, row: &Row<'_>, without: &[&str]) -> Sum {
         let value = |c: &Column| {
             if without.contains(&c.field.name) {

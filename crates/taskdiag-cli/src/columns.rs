@@ -1,4 +1,4 @@
-//! Columns: what `-o` and the ready-made views mean in terms of the field table.
+//! Columns: translates `-o` and the ready-made views into fields of the table.
 
 use taskdiag::field::{Align, Field, SETS, Set, TASKS, Text};
 
@@ -8,11 +8,11 @@ use crate::nearest;
 /// A column of the output.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// The name as asked for.
+    /// The name as it was typed.
     pub name: String,
     /// The key in JSON and CSV: the field's own name, or the header that was asked for.
     pub key: String,
-    /// The header of the text column; may be empty.
+    /// The header of the text column. It may be empty.
     pub header: String,
     /// Least width of the text column.
     pub width: usize,
@@ -20,13 +20,13 @@ pub struct Column {
     pub fixed: bool,
     /// The field.
     pub field: &'static Field,
-    /// How it looks as text.
+    /// The form of its text.
     pub form: Text,
-    /// Which side of it is ragged.
+    /// The side that it is aligned to.
     pub align: Align,
 }
 
-/// What stands between columns in a format such as `%p, %U`.
+/// The field for text between columns in a format such as `%p, %U`.
 static LITERAL: Field = Field::drawn(
     "text between columns",
     "",
@@ -36,7 +36,7 @@ static LITERAL: Field = Field::drawn(
 );
 
 impl Column {
-    /// Text that stands in each row, and in the header, as it is.
+    /// A column with the same text in each row and in the header.
     pub fn literal(text: &str) -> Column {
         Column {
             name: text.to_owned(),
@@ -49,7 +49,7 @@ impl Column {
             align: Align::Left,
         }
     }
-    /// Is it only text that stands between columns?
+    /// Is it only text between columns?
     pub fn is_literal(&self) -> bool {
         std::ptr::eq(self.field, &LITERAL)
     }
@@ -59,7 +59,7 @@ impl Column {
     }
 }
 
-/// Columns of procps that users may ask for in vain, and what to use.
+/// Columns of procps that do not exist here, and what to use instead.
 const LACKING: &[(&[&str], &str)] = &[
     (&["nwchan"], "use wchan"),
     (&["cgname"], "use cgroup or cgroup_path"),
@@ -95,7 +95,7 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
         name: name.to_owned(),
         key: key(name, named.field),
         header: named.header.to_owned(),
-        // Those of procps are as wide as there, even where the header is wider.
+        // Columns of procps have the width that procps gives them, even if the header is wider.
         width: match std::ptr::eq(set, &TASKS) {
             true => named.field.width,
             false => named.field.width.max(named.header.len()),
@@ -151,8 +151,8 @@ pub fn parse_of(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
     Ok(out)
 }
 
-/// The key of a field, whatever name it was asked for by: of the task where a list's row has another of
-/// that name.
+/// The key of a field, which does not depend on the alias that was typed. A field of the task has `task.` before it if the
+/// rows of a list have another field with that name.
 fn key(name: &str, field: &Field) -> String {
     match name.starts_with("task.") {
         true => format!("task.{}", field.name),
@@ -160,7 +160,7 @@ fn key(name: &str, field: &Field) -> String {
     }
 }
 
-/// The columns of a view of ours: their headers are for people, and are no keys.
+/// The columns of one of our own views. Their headers are for people and are not used as keys.
 pub fn view(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
     let mut columns = parse_of(set, spec)?;
     for c in &mut columns {
@@ -177,8 +177,8 @@ pub fn fit_pids(columns: &mut [Column], largest: u32) {
     }
 }
 
-/// What `taskdiag ps` shows where nothing else is asked for.
-/// For programs, who it is comes first, and each moment in one form.
+/// The columns of `taskdiag ps` if no others are asked for. For programs, the ids come first, and each time has only one
+/// form.
 pub fn default_view(threads: bool, programs: bool) -> Vec<Column> {
     let tid = if threads { "tid," } else { "" };
     let view = match programs {

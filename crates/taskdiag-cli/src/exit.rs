@@ -43,7 +43,7 @@ pub const CODES: &[(u8, &str)] = &[
     (
         3,
         "the answer is partial: something asked for was denied, blocked, cut or unsupported; \
-         standard error says what, and how to get it",
+         standard error says what, and how to get it; or the time of wait was over",
     ),
     (4, "there is no answer: no engine works, or the saved stream is cut or foreign"),
     (

@@ -26,10 +26,10 @@ use std::io::Write as _;
 
 use crate::args::Cli;
 
-/// From now on Ctrl-C is answered: it ends a walk and shows what is there, or says that nothing is shown.
+/// From now on Ctrl-C ends a walk and shows what was read so far, or says that nothing is shown.
 pub use interrupt::catch as catch_interrupts;
 
-/// Say that the program was started in a way that it must not be, and give the exit code.
+/// Print that the program must not be started in this way. Returns the exit code.
 pub fn refuse(why: &str) -> u8 {
     exit::report(Err(exit::Exit::Failed(format!(
         "it has more rights than who starts it ({why}), and would show everyone what is not theirs: remove \
@@ -37,16 +37,16 @@ pub fn refuse(why: &str) -> u8 {
     ))))
 }
 
-/// Do what these arguments ask for, the name of the program first, and give the exit code.
+/// Run the command with these arguments, of which the first is the name of the program. Returns the exit code.
 pub fn run(argv: Vec<OsString>) -> u8 {
     let code = exit::report(args::parse(argv).and_then(|c| commands::run(&c)));
-    // Nobody is left to tell.
+    // An error here can no longer be reported.
     let _ = std::io::stdout().flush();
     code
 }
 
-/// A command that shows saved answers from memory and writes nothing: the whole way from bytes to text, for
-/// fuzzing.
+/// A command that makes the text of saved answers from memory but writes nothing. It is for fuzzing, since it goes the
+/// whole way from bytes to text.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Shows(Cli);
@@ -55,12 +55,12 @@ impl Shows {
     /// The command with these arguments, which must read a saved answer (`--from -`).
     ///
     /// # Panics
-    /// They do not make sense.
+    /// If the arguments are wrong.
     pub fn new(args: &[&str]) -> Shows {
         let argv = ["taskdiag"].iter().chain(args).map(OsString::from).collect();
         Shows(args::parse(argv).unwrap_or_else(|e| panic!("{args:?}: {e:?}")))
     }
-    /// Show this answer to nobody, and give the exit code. From now on nothing in this process is written.
+    /// Make the text of this answer, and return the exit code. From now on this process writes nothing.
     pub fn show(&self, bytes: &[u8]) -> u8 {
         output::sink::be_silent();
         answer::stand_in(bytes);

@@ -1,4 +1,4 @@
-//! The program `taskdiag`: what goes before its first and after its last word, for a process of its own. All
+//! The program `taskdiag`. This file has only what a process of its own needs at its start and end. Everything
 //! else is in the library of this crate.
 
 #![cfg_attr(not(test), no_main)]
@@ -12,12 +12,12 @@ use std::os::unix::ffi::OsStrExt as _;
 #[global_allocator]
 static MEMORY: oom::OrEnd = oom::OrEnd;
 
-/// What the C library calls. The start of Rust's runtime would come before: fifteen system calls, most of
-/// them to read the own mappings, so that an overflow of the stack could be told from other faults. What
-/// else it does is in [`like_rust`].
+/// Called directly by the C library. This skips the start of Rust's runtime, which makes fifteen system calls, most of them
+/// to read the process's own mappings, so that an overflow of the stack could be told from other faults. The useful rest of
+/// that start is in [`like_rust`].
 ///
 /// # Safety
-/// As for any `main`: `argv` has `argc` texts.
+/// As for any `main`: `argv` has `argc` strings.
 #[cfg_attr(not(test), unsafe(export_name = "main"))]
 #[cfg_attr(test, expect(dead_code, reason = "unit tests have a main of their own"))]
 unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char) -> c_int {
@@ -36,15 +36,16 @@ unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char) -> c_int {
     c_int::from(taskdiag_cli::run(argv))
 }
 
-/// What is kept of the start of Rust's runtime: standard input, output and error are open, or a file that
-/// is opened later would be taken for one of them; and a reader that goes away is an error of the write.
+/// The part of the start of Rust's runtime that is kept. It makes sure that standard input, output and error are open,
+/// because a file that is opened later would else take the place of one of them. And it makes a write an error, not a
+/// signal, if the reader has gone.
 fn like_rust() {
     let mut fds = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
-    // SAFETY: three of them, and plain system calls.
+    // SAFETY: the array has three entries, and these are plain system calls.
     unsafe {
         if libc::poll(fds.as_mut_ptr(), 3, 0) > 0 {
             for f in fds.iter().filter(|f| f.revents & libc::POLLNVAL != 0) {
-                // What is written there is an error, as it would have been.
+                // A write to it is an error, as if it were still closed.
                 let how = if f.fd == 0 { libc::O_RDWR } else { libc::O_RDONLY };
                 libc::open(c"/dev/null".as_ptr(), how);
             }
@@ -53,9 +54,8 @@ fn like_rust() {
     }
 }
 
-/// Take memory from the system in large steps and keep it: a command soon ends, and each of its
-/// buffers would be mapped and unmapped for itself. What is not used takes no memory. Before there
-/// are threads.
+/// Make the allocator take memory from the system in large steps and keep it, because a command soon ends and each of its
+/// buffers would be mapped and unmapped separately. Unused parts take no memory. This is called before there are threads.
 fn few_memory_calls() {
     #[cfg(target_env = "gnu")]
     for (what, bytes) in [
@@ -63,7 +63,7 @@ fn few_memory_calls() {
         (libc::M_TRIM_THRESHOLD, 1 << 26),
         (libc::M_MMAP_THRESHOLD, 1 << 20),
     ] {
-        // SAFETY: sets a number in the allocator; one that it refuses changes nothing.
+        // SAFETY: this sets a number in the allocator. If the allocator refuses it, nothing changes.
         unsafe { libc::mallopt(what, bytes) };
     }
 }

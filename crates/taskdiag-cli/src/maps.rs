@@ -1,4 +1,4 @@
-//! `taskdiag maps`: ask, select, arrange, write the memory mappings.
+//! `taskdiag maps`: gets, selects, sorts and writes memory mappings.
 
 use std::io;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     answer::verdict(&snapshot, count == 0, &view.left(), &tally, &columns)
 }
 
-/// The default view without a way over values and cells, but for the rows that are odd.
+/// Writes the default view directly from the records. Only unusual rows go through values and cells.
 fn by_hand(
     sink: &mut Sink,
     table: &Table<'_>,
@@ -109,7 +109,7 @@ fn by_hand(
     Ok(count + odd.count)
 }
 
-/// A field of tasks that is known to be there.
+/// A field of tasks that exists.
 fn field(name: &str) -> &'static field::Field {
     TASKS.find(name).expect("a field of the table").field
 }
@@ -147,12 +147,12 @@ fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
         }
         (View::Everything, _) => EVERYTHING,
     };
-    // For programs each thing is on its own, and whose it is goes without saying nowhere.
+    // Only the text of one process has a title that names it. Elsewhere each row needs the pid.
     let view = if alone && text { view.to_owned() } else { format!("pid,{view}") };
     columns::view(&MAPS, &view)
 }
 
-/// `titled`: is the process named above its mappings?
+/// The query. If `titled` is true, a title names the process above its mappings.
 fn query(args: &Args, columns: &[Column], titled: bool) -> Result<Query, Exit> {
     let mut query = Query::new(&MAPS, columns.iter().map(|c| c.field));
     query.select = args.table.select.clone();
@@ -170,7 +170,7 @@ fn query(args: &Args, columns: &[Column], titled: bool) -> Result<Query, Exit> {
     Ok(query)
 }
 
-/// Is it of a path with one of these in it, and of a deleted file where that is asked for?
+/// Does the path of the mapping contain one of these texts, and is the file deleted if that is asked for?
 fn is_wanted(row: &Row<'_>, paths: &[Vec<u8>], deleted: bool) -> bool {
     let Part::Map(map) = row.part else { return false };
     let named = |m: &Map<'_>| {
@@ -193,7 +193,7 @@ fn keys(args: &Args) -> Result<Vec<Key>, Exit> {
     }
 }
 
-/// As pmap: who it is.
+/// Writes the title as pmap does: the pid and the arguments.
 fn title(out: &mut Vec<u8>, cx: &Context, snapshot: &Snapshot, tasks: &[u32]) {
     let Some(task) = tasks.first().and_then(|i| snapshot.stream().get(*i as usize)) else { return };
     let row = Row::new(task);
@@ -205,7 +205,7 @@ fn title(out: &mut Vec<u8>, cx: &Context, snapshot: &Snapshot, tasks: &[u32]) {
     out.push(b'\n');
 }
 
-/// Count what the tasks lack whose mappings are not in the answer, or not all of them.
+/// Counts the values that tasks lack because some or all of their mappings are not in the answer.
 fn count_gaps(all: &Mappings<'_>, columns: &[Column], cx: &Context, tally: &mut Tally) {
     let lacks = |t: &Row<'_>| {
         let there = matches!(t.each_map(|_| Err(())), Ok(true) | Err(()));
@@ -221,10 +221,10 @@ fn count_gaps(all: &Mappings<'_>, columns: &[Column], cx: &Context, tally: &mut 
     }
 }
 
-/// Leave out the columns that this kernel's smaps does not have.
+/// Leaves out the columns that this kernel's smaps does not have.
 fn drop_unknown(columns: &mut Vec<Column>, view: &view::View<'_>) {
     let unsupported = Some(Missing::Reason(Reason::Unsupported));
-    // That a mapping was looked at ends it.
+    // The first mapping with values decides, and ends the search.
     let _ = view.mappings(false).each_row(&mut |row| match row.part {
         Part::Map(Map { stat: Some(_), .. }) => {
             columns.retain(|c| (c.field.get)(view.cx(), row).missing() != unsupported);

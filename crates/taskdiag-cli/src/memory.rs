@@ -1,4 +1,4 @@
-//! `taskdiag memory`: who has how much of the memory, the largest first.
+//! `taskdiag memory`: how much memory each process, user or other group has, the largest first.
 
 use std::io;
 use std::time::Instant;
@@ -107,10 +107,10 @@ fn query(args: &Args, columns: &[Column]) -> Result<Query, Exit> {
 
 const BAR: usize = 12;
 
-/// Drawn in the column before the last one.
+/// The field of the bar, which is drawn in the column before the last one.
 static BAR_FIELD: Field = Field::drawn("bar", " ", BAR, "pss, else rss", "Share of the largest");
 
-/// Rows with a bar in each: what it is of the largest, in the column that the rows are sorted by.
+/// Rows with a bar in each. It shows the share of the largest value, in the column that the rows are sorted by.
 struct Barred<'a> {
     inner: Table<'a>,
     columns: Vec<Column>,
@@ -121,7 +121,7 @@ struct Barred<'a> {
 }
 
 impl<'a> Barred<'a> {
-    /// `None`: there is no column to draw.
+    /// The rows with bars, or `None` if there is no column to draw.
     fn new(table: &Table<'a>, terminal: &Terminal) -> Option<Barred<'a>> {
         let of = ["pss", "rss", "uss"]
             .into_iter()
@@ -163,7 +163,7 @@ impl<'a> Barred<'a> {
             out.push(if self.blocks { '\u{2588}' } else { '#' });
         }
         if self.blocks && eighths % 8 > 0 {
-            // Left blocks: one eighth is U+258F, seven are U+2589.
+            // The left blocks go from U+258F for one eighth to U+2589 for seven.
             out.extend(char::from_u32(0x2590 - (eighths % 8) as u32));
         }
         Value::Bytes { data: out.into_bytes().into(), cut: false }

@@ -1,6 +1,6 @@
-//! "Did you mean": the known name nearest to a misspelt one.
+//! "Did you mean": suggests the known name that is nearest to a misspelt one.
 
-/// A clause ` (did you mean 'x'?)`, or nothing where no name is near.
+/// A clause ` (did you mean 'x'?)`, or nothing if no name is near.
 pub fn hint<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let near = taskdiag::field::nearest(word, names);
     near.map_or_else(String::new, |name| format!(" (did you mean '{name}'?)"))

@@ -1,19 +1,19 @@
-//! What happens where memory is limited and used up: a word, and the exit code for "no answer". Rust would
-//! abort, which looks like a fault of the program and leaves a core file.
+//! Ends the program when memory is limited and used up, with a message and the exit code for "no answer".
+//! Rust would abort, which looks like a fault of the program and leaves a core file.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// As in `exit.rs`.
+/// The exit code for "no answer", as in `exit.rs`.
 const NO_ANSWER: i32 = 4;
 
-/// The allocator of the system; without memory it ends the program.
+/// The system's allocator, which ends the program if there is no memory.
 pub struct OrEnd;
 
 fn given(memory: *mut u8) -> *mut u8 {
     if memory.is_null() {
         let word = b"taskdiag: out of memory: raise the limit (ulimit -v, or that of the cgroup), or ask for \
             fewer tasks or columns\n";
-        // SAFETY: system calls on bytes that live for ever; nothing is unwound or allocated.
+        // SAFETY: system calls on bytes that live for ever. Nothing is unwound or allocated.
         unsafe {
             libc::write(2, word.as_ptr().cast(), word.len());
             libc::_exit(NO_ANSWER);
@@ -22,7 +22,7 @@ fn given(memory: *mut u8) -> *mut u8 {
     memory
 }
 
-// SAFETY: all is the system's allocator, and only what it gives is given on.
+// SAFETY: every call goes to the system's allocator, and only its results are returned.
 unsafe impl GlobalAlloc for OrEnd {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.

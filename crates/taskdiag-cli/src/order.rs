@@ -5,7 +5,7 @@ pub use taskdiag::view::Key;
 
 use crate::exit::Exit;
 
-/// Keys of `--sort`, each a column with `-` before it for largest first.
+/// The keys of `--sort`. Each is a column, with `-` before it if the largest value comes first.
 pub fn keys(set: &Set, items: Vec<&str>) -> Result<Vec<Key>, Exit> {
     let key = |item: &str| {
         Key::parse(set, item).ok_or_else(|| {

@@ -1,7 +1,7 @@
 //! `taskdiag --as pmap`: memory mappings in the form of procps `pmap`, byte by byte.
 //!
-//! `taskdiag maps` shows more, of more processes, and in other forms; this is for eyes and scripts that know
-//! pmap's.
+//! `taskdiag maps` shows more, for more processes, and in other forms. This is for people and scripts that
+//! know pmap.
 
 use std::io::Write as _;
 
@@ -13,7 +13,7 @@ use crate::args::pmap::{Args, View};
 use crate::exit::Exit;
 use crate::output::{plain, sink};
 
-/// pmap's code where a process is not there.
+/// pmap's exit code if a process does not exist.
 const NOT_THERE: u8 = 42;
 
 /// Run it.
@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if code == 0 { Ok(()) } else { Err(Exit::Code(code)) }
 }
 
-/// One process; `false`: its mappings cannot be had.
+/// Writes one process. Returns false if its mappings cannot be read.
 fn process(out: &mut Vec<u8>, args: &Args, snapshot: &Snapshot) -> bool {
     let Some(task) = snapshot.tasks().next() else { return false };
     let cx = Context::of(snapshot, false);
@@ -65,12 +65,12 @@ fn process(out: &mut Vec<u8>, args: &Args, snapshot: &Snapshot) -> bool {
     there
 }
 
-/// Bytes that are not ASCII or not printable are `?`.
+/// Text in which bytes that are not printable ASCII become `?`.
 fn ascii(bytes: &[u8]) -> String {
     bytes.iter().map(|b| if matches!(b, 0x20..=0x7e) { char::from(*b) } else { '?' }).collect()
 }
 
-/// What /proc/PID/maps has at the end of the line.
+/// The name at the end of the line in /proc/PID/maps.
 fn name(map: &Map<'_>) -> String {
     let text = |n: &field::Name<'_>| {
         let deleted = if n.deleted { " (deleted)" } else { "" };
@@ -94,7 +94,7 @@ fn base(name: &str) -> &str {
     }
 }
 
-/// The last column of the views without smaps' names.
+/// The last column of the views that do not have smaps' names.
 fn mapping(map: &Map<'_>, args: &Args) -> String {
     let name = name(map);
     if map.vma.dev() == Some(0) || !name.contains('/') {
@@ -145,7 +145,7 @@ fn is_wanted(map: &Map<'_>, args: &Args) -> bool {
     end.wrapping_sub(1) >= args.range.0 && start <= args.range.1
 }
 
-/// The views that need a line of text each.
+/// Writes the views that have a line of text for each mapping.
 fn lines(out: &mut Vec<u8>, args: &Args, row: &Row<'_>) {
     let mut sums = Sums::default();
     if !args.quiet {
@@ -173,7 +173,7 @@ fn lines(out: &mut Vec<u8>, args: &Args, row: &Row<'_>) {
         }
         let (kib, name) = (size / 1024, mapping(map, args));
         let mode = std::str::from_utf8(&mode).unwrap_or("-----");
-        // Into memory, which does not fail.
+        // A write into memory does not fail.
         let _ = match args.view {
             View::Extended => {
                 let (rss, dirty) = map.stat.as_ref().map_or((0, 0), |s| {
@@ -227,7 +227,7 @@ fn lines(out: &mut Vec<u8>, args: &Args, row: &Row<'_>) {
     };
 }
 
-/// Names in smaps, in its order, with the column that has the value; `-X` leaves the second kind out.
+/// Names in smaps, in its order, with the column that has the value, and whether `-X` shows it.
 const SMAPS: &[(&str, &str, bool)] = &[
     ("Size", "size", true),
     ("KernelPageSize", "page size", false),
@@ -258,14 +258,14 @@ const SMAPS: &[(&str, &str, bool)] = &[
 /// A column of smaps.
 struct Detail {
     header: &'static str,
-    /// `None`: the size of a page.
+    /// The field, or `None` for the size of a page.
     field: Option<&'static Field>,
     width: usize,
     total: u64,
 }
 
 impl Detail {
-    /// The number that smaps has.
+    /// The number in smaps.
     fn value(&self, cx: &Context, row: &Row<'_>) -> Result<u64, Missing> {
         let Some(field) = self.field else { return Ok(page_kib(cx, row)) };
         match (field.get)(cx, row) {
@@ -277,7 +277,7 @@ impl Detail {
     }
 }
 
-/// Sizes of pages are not read: that of the machine, of which all but those of hugetlbfs are.
+/// The size of a page in KiB. It is not read for each mapping: this is the machine's, which is right except for hugetlbfs.
 fn page_kib(cx: &Context, _: &Row<'_>) -> u64 {
     u64::from(cx.info.page_size) / 1024
 }
@@ -287,7 +287,7 @@ fn cell(out: &mut Vec<u8>, text: &str, width: usize) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A mapping's cells before those of smaps, and behind them.
+/// The cells of a mapping before and after those of smaps.
 fn around(cx: &Context, row: &Row<'_>, args: &Args) -> ([String; 5], String, String) {
     let text = |name: &str| {
         let field = MAPS.find(name).expect("a field of the table").field;
@@ -299,12 +299,12 @@ fn around(cx: &Context, row: &Row<'_>, args: &Args) -> ([String; 5], String, Str
     let start = format!("{:08x}", map.vma.start().unwrap_or(0));
     let name = name(map);
     let head = [start, text("perms"), text("offset"), text("device"), text("inode")];
-    // Names are cut to what pmap reads of them.
+    // Names are cut to the length that pmap reads.
     let name: String = name.chars().take(127).collect();
     (head, text("vmflags"), shown(&name, args).to_owned())
 }
 
-/// The columns of smaps, each as wide as what is in it.
+/// Writes the columns of smaps, each as wide as its content.
 fn everything(out: &mut Vec<u8>, args: &Args, cx: &Context, row: &Row<'_>) {
     const HEADS: [&str; 5] = ["Address", "Perm", "Offset", "Device", "Inode"];
     let all = args.view == View::Everything;
@@ -322,7 +322,7 @@ fn everything(out: &mut Vec<u8>, args: &Args, cx: &Context, row: &Row<'_>) {
     let mut any = false;
     let _ = row.each_map(|row| {
         if !std::mem::replace(&mut any, true) {
-            // What this kernel's smaps does not have.
+            // Leave out the values that this kernel's smaps does not have.
             let unsupported = Err(Missing::Reason(Reason::Unsupported));
             details.retain(|d| d.value(cx, row) != unsupported);
         }

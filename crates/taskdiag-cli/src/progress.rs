@@ -1,5 +1,5 @@
-//! How far a long answer is, on a terminal: nothing for the first moment, then a line on standard
-//! error that goes away when the answer is there.
+//! Shows the progress of a long answer on a terminal: nothing for the first moment, and then a line on
+//! standard error that goes away when the answer is complete.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of the request that this watch is of. Nothing where standard error is not a terminal.
+    /// Show the progress of the request with this watch. If standard error is not a terminal, nothing is shown.
     pub fn start(watch: Arc<Watch>) -> Progress {
         if !std::io::stderr().is_terminal() {
             return Progress::default();
@@ -42,7 +42,7 @@ impl Progress {
                 bar.finish_and_clear();
             }
         };
-        // Without a thread there is no progress to be seen, and the answer is the same.
+        // If there can be no thread, no progress is shown. The answer is the same.
         let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(show);
         Progress { thread: thread.ok().map(|t| (end, t)) }
     }
@@ -61,7 +61,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.thread.take() {
             drop(end);
-            // A panic there is none of the answer's business.
+            // A panic in that thread does not concern the answer.
             let _ = thread.join();
         }
     }

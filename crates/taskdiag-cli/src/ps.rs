@@ -1,4 +1,4 @@
-//! `taskdiag ps`: ask, select, arrange, write.
+//! `taskdiag ps`: gets, selects, sorts and writes processes and threads.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     }
     let end = answer::verdict(&snapshot, rows.is_empty(), &view.left(), &tally, &columns);
     match end {
-        // procps has no exit code for that; it is still said.
+        // procps has no exit code for that, but the reasons are still printed.
         Err(Exit::Partial(lines)) if args.strict && !rows.is_empty() => {
             exit::report(Err(Exit::Partial(lines)));
             Ok(())
@@ -113,8 +113,8 @@ fn snapshot(args: &Args, terminal: &Terminal) -> Result<Snapshot, Exit> {
     if args.source.from.is_some() || !is_whole || !lacks_locked(&columns, &snapshot) {
         return Ok(snapshot);
     }
-    // Through /proc, locked pages are in a file that is read for STATM, not for STAT. What is not there was
-    // said.
+    // In /proc, the locked pages are in a file that is read for STATM and not for STAT. Missing processes were reported
+    // before.
     query.groups |= Groups::STATM;
     exit::quietly(true, || args.source.ask(query.plan()))
 }
@@ -123,7 +123,7 @@ fn snapshot(args: &Args, terminal: &Terminal) -> Result<Snapshot, Exit> {
 fn threads_of(args: &Args, columns: &[Column], terminal: &Terminal) -> Result<Snapshot, Exit> {
     args.source.get(|| {
         let mut query = query(args, columns, terminal, true);
-        // Whose they are was decided by their processes.
+        // The selection was applied to the processes, so their threads need no other one.
         if query.select.only_pids().is_none() {
             query.select = Selection::default();
         }
@@ -141,7 +141,7 @@ fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) ->
     if args.tree.is_some() {
         query.groups = Groups::BASE;
     }
-    // A tree looks at who began before whom, colours at what kind of process it is.
+    // A tree needs the start times, and colours need the kind of process.
     if args.tree.is_some() || terminal.color {
         query.members = Members::ALL;
     }
@@ -155,7 +155,7 @@ fn columns(args: &Args, threads: bool) -> Vec<Column> {
     }
 }
 
-/// The rows as they are sorted, or in the order in which their pids were typed.
+/// The rows in sorted order, or in the order in which their pids were typed.
 fn in_order<'v>(args: &Args, view: &'v View<'_>, snapshot: &Snapshot) -> Cow<'v, [u32]> {
     if !args.as_listed {
         return Cow::Borrowed(view.tasks());
@@ -169,7 +169,7 @@ fn in_order<'v>(args: &Args, view: &'v View<'_>, snapshot: &Snapshot) -> Cow<'v,
     Cow::Owned(rows)
 }
 
-/// Does STAT lack a letter that another request has?
+/// May the column STAT lack the letter for locked pages, which another request would give?
 fn lacks_locked(columns: &[Column], snapshot: &Snapshot) -> bool {
     if !columns.iter().any(|c| c.field.name == "stat") {
         return false;
@@ -181,7 +181,7 @@ fn lacks_locked(columns: &[Column], snapshot: &Snapshot) -> bool {
     })
 }
 
-/// Cells in a line, as procps finds them: in a pipe, too, COLUMNS is heard.
+/// The width of a line in cells. As in procps, COLUMNS counts in a pipe, too.
 fn screen(args: &Args) -> usize {
     let env = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     let env = env.filter(|c| (1..UNLIMITED).contains(c));
@@ -193,7 +193,7 @@ fn screen(args: &Args) -> usize {
     }
 }
 
-/// Longer than any line: arguments may have megabytes.
+/// A width larger than any line. Arguments may have megabytes.
 const UNLIMITED: usize = 1 << 40;
 
 /// What is printed instead of processes.

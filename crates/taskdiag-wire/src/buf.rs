@@ -1,4 +1,4 @@
-//! A growing byte buffer that starts on, and is always filled to, a multiple of 8.
+//! A growing byte buffer whose address and length are always multiples of 8.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -11,11 +11,11 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// Empty.
+    /// An empty buffer.
     pub fn new() -> AlignedBuf {
         AlignedBuf::default()
     }
-    /// Empty, with room for `bytes`.
+    /// An empty buffer with room for `bytes` bytes.
     pub fn with_capacity(bytes: usize) -> AlignedBuf {
         AlignedBuf { words: Vec::with_capacity(bytes.div_ceil(8)) }
     }
@@ -25,19 +25,25 @@ impl AlignedBuf {
         b.extend_padded(bytes);
         b
     }
-    /// `bytes` zero bytes, rounded up to a multiple of 8; to read into.
+    /// A buffer of `bytes` zero bytes, rounded up to a multiple of 8, to read into.
     pub fn zeroed(bytes: usize) -> AlignedBuf {
         AlignedBuf { words: vec![0; bytes.div_ceil(8)] }
     }
-    /// Make it at least `bytes` long; what is added is zero.
+    /// Make it at least `bytes` long. The added bytes are zero.
     pub fn grow(&mut self, bytes: usize) {
         self.words.resize(bytes.div_ceil(8).max(self.words.len()), 0);
+    }
+    /// Room for `bytes` more, as memory that may never have been touched.
+    pub fn spare(&mut self, bytes: usize) -> &mut [std::mem::MaybeUninit<u64>] {
+        let words = bytes.div_ceil(8);
+        self.words.reserve(words);
+        &mut self.words.spare_capacity_mut()[..words]
     }
     /// Length in bytes, a multiple of 8.
     pub fn len(&self) -> usize {
         self.words.len() * 8
     }
-    /// Nothing in it?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -70,7 +76,7 @@ impl AlignedBuf {
             self.words.push(u64::from_ne_bytes(w));
         }
     }
-    /// Drop all after the first `bytes` (a multiple of 8).
+    /// Remove everything after the first `bytes` (a multiple of 8).
     pub fn truncate(&mut self, bytes: usize) {
         debug_assert!(bytes % 8 == 0);
         self.words.truncate(bytes / 8);

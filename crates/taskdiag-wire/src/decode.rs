@@ -1,9 +1,9 @@
-//! Reading untrusted bytes without copying them.
+//! Reads untrusted bytes without copying them.
 //!
-//! [`Stream::parse`] walks all bytes once and refuses what is not well formed; after that the
-//! views cannot fail. What the format says is skipped (unknown messages and attributes, the tail
-//! of a longer struct) is skipped. A shorter struct is an older one: the module `grow` brings the
-//! stream to today's sizes before anything looks at it.
+//! [`Stream::parse`] walks all bytes once and refuses a stream that is not well formed. After that the
+//! views cannot fail. Unknown messages and attributes, and the tail of a longer struct, are skipped, as
+//! the format demands. A shorter struct comes from an older writer: the module `grow` brings the stream
+//! to today's sizes before anything else looks at it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -90,7 +90,7 @@ pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error>
         CMD_FEATURES if payload.iter().all(|b| *b == 0) => Ok(Request::Features),
         CMD_FEATURES => Err(Error::BadRequest("unknown trailing bytes are not zero")),
         CMD_GET => {
-            // What a shorter request lacks is zero; what a longer one has must be.
+            // Members that a shorter request lacks are zero. The rest of a longer one must be zero.
             let (known, rest) = payload.split_at(payload.len().min(size_of::<Req>()));
             if known.len() < Req::C.least {
                 return Err(Error::BadRequest("shorter than task_diag_req"));
@@ -123,8 +123,8 @@ struct TaskAt {
     end: usize,
 }
 
-/// What [`Stream::parse`] allocates: 24 bytes a task, and 16 a name. Tasks by pid are found when
-/// the first one is looked for.
+/// The index that [`Stream::parse`] makes. It has 24 bytes for each task, and 16 for each name. The table of pids is made
+/// when a task is first looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     pub(crate) info: Info,
@@ -135,7 +135,7 @@ pub(crate) struct Index {
     by_pid: OnceLock<HashMap<u32, usize>>,
 }
 
-/// A stream: its index and its bytes. `B` is where the bytes live.
+/// A stream: its index and its bytes, which `B` holds.
 #[derive(Clone, Debug)]
 pub struct Stream<B: AsRef<[u8]>> {
     index: Index,
@@ -165,7 +165,7 @@ impl<B: AsRef<[u8]>> Stream<B> {
         let index = index(grown.as_bytes(), &mut checked)?;
         Ok(Stream { index, bytes, grown: Some(grown) })
     }
-    /// What the stream is an answer to.
+    /// The request that the stream answers, when and where.
     pub fn info(&self) -> &Info {
         &self.index.info
     }
@@ -185,7 +185,7 @@ impl<B: AsRef<[u8]>> Stream<B> {
     pub fn len(&self) -> usize {
         self.index.tasks.len()
     }
-    /// No tasks?
+    /// Has it no tasks?
     pub fn is_empty(&self) -> bool {
         self.index.tasks.is_empty()
     }
@@ -201,16 +201,16 @@ impl<B: AsRef<[u8]>> Stream<B> {
     pub fn task(&self, pid: u32) -> Option<TaskView<'_>> {
         self.index.task(self.bytes(), pid)
     }
-    /// The bytes. Where a struct in the parsed ones was shorter than ours, they are others: a stream of
+    /// The bytes. If a struct in the parsed bytes was shorter than ours, these are not the parsed bytes, but a stream of
     /// today's sizes.
     pub fn bytes(&self) -> &[u8] {
         self.grown.as_ref().map_or(self.bytes.as_ref(), AlignedBuf::as_bytes)
     }
-    /// The bytes that were parsed, given back.
+    /// Gives back the bytes that were parsed.
     pub fn into_bytes(self) -> B {
         self.bytes
     }
-    /// The name with this number, wherever in the stream it is.
+    /// The name with this number. It may be anywhere in the stream.
     pub fn name(&self, number: u32) -> Option<Blob<'_>> {
         self.index.name(self.bytes(), number)
     }
@@ -292,7 +292,7 @@ impl Checked {
         }
         table.least
     }
-    /// Is a struct of this length long enough? Notes whether it is shorter than ours.
+    /// Is a struct of this length long enough? This also notes whether it is shorter than ours.
     fn admit(&mut self, table: &CStruct, len: usize) -> bool {
         self.any_short |= len < table.size;
         len >= self.least(table)
@@ -309,7 +309,7 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
     }
     let mut tasks: Vec<TaskAt> = Vec::new();
     let mut names = HashMap::new();
-    // Where the last task ends, filler after it included: there it may go on.
+    // Where the last task and the filler after it end. The task may go on only there.
     let mut open_end = 0;
     let mut at = 0;
     loop {
@@ -348,7 +348,7 @@ fn info(bytes: &[u8], checked: &mut Checked) -> Result<Info, Error> {
         return Err(Error::Cut(0));
     }
     let (hdr, rest) = NlMsgHdr::read_from_prefix(bytes).ok_or(Error::Foreign)?;
-    // The magic is looked at before anything else, and is where it is in every version.
+    // The magic is checked before anything else. It has the same place in every version.
     let magic = <u32 as zerocopy::FromBytes>::read_from_prefix(rest).map_err(|_| Error::Foreign)?.0;
     if magic == MAGIC.swap_bytes() {
         return Err(Error::OtherByteOrder);
@@ -457,7 +457,7 @@ fn check_attr(rest: &[u8], at: usize, checked: &mut Checked) -> Result<NlAttr, E
     Ok(nla)
 }
 
-/// MISSING, of `len` bytes, at the start of `rest`.
+/// Check a MISSING attribute of `len` bytes at the start of `rest`.
 fn check_missing(rest: &[u8], len: usize, at: usize) -> Result<(), Error> {
     let Some(room) = len.checked_sub(size_of::<MissingHdr>()) else {
         return Err(Error::Malformed(at, "attribute is shorter than its struct"));
@@ -473,8 +473,8 @@ pub(crate) fn is_blob(kind: u16) -> bool {
     matches!(shape(kind), Some(Shape::Blob))
 }
 
-/// The command name of a task with this BASE record; `None`: it is not known. `long` is what its
-/// [`A_COMM`] attribute has, and is asked only where the record has no room for more than there is.
+/// The command name of a task with this BASE record, or `None` if it is not known. `long` gives the content of the task's
+/// [`A_COMM`] attribute. It is called only if the name fills the record, so that it may be longer.
 pub fn comm<'a>(base: &'a Base, long: impl FnOnce() -> Option<&'a [u8]>) -> Option<&'a [u8]> {
     base.comm()?;
     let room = base.comm.len() - 1;
@@ -488,10 +488,10 @@ pub fn comm<'a>(base: &'a Base, long: impl FnOnce() -> Option<&'a [u8]>) -> Opti
     }
 }
 
-/// The totals of a stream that is whole, found without a check of the rest. `None`: it has no DONE
-/// at its end.
+/// The totals of a complete stream and their offset, found without a check of the rest. `None` if there is no DONE at the
+/// end.
 pub(crate) fn done_at(bytes: &[u8]) -> Option<(usize, Done)> {
-    // A newer writer may have a longer one: then all messages before it are stepped over.
+    // A newer writer may have a longer DONE. Then it is found by a step over each message before it.
     let usual = bytes.len().checked_sub(HDR + size_of::<Done>())?;
     let mut at = if is_done(bytes, usual) { usual } else { 0 };
     while !is_done(bytes, at) {
@@ -506,14 +506,13 @@ fn is_done(bytes: &[u8], at: usize) -> bool {
     hdr.is_some_and(|(h, _)| h.kind == NLMSG_DONE && h.len as usize == bytes.len() - at)
 }
 
-/// The totals of a stream that is whole.
+/// The totals of a complete stream, or `None` if it has no DONE at its end.
 pub fn done(bytes: &[u8]) -> Option<Done> {
     done_at(bytes).map(|(_, done)| done)
 }
 
-/// Is there a task with this pid among the first `within`? Looks at message headers only, and
-/// takes bytes that are not well formed as the end: for writers that ask about their own stream
-/// before it is parsed.
+/// Is there a task with this pid among the first `within` tasks? This is for writers that ask about their own stream before
+/// it is parsed. It reads only the headers of messages, and takes bytes that are not well formed for the end.
 pub fn has_task(bytes: &[u8], pid: u32, within: usize) -> bool {
     let (mut rest, mut tasks) = (bytes, 0);
     while let Some((hdr, body)) = NlMsgHdr::read_from_prefix(rest) {

@@ -1,4 +1,4 @@
-//! Making requests and streams.
+//! Makes requests and streams.
 
 use crate::decode::done_at;
 use crate::layout::*;
@@ -29,7 +29,7 @@ fn message(kind: u16, payload: &[u8]) -> Vec<u8> {
 
 /// Writes a stream: [`info`](Self::info), then for each task
 /// [`begin_task`](Self::begin_task), its attributes, [`end_task`](Self::end_task),
-/// and at last [`finish`](Self::finish). Counts what DONE reports about the tasks in it.
+/// and at last [`finish`](Self::finish). It counts the tasks for the totals in DONE.
 #[derive(Debug, Default)]
 pub struct StreamWriter {
     buf: AlignedBuf,
@@ -56,19 +56,19 @@ impl StreamWriter {
         memory.truncate(0);
         StreamWriter { buf: memory, ..StreamWriter::default() }
     }
-    /// An [`Info`] with magic and version set and nothing else.
+    /// An [`Info`] in which only magic and version are set.
     pub fn blank_info() -> Info {
         Info { magic: MAGIC, version: VERSION, ..Info::default() }
     }
-    /// Bytes so far.
+    /// Number of bytes so far.
     pub fn len(&self) -> usize {
         self.buf.len()
     }
-    /// Tasks completed so far.
+    /// Number of tasks completed so far.
     pub fn tasks(&self) -> u64 {
         self.counts.tasks
     }
-    /// Nothing written yet?
+    /// Is nothing written yet?
     pub fn is_empty(&self) -> bool {
         self.buf.is_empty()
     }
@@ -92,19 +92,24 @@ impl StreamWriter {
         }
     }
 
-    /// Append complete TASK and NOOP messages that were made elsewhere, as they are. Their tasks
-    /// are not counted: add them to what [`finish`](Self::finish) gets.
+    /// Append complete TASK and NOOP messages that were made elsewhere, unchanged. Their tasks are not counted here, so add
+    /// them to the argument of [`finish`](Self::finish).
     pub fn raw(&mut self, messages: &[u8]) {
         debug_assert!(self.task.is_none() && messages.len() % 8 == 0);
         self.buf.extend_padded(messages);
     }
 
-    /// Go on writing a finished stream, in place: its DONE is taken off and returned, to be given to
-    /// [`finish`](Self::finish). `None`: the bytes do not end in a DONE.
+    /// Go on with a finished stream, in place. Its DONE is removed and returned, to be given to
+    /// [`finish`](Self::finish). `None` if the bytes do not end in a DONE.
     pub fn reopen(mut stream: AlignedBuf) -> Option<(StreamWriter, Done)> {
         let (at, done) = done_at(stream.as_bytes())?;
         stream.truncate(at);
         Some((StreamWriter { buf: stream, ..StreamWriter::default() }, done))
+    }
+
+    /// The memory that the next `bytes` go to, for who wants to prepare it.
+    pub fn spare(&mut self, bytes: usize) -> &mut [std::mem::MaybeUninit<u64>] {
+        self.buf.spare(bytes)
     }
 
     /// Begin a task. Attributes follow; [`end_task`](Self::end_task) or
@@ -118,8 +123,7 @@ impl StreamWriter {
         self.task_message(0);
     }
 
-    /// Begin more of a task whose other messages directly precede (written with
-    /// [`raw`](Self::raw)). The task is not counted again.
+    /// Go on with the task whose messages were just written with [`raw`](Self::raw). The task is not counted again.
     pub fn continue_task(&mut self, pid: u32, tgid: u32) {
         self.begin_task(pid, tgid);
         let at = self.msg + size_of::<NlMsgHdr>() + std::mem::offset_of!(TaskMsg, flags);
@@ -136,7 +140,7 @@ impl StreamWriter {
         self.buf.as_mut_bytes()[at..at + 4].copy_from_slice(nla.as_bytes());
     }
 
-    /// Add BASE with this command name, of which 63 bytes are kept (the kernel has no longer ones).
+    /// Add BASE with this command name. At most 63 bytes of it are kept, because the kernel has no longer names.
     pub fn put_base(&mut self, record: &Base, name: &[u8]) {
         let name = &name[..name.len().min(63)];
         let mut base = Base { valid: record.valid | Base::KNOWS_COMM, ..*record };
@@ -173,20 +177,20 @@ impl StreamWriter {
         }
     }
 
-    /// Add a name that lists refer to by `number`, which is not 0 and of this name alone.
+    /// Add a name that lists refer to by `number`. The number must not be 0, and no other name may have it.
     pub fn put_name(&mut self, number: u32, flags: u16, name: &[u8]) {
         self.put_blob(A_NAME, number, flags, name, name.len());
     }
 
-    /// Say that what a group tells of is shared with task `pid` of this stream, which has it.
+    /// Say that the task shares the value of a group with task `pid` of this stream, whose message has it.
     pub fn shared(&mut self, group: Group, pid: u32) {
         self.room(size_of::<Shared>());
         let nla = NlAttr { len: size_of::<Shared>() as u16, kind: A_SHARED };
         self.buf.push(&Shared { nla, group: group as u32, pid, reserved: 0 });
     }
 
-    /// Add a value of variable length, in as many attributes as it needs. `total` is its true
-    /// length; with less data than that, it is marked as cut.
+    /// Add a value of variable length, in as many attributes as it needs. `total` is its true length. If `data` is shorter,
+    /// the value is marked as cut.
     pub fn put_blob(&mut self, attr: u16, kind: u32, mut flags: u16, data: &[u8], total: usize) {
         if data.len() < total {
             flags |= BLOB_CUT;
@@ -215,7 +219,7 @@ impl StreamWriter {
         }
     }
 
-    /// Say that one value of several (a path, a hierarchy) is not there, and why.
+    /// Say that one value of several (a path, a hierarchy) is missing, and why.
     pub fn put_blob_missing(&mut self, attr: u16, kind: u32, reason: Reason) {
         self.blob(
             BlobHdr {
@@ -236,14 +240,14 @@ impl StreamWriter {
         self.buf.extend_padded(data);
     }
 
-    /// Add an attribute that was made elsewhere, as it is.
+    /// Add an attribute that was made elsewhere, unchanged.
     pub fn raw_attr(&mut self, attr: &[u8]) {
         debug_assert!(attr.len() % 8 == 0);
         self.room(attr.len());
         self.buf.extend_padded(attr);
     }
 
-    /// Say that a group is not there, and why.
+    /// Say that a group is missing, and why.
     pub fn missing(&mut self, group: Group, reason: Reason) {
         self.missing.push(MissingEntry { group: group as u32, reason: reason as u32 });
     }
@@ -271,7 +275,7 @@ impl StreamWriter {
         self.task = None;
     }
 
-    /// Take back the task that was begun: it vanished before anything was known.
+    /// Remove the task that was begun, because it vanished before anything was known.
     pub fn abandon_task(&mut self) {
         debug_assert!(self.task.is_some());
         self.buf.truncate(self.task_start);
@@ -279,8 +283,8 @@ impl StreamWriter {
         self.counts.vanished += 1;
     }
 
-    /// End the stream with DONE. What `extra` holds is added to the counts of the tasks written
-    /// here; its `error` is used as it is.
+    /// End the stream with DONE. The counts in `extra` are added to those of the tasks written here, and its `error` is used
+    /// unchanged.
     pub fn finish(mut self, extra: Done) -> AlignedBuf {
         debug_assert!(self.task.is_none());
         let c = self.counts;
@@ -299,7 +303,7 @@ impl StreamWriter {
         self.buf
     }
 
-    /// Append what another writer made without INFO, and count its tasks as our own.
+    /// Append the tasks of another writer, which has written no INFO, and count them as our own.
     pub fn append(&mut self, other: StreamWriter) {
         debug_assert!(other.task.is_none());
         self.raw(other.buf.as_bytes());
@@ -317,7 +321,7 @@ impl StreamWriter {
         self.open(MSG_TASK);
         self.buf.push(&TaskMsg { pid, tgid, flags, reserved: 0 });
     }
-    /// Before an attribute of `len` bytes: go on in a CONT message if this one is long.
+    /// Called before an attribute of `len` bytes: goes on in a CONT message if this one is long.
     fn room(&mut self, len: usize) {
         let now = self.buf.len() - self.msg;
         let head = size_of::<NlMsgHdr>() + size_of::<TaskMsg>();

@@ -1,15 +1,15 @@
 //! Streams of older writers: records and entries of lists that are shorter than ours.
 //!
 //! A struct only ever grows at its end. So the bytes that an older writer did not have are added as
-//! zeroes, and the bits of `valid` that stand for them are clear: these members are not known. It is
-//! done once, for the whole stream and only where one is short, so that all views stay plain casts.
+//! zeroes, and the bits of `valid` for them are cleared, because these members are not known. This is done
+//! once for the whole stream, and only if one of its structs is short, so that all views stay plain casts.
 
 use crate::decode::{HDR, TASK_HDR};
 use crate::layout::*;
 use crate::registry::{Shape, shape};
 use crate::*;
 
-/// A struct as we have it, from one that may be shorter.
+/// Our form of a struct, made from one that may be shorter.
 pub(crate) fn extended<T: zerocopy::FromBytes + zerocopy::IntoBytes>(bytes: &[u8]) -> T {
     let mut v = T::new_zeroed();
     let known = bytes.len().min(size_of::<T>());
@@ -17,8 +17,8 @@ pub(crate) fn extended<T: zerocopy::FromBytes + zerocopy::IntoBytes>(bytes: &[u8
     v
 }
 
-/// The stream with all its structs as long as ours. It must have been checked; `None`: a message
-/// would be longer than a message can be.
+/// The stream with all its structs as long as ours. The stream must have been checked. `None` if a message would be longer
+/// than a message can be.
 pub(crate) fn grow(bytes: &[u8]) -> Option<AlignedBuf> {
     let mut out = AlignedBuf::with_capacity(bytes.len() + bytes.len() / 4);
     let mut rest = bytes;
@@ -41,7 +41,7 @@ pub(crate) fn grow(bytes: &[u8]) -> Option<AlignedBuf> {
     Some(out)
 }
 
-/// A message that is one struct of at least `size` bytes.
+/// Copy a message that is one struct, and make it at least `size` bytes long.
 fn fixed(message: &[u8], size: usize, out: &mut AlignedBuf) {
     let start = out.len();
     out.extend_padded(message);
@@ -72,12 +72,12 @@ fn record(attr: &[u8], table: &CStruct, out: &mut AlignedBuf) {
     }
 }
 
-/// Members beyond the end of what the writer had are not known, whatever it says.
+/// Clear the bits of members beyond the end of the writer's struct: they are not known, whatever the writer says.
 fn mask(valid: &mut [u8], with: u32) {
     valid.iter_mut().zip(with.to_ne_bytes()).for_each(|(v, m)| *v &= m);
 }
 
-/// The list with longer entries, in as many attributes as that takes.
+/// Write the list with longer entries, in as many attributes as it needs.
 fn list(attr: &[u8], table: &CStruct, out: &mut AlignedBuf) {
     let size = table.size;
     let (mut hdr, data) = ArrayHdr::read_from_prefix(attr).expect("checked");

@@ -1,6 +1,6 @@
 //! The structs of `uapi/task_diag.h`, member for member.
 //!
-//! The C header is the original; `tests/layout.rs` compiles it and compares
+//! The C header is the original. `tests/layout.rs` compiles it and compares
 //! every offset and size with the tables that `record!` makes here.
 
 use crate::names::{Groups, Strategy};
@@ -46,9 +46,9 @@ plain! {
         pid: u32,
         /// 0.
         reserved: u32,
-        /// No VMA_STAT and ROLLUP of processes with more resident memory than this; 0: of any.
+        /// Leave out VMA_STAT and ROLLUP of processes with more resident memory than this. 0: no limit.
         max_rss_bytes: u64,
-        /// Time for all VMA_STAT and ROLLUP of the answer together, ns; 0: no limit.
+        /// Time for all VMA_STAT and ROLLUP of the answer together, ns. 0: no limit.
         budget_ns: u64,
         /// Members of BASE that need not be there: bits of its `valid`.
         skip_base: u32,
@@ -87,7 +87,7 @@ plain! {
 }
 
 plain! {
-    /// What a stream is an answer to. First message of a stream.
+    /// The first message of a stream: what was asked, when, on which machine, and who served it.
     Info = "task_diag_info", least 88 {
         /// `MAGIC`.
         magic: u32,
@@ -143,9 +143,9 @@ plain! {
         reserved: u32,
         /// Tasks in the stream.
         tasks: u64,
-        /// Tasks in the stream that lack a group for want of rights.
+        /// Tasks in the stream that lack a group because the reader has not the right to it.
         denied: u64,
-        /// Tasks that ended during the walk: left out, or incomplete.
+        /// Tasks that ended during the walk, and are left out or incomplete.
         vanished: u64,
         /// Tasks that lack a group because reading it would have waited.
         blocked: u64,
@@ -225,12 +225,12 @@ plain! {
 }
 
 record! {
-    /// BASE: who it is. Source: `/proc/PID/stat`, `task_struct`. A command name
-    /// of more than 15 bytes, which only kernel threads have, is whole in an attribute of its own:
-    /// [`TaskView::comm`](crate::TaskView::comm) gives it.
+    /// BASE: who it is. Source: `/proc/PID/stat`, `task_struct`. Only kernel threads have command names of
+    /// more than 15 bytes. The whole of such a name is in an attribute of its own, and
+    /// [`TaskView::comm`](crate::TaskView::comm) returns it.
     Base = "task_diag_base", least 56;
     {
-        /// Parent process, 0: none visible.
+        /// Parent process. 0: none is visible to the reader.
         ppid: u32,
         /// Process group.
         pgid: u32,
@@ -381,7 +381,7 @@ record! {
 }
 
 record! {
-    /// IO: Source: `/proc/PID/io`, `task->ioac`.
+    /// IO: bytes and calls of input and output. Source: `/proc/PID/io`, `task->ioac`.
     Io = "task_diag_io", least 64;
     {
         /// Bytes through read calls.
@@ -402,7 +402,8 @@ record! {
 }
 
 record! {
-    /// SCHED: Source: `/proc/PID/schedstat`, `/proc/PID/status`, `task->sched_info`.
+    /// SCHED: times on and waiting for a CPU. Source: `/proc/PID/schedstat`, `/proc/PID/status`,
+    /// `task->sched_info`.
     Sched = "task_diag_sched", least 56;
     {
         /// Time on a CPU, ns.
@@ -482,7 +483,7 @@ entry! {
 }
 
 entry! {
-    /// VMA_STAT: what is in memory of one mapping, bytes. Source: `/proc/PID/smaps`.
+    /// VMA_STAT: how much of one mapping is in memory, bytes. Source: `/proc/PID/smaps`.
     VmaStat = "task_diag_vma_stat", least 208;
     {
         /// First address.
@@ -535,13 +536,13 @@ entry! {
         locked_bytes: u64,
         /// 1: it may have huge pages (THPeligible).
         thp_eligible: u64,
-        /// What a thread needs the right to (`pkeys(7)`); where the processor has such keys.
+        /// The memory protection key (`pkeys(7)`), if the processor has such keys.
         protection_key: u64,
     }
 }
 
 record! {
-    /// ROLLUP: what is in memory of all mappings together, bytes. Source: `/proc/PID/smaps_rollup`.
+    /// ROLLUP: how much of all mappings together is in memory, bytes. Source: `/proc/PID/smaps_rollup`.
     Rollup = "task_diag_rollup", least 184;
     {
         /// Resident.
@@ -592,16 +593,16 @@ record! {
 }
 
 record! {
-    /// SWAP: what is swapped out, found without a walk over pages. Source: `/proc/PID/status`,
+    /// SWAP: swapped-out memory, found without a walk over pages. Source: `/proc/PID/status`,
     /// the counters of shared memory objects.
     Swap = "task_diag_swap", least 32;
     {
         /// Anonymous memory (VmSwap), bytes.
         anon_bytes: u64,
-        /// Pages of mapped shared memory objects within the mapped ranges, bytes.
+        /// Swapped-out pages of shared memory objects within the mapped ranges, bytes.
         shmem_bytes: u64,
-        /// What of `shmem_bytes` may be too much: of private writable mappings whose copies of
-        /// pages are not told from those of the object. 0: it is exact.
+        /// By how much `shmem_bytes` may be too large. In private writable mappings, copies of
+        /// pages cannot be told from pages of the object. 0: `shmem_bytes` is exact.
         private_shmem_bytes: u64,
     }
 }
@@ -686,9 +687,9 @@ entry! {
         family: u16,
         /// `SOCK_*`.
         r#type: u16,
-        /// `IPPROTO_*`, `NETLINK_*`; of `AF_PACKET` the ethertype.
+        /// `IPPROTO_*`, `NETLINK_*`; for `AF_PACKET` the ethertype.
         protocol: u16,
-        /// `TCP_*`; for `AF_UNIX`, too: 1 connected, 7 unconnected, 10 listening.
+        /// `TCP_*`, also for `AF_UNIX`: 1 connected, 7 unconnected, 10 listening.
         state: u16,
         /// Local port.
         local_port: u16,
@@ -714,7 +715,7 @@ entry! {
 }
 
 entry! {
-    /// What is particular about one descriptor. Source: `/proc/PID/fdinfo`.
+    /// Details of one descriptor that are particular to its type. Source: `/proc/PID/fdinfo`.
     FdDetail = "task_diag_fd_detail", least 48;
     {
         /// File descriptor.
@@ -727,7 +728,7 @@ entry! {
 }
 
 record! {
-    /// LIMITS: by number of `RLIMIT_*`; all ones: unlimited. Source: `/proc/PID/limits`.
+    /// LIMITS: resource limits by the number of `RLIMIT_*`. All ones mean unlimited. Source: `/proc/PID/limits`.
     Limits = "task_diag_limits", least 264;
     {
         /// Soft limits.
@@ -769,7 +770,7 @@ record! {
 }
 
 record! {
-    /// AUTOGROUP: the group of tasks with which it shares CPU time. Source: `/proc/PID/autogroup`,
+    /// AUTOGROUP: the group of tasks that it shares CPU time with. Source: `/proc/PID/autogroup`,
     /// `signal->autogroup`.
     Autogroup = "task_diag_autogroup", least 24;
     {
@@ -781,8 +782,8 @@ record! {
 }
 
 record! {
-    /// LOGIN: who logged in, whatever ids it took on since; all ones: it is not of a login. Source:
-    /// `/proc/PID/loginuid`, `/proc/PID/sessionid`, `task->loginuid`.
+    /// LOGIN: who logged in, even if the process has changed its ids since. All ones: it belongs to no login.
+    /// Source: `/proc/PID/loginuid`, `/proc/PID/sessionid`, `task->loginuid`.
     Login = "task_diag_login", least 16;
     {
         /// Uid of the login.
@@ -792,7 +793,7 @@ record! {
     }
 }
 
-/// The structs that frame what the [registry](mod@crate::registry) has.
+/// The structs that frame those of the [registry](mod@crate::registry).
 pub const FRAMES: &[&CStruct] = &[
     &NlAttr::C,
     &NlMsgHdr::C,
@@ -807,7 +808,7 @@ pub const FRAMES: &[&CStruct] = &[
     &ArrayHdr::C,
 ];
 
-/// Every struct of the header, for the test that pins them.
+/// Every struct of the header, for the test that pins their layout.
 pub fn c_structs() -> impl Iterator<Item = &'static CStruct> {
     FRAMES.iter().copied().chain(crate::registry::STRUCTS.iter().map(|s| s.table))
 }

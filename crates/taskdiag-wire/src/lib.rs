@@ -1,5 +1,5 @@
 //! The task_diag wire format: the structs of `uapi/task_diag.h`, an encoder and a
-//! zero-copy decoder. No I/O and no knowledge of where the bytes come from.
+//! zero-copy decoder. It does no I/O, and does not know where the bytes come from.
 //!
 //! - [`mod@registry`]: which groups and attributes there are;
 //! - [`layout`]: their structs;
@@ -105,7 +105,7 @@ registry!(exports);
 pub const VERSION: u32 = 1;
 /// `TASK_DIAG_MAGIC`.
 pub const MAGIC: u32 = 0x4744_4154;
-/// `TASK_DIAG_BLOB_MAX`: most data bytes in one attribute.
+/// `TASK_DIAG_BLOB_MAX`: the most data bytes in one attribute.
 pub const BLOB_MAX: usize = 32768;
 
 /// Message type of filler.
@@ -126,7 +126,7 @@ pub const MSG_FEATURES: u16 = 20;
 /// The message goes on with the task of the message before it.
 pub const FLAG_CONT: u32 = 1;
 
-/// The value ends here though it is longer.
+/// The value is longer, but is cut here.
 pub const BLOB_CUT: u16 = 1;
 /// The process wrote over its arguments.
 pub const BLOB_REWRITTEN: u16 = 2;

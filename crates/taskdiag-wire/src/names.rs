@@ -104,17 +104,17 @@ named! {
     /// Why something that was asked for is not in the answer.
     #[non_exhaustive]
     Reason: u32 {
-        /// The engine or the kernel cannot tell.
+        /// The engine or the kernel does not provide it.
         Unsupported = 1 "unsupported",
-        /// The reader may not know.
+        /// The reader lacks the right to read it.
         Denied = 2 "denied",
         /// The task ended first.
         Vanished = 3 "vanished",
         /// Reading would have waited for the task.
         Blocked = 4 "blocked",
-        /// Did not fit.
+        /// It did not fit.
         Truncated = 5 "truncated",
-        /// The task has none.
+        /// The task does not have it.
         Absent = 6 "absent",
         /// A limit in the request left it out.
         OverBudget = 7 "over_budget",
@@ -137,7 +137,7 @@ named! {
 }
 
 named! {
-    /// As what a task uses a file of FILE_STAT.
+    /// How a task uses a file of FILE_STAT.
     #[non_exhaustive]
     FileUse: u32 {
         /// Its executable.
@@ -152,7 +152,7 @@ named! {
 }
 
 named! {
-    /// What a mapping is of.
+    /// What a mapping contains.
     #[non_exhaustive]
     VmaKind: u32 {
         /// Anonymous memory without a name.
@@ -167,7 +167,7 @@ named! {
         Vdso = 4 "vdso",
         /// Anonymous memory that the process named.
         Named = 5 "named",
-        /// The kernel's own; its name is as in /proc.
+        /// A mapping that the kernel made. Its name is that in /proc.
         Special = 6 "special",
     }
 }
@@ -243,9 +243,9 @@ named! {
         Signalfd = 4 "signalfd",
         /// A watch: its descriptor, inode, device, mask.
         Inotify = 5 "inotify",
-        /// Pid (0: not visible; all ones: has ended).
+        /// Pid. 0: not visible to the reader; all ones: the process has ended.
         Pidfd = 6 "pidfd",
-        /// Id, type, most entries, memory in bytes.
+        /// Id, type, maximum number of entries, memory in bytes.
         BpfMap = 7 "bpf_map",
         /// Id, type, memory in bytes.
         BpfProg = 8 "bpf_prog",
@@ -303,7 +303,7 @@ vma_flags! {
 }
 
 impl Strategy {
-    /// Does a message stand for a single thread (and its times for that thread alone)?
+    /// Is each message about a single thread, so that its times are those of that thread alone?
     pub fn is_threads(self) -> bool {
         matches!(self, Strategy::AllThread | Strategy::Thread)
     }
@@ -331,7 +331,7 @@ impl Groups {
     pub const fn from_bits(bits: u64) -> Groups {
         Groups(bits)
     }
-    /// Is nothing in it?
+    /// Is it empty?
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

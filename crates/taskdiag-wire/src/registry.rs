@@ -1,11 +1,11 @@
-//! The one declaration of what a task's message can hold: groups and the attributes beside them,
-//! with their numbers, and whether each is a record, a list or a blob.
+//! The one declaration of everything that a task's message can hold: groups and the attributes beside
+//! them, with their numbers, and whether each is a record, a list or a blob.
 //!
 //! Everything that must know all of them is made from it by a macro that [`registry!`](crate::registry!) calls: the
 //! types [`Group`](crate::Group) and [`Groups`](crate::Groups), the `A_*` constants, the decoder's
 //! checks, the crate's exports, the tests of the layout and of the columns, the comparison of
-//! engines, the fuzzer, and the BPF programs' constants. So nothing can be forgotten there: a group
-//! without its struct, or a struct without its group, does not compile.
+//! engines, the fuzzer, and the BPF programs' constants. So none of these can miss one: a group without its
+//! struct, or a struct without its group, does not compile.
 //!
 //! The numbers are those of `uapi/task_diag.h`; `tests/layout.rs` compares them.
 
@@ -42,11 +42,11 @@ macro_rules! registry {
                 FdCount = 16 fd_count FD_COUNT,
                 /// Memory use of all mappings together.
                 Rollup = 17 rollup ROLLUP,
-                /// What is swapped out.
+                /// Amount of swapped-out memory.
                 Swap = 18 swap SWAP,
                 /// How soon it is killed when memory runs out.
                 Oom = 22 oom OOM,
-                /// The group of tasks with which it shares CPU time.
+                /// The group of tasks that it shares CPU time with.
                 Autogroup = 24 autogroup AUTOGROUP,
                 /// Who logged in, and in which audit session.
                 Login = 25 login LOGIN,
@@ -86,7 +86,7 @@ macro_rules! registry {
             attribute_lists {
                 /// Attribute type of the list of sockets.
                 Socket = 70 A_SOCKET [Fd],
-                /// Attribute type of the list of what is particular about descriptors.
+                /// Attribute type of the list of details of descriptors.
                 FdDetail = 71 A_FD_DETAIL [Fd],
             }
             attribute_blobs {
@@ -113,7 +113,7 @@ macro_rules! for_each_record {
     };
 }
 
-/// Call `macro!(Vma Socket ...)` with the entries of all lists, those of attributes too.
+/// Call `macro!(Vma Socket ...)` with the entries of all lists, including those of attributes.
 #[macro_export]
 macro_rules! for_each_list {
     ($then:path) => {
@@ -197,8 +197,8 @@ macro_rules! shapes {
             const TABLE: &'static CStruct = &crate::$al::C;
         })*
 
-        /// What an attribute of this type is made of. `None`: it is not known, or MISSING, which is
-        /// a list of another kind.
+        /// What an attribute of this type is made of. `None` if the type is not known, or is MISSING, which is a list of
+        /// another kind.
         pub const fn shape(kind: u16) -> Option<Shape> {
             Some(match kind {
                 $($rn => Shape::Record(&crate::$r::C),)*

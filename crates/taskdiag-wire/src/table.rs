@@ -1,6 +1,6 @@
-//! How the structs of [`layout`](crate::layout) are declared: a macro makes the Rust struct, the getters that
-//! heed `valid`, and a table of what the C compiler must agree with, of which tests, the decoder and
-//! the BPF constants are made.
+//! Declares the structs of [`layout`](crate::layout). A macro makes the Rust struct, getters that respect
+//! `valid`, and a table of its members. The C compiler must agree with this table; the decoder and the BPF
+//! constants are made from it.
 
 use crate::plain::Plain;
 
@@ -32,7 +32,7 @@ pub struct CStruct {
     pub least: usize,
     /// All members but padding, in order.
     pub members: &'static [Member],
-    /// The members that own a bit of `valid`, in bit order. Empty: it has no such bits.
+    /// The members that own a bit of `valid`, in bit order. It is empty if there is no `valid`.
     pub valid: &'static [Member],
 }
 
@@ -68,7 +68,7 @@ macro_rules! member {
     };
 }
 
-/// What is said of a struct whose members own bits of `valid`.
+/// The constants of a struct whose members own bits of `valid`.
 macro_rules! known {
     ($name:ident, $c:literal, $least:literal; $($f:ident: $t:ty,)*) => {
         impl $name {
@@ -88,9 +88,9 @@ macro_rules! known {
     };
 }
 
-/// A plain struct of the header. `least` is its size in the first version of the format, and is
-/// left out for the heads of messages and attributes, which do not grow. A struct that may grow is
-/// `#[non_exhaustive]`, because a member that is added must not break who writes it out.
+/// A plain struct of the header. `least` is its size in the first version of the format. The heads of messages and
+/// attributes have no `least`, because they do not grow. A struct that may grow is `#[non_exhaustive]`, because a member
+/// that is added must not break who writes it out.
 macro_rules! plain {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal { $($body:tt)* }) => {
         plain!(@table $(#[$m])* #[non_exhaustive] $name = $c, $least; { $($body)* });
@@ -120,8 +120,8 @@ macro_rules! plain {
     };
 }
 
-/// The struct of a group: an `nlattr`, the `valid` mask, members that each own a bit of it, padding
-/// between them or after them. `least` is its size in the first version of the format.
+/// The struct of a group: an `nlattr`, the `valid` mask, members that each own a bit of it, and padding between or after
+/// them. `least` is its size in the first version of the format.
 macro_rules! record {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $($p:ident: $pt:ty,)* } then { $($(#[$gm:meta])* $g:ident: $gt:ty,)* })?) => {
@@ -164,7 +164,7 @@ macro_rules! record {
                 r.nla = NlAttr { len: size_of::<$name>() as u16, kind: Self::TYPE };
                 r
             }
-            /// Is the member with this name known? `None`: there is no such member.
+            /// Is the member with this name known? `None` if there is no such member.
             pub fn knows(&self, member: &str) -> Option<bool> {
                 Self::MEMBERS.iter().position(|m| *m == member).map(|i| self.valid & (1 << i) != 0)
             }
@@ -190,8 +190,8 @@ macro_rules! record {
     };
 }
 
-/// An entry of a list: a plain struct, a bit of the list's `valid` for each member. `least` is its
-/// size in the first version of the format.
+/// An entry of a list: a plain struct, each member of which owns a bit of the list's `valid`. `least` is its size in the
+/// first version of the format.
 macro_rules! entry {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $p:ident: $pt:ty, })?) => {
@@ -223,8 +223,8 @@ macro_rules! entry {
     };
 }
 
-/// A struct that an attribute consists of, or that its list consists of. The registry implements
-/// this, so a struct that is not in it does not compile.
+/// A struct that is an attribute, or an entry of a list. The registry implements this trait, so a struct that is not in it
+/// does not compile.
 pub trait Attribute: Plain {
     /// Type of the attribute.
     const TYPE: u16;
@@ -232,11 +232,11 @@ pub trait Attribute: Plain {
     const TABLE: &'static CStruct;
 }
 
-/// What a list of the stream is made of.
+/// A struct that is an entry of lists.
 pub trait ListEntry: Attribute {}
 
-/// An entry of a list in a stream; its methods give the members that are known. It is what a list's head and one entry
-/// of it say, and nothing can be added to that, so it may be written out.
+/// An entry of a list in a stream. Its methods return the members that are known. Nothing can be added to what a list
+/// says of one entry, so this struct may be written out.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a, T> {
     /// Bit i: the i-th member is known.
@@ -254,7 +254,7 @@ pub trait GroupRecord: Attribute {
 /// The bit of `valid` for the member with this name.
 ///
 /// # Panics
-/// There is no such member; in a constant, so it is seen when that is compiled.
+/// If there is no such member. In a constant, this is seen when the constant is compiled.
 pub const fn bit(members: &[&str], name: &str) -> u32 {
     let mut i = 0;
     while i < members.len() {

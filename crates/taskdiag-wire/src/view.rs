@@ -1,5 +1,5 @@
-//! One task of a checked stream, and what it has: records, lists, values of variable length. The
-//! checks are in `decode`; nothing here can fail.
+//! One task of a checked stream and its values: records, lists, and values of variable length. The
+//! checks are in `decode`, so nothing here can fail.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -42,7 +42,7 @@ impl<'a> TaskView<'a> {
     pub fn asked(&self) -> Groups {
         Groups::from_bits(self.index.info.show_flags)
     }
-    /// The task's messages as they are in the stream, filler between them included.
+    /// The task's messages as they are in the stream, with the filler between them.
     pub fn messages(&self) -> &'a [u8] {
         self.messages
     }
@@ -53,17 +53,16 @@ impl<'a> TaskView<'a> {
     fn find(&self, kind: u16) -> Option<&'a [u8]> {
         self.attrs().find(|a| a.0 == kind).map(|a| a.1)
     }
-    /// The record of a fixed-size group, or `None` where it is not in the answer
-    /// ([`reason`](Self::reason) says why).
+    /// The record of a fixed-size group, or `None` if it is not in the answer ([`reason`](Self::reason) says why).
     pub fn record<T: GroupRecord>(&self) -> Option<&'a T> {
         T::ref_from_prefix(self.find(T::TYPE)?).map(|(r, _)| r)
     }
-    /// The command name; any bytes but NUL may be in it.
+    /// The command name. It may contain any bytes but NUL.
     pub fn comm(&self) -> Option<&'a [u8]> {
         let long = || self.blobs(A_COMM).next().map(|(_, name)| name);
         comm(self.record::<Base>()?, long)
     }
-    /// The entries of a list, or `None` where it is not in the answer ([`reason`](Self::reason) and
+    /// The entries of a list, or `None` if it is not in the answer ([`reason`](Self::reason) and
     /// [`shared`](Self::shared) say why).
     pub fn list<T: ListEntry>(&self) -> Option<impl Iterator<Item = Entry<'a, T>> + use<'a, T>> {
         let attrs = self.attrs().filter(|a| a.0 == T::TYPE);
@@ -80,25 +79,25 @@ impl<'a> TaskView<'a> {
     pub fn name(&self, number: u32) -> Option<Blob<'a>> {
         self.index.name(self.bytes, number)
     }
-    /// Thread id of the task in this stream that has the value of this group for both.
+    /// Thread id of the task in this stream whose message has the value of this group, which both share.
     pub fn shared(&self, group: Group) -> Option<u32> {
         let all = self.attrs().filter(|a| a.0 == A_SHARED);
         all.filter_map(|(_, attr)| Shared::read_from_prefix(attr))
             .find_map(|(s, _)| (s.group == group as u32).then_some(s.pid))
     }
-    /// The task that has the value of this group: this one, or the one that it shares it with.
+    /// The task whose message has the value of this group: this task, or the one that it shares the value with.
     pub fn owner(&self, group: Group) -> Option<TaskView<'a>> {
         match self.shared(group) {
             None => Some(*self),
             Some(pid) => self.index.task(self.bytes, pid),
         }
     }
-    /// Why a group is not in the answer; `None`: it was not asked for, or it is there.
+    /// Why a group is not in the answer. `None` if it was not asked for, or if it is in the answer.
     pub fn reason(&self, g: Group) -> Option<Reason> {
         if !self.asked().has(g) {
             return None;
         }
-        // Where the groups of two engines were joined, each has its own list.
+        // If the answers of two engines were joined, each has its own list.
         let lists = self.attrs().filter(|a| a.0 == A_MISSING);
         let mut entries = lists.filter_map(|(_, bytes)| {
             let (hdr, rest) = MissingHdr::read_from_prefix(bytes)?;
@@ -112,12 +111,12 @@ impl<'a> TaskView<'a> {
             .find_map(|(list, _)| list.iter().find(|e| e.group == g as u32))
             .map(|e| Reason::from_number(e.reason).unwrap_or(Reason::Unsupported))
     }
-    /// A value of variable length; borrowed when it is in one piece. `None`: not in the answer.
+    /// A value of variable length, which is borrowed if it is in one piece. `None` if it is not in the answer.
     pub fn blob(&self, attr: u16, kind: u32) -> Option<Blob<'a>> {
         let mut pieces = self.blobs(attr).filter(|(h, _)| h.kind == kind);
         let (first, data) = pieces.next()?;
         let mut out = Blob {
-            // Without its beginning, a value has nothing to show.
+            // Without its first piece, a value is shown as empty.
             data: Cow::Borrowed(if first.offset == 0 { data } else { &[] }),
             flags: first.flags,
             total: first.total as usize,
@@ -125,7 +124,7 @@ impl<'a> TaskView<'a> {
         };
         if out.data.len() < out.total {
             for (h, piece) in pieces {
-                // A piece of another total is of another value.
+                // A piece with another total belongs to another value.
                 if h.offset as usize == out.data.len() && h.total == first.total {
                     out.data.to_mut().extend_from_slice(piece);
                     out.flags |= h.flags;
@@ -144,7 +143,7 @@ impl<'a> TaskView<'a> {
             Some((hdr, rest.get(..hdr.len as usize)?))
         })
     }
-    /// Environment, each variable ended by NUL.
+    /// The environment, with a NUL after each variable.
     pub fn environ(&self) -> Option<Blob<'a>> {
         self.blob(Group::Environ as u16, 0)
     }
@@ -152,11 +151,11 @@ impl<'a> TaskView<'a> {
     pub fn wchan(&self) -> Option<Blob<'a>> {
         self.blob(Group::Wchan as u16, 0)
     }
-    /// Its kernel stack, a frame a line.
+    /// Its kernel stack, one line for each frame.
     pub fn kstack(&self) -> Option<Blob<'a>> {
         self.blob(Group::Kstack as u16, 0)
     }
-    /// Arguments, each ended by NUL unless the process wrote over them.
+    /// The arguments, with a NUL after each unless the process wrote over them.
     pub fn cmdline(&self) -> Option<Blob<'a>> {
         self.blob(Group::Cmdline as u16, 0)
     }
@@ -164,7 +163,7 @@ impl<'a> TaskView<'a> {
     pub fn path(&self, kind: PathKind) -> Option<Blob<'a>> {
         self.blob(Group::Paths as u16, kind as u32)
     }
-    /// Supplementary gids. A task that is known to have none needs no blob to say so.
+    /// Supplementary gids. The list is also known, as empty, if CRED says that there are none.
     pub fn groups(&self) -> Option<Vec<u32>> {
         let none = || self.record::<Cred>()?.ngroups().filter(|n| *n == 0).map(|_| Vec::new());
         self.blob(A_GROUPS, 0).map(|b| b.ids()).or_else(none)
@@ -173,7 +172,7 @@ impl<'a> TaskView<'a> {
     pub fn nspid(&self) -> Option<Vec<u32>> {
         self.blob(A_NSPID, 0).map(|b| b.ids())
     }
-    /// Its cgroups: hierarchy id (0: v2) and `controllers:path`.
+    /// Its cgroups: the id of the hierarchy (0 is v2) and `controllers:path`.
     pub fn cgroups(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         self.blobs(A_CGROUP_PATH).map(|(h, d)| (h.kind, d))
     }
@@ -183,18 +182,18 @@ impl<'a> TaskView<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Blob<'a> {
-    /// The bytes that are there.
+    /// The bytes that are in the answer.
     pub data: Cow<'a, [u8]>,
     /// `BLOB_*`.
     pub flags: u16,
     /// Length of the whole value in bytes.
     pub total: usize,
-    /// There is no value, and this is why.
+    /// Why there is no value, if there is none.
     pub reason: Option<Reason>,
 }
 
 impl Blob<'_> {
-    /// Is the value longer than what is there?
+    /// Is the value longer than `data`?
     pub fn is_cut(&self) -> bool {
         self.flags & BLOB_CUT != 0
     }

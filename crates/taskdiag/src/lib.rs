@@ -41,6 +41,7 @@ mod request;
 mod snapshot;
 #[cfg(feature = "view")]
 pub mod view;
+mod waiter;
 mod watch;
 
 pub use bytes::Bytes;
@@ -55,6 +56,7 @@ pub use taskdiag_wire::{
     Blob, Entry, FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy,
     TaskView, VmaKind,
 };
+pub use waiter::{Ended, Waiter};
 pub use watch::Watch;
 
 /// The records and entries of lists.

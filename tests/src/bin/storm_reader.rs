@@ -1,8 +1,8 @@
-//! Asks for tasks with one of the BPF programs, over and over, beside the storm of `tests/vm/storm`, and checks what it is told.
+//! Asks for tasks with one of the BPF programs, over and over, beside the storm of `tests/vm/storm`, and checks the answers.
 //! `tests/vm/lab storm` runs it in virtual machines.
 //!
-//! It ends with 1 where a value is wrong, a sentinel is not there, an answer is malformed or has a task twice, or where
-//! nothing was compared; with 2 where it was not asked rightly.
+//! The exit code is 1 if a value is wrong, a sentinel is missing, an answer is malformed or has a task twice, or if nothing
+//! was compared. It is 2 if an argument is wrong.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,12 +19,12 @@ const USAGE: &str = "usage: storm_reader --base DIR --program lite|more|snapshot
                      [--seconds N] [--seed N] [--processor N] [--ready FILE]";
 /// How long the storm may take to begin.
 const BEGIN: Duration = Duration::from_secs(300);
-/// Answers of a program that is kept loaded.
+/// How many answers a program gives that is kept loaded.
 const KEPT: u32 = 40;
-/// Wrong values that are shown.
+/// How many wrong values are shown.
 const SHOWN: usize = 20;
 
-// Which groups choose which program, see engine/bpf/mod.rs.
+// The groups decide which program is loaded, see engine/bpf/mod.rs.
 const LITE: Groups = Groups::BASE
     .union(Groups::CRED)
     .union(Groups::STAT)
@@ -66,7 +66,7 @@ impl FromStr for Program {
 }
 
 impl Program {
-    /// Some groups that only this program answers, or any that the one for older kernels does.
+    /// A choice of groups for which this program is loaded. The program for older kernels answers any groups.
     fn groups(self, rnd: &mut Random) -> Groups {
         let (all, one_of) = match self {
             Program::Lite => (LITE, LITE),
@@ -74,9 +74,10 @@ impl Program {
             Program::Snapshot => (LITE | MORE | RARE, RARE),
             Program::Legacy => (LITE | MORE | RARE, LITE | MORE | RARE),
         };
-        // By its name a child of a sentinel is known.
+        // BASE has the command name, by which a child of a sentinel is recognised.
         let mut groups = Groups::BASE | rnd.one(one_of.iter()).into();
-        // Most of the time goes to the load of the program, and the more it has the longer it takes.
+        // All groups are rarely asked for, because most of the time goes to the load of the program, which takes longer with more
+        // groups.
         if rnd.below(12) == 0 {
             return all;
         }
@@ -89,7 +90,7 @@ impl Program {
     }
 }
 
-/// Numbers that come again with the same seed (xorshift64*).
+/// Pseudo-random numbers, which are the same for the same seed (xorshift64*).
 struct Random(u64);
 
 impl Random {
@@ -111,9 +112,9 @@ struct Options {
     program: Program,
     seconds: u64,
     seed: u64,
-    /// Run there only.
+    /// The only processor to run on.
     processor: Option<usize>,
-    /// Made when the first program is loaded, so that the storm may begin.
+    /// A file that is created when the first program is loaded, so that the storm may begin.
     ready: Option<PathBuf>,
 }
 
@@ -123,7 +124,7 @@ fn options() -> Result<Options, String> {
     let mut args = std::env::args().skip(1);
     while let Some(name) = args.next() {
         let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
-        let number = || value.parse().map_err(|_| format!("{name}: {value} is no number"));
+        let number = || value.parse().map_err(|_| format!("{name}: {value} is not a number"));
         match name.as_str() {
             "--base" => base = Some(PathBuf::from(&value)),
             "--program" => program = Some(value.parse()?),
@@ -143,15 +144,15 @@ fn options() -> Result<Options, String> {
 /// Run on this processor only.
 ///
 /// # Panics
-/// Where there is no such processor.
+/// If there is no such processor.
 fn stay_on(processor: usize) {
-    // SAFETY: a set of processors is plain bits, all zero is none of them; CPU_SET keeps within it, and the system call
-    // reads a set of the size that it is given.
+    // SAFETY: a set of processors is plain bits, and all zeros is the empty set. CPU_SET stays within it, and the system call
+    // reads a set of the given size.
     let done = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         assert!(
             processor < libc::CPU_SETSIZE as usize,
-            "--processor {processor}: there are not so many"
+            "--processor {processor}: there are fewer processors"
         );
         libc::CPU_SET(processor, &mut set);
         libc::sched_setaffinity(0, size_of_val(&set), &set)
@@ -159,7 +160,7 @@ fn stay_on(processor: usize) {
     assert_eq!(done, 0, "--processor {processor}: {}", std::io::Error::last_os_error());
 }
 
-/// Whom a request is about, and who must be in its answer.
+/// The strategy and pid of a request, and the processes that must be in its answer.
 fn whom(truth: &Truth, rnd: &mut Random) -> (Strategy, u32, Vec<u32>) {
     let all: Vec<u32> = truth.sentinels.keys().copied().collect();
     let one = rnd.one(all.iter().copied());
@@ -167,19 +168,19 @@ fn whom(truth: &Truth, rnd: &mut Random) -> (Strategy, u32, Vec<u32>) {
         0..=2 => (Strategy::All, 0, all),
         3 => (Strategy::AllThread, 0, all),
         4 => (Strategy::Children, truth.parent(), all),
-        // Any of the many that come and go: it may be nobody.
+        // One of the many tasks that come and go. It may not exist.
         5 => (Strategy::One, one + 20 + rnd.below(200) as u32, Vec::new()),
         6 => (Strategy::One, one, vec![one]),
         _ => (Strategy::Thread, one, vec![one]),
     }
 }
 
-/// An engine, and what it is asked.
+/// An engine and its request.
 struct Asker {
     engine: Bpf,
     source: Source,
     req: Request,
-    /// Answers of this program.
+    /// How often the program is asked.
     times: u32,
 }
 
@@ -197,7 +198,7 @@ impl Asker {
         Asker { engine, source, req, times }
     }
 
-    /// Ask once, and compare with what the storm says. `Err`: the wrong program answered.
+    /// Ask once, and compare the answer with the facts of the storm. `Err` if the wrong program answered.
     fn ask(&mut self, truth: &Truth, must: &[u32]) -> Result<Found, String> {
         let (mut found, strategy, source) = (Found::default(), self.req.strategy, self.source);
         match self.engine.run(&self.req).and_then(|a| Snapshot::parse(a.stream)) {
@@ -210,13 +211,15 @@ impl Asker {
             }
         }
         if Bpf::fell_back() && source != Source::LegacyBpf {
-            return Err("this kernel refused the program, and took that for older kernels".into());
+            return Err(
+                "this kernel refused the program, and the one for older kernels was used".into()
+            );
         }
         Ok(found)
     }
 }
 
-/// Ask until the time is over or the storm is. How often.
+/// Ask until the time or the storm is over. Returns the number of requests.
 fn ask(o: &Options, found: &mut Found) -> Result<u64, String> {
     let mut rnd = Random(o.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let strategy = if o.seed % 2 == 0 { Strategy::All } else { Strategy::AllThread };
@@ -253,7 +256,7 @@ fn ask(o: &Options, found: &mut Found) -> Result<u64, String> {
         for _ in 0..asker.times {
             let now = asker.ask(&truth, &must)?;
             if Truth::read(&o.base).is_none() {
-                // The storm is over: who is not there now need not be.
+                // The storm is over, so sentinels may be missing in this answer.
                 return Ok(requests);
             }
             requests += 1;
@@ -291,7 +294,7 @@ fn main() -> ExitCode {
     found.judge();
     let compared: u64 = found.values.values().sum();
     println!(
-        "{requests} requests, {} rows, {compared} values compared {:?}, not there {:?}, {} wrong",
+        "{requests} requests, {} rows, {compared} values compared {:?}, missing {:?}, {} wrong",
         found.rows,
         found.values,
         found.missing,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Boots QEMU once with a kernel and an initramfs. Tells what the job said, and whether the kernel was well.
+"""Boots QEMU once with a kernel and an initramfs. Returns the output of the job, and whether the kernel was well.
 
-The console goes to one file and the output of the job to another. A machine has failed, whatever the tests said, if it did not come
-to the end of the job (panic, hang, time-out) or if its kernel complained.
+The console goes to one file and the output of the job to another. A machine has failed if it did not come to the end of the job
+(panic, hang, time-out) or if its kernel complained, even if all tests passed.
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ sys.path.insert(0, str(common.ROOT / "tools"))
 from kernel_complaints import is_complaint  # noqa: E402
 
 # The kernel changes its code under a breakpoint, and QEMU, with a thread for each processor, may run into one that is
-# already gone. This is rare, and it is not a fault of the kernel. Older kernels say it without "Oops: ".
+# already gone. This is rare, and it is not a fault of the kernel. Older kernels print it without "Oops: ".
 TRIPPED = "int3: 0000 "
-# Without 5-level page tables, which cost time, and without cmpxchg16b: QEMU 7.2 emulates it such that a kernel
-# now and then dies of a double fault in its slab allocator (flags are garbage after it). And without erms: QEMU does
-# `rep movsb` a byte at a time, which no processor does, so that a copy of 128 KB took a fifth of a request.
+# The processor lacks three features. 5-level page tables cost time. cmpxchg16b is wrong in QEMU 7.2: the flags are garbage after
+# it, and a kernel now and then dies of a double fault in its slab allocator. With erms, kernels copy with `rep movsb`, which QEMU
+# does a byte at a time, unlike any processor, so that a copy of 128 KB took a fifth of a request.
 CPU = "max,la57=off,cx16=off,erms=off"
 MEMORY_MB = 3072
 
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def tripped(self):
-        # Whatever came before it is reported.
+        # Only the first complaint counts. If another one came before, that one is reported.
         return bool(self.complaints) and TRIPPED in self.complaints[0]
 
     def why(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Boots kernels with suites. It has what each command of the lab runs, and how it reports."""
+"""Boots kernels with suites, and reports the results. Each command of the lab is a function here."""
 
 from . import common, each as each_patch, kernels, machine, selftests, storm, stress, suites, support
 
@@ -18,7 +18,7 @@ FAST = ("usage", "live", "bad_input", "large", "leftover")
 # The test programs for each step of the series. Such a kernel has no types, so BPF does not work, and only /proc and the files of
 # the series are tested.
 EACH = ("have", "live", "oracle")
-# In most steps /proc/task_diag does not have all groups that the tests ask for. So it is looked at once and then hidden.
+# In most steps /proc/task_diag does not have all groups that the tests ask for. So it is read once and then hidden.
 HALF_DONE = "cat /proc/task_diag 2>/dev/null; mount --bind /dev/null /proc/task_diag 2>/dev/null"
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Storms of tasks beside readers that use the BPF programs, on kernels that poison what is freed.
+"""Runs storms of tasks beside readers that use the BPF programs, on kernels that poison freed memory.
 
-A BPF program that follows a pointer into memory that another task has freed makes a kernel with poison fall over, and one
-with KASAN complain. `tests/vm/storm` makes the tasks; `storm_reader` of the package taskdiag-tests asks for them with one
-of the programs and checks each value of tasks of which all is known.
+If a BPF program follows a pointer into freed memory, a kernel with poison crashes, and one with KASAN complains.
+`tests/vm/storm` makes the tasks. `storm_reader` of the package taskdiag-tests asks for them with one of the programs, and
+checks each value of those tasks whose values are known.
 
-Software emulation makes few requests a second, and meets a gap of nanoseconds between the load of a pointer and its use
-hardly ever. So there are the same programs with the gap made longer (`--gap`), and those of an old commit that were wrong
-(`--known-bad`), under which the kernel must fall over: it shows that a storm finds what it is for.
+In software emulation a reader makes only a few requests a second. An object is then hardly ever freed in the nanoseconds
+between the load of a pointer and its use. So `--gap` runs the same programs with a longer gap between the two, and
+`--known-bad` runs programs of an old commit that were wrong. The kernel must crash under the latter, which shows that a storm
+finds such a mistake.
 """
 
 import os
@@ -17,23 +18,23 @@ import shutil
 from . import bench, common, suites
 
 PROGRAMS = ("lite", "more", "snapshot", "legacy")
-# A storm beside one reader with each of them.
+# This storm runs beside one reader with each of the programs.
 MIXED = "mixed"
 KERNELS = ("base-debug", "debian-newest")
 PARTS = ("sentinels", "renames", "places", "leaves", "mounts", "things", "cgroups", "forks", "traces", "processor", "hunger")
-# Those that free the fs_struct of tasks, and little else: an answer is to be there soon.
+# The parts that free the fs_struct of tasks, and do little else, so that the readers get answers soon.
 FREEING = ("sentinels", "renames", "places", "leaves")
 READERS = 3
-# The first programs are loaded in so long at most.
+# The readers have this time to load their programs.
 LOAD_SECONDS = 240
-# Rounds of the longer gap, if no other number is given.
+# Rounds of the longer gap by default.
 GAP = 2000
-# Where there is no page_poison, pages are wiped by init_on_free. With KASAN freed memory is kept aside for long, and poisoned
-# when it leaves there; so it is wiped at once instead, which the poison of slabs and pages would turn off. Not U in
-# slub_debug: the stacks of all who allocate and free cost many requests.
+# A kernel without page_poison wipes freed pages because of init_on_free. KASAN keeps freed memory in a quarantine for long, and it
+# is poisoned only when it leaves that. So with KASAN memory is wiped at once instead, and the poison is not asked for, because it
+# would turn the wiping off. slub_debug has no U, because to record the stacks of all allocations makes requests much slower.
 POISON = "slub_debug=FZP page_poison=1 init_on_free=1"
 WIPE = "slub_debug=FZ init_on_free=1 kasan.fault=panic"
-# The last commit whose programs gave bpf_d_path() what may be freed.
+# The last commit whose programs passed memory that may be freed to bpf_d_path().
 KNOWN_BAD = "797dcd3"
 
 
@@ -42,12 +43,12 @@ def has_kasan(kernel):
 
 
 def boot_parameters(kernel):
-    """What makes a kernel poison what is freed."""
+    """The boot parameters that make a kernel poison or wipe freed memory."""
     return WIPE if has_kasan(kernel) else POISON
 
 
 class Poison(suites.Suite):
-    """Was what is freed poisoned, or wiped? Else a storm shows nothing."""
+    """Checks that freed memory was poisoned or wiped. If not, a storm shows nothing."""
 
     name = "poison"
 
@@ -61,11 +62,11 @@ class Poison(suites.Suite):
         wiped = re.search(r"mem auto-init: .*heap free:on", run.console) and output.strip() == "0"
         if wiped if self.wipes else output.strip() == "1":
             return suites.Result(passed=1)
-        return suites.Result(failed=["this kernel does not poison what is freed, so the storms show nothing"])
+        return suites.Result(failed=["this kernel does not poison freed memory, so the storms show nothing"])
 
 
 class Storm(suites.Suite):
-    """A storm beside readers: three with one of the BPF programs, or one with each."""
+    """A storm beside readers: three with the same BPF program, or one with each program."""
 
     def __init__(self, program, seconds, seed, gap=None):
         self.name, self.seconds, self.seed, self.gap = f"storm-{program}", seconds, seed, gap
@@ -80,11 +81,11 @@ class Storm(suites.Suite):
         limit = self.seconds + 180
         lines = [f"echo {self.name} >/dev/kmsg", "cd /lab; rm -f tmp/ready.*"]
         for n, program in enumerate(self.programs):
-            # All on one processor: the storm leaves it to them, and goes on on the other one while they look.
+            # All readers are on one processor. The storm leaves it to them, and goes on on the other one while they read.
             ask = f"--base /lab/tmp/storm --program {program} --seconds {self.seconds} --seed {self.seed + n} --processor 0"
             lines.append(f"timeout {limit + LOAD_SECONDS} ./storm_reader {ask} --ready /lab/tmp/ready.{n} & reader{n}=$!")
         lines += [
-            # Programs are loaded before the storm begins, since that may take as long as the storm does.
+            # The storm begins after the programs are loaded, since the load may take as long as the storm.
             f"n=0; while [ $(ls tmp | grep -c ready) -lt {len(self.programs)} ] && [ $n -lt {LOAD_SECONDS} ]; do"
             " sleep 1; n=$((n + 1)); done",
             'echo "programs are loaded after $n s"',
@@ -116,7 +117,7 @@ class Storm(suites.Suite):
 
 
 def has_gap():
-    """Do the programs of a longer gap differ from those that are checked in?"""
+    """Whether the programs with a longer gap differ from those that are checked in."""
     made = sorted(gap_skeletons().glob("*.lskel"))
     return any(m.read_bytes() != (common.ROOT / "crates/taskdiag-bpf/skel" / m.name).read_bytes() for m in made)
 
@@ -126,7 +127,7 @@ def gap_skeletons():
 
 
 def reader(gap):
-    """The program storm_reader, with the BPF programs of the checkout or with those of a longer gap."""
+    """The program storm_reader, with the BPF programs of the checkout or with those that have a longer gap."""
     cargo = [common.ROOT / "tools/with-rust", "cargo"]
     target, variables = common.TARGET, {}
     if gap is not None:
@@ -134,14 +135,14 @@ def reader(gap):
         skeletons = gap_skeletons()
         options = ["--manifest-path", common.ROOT / "bpf/gen/Cargo.toml", "--", "--gap", str(gap), "--out", skeletons]
         common.run(*cargo, "run", "-q", *options, cwd=common.ROOT)
-        # Beside the other build, which would be thrown away each time.
+        # It has a target directory of its own, because otherwise each build would replace the other one.
         target, variables = common.TARGET / "gap", {"TASKDIAG_SKEL_DIR": str(skeletons)}
     build(cargo, ["-p", "taskdiag-tests", "--bin", "storm_reader"], common.ROOT, target, **variables)
     return target / "release" / "storm_reader"
 
 
 def build(cargo, what, where, target, **variables):
-    """A release build without the optimization over all crates, which takes most of the time."""
+    """Makes a release build without the optimization over all crates, which would take most of the time."""
     quick = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
     env = {**os.environ, **quick, "CARGO_TARGET_DIR": str(target), **variables}
     common.run(*cargo, "build", "-q", "--release", *what, cwd=where, env=env)
@@ -149,11 +150,11 @@ def build(cargo, what, where, target, **variables):
 
 def need_clang():
     if not common.have("clang-19"):
-        raise common.Unavailable("no clang-19 to make BPF programs with (tools/setup bpf)")
+        raise common.Unavailable("no clang-19 to build BPF programs with: run tools/setup bpf")
 
 
 class KnownBad(suites.Suite):
-    """A storm beside readers with BPF programs under which the kernel must fall over."""
+    """A storm beside readers with wrong BPF programs. The kernel must crash."""
 
     name = "known-bad"
 
@@ -175,12 +176,12 @@ class KnownBad(suites.Suite):
         ]
 
     def read(self, output, run):
-        # Where it came to its end, which fell_over() tells of.
+        # This is called only if the storm came to its end. fell_over() reports that.
         return suites.Result()
 
 
 def known_bad():
-    """The program `taskdiag` as it was, with the longer gap in its BPF programs."""
+    """The program `taskdiag` of the old commit, with the longer gap in its BPF programs."""
     patch = common.VM / "known-bad" / f"{KNOWN_BAD}.patch"
     home = common.cache("known-bad", common.digest(patch), "taskdiag").parent
     if not (home / "taskdiag").exists():
@@ -206,12 +207,12 @@ def known_bad():
 
 
 def fell_over(run):
-    """(did the kernel complain of what the known bad programs do?, what to say of it)."""
+    """(whether the kernel complained about the known mistake, a sentence about it)"""
     seconds = re.findall(r"^@@second (\d+)$", run.output, re.M)
     answers = run.output.count("@@answer")
     when = f"after {seconds[-1] if seconds else 0} s and {answers} answers"
     if run.complaints and "d_path" in run.console:
         return True, f"known bad programs: the kernel complained {when}, as it must: {run.complaints[0]}"
     if run.complaints:
-        return False, f"known bad programs: the kernel complained {when}, but of something else: {run.complaints[0]}"
-    return False, f"known bad programs: the kernel did not complain {when}: the storm does not find what it is for"
+        return False, f"known bad programs: the kernel complained {when}, but about something else: {run.complaints[0]}"
+    return False, f"known bad programs: the kernel did not complain {when}, so the storm does not find their mistake"

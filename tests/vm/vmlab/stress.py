@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Runs fuzzing and storms on the kernel with all checks on, and then the selftests of the series.
 
-The findings of the checks are on the console, and kmemleak is asked after each part. At the end the checks must still be on:
-lockdep and kmemleak turn themselves off when they run out of memory, and would find nothing from then on.
+The findings of the checks are on the console, and kmemleak is asked after each part. At the end the checks must still be on,
+because lockdep and kmemleak turn themselves off when they run out of memory, and would find nothing from then on.
 """
 
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Has the suites that run inside a machine, and counts their results.
+"""The suites that run inside a machine, and the count of their results.
 
 A suite puts files into the initramfs and lines into the job, and later reads its part of the output. Results are
 printed as cargo's test runner does (`test result: ok. N passed; …`), so that tools/run-tests counts them with all

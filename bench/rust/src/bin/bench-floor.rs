@@ -1,7 +1,7 @@
-//! The floor: what a BPF program costs that walks all processes and only counts, beside a request
-//! for BASE. Each also about one process, which is nearly all loading, so that the walks can be
-//! compared without it (the two load differently: the verifier drops what counting does not use).
-//! Prints `name=nanoseconds` words, each the median of some runs.
+//! The floor: the cost of a BPF program that walks all processes and only counts them, beside a request
+//! for BASE. Both are also run for one process, which is nearly only the time to load, so that the walks
+//! can be compared without it. (The two take different times to load, because the verifier removes the
+//! code that counting does not use.) Prints `name=nanoseconds` words, each the median of some runs.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
-//! What it costs to tell how much of a process is swapped out: the group SWAP, and reading smaps,
-//! the kernel's walk over all pages. `bench-swap PID RUNS` prints `name=number` words: nanoseconds
-//! for all runs of each, of the clock and of CPU time, and the figures in bytes. In one process,
-//! since starting one would hide it.
+//! The cost to find out how much of a process is swapped out: by the group SWAP, and by smaps, for
+//! which the kernel walks over all pages. `bench-swap PID RUNS` prints `name=number` words: the
+//! nanoseconds of all runs of each, by the clock and in CPU time, and the results in bytes. All runs are
+//! in one process, because the start of one would hide the difference.
 
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// A moment of the clock, and of the CPU time of all threads.
+/// A time by the clock, and the CPU time of all threads at that moment.
 struct Begin(Instant, u128);
 
 impl Begin {

@@ -1,5 +1,5 @@
-//! The procfs crate as a peer: `peer-procfs ids` prints what `ps -eo pid,ppid` does, `peer-procfs
-//! aux` about what `ps aux` does, in the way that its documentation suggests.
+//! The procfs crate as a peer, used as its documentation suggests: `peer-procfs ids` prints the same as
+//! `ps -eo pid,ppid`, and `peer-procfs aux` about the same as `ps aux`.
 
 use std::io::{self, BufWriter, Write};
 
@@ -7,7 +7,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let aux = std::env::args().nth(1).is_some_and(|a| a == "aux");
     let mut out = BufWriter::new(io::stdout().lock());
     writeln!(out, "PID PPID")?;
-    // What ends midway gives an error for that process, and is left out.
+    // A process that ends meanwhile gives an error, and is left out.
     for process in procfs::process::all_processes()?.flatten() {
         let Ok(stat) = process.stat() else { continue };
         if !aux {

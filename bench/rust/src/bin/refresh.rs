@@ -1,6 +1,6 @@
-//! What it costs to ask the same again: `refresh WHO ROUNDS` asks for names, states, CPU times, faults and memory of all
-//! processes, and prints the median of the CPU time of this process a round, in nanoseconds, and how many
-//! processes there were. The first round is not counted.
+//! The cost of a repeated request: `refresh WHO ROUNDS` asks for names, states, CPU times, faults and memory of all
+//! processes. It prints the median CPU time of this process for a round, in nanoseconds, and the number of
+//! processes. The first round is not counted.
 //!
 //! WHO is `session`, `session-procfs`, `query` (a new one each time), `sysinfo` or `procfs` (the crates).
 

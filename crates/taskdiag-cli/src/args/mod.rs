@@ -13,6 +13,7 @@ pub mod procps;
 pub mod ps;
 pub mod table;
 pub mod tree;
+pub mod wait;
 
 use std::ffi::OsString;
 
@@ -42,6 +43,8 @@ pub enum Cli {
     Engines(bool),
     /// `taskdiag dump`
     Dump(dump::Args),
+    /// `taskdiag wait`
+    Wait(wait::Args),
     /// `taskdiag help exit-codes`
     ExitCodes,
     /// `taskdiag generate`: what
@@ -94,6 +97,7 @@ pub fn command() -> Command {
                 .arg(json()),
         )
         .subcommand(dump::command())
+        .subcommand(wait::command())
         .subcommand(
             Command::new("generate")
                 .about("Print the man page, a completion script or the page of all columns")
@@ -131,6 +135,7 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
         Some("memory") => Some(memory::command()),
         Some("tree") => Some(tree::command()),
         Some("dump") => Some(dump::command()),
+        Some("wait") => Some(wait::command()),
         _ => None,
     };
     if let Some(c) = alone {
@@ -181,6 +186,7 @@ fn parsed(name: &str, m: &ArgMatches) -> Result<Cli, Exit> {
         "fields" => Cli::Fields(m.get_flag("json")),
         "engines" => Cli::Engines(m.get_flag("json")),
         "dump" => Cli::Dump(dump::Args::from_matches(m)?),
+        "wait" => Cli::Wait(wait::Args::from_matches(m)?),
         "generate" => Cli::Generate(text(m, "what").unwrap_or_default()),
         other => unreachable!("clap knows no such command: {other}"),
     })

@@ -1,4 +1,4 @@
-//! `taskdiag engines`: who can answer what here, why not, and who would be chosen.
+//! `taskdiag engines`: which engine can answer which groups here, why others cannot, and which one would be chosen.
 
 use taskdiag::engine::auto;
 use taskdiag::{EngineId, Error, Group, Groups, Request, Support};
@@ -6,16 +6,16 @@ use taskdiag::{EngineId, Error, Group, Groups, Request, Support};
 use crate::exit::Exit;
 use crate::output::{Sink, json};
 
-/// What there is to show about this machine.
+/// The facts about this machine.
 struct Facts {
     survey: Vec<(EngineId, Result<Support, Error>)>,
-    /// For each group: who would answer a request for it alone, and why.
+    /// For each group, the engine that would answer a request for it alone, and why.
     chosen: Vec<(Group, Option<(EngineId, String)>)>,
-    /// What else to know of answers here.
+    /// Remarks about all answers here.
     remarks: Vec<String>,
 }
 
-/// What an engine says about a group: yes, partly (a note says what is lacking), no.
+/// Whether an engine has a group: yes, partly (a note says what is missing), or no.
 fn mark(support: &Result<Support, Error>, g: Group) -> &'static str {
     match support {
         Err(_) => "-",

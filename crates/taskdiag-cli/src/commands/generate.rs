@@ -30,7 +30,7 @@ pub fn run(what: &str) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Text that troff shows as it is.
+/// Escapes text so that troff shows it unchanged.
 fn quoted(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     let guard = |line: &str| match line.starts_with(['.', '\'']) {
@@ -49,22 +49,25 @@ standard error, since to read /proc is always safe.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag ps", "All processes."),
-    ("taskdiag ps aux", "The same as ps aux shows them; so do -ef, -eLf, axo pid,comm, -C name."),
+    ("taskdiag ps aux", "The columns of ps aux. -ef, -eLf, axo pid,comm and -C name work, too."),
     (
         "taskdiag ps --threads -o pid,tid,comm,stat,time --sort -time",
         "All threads, the busiest first.",
     ),
     ("taskdiag ps --tree -u www", "The processes of a user as a tree."),
     ("taskdiag ps --json -o pid,args,rss,read_bytes", "For programs."),
-    ("taskdiag dump > f; taskdiag ps --from f -o pid,cgroup", "Ask now, look later."),
-    ("taskdiag maps 42", "The memory mappings of process 42, as pmap; -x and -X show more."),
+    ("taskdiag dump > f; taskdiag ps --from f -o pid,cgroup", "Save an answer, and show it later."),
+    ("taskdiag maps 42", "The memory mappings of process 42, as in pmap. -x and -X show more."),
     ("taskdiag maps --by path --path libssl", "Who uses a library."),
     ("taskdiag maps --deleted --by path", "Deleted or replaced files that are still mapped."),
-    ("taskdiag files -nP -iTCP -sTCP:LISTEN", "Who listens, as lsof has it."),
+    ("taskdiag files -nP -iTCP -sTCP:LISTEN", "Who listens, with the options of lsof."),
     ("taskdiag files +D /srv", "Who uses a file below a directory, in any way."),
-    ("taskdiag files --deleted --sort -size", "Deleted files that are kept, the largest first."),
-    ("taskdiag files --count --sort -fds", "Who has how many files open, the most first."),
-    ("taskdiag tree -p -s 42", "Those above process 42, and all below it."),
+    (
+        "taskdiag files --deleted --sort -size",
+        "Deleted files that are still open, the largest first.",
+    ),
+    ("taskdiag files --count --sort -fds", "How many files each process has open, the most first."),
+    ("taskdiag tree -p -s 42", "Process 42 with its ancestors and all descendants."),
 ];
 
 fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
@@ -80,9 +83,9 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
         "{}",
         quoted(
             "taskdiag asks for all tasks in one request and gets one binary answer, from the \
-             fastest source this machine has: the kernel's own interface where it is built in, \
-             BPF task iterators, or the files of /proc. The columns shown decide what is asked \
-             for."
+             fastest source this machine has: the kernel's own interface if it is built in, \
+             BPF task iterators, or the files of /proc. Only the values that the shown columns \
+             need are asked for."
         )
     )?;
     for sub in command.get_subcommands().filter(|s| !s.is_hide_set()) {
@@ -93,9 +96,10 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
         out,
         "{}",
         quoted(
-            "Letters without a dash, as in aux or axo pid,comm: a and x together select all, a \
-             alone those with a terminal, x alone your own. Without a set of columns, a and x \
-             show PID TTY STAT TIME COMMAND. Numbers are process ids. The letters stand for:"
+            "Letters without a dash, as in aux or axo pid,comm: a and x together select all \
+             processes, a alone those with a terminal, x alone your own. Without a set of \
+             columns, a and x show PID TTY STAT TIME COMMAND. Numbers are process ids. The \
+             letters mean:"
         )
     )?;
     for (letter, _, help) in procps::BSD {
@@ -114,11 +118,11 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
     for (name, what) in [
         (
             auto::ENV,
-            "auto, kernel, bpf or procfs: who answers where --engine does not say. With procfs, BPF is \
-             not used at all.",
+            "auto, kernel, bpf or procfs: the engine that answers if --engine is not given. With \
+             procfs, BPF is not used at all.",
         ),
-        ("NO_COLOR", "Not empty: no colour, unless --color always."),
-        ("COLUMNS", "Width of the terminal, instead of what the terminal says."),
+        ("NO_COLOR", "If it is not empty, there is no colour, unless --color always is given."),
+        ("COLUMNS", "The width of the terminal, in place of the width that the terminal reports."),
         ("TZ", "The time zone of start times."),
     ] {
         writeln!(out, ".TP\n\\fB{name}\\fR\n{}", quoted(what))?;
@@ -131,7 +135,7 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
     writeln!(out, ".SH SEE ALSO\nps(1), lsof(8), pstree(1), proc(5), bpf(2)")
 }
 
-/// A command: what it does, and its options under the headings of `--help`.
+/// Writes the section of a command: what it does, and its options under the headings of `--help`.
 fn section(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     let about = command.get_long_about().or(command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
@@ -139,7 +143,7 @@ fn section(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     writeln!(out, ".SH TASKDIAG {}\n{}", name.to_uppercase(), quoted(&about))?;
     let mut options = Vec::new();
     Man::new(command.clone()).render_options_section(&mut options)?;
-    // The headings of one command's options are below the command here.
+    // On the page, the headings of a command's options are below that of the command.
     let options = String::from_utf8_lossy(&options).replace(".SH ", ".SS ");
     out.write_all(options.as_bytes())
 }

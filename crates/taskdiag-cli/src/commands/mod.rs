@@ -1,4 +1,4 @@
-//! The commands beside `ps`.
+//! The small commands, and the choice of the command to run.
 
 mod dump;
 mod engines;
@@ -6,6 +6,7 @@ mod fields;
 mod generate;
 mod schema;
 pub mod stats;
+mod wait;
 
 use crate::args::Cli;
 use crate::exit::Exit;
@@ -22,6 +23,7 @@ pub fn run(cli: &Cli) -> Result<(), Exit> {
         Cli::Fields(json) => fields::run(*json),
         Cli::Engines(json) => engines::run(*json),
         Cli::Dump(args) => dump::run(args),
+        Cli::Wait(args) => wait::run(args),
         Cli::ExitCodes => {
             let text = crate::exit::codes_text() + "\n";
             Ok(crate::output::sink::write_all(text.as_bytes())?)

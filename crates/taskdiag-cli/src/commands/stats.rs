@@ -1,4 +1,4 @@
-//! `--stats`: who answered, and at what cost.
+//! `--stats`: which engines answered, and at what cost.
 
 use std::time::{Duration, Instant};
 

@@ -13,7 +13,8 @@ use taskdiag::field::{self, Context, Kind, Missing, Text, Value};
 use super::{Item, Sink, Table, Tally};
 use crate::columns::Column;
 
-/// A string of bytes; what is not UTF-8 is U+FFFD. What steers a terminal or hides is written as \u009b, which is the same string.
+/// Append bytes as a JSON string. Bytes that are not UTF-8 become U+FFFD. Characters that control a terminal or are
+/// invisible are escaped, such as \u009b, which makes the same string.
 pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     let start = out.len();
     let s = String::from_utf8_lossy(bytes);
@@ -24,7 +25,7 @@ pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Escape the characters from `start` on that JSON allows as they are and a terminal obeys.
+/// Escape the characters from `start` on that JSON allows unescaped but a terminal obeys.
 fn escape_odd(out: &mut Vec<u8>, start: usize) {
     let written = out.split_off(start);
     for c in String::from_utf8_lossy(&written).chars() {
@@ -90,7 +91,7 @@ fn value(out: &mut Vec<u8>, cx: &Context, v: &Value<'_>) {
         Value::Int(v) => out.extend_from_slice(v.to_string().as_bytes()),
         Value::Percent(p) => out.extend_from_slice(format!("{p:.3}").as_bytes()),
         Value::Nanos(ns) => seconds(out, i128::from(*ns)),
-        // The clocks of the answer give another fraction each time.
+        // Whole seconds, because the fraction differs from answer to answer.
         Value::Instant(ns) => seconds(out, i128::from(cx.unix_seconds_floor(*ns)) * 1_000_000_000),
         Value::Mask(m) => out.extend_from_slice(format!("\"{m:016x}\"").as_bytes()),
         Value::Bytes { data, .. } => text(out, data),
@@ -110,7 +111,7 @@ fn value(out: &mut Vec<u8>, cx: &Context, v: &Value<'_>) {
     }
 }
 
-/// The columns with their keys made ready; a column asked for twice is there once.
+/// The columns with their keys as JSON. A column that was asked for twice occurs once.
 fn keys(columns: &[Column]) -> Vec<(usize, Vec<u8>)> {
     let mut out: Vec<(usize, Vec<u8>)> = Vec::new();
     for (i, c) in columns.iter().enumerate() {
@@ -124,7 +125,7 @@ fn keys(columns: &[Column]) -> Vec<(usize, Vec<u8>)> {
     out
 }
 
-/// The columns of one row as members of an object, those that are lacking last.
+/// The columns of one row as members of an object. Those that are missing come last.
 pub fn members(out: &mut Vec<u8>, cx: &Context, columns: &[Column], item: Item<'_, '_>) {
     let mut lacking = Vec::new();
     write_members(out, cx, columns, &keys(columns), item, &mut lacking, |_, _| {});
@@ -151,7 +152,7 @@ fn write_members(
         let amount = match why {
             Some(m) if m.is_absent() => match absent(column) {
                 Some(amount) => Some(amount),
-                // It has none: there is no key.
+                // The task has no such value, so there is no key.
                 None => continue,
             },
             Some(m) => {
@@ -184,8 +185,8 @@ fn write_members(
     }
 }
 
-/// What a task has that does not have this: nothing of its memory, and no entry of a list. A file without a size has
-/// none, not 0.
+/// The value for a task that simply does not have this: 0 for memory, and an empty list. A file without a size has no
+/// value instead of 0.
 fn absent(column: &Column) -> Option<&'static str> {
     match (column.field.kind, column.field.text) {
         (Kind::TextList | Kind::IntegerList, _) => Some("[]"),
@@ -195,7 +196,7 @@ fn absent(column: &Column) -> Option<&'static str> {
     }
 }
 
-/// Beside text that is not UTF-8, its bytes in base64, as `KEY_bytes`: of a list, all of its texts.
+/// For text that is not UTF-8, add its bytes in base64 as `KEY_bytes`. For a list, all of its texts are added.
 fn odd_bytes(out: &mut Vec<u8>, key: &[u8], v: &Value<'_>) {
     let is_odd = |bytes: &[u8]| std::str::from_utf8(bytes).is_err();
     let odd = match v {

@@ -1,6 +1,6 @@
-//! Lines of the default view of `maps`, written by hand: a hundred thousand of them are printed in
-//! the time that the kernel takes to find them, which the way over values and cells would double.
-//! They are those of [`text`](super::text) byte for byte; what is odd in any way is left to it.
+//! Writes the lines of the default view of `maps` directly. A hundred thousand of them are printed in the
+//! time that the kernel takes to find them, which the way over values and cells would double. The lines are
+//! the same as those of [`text`](super::text), byte for byte. Unusual rows are left to that module.
 
 use taskdiag::VmaKind;
 use taskdiag::field::{Map, Name, Part, Row, escape};
@@ -8,11 +8,11 @@ use taskdiag::field::{Map, Name, Part, Row, escape};
 /// Writes lines.
 #[derive(Debug)]
 pub struct MapLines {
-    /// Width of the pid; `None`: it is not shown.
+    /// Width of the pid, or `None` if it is not shown.
     pid: Option<usize>,
-    /// The pid of the last line as text with the blanks around it.
+    /// The pid of the last line, and its text with the blanks around it.
     last_pid: (u32, Vec<u8>),
-    /// Of the last name: where it is, and its text with the end of the line.
+    /// The address of the last name, and its text with the end of the line.
     last_name: (*const u8, Vec<u8>),
 }
 
@@ -35,11 +35,11 @@ const MODES: [&[u8; 7]; 16] = [
 ];
 
 impl MapLines {
-    /// With a pid of this width, or without.
+    /// Lines with a pid of this width, or without one.
     pub fn new(pid: Option<usize>) -> MapLines {
         MapLines { pid, last_pid: (0, Vec::new()), last_name: (std::ptr::null(), Vec::new()) }
     }
-    /// Append the line of a mapping and give its length in bytes; `None`: it is odd, and nothing
+    /// Append the line of a mapping. Returns the size of the mapping in bytes, or `None` if the row is unusual and nothing
     /// was appended.
     #[inline]
     pub fn line(&mut self, out: &mut Vec<u8>, row: &Row<'_>) -> Option<u64> {
@@ -51,7 +51,7 @@ impl MapLines {
             (VmaKind::File | VmaKind::Special, Some(name)) if !name.cut => self.name(name),
             _ => return None,
         }
-        // Sizes that have more digits than the column are as rare as odd.
+        // A size with more digits than the column counts as unusual, too.
         let (bytes, mode) = (end.checked_sub(start)?, *MODES.get(perms as usize)?);
         let mut kib = bytes / 1024;
         if kib > 9_999_999 {
@@ -88,7 +88,7 @@ impl MapLines {
         });
         Some(bytes)
     }
-    /// Make the text of a name ready. A name is in the stream once, so its place there tells it.
+    /// Prepare the text of a name. A name is in the stream once, so its address identifies it.
     fn name(&mut self, name: &Name<'_>) {
         let (at, text) = &mut self.last_name;
         if *at == name.bytes.as_ptr() {

@@ -1,4 +1,4 @@
-//! Writing rows: one form each in its own file, over one buffered writer.
+//! Writes rows. Each form has a file of its own, and all use one buffered writer.
 
 pub mod csv;
 pub mod json;
@@ -17,10 +17,10 @@ pub use taskdiag::view::{Item, Rows, Take};
 
 use crate::columns::Column;
 
-/// What is to be written: these rows and columns of an answer.
+/// The rows and columns of an answer that are to be written.
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
-    /// What its values need to be read.
+    /// The context that getters of values need.
     pub cx: &'a Context,
     /// The columns.
     pub columns: &'a [Column],

@@ -1,5 +1,5 @@
-//! Text as procps writes it: what cannot be printed is `?`. It cannot be told from a question mark, which is why
-//! only a command that must be procps to the letter does it; all else escapes ([`field::escape`]).
+//! Writes text as procps does: characters that cannot be printed become `?`. They cannot be told from question marks. So
+//! only commands that must match procps to the letter do this, and all others escape ([`field::escape`]).
 
 use std::sync::OnceLock;
 
@@ -28,7 +28,7 @@ pub fn text(out: &mut Vec<u8>, cx: &Context, form: Text, row: Option<&Row<'_>>, 
     }
 }
 
-/// Does the locale have more than ASCII?
+/// Does the locale have more characters than ASCII?
 fn is_utf8() -> bool {
     static IS: OnceLock<bool> = OnceLock::new();
     *IS.get_or_init(terminal::is_utf8)

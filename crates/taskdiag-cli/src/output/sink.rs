@@ -1,5 +1,5 @@
-//! Standard output with a large buffer of our own: the standard library's is line-buffered and
-//! would search every line's end again.
+//! Standard output with a large buffer of our own. That of the standard library is line-buffered, and would
+//! search for the end of each line again.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,17 +10,18 @@ use rustix::io::{Errno, retry_on_intr};
 #[derive(Debug)]
 pub struct Sink {
     buf: Vec<u8>,
-    /// Write when this much has come together.
+    /// Write when the buffer has this many bytes.
     full: usize,
 }
 
-/// A first piece is out soon, and a large answer is not many system calls; nor do its pages cost
-/// more than those, and most of it stays in the cache until it is written.
+/// The sizes of the first and of the largest piece. The first one is small, so that output begins soon. Larger ones save
+/// system calls for a large answer, but not so large that page faults would cost more, or that the text would leave the
+/// cache before it is written.
 const FIRST: usize = 1 << 18;
 const LARGEST: usize = 1 << 21;
 
 impl Sink {
-    /// Over standard output.
+    /// A sink for standard output.
     pub fn stdout() -> Sink {
         Sink { buf: Vec::with_capacity(FIRST + (FIRST >> 2)), full: FIRST }
     }
@@ -28,7 +29,7 @@ impl Sink {
     pub fn buf(&mut self) -> &mut Vec<u8> {
         &mut self.buf
     }
-    /// Write if much has come together.
+    /// Write if the buffer is full.
     pub fn settle(&mut self) -> io::Result<()> {
         if self.buf.len() < self.full {
             return Ok(());
@@ -36,7 +37,7 @@ impl Sink {
         self.full = LARGEST.min(self.full * 2);
         self.finish()
     }
-    /// Write all.
+    /// Write everything.
     pub fn finish(&mut self) -> io::Result<()> {
         write_all(&self.buf)?;
         self.buf.clear();
@@ -44,15 +45,15 @@ impl Sink {
     }
 }
 
-/// Is nothing to be written, by a harness that only wants the way to the output taken?
+/// Set by a test harness that wants the output to be made but not written.
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// Write nothing to standard output or error from now on.
+/// From now on, write nothing to standard output or error.
 pub fn be_silent() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
-/// Is nothing to be written?
+/// Was [`be_silent`] called?
 pub fn is_silent() -> bool {
     SILENT.load(Ordering::Relaxed)
 }
@@ -74,7 +75,7 @@ pub fn write_all(mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A non-blocking pipe is full: someone else set it so, and we just wait.
+/// Wait because the pipe is full. Someone else made it non-blocking.
 fn wait(out: &io::Stdout) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut fds = [PollFd::new(out, PollFlags::OUT)];

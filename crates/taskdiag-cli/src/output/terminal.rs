@@ -1,11 +1,11 @@
-//! What standard output is: a terminal or not, how wide, whether colour is wanted.
+//! The properties of standard output: whether it is a terminal, its width, and whether colour is wanted.
 
 use std::io::{IsTerminal, stdout};
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Color {
-    /// On a terminal, unless `NO_COLOR` or `TERM=dumb` says no.
+    /// On a terminal, unless `NO_COLOR` or `TERM=dumb` is set.
     #[default]
     Auto,
     /// Always.
@@ -17,13 +17,13 @@ pub enum Color {
 /// How to write text here.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Terminal {
-    /// Cells in a line; `None`: as many as it takes.
+    /// Cells in a line, or `None` if there is no limit.
     pub width: Option<usize>,
-    /// Colour?
+    /// Whether to use colour.
     pub color: bool,
     /// Can line-drawing characters be shown?
     pub lines: bool,
-    /// Is it a terminal, so that a person looks?
+    /// Is it a terminal, so that a person reads it?
     pub person: bool,
 }
 
@@ -32,7 +32,7 @@ fn is_set(name: &str) -> bool {
 }
 
 impl Terminal {
-    /// Look at standard output and the environment.
+    /// Find out from standard output and the environment.
     pub fn detect(color: Color, wide: bool) -> Terminal {
         if !stdout().is_terminal() {
             return Terminal { color: color == Color::Always, ..Terminal::default() };
@@ -56,7 +56,7 @@ fn width() -> Option<usize> {
     env.or_else(window_width)
 }
 
-/// What the terminal says of its width; `None`: standard output is none, or it does not say.
+/// The width that the terminal reports, or `None` if standard output is not a terminal or does not report one.
 pub fn window_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|c| *c > 0)

@@ -1,10 +1,10 @@
 //! The table as text.
 //!
-//! Columns have fixed least widths, as in procps, so that the first line can be written before
-//! the last task is looked at. A number that is too long pushes the columns after it to the right, and
-//! blanks won back later bring them into line again. Text that is too long is cut by `ps` ([`Cells`]) as
-//! procps does, but in the last column, which ends where the line must; all other commands cut nothing in a
-//! pipe, and end their lines at the edge of a terminal.
+//! Columns have fixed least widths, as in procps, so that the first line can be written before the last task
+//! is read. A number that is too long pushes the columns after it to the right. Where a later cell leaves
+//! blanks, the columns get back into line. `ps` cuts text that is too long as procps does ([`Cells`]), except
+//! in the last column, which may go on to the end of the line. All other commands cut nothing in a pipe, and
+//! end their lines at the edge of a terminal.
 
 use std::io;
 
@@ -29,14 +29,14 @@ fn cells(text: &[u8]) -> usize {
     std::str::from_utf8(text).map_or(text.len(), UnicodeWidthStr::width)
 }
 
-/// What becomes of a cell that is wider than its column, where cells are cut at all.
+/// How a cell that is wider than its column is cut, if cells are cut at all.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
-    /// It stays as it is.
+    /// It is not cut.
     No,
-    /// It ends.
+    /// It ends at the width.
     Chop,
-    /// The name of a user or group ends in `+`; one that cannot end there is a number.
+    /// The name of a user or group ends with `+`. If even that does not fit, the number is written.
     Plus(u32),
 }
 
@@ -63,8 +63,8 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// For these columns on a screen of so many cells: where they do not fit into one line, lines are
-    /// several times as long, as procps has it.
+    /// The width for these columns on a screen with this many cells. If they do not fit into one line, lines are several
+    /// times as long, as in procps.
     pub fn fit(columns: &[Column], screen: usize) -> Cells {
         let mut total = 0usize;
         let mut signals = 0;
@@ -89,23 +89,23 @@ impl Cells {
     }
 }
 
-/// Cells of a set of signals where there is no room for all.
+/// The width of a set of signals if there is no room for all digits.
 pub const SHORT_SIGNALS: usize = 9;
 
 /// Lays cells out in lines.
 struct Line<'a> {
     columns: &'a [Column],
-    /// Blanks before each cell of the line before: mostly right for this one too.
+    /// The blanks before each cell in the previous line, which are mostly right for this line, too.
     blanks: Vec<usize>,
-    /// Least blanks before each cell: text of the command line stands close.
+    /// The least blanks before each cell: one between two columns, none beside literal text of the format.
     least: Vec<usize>,
     /// Cells from the beginning of each column to that of the next.
     steps: Vec<usize>,
-    /// Cut what is too wide?
+    /// The widths to cut cells at, if they are cut.
     cells: Option<Cells>,
     /// Where the line begins in the buffer.
     start: usize,
-    /// Cells so far, and where the next column should begin.
+    /// The cells so far, and where the next column should begin.
     actual: usize,
     correct: usize,
 }
@@ -142,8 +142,8 @@ impl<'a> Line<'a> {
             None => usize::MAX,
         }
     }
-    /// Add the i-th cell. How many blanks go before it is known when its text is there; so it is
-    /// written behind the number of blanks that the line before had, and rarely has to move.
+    /// Add the i-th cell. The number of blanks before it is known only when its text is written. So it is first written
+    /// after as many blanks as in the previous line, and rarely has to move.
     fn cell(&mut self, buf: &mut Vec<u8>, i: usize, cut: Cut, write: impl FnOnce(&mut Vec<u8>)) {
         let column = &self.columns[i];
         let (before, guess) = (buf.len(), self.blanks[i]);
@@ -224,7 +224,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Length in bytes of the longest beginning that fits into `width` cells.
+/// The length in bytes of the longest prefix that fits into `width` cells.
 fn prefix(line: &[u8], width: usize) -> usize {
     let Ok(text) = std::str::from_utf8(line) else { return width.min(line.len()) };
     let mut used = 0;
@@ -237,23 +237,23 @@ fn prefix(line: &[u8], width: usize) -> usize {
     line.len()
 }
 
-/// What is written beside the rows themselves.
+/// How rows are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// A line of headers?
+    /// Whether there is a line of headers.
     pub headers: bool,
-    /// What standard output is.
+    /// The properties of standard output.
     pub terminal: Terminal,
-    /// Cut what is wider than its column, in lines of so many cells?
+    /// The widths to cut cells and lines at, if they are cut.
     pub cells: Option<Cells>,
-    /// What cannot be printed is `?`, as in procps, and not told in other letters.
+    /// Whether characters that cannot be printed become `?`, as in procps, instead of being escaped.
     pub plain: bool,
     /// The number of rows after which the headers are repeated.
     pub page: Option<usize>,
 }
 
 impl Options {
-    /// As all commands but `ps` write: nothing is cut in a pipe.
+    /// The options of all commands but `ps`, which cut nothing in a pipe.
     pub fn new(headers: bool, terminal: Terminal) -> Options {
         Options { headers, terminal, cells: None, plain: false, page: None }
     }
@@ -276,7 +276,7 @@ fn write_header(buf: &mut Vec<u8>, columns: &[Column], options: &Options) {
     line.end(buf, &options.terminal, Some(BOLD));
 }
 
-/// Colour of a row.
+/// The colour of a row.
 fn color_of(row: &Row<'_>) -> Option<&'static str> {
     if row.is_zombie() {
         Some(RED)
@@ -287,7 +287,7 @@ fn color_of(row: &Row<'_>) -> Option<&'static str> {
     }
 }
 
-/// Write the rows, and add them up; gives their number.
+/// Write the rows and add them up. Returns their number.
 pub fn rows(
     sink: &mut Sink,
     table: &Table<'_>,
@@ -310,7 +310,7 @@ pub struct Lines<'a> {
     columns: &'a [Column],
     tree: Option<&'a Tree>,
     options: Options,
-    /// The drawing of a tree stands before the first column that names the command.
+    /// The column that the drawing of a tree stands in: the first one that names the command.
     trunk: Option<usize>,
     line: Line<'a>,
     /// Rows so far.
@@ -318,7 +318,7 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// For the columns of this table.
+    /// Lines with the columns of this table.
     pub fn new(table: &Table<'a>, tree: Option<&'a Tree>, options: &Options) -> Lines<'a> {
         let Table { cx, columns, .. } = *table;
         let trunk = columns.iter().position(|c| matches!(c.form, Text::Args | Text::Comm));
@@ -363,7 +363,7 @@ impl<'a> Lines<'a> {
                 if let Some(totals) = &mut totals {
                     totals.add(c, v);
                 }
-                // Most cells of most tables.
+                // This is the fast way for most cells of most tables.
                 let digits = match column.form {
                     Text::Kib => Some(v / 1024),
                     Text::Plain | Text::Pid => Some(v),
@@ -398,7 +398,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The last eight digits, and `<` before them where there are more.
+/// Writes the last eight digits, with `<` before them if there are more.
 fn short_signals(out: &mut Vec<u8>, mask: u64) {
     let low = format!("{:08x}", mask & 0xffff_ffff);
     if mask > 0xffff_ffff {
@@ -407,13 +407,13 @@ fn short_signals(out: &mut Vec<u8>, mask: u64) {
     out.extend_from_slice(low.as_bytes());
 }
 
-/// Before a sum that lacks some of its parts.
+/// The sign before a sum that lacks some of its parts.
 const AT_LEAST: &[u8] = b">=";
 
 /// The sums of columns of bytes.
 #[derive(Clone, Debug)]
 pub struct Totals {
-    /// `None`: the column does not add up.
+    /// The sum of each column, or `None` if the column does not add up.
     sums: Vec<Option<Total>>,
 }
 
@@ -427,7 +427,7 @@ struct Total {
 }
 
 impl Totals {
-    /// For these columns.
+    /// Totals of these columns.
     pub fn new(columns: &[Column]) -> Totals {
         let adds_up = |c: &Column| (c.field.text == Text::Kib).then(Total::default);
         Totals { sums: columns.iter().map(adds_up).collect() }
@@ -440,14 +440,14 @@ impl Totals {
             total.known = true;
         }
     }
-    /// A row has no value in a column that it should have.
+    /// Note that a row lacks a value that it should have.
     #[cold]
     pub fn lack(&mut self, c: usize) {
         if let Some(total) = &mut self.sums[c] {
             total.lacking = true;
         }
     }
-    /// Write the line of totals, where a column adds up.
+    /// Write the line of totals, if any column adds up.
     pub fn write(&self, sink: &mut Sink, cx: &Context, columns: &[Column], options: &Options) {
         if self.sums.iter().all(Option::is_none) {
             return;

@@ -1,4 +1,4 @@
-//! What the tree shows of each process, and equal subtrees put together: `3*[worker]`.
+//! The labels of processes in the tree, and equal subtrees put together: `3*[worker]`.
 
 use std::collections::HashMap;
 
@@ -14,34 +14,34 @@ pub struct Labels {
     pub args: bool,
     /// Ids.
     pub pids: bool,
-    /// The user, where it is another one than that of the parent.
+    /// The user, if it differs from that of the parent.
     pub users: bool,
     /// Process groups.
     pub groups: bool,
     /// Threads, as children in braces.
     pub threads: bool,
-    /// The name of each thread, not that of its process.
+    /// The name of each thread instead of that of its process.
     pub thread_names: bool,
-    /// Equal subtrees once, with their number.
+    /// Equal subtrees only once, with their number.
     pub compact: bool,
-    /// Children by id, not by name.
+    /// Children sorted by id instead of by name.
     pub by_id: bool,
-    /// Arguments as pstree writes them: what is not printable ASCII in octal digits.
+    /// Arguments as pstree writes them, with bytes that are not printable ASCII as octal digits.
     pub octal: bool,
 }
 
-/// A subtree, once for all that look alike.
+/// The shape of a subtree. Subtrees that look alike have one shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// What is shown of the process, printable.
     pub label: Vec<u8>,
     /// Is it to be highlighted?
     pub marked: bool,
-    /// Subtrees below it, and how often each is there.
+    /// The subtrees below it, and the number of each.
     pub children: Vec<(usize, usize)>,
 }
 
-/// Subtrees, each after those below it.
+/// All shapes. Each comes after those below it.
 #[derive(Debug, Default)]
 pub struct Shapes {
     all: Vec<Shape>,
@@ -49,7 +49,7 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    /// The i-th.
+    /// The i-th shape.
     pub fn get(&self, i: usize) -> &Shape {
         &self.all[i]
     }
@@ -71,25 +71,25 @@ impl Shapes {
 pub struct Maker<'a> {
     /// The answer.
     pub snapshot: &'a Snapshot,
-    /// What its values need to be read.
+    /// The context that getters of values need.
     pub cx: &'a Context,
     /// Its processes.
     pub forest: &'a Forest,
-    /// What to show of each.
+    /// What to show of each process.
     pub labels: Labels,
-    /// Which processes are shown; `None`: all.
+    /// Which processes are shown. `None` means all.
     pub wanted: Option<Vec<bool>>,
-    /// Those to highlight.
+    /// The processes to highlight.
     pub marked: Vec<usize>,
-    /// Whose the process above the first of each tree is taken to be, whoever's it is: as in
-    /// pstree root's, or that of the user whose trees are shown.
+    /// The user that the parent of each root is assumed to have. As in pstree, that is root, or the user whose trees are
+    /// shown.
     pub user_above: u32,
 }
 
 impl Maker<'_> {
-    /// The shapes of all that is wanted below these processes, and which those of them are.
+    /// The shapes of all wanted processes from these roots down, and the numbers of the roots' shapes.
     pub fn shapes(&self, roots: &[usize]) -> (Shapes, Vec<usize>) {
-        // Parents before children; backwards, every child is there before it is looked at.
+        // Parents come before children in this order. So backwards, the shapes of all children exist before their parent's.
         let mut order = Vec::new();
         let mut stack: Vec<usize> = roots.to_vec();
         while let Some(at) = stack.pop() {
@@ -103,14 +103,14 @@ impl Maker<'_> {
             let node = &self.forest.nodes[at];
             let mut children: Vec<usize> = self.wanted_children(node).collect();
             if !self.labels.by_id {
-                // As pstree: by name, those of the same name by their user.
+                // As in pstree, they are sorted by name, and then by user.
                 let key = |c: &usize| {
                     let row = self.row(&self.forest.nodes[*c]);
                     row.map(|r| (r.comm, r.cred.and_then(|c| c.euid())))
                 };
                 children.sort_by_cached_key(key);
             }
-            // Threads come after processes, as the brace comes after the letters.
+            // Threads come after processes, because their names begin with a brace, which sorts after letters.
             let children: Vec<usize> = children.into_iter().map(|c| made[c]).collect();
             let threads = self.threads(node, &mut shapes);
             let shape = Shape {
@@ -118,7 +118,7 @@ impl Maker<'_> {
                 marked: marked.contains(&at),
                 children: counted(children.into_iter().chain(threads), self.labels.compact),
             };
-            // With arguments shown only threads are put together, as in pstree.
+            // If arguments are shown, only threads are put together, as in pstree.
             made[at] = shapes.add(shape, self.labels.compact && !self.labels.args);
         }
         let root = |at: &usize| {
@@ -141,12 +141,12 @@ impl Maker<'_> {
     fn uid(&self, at: usize) -> Option<u32> {
         self.row(&self.forest.nodes[at])?.cred?.euid()
     }
-    /// `above`: the user of the process above, if it is known.
+    /// The label of a process. `above` is the user of its parent, if that is known.
     fn label(&self, at: usize, above: Option<u32>) -> Vec<u8> {
         let node = &self.forest.nodes[at];
         let Some(row) = self.row(node) else { return Vec::new() };
         let mut out = Vec::new();
-        // As pstree: who has no arguments is in parentheses where they are shown.
+        // As in pstree, a process without arguments is in parentheses if arguments are shown.
         let bare = self.labels.args && self.has_no_args(&row);
         out.extend_from_slice(if bare { b"(" } else { b"" });
         field::escape(&mut out, row.comm.unwrap_or(b"?"));
@@ -189,7 +189,7 @@ impl Maker<'_> {
         }
         out
     }
-    /// All arguments but the first, which the name stands for.
+    /// Writes all arguments but the first, in place of which the name is shown.
     fn write_args(&self, out: &mut Vec<u8>, row: &Row<'_>) {
         let named = field::find("args").expect("the table has it");
         if let Value::Args { data, .. } = (named.field.get)(self.cx, row) {
@@ -246,13 +246,13 @@ impl Maker<'_> {
     }
 }
 
-/// The process group; nothing where it is one of another pid namespace.
+/// The process group, or nothing if it belongs to another pid namespace.
 fn pgid(row: &Row<'_>) -> String {
     let pgid = row.base.and_then(|b| b.pgid()).filter(|p| *p != 0);
     pgid.map(|p| p.to_string()).unwrap_or_default()
 }
 
-/// As pstree: a backslash is doubled, and other bytes than printable ASCII are three octal digits.
+/// Writes text as pstree does: a backslash is doubled, and bytes that are not printable ASCII become three octal digits.
 fn octal(out: &mut Vec<u8>, text: &[u8]) {
     for b in text {
         match b {
@@ -263,7 +263,7 @@ fn octal(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Each once with its number, in the order of their first ones.
+/// Each shape once with its number, in the order of first occurrence.
 fn counted(children: impl Iterator<Item = usize>, compact: bool) -> Vec<(usize, usize)> {
     if !compact {
         return children.map(|c| (c, 1)).collect();

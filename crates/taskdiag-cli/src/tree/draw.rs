@@ -1,5 +1,5 @@
-//! The tree as pstree draws it: the first child beside its parent, the others below; with
-//! arguments, a line for each.
+//! Draws the tree as pstree does: the first child beside its parent, and the others below. If arguments are
+//! shown, each process has a line of its own.
 
 use std::io;
 
@@ -19,22 +19,22 @@ pub struct Pieces {
     /// Before a child, and before the last one.
     branch: &'static str,
     last: &'static str,
-    /// A line that goes on, and none.
+    /// For a level whose line goes on, and for one whose line has ended.
     through: &'static str,
     gap: &'static str,
 }
 
-/// For any terminal and for pipes, as pstree.
+/// The pieces of pstree, for any terminal and for pipes.
 pub const ASCII: Pieces =
     Pieces { single: "---", first: "-+-", branch: "|-", last: "`-", through: "| ", gap: "  " };
-/// For a terminal that shows UTF-8.
+/// Pieces for a terminal that shows UTF-8.
 pub const LINES: Pieces =
     Pieces {
         single: "───", first: "─┬─", branch: "├─", last: "└─", through: "│ ", gap: "  "
     };
 
-/// Deeper levels than this are drawn as this one: in a comb of 10,000 processes, each with two
-/// children, lines must not get longer and longer.
+/// Deeper levels are drawn as this one. Otherwise lines would get longer and longer in a comb of 10,000 processes, each
+/// with two children.
 const DRAWN_LEVELS: usize = 64;
 
 const BOLD: &[u8] = b"\x1b[1m";
@@ -48,29 +48,29 @@ struct Todo {
     level: usize,
     first: bool,
     last: bool,
-    /// Brackets that each leaf below closes.
+    /// How many brackets each leaf below it closes.
     closing: usize,
 }
 
 /// Draws into a sink.
 #[derive(Debug)]
 pub struct Drawing<'a> {
-    /// What is drawn.
+    /// The shapes to draw.
     pub shapes: &'a Shapes,
-    /// With which pieces.
+    /// The pieces to use.
     pub pieces: Pieces,
-    /// Where.
+    /// The terminal to draw on.
     pub terminal: Terminal,
-    /// A line for each process?
+    /// Whether each process has a line of its own.
     pub upright: bool,
 }
 
-/// A line that ends at the edge of the terminal, with a plus there.
+/// A line that is cut at the edge of the terminal, with a plus there.
 #[derive(Debug, Default)]
 struct Line {
     cells: usize,
     limit: Option<usize>,
-    /// Where in the output a plus goes if the line turns out to be too long.
+    /// The place in the output for the plus, if the line turns out to be too long.
     cut: Option<usize>,
 }
 
@@ -111,10 +111,10 @@ impl Drawing<'_> {
     /// Draw one tree.
     ///
     /// # Errors
-    /// That of writing.
+    /// The error of a write.
     pub fn draw(&self, sink: &mut Sink, root: usize) -> io::Result<()> {
         let mut line = Line { limit: self.terminal.width, ..Line::default() };
-        // Of the levels above: width of the label, and whether more follow.
+        // For each level above: the width of the label, and whether more children follow.
         let mut levels: Vec<(usize, bool)> = Vec::new();
         let top = Todo { shape: root, count: 1, level: 0, first: true, last: true, closing: 0 };
         let mut stack = vec![top];
@@ -162,7 +162,7 @@ impl Drawing<'_> {
         }
         Ok(())
     }
-    /// A new line below the labels above.
+    /// Begins a new line below the labels above.
     fn indent(&self, out: &mut Vec<u8>, line: &mut Line, levels: &[(usize, bool)], last: bool) {
         let drawn = levels.len().min(DRAWN_LEVELS);
         for (i, (width, _)) in levels.iter().take(drawn).enumerate() {
@@ -171,7 +171,7 @@ impl Drawing<'_> {
             line.push(out, self.knee(i + 1 == drawn, last, goes_on).as_bytes());
         }
     }
-    /// A new line, two cells further in than its parent.
+    /// Begins a new line, indented by two cells more than its parent.
     fn indent_upright(
         &self,
         out: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Who is whose child, among the tasks of an answer.
+//! The parents and children among the tasks of an answer.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ pub struct Node {
     pub tgid: u32,
     /// Its rows, as indices of tasks: threads, or itself.
     pub rows: Vec<u32>,
-    /// Its parent, where that is there.
+    /// Its parent, if that is in the answer.
     pub parent: Option<usize>,
     /// Its children, in the order of the rows.
     pub children: Vec<usize>,
@@ -23,13 +23,13 @@ pub struct Node {
 pub struct Forest {
     /// The processes, in the order of the rows.
     pub nodes: Vec<Node>,
-    /// Those whose parent is not there.
+    /// The processes whose parent is not in the answer.
     pub roots: Vec<usize>,
 }
 
 impl Forest {
-    /// Arrange tasks, given by their indices in the order that siblings shall have. A process
-    /// whose parent is not among them, or is not taken for one, is a root.
+    /// Arrange the tasks with these indices, which are in the order that siblings will have. A process is a root if its
+    /// parent is not among them, or if `is_parent` refuses the parent.
     pub fn new(rows: &[u32], snapshot: &Snapshot, is_parent: impl Fn(u32) -> bool) -> Forest {
         let stream = snapshot.stream();
         let mut forest = Forest::default();
@@ -58,8 +58,7 @@ impl Forest {
         forest.open_circles();
         forest
     }
-    /// A foreign stream may hold parents in a circle; those have no root. The first of each
-    /// circle becomes one.
+    /// In a foreign stream, parents may form a circle, which has no root. The first process of each circle becomes its root.
     fn open_circles(&mut self) {
         let mut seen = vec![false; self.nodes.len()];
         for root in &self.roots {
@@ -88,7 +87,7 @@ impl Forest {
     pub fn find(&self, tgid: u32) -> Option<usize> {
         self.nodes.iter().position(|n| n.tgid == tgid)
     }
-    /// A process and those above it, up to its root.
+    /// A process and its ancestors, up to its root.
     pub fn line(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(at), |n| self.nodes[*n].parent)
     }

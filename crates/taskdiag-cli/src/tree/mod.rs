@@ -1,5 +1,5 @@
-//! The process tree: who is whose child ([`forest`]), as rows of `ps` ([`rows`]), and as
-//! `taskdiag tree` draws it ([`compact`], [`draw`]).
+//! The process tree: parents and children ([`forest`]), the tree as rows of `ps` ([`rows`]), and the drawing of
+//! `taskdiag tree` ([`compact`], [`draw`]).
 
 mod compact;
 mod draw;

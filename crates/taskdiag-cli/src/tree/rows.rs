@@ -1,4 +1,4 @@
-//! The tree as rows of a table: children after their parent, with a drawing in front of the command.
+//! The tree as rows of a table: children come after their parent, with a drawing before the command.
 
 use taskdiag::Snapshot;
 
@@ -15,11 +15,11 @@ pub struct Tree {
     ends: Vec<usize>,
 }
 
-/// Deeper levels than this are drawn as this one: a chain of 10,000 processes must not need
-/// 10,000 columns in each of 10,000 lines.
+/// Deeper levels are drawn as this one. Otherwise a chain of 10,000 processes would need up to 10,000 columns in each of
+/// 10,000 lines.
 const DRAWN_LEVELS: usize = 64;
 
-/// The pieces of a drawing: nothing below, a line goes through, a child, the last child.
+/// The pieces of a drawing: for a level whose line has ended, for one whose line goes on, for a child, for the last child.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     gap: &'static str,
@@ -30,27 +30,27 @@ pub struct Style {
     without_init: bool,
 }
 
-/// As procps.
+/// The style of procps.
 pub const ASCII: Style =
     Style { gap: "    ", through: " |  ", child: " \\_ ", last: " \\_ ", without_init: true };
-/// As procps with `-H`.
+/// The style of procps with `-H`.
 pub const INDENTED: Style =
     Style { gap: "  ", through: "  ", child: "  ", last: "  ", without_init: false };
-/// The same, where process 1 is a parent like any other.
+/// The style of procps, but process 1 is a parent like any other.
 pub const PLAIN: Style = Style { without_init: false, ..ASCII };
-/// For a terminal that shows UTF-8.
+/// The style for a terminal that shows UTF-8.
 pub const LINES: Style =
     Style { gap: "   ", through: "│  ", child: "├─ ", last: "└─ ", without_init: false };
 
 impl Tree {
-    /// The drawing in front of the i-th row.
+    /// The drawing before the command of the i-th row.
     pub fn art(&self, i: usize) -> &[u8] {
         let start = if i == 0 { 0 } else { self.ends[i - 1] };
         &self.art[start..self.ends[i]]
     }
 
-    /// Arrange `rows` (in the order that siblings shall have). A task whose parent is not among
-    /// them is a root; threads follow their process.
+    /// Arrange `rows`, which are in the order that siblings will have. A task whose parent is not among them is a root.
+    /// Threads follow their process.
     pub fn new(rows: &[u32], snapshot: &Snapshot, style: Style) -> Tree {
         let forest = Forest::new(rows, snapshot, |parent| !(style.without_init && parent == 1));
         let mut tree = Tree::default();

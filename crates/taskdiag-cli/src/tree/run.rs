@@ -1,4 +1,4 @@
-//! `taskdiag tree`: ask, arrange, draw or write as JSON.
+//! `taskdiag tree`: gets and arranges processes, and draws them or writes them as JSON.
 
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
              'taskdiag dump --strategy all-thread'",
         )));
     }
-    // Of a saved answer that holds processes there are no threads to be shown.
+    // A saved answer about processes has no threads to show.
     let labels = Labels { threads: args.labels.threads && threads, ..args.labels };
     let cx = Context::of(&snapshot, threads);
     let mut rows: Vec<u32> = (0..snapshot.tasks().len() as u32).collect();
@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let sieve = Sieve::new(args.filter.as_ref());
     let picked = pick(args, &snapshot, &forest, &|row| sieve.passes(&cx, row));
     let mut tally = Tally::new(columns.len());
-    // What is shown is looked at once for what it lacks, whatever form it takes.
+    // Missing values are counted once for the processes that are shown, in any form of output.
     let shown = shown(&forest, &picked);
     let stream = snapshot.stream();
     let first = |at: usize| forest.nodes[at].rows.first().and_then(|i| stream.get(*i as usize));
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         };
         let drawing = Drawing { shapes: &shapes, pieces, terminal, upright: args.labels.args };
         for (i, root) in roots.iter().enumerate() {
-            // As pstree does between the trees of a user.
+            // pstree has an empty line between the trees of a user.
             if i > 0 && args.start.is_user() {
                 sink.buf().push(b'\n');
             }
@@ -87,13 +87,13 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         crate::commands::stats::print(&snapshot, shown.len(), begin, asked);
     }
     match answer::verdict(&snapshot, shown.is_empty(), &sieve.left(), &tally, &columns) {
-        // To pstree that is no failure.
+        // pstree does not take that for a failure.
         Err(Exit::NoMatch) if args.strict => Ok(()),
         end => end,
     }
 }
 
-/// What is looked at of each process: the keys in JSON.
+/// The columns that are read for each process, which are the keys in JSON.
 fn columns(args: &Args) -> Vec<Column> {
     let mut names = vec!["pid", "ppid", "comm"];
     if args.labels.users || args.start.is_user() {
@@ -110,7 +110,7 @@ fn columns(args: &Args) -> Vec<Column> {
 
 fn query(args: &Args, columns: &[Column]) -> Query {
     let mut query = Query::new(&TASKS, columns.iter().map(|c| c.field));
-    // Those of one name are in the order of their users.
+    // CRED is needed, because processes with the same name are sorted by user.
     let mut groups = Groups::BASE | Groups::CRED;
     groups |= args.filter.as_ref().map_or(Groups::NONE, Filter::groups);
     if args.labels.args {
@@ -125,11 +125,11 @@ fn query(args: &Args, columns: &[Column]) -> Query {
 /// Which trees are shown.
 struct Picked {
     roots: Vec<usize>,
-    /// Which processes of them; `None`: all.
+    /// Which of their processes. `None` means all.
     wanted: Option<Vec<bool>>,
 }
 
-/// `matches`: is what was said with `--where` true of this task?
+/// Picks the trees to show. `matches` tells whether the condition of `--where` is true for a task.
 fn pick(
     args: &Args,
     snapshot: &Snapshot,
@@ -142,7 +142,7 @@ fn pick(
     };
     let found = |pid: u32| {
         let at = forest.find(pid);
-        // That it is hidden is said with what else is lacking.
+        // A hidden pid 1 is reported with the other gaps.
         let is_hidden = pid == 1 && snapshot.caveats().iter().any(|c| c.is_lack());
         if at.is_none() && !is_hidden && !args.strict {
             say(format_args!("taskdiag: there is no process {pid}"));
@@ -155,7 +155,7 @@ fn pick(
             if !args.parents {
                 return Picked { roots: starts, wanted: None };
             }
-            // Those above, and all below.
+            // The ancestors and all descendants are shown.
             let mut wanted = vec![false; forest.nodes.len()];
             let mut roots = Vec::new();
             for start in starts {
@@ -177,11 +177,11 @@ fn pick(
         Start::All if args.filter.is_some() => {
             let wanted: Vec<bool> =
                 (0..forest.nodes.len()).map(|at| row(at).is_some_and(|r| matches(&r))).collect();
-            // One that is below another one anywhere is in its tree.
+            // A process that is below another wanted one, at any depth, is in the tree of that one.
             let above = |at: usize| forest.line(at).skip(1).any(|a| wanted[a]);
             highest(forest, |at| wanted[at] && !above(at))
         }
-        // As pstree: who wants the kernel's threads says so.
+        // As in pstree, kernel threads are shown only on request.
         Start::All => {
             let kthread = |at: usize| row(at).is_some_and(|r| r.is_kthread());
             let roots = forest.roots.iter().copied();
@@ -193,7 +193,7 @@ fn pick(
     }
 }
 
-/// The trees that begin at processes that are so and whose parent is not.
+/// The trees of those processes for which `is` is true, but false for their parent.
 fn highest(forest: &Forest, is: impl Fn(usize) -> bool) -> Picked {
     let first = |at: &usize| is(*at) && !forest.nodes[*at].parent.is_some_and(&is);
     Picked { roots: (0..forest.nodes.len()).filter(first).collect(), wanted: None }
@@ -214,8 +214,8 @@ fn shown(forest: &Forest, picked: &Picked) -> Vec<usize> {
     out
 }
 
-/// The trees as nested JSON: an array of processes, each with its `children`, and its `threads`
-/// where those were asked for.
+/// The trees as nested JSON: an array of processes, each with its `children`, and with its `threads` if those were asked
+/// for.
 struct Nested<'a> {
     snapshot: &'a Snapshot,
     cx: &'a Context,
@@ -223,7 +223,7 @@ struct Nested<'a> {
     picked: &'a Picked,
 }
 
-/// What is left to write: a process, or the end of one.
+/// A step that is left to do: begin a process, or end one.
 enum Step {
     Begin(usize),
     End,
@@ -231,7 +231,7 @@ enum Step {
 
 impl Nested<'_> {
     fn write(&self, sink: &mut Sink, columns: &[Column], labels: Labels) -> Result<(), Exit> {
-        // Commands may nest 10,000 deep; the program's own stack must not.
+        // Processes may be nested 10,000 deep, which would be too much recursion for the stack.
         let mut steps: Vec<Step> =
             self.picked.roots.iter().rev().map(|r| Step::Begin(*r)).collect();
         let mut comma = false;

@@ -14,4 +14,5 @@ mod schema;
 mod terminal;
 mod text;
 mod tree;
+mod wait;
 mod where_;

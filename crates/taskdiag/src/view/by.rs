@@ -1,4 +1,4 @@
-//! Rows added up: one for each value of a column.
+//! Adds rows up: there is one sum for each value of a column.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,13 +15,13 @@ const OF_MEMORY: Groups =
 /// The sum of a column so far.
 #[derive(Clone, Debug, Default)]
 struct Cell {
-    /// Of the values that are there.
+    /// The sum of the known values.
     total: u64,
-    /// How many are there.
+    /// How many values are known.
     known: u64,
-    /// Why another one is not.
+    /// Why a value is missing, if one is.
     lacking: Option<Missing>,
-    /// For columns that do not add up: the value, while it is the same for all.
+    /// For columns that do not add up: the value, as long as all rows have the same.
     same: Option<Value<'static>>,
     differs: bool,
 }
@@ -50,7 +50,7 @@ impl Cell {
             _ => Value::ABSENT,
         }
     }
-    /// Is there something that the value should have and has not?
+    /// Does the sum lack a part that it should have?
     fn is_partial(&self) -> bool {
         self.known > 0 && self.lacking.is_some_and(Missing::is_amiss)
     }
@@ -61,7 +61,7 @@ impl Cell {
 struct Line {
     sums: Vec<Cell>,
     last_task: u32,
-    /// Processes of which something is not in the sums, and the last of them.
+    /// How many processes lack something in the sums, and the last of them.
     lacking: u64,
     last_lacking: u32,
 }
@@ -78,12 +78,12 @@ pub struct Sums<'a> {
     text: Vec<u8>,
     /// The task of the last row, and whether its memory is counted with another.
     last: (u32, bool),
-    /// By whose rows the memory of a task is counted: the first that is there of those who share it.
+    /// The task whose rows count for shared memory: the first one in the answer of those that share it.
     counted: HashMap<u32, u32>,
 }
 
 impl<'a> Sums<'a> {
-    /// Sums of these columns for each value of `key`; for all rows together where it is `None`.
+    /// Sums of these columns for each value of `key`, or for all rows together if it is `None`.
     pub fn new(
         cx: &'a Context,
         key: Option<&'static Field>,
@@ -94,7 +94,7 @@ impl<'a> Sums<'a> {
         let counted = HashMap::new();
         Sums { cx, key, columns, keys, lines, index, text, last: (0, false), counted }
     }
-    /// Add a row. `lack` is told of each column without a value, by its number.
+    /// Add a row. `lack` is called with the number of each column that has no value, and the reason.
     pub fn add(&mut self, row: &Row<'_>, lack: &mut dyn FnMut(usize, Missing)) {
         let pid = row.view.pid();
         if pid != self.last.0 {
@@ -127,7 +127,7 @@ impl<'a> Sums<'a> {
         self.text.clear();
         if let Some(key) = self.key {
             match (key.get)(self.cx, row) {
-                // Escaped, two names could look the same.
+                // The bytes are not escaped, because two names could look the same then.
                 Value::Bytes { data, .. } => self.text.extend_from_slice(&data),
                 v => field::text(&mut self.text, self.cx, key.text, Some(row), &v),
             }

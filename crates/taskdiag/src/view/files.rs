@@ -15,11 +15,11 @@ use crate::{Group, Reason};
 #[derive(Clone, Copy)]
 pub struct Opened<'a> {
     pub(super) files: &'a Files<'a>,
-    /// Which tasks, and which of their files; `None`: all.
+    /// Which tasks, and which of their files. `None` means all.
     pub(super) tasks: Option<&'a Keep>,
     pub(super) keep: Option<&'a Keep>,
     pub(super) sieve: Option<(&'a Sieve<'a>, &'a Context)>,
-    /// Is there also a row for each task whose descriptors are not in the answer?
+    /// Whether each task whose descriptors are missing in the answer has a row, too.
     pub(super) gaps: bool,
 }
 
@@ -31,12 +31,12 @@ impl<'a> Opened<'a> {
     fn passes(&self, row: &Row<'_>) -> bool {
         self.sieve.is_none_or(|(sieve, cx)| sieve.passes(cx, row))
     }
-    /// The tasks that may have files among the rows.
+    /// The tasks whose files may be among the rows.
     pub fn owners(&self) -> impl Iterator<Item = &'a Owner<'a>> + use<'a> {
         let all = *self;
         self.files.owners().iter().filter(move |o| all.has_task(&o.row))
     }
-    /// Their files that are rows.
+    /// The files of a task that are rows.
     pub fn files_of(&self, owner: &'a Owner<'a>) -> impl Iterator<Item = OpenFile<'a>> + use<'a> {
         let all = *self;
         self.files.of(owner).filter(move |file| {
@@ -79,7 +79,7 @@ impl Rows for Opened<'_> {
     }
 }
 
-/// Files in another order.
+/// The files, sorted by keys.
 pub(super) struct SortedFiles<'a> {
     all: Opened<'a>,
     rows: Vec<OpenFile<'a>>,

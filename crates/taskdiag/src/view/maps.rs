@@ -14,11 +14,11 @@ use crate::{Group, Reason, Snapshot};
 pub struct Mappings<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) tasks: &'a [u32],
-    /// Which mappings are shown; `None`: all.
+    /// Which mappings are shown. `None` means all.
     pub(super) keep: Option<&'a dyn Fn(&Row<'_>) -> bool>,
     /// The filter.
     pub(super) sieve: Option<(&'a Sieve<'a>, &'a Context)>,
-    /// Is there also a row for each task whose mappings are not in the answer?
+    /// Whether each task whose mappings are missing in the answer has a row, too.
     pub(super) gaps: bool,
 }
 
@@ -51,8 +51,9 @@ impl<'a> Mappings<'a> {
     }
 }
 
-/// Does a task lack mappings that should be in the answer: all of them, or those after the place where
-/// its list ended? `there`: it has a list. Kernel threads and zombies have none, and a process may end.
+/// Does a task lack mappings that should be in the answer: all of them, or those after the end of an incomplete list?
+/// `there` tells whether it has a list. That kernel threads and zombies have no mappings, or that a process has ended, is no
+/// gap.
 pub fn is_gap(task: &Row<'_>, there: bool) -> bool {
     match task.view.reason(Group::Vma) {
         Some(Reason::Absent | Reason::Vanished) => false,
@@ -67,7 +68,7 @@ impl Rows for Mappings<'_> {
     }
 }
 
-/// Mappings in another order.
+/// The mappings, sorted by keys.
 pub(super) struct SortedMappings<'a> {
     tasks: Vec<Row<'a>>,
     /// The index of the task, and the mapping.

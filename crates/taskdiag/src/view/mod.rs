@@ -1,9 +1,9 @@
-//! A view of an answer: which rows, in which order, added up how, with which columns.
+//! A view of an answer: which rows, in which order, with which columns, and how they are added up.
 //!
-//! A [`Query`] says what a face wants to show. [`Query::plan`] makes requests of it, which ask an
-//! engine for no more than the columns, keys and conditions need, and [`Query::view`] gives the rows
-//! of an answer, live or saved. Every face (the command, and what else shows tables) is made from
-//! these; widths, headers and the text of values are the face's own.
+//! A [`Query`] describes what a program wants to show. [`Query::plan`] makes requests from it, which ask
+//! an engine for no more than the columns, keys and conditions need. [`Query::view`] gives the rows of an
+//! answer, live or saved. The command uses these, and so can any other program that shows tables. Widths,
+//! headers and the text of values are left to the program.
 //!
 //! ```
 //! use taskdiag::field::TASKS;

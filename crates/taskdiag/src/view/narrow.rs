@@ -1,8 +1,8 @@
-//! Asking in two steps: first for what the conditions look at, of all tasks, then for the rest, of those that
-//! pass. A list of few processes costs as much as a list of names then.
+//! Asks in two steps: first for the values that the conditions need, of all tasks, and then for the rest, of
+//! the tasks that pass. So a list of a few processes costs as much as a list of names.
 //!
-//! The second answer is complete in itself, and the conditions are looked at again in it: what is shown is
-//! true of the values that are shown.
+//! The second answer is complete in itself, and the conditions are tested again on it. So they are true of
+//! the values that are shown.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::field::{Context, Row};
 use crate::request::Members;
 use crate::{Base, Choice, Error, Groups, Request, Snapshot, Strategy, query_with};
 
-/// Groups that are lists, walks over pages, or shared between tasks: not cheap for all tasks.
+/// Groups that are not cheap for all tasks: lists, walks over pages, and values that tasks share.
 const DEAR: Groups = Groups::VMA
     .union(Groups::VMA_STAT)
     .union(Groups::ROLLUP)
@@ -22,24 +22,24 @@ const DEAR: Groups = Groups::VMA
     .union(Groups::FD_COUNT)
     .union(Groups::FILE_STAT);
 
-/// By this the same task is known again.
+/// The member that tells whether a task is still the same.
 const START: Members = Members::of(Groups::BASE, &["start_time_ns"]);
 
-/// Two steps.
+/// A request in two steps.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Narrow {
-    /// What the conditions look at, of all tasks.
+    /// Asks for the values that the conditions need, of all tasks.
     pub first: Request,
-    /// Everything, of all tasks.
+    /// Asks for everything, of all tasks.
     pub all: Request,
     select: Selection,
     filter: Option<Filter>,
 }
 
 impl Narrow {
-    /// The steps for this request; `None`: there is no condition that would pass few tasks, or its groups are
-    /// all that is asked for.
+    /// The steps for this request. `None` if no condition is likely to let few tasks pass, or if the conditions need all
+    /// groups anyway.
     pub(super) fn new(all: Request, select: &Selection, filter: Option<&Filter>) -> Option<Narrow> {
         let narrow = || filter.into_iter().flat_map(Filter::parts).filter(|p| first_looks_at(p));
         let selects = !select.is_everything() && !select.deselect;
@@ -69,7 +69,7 @@ impl Narrow {
         let mut parts = self.filter.iter().flat_map(Filter::parts).filter(|p| first_looks_at(p));
         self.select.is_rare() || parts.any(super::filter::Part::is_rare)
     }
-    /// May it be that a task passes?
+    /// May this task pass the conditions?
     fn may_pass(&self, sieve: &Sieve<'_>, cx: &Context, row: &Row<'_>) -> bool {
         if !self.select.is_everything() && !self.select.matches(row) {
             return false;
@@ -77,14 +77,14 @@ impl Narrow {
         match sieve.test_parts(cx, row, first_looks_at) {
             Truth::True => true,
             Truth::False => false,
-            // The second answer has it, too, and it is counted there.
+            // If the value should be there, the task is in the second answer, too, and is counted there.
             Truth::Unknown(_, why) => why.is_amiss(),
         }
     }
     /// Ask.
     pub(super) fn ask(&self, choice: Choice) -> Result<Snapshot, Error> {
         let prices = Prices::new(&self.all, choice)?;
-        // Where most pass, the first step is for nothing: then it must be worth that risk.
+        // If most tasks pass, the first step is wasted. So it is done only if it may save enough.
         let (first, all) = (prices.of(&self.first), prices.of(&self.all));
         let is_worth_it = if self.is_rare() { first * 11 <= all * 10 } else { first * 2 <= all };
         if !is_worth_it {
@@ -106,7 +106,7 @@ impl Narrow {
             }
         }
         let strategy = if threads { Strategy::Thread } else { Strategy::One };
-        // Ctrl-C ended the first step: what it found is shown, and asked for without looking at that again.
+        // If Ctrl-C ended the first step, the tasks that it found are still asked for and shown.
         let stopped = first.stream().done().error != 0;
         let one = Request {
             strategy,
@@ -126,9 +126,8 @@ impl Narrow {
     }
 }
 
-/// Is an answer about one process still about the one that was found, and not about a later one with its pid?
-/// `begun`: the tasks that were found, and when they began. Start times of /proc are in ticks, and equal to
-/// within one.
+/// Is an answer about one process still about the one that was found, and not about a later one with its pid? `begun` has
+/// the tasks that were found, and their start times. Start times of /proc are in ticks, so they may differ by up to one.
 fn is_same(answer: &Snapshot, begun: &HashMap<u32, Option<u64>>, tick_ns: u64) -> bool {
     answer.tasks().any(|task| {
         let start = task.record::<Base>().and_then(Base::start_time_ns);
@@ -140,7 +139,7 @@ fn is_same(answer: &Snapshot, begun: &HashMap<u32, Option<u64>>, tick_ns: u64) -
     })
 }
 
-/// Is this part of a filter looked at in the first step?
+/// Is this part of a filter tested in the first step?
 fn first_looks_at(part: &super::filter::Part) -> bool {
     part.is_about_task() && part.is_narrow() && !part.groups().intersects(DEAR)
 }
@@ -177,14 +176,14 @@ mod tests {
                 "args ~ x",
                 Some((base | Groups::CMDLINE, base | Groups::CMDLINE | Groups::STATM)),
             ),
-            // What is true of most.
+            // A condition that is true for most tasks.
             ("pid,args", "comm != x", None),
             (
                 "pid,args",
                 "comm != x and user == y",
                 Some((base | Groups::CRED, base | Groups::CRED | Groups::CMDLINE)),
             ),
-            // What is dear is left for those that pass what is not.
+            // An expensive condition is tested only for the tasks that pass the cheap one.
             ("pid", "pss > 1G", None),
             (
                 "pid",
@@ -255,7 +254,7 @@ mod tests {
         let procfs = Choice::Only(crate::EngineId::Procfs);
         let one = Request::one(me, Groups::BASE);
         let first = query_with(&one, procfs).expect("/proc is there");
-        // There can be no such pid.
+        // No process can have the second pid.
         let requests = [one, Request::one(i32::MAX as u32, Groups::BASE)];
         for (taken, tasks) in [(true, 1), (false, 0)] {
             let answer =

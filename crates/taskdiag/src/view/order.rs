@@ -1,4 +1,4 @@
-//! The order of the rows: by the values of keys, and by ids where the keys leave a tie.
+//! The order of the rows: by the values of keys, and by ids if all keys are equal.
 
 use std::cmp::Ordering;
 
@@ -16,13 +16,13 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key from the name of a column, with `-` before it where the largest value comes first; `+` is
-    /// allowed too. `None`: the set has no such column.
+    /// A key from the name of a column. With `-` before it, the largest value comes first; `+` is also allowed and changes
+    /// nothing. `None` if the set has no such column.
     pub fn parse(set: &Set, item: &str) -> Option<Key> {
         let (descending, name) = Key::name(item);
         set.find(name).map(|named| Key { field: named.field, descending })
     }
-    /// The two parts of a key's text: is the largest first, and the name.
+    /// The two parts of a key's text: whether the largest value comes first, and the name.
     pub fn name(item: &str) -> (bool, &str) {
         match item.strip_prefix('-') {
             Some(name) => (true, name),
@@ -34,7 +34,7 @@ impl Key {
 /// A value that can be compared. A missing value comes before everything.
 #[derive(Debug, PartialEq, PartialOrd)]
 enum Rank {
-    /// Not there.
+    /// A missing value.
     Missing,
     /// A number.
     Int(i128),
@@ -74,7 +74,7 @@ fn name(name: Option<std::sync::Arc<[u8]>>, id: u32) -> Rank {
 pub fn sort(rows: &mut Vec<u32>, snapshot: &Snapshot, cx: &Context, keys: &[Key]) {
     let stream = snapshot.stream();
     let ids = |i: u32| stream.get(i as usize).map_or((0, 0), |t| (t.tgid(), t.pid()));
-    // Engines mostly answer in this order, and then this is all.
+    // Engines mostly answer in this order, so usually nothing is left to do.
     if !rows.is_sorted_by_key(|i| ids(*i)) {
         rows.sort_by_key(|i| ids(*i));
     }
@@ -99,7 +99,7 @@ impl Ranks {
     pub fn push<'a>(&mut self, cx: &Context, values: impl Iterator<Item = Value<'a>>) {
         self.0.push(values.map(|v| rank(cx, v)).collect());
     }
-    /// Indices of the rows in order; rows that tie stay as they are.
+    /// Indices of the rows in order. Rows with equal keys keep their order.
     pub fn order(&self, keys: &[Key]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.0.len()).collect();
         order.sort_by(|a, b| {

@@ -1,14 +1,14 @@
-//! From a query to requests: its fields and conditions decide the groups, its selection decides the
-//! strategy. Pure.
+//! Makes requests from a query: its fields and conditions decide the groups, its selection decides the
+//! strategy. Only [`Plan::ask`] does I/O.
 
 use super::narrow::Narrow;
 use super::select::Selection;
 use crate::{Choice, Error, Groups, Request, Snapshot, Strategy, query_each, query_with};
 
-/// More pids than this are picked from a list of all tasks.
+/// Up to this many pids are asked for one by one. More are picked from a list of all tasks.
 pub const FEW_PIDS: usize = 32;
 
-/// What to ask of an engine.
+/// The requests to make.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Plan {
@@ -16,7 +16,7 @@ pub enum Plan {
     One(Request),
     /// A request for each pid.
     Each(Vec<Request>),
-    /// First what the conditions look at, then the rest of what passes.
+    /// Two steps: the values that the conditions need, and then the rest for the tasks that pass.
     Narrow(Box<Narrow>),
 }
 
@@ -26,12 +26,12 @@ pub enum Plan {
 pub struct Answered {
     /// The answer.
     pub snapshot: Snapshot,
-    /// Pids that were asked for by number and do not exist.
+    /// Pids that were asked for and do not exist.
     pub nobody: Vec<u32>,
 }
 
 impl Plan {
-    /// These groups of the tasks that may be selected, or of their threads.
+    /// A plan to get these groups of the tasks that may be selected, or of their threads.
     pub fn new(groups: Groups, select: &Selection, threads: bool) -> Plan {
         if let Some(pids) = select.only_pids().filter(|p| p.len() <= FEW_PIDS) {
             let mut pids = pids.to_vec();
@@ -68,14 +68,14 @@ impl Plan {
             Plan::Narrow(narrow) => narrow.requests(change),
         }
     }
-    /// Ask.
+    /// Make the requests, and return the answer.
     ///
     /// # Errors
-    /// As [`query_with`], but for pids that do not exist.
+    /// As [`query_with`], except that pids that do not exist are no error.
     pub fn ask(&self, choice: Choice) -> Result<Answered, Error> {
         let (snapshot, nobody) = match self {
             Plan::One(request) => match query_with(request, choice) {
-                // As one of several, it is a lack of the answer.
+                // Asked as one of several pids, a missing process is not an error but is reported in the answer.
                 Err(Error::NoSuchProcess(_) | Error::Hidden { .. }) => {
                     query_each(std::slice::from_ref(request), choice)?
                 }

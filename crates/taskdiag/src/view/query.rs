@@ -1,4 +1,4 @@
-//! What a face wants to show, and the rows that an answer has for it.
+//! A description of what to show, and the rows that an answer has for it.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -18,14 +18,14 @@ use crate::files::Files;
 use crate::request::Members;
 use crate::{Groups, Reason, Snapshot};
 
-/// A test of rows that a face makes itself.
+/// A test of rows that the program brings.
 pub type Keep = Arc<dyn Fn(&Row<'_>) -> bool + Send + Sync>;
 
-/// What to show.
+/// A description of what to show.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Query {
-    /// What a row is of.
+    /// What the rows are: tasks, mappings, files.
     pub set: &'static Set,
     /// The columns.
     pub columns: Vec<&'static Field>,
@@ -33,21 +33,21 @@ pub struct Query {
     pub select: Selection,
     /// Which of their rows: tasks, or entries of their lists.
     pub filter: Option<Filter>,
-    /// The order of the rows; ids decide where the keys leave a tie.
+    /// The order of the rows. Ids decide if all keys are equal.
     pub sort: Vec<Key>,
-    /// One row for each value of this field.
+    /// Add the rows up, with one sum for each value of this field.
     pub by: Option<&'static Field>,
-    /// Is each task a thread?
+    /// Show threads instead of processes.
     pub threads: bool,
-    /// Groups that are wanted beside those that the fields and conditions need. Where the rows are files,
-    /// they say which rows there are: FD has descriptors, PATHS what is executed and where a task is, VMA
-    /// mapped files, of which FILE_STAT tells more.
+    /// Groups that are wanted besides those that the fields and conditions need. If the rows are files, these groups decide
+    /// which rows there are: FD for descriptors, PATHS for program, working directory and root, VMA for mapped files, about
+    /// which FILE_STAT tells more.
     pub groups: Groups,
-    /// Members of BASE and STAT that are wanted beside those that the fields and conditions need.
+    /// Members of BASE and STAT that are wanted besides those that the fields and conditions need.
     pub members: Members,
-    /// A test of tasks that have files, beside the conditions.
+    /// A test of tasks that have files, in addition to the conditions.
     pub tasks: Option<Keep>,
-    /// A test of entries of lists (mappings, files), beside the conditions.
+    /// A test of entries of lists (mappings, files), in addition to the conditions.
     pub keep: Option<Keep>,
 }
 
@@ -83,7 +83,7 @@ impl Query {
             keep: None,
         }
     }
-    /// The fields that are looked at.
+    /// All fields that are needed.
     fn fields(&self) -> impl Iterator<Item = &'static Field> {
         let keys = self.sort.iter().map(|k| k.field);
         let filter = self.filter.iter().flat_map(Filter::fields);
@@ -93,22 +93,22 @@ impl Query {
     pub fn groups(&self) -> Groups {
         let mut groups = field::groups_of(self.fields());
         if is(self.set, &FILES) {
-            // Paths may be wanted for columns of the process (exe, cwd) alone.
+            // Of the groups for files only PATHS stays, because columns of the process (exe, cwd) may need it.
             groups = groups - (Files::GROUPS - Groups::PATHS);
         }
         groups |= self.select.groups() | self.groups;
-        // A bare list of pids is asked for as the cheapest group.
+        // BASE is the cheapest group, and so serves for a list of pids alone.
         if groups.is_empty() { Groups::BASE } else { groups }
     }
-    /// The members of BASE and STAT that are looked at.
+    /// The members of BASE and STAT that are needed.
     pub fn members(&self) -> Members {
         field::members_of(self.fields()).union(self.select.members()).union(self.members)
     }
-    /// What to ask of an engine.
+    /// The requests to make.
     pub fn plan(&self) -> Plan {
         let mut plan = Plan::new(self.groups(), &self.select, self.threads);
         plan.requests(|r| r.members = self.members());
-        // The other ends of pipes and sockets are looked for among the files of all processes.
+        // For files there are no two steps, because the other ends of pipes and sockets may be in any process.
         let narrow = match &plan {
             Plan::One(all) if !all.strategy.takes_pid() && !is(self.set, &FILES) => {
                 Narrow::new(all.clone(), &self.select, self.filter.as_ref())
@@ -120,14 +120,13 @@ impl Query {
     /// The rows of an answer.
     pub fn view<'a>(&'a self, snapshot: &'a Snapshot) -> View<'a> {
         let stream = snapshot.stream();
-        // Who shares a table of files is known from threads only, which a saved answer may not have.
+        // Which threads share a table of files is known only if the answer has threads. A saved one may not have them.
         let threads = match is(self.set, &FILES) {
             true => stream.strategy().is_threads(),
             false => self.threads,
         };
         let cx = Context::of(snapshot, threads);
-        // An answer that holds threads has what they share with each of them: their leader stands
-        // for the process.
+        // If the answer has threads but processes are to be shown, the leader stands for its process.
         let leaders = !self.threads && stream.strategy().is_threads();
         let memory = is(self.set, &MEMORY);
         let everything = self.select.is_everything();
@@ -176,16 +175,16 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// What values need to be read.
+    /// The context that getters of values need.
     pub fn cx(&self) -> &Context {
         &self.cx
     }
-    /// The selected tasks by their indices in the answer; sorted where tasks are the rows.
+    /// The selected tasks by their indices in the answer. They are sorted if tasks are the rows.
     pub fn tasks(&self) -> &[u32] {
         &self.tasks
     }
-    /// The mappings of the selected tasks. With `gaps` there is also a row for each task whose mappings
-    /// are not in the answer.
+    /// The mappings of the selected tasks. With `gaps` there is also a row for each task whose mappings are missing in the
+    /// answer.
     pub fn mappings(&self, gaps: bool) -> Mappings<'_> {
         let keep = self.query.keep.as_deref();
         Mappings {
@@ -196,8 +195,8 @@ impl<'a> View<'a> {
             gaps,
         }
     }
-    /// The files of the selected tasks; `None`: the rows are something else. With `gaps` there is also a row
-    /// for each task whose descriptors are not in the answer.
+    /// The files of the selected tasks, or `None` if the rows are not files. With `gaps` there is also a row for each task
+    /// whose descriptors are missing in the answer.
     pub fn opened(&self, gaps: bool) -> Option<Opened<'_>> {
         let query = self.query;
         self.files.as_ref().map(|files| Opened {
@@ -208,7 +207,7 @@ impl<'a> View<'a> {
             gaps,
         })
     }
-    /// All files of the answer, where the rows are files.
+    /// All files of the answer, if the rows are files.
     pub fn files_mut(&mut self) -> Option<&mut Files<'a>> {
         self.files.as_mut()
     }
@@ -216,13 +215,13 @@ impl<'a> View<'a> {
     pub fn files(&self) -> Option<&Files<'a>> {
         self.files.as_ref()
     }
-    /// The tasks that the filter leaves out since it is not known whether they match; of entries, those of
-    /// rows that were gone through.
+    /// The tasks that the filter leaves out because it is not known whether they match. For entries of lists, only rows that
+    /// were visited so far count.
     pub fn left(&self) -> Vec<Left> {
         self.sieve.left()
     }
-    /// The rows in their order. `gaps` is as for [`View::mappings`]. Where rows are added up, `lack` is
-    /// told of each value that is missing in one of them, with the number of its column.
+    /// The rows in their order. `gaps` is as for [`View::mappings`]. If rows are added up, `lack` is called for each value
+    /// that is missing in one of them, with the number of its column.
     pub fn rows(
         &self,
         gaps: bool,

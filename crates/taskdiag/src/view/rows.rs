@@ -1,4 +1,4 @@
-//! Rows one by one, whatever they are of.
+//! Rows one by one, of any kind.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub enum Item<'r, 'a> {
     Row(&'r Row<'a>),
     /// Several rows added up.
     Sum(&'r Sum),
-    /// Another row with one column more: the place of that column, and its value.
+    /// Another row with one more column: the place of that column, and its value.
     With(&'r Item<'r, 'a>, usize, &'r Value<'a>),
 }
 
@@ -37,7 +37,7 @@ impl<'a> Item<'_, 'a> {
             Item::With(inner, at, _) => inner.is_partial(c - usize::from(c > *at)),
         }
     }
-    /// The task or entry that the row is; `None` for a sum.
+    /// The task or entry of the row, or `None` for a sum.
     pub fn row(&self) -> Option<&Row<'a>> {
         match self {
             Item::Row(row) => Some(row),

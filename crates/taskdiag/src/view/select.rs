@@ -1,15 +1,15 @@
-//! Selection as procps has it: lists of ids and names, joined by "or". What needs more than lists is a
-//! filter.
+//! The selection of tasks as procps has it: lists of ids and names, joined by "or". Conditions that need more
+//! than lists are filters.
 
 use crate::field::Row;
 use crate::request::Members;
 use crate::{Group, Groups};
 
-/// Which tasks to show. Empty: all.
+/// Which tasks to show. An empty selection shows all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Selection {
-    /// All, whatever else is said (`-e`, `-A`).
+    /// Show all tasks, whatever the lists say (`-e`, `-A`).
     pub all: bool,
     /// Process ids; with threads, also thread ids.
     pub pids: Vec<u32>,
@@ -33,22 +33,22 @@ pub struct Selection {
     pub egids: Vec<u32>,
     /// Kinds of processes.
     pub simple: Vec<Simple>,
-    /// Only running ones, on top of all else.
+    /// Show only running tasks, in addition to the other conditions.
     pub running: bool,
-    /// Those that are not selected (`-N`).
+    /// Show the tasks that are not selected (`-N`).
     pub deselect: bool,
 }
 
-/// A kind of processes: all that is said here is true of them.
+/// A kind of processes. All conditions here must be true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Simple {
     /// They have this effective uid.
     pub own: Option<u32>,
     /// They have a terminal.
     pub with_tty: bool,
-    /// They have this terminal; 0: none.
+    /// They have this terminal. 0 means that they have none.
     pub tty: Option<u32>,
-    /// They are no session leaders.
+    /// They are not session leaders.
     pub not_leaders: bool,
 }
 
@@ -91,19 +91,19 @@ impl Selection {
             && self.simple.is_empty()
             && self.only_rare_lists_empty()
     }
-    /// The pids, where they are the only condition.
+    /// The pids, if they are the only condition.
     pub fn only_pids(&self) -> Option<&[u32]> {
         (self.only() && self.ppids.is_empty() && !self.pids.is_empty()).then_some(&self.pids)
     }
-    /// The parent, where it is the only condition.
+    /// The parent, if it is the only condition.
     pub fn only_parent(&self) -> Option<u32> {
         match self.ppids[..] {
-            // 0 is no process that an engine could be asked for.
+            // There is no process 0 that an engine could be asked for.
             [one] if one != 0 && self.only() && self.pids.is_empty() => Some(one),
             _ => None,
         }
     }
-    /// Do the conditions name few tasks: by id or name, and not by user?
+    /// Are few tasks likely to match, because the conditions are ids or names, and not users?
     pub(super) fn is_rare(&self) -> bool {
         let broad = self.all
             || self.deselect
@@ -112,7 +112,7 @@ impl Selection {
             || !(self.egids.is_empty() && self.rgids.is_empty());
         !broad && self.has_list()
     }
-    /// The groups that the conditions look at.
+    /// The groups that the conditions need.
     pub fn groups(&self) -> Groups {
         if self.is_everything() {
             return Groups::NONE;
@@ -131,7 +131,7 @@ impl Selection {
         }
         g
     }
-    /// The members of BASE and STAT that the conditions look at.
+    /// The members of BASE and STAT that the conditions need.
     pub fn members(&self) -> Members {
         let mut m = Members::NONE;
         let mut look = |wanted: bool, group: Groups, name| {

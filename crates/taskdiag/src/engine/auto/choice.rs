@@ -1,8 +1,9 @@
-//! Who may answer: what the caller says, what the environment says, and the brake of the machine.
+//! Which engines may answer: by the caller's choice, the environment, and the brake of the machine.
 //!
-//! The brake is the file [`CONF`]. It only ever turns engines off, so who can write to it can take speed
-//! away and nothing else; one that others than root may write to, or that cannot be read or understood, is
-//! taken as pulled. Looking for it costs one open, for each request, so it works on programs that run.
+//! The brake is the file [`CONF`]. It can only turn engines off, so whoever can write to it can make
+//! requests slower and nothing else. A file that others than root may write to, or that cannot be read or
+//! understood, counts as a pulled brake. Each request looks for the file again, which costs one open(2), so
+//! the brake also works on programs that already run.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -15,29 +16,29 @@ use crate::engine::EngineId;
 use crate::error::{Cause, Error};
 use crate::snapshot::Caveat;
 
-/// The variable of the environment that names an engine, for those who do not.
+/// The environment variable that names an engine for callers that name none.
 pub const ENV: &str = "TASKDIAG_ENGINE";
 /// The file that turns all engines but procfs off for a whole machine, with the line `engine = procfs`.
 pub const CONF: &str = "/etc/taskdiag.conf";
-/// No such file is longer.
+/// The largest accepted size of that file in bytes.
 const CONF_MAX: usize = 64 << 10;
 
-/// Who may answer.
+/// Which engine may answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Choice {
-    /// Who [`ENV`] names; where it does not, whoever is fastest, group by group.
+    /// The engine that [`ENV`] names. If it names none, the fastest engine for each group.
     #[default]
     Auto,
-    /// Whoever is fastest, whatever the environment says.
+    /// The fastest engine for each group, whatever the environment says.
     Fastest,
-    /// This engine or none.
+    /// Only this engine.
     Only(EngineId),
 }
 
 impl FromStr for Choice {
     type Err = String;
-    /// `auto` is [`Choice::Fastest`]: who says so does not want what the environment says.
+    /// `auto` means [`Choice::Fastest`], because a caller who says so overrides the environment.
     fn from_str(s: &str) -> Result<Choice, String> {
         if s == "auto" {
             return Ok(Choice::Fastest);
@@ -58,15 +59,15 @@ pub(super) struct Only {
     pub(super) why: String,
 }
 
-/// What holds for a request.
+/// The rule for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ruled {
-    /// `None`: whoever is fastest.
+    /// The only engine that may answer, or `None` if the fastest one may.
     pub(super) only: Option<Only>,
     pub(super) caveat: Option<Caveat>,
 }
 
-/// Who may answer where the caller makes this choice.
+/// Which engine may answer, given the caller's choice, the brake and the environment.
 pub(super) fn rule(choice: Choice) -> Result<Ruled, Error> {
     ruled(choice, brake(), || if is_elevated() { None } else { std::env::var_os(ENV) })
 }
@@ -100,16 +101,16 @@ fn ruled(
     }
 }
 
-/// Was the program started with more rights than its caller has, whose environment it has?
+/// Does the program have more rights than its caller? Then the caller's environment is not trusted.
 fn is_elevated() -> bool {
-    // SAFETY: reads a number that the kernel gave at the start.
+    // SAFETY: this reads a number that the kernel gave to the process at its start.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The machine is to be read through procfs only.
+/// A pulled brake: this machine is to be read through procfs only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Brake {
-    /// That is not what its file says, but what is safe, for this reason.
+    /// Why the file is not trusted, if the brake is pulled only for safety and not by its text.
     distrust: Option<String>,
 }
 
@@ -122,7 +123,10 @@ impl Brake {
     }
     /// Why another engine may not be used.
     pub(super) fn refusal(&self, engine: EngineId) -> Error {
-        let why = format!("{}, for this whole machine: use --engine procfs, or none", self.why());
+        let why = format!(
+            "{}, which is for the whole machine: use --engine procfs, or leave --engine out",
+            self.why()
+        );
         Error::Unavailable { engine, cause: Cause::TurnedOff, why }
     }
 }
@@ -133,7 +137,7 @@ pub(super) fn brake() -> Option<Brake> {
 }
 
 fn brake_of(path: &Path) -> Option<Brake> {
-    // One that is no plain file must not make us wait.
+    // A file that is not regular, such as a FIFO, must not make us wait.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let distrust =
         |why: String| Some(Brake { distrust: Some(format!("{}: {why}", path.display())) });
@@ -151,12 +155,12 @@ fn brake_of(path: &Path) -> Option<Brake> {
     }
 }
 
-/// The text of the file, where only root can have written it.
+/// The text of the file, if only root can have written it.
 fn text_of(fd: &OwnedFd) -> Result<Vec<u8>, String> {
     let failed = |e: Errno| format!("it cannot be read: {}", std::io::Error::from(e));
     let stat = rustix::fs::fstat(fd).map_err(failed)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(String::from("it is no plain file"));
+        return Err(String::from("it is not a regular file"));
     }
     if stat.st_uid != 0 || stat.st_mode & 0o022 != 0 {
         return Err(format!(
@@ -180,7 +184,7 @@ fn text_of(fd: &OwnedFd) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-/// Does the text pull the brake? `Err`: it says something else than it may.
+/// Does the text pull the brake? `Err` if it has a line that is not allowed.
 fn parse(text: &[u8]) -> Result<bool, String> {
     let mut pulled = false;
     for (i, line) in text.split(|b| *b == b'\n').enumerate() {
@@ -267,7 +271,7 @@ mod tests {
         };
         // SAFETY: no arguments, cannot fail.
         let is_root = unsafe { libc::geteuid() } == 0;
-        // Of somebody else it is not trusted at all.
+        // A file of somebody else is not trusted at all.
         assert_eq!(put("engine = procfs", 0o644).map(|b| b.distrust.is_none()), Some(is_root));
         assert_eq!(put("engine = auto", 0o644).is_none(), is_root);
         assert_eq!(put("engine = bpf", 0o644).map(|b| b.distrust.is_some()), Some(true));
@@ -277,7 +281,7 @@ mod tests {
         }
         let long = "#".repeat(CONF_MAX + 1);
         assert!(put(&long, 0o644).is_some());
-        // No plain file, and nobody waits for it.
+        // A FIFO is not regular, and nobody waits for it.
         std::fs::remove_file(&path).expect("removed");
         let status = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(status.expect("mkfifo runs").success());

@@ -1,10 +1,10 @@
-//! The cost model: facts about machine and request in, a plan out. Pure, and the only place where
-//! engines are weighed against each other.
+//! The cost model: facts about machine and request go in, and a plan comes out. It is pure, and it is the
+//! only place where engines are compared.
 //!
-//! All numbers are nanoseconds of CPU time, measured by `bench/` on a 2-CPU virtual machine. Only
-//! their ratios matter: a machine twice as fast is so on both sides. bpf costs milliseconds to
-//! load and next to nothing a task; procfs costs microseconds a task. So the question is how many
-//! tasks there are.
+//! All numbers are nanoseconds of CPU time, measured by `bench/` on a virtual machine with 2 CPUs. Only
+//! their ratios matter, because a machine that is twice as fast is so for every engine. bpf takes
+//! milliseconds to load and next to nothing for each task, while procfs takes microseconds for each task.
+//! So the number of tasks decides.
 
 use taskdiag_wire::{Group, Groups, Strategy};
 
@@ -14,21 +14,21 @@ use crate::request::Request;
 /// What is known before the request runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Processes on the machine, about.
+    /// About how many processes the machine has.
     pub processes: u64,
-    /// Threads on the machine, about; at least `processes`.
+    /// About how many threads the machine has, at least `processes`.
     pub threads: u64,
-    /// Memory mappings of the process asked about, about, where these are known to be many.
+    /// About how many memory mappings the process of the request has, if they are known to be many.
     pub mappings: Option<u64>,
-    /// Groups that each engine can answer here; `None`: it cannot be used.
+    /// The groups that this engine can answer here, or `None` if it cannot be used.
     pub kernel: Option<Groups>,
     /// As `kernel`.
     pub bpf: Option<Groups>,
     /// As `kernel`.
     pub procfs: Option<Groups>,
-    /// Is /proc of another pid namespace, so that process ids are, too?
+    /// Does /proc belong to another pid namespace, so that its process ids are not ours?
     pub foreign_proc: bool,
-    /// Is the same asked again and again, so that the load of the BPF program is paid once for many answers?
+    /// Is the request repeated, so that the BPF program is loaded once for many answers?
     pub is_session: bool,
 }
 
@@ -43,38 +43,38 @@ pub struct Part {
     pub why: String,
 }
 
-/// Who answers what. Every asked group is in exactly one part, or in `nobody`.
+/// Which engine answers which groups. Every group of the request is in exactly one part, or in `nobody`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The first part's tasks are the answer's tasks; the others add their groups to them.
+    /// The first part decides which tasks are in the answer. The others add their groups to these tasks.
     pub parts: Vec<Part>,
     /// Groups that no engine here can answer.
     pub nobody: Groups,
 }
 
-/// Loading the program and closing it: maps, relocations, verifier. This and the next six measured:
-/// `dump --engine bpf` of one process, each group and some sets of them by turns, beside `--engine procfs`
-/// of the same and of 500 processes; CPU time, 21 rounds, medians, as ratios to [`PROC_FILE`].
+/// To load the program and close it: maps, relocations, verifier. This number and the next six are medians of CPU time
+/// over 21 rounds, as ratios to [`PROC_FILE`]. Measured was `dump --engine bpf` of one process, each group and some sets
+/// of groups by turns, beside `--engine procfs` of the same and of 500 processes.
 const BPF_LOAD: u64 = 1_000_000;
-/// Clearing the state of a program that stays loaded, opening its iterator, and closing that.
+/// To clear the state of a program that stays loaded, open its iterator, and close that.
 const BPF_RESTART: u64 = 15_000;
-/// The same for the larger program that the rarer groups need.
+/// To load the larger program that the rarer groups need.
 const BPF_LOAD_LARGE: u64 = 1_400_000;
-/// Checking the code of one group.
+/// To verify the code of one group.
 const BPF_LOAD_GROUP: u64 = 400_000;
-/// The same where it follows strings or the tree of cgroups; mappings; files.
+/// To verify the code of groups with text or paths, of mappings, and of files.
 const BPF_LOAD_TEXT: u64 = 1_000_000;
 const BPF_LOAD_VMA: u64 = 2_000_000;
 const BPF_LOAD_FD: u64 = 3_000_000;
-/// A memory mapping of a process with more than the usual 40. Measured: 2,000 to 60,000 of one
-/// process; both ways take as long for 19,000.
+/// For each memory mapping of a process beyond the usual 40. Measured with 2,000 to 60,000 mappings of one process; both
+/// engines take the same time for 19,000.
 const BPF_MAPPING: u64 = 90;
 const PROC_MAPPING: u64 = 240;
-/// Opening, reading and closing one file of /proc.
+/// To open, read and close one file of /proc.
 const PROC_FILE: u64 = 4_500;
-/// A listing of /proc steps over every thread.
+/// For each thread when /proc is listed, because the kernel steps over every thread.
 const PROC_LIST_THREAD: u64 = 120;
-/// A process's `stat` is the sum over its threads, whatever of it is asked for. In BPF too where
+/// For each thread of a process, because its `stat` is a sum over the threads, whatever is needed of it. BPF sums only if
 /// STAT is asked for.
 const PROC_SUM_THREAD: u64 = 300;
 const BPF_SUM_THREAD: u64 = 200;
@@ -99,24 +99,24 @@ fn bpf_task(g: Group) -> u64 {
         Group::Environ | Group::Kstack => 1_500,
         Group::Vma => 6_000,
         Group::Fd => 3_000,
-        // The kernel's: its walk over the pages, as reading its text of them takes.
+        // These are for the kernel engine, which walks over the pages as a read of the text in /proc does.
         Group::VmaStat => 100_000,
         Group::Rollup => 25_000,
         _ => 100,
     }
 }
 
-/// The same for `status`, which the kernel makes of more.
+/// The same for `status`, for which the kernel collects more.
 const PROC_STATUS: u64 = 7_000;
 
-/// Measured: `dump --engine procfs` of one group of 2,000 processes, with 28 mappings or with 7 files
-/// each, and the CPU time of it; groups alternately, 17 rounds, medians, on a busy machine and
-/// therefore as a ratio to BASE, which a quiet one gave. For mappings and resident pages in other
-/// numbers, reading `maps`, `smaps` and `smaps_rollup` of programs of 250 to 10,000 pages beside
-/// `stat` of the same: VMA_STAT is 1.9 µs a mapping and 0.09 µs a page.
+/// CPU time of procfs for one group of one task. Measured was `dump --engine procfs` of one group of 2,000 processes, with
+/// 28 mappings or with 7 files each: medians of 17 rounds, by turns. The machine was busy, so these are ratios to BASE,
+/// which was measured on a quiet one. To find the dependence on mappings and resident pages, `maps`, `smaps` and
+/// `smaps_rollup` of programs with 250 to 10,000 pages were read beside `stat`: VMA_STAT takes 1.9 µs for each mapping and
+/// 0.09 µs for each page.
 fn procfs_task(g: Group, asked: Groups) -> u64 {
     match g {
-        // both are in `stat`, and both in `status`
+        // STAT and BASE are in the same file, `stat`; STATM and CRED are both in `status`.
         Group::Stat if asked.has(Group::Base) => 0,
         Group::Statm if asked.has(Group::Cred) => 0,
         Group::Signals | Group::Swap if asked.has(Group::Cred) || asked.has(Group::Statm) => 0,
@@ -124,7 +124,7 @@ fn procfs_task(g: Group, asked: Groups) -> u64 {
         Group::Vma if asked.has(Group::VmaStat) => 0,
         Group::Cred | Group::Statm | Group::Signals | Group::Swap => PROC_STATUS,
         Group::FdCount => 1_800,
-        // of some 40 mappings, of some 1,000 resident pages, of some 6 files
+        // For about 40 mappings, 1,000 resident pages and 6 files.
         Group::Vma => 25_000,
         Group::VmaStat => 165_000,
         Group::Rollup => 32_000,
@@ -142,16 +142,16 @@ fn procfs_task(g: Group, asked: Groups) -> u64 {
     }
 }
 
-/// What a machine has of tasks without memory and files at the least: kernel threads.
+/// The least number of kernel threads on a machine. They have no memory and no files.
 const KERNEL_THREADS: u64 = 60;
-/// The groups that such a task has nothing of, or next to nothing.
+/// The groups that are empty, or nearly so, for a kernel thread.
 const OF_USERS: Groups = Groups::VMA
     .union(Groups::VMA_STAT)
     .union(Groups::ROLLUP)
     .union(Groups::FD)
     .union(Groups::ENVIRON);
 
-/// What procfs pays less for kernel threads than for other tasks.
+/// How much less procfs takes because some tasks are kernel threads.
 fn kernel_threads(req: &Request, answer: u64) -> u64 {
     let some = match req.strategy {
         Strategy::All | Strategy::AllThread => KERNEL_THREADS.min(answer),
@@ -161,7 +161,7 @@ fn kernel_threads(req: &Request, answer: u64) -> u64 {
     some * (req.groups & OF_USERS).iter().map(less).sum::<u64>()
 }
 
-/// Tasks that an engine must look at, and tasks in the answer.
+/// The number of tasks that an engine must visit, and of those in the answer.
 fn work(req: &Request, f: &Facts) -> (u64, u64) {
     match req.strategy {
         Strategy::All => (f.processes, f.processes),
@@ -173,8 +173,8 @@ fn work(req: &Request, f: &Facts) -> (u64, u64) {
     }
 }
 
-/// More mappings than a process is thought to have: what those that are listed cost beyond the
-/// usual. Sums over their pages come from procfs in any case.
+/// The cost of the mappings that a process has beyond the usual number, if they are listed. Sums over their pages are not
+/// counted, since they come from procfs in any case.
 fn more_mappings(req: &Request, f: &Facts, each: u64) -> u64 {
     match f.mappings {
         Some(n) if req.groups.has(Group::Vma) => n.saturating_sub(40) * each,
@@ -182,14 +182,14 @@ fn more_mappings(req: &Request, f: &Facts, each: u64) -> u64 {
     }
 }
 
-/// So many mappings of one process are read through BPF in less time; `None`: it does not matter
-/// how many there are.
+/// From this number of mappings on, those of one process are read faster through BPF. `None` if their number does not
+/// matter for this request.
 pub fn many_mappings(req: &Request) -> Option<u64> {
     let one = matches!(req.strategy, Strategy::One | Strategy::Thread);
     if !one || !req.groups.has(Group::Vma) || req.groups.has(Group::VmaStat) {
         return None;
     }
-    // Other groups of one process are read through /proc then, see `aside`.
+    // The other groups of one process are then read through /proc, see `aside`.
     let load = bpf_load(if req.strategy == Strategy::One { Groups::VMA } else { req.groups });
     Some(load / (PROC_MAPPING - BPF_MAPPING))
 }
@@ -213,7 +213,7 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
         }
         EngineId::Procfs => {
             let each = groups().map(|g| procfs_task(g, req.groups)).sum::<u64>();
-            // CHILDREN reads every parent's pid.
+            // CHILDREN reads the parent's pid of every process.
             let find = match req.strategy {
                 Strategy::Children => look * PROC_FILE,
                 Strategy::All if req.groups.has(Group::Base) || req.groups.has(Group::Stat) => {
@@ -235,8 +235,7 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
     }
 }
 
-/// Estimated CPU time of the engine that is the cheapest for a request, ns; `None`: no engine has any of its
-/// groups.
+/// Estimated CPU time of the cheapest engine for a request, ns, or `None` if no engine has any of its groups.
 #[cfg(feature = "view")]
 pub fn cheapest(req: &Request, f: &Facts) -> Option<u64> {
     let has = |groups: Option<Groups>| groups.is_some_and(|g| g.intersects(req.groups));
@@ -247,7 +246,7 @@ pub fn cheapest(req: &Request, f: &Facts) -> Option<u64> {
         .min()
 }
 
-/// Who should answer. Never an engine that is dearer than procfs by the estimate.
+/// Decide which engines answer. It never chooses an engine whose estimate is higher than that of procfs.
 pub fn decide(req: &Request, f: &Facts) -> Plan {
     let can = |e: EngineId| match e {
         EngineId::Kernel => f.kernel,
@@ -264,7 +263,7 @@ pub fn decide(req: &Request, f: &Facts) -> Plan {
     candidates.sort_by_key(|c| c.0);
     for (i, (ns, engine)) in candidates.iter().enumerate() {
         let mut groups = left & can(*engine).unwrap_or(Groups::NONE);
-        // Mapped files are told of by who lists the mappings.
+        // The engine that lists the mappings also reports the mapped files.
         let both = |c: &(u64, EngineId)| can(c.1).is_some_and(|g| g.contains(MAPPED));
         if left.contains(MAPPED) && !groups.contains(MAPPED) && candidates.iter().any(both) {
             groups = groups - MAPPED;
@@ -294,11 +293,12 @@ pub fn decide(req: &Request, f: &Facts) -> Plan {
     Plan { parts, nobody: left }
 }
 
-/// [`FILE_STAT`](Groups::FILE_STAT) has an entry for each mapped file that its engine lists.
+/// Groups that must come from one engine, because [`FILE_STAT`](Groups::FILE_STAT) has an entry for each mapped file that
+/// its engine lists.
 const MAPPED: Groups = Groups::VMA.union(Groups::FILE_STAT);
 
-/// Where BPF is chosen for the many mappings of one process, what else is asked of that is read in less
-/// time through /proc than the code for it is loaded in.
+/// If BPF is chosen for the many mappings of one process, its other groups are read faster through /proc, because the code
+/// for them need not be loaded.
 fn aside(req: &Request, f: &Facts, parts: &mut Vec<Part>) {
     let (Some(_), Some(procfs), [part]) = (f.mappings, f.procfs, &mut parts[..]) else { return };
     let mapped = part.groups & MAPPED;
@@ -386,7 +386,7 @@ mod tests {
             let no_procfs = Facts { procfs: None, ..facts(Some(many * 2)) };
             assert_eq!(decide(&req, &no_procfs).parts.len(), 1);
         }
-        // Nobody asks, or the text that has the sums has the list, too.
+        // The mappings are not asked for, or the file with the sums has the list, too.
         assert_eq!(many_mappings(&Request::one(7, VIEW)), None);
         assert_eq!(many_mappings(&Request::all(Groups::VMA)), None);
         assert_eq!(many_mappings(&Request::one(7, Groups::VMA | Groups::VMA_STAT)), None);
@@ -405,10 +405,10 @@ mod tests {
             let plan = decide(&Request::all(all), &f);
             assert_eq!(owner(&plan, Groups::BASE), EngineId::Kernel);
             assert_eq!(owner(&plan, Groups::VMA), owner(&plan, Groups::FILE_STAT), "{plan:?}");
-            // Each by itself stays with the fastest.
+            // Asked alone, each stays with the fastest engine.
             let plan = decide(&Request::all(Groups::VMA | Groups::BASE), &f);
             assert_eq!(owner(&plan, Groups::VMA), EngineId::Kernel);
-            // It did not win by its estimate.
+            // This engine was not chosen for its estimate.
             let plan = decide(&Request::all(MAPPED), &f);
             assert_eq!(plan.parts[0].why, "the faster engine does not have it", "{plan:?}");
         }
@@ -417,7 +417,7 @@ mod tests {
         let plan = decide(&Request::one(7, MAPPED | Groups::BASE), &many);
         assert_eq!(plan.parts.len(), 2);
         assert_eq!(owner(&plan, MAPPED), EngineId::Bpf);
-        // Where nobody has both, each has what it can.
+        // If no engine has both, each answers what it can.
         let f = Facts { bpf: None, procfs: Some(VIEW | Groups::FILE_STAT), ..kernel };
         assert_eq!(decide(&Request::all(MAPPED), &f).nobody, Groups::NONE);
     }

@@ -1,4 +1,4 @@
-//! The engines that a request, or a session of many, has opened.
+//! The engines that one request, or a session of many requests, has opened.
 
 use crate::engine::bpf::Bpf;
 use crate::engine::kernel::Kernel;
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::request::Request;
 use taskdiag_wire::AlignedBuf;
 
-/// Engines by their ids. They are opened without a trial: the request itself is the trial, at its real size.
+/// The open engines. They are not tried when they are opened, because the request itself is the trial, at its real size.
 #[derive(Debug, Default)]
 pub struct Engines {
     keep: bool,
@@ -18,7 +18,7 @@ pub struct Engines {
 }
 
 impl Engines {
-    /// To be asked the same again and again: what was opened and loaded stays.
+    /// Engines for a request that is repeated. They stay open, and programs stay loaded.
     pub fn kept() -> Engines {
         Engines { keep: true, ..Engines::default() }
     }
@@ -27,7 +27,7 @@ impl Engines {
         self.keep
     }
 
-    /// Have one of them answer. The request may be about one process with about this many `mappings`.
+    /// Let one of them answer. If the request is about one process, `mappings` is about the number of its mappings.
     pub fn run(
         &mut self,
         engine: EngineId,
@@ -57,7 +57,7 @@ impl Engines {
         }
     }
 
-    /// Give back the memory of an answer that nobody looks at any more, for the next one.
+    /// Give back the memory of an answer that is not needed any more, so that the next answer can use it.
     pub fn recycle(&mut self, memory: AlignedBuf) {
         if let Some(bpf) = &mut self.bpf {
             bpf.recycle(memory);

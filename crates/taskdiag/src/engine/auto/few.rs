@@ -1,5 +1,5 @@
-//! More about few of the tasks of an answer: what a first, cheap request found is asked for one by one,
-//! where that costs less than another request about all.
+//! More about a few of the tasks of an answer: the tasks that a first, cheap request found are asked for
+//! one by one, if that costs less than another request about all tasks.
 
 use taskdiag_wire::{Done, Groups, Info, StreamWriter, build};
 
@@ -11,10 +11,10 @@ use crate::error::Error;
 use crate::request::Request;
 use crate::snapshot::Snapshot;
 
-/// What each request of several costs beside its engine: the choice of who answers, and joining the answers.
+/// CPU time in ns that each of several requests costs besides its engine, to choose the engine and to join the answers.
 const EACH: u64 = 15_000;
 
-/// What requests would cost here.
+/// The estimated costs of requests on this machine.
 #[derive(Debug)]
 pub(crate) struct Prices {
     facts: Facts,
@@ -22,7 +22,7 @@ pub(crate) struct Prices {
 }
 
 impl Prices {
-    /// For requests of no more groups than this one has.
+    /// Prices of requests whose groups are among those of `most`.
     pub(crate) fn new(most: &Request, choice: Choice) -> Result<Prices, Error> {
         Ok(Prices { facts: facts(most), only: rule(choice)?.only.map(|one| one.engine) })
     }
@@ -33,17 +33,17 @@ impl Prices {
             None => cost::cheapest(req, &self.facts).unwrap_or(0),
         }
     }
-    /// CPU time of so many requests of the same kind, ns.
+    /// CPU time of `count` requests of the same kind, ns.
     pub(crate) fn of_each(&self, req: &Request, count: usize) -> u64 {
         (self.of(req) + EACH).saturating_mul(count as u64)
     }
 }
 
-/// The answers to these requests as one, as of the moment when `first` was asked and for the groups `asked`.
-/// An answer that is not `taken`, and a process that does not exist any more, is one that has vanished.
+/// The answers to these requests joined into one, with the time of `first` and for the groups `asked`. A process that does
+/// not exist any more, or whose answer `taken` refuses, counts as vanished.
 ///
 /// # Errors
-/// As [`query`](super::query), but for pids that do not exist.
+/// As [`query`](super::query), except that pids that do not exist are no error.
 pub(crate) fn few(
     first: &Snapshot,
     asked: Groups,

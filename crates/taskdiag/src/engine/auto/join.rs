@@ -1,10 +1,9 @@
-//! Putting streams together: several answers one after the other, or the groups of one engine
-//! added to the tasks of another. Works on bytes, so what the engines wrote stays as it is.
-
+//! Joins streams: several answers one after the other, or the groups of one engine added to the tasks of
+//! another. It works on bytes, so values stay as the engines wrote them.
 //!
-//! Two things in a stream point elsewhere in it and are kept right here: numbers of names (two
-//! answers of one engine use the same), and tasks that share what another one has (which may not
-//! be in the joined answer). `refs` has the bytes of both.
+//! Two kinds of references in a stream need care. Numbers of names may be the same in two answers of one
+//! engine. And a task may share a value with another one that is not in the joined answer. `refs` finds the
+//! bytes of both.
 
 use std::collections::{HashMap, HashSet};
 
@@ -43,7 +42,7 @@ fn both_infos(a: &Info, b: &Info) -> Info {
     })
 }
 
-/// All tasks of `streams`, in order; a pid that an earlier one has is left out.
+/// All tasks of `streams`, in order. A pid that an earlier stream has is left out.
 pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
     let mut seen: HashMap<u32, TaskView<'_>> = HashMap::new();
     let mut w = StreamWriter::new();
@@ -58,7 +57,7 @@ pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
         let mut d = *s.done();
         let map = numbers.admit(s);
         let mut names = Vec::new();
-        // Where it is an earlier stream's task that others share with, that may share in turn.
+        // The task that a value is shared with may be in an earlier stream, where it may share the value with another.
         let pid_of = |g: Group, pid: u32, seen: &HashMap<u32, TaskView<'_>>| {
             seen.get(&pid).and_then(|t| t.shared(g)).unwrap_or(pid)
         };
@@ -107,8 +106,7 @@ pub fn append(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     Ok(w.finish(sum(&done, more.done())).into())
 }
 
-/// [`add_groups`] for answers about one task that have no group in common: in place, where `more` has
-/// nothing that points elsewhere.
+/// [`add_groups`] for answers about one task that have no group in common. It works in place if `more` has no references.
 pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     let added = Stream::parse(more)?;
     let tasks: Vec<_> = added.tasks().collect();
@@ -121,7 +119,7 @@ pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
             w.end_task();
             let messages = w.finish(Done::default());
             let len = messages.len() - size_of::<NlMsgHdr>() - size_of::<Done>();
-            // It is no task more.
+            // The task is counted already.
             let totals = build!(Done { tasks: 0, ..*added.done() });
             if mapped.append(&messages.as_bytes()[..len], &totals, added.info()) {
                 return Ok(mapped.into());
@@ -134,10 +132,9 @@ pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     Ok(add_groups(main.as_ref(), more)?.into())
 }
 
-/// The tasks of `main`, each with the groups that `more` has of the same task. A task that `more`
-/// does not have, or only has with another start time (a new process with the same pid), gets
-/// `more`'s groups as vanished; or as stopped, where `more` ended early. What a task of `more` that is not in `main` has for others to
-/// refer to is kept: its names, and values that are shared with it.
+/// The tasks of `main`, each with the groups that `more` has for the same task. If `more` does not have the task, or only a
+/// new process with the same pid but another start time, the groups of `more` are marked as vanished, or as stopped if
+/// `more` ended early. If a task of `more` is not in `main`, its names and the values that others share with it are kept.
 pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
     let (main, more) = (Stream::parse(main)?, Stream::parse(more)?);
     let by_pid: HashMap<u32, TaskView<'_>> = more.tasks().map(|t| (t.pid(), t)).collect();
@@ -150,7 +147,7 @@ pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
             _ => true,
         })
     };
-    // Where the other answer was ended early, so is this, and it is not known who has vanished.
+    // If `more` ended early, so does the joined answer, and it is not known which tasks have vanished.
     let error = more.done().error;
     let absent = if error == 0 { Reason::Vanished } else { Reason::Stopped };
     let mut numbers = Numbers::default();
@@ -185,7 +182,7 @@ pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
     Ok(adder.w.finish(build!(Done { error, truncated, ..*main.done() })))
 }
 
-/// [`add_groups`] at work.
+/// The state of [`add_groups`].
 struct Adder<'a> {
     /// Groups to add.
     new: Groups,
@@ -194,13 +191,13 @@ struct Adder<'a> {
     /// Tasks of the added stream that are in the answer.
     kept: HashSet<u32>,
     by_pid: &'a HashMap<u32, TaskView<'a>>,
-    /// Who got the value of a group that a task has which is not in the answer.
+    /// For a group and a task that is not in the answer, the task that got its value.
     heirs: HashMap<(u32, u32), u32>,
     w: StreamWriter,
 }
 
 impl Adder<'_> {
-    /// Add what the other stream says of the task that is open.
+    /// Add the attributes of the other stream to the open task.
     fn add(&mut self, o: &TaskView<'_>) {
         for (kind, bytes) in o.attrs() {
             match kind {
@@ -217,8 +214,8 @@ impl Adder<'_> {
         }
     }
 
-    /// Task `pid` shares a group with another. If that one is not in the answer, the first who
-    /// shares with it gets its value, and the others share with that one.
+    /// Task `pid` shares a group with another task. If that one is not in the answer, the first task that shares the group
+    /// gets the value, and the others share it with that task.
     fn share(&mut self, pid: u32, bytes: &[u8]) {
         let s = shared(bytes);
         let Some(group) = Group::from_number(s.group).filter(|_| !self.kept.contains(&s.pid))
@@ -277,7 +274,7 @@ mod tests {
     #[test]
     fn groups_are_added_to_the_same_task_only() {
         let main = stream(Groups::BASE, &[(1, 5_000_000), (2, 70_000_000), (3, 0)], None);
-        // 1 within a tick, 2 another process, 3 gone, 4 new
+        // Task 1 is the same within a tick, 2 is another process, 3 is gone, and 4 is new.
         let more = stream(Groups::BASE | Groups::IO, &[(1, 0), (2, 0), (4, 0)], Some(9));
         let s = Stream::parse(add_groups(main.as_bytes(), more.as_bytes()).unwrap()).unwrap();
         assert_eq!(s.len(), 3);
@@ -363,7 +360,7 @@ mod tests {
         w.finish(Done::default())
     }
 
-    /// What [`files`] put in: the name behind the number, or the task that has it.
+    /// What [`files`] wrote: the name of the file, or the task that shares its table.
     fn file_of(t: &TaskView<'_>) -> Result<String, u32> {
         let text =
             |n: Option<u32>| String::from_utf8(t.name(n.unwrap()).unwrap().data.to_vec()).unwrap();
@@ -388,7 +385,7 @@ mod tests {
     #[test]
     fn a_task_that_is_left_out_leaves_its_names_and_who_shares() {
         let first = files(&[(1, Ok("a")), (2, Err(1))]);
-        // 4 uses the name that 2 brings; 3 shares with 2, which shares with 1.
+        // Task 4 uses the name that comes with 2. Task 3 shares with 2, which shares with 1.
         let mut w = StreamWriter::new();
         w.info(&build!(Info { show_flags: Groups::FD.bits(), ..StreamWriter::blank_info() }));
         w.begin_task(2, 2);
@@ -413,7 +410,7 @@ mod tests {
     #[test]
     fn what_is_shared_with_a_task_that_is_gone_is_kept() {
         let main = stream(Groups::BASE, &[(2, 0), (3, 0), (4, 0), (5, 0)], None);
-        // 1 is not in the main stream. 4 uses a name that only 1 brings.
+        // Task 1 is not in the main stream.
         let more = files(&[(1, Ok("a")), (2, Err(1)), (3, Err(1)), (5, Err(9))]);
         let s = Stream::parse(add_groups(main.as_bytes(), more.as_bytes()).unwrap()).unwrap();
         let t: Vec<_> = s.tasks().collect();

@@ -1,6 +1,5 @@
-//! Choosing who answers a request, falling back where an engine fails, and saying which engine
-//! served what and why. The weighing is in `cost`, the joining of answers in `join`
-//! and `refs`.
+//! Chooses the engines that answer a request, falls back if one fails, and reports which engine served
+//! what and why. [`cost`] compares the engines; `join` and `refs` join their answers.
 
 mod choice;
 mod cost;
@@ -34,26 +33,26 @@ use crate::error::{Cause, Error};
 use crate::request::{Members, Request};
 use crate::snapshot::{Caveat, Served, Snapshot};
 
-/// Answer a request from the fastest source of this machine, or from what [`ENV`] or [`CONF`] say.
+/// Answer a request from the fastest source of this machine, or from the engine that [`ENV`] or [`CONF`] demand.
 ///
 /// # Errors
-/// [`Error::NoSuchProcess`] for a pid that is not there, [`Error::Unavailable`] where no engine
-/// works (no /proc is mounted, and BPF is not allowed), [`Error::Setting`] where the environment
-/// names no engine.
+/// [`Error::NoSuchProcess`] for a pid that does not exist, [`Error::Unavailable`] if no engine
+/// works (no /proc is mounted, and BPF is not allowed), [`Error::Setting`] if the environment
+/// variable does not name an engine.
 pub fn query(req: &Request) -> Result<Snapshot, Error> {
     query_with(req, Choice::Auto)
 }
 
-/// [`query`] with a say in who answers.
+/// As [`query`], but the caller chooses the engine.
 ///
 /// # Errors
-/// As [`query`]; with [`Choice::Only`] also where that engine does not work here, may not be used, or
-/// not for all groups, and [`Error::Hidden`]. [`Error::Stream`] for a pid where the strategy takes none.
+/// As [`query`]. With [`Choice::Only`] also if that engine does not work here, may not be used, or does not have all
+/// groups, and [`Error::Hidden`]. [`Error::Stream`] if there is a pid but the strategy takes none.
 pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
     answer(req, choice, &mut Engines::default(), &mut None)
 }
 
-/// [`query_with`] from engines that may be kept. `planned`: what was decided for this request before.
+/// [`query_with`] with engines that may be kept. `planned` has the facts and the plan of an earlier answer to this request.
 fn answer(
     req: &Request,
     choice: Choice,
@@ -73,12 +72,11 @@ fn answer(
     Ok(snapshot)
 }
 
-/// One answer for several requests of the same groups (several pids, say): each task once, in the
-/// order of the requests. Pids that do not exist are returned beside it. A budget is that of all
-/// together: what a request has used up, those after it have not.
+/// One answer to several requests for the same groups (for several pids, say). It has each task once, in the order of the
+/// requests. Pids that do not exist are returned beside it. A budget is for all requests together.
 ///
 /// # Errors
-/// As [`query`], but for pids that do not exist.
+/// As [`query`], except that pids that do not exist are no error.
 pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32>), Error> {
     let Gathered { mut streams, served, nobody } = gather(reqs, choice, Vec::new(), &|_| true)?;
     if streams.is_empty() {
@@ -99,7 +97,7 @@ struct Gathered {
     nobody: Vec<u32>,
 }
 
-/// Ask each request, and keep the answers that are `taken`. `served` is what was asked before.
+/// Ask each request, and keep the answers that `taken` accepts. `served` has the engines of earlier requests.
 fn gather(
     reqs: &[Request],
     choice: Choice,
@@ -137,10 +135,10 @@ fn gather(
     Ok(Gathered { streams, served, nobody })
 }
 
-/// What a choice comes to here: [`Choice::Only`] or [`Choice::Fastest`].
+/// What a choice means here, after a look at environment and brake: [`Choice::Only`] or [`Choice::Fastest`].
 ///
 /// # Errors
-/// As [`query_with`], where the environment or the brake is in its way.
+/// As [`query_with`], if the environment is wrong or the brake forbids the choice.
 pub fn resolved(choice: Choice) -> Result<Choice, Error> {
     Ok(rule(choice)?.only.map_or(Choice::Fastest, |one| Choice::Only(one.engine)))
 }
@@ -148,8 +146,8 @@ pub fn resolved(choice: Choice) -> Result<Choice, Error> {
 /// An engine, and what it can do here or why it cannot.
 pub type Tried = (EngineId, Result<Support, Error>);
 
-/// Each engine, and what it can do here or why it cannot. Tries them for real, but for those that
-/// [`ENV`] or [`CONF`] turn off: these are left alone.
+/// Each engine, and what it can do here or why it cannot. It really tries each engine, except those that [`ENV`] or [`CONF`]
+/// turn off.
 ///
 /// # Errors
 /// [`Error::Setting`] as [`query`].
@@ -165,7 +163,7 @@ pub fn survey() -> Result<Vec<Tried>, Error> {
     Ok(EngineId::ALL.into_iter().map(|e| (e, try_it(e))).collect())
 }
 
-/// Who would answer a request, and why.
+/// Which engine would answer which groups of a request, and why.
 ///
 /// # Errors
 /// [`Error::Setting`] as [`query`].
@@ -180,8 +178,8 @@ pub fn explain(req: &Request) -> Result<Vec<(Groups, EngineId, String)>, Error> 
     Ok(decide(req, &facts).parts.into_iter().map(|p| (p.groups, p.engine, p.why)).collect())
 }
 
-/// What a person should know of answers here beside what is in them: what [`ENV`] or [`CONF`] say, and
-/// whose process ids they have.
+/// What a person should know about all answers here: whether [`ENV`] or [`CONF`] choose the engine, and whether process
+/// ids are those of another pid namespace.
 ///
 /// # Errors
 /// [`Error::Setting`] as [`query`].
@@ -211,7 +209,7 @@ pub fn open(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
 fn only(req: &Request, one: &Only, engines: &mut Engines) -> Result<Snapshot, Error> {
     let engine = one.engine;
     let a = match engines.run(engine, None, req) {
-        // Every pid namespace has one.
+        // Every pid namespace has a pid 1, so it is hidden.
         Err(Error::NoSuchProcess(pid @ 1)) if engine == EngineId::Bpf => {
             return Err(Error::Hidden { engine, pid });
         }
@@ -247,7 +245,7 @@ fn auto(
                 None => only_procfs(plan.nobody),
             });
         }
-        // Walks over pages are not to be done twice because another engine's part fails.
+        // If the BPF part failed after a walk over pages, that would be done twice. So BPF is tried first.
         let walks = plan.parts[0].groups.intersects(Groups::VMA_STAT | Groups::ROLLUP);
         if walks && plan.parts[1..].iter().any(|p| p.engine == EngineId::Bpf) {
             if let Some(e) = Bpf::new().err() {
@@ -264,11 +262,10 @@ fn auto(
             }
             Err(failed) => failed,
         };
-        // An engine that fails, or whose answer is no stream, is not asked again; one that is
-        // left answers.
+        // An engine that fails, or whose answer is not a stream, is not asked again. The remaining engines answer.
         match (engine, &e) {
-            // The kernel engine says so of a process that the caller may not trace, too.
-            // And some sandboxes hide pid 1 from BPF.
+            // The kernel engine reports this also for a process that the caller may not trace, and some sandboxes
+            // hide pid 1 from BPF. So others are asked.
             (EngineId::Bpf, Error::NoSuchProcess(1)) => facts.bpf = None,
             (EngineId::Bpf | EngineId::Procfs, Error::NoSuchProcess(_)) => return Err(e),
             (EngineId::Kernel, _) => facts.kernel = None,
@@ -282,7 +279,7 @@ fn auto(
     }
 }
 
-/// Why another engine fails, and why procfs, which needs no rights, was not left to answer.
+/// The error of another engine, with the reason why procfs, which needs no rights, could not answer either.
 fn and_procfs(e: Error) -> Error {
     match (e, Procfs::new()) {
         (Error::Unavailable { engine, cause, why }, Err(procfs)) if engine != EngineId::Procfs => {
@@ -292,7 +289,7 @@ fn and_procfs(e: Error) -> Error {
     }
 }
 
-/// Groups that no engine here has: procfs has all of them, so it cannot be used, and says why.
+/// The error for groups that no engine here has. procfs has all groups, so the reason is why procfs cannot be used.
 fn only_procfs(groups: Groups) -> Error {
     let engine = EngineId::Procfs;
     match Procfs::new() {
@@ -316,16 +313,16 @@ fn run(
 ) -> Result<Snapshot, Failed> {
     let mut stream: Option<Bytes> = None;
     let mut served = Vec::new();
-    // To see that it is the same process takes its start time.
+    // Parts of two engines are joined only for the same process, which its start time tells.
     let members = if parts.len() > 1 { Members::ALL } else { req.members };
-    // Or, where the first engine is not asked who it is, that it is there until the end.
+    // For one process whose BASE is not asked for, it suffices that it exists until the end.
     let one = req.strategy == Strategy::One && !parts[0].groups.contains(Groups::BASE);
     let process = (one && parts.len() > 1).then(|| Process::open(req.pid)).flatten();
     for part in parts {
         let err = |e| (part.engine, e);
         let mut groups = part.groups;
         if parts.len() > 1 && !one {
-            // To see that it is the same process.
+            // BASE tells whether it is the same process.
             groups |= Groups::BASE;
         }
         let mut members = members;
@@ -347,7 +344,7 @@ fn run(
                 why += "; pid 1 is hidden from BPF here and was read from /proc";
             }
         }
-        // If it is not this answer that cannot be joined, it is the one that it is added to.
+        // If this answer is well formed, the fault is in the one that it is added to.
         let unfit = |e: Error| {
             let sound = Stream::parse(bytes.as_ref()).is_ok();
             (if sound { parts[0].engine } else { part.engine }, e)
@@ -368,12 +365,12 @@ fn run(
             s.why += &format!("; {e}");
         }
     }
-    // What one engine made is its own fault; of joined answers, the faster and newer one's.
+    // A bad stream is the fault of the engine that made it. For joined answers, the first engine is blamed.
     Snapshot::with_served(stream.expect("a plan has a part"), served)
         .map_err(|e| (parts[0].engine, e))
 }
 
-/// A process by its directory in /proc, which no later process with the same pid can be in.
+/// A process, held by its directory in /proc. A later process with the same pid cannot appear there.
 struct Process(OwnedFd);
 
 impl Process {
@@ -386,18 +383,18 @@ impl Process {
     }
 }
 
-/// Every pid namespace has a pid 1, so an answer about all tasks without it is not complete: some
+/// Does an answer about all tasks lack pid 1? Every pid namespace has one, so the answer is not complete then: some
 /// sandboxes hide it from BPF iterators.
 ///
-/// It mostly is the first task, and the last to come where what it wrote over its arguments, or a
-/// page of them that is not there, is read after the walk. An answer that was stopped may lack it.
+/// pid 1 is mostly the first task. It may also be the last one, if its arguments were read after the walk. An answer that
+/// was stopped may lack it.
 fn lacks_init(req: &Request, bytes: &[u8]) -> bool {
     matches!(req.strategy, Strategy::All | Strategy::AllThread)
         && !req.is_stopped()
         && !taskdiag_wire::decode::has_task(bytes, 1, usize::MAX)
 }
 
-/// Where pid 1 is hidden from BPF, its share comes from procfs.
+/// If pid 1 is hidden from BPF, the answer of procfs about it.
 fn hidden_init(req: &Request, groups: Groups, bytes: &Bytes) -> Result<Option<Answer>, Error> {
     if !lacks_init(req, bytes.as_ref()) {
         return Ok(None);
@@ -415,27 +412,25 @@ fn add(a: Cost, b: Cost) -> Cost {
     Cost { syscalls: a.syscalls + b.syscalls, wall: a.wall + b.wall, walked: a.walked + b.walked }
 }
 
-/// What the kernel engine answers here; `None` where it would leave out processes of others that
-/// /proc shows.
+/// The groups that the kernel engine answers here, or `None` if it would leave out processes of others that /proc shows.
 fn kernel_groups(strategy: Strategy) -> Option<Groups> {
     let kernel = Kernel::new().ok()?;
-    // One process is there or it is not: its absence is noticed, and others are asked. Of its threads
-    // some may be hidden.
+    // If one process is hidden, that is noticed and another engine is asked. If some threads of a process are hidden,
+    // that is not noticed.
     let one = strategy == Strategy::One;
     (one || kernel.sees_all()).then(|| kernel.support().groups)
 }
 
-/// What is known without trying: cheap, and opens at most one file, /proc/loadavg; two of a process
-/// whose mappings are asked for.
+/// The facts that are known without trying an engine. This is cheap: it opens at most /proc/loadavg, and two files of a
+/// process whose mappings are asked for.
 ///
-/// Where /proc is of another pid namespace, its numbers are not those that BPF gives. An answer has one
-/// numbering, and so have all answers of a machine, as far as can be: that of /proc, which has all groups,
-/// needs no rights, and is what other tools show there.
+/// If /proc belongs to another pid namespace, its process ids are not those that BPF gives. All answers of a machine should
+/// have one numbering. That of /proc is used, because procfs has all groups, needs no rights, and is what other tools show.
 fn facts(req: &Request) -> Facts {
     let strategy = req.strategy;
     let (processes, threads) = match strategy {
-        // Few processes may have many threads, and those of a listing of /proc cost time. What
-        // sysinfo(2) says is modulo 65536: enough where the processes alone decide.
+        // A few processes may have many threads, and each thread makes a listing of /proc slower. So the threads are
+        // counted unless there are many processes. Then sysinfo(2) suffices, although its count is modulo 65536.
         Strategy::All | Strategy::Children => {
             let processes = estimate::processes();
             (processes, (processes < 4096).then(estimate::threads))
@@ -461,7 +456,7 @@ fn facts(req: &Request) -> Facts {
     }
 }
 
-/// Which engines a stream says that served it.
+/// The engines that served a stream, with their groups, by its head.
 pub fn served_by(info: &Info) -> Vec<(EngineId, Groups)> {
     [
         (EngineId::Kernel, info.kernel_groups),

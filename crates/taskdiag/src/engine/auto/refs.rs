@@ -1,5 +1,5 @@
-//! What in a task's bytes points elsewhere in the stream: numbers of names, and tasks that are
-//! shared with. Found and rewritten in place; no attribute changes its length.
+//! The references in a task's bytes to other places of the stream: numbers of names, and the tasks that
+//! it shares values with. They are rewritten in place, and no attribute changes its length.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -9,23 +9,23 @@ use taskdiag_wire::registry::shape;
 use taskdiag_wire::view::Attrs;
 use taskdiag_wire::{A_NAME, A_SHARED, ArrayHdr, BlobHdr, Group, Plain, Shape, Shared, Stream};
 
-/// The engine that made a number.
+/// The bits of a number that tell which engine made it.
 const ENGINE: u32 = 0xf000_0000;
 
-/// The numbers of names that are taken in a stream that is being joined.
+/// The numbers of names that are in use in a joined stream.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     used: HashSet<u32>,
-    /// The highest so far of each engine.
+    /// The highest number so far, for each engine.
     highest: HashMap<u32, u32>,
 }
 
-/// New numbers for the names of a stream; empty where they may stay.
+/// New numbers for the names of a stream. It is empty if the numbers can stay.
 #[derive(Debug, Default)]
 pub(super) struct Renumber(HashMap<u32, u32>);
 
 impl Numbers {
-    /// Take in the names of a stream, under new numbers where another one has the same.
+    /// Add the names of a stream. They get new numbers if one of their numbers is in use.
     pub(super) fn admit<B: AsRef<[u8]>>(&mut self, s: &Stream<B>) -> Renumber {
         let mut map = HashMap::new();
         if s.name_numbers().any(|n| self.used.contains(&n)) {
@@ -104,8 +104,8 @@ pub(super) fn shared(attr: &[u8]) -> Shared {
     Shared::read_from_prefix(attr).expect("of a checked stream").0
 }
 
-/// The messages of a task with new numbers, and with `pid_of` (group, task) for each task that
-/// it shares with.
+/// The messages of a task with new numbers of names. Each task that it shares a group with is replaced by
+/// `pid_of(group, task)`.
 pub(super) fn patched<'a>(
     messages: &'a [u8],
     attrs: Attrs<'a>,

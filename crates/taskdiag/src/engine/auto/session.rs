@@ -1,4 +1,4 @@
-//! The same request again and again, and what changed between two answers.
+//! A request that is repeated, and what changed between two answers.
 
 use super::choice::Choice;
 use super::cost::{Facts, Plan};
@@ -12,8 +12,7 @@ use taskdiag_wire::{Group, Groups};
 /// A request that is asked again and again, and its last two answers.
 ///
 /// Engines stay open, and BPF programs loaded, until it is dropped, so that only the first answer pays for the load.
-/// Who answers is decided once and again when that engine fails. The brake (`/etc/taskdiag.conf`) is looked at each
-/// time.
+/// The engine is chosen once, and chosen again when it fails. The brake (`/etc/taskdiag.conf`) is checked each time.
 ///
 /// ```
 /// use taskdiag::{Choice, Groups, Request, Session};
@@ -44,12 +43,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// Prepare a session; nothing is asked yet. The start times of tasks are added to the request, since a task is
-    /// known by its pid and that.
+    /// Prepare a session. Nothing is asked yet. The start times of tasks are added to the request, since a task is
+    /// identified by its pid and start time.
     ///
     /// # Errors
-    /// [`Error::Setting`] where the environment names no engine, [`Error::Unavailable`] where `choice` may not be
-    /// used.
+    /// [`Error::Setting`] if the environment variable does not name an engine, [`Error::Unavailable`] if `choice` may not
+    /// be used.
     pub fn open(request: Request, choice: Choice) -> Result<Session, Error> {
         super::resolved(choice)?;
         let start = Members::of(Groups::BASE, &["start_time_ns"]);
@@ -62,15 +61,15 @@ impl Session {
         Ok(Session { request, choice, engines, planned: None, now: None, before: None })
     }
 
-    /// What is asked.
+    /// The request.
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// Ask again. What [`snapshot`](Self::snapshot) was becomes [`previous`](Self::previous).
+    /// Ask again. The old [`snapshot`](Self::snapshot) becomes [`previous`](Self::previous).
     ///
     /// # Errors
-    /// As [`query_with`](super::query_with). The last two answers stay as they are then, and the next call tries anew.
+    /// As [`query_with`](super::query_with). The last two answers stay as they are then, and the next call tries again.
     pub fn refresh(&mut self) -> Result<&Snapshot, Error> {
         let new = super::answer(&self.request, self.choice, &mut self.engines, &mut self.planned)?;
         let old = std::mem::replace(&mut self.before, self.now.take());
@@ -80,7 +79,7 @@ impl Session {
         Ok(self.now.insert(new))
     }
 
-    /// The last answer; `None` before the first.
+    /// The last answer, or `None` before the first.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.now.as_ref()
     }
@@ -90,7 +89,7 @@ impl Session {
         self.before.as_ref()
     }
 
-    /// What changed between the last two answers; `None` before there are two.
+    /// What changed between the last two answers, or `None` before there are two.
     pub fn changes(&self) -> Option<Changes<'_>> {
         Some(self.now.as_ref()?.since(self.before.as_ref()?))
     }

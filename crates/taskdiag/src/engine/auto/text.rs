@@ -1,7 +1,8 @@
-//! Command lines and environments that BPF says are BLOCKED: text that is not in memory (swapped out,
-//! say). The programs wait for nothing, so it is read from /proc, where that can be supervised.
+//! Reads command lines and environments that BPF reports as BLOCKED, because the text is not in memory
+//! (swapped out, say). The BPF programs wait for nothing. So the text is read from /proc, where a read can
+//! be supervised.
 //!
-//! What it does not do: read anything of a task that has become another one meanwhile.
+//! What it does not do: take text from another task that has got the same pid meanwhile.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,11 +21,11 @@ use crate::request::{Members, Request};
 /// The groups that are text in the memory of the task.
 pub const TEXT: Groups = Groups::CMDLINE.union(Groups::ENVIRON);
 
-/// Up to this many processes are asked about one by one; else all at once.
+/// Up to this many processes are asked for one by one. More are asked for all at once.
 const FEW: usize = 64;
 
-/// What to ask BPF for beside what was asked, so that it can be told later whether a task is the
-/// same: when it started.
+/// The groups and members to ask BPF for: those of the request, and the start time, which tells later whether a task is
+/// the same.
 pub fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
     let start = Members::of(Groups::BASE, &["start_time_ns"]);
     match (groups.intersects(TEXT), groups.contains(Groups::BASE)) {
@@ -34,8 +35,8 @@ pub fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
     }
 }
 
-/// The answer with what /proc has of the texts that are BLOCKED in it, and how many tasks that was.
-/// Where /proc does not have them either, the answer stays as it is.
+/// The answer with the BLOCKED texts filled in from /proc, and the number of tasks for which that was possible. If /proc
+/// does not have them either, the answer is unchanged.
 pub fn complete(req: &Request, answer: Bytes) -> Result<(Bytes, usize, Cost), Error> {
     let text = req.groups & TEXT;
     let none = Cost::default();
@@ -59,7 +60,7 @@ pub fn complete(req: &Request, answer: Bytes) -> Result<(Bytes, usize, Cost), Er
     Ok((made.into(), n, cost))
 }
 
-/// What /proc has of these tasks.
+/// The answer of procfs about these tasks.
 fn read(
     req: &Request,
     groups: Groups,
@@ -93,8 +94,8 @@ fn read(
     Ok((join::concat(streams)?, cost))
 }
 
-/// `main` with the texts of `more` where it says that they are BLOCKED, and `more` has the same task with
-/// text; and of how many tasks that was.
+/// `main` with BLOCKED texts replaced by those of `more`, if `more` has the same task with its text; and the number of
+/// these tasks.
 fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (AlignedBuf, usize) {
     let by_pid: HashMap<u32, TaskView<'_>> = more.tasks().map(|t| (t.pid(), t)).collect();
     let start = |t: &TaskView<'_>| t.record::<Base>().and_then(Base::start_time_ns);
@@ -121,7 +122,7 @@ fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (Al
         n += 1;
         w.begin_task(t.pid(), t.tgid());
         for (kind, bytes) in t.attrs() {
-            // The beginning of such a text may have been there.
+            // The beginning of a replaced text may be in `main`; it is left out.
             if kind != A_MISSING && !found.iter().any(|g| kind == *g as u16) {
                 w.raw_attr(bytes);
             }
@@ -132,7 +133,7 @@ fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (Al
             w.raw_attr(bytes);
         }
         w.end_task();
-        // The writer counts it, and it was counted.
+        // The writer counts the task, but it is counted already.
         done.tasks -= 1;
         let rest = t.asked().iter().filter(|g| !found.contains(g));
         let still = rest.into_iter().any(|g| t.reason(g) == Some(Reason::Blocked));
@@ -141,7 +142,7 @@ fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (Al
     (w.finish(done), n)
 }
 
-/// The attribute that says what is missing of a task but for these groups; nothing if that is all.
+/// The attribute with the missing groups of a task without those that were found. It is empty if none is left.
 fn still_missing(t: &TaskView<'_>, found: &[Group]) -> Vec<u8> {
     let reasons = t.asked().iter().filter(|g| !found.contains(g));
     let entries: Vec<MissingEntry> = reasons
@@ -197,7 +198,7 @@ mod tests {
             (4, second, blocked),
             (5, second, Err(Reason::Absent)),
         ]);
-        // 2 is the same within a tick, 3 another one by now, 4 blocked there, too, 5 was not asked for
+        // Task 2 is the same within a tick, 3 is another one by now, 4 is blocked in /proc, too, and 5 was not asked for.
         let more = stream(&[
             (2, second + 9_000_000, Ok("two")),
             (3, 2 * second, Ok("another")),

@@ -1,8 +1,9 @@
 //! Where members of kernel structs are, from the kernel's own type information (BTF).
 //!
 //! One pass over all types finds any number of structs, in about the time that the kernel takes
-//! to find two for a CO-RE relocation. Pure: bytes in, offsets out; `offsets.rs` reads the file.
-//! Only what that takes: structs, their members, and the types that lead from one to the other.
+//! to find two for a CO-RE relocation. This module is pure: bytes go in and offsets come out, and
+//! `offsets.rs` reads the file. It knows only the kinds of types that this needs: structs, their
+//! members, and the types that lead from one to the other.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +23,17 @@ const FLOAT: u32 = 16;
 const TYPE_TAG: u32 = 18;
 const ENUM64: u32 = 19;
 
-/// Names to find: of structs and unions, and of functions.
+/// The names to search for: structs, unions and functions.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     types: Names<'a>,
     functions: Names<'a>,
-    /// Types that a kernel with all of the functions has.
+    /// Types that a kernel with all of the functions also has.
     expected: Vec<&'a [u8]>,
 }
 
 impl<'a> Wanted<'a> {
-    /// These.
+    /// Search for these.
     pub fn new(
         types: impl IntoIterator<Item = &'a [u8]>,
         functions: impl IntoIterator<Item = &'a [u8]>,
@@ -40,16 +41,16 @@ impl<'a> Wanted<'a> {
         let (types, functions) = (Names::new(types), Names::new(functions));
         Wanted { types, functions, expected: Vec::new() }
     }
-    /// A search that has not met these types yet, or all of the functions, is not ended early.
+    /// Do not end the search early before these types and all of the functions were met.
     pub fn expecting(self, types: impl IntoIterator<Item = &'a [u8]>) -> Wanted<'a> {
         Wanted { expected: types.into_iter().collect(), ..self }
     }
 }
 
-/// Some names. Most others differ in their first eight bytes.
+/// A set of names. Most other names differ from them in the first eight bytes, which a bit map of hashes tells fast.
 #[derive(Debug)]
 struct Names<'a> {
-    /// In order.
+    /// Sorted.
     names: Vec<&'a [u8]>,
     starts: Box<[u64; 1024]>,
 }
@@ -66,7 +67,7 @@ impl<'a> Names<'a> {
         }
         Names { names, starts }
     }
-    /// The name that begins here, ended by NUL, if it is one of them. `begin`: its first bytes.
+    /// The name at the start of `text`, up to its NUL, if it is one of the set. `begin` has its first bytes.
     fn find<'b>(&self, text: &'b [u8], begin: u64) -> Option<&'b [u8]> {
         let bit = hash(begin);
         if self.starts[bit / 64] >> (bit % 64) & 1 == 0 {
@@ -77,14 +78,14 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The first eight bytes of a name, up to the NUL that may end it. As numbers they are in the order of
-/// names, but that names which differ later are equal.
+/// The first eight bytes of a name, or fewer if it ends before, as a number. These numbers sort as the names do, except
+/// that names with the same first eight bytes are equal.
 fn begin(text: &[u8]) -> u64 {
     let mut word = match text.first_chunk() {
         Some(bytes) => u64::from_le_bytes(*bytes),
         None => text.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b)),
     };
-    // The lowest byte that is zero has its high bit set here.
+    // The lowest zero byte of `word` has its high bit set in `zeros`.
     let zeros =
         word.wrapping_sub(u64::from_ne_bytes([1; 8])) & !word & u64::from_ne_bytes([0x80; 8]);
     if zeros != 0 {
@@ -93,25 +94,25 @@ fn begin(text: &[u8]) -> u64 {
     word.swap_bytes()
 }
 
-/// A number below 65536 made of that.
+/// A hash below 65536 of such a number.
 fn hash(begin: u64) -> usize {
     (begin.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
 }
 
-/// Tells where nothing wanted can follow any more. pahole adds the functions of a kernel last, sorted by
-/// name, after the types of all of its objects: where the first functions are in that order, a thousand
-/// at least, and no struct between them, all structs have been, and all functions up to this name. (Where
-/// all types are sorted, since Linux 7.0 or so, there are structs between functions before that.) Where it
-/// worked in several threads, as for Ubuntu's 6.8, each has added types and sorted functions of its own; so
-/// what is expected must have been met.
+/// Tells from where on nothing wanted can follow. pahole adds the functions of a kernel last, sorted by name, after the
+/// types of all of its objects. So if at least a thousand functions came in this order, without a struct between them,
+/// then all structs have come before, and all functions up to the present name. (Since about Linux 7.0 all types are
+/// sorted, and then there are structs between the first thousand functions.) If pahole worked in several threads, as for
+/// Ubuntu's 6.8, each thread has added types and sorted functions of its own. So everything that is expected must have
+/// been met, too.
 #[derive(Debug)]
 struct Tail {
-    /// Of the last of the wanted functions.
+    /// The beginning of the last wanted function's name.
     last: u64,
     before: u64,
     functions: u32,
-    /// Was there one that did not come after the one before it, or a struct after one, or do the
-    /// functions not end where they are expected to?
+    /// Is the order another one? It is if a function was out of order, if a struct followed a function, or if not
+    /// everything expected was met where the wanted functions end.
     other: bool,
 }
 
@@ -126,7 +127,7 @@ impl Tail {
     fn structure(&mut self) {
         self.other |= self.functions != 0;
     }
-    /// Note a function whose name begins so. Is it after all that are wanted?
+    /// Note a function whose name begins so. Returns whether all wanted functions come before it.
     fn function(&mut self, begin: u64) -> bool {
         self.other |= begin < self.before;
         self.before = begin;
@@ -135,13 +136,13 @@ impl Tail {
     }
 }
 
-/// The types of a kernel or of a program, and where the wanted ones are.
+/// The types of a kernel or of a program, and an index of the wanted ones.
 #[derive(Debug)]
 pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// Where every [`STEP`]th type is in `types`, from the first on. All would be memory that costs
-    /// more than a few steps, for some hundred types that are looked at of 150,000.
+    /// Where every [`STEP`]th type is in `types`, beginning with the first. An index of all 150,000 types would be memory
+    /// that costs more time than the few steps from there to each of the some hundred types that are used.
     at: Vec<u32>,
     /// Ids of the wanted structs and unions.
     structs: BTreeMap<&'a [u8], Vec<u32>>,
@@ -151,7 +152,7 @@ pub struct Btf<'a> {
 
 const STEP: u32 = 16;
 
-/// How long a type is, with what follows its header. `None`: it is of no known kind.
+/// The length of a type with what follows its header, or `None` if its kind is not known.
 fn length(info: u32) -> Option<usize> {
     let (kind, vlen) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
     Some(
@@ -171,7 +172,7 @@ fn u32_at(b: &[u8], at: usize) -> Option<u32> {
 }
 
 impl<'a> Btf<'a> {
-    /// Find what is wanted. `None`: not well formed, or newer than this knows.
+    /// Find what is wanted. `None` if the file is not well formed, or has newer kinds of types.
     pub fn parse(file: &'a [u8], wanted: &Wanted<'_>) -> Option<Btf<'a>> {
         if file.get(..2)? != MAGIC.to_ne_bytes() {
             return None;
@@ -243,7 +244,7 @@ impl<'a> Btf<'a> {
     /// Where a type is in `types`. There is no type 0.
     fn place(&self, id: u32) -> Option<usize> {
         let n = id.checked_sub(1)?;
-        // One past the last that was looked at is a walk from there.
+        // A type after those that `parse` met is found by a walk from the last known place.
         let from = (n / STEP).min((self.at.len() as u32).checked_sub(1)?);
         let mut at = self.at[from as usize] as usize;
         for _ in 0..n - from * STEP {
@@ -258,7 +259,7 @@ impl<'a> Btf<'a> {
         Some((u32_at(self.types, at + 4)? >> 24 & 0x1f, at))
     }
 
-    /// The type below names and qualifiers.
+    /// The plain type: the one below typedefs and qualifiers.
     pub fn plain(&self, mut id: u32) -> Option<u32> {
         for _ in 0..16 {
             match self.kind(id)? {
@@ -269,7 +270,7 @@ impl<'a> Btf<'a> {
         None
     }
 
-    /// Size in bytes of a type that is plain.
+    /// Size in bytes of a plain type.
     pub fn size(&self, id: u32) -> Option<u32> {
         match self.kind(id)? {
             (PTR, _) => Some(8),
@@ -292,7 +293,7 @@ impl<'a> Btf<'a> {
         }
     }
 
-    /// May a plain type stand for one of other type information, as a member's type?
+    /// Is this plain type of the same kind as that of a member in other type information?
     pub fn is_like(&self, id: u32, other: &Btf<'_>, of: u32) -> bool {
         let class = |k: u32| match k {
             UNION => STRUCT,

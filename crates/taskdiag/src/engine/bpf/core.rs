@@ -1,9 +1,10 @@
-//! CO-RE relocation: where a program's instructions name members of kernel structs, put in what is
-//! true of this kernel. The kernel can do that itself while it loads a program, but searches all of
+//! CO-RE relocation: puts this kernel's offsets and sizes into the instructions that refer to members
+//! of kernel structs. The kernel can do that itself while it loads a program, but it searches all of
 //! its type information for each type; here one pass finds them all.
 //!
-//! Pure. What is not known to this (other kinds of relocation, a member whose size differs in a way
-//! that changes its meaning) is an error, and the caller leaves it all to the kernel.
+//! This module is pure. A case that it does not know (other kinds of relocation, a member whose size
+//! differs in a way that changes its meaning) is an error, and the caller leaves all relocations to the
+//! kernel.
 
 use std::collections::BTreeMap;
 
@@ -28,23 +29,23 @@ const ALU64: u8 = 7;
 const SIZES: [(u32, u8); 4] = [(4, 0x00), (2, 0x08), (1, 0x10), (8, 0x18)];
 const REGISTER: u8 = 0x08;
 
-/// A call of a helper that there is not, as libbpf and the kernel put it where a member is lacking:
-/// the verifier refuses it, unless no path leads there.
+/// A call of a helper that does not exist. Like libbpf and the kernel, this puts it where a member is lacking: the
+/// verifier refuses it, unless no path leads there.
 const POISON: [u8; 8] = [0x85, 0, 0, 0, 0x10, 0x23, 0xad, 0x0b];
 
 /// Why a relocation is left to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown(pub &'static str);
 
-/// Relocate the instructions of a program. `local` has the types as it was compiled with, `target`
-/// those of this kernel.
+/// Relocate the instructions of a program. `local` has the types that it was compiled with, `target` those of this
+/// kernel.
 pub fn relocate(
     insns: &mut [u8],
     relocations: &[u8],
     local: &Btf<'_>,
     target: &Btf<'_>,
 ) -> Result<(), Unknown> {
-    // The same types and members are named many times.
+    // Each type and member occurs many times, so results are kept.
     let mut known = BTreeMap::new();
     for r in relocations.chunks_exact(RELOCATION_SIZE) {
         let key = (word(r, 4), word(r, 8), word(r, 12));
@@ -62,7 +63,7 @@ fn word(b: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 
-/// A name without what follows three underscores, which tells variants of a type apart.
+/// A name without its suffix from three underscores on, which tells variants of a type apart.
 pub fn essential(name: &[u8]) -> Option<&[u8]> {
     let end = name.windows(3).skip(1).position(|w| w == b"___").map_or(name.len(), |at| at + 1);
     Some(&name[..end]).filter(|n| !n.is_empty())
@@ -72,7 +73,7 @@ pub fn essential(name: &[u8]) -> Option<&[u8]> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Number(u32),
-    /// An offset; a load of `from` bytes becomes one of `to`, if they differ.
+    /// An offset. A load of `from` bytes becomes one of `to` bytes if they differ.
     Offset {
         at: u32,
         from: u32,
@@ -119,7 +120,7 @@ fn value(
     }
 }
 
-/// What several structs of the same name agree on.
+/// The value that all structs of the same name agree on.
 fn the_one<T: PartialEq>(mut of: impl Iterator<Item = T>) -> Result<Option<T>, Unknown> {
     let first = of.next();
     match of.all(|o| Some(&o) == first.as_ref()) {
@@ -132,7 +133,7 @@ fn the_one<T: PartialEq>(mut of: impl Iterator<Item = T>) -> Result<Option<T>, U
 #[derive(Clone, Copy, Debug)]
 struct Step<'a> {
     to: To<'a>,
-    /// What is there, in the types of the program.
+    /// Its type in the types of the program.
     of: u32,
 }
 
@@ -142,8 +143,8 @@ enum To<'a> {
     Element(u32),
 }
 
-/// The steps of an access string: "0:3:1" is the first of an array that a pointer points to, its
-/// fourth member, and of that the second. Unnamed members are no step of their own.
+/// The steps of an access string. "0:3:1" means the first struct of the array that a pointer points to, its fourth
+/// member, and the second member of that one. Unnamed members are no steps of their own.
 fn path<'a>(root: u32, access: &[u8], local: &Btf<'a>) -> Option<Vec<Step<'a>>> {
     let mut numbers = std::str::from_utf8(access).ok()?.split(':').map(str::parse::<u32>);
     if numbers.next()?.ok()? != 0 {
@@ -166,7 +167,7 @@ fn path<'a>(root: u32, access: &[u8], local: &Btf<'a>) -> Option<Vec<Step<'a>>> 
     Some(steps)
 }
 
-/// The plain type and the offset where the path leads in the kernel's types.
+/// The plain type and the offset that the path leads to in the kernel's types.
 fn follow(root: u32, path: &[Step<'_>], local: &Btf<'_>, target: &Btf<'_>) -> Option<(u32, u32)> {
     let (mut of, mut at) = (root, 0u32);
     for step in path {
@@ -248,7 +249,7 @@ mod tests {
         MAGIC.into_iter().chain(words).chain(STRINGS.iter().copied()).collect()
     }
 
-    /// 1: a number of this many bytes, 2: an array of 4 of them.
+    /// Type 1 is a number of this many bytes, type 2 an array of four of them.
     fn numbers(bytes: u32) -> Vec<u32> {
         vec![at("pid"), 1 << 24, bytes, bytes * 8, 0, 3 << 24, 0, 1, 1, 4]
     }
@@ -273,7 +274,7 @@ mod tests {
         file(&t)
     }
 
-    /// One relocation of one instruction: what becomes of it.
+    /// The instruction after one relocation.
     fn after(
         insn: &[u8],
         access: &str,

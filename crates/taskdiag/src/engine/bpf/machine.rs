@@ -1,16 +1,16 @@
-//! Runs the loader program of a light skeleton here instead of in the kernel: a small interpreter
-//! of those BPF instructions that libbpf makes loaders of.
+//! Runs the loader program of a light skeleton in this process instead of in the kernel. This is a small
+//! interpreter for those BPF instructions that libbpf uses in loaders.
 //!
-//! The loader is straight code that fills in structs and makes bpf(2) calls. Run here, it need not
-//! be loaded and verified itself, and what it asks for goes through a [`Host`], which knows better
-//! ways than the kernel to look up types.
+//! The loader is simple code that fills in structs and makes bpf(2) calls. If it runs here, it need not be
+//! loaded and verified itself, and its calls go through a [`Host`], which looks up types faster than the
+//! kernel does.
 
 use std::io;
 
-/// What a loader asks for beside arithmetic.
+/// What a loader calls.
 pub trait Host {
-    /// bpf(2) with a `union bpf_attr` of this many bytes at the start of `attr`, whose pointers are
-    /// real: a new fd, 0, or a negative errno.
+    /// bpf(2) with a `union bpf_attr` of `size` bytes at the address `attr`, whose pointers are real. Returns a new fd, 0,
+    /// or a negative errno.
     fn bpf(&mut self, cmd: u32, memory: &mut Memory<'_>, attr: u64, size: u32) -> i64;
     /// The id of a type of the kernel by its name, or a negative errno.
     fn find_type(&mut self, name: &[u8], kind: u32) -> i64;
@@ -18,14 +18,14 @@ pub trait Host {
     fn close(&mut self, fd: u32);
 }
 
-/// What a loader may touch, at its real addresses, which it passes on to the kernel.
+/// The memory that a loader may access. It is at its real addresses, because the loader passes them on to the kernel.
 #[derive(Debug)]
 pub struct Memory<'a> {
     /// Its data.
     pub data: &'a mut [u8],
     /// Its argument.
     pub ctx: &'a mut [u8],
-    /// What it may copy from: initial values of maps.
+    /// Initial values of maps, which it may copy from.
     pub values: &'a [&'a [u8]],
     stack: [u8; STACK],
 }
@@ -36,14 +36,14 @@ fn address(of: &[u8]) -> u64 {
     of.as_ptr().addr() as u64
 }
 
-/// Where in `of` these bytes of the address space are.
+/// The offset in `of` of these bytes of the address space.
 fn within(of: &[u8], at: u64, len: usize) -> Option<usize> {
     let from = usize::try_from(at.checked_sub(address(of))?).ok()?;
     (from.checked_add(len)? <= of.len()).then_some(from)
 }
 
 impl<'a> Memory<'a> {
-    /// The memory of a loader that begins.
+    /// The memory of a loader that is about to run.
     pub fn new(data: &'a mut [u8], ctx: &'a mut [u8], values: &'a [&'a [u8]]) -> Memory<'a> {
         Memory { data, ctx, values, stack: [0; STACK] }
     }
@@ -79,11 +79,13 @@ const SYS_BPF: u32 = 166;
 const BTF_FIND_BY_NAME_KIND: u32 = 167;
 const SYS_CLOSE: u32 = 168;
 
-/// More instructions than any loader has.
+/// A limit for loops: more instructions than any loader runs.
 const STEPS_MAX: usize = 1 << 20;
 
-/// Run it to its end; gives what it returns. An error: it does what is not known here, and has
-/// closed nothing.
+/// Run a loader to its end and return its result.
+///
+/// # Errors
+/// If the loader does something that is not known here. Nothing that it opened is closed then.
 pub fn run(insns: &[u8], memory: &mut Memory<'_>, host: &mut impl Host) -> io::Result<i64> {
     let strange = || io::Error::other("a loader that is not understood");
     let mut r = [0u64; 11];

@@ -1,5 +1,5 @@
-//! A whole answer in the memory that the program wrote it to. Only its head and end, and filler
-//! between the chunks, are written here.
+//! A whole answer in the memory that the program wrote it to. Only the head and the end of the stream, and
+//! the filler between the chunks, are written here.
 
 use taskdiag_wire::{Done, Info, NLMSG_DONE, NLMSG_NOOP, NlMsgHdr, Plain};
 
@@ -9,7 +9,7 @@ use super::sys::Mapping;
 const HDR: usize = size_of::<NlMsgHdr>();
 /// Length of the INFO message, which the program leaves room for.
 pub const HEAD: usize = HDR + size_of::<Info>();
-/// What is mapped beyond the tasks: for the end of the stream, and a few tasks more.
+/// How much more than the tasks is mapped: for the end of the stream, and for a few tasks that are added.
 pub const SPARE: usize = 64 << 10;
 const END: usize = HDR + size_of::<Done>();
 
@@ -21,8 +21,8 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// Make one stream of the chunks, of which each has `used[i]` bytes. Gives the memory back
-    /// where that is not possible in place.
+    /// Make one stream of the chunks, of which chunk i has `used[i]` bytes. If that is not possible in place, the memory
+    /// is given back as the error.
     pub fn new(memory: Mapping, used: &[u32], head: &[u8], done: &Done) -> Result<Mapped, Mapping> {
         debug_assert_eq!(head.len(), HEAD);
         let (last, len) = extent(used);
@@ -48,8 +48,8 @@ impl Mapped {
         self.memory.slice(0, self.len)
     }
 
-    /// Append messages before the end, and note what was asked and who served that, beside this.
-    /// Changes nothing and returns false where there is no room.
+    /// Insert messages before the end, and add to the head which groups they have and who served them. Changes nothing
+    /// and returns false if there is no room.
     pub fn append(&mut self, messages: &[u8], add: &Done, more: &Info) -> bool {
         let at = self.len - END;
         if at + messages.len() + END > self.memory.len() {
@@ -89,8 +89,8 @@ impl Mapped {
     }
 }
 
-/// The last chunk in use, and where what it holds ends. The first chunk holds at least the head,
-/// which is not written yet; any other may hold as little as one short message.
+/// The last chunk in use, and where its content ends. The first chunk holds at least the head, which is not written yet.
+/// Any other chunk may hold as little as one short message.
 pub fn extent(used: &[u32]) -> (usize, usize) {
     match used.iter().rposition(|u| *u != 0) {
         None | Some(0) => (0, (used[0] as usize).max(HEAD)),

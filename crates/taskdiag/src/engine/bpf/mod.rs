@@ -2,8 +2,9 @@
 //! in wire format into memory that is mapped here.
 //!
 //! No /proc file is opened and nothing stays behind: maps, program, link and iterator are closed
-//! when the answer is there, or when the session ends that keeps them. There is no ptrace or hidepid check on this path. It works for
-//! callers with CAP_BPF and CAP_PERFMON only, and these may read all kernel memory anyway.
+//! when the answer is complete, or when the session that keeps them ends. There is no ptrace or
+//! hidepid check on this path. It works only for callers with CAP_BPF and CAP_PERFMON, and these may
+//! read all kernel memory anyway.
 //!
 //! What it does not do: decide whether it is worth its load time (see `auto`).
 
@@ -38,14 +39,14 @@ use crate::error::{Cause, Error};
 use crate::request::{Members, Request};
 
 static SNAPSHOT: Skeleton = Skeleton::parse(taskdiag_bpf::SNAPSHOT);
-/// Without the groups in [`RARE`] and [`BY_OFFSET`]: loads faster.
+/// Without the groups in [`RARE`] and [`BY_OFFSET`], so it loads faster.
 static LITE: Skeleton = Skeleton::parse(taskdiag_bpf::LITE);
-/// Without those in [`RARE`]: neither do these take types of the kernel that are long to find.
+/// Without the groups in [`RARE`], so it needs none of the kernel types that take long to find.
 static MORE: Skeleton = Skeleton::parse(taskdiag_bpf::MORE);
 /// For kernels before 6.8.
 static LEGACY: Skeleton = Skeleton::parse(taskdiag_bpf::LEGACY);
 static SKELETONS: [&Skeleton; 4] = [&LITE, &MORE, &SNAPSHOT, &LEGACY];
-/// Groups that take types of the kernel that are long to find.
+/// Groups that need kernel types which take long to find.
 const RARE: Groups = Groups::NS.union(Groups::CGROUP);
 /// Groups for which the programs read by offset, see [`offsets`].
 const BY_OFFSET: Groups = NAMED
@@ -75,9 +76,9 @@ pub(crate) const IS_BUILT: bool = true;
 #[derive(Debug, Default)]
 pub struct Bpf {
     legacy: bool,
-    /// Do with the least memory that there may be.
+    /// Use the least memory that suffices.
     small: bool,
-    /// Mappings of the one process asked about, about.
+    /// About how many mappings the one process of the request has.
     mappings: u64,
     /// Keep what is loaded for the next request.
     keep: bool,
@@ -107,8 +108,8 @@ impl Kept {
 }
 
 impl Bpf {
-    /// Tries the real program on a small request. That it works is remembered for the life of the process; that it
-    /// does not may change, and is tried anew.
+    /// Tries the real program on a small request. If it works, this process does not try again. If it fails, the next
+    /// call tries again, because the reason may have gone.
     ///
     /// # Errors
     /// [`Error::Unavailable`] with the step that failed and what would help.
@@ -129,14 +130,14 @@ impl Bpf {
         Ok(engine)
     }
 
-    /// Without the probe, for a caller that falls back when [`run`](Engine::run) fails: the first
-    /// request is the probe then, at its real size.
+    /// An engine that was not probed, for a caller that falls back when [`run`](Engine::run) fails. The first request is
+    /// the probe then, at its real size.
     pub fn untried() -> Bpf {
         Bpf::default()
     }
 
-    /// With the program for kernels before 6.8, also where the newer one works: so that it can be
-    /// tested there.
+    /// An engine that uses the program for kernels before 6.8 also where the newer one works, so that it can be tested
+    /// there.
     #[doc(hidden)]
     pub fn legacy() -> Bpf {
         Bpf { legacy: true, ..Bpf::default() }
@@ -148,38 +149,38 @@ impl Bpf {
         Ok(Bpf { keep, mappings, ..Bpf::default() })
     }
 
-    /// To be asked about one process with about so many memory mappings: has memory for them all at
-    /// once, so that they need not be copied.
+    /// Prepare for a request about one process with about so many memory mappings. The output then has room for all of
+    /// them at once, so that they need not be copied.
     pub fn expecting(self, mappings: u64) -> Bpf {
         Bpf { mappings, ..self }
     }
 
-    /// As after a memory limit: a long answer takes several runs of the program. For tests.
+    /// Use as little memory as under a memory limit, so that a long answer takes several runs of the program. For tests.
     #[doc(hidden)]
     pub fn small(self) -> Bpf {
         Bpf { small: true, ..self }
     }
 
-    /// Keep program, maps and link loaded, so that the same request costs no load the next time. They are some
-    /// descriptors and up to 9 MB of the kernel's memory, and nothing runs between two requests.
+    /// Keep program, maps and link loaded, so that the same request needs no load the next time. They take some
+    /// descriptors and up to 9 MB of kernel memory, and nothing runs between two requests.
     pub fn keeping(self) -> Bpf {
         Bpf { keep: true, ..self }
     }
 
-    /// Give the memory of an answer that is not needed any more back, for the next one.
+    /// Give back the memory of an answer that is not needed any more, so that the next answer can use it.
     pub(crate) fn recycle(&mut self, memory: AlignedBuf) {
         if self.keep {
             self.spare = memory;
         }
     }
 
-    /// Does this process use the program for kernels before 6.8 because the newer one did not load
-    /// here? Known after its first request.
+    /// Does this process use the program for kernels before 6.8 because the newer one did not load? This is known after
+    /// its first request.
     pub fn fell_back() -> bool {
         IS_LEGACY.load(Ordering::Relaxed)
     }
 
-    /// Walk the tasks and only count them: what no answer can be faster than. For benchmarks.
+    /// Walk the tasks and only count them. No answer can be faster, so benchmarks compare with it.
     ///
     /// # Errors
     /// [`Error::Unavailable`] as for a request.
@@ -228,7 +229,7 @@ impl Engine for Bpf {
 }
 
 impl Bpf {
-    /// Answer with what is loaded. `None`: it has to be loaded anew.
+    /// Answer with the program that is loaded. `None` if it has to be loaded again.
     fn again(
         &mut self,
         mut kept: Kept,
@@ -240,7 +241,7 @@ impl Bpf {
         }
         let memory = std::mem::take(&mut self.spare);
         let answered = match kept.run.answer(head, req, 0, Some(memory)) {
-            // What is loaded is as good as before.
+            // The loaded program can still be used.
             Err(e @ Error::NoSuchProcess(_)) => {
                 self.kept = Some(kept);
                 return Err(e);
@@ -253,7 +254,7 @@ impl Bpf {
         Ok(Some((stream, syscalls)))
     }
 
-    /// Load the program for this request and answer it: the stream, and the system calls.
+    /// Load the program for this request and answer it. Returns the stream and the number of system calls.
     fn load_and_answer(&mut self, head: &Info, req: &Request) -> Result<(Bytes, u64), Error> {
         let mut sizes = Sizes::estimate(req, self.mappings);
         if let (Strategy::All | Strategy::AllThread, true) = (req.strategy, req.watch.is_some()) {
@@ -264,7 +265,7 @@ impl Bpf {
         let mut syscalls = 0;
         loop {
             let mut run = match Run::start(req, sizes, false, self.legacy) {
-                // A memory limit: the answer does not have to be in memory of the kernel's at once.
+                // There is a memory limit. The whole answer need not be in kernel memory at once.
                 Err((_, e)) if is_no_memory(&e) && sizes.chunks > FEW_CHUNKS => {
                     sizes.chunks = FEW_CHUNKS;
                     continue;
@@ -282,14 +283,14 @@ impl Bpf {
                 }
                 return Ok((stream, syscalls));
             }
-            // More tasks than were expected.
+            // There are more tasks than expected.
             sizes.tasks = run.state().nseen.saturating_mul(2);
         }
     }
 }
 
-/// Those of `asked` that it has here: paths of cgroups are relative to the root of a cgroup namespace,
-/// which is left to the kernel's text. Nothing is looked at for other groups.
+/// The groups of `asked` that the engine can answer for this process. In a cgroup namespace, paths of cgroups are
+/// relative to its root, which only the kernel's text tells, so CGROUP is left out there.
 pub(super) fn groups(asked: Groups) -> Groups {
     // PROC_CGROUP_INIT_INO, the same on every machine.
     const FIRST: u64 = 0xefff_fffb;
@@ -302,14 +303,14 @@ fn is_no_memory(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::ENOMEM)
 }
 
-/// The verifier gives up when one comes.
+/// Did a signal arrive? The verifier gives up then.
 fn is_signal(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::EAGAIN)
 }
 
 fn unavailable((step, e): Failed) -> Error {
     let (cause, advice) = match e.raw_os_error() {
-        // The maps were made, so it is not for want of rights: the verifier refused the program.
+        // The maps were created, so the rights suffice: the verifier refused the program.
         Some(libc::EACCES) if step == skel::PROGRAMS => {
             let why = "this kernel's verifier refused it; please report the kernel version";
             let why = format!("{step}: {why}");

@@ -1,7 +1,7 @@
-//! The offsets that the programs read by (`bpf/offsets.h`), and what else of this kernel they are
-//! told because they cannot find it: the mapping that no process has but all show.
+//! The offsets that the programs read by (`bpf/offsets.h`), and the one other fact about this kernel that the
+//! programs cannot find out: the mapping that every process shows but none has in its list.
 //!
-//! Found once per process, when a request first needs them.
+//! Both are found once per process, when a request first needs them.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -58,8 +58,8 @@ fn find(btf: &Btf<'_>) -> Result<[u16; OFFSETS_MAX], &'static str> {
     Ok(offsets)
 }
 
-/// The kernel's types, in which all is found that the programs and `offsets.h` name, by one pass for a
-/// process. `None`: they cannot be read, or are not understood, or the kernel has none.
+/// The kernel's types, with an index of all that the programs and `offsets.h` name. Each process makes it once, in one
+/// pass. `None` if the types cannot be read or understood, or if the kernel has none.
 pub fn kernel() -> Option<&'static Btf<'static>> {
     static TYPES: OnceLock<Option<Btf<'static>>> = OnceLock::new();
     let find = || {
@@ -74,7 +74,7 @@ pub fn kernel() -> Option<&'static Btf<'static>> {
     TYPES.get_or_init(find).as_ref()
 }
 
-/// The file's bytes: mapped, which Linux can since 6.16, or read.
+/// The file's bytes. They are mapped if possible, which it is since Linux 6.16, else read.
 fn map() -> Option<&'static [u8]> {
     let file = fs::File::open(FILE).ok()?;
     let len = file.metadata().ok()?.len() as usize;
@@ -96,9 +96,9 @@ fn map() -> Option<&'static [u8]> {
     fs::read(FILE).ok().map(|bytes| &*bytes.leak())
 }
 
-/// Start, end and permissions (`VMA_*`) of the mapping at a kernel address that each process has
-/// at the end of `/proc/PID/maps`, and that no list of mappings in the kernel has: `[vsyscall]`.
-/// Whether there is one is a boot parameter that can be seen nowhere else.
+/// Start, end and permissions (`VMA_*`) of `[vsyscall]`, a mapping at a kernel address that each process shows at the end
+/// of `/proc/PID/maps`, but that is in no list of mappings in the kernel. A boot parameter decides whether there is one,
+/// and only `/proc/PID/maps` shows that.
 pub fn gate() -> Option<(u64, u64, u32)> {
     static GATE: OnceLock<Option<(u64, u64, u32)>> = OnceLock::new();
     *GATE.get_or_init(|| {

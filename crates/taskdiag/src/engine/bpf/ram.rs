@@ -1,14 +1,14 @@
-//! Where the machine's memory is, and which bits of a page table entry are an address: what the
-//! programs need to read page tables without ever reading where a device is (`bpf/usermem.h`).
+//! Where the machine's memory ends, and which bits of a page table entry are an address. The programs need both to
+//! read page tables without ever reading from a device (`bpf/usermem.h`).
 //!
-//! Found once per process, when a request first needs it.
+//! They are found once per process, when a request first needs them.
 
 use std::sync::OnceLock;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// Physical addresses below this are, or may be, of ordinary memory; and the address bits of an
-/// entry. 0 where page tables are not understood: not x86-64.
+/// The end of ordinary memory as a physical address, and the address bits of an entry. Both are 0 where page tables are
+/// not understood, which is everywhere but on x86-64.
 pub fn limits() -> (u64, u64) {
     static FOUND: OnceLock<(u64, u64)> = OnceLock::new();
     *FOUND.get_or_init(|| match address_bits() {
@@ -17,7 +17,7 @@ pub fn limits() -> (u64, u64) {
     })
 }
 
-/// From /proc/iomem, which shows addresses to the administrator only.
+/// The end of memory from /proc/iomem, which shows addresses only to the administrator.
 fn iomem() -> Option<u64> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(CWD, c"/proc/iomem", flags, Mode::empty()).ok()?;
@@ -34,7 +34,7 @@ fn iomem() -> Option<u64> {
     parse(&text)
 }
 
-/// The end of the last range of "System RAM". `None`: there is none, or the addresses are hidden.
+/// The end of the last range of "System RAM", or `None` if there is none or the addresses are hidden.
 fn parse(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let ranges = text.lines().filter_map(|l| l.split_once(" : "));
@@ -45,8 +45,8 @@ fn parse(text: &[u8]) -> Option<u64> {
     ends.max().filter(|end| *end > 0).map(|end| end + 1)
 }
 
-/// From the size of the memory: that, and room for what is not memory below 4 GiB. Memory that is
-/// further up is not read through page tables then, which costs time but hides nothing.
+/// An estimate of the end of memory: its size, plus room for devices below 4 GiB. Memory above this is then not read
+/// through page tables but from /proc, which costs time but hides nothing.
 fn about() -> u64 {
     let sys = rustix::system::sysinfo();
     #[allow(clippy::unnecessary_cast)] // as wide as a `long`, which is not u64 everywhere
@@ -54,7 +54,7 @@ fn about() -> u64 {
     (total + total / 8 + (4 << 30)).next_multiple_of(1 << 30)
 }
 
-/// Without the bit that says that a page is encrypted (AMD's SME and SEV).
+/// The address bits of an entry, without the bit that marks a page as encrypted (AMD's SME and SEV).
 #[cfg(target_arch = "x86_64")]
 fn address_bits() -> u64 {
     let highest = cpuid(0x8000_0000).eax;
@@ -69,7 +69,7 @@ fn address_bits() -> u64 {
     mask
 }
 
-/// `__cpuid()` is safe to call from some Rust on; the oldest Rust that builds this is older.
+/// Newer Rust has `__cpuid()` as a safe function, but the oldest Rust that builds this does not.
 #[cfg(target_arch = "x86_64")]
 #[allow(unused_unsafe)]
 fn cpuid(leaf: u32) -> std::arch::x86_64::CpuidResult {

@@ -1,7 +1,7 @@
-//! What a loader program asks for, served from here: bpf(2), and types of the kernel, which one pass
-//! over its type information finds all together. The kernel would search it for each kernel
-//! function that a program calls and for each type that it reads, a third of the time of a load.
-//! And the kernel is given only what of a program the request needs, see `trim`.
+//! Serves the calls of a loader program: bpf(2), and look-ups of kernel types, which one pass over the
+//! kernel's type information finds all together. The kernel itself would search that information for each
+//! function that a program calls and for each type that it reads, which takes a third of the time of a
+//! load. The kernel also gets only those parts of a program that the request needs, see `trim`.
 
 use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -15,25 +15,25 @@ use super::trim::{self, Data};
 /// Serves one loader.
 #[derive(Debug)]
 pub struct Resolver<'k> {
-    /// The kernel's types, and where those are that programs look for.
+    /// The kernel's types, with an index of those that programs look for.
     kernel: &'k Btf<'k>,
-    /// The program's type information, once it was loaded.
+    /// The program's type information, once the loader has loaded it.
     local: Vec<u8>,
     open: BTreeMap<u32, OwnedFd>,
     /// The program's read-only data.
     data: Option<Data<'k>>,
     /// The last command that failed.
     pub failed: Option<i32>,
-    /// What of the program was not left to the kernel.
+    /// Which work on the program was done here and not left to the kernel.
     pub done: Done,
 }
 
-/// What was done to a program here.
+/// Which work was done on a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// It was relocated.
     pub relocated: bool,
-    /// What is never run was left out.
+    /// Code that is never run was left out.
     pub trimmed: bool,
 }
 
@@ -50,11 +50,11 @@ const CORE_RELO_CNT_AT: u64 = 116;
 const CORE_RELOS_AT: u64 = 128;
 const CORE_RELO_REC_SIZE_AT: u64 = 136;
 
-/// So often a program is offered again. libbpf does so five times.
+/// How often the load of a program is tried again after a signal. libbpf tries five times.
 const LOAD_AGAIN: usize = 10;
 
 impl<'k> Resolver<'k> {
-    /// `data`: the program's read-only data, where they are known.
+    /// Serve one loader. `data` has the program's read-only data, if they are known.
     pub fn new(kernel: &'k Btf<'k>, data: Option<Data<'k>>) -> Resolver<'k> {
         Resolver {
             kernel,
@@ -74,19 +74,19 @@ impl<'k> Resolver<'k> {
         self.local = memory.get(memory.number(attr + BTF_AT, 8)?, len)?.to_vec();
         Some(())
     }
-    /// Do what is to be done before a command. What cannot be, the kernel does or refuses.
+    /// Do the work that comes before a command. What fails here is left to the kernel, which does or refuses it.
     pub fn prepare(&mut self, cmd: i32, memory: &mut Memory<'_>, attr: u64) {
         match cmd {
             sys::BTF_LOAD => drop(self.remember(memory, attr)),
             sys::PROG_LOAD => {
                 self.done.relocated = self.relocate(memory, attr).is_some();
-                // A number that the kernel is still to put in may decide what is run.
+                // Before the relocation it is not clear which code is run.
                 self.done.trimmed = self.done.relocated && self.trim(memory, attr).is_some();
             }
             _ => {}
         }
     }
-    /// Relocate the program that is about to be loaded. `None`: it is left as it is, and to the kernel.
+    /// Relocate the program that is about to be loaded. `None` if it is left unchanged, for the kernel to relocate.
     fn relocate(&mut self, memory: &mut Memory<'_>, attr: u64) -> Option<()> {
         let count = memory.number(attr + CORE_RELO_CNT_AT, 4)? as usize;
         if count == 0 || memory.number(attr + CORE_RELO_REC_SIZE_AT, 4)? as usize != RELOCATION_SIZE
@@ -105,7 +105,7 @@ impl<'k> Resolver<'k> {
         memory.set(attr + CORE_RELOS_AT, 8, 0)?;
         memory.set(attr + CORE_RELO_REC_SIZE_AT, 4, 0)
     }
-    /// Leave out of the program what is never run. `None`: it is left as it is.
+    /// Remove the code that is never run from the program. `None` if it is left unchanged.
     fn trim(&self, memory: &mut Memory<'_>, attr: u64) -> Option<()> {
         let insns_at = memory.number(attr + INSNS_AT, 8)?;
         let insns = memory.get(insns_at, memory.number(attr + INSN_CNT_AT, 4)? as usize * 8)?;

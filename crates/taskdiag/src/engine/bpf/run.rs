@@ -23,13 +23,13 @@ use crate::engine::estimate;
 use crate::error::Error;
 use crate::request::Request;
 
-/// What [`Run::start`] calls: four for the kernel's types, five for the namespace; type information and its close, five maps, two
-/// values, a freeze, the program; a mapping, link, its close, iterator; and at the end the mapping of the
-/// output, two unmappings and seven closes.
+/// The system calls of a load, from [`Run::start`] to the close: four for the kernel's types, five for the namespace, the
+/// program's type information and its close, five maps, two values, a freeze, the program, a mapping, the link and its
+/// close, and the iterator; and at the end the mapping of the output, two unmappings and seven closes.
 const LOAD_SYSCALLS: u64 = 34;
 
-/// How long the program runs before it gives the CPU back: nothing else may run on it meanwhile
-/// where the kernel is not preemptible. What a run costs beside its work is some microseconds.
+/// How long the program runs before it gives the CPU back. On a kernel without preemption nothing else runs on that CPU
+/// meanwhile. The start of a run costs some microseconds.
 const SLICE_NS: u64 = 1_000_000;
 
 /// A loaded program and its memory. It may answer the same request any number of times.
@@ -38,17 +38,17 @@ pub struct Run {
     loaded: Loaded,
     pub legacy: bool,
     link: OwnedFd,
-    /// Closed when the answer is there.
+    /// Closed when the answer is complete.
     iter: Option<OwnedFd>,
     state: Mapping,
     /// All of the output, mapped for as long as the program is kept.
     out: Option<Mapping>,
     chunks: usize,
-    /// Of the answer at hand.
+    /// System calls for the current answer.
     pub syscalls: u64,
 }
 
-/// Runs of the program after which it is loaded anew: it counts them in 32 bits.
+/// After this many runs the program is loaded again, because it counts its runs in 32 bits.
 const SLICES_MAX: u32 = 1 << 31;
 
 impl Run {
@@ -70,8 +70,8 @@ impl Run {
         let (skip_base, skip_stat) = req.members.skipped();
         let text = req.groups.intersects(TEXT);
         let (ram_end, pte_address) = if text { ram::limits() } else { (0, 0) };
-        // What is forgotten for want of room is written again. One process has fewer names than all, and
-        // shares with none; no more is shared than there are processes.
+        // What does not fit into these tables is written again, so their sizes only matter for speed. One process has
+        // fewer names than all together, and shares nothing. There are at most as many shared objects as processes.
         let one = req.strategy == Strategy::One;
         let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };
         let names = table(NAMED, if one { NAMES_MAX / 8 } else { NAMES_MAX });
@@ -126,7 +126,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Prepare for the same request once more. False: the program has to be loaded anew.
+    /// Prepare for the same request once more. Returns false if the program has to be loaded again.
     pub fn restart(&mut self, req: &Request) -> Result<bool, Failed> {
         let slice = self.state().slice;
         if slice > SLICES_MAX {
@@ -159,17 +159,17 @@ impl Run {
         Ok(())
     }
 
-    /// What the program says of itself.
+    /// The state that the program shares with this process.
     pub fn state(&self) -> &State {
         State::ref_from_bytes(self.state.slice(0, size_of::<State>())).expect("page-aligned")
     }
 
-    /// Set a u32 of the state; the program does not run meanwhile.
+    /// Set a u32 of the state. The program does not run meanwhile.
     fn set(&mut self, offset: usize, value: u32) {
         self.state.slice_mut(offset, 4).copy_from_slice(&value.to_ne_bytes());
     }
 
-    /// Let the program write until the output is full, its time is over, or all is written.
+    /// Let the program write until the output is full, its time is over, or everything is written.
     fn step(&mut self) -> Result<(), Failed> {
         let mut byte = [0u8];
         let iter = self.iter.as_ref().expect("it is open until the answer is there").as_raw_fd();
@@ -183,7 +183,7 @@ impl Run {
                 return Ok(());
             }
             if r >= 0 {
-                // It ended without calling the program: there is no task to begin on.
+                // The iterator ended without a call of the program, so it has no task to begin with.
                 return Err(("walking", io::Error::other("no task is visible to BPF")));
             }
             match io::Error::last_os_error() {
@@ -202,13 +202,12 @@ impl Run {
         Ok(())
     }
 
-    /// The whole stream. `expected`: about how many bytes it may have. `None`: the list of tasks seen was too short.
+    /// The whole stream, or `None` if the list of seen tasks was too short. `expected` is about how many bytes it has.
     ///
-    /// In place if all of it is there at the end and `keep` is `None`, else copied chunk by chunk: to memory that
-    /// `keep` brings, where the program is to answer again.
+    /// The stream stays in place if all of it is in the output at the end and `keep` is `None`. Else it is copied chunk by
+    /// chunk; if the program is to answer again, `keep` has the memory for that.
     ///
-    /// Where the caller ends it between two runs, it is what there is so far, and the rest of the
-    /// task that is begun.
+    /// If the caller stops the request, the stream ends after the task that is begun.
     pub fn answer(
         &mut self,
         head: &Info,
@@ -235,7 +234,7 @@ impl Run {
                 return Err(Error::NoSuchProcess(req.pid));
             }
             if req.strategy.takes_pid() {
-                // How many there are is known when they are there.
+                // Their number is known only now.
                 req.expect((tasks - seen) as usize);
             }
             req.advance((tasks - seen) as usize);
@@ -260,6 +259,8 @@ impl Run {
                     None => self.output(self.chunks * CHUNK_SIZE)?,
                 };
                 let w = copied.get_or_insert_with(|| begun(AlignedBuf::with_capacity(expected)));
+                let bytes = used[..self.chunks].iter().sum::<u32>() as usize;
+                sys::populate(w.spare(bytes));
                 for (i, used) in used.iter().enumerate().take(self.chunks).filter(|u| *u.1 != 0) {
                     w.raw(out.slice(i * CHUNK_SIZE + from, *used as usize - from));
                     from = 0;
@@ -281,8 +282,8 @@ impl Run {
         }
     }
 
-    /// The first `len` bytes of the output, and a little more: each page that is mapped costs time, and
-    /// most answers are shorter than the memory that is there for them.
+    /// Map the first `len` bytes of the output, and a little more. Not all of it is mapped, because each page costs time and
+    /// most answers are shorter than the output.
     fn output(&self, len: usize) -> Result<Mapping, Error> {
         let all = self.chunks * CHUNK_SIZE;
         let len = (len + mapped::SPARE).min(all).next_multiple_of(rustix::param::page_size());
@@ -302,10 +303,10 @@ impl Run {
     }
 }
 
-/// Did the newer program not load here, and the older one did?
+/// True after the newer program has failed to load here and the older one has loaded.
 pub static IS_LEGACY: AtomicBool = AtomicBool::new(false);
 
-/// The program for this kernel: the newest kind that loads, which is remembered.
+/// Load the program for this kernel: the newer kind, or else the older one, which is then taken for later requests, too.
 fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, bool), Failed> {
     let skeleton = match (groups.intersects(RARE), groups.intersects(BY_OFFSET)) {
         (true, _) => &SNAPSHOT,
@@ -317,7 +318,7 @@ fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, b
     } else {
         match skeleton.load(init) {
             Ok(loaded) => return Ok((loaded, false)),
-            // Too few rights or memory, or signal upon signal: the other program would fare no better.
+            // With too few rights, too little memory or many signals, the other program would fail, too.
             Err(e) if e.0 != skel::PROGRAMS || is_no_memory(&e.1) || is_signal(&e.1) => {
                 return Err(e);
             }
@@ -333,8 +334,8 @@ fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, b
     }
 }
 
-/// Are we in the first pid namespace, whose inode has had this number since Linux 3.8? Where it cannot be
-/// told (before Linux 6.11), the program asks itself. Not by /proc/self/ns/pid: that makes inodes.
+/// Is this process in the initial pid namespace, whose inode has had this number since Linux 3.8? Before Linux 6.11 that
+/// is not known here, and the program finds it out. /proc/self/ns/pid would tell, but makes the kernel create inodes.
 fn in_first_pid_namespace() -> bool {
     const FIRST: u64 = 0xefff_fffc;
     sys::own_pid_namespace().is_ok_and(|inode| inode == FIRST)

@@ -1,5 +1,5 @@
-//! `bpf/snapshot.h` in Rust: what the program and its user-space half share. A test compiles the
-//! header and compares.
+//! `bpf/snapshot.h` in Rust: the data that the program and its user-space half share. A test compiles the
+//! header and compares the two.
 
 use super::offsets::OFFSETS_MAX;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -12,10 +12,9 @@ pub const CHUNK_FULL: usize = (1 << 19) - (64 << 10);
 pub const CHUNKS_MAX: usize = 256;
 /// `CHUNKS_RESERVE`.
 pub const CHUNKS_RESERVE: usize = 2;
-/// Names of files, and objects that several tasks have, that the programs remember: the lengths
-/// of their maps, at most.
+/// The largest size of the programs' table of names.
 pub const NAMES_MAX: u32 = 32768;
-/// See [`NAMES_MAX`].
+/// The largest size of the programs' table of objects that several tasks share.
 pub const SHARED_MAX: u32 = 16384;
 /// `struct config`: the program's `.rodata`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -47,7 +46,7 @@ pub struct Config {
     pub offsets: [u16; OFFSETS_MAX],
 }
 
-/// The beginning of `struct state`, the programs' `.bss`: what user space reads and sets.
+/// The beginning of `struct state`, which is the programs' `.bss`. User space reads and sets only this part.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct State {

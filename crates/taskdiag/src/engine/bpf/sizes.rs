@@ -1,5 +1,5 @@
-//! How much memory a request takes: chunks of output, and tasks that the walk may note. Pure, but for the number of
-//! tasks of the machine.
+//! How much memory a request needs: chunks of output, and room for the tasks that the walk sees. It is pure, except that it
+//! asks how many tasks the machine has.
 
 use taskdiag_wire::{Group, Groups, Strategy};
 
@@ -8,11 +8,11 @@ use super::shared::*;
 use crate::engine::estimate;
 use crate::request::Request;
 
-/// Chunks of output at most, 9 MB: to make, map and give back kernel memory holds a CPU, for 150 ms where it
-/// was large enough for any answer. A larger answer is copied out whenever this is full.
+/// The most chunks of output, which are 9 MB. To create, map and free kernel memory holds a CPU: for 150 ms when there was
+/// enough for any answer. A larger answer is copied whenever the output is full.
 pub const OUT_CHUNKS: usize = 16;
 
-/// Chunks to do with where memory is limited.
+/// The chunks of output where memory is limited.
 pub const FEW_CHUNKS: usize = CHUNKS_RESERVE + 2;
 
 /// How large to make the maps.
@@ -25,14 +25,14 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// From the number of tasks on the machine, so that the whole answer fits if it is not huge.
-    /// A wrong guess costs time only: chunks are emptied and reused, and too short a list of tasks
-    /// is noticed and the walk repeated.
+    /// Estimate them from the number of tasks on the machine, so that the whole answer fits if it is not huge. A wrong
+    /// guess only costs time: chunks are emptied and used again, and if the list of tasks is too short, the walk is
+    /// repeated.
     pub fn estimate(req: &Request, mappings: u64) -> Sizes {
         let tasks = match req.strategy {
             Strategy::One => {
                 let mappings = usize::try_from(mappings).unwrap_or(usize::MAX);
-                // A third more than was estimated: what does not fit is copied, with all the rest.
+                // A third more than estimated, because an answer that does not fit has to be copied as a whole.
                 let bytes = mappings.saturating_mul(size_of::<taskdiag_wire::Vma>() * 4 / 3);
                 let chunks = bytes / CHUNK_FULL + reserve(req.groups) + 1;
                 return Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: 2 };
@@ -45,7 +45,7 @@ impl Sizes {
             Strategy::All | Strategy::AllThread => n,
             _ => n / 4,
         };
-        // Threads mostly share what they can share, and say so.
+        // Threads share most of these values; then only a note that names the owner is written.
         let shared = req.groups & SHARED;
         let says = shared.iter().count() * size_of::<taskdiag_wire::Shared>();
         let processes = if shared.is_empty() { 0 } else { estimate::processes() };
@@ -56,8 +56,8 @@ impl Sizes {
     }
 }
 
-/// Chunks to keep for a task that is begun, beside the one that it is begun in: a task may have many groups
-/// of users and long paths; a value that is no list may begin a chunk; what is of a fixed size fits.
+/// How many chunks to keep free for a task that is begun, beside its first one. Groups of a fixed size fit into the first.
+/// Text and mappings may go on in one more. Other groups may have many supplementary groups or long paths.
 pub fn reserve(groups: Groups) -> usize {
     const FIXED: Groups = Groups::BASE
         .union(Groups::STAT)

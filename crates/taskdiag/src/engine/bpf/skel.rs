@@ -1,7 +1,7 @@
-//! Loading a light skeleton: a loader program creates the maps, relocates the programs against the
-//! running kernel, and loads them. The kernel can run it; run here, it takes half of the time, see
-//! `machine` and `resolve`. No libbpf or ELF parser is needed. `bpf/gen` makes the files; the
-//! layout of the loader's context is libbpf's `skel_internal.h`.
+//! Loads a light skeleton. Its loader program creates the maps, relocates the programs for the running
+//! kernel, and loads them. The kernel can run the loader, but it takes half of the time in this process,
+//! see `machine` and `resolve`. No libbpf or ELF parser is needed. `bpf/gen` makes the files; the layout
+//! of the loader's context is that of libbpf's `skel_internal.h`.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -15,7 +15,7 @@ use super::resolve::Resolver;
 use super::sys;
 use super::trim::Data;
 
-/// The step that failed, and what the system said.
+/// The step that failed, and the system's error.
 pub type Failed = (&'static str, io::Error);
 
 /// The step that fails where this kernel cannot run the programs.
@@ -27,18 +27,18 @@ pub struct Skeleton {
     names: &'static [u8],
     data: &'static [u8],
     insns: &'static [u8],
-    /// Each ended by NUL.
+    /// Names, each with a NUL at its end.
     wanted: &'static [u8],
     maps: usize,
     programs: usize,
 }
 
-/// Set before the load, for the map of this name.
+/// What to set for one map before the load.
 #[derive(Clone, Copy, Debug)]
 pub struct MapInit<'a> {
     /// The map.
     pub name: &'a str,
-    /// Length, or 0 for what the source says.
+    /// Number of entries, or 0 for that of the source.
     pub max_entries: u32,
     /// Content of element 0 (for `.rodata`), or empty.
     pub value: &'a [u8],
@@ -60,7 +60,7 @@ pub const RODATA: &str = ".rodata";
 const CTX_WORDS: usize = 3;
 
 impl Skeleton {
-    /// Parse a file that `bpf/gen` made; it is part of this program, so it is well formed.
+    /// Parse a file that `bpf/gen` made. It is part of this program, so it is well formed.
     pub const fn parse(file: &'static [u8]) -> Skeleton {
         let (magic, rest) = file.split_at(8);
         assert!(matches!(magic, b"TDLSKEL2"));
@@ -72,13 +72,12 @@ impl Skeleton {
         Skeleton { names, data, insns, wanted, maps: le32(head, 8), programs: le32(head, 12) }
     }
 
-    /// Names of what the program looks for in the kernel's types; those of functions end in "()".
+    /// The names that the program looks for in the kernel's types. Those of functions end in "()".
     pub fn wanted(&self) -> impl Iterator<Item = &'static [u8]> + use<> {
         self.wanted.split(|b| *b == 0).filter(|n| !n.is_empty())
     }
 
-    /// Load it. The error says which step failed, which is what tells a missing right from a
-    /// missing feature.
+    /// Load it. The error names the step that failed, which tells a missing right from a missing feature.
     pub fn load(&self, init: &[MapInit<'_>]) -> Result<Loaded, Failed> {
         let mut ctx = self.context(init);
         let here = |types| self.run_here(types, &mut ctx.clone(), init);
@@ -111,7 +110,7 @@ impl Skeleton {
         Some(Data { map: position(self.names, RODATA)? as u32, value })
     }
 
-    /// The maps and programs, of which `take` gives the fds by their numbers.
+    /// The maps and programs. `take` gives each fd by its number.
     fn loaded(&self, ctx: &[u64], mut take: impl FnMut(u32) -> Option<OwnedFd>) -> Option<Loaded> {
         let maps =
             (0..self.maps).map(|i| take(ctx[CTX_WORDS + i * 2] as u32)).collect::<Option<_>>()?;
@@ -121,7 +120,7 @@ impl Skeleton {
         Some(Loaded { names: self.names, maps, programs })
     }
 
-    /// Run the loader here. `None`: it cannot be, or did what is not understood.
+    /// Run the loader in this process. `None` if it does something that is not understood.
     fn run_here(
         &self,
         types: &Btf<'_>,
@@ -173,7 +172,7 @@ impl Loaded {
     }
 }
 
-/// Names are up to 15 bytes; libbpf prefixes those of .rodata and .bss with the object's name.
+/// The number of the map of this name. Names have up to 15 bytes; libbpf puts the object's name before .rodata and .bss.
 fn position(names: &[u8], name: &str) -> Option<usize> {
     names.chunks_exact(16).position(|n| {
         let end = n.iter().position(|b| *b == 0).unwrap_or(16);
@@ -194,7 +193,7 @@ mod tests {
     use crate::engine::bpf::resolve::Done;
     use zerocopy::FromZeros;
 
-    /// Does all that needs no rights: types are found and the program is relocated, nothing is loaded.
+    /// A dry run, which needs no rights: it finds types and relocates the program, but loads nothing.
     struct Dry<'k>(Resolver<'k>, Vec<String>);
 
     impl Host for Dry<'_> {
@@ -219,7 +218,7 @@ mod tests {
     #[test]
     fn nothing_is_left_to_this_kernel() {
         let Some(types) = kernel() else {
-            // Past the capture of a passing test, so that it is seen.
+            // Written past the capture of test output, so that it is seen although the test passes.
             let text = b"SKIPPED relocation: /sys/kernel/btf/vmlinux cannot be read\n";
             io::Write::write_all(&mut io::stderr(), text).expect("standard error");
             return;
@@ -238,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Keeps the instructions of the programs that a loader would load, and names the kernel's functions by numbers.
+    /// Collects which helpers and kernel functions the programs of a loader call.
     #[derive(Default)]
     struct Calls {
         functions: Vec<String>,
@@ -274,8 +273,9 @@ mod tests {
         fn close(&mut self, _: u32) {}
     }
 
-    /// `docs/safety.md` says of each helper and function of the kernel that the shipped programs call who keeps alive
-    /// what it follows. One that is not there, or is there and is not called, fails.
+    /// `docs/safety.md` says for each helper and kernel function that the shipped programs call who keeps alive the
+    /// objects that it follows. The test fails if a program calls one that is not listed, or if a listed one is not
+    /// called.
     #[test]
     fn programs_call_only_what_docs_safety_lists() {
         let listed: std::collections::BTreeSet<String> = taskdiag_bpf::SAFETY
@@ -310,7 +310,8 @@ mod tests {
         assert!(gone.is_empty(), "docs/safety.md lists what no program calls: {gone:?}");
     }
 
-    /// Else the older one would be taken, which does as well but for the time, and nobody would know.
+    /// If a newer program did not load, the older one would be used. It gives the same answers, only slower, so nobody
+    /// would notice.
     #[test]
     fn the_newer_programs_load_where_there_are_open_coded_loops() {
         use super::super::{GROUPS, Run, Sizes};

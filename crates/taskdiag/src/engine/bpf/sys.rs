@@ -1,5 +1,5 @@
-//! The bpf(2) commands that the engine needs, and mapped memory. Nothing is cached here and
-//! nothing outlives its owner: every fd is an `OwnedFd`.
+//! The bpf(2) commands that the engine needs, and mapped memory. Nothing is cached here, and nothing
+//! outlives its owner, because every fd is an `OwnedFd`.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -29,11 +29,10 @@ fn bpf<T>(cmd: libc::c_int, attr: &mut T) -> io::Result<i64> {
     if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r) }
 }
 
-/// Calls bpf(2) with a `union bpf_attr` that another program filled in: what it returns, or a negative
-/// errno.
+/// Calls bpf(2) with a `union bpf_attr` that another program filled in. Returns its result, or a negative errno.
 pub fn bpf_bytes(cmd: libc::c_int, attr: &mut [u8]) -> i64 {
-    // SAFETY: the kernel reads and writes the attr within its length. What pointers in it lead to is
-    // read only, by the commands of a loader, and a bad one is EFAULT.
+    // SAFETY: the kernel reads and writes the attr within its length. The commands of a loader only read what pointers
+    // in it lead to, and a bad pointer is EFAULT.
     let r = unsafe { libc::syscall(libc::SYS_bpf, cmd, attr.as_mut_ptr(), attr.len()) };
     if r < 0 {
         -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
@@ -246,7 +245,7 @@ pub fn iterator(link: &OwnedFd) -> io::Result<OwnedFd> {
 pub fn own_pid_namespace() -> io::Result<u64> {
     /// `_IO(0xff, 5)` of linux/pidfd.h.
     const PIDFD_GET_PID_NAMESPACE: libc::c_ulong = 0xff05;
-    // SAFETY: plain system calls; an fd that one made is owned by nobody else.
+    // SAFETY: plain system calls. Nobody else owns an fd that one of them made.
     unsafe {
         let pidfd = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
         if pidfd < 0 {
@@ -259,6 +258,16 @@ pub fn own_pid_namespace() -> io::Result<u64> {
         }
         Ok(rustix::fs::fstat(owned(ns.into()))?.st_ino)
     }
+}
+
+/// Has the kernel make the pages of memory that is about to be written. One call for all of them costs half of what a
+/// fault for each page does. It is a hint: kernels before 5.14 do not know it, and make the pages when they are written.
+pub fn populate(memory: &mut [std::mem::MaybeUninit<u64>]) {
+    let page = rustix::param::page_size();
+    let begin = memory.as_mut_ptr() as usize & !(page - 1);
+    let end = memory.as_mut_ptr_range().end as usize;
+    // SAFETY: all pages have a byte of `memory`, so they are mapped, and what is in them is not changed.
+    unsafe { libc::madvise(begin as *mut _, end - begin, libc::MADV_POPULATE_WRITE) };
 }
 
 /// A mapping of a BPF map's memory, shared with the programs.
@@ -291,7 +300,7 @@ impl Mapping {
     pub fn len(&self) -> usize {
         self.len
     }
-    /// Bytes from `from` on, writable. As [`slice`](Self::slice).
+    /// Writable bytes from `from` on, with the same condition as [`slice`](Self::slice).
     pub fn slice_mut(&mut self, from: usize, len: usize) -> &mut [u8] {
         assert!(from.checked_add(len).is_some_and(|end| end <= self.len));
         // SAFETY: inside the mapping, borrowed mutably; the program does not run meanwhile.

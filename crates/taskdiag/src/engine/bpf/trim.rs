@@ -1,29 +1,29 @@
-//! Leaves out of a program what its read-only data say is never run, before the kernel looks at it.
+//! Removes code that is never run from a program, before the kernel sees it. The program's read-only data tell
+//! which code that is.
 //!
-//! The verifier removes dead code, too, but only after passes over all of the program, and a range
-//! at a time: each moves and corrects all that follows. A request needs between a tenth and a half
-//! of a program. What a register holds is followed from loads of the read-only data through plain
-//! arithmetic to jumps; where that is not known, both ways stay. So less may be found than the
-//! verifier finds, never more. Values that nobody looks at any more then, which the verifier would
-//! follow, too, are not made.
+//! The verifier removes dead code, too, but only after passes over the whole program, and one range at a time: each
+//! removal moves and corrects all that follows. A request needs between a tenth and a half of a program. This module
+//! follows the values of registers from loads of the read-only data through plain arithmetic to jumps. Where a value
+//! is not known, both ways stay. So it may find less dead code than the verifier does, but never more. Instructions
+//! whose result is not used afterwards are removed, too, since the verifier would follow their values.
 //!
-//! Pure. A program with instructions that are not known to this is left as it is.
+//! This module is pure. A program with instructions that it does not know is left unchanged.
 
-/// A program without what is never run.
+/// A program without the code that is never run.
 #[derive(Debug)]
 pub struct Trimmed {
     /// Its instructions.
     pub insns: Vec<u8>,
-    /// By the number of an old instruction the new one that it became; `None`: it is never run.
+    /// For each old instruction its new number, or `None` if it is never run.
     place: Vec<Option<u32>>,
 }
 
-/// The read-only data: which of the program's maps it is, and its content.
+/// The read-only data: the number of its map in the program, and its content.
 #[derive(Clone, Copy, Debug)]
 pub struct Data<'a> {
     /// Number of the map.
     pub map: u32,
-    /// What is in it; beyond its end nothing is known.
+    /// Its content. Beyond its end nothing is known.
     pub value: &'a [u8],
 }
 
@@ -53,7 +53,7 @@ const ATOMIC: u8 = 0xc0;
 const JA: u8 = 0x05;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
-/// What `src` of a wide load or of a call says.
+/// Values of `src` in a wide load or in a call.
 const PSEUDO_CALL: u8 = 1;
 const PSEUDO_FUNC: u8 = 4;
 const MAP_IDX_VALUE: u8 = 6;
@@ -75,13 +75,13 @@ type Registers = [Value; 11];
 const ALL: u16 = 0x7ff;
 const SCRATCH: u16 = 0x3f;
 
-// What was seen of an instruction.
+// How an instruction is reached and left.
 const RUN: u8 = 1;
 const JUMPS: u8 = 2;
 const FALLS: u8 = 4;
 const TARGET: u8 = 8;
 
-/// Trim a program. `None`: it is not understood.
+/// Trim a program. `None` if it is not understood.
 pub fn trim(insns: &[u8], data: Data<'_>) -> Option<Trimmed> {
     let all: Vec<Insn> = insns.chunks_exact(SIZE).map(decode).collect::<Option<_>>()?;
     let mut walk = Walk::new(&all, data)?;
@@ -90,7 +90,7 @@ pub fn trim(insns: &[u8], data: Data<'_>) -> Option<Trimmed> {
 }
 
 impl Trimmed {
-    /// The number that an instruction, the first of a function, has now; `None`: it is never run.
+    /// The new number of an instruction that begins a function, or `None` if it is never run.
     pub fn place(&self, old: u32) -> Option<u32> {
         *self.place.get(old as usize)?
     }
@@ -114,7 +114,7 @@ impl Insn {
     fn is_wide(&self) -> bool {
         self.code == WIDE
     }
-    /// Is it clear where it leads? Not of gotol, gotox, may_goto, and what else may come.
+    /// Is it known where the instruction leads? It is not for gotol, gotox, may_goto and unknown ones.
     fn is_known(&self) -> bool {
         match (self.class(), self.code & 0xf0) {
             (JMP, 0x00) => self.code == JA,
@@ -125,7 +125,7 @@ impl Insn {
             _ => true,
         }
     }
-    /// Where this jump at `pc` leads, other than on; `None`: it is none.
+    /// The target of this jump at `pc`, or `None` if it is no jump.
     fn target(&self, pc: usize) -> Option<usize> {
         match self.code {
             CALL | EXIT => None,
@@ -135,7 +135,7 @@ impl Insn {
             _ => None,
         }
     }
-    /// Does it do more than make a value? That it names a function keeps that.
+    /// Does it do more than compute a value? An instruction that names a function counts, because it keeps the function.
     fn has_effect(&self) -> bool {
         match self.class() {
             LD => self.src == PSEUDO_FUNC,
@@ -144,16 +144,16 @@ impl Insn {
             _ => true,
         }
     }
-    /// The registers that have another value after it, or none.
+    /// The registers that it overwrites or makes undefined.
     fn writes(&self) -> u16 {
         match self.class() {
             LD | LDX | ALU | ALU64 => 1 << self.dst,
             _ if self.code == CALL => SCRATCH,
-            // An atomic instruction may, or not.
+            // An atomic instruction may overwrite one, or not.
             _ => 0,
         }
     }
-    /// The registers that it looks at.
+    /// The registers that it reads.
     fn reads(&self) -> u16 {
         let (dst, src) = (1 << self.dst, 1 << self.src);
         let operand = if self.code & REGISTER != 0 { src } else { 0 };
@@ -164,7 +164,7 @@ impl Insn {
             STX => dst | src | 1,
             ALU | ALU64 if self.code & 0xf0 == 0xb0 => operand,
             ALU | ALU64 => dst | operand,
-            // What a helper takes is not known, nor what a function does.
+            // It is not known which arguments a helper or a function takes, so all count.
             _ if self.code == CALL => SCRATCH & !1,
             _ if self.code == EXIT => 1,
             _ => dst | operand,
@@ -178,12 +178,12 @@ impl Insn {
     }
 }
 
-/// Follows all ways through the program that may be taken.
+/// A walk over all ways through the program that may be taken.
 struct Walk<'a> {
     all: &'a [Insn],
     data: Data<'a>,
     seen: Vec<u8>,
-    /// Of instructions that are reached in several ways, where in `states` the registers are.
+    /// For instructions that are reached in several ways, the index of their registers in `states`.
     state: Vec<u32>,
     states: Vec<Option<Registers>>,
     todo: Vec<(usize, Registers)>,
@@ -227,7 +227,7 @@ impl<'a> Walk<'a> {
         }
         Some(())
     }
-    /// From here to an end, or to where nothing new is known.
+    /// Follow the program from here to an end, or to a place where nothing new is known.
     fn follow(&mut self, mut pc: usize, mut r: Registers) -> Option<()> {
         loop {
             let insn = *self.all.get(pc)?;
@@ -261,7 +261,7 @@ impl<'a> Walk<'a> {
             pc += 1 + usize::from(insn.is_wide());
         }
     }
-    /// What is known on all ways to `pc`. `false`: nothing else than before.
+    /// Reduce the registers to what is known on all ways to `pc`. Returns false if that is the same as before.
     fn join(&mut self, pc: usize, r: &mut Registers) -> bool {
         let Some(known) = &mut self.states[self.state[pc] as usize] else {
             self.states[self.state[pc] as usize] = Some(*r);
@@ -279,7 +279,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What an instruction that is no jump or call does to the registers.
+/// The effect on the registers of an instruction that is no jump and no call.
 fn step(insn: &Insn, next: Option<&Insn>, data: Data<'_>, r: &mut Registers) -> Option<()> {
     let size = [4, 2, 1, 8][usize::from(insn.code >> 3 & 3)];
     match insn.class() {
@@ -354,7 +354,7 @@ fn arithmetic(insn: &Insn, r: &Registers) -> Value {
     }
 }
 
-/// Is a conditional jump taken? `None`: it may be or not.
+/// Is a conditional jump taken? `None` if that is not known.
 fn compare(insn: &Insn, r: &Registers) -> Option<bool> {
     let (Number(a), Number(b)) = (r[usize::from(insn.dst)], operand(insn, r)) else { return None };
     let (a, b, x, y) = match insn.class() {
@@ -377,13 +377,13 @@ fn compare(insn: &Insn, r: &Registers) -> Option<bool> {
     })
 }
 
-/// The instructions that are run, with jumps and calls that lead to the same ones.
+/// The instructions that are run, with their jumps and calls corrected.
 fn emit(insns: &[u8], all: &[Insn], seen: &[u8]) -> Option<Trimmed> {
-    // The kept instruction at or after each, counted from the end, and one past the last.
+    // For each instruction, and one past the last, the kept one at or after it, counted from the end.
     let mut after = vec![0u32; all.len() + 1];
     let mut keep = vec![false; all.len()];
     let mut kept = 0;
-    // Registers that are looked at from each on.
+    // For each instruction the registers that are read from there on.
     let mut live = vec![0u16; all.len() + 1];
     for pc in (0..all.len()).rev() {
         live[pc] = live[pc + 1];
@@ -417,7 +417,7 @@ fn emit(insns: &[u8], all: &[Insn], seen: &[u8]) -> Option<Trimmed> {
         let from = i64::from(number(pc)) + 1;
         let second = pc > 0 && all[pc - 1].is_wide() && seen[pc - 1] & RUN != 0;
         if second {
-            // Nothing but half of a number.
+            // The second half of a wide number needs no change.
         } else if let Some(target) = insn.target(pc) {
             if seen[pc] & FALLS == 0 {
                 bytes = [JA, 0, 0, 0, 0, 0, 0, 0];
@@ -447,7 +447,7 @@ mod tests {
         let (o, i) = (off.to_ne_bytes(), imm.to_ne_bytes());
         [code, dst | src << 4, o[0], o[1], i[0], i[1], i[2], i[3]]
     }
-    /// dst = the number of `size` at this place of the read-only data, through dst.
+    /// dst = the number of `size` at this place of the read-only data. dst holds the address before.
     fn read(dst: u8, at: i16, size: u8) -> Vec<[u8; 8]> {
         let base = i32::from(at / 2);
         vec![
@@ -485,22 +485,22 @@ mod tests {
     fn values_that_nobody_looks_at_go() {
         let store = insn(0x7b, 10, 2, -8, 0);
         let load = insn(0x79, 3, 10, -8, 0);
-        // Of what was loaded, and of it a part; then of another value.
+        // First a stored and loaded value of which a part is used, then another value.
         let mut p = vec![mov(2, 4), store, load, insn(0x57, 3, 0, 0, 1), mov(3, 5)];
         p.extend([insn(0xbf, 0, 3, 0, 0), END]);
         let want = [mov(2, 4), store, mov(3, 5), insn(0xbf, 0, 3, 0, 0), END];
         assert_eq!(codes(&trimmed(&p).unwrap()), want);
-        // An argument of a call, and what it returns; a register that it keeps, and one that it does not.
+        // An argument of a call and its result; a register that the call keeps, and one that it does not keep.
         let call = insn(CALL, 0, 0, 0, 5);
         let p = [mov(1, 1), mov(6, 6), mov(0, 2), call, insn(0x0f, 0, 6, 0, 0), END];
         let want = [mov(1, 1), mov(6, 6), call, insn(0x0f, 0, 6, 0, 0), END];
         assert_eq!(codes(&trimmed(&p).unwrap()), want);
-        // One that is looked at on one of two ways, and in the next turn of a loop.
+        // A register that is read on one of two ways only, and one that is read in the next turn of a loop.
         let p = [mov(2, 7), insn(0x15, 1, 0, 1, 0), mov(2, 8), insn(0xbf, 0, 2, 0, 0), END];
         assert_eq!(codes(&trimmed(&p).unwrap()), p);
         let p = [mov(0, 0), insn(0x0f, 0, 2, 0, 0), mov(2, 3), insn(0xa5, 0, 0, -3, 9), END];
         assert_eq!(codes(&trimmed(&p).unwrap()), p);
-        // A jump over what has gone.
+        // A jump over an instruction that was removed.
         let p = [insn(0x15, 1, 0, 1, 0), mov(2, 8), mov(0, 0), END];
         assert_eq!(codes(&trimmed(&p).unwrap()), [mov(0, 0), END]);
     }
@@ -581,7 +581,7 @@ mod tests {
 
     #[test]
     fn programs_do_what_they_did() {
-        // Any numbers: xorshift.
+        // Pseudo-random numbers by xorshift.
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut any = move |n: u64| {
             state ^= state << 13;
@@ -593,7 +593,7 @@ mod tests {
         for _ in 0..2_000 {
             let mut p = vec![insn(LDX | MEM | DOUBLE, 6, 1, 0, 0)];
             p.extend((0..6).map(|r| mov(r, r.into())));
-            // All of three instructions, so that jumps lead to the beginning of one.
+            // Every piece has three instructions, so that jumps lead to the beginning of one.
             for _ in 0..20 {
                 let (dst, src, n) = (any(6) as u8, any(7) as u8, any(4) as i32);
                 let ahead = 2 + 3 * any(4) as i16;

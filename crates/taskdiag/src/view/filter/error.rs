@@ -1,19 +1,19 @@
-//! What is wrong with an expression, and where.
+//! Errors in an expression, with their place.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::field::escape;
 
-/// Why an expression is not understood. Its text has three lines: what is wrong and what to write instead,
-/// the line of the expression, and a mark under the place.
+/// Why an expression is not accepted. The text has three lines: what is wrong and what to write instead, the line of the
+/// expression, and a mark under the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterError {
     what: String,
-    /// The line of the expression that the place is in, escaped.
+    /// The line of the expression with the error, escaped.
     line: String,
-    /// Blanks before the mark, and how long it is.
+    /// Number of blanks before the mark, and its length.
     mark: (usize, usize),
 }
 
@@ -31,7 +31,7 @@ impl FilterError {
         let mark = (width(&text[start..at.start]), width(&text[at.start..at.end.min(end)]).max(1));
         FilterError { what, line: shown(&text[start..end]), mark }
     }
-    /// The lines, none of which has an unprintable character in it.
+    /// The lines. They have no unprintable characters.
     pub fn lines(&self) -> [String; 3] {
         let (blanks, marks) = self.mark;
         [

@@ -1,4 +1,4 @@
-//! What a test says of a row: true, false, or not known.
+//! The result of a test of a row: true, false, or not known.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -12,11 +12,11 @@ use crate::field::{Context, Field, Missing, Row, Value};
 /// Is an expression true of a row?
 #[derive(Clone, Copy, Debug)]
 pub enum Truth {
-    /// It is.
+    /// It is true.
     True,
-    /// It is not.
+    /// It is false.
     False,
-    /// A value that decides it is missing: which, and why.
+    /// It is not known, because the value of this field is missing for this reason.
     Unknown(&'static Field, Missing),
 }
 
@@ -25,7 +25,7 @@ impl Truth {
     pub fn is_true(self) -> bool {
         matches!(self, Truth::True)
     }
-    /// The opposite; the opposite of what is not known is not known.
+    /// The opposite. If it is not known, neither is the opposite.
     #[must_use]
     #[expect(clippy::should_implement_trait, reason = "an operator would need an import")]
     pub fn not(self) -> Truth {
@@ -43,7 +43,7 @@ impl From<bool> for Truth {
     }
 }
 
-/// All of them: one that is false decides it, whatever is unknown.
+/// Are all tests true? If one is false, so is the result, even if others are not known.
 pub(super) fn all(tests: impl Iterator<Item = Truth>) -> Truth {
     let mut out = Truth::True;
     for t in tests {
@@ -56,7 +56,7 @@ pub(super) fn all(tests: impl Iterator<Item = Truth>) -> Truth {
     out
 }
 
-/// One of them: one that is true decides it, whatever is unknown.
+/// Is one of the tests true? If one is, so is the result, even if others are not known.
 pub(super) fn any(tests: impl Iterator<Item = Truth>) -> Truth {
     all(tests.map(Truth::not)).not()
 }
@@ -71,22 +71,22 @@ pub(super) struct Test {
 /// What is tested of the value.
 #[derive(Clone, Debug)]
 pub(super) enum How {
-    /// Is there none?
+    /// Is the value missing?
     Missing,
     /// Is it true?
     True,
-    /// Is it in this order to a number in billionths?
+    /// Does its order to this number, in billionths, satisfy the function?
     Number(fn(Ordering) -> bool, i128),
-    /// Is it one of these numbers in billionths?
+    /// Is it one of these numbers, in billionths?
     Numbers(Vec<i128>),
-    /// Is it one of these texts, or a user or group with one of the ids that some of these are?
+    /// Is it one of these texts, or a user or group whose id is one of them?
     Texts(Vec<Text>),
-    /// Is there a match in it?
+    /// Does the expression match it?
     Match(Regex),
 }
 
 impl How {
-    /// Does it name values, and not leave most of them?
+    /// Does the test name single values, so that it is false for most?
     pub fn is_exact(&self) -> bool {
         match self {
             How::Missing | How::True => false,
@@ -100,14 +100,14 @@ impl How {
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     pub bytes: Vec<u8>,
-    /// The number that it is, where it is one.
+    /// The text as a number, if it is one.
     pub id: Option<u32>,
 }
 
 impl Test {
     pub fn test(&self, cx: &Context, row: &Row<'_>) -> Truth {
         let value = (self.field.get)(cx, row);
-        // A process without a terminal has the number 0 for it.
+        // A process without a terminal has the number 0.
         let missing = match value {
             Value::Missing(m) => Some(m),
             Value::Tty(0) => Some(Missing::Reason(Reason::Absent)),
@@ -123,7 +123,7 @@ impl Test {
             (How::Match(regex), None) => self.matches(cx, &value, regex),
         }
     }
-    /// More of the value may follow than is known.
+    /// The result if the value is cut, so that its end is not known.
     fn cut(&self) -> Truth {
         Truth::Unknown(self.field, Missing::Reason(Reason::Truncated))
     }
@@ -144,14 +144,14 @@ impl Test {
     fn matches(&self, cx: &Context, value: &Value<'_>, regex: &Regex) -> Truth {
         each_text(cx, value, &mut |text, cut| match (cut, regex.is_match(text)) {
             (false, found) => found.into(),
-            // Would it also match if the text did not end here?
+            // Does it also match if the text goes on? If so, the unknown end does not matter.
             (true, true) if regex.is_match(&[text, b"\0"].concat()) => Truth::True,
             (true, _) => self.cut(),
         })
     }
 }
 
-/// The numbers of a value in billionths; one, but for lists.
+/// The numbers of a value in billionths. Only lists have several.
 fn numbers(cx: &Context, value: &Value<'_>) -> Numbers {
     let one = |v: i128| Numbers::One([v]);
     match value {
@@ -160,7 +160,7 @@ fn numbers(cx: &Context, value: &Value<'_>) -> Numbers {
         Value::Nanos(ns) => one((*ns).into()),
         Value::Instant(ns) => one(cx.unix_ns(*ns)),
         Value::Unlimited => one(i128::MAX),
-        // A share is far from the limits; what is no number is 0.
+        // A share is far below the limits of i128, and NaN becomes 0.
         Value::Percent(p) => one((p * ONE as f64) as i128),
         Value::Ids(ids) => Numbers::Some(ids.iter().map(|id| i128::from(*id) * ONE).collect()),
         _ => Numbers::Some(Vec::new()),
@@ -181,7 +181,7 @@ impl Numbers {
     }
 }
 
-/// Is `test` true of one of the texts of a value? It is also told whether the text is cut.
+/// Is `test` true for one of the texts of a value? The second argument of `test` tells whether the text is cut.
 fn each_text(cx: &Context, value: &Value<'_>, test: &mut dyn FnMut(&[u8], bool) -> Truth) -> Truth {
     let number = |id: u32| id.to_string().into_bytes();
     match value {

@@ -1,5 +1,5 @@
-//! The words of an expression, read one by one: what follows a column is read as a value, in which more
-//! characters may stand than in a name.
+//! Reads the words of an expression one by one. A word after a column is read as a value, which may have
+//! more kinds of characters than a name.
 
 use std::ops::Range;
 
@@ -14,9 +14,9 @@ pub(super) struct Lexer<'t> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word<'t> {
     pub text: &'t str,
-    /// Between quotes?
+    /// Was it between quotes?
     pub quoted: bool,
-    /// Where it is, with its quotes.
+    /// Its place, including the quotes.
     pub span: Range<usize>,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Op {
     NoMatch,
 }
 
-/// The longer ones first.
+/// The operators. Longer ones come first, since some begin with a shorter one.
 const OPS: &[(&str, Op)] = &[
     ("==", Op::Eq),
     ("!=", Op::Ne),
@@ -45,12 +45,12 @@ const OPS: &[(&str, Op)] = &[
     ("~", Op::Match),
 ];
 
-/// May stand in the name of a column: letters, digits, and what is in `%cpu`, `task.rss`, `rss_anon`.
+/// May this character be in the name of a column? These are letters, digits, and the signs in `%cpu`, `task.rss`, `rss_anon`.
 fn in_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '%')
 }
 
-/// May stand in a value without quotes, such as `www-data`, `pts/0`, `kworker/0:1`, `1.5G`, `-20`.
+/// May this character be in a value without quotes, such as `www-data`, `pts/0`, `kworker/0:1`, `1.5G`, `-20`?
 fn in_value(c: char) -> bool {
     in_name(c) || matches!(c, '-' | '/' | ':' | '@' | '+') || !c.is_ascii() && c.is_alphanumeric()
 }
@@ -70,7 +70,7 @@ impl<'t> Lexer<'t> {
         self.at = span.end;
         span
     }
-    /// Where the next word is: its first character, or the end.
+    /// The place of the next word's first character, or of the end.
     pub fn here(&mut self) -> Range<usize> {
         self.skip_blanks();
         let len = self.rest().chars().next().map_or(0, char::len_utf8);
@@ -112,7 +112,7 @@ impl<'t> Lexer<'t> {
     /// Take a value, if one is next.
     ///
     /// # Errors
-    /// The quote that has no end.
+    /// The place of a quote that is not closed.
     pub fn value(&mut self) -> Result<Option<Word<'t>>, Range<usize>> {
         self.skip_blanks();
         let rest = self.rest();

@@ -1,14 +1,13 @@
-//! Values as they are written: sizes, durations, moments, numbers. All numbers are compared in
-//! billionths, so that `1.5` and `200ms` are exact.
+//! Values in expressions: sizes, durations, times, numbers. All numbers are compared in billionths, so
+//! that `1.5` and `200ms` are exact.
 
-/// In billionths.
+/// The number 1 in billionths.
 pub(super) const ONE: i128 = 1_000_000_000;
 
-/// More digits than this are no number that any field has.
+/// A number may have this many digits. No field has longer ones.
 const DIGITS: usize = 24;
 
-/// A number at the start of `text` in billionths, and what follows it. Digits after the ninth behind the
-/// point are too small to matter.
+/// A number at the start of `text` in billionths, and the text after it. Digits after the ninth decimal place are ignored.
 fn number(text: &str) -> Option<(i128, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
@@ -21,7 +20,7 @@ fn number(text: &str) -> Option<(i128, &str)> {
     Some((whole.parse::<i128>().ok()? * ONE + part.parse::<i128>().ok()?, rest))
 }
 
-/// A plain number, which may be negative or hexadecimal; with `%` behind it where `percent` says so.
+/// A plain number, which may be negative or hexadecimal. If `percent` is true, a `%` may follow it.
 pub(super) fn plain(text: &str, percent: bool) -> Option<i128> {
     if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return Some(i128::from(u64::from_str_radix(hex, 16).ok()?) * ONE);
@@ -37,7 +36,7 @@ pub(super) fn plain(text: &str, percent: bool) -> Option<i128> {
     }
 }
 
-/// A size in bytes: `100M`, `1.5G`, `64KiB`; the units are powers of 1024.
+/// A size in bytes: `100M`, `1.5G`, `64KiB`. The units are powers of 1024.
 pub(super) fn size(text: &str) -> Option<i128> {
     let (n, unit) = number(text)?;
     let unit = unit.to_ascii_uppercase();
@@ -55,7 +54,7 @@ pub(super) fn size(text: &str) -> Option<i128> {
     n.checked_mul(1 << (10 * power))
 }
 
-/// A duration: `10s`, `5m`, `2h`, `3d`, `1h30m`; a plain number is seconds.
+/// A duration: `10s`, `5m`, `2h`, `3d`, `1h30m`. A plain number means seconds.
 pub(super) fn duration(text: &str) -> Option<i128> {
     let mut total: i128 = 0;
     let mut rest = text;
@@ -81,8 +80,8 @@ pub(super) fn duration(text: &str) -> Option<i128> {
     (!text.is_empty()).then_some(total)
 }
 
-/// A moment in ns since 1970: a number of seconds, or `YYYY-MM-DD` with `HH:MM` or `HH:MM:SS` behind a
-/// blank or a T, in local time, or in UTC with a Z at the end.
+/// A time in ns since 1970. It is written as a number of seconds, or as `YYYY-MM-DD`, which may be followed by a blank or a
+/// T and `HH:MM` or `HH:MM:SS`. It is local time, or UTC with a Z at the end.
 pub(super) fn moment(text: &str) -> Option<i128> {
     if let Some(seconds) = plain(text, false) {
         return Some(seconds);
@@ -107,7 +106,7 @@ pub(super) fn moment(text: &str) -> Option<i128> {
     if !months.contains(&month) || !days.contains(&day) || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    // SAFETY: all of it may be zero, and the calls only read it and normalise it.
+    // SAFETY: every member may be zero, and the calls only read and normalise the struct.
     let seconds = unsafe {
         let mut tm: libc::tm = std::mem::zeroed();
         (tm.tm_year, tm.tm_mon, tm.tm_mday) = (year - 1900, month - 1, day);

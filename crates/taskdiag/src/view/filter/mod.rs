@@ -1,9 +1,9 @@
 //! A filter: an expression over any column, as in `rss > 1G and user == "web" and args ~ "java.*kafka"`.
-//! One language for every face; `docs/where.md` is its reference.
+//! `docs/where.md` is the reference of the language.
 //!
-//! An expression is checked against the table of fields before anything is read, so a wrong one costs
-//! nothing and the error points at the place. A test of a value that is not known is unknown, neither true
-//! nor false: the row is left out, and the face is told of how many tasks and why ([`Sieve::left`]).
+//! An expression is checked against the table of fields before anything is read. So a wrong one costs
+//! nothing, and the error points at the place. If a value is not known, a test of it is neither true nor
+//! false. The row is then left out, and [`Sieve::left`] tells for how many tasks that was so, and why.
 
 mod error;
 mod eval;
@@ -27,7 +27,7 @@ use crate::request::Members;
 #[derive(Clone)]
 pub struct Filter {
     text: String,
-    /// Joined by "and".
+    /// The parts, which are joined by "and".
     parts: Vec<Part>,
 }
 
@@ -36,7 +36,7 @@ pub struct Filter {
 pub(in crate::view) struct Part {
     expr: Expr,
     fields: Vec<&'static Field>,
-    /// Is it about the task only, so that it holds for all entries of the task or for none?
+    /// Is it about the task only, so that it is true for all entries of the task or for none?
     about_task: bool,
 }
 
@@ -65,7 +65,7 @@ impl Filter {
     /// Parse and check an expression about rows of this set.
     ///
     /// # Errors
-    /// What is wrong, where, and what to write instead.
+    /// If the expression is wrong: what is wrong, where, and what to write instead.
     pub fn parse(set: &'static Set, text: &str) -> Result<Filter, FilterError> {
         let expr = parse::parse(set, text)?;
         let mut parts = Vec::new();
@@ -79,11 +79,11 @@ impl Filter {
         self.parts.extend(other.parts);
         self
     }
-    /// The fields that it looks at.
+    /// The fields that it needs.
     pub fn fields(&self) -> impl Iterator<Item = &'static Field> + Clone {
         self.parts.iter().flat_map(|p| p.fields.iter().copied())
     }
-    /// The groups that it looks at.
+    /// The groups that it needs.
     pub fn groups(&self) -> Groups {
         field::groups_of(self.fields())
     }
@@ -106,7 +106,7 @@ impl Part {
     pub(super) fn members(&self) -> Members {
         field::members_of(self.fields.iter().copied())
     }
-    /// Is it likely to be true of few rows only? What is the opposite of something is true of most.
+    /// Is it likely to be true for few rows only? A negation is likely to be true for most.
     pub(super) fn is_narrow(&self) -> bool {
         !matches!(self.expr, Expr::Not(_))
     }
@@ -119,7 +119,7 @@ impl Part {
     }
 }
 
-/// Split what is joined by "and".
+/// Split an expression at its "and"s.
 fn add(parts: &mut Vec<Part>, set: &Set, expr: Expr) {
     match expr {
         Expr::And(all) => all.into_iter().for_each(|e| add(parts, set, e)),
@@ -144,7 +144,7 @@ impl Expr {
             Expr::And(all) => all.iter().any(Expr::is_rare),
             Expr::Or(some) => some.iter().all(Expr::is_rare),
             Expr::Not(_) => false,
-            // One user may have most processes, and most processes sleep.
+            // Users and states do not count, since one user may have most processes, and most processes sleep.
             Expr::Test(t) => {
                 t.how.is_exact() && t.field.name != "s" && !t.field.groups.intersects(Groups::CRED)
             }

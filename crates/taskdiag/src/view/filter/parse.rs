@@ -1,4 +1,4 @@
-//! From text to a checked expression.
+//! Parses text into a checked expression.
 //!
 //! ```text
 //! expression = conjunction { "or" conjunction }
@@ -19,7 +19,7 @@ use super::lex::{Lexer, Op, Word};
 use super::literal;
 use crate::field::{DataType, Field, LACKING, PROCS, Set, nearest};
 
-/// Parentheses and negations may be nested this deep: they take stack.
+/// Parentheses and negations may be nested this deep. The limit is there because each level takes stack.
 const DEPTH: usize = 100;
 /// A regular expression may take this much memory, in bytes.
 const REGEX_SIZE: usize = 1 << 20;
@@ -147,7 +147,7 @@ impl<'t> Parser<'t> {
             return self.wrong(
                 at.clone(),
                 format!(
-                    "'{name}' is about rows that are added up, and rows are chosen before that"
+                    "'{name}' is known only after rows are added up, and rows are chosen before that"
                 ),
             );
         }
@@ -164,7 +164,7 @@ impl<'t> Parser<'t> {
             Err(at) => self.wrong(at, "the quote that ends this text is missing"),
         }
     }
-    /// `(a, b)` behind `in`.
+    /// The list `(a, b)` after `in`.
     fn list(&mut self, field: &'static Field) -> Parsed<How> {
         if self.lexer.sign("(").is_none() {
             let here = self.lexer.here();
@@ -201,7 +201,7 @@ impl<'t> Parser<'t> {
             }
         }
     }
-    /// What is tested, and whether it is the opposite that must be true.
+    /// The test, and whether its opposite must be true.
     fn how(
         &self,
         field: &'static Field,
@@ -266,7 +266,7 @@ impl<'t> Parser<'t> {
         let what = if column {
             "a column is compared with a value, not with another column"
         } else {
-            "this is no value of it"
+            "this is not such a value"
         };
         self.wrong(
             word.span.clone(),
@@ -305,7 +305,7 @@ impl<'t> Parser<'t> {
         built.or_else(|e| {
             let why = match &e {
                 regex::Error::CompiledTooBig(_) => String::from("it takes too much memory"),
-                // The last line says what; those above draw it.
+                // The last line says what is wrong. The lines above it draw the place.
                 e => {
                     let text = e.to_string();
                     let last = text.lines().last().unwrap_or_default();
@@ -341,7 +341,7 @@ fn is(field: &Field) -> &'static str {
     field.data_type().name()
 }
 
-/// What may be written about a column of this type.
+/// Examples of tests for a column of this type.
 fn example(field: &Field, name: &str) -> String {
     let known = format!("'{name} known' or '{name} missing'");
     match field.data_type() {

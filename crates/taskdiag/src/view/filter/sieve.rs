@@ -1,4 +1,4 @@
-//! A filter at work: which rows pass, and of which tasks that is not known.
+//! The use of a filter: which rows pass, and for which tasks that is not known.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -7,29 +7,29 @@ use super::eval::Truth;
 use super::{Filter, Part};
 use crate::field::{Context, Field, Missing, Row};
 
-/// Tasks that are left out since it is not known whether they match.
+/// Tasks that are left out because it is not known whether they match.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Left {
     /// The field whose value is missing.
     pub field: &'static Field,
-    /// Why it is.
+    /// Why it is missing.
     pub why: Missing,
     /// How many tasks.
     pub tasks: u64,
 }
 
-/// Lets rows pass of which an expression is true.
+/// Lets those rows pass for which an expression is true.
 #[derive(Debug)]
 pub struct Sieve<'f> {
     filter: Option<&'f Filter>,
-    /// The field, why it is missing, and the tasks. A task is there once, however many of its rows are
-    /// looked at, and how often.
+    /// The missing field, the reason, and the tasks. A task is counted once, however many of its rows are tested, and
+    /// however often.
     left: RefCell<Vec<(&'static Field, Missing, HashSet<u32>)>>,
 }
 
 impl<'f> Sieve<'f> {
-    /// Without a filter everything passes.
+    /// A sieve for this filter. Without one, every row passes.
     pub fn new(filter: Option<&'f Filter>) -> Sieve<'f> {
         Sieve { filter, left: RefCell::new(Vec::new()) }
     }
@@ -37,11 +37,11 @@ impl<'f> Sieve<'f> {
     pub fn passes(&self, cx: &Context, row: &Row<'_>) -> bool {
         self.passes_parts(cx, row, |_| true)
     }
-    /// Does this task pass what is about tasks only? Where it does not, none of its rows does.
+    /// Does this task pass the parts that are about tasks only? If not, none of its rows passes.
     pub fn passes_task(&self, cx: &Context, row: &Row<'_>) -> bool {
         self.passes_parts(cx, row, Part::is_about_task)
     }
-    /// Does it pass those parts of the filter?
+    /// Does the row pass these parts of the filter?
     fn passes_parts(&self, cx: &Context, row: &Row<'_>, which: impl Fn(&Part) -> bool) -> bool {
         match self.test_parts(cx, row, which) {
             Truth::True => true,
@@ -52,7 +52,7 @@ impl<'f> Sieve<'f> {
             }
         }
     }
-    /// Are those parts of the filter true of a row? It is left out by none.
+    /// Are these parts of the filter true for a row? A row that is left out is not counted.
     pub(in crate::view) fn test_parts(
         &self,
         cx: &Context,
@@ -73,8 +73,8 @@ impl<'f> Sieve<'f> {
             None => left.push((field, why, HashSet::from([pid]))),
         }
     }
-    /// The tasks that are left out so far. A value that a task just does not have, such as the memory of a
-    /// kernel thread, is no reason to be among them.
+    /// The tasks that are left out so far. A task does not count if it simply has no such value, as a kernel thread has no
+    /// memory.
     pub fn left(&self) -> Vec<Left> {
         let left = self.left.borrow();
         left.iter()

@@ -1,4 +1,4 @@
-//! Expressions against a task that is known.
+//! Tests expressions on a known task.
 
 use taskdiag_wire::{
     AlignedBuf, Base, Cred, Done, Group, Info, Reason, Stat, Statm, Stream, StreamWriter, build,
@@ -7,7 +7,7 @@ use taskdiag_wire::{
 use super::*;
 use crate::field::{FILES, MAPS, Missing};
 
-/// A task with everything that is tested, and with the groups missing for this reason.
+/// A task with all values that are tested, without these groups, which are missing for these reasons.
 fn stream(without: &[(Group, Reason)]) -> Stream<AlignedBuf> {
     let groups = Groups::BASE
         | Groups::CRED
@@ -148,7 +148,7 @@ fn what_is_missing_is_neither() {
         ("not rss missing", Some(false)),
         ("netns > 0", None),
         ("cgroup ~ x", None),
-        // The arguments are cut behind "/bin/java -cp /opt/".
+        // The arguments are cut after "/bin/java -cp /opt/".
         ("args ~ 'java -cp'", Some(true)),
         ("args ~ '^/bin/java.*'", Some(true)),
         ("args ~ 'opt/$'", None),
@@ -192,7 +192,7 @@ fn what_is_wrong_is_shown() {
     for (text, what, mark) in [
         ("", "empty", "^"),
         ("rsss > 1G", "no column 'rsss' (did you mean 'rss'?)", "^^^^"),
-        ("rss > 1X", "no value of it: write 'rss > 100M'", "      ^^"),
+        ("rss > 1X", "not such a value: write 'rss > 100M'", "      ^^"),
         ("rss > vsz", "not with another column", "      ^^^"),
         ("rss", "'rss' is a size in bytes: write 'rss > 100M'", "^^^"),
         ("rss = 1", "equality is written '=='", "    ^"),

@@ -1,0 +1,116 @@
+//! What it costs to wait for the next of many processes: `waits WHO PROCESSES ENDS` has that many children that do nothing,
+//! ends one of them at a time, and prints the median of the CPU time of this thread until it knows which, in nanoseconds. A
+//! new child takes the place of each that has ended.
+//!
+//! WHO is `waiter` or `waitpid`, which is waitpid(-1).
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+
+use rustix::time::{ClockId, clock_gettime};
+use taskdiag::Waiter;
+
+/// Each child needs a stack for one system call.
+const STACK: usize = 4096;
+
+extern "C" fn idle(_: *mut libc::c_void) -> libc::c_int {
+    loop {
+        // SAFETY: plain system calls.
+        unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            libc::pause();
+        }
+    }
+}
+
+/// A child that shares the memory of this process, so that 50,000 of them fit.
+fn child(stack: *mut u8) -> Result<u32, String> {
+    // SAFETY: the stack belongs to no other child that lives, and idle() uses little of it.
+    let pid = unsafe {
+        let top = stack.add(STACK).cast();
+        libc::clone(idle, top, libc::CLONE_VM | libc::SIGCHLD, std::ptr::null_mut())
+    };
+    u32::try_from(pid).map_err(|_| format!("clone: {}", std::io::Error::last_os_error()))
+}
+
+fn now_ns() -> u64 {
+    let t = clock_gettime(ClockId::ThreadCPUTime);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+fn run(who: &str, processes: usize, ends: usize) -> Result<u64, String> {
+    let mut stacks = vec![0_u64; processes * STACK / 8];
+    let base: *mut u8 = stacks.as_mut_ptr().cast();
+    let mut waiter = Waiter::new().map_err(|e| e.to_string())?;
+    let uses_waiter = match who {
+        "waiter" => true,
+        "waitpid" => false,
+        _ => return Err(format!("WHO is waiter or waitpid, not {who}")),
+    };
+    let mut children = HashMap::new();
+    for i in 0..processes {
+        // SAFETY: inside the stacks.
+        children.insert(child(unsafe { base.add(i * STACK) })?, i);
+    }
+    for pid in children.keys().filter(|_| uses_waiter) {
+        waiter.add(*pid).map_err(|e| e.to_string())?;
+    }
+    // Spread over all of them, in no order.
+    let mut victims: Vec<u32> = children.keys().copied().collect();
+    victims.rotate_left(processes / 3);
+    let mut times = Vec::new();
+    for victim in victims.iter().cycle().take(ends.min(processes)) {
+        // SAFETY: a child that is not reaped.
+        unsafe { libc::kill(*victim as i32, libc::SIGKILL) };
+        let before = now_ns();
+        let ended = if uses_waiter {
+            waiter.wait(None).map_err(|e| e.to_string())?.map_or(0, |e| e.pid)
+        } else {
+            // SAFETY: no status is wanted.
+            unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) as u32 }
+        };
+        times.push(now_ns() - before);
+        if ended != *victim {
+            return Err(format!("{ended} ended, not {victim}"));
+        }
+        if uses_waiter {
+            // SAFETY: no status is wanted.
+            unsafe { libc::waitpid(ended as i32, std::ptr::null_mut(), 0) };
+        }
+        let i = children.remove(&ended).ok_or("it is no child")?;
+        // SAFETY: the stack of the one that has ended.
+        let new = child(unsafe { base.add(i * STACK) })?;
+        children.insert(new, i);
+        if uses_waiter {
+            waiter.add(new).map_err(|e| e.to_string())?;
+        }
+    }
+    for pid in children.keys() {
+        // SAFETY: children that are not reaped. They use the stacks until they have ended.
+        unsafe {
+            libc::kill(*pid as i32, libc::SIGKILL);
+            libc::waitpid(*pid as i32, std::ptr::null_mut(), 0);
+        }
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().collect();
+    let numbers = |i: usize| args.get(i).and_then(|a| a.parse().ok()).filter(|n| *n > 0);
+    let (Some(who), Some(processes), Some(ends)) = (args.get(1), numbers(2), numbers(3)) else {
+        eprintln!("usage: waits waiter|waitpid PROCESSES ENDS");
+        return ExitCode::from(2);
+    };
+    match run(who, processes, ends) {
+        Ok(ns) => {
+            println!("{ns} {processes}");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("waits: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The options of `taskdiag wait`.
+
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::{limits, lists};
+use crate::exit::{self, Exit};
+
+/// What `taskdiag wait` was asked for.
+#[derive(Clone, Debug)]
+pub struct Args {
+    /// The processes, each once.
+    pub pids: Vec<u32>,
+    /// End when the first of them has ended?
+    pub any: bool,
+    /// Wait no longer than this.
+    pub timeout: Option<Duration>,
+    /// One JSON object a line?
+    pub jsonl: bool,
+}
+
+/// The options.
+pub fn command() -> Command {
+    Command::new("wait")
+        .about("Wait until processes end, children or not, and show how they ended")
+        .long_about(
+            "Wait until processes end, and show how each of them ended. They need not be children of this shell. A process \
+             that ends costs the same however many are waited for, and a later process with the same pid is not mistaken \
+             for it.",
+        )
+        .arg(
+            Arg::new("pids")
+                .value_name("PID")
+                .num_args(1..)
+                .action(ArgAction::Append)
+                .required(true)
+                .help("Process ids, also with commas or blanks between them"),
+        )
+        .arg(
+            Arg::new("any")
+                .long("any")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("all")
+                .help("Until one of them has ended"),
+        )
+        .arg(
+            Arg::new("all")
+                .long("all")
+                .action(ArgAction::SetTrue)
+                .help("Until all of them have ended; this is the default"),
+        )
+        .arg(
+            Arg::new("timeout")
+                .long("timeout")
+                .short('t')
+                .value_name("TIME")
+                .value_parser(limits::duration)
+                .help("Wait no longer than this, such as 500ms, 10s or 2m; then the exit code is 3"),
+        )
+        .arg(
+            Arg::new("jsonl")
+                .long("jsonl")
+                .action(ArgAction::SetTrue)
+                .help("Write one JSON object a line, as each process ends"),
+        )
+        .after_help(exit::examples(&[
+            ("taskdiag wait 4242", "until process 4242 has ended"),
+            ("taskdiag wait --any 41 42 43", "until the first of three has ended"),
+            ("taskdiag wait -t 30s $(pgrep -x make)", "all of that name, for 30 seconds at most"),
+        ]))
+}
+
+impl Args {
+    /// From parsed options.
+    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+        let given = m.get_many::<String>("pids").into_iter().flatten();
+        let mut pids = Vec::new();
+        for item in lists::items(given) {
+            match lists::pid("wait", item)? {
+                0 => return Err(Exit::Usage(String::from("wait: there is no process 0"))),
+                pid => pids.push(pid),
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        pids.retain(|p| seen.insert(*p));
+        if pids.is_empty() {
+            return Err(Exit::Usage(String::from("wait needs at least one process id")));
+        }
+        Ok(Args {
+            pids,
+            any: m.get_flag("any"),
+            timeout: m.get_one::<Duration>("timeout").copied(),
+            jsonl: m.get_flag("jsonl"),
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! `taskdiag wait`: until processes end.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use taskdiag::{Ended, Error, Waiter, field};
+
+use crate::args::wait::Args;
+use crate::exit::{Exit, say};
+use crate::interrupt;
+use crate::output::{Sink, json};
+
+/// How many pids an error message names.
+const NAMED: usize = 10;
+
+/// Run it.
+pub fn run(args: &Args) -> Result<(), Exit> {
+    allow_files(args.pids.len());
+    let begun = Instant::now();
+    let mut waiter = Waiter::new()?;
+    // The names of those that have not ended: nobody can ask for them later.
+    let mut names = HashMap::with_capacity(args.pids.len());
+    for pid in &args.pids {
+        match waiter.add(*pid) {
+            Ok(process) => {
+                names.insert(*pid, name(*pid, process));
+            }
+            Err(Error::NoSuchProcess(pid)) => say(format_args!("taskdiag: no process {pid}")),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    if names.is_empty() {
+        return Err(Exit::NoMatch);
+    }
+    let some_are_lacking = names.len() < args.pids.len();
+    let mut sink = Sink::stdout();
+    if !args.jsonl {
+        sink.buf().extend_from_slice(b"    PID       AFTER COMMAND         STATUS\n");
+        sink.finish()?;
+    }
+    interrupt::answered();
+    let mut enough = false;
+    while !enough {
+        let left = args.timeout.map(|t| t.saturating_sub(begun.elapsed()));
+        let Some(ended) = waiter.wait(left)? else {
+            return Err(Exit::Partial(vec![still_there(names.into_keys().collect())]));
+        };
+        let comm = names.remove(&ended.pid).flatten();
+        let row = if args.jsonl { write_json } else { write_text };
+        row(sink.buf(), &ended, comm.as_deref(), begun.elapsed());
+        sink.finish()?;
+        enough = args.any || waiter.is_empty();
+    }
+    if some_are_lacking { Err(Exit::NoMatch) } else { Ok(()) }
+}
+
+/// Raises the limit of open files as far as it goes, where there is one file for each process.
+fn allow_files(processes: usize) {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|n| n < processes as u64 + 64) {
+        limit.current = limit.maximum;
+        // Where it may not, opening a process says so.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// The name of a process that has not ended since it was opened, so that it is not that of a later one.
+fn name(pid: u32, process: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    let comm = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let mut ends = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
+    let runs = matches!(poll(&mut ends, Some(&Timespec::default())), Ok(0));
+    runs.then(|| comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec())
+}
+
+/// What to say of those that had not ended in time.
+fn still_there(mut pids: Vec<u32>) -> String {
+    pids.sort_unstable();
+    let named: Vec<String> = pids.iter().take(NAMED).map(u32::to_string).collect();
+    let more = if pids.len() > NAMED { ", and others" } else { "" };
+    let word = if pids.len() == 1 { "process has" } else { "processes have" };
+    format!("the time is over, and {} {word} not ended: {}{more}", pids.len(), named.join(", "))
+}
+
+/// How it ended, in words.
+fn words(status: Option<ExitStatus>) -> String {
+    let Some(status) = status else { return String::from("?") };
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited {code}"),
+        (None, signal) => {
+            let core = if status.core_dumped() { " (core dumped)" } else { "" };
+            format!("killed by {}{core}", signal_name(signal.unwrap_or(0)))
+        }
+    }
+}
+
+/// `SIGKILL`; a signal without a name is its number.
+fn signal_name(number: i32) -> String {
+    let name = signal_hook::low_level::signal_name(number);
+    name.map_or_else(|| format!("signal {number}"), str::to_owned)
+}
+
+fn write_text(out: &mut Vec<u8>, ended: &Ended, comm: Option<&[u8]>, after: Duration) {
+    let mut name = Vec::new();
+    field::escape(&mut name, comm.unwrap_or(b"?"));
+    let name = String::from_utf8_lossy(&name);
+    let (pid, seconds, how) = (ended.pid, after.as_secs_f64(), words(ended.status));
+    out.extend_from_slice(format!("{pid:>7} {seconds:>10.3}s {name:<15} {how}\n").as_bytes());
+}
+
+fn write_json(out: &mut Vec<u8>, ended: &Ended, comm: Option<&[u8]>, after: Duration) {
+    out.extend_from_slice(format!("{{\"pid\":{},\"after\":", ended.pid).as_bytes());
+    json::seconds(out, after.as_nanos() as i128);
+    out.extend_from_slice(b",\"comm\":");
+    match comm {
+        Some(comm) => json::text(out, comm),
+        None => out.extend_from_slice(b"null"),
+    }
+    match ended.status {
+        None => out.extend_from_slice(b",\"status\":null"),
+        Some(status) => {
+            out.extend_from_slice(b",\"status\":");
+            json::text(out, words(Some(status)).as_bytes());
+            // One of the two is there.
+            if let Some(code) = status.code() {
+                out.extend_from_slice(format!(",\"exit_code\":{code}").as_bytes());
+            }
+            if let Some(signal) = status.signal() {
+                out.extend_from_slice(format!(",\"signal\":{signal}").as_bytes());
+                let core = status.core_dumped();
+                out.extend_from_slice(format!(",\"core_dumped\":{core}").as_bytes());
+            }
+        }
+    }
+    out.extend_from_slice(b"}\n");
+}

@@ -1,0 +1,91 @@
+//! `taskdiag wait`.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::{parts, run, taskdiag};
+
+/// A process that sleeps, and ends with the value.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Sleeper {
+        Sleeper(Command::new("sleep").arg("600").spawn().expect("sleep"))
+    }
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn all_of_them_and_how_they_ended() {
+    let mut exits = Command::new("sh")
+        .args(["-c", "read x; exit 4"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("sh");
+    let killed = Sleeper::new();
+    let (one, other) = (exits.id().to_string(), killed.pid());
+    let waits = taskdiag()
+        .args(["wait", "--jsonl", &format!("{one},{other}"), &one])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    // They are its parent's to reap, so they are still there, whenever it begins.
+    drop(exits.stdin.take());
+    let kill = Command::new("kill").args(["-TERM", &other]).status().expect("kill");
+    assert!(kill.success());
+    let (code, out, _) = parts(&waits.wait_with_output().expect("it ends"));
+    exits.wait().expect("it is mine");
+    assert_eq!(code, 0, "{out}");
+    let rows: Vec<serde_json::Value> =
+        out.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
+    assert_eq!(rows.len(), 2, "{out}");
+    let of = |pid: &str| rows.iter().find(|r| r["pid"].to_string().as_str() == pid).expect("a row");
+    assert_eq!(of(&one)["exit_code"], 4, "{out}");
+    assert_eq!(of(&one)["status"], "exited 4", "{out}");
+    assert_eq!(of(&other)["signal"], 15, "{out}");
+    assert_eq!(of(&other)["status"], "killed by SIGTERM", "{out}");
+    assert_eq!(of(&other)["core_dumped"], false, "{out}");
+}
+
+#[test]
+fn the_first_of_them() {
+    let (stays, mut ends) = (Sleeper::new(), Sleeper::new());
+    ends.0.kill().expect("it is mine");
+    let (code, out, err) = parts(&run(&["wait", "--any", &stays.pid(), &ends.pid()]));
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 2, "{out}");
+    assert!(lines[1].trim_start().starts_with(&ends.pid()), "{out}");
+    assert!(lines[1].ends_with("killed by SIGKILL"), "{out}");
+}
+
+#[test]
+fn no_longer_than_that() {
+    let stays = Sleeper::new();
+    let begun = Instant::now();
+    let (code, out, err) = parts(&run(&["wait", "-t", "200ms", &stays.pid()]));
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert_eq!((code, out.lines().count()), (3, 1), "{out}");
+    let words =
+        format!("taskdiag: the time is over, and 1 process has not ended: {}\n", stays.pid());
+    assert_eq!(err, words);
+}
+
+#[test]
+fn one_that_is_not_there() {
+    let (code, out, err) = parts(&run(&["wait", "2147483647"]));
+    assert_eq!((code, out.as_str(), err.as_str()), (1, "", "taskdiag: no process 2147483647\n"));
+    for bad in [&["wait"][..], &["wait", "x"], &["wait", "0"], &["wait", ","]] {
+        assert_eq!(parts(&run(bad)).0, 2, "{bad:?}");
+    }
+}

@@ -1,0 +1,354 @@
+//! Waits until processes end: any of many, children or not.
+//!
+//! Each process is held by a pidfd, so that a later process with the same pid is not mistaken for it. One epoll instance
+//! watches them all, and the kernel wakes it for those that end: what an end costs does not depend on how many are watched.
+
+use std::collections::{HashMap, VecDeque};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::Error;
+
+/// Ends that are taken from the kernel at once.
+const AT_ONCE: usize = 256;
+
+/// A process that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ended {
+    /// Its pid, which another process may have by now.
+    pub pid: u32,
+    /// How it ended, or `None` where nobody tells. The parent is always told. Others are told from Linux 6.15 on
+    /// (`PIDFD_GET_INFO`); before that only while the process is a zombie, and only with the right to trace it
+    /// (`/proc/PID/stat`).
+    pub status: Option<ExitStatus>,
+}
+
+/// Waits for processes, in the order in which they end.
+///
+/// It needs one file descriptor for each process. Threads other than the first one of a process cannot be waited for. A
+/// process that has ended is not reaped: that stays with its parent.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut child = std::process::Command::new("sh").args(["-c", "exit 3"]).spawn()?;
+/// let mut waiter = taskdiag::Waiter::new()?;
+/// waiter.add(child.id())?;
+/// let ended = waiter.wait(None)?.expect("there is no time limit");
+/// assert_eq!(ended.pid, child.id());
+/// assert_eq!(ended.status.and_then(|s| s.code()), Some(3));
+/// child.wait()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Waiter {
+    epoll: OwnedFd,
+    watched: HashMap<u64, (u32, OwnedFd)>,
+    /// What the kernel has told, and [`wait`](Self::wait) has not.
+    ready: VecDeque<u64>,
+    next: u64,
+}
+
+impl Waiter {
+    /// One that waits for nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where there are no more file descriptors.
+    pub fn new() -> Result<Waiter, Error> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)
+            .map_err(|e| Error::io("making an epoll instance", e))?;
+        Ok(Waiter { epoll, watched: HashMap::new(), ready: VecDeque::new(), next: 0 })
+    }
+
+    /// Waits for this process, too. A process that has ended and is not reaped counts as one that ends now. Returns its pidfd,
+    /// which is readable when it has ended, and which can send it a signal that reaches no other process.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchProcess`] if there is none; [`Error::Io`] if `pid` is a thread, or where there are no more file
+    /// descriptors (`EMFILE`).
+    pub fn add(&mut self, pid: u32) -> Result<BorrowedFd<'_>, Error> {
+        let failed = |e: Errno| match e {
+            Errno::SRCH => Error::NoSuchProcess(pid),
+            Errno::MFILE => Error::io(
+                format!("opening process {pid} (raise the limit of open files: ulimit -n)"),
+                e,
+            ),
+            // Kernels before 6.9 say the first, later ones the second.
+            Errno::INVAL | Errno::NOENT => {
+                Error::io(format!("{pid} is a thread; wait for its process"), e)
+            }
+            e => Error::io(format!("opening process {pid}"), e),
+        };
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let number = number.ok_or(Error::NoSuchProcess(pid))?;
+        let process = pidfd_open(number, PidfdFlags::empty()).map_err(failed)?;
+        epoll::add(&self.epoll, &process, EventData::new_u64(self.next), EventFlags::IN)
+            .map_err(|e| Error::io(format!("watching process {pid}"), e))?;
+        let token = self.next;
+        self.next += 1;
+        Ok(self.watched.entry(token).insert_entry((pid, process)).into_mut().1.as_fd())
+    }
+
+    /// How many processes are waited for.
+    pub fn len(&self) -> usize {
+        self.watched.len()
+    }
+
+    /// Is none waited for?
+    pub fn is_empty(&self) -> bool {
+        self.watched.is_empty()
+    }
+
+    /// Waits until one of the processes ends, and forgets it. `None` means that the time is over, or that none is left.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where epoll fails. A signal does not end the wait.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Ended>, Error> {
+        let end = timeout.and_then(|t| Instant::now().checked_add(t));
+        while self.ready.is_empty() && !self.watched.is_empty() {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            self.take(left)?;
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+        }
+        let ended = self.ready.pop_front().and_then(|token| self.watched.remove(&token));
+        Ok(ended.map(|(pid, process)| Ended { pid, status: status(pid, &process) }))
+    }
+
+    /// Takes what the kernel tells within this time.
+    fn take(&mut self, left: Option<Duration>) -> Result<(), Error> {
+        let mut events = [MaybeUninit::uninit(); AT_ONCE];
+        let left = left.and_then(|left| left.try_into().ok());
+        let events = match epoll::wait(&self.epoll, &mut events, left.as_ref()) {
+            Ok((events, _)) => events,
+            Err(Errno::INTR) => return Ok(()),
+            Err(e) => return Err(Error::io("waiting for processes", e)),
+        };
+        for event in events {
+            let token = event.data.u64();
+            if let Some((_, process)) = self.watched.get(&token) {
+                // It would be told again until its descriptor is closed.
+                epoll::delete(&self.epoll, process)
+                    .map_err(|e| Error::io("waiting for processes", e))?;
+                self.ready.push_back(token);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// For an event loop: it is readable when [`Waiter::wait`] would not wait.
+impl AsFd for Waiter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+/// How a process has ended, from whoever tells. `PIDFD_GET_INFO` tells once it is reaped, so it is asked again where the
+/// process was reaped while /proc was read.
+fn status(pid: u32, process: &OwnedFd) -> Option<ExitStatus> {
+    let raw = of_child(process)
+        .or_else(|| of_reaped(process))
+        .or_else(|| of_zombie(pid, process))
+        .or_else(|| of_reaped(process))?;
+    Some(ExitStatus::from_raw(raw))
+}
+
+/// What waitid(2) tells a parent, without reaping the child.
+fn of_child(process: &OwnedFd) -> Option<i32> {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: a siginfo may be all zeros, and is only written to. Its members are those of a SIGCHLD.
+    let (code, status) = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let id = process.as_raw_fd() as libc::id_t;
+        if libc::waitid(libc::P_PIDFD, id, &mut info, flags) != 0 || info.si_pid() == 0 {
+            return None;
+        }
+        (info.si_code, info.si_status())
+    };
+    Some(match code {
+        libc::CLD_EXITED => status << 8,
+        libc::CLD_DUMPED => status | 0x80,
+        _ => status,
+    })
+}
+
+/// What the kernel tells everyone of a process that is reaped.
+fn of_reaped(process: &OwnedFd) -> Option<i32> {
+    /// The first version of `struct pidfd_info`, 64 bytes, as far as it matters here.
+    #[repr(C)]
+    struct PidfdInfo {
+        mask: u64,
+        others: [u32; 13],
+        exit_code: i32,
+    }
+    const PIDFD_INFO_EXIT: u64 = 1 << 3;
+    /// `_IOWR(0xff, 11, struct pidfd_info)`
+    const PIDFD_GET_INFO: u64 = 3 << 30 | (size_of::<PidfdInfo>() as u64) << 16 | 0xff << 8 | 11;
+    const { assert!(size_of::<PidfdInfo>() == 64) };
+    let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, others: [0; 13], exit_code: 0 };
+    // SAFETY: the kernel writes at most as many bytes as the number of the call says.
+    let failed = unsafe { libc::ioctl(process.as_raw_fd(), PIDFD_GET_INFO as _, &mut info) };
+    (failed == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// What /proc has of a process that is not reaped, for those who may trace it. To others it says 0.
+fn of_zombie(pid: u32, process: &OwnedFd) -> Option<i32> {
+    // The same right is needed to see its user namespace, which zombies have.
+    std::fs::read_link(format!("/proc/{pid}/ns/user")).ok()?;
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The kernel sends nothing for 0. Where the process is still there, its pid was its own all the time.
+    // SAFETY: no memory is given.
+    let there = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            process.as_raw_fd(),
+            0,
+            std::ptr::null::<u8>(),
+            0,
+        )
+    };
+    if there != 0 {
+        return None;
+    }
+    let end = stat.iter().rposition(|b| *b == b')')?;
+    let mut fields = std::str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace();
+    // proc_pid_stat(5): the state is field 3, the exit code field 52.
+    (fields.next()? == "Z").then_some(())?;
+    fields.nth(48)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufRead as _;
+    use std::process::{Child, Command, Stdio};
+
+    fn child(script: &str) -> Child {
+        Command::new("sh").args(["-c", script]).spawn().expect("sh")
+    }
+
+    #[test]
+    fn children_tell_how_they_end() {
+        let mut waiter = Waiter::new().expect("it opens");
+        let mut all = [child("exit 7"), child("kill -9 $$"), child("exit 0")];
+        for c in &all {
+            waiter.add(c.id()).expect("it is there");
+        }
+        assert_eq!(waiter.len(), 3);
+        let mut seen = HashMap::new();
+        while let Some(ended) = waiter.wait(None).expect("it waits") {
+            seen.insert(ended.pid, ended.status.expect("a parent is told"));
+        }
+        assert!(waiter.is_empty());
+        assert_eq!(seen[&all[0].id()].code(), Some(7));
+        assert_eq!(seen[&all[1].id()].signal(), Some(9));
+        assert!(seen[&all[2].id()].success());
+        // None of them was reaped.
+        for c in &mut all {
+            let status = c.wait().expect("it is mine");
+            assert_eq!(seen[&c.id()], status);
+        }
+    }
+
+    #[test]
+    fn a_time_limit_is_kept() {
+        let mut sleeper = child("exec sleep 600");
+        let mut waiter = Waiter::new().expect("it opens");
+        waiter.add(sleeper.id()).expect("it is there");
+        let begun = Instant::now();
+        assert_eq!(waiter.wait(Some(Duration::from_millis(30))).expect("it waits"), None);
+        assert!(begun.elapsed() >= Duration::from_millis(30));
+        assert_eq!(waiter.wait(Some(Duration::ZERO)).expect("it looks"), None);
+        assert_eq!(waiter.len(), 1);
+        sleeper.kill().expect("it is mine");
+        let ended = waiter.wait(None).expect("it waits").expect("it ended");
+        assert_eq!((ended.pid, ended.status.and_then(|s| s.signal())), (sleeper.id(), Some(9)));
+        sleeper.wait().expect("it is mine");
+        assert_eq!(waiter.wait(None).expect("none is left"), None);
+    }
+
+    /// A shell whose child ends with this code when the pipe is closed, and which does `then` meanwhile. With the child's pid.
+    fn grandchild(code: i32, then: &str) -> (Child, u32) {
+        let script =
+            format!("exec 3<&0; sh -c 'read x <&3; exit {code}' & exec 3<&-; echo $!; {then}");
+        let mut parent = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh");
+        let mut line = String::new();
+        let out = parent.stdout.take().expect("a pipe");
+        std::io::BufReader::new(out).read_line(&mut line).expect("a line");
+        (parent, line.trim().parse().expect("a pid"))
+    }
+
+    #[test]
+    fn a_zombie_of_another_parent() {
+        let (mut parent, pid) = grandchild(5, "exec sleep 600");
+        // Until the parent is one that reaps nothing.
+        let comm = format!("/proc/{}/comm", parent.id());
+        while std::fs::read(&comm).expect("it lives") != b"sleep\n" {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut waiter = Waiter::new().expect("it opens");
+        waiter.add(pid).expect("it lives");
+        drop(parent.stdin.take());
+        let ended = waiter.wait(None).expect("it waits").expect("it ended");
+        let may_see = std::fs::read_link(format!("/proc/{pid}/ns/user")).is_ok();
+        assert_eq!(ended.pid, pid);
+        assert_eq!(ended.status.and_then(|s| s.code()), may_see.then_some(5));
+        parent.kill().expect("it is mine");
+        parent.wait().expect("it is mine");
+    }
+
+    #[test]
+    fn one_that_another_parent_reaps() {
+        let (mut parent, pid) = grandchild(6, "wait");
+        let mut waiter = Waiter::new().expect("it opens");
+        waiter.add(pid).expect("it lives");
+        drop(parent.stdin.take());
+        parent.wait().expect("it is mine");
+        let ended = waiter.wait(None).expect("it waits").expect("it ended");
+        assert_eq!(ended.pid, pid);
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let mut numbers = release.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
+        let told = (numbers.next(), numbers.next()) >= (Some(6), Some(15));
+        assert_eq!(ended.status.and_then(|s| s.code()), told.then_some(6), "{release}");
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let mut waiter = Waiter::new().expect("it opens");
+        for pid in [0, u32::MAX, 1 << 30] {
+            assert!(matches!(waiter.add(pid), Err(Error::NoSuchProcess(p)) if p == pid));
+        }
+        assert_eq!(waiter.wait(None).expect("it waits for nothing"), None);
+    }
+
+    #[test]
+    fn a_thread_is_not_a_process() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: a plain system call.
+            send.send(unsafe { libc::gettid() } as u32).expect("it listens");
+            wait.recv().ok();
+        });
+        let tid = receive.recv().expect("it sends");
+        let e = Waiter::new().expect("it opens").add(tid).expect_err("it is a thread");
+        assert!(e.to_string().contains("is a thread"), "{e}");
+        drop(done);
+        thread.join().expect("it ends");
+    }
+}
