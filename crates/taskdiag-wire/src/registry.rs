@@ -2,7 +2,7 @@
 //! them, with their numbers, and whether each is a record, a list or a blob.
 //!
 //! Everything that must know all of them is made from it by a macro that [`registry!`](crate::registry!) calls: the
-//! types [`Group`](crate::Group) and [`Groups`](crate::Groups), the `A_*` constants, the decoder's
+//! types [`Group`] and [`Groups`](crate::Groups), the `A_*` constants, the decoder's
 //! checks, the crate's exports, the tests of the layout and of the columns, the comparison of
 //! engines, the fuzzer, and the BPF programs' constants. So none of these can miss one: a group without its
 //! struct, or a struct without its group, does not compile.

@@ -1,5 +1,5 @@
 //! Chooses the engines that answer a request, falls back if one fails, and reports which engine served
-//! what and why. [`cost`] compares the engines; `join` and `refs` join their answers.
+//! what and why. `cost` compares the engines; `join` and `refs` join their answers.
 
 mod choice;
 mod cost;
