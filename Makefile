@@ -46,6 +46,7 @@ check: ## format, lints, documentation, licences, the dependency rule, one forma
 	$(CARGO) fmt --all --check --manifest-path bench/rust/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -p taskdiag-fuzz-cases --all-targets --target-dir $(TARGET_DIR) -- -D warnings
+	for f in "" bpf kernel view; do $(CARGO) clippy --quiet --package taskdiag --no-default-features --features "$$f" -- -D warnings || exit 1; done
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --lib
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package taskdiag-cli --no-deps --bins --target-dir $(TARGET_DIR)/doc-bins
 	$(CARGO) test --quiet --package taskdiag-wire --test layout --test generated

@@ -4,6 +4,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use taskdiag::engine::bpf::Bpf;
 use taskdiag::wire::{Fd, VMA_READ, VMA_WRITE};
@@ -45,25 +46,24 @@ fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Idle> {
 /// ended.
 #[test]
 fn a_stopped_answer_of_several_runs_has_whole_tasks() {
-    static STOPPED: Watch = Watch::new();
-    static COUNTS: Watch = Watch::new();
-    STOPPED.stop();
+    let (counts, stopped) = (Arc::new(Watch::new()), Arc::new(Watch::new()));
+    stopped.stop();
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip("a_stopped_answer_of_several_runs_has_whole_tasks", "no BPF here");
     }
     // The tasks have some 700 bytes each, which is more than the smallest memory can hold.
     let m = Mktask::start(&["threads", "4000"]).expect("so many threads");
     let groups = Groups::BASE | Groups::STAT | Groups::STATM | Groups::SIGNALS | Groups::LIMITS;
-    let ask = |watch| {
-        let req = Request { watch: Some(watch), ..Request::threads(m.pid(), groups) };
+    let ask = |watch: &Arc<Watch>| {
+        let req = Request::threads(m.pid(), groups).with_watch(watch.clone());
         let answer = Bpf::untried().small().run(&req).expect("an answer");
         Snapshot::parse(answer.stream).expect("a stream")
     };
-    let whole = ask(&COUNTS);
+    let whole = ask(&counts);
     assert_eq!((whole.tasks().len(), whole.stream().done().error), (4_001, 0));
-    let (done, all) = COUNTS.progress();
+    let (done, all) = counts.progress();
     assert!(done >= 4_001 && all > 0, "{done} of {all}");
-    let part = ask(&STOPPED);
+    let part = ask(&stopped);
     assert_eq!(part.stream().done().error, -libc::EINTR);
     assert!((1..4_001).contains(&part.tasks().len()), "{} tasks", part.tasks().len());
     for t in part.tasks() {

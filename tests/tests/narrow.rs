@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use taskdiag::field::{TASKS, text};
 use taskdiag::view::{Filter, Item, Plan, Query};
@@ -127,11 +128,11 @@ fn threads_of_few_processes() {
 
 #[test]
 fn who_stops_it_gets_an_answer_that_says_so() {
-    static STOPPED: Watch = Watch::new();
-    STOPPED.stop();
+    let stopped = Arc::new(Watch::new());
+    stopped.stop();
     let query = query("pid,args,uid", "comm == cat");
     let mut plan = steps(&query);
-    plan.requests(|r| r.watch = Some(&STOPPED));
+    plan.requests(|r| r.watch = Some(stopped.clone()));
     // procfs is asked, because BPF finishes a small answer before it checks for a stop.
     let snapshot = plan.ask(Choice::Only(EngineId::Procfs)).expect("it answers").snapshot;
     assert_eq!(snapshot.stream().done().error, -libc::EINTR);

@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter};
+use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter, build};
 use taskdiag::{Base, Groups, Strategy, Vma, VmaKind, VmaStat};
 
 fn main() -> std::io::Result<()> {
@@ -20,7 +20,7 @@ fn main() -> std::io::Result<()> {
     w.info(&info);
     for n in 1..=processes {
         w.begin_task(n, n);
-        let base = Base { valid: Base::ALL_VALID, ppid: 1, state: b'S', ..Base::new() };
+        let base = build!(Base { valid: Base::ALL_VALID, ppid: 1, state: b'S', ..Base::new() });
         w.put_base(&base, b"worker");
         if n == 1 {
             for lib in 1..100 {
@@ -36,7 +36,7 @@ fn main() -> std::io::Result<()> {
                 4 => (0, VmaKind::Anon),
                 _ => (1 + i / 5 % 99, VmaKind::File),
             };
-            vmas.push(Vma {
+            vmas.push(build!(Vma {
                 start,
                 end,
                 offset_bytes: u64::from(i % 5) * 0x1000,
@@ -46,8 +46,13 @@ fn main() -> std::io::Result<()> {
                 perms: [1, 5, 1, 3, 3][i as usize % 5],
                 kind: kind as u32,
                 ..Vma::default()
-            });
-            stats.push(VmaStat { start, end, rss_bytes: (end - start) / 2, ..VmaStat::default() });
+            }));
+            stats.push(build!(VmaStat {
+                start,
+                end,
+                rss_bytes: (end - start) / 2,
+                ..VmaStat::default()
+            }));
         }
         w.put_list(Vma::ALL_VALID, &vmas);
         w.put_list(VmaStat::ALL_VALID, &stats);

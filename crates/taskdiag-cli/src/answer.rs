@@ -46,11 +46,11 @@ impl Source {
         let watch = interrupt::watch();
         plan.requests(|r| {
             self.limits.put_into(r);
-            r.watch = Some(watch);
+            r.watch = Some(watch.clone());
         });
         // If nothing takes long, a thread for the progress would cost more than it is worth.
         let _progress = plan.groups().intersects(SLOW).then(|| Progress::start(watch));
-        let Answered { snapshot, nobody } = plan.ask(self.engine)?;
+        let Answered { snapshot, nobody, .. } = plan.ask(self.engine)?;
         interrupt::answered();
         say_missing(&nobody);
         for caveat in snapshot.caveats().iter().filter(|c| !c.is_lack()) {

@@ -120,7 +120,7 @@ impl<'a> Both<'a> {
             }
         };
         let values: Vec<_> = self.columns.iter().map(value).collect();
-        Sum { partial: vec![false; values.len()], values }
+        Sum::whole(values)
     }
 }
 

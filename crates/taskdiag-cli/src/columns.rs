@@ -1,8 +1,6 @@
 //! Columns: translates `-o` and the ready-made views into fields of the table.
 
-use taskdiag::Groups;
-use taskdiag::Members;
-use taskdiag::field::{Align, Field, Kind, SETS, Set, TASKS, Text, Unit, Value};
+use taskdiag::field::{Align, Field, SETS, Set, TASKS, Text};
 
 use crate::exit::Exit;
 use crate::nearest;
@@ -29,21 +27,13 @@ pub struct Column {
 }
 
 /// The field for text between columns in a format such as `%p, %U`.
-static LITERAL: Field = Field {
-    name: "text between columns",
-    header: "",
-    width: 0,
-    align: Align::Left,
-    groups: Groups::NONE,
-    members: Members::NONE,
-    kind: Kind::Text,
-    unit: Unit::None,
-    text: Text::Plain,
-    source: "the command line",
-    help: "Text that stands in each row as it is",
-    aliases: &[],
-    get: |_, _| Value::ABSENT,
-};
+static LITERAL: Field = Field::drawn(
+    "text between columns",
+    "",
+    0,
+    "the command line",
+    "Text that stands in each row as it is",
+);
 
 impl Column {
     /// A column with the same text in each row and in the header.

@@ -3,6 +3,7 @@
 //! the output.
 
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::SIGINT;
 use taskdiag::Watch;
@@ -10,7 +11,7 @@ use taskdiag::Watch;
 /// The exit code after Ctrl-C: 128 + SIGINT, as shells have it.
 pub const CODE: u8 = 130;
 
-static WATCH: Watch = Watch::new();
+static WATCH: OnceLock<Arc<Watch>> = OnceLock::new();
 static PHASE: AtomicU8 = AtomicU8::new(BEFORE);
 /// Nothing is there that could be shown.
 const BEFORE: u8 = 0;
@@ -22,10 +23,10 @@ const WRITING: u8 = 2;
 const RESTING: u8 = 3;
 
 fn on_signal() {
-    let word: &[u8] = match PHASE.load(Ordering::Relaxed) {
-        ASKING if !WATCH.is_stopped() => return WATCH.stop(),
-        WRITING => b"taskdiag: stopped by Ctrl-C: the output is cut\n",
-        RESTING => b"",
+    let word: &[u8] = match (PHASE.load(Ordering::Relaxed), WATCH.get()) {
+        (ASKING, Some(watch)) if !watch.is_stopped() => return watch.stop(),
+        (WRITING, _) => b"taskdiag: stopped by Ctrl-C: the output is cut\n",
+        (RESTING, _) => b"",
         _ => b"taskdiag: stopped by Ctrl-C: nothing is shown\n",
     };
     // SAFETY: write(2) of bytes that live for ever; safe in a signal handler.
@@ -49,9 +50,10 @@ pub fn catch() {
 }
 
 /// From now on Ctrl-C ends the walk of a request that has this watch.
-pub fn watch() -> &'static Watch {
+pub fn watch() -> Arc<Watch> {
+    let watch = WATCH.get_or_init(Arc::default);
     PHASE.store(ASKING, Ordering::Relaxed);
-    &WATCH
+    watch.clone()
 }
 
 /// The answer is there: from now on Ctrl-C ends the program.
@@ -66,5 +68,5 @@ pub fn rest() {
 
 /// Did Ctrl-C end the walk?
 pub fn was_stopped() -> bool {
-    WATCH.is_stopped()
+    WATCH.get().is_some_and(|watch| watch.is_stopped())
 }

@@ -212,7 +212,7 @@ fn count_gaps(all: &Mappings<'_>, columns: &[Column], cx: &Context, tally: &mut 
         !there || view::is_gap(t, there)
     };
     for task in all.tasks().filter(lacks) {
-        let row = Row { part: Part::Without, ..task };
+        let row = task.with_part(Part::Without);
         for (c, column) in columns.iter().enumerate() {
             if let Some(m) = (column.field.get)(cx, &row).missing() {
                 tally.count(c, m);

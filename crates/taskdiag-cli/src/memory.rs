@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Instant;
 
-use taskdiag::field::{Align, Field, Kind, MEMORY, Text, Unit, Value};
+use taskdiag::Members;
+use taskdiag::field::{Field, MEMORY, Text, Value};
 use taskdiag::view::Query;
-use taskdiag::{Groups, Members};
 
 use crate::answer;
 use crate::args::memory::{Args, Units};
@@ -108,21 +108,7 @@ fn query(args: &Args, columns: &[Column]) -> Result<Query, Exit> {
 const BAR: usize = 12;
 
 /// The field of the bar, which is drawn in the column before the last one.
-static BAR_FIELD: Field = Field {
-    members: taskdiag::Members::NONE,
-    name: "bar",
-    header: " ",
-    width: BAR,
-    align: Align::Left,
-    groups: Groups::NONE,
-    kind: Kind::Text,
-    unit: Unit::None,
-    text: Text::Plain,
-    source: "pss, else rss",
-    help: "Share of the largest",
-    aliases: &[],
-    get: |_, _| Value::ABSENT,
-};
+static BAR_FIELD: Field = Field::drawn("bar", " ", BAR, "pss, else rss", "Share of the largest");
 
 /// Rows with a bar in each. It shows the share of the largest value, in the column that the rows are sorted by.
 struct Barred<'a> {

@@ -2,6 +2,7 @@
 //! standard error that goes away when the answer is complete.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub struct Progress {
 
 impl Progress {
     /// Show the progress of the request with this watch. If standard error is not a terminal, nothing is shown.
-    pub fn start(watch: &'static Watch) -> Progress {
+    pub fn start(watch: Arc<Watch>) -> Progress {
         if !std::io::stderr().is_terminal() {
             return Progress::default();
         }

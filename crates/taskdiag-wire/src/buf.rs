@@ -1,6 +1,8 @@
 //! A growing byte buffer whose address and length are always multiples of 8.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::plain::Plain;
 
 /// Bytes aligned for every struct of the format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,9 +56,9 @@ impl AlignedBuf {
         self.words.as_mut_bytes()
     }
     /// Append a struct of the format (aligned to 8 or less, size a multiple of 8).
-    pub fn push<T: IntoBytes + Immutable>(&mut self, v: &T) {
+    pub fn push<T: Plain>(&mut self, v: &T) {
         debug_assert!(size_of::<T>() % 8 == 0);
-        self.extend_padded(v.as_bytes());
+        self.extend_padded(Plain::as_bytes(v));
     }
     /// Append bytes and zero-pad to a multiple of 8.
     pub fn extend_padded(&mut self, bytes: &[u8]) {

@@ -10,8 +10,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
 
-use zerocopy::FromBytes;
-
 use crate::grow::{extended, grow};
 use crate::layout::*;
 use crate::names::{Groups, Reason, Strategy};
@@ -71,34 +69,20 @@ impl std::error::Error for Error {}
 
 /// A decoded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Request {
     /// Report what is supported.
     Features,
-    /// Report tasks.
-    Get {
-        /// Which tasks.
-        strategy: Strategy,
-        /// About which process, or 0.
-        pid: u32,
-        /// Which groups.
-        groups: Groups,
-        /// Leave out VMA_STAT and ROLLUP of larger processes. 0 means no limit.
-        max_rss_bytes: u64,
-        /// Time for all VMA_STAT and ROLLUP together. 0 means no limit.
-        budget_ns: u64,
-        /// Members of BASE that need not be there.
-        skip_base: u32,
-        /// Members of STAT that need not be there.
-        skip_stat: u32,
-    },
+    /// Report tasks. The strategy and the groups are known ones: [`Req::strategy`] and [`Req::groups`] give them.
+    Get(Req),
 }
 
 /// Decode a request as an engine must: nothing unknown is ignored.
 ///
 /// `supported` are the groups that the engine knows.
 pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error> {
-    let (hdr, payload) = NlMsgHdr::read_from_prefix(bytes)
-        .map_err(|_| Error::BadRequest("shorter than nlmsghdr"))?;
+    let (hdr, payload) =
+        NlMsgHdr::read_from_prefix(bytes).ok_or(Error::BadRequest("shorter than nlmsghdr"))?;
     if hdr.len as usize != bytes.len() {
         return Err(Error::BadRequest("nlmsg_len is not the length of the write"));
     }
@@ -118,25 +102,14 @@ pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error>
             if req.reserved != 0 {
                 return Err(Error::BadRequest("reserved is not zero"));
             }
-            let groups = Groups::from_bits(req.show_flags);
-            if !supported.contains(groups) {
+            if !supported.contains(req.groups()) {
                 return Err(Error::BadRequest("unknown group in show_flags"));
             }
-            let strategy = Strategy::from_number(req.dump_strategy)
-                .ok_or(Error::BadRequest("unknown dump_strategy"))?;
+            let strategy = req.strategy().ok_or(Error::BadRequest("unknown dump_strategy"))?;
             if strategy.takes_pid() == (req.pid == 0) {
                 return Err(Error::BadRequest("this strategy needs a pid, or takes none"));
             }
-            let Req { pid, max_rss_bytes, budget_ns, skip_base, skip_stat, .. } = req;
-            Ok(Request::Get {
-                strategy,
-                pid,
-                groups,
-                max_rss_bytes,
-                budget_ns,
-                skip_base,
-                skip_stat,
-            })
+            Ok(Request::Get(req))
         }
         _ => Err(Error::BadRequest("unknown message type")),
     }
@@ -153,7 +126,7 @@ struct TaskAt {
 /// The index that [`Stream::parse`] makes. It has 24 bytes for each task, and 16 for each name. The table of pids is made
 /// when a task is first looked up.
 #[derive(Clone, Debug)]
-pub struct Index {
+pub(crate) struct Index {
     pub(crate) info: Info,
     done: Done,
     tasks: Vec<TaskAt>,
@@ -226,7 +199,7 @@ impl<B: AsRef<[u8]>> Stream<B> {
     }
     /// The task with this id. A table is made at the first call.
     pub fn task(&self, pid: u32) -> Option<TaskView<'_>> {
-        self.index.task(self.bytes.as_ref(), pid)
+        self.index.task(self.bytes(), pid)
     }
     /// The bytes. If a struct in the parsed bytes was shorter than ours, these are not the parsed bytes, but a stream of
     /// today's sizes.
@@ -262,7 +235,7 @@ impl Index {
     }
     pub(crate) fn name<'a>(&self, bytes: &'a [u8], number: u32) -> Option<Blob<'a>> {
         let at = *self.names.get(&number)?;
-        let (hdr, rest) = BlobHdr::ref_from_prefix(&bytes[at..]).ok()?;
+        let (hdr, rest) = BlobHdr::ref_from_prefix(&bytes[at..])?;
         let whole = hdr.offset == 0 && hdr.len == hdr.total;
         Some(Blob {
             data: Cow::Borrowed(rest.get(..hdr.len as usize)?),
@@ -287,7 +260,7 @@ struct Message<'a> {
 
 fn next_message(bytes: &[u8], at: usize) -> Result<Message<'_>, Error> {
     let rest = &bytes[at..];
-    let (hdr, _) = NlMsgHdr::read_from_prefix(rest).map_err(|_| Error::Cut(bytes.len()))?;
+    let (hdr, _) = NlMsgHdr::read_from_prefix(rest).ok_or(Error::Cut(bytes.len()))?;
     let len = hdr.len as usize;
     if len < HDR {
         return Err(Error::Malformed(at, "message shorter than its header"));
@@ -374,9 +347,9 @@ fn info(bytes: &[u8], checked: &mut Checked) -> Result<Info, Error> {
     if bytes.is_empty() {
         return Err(Error::Cut(0));
     }
-    let (hdr, rest) = NlMsgHdr::read_from_prefix(bytes).map_err(|_| Error::Foreign)?;
+    let (hdr, rest) = NlMsgHdr::read_from_prefix(bytes).ok_or(Error::Foreign)?;
     // The magic is checked before anything else. It has the same place in every version.
-    let magic = u32::read_from_prefix(rest).map_err(|_| Error::Foreign)?.0;
+    let magic = <u32 as zerocopy::FromBytes>::read_from_prefix(rest).map_err(|_| Error::Foreign)?.0;
     if magic == MAGIC.swap_bytes() {
         return Err(Error::OtherByteOrder);
     }
@@ -385,7 +358,7 @@ fn info(bytes: &[u8], checked: &mut Checked) -> Result<Info, Error> {
     }
     let m = next_message(bytes, 0)?;
     // The length may say that the magic just read is not part of the message.
-    let [_, version] = <[u32; 2]>::read_from_prefix(m.payload)
+    let [_, version] = <[u32; 2] as zerocopy::FromBytes>::read_from_prefix(m.payload)
         .map_err(|_| Error::Malformed(0, "INFO is too short"))?
         .0;
     if version != VERSION {
@@ -406,7 +379,7 @@ fn task_message(
     checked: &mut Checked,
 ) -> Result<(), Error> {
     let (task, mut rest) = TaskMsg::read_from_prefix(m.payload)
-        .map_err(|_| Error::Malformed(m.at, "task message is too short"))?;
+        .ok_or(Error::Malformed(m.at, "task message is too short"))?;
     let mut at = m.at + TASK_HDR;
     while !rest.is_empty() {
         let nla = check_attr(rest, at, checked)?;
@@ -431,7 +404,7 @@ fn task_message(
 /// Check one attribute at the start of `rest`, which lies at `at` in the stream.
 fn check_attr(rest: &[u8], at: usize, checked: &mut Checked) -> Result<NlAttr, Error> {
     let bad = |what| Err(Error::Malformed(at, what));
-    let Ok((nla, _)) = NlAttr::read_from_prefix(rest) else {
+    let Some((nla, _)) = NlAttr::read_from_prefix(rest) else {
         return bad("attribute header is cut");
     };
     let len = nla.len as usize;
@@ -522,14 +495,14 @@ pub(crate) fn done_at(bytes: &[u8]) -> Option<(usize, Done)> {
     let usual = bytes.len().checked_sub(HDR + size_of::<Done>())?;
     let mut at = if is_done(bytes, usual) { usual } else { 0 };
     while !is_done(bytes, at) {
-        let (hdr, _) = NlMsgHdr::read_from_prefix(bytes.get(at..)?).ok()?;
+        let (hdr, _) = NlMsgHdr::read_from_prefix(bytes.get(at..)?)?;
         at += (hdr.len as usize).max(HDR).next_multiple_of(8);
     }
     Some((at, extended(&bytes[at + HDR..])))
 }
 
 fn is_done(bytes: &[u8], at: usize) -> bool {
-    let hdr = bytes.get(at..).and_then(|b| NlMsgHdr::read_from_prefix(b).ok());
+    let hdr = bytes.get(at..).and_then(|b| NlMsgHdr::read_from_prefix(b));
     hdr.is_some_and(|(h, _)| h.kind == NLMSG_DONE && h.len as usize == bytes.len() - at)
 }
 
@@ -542,10 +515,10 @@ pub fn done(bytes: &[u8]) -> Option<Done> {
 /// it is parsed. It reads only the headers of messages, and takes bytes that are not well formed for the end.
 pub fn has_task(bytes: &[u8], pid: u32, within: usize) -> bool {
     let (mut rest, mut tasks) = (bytes, 0);
-    while let Ok((hdr, body)) = NlMsgHdr::read_from_prefix(rest) {
+    while let Some((hdr, body)) = NlMsgHdr::read_from_prefix(rest) {
         if hdr.kind == MSG_TASK {
             tasks += 1;
-            if TaskMsg::read_from_prefix(body).is_ok_and(|(t, _)| t.pid == pid) {
+            if TaskMsg::read_from_prefix(body).is_some_and(|(t, _)| t.pid == pid) {
                 return true;
             }
         }

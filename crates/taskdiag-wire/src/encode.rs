@@ -1,7 +1,5 @@
 //! Makes requests and streams.
 
-use zerocopy::{FromBytes, IntoBytes};
-
 use crate::decode::done_at;
 use crate::layout::*;
 use crate::names::{Group, Reason};
@@ -86,10 +84,11 @@ impl StreamWriter {
     pub fn mark_served(&mut self, other: &Info) {
         let at = size_of::<NlMsgHdr>();
         let bytes = &mut self.buf.as_mut_bytes()[at..];
-        if let Ok((info, _)) = Info::mut_from_prefix(bytes) {
+        if let Some((mut info, _)) = Info::read_from_prefix(bytes) {
             info.kernel_groups |= other.kernel_groups;
             info.bpf_groups |= other.bpf_groups;
             info.procfs_groups |= other.procfs_groups;
+            bytes[..size_of::<Info>()].copy_from_slice(info.as_bytes());
         }
     }
 
@@ -170,7 +169,7 @@ impl StreamWriter {
                 size: size_of::<T>() as u32,
                 count: now.len() as u32,
             });
-            self.buf.extend_padded(now.as_bytes());
+            self.buf.extend_padded(T::slice_as_bytes(now));
             rest = later;
             if rest.is_empty() {
                 return;
@@ -262,7 +261,7 @@ impl StreamWriter {
                 nla: NlAttr { len: len as u16, kind: A_MISSING },
                 count: self.missing.len() as u32,
             });
-            self.buf.extend_padded(self.missing.as_bytes());
+            self.buf.extend_padded(MissingEntry::slice_as_bytes(&self.missing));
             let any = |r: Reason| self.missing.iter().any(|m| m.reason == r as u32) as u64;
             self.counts.denied += any(Reason::Denied);
             self.counts.vanished += any(Reason::Vanished);

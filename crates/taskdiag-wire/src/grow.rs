@@ -4,15 +4,13 @@
 //! zeroes, and the bits of `valid` for them are cleared, because these members are not known. This is done
 //! once for the whole stream, and only if one of its structs is short, so that all views stay plain casts.
 
-use zerocopy::{FromBytes, IntoBytes};
-
 use crate::decode::{HDR, TASK_HDR};
 use crate::layout::*;
 use crate::registry::{Shape, shape};
 use crate::*;
 
 /// Our form of a struct, made from one that may be shorter.
-pub(crate) fn extended<T: FromBytes + IntoBytes>(bytes: &[u8]) -> T {
+pub(crate) fn extended<T: zerocopy::FromBytes + zerocopy::IntoBytes>(bytes: &[u8]) -> T {
     let mut v = T::new_zeroed();
     let known = bytes.len().min(size_of::<T>());
     v.as_mut_bytes()[..known].copy_from_slice(&bytes[..known]);
@@ -24,7 +22,7 @@ pub(crate) fn extended<T: FromBytes + IntoBytes>(bytes: &[u8]) -> T {
 pub(crate) fn grow(bytes: &[u8]) -> Option<AlignedBuf> {
     let mut out = AlignedBuf::with_capacity(bytes.len() + bytes.len() / 4);
     let mut rest = bytes;
-    while let Ok((hdr, _)) = NlMsgHdr::read_from_prefix(rest) {
+    while let Some((hdr, _)) = NlMsgHdr::read_from_prefix(rest) {
         let (message, after) = rest.split_at(hdr.len as usize);
         let start = out.len();
         match hdr.kind {
@@ -51,7 +49,7 @@ fn fixed(message: &[u8], size: usize, out: &mut AlignedBuf) {
 }
 
 fn attributes(mut rest: &[u8], out: &mut AlignedBuf) {
-    while let Ok((nla, _)) = NlAttr::read_from_prefix(rest) {
+    while let Some((nla, _)) = NlAttr::read_from_prefix(rest) {
         let (attr, after) = rest.split_at(nla.len as usize);
         match shape(nla.kind) {
             Some(Shape::Record(table)) if attr.len() < table.size => record(attr, table, out),

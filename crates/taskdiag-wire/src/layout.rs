@@ -62,6 +62,14 @@ impl Req {
     pub fn new(strategy: Strategy, pid: u32, groups: Groups) -> Req {
         Req { show_flags: groups.bits(), dump_strategy: strategy as u64, pid, ..Req::default() }
     }
+    /// Which tasks; `None`: a strategy that this version does not know.
+    pub fn strategy(&self) -> Option<Strategy> {
+        Strategy::from_number(self.dump_strategy)
+    }
+    /// Which groups. There may be some that this version does not know.
+    pub fn groups(&self) -> Groups {
+        Groups::from_bits(self.show_flags)
+    }
 }
 
 plain! {

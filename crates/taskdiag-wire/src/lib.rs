@@ -7,10 +7,10 @@
 //! - [`decode`]: [`Stream`] checks untrusted bytes once and then gives typed views into them.
 //!
 //! ```
-//! use taskdiag_wire::{Base, Done, Groups, Info, Stream, StreamWriter};
+//! use taskdiag_wire::{Base, Done, Groups, Info, Stream, StreamWriter, build};
 //!
 //! let mut w = StreamWriter::new();
-//! w.info(&Info { show_flags: Groups::BASE.bits(), ..StreamWriter::blank_info() });
+//! w.info(&build!(Info { show_flags: Groups::BASE.bits(), ..StreamWriter::blank_info() }));
 //! w.begin_task(42, 42);
 //! let mut base = Base::new();
 //! base.ppid = 1;
@@ -28,7 +28,9 @@
 //! assert_eq!(stream.done().tasks, 1);
 //! ```
 
-// First, since its macros are used in the others.
+// First, since their macros are used in the others.
+#[macro_use]
+mod plain;
 #[macro_use]
 mod table;
 
@@ -52,17 +54,47 @@ pub use names::{
     FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy, VMA_FLAGS, VmaFlag,
     VmaKind,
 };
+pub use plain::Plain;
 pub use registry::{A_MISSING, Shape, Struct};
 pub use view::{Blob, TaskView};
+
+/// Makes a struct of the format from some of its members, like a struct expression with `..`.
+///
+/// Structs that may get more members are `#[non_exhaustive]`, so that a struct expression works in this crate only.
+/// Members that are not named are those of the base, or of [`Default`] without one.
+///
+/// ```
+/// use taskdiag_wire::{Done, Info, StreamWriter, Vma, build};
+///
+/// let (start, end) = (0x1000, 0x3000);
+/// let vma = build!(Vma { start, end, name: 7 });
+/// assert_eq!((vma.end - vma.start, vma.perms), (0x2000, 0));
+/// let info = build!(Info { show_flags: 1, ..StreamWriter::blank_info() });
+/// assert_eq!(info.version, taskdiag_wire::VERSION);
+/// let done = build!(Done { tasks: 3 });
+/// assert_eq!((done.tasks, done.error), (3, 0));
+/// ```
+#[macro_export]
+macro_rules! build {
+    (@value $member:ident) => { $member };
+    (@value $member:ident $value:expr) => { $value };
+    (@base $name:path) => { <$name as ::core::default::Default>::default() };
+    (@base $name:path, $base:expr) => { $base };
+    ($name:path { $($member:ident $(: $value:expr)?),* $(, ..$base:expr)? $(,)? }) => {{
+        let mut it: $name = $crate::build!(@base $name $(, $base)?);
+        $(it.$member = $crate::build!(@value $member $($value)?);)*
+        it
+    }};
+}
 
 /// The structs and attribute types of the registry.
 macro_rules! exports {
     ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
      lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
      blobs $blobs:tt
-     attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident,)* }
-     attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident,)* }
-     attribute_blobs { $($(#[$abm:meta])* $abn:literal $abc:ident,)* }) => {
+     attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident $arg:tt,)* }
+     attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident $alg:tt,)* }
+     attribute_blobs { $($(#[$abm:meta])* $abn:literal $abc:ident $abg:tt,)* }) => {
         pub use layout::{$($r,)* $($l,)* $($ar,)* $($al,)*};
         pub use registry::{$($arc,)* $($alc,)* $($abc,)*};
     };

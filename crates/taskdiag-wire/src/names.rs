@@ -1,4 +1,7 @@
 //! Groups, strategies and reasons as Rust types.
+//!
+//! The enums have what this version of the format knows. A later version, or a later kernel, may have more, so all of
+//! them but [`Strategy`] are `#[non_exhaustive]`, and a number that is not known is `None`.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Not, Sub};
@@ -43,6 +46,7 @@ macro_rules! group {
      attribute_records $ar:tt attribute_lists $al:tt attribute_blobs $ab:tt) => {
         named! { @type
             /// A set of attributes that cost the same to get and are asked for together.
+            #[non_exhaustive]
             Group: u32 {
                 $($(#[$rm])* $r = $rn stringify!($rs),)*
                 $($(#[$lm])* $l = $ln stringify!($ls),)*
@@ -79,6 +83,9 @@ crate::registry!(group);
 
 named! {
     /// Which tasks a request is about.
+    ///
+    /// It has every value that there is: a reader refuses a stream of another one, so that a new strategy is a new
+    /// version of the format.
     Strategy: u64 {
         /// All processes.
         All = 0 "all",
@@ -95,6 +102,7 @@ named! {
 
 named! {
     /// Why something that was asked for is not in the answer.
+    #[non_exhaustive]
     Reason: u32 {
         /// The engine or the kernel does not provide it.
         Unsupported = 1 "unsupported",
@@ -117,6 +125,7 @@ named! {
 
 named! {
     /// Which path a blob of PATHS is.
+    #[non_exhaustive]
     PathKind: u32 {
         /// The executable.
         Exe = 0 "exe",
@@ -129,6 +138,7 @@ named! {
 
 named! {
     /// How a task uses a file of FILE_STAT.
+    #[non_exhaustive]
     FileUse: u32 {
         /// Its executable.
         Exe = 0 "exe",
@@ -143,6 +153,7 @@ named! {
 
 named! {
     /// What a mapping contains.
+    #[non_exhaustive]
     VmaKind: u32 {
         /// Anonymous memory without a name.
         Anon = 0 "anon",
@@ -163,6 +174,7 @@ named! {
 
 named! {
     /// What an open file is.
+    #[non_exhaustive]
     FdType: u32 {
         /// An anonymous inode of another kind; its name says which.
         Other = 0 "other",
@@ -219,6 +231,7 @@ named! {
 
 named! {
     /// What the values of a [`FdDetail`](crate::FdDetail) are.
+    #[non_exhaustive]
     FdDetailKind: u32 {
         /// Counter, id.
         Eventfd = 1 "eventfd",
@@ -245,6 +258,7 @@ named! {
 
 /// A bit of a mapping's `flags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VmaFlag {
     /// The bit.
     pub bit: u32,

@@ -2,7 +2,7 @@
 //! them, with their numbers, and whether each is a record, a list or a blob.
 //!
 //! Everything that must know all of them is made from it by a macro that [`registry!`](crate::registry!) calls: the
-//! types [`Group`](crate::Group) and [`Groups`](crate::Groups), the `A_*` constants, the decoder's
+//! types [`Group`] and [`Groups`](crate::Groups), the `A_*` constants, the decoder's
 //! checks, the crate's exports, the tests of the layout and of the columns, the comparison of
 //! engines, the fuzzer, and the BPF programs' constants. So none of these can miss one: a group without its
 //! struct, or a struct without its group, does not compile.
@@ -77,28 +77,29 @@ macro_rules! registry {
                 /// Its domain in the security module.
                 Label = 23 label LABEL,
             }
-            // Attributes that come with a group.
+            // Other attributes, each with the group whose value it is a part of. Those that are no
+            // part of a value have no group.
             attribute_records {
                 /// Attribute type of [`Shared`](crate::Shared).
-                Shared = 69 A_SHARED,
+                Shared = 69 A_SHARED [],
             }
             attribute_lists {
                 /// Attribute type of the list of sockets.
-                Socket = 70 A_SOCKET,
+                Socket = 70 A_SOCKET [Fd],
                 /// Attribute type of the list of details of descriptors.
-                FdDetail = 71 A_FD_DETAIL,
+                FdDetail = 71 A_FD_DETAIL [Fd],
             }
             attribute_blobs {
                 /// Attribute type of the supplementary gids.
-                65 A_GROUPS,
+                65 A_GROUPS [Cred],
                 /// Attribute type of the chain of pids.
-                66 A_NSPID,
+                66 A_NSPID [Ns],
                 /// Attribute type of a cgroup path.
-                67 A_CGROUP_PATH,
+                67 A_CGROUP_PATH [Cgroup],
                 /// Attribute type of a name that others refer to by number.
-                68 A_NAME,
+                68 A_NAME [],
                 /// Attribute type of a command name that BASE has no room for.
-                72 A_COMM,
+                72 A_COMM [Base],
             }
         }
     };
@@ -134,15 +135,17 @@ macro_rules! __only_lists {
     ([$then:path] records $records:tt
      lists { $($(#[$m:meta])* $l:ident = $n:literal $s:ident $c:ident,)* } blobs $blobs:tt
      attribute_records $ar:tt
-     attribute_lists { $($(#[$am:meta])* $al:ident = $an:literal $ac:ident,)* } $($rest:tt)*) => {
+     attribute_lists { $($(#[$am:meta])* $al:ident = $an:literal $ac:ident $ag:tt,)* } $($rest:tt)*) => {
         $then!($($l)* $($al)*);
     };
 }
 
 use crate::layout::{Attribute, CStruct};
+use crate::names::Group;
 
 /// What an attribute is made of.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Shape {
     /// A struct with an `nlattr` at its beginning.
     Record(&'static CStruct),
@@ -154,6 +157,7 @@ pub enum Shape {
 
 /// A struct of the registry, for code that looks at any of them.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Struct {
     /// Type of its attribute.
     pub kind: u16,
@@ -169,9 +173,9 @@ macro_rules! shapes {
     ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
      lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
      blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:ident $bc:ident,)* }
-     attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident,)* }
-     attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident,)* }
-     attribute_blobs { $($(#[$abm:meta])* $abn:literal $abc:ident,)* }) => {
+     attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident [$($arg:ident)?],)* }
+     attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident [$($alg:ident)?],)* }
+     attribute_blobs { $($(#[$abm:meta])* $abn:literal $abc:ident [$($abg:ident)?],)* }) => {
         $($(#[$arm])* pub const $arc: u16 = $arn;)*
         $($(#[$alm])* pub const $alc: u16 = $aln;)*
         $($(#[$abm])* pub const $abc: u16 = $abn;)*
@@ -205,6 +209,20 @@ macro_rules! shapes {
                 $($abn => Shape::Blob,)*
                 _ => return None,
             })
+        }
+
+        /// The group whose value an attribute of this type is, or is a part of. `None`: the type is not known, or the
+        /// attribute says something about values (MISSING, SHARED) or about the stream (NAME).
+        pub const fn group_of(kind: u16) -> Option<Group> {
+            match kind {
+                $($rn => Some(Group::$r),)*
+                $($ln => Some(Group::$l),)*
+                $($bn => Some(Group::$b),)*
+                $($($arn => Some(Group::$arg),)?)*
+                $($($aln => Some(Group::$alg),)?)*
+                $($($abn => Some(Group::$abg),)?)*
+                _ => None,
+            }
         }
 
         /// All records and entries of lists, those of groups first.

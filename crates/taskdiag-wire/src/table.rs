@@ -2,10 +2,11 @@
 //! `valid`, and a table of its members. The C compiler must agree with this table; the decoder and the BPF
 //! constants are made from it.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use crate::plain::Plain;
 
 /// A member of a C struct.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Member {
     /// Its name in the C header.
     pub name: &'static str,
@@ -19,6 +20,7 @@ pub struct Member {
 
 /// One C struct as the C compiler must see it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct CStruct {
     /// Name in the C header, without `struct`.
     pub name: &'static str,
@@ -87,16 +89,23 @@ macro_rules! known {
 }
 
 /// A plain struct of the header. `least` is its size in the first version of the format. The heads of messages and
-/// attributes have no `least`, because they do not grow.
+/// attributes have no `least`, because they do not grow. A struct that may grow is `#[non_exhaustive]`, because a member
+/// that is added must not break who writes it out.
 macro_rules! plain {
-    ($(#[$m:meta])* $name:ident = $c:literal $(, least $least:literal)? { $($(#[$fm:meta])* $f:ident: $t:ty,)* }) => {
+    ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal { $($body:tt)* }) => {
+        plain!(@table $(#[$m])* #[non_exhaustive] $name = $c, $least; { $($body)* });
+    };
+    ($(#[$m:meta])* $name:ident = $c:literal { $($body:tt)* }) => {
+        plain!(@table $(#[$m])* $name = $c, size_of::<$name>(); { $($body)* });
+    };
+    (@table $(#[$m:meta])* $name:ident = $c:literal, $least:expr; { $($(#[$fm:meta])* $f:ident: $t:ty,)* }) => {
         plain!(@struct $(#[$m])* $name { $($(#[$fm])* $f: $t,)* });
         impl $name {
             /// What the C compiler must agree with.
             pub const C: CStruct = CStruct {
                 name: $c,
                 size: size_of::<$name>(),
-                least: { let _least = size_of::<$name>(); $(let _least = $least;)? _least },
+                least: $least,
                 members: &[$(member!($name, $f: $t),)*],
                 valid: &[],
             };
@@ -107,6 +116,7 @@ macro_rules! plain {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
         pub struct $name { $($(#[$fm])* pub $f: $t,)* }
+        plain_by_zerocopy!($name);
     };
 }
 
@@ -124,6 +134,7 @@ macro_rules! record {
         $(#[$m])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
+        #[non_exhaustive]
         pub struct $name {
             /// Length and type of the attribute that this struct is.
             pub nla: NlAttr,
@@ -133,6 +144,7 @@ macro_rules! record {
             $(#[doc(hidden)] pub $p: $pt,)*
             $($(#[$gm])* pub $g: $gt,)*
         }
+        plain_by_zerocopy!($name);
         known!($name, $c, $least; $($f: $t,)* $($g: $gt,)*);
         impl $name {
             /// What the C compiler must agree with.
@@ -183,7 +195,7 @@ macro_rules! record {
 macro_rules! entry {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $p:ident: $pt:ty, })?) => {
-        plain!(@struct $(#[$m])* $name { $($(#[$fm])* $f: $t,)* $(#[doc(hidden)] $p: $pt,)? });
+        plain!(@struct $(#[$m])* #[non_exhaustive] $name { $($(#[$fm])* $f: $t,)* $(#[doc(hidden)] $p: $pt,)? });
         known!($name, $c, $least; $($f: $t,)*);
         impl $name {
             /// What the C compiler must agree with.
@@ -213,7 +225,7 @@ macro_rules! entry {
 
 /// A struct that is an attribute, or an entry of a list. The registry implements this trait, so a struct that is not in it
 /// does not compile.
-pub trait Attribute: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + 'static {
+pub trait Attribute: Plain {
     /// Type of the attribute.
     const TYPE: u16;
     /// Its members and sizes.
@@ -223,7 +235,8 @@ pub trait Attribute: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + 's
 /// A struct that is an entry of lists.
 pub trait ListEntry: Attribute {}
 
-/// An entry of a list in a stream. Its methods return the members that are known.
+/// An entry of a list in a stream. Its methods return the members that are known. Nothing can be added to what a list
+/// says of one entry, so this struct may be written out.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a, T> {
     /// Bit i: the i-th member is known.

@@ -4,8 +4,6 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use zerocopy::FromBytes;
-
 use crate::decode::{Index, TASK_HDR, comm, is_blob, reason};
 use crate::layout::*;
 use crate::names::{Group, Groups, PathKind, Reason};
@@ -57,7 +55,7 @@ impl<'a> TaskView<'a> {
     }
     /// The record of a fixed-size group, or `None` if it is not in the answer ([`reason`](Self::reason) says why).
     pub fn record<T: GroupRecord>(&self) -> Option<&'a T> {
-        T::ref_from_prefix(self.find(T::TYPE)?).ok().map(|(r, _)| r)
+        T::ref_from_prefix(self.find(T::TYPE)?).map(|(r, _)| r)
     }
     /// The command name. It may contain any bytes but NUL.
     pub fn comm(&self) -> Option<&'a [u8]> {
@@ -73,7 +71,7 @@ impl<'a> TaskView<'a> {
             let (hdr, rest) = ArrayHdr::read_from_prefix(attr).expect("checked by parse");
             let entries = rest.chunks_exact(hdr.size as usize).take(hdr.count as usize);
             entries.filter_map(move |e| {
-                Some(Entry { valid: hdr.valid, raw: T::ref_from_prefix(e).ok()?.0 })
+                Some(Entry { valid: hdr.valid, raw: T::ref_from_prefix(e)?.0 })
             })
         }))
     }
@@ -84,7 +82,7 @@ impl<'a> TaskView<'a> {
     /// Thread id of the task in this stream whose message has the value of this group, which both share.
     pub fn shared(&self, group: Group) -> Option<u32> {
         let all = self.attrs().filter(|a| a.0 == A_SHARED);
-        all.filter_map(|(_, attr)| Shared::read_from_prefix(attr).ok())
+        all.filter_map(|(_, attr)| Shared::read_from_prefix(attr))
             .find_map(|(s, _)| (s.group == group as u32).then_some(s.pid))
     }
     /// The task whose message has the value of this group: this task, or the one that it shares the value with.
@@ -102,8 +100,12 @@ impl<'a> TaskView<'a> {
         // If the answers of two engines were joined, each has its own list.
         let lists = self.attrs().filter(|a| a.0 == A_MISSING);
         let mut entries = lists.filter_map(|(_, bytes)| {
-            let (hdr, rest) = MissingHdr::read_from_prefix(bytes).ok()?;
-            <[MissingEntry]>::ref_from_prefix_with_elems(rest, hdr.count as usize).ok()
+            let (hdr, rest) = MissingHdr::read_from_prefix(bytes)?;
+            <[MissingEntry] as zerocopy::FromBytes>::ref_from_prefix_with_elems(
+                rest,
+                hdr.count as usize,
+            )
+            .ok()
         });
         entries
             .find_map(|(list, _)| list.iter().find(|e| e.group == g as u32))
@@ -137,7 +139,7 @@ impl<'a> TaskView<'a> {
     /// All pieces of a blob attribute: header and data.
     pub fn blobs(&self, attr: u16) -> impl Iterator<Item = (&'a BlobHdr, &'a [u8])> + use<'a> {
         self.attrs().filter(move |a| a.0 == attr && is_blob(attr)).filter_map(|(_, bytes)| {
-            let (hdr, rest) = BlobHdr::ref_from_prefix(bytes).ok()?;
+            let (hdr, rest) = BlobHdr::ref_from_prefix(bytes)?;
             Some((hdr, rest.get(..hdr.len as usize)?))
         })
     }
@@ -178,6 +180,7 @@ impl<'a> TaskView<'a> {
 
 /// A value of variable length.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Blob<'a> {
     /// The bytes that are in the answer.
     pub data: Cow<'a, [u8]>,
@@ -211,7 +214,7 @@ impl<'a> Iterator for Attrs<'a> {
     type Item = (u16, &'a [u8]);
     fn next(&mut self) -> Option<(u16, &'a [u8])> {
         while self.attrs.is_empty() {
-            let (hdr, _) = NlMsgHdr::read_from_prefix(self.messages).ok()?;
+            let (hdr, _) = NlMsgHdr::read_from_prefix(self.messages)?;
             let (msg, rest) = self.messages.split_at_checked(hdr.len as usize)?;
             self.messages = rest;
             // Filler may lie between the messages of a task.
@@ -219,7 +222,7 @@ impl<'a> Iterator for Attrs<'a> {
                 self.attrs = msg.get(TASK_HDR..)?;
             }
         }
-        let (nla, _) = NlAttr::read_from_prefix(self.attrs).ok()?;
+        let (nla, _) = NlAttr::read_from_prefix(self.attrs)?;
         let (attr, rest) = self.attrs.split_at_checked((nla.len as usize).max(4))?;
         self.attrs = rest;
         Some((nla.kind, attr))

@@ -107,7 +107,7 @@ fn a_name_ends_at_its_first_nul_wherever_it_is() {
 
 #[test]
 fn a_long_list_is_in_several_attributes() {
-    let many: Vec<Vma> = (0..5000).map(|i| Vma { start: i, ..Vma::default() }).collect();
+    let many: Vec<Vma> = (0..5000).map(|i| build!(Vma { start: i, ..Vma::default() })).collect();
     let mut w = StreamWriter::new();
     w.info(&all_groups());
     w.begin_task(1, 1);
@@ -257,7 +257,7 @@ fn a_struct_that_is_shorter_than_the_first_one_is_refused_and_a_longer_one_is_re
         ($($t:ident)*) => { $({
             let mut full = $t::new();
             full.valid = 1;
-            let bytes = zerocopy::IntoBytes::as_bytes(&full).to_vec();
+            let bytes = full.as_bytes().to_vec();
             let mut short = bytes.clone();
             short.truncate($t::C.least - 8);
             let n = short.len() as u16;
@@ -473,7 +473,7 @@ fn what_the_writer_cut_is_counted() {
     w.end_task();
     w.begin_task(8, 8);
     w.abandon_task();
-    let bytes = w.finish(Done { blocked: 5, ..Done::default() });
+    let bytes = w.finish(build!(Done { blocked: 5, ..Done::default() }));
     let s = parse(bytes.as_bytes()).expect("stream");
     let d = s.done();
     assert_eq!((d.tasks, d.truncated, d.vanished, d.blocked), (1, 1, 1, 5));

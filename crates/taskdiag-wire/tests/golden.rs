@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use taskdiag_wire::layout::{CStruct, Member};
 use taskdiag_wire::registry::{STRUCTS, shape};
 use taskdiag_wire::*;
-use zerocopy::{FromBytes, IntoBytes};
 
 fn dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -78,7 +77,8 @@ impl Made {
         bytes[..4].copy_from_slice(nla.as_bytes());
         bytes[4..8].copy_from_slice(&valid.to_ne_bytes());
         if s.kind == Base::TYPE {
-            let (base, _) = Base::mut_from_prefix(&mut bytes).expect("the size is right");
+            let (base, _) = <Base as zerocopy::FromBytes>::mut_from_prefix(&mut bytes)
+                .expect("the size is right");
             base.comm = *b"gold) \n\xff\0\0\0\0\0\0\0\0";
         }
         known(&mut self.text, s.table.name, s.table, valid, &bytes);
@@ -118,7 +118,7 @@ fn blobs() -> impl Iterator<Item = u16> {
 fn make() -> (AlignedBuf, String) {
     let mut m = Made { w: StreamWriter::new(), text: String::new() };
     let mut info = StreamWriter::blank_info();
-    fill(&mut info.as_mut_bytes()[8..], 1);
+    fill(&mut zerocopy::IntoBytes::as_mut_bytes(&mut info)[8..], 1);
     info.show_flags = (1 << Group::ALL.len()) - 1;
     info.dump_strategy = Strategy::Children as u64;
     whole(&mut m.text, "info", &Info::C, info.as_bytes());
@@ -166,9 +166,9 @@ fn make() -> (AlignedBuf, String) {
     m.w.end_task();
 
     let w = std::mem::take(&mut m.w);
-    let extra = Done { error: -4, vanished: 5, over_budget: 6, ..Done::default() };
+    let extra = build!(Done { error: -4, vanished: 5, over_budget: 6, ..Done::default() });
     let stream = w.finish(extra);
-    let done = Done {
+    let done = build!(Done {
         error: -4,
         reserved: 0,
         tasks: 3,
@@ -177,7 +177,7 @@ fn make() -> (AlignedBuf, String) {
         blocked: 1,
         truncated: 2,
         over_budget: 7,
-    };
+    });
     whole(&mut m.text, "done", &Done::C, done.as_bytes());
     (stream, m.text)
 }
@@ -248,6 +248,10 @@ fn check(stream: &[u8], want: &str, name: &str) {
         assert_eq!(got, want, "in {name}");
     }
     assert_eq!(got.lines().count(), want.lines().count(), "in {name}");
+    for t in parsed.tasks() {
+        let found = parsed.task(t.pid()).map(|t| t.messages());
+        assert_eq!(found, Some(t.messages()), "task {} in {name}", t.pid());
+    }
     let first = parsed.get(0).expect("a task");
     assert_eq!(first.record::<Base>().expect("BASE").comm().map(|c| c[15]), Some(0));
     // A name of less than 15 bytes is whole; of a longer one the attribute has all.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use taskdiag_wire::layout::{Member, c_structs};
-use taskdiag_wire::registry::{ATTRIBUTES, STRUCTS};
+use taskdiag_wire::registry::{ATTRIBUTES, STRUCTS, group_of};
 use taskdiag_wire::*;
 
 /// Members of the header that Rust has no field for: padding and flexible arrays.
@@ -239,4 +239,23 @@ fn a_bit_of_valid_stands_for_each_member_in_order() {
         records += 1;
     }
     assert_eq!(records + 1, STRUCTS.len(), "all but Shared have bits of valid");
+}
+
+/// The header says which group an attribute comes with, and the registry says it, too. An attribute that no group is
+/// named for, or more than one, is no part of a group's value.
+#[test]
+fn attributes_are_of_the_group_that_the_header_says() {
+    for g in Group::ALL {
+        assert_eq!(group_of(*g as u16), Some(*g), "{g}");
+    }
+    let header = include_str!("../../../uapi/task_diag.h");
+    for (name, kind) in ATTRIBUTES {
+        let said = header.split_once(&format!("TASK_DIAG_{name}\t")).expect("it is declared").1;
+        let said =
+            said.lines().next().and_then(|l| l.split_once("/* with ")?.1.split_once([':', ',']));
+        let group = said.and_then(|(g, _)| Group::from_name(&g.to_lowercase()));
+        assert_eq!(group_of(*kind), group, "{name}");
+    }
+    assert_eq!(group_of(A_SOCKET), Some(Group::Fd));
+    assert_eq!(group_of(A_SHARED), None);
 }

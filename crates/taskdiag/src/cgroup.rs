@@ -115,6 +115,7 @@ pub fn machine(path: &[u8]) -> Option<Cow<'_, [u8]>> {
 
 /// A container.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Container<'a> {
     /// Its id, or its name where the runtime has names only.
     pub id: Cow<'a, [u8]>,

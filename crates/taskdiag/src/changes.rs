@@ -27,6 +27,7 @@ pub struct Changes<'a> {
 
 /// A task in two snapshots.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Stayed<'a> {
     /// As it was.
     pub old: TaskView<'a>,
@@ -125,13 +126,17 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{Done, Info, StreamWriter};
+    use taskdiag_wire::{Done, Info, StreamWriter, build};
 
     /// Tasks by pid, start time and CPU time in seconds; the answer was begun at this second.
     fn snapshot(at: u64, tasks: &[(u32, Option<u64>, u64)]) -> Snapshot {
         const SECOND: u64 = 1_000_000_000;
         let mut w = StreamWriter::new();
-        w.info(&Info { boottime_ns: at * SECOND, clk_tck: 100, ..StreamWriter::blank_info() });
+        w.info(&build!(Info {
+            boottime_ns: at * SECOND,
+            clk_tck: 100,
+            ..StreamWriter::blank_info()
+        }));
         for (pid, start, cpu) in tasks {
             w.begin_task(*pid, *pid);
             let mut base = Base::new();

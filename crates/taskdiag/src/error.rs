@@ -14,6 +14,7 @@ pub enum Error {
     /// The process that the request is about does not exist (or may not be seen).
     NoSuchProcess(u32),
     /// The process is there, and this engine cannot see it.
+    #[non_exhaustive]
     Hidden {
         /// Which engine.
         engine: EngineId,
@@ -23,6 +24,7 @@ pub enum Error {
     /// The environment says something that makes no sense.
     Setting(String),
     /// The engine does not work here at all.
+    #[non_exhaustive]
     Unavailable {
         /// Which engine.
         engine: EngineId,
@@ -32,6 +34,7 @@ pub enum Error {
         why: String,
     },
     /// The engine works, but not for these groups.
+    #[non_exhaustive]
     Unsupported {
         /// Which engine.
         engine: EngineId,
@@ -39,6 +42,7 @@ pub enum Error {
         groups: Groups,
     },
     /// The system refused something.
+    #[non_exhaustive]
     Io {
         /// What was tried.
         what: String,
@@ -64,6 +68,8 @@ pub enum Cause {
     NoProc,
     /// The administrator has turned it off in `/etc/taskdiag.conf`.
     TurnedOff,
+    /// This build does not have it: a feature of the crate is off.
+    NotBuilt,
     /// Something else.
     Other,
 }

@@ -18,6 +18,17 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Features
+//!
+//! All are on by default. /proc is always read; `bpf` adds the engine with BPF programs and the programs,
+//! `kernel` the engine for `/proc/task_diag` of a patched kernel, `view` the module `view` with its filters, which need
+//! the crate regex. An engine that is not built says so ([`Cause::NotBuilt`]), and the others answer.
+//!
+//! # What may change
+//!
+//! Types that later versions may extend are `#[non_exhaustive]`: make them with the functions that they have, and set
+//! members afterwards. The structs of the format are made with [`wire::build!`].
 
 mod bytes;
 pub mod cgroup;
@@ -28,6 +39,7 @@ pub mod field;
 pub mod files;
 mod request;
 mod snapshot;
+#[cfg(feature = "view")]
 pub mod view;
 mod waiter;
 mod watch;

@@ -1,6 +1,7 @@
 //! What to ask.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use taskdiag_wire::layout::bit;
@@ -9,7 +10,30 @@ use taskdiag_wire::{Base, Groups, Stat, Strategy};
 use crate::watch::Watch;
 
 /// Which tasks, and which groups of attributes of each.
-#[derive(Clone, Copy, Debug)]
+///
+/// A request is made with [`Request::all`], [`Request::one`] and so on. The `with_*` methods give one that differs in
+/// one respect, and members can be set. Later versions may have more members, so a request cannot be written out as a
+/// struct outside of this crate.
+///
+/// A request owns what it holds and is `Send`, so it can be asked in another thread and [stopped](Watch::stop) from
+/// this one:
+///
+/// ```
+/// use std::sync::Arc;
+/// use taskdiag::{Groups, Request, Watch};
+///
+/// # fn main() -> Result<(), taskdiag::Error> {
+/// let watch = Arc::new(Watch::new());
+/// let request = Request::all(Groups::BASE).with_watch(watch.clone());
+/// let answer = std::thread::spawn(move || taskdiag::query(&request));
+/// watch.stop();
+/// let snapshot = answer.join().expect("it does not panic")?;
+/// println!("{} tasks, ended with {}", snapshot.tasks().len(), snapshot.stream().done().error);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Request {
     /// Which tasks.
     pub strategy: Strategy,
@@ -27,13 +51,14 @@ pub struct Request {
     pub budget: Option<Duration>,
     /// Which members of BASE and STAT will be looked at; others may be unknown in the answer.
     pub members: Members,
-    /// Who looks on and may end it early.
-    pub watch: Option<&'static Watch>,
+    /// Counts the tasks that are done, and may end the answer early. One watch may be that of several requests.
+    pub watch: Option<Arc<Watch>>,
 }
 
 /// Members of BASE and STAT, by the bits of their `valid`. They are in many places of memory, and a
 /// long list costs less where some need not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Members {
     /// Of BASE.
     pub base: u32,
@@ -130,22 +155,23 @@ impl Request {
     }
     /// The same request, watched: the watch counts tasks, and may end the walk.
     #[must_use]
-    pub fn with_watch(self, watch: &'static Watch) -> Request {
+    pub fn with_watch(self, watch: Arc<Watch>) -> Request {
         Request { watch: Some(watch), ..self }
     }
-    /// For engines, between tasks: did the caller end it? Then DONE says `-EINTR`.
-    pub fn is_stopped(&self) -> bool {
-        self.watch.is_some_and(Watch::is_stopped)
+    /// Whether the caller has ended it. Engines look at this between tasks, and DONE then says `-EINTR`.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.watch.as_deref().is_some_and(Watch::is_stopped)
     }
-    /// For engines: so many tasks are to be done.
-    pub fn expect(&self, tasks: usize) {
-        if let Some(watch) = self.watch {
+    /// Announces this many more tasks to who watches.
+    pub(crate) fn expect(&self, tasks: usize) {
+        if let Some(watch) = &self.watch {
             watch.expect(tasks as u64);
         }
     }
-    /// For engines: so many more tasks are done.
-    pub fn advance(&self, tasks: usize) {
-        if let Some(watch) = self.watch {
+    /// Tells who watches that this many more tasks are done.
+    #[cfg(any(feature = "bpf", feature = "kernel"))]
+    pub(crate) fn advance(&self, tasks: usize) {
+        if let Some(watch) = &self.watch {
             watch.advance(tasks as u64);
         }
     }

@@ -13,6 +13,7 @@ use crate::error::Error;
 
 /// One engine's share of an answer.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Served {
     /// Who.
     pub engine: EngineId,

@@ -1,12 +1,15 @@
 //! Watches a request while it is answered, and ends it early.
 //!
-//! The caller of an engine shares a [`Watch`] with the engine. The engine counts the tasks that it has done,
+//! The caller shares a [`Watch`] with the engine that answers. The engine counts the tasks that it has done,
 //! and the caller may say that it has waited long enough. The engine then ends the walk and the stream with
 //! the tasks so far, and DONE has `-EINTR`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The progress of an answer, and whether it is to end.
+///
+/// It is shared as an `Arc` between the thread that asks and those that look on, see
+/// [`Request`](crate::Request).
 #[derive(Debug, Default)]
 pub struct Watch {
     stop: AtomicBool,
@@ -31,12 +34,12 @@ impl Watch {
     pub fn progress(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
-    /// For engines: announces this many more tasks.
-    pub fn expect(&self, tasks: u64) {
+    /// Announces this many more tasks.
+    pub(crate) fn expect(&self, tasks: u64) {
         self.total.fetch_add(tasks, Ordering::Relaxed);
     }
-    /// For engines: counts this many more tasks as done.
-    pub fn advance(&self, tasks: u64) {
+    /// Counts this many more tasks as done.
+    pub(crate) fn advance(&self, tasks: u64) {
         self.done.fetch_add(tasks, Ordering::Relaxed);
     }
 }
@@ -47,11 +50,11 @@ mod tests {
 
     #[test]
     fn counts_and_stops() {
-        static WATCH: Watch = Watch::new();
-        WATCH.expect(3);
-        WATCH.advance(2);
-        assert_eq!((WATCH.progress(), WATCH.is_stopped()), ((2, 3), false));
-        WATCH.stop();
-        assert!(WATCH.is_stopped());
+        let watch = Watch::new();
+        watch.expect(3);
+        watch.advance(2);
+        assert_eq!((watch.progress(), watch.is_stopped()), ((2, 3), false));
+        watch.stop();
+        assert!(watch.is_stopped());
     }
 }

@@ -2,7 +2,7 @@
 //! belongs to which descriptor, other ends, names. No engine is asked.
 
 use taskdiag::files::{Files, holders};
-use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter};
+use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter, build};
 use taskdiag::{
     Base, Fd, FdDetail, FdDetailKind, FdType, FileStat, FileUse, Group, Groups, PathKind, Reason,
     Snapshot, Socket, Strategy, Vma, VmaKind,
@@ -12,11 +12,20 @@ const O_WRONLY: u32 = 1;
 const O_RDWR: u32 = 2;
 
 fn fd(n: u32, kind: FdType, inode: u64, flags: u32) -> Fd {
-    Fd { fd: n, r#type: kind as u32, inode, flags, dev: 14, nlink: 1, ..Fd::default() }
+    build!(Fd { fd: n, r#type: kind as u32, inode, flags, dev: 14, nlink: 1, ..Fd::default() })
 }
 
 fn unix(n: u32, inode: u64, peer_inode: u64, name: u32) -> Socket {
-    Socket { fd: n, inode, peer_inode, name, family: 1, r#type: 1, state: 1, ..Socket::default() }
+    build!(Socket {
+        fd: n,
+        inode,
+        peer_inode,
+        name,
+        family: 1,
+        r#type: 1,
+        state: 1,
+        ..Socket::default()
+    })
 }
 
 struct Made(StreamWriter);
@@ -154,19 +163,21 @@ fn a_pipe_of_many_names_a_few() {
 
 #[test]
 fn sockets_and_particulars_in_words() {
-    let inet = |n, family, protocol, state, ports: (u16, u16), a: [u8; 16], b: [u8; 16]| Socket {
-        fd: n,
-        inode: u64::from(n),
-        family,
-        r#type: if protocol == 17 { 2 } else { 1 },
-        protocol,
-        state,
-        local_port: ports.0,
-        peer_port: ports.1,
-        local_addr: a,
-        peer_addr: b,
-        netns: if n == 5 { 200 } else { 100 },
-        ..Socket::default()
+    let inet = |n, family, protocol, state, ports: (u16, u16), a: [u8; 16], b: [u8; 16]| {
+        build!(Socket {
+            fd: n,
+            inode: u64::from(n),
+            family,
+            r#type: if protocol == 17 { 2 } else { 1 },
+            protocol,
+            state,
+            local_port: ports.0,
+            peer_port: ports.1,
+            local_addr: a,
+            peer_addr: b,
+            netns: if n == 5 { 200 } else { 100 },
+            ..Socket::default()
+        })
     };
     let v4 = |a, b, c, d| {
         let mut x = [0; 16];
@@ -183,7 +194,7 @@ fn sockets_and_particulars_in_words() {
         inet(3, 10, 6, 1, (443, 9), v6, v6),
         inet(4, 2, 17, 7, (68, 0), none, none),
         inet(5, 2, 17, 1, (0, 53), none, v4(8, 8, 8, 8)),
-        Socket {
+        build!(Socket {
             fd: 6,
             inode: 6,
             family: 16,
@@ -191,18 +202,19 @@ fn sockets_and_particulars_in_words() {
             protocol: 15,
             portid: 9,
             ..Socket::default()
-        },
-        Socket { fd: 7, inode: 7, family: 17, r#type: 3, protocol: 3, ..Socket::default() },
-        Socket { fd: 8, inode: 8, family: 38, r#type: 5, protocol: 0, ..Socket::default() },
+        }),
+        build!(Socket { fd: 7, inode: 7, family: 17, r#type: 3, protocol: 3, ..Socket::default() }),
+        build!(Socket { fd: 8, inode: 8, family: 38, r#type: 5, protocol: 0, ..Socket::default() }),
     ];
-    let detail = |n, kind: FdDetailKind, value| FdDetail { fd: n, kind: kind as u32, value };
+    let detail =
+        |n, kind: FdDetailKind, value| build!(FdDetail { fd: n, kind: kind as u32, value });
     let mut m = Made::new(Groups::BASE | Groups::FD);
     m.task(1, 1, "net", |w| {
         let mut list: Vec<Fd> =
             (0..10).map(|n| fd(n, FdType::Socket, u64::from(n), O_RDWR)).collect();
         list.push(fd(20, FdType::Epoll, 3, O_RDWR));
         list.push(fd(21, FdType::Pidfd, 3, O_RDWR));
-        list.push(Fd { name: 1, ..fd(22, FdType::Other, 3, O_RDWR) });
+        list.push(build!(Fd { name: 1, ..fd(22, FdType::Other, 3, O_RDWR) }));
         list.push(fd(23, FdType::BpfMap, 3, O_RDWR));
         w.put_list(Fd::ALL_VALID, &list);
         w.put_list(Socket::ALL_VALID, &sockets);
@@ -241,17 +253,19 @@ fn paths_and_mappings_are_of_the_process() {
         w.put_blob(Group::Paths as u16, kind as u32, flags, path, path.len());
     };
     m.task(1, 1, "main", |w| {
-        w.put_list(Fd::ALL_VALID, &[Fd { nlink: 0, name: 1, ..fd(3, FdType::Reg, 5, 0) }]);
+        w.put_list(Fd::ALL_VALID, &[build!(Fd { nlink: 0, name: 1, ..fd(3, FdType::Reg, 5, 0) })]);
         path(w, PathKind::Exe, BLOB_DELETED, b"/bin/old");
         path(w, PathKind::Cwd, 0, b"/");
         w.put_blob_missing(Group::Paths as u16, PathKind::Root as u32, Reason::Denied);
-        let vma = |start, name, kind: VmaKind, inode| Vma {
-            start,
-            end: start + 4096,
-            name,
-            kind: kind as u32,
-            inode,
-            ..Vma::default()
+        let vma = |start, name, kind: VmaKind, inode| {
+            build!(Vma {
+                start,
+                end: start + 4096,
+                name,
+                kind: kind as u32,
+                inode,
+                ..Vma::default()
+            })
         };
         w.put_list(
             Vma::ALL_VALID,
@@ -311,15 +325,17 @@ fn known(snapshot: &Snapshot) -> Vec<String> {
 #[test]
 fn what_is_known_of_files_without_a_descriptor() {
     let groups = Groups::BASE | Groups::PATHS | Groups::VMA;
-    let stat = |r#as: FileUse, dev, inode, mode| FileStat {
-        r#as: r#as as u32,
-        dev,
-        inode,
-        mode,
-        size_bytes: 100,
-        nlink: 2,
-        mnt_id: 9,
-        rdev: 0,
+    let stat = |r#as: FileUse, dev, inode, mode| {
+        build!(FileStat {
+            r#as: r#as as u32,
+            dev,
+            inode,
+            mode,
+            size_bytes: 100,
+            nlink: 2,
+            mnt_id: 9,
+            rdev: 0,
+        })
     };
     let made = |groups: Groups| {
         let mut m = Made::new(groups);
@@ -328,14 +344,16 @@ fn what_is_known_of_files_without_a_descriptor() {
                 for kind in [PathKind::Exe, PathKind::Cwd, PathKind::Root] {
                     w.put_blob(Group::Paths as u16, kind as u32, 0, b"/x", 2);
                 }
-                let vma = |start, dev, inode| Vma {
-                    start,
-                    end: start + 1,
-                    dev,
-                    inode,
-                    name: 1,
-                    kind: VmaKind::File as u32,
-                    ..Vma::default()
+                let vma = |start, dev, inode| {
+                    build!(Vma {
+                        start,
+                        end: start + 1,
+                        dev,
+                        inode,
+                        name: 1,
+                        kind: VmaKind::File as u32,
+                        ..Vma::default()
+                    })
                 };
                 // The program; a file that another task has brought; one that nobody has.
                 w.put_list(Vma::ALL_VALID, &[vma(1, 1, inode), vma(2, 3, 7), vma(3, 4, 8)]);
@@ -443,16 +461,18 @@ fn a_thread_in_another_directory_has_rows_of_its_own() {
 fn odd_values_are_no_trouble() {
     let mut m = Made::new(Groups::BASE | Groups::FD);
     m.task(1, 1, "odd", |w| {
-        let odd =
-            |n| Fd { fd: n, r#type: n.wrapping_mul(7), name: n, ..fd(n, FdType::Other, 0, !0) };
+        let odd = |n| {
+            build!(Fd { fd: n, r#type: n.wrapping_mul(7), name: n, ..fd(n, FdType::Other, 0, !0) })
+        };
         let list: Vec<Fd> = (0..40).rev().chain([u32::MAX]).map(odd).collect();
         w.put_list(Fd::ALL_VALID, &list);
         // Nothing is known of these.
         w.put_list(0, &list);
-        let raw = |n| Socket { fd: n, family: 9 + n as u16, state: 99, ..Socket::default() };
+        let raw =
+            |n| build!(Socket { fd: n, family: 9 + n as u16, state: 99, ..Socket::default() });
         w.put_list(Socket::ALL_VALID, &(0..40).map(raw).collect::<Vec<_>>());
         w.put_list(0, &[unix(1, 2, 3, 4)]);
-        let odd = |n| FdDetail { fd: n, kind: n % 12, value: [u64::MAX; 5] };
+        let odd = |n| build!(FdDetail { fd: n, kind: n % 12, value: [u64::MAX; 5] });
         w.put_list(FdDetail::ALL_VALID, &(0..40).map(odd).collect::<Vec<_>>());
     });
     let snapshot = m.snapshot();

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::num::NonZeroU64;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::{
     Choice, Engine, EngineId, FdCount, Group, Groups, Limits, Reason, Request, Rollup, Signals,
-    Snapshot, Vma, VmaKind, VmaStat, query_each,
+    Snapshot, Vma, VmaKind, VmaStat, Watch, query_each,
 };
 
 fn ask(req: &Request) -> Snapshot {
@@ -142,10 +144,10 @@ fn limits_of_the_request() {
     let child = Sleeping::start();
     let groups = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP;
     let req = Request::one(child.0.id(), groups);
-    let small = Request { max_rss_bytes: std::num::NonZero::new(4096), ..req };
-    let large = Request { max_rss_bytes: std::num::NonZero::new(1 << 40), ..req };
-    let no_time = Request { budget: Some(Duration::ZERO), ..req };
-    let time = Request { budget: Some(Duration::from_secs(100)), ..req };
+    let small = req.clone().with_max_rss(NonZeroU64::new(4096).unwrap());
+    let large = req.clone().with_max_rss(NonZeroU64::new(1 << 40).unwrap());
+    let no_time = req.clone().with_budget(Duration::ZERO);
+    let time = req.with_budget(Duration::from_secs(100));
     for (req, reason) in [
         (small, Some(Reason::OverBudget)),
         (no_time, Some(Reason::OverBudget)),
@@ -167,9 +169,8 @@ fn a_budget_is_for_several_processes_together() {
     let children = [Sleeping::start(), Sleeping::start(), Sleeping::start()];
     for group in [Group::Rollup, Group::VmaStat] {
         let reasons = |budget| {
-            let one = |c: &Sleeping| Request {
-                budget: Some(budget),
-                ..Request::one(c.0.id(), Groups::BASE | group.into())
+            let one = |c: &Sleeping| {
+                Request::one(c.0.id(), Groups::BASE | group.into()).with_budget(budget)
             };
             let requests: Vec<Request> = children.iter().map(one).collect();
             let (s, gone) = query_each(&requests, Choice::Only(EngineId::Procfs)).unwrap();
@@ -287,16 +288,15 @@ fn the_short_groups() {
 
 #[test]
 fn a_watched_request_counts_and_can_be_stopped() {
-    static COUNTS: taskdiag::Watch = taskdiag::Watch::new();
-    static STOPPED: taskdiag::Watch = taskdiag::Watch::new();
-    STOPPED.stop();
+    let (counts, stopped) = (Arc::new(Watch::new()), Arc::new(Watch::new()));
+    stopped.stop();
     for groups in [Groups::BASE, Groups::BASE | Groups::VMA] {
-        let before = COUNTS.progress();
-        let s = ask(&Request { watch: Some(&COUNTS), ..Request::all(groups) });
-        let now = COUNTS.progress();
+        let before = counts.progress();
+        let s = ask(&Request::all(groups).with_watch(counts.clone()));
+        let now = counts.progress();
         assert!(now.0 - before.0 >= s.tasks().len() as u64 && now.1 > before.1);
         assert_eq!(s.stream().done().error, 0);
-        let s = ask(&Request { watch: Some(&STOPPED), ..Request::all(groups) });
+        let s = ask(&Request::all(groups).with_watch(stopped.clone()));
         assert_eq!((s.tasks().len(), s.stream().done().error), (0, -libc::EINTR));
     }
 }

@@ -115,8 +115,8 @@ fn values_have_the_type_of_their_field() {
     let files = Files::new(&snapshot);
     for owner in files.owners() {
         for file in files.of(owner) {
-            let part = Part::File(OpenRow { file: &file, files: &files });
-            seen.look(&FILES, FILES.own(), &cx, &Row { part, ..owner.row });
+            let part = Part::File(OpenRow::new(&file, &files));
+            seen.look(&FILES, FILES.own(), &cx, &owner.row.with_part(part));
         }
     }
     drop((file, client, udp, unix, pair, pipe));

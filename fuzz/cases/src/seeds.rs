@@ -3,7 +3,7 @@
 
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, Done, Fd,
-    Group, Groups, Info, PathKind, Reason, Req, Stat, Strategy, StreamWriter, Vma,
+    Group, Groups, Info, PathKind, Reason, Req, Stat, Strategy, StreamWriter, Vma, build,
     encode_features_request, encode_request,
 };
 
@@ -53,11 +53,11 @@ fn requests() -> Vec<(String, Vec<u8>)> {
 
 fn writer(groups: Groups, strategy: Strategy) -> StreamWriter {
     let mut w = StreamWriter::new();
-    w.info(&Info {
+    w.info(&build!(Info {
         show_flags: groups.bits(),
         dump_strategy: strategy as u64,
         ..StreamWriter::blank_info()
-    });
+    }));
     w
 }
 
@@ -108,7 +108,7 @@ fn streams() -> Vec<(String, Vec<u8>)> {
         w.begin_task(12, 12);
         w.put(&Base::new());
         w.end_task();
-        let done = Done { error, ..Done::default() };
+        let done = build!(Done { error, ..Done::default() });
         out.push((format!("ended{error}"), w.finish(done).as_bytes().to_vec()));
     }
     out
@@ -132,9 +132,9 @@ fn full_task(w: &mut StreamWriter, pid: u32) {
     w.put_blob_missing(Group::Paths as u16, PathKind::Cwd as u32, Reason::Denied);
     w.put_blob(Group::Environ as u16, 0, 0, b"A=1\0", 4);
     w.put_name(pid + 100, BLOB_DELETED, b"/lib/libc.so");
-    let vma = Vma { start: 4096, end: 8192, name: 101, ..Vma::default() };
+    let vma = build!(Vma { start: 4096, end: 8192, name: 101, ..Vma::default() });
     w.put_list(Vma::ALL_VALID, &[vma, vma]);
-    w.put_list(Fd::ALL_VALID, &[Fd { fd: 3, name: 999, ..Fd::default() }]);
+    w.put_list(Fd::ALL_VALID, &[build!(Fd { fd: 3, name: 999, ..Fd::default() })]);
     macro_rules! lists {
         ($($t:ident)*) => { $(
             w.put_list(taskdiag_wire::$t::ALL_VALID, &[taskdiag_wire::$t::default()]);

@@ -199,14 +199,12 @@ impl Args {
         };
         let mut pids = ids("pid", "--pid", lists::pid)?;
         pids.extend(ids("pids", "PID", lists::pid)?);
-        Ok(Selection {
-            all: m.get_flag("all"),
-            pids,
-            ppids: ids("ppid", "--ppid", lists::pid)?,
-            euids: ids("user", "--user", lists::uid)?,
-            commands: lists::commands(many("command"))?,
-            ..Selection::default()
-        })
+        let mut select = Selection::default();
+        (select.all, select.pids) = (m.get_flag("all"), pids);
+        select.ppids = ids("ppid", "--ppid", lists::pid)?;
+        select.euids = ids("user", "--user", lists::uid)?;
+        select.commands = lists::commands(many("command"))?;
+        Ok(select)
     }
     /// From the options of [`output`]: all tasks are selected.
     pub fn output(m: &ArgMatches, set: &'static Set) -> Result<Args, Exit> {

@@ -106,7 +106,7 @@ fn looks_at_files(field: &Field) -> bool {
 }
 
 fn row<'a>(table: &'a Holder<'a>) -> Row<'a> {
-    Row { part: Part::Table(table), ..Row::new(table.task) }
+    Row::new(table.task).with_part(Part::Table(table))
 }
 
 /// Tables of open files, in this order, or as they are.

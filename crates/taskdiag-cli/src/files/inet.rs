@@ -198,6 +198,7 @@ impl States {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taskdiag::wire::build;
 
     fn socket(family: u16, protocol: u16, local: (u8, u16), peer: (u8, u16)) -> Socket {
         let address = |last: u8| {
@@ -209,7 +210,7 @@ mod tests {
             }
             a
         };
-        Socket {
+        build!(Socket {
             family,
             r#type: if protocol == 6 { 1 } else { 2 },
             protocol,
@@ -219,7 +220,7 @@ mod tests {
             peer_addr: address(peer.0),
             peer_port: peer.1,
             ..Socket::default()
-        }
+        })
     }
 
     fn selects(spec: &str) -> String {

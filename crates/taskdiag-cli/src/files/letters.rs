@@ -72,8 +72,7 @@ pub(super) fn write(all: &Shown<'_>, cx: &Context, fields: &Fields) -> Result<bo
     let end: &[u8] = if fields.nul { b"\0" } else { b"\n" };
     for file in all.opened.owners().flat_map(|owner| all.opened.files_of(owner)) {
         any = true;
-        let row =
-            Row { part: Part::File(OpenRow { file: &file, files: all.files }), ..file.owner.row };
+        let row = file.owner.row.with_part(Part::File(OpenRow::new(&file, all.files)));
         let out = sink.buf();
         let set = |out: &mut Vec<u8>, table: &[(char, &str)]| {
             for (letter, name) in table.iter().filter(|(l, _)| fields.has(*l)) {

@@ -244,6 +244,7 @@ impl Selection {
             What::Fd(_) => self.wants_fds(),
             What::Path(..) => self.wants_paths(),
             What::Mapped(_) => self.wants_mapped(),
+            _ => true,
         };
         if !wanted {
             return false;

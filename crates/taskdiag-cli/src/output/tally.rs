@@ -26,10 +26,11 @@ fn slot(m: Missing) -> Option<usize> {
         Missing::Reason(Reason::Denied) => Some(1),
         Missing::Reason(Reason::Blocked) => Some(2),
         Missing::Reason(Reason::Truncated) => Some(3),
-        Missing::Reason(Reason::Unsupported) => Some(4),
         Missing::Reason(Reason::OverBudget) => Some(5),
         Missing::Reason(Reason::Stopped) => Some(6),
         Missing::Reason(Reason::Absent | Reason::Vanished) => None,
+        // And reasons that this version does not know.
+        Missing::Reason(_) => Some(4),
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::Stdio;
 
 use super::common::{Saved, Task, machine, parts, run, stream, taskdiag};
-use taskdiag::wire::Done;
+use taskdiag::wire::{Done, build};
 use taskdiag::{Group, Strategy};
 
 fn fails(args: &[&str], code: i32, words: &[&str]) {
@@ -127,7 +127,7 @@ fn partial_answers_say_so() {
 
 #[test]
 fn a_walk_that_ended_early_is_partial() {
-    let bytes = stream(Strategy::All, &machine(), Done { error: -12, ..Done::default() });
+    let bytes = stream(Strategy::All, &machine(), build!(Done { error: -12, ..Done::default() }));
     let (code, out, err) = Saved::bytes(&bytes).ps(&["-o", "pid="]);
     assert_eq!((code, out.lines().count()), (3, 6));
     assert!(err.contains("ended early"), "{err}");
@@ -137,7 +137,7 @@ fn a_walk_that_ended_early_is_partial() {
 #[test]
 fn a_walk_that_ended_early_for_an_odd_reason() {
     for error in [5, -5000, i32::MIN, i32::MAX, -4095, -4096, -1, 1] {
-        let bytes = stream(Strategy::All, &machine(), Done { error, ..Done::default() });
+        let bytes = stream(Strategy::All, &machine(), build!(Done { error, ..Done::default() }));
         let saved = Saved::bytes(&bytes);
         for form in [&["-o", "pid="][..], &["--jsonl", "-o", "pid"], &["--csv", "--no-headers"]] {
             let (code, out, err) = saved.ps(form);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::common::{NOW_S, Saved, parts, run};
-use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter};
+use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter, build};
 use taskdiag::{
     Base, Cred, Fd, FdCount, FdDetail, FdDetailKind, FdType, Group, Groups, PathKind, Reason,
     Socket, Strategy, Vma, VmaKind,
@@ -19,19 +19,19 @@ fn fd(n: u32, kind: FdType, inode: u64, flags: u32) -> Fd {
         FdType::Chr => 6,
         _ => 8,
     };
-    Fd { fd: n, r#type: kind as u32, inode, flags, dev: fs, nlink: 1, ..Fd::default() }
+    build!(Fd { fd: n, r#type: kind as u32, inode, flags, dev: fs, nlink: 1, ..Fd::default() })
 }
 
 fn file(n: u32, name: u32, inode: u64, flags: u32, size: u64) -> Fd {
-    Fd { name, size_bytes: size, ..fd(n, FdType::Reg, inode, flags) }
+    build!(Fd { name, size_bytes: size, ..fd(n, FdType::Reg, inode, flags) })
 }
 
 fn null(n: u32, flags: u32) -> Fd {
-    Fd { name: 1, rdev: 0x103, ..fd(n, FdType::Chr, 5, flags) }
+    build!(Fd { name: 1, rdev: 0x103, ..fd(n, FdType::Chr, 5, flags) })
 }
 
 fn tcp(n: u32, state: u16, local: u16, peer: u16) -> Socket {
-    let mut s = Socket {
+    let mut s = build!(Socket {
         fd: n,
         inode: 1000 + u64::from(n),
         netns: 77,
@@ -42,7 +42,7 @@ fn tcp(n: u32, state: u16, local: u16, peer: u16) -> Socket {
         local_port: local,
         peer_port: peer,
         ..Socket::default()
-    };
+    });
     if peer != 0 {
         s.local_addr[..4].copy_from_slice(&[127, 0, 0, 1]);
         s.peer_addr[..4].copy_from_slice(&[10, 0, 0, 9]);
@@ -119,8 +119,9 @@ fn machine() -> Saved {
     let mut m = Made::new(GROUPS, Strategy::AllThread);
     m.task((1, 1), 0, b"init", |w| {
         list(w, &[null(0, R), file(3, 2, 12, W, 4096), fd(4, FdType::Epoll, 9, U)]);
-        let epoll =
-            |t| FdDetail { fd: 4, kind: FdDetailKind::Epoll as u32, value: [t, 0, 0, 0, 0] };
+        let epoll = |t| {
+            build!(FdDetail { fd: 4, kind: FdDetailKind::Epoll as u32, value: [t, 0, 0, 0, 0] })
+        };
         w.put_list(FdDetail::ALL_VALID, &[epoll(3), epoll(7)]);
         w.put_name(1, 0, b"/dev/null");
         w.put_name(2, 0, b"/var/log/init.log");
@@ -128,7 +129,7 @@ fn machine() -> Saved {
         for (kind, path) in paths {
             w.put_blob(Group::Paths as u16, kind as u32, 0, path.as_bytes(), path.len());
         }
-        let vma = Vma {
+        let vma = build!(Vma {
             start: 4096,
             end: 8192,
             inode: 40,
@@ -136,8 +137,8 @@ fn machine() -> Saved {
             name: 3,
             kind: VmaKind::File as u32,
             ..Vma::default()
-        };
-        w.put_list(Vma::ALL_VALID, &[vma, Vma { start: 8192, name: 4, ..vma }]);
+        });
+        w.put_list(Vma::ALL_VALID, &[vma, build!(Vma { start: 8192, name: 4, ..vma })]);
         w.put_name(3, 0, b"/lib/libc.so");
         w.put_name(4, BLOB_DELETED, b"/lib/old.so");
     });
@@ -150,9 +151,9 @@ fn machine() -> Saved {
     });
     // Three threads with one table, one with its own.
     m.task((20, 20), 33, b"web", |w| {
-        let deleted = Fd { nlink: 0, ..file(5, 5, 77, U, 1 << 20) };
+        let deleted = build!(Fd { nlink: 0, ..file(5, 5, 77, U, 1 << 20) });
         list(w, &[null(0, U), deleted, fd(6, FdType::Socket, 2006, U)]);
-        let peer = Socket {
+        let peer = build!(Socket {
             fd: 6,
             inode: 2006,
             family: 1,
@@ -160,7 +161,7 @@ fn machine() -> Saved {
             state: 1,
             peer_inode: 3001,
             ..Socket::default()
-        };
+        });
         w.put_list(Socket::ALL_VALID, &[peer]);
         w.put_name(5, BLOB_DELETED, b"/tmp/cache");
         bare(w);
@@ -183,7 +184,7 @@ fn machine() -> Saved {
     });
     m.task((31, 31), 33, b"less", |w| {
         list(w, &[fd(0, FdType::Pipe, 500, R), fd(1, FdType::Socket, 3001, U)]);
-        let s = Socket {
+        let s = build!(Socket {
             fd: 1,
             inode: 3001,
             family: 1,
@@ -193,7 +194,7 @@ fn machine() -> Saved {
             netns: 78,
             name: 7,
             ..Socket::default()
-        };
+        });
         w.put_list(Socket::ALL_VALID, &[s]);
         w.put_name(7, 0, b"/run/less.sock");
         bare(w);

@@ -1,7 +1,7 @@
 //! `taskdiag maps` from saved answers with known content.
 
 use serde_json::{Value, json};
-use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter};
+use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter, build};
 use taskdiag::{Base, Cred, Group, Groups, Reason, Strategy, Vma, VmaKind, VmaStat};
 
 use super::common::{Saved, parts, taskdiag};
@@ -71,9 +71,9 @@ pub fn stream(tasks: &[(u32, &str, Has)], done: Done) -> Vec<u8> {
     w.info(&info);
     for (i, (pid, comm, has)) in tasks.iter().enumerate() {
         w.begin_task(*pid, *pid);
-        let base = Base { valid: Base::ALL_VALID, ppid: 1, state: b'S', ..Base::new() };
+        let base = build!(Base { valid: Base::ALL_VALID, ppid: 1, state: b'S', ..Base::new() });
         w.put_base(&base, comm.as_bytes());
-        w.put(&Cred { valid: Cred::ALL_VALID, ..Cred::new() });
+        w.put(&build!(Cred { valid: Cred::ALL_VALID, ..Cred::new() }));
         let args = format!("/bin/{comm}\0-x\0");
         w.put_blob(Group::Cmdline as u16, 0, 0, args.as_bytes(), args.len());
         match has {
@@ -98,17 +98,19 @@ pub fn stream(tasks: &[(u32, &str, Has)], done: Done) -> Vec<u8> {
 }
 
 fn put(w: &mut StreamWriter, mappings: &[Mapping], no_stat: Option<Reason>) {
-    let vma = |m: &Mapping| Vma {
-        start: m.start,
-        end: m.start + m.kib * 1024,
-        offset_bytes: 0x1000,
-        inode: u64::from(m.name) * 7,
-        dev: 0xfe01,
-        name: m.name,
-        perms: m.perms,
-        flags: 0x100,
-        kind: m.kind as u32,
-        ..Vma::default()
+    let vma = |m: &Mapping| {
+        build!(Vma {
+            start: m.start,
+            end: m.start + m.kib * 1024,
+            offset_bytes: 0x1000,
+            inode: u64::from(m.name) * 7,
+            dev: 0xfe01,
+            name: m.name,
+            perms: m.perms,
+            flags: 0x100,
+            kind: m.kind as u32,
+            ..Vma::default()
+        })
     };
     let vmas: Vec<Vma> = mappings.iter().map(vma).collect();
     w.put_list(Vma::ALL_VALID, &vmas);
@@ -117,7 +119,7 @@ fn put(w: &mut StreamWriter, mappings: &[Mapping], no_stat: Option<Reason>) {
     }
     let stat = |m: &Mapping| {
         let (rss, swap) = m.stat?;
-        Some(VmaStat {
+        Some(build!(VmaStat {
             start: m.start,
             end: m.start + m.kib * 1024,
             rss_bytes: rss * 1024,
@@ -125,7 +127,7 @@ fn put(w: &mut StreamWriter, mappings: &[Mapping], no_stat: Option<Reason>) {
             private_dirty_bytes: rss * 256,
             swap_bytes: swap * 1024,
             ..VmaStat::default()
-        })
+        }))
     };
     let stats: Vec<VmaStat> = mappings.iter().filter_map(stat).collect();
     // KSM is not known, as on older kernels.
@@ -311,18 +313,18 @@ fn who_uses_a_library() {
 fn threads_have_no_mappings_of_their_own() {
     let mut w = StreamWriter::new();
     let info = wire_info();
-    w.info(&taskdiag::wire::Info {
+    w.info(&build!(taskdiag::wire::Info {
         dump_strategy: taskdiag::Strategy::AllThread as u64,
         show_flags: (Groups::BASE | Groups::VMA).bits(),
         ..info
-    });
+    }));
     for tid in [20, 21, 22] {
         w.begin_task(tid, 20);
         w.put_base(&Base::new(), b"web");
         match tid {
             20 => {
                 w.put_name(1, 0, b"/lib/libc.so");
-                let vma = Vma {
+                let vma = build!(Vma {
                     start: 4096,
                     end: 8192,
                     inode: 7,
@@ -330,7 +332,7 @@ fn threads_have_no_mappings_of_their_own() {
                     name: 1,
                     kind: 1,
                     ..Vma::default()
-                };
+                });
                 w.put_list(Vma::ALL_VALID, &[vma]);
             }
             _ => w.shared(Group::Vma, 20),
@@ -386,7 +388,7 @@ fn gaps_are_said() {
 
 #[test]
 fn a_walk_that_was_stopped_is_partial() {
-    let stopped = Done { error: -4, ..Done::default() };
+    let stopped = build!(Done { error: -4, ..Done::default() });
     let bytes = stream(&[(12, "x", Has::Maps(mappings()))], stopped);
     let (code, out, err) = maps(&Saved::bytes(&bytes), &["--no-headers"]);
     assert_eq!((code, out.lines().count()), (3, mappings().len()));
@@ -400,10 +402,10 @@ fn a_list_that_ends_early_is_not_taken_for_whole() {
     info.show_flags |= Groups::VMA_STAT.bits();
     w.info(&info);
     w.begin_task(5, 5);
-    let vma = |start| Vma { start, end: start + 4096, kind: 2, ..Vma::default() };
+    let vma = |start| build!(Vma { start, end: start + 4096, kind: 2, ..Vma::default() });
     w.put_list(Vma::ALL_VALID, &[vma(4096), vma(8192)]);
     w.missing(Group::Vma, Reason::Blocked);
-    let stat = VmaStat { start: 4096, end: 8192, rss_bytes: 4096, ..VmaStat::default() };
+    let stat = build!(VmaStat { start: 4096, end: 8192, rss_bytes: 4096, ..VmaStat::default() });
     w.put_list(VmaStat::ALL_VALID, &[stat]);
     w.missing(Group::VmaStat, Reason::OverBudget);
     w.end_task();
@@ -423,7 +425,7 @@ fn a_list_that_ends_early_is_not_taken_for_whole() {
 fn shared_memory_is_counted_with_the_first_who_is_selected() {
     let mut w = StreamWriter::new();
     w.info(&wire_info());
-    let vma = Vma { start: 4096, end: 12288, kind: 2, ..Vma::default() };
+    let vma = build!(Vma { start: 4096, end: 12288, kind: 2, ..Vma::default() });
     w.begin_task(5, 5);
     w.put_list(Vma::ALL_VALID, &[vma]);
     w.end_task();
@@ -453,8 +455,8 @@ fn odd_streams() {
     let mut w = StreamWriter::new();
     w.info(&wire_info());
     w.begin_task(5, 5);
-    let vma = Vma { start: 5, end: 1, name: 99, kind: 1, perms: 7, ..Vma::default() };
-    w.put_list(Vma::ALL_VALID, &[vma, Vma { kind: 77, ..vma }]);
+    let vma = build!(Vma { start: 5, end: 1, name: 99, kind: 1, perms: 7, ..Vma::default() });
+    w.put_list(Vma::ALL_VALID, &[vma, build!(Vma { kind: 77, ..vma })]);
     w.put_list(0, &[vma]);
     w.end_task();
     w.begin_task(6, 6);

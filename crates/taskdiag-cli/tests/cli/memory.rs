@@ -1,7 +1,7 @@
 //! `taskdiag memory` from saved answers with known content.
 
 use serde_json::{Value, json};
-use taskdiag::wire::{Done, StreamWriter};
+use taskdiag::wire::{Done, StreamWriter, build};
 use taskdiag::{Base, Cred, Group, Groups, Reason, Rollup, Statm, Strategy};
 
 use super::common::{Saved, parts, taskdiag};
@@ -24,22 +24,26 @@ fn saved(tasks: &[Task]) -> Saved {
     w.info(&info);
     for (pid, uid, comm, rss, rollup) in tasks {
         w.begin_task(*pid, *pid);
-        let base = Base { valid: Base::ALL_VALID, state: b'S', ..Base::new() };
+        let base = build!(Base { valid: Base::ALL_VALID, state: b'S', ..Base::new() });
         w.put_base(&base, comm.as_bytes());
-        w.put(&Cred { valid: Cred::ALL_VALID, uid: *uid, euid: *uid, ..Cred::new() });
+        w.put(&build!(Cred { valid: Cred::ALL_VALID, uid: *uid, euid: *uid, ..Cred::new() }));
         w.put_blob(Group::Cmdline as u16, 0, 0, comm.as_bytes(), comm.len());
         match rollup {
             Err(Reason::Absent) => w.missing(Group::Statm, Reason::Absent),
-            _ => w.put(&Statm { valid: Statm::ALL_VALID, rss_bytes: rss << 20, ..Statm::new() }),
+            _ => w.put(&build!(Statm {
+                valid: Statm::ALL_VALID,
+                rss_bytes: rss << 20,
+                ..Statm::new()
+            })),
         }
         match rollup {
-            Ok((pss, uss)) => w.put(&Rollup {
+            Ok((pss, uss)) => w.put(&build!(Rollup {
                 valid: Rollup::ALL_VALID,
                 pss_bytes: pss << 20,
                 private_dirty_bytes: uss << 20,
                 swap_bytes: 4096,
                 ..Rollup::new()
-            }),
+            })),
             Err(why) => w.missing(Group::Rollup, *why),
         }
         w.end_task();
@@ -147,12 +151,16 @@ fn threads_have_no_memory_of_their_own() {
     w.info(&info);
     for tid in [20, 21, 22] {
         w.begin_task(tid, 20);
-        w.put_base(&Base { valid: Base::ALL_VALID, state: b'S', ..Base::new() }, b"web");
-        w.put(&Cred { valid: Cred::ALL_VALID, ..Cred::new() });
+        w.put_base(&build!(Base { valid: Base::ALL_VALID, state: b'S', ..Base::new() }), b"web");
+        w.put(&build!(Cred { valid: Cred::ALL_VALID, ..Cred::new() }));
         w.put_blob(Group::Cmdline as u16, 0, 0, b"web", 3);
-        w.put(&Statm { valid: Statm::ALL_VALID, rss_bytes: 10 << 20, ..Statm::new() });
+        w.put(&build!(Statm { valid: Statm::ALL_VALID, rss_bytes: 10 << 20, ..Statm::new() }));
         match tid {
-            20 => w.put(&Rollup { valid: Rollup::ALL_VALID, pss_bytes: 4 << 20, ..Rollup::new() }),
+            20 => w.put(&build!(Rollup {
+                valid: Rollup::ALL_VALID,
+                pss_bytes: 4 << 20,
+                ..Rollup::new()
+            })),
             _ => w.shared(Group::Rollup, 20),
         }
         w.end_task();

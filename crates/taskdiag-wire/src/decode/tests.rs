@@ -1,7 +1,5 @@
 //! Streams whose structs are shorter or longer than ours: every one of the registry, every length.
 
-use zerocopy::IntoBytes;
-
 use super::*;
 
 #[test]

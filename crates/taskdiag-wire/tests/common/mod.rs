@@ -2,7 +2,6 @@
 //! they can be wrong.
 
 use taskdiag_wire::*;
-use zerocopy::IntoBytes;
 
 /// A small generator (xorshift64*), the same on every run.
 pub struct Rng(pub u64);
@@ -30,7 +29,7 @@ pub fn get32(bytes: &[u8], at: usize) -> u32 {
 pub fn all_groups() -> Info {
     let asked = Groups::BASE | Groups::CRED | Groups::STAT | Groups::CMDLINE | Groups::PATHS;
     let asked = asked | Groups::IO | Groups::NS | Groups::CGROUP;
-    Info { show_flags: asked.bits(), ..StreamWriter::blank_info() }
+    build!(Info { show_flags: asked.bits(), ..StreamWriter::blank_info() })
 }
 
 /// The name of the tasks here.
@@ -49,7 +48,7 @@ pub fn sample() -> AlignedBuf {
     w.info(&all_groups());
     w.begin_task(42, 42);
     w.put_base(&base(1), COMM);
-    w.put(&Cred { ngroups: 3, valid: Cred::ALL_VALID, ..Cred::new() });
+    w.put(&build!(Cred { ngroups: 3, valid: Cred::ALL_VALID, ..Cred::new() }));
     let ids = |v: &[u32]| v.iter().flat_map(|i| i.to_ne_bytes()).collect::<Vec<u8>>();
     w.put_blob(A_GROUPS, 0, 0, &ids(&[4, 24, 27]), 12);
     w.put(&Stat::new());
@@ -71,8 +70,11 @@ pub fn sample() -> AlignedBuf {
     w.put(&Sched::new());
     w.put(&Statm::new());
     w.put_name(7, BLOB_DELETED, b"/lib/a");
-    w.put_list(Vma::ALL_VALID, &[Vma { start: 4096, end: 8192, name: 7, ..Vma::default() }; 3]);
-    w.put_list(Fd::ALL_VALID - 1, &[Fd { name: 7, ..Fd::default() }]);
+    w.put_list(
+        Vma::ALL_VALID,
+        &[build!(Vma { start: 4096, end: 8192, name: 7, ..Vma::default() }); 3],
+    );
+    w.put_list(Fd::ALL_VALID - 1, &[build!(Fd { name: 7, ..Fd::default() })]);
     w.put_list::<Socket>(Socket::ALL_VALID, &[]);
     w.shared(Group::Fd, 42);
     w.put(&Limits::new());
@@ -82,7 +84,7 @@ pub fn sample() -> AlignedBuf {
     w.end_task();
     w.begin_task(45, 45);
     w.end_task();
-    w.finish(Done { vanished: 2, ..Done::default() })
+    w.finish(build!(Done { vanished: 2, ..Done::default() }))
 }
 
 /// A message with this payload, padded.
@@ -106,12 +108,12 @@ pub fn info_msg() -> Vec<u8> {
 }
 
 pub fn done_msg(tasks: u64, more: &[u8]) -> Vec<u8> {
-    let done = Done { tasks, ..Done::default() };
+    let done = build!(Done { tasks, ..Done::default() });
     msg(NLMSG_DONE, &[done.as_bytes(), more].concat())
 }
 
 pub fn done_with_error(error: i32) -> Vec<u8> {
-    msg(NLMSG_DONE, Done { error, ..Done::default() }.as_bytes())
+    msg(NLMSG_DONE, build!(Done { error, ..Done::default() }).as_bytes())
 }
 
 /// INFO, these messages, DONE with this count.

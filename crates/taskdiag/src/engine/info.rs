@@ -6,7 +6,7 @@
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use taskdiag_wire::{Info, StreamWriter};
+use taskdiag_wire::{Info, StreamWriter, build};
 
 use crate::request::Request;
 
@@ -20,7 +20,7 @@ pub(crate) fn info(req: &Request) -> Info {
     // The clocks are read one right after the other, because the reader takes them as one moment.
     let boottime_ns = ns(clock_gettime(ClockId::Boottime));
     let realtime_ns = ns(clock_gettime(ClockId::Realtime));
-    Info {
+    build!(Info {
         show_flags: req.groups.bits(),
         dump_strategy: req.strategy as u64,
         pid: req.pid,
@@ -31,7 +31,7 @@ pub(crate) fn info(req: &Request) -> Info {
         page_size: rustix::param::page_size() as u32,
         clk_tck: rustix::param::clock_ticks_per_second() as u32,
         ..StreamWriter::blank_info()
-    }
+    })
 }
 
 /// A clock that is before its epoch is shown as its epoch.

@@ -4,10 +4,18 @@
 //! encoding. Engines know the wire format and each other not at all; [`auto`] chooses.
 
 pub mod auto;
+#[cfg(feature = "bpf")]
 pub mod bpf;
+#[cfg(not(feature = "bpf"))]
+#[path = "without/bpf.rs"]
+pub(crate) mod bpf;
 pub(crate) mod estimate;
 pub(crate) mod info;
+#[cfg(feature = "kernel")]
 pub mod kernel;
+#[cfg(not(feature = "kernel"))]
+#[path = "without/kernel.rs"]
+pub(crate) mod kernel;
 pub(crate) mod mappings;
 pub(crate) mod numbering;
 pub mod procfs;
@@ -41,6 +49,7 @@ pub const GROUPS: Groups = Groups::BASE
 
 /// The engines there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum EngineId {
     /// `/proc/task_diag` of a patched kernel.
     Kernel,
@@ -71,6 +80,7 @@ impl fmt::Display for EngineId {
 
 /// What an engine can do here.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Support {
     /// Groups it answers.
     pub groups: Groups,
@@ -82,6 +92,7 @@ pub struct Support {
 
 /// What an answer cost.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct Cost {
     /// System calls made for it, as the engine counts them.
     pub syscalls: u64,
@@ -93,6 +104,7 @@ pub struct Cost {
 
 /// A complete stream (INFO, tasks, DONE) and its cost.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Answer {
     /// The bytes.
     pub stream: Bytes,
@@ -100,12 +112,31 @@ pub struct Answer {
     pub cost: Cost,
 }
 
-/// Answers requests.
-pub trait Engine: Send {
+/// Answers requests. The engines of this crate implement it, and nothing else can, so that a later version can add a
+/// method.
+pub trait Engine: sealed::Sealed + Send {
     /// Which one it is.
     fn id(&self) -> EngineId;
     /// What it can do here.
     fn support(&self) -> Support;
     /// Answer a request. Groups outside [`Support::groups`] are an error.
     fn run(&mut self, req: &Request) -> Result<Answer, Error>;
+}
+
+/// Why an engine does not answer that this build does not have.
+#[cfg(not(all(feature = "bpf", feature = "kernel")))]
+fn not_built(engine: EngineId, feature: &str) -> Error {
+    let cause = crate::error::Cause::NotBuilt;
+    let why = format!(
+        "this program was built without it; the feature '{feature}' of the crate taskdiag adds it"
+    );
+    Error::Unavailable { engine, cause, why }
+}
+
+mod sealed {
+    /// Implemented by the engines of this crate.
+    pub trait Sealed {}
+    impl Sealed for super::bpf::Bpf {}
+    impl Sealed for super::kernel::Kernel {}
+    impl Sealed for super::procfs::Procfs {}
 }

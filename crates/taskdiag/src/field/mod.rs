@@ -42,6 +42,7 @@ pub enum Align {
 
 /// Unit of the value, as the library and JSON give it. Text may show another one: see [`Text`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unit {
     /// A plain value.
     None,
@@ -73,6 +74,7 @@ impl Unit {
 
 /// Type of the value in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Kind {
     /// An integer that is never negative; a limit may also be the word `unlimited`.
     Integer,
@@ -236,6 +238,7 @@ pub type Get = for<'a> fn(&Context, &Row<'a>) -> Value<'a>;
 
 /// One field.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Field {
     /// Its name.
     pub name: &'static str,
@@ -265,8 +268,37 @@ pub struct Field {
     pub get: Get,
 }
 
+impl Field {
+    /// A column of text that a face fills in itself, with [`Item::With`](crate::view::Item::With): it needs no group,
+    /// and has no value of its own. `source` and `help` are as in the members with these names.
+    pub const fn drawn(
+        name: &'static str,
+        header: &'static str,
+        width: usize,
+        source: &'static str,
+        help: &'static str,
+    ) -> Field {
+        Field {
+            name,
+            header,
+            width,
+            align: Align::Left,
+            groups: Groups::NONE,
+            members: Members::NONE,
+            kind: Kind::Text,
+            unit: Unit::None,
+            text: Text::Plain,
+            source,
+            help,
+            aliases: &[],
+            get: |_, _| Value::ABSENT,
+        }
+    }
+}
+
 /// A field under one of its names.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Named {
     /// The field.
     pub field: &'static Field,
@@ -327,10 +359,12 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{AlignedBuf, Base, Done, Group, Info, Reason, Stat, Stream, StreamWriter};
+    use taskdiag_wire::{
+        AlignedBuf, Base, Done, Group, Info, Reason, Stat, Stream, StreamWriter, build,
+    };
 
     fn filled<T: taskdiag_wire::GroupRecord>(fill: u8) -> T {
-        T::read_from_bytes(&vec![fill; size_of::<T>()]).expect("the size is right")
+        T::read_from_prefix(&vec![fill; size_of::<T>()]).expect("the size is right").0
     }
 
     /// A stream with one task whose records are all this byte, or with no record at all.
@@ -340,13 +374,13 @@ mod tests {
         }
         let mut w = StreamWriter::new();
         let extreme = fill.map_or(0, |b| u64::from_ne_bytes([b; 8]));
-        w.info(&Info {
+        w.info(&build!(Info {
             show_flags: asked.bits(),
             realtime_ns: extreme,
             mem_total_bytes: extreme,
             page_size: extreme as u32,
             ..StreamWriter::blank_info()
-        });
+        }));
         w.begin_task(7, 7);
         if let Some(b) = fill {
             macro_rules! records {
@@ -417,7 +451,11 @@ mod tests {
         let (skip_base, skip_stat) = m.skipped();
         let mut w = StreamWriter::new();
         let asked = Groups::BASE | Groups::STAT | field.groups;
-        w.info(&Info { show_flags: asked.bits(), page_size: 4096, ..StreamWriter::blank_info() });
+        w.info(&build!(Info {
+            show_flags: asked.bits(),
+            page_size: 4096,
+            ..StreamWriter::blank_info()
+        }));
         w.begin_task(7, 7);
         let mut base: Base = filled(fill);
         (base.valid, base.state) = (Base::ALL_VALID & !skip_base, b'Z');

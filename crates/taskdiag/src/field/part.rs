@@ -10,6 +10,7 @@ use crate::files::{Files, Holder, OpenFile};
 
 /// What of its task a row is of.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub enum Part<'a> {
     /// The task itself.
     #[default]
@@ -26,6 +27,7 @@ pub enum Part<'a> {
 
 /// A file that a process has in use, among those of the answer.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct OpenRow<'a> {
     /// The file.
     pub file: &'a OpenFile<'a>,
@@ -33,8 +35,16 @@ pub struct OpenRow<'a> {
     pub files: &'a Files<'a>,
 }
 
+impl<'a> OpenRow<'a> {
+    /// A file, and all files of its answer.
+    pub fn new(file: &'a OpenFile<'a>, files: &'a Files<'a>) -> OpenRow<'a> {
+        OpenRow { file, files }
+    }
+}
+
 /// A name of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Name<'a> {
     /// Any bytes but NUL.
     pub bytes: &'a [u8],
@@ -58,6 +68,7 @@ impl<'a> Name<'a> {
 
 /// A memory mapping.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Map<'a> {
     /// What it is.
     pub vma: Entry<'a, Vma>,

@@ -1,20 +1,18 @@
 //! One task, or an entry of a list of it, with its records found: fields are read many at a time, so
 //! the attributes of a task are walked once for all of them.
 
-use taskdiag_wire::{A_COMM, BlobHdr, Group, GroupRecord, Reason, TaskView};
-
-use zerocopy::FromBytes;
+use taskdiag_wire::{A_COMM, BlobHdr, Group, GroupRecord, Plain, Reason, TaskView};
 
 use super::part::Part;
 use super::value::{Missing, Value};
 
 fn cast<T: GroupRecord>(bytes: &[u8]) -> Option<&T> {
-    T::ref_from_prefix(bytes).ok().map(|(r, _)| r)
+    T::ref_from_prefix(bytes).map(|(r, _)| r)
 }
 
 /// The data of a blob in one piece.
 fn blob(bytes: &[u8]) -> Option<&[u8]> {
-    let (hdr, data) = BlobHdr::ref_from_prefix(bytes).ok()?;
+    let (hdr, data) = BlobHdr::ref_from_prefix(bytes)?;
     data.get(..hdr.len as usize)
 }
 
@@ -23,6 +21,7 @@ macro_rules! row {
     ([] records { $($(#[$m:meta])* $r:ident = $n:literal $s:ident $c:ident,)* } $($rest:tt)*) => {
         /// A task and its fixed-size groups.
         #[derive(Clone, Copy, Debug)]
+        #[non_exhaustive]
         pub struct Row<'a> {
             /// The task.
             pub view: TaskView<'a>,
@@ -35,6 +34,11 @@ macro_rules! row {
         }
 
         impl<'a> Row<'a> {
+            /// The same row, of this part of its task.
+            #[must_use]
+            pub fn with_part(self, part: Part<'a>) -> Row<'a> {
+                Row { part, ..self }
+            }
             /// Find the records of a task.
             pub fn new(view: TaskView<'a>) -> Row<'a> {
                 let mut row = Row { view, comm: None, $($s: None,)* part: Part::Whole };

@@ -5,6 +5,7 @@ use super::{Field, Named, table};
 
 /// The columns of one kind of row.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Set {
     /// What a row is of.
     pub name: &'static str,

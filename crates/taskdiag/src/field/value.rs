@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use taskdiag_wire::Reason;
 
-/// Why there is no value.
+/// Why there is no value: it was not asked for, or the engine says why. There is no third case, so this enum has all;
+/// the reasons of engines may become more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// Its group was not asked for.
@@ -71,6 +72,9 @@ impl Short {
 }
 
 /// The value of a field for one task, in the units of the library.
+///
+/// The enum has every kind of value that there is: who shows values must say for each kind what it looks like, so a new
+/// kind is a new major version.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// There is none, and this is why.

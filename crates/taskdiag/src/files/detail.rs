@@ -240,9 +240,10 @@ const LINK_TYPES: [&str; 15] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taskdiag_wire::build;
 
     fn one(kind: FdType, detail: FdDetailKind, value: [u64; 5]) -> String {
-        let raw = FdDetail { fd: 3, kind: detail as u32, value };
+        let raw = build!(FdDetail { fd: 3, kind: detail as u32, value });
         let entry = Entry { valid: FdDetail::ALL_VALID, raw: &raw };
         text(kind, &[entry], |pid| (pid == 42).then(|| String::from("sleep")))
     }
@@ -283,7 +284,7 @@ mod tests {
         }
         assert_eq!(text(T::BpfMap, &[], |_| None), "[bpf-map]");
         assert_eq!(text(T::Epoll, &[], |_| None), "[eventpoll]");
-        let busy = FdDetail { fd: 3, kind: D::Epoll as u32, value: [0; 5] };
+        let busy = build!(FdDetail { fd: 3, kind: D::Epoll as u32, value: [0; 5] });
         let entry = Entry { valid: 3, raw: &busy };
         assert_eq!(text(T::Epoll, &[entry], |_| None), "[eventpoll:?]");
     }

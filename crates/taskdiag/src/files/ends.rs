@@ -6,6 +6,7 @@ use super::{Access, Owner};
 
 /// A descriptor that is an end of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct End {
     // The order of the members is the order of the index, so that ends which are open the same way lie
     // together.

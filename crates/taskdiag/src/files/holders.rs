@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use taskdiag_wire::{A_SHARED, Group, Reason, Shared, TaskView};
-use zerocopy::FromBytes;
+use taskdiag_wire::{A_SHARED, Group, Plain, Reason, Shared, TaskView};
 
 use crate::snapshot::Snapshot;
 
 /// A process, and a value that tasks of it have in common.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Holder<'a> {
     /// The task that stands for the process. It is the leader if the leader has the value, and otherwise the
     /// first task that has it.
@@ -40,6 +40,7 @@ impl Holder<'_> {
 
 /// A task without the value, or with only a part of it, and the reason.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Gap<'a> {
     /// The task.
     pub task: TaskView<'a>,
@@ -62,7 +63,7 @@ fn place(task: &TaskView<'_>, group: Group) -> Place {
             return Place::Here;
         }
         if kind == A_SHARED {
-            if let Ok((s, _)) = Shared::read_from_prefix(attr) {
+            if let Some((s, _)) = Shared::read_from_prefix(attr) {
                 if s.group == group as u32 {
                     return Place::With(s.pid);
                 }

@@ -35,6 +35,7 @@ pub use words::{TYPES, family_name, protocol_name, state_name, state_number};
 
 /// A process, or a thread that unshared its files, with the data that is needed to list its files.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Owner<'a> {
     /// The process or thread, and its records.
     pub row: Row<'a>,
@@ -285,6 +286,7 @@ fn stat_of<'a>(task: &TaskView<'a>, kind: PathKind) -> Option<Entry<'a, FileStat
         PathKind::Exe => FileUse::Exe,
         PathKind::Cwd => FileUse::Cwd,
         PathKind::Root => FileUse::Root,
+        _ => return None,
     };
     task.list::<FileStat>()?.find(|s| s.raw.r#as == r#as as u32)
 }

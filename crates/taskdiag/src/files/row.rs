@@ -48,6 +48,7 @@ impl Access {
 
 /// How a process uses a file.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum What<'a> {
     /// The file is its working directory, root or executable. The entry is a mapping of the file, if the
     /// answer has one.
@@ -60,6 +61,7 @@ pub enum What<'a> {
 
 /// A path, or another name that the kernel has for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PathName<'a> {
     /// The bytes of the name. It may have any bytes but NUL.
     pub bytes: &'a [u8],
@@ -97,6 +99,7 @@ impl<'a> PathName<'a> {
 
 /// A file that a process has in use. A member that is `None` is not known, or does not apply.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct OpenFile<'a> {
     /// The process or thread that has the file.
     pub owner: &'a Owner<'a>,
@@ -129,6 +132,7 @@ impl<'a> OpenFile<'a> {
             What::Path(PathKind::Cwd, _) => Cow::Borrowed("cwd"),
             What::Path(PathKind::Root, _) => Cow::Borrowed("rtd"),
             What::Path(PathKind::Exe, _) => Cow::Borrowed("txt"),
+            What::Path(kind, _) => Cow::Borrowed(kind.name()),
             What::Mapped(_) if self.is_deleted() => Cow::Borrowed("DEL"),
             What::Mapped(_) => Cow::Borrowed("mem"),
         }

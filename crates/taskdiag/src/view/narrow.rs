@@ -27,6 +27,7 @@ const START: Members = Members::of(Groups::BASE, &["start_time_ns"]);
 
 /// A request in two steps.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Narrow {
     /// Asks for the values that the conditions need, of all tasks.
     pub first: Request,
@@ -52,7 +53,7 @@ impl Narrow {
             return None;
         }
         Some(Narrow {
-            first: Request { groups, members, ..all },
+            first: Request { groups, members, ..all.clone() },
             all,
             select,
             filter: filter.cloned(),
@@ -111,14 +112,14 @@ impl Narrow {
             strategy,
             groups: self.all.groups | Groups::BASE,
             members: self.all.members.union(START),
-            watch: if stopped { None } else { self.all.watch },
-            ..self.all
+            watch: self.all.watch.clone().filter(|_| !stopped),
+            ..self.all.clone()
         };
         if !stopped && prices.of_each(&one, processes.len()) > prices.of(&self.all) {
             return query_with(&self.all, choice);
         }
         let requests: Vec<Request> =
-            processes.into_iter().map(|pid| Request { pid, ..one }).collect();
+            processes.into_iter().map(|pid| Request { pid, ..one.clone() }).collect();
         let tick_ns = 1_000_000_000 / u64::from(first.stream().info().clk_tck.max(1));
         let is_same = |answer: &Snapshot| is_same(answer, &begun, tick_ns);
         few(&first, self.all.groups, &requests, choice, &is_same)

@@ -7,6 +7,7 @@ use crate::field::{Context, Field, Row, Set, Value};
 
 /// One key that rows are sorted by.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Key {
     /// The field whose values are compared.
     pub field: &'static Field,

@@ -22,6 +22,7 @@ pub enum Plan {
 
 /// An answer to a plan.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Answered {
     /// The answer.
     pub snapshot: Snapshot,
@@ -40,10 +41,9 @@ impl Plan {
                 true => Request::threads(pid, groups),
                 false => Request::one(pid, groups),
             };
-            let requests: Vec<_> = pids.into_iter().map(one).collect();
-            return match requests[..] {
-                [one] => Plan::One(one),
-                _ => Plan::Each(requests),
+            return match pids[..] {
+                [pid] => Plan::One(one(pid)),
+                _ => Plan::Each(pids.into_iter().map(one).collect()),
             };
         }
         if let (Some(parent), false) = (select.only_parent(), threads) {
@@ -77,7 +77,7 @@ impl Plan {
             Plan::One(request) => match query_with(request, choice) {
                 // Asked as one of several pids, a missing process is not an error but is reported in the answer.
                 Err(Error::NoSuchProcess(_) | Error::Hidden { .. }) => {
-                    query_each(&[*request], choice)?
+                    query_each(std::slice::from_ref(request), choice)?
                 }
                 answer => (answer?, Vec::new()),
             },

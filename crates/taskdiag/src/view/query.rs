@@ -111,7 +111,7 @@ impl Query {
         // For files there are no two steps, because the other ends of pipes and sockets may be in any process.
         let narrow = match &plan {
             Plan::One(all) if !all.strategy.takes_pid() && !is(self.set, &FILES) => {
-                Narrow::new(*all, &self.select, self.filter.as_ref())
+                Narrow::new(all.clone(), &self.select, self.filter.as_ref())
             }
             _ => None,
         };

@@ -7,6 +7,7 @@ use crate::field::{Context, Field, Row, Value};
 
 /// A row of a view.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Item<'r, 'a> {
     /// A task, or an entry of one of its lists.
     Row(&'r Row<'a>),
@@ -48,11 +49,19 @@ impl<'a> Item<'_, 'a> {
 
 /// Several rows added up.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Sum {
     /// The value of each column.
     pub values: Vec<Value<'static>>,
     /// Which of the values lack some of their parts, so that each is a lower bound.
     pub partial: Vec<bool>,
+}
+
+impl Sum {
+    /// A sum with these values, none of which lacks a part.
+    pub fn whole(values: Vec<Value<'static>>) -> Sum {
+        Sum { partial: vec![false; values.len()], values }
+    }
 }
 
 /// Takes rows one by one. An error ends the rows.

@@ -7,6 +7,7 @@ use crate::{Group, Groups};
 
 /// Which tasks to show. An empty selection shows all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Selection {
     /// Show all tasks, whatever the lists say (`-e`, `-A`).
     pub all: bool,

@@ -173,12 +173,8 @@ impl Typed {
     }
     /// Which processes are meant.
     pub fn selection(&self) -> Result<Selection, Exit> {
-        let mut s = Selection {
-            all: self.all,
-            running: self.running,
-            deselect: self.deselect,
-            ..Selection::default()
-        };
+        let mut s = Selection::default();
+        (s.all, s.running, s.deselect) = (self.all, self.running, self.deselect);
         for list in &self.lists {
             match list {
                 List::Pid(ids) => s.pids.extend(ids),

@@ -25,6 +25,7 @@ const CONF_MAX: usize = 64 << 10;
 
 /// Which engine may answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Choice {
     /// The engine that [`ENV`] names. If it names none, the fastest engine for each group.
     #[default]

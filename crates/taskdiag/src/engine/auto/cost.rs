@@ -238,6 +238,7 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
 }
 
 /// Estimated CPU time of the cheapest engine for a request, ns, or `None` if no engine has any of its groups.
+#[cfg(feature = "view")]
 pub fn cheapest(req: &Request, f: &Facts) -> Option<u64> {
     let has = |groups: Option<Groups>| groups.is_some_and(|g| g.intersects(req.groups));
     [(EngineId::Kernel, f.kernel), (EngineId::Bpf, f.bpf), (EngineId::Procfs, f.procfs)]
@@ -317,7 +318,7 @@ fn aside(req: &Request, f: &Facts, parts: &mut Vec<Part>) {
     {
         return;
     }
-    let of = |engine, groups| estimate(engine, &Request { groups, ..*req }, f);
+    let of = |engine, groups| estimate(engine, &Request { groups, ..req.clone() }, f);
     let both = of(EngineId::Bpf, mapped) + of(EngineId::Procfs, rest);
     if both < of(EngineId::Bpf, part.groups) {
         part.groups = mapped;

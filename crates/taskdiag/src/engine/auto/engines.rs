@@ -36,16 +36,16 @@ impl Engines {
     ) -> Result<Answer, Error> {
         if !self.keep {
             return match engine {
-                EngineId::Bpf => Bpf::untried().expecting(mappings.unwrap_or(0)).run(req),
+                EngineId::Bpf => Bpf::open(false, mappings.unwrap_or(0))?.run(req),
                 EngineId::Kernel => Kernel::new()?.run(req),
                 EngineId::Procfs => Procfs::new()?.run(req),
             };
         }
         match engine {
-            EngineId::Bpf => {
-                let new = || Bpf::untried().keeping().expecting(mappings.unwrap_or(0));
-                self.bpf.get_or_insert_with(new).run(req)
-            }
+            EngineId::Bpf => match &mut self.bpf {
+                Some(bpf) => bpf.run(req),
+                none => none.insert(Bpf::open(true, mappings.unwrap_or(0))?).run(req),
+            },
             EngineId::Kernel => match &mut self.kernel {
                 Some(kernel) => kernel.run(req),
                 none => none.insert(Kernel::new()?).run(req),

@@ -1,7 +1,7 @@
 //! More about a few of the tasks of an answer: the tasks that a first, cheap request found are asked for
 //! one by one, if that costs less than another request about all tasks.
 
-use taskdiag_wire::{Done, Groups, Info, StreamWriter};
+use taskdiag_wire::{Done, Groups, Info, StreamWriter, build};
 
 use super::choice::{Choice, rule};
 use super::cost::{self, Facts};
@@ -55,8 +55,11 @@ pub(crate) fn few(
     let Gathered { mut streams, served, nobody } = gather(reqs, choice, before, taken)?;
     let info = *first.stream().info();
     let mut w = StreamWriter::new();
-    w.info(&Info { show_flags: info.show_flags | asked.bits(), ..info });
+    w.info(&build!(Info { show_flags: info.show_flags | asked.bits(), ..info }));
     let error = first.stream().done().error;
-    streams.insert(0, w.finish(Done { error, vanished: nobody.len() as u64, ..Done::default() }));
+    streams.insert(
+        0,
+        w.finish(build!(Done { error, vanished: nobody.len() as u64, ..Done::default() })),
+    );
     Snapshot::with_served(join::concat(streams)?, served)
 }

@@ -8,18 +8,19 @@
 use std::collections::{HashMap, HashSet};
 
 use taskdiag_wire::decode::has_task;
+use taskdiag_wire::registry::group_of;
 use taskdiag_wire::{
     A_COMM, A_MISSING, A_NAME, A_SHARED, AlignedBuf, Base, Done, Group, Groups, Info, NlMsgHdr,
-    Reason, Stream, StreamWriter, TaskView,
+    Reason, Stream, StreamWriter, TaskView, build,
 };
 
-use super::refs::{Numbers, Renumber, attrs_of, patched, shared};
+use super::refs::{Numbers, Renumber, patched, shared};
 use crate::bytes::Bytes;
 use crate::error::Error;
 
 /// The totals of two streams over different tasks.
 fn sum(a: &Done, b: &Done) -> Done {
-    Done {
+    build!(Done {
         error: if a.error != 0 { a.error } else { b.error },
         reserved: 0,
         tasks: a.tasks + b.tasks,
@@ -28,17 +29,17 @@ fn sum(a: &Done, b: &Done) -> Done {
         blocked: a.blocked + b.blocked,
         truncated: a.truncated + b.truncated,
         over_budget: a.over_budget + b.over_budget,
-    }
+    })
 }
 
 fn both_infos(a: &Info, b: &Info) -> Info {
-    Info {
+    build!(Info {
         show_flags: a.show_flags | b.show_flags,
         kernel_groups: a.kernel_groups | b.kernel_groups,
         bpf_groups: a.bpf_groups | b.bpf_groups,
         procfs_groups: a.procfs_groups | b.procfs_groups,
         ..*a
-    }
+    })
 }
 
 /// All tasks of `streams`, in order. A pid that an earlier stream has is left out.
@@ -119,7 +120,7 @@ pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
             let messages = w.finish(Done::default());
             let len = messages.len() - size_of::<NlMsgHdr>() - size_of::<Done>();
             // The task is counted already.
-            let totals = Done { tasks: 0, ..*added.done() };
+            let totals = build!(Done { tasks: 0, ..*added.done() });
             if mapped.append(&messages.as_bytes()[..len], &totals, added.info()) {
                 return Ok(mapped.into());
             }
@@ -178,7 +179,7 @@ pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
     }
     let error = if main.done().error != 0 { main.done().error } else { error };
     let truncated = main.done().truncated + more.done().truncated;
-    Ok(adder.w.finish(Done { error, truncated, ..*main.done() }))
+    Ok(adder.w.finish(build!(Done { error, truncated, ..*main.done() })))
 }
 
 /// The state of [`add_groups`].
@@ -228,7 +229,7 @@ impl Adder<'_> {
             return self.w.missing(group, Reason::Vanished);
         };
         self.heirs.insert((s.group, s.pid), pid);
-        for (kind, bytes) in lost.attrs().filter(|a| attrs_of(group).contains(&a.0)) {
+        for (kind, bytes) in lost.attrs().filter(|a| group_of(a.0) == Some(group)) {
             self.w.raw_attr(&self.map.attr(kind, bytes));
         }
         if let Some(reason) = lost.reason(group) {
@@ -244,7 +245,11 @@ mod tests {
 
     fn stream(groups: Groups, tasks: &[(u32, u64)], io: Option<u64>) -> AlignedBuf {
         let mut w = StreamWriter::new();
-        w.info(&Info { show_flags: groups.bits(), clk_tck: 100, ..StreamWriter::blank_info() });
+        w.info(&build!(Info {
+            show_flags: groups.bits(),
+            clk_tck: 100,
+            ..StreamWriter::blank_info()
+        }));
         for (pid, start) in tasks {
             w.begin_task(*pid, *pid);
             let mut b = Base::new();
@@ -292,7 +297,7 @@ mod tests {
         let all = Stream::parse(all).unwrap();
         w.info(all.info());
         w.raw(all.get(0).unwrap().messages());
-        let more = w.finish(Done { error: -libc::EINTR, ..*all.done() });
+        let more = w.finish(build!(Done { error: -libc::EINTR, ..*all.done() }));
         let s = Stream::parse(add_groups(main.as_bytes(), more.as_bytes()).unwrap()).unwrap();
         assert_eq!((s.len(), s.done().error), (2, -libc::EINTR));
         let t: Vec<_> = s.tasks().collect();
@@ -313,7 +318,7 @@ mod tests {
     fn appending_adds_tasks_and_who_served_them() {
         let a = stream(Groups::BASE, &[(2, 0), (3, 0)], None);
         let mut w = StreamWriter::new();
-        w.info(&Info { procfs_groups: 1, ..StreamWriter::blank_info() });
+        w.info(&build!(Info { procfs_groups: 1, ..StreamWriter::blank_info() }));
         w.begin_task(1, 1);
         w.end_task();
         let s =
@@ -335,15 +340,18 @@ mod tests {
     /// A stream about files: each task has one file with a name, or shares another task's table.
     fn files(tasks: &[(u32, Result<&str, u32>)]) -> AlignedBuf {
         let mut w = StreamWriter::new();
-        let info = Info { show_flags: Groups::FD.bits(), ..StreamWriter::blank_info() };
+        let info = build!(Info { show_flags: Groups::FD.bits(), ..StreamWriter::blank_info() });
         w.info(&info);
         for (n, (pid, what)) in (0x3000_0001..).zip(tasks) {
             w.begin_task(*pid, *pid);
             match what {
                 Ok(name) => {
                     w.put_name(n, 0, name.as_bytes());
-                    w.put_list(Fd::ALL_VALID, &[Fd { fd: 5, name: n, ..Fd::default() }]);
-                    w.put_list(Socket::ALL_VALID, &[Socket { name: n, ..Socket::default() }]);
+                    w.put_list(Fd::ALL_VALID, &[build!(Fd { fd: 5, name: n, ..Fd::default() })]);
+                    w.put_list(
+                        Socket::ALL_VALID,
+                        &[build!(Socket { name: n, ..Socket::default() })],
+                    );
                 }
                 Err(other) => w.shared(Group::Fd, *other),
             }
@@ -379,7 +387,7 @@ mod tests {
         let first = files(&[(1, Ok("a")), (2, Err(1))]);
         // Task 4 uses the name that comes with 2. Task 3 shares with 2, which shares with 1.
         let mut w = StreamWriter::new();
-        w.info(&Info { show_flags: Groups::FD.bits(), ..StreamWriter::blank_info() });
+        w.info(&build!(Info { show_flags: Groups::FD.bits(), ..StreamWriter::blank_info() }));
         w.begin_task(2, 2);
         w.put_name(0x3000_0001, 0, b"z");
         w.end_task();
@@ -388,8 +396,8 @@ mod tests {
         w.end_task();
         w.begin_task(4, 4);
         let n = 0x3000_0001;
-        w.put_list(Fd::ALL_VALID, &[Fd { name: n, ..Fd::default() }]);
-        w.put_list(Socket::ALL_VALID, &[Socket { name: n, ..Socket::default() }]);
+        w.put_list(Fd::ALL_VALID, &[build!(Fd { name: n, ..Fd::default() })]);
+        w.put_list(Socket::ALL_VALID, &[build!(Socket { name: n, ..Socket::default() })]);
         w.end_task();
         let s = concat(vec![first, w.finish(Done::default())]).unwrap();
         let s = Stream::parse(s).unwrap();
@@ -419,11 +427,11 @@ mod tests {
     fn names_of_an_added_group_stay_apart() {
         let main = files(&[(1, Ok("a")), (2, Ok("b"))]);
         let mut w = StreamWriter::new();
-        w.info(&Info { show_flags: Groups::VMA.bits(), ..StreamWriter::blank_info() });
+        w.info(&build!(Info { show_flags: Groups::VMA.bits(), ..StreamWriter::blank_info() }));
         for (pid, n, name) in [(7, 0x3000_0001, "lost"), (1, 0x3000_0002, "own")] {
             w.begin_task(pid, pid);
             w.put_name(n, 0, name.as_bytes());
-            let v = |name| Vma { name, ..Vma::default() };
+            let v = |name| build!(Vma { name, ..Vma::default() });
             w.put_list(Vma::ALL_VALID, &[v(0x3000_0001), v(n), v(0)]);
             w.end_task();
         }

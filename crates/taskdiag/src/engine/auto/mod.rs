@@ -1,10 +1,11 @@
 //! Chooses the engines that answer a request, falls back if one fails, and reports which engine served
-//! what and why. [`cost`] compares the engines; `join` and `refs` join their answers.
+//! what and why. `cost` compares the engines; `join` and `refs` join their answers.
 
 mod choice;
-pub mod cost;
+mod cost;
 mod denied;
 mod engines;
+#[cfg(feature = "view")]
 mod few;
 mod join;
 mod refs;
@@ -21,6 +22,7 @@ pub use self::choice::{CONF, Choice, ENV};
 use self::choice::{Only, Ruled, brake, rule};
 use self::cost::{Facts, Part, Plan, decide};
 use self::engines::Engines;
+#[cfg(feature = "view")]
 pub(crate) use self::few::{Prices, few};
 pub use self::session::Session;
 use crate::bytes::Bytes;
@@ -108,7 +110,7 @@ fn gather(
     let mut walked = Duration::ZERO;
     for req in reqs {
         let budget = req.budget.map(|b| b.saturating_sub(walked));
-        match query_with(&Request { budget, ..*req }, choice) {
+        match query_with(&Request { budget, ..req.clone() }, choice) {
             Ok(s) => {
                 for new in s.served() {
                     walked += new.cost.walked;
@@ -247,7 +249,7 @@ fn auto(
         // If the BPF part failed after a walk over pages, that would be done twice. So BPF is tried first.
         let walks = plan.parts[0].groups.intersects(Groups::VMA_STAT | Groups::ROLLUP);
         if walks && plan.parts[1..].iter().any(|p| p.engine == EngineId::Bpf) {
-            if let Err(e) = Bpf::new() {
+            if let Some(e) = Bpf::new().err() {
                 facts.bpf = None;
                 failed.push(e);
                 continue;
@@ -333,7 +335,7 @@ fn run(
         if part.engine == EngineId::Bpf && !one {
             (groups, members) = text::with_identity(groups, members);
         }
-        let asked = Request { groups, members, ..*req };
+        let asked = Request { groups, members, ..req.clone() };
         let a = engines.run(part.engine, mappings, &asked).map_err(err)?;
         let (mut bytes, mut why, mut cost) = (a.stream, part.why.clone(), a.cost);
         if part.engine == EngineId::Bpf {
@@ -405,7 +407,7 @@ fn hidden_init(req: &Request, groups: Groups, bytes: &Bytes) -> Result<Option<An
     }
     let strategy = if req.strategy == Strategy::All { Strategy::One } else { Strategy::Thread };
     let Ok(mut procfs) = Procfs::new() else { return Ok(None) };
-    match procfs.run(&Request { strategy, pid: 1, groups, ..*req }) {
+    match procfs.run(&Request { strategy, pid: 1, groups, ..req.clone() }) {
         Ok(a) => Ok(Some(a)),
         Err(Error::NoSuchProcess(_)) => Ok(None),
         Err(e) => Err(e),
@@ -453,7 +455,7 @@ fn facts(req: &Request) -> Facts {
         threads,
         mappings: cost::many_mappings(req).and_then(|many| mappings::about(req.pid, many)),
         kernel: kernel_groups(strategy),
-        bpf: (!foreign_proc).then(|| bpf::groups(req.groups)),
+        bpf: (bpf::IS_BUILT && !foreign_proc).then(|| bpf::groups(req.groups)),
         procfs,
         foreign_proc,
         denied: denied::expected(req),
@@ -478,6 +480,7 @@ pub fn served_by(info: &Info) -> Vec<(EngineId, Groups)> {
 mod tests {
     use super::*;
     use crate::watch::Watch;
+    use std::sync::Arc;
     use taskdiag_wire::{Done, StreamWriter};
 
     #[test]
@@ -496,8 +499,8 @@ mod tests {
         assert!(!lacks_init(&all, late.as_bytes()));
         assert!(lacks_init(&all, never.as_bytes()));
         assert!(!lacks_init(&Request::one(7, Groups::NONE), never.as_bytes()));
-        static STOPPED: Watch = Watch::new();
-        STOPPED.stop();
-        assert!(!lacks_init(&Request { watch: Some(&STOPPED), ..all }, never.as_bytes()));
+        let stopped = Arc::new(Watch::new());
+        stopped.stop();
+        assert!(!lacks_init(&all.with_watch(stopped), never.as_bytes()));
     }
 }

@@ -5,12 +5,9 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 
+use taskdiag_wire::registry::shape;
 use taskdiag_wire::view::Attrs;
-use taskdiag_wire::{
-    A_FD_DETAIL, A_NAME, A_SHARED, A_SOCKET, ArrayHdr, BlobHdr, Fd, Group, Shared, Socket, Stream,
-    Vma,
-};
-use zerocopy::FromBytes;
+use taskdiag_wire::{A_NAME, A_SHARED, ArrayHdr, BlobHdr, Group, Plain, Shape, Shared, Stream};
 
 /// The bits of a number that tell which engine made it.
 const ENGINE: u32 = 0xf000_0000;
@@ -53,20 +50,16 @@ impl Renumber {
     /// An attribute with the new numbers in it.
     pub(super) fn attr<'a>(&self, kind: u16, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut bytes = Cow::Borrowed(bytes);
-        if !self.0.is_empty() && refers(kind) {
-            self.patch(kind, bytes.to_mut());
+        if let (false, Some(numbers)) = (self.0.is_empty(), Numbered::of(kind)) {
+            self.patch(numbers, bytes.to_mut());
         }
         bytes
     }
 
-    fn patch(&self, kind: u16, attr: &mut [u8]) {
-        if kind == A_NAME {
-            return self.number(attr, offset_of!(BlobHdr, kind));
-        }
-        let at = match kind {
-            Vma::TYPE => offset_of!(Vma, name),
-            Fd::TYPE => offset_of!(Fd, name),
-            _ => offset_of!(Socket, name),
+    fn patch(&self, numbers: Numbered, attr: &mut [u8]) {
+        let at = match numbers {
+            Numbered::Name => return self.number(attr, offset_of!(BlobHdr, kind)),
+            Numbered::Entries(at) => at,
         };
         let (hdr, _) = ArrayHdr::read_from_prefix(attr).expect("of a checked stream");
         for i in 0..hdr.count as usize {
@@ -83,21 +76,26 @@ impl Renumber {
     }
 }
 
-/// Does this kind of attribute hold numbers of names?
-fn refers(kind: u16) -> bool {
-    matches!(kind, A_NAME | A_SOCKET | Vma::TYPE | Fd::TYPE)
+/// Where an attribute holds numbers of names.
+#[derive(Clone, Copy)]
+enum Numbered {
+    /// It is a name, and its head has the number.
+    Name,
+    /// Each entry of it has the number of a name at this offset.
+    Entries(usize),
 }
 
-/// The types of the attributes that are the value of a group.
-pub(super) fn attrs_of(group: Group) -> &'static [u16] {
-    match group {
-        Group::Vma => &[Group::Vma as u16],
-        Group::VmaStat => &[Group::VmaStat as u16],
-        Group::Rollup => &[Group::Rollup as u16],
-        Group::Swap => &[Group::Swap as u16],
-        Group::Fd => &[Group::Fd as u16, A_SOCKET, A_FD_DETAIL],
-        Group::FdCount => &[Group::FdCount as u16],
-        _ => &[],
+impl Numbered {
+    /// Attributes of this type. `None`: they hold no such numbers.
+    fn of(kind: u16) -> Option<Numbered> {
+        match shape(kind)? {
+            Shape::Blob => (kind == A_NAME).then_some(Numbered::Name),
+            Shape::List(entry) => {
+                let name = entry.members.iter().find(|m| m.name == "name")?;
+                Some(Numbered::Entries(name.offset))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -124,8 +122,8 @@ pub(super) fn patched<'a>(
                 let at = at + offset_of!(Shared, pid);
                 out.to_mut()[at..at + 4].copy_from_slice(&pid.to_ne_bytes());
             }
-        } else if !map.0.is_empty() && refers(kind) {
-            map.patch(kind, &mut out.to_mut()[at..at + attr.len()]);
+        } else if let (false, Some(numbers)) = (map.0.is_empty(), Numbered::of(kind)) {
+            map.patch(numbers, &mut out.to_mut()[at..at + attr.len()]);
         }
     }
     out

@@ -7,10 +7,9 @@
 use std::collections::{HashMap, HashSet};
 
 use taskdiag_wire::{
-    A_MISSING, AlignedBuf, Base, Group, Groups, MissingEntry, MissingHdr, NlAttr, Reason, Stream,
-    StreamWriter, TaskView,
+    A_MISSING, AlignedBuf, Base, Group, Groups, MissingEntry, MissingHdr, NlAttr, Plain, Reason,
+    Stream, StreamWriter, TaskView,
 };
-use zerocopy::IntoBytes;
 
 use super::join;
 use crate::bytes::Bytes;
@@ -74,7 +73,7 @@ fn read(
     let like = |r: Request| Request {
         groups: groups | Groups::BASE,
         members: Members::of(Groups::BASE, &["start_time_ns"]),
-        watch: req.watch,
+        watch: req.watch.clone(),
         ..r
     };
     let mut reqs: Vec<Request> = pids.into_iter().map(ask).map(like).collect();
@@ -155,19 +154,23 @@ fn still_missing(t: &TaskView<'_>, found: &[Group]) -> Vec<u8> {
     let len = size_of::<MissingHdr>() + size_of_val(&entries[..]);
     let nla = NlAttr { len: len as u16, kind: A_MISSING };
     let mut attr = MissingHdr { nla, count: entries.len() as u32 }.as_bytes().to_vec();
-    attr.extend_from_slice(entries.as_bytes());
+    attr.extend_from_slice(MissingEntry::slice_as_bytes(&entries));
     attr
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{Done, Info};
+    use taskdiag_wire::{Done, Info, build};
 
     fn stream(tasks: &[(u32, u64, Result<&str, Reason>)]) -> AlignedBuf {
         let mut w = StreamWriter::new();
         let groups = Groups::BASE | Groups::CMDLINE | Groups::IO;
-        w.info(&Info { show_flags: groups.bits(), clk_tck: 100, ..StreamWriter::blank_info() });
+        w.info(&build!(Info {
+            show_flags: groups.bits(),
+            clk_tck: 100,
+            ..StreamWriter::blank_info()
+        }));
         for (pid, start, text) in tasks {
             w.begin_task(*pid, *pid);
             let mut b = Base::new();

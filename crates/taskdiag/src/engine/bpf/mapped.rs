@@ -1,8 +1,7 @@
 //! A whole answer in the memory that the program wrote it to. Only the head and the end of the stream, and
 //! the filler between the chunks, are written here.
 
-use taskdiag_wire::{Done, Info, NLMSG_DONE, NLMSG_NOOP, NlMsgHdr};
-use zerocopy::{FromBytes, IntoBytes};
+use taskdiag_wire::{Done, Info, NLMSG_DONE, NLMSG_NOOP, NlMsgHdr, Plain};
 
 use super::shared::CHUNK_SIZE;
 use super::sys::Mapping;
@@ -56,7 +55,7 @@ impl Mapped {
         if at + messages.len() + END > self.memory.len() {
             return false;
         }
-        let (Ok((mut done, _)), Ok((mut info, _))) = (
+        let (Some((mut done, _)), Some((mut info, _))) = (
             Done::read_from_prefix(&self.as_bytes()[at + HDR..]),
             Info::read_from_prefix(&self.as_bytes()[HDR..]),
         ) else {

@@ -69,6 +69,9 @@ const SHARED: Groups = NAMED.union(Groups::FD_COUNT);
 /// The groups that this engine answers.
 pub const GROUPS: Groups = engine::GROUPS.union(BY_OFFSET).union(Groups::FD_COUNT);
 
+/// Whether this build has the engine.
+pub(crate) const IS_BUILT: bool = true;
+
 /// The engine that walks the task list with a BPF program.
 #[derive(Debug, Default)]
 pub struct Bpf {
@@ -135,8 +138,15 @@ impl Bpf {
 
     /// An engine that uses the program for kernels before 6.8 also where the newer one works, so that it can be tested
     /// there.
+    #[doc(hidden)]
     pub fn legacy() -> Bpf {
         Bpf { legacy: true, ..Bpf::default() }
+    }
+
+    /// For requests that are the trial themselves: with what is loaded kept for the next one, if `keep`, and room for
+    /// this many mappings of one process. There is nothing that can fail here.
+    pub(crate) fn open(keep: bool, mappings: u64) -> Result<Bpf, Error> {
+        Ok(Bpf { keep, mappings, ..Bpf::default() })
     }
 
     /// Prepare for a request about one process with about so many memory mappings. The output then has room for all of
@@ -146,6 +156,7 @@ impl Bpf {
     }
 
     /// Use as little memory as under a memory limit, so that a long answer takes several runs of the program. For tests.
+    #[doc(hidden)]
     pub fn small(self) -> Bpf {
         Bpf { small: true, ..self }
     }
@@ -173,6 +184,7 @@ impl Bpf {
     ///
     /// # Errors
     /// [`Error::Unavailable`] as for a request.
+    #[doc(hidden)]
     pub fn count(&mut self, strategy: Strategy) -> Result<u64, Error> {
         let req = Request::new(strategy, 0, Groups::NONE);
         let tasks = Sizes::estimate(&req, 0).tasks;
@@ -265,7 +277,7 @@ impl Bpf {
             syscalls += run.syscalls;
             if let Some(stream) = answered {
                 if self.keep {
-                    let Request { strategy, pid, groups, members, .. } = *req;
+                    let &Request { strategy, pid, groups, members, .. } = req;
                     let loaded_by = std::process::id();
                     self.kept = Some(Kept { run, strategy, pid, groups, members, loaded_by });
                 }

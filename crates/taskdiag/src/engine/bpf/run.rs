@@ -7,7 +7,7 @@ use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use taskdiag_wire::{AlignedBuf, Done, Groups, Info, Strategy, StreamWriter};
+use taskdiag_wire::{AlignedBuf, Done, Groups, Info, Strategy, StreamWriter, build};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::mapped::{self, HEAD, Mapped};
@@ -241,7 +241,7 @@ impl Run {
             seen = tasks;
             if done != 0 || full != 0 {
                 let error = if stopped { -libc::EINTR } else { 0 };
-                let totals = Done { error, ..self.totals() };
+                let totals = build!(Done { error, ..self.totals() });
                 let used = self.state().used;
                 if done != 0 && copied.is_none() {
                     let out = self.output(mapped::extent(&used[..self.chunks]).1)?;
@@ -293,13 +293,13 @@ impl Run {
 
     fn totals(&self) -> Done {
         let s = self.state();
-        Done {
+        build!(Done {
             tasks: s.tasks,
             vanished: s.vanished,
             truncated: s.truncated,
             blocked: s.blocked,
             ..Done::default()
-        }
+        })
     }
 }
 

@@ -20,9 +20,9 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use taskdiag_wire::encode::{encode_features_request, encode_request};
 use taskdiag_wire::{
-    AlignedBuf, Features, Group, Groups, MSG_FEATURES, NlMsgHdr, Req, Strategy, VERSION,
+    AlignedBuf, Features, Group, Groups, MSG_FEATURES, NlMsgHdr, Plain, Req, Strategy, VERSION,
+    build,
 };
-use zerocopy::FromBytes;
 
 use self::stop::Progress;
 use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, Support, estimate};
@@ -112,13 +112,13 @@ impl Kernel {
     fn features(&self) -> Result<Features, Error> {
         let answer = self.ask(&encode_features_request())?;
         let (hdr, body) = NlMsgHdr::read_from_prefix(&answer)
-            .map_err(|_| unavailable("its answer is not a message of the format"))?;
+            .ok_or_else(|| unavailable("its answer is not a message of the format"))?;
         if hdr.kind != MSG_FEATURES {
             return Err(unavailable("it does not say what it supports"));
         }
         Features::read_from_prefix(body)
             .map(|(features, _)| features)
-            .map_err(|_| unavailable("it does not say what it supports"))
+            .ok_or_else(|| unavailable("it does not say what it supports"))
     }
 
     /// Sends a request that has a short answer.
@@ -226,7 +226,7 @@ impl Engine for Kernel {
         let no_time = req.budget.is_some_and(|left| left < LEAST_WALK);
         self.write(
             &fd,
-            &encode_request(&Req {
+            &encode_request(&build!(Req {
                 max_rss_bytes: if no_time { 1 } else { req.max_rss_bytes.map_or(0, u64::from) },
                 budget_ns: req
                     .budget
@@ -235,11 +235,11 @@ impl Engine for Kernel {
                 skip_base,
                 skip_stat,
                 ..Req::new(req.strategy, req.pid, req.groups)
-            }),
+            })),
         )?;
 
         let mut stream = AlignedBuf::zeroed(Kernel::guess(req));
-        let mut progress = req.watch.map(|_| Progress::new(req));
+        let mut progress = req.watch.as_ref().map(|_| Progress::new(req));
         let piece = if progress.is_some() { WATCHED_READ } else { usize::MAX };
         // open, write, close
         let (mut len, mut syscalls) = (0, 3);

@@ -2,9 +2,9 @@
 //! message headers. The stream is parsed afterwards like any other.
 
 use taskdiag_wire::{
-    AlignedBuf, Done, FLAG_CONT, Info, MSG_TASK, NLMSG_DONE, NlMsgHdr, StreamWriter, TaskMsg,
+    AlignedBuf, Done, FLAG_CONT, Info, MSG_TASK, NLMSG_DONE, NlMsgHdr, Plain, StreamWriter,
+    TaskMsg, build,
 };
-use zerocopy::FromBytes;
 
 use crate::engine::info::info;
 use crate::request::Request;
@@ -24,8 +24,8 @@ pub(super) struct Progress<'a> {
 /// The answer to a request that was stopped before it began.
 pub(super) fn nothing(req: &Request) -> AlignedBuf {
     let mut w = StreamWriter::new();
-    w.info(&Info { kernel_groups: req.groups.bits(), ..info(req) });
-    w.finish(Done { error: -libc::EINTR, ..Done::default() })
+    w.info(&build!(Info { kernel_groups: req.groups.bits(), ..info(req) }));
+    w.finish(build!(Done { error: -libc::EINTR, ..Done::default() }))
 }
 
 impl<'a> Progress<'a> {
@@ -41,13 +41,13 @@ impl<'a> Progress<'a> {
     /// Reads the headers of the messages that have arrived since the last call.
     pub(super) fn advance(&mut self, stream: &[u8]) {
         let before = self.tasks;
-        while let Ok((hdr, body)) = NlMsgHdr::read_from_prefix(&stream[self.at..]) {
+        while let Some((hdr, body)) = NlMsgHdr::read_from_prefix(&stream[self.at..]) {
             let len = (hdr.len as usize).max(size_of::<NlMsgHdr>());
             if len > stream.len() - self.at {
                 break;
             }
             let first =
-                TaskMsg::read_from_prefix(body).is_ok_and(|(t, _)| t.flags & FLAG_CONT == 0);
+                TaskMsg::read_from_prefix(body).is_some_and(|(t, _)| t.flags & FLAG_CONT == 0);
             if hdr.kind == MSG_TASK && first {
                 self.last = self.at;
                 self.tasks += 1;
@@ -63,11 +63,11 @@ impl<'a> Progress<'a> {
         let mut w = StreamWriter::new();
         let whole = if self.tasks == 0 { self.at } else { self.last };
         w.raw(&stream[..whole]);
-        w.finish(Done {
+        w.finish(build!(Done {
             error: -libc::EINTR,
             tasks: self.tasks.saturating_sub(1),
             ..Done::default()
-        })
+        }))
     }
 }
 

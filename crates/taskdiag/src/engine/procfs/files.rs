@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use rustix::io::Errno;
-use taskdiag_wire::{Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TASK_EXITING};
+use taskdiag_wire::{Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TASK_EXITING, build};
 
 use super::parse::{self, FdInfo, FdLink, Sock};
 use super::read::Reader;
@@ -138,7 +138,7 @@ impl<'t> Raw<'t> {
 
     /// Adds the descriptor to the lists. Returns the inode if it is a socket.
     fn put(&self, fd: u32, info: Option<FdInfo>, lists: &mut FileLists) -> Option<u64> {
-        let mut f = Fd { fd, r#type: self.kind() as u32, ..Fd::default() };
+        let mut f = build!(Fd { fd, r#type: self.kind() as u32, ..Fd::default() });
         let mut valid = FROM_LINK;
         if self.kind.is_none() {
             valid &= !bits!("type");
@@ -164,7 +164,7 @@ impl<'t> Raw<'t> {
             f.pos_bytes = info.pos.unwrap_or(0);
             f.flags = info.flags.unwrap_or(0);
             f.mnt_id = info.mnt_id.unwrap_or(0);
-            lists.details.extend(info.details.into_iter().map(|d| FdDetail { fd, ..d }));
+            lists.details.extend(info.details.into_iter().map(|d| build!(FdDetail { fd, ..d })));
         }
         lists.files.0.push((valid, f));
         let name = self.link.name;
@@ -370,7 +370,7 @@ impl Inhabitant for InNetns<'_, '_> {
 fn put_socket(fd: u32, inode: u64, netns: Option<u32>, sock: &Sock, lists: &mut FileLists) {
     let known =
         |members: &[&str]| members.iter().map(|m| parse::bit(Socket::MEMBERS, m)).sum::<u32>();
-    let s = Socket { fd, inode, netns: netns.unwrap_or(0), ..sock.record };
+    let s = build!(Socket { fd, inode, netns: netns.unwrap_or(0), ..sock.record });
     let mut valid = sock.valid | known(&["fd", "inode"]);
     if netns.is_some() {
         valid |= known(&["netns"]);

@@ -6,7 +6,7 @@ use std::ffi::CString;
 
 use rustix::fs::{CWD, Statx, StatxFlags};
 use rustix::io::Errno;
-use taskdiag_wire::{FileStat, FileUse, Groups, Reason, Vma};
+use taskdiag_wire::{FileStat, FileUse, Groups, Reason, Vma, build};
 
 use super::parse::{self, MapLine};
 use super::task::{Place, Stop, Worker};
@@ -95,7 +95,7 @@ impl Worker<'_> {
         let mut entries = Entries::default();
         for (vma, name) in todo {
             let Some((s, by_name)) = self.mapped_stat(at, &vma, &name)? else { continue };
-            let entry = FileStat { dev: vma.dev, inode: vma.inode, ..s };
+            let entry = build!(FileStat { dev: vma.dev, inode: vma.inode, ..s });
             entries.add(entry, !by_name);
             self.mapped.seen.insert((vma.dev, vma.inode));
         }
@@ -133,7 +133,7 @@ fn tells_mount(s: &Statx) -> bool {
 }
 
 fn file_stat(r#as: FileUse, s: &Statx) -> FileStat {
-    FileStat {
+    build!(FileStat {
         r#as: r#as as u32,
         dev: parse::device(s.stx_dev_major, s.stx_dev_minor),
         inode: s.stx_ino,
@@ -143,5 +143,5 @@ fn file_stat(r#as: FileUse, s: &Statx) -> FileStat {
         // The mount id has 31 bits, because STATX_MNT_ID_UNIQUE is not asked for.
         mnt_id: s.stx_mnt_id as u32,
         rdev: parse::device(s.stx_rdev_major, s.stx_rdev_minor),
-    }
+    })
 }

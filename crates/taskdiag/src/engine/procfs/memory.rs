@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::makedev;
 use rustix::io::Errno;
-use taskdiag_wire::{Group, Groups, Reason, Vma, VmaKind, VmaStat};
+use taskdiag_wire::{Group, Groups, Reason, Vma, VmaKind, VmaStat, build};
 
 use super::parse::{self, MapLine, StatFile};
 use super::read::Reader;
@@ -116,7 +116,7 @@ impl Worker<'_> {
         let mut names = LastName::default();
         for line in parse::maps_lines(text.bytes()) {
             let name = self.vma_name(&line, &mut names);
-            lists.vmas.push(Vma { name, ..line.vma });
+            lists.vmas.push(build!(Vma { name, ..line.vma }));
         }
         let got = self.put_vmas(FROM_MAPS, &lists);
         self.lists = lists;

@@ -51,7 +51,7 @@ use std::time::Instant;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use taskdiag_wire::{Done, Group, Groups, Strategy, StreamWriter};
+use taskdiag_wire::{Done, Group, Groups, Strategy, StreamWriter, build};
 
 use self::cgroup::Cgroups;
 use self::held::Held;
@@ -198,7 +198,7 @@ impl Engine for Procfs {
             own_pids: (req.groups.has(Group::Fd)
                 || (req.strategy.is_threads() && req.groups.intersects(FILES)))
                 && reader.is_own(root.as_fd()),
-            watch: req.watch,
+            watch: req.watch.clone(),
             limits: Limits::of(req),
             swap_used: req.groups.has(Group::Swap) && swap::is_used(),
             objects: Objects::default(),
@@ -234,7 +234,7 @@ impl Engine for Procfs {
             syscalls += held.close_others() as u64;
         }
         let error = if req.is_stopped() { -libc::EINTR } else { 0 };
-        let stream = out.finish(Done { error, ..Done::default() });
+        let stream = out.finish(build!(Done { error, ..Done::default() }));
         let cost = Cost { syscalls, wall: start.elapsed(), walked };
         Ok(Answer { stream: stream.into(), cost })
     }

@@ -222,7 +222,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::unix::net::UnixListener;
 
-    use taskdiag_wire::Socket;
+    use taskdiag_wire::{Socket, build};
 
     use super::*;
 
@@ -264,15 +264,18 @@ mod tests {
             assert_eq!(read.valid & !asked.valid, 0);
             let known = |s: &Sock| {
                 let r = s.record;
-                let r = Socket {
+                let r = build!(Socket {
                     ifindex: 0,
                     peer_inode: 0,
                     recv_queue_bytes: 0,
                     send_queue_bytes: 0,
                     ..r
-                };
+                });
                 let netlink = i32::from(r.family) == libc::AF_NETLINK;
-                (if netlink { Socket { state: 0, r#type: 0, ..r } } else { r }, s.name.clone())
+                (
+                    if netlink { build!(Socket { state: 0, r#type: 0, ..r }) } else { r },
+                    s.name.clone(),
+                )
             };
             assert_eq!(known(&read), known(asked), "{link}");
             compared += 1;

@@ -39,7 +39,7 @@ pub(super) struct Plan {
     /// Whether the pids in this /proc are those of our own pid namespace.
     pub(super) own_pids: bool,
     /// Who watches the progress and may stop the walk.
-    pub(super) watch: Option<&'static Watch>,
+    pub(super) watch: Option<Arc<Watch>>,
     /// What VMA_STAT and ROLLUP may cost.
     pub(super) limits: Limits,
     /// Whether anything on this machine is swapped out.
@@ -143,7 +143,7 @@ impl<'a> Worker<'a> {
     /// # Errors
     /// Only errors that would hit every task, such as too many open files.
     pub(super) fn task(&mut self, at: Place<'_>, stat: Option<StatFile>) -> Result<(), Error> {
-        if self.plan.watch.is_some_and(Watch::is_stopped) {
+        if self.plan.watch.as_deref().is_some_and(Watch::is_stopped) {
             return Ok(());
         }
         self.out.begin_task(at.pid, at.tgid);
@@ -159,7 +159,7 @@ impl<'a> Worker<'a> {
     fn finish(&mut self, at: Place<'_>, stat: Option<StatFile>) -> Result<(), Error> {
         self.status.fd_size = None;
         let got = self.groups(at, stat);
-        if let (Some(watch), false) = (self.plan.watch, self.lost) {
+        if let (Some(watch), false) = (&self.plan.watch, self.lost) {
             watch.advance(1);
         }
         match got {

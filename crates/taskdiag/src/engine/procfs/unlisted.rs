@@ -6,7 +6,7 @@
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use taskdiag_wire::Socket;
+use taskdiag_wire::{Socket, build};
 
 use super::parse::{self, Sock};
 
@@ -60,14 +60,14 @@ pub(super) fn ask(pid: u32, fd: u32, inode: u64, calls: &mut u64) -> Option<(Soc
     let peer = address(&socket, libc::getpeername);
     let unconnected = if peer.is_none() { TCP_CLOSE } else { TCP_ESTABLISHED };
     let mut s = Sock::default();
-    s.record = Socket {
+    s.record = build!(Socket {
         inode,
         family: family as u16,
         r#type: kind as u16,
         protocol: protocol as u16,
         state: state.map_or(unconnected, |s| s as u16 & 0xff),
         ..Socket::default()
-    };
+    });
     s.valid = KNOWN;
     if is_inet {
         (s.record.local_addr, s.record.local_port) = inet(&own)?;

@@ -99,7 +99,7 @@ fn list_threads(
     let dir = w.reader.open_dir(root, path.file("task"));
     w.reader.syscalls += u64::from(dir.is_ok()); // close
     let listed = dir.and_then(|dir| w.reader.pids(dir.as_fd(), tids).map(|()| dir));
-    if let (Some(watch), Ok(_)) = (w.plan.watch, &listed) {
+    if let (Some(watch), Ok(_)) = (&w.plan.watch, &listed) {
         watch.expect(tids.len() as u64);
     }
     listed.map_err(|e| w.meaning(place(root, tgid, tgid), e))

@@ -8,6 +8,7 @@ use crate::field::escape;
 /// Why an expression is not accepted. The text has three lines: what is wrong and what to write instead, the line of the
 /// expression, and a mark under the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FilterError {
     what: String,
     /// The line of the expression with the error, escaped.

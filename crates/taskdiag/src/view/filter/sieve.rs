@@ -9,6 +9,7 @@ use crate::field::{Context, Field, Missing, Row};
 
 /// Tasks that are left out because it is not known whether they match.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Left {
     /// The field whose value is missing.
     pub field: &'static Field,

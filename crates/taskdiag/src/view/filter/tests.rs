@@ -1,7 +1,7 @@
 //! Tests expressions on a known task.
 
 use taskdiag_wire::{
-    AlignedBuf, Base, Cred, Done, Group, Info, Reason, Stat, Statm, Stream, StreamWriter,
+    AlignedBuf, Base, Cred, Done, Group, Info, Reason, Stat, Statm, Stream, StreamWriter, build,
 };
 
 use super::*;
@@ -17,7 +17,7 @@ fn stream(without: &[(Group, Reason)]) -> Stream<AlignedBuf> {
         | Groups::NS
         | Groups::LIMITS;
     let mut w = StreamWriter::new();
-    w.info(&Info {
+    w.info(&build!(Info {
         show_flags: groups.bits(),
         realtime_ns: 1_767_268_800 * 1_000_000_000,
         boottime_ns: 100_000 * 1_000_000_000,
@@ -25,7 +25,7 @@ fn stream(without: &[(Group, Reason)]) -> Stream<AlignedBuf> {
         page_size: 4096,
         clk_tck: 100,
         ..StreamWriter::blank_info()
-    });
+    }));
     w.begin_task(7, 7);
     let is_there = |g| !without.iter().any(|(missing, _)| *missing == g);
     let mut base = Base::new();
@@ -172,7 +172,7 @@ fn what_is_missing_is_neither() {
 fn limits_that_are_not_set_are_larger_than_all() {
     let mut w = StreamWriter::new();
     let show_flags = Groups::LIMITS.bits();
-    w.info(&Info { show_flags, ..StreamWriter::blank_info() });
+    w.info(&build!(Info { show_flags, ..StreamWriter::blank_info() }));
     w.begin_task(7, 7);
     let mut limits = taskdiag_wire::Limits::new();
     limits.valid = taskdiag_wire::Limits::ALL_VALID;

@@ -1,6 +1,6 @@
 //! Parses the links of /proc/PID/fd and the files of /proc/PID/fdinfo.
 
-use taskdiag_wire::{FdDetail, FdDetailKind, FdType};
+use taskdiag_wire::{FdDetail, FdDetailKind, FdType, build};
 
 use super::maps::{DELETED, device};
 use super::small::complete_lines;
@@ -106,7 +106,7 @@ pub fn fdinfo(bytes: &[u8], kind: FdType) -> FdInfo {
     let mut info = FdInfo::default();
     let mut one = [None; 5];
     let mut add = |kind: FdDetailKind, value: [u64; 5]| {
-        info.details.push(FdDetail { fd: 0, kind: kind as u32, value });
+        info.details.push(build!(FdDetail { fd: 0, kind: kind as u32, value }));
     };
     for line in complete_lines(bytes) {
         if let Some(v) = value(line, "pos:") {

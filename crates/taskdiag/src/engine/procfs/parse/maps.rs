@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use taskdiag_wire::{VMA_EXEC, VMA_READ, VMA_SHARED, VMA_WRITE, Vma, VmaKind};
+use taskdiag_wire::{VMA_EXEC, VMA_READ, VMA_SHARED, VMA_WRITE, Vma, VmaKind, build};
 
 use super::number;
 use super::small::complete_lines;
@@ -45,7 +45,7 @@ pub(super) fn map_line(line: &[u8]) -> Option<MapLine<'_>> {
     let text = &c.rest[blanks..];
     let dev = device(u32::try_from(major).ok()?, u32::try_from(minor).ok()?);
     Some(MapLine {
-        vma: Vma {
+        vma: build!(Vma {
             start,
             end,
             offset_bytes,
@@ -57,7 +57,7 @@ pub(super) fn map_line(line: &[u8]) -> Option<MapLine<'_>> {
                 | flag(3, b's', VMA_SHARED),
             kind: kind(inode != 0 || dev != 0, text) as u32,
             ..Vma::default()
-        },
+        }),
         text,
     })
 }
@@ -93,7 +93,7 @@ impl<'a> MapLine<'a> {
             }
             VmaKind::Special => return Some(Cow::Borrowed(self.text)),
             VmaKind::File if self.text.is_empty() => return None,
-            VmaKind::File => self.text.strip_suffix(DELETED).unwrap_or(self.text),
+            _ => self.text.strip_suffix(DELETED).unwrap_or(self.text),
         };
         Some(newlines(text))
     }

@@ -1,7 +1,7 @@
 //! Parses sockets from the text of /proc/PID/net, where sock_diag(7) does not list them. Parts of sock_diag
 //! are kernel modules, which may be missing or not be loadable.
 
-use taskdiag_wire::Socket;
+use taskdiag_wire::{Socket, build};
 
 use super::Sock;
 use super::bit;
@@ -43,7 +43,7 @@ fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
         libc::IPPROTO_RAW => libc::SOCK_RAW,
         _ => libc::SOCK_DGRAM,
     };
-    let mut record = Socket {
+    let mut record = build!(Socket {
         inode: decimal(f.at(9)?)?,
         local_port: local,
         peer_port: peer,
@@ -55,7 +55,7 @@ fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
         local_addr,
         peer_addr,
         ..Socket::default()
-    };
+    });
     let mut valid = ALL | PORTS | bits!(local_addr peer_addr);
     // For a listening socket, these numbers count connections.
     if state != TCP_LISTEN {
@@ -75,7 +75,7 @@ fn unix(line: &[u8]) -> Option<Sock> {
     let end = f.end(6)?;
     let name = line.get(end + 1..).filter(|n| !n.is_empty());
     Some(Sock {
-        record: Socket {
+        record: build!(Socket {
             inode: decimal(f.at(6)?)?,
             family: libc::AF_UNIX as u16,
             r#type: hex(f.at(4)?)? as u16,
@@ -85,7 +85,7 @@ fn unix(line: &[u8]) -> Option<Sock> {
                 (false, false) => TCP_CLOSE,
             },
             ..Socket::default()
-        },
+        }),
         valid: ALL | NAME,
         name: name.map(Into::into),
     })
@@ -95,13 +95,13 @@ fn unix(line: &[u8]) -> Option<Sock> {
 fn netlink(line: &[u8]) -> Option<Sock> {
     let f = Words::new(line);
     Some(Sock {
-        record: Socket {
+        record: build!(Socket {
             inode: decimal(f.at(9)?)?,
             family: libc::AF_NETLINK as u16,
             protocol: decimal(f.at(1)?)? as u16,
             portid: decimal(f.at(2)?)? as u32,
             ..Socket::default()
-        },
+        }),
         valid: bits!(inode family protocol portid),
         name: None,
     })
@@ -111,14 +111,14 @@ fn netlink(line: &[u8]) -> Option<Sock> {
 fn packet(line: &[u8]) -> Option<Sock> {
     let f = Words::new(line);
     Some(Sock {
-        record: Socket {
+        record: build!(Socket {
             inode: decimal(f.at(8)?)?,
             family: libc::AF_PACKET as u16,
             r#type: decimal(f.at(2)?)? as u16,
             protocol: hex(f.at(3)?)? as u16,
             ifindex: decimal(f.at(4)?)? as u32,
             ..Socket::default()
-        },
+        }),
         valid: ALL & !bits!(state) | bits!(ifindex),
         name: None,
     })

@@ -1,8 +1,8 @@
 //! Parses /proc/PID/smaps and /proc/PID/smaps_rollup: how much of each mapping, and of all, is in memory. A
 //! mapping has some 25 lines there, so this parser has the most to do.
 
-use taskdiag_wire::{Rollup, VMA_FLAGS, VmaStat};
-use zerocopy::{FromBytes, IntoBytes};
+use taskdiag_wire::{Plain, Rollup, VMA_FLAGS, VmaStat};
+use zerocopy::IntoBytes;
 
 use super::maps::{MapLine, map_line};
 use super::number;
@@ -123,9 +123,10 @@ pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
                 at += 1;
             }
         }
-        let mut stat = VmaStat::default();
-        (stat.start, stat.end) = (head.vma.start, head.vma.end);
-        stat.as_mut_bytes()[16..].copy_from_slice(sums.values.as_bytes());
+        let mut words = [0; KEYS.len() + 2];
+        words[..2].copy_from_slice(&[head.vma.start, head.vma.end]);
+        words[2..].copy_from_slice(&sums.values);
+        let (stat, _) = VmaStat::read_from_prefix(words.as_bytes()).expect("of the same size");
         Some(SmapsEntry { line: head, has_flags, stat, valid: sums.known << 2 | 0b11 })
     })
 }
@@ -233,7 +234,7 @@ pub fn rollup(bytes: &[u8]) -> Option<Rollup> {
     });
     let mut words = [0u64; SIZES + 1];
     words[1..].copy_from_slice(&sums.values[..SIZES]);
-    let mut r = Rollup::read_from_bytes(words.as_bytes()).expect("of the same size");
+    let (mut r, _) = Rollup::read_from_prefix(words.as_bytes()).expect("of the same size");
     (r.nla, r.valid) = (Rollup::new().nla, sums.known & ((1 << SIZES) - 1));
     (r.valid != 0).then_some(r)
 }
@@ -291,7 +292,8 @@ Rss:                   5 kB
         let s = e[0].stat;
         assert_eq!((s.start, s.end), (0x55b4a18ab000, 0x55b4a18ad000));
         assert_eq!((s.thp_eligible, s.protection_key, e[0].valid >> 24), (1, 3, 0b11));
-        let words = <[u64; 26]>::read_from_bytes(s.as_bytes()).unwrap();
+        let words =
+            <[u64; 26] as zerocopy::FromBytes>::read_from_bytes(Plain::as_bytes(&s)).unwrap();
         for (i, (member, word)) in VmaStat::MEMBERS[..24].iter().zip(words).enumerate().skip(2) {
             let none = ["pss_anon_bytes", "pss_file_bytes", "pss_shmem_bytes"].contains(member);
             let asked = if none { 0 } else { i as u64 - 1 };

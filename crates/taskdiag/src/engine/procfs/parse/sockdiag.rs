@@ -1,6 +1,6 @@
 //! Parses answers of sock_diag(7), which are netlink messages, into sockets.
 
-use taskdiag_wire::Socket;
+use taskdiag_wire::{Socket, build};
 
 use super::bit;
 
@@ -43,12 +43,12 @@ fn addr_at(b: &[u8], at: usize) -> Option<[u8; 16]> {
 pub fn sock_of_protocol(name: &[u8]) -> Sock {
     let name = name.strip_suffix(b"\0").unwrap_or(name);
     let of = |family: i32, rest: Option<(i32, i32)>| Sock {
-        record: Socket {
+        record: build!(Socket {
             family: family as u16,
             r#type: rest.map_or(0, |r| r.0) as u16,
             protocol: rest.map_or(0, |r| r.1) as u16,
             ..Socket::default()
-        },
+        }),
         valid: match rest {
             Some(_) => bits!(family protocol) | bit(Socket::MEMBERS, "type"),
             None => bits!(family),
@@ -102,7 +102,7 @@ pub fn inet_diag(b: &[u8], protocol: u8) -> Option<Sock> {
     }
     Some(
         Sock {
-            record: Socket {
+            record: build!(Socket {
                 inode: u32_at(b, 68)?.into(),
                 family,
                 r#type: kind as u16,
@@ -117,7 +117,7 @@ pub fn inet_diag(b: &[u8], protocol: u8) -> Option<Sock> {
                 recv_queue_bytes: u32_at(b, 56)?.into(),
                 send_queue_bytes: u32_at(b, 60)?.into(),
                 ..Socket::default()
-            },
+            }),
             valid,
             name: None,
         }
@@ -129,13 +129,13 @@ pub fn inet_diag(b: &[u8], protocol: u8) -> Option<Sock> {
 pub fn unix_diag(b: &[u8]) -> Option<Sock> {
     let state = u16::from(*b.get(2)?);
     let mut s = Sock {
-        record: Socket {
+        record: build!(Socket {
             family: u16::from(*b.first()?),
             r#type: u16::from(*b.get(1)?),
             state,
             inode: u32_at(b, 4)?.into(),
             ..Socket::default()
-        },
+        }),
         // If the kernel gives no name or peer, the socket has none.
         valid: ALL | NAME | bits!(peer_inode),
         name: None,
@@ -171,7 +171,7 @@ fn unix_name(data: &[u8]) -> Option<Box<[u8]>> {
 /// `struct netlink_diag_msg`.
 pub fn netlink_diag(b: &[u8]) -> Option<Sock> {
     Some(Sock {
-        record: Socket {
+        record: build!(Socket {
             family: u16::from(*b.first()?),
             r#type: u16::from(*b.get(1)?),
             protocol: u16::from(*b.get(2)?),
@@ -179,7 +179,7 @@ pub fn netlink_diag(b: &[u8]) -> Option<Sock> {
             portid: u32_at(b, 4)?,
             inode: u32_at(b, 16)?.into(),
             ..Socket::default()
-        },
+        }),
         valid: ALL | bits!(portid),
         name: None,
     })
@@ -188,13 +188,13 @@ pub fn netlink_diag(b: &[u8]) -> Option<Sock> {
 /// `struct packet_diag_msg` and its attributes.
 pub fn packet_diag(b: &[u8]) -> Option<Sock> {
     let mut s = Sock {
-        record: Socket {
+        record: build!(Socket {
             family: u16::from(*b.first()?),
             r#type: u16::from(*b.get(1)?),
             protocol: u16_at(b, 2)?,
             inode: u32_at(b, 4)?.into(),
             ..Socket::default()
-        },
+        }),
         valid: ALL & !bits!(state),
         name: None,
     };
