@@ -247,7 +247,7 @@ pub struct Field {
     pub align: Align,
     /// Groups that it is made from. Empty: every answer has it.
     pub groups: Groups,
-    /// Which members of BASE and STAT, where these are among them.
+    /// Which members of BASE, STAT and STATM, where these are among them.
     pub members: Members,
     /// Type of the value.
     pub kind: Kind,
@@ -296,7 +296,7 @@ pub fn groups_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Groups {
     fields.into_iter().fold(Groups::NONE, |g, f| g | f.groups)
 }
 
-/// The members of BASE and STAT that must be asked for to show these fields.
+/// The members of BASE, STAT and STATM that must be asked for to show these fields.
 pub fn members_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Members {
     fields.into_iter().fold(Members::NONE, |m, f| m.union(f.members))
 }
@@ -327,7 +327,9 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{AlignedBuf, Base, Done, Group, Info, Reason, Stat, Stream, StreamWriter};
+    use taskdiag_wire::{
+        AlignedBuf, Base, Done, Group, Info, Reason, Stat, Statm, Stream, StreamWriter,
+    };
 
     fn filled<T: taskdiag_wire::GroupRecord>(fill: u8) -> T {
         T::read_from_bytes(&vec![fill; size_of::<T>()]).expect("the size is right")
@@ -411,12 +413,12 @@ mod tests {
         });
     }
 
-    /// The value and text of a field of a task with BASE and STAT full of `fill`, of whose members only
+    /// The value and text of a field of a task with BASE, STAT and STATM full of `fill`, of whose members only
     /// these are known; without a value, of what the group has to say.
     fn with_members(field: &Field, m: Members, fill: u8) -> String {
         let (skip_base, skip_stat) = m.skipped();
         let mut w = StreamWriter::new();
-        let asked = Groups::BASE | Groups::STAT | field.groups;
+        let asked = Groups::BASE | Groups::STAT | Groups::STATM | field.groups;
         w.info(&Info { show_flags: asked.bits(), page_size: 4096, ..StreamWriter::blank_info() });
         w.begin_task(7, 7);
         let mut base: Base = filled(fill);
@@ -426,6 +428,9 @@ mod tests {
         let mut stat: Stat = filled(fill);
         stat.valid = Stat::ALL_VALID & !skip_stat;
         w.put(&stat);
+        let mut statm: Statm = filled(fill);
+        statm.valid = Statm::ALL_VALID & m.statm;
+        w.put(&statm);
         w.end_task();
         let stream = Stream::parse(w.finish(Done::default())).expect("it is well formed");
         let cx = Context::new(stream.info(), false);
@@ -446,7 +451,7 @@ mod tests {
             }
             let none =
                 with_members(field, Members::NONE, 1) == with_members(field, Members::ALL, 1);
-            let said = !field.groups.intersects(Groups::BASE | Groups::STAT);
+            let said = !field.groups.intersects(Groups::BASE | Groups::STAT | Groups::STATM);
             assert!(none || !said, "{} looks at a member that it does not name", field.name);
             fewer += usize::from(field.members != Members::ALL && !none);
         }

@@ -23,9 +23,18 @@ impl Worker<'_> {
         step: impl Fn(&mut Self, Place<'_>, Option<&StatFile>) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         match step(self, at, stat) {
-            Err(Stop::Gap(Reason::Absent)) => {}
-            got => return got,
+            Err(Stop::Gap(Reason::Absent)) => self.of_live_thread(at, stat, step),
+            got => got,
         }
+    }
+
+    /// Runs a step for a living thread of a process whose first thread has no memory any more.
+    pub(super) fn of_live_thread(
+        &mut self,
+        at: Place<'_>,
+        stat: Option<&StatFile>,
+        step: impl Fn(&mut Self, Place<'_>, Option<&StatFile>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         let Some(live) = self.live_thread(at, stat)? else {
             return Err(Stop::Gap(Reason::Absent));
         };

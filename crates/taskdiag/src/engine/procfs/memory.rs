@@ -228,8 +228,7 @@ impl Worker<'_> {
         }
         let Some(max) = limits.max_rss_bytes else { return Ok(()) };
         let rss = match self.reader.file(at.dir, at.path.file("statm")) {
-            Ok(text) => parse::statm_rss_pages(text)
-                .map_or(u64::MAX, |pages| pages.saturating_mul(rustix::param::page_size() as u64)),
+            Ok(text) => parse::statm(text, self.plan.page_size).rss_bytes().unwrap_or(u64::MAX),
             Err(e) => return Err(self.meaning(at, e)),
         };
         if rss > max { Err(Stop::Gap(Reason::OverBudget)) } else { Ok(()) }

@@ -2,12 +2,13 @@
 //!
 //! It opens only the files that the groups need. Each costs one openat(), one read() and one close(),
 //! relative to the directory of /proc. The bytes are parsed by hand. Nothing stays open between
-//! requests, but the `stat` files of a session.
+//! requests, but the `stat` and `statm` files of a session.
 //! The engine knows nothing of the other engines.
 //!
 //! - `read` reads files and directories;
 //! - [`parse`] turns their text into records;
 //! - `task`, `links`, `memory`, `swap`, `files` and `text` read the groups of one task;
+//! - `sizes` chooses the file for the sizes of memory;
 //! - `leader` finds the memory of a process whose first thread has ended;
 //! - `shmem` tells how much of a shared memory object is swapped out;
 //! - `sockets` asks sock_diag(7) about the sockets among the files;
@@ -35,6 +36,7 @@ pub mod parse;
 mod read;
 mod shares;
 mod shmem;
+mod sizes;
 mod sockets;
 mod supervise;
 mod swap;
@@ -59,6 +61,7 @@ use self::memory::Limits;
 use self::names::Names;
 use self::read::Reader;
 use self::shares::FILES;
+pub(in crate::engine) use self::sizes::SizesFrom;
 use self::sockets::Sockets;
 use self::supervise::Job;
 use self::swap::Objects;
@@ -111,8 +114,8 @@ impl Procfs {
         Ok(engine)
     }
 
-    /// Keeps the `stat` files of processes open between answers: up to 4,096 of them, and at most half of the
-    /// descriptors that this process may have.
+    /// Keeps the `stat` and `statm` files of processes open between answers: up to 4,096 of them, and at most half of
+    /// the descriptors that this process may have.
     pub fn keeping(self) -> Procfs {
         Procfs { held: Some(Arc::new(Held::new())), ..self }
     }
@@ -194,6 +197,8 @@ impl Engine for Procfs {
         let plan = Plan {
             groups: req.groups,
             threads: req.strategy.is_threads(),
+            page_size: rustix::param::page_size() as u64,
+            sizes_from: SizesFrom::of(req.groups, req.members),
             tick_ns: 1_000_000_000 / u64::from(info.clk_tck.max(1)),
             own_pids: (req.groups.has(Group::Fd)
                 || (req.strategy.is_threads() && req.groups.intersects(FILES)))

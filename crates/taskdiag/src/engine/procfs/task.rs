@@ -19,6 +19,7 @@ use super::names::{Known, Names};
 use super::parse::{self, StatFile, StatusFile};
 use super::read::{Path, Reader};
 use super::shares::Shares;
+use super::sizes::SizesFrom;
 use super::sockets::Sockets;
 use super::swap::Objects;
 use super::tags::TAGS;
@@ -34,6 +35,10 @@ pub(super) struct Plan {
     pub(super) threads: bool,
     /// Length of a clock tick.
     pub(super) tick_ns: u64,
+    /// Length of a page.
+    pub(super) page_size: u64,
+    /// The file that STATM is read from.
+    pub(super) sizes_from: SizesFrom,
     /// Where to look up the ids of cgroups, if they were asked for and can be found.
     pub(super) cgroups: Option<Cgroups>,
     /// Whether the pids in this /proc are those of our own pid namespace.
@@ -52,7 +57,7 @@ pub(super) struct Plan {
     pub(super) sockets: Sockets,
     /// The names that the answer has so far.
     pub(super) names: Names,
-    /// In a session about processes, the `stat` files that stay open.
+    /// In a session about processes, the files that stay open.
     pub(super) held: Option<Arc<Held>>,
 }
 
@@ -206,7 +211,8 @@ impl<'a> Worker<'a> {
             .union(Groups::SIGNALS)
             .union(Groups::SWAP);
         let mut status = Ok(());
-        if self.wants(STATUS | Groups::NS) {
+        let from_status = self.plan.sizes_from == SizesFrom::Status;
+        if from_status && self.wants(STATUS | Groups::NS) {
             status = self.status(at);
         }
         if let Some(s) = stat.as_ref().filter(|_| self.plan.wants(Groups::STAT)) {
@@ -216,7 +222,7 @@ impl<'a> Worker<'a> {
             return status;
         }
         let mut memory_at = at;
-        if status.is_ok() && self.wants(Groups::STATM | Groups::SWAP) {
+        if from_status && status.is_ok() && self.wants(Groups::STATM | Groups::SWAP) {
             memory_at = self.status_of_memory(at, stat.as_ref())?;
         }
         let reason = match &status {
@@ -228,7 +234,11 @@ impl<'a> Worker<'a> {
             self.settle(Groups::CRED, got)?;
         }
         if self.wants(Groups::STATM) {
-            let got = reason.map_or_else(|| self.statm(), |r| Err(Stop::Gap(r)));
+            let got = match reason {
+                Some(r) => Err(Stop::Gap(r)),
+                None if from_status => self.statm(),
+                None => self.sizes(at, stat.as_ref()),
+            };
             self.settle(Groups::STATM, got)?;
         }
         if self.wants(Groups::SIGNALS) {
@@ -370,32 +380,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Reads and parses the stat file of a process, from the file that an earlier answer left open if there is one.
-    fn held_stat(&mut self, mut at: Place<'_>, held: &Held) -> Result<StatFile, Stop> {
-        if let Some(fd) = held.get(at.pid) {
-            match self.reader.again(&fd) {
-                Ok(len) => return self.parsed_stat(len),
-                // That process has ended. Another one may have its pid by now.
-                Err(_) => {
-                    held.drop_one(at.pid);
-                    self.reader.syscalls += 1;
-                }
-            }
-        }
-        match self.reader.file_and_fd(at.dir, at.path.file("stat")) {
-            Ok((len, fd)) => {
-                let stat = self.parsed_stat(len);
-                self.reader.syscalls += u64::from(!held.keep(at.pid, fd));
-                stat
-            }
-            Err(e) => Err(self.meaning(at, e)),
-        }
-    }
-
     fn base(&mut self, at: Place<'_>, stat: &mut Option<StatFile>) -> Result<(), Stop> {
         if stat.is_none() {
             *stat = Some(match &self.plan.held {
-                Some(held) => self.held_stat(at, held)?,
+                Some(held) => match held.read(&mut self.reader, at, "stat") {
+                    Ok(len) => self.parsed_stat(len)?,
+                    Err(e) => return Err(self.meaning(at, e)),
+                },
                 None => self.stat_file(at)?,
             });
         }
