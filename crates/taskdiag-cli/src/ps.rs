@@ -141,9 +141,9 @@ fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) ->
     if args.tree.is_some() {
         query.groups = Groups::BASE;
     }
-    // A tree needs the start times, and colours need the kind of process.
+    // A tree needs the start times, and colours need the kind of process. Both are in BASE.
     if args.tree.is_some() || terminal.color {
-        query.members = Members::ALL;
+        query.members = Members::of(Groups::BASE, &[]);
     }
     query
 }
