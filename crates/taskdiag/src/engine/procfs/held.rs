@@ -2,7 +2,7 @@
 //!
 //! Reading an open one again takes a third of the time that opening, reading and closing it takes. A file stands for one
 //! task: when that has ended, reading fails with ESRCH, also where a later task has the same pid. Each open file
-//! keeps an inode of /proc and a descriptor, so there is a limit, and those of tasks that are not listed any more are
+//! keeps an inode of /proc, a descriptor and a page for its text, so there is a limit, and those of tasks that are not listed any more are
 //! closed after each answer.
 
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
+use super::path::Place;
 use super::read::Reader;
-use super::task::Place;
 
 /// At most so many are open, and at most half of the descriptors that the process may have.
 const HELD_MAX: usize = 4096;

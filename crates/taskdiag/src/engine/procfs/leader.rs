@@ -9,8 +9,9 @@ use std::os::fd::AsFd;
 use taskdiag_wire::Reason;
 
 use super::parse::{StatFile, StatusFile};
-use super::read::Path;
-use super::task::{Place, Stop, Worker};
+use super::path::{Path, Place};
+use super::stop::Stop;
+use super::worker::Worker;
 
 impl Worker<'_> {
     /// Runs a step that reads the memory of the task. If the task has none and is the first thread of a
@@ -62,7 +63,7 @@ impl Worker<'_> {
         let Some(mut live) = self.live_thread(at, stat)? else { return Ok(at) };
         let mut status = StatusFile::default();
         if let Ok(text) = self.reader.file(live.dir, live.path.file("status")) {
-            status.parse(text, self.plan.groups);
+            status.parse(text, self.run.groups);
             (self.status.statm, self.status.swap_bytes) = (status.statm, status.swap_bytes);
         }
         Ok(live)
@@ -74,7 +75,7 @@ impl Worker<'_> {
         mut at: Place<'p>,
         stat: Option<&StatFile>,
     ) -> Result<Option<Place<'p>>, Stop> {
-        if self.plan.threads {
+        if self.run.threads {
             return Ok(None);
         }
         let stat = match stat.map_or_else(|| self.stat_file(at), |s| Ok(*s)) {

@@ -14,10 +14,8 @@
 //! Before v6.2 the kernel held changes back for each thread, and all four have the same number without them.
 
 use taskdiag_wire::layout::bit;
-use taskdiag_wire::{Groups, Reason, Stat, Statm};
+use taskdiag_wire::{Groups, Stat, Statm};
 
-use super::parse::{self, StatFile};
-use super::task::{Place, Stop, Worker};
 use crate::request::Members;
 
 /// The members that `stat` has.
@@ -54,53 +52,6 @@ impl SizesFrom {
             SizesFrom::Stat
         } else {
             SizesFrom::Statm
-        }
-    }
-}
-
-impl Worker<'_> {
-    /// Writes STATM from `stat` or `statm`.
-    pub(super) fn sizes(&mut self, at: Place<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
-        match self.sizes_of(at, stat, true) {
-            Err(Stop::Gap(Reason::Absent)) => {
-                self.of_live_thread(at, stat, |w, at, stat| w.sizes_of(at, stat, false))
-            }
-            got => got,
-        }
-    }
-
-    /// The same, of the task at this place. `is_own` says whether that is the place of the task itself, whose files may
-    /// stay open.
-    fn sizes_of(
-        &mut self,
-        mut at: Place<'_>,
-        stat: Option<&StatFile>,
-        is_own: bool,
-    ) -> Result<(), Stop> {
-        if stat.is_some_and(StatFile::has_never_memory) {
-            return Err(Stop::Gap(Reason::Absent));
-        }
-        let in_stat = stat.filter(|_| self.plan.sizes_from == SizesFrom::Stat);
-        let statm = if let Some(stat) = in_stat {
-            stat.statm()
-        } else {
-            let held = self.plan.held.as_ref().filter(|_| is_own);
-            let got = match held {
-                Some(held) => held.read(&mut self.reader, at, "statm"),
-                None => self.reader.file(at.dir, at.path.file("statm")).map(<[u8]>::len),
-            };
-            match got {
-                Ok(len) => parse::statm(self.reader.text(len), self.plan.page_size),
-                Err(e) => return Err(self.meaning(at, e)),
-            }
-        };
-        match statm.size_bytes() {
-            Some(0) => Err(Stop::Gap(Reason::Absent)),
-            Some(_) => {
-                self.out.put(&statm);
-                Ok(())
-            }
-            None => Err(Stop::Gap(Reason::Unsupported)),
         }
     }
 }
