@@ -15,8 +15,9 @@ use rustix::io::Errno;
 use super::path::Place;
 use super::read::Reader;
 
-/// At most so many are open, and at most half of the descriptors that the process may have.
-const HELD_MAX: usize = 4096;
+/// At most so many are open, which is two for each of 4,096 processes, and at most half of the descriptors that the process
+/// may have.
+const HELD_MAX: usize = 8192;
 
 /// The open files, by process and name.
 #[derive(Debug)]

@@ -125,7 +125,7 @@ impl Procfs {
         Ok(engine)
     }
 
-    /// Keeps the `stat` and `statm` files of processes open between answers: up to 4,096 of them, and at most half of the
+    /// Keeps the `stat` and `statm` files of processes open between answers: up to 8,192 files, and at most half of the
     /// descriptors that this process may have.
     pub fn keeping(self) -> Procfs {
         Procfs { held: Some(Arc::new(Held::new())), ..self }
