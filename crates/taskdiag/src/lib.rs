@@ -27,6 +27,7 @@ mod error;
 pub mod field;
 pub mod files;
 mod request;
+mod served;
 mod snapshot;
 pub mod view;
 mod waiter;

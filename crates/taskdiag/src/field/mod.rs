@@ -11,6 +11,7 @@ mod context;
 mod format;
 mod localtime;
 mod names;
+mod number;
 mod part;
 mod row;
 mod set;
@@ -19,8 +20,9 @@ mod tty;
 mod value;
 
 pub use context::Context;
-pub use format::{escape, is_odd, text, write_uint};
+pub use format::{escape, is_odd, text};
 pub use names::Names;
+pub use number::write_uint;
 pub use part::{Map, Name, OpenRow, Part};
 pub use row::Row;
 pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS, nearest};

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
 
+use super::Keep;
 use super::by::{Summed, Sums};
 use super::files::{Opened, SortedFiles};
 use super::filter::{Filter, Left, Sieve};
@@ -17,9 +17,6 @@ use crate::field::{self, Context, FILES, Field, MAPS, MEMORY, Missing, Row, Set}
 use crate::files::Files;
 use crate::request::Members;
 use crate::{Groups, Reason, Snapshot};
-
-/// A test of rows that the program brings.
-pub type Keep = Arc<dyn Fn(&Row<'_>) -> bool + Send + Sync>;
 
 /// A description of what to show.
 #[derive(Clone)]
