@@ -19,10 +19,10 @@ use taskdiag::{Choice, EngineId, Group, Groups, Members, Snapshot};
 use self::select::Selection;
 use crate::answer;
 use crate::args::files::Args;
-use crate::args::ps::Form;
 use crate::args::table;
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say, shown};
+use crate::output::Form;
 use crate::output::terminal::Terminal;
 use crate::output::{Sink, Table, Tally, csv, json, tally, text};
 
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let count =
         write(table, &Table { cx: view.cx(), columns: &columns, rows: &*rows }, &mut tally)?;
     if table.stats {
-        crate::commands::stats::print(&snapshot, snapshot.tasks().len(), begin, asked);
+        crate::stats::print(&snapshot, snapshot.tasks().len(), begin, asked);
     }
     let mut lines = args.unseen.clone();
     lines.extend(all.lacking(&snapshot, &view.left()));
