@@ -39,7 +39,7 @@ test: ## every test that this machine can run
 	@tools/setup test
 	@tools/run-tests
 
-check: ## format, lints, documentation, licences, the dependency rule, one format everywhere
+check: ## format, lints, documentation, licences, the dependency rules, one format everywhere
 	@tools/setup check
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --all --check --manifest-path fuzz/Cargo.toml
@@ -52,6 +52,7 @@ check: ## format, lints, documentation, licences, the dependency rule, one forma
 	$(CARGO) test --quiet --package taskdiag-wire --test layout --test generated
 	$(CARGO) test --quiet --package taskdiag-tests --test series
 	$(RUST) tools/check-deps
+	tools/check-rooms
 	tools/check-licences
 
 packages: ## would each crate build and be documented from its published package? (uploads nothing)

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use taskdiag::engine::bpf::Bpf;
-use taskdiag::{Choice, Engine, EngineId, Groups, Request, Session, Snapshot};
+use taskdiag::{Choice, Engine, EngineId, Groups, Members, Request, Session, Snapshot, Statm};
 use taskdiag_tests::busy::Patience;
 use taskdiag_tests::{Mktask, Source, engines, skip};
 
@@ -219,7 +219,7 @@ fn held_max() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call writes to a valid rlimit.
     assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
-    (limit.rlim_cur / 2).min(4096) as usize
+    (limit.rlim_cur / 2).min(8192) as usize
 }
 
 /// The number of open descriptors of this process.
@@ -255,4 +255,51 @@ fn procfs_keeps_files_open_up_to_a_limit_and_closes_those_of_the_dead() {
     assert!(left + 30 <= held, "{held} were open, {left} are");
     drop(session);
     assert!(open_descriptors() <= before + 2);
+}
+
+#[test]
+fn procfs_keeps_the_files_of_sizes_open_too() {
+    let mut many: Vec<Sleeper> = (0..40).map(|_| Sleeper::new()).collect();
+    let groups = Groups::BASE | Groups::STATM;
+    let members =
+        Members::of(Groups::BASE, &["ppid"]).union(Members::of(Groups::STATM, &["rss_bytes"]));
+    let request = Request::all(groups).with_members(members);
+    let before = open_descriptors();
+    let mut session = Session::open(request, Choice::Only(EngineId::Procfs)).expect("it opens");
+    let answer = session.refresh().expect("it answers");
+    let (first, processes) = (answer.served()[0].cost.syscalls, answer.tasks().len());
+    if 2 * processes + 100 > held_max() {
+        return skip(
+            "files of sizes that a session keeps open",
+            "the machine has more processes than are kept",
+        );
+    }
+    assert!(open_descriptors() - before >= 80, "stat and statm of 40 processes");
+    let second = session.refresh().expect("it answers").served()[0].cost.syscalls;
+    // Two calls for each process instead of four.
+    assert!(second < first * 3 / 5, "{first} system calls, then {second}");
+    let gone = many.pop().expect("there are 40").id();
+    let new = Sleeper::new();
+    let pids: Vec<u32> = many.iter().chain([&new]).map(Sleeper::id).collect();
+    let mut patience = Patience::new(Duration::from_secs(10));
+    loop {
+        let again = session.refresh().expect("it answers");
+        assert!(again.task(gone).is_none_or(|t| t.record::<Statm>().is_none()));
+        let rss = |pid: &u32| again.task(*pid).and_then(|t| t.record::<Statm>()?.rss_bytes());
+        let got: Vec<_> = pids.iter().map(rss).collect();
+        let want: Vec<_> = pids.iter().map(|pid| vm_rss(*pid)).collect();
+        if got == want {
+            break;
+        }
+        // One that has just begun still loads its libraries.
+        assert!(!patience.is_over(), "{got:?}\n{want:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The resident memory of a process, as `status` has it.
+fn vm_rss(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib << 10)
 }

@@ -1,7 +1,7 @@
 //! Tests every state of mktask on every engine and strategy: existence, names, credentials, places.
 //! `usage.rs` tests what tasks have used.
 
-use taskdiag::{Base, Groups, Members, Reason, Request, Stat, Strategy};
+use taskdiag::{Base, Groups, Members, Reason, Request, Stat, Statm, Strategy};
 use taskdiag_tests::mktask::hash;
 use taskdiag_tests::state::{ask, between, in_state, parity, parity_near};
 use taskdiag_tests::{Answer, Mktask, Task, Value, engines, read, skip};
@@ -28,34 +28,57 @@ fn idle() {
     });
 }
 
-/// Members of BASE and STAT that nobody wants may be left out. Everything that is there is as in a whole
-/// answer.
+/// Members of BASE, STAT and STATM that nobody wants may be left out. Everything that is there is as in a
+/// whole answer, from whichever file of /proc it comes.
 #[test]
 fn members() {
-    let m = match Mktask::start(&["idle"]) {
-        Ok(m) => m,
-        Err(why) => return skip("members", &why),
-    };
+    for state in ["idle", "zombie", "leader-gone"] {
+        match Mktask::start(&[state]) {
+            Ok(m) => members_of(state, &m),
+            Err(why) => skip("members", &why),
+        }
+    }
+}
+
+fn members_of(state: &str, m: &Mktask) {
     let names = |group: &'static str, of: &[&'static str]| {
         of.iter().map(|name| (group, *name)).collect::<Vec<_>>()
     };
     let mut wanted = names("base", Base::MEMBERS);
     wanted.extend([("base", "comm")]);
     wanted.extend(names("stat", Stat::MEMBERS));
+    wanted.extend(names("statm", Statm::MEMBERS));
     for engine in engines() {
         for strategy in [Strategy::One, Strategy::Thread] {
-            let mut req = Request::new(strategy, m.pid(), Groups::BASE | Groups::STAT);
+            let groups = Groups::BASE | Groups::STAT | Groups::STATM;
+            let mut req = Request::new(strategy, m.pid(), groups);
+            let who = format!("{state} {engine:?} {strategy}");
             let task = |req: &Request| read(*engine, req).expect("an answer").task(m.pid());
             let whole = task(&req);
+            let mut compared = 0;
             for (group, name) in &wanted {
-                let g = if *group == "base" { Groups::BASE } else { Groups::STAT };
+                let g = match *group {
+                    "base" => Groups::BASE,
+                    "stat" => Groups::STAT,
+                    _ => Groups::STATM,
+                };
                 req.members = Members::of(g, &[*name]);
-                let (some, key) = (task(&req), format!("{group}.{name}"));
-                assert_eq!(some.get(&key), whole.get(&key), "{engine:?} {strategy}: {key}");
-                for (k, v) in &some.fields {
-                    assert_eq!(whole.get(k), Some(v), "{engine:?} {strategy}: {k} beside {key}");
+                let key = format!("{group}.{name}");
+                // Through /proc, the file is another one where STATM is asked for alone.
+                let alone = [groups, if *group == "statm" { g } else { groups }];
+                for groups in alone {
+                    let mut part = req.clone();
+                    part.groups = groups;
+                    let some = task(&part);
+                    assert_eq!(some.get(&key), whole.get(&key), "{who}: {key}");
+                    assert_eq!(some.missing(group), whole.missing(group), "{who}: {key}");
+                    for (k, v) in &some.fields {
+                        assert_eq!(whole.get(k), Some(v), "{who}: {k} beside {key}");
+                        compared += 1;
+                    }
                 }
             }
+            assert!(compared > wanted.len(), "{who}");
         }
     }
 }

@@ -9,11 +9,11 @@ use rustix::io::Errno;
 use taskdiag::view::{Answered, Left, Plan, Query, Selection};
 use taskdiag::{Choice, Error, Groups, Snapshot};
 
-use crate::args::limits::Limits;
 use crate::aside;
 use crate::columns::Column;
 use crate::exit::{Exit, say, shown};
 use crate::interrupt;
+use crate::limits::Limits;
 use crate::output::{Tally, tally};
 use crate::progress::Progress;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use taskdiag::field::escape;
 
 use crate::interrupt;
-use crate::output::sink;
+use crate::sink;
 
 /// Why the program ends early or with less than it was asked.
 #[derive(Debug)]

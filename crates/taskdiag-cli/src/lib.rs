@@ -10,7 +10,9 @@ mod columns;
 mod commands;
 mod exit;
 mod files;
+mod forest;
 mod interrupt;
+mod limits;
 mod maps;
 mod memory;
 mod nearest;
@@ -19,6 +21,8 @@ mod output;
 mod pmap;
 mod progress;
 mod ps;
+mod sink;
+mod stats;
 mod tree;
 
 use std::ffi::OsString;

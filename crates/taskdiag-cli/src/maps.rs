@@ -10,10 +10,10 @@ use taskdiag::{Members, Reason, Snapshot};
 
 use crate::answer;
 use crate::args::maps::{Args, View};
-use crate::args::ps::Form;
 use crate::columns::{self, Column};
 use crate::exit::Exit;
 use crate::order::{self, Key};
+use crate::output::Form;
 use crate::output::maplines::MapLines;
 use crate::output::text::{self, Totals};
 use crate::output::{Item, Sink, Table, Tally, csv, json};
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     };
     sink.finish()?;
     if table.stats {
-        crate::commands::stats::print(&snapshot, view.tasks().len(), begin, asked);
+        crate::stats::print(&snapshot, view.tasks().len(), begin, asked);
     }
     if count == 0 && table.source.from.is_none() && tally.is_empty() {
         answer::say_no_memory(&snapshot, &table.select);

@@ -9,10 +9,10 @@ use taskdiag::view::Query;
 
 use crate::answer;
 use crate::args::memory::{Args, Units};
-use crate::args::ps::Form;
 use crate::columns::{self, Column};
 use crate::exit::Exit;
 use crate::order;
+use crate::output::Form;
 use crate::output::terminal::Terminal;
 use crate::output::text::{self, Totals};
 use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json};
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     };
     sink.finish()?;
     if table.stats {
-        crate::commands::stats::print(&snapshot, view.tasks().len(), begin, asked);
+        crate::stats::print(&snapshot, view.tasks().len(), begin, asked);
     }
     if count == 0 && table.source.from.is_none() && tally.is_empty() {
         answer::say_no_memory(&snapshot, &table.select);

@@ -9,13 +9,14 @@ use taskdiag::{Groups, Members, Snapshot, Stat};
 
 use crate::answer;
 use crate::args::procps::Instead;
-use crate::args::ps::{Args, Form, TreeStyle};
+use crate::args::ps::{Args, TreeStyle};
 use crate::both::Both;
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
+use crate::forest::{self, Tree};
+use crate::output::Form;
 use crate::output::terminal::{self, Terminal};
 use crate::output::{Sink, Table, Tally, csv, json, text};
-use crate::tree::{self, Tree};
 
 /// Run it.
 pub fn run(args: &Args) -> Result<(), Exit> {
@@ -51,10 +52,10 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     };
     let tree = args.tree.map(|style| {
         let style = match style {
-            TreeStyle::Auto if terminal.lines => tree::LINES,
-            TreeStyle::Indented => tree::INDENTED,
-            TreeStyle::Auto => tree::PLAIN,
-            TreeStyle::Ascii => tree::ASCII,
+            TreeStyle::Auto if terminal.lines => forest::LINES,
+            TreeStyle::Indented => forest::INDENTED,
+            TreeStyle::Auto => forest::PLAIN,
+            TreeStyle::Ascii => forest::ASCII,
         };
         Tree::new(&rows, &snapshot, style)
     });
@@ -97,7 +98,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     }
     sink.finish()?;
     if args.stats {
-        crate::commands::stats::print(&snapshot, rows.len(), begin, asked);
+        crate::stats::print(&snapshot, rows.len(), begin, asked);
     }
     let end = answer::verdict(&snapshot, rows.is_empty(), &view.left(), &tally, &columns);
     match end {
@@ -147,9 +148,9 @@ fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) ->
     if args.tree.is_some() {
         query.groups = Groups::BASE;
     }
-    // A tree needs the start times, and colours need the kind of process.
+    // A tree needs the start times, and colours need the kind of process. Both are in BASE.
     if args.tree.is_some() || terminal.color {
-        query.members = Members::ALL;
+        query.members = Members::of(Groups::BASE, &[]);
     }
     query
 }

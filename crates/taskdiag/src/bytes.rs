@@ -1,9 +1,16 @@
 //! Holds the bytes of a stream, in our own memory or in the memory that the BPF program wrote them to, so
 //! that a large answer is never copied.
 
-use taskdiag_wire::AlignedBuf;
+use std::fmt;
 
-use crate::engine::bpf::Mapped;
+use taskdiag_wire::{AlignedBuf, Done, Info};
+
+/// Memory of an engine that holds a stream.
+pub(crate) trait Memory: AsRef<[u8]> + fmt::Debug + Send + Sync {
+    /// Inserts messages before the end of the stream, and adds to its head which groups they have and who served them.
+    /// Changes nothing and returns false if there is no room.
+    fn append(&mut self, messages: &[u8], totals: &Done, served: &Info) -> bool;
+}
 
 /// The bytes of a stream, aligned to 8.
 #[derive(Debug)]
@@ -12,7 +19,7 @@ pub struct Bytes(Kind);
 #[derive(Debug)]
 enum Kind {
     Owned(AlignedBuf),
-    Mapped(Mapped),
+    Mapped(Box<dyn Memory>),
 }
 
 impl Bytes {
@@ -20,22 +27,30 @@ impl Bytes {
     pub fn into_owned(self) -> AlignedBuf {
         match self.0 {
             Kind::Owned(b) => b,
-            Kind::Mapped(m) => AlignedBuf::copy_of(m.as_bytes()),
+            Kind::Mapped(m) => AlignedBuf::copy_of((*m).as_ref()),
         }
     }
-    /// The bytes if they are in our own memory. Otherwise the mapped memory, which is not copied.
-    pub(crate) fn try_into_owned(self) -> Result<AlignedBuf, Mapped> {
+    /// The bytes if they are in our own memory. Otherwise they come back as they were, and are not copied.
+    pub(crate) fn try_into_owned(self) -> Result<AlignedBuf, Bytes> {
         match self.0 {
             Kind::Owned(b) => Ok(b),
-            Kind::Mapped(m) => Err(m),
+            mapped => Err(Bytes(mapped)),
         }
     }
-    /// The mapped memory, or the bytes if they are in our own memory.
-    pub(crate) fn into_mapped(self) -> Result<Mapped, AlignedBuf> {
-        match self.0 {
-            Kind::Owned(b) => Err(b),
-            Kind::Mapped(m) => Ok(m),
+    /// Whether messages may be added in place.
+    pub(crate) fn may_grow(&self) -> bool {
+        matches!(self.0, Kind::Mapped(_))
+    }
+    /// Adds messages in place. False: that is not possible, and nothing was changed.
+    pub(crate) fn append(&mut self, messages: &[u8], totals: &Done, served: &Info) -> bool {
+        match &mut self.0 {
+            Kind::Owned(_) => false,
+            Kind::Mapped(m) => m.append(messages, totals, served),
         }
+    }
+    /// A stream in the memory of an engine.
+    pub(crate) fn of_memory(memory: impl Memory + 'static) -> Bytes {
+        Bytes(Kind::Mapped(Box::new(memory)))
     }
 }
 
@@ -43,7 +58,7 @@ impl AsRef<[u8]> for Bytes {
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
             Kind::Owned(b) => b.as_bytes(),
-            Kind::Mapped(m) => m.as_bytes(),
+            Kind::Mapped(m) => (**m).as_ref(),
         }
     }
 }
@@ -57,11 +72,5 @@ impl Clone for Bytes {
 impl From<AlignedBuf> for Bytes {
     fn from(b: AlignedBuf) -> Bytes {
         Bytes(Kind::Owned(b))
-    }
-}
-
-impl From<Mapped> for Bytes {
-    fn from(m: Mapped) -> Bytes {
-        Bytes(Kind::Mapped(m))
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use taskdiag_wire::Groups;
 
-use crate::engine::EngineId;
+use crate::served::EngineId;
 
 /// Why there is no answer.
 #[derive(Debug)]

@@ -38,6 +38,7 @@ mod error;
 pub mod field;
 pub mod files;
 mod request;
+mod served;
 mod snapshot;
 #[cfg(feature = "view")]
 pub mod view;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taskdiag_wire::layout::bit;
-use taskdiag_wire::{Base, Groups, Stat, Strategy};
+use taskdiag_wire::{Base, Groups, Stat, Statm, Strategy};
 
 use crate::watch::Watch;
 
@@ -49,14 +49,15 @@ pub struct Request {
     /// out, and the answer says so. It is looked at before each process, and within VMA_STAT; the
     /// kernel makes ROLLUP of a process in one piece, so the one that begins in time is finished.
     pub budget: Option<Duration>,
-    /// Which members of BASE and STAT will be looked at; others may be unknown in the answer.
+    /// Which members of BASE, STAT and STATM will be looked at; others may be unknown in the answer.
     pub members: Members,
     /// Counts the tasks that are done, and may end the answer early. One watch may be that of several requests.
     pub watch: Option<Arc<Watch>>,
 }
 
-/// Members of BASE and STAT, by the bits of their `valid`. They are in many places of memory, and a
-/// long list costs less where some need not be read.
+/// Members of BASE, STAT and STATM, by the bits of their `valid`. The kernel has those of BASE and STAT in
+/// many places of its memory, and /proc has those of STATM in several files. A long list costs less where
+/// some need not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Members {
@@ -64,44 +65,50 @@ pub struct Members {
     pub base: u32,
     /// Of STAT.
     pub stat: u32,
+    /// Of STATM.
+    pub statm: u32,
 }
 
 impl Members {
     /// All of them.
-    pub const ALL: Members = Members { base: u32::MAX, stat: u32::MAX };
+    pub const ALL: Members = Members { base: u32::MAX, stat: u32::MAX, statm: u32::MAX };
     /// None of them.
-    pub const NONE: Members = Members { base: 0, stat: 0 };
+    pub const NONE: Members = Members { base: 0, stat: 0, statm: 0 };
 
     /// Those of one group by name, or all of the group for no name. Of groups
-    /// other than BASE and STAT, none: they are always whole.
+    /// other than BASE, STAT and STATM, none: they are always whole.
     ///
     /// # Panics
     /// There is no such member; in a constant, so it is seen when that is compiled.
     pub const fn of(group: Groups, names: &[&str]) -> Members {
-        let of = if group.bits() == Groups::BASE.bits() {
+        let all = if group.bits() == Groups::BASE.bits() {
             Base::MEMBERS
         } else if group.bits() == Groups::STAT.bits() {
             Stat::MEMBERS
+        } else if group.bits() == Groups::STATM.bits() {
+            Statm::MEMBERS
         } else {
-            assert!(names.is_empty(), "members are of BASE and STAT");
+            assert!(names.is_empty(), "members are of BASE, STAT and STATM");
             return Members::NONE;
         };
         let mut bits = if names.is_empty() { u32::MAX } else { 0 };
         let mut n = 0;
         while n < names.len() {
-            bits |= bit(of, names[n]);
+            bits |= bit(all, names[n]);
             n += 1;
         }
         if group.bits() == Groups::BASE.bits() {
-            Members { base: bits, stat: 0 }
+            Members { base: bits, ..Members::NONE }
+        } else if group.bits() == Groups::STAT.bits() {
+            Members { stat: bits, ..Members::NONE }
         } else {
-            Members { base: 0, stat: bits }
+            Members { statm: bits, ..Members::NONE }
         }
     }
     /// These and those.
     #[must_use]
     pub const fn union(self, o: Members) -> Members {
-        Members { base: self.base | o.base, stat: self.stat | o.stat }
+        Members { base: self.base | o.base, stat: self.stat | o.stat, statm: self.statm | o.statm }
     }
     /// As the wire has it: what need not be there, of BASE and of STAT.
     pub fn skipped(self) -> (u32, u32) {
@@ -148,7 +155,7 @@ impl Request {
     pub fn with_max_rss(self, bytes: NonZeroU64) -> Request {
         Request { max_rss_bytes: Some(bytes), ..self }
     }
-    /// The same request for these members of BASE and STAT only.
+    /// The same request for these members of BASE, STAT and STATM only.
     #[must_use]
     pub fn with_members(self, members: Members) -> Request {
         Request { members, ..self }

@@ -8,8 +8,8 @@ use taskdiag_wire::decode::Stream;
 use taskdiag_wire::{AlignedBuf, Groups, TaskView};
 
 use crate::bytes::Bytes;
-use crate::engine::{Cost, EngineId};
 use crate::error::Error;
+use crate::served::{Cost, EngineId};
 
 /// One engine's share of an answer.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::wire::{BLOB_CUT, BLOB_REWRITTEN, TASK_EXITING, TASK_KTHREAD};
 use taskdiag::{
-    Base, Cgroup, Cred, Engine, Error, Group, Groups, Io, Ns, PathKind, Reason, Request, Sched,
-    Snapshot, Stat, Statm,
+    Base, Cgroup, Cred, Engine, Error, Group, Groups, Io, Members, Ns, PathKind, Reason, Request,
+    Sched, Snapshot, Stat, Statm,
 };
 use tempfile::TempDir;
 
@@ -121,6 +121,62 @@ fn every_group_of_a_plain_process() {
     assert_eq!(t.record::<Cgroup>().unwrap().id(), Some(meta.ino()));
     let lines: Vec<_> = t.cgroups().collect();
     assert_eq!(lines, [(2, &b"cpu:/a"[..]), (0, &b":/here"[..])]);
+}
+
+/// Which of the three files the sizes of memory come from. Each has other numbers here.
+#[test]
+fn sizes_come_from_the_cheapest_file() {
+    let p = Proc::new();
+    p.stat("7", b"x", 'S', 1, 0).file("7/status", STATUS).file("7/statm", "10 3 1 0 0 0 0\n");
+    let page = rustix::param::page_size() as u64;
+    let stat_size =
+        std::fs::read_to_string(p.path("7/stat")).unwrap().replace(" 100 0 0 ", " 100 5 0 ");
+    p.file("7/stat", stat_size);
+    let ask = |groups, members| {
+        let s = p.ask(&Request::all(groups).with_members(members));
+        let t = s.tasks().next().unwrap();
+        let m = *t.record::<Statm>().unwrap();
+        (m.size_bytes(), m.rss_bytes(), m.rss_anon_bytes())
+    };
+    let of = |names: &[&str]| Members::of(Groups::STATM, names);
+    let (base, statm) = (Groups::BASE, Groups::STATM);
+    let stat_has = (Some(5), None, None);
+    let statm_has = (Some(10 * page), Some(3 * page), Some(2 * page));
+    let status_has = (Some(40 << 10), Some(8 << 10), None);
+    assert_eq!(ask(base | statm, of(&["size_bytes"])), stat_has);
+    assert_eq!(ask(statm, of(&["size_bytes"])), statm_has);
+    assert_eq!(ask(base | statm, of(&["rss_bytes"])), statm_has);
+    assert_eq!(ask(statm, of(&["rss_anon_bytes", "rss_bytes"])), statm_has);
+    assert_eq!(ask(statm, of(&["rss_bytes", "peak_rss_bytes"])), status_has);
+    assert_eq!(ask(statm, Members::ALL), status_has);
+    // The file is read for another group in any case, or only it knows the flags of STAT.
+    assert_eq!(ask(statm | Groups::CRED, of(&["rss_bytes"])), status_has);
+    let flags = Members::of(Groups::STAT, &["flags"]).union(of(&["rss_bytes"]));
+    assert_eq!(ask(statm | Groups::STAT, flags), status_has);
+    assert_eq!(ask(statm, flags), statm_has);
+}
+
+#[test]
+fn sizes_that_are_not_there() {
+    let rss = Members::of(Groups::STATM, &["rss_bytes"]);
+    let size = Members::of(Groups::STATM, &["size_bytes"]);
+    let p = Proc::new();
+    // A kernel thread, a process on its way out, one without the file, and a file that is no such file.
+    p.stat("2", b"kthreadd", 'S', 0, 0x20_0000).file("2/statm", "0 0 0 0 0 0 0\n");
+    p.stat("3", b"ending", 'S', 1, 4).file("3/statm", "0 0 0 0 0 0 0\n");
+    p.stat("4", b"none", 'S', 1, 0);
+    p.stat("5", b"odd", 'S', 1, 0).file("5/statm", "x\n");
+    let why = |groups, members| {
+        let s = p.ask(&Request::all(groups).with_members(members));
+        assert!(s.tasks().all(|t| t.record::<Statm>().is_none()));
+        s.tasks().map(|t| t.reason(Group::Statm).unwrap()).collect::<Vec<_>>()
+    };
+    let want = [Reason::Absent, Reason::Absent, Reason::Unsupported, Reason::Unsupported];
+    assert_eq!(why(Groups::STATM, rss), want);
+    assert_eq!(why(Groups::STATM | Groups::BASE, rss), want);
+    assert_eq!(why(Groups::STATM, size), want);
+    // stat says that the virtual size of each is 0.
+    assert_eq!(why(Groups::STATM | Groups::BASE, size), [Reason::Absent; 4]);
 }
 
 #[test]

@@ -8,9 +8,16 @@ use std::process::ExitCode;
 
 use rustix::time::{ClockId, clock_gettime};
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
-use taskdiag::{Base, Choice, EngineId, Groups, Request, Session, Snapshot, Stat, Statm};
+use taskdiag::{Base, Choice, EngineId, Groups, Members, Request, Session, Snapshot, Stat, Statm};
 
-const GROUPS: Groups = Groups::BASE.union(Groups::STAT).union(Groups::STATM);
+/// What is asked for: what the crates beside it read, too.
+fn request() -> Request {
+    let groups = Groups::BASE | Groups::STAT | Groups::STATM;
+    let base = Members::of(Groups::BASE, &["state", "comm", "ppid", "start_time_ns"]);
+    let stat = Members::of(Groups::STAT, &["utime_ns", "stime_ns", "minflt", "majflt"]);
+    let statm = Members::of(Groups::STATM, &["size_bytes", "rss_bytes"]);
+    Request::all(groups).with_members(base.union(stat).union(statm))
+}
 
 /// Reads values of each process, as a caller would, and returns the number of processes.
 fn look(snapshot: &Snapshot) -> usize {
@@ -37,7 +44,7 @@ fn all_of_procfs() -> Result<usize, String> {
 }
 
 fn asker(who: &str) -> Result<Box<dyn FnMut() -> Result<usize, String>>, String> {
-    let session = |choice| Session::open(Request::all(GROUPS), choice).map_err(|e| e.to_string());
+    let session = |choice| Session::open(request(), choice).map_err(|e| e.to_string());
     Ok(match who {
         "session" | "session-procfs" => {
             let procfs = who == "session-procfs";
@@ -46,7 +53,7 @@ fn asker(who: &str) -> Result<Box<dyn FnMut() -> Result<usize, String>>, String>
             Box::new(move || session.refresh().map(look).map_err(|e| e.to_string()))
         }
         "query" => {
-            let ask = || taskdiag::query_with(&Request::all(GROUPS), Choice::Fastest);
+            let ask = || taskdiag::query_with(&request(), Choice::Fastest);
             Box::new(move || ask().map(|s| look(&s)).map_err(|e| e.to_string()))
         }
         "sysinfo" => {

@@ -5,8 +5,8 @@ use taskdiag::engine::GROUPS;
 use taskdiag::{Choice, Group, Groups, Request, Strategy};
 
 use super::engine;
-use super::limits::Limits;
 use crate::exit::{self, Exit};
+use crate::limits::Limits;
 use crate::nearest;
 
 /// What `taskdiag dump` was asked for.

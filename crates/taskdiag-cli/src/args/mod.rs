@@ -3,7 +3,6 @@
 
 pub mod dump;
 pub mod files;
-pub mod limits;
 pub mod lists;
 mod lsof;
 pub mod maps;

@@ -8,28 +8,16 @@ use taskdiag::Choice;
 use taskdiag::field::TASKS;
 use taskdiag::view::{Filter, Selection};
 
-use super::limits::Limits;
 use super::procps::{self, Forest, Headers, Instead, Typed};
 use super::table::{flag, list};
 use super::{engine, table};
 use crate::answer::Source;
 use crate::columns::Column;
 use crate::exit::{self, Exit};
+use crate::limits::Limits;
 use crate::order::Key;
+use crate::output::Form;
 use crate::output::terminal::Color;
-
-/// The form of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// A table.
-    Text,
-    /// One JSON document.
-    Json,
-    /// A JSON object a line.
-    JsonLines,
-    /// CSV.
-    Csv,
-}
 
 /// How a tree is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

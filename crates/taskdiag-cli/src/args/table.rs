@@ -8,13 +8,13 @@ use taskdiag::Choice;
 use taskdiag::field::Set;
 use taskdiag::view::{Filter, Selection};
 
-use super::limits::Limits;
 use super::{engine, lists};
 use crate::answer::Source;
-use crate::args::ps::Form;
 use crate::columns::{self, Column};
 use crate::exit::Exit;
+use crate::limits::Limits;
 use crate::order::{self, Key};
+use crate::output::Form;
 use crate::output::terminal::{Color, Terminal};
 
 /// What was asked for.

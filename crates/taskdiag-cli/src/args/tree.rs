@@ -13,7 +13,29 @@ use crate::answer::Source;
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
 use crate::output::terminal::{Color, Terminal};
-use crate::tree::Labels;
+
+/// What is shown of a process beside its name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Labels {
+    /// Arguments.
+    pub args: bool,
+    /// Ids.
+    pub pids: bool,
+    /// The user, if it differs from that of the parent.
+    pub users: bool,
+    /// Process groups.
+    pub groups: bool,
+    /// Threads, as children in braces.
+    pub threads: bool,
+    /// The name of each thread instead of that of its process.
+    pub thread_names: bool,
+    /// Equal subtrees only once, with their number.
+    pub compact: bool,
+    /// Children sorted by id instead of by name.
+    pub by_id: bool,
+    /// Arguments as pstree writes them, with bytes that are not printable ASCII as octal digits.
+    pub octal: bool,
+}
 
 /// Where the trees begin.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{limits, lists};
+use super::lists;
 use crate::exit::{self, Exit};
+use crate::limits;
 
 /// What `taskdiag wait` was asked for.
 #[derive(Clone, Debug)]

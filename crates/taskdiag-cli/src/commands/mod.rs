@@ -5,7 +5,6 @@ mod engines;
 mod fields;
 mod generate;
 mod schema;
-pub mod stats;
 mod wait;
 
 use crate::args::Cli;

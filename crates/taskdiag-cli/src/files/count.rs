@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let count =
         super::write(table, &Table { cx: &cx, columns: &columns, rows: &rows }, &mut tally)?;
     if table.stats {
-        crate::commands::stats::print(&snapshot, tables.len(), begin, asked);
+        crate::stats::print(&snapshot, tables.len(), begin, asked);
     }
     let selected = |g: &&Gap<'_>| select.may_match(&Row::new(g.task));
     let mut lines = lacking(&snapshot, gaps.iter().filter(selected), "fds");

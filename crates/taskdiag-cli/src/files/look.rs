@@ -15,8 +15,18 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 use rustix::io::Errno;
 
-use super::place::Reach;
 use crate::aside::Child;
+
+/// How much counts as open there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The file itself.
+    File,
+    /// Also what is in the directory.
+    Directory,
+    /// Also what is in directories in it.
+    Below,
+}
 
 /// No more entries of a directory than these are known by inode: to list them takes a second.
 pub const ENTRIES_MAX: usize = 1_000_000;

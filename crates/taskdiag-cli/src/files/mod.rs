@@ -19,11 +19,11 @@ use taskdiag::{Choice, EngineId, Group, Groups, Members, Snapshot};
 use self::select::Selection;
 use crate::answer;
 use crate::args::files::{Args, Repeat};
-use crate::args::ps::Form;
 use crate::args::table;
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say, say_all, shown};
 use crate::interrupt;
+use crate::output::Form;
 use crate::output::terminal::Terminal;
 use crate::output::{Sink, Table, Tally, csv, json, sink, tally, text};
 
@@ -110,7 +110,7 @@ fn once(args: &Args, any: &mut bool) -> Result<(), Exit> {
     let count =
         write(table, &Table { cx: view.cx(), columns: &columns, rows: &*rows }, &mut tally)?;
     if table.stats {
-        crate::commands::stats::print(&snapshot, snapshot.tasks().len(), begin, asked);
+        crate::stats::print(&snapshot, snapshot.tasks().len(), begin, asked);
     }
     let mut lines = args.unseen.clone();
     lines.extend(all.lacking(&snapshot, &view.left()));

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use taskdiag::files::OpenFile;
 
-use super::look::{self, Seen};
+use super::look::{self, Reach, Seen};
 use crate::aside;
 use crate::exit::{say, shown};
 
@@ -31,17 +31,6 @@ pub struct Place {
     is_exact: bool,
     /// Why not all of this is known.
     silent: Option<String>,
-}
-
-/// How much counts as open there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// The file itself.
-    File,
-    /// Also what is in the directory.
-    Directory,
-    /// Also what is in directories in it.
-    Below,
 }
 
 impl Place {

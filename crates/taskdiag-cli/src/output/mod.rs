@@ -4,18 +4,31 @@ pub mod csv;
 pub mod json;
 pub mod maplines;
 pub mod plain;
-pub mod sink;
 pub mod tally;
 pub mod terminal;
 pub mod text;
 
-pub use sink::Sink;
+pub(crate) use crate::sink;
+pub use crate::sink::Sink;
 pub use tally::Tally;
 
 use taskdiag::field::Context;
 pub use taskdiag::view::{Item, Rows, Take};
 
 use crate::columns::Column;
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A table.
+    Text,
+    /// One JSON document.
+    Json,
+    /// A JSON object a line.
+    JsonLines,
+    /// CSV.
+    Csv,
+}
 
 /// The rows and columns of an answer that are to be written.
 #[derive(Clone, Copy)]

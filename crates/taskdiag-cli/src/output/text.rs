@@ -15,7 +15,7 @@ use unicode_width::UnicodeWidthStr;
 use super::terminal::Terminal;
 use super::{Item, Sink, Table, Tally, plain};
 use crate::columns::Column;
-use crate::tree::Tree;
+use crate::forest::Tree;
 
 const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";

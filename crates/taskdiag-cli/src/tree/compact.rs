@@ -5,30 +5,8 @@ use std::collections::HashMap;
 use taskdiag::Snapshot;
 use taskdiag::field::{self, Context, Row, Value};
 
-use super::forest::{Forest, Node};
-
-/// What is shown of a process beside its name.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Labels {
-    /// Arguments.
-    pub args: bool,
-    /// Ids.
-    pub pids: bool,
-    /// The user, if it differs from that of the parent.
-    pub users: bool,
-    /// Process groups.
-    pub groups: bool,
-    /// Threads, as children in braces.
-    pub threads: bool,
-    /// The name of each thread instead of that of its process.
-    pub thread_names: bool,
-    /// Equal subtrees only once, with their number.
-    pub compact: bool,
-    /// Children sorted by id instead of by name.
-    pub by_id: bool,
-    /// Arguments as pstree writes them, with bytes that are not printable ASCII as octal digits.
-    pub octal: bool,
-}
+use crate::args::tree::Labels;
+use crate::forest::{Forest, Node};
 
 /// The shape of a subtree. Subtrees that look alike have one shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,12 +1,7 @@
-//! The process tree: parents and children ([`forest`]), the tree as rows of `ps` ([`rows`]), and the drawing of
-//! `taskdiag tree` ([`compact`], [`draw`]).
+//! The process tree as `taskdiag tree` draws it: equal subtrees are put together ([`compact`]) and drawn ([`draw`]).
 
 mod compact;
 mod draw;
-mod forest;
-mod rows;
 mod run;
 
-pub use compact::Labels;
-pub use rows::{ASCII, INDENTED, LINES, PLAIN, Tree};
 pub use run::run;

@@ -6,13 +6,13 @@ use taskdiag::field::{Context, Row, TASKS};
 use taskdiag::view::{self, Filter, Query, Sieve};
 use taskdiag::{Groups, Members, Snapshot};
 
-use super::compact::{Labels, Maker};
+use super::compact::Maker;
 use super::draw::{self, Drawing};
-use super::forest::Forest;
 use crate::answer;
-use crate::args::tree::{Args, Start};
+use crate::args::tree::{Args, Labels, Start};
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say};
+use crate::forest::Forest;
 use crate::output::{Item, Sink, Tally, json};
 
 /// Run it.
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     }
     sink.finish()?;
     if args.stats {
-        crate::commands::stats::print(&snapshot, shown.len(), begin, asked);
+        crate::stats::print(&snapshot, shown.len(), begin, asked);
     }
     match answer::verdict(&snapshot, shown.is_empty(), &sieve.left(), &tally, &columns) {
         // pstree does not take that for a failure.

@@ -20,7 +20,6 @@ pub(crate) mod mappings;
 pub(crate) mod numbering;
 pub mod procfs;
 
-use std::fmt;
 use std::time::Duration;
 
 use taskdiag_wire::{Group, Groups, Strategy};
@@ -28,6 +27,7 @@ use taskdiag_wire::{Group, Groups, Strategy};
 use crate::bytes::Bytes;
 use crate::error::Error;
 use crate::request::Request;
+pub use crate::served::{Cost, EngineId};
 
 /// No walk over pages takes less: to open, read and close the file alone takes longer. With less
 /// left of a budget none is begun.
@@ -47,37 +47,6 @@ pub const GROUPS: Groups = Groups::BASE
     .union(Groups::NS)
     .union(Groups::CGROUP);
 
-/// The engines there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum EngineId {
-    /// `/proc/task_diag` of a patched kernel.
-    Kernel,
-    /// BPF task iterators.
-    Bpf,
-    /// The text files of /proc.
-    Procfs,
-}
-
-impl EngineId {
-    /// All, the fastest first.
-    pub const ALL: [EngineId; 3] = [EngineId::Kernel, EngineId::Bpf, EngineId::Procfs];
-    /// The name that users type and see.
-    pub fn name(self) -> &'static str {
-        match self {
-            EngineId::Kernel => "kernel",
-            EngineId::Bpf => "bpf",
-            EngineId::Procfs => "procfs",
-        }
-    }
-}
-
-impl fmt::Display for EngineId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// What an engine can do here.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -88,18 +57,6 @@ pub struct Support {
     pub strategies: Vec<Strategy>,
     /// For groups it does not answer, or answers with gaps: what and why.
     pub notes: Vec<(Group, String)>,
-}
-
-/// What an answer cost.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Cost {
-    /// System calls made for it, as the engine counts them.
-    pub syscalls: u64,
-    /// Time from request to answer.
-    pub wall: Duration,
-    /// What of a request's budget it used up: time for VMA_STAT and ROLLUP.
-    pub walked: Duration,
 }
 
 /// A complete stream (INFO, tasks, DONE) and its cost.

@@ -10,6 +10,7 @@ use taskdiag_wire::Reason;
 
 use super::Text;
 use super::context::Context;
+use super::number::write_uint;
 use super::row::Row;
 use super::value::{Missing, Value};
 
@@ -17,21 +18,6 @@ const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 const DAYS: &[u8; 21] = b"SunMonTueWedThuFriSat";
 const HEX: &[u8; 16] = b"0123456789abcdef";
 const DAY_S: i64 = 24 * 3600;
-
-/// Append a number in decimal.
-pub fn write_uint(out: &mut Vec<u8>, mut v: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (v % 10) as u8;
-        v /= 10;
-        if v == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-}
 
 /// Bytes with a letter for their unit, and a decimal where that tells something.
 fn human(out: &mut Vec<u8>, v: u64) {

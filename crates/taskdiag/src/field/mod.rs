@@ -11,6 +11,7 @@ mod context;
 mod format;
 mod localtime;
 mod names;
+mod number;
 mod part;
 mod row;
 mod set;
@@ -19,8 +20,9 @@ mod tty;
 mod value;
 
 pub use context::Context;
-pub use format::{escape, is_odd, text, write_uint};
+pub use format::{escape, is_odd, text};
 pub use names::Names;
+pub use number::write_uint;
 pub use part::{Map, Name, OpenRow, Part};
 pub use row::Row;
 pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS, nearest};
@@ -250,7 +252,7 @@ pub struct Field {
     pub align: Align,
     /// Groups that it is made from. Empty: every answer has it.
     pub groups: Groups,
-    /// Which members of BASE and STAT, where these are among them.
+    /// Which members of BASE, STAT and STATM, where these are among them.
     pub members: Members,
     /// Type of the value.
     pub kind: Kind,
@@ -328,7 +330,7 @@ pub fn groups_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Groups {
     fields.into_iter().fold(Groups::NONE, |g, f| g | f.groups)
 }
 
-/// The members of BASE and STAT that must be asked for to show these fields.
+/// The members of BASE, STAT and STATM that must be asked for to show these fields.
 pub fn members_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Members {
     fields.into_iter().fold(Members::NONE, |m, f| m.union(f.members))
 }
@@ -360,7 +362,7 @@ impl Field {
 mod tests {
     use super::*;
     use taskdiag_wire::{
-        AlignedBuf, Base, Done, Group, Info, Reason, Stat, Stream, StreamWriter, build,
+        AlignedBuf, Base, Done, Group, Info, Reason, Stat, Statm, Stream, StreamWriter, build,
     };
 
     fn filled<T: taskdiag_wire::GroupRecord>(fill: u8) -> T {
@@ -445,12 +447,12 @@ mod tests {
         });
     }
 
-    /// The value and text of a field of a task with BASE and STAT full of `fill`, of whose members only
+    /// The value and text of a field of a task with BASE, STAT and STATM full of `fill`, of whose members only
     /// these are known; without a value, of what the group has to say.
     fn with_members(field: &Field, m: Members, fill: u8) -> String {
         let (skip_base, skip_stat) = m.skipped();
         let mut w = StreamWriter::new();
-        let asked = Groups::BASE | Groups::STAT | field.groups;
+        let asked = Groups::BASE | Groups::STAT | Groups::STATM | field.groups;
         w.info(&build!(Info {
             show_flags: asked.bits(),
             page_size: 4096,
@@ -464,6 +466,9 @@ mod tests {
         let mut stat: Stat = filled(fill);
         stat.valid = Stat::ALL_VALID & !skip_stat;
         w.put(&stat);
+        let mut statm: Statm = filled(fill);
+        statm.valid = Statm::ALL_VALID & m.statm;
+        w.put(&statm);
         w.end_task();
         let stream = Stream::parse(w.finish(Done::default())).expect("it is well formed");
         let cx = Context::new(stream.info(), false);
@@ -484,7 +489,7 @@ mod tests {
             }
             let none =
                 with_members(field, Members::NONE, 1) == with_members(field, Members::ALL, 1);
-            let said = !field.groups.intersects(Groups::BASE | Groups::STAT);
+            let said = !field.groups.intersects(Groups::BASE | Groups::STAT | Groups::STATM);
             assert!(none || !said, "{} looks at a member that it does not name", field.name);
             fewer += usize::from(field.members != Members::ALL && !none);
         }

@@ -3,9 +3,8 @@
 
 use std::borrow::Cow;
 
-use taskdiag_wire::{BLOB_DELETED, Entry, Group, Reason, TaskView, Vma, VmaStat};
+use taskdiag_wire::{BLOB_DELETED, Entry, Reason, TaskView, Vma, VmaStat};
 
-use super::row::Row;
 use crate::files::{Files, Holder, OpenFile};
 
 /// What of its task a row is of.
@@ -81,36 +80,4 @@ pub struct Map<'a> {
     pub name: Option<Name<'a>>,
     /// Thread id of the task that it was read from, where this one shares the memory of another.
     pub shared_with: Option<u32>,
-}
-
-impl<'a> Row<'a> {
-    /// Call `f` for each memory mapping of the task, with this row made one of that mapping.
-    /// Those of shared memory come from the task that has them. `false`: the list is not in the
-    /// answer, and `f` was not called.
-    ///
-    /// # Errors
-    /// That of `f`, which ends it.
-    pub fn each_map<E>(&self, mut f: impl FnMut(&Row<'a>) -> Result<(), E>) -> Result<bool, E> {
-        let shared_with = self.view.shared(Group::Vma);
-        let Some(view) = self.view.owner(Group::Vma) else { return Ok(false) };
-        let Some(vmas) = view.list::<Vma>() else { return Ok(false) };
-        let stats = view.list::<VmaStat>();
-        let ended = || view.reason(Group::VmaStat).unwrap_or(Reason::Vanished);
-        let without_stat = stats.is_some().then(ended);
-        let mut stats = stats.into_iter().flatten().peekable();
-        let mut row = *self;
-        // Neighbours mostly have the same name.
-        let mut last: (u32, Option<Name<'a>>) = (0, None);
-        for vma in vmas {
-            let number = vma.raw.name;
-            if number != last.0 {
-                last = (number, Name::find(&view, number));
-            }
-            while stats.next_if(|s| s.raw.start < vma.raw.start).is_some() {}
-            let stat = stats.next_if(|s| s.raw.start == vma.raw.start && s.raw.end == vma.raw.end);
-            row.part = Part::Map(Map { vma, stat, without_stat, name: last.1, shared_with });
-            f(&row)?;
-        }
-        Ok(true)
-    }
 }

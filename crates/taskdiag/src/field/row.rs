@@ -1,9 +1,9 @@
 //! One task, or an entry of a list of it, with its records found: fields are read many at a time, so
 //! the attributes of a task are walked once for all of them.
 
-use taskdiag_wire::{A_COMM, BlobHdr, Group, GroupRecord, Plain, Reason, TaskView};
+use taskdiag_wire::{A_COMM, BlobHdr, Group, GroupRecord, Plain, Reason, TaskView, Vma, VmaStat};
 
-use super::part::Part;
+use super::part::{Map, Name, Part};
 use super::value::{Missing, Value};
 
 fn cast<T: GroupRecord>(bytes: &[u8]) -> Option<&T> {
@@ -80,5 +80,37 @@ impl Row<'_> {
     /// A zombie? `false` where that is not known.
     pub fn is_zombie(&self) -> bool {
         self.state() == Some(b'Z')
+    }
+}
+
+impl<'a> Row<'a> {
+    /// Call `f` for each memory mapping of the task, with this row made one of that mapping.
+    /// Those of shared memory come from the task that has them. `false`: the list is not in the
+    /// answer, and `f` was not called.
+    ///
+    /// # Errors
+    /// That of `f`, which ends it.
+    pub fn each_map<E>(&self, mut f: impl FnMut(&Row<'a>) -> Result<(), E>) -> Result<bool, E> {
+        let shared_with = self.view.shared(Group::Vma);
+        let Some(view) = self.view.owner(Group::Vma) else { return Ok(false) };
+        let Some(vmas) = view.list::<Vma>() else { return Ok(false) };
+        let stats = view.list::<VmaStat>();
+        let ended = || view.reason(Group::VmaStat).unwrap_or(Reason::Vanished);
+        let without_stat = stats.is_some().then(ended);
+        let mut stats = stats.into_iter().flatten().peekable();
+        let mut row = *self;
+        // Neighbours mostly have the same name.
+        let mut last: (u32, Option<Name<'a>>) = (0, None);
+        for vma in vmas {
+            let number = vma.raw.name;
+            if number != last.0 {
+                last = (number, Name::find(&view, number));
+            }
+            while stats.next_if(|s| s.raw.start < vma.raw.start).is_some() {}
+            let stat = stats.next_if(|s| s.raw.start == vma.raw.start && s.raw.end == vma.raw.end);
+            row.part = Part::Map(Map { vma, stat, without_stat, name: last.1, shared_with });
+            f(&row)?;
+        }
+        Ok(true)
     }
 }

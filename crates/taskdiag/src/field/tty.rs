@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
 
-use super::format::write_uint;
+use super::number::write_uint;
 
 /// Names that had to be looked up.
 #[derive(Debug, Default)]

@@ -3,9 +3,9 @@
 use std::convert::Infallible;
 use std::io;
 
+use super::Keep;
 use super::filter::Sieve;
 use super::order::{Key, Ranks};
-use super::query::Keep;
 use super::rows::{Item, Rows, Take};
 use crate::field::{Context, OpenRow, Part, Row};
 use crate::files::{Files, OpenFile, Owner};

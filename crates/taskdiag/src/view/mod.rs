@@ -46,6 +46,13 @@ pub use maps::{Mappings, is_gap};
 pub use narrow::Narrow;
 pub use order::{Key, Ranks, sort};
 pub use plan::{Answered, FEW_PIDS, Plan};
-pub use query::{Keep, Query, View};
+pub use query::{Query, View};
 pub use rows::{Item, Rows, Sum, Take, Tasks};
 pub use select::{Selection, Simple};
+
+use std::sync::Arc;
+
+use crate::field::Row;
+
+/// A test of rows that the program brings.
+pub type Keep = Arc<dyn Fn(&Row<'_>) -> bool + Send + Sync>;

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
 
+use super::Keep;
 use super::by::{Summed, Sums};
 use super::files::{Opened, SortedFiles};
 use super::filter::{Filter, Left, Sieve};
@@ -17,9 +17,6 @@ use crate::field::{self, Context, FILES, Field, MAPS, MEMORY, Missing, Row, Set}
 use crate::files::Files;
 use crate::request::Members;
 use crate::{Groups, Reason, Snapshot};
-
-/// A test of rows that the program brings.
-pub type Keep = Arc<dyn Fn(&Row<'_>) -> bool + Send + Sync>;
 
 /// A description of what to show.
 #[derive(Clone)]
@@ -43,7 +40,7 @@ pub struct Query {
     /// which rows there are: FD for descriptors, PATHS for program, working directory and root, VMA for mapped files, about
     /// which FILE_STAT tells more.
     pub groups: Groups,
-    /// Members of BASE and STAT that are wanted besides those that the fields and conditions need.
+    /// Members of BASE, STAT and STATM that are wanted besides those that the fields and conditions need.
     pub members: Members,
     /// A test of tasks that have files, in addition to the conditions.
     pub tasks: Option<Keep>,
@@ -100,7 +97,7 @@ impl Query {
         // BASE is the cheapest group, and so serves for a list of pids alone.
         if groups.is_empty() { Groups::BASE } else { groups }
     }
-    /// The members of BASE and STAT that are needed.
+    /// The members of BASE, STAT and STATM that are needed.
     pub fn members(&self) -> Members {
         field::members_of(self.fields()).union(self.select.members()).union(self.members)
     }

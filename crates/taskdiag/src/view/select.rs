@@ -131,7 +131,7 @@ impl Selection {
         }
         g
     }
-    /// The members of BASE and STAT that the conditions need.
+    /// The members of BASE, STAT and STATM that the conditions need.
     pub fn members(&self) -> Members {
         let mut m = Members::NONE;
         let mut look = |wanted: bool, group: Groups, name| {

@@ -9,6 +9,7 @@
 use taskdiag_wire::{Group, Groups, Strategy};
 
 use crate::engine::EngineId;
+use crate::engine::procfs::SizesFrom;
 use crate::request::Request;
 
 /// What is known before the request runs.
@@ -108,23 +109,31 @@ fn bpf_task(g: Group) -> u64 {
     }
 }
 
-/// The same for `status`, for which the kernel collects more.
+/// The same for `status`, for which the kernel collects more, and for `statm`, for which it collects less. Measured was `ps
+/// --engine procfs -o pid,comm` of 5,000 processes, with and without sizes from each of them.
 const PROC_STATUS: u64 = 7_000;
+const PROC_STATM: u64 = 3_200;
 
 /// CPU time of procfs for one group of one task. Measured was `dump --engine procfs` of one group of 2,000 processes, with
 /// 28 mappings or with 7 files each: medians of 17 rounds, by turns. The machine was busy, so these are ratios to BASE,
 /// which was measured on a quiet one. To find the dependence on mappings and resident pages, `maps`, `smaps` and
 /// `smaps_rollup` of programs with 250 to 10,000 pages were read beside `stat`: VMA_STAT takes 1.9 µs for each mapping and
 /// 0.09 µs for each page.
-fn procfs_task(g: Group, asked: Groups) -> u64 {
+fn procfs_task(g: Group, req: &Request) -> u64 {
+    let asked = req.groups;
     match g {
         // STAT and BASE are in the same file, `stat`; STATM and CRED are both in `status`.
         Group::Stat if asked.has(Group::Base) => 0,
         Group::Statm if asked.has(Group::Cred) => 0,
+        Group::Statm => match SizesFrom::of(asked, req.members) {
+            SizesFrom::Stat => 0,
+            SizesFrom::Statm => PROC_STATM,
+            SizesFrom::Status => PROC_STATUS,
+        },
         Group::Signals | Group::Swap if asked.has(Group::Cred) || asked.has(Group::Statm) => 0,
         Group::Swap if asked.has(Group::Signals) => 0,
         Group::Vma if asked.has(Group::VmaStat) => 0,
-        Group::Cred | Group::Statm | Group::Signals | Group::Swap => PROC_STATUS,
+        Group::Cred | Group::Signals | Group::Swap => PROC_STATUS,
         Group::FdCount => 1_800,
         // For about 40 mappings, 1,000 resident pages and 6 files.
         Group::Vma => 25_000,
@@ -159,7 +168,7 @@ fn kernel_threads(req: &Request, answer: u64) -> u64 {
         Strategy::All | Strategy::AllThread => KERNEL_THREADS.min(answer),
         _ => 0,
     };
-    let less = |g| procfs_task(g, req.groups).saturating_sub(PROC_FILE);
+    let less = |g| procfs_task(g, req).saturating_sub(PROC_FILE);
     some * (req.groups & OF_USERS).iter().map(less).sum::<u64>()
 }
 
@@ -214,7 +223,7 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
                 }
         }
         EngineId::Procfs => {
-            let each = groups().map(|g| procfs_task(g, req.groups)).sum::<u64>();
+            let each = groups().map(|g| procfs_task(g, req)).sum::<u64>();
             // CHILDREN reads the parent's pid of every process.
             let find = match req.strategy {
                 Strategy::Children => look * PROC_FILE,
@@ -227,7 +236,7 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
             // SCHED of a process is the sum over its threads' files.
             let threads = match req.strategy {
                 Strategy::All if req.groups.has(Group::Sched) => {
-                    (f.threads - f.processes.min(f.threads)) * procfs_task(Group::Sched, req.groups)
+                    (f.threads - f.processes.min(f.threads)) * procfs_task(Group::Sched, req)
                 }
                 _ => 0,
             };

@@ -89,16 +89,11 @@ pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
 pub fn append(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     let more = Stream::parse(more)?;
     let messages: Vec<u8> = more.tasks().flat_map(|t| t.messages()).copied().collect();
-    let main = match main.into_mapped() {
-        Ok(mut m) => {
-            if m.append(&messages, more.done(), more.info()) {
-                return Ok(m.into());
-            }
-            Bytes::from(m).into_owned()
-        }
-        Err(owned) => owned,
-    };
-    let Some((mut w, done)) = StreamWriter::reopen(main) else {
+    let mut main = main;
+    if main.append(&messages, more.done(), more.info()) {
+        return Ok(main);
+    }
+    let Some((mut w, done)) = StreamWriter::reopen(main.into_owned()) else {
         return Err(taskdiag_wire::Error::Cut(0).into());
     };
     w.mark_served(more.info());
@@ -111,8 +106,9 @@ pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     let added = Stream::parse(more)?;
     let tasks: Vec<_> = added.tasks().collect();
     let plain = |t: &TaskView<'_>| t.attrs().all(|a| a.0 != A_NAME && a.0 != A_SHARED);
-    let main = match (&tasks[..], main.into_mapped()) {
-        ([task], Ok(mut mapped)) if has_task(mapped.as_bytes(), task.pid(), 1) && plain(task) => {
+    let mut main = main;
+    match &tasks[..] {
+        [task] if main.may_grow() && has_task(main.as_ref(), task.pid(), 1) && plain(task) => {
             let mut w = StreamWriter::new();
             w.continue_task(task.pid(), task.tgid());
             task.attrs().for_each(|a| w.raw_attr(a.1));
@@ -121,14 +117,12 @@ pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
             let len = messages.len() - size_of::<NlMsgHdr>() - size_of::<Done>();
             // The task is counted already.
             let totals = build!(Done { tasks: 0, ..*added.done() });
-            if mapped.append(&messages.as_bytes()[..len], &totals, added.info()) {
-                return Ok(mapped.into());
+            if main.append(&messages.as_bytes()[..len], &totals, added.info()) {
+                return Ok(main);
             }
-            Bytes::from(mapped)
         }
-        (_, Ok(mapped)) => mapped.into(),
-        (_, Err(owned)) => owned.into(),
-    };
+        _ => {}
+    }
     Ok(add_groups(main.as_ref(), more)?.into())
 }
 

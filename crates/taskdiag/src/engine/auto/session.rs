@@ -54,7 +54,7 @@ impl Session {
         let start = Members::of(Groups::BASE, &["start_time_ns"]);
         let members = match request.groups.has(Group::Base) {
             true => request.members.union(start),
-            false => Members { stat: request.members.stat, ..start },
+            false => Members { base: start.base, ..request.members },
         };
         let request = Request { groups: request.groups | Groups::BASE, members, ..request };
         let engines = Engines::kept();

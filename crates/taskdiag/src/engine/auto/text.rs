@@ -31,7 +31,7 @@ pub fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
     match (groups.intersects(TEXT), groups.contains(Groups::BASE)) {
         (false, _) => (groups, members),
         (true, true) => (groups, members.union(start)),
-        (true, false) => (groups | Groups::BASE, Members { stat: members.stat, ..start }),
+        (true, false) => (groups | Groups::BASE, Members { base: start.base, ..members }),
     }
 }
 

@@ -5,6 +5,7 @@ use taskdiag_wire::{Done, Info, NLMSG_DONE, NLMSG_NOOP, NlMsgHdr, Plain};
 
 use super::shared::CHUNK_SIZE;
 use super::sys::Mapping;
+use crate::bytes::Memory;
 
 const HDR: usize = size_of::<NlMsgHdr>();
 /// Length of the INFO message, which the program leaves room for.
@@ -43,21 +44,33 @@ impl Mapped {
         Ok(m)
     }
 
-    /// The stream.
-    pub fn as_bytes(&self) -> &[u8] {
-        self.memory.slice(0, self.len)
+    fn end(&mut self, done: &Done) {
+        let hdr = NlMsgHdr { len: END as u32, kind: NLMSG_DONE, ..NlMsgHdr::default() };
+        self.write(self.len, hdr.as_bytes());
+        self.write(self.len + HDR, done.as_bytes());
+        self.len += END;
     }
 
-    /// Insert messages before the end, and add to the head which groups they have and who served them. Changes nothing
-    /// and returns false if there is no room.
-    pub fn append(&mut self, messages: &[u8], add: &Done, more: &Info) -> bool {
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.memory.slice_mut(at, bytes.len()).copy_from_slice(bytes);
+    }
+}
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        self.memory.slice(0, self.len)
+    }
+}
+
+impl Memory for Mapped {
+    fn append(&mut self, messages: &[u8], add: &Done, more: &Info) -> bool {
         let at = self.len - END;
         if at + messages.len() + END > self.memory.len() {
             return false;
         }
         let (Some((mut done, _)), Some((mut info, _))) = (
-            Done::read_from_prefix(&self.as_bytes()[at + HDR..]),
-            Info::read_from_prefix(&self.as_bytes()[HDR..]),
+            Done::read_from_prefix(&self.as_ref()[at + HDR..]),
+            Info::read_from_prefix(&self.as_ref()[HDR..]),
         ) else {
             return false;
         };
@@ -75,17 +88,6 @@ impl Mapped {
         self.len = at + messages.len();
         self.end(&done);
         true
-    }
-
-    fn end(&mut self, done: &Done) {
-        let hdr = NlMsgHdr { len: END as u32, kind: NLMSG_DONE, ..NlMsgHdr::default() };
-        self.write(self.len, hdr.as_bytes());
-        self.write(self.len + HDR, done.as_bytes());
-        self.len += END;
-    }
-
-    fn write(&mut self, at: usize, bytes: &[u8]) {
-        self.memory.slice_mut(at, bytes.len()).copy_from_slice(bytes);
     }
 }
 

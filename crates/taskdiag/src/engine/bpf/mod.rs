@@ -28,7 +28,6 @@ use std::time::Instant;
 
 use taskdiag_wire::{AlignedBuf, Group, Groups, Info, Strategy};
 
-pub use self::mapped::Mapped;
 use self::run::{IS_LEGACY, Run};
 use self::shared::{CHUNK_FULL, CHUNKS_RESERVE};
 use self::sizes::{FEW_CHUNKS, OUT_CHUNKS, Sizes};

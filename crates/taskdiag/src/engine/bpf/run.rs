@@ -250,7 +250,7 @@ impl Run {
                     let first = first.finish(Done::default());
                     let head = &first.as_bytes()[..HEAD];
                     match Mapped::new(out, &used[..self.chunks], head, &totals) {
-                        Ok(m) => return Ok(Some(m.into())),
+                        Ok(m) => return Ok(Some(Bytes::of_memory(m))),
                         Err(memory) => self.out = Some(memory),
                     }
                 }

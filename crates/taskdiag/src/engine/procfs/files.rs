@@ -12,11 +12,14 @@ use rustix::fs::{AtFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use taskdiag_wire::{Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TASK_EXITING, build};
 
+use super::lists::{FileLists, List};
 use super::parse::{self, FdInfo, FdLink, Sock};
+use super::path::Place;
 use super::read::Reader;
 use super::sockets::{Inhabitant, Table};
-use super::task::{Place, Stop, Worker};
+use super::stop::Stop;
 use super::unlisted;
+use super::worker::Worker;
 
 /// `MQUEUE_MAGIC` of linux/magic.h.
 const MQUEUE_MAGIC: u64 = 0x1980_0202;
@@ -30,56 +33,6 @@ macro_rules! bits {
 const FROM_STAT: u32 = bits!("inode" "dev" "rdev" "mode" "size_bytes" "nlink");
 /// The members that the link gives.
 const FROM_LINK: u32 = bits!("fd" "type" "name");
-
-/// The entries of a list, each with the members that are known of it.
-#[derive(Debug)]
-struct List<T>(Vec<(u32, T)>);
-
-impl<T> Default for List<T> {
-    fn default() -> List<T> {
-        List(Vec::new())
-    }
-}
-
-/// What was read of a task's files, before it is written. It is kept to be reused.
-#[derive(Debug, Default)]
-pub(super) struct FileLists {
-    fds: Vec<u32>,
-    files: List<Fd>,
-    sockets: List<Socket>,
-    details: Vec<FdDetail>,
-    /// The text of all names. Each name has an entry with the file or socket that it belongs to, its range
-    /// in this text, and whether the file is deleted.
-    text: Vec<u8>,
-    names: Vec<Name>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Name {
-    of_socket: bool,
-    at: usize,
-    start: usize,
-    end: usize,
-    deleted: bool,
-}
-
-impl FileLists {
-    fn clear(&mut self) {
-        self.fds.clear();
-        self.files.0.clear();
-        self.sockets.0.clear();
-        self.details.clear();
-        self.text.clear();
-        self.names.clear();
-    }
-    /// Sets the name of the last file or socket.
-    fn name(&mut self, of_socket: bool, text: &[u8], deleted: bool) {
-        let at = if of_socket { self.sockets.0.len() } else { self.files.0.len() } - 1;
-        let start = self.text.len();
-        self.text.extend_from_slice(text);
-        self.names.push(Name { of_socket, at, start, end: self.text.len(), deleted });
-    }
-}
 
 /// What was read of one descriptor.
 struct Raw<'t> {
@@ -299,7 +252,7 @@ impl Worker<'_> {
         inode: u64,
     ) -> Result<(Sock, Option<u32>), Stop> {
         let sock = self.reader.sock(dir, fd);
-        if !self.plan.own_pids || !unlisted::is_for(&sock) {
+        if !self.run.own_pids || !unlisted::is_for(&sock) {
             return Ok((sock, None));
         }
         // The call waits for an exec of the task.
@@ -313,10 +266,10 @@ impl Worker<'_> {
         let inode = |text: &[u8]| parse::ns_inode(text);
         let netns = self.reader.link(at.dir, at.path.file("ns/net")).ok().and_then(inode);
         let Some(netns) = netns else { return (0, Arc::default()) };
-        let own = self.plan.own_netns;
+        let own = self.run.own_netns;
         let mut calls = 0;
         let mut task = InNetns { reader: &mut self.reader, at };
-        let table = self.plan.sockets.table(netns, own, &mut task, &mut calls);
+        let table = self.run.sockets.table(netns, own, &mut task, &mut calls);
         self.reader.syscalls += calls;
         (netns, table)
     }
@@ -324,7 +277,7 @@ impl Worker<'_> {
     fn put_files(&mut self, lists: &mut FileLists) {
         for n in &lists.names {
             let text = &lists.text[n.start..n.end];
-            let number = self.known.number(&self.plan.names, text, n.deleted, &mut self.out);
+            let number = self.known.number(&self.run.names, text, n.deleted, &mut self.out);
             if n.of_socket {
                 lists.sockets.0[n.at].1.name = number;
             } else {

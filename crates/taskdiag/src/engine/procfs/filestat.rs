@@ -1,32 +1,22 @@
 //! Reads FILE_STAT. It costs one statx() for each of executable, working directory and root of a task, and
 //! one for each mapped file. A mapped file is looked at once, however many tasks map it. No server is asked.
 
-use std::collections::HashSet;
 use std::ffi::CString;
 
 use rustix::fs::{CWD, Statx, StatxFlags};
 use rustix::io::Errno;
 use taskdiag_wire::{FileStat, FileUse, Groups, Reason, Vma, build};
 
+use super::lists::Mapped;
 use super::parse::{self, MapLine};
-use super::task::{Place, Stop, Worker};
+use super::path::Place;
+use super::stop::Stop;
+use super::worker::Worker;
 
 const USES: [(FileUse, &str); 3] =
     [(FileUse::Exe, "exe"), (FileUse::Cwd, "cwd"), (FileUse::Root, "root")];
 /// Kernels before 5.8 do not tell the mount.
 const WITHOUT_MOUNT: u32 = FileStat::ALL_VALID & !parse::bit(FileStat::MEMBERS, "mnt_id");
-
-/// The state of mapped files.
-#[derive(Debug, Default)]
-pub(super) struct Mapped {
-    /// The files that are in the answer already.
-    seen: HashSet<(u32, u64)>,
-    /// The mappings of the current task that are still to be looked at, each with its path. An empty path
-    /// means that it has none.
-    todo: Vec<(Vma, Vec<u8>)>,
-    /// Whether map_files is closed to us. It needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
-    by_name_only: bool,
-}
 
 /// The entries with a known mount, and those without.
 #[derive(Default)]
@@ -82,7 +72,7 @@ impl Worker<'_> {
             !m.seen.contains(&key) && !m.todo.iter().any(|(v, _)| (v.dev, v.inode) == key)
         };
         // The first SysV segment has inode 0, but it has a device.
-        if key == (0, 0) || !self.plan.wants(Groups::FILE_STAT) || !new(&self.mapped) {
+        if key == (0, 0) || !self.run.wants(Groups::FILE_STAT) || !new(&self.mapped) {
             return;
         }
         let name = line.name().filter(|n| n.starts_with(b"/") && !line.is_deleted());
@@ -113,7 +103,7 @@ impl Worker<'_> {
     ) -> Result<Option<(FileStat, bool)>, Stop> {
         if !self.mapped.by_name_only {
             let range = format!("map_files/{:x}-{:x}", vma.start, vma.end);
-            let path = at.path.of_process(self.plan.threads, &range);
+            let path = at.path.of_process(self.run.threads, &range);
             match self.risky(at, Groups::FILE_STAT, |r| r.statx(at.dir, &path))? {
                 Ok(s) => return Ok(Some((file_stat(FileUse::Mapped, &s), !tells_mount(&s)))),
                 Err(Errno::ACCESS | Errno::PERM) => self.mapped.by_name_only = true,

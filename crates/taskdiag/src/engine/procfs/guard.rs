@@ -8,14 +8,15 @@
 //! states the group as blocked and goes on. The old thread stays in its wait, and ends when it finds that
 //! its work has gone. `supervise` is the other side.
 
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
 
-use taskdiag_wire::{Groups, Reason, StreamWriter};
+use taskdiag_wire::{Groups, Reason};
 
+use super::path::Place;
 use super::read::Reader;
-use super::shares::Shares;
-use super::task::{Place, Stop, Worker};
+use super::slot::{Parked, STUCK};
+use super::stop::Stop;
+use super::worker::Worker;
 
 /// The groups whose reads may wait.
 pub(super) const RISKY: Groups =
@@ -24,68 +25,8 @@ pub(super) const RISKY: Groups =
 const MEMORY: Groups =
     Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP);
 
-/// The number of threads of this process that wait for other tasks and were left behind.
-static STUCK: AtomicUsize = AtomicUsize::new(0);
 /// At most this many threads are left behind. Once there are so many, groups that may wait are not read.
 const MAX_STUCK: usize = 64;
-
-/// The work of a reading thread, parked while it is in a read that may not end.
-#[derive(Debug)]
-pub(super) struct Parked {
-    pub(super) out: StreamWriter,
-    /// The groups of the current task that are done.
-    pub(super) said: Groups,
-    pub(super) shares: Shares,
-    pub(super) syscalls: u64,
-    /// The index of the current item.
-    pub(super) item: usize,
-    pub(super) tgid: u32,
-    /// The groups that cannot be read of this process, with those that are being read.
-    pub(super) blocked: Groups,
-}
-
-/// Where a reading thread and its supervisor meet.
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    state: Mutex<State>,
-    /// The id of the reading thread, or 0 before it has begun.
-    pub(super) tid: AtomicI32,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    parked: Option<Parked>,
-    /// The number of reads so far.
-    ticket: u64,
-}
-
-impl Slot {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-    /// The number of the read that the thread is in, or `None` if it is in none.
-    pub(super) fn waiting(&self) -> Option<u64> {
-        let s = self.state();
-        s.parked.is_some().then_some(s.ticket)
-    }
-    /// Takes the work of the thread, if it is still in that read.
-    pub(super) fn take_over(&self, ticket: u64) -> Option<Parked> {
-        let mut s = self.state();
-        if s.ticket != ticket {
-            return None;
-        }
-        let parked = s.parked.take();
-        if parked.is_some() {
-            STUCK.fetch_add(1, Ordering::Relaxed);
-        }
-        parked
-    }
-}
-
-/// Called when a thread whose work was taken ends.
-pub(super) fn ended() {
-    STUCK.fetch_sub(1, Ordering::Relaxed);
-}
 
 impl Worker<'_> {
     /// Runs a read for the groups `what` that may block on the target.

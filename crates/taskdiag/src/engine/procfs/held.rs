@@ -1,8 +1,8 @@
-//! `stat` files that stay open between the answers of a session.
+//! Files of processes that stay open between the answers of a session: `stat`, and `statm` where that is read.
 //!
 //! Reading an open one again takes a third of the time that opening, reading and closing it takes. A file stands for one
 //! task: when that has ended, reading fails with ESRCH, also where a later task has the same pid. Each open file
-//! keeps an inode of /proc and a descriptor, so there is a limit, and those of tasks that are not listed any more are
+//! keeps an inode of /proc, a descriptor and a page for its text, so there is a limit, and those of tasks that are not listed any more are
 //! closed after each answer.
 
 use std::collections::HashMap;
@@ -10,16 +10,25 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// At most so many are open, and at most half of the descriptors that the process may have.
-const HELD_MAX: usize = 4096;
+use rustix::io::Errno;
 
-/// The open files, by pid.
+use super::path::Place;
+use super::read::Reader;
+
+/// At most so many are open, which is two for each of 4,096 processes, and at most half of the descriptors that the process
+/// may have.
+const HELD_MAX: usize = 8192;
+
+/// The open files, by process and name.
 #[derive(Debug)]
 pub(super) struct Held {
     most: usize,
     answer: AtomicU32,
-    files: Mutex<HashMap<u32, File>>,
+    files: Mutex<HashMap<Key, File>>,
 }
+
+/// The pid of a process, and the name of a file in its directory.
+type Key = (u32, &'static str);
 
 #[derive(Debug)]
 struct File {
@@ -35,35 +44,53 @@ impl Held {
         Held { most: half.min(HELD_MAX), answer: AtomicU32::new(0), files: Mutex::default() }
     }
 
-    fn files(&self) -> std::sync::MutexGuard<'_, HashMap<u32, File>> {
+    fn files(&self) -> std::sync::MutexGuard<'_, HashMap<Key, File>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open file of this task.
-    pub(super) fn get(&self, pid: u32) -> Option<Arc<OwnedFd>> {
+    /// Reads a file that the kernel makes in one piece, from where an earlier answer left it open if it did. Its
+    /// text is the first [`text`](Reader::text) of the returned length. `at` is the directory of the process itself.
+    pub(super) fn read(
+        &self,
+        reader: &mut Reader,
+        mut at: Place<'_>,
+        name: &'static str,
+    ) -> Result<usize, Errno> {
+        let key = (at.pid, name);
+        if let Some(fd) = self.get(key) {
+            match reader.again(&fd) {
+                Ok(len) => return Ok(len),
+                // That process has ended. Another one may have its pid by now.
+                Err(_) => {
+                    self.files().remove(&key);
+                    reader.syscalls += 1; // close
+                }
+            }
+        }
+        let (len, fd) = reader.file_and_fd(at.dir, at.path.file(name))?;
+        reader.syscalls += u64::from(!self.keep(key, fd)); // close
+        Ok(len)
+    }
+
+    fn get(&self, key: Key) -> Option<Arc<OwnedFd>> {
         let mut files = self.files();
-        let file = files.get_mut(&pid)?;
+        let file = files.get_mut(&key)?;
         file.answer = self.answer.load(Ordering::Relaxed);
         Some(Arc::clone(&file.fd))
     }
 
-    /// Keep this file open. False: there may be no more, and it was closed.
-    pub(super) fn keep(&self, pid: u32, fd: OwnedFd) -> bool {
+    /// Keeps this file open. Returns false if there may be no more, and it was closed.
+    fn keep(&self, key: Key, fd: OwnedFd) -> bool {
         let mut files = self.files();
         let may = files.len() < self.most;
         if may {
             let answer = self.answer.load(Ordering::Relaxed);
-            files.insert(pid, File { fd: Arc::new(fd), answer });
+            files.insert(key, File { fd: Arc::new(fd), answer });
         }
         may
     }
 
-    /// Close the file of a task that has ended.
-    pub(super) fn drop_one(&self, pid: u32) {
-        self.files().remove(&pid);
-    }
-
-    /// An answer is complete: close those that it did not read. How many were closed.
+    /// Closes the files that this answer, which is complete, did not read. Returns how many were closed.
     pub(super) fn close_others(&self) -> usize {
         let answer = self.answer.fetch_add(1, Ordering::Relaxed);
         let mut files = self.files();

@@ -9,8 +9,9 @@ use std::os::fd::AsFd;
 use taskdiag_wire::Reason;
 
 use super::parse::{StatFile, StatusFile};
-use super::read::Path;
-use super::task::{Place, Stop, Worker};
+use super::path::{Path, Place};
+use super::stop::Stop;
+use super::worker::Worker;
 
 impl Worker<'_> {
     /// Runs a step that reads the memory of the task. If the task has none and is the first thread of a
@@ -23,9 +24,18 @@ impl Worker<'_> {
         step: impl Fn(&mut Self, Place<'_>, Option<&StatFile>) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         match step(self, at, stat) {
-            Err(Stop::Gap(Reason::Absent)) => {}
-            got => return got,
+            Err(Stop::Gap(Reason::Absent)) => self.of_live_thread(at, stat, step),
+            got => got,
         }
+    }
+
+    /// Runs a step for a living thread of a process whose first thread has no memory any more.
+    pub(super) fn of_live_thread(
+        &mut self,
+        at: Place<'_>,
+        stat: Option<&StatFile>,
+        step: impl Fn(&mut Self, Place<'_>, Option<&StatFile>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         let Some(live) = self.live_thread(at, stat)? else {
             return Err(Stop::Gap(Reason::Absent));
         };
@@ -53,7 +63,7 @@ impl Worker<'_> {
         let Some(mut live) = self.live_thread(at, stat)? else { return Ok(at) };
         let mut status = StatusFile::default();
         if let Ok(text) = self.reader.file(live.dir, live.path.file("status")) {
-            status.parse(text, self.plan.groups);
+            status.parse(text, self.run.groups);
             (self.status.statm, self.status.swap_bytes) = (status.statm, status.swap_bytes);
         }
         Ok(live)
@@ -65,7 +75,7 @@ impl Worker<'_> {
         mut at: Place<'p>,
         stat: Option<&StatFile>,
     ) -> Result<Option<Place<'p>>, Stop> {
-        if self.plan.threads {
+        if self.run.threads {
             return Ok(None);
         }
         let stat = match stat.map_or_else(|| self.stat_file(at), |s| Ok(*s)) {

@@ -4,11 +4,14 @@ use std::os::fd::AsFd;
 
 use rustix::fs::Stat;
 use rustix::io::Errno;
-use taskdiag_wire::{BLOB_DELETED, Group, Groups, Ns, PathKind, Reason, SCHED_LIVE_ONLY, Sched};
+use taskdiag_wire::{
+    A_NSPID, BLOB_DELETED, Group, Groups, Ns, PathKind, Reason, SCHED_LIVE_ONLY, Sched,
+};
 
 use super::parse;
-use super::read::Path;
-use super::task::{Place, Stop, Worker};
+use super::path::{Path, Place};
+use super::stop::Stop;
+use super::worker::Worker;
 
 /// What d_path() appends to the path of a file that is no longer in the directory tree.
 const DELETED: &[u8] = b" (deleted)";
@@ -30,6 +33,14 @@ const NS_FILES: [&str; 10] = [
 ];
 
 impl Worker<'_> {
+    /// Writes the chain of pids that the status file gave.
+    fn nspid(&mut self) {
+        let ids = &self.status.nspid;
+        if !ids.is_empty() {
+            self.out.put_blob(A_NSPID, 0, 0, ids, ids.len());
+        }
+    }
+
     pub(super) fn paths(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
         const ATTR: u16 = Group::Paths as u16;
         let mut failed: [Option<Errno>; 3] = [None; 3];
@@ -138,7 +149,7 @@ impl Worker<'_> {
 
     pub(super) fn sched(&mut self, at: Place<'_>) -> Result<(), Stop> {
         let mut sum = Sum::default();
-        if self.plan.threads || self.status.threads == Some(1) {
+        if self.run.threads || self.status.threads == Some(1) {
             let [time, delay, slices] = self.schedstat(at)?;
             sum.add([time, delay, slices, self.status.nvcsw, self.status.nivcsw]);
         } else {
@@ -147,7 +158,7 @@ impl Worker<'_> {
         let Some(mut record) = sum.record() else {
             return Err(Stop::Gap(Reason::Unsupported));
         };
-        if !self.plan.threads {
+        if !self.run.threads {
             // Threads may have ended before.
             record.flags = SCHED_LIVE_ONLY;
         }

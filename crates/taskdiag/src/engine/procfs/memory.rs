@@ -1,89 +1,75 @@
-//! Reads the groups about the memory of a process: VMA, VMA_STAT and ROLLUP.
+//! Reads the groups about the memory of a process: VMA, VMA_STAT and ROLLUP, and STATM
+//! where the file `status` is not read for it.
 //!
 //! It reads the text of maps and does not use PROCMAP_QUERY. Measured on 6.18, a mapping costs the same
 //! either way (0.4 µs, with or without a name) in a process with 60,000 mappings, and three times as much by
 //! query in a process with 25.
 
 use std::borrow::Cow;
-use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::makedev;
 use rustix::io::Errno;
 use taskdiag_wire::{Group, Groups, Reason, Vma, VmaKind, VmaStat, build};
 
+use super::lists::Lists;
 use super::parse::{self, MapLine, StatFile};
+use super::path::Place;
 use super::read::Reader;
-use super::task::{Place, Stop, Worker};
+use super::sizes::SizesFrom;
+use super::stop::Stop;
+use super::worker::Worker;
 use crate::engine::LEAST_WALK;
-use crate::request::Request;
-
-/// What a request allows VMA_STAT and ROLLUP to cost, and how much of it is used up. All readers share it.
-#[derive(Debug)]
-pub(super) struct Limits {
-    max_rss_bytes: Option<u64>,
-    budget: Option<Duration>,
-    spent_ns: AtomicU64,
-}
-
-impl Limits {
-    pub(super) fn of(req: &Request) -> Limits {
-        Limits {
-            max_rss_bytes: req.max_rss_bytes.map(std::num::NonZero::get),
-            budget: req.budget,
-            spent_ns: AtomicU64::new(0),
-        }
-    }
-    /// The time that was used.
-    pub(super) fn spent(&self) -> Duration {
-        Duration::from_nanos(self.spent_ns.load(Ordering::Relaxed))
-    }
-    /// The time that is left, or `None` if there is no limit.
-    fn left(&self) -> Option<Duration> {
-        self.budget.map(|b| b.saturating_sub(self.spent()))
-    }
-    fn spend(&self, since: Instant) {
-        let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.spent_ns.fetch_add(ns, Ordering::Relaxed);
-    }
-}
-
-/// The lists of one task before they are written. They are kept to be reused.
-#[derive(Debug, Default)]
-pub(super) struct Lists {
-    vmas: Vec<Vma>,
-    stats: Vec<VmaStat>,
-    /// For each of `vmas`, the range of its name in `texts`.
-    spans: Vec<Range<usize>>,
-    texts: Vec<u8>,
-}
-
-impl Lists {
-    fn clear(&mut self) {
-        self.vmas.clear();
-        self.stats.clear();
-        self.spans.clear();
-        self.texts.clear();
-    }
-    /// Keeps the name of a mapping. Mappings of one file follow each other, so their name is kept once.
-    fn keep(&mut self, text: &[u8]) {
-        let span = match self.spans.last() {
-            Some(last) if self.texts[last.clone()] == *text => last.clone(),
-            _ => {
-                let begin = self.texts.len();
-                self.texts.extend_from_slice(text);
-                begin..self.texts.len()
-            }
-        };
-        self.spans.push(span);
-    }
-}
 
 /// All members but the flags.
 const FROM_MAPS: u32 = Vma::ALL_VALID & !parse::NOT_IN_MAPS;
 
 impl Worker<'_> {
+    /// Writes STATM from `stat` or `statm`.
+    pub(super) fn sizes(&mut self, at: Place<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
+        match self.sizes_of(at, stat, true) {
+            Err(Stop::Gap(Reason::Absent)) => {
+                self.of_live_thread(at, stat, |w, at, stat| w.sizes_of(at, stat, false))
+            }
+            got => got,
+        }
+    }
+
+    /// The same, of the task at this place. `is_own` says whether that is the place of the task itself, whose files may
+    /// stay open.
+    fn sizes_of(
+        &mut self,
+        mut at: Place<'_>,
+        stat: Option<&StatFile>,
+        is_own: bool,
+    ) -> Result<(), Stop> {
+        if stat.is_some_and(StatFile::has_never_memory) {
+            return Err(Stop::Gap(Reason::Absent));
+        }
+        let in_stat = stat.filter(|_| self.run.sizes_from == SizesFrom::Stat);
+        let statm = if let Some(stat) = in_stat {
+            stat.statm()
+        } else {
+            let held = self.run.held.as_ref().filter(|_| is_own);
+            let got = match held {
+                Some(held) => held.read(&mut self.reader, at, "statm"),
+                None => self.reader.file(at.dir, at.path.file("statm")).map(<[u8]>::len),
+            };
+            match got {
+                Ok(len) => parse::statm(self.reader.text(len), self.run.page_size),
+                Err(e) => return Err(self.meaning(at, e)),
+            }
+        };
+        match statm.size_bytes() {
+            Some(0) => Err(Stop::Gap(Reason::Absent)),
+            Some(_) => {
+                self.out.put(&statm);
+                Ok(())
+            }
+            None => Err(Stop::Gap(Reason::Unsupported)),
+        }
+    }
+
     /// Writes VMA and VMA_STAT. smaps has both.
     pub(super) fn mappings(&mut self, at: Place<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
         let left = self.unshared(at, Groups::VMA | Groups::VMA_STAT)?;
@@ -133,7 +119,7 @@ impl Worker<'_> {
     }
 
     fn smaps(&mut self, mut at: Place<'_>, groups: Groups) -> Result<(), Stop> {
-        let (start, left) = (Instant::now(), self.plan.limits.left());
+        let (start, left) = (Instant::now(), self.run.limits.left());
         let in_time = || left.is_none_or(|left| start.elapsed() < left);
         let mut lists = std::mem::take(&mut self.lists);
         let (mut valid, mut has_flags) = (VmaStat::ALL_VALID, true);
@@ -161,7 +147,7 @@ impl Worker<'_> {
             Err(Errno::SRCH) => all(r),
             got => got,
         })?;
-        self.plan.limits.spend(start);
+        self.run.limits.spend(start);
         match got {
             Ok(()) => {}
             Err(Errno::TIMEDOUT) => return Err(Stop::Gap(Reason::OverBudget)),
@@ -199,7 +185,7 @@ impl Worker<'_> {
         let got = self.risky(at, Groups::ROLLUP, |r| {
             r.file(at.dir, at.path.file("smaps_rollup")).map(<[u8]>::len)
         })?;
-        self.plan.limits.spend(start);
+        self.run.limits.spend(start);
         match got {
             Ok(0) => Err(Stop::Gap(Reason::Absent)),
             Ok(len) => {
@@ -222,14 +208,13 @@ impl Worker<'_> {
 
     /// Checks that the sums over the memory of this process may be made.
     fn within_limits(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
-        let limits = &self.plan.limits;
+        let limits = &self.run.limits;
         if limits.left().is_some_and(|left| left < LEAST_WALK) {
             return Err(Stop::Gap(Reason::OverBudget));
         }
         let Some(max) = limits.max_rss_bytes else { return Ok(()) };
         let rss = match self.reader.file(at.dir, at.path.file("statm")) {
-            Ok(text) => parse::statm_rss_pages(text)
-                .map_or(u64::MAX, |pages| pages.saturating_mul(rustix::param::page_size() as u64)),
+            Ok(text) => parse::statm(text, self.run.page_size).rss_bytes().unwrap_or(u64::MAX),
             Err(e) => return Err(self.meaning(at, e)),
         };
         if rss > max { Err(Stop::Gap(Reason::OverBudget)) } else { Ok(()) }
@@ -247,7 +232,7 @@ impl Worker<'_> {
         if deleted && is_odd_name(&mut self.reader, line) {
             (name, deleted) = (parse::newlines(line.text), false);
         }
-        let number = self.known.number(&self.plan.names, &name, deleted, &mut self.out);
+        let number = self.known.number(&self.run.names, &name, deleted, &mut self.out);
         let (text, kind, inode) = (line.text, line.vma.kind, line.vma.inode);
         *last = LastName { text, kind, inode, number };
         number

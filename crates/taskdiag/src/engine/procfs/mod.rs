@@ -2,19 +2,21 @@
 //!
 //! It opens only the files that the groups need. Each costs one openat(), one read() and one close(),
 //! relative to the directory of /proc. The bytes are parsed by hand. Nothing stays open between
-//! requests, but the `stat` files of a session.
+//! requests, but the `stat` and `statm` files of a session.
 //! The engine knows nothing of the other engines.
 //!
-//! - `read` reads files and directories;
+//! - `path`, `read` and `held` name and read files and directories;
 //! - [`parse`] turns their text into records;
-//! - `task`, `links`, `memory`, `swap`, `files` and `text` read the groups of one task;
+//! - `run` is what all threads that read have in common, and `worker` is one of these threads;
+//! - `task` goes through the groups of one task, and `links`, `memory`, `swap`, `files` and `text` read them;
+//! - `sizes` chooses the file for the sizes of memory;
 //! - `leader` finds the memory of a process whose first thread has ended;
 //! - `shmem` tells how much of a shared memory object is swapped out;
 //! - `sockets` asks sock_diag(7) about the sockets among the files;
 //! - `unlisted` asks a socket itself where no list has it;
-//! - `shares` and `names` find values that several tasks have, so that the answer has them once;
+//! - `owners`, `shares` and `names` find values that several tasks have, so that the answer has them once;
 //! - `walk` decides which tasks are read, and by how many threads;
-//! - `guard` and `supervise` do the same for reads that may wait for a task, so that the answer does not
+//! - `slot`, `guard` and `supervise` do the same for reads that may wait for a task, so that the answer does not
 //!   wait;
 //! - `cgroup` finds the ids of cgroups.
 //!
@@ -27,15 +29,23 @@ mod filestat;
 mod guard;
 mod held;
 mod leader;
+mod limits;
 mod links;
+mod lists;
 mod memory;
 mod names;
+mod owners;
 #[doc(hidden)]
 pub mod parse;
+mod path;
 mod read;
+mod run;
 mod shares;
 mod shmem;
+mod sizes;
+mod slot;
 mod sockets;
+mod stop;
 mod supervise;
 mod swap;
 mod tags;
@@ -43,6 +53,7 @@ mod task;
 mod text;
 mod unlisted;
 mod walk;
+mod worker;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -55,14 +66,17 @@ use taskdiag_wire::{Done, Group, Groups, Strategy, StreamWriter, build};
 
 use self::cgroup::Cgroups;
 use self::held::Held;
-use self::memory::Limits;
+use self::limits::Limits;
 use self::names::Names;
+use self::owners::FILES;
 use self::read::Reader;
-use self::shares::FILES;
+use self::run::Run;
+use self::shmem::Objects;
+pub(in crate::engine) use self::sizes::SizesFrom;
 use self::sockets::Sockets;
+use self::stop::exhausted;
 use self::supervise::Job;
-use self::swap::Objects;
-use self::task::{Plan, Worker, exhausted};
+use self::worker::Worker;
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::{Cause, Error};
 use crate::request::Request;
@@ -111,7 +125,7 @@ impl Procfs {
         Ok(engine)
     }
 
-    /// Keeps the `stat` files of processes open between answers: up to 4,096 of them, and at most half of the
+    /// Keeps the `stat` and `statm` files of processes open between answers: up to 8,192 files, and at most half of the
     /// descriptors that this process may have.
     pub fn keeping(self) -> Procfs {
         Procfs { held: Some(Arc::new(Held::new())), ..self }
@@ -191,9 +205,11 @@ impl Engine for Procfs {
         let mut reader = Reader::new();
         reader.syscalls = info::SYSCALLS + 2; // open and close of root
         let find_cgroups = req.groups.has(Group::Cgroup);
-        let plan = Plan {
+        let run = Run {
             groups: req.groups,
             threads: req.strategy.is_threads(),
+            page_size: rustix::param::page_size() as u64,
+            sizes_from: SizesFrom::of(req.groups, req.members),
             tick_ns: 1_000_000_000 / u64::from(info.clk_tck.max(1)),
             own_pids: (req.groups.has(Group::Fd)
                 || (req.strategy.is_threads() && req.groups.intersects(FILES)))
@@ -210,25 +226,25 @@ impl Engine for Procfs {
         };
         let mut out = StreamWriter::new();
         out.info(&info);
-        let mut worker = Worker::new(&plan, reader, out);
+        let mut worker = Worker::new(&run, reader, out);
         let (mut out, mut syscalls, walked);
         if supervise::is_for(req.groups) {
             let (pids, tgid) = walk::processes(root.as_fd(), req, &mut worker.reader)?;
-            let items = if plan.threads {
+            let items = if run.threads {
                 walk::all_threads(root.as_fd(), &pids, &mut worker)?
             } else {
                 pids.into_iter().map(|pid| (pid, 0)).collect()
             };
             (out, syscalls) = (worker.out, worker.reader.syscalls);
             let children_of = (req.strategy == Strategy::Children).then_some(tgid);
-            let job = Arc::new(Job { plan, root, items, children_of });
+            let job = Arc::new(Job { run, root, items, children_of });
             supervise::read_all(&job, &mut out, &mut syscalls)?;
-            walked = job.plan.limits.spent();
+            walked = job.run.limits.spent();
             walk::found(req, &out)?;
         } else {
             walk::walk(root.as_fd(), req, &mut worker)?;
             (out, syscalls) = (worker.out, worker.reader.syscalls);
-            walked = plan.limits.spent();
+            walked = run.limits.spent();
         }
         if let Some(held) = &self.held {
             syscalls += held.close_others() as u64;

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 
 use super::parse;
-use super::task::Place;
+use super::path::Place;
 
 /// The first size of the buffer. Every status and stat file fits, and a longer file makes it grow.
 const FIRST_SIZE: usize = 32 * 1024;
@@ -379,84 +379,10 @@ impl Reader {
     }
 }
 
-/// A relative path on the stack: ids first, then the name of a file.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    bytes: [u8; Path::MAX],
-    /// Length of the part that all files of a task share. It ends with `/`.
-    prefix: usize,
-}
-
-impl Path {
-    /// The longest path, `4294967295/task/4294967295/ns/time_for_children` with its NUL, fits.
-    const MAX: usize = 64;
-
-    /// A path without ids.
-    pub(super) fn new() -> Path {
-        Path { bytes: [0; Path::MAX], prefix: 0 }
-    }
-    /// The path `ID/`.
-    pub(super) fn id(id: u32) -> Path {
-        Path::new().join_id(id)
-    }
-    /// This path with `ID/` appended.
-    pub(super) fn join_id(mut self, id: u32) -> Path {
-        let mut digits = [0; 10];
-        let mut at = digits.len();
-        let mut rest = id;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.push(&digits[at..]);
-        self.push(b"/");
-        self
-    }
-    /// This path with `task/` appended.
-    pub(super) fn join_task(mut self) -> Path {
-        self.push(b"task/");
-        self
-    }
-    /// The path of a file in the directory of the process. `thread` says whether this is the path of a
-    /// thread.
-    pub(super) fn of_process(&self, thread: bool, name: &str) -> CString {
-        let ids = &self.bytes[..self.prefix];
-        let up: &[u8] = if thread { b"../../" } else { b"" };
-        CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names hold no NUL")
-    }
-    fn push(&mut self, part: &[u8]) {
-        self.bytes[self.prefix..][..part.len()].copy_from_slice(part);
-        self.prefix += part.len();
-    }
-    /// The path of a file in the directory that the ids name.
-    pub(super) fn file(&mut self, name: &'static str) -> &CStr {
-        let end = self.prefix + name.len();
-        self.bytes[self.prefix..end].copy_from_slice(name.as_bytes());
-        self.bytes[end] = 0;
-        CStr::from_bytes_with_nul(&self.bytes[..=end]).expect("ids and names hold no NUL")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
-
-    #[test]
-    fn paths() {
-        let mut p = Path::id(u32::MAX).join_task().join_id(u32::MAX);
-        let want = c"4294967295/task/4294967295/ns/time_for_children";
-        assert_eq!(p.file("ns/time_for_children"), want);
-        assert_eq!(p.file("io"), c"4294967295/task/4294967295/io");
-        assert_eq!(Path::id(7).file("stat"), c"7/stat");
-        assert_eq!(Path::new().file("."), c".");
-        assert_eq!(Path::id(7).of_process(false, "a").as_c_str(), c"7/a");
-        assert_eq!(Path::id(7).of_process(true, "a").as_c_str(), c"7/../../a");
-    }
 
     #[test]
     fn whole_files_of_every_length() {

@@ -10,46 +10,19 @@ use std::ffi::CStr;
 use rustix::io::Errno;
 use taskdiag_wire::{Group, Groups, Reason};
 
-use super::task::{Place, Stop, Worker};
-
-/// The groups about memory.
-const MEMORY: Groups =
-    Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP);
-/// The groups about open files.
-pub(super) const FILES: Groups = Groups::FD.union(Groups::FD_COUNT);
-/// The groups that threads may share.
-pub(super) const SHARED: Groups = MEMORY.union(FILES);
+use super::owners::{MEMORY, Owner};
+use super::path::Place;
+use super::stop::Stop;
+use super::worker::Worker;
 
 /// `KCMP_FILES` of linux/kcmp.h.
 const KCMP_FILES: libc::c_long = 2;
-
-/// Which thread of the process carries a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    /// This thread.
-    Task(u32),
-    /// No thread has it, and trying again would take as long.
-    Nobody(Reason),
-}
-
-/// What the threads of the current process share, as far as the answer has it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Shares {
-    owners: [Option<Owner>; Group::ALL.len()],
-}
-
-impl Shares {
-    /// Whether each of `groups` has a known owner.
-    pub(super) fn settled(&self, groups: Groups) -> bool {
-        (groups & SHARED).iter().all(|g| self.owners[g as usize].is_some())
-    }
-}
 
 impl Worker<'_> {
     /// Returns those of `groups` that were asked for and must be read of this task. For the others, it
     /// writes which thread has them.
     pub(super) fn unshared(&mut self, at: Place<'_>, groups: Groups) -> Result<Groups, Stop> {
-        let mut left = (self.plan.groups - self.said) & groups;
+        let mut left = (self.run.groups - self.said) & groups;
         for g in left.iter() {
             let owner = match self.shares.owners[g as usize] {
                 Some(Owner::Task(owner)) => owner,
@@ -85,7 +58,7 @@ impl Worker<'_> {
         groups: Groups,
         got: Result<(), Stop>,
     ) -> Result<(), Stop> {
-        if self.plan.threads {
+        if self.run.threads {
             let owner = match got {
                 Ok(()) => Some(Owner::Task(at.pid)),
                 Err(Stop::Gap(r @ (Reason::Blocked | Reason::OverBudget))) => {
@@ -103,7 +76,7 @@ impl Worker<'_> {
 
     /// Whether two threads have the same open files, which `group` is about.
     fn same_files(&mut self, at: Place<'_>, owner: u32, group: Group) -> Result<Same, Stop> {
-        if !self.plan.own_pids {
+        if !self.run.own_pids {
             return Ok(self.same_by_look(at, owner, group, Reason::Unsupported));
         }
         self.reader.syscalls += 1;
@@ -127,7 +100,7 @@ impl Worker<'_> {
     /// As `same_files`, where kcmp(2) is not allowed: threads share their files unless these look different.
     /// A file that was opened between two looks proves nothing.
     fn same_by_look(&mut self, mut at: Place<'_>, owner: u32, group: Group, why: Reason) -> Same {
-        let theirs = at.path.of_process(self.plan.threads, &format!("task/{owner}/fd"));
+        let theirs = at.path.of_process(self.run.threads, &format!("task/{owner}/fd"));
         let mut look = |path: &CStr| match group {
             // The size is 0 before Linux 6.2.
             Group::FdCount => match self.reader.stat(at.dir, path).ok()?.st_size {

@@ -11,6 +11,7 @@
 //! So a few pages are counted by the first way and more by the second, and each way replaces the other where
 //! that is not possible.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -35,6 +36,20 @@ const FIRST_READ: usize = 704;
 
 /// Serializes the mappings, because two threads would want the same address.
 static OWN: Mutex<()> = Mutex::new(());
+
+/// A range of an object: device, inode, offset and length.
+pub(super) type Range = (u32, u64, u64, u64);
+
+/// What was found out about shared memory objects so far. The readers of an answer share it.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    /// Swapped bytes of a range, or `None` if they cannot be known.
+    pub(super) ranges: Mutex<HashMap<Range, Option<u64>>>,
+    /// The same of whole objects, by device and inode.
+    pub(super) whole: Mutex<HashMap<(u32, u64), Option<u64>>>,
+    /// Whether the file system with this device is one of shared memory.
+    pub(super) devices: Mutex<HashMap<u32, bool>>,
+}
 
 /// A shared memory object that may be looked at.
 #[derive(Debug)]

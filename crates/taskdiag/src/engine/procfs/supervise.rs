@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use taskdiag_wire::{Groups, StreamWriter};
 
-use super::guard::{Parked, Slot, ended};
-use super::read::{Path, Reader};
-use super::shares::SHARED;
-use super::task::{Place, Plan, Worker};
+use super::owners::SHARED;
+use super::path::{Path, Place};
+use super::read::Reader;
+use super::run::Run;
+use super::slot::{Parked, Slot, ended};
 use super::walk::{child, readers_for};
+use super::worker::Worker;
 use crate::error::Error;
 
 /// How often a read is looked at, and how often in a row it must be found waiting.
@@ -24,7 +26,7 @@ const LOOKS: u32 = 5;
 /// What is the same for all threads of a request.
 #[derive(Debug)]
 pub(super) struct Job {
-    pub(super) plan: Plan,
+    pub(super) run: Run,
     pub(super) root: OwnedFd,
     /// The tasks in the order of the answer, as (process, thread). Thread 0 is the process itself.
     pub(super) items: Vec<(u32, u32)>,
@@ -82,7 +84,7 @@ pub(super) fn read_all(
     syscalls: &mut u64,
 ) -> Result<(), Error> {
     let bell = Arc::new(Bell::default());
-    let mut parts: Vec<Part> = cut(&job.items, job.plan.wants(SHARED))
+    let mut parts: Vec<Part> = cut(&job.items, job.run.wants(SHARED))
         .map(|(begin, end)| start(job, &bell, Begin::New(begin), end))
         .collect();
     let mut last = Instant::now();
@@ -163,7 +165,7 @@ fn start(job: &Arc<Job>, bell: &Arc<Bell>, begin: Begin, end: usize) -> Part {
 
 /// The work of a thread. It returns `None` if another thread has taken over.
 fn read_part(job: &Job, slot: Option<&Slot>, begin: Begin, end: usize) -> Option<Done> {
-    let mut w = Worker::new(&job.plan, Reader::new(), StreamWriter::new());
+    let mut w = Worker::new(&job.run, Reader::new(), StreamWriter::new());
     w.slot = slot;
     let mut result = Ok(());
     let mut next = match begin {

@@ -24,23 +24,11 @@ use rustix::io::Errno;
 use taskdiag_wire::{Groups, Reason, Swap, VMA_SHARED, VMA_WRITE, Vma, VmaKind};
 
 use super::parse::{self, MapLine};
+use super::path::Place;
 use super::read::{Reader, Text};
 use super::shmem::{self, OBJECT_SYSCALLS, Object};
-use super::task::{Place, Stop, Worker};
-
-/// A range of an object: device, inode, offset and length.
-type Range = (u32, u64, u64, u64);
-
-/// What was found out about shared memory objects so far. The readers of an answer share it.
-#[derive(Debug, Default)]
-pub(super) struct Objects {
-    /// Swapped bytes of a range, or `None` if they cannot be known.
-    ranges: Mutex<HashMap<Range, Option<u64>>>,
-    /// The same of whole objects, by device and inode.
-    whole: Mutex<HashMap<(u32, u64), Option<u64>>>,
-    /// Whether the file system with this device is one of shared memory.
-    devices: Mutex<HashMap<u32, bool>>,
-}
+use super::stop::Stop;
+use super::worker::Worker;
 
 /// Whether anything on this machine is swapped out.
 pub(super) fn is_used() -> bool {
@@ -58,7 +46,7 @@ impl Worker<'_> {
         };
         let mut record = Swap::new();
         (record.anon_bytes, record.valid) = (anon_bytes, 1);
-        let shared = if self.plan.swap_used { self.swapped_objects(at) } else { Ok(Some((0, 0))) };
+        let shared = if self.run.swap_used { self.swapped_objects(at) } else { Ok(Some((0, 0))) };
         let got = match shared {
             Ok(shared) => {
                 if let Some((all, private)) = shared {
@@ -116,7 +104,7 @@ impl Worker<'_> {
 
     /// Swapped bytes of the object of one mapping. They are 0 if it is not shared memory.
     fn swapped(&mut self, at: Place<'_>, line: &MapLine<'_>) -> Result<Option<u64>, Stop> {
-        let (v, objects) = (&line.vma, &self.plan.objects);
+        let (v, objects) = (&line.vma, &self.run.objects);
         let len = v.end - v.start;
         let range = (v.dev, v.inode, v.offset_bytes, len);
         if let Some(n) = get(&objects.ranges, &range) {

@@ -5,7 +5,9 @@ use rustix::io::Errno;
 use taskdiag_wire::{Group, Groups, Login, Oom, Reason};
 
 use super::parse::{self, set};
-use super::task::{Place, Stop, Worker};
+use super::path::Place;
+use super::stop::Stop;
+use super::worker::Worker;
 
 /// What [`Worker::tags`] reads.
 pub(super) const TAGS: Groups =
@@ -59,7 +61,7 @@ impl Worker<'_> {
 
     /// All threads of a process are in one group, and only the directory of the process has the file.
     fn autogroup(&mut self, at: Place<'_>) -> Result<(), Stop> {
-        let path = at.path.of_process(self.plan.threads, "autogroup");
+        let path = at.path.of_process(self.run.threads, "autogroup");
         match self.reader.file(at.dir, &path) {
             // Tasks that were not begun by a session are in no such group.
             Ok(b"") => Err(Stop::Gap(Reason::Absent)),

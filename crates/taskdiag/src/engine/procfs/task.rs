@@ -1,149 +1,24 @@
-//! Reads one task: which files its groups need, what a failure means, and the records that go into the
-//! stream.
+//! Reads one task: in which order its groups are read, and the records that go into the stream from `stat`, `status` and
+//! other short files.
 
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use taskdiag_wire::{A_CGROUP_PATH, A_GROUPS, BLOB_REWRITTEN, Cgroup, Group, Groups, Reason};
 
-use rustix::io::Errno;
-use taskdiag_wire::{
-    A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_REWRITTEN, Cgroup, Group, Groups, Reason, StreamWriter,
-};
-
-use super::cgroup::{Cgroups, Ids};
-use super::files::FileLists;
-use super::filestat::Mapped;
-use super::guard::Slot;
-use super::held::Held;
-use super::memory::{Limits, Lists};
-use super::names::{Known, Names};
-use super::parse::{self, StatFile, StatusFile};
-use super::read::{Path, Reader};
-use super::shares::Shares;
-use super::sockets::Sockets;
-use super::swap::Objects;
+use super::parse::{self, StatFile};
+use super::path::Place;
+use super::sizes::SizesFrom;
+use super::stop::Stop;
 use super::tags::TAGS;
+use super::worker::Worker;
 use crate::error::Error;
-use crate::watch::Watch;
 
-/// What is the same for all tasks of a request.
-#[derive(Debug)]
-pub(super) struct Plan {
-    /// The groups that were asked for.
-    pub(super) groups: Groups,
-    /// Whether a record stands for a thread rather than for a process.
-    pub(super) threads: bool,
-    /// Length of a clock tick.
-    pub(super) tick_ns: u64,
-    /// Where to look up the ids of cgroups, if they were asked for and can be found.
-    pub(super) cgroups: Option<Cgroups>,
-    /// Whether the pids in this /proc are those of our own pid namespace.
-    pub(super) own_pids: bool,
-    /// Who watches the progress and may stop the walk.
-    pub(super) watch: Option<Arc<Watch>>,
-    /// What VMA_STAT and ROLLUP may cost.
-    pub(super) limits: Limits,
-    /// Whether anything on this machine is swapped out.
-    pub(super) swap_used: bool,
-    /// What is known of shared memory objects.
-    pub(super) objects: Objects,
-    /// The inode of our own network namespace.
-    pub(super) own_netns: u32,
-    /// The sockets of the network namespaces that were met so far.
-    pub(super) sockets: Sockets,
-    /// The names that the answer has so far.
-    pub(super) names: Names,
-    /// In a session about processes, the `stat` files that stay open.
-    pub(super) held: Option<Arc<Held>>,
-}
-
-impl Plan {
-    pub(super) fn wants(&self, groups: Groups) -> bool {
-        self.groups.intersects(groups)
-    }
-}
-
-/// Where the files of a task are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
-    pub(super) dir: BorrowedFd<'a>,
-    /// The path of the task's directory, relative to `dir`.
-    pub(super) path: Path,
-    pub(super) pid: u32,
-    pub(super) tgid: u32,
-}
-
-/// Why a step of a task ended early.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// This group is missing, for this reason. The other groups may be there.
-    Gap(Reason),
-    /// The task has ended.
-    Gone,
-    /// A limit of our own is reached, so that no task can be read.
-    Failed(Error),
-    /// Another thread has taken over the work of this one, which has nothing more to do.
-    Lost,
-}
-
-/// Reads tasks and writes them, one after the other. Each thread of the engine has one worker.
-#[derive(Debug)]
-pub(super) struct Worker<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) reader: Reader,
-    pub(super) out: StreamWriter,
-    pub(super) status: StatusFile,
-    pub(super) tids: Vec<u32>,
-    /// Which thread of the current process carries the groups that its threads share.
-    pub(super) shares: Shares,
-    pub(super) known: Known,
-    pub(super) lists: Lists,
-    pub(super) files: FileLists,
-    pub(super) mapped: Mapped,
-    /// A buffer for the text of a link.
-    pub(super) link: Vec<u8>,
-    ids: Ids,
-    /// The groups of the current task that are already written, or stated as missing.
-    pub(super) said: Groups,
-    /// Where the supervisor of this thread finds its state, if it has a supervisor.
-    pub(super) slot: Option<&'a Slot>,
-    /// A process, and the groups of it that cannot be read without waiting.
-    pub(super) blocked: (u32, Groups),
-    /// The index of the current task among the tasks of a job.
-    pub(super) item: usize,
-    /// Whether another thread has taken over the work.
-    pub(super) lost: bool,
-}
-
-impl<'a> Worker<'a> {
-    pub(super) fn new(plan: &'a Plan, reader: Reader, out: StreamWriter) -> Worker<'a> {
-        Worker {
-            plan,
-            reader,
-            out,
-            status: StatusFile::default(),
-            tids: Vec::new(),
-            shares: Shares::default(),
-            known: Known::default(),
-            lists: Lists::default(),
-            files: FileLists::default(),
-            mapped: Mapped::default(),
-            link: Vec::new(),
-            ids: Ids::default(),
-            said: Groups::NONE,
-            slot: None,
-            blocked: (0, Groups::NONE),
-            item: 0,
-            lost: false,
-        }
-    }
-
+impl Worker<'_> {
     /// Writes what was asked about one task. `stat` is its stat file, if that was read already. A task that
     /// ended before anything was known about it is left out and counted.
     ///
     /// # Errors
     /// Only errors that would hit every task, such as too many open files.
     pub(super) fn task(&mut self, at: Place<'_>, stat: Option<StatFile>) -> Result<(), Error> {
-        if self.plan.watch.as_deref().is_some_and(Watch::is_stopped) {
+        if self.run.watch.as_ref().is_some_and(|w| w.is_stopped()) {
             return Ok(());
         }
         self.out.begin_task(at.pid, at.tgid);
@@ -159,7 +34,7 @@ impl<'a> Worker<'a> {
     fn finish(&mut self, at: Place<'_>, stat: Option<StatFile>) -> Result<(), Error> {
         self.status.fd_size = None;
         let got = self.groups(at, stat);
-        if let (Some(watch), false) = (&self.plan.watch, self.lost) {
+        if let (Some(watch), false) = (&self.run.watch, self.lost) {
             watch.advance(1);
         }
         match got {
@@ -174,7 +49,7 @@ impl<'a> Worker<'a> {
                 return Ok(());
             }
             Err(_) => {
-                for group in (self.plan.groups - self.said).iter() {
+                for group in (self.run.groups - self.said).iter() {
                     self.out.missing(group, Reason::Vanished);
                 }
             }
@@ -189,16 +64,11 @@ impl<'a> Worker<'a> {
         self.out.abandon_task();
     }
 
-    /// Whether any of these groups was asked for and is not done yet.
-    pub(super) fn wants(&self, groups: Groups) -> bool {
-        (self.plan.groups - self.said).intersects(groups)
-    }
-
     fn groups(&mut self, at: Place<'_>, mut stat: Option<StatFile>) -> Result<(), Stop> {
         if self.wants(Groups::BASE | Groups::STAT) {
             let got = self.base(at, &mut stat);
             let none = if got.is_err() { Groups::STAT } else { Groups::NONE };
-            self.settle(self.plan.groups & (Groups::BASE | none), got)?;
+            self.settle(self.run.groups & (Groups::BASE | none), got)?;
         }
         const STATUS: Groups = Groups::CRED
             .union(Groups::STATM)
@@ -206,17 +76,18 @@ impl<'a> Worker<'a> {
             .union(Groups::SIGNALS)
             .union(Groups::SWAP);
         let mut status = Ok(());
-        if self.wants(STATUS | Groups::NS) {
+        let from_status = self.run.sizes_from == SizesFrom::Status;
+        if from_status && self.wants(STATUS | Groups::NS) {
             status = self.status(at);
         }
-        if let Some(s) = stat.as_ref().filter(|_| self.plan.wants(Groups::STAT)) {
+        if let Some(s) = stat.as_ref().filter(|_| self.run.wants(Groups::STAT)) {
             self.stat(s);
         }
         if matches!(status, Err(Stop::Gone | Stop::Failed(_) | Stop::Lost)) {
             return status;
         }
         let mut memory_at = at;
-        if status.is_ok() && self.wants(Groups::STATM | Groups::SWAP) {
+        if from_status && status.is_ok() && self.wants(Groups::STATM | Groups::SWAP) {
             memory_at = self.status_of_memory(at, stat.as_ref())?;
         }
         let reason = match &status {
@@ -228,7 +99,11 @@ impl<'a> Worker<'a> {
             self.settle(Groups::CRED, got)?;
         }
         if self.wants(Groups::STATM) {
-            let got = reason.map_or_else(|| self.statm(), |r| Err(Stop::Gap(r)));
+            let got = match reason {
+                Some(r) => Err(Stop::Gap(r)),
+                None if from_status => self.statm(),
+                None => self.sizes(at, stat.as_ref()),
+            };
             self.settle(Groups::STATM, got)?;
         }
         if self.wants(Groups::SIGNALS) {
@@ -306,100 +181,17 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Whether an empty file means that the task has no memory, and not that the file itself is empty.
-    pub(super) fn has_no_memory(
-        &mut self,
-        at: Place<'_>,
-        stat: Option<&StatFile>,
-    ) -> Result<bool, Stop> {
-        Ok(match stat {
-            Some(s) => s.has_no_memory(),
-            None => match self.stat_file(at) {
-                Ok(s) => s.has_no_memory(),
-                // The file is empty, and the stat file cannot say why.
-                Err(Stop::Gap(_)) => false,
-                Err(stop) => return Err(stop),
-            },
-        })
-    }
-
-    /// Notes that a step is done: its groups are written or stated as missing.
-    pub(super) fn settle(&mut self, groups: Groups, got: Result<(), Stop>) -> Result<(), Stop> {
-        match got {
-            Ok(()) => {}
-            Err(Stop::Gap(reason)) => {
-                for group in groups.iter() {
-                    self.out.missing(group, reason);
-                }
-            }
-            Err(stop) => return Err(stop),
-        }
-        self.said |= groups;
-        Ok(())
-    }
-
-    /// What a failed system call on a file of this task means.
-    pub(super) fn meaning(&mut self, mut at: Place<'_>, e: Errno) -> Stop {
-        match e {
-            Errno::SRCH => Stop::Gone,
-            Errno::ACCESS | Errno::PERM => Stop::Gap(Reason::Denied),
-            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Stop::Failed(exhausted(e)),
-            // Either the task has ended, or the kernel was built without this file.
-            Errno::NOENT => match self.reader.stat(at.dir, at.path.file("")) {
-                Ok(_) => Stop::Gap(Reason::Unsupported),
-                Err(_) => Stop::Gone,
-            },
-            Errno::NAMETOOLONG => Stop::Gap(Reason::Truncated),
-            _ => Stop::Gap(Reason::Unsupported),
-        }
-    }
-
-    /// Reads and parses the stat file.
-    pub(super) fn stat_file(&mut self, mut at: Place<'_>) -> Result<StatFile, Stop> {
-        match self.reader.file(at.dir, at.path.file("stat")).map(<[u8]>::len) {
-            Ok(len) => self.parsed_stat(len),
-            Err(e) => Err(self.meaning(at, e)),
-        }
-    }
-
-    fn parsed_stat(&mut self, len: usize) -> Result<StatFile, Stop> {
-        match parse::stat(self.reader.text(len), self.plan.tick_ns) {
-            Some(s) if s.is_reaped() => Err(Stop::Gone),
-            Some(s) => Ok(s),
-            None => Err(Stop::Gap(Reason::Unsupported)),
-        }
-    }
-
-    /// Reads and parses the stat file of a process, from the file that an earlier answer left open if there is one.
-    fn held_stat(&mut self, mut at: Place<'_>, held: &Held) -> Result<StatFile, Stop> {
-        if let Some(fd) = held.get(at.pid) {
-            match self.reader.again(&fd) {
-                Ok(len) => return self.parsed_stat(len),
-                // That process has ended. Another one may have its pid by now.
-                Err(_) => {
-                    held.drop_one(at.pid);
-                    self.reader.syscalls += 1;
-                }
-            }
-        }
-        match self.reader.file_and_fd(at.dir, at.path.file("stat")) {
-            Ok((len, fd)) => {
-                let stat = self.parsed_stat(len);
-                self.reader.syscalls += u64::from(!held.keep(at.pid, fd));
-                stat
-            }
-            Err(e) => Err(self.meaning(at, e)),
-        }
-    }
-
     fn base(&mut self, at: Place<'_>, stat: &mut Option<StatFile>) -> Result<(), Stop> {
         if stat.is_none() {
-            *stat = Some(match &self.plan.held {
-                Some(held) => self.held_stat(at, held)?,
+            *stat = Some(match &self.run.held {
+                Some(held) => match held.read(&mut self.reader, at, "stat") {
+                    Ok(len) => self.parsed_stat(len)?,
+                    Err(e) => return Err(self.meaning(at, e)),
+                },
                 None => self.stat_file(at)?,
             });
         }
-        if let Some(s) = stat.as_ref().filter(|_| self.plan.wants(Groups::BASE)) {
+        if let Some(s) = stat.as_ref().filter(|_| self.run.wants(Groups::BASE)) {
             self.out.put_base(&s.base, s.comm());
         }
         Ok(())
@@ -415,11 +207,11 @@ impl<'a> Worker<'a> {
     fn status(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
         match self.reader.file(at.dir, at.path.file("status")) {
             Ok(bytes) => {
-                self.status.parse(bytes, self.plan.groups);
+                self.status.parse(bytes, self.run.groups);
                 Ok(())
             }
             Err(e) => {
-                self.status.parse(b"", self.plan.groups);
+                self.status.parse(b"", self.run.groups);
                 Err(self.meaning(at, e))
             }
         }
@@ -504,7 +296,7 @@ impl<'a> Worker<'a> {
             Ok(bytes) => {
                 let mut record = Cgroup::new();
                 let mut calls = 0;
-                if let Some(cgroups) = &self.plan.cgroups {
+                if let Some(cgroups) = &self.run.cgroups {
                     let v2 = parse::cgroup_lines(bytes).find(|l| l.hierarchy == 0);
                     let id = v2.and_then(|l| self.ids.get(cgroups, l.path, &mut calls));
                     if let Some(id) = id {
@@ -523,22 +315,4 @@ impl<'a> Worker<'a> {
         };
         Err(self.meaning(at, e))
     }
-
-    /// Writes the chain of pids that the status file gave.
-    pub(super) fn nspid(&mut self) {
-        let ids = &self.status.nspid;
-        if !ids.is_empty() {
-            self.out.put_blob(A_NSPID, 0, 0, ids, ids.len());
-        }
-    }
-}
-
-/// The error for a limit of our own, not of a task.
-pub(super) fn exhausted(e: Errno) -> Error {
-    let what = match e {
-        Errno::MFILE => "reading /proc (raise the limit of open files: ulimit -n)",
-        Errno::NFILE => "reading /proc (raise the limit of open files: sysctl fs.file-max)",
-        _ => "reading /proc",
-    };
-    Error::io(what, e)
 }

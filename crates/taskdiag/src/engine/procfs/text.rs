@@ -4,7 +4,9 @@ use rustix::io::Errno;
 use taskdiag_wire::{FdCount, Group, Groups, Reason};
 
 use super::parse::{self, StatFile};
-use super::task::{Place, Stop, Worker};
+use super::path::Place;
+use super::stop::Stop;
+use super::worker::Worker;
 
 impl Worker<'_> {
     pub(super) fn environ(

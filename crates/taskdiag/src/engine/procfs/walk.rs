@@ -8,10 +8,12 @@ use std::thread;
 use rustix::io::Errno;
 use taskdiag_wire::{Strategy, StreamWriter};
 
+use super::owners::Shares;
 use super::parse;
-use super::read::{Path, Reader};
-use super::shares::Shares;
-use super::task::{Place, Stop, Worker, exhausted};
+use super::path::{Path, Place};
+use super::read::Reader;
+use super::stop::{Stop, exhausted};
+use super::worker::Worker;
 use crate::error::Error;
 use crate::request::Request;
 
@@ -99,7 +101,7 @@ fn list_threads(
     let dir = w.reader.open_dir(root, path.file("task"));
     w.reader.syscalls += u64::from(dir.is_ok()); // close
     let listed = dir.and_then(|dir| w.reader.pids(dir.as_fd(), tids).map(|()| dir));
-    if let (Some(watch), Ok(_)) = (&w.plan.watch, &listed) {
+    if let (Some(watch), Ok(_)) = (&w.run.watch, &listed) {
         watch.expect(tids.len() as u64);
     }
     listed.map_err(|e| w.meaning(place(root, tgid, tgid), e))
@@ -152,7 +154,7 @@ fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Er
             let mut rest = &tids[..];
             let mut first = Ok(());
             while let (Some((&tid, more)), true) =
-                (rest.split_first(), first.is_ok() && !w.shares.settled(w.plan.groups))
+                (rest.split_first(), first.is_ok() && !w.shares.settled(w.run.groups))
             {
                 (first, rest) = (one(w, tid), more);
             }
@@ -202,9 +204,9 @@ fn spread(
         return part(worker, ids);
     }
     let (first, rest) = ids.split_at(ids.len().div_ceil(readers_for(ids.len())));
-    let (plan, shares) = (worker.plan, worker.shares);
+    let (run, shares) = (worker.run, worker.shares);
     let other = |ids: &[u32]| {
-        let mut w = Worker::new(plan, Reader::new(), StreamWriter::new());
+        let mut w = Worker::new(run, Reader::new(), StreamWriter::new());
         w.shares = shares;
         part(&mut w, ids).map(|()| (w.out, w.reader.syscalls))
     };

@@ -27,33 +27,34 @@ fn pmem(cx: &Context, row: &Row<'_>) -> Value<'static> {
 macro_rules! mem {
     ($name:literal $header:literal $width:literal $source:literal $what:literal $member:ident
      {$($alias:literal $ah:literal),*}) => {
-        row!($name $header $width Right [STATM] Integer Bytes Kib, $source, $what,
+        row!($name $header $width Right [STATM($member)] Integer Bytes Kib, $source, $what,
             {$($alias $ah),*}, uint!(Statm statm.$member))
     };
 }
 
 pub const FIELDS: &[Field] = &[
-    mem!("vsz" "VSZ" 6 "/proc/PID/status VmSize" "Virtual size; text in KiB" size_bytes
+    mem!("vsz" "VSZ" 6 "/proc/PID/stat 23 or status VmSize" "Virtual size; text in KiB" size_bytes
         {"vsize" "VSZ"}),
-    mem!("rss" "RSS" 5 "/proc/PID/status VmRSS" "Resident memory; text in KiB" rss_bytes
-        {"rssize" "RSS", "rsz" "RSZ"}),
-    row!("pmem" "%MEM" 4 Right [STATM] Number Percent Percent, "/proc/PID/status VmRSS",
+    mem!("rss" "RSS" 5
+        "/proc/PID/statm 2 or status VmRSS; not stat 24, which leaves out what CPUs hold back since Linux 6.2"
+        "Resident memory; text in KiB" rss_bytes {"rssize" "RSS", "rsz" "RSZ"}),
+    row!("pmem" "%MEM" 4 Right [STATM(rss_bytes)] Number Percent Percent, "/proc/PID/statm 2 or status VmRSS",
         "Resident memory over the memory of the machine", {"%mem" "%MEM"}, pmem),
-    row!("sz" "SZ" 5 Right [STATM] Integer Bytes Pages, "/proc/PID/status VmSize",
+    row!("sz" "SZ" 5 Right [STATM(size_bytes)] Integer Bytes Pages, "/proc/PID/stat 23 or status VmSize",
         "Virtual size; text in pages", {}, uint!(Statm statm.size_bytes)),
-    row!("size" "SIZE" 5 Right [STATM] Integer Bytes Kib, "/proc/PID/status VmData+VmStk",
+    row!("size" "SIZE" 5 Right [STATM(data_bytes stack_bytes)] Integer Bytes Kib, "/proc/PID/status VmData+VmStk",
         "Data and stack; text in KiB", {},
         |_, r| sum(r, |m| Some(m.data_bytes()?.saturating_add(m.stack_bytes()?)), Value::Uint)),
     mem!("trs" "TRS" 4 "/proc/PID/status VmExe" "Program text; text in KiB" text_bytes
         {"tsiz" "TSIZ", "trss" "TRSS"}),
-    row!("drs" "DRS" 5 Right [STATM] Integer Bytes Kib, "/proc/PID/status VmSize-VmExe",
+    row!("drs" "DRS" 5 Right [STATM(size_bytes text_bytes)] Integer Bytes Kib, "/proc/PID/status VmSize-VmExe",
         "Virtual size without program text; text in KiB", {"dsiz" "DSIZ"},
         |_, r| sum(r, |m| Some(m.size_bytes()?.saturating_sub(m.text_bytes()?)), Value::Uint)),
     mem!("peak_vsz" "PEAKVSZ" 7 "/proc/PID/status VmPeak" "Peak virtual size; text in KiB"
         peak_size_bytes {}),
     mem!("peak_rss" "PEAKRSS" 7 "/proc/PID/status VmHWM" "Peak resident memory; text in KiB"
         peak_rss_bytes {"hwm" "HWM"}),
-    mem!("rss_anon" "ANON" 6 "/proc/PID/status RssAnon" "Resident anonymous memory; text in KiB"
+    mem!("rss_anon" "ANON" 6 "/proc/PID/statm 2-3 or status RssAnon" "Resident anonymous memory; text in KiB"
         rss_anon_bytes {}),
     mem!("rss_file" "FILE" 6 "/proc/PID/status RssFile" "Resident file mappings; text in KiB"
         rss_file_bytes {}),

@@ -13,17 +13,19 @@ mod small;
 mod smaps;
 mod sockdiag;
 mod stat;
+mod statm;
 mod status;
 
 pub use fdinfo::{FdInfo, FdLink, fd_link, fd_type_of_mode, fdinfo};
 pub use maps::{DELETED, MapLine, NOT_IN_MAPS, device, maps_lines, newlines};
 pub use nettext::net_text;
 pub use small::*;
-pub use smaps::{SmapsEntry, rollup, smaps_entries, statm_rss_pages, whole_smaps_entries};
+pub use smaps::{SmapsEntry, rollup, smaps_entries, whole_smaps_entries};
 pub use sockdiag::{
     Sock, inet_diag, netlink_diag, nl_messages, packet_diag, sock_of_protocol, unix_diag,
 };
 pub use stat::{StatFile, stat};
+pub use statm::statm;
 pub use status::{StatusFile, tgid};
 pub(super) use taskdiag_wire::layout::bit;
 

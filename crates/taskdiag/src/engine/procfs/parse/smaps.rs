@@ -239,13 +239,6 @@ pub fn rollup(bytes: &[u8]) -> Option<Rollup> {
     (r.valid != 0).then_some(r)
 }
 
-/// Resident memory of /proc/PID/statm, in pages.
-pub fn statm_rss_pages(bytes: &[u8]) -> Option<u64> {
-    let mut f = super::Fields::new(bytes);
-    f.skip(1);
-    f.u64()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -370,11 +363,5 @@ Rss:                   5 kB
                 r.knows(member).unwrap() && format!("{r:?}").contains(&format!("{member}: 7168"))
             );
         }
-    }
-
-    #[test]
-    fn statm() {
-        assert_eq!(statm_rss_pages(b"100 23 3 4 0 5 0\n"), Some(23));
-        assert_eq!(statm_rss_pages(b"100 23"), None);
     }
 }

@@ -1,6 +1,7 @@
-//! Parses /proc/PID/stat and /proc/PID/task/TID/stat into BASE, STAT, and two facts about the arguments.
+//! Parses /proc/PID/stat and /proc/PID/task/TID/stat into BASE, STAT, the virtual size of STATM, and a fact
+//! about the arguments.
 
-use taskdiag_wire::{Base, STAT_LOCKED, Stat, TASK_EXITING, TASK_KTHREAD};
+use taskdiag_wire::{Base, STAT_LOCKED, Stat, Statm, TASK_EXITING, TASK_KTHREAD};
 
 use super::{Fields, set};
 
@@ -16,6 +17,8 @@ pub struct StatFile {
     pub base: Base,
     /// The record STAT.
     pub stat: Stat,
+    /// The virtual size in bytes. It is 0 where the task has no memory.
+    pub size_bytes: Option<u64>,
     /// The number of bytes between the kernel's marks of the start and the end of the arguments. `None` if
     /// the reader may not know them, or there are none.
     pub args_len: Option<u64>,
@@ -43,6 +46,12 @@ impl StatFile {
         let locked = locked_bytes.or(self.has_never_memory().then_some(0));
         set!(stat, Stat.flags, locked.map(|bytes| if bytes > 0 { STAT_LOCKED } else { 0 }));
         stat
+    }
+    /// STATM with what is known of it from here.
+    pub fn statm(&self) -> Statm {
+        let mut statm = Statm::new();
+        set!(statm, Statm.size_bytes, self.size_bytes);
+        statm
     }
     /// Whether the task is a kernel thread or a zombie. A task in `do_exit()` may still have its memory.
     pub fn has_never_memory(&self) -> bool {
@@ -97,7 +106,8 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
     set!(stat, Stat.num_threads, f.u32());
     f.skip(1); // itrealvalue
     set!(base, Base.start_time_ns, ns(f.u64()));
-    f.skip(15); // vsize to cnswap
+    let size_bytes = f.u64();
+    f.skip(14); // rss to cnswap
     set!(stat, Stat.exit_signal, f.i32());
     set!(stat, Stat.processor, f.u32());
     set!(stat, Stat.rt_priority, f.u32());
@@ -107,7 +117,7 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
         (Some(start), Some(end)) if start != 0 && end != 0 => end.checked_sub(start),
         _ => None,
     };
-    Some(StatFile { base, stat, args_len, comm, comm_len })
+    Some(StatFile { base, stat, size_bytes, args_len, comm, comm_len })
 }
 
 fn our_flags(pf: u32, dead: bool) -> u32 {
@@ -151,7 +161,7 @@ mod tests {
         assert_eq!((t.priority, t.nice, t.num_threads), (-51, -20, 3));
         assert_eq!((t.exit_signal, t.processor, t.rt_priority, t.policy), (17, 1, 50, 2));
         assert_eq!(t.valid, Stat::ALL_VALID & !super::super::bit(Stat::MEMBERS, "flags"));
-        assert_eq!(s.args_len, Some(20));
+        assert_eq!((s.size_bytes, s.args_len), (Some(3133440), Some(20)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use taskdiag::Snapshot;
 
-use super::forest::Forest;
+use super::Forest;
 
 /// Rows in the order of the tree, each with its drawing.
 #[derive(Debug, Default)]

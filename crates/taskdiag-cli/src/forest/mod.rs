@@ -1,5 +1,9 @@
 //! The parents and children among the tasks of an answer.
 
+mod rows;
+
+pub use rows::{ASCII, INDENTED, LINES, PLAIN, Tree};
+
 use std::collections::HashMap;
 
 use taskdiag::Snapshot;

@@ -1,0 +1,99 @@
+//! The lists of one task before they are written. Each worker keeps them from task to task, so that they allocate once.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use taskdiag_wire::{Fd, FdDetail, Socket, Vma, VmaStat};
+
+/// The mappings of a task.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    pub(super) vmas: Vec<Vma>,
+    pub(super) stats: Vec<VmaStat>,
+    /// For each of `vmas`, the range of its name in `texts`.
+    pub(super) spans: Vec<Range<usize>>,
+    pub(super) texts: Vec<u8>,
+}
+
+impl Lists {
+    pub(super) fn clear(&mut self) {
+        self.vmas.clear();
+        self.stats.clear();
+        self.spans.clear();
+        self.texts.clear();
+    }
+    /// Keeps the name of a mapping. Mappings of one file follow each other, so their name is kept once.
+    pub(super) fn keep(&mut self, text: &[u8]) {
+        let span = match self.spans.last() {
+            Some(last) if self.texts[last.clone()] == *text => last.clone(),
+            _ => {
+                let begin = self.texts.len();
+                self.texts.extend_from_slice(text);
+                begin..self.texts.len()
+            }
+        };
+        self.spans.push(span);
+    }
+}
+
+/// The entries of a list, each with the members that are known of it.
+#[derive(Debug)]
+pub(super) struct List<T>(pub(super) Vec<(u32, T)>);
+
+impl<T> Default for List<T> {
+    fn default() -> List<T> {
+        List(Vec::new())
+    }
+}
+
+/// What was read of a task's files, before it is written. It is kept to be reused.
+#[derive(Debug, Default)]
+pub(super) struct FileLists {
+    pub(super) fds: Vec<u32>,
+    pub(super) files: List<Fd>,
+    pub(super) sockets: List<Socket>,
+    pub(super) details: Vec<FdDetail>,
+    /// The text of all names. Each name has an entry with the file or socket that it belongs to, its range
+    /// in this text, and whether the file is deleted.
+    pub(super) text: Vec<u8>,
+    pub(super) names: Vec<Name>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name {
+    pub(super) of_socket: bool,
+    pub(super) at: usize,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) deleted: bool,
+}
+
+impl FileLists {
+    pub(super) fn clear(&mut self) {
+        self.fds.clear();
+        self.files.0.clear();
+        self.sockets.0.clear();
+        self.details.clear();
+        self.text.clear();
+        self.names.clear();
+    }
+    /// Sets the name of the last file or socket.
+    pub(super) fn name(&mut self, of_socket: bool, text: &[u8], deleted: bool) {
+        let at = if of_socket { self.sockets.0.len() } else { self.files.0.len() } - 1;
+        let start = self.text.len();
+        self.text.extend_from_slice(text);
+        self.names.push(Name { of_socket, at, start, end: self.text.len(), deleted });
+    }
+}
+
+/// The state of mapped files.
+#[derive(Debug, Default)]
+pub(super) struct Mapped {
+    /// The files that are in the answer already.
+    pub(super) seen: HashSet<(u32, u64)>,
+    /// The mappings of the current task that are still to be looked at, each with its path. An empty path
+    /// means that it has none.
+    pub(super) todo: Vec<(Vma, Vec<u8>)>,
+    /// Whether map_files is closed to us. It needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
+    pub(super) by_name_only: bool,
+}

@@ -1,0 +1,45 @@
+//! Parses /proc/PID/statm, which has a few members of STATM.
+
+use taskdiag_wire::Statm;
+
+use super::{Fields, set};
+
+/// Parses a statm file, whose numbers are pages. Where the task has no memory, all numbers are 0, and so are the
+/// members.
+///
+/// The file has no own number for anonymous memory. The kernel adds it to the shared memory to get the resident
+/// memory, so the difference is that very number. The file's text and data are not those of `status`: the text is not
+/// cut to what is executable, and the data has the stack in it.
+pub fn statm(bytes: &[u8], page_size: u64) -> Statm {
+    let mut f = Fields::new(bytes);
+    let mut statm = Statm::new();
+    let mut pages = || f.u64().and_then(|n| n.checked_mul(page_size));
+    let (size, resident, shared) = (pages(), pages(), pages());
+    set!(statm, Statm.size_bytes, size);
+    set!(statm, Statm.rss_bytes, resident);
+    let anon = resident.zip(shared).and_then(|(resident, shared)| resident.checked_sub(shared));
+    set!(statm, Statm.rss_anon_bytes, anon);
+    statm
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members() {
+        let s = statm(b"100 23 3 4 0 5 0\n", 4096);
+        let (size, rss, anon) = (s.size_bytes(), s.rss_bytes(), s.rss_anon_bytes());
+        assert_eq!((size, rss, anon), (Some(100 << 12), Some(23 << 12), Some(20 << 12)));
+        assert_eq!(s.valid.count_ones(), 3);
+    }
+
+    #[test]
+    fn cut_or_odd() {
+        let known = |text: &[u8]| statm(text, 4096).valid.count_ones();
+        assert_eq!([known(b""), known(b"100"), known(b"100 23"), known(b"100 23 3")], [0, 0, 1, 2]);
+        // More is shared than is resident.
+        assert_eq!(statm(b"1 2 3 \n", 4096).rss_anon_bytes(), None);
+        assert_eq!(known(b"18446744073709551615 x 3 \n"), 0);
+    }
+}

@@ -1,0 +1,55 @@
+//! What is the same for all tasks of a request, and shared by all threads that read them.
+
+use std::sync::Arc;
+
+use taskdiag_wire::Groups;
+
+use super::cgroup::Cgroups;
+use super::held::Held;
+use super::limits::Limits;
+use super::names::Names;
+use super::shmem::Objects;
+use super::sizes::SizesFrom;
+use super::sockets::Sockets;
+use crate::watch::Watch;
+
+/// What is the same for all tasks of a request.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// The groups that were asked for.
+    pub(super) groups: Groups,
+    /// Whether a record stands for a thread rather than for a process.
+    pub(super) threads: bool,
+    /// Length of a clock tick.
+    pub(super) tick_ns: u64,
+    /// Length of a page.
+    pub(super) page_size: u64,
+    /// The file that STATM is read from.
+    pub(super) sizes_from: SizesFrom,
+    /// Where to look up the ids of cgroups, if they were asked for and can be found.
+    pub(super) cgroups: Option<Cgroups>,
+    /// Whether the pids in this /proc are those of our own pid namespace.
+    pub(super) own_pids: bool,
+    /// Who watches the progress and may stop the walk.
+    pub(super) watch: Option<Arc<Watch>>,
+    /// What VMA_STAT and ROLLUP may cost.
+    pub(super) limits: Limits,
+    /// Whether anything on this machine is swapped out.
+    pub(super) swap_used: bool,
+    /// What is known of shared memory objects.
+    pub(super) objects: Objects,
+    /// The inode of our own network namespace.
+    pub(super) own_netns: u32,
+    /// The sockets of the network namespaces that were met so far.
+    pub(super) sockets: Sockets,
+    /// The names that the answer has so far.
+    pub(super) names: Names,
+    /// In a session about processes, the files that stay open.
+    pub(super) held: Option<Arc<Held>>,
+}
+
+impl Run {
+    pub(super) fn wants(&self, groups: Groups) -> bool {
+        self.groups.intersects(groups)
+    }
+}

@@ -1,0 +1,57 @@
+//! Where the sizes of a task's memory (STATM) come from. Three files have some of them, and the cheapest one that has
+//! all the wanted members is read:
+//!
+//! - `stat` has the virtual size, and is read for BASE and STAT in any case;
+//! - `statm` has the virtual, the resident and the anonymous size;
+//! - `status` has all sizes, and takes the kernel longer to make than the other two.
+//!
+//! `stat` has the resident size, too, but another number for it, so it is not taken from there. Since Linux kernel commit
+//! f1a7941243c1 ("mm: convert mm's rss stats into percpu_counter") (in v6.2), each CPU holds back its last changes of
+//! each counter: fewer than 32 pages, and more on a machine with more than 16 CPUs. `stat` leaves out what is held back,
+//! which may be all that a small process has. `status` and `statm` have the same number as each other on every kernel:
+//! they left it out, too, and count it in since Linux kernel commit 82241a83cd15 ("mm: fix the inaccurate memory
+//! statistics issue for users") (in v6.16, and in stable series such as 6.12). The BPF engine always counts it in.
+//! Before v6.2 the kernel held changes back for each thread, and all four have the same number without them.
+
+use taskdiag_wire::layout::bit;
+use taskdiag_wire::{Groups, Stat, Statm};
+
+use crate::request::Members;
+
+/// The members that `stat` has.
+const IN_STAT: u32 = bit(Statm::MEMBERS, "size_bytes");
+/// The members that `statm` has.
+const IN_STATM: u32 =
+    IN_STAT | bit(Statm::MEMBERS, "rss_bytes") | bit(Statm::MEMBERS, "rss_anon_bytes");
+/// What `status` is read for, beside STATM. FD_COUNT is among it because the size of the table is there.
+const IN_STATUS: Groups = Groups::CRED
+    .union(Groups::SCHED)
+    .union(Groups::SIGNALS)
+    .union(Groups::SWAP)
+    .union(Groups::NS)
+    .union(Groups::FD_COUNT);
+
+/// The file that STATM is read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum SizesFrom {
+    Stat,
+    Statm,
+    Status,
+}
+
+impl SizesFrom {
+    /// The file for a request about these groups and members.
+    pub(in crate::engine) fn of(groups: Groups, members: Members) -> SizesFrom {
+        // The flags of STAT say whether pages are locked, which only `status` knows.
+        let flags = bit(Stat::MEMBERS, "flags");
+        let locked = groups.contains(Groups::STAT) && members.stat & flags != 0;
+        let is_within = |has: u32| members.statm & Statm::ALL_VALID & !has == 0;
+        if groups.intersects(IN_STATUS) || locked || !is_within(IN_STATM) {
+            SizesFrom::Status
+        } else if is_within(IN_STAT) && groups.intersects(Groups::BASE | Groups::STAT) {
+            SizesFrom::Stat
+        } else {
+            SizesFrom::Statm
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A thread of the engine that reads tasks: what it keeps from task to task, and what every step of a task needs. The
+//! steps are in the modules above this one, and `task` runs them.
+
+use rustix::io::Errno;
+use taskdiag_wire::{Groups, Reason, StreamWriter};
+
+use super::cgroup::Ids;
+use super::lists::{FileLists, Lists, Mapped};
+use super::names::Known;
+use super::owners::Shares;
+use super::parse::{self, StatFile, StatusFile};
+use super::path::Place;
+use super::read::Reader;
+use super::run::Run;
+use super::slot::Slot;
+use super::stop::{Stop, exhausted};
+
+/// Reads tasks and writes them, one after the other. Each thread of the engine has one worker.
+#[derive(Debug)]
+pub(super) struct Worker<'a> {
+    pub(super) run: &'a Run,
+    pub(super) reader: Reader,
+    pub(super) out: StreamWriter,
+    pub(super) status: StatusFile,
+    pub(super) tids: Vec<u32>,
+    /// Which thread of the current process carries the groups that its threads share.
+    pub(super) shares: Shares,
+    pub(super) known: Known,
+    pub(super) lists: Lists,
+    pub(super) files: FileLists,
+    pub(super) mapped: Mapped,
+    /// A buffer for the text of a link.
+    pub(super) link: Vec<u8>,
+    pub(super) ids: Ids,
+    /// The groups of the current task that are already written, or stated as missing.
+    pub(super) said: Groups,
+    /// Where the supervisor of this thread finds its state, if it has a supervisor.
+    pub(super) slot: Option<&'a Slot>,
+    /// A process, and the groups of it that cannot be read without waiting.
+    pub(super) blocked: (u32, Groups),
+    /// The index of the current task among the tasks of a job.
+    pub(super) item: usize,
+    /// Whether another thread has taken over the work.
+    pub(super) lost: bool,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(run: &'a Run, reader: Reader, out: StreamWriter) -> Worker<'a> {
+        Worker {
+            run,
+            reader,
+            out,
+            status: StatusFile::default(),
+            tids: Vec::new(),
+            shares: Shares::default(),
+            known: Known::default(),
+            lists: Lists::default(),
+            files: FileLists::default(),
+            mapped: Mapped::default(),
+            link: Vec::new(),
+            ids: Ids::default(),
+            said: Groups::NONE,
+            slot: None,
+            blocked: (0, Groups::NONE),
+            item: 0,
+            lost: false,
+        }
+    }
+
+    /// Whether any of these groups was asked for and is not done yet.
+    pub(super) fn wants(&self, groups: Groups) -> bool {
+        (self.run.groups - self.said).intersects(groups)
+    }
+
+    /// Whether an empty file means that the task has no memory, and not that the file itself is empty.
+    pub(super) fn has_no_memory(
+        &mut self,
+        at: Place<'_>,
+        stat: Option<&StatFile>,
+    ) -> Result<bool, Stop> {
+        Ok(match stat {
+            Some(s) => s.has_no_memory(),
+            None => match self.stat_file(at) {
+                Ok(s) => s.has_no_memory(),
+                // The file is empty, and the stat file cannot say why.
+                Err(Stop::Gap(_)) => false,
+                Err(stop) => return Err(stop),
+            },
+        })
+    }
+
+    /// Notes that a step is done: its groups are written or stated as missing.
+    pub(super) fn settle(&mut self, groups: Groups, got: Result<(), Stop>) -> Result<(), Stop> {
+        match got {
+            Ok(()) => {}
+            Err(Stop::Gap(reason)) => {
+                for group in groups.iter() {
+                    self.out.missing(group, reason);
+                }
+            }
+            Err(stop) => return Err(stop),
+        }
+        self.said |= groups;
+        Ok(())
+    }
+
+    /// What a failed system call on a file of this task means.
+    pub(super) fn meaning(&mut self, mut at: Place<'_>, e: Errno) -> Stop {
+        match e {
+            Errno::SRCH => Stop::Gone,
+            Errno::ACCESS | Errno::PERM => Stop::Gap(Reason::Denied),
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Stop::Failed(exhausted(e)),
+            // Either the task has ended, or the kernel was built without this file.
+            Errno::NOENT => match self.reader.stat(at.dir, at.path.file("")) {
+                Ok(_) => Stop::Gap(Reason::Unsupported),
+                Err(_) => Stop::Gone,
+            },
+            Errno::NAMETOOLONG => Stop::Gap(Reason::Truncated),
+            _ => Stop::Gap(Reason::Unsupported),
+        }
+    }
+
+    /// Reads and parses the stat file.
+    pub(super) fn stat_file(&mut self, mut at: Place<'_>) -> Result<StatFile, Stop> {
+        match self.reader.file(at.dir, at.path.file("stat")).map(<[u8]>::len) {
+            Ok(len) => self.parsed_stat(len),
+            Err(e) => Err(self.meaning(at, e)),
+        }
+    }
+
+    pub(super) fn parsed_stat(&mut self, len: usize) -> Result<StatFile, Stop> {
+        match parse::stat(self.reader.text(len), self.run.tick_ns) {
+            Some(s) if s.is_reaped() => Err(Stop::Gone),
+            Some(s) => Ok(s),
+            None => Err(Stop::Gap(Reason::Unsupported)),
+        }
+    }
+}

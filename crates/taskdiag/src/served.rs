@@ -1,0 +1,48 @@
+//! Which engine served an answer, and what that cost. Errors and saved answers name engines, too, and need nothing else of
+//! them.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The engines there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EngineId {
+    /// `/proc/task_diag` of a patched kernel.
+    Kernel,
+    /// BPF task iterators.
+    Bpf,
+    /// The text files of /proc.
+    Procfs,
+}
+
+impl EngineId {
+    /// All, the fastest first.
+    pub const ALL: [EngineId; 3] = [EngineId::Kernel, EngineId::Bpf, EngineId::Procfs];
+    /// The name that users type and see.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineId::Kernel => "kernel",
+            EngineId::Bpf => "bpf",
+            EngineId::Procfs => "procfs",
+        }
+    }
+}
+
+impl fmt::Display for EngineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What an answer cost.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Cost {
+    /// System calls made for it, as the engine counts them.
+    pub syscalls: u64,
+    /// Time from request to answer.
+    pub wall: Duration,
+    /// What of a request's budget it used up: time for VMA_STAT and ROLLUP.
+    pub walked: Duration,
+}
