@@ -23,7 +23,7 @@ FLAVOUR ?= ours
 # Whose config the Debian packages of the kernel have.
 CONFIG ?= amd64
 
-.PHONY: help run build test check packages semver docs bench fuzz bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
+.PHONY: help run build test check packages semver docs bench fuzz python bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -44,9 +44,11 @@ check: ## format, lints, documentation, licences, the dependency rules, one form
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --all --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) fmt --all --check --manifest-path bench/rust/Cargo.toml
+	$(CARGO) fmt --check --manifest-path python/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -p taskdiag-fuzz-cases --all-targets --target-dir $(TARGET_DIR) -- -D warnings
 	for f in "" bpf kernel view; do $(CARGO) clippy --quiet --package taskdiag --no-default-features --features "$$f" -- -D warnings || exit 1; done
+	$(CARGO) clippy --manifest-path python/Cargo.toml --all-targets --target-dir $(TARGET_DIR)/python -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --lib
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package taskdiag-cli --no-deps --bins --target-dir $(TARGET_DIR)/doc-bins
 	$(CARGO) test --quiet --package taskdiag-wire --test layout --test generated
@@ -81,6 +83,10 @@ bench: ## measure against the peers (CASES="a f" KEEP=name); root for the large 
 fuzz: ## fuzz each target for FUZZ_SECONDS
 	@tools/setup fuzz
 	tools/fuzz $(FUZZ_SECONDS)
+
+python: ## the Python package: build its wheel, run its tests in a virtual environment
+	@tools/setup python
+	@python/run-tests
 
 bpf: ## make the checked-in BPF skeletons again (needs clang)
 	@tools/setup bpf

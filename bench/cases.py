@@ -242,3 +242,4 @@ import file_cases  # noqa: E402, F401
 import late_cases  # noqa: E402, F401
 import session_cases  # noqa: E402, F401
 import wait_cases  # noqa: E402, F401
+import python_cases  # noqa: E402, F401

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What a program in Python waits for: the package taskdiag beside psutil, in the environment of the package's tests."""
+
+import os
+import subprocess
+
+from cases import case
+from measuring import ROOT, RUN_TIMEOUT, Failed
+
+# Each prints the median of the time of some calls and of their CPU time, the shortest and the longest time, all in ns,
+# and how many tasks it had.
+FRAME = """
+import sys, time
+{setup}
+def ask():
+    {ask}
+ask()
+wall, cpu = [], []
+for _ in range(int(sys.argv[1])):
+    begin, begin_cpu = time.perf_counter_ns(), time.process_time_ns()
+    n = ask()
+    wall.append(time.perf_counter_ns() - begin)
+    cpu.append(time.process_time_ns() - begin_cpu)
+wall.sort()
+cpu.sort()
+print(wall[len(wall) // 2], cpu[len(cpu) // 2], wall[0], wall[-1], n)
+"""
+# Twelve things, as ps -f and ps u show them.
+ATTRS = ["pid", "ppid", "username", "name", "status", "num_threads", "cpu_times", "memory_info", "create_time", "nice",
+         "terminal", "cmdline"]
+COLUMNS = "pid,ppid,user,comm,s,nlwp,time,rss,vsz,start,nice,tty,args"
+PROGRAMS = {
+    "psutil process_iter": ("import psutil", f"return sum(1 for p in psutil.process_iter({ATTRS}))"),
+    "snapshot() to Arrow": (
+        "import pyarrow, taskdiag",
+        f"return pyarrow.table(taskdiag.snapshot('{COLUMNS}')).num_rows",
+    ),
+    "Session to Arrow": (
+        f"import pyarrow, taskdiag\nsession = taskdiag.Session('{COLUMNS}')",
+        "return pyarrow.table(session.refresh()).num_rows",
+    ),
+    "snapshot().to_dicts()": ("import taskdiag", f"return len(taskdiag.snapshot('{COLUMNS}').to_dicts())"),
+}
+THREADS = {
+    "psutil threads()": (
+        "import psutil\ndef of(p):\n    try:\n        return len(p.threads())\n    except psutil.Error:\n        return 0",
+        "return sum(map(of, psutil.process_iter()))",
+    ),
+    "snapshot(threads=True) to Arrow": (
+        "import pyarrow, taskdiag",
+        "return pyarrow.table(taskdiag.snapshot('pid,tid,time', threads=True)).num_rows",
+    ),
+}
+
+
+def python():
+    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
+    path = os.path.join(target, "python-venv", "bin", "python")
+    done = subprocess.run([path, "-c", "import psutil, pyarrow, taskdiag"], capture_output=True, text=True) \
+        if os.path.exists(path) else None
+    if done is None or done.returncode:
+        raise Failed("the package and its tests' environment are not there: make python")
+    return path
+
+
+def measured(b, programs, rounds, turns=3):
+    """Runs the programs by turns. Returns the medians of the medians of each in ms (time, CPU time), and the tasks."""
+    path, runs = python(), {}
+    for _ in range(turns):
+        for who, (setup, ask) in programs.items():
+            n = rounds if who.startswith("psutil") else 5 * rounds
+            # What a terminal or a shell sets for it must not decide where Python looks for modules.
+            done = subprocess.run([path, "-I", "-c", FRAME.format(setup=setup, ask=ask), str(n)],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=RUN_TIMEOUT)
+            if done.returncode:
+                raise Failed(f"{who}: {done.stderr.strip()}")
+            runs.setdefault(who, []).append(tuple(map(int, done.stdout.split())))
+    middle = lambda got, i: sorted(g[i] for g in got)[len(got) // 2] / 1e6
+    ms = {who: (middle(got, 0), middle(got, 1)) for who, got in runs.items()}
+    for who, got in runs.items():
+        extremes = f"{min(g[2] for g in got) / 1e6:.1f} to {max(g[3] for g in got) / 1e6:.1f}"
+        b.note(f"  {who:<32} {ms[who][0]:10.3f} ms ({extremes}), CPU {ms[who][1]:10.3f} ms   {got[0][4]} tasks")
+    counts = {who: got[0][4] for who, got in runs.items()}
+    if max(counts.values()) > 1.02 * min(counts.values()) + 5:
+        raise Failed(f"the answers differ in size: {counts}")
+    return ms, min(counts.values())
+
+
+def ratio(b, ms, peer, ours, at_least=None):
+    """How many times as long psutil takes. The bar is on the time; on a machine that others use, CPU time tells more."""
+    b.figure(f"{peer} / {ours}", ms[peer][0] / ms[ours][0], at_least=at_least)
+    b.figure(f"CPU, {peer} / {ours}", ms[peer][1] / ms[ours][1])
+
+
+def table(b, rounds):
+    b.note(f"  load average {open('/proc/loadavg').read().split()[0]}")
+    ms, tasks = measured(b, PROGRAMS, rounds)
+    bar = lambda value: value if tasks >= 10_000 else None
+    peer, ours = "psutil process_iter", "snapshot() to Arrow"
+    ratio(b, ms, peer, ours, at_least=bar(60))
+    b.figure(f"us a process, {ours}", ms[ours][0] / tasks * 1e3, at_most=bar(2))
+    b.figure(f"CPU us a process, {ours}", ms[ours][1] / tasks * 1e3)
+    ratio(b, ms, peer, "Session to Arrow", at_least=bar(80))
+    ratio(b, ms, peer, "snapshot().to_dicts()")
+
+
+@case("python-200", ("procs", 130))
+def python_small(b):
+    """about 200 processes, 12 columns in Python"""
+    table(b, rounds=9)
+
+
+@case("python-10k", ("procs", 10_000))
+def python_10k(b):
+    """10,000 processes, 12 columns in Python"""
+    table(b, rounds=3)
+
+
+@case("python-threads", ("threads", 100_000))
+def python_threads(b):
+    """100,000 threads and their times in Python"""
+    b.note(f"  load average {open('/proc/loadavg').read().split()[0]}")
+    ms, _ = measured(b, THREADS, rounds=1)
+    ratio(b, ms, "psutil threads()", "snapshot(threads=True) to Arrow", at_least=50)

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From the arguments of a call to a query of the library, and from its answer to a table.
+
+use std::num::NonZeroU64;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use taskdiag::field::{self, FILES, MAPS, MEMORY, Missing, Part, Row, SETS, Set, TASKS};
+use taskdiag::files::What;
+use taskdiag::view::{Filter, Item, Key, Plan, Query, View};
+use taskdiag::{Choice, Error, Groups, Members, Snapshot, Watch};
+
+use crate::arrow::Shared;
+use crate::column::{Builder, Lacks, Spec};
+use crate::error;
+
+/// `"pid,comm"` or `["pid", "comm"]`.
+#[derive(Clone, Debug, FromPyObject)]
+pub enum Names {
+    /// With commas or blanks between them.
+    Joined(String),
+    /// One by one.
+    List(Vec<String>),
+}
+
+impl Names {
+    fn list(self) -> Vec<String> {
+        match self {
+            Names::List(names) => names,
+            Names::Joined(text) => {
+                let names = text.split([',', ' ', '\t', '\n']).filter(|n| !n.is_empty());
+                names.map(str::to_owned).collect()
+            }
+        }
+    }
+}
+
+/// One process id or several.
+#[derive(Clone, Debug, FromPyObject)]
+pub enum Pids {
+    /// One, which has to be there.
+    One(u32),
+    /// Several, of which some may not be there.
+    Several(Vec<u32>),
+}
+
+/// Limits of what is read for sums over pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Time for all of them together.
+    pub budget: Option<Duration>,
+    /// Resident memory of the largest process.
+    pub max_rss: Option<NonZeroU64>,
+}
+
+/// What every call may say.
+#[derive(Clone, Debug, Default)]
+pub struct Common {
+    /// The columns; `None`: those of the view.
+    pub columns: Option<Names>,
+    /// Which rows.
+    pub filter: Option<String>,
+    /// Their order.
+    pub sort: Option<Names>,
+    /// Who answers.
+    pub engine: Option<String>,
+    /// Which processes.
+    pub pids: Option<Pids>,
+    /// What may be read.
+    pub limits: Limits,
+}
+
+/// A query that was checked, and what its columns are called.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// What to show.
+    pub query: Query,
+    /// The columns.
+    pub specs: Vec<Spec>,
+    /// Who answers.
+    pub choice: Choice,
+    limits: Limits,
+    /// The process that has to be there.
+    one: Option<u32>,
+}
+
+const DEFAULT_TASKS: &str = "pid,ppid,user,s,nlwp,time,rss,start,comm,args";
+const DEFAULT_THREADS: &str = "pid,tid,ppid,user,s,time,rss,start,comm,args";
+const DEFAULT_MAPS: &str = "pid,address,end,size,perms,offset,device,inode,kind,path,deleted";
+const DEFAULT_MEMORY: &str = "pid,user,swap,uss,pss,rss,comm";
+const DEFAULT_FILES: &str =
+    "pid,tid,threads,command,user,fd,access,type,kind,size,offset,inode,path,deleted,name";
+
+fn no_column(py: Python<'_>, set: &'static Set, name: &str) -> PyErr {
+    let elsewhere = SETS.iter().find(|s| s.find(name).is_some());
+    let hint = match elsewhere {
+        Some(other) => format!("; it is a column of {}", other.name),
+        None => field::nearest(name, set.all_names().map(|n| n.name))
+            .map_or_else(String::new, |near| format!(" (did you mean '{near}'?)")),
+    };
+    let lists = format!("taskdiag.columns('{}') lists them", set.name);
+    error::bad_query(py, format!("{} have no column '{name}'{hint}; {lists}", set.name))
+}
+
+impl Ask {
+    fn new(py: Python<'_>, set: &'static Set, default: &str, common: Common) -> PyResult<Ask> {
+        let names = common.columns.unwrap_or_else(|| Names::Joined(default.to_owned())).list();
+        if names.is_empty() {
+            let text = "columns names no column, as in columns='pid,comm'";
+            return Err(error::bad_query(py, text.to_owned()));
+        }
+        let mut fields = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            if names[..i].contains(name) {
+                return Err(error::bad_query(py, format!("the column '{name}' is named twice")));
+            }
+            fields.push(set.find(name).ok_or_else(|| no_column(py, set, name))?.field);
+        }
+        let specs = names.iter().zip(&fields).map(|(name, field)| Spec::of(name, field)).collect();
+        let mut query = Query::new(set, fields);
+        if let Some(text) = &common.filter {
+            let filter = Filter::parse(set, text);
+            query.filter = Some(filter.map_err(|e| error::bad_query(py, e.to_string()))?);
+        }
+        for item in common.sort.map(Names::list).unwrap_or_default() {
+            match Key::parse(set, &item) {
+                Some(key) => query.sort.push(key),
+                None => return Err(no_column(py, set, Key::name(&item).1)),
+            }
+        }
+        let choice = match common.engine.as_deref() {
+            None => Choice::Auto,
+            Some(name) => name.parse().map_err(|e| error::bad_query(py, e))?,
+        };
+        let mut one = None;
+        match common.pids {
+            None => {}
+            Some(Pids::One(pid)) => (one, query.select.pids) = (Some(pid), vec![pid]),
+            Some(Pids::Several(pids)) => query.select.pids = pids,
+        }
+        Ok(Ask { query, specs, choice, limits: common.limits, one })
+    }
+    /// Processes, or threads.
+    pub fn tasks(py: Python<'_>, common: Common, threads: bool) -> PyResult<Ask> {
+        let default = if threads { DEFAULT_THREADS } else { DEFAULT_TASKS };
+        let mut ask = Ask::new(py, &TASKS, default, common)?;
+        ask.query.threads = threads;
+        Ok(ask)
+    }
+    /// Mappings.
+    pub fn maps(py: Python<'_>, common: Common) -> PyResult<Ask> {
+        Ask::new(py, &MAPS, DEFAULT_MAPS, common)
+    }
+    /// Processes that have memory of their own.
+    pub fn memory(py: Python<'_>, common: Common) -> PyResult<Ask> {
+        Ask::new(py, &MEMORY, DEFAULT_MEMORY, common)
+    }
+    /// Files: descriptors, with `paths` also what is executed and where a task is, with `mapped` also mapped files.
+    pub fn files(py: Python<'_>, common: Common, paths: bool, mapped: bool) -> PyResult<Ask> {
+        let mut ask = Ask::new(py, &FILES, DEFAULT_FILES, common)?;
+        let query = &mut ask.query;
+        // Threads may have files of their own, so all are asked for. What they share is in the answer once.
+        query.threads = true;
+        // Who has the other end of a pipe is told by name.
+        query.members = Members::of(Groups::BASE, &["comm"]);
+        if paths || mapped {
+            // A mapping of the program is known by the program's path.
+            query.groups |= Groups::PATHS | Groups::FILE_STAT;
+        }
+        if mapped {
+            query.groups |= Groups::VMA;
+        }
+        query.keep = Some(Arc::new(move |row: &Row<'_>| match row.part {
+            Part::File(open) => match open.file.what {
+                What::Fd(_) => true,
+                What::Path(..) => paths,
+                _ => mapped,
+            },
+            _ => true,
+        }));
+        Ok(ask)
+    }
+    /// Asks, and makes a table of the answer. It touches no Python.
+    pub fn answer(&self, watch: &'static Watch) -> Result<Made, Error> {
+        let mut plan: Plan = self.query.plan();
+        plan.requests(|r| {
+            r.watch = Some(watch);
+            r.budget = self.limits.budget;
+            r.max_rss_bytes = self.limits.max_rss;
+        });
+        let answered = plan.ask(self.choice)?;
+        if let Some(pid) = self.one.filter(|pid| answered.nobody.contains(pid)) {
+            return Err(Error::NoSuchProcess(pid));
+        }
+        let made = Made::of(&self.query, &answered.snapshot, self.specs.clone(), |_| true);
+        Ok(Made { nobody: answered.nobody, ..made })
+    }
+}
+
+/// The rows of an answer, and what is to be said of it.
+#[derive(Debug)]
+pub struct Made {
+    /// The rows.
+    pub shared: Arc<Shared>,
+    /// Why values are lacking, for each column.
+    pub lacks: Vec<Lacks>,
+    /// Tasks that the filter leaves out since it is not known whether they match: the column, why, and how many.
+    pub left: Vec<(&'static str, Missing, u64)>,
+    /// Pids that were asked for and are not there.
+    pub nobody: Vec<u32>,
+    /// What a person should know, and whether something is lacking for it.
+    pub caveats: Vec<(String, bool)>,
+    /// Which engine answered which groups, why, and in how much time.
+    pub served: Vec<(&'static str, String, String, Duration)>,
+    /// The errno of a walk that ended early; 0: it did not.
+    pub errno: i32,
+}
+
+impl Made {
+    /// The rows of a snapshot of which `wanted` is true.
+    pub fn of(
+        query: &Query,
+        snapshot: &Snapshot,
+        specs: Vec<Spec>,
+        wanted: impl Fn(&Row<'_>) -> bool,
+    ) -> Made {
+        let mut view = query.view(snapshot);
+        if let Some(files) = view.files_mut() {
+            // The names of sockets of our own namespace do without its number.
+            let own = std::fs::metadata("/proc/self/ns/net").ok();
+            files.own_netns = own.and_then(|m| u32::try_from(m.ino()).ok());
+        }
+        let mut builder = Builder::new(specs);
+        each(&view, &mut |item| {
+            if item.row().is_none_or(&wanted) {
+                builder.push(view.cx(), |c| item.value(view.cx(), query.columns[c], c));
+            }
+        });
+        let left = view.left();
+        Made::new(builder, snapshot, left.iter().map(|l| (l.field.name, l.why, l.tasks)).collect())
+    }
+    /// What was built from a snapshot.
+    pub fn new(
+        builder: Builder,
+        snapshot: &Snapshot,
+        left: Vec<(&'static str, Missing, u64)>,
+    ) -> Made {
+        let (specs, batches, lacks) = builder.finish();
+        let served = snapshot.served().iter();
+        Made {
+            shared: Arc::new(Shared { specs, batches }),
+            lacks,
+            left,
+            nobody: Vec::new(),
+            caveats: snapshot.caveats().iter().map(|c| (c.to_string(), c.is_lack())).collect(),
+            served: served
+                .map(|s| (s.engine.name(), s.groups.to_string(), s.why.clone(), s.cost.wall))
+                .collect(),
+            errno: -snapshot.stream().done().error,
+        }
+    }
+}
+
+/// Calls `f` for each row. A task whose list is not in the answer has a row, too, which says why.
+pub fn each(view: &View<'_>, f: &mut dyn FnMut(Item<'_, '_>)) {
+    let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
+        f(item);
+        Ok(())
+    });
+    debug_assert!(done.is_ok(), "taking a row does not fail");
+}

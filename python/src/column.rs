@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Columns in memory, laid out as Arrow lays them out, so that an export copies nothing.
+//!
+//! A value that is not known is null and never 0. What a task just does not have follows the rule of the JSON output:
+//! an amount is 0 and a list is empty, and everything else is null.
+
+use taskdiag::field::{Context, DataType, Field, Missing, Text as Form, Value};
+
+/// The largest number of bytes of text in one column of a batch: offsets have 32 bits.
+pub const TEXT_MAX: usize = i32::MAX as usize / 2;
+
+/// Type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A number; 2^64-1 stands for "unlimited".
+    U64,
+    /// A number that may be negative.
+    I64,
+    /// A number with a fraction.
+    F64,
+    /// True or false.
+    Bool,
+    /// Nanoseconds.
+    Duration,
+    /// Microseconds since 1970, UTC.
+    Timestamp,
+    /// Text of any bytes.
+    Text,
+    /// A list of texts.
+    TextList,
+    /// A list of numbers.
+    U32List,
+}
+
+impl Type {
+    /// The type for the values of a field.
+    pub fn of(field: &Field) -> Type {
+        match field.data_type() {
+            DataType::I64 => Type::I64,
+            DataType::F64 => Type::F64,
+            DataType::Bool => Type::Bool,
+            DataType::DurationNs => Type::Duration,
+            DataType::TimestampNs => Type::Timestamp,
+            DataType::Text => Type::Text,
+            DataType::TextList => Type::TextList,
+            DataType::U32List => Type::U32List,
+            // The list of types may grow. A type that does not fit is refused by `Column::push`.
+            _ => Type::U64,
+        }
+    }
+    /// The name that users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::U64 => "uint64",
+            Type::I64 => "int64",
+            Type::F64 => "float64",
+            Type::Bool => "bool",
+            Type::Duration => "duration[ns]",
+            Type::Timestamp => "timestamp[us, UTC]",
+            Type::Text => "utf8",
+            Type::TextList => "list<utf8>",
+            Type::U32List => "list<uint32>",
+        }
+    }
+}
+
+/// What a column is.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Its name, as it was asked for.
+    pub name: String,
+    /// Its type.
+    pub kind: Type,
+    /// Unit of the values; empty: they have none.
+    pub unit: &'static str,
+    /// Where the kernel says it.
+    pub source: &'static str,
+    /// What it is.
+    pub help: &'static str,
+    /// What a task that does not have it has instead.
+    pub absent: Absent,
+}
+
+/// What stands for something that a task just does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// An amount of nothing.
+    Zero,
+    /// A list without entries.
+    Empty,
+    /// No value.
+    Null,
+}
+
+impl Spec {
+    /// A column of a field under this name.
+    pub fn of(name: &str, field: &'static Field) -> Spec {
+        let kind = Type::of(field);
+        let amount = matches!(
+            field.text,
+            Form::Kib
+                | Form::Pages
+                | Form::Human
+                | Form::Percent
+                | Form::Percent99
+                | Form::PerMille
+        );
+        let absent = match kind {
+            Type::TextList | Type::U32List => Absent::Empty,
+            Type::U64 | Type::F64 if amount => Absent::Zero,
+            _ => Absent::Null,
+        };
+        Spec {
+            name: name.to_owned(),
+            kind,
+            unit: field.unit.name(),
+            source: field.source,
+            help: field.help,
+            absent,
+        }
+    }
+}
+
+/// Texts one after the other, with the place where each ends.
+#[derive(Debug)]
+pub struct Texts {
+    /// Where each begins, and where the last one ends.
+    pub offsets: Vec<i32>,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Texts {
+    fn new() -> Texts {
+        Texts { offsets: vec![0], bytes: Vec::new() }
+    }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+    /// One of them.
+    pub fn get(&self, i: usize) -> &[u8] {
+        &self.bytes[self.offsets[i] as usize..self.offsets[i + 1] as usize]
+    }
+    /// Ends the text to which bytes were appended.
+    fn end(&mut self) {
+        self.offsets.push(self.bytes.len() as i32);
+    }
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.end();
+    }
+    /// The same texts with U+FFFD for what is not UTF-8. `None`: each is UTF-8 as it is.
+    fn lossy(&self) -> Option<Texts> {
+        if self.bytes.is_ascii() {
+            return None;
+        }
+        let all = || (0..self.len()).map(|i| self.get(i));
+        if all().all(|t| std::str::from_utf8(t).is_ok()) {
+            return None;
+        }
+        let mut out = Texts::new();
+        all().for_each(|t| out.push(String::from_utf8_lossy(t).as_bytes()));
+        Some(out)
+    }
+}
+
+/// Texts as they are, and as UTF-8.
+#[derive(Debug)]
+pub struct Text {
+    /// The bytes as they are.
+    pub raw: Texts,
+    /// UTF-8, where that differs.
+    pub lossy: Option<Texts>,
+}
+
+impl Text {
+    fn new() -> Text {
+        Text { raw: Texts::new(), lossy: None }
+    }
+    /// As UTF-8.
+    pub fn utf8(&self) -> &Texts {
+        self.lossy.as_ref().unwrap_or(&self.raw)
+    }
+}
+
+/// The values of a column.
+#[derive(Debug)]
+pub enum Data {
+    /// Numbers, and sets of bits.
+    U64(Vec<u64>),
+    /// Numbers, ns, and us since 1970.
+    I64(Vec<i64>),
+    /// Numbers with a fraction.
+    F64(Vec<f64>),
+    /// Bits, and how many.
+    Bool(Vec<u8>, usize),
+    /// Texts.
+    Text(Text),
+    /// Where each list begins in the texts, and where the last one ends.
+    TextList(Vec<i32>, Text),
+    /// Where each list begins in the numbers, and where the last one ends.
+    U32List(Vec<i32>, Vec<u32>),
+}
+
+/// A column of a batch.
+#[derive(Debug)]
+pub struct Column {
+    /// The values; where one is null, any.
+    pub data: Data,
+    /// Which rows are null, in order.
+    pub nulls: Vec<u32>,
+    /// A bit for each row, set where the value is not null; empty: none is null.
+    pub validity: Vec<u8>,
+}
+
+fn set_bit(bits: &mut Vec<u8>, i: usize, bit: bool) {
+    if i % 8 == 0 {
+        bits.push(0);
+    }
+    bits[i / 8] |= u8::from(bit) << (i % 8);
+}
+
+impl Column {
+    fn new(kind: Type) -> Column {
+        let data = match kind {
+            Type::U64 => Data::U64(Vec::new()),
+            Type::I64 | Type::Duration | Type::Timestamp => Data::I64(Vec::new()),
+            Type::F64 => Data::F64(Vec::new()),
+            Type::Bool => Data::Bool(Vec::new(), 0),
+            Type::Text => Data::Text(Text::new()),
+            Type::TextList => Data::TextList(vec![0], Text::new()),
+            Type::U32List => Data::U32List(vec![0], Vec::new()),
+        };
+        Column { data, nulls: Vec::new(), validity: Vec::new() }
+    }
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        match &self.data {
+            Data::U64(v) => v.len(),
+            Data::I64(v) => v.len(),
+            Data::F64(v) => v.len(),
+            Data::Bool(_, n) => *n,
+            Data::Text(t) => t.raw.len(),
+            Data::TextList(offsets, _) | Data::U32List(offsets, _) => offsets.len() - 1,
+        }
+    }
+    /// Is the value in this row null?
+    pub fn is_null(&self, row: usize) -> bool {
+        self.validity.get(row / 8).is_some_and(|b| b >> (row % 8) & 1 == 0)
+    }
+    fn text_bytes(&self) -> usize {
+        match &self.data {
+            Data::Text(t) | Data::TextList(_, t) => t.raw.bytes.len(),
+            _ => 0,
+        }
+    }
+    fn push_null(&mut self) {
+        self.nulls.push(self.len() as u32);
+        self.push_zero();
+    }
+    /// 0, no text, or an empty list.
+    fn push_zero(&mut self) {
+        match &mut self.data {
+            Data::U64(v) => v.push(0),
+            Data::I64(v) => v.push(0),
+            Data::F64(v) => v.push(0.0),
+            Data::Bool(bits, n) => {
+                set_bit(bits, *n, false);
+                *n += 1;
+            }
+            Data::Text(t) => t.raw.end(),
+            Data::TextList(offsets, t) => offsets.push(t.raw.len() as i32),
+            Data::U32List(offsets, v) => offsets.push(v.len() as i32),
+        }
+    }
+    /// Appends a value. Gives the reason where it is lacking, or is only the beginning.
+    #[inline]
+    fn push(&mut self, cx: &Context, absent: Absent, value: &Value<'_>) -> Option<Missing> {
+        match (&mut self.data, value) {
+            (_, Value::Missing(why)) => {
+                let zero = why.is_absent() && absent != Absent::Null;
+                if zero {
+                    self.push_zero()
+                } else {
+                    self.push_null()
+                }
+                return Some(*why);
+            }
+            (Data::U64(v), Value::Uint(n) | Value::Mask(n)) => v.push(*n),
+            (Data::U64(v), Value::Unlimited) => v.push(u64::MAX),
+            (Data::I64(v), Value::Int(n)) => v.push(*n),
+            (Data::I64(v), Value::Nanos(ns)) => v.push(i64::try_from(*ns).unwrap_or(i64::MAX)),
+            (Data::I64(v), Value::Instant(ns)) => {
+                // Whole seconds, as everywhere: the clocks of each answer would give another fraction.
+                v.push(cx.unix_seconds_floor(*ns).saturating_mul(1_000_000));
+            }
+            (Data::F64(v), Value::Percent(p)) => v.push(*p),
+            (Data::Bool(bits, n), Value::Bool(b)) => {
+                set_bit(bits, *n, *b);
+                *n += 1;
+            }
+            (Data::Text(_), Value::Tty(0)) => {
+                self.push_null();
+                return Value::ABSENT.missing();
+            }
+            (Data::Text(t), _) => push_text(&mut t.raw, cx, value),
+            (Data::TextList(offsets, t), Value::Args { data, .. }) => {
+                if !data.is_empty() {
+                    data.split(|b| *b == 0).for_each(|arg| t.raw.push(arg));
+                }
+                offsets.push(t.raw.len() as i32);
+            }
+            (Data::TextList(offsets, t), Value::GroupList(ids)) => {
+                ids.iter().for_each(|id| push_text(&mut t.raw, cx, &Value::Group(*id)));
+                offsets.push(t.raw.len() as i32);
+            }
+            (Data::U32List(offsets, v), Value::Ids(ids)) => {
+                v.extend_from_slice(ids);
+                offsets.push(v.len() as i32);
+            }
+            // The field table says which values a type has, and a test of the library holds it to that.
+            (_, other) => {
+                debug_assert!(false, "{other:?} does not fit its column");
+                self.push_null();
+                return Value::UNKNOWN.missing();
+            }
+        }
+        value.missing()
+    }
+    fn finish(&mut self) {
+        if let Data::Text(t) | Data::TextList(_, t) = &mut self.data {
+            t.lossy = t.raw.lossy();
+        }
+        if self.nulls.is_empty() {
+            return;
+        }
+        let rows = self.len();
+        let mut bits = vec![0xff; rows.div_ceil(8)];
+        self.nulls.iter().for_each(|n| bits[*n as usize / 8] &= !(1 << (n % 8)));
+        self.validity = bits;
+    }
+}
+
+fn push_text(out: &mut Texts, cx: &Context, value: &Value<'_>) {
+    let name = |out: &mut Texts, name: Option<std::sync::Arc<[u8]>>, id: u32| match name {
+        Some(name) => out.push(&name),
+        None => out.push(id.to_string().as_bytes()),
+    };
+    match value {
+        Value::Bytes { data, .. } => out.push(data),
+        Value::Word(w) => out.push(w.as_bytes()),
+        Value::Short(s) => out.push(s.as_bytes()),
+        Value::User(uid) => name(out, cx.names.user(*uid), *uid),
+        Value::Group(gid) => name(out, cx.names.group(*gid), *gid),
+        Value::Tty(dev) => out.push(&cx.tty_name(*dev)),
+        other => {
+            debug_assert!(false, "{other:?} is no text");
+            out.end();
+        }
+    }
+}
+
+/// Rows that are given to a consumer together.
+#[derive(Debug)]
+pub struct Batch {
+    /// How many.
+    pub rows: usize,
+    /// Their columns.
+    pub columns: Vec<Column>,
+}
+
+/// Rows in a batch: consumers work on one while the next is made.
+const BATCH: usize = 8192;
+
+/// Why a value is lacking, by its row.
+pub type Lacks = Vec<(u32, Missing)>;
+
+/// Makes batches of rows.
+#[derive(Debug)]
+pub struct Builder {
+    /// What the columns are.
+    pub specs: Vec<Spec>,
+    columns: Vec<Column>,
+    batches: Vec<Batch>,
+    rows: usize,
+    lacks: Vec<Lacks>,
+}
+
+impl Builder {
+    /// No rows of these columns.
+    pub fn new(specs: Vec<Spec>) -> Builder {
+        let columns = Builder::empty(&specs);
+        let lacks = specs.iter().map(|_| Lacks::new()).collect();
+        Builder { specs, columns, batches: Vec::new(), rows: 0, lacks }
+    }
+    fn empty(specs: &[Spec]) -> Vec<Column> {
+        specs.iter().map(|s| Column::new(s.kind)).collect()
+    }
+    /// Appends a row: `value` gives the value of each column.
+    #[inline]
+    pub fn push<'v>(&mut self, cx: &Context, mut value: impl FnMut(usize) -> Value<'v>) {
+        for (c, column) in self.columns.iter_mut().enumerate() {
+            if let Some(why) = column.push(cx, self.specs[c].absent, &value(c)) {
+                self.lacks[c].push((self.rows as u32, why));
+            }
+        }
+        self.rows += 1;
+        if self.rows % BATCH == 0 || self.columns.iter().any(|c| c.text_bytes() > TEXT_MAX) {
+            self.end_batch();
+        }
+    }
+    fn end_batch(&mut self) {
+        let mut columns = std::mem::replace(&mut self.columns, Builder::empty(&self.specs));
+        columns.iter_mut().for_each(Column::finish);
+        let done: usize = self.batches.iter().map(|b| b.rows).sum();
+        self.batches.push(Batch { rows: self.rows - done, columns });
+    }
+    /// The batches, and why values are lacking in each column.
+    pub fn finish(mut self) -> (Vec<Spec>, Vec<Batch>, Vec<Lacks>) {
+        let done: usize = self.batches.iter().map(|b| b.rows).sum();
+        if self.rows > done {
+            self.end_batch();
+        }
+        (self.specs, self.batches, self.lacks)
+    }
+}

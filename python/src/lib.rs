@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The extension module of the Python package taskdiag: calls of Python to requests of the library, and answers to
+//! tables. What users see is documented in `taskdiag/__init__.pyi`.
+//!
+//! No Python object is made for a process until somebody asks for one. Answers are columns in memory, which Arrow
+//! consumers read as they are.
+
+mod arrow;
+mod ask;
+mod column;
+mod error;
+mod session;
+mod table;
+mod watches;
+mod worker;
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use taskdiag::field::SETS;
+
+use ask::{Ask, Common, Limits, Names, Pids};
+use table::{ColumnInfo, Table};
+
+fn limits(py: Python<'_>, budget: Option<f64>, max_rss: Option<u64>) -> PyResult<Limits> {
+    let budget = budget.map(Duration::try_from_secs_f64).transpose();
+    let budget = budget.map_err(|e| {
+        error::bad_query(py, format!("budget is a number of seconds from 0 on: {e}"))
+    })?;
+    let max_rss = match max_rss.map(NonZeroU64::new) {
+        Some(None) => {
+            let text = "max_rss is a number of bytes from 1 on";
+            return Err(error::bad_query(py, text.to_owned()));
+        }
+        other => other.flatten(),
+    };
+    Ok(Limits { budget, max_rss })
+}
+
+fn answer(py: Python<'_>, ask: Ask) -> PyResult<Table> {
+    let watch = watches::take();
+    let made = worker::run(py, move || ask.answer(watch), || watch.stop());
+    watches::give(watch);
+    made?.map(Table::new).map_err(|e| error::raise(py, &e))
+}
+
+/// Processes, or threads.
+#[pyfunction]
+#[pyo3(signature = (columns=None, *, threads=false, r#where=None, sort=None, pids=None, engine=None, budget=None, max_rss=None))]
+#[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+fn snapshot(
+    py: Python<'_>,
+    columns: Option<Names>,
+    threads: bool,
+    r#where: Option<String>,
+    sort: Option<Names>,
+    pids: Option<Pids>,
+    engine: Option<String>,
+    budget: Option<f64>,
+    max_rss: Option<u64>,
+) -> PyResult<Table> {
+    let limits = limits(py, budget, max_rss)?;
+    let common = Common { columns, filter: r#where, sort, engine, pids, limits };
+    answer(py, Ask::tasks(py, common, threads)?)
+}
+
+/// Memory mappings.
+#[pyfunction]
+#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None))]
+#[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+fn maps(
+    py: Python<'_>,
+    pids: Option<Pids>,
+    columns: Option<Names>,
+    r#where: Option<String>,
+    sort: Option<Names>,
+    engine: Option<String>,
+    budget: Option<f64>,
+    max_rss: Option<u64>,
+) -> PyResult<Table> {
+    let limits = limits(py, budget, max_rss)?;
+    let common = Common { columns, filter: r#where, sort, engine, pids, limits };
+    answer(py, Ask::maps(py, common)?)
+}
+
+/// What processes have in memory and in swap.
+#[pyfunction]
+#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None))]
+#[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+fn memory(
+    py: Python<'_>,
+    pids: Option<Pids>,
+    columns: Option<Names>,
+    r#where: Option<String>,
+    sort: Option<Names>,
+    engine: Option<String>,
+    budget: Option<f64>,
+    max_rss: Option<u64>,
+) -> PyResult<Table> {
+    let limits = limits(py, budget, max_rss)?;
+    let common = Common { columns, filter: r#where, sort, engine, pids, limits };
+    answer(py, Ask::memory(py, common)?)
+}
+
+/// Files in use.
+#[pyfunction]
+#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, paths=false, mapped=false, engine=None))]
+#[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+fn files(
+    py: Python<'_>,
+    pids: Option<Pids>,
+    columns: Option<Names>,
+    r#where: Option<String>,
+    sort: Option<Names>,
+    paths: bool,
+    mapped: bool,
+    engine: Option<String>,
+) -> PyResult<Table> {
+    let common = Common { columns, filter: r#where, sort, engine, pids, ..Common::default() };
+    answer(py, Ask::files(py, common, paths, mapped)?)
+}
+
+/// The columns that rows of a kind have.
+#[pyfunction]
+#[pyo3(signature = (of="tasks"))]
+fn columns(py: Python<'_>, of: &str) -> PyResult<Vec<ColumnInfo>> {
+    let Some(set) = SETS.iter().find(|s| s.name == of) else {
+        let names: Vec<&str> = SETS.iter().map(|s| s.name).collect();
+        let text = format!("there are no rows called '{of}'; there are {}", names.join(", "));
+        return Err(error::bad_query(py, text));
+    };
+    Ok(set.own().map(ColumnInfo::of).collect())
+}
+
+#[pymodule(gil_used = false)]
+mod _native {
+    #[pymodule_export]
+    use super::session::{Changes, PySession};
+    #[pymodule_export]
+    use super::table::{Binary, ColumnInfo, Table};
+    #[pymodule_export]
+    use super::{columns, files, maps, memory, snapshot};
+
+    /// What stands for "unlimited" in a column of numbers.
+    #[pymodule_export]
+    const UNLIMITED: u64 = u64::MAX;
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The same request again and again, and what changed between two answers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use taskdiag::field::Value;
+use taskdiag::view::Query;
+use taskdiag::{Error, Groups, Members, Request, Session, Stayed, Strategy, Watch};
+
+use crate::ask::{Ask, Common, Made, Names, each};
+use crate::column::{Absent, Builder, Spec, Type};
+use crate::table::Table;
+use crate::{error, watches, worker};
+
+/// A counter whose growth is a column.
+struct Delta {
+    /// What `deltas` calls it.
+    name: &'static str,
+    groups: Groups,
+    members: fn() -> Members,
+    columns: &'static [(&'static str, Type, &'static str, &'static str)],
+    /// The values of its columns.
+    of: fn(&Stayed<'_>, std::time::Duration) -> Vec<Option<Value<'static>>>,
+}
+
+fn pair(both: Option<(u64, u64)>) -> Vec<Option<Value<'static>>> {
+    vec![both.map(|b| Value::Uint(b.0)), both.map(|b| Value::Uint(b.1))]
+}
+
+static DELTAS: [Delta; 4] = [
+    Delta {
+        name: "time",
+        groups: Groups::STAT,
+        members: || Members::of(Groups::STAT, &["utime_ns", "stime_ns"]),
+        columns: &[
+            ("delta_time", Type::Duration, "seconds", "CPU time used meanwhile, user and system"),
+            ("delta_pcpu", Type::F64, "percent", "Per cent of one CPU used meanwhile"),
+        ],
+        of: |s, interval| {
+            let time = s.cpu_time().map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
+            vec![time.map(Value::Nanos), s.cpus(interval).map(|c| Value::Percent(100.0 * c))]
+        },
+    },
+    Delta {
+        name: "faults",
+        groups: Groups::STAT,
+        members: || Members::of(Groups::STAT, &["minflt", "majflt"]),
+        columns: &[
+            ("delta_minflt", Type::U64, "count", "Minor page faults meanwhile"),
+            ("delta_majflt", Type::U64, "count", "Major page faults meanwhile"),
+        ],
+        of: |s, _| pair(s.faults()),
+    },
+    Delta {
+        name: "io",
+        groups: Groups::IO,
+        members: || Members::NONE,
+        columns: &[
+            ("delta_read_bytes", Type::U64, "bytes", "Bytes read from storage meanwhile"),
+            ("delta_write_bytes", Type::U64, "bytes", "Bytes written to storage meanwhile"),
+        ],
+        of: |s, _| pair(s.storage_bytes()),
+    },
+    Delta {
+        name: "switches",
+        groups: Groups::SCHED,
+        members: || Members::NONE,
+        columns: &[
+            ("delta_nvcsw", Type::U64, "count", "Voluntary context switches meanwhile"),
+            ("delta_nivcsw", Type::U64, "count", "Involuntary context switches meanwhile"),
+        ],
+        of: |s, _| pair(s.switches()),
+    },
+];
+
+impl Delta {
+    fn specs(&self) -> impl Iterator<Item = Spec> {
+        self.columns.iter().map(|(name, kind, unit, help)| Spec {
+            name: (*name).to_owned(),
+            kind: *kind,
+            unit,
+            source: "the difference of two answers",
+            help,
+            absent: Absent::Null,
+        })
+    }
+}
+
+/// What may be asked in a thread of its own.
+struct Inner {
+    session: Session,
+    watch: &'static Watch,
+}
+
+/// What stays the same.
+#[derive(Debug)]
+struct Fixed {
+    ask: Ask,
+    deltas: Vec<&'static Delta>,
+}
+
+impl std::fmt::Debug for Delta {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Fixed {
+    fn open(&self) -> Result<Inner, Error> {
+        let query: &Query = &self.ask.query;
+        let deltas = self.deltas.iter();
+        let (groups, members) = deltas.fold((query.groups(), query.members()), |(g, m), d| {
+            (g | d.groups, m.union((d.members)()))
+        });
+        let strategy = if query.threads { Strategy::AllThread } else { Strategy::All };
+        let watch = watches::take();
+        let request = Request::new(strategy, 0, groups).with_members(members).with_watch(watch);
+        Ok(Inner { session: Session::open(request, self.ask.choice)?, watch })
+    }
+}
+
+/// The state between two calls.
+enum State {
+    Ready(Box<Inner>),
+    /// Another thread works with it.
+    Busy,
+    Closed,
+}
+
+/// Asks the same again and again.
+#[pyclass(frozen, module = "taskdiag", name = "Session", weakref)]
+pub struct PySession {
+    fixed: Arc<Fixed>,
+    state: Mutex<State>,
+}
+
+impl PySession {
+    fn put(&self, state: State) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+    fn take(&self, py: Python<'_>) -> PyResult<Box<Inner>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *state, State::Busy) {
+            State::Ready(inner) => Ok(inner),
+            State::Busy => {
+                let text = "the session answers another thread: give each thread a session";
+                Err(error::busy(py, text))
+            }
+            State::Closed => {
+                *state = State::Closed;
+                Err(error::busy(py, "the session was closed: make another one"))
+            }
+        }
+    }
+    /// Works with the session, without the GIL and in such a way that a signal can end it.
+    fn with<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Inner, &Fixed) -> T + Send + 'static,
+    ) -> PyResult<T> {
+        let mut inner = self.take(py)?;
+        let (fixed, watch) = (Arc::clone(&self.fixed), inner.watch);
+        let done = worker::run(
+            py,
+            move || {
+                let result = work(&mut inner, &fixed);
+                (inner, result)
+            },
+            || watch.stop(),
+        );
+        match done {
+            Ok((inner, result)) => {
+                self.put(State::Ready(inner));
+                Ok(result)
+            }
+            Err(e) => {
+                // A watch that was stopped stays so: the session begins anew.
+                self.put(self.fixed.open().map_or(State::Closed, |i| State::Ready(Box::new(i))));
+                Err(e)
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl PySession {
+    #[new]
+    #[pyo3(signature = (columns=None, *, threads=false, r#where=None, sort=None, deltas=None, engine=None))]
+    fn new(
+        py: Python<'_>,
+        columns: Option<Names>,
+        threads: bool,
+        r#where: Option<String>,
+        sort: Option<Names>,
+        deltas: Option<Vec<String>>,
+        engine: Option<String>,
+    ) -> PyResult<PySession> {
+        let common = Common { columns, filter: r#where, sort, engine, ..Common::default() };
+        let ask = Ask::tasks(py, common, threads)?;
+        let names = deltas.unwrap_or_else(|| vec![String::from("time")]);
+        let mut wanted: Vec<&'static Delta> = Vec::new();
+        for name in &names {
+            let Some(delta) = DELTAS.iter().find(|d| d.name == name) else {
+                let known: Vec<&str> = DELTAS.iter().map(|d| d.name).collect();
+                let text = format!("there is no delta '{name}'; there are {}", known.join(", "));
+                return Err(error::bad_query(py, text));
+            };
+            if !wanted.iter().any(|d| d.name == name) {
+                wanted.push(delta);
+            }
+        }
+        let fixed = Arc::new(Fixed { ask, deltas: wanted });
+        let inner = fixed.open().map_err(|e| error::raise(py, &e))?;
+        Ok(PySession { fixed, state: Mutex::new(State::Ready(Box::new(inner))) })
+    }
+    /// Asks again, and gives the rows.
+    fn refresh(&self, py: Python<'_>) -> PyResult<Table> {
+        let made = self.with(py, |inner, fixed| {
+            let snapshot = inner.session.refresh()?;
+            Ok(Made::of(&fixed.ask.query, snapshot, fixed.ask.specs.clone(), |_| true))
+        })?;
+        made.map(Table::new).map_err(|e: Error| error::raise(py, &e))
+    }
+    /// What changed between the last two answers; None before there are two.
+    fn changes(&self, py: Python<'_>) -> PyResult<Option<Changes>> {
+        let Some(c) = self.with(py, |inner, fixed| changes(&inner.session, fixed))? else {
+            return Ok(None);
+        };
+        let table = |made| Py::new(py, Table::new(made));
+        Ok(Some(Changes {
+            began: table(c.began)?,
+            ended: table(c.ended)?,
+            stayed: table(c.stayed)?,
+            unknown: c.unknown,
+            interval: c.interval,
+        }))
+    }
+    /// Lets go of the engines.
+    fn close(&self) {
+        self.put(State::Closed);
+    }
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
+        self.close();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        watches::give(self.watch);
+    }
+}
+
+/// What changed between two answers.
+#[pyclass(frozen, module = "taskdiag", get_all)]
+pub struct Changes {
+    /// The rows that are new.
+    began: Py<Table>,
+    /// The rows that are gone, as they were.
+    ended: Py<Table>,
+    /// The rows that are in both, as they are, with the growth of counters.
+    stayed: Py<Table>,
+    /// Tasks whose start time is not known, so that it cannot be told whether they are the same.
+    unknown: usize,
+    /// Seconds between the two answers.
+    interval: f64,
+}
+
+fn changes(session: &Session, fixed: &Fixed) -> Option<Changed> {
+    let (now, before) = (session.snapshot()?, session.previous()?);
+    let changes = session.changes()?;
+    let pids = |tasks: &[taskdiag::TaskView<'_>]| {
+        tasks.iter().map(|t| t.pid()).collect::<std::collections::HashSet<u32>>()
+    };
+    let (began, ended) = (pids(&changes.began), pids(&changes.ended));
+    let query = &fixed.ask.query;
+    let specs = || fixed.ask.specs.clone();
+    let stayed: HashMap<u32, &Stayed<'_>> =
+        changes.stayed.iter().map(|s| (s.new.pid(), s)).collect();
+    let columns = query.columns.len();
+    let all = specs().into_iter().chain(fixed.deltas.iter().flat_map(|d| d.specs())).collect();
+    let mut builder = Builder::new(all);
+    let view = query.view(now);
+    each(&view, &mut |item| {
+        let pid = item.row().map(|row| row.view.pid());
+        let Some(both) = pid.and_then(|pid| stayed.get(&pid)) else { return };
+        let deltas: Vec<_> =
+            fixed.deltas.iter().flat_map(|d| (d.of)(both, changes.interval)).collect();
+        builder.push(view.cx(), |c| match c.checked_sub(columns) {
+            None => item.value(view.cx(), query.columns[c], c),
+            Some(d) => deltas[d].clone().unwrap_or(Value::UNKNOWN),
+        });
+    });
+    let left = view.left().iter().map(|l| (l.field.name, l.why, l.tasks)).collect();
+    Some(Changed {
+        stayed: Made::new(builder, now, left),
+        began: Made::of(query, now, specs(), |row| began.contains(&row.view.pid())),
+        ended: Made::of(query, before, specs(), |row| ended.contains(&row.view.pid())),
+        unknown: changes.unknown.len(),
+        interval: changes.interval.as_secs_f64(),
+    })
+}
+
+/// [`Changes`], made without the GIL.
+struct Changed {
+    began: Made,
+    ended: Made,
+    stayed: Made,
+    unknown: usize,
+    interval: f64,
+}

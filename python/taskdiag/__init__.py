@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Processes, threads, mappings and open files of Linux, fast.
+
+    >>> import taskdiag
+    >>> table = taskdiag.snapshot("pid,rss,comm", where="rss > 1M", sort="-rss")
+
+A table goes to polars, pandas, pyarrow or duckdb without a Python object for each process, and has rows as tuples or
+dictionaries, too. A value that is not known is None, never 0, and `table.missing` says why.
+"""
+
+from taskdiag._errors import (
+    Error,
+    Hidden,
+    NoSuchProcess,
+    QueryError,
+    SettingError,
+    StreamError,
+    SystemCallError,
+    Unavailable,
+    Unsupported,
+)
+from taskdiag._native import (
+    UNLIMITED,
+    Binary,
+    Changes,
+    Column,
+    Session,
+    Table,
+    columns,
+    files,
+    maps,
+    memory,
+    snapshot,
+)
+
+__all__ = [
+    "UNLIMITED",
+    "Binary",
+    "Changes",
+    "Column",
+    "Error",
+    "Hidden",
+    "NoSuchProcess",
+    "QueryError",
+    "Session",
+    "SettingError",
+    "StreamError",
+    "SystemCallError",
+    "Table",
+    "Unavailable",
+    "Unsupported",
+    "columns",
+    "files",
+    "maps",
+    "memory",
+    "snapshot",
+]

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias, final
+
+_Names: TypeAlias = str | Sequence[str]
+_Pids: TypeAlias = int | Sequence[int]
+_Engine: TypeAlias = Literal["auto", "kernel", "bpf", "procfs"]
+_Rows: TypeAlias = Literal["tasks", "maps", "memory", "files"]
+_Delta: TypeAlias = Literal["time", "faults", "io", "switches"]
+
+__all__ = [
+    "UNLIMITED",
+    "Binary",
+    "Changes",
+    "Column",
+    "Session",
+    "Table",
+    "columns",
+    "files",
+    "maps",
+    "memory",
+    "snapshot",
+]
+
+UNLIMITED: Final = 18446744073709551615
+"""What stands for "unlimited" in a column of numbers, such as a limit of resources."""
+
+@final
+class Column:
+    """What a column is."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str:
+        """The Arrow type of its values."""
+    @property
+    def unit(self) -> str | None: ...
+    @property
+    def source(self) -> str:
+        """Where the kernel says it: a file of /proc, or a member of a struct."""
+    @property
+    def help(self) -> str: ...
+    @property
+    def aliases(self) -> list[str]:
+        """Other names for it, among them those of ps -o."""
+
+@final
+class Table:
+    """Rows of an answer, in columns.
+
+    polars.DataFrame(table), pyarrow.table(table), pandas.DataFrame.from_arrow(table), duckdb.sql("from name_of_table") and
+    nanoarrow.ArrayStream(table) read it as it lies in memory. Arrow has text as UTF-8, with U+FFFD for other bytes;
+    `binary` has the bytes.
+
+    As Python objects, durations are seconds, moments are seconds since 1970, and text that is not UTF-8 has lone
+    surrogates, so that os.fsencode() gives its bytes back. None stands for a value that is not known, or that the task
+    does not have: `why()` tells which.
+    """
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
+    def __contains__(self, name: str, /) -> bool:
+        """Is there a column of this name?"""
+    def __getitem__(self, name: str, /) -> list[Any]:
+        """The values of a column. KeyError: there is no such column."""
+    def rows(self) -> list[tuple[Any, ...]]: ...
+    def to_dicts(self) -> list[dict[str, Any]]: ...
+    @property
+    def columns(self) -> list[str]: ...
+    @property
+    def schema(self) -> list[Column]: ...
+    @property
+    def complete(self) -> bool:
+        """Is everything there that was asked for?"""
+    @property
+    def missing(self) -> dict[str, dict[str, int]]:
+        """How many values are lacking in which column, and why: denied, vanished, blocked, truncated, unsupported ...
+        What a task just does not have, such as the program of a kernel thread, is not among them."""
+    def why(self, row: int, column: str) -> str | None:
+        """Why a value is None, or only the beginning of a text. None: it is all there."""
+    @property
+    def left_out(self) -> list[tuple[str, str, int]]:
+        """Tasks that the condition leaves out since it is not known whether they match: (column, why, how many)."""
+    @property
+    def nobody(self) -> list[int]:
+        """Process ids that were asked for and are not there."""
+    @property
+    def caveats(self) -> list[str]:
+        """What a person should know of the answer."""
+    @property
+    def served(self) -> list[tuple[str, str, str, float]]:
+        """Who answered: (engine, groups of values, why this engine, seconds)."""
+    @property
+    def errno(self) -> int:
+        """The errno of a walk that ended early, so that rows are lacking. 0: it did not."""
+    @property
+    def binary(self) -> Binary:
+        """The same rows, whose text is given to Arrow as the bytes that the kernel has."""
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __arrow_c_schema__(self) -> object: ...
+
+@final
+class Binary:
+    """A table whose text is given to Arrow as bytes."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __arrow_c_schema__(self) -> object: ...
+
+@final
+class Changes:
+    """What changed between two answers of a session."""
+
+    @property
+    def began(self) -> Table: ...
+    @property
+    def ended(self) -> Table:
+        """The rows that are gone, as they were."""
+    @property
+    def stayed(self) -> Table:
+        """The rows that are in both, as they are, with columns delta_... for the growth of counters."""
+    @property
+    def unknown(self) -> int:
+        """Tasks whose start time is not known, so that it cannot be told whether they are the same."""
+    @property
+    def interval(self) -> float:
+        """Seconds between the two answers."""
+
+@final
+class Session:
+    """Asks the same again and again. The programs stay loaded, so that only the first answer pays for that.
+
+    `deltas` says which counters `changes()` compares: time (delta_time, delta_pcpu), faults (delta_minflt,
+    delta_majflt), io (delta_read_bytes, delta_write_bytes), switches (delta_nvcsw, delta_nivcsw).
+
+    A session belongs to one thread at a time. After Ctrl-C in `refresh()` it begins anew.
+    """
+
+    def __new__(
+        cls,
+        columns: _Names | None = None,
+        *,
+        threads: bool = False,
+        where: str | None = None,
+        sort: _Names | None = None,
+        deltas: Sequence[_Delta] | None = None,
+        engine: _Engine | None = None,
+    ) -> Self: ...
+    def refresh(self) -> Table: ...
+    def changes(self) -> Changes | None:
+        """What changed between the last two answers. None before there are two."""
+    def close(self) -> None:
+        """Lets go of the engines."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        *_exception: type[BaseException] | BaseException | TracebackType | None,
+    ) -> None: ...
+
+def snapshot(
+    columns: _Names | None = None,
+    *,
+    threads: bool = False,
+    where: str | None = None,
+    sort: _Names | None = None,
+    pids: _Pids | None = None,
+    engine: _Engine | None = None,
+    budget: float | None = None,
+    max_rss: int | None = None,
+) -> Table:
+    """Processes, or with `threads` all threads.
+
+    `columns` names the columns ("pid,rss,comm" or a list; `columns()` lists them). Only what they need is read.
+    `where` is a condition, as "rss > 1G and user == web". `sort` names columns, with - before one whose largest value
+    comes first. `pids` is one process id, which has to be there, or several. `engine` is kernel, bpf or procfs; without
+    it, the fastest one that works here answers. `budget` (seconds) and `max_rss` (bytes) limit the sums over pages
+    (pss, uss, swap).
+    """
+
+def maps(
+    pids: _Pids | None = None,
+    columns: _Names | None = None,
+    *,
+    where: str | None = None,
+    sort: _Names | None = None,
+    engine: _Engine | None = None,
+    budget: float | None = None,
+    max_rss: int | None = None,
+) -> Table:
+    """Memory mappings of one process, of several, or of all. A process whose mappings are not known has one row, which
+    says so."""
+
+def memory(
+    pids: _Pids | None = None,
+    columns: _Names | None = None,
+    *,
+    where: str | None = None,
+    sort: _Names | None = None,
+    engine: _Engine | None = None,
+    budget: float | None = None,
+    max_rss: int | None = None,
+) -> Table:
+    """What processes have in memory and in swap, shared pages shared out (pss). Kernel threads and zombies have none
+    and no row. The kernel walks over all pages of a process for it, which takes milliseconds a GiB."""
+
+def files(
+    pids: _Pids | None = None,
+    columns: _Names | None = None,
+    *,
+    where: str | None = None,
+    sort: _Names | None = None,
+    paths: bool = False,
+    mapped: bool = False,
+    engine: _Engine | None = None,
+) -> Table:
+    """Open files of one process, of several, or of all: descriptors, with `paths` also working and root directory and
+    program, with `mapped` also mapped files. A table of descriptors that threads share is there once."""
+
+def columns(of: _Rows = "tasks") -> list[Column]:
+    """The columns that rows of a kind have. Mappings and files have those of their task, too."""
