@@ -183,10 +183,10 @@ impl Ask {
         Ok(ask)
     }
     /// Asks, and makes a table of the answer. It touches no Python.
-    pub fn answer(&self, watch: &'static Watch) -> Result<Made, Error> {
+    pub fn answer(&self, watch: &Arc<Watch>) -> Result<Made, Error> {
         let mut plan: Plan = self.query.plan();
         plan.requests(|r| {
-            r.watch = Some(watch);
+            r.watch = Some(Arc::clone(watch));
             r.budget = self.limits.budget;
             r.max_rss_bytes = self.limits.max_rss;
         });

@@ -11,13 +11,14 @@ mod column;
 mod error;
 mod session;
 mod table;
-mod watches;
 mod worker;
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use taskdiag::Watch;
 use taskdiag::field::SETS;
 
 use ask::{Ask, Common, Limits, Names, Pids};
@@ -39,9 +40,9 @@ fn limits(py: Python<'_>, budget: Option<f64>, max_rss: Option<u64>) -> PyResult
 }
 
 fn answer(py: Python<'_>, ask: Ask) -> PyResult<Table> {
-    let watch = watches::take();
-    let made = worker::run(py, move || ask.answer(watch), || watch.stop());
-    watches::give(watch);
+    let watch = Arc::new(Watch::new());
+    let theirs = Arc::clone(&watch);
+    let made = worker::run(py, move || ask.answer(&theirs), || watch.stop());
     made?.map(Table::new).map_err(|e| error::raise(py, &e))
 }
 

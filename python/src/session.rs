@@ -12,7 +12,7 @@ use taskdiag::{Error, Groups, Members, Request, Session, Stayed, Strategy, Watch
 use crate::ask::{Ask, Common, Made, Names, each};
 use crate::column::{Absent, Builder, Spec, Type};
 use crate::table::Table;
-use crate::{error, watches, worker};
+use crate::{error, worker};
 
 /// A counter whose growth is a column.
 struct Delta {
@@ -91,7 +91,7 @@ impl Delta {
 /// What may be asked in a thread of its own.
 struct Inner {
     session: Session,
-    watch: &'static Watch,
+    watch: Arc<Watch>,
 }
 
 /// What stays the same.
@@ -115,8 +115,9 @@ impl Fixed {
             (g | d.groups, m.union((d.members)()))
         });
         let strategy = if query.threads { Strategy::AllThread } else { Strategy::All };
-        let watch = watches::take();
-        let request = Request::new(strategy, 0, groups).with_members(members).with_watch(watch);
+        let watch = Arc::new(Watch::new());
+        let request =
+            Request::new(strategy, 0, groups).with_members(members).with_watch(Arc::clone(&watch));
         Ok(Inner { session: Session::open(request, self.ask.choice)?, watch })
     }
 }
@@ -161,7 +162,7 @@ impl PySession {
         work: impl FnOnce(&mut Inner, &Fixed) -> T + Send + 'static,
     ) -> PyResult<T> {
         let mut inner = self.take(py)?;
-        let (fixed, watch) = (Arc::clone(&self.fixed), inner.watch);
+        let (fixed, watch) = (Arc::clone(&self.fixed), Arc::clone(&inner.watch));
         let done = worker::run(
             py,
             move || {
@@ -247,12 +248,6 @@ impl PySession {
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
         self.close();
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        watches::give(self.watch);
     }
 }
 
