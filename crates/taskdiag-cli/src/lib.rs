@@ -21,6 +21,7 @@ mod output;
 mod pmap;
 mod progress;
 mod ps;
+mod saved;
 mod sink;
 mod stats;
 mod tree;

@@ -19,6 +19,10 @@ pub struct Bytes(Kind);
 #[derive(Debug)]
 enum Kind {
     Owned(AlignedBuf),
+    #[cfg_attr(
+        not(feature = "bpf"),
+        expect(dead_code, reason = "only the bpf engine has such memory")
+    )]
     Mapped(Box<dyn Memory>),
 }
 
@@ -49,6 +53,7 @@ impl Bytes {
         }
     }
     /// A stream in the memory of an engine.
+    #[cfg(feature = "bpf")]
     pub(crate) fn of_memory(memory: impl Memory + 'static) -> Bytes {
         Bytes(Kind::Mapped(Box::new(memory)))
     }

@@ -320,7 +320,10 @@ fn mappings(data: &[u8], w: &mut StreamWriter) {
         assert_eq!(r.valid & !Rollup::ALL_VALID, 0);
         w.put(&r);
     }
-    black_box((parse::statm_rss_pages(data), parse::newlines(data)));
+    let sizes = parse::statm(data, 4096);
+    assert_eq!(sizes.valid & !Statm::ALL_VALID, 0);
+    w.put(&sizes);
+    black_box(parse::newlines(data));
 }
 
 /// Parses links and fdinfo of open files, and sockets in the forms of sock_diag(7) and /proc/PID/net.

@@ -7,8 +7,8 @@ use taskdiag::view::Left;
 use taskdiag::{Group, Groups, Reason, Snapshot};
 
 use super::Item;
-use crate::args::dump;
 use crate::columns::Column;
+use crate::saved;
 
 const KINDS: usize = 7;
 
@@ -69,7 +69,7 @@ impl Tally {
     /// Lines that say which columns lack what for how many tasks, and what to do: one for each
     /// reason and number of tasks.
     pub fn lines(&self, columns: &[Column], snapshot: &Snapshot) -> Vec<String> {
-        let saved = saved(snapshot);
+        let saved = asked_when_saved(snapshot);
         let mut lines = Vec::new();
         for kind in 0..KINDS {
             let mut numbers: Vec<u64> = self.counts.iter().map(|c| c[kind]).collect();
@@ -96,7 +96,8 @@ pub fn line(
     group: Group,
     snapshot: &Snapshot,
 ) -> Option<String> {
-    slot(m).map(|kind| sentence(kind, count as u64, names, group.into(), saved(snapshot)))
+    slot(m)
+        .map(|kind| sentence(kind, count as u64, names, group.into(), asked_when_saved(snapshot)))
 }
 
 /// The lines about tasks of this answer that are left out, since what `--where` looks at is missing.
@@ -104,7 +105,7 @@ pub fn left_out(left: &[Left], snapshot: &Snapshot) -> Vec<String> {
     let line = |l: &Left| {
         let kind = slot(l.why)?;
         let name = l.field.name;
-        let why = sentence(kind, l.tasks, name, l.field.groups, saved(snapshot));
+        let why = sentence(kind, l.tasks, name, l.field.groups, asked_when_saved(snapshot));
         Some(format!("left out, since --where looks at {name}: {why}"))
     };
     left.iter().filter_map(line).collect()
@@ -133,13 +134,19 @@ pub fn lines_of<'n>(
     let line = |((reason, n), groups): ((Reason, u64), Vec<Group>)| {
         let kind = slot(Missing::Reason(reason))?;
         let all: Vec<&str> = groups.iter().map(|g| names(*g)).collect();
-        Some(sentence(kind, n, &all.join(", "), groups.into_iter().collect(), saved(snapshot)))
+        Some(sentence(
+            kind,
+            n,
+            &all.join(", "),
+            groups.into_iter().collect(),
+            asked_when_saved(snapshot),
+        ))
     };
     alike.into_iter().filter_map(line).collect()
 }
 
 /// What a saved answer was asked for; `None`: it is not a saved one.
-fn saved(snapshot: &Snapshot) -> Option<Groups> {
+fn asked_when_saved(snapshot: &Snapshot) -> Option<Groups> {
     snapshot.served().is_empty().then(|| snapshot.stream().asked())
 }
 
@@ -147,7 +154,7 @@ fn sentence(kind: usize, count: u64, names: &str, groups: Groups, saved: Option<
     let tasks = if count == 1 { "task" } else { "tasks" };
     match kind {
         0 => {
-            let all = dump::list_of(groups | saved.unwrap_or_default());
+            let all = saved::list_of(groups | saved.unwrap_or_default());
             format!(
                 "the saved answer does not hold {names}: make it with 'taskdiag dump --groups {all}'"
             )

@@ -1,7 +1,7 @@
 //! Stands in for the bpf engine in a build without the feature `bpf`: it says that it is not there, so that who
 //! chooses among the engines need not know of features.
 
-use taskdiag_wire::{AlignedBuf, Done, Groups, Info};
+use taskdiag_wire::{AlignedBuf, Groups};
 
 use crate::engine::{Answer, Engine, EngineId, Support};
 use crate::error::Error;
@@ -40,17 +40,4 @@ impl Engine for Bpf {
 
 pub(crate) fn groups(_: Groups) -> Groups {
     Groups::NONE
-}
-
-/// Memory that only the engine makes. There is no value of this type.
-#[derive(Debug)]
-pub(crate) enum Mapped {}
-
-impl Mapped {
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        match *self {}
-    }
-    pub(crate) fn append(&mut self, _: &[u8], _: &Done, _: &Info) -> bool {
-        match *self {}
-    }
 }
