@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 
 use taskdiag::field::{Context, FILES, Field, MAPS, MEMORY, OpenRow, Part, Row, Set, TASKS};
-use taskdiag::files::Files;
+use taskdiag::files::{Files, Locks};
 use taskdiag::{Choice, EngineId, Group, Groups, Request, query_with};
 
 /// Fields that this process may have no value of.
@@ -88,6 +88,7 @@ fn values_have_the_type_of_their_field() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| dir.path().join(name);
     let file = File::create(path("f")).expect("made");
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("locked");
     std::fs::remove_file(path("f")).expect("removed");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
@@ -112,7 +113,8 @@ fn values_have_the_type_of_their_field() {
         Ok::<(), Infallible>(())
     });
     assert!(there);
-    let files = Files::new(&snapshot);
+    let mut files = Files::new(&snapshot);
+    files.locks = Some(Locks::parse(&std::fs::read("/proc/locks").expect("readable")));
     for owner in files.owners() {
         for file in files.of(owner) {
             let part = Part::File(OpenRow::new(&file, &files));
