@@ -161,7 +161,7 @@ impl Bpf {
     }
 
     /// Keep program, maps and link loaded, so that the same request needs no load the next time. They take some
-    /// descriptors and up to 9 MB of kernel memory, and nothing runs between two requests.
+    /// descriptors and some 3 MB of kernel memory, and nothing runs between two requests.
     pub fn keeping(self) -> Bpf {
         Bpf { keep: true, ..self }
     }
