@@ -121,7 +121,7 @@ def aux(b):
 @case("w", ("procs", 10_000))
 def one_by_name(b):
     """10,000 processes: the default view of one, by name, against a list of all names"""
-    # The name of this program, of which one or a few processes run.
+    # The name of this program. Only one or a few processes have it.
     name = pathlib.Path("/proc/self/comm").read_text().strip()
     commands = {
         "names of all": ps("-o", "pid,comm"),

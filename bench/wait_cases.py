@@ -12,7 +12,7 @@ from measuring import OUT, RUN_TIMEOUT, Failed, python_with_psutil
 # How many processes end in a run, and how often each run is made.
 ENDS, RUNS = 301, 5
 FEW, MANY, MOST = (100, 1_000), 8_000, 50_000
-# Processes that a command waits for, all of which end; and the seconds that it has to look at them before.
+# A command waits for so many processes, and all of them end. It has so many seconds before that, to look at them.
 ALL, BEGINS_S = 2_000, 2
 PSUTIL = """
 import psutil, sys
@@ -32,7 +32,7 @@ def more_files():
 
 
 def ends(program, who, processes):
-    """The median of what the end of one of so many processes costs who waits for them, in microseconds."""
+    """CPU time of `who` until it knows which of so many processes has ended: the median, in microseconds."""
     command = [program, who, str(processes), str(ENDS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT, preexec_fn=more_files)
     if done.returncode:

@@ -42,7 +42,7 @@ pub fn refuse(why: &str) -> u8 {
     ))))
 }
 
-/// Run the command with these arguments, of which the first is the name of the program. Returns the exit code.
+/// Run the command with these arguments. The first is the name of the program, as in C. Returns the exit code.
 pub fn run(argv: Vec<OsString>) -> u8 {
     let code = exit::report(args::parse(argv).and_then(|c| commands::run(&c)));
     // An error here can no longer be reported.

@@ -20,7 +20,7 @@ pub struct Args {
     pub groups: Groups,
     /// Who answers.
     pub engine: Choice,
-    /// Limits of what may be read.
+    /// How much of the machine's time the answer may take.
     pub limits: Limits,
 }
 

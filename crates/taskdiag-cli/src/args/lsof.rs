@@ -32,7 +32,7 @@ const PLUS: &[(char, Means)] = &[
     ('M', Not("ports that portmap registered are not looked up")),
 ];
 
-/// Options of lsof with a minus that are not had here, and what to use.
+/// Options of lsof with a minus that `files` lacks, and what to use instead.
 const NOT_HAD: &[(char, &str)] = &[
     ('x', "+D crosses mounts and links where it has to"),
     ('N', "files of NFS are listed like all others"),

@@ -66,7 +66,7 @@ pub fn command() -> Command {
     .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
-/// Options of pmap that are not had here say what has them. There is one way to print what pmap prints.
+/// For each option of pmap that `maps` lacks, what to use instead. Only `--as pmap` prints what pmap prints.
 pub fn refuse_words_of_pmap(args: &[OsString]) -> Result<(), Exit> {
     const WORDS: &[(&str, &str)] = &[
         ("--pmap", ""),

@@ -150,7 +150,7 @@ fn columns(args: &Args, unshared: bool, threads: bool) -> Vec<Column> {
     }
     let threads = if threads { "threads," } else { "" };
     if args.table.form != Form::Text {
-        // Of a saved answer, locks are not known.
+        // A saved answer does not hold locks, and those of today are not its own.
         let lock = if args.table.source.from.is_none() { "lock," } else { "" };
         let plain = PLAIN.replace("{threads}", threads).replace("{lock}", lock);
         return columns::view(&FILES, &plain).expect("columns of the table");

@@ -167,7 +167,7 @@ impl Maker<'_> {
         }
         out
     }
-    /// Writes all arguments but the first, in place of which the name is shown.
+    /// Writes all arguments but the first. The name is shown in its place.
     fn write_args(&self, out: &mut Vec<u8>, row: &Row<'_>) {
         let named = field::find("args").expect("the table has it");
         if let Value::Args { data, .. } = (named.field.get)(self.cx, row) {

@@ -448,7 +448,7 @@ fn locks_as_lsof_has_them() {
         skip("files_oracle::locks_as_lsof_has_them", "lsof is not installed");
     }
     let dump = super::common::Saved::bytes(&run(&["dump", "--pid", &pid]).stdout);
-    // Of a saved answer they are not known, and the locks of now are none of its time.
+    // A saved answer does not hold them, and the locks of today are not its own.
     let path = dump.path();
     let path = path.to_str().expect("UTF-8");
     let (code, out, err) = parts(&run(&["files", "--from", path, "-o", "fd,lock,name"]));

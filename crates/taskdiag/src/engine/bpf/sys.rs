@@ -263,6 +263,9 @@ pub fn own_pid_namespace() -> io::Result<u64> {
 /// Has the kernel make the pages of memory that is about to be written. One call for all of them costs half of what a
 /// fault for each page does. It is a hint: kernels before 5.14 do not know it, and make the pages when they are written.
 pub fn populate(memory: &mut [std::mem::MaybeUninit<u64>]) {
+    if memory.is_empty() {
+        return;
+    }
     let page = rustix::param::page_size();
     let begin = memory.as_mut_ptr() as usize & !(page - 1);
     let end = memory.as_mut_ptr_range().end as usize;
