@@ -16,7 +16,8 @@ from measuring import OUT, Failed, RUN_TIMEOUT
 
 # Each command is repeated for this time beside the real-time tasks, in seconds. A command that takes longer is run once.
 SECONDS = 6
-# A row that exceeds the bar is measured up to this often, if the host took time meanwhile.
+# A row that exceeds the bar is measured up to this often, if the host took time meanwhile or if the machine itself, without a request,
+# exceeds it.
 TRIES = 5
 # The bar, in microseconds. A run of the BPF program takes 1 ms at most. The rest is for other work of the kernel, such as the
 # end of a process.
@@ -96,13 +97,23 @@ def lateness(b, label, command):
 
 def table(b, commands, bars):
     b.note(f"  kernel preemption: {preemption()}")
+    # The longest wait without a request, in microseconds.
+    alone = 0
     for label, command in commands.items():
-        # If the host took time, a value above the bar says nothing about the command. All measured rows are shown.
-        for _ in range(TRIES):
+        asks = command and command is not SPIN
+        # A value above the bar says nothing about the command if the host took time, or if the machine has such waits without a
+        # request. A command that keeps a CPU does so in each of its runs, and a row has dozens of them. So the row is repeated, and
+        # the try with the shortest wait counts. All tries are shown.
+        tries = []
+        for _ in range(TRIES if asks else 1):
             worst, waited, long, stolen = lateness(b, label, command)
-            if waited <= LATE_US or stolen == 0:
+            tries.append((waited, worst, long))
+            if waited <= LATE_US or (stolen == 0 and alone <= LATE_US):
                 break
-        bar = {"at_most": LATE_US} if command and command is not SPIN and label in bars else {}
+        waited, worst, long = min(tries)
+        if not asks:
+            alone = max(alone, waited)
+        bar = {"at_most": LATE_US} if asks and label in bars else {}
         b.figure(f"worst lateness, us, {label}", worst)
         b.figure(f"times kept waiting for more than 5 ms, {label}", long)
         b.figure(f"kept waiting, us, {label}", waited, **bar)
