@@ -4,7 +4,7 @@
 //! A value that is not known is null and never 0. What a task just does not have follows the rule of the JSON output:
 //! an amount is 0 and a list is empty, and everything else is null.
 
-use taskdiag::field::{Context, DataType, Field, Missing, Text as Form, Value};
+use taskdiag::field::{Context, DataType, Field, Missing, TextForm as Form, Value};
 
 /// The largest number of bytes of text in one column of a batch: offsets have 32 bits.
 pub const TEXT_MAX: usize = i32::MAX as usize / 2;

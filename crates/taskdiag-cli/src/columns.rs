@@ -1,6 +1,6 @@
 //! Columns: translates `-o` and the ready-made views into fields of the table.
 
-use taskdiag::field::{Align, Field, SETS, Set, TASKS, Text};
+use taskdiag::field::{Align, Field, SETS, Set, TASKS, TextForm};
 
 use crate::exit::Exit;
 use crate::nearest;
@@ -21,7 +21,7 @@ pub struct Column {
     /// The field.
     pub field: &'static Field,
     /// The form of its text.
-    pub form: Text,
+    pub form: TextForm,
     /// The side that it is aligned to.
     pub align: Align,
 }
@@ -45,7 +45,7 @@ impl Column {
             width: text.chars().count(),
             fixed: true,
             field: &LITERAL,
-            form: Text::Plain,
+            form: TextForm::Plain,
             align: Align::Left,
         }
     }
@@ -172,7 +172,7 @@ pub fn view(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
 /// Make the columns of ids wide enough for the largest of them.
 pub fn fit_pids(columns: &mut [Column], largest: u32) {
     let digits = largest.checked_ilog10().map_or(1, |n| n as usize + 1);
-    for c in columns.iter_mut().filter(|c| c.field.text == Text::Pid && !c.fixed) {
+    for c in columns.iter_mut().filter(|c| c.field.text == TextForm::Pid && !c.fixed) {
         c.width = c.width.max(digits);
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use taskdiag::Members;
-use taskdiag::field::{Field, MEMORY, Text, Value};
+use taskdiag::field::{Field, MEMORY, TextForm, Value};
 use taskdiag::view::Query;
 
 use crate::answer;
@@ -28,8 +28,8 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let asked = Instant::now();
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     let human = args.units == Units::Human || args.units == Units::Auto && terminal.person;
-    for c in columns.iter_mut().filter(|c| human && c.form == Text::Kib) {
-        c.form = Text::Human;
+    for c in columns.iter_mut().filter(|c| human && c.form == TextForm::Kib) {
+        c.form = TextForm::Human;
     }
 
     let view = query.view(&snapshot);

@@ -72,7 +72,7 @@ fn ascii(bytes: &[u8]) -> String {
 
 /// The name at the end of the line in /proc/PID/maps.
 fn name(map: &Map<'_>) -> String {
-    let text = |n: &field::Name<'_>| {
+    let text = |n: &taskdiag::files::PathName<'_>| {
         let deleted = if n.deleted { " (deleted)" } else { "" };
         ascii(n.bytes).replace('\n', "\\012") + deleted
     };
@@ -269,7 +269,7 @@ impl Detail {
     fn value(&self, cx: &Context, row: &Row<'_>) -> Result<u64, Missing> {
         let Some(field) = self.field else { return Ok(page_kib(cx, row)) };
         match (field.get)(cx, row) {
-            Value::Uint(v) if field.text == field::Text::Kib => Ok(v / 1024),
+            Value::Uint(v) if field.text == field::TextForm::Kib => Ok(v / 1024),
             Value::Uint(v) => Ok(v),
             Value::Bool(b) => Ok(b.into()),
             other => Err(other.missing().unwrap_or(Missing::NotAsked)),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use taskdiag::field::{Row, TASKS, Text};
+use taskdiag::field::{Row, TASKS, TextForm};
 use taskdiag::view::{Query, Rows, Selection, Tasks, View};
 use taskdiag::{Groups, Members, Snapshot, Stat};
 
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
 
     let cells = text::Cells::fit(&columns, screen(args));
     if args.form == Form::Text && !cells.wide_signals {
-        for c in columns.iter_mut().filter(|c| c.form == Text::Signals && !c.fixed) {
+        for c in columns.iter_mut().filter(|c| c.form == TextForm::Signals && !c.fixed) {
             c.width = text::SHORT_SIGNALS;
         }
     }

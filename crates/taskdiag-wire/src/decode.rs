@@ -67,10 +67,10 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A decoded request.
+/// A decoded request: what an engine is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Request {
+pub enum Command {
     /// Report what is supported.
     Features,
     /// Report tasks. The strategy and the groups are known ones: [`Req::strategy`] and [`Req::groups`] give them.
@@ -80,14 +80,14 @@ pub enum Request {
 /// Decode a request as an engine must: nothing unknown is ignored.
 ///
 /// `supported` are the groups that the engine knows.
-pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error> {
+pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Command, Error> {
     let (hdr, payload) =
         NlMsgHdr::read_from_prefix(bytes).ok_or(Error::BadRequest("shorter than nlmsghdr"))?;
     if hdr.len as usize != bytes.len() {
         return Err(Error::BadRequest("nlmsg_len is not the length of the write"));
     }
     match hdr.kind {
-        CMD_FEATURES if payload.iter().all(|b| *b == 0) => Ok(Request::Features),
+        CMD_FEATURES if payload.iter().all(|b| *b == 0) => Ok(Command::Features),
         CMD_FEATURES => Err(Error::BadRequest("unknown trailing bytes are not zero")),
         CMD_GET => {
             // Members that a shorter request lacks are zero. The rest of a longer one must be zero.
@@ -109,7 +109,7 @@ pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Request, Error>
             if strategy.takes_pid() == (req.pid == 0) {
                 return Err(Error::BadRequest("this strategy needs a pid, or takes none"));
             }
-            Ok(Request::Get(req))
+            Ok(Command::Get(req))
         }
         _ => Err(Error::BadRequest("unknown message type")),
     }

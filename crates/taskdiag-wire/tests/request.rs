@@ -1,6 +1,6 @@
 //! Requests: what an engine must refuse, because nothing unknown may be ignored.
 
-use taskdiag_wire::decode::{Error, Request};
+use taskdiag_wire::decode::{Command, Error};
 use taskdiag_wire::*;
 
 const SUPPORTED: Groups = Groups::BASE.union(Groups::STAT).union(Groups::CMDLINE);
@@ -8,7 +8,7 @@ const SUPPORTED: Groups = Groups::BASE.union(Groups::STAT).union(Groups::CMDLINE
 /// Bytes of the shortest request: header and what the first version had.
 const FIRST: usize = 16 + 24;
 
-fn decode(bytes: &[u8]) -> Result<Request, Error> {
+fn decode(bytes: &[u8]) -> Result<Command, Error> {
     decode_request(bytes, SUPPORTED)
 }
 
@@ -36,7 +36,7 @@ fn every_strategy_goes_through() {
     for s in Strategy::ALL {
         let pid = if s.takes_pid() { 4711 } else { 0 };
         let bytes = encode_request(&Req::new(*s, pid, SUPPORTED));
-        let Ok(Request::Get(req)) = decode(&bytes) else { panic!("{s} is refused") };
+        let Ok(Command::Get(req)) = decode(&bytes) else { panic!("{s} is refused") };
         assert_eq!((req.strategy(), req.pid, req.groups()), (Some(*s), pid, SUPPORTED));
         let limits = (req.max_rss_bytes, req.budget_ns, req.skip_base, req.skip_stat);
         assert_eq!(limits, (0, 0, 0, 0));
@@ -44,13 +44,13 @@ fn every_strategy_goes_through() {
         let wrong = Req::new(*s, if s.takes_pid() { 0 } else { 1 }, SUPPORTED);
         refused(&encode_request(&wrong), "pid");
     }
-    assert_eq!(decode(&encode_features_request()), Ok(Request::Features));
+    assert_eq!(decode(&encode_features_request()), Ok(Command::Features));
 }
 
 #[test]
 fn no_groups_is_a_request_for_pids_alone() {
     let bytes = encode_request(&Req::new(Strategy::All, 0, Groups::NONE));
-    assert!(matches!(decode(&bytes), Ok(Request::Get(r)) if r.groups().is_empty()));
+    assert!(matches!(decode(&bytes), Ok(Command::Get(r)) if r.groups().is_empty()));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn what_a_shorter_request_lacks_is_zero() {
         (FIRST + 24, (1 << 40, 7, Base::KNOWS_COMM, 9)),
     ] {
         match decode(&grown(bytes[..len].to_vec(), &[])) {
-            Ok(Request::Get(r)) => {
+            Ok(Command::Get(r)) => {
                 assert_eq!((r.max_rss_bytes, r.budget_ns, r.skip_base, r.skip_stat), want);
             }
             other => panic!("{len}: {other:?}"),

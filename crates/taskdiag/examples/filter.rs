@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use taskdiag::field::{TASKS, Text, text};
+use taskdiag::field::{TASKS, TextForm, text};
 use taskdiag::view::{Filter, Key, Plan, Query};
 use taskdiag::{Choice, query_with};
 
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut line = Vec::new();
         for (c, field) in query.columns.iter().enumerate() {
             let value = item.value(view.cx(), field, c);
-            text(&mut line, view.cx(), Text::Plain, item.row(), &value);
+            text(&mut line, view.cx(), TextForm::Plain, item.row(), &value);
             line.push(b'\t');
         }
         line.push(b'\n');

@@ -11,7 +11,7 @@ use taskdiag::field::{Context, OpenRow, Part, Row};
 use taskdiag::files::Files;
 use taskdiag::view::{Filter, Truth};
 use taskdiag_cli::Shows;
-use taskdiag_wire::decode::Request;
+use taskdiag_wire::decode::Command;
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cred, Done, FdDetail, FdType, Group,
     Groups, Io, PathKind, Rollup, Signals, Socket, Stat, Statm, Stream, StreamWriter, TaskView,
@@ -206,16 +206,16 @@ fn walk(task: &TaskView<'_>) {
 pub fn request(data: &[u8]) {
     for supported in [Groups::NONE, Groups::BASE | Groups::CRED, Groups::from_bits(u64::MAX)] {
         match decode_request(data, supported) {
-            Ok(Request::Get(req)) => {
+            Ok(Command::Get(req)) => {
                 let strategy = req.strategy().expect("only known ones are accepted");
                 assert!(supported.contains(req.groups()));
                 assert_eq!(strategy.takes_pid(), req.pid != 0);
                 let again = decode_request(&encode_request(&req), supported);
-                assert_eq!(again, Ok(Request::Get(req)));
+                assert_eq!(again, Ok(Command::Get(req)));
             }
-            Ok(Request::Features) => {
+            Ok(Command::Features) => {
                 let again = decode_request(&encode_features_request(), supported);
-                assert_eq!(again, Ok(Request::Features));
+                assert_eq!(again, Ok(Command::Features));
             }
             Ok(_) | Err(_) => {}
         }

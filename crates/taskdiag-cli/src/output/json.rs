@@ -8,7 +8,7 @@
 use std::io;
 
 use base64::Engine;
-use taskdiag::field::{self, Context, Kind, Missing, Text, Value};
+use taskdiag::field::{self, Context, Kind, Missing, TextForm, Value};
 
 use super::{Item, Sink, Table, Tally};
 use crate::columns::Column;
@@ -190,8 +190,8 @@ fn write_members(
 pub fn absent(column: &Column) -> Option<&'static str> {
     match (column.field.kind, column.field.text) {
         (Kind::TextList | Kind::IntegerList, _) => Some("[]"),
-        (_, Text::Kib | Text::Pages | Text::Human) => Some("0"),
-        (_, Text::Percent | Text::Percent99 | Text::PerMille) => Some("0.0"),
+        (_, TextForm::Kib | TextForm::Pages | TextForm::Human) => Some("0"),
+        (_, TextForm::Percent | TextForm::Percent99 | TextForm::PerMille) => Some("0.0"),
         _ => None,
     }
 }

@@ -3,7 +3,8 @@
 //! the same as those of [`text`](super::text), byte for byte. Unusual rows are left to that module.
 
 use taskdiag::VmaKind;
-use taskdiag::field::{Map, Name, Part, Row, escape};
+use taskdiag::field::{Map, Part, Row, escape};
+use taskdiag::files::PathName;
 
 /// Writes lines.
 #[derive(Debug)]
@@ -89,7 +90,7 @@ impl MapLines {
         Some(bytes)
     }
     /// Prepare the text of a name. A name is in the stream once, so its address identifies it.
-    fn name(&mut self, name: &Name<'_>) {
+    fn name(&mut self, name: &PathName<'_>) {
         let (at, text) = &mut self.last_name;
         if *at == name.bytes.as_ptr() {
             return;

@@ -3,13 +3,19 @@
 
 use std::sync::OnceLock;
 
-use taskdiag::field::{self, Context, Row, Text, Value};
+use taskdiag::field::{self, Context, Row, TextForm, Value};
 use unicode_width::UnicodeWidthChar;
 
 use super::terminal;
 
 /// Append a value in this form.
-pub fn text(out: &mut Vec<u8>, cx: &Context, form: Text, row: Option<&Row<'_>>, value: &Value<'_>) {
+pub fn text(
+    out: &mut Vec<u8>,
+    cx: &Context,
+    form: TextForm,
+    row: Option<&Row<'_>>,
+    value: &Value<'_>,
+) {
     match value {
         Value::Args { data, .. } if !data.is_empty() => {
             let end = data.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
@@ -19,7 +25,7 @@ pub fn text(out: &mut Vec<u8>, cx: &Context, form: Text, row: Option<&Row<'_>>, 
                 .collect();
             printable(out, &joined);
         }
-        Value::Bytes { data, .. } if form != Text::Fname => printable(out, data),
+        Value::Bytes { data, .. } if form != TextForm::Fname => printable(out, data),
         Value::User(uid) => match cx.names.user(*uid) {
             Some(name) => printable(out, &name),
             None => field::write_uint(out, u64::from(*uid)),

@@ -9,7 +9,7 @@
 use std::io;
 
 use taskdiag::Reason;
-use taskdiag::field::{self, Context, Missing, Row, Text, Value};
+use taskdiag::field::{self, Context, Missing, Row, TextForm, Value};
 use unicode_width::UnicodeWidthStr;
 
 use super::terminal::Terminal;
@@ -44,7 +44,7 @@ enum Cut {
 impl Cut {
     fn of(column: &Column, value: &Value<'_>) -> Cut {
         match (column.form, value) {
-            (Text::Args | Text::Comm | Text::Cut | Text::Fname, _) => Cut::Chop,
+            (TextForm::Args | TextForm::Comm | TextForm::Cut | TextForm::Fname, _) => Cut::Chop,
             (_, Value::User(id) | Value::Group(id)) => Cut::Plus(*id),
             (_, Value::Bytes { .. } | Value::Args { .. } | Value::Ids(_) | Value::GroupList(_)) => {
                 Cut::Chop
@@ -72,10 +72,10 @@ impl Cells {
         let mut was_column = false;
         for (i, c) in columns.iter().enumerate() {
             let is_last = i + 1 == columns.len();
-            let unlimited = matches!(c.form, Text::Args | Text::Comm)
+            let unlimited = matches!(c.form, TextForm::Args | TextForm::Comm)
                 || matches!(c.field.kind, field::Kind::TextList | field::Kind::IntegerList);
             let width = match c.form {
-                Text::Signals => {
+                TextForm::Signals => {
                     signals += 1;
                     SHORT_SIGNALS
                 }
@@ -137,7 +137,7 @@ impl<'a> Line<'a> {
                 let begin = self.correct.max(self.actual + self.least[i]);
                 cells.line.saturating_sub(begin)
             }
-            None if self.columns[i].form == Text::Cut && i + 1 < self.columns.len() => {
+            None if self.columns[i].form == TextForm::Cut && i + 1 < self.columns.len() => {
                 self.columns[i].width
             }
             None => usize::MAX,
@@ -322,7 +322,7 @@ impl<'a> Lines<'a> {
     /// Lines with the columns of this table.
     pub fn new(table: &Table<'a>, tree: Option<&'a Tree>, options: &Options) -> Lines<'a> {
         let Table { cx, columns, .. } = *table;
-        let trunk = columns.iter().position(|c| matches!(c.form, Text::Args | Text::Comm));
+        let trunk = columns.iter().position(|c| matches!(c.form, TextForm::Args | TextForm::Comm));
         let line = Line::new(columns, options.cells);
         Lines { cx, columns, tree, options: *options, trunk, line, count: 0 }
     }
@@ -371,8 +371,8 @@ impl<'a> Lines<'a> {
                 }
                 // This is the fast way for most cells of most tables.
                 let digits = match column.form {
-                    Text::Kib => Some(v / 1024),
-                    Text::Plain | Text::Pid => Some(v),
+                    TextForm::Kib => Some(v / 1024),
+                    TextForm::Plain | TextForm::Pid => Some(v),
                     _ => None,
                 };
                 if let Some(n) = digits.filter(|_| !column.is_left()) {
@@ -385,7 +385,7 @@ impl<'a> Lines<'a> {
                 continue;
             }
             let narrow = self.options.cells.is_some_and(|c| !c.wide_signals);
-            if let (Text::Signals, true, Value::Mask(mask)) = (column.form, narrow, &value) {
+            if let (TextForm::Signals, true, Value::Mask(mask)) = (column.form, narrow, &value) {
                 self.line.cell(buf, c, Cut::No, |out| short_signals(out, *mask));
                 continue;
             }
@@ -435,7 +435,7 @@ struct Total {
 impl Totals {
     /// Totals of these columns.
     pub fn new(columns: &[Column]) -> Totals {
-        let adds_up = |c: &Column| (c.field.text == Text::Kib).then(Total::default);
+        let adds_up = |c: &Column| (c.field.text == TextForm::Kib).then(Total::default);
         Totals { sums: columns.iter().map(adds_up).collect() }
     }
     /// Add a value of a column, the c-th.

@@ -4,7 +4,7 @@
 use taskdiag_wire::Info;
 
 use super::localtime::{Local, LocalTime};
-use super::names::Names;
+use super::names::OwnerNames;
 use super::tty::Ttys;
 use crate::snapshot::Snapshot;
 
@@ -18,7 +18,7 @@ pub struct Context {
     /// How long the answer took to make from the moment in its head, ns; `None`: it is not known.
     pub took_ns: Option<u64>,
     /// Names of users and groups.
-    pub names: Names,
+    pub names: OwnerNames,
     pub(super) ttys: Ttys,
     pub(super) local: LocalTime,
     now_local: Local,
@@ -33,7 +33,7 @@ impl Context {
             info: *info,
             threads,
             took_ns: None,
-            names: Names::default(),
+            names: OwnerNames::default(),
             ttys: Ttys::default(),
             local,
             now_local,

@@ -8,7 +8,7 @@
 
 use taskdiag_wire::Reason;
 
-use super::Text;
+use super::TextForm;
 use super::context::Context;
 use super::number::write_uint;
 use super::row::Row;
@@ -108,16 +108,22 @@ fn hex_byte(out: &mut Vec<u8>, b: u8) {
 }
 
 /// Append a value in this form. `row` is what it is of; a sum is of none.
-pub fn text(out: &mut Vec<u8>, cx: &Context, form: Text, row: Option<&Row<'_>>, value: &Value<'_>) {
+pub fn text(
+    out: &mut Vec<u8>,
+    cx: &Context,
+    form: TextForm,
+    row: Option<&Row<'_>>,
+    value: &Value<'_>,
+) {
     match value {
-        Value::Missing(m) if m.is_absent() && form == Text::Args => no_args(out, row),
+        Value::Missing(m) if m.is_absent() && form == TextForm::Args => no_args(out, row),
         Value::Missing(m) => missing(out, form, *m),
         Value::Uint(v) => match form {
-            Text::Kib => write_uint(out, v / 1024),
-            Text::Human => human(out, *v),
-            Text::Pages => write_uint(out, v / u64::from(cx.info.page_size.max(1))),
-            Text::Hex8 => hex(out, *v, 8),
-            Text::Octal => out.extend_from_slice(format!("{v:o}").as_bytes()),
+            TextForm::Kib => write_uint(out, v / 1024),
+            TextForm::Human => human(out, *v),
+            TextForm::Pages => write_uint(out, v / u64::from(cx.info.page_size.max(1))),
+            TextForm::Hex8 => hex(out, *v, 8),
+            TextForm::Octal => out.extend_from_slice(format!("{v:o}").as_bytes()),
             _ => write_uint(out, *v),
         },
         Value::Unlimited => out.extend_from_slice(b"unlimited"),
@@ -127,7 +133,7 @@ pub fn text(out: &mut Vec<u8>, cx: &Context, form: Text, row: Option<&Row<'_>>, 
         Value::Nanos(ns) => duration(out, form, ns / 1_000_000_000),
         Value::Instant(ns) => instant(out, cx, form, cx.unix_seconds_floor(*ns)),
         Value::Mask(v) => hex16(out, *v),
-        Value::Bytes { data, .. } if form == Text::Fname => {
+        Value::Bytes { data, .. } if form == TextForm::Fname => {
             // Whole characters, of which each is one of the eight.
             let end = match std::str::from_utf8(data) {
                 Ok(s) => s.char_indices().nth(8).map_or(data.len(), |(i, _)| i),
@@ -138,7 +144,7 @@ pub fn text(out: &mut Vec<u8>, cx: &Context, form: Text, row: Option<&Row<'_>>, 
         Value::Bytes { data, .. } => escape(out, data),
         Value::Word(w) => out.extend_from_slice(w.as_bytes()),
         Value::Short(s) => escape(out, s.as_bytes()),
-        Value::Args { data, .. } if data.is_empty() && form == Text::Args => {
+        Value::Args { data, .. } if data.is_empty() && form == TextForm::Args => {
             no_args(out, row);
         }
         Value::Args { data, .. } if data.is_empty() => out.push(b'-'),
@@ -200,28 +206,28 @@ fn no_args(out: &mut Vec<u8>, row: Option<&Row<'_>>) {
     }
 }
 
-fn missing(out: &mut Vec<u8>, form: Text, m: Missing) {
+fn missing(out: &mut Vec<u8>, form: TextForm, m: Missing) {
     out.extend_from_slice(match m {
         Missing::Reason(Reason::Absent) => match form {
-            Text::Kib | Text::Pages | Text::Human => b"0",
-            Text::Percent => b"0.0",
+            TextForm::Kib | TextForm::Pages | TextForm::Human => b"0",
+            TextForm::Percent => b"0.0",
             _ => b"-",
         },
         _ => b"?",
     });
 }
 
-fn percent(out: &mut Vec<u8>, form: Text, p: f64) {
+fn percent(out: &mut Vec<u8>, form: TextForm, p: f64) {
     match form {
-        Text::Percent99 => {
+        TextForm::Percent99 => {
             let p = (p as u64).min(99);
             if p < 10 {
                 out.push(b' ');
             }
             write_uint(out, p);
         }
-        Text::PerMille => write_uint(out, ((p * 10.0) as u64).min(999)),
-        Text::Percent3 => {
+        TextForm::PerMille => write_uint(out, ((p * 10.0) as u64).min(999)),
+        TextForm::Percent3 => {
             let thousandths = ((p * 1000.0).round() as u64).min(99_999);
             write_uint(out, thousandths / 1000);
             out.push(b'.');
@@ -239,10 +245,10 @@ fn percent(out: &mut Vec<u8>, form: Text, p: f64) {
     }
 }
 
-fn duration(out: &mut Vec<u8>, form: Text, s: u64) {
+fn duration(out: &mut Vec<u8>, form: TextForm, s: u64) {
     match form {
-        Text::Seconds => write_uint(out, s),
-        Text::Minutes => {
+        TextForm::Seconds => write_uint(out, s),
+        TextForm::Minutes => {
             let minutes = s / 60;
             for limit in [100, 10] {
                 if minutes < limit {
@@ -259,7 +265,7 @@ fn duration(out: &mut Vec<u8>, form: Text, s: u64) {
                 write_uint(out, days);
                 out.push(b'-');
             }
-            if form != Text::Elapsed || days > 0 || hours > 0 {
+            if form != TextForm::Elapsed || days > 0 || hours > 0 {
                 write_padded(out, hours, 2);
                 out.push(b':');
             }
@@ -270,7 +276,7 @@ fn duration(out: &mut Vec<u8>, form: Text, s: u64) {
     }
 }
 
-fn instant(out: &mut Vec<u8>, cx: &Context, form: Text, unix: i64) {
+fn instant(out: &mut Vec<u8>, cx: &Context, form: TextForm, unix: i64) {
     let t = cx.local.at(unix);
     let hhmm = |out: &mut Vec<u8>| {
         write_padded(out, u64::from(t.hour), 2);
@@ -289,7 +295,7 @@ fn instant(out: &mut Vec<u8>, cx: &Context, form: Text, unix: i64) {
         write_uint(out, u64::from(t.day));
     };
     match form {
-        Text::Date => {
+        TextForm::Date => {
             name3(out, DAYS, t.weekday);
             out.push(b' ');
             name3(out, MONTHS, t.month);
@@ -300,7 +306,7 @@ fn instant(out: &mut Vec<u8>, cx: &Context, form: Text, unix: i64) {
             out.push(b' ');
             write_int(out, i64::from(t.year));
         }
-        Text::ShortDate => {
+        TextForm::ShortDate => {
             let now = cx.now_local();
             if now.year != t.year {
                 write_int(out, i64::from(t.year));
@@ -311,7 +317,7 @@ fn instant(out: &mut Vec<u8>, cx: &Context, form: Text, unix: i64) {
                 hhmm(out);
             }
         }
-        Text::StartDate => {
+        TextForm::StartDate => {
             if unix + DAY_S > cx.now() {
                 hhmm(out);
                 seconds(out);

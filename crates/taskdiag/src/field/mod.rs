@@ -21,9 +21,9 @@ mod value;
 
 pub use context::Context;
 pub use format::{escape, is_odd, text};
-pub use names::Names;
+pub use names::OwnerNames;
 pub use number::write_uint;
-pub use part::{Map, Name, OpenRow, Part};
+pub use part::{Map, OpenRow, Part};
 pub use row::Row;
 pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS, nearest};
 pub use table::grouped::{LACKING, PROCS};
@@ -42,7 +42,7 @@ pub enum Align {
     Right,
 }
 
-/// Unit of the value, as the library and JSON give it. Text may show another one: see [`Text`].
+/// Unit of the value, as the library and JSON give it. Text may show another one: see [`TextForm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unit {
@@ -182,7 +182,7 @@ impl DataType {
 
 /// How a value looks as text. The forms are those of procps `ps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Text {
+pub enum TextForm {
     /// As it is.
     Plain,
     /// A process or thread id: the column is wide enough for the largest that there can be.
@@ -259,7 +259,7 @@ pub struct Field {
     /// Unit of the value.
     pub unit: Unit,
     /// How it looks as text.
-    pub text: Text,
+    pub text: TextForm,
     /// Where the kernel says it.
     pub source: &'static str,
     /// What it is, in a line.
@@ -289,7 +289,7 @@ impl Field {
             members: Members::NONE,
             kind: Kind::Text,
             unit: Unit::None,
-            text: Text::Plain,
+            text: TextForm::Plain,
             source,
             help,
             aliases: &[],
@@ -346,7 +346,9 @@ impl Field {
             (Kind::Number, Unit::Seconds) => DataType::DurationNs,
             (Kind::Number, Unit::UnixSeconds) => DataType::TimestampNs,
             (Kind::Number, _) => DataType::F64,
-            (Kind::Text, _) if matches!(self.text, Text::Hex | Text::Signals) => DataType::Mask,
+            (Kind::Text, _) if matches!(self.text, TextForm::Hex | TextForm::Signals) => {
+                DataType::Mask
+            }
             (Kind::Text, _) => DataType::Text,
             (Kind::TextList, _) => DataType::TextList,
             (Kind::IntegerList, _) => DataType::U32List,
@@ -354,7 +356,7 @@ impl Field {
     }
     /// Do the values of several rows add up to one of all?
     pub fn adds_up(&self) -> bool {
-        self.text == Text::Kib || self.unit == Unit::Count && self.text == Text::Plain
+        self.text == TextForm::Kib || self.unit == Unit::Count && self.text == TextForm::Plain
     }
 }
 
@@ -415,7 +417,7 @@ mod tests {
         for fill in [0, 1, 0x7f, 0x80, 0xff] {
             each_field(&stream(Groups::from_bits(u64::MAX), Some(fill), None), |f, _, text| {
                 assert!(
-                    !text.is_empty() || f.text == Text::Comm || f.name == "fname",
+                    !text.is_empty() || f.text == TextForm::Comm || f.name == "fname",
                     "{}",
                     f.name
                 );
@@ -533,7 +535,7 @@ mod tests {
             (u64::MAX, "16384P"),
         ] {
             let mut out = Vec::new();
-            text(&mut out, &cx, Text::Human, None, &Value::Uint(bytes));
+            text(&mut out, &cx, TextForm::Human, None, &Value::Uint(bytes));
             assert_eq!(String::from_utf8(out).expect("ASCII"), want);
         }
     }

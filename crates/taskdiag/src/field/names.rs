@@ -10,25 +10,25 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-type Name = Option<Arc<[u8]>>;
-type Map = HashMap<u32, Name>;
+type FoundName = Option<Arc<[u8]>>;
+type NameMap = HashMap<u32, FoundName>;
 
 /// A cache of names. Ids without a name are remembered too.
 #[derive(Debug, Default)]
-pub struct Names {
-    users: Table,
-    groups: Table,
+pub struct OwnerNames {
+    users: NameTable,
+    groups: NameTable,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    map: OnceCell<RefCell<Map>>,
+struct NameTable {
+    map: OnceCell<RefCell<NameMap>>,
     /// Most neighbours in an answer have the same owner.
-    last: RefCell<Option<(u32, Name)>>,
+    last: RefCell<Option<(u32, FoundName)>>,
 }
 
-impl Table {
-    fn get(&self, file: &str, id: u32, ask: impl FnOnce(u32) -> Name) -> Name {
+impl NameTable {
+    fn get(&self, file: &str, id: u32, ask: impl FnOnce(u32) -> FoundName) -> FoundName {
         if let Some((last, name)) = &*self.last.borrow() {
             if *last == id {
                 return name.clone();
@@ -42,8 +42,8 @@ impl Table {
 }
 
 /// `name:x:id:…` lines; the first line of an id counts.
-fn read(file: &str) -> Map {
-    let mut map = Map::new();
+fn read(file: &str) -> NameMap {
+    let mut map = NameMap::new();
     for line in fs::read(file).unwrap_or_default().split(|b| *b == b'\n') {
         let mut parts = line.split(|b| *b == b':');
         let (Some(name), _, Some(id)) = (parts.next(), parts.next(), parts.next()) else {
@@ -57,7 +57,7 @@ fn read(file: &str) -> Map {
     map
 }
 
-impl Names {
+impl OwnerNames {
     /// Name of a user, `None` for a uid without one.
     pub fn user(&self, uid: u32) -> Option<Arc<[u8]>> {
         self.users.get("/etc/passwd", uid, |uid| {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn root_has_a_name_and_strays_have_none() {
-        let names = Names::default();
+        let names = OwnerNames::default();
         for _ in 0..2 {
             assert_eq!(names.user(0).as_deref(), Some(&b"root"[..]));
             assert_eq!(names.group(0).as_deref(), Some(&b"root"[..]));

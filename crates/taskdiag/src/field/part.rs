@@ -1,11 +1,9 @@
 //! What of a task a row is of: the task as a whole, or one entry of a list that it has. A list
 //! with no row of its own for a task ([`Part::Without`]) still says why.
 
-use std::borrow::Cow;
+use taskdiag_wire::{Entry, Reason, Vma, VmaStat};
 
-use taskdiag_wire::{BLOB_DELETED, Entry, Reason, TaskView, Vma, VmaStat};
-
-use crate::files::{Files, Holder, OpenFile};
+use crate::files::{Files, Holder, OpenFile, PathName};
 
 /// What of its task a row is of.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,30 +39,6 @@ impl<'a> OpenRow<'a> {
     }
 }
 
-/// A name of the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Name<'a> {
-    /// Any bytes but NUL.
-    pub bytes: &'a [u8],
-    /// No longer in the directory tree?
-    pub deleted: bool,
-    /// Is it only the beginning?
-    pub cut: bool,
-}
-
-impl<'a> Name<'a> {
-    /// The name with this number; `None`: it is not in the stream.
-    pub fn find(task: &TaskView<'a>, number: u32) -> Option<Name<'a>> {
-        let blob = task.name(number)?;
-        let (cut, deleted) = (blob.is_cut(), blob.flags & BLOB_DELETED != 0);
-        match blob.data {
-            Cow::Borrowed(bytes) => Some(Name { bytes, deleted, cut }),
-            Cow::Owned(_) => None,
-        }
-    }
-}
-
 /// A memory mapping.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -77,7 +51,7 @@ pub struct Map<'a> {
     /// the mapping came or went meanwhile.
     pub without_stat: Option<Reason>,
     /// Its name, where it has one.
-    pub name: Option<Name<'a>>,
+    pub name: Option<PathName<'a>>,
     /// Thread id of the task that it was read from, where this one shares the memory of another.
     pub shared_with: Option<u32>,
 }

@@ -3,8 +3,9 @@
 
 use taskdiag_wire::{A_COMM, BlobHdr, Group, GroupRecord, Plain, Reason, TaskView, Vma, VmaStat};
 
-use super::part::{Map, Name, Part};
+use super::part::{Map, Part};
 use super::value::{Missing, Value};
+use crate::files::PathName;
 
 fn cast<T: GroupRecord>(bytes: &[u8]) -> Option<&T> {
     T::ref_from_prefix(bytes).map(|(r, _)| r)
@@ -100,11 +101,11 @@ impl<'a> Row<'a> {
         let mut stats = stats.into_iter().flatten().peekable();
         let mut row = *self;
         // Neighbours mostly have the same name.
-        let mut last: (u32, Option<Name<'a>>) = (0, None);
+        let mut last: (u32, Option<PathName<'a>>) = (0, None);
         for vma in vmas {
             let number = vma.raw.name;
             if number != last.0 {
-                last = (number, Name::find(&view, number));
+                last = (number, PathName::find(&view, number));
             }
             while stats.next_if(|s| s.raw.start < vma.raw.start).is_some() {}
             let stat = stats.next_if(|s| s.raw.start == vma.raw.start && s.raw.end == vma.raw.end);

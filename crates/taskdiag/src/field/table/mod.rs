@@ -19,7 +19,7 @@ macro_rules! row {
             ))*,
             kind: Kind::$kind,
             unit: Unit::$unit,
-            text: Text::$text,
+            text: TextForm::$text,
             source: $source,
             help: $help,
             aliases: &[$(($alias, $ah)),*],
