@@ -6,7 +6,7 @@ use std::fmt;
 use taskdiag_wire::{AlignedBuf, Done, Info};
 
 /// Memory of an engine that holds a stream.
-pub(crate) trait Memory: AsRef<[u8]> + fmt::Debug + Send + Sync {
+pub(crate) trait StreamMemory: AsRef<[u8]> + fmt::Debug + Send + Sync {
     /// Inserts messages before the end of the stream, and adds to its head which groups they have and who served them.
     /// Changes nothing and returns false if there is no room.
     fn append(&mut self, messages: &[u8], totals: &Done, served: &Info) -> bool;
@@ -14,56 +14,56 @@ pub(crate) trait Memory: AsRef<[u8]> + fmt::Debug + Send + Sync {
 
 /// The bytes of a stream, aligned to 8.
 #[derive(Debug)]
-pub struct Bytes(Kind);
+pub struct Bytes(Storage);
 
 #[derive(Debug)]
-enum Kind {
+enum Storage {
     Owned(AlignedBuf),
     #[cfg_attr(
         not(feature = "bpf"),
         expect(dead_code, reason = "only the bpf engine has such memory")
     )]
-    Mapped(Box<dyn Memory>),
+    Mapped(Box<dyn StreamMemory>),
 }
 
 impl Bytes {
     /// The bytes in our own memory. They are copied if they were not there.
     pub fn into_owned(self) -> AlignedBuf {
         match self.0 {
-            Kind::Owned(b) => b,
-            Kind::Mapped(m) => AlignedBuf::copy_of((*m).as_ref()),
+            Storage::Owned(b) => b,
+            Storage::Mapped(m) => AlignedBuf::copy_of((*m).as_ref()),
         }
     }
     /// The bytes if they are in our own memory. Otherwise they come back as they were, and are not copied.
     pub(crate) fn try_into_owned(self) -> Result<AlignedBuf, Bytes> {
         match self.0 {
-            Kind::Owned(b) => Ok(b),
+            Storage::Owned(b) => Ok(b),
             mapped => Err(Bytes(mapped)),
         }
     }
     /// Whether messages may be added in place.
     pub(crate) fn may_grow(&self) -> bool {
-        matches!(self.0, Kind::Mapped(_))
+        matches!(self.0, Storage::Mapped(_))
     }
     /// Adds messages in place. False: that is not possible, and nothing was changed.
     pub(crate) fn append(&mut self, messages: &[u8], totals: &Done, served: &Info) -> bool {
         match &mut self.0 {
-            Kind::Owned(_) => false,
-            Kind::Mapped(m) => m.append(messages, totals, served),
+            Storage::Owned(_) => false,
+            Storage::Mapped(m) => m.append(messages, totals, served),
         }
     }
     /// A stream in the memory of an engine.
     #[cfg(feature = "bpf")]
-    pub(crate) fn of_memory(memory: impl Memory + 'static) -> Bytes {
-        Bytes(Kind::Mapped(Box::new(memory)))
+    pub(crate) fn of_memory(memory: impl StreamMemory + 'static) -> Bytes {
+        Bytes(Storage::Mapped(Box::new(memory)))
     }
 }
 
 impl AsRef<[u8]> for Bytes {
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
-            Kind::Owned(b) => b.as_bytes(),
-            Kind::Mapped(m) => (**m).as_ref(),
+            Storage::Owned(b) => b.as_bytes(),
+            Storage::Mapped(m) => (**m).as_ref(),
         }
     }
 }
@@ -76,6 +76,6 @@ impl Clone for Bytes {
 
 impl From<AlignedBuf> for Bytes {
     fn from(b: AlignedBuf) -> Bytes {
-        Bytes(Kind::Owned(b))
+        Bytes(Storage::Owned(b))
     }
 }

@@ -22,7 +22,7 @@ const COVERING_OR_NEXT_VMA: u64 = 0x10;
 /// `struct procmap_query`.
 #[repr(C)]
 #[derive(Default)]
-struct Query {
+struct ProcmapQuery {
     size: u64,
     query_flags: u64,
     query_addr: u64,
@@ -75,11 +75,11 @@ fn below_ours() -> u64 {
 
 /// The mapping that has an address, or the next one after it.
 fn query(maps: &File, at: u64) -> Option<(u64, u64)> {
-    let mut q = Query {
-        size: size_of::<Query>() as u64,
+    let mut q = ProcmapQuery {
+        size: size_of::<ProcmapQuery>() as u64,
         query_flags: COVERING_OR_NEXT_VMA,
         query_addr: at,
-        ..Query::default()
+        ..ProcmapQuery::default()
     };
     // SAFETY: the struct is there for the call, and as the kernel has it.
     let r = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &mut q) };

@@ -10,7 +10,7 @@ use super::{Access, Owner};
 pub struct End {
     // The order of the members is the order of the index, so that ends which are open the same way lie
     // together.
-    key: Key,
+    key: EndKey,
     /// How the descriptor is open.
     pub access: Access,
     /// The owner, as an index into [`Files::owners`](super::Files::owners).
@@ -22,7 +22,7 @@ pub struct End {
 /// Inode numbers of pipes are unique on a machine, and so are those of sockets. Those of named pipes are
 /// unique only within a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct EndKey {
     kind: u32,
     dev: u32,
     inode: u64,
@@ -34,14 +34,14 @@ pub struct Ends {
     sorted: Vec<End>,
 }
 
-fn key(fd: &Entry<'_, Fd>) -> Option<Key> {
+fn key(fd: &Entry<'_, Fd>) -> Option<EndKey> {
     let kind = fd.raw.r#type;
     let named = kind == FdType::Fifo as u32;
     if !named && kind != FdType::Pipe as u32 && kind != FdType::Socket as u32 {
         return None;
     }
     let inode = fd.inode().filter(|i| *i != 0)?;
-    Some(Key { kind, dev: if named { fd.dev()? } else { 0 }, inode })
+    Some(EndKey { kind, dev: if named { fd.dev()? } else { 0 }, inode })
 }
 
 impl Ends {
@@ -57,7 +57,7 @@ impl Ends {
         sorted.sort_unstable();
         Ends { sorted }
     }
-    fn of(&self, key: Key) -> &[End] {
+    fn of(&self, key: EndKey) -> &[End] {
         let from = self.sorted.partition_point(|e| e.key < key);
         let to = self.sorted.partition_point(|e| e.key <= key);
         &self.sorted[from..to]
@@ -81,6 +81,6 @@ impl Ends {
     }
     /// All descriptors of the socket with this inode.
     pub fn of_socket(&self, inode: u64) -> &[End] {
-        self.of(Key { kind: FdType::Socket as u32, dev: 0, inode })
+        self.of(EndKey { kind: FdType::Socket as u32, dev: 0, inode })
     }
 }

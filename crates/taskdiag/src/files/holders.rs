@@ -51,26 +51,26 @@ pub struct Gap<'a> {
 }
 
 /// Where the value of a task can be found.
-enum Place {
+enum ValueAt {
     Here,
     With(u32),
     Nowhere,
 }
 
-fn place(task: &TaskView<'_>, group: Group) -> Place {
+fn place(task: &TaskView<'_>, group: Group) -> ValueAt {
     for (kind, attr) in task.attrs() {
         if kind == group as u16 {
-            return Place::Here;
+            return ValueAt::Here;
         }
         if kind == A_SHARED {
             if let Some((s, _)) = Shared::read_from_prefix(attr) {
                 if s.group == group as u32 {
-                    return Place::With(s.pid);
+                    return ValueAt::With(s.pid);
                 }
             }
         }
     }
-    Place::Nowhere
+    ValueAt::Nowhere
 }
 
 /// The holders of a group's values in the order of process and thread ids, and the tasks that lack the
@@ -102,9 +102,9 @@ struct Held {
 impl<'a> Holders<'a> {
     /// The holders of this group in the order of process and thread ids, and the tasks that lack the value.
     pub fn new(snapshot: &'a Snapshot, group: Group) -> (Holders<'a>, Vec<Gap<'a>>) {
-        let places: Vec<Place> = snapshot.tasks().map(|t| place(&t, group)).collect();
+        let places: Vec<ValueAt> = snapshot.tasks().map(|t| place(&t, group)).collect();
         let owners = Owners::new(snapshot, &places);
-        let values = places.iter().filter(|p| matches!(p, Place::Here)).count();
+        let values = places.iter().filter(|p| matches!(p, ValueAt::Here)).count();
         let all = Vec::with_capacity(values);
         let (several, doubts) = (HashMap::new(), Vec::new());
         let mut holders = Holders { snapshot, all, several, doubts };
@@ -112,9 +112,9 @@ impl<'a> Holders<'a> {
         let mut last = None;
         for (i, (task, place)) in (0u32..).zip(snapshot.tasks().zip(&places)) {
             let owner = match place {
-                Place::Here => Some((i, task.pid())),
-                Place::With(pid) => owners.find(*pid).map(|at| (at, *pid)),
-                Place::Nowhere => None,
+                ValueAt::Here => Some((i, task.pid())),
+                ValueAt::With(pid) => owners.find(*pid).map(|at| (at, *pid)),
+                ValueAt::Nowhere => None,
             };
             let Some((owner, pid)) = owner else {
                 let reason = task.reason(group).unwrap_or(Reason::Unsupported);
@@ -122,7 +122,9 @@ impl<'a> Holders<'a> {
                 continue;
             };
             match (place, task.reason(group)) {
-                (Place::With(_), Some(reason)) => holders.doubts.push(Gap { task, group, reason }),
+                (ValueAt::With(_), Some(reason)) => {
+                    holders.doubts.push(Gap { task, group, reason })
+                }
                 // The list ended before its end.
                 (_, Some(reason)) => gaps.push(Gap { task, group, reason }),
                 _ => {}
@@ -246,11 +248,11 @@ struct Owners {
 }
 
 impl Owners {
-    fn new(snapshot: &Snapshot, places: &[Place]) -> Owners {
+    fn new(snapshot: &Snapshot, places: &[ValueAt]) -> Owners {
         let mut wanted: Vec<u32> = Vec::new();
         for place in places {
             match place {
-                Place::With(pid) if wanted.last() != Some(pid) => wanted.push(*pid),
+                ValueAt::With(pid) if wanted.last() != Some(pid) => wanted.push(*pid),
                 _ => {}
             }
         }
@@ -259,7 +261,7 @@ impl Owners {
         let mut tasks = Vec::with_capacity(wanted.len());
         if !wanted.is_empty() {
             let all = snapshot.tasks().zip(places).zip(0u32..);
-            let here = all.filter(|((_, place), _)| matches!(place, Place::Here));
+            let here = all.filter(|((_, place), _)| matches!(place, ValueAt::Here));
             let here = here.map(|((task, _), i)| (task.pid(), i));
             tasks.extend(here.filter(|(pid, _)| wanted.binary_search(pid).is_ok()));
             tasks.sort_unstable();

@@ -58,7 +58,7 @@ impl Cell {
 
 /// The sums of all columns for one value of the key.
 #[derive(Clone, Debug)]
-struct Line {
+struct GroupSums {
     sums: Vec<Cell>,
     last_task: u32,
     /// How many processes lack something in the sums, and the last of them.
@@ -73,7 +73,7 @@ pub struct Sums<'a> {
     key: Option<&'static Field>,
     columns: &'a [&'static Field],
     keys: &'a [Key],
-    lines: Vec<Line>,
+    lines: Vec<GroupSums>,
     index: HashMap<Vec<u8>, usize>,
     text: Vec<u8>,
     /// The task of the last row, and whether its memory is counted with another.
@@ -136,7 +136,7 @@ impl<'a> Sums<'a> {
             return *at;
         }
         let sums = vec![Cell::default(); self.columns.len() + self.keys.len()];
-        self.lines.push(Line { sums, last_task: 0, lacking: 0, last_lacking: 0 });
+        self.lines.push(GroupSums { sums, last_task: 0, lacking: 0, last_lacking: 0 });
         self.index.insert(self.text.clone(), self.lines.len() - 1);
         self.lines.len() - 1
     }
@@ -144,7 +144,7 @@ impl<'a> Sums<'a> {
     pub fn finish(self) -> Summed {
         let fields: Vec<&Field> =
             self.columns.iter().copied().chain(self.keys.iter().map(|k| k.field)).collect();
-        let values = |l: &Line| {
+        let values = |l: &GroupSums| {
             let value = |(s, f): (&Cell, &&Field)| match f.name {
                 LACKING => Value::Uint(l.lacking),
                 _ => s.value(f),

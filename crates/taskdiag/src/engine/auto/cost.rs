@@ -37,7 +37,7 @@ pub struct Facts {
 
 /// One engine's part of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct EnginePart {
     /// Who answers.
     pub engine: EngineId,
     /// Which groups.
@@ -48,9 +48,9 @@ pub struct Part {
 
 /// Which engine answers which groups. Every group of the request is in exactly one part, or in `nobody`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct Split {
     /// The first part decides which tasks are in the answer. The others add their groups to these tasks.
-    pub parts: Vec<Part>,
+    pub parts: Vec<EnginePart>,
     /// Groups that no engine here can answer.
     pub nobody: Groups,
 }
@@ -259,7 +259,7 @@ pub fn cheapest(req: &Request, f: &Facts) -> Option<u64> {
 
 /// Decide which engines answer. It never chooses an engine whose estimate is higher than that of procfs, except for
 /// what /proc denies.
-pub fn decide(req: &Request, f: &Facts) -> Plan {
+pub fn decide(req: &Request, f: &Facts) -> Split {
     // What /proc denies, BPF does not.
     let denied = f.denied & f.bpf.unwrap_or(Groups::NONE);
     let can = |e: EngineId| match e {
@@ -302,11 +302,11 @@ pub fn decide(req: &Request, f: &Facts) -> Plan {
         } else {
             String::from("the faster engine does not have it")
         };
-        parts.push(Part { engine: *engine, groups, why });
+        parts.push(EnginePart { engine: *engine, groups, why });
         left = left - groups;
     }
     aside(req, f, &mut parts);
-    Plan { parts, nobody: left }
+    Split { parts, nobody: left }
 }
 
 /// Groups that must come from one engine, because [`FILE_STAT`](Groups::FILE_STAT) has an entry for each mapped file that
@@ -315,7 +315,7 @@ const MAPPED: Groups = Groups::VMA.union(Groups::FILE_STAT);
 
 /// If BPF is chosen for the many mappings of one process, its other groups are read faster through /proc, because the code
 /// for them need not be loaded.
-fn aside(req: &Request, f: &Facts, parts: &mut Vec<Part>) {
+fn aside(req: &Request, f: &Facts, parts: &mut Vec<EnginePart>) {
     let (Some(_), Some(procfs), [part]) = (f.mappings, f.procfs, &mut parts[..]) else { return };
     let mapped = part.groups & MAPPED;
     let rest = part.groups - MAPPED;
@@ -332,7 +332,7 @@ fn aside(req: &Request, f: &Facts, parts: &mut Vec<Part>) {
     if both < of(EngineId::Bpf, part.groups) {
         part.groups = mapped;
         let why = String::from("for one process faster than loading the code for it");
-        parts.push(Part { engine: EngineId::Procfs, groups: rest, why });
+        parts.push(EnginePart { engine: EngineId::Procfs, groups: rest, why });
     }
 }
 
@@ -415,7 +415,7 @@ mod tests {
     fn mapped_files_are_told_of_by_who_lists_the_mappings() {
         let all = VIEW | MAPPED;
         let owner =
-            |plan: &Plan, g| plan.parts.iter().find(|p| p.groups.contains(g)).unwrap().engine;
+            |plan: &Split, g| plan.parts.iter().find(|p| p.groups.contains(g)).unwrap().engine;
         let kernel = Facts { kernel: Some(all - Groups::FILE_STAT), ..machine(5_000, 5_000) };
         for bpf in [None, Some(all)] {
             let f = Facts { bpf, procfs: Some(all), ..kernel };

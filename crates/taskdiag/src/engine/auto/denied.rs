@@ -8,7 +8,7 @@
 use rustix::thread::CapabilitySet;
 use taskdiag_wire::{Groups, Reason};
 
-use super::cost::Part;
+use super::cost::EnginePart;
 use crate::engine::EngineId;
 use crate::request::Request;
 use crate::snapshot::Snapshot;
@@ -36,7 +36,7 @@ pub(super) fn expected(req: &Request) -> Groups {
 }
 
 /// What procfs was denied in this answer, of the groups that BPF has.
-pub(super) fn found(parts: &[Part], snapshot: &Snapshot, bpf: Option<Groups>) -> Groups {
+pub(super) fn found(parts: &[EnginePart], snapshot: &Snapshot, bpf: Option<Groups>) -> Groups {
     let of_procfs = parts.iter().filter(|p| p.engine == EngineId::Procfs);
     let groups = of_procfs.fold(Groups::NONE, |all, p| all | p.groups);
     let groups = groups & bpf.unwrap_or(Groups::NONE);

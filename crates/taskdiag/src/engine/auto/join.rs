@@ -14,7 +14,7 @@ use taskdiag_wire::{
     Reason, Stream, StreamWriter, TaskView, build,
 };
 
-use super::refs::{Numbers, Renumber, patched, shared};
+use super::refs::{NameNumbers, Renumber, patched, shared};
 use crate::bytes::Bytes;
 use crate::error::Error;
 
@@ -47,7 +47,7 @@ pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
     let mut seen: HashMap<u32, TaskView<'_>> = HashMap::new();
     let mut w = StreamWriter::new();
     let mut done = Done::default();
-    let mut numbers = Numbers::default();
+    let mut numbers = NameNumbers::default();
     let parsed: Vec<Stream<AlignedBuf>> =
         streams.into_iter().map(Stream::parse).collect::<Result<_, _>>()?;
     if let Some(info) = parsed.iter().map(|s| *s.info()).reduce(|a, b| both_infos(&a, &b)) {
@@ -144,7 +144,7 @@ pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
     // If `more` ended early, so does the joined answer, and it is not known which tasks have vanished.
     let error = more.done().error;
     let absent = if error == 0 { Reason::Vanished } else { Reason::Stopped };
-    let mut numbers = Numbers::default();
+    let mut numbers = NameNumbers::default();
     numbers.admit(&main);
     let mut adder = Adder {
         new: more.asked() - main.asked(),

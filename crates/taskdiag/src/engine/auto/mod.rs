@@ -20,7 +20,7 @@ use taskdiag_wire::{AlignedBuf, Groups, Info, Strategy, Stream};
 
 pub use self::choice::{CONF, Choice, ENV};
 use self::choice::{Only, Ruled, brake, rule};
-use self::cost::{Facts, Part, Plan, decide};
+use self::cost::{EnginePart, Facts, Split, decide};
 use self::engines::Engines;
 #[cfg(feature = "view")]
 pub(crate) use self::few::{Prices, few};
@@ -58,7 +58,7 @@ fn answer(
     req: &Request,
     choice: Choice,
     engines: &mut Engines,
-    planned: &mut Option<(Facts, Plan)>,
+    planned: &mut Option<(Facts, Split)>,
 ) -> Result<Snapshot, Error> {
     if req.pid != 0 && !req.strategy.takes_pid() {
         let why = "this strategy is about all tasks and takes no pid";
@@ -231,7 +231,7 @@ fn only(req: &Request, one: &Only, engines: &mut Engines) -> Result<Snapshot, Er
 fn auto(
     req: &Request,
     engines: &mut Engines,
-    planned: &mut Option<(Facts, Plan)>,
+    planned: &mut Option<(Facts, Split)>,
 ) -> Result<Snapshot, Error> {
     let (mut facts, mut before) = match planned.take() {
         Some((facts, plan)) => (facts, Some(plan)),
@@ -312,7 +312,7 @@ type Failed = (EngineId, Error);
 
 fn run(
     req: &Request,
-    parts: &[Part],
+    parts: &[EnginePart],
     mappings: Option<u64>,
     before: &[Error],
     engines: &mut Engines,

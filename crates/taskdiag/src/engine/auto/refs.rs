@@ -14,7 +14,7 @@ const ENGINE: u32 = 0xf000_0000;
 
 /// The numbers of names that are in use in a joined stream.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
+pub(super) struct NameNumbers {
     used: HashSet<u32>,
     /// The highest number so far, for each engine.
     highest: HashMap<u32, u32>,
@@ -24,7 +24,7 @@ pub(super) struct Numbers {
 #[derive(Debug, Default)]
 pub(super) struct Renumber(HashMap<u32, u32>);
 
-impl Numbers {
+impl NameNumbers {
     /// Add the names of a stream. They get new numbers if one of their numbers is in use.
     pub(super) fn admit<B: AsRef<[u8]>>(&mut self, s: &Stream<B>) -> Renumber {
         let mut map = HashMap::new();

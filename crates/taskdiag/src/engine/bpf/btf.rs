@@ -26,8 +26,8 @@ const ENUM64: u32 = 19;
 /// The names to search for: structs, unions and functions.
 #[derive(Debug)]
 pub struct Wanted<'a> {
-    types: Names<'a>,
-    functions: Names<'a>,
+    types: NameSet<'a>,
+    functions: NameSet<'a>,
     /// Types that a kernel with all of the functions also has.
     expected: Vec<&'a [u8]>,
 }
@@ -38,7 +38,7 @@ impl<'a> Wanted<'a> {
         types: impl IntoIterator<Item = &'a [u8]>,
         functions: impl IntoIterator<Item = &'a [u8]>,
     ) -> Wanted<'a> {
-        let (types, functions) = (Names::new(types), Names::new(functions));
+        let (types, functions) = (NameSet::new(types), NameSet::new(functions));
         Wanted { types, functions, expected: Vec::new() }
     }
     /// Do not end the search early before these types and all of the functions were met.
@@ -49,14 +49,14 @@ impl<'a> Wanted<'a> {
 
 /// A set of names. Most other names differ from them in the first eight bytes, which a bit map of hashes tells fast.
 #[derive(Debug)]
-struct Names<'a> {
+struct NameSet<'a> {
     /// Sorted.
     names: Vec<&'a [u8]>,
     starts: Box<[u64; 1024]>,
 }
 
-impl<'a> Names<'a> {
-    fn new(names: impl IntoIterator<Item = &'a [u8]>) -> Names<'a> {
+impl<'a> NameSet<'a> {
+    fn new(names: impl IntoIterator<Item = &'a [u8]>) -> NameSet<'a> {
         let mut names: Vec<_> = names.into_iter().collect();
         names.sort_unstable();
         names.dedup();
@@ -65,7 +65,7 @@ impl<'a> Names<'a> {
             let bit = hash(begin(n));
             starts[bit / 64] |= 1 << (bit % 64);
         }
-        Names { names, starts }
+        NameSet { names, starts }
     }
     /// The name at the start of `text`, up to its NUL, if it is one of the set. `begin` has its first bytes.
     fn find<'b>(&self, text: &'b [u8], begin: u64) -> Option<&'b [u8]> {
@@ -119,7 +119,7 @@ struct Tail {
 const SURE: u32 = 1000;
 
 impl Tail {
-    fn new(functions: &Names<'_>) -> Tail {
+    fn new(functions: &NameSet<'_>) -> Tail {
         let last = functions.names.last().map_or(0, |n| begin(n));
         Tail { last, before: 0, functions: 0, other: false }
     }

@@ -131,7 +131,7 @@ fn the_one<T: PartialEq>(mut of: impl Iterator<Item = T>) -> Result<Option<T>, U
 
 /// A step from a struct to a member or from an array to an element.
 #[derive(Clone, Copy, Debug)]
-struct Step<'a> {
+struct AccessStep<'a> {
     to: To<'a>,
     /// Its type in the types of the program.
     of: u32,
@@ -145,7 +145,7 @@ enum To<'a> {
 
 /// The steps of an access string. "0:3:1" means the first struct of the array that a pointer points to, its fourth
 /// member, and the second member of that one. Unnamed members are no steps of their own.
-fn path<'a>(root: u32, access: &[u8], local: &Btf<'a>) -> Option<Vec<Step<'a>>> {
+fn path<'a>(root: u32, access: &[u8], local: &Btf<'a>) -> Option<Vec<AccessStep<'a>>> {
     let mut numbers = std::str::from_utf8(access).ok()?.split(':').map(str::parse::<u32>);
     if numbers.next()?.ok()? != 0 {
         return None;
@@ -155,20 +155,25 @@ fn path<'a>(root: u32, access: &[u8], local: &Btf<'a>) -> Option<Vec<Step<'a>>> 
         let n = n.ok()?;
         if let Some(element) = local.element(of) {
             of = element;
-            steps.push(Step { to: To::Element(n), of });
+            steps.push(AccessStep { to: To::Element(n), of });
             continue;
         }
         let (name, member) = local.nth_member(of, n)?;
         of = member;
         if !name.is_empty() {
-            steps.push(Step { to: To::Member(name), of });
+            steps.push(AccessStep { to: To::Member(name), of });
         }
     }
     Some(steps)
 }
 
 /// The plain type and the offset that the path leads to in the kernel's types.
-fn follow(root: u32, path: &[Step<'_>], local: &Btf<'_>, target: &Btf<'_>) -> Option<(u32, u32)> {
+fn follow(
+    root: u32,
+    path: &[AccessStep<'_>],
+    local: &Btf<'_>,
+    target: &Btf<'_>,
+) -> Option<(u32, u32)> {
     let (mut of, mut at) = (root, 0u32);
     for step in path {
         let (next, within) = match step.to {

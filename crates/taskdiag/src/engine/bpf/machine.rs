@@ -11,7 +11,7 @@ use std::io;
 pub trait Host {
     /// bpf(2) with a `union bpf_attr` of `size` bytes at the address `attr`, whose pointers are real. Returns a new fd, 0,
     /// or a negative errno.
-    fn bpf(&mut self, cmd: u32, memory: &mut Memory<'_>, attr: u64, size: u32) -> i64;
+    fn bpf(&mut self, cmd: u32, memory: &mut LoaderMemory<'_>, attr: u64, size: u32) -> i64;
     /// The id of a type of the kernel by its name, or a negative errno.
     fn find_type(&mut self, name: &[u8], kind: u32) -> i64;
     /// Close an fd that `bpf` gave.
@@ -20,7 +20,7 @@ pub trait Host {
 
 /// The memory that a loader may access. It is at its real addresses, because the loader passes them on to the kernel.
 #[derive(Debug)]
-pub struct Memory<'a> {
+pub struct LoaderMemory<'a> {
     /// Its data.
     pub data: &'a mut [u8],
     /// Its argument.
@@ -42,10 +42,10 @@ fn within(of: &[u8], at: u64, len: usize) -> Option<usize> {
     (from.checked_add(len)? <= of.len()).then_some(from)
 }
 
-impl<'a> Memory<'a> {
+impl<'a> LoaderMemory<'a> {
     /// The memory of a loader that is about to run.
-    pub fn new(data: &'a mut [u8], ctx: &'a mut [u8], values: &'a [&'a [u8]]) -> Memory<'a> {
-        Memory { data, ctx, values, stack: [0; STACK] }
+    pub fn new(data: &'a mut [u8], ctx: &'a mut [u8], values: &'a [&'a [u8]]) -> LoaderMemory<'a> {
+        LoaderMemory { data, ctx, values, stack: [0; STACK] }
     }
     /// Bytes to read.
     pub fn get(&self, at: u64, len: usize) -> Option<&[u8]> {
@@ -86,7 +86,7 @@ const STEPS_MAX: usize = 1 << 20;
 ///
 /// # Errors
 /// If the loader does something that is not known here. Nothing that it opened is closed then.
-pub fn run(insns: &[u8], memory: &mut Memory<'_>, host: &mut impl Host) -> io::Result<i64> {
+pub fn run(insns: &[u8], memory: &mut LoaderMemory<'_>, host: &mut impl Host) -> io::Result<i64> {
     let strange = || io::Error::other("a loader that is not understood");
     let mut r = [0u64; 11];
     r[1] = address(memory.ctx);
@@ -169,7 +169,12 @@ pub fn run(insns: &[u8], memory: &mut Memory<'_>, host: &mut impl Host) -> io::R
     Err(strange())
 }
 
-fn call(helper: u32, r: &[u64; 11], memory: &mut Memory<'_>, host: &mut impl Host) -> Option<i64> {
+fn call(
+    helper: u32,
+    r: &[u64; 11],
+    memory: &mut LoaderMemory<'_>,
+    host: &mut impl Host,
+) -> Option<i64> {
     match helper {
         SYS_BPF => Some(host.bpf(r[1] as u32, memory, r[2], r[3] as u32)),
         SYS_CLOSE => {
@@ -205,7 +210,7 @@ mod tests {
     struct Log(Vec<String>);
 
     impl Host for Log {
-        fn bpf(&mut self, cmd: u32, memory: &mut Memory<'_>, attr: u64, size: u32) -> i64 {
+        fn bpf(&mut self, cmd: u32, memory: &mut LoaderMemory<'_>, attr: u64, size: u32) -> i64 {
             self.0.push(format!("bpf {cmd} {:?}", memory.get(attr, size as usize)));
             7
         }
@@ -225,7 +230,7 @@ mod tests {
 
     fn run_it(insns: &[[u8; 8]], log: &mut Log) -> io::Result<i64> {
         let (mut data, mut ctx) = (*b"name\0\0\0\0", [5u8, 0, 0, 0, 0, 0, 0, 0]);
-        run(insns.as_flattened(), &mut Memory::new(&mut data, &mut ctx, &[]), log)
+        run(insns.as_flattened(), &mut LoaderMemory::new(&mut data, &mut ctx, &[]), log)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use taskdiag_wire::{Done, Info, NLMSG_DONE, NLMSG_NOOP, NlMsgHdr, Plain};
 
 use super::shared::CHUNK_SIZE;
 use super::sys::Mapping;
-use crate::bytes::Memory;
+use crate::bytes::StreamMemory;
 
 const HDR: usize = size_of::<NlMsgHdr>();
 /// Length of the INFO message, which the program leaves room for.
@@ -16,22 +16,27 @@ const END: usize = HDR + size_of::<Done>();
 
 /// A stream in mapped memory. No program writes to it any more.
 #[derive(Debug)]
-pub struct Mapped {
+pub struct MappedStream {
     memory: Mapping,
     len: usize,
 }
 
-impl Mapped {
+impl MappedStream {
     /// Make one stream of the chunks, of which chunk i has `used[i]` bytes. If that is not possible in place, the memory
     /// is given back as the error.
-    pub fn new(memory: Mapping, used: &[u32], head: &[u8], done: &Done) -> Result<Mapped, Mapping> {
+    pub fn new(
+        memory: Mapping,
+        used: &[u32],
+        head: &[u8],
+        done: &Done,
+    ) -> Result<MappedStream, Mapping> {
         debug_assert_eq!(head.len(), HEAD);
         let (last, len) = extent(used);
         let gap = |i: usize| CHUNK_SIZE - used[i] as usize;
         if (0..last).any(|i| (1..HDR).contains(&gap(i))) {
             return Err(memory);
         }
-        let mut m = Mapped { memory, len };
+        let mut m = MappedStream { memory, len };
         if m.len + END > m.memory.len() {
             return Err(m.memory);
         }
@@ -56,13 +61,13 @@ impl Mapped {
     }
 }
 
-impl AsRef<[u8]> for Mapped {
+impl AsRef<[u8]> for MappedStream {
     fn as_ref(&self) -> &[u8] {
         self.memory.slice(0, self.len)
     }
 }
 
-impl Memory for Mapped {
+impl StreamMemory for MappedStream {
     fn append(&mut self, messages: &[u8], add: &Done, more: &Info) -> bool {
         let at = self.len - END;
         if at + messages.len() + END > self.memory.len() {

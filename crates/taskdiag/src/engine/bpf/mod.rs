@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use taskdiag_wire::{AlignedBuf, Group, Groups, Info, Strategy};
 
-use self::run::{IS_LEGACY, Run};
+use self::run::{IS_LEGACY, LoadedProgram};
 use self::shared::{CHUNK_FULL, CHUNKS_RESERVE};
 use self::sizes::{FEW_CHUNKS, OUT_CHUNKS, Sizes};
 use self::skel::{Failed, Skeleton};
@@ -89,7 +89,7 @@ pub struct Bpf {
 /// A loaded program, and the request that it was loaded for.
 #[derive(Debug)]
 struct Kept {
-    run: Run,
+    run: LoadedProgram,
     strategy: Strategy,
     pid: u32,
     groups: Groups,
@@ -188,7 +188,7 @@ impl Bpf {
         let req = Request::new(strategy, 0, Groups::NONE);
         let tasks = Sizes::estimate(&req, 0).tasks;
         let sizes = Sizes { chunks: CHUNKS_RESERVE + 1, tasks };
-        let mut run = Run::start(&req, sizes, true, self.legacy).map_err(unavailable)?;
+        let mut run = LoadedProgram::start(&req, sizes, true, self.legacy).map_err(unavailable)?;
         run.steps().map_err(unavailable)?;
         Ok(u64::from(run.state().counted))
     }
@@ -263,7 +263,7 @@ impl Bpf {
         sizes.chunks = sizes.chunks.min(if self.small { FEW_CHUNKS } else { OUT_CHUNKS });
         let mut syscalls = 0;
         loop {
-            let mut run = match Run::start(req, sizes, false, self.legacy) {
+            let mut run = match LoadedProgram::start(req, sizes, false, self.legacy) {
                 // There is a memory limit. The whole answer need not be in kernel memory at once.
                 Err((_, e)) if is_no_memory(&e) && sizes.chunks > FEW_CHUNKS => {
                     sizes.chunks = FEW_CHUNKS;

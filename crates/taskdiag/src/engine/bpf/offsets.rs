@@ -19,13 +19,13 @@ const HEADER: &str = taskdiag_bpf::OFFSETS;
 
 /// One line of `offsets.h`.
 #[derive(Clone, Copy, Debug)]
-struct Entry<'a> {
+struct OffsetEntry<'a> {
     needed: bool,
     of: &'a str,
     path: &'a str,
 }
 
-fn entries(header: &str) -> impl Iterator<Item = Entry<'_>> {
+fn entries(header: &str) -> impl Iterator<Item = OffsetEntry<'_>> {
     header.lines().filter_map(|l| {
         let (macro_name, args) = l.strip_suffix(')')?.split_once('(')?;
         let needed = match macro_name {
@@ -34,7 +34,7 @@ fn entries(header: &str) -> impl Iterator<Item = Entry<'_>> {
             _ => return None,
         };
         let mut args = args.split(',').map(str::trim).skip(1);
-        Some(Entry { needed, of: args.next()?, path: args.next()? })
+        Some(OffsetEntry { needed, of: args.next()?, path: args.next()? })
     })
 }
 

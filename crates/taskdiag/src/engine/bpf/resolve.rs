@@ -8,7 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use super::btf::{Btf, FUNC, Wanted};
 use super::core::{self, RELOCATION_SIZE};
-use super::machine::{Host, Memory};
+use super::machine::{Host, LoaderMemory};
 use super::sys;
 use super::trim::{self, Data};
 
@@ -25,12 +25,12 @@ pub struct Resolver<'k> {
     /// The last command that failed.
     pub failed: Option<i32>,
     /// Which work on the program was done here and not left to the kernel.
-    pub done: Done,
+    pub done: LoaderWork,
 }
 
 /// Which work was done on a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct LoaderWork {
     /// It was relocated.
     pub relocated: bool,
     /// Code that is never run was left out.
@@ -62,20 +62,20 @@ impl<'k> Resolver<'k> {
             open: BTreeMap::new(),
             data,
             failed: None,
-            done: Done::default(),
+            done: LoaderWork::default(),
         }
     }
     /// An fd that is still open.
     pub fn take(&mut self, fd: u32) -> Option<OwnedFd> {
         self.open.remove(&fd)
     }
-    fn remember(&mut self, memory: &Memory<'_>, attr: u64) -> Option<()> {
+    fn remember(&mut self, memory: &LoaderMemory<'_>, attr: u64) -> Option<()> {
         let len = memory.number(attr + BTF_SIZE_AT, 4)? as usize;
         self.local = memory.get(memory.number(attr + BTF_AT, 8)?, len)?.to_vec();
         Some(())
     }
     /// Do the work that comes before a command. What fails here is left to the kernel, which does or refuses it.
-    pub fn prepare(&mut self, cmd: i32, memory: &mut Memory<'_>, attr: u64) {
+    pub fn prepare(&mut self, cmd: i32, memory: &mut LoaderMemory<'_>, attr: u64) {
         match cmd {
             sys::BTF_LOAD => drop(self.remember(memory, attr)),
             sys::PROG_LOAD => {
@@ -87,7 +87,7 @@ impl<'k> Resolver<'k> {
         }
     }
     /// Relocate the program that is about to be loaded. `None` if it is left unchanged, for the kernel to relocate.
-    fn relocate(&mut self, memory: &mut Memory<'_>, attr: u64) -> Option<()> {
+    fn relocate(&mut self, memory: &mut LoaderMemory<'_>, attr: u64) -> Option<()> {
         let count = memory.number(attr + CORE_RELO_CNT_AT, 4)? as usize;
         if count == 0 || memory.number(attr + CORE_RELO_REC_SIZE_AT, 4)? as usize != RELOCATION_SIZE
         {
@@ -106,7 +106,7 @@ impl<'k> Resolver<'k> {
         memory.set(attr + CORE_RELO_REC_SIZE_AT, 4, 0)
     }
     /// Remove the code that is never run from the program. `None` if it is left unchanged.
-    fn trim(&self, memory: &mut Memory<'_>, attr: u64) -> Option<()> {
+    fn trim(&self, memory: &mut LoaderMemory<'_>, attr: u64) -> Option<()> {
         let insns_at = memory.number(attr + INSNS_AT, 8)?;
         let insns = memory.get(insns_at, memory.number(attr + INSN_CNT_AT, 4)? as usize * 8)?;
         let trimmed = trim::trim(insns, self.data?)?;
@@ -133,7 +133,7 @@ impl<'k> Resolver<'k> {
 }
 
 impl Host for Resolver<'_> {
-    fn bpf(&mut self, cmd: u32, memory: &mut Memory<'_>, attr: u64, size: u32) -> i64 {
+    fn bpf(&mut self, cmd: u32, memory: &mut LoaderMemory<'_>, attr: u64, size: u32) -> i64 {
         self.prepare(cmd as i32, memory, attr);
         let Some(bytes) = memory.get_mut(attr, size as usize) else {
             return -i64::from(libc::EFAULT);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use taskdiag_wire::{AlignedBuf, Done, Groups, Info, Strategy, StreamWriter, build};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::mapped::{self, HEAD, Mapped};
+use super::mapped::{self, HEAD, MappedStream};
 use super::offsets::{self, OFFSET_NONE, OFFSETS_MAX};
 use super::shared::*;
 use super::sizes::{Sizes, reserve};
@@ -23,7 +23,7 @@ use crate::engine::estimate;
 use crate::error::Error;
 use crate::request::Request;
 
-/// The system calls of a load, from [`Run::start`] to the close: four for the kernel's types, five for the namespace, the
+/// The system calls of a load, from [`LoadedProgram::start`] to the close: four for the kernel's types, five for the namespace, the
 /// program's type information and its close, five maps, two values, a freeze, the program, a mapping, the link and its
 /// close, and the iterator; and at the end the mapping of the output, two unmappings and seven closes.
 const LOAD_SYSCALLS: u64 = 34;
@@ -34,7 +34,7 @@ const SLICE_NS: u64 = 1_000_000;
 
 /// A loaded program and its memory. It may answer the same request any number of times.
 #[derive(Debug)]
-pub struct Run {
+pub struct LoadedProgram {
     loaded: Loaded,
     pub legacy: bool,
     link: OwnedFd,
@@ -51,14 +51,14 @@ pub struct Run {
 /// After this many runs the program is loaded again, because it counts its runs in 32 bits.
 const SLICES_MAX: u32 = 1 << 31;
 
-impl Run {
+impl LoadedProgram {
     /// Load the program for this request.
     pub fn start(
         req: &Request,
         sizes: Sizes,
         count_only: bool,
         legacy: bool,
-    ) -> Result<Run, Failed> {
+    ) -> Result<LoadedProgram, Failed> {
         let by_offset = req.groups.intersects(BY_OFFSET);
         let offsets = if by_offset {
             offsets::offsets().map_err(|e| ("finding the kernel's structs", io::Error::other(e)))?
@@ -120,8 +120,16 @@ impl Run {
         let state = Mapping::new(loaded.map(".bss"), state).map_err(at("mapping the state"))?;
         let link = sys::link(&loaded.programs[0]).map_err(at("attaching the iterator"))?;
         let (iter, out, chunks) = (None, None, sizes.chunks);
-        let mut run =
-            Run { loaded, legacy, link, iter, state, out, chunks, syscalls: LOAD_SYSCALLS };
+        let mut run = LoadedProgram {
+            loaded,
+            legacy,
+            link,
+            iter,
+            state,
+            out,
+            chunks,
+            syscalls: LOAD_SYSCALLS,
+        };
         run.begin(req)?;
         Ok(run)
     }
@@ -249,7 +257,7 @@ impl Run {
                     first.info(head);
                     let first = first.finish(Done::default());
                     let head = &first.as_bytes()[..HEAD];
-                    match Mapped::new(out, &used[..self.chunks], head, &totals) {
+                    match MappedStream::new(out, &used[..self.chunks], head, &totals) {
                         Ok(m) => return Ok(Some(Bytes::of_memory(m))),
                         Err(memory) => self.out = Some(memory),
                     }

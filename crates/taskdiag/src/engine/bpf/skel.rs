@@ -9,7 +9,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use zerocopy::IntoBytes;
 
 use super::btf::Btf;
-use super::machine::{self, Memory};
+use super::machine::{self, LoaderMemory};
 use super::offsets::kernel;
 use super::resolve::Resolver;
 use super::sys;
@@ -133,7 +133,7 @@ impl Skeleton {
         let bytes = ctx[0] as usize;
         let r = {
             let ctx = ctx.as_mut_bytes().get_mut(..bytes)?;
-            machine::run(self.insns, &mut Memory::new(&mut data, ctx, &values), &mut resolver)
+            machine::run(self.insns, &mut LoaderMemory::new(&mut data, ctx, &values), &mut resolver)
                 .ok()?
         };
         if r < 0 {
@@ -190,16 +190,16 @@ mod tests {
     use super::super::{LEGACY, LITE, MORE, SNAPSHOT};
     use super::*;
     use crate::engine::bpf::machine::Host;
-    use crate::engine::bpf::resolve::Done;
+    use crate::engine::bpf::resolve::LoaderWork;
     use zerocopy::FromZeros;
 
     /// A dry run, which needs no rights: it finds types and relocates the program, but loads nothing.
     struct Dry<'k>(Resolver<'k>, Vec<String>);
 
     impl Host for Dry<'_> {
-        fn bpf(&mut self, cmd: u32, memory: &mut Memory<'_>, attr: u64, _: u32) -> i64 {
+        fn bpf(&mut self, cmd: u32, memory: &mut LoaderMemory<'_>, attr: u64, _: u32) -> i64 {
             self.0.prepare(cmd as i32, memory, attr);
-            let all = Done { relocated: true, trimmed: true };
+            let all = LoaderWork { relocated: true, trimmed: true };
             if cmd as i32 == sys::PROG_LOAD && self.0.done != all {
                 self.1.push(format!("{:?} is not all", self.0.done));
             }
@@ -231,7 +231,8 @@ mod tests {
             let (bytes, values) = (ctx[0] as usize, [config.as_bytes()]);
             let ctx = &mut ctx.as_mut_bytes()[..bytes];
             let mut dry = Dry(Resolver::new(types, s.data_of(&init)), Vec::new());
-            let r = machine::run(s.insns, &mut Memory::new(&mut data, ctx, &values), &mut dry);
+            let r =
+                machine::run(s.insns, &mut LoaderMemory::new(&mut data, ctx, &values), &mut dry);
             assert!(dry.1.is_empty(), "{name}: {:?}", dry.1);
             assert_eq!(r.expect("it is understood"), 0, "{name}");
         }
@@ -245,7 +246,7 @@ mod tests {
     }
 
     impl Host for Calls {
-        fn bpf(&mut self, cmd: u32, memory: &mut Memory<'_>, attr: u64, _: u32) -> i64 {
+        fn bpf(&mut self, cmd: u32, memory: &mut LoaderMemory<'_>, attr: u64, _: u32) -> i64 {
             if cmd as i32 == sys::PROG_LOAD {
                 let count = memory.number(attr + 4, 4).expect("a length") as usize;
                 let at = memory.number(attr + 8, 8).expect("an address");
@@ -296,7 +297,8 @@ mod tests {
             let (bytes, values) = (ctx[0] as usize, [config.as_bytes()]);
             let ctx = &mut ctx.as_mut_bytes()[..bytes];
             let mut calls = Calls::default();
-            let r = machine::run(s.insns, &mut Memory::new(&mut data, ctx, &values), &mut calls);
+            let r =
+                machine::run(s.insns, &mut LoaderMemory::new(&mut data, ctx, &values), &mut calls);
             assert_eq!(r.expect("it is understood"), 0, "{name}");
             assert!(calls.called.contains("helper 113"), "{name}: no program was seen");
             let unlisted: Vec<_> = calls.called.difference(&listed).collect();
@@ -314,7 +316,7 @@ mod tests {
     /// would notice.
     #[test]
     fn the_newer_programs_load_where_there_are_open_coded_loops() {
-        use super::super::{GROUPS, Run, Sizes};
+        use super::super::{GROUPS, LoadedProgram, Sizes};
         use crate::request::Request;
         let skip = |why: &str| {
             let text = format!("SKIPPED the newer programs: {why}\n");
@@ -326,7 +328,7 @@ mod tests {
         let each = GROUPS.iter().map(taskdiag_wire::Groups::from);
         for groups in each.chain([GROUPS]) {
             for request in [Request::all_threads(groups), Request::one(1, groups)] {
-                match Run::start(&request, Sizes { chunks: 3, tasks: 64 }, false, false) {
+                match LoadedProgram::start(&request, Sizes { chunks: 3, tasks: 64 }, false, false) {
                     Ok(run) => assert!(!run.legacy, "{groups:?}"),
                     Err((_, e)) if e.raw_os_error() == Some(libc::EPERM) => {
                         return skip("not allowed to");

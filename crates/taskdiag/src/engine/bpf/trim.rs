@@ -437,7 +437,7 @@ fn emit(insns: &[u8], all: &[Insn], seen: &[u8]) -> Option<Trimmed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::bpf::machine::{self, Host, Memory};
+    use crate::engine::bpf::machine::{self, Host, LoaderMemory};
 
     const DATA: [u8; 16] = [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80];
     const END: [u8; 8] = insn(EXIT, 0, 0, 0, 0);
@@ -565,7 +565,7 @@ mod tests {
 
     struct Nobody;
     impl Host for Nobody {
-        fn bpf(&mut self, _: u32, _: &mut Memory<'_>, _: u64, _: u32) -> i64 {
+        fn bpf(&mut self, _: u32, _: &mut LoaderMemory<'_>, _: u64, _: u32) -> i64 {
             unreachable!()
         }
         fn find_type(&mut self, _: &[u8], _: u32) -> i64 {
@@ -576,7 +576,7 @@ mod tests {
 
     fn result(insns: &[u8]) -> Option<i64> {
         let (mut data, mut ctx) = (DATA, [7u8, 0, 0, 0, 0, 0, 0, 0]);
-        machine::run(insns, &mut Memory::new(&mut data, &mut ctx, &[]), &mut Nobody).ok()
+        machine::run(insns, &mut LoaderMemory::new(&mut data, &mut ctx, &[]), &mut Nobody).ok()
     }
 
     #[test]

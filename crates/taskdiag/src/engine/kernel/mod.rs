@@ -24,7 +24,7 @@ use taskdiag_wire::{
     build,
 };
 
-use self::stop::Progress;
+use self::stop::Arrival;
 use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, Support, estimate};
 use crate::error::{Cause, Error};
 use crate::request::Request;
@@ -239,7 +239,7 @@ impl Engine for Kernel {
         )?;
 
         let mut stream = AlignedBuf::zeroed(Kernel::guess(req));
-        let mut progress = req.watch.as_ref().map(|_| Progress::new(req));
+        let mut progress = req.watch.as_ref().map(|_| Arrival::new(req));
         let piece = if progress.is_some() { WATCHED_READ } else { usize::MAX };
         // open, write, close
         let (mut len, mut syscalls) = (0, 3);

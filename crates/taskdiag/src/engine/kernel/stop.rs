@@ -11,7 +11,7 @@ use crate::request::Request;
 
 /// The progress of an answer that arrives in pieces.
 #[derive(Debug)]
-pub(super) struct Progress<'a> {
+pub(super) struct Arrival<'a> {
     req: &'a Request,
     /// The offset of the next message.
     at: usize,
@@ -28,9 +28,9 @@ pub(super) fn nothing(req: &Request) -> AlignedBuf {
     w.finish(build!(Done { error: -libc::EINTR, ..Done::default() }))
 }
 
-impl<'a> Progress<'a> {
-    pub(super) fn new(req: &'a Request) -> Progress<'a> {
-        Progress { req, at: 0, last: 0, tasks: 0, done: false }
+impl<'a> Arrival<'a> {
+    pub(super) fn new(req: &'a Request) -> Arrival<'a> {
+        Arrival { req, at: 0, last: 0, tasks: 0, done: false }
     }
 
     /// Whether the answer is complete.
@@ -88,7 +88,7 @@ mod tests {
         let req = Request::all(Groups::NONE);
         for cut in (size_of::<NlMsgHdr>()..whole.len()).step_by(8) {
             let bytes = &whole.as_bytes()[..cut];
-            let mut p = Progress::new(&req);
+            let mut p = Arrival::new(&req);
             p.advance(&bytes[..cut / 2 / 8 * 8]);
             p.advance(bytes);
             if p.at == 0 {
@@ -100,7 +100,7 @@ mod tests {
             let pids: Vec<u32> = s.tasks().map(|t| t.pid()).collect();
             assert!([1, 2, 3].starts_with(&pids) && pids.len() < 3, "{pids:?}");
         }
-        let mut p = Progress::new(&req);
+        let mut p = Arrival::new(&req);
         p.advance(whole.as_bytes());
         assert!(p.is_done());
     }

@@ -14,9 +14,9 @@ use taskdiag_wire::{Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TAS
 
 use super::lists::{FileLists, List};
 use super::parse::{self, FdInfo, FdLink, Sock};
-use super::path::Place;
+use super::path::TaskDir;
 use super::read::Reader;
-use super::sockets::{Inhabitant, Table};
+use super::sockets::{Inhabitant, SocketsByInode};
 use super::stop::Stop;
 use super::unlisted;
 use super::worker::Worker;
@@ -153,7 +153,7 @@ impl Digits {
 }
 
 impl Worker<'_> {
-    pub(super) fn files(&mut self, at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn files(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         if self.unshared(at, Groups::FD)?.is_empty() {
             return Ok(());
         }
@@ -167,7 +167,7 @@ impl Worker<'_> {
         self.settle_own(at, Groups::FD, got)
     }
 
-    fn read_files(&mut self, mut at: Place<'_>, lists: &mut FileLists) -> Result<(), Stop> {
+    fn read_files(&mut self, mut at: TaskDir<'_>, lists: &mut FileLists) -> Result<(), Stop> {
         let dir = match self.reader.open_dir(at.dir, at.path.file("fd")) {
             Ok(dir) => dir,
             Err(e) => return Err(self.meaning(at, e)),
@@ -180,7 +180,7 @@ impl Worker<'_> {
         if let Err(e) = self.reader.numbers(dir.as_fd(), &mut lists.fds) {
             return Err(self.meaning(at, e));
         }
-        let mut table: Option<(u32, Arc<Table>)> = None;
+        let mut table: Option<(u32, Arc<SocketsByInode>)> = None;
         let fds = std::mem::take(&mut lists.fds);
         let mut got = Ok(());
         for &fd in &fds {
@@ -213,7 +213,7 @@ impl Worker<'_> {
     }
 
     /// Checks that an empty list is that of a task which has no file open, and not of one which has no list.
-    pub(super) fn has_files(&mut self, at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn has_files(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         match self.stat_file(at) {
             Ok(s) if s.base.state == b'Z' || s.base.flags & TASK_EXITING != 0 => {
                 Err(Stop::Gap(Reason::Absent))
@@ -226,7 +226,7 @@ impl Worker<'_> {
     /// Reads one descriptor. Returns the inode if it is a socket.
     fn file(
         &mut self,
-        at: Place<'_>,
+        at: TaskDir<'_>,
         dir: BorrowedFd<'_>,
         infos: BorrowedFd<'_>,
         fd: u32,
@@ -246,7 +246,7 @@ impl Worker<'_> {
     /// namespace if that is known.
     fn unlisted(
         &mut self,
-        at: Place<'_>,
+        at: TaskDir<'_>,
         dir: BorrowedFd<'_>,
         fd: u32,
         inode: u64,
@@ -262,7 +262,7 @@ impl Worker<'_> {
     }
 
     /// The network namespace of a task, and the sockets in it.
-    fn sockets_of(&mut self, mut at: Place<'_>) -> (u32, Arc<Table>) {
+    fn sockets_of(&mut self, mut at: TaskDir<'_>) -> (u32, Arc<SocketsByInode>) {
         let inode = |text: &[u8]| parse::ns_inode(text);
         let netns = self.reader.link(at.dir, at.path.file("ns/net")).ok().and_then(inode);
         let Some(netns) = netns else { return (0, Arc::default()) };
@@ -306,7 +306,7 @@ impl Worker<'_> {
 /// A task, as a way into its network namespace.
 struct InNetns<'r, 'a> {
     reader: &'r mut Reader,
-    at: Place<'a>,
+    at: TaskDir<'a>,
 }
 
 impl Inhabitant for InNetns<'_, '_> {

@@ -7,9 +7,9 @@ use rustix::fs::{CWD, Statx, StatxFlags};
 use rustix::io::Errno;
 use taskdiag_wire::{FileStat, FileUse, Groups, Reason, Vma, build};
 
-use super::lists::Mapped;
+use super::lists::MappedFiles;
 use super::parse::{self, MapLine};
-use super::path::Place;
+use super::path::TaskDir;
 use super::stop::Stop;
 use super::worker::Worker;
 
@@ -32,7 +32,7 @@ impl Entries {
 }
 
 impl Worker<'_> {
-    pub(super) fn file_stat(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn file_stat(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         let mut entries = Entries::default();
         let mut failed: Option<Errno> = None;
         for (r#as, file) in USES {
@@ -68,7 +68,7 @@ impl Worker<'_> {
     /// Notes a mapping, if its file is to be looked at.
     pub(super) fn note_mapped(&mut self, line: &MapLine<'_>) {
         let key = (line.vma.dev, line.vma.inode);
-        let new = |m: &Mapped| {
+        let new = |m: &MappedFiles| {
             !m.seen.contains(&key) && !m.todo.iter().any(|(v, _)| (v.dev, v.inode) == key)
         };
         // The first SysV segment has inode 0, but it has a device.
@@ -80,7 +80,7 @@ impl Worker<'_> {
     }
 
     /// Looks at the files that were noted. A file that cannot be looked at gets no entry.
-    pub(super) fn mapped_stats(&mut self, at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn mapped_stats(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let todo = std::mem::take(&mut self.mapped.todo);
         let mut entries = Entries::default();
         for (vma, name) in todo {
@@ -97,7 +97,7 @@ impl Worker<'_> {
     /// may be that of another namespace.
     fn mapped_stat(
         &mut self,
-        at: Place<'_>,
+        at: TaskDir<'_>,
         vma: &Vma,
         name: &[u8],
     ) -> Result<Option<(FileStat, bool)>, Stop> {

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use taskdiag_wire::{Groups, Reason};
 
-use super::path::Place;
+use super::path::TaskDir;
 use super::read::Reader;
 use super::slot::{Parked, STUCK};
 use super::stop::Stop;
@@ -36,7 +36,7 @@ impl Worker<'_> {
     /// would wait.
     pub(super) fn risky<T>(
         &mut self,
-        at: Place<'_>,
+        at: TaskDir<'_>,
         what: Groups,
         read: impl FnOnce(&mut Reader) -> T,
     ) -> Result<T, Stop> {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-use super::path::Place;
+use super::path::TaskDir;
 use super::read::Reader;
 
 /// At most so many are open, which is two for each of 4,096 processes, and at most half of the descriptors that the process
@@ -21,14 +21,14 @@ const HELD_MAX: usize = 8192;
 
 /// The open files, by process and name.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldFiles {
     most: usize,
     answer: AtomicU32,
-    files: Mutex<HashMap<Key, File>>,
+    files: Mutex<HashMap<FileKey, File>>,
 }
 
 /// The pid of a process, and the name of a file in its directory.
-type Key = (u32, &'static str);
+type FileKey = (u32, &'static str);
 
 #[derive(Debug)]
 struct File {
@@ -37,14 +37,14 @@ struct File {
     answer: u32,
 }
 
-impl Held {
-    pub(super) fn new() -> Held {
+impl HeldFiles {
+    pub(super) fn new() -> HeldFiles {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let half = limit.map_or(HELD_MAX, |n| usize::try_from(n / 2).unwrap_or(HELD_MAX));
-        Held { most: half.min(HELD_MAX), answer: AtomicU32::new(0), files: Mutex::default() }
+        HeldFiles { most: half.min(HELD_MAX), answer: AtomicU32::new(0), files: Mutex::default() }
     }
 
-    fn files(&self) -> std::sync::MutexGuard<'_, HashMap<Key, File>> {
+    fn files(&self) -> std::sync::MutexGuard<'_, HashMap<FileKey, File>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,7 +53,7 @@ impl Held {
     pub(super) fn read(
         &self,
         reader: &mut Reader,
-        mut at: Place<'_>,
+        mut at: TaskDir<'_>,
         name: &'static str,
     ) -> Result<usize, Errno> {
         let key = (at.pid, name);
@@ -72,7 +72,7 @@ impl Held {
         Ok(len)
     }
 
-    fn get(&self, key: Key) -> Option<Arc<OwnedFd>> {
+    fn get(&self, key: FileKey) -> Option<Arc<OwnedFd>> {
         let mut files = self.files();
         let file = files.get_mut(&key)?;
         file.answer = self.answer.load(Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Held {
     }
 
     /// Keeps this file open. Returns false if there may be no more, and it was closed.
-    fn keep(&self, key: Key, fd: OwnedFd) -> bool {
+    fn keep(&self, key: FileKey, fd: OwnedFd) -> bool {
         let mut files = self.files();
         let may = files.len() < self.most;
         if may {

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use taskdiag_wire::Reason;
 
 use super::parse::{StatFile, StatusFile};
-use super::path::{Path, Place};
+use super::path::{Path, TaskDir};
 use super::stop::Stop;
 use super::worker::Worker;
 
@@ -19,9 +19,9 @@ impl Worker<'_> {
     /// is no memory.
     pub(super) fn of_memory(
         &mut self,
-        at: Place<'_>,
+        at: TaskDir<'_>,
         stat: Option<&StatFile>,
-        step: impl Fn(&mut Self, Place<'_>, Option<&StatFile>) -> Result<(), Stop>,
+        step: impl Fn(&mut Self, TaskDir<'_>, Option<&StatFile>) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         match step(self, at, stat) {
             Err(Stop::Gap(Reason::Absent)) => self.of_live_thread(at, stat, step),
@@ -32,9 +32,9 @@ impl Worker<'_> {
     /// Runs a step for a living thread of a process whose first thread has no memory any more.
     pub(super) fn of_live_thread(
         &mut self,
-        at: Place<'_>,
+        at: TaskDir<'_>,
         stat: Option<&StatFile>,
-        step: impl Fn(&mut Self, Place<'_>, Option<&StatFile>) -> Result<(), Stop>,
+        step: impl Fn(&mut Self, TaskDir<'_>, Option<&StatFile>) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         let Some(live) = self.live_thread(at, stat)? else {
             return Err(Stop::Gap(Reason::Absent));
@@ -54,9 +54,9 @@ impl Worker<'_> {
     /// about it.
     pub(super) fn status_of_memory<'p>(
         &mut self,
-        at: Place<'p>,
+        at: TaskDir<'p>,
         stat: Option<&StatFile>,
-    ) -> Result<Place<'p>, Stop> {
+    ) -> Result<TaskDir<'p>, Stop> {
         if self.status.statm.valid != 0 || self.status.swap_bytes.is_some() {
             return Ok(at);
         }
@@ -72,9 +72,9 @@ impl Worker<'_> {
     /// A thread that has memory, of a process whose first thread is a zombie.
     fn live_thread<'p>(
         &mut self,
-        mut at: Place<'p>,
+        mut at: TaskDir<'p>,
         stat: Option<&StatFile>,
-    ) -> Result<Option<Place<'p>>, Stop> {
+    ) -> Result<Option<TaskDir<'p>>, Stop> {
         if self.run.threads {
             return Ok(None);
         }
@@ -97,7 +97,7 @@ impl Worker<'_> {
             // The first word is the size of its memory, or 0.
             let text = self.reader.file(at.dir, path.file("statm"));
             if text.is_ok_and(|t| !t.starts_with(b"0 ")) {
-                return Ok(Some(Place { path, ..at }));
+                return Ok(Some(TaskDir { path, ..at }));
             }
         }
         Ok(None)

@@ -7,15 +7,15 @@ use crate::request::Request;
 
 /// What a request allows VMA_STAT and ROLLUP to cost, and how much of it is used up. All readers share it.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct Budget {
     pub(super) max_rss_bytes: Option<u64>,
     budget: Option<Duration>,
     spent_ns: AtomicU64,
 }
 
-impl Limits {
-    pub(super) fn of(req: &Request) -> Limits {
-        Limits {
+impl Budget {
+    pub(super) fn of(req: &Request) -> Budget {
+        Budget {
             max_rss_bytes: req.max_rss_bytes.map(std::num::NonZero::get),
             budget: req.budget,
             spent_ns: AtomicU64::new(0),

@@ -9,7 +9,7 @@ use taskdiag_wire::{
 };
 
 use super::parse;
-use super::path::{Path, Place};
+use super::path::{Path, TaskDir};
 use super::stop::Stop;
 use super::worker::Worker;
 
@@ -41,7 +41,7 @@ impl Worker<'_> {
         }
     }
 
-    pub(super) fn paths(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn paths(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         const ATTR: u16 = Group::Paths as u16;
         let mut failed: [Option<Errno>; 3] = [None; 3];
         let mut any = false;
@@ -101,7 +101,7 @@ impl Worker<'_> {
     }
 
     /// Whether the ` (deleted)` at the end of a path was written by the kernel and is not part of the name.
-    fn is_deleted(&mut self, mut at: Place<'_>, file: &'static str, text: &[u8]) -> bool {
+    fn is_deleted(&mut self, mut at: TaskDir<'_>, file: &'static str, text: &[u8]) -> bool {
         let Ok(target) = self.reader.stat(at.dir, at.path.file(file)) else {
             return false;
         };
@@ -119,7 +119,7 @@ impl Worker<'_> {
         other(&ours) && other(&self.reader.stat_below(at.dir, at.path.file("root"), text))
     }
 
-    pub(super) fn ns(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn ns(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         let mut record = Ns::new();
         let mut last = Errno::NOENT;
         for (i, file) in NS_FILES.into_iter().enumerate() {
@@ -147,8 +147,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    pub(super) fn sched(&mut self, at: Place<'_>) -> Result<(), Stop> {
-        let mut sum = Sum::default();
+    pub(super) fn sched(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
+        let mut sum = SchedSum::default();
         if self.run.threads || self.status.threads == Some(1) {
             let [time, delay, slices] = self.schedstat(at)?;
             sum.add([time, delay, slices, self.status.nvcsw, self.status.nivcsw]);
@@ -167,7 +167,7 @@ impl Worker<'_> {
     }
 
     /// Returns run_time, run_delay and timeslices. `None` stands for a number that the kernel does not keep.
-    fn schedstat(&mut self, mut at: Place<'_>) -> Result<[Option<u64>; 3], Stop> {
+    fn schedstat(&mut self, mut at: TaskDir<'_>) -> Result<[Option<u64>; 3], Stop> {
         match self.reader.file(at.dir, at.path.file("schedstat")) {
             Ok(bytes) => Ok(parse::schedstat(bytes).map_or([None; 3], |n| n.map(Some))),
             Err(e) => match self.meaning(at, e) {
@@ -177,7 +177,7 @@ impl Worker<'_> {
         }
     }
 
-    fn sum_threads(&mut self, mut at: Place<'_>, sum: &mut Sum) -> Result<(), Stop> {
+    fn sum_threads(&mut self, mut at: TaskDir<'_>, sum: &mut SchedSum) -> Result<(), Stop> {
         let dir = match self.reader.open_dir(at.dir, at.path.file("task")) {
             Ok(dir) => dir,
             Err(e) => return Err(self.meaning(at, e)),
@@ -188,7 +188,7 @@ impl Worker<'_> {
         let mut result = listed.map_err(|e| self.meaning(at, e));
         if result.is_ok() {
             for &tid in &tids {
-                let thread = Place { dir: dir.as_fd(), path: Path::id(tid), pid: tid, ..at };
+                let thread = TaskDir { dir: dir.as_fd(), path: Path::id(tid), pid: tid, ..at };
                 match self.thread_sched(thread) {
                     Ok(numbers) => sum.add(numbers),
                     Err(Stop::Failed(e)) => {
@@ -207,7 +207,7 @@ impl Worker<'_> {
         result
     }
 
-    fn thread_sched(&mut self, mut at: Place<'_>) -> Result<[Option<u64>; 5], Stop> {
+    fn thread_sched(&mut self, mut at: TaskDir<'_>) -> Result<[Option<u64>; 5], Stop> {
         let [time, delay, slices] = self.schedstat(at)?;
         match self.reader.file(at.dir, at.path.file("status")) {
             Ok(bytes) => self.status.parse(bytes, Groups::SCHED),
@@ -235,14 +235,14 @@ fn ns_member(ns: &mut Ns, i: usize) -> &mut u32 {
 
 /// Sums SCHED over one or more threads. A sum is known only if the number is known of each thread.
 #[derive(Debug, Default)]
-struct Sum {
+struct SchedSum {
     threads: usize,
     /// The sums of run_time, run_delay, timeslices, nvcsw and nivcsw.
     values: [u64; 5],
     unknown: [bool; 5],
 }
 
-impl Sum {
+impl SchedSum {
     fn add(&mut self, numbers: [Option<u64>; 5]) {
         self.threads += 1;
         for (i, n) in numbers.into_iter().enumerate() {
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn sums() {
-        let mut s = Sum::default();
+        let mut s = SchedSum::default();
         assert_eq!(s.threads, 0);
         s.add([Some(1), Some(2), Some(3), Some(4), Some(u64::MAX)]);
         s.add([Some(10), Some(20), Some(30), None, Some(1)]);
@@ -306,7 +306,7 @@ mod tests {
         );
         assert_eq!((r.nvcsw(), r.nivcsw()), (None, Some(u64::MAX)));
         assert_eq!(r.knows("flags"), Some(true));
-        let mut s = Sum::default();
+        let mut s = SchedSum::default();
         s.add([None; 5]);
         assert_eq!(s.record(), None);
     }

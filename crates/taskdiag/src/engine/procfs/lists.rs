@@ -56,11 +56,11 @@ pub(super) struct FileLists {
     /// The text of all names. Each name has an entry with the file or socket that it belongs to, its range
     /// in this text, and whether the file is deleted.
     pub(super) text: Vec<u8>,
-    pub(super) names: Vec<Name>,
+    pub(super) names: Vec<NameRange>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Name {
+pub(super) struct NameRange {
     pub(super) of_socket: bool,
     pub(super) at: usize,
     pub(super) start: usize,
@@ -82,13 +82,13 @@ impl FileLists {
         let at = if of_socket { self.sockets.0.len() } else { self.files.0.len() } - 1;
         let start = self.text.len();
         self.text.extend_from_slice(text);
-        self.names.push(Name { of_socket, at, start, end: self.text.len(), deleted });
+        self.names.push(NameRange { of_socket, at, start, end: self.text.len(), deleted });
     }
 }
 
 /// The state of mapped files.
 #[derive(Debug, Default)]
-pub(super) struct Mapped {
+pub(super) struct MappedFiles {
     /// The files that are in the answer already.
     pub(super) seen: HashSet<(u32, u64)>,
     /// The mappings of the current task that are still to be looked at, each with its path. An empty path

@@ -14,7 +14,7 @@ use taskdiag_wire::{Group, Groups, Reason, Vma, VmaKind, VmaStat, build};
 
 use super::lists::Lists;
 use super::parse::{self, MapLine, StatFile};
-use super::path::Place;
+use super::path::TaskDir;
 use super::read::Reader;
 use super::sizes::SizesFrom;
 use super::stop::Stop;
@@ -26,7 +26,7 @@ const FROM_MAPS: u32 = Vma::ALL_VALID & !parse::NOT_IN_MAPS;
 
 impl Worker<'_> {
     /// Writes STATM from `stat` or `statm`.
-    pub(super) fn sizes(&mut self, at: Place<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
+    pub(super) fn sizes(&mut self, at: TaskDir<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
         match self.sizes_of(at, stat, true) {
             Err(Stop::Gap(Reason::Absent)) => {
                 self.of_live_thread(at, stat, |w, at, stat| w.sizes_of(at, stat, false))
@@ -39,7 +39,7 @@ impl Worker<'_> {
     /// stay open.
     fn sizes_of(
         &mut self,
-        mut at: Place<'_>,
+        mut at: TaskDir<'_>,
         stat: Option<&StatFile>,
         is_own: bool,
     ) -> Result<(), Stop> {
@@ -71,7 +71,11 @@ impl Worker<'_> {
     }
 
     /// Writes VMA and VMA_STAT. smaps has both.
-    pub(super) fn mappings(&mut self, at: Place<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
+    pub(super) fn mappings(
+        &mut self,
+        at: TaskDir<'_>,
+        stat: Option<&StatFile>,
+    ) -> Result<(), Stop> {
         let left = self.unshared(at, Groups::VMA | Groups::VMA_STAT)?;
         if left.has(Group::VmaStat) {
             let got = self.of_memory(at, stat, |w, at, _| {
@@ -90,7 +94,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn maps(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    fn maps(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         let got =
             self.risky(at, Groups::VMA, |r| r.live_file(at.dir, at.path.file("maps"), || true))?;
         let text = match got {
@@ -118,7 +122,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn smaps(&mut self, mut at: Place<'_>, groups: Groups) -> Result<(), Stop> {
+    fn smaps(&mut self, mut at: TaskDir<'_>, groups: Groups) -> Result<(), Stop> {
         let (start, left) = (Instant::now(), self.run.limits.left());
         let in_time = || left.is_none_or(|left| start.elapsed() < left);
         let mut lists = std::mem::take(&mut self.lists);
@@ -171,7 +175,7 @@ impl Worker<'_> {
         got.and_then(|()| self.mapped_stats(at))
     }
 
-    pub(super) fn rollup(&mut self, at: Place<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
+    pub(super) fn rollup(&mut self, at: TaskDir<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
         if self.unshared(at, Groups::ROLLUP)?.is_empty() {
             return Ok(());
         }
@@ -180,7 +184,7 @@ impl Worker<'_> {
         self.settle_own(at, Groups::ROLLUP, got)
     }
 
-    fn read_rollup(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    fn read_rollup(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         let start = Instant::now();
         let got = self.risky(at, Groups::ROLLUP, |r| {
             r.file(at.dir, at.path.file("smaps_rollup")).map(<[u8]>::len)
@@ -199,7 +203,7 @@ impl Worker<'_> {
 
     /// As `meaning`, for files that are made from the task's memory. A task that is there and has no memory
     /// is a kernel thread, a zombie, or on its way to one of these.
-    pub(super) fn no_memory(&mut self, at: Place<'_>, e: Errno) -> Stop {
+    pub(super) fn no_memory(&mut self, at: TaskDir<'_>, e: Errno) -> Stop {
         match e {
             Errno::SRCH if self.reader.exists(at) => Stop::Gap(Reason::Absent),
             e => self.meaning(at, e),
@@ -207,7 +211,7 @@ impl Worker<'_> {
     }
 
     /// Checks that the sums over the memory of this process may be made.
-    fn within_limits(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    fn within_limits(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         let limits = &self.run.limits;
         if limits.left().is_some_and(|left| left < LEAST_WALK) {
             return Err(Stop::Gap(Reason::OverBudget));

@@ -65,9 +65,9 @@ use rustix::io::Errno;
 use taskdiag_wire::{Done, Group, Groups, Strategy, StreamWriter, build};
 
 use self::cgroup::Cgroups;
-use self::held::Held;
-use self::limits::Limits;
-use self::names::Names;
+use self::held::HeldFiles;
+use self::limits::Budget;
+use self::names::FileNames;
 use self::owners::FILES;
 use self::read::Reader;
 use self::run::Run;
@@ -95,7 +95,7 @@ pub const GROUPS: Groups = Groups::ALL;
 pub struct Procfs {
     root: PathBuf,
     /// Files that stay open between answers.
-    held: Option<Arc<Held>>,
+    held: Option<Arc<HeldFiles>>,
 }
 
 impl Procfs {
@@ -128,7 +128,7 @@ impl Procfs {
     /// Keeps the `stat` and `statm` files of processes open between answers: up to 8,192 files, and at most half of the
     /// descriptors that this process may have.
     pub fn keeping(self) -> Procfs {
-        Procfs { held: Some(Arc::new(Held::new())), ..self }
+        Procfs { held: Some(Arc::new(HeldFiles::new())), ..self }
     }
 
     /// The directory that the engine reads.
@@ -215,12 +215,12 @@ impl Engine for Procfs {
                 || (req.strategy.is_threads() && req.groups.intersects(FILES)))
                 && reader.is_own(root.as_fd()),
             watch: req.watch.clone(),
-            limits: Limits::of(req),
+            limits: Budget::of(req),
             swap_used: req.groups.has(Group::Swap) && swap::is_used(),
             objects: Objects::default(),
             own_netns: if req.groups.has(Group::Fd) { reader.own_netns() } else { 0 },
             sockets: Sockets::default(),
-            names: Names::default(),
+            names: FileNames::default(),
             held: self.held.clone().filter(|_| !req.strategy.is_threads()),
             cgroups: find_cgroups.then(|| Cgroups::find(root.as_fd(), &mut reader)).flatten(),
         };

@@ -12,11 +12,11 @@ use taskdiag_wire::{BLOB_DELETED, StreamWriter};
 const OURS: u32 = 3 << 28;
 
 /// A name, and whether it is that of a deleted file.
-type Key = (Box<[u8]>, bool);
+type NameKey = (Box<[u8]>, bool);
 
 /// All names of an answer, with their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Names(Mutex<HashMap<Key, u32>>);
+pub(super) struct FileNames(Mutex<HashMap<NameKey, u32>>);
 
 /// The names that one reader has met. It asks the shared table only about new ones.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Known {
     /// Returns the number of a name. A new name is written to `out`, which must stay in the answer.
     pub(super) fn number(
         &mut self,
-        all: &Names,
+        all: &FileNames,
         name: &[u8],
         deleted: bool,
         out: &mut StreamWriter,
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_name_is_written_once() {
-        let all = Names::default();
+        let all = FileNames::default();
         let (mut a, mut b) = (Known::default(), Known::default());
         let mut out = StreamWriter::new();
         out.info(&StreamWriter::blank_info());

@@ -12,7 +12,7 @@ pub(super) const SHARED: Groups = MEMORY.union(FILES);
 
 /// Which thread of the process carries a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum Carrier {
     /// This thread.
     Task(u32),
     /// No thread has it, and trying again would take as long.
@@ -22,7 +22,7 @@ pub(super) enum Owner {
 /// What the threads of the current process share, as far as the answer has it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shares {
-    pub(super) owners: [Option<Owner>; Group::ALL.len()],
+    pub(super) owners: [Option<Carrier>; Group::ALL.len()],
 }
 
 impl Shares {

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 /// Where the files of a task are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct TaskDir<'a> {
     pub(super) dir: BorrowedFd<'a>,
     /// The path of the task's directory, relative to `dir`.
     pub(super) path: Path,

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 
 use super::parse;
-use super::path::Place;
+use super::path::TaskDir;
 
 /// The first size of the buffer. Every status and stat file fits, and a longer file makes it grow.
 const FIRST_SIZE: usize = 32 * 1024;
@@ -30,12 +30,12 @@ const KEEP_SIZE: usize = 8 << 20;
 
 /// A text that was read, together with its buffer.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(super) struct FileText {
     buf: Vec<u8>,
     len: usize,
 }
 
-impl Text {
+impl FileText {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buf[..self.len]
     }
@@ -110,7 +110,7 @@ impl Reader {
         at: BorrowedFd<'_>,
         path: &CStr,
         go_on: impl Fn() -> bool,
-    ) -> Result<Text, Errno> {
+    ) -> Result<FileText, Errno> {
         match self.try_live_file(at, path, &go_on) {
             // The task may have become another program, whose memory can be read.
             Err(Errno::SRCH) => self.try_live_file(at, path, &go_on),
@@ -123,7 +123,7 @@ impl Reader {
         at: BorrowedFd<'_>,
         path: &CStr,
         go_on: &impl Fn() -> bool,
-    ) -> Result<Text, Errno> {
+    ) -> Result<FileText, Errno> {
         let fd = self.open(at, path, OFlags::RDONLY)?;
         self.syscalls += 1; // close
         let (mut n, mut reads) = (0, 0);
@@ -146,7 +146,7 @@ impl Reader {
         if reads > 0 {
             self.still_there(&fd)?;
         }
-        Ok(Text { buf: std::mem::take(&mut self.buf), len: n })
+        Ok(FileText { buf: std::mem::take(&mut self.buf), len: n })
     }
 
     /// As [`live_file`](Self::live_file), but in parts that stay in the cache of the CPU. `take` gets the
@@ -203,7 +203,7 @@ impl Reader {
     }
 
     /// Returns a buffer for reuse.
-    pub(super) fn give_back(&mut self, text: Text) {
+    pub(super) fn give_back(&mut self, text: FileText) {
         self.buf = text.buf;
         // A huge buffer is not kept, because each thread has one.
         self.buf.truncate(KEEP_SIZE);
@@ -308,7 +308,7 @@ impl Reader {
     }
 
     /// Whether the task is still there.
-    pub(super) fn exists(&mut self, mut at: Place<'_>) -> bool {
+    pub(super) fn exists(&mut self, mut at: TaskDir<'_>) -> bool {
         self.stat(at.dir, at.path.file("")).is_ok()
     }
 

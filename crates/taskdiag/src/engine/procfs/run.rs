@@ -5,9 +5,9 @@ use std::sync::Arc;
 use taskdiag_wire::Groups;
 
 use super::cgroup::Cgroups;
-use super::held::Held;
-use super::limits::Limits;
-use super::names::Names;
+use super::held::HeldFiles;
+use super::limits::Budget;
+use super::names::FileNames;
 use super::shmem::Objects;
 use super::sizes::SizesFrom;
 use super::sockets::Sockets;
@@ -33,7 +33,7 @@ pub(super) struct Run {
     /// Who watches the progress and may stop the walk.
     pub(super) watch: Option<Arc<Watch>>,
     /// What VMA_STAT and ROLLUP may cost.
-    pub(super) limits: Limits,
+    pub(super) limits: Budget,
     /// Whether anything on this machine is swapped out.
     pub(super) swap_used: bool,
     /// What is known of shared memory objects.
@@ -43,9 +43,9 @@ pub(super) struct Run {
     /// The sockets of the network namespaces that were met so far.
     pub(super) sockets: Sockets,
     /// The names that the answer has so far.
-    pub(super) names: Names,
+    pub(super) names: FileNames,
     /// In a session about processes, the files that stay open.
-    pub(super) held: Option<Arc<Held>>,
+    pub(super) held: Option<Arc<HeldFiles>>,
 }
 
 impl Run {

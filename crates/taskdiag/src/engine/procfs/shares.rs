@@ -10,8 +10,8 @@ use std::ffi::CStr;
 use rustix::io::Errno;
 use taskdiag_wire::{Group, Groups, Reason};
 
-use super::owners::{MEMORY, Owner};
-use super::path::Place;
+use super::owners::{Carrier, MEMORY};
+use super::path::TaskDir;
 use super::stop::Stop;
 use super::worker::Worker;
 
@@ -21,12 +21,12 @@ const KCMP_FILES: libc::c_long = 2;
 impl Worker<'_> {
     /// Returns those of `groups` that were asked for and must be read of this task. For the others, it
     /// writes which thread has them.
-    pub(super) fn unshared(&mut self, at: Place<'_>, groups: Groups) -> Result<Groups, Stop> {
+    pub(super) fn unshared(&mut self, at: TaskDir<'_>, groups: Groups) -> Result<Groups, Stop> {
         let mut left = (self.run.groups - self.said) & groups;
         for g in left.iter() {
             let owner = match self.shares.owners[g as usize] {
-                Some(Owner::Task(owner)) => owner,
-                Some(Owner::Nobody(reason)) => {
+                Some(Carrier::Task(owner)) => owner,
+                Some(Carrier::Nobody(reason)) => {
                     self.settle(g.into(), Err(Stop::Gap(reason)))?;
                     left = left - g.into();
                     continue;
@@ -54,15 +54,15 @@ impl Worker<'_> {
     /// to it.
     pub(super) fn settle_own(
         &mut self,
-        at: Place<'_>,
+        at: TaskDir<'_>,
         groups: Groups,
         got: Result<(), Stop>,
     ) -> Result<(), Stop> {
         if self.run.threads {
             let owner = match got {
-                Ok(()) => Some(Owner::Task(at.pid)),
+                Ok(()) => Some(Carrier::Task(at.pid)),
                 Err(Stop::Gap(r @ (Reason::Blocked | Reason::OverBudget))) => {
-                    Some(Owner::Nobody(r))
+                    Some(Carrier::Nobody(r))
                 }
                 Err(_) => None,
             };
@@ -75,7 +75,7 @@ impl Worker<'_> {
     }
 
     /// Whether two threads have the same open files, which `group` is about.
-    fn same_files(&mut self, at: Place<'_>, owner: u32, group: Group) -> Result<Same, Stop> {
+    fn same_files(&mut self, at: TaskDir<'_>, owner: u32, group: Group) -> Result<Same, Stop> {
         if !self.run.own_pids {
             return Ok(self.same_by_look(at, owner, group, Reason::Unsupported));
         }
@@ -99,7 +99,7 @@ impl Worker<'_> {
 
     /// As `same_files`, where kcmp(2) is not allowed: threads share their files unless these look different.
     /// A file that was opened between two looks proves nothing.
-    fn same_by_look(&mut self, mut at: Place<'_>, owner: u32, group: Group, why: Reason) -> Same {
+    fn same_by_look(&mut self, mut at: TaskDir<'_>, owner: u32, group: Group, why: Reason) -> Same {
         let theirs = at.path.of_process(self.run.threads, &format!("task/{owner}/fd"));
         let mut look = |path: &CStr| match group {
             // The size is 0 before Linux 6.2.

@@ -139,7 +139,7 @@ impl Object {
     fn counter(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
         let _own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
         *syscalls += 2;
-        let mapping = Mapping::of(self.file.as_fd(), offset, len)?;
+        let mapping = ObjectRange::of(self.file.as_fd(), offset, len)?;
         own_swap(mapping.address() as u64, syscalls)
     }
 }
@@ -149,26 +149,26 @@ fn page() -> u64 {
 }
 
 /// A range of an object that is mapped into our own address space and that nobody can touch.
-struct Mapping {
+struct ObjectRange {
     at: NonNull<libc::c_void>,
     len: usize,
 }
 
-impl Mapping {
-    fn of(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<Mapping> {
+impl ObjectRange {
+    fn of(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<ObjectRange> {
         let (offset, len) = (libc::off_t::try_from(offset).ok()?, usize::try_from(len).ok()?);
         let (hint, flags) = (LOW as *mut libc::c_void, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
         // SAFETY: without MAP_FIXED, nothing that is mapped is replaced.
         let at = unsafe { libc::mmap(hint, len, libc::PROT_NONE, flags, file.as_raw_fd(), offset) };
         let at = NonNull::new(at).filter(|at| at.as_ptr() != libc::MAP_FAILED)?;
-        Some(Mapping { at, len })
+        Some(ObjectRange { at, len })
     }
     fn address(&self) -> usize {
         self.at.as_ptr() as usize
     }
 }
 
-impl Drop for Mapping {
+impl Drop for ObjectRange {
     fn drop(&mut self) {
         // SAFETY: this is the mapping that was made, and nobody has an address of it.
         unsafe { libc::munmap(self.at.as_ptr(), self.len) };

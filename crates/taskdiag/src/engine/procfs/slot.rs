@@ -27,20 +27,20 @@ pub(super) struct Parked {
 /// Where a reading thread and its supervisor meet.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
     /// The id of the reading thread, or 0 before it has begun.
     pub(super) tid: AtomicI32,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct SlotState {
     pub(super) parked: Option<Parked>,
     /// The number of reads so far.
     pub(super) ticket: u64,
 }
 
 impl Slot {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// The number of the read that the thread is in, or `None` if it is in none.

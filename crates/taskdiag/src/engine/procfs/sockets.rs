@@ -11,12 +11,12 @@ use std::thread;
 use super::parse::{self, Sock};
 
 /// The sockets of a network namespace, by inode.
-pub(super) type Table = HashMap<u64, Sock>;
+pub(super) type SocketsByInode = HashMap<u64, Sock>;
 
 /// The sockets of the network namespaces that were looked at.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
-    tables: Mutex<HashMap<u32, Arc<Table>>>,
+    tables: Mutex<HashMap<u32, Arc<SocketsByInode>>>,
 }
 
 /// A task that is in the namespace.
@@ -36,7 +36,7 @@ impl Sockets {
         own: u32,
         task: &mut impl Inhabitant,
         calls: &mut u64,
-    ) -> Arc<Table> {
+    ) -> Arc<SocketsByInode> {
         // One reader asks while the others wait, because they need the same table.
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new = || {
@@ -57,14 +57,14 @@ impl Sockets {
 }
 
 /// Sockets, and the files of those that sock_diag does not list.
-type Dumped = (Table, Vec<&'static str>);
+type Dumped = (SocketsByInode, Vec<&'static str>);
 
 /// The result where sock_diag cannot be asked.
 fn nothing() -> Dumped {
-    (Table::new(), FILES.to_vec())
+    (SocketsByInode::new(), FILES.to_vec())
 }
 
-fn add(table: &mut Table, s: Sock) {
+fn add(table: &mut SocketsByInode, s: Sock) {
     if s.record.inode != 0 {
         table.entry(s.record.inode).or_insert(s);
     }
@@ -113,7 +113,7 @@ const FILES: [&str; 9] = [
 ];
 
 fn dump(calls: &mut u64) -> Dumped {
-    let mut table = Table::new();
+    let mut table = SocketsByInode::new();
     let mut refused = Vec::new();
     *calls += 2; // socket, close
     let Ok(socket) = open() else { return nothing() };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use taskdiag_wire::{Groups, StreamWriter};
 
 use super::owners::SHARED;
-use super::path::{Path, Place};
+use super::path::{Path, TaskDir};
 use super::read::Reader;
 use super::run::Run;
 use super::slot::{Parked, Slot, ended};
@@ -36,7 +36,7 @@ pub(super) struct Job {
 
 /// The result of a thread.
 #[derive(Debug)]
-struct Done {
+struct ReaderResult {
     out: StreamWriter,
     syscalls: u64,
     result: Result<(), Error>,
@@ -66,15 +66,15 @@ impl Bell {
 
 /// A part of the items, the thread that reads it, and the state in which the supervisor last saw that
 /// thread.
-struct Part {
+struct ReaderPart {
     end: usize,
     slot: Arc<Slot>,
     thread: Option<JoinHandle<()>>,
     seen: Option<u64>,
     times: u32,
     /// Where the thread puts its result.
-    result: Arc<Mutex<Option<Done>>>,
-    done: Option<Done>,
+    result: Arc<Mutex<Option<ReaderResult>>>,
+    done: Option<ReaderResult>,
 }
 
 /// Reads all items of a job, and writes them after what `main` has written.
@@ -84,7 +84,7 @@ pub(super) fn read_all(
     syscalls: &mut u64,
 ) -> Result<(), Error> {
     let bell = Arc::new(Bell::default());
-    let mut parts: Vec<Part> = cut(&job.items, job.run.wants(SHARED))
+    let mut parts: Vec<ReaderPart> = cut(&job.items, job.run.wants(SHARED))
         .map(|(begin, end)| start(job, &bell, Begin::New(begin), end))
         .collect();
     let mut last = Instant::now();
@@ -135,7 +135,7 @@ enum Begin {
     Over(Box<Parked>),
 }
 
-fn start(job: &Arc<Job>, bell: &Arc<Bell>, begin: Begin, end: usize) -> Part {
+fn start(job: &Arc<Job>, bell: &Arc<Bell>, begin: Begin, end: usize) -> ReaderPart {
     let slot = Arc::new(Slot::default());
     let result = Arc::new(Mutex::new(None));
     let begin = Arc::new(Mutex::new(Some(begin)));
@@ -160,11 +160,11 @@ fn start(job: &Arc<Job>, bell: &Arc<Bell>, begin: Begin, end: usize) -> Part {
             done = read_part(job, None, begin, end);
         }
     }
-    Part { end, slot, thread, seen: None, times: 0, result, done }
+    ReaderPart { end, slot, thread, seen: None, times: 0, result, done }
 }
 
 /// The work of a thread. It returns `None` if another thread has taken over.
-fn read_part(job: &Job, slot: Option<&Slot>, begin: Begin, end: usize) -> Option<Done> {
+fn read_part(job: &Job, slot: Option<&Slot>, begin: Begin, end: usize) -> Option<ReaderResult> {
     let mut w = Worker::new(&job.run, Reader::new(), StreamWriter::new());
     w.slot = slot;
     let mut result = Ok(());
@@ -195,22 +195,25 @@ fn read_part(job: &Job, slot: Option<&Slot>, begin: Begin, end: usize) -> Option
         ended();
         return None;
     }
-    Some(Done { out: w.out, syscalls: w.reader.syscalls, result })
+    Some(ReaderResult { out: w.out, syscalls: w.reader.syscalls, result })
 }
 
-fn place(job: &Job, item: usize) -> Place<'_> {
+fn place(job: &Job, item: usize) -> TaskDir<'_> {
     let (tgid, tid) = job.items[item];
     let path = Path::id(tgid);
     match tid {
-        0 => Place { dir: job.root.as_fd(), path, pid: tgid, tgid },
-        tid => Place { dir: job.root.as_fd(), path: path.join_task().join_id(tid), pid: tid, tgid },
+        0 => TaskDir { dir: job.root.as_fd(), path, pid: tgid, tgid },
+        tid => {
+            TaskDir { dir: job.root.as_fd(), path: path.join_task().join_id(tid), pid: tid, tgid }
+        }
     }
 }
 
 /// Collects the result of a thread. The thread has ended by then, so nothing of it is left after the
 /// request.
-fn collect(part: &mut Part) {
-    let take = |r: &Mutex<Option<Done>>| r.lock().unwrap_or_else(PoisonError::into_inner).take();
+fn collect(part: &mut ReaderPart) {
+    let take =
+        |r: &Mutex<Option<ReaderResult>>| r.lock().unwrap_or_else(PoisonError::into_inner).take();
     if part.done.is_none() {
         part.done = take(&part.result);
     }
@@ -224,7 +227,7 @@ fn collect(part: &mut Part) {
 
 /// If the thread was found waiting in one read often enough, takes its work, because nobody waits for it any
 /// longer.
-fn stuck(part: &mut Part) -> Option<Parked> {
+fn stuck(part: &mut ReaderPart) -> Option<Parked> {
     let now = part.slot.waiting();
     let same = now.is_some() && now == part.seen;
     // A long read that works, such as a sum over a large memory, is not a wait.

@@ -24,8 +24,8 @@ use rustix::io::Errno;
 use taskdiag_wire::{Groups, Reason, Swap, VMA_SHARED, VMA_WRITE, Vma, VmaKind};
 
 use super::parse::{self, MapLine};
-use super::path::Place;
-use super::read::{Reader, Text};
+use super::path::TaskDir;
+use super::read::{FileText, Reader};
 use super::shmem::{self, OBJECT_SYSCALLS, Object};
 use super::stop::Stop;
 use super::worker::Worker;
@@ -37,7 +37,7 @@ pub(super) fn is_used() -> bool {
 }
 
 impl Worker<'_> {
-    pub(super) fn swap(&mut self, at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn swap(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         if self.unshared(at, Groups::SWAP)?.is_empty() {
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl Worker<'_> {
 
     /// Swapped bytes of the objects that are mapped, and of those, the bytes in private writable mappings.
     /// `None` if they cannot be known.
-    fn swapped_objects(&mut self, mut at: Place<'_>) -> Result<Option<(u64, u64)>, Stop> {
+    fn swapped_objects(&mut self, mut at: TaskDir<'_>) -> Result<Option<(u64, u64)>, Stop> {
         let got =
             self.risky(at, Groups::SWAP, |r| r.live_file(at.dir, at.path.file("maps"), || true))?;
         let text = match got {
@@ -80,7 +80,11 @@ impl Worker<'_> {
         sum
     }
 
-    fn sum_of_objects(&mut self, at: Place<'_>, text: &Text) -> Result<Option<(u64, u64)>, Stop> {
+    fn sum_of_objects(
+        &mut self,
+        at: TaskDir<'_>,
+        text: &FileText,
+    ) -> Result<Option<(u64, u64)>, Stop> {
         let mut sum = (0u64, 0u64);
         for line in parse::maps_lines(text.bytes()) {
             let v = line.vma;
@@ -103,7 +107,7 @@ impl Worker<'_> {
     }
 
     /// Swapped bytes of the object of one mapping. They are 0 if it is not shared memory.
-    fn swapped(&mut self, at: Place<'_>, line: &MapLine<'_>) -> Result<Option<u64>, Stop> {
+    fn swapped(&mut self, at: TaskDir<'_>, line: &MapLine<'_>) -> Result<Option<u64>, Stop> {
         let (v, objects) = (&line.vma, &self.run.objects);
         let len = v.end - v.start;
         let range = (v.dev, v.inode, v.offset_bytes, len);
@@ -146,7 +150,7 @@ impl Worker<'_> {
 
     /// Bytes of the object's swapped pages that this mapping has copies of, because the process wrote to
     /// them. `None` if they cannot be known.
-    fn copied(&mut self, mut at: Place<'_>, line: &MapLine<'_>) -> Result<Option<u64>, Stop> {
+    fn copied(&mut self, mut at: TaskDir<'_>, line: &MapLine<'_>) -> Result<Option<u64>, Stop> {
         let v = &line.vma;
         self.risky(at, Groups::SWAP, |r| {
             let pagemap = r.open_read(at.dir, at.path.file("pagemap")).ok()?;
@@ -183,7 +187,7 @@ fn put<K: std::hash::Hash + Eq, V>(map: &Mutex<HashMap<K, V>>, key: K, value: V)
 ///
 /// # Errors
 /// `NOENT` if it is no longer mapped.
-fn find(reader: &mut Reader, at: Place<'_>, line: &MapLine<'_>) -> Result<Option<Object>, Errno> {
+fn find(reader: &mut Reader, at: TaskDir<'_>, line: &MapLine<'_>) -> Result<Option<Object>, Errno> {
     if shmem::own_mount() == Some(device(line.vma.dev)) {
         let file = open_mapping(reader, at, &line.vma, Reader::open_read)?;
         reader.syscalls += 1;
@@ -199,7 +203,7 @@ fn find(reader: &mut Reader, at: Place<'_>, line: &MapLine<'_>) -> Result<Option
 
 fn open_mapping(
     reader: &mut Reader,
-    mut at: Place<'_>,
+    mut at: TaskDir<'_>,
     v: &Vma,
     open: impl FnOnce(&mut Reader, BorrowedFd<'_>, &CStr) -> Result<OwnedFd, Errno>,
 ) -> Result<OwnedFd, Errno> {
@@ -215,7 +219,7 @@ fn device(dev: u32) -> u64 {
 }
 
 /// Opens the object by its path as the task sees it, if that leads to the same file.
-fn open_name(reader: &mut Reader, mut at: Place<'_>, line: &MapLine<'_>) -> Option<OwnedFd> {
+fn open_name(reader: &mut Reader, mut at: TaskDir<'_>, line: &MapLine<'_>) -> Option<OwnedFd> {
     let path = parse::newlines(line.text);
     if line.is_deleted() || !path.starts_with(b"/") {
         return None;

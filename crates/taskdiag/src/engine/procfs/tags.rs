@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use taskdiag_wire::{Group, Groups, Login, Oom, Reason};
 
 use super::parse::{self, set};
-use super::path::Place;
+use super::path::TaskDir;
 use super::stop::Stop;
 use super::worker::Worker;
 
@@ -14,8 +14,8 @@ pub(super) const TAGS: Groups =
     Groups::OOM.union(Groups::LABEL).union(Groups::AUTOGROUP).union(Groups::LOGIN);
 
 impl Worker<'_> {
-    pub(super) fn tags(&mut self, at: Place<'_>) -> Result<(), Stop> {
-        type Read<'a> = fn(&mut Worker<'a>, Place<'_>) -> Result<(), Stop>;
+    pub(super) fn tags(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
+        type Read<'a> = fn(&mut Worker<'a>, TaskDir<'_>) -> Result<(), Stop>;
         let all: [(Groups, Read<'_>); 4] = [
             (Groups::OOM, Worker::oom),
             (Groups::LABEL, Worker::label),
@@ -34,7 +34,7 @@ impl Worker<'_> {
     /// The number in one of the task's files; `None`: it is none.
     fn number<T: std::str::FromStr>(
         &mut self,
-        mut at: Place<'_>,
+        mut at: TaskDir<'_>,
         name: &'static str,
     ) -> Result<Option<T>, Stop> {
         match self.reader.file(at.dir, at.path.file(name)) {
@@ -43,7 +43,7 @@ impl Worker<'_> {
         }
     }
 
-    fn oom(&mut self, at: Place<'_>) -> Result<(), Stop> {
+    fn oom(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let mut record = Oom::new();
         set!(record, Oom.score, self.number(at, "oom_score")?);
         set!(record, Oom.score_adj, self.number(at, "oom_score_adj")?);
@@ -51,7 +51,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn login(&mut self, at: Place<'_>) -> Result<(), Stop> {
+    fn login(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let mut record = Login::new();
         set!(record, Login.uid, self.number(at, "loginuid")?);
         set!(record, Login.session, self.number(at, "sessionid")?);
@@ -60,7 +60,7 @@ impl Worker<'_> {
     }
 
     /// All threads of a process are in one group, and only the directory of the process has the file.
-    fn autogroup(&mut self, at: Place<'_>) -> Result<(), Stop> {
+    fn autogroup(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let path = at.path.of_process(self.run.threads, "autogroup");
         match self.reader.file(at.dir, &path) {
             // Tasks that were not begun by a session are in no such group.
@@ -74,7 +74,7 @@ impl Worker<'_> {
         }
     }
 
-    fn label(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    fn label(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         match self.reader.file(at.dir, at.path.file("attr/current")) {
             Ok(text) => {
                 let label = parse::label(text);

@@ -4,7 +4,7 @@
 use taskdiag_wire::{A_CGROUP_PATH, A_GROUPS, BLOB_REWRITTEN, Cgroup, Group, Groups, Reason};
 
 use super::parse::{self, StatFile};
-use super::path::Place;
+use super::path::TaskDir;
 use super::sizes::SizesFrom;
 use super::stop::Stop;
 use super::tags::TAGS;
@@ -17,7 +17,7 @@ impl Worker<'_> {
     ///
     /// # Errors
     /// Only errors that would hit every task, such as too many open files.
-    pub(super) fn task(&mut self, at: Place<'_>, stat: Option<StatFile>) -> Result<(), Error> {
+    pub(super) fn task(&mut self, at: TaskDir<'_>, stat: Option<StatFile>) -> Result<(), Error> {
         if self.run.watch.as_ref().is_some_and(|w| w.is_stopped()) {
             return Ok(());
         }
@@ -27,11 +27,11 @@ impl Worker<'_> {
     }
 
     /// Continues with a task that another thread began.
-    pub(super) fn go_on(&mut self, at: Place<'_>) -> Result<(), Error> {
+    pub(super) fn go_on(&mut self, at: TaskDir<'_>) -> Result<(), Error> {
         self.finish(at, None)
     }
 
-    fn finish(&mut self, at: Place<'_>, stat: Option<StatFile>) -> Result<(), Error> {
+    fn finish(&mut self, at: TaskDir<'_>, stat: Option<StatFile>) -> Result<(), Error> {
         self.status.fd_size = None;
         let got = self.groups(at, stat);
         if let (Some(watch), false) = (&self.run.watch, self.lost) {
@@ -64,7 +64,7 @@ impl Worker<'_> {
         self.out.abandon_task();
     }
 
-    fn groups(&mut self, at: Place<'_>, mut stat: Option<StatFile>) -> Result<(), Stop> {
+    fn groups(&mut self, at: TaskDir<'_>, mut stat: Option<StatFile>) -> Result<(), Stop> {
         if self.wants(Groups::BASE | Groups::STAT) {
             let got = self.base(at, &mut stat);
             let none = if got.is_err() { Groups::STAT } else { Groups::NONE };
@@ -181,7 +181,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn base(&mut self, at: Place<'_>, stat: &mut Option<StatFile>) -> Result<(), Stop> {
+    fn base(&mut self, at: TaskDir<'_>, stat: &mut Option<StatFile>) -> Result<(), Stop> {
         if stat.is_none() {
             *stat = Some(match &self.run.held {
                 Some(held) => match held.read(&mut self.reader, at, "stat") {
@@ -204,7 +204,7 @@ impl Worker<'_> {
         self.said |= Groups::STAT;
     }
 
-    fn status(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    fn status(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         match self.reader.file(at.dir, at.path.file("status")) {
             Ok(bytes) => {
                 self.status.parse(bytes, self.run.groups);
@@ -238,7 +238,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn cmdline(&mut self, mut at: Place<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
+    fn cmdline(&mut self, mut at: TaskDir<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
         // The file would be empty.
         if stat.is_some_and(StatFile::has_never_memory) {
             return Err(Stop::Gap(Reason::Absent));
@@ -280,7 +280,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn io(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    fn io(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         match self.reader.file(at.dir, at.path.file("io")) {
             Ok(bytes) => {
                 let io = parse::io(bytes).ok_or(Stop::Gap(Reason::Unsupported))?;
@@ -291,7 +291,7 @@ impl Worker<'_> {
         }
     }
 
-    fn cgroup(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    fn cgroup(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         let e = match self.reader.file(at.dir, at.path.file("cgroup")) {
             Ok(bytes) => {
                 let mut record = Cgroup::new();

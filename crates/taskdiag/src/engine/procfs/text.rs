@@ -4,14 +4,14 @@ use rustix::io::Errno;
 use taskdiag_wire::{FdCount, Group, Groups, Reason};
 
 use super::parse::{self, StatFile};
-use super::path::Place;
+use super::path::TaskDir;
 use super::stop::Stop;
 use super::worker::Worker;
 
 impl Worker<'_> {
     pub(super) fn environ(
         &mut self,
-        mut at: Place<'_>,
+        mut at: TaskDir<'_>,
         stat: Option<&StatFile>,
     ) -> Result<(), Stop> {
         if stat.is_some_and(StatFile::has_never_memory) {
@@ -33,7 +33,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    pub(super) fn limits(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn limits(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         match self.reader.file(at.dir, at.path.file("limits")) {
             Ok(text) => {
                 let limits = parse::limits(text).ok_or(Stop::Gap(Reason::Unsupported))?;
@@ -53,7 +53,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    pub(super) fn wchan(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn wchan(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         let mut len = match self.reader.file(at.dir, at.path.file("wchan")) {
             Ok(text) => text.len(),
             Err(e) => return Err(self.meaning(at, e)),
@@ -71,7 +71,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    pub(super) fn kstack(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn kstack(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         match self.reader.file(at.dir, at.path.file("stack")) {
             Ok(text) => {
                 self.out.put_blob(Group::Kstack as u16, 0, 0, text, text.len());
@@ -82,7 +82,7 @@ impl Worker<'_> {
     }
 
     /// The number of open files is the size of the directory fd since Linux 6.2. Before, that size is 0.
-    pub(super) fn fd_count(&mut self, mut at: Place<'_>) -> Result<(), Stop> {
+    pub(super) fn fd_count(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         let open = match self.reader.stat(at.dir, at.path.file("fd")) {
             Ok(s) if s.st_size > 0 => s.st_size as u64,
             Ok(_) => match self.reader.count(at.dir, at.path.file("fd")) {

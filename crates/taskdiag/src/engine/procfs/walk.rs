@@ -10,7 +10,7 @@ use taskdiag_wire::{Strategy, StreamWriter};
 
 use super::owners::Shares;
 use super::parse;
-use super::path::{Path, Place};
+use super::path::{Path, TaskDir};
 use super::read::Reader;
 use super::stop::{Stop, exhausted};
 use super::worker::Worker;
@@ -124,12 +124,12 @@ fn process_of(root: BorrowedFd<'_>, pid: u32, reader: &mut Reader) -> Result<u32
     }
 }
 
-fn place(dir: BorrowedFd<'_>, pid: u32, tgid: u32) -> Place<'_> {
-    Place { dir, path: Path::id(pid), pid, tgid }
+fn place(dir: BorrowedFd<'_>, pid: u32, tgid: u32) -> TaskDir<'_> {
+    TaskDir { dir, path: Path::id(pid), pid, tgid }
 }
 
 /// Writes a process if it is a child of `of`.
-pub(super) fn child(w: &mut Worker<'_>, at: Place<'_>, of: u32) -> Result<(), Error> {
+pub(super) fn child(w: &mut Worker<'_>, at: TaskDir<'_>, of: u32) -> Result<(), Error> {
     match w.stat_file(at) {
         Ok(s) if s.base.ppid() == Some(of) => w.task(at, Some(s)),
         Err(Stop::Failed(e)) => Err(e),
@@ -169,7 +169,7 @@ fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Er
         // groups says why it is not there.
         Err(Stop::Gap(_)) => {
             let path = Path::id(tgid).join_task().join_id(tgid);
-            w.task(Place { dir: root, path, pid: tgid, tgid }, None)
+            w.task(TaskDir { dir: root, path, pid: tgid, tgid }, None)
         }
     };
     w.tids = tids;

@@ -5,11 +5,11 @@ use rustix::io::Errno;
 use taskdiag_wire::{Groups, Reason, StreamWriter};
 
 use super::cgroup::Ids;
-use super::lists::{FileLists, Lists, Mapped};
+use super::lists::{FileLists, Lists, MappedFiles};
 use super::names::Known;
 use super::owners::Shares;
 use super::parse::{self, StatFile, StatusFile};
-use super::path::Place;
+use super::path::TaskDir;
 use super::read::Reader;
 use super::run::Run;
 use super::slot::Slot;
@@ -28,7 +28,7 @@ pub(super) struct Worker<'a> {
     pub(super) known: Known,
     pub(super) lists: Lists,
     pub(super) files: FileLists,
-    pub(super) mapped: Mapped,
+    pub(super) mapped: MappedFiles,
     /// A buffer for the text of a link.
     pub(super) link: Vec<u8>,
     pub(super) ids: Ids,
@@ -56,7 +56,7 @@ impl<'a> Worker<'a> {
             known: Known::default(),
             lists: Lists::default(),
             files: FileLists::default(),
-            mapped: Mapped::default(),
+            mapped: MappedFiles::default(),
             link: Vec::new(),
             ids: Ids::default(),
             said: Groups::NONE,
@@ -75,7 +75,7 @@ impl<'a> Worker<'a> {
     /// Whether an empty file means that the task has no memory, and not that the file itself is empty.
     pub(super) fn has_no_memory(
         &mut self,
-        at: Place<'_>,
+        at: TaskDir<'_>,
         stat: Option<&StatFile>,
     ) -> Result<bool, Stop> {
         Ok(match stat {
@@ -105,7 +105,7 @@ impl<'a> Worker<'a> {
     }
 
     /// What a failed system call on a file of this task means.
-    pub(super) fn meaning(&mut self, mut at: Place<'_>, e: Errno) -> Stop {
+    pub(super) fn meaning(&mut self, mut at: TaskDir<'_>, e: Errno) -> Stop {
         match e {
             Errno::SRCH => Stop::Gone,
             Errno::ACCESS | Errno::PERM => Stop::Gap(Reason::Denied),
@@ -121,7 +121,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Reads and parses the stat file.
-    pub(super) fn stat_file(&mut self, mut at: Place<'_>) -> Result<StatFile, Stop> {
+    pub(super) fn stat_file(&mut self, mut at: TaskDir<'_>) -> Result<StatFile, Stop> {
         match self.reader.file(at.dir, at.path.file("stat")).map(<[u8]>::len) {
             Ok(len) => self.parsed_stat(len),
             Err(e) => Err(self.meaning(at, e)),

@@ -80,7 +80,7 @@ pub(super) enum How {
     /// Is it one of these numbers, in billionths?
     Numbers(Vec<i128>),
     /// Is it one of these texts, or a user or group whose id is one of them?
-    Texts(Vec<Text>),
+    Texts(Vec<TextLiteral>),
     /// Does the expression match it?
     Match(Regex),
 }
@@ -98,7 +98,7 @@ impl How {
 
 /// A text to compare with.
 #[derive(Clone, Debug)]
-pub(super) struct Text {
+pub(super) struct TextLiteral {
     pub bytes: Vec<u8>,
     /// The text as a number, if it is one.
     pub id: Option<u32>,
@@ -127,7 +127,7 @@ impl Test {
     fn cut(&self) -> Truth {
         Truth::Unknown(self.field, Missing::Reason(Reason::Truncated))
     }
-    fn is_one_of(&self, cx: &Context, value: &Value<'_>, all: &[Text]) -> Truth {
+    fn is_one_of(&self, cx: &Context, value: &Value<'_>, all: &[TextLiteral]) -> Truth {
         let id = match value {
             Value::User(id) | Value::Group(id) => Some(*id),
             _ => None,

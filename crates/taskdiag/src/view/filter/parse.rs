@@ -14,7 +14,7 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use super::Expr;
 use super::error::FilterError;
-use super::eval::{How, Test, Text};
+use super::eval::{How, Test, TextLiteral};
 use super::lex::{Lexer, Op, Word};
 use super::literal;
 use crate::field::{DataType, Field, LACKING, PROCS, Set, nearest};
@@ -278,13 +278,13 @@ impl<'t> Parser<'t> {
             ),
         )
     }
-    fn literal_text(&self, field: &'static Field, word: &Word<'_>) -> Parsed<Text> {
+    fn literal_text(&self, field: &'static Field, word: &Word<'_>) -> Parsed<TextLiteral> {
         let text = match field.name {
             "s" => self.state(word)?,
             _ => word.text,
         };
         let id = if word.quoted { None } else { text.parse().ok() };
-        Ok(Text { bytes: text.as_bytes().to_vec(), id })
+        Ok(TextLiteral { bytes: text.as_bytes().to_vec(), id })
     }
     /// A state by its letter or its name.
     fn state<'w>(&self, word: &Word<'w>) -> Parsed<&'w str> {

@@ -41,14 +41,14 @@ const SIZES: usize = 22;
 
 /// The values of one mapping, or the sums of all, in bytes, and which of them are known.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct SmapsValues {
     values: [u64; KEYS.len()],
     known: u32,
     /// The key that is tried first, which is the one after the last match.
     next: usize,
 }
 
-impl Sums {
+impl SmapsValues {
     /// Reads a line. Returns the index of its key, if it is one of the keys.
     #[inline]
     fn line(&mut self, line: &[u8]) -> Option<usize> {
@@ -102,7 +102,7 @@ pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
                 None => {}
             }
         };
-        let (mut sums, mut has_flags, mut at) = (Sums::default(), false, 0);
+        let (mut sums, mut has_flags, mut at) = (SmapsValues::default(), false, 0);
         while !rest.is_empty() {
             if layout.line(at, &mut rest, &mut sums) {
                 at += 1;
@@ -157,10 +157,10 @@ fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 /// The lines that a mapping has, learnt from the mapping before. The kernel writes the same lines for each
 /// mapping, with the same lengths. So the parser need not search for the end of a line or for its key.
 #[derive(Debug, Default)]
-struct Layout(Vec<Known>);
+struct Layout(Vec<KnownLine>);
 
 #[derive(Debug)]
-struct Known {
+struct KnownLine {
     /// The key with its colon.
     key: Vec<u8>,
     /// The length of the line with its newline.
@@ -172,7 +172,7 @@ struct Known {
 impl Layout {
     /// Reads the line at the start of `rest`, if it is the expected one, which is the `at`-th.
     #[inline]
-    fn line(&self, at: usize, rest: &mut &[u8], sums: &mut Sums) -> bool {
+    fn line(&self, at: usize, rest: &mut &[u8], sums: &mut SmapsValues) -> bool {
         let Some(known) = self.0.get(at) else { return false };
         let Some((line, after)) = rest.split_at_checked(known.len) else { return false };
         let Some(text) = line.strip_prefix(&known.key[..]) else { return false };
@@ -196,7 +196,7 @@ impl Layout {
     #[cold]
     fn learn(&mut self, at: usize, line: &[u8], member: Option<usize>) {
         let Some(colon) = memchr::memchr(b':', line) else { return };
-        let known = Known { key: line[..=colon].into(), len: line.len() + 1, member };
+        let known = KnownLine { key: line[..=colon].into(), len: line.len() + 1, member };
         if let Some(slot) = self.0.get_mut(at) {
             *slot = known;
         } else if at == self.0.len() {
@@ -228,7 +228,7 @@ fn flag_bits(text: &[u8]) -> u32 {
 
 /// Parses a smaps_rollup file. `None` if nothing of it is known.
 pub fn rollup(bytes: &[u8]) -> Option<Rollup> {
-    let mut sums = Sums::default();
+    let mut sums = SmapsValues::default();
     complete_lines(bytes).for_each(|line| {
         sums.line(line);
     });
