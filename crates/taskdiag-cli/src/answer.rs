@@ -13,7 +13,7 @@ use crate::aside;
 use crate::columns::Column;
 use crate::exit::{Exit, say, shown};
 use crate::interrupt;
-use crate::limits::Limits;
+use crate::limits::PageLimits;
 use crate::output::{Tally, tally};
 use crate::progress::Progress;
 
@@ -25,7 +25,7 @@ pub struct Source {
     /// Which engine answers.
     pub engine: Choice,
     /// Limits for the request.
-    pub limits: Limits,
+    pub limits: PageLimits,
 }
 
 /// Groups that may take long: lists, and walks over pages.

@@ -9,14 +9,14 @@ use taskdiag::Request;
 
 /// What was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct PageLimits {
     /// Time for all walks over pages together.
     pub budget: Option<Duration>,
     /// No walk over the pages of larger processes.
     pub max_rss: Option<NonZeroU64>,
 }
 
-impl Limits {
+impl PageLimits {
     /// The options.
     pub fn options() -> [Arg; 2] {
         [
@@ -32,8 +32,8 @@ impl Limits {
         ]
     }
     /// From parsed options.
-    pub fn from_matches(m: &ArgMatches) -> Limits {
-        Limits {
+    pub fn from_matches(m: &ArgMatches) -> PageLimits {
+        PageLimits {
             budget: m.get_one::<Duration>("budget").copied(),
             max_rss: m.get_one::<NonZeroU64>("max-rss").copied(),
         }

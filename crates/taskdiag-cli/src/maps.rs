@@ -9,7 +9,7 @@ use taskdiag::view::{self, Mappings, Query};
 use taskdiag::{Members, Reason, Snapshot};
 
 use crate::answer;
-use crate::args::maps::{Args, View};
+use crate::args::maps::{MapsArgs, MapsView};
 use crate::columns::{self, Column};
 use crate::exit::Exit;
 use crate::order::{self, Key};
@@ -19,7 +19,7 @@ use crate::output::text::{self, Totals};
 use crate::output::{Item, Sink, Table, Tally, csv, json};
 
 /// Run it.
-pub fn run(args: &Args) -> Result<(), Exit> {
+pub fn run(args: &MapsArgs) -> Result<(), Exit> {
     let begin = Instant::now();
     let table = &args.table;
     let alone = table.select.only_pids().is_some_and(|p| p.len() == 1);
@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
 
     let gaps = table.form != Form::Text && args.by.is_none();
-    if args.view == View::Everything && table.columns.is_empty() && args.by.is_none() {
+    if args.view == MapsView::Everything && table.columns.is_empty() && args.by.is_none() {
         let query = query(&columns)?;
         drop_unknown(&mut columns, &query.view(&snapshot));
     }
@@ -119,16 +119,16 @@ const EVERYTHING: &str = "address,perm,offset,device,inode,size,rss,pss,pss_dirt
      shmem_huge,file_huge,shared_hugetlb,private_hugetlb,swap,swap_pss,locked,thp_eligible,\
      protection_key,vmflags,mapping";
 
-fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
+fn columns(args: &MapsArgs, alone: bool) -> Result<Vec<Column>, Exit> {
     if !args.table.columns.is_empty() {
         return Ok(args.table.columns.clone());
     }
     let text = args.table.form == Form::Text;
     if let Some(by) = &args.by {
         let sums = match args.view {
-            View::Default => "procs,maps,kbytes",
-            View::Extended => "procs,maps,kbytes,rss=RSS,dirty",
-            View::Everything => "procs,maps,kbytes,rss,pss,uss,swap",
+            MapsView::Default => "procs,maps,kbytes",
+            MapsView::Extended => "procs,maps,kbytes,rss=RSS,dirty",
+            MapsView::Everything => "procs,maps,kbytes,rss,pss,uss,swap",
         };
         let mut columns = columns::view(&MAPS, sums)?;
         let at = if by.is_left() { columns.len() } else { 0 };
@@ -139,13 +139,15 @@ fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
         return Ok(columns);
     }
     let view = match (args.view, text) {
-        (View::Default, true) => "address,kbytes,mode,mapping",
-        (View::Extended, true) => "address,kbytes,rss=RSS,dirty,mode,mapping",
-        (View::Default, false) => "address,end,size,perms,offset,device,inode,kind,path,deleted",
-        (View::Extended, false) => {
+        (MapsView::Default, true) => "address,kbytes,mode,mapping",
+        (MapsView::Extended, true) => "address,kbytes,rss=RSS,dirty,mode,mapping",
+        (MapsView::Default, false) => {
+            "address,end,size,perms,offset,device,inode,kind,path,deleted"
+        }
+        (MapsView::Extended, false) => {
             "address,end,size,rss,dirty,perms,offset,device,inode,kind,path,deleted"
         }
-        (View::Everything, _) => EVERYTHING,
+        (MapsView::Everything, _) => EVERYTHING,
     };
     // Only the text of one process has a title that names it. Elsewhere each row needs the pid.
     let view = if alone && text { view.to_owned() } else { format!("pid,{view}") };
@@ -153,7 +155,7 @@ fn columns(args: &Args, alone: bool) -> Result<Vec<Column>, Exit> {
 }
 
 /// The query. If `titled` is true, a title names the process above its mappings.
-fn query(args: &Args, columns: &[Column], titled: bool) -> Result<Query, Exit> {
+fn query(args: &MapsArgs, columns: &[Column], titled: bool) -> Result<Query, Exit> {
     let mut query = Query::new(&MAPS, columns.iter().map(|c| c.field));
     query.select = args.table.select.clone();
     query.filter = args.table.filter.clone();
@@ -180,11 +182,11 @@ fn is_wanted(row: &Row<'_>, paths: &[Vec<u8>], deleted: bool) -> bool {
     (!deleted || map.is_deleted() == Some(true)) && (paths.is_empty() || named(&map))
 }
 
-fn keys(args: &Args) -> Result<Vec<Key>, Exit> {
+fn keys(args: &MapsArgs) -> Result<Vec<Key>, Exit> {
     match &args.by {
         Some(_) if args.table.sort.is_empty() => {
             let keys = match args.view {
-                View::Default => vec!["-procs", "-size"],
+                MapsView::Default => vec!["-procs", "-size"],
                 _ => vec!["-rss"],
             };
             order::keys(&MAPS, keys)

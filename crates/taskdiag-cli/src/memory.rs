@@ -8,7 +8,7 @@ use taskdiag::field::{Field, MEMORY, TextForm, Value};
 use taskdiag::view::Query;
 
 use crate::answer;
-use crate::args::memory::{Args, Units};
+use crate::args::memory::{MemoryArgs, Units};
 use crate::columns::{self, Column};
 use crate::exit::Exit;
 use crate::order;
@@ -18,7 +18,7 @@ use crate::output::text::{self, Totals};
 use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json};
 
 /// Run it.
-pub fn run(args: &Args) -> Result<(), Exit> {
+pub fn run(args: &MemoryArgs) -> Result<(), Exit> {
     let begin = Instant::now();
     let table = &args.table;
     let terminal = table.terminal();
@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     answer::verdict(&snapshot, count == 0, &view.left(), &tally, columns)
 }
 
-fn columns(args: &Args) -> Result<Vec<Column>, Exit> {
+fn columns(args: &MemoryArgs) -> Result<Vec<Column>, Exit> {
     if !args.table.columns.is_empty() {
         return Ok(args.table.columns.clone());
     }
@@ -92,7 +92,7 @@ fn columns(args: &Args) -> Result<Vec<Column>, Exit> {
     Ok(columns)
 }
 
-fn query(args: &Args, columns: &[Column]) -> Result<Query, Exit> {
+fn query(args: &MemoryArgs, columns: &[Column]) -> Result<Query, Exit> {
     let mut query = Query::new(&MEMORY, columns.iter().map(|c| c.field));
     query.select = args.table.select.clone();
     query.filter = args.table.filter.clone();

@@ -9,7 +9,7 @@ use taskdiag::field::{self, Context, Field, MAPS, Map, Missing, Part, Row, TASKS
 use taskdiag::wire::VmaKind;
 use taskdiag::{Choice, Groups, Reason, Request, Snapshot, query_with};
 
-use crate::args::pmap::{Args, View};
+use crate::args::pmap::{PmapArgs, PmapView};
 use crate::exit::Exit;
 use crate::output::{plain, sink};
 
@@ -17,12 +17,12 @@ use crate::output::{plain, sink};
 const NOT_THERE: u8 = 42;
 
 /// Run it.
-pub fn run(args: &Args) -> Result<(), Exit> {
+pub fn run(args: &PmapArgs) -> Result<(), Exit> {
     if let Some(text) = args.instead {
         return Ok(sink::write_all(text.as_bytes())?);
     }
     let stat = match args.view {
-        View::Plain | View::Device => Groups::NONE,
+        PmapView::Plain | PmapView::Device => Groups::NONE,
         _ => Groups::VMA_STAT,
     };
     let groups = Groups::BASE | Groups::CMDLINE | Groups::VMA | stat;
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
 }
 
 /// Writes one process. Returns false if its mappings cannot be read.
-fn process(out: &mut Vec<u8>, args: &Args, snapshot: &Snapshot) -> bool {
+fn process(out: &mut Vec<u8>, args: &PmapArgs, snapshot: &Snapshot) -> bool {
     let Some(task) = snapshot.tasks().next() else { return false };
     let cx = Context::of(snapshot, false);
     let row = Row::new(task);
@@ -58,7 +58,7 @@ fn process(out: &mut Vec<u8>, args: &Args, snapshot: &Snapshot) -> bool {
     };
     if there {
         match args.view {
-            View::More | View::Everything => everything(out, args, &cx, &row),
+            PmapView::More | PmapView::Everything => everything(out, args, &cx, &row),
             _ => lines(out, args, &row),
         }
     }
@@ -95,7 +95,7 @@ fn base(name: &str) -> &str {
 }
 
 /// The last column of the views that do not have smaps' names.
-fn mapping(map: &Map<'_>, args: &Args) -> String {
+fn mapping(map: &Map<'_>, args: &PmapArgs) -> String {
     let name = name(map);
     if map.vma.dev() == Some(0) || !name.contains('/') {
         return match map.kind() {
@@ -110,7 +110,7 @@ fn mapping(map: &Map<'_>, args: &Args) -> String {
     shown(&name, args).to_owned()
 }
 
-fn shown<'a>(name: &'a str, args: &Args) -> &'a str {
+fn shown<'a>(name: &'a str, args: &PmapArgs) -> &'a str {
     match args.paths {
         true => name,
         false => base(name),
@@ -119,7 +119,7 @@ fn shown<'a>(name: &'a str, args: &Args) -> &'a str {
 
 /// Sums in bytes.
 #[derive(Default)]
-struct Sums {
+struct Totals {
     all: u64,
     private_writable: u64,
     shared: u64,
@@ -140,18 +140,18 @@ fn mode(map: &Map<'_>) -> [u8; 5] {
     ]
 }
 
-fn is_wanted(map: &Map<'_>, args: &Args) -> bool {
+fn is_wanted(map: &Map<'_>, args: &PmapArgs) -> bool {
     let (start, end) = (map.vma.start().unwrap_or(0), map.vma.end().unwrap_or(0));
     end.wrapping_sub(1) >= args.range.0 && start <= args.range.1
 }
 
 /// Writes the views that have a line of text for each mapping.
-fn lines(out: &mut Vec<u8>, args: &Args, row: &Row<'_>) {
-    let mut sums = Sums::default();
+fn lines(out: &mut Vec<u8>, args: &PmapArgs, row: &Row<'_>) {
+    let mut sums = Totals::default();
     if !args.quiet {
         out.extend_from_slice(match args.view {
-            View::Extended => b"Address           Kbytes     RSS   Dirty Mode  Mapping\n",
-            View::Device => {
+            PmapView::Extended => b"Address           Kbytes     RSS   Dirty Mode  Mapping\n",
+            PmapView::Device => {
                 b"Address           Kbytes Mode  Offset           Device    Mapping\n".as_slice()
             }
             _ => b"",
@@ -175,7 +175,7 @@ fn lines(out: &mut Vec<u8>, args: &Args, row: &Row<'_>) {
         let mode = std::str::from_utf8(&mode).unwrap_or("-----");
         // A write into memory does not fail.
         let _ = match args.view {
-            View::Extended => {
+            PmapView::Extended => {
                 let (rss, dirty) = map.stat.as_ref().map_or((0, 0), |s| {
                     let dirty =
                         s.shared_dirty_bytes().unwrap_or(0) + s.private_dirty_bytes().unwrap_or(0);
@@ -190,7 +190,7 @@ fn lines(out: &mut Vec<u8>, args: &Args, row: &Row<'_>) {
                     dirty / 1024
                 )
             }
-            View::Device => {
+            PmapView::Device => {
                 let dev = map.vma.dev().unwrap_or(0);
                 let (major, minor) = (dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xfff00);
                 let offset = map.vma.offset_bytes().unwrap_or(0);
@@ -209,14 +209,14 @@ fn lines(out: &mut Vec<u8>, args: &Args, row: &Row<'_>) {
     }
     let kib = |bytes: u64| bytes / 1024;
     let _ = match args.view {
-        View::Extended => writeln!(
+        PmapView::Extended => writeln!(
             out,
             "---------------- ------- ------- ------- \ntotal kB         {:>7} {:>7} {:>7}",
             kib(sums.all),
             kib(sums.rss),
             kib(sums.dirty)
         ),
-        View::Device => writeln!(
+        PmapView::Device => writeln!(
             out,
             "mapped: {}K    writeable/private: {}K    shared: {}K",
             kib(sums.all),
@@ -288,7 +288,7 @@ fn cell(out: &mut Vec<u8>, text: &str, width: usize) {
 }
 
 /// The cells of a mapping before and after those of smaps.
-fn around(cx: &Context, row: &Row<'_>, args: &Args) -> ([String; 5], String, String) {
+fn around(cx: &Context, row: &Row<'_>, args: &PmapArgs) -> ([String; 5], String, String) {
     let text = |name: &str| {
         let field = MAPS.find(name).expect("a field of the table").field;
         let mut out = Vec::new();
@@ -305,9 +305,9 @@ fn around(cx: &Context, row: &Row<'_>, args: &Args) -> ([String; 5], String, Str
 }
 
 /// Writes the columns of smaps, each as wide as its content.
-fn everything(out: &mut Vec<u8>, args: &Args, cx: &Context, row: &Row<'_>) {
+fn everything(out: &mut Vec<u8>, args: &PmapArgs, cx: &Context, row: &Row<'_>) {
     const HEADS: [&str; 5] = ["Address", "Perm", "Offset", "Device", "Inode"];
-    let all = args.view == View::Everything;
+    let all = args.view == PmapView::Everything;
     let header_width = |text: &str| if args.quiet { 0 } else { text.len() };
     let mut details: Vec<Detail> = SMAPS
         .iter()

@@ -9,7 +9,7 @@ use taskdiag::{Groups, Members, Snapshot, Stat};
 
 use crate::answer;
 use crate::args::procps::Instead;
-use crate::args::ps::{Args, TreeStyle};
+use crate::args::ps::{PsArgs, TreeStyle};
 use crate::both::Both;
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
@@ -19,7 +19,7 @@ use crate::output::terminal::{self, Terminal};
 use crate::output::{Sink, Table, Tally, csv, json, text};
 
 /// Run it.
-pub fn run(args: &Args) -> Result<(), Exit> {
+pub fn run(args: &PsArgs) -> Result<(), Exit> {
     if let Some(instead) = args.instead {
         return print(instead);
     }
@@ -112,7 +112,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
 }
 
 /// The saved answer, or one of this machine.
-fn snapshot(args: &Args, terminal: &Terminal) -> Result<Snapshot, Exit> {
+fn snapshot(args: &PsArgs, terminal: &Terminal) -> Result<Snapshot, Exit> {
     let columns = columns(args, args.threads);
     let mut query = query(args, &columns, terminal, args.threads);
     let snapshot = exit::quietly(args.strict, || args.source.get(|| query.clone()))?;
@@ -127,7 +127,7 @@ fn snapshot(args: &Args, terminal: &Terminal) -> Result<Snapshot, Exit> {
 }
 
 /// The threads of all processes that may be shown.
-fn threads_of(args: &Args, columns: &[Column], terminal: &Terminal) -> Result<Snapshot, Exit> {
+fn threads_of(args: &PsArgs, columns: &[Column], terminal: &Terminal) -> Result<Snapshot, Exit> {
     args.source.get(|| {
         let mut query = query(args, columns, terminal, true);
         // The selection was applied to the processes, so their threads need no other one.
@@ -139,7 +139,7 @@ fn threads_of(args: &Args, columns: &[Column], terminal: &Terminal) -> Result<Sn
     })
 }
 
-fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) -> Query {
+fn query(args: &PsArgs, columns: &[Column], terminal: &Terminal, threads: bool) -> Query {
     let mut query = Query::new(&TASKS, columns.iter().map(|c| c.field));
     query.select = args.select.clone();
     query.filter = args.filter.clone();
@@ -155,7 +155,7 @@ fn query(args: &Args, columns: &[Column], terminal: &Terminal, threads: bool) ->
     query
 }
 
-fn columns(args: &Args, threads: bool) -> Vec<Column> {
+fn columns(args: &PsArgs, threads: bool) -> Vec<Column> {
     match args.columns.is_empty() {
         true => columns::default_view(threads, args.form != Form::Text),
         false => args.columns.clone(),
@@ -163,7 +163,7 @@ fn columns(args: &Args, threads: bool) -> Vec<Column> {
 }
 
 /// The rows in sorted order, or in the order in which their pids were typed.
-fn in_order<'v>(args: &Args, view: &'v View<'_>, snapshot: &Snapshot) -> Cow<'v, [u32]> {
+fn in_order<'v>(args: &PsArgs, view: &'v View<'_>, snapshot: &Snapshot) -> Cow<'v, [u32]> {
     if !args.as_listed {
         return Cow::Borrowed(view.tasks());
     }
@@ -200,7 +200,7 @@ fn lacks_locked(columns: &[Column], snapshot: &Snapshot) -> bool {
 }
 
 /// The width of a line in cells. As in procps, COLUMNS counts in a pipe, too.
-fn screen(args: &Args) -> usize {
+fn screen(args: &PsArgs) -> usize {
     let env = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     let env = env.filter(|c| (1..UNLIMITED).contains(c));
     let width = args.width.or(env).or_else(terminal::window_width).unwrap_or(UNLIMITED);

@@ -5,13 +5,13 @@ use taskdiag::{Choice, Group, Groups, Request, Strategy};
 
 use super::engine;
 use crate::exit::{self, Exit};
-use crate::limits::Limits;
+use crate::limits::PageLimits;
 use crate::nearest;
 use crate::saved::{COMMANDS, default_groups};
 
 /// What `taskdiag dump` was asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Args {
+pub struct DumpArgs {
     /// Which tasks.
     pub strategy: Strategy,
     /// The pid, for the strategies that take one.
@@ -21,7 +21,7 @@ pub struct Args {
     /// Who answers.
     pub engine: Choice,
     /// How much of the machine's time the answer may take.
-    pub limits: Limits,
+    pub limits: PageLimits,
 }
 
 const ABOUT: &str = "\
@@ -66,7 +66,7 @@ pub fn command() -> Command {
                 .help("The process that one, children and thread are about"),
         )
         .arg(engine())
-        .args(Limits::options())
+        .args(PageLimits::options())
         .after_help(exit::examples(&[
             ("taskdiag dump > now.tdg", "save what ps, files, maps, memory and tree show"),
             ("taskdiag ps --from now.tdg aux", "look at it later, elsewhere"),
@@ -100,9 +100,9 @@ fn groups(list: &str) -> Result<Groups, Exit> {
     Ok(out)
 }
 
-impl Args {
+impl DumpArgs {
     /// From parsed options.
-    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+    pub fn from_matches(m: &ArgMatches) -> Result<DumpArgs, Exit> {
         let pid = m.get_one::<u32>("pid").copied();
         let named = m.get_one::<String>("strategy").and_then(|s| Strategy::from_name(s));
         let strategy = named.unwrap_or(if pid.is_some() { Strategy::One } else { Strategy::All });
@@ -117,12 +117,12 @@ impl Args {
             }
             _ => {}
         }
-        Ok(Args {
+        Ok(DumpArgs {
             strategy,
             pid: pid.unwrap_or(0),
             groups: groups(m.get_one::<String>("groups").map_or("default", String::as_str))?,
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-            limits: Limits::from_matches(m),
+            limits: PageLimits::from_matches(m),
         })
     }
     /// The request.

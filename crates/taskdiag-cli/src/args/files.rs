@@ -18,15 +18,15 @@ use crate::exit::{self, Exit};
 use crate::files::inet::{Inet, States};
 use crate::files::letters::Fields;
 use crate::files::place::Place;
-use crate::files::select::{Among, CommandName, Label, Selection, WORDS};
+use crate::files::select::{Among, CommandName, FileSelection, Label, WORDS};
 
 /// What `taskdiag files` was asked for.
 #[derive(Clone, Debug)]
-pub struct Args {
+pub struct FilesArgs {
     /// What all tables have.
-    pub table: table::Args,
+    pub table: table::TableArgs,
     /// Which files.
-    pub select: Selection,
+    pub select: FileSelection,
     /// Pids only?
     pub terse: bool,
     /// Lines of fields for programs.
@@ -191,7 +191,7 @@ pub fn command() -> Command {
 }
 
 /// Parse what follows `taskdiag files`.
-pub fn parse(args: &[OsString]) -> Result<Args, Exit> {
+pub fn parse(args: &[OsString]) -> Result<FilesArgs, Exit> {
     let command = command().bin_name("taskdiag files").no_binary_name(true);
     let valued = |c: char| {
         let mut valued = command.get_arguments().filter(|a| a.get_action().takes_values());
@@ -204,7 +204,7 @@ pub fn parse(args: &[OsString]) -> Result<Args, Exit> {
         })
     };
     let args = lsof::normalize(args, valued, long)?;
-    Args::from_matches(&command.try_get_matches_from(args)?)
+    FilesArgs::from_matches(&command.try_get_matches_from(args)?)
 }
 
 /// The items of a list, and those with `^` before them.
@@ -305,9 +305,9 @@ fn fields(text: &str) -> Result<Fields, Exit> {
     }
 }
 
-impl Args {
+impl FilesArgs {
     /// From parsed options.
-    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+    pub fn from_matches(m: &ArgMatches) -> Result<FilesArgs, Exit> {
         let words = |id: &str| m.get_many::<String>(id).into_iter().flatten();
         let items = |id: &str| lists::items(words(id));
         for (id, option) in [
@@ -322,7 +322,7 @@ impl Args {
             }
         }
         let paths = |id: &str| m.get_many::<PathBuf>(id).into_iter().flatten();
-        let table = table::Args::output(m, &FILES)?;
+        let table = table::TableArgs::output(m, &FILES)?;
         let look = table.source.from.is_none();
         let mut places = Vec::new();
         let (mut nowhere, mut unseen) = (Vec::new(), Vec::new());
@@ -343,7 +343,7 @@ impl Args {
         add("file", Place::file);
         add("in", Place::directory);
         add("under", Place::below);
-        let select = Selection {
+        let select = FileSelection {
             pids: among(items("pid"), |s| lists::pid("-p", s))?,
             uids: among(items("user"), |s| lists::uid("-u", s))?,
             pgids: among(items("group"), |s| lists::pid("-g", s))?,
@@ -361,7 +361,7 @@ impl Args {
             paths: m.get_flag("paths"),
             mapped: m.get_flag("mem"),
         };
-        let args = Args {
+        let args = FilesArgs {
             terse: m.get_flag("terse"),
             fields: m.get_one::<String>("fields").map(|f| fields(f)).transpose()?,
             groups: m.contains_id("group"),

@@ -12,11 +12,11 @@ use crate::exit::{self, Exit};
 
 /// What `taskdiag maps` was asked for.
 #[derive(Clone, Debug)]
-pub struct Args {
+pub struct MapsArgs {
     /// What all tables have.
-    pub table: table::Args,
+    pub table: table::TableArgs,
     /// The view, where there is no `-o`.
-    pub view: View,
+    pub view: MapsView,
     /// One row for each value of this column.
     pub by: Option<Column>,
     /// Only mappings whose name has one of these in it.
@@ -27,7 +27,7 @@ pub struct Args {
 
 /// A ready-made set of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum MapsView {
     /// `pmap`.
     Default,
     /// `pmap -x`.
@@ -88,14 +88,17 @@ pub fn refuse_words_of_pmap(args: &[OsString]) -> Result<(), Exit> {
     }
 }
 
-impl Args {
+impl MapsArgs {
     /// The default columns, in the order of the answer?
     pub fn is_default_view(&self) -> bool {
         let t = &self.table;
-        self.view == View::Default && self.by.is_none() && t.columns.is_empty() && t.sort.is_empty()
+        self.view == MapsView::Default
+            && self.by.is_none()
+            && t.columns.is_empty()
+            && t.sort.is_empty()
     }
     /// From parsed options.
-    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+    pub fn from_matches(m: &ArgMatches) -> Result<MapsArgs, Exit> {
         let by = match m.get_one::<String>("by").map(String::as_str) {
             None => None,
             // What /proc/PID/maps has at the end of its lines is a path for most.
@@ -104,12 +107,12 @@ impl Args {
             Some(name) => columns::view(&MAPS, name)?.pop(),
         };
         let paths = m.get_many::<String>("path").into_iter().flatten();
-        Ok(Args {
-            table: table::Args::from_matches(m, &MAPS)?,
+        Ok(MapsArgs {
+            table: table::TableArgs::from_matches(m, &MAPS)?,
             view: match (m.get_flag("everything"), m.get_flag("extended")) {
-                (true, _) => View::Everything,
-                (_, true) => View::Extended,
-                _ => View::Default,
+                (true, _) => MapsView::Everything,
+                (_, true) => MapsView::Extended,
+                _ => MapsView::Default,
             },
             by,
             paths: lists::items(paths).into_iter().map(|s| s.as_bytes().to_vec()).collect(),

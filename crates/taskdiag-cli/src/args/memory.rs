@@ -9,9 +9,9 @@ use crate::exit::{self, Exit};
 
 /// What `taskdiag memory` was asked for.
 #[derive(Clone, Debug)]
-pub struct Args {
+pub struct MemoryArgs {
     /// What all tables have.
-    pub table: table::Args,
+    pub table: table::TableArgs,
     /// One row for each value of this column.
     pub by: Option<Column>,
     /// How bytes look as text.
@@ -68,16 +68,16 @@ pub fn command() -> Command {
     .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
-impl Args {
+impl MemoryArgs {
     /// From parsed options.
-    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+    pub fn from_matches(m: &ArgMatches) -> Result<MemoryArgs, Exit> {
         let by = match m.get_one::<String>("by").map(String::as_str) {
             None => None,
             Some("command") => columns::view(&MEMORY, "comm")?.pop(),
             Some(name) => columns::view(&MEMORY, name)?.pop(),
         };
-        Ok(Args {
-            table: table::Args::from_matches(m, &MEMORY)?,
+        Ok(MemoryArgs {
+            table: table::TableArgs::from_matches(m, &MEMORY)?,
             by,
             units: match m.get_one::<String>("units").map(String::as_str) {
                 Some("kib") => Units::Kib,

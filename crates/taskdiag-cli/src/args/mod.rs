@@ -25,25 +25,25 @@ use crate::exit::{self, Exit};
 #[derive(Debug)]
 pub enum Cli {
     /// `taskdiag ps`
-    Ps(Box<ps::Args>),
+    Ps(Box<ps::PsArgs>),
     /// `pmap`
-    Pmap(pmap::Args),
+    Pmap(pmap::PmapArgs),
     /// `taskdiag maps`
-    Maps(Box<maps::Args>),
+    Maps(Box<maps::MapsArgs>),
     /// `taskdiag memory`
-    Memory(Box<memory::Args>),
+    Memory(Box<memory::MemoryArgs>),
     /// `taskdiag files`
-    Files(Box<files::Args>),
+    Files(Box<files::FilesArgs>),
     /// `taskdiag tree`
-    Tree(Box<tree::Args>),
+    Tree(Box<tree::TreeArgs>),
     /// `taskdiag fields`; JSON?
     Fields(bool),
     /// `taskdiag engines`; JSON?
     Engines(bool),
     /// `taskdiag dump`
-    Dump(dump::Args),
+    Dump(dump::DumpArgs),
     /// `taskdiag wait`
-    Wait(wait::Args),
+    Wait(wait::WaitArgs),
     /// `taskdiag help exit-codes`
     ExitCodes,
     /// `taskdiag generate`: what
@@ -188,7 +188,7 @@ const OTHERS: &[&str] = &["ps", "pmap", "pstree"];
 fn other(name: &str, args: &[OsString]) -> Option<Result<Cli, Exit>> {
     Some(match name {
         "ps" => ps::parse_strict(args).map(|a| Cli::Ps(Box::new(a))),
-        "pstree" => tree::Args::strict(args).map(|a| Cli::Tree(Box::new(a))),
+        "pstree" => tree::TreeArgs::strict(args).map(|a| Cli::Tree(Box::new(a))),
         "pmap" => pmap::parse(args).map(Cli::Pmap),
         _ => return None,
     })
@@ -212,14 +212,14 @@ fn instead_of(argv: &[OsString]) -> Result<Option<(String, &[OsString])>, Exit> 
 fn parsed(name: &str, m: &ArgMatches) -> Result<Cli, Exit> {
     Ok(match name {
         "ps" => Cli::Ps(Box::new(ps::parse(&[])?)),
-        "maps" => Cli::Maps(Box::new(maps::Args::from_matches(m)?)),
-        "memory" => Cli::Memory(Box::new(memory::Args::from_matches(m)?)),
-        "files" => Cli::Files(Box::new(files::Args::from_matches(m)?)),
-        "tree" => Cli::Tree(Box::new(tree::Args::from_matches(m)?)),
+        "maps" => Cli::Maps(Box::new(maps::MapsArgs::from_matches(m)?)),
+        "memory" => Cli::Memory(Box::new(memory::MemoryArgs::from_matches(m)?)),
+        "files" => Cli::Files(Box::new(files::FilesArgs::from_matches(m)?)),
+        "tree" => Cli::Tree(Box::new(tree::TreeArgs::from_matches(m)?)),
         "fields" => Cli::Fields(m.get_flag("json")),
         "engines" => Cli::Engines(m.get_flag("json")),
-        "dump" => Cli::Dump(dump::Args::from_matches(m)?),
-        "wait" => Cli::Wait(wait::Args::from_matches(m)?),
+        "dump" => Cli::Dump(dump::DumpArgs::from_matches(m)?),
+        "wait" => Cli::Wait(wait::WaitArgs::from_matches(m)?),
         "generate" => Cli::Generate(text(m, "what").unwrap_or_default()),
         other => unreachable!("clap knows no such command: {other}"),
     })

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 
 /// What is shown of each mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum View {
+pub enum PmapView {
     /// Address, size, mode, name.
     #[default]
     Plain,
@@ -22,8 +22,8 @@ pub enum View {
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Args {
-    pub view: View,
+pub struct PmapArgs {
+    pub view: PmapView,
     /// `-q`: no headers, no totals.
     pub quiet: bool,
     /// `-p`: whole paths.
@@ -56,9 +56,9 @@ fn refused<T>(text: String) -> Result<T, Exit> {
 }
 
 /// Parse them: options may stand behind process ids, too.
-pub fn parse(args: &[OsString]) -> Result<Args, Exit> {
-    let mut out = Args {
-        view: View::Plain,
+pub fn parse(args: &[OsString]) -> Result<PmapArgs, Exit> {
+    let mut out = PmapArgs {
+        view: PmapView::Plain,
         quiet: false,
         paths: false,
         range: (0, u64::MAX),
@@ -96,10 +96,10 @@ pub fn parse(args: &[OsString]) -> Result<Args, Exit> {
         };
         for (i, letter) in letters.char_indices() {
             match letter {
-                'x' => views.push(View::Extended),
-                'd' => views.push(View::Device),
-                'X' if views.last() == Some(&View::More) => views = vec![View::Everything],
-                'X' => views.push(View::More),
+                'x' => views.push(PmapView::Extended),
+                'd' => views.push(PmapView::Device),
+                'X' if views.last() == Some(&PmapView::More) => views = vec![PmapView::Everything],
+                'X' => views.push(PmapView::More),
                 'q' => out.quiet = true,
                 'p' => out.paths = true,
                 'r' => {}
@@ -153,20 +153,20 @@ fn range(text: &str) -> Result<(u64, u64), Exit> {
 mod tests {
     use super::*;
 
-    fn read(words: &str) -> Result<Args, Exit> {
+    fn read(words: &str) -> Result<PmapArgs, Exit> {
         parse(&words.split_whitespace().map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]
     fn letters_and_names() {
-        assert_eq!(read("1").unwrap().view, View::Plain);
+        assert_eq!(read("1").unwrap().view, PmapView::Plain);
         for (typed, view) in [
-            ("-x 1", View::Extended),
-            ("1 --extended", View::Extended),
-            ("-qd 1", View::Device),
-            ("-X 1", View::More),
-            ("-XX 1", View::Everything),
-            ("-X -X 1", View::Everything),
+            ("-x 1", PmapView::Extended),
+            ("1 --extended", PmapView::Extended),
+            ("-qd 1", PmapView::Device),
+            ("-X 1", PmapView::More),
+            ("-XX 1", PmapView::Everything),
+            ("-X -X 1", PmapView::Everything),
         ] {
             assert_eq!(read(typed).unwrap().view, view, "{typed}");
         }

@@ -8,13 +8,13 @@ use taskdiag::Choice;
 use taskdiag::field::TASKS;
 use taskdiag::view::{Filter, Selection};
 
-use super::procps::{self, Forest, Headers, Instead, Typed};
+use super::procps::{self, ForestStyle, Headers, Instead, Typed};
 use super::table::{flag, list};
 use super::{engine, table};
 use crate::answer::Source;
 use crate::columns::Column;
 use crate::exit::{self, Exit};
-use crate::limits::Limits;
+use crate::limits::PageLimits;
 use crate::order::Key;
 use crate::output::Form;
 use crate::output::terminal::Color;
@@ -32,7 +32,7 @@ pub enum TreeStyle {
 
 /// What `taskdiag ps` was asked for.
 #[derive(Clone, Debug)]
-pub struct Args {
+pub struct PsArgs {
     /// Which tasks.
     pub select: Selection,
     /// Which of them, by `--where`.
@@ -168,7 +168,7 @@ pub fn command() -> Command {
         .next_help_heading("Source")
         .arg(table::from())
         .arg(engine())
-        .args(Limits::options())
+        .args(PageLimits::options())
         .arg(flag("stats", "Say on standard error who answered, and at what cost"))
         .arg(short_flag("show-version", 'V', "Print the version"))
         .after_help(format!("{HABITS}\n\n{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
@@ -215,19 +215,19 @@ const LETTERS: &[(&str, &str)] = &[
 ];
 
 /// Parse what follows `taskdiag ps`.
-pub fn parse(args: &[OsString]) -> Result<Args, Exit> {
+pub fn parse(args: &[OsString]) -> Result<PsArgs, Exit> {
     let command = command().bin_name("taskdiag ps").no_binary_name(true);
     let (own, theirs) = split(&command, args)?;
     let matches = command.try_get_matches_from(own)?;
-    Args::new(&procps::parse(&theirs)?, &matches, false)
+    PsArgs::new(&procps::parse(&theirs)?, &matches, false)
 }
 
 /// Parse the arguments of a `ps` that is procps to the letter.
-pub fn parse_strict(args: &[OsString]) -> Result<Args, Exit> {
+pub fn parse_strict(args: &[OsString]) -> Result<PsArgs, Exit> {
     let read = || {
         let words = args.iter().map(word).collect::<Result<Vec<_>, _>>()?;
         let defaults = command().no_binary_name(true).try_get_matches_from([""; 0])?;
-        Args::new(&procps::parse(&words)?, &defaults, true)
+        PsArgs::new(&procps::parse(&words)?, &defaults, true)
     };
     read().map_err(|e| match e {
         Exit::Usage(text) => Exit::Refused(format!("error: {text}")),
@@ -276,9 +276,9 @@ fn split(command: &Command, args: &[OsString]) -> Result<(Vec<OsString>, Vec<Str
     Ok((own, theirs))
 }
 
-impl Args {
+impl PsArgs {
     /// From what was typed as procps has it, and from own options.
-    fn new(t: &Typed, m: &ArgMatches, strict: bool) -> Result<Args, Exit> {
+    fn new(t: &Typed, m: &ArgMatches, strict: bool) -> Result<PsArgs, Exit> {
         let flag = |id: &str| m.get_flag(id);
         let form = match (flag("json"), flag("jsonl"), flag("csv")) {
             (true, ..) => Form::Json,
@@ -303,11 +303,11 @@ impl Args {
             )));
         }
         let tree = match t.forest {
-            Some(Forest::Drawn) => Some(TreeStyle::Ascii),
-            Some(Forest::Indented) => Some(TreeStyle::Indented),
+            Some(ForestStyle::Drawn) => Some(TreeStyle::Ascii),
+            Some(ForestStyle::Indented) => Some(TreeStyle::Indented),
             None => flag("tree").then_some(TreeStyle::Auto),
         };
-        Ok(Args {
+        Ok(PsArgs {
             select,
             filter: table::filter_from(m, &TASKS)?,
             threads: !t.both && (t.threads() || flag("threads")),
@@ -323,7 +323,7 @@ impl Args {
             source: Source {
                 from,
                 engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-                limits: Limits::from_matches(m),
+                limits: PageLimits::from_matches(m),
             },
             stats: flag("stats"),
             color: table::color_from(m),
@@ -339,7 +339,7 @@ impl Args {
 mod tests {
     use super::*;
 
-    fn parsed(typed: &str) -> Args {
+    fn parsed(typed: &str) -> PsArgs {
         parse(&typed.split_whitespace().map(OsString::from).collect::<Vec<_>>()).unwrap()
     }
 

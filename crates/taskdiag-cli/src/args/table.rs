@@ -12,14 +12,14 @@ use super::{engine, lists};
 use crate::answer::Source;
 use crate::columns::{self, Column};
 use crate::exit::Exit;
-use crate::limits::Limits;
+use crate::limits::PageLimits;
 use crate::order::{self, Key};
 use crate::output::Form;
 use crate::output::terminal::{Color, Terminal};
 
 /// What was asked for.
 #[derive(Clone, Debug)]
-pub struct Args {
+pub struct TableArgs {
     /// Which tasks.
     pub select: Selection,
     /// Which of their rows, by `--where`.
@@ -177,14 +177,14 @@ pub fn output(command: Command) -> Command {
         .next_help_heading("Source")
         .arg(from())
         .arg(engine())
-        .args(Limits::options())
+        .args(PageLimits::options())
         .arg(flag("stats", "Say on standard error who answered, and at what cost"))
 }
 
-impl Args {
+impl TableArgs {
     /// From parsed options; columns and keys are of this set.
-    pub fn from_matches(m: &ArgMatches, set: &'static Set) -> Result<Args, Exit> {
-        Ok(Args { select: Self::selection(m)?, ..Self::output(m, set)? })
+    pub fn from_matches(m: &ArgMatches, set: &'static Set) -> Result<TableArgs, Exit> {
+        Ok(TableArgs { select: Self::selection(m)?, ..Self::output(m, set)? })
     }
     fn selection(m: &ArgMatches) -> Result<Selection, Exit> {
         let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
@@ -207,14 +207,14 @@ impl Args {
         Ok(select)
     }
     /// From the options of [`output`]: all tasks are selected.
-    pub fn output(m: &ArgMatches, set: &'static Set) -> Result<Args, Exit> {
+    pub fn output(m: &ArgMatches, set: &'static Set) -> Result<TableArgs, Exit> {
         let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
         let flag = |id: &str| m.get_flag(id);
         let mut columns = Vec::new();
         for spec in many("format") {
             columns.extend(columns::parse_of(set, spec)?);
         }
-        Ok(Args {
+        Ok(TableArgs {
             select: Selection::default(),
             filter: filter_from(m, set)?,
             columns,
@@ -229,7 +229,7 @@ impl Args {
             source: Source {
                 from: m.get_one::<PathBuf>("from").cloned(),
                 engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-                limits: Limits::from_matches(m),
+                limits: PageLimits::from_matches(m),
             },
             stats: flag("stats"),
             color: color_from(m),

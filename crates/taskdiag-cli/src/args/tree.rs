@@ -60,7 +60,7 @@ const WIDTH_OF_PIPES: usize = 132;
 
 /// What `taskdiag tree` was asked for.
 #[derive(Clone, Debug)]
-pub struct Args {
+pub struct TreeArgs {
     /// Where the trees begin.
     pub start: Start,
     /// Trees begin at the processes that match this and have no matching process above them.
@@ -165,9 +165,9 @@ pub fn command() -> Command {
         .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
-impl Args {
+impl TreeArgs {
     /// From parsed options.
-    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+    pub fn from_matches(m: &ArgMatches) -> Result<TreeArgs, Exit> {
         let flag = |id: &str| m.get_flag(id);
         let words = |id: &str| m.get_many::<String>(id).into_iter().flatten();
         let mut keys = Vec::new();
@@ -199,7 +199,7 @@ impl Args {
                  --where 'pid == 1 or user == web' has both",
             )));
         }
-        Ok(Args {
+        Ok(TreeArgs {
             start,
             filter,
             parents: flag("show-parents"),
@@ -233,9 +233,9 @@ impl Args {
         })
     }
     /// From the arguments of pstree.
-    pub fn strict(args: &[OsString]) -> Result<Args, Exit> {
+    pub fn strict(args: &[OsString]) -> Result<TreeArgs, Exit> {
         let command = command().bin_name("pstree").no_binary_name(true);
-        let read = || Args::from_matches(&command.try_get_matches_from(args)?);
+        let read = || TreeArgs::from_matches(&command.try_get_matches_from(args)?);
         let as_pstree = |e| match e {
             Exit::Usage(text) => Exit::Refused(text),
             Exit::Clap(e) if e.use_stderr() => Exit::Refused(e.render().to_string()),

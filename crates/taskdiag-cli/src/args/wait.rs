@@ -10,7 +10,7 @@ use crate::limits;
 
 /// What `taskdiag wait` was asked for.
 #[derive(Clone, Debug)]
-pub struct Args {
+pub struct WaitArgs {
     /// The processes, each once.
     pub pids: Vec<u32>,
     /// End when the first of them has ended?
@@ -72,9 +72,9 @@ pub fn command() -> Command {
         ]))
 }
 
-impl Args {
+impl WaitArgs {
     /// From parsed options.
-    pub fn from_matches(m: &ArgMatches) -> Result<Args, Exit> {
+    pub fn from_matches(m: &ArgMatches) -> Result<WaitArgs, Exit> {
         let given = m.get_many::<String>("pids").into_iter().flatten();
         let mut pids = Vec::new();
         for item in lists::items(given) {
@@ -88,7 +88,7 @@ impl Args {
         if pids.is_empty() {
             return Err(Exit::Usage(String::from("wait needs at least one process id")));
         }
-        Ok(Args {
+        Ok(WaitArgs {
             pids,
             any: m.get_flag("any"),
             timeout: m.get_one::<Duration>("timeout").copied(),

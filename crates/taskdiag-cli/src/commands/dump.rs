@@ -7,12 +7,12 @@ use taskdiag::view::Plan;
 use taskdiag::{Group, Reason, Snapshot};
 
 use crate::answer::{self, Source};
-use crate::args::dump::Args;
+use crate::args::dump::DumpArgs;
 use crate::exit::Exit;
 use crate::output::{sink, tally};
 
 /// Run it.
-pub fn run(args: &Args) -> Result<(), Exit> {
+pub fn run(args: &DumpArgs) -> Result<(), Exit> {
     if std::io::stdout().is_terminal() {
         return Err(Exit::Usage(
             "the stream is binary: send it to a file, as in 'taskdiag dump > tasks.tdg'".to_owned(),

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::output::{Sink, json};
 
 /// The facts about this machine.
-struct Facts {
+struct MachineFacts {
     survey: Vec<(EngineId, Result<Support, Error>)>,
     /// For each group, the engine that would answer a request for it alone, and why.
     chosen: Vec<(Group, Option<(EngineId, String)>)>,
@@ -27,8 +27,8 @@ fn mark(support: &Result<Support, Error>, g: Group) -> &'static str {
     }
 }
 
-impl Facts {
-    fn gather() -> Result<Facts, Error> {
+impl MachineFacts {
+    fn gather() -> Result<MachineFacts, Error> {
         let survey = auto::survey()?;
         let supported = |s: &Result<Support, Error>| s.as_ref().map_or(Groups::NONE, |s| s.groups);
         let any = survey.iter().fold(Groups::NONE, |g, (_, s)| g | supported(s));
@@ -38,7 +38,7 @@ impl Facts {
             Ok::<_, Error>((g, plan.pop().map(|(_, engine, why)| (engine, why))))
         };
         let chosen = Group::ALL.iter().map(|g| choose(*g)).collect::<Result<_, Error>>()?;
-        Ok(Facts { survey, chosen, remarks: auto::remarks()? })
+        Ok(MachineFacts { survey, chosen, remarks: auto::remarks()? })
     }
 
     fn write_text(&self, out: &mut Vec<u8>) {
@@ -129,7 +129,7 @@ impl Facts {
 
 /// Run it.
 pub fn run(as_json: bool) -> Result<(), Exit> {
-    let facts = Facts::gather()?;
+    let facts = MachineFacts::gather()?;
     let mut sink = Sink::stdout();
     if as_json {
         facts.write_json(sink.buf())

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use taskdiag::{Ended, Error, Waiter, field};
 
-use crate::args::wait::Args;
+use crate::args::wait::WaitArgs;
 use crate::exit::{Exit, say};
 use crate::interrupt;
 use crate::output::{Sink, json};
@@ -19,7 +19,7 @@ use crate::output::{Sink, json};
 const NAMED: usize = 10;
 
 /// Run it.
-pub fn run(args: &Args) -> Result<(), Exit> {
+pub fn run(args: &WaitArgs) -> Result<(), Exit> {
     allow_files(args.pids.len());
     let begun = Instant::now();
     let mut waiter = Waiter::new()?;

@@ -9,13 +9,13 @@ use taskdiag::view::{Filter, Query, Ranks, Sieve};
 use taskdiag::{Group, Groups, Members, Snapshot};
 
 use crate::answer;
-use crate::args::files::Args;
+use crate::args::files::FilesArgs;
 use crate::columns;
 use crate::exit::Exit;
 use crate::output::{Item, Rows, Table, Take, Tally, tally};
 
 /// Run it.
-pub fn run(args: &Args) -> Result<(), Exit> {
+pub fn run(args: &FilesArgs) -> Result<(), Exit> {
     let begin = Instant::now();
     let (table, select) = (&args.table, &args.select);
     if let Some(field) = table.filter.iter().flat_map(Filter::fields).find(|f| looks_at_files(f)) {

@@ -16,9 +16,9 @@ use taskdiag::files::{Files, Gap, Locks, Owner};
 use taskdiag::view::{Filter, Left, Opened, Query};
 use taskdiag::{Choice, EngineId, Group, Groups, Members, Snapshot};
 
-use self::select::Selection;
+use self::select::FileSelection;
 use crate::answer;
-use crate::args::files::{Args, Repeat};
+use crate::args::files::{FilesArgs, Repeat};
 use crate::args::table;
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say, say_all, shown};
@@ -28,7 +28,7 @@ use crate::output::terminal::Terminal;
 use crate::output::{Sink, Table, Tally, csv, json, sink, tally, text};
 
 /// Run it.
-pub fn run(args: &Args) -> Result<(), Exit> {
+pub fn run(args: &FilesArgs) -> Result<(), Exit> {
     match &args.repeat {
         None => once(args, &mut false),
         Some(repeat) => again_and_again(args, repeat),
@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
 
 /// `-r` and `+r`: a list after the other, with a line between them, as lsof has it. What lists lack is said when
 /// it is another than before.
-fn again_and_again(args: &Args, repeat: &Repeat) -> Result<(), Exit> {
+fn again_and_again(args: &FilesArgs, repeat: &Repeat) -> Result<(), Exit> {
     let mut said = Vec::new();
     let mut ever = false;
     loop {
@@ -63,7 +63,7 @@ fn again_and_again(args: &Args, repeat: &Repeat) -> Result<(), Exit> {
 }
 
 /// One list. `any`: is there anything in it?
-fn once(args: &Args, any: &mut bool) -> Result<(), Exit> {
+fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     if args.count {
         let end = count::run(args);
         *any = !matches!(end, Err(Exit::NoMatch));
@@ -120,7 +120,7 @@ fn once(args: &Args, any: &mut bool) -> Result<(), Exit> {
 }
 
 /// Write a table in the form that was asked for. Gives the number of rows.
-fn write(args: &table::Args, table: &Table<'_>, tally: &mut Tally) -> Result<usize, Exit> {
+fn write(args: &table::TableArgs, table: &Table<'_>, tally: &mut Tally) -> Result<usize, Exit> {
     let mut sink = Sink::stdout();
     let count = match args.form {
         Form::Text => {
@@ -144,7 +144,7 @@ const PLAIN: &str = "pid,tid,{threads}command,user,fd,access,{lock}type,kind,dev
 
 /// `unshared`: is a thread with files of its own among the rows? `threads`: are there threads in the answer,
 /// which only a saved one may lack?
-fn columns(args: &Args, unshared: bool, threads: bool) -> Vec<Column> {
+fn columns(args: &FilesArgs, unshared: bool, threads: bool) -> Vec<Column> {
     if !args.table.columns.is_empty() {
         return args.table.columns.clone();
     }
@@ -168,7 +168,7 @@ fn columns(args: &Args, unshared: bool, threads: bool) -> Vec<Column> {
 
 /// What to show. Threads may have files of their own, so all are asked for; what they share is in the answer
 /// once.
-fn query(args: &Args) -> Query {
+fn query(args: &FilesArgs) -> Query {
     let select = &args.select;
     let fields: Vec<&Field> = match &args.fields {
         Some(letters) => letters.fields().collect(),
@@ -232,7 +232,7 @@ fn locks(query: &Query, saved: bool) -> Option<Locks> {
 pub(super) struct Shown<'a> {
     files: &'a Files<'a>,
     opened: Opened<'a>,
-    select: &'a Selection,
+    select: &'a FileSelection,
 }
 
 impl<'a> Shown<'a> {

@@ -55,7 +55,7 @@ pub const WORDS: [&str; 5] = ["cwd", "rtd", "txt", "mem", "DEL"];
 
 /// Which open files to show. Empty: all.
 #[derive(Clone, Debug, Default)]
-pub struct Selection {
+pub struct FileSelection {
     /// Processes.
     pub pids: Among<u32>,
     /// Effective uids.
@@ -111,7 +111,7 @@ fn if_set(set: bool, is: impl FnOnce() -> bool) -> Option<bool> {
     set.then(is)
 }
 
-impl Selection {
+impl FileSelection {
     /// The pids, where nothing else can add to them.
     pub fn only_pids(&self) -> Option<&[u32]> {
         let alone = self.uids.only.is_empty()

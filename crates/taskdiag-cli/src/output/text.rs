@@ -94,7 +94,7 @@ impl Cells {
 pub const SHORT_SIGNALS: usize = 9;
 
 /// Lays cells out in lines.
-struct Line<'a> {
+struct CellLine<'a> {
     columns: &'a [Column],
     /// The blanks before each cell in the previous line, which are mostly right for this line, too.
     blanks: Vec<usize>,
@@ -111,11 +111,11 @@ struct Line<'a> {
     correct: usize,
 }
 
-impl<'a> Line<'a> {
-    fn new(columns: &'a [Column], cells: Option<Cells>) -> Line<'a> {
+impl<'a> CellLine<'a> {
+    fn new(columns: &'a [Column], cells: Option<Cells>) -> CellLine<'a> {
         let is_column = |i: usize| columns.get(i).is_some_and(|c| !c.is_literal());
         let apart = |i: usize| usize::from(is_column(i) && is_column(i + 1));
-        Line {
+        CellLine {
             columns,
             blanks: vec![0; columns.len()],
             least: (0..columns.len()).map(|i| i.checked_sub(1).map_or(0, apart)).collect(),
@@ -269,7 +269,7 @@ pub fn header(sink: &mut Sink, columns: &[Column], options: &Options) {
 }
 
 fn write_header(buf: &mut Vec<u8>, columns: &[Column], options: &Options) {
-    let mut line = Line::new(columns, options.cells);
+    let mut line = CellLine::new(columns, options.cells);
     line.begin(buf);
     for (i, c) in columns.iter().enumerate() {
         line.cell(buf, i, Cut::No, |out| field::escape(out, c.header.as_bytes()));
@@ -313,7 +313,7 @@ pub struct Lines<'a> {
     options: Options,
     /// The column that the drawing of a tree stands in: the first one that names the command.
     trunk: Option<usize>,
-    line: Line<'a>,
+    line: CellLine<'a>,
     /// Rows so far.
     pub count: usize,
 }
@@ -323,7 +323,7 @@ impl<'a> Lines<'a> {
     pub fn new(table: &Table<'a>, tree: Option<&'a Tree>, options: &Options) -> Lines<'a> {
         let Table { cx, columns, .. } = *table;
         let trunk = columns.iter().position(|c| matches!(c.form, TextForm::Args | TextForm::Comm));
-        let line = Line::new(columns, options.cells);
+        let line = CellLine::new(columns, options.cells);
         Lines { cx, columns, tree, options: *options, trunk, line, count: 0 }
     }
     /// Append a row.
@@ -460,7 +460,7 @@ impl Totals {
         }
         let label = self.sums.iter().position(Option::is_none);
         let buf = sink.buf();
-        let mut line = Line::new(columns, options.cells);
+        let mut line = CellLine::new(columns, options.cells);
         line.begin(buf);
         for (c, column) in columns.iter().enumerate() {
             line.cell(buf, c, Cut::No, |out| match self.sums[c] {

@@ -10,7 +10,7 @@ use crate::forest::{Forest, Node};
 
 /// The shape of a subtree. Subtrees that look alike have one shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
+pub struct SubtreeShape {
     /// What is shown of the process, printable.
     pub label: Vec<u8>,
     /// Is it to be highlighted?
@@ -22,16 +22,16 @@ pub struct Shape {
 /// All shapes. Each comes after those below it.
 #[derive(Debug, Default)]
 pub struct Shapes {
-    all: Vec<Shape>,
-    known: HashMap<Shape, usize>,
+    all: Vec<SubtreeShape>,
+    known: HashMap<SubtreeShape, usize>,
 }
 
 impl Shapes {
     /// The i-th shape.
-    pub fn get(&self, i: usize) -> &Shape {
+    pub fn get(&self, i: usize) -> &SubtreeShape {
         &self.all[i]
     }
-    fn add(&mut self, shape: Shape, compact: bool) -> usize {
+    fn add(&mut self, shape: SubtreeShape, compact: bool) -> usize {
         if !compact {
             self.all.push(shape);
             return self.all.len() - 1;
@@ -91,7 +91,7 @@ impl Maker<'_> {
             // Threads come after processes, because their names begin with a brace, which sorts after letters.
             let children: Vec<usize> = children.into_iter().map(|c| made[c]).collect();
             let threads = self.threads(node, &mut shapes);
-            let shape = Shape {
+            let shape = SubtreeShape {
                 label: self.label(at, node.parent.and_then(|p| self.uid(p))),
                 marked: marked.contains(&at),
                 children: counted(children.into_iter().chain(threads), self.labels.compact),
@@ -101,7 +101,7 @@ impl Maker<'_> {
         }
         let root = |at: &usize| {
             let label = self.label(*at, Some(self.user_above));
-            let shape = Shape { label, ..shapes.get(made[*at]).clone() };
+            let shape = SubtreeShape { label, ..shapes.get(made[*at]).clone() };
             shapes.add(shape, self.labels.compact)
         };
         let roots = roots.iter().map(root).collect();
@@ -219,7 +219,7 @@ impl Maker<'_> {
         if !self.labels.by_id {
             labels.sort();
         }
-        let leaf = |label| Shape { label, marked: false, children: Vec::new() };
+        let leaf = |label| SubtreeShape { label, marked: false, children: Vec::new() };
         labels.into_iter().map(|l| shapes.add(leaf(l), self.labels.compact)).collect()
     }
 }

@@ -67,14 +67,14 @@ pub struct Drawing<'a> {
 
 /// A line that is cut at the edge of the terminal, with a plus there.
 #[derive(Debug, Default)]
-struct Line {
+struct CutLine {
     cells: usize,
     limit: Option<usize>,
     /// The place in the output for the plus, if the line turns out to be too long.
     cut: Option<usize>,
 }
 
-impl Line {
+impl CutLine {
     fn push(&mut self, out: &mut Vec<u8>, text: &[u8]) {
         let text = std::str::from_utf8(text).unwrap_or("?");
         let (before, width) = (self.cells, text.width());
@@ -113,7 +113,7 @@ impl Drawing<'_> {
     /// # Errors
     /// The error of a write.
     pub fn draw(&self, sink: &mut Sink, root: usize) -> io::Result<()> {
-        let mut line = Line { limit: self.terminal.width, ..Line::default() };
+        let mut line = CutLine { limit: self.terminal.width, ..CutLine::default() };
         // For each level above: the width of the label, and whether more children follow.
         let mut levels: Vec<(usize, bool)> = Vec::new();
         let top = Todo { shape: root, count: 1, level: 0, first: true, last: true, closing: 0 };
@@ -163,7 +163,7 @@ impl Drawing<'_> {
         Ok(())
     }
     /// Begins a new line below the labels above.
-    fn indent(&self, out: &mut Vec<u8>, line: &mut Line, levels: &[(usize, bool)], last: bool) {
+    fn indent(&self, out: &mut Vec<u8>, line: &mut CutLine, levels: &[(usize, bool)], last: bool) {
         let drawn = levels.len().min(DRAWN_LEVELS);
         for (i, (width, _)) in levels.iter().take(drawn).enumerate() {
             line.blanks(out, width + 1);
@@ -175,7 +175,7 @@ impl Drawing<'_> {
     fn indent_upright(
         &self,
         out: &mut Vec<u8>,
-        line: &mut Line,
+        line: &mut CutLine,
         levels: &[(usize, bool)],
         last: bool,
     ) {

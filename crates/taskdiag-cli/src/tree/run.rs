@@ -9,14 +9,14 @@ use taskdiag::{Groups, Members, Snapshot};
 use super::compact::Maker;
 use super::draw::{self, Drawing};
 use crate::answer;
-use crate::args::tree::{Args, Labels, Start};
+use crate::args::tree::{Labels, Start, TreeArgs};
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say};
 use crate::forest::Forest;
 use crate::output::{Item, Sink, Tally, json};
 
 /// Run it.
-pub fn run(args: &Args) -> Result<(), Exit> {
+pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     let begin = Instant::now();
     let columns = columns(args);
     let snapshot = args.source.get(|| query(args, &columns))?;
@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
 }
 
 /// The columns that are read for each process, which are the keys in JSON.
-fn columns(args: &Args) -> Vec<Column> {
+fn columns(args: &TreeArgs) -> Vec<Column> {
     let mut names = vec!["pid", "ppid", "comm"];
     if args.labels.users || args.start.is_user() {
         names.push("user");
@@ -108,7 +108,7 @@ fn columns(args: &Args) -> Vec<Column> {
     }
 }
 
-fn query(args: &Args, columns: &[Column]) -> Query {
+fn query(args: &TreeArgs, columns: &[Column]) -> Query {
     let mut query = Query::new(&TASKS, columns.iter().map(|c| c.field));
     // CRED is needed, because processes with the same name are sorted by user.
     let mut groups = Groups::BASE | Groups::CRED;
@@ -131,7 +131,7 @@ struct Picked {
 
 /// Picks the trees to show. `matches` tells whether the condition of `--where` is true for a task.
 fn pick(
-    args: &Args,
+    args: &TreeArgs,
     snapshot: &Snapshot,
     forest: &Forest,
     matches: &dyn Fn(&Row<'_>) -> bool,

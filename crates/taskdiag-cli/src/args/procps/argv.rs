@@ -1,8 +1,8 @@
 //! The words of a command line, read as procps does: first as System V, with BSD words where they have no
 //! dash; and where that makes no sense, once more with the dashes taken for nothing (`-aux`).
 
-use super::table::{BSD, Does, LONG, Row, UNIX};
-use super::{Instead, List, Typed};
+use super::table::{BSD, Does, LONG, OptionRow, UNIX};
+use super::{Instead, Selector, Typed};
 use crate::args::lists;
 use crate::exit::Exit;
 use crate::nearest;
@@ -26,12 +26,12 @@ pub fn parse(words: &[String]) -> Result<Typed, Exit> {
         }
         _ => checked(t),
     };
-    let first = Words { words, at: 0, dashes: true }.read().and_then(checked);
+    let first = TypedWords { words, at: 0, dashes: true }.read().and_then(checked);
     let has_dash =
         |w: &String| w.starts_with('-') && w.chars().nth(1).is_some_and(char::is_alphabetic);
     match first {
         Err(why) if words.iter().any(has_dash) => {
-            let again = Words { words, at: 0, dashes: false }.read().and_then(checked);
+            let again = TypedWords { words, at: 0, dashes: false }.read().and_then(checked);
             // What is said is about the words as they were typed.
             again.map_err(|_| why)
         }
@@ -59,14 +59,14 @@ fn checked(t: Typed) -> Result<Typed, Exit> {
     Ok(t)
 }
 
-struct Words<'a> {
+struct TypedWords<'a> {
     words: &'a [String],
     at: usize,
     /// Does a dash mean something?
     dashes: bool,
 }
 
-impl<'a> Words<'a> {
+impl<'a> TypedWords<'a> {
     fn read(mut self) -> Result<Typed, Exit> {
         let mut t = Typed { bsd: !self.dashes, ..Typed::default() };
         while let Some(word) = self.words.get(self.at) {
@@ -112,9 +112,9 @@ impl<'a> Words<'a> {
         }
         self.at = self.words.len();
         for (ids, make) in [
-            (pids, List::Pid as fn(Vec<u32>) -> List),
-            (groups, List::Group),
-            (sessions, List::Session),
+            (pids, Selector::Pid as fn(Vec<u32>) -> Selector),
+            (groups, Selector::Group),
+            (sessions, Selector::Session),
         ] {
             if !ids.is_empty() {
                 t.lists.push(make(ids));
@@ -135,7 +135,7 @@ impl<'a> Words<'a> {
         &mut self,
         word: &str,
         letters: &'a str,
-        table: &[Row<char>],
+        table: &[OptionRow<char>],
         t: &mut Typed,
     ) -> Result<(), Exit> {
         for (i, c) in letters.char_indices() {
@@ -144,7 +144,7 @@ impl<'a> Words<'a> {
                 return (|| {
                     let ids = lists::strict(&letters[i..])?;
                     let ids = ids.into_iter().map(|s| lists::pid("a list of processes", s));
-                    t.lists.push(List::Pid(ids.collect::<Result<_, _>>()?));
+                    t.lists.push(Selector::Pid(ids.collect::<Result<_, _>>()?));
                     Ok(())
                 })();
             }
@@ -211,7 +211,7 @@ impl<'a> Words<'a> {
 }
 
 /// Whether a word may be the name of a program. One of its letters was read as an option, with the rest as its value.
-fn is_name(word: &str, rest: &str, table: &[Row<char>]) -> bool {
+fn is_name(word: &str, rest: &str, table: &[OptionRow<char>]) -> bool {
     std::ptr::eq(table, BSD)
         && !rest.is_empty()
         && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
@@ -233,7 +233,7 @@ fn by_name(word: &str) -> String {
 }
 
 /// There is no such letter: was the name of a program or user meant?
-fn unknown(word: &str, c: char, table: &[Row<char>]) -> String {
+fn unknown(word: &str, c: char, table: &[OptionRow<char>]) -> String {
     if std::ptr::eq(table, UNIX) {
         return format!("there is no option '-{c}' (in '{word}'); 'taskdiag ps --help' lists all");
     }
@@ -247,7 +247,7 @@ fn unknown(word: &str, c: char, table: &[Row<char>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::procps::{Bsd, Forest, Place};
+    use crate::args::procps::{Bsd, ForestStyle, TypedAs};
 
     fn read(words: &str) -> Result<Typed, Exit> {
         parse(&words.split('|').filter(|w| !w.is_empty()).map(str::to_owned).collect::<Vec<_>>())
@@ -264,10 +264,10 @@ mod tests {
         for typed in
             ["42|43", "p|42,43", "p42,43", "-p|42,43", "-p42 43", "--pid=42,43", "--pid|42,43"]
         {
-            assert_eq!(pids(read(typed).unwrap()), [List::Pid(vec![42, 43])], "{typed}");
+            assert_eq!(pids(read(typed).unwrap()), [Selector::Pid(vec![42, 43])], "{typed}");
         }
-        assert_eq!(read("-42").unwrap().lists, [List::Group(vec![42])]);
-        assert_eq!(read("+42").unwrap().lists, [List::Session(vec![42])]);
+        assert_eq!(read("-42").unwrap().lists, [Selector::Group(vec![42])]);
+        assert_eq!(read("+42").unwrap().lists, [Selector::Session(vec![42])]);
         for typed in [
             "axo|pid,comm",
             "axopid,comm",
@@ -276,11 +276,11 @@ mod tests {
             "ax|--format=pid,comm",
         ] {
             let t = read(typed).unwrap();
-            assert_eq!(t.specs, [(Place::Columns, String::from("pid,comm"))], "{typed}");
+            assert_eq!(t.specs, [(TypedAs::Columns, String::from("pid,comm"))], "{typed}");
         }
-        assert_eq!(read("axf").unwrap().forest, Some(Forest::Drawn));
-        assert_eq!(read("-eH").unwrap().forest, Some(Forest::Indented));
-        assert_eq!(read("-C|aux").unwrap().lists, [List::Command(vec![b"aux".to_vec()])]);
+        assert_eq!(read("axf").unwrap().forest, Some(ForestStyle::Drawn));
+        assert_eq!(read("-eH").unwrap().forest, Some(ForestStyle::Indented));
+        assert_eq!(read("-C|aux").unwrap().lists, [Selector::Command(vec![b"aux".to_vec()])]);
     }
 
     #[test]

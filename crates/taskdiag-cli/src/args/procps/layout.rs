@@ -1,6 +1,6 @@
 //! Which columns and keys the arguments of procps `ps` mean.
 
-use super::{Bsd, Forest, Place, Typed};
+use super::{Bsd, ForestStyle, Typed, TypedAs};
 use crate::columns::{self, Column};
 use crate::exit::Exit;
 use crate::order::{self, Key};
@@ -176,22 +176,22 @@ pub fn specs(t: &Typed) -> Result<(Vec<Column>, Vec<Key>), Exit> {
     };
     for (place, text) in &t.specs {
         match place {
-            Place::Columns => columns.extend(list(text)?),
-            Place::UnixAmong if !columns.is_empty() => {
+            TypedAs::Columns => columns.extend(list(text)?),
+            TypedAs::UnixAmong if !columns.is_empty() => {
                 return usage("-O adds columns to the usual ones, so -o cannot stand before it");
             }
-            Place::UnixAmong => columns = among("state,tname,time,command", text)?,
-            Place::BsdAmong => match short_keys(text).filter(|_| keys.is_empty()) {
+            TypedAs::UnixAmong => columns = among("state,tname,time,command", text)?,
+            TypedAs::BsdAmong => match short_keys(text).filter(|_| keys.is_empty()) {
                 Some(short) => keys = short,
                 None if !columns.is_empty() => {
                     return usage("O adds columns to the usual ones, so o cannot stand before it");
                 }
                 None => columns = among("state,tname,cputime,comm", text)?,
             },
-            Place::Keys if !keys.is_empty() => {
+            TypedAs::Keys if !keys.is_empty() => {
                 return usage("there are two lists of keys to sort by");
             }
-            Place::Keys => {
+            TypedAs::Keys => {
                 let text = text.strip_suffix([',', ' ', '\t', '\n']).unwrap_or(text);
                 keys = order::keys(&TASKS, text.split([',', ' ', '\t', '\n']).collect())?;
             }
@@ -359,7 +359,7 @@ fn unix(t: &Typed) -> Result<Vec<Column>, Exit> {
 pub fn keys(t: &Typed) -> Result<Vec<Key>, Exit> {
     let (_, keys) = specs(t)?;
     match t.forest {
-        Some(Forest::Drawn | Forest::Indented) if keys.is_empty() => {
+        Some(ForestStyle::Drawn | ForestStyle::Indented) if keys.is_empty() => {
             order::keys(&TASKS, vec!["start_time"])
         }
         _ => Ok(keys),

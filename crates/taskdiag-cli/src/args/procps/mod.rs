@@ -36,7 +36,7 @@ pub struct Kinds {
 
 /// A list that selects processes, as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum List {
+pub enum Selector {
     Pid(Vec<u32>),
     Parent(Vec<u32>),
     Group(Vec<u32>),
@@ -53,7 +53,7 @@ pub enum List {
 
 /// How a forest is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forest {
+pub enum ForestStyle {
     /// With lines: `f`, `--forest`.
     Drawn,
     /// By indentation alone: `-H`.
@@ -69,7 +69,7 @@ pub enum Headers {
 
 /// Where a list of columns or keys was typed, which decides how it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TypedAs {
     /// `-o`, `o`, `--format`: columns.
     Columns,
     /// `-O`: columns between those of the System V view.
@@ -100,7 +100,7 @@ pub struct Typed {
     /// `-e`, `-A`.
     pub all: bool,
     pub kinds: Kinds,
-    pub lists: Vec<List>,
+    pub lists: Vec<Selector>,
     /// `-N`.
     pub deselect: bool,
     /// `r`.
@@ -120,14 +120,14 @@ pub struct Typed {
     pub label: bool,
     pub bsd_views: Vec<Bsd>,
     /// Columns and keys in the order in which they were typed.
-    pub specs: Vec<(Place, String)>,
+    pub specs: Vec<(TypedAs, String)>,
     /// `-L`, `-T`, `H`.
     pub lwp: bool,
     pub spid: bool,
     pub thread_rows: bool,
     /// `m`, `-m`: a row for the process, and one for each thread below it.
     pub both: bool,
-    pub forest: Option<Forest>,
+    pub forest: Option<ForestStyle>,
     pub headers: Option<Headers>,
     /// How often `w` was given.
     pub wide: u32,
@@ -177,17 +177,17 @@ impl Typed {
         (s.all, s.running, s.deselect) = (self.all, self.running, self.deselect);
         for list in &self.lists {
             match list {
-                List::Pid(ids) => s.pids.extend(ids),
-                List::Parent(ids) => s.ppids.extend(ids),
-                List::Group(ids) => s.pgids.extend(ids),
-                List::Session(ids) => s.sids.extend(ids),
-                List::EffectiveUser(ids) => s.euids.extend(ids),
-                List::RealUser(ids) => s.ruids.extend(ids),
-                List::EffectiveGroup(ids) => s.egids.extend(ids),
-                List::RealGroup(ids) => s.rgids.extend(ids),
-                List::Terminal(ids) => s.ttys.extend(ids),
-                List::OwnTerminal => s.ttys.push(lists::own_tty()),
-                List::Command(names) => s.commands.extend(names.iter().cloned()),
+                Selector::Pid(ids) => s.pids.extend(ids),
+                Selector::Parent(ids) => s.ppids.extend(ids),
+                Selector::Group(ids) => s.pgids.extend(ids),
+                Selector::Session(ids) => s.sids.extend(ids),
+                Selector::EffectiveUser(ids) => s.euids.extend(ids),
+                Selector::RealUser(ids) => s.ruids.extend(ids),
+                Selector::EffectiveGroup(ids) => s.egids.extend(ids),
+                Selector::RealGroup(ids) => s.rgids.extend(ids),
+                Selector::Terminal(ids) => s.ttys.extend(ids),
+                Selector::OwnTerminal => s.ttys.push(lists::own_tty()),
+                Selector::Command(names) => s.commands.extend(names.iter().cloned()),
             }
         }
         if self.all {

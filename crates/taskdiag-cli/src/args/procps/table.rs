@@ -1,6 +1,6 @@
 //! The options of procps `ps`, one row each.
 
-use super::{Bsd, Forest, Headers, Instead, List, Place, Typed};
+use super::{Bsd, ForestStyle, Headers, Instead, Selector, Typed, TypedAs};
 use crate::args::lists;
 use crate::exit::Exit;
 
@@ -18,12 +18,12 @@ pub enum Does {
 use Does::{May, Set, Take};
 
 /// An option: its name, what it does, and that in words.
-pub type Row<N> = (N, Does, &'static str);
+pub type OptionRow<N> = (N, Does, &'static str);
 
-fn ids(text: &str, make: fn(Vec<u32>) -> List, to: &mut Typed) -> Result<(), Exit> {
+fn ids(text: &str, make: fn(Vec<u32>) -> Selector, to: &mut Typed) -> Result<(), Exit> {
     let all = lists::strict(text)?.into_iter().map(|s| lists::pid("a list of processes", s));
     let all: Vec<u32> = all.collect::<Result<_, _>>()?;
-    if all.contains(&0) && !matches!(make(Vec::new()), List::Parent(_)) {
+    if all.contains(&0) && !matches!(make(Vec::new()), Selector::Parent(_)) {
         return Err(Exit::Usage(String::from("there is no process 0: ids begin at 1")));
     }
     to.lists.push(make(all));
@@ -32,7 +32,7 @@ fn ids(text: &str, make: fn(Vec<u32>) -> List, to: &mut Typed) -> Result<(), Exi
 
 fn names(
     text: &str,
-    make: fn(Vec<u32>) -> List,
+    make: fn(Vec<u32>) -> Selector,
     find: fn(&str, &str) -> Result<u32, Exit>,
     to: &mut Typed,
 ) -> Result<(), Exit> {
@@ -47,29 +47,29 @@ fn names(
 }
 
 fn pids(t: &mut Typed, s: &str) -> Result<(), Exit> {
-    ids(s, List::Pid, t)
+    ids(s, Selector::Pid, t)
 }
 fn quick(t: &mut Typed, s: &str) -> Result<(), Exit> {
     t.quick = true;
-    ids(s, List::Pid, t)
+    ids(s, Selector::Pid, t)
 }
 fn parents(t: &mut Typed, s: &str) -> Result<(), Exit> {
-    ids(s, List::Parent, t)
+    ids(s, Selector::Parent, t)
 }
 fn sessions(t: &mut Typed, s: &str) -> Result<(), Exit> {
-    ids(s, List::Session, t)
+    ids(s, Selector::Session, t)
 }
 fn effective_users(t: &mut Typed, s: &str) -> Result<(), Exit> {
-    names(s, List::EffectiveUser, lists::uid, t)
+    names(s, Selector::EffectiveUser, lists::uid, t)
 }
 fn real_users(t: &mut Typed, s: &str) -> Result<(), Exit> {
-    names(s, List::RealUser, lists::uid, t)
+    names(s, Selector::RealUser, lists::uid, t)
 }
 fn effective_groups(t: &mut Typed, s: &str) -> Result<(), Exit> {
-    names(s, List::EffectiveGroup, lists::gid, t)
+    names(s, Selector::EffectiveGroup, lists::gid, t)
 }
 fn real_groups(t: &mut Typed, s: &str) -> Result<(), Exit> {
-    names(s, List::RealGroup, lists::gid, t)
+    names(s, Selector::RealGroup, lists::gid, t)
 }
 fn sessions_or_groups(t: &mut Typed, s: &str) -> Result<(), Exit> {
     sessions(t, s).or_else(|_| effective_groups(t, s))
@@ -77,24 +77,24 @@ fn sessions_or_groups(t: &mut Typed, s: &str) -> Result<(), Exit> {
 fn terminals(t: &mut Typed, s: &str) -> Result<(), Exit> {
     let found = lists::strict(s)?.into_iter().map(|s| lists::tty("a list of terminals", s));
     let found = found.collect::<Result<_, _>>()?;
-    t.lists.push(List::Terminal(found));
+    t.lists.push(Selector::Terminal(found));
     Ok(())
 }
 fn terminals_or_own(t: &mut Typed, s: Option<&str>) -> Result<(), Exit> {
     match s {
         Some(s) => terminals(t, s),
         None => {
-            t.lists.push(List::OwnTerminal);
+            t.lists.push(Selector::OwnTerminal);
             Ok(())
         }
     }
 }
 fn commands(t: &mut Typed, s: &str) -> Result<(), Exit> {
     let all = lists::strict(s)?.into_iter().map(|s| s.as_bytes().to_vec()).collect();
-    t.lists.push(List::Command(all));
+    t.lists.push(Selector::Command(all));
     Ok(())
 }
-fn spec(t: &mut Typed, place: Place, s: &str) -> Result<(), Exit> {
+fn spec(t: &mut Typed, place: TypedAs, s: &str) -> Result<(), Exit> {
     t.specs.push((place, s.to_owned()));
     Ok(())
 }
@@ -118,24 +118,28 @@ fn view(t: &mut Typed, view: Bsd) {
 
 const NO_HEADERS: Does = Set(|t| t.headers = Some(Headers::Never));
 const HEADERS: Does = Set(|t| t.headers = Some(Headers::EachPage));
-const COLUMNS: Does = Take("a list of columns", |t, s| spec(t, Place::Columns, s));
-const KEYS: Does = Take("a list of columns", |t, s| spec(t, Place::Keys, s));
+const COLUMNS: Does = Take("a list of columns", |t, s| spec(t, TypedAs::Columns, s));
+const KEYS: Does = Take("a list of columns", |t, s| spec(t, TypedAs::Keys, s));
 const PIDS: Does = Take("a list of process ids", pids);
 const QUICK: Does = Take("a list of process ids", quick);
 
 /// Letters after a dash.
-pub const UNIX: &[Row<char>] = &[
+pub const UNIX: &[OptionRow<char>] = &[
     ('A', Set(|t| t.all = true), "All processes"),
     ('C', Take("a list of command names", commands), "By command name"),
     ('F', Set(|t| (t.full, t.extra_full) = (true, true)), "As -f, and SZ RSS PSR"),
     ('G', Take("a list of groups", real_groups), "By real group"),
-    ('H', Set(|t| t.forest = Some(Forest::Indented)), "Children below their parents, indented"),
+    (
+        'H',
+        Set(|t| t.forest = Some(ForestStyle::Indented)),
+        "Children below their parents, indented",
+    ),
     ('L', Set(|t| t.lwp = true), "A row for each thread; adds LWP and NLWP"),
     ('M', Set(|t| t.label = true), "Adds the security label"),
     ('N', Set(|t| t.deselect = true), "Those that are not selected"),
     (
         'O',
-        Take("a list of columns", |t, s| spec(t, Place::UnixAmong, s)),
+        Take("a list of columns", |t, s| spec(t, TypedAs::UnixAmong, s)),
         "As -o, between PID and S TTY TIME COMMAND",
     ),
     ('P', Set(|t| t.processor = true), "Adds PSR"),
@@ -167,17 +171,17 @@ pub const UNIX: &[Row<char>] = &[
 ];
 
 /// Letters without a dash.
-pub const BSD: &[Row<char>] = &[
+pub const BSD: &[OptionRow<char>] = &[
     ('H', Set(|t| t.thread_rows = true), "A row for each thread, without a column for it"),
     ('L', Set(|t| t.instead = Some(Instead::Columns)), "The names of all columns"),
     ('M', Set(|t| t.both = true), "As m"),
     (
         'O',
-        Take("a list of columns or keys", |t, s| spec(t, Place::BsdAmong, s)),
+        Take("a list of columns or keys", |t, s| spec(t, TypedAs::BsdAmong, s)),
         "As o, between PID and S TTY TIME COMMAND; or keys of one letter",
     ),
     ('S', Set(|t| t.cumulative = true), "TIME with that of children that were waited for"),
-    ('T', Set(|t| t.lists.push(List::OwnTerminal)), "Those of this terminal"),
+    ('T', Set(|t| t.lists.push(Selector::OwnTerminal)), "Those of this terminal"),
     ('U', Take("a list of users", effective_users), "By effective user"),
     ('V', Set(|t| t.instead = Some(Instead::Version)), "The version"),
     ('X', Set(|t| view(t, Bsd::Registers)), "PID STACKP ESP EIP TMOUT ALARM STAT TTY TIME COMMAND"),
@@ -185,7 +189,7 @@ pub const BSD: &[Row<char>] = &[
     ('a', Set(|t| t.kinds.bsd_a = true), "Also those of other users; with x, all"),
     ('c', Set(|t| t.command_name = true), "The name of the command, not its arguments"),
     ('e', Set(|t| t.environment = true), "The environment after the arguments"),
-    ('f', Set(|t| t.forest = Some(Forest::Drawn)), "Children below their parents"),
+    ('f', Set(|t| t.forest = Some(ForestStyle::Drawn)), "Children below their parents"),
     ('g', Set(|t| t.kinds.bsd_g = true), "Also session leaders, which are shown anyway"),
     ('h', NO_HEADERS, "No line of headers"),
     ('j', Set(|t| view(t, Bsd::Jobs)), "PPID PID PGID SID TTY TPGID STAT UID TIME COMMAND"),
@@ -210,7 +214,7 @@ pub const BSD: &[Row<char>] = &[
 ];
 
 /// Long names.
-pub const LONG: &[Row<&str>] = &[
+pub const LONG: &[OptionRow<&str>] = &[
     ("Group", Take("a list of groups", real_groups), "By real group"),
     ("User", Take("a list of users", real_users), "By real user"),
     ("cols", Take("a number", columns), "The width of the output"),
@@ -218,7 +222,7 @@ pub const LONG: &[Row<&str>] = &[
     ("context", Set(|t| view(t, Bsd::Context)), "PID CONTEXT COMMAND"),
     ("cumulative", Set(|t| t.cumulative = true), "As S"),
     ("deselect", Set(|t| t.deselect = true), "As -N"),
-    ("forest", Set(|t| t.forest = Some(Forest::Drawn)), "As f"),
+    ("forest", Set(|t| t.forest = Some(ForestStyle::Drawn)), "As f"),
     ("format", COLUMNS, "As -o"),
     ("group", Take("a list of groups", effective_groups), "By effective group"),
     ("header", HEADERS, "Headers on each page"),
