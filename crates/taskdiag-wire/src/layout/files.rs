@@ -1,0 +1,126 @@
+//! The record and the entries of lists about the files that a process has in use.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::frame::NlAttr;
+use crate::table::{Attribute, CStruct, Entry, GroupRecord, ListEntry, Member, c_name};
+
+record! {
+    /// FD_COUNT: how many files are open. Source: `/proc/PID/fd`, `files_struct`.
+    FdCount = "task_diag_fd_count", least 16;
+    {
+        /// Open file descriptors.
+        open: u32,
+        /// Size of the table.
+        size: u32,
+    }
+}
+
+entry! {
+    /// FD: one open file. Source: `/proc/PID/fd`, `/proc/PID/fdinfo`, `struct file`.
+    Fd = "task_diag_fd", least 64;
+    {
+        /// File descriptor.
+        fd: u32,
+        /// A [`FdType`](crate::names::FdType).
+        r#type: u32,
+        /// File position, bytes.
+        pos_bytes: u64,
+        /// Inode.
+        inode: u64,
+        /// Device number of the file system.
+        dev: u32,
+        /// Device number of a device file, else 0.
+        rdev: u32,
+        /// `O_*`, with `O_CLOEXEC` of the descriptor.
+        flags: u32,
+        /// `S_IF*` and permissions, as in `st_mode`.
+        mode: u32,
+        /// Mount, as in `/proc/PID/mountinfo`.
+        mnt_id: u32,
+        /// Number of its name ([`TaskView::name`](crate::TaskView::name)), 0: none.
+        name: u32,
+        /// Size of the file, bytes.
+        size_bytes: u64,
+        /// Hard links.
+        nlink: u32,
+    } pad { reserved: u32, }
+}
+
+entry! {
+    /// FILE_STAT: a file that a task uses without a descriptor. Source: `stat(2)` of
+    /// `/proc/PID/{exe,cwd,root}` and of mapped files, `struct inode`.
+    FileStat = "task_diag_file_stat", least 40;
+    {
+        /// A [`FileUse`](crate::names::FileUse).
+        r#as: u32,
+        /// Device number of the file system.
+        dev: u32,
+        /// Inode.
+        inode: u64,
+        /// Size of the file, bytes.
+        size_bytes: u64,
+        /// `S_IF*` and permissions, as in `st_mode`.
+        mode: u32,
+        /// Hard links.
+        nlink: u32,
+        /// Mount, as in `/proc/PID/mountinfo`.
+        mnt_id: u32,
+        /// Device number of a device file, else 0.
+        rdev: u32,
+    }
+}
+
+entry! {
+    /// One open socket. Source: `sock_diag(7)`, `/proc/PID/net`, `struct sock`.
+    Socket = "task_diag_socket", least 96;
+    {
+        /// Inode, as in [`Fd`].
+        inode: u64,
+        /// File descriptor.
+        fd: u32,
+        /// Inode number of its network namespace.
+        netns: u32,
+        /// `AF_*`.
+        family: u16,
+        /// `SOCK_*`.
+        r#type: u16,
+        /// `IPPROTO_*`, `NETLINK_*`; for `AF_PACKET` the ethertype.
+        protocol: u16,
+        /// `TCP_*`, also for `AF_UNIX`: 1 connected, 7 unconnected, 10 listening.
+        state: u16,
+        /// Local port.
+        local_port: u16,
+        /// Remote port.
+        peer_port: u16,
+        /// Bound interface, or 0.
+        ifindex: u32,
+        /// Local address, network byte order; `AF_INET`: the first 4 bytes.
+        local_addr: [u8; 16],
+        /// Remote address.
+        peer_addr: [u8; 16],
+        /// `AF_UNIX`: inode of the other end, or 0.
+        peer_inode: u64,
+        /// `AF_UNIX`: number of its path, or of `@` and its abstract name.
+        name: u32,
+        /// `AF_NETLINK`: port id.
+        portid: u32,
+        /// Bytes not yet received by the process.
+        recv_queue_bytes: u64,
+        /// Bytes not yet sent or acknowledged.
+        send_queue_bytes: u64,
+    }
+}
+
+entry! {
+    /// Details of one descriptor that are particular to its type. Source: `/proc/PID/fdinfo`.
+    FdDetail = "task_diag_fd_detail", least 48;
+    {
+        /// File descriptor.
+        fd: u32,
+        /// A [`FdDetailKind`](crate::names::FdDetailKind), which tells what the values are.
+        kind: u32,
+        /// Values.
+        value: [u64; 5],
+    }
+}
