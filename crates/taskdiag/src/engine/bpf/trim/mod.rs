@@ -8,6 +8,15 @@
 //! whose result is not used afterwards are removed, too, since the verifier would follow their values.
 //!
 //! This module is pure. A program with instructions that it does not know is left unchanged.
+//!
+//! `insn.rs` knows one instruction, `walk.rs` finds those that may be run, and this file writes the program without
+//! the others.
+
+mod insn;
+mod walk;
+
+use self::insn::{ALL, Insn, JA, SIZE, decode};
+use self::walk::{FALLS, JUMPS, RUN, Walk};
 
 /// A program without the code that is never run.
 #[derive(Debug)]
@@ -27,60 +36,6 @@ pub struct Data<'a> {
     pub value: &'a [u8],
 }
 
-#[derive(Clone, Copy)]
-struct Insn {
-    code: u8,
-    dst: u8,
-    src: u8,
-    off: i16,
-    imm: i32,
-}
-
-const SIZE: usize = 8;
-// Classes of instructions, and jumps.
-const LD: u8 = 0;
-const LDX: u8 = 1;
-const ST: u8 = 2;
-const STX: u8 = 3;
-const ALU: u8 = 4;
-const JMP: u8 = 5;
-const JMP32: u8 = 6;
-const ALU64: u8 = 7;
-const REGISTER: u8 = 0x08;
-const WIDE: u8 = 0x18;
-const MEM: u8 = 0x60;
-const ATOMIC: u8 = 0xc0;
-const JA: u8 = 0x05;
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
-/// Values of `src` in a wide load or in a call.
-const PSEUDO_CALL: u8 = 1;
-const PSEUDO_FUNC: u8 = 4;
-const MAP_IDX_VALUE: u8 = 6;
-
-/// What is known of a register.
-#[derive(Clone, Copy, PartialEq)]
-enum Value {
-    Unknown,
-    Number(u64),
-    /// The address of this byte of the read-only data.
-    Address(u64),
-}
-
-use Value::{Address, Number, Unknown};
-
-type Registers = [Value; 11];
-
-// Sets of registers: all, and those that a call takes and changes.
-const ALL: u16 = 0x7ff;
-const SCRATCH: u16 = 0x3f;
-
-// How an instruction is reached and left.
-const RUN: u8 = 1;
-const JUMPS: u8 = 2;
-const FALLS: u8 = 4;
-const TARGET: u8 = 8;
-
 /// Trim a program. `None` if it is not understood.
 pub fn trim(insns: &[u8], data: Data<'_>) -> Option<Trimmed> {
     let all: Vec<Insn> = insns.chunks_exact(SIZE).map(decode).collect::<Option<_>>()?;
@@ -94,287 +49,6 @@ impl Trimmed {
     pub fn place(&self, old: u32) -> Option<u32> {
         *self.place.get(old as usize)?
     }
-}
-
-fn decode(b: &[u8]) -> Option<Insn> {
-    let insn = Insn {
-        code: b[0],
-        dst: b[1] & 15,
-        src: b[1] >> 4,
-        off: i16::from_ne_bytes([b[2], b[3]]),
-        imm: i32::from_ne_bytes([b[4], b[5], b[6], b[7]]),
-    };
-    (insn.dst <= 10 && insn.src <= 10).then_some(insn)
-}
-
-impl Insn {
-    fn class(&self) -> u8 {
-        self.code & 7
-    }
-    fn is_wide(&self) -> bool {
-        self.code == WIDE
-    }
-    /// Is it known where the instruction leads? It is not for gotol, gotox, may_goto and unknown ones.
-    fn is_known(&self) -> bool {
-        match (self.class(), self.code & 0xf0) {
-            (JMP, 0x00) => self.code == JA,
-            (JMP, 0x80) => self.code == CALL,
-            (JMP, 0x90) => self.code == EXIT,
-            (JMP32, 0x00 | 0x80 | 0x90) | (JMP | JMP32, 0xe0 | 0xf0) => false,
-            (LD, _) => self.is_wide(),
-            _ => true,
-        }
-    }
-    /// The target of this jump at `pc`, or `None` if it is no jump.
-    fn target(&self, pc: usize) -> Option<usize> {
-        match self.code {
-            CALL | EXIT => None,
-            _ if matches!(self.class(), JMP | JMP32) => {
-                (pc + 1).checked_add_signed(self.off.into())
-            }
-            _ => None,
-        }
-    }
-    /// Does it do more than compute a value? An instruction that names a function counts, because it keeps the function.
-    fn has_effect(&self) -> bool {
-        match self.class() {
-            LD => self.src == PSEUDO_FUNC,
-            LDX => self.code & 0xe0 != MEM,
-            ALU | ALU64 => false,
-            _ => true,
-        }
-    }
-    /// The registers that it overwrites or makes undefined.
-    fn writes(&self) -> u16 {
-        match self.class() {
-            LD | LDX | ALU | ALU64 => 1 << self.dst,
-            _ if self.code == CALL => SCRATCH,
-            // An atomic instruction may overwrite one, or not.
-            _ => 0,
-        }
-    }
-    /// The registers that it reads.
-    fn reads(&self) -> u16 {
-        let (dst, src) = (1 << self.dst, 1 << self.src);
-        let operand = if self.code & REGISTER != 0 { src } else { 0 };
-        match self.class() {
-            LD => 0,
-            LDX => src,
-            ST => dst,
-            STX => dst | src | 1,
-            ALU | ALU64 if self.code & 0xf0 == 0xb0 => operand,
-            ALU | ALU64 => dst | operand,
-            // It is not known which arguments a helper or a function takes, so all count.
-            _ if self.code == CALL => SCRATCH & !1,
-            _ if self.code == EXIT => 1,
-            _ => dst | operand,
-        }
-    }
-    /// The function that this instruction at `pc` calls or takes the address of.
-    fn function(&self, pc: usize) -> Option<usize> {
-        let is = self.code == CALL && self.src == PSEUDO_CALL
-            || self.is_wide() && self.src == PSEUDO_FUNC;
-        (pc + 1).checked_add_signed(self.imm as isize).filter(|_| is)
-    }
-}
-
-/// A walk over all ways through the program that may be taken.
-struct Walk<'a> {
-    all: &'a [Insn],
-    data: Data<'a>,
-    seen: Vec<u8>,
-    /// For instructions that are reached in several ways, the index of their registers in `states`.
-    state: Vec<u32>,
-    states: Vec<Option<Registers>>,
-    todo: Vec<(usize, Registers)>,
-}
-
-impl<'a> Walk<'a> {
-    fn new(all: &'a [Insn], data: Data<'a>) -> Option<Walk<'a>> {
-        let mut walk = Walk {
-            all,
-            data,
-            seen: vec![0; all.len()],
-            state: vec![0; all.len()],
-            states: Vec::new(),
-            todo: Vec::new(),
-        };
-        walk.mark(0)?;
-        let mut pc = 0;
-        while pc < all.len() {
-            let insn = all[pc];
-            if !insn.is_known() {
-                return None;
-            }
-            insn.target(pc).into_iter().chain(insn.function(pc)).try_for_each(|t| walk.mark(t))?;
-            pc += 1 + usize::from(insn.is_wide());
-        }
-        Some(walk)
-    }
-    fn mark(&mut self, target: usize) -> Option<()> {
-        let seen = self.seen.get_mut(target)?;
-        if *seen & TARGET == 0 {
-            *seen |= TARGET;
-            self.state[target] = self.states.len() as u32;
-            self.states.push(None);
-        }
-        Some(())
-    }
-    fn run(&mut self) -> Option<()> {
-        self.todo.push((0, [Unknown; 11]));
-        while let Some((pc, registers)) = self.todo.pop() {
-            self.follow(pc, registers)?;
-        }
-        Some(())
-    }
-    /// Follow the program from here to an end, or to a place where nothing new is known.
-    fn follow(&mut self, mut pc: usize, mut r: Registers) -> Option<()> {
-        loop {
-            let insn = *self.all.get(pc)?;
-            if self.seen[pc] & TARGET != 0 && !self.join(pc, &mut r) {
-                return Some(());
-            }
-            self.seen[pc] |= RUN;
-            if let Some(function) = insn.function(pc) {
-                self.todo.push((function, [Unknown; 11]));
-            }
-            match insn.code {
-                EXIT => return Some(()),
-                CALL => r[..6].fill(Unknown),
-                _ if matches!(insn.class(), JMP | JMP32) => {
-                    let taken = match insn.code {
-                        JA => Some(true),
-                        _ => compare(&insn, &r),
-                    };
-                    let target = insn.target(pc)?;
-                    if taken != Some(false) {
-                        self.seen[pc] |= JUMPS;
-                        self.todo.push((target, r));
-                    }
-                    if taken == Some(true) {
-                        return Some(());
-                    }
-                    self.seen[pc] |= FALLS;
-                }
-                _ => step(&insn, self.all.get(pc + 1), self.data, &mut r)?,
-            }
-            pc += 1 + usize::from(insn.is_wide());
-        }
-    }
-    /// Reduce the registers to what is known on all ways to `pc`. Returns false if that is the same as before.
-    fn join(&mut self, pc: usize, r: &mut Registers) -> bool {
-        let Some(known) = &mut self.states[self.state[pc] as usize] else {
-            self.states[self.state[pc] as usize] = Some(*r);
-            return true;
-        };
-        let mut changed = false;
-        for (k, r) in known.iter_mut().zip(r) {
-            if *k != Unknown && *k != *r {
-                *k = Unknown;
-                changed = true;
-            }
-            *r = *k;
-        }
-        changed
-    }
-}
-
-/// The effect on the registers of an instruction that is no jump and no call.
-fn step(insn: &Insn, next: Option<&Insn>, data: Data<'_>, r: &mut Registers) -> Option<()> {
-    let size = [4, 2, 1, 8][usize::from(insn.code >> 3 & 3)];
-    match insn.class() {
-        LD if insn.is_wide() => {
-            let high = next?.imm as u32;
-            r[usize::from(insn.dst)] = match insn.src {
-                0 => Number(u64::from(high) << 32 | u64::from(insn.imm as u32)),
-                MAP_IDX_VALUE if insn.imm as u32 == data.map => Address(high.into()),
-                _ => Unknown,
-            };
-        }
-        LDX => {
-            r[usize::from(insn.dst)] = match r[usize::from(insn.src)] {
-                Address(at) if insn.code & 0xe0 == MEM => {
-                    load(data.value, at.wrapping_add_signed(insn.off.into()), size)
-                        .map_or(Unknown, Number)
-                }
-                _ => Unknown,
-            };
-        }
-        ST => {}
-        STX if insn.code & 0xe0 == ATOMIC => (r[usize::from(insn.src)], r[0]) = (Unknown, Unknown),
-        STX => {}
-        ALU | ALU64 => r[usize::from(insn.dst)] = arithmetic(insn, r),
-        _ => return None,
-    }
-    Some(())
-}
-
-fn load(value: &[u8], at: u64, size: usize) -> Option<u64> {
-    let at = usize::try_from(at).ok()?;
-    let mut bytes = [0; 8];
-    bytes[..size].copy_from_slice(value.get(at..at.checked_add(size)?)?);
-    Some(u64::from_ne_bytes(bytes))
-}
-
-fn operand(insn: &Insn, r: &Registers) -> Value {
-    match insn.code & REGISTER {
-        0 => Number(i64::from(insn.imm) as u64),
-        _ => r[usize::from(insn.src)],
-    }
-}
-
-fn arithmetic(insn: &Insn, r: &Registers) -> Value {
-    let wide = insn.class() == ALU64;
-    let (op, a, b) = (insn.code & 0xf0, r[usize::from(insn.dst)], operand(insn, r));
-    // A sign-extending move, a signed division.
-    if insn.off != 0 {
-        return Unknown;
-    }
-    let cut = |n: u64| if wide { n } else { u64::from(n as u32) };
-    match (op, a, b) {
-        (0xb0, _, Number(b)) => Number(cut(b)),
-        (0xb0, _, Address(b)) if wide => Address(b),
-        (0x00, Address(a), Number(b)) if wide => Address(a.wrapping_add(b)),
-        (_, Number(a), Number(b)) => {
-            let (a, b) = (cut(a), cut(b));
-            let shift = b as u32 & if wide { 63 } else { 31 };
-            Number(cut(match op {
-                0x00 => a.wrapping_add(b),
-                0x10 => a.wrapping_sub(b),
-                0x20 => a.wrapping_mul(b),
-                0x40 => a | b,
-                0x50 => a & b,
-                0x60 => a << shift,
-                0x70 => a >> shift,
-                0xa0 => a ^ b,
-                _ => return Unknown,
-            }))
-        }
-        _ => Unknown,
-    }
-}
-
-/// Is a conditional jump taken? `None` if that is not known.
-fn compare(insn: &Insn, r: &Registers) -> Option<bool> {
-    let (Number(a), Number(b)) = (r[usize::from(insn.dst)], operand(insn, r)) else { return None };
-    let (a, b, x, y) = match insn.class() {
-        JMP32 => (a as u32 as u64, b as u32 as u64, i64::from(a as i32), i64::from(b as i32)),
-        _ => (a, b, a as i64, b as i64),
-    };
-    Some(match insn.code & 0xf0 {
-        0x10 => a == b,
-        0x20 => a > b,
-        0x30 => a >= b,
-        0x40 => a & b != 0,
-        0x50 => a != b,
-        0x60 => x > y,
-        0x70 => x >= y,
-        0xa0 => a < b,
-        0xb0 => a <= b,
-        0xc0 => x < y,
-        0xd0 => x <= y,
-        _ => return None,
-    })
 }
 
 /// The instructions that are run, with their jumps and calls corrected.
@@ -436,6 +110,9 @@ fn emit(insns: &[u8], all: &[Insn], seen: &[u8]) -> Option<Trimmed> {
 
 #[cfg(test)]
 mod tests {
+    use super::insn::{
+        CALL, EXIT, LDX, MAP_IDX_VALUE, MEM, PSEUDO_CALL, PSEUDO_FUNC, REGISTER, WIDE,
+    };
     use super::*;
     use crate::engine::bpf::machine::{self, Host, LoaderMemory};
 
