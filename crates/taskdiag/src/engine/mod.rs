@@ -3,6 +3,11 @@
 //! Each engine has a probe (what works here, tried for real), a pure decision, the run, and pure
 //! encoding. Engines know the wire format and each other not at all; [`auto`] chooses.
 
+#[cfg(not(all(feature = "bpf", feature = "kernel")))]
+#[macro_use]
+#[path = "without/absent.rs"]
+mod absent;
+
 pub mod auto;
 #[cfg(feature = "bpf")]
 pub mod bpf;
@@ -78,16 +83,6 @@ pub trait Engine: sealed::Sealed + Send {
     fn support(&self) -> Support;
     /// Answer a request. Groups outside [`Support::groups`] are an error.
     fn run(&mut self, req: &Request) -> Result<Answer, Error>;
-}
-
-/// Why an engine does not answer that this build does not have.
-#[cfg(not(all(feature = "bpf", feature = "kernel")))]
-fn not_built(engine: EngineId, feature: &str) -> Error {
-    let cause = crate::error::Cause::NotBuilt;
-    let why = format!(
-        "this program was built without it; the feature '{feature}' of the crate taskdiag adds it"
-    );
-    Error::Unavailable { engine, cause, why }
 }
 
 mod sealed {
