@@ -51,7 +51,17 @@ pub const MEANT: &[(&str, &str, &str)] = &[
         "procps has 0 for what is denied, which is shown as - like all else that is denied",
     ),
     ("ps", "1,2,3", "commas between process ids are read, with which procps does nothing"),
+    ("ps of threads", "-Lp $PID_burn -o lwp,time", MAIN_THREAD),
+    ("ps of threads", "-Tp $PID_burn -o spid,cputimes", MAIN_THREAD),
+    (
+        "ps of a kernel thread",
+        "-p 2 -o pid,ag_id,ag_nice",
+        "threads of the kernel have no autogroup, for which procps 4.0.2 has -1 and 0",
+    ),
 ];
+
+const MAIN_THREAD: &str = "procps 4.0.2 has the CPU time of the whole process in the row of its main thread, where \
+     newer ones and ours have that of the thread";
 
 const CUT_ARGUMENTS: &str =
     "pstree cuts long lines between or within arguments; ours end with a plus, as without -a";
@@ -105,6 +115,17 @@ pub fn of(tool: &str) -> Vec<Case> {
             };
             PS_BY_ANOTHER_USER.iter().map(|c| other(ps(c))).collect()
         }
+        // A process whose other threads have used CPU time.
+        "ps of threads" => PS_OF_THREADS.iter().map(|c| ps(c)).collect(),
+        // Outside of the namespace, which has no threads of the kernel.
+        "ps of a kernel thread" => {
+            let outside = |c: Case| Case {
+                peer: c.peer.replace("run ps", "ps"),
+                ours: c.ours.replace("run ps", "ps"),
+                ..c
+            };
+            PS_OF_A_KERNEL_THREAD.iter().map(|c| outside(ps(c))).collect()
+        }
         "taskdiag ps" => TASKDIAG_PS.iter().map(|c| same("ps", "taskdiag ps", c)).collect(),
         "pstree" => PSTREE.iter().map(|c| same("pstree", "pstree", c)).collect(),
         "lsof" => LSOF.iter().map(|c| same("lsof -w", "taskdiag files --paths --mem", c)).collect(),
@@ -152,6 +173,20 @@ const PS_BY_ANOTHER_USER: &[&str] = &[
     "-eo pid,cgroup,label,luid,oom,unit",
     "-eo pid,rbytes,wbytes",
     "-eLo pid,lwp,wchan",
+];
+
+const PS_OF_THREADS: &[&str] = &[
+    "-p $PID_burn -o pid,time,cputimes",
+    "-Lp $PID_burn -o lwp,time",
+    "-Tp $PID_burn -o spid,cputimes",
+    "-Lp $PID_burn -o lwp,stat,nlwp",
+];
+
+const PS_OF_A_KERNEL_THREAD: &[&str] = &[
+    "-p 2",
+    "-p 2 -o pid,ppid,stat,cls,ni,pri,rss,vsz,comm",
+    "-fp 2",
+    "-p 2 -o pid,ag_id,ag_nice",
 ];
 
 /// What a person types as `taskdiag ps` and expects to be procps'.

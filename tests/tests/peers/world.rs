@@ -146,6 +146,16 @@ impl World {
         self.answers.read_line(&mut line).expect("the shell says something");
         line.trim_end().to_owned()
     }
+    /// Start one more process with this state of mktask, whose id is then in PID_`name`. Is it ready?
+    pub fn add(&mut self, state: &str, name: &str) -> bool {
+        self.write(&format!(
+            "nsenter -t $ns -p -m sh -c 'cd $SCRATCH; (sleep 100000 | $MKTASK {state} >facts.{name}) \
+             </dev/null >/dev/null 2>&1 &'; \
+             for i in $(seq 600); do grep -q pid= $SCRATCH/facts.{name} && break; sleep 0.1; done; \
+             PID_{name}=$(tr ' ' '\\n' <$SCRATCH/facts.{name} | sed -n 's/^pid=//p'); echo \"$PID_{name}\"\n"
+        ));
+        self.line().parse::<u32>().is_ok()
+    }
     /// Run a command line inside. Words of the shell may stand in it.
     pub fn run(&mut self, command: &str) -> Ran {
         let last = OWN_PID - 1;
