@@ -53,6 +53,26 @@ def build_rust():
     return os.path.relpath(os.path.join(target, "release"), ROOT)
 
 
+@functools.cache
+def gopsutil():
+    """The peer in Go, or None, with a message that says why. It is built when a case first wants it."""
+    if not shutil.which("go"):
+        print("bench: there is no go, so gopsutil is left out; tools/setup bench gets it", file=sys.stderr)
+        return None
+    # The build takes the Go that is there, because another toolchain would be downloaded.
+    done = subprocess.run(
+        ["go", "build", "-o", OUT / "gopsutil", "."],
+        cwd=HERE / "go",
+        env={**os.environ, "GOTOOLCHAIN": "local"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode:
+        print(f"bench: bench/go did not build, so gopsutil is left out\n{done.stderr}", file=sys.stderr)
+        return None
+    return OUT / "gopsutil"
+
+
 @contextlib.contextmanager
 def limits():
     """Raises limits for the largest load until the end."""

@@ -5,7 +5,7 @@ import os
 import subprocess
 
 from cases import case
-from measuring import OUT, RUN_TIMEOUT, Failed, python_with_psutil
+from measuring import OUT, RUN_TIMEOUT, Failed, gopsutil, python_with_psutil
 
 ROUNDS = 21
 PSUTIL = """
@@ -60,6 +60,10 @@ def table(b, bar_ms, peers_rounds=5):
         rows["psutil"] = [said([python_with_psutil(), "-c", PSUTIL, str(peers_rounds)])]
     else:
         b.note("  psutil: not installed, not measured")
+    if gopsutil():
+        rows["gopsutil"] = [said([gopsutil(), str(peers_rounds)])]
+    else:
+        b.note("  gopsutil: not built, not measured")
     ms = {}
     for who, runs in rows.items():
         runs.sort()
@@ -68,7 +72,7 @@ def table(b, bar_ms, peers_rounds=5):
     ms["top -b"] = top(peers_rounds)
     b.note(f"  {'top -b':<28} CPU a refresh {ms['top -b']:9.3f} ms")
     b.figure("CPU of a refresh, ms", ms["session"], at_most=bar_ms)
-    for who in ("query", "held-open C loop over stat", "sysinfo crate", "procfs crate", "psutil", "top -b"):
+    for who in ("query", "held-open C loop over stat", "sysinfo crate", "procfs crate", "psutil", "gopsutil", "top -b"):
         if who in ms:
             at_least = 1 if who.startswith("held") else None
             b.figure(f"CPU, {who} / session", ms[who] / ms["session"], at_least=at_least)
