@@ -21,14 +21,14 @@ impl PageLimits {
     pub fn options() -> [Arg; 2] {
         [
             Arg::new("budget").long("budget").value_name("TIME").value_parser(duration).help(
-                "Time for walks over pages together, such as 500ms or 2s; what they do not reach is \
-                 left out, but smaps_rollup of a process is read to its end",
+                "Walk over pages for no longer than this, such as 500ms or 2s, and leave out what is not \
+                 reached; a process that was begun may be completed",
             ),
             Arg::new("max-rss")
                 .long("max-rss")
                 .value_name("SIZE")
                 .value_parser(size)
-                .help("No walk over the pages of processes larger than this, such as 2G or 500M"),
+                .help("Walk over no pages of processes larger than this, such as 2G or 500M"),
         ]
     }
     /// From parsed options.

@@ -24,29 +24,30 @@ pub struct DumpArgs {
     pub limits: PageLimits,
 }
 
-const ABOUT: &str = "\
-Write the answer as it is, a binary stream, which ps, files, maps, memory and tree show with --from.
+/// What an answer holds and costs.
+const INTRO: &str = "\
+The answer is a binary stream on standard output. ps, files, maps, memory and tree show it with --from.
 
-Without --groups, the answer has what these five show without further options. That is nearly all that there
-is to know, so it costs more than any of them alone. The memory of 'taskdiag memory' is the dearest part: the
-kernel walks over all pages of each process for it, which takes milliseconds a GiB. --groups ps,files,maps,tree
-leaves it out, and --budget and --max-rss limit it.
+Without --groups, it has what these five show without further options. That is nearly all there is to know, so it costs \
+more than any one of them. Most of it is the memory of 'taskdiag memory', for which the kernel walks over all pages of \
+each process, milliseconds a GiB. --groups ps,files,maps,tree leaves it out, and --budget and --max-rss limit it.
 
-Some options show more, such as 'maps -x' or 'ps -o environ'. With --from they then say which --groups hold
-that. Threads are only in an answer of --strategy all-thread, whose times and counts are those of threads.";
+Some options show more, such as 'maps -x' or 'ps -o environ'. With --from, they say which --groups they lack. An answer \
+has threads only with --strategy all-thread, and its times and counts are then those of threads.";
 
 /// The options.
 pub fn command() -> Command {
     Command::new("dump")
-        .about("Write the answer as it is, a binary stream, to show or study later")
-        .long_about(ABOUT)
+        .about("Save what there is to know about processes, to show it later or elsewhere")
+        .before_help(INTRO)
+        .help_template(super::table::TEMPLATE)
         .arg(
             Arg::new("groups")
                 .long("groups")
                 .short('g')
                 .value_name("LIST")
                 .default_value("default")
-                .help("Groups with commas, such as base,cred,fd; or the names of commands, such as ps,files; default: those of all five; all: every group"),
+                .help("Save these groups, such as base,cred,fd, or those of commands, such as ps,files; all means every group"),
         )
         .arg(
             Arg::new("strategy")
@@ -55,7 +56,7 @@ pub fn command() -> Command {
                 .value_parser(clap::builder::PossibleValuesParser::new(
                     Strategy::ALL.iter().map(|s| s.name()),
                 ))
-                .help("Which tasks; all processes without --pid, that process with it"),
+                .help("Choose the tasks: without this, all processes, or the one of --pid"),
         )
         .arg(
             Arg::new("pid")
@@ -63,14 +64,14 @@ pub fn command() -> Command {
                 .short('p')
                 .value_name("PID")
                 .value_parser(clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))
-                .help("The process that one, children and thread are about"),
+                .help("Save this process, its children or its threads, as --strategy says"),
         )
         .arg(engine())
         .args(PageLimits::options())
         .after_help(exit::examples(&[
-            ("taskdiag dump > now.tdg", "save what ps, files, maps, memory and tree show"),
-            ("taskdiag ps --from now.tdg aux", "look at it later, elsewhere"),
-            ("taskdiag dump -g default,vma_stat > now.tdg", "save what 'maps -x' shows, too"),
+            ("taskdiag dump > now.tdg", "save an answer"),
+            ("taskdiag ps --from now.tdg aux", "show it later, elsewhere"),
+            ("taskdiag dump -g default,vma_stat > now.tdg", "add what 'maps -x' shows"),
         ]))
 }
 

@@ -56,13 +56,14 @@ pub struct Repeat {
     pub while_any: bool,
 }
 
-/// What lsof users need not learn anew.
-pub const HABITS: &str = "\
-The habits of lsof work: -i :443, -iTCP -sTCP:LISTEN, -a -p 1,2 -d 0-9, -u ^root, -c ssh, -U, -t,
-+D DIR, +d DIR, +L1, -nP. Conditions of several kinds are joined by or, with -a by and; ^ excludes.
-Rows are descriptors; --paths adds cwd, rtd and txt, --mem adds mapped files. With FILE, +d, +D and
---deleted all of them are looked at. A table of open files that threads share is there once, with
-their number as THR. With -p alone only ends of pipes and sockets in these processes are named.";
+/// What a user of lsof looks for, and what is different here.
+const INTRO: &str = "\
+The options of lsof work: -i :443, -iTCP -sTCP:LISTEN, -a -p 1,2 -d 0-9, -u ^root, -c ssh, -U, -t, +D DIR, +d DIR, \
++L1, -nP. A file is shown if it meets one of the conditions, or all of them with -a. ^ before a value excludes.
+
+Rows are descriptors. --paths adds cwd, rtd and txt, and --mem adds mapped files; FILE, +d, +D and --deleted look at \
+all of these. A table of files that threads share is listed once, and THR says how many share it. With -p, a pipe or \
+socket names its other end only if that is in these processes.";
 
 /// A short option of lsof that changes nothing here.
 fn nothing(id: &'static str, letter: char) -> Arg {
@@ -80,20 +81,19 @@ fn path_list(id: &'static str, help: &'static str) -> Arg {
 }
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("taskdiag files -nP -iTCP -sTCP:LISTEN", "who listens"),
-    ("taskdiag files +D /srv", "who uses a file below a directory"),
-    ("taskdiag files --deleted --sort -size", "deleted files that are kept, the largest first"),
-    ("taskdiag files --count --sort -fds", "who has how many files open"),
-    ("taskdiag files -p 42 -F pfn", "for programs, as lsof -F"),
+    ("taskdiag files -nP -iTCP -sTCP:LISTEN", "show who listens"),
+    ("taskdiag files +D /srv", "show who uses a file below a directory"),
+    ("taskdiag files --deleted --sort -size", "show deleted files that are kept"),
+    ("taskdiag files --count --sort -fds", "count the open files of each process"),
+    ("taskdiag files -p 42 -F pfn", "print lines for a program"),
 ];
 
 /// The options.
 pub fn command() -> Command {
     let selected = Command::new("files")
-        .about("Show open files, as lsof does: all, or those that meet one of the conditions")
-        .long_about(format!(
-            "Show open files, as lsof does: all, or those that meet one of the conditions.\n\n{HABITS}"
-        ))
+        .about("Show open files, as lsof does: all, or those that meet a condition")
+        .before_help(INTRO)
+        .help_template(table::TEMPLATE)
         .override_usage("taskdiag files [OPTIONS] [FILE...]")
         .next_help_heading("Selection")
         .arg(
@@ -102,16 +102,16 @@ pub fn command() -> Command {
                 .action(ArgAction::Append)
                 .value_parser(clap::value_parser!(PathBuf))
                 .value_hint(ValueHint::AnyPath)
-                .help("Who uses this file, or any of the file system mounted here"),
+                .help("Show who uses this file, or any file of the file system mounted here"),
         )
-        .arg(list("pid", "LIST", "Files of these processes; ^PID: of all but this one").short('p'))
+        .arg(list("pid", "LIST", "Show files of these processes; ^PID means all but this one").short('p'))
         .arg(
-            list("user", "LIST", "Of users, name or effective uid; ^USER")
+            list("user", "LIST", "Show files of these users, by name or effective uid; ^USER means all but this one")
                 .short('u')
                 .value_hint(ValueHint::Username),
         )
-        .arg(list("group", "LIST", "Of process groups; ^PGID: of all but this one").short('g'))
-        .arg(list("command", "LIST", "Of commands whose name begins so, or /REGEX/; ^NAME: of all but those").short('c'))
+        .arg(list("group", "LIST", "Show files of these process groups; ^PGID means all but this one").short('g'))
+        .arg(list("command", "LIST", "Show files of commands whose name begins so or matches /REGEX/; ^NAME means all but those").short('c'))
         .arg(
             Arg::new("inet")
                 .long("inet")
@@ -119,34 +119,34 @@ pub fn command() -> Command {
                 .action(ArgAction::Append)
                 .num_args(0..=1)
                 .default_missing_value("")
-                .value_name("[46][PROTO][@HOST][:PORTS]")
-                .help("Internet sockets, as in -i :443 or -i TCP@127.0.0.1:22"),
+                .value_name("ADDRESS")
+                .help("Show internet sockets; ADDRESS is [46][PROTO][@HOST][:PORTS], such as :443"),
         )
         .arg(
-            list("states", "PROTO:STATES", "Of these only those in a state: -s TCP:LISTEN")
+            list("states", "PROTO:STATES", "Show only internet sockets in these states, such as TCP:LISTEN")
                 .short('s'),
         )
-        .arg(flag("unix", "Unix sockets").short('U'))
-        .arg(list("net", "NS", "Sockets of a network namespace: its inode, or a path of it"))
-        .arg(list("type", "LIST", "Types as in the column TYPE or KIND: REG,DIR,unix,eventfd..."))
-        .arg(list("descriptor", "LIST", "0-2, 7, cwd, rtd, txt, mem, DEL; ^3: but that").short('d'))
-        .arg(flag("deleted", "Deleted files (+L1)"))
+        .arg(flag("unix", "Show unix sockets").short('U'))
+        .arg(list("net", "NS", "Show sockets of a network namespace, by its inode or by a path to it"))
+        .arg(list("type", "LIST", "Show files of these types, as in the columns TYPE and KIND: REG,DIR,unix,eventfd"))
+        .arg(list("descriptor", "LIST", "Show these descriptors, such as 0-2,7 or cwd,rtd,txt,mem,DEL; ^3 means all but this one").short('d'))
+        .arg(flag("deleted", "Show files that were deleted (also +L1)"))
         .arg(
             Arg::new("links-below")
                 .long("links-below")
                 .value_name("N")
                 .value_parser(clap::value_parser!(u32))
-                .help("Files with fewer hard links (+L2: fewer than 2)"),
+                .help("Show files with fewer than N hard links (also +LN)"),
         )
-        .arg(path_list("in", "The directory, and files in it (+d)"))
-        .arg(path_list("under", "The directory, and all below it (+D)"))
-        .arg(flag("and", "Only what meets all conditions").short('a'));
+        .arg(path_list("in", "Show who uses the directory or a file in it (also +d)"))
+        .arg(path_list("under", "Show who uses the directory or anything below it (also +D)"))
+        .arg(flag("and", "Show only what meets all conditions").short('a'));
     let rows = selected
         .next_help_heading("Rows")
-        .arg(flag("paths", "Also working directory, root and executable: cwd, rtd, txt"))
-        .arg(flag("mem", "Also mapped files: mem, DEL"))
-        .arg(flag("count", "A row for each process: how many files it has open"))
-        .arg(flag("terse", "Pids only").short('t'))
+        .arg(flag("paths", "Also show the working directory, root and program: cwd, rtd, txt"))
+        .arg(flag("mem", "Also show mapped files: mem, DEL"))
+        .arg(flag("count", "Print a row for each process, with the number of its open files"))
+        .arg(flag("terse", "Print only process ids").short('t'))
         .arg(
             Arg::new("fields")
                 .long("fields")
@@ -156,13 +156,13 @@ pub fn command() -> Command {
                 .default_missing_value("")
                 .value_name("LETTERS")
                 .help(
-                    "Lines for programs as lsof -F: a letter and a value each; 0: NUL behind each",
+                    "Print lines for programs, as lsof -F: a letter and a value each; 0 ends each with NUL",
                 ),
         );
     table::output(rows)
         .next_help_heading("Columns")
-        .arg(flag("numeric-users", "Uids for the names of users").short('l'))
-        .arg(flag("parents", "Also the pid of the parent").short('R'))
+        .arg(flag("numeric-users", "Show uids in place of the names of users").short('l'))
+        .arg(flag("parents", "Add a column for the pid of the parent").short('R'))
         .next_help_heading("Output")
         .arg(
             Arg::new("repeat")
@@ -173,10 +173,10 @@ pub fn command() -> Command {
                 .value_name("SECONDS")
                 .value_parser(clap::value_parser!(u32).range(1..))
                 .conflicts_with_all(["json", "csv", "from"])
-                .help("List again and again, every 15 seconds if no number is given"),
+                .help("Print the list again and again, every 15 seconds if no number is given"),
         )
         .arg(
-            flag("until-none", "With --repeat: end when there is nothing to list (+r)")
+            flag("until-none", "With --repeat, end when there is nothing to list (also +r)")
                 .requires("repeat"),
         )
         .args([
@@ -192,7 +192,8 @@ pub fn command() -> Command {
 
 /// Parse what follows `taskdiag files`.
 pub fn parse(args: &[OsString]) -> Result<FilesArgs, Exit> {
-    let command = command().bin_name("taskdiag files").no_binary_name(true);
+    let command =
+        command().bin_name("taskdiag files").no_binary_name(true).max_term_width(table::HELP_WIDTH);
     let valued = |c: char| {
         let mut valued = command.get_arguments().filter(|a| a.get_action().takes_values());
         valued.any(|a| a.get_short() == Some(c))

@@ -37,10 +37,10 @@ pub enum MapsView {
 }
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("taskdiag maps 42", "the mappings of process 42"),
-    ("taskdiag maps --by path --path libssl", "who has a library mapped"),
-    ("taskdiag maps --deleted --by path", "deleted or replaced files that are still mapped"),
-    ("taskdiag --as pmap -x 42", "the same as procps' pmap prints it"),
+    ("taskdiag maps 42", "show the mappings of process 42"),
+    ("taskdiag maps --by path --path libssl", "show who has a library mapped"),
+    ("taskdiag maps --deleted --by path", "show deleted files still mapped"),
+    ("taskdiag --as pmap -x 42", "print what pmap of procps prints"),
 ];
 
 /// The options.
@@ -51,18 +51,26 @@ pub fn command() -> Command {
             .override_usage("taskdiag maps [OPTIONS] [PID...]"),
     )
     .next_help_heading("Selection")
-    .arg(list("path", "TEXT", "Only mappings whose name has this in it"))
-    .arg(flag("deleted", "Only mappings of files that were deleted or replaced"))
+    .arg(list("path", "TEXT", "Show only mappings whose name contains TEXT"))
+    .arg(flag("deleted", "Show only mappings of files that were deleted or replaced"))
     .next_help_heading("Rows")
     .arg(
-        Arg::new("by")
-            .long("by")
-            .value_name("COLUMN")
-            .help("A row for each value of a column: path, user, command, pid, kind ..."),
+        Arg::new("by").long("by").value_name("COLUMN").help(
+            "Print a row for each value of a column, such as path, user, command, pid or kind",
+        ),
     )
     .next_help_heading("Columns")
-    .arg(flag("extended", "Also resident and dirty memory; walks over all pages").short('x'))
-    .arg(flag("everything", "All columns of smaps; walks over all pages").short('X'))
+    .arg(
+        flag(
+            "extended",
+            "Also show resident and dirty memory, for which the kernel walks over all pages",
+        )
+        .short('x'),
+    )
+    .arg(
+        flag("everything", "Show all columns of smaps, for which the kernel walks over all pages")
+            .short('X'),
+    )
     .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 

@@ -30,22 +30,24 @@ pub enum Units {
 }
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("taskdiag memory --by user", "memory of each user, the largest first"),
-    ("taskdiag memory --sort -swap", "who is swapped out most"),
-    ("taskdiag memory --budget 500ms", "no more than half a second of page walks"),
+    ("taskdiag memory --by user", "show the memory of each user"),
+    ("taskdiag memory --sort -swap", "show who is swapped out most"),
+    ("taskdiag memory --budget 500ms", "walk over pages for half a second at most"),
 ];
+
+/// What the three sizes are, and what they cost.
+const INTRO: &str = "\
+USS is the memory that a process has alone. PSS is that and its share of the pages that it has with others. RSS counts \
+shared pages in full. For USS and PSS the kernel walks over all pages of a process, which takes milliseconds a GiB; \
+--budget and --max-rss limit that.";
 
 /// The options.
 pub fn command() -> Command {
     table::options(
         Command::new("memory")
-            .about("Show what processes have in memory and in swap, shared pages shared out")
-            .long_about(
-                "Show what processes have in memory and in swap, the largest first. USS is what a \
-                 process has alone, PSS is that and its share of what it has with others, RSS \
-                 counts shared pages in full. USS and PSS make the kernel walk over all pages of a \
-                 process, milliseconds a GiB; --budget and --max-rss keep that in bounds.",
-            )
+            .about("Show what processes have in memory and in swap, the largest first")
+            .before_help(INTRO)
+            .help_template(table::TEMPLATE)
             .override_usage("taskdiag memory [OPTIONS] [PID...]"),
     )
     .next_help_heading("Rows")
@@ -53,7 +55,7 @@ pub fn command() -> Command {
         Arg::new("by")
             .long("by")
             .value_name("COLUMN")
-            .help("A row for each value of a column: user, command, cgroup, exe ..."),
+            .help("Print a row for each value of a column, such as user, command, cgroup or exe"),
     )
     .next_help_heading("Output")
     .arg(
@@ -63,7 +65,7 @@ pub fn command() -> Command {
             .default_value("auto")
             .value_parser(["auto", "kib", "human"])
             .hide_possible_values(true)
-            .help("kib, human (as 1.5G), or auto: human on a terminal, else kib"),
+            .help("Print sizes as kib, as human (1.5G), or as auto: human on a terminal, else kib"),
     )
     .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }

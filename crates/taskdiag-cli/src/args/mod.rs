@@ -51,7 +51,7 @@ pub enum Cli {
 }
 
 fn json() -> Arg {
-    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON document")
 }
 
 /// `--engine`, which several commands have.
@@ -60,24 +60,22 @@ pub fn engine() -> Arg {
         .long("engine")
         .value_name("NAME")
         .value_parser(|s: &str| s.parse::<Choice>())
-        .help("Who answers: auto, kernel, bpf, procfs; else TASKDIAG_ENGINE says, else auto")
+        .help("Ask this engine: auto, kernel, bpf or procfs; without it, that of TASKDIAG_ENGINE, or auto")
 }
 
 /// The whole command line.
 pub fn command() -> Command {
     Command::new("taskdiag")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Every process of this machine, asked for once, from the fastest source there is")
+        .about("Show the processes of this machine, their memory and files, from the fastest source")
         .after_help(exit::examples(&[
-            ("taskdiag ps aux", "processes, with the words of ps"),
-            ("taskdiag files -p 42", "open files, with those of lsof"),
-            ("taskdiag maps 42", "memory mappings, with those of pmap"),
-            ("taskdiag tree", "processes as a tree, with those of pstree"),
-            (
-                "taskdiag --as pmap -x 42",
-                "to the letter as ps, pmap or pstree; so does a link of that name",
-            ),
+            ("taskdiag ps aux", "show processes, with the options of ps"),
+            ("taskdiag files -p 42", "show open files, with the options of lsof"),
+            ("taskdiag maps 42", "show memory mappings"),
+            ("taskdiag tree", "show processes as a tree"),
+            ("taskdiag --as pmap -x 42", "print just what pmap prints"),
         ]))
+        .max_term_width(table::HELP_WIDTH)
         .arg_required_else_help(true)
         .subcommand_required(true)
         .subcommand(ps::command())
@@ -87,13 +85,21 @@ pub fn command() -> Command {
         .subcommand(tree::command())
         .subcommand(
             Command::new("fields")
-                .about("List every column: groups, unit, type, names, source")
-                .arg(json()),
+                .about("List all columns, with their groups, unit, type, names and source")
+                .arg(json())
+                .after_help(exit::examples(&[
+                    ("taskdiag fields | less -S", "look at all of them"),
+                    ("taskdiag fields --json", "print them for a program"),
+                ])),
         )
         .subcommand(
             Command::new("engines")
-                .about("Show which engine provides which group here, who would answer, and why")
-                .arg(json()),
+                .about("Show which engine has which values on this machine, which would answer, and why")
+                .arg(json())
+                .after_help(exit::examples(&[
+                    ("taskdiag engines", "show why BPF is used here, or not"),
+                    ("sudo taskdiag engines", "show what root could use"),
+                ])),
         )
         .subcommand(dump::command())
         .subcommand(wait::command())
@@ -148,7 +154,10 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     }
     if let Some(c) = alone {
         let name = c.get_name().to_owned();
-        let c = c.bin_name(format!("taskdiag {name}")).no_binary_name(true);
+        let c = c
+            .max_term_width(table::HELP_WIDTH)
+            .bin_name(format!("taskdiag {name}"))
+            .no_binary_name(true);
         return parsed(&name, &c.try_get_matches_from(&argv[2..])?);
     }
     let matches = command().try_get_matches_from(argv)?;

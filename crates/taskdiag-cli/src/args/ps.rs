@@ -73,61 +73,61 @@ pub struct PsArgs {
 
 /// What `ps` users need not learn anew.
 pub const HABITS: &str = "\
-The habits of procps work: ps aux, ps -ef, ps -eLf, ps axo pid,comm, ps axjf, ps -C name, ps 42.";
+The options of procps work: ps aux, ps -ef, ps -eLf, ps axo pid,comm, ps axjf, ps -C name, ps 42.";
 
 /// The other spellings that procps has for it.
 const NO_HEADERS: [&str; 6] =
     ["no-header", "no-heading", "no-headings", "noheader", "noheaders", "noheading"];
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("taskdiag ps", "all processes"),
-    ("taskdiag ps aux", "as procps shows them"),
-    ("taskdiag ps -C firefox", "by the name of the program"),
-    ("taskdiag ps --where 'rss > 1G'", "those that are large"),
-    ("taskdiag ps --threads --sort -time", "threads, the busiest first"),
-    ("taskdiag ps --json -o pid,start_ticks,args", "for programs"),
-    ("taskdiag --as ps -ef", "procps to the letter, exit codes, too"),
+    ("taskdiag ps", "show all processes"),
+    ("taskdiag ps aux", "use the columns of procps"),
+    ("taskdiag ps -C firefox", "show those of a program"),
+    ("taskdiag ps --where 'rss > 1G'", "show those that are large"),
+    ("taskdiag ps --threads --sort -time", "show threads, the busiest first"),
+    ("taskdiag ps --json -o pid,start_ticks,args", "print JSON for a program"),
+    ("taskdiag --as ps -ef", "print just what procps prints"),
 ];
 
 /// The options: the words of procps are here for `--help`, the man page and completions, and are read by
 /// [`procps::parse`]; what clap reads are the own ones, [`OWN`].
 pub fn command() -> Command {
     Command::new("ps")
-        .about("Show processes or threads: all, or those that meet one of the conditions")
+        .about("Show processes or threads, as ps does: all, or those that meet a condition")
         .override_usage("taskdiag ps [OPTIONS] [LETTERS as in aux] [PID...]")
         .args_override_self(true)
         .next_help_heading("Selection")
-        .arg(list("pid", "LIST", "Processes by id").short('p'))
-        .arg(list("quick-pid", "LIST", "Processes by id, in this order").short('q'))
-        .arg(list("ppid", "LIST", "Children of these processes"))
+        .arg(list("pid", "LIST", "Show processes with these ids").short('p'))
+        .arg(list("quick-pid", "LIST", "Show processes with these ids, in this order").short('q'))
+        .arg(list("ppid", "LIST", "Show children of these processes"))
         .arg(
-            list("user", "LIST", "By effective user, name or uid")
+            list("user", "LIST", "Show processes of these effective users, by name or uid")
                 .short('u')
                 .value_hint(ValueHint::Username),
         )
-        .arg(list("ruser", "LIST", "By real user").short('U').alias("User"))
-        .arg(list("group", "LIST", "By effective group"))
-        .arg(list("rgroup", "LIST", "By real group").short('G').alias("Group"))
-        .arg(list("command", "LIST", "By command name").short('C'))
-        .arg(list("sid", "LIST", "By session").short('s').alias("session"))
-        .arg(short_list("session-or-group", 'g', "LIST", "By session id, or by the name of the effective group"))
-        .arg(list("tty", "LIST", "By terminal, such as pts/0").short('t'))
-        .arg(flag("all", "All processes (-A too)").short('e').short_alias('A'))
-        .arg(flag("with-tty", "Those with a terminal, but not session leaders").short('a'))
-        .arg(short_flag("not-leaders", 'd', "All but session leaders"))
-        .arg(flag("deselect", "Those that are not selected").short('N'))
+        .arg(list("ruser", "LIST", "Show processes of these real users").short('U').alias("User"))
+        .arg(list("group", "LIST", "Show processes of these effective groups"))
+        .arg(list("rgroup", "LIST", "Show processes of these real groups").short('G').alias("Group"))
+        .arg(list("command", "LIST", "Show processes whose command has one of these names").short('C'))
+        .arg(list("sid", "LIST", "Show processes of these sessions").short('s').alias("session"))
+        .arg(short_list("session-or-group", 'g', "LIST", "Show processes by session id, or by name of the effective group"))
+        .arg(list("tty", "LIST", "Show processes on these terminals, such as pts/0").short('t'))
+        .arg(flag("all", "Show all processes (also -A)").short('e').short_alias('A'))
+        .arg(flag("with-tty", "Show processes with a terminal, without session leaders").short('a'))
+        .arg(short_flag("not-leaders", 'd', "Show all processes but session leaders"))
+        .arg(flag("deselect", "Show the processes that the other conditions do not select").short('N'))
         .arg(table::filter())
-        .arg(flag("running", "Only those that run, or wait for what cannot be interrupted (R, D)"))
+        .arg(flag("running", "Show only processes that run or are in an uninterruptible wait (R, D)"))
         .next_help_heading("Rows")
-        .arg(flag("threads", "A row for each thread; adds TID"))
-        .arg(short_flag("spid", 'T', "A row for each thread; adds SPID"))
-        .arg(flag("lwp", "A row for each thread; adds LWP and NLWP").short('L'))
-        .arg(short_flag("both", 'm', "A row for each process, and below it one for each thread"))
-        .arg(flag("tree", "Children below their parents"))
-        .arg(flag("forest", "The same, drawn as procps does"))
-        .arg(short_flag("indented", 'H', "The same by indentation alone"))
+        .arg(flag("threads", "Print a row for each thread, with the column TID"))
+        .arg(short_flag("spid", 'T', "Print a row for each thread, with the column SPID"))
+        .arg(flag("lwp", "Print a row for each thread, with the columns LWP and NLWP").short('L'))
+        .arg(short_flag("both", 'm', "Print a row for each process, and below it one for each of its threads"))
+        .arg(flag("tree", "Print children below their parents, as a tree"))
+        .arg(flag("forest", "Print the tree as procps draws it"))
+        .arg(short_flag("indented", 'H', "Print the tree by indentation alone"))
         .arg(
-            list("sort", "KEYS", "Sort by columns; - before one: largest first")
+            list("sort", "KEYS", "Sort by these columns; - before one puts the largest first")
                 .allow_hyphen_values(true),
         )
         .next_help_heading("Columns")
@@ -135,41 +135,41 @@ pub fn command() -> Command {
             list(
                 "format",
                 "COLUMNS",
-                "Columns of 'taskdiag fields', with commas; NAME=HEADER, NAME:WIDTH",
+                "Show these columns of 'taskdiag fields': NAME, NAME=HEADER or NAME:WIDTH, with commas",
             )
             .short('o'),
         )
-        .arg(short_list("among", 'O', "COLUMNS", "As -o, between PID and S TTY TIME COMMAND"))
-        .arg(flag("full", "UID PID PPID C STIME TTY TIME CMD").short('f'))
-        .arg(flag("extra-full", "As -f, and SZ RSS PSR").short('F'))
-        .arg(flag("jobs", "PID PGID SID TTY TIME CMD").short('j'))
-        .arg(flag("long", "F S UID PID PPID C PRI NI ADDR SZ WCHAN TTY TIME CMD").short('l'))
-        .arg(short_flag("with-rss", 'y', "With -l: RSS instead of F and ADDR"))
-        .arg(short_flag("class", 'c', "Adds the scheduling class"))
-        .arg(short_flag("processor", 'P', "Adds the processor"))
-        .arg(short_flag("label", 'M', "Adds the security label (-Z too)").short_alias('Z'))
-        .arg(flag("context", "PID CONTEXT COMMAND"))
-        .arg(flag("cumulative", "TIME with that of children that were waited for"))
+        .arg(short_list("among", 'O', "COLUMNS", "Show these columns between PID and S TTY TIME COMMAND"))
+        .arg(flag("full", "Show UID PID PPID C STIME TTY TIME CMD").short('f'))
+        .arg(flag("extra-full", "Show the columns of -f, and SZ RSS PSR").short('F'))
+        .arg(flag("jobs", "Show PID PGID SID TTY TIME CMD").short('j'))
+        .arg(flag("long", "Show F S UID PID PPID C PRI NI ADDR SZ WCHAN TTY TIME CMD").short('l'))
+        .arg(short_flag("with-rss", 'y', "With -l, show RSS in place of ADDR, and no F"))
+        .arg(short_flag("class", 'c', "Add a column for the scheduling class"))
+        .arg(short_flag("processor", 'P', "Add a column for the processor"))
+        .arg(short_flag("label", 'M', "Add a column for the security label (also -Z)").short_alias('Z'))
+        .arg(flag("context", "Show PID CONTEXT COMMAND"))
+        .arg(flag("cumulative", "Add to TIME that of children that have ended and were waited for"))
         .next_help_heading("Output")
-        .arg(flag("no-headers", "No line of headers").aliases(NO_HEADERS))
-        .arg(flag("headers", "A line of headers on each page").aliases(["header", "heading", "headings"]))
-        .arg(Arg::new("lines").long("lines").alias("rows").value_name("N").help("The height of a page"))
-        .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))
-        .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
+        .arg(flag("no-headers", "Print no line of headers").aliases(NO_HEADERS))
+        .arg(flag("headers", "Print a line of headers on each page").aliases(["header", "heading", "headings"]))
+        .arg(Arg::new("lines").long("lines").alias("rows").value_name("N").help("Begin a new page after N lines (with --headers)"))
+        .arg(flag("json", "Print one JSON document").conflicts_with_all(["jsonl", "csv"]))
+        .arg(flag("jsonl", "Print one JSON object a line").conflicts_with("csv"))
         .arg(flag(
             "csv",
-            "CSV; bytes that cannot be printed, or would be a formula, are \\xHH",
+            "Print CSV; bytes that cannot be printed, or would be a formula, are \\xHH",
         ))
         .arg(table::color())
         .arg(
-            table::wide().help("Do not end lines after 80 cells or at the edge of the terminal, but after 132; twice: never"),
+            table::wide().help("Cut lines after 132 cells, not at the edge of the terminal; -ww cuts no line"),
         )
         .arg(table::columns())
         .next_help_heading("Source")
         .arg(table::from())
         .arg(engine())
         .args(PageLimits::options())
-        .arg(flag("stats", "Say on standard error who answered, and at what cost"))
+        .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
         .arg(short_flag("show-version", 'V', "Print the version"))
         .after_help(format!("{HABITS}\n\n{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
@@ -216,7 +216,8 @@ const LETTERS: &[(&str, &str)] = &[
 
 /// Parse what follows `taskdiag ps`.
 pub fn parse(args: &[OsString]) -> Result<PsArgs, Exit> {
-    let command = command().bin_name("taskdiag ps").no_binary_name(true);
+    let command =
+        command().bin_name("taskdiag ps").no_binary_name(true).max_term_width(table::HELP_WIDTH);
     let (own, theirs) = split(&command, args)?;
     let matches = command.try_get_matches_from(own)?;
     PsArgs::new(&procps::parse(&theirs)?, &matches, false)

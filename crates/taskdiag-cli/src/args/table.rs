@@ -57,7 +57,7 @@ pub fn wide() -> Arg {
         .long("wide")
         .short('w')
         .action(ArgAction::Count)
-        .help("Do not end lines at the edge of the terminal")
+        .help("Do not cut lines at the edge of the terminal")
 }
 
 /// `--columns N`.
@@ -67,13 +67,17 @@ pub fn columns() -> Arg {
         .aliases(["cols", "width"])
         .value_name("N")
         .value_parser(clap::value_parser!(u16).range(1..))
-        .help("End lines after so many cells, on a terminal or not")
+        .help("Cut lines after N cells, whether on a terminal or not")
 }
 
 /// `--where`.
 pub fn filter() -> Arg {
-    list("where", "EXPRESSION", "Only rows of which this is true: rss > 1G and user == web")
-        .allow_hyphen_values(true)
+    list(
+        "where",
+        "EXPRESSION",
+        "Show only rows for which this is true, such as 'rss > 1G and user == web'",
+    )
+    .allow_hyphen_values(true)
 }
 
 /// What was said with `--where` about rows of this set; several are joined by "and".
@@ -89,14 +93,22 @@ pub fn filter_from(m: &ArgMatches, set: &'static Set) -> Result<Option<Filter>, 
     Ok(all)
 }
 
+/// The longest line of `--help`, in cells, on a terminal that is wider.
+pub const HELP_WIDTH: usize = 100;
+
+/// The parts of `--help`, where a command has an introduction (`before_help`) between its title and its usage.
+pub const TEMPLATE: &str =
+    "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
+
 /// What `--where` takes, for the end of `--help`.
 pub const WHERE: &str = "\
-Expressions of --where compare columns of 'taskdiag fields' with values:
-  'rss > 1G and user == web'               sizes: K M G T, powers of 1024
-  'etime < 10m or state in (R, D)'         durations: ms s m h d; states: R, running ...
-  'args ~ \"java.*kafka\" and not tty known'  ~ is a regular expression; known, missing
-A column that is not known is neither equal nor unequal to anything: such rows are left out, and
-standard error says how many.";
+An expression of --where compares columns of 'taskdiag fields' with values:
+  'rss > 1G and user == web'          K M G T are powers of 1024
+  'etime < 10m or state in (R, D)'    ms s m h d are units of time
+  'args ~ \"java.*kafka\"'              ~ matches a regular expression
+  'tty known and not exe missing'     a value is known or missing
+A row is left out if its value is not known. Standard error says how many were.
+docs/where.md has the whole language.";
 
 /// When to colour.
 pub fn color() -> Arg {
@@ -106,7 +118,7 @@ pub fn color() -> Arg {
         .default_value("auto")
         .hide_possible_values(true)
         .value_parser(["auto", "always", "never"])
-        .help("auto (on a terminal, unless NO_COLOR is set), always, never")
+        .help("Use colour always, never or auto: on a terminal, unless NO_COLOR is set")
 }
 
 /// What was said of colour.
@@ -125,7 +137,7 @@ pub fn from() -> Arg {
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
         .value_hint(ValueHint::FilePath)
-        .help("Show an answer saved by 'taskdiag dump' (- is standard input)")
+        .help("Show the answer that 'taskdiag dump' saved in FILE (- is standard input)")
 }
 
 /// The options.
@@ -140,17 +152,24 @@ fn selection(command: Command) -> Command {
             Arg::new("pids")
                 .value_name("PID")
                 .action(ArgAction::Append)
-                .help("Processes by id; without any condition, all"),
+                .help("Show processes with these ids; without any condition, show all"),
         )
-        .arg(list("pid", "LIST", "Processes by id").short('p'))
-        .arg(list("ppid", "LIST", "Children of these processes"))
+        .arg(list("pid", "LIST", "Show processes with these ids").short('p'))
+        .arg(list("ppid", "LIST", "Show children of these processes"))
         .arg(
-            list("user", "LIST", "By effective user, name or uid")
+            list("user", "LIST", "Show processes of these effective users, by name or uid")
                 .short('u')
                 .value_hint(ValueHint::Username),
         )
-        .arg(list("command", "LIST", "By command name").short('C'))
-        .arg(flag("all", "All, also where conditions are given").short('e').short_alias('A'))
+        .arg(
+            list("command", "LIST", "Show processes whose command has one of these names")
+                .short('C'),
+        )
+        .arg(
+            flag("all", "Show all processes, even if conditions are given")
+                .short('e')
+                .short_alias('A'),
+        )
 }
 
 /// The options but for those that select tasks.
@@ -161,16 +180,26 @@ pub fn output(command: Command) -> Command {
         .arg(filter())
         .next_help_heading("Rows")
         .arg(
-            list("sort", "KEYS", "Sort by columns; - before one: largest first")
+            list("sort", "KEYS", "Sort by these columns; - before one puts the largest first")
                 .allow_hyphen_values(true),
         )
         .next_help_heading("Columns")
-        .arg(list("format", "COLUMNS", "Columns with commas; NAME=HEADER, NAME:WIDTH").short('o'))
+        .arg(
+            list(
+                "format",
+                "COLUMNS",
+                "Show these columns: NAME, NAME=HEADER or NAME:WIDTH, with commas",
+            )
+            .short('o'),
+        )
         .next_help_heading("Output")
-        .arg(flag("no-headers", "No line of headers, no title, no totals"))
-        .arg(flag("json", "One JSON document").conflicts_with_all(["jsonl", "csv"]))
-        .arg(flag("jsonl", "A JSON object a line").conflicts_with("csv"))
-        .arg(flag("csv", "CSV; bytes that cannot be printed, or would be a formula, are \\xHH"))
+        .arg(flag("no-headers", "Print no headers, no title and no totals"))
+        .arg(flag("json", "Print one JSON document").conflicts_with_all(["jsonl", "csv"]))
+        .arg(flag("jsonl", "Print one JSON object a line").conflicts_with("csv"))
+        .arg(flag(
+            "csv",
+            "Print CSV; bytes that cannot be printed, or would be a formula, are \\xHH",
+        ))
         .arg(color())
         .arg(wide())
         .arg(columns())
@@ -178,7 +207,7 @@ pub fn output(command: Command) -> Command {
         .arg(from())
         .arg(engine())
         .args(PageLimits::options())
-        .arg(flag("stats", "Say on standard error who answered, and at what cost"))
+        .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
 }
 
 impl TableArgs {

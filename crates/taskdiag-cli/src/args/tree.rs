@@ -93,9 +93,9 @@ pub struct TreeArgs {
 }
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("taskdiag tree", "all processes"),
-    ("taskdiag tree -p -s 42", "those above process 42, and all below it"),
-    ("taskdiag tree www", "the trees of a user's processes"),
+    ("taskdiag tree", "show all processes"),
+    ("taskdiag tree -p -s 42", "show those above and below process 42"),
+    ("taskdiag tree www", "show the trees of a user's processes"),
 ];
 
 /// The options.
@@ -108,24 +108,27 @@ pub fn command() -> Command {
             Arg::new("start")
                 .value_name("PID|USER")
                 .action(ArgAction::Append)
-                .help("Only what is below these processes, or the processes of a user"),
+                .help("Show only what is below these processes, or below those of a user"),
         )
-        .arg(table::filter().help("Only what is below processes of which this is true"))
-        .arg(flag("show-parents", "Also those above PID").short('s'))
-        .arg(flag("kernel", "Also the kernel's threads").short('k'))
+        .arg(table::filter().help("Show only what is below processes for which this is true"))
+        .arg(flag("show-parents", "Also show the processes above PID").short('s'))
+        .arg(flag("kernel", "Also show the kernel's threads").short('k'))
         .next_help_heading("Rows")
-        .arg(flag("arguments", "Arguments; a line for each process").short('a'))
-        .arg(flag("show-pids", "Pids; nothing is put together").short('p'))
-        .arg(flag("uid-changes", "The user, where it is not that of the parent").short('u'))
-        .arg(flag("show-pgids", "Process groups").short('g'))
-        .arg(flag("hide-threads", "No threads, which are in braces").short('T'))
-        .arg(flag("thread-names", "The name of each thread, not that of its process").short('t'))
+        .arg(flag("arguments", "Show arguments, and each process on a line of its own").short('a'))
+        .arg(flag("show-pids", "Show process ids, and each equal subtree by itself").short('p'))
+        .arg(flag("uid-changes", "Show the user where it is not that of the parent").short('u'))
+        .arg(flag("show-pgids", "Show process group ids").short('g'))
+        .arg(flag("hide-threads", "Do not show threads, which are those in braces").short('T'))
         .arg(
-            flag("no-compact", "Equal subtrees each, not as 3*[name]")
+            flag("thread-names", "Show the name of each thread, not that of its process")
+                .short('t'),
+        )
+        .arg(
+            flag("no-compact", "Show each of several equal subtrees, not 3*[name]")
                 .short('c')
                 .alias("compact-not"),
         )
-        .arg(flag("numeric-sort", "Children by pid, not by name").short('n'))
+        .arg(flag("numeric-sort", "Sort children by pid, not by name").short('n'))
         .arg(
             Arg::new("highlight-pid")
                 .long("highlight-pid")
@@ -133,13 +136,20 @@ pub fn command() -> Command {
                 .short('H')
                 .value_name("PID")
                 .value_parser(clap::value_parser!(u32))
-                .help("This process and those above it in bold, on a terminal"),
+                .help("Show this process and those above it in bold, on a terminal"),
         )
         .next_help_heading("Output")
-        .arg(flag("ascii", "Draw with ASCII").short('A'))
-        .arg(flag("unicode", "Draw with lines").short('U').conflicts_with("ascii"))
-        .arg(flag("json", "One JSON document: processes with their children"))
-        .arg(list("format", "COLUMNS", "Columns of 'taskdiag fields' as keys in JSON").short('o'))
+        .arg(flag("ascii", "Draw with ASCII characters").short('A'))
+        .arg(flag("unicode", "Draw with Unicode lines").short('U').conflicts_with("ascii"))
+        .arg(flag("json", "Print one JSON document, in which processes have their children"))
+        .arg(
+            list(
+                "format",
+                "COLUMNS",
+                "With --json, use these columns of 'taskdiag fields' as keys",
+            )
+            .short('o'),
+        )
         .arg(table::color())
         .arg(
             Arg::new("wide")
@@ -148,7 +158,7 @@ pub fn command() -> Command {
                 .short('l')
                 .visible_short_alias('w')
                 .action(ArgAction::Count)
-                .help("Do not end lines at the edge of the terminal"),
+                .help("Do not cut lines at the edge of the terminal"),
         )
         .arg(
             Arg::new("columns")
@@ -156,12 +166,12 @@ pub fn command() -> Command {
                 .aliases(["cols", "width"])
                 .value_name("N")
                 .value_parser(clap::value_parser!(u16).range(1..))
-                .help("End lines after so many cells, on a terminal or not"),
+                .help("Cut lines after N cells, whether on a terminal or not"),
         )
         .next_help_heading("Source")
         .arg(table::from())
         .arg(engine())
-        .arg(flag("stats", "Say on standard error who answered, and at what cost"))
+        .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
         .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 

@@ -25,31 +25,31 @@ pub struct WaitArgs {
 pub fn command() -> Command {
     Command::new("wait")
         .about("Wait until processes end, children or not, and show how they ended")
-        .long_about(
-            "Wait until processes end, and show how each of them ended. They need not be children of this shell. A process \
-             that ends costs the same however many are waited for, and a later process with the same pid is not mistaken \
-             for it.",
+        .before_help(
+            "The processes need not be children of this shell. A process that ends costs the same however many are waited \
+             for, and a later process with the same pid is not mistaken for it.",
         )
+        .help_template(super::table::TEMPLATE)
         .arg(
             Arg::new("pids")
                 .value_name("PID")
                 .num_args(1..)
                 .action(ArgAction::Append)
                 .required(true)
-                .help("Process ids, also with commas or blanks between them"),
+                .help("Wait for these processes; ids may have commas or blanks between them"),
         )
         .arg(
             Arg::new("any")
                 .long("any")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("all")
-                .help("Until one of them has ended"),
+                .help("End when one of them has ended"),
         )
         .arg(
             Arg::new("all")
                 .long("all")
                 .action(ArgAction::SetTrue)
-                .help("Until all of them have ended; this is the default"),
+                .help("End when all of them have ended, which is the default"),
         )
         .arg(
             Arg::new("timeout")
@@ -57,18 +57,18 @@ pub fn command() -> Command {
                 .short('t')
                 .value_name("TIME")
                 .value_parser(limits::duration)
-                .help("Wait no longer than this, such as 500ms, 10s or 2m; then the exit code is 3"),
+                .help("Wait no longer than this, such as 500ms, 10s or 2m; the exit code is then 3"),
         )
         .arg(
             Arg::new("jsonl")
                 .long("jsonl")
                 .action(ArgAction::SetTrue)
-                .help("Write one JSON object a line, as each process ends"),
+                .help("Print a JSON object on a line of its own when a process ends"),
         )
         .after_help(exit::examples(&[
-            ("taskdiag wait 4242", "until process 4242 has ended"),
-            ("taskdiag wait --any 41 42 43", "until the first of three has ended"),
-            ("taskdiag wait -t 30s $(pgrep -x make)", "all of that name, for 30 seconds at most"),
+            ("taskdiag wait 4242", "wait until process 4242 has ended"),
+            ("taskdiag wait --any 41 42 43", "wait for the first of three"),
+            ("taskdiag wait -t 30s $(pgrep -x make)", "wait for all of that name, 30 s at most"),
         ]))
 }
 

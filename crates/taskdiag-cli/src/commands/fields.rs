@@ -12,19 +12,18 @@ pub fn groups(f: &Field) -> Vec<&'static str> {
 
 /// What a reader of the table must know; also in the man page.
 pub const NOTES: &str = "\
-Text shows a value as ps does: memory in KiB, times as [DD-]HH:MM:SS. JSON and CSV give bytes,
-seconds, and seconds since 1970, as the unit says; the key is the first name here, or the header that was
-asked for as in pid=ID. A value that is not there is ? in text (- or 0 where the task just has none), null in
-JSON with the reason under \"missing\", and an empty cell in CSV. The reasons: absent (the task has none),
-denied, unsupported, vanished, blocked, truncated, over_budget (a limit that was given), stopped, not-asked
-(a saved answer without the group).
-Times, faults, io and switches are of the process, or with -T of the thread.
-Bytes that cannot be printed are \\n, \\t, \\r, \\x1b or \\u{202e} in text. In JSON, text that is not UTF-8 has
-all its bytes in base64 under KEY_bytes, and arguments are a list, so nothing is lost (docs/json.md). In CSV,
-\\x1b is a byte, \\u{9b} a character, \\\\ a backslash, and \\x20 a blank inside of an argument, so the bytes can
-be had back (docs/csv.md).
-Where the rows are entries of a list, all columns of tasks are there too; task.NAME is that of the
-task where the list has one of the same name.";
+Text shows a value as ps does: memory in KiB, times as [DD-]HH:MM:SS. JSON and CSV have the unit of the
+table: bytes, seconds, seconds since 1970. Their key is the first name here, or the header that was asked
+for, as in pid=ID.
+A value that is not known is ? in text, null in JSON and an empty cell in CSV. JSON has the reason under
+\"missing\": denied, unsupported, vanished, blocked, truncated, over_budget (--budget or --max-rss), stopped, or
+not_asked (a saved answer without the group). What a task simply does not have is - or 0 in text.
+Times, faults and io are those of the process, or of the thread where each thread has a row.
+In text, bytes that cannot be printed are \\n, \\t, \\r, \\x1b or \\u{202e}. In JSON, text that is not UTF-8
+has all its bytes in base64 under KEY_bytes (docs/json.md). In CSV, \\x1b stands for a byte, \\u{9b} for a
+character, \\\\ for a backslash, and \\x20 for a blank inside of an argument (docs/csv.md).
+Where a row is an entry of a list, all columns of tasks are there too. task.NAME is that of the task if the
+list has a column of the same name.";
 
 /// Run it.
 pub fn run(as_json: bool) -> Result<(), Exit> {

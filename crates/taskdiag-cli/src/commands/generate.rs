@@ -137,8 +137,9 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
 
 /// Writes the section of a command: what it does, and its options under the headings of `--help`.
 fn section(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
-    let about = command.get_long_about().or(command.get_about());
-    let about = about.map(ToString::to_string).unwrap_or_default();
+    let texts = [command.get_about(), command.get_before_help()];
+    let about: Vec<String> = texts.into_iter().flatten().map(ToString::to_string).collect();
+    let about = about.join(".\n\n");
     let name = command.get_name();
     writeln!(out, ".SH TASKDIAG {}\n{}", name.to_uppercase(), quoted(&about))?;
     let mut options = Vec::new();

@@ -54,7 +54,7 @@ fn row(properties: Map<String, Value>) -> Value {
 pub fn schema() -> String {
     let mut reasons: Vec<&str> = Reason::ALL.iter().map(|r| r.name()).collect();
     reasons.retain(|r| *r != Reason::Absent.name());
-    reasons.push("not-asked");
+    reasons.push("not_asked");
     let mut tree = properties(&TASKS);
     tree.insert(String::from("children"), json!({ "type": "array", "items": reference("branch") }));
     tree.insert(

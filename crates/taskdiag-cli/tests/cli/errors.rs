@@ -46,12 +46,37 @@ fn usage() {
 fn help_says_the_exit_codes() {
     let (code, out, _) = parts(&run(&["help", "exit-codes"]));
     assert!(code == 0 && out.contains("Exit codes:") && out.contains("partial"), "{out}");
-    for command in ["", "ps", "files", "maps", "memory", "tree", "dump"] {
-        let args: Vec<&str> = [command, "--help"].into_iter().filter(|w| !w.is_empty()).collect();
-        let (code, out, _) = parts(&run(&args));
+    for command in COMMANDS {
+        let (code, out, _) = parts(&help(command));
         assert_eq!(code, 0);
         let there = ["Examples:", "taskdiag help exit-codes"].iter().all(|w| out.contains(w));
         assert!(there && !out.contains("Exit codes:"), "{out}");
+    }
+}
+
+const COMMANDS: [&str; 10] =
+    ["", "ps", "files", "maps", "memory", "tree", "fields", "engines", "dump", "wait"];
+
+/// The help of a command, in a terminal of 80 columns.
+fn help(command: &str) -> std::process::Output {
+    let args = [command, "--help"].into_iter().filter(|w| !w.is_empty());
+    taskdiag().args(args).env("COLUMNS", "80").output().unwrap()
+}
+
+#[test]
+fn help_fits_a_terminal() {
+    for command in COMMANDS {
+        let (_, out, _) = parts(&help(command));
+        let long: Vec<&str> = out.lines().filter(|l| l.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{command}: {long:#?}");
+        // A continued example would begin a line of its own and look like the next one.
+        let examples = out.split("Examples:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+        for line in examples.lines() {
+            assert!(
+                line.contains("  taskdiag") || line.contains("  sudo taskdiag"),
+                "{command}: {line}"
+            );
+        }
     }
 }
 

@@ -19,7 +19,7 @@ impl Missing {
     /// The name that users see.
     pub fn name(self) -> &'static str {
         match self {
-            Missing::NotAsked => "not-asked",
+            Missing::NotAsked => "not_asked",
             Missing::Reason(r) => r.name(),
         }
     }
