@@ -3,9 +3,9 @@
 
 use std::io::Write;
 
+use taskdiag::Choice;
 use taskdiag::field::{TASKS, TextForm, text};
-use taskdiag::view::{Filter, Key, Plan, Query};
-use taskdiag::{Choice, query_with};
+use taskdiag::view::{Filter, Key, Query};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let expression = std::env::args().nth(1).unwrap_or_else(|| String::from("rss > 10M"));
@@ -14,8 +14,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A wrong expression is refused before anything is read.
     query.filter = Some(Filter::parse(&TASKS, &expression)?);
     query.sort.extend(Key::parse(&TASKS, "-rss"));
-    let Plan::One(request) = query.plan() else { unreachable!("no pids are selected") };
-    let snapshot = query_with(&request, Choice::Auto)?;
+    // The conditions may be asked for first, and the rest only for the rows that pass.
+    let snapshot = query.plan().ask(Choice::Auto)?.snapshot;
     let view = query.view(&snapshot);
     view.rows(false, &mut |_, _, _| {}).each(&mut |item| {
         let mut line = Vec::new();
