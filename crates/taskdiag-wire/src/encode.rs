@@ -107,7 +107,7 @@ impl StreamWriter {
         Some((StreamWriter { buf: stream, ..StreamWriter::default() }, done))
     }
 
-    /// The memory that the next `bytes` go to, for who wants to prepare it.
+    /// The memory that the next `bytes` will be written to, for a caller that populates its pages first.
     pub fn spare(&mut self, bytes: usize) -> &mut [std::mem::MaybeUninit<u64>] {
         self.buf.spare(bytes)
     }

@@ -13,9 +13,9 @@ use crate::snapshot::Snapshot;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Changes<'a> {
-    /// Tasks of the newer snapshot that the older one has not.
+    /// Tasks that only the newer snapshot has.
     pub began: Vec<TaskView<'a>>,
-    /// Tasks of the older snapshot that the newer one has not.
+    /// Tasks that only the older snapshot has.
     pub ended: Vec<TaskView<'a>>,
     /// Tasks that are in both, in the order of the newer one.
     pub stayed: Vec<Stayed<'a>>,

@@ -61,11 +61,11 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Members {
-    /// Of BASE.
+    /// Bits of the members of BASE, as in its `valid`.
     pub base: u32,
-    /// Of STAT.
+    /// Bits of the members of STAT, as in its `valid`.
     pub stat: u32,
-    /// Of STATM.
+    /// Bits of the members of STATM, as in its `valid`.
     pub statm: u32,
 }
 
@@ -105,7 +105,7 @@ impl Members {
             Members { statm: bits, ..Members::NONE }
         }
     }
-    /// These and those.
+    /// The members that are in either set.
     #[must_use]
     pub const fn union(self, o: Members) -> Members {
         Members { base: self.base | o.base, stat: self.stat | o.stat, statm: self.statm | o.statm }

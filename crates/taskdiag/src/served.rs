@@ -43,6 +43,6 @@ pub struct Cost {
     pub syscalls: u64,
     /// Time from request to answer.
     pub wall: Duration,
-    /// What of a request's budget it used up: time for VMA_STAT and ROLLUP.
+    /// How much of the request's budget it used: the time that VMA_STAT and ROLLUP took.
     pub walked: Duration,
 }

@@ -23,7 +23,7 @@ pub struct Served {
     pub why: String,
     /// What it cost.
     pub cost: Cost,
-    /// What a person should know of it.
+    /// What a person should know about it.
     pub caveats: Vec<Caveat>,
 }
 
@@ -43,7 +43,7 @@ impl Served {
     }
 }
 
-/// What is otherwise in an answer than one would think, and is not in its stream.
+/// In what an answer differs from what one would expect. The stream does not have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Caveat {
@@ -152,7 +152,7 @@ impl Snapshot {
     pub fn served(&self) -> &[Served] {
         &self.served
     }
-    /// What a person should know of this answer and the stream does not say; each once.
+    /// What a person should know about this answer and the stream does not say. Each caveat is there once.
     pub fn caveats(&self) -> Vec<&Caveat> {
         let mut all: Vec<&Caveat> = Vec::new();
         for caveat in self.served.iter().flat_map(|s| &s.caveats) {

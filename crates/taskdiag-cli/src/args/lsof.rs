@@ -14,7 +14,7 @@ enum Means {
     Value(&'static str),
     /// Nothing here; with a value that is dropped, or without one.
     Nothing { value: bool },
-    /// Not had here; what to use.
+    /// taskdiag does not have it; this says what to use.
     Not(&'static str),
 }
 

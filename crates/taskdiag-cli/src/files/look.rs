@@ -30,7 +30,7 @@ pub enum Reach {
 
 /// No more entries of a directory than these are known by inode: to list them takes a second.
 pub const ENTRIES_MAX: usize = 1_000_000;
-/// Entries are said so many at a time, or after this time.
+/// Entries are sent when there are this many, or after this time.
 const BATCH: usize = 4096;
 const BATCH_TIME: Duration = Duration::from_millis(200);
 

@@ -35,7 +35,7 @@ fn slot(m: Missing) -> Option<usize> {
 }
 
 impl Tally {
-    /// For so many columns.
+    /// A tally of this many columns.
     pub fn new(columns: usize) -> Tally {
         Tally { counts: vec![[0; KINDS]; columns], seen: HashSet::new() }
     }

@@ -25,7 +25,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// For an answer with this head.
+    /// The context of an answer with this head.
     pub fn new(info: &Info, threads: bool) -> Context {
         let local = LocalTime::default();
         let now_local = local.at((info.realtime_ns / 1_000_000_000) as i64);
@@ -39,7 +39,7 @@ impl Context {
             now_local,
         }
     }
-    /// For an answer, with how long it took. Is each task a thread?
+    /// The context of an answer, which knows how long that took. `threads`: each task is a thread.
     pub fn of(snapshot: &Snapshot, threads: bool) -> Context {
         let took = snapshot.took().map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
         Context { took_ns: took, ..Context::new(snapshot.stream().info(), threads) }

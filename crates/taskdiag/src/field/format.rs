@@ -107,7 +107,7 @@ fn hex_byte(out: &mut Vec<u8>, b: u8) {
     out.push(HEX[usize::from(b & 15)]);
 }
 
-/// Append a value in this form. `row` is what it is of; a sum is of none.
+/// Appends a value in this form. `row` is its source; it is `None` for sums.
 pub fn text(
     out: &mut Vec<u8>,
     cx: &Context,
@@ -160,7 +160,7 @@ pub fn text(
     }
 }
 
-/// At least so many hexadecimal digits. By hand: long tables have columns of them.
+/// Appends at least this many hexadecimal digits. Long tables have whole columns of them, so it is written by hand.
 fn hex(out: &mut Vec<u8>, v: u64, digits: u32) {
     let digits = v.checked_ilog2().map_or(1, |bit| bit / 4 + 1).max(digits);
     out.extend((0..digits).rev().map(|i| b"0123456789abcdef"[(v >> (i * 4) & 15) as usize]));

@@ -82,11 +82,11 @@ pub enum Kind {
     Integer,
     /// An integer that may be negative.
     Signed,
-    /// True or false; text and CSV show 1 or 0.
+    /// True or false; text shows 1 or 0.
     Boolean,
     /// A number with a fraction.
     Number,
-    /// A string, or `{"bytes": base64}` where it is not UTF-8.
+    /// A string. If the bytes are not UTF-8, JSON has all of them in base64 under `KEY_bytes`.
     Text,
     /// An array of [`Kind::Text`].
     TextList,
@@ -154,7 +154,7 @@ impl DataType {
             DataType::U32List => "a list of numbers",
         }
     }
-    /// May a field of this type have this value? A missing value is one of every type.
+    /// Whether a field of this type may have this value. Every field may have a missing value.
     pub fn admits(self, value: &Value<'_>) -> bool {
         use DataType::{
             Bool, Bytes, DurationNs, F64, I64, Mask, Text, TextList, TimestampNs, U32List, U64,
@@ -250,9 +250,9 @@ pub struct Field {
     pub width: usize,
     /// Alignment of its text column.
     pub align: Align,
-    /// Groups that it is made from. Empty: every answer has it.
+    /// The groups that it is made from. If it is empty, every answer has the value.
     pub groups: Groups,
-    /// Which members of BASE, STAT and STATM, where these are among them.
+    /// The members of BASE, STAT and STATM that it is made from.
     pub members: Members,
     /// Type of the value.
     pub kind: Kind,
@@ -260,7 +260,7 @@ pub struct Field {
     pub unit: Unit,
     /// How it looks as text.
     pub text: TextForm,
-    /// Where the kernel says it.
+    /// The kernel field or the file of /proc that has it.
     pub source: &'static str,
     /// What it is, in a line.
     pub help: &'static str,
@@ -354,7 +354,7 @@ impl Field {
             (Kind::IntegerList, _) => DataType::U32List,
         }
     }
-    /// Do the values of several rows add up to one of all?
+    /// Whether the values of several rows can be added up.
     pub fn adds_up(&self) -> bool {
         self.text == TextForm::Kib || self.unit == Unit::Count && self.text == TextForm::Plain
     }

@@ -1,18 +1,18 @@
-//! What of a task a row is of: the task as a whole, or one entry of a list that it has. A list
-//! with no row of its own for a task ([`Part::Without`]) still says why.
+//! Which part of a task a row describes: the whole task, or one entry of a list that it has. If a task lacks
+//! the list, one row ([`Part::Without`]) says why.
 
 use taskdiag_wire::{Entry, Reason, Vma, VmaStat};
 
 use crate::files::{Files, Holder, OpenFile, PathName};
 
-/// What of its task a row is of.
+/// Which part of a task a row describes.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Part<'a> {
     /// The task itself.
     #[default]
     Whole,
-    /// The list is not in the answer for this task: its columns say why.
+    /// The answer does not have the list of this task. Its columns say why.
     Without,
     /// A memory mapping.
     Map(Map<'a>),
@@ -28,12 +28,12 @@ pub enum Part<'a> {
 pub struct OpenRow<'a> {
     /// The file.
     pub file: &'a OpenFile<'a>,
-    /// All of them: who has the other ends.
+    /// All files of the answer, among which are the other ends of pipes and sockets.
     pub files: &'a Files<'a>,
 }
 
 impl<'a> OpenRow<'a> {
-    /// A file, and all files of its answer.
+    /// Makes a row of a file and all files of its answer.
     pub fn new(file: &'a OpenFile<'a>, files: &'a Files<'a>) -> OpenRow<'a> {
         OpenRow { file, files }
     }
@@ -43,15 +43,15 @@ impl<'a> OpenRow<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Map<'a> {
-    /// What it is.
+    /// Its addresses, permissions, offset and file.
     pub vma: Entry<'a, Vma>,
-    /// What of it is in memory; `None`: not in the answer.
+    /// How much of it is in memory, or `None` if the answer does not say.
     pub stat: Option<Entry<'a, VmaStat>>,
-    /// Why it has none, where VMA_STAT is in the answer for the task: the list ended before it, or
-    /// the mapping came or went meanwhile.
+    /// Why `stat` is `None` although the task has VMA_STAT: the list ended before this mapping, or the
+    /// mapping began or ended meanwhile.
     pub without_stat: Option<Reason>,
-    /// Its name, where it has one.
+    /// Its path or other name, if it has one.
     pub name: Option<PathName<'a>>,
-    /// Thread id of the task that it was read from, where this one shares the memory of another.
+    /// If the task shares the memory of another one, the thread id of that one.
     pub shared_with: Option<u32>,
 }

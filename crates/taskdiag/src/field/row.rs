@@ -30,12 +30,12 @@ macro_rules! row {
             pub comm: Option<&'a [u8]>,
             $(#[doc = concat!(stringify!($c), ", where the answer has it for this task itself.")]
               pub $s: Option<&'a taskdiag_wire::$r>,)*
-            /// What of the task the row is of.
+            /// Which part of the task the row describes.
             pub part: Part<'a>,
         }
 
         impl<'a> Row<'a> {
-            /// The same row, of this part of its task.
+            /// The same row for this part of its task.
             #[must_use]
             pub fn with_part(self, part: Part<'a>) -> Row<'a> {
                 Row { part, ..self }

@@ -7,10 +7,10 @@ use super::{Field, Named, table};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Set {
-    /// What a row is of.
+    /// What the rows are: `tasks`, `maps`, `memory` or `files`.
     pub name: &'static str,
     own: &'static [&'static [Field]],
-    /// Beside those of the task?
+    /// Whether the rows also have the columns of their task.
     beside: bool,
 }
 

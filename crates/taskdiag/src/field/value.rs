@@ -58,7 +58,7 @@ impl Short {
             scale /= 10;
         }
     }
-    /// Append a number with at least so many hexadecimal digits; those that do not fit are left out.
+    /// Appends a number with at least this many hexadecimal digits, and leaves out those that do not fit.
     pub fn push_hex(&mut self, v: u64, digits: u32) {
         let digits = v.checked_ilog2().map_or(1, |bit| bit / 4 + 1).max(digits);
         (0..digits)
@@ -77,7 +77,7 @@ impl Short {
 /// kind is a new major version.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// There is none, and this is why.
+    /// There is no value, for this reason.
     Missing(Missing),
     /// A number, or bytes where the unit says so.
     Uint(u64),

@@ -203,7 +203,7 @@ impl<'a> Holders<'a> {
         Holder { task: self.view(h.task), owner, threads: h.threads, processes }
     }
 
-    /// The tasks of which it is not certain that they share, and why that cannot be known.
+    /// The tasks that may or may not share the value, and why that is not known.
     pub fn doubts(&self) -> &[Gap<'a>] {
         &self.doubts
     }

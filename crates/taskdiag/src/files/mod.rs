@@ -157,7 +157,7 @@ impl<'a> Files<'a> {
     pub fn owners(&self) -> &[Owner<'a>] {
         &self.owners
     }
-    /// The threads of which it is not certain that they share the files of their process, and why.
+    /// The threads that may or may not share the files of their process, and why that is not known.
     pub fn doubts(&self) -> &[Gap<'a>] {
         &self.doubts
     }

@@ -58,7 +58,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// A sum with these values, none of which lacks a part.
+    /// A sum of these values. It is complete.
     pub fn whole(values: Vec<Value<'static>>) -> Sum {
         Sum { partial: vec![false; values.len()], values }
     }
