@@ -192,7 +192,7 @@ fn lines(out: &mut Vec<u8>, args: &PmapArgs, row: &Row<'_>) {
             }
             PmapView::Device => {
                 let dev = map.vma.dev().unwrap_or(0);
-                let (major, minor) = (dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xfff00);
+                let (major, minor) = taskdiag::files::major_minor(dev);
                 let offset = map.vma.offset_bytes().unwrap_or(0);
                 writeln!(
                     out,

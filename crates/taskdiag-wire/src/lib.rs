@@ -36,6 +36,7 @@ mod table;
 
 pub mod buf;
 pub mod decode;
+pub mod device;
 pub mod encode;
 mod grow;
 pub mod layout;

@@ -3,7 +3,7 @@
 //! the same as those of [`text`](super::text), byte for byte. Unusual rows are left to that module.
 
 use taskdiag::VmaKind;
-use taskdiag::field::{Map, Part, Row, escape};
+use taskdiag::field::{self, Map, Part, Row, escape};
 use taskdiag::files::PathName;
 
 /// Writes lines.
@@ -19,11 +19,10 @@ pub struct MapLines {
 
 /// Two hexadecimal digits for each byte.
 const HEX: [[u8; 2]; 256] = {
-    let digits = *b"0123456789abcdef";
     let mut table = [[0; 2]; 256];
     let mut i = 0;
     while i < 256 {
-        table[i] = [digits[i >> 4], digits[i & 15]];
+        table[i] = [field::HEX[i >> 4], field::HEX[i & 15]];
         i += 1;
     }
     table
@@ -54,7 +53,7 @@ impl MapLines {
         }
         // A size with more digits than the column counts as unusual, too.
         let (bytes, mode) = (end.checked_sub(start)?, *MODES.get(perms as usize)?);
-        let mut kib = bytes / 1024;
+        let kib = bytes / 1024;
         if kib > 9_999_999 {
             return None;
         }
@@ -62,15 +61,7 @@ impl MapLines {
         for (i, byte) in start.to_be_bytes().into_iter().enumerate() {
             head[i * 2..i * 2 + 2].copy_from_slice(&HEX[usize::from(byte)]);
         }
-        let mut at = head.len();
-        loop {
-            at -= 1;
-            head[at] = b'0' + (kib % 10) as u8;
-            kib /= 10;
-            if kib == 0 {
-                break;
-            }
-        }
+        field::digits_at_end(&mut head, kib);
         if let Some(width) = self.pid {
             let pid = row.view.tgid();
             if pid != self.last_pid.0 || self.last_pid.1.is_empty() {

@@ -184,17 +184,9 @@ impl<'a> CellLine<'a> {
     }
     /// Add the i-th cell, a number at the right edge of its column.
     #[inline]
-    fn number(&mut self, buf: &mut Vec<u8>, i: usize, mut v: u64) {
+    fn number(&mut self, buf: &mut Vec<u8>, i: usize, v: u64) {
         let mut cell = [b' '; 64];
-        let mut at = cell.len();
-        loop {
-            at -= 1;
-            cell[at] = b'0' + (v % 10) as u8;
-            v /= 10;
-            if v == 0 {
-                break;
-            }
-        }
+        let at = field::digits_at_end(&mut cell, v);
         let width = cell.len() - at;
         let pad = self.columns[i].width.saturating_sub(width);
         let space = (self.correct + pad).saturating_sub(self.actual).max(self.least[i]);

@@ -10,13 +10,12 @@ use taskdiag_wire::Reason;
 
 use super::TextForm;
 use super::context::Context;
-use super::number::write_uint;
+use super::number::{HEX, hex_digits, write_uint};
 use super::row::Row;
 use super::value::{Missing, Value};
 
 const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 const DAYS: &[u8; 21] = b"SunMonTueWedThuFriSat";
-const HEX: &[u8; 16] = b"0123456789abcdef";
 const DAY_S: i64 = 24 * 3600;
 
 /// Bytes with a letter for their unit, and a decimal where that tells something.
@@ -160,10 +159,9 @@ pub fn text(
     }
 }
 
-/// Appends at least this many hexadecimal digits. Long tables have whole columns of them, so it is written by hand.
+/// Appends at least this many hexadecimal digits.
 fn hex(out: &mut Vec<u8>, v: u64, digits: u32) {
-    let digits = v.checked_ilog2().map_or(1, |bit| bit / 4 + 1).max(digits);
-    out.extend((0..digits).rev().map(|i| b"0123456789abcdef"[(v >> (i * 4) & 15) as usize]));
+    out.extend(hex_digits(v, digits));
 }
 
 fn group(out: &mut Vec<u8>, cx: &Context, gid: u32) {

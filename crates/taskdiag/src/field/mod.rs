@@ -22,7 +22,7 @@ mod value;
 pub use context::Context;
 pub use format::{escape, is_odd, text};
 pub use names::OwnerNames;
-pub use number::write_uint;
+pub use number::{HEX, digits_at_end, write_uint};
 pub use part::{Map, OpenRow, Part};
 pub use row::Row;
 pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS, nearest};

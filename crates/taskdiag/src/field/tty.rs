@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
 
+use taskdiag_wire::device::major_minor;
+
 use super::number::write_uint;
 
 /// Names that had to be looked up.
@@ -16,15 +18,10 @@ pub struct Ttys {
     odd: RefCell<HashMap<u32, Arc<[u8]>>>,
 }
 
-/// Split `new_encode_dev()`: 12 bits of major, 20 of minor.
-fn split(dev: u32) -> (u32, u32) {
-    ((dev >> 8) & 0xfff, (dev & 0xff) | ((dev >> 12) & 0xfff00))
-}
-
 impl Ttys {
     /// Append the name of a terminal without `/dev/`, `?` for none, or `major:minor`.
     pub fn write(&self, out: &mut Vec<u8>, dev: u32) {
-        let (major, minor) = split(dev);
+        let (major, minor) = major_minor(dev);
         let mut numbered = |name: &[u8], n| {
             out.extend_from_slice(name);
             write_uint(out, u64::from(n));

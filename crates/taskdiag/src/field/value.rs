@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use taskdiag_wire::Reason;
 
+use super::number::{digits_at_end, hex_digits};
+
 /// Why there is no value: it was not asked for, or the engine says why. There is no third case, so this enum has all;
 /// the reasons of engines may become more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,18 +54,13 @@ impl Short {
     }
     /// Append a number in decimal; digits that do not fit are left out.
     pub fn push_uint(&mut self, v: u64) {
-        let mut scale = 10u64.pow(v.checked_ilog10().unwrap_or(0));
-        while scale > 0 {
-            self.push(b'0' + (v / scale % 10) as u8);
-            scale /= 10;
-        }
+        let mut cell = [0; 20];
+        let at = digits_at_end(&mut cell, v);
+        cell[at..].iter().for_each(|digit| self.push(*digit));
     }
     /// Appends a number with at least this many hexadecimal digits, and leaves out those that do not fit.
     pub fn push_hex(&mut self, v: u64, digits: u32) {
-        let digits = v.checked_ilog2().map_or(1, |bit| bit / 4 + 1).max(digits);
-        (0..digits)
-            .rev()
-            .for_each(|i| self.push(b"0123456789abcdef"[(v >> (i * 4) & 15) as usize]));
+        hex_digits(v, digits).for_each(|digit| self.push(digit));
     }
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {

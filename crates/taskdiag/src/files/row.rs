@@ -9,6 +9,7 @@ use taskdiag_wire::{
 
 use super::{Owner, words};
 use crate::engine::procfs::parse::fd_type_of_mode;
+pub use taskdiag_wire::device::major_minor;
 
 /// How a file is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,11 +110,6 @@ pub struct OpenFile<'a> {
     pub path: Option<PathName<'a>>,
     /// FILE_STAT data for files without a descriptor.
     pub stat: Option<Entry<'a, FileStat>>,
-}
-
-/// The two numbers of a device in the form of the stream (`new_encode_dev()`).
-pub fn major_minor(dev: u32) -> (u32, u32) {
-    ((dev >> 8) & 0xfff, (dev & 0xff) | ((dev >> 12) & 0xfff00))
 }
 
 impl<'a> OpenFile<'a> {

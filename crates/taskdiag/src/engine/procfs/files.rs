@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use rustix::io::Errno;
+use taskdiag_wire::device::device;
 use taskdiag_wire::{Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TASK_EXITING, build};
 
 use super::lists::{FileLists, List};
@@ -102,8 +103,8 @@ impl<'t> Raw<'t> {
         if let Some(s) = &self.stat {
             (f.inode, f.size_bytes, f.nlink) = (s.stx_ino, s.stx_size, s.stx_nlink);
             f.mode = s.stx_mode.into();
-            f.dev = parse::device(s.stx_dev_major, s.stx_dev_minor);
-            f.rdev = parse::device(s.stx_rdev_major, s.stx_rdev_minor);
+            f.dev = device(s.stx_dev_major, s.stx_dev_minor);
+            f.rdev = device(s.stx_rdev_major, s.stx_rdev_minor);
             valid |= FROM_STAT;
         } else if let Some(inode) = self.link.inode {
             f.inode = inode;

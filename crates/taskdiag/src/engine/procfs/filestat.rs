@@ -5,6 +5,7 @@ use std::ffi::CString;
 
 use rustix::fs::{CWD, Statx, StatxFlags};
 use rustix::io::Errno;
+use taskdiag_wire::device::device;
 use taskdiag_wire::{FileStat, FileUse, Groups, Reason, Vma, build};
 
 use super::lists::MappedFiles;
@@ -125,13 +126,13 @@ fn tells_mount(s: &Statx) -> bool {
 fn file_stat(r#as: FileUse, s: &Statx) -> FileStat {
     build!(FileStat {
         r#as: r#as as u32,
-        dev: parse::device(s.stx_dev_major, s.stx_dev_minor),
+        dev: device(s.stx_dev_major, s.stx_dev_minor),
         inode: s.stx_ino,
         size_bytes: s.stx_size,
         mode: s.stx_mode.into(),
         nlink: s.stx_nlink,
         // The mount id has 31 bits, because STATX_MNT_ID_UNIQUE is not asked for.
         mnt_id: s.stx_mnt_id as u32,
-        rdev: parse::device(s.stx_rdev_major, s.stx_rdev_minor),
+        rdev: device(s.stx_rdev_major, s.stx_rdev_minor),
     })
 }

@@ -263,7 +263,7 @@ fn is_odd_name(reader: &mut Reader, line: &MapLine<'_>) -> bool {
         return false;
     }
     let dev = line.vma.dev;
-    let (major, minor) = ((dev >> 8) & 0xfff, (dev & 0xff) | (dev >> 12) & 0xf_ff00);
+    let (major, minor) = taskdiag_wire::device::major_minor(dev);
     reader
         .stat_path(&path)
         .is_ok_and(|s| (s.st_dev, s.st_ino) == (makedev(major, minor), line.vma.inode))

@@ -215,7 +215,8 @@ fn open_mapping(
 
 /// A device number of the stream, in the form of `st_dev`.
 fn device(dev: u32) -> u64 {
-    makedev((dev >> 8) & 0xfff, (dev & 0xff) | (dev >> 12) & 0xf_ff00)
+    let (major, minor) = taskdiag_wire::device::major_minor(dev);
+    makedev(major, minor)
 }
 
 /// Opens the object by its path as the task sees it, if that leads to the same file.

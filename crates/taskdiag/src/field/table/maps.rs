@@ -1,5 +1,6 @@
 //! One memory mapping. Names follow /proc/PID/smaps in lower case; headers follow pmap.
 
+use taskdiag_wire::device::major_minor;
 use taskdiag_wire::{
     Entry, Group, Groups, VMA_EXEC, VMA_FLAGS, VMA_READ, VMA_SHARED, VMA_WRITE, Vma, VmaKind,
     VmaStat,
@@ -60,8 +61,7 @@ fn mode(_: &Context, row: &Row<'_>) -> Value<'static> {
 fn device(_: &Context, row: &Row<'_>) -> Value<'static> {
     vma(row, |v| {
         let dev = v.dev()?;
-        // The inverse of the kernel's new_encode_dev().
-        let (major, minor) = (dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xfff00);
+        let (major, minor) = major_minor(dev);
         let mut s = Short::default();
         s.push_hex(major.into(), 2);
         s.push(b':');

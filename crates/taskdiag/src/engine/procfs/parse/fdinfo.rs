@@ -1,8 +1,9 @@
 //! Parses the links of /proc/PID/fd and the files of /proc/PID/fdinfo.
 
+use taskdiag_wire::device::device;
 use taskdiag_wire::{FdDetail, FdDetailKind, FdType, build};
 
-use super::maps::{DELETED, device};
+use super::maps::DELETED;
 use super::small::complete_lines;
 use super::{hex, number};
 

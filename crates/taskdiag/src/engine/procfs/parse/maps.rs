@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use taskdiag_wire::device::device;
 use taskdiag_wire::{VMA_EXEC, VMA_READ, VMA_SHARED, VMA_WRITE, Vma, VmaKind, build};
 
 use super::number;
@@ -74,11 +75,6 @@ fn kind(has_file: bool, text: &[u8]) -> VmaKind {
         _ if text.starts_with(b"[") => VmaKind::Special,
         _ => VmaKind::File,
     }
-}
-
-/// A device number in the form of new_encode_dev().
-pub fn device(major: u32, minor: u32) -> u32 {
-    (minor & 0xff) | (major & 0xfff) << 8 | (minor & !0xff) << 12
 }
 
 impl<'a> MapLine<'a> {
