@@ -74,7 +74,7 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
     let Some(named) = set.find(name) else {
         if let Some((_, instead)) = LACKING.iter().find(|(names, _)| names.contains(&name)) {
             return Err(Exit::Usage(format!(
-                "taskdiag does not have the column '{name}' of ps: {instead}"
+                "there is no column '{name}' here, as ps has it: {instead}"
             )));
         }
         let lower = name.to_lowercase();

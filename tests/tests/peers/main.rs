@@ -8,6 +8,7 @@
 //! gone must leave the list.
 
 mod cases;
+mod typed;
 mod world;
 
 use std::fmt::Write as _;

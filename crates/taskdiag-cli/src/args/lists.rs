@@ -56,9 +56,9 @@ pub fn uid(option: &str, s: &str) -> Result<u32, Exit> {
     if let Ok(n) = s.parse() {
         return Ok(n);
     }
-    uzers::get_user_by_name(s)
-        .map(|u| u.uid())
-        .ok_or_else(|| Exit::Usage(format!("{option}: there is no user '{s}' on this machine")))
+    uzers::get_user_by_name(s).map(|u| u.uid()).ok_or_else(|| {
+        Exit::Usage(format!("{option} names '{s}', and this machine has no such user"))
+    })
 }
 
 /// A gid, from a name or a number.
@@ -66,9 +66,9 @@ pub fn gid(option: &str, s: &str) -> Result<u32, Exit> {
     if let Ok(n) = s.parse() {
         return Ok(n);
     }
-    uzers::get_group_by_name(s)
-        .map(|g| g.gid())
-        .ok_or_else(|| Exit::Usage(format!("{option}: there is no group '{s}' on this machine")))
+    uzers::get_group_by_name(s).map(|g| g.gid()).ok_or_else(|| {
+        Exit::Usage(format!("{option} names '{s}', and this machine has no such group"))
+    })
 }
 
 /// The device number of a terminal: `pts/0` or `0`, `tty1`, `/dev/tty1`, `S0` for ttyS0; `?` or `-`
@@ -100,10 +100,9 @@ pub fn tty(option: &str, s: &str) -> Result<u32, Exit> {
         };
         (found != 0).then_some(found)
     };
-    paths
-        .iter()
-        .find_map(device)
-        .ok_or_else(|| Exit::Usage(format!("{option}: there is no terminal '{s}'")))
+    paths.iter().find_map(device).ok_or_else(|| {
+        Exit::Usage(format!("{option} names '{s}', and this machine has no such terminal"))
+    })
 }
 
 /// The kernel's 32-bit form of a device number, which STAT has.

@@ -33,7 +33,7 @@ const PLUS: &[(char, Means)] = &[
 ];
 
 /// Options of lsof with a minus that `files` lacks, and what to use instead.
-const NOT_HAD: &[(char, &str)] = &[
+const LACKING: &[(char, &str)] = &[
     ('x', "+D crosses mounts and links where it has to"),
     ('N', "files of NFS are listed like all others"),
     ('S', "taskdiag waits for no file system, so it needs no time limit"),
@@ -74,7 +74,7 @@ pub fn normalize(
                 out.push(option);
             }
             [b'+', b'L'] => {
-                return Err(not_had(arg, "a number must follow; the column nlink of -o has all"));
+                return Err(lacks(arg, "a number must follow; the column nlink of -o has all"));
             }
             // Threads are looked at in any case; lsof has them with -K, and not with -K i.
             b"-K" => drop(args.next_if(|a| a.as_bytes() == b"i")),
@@ -95,7 +95,7 @@ pub fn normalize(
             [b'+', letter, rest @ ..] => {
                 let known = PLUS.iter().find(|(c, _)| *c == char::from(*letter));
                 match known.map(|(_, means)| *means) {
-                    Some(Not(instead)) => return Err(not_had(arg, instead)),
+                    Some(Not(instead)) => return Err(lacks(arg, instead)),
                     Some(Nothing { value: false }) => {}
                     Some(Nothing { value: true }) if !rest.is_empty() => {}
                     Some(Nothing { value: true }) => drop(args.next()),
@@ -111,7 +111,7 @@ pub fn normalize(
                         out.push(option.into());
                         out.push(value);
                     }
-                    None => return Err(not_had(arg, "see 'taskdiag files --help'")),
+                    None => return Err(lacks(arg, "see 'taskdiag files --help'")),
                 }
             }
             [b'-', first, ..] if *first != b'-' => {
@@ -120,9 +120,9 @@ pub fn normalize(
                 if let Some((_, instead)) = letters
                     .by_ref()
                     .take_while(|c| !takes_value(*c))
-                    .find_map(|c| NOT_HAD.iter().find(|(n, _)| *n == c))
+                    .find_map(|c| LACKING.iter().find(|(n, _)| *n == c))
                 {
-                    return Err(not_had(arg, instead));
+                    return Err(lacks(arg, instead));
                 }
                 out.push(arg.clone());
                 let alone = bytes.len() == 2 && takes_value(char::from(*first));
@@ -143,11 +143,8 @@ pub fn normalize(
     Ok(out)
 }
 
-fn not_had(arg: &OsStr, instead: &str) -> Exit {
-    Exit::Usage(format!(
-        "taskdiag files does not have the option '{}' of lsof: {instead}",
-        exit::shown(Path::new(arg))
-    ))
+fn lacks(arg: &OsStr, instead: &str) -> Exit {
+    Exit::Usage(format!("files has no option '{}': {instead}", exit::shown(Path::new(arg))))
 }
 
 #[cfg(test)]

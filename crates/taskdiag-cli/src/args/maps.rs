@@ -91,7 +91,7 @@ pub fn refuse_words_of_pmap(args: &[OsString]) -> Result<(), Exit> {
     match words.flat_map(|a| WORDS.iter().find(|(word, _)| a == word)).next() {
         None => Ok(()),
         Some((word, options)) => Err(Exit::Usage(format!(
-            "taskdiag maps does not have '{word}': 'taskdiag --as pmap {options}PID' prints what pmap prints"
+            "maps has no option '{word}': 'taskdiag --as pmap {options}PID' prints what pmap prints"
         ))),
     }
 }

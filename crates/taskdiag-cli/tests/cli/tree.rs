@@ -180,7 +180,7 @@ fn what_makes_no_sense() {
     for (args, word) in [
         (&["-s"][..], "pid"),
         (&["-o", "pid"], "--json"),
-        (&["no-such-user-here"], "no user"),
+        (&["no-such-user-here"], "no such user"),
         (&["1", "root"], "one user"),
         (&["-A", "-U"], "cannot be used with"),
     ] {
