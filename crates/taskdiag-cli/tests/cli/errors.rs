@@ -27,7 +27,7 @@ fn usage() {
     fails(&["ps", "-p", "x"], 2, &["process ids", "'x'"]);
     fails(&["ps", "-p", ","], 2, &["lacks an item"]);
     fails(&["ps", "-u", "no-such-user-here"], 2, &["names 'no-such-user-here'"]);
-    fails(&["ps", "-G", "no-such-group-here"], 2, &["no group"]);
+    fails(&["ps", "-G", "no-such-group-here"], 2, &["no such group"]);
     fails(&["ps", "-t", "nowhere"], 2, &["no such terminal"]);
     fails(&["ps", "--json", "--csv"], 2, &["--csv"]);
     fails(&["ps", "--jsn"], 2, &["--json"]);
