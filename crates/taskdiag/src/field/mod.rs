@@ -13,6 +13,7 @@ mod localtime;
 mod names;
 mod number;
 mod part;
+mod rate;
 mod row;
 mod set;
 mod table;
@@ -24,8 +25,10 @@ pub use format::{escape, is_odd, text};
 pub use names::OwnerNames;
 pub use number::{HEX, digits_at_end, write_uint};
 pub use part::{Map, OpenRow, Part};
+pub use rate::Rate;
+pub(crate) use rate::{NONE, RATES};
 pub use row::Row;
-pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS, nearest};
+pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP, nearest};
 pub use table::grouped::{LACKING, PROCS};
 pub use value::{Missing, Short, Value};
 
@@ -354,9 +357,16 @@ impl Field {
             (Kind::IntegerList, _) => DataType::U32List,
         }
     }
-    /// Whether the values of several rows can be added up.
+    /// Whether the values of several rows can be added up. Amounts of memory and I/O, counts, CPU time and shares of it do;
+    /// ages and the like do not.
     pub fn adds_up(&self) -> bool {
-        self.text == TextForm::Kib || self.unit == Unit::Count && self.text == TextForm::Plain
+        match self.text {
+            TextForm::Kib | TextForm::Human => true,
+            TextForm::Plain => self.unit == Unit::Count,
+            TextForm::Clock => self.unit == Unit::Seconds,
+            TextForm::Percent => self.unit == Unit::Percent,
+            _ => false,
+        }
     }
 }
 

@@ -5,6 +5,8 @@ use taskdiag_wire::{Entry, Reason, Vma, VmaStat};
 
 use crate::files::{Files, Holder, OpenFile, PathName};
 
+use super::rate::Rate;
+
 /// Which part of a task a row describes.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
@@ -20,6 +22,8 @@ pub enum Part<'a> {
     File(OpenRow<'a>),
     /// A table of open files.
     Table(&'a Holder<'a>),
+    /// The task itself, with what it did since the answer before.
+    Rate(Rate),
 }
 
 /// A file that a process has in use, among those of the answer.

@@ -22,8 +22,10 @@ pub static MAPS: Set = Set { name: "maps", own: table::MAPS, beside: true };
 pub static MEMORY: Set = Set { name: "memory", own: table::MEMORY, beside: true };
 /// Rows are files that are in use.
 pub static FILES: Set = Set { name: "files", own: table::FILES, beside: true };
+/// Rows are tasks, or several together, with what they did since the answer before ([`Part::Rate`](super::Part::Rate)).
+pub static TOP: Set = Set { name: "top", own: table::TOP, beside: true };
 /// All sets.
-pub static SETS: &[&Set] = &[&TASKS, &MAPS, &MEMORY, &FILES];
+pub static SETS: &[&Set] = &[&TASKS, &MAPS, &MEMORY, &FILES, &TOP];
 
 const OF_TASK: &str = "task.";
 

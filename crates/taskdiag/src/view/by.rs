@@ -13,10 +13,10 @@ const OF_MEMORY: Groups =
     Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP);
 
 /// The sum of a column so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Cell {
     /// The sum of the known values.
-    total: u64,
+    total: Value<'static>,
     /// How many values are known.
     known: u64,
     /// Why a value is missing, if one is.
@@ -26,12 +26,23 @@ struct Cell {
     differs: bool,
 }
 
+impl Default for Cell {
+    fn default() -> Cell {
+        Cell { total: Value::ABSENT, known: 0, lacking: None, same: None, differs: false }
+    }
+}
+
 impl Cell {
     fn add(&mut self, field: &Field, value: Value<'_>) {
         match value {
             Value::Missing(m) => self.lacking = self.lacking.filter(|l| l.is_amiss()).or(Some(m)),
-            Value::Uint(v) if field.adds_up() => {
-                self.total = self.total.saturating_add(v);
+            Value::Uint(_) | Value::Nanos(_) | Value::Percent(_) if field.adds_up() => {
+                self.total = match (&self.total, value) {
+                    (Value::Uint(a), Value::Uint(b)) => Value::Uint(a.saturating_add(b)),
+                    (Value::Nanos(a), Value::Nanos(b)) => Value::Nanos(a.saturating_add(b)),
+                    (Value::Percent(a), Value::Percent(b)) => Value::Percent(a + b),
+                    (_, first) => first.into_owned(),
+                };
                 self.known += 1;
             }
             _ if self.differs => {}
@@ -44,7 +55,7 @@ impl Cell {
     }
     fn value(&self, field: &Field) -> Value<'static> {
         match (&self.same, self.lacking) {
-            _ if field.adds_up() && self.known > 0 => Value::Uint(self.total),
+            _ if field.adds_up() && self.known > 0 => self.total.clone(),
             (_, Some(why)) => Value::Missing(why),
             (Some(same), None) if !self.differs => same.clone(),
             _ => Value::ABSENT,

@@ -56,6 +56,7 @@ mod maps;
 mod memory;
 mod namespaces;
 mod places;
+mod rates;
 mod rollup;
 mod signals;
 mod tags;
@@ -88,6 +89,9 @@ pub static MAPS: &[&[Field]] = &[maps::FIELDS, grouped::PROCESSES, grouped::MAPP
 
 /// Rows of tasks together.
 pub static MEMORY: &[&[Field]] = &[grouped::PROCESSES, rollup::MEMORY];
+
+/// Rows of tasks with what they did since the answer before.
+pub static TOP: &[&[Field]] = &[rates::FIELDS, grouped::PROCESSES];
 
 /// Rows of files that are in use.
 pub static FILES: &[&[Field]] = &[files::FIELDS];

@@ -20,7 +20,7 @@ pub use sieve::{Left, Sieve};
 
 use self::eval::Test;
 use crate::Groups;
-use crate::field::{self, Context, Field, MEMORY, Row, Set, TASKS};
+use crate::field::{self, Context, Field, MEMORY, Row, Set, TASKS, TOP};
 use crate::request::Members;
 
 /// A checked expression about the rows of a set.
@@ -126,7 +126,7 @@ fn add(parts: &mut Vec<Part>, set: &Set, expr: Expr) {
         expr => {
             let mut fields = Vec::new();
             expr.fields(&mut fields);
-            let whole = [TASKS.name, MEMORY.name].contains(&set.name);
+            let whole = [TASKS.name, MEMORY.name, TOP.name].contains(&set.name);
             let about_task = whole || !fields.iter().any(|f| is_own(set, f));
             parts.push(Part { expr, fields, about_task });
         }

@@ -1,0 +1,82 @@
+//! What one task did between two answers. [`Rates`](crate::Rates) makes it.
+
+/// A value that is not known.
+pub(crate) const NONE: u64 = u64::MAX;
+/// How many counters there are.
+pub(crate) const RATES: usize = 9;
+
+/// What a task did since the answer before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rate {
+    interval_ns: u64,
+    still_ns: u64,
+    counters: [u64; RATES],
+}
+
+/// A getter of one counter.
+macro_rules! counter {
+    ($(#[$m:meta])* $name:ident $at:literal) => {
+        $(#[$m])*
+        pub fn $name(&self) -> Option<u64> {
+            Some(self.counters[$at]).filter(|v| *v != NONE)
+        }
+    };
+}
+
+impl Rate {
+    /// `counters` are in the order of the getters below; [`NONE`] is a value that is not known.
+    pub(crate) fn new(interval_ns: u64, still_ns: u64, counters: [u64; RATES]) -> Rate {
+        Rate { interval_ns, still_ns, counters }
+    }
+    /// Time between the begins of the two answers, ns. For a task that began meanwhile it is the same. 0: there was no
+    /// answer before.
+    pub fn interval_ns(&self) -> u64 {
+        self.interval_ns
+    }
+    /// For how long at least the task has been in its state without using CPU time, ns: since the first answer that had it
+    /// so.
+    pub fn still_ns(&self) -> u64 {
+        self.still_ns
+    }
+    counter!(
+        /// CPU time in user mode, ns. `None`, as for the others: STAT is not known in both answers.
+        user_ns 0
+    );
+    counter!(
+        /// CPU time in the kernel, ns.
+        system_ns 1
+    );
+    counter!(
+        /// Minor faults.
+        minflt 2
+    );
+    counter!(
+        /// Major faults.
+        majflt 3
+    );
+    counter!(
+        /// Bytes read from storage; needs IO.
+        read_bytes 4
+    );
+    counter!(
+        /// Bytes written to storage; needs IO.
+        write_bytes 5
+    );
+    counter!(
+        /// Voluntary context switches; needs SCHED.
+        nvcsw 6
+    );
+    counter!(
+        /// Involuntary context switches; needs SCHED.
+        nivcsw 7
+    );
+    counter!(
+        /// Time ready and waiting for a CPU, ns; needs SCHED.
+        run_delay_ns 8
+    );
+    /// CPU time, ns.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        Some(self.user_ns()?.saturating_add(self.system_ns()?))
+    }
+}

@@ -1,0 +1,255 @@
+//! What tasks did between two answers to the same request, for programs that ask again and again.
+//!
+//! [`Snapshot::since`](crate::Snapshot::since) compares two answers and gives pairs of tasks. [`Rates`] keeps only the
+//! counters of the answer before, as arrays that are used again. With 100,000 tasks, it needs no memory of its own for a
+//! task, and looks a task up only where it is not where it was before.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use taskdiag_wire::{Io, Sched, Stat, TaskView};
+
+use crate::field::{NONE, RATES, Rate, Row};
+use crate::snapshot::Snapshot;
+
+/// The counters, in the order of the arrays.
+const COUNTERS: [fn(&Row<'_>) -> Option<u64>; RATES] = [
+    |r| r.stat.and_then(Stat::utime_ns),
+    |r| r.stat.and_then(Stat::stime_ns),
+    |r| r.stat.and_then(Stat::minflt),
+    |r| r.stat.and_then(Stat::majflt),
+    |r| r.io.and_then(Io::read_bytes),
+    |r| r.io.and_then(Io::write_bytes),
+    |r| r.sched.and_then(Sched::nvcsw),
+    |r| r.sched.and_then(Sched::nivcsw),
+    |r| r.sched.and_then(Sched::run_delay_ns),
+];
+const UTIME: usize = 0;
+const STIME: usize = 1;
+
+/// What is kept of an answer, a place in each array for each task.
+#[derive(Debug, Default)]
+struct Kept {
+    begin_ns: u64,
+    /// What began later is not in the answer.
+    end_ns: u64,
+    pid: Vec<u32>,
+    start_ns: Vec<u64>,
+    state: Vec<u8>,
+    /// Since when it is in its state without using CPU time.
+    since_ns: Vec<u64>,
+    counters: [Vec<u64>; COUNTERS.len()],
+}
+
+impl Kept {
+    fn clear(&mut self) {
+        self.pid.clear();
+        self.start_ns.clear();
+        self.state.clear();
+        self.since_ns.clear();
+        self.counters.iter_mut().for_each(Vec::clear);
+    }
+}
+
+/// What the tasks of an answer did since the one before. Give it each answer with [`update`](Self::update).
+///
+/// A task is the same in both if its pid and its start time are; they may differ by a tick, since /proc has ticks.
+#[derive(Debug, Default)]
+pub struct Rates {
+    now: Kept,
+    old: Kept,
+    /// How much each counter has grown.
+    grown: [Vec<u64>; COUNTERS.len()],
+    began: Vec<u32>,
+    ended: Vec<u32>,
+    seen: Vec<bool>,
+    /// Places of the pids of the old answer, made where they are needed.
+    places: HashMap<u32, u32>,
+    answers: u64,
+}
+
+impl Rates {
+    /// Without any answer.
+    pub fn new() -> Rates {
+        Rates::default()
+    }
+    /// The next answer. BASE has to be in it with the start times, or no task is found again.
+    pub fn update(&mut self, snapshot: &Snapshot) {
+        std::mem::swap(&mut self.now, &mut self.old);
+        let info = snapshot.stream().info();
+        let tick_ns = 1_000_000_000 / u64::from(info.clk_tck.max(1));
+        let took_ns = snapshot.took().map_or(0, |t| t.as_nanos() as u64);
+        self.now.clear();
+        self.now.begin_ns = info.boottime_ns;
+        self.now.end_ns = info.boottime_ns.saturating_add(took_ns).saturating_add(tick_ns);
+        self.grown.iter_mut().for_each(Vec::clear);
+        self.began.clear();
+        self.ended.clear();
+        self.places.clear();
+        self.seen.clear();
+        self.seen.resize(self.old.pid.len(), false);
+        let mut next = 0;
+        for (i, task) in snapshot.tasks().enumerate() {
+            let row = Row::new(task);
+            let start = row.base.and_then(|b| b.start_time_ns()).unwrap_or(NONE);
+            let place = self.find(&task, start, next, tick_ns);
+            if let Some(at) = place {
+                next = at + 1;
+                self.seen[at] = true;
+            } else if start != NONE && self.answers > 0 {
+                self.began.push(i as u32);
+            }
+            self.keep(&row, start, place);
+        }
+        if self.answers > 0 {
+            let gone = |at: &usize| !self.seen[*at] && self.old.start_ns[*at] != NONE;
+            let all = 0..self.old.pid.len();
+            self.ended.extend(all.filter(gone).map(|at| at as u32));
+        }
+        self.answers += 1;
+    }
+    /// Where the task is in the old answer. Tasks mostly keep their order, so `next` is the likely place.
+    fn find(
+        &mut self,
+        task: &TaskView<'_>,
+        start: u64,
+        next: usize,
+        tick_ns: u64,
+    ) -> Option<usize> {
+        const AHEAD: usize = 8;
+        let pid = task.pid();
+        if start == NONE || start > self.old.end_ns {
+            return None;
+        }
+        let pids = &self.old.pid;
+        let ahead = pids.get(next..pids.len().min(next + AHEAD)).unwrap_or_default();
+        let at = match ahead.iter().position(|p| *p == pid) {
+            Some(ahead) => next + ahead,
+            None => {
+                if self.places.is_empty() {
+                    self.places.extend(pids.iter().enumerate().map(|(at, pid)| (*pid, at as u32)));
+                }
+                *self.places.get(&pid)? as usize
+            }
+        };
+        let old = self.old.start_ns[at];
+        (old != NONE && old.abs_diff(start) <= tick_ns && !self.seen[at]).then_some(at)
+    }
+    fn keep(&mut self, row: &Row<'_>, start: u64, place: Option<usize>) {
+        let is_new = start != NONE && self.answers > 0;
+        for (c, get) in COUNTERS.iter().enumerate() {
+            let new = get(row).unwrap_or(NONE);
+            self.now.counters[c].push(new);
+            let old = match place {
+                Some(at) => self.old.counters[c][at],
+                // All that a new task did, it did meanwhile.
+                None if is_new => 0,
+                None => NONE,
+            };
+            let known = new != NONE && old != NONE;
+            self.grown[c].push(if known { new.saturating_sub(old) } else { NONE });
+        }
+        let state = row.state().unwrap_or(0);
+        let last = |c: usize| self.grown[c].last().copied().unwrap_or(NONE);
+        let ran = [UTIME, STIME].iter().any(|c| !matches!(last(*c), 0 | NONE));
+        let since = match place {
+            Some(at) if self.old.state[at] == state && !ran => self.old.since_ns[at],
+            _ => self.now.begin_ns,
+        };
+        self.now.pid.push(row.view.pid());
+        self.now.start_ns.push(start);
+        self.now.state.push(state);
+        self.now.since_ns.push(since);
+    }
+    /// What the i-th task of the last answer did. `None`: there is no such task.
+    pub fn get(&self, i: usize) -> Option<Rate> {
+        let since = *self.now.since_ns.get(i)?;
+        let still_ns = self.now.begin_ns.saturating_sub(since);
+        Some(Rate::new(self.interval_ns(), still_ns, std::array::from_fn(|c| self.grown[c][i])))
+    }
+    fn interval_ns(&self) -> u64 {
+        if self.answers < 2 { 0 } else { self.now.begin_ns.saturating_sub(self.old.begin_ns) }
+    }
+    /// Time between the begins of the last two answers, or `None` before there are two.
+    pub fn interval(&self) -> Option<Duration> {
+        (self.answers > 1).then(|| Duration::from_nanos(self.interval_ns()))
+    }
+    /// Tasks that began since the answer before, as places in the last answer.
+    pub fn began(&self) -> &[u32] {
+        &self.began
+    }
+    /// Tasks that ended since the answer before, as places in that answer.
+    pub fn ended(&self) -> &[u32] {
+        &self.ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag_wire::{Base, Done, Info, StreamWriter, build};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Tasks by pid, start time in ms, CPU time in s and state; the answer was begun at this second.
+    fn snapshot(at: u64, tasks: &[(u32, u64, u64, u8)]) -> Snapshot {
+        let mut w = StreamWriter::new();
+        let head = StreamWriter::blank_info();
+        w.info(&build!(Info { boottime_ns: at * SECOND, clk_tck: 100, ..head }));
+        for (pid, start, cpu, state) in tasks {
+            w.begin_task(*pid, *pid);
+            let mut base = Base::new();
+            (base.valid, base.state) = (Base::ALL_VALID, *state);
+            base.start_time_ns = start * 1_000_000;
+            w.put(&base);
+            let mut stat = Stat::new();
+            (stat.valid, stat.utime_ns) = (Stat::ALL_VALID, cpu * SECOND);
+            w.put(&stat);
+            w.end_task();
+        }
+        Snapshot::parse(w.finish(Done::default())).expect("it is whole")
+    }
+
+    #[test]
+    fn what_grew_what_began_and_what_ended() {
+        let mut rates = Rates::new();
+        rates.update(&snapshot(10, &[(1, 1, 5, b'S'), (2, 100, 0, b'S'), (3, 200, 7, b'D')]));
+        assert_eq!(rates.interval(), None);
+        let first = rates.get(0).expect("it is there");
+        assert_eq!((first.cpu_ns(), first.interval_ns()), (None, 0));
+        // 1 within a tick, 2 ended, 3 is another one by now, 4 is new, 3 comes last.
+        let new = [(4, 11_500, 1, b'R'), (1, 11, 8, b'S'), (3, 11_900, 2, b'D')];
+        rates.update(&snapshot(12, &new));
+        assert_eq!((rates.began(), rates.ended()), (&[0, 2][..], &[1, 2][..]));
+        let cpu = |rates: &Rates, i| rates.get(i).expect("it is there").cpu_ns();
+        assert_eq!(rates.interval(), Some(Duration::from_secs(2)));
+        let all: Vec<_> = (0..3).map(|i| cpu(&rates, i)).collect();
+        assert_eq!(all, [Some(SECOND), Some(3 * SECOND), Some(2 * SECOND)]);
+        assert_eq!(rates.get(0).and_then(|r| r.read_bytes()), None);
+        assert_eq!(rates.get(3), None);
+    }
+
+    #[test]
+    fn how_long_a_task_is_still() {
+        let mut rates = Rates::new();
+        for (at, cpu, state) in [(10, 1, b'S'), (11, 1, b'D'), (14, 1, b'D'), (15, 1, b'D')] {
+            rates.update(&snapshot(at, &[(7, 0, cpu, state)]));
+        }
+        assert_eq!(rates.get(0).expect("it is there").still_ns(), 4 * SECOND);
+        // It ran, though it is in the same state again.
+        rates.update(&snapshot(16, &[(7, 0, 2, b'D')]));
+        assert_eq!(rates.get(0).expect("it is there").still_ns(), 0);
+    }
+
+    #[test]
+    fn order_does_not_matter() {
+        let mut rates = Rates::new();
+        let tasks: Vec<(u32, u64, u64, u8)> = (1..200).map(|n| (n, 0, 0, b'S')).collect();
+        rates.update(&snapshot(10, &tasks));
+        let turned: Vec<_> = tasks.iter().rev().map(|t| (t.0, 0, u64::from(t.0), b'S')).collect();
+        rates.update(&snapshot(11, &turned));
+        assert!(rates.began().is_empty() && rates.ended().is_empty());
+        let cpu = |i| rates.get(i).and_then(|r| r.cpu_ns());
+        assert!((0..199).all(|i| cpu(i) == Some(u64::from(turned[i].0) * SECOND)));
+    }
+}
