@@ -21,12 +21,15 @@ const ASKING: u8 = 1;
 const WRITING: u8 = 2;
 /// One answer is written, and the next is not asked for yet.
 const RESTING: u8 = 3;
+/// Another handler answers Ctrl-C.
+const HANDED_OVER: u8 = 4;
 
 fn on_signal() {
     let word: &[u8] = match (PHASE.load(Ordering::Relaxed), WATCH.get()) {
         (ASKING, Some(watch)) if !watch.is_stopped() => return watch.stop(),
         (WRITING, _) => b"taskdiag: stopped by Ctrl-C: the output is cut\n",
         (RESTING, _) => b"",
+        (HANDED_OVER, _) => return,
         _ => b"taskdiag: stopped by Ctrl-C: nothing is shown\n",
     };
     // SAFETY: write(2) of bytes that live for ever; safe in a signal handler.
@@ -64,6 +67,11 @@ pub fn answered() {
 /// The output is whole until the next answer: Ctrl-C just ends the program.
 pub fn rest() {
     PHASE.store(RESTING, Ordering::Relaxed);
+}
+
+/// From now on another handler answers Ctrl-C, which has to give the terminal back.
+pub fn hand_over() {
+    PHASE.store(HANDED_OVER, Ordering::Relaxed);
 }
 
 /// Did Ctrl-C end the walk?

@@ -24,6 +24,8 @@ mod ps;
 mod saved;
 mod sink;
 mod stats;
+#[cfg(feature = "top")]
+mod top;
 mod tree;
 
 use std::ffi::OsString;

@@ -11,6 +11,8 @@ pub mod pmap;
 pub mod procps;
 pub mod ps;
 pub mod table;
+#[cfg(feature = "top")]
+pub mod top;
 pub mod tree;
 pub mod wait;
 
@@ -36,6 +38,9 @@ pub enum Cli {
     Files(Box<files::FilesArgs>),
     /// `taskdiag tree`
     Tree(Box<tree::TreeArgs>),
+    /// `taskdiag top`
+    #[cfg(feature = "top")]
+    Top(Box<top::TopArgs>),
     /// `taskdiag fields`; JSON?
     Fields(bool),
     /// `taskdiag engines`; JSON?
@@ -73,6 +78,7 @@ pub fn command() -> Command {
             ("taskdiag files -p 42", "show open files, with the options of lsof"),
             ("taskdiag maps 42", "show memory mappings"),
             ("taskdiag tree", "show processes as a tree"),
+            ("taskdiag top", "show what runs now, on the whole screen"),
             ("taskdiag --as pmap -x 42", "print just what pmap prints"),
         ]))
         .max_term_width(table::HELP_WIDTH)
@@ -83,6 +89,7 @@ pub fn command() -> Command {
         .subcommand(memory::command())
         .subcommand(files::command())
         .subcommand(tree::command())
+        .subcommands(top_command())
         .subcommand(
             Command::new("fields")
                 .about("List all columns, with their groups, unit, type, names and source")
@@ -145,6 +152,7 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
         }
         Some("memory") => Some(memory::command()),
         Some("tree") => Some(tree::command()),
+        Some("top") => top_command(),
         Some("dump") => Some(dump::command()),
         Some("wait") => Some(wait::command()),
         _ => None,
@@ -165,13 +173,25 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     parsed(name, matches)
 }
 
+/// `taskdiag top`, if it is built in.
+fn top_command() -> Option<Command> {
+    #[cfg(feature = "top")]
+    return Some(top::command());
+    #[cfg(not(feature = "top"))]
+    None
+}
+
 /// The names of other tools, which are no commands here, and what does their job.
 const TOOLS: &[(&str, &str)] = &[
     ("lsof", "'taskdiag files' takes the options of lsof"),
     ("fuser", "'taskdiag files FILE' says who uses a file"),
     ("smem", "'taskdiag memory' shows what smem does"),
-    ("top", "'taskdiag ps --sort -pcpu' shows who uses the CPU; it does not refresh"),
-    ("htop", "'taskdiag ps --sort -pcpu' shows who uses the CPU; it does not refresh"),
+    #[cfg(not(feature = "top"))]
+    (
+        "top",
+        "it was left out of this build (feature 'top'); 'taskdiag ps --sort -pcpu' shows who used the CPU",
+    ),
+    ("htop", "'taskdiag top' shows who uses the CPU"),
     ("pgrep", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
     ("pidof", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
 ];
@@ -225,6 +245,8 @@ fn parsed(name: &str, m: &ArgMatches) -> Result<Cli, Exit> {
         "memory" => Cli::Memory(Box::new(memory::MemoryArgs::from_matches(m)?)),
         "files" => Cli::Files(Box::new(files::FilesArgs::from_matches(m)?)),
         "tree" => Cli::Tree(Box::new(tree::TreeArgs::from_matches(m)?)),
+        #[cfg(feature = "top")]
+        "top" => Cli::Top(Box::new(top::TopArgs::from_matches(m)?)),
         "fields" => Cli::Fields(m.get_flag("json")),
         "engines" => Cli::Engines(m.get_flag("json")),
         "dump" => Cli::Dump(dump::DumpArgs::from_matches(m)?),

@@ -19,6 +19,8 @@ pub fn run(cli: &Cli) -> Result<(), Exit> {
         Cli::Memory(args) => crate::memory::run(args),
         Cli::Files(args) => crate::files::run(args),
         Cli::Tree(args) => crate::tree::run(args),
+        #[cfg(feature = "top")]
+        Cli::Top(args) => crate::top::run(args),
         Cli::Fields(json) => fields::run(*json),
         Cli::Engines(json) => engines::run(*json),
         Cli::Dump(args) => dump::run(args),

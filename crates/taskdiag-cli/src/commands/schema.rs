@@ -2,7 +2,7 @@
 //! `docs/json.md` says what it means, and what may change without a new number.
 
 use serde_json::{Map, Value, json};
-use taskdiag::field::{DataType, FILES, Field, MAPS, MEMORY, Set, TASKS};
+use taskdiag::field::{DataType, FILES, Field, MAPS, MEMORY, Set, TASKS, TOP};
 use taskdiag::{Groups, Reason};
 
 /// The number in the schema's name. It has to change if something is removed or changes its meaning.
@@ -71,19 +71,22 @@ pub fn schema() -> String {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": format!("urn:taskdiag:json:{VERSION}"),
         "title": format!("taskdiag --json, version {VERSION}"),
-        "description": "A document is one of ps, files, maps, memory or tree below; a line of --jsonl is one of its rows.",
-        "anyOf": [reference("ps"), reference("files"), reference("maps"), reference("memory"), reference("tree")],
+        "description": "A document is one of ps, files, maps, memory, tree or top below; a line of --jsonl is one of its rows.",
+        "anyOf": [reference("ps"), reference("files"), reference("maps"), reference("memory"), reference("tree"),
+            reference("top")],
         "$defs": {
             "ps": list("task"),
             "files": list("file"),
             "maps": list("map"),
             "memory": list("process"),
             "tree": list("branch"),
+            "top": list("now"),
             "task": row(properties(&TASKS)),
             "file": row(properties(&FILES)),
             "map": row(properties(&MAPS)),
             "process": row(properties(&MEMORY)),
             "branch": row(tree),
+            "now": row(properties(&TOP)),
             "integer": { "type": ["integer", "null"] },
             "limit": { "anyOf": [{ "type": ["integer", "null"] }, { "enum": ["unlimited"] }] },
             "number": { "type": ["number", "null"] },

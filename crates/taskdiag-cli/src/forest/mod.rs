@@ -2,7 +2,7 @@
 
 mod rows;
 
-pub use rows::{ASCII, INDENTED, LINES, PLAIN, Tree};
+pub use rows::{ASCII, INDENTED, LINES, PLAIN, Style, Tree};
 
 use std::collections::HashMap;
 

@@ -1,0 +1,93 @@
+//! The machine as a whole: load, CPU time, memory. These are five short files of /proc, and no request.
+
+use std::fs;
+
+/// What the files say; `None`: it could not be read.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// Time since boot, s.
+    pub uptime_s: Option<u64>,
+    /// The three load averages, as the kernel writes them.
+    pub load: Option<String>,
+    /// All threads.
+    pub threads: Option<u64>,
+    /// CPU time in ticks: user, nice, system, idle, iowait, irq, softirq, steal.
+    pub cpu: Option<[u64; 8]>,
+    /// CPUs that are on.
+    pub cpus: usize,
+    /// Processes and threads that began since boot.
+    pub forks: Option<u64>,
+    /// Memory in KiB, by the kernel's names.
+    memory: Vec<(String, u64)>,
+}
+
+impl Machine {
+    /// Read it.
+    pub fn read() -> Machine {
+        let text = |name: &str| fs::read_to_string(format!("/proc/{name}")).unwrap_or_default();
+        let (uptime, load, stat) = (text("uptime"), text("loadavg"), text("stat"));
+        let mut machine = Machine {
+            uptime_s: uptime.split('.').next().and_then(|s| s.parse().ok()),
+            ..Machine::default()
+        };
+        let words: Vec<&str> = load.split_whitespace().collect();
+        if let [one, five, fifteen, tasks, ..] = words[..] {
+            machine.load = Some(format!("{one} {five} {fifteen}"));
+            machine.threads = tasks.split_once('/').and_then(|t| t.1.parse().ok());
+        }
+        for line in stat.lines() {
+            let mut words = line.split_whitespace();
+            match words.next().unwrap_or_default() {
+                "cpu" => {
+                    let mut times = [0; 8];
+                    let mut given = words.map_while(|w| w.parse().ok());
+                    times.iter_mut().for_each(|t| *t = given.next().unwrap_or(0));
+                    machine.cpu = Some(times);
+                }
+                "processes" => machine.forks = words.next().and_then(|w| w.parse().ok()),
+                name if name.starts_with("cpu") => machine.cpus += 1,
+                _ => {}
+            }
+        }
+        machine.memory = text("meminfo").lines().filter_map(memory_line).collect();
+        machine
+    }
+    /// An amount of memory by the kernel's name, in bytes.
+    pub fn memory(&self, name: &str) -> Option<u64> {
+        self.memory.iter().find(|(n, _)| n == name).map(|(_, kib)| kib * 1024)
+    }
+    /// What so much of one kind of CPU time is of all CPU time since `old`, in percent.
+    pub fn shares(&self, old: &Machine) -> Option<[f64; 8]> {
+        let (new, old) = (self.cpu?, old.cpu?);
+        let used: [u64; 8] = std::array::from_fn(|i| new[i].saturating_sub(old[i]));
+        let all: u64 = used.iter().sum();
+        (all > 0).then(|| used.map(|ticks| ticks as f64 * 100.0 / all as f64))
+    }
+}
+
+/// `MemTotal:  123 kB`
+fn memory_line(line: &str) -> Option<(String, u64)> {
+    let (name, rest) = line.split_once(':')?;
+    Some((name.to_owned(), rest.split_whitespace().next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_all_cpu_time() {
+        let machine = |cpu| Machine { cpu: Some(cpu), ..Machine::default() };
+        let old = machine([10, 0, 10, 100, 0, 0, 0, 0]);
+        let shares = machine([40, 0, 20, 160, 0, 0, 0, 0]).shares(&old).expect("time passed");
+        assert_eq!(shares, [30.0, 0.0, 10.0, 60.0, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(old.shares(&old), None);
+    }
+
+    #[test]
+    fn this_machine_has_memory_and_cpus() {
+        let machine = Machine::read();
+        assert!(machine.memory("MemTotal").is_some_and(|b| b > 0) && machine.cpus > 0);
+        assert!(machine.uptime_s.is_some() && machine.load.is_some() && machine.forks.is_some());
+    }
+}

@@ -1,0 +1,42 @@
+//! A line of text that is typed: a condition, a user, a number.
+
+use super::act::Target;
+
+/// What a line of text is typed for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum For {
+    /// The condition.
+    Filter,
+    /// The user.
+    User,
+    /// The time between two answers.
+    Delay,
+    /// A nice value.
+    Nice(Target),
+    /// A list of CPUs.
+    Cpus(Target),
+}
+
+/// A line of text that is typed.
+#[derive(Clone, Debug)]
+pub struct Prompt {
+    /// What it is for.
+    pub what: For,
+    /// The text.
+    pub text: String,
+    /// What is wrong with it.
+    pub wrong: Option<String>,
+}
+
+impl Prompt {
+    /// What is asked.
+    pub fn title(&self) -> String {
+        match &self.what {
+            For::Filter => String::from("Only rows where (empty: all)"),
+            For::User => String::from("Only tasks of user (empty: all)"),
+            For::Delay => String::from("Time between two answers, such as 500ms or 5s"),
+            For::Nice(target) => format!("Nice value of {target}, -20 to 19"),
+            For::Cpus(target) => format!("CPUs for {target}, such as 0,2-3"),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Which rows there are and in which order: conditions, sort keys, the tree, sums.
+//!
+//! Only the rows on the screen are sorted. Of the others it is known that they come before or after, which takes one pass
+//! where sorting 100,000 takes seventeen.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use taskdiag::field::{self, Row, Value};
+use taskdiag::view::{Sum, Sums, Truth};
+
+use super::scan::{Frame, Shape};
+use crate::forest::{self, Tree};
+use crate::order::Key;
+
+/// The rows.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// The tasks with their sort keys; the order is right within `sorted` only.
+    tasks: Vec<(u128, u32)>,
+    sorted: Range<usize>,
+    /// The order and drawings of a tree.
+    pub tree: Option<Tree>,
+    /// The sums, instead of tasks.
+    pub sums: Vec<Sum>,
+    /// How many tasks are in each state, by its letter.
+    pub states: Vec<(u8, usize)>,
+    /// All tasks, with those that are not shown.
+    pub all: usize,
+    /// How many tasks are left out because a value that is tested is not known.
+    pub unknown: usize,
+}
+
+/// A number as one that is compared as an integer. A missing value comes before all others.
+fn number(value: &Value<'_>) -> Option<u64> {
+    Some(match value {
+        Value::Missing(_) => 0,
+        Value::Uint(v) | Value::Nanos(v) | Value::Instant(v) | Value::Mask(v) => {
+            v.saturating_add(1)
+        }
+        Value::Unlimited => u64::MAX,
+        Value::Bool(b) => u64::from(*b) + 1,
+        Value::Int(v) => (*v as u64 ^ 1 << 63).max(1),
+        // The bits of numbers that are not negative have their order.
+        Value::Percent(p) => p.max(0.0).to_bits() + 1,
+        Value::Tty(dev) => u64::from(*dev) + 1,
+        _ => return None,
+    })
+}
+
+/// Text as it is compared.
+fn words(frame: &Frame<'_>, row: &Row<'_>, field: &field::Field, value: &Value<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    match value {
+        Value::Bytes { data, .. } | Value::Args { data, .. } => out.extend_from_slice(data),
+        value => field::text(&mut out, frame.cx, field.text, Some(row), value),
+    }
+    out
+}
+
+/// Compares tasks by the sort keys.
+struct Order<'a> {
+    frame: &'a Frame<'a>,
+    keys: &'a [Key],
+    /// How many of the keys are in the numbers that are compared first.
+    packed: usize,
+}
+
+impl<'a> Order<'a> {
+    fn new(frame: &'a Frame<'a>, keys: &'a [Key]) -> Order<'a> {
+        use field::DataType::{Text, TextList, U32List};
+        let is_number = |k: &Key| !matches!(k.field.data_type(), Text | TextList | U32List);
+        let packed = keys.iter().take(2).take_while(|k| is_number(k)).count();
+        Order { frame, keys, packed }
+    }
+    /// The number that is compared first. Smaller ones come first.
+    fn key(&self, row: &Row<'_>) -> u128 {
+        let value = |k: &Key| (k.field.get)(self.frame.cx, row);
+        let turned = |k: &Key, n: u64| if k.descending { !n } else { n };
+        let mut out = 0;
+        for (i, key) in self.keys[..self.packed].iter().enumerate() {
+            let n = turned(key, number(&value(key)).unwrap_or(0));
+            out |= u128::from(n) << (64 * (1 - i));
+        }
+        if let (0, Some(key)) = (self.packed, self.keys.first()) {
+            let text = words(self.frame, row, key.field, &value(key));
+            let mut head = [0; 16];
+            let n = text.len().min(16);
+            head[..n].copy_from_slice(&text[..n]);
+            out = u128::from_be_bytes(head);
+            out = if key.descending { !out } else { out };
+        }
+        out
+    }
+    fn compare(&self, a: &(u128, u32), b: &(u128, u32)) -> Ordering {
+        let first = a.0.cmp(&b.0);
+        if first.is_ne() || self.packed == self.keys.len() {
+            return first.then(a.1.cmp(&b.1));
+        }
+        let rows = (self.frame.row(a.1 as usize), self.frame.row(b.1 as usize));
+        let (Some(x), Some(y)) = rows else { return a.1.cmp(&b.1) };
+        for key in &self.keys[self.packed..] {
+            let value = |row| (key.field.get)(self.frame.cx, row);
+            let (v, w) = (value(&x), value(&y));
+            let order = match (number(&v), number(&w)) {
+                (Some(v), Some(w)) => v.cmp(&w),
+                _ => {
+                    words(self.frame, &x, key.field, &v).cmp(&words(self.frame, &y, key.field, &w))
+                }
+            };
+            let order = if key.descending { order.reverse() } else { order };
+            if order.is_ne() {
+                return order;
+            }
+        }
+        a.1.cmp(&b.1)
+    }
+}
+
+impl Rows {
+    /// Choose the rows of an answer again.
+    pub fn choose(&mut self, frame: &Frame<'_>, shape: &Shape, lines: forest::Style) {
+        self.tasks.clear();
+        self.states.clear();
+        self.sums.clear();
+        (self.sorted, self.tree) = (0..0, None);
+        (self.all, self.unknown) = (0, 0);
+        let mut states = [0usize; 256];
+        let order = Order::new(frame, &shape.sort);
+        let fields: Vec<&'static field::Field> = shape.columns.iter().map(|c| c.field).collect();
+        let by = shape.by.as_ref();
+        let mut sums = by.map(|by| Sums::new(frame.cx, Some(by.field), &fields, &shape.sort));
+        for (i, task) in frame.snapshot.tasks().enumerate() {
+            let row = frame.rated(Row::new(task), i);
+            self.all += 1;
+            states[usize::from(row.state().unwrap_or(b'?'))] += 1;
+            if shape.users_only && row.is_kthread() {
+                continue;
+            }
+            match shape.filter.as_ref().map_or(Truth::True, |f| f.test(frame.cx, &row)) {
+                Truth::True => {}
+                Truth::False => continue,
+                Truth::Unknown(_, why) => {
+                    self.unknown += usize::from(why.is_amiss());
+                    continue;
+                }
+            }
+            match &mut sums {
+                Some(sums) => sums.add(&row, &mut |_, _| {}),
+                None => self.tasks.push((order.key(&row), i as u32)),
+            }
+        }
+        let letters = (0..=255u8).filter(|s| states[usize::from(*s)] > 0);
+        self.states = letters.map(|s| (s, states[usize::from(s)])).collect();
+        if let Some(sums) = sums {
+            self.sums = sums.finish().0;
+        }
+        if shape.tree && by.is_none() {
+            self.tasks.sort_unstable_by(|a, b| order.compare(a, b));
+            let indices: Vec<u32> = self.tasks.iter().map(|t| t.1).collect();
+            let tree = Tree::new(&indices, frame.snapshot, lines);
+            self.tasks = tree.rows.iter().map(|i| (0, *i)).collect();
+            self.sorted = 0..self.tasks.len();
+            self.tree = Some(tree);
+        }
+    }
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.tasks.len().max(self.sums.len())
+    }
+    /// The tasks of these rows, in order. None if the rows are sums.
+    pub fn window(&mut self, frame: &Frame<'_>, shape: &Shape, rows: Range<usize>) -> Vec<u32> {
+        let rows = rows.start.min(self.tasks.len())..rows.end.min(self.tasks.len());
+        let is_sorted = self.sorted.start <= rows.start && rows.end <= self.sorted.end;
+        if !is_sorted && !rows.is_empty() {
+            let order = Order::new(frame, &shape.sort);
+            let compare = |a: &(u128, u32), b: &(u128, u32)| order.compare(a, b);
+            self.tasks.select_nth_unstable_by(rows.start, compare);
+            let rest = &mut self.tasks[rows.start..];
+            if rows.len() < rest.len() {
+                rest.select_nth_unstable_by(rows.len() - 1, compare);
+            }
+            rest[..rows.len()].sort_unstable_by(compare);
+            self.sorted = rows.clone();
+        }
+        self.tasks[rows].iter().map(|t| t.1).collect()
+    }
+}

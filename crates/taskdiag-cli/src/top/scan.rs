@@ -1,0 +1,397 @@
+//! Asks for tasks again and again, and for the details of the rows that are on the screen.
+//!
+//! What each frame needs of all tasks is asked of all of them, through a session: what rows are sorted, filtered and added
+//! up by, and columns that cost little. All else, such as arguments, is asked only about the rows that can be seen.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use taskdiag::field::{Context, Field, Part, Row, Value};
+use taskdiag::view::{Filter, Query};
+use taskdiag::{
+    Choice, EngineId, Groups, Members, Rates, Request, Session, Snapshot, Stat, Strategy,
+    query_each,
+};
+
+use crate::args::top::SET;
+use crate::columns::Column;
+use crate::exit::Exit;
+use crate::order::Key;
+
+/// What is shown.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// Sort keys.
+    pub sort: Vec<Key>,
+    /// Which rows.
+    pub filter: Option<Filter>,
+    /// One row for each value of this column.
+    pub by: Option<Column>,
+    /// Threads instead of processes?
+    pub threads: bool,
+    /// Children below their parents?
+    pub tree: bool,
+    /// Leave threads of the kernel out?
+    pub users_only: bool,
+    /// Ask for all columns of all tasks? Else some are asked only about rows that can be seen.
+    pub everything: bool,
+}
+
+/// Columns of these groups cost little for all tasks where a program in the kernel walks them.
+const CHEAP: Groups = LEAN.union(Groups::CRED).union(Groups::STATM);
+/// Each of these is a part of `stat`, or is needed in each answer for rates.
+const LEAN: Groups = Groups::BASE.union(Groups::STAT).union(Groups::IO).union(Groups::SCHED);
+/// Groups that all threads of a process share, so that they can be asked of the process.
+const OF_PROCESS: Groups = Groups::BASE
+    .union(Groups::CMDLINE)
+    .union(Groups::PATHS)
+    .union(Groups::ENVIRON)
+    .union(Groups::ROLLUP)
+    .union(Groups::SWAP)
+    .union(Groups::STATM)
+    .union(Groups::LIMITS);
+/// Groups whose values change seldom, other than by an exec.
+const STEADY: Groups = Groups::BASE
+    .union(Groups::CMDLINE)
+    .union(Groups::PATHS)
+    .union(Groups::ENVIRON)
+    .union(Groups::LIMITS)
+    .union(Groups::CGROUP)
+    .union(Groups::NS);
+/// For so long, such values are not asked again.
+const KEEP: Duration = Duration::from_secs(5);
+/// From so many tasks on, reading owners and memory of all of them costs more than reading two files for each row of a
+/// screen: where /proc is read, and where a program in the kernel walks them.
+const MANY_FILES: usize = 300;
+const MANY_TASKS: usize = 4000;
+/// Ended tasks are named for so many answers.
+const NAMED_FOR: u64 = 2;
+/// So many ended tasks of one answer can be named.
+const NAMED: usize = 64;
+
+/// A task that ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its id.
+    pub pid: u32,
+    /// Its command name.
+    pub comm: Vec<u8>,
+    /// The CPU time that it had used when it was last seen.
+    pub cpu_ns: Option<u64>,
+    /// The number of the first answer without it.
+    pub scan: u64,
+}
+
+/// Asks for tasks.
+#[derive(Debug)]
+pub struct Scanner {
+    choice: Choice,
+    session: Option<Session>,
+    /// What the tasks did since the answer before.
+    pub rates: Rates,
+    context: Option<(Context, Instant)>,
+    scanned: (Groups, Members),
+    lean: bool,
+    /// Answers so far.
+    pub scans: u64,
+    /// How long the last one took.
+    pub took: Duration,
+    /// Tasks that ended, the last ones, those that used most CPU time first.
+    pub ended: Vec<Ended>,
+    /// How many ended since the answer before.
+    pub ended_now: usize,
+}
+
+impl Scanner {
+    /// Nothing is asked yet.
+    pub fn new(choice: Choice) -> Scanner {
+        Scanner {
+            choice,
+            session: None,
+            rates: Rates::new(),
+            context: None,
+            scanned: (Groups::NONE, Members::NONE),
+            lean: false,
+            scans: 0,
+            took: Duration::ZERO,
+            ended: Vec::new(),
+            ended_now: 0,
+        }
+    }
+    /// Ask for all tasks.
+    pub fn scan(&mut self, shape: &Shape) -> Result<(), Exit> {
+        let begin = Instant::now();
+        let request = self.request(shape);
+        let other = |s: &Session| {
+            let had = s.request();
+            (had.groups, had.strategy) != (request.groups, request.strategy)
+                || had.members.union(request.members) != had.members
+        };
+        // The answer before is needed to name those that ended.
+        let mut retired = None;
+        if self.session.as_ref().is_none_or(other) {
+            retired = self.session.take();
+            let changes_kind =
+                retired.as_ref().is_some_and(|r| r.request().strategy != request.strategy);
+            if changes_kind {
+                // Processes and threads cannot be compared.
+                (self.rates, retired) = (Rates::new(), None);
+                self.ended.clear();
+            }
+            self.session = Some(Session::open(request.clone(), self.choice)?);
+        }
+        let session = self.session.as_mut().expect("it was just opened");
+        self.scanned = (session.request().groups, session.request().members);
+        session.refresh()?;
+        let snapshot = session.snapshot().expect("it was just refreshed");
+        self.rates.update(snapshot);
+        self.scans += 1;
+        let reads_files = snapshot.served().iter().any(|s| s.engine == EngineId::Procfs);
+        let many = if reads_files { MANY_FILES } else { MANY_TASKS };
+        // Not to and fro where there are just so many.
+        self.lean = snapshot.tasks().len() > if self.lean { many / 2 } else { many };
+        let before = retired.as_ref().map_or(session.previous(), Session::snapshot);
+        name_ended(&mut self.ended, &self.rates, before, self.scans);
+        self.ended_now = self.rates.ended().len();
+        match &mut self.context {
+            // Names of users and the time zone are looked up again after a while.
+            Some((cx, made)) if made.elapsed() < Duration::from_secs(60) => {
+                cx.info = *snapshot.stream().info();
+                cx.took_ns = snapshot.took().map(|t| t.as_nanos() as u64);
+                cx.threads = shape.threads;
+            }
+            _ => self.context = Some((Context::of(snapshot, shape.threads), Instant::now())),
+        }
+        self.took = begin.elapsed();
+        Ok(())
+    }
+    fn request(&self, shape: &Shape) -> Request {
+        let columns = shape.columns.iter().filter(|c| self.is_of_all(shape, c.field));
+        let mut query = Query::new(SET, columns.map(|c| c.field));
+        query.filter = shape.filter.clone();
+        query.sort = shape.sort.clone();
+        query.by = shape.by.as_ref().map(|c| c.field);
+        query.groups = Groups::BASE | Groups::STAT;
+        query.members = Members::of(Groups::BASE, &["state", "start_time_ns", "comm", "flags"])
+            .union(Members::of(Groups::STAT, &["utime_ns", "stime_ns"]));
+        if shape.tree {
+            query.members = query.members.union(Members::of(Groups::BASE, &["ppid"]));
+        }
+        let strategy = if shape.threads { Strategy::AllThread } else { Strategy::All };
+        Request::new(strategy, 0, query.groups()).with_members(query.members())
+    }
+    /// Is the column asked of all tasks?
+    fn is_of_all(&self, shape: &Shape, field: &Field) -> bool {
+        let within = |groups: Groups| (field.groups - groups).is_empty();
+        match shape.threads {
+            _ if shape.everything || shape.by.is_some() => true,
+            is_threads => {
+                within(if self.lean { LEAN } else { CHEAP }) || is_threads && !within(OF_PROCESS)
+            }
+        }
+    }
+    /// The last answer. `None`: there is none yet.
+    pub fn frame(&self) -> Option<Frame<'_>> {
+        let snapshot = self.session.as_ref()?.snapshot()?;
+        let cx = &self.context.as_ref()?.0;
+        Some(Frame { snapshot, rates: &self.rates, cx, scanned: self.scanned })
+    }
+    /// Who answered.
+    pub fn engines(&self) -> String {
+        let served = self.frame().map(|f| f.snapshot.served().to_vec()).unwrap_or_default();
+        served.iter().map(|s| s.engine.name()).collect::<Vec<_>>().join("+")
+    }
+    /// Ask for the columns that these tasks lack. What seldom changes is kept for some seconds.
+    pub fn look(&self, shape: &Shape, tasks: &[u32], details: &mut Details) {
+        let Some(frame) = self.frame() else { return };
+        let lacking = shape.columns.iter().map(|c| c.field).filter(|f| !frame.has(f));
+        let (steady, moving): (Vec<_>, Vec<_>) = lacking.partition(|f| is_steady(f));
+        let row = |i: &u32| Some(Row::new(frame.snapshot.stream().get(*i as usize)?));
+        let rows: Vec<Row<'_>> = tasks.iter().filter_map(row).collect();
+        for (cache, fields) in [(&mut details.steady, steady), (&mut details.moving, moving)] {
+            cache.fill(&fields, &rows, self.choice);
+        }
+    }
+}
+
+/// Name those that ended, and forget those that were named long enough.
+fn name_ended(all: &mut Vec<Ended>, rates: &Rates, before: Option<&Snapshot>, scan: u64) {
+    all.retain(|e| e.scan + NAMED_FOR > scan);
+    let Some(before) = before else { return };
+    let task = |i: &u32| before.stream().get(*i as usize);
+    let cpu = |i: &u32| {
+        let stat = task(i)?.record::<Stat>()?;
+        Some(stat.utime_ns()? + stat.stime_ns()?)
+    };
+    let mut now: Vec<(Option<u64>, u32)> = rates.ended().iter().map(|i| (cpu(i), *i)).collect();
+    now.sort_unstable_by_key(|(cpu, i)| (std::cmp::Reverse(*cpu), *i));
+    let named = now.into_iter().take(NAMED).filter_map(|(cpu_ns, i)| {
+        let task = task(&i)?;
+        Some(Ended { pid: task.pid(), comm: task.comm().unwrap_or(b"?").to_vec(), cpu_ns, scan })
+    });
+    all.splice(0..0, named);
+}
+
+/// An answer with what its tasks did since the one before.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// The answer.
+    pub snapshot: &'a Snapshot,
+    /// What its tasks did.
+    pub rates: &'a Rates,
+    /// What getters of values need.
+    pub cx: &'a Context,
+    scanned: (Groups, Members),
+}
+
+impl<'a> Frame<'a> {
+    /// The i-th task as a row.
+    pub fn row(&self, i: usize) -> Option<Row<'a>> {
+        let row = Row::new(self.snapshot.stream().get(i)?);
+        Some(self.rated(row, i))
+    }
+    /// A row of the i-th task with its rates.
+    pub fn rated(&self, row: Row<'a>, i: usize) -> Row<'a> {
+        match self.rates.get(i) {
+            Some(rate) => row.with_part(Part::Rate(rate)),
+            None => row,
+        }
+    }
+    /// Was the column asked of all tasks?
+    pub fn has(&self, field: &Field) -> bool {
+        let (groups, members) = self.scanned;
+        (field.groups - groups).is_empty() && members.union(field.members) == members
+    }
+}
+
+/// Does the value of a column change seldom, other than by an exec?
+fn is_steady(field: &Field) -> bool {
+    (field.groups - STEADY).is_empty()
+}
+
+/// What was asked about single processes.
+#[derive(Debug, Default)]
+pub struct Details {
+    steady: Cache,
+    moving: Cache,
+}
+
+impl Details {
+    /// The details of a task that have this column, if they are of the very same task. A thread has those of its process.
+    fn of(&self, row: &Row<'_>, field: &Field) -> Option<Row<'_>> {
+        let cache = if is_steady(field) { &self.steady } else { &self.moving };
+        cache.of(row)
+    }
+}
+
+/// Answers about single processes for the same groups.
+#[derive(Debug, Default)]
+struct Cache {
+    groups: Groups,
+    kept: HashMap<u32, Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    answer: Rc<Snapshot>,
+    at: usize,
+    when: Instant,
+}
+
+impl Kept {
+    fn row(&self) -> Option<Row<'_>> {
+        Some(Row::new(self.answer.stream().get(self.at)?))
+    }
+    /// Is it about this very task, which has run no other program since?
+    fn is_of(&self, row: &Row<'_>) -> bool {
+        self.row().is_some_and(|kept| {
+            let same_name = !row.view.is_leader() || kept.comm == row.comm;
+            same_name && is_same(&kept, row)
+        })
+    }
+}
+
+impl Cache {
+    /// Ask for these columns of the processes of these rows, and forget all other processes.
+    fn fill(&mut self, fields: &[&'static Field], rows: &[Row<'_>], choice: Choice) {
+        if fields.is_empty() {
+            self.kept.clear();
+            return;
+        }
+        let query = Query::new(SET, fields.iter().copied());
+        let members =
+            query.members().union(Members::of(Groups::BASE, &["start_time_ns", "state", "comm"]));
+        let groups = query.groups() | Groups::BASE;
+        if groups != self.groups {
+            (self.groups, self.kept) = (groups, HashMap::new());
+        }
+        let keep = fields.iter().all(|f| is_steady(f));
+        let mut before = std::mem::take(&mut self.kept);
+        let mut pids: Vec<u32> = Vec::new();
+        for row in rows {
+            let pid = row.view.tgid();
+            match before.remove(&pid) {
+                Some(kept) if keep && kept.when.elapsed() < KEEP && kept.is_of(row) => {
+                    self.kept.insert(pid, kept);
+                }
+                _ if self.kept.contains_key(&pid) => {}
+                _ => pids.push(pid),
+            }
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        let one = |pid: &u32| {
+            Request::one(*pid, groups).with_members(members).with_budget(Duration::from_millis(200))
+        };
+        let requests: Vec<Request> = pids.iter().map(one).collect();
+        if requests.is_empty() {
+            return;
+        }
+        // Rows of whom nothing is known are "?".
+        let Ok((answer, _)) = query_each(&requests, choice) else { return };
+        let (answer, when) = (Rc::new(answer), Instant::now());
+        let kept = answer.tasks().enumerate();
+        self.kept.extend(kept.map(|(at, t)| (t.pid(), Kept { answer: answer.clone(), at, when })));
+    }
+    fn of(&self, row: &Row<'_>) -> Option<Row<'_>> {
+        let kept = self.kept.get(&row.view.tgid())?.row()?;
+        is_same(&kept, row).then_some(kept)
+    }
+}
+
+/// Are details of this row, or of the process of this thread?
+fn is_same(details: &Row<'_>, row: &Row<'_>) -> bool {
+    let start = |r: &Row<'_>| r.base.and_then(|b| b.start_time_ns());
+    match (start(details), start(row)) {
+        (Some(its), Some(ours)) if row.view.is_leader() => its.abs_diff(ours) <= TICK_NS,
+        // A process began before its threads.
+        (Some(its), Some(ours)) => its <= ours.saturating_add(TICK_NS),
+        _ => false,
+    }
+}
+
+/// The longest tick of any kernel. Start times of /proc are rounded down to one.
+const TICK_NS: u64 = 10_000_000;
+
+/// The value of a column, from all tasks or from the details. What was not asked, or is of a task that ended meanwhile, is
+/// missing.
+pub fn with_value<T>(
+    frame: &Frame<'_>,
+    details: &Details,
+    row: &Row<'_>,
+    field: &Field,
+    f: impl FnOnce(&Row<'_>, Value<'_>) -> T,
+) -> T {
+    if frame.has(field) {
+        return f(row, (field.get)(frame.cx, row));
+    }
+    match details.of(row, field) {
+        Some(more) => f(&more, (field.get)(frame.cx, &more)),
+        None => {
+            f(row, Value::Missing(taskdiag::field::Missing::Reason(taskdiag::Reason::Vanished)))
+        }
+    }
+}
