@@ -13,6 +13,8 @@ mod oracle;
 mod schema;
 mod terminal;
 mod text;
+#[cfg(feature = "top")]
+mod top;
 mod tree;
 mod wait;
 mod where_;

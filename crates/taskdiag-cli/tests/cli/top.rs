@@ -1,0 +1,460 @@
+//! `taskdiag top` in a terminal: tmux shows its screen, types keys and changes its size. Rows are of processes that these
+//! tests start, so that their text is known.
+
+use std::os::unix::fs::symlink;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use super::common::{parts, run};
+use super::terminal::on_terminal;
+
+/// What is waited for comes within this time, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// Processes with known names, which end with it.
+struct Workload {
+    dir: tempfile::TempDir,
+    children: Vec<Child>,
+}
+
+impl Workload {
+    fn new() -> Workload {
+        Workload { dir: tempfile::tempdir().unwrap(), children: Vec::new() }
+    }
+    /// A process with this name, which sleeps. Its pid.
+    fn sleeper(&mut self, name: &str) -> u32 {
+        let link = self.dir.path().join(name);
+        symlink("/bin/sleep", &link).unwrap();
+        self.start(Command::new(link).arg("300"))
+    }
+    fn start(&mut self, command: &mut Command) -> u32 {
+        let child = command.process_group(0).spawn().unwrap();
+        self.children.push(child);
+        self.children.last().unwrap().id()
+    }
+}
+
+impl Drop for Workload {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // SAFETY: a signal to a group of our own, whose leader was not waited for yet.
+            unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A terminal of tmux.
+struct Tmux {
+    dir: tempfile::TempDir,
+}
+
+impl Tmux {
+    /// One of this size, in which this command of a shell runs.
+    fn new(width: u32, height: u32, command: &str) -> Tmux {
+        let tmux = Tmux { dir: tempfile::tempdir().unwrap() };
+        let (x, y) = (width.to_string(), height.to_string());
+        tmux.call(&["new-session", "-d", "-x", &x, "-y", &y, command]);
+        tmux
+    }
+    /// One in which top runs with these arguments. Its exit code is shown afterwards.
+    fn top(width: u32, height: u32, env: &str, args: &str) -> Tmux {
+        let program = env!("CARGO_BIN_EXE_taskdiag");
+        let shell = format!(
+            "echo before; env LC_ALL=C {env} {program} top -d 300ms {args}; echo code $?; exec cat"
+        );
+        Tmux::new(width, height, &shell)
+    }
+    fn call(&self, args: &[&str]) -> String {
+        let o = Command::new("tmux")
+            .args(["-f", "/dev/null", "-S"])
+            .arg(self.dir.path().join("socket"))
+            .args(args)
+            .env_remove("TMUX")
+            .env_remove("NO_COLOR")
+            .env_remove("TASKDIAG_ENGINE")
+            .output()
+            .expect("tmux is installed, tools/setup test does it");
+        assert!(o.status.success(), "{args:?}: {}", String::from_utf8_lossy(&o.stderr));
+        String::from_utf8_lossy(&o.stdout).into_owned()
+    }
+    fn keys(&self, keys: &[&str]) {
+        self.call(&[&["send-keys"], keys].concat());
+    }
+    /// What the screen shows.
+    fn screen(&self) -> String {
+        self.call(&["capture-pane", "-p"])
+    }
+    /// The screen as soon as this is true of it.
+    fn until(&self, what: &str, is_true: impl Fn(&str) -> bool) -> String {
+        let begin = Instant::now();
+        loop {
+            let screen = self.screen();
+            if is_true(&screen) {
+                return screen;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{what} did not come:\n{screen}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    fn until_has(&self, text: &str) -> String {
+        self.until(text, |screen| screen.contains(text))
+    }
+    /// Wait until the rows are these.
+    fn until_rows(&self, rows: &[String]) {
+        self.until(&format!("{rows:#?}"), |screen| table(screen) == rows);
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let _ = Command::new("tmux")
+            .arg("-S")
+            .arg(self.dir.path().join("socket"))
+            .arg("kill-server")
+            .output();
+    }
+}
+
+/// The rows of the table on a screen: those between the line of headers and the last line, which has keys or a message.
+fn table(screen: &str) -> Vec<String> {
+    let lines: Vec<&str> = screen.lines().map(str::trim_end).collect();
+    let head = lines.iter().position(|l| l.contains("PID") && l.contains("COMMAND"));
+    let Some(head) = head else { return Vec::new() };
+    let rows = &lines[head + 1..lines.len() - 1];
+    rows.iter().filter(|l| !l.is_empty()).map(|l| (*l).to_owned()).collect()
+}
+
+const COLUMNS: &str = "-o pid:9,s,nlwp,comm";
+
+fn row(pid: u32, rest: &str) -> String {
+    format!("{pid:>9} {rest}")
+}
+
+#[test]
+fn rows_are_sorted_filtered_and_chosen() {
+    let mut workload = Workload::new();
+    let pids = ["alpha", "beta", "gamma"].map(|name| (workload.sleeper(name), name));
+    let rows = pids.map(|(pid, name)| row(pid, &format!("S    1 {name}")));
+    let mine = pids.map(|(pid, _)| pid.to_string()).join(",");
+    let tmux = Tmux::top(80, 24, "", &format!("{COLUMNS} --sort comm --where 'pid in ({mine})'"));
+    tmux.until_rows(&rows);
+    let screen = tmux.screen();
+    for text in
+        ["Up ", "load ", "Tasks ", "CPU % ", "Memory ", "Ended", "Rows 3, view own, where pid in"]
+    {
+        assert!(screen.contains(text), "{text}:\n{screen}");
+    }
+    assert!(screen.lines().last().unwrap().starts_with("q quit"), "{screen}");
+    tmux.keys(&["r"]);
+    let mut turned = rows.clone();
+    turned.reverse();
+    tmux.until_rows(&turned);
+    // The column before the command has the same value everywhere, and ids decide. The key > goes back.
+    tmux.keys(&["<"]);
+    tmux.keys(&[">"]);
+    tmux.until_rows(&rows);
+    tmux.keys(&["/"]);
+    tmux.keys(&[" and comm ~ \"eta", "Enter"]);
+    tmux.until_has("^");
+    tmux.keys(&["\"", "Enter"]);
+    tmux.until_rows(&rows[1..2]);
+    tmux.keys(&["o"]);
+    tmux.until_has("Columns (type to find");
+    tmux.keys(&["start_ticks"]);
+    tmux.until_has("[ ] start_ticks");
+    tmux.keys(&["Space", "Enter"]);
+    tmux.until_has("TICKS COMMAND");
+    tmux.keys(&["Escape"]);
+    tmux.until("all rows", |s| s.contains("Rows ") && !s.contains("where"));
+    tmux.keys(&["?"]);
+    tmux.until_has("Keys (Esc closes)");
+}
+
+#[test]
+fn a_click_on_a_header_sorts() {
+    let mut workload = Workload::new();
+    let pids = ["gamma", "alpha", "beta"].map(|name| (name, workload.sleeper(name)));
+    let mine = pids.map(|(_, pid)| pid.to_string()).join(",");
+    let line = |i: usize| row(pids[i].1, &format!("S    1 {}", pids[i].0));
+    let tmux = Tmux::top(80, 24, "", &format!("{COLUMNS} --sort -comm --where 'pid in ({mine})'"));
+    tmux.until_rows(&[line(0), line(2), line(1)]);
+    let screen = tmux.screen();
+    let (y, header) = screen.lines().enumerate().find(|(_, l)| l.contains("COMMAND")).unwrap();
+    let x = header.find("COMMAND").unwrap();
+    // What a terminal sends for a press and a release of the left button; cells count from 1.
+    let click = format!("\x1b[<0;{x};{y}M\x1b[<0;{x};{y}m", x = x + 2, y = y + 1);
+    tmux.keys(&["-l", &click]);
+    tmux.until_rows(&[line(1), line(2), line(0)]);
+    tmux.keys(&["-l", &click]);
+    tmux.until_rows(&[line(0), line(2), line(1)]);
+}
+
+#[test]
+fn children_are_below_their_parents() {
+    let mut workload = Workload::new();
+    let link = workload.dir.path().join("delta");
+    symlink("/bin/sleep", &link).unwrap();
+    let shell = format!("{} 300; exit", link.display());
+    let parent = workload.start(Command::new("/bin/sh").args(["-c", &shell]));
+    let begin = Instant::now();
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    let child = loop {
+        let text = std::fs::read_to_string(&children).unwrap();
+        if let Ok(pid) = text.trim().parse::<u32>() {
+            break pid;
+        }
+        assert!(begin.elapsed() < PATIENCE, "the shell starts no child");
+    };
+    let condition = format!("--where 'pid == {parent} or pid == {child}' --sort pid");
+    let tmux = Tmux::top(80, 24, "", &format!("{COLUMNS} {condition}"));
+    tmux.until_rows(&[row(parent, "S    1 sh"), row(child, "S    1 delta")]);
+    tmux.keys(&["t"]);
+    tmux.until_rows(&[row(parent, "S    1 sh"), row(child, "S    1  \\_ delta")]);
+}
+
+#[test]
+fn the_screen_follows_its_size() {
+    let mut workload = Workload::new();
+    let pid = workload.sleeper("epsilon");
+    let tmux = Tmux::top(300, 50, "", &format!("--where 'pid == {pid}'"));
+    tmux.until_has("epsilon 300");
+    for (width, height) in [(200u32, 50u32), (80, 24), (60, 12)] {
+        let (x, y) = (width.to_string(), height.to_string());
+        tmux.call(&["resize-window", "-x", &x, "-y", &y]);
+        let fits = |s: &str| {
+            let last = s.lines().last().unwrap_or_default();
+            s.lines().count() == height as usize
+                && last.starts_with("q quit")
+                && s.contains(&pid.to_string())
+        };
+        let screen = tmux.until(&format!("{width}x{height}"), fits);
+        assert!(screen.lines().all(|l| l.chars().count() <= width as usize), "{screen}");
+    }
+    tmux.call(&["resize-window", "-x", "30", "-y", "8"]);
+    tmux.until_has("The terminal is too small.");
+}
+
+#[test]
+fn a_signal_is_sent_after_a_question() {
+    let mut workload = Workload::new();
+    let pid = workload.sleeper("zeta");
+    let tmux = Tmux::top(80, 24, "", &format!("-d 2s {COLUMNS} --where 'pid == {pid}'"));
+    tmux.until_rows(&[row(pid, "S    1 zeta")]);
+    let question = format!("Send SIGTERM to process {pid} (zeta)?");
+    tmux.keys(&["k", "Enter"]);
+    tmux.until_has(&question);
+    tmux.keys(&["n"]);
+    tmux.until_has("Nothing was done.");
+    assert!(workload.children[0].try_wait().unwrap().is_none());
+    tmux.keys(&["k"]);
+    tmux.until_has("SIGSTOP");
+    tmux.keys(&["Enter"]);
+    tmux.until_has(&question);
+    tmux.keys(&["y"]);
+    tmux.until_has("SIGTERM was sent");
+    assert_eq!(workload.children[0].wait().unwrap().signal(), Some(libc::SIGTERM));
+    tmux.until("its end", |s| table(s).is_empty() && s.contains("Rows 0"));
+}
+
+#[test]
+fn what_ended_is_named() {
+    let mut workload = Workload::new();
+    let null = std::fs::File::create("/dev/null").unwrap();
+    let pid = workload.start(Command::new("yes").stdout(null));
+    // It uses some CPU time first, because those that used most come first.
+    let begin = Instant::now();
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let field = |n: usize| stat.split(' ').nth(n).unwrap().parse::<u64>().unwrap();
+        field(13) + field(14)
+    };
+    while ticks() < 50 {
+        assert!(begin.elapsed() < PATIENCE, "it gets no CPU");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let tmux = Tmux::top(1000, 12, "", "-d 2s");
+    tmux.until_has(" yes");
+    workload.children[0].kill().unwrap();
+    workload.children[0].wait().unwrap();
+    tmux.until_has(&format!(" yes {pid} "));
+}
+
+#[test]
+fn a_nice_value_is_set() {
+    let mut workload = Workload::new();
+    let pid = workload.sleeper("eta");
+    let tmux = Tmux::top(80, 24, "", &format!("-o pid:9,ni,comm --where 'pid == {pid}'"));
+    // SAFETY: a plain system call about a process of our own.
+    let now = unsafe { libc::getpriority(libc::PRIO_PROCESS, pid) };
+    tmux.until_rows(&[row(pid, &format!("{now:>3} eta"))]);
+    tmux.keys(&["n"]);
+    tmux.until_has("Nice value of process");
+    tmux.keys(&["99", "Enter"]);
+    tmux.until_has("a nice value is a number from -20 to 19");
+    tmux.keys(&["BSpace", "BSpace", "19", "Enter"]);
+    tmux.until_rows(&[row(pid, " 19 eta")]);
+}
+
+#[test]
+fn all_about_a_task() {
+    let mut workload = Workload::new();
+    let pid = workload.sleeper("theta");
+    let tmux = Tmux::top(100, 40, "", &format!("--where 'pid == {pid}'"));
+    tmux.until_has("theta 300");
+    tmux.keys(&["Enter"]);
+    tmux.until_has(&format!("process {pid} (theta)"));
+    tmux.until("the values", |s| s.contains("rss_anon") || s.contains("Process id"));
+    for (key, text) in [
+        ("2", "SIZE/OFF NAME"),
+        ("3", "[stack]"),
+        ("4", &*format!("thread {pid} (theta), state S")),
+        ("5", "rlimit_nofile"),
+        ("6", "PATH="),
+    ] {
+        tmux.keys(&[key]);
+        tmux.until_has(text);
+    }
+    tmux.keys(&["q"]);
+    tmux.until_has("view cpu");
+}
+
+#[test]
+fn no_colour_where_it_is_not_wanted() {
+    let mut workload = Workload::new();
+    let link = workload.dir.path().join("busy");
+    symlink("/usr/bin/yes", &link).unwrap();
+    let null = std::fs::File::create("/dev/null").unwrap();
+    let pid = workload.start(Command::new(link).stdout(null));
+    let args = format!("{COLUMNS} --where 'pid == {pid}'");
+    let colour = regex_lite::Regex::new("\x1b\\[([0-9;]*;)?(3[0-7]|38;5;[0-9]+)m").unwrap();
+    let coloured = |s: &str| colour.is_match(s);
+    for (env, is_coloured) in [("", true), ("NO_COLOR=1", false)] {
+        let tmux = Tmux::top(80, 24, env, &args);
+        tmux.until("a running task", |s| table(s) == [row(pid, "R    1 busy")]);
+        let seen = tmux.until("colour", |_| {
+            coloured(&tmux.call(&["capture-pane", "-e", "-p"])) == is_coloured
+        });
+        assert!(seen.contains("busy"));
+    }
+    let out = on_terminal(
+        &format!("{} top; echo code $?", env!("CARGO_BIN_EXE_taskdiag")),
+        &[("TERM", "dumb")],
+    );
+    assert!(out.contains("--once") && out.contains("code 2"), "{out}");
+}
+
+#[test]
+fn the_terminal_is_given_back() {
+    let restored = |tmux: &Tmux, code: &str| {
+        let screen = tmux.until_has(code);
+        assert!(screen.starts_with("before\n"), "{screen}");
+        let modes = tmux.call(&[
+            "display-message",
+            "-p",
+            "#{alternate_on} #{mouse_any_flag} #{cursor_flag}",
+        ]);
+        assert_eq!(modes.trim(), "0 0 1");
+        // The line discipline echoes and waits for whole lines again: cat repeats what is typed.
+        tmux.keys(&["echoed", "Enter"]);
+        tmux.until("echo", |s| s.matches("echoed").count() == 2);
+    };
+    for key in ["q", "C-c"] {
+        let tmux = Tmux::top(80, 24, "", "");
+        tmux.until_has("view cpu");
+        tmux.keys(&[key]);
+        restored(&tmux, "code 0");
+    }
+    let program = env!("CARGO_BIN_EXE_taskdiag");
+    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let file = file.to_str().unwrap();
+        let shell = format!(
+            "echo before; sh -c 'echo $$ > {file}; exec {program} top'; echo code $?; exec cat"
+        );
+        let tmux = Tmux::new(80, 24, &shell);
+        tmux.until_has("view cpu");
+        let pid: i32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        // SAFETY: a signal to the program that was started here.
+        unsafe { libc::kill(pid, signal) };
+        restored(&tmux, "code 0");
+    }
+}
+
+#[test]
+fn it_can_be_stopped_and_continued() {
+    let tmux = Tmux::new(80, 24, "env PS1='$ ' bash --norc -i");
+    tmux.until_has("$");
+    let program = env!("CARGO_BIN_EXE_taskdiag");
+    tmux.keys(&[&format!("{program} top"), "Enter"]);
+    tmux.until_has("view cpu");
+    tmux.keys(&["C-z"]);
+    let screen = tmux.until_has("Stopped");
+    assert!(!screen.contains("view cpu"), "{screen}");
+    tmux.keys(&["echo st''ill here", "Enter"]);
+    tmux.until_has("still here");
+    tmux.keys(&["fg", "Enter"]);
+    tmux.until_has("view cpu");
+    // A stop from outside, which cannot be caught, and no word of the shell.
+    tmux.keys(&["q"]);
+    tmux.until_has("still here");
+}
+
+#[test]
+fn once_as_text_and_json() {
+    let mut workload = Workload::new();
+    let pids = ["iota", "kappa"].map(|name| workload.sleeper(name));
+    let condition = format!("pid in ({}, {})", pids[0], pids[1]);
+    let top = |args: &[&str]| {
+        let all = [&["top", "--once", "-d", "200ms", "--where", &condition], args].concat();
+        parts(&run(&all))
+    };
+    let (code, out, err) = top(&["--json", "--sort", "comm", "-o", "pid,comm,cpu_now,still,args"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let rows: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.iter().map(|r| r["pid"].as_u64().unwrap() as u32).collect::<Vec<_>>(), pids);
+    for row in rows {
+        assert_eq!(row["cpu_now"].as_f64(), Some(0.0), "{row}");
+        assert!(row["still"].as_f64().unwrap() >= 0.2, "{row}");
+        assert_eq!(row["args"][1], "300");
+    }
+    let (code, out, _) = top(&["-n", "1", "--sort", "-comm", "-o", "pid,comm"]);
+    assert_eq!(code, 0);
+    assert!(out.starts_with("Up "), "{out}");
+    assert!(out.contains("kappa") && !out.contains("iota"), "{out}");
+    let (code, out, _) = top(&["--by", "ppid", "--json"]);
+    let rows: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, rows.as_array().unwrap().len()), (0, 1), "{out}");
+    assert_eq!((rows[0]["procs"].as_u64(), rows[0]["nlwp"].as_u64()), (Some(2), Some(2)), "{out}");
+    assert_eq!(rows[0]["ppid"].as_u64(), Some(u64::from(std::process::id())));
+    let (code, _, _) = top(&["--where", "comm == nosuch"]);
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn what_is_busy_is_seen() {
+    let mut workload = Workload::new();
+    let null = std::fs::File::create("/dev/null").unwrap();
+    let pid = workload.start(Command::new("yes").stdout(null));
+    let condition = format!("pid == {pid} and cpu_now > 0.5");
+    let args = [
+        "top",
+        "--once",
+        "-d",
+        "2s",
+        "--json",
+        "-o",
+        "cpu_now,user_now,sys_now",
+        "--where",
+        &condition,
+    ];
+    let (code, out, _) = parts(&run(&args));
+    let rows: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, rows.as_array().unwrap().len()), (0, 1), "{out}");
+    let share = |key: &str| rows[0][key].as_f64().unwrap();
+    assert!(share("cpu_now") < 101.0, "{out}");
+    assert!((share("cpu_now") - share("user_now") - share("sys_now")).abs() < 0.01, "{out}");
+}
