@@ -1,0 +1,364 @@
+//! What stands behind a `struct pids_info` that this library gave out: the real one, and what is known besides.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use taskdiag::{Choice, Error, Request, Session, Snapshot, TaskView};
+
+use crate::abi::{PidsCounts, PidsFetch, PidsInfo, PidsResult, PidsStack, THREADS_TOO};
+use crate::fill::{Common, Own, Task};
+use crate::item::Item;
+use crate::old::Old;
+use crate::plan::Plan;
+use crate::real::{Real, Version};
+use crate::rows::Rows;
+use crate::stats;
+use crate::text::Escape;
+use crate::tty::Ttys;
+
+/// Why a call is not answered here. Then the real library answers it.
+#[derive(Debug)]
+pub enum Refused {
+    /// An engine failed.
+    Engine(Error),
+    /// The real library would not make a context for items.
+    Old,
+}
+
+impl From<Error> for Refused {
+    fn from(e: Error) -> Refused {
+        Refused::Engine(e)
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refused::Engine(e) => e.fmt(f),
+            Refused::Old => f.write_str("it refuses some of its own items"),
+        }
+    }
+}
+
+/// Answers one request, again and again.
+#[derive(Default)]
+struct Source {
+    last: Option<Snapshot>,
+    session: Option<Session>,
+}
+
+impl Source {
+    /// Asks. Programs stay loaded from the second time on, or from the first if there will be more.
+    fn ask(&mut self, request: &Request, again: bool) -> Result<&Snapshot, Error> {
+        if self.session.is_none() && self.last.take().is_none() && !again {
+            return Ok(self.last.insert(taskdiag::query(request)?));
+        }
+        if self.session.as_ref().is_none_or(|s| s.request().strategy != request.strategy) {
+            self.session = Some(Session::open(request.clone(), Choice::Auto)?);
+        }
+        self.session.as_mut().expect("it was opened").refresh()
+    }
+}
+
+/// What a task had used at the last fetch: clock ticks, major and minor faults.
+type Past = HashMap<u32, [u64; 3]>;
+
+/// A context.
+pub struct Context {
+    pub real: &'static Real,
+    version: Version,
+    /// The context of the real library.
+    pub info: *mut PidsInfo,
+    plan: Option<Plan>,
+    /// For `reap`: of processes, and of threads.
+    sources: [(Source, Source); 2],
+    reaped: Rows,
+    past: Past,
+    counts: Box<PidsCounts>,
+    fetch: Box<PidsFetch>,
+    /// For `get`.
+    got: Rows,
+    got_type: Option<c_int>,
+    /// How many rows were given out, or `None` if the real library gives them.
+    given: Option<usize>,
+    common: Common,
+    old: Option<Old>,
+    whole: Option<Old>,
+}
+
+// SAFETY: a context is used by one thread at a time, as the real library demands of its callers. The pointers in it lead
+// to memory of its own.
+unsafe impl Send for Context {}
+
+/// The items that a whole row of the real library has besides those that were asked.
+const BESIDES: [Item; 4] = [Item::STATE, Item::TICS_ALL, Item::FLT_MAJ, Item::FLT_MIN];
+
+impl Context {
+    /// Around a context of the real library.
+    pub fn new(real: &'static Real, version: Version, info: *mut PidsInfo) -> Box<Context> {
+        // SAFETY: plain calls that return numbers.
+        let number = |name| u64::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0);
+        let hertz = number(libc::_SC_CLK_TCK).max(1);
+        let mut counts = Box::new(PidsCounts::default());
+        Box::new(Context {
+            real,
+            version,
+            info,
+            plan: None,
+            sources: Default::default(),
+            reaped: Rows::default(),
+            past: Past::new(),
+            fetch: Box::new(PidsFetch { counts: &mut *counts, stacks: null_mut() }),
+            counts,
+            got: Rows::default(),
+            got_type: None,
+            given: None,
+            common: Common {
+                escape: Escape { utf8: false, gives_up: false },
+                ttys: Ttys::default(),
+                hertz,
+                tick_ns: 1_000_000_000 / hertz,
+                page_bytes: number(libc::_SC_PAGESIZE).max(1),
+                boot_ticks: 0,
+                has_comm: false,
+                file: Vec::new(),
+                text: Vec::new(),
+            },
+            old: None,
+            whole: None,
+        })
+    }
+
+    /// Whether items were set.
+    pub fn has_items(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    /// Sets the items, which the real library has accepted.
+    pub fn set(&mut self, items: Vec<Item>) {
+        let Some(plan) = &self.plan else {
+            self.plan = Some(Plan::new(items));
+            return;
+        };
+        if plan.items == items {
+            return;
+        }
+        let grows = plan.items.len() < items.len();
+        self.plan = Some(Plan::new(items));
+        self.sources = Default::default();
+        self.reaped.retire();
+        self.old = None;
+        self.whole = None;
+        // The rest of a walk has the new items, as with the real library. It begins anew if there are more of them.
+        if grows || self.got_type.is_some() {
+            self.got.retire();
+            self.got_type = None;
+        }
+    }
+
+    /// All tasks at once.
+    pub fn reap(&mut self, which: c_int) -> Result<*mut PidsFetch, Refused> {
+        *self.counts = PidsCounts::default();
+        let mut rows = std::mem::take(&mut self.reaped);
+        let filled = self.fill(which, &mut rows, true);
+        self.reaped = rows;
+        filled?;
+        self.fetch.stacks = self.reaped.shown.as_mut_ptr();
+        Ok(if self.reaped.len > 0 { &mut *self.fetch } else { null_mut() })
+    }
+
+    /// The next task. `Ok(None)`: the real library has the rest.
+    pub fn get(&mut self, which: c_int) -> Result<Option<*mut PidsStack>, Refused> {
+        if self.got_type != Some(which) {
+            self.got_type = Some(which);
+            self.given = None;
+            let mut rows = std::mem::take(&mut self.got);
+            let filled = self.fill(which, &mut rows, false);
+            self.got = rows;
+            filled?;
+            self.given = Some(0);
+        }
+        let Some(given) = &mut self.given else { return Ok(None) };
+        let next = self.got.shown[*given];
+        if !next.is_null() {
+            *given += 1;
+        }
+        Ok(Some(next))
+    }
+
+    /// Makes the rows of all tasks.
+    fn fill(&mut self, which: c_int, rows: &mut Rows, reaps: bool) -> Result<(), Refused> {
+        let plan = self.plan.clone().expect("the caller has looked");
+        let threads = which == THREADS_TOO;
+        self.common.boot_ticks = boot_ticks(self.common.hertz);
+        self.common.escape = Escape::of_locale(self.version == Version::V402);
+        self.common.has_comm = plan.has_comm;
+        let own = Own::now();
+        let (source, process_source) = &mut self.sources[usize::from(threads)];
+        let again = reaps && plan.has_delta;
+        let snapshot = source.ask(&plan.request(threads), again)?;
+        let processes = match plan.processes(threads, self.version) {
+            Some(request) => Some(process_source.ask(&request, again)?),
+            None => None,
+        };
+        stats::answered(snapshot);
+        let mut tasks: Vec<TaskView<'_>> = snapshot.tasks().collect();
+        if !tasks.is_sorted_by_key(TaskView::tgid) {
+            // The order of /proc. Threads stay in the order in which they began.
+            tasks.sort_by_key(TaskView::tgid);
+        }
+        rows.begin(plan.items.len(), tasks.len());
+        let old = match plan.old.is_empty() {
+            true => HashMap::new(),
+            false => {
+                if self.old.is_none() {
+                    self.old = Old::new(self.real, plan.old.iter().copied());
+                }
+                let mut pids: Vec<u32> = tasks.iter().map(TaskView::tgid).collect();
+                pids.dedup();
+                for item in &plan.old {
+                    stats::old(*item, tasks.len());
+                }
+                self.old.as_mut().ok_or(Refused::Old)?.values(&pids, threads, &mut rows.arena)
+            }
+        };
+        let mut present = Past::new();
+        for view in tasks {
+            let id = view.pid();
+            let is_own = own.pid == Some(view.tgid());
+            if is_own && threads && !own.threads.contains(&id) {
+                continue;
+            }
+            let is_first = id == view.tgid();
+            let is_process = !threads || (self.version == Version::V402 && is_first);
+            let task = match processes.map(|p| p.task(view.tgid())) {
+                // It has begun between the two answers.
+                Some(None) => None,
+                Some(process) => Some(Task::new(view, process, is_process)),
+                None => Some(Task::new(view, None, is_process)),
+            };
+            let task = task.map(|t| if is_own { t.own(&own) } else { t });
+            let used = task.as_ref().and_then(|t| t.used(self.common.tick_ns));
+            let before = self.past.get(&id).filter(|_| reaps);
+            let values = if plan.old.is_empty() { None } else { old.get(&id) };
+            if !plan.old.is_empty() && values.is_none() {
+                // It has ended.
+                continue;
+            }
+            let mut state = task.as_ref().and_then(Task::state).unwrap_or(0);
+            let mut past = used;
+            let (row, arena) = rows.next_with_arena();
+            let made = task.as_ref().is_some_and(|task| {
+                plan.items.iter().zip(row.iter_mut()).all(|(item, result)| {
+                    let need = item.need();
+                    result.item = *item as c_int;
+                    let value = if *item == Item::NOOP {
+                        return true;
+                    } else if need.is_delta {
+                        used.map(|used| {
+                            delta(*item, used, before.filter(|_| plan.has_delta), reaps)
+                        })
+                    } else if need.is_old {
+                        let at = plan.old.iter().position(|i| i == item);
+                        at.and_then(|at| values.map(|v| v[at]))
+                    } else {
+                        self.common.value(*item, task, arena)
+                    };
+                    value.map(|v| result.value = v).is_some()
+                })
+            });
+            if !made {
+                stats::whole_row();
+                if self.whole.is_none() {
+                    let items = plan.items.iter().copied().chain(BESIDES);
+                    self.whole = Old::new(self.real, items);
+                }
+                let whole = self.whole.as_mut().ok_or(Refused::Old)?;
+                let Some(mut values) = whole.values(&[view.tgid()], threads, arena).remove(&id)
+                else {
+                    continue;
+                };
+                let [s, ticks, major, minor] =
+                    values.split_off(plan.items.len()).try_into().expect("as many as were asked");
+                state = s as u8;
+                past = Some([ticks, major, minor]);
+                for ((item, result), value) in plan.items.iter().zip(row.iter_mut()).zip(values) {
+                    result.item = *item as c_int;
+                    match *item {
+                        Item::NOOP => {}
+                        item if item.need().is_delta => {
+                            result.value = delta(item, [ticks, major, minor], before, reaps);
+                        }
+                        _ => result.value = value,
+                    }
+                }
+            }
+            end(row);
+            rows.keep();
+            if reaps {
+                self.counts.add(if plan.has_comm { state } else { 0 });
+                if let Some(past) = past.filter(|_| plan.has_delta) {
+                    present.insert(id, past);
+                }
+            }
+        }
+        rows.end();
+        if reaps {
+            self.past = present;
+        }
+        Ok(())
+    }
+}
+
+/// Marks the end of a row, with the number after the last item.
+fn end(row: &mut [PidsResult]) {
+    if let Some(last) = row.last_mut() {
+        last.item = Item::ALL.len() as c_int;
+    }
+}
+
+/// The difference to the last fetch. A task that was not in it has used all its time since, and no faults.
+fn delta(item: Item, used: [u64; 3], before: Option<&[u64; 3]>, reaps: bool) -> u64 {
+    if !reaps {
+        return 0;
+    }
+    let since = |n: usize| before.map(|b| used[n].wrapping_sub(b[n]));
+    let value = match item {
+        Item::TICS_ALL_DELTA => since(0).unwrap_or(used[0]),
+        Item::FLT_MAJ_DELTA => since(1).unwrap_or(0),
+        _ => since(2).unwrap_or(0),
+    };
+    // They are ints.
+    value & 0xffff_ffff
+}
+
+/// The time since boot in clock ticks, rounded as in the real library.
+fn boot_ticks(hertz: u64) -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds: Option<f64> = text.split_whitespace().next().and_then(|s| s.parse().ok());
+    seconds.map_or(0, |s| (s * hertz as f64) as u64)
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        debug_assert!(self.info.is_null(), "the real context goes first");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences() {
+        let used = [100, 10, 1];
+        let before = Some(&[40, 10, 0]);
+        assert_eq!(delta(Item::TICS_ALL_DELTA, used, before, true), 60);
+        assert_eq!(delta(Item::FLT_MAJ_DELTA, used, before, true), 0);
+        assert_eq!(delta(Item::FLT_MIN_DELTA, used, before, true), 1);
+        assert_eq!(delta(Item::TICS_ALL_DELTA, used, None, true), 100);
+        assert_eq!(delta(Item::FLT_MIN_DELTA, used, None, true), 0);
+        assert_eq!(delta(Item::TICS_ALL_DELTA, used, before, false), 0);
+    }
+}

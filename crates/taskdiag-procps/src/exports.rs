@@ -1,0 +1,304 @@
+//! The nine functions that take the place of those of libproc2. The other functions of the library stay its own.
+//!
+//! They are all here or none: the library calls some of them itself, through the table of symbols, so that it arrives
+//! here with contexts of its own. A context that was not given out here is passed through.
+//!
+//! Nothing here ends the program. A panic, or a failure of an engine, makes the real library answer the call.
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_uint};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::abi::{PidsFetch, PidsInfo, PidsResult, PidsStack, TASKS_ONLY, THREADS_TOO};
+use crate::context::{Context, Refused};
+use crate::item::Item;
+use crate::real::{Real, real};
+use crate::stats;
+
+/// The contexts that were given out, by their address.
+static GIVEN: Mutex<Option<HashMap<usize, Box<Context>>>> = Mutex::new(None);
+
+fn with_given<T>(f: impl FnOnce(&mut HashMap<usize, Box<Context>>) -> T) -> T {
+    f(GIVEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
+}
+
+/// The context behind a pointer, if it was given out here.
+///
+/// # Safety
+/// No other thread uses the context, as the header demands, and the caller has no other reference to it.
+unsafe fn ours<'a>(info: *mut PidsInfo) -> Option<&'a mut Context> {
+    let at = with_given(|g| g.get_mut(&(info as usize)).map(|c| std::ptr::from_mut(&mut **c)))?;
+    // SAFETY: it lives until the caller gives it back, and the caller says that nobody else uses it.
+    Some(unsafe { &mut *at })
+}
+
+/// The pointer to pass to the real library: its own context in the place of ours.
+///
+/// # Safety
+/// As [`ours`].
+unsafe fn theirs(info: *mut PidsInfo) -> *mut PidsInfo {
+    // SAFETY: the caller says so.
+    unsafe { ours(info) }.map_or(info, |c| c.info)
+}
+
+/// Must all be passed through? Then why.
+fn bypass(real: &Real) -> Option<&'static str> {
+    static HIDES: OnceLock<bool> = OnceLock::new();
+    if real.version.is_none() {
+        return Some("its version is not known");
+    }
+    // SAFETY: the name is a string, and only whether it is set is looked at.
+    let hides = || unsafe { !libc::getenv(c"LIBPROC_HIDE_KERNEL".as_ptr()).is_null() };
+    HIDES.get_or_init(hides).then_some("LIBPROC_HIDE_KERNEL is set")
+}
+
+fn set_errno(number: c_int) {
+    // SAFETY: the address of a number of this thread.
+    unsafe { *libc::__errno_location() = number };
+}
+
+/// Runs what may panic. Without the message that a panic prints.
+fn quiet<T>(f: impl FnOnce() -> Result<T, Refused>) -> Option<T> {
+    static HOOK: OnceLock<()> = OnceLock::new();
+    // This library has a copy of the standard library of its own, so the hook is nobody else's.
+    HOOK.get_or_init(|| std::panic::set_hook(Box::new(|_| {})));
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(value)) => Some(value),
+        Ok(Err(why)) => {
+            stats::passed(&why.to_string());
+            None
+        }
+        Err(_) => {
+            stats::passed("a panic, which is a fault of taskdiag: please report it");
+            None
+        }
+    }
+}
+
+/// The items of an array that the real library has accepted.
+///
+/// # Safety
+/// The array has this many numbers.
+unsafe fn items(numbers: *const c_int, len: c_int) -> Option<Vec<Item>> {
+    let len = usize::try_from(len).ok().filter(|_| !numbers.is_null())?;
+    // SAFETY: the caller says so.
+    let numbers = unsafe { std::slice::from_raw_parts(numbers, len) };
+    numbers.iter().map(|n| Item::ALL.get(usize::try_from(*n).ok()?).copied()).collect()
+}
+
+/// Makes a context.
+///
+/// # Safety
+/// As in `<libproc2/pids.h>`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn procps_pids_new(
+    info: *mut *mut PidsInfo,
+    numbers: *const c_int,
+    len: c_int,
+) -> c_int {
+    let Some(real) = real() else { return -libc::ENOSYS };
+    // SAFETY: the arguments are those of the caller.
+    let made = unsafe { (real.new)(info, numbers, len) };
+    if made < 0 || info.is_null() {
+        return made;
+    }
+    if let Some(why) = bypass(real) {
+        stats::passed(why);
+        return made;
+    }
+    let Some(version) = real.version else { return made };
+    // SAFETY: the real library has put its context there.
+    let theirs = unsafe { *info };
+    let given = quiet(|| {
+        let mut context = Context::new(real, version, theirs);
+        if len > 0 && !numbers.is_null() {
+            // SAFETY: the real library has read as many.
+            match unsafe { items(numbers, len) } {
+                Some(items) => context.set(items),
+                None => {
+                    context.info = null_mut();
+                    return Ok(theirs);
+                }
+            }
+        }
+        let at: *mut PidsInfo = std::ptr::from_mut(&mut *context).cast();
+        with_given(|g| g.insert(at as usize, context));
+        Ok(at)
+    });
+    // SAFETY: as above.
+    unsafe { *info = given.unwrap_or(theirs) };
+    made
+}
+
+/// Counts a user of a context more.
+///
+/// # Safety
+/// As in `<libproc2/pids.h>`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn procps_pids_ref(info: *mut PidsInfo) -> c_int {
+    let Some(real) = real() else { return -libc::ENOSYS };
+    // SAFETY: the argument is that of the caller.
+    unsafe { (real.r#ref)(theirs(info)) }
+}
+
+/// Counts a user of a context less, and gives it up with the last one.
+///
+/// # Safety
+/// As in `<libproc2/pids.h>`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn procps_pids_unref(info: *mut *mut PidsInfo) -> c_int {
+    let Some(real) = real() else { return -libc::ENOSYS };
+    // SAFETY: the caller has a pointer there, or passes NULL.
+    let at = if info.is_null() { null_mut() } else { unsafe { *info } };
+    // SAFETY: the caller says that nobody else uses it.
+    let Some(context) = (unsafe { ours(at) }) else {
+        // SAFETY: the argument is that of the caller.
+        return unsafe { (real.unref)(info) };
+    };
+    // SAFETY: it is the context of the real library.
+    let left = unsafe { (real.unref)(&mut context.info) };
+    if context.info.is_null() {
+        let gone = with_given(|g| g.remove(&(at as usize)));
+        let _ = quiet(|| {
+            drop(gone);
+            Ok(())
+        });
+        // SAFETY: it is not NULL.
+        unsafe { *info = null_mut() };
+    }
+    left
+}
+
+/// Sets other items.
+///
+/// # Safety
+/// As in `<libproc2/pids.h>`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn procps_pids_reset(
+    info: *mut PidsInfo,
+    numbers: *const c_int,
+    len: c_int,
+) -> c_int {
+    let Some(real) = real() else { return -libc::ENOSYS };
+    // SAFETY: the arguments are those of the caller.
+    let done = unsafe { (real.reset)(theirs(info), numbers, len) };
+    // SAFETY: the caller says that nobody else uses it.
+    if let (0, Some(context)) = (done, unsafe { ours(info) }) {
+        // SAFETY: the real library has read as many.
+        if let Some(items) = unsafe { items(numbers, len) } {
+            let _ = quiet(|| {
+                context.set(items);
+                Ok(())
+            });
+        }
+    }
+    done
+}
+
+/// Says what is wrong if /proc is not there, and returns this process.
+///
+/// # Safety
+/// As in `<libproc2/pids.h>`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fatal_proc_unmounted(
+    info: *mut PidsInfo,
+    return_self: c_int,
+) -> *mut PidsStack {
+    let Some(real) = real() else { return null_mut() };
+    // SAFETY: the arguments are those of the caller. It calls `procps_pids_select` here, with its own context.
+    unsafe { (real.fatal)(theirs(info), return_self) }
+}
+
+/// The next task.
+///
+/// # Safety
+/// As in `<libproc2/pids.h>`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn procps_pids_get(info: *mut PidsInfo, which: c_int) -> *mut PidsStack {
+    let Some(real) = real() else { return null_mut() };
+    // SAFETY: the caller says that nobody else uses it.
+    if let Some(context) = usable(unsafe { ours(info) }, which) {
+        if let Some(Some(stack)) = quiet(|| context.get(which)) {
+            set_errno(0);
+            return stack;
+        }
+    }
+    // SAFETY: the arguments are those of the caller.
+    unsafe { (real.get)(theirs(info), which) }
+}
+
+/// The context, where the call is one that the real library would accept.
+fn usable(context: Option<&mut Context>, which: c_int) -> Option<&mut Context> {
+    context.filter(|c| matches!(which, TASKS_ONLY | THREADS_TOO) && c.has_items())
+}
+
+/// All tasks.
+///
+/// # Safety
+/// As in `<libproc2/pids.h>`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn procps_pids_reap(info: *mut PidsInfo, which: c_int) -> *mut PidsFetch {
+    let Some(real) = real() else { return null_mut() };
+    // SAFETY: the caller says that nobody else uses it.
+    if let Some(context) = usable(unsafe { ours(info) }, which) {
+        if let Some(fetch) = quiet(|| context.reap(which)) {
+            set_errno(0);
+            return fetch;
+        }
+    }
+    // SAFETY: the arguments are those of the caller.
+    unsafe { (real.reap)(theirs(info), which) }
+}
+
+/// Some tasks, of which the real library reads just the files of these. There is nothing to gain.
+///
+/// # Safety
+/// As in `<libproc2/pids.h>`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn procps_pids_select(
+    info: *mut PidsInfo,
+    these: *const c_uint,
+    len: c_int,
+    which: c_int,
+) -> *mut PidsFetch {
+    let Some(real) = real() else { return null_mut() };
+    // SAFETY: the arguments are those of the caller.
+    unsafe { (real.select)(theirs(info), these, len, which) }
+}
+
+/// Sorts rows. It looks at the rows only, which are as those of the real library.
+///
+/// # Safety
+/// As in `<libproc2/pids.h>`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn procps_pids_sort(
+    info: *mut PidsInfo,
+    stacks: *mut *mut PidsStack,
+    len: c_int,
+    item: c_int,
+    order: c_int,
+) -> *mut *mut PidsStack {
+    let Some(real) = real() else { return null_mut() };
+    // SAFETY: the arguments are those of the caller.
+    unsafe { (real.sort)(theirs(info), stacks, len, item, order) }
+}
+
+/// A result with its type checked.
+///
+/// # Safety
+/// As in `<libproc2/xtra-procps-debug.h>`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xtra_pids_val(
+    relative: c_int,
+    kind: *const c_char,
+    stack: *const PidsStack,
+    info: *mut PidsInfo,
+    file: *const c_char,
+    line: c_int,
+) -> *mut PidsResult {
+    let Some(real) = real() else { return null_mut() };
+    // SAFETY: the arguments are those of the caller.
+    unsafe { (real.val)(relative, kind, stack, theirs(info), file, line) }
+}

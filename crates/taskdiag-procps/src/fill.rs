@@ -1,0 +1,491 @@
+//! The value of an item, from the records of a task.
+
+use taskdiag::field::Row;
+use taskdiag::{Group, Io, Ns, Reason, Rollup, Stat, Statm, TaskView};
+
+use crate::arena::Arena;
+use crate::item::Item;
+use crate::names;
+use crate::text::{BUFFER, COMM, Escape, in_one, in_parts};
+use crate::tty::{self, Ttys};
+
+/// A task, as the answers have it.
+#[derive(Debug)]
+pub struct Task<'a> {
+    row: Row<'a>,
+    /// The task that has the texts, which is its process.
+    texts: TaskView<'a>,
+    /// Of the whole process, where the row is that of a thread and the real library shows sums of the process.
+    stat: Option<&'a Stat>,
+    io: Option<&'a Io>,
+    /// Is it read from the files of a process, and not from those of a thread?
+    is_process: bool,
+    /// Is it the thread that asks? It runs, even if it waits for the threads of an engine.
+    is_caller: bool,
+    /// How many threads it has, where those of an engine are among them.
+    threads: Option<u32>,
+}
+
+impl<'a> Task<'a> {
+    /// A task. `process`: its process, in an answer about processes.
+    pub fn new(view: TaskView<'a>, process: Option<TaskView<'a>>, is_process: bool) -> Task<'a> {
+        let row = Row::new(view);
+        let whole = process.filter(|_| is_process).map(Row::new);
+        // That answer has no sums where they are not wanted.
+        let stat = whole.as_ref().and_then(|w| w.stat).or(row.stat);
+        let io = whole.as_ref().and_then(|w| w.io).or(row.io);
+        let texts = process.unwrap_or(view);
+        Task { stat, io, texts, row, is_process, is_caller: false, threads: None }
+    }
+    /// Why there is no text, if the real library would take it for an empty one. A thread may have the text that the
+    /// first thread of its process, which has ended, does not have any more.
+    fn no_text(&self, reason: Option<Reason>) -> Option<()> {
+        let is_same = self.texts.pid() == self.row.view.pid();
+        match reason? {
+            Reason::Denied => Some(()),
+            Reason::Absent => is_same.then_some(()),
+            _ => None,
+        }
+    }
+    /// The same task, which belongs to this process.
+    #[must_use]
+    pub fn own(self, own: &Own) -> Task<'a> {
+        let is_caller = own.caller == Some(self.row.view.pid());
+        Task { is_caller, threads: u32::try_from(own.threads.len()).ok(), ..self }
+    }
+    /// CPU time in clock ticks, and major and minor faults.
+    pub fn used(&self, tick_ns: u64) -> Option<[u64; 3]> {
+        let s = self.stat?;
+        Some([s.utime_ns()? / tick_ns + s.stime_ns()? / tick_ns, s.majflt()?, s.minflt()?])
+    }
+    /// The state letter.
+    pub fn state(&self) -> Option<u8> {
+        if self.is_caller { Some(b'R') } else { self.row.state() }
+    }
+}
+
+/// This process, with its ids as /proc has them, before an engine had threads in it. The threads of an engine are left
+/// out: a user of ps did not start them.
+#[derive(Debug, Default)]
+pub struct Own {
+    pub pid: Option<u32>,
+    /// The thread that asks.
+    caller: Option<u32>,
+    /// All of them.
+    pub threads: Vec<u32>,
+}
+
+impl Own {
+    /// What it is now.
+    pub fn now() -> Own {
+        use std::fs::{read_dir, read_link};
+        let number = |path: &std::path::Path| path.file_name()?.to_str()?.parse().ok();
+        let of = |link: &str| number(&read_link(link).ok()?);
+        let threads = read_dir("/proc/self/task").into_iter().flatten().flatten();
+        Own {
+            pid: of("/proc/self"),
+            caller: of("/proc/thread-self"),
+            threads: threads.filter_map(|e| number(&e.path())).collect(),
+        }
+    }
+}
+
+/// What all values of a fetch have in common.
+#[derive(Debug)]
+pub struct Common {
+    pub escape: Escape,
+    pub ttys: Ttys,
+    /// Clock ticks a second, and the length of one.
+    pub hertz: u64,
+    pub tick_ns: u64,
+    pub page_bytes: u64,
+    /// The time since boot in clock ticks.
+    pub boot_ticks: u64,
+    /// Does the real library read the name of the command for these items?
+    pub has_comm: bool,
+    /// Buffers.
+    pub file: Vec<u8>,
+    pub text: Vec<u8>,
+}
+
+/// All 16 digits of a mask of signals. Each ps asks for five of each task, so this is made by hand.
+fn hexadecimal(mask: u64) -> [u8; 16] {
+    let digit = |i: usize| b"0123456789abcdef"[(mask >> (60 - 4 * i)) as usize & 15];
+    std::array::from_fn(digit)
+}
+
+/// A signed number, as it is stored.
+fn int(n: i32) -> u64 {
+    u64::from(n as u32)
+}
+
+fn real(n: f64) -> u64 {
+    n.to_bits()
+}
+
+/// Where the task has no such thing, or the caller may not see it, the real library leaves a zero.
+fn zero(row: &Row<'_>, group: Group) -> Option<u64> {
+    matches!(row.view.reason(group), Some(Reason::Absent | Reason::Denied)).then_some(0)
+}
+
+fn statm(task: &Task<'_>, get: impl FnOnce(&Statm) -> Option<u64>) -> Option<u64> {
+    task.row.statm.map_or_else(|| zero(&task.row, Group::Statm), get)
+}
+
+fn kib(task: &Task<'_>, get: impl FnOnce(&Statm) -> Option<u64>) -> Option<u64> {
+    statm(task, get).map(|bytes| bytes / 1024)
+}
+
+fn io(task: &Task<'_>, get: impl FnOnce(&Io) -> Option<u64>) -> Option<u64> {
+    task.io.map_or_else(|| zero(&task.row, Group::Io), get)
+}
+
+fn ns(task: &Task<'_>, get: impl FnOnce(&Ns) -> Option<u32>) -> Option<u64> {
+    match task.row.ns {
+        Some(ns) => get(ns).map(u64::from),
+        None => zero(&task.row, Group::Ns),
+    }
+}
+
+fn smap(task: &Task<'_>, get: impl FnOnce(&Rollup) -> Option<u64>) -> Option<u64> {
+    let owner = task.row.view.owner(Group::Rollup)?;
+    match owner.record::<Rollup>() {
+        Some(rollup) => get(rollup).map(|bytes| bytes / 1024),
+        None => zero(&Row::new(owner), Group::Rollup),
+    }
+}
+
+impl Common {
+    /// The name of the command as a result has it.
+    fn comm(&mut self, task: &Task<'_>) -> Option<()> {
+        self.text.clear();
+        self.escape.append(&mut self.text, task.row.comm?, COMM);
+        Some(())
+    }
+
+    /// The arguments as /proc/PID/cmdline has them. Empty where there are none.
+    fn arguments(&mut self, task: &Task<'_>) -> Option<()> {
+        self.file.clear();
+        let Some(blob) = task.texts.cmdline() else {
+            return task.no_text(task.texts.reason(Group::Cmdline));
+        };
+        match blob.reason {
+            None if blob.is_cut() && blob.data.len() < BUFFER => return None,
+            None => self.file.extend_from_slice(&blob.data),
+            reason => task.no_text(reason)?,
+        }
+        Some(())
+    }
+
+    /// The environment as /proc/PID/environ has it. Empty where there is none, and where the caller may not read it.
+    fn environment(&mut self, task: &Task<'_>) -> Option<()> {
+        self.file.clear();
+        let Some(blob) = task.texts.environ() else {
+            return task.no_text(task.texts.reason(Group::Environ));
+        };
+        match blob.reason {
+            None if blob.is_cut() => return None,
+            None => self.file.extend_from_slice(&blob.data),
+            reason => task.no_text(reason)?,
+        }
+        Some(())
+    }
+
+    /// /proc/PID/cgroup.
+    fn cgroups(&mut self, task: &Task<'_>) -> Option<()> {
+        use std::io::Write as _;
+        self.file.clear();
+        for (hierarchy, path) in task.row.view.cgroups() {
+            let _ = write!(self.file, "{hierarchy}:");
+            self.file.extend_from_slice(path);
+            self.file.push(b'\n');
+        }
+        (!self.file.is_empty()).then_some(())
+    }
+
+    /// `fill_cgroup_cvt`: the lines that do not end with a slash, with commas between them.
+    fn cgroup(&mut self, task: &Task<'_>, out: &mut Vec<u8>) -> Option<()> {
+        self.cgroups(task)?;
+        let n = in_one(&mut self.text, &self.file, 0);
+        out.clear();
+        for line in self.text[..n].split(|b| *b == 0) {
+            if line.is_empty() || line.ends_with(b"/") || BUFFER - out.len() <= 1 {
+                continue;
+            }
+            if !out.is_empty() {
+                out.push(b',');
+            }
+            self.escape.append(out, line, BUFFER - out.len());
+        }
+        if out.is_empty() {
+            out.push(b'-');
+        }
+        Some(())
+    }
+
+    /// `fill_cmdline_cvt`: arguments, or the name of the command in brackets.
+    fn cmdline(&mut self, task: &Task<'_>, out: &mut Vec<u8>) -> Option<()> {
+        self.arguments(task)?;
+        out.clear();
+        if in_one(&mut self.text, &self.file, b' ') > 0 {
+            self.escape.append(out, &self.text, BUFFER);
+        } else {
+            out.push(b'[');
+            if self.has_comm {
+                self.comm(task)?;
+                self.escape.append(out, &self.text, BUFFER);
+            } else {
+                // The C library prints this for NULL.
+                out.extend_from_slice(b"(null)");
+            }
+            out.push(b']');
+            if self.has_comm && task.state()? == b'Z' {
+                out.extend_from_slice(b" <defunct>");
+            }
+        }
+        if out.is_empty() {
+            out.push(b'?');
+        }
+        Some(())
+    }
+
+    fn strv(&mut self, arena: &mut Arena) -> u64 {
+        if self.file.is_empty() {
+            return arena.strv(b"-\0") as u64;
+        }
+        in_parts(&mut self.text, &self.file);
+        arena.strv(&self.text) as u64
+    }
+
+    fn tty(&mut self, task: &Task<'_>, arena: &mut Arena, short: bool) -> Option<u64> {
+        let at = match task.row.stat?.tty_nr()? {
+            0 => arena.str(b"?"),
+            dev => arena.str(&tty::name(self.ttys.path(dev)?, short)),
+        };
+        Some(at as u64)
+    }
+
+    fn supplementary(&mut self, task: &Task<'_>, arena: &mut Arena, named: bool) -> Option<u64> {
+        let ids = task.row.view.groups()?;
+        self.text.clear();
+        for id in ids {
+            if !self.text.is_empty() {
+                self.text.push(b',');
+            }
+            if named {
+                // SAFETY: the names are kept.
+                let name = unsafe { std::ffi::CStr::from_ptr(names::group(id)) };
+                self.text.extend_from_slice(name.to_bytes());
+            } else {
+                self.text.extend_from_slice(id.to_string().as_bytes());
+            }
+        }
+        if self.text.is_empty() {
+            self.text.push(b'-');
+        }
+        Some(arena.str(&self.text) as u64)
+    }
+
+    fn elapsed(&self, task: &Task<'_>) -> Option<f64> {
+        let start = task.row.base?.start_time_ns()? / self.tick_ns;
+        // A task that is younger than the fetch is very old to the real library.
+        Some(self.boot_ticks.wrapping_sub(start) as f64)
+    }
+
+    fn utilization(&self, ticks: u64, elapsed: f64) -> u64 {
+        // With the precision of the real library, which multiplies floats.
+        real(if elapsed > 0.0 { f64::from(ticks as f32 * 100.0) / elapsed } else { 0.0 })
+    }
+
+    /// The value of an item, as it is stored. `None`: something that it is made of is not known.
+    #[expect(clippy::too_many_lines, reason = "one line for each item")]
+    pub fn value(&mut self, item: Item, task: &Task<'_>, arena: &mut Arena) -> Option<u64> {
+        let row = &task.row;
+        let view = row.view;
+        let (base, cred, stat, signals) = (row.base, row.cred, task.stat, row.signals);
+        let ticks = |ns: u64| ns / self.tick_ns;
+        let user = || Some(ticks(stat?.utime_ns()?));
+        let system = || Some(ticks(stat?.stime_ns()?));
+        let user_c = || Some(ticks(stat?.cutime_ns()?));
+        let system_c = || Some(ticks(stat?.cstime_ns()?));
+        let all = || Some(user()? + system()?);
+        let all_c = || Some(all()? + user_c()? + system_c()?);
+        let seconds = |ticks: u64| real(ticks as f64 / self.hertz as f64);
+        let pages = |bytes: u64| bytes / self.page_bytes;
+        let mut hex = |mask: u64| Some(arena.str(&hexadecimal(mask)) as u64);
+        Some(match item {
+            Item::EXTRA => 0,
+            Item::ID_PID | Item::ID_TID => u64::from(view.pid()),
+            Item::ID_TGID => u64::from(view.tgid()),
+            Item::ID_PPID => u64::from(base?.ppid()?),
+            Item::ID_PGRP => u64::from(base?.pgid()?),
+            Item::ID_SESSION => u64::from(base?.sid()?),
+            Item::FLAGS => u64::from(base?.task_flags()?),
+            Item::STATE => u64::from(task.state()?),
+            Item::TICS_BEGAN => ticks(base?.start_time_ns()?),
+            Item::TIME_START => seconds(ticks(base?.start_time_ns()?)),
+            Item::TIME_ELAPSED => real(self.elapsed(task)? / self.hertz as f64),
+            Item::CMD => {
+                self.comm(task)?;
+                arena.str(&self.text) as u64
+            }
+            Item::CMDLINE => {
+                let mut out = Vec::new();
+                self.cmdline(task, &mut out)?;
+                arena.str(&out) as u64
+            }
+            Item::CMDLINE_V => {
+                self.arguments(task)?;
+                self.strv(arena)
+            }
+            Item::ENVIRON => {
+                self.environment(task)?;
+                let mut out = Vec::new();
+                in_one(&mut self.text, &self.file, b' ');
+                self.escape.append(&mut out, &self.text, BUFFER);
+                arena.str(if out.is_empty() { b"-" } else { &out }) as u64
+            }
+            Item::ENVIRON_V => {
+                self.environment(task)?;
+                self.strv(arena)
+            }
+            Item::CGROUP | Item::CGNAME => {
+                let mut out = Vec::new();
+                self.cgroup(task, &mut out)?;
+                let mut name = &out[..];
+                if item == Item::CGNAME {
+                    const MARK: &[u8] = b":name=";
+                    let at = out.windows(MARK.len()).position(|w| w == MARK);
+                    name = at
+                        .map(|at| &out[at + MARK.len()..])
+                        .filter(|n| !n.is_empty())
+                        .unwrap_or(&out);
+                }
+                arena.str(name) as u64
+            }
+            Item::CGROUP_V => {
+                self.cgroups(task)?;
+                self.strv(arena)
+            }
+            Item::ID_EUID => u64::from(cred?.euid()?),
+            Item::ID_EGID => u64::from(cred?.egid()?),
+            Item::ID_RUID => u64::from(cred?.uid()?),
+            Item::ID_RGID => u64::from(cred?.gid()?),
+            Item::ID_SUID => u64::from(cred?.suid()?),
+            Item::ID_SGID => u64::from(cred?.sgid()?),
+            Item::ID_FUID => u64::from(cred?.fsuid()?),
+            Item::ID_FGID => u64::from(cred?.fsgid()?),
+            Item::ID_EUSER => names::user(cred?.euid()?) as u64,
+            Item::ID_RUSER => names::user(cred?.uid()?) as u64,
+            Item::ID_SUSER => names::user(cred?.suid()?) as u64,
+            Item::ID_FUSER => names::user(cred?.fsuid()?) as u64,
+            Item::ID_EGROUP => names::group(cred?.egid()?) as u64,
+            Item::ID_RGROUP => names::group(cred?.gid()?) as u64,
+            Item::ID_SGROUP => names::group(cred?.sgid()?) as u64,
+            Item::ID_FGROUP => names::group(cred?.fsgid()?) as u64,
+            Item::SUPGIDS => self.supplementary(task, arena, false)?,
+            Item::SUPGROUPS => self.supplementary(task, arena, true)?,
+            Item::ID_LOGIN => u64::from(row.login?.uid()?),
+            // Threads do not have the file.
+            Item::AUTOGRP_ID if !task.is_process => int(-1),
+            Item::AUTOGRP_NICE if !task.is_process => 0,
+            Item::AUTOGRP_ID => row.autogroup?.id()? & 0xffff_ffff,
+            Item::AUTOGRP_NICE => int(row.autogroup?.nice()?),
+            Item::OOM_SCORE => u64::from(row.oom?.score()?),
+            Item::OOM_ADJ => int(row.oom?.score_adj()?),
+            Item::EXIT_SIGNAL => int(row.stat?.exit_signal()?),
+            Item::FLT_MAJ => stat?.majflt()?,
+            Item::FLT_MAJ_C => stat?.majflt()? + stat?.cmajflt()?,
+            Item::FLT_MIN => stat?.minflt()?,
+            Item::FLT_MIN_C => stat?.minflt()? + stat?.cminflt()?,
+            Item::ID_TPGID => int(row.stat?.tty_pgrp()?),
+            Item::NICE => int(row.stat?.nice()?),
+            Item::PRIORITY => int(row.stat?.priority()?),
+            Item::PRIORITY_RT => u64::from(row.stat?.rt_priority()?),
+            Item::SCHED_CLASS => u64::from(row.stat?.policy()?),
+            Item::PROCESSOR => u64::from(row.stat?.processor()?),
+            Item::NLWP => u64::from(task.threads.or(row.stat?.num_threads())?.max(1)),
+            Item::TTY => u64::from(row.stat?.tty_nr()?),
+            Item::TTY_NAME => self.tty(task, arena, false)?,
+            Item::TTY_NUMBER => self.tty(task, arena, true)?,
+            Item::TICS_ALL => all()?,
+            Item::TICS_ALL_C => all_c()?,
+            Item::TICS_USER => user()?,
+            Item::TICS_USER_C => user()? + user_c()?,
+            Item::TICS_SYSTEM => system()?,
+            Item::TICS_SYSTEM_C => system()? + system_c()?,
+            Item::TIME_ALL => seconds(all()?),
+            Item::TIME_ALL_C => seconds(all_c()?),
+            Item::UTILIZATION => self.utilization(all()?, self.elapsed(task)?),
+            Item::UTILIZATION_C => self.utilization(all_c()?, self.elapsed(task)?),
+            Item::IO_READ_BYTES => io(task, Io::read_bytes)?,
+            Item::IO_READ_CHARS => io(task, Io::rchar)?,
+            Item::IO_READ_OPS => io(task, Io::syscr)?,
+            Item::IO_WRITE_BYTES => io(task, Io::write_bytes)?,
+            Item::IO_WRITE_CBYTES => io(task, Io::cancelled_write_bytes)?,
+            Item::IO_WRITE_CHARS => io(task, Io::wchar)?,
+            Item::IO_WRITE_OPS => io(task, Io::syscw)?,
+            Item::NS_CGROUP => ns(task, Ns::cgroup)?,
+            Item::NS_IPC => ns(task, Ns::ipc)?,
+            Item::NS_MNT => ns(task, Ns::mnt)?,
+            Item::NS_NET => ns(task, Ns::net)?,
+            Item::NS_PID => ns(task, Ns::pid)?,
+            Item::NS_TIME => ns(task, Ns::time)?,
+            Item::NS_USER => ns(task, Ns::user)?,
+            Item::NS_UTS => ns(task, Ns::uts)?,
+            Item::SIGBLOCKED => hex(signals?.blocked()?)?,
+            Item::SIGCATCH => hex(signals?.caught()?)?,
+            Item::SIGIGNORE => hex(signals?.ignored()?)?,
+            Item::SIGPENDING => hex(signals?.pending()?)?,
+            // Of a thread, the real library shows its own signals here, too.
+            Item::SIGNALS if task.is_process => hex(signals?.shared_pending()?)?,
+            Item::SIGNALS => hex(signals?.pending()?)?,
+            Item::MEM_DATA => kib(task, |s| Some(s.data_bytes()? + s.stack_bytes()?))?,
+            Item::MEM_DATA_PGS => pages(statm(task, |s| Some(s.data_bytes()? + s.stack_bytes()?))?),
+            Item::MEM_RES | Item::VM_RSS => kib(task, Statm::rss_bytes)?,
+            Item::MEM_RES_PGS | Item::RSS => pages(statm(task, Statm::rss_bytes)?),
+            Item::MEM_SHR => kib(task, |s| s.rss_bytes()?.checked_sub(s.rss_anon_bytes()?))?,
+            Item::MEM_SHR_PGS => {
+                pages(statm(task, |s| s.rss_bytes()?.checked_sub(s.rss_anon_bytes()?))?)
+            }
+            Item::MEM_VIRT | Item::VM_SIZE => kib(task, Statm::size_bytes)?,
+            Item::MEM_VIRT_PGS => pages(statm(task, Statm::size_bytes)?),
+            Item::VSIZE_BYTES => statm(task, Statm::size_bytes)?,
+            Item::VM_DATA => kib(task, Statm::data_bytes)?,
+            Item::VM_EXE => kib(task, Statm::text_bytes)?,
+            Item::VM_LIB => kib(task, Statm::lib_bytes)?,
+            Item::VM_RSS_ANON => kib(task, Statm::rss_anon_bytes)?,
+            Item::VM_RSS_FILE => kib(task, Statm::rss_file_bytes)?,
+            Item::VM_RSS_LOCKED => kib(task, Statm::locked_bytes)?,
+            Item::VM_RSS_SHARED => kib(task, Statm::rss_shmem_bytes)?,
+            Item::VM_STACK => kib(task, Statm::stack_bytes)?,
+            Item::VM_SWAP => kib(task, Statm::swap_bytes)?,
+            Item::VM_USED => kib(task, Statm::rss_bytes)? + kib(task, Statm::swap_bytes)?,
+            Item::SMAP_ANONYMOUS => smap(task, Rollup::anonymous_bytes)?,
+            Item::SMAP_HUGE_ANON => smap(task, Rollup::anon_huge_bytes)?,
+            Item::SMAP_HUGE_FILE => smap(task, Rollup::file_huge_bytes)?,
+            Item::SMAP_HUGE_SHMEM => smap(task, Rollup::shmem_huge_bytes)?,
+            Item::SMAP_HUGE_TLBPRV => smap(task, Rollup::private_hugetlb_bytes)?,
+            Item::SMAP_HUGE_TLBSHR => smap(task, Rollup::shared_hugetlb_bytes)?,
+            Item::SMAP_LAZY_FREE => smap(task, Rollup::lazyfree_bytes)?,
+            Item::SMAP_LOCKED => smap(task, Rollup::locked_bytes)?,
+            Item::SMAP_PRV_CLEAN => smap(task, Rollup::private_clean_bytes)?,
+            Item::SMAP_PRV_DIRTY => smap(task, Rollup::private_dirty_bytes)?,
+            Item::SMAP_PRV_TOTAL => {
+                smap(task, Rollup::private_clean_bytes)? + smap(task, Rollup::private_dirty_bytes)?
+            }
+            Item::SMAP_PSS => smap(task, Rollup::pss_bytes)?,
+            Item::SMAP_PSS_ANON => smap(task, Rollup::pss_anon_bytes)?,
+            Item::SMAP_PSS_FILE => smap(task, Rollup::pss_file_bytes)?,
+            Item::SMAP_PSS_SHMEM => smap(task, Rollup::pss_shmem_bytes)?,
+            Item::SMAP_REFERENCED => smap(task, Rollup::referenced_bytes)?,
+            Item::SMAP_RSS => smap(task, Rollup::rss_bytes)?,
+            Item::SMAP_SHR_CLEAN => smap(task, Rollup::shared_clean_bytes)?,
+            Item::SMAP_SHR_DIRTY => smap(task, Rollup::shared_dirty_bytes)?,
+            Item::SMAP_SWAP => smap(task, Rollup::swap_bytes)?,
+            Item::SMAP_SWAP_PSS => smap(task, Rollup::swap_pss_bytes)?,
+            // Those that the fetch itself makes, or the real library.
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,337 @@
+//! The items of `enum pids_item`: what each is made of.
+//!
+//! This is what makes a tool pay only for what it asks. Each item names the groups of taskdiag, and the members of them,
+//! that it is made of. An item without a source here is got from the real library, for that item only.
+
+use taskdiag::{Groups, Members};
+
+/// Which file of /proc the real library reads for an item. It decides details of other items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum File {
+    /// `stat`.
+    Stat,
+    /// `status`.
+    Status,
+    /// `stat`, if neither of the two is read anyway.
+    Either,
+    /// Another one, or none.
+    Other,
+}
+
+/// How an item's value is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number.
+    Number,
+    /// A string.
+    Str,
+    /// A list of strings.
+    Strv,
+}
+
+/// What an item is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Need {
+    /// Groups of taskdiag.
+    pub groups: Groups,
+    /// Members of these.
+    pub members: Members,
+    /// What the real library reads.
+    pub file: File,
+    /// How it is stored.
+    pub kind: Kind,
+    /// Is it the difference to the last fetch?
+    pub is_delta: bool,
+    /// Is it got from the real library?
+    pub is_old: bool,
+    /// Is it a sum over the threads in the row of a process, and of one thread in that of a thread?
+    pub is_sum: bool,
+}
+
+const NOTHING: Need = Need {
+    groups: Groups::NONE,
+    members: Members::NONE,
+    file: File::Other,
+    kind: Kind::Number,
+    is_delta: false,
+    is_old: false,
+    is_sum: false,
+};
+
+impl Need {
+    const fn file(self, file: File) -> Need {
+        Need { file, ..self }
+    }
+    const fn str(self) -> Need {
+        Need { kind: Kind::Str, ..self }
+    }
+    const fn strv(self) -> Need {
+        Need { kind: Kind::Strv, ..self }
+    }
+    const fn sum(self) -> Need {
+        Need { is_sum: true, ..self }
+    }
+    const fn delta(self) -> Need {
+        Need { is_delta: true, is_sum: true, ..self }
+    }
+}
+
+const fn group(groups: Groups) -> Need {
+    Need { groups, ..NOTHING }
+}
+
+const fn members(groups: Groups, names: &[&str], file: File) -> Need {
+    Need { groups, members: Members::of(groups, names), file, ..NOTHING }
+}
+
+/// Of `stat`, in BASE.
+const fn base(names: &[&str]) -> Need {
+    members(Groups::BASE, names, File::Stat)
+}
+
+/// Of `stat`, in STAT.
+const fn stat(names: &[&str]) -> Need {
+    members(Groups::STAT, names, File::Stat)
+}
+
+/// Times, which need the start, too.
+const fn since(names: &[&str]) -> Need {
+    let start = Members::of(Groups::BASE, &["start_time_ns"]);
+    let own = stat(names);
+    Need { groups: Groups::STAT.union(Groups::BASE), members: own.members.union(start), ..own }
+}
+
+/// Of `status` or `statm`, in STATM.
+const fn size(names: &[&str], file: File) -> Need {
+    members(Groups::STATM, names, file)
+}
+
+/// Of `status`, in CRED.
+const fn cred() -> Need {
+    group(Groups::CRED).file(File::Status)
+}
+
+/// Arguments, and the name where there are none.
+const fn cmdline() -> Need {
+    let name = Members::of(Groups::BASE, &["comm", "state"]);
+    Need { groups: Groups::CMDLINE.union(Groups::BASE), members: name, ..NOTHING }
+}
+
+/// From the real library.
+const fn old(file: File) -> Need {
+    Need { is_old: true, file, ..NOTHING }
+}
+
+macro_rules! items {
+    ($($name:ident $need:expr;)*) => {
+        /// An item, named as in `enum pids_item`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(non_camel_case_types, clippy::upper_case_acronyms, reason = "the names are those of the header")]
+        pub enum Item { $($name,)* }
+
+        impl Item {
+            /// All items in the order of libproc2.so.0.
+            pub const ALL: &[Item] = &[$(Item::$name,)*];
+
+            /// What it is made of.
+            pub const fn need(self) -> Need {
+                match self { $(Item::$name => const { $need },)* }
+            }
+
+            /// Its name in the header, without `PIDS_`.
+            pub const fn name(self) -> &'static str {
+                match self { $(Item::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+use File::{Either, Other, Stat, Status};
+
+items! {
+    NOOP NOTHING;
+    EXTRA NOTHING;
+    ADDR_CODE_END old(Stat);
+    ADDR_CODE_START old(Stat);
+    ADDR_CURR_EIP old(Stat);
+    ADDR_CURR_ESP old(Stat);
+    ADDR_STACK_START old(Stat);
+    AUTOGRP_ID group(Groups::AUTOGROUP);
+    AUTOGRP_NICE group(Groups::AUTOGROUP);
+    CGNAME group(Groups::CGROUP).str();
+    CGROUP group(Groups::CGROUP).str();
+    CGROUP_V group(Groups::CGROUP).strv();
+    CMD base(&["comm"]).file(Either).str();
+    CMDLINE cmdline().str();
+    CMDLINE_V group(Groups::CMDLINE).strv();
+    ENVIRON group(Groups::ENVIRON).str();
+    ENVIRON_V group(Groups::ENVIRON).strv();
+    EXE old(Other).str();
+    EXIT_SIGNAL stat(&["exit_signal"]);
+    FLAGS base(&["task_flags"]);
+    FLT_MAJ stat(&["majflt"]).sum();
+    FLT_MAJ_C stat(&["majflt", "cmajflt"]).sum();
+    FLT_MAJ_DELTA stat(&["majflt"]).delta();
+    FLT_MIN stat(&["minflt"]).sum();
+    FLT_MIN_C stat(&["minflt", "cminflt"]).sum();
+    FLT_MIN_DELTA stat(&["minflt"]).delta();
+    ID_EGID cred().file(Other);
+    ID_EGROUP cred().file(Other).str();
+    ID_EUID cred().file(Other);
+    ID_EUSER cred().file(Other).str();
+    ID_FGID cred();
+    ID_FGROUP cred().str();
+    ID_FUID cred();
+    ID_FUSER cred().str();
+    ID_LOGIN group(Groups::LOGIN);
+    ID_PGRP base(&["pgid"]);
+    ID_PID NOTHING;
+    ID_PPID base(&["ppid"]).file(Either);
+    ID_RGID cred();
+    ID_RGROUP cred().str();
+    ID_RUID cred();
+    ID_RUSER cred().str();
+    ID_SESSION base(&["sid"]);
+    ID_SGID cred();
+    ID_SGROUP cred().str();
+    ID_SUID cred();
+    ID_SUSER cred().str();
+    ID_TGID NOTHING;
+    ID_TID NOTHING;
+    ID_TPGID stat(&["tty_pgrp"]);
+    IO_READ_BYTES group(Groups::IO).sum();
+    IO_READ_CHARS group(Groups::IO).sum();
+    IO_READ_OPS group(Groups::IO).sum();
+    IO_WRITE_BYTES group(Groups::IO).sum();
+    IO_WRITE_CBYTES group(Groups::IO).sum();
+    IO_WRITE_CHARS group(Groups::IO).sum();
+    IO_WRITE_OPS group(Groups::IO).sum();
+    LXCNAME old(Other).str();
+    MEM_CODE old(Other);
+    MEM_CODE_PGS old(Other);
+    MEM_DATA size(&["data_bytes", "stack_bytes"], Other);
+    MEM_DATA_PGS size(&["data_bytes", "stack_bytes"], Other);
+    MEM_RES size(&["rss_bytes"], Other);
+    MEM_RES_PGS size(&["rss_bytes"], Other);
+    MEM_SHR size(&["rss_bytes", "rss_anon_bytes"], Other);
+    MEM_SHR_PGS size(&["rss_bytes", "rss_anon_bytes"], Other);
+    MEM_VIRT size(&["size_bytes"], Other);
+    MEM_VIRT_PGS size(&["size_bytes"], Other);
+    NICE stat(&["nice"]);
+    NLWP stat(&["num_threads"]).file(Either);
+    NS_CGROUP group(Groups::NS);
+    NS_IPC group(Groups::NS);
+    NS_MNT group(Groups::NS);
+    NS_NET group(Groups::NS);
+    NS_PID group(Groups::NS);
+    NS_TIME group(Groups::NS);
+    NS_USER group(Groups::NS);
+    NS_UTS group(Groups::NS);
+    OOM_ADJ group(Groups::OOM);
+    OOM_SCORE group(Groups::OOM);
+    PRIORITY stat(&["priority"]);
+    PRIORITY_RT stat(&["rt_priority"]);
+    PROCESSOR stat(&["processor"]);
+    PROCESSOR_NODE old(Stat);
+    RSS size(&["rss_bytes"], Stat);
+    RSS_RLIM old(Stat);
+    SCHED_CLASS stat(&["policy"]);
+    SD_MACH old(Other).str();
+    SD_OUID old(Other).str();
+    SD_SEAT old(Other).str();
+    SD_SESS old(Other).str();
+    SD_SLICE old(Other).str();
+    SD_UNIT old(Other).str();
+    SD_UUNIT old(Other).str();
+    SIGBLOCKED group(Groups::SIGNALS).file(Status).str();
+    SIGCATCH group(Groups::SIGNALS).file(Status).str();
+    SIGIGNORE group(Groups::SIGNALS).file(Status).str();
+    SIGNALS group(Groups::SIGNALS).file(Status).str();
+    SIGPENDING group(Groups::SIGNALS).file(Status).str();
+    SMAP_ANONYMOUS group(Groups::ROLLUP);
+    SMAP_HUGE_ANON group(Groups::ROLLUP);
+    SMAP_HUGE_FILE group(Groups::ROLLUP);
+    SMAP_HUGE_SHMEM group(Groups::ROLLUP);
+    SMAP_HUGE_TLBPRV group(Groups::ROLLUP);
+    SMAP_HUGE_TLBSHR group(Groups::ROLLUP);
+    SMAP_LAZY_FREE group(Groups::ROLLUP);
+    SMAP_LOCKED group(Groups::ROLLUP);
+    SMAP_PRV_CLEAN group(Groups::ROLLUP);
+    SMAP_PRV_DIRTY group(Groups::ROLLUP);
+    SMAP_PRV_TOTAL group(Groups::ROLLUP);
+    SMAP_PSS group(Groups::ROLLUP);
+    SMAP_PSS_ANON group(Groups::ROLLUP);
+    SMAP_PSS_FILE group(Groups::ROLLUP);
+    SMAP_PSS_SHMEM group(Groups::ROLLUP);
+    SMAP_REFERENCED group(Groups::ROLLUP);
+    SMAP_RSS group(Groups::ROLLUP);
+    SMAP_SHR_CLEAN group(Groups::ROLLUP);
+    SMAP_SHR_DIRTY group(Groups::ROLLUP);
+    SMAP_SWAP group(Groups::ROLLUP);
+    SMAP_SWAP_PSS group(Groups::ROLLUP);
+    STATE base(&["state"]).file(Either);
+    SUPGIDS cred().str();
+    SUPGROUPS cred().str();
+    TICS_ALL stat(&["utime_ns", "stime_ns"]).sum();
+    TICS_ALL_C stat(&["utime_ns", "stime_ns", "cutime_ns", "cstime_ns"]).sum();
+    TICS_ALL_DELTA stat(&["utime_ns", "stime_ns"]).delta();
+    TICS_BEGAN base(&["start_time_ns"]);
+    TICS_BLKIO old(Stat);
+    TICS_GUEST old(Stat);
+    TICS_GUEST_C old(Stat);
+    TICS_SYSTEM stat(&["stime_ns"]).sum();
+    TICS_SYSTEM_C stat(&["stime_ns", "cstime_ns"]).sum();
+    TICS_USER stat(&["utime_ns"]).sum();
+    TICS_USER_C stat(&["utime_ns", "cutime_ns"]).sum();
+    TIME_ALL stat(&["utime_ns", "stime_ns"]).sum();
+    TIME_ALL_C stat(&["utime_ns", "stime_ns", "cutime_ns", "cstime_ns"]).sum();
+    TIME_ELAPSED base(&["start_time_ns"]);
+    TIME_START base(&["start_time_ns"]);
+    TTY stat(&["tty_nr"]);
+    TTY_NAME stat(&["tty_nr"]).str();
+    TTY_NUMBER stat(&["tty_nr"]).str();
+    UTILIZATION since(&["utime_ns", "stime_ns"]).sum();
+    UTILIZATION_C since(&["utime_ns", "stime_ns", "cutime_ns", "cstime_ns"]).sum();
+    VM_DATA size(&["data_bytes"], Status);
+    VM_EXE size(&["text_bytes"], Status);
+    VM_LIB size(&["lib_bytes"], Status);
+    VM_RSS size(&["rss_bytes"], Status);
+    VM_RSS_ANON size(&["rss_anon_bytes"], Status);
+    VM_RSS_FILE size(&["rss_file_bytes"], Status);
+    VM_RSS_LOCKED size(&["locked_bytes"], Status);
+    VM_RSS_SHARED size(&["rss_shmem_bytes"], Status);
+    VM_SIZE size(&["size_bytes"], Status);
+    VM_STACK size(&["stack_bytes"], Status);
+    VM_SWAP size(&["swap_bytes"], Status);
+    VM_USED size(&["rss_bytes", "swap_bytes"], Status);
+    VSIZE_BYTES size(&["size_bytes"], Stat);
+    WCHAN_NAME old(Other).str();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_as_in_the_header() {
+        assert_eq!(Item::ALL.len(), 157);
+        for (number, item) in Item::ALL.iter().enumerate() {
+            assert_eq!(*item as usize, number);
+        }
+        // Some that the neighbours are easily mistaken for.
+        assert_eq!(Item::CMD as usize, 12);
+        assert_eq!(Item::ID_PID as usize, 36);
+        assert_eq!(Item::WCHAN_NAME as usize, 156);
+    }
+
+    #[test]
+    fn each_has_a_source() {
+        let free = [Item::NOOP, Item::EXTRA, Item::ID_PID, Item::ID_TGID, Item::ID_TID];
+        for item in Item::ALL {
+            let need = item.need();
+            let has = need.is_old || !need.groups.is_empty();
+            assert_eq!(has, !free.contains(item), "{}", item.name());
+            assert!(!need.is_old || need.groups.is_empty(), "{}", item.name());
+        }
+    }
+}

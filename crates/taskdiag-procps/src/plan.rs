@@ -1,0 +1,121 @@
+//! What a set of items asks for.
+
+use taskdiag::{Groups, Members, Request};
+
+use crate::item::{File, Item};
+use crate::real::Version;
+
+/// What all threads of a process have in common, so that it is asked for once for each process.
+const TEXTS: Groups = Groups::CMDLINE.union(Groups::ENVIRON);
+
+/// What to ask for a set of items.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The items, in the order of the caller.
+    pub items: Vec<Item>,
+    /// Those that the real library is asked for.
+    pub old: Vec<Item>,
+    groups: Groups,
+    members: Members,
+    /// Of these, what is a sum over the threads in the row of a process.
+    sums: Groups,
+    sum_members: Members,
+    /// Does the real library read `stat` or `status`? Else it knows neither name nor state.
+    pub has_comm: bool,
+    /// Is there an item that is a difference to the last fetch?
+    pub has_delta: bool,
+}
+
+impl Plan {
+    /// For these items.
+    pub fn new(items: Vec<Item>) -> Plan {
+        let state = Members::of(Groups::BASE, &["state"]);
+        let mut plan = Plan {
+            items,
+            old: Vec::new(),
+            // BASE is there always: the state is counted.
+            groups: Groups::BASE,
+            members: state,
+            sums: Groups::NONE,
+            sum_members: Members::NONE,
+            has_comm: false,
+            has_delta: false,
+        };
+        for item in &plan.items {
+            let need = item.need();
+            plan.groups |= need.groups;
+            plan.members = plan.members.union(need.members);
+            if need.is_sum {
+                plan.sums |= need.groups;
+                plan.sum_members = plan.sum_members.union(need.members);
+            }
+            if need.is_old && !plan.old.contains(item) {
+                plan.old.push(*item);
+            }
+            plan.has_comm |= need.file != File::Other;
+            plan.has_delta |= need.is_delta;
+        }
+        if plan.has_delta {
+            let used = Members::of(Groups::STAT, &["utime_ns", "stime_ns", "majflt", "minflt"]);
+            plan.members = plan.members.union(used);
+            plan.sum_members = plan.sum_members.union(used);
+        }
+        plan
+    }
+
+    /// The request for all tasks.
+    pub fn request(&self, threads: bool) -> Request {
+        match threads {
+            false => Request::all(self.groups).with_members(self.members),
+            true => Request::all_threads(self.groups - TEXTS).with_members(self.members),
+        }
+    }
+
+    /// A second request beside that for all threads, for what belongs to processes: texts, and where the real library
+    /// shows them in the rows of first threads, sums.
+    pub fn processes(&self, threads: bool, version: Version) -> Option<Request> {
+        let sums = if version == Version::V402 { self.sums } else { Groups::NONE };
+        let groups = sums | (self.groups & TEXTS);
+        let wanted = threads && !groups.is_empty();
+        wanted.then(|| Request::all(groups).with_members(self.sum_members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_pays_for_what_it_asks() {
+        let groups = |items: &[Item]| Plan::new(items.to_vec()).request(false).groups;
+        assert_eq!(groups(&[Item::ID_PID, Item::CMD]), Groups::BASE);
+        assert_eq!(groups(&[Item::VM_RSS]), Groups::BASE | Groups::STATM);
+        assert_eq!(groups(&[Item::EXE]), Groups::BASE);
+        assert_eq!(Plan::new(vec![Item::EXE, Item::CMD]).old, [Item::EXE]);
+    }
+
+    #[test]
+    fn sums_are_asked_for_first_threads_of_4_0_2_only() {
+        let plan = Plan::new(vec![Item::TICS_ALL, Item::ID_EUID]);
+        let sums = plan.processes(true, Version::V402).expect("they are asked");
+        assert_eq!(sums.groups, Groups::STAT);
+        assert!(plan.processes(false, Version::V402).is_none());
+        assert!(plan.processes(true, Version::V404).is_none());
+        assert!(Plan::new(vec![Item::ID_EUID]).processes(true, Version::V402).is_none());
+    }
+
+    #[test]
+    fn texts_are_asked_once_for_each_process() {
+        let plan = Plan::new(vec![Item::CMDLINE, Item::ENVIRON]);
+        assert_eq!(plan.request(true).groups, Groups::BASE);
+        assert_eq!(plan.processes(true, Version::V404).expect("they are asked").groups, TEXTS);
+        assert_eq!(plan.request(false).groups, Groups::BASE | TEXTS);
+        assert!(plan.processes(false, Version::V404).is_none());
+    }
+
+    #[test]
+    fn the_name_is_known_if_a_file_with_it_is_read() {
+        assert!(!Plan::new(vec![Item::ID_PID, Item::CMDLINE, Item::ID_EUSER]).has_comm);
+        assert!(Plan::new(vec![Item::CMDLINE, Item::STATE]).has_comm);
+    }
+}

@@ -1,0 +1,141 @@
+//! The real library: where its functions are, and which version it is.
+//!
+//! The version is that of the file that was loaded. The header cannot tell it: the functions have the same names and
+//! symbol versions in all versions of the library, while most items have other numbers since 4.0.5.
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crate::abi::{PidsFetch, PidsInfo, PidsResult, PidsStack};
+
+/// The functions of the real library that this one stands in front of.
+#[derive(Debug)]
+pub struct Real {
+    pub new: unsafe extern "C" fn(*mut *mut PidsInfo, *const c_int, c_int) -> c_int,
+    pub r#ref: unsafe extern "C" fn(*mut PidsInfo) -> c_int,
+    pub unref: unsafe extern "C" fn(*mut *mut PidsInfo) -> c_int,
+    pub fatal: unsafe extern "C" fn(*mut PidsInfo, c_int) -> *mut PidsStack,
+    pub get: unsafe extern "C" fn(*mut PidsInfo, c_int) -> *mut PidsStack,
+    pub reap: unsafe extern "C" fn(*mut PidsInfo, c_int) -> *mut PidsFetch,
+    pub reset: unsafe extern "C" fn(*mut PidsInfo, *const c_int, c_int) -> c_int,
+    pub select: unsafe extern "C" fn(*mut PidsInfo, *const c_uint, c_int, c_int) -> *mut PidsFetch,
+    pub sort: unsafe extern "C" fn(
+        *mut PidsInfo,
+        *mut *mut PidsStack,
+        c_int,
+        c_int,
+        c_int,
+    ) -> *mut *mut PidsStack,
+    pub val: unsafe extern "C" fn(
+        c_int,
+        *const c_char,
+        *const PidsStack,
+        *mut PidsInfo,
+        *const c_char,
+        c_int,
+    ) -> *mut PidsResult,
+    /// What is known of the version; `None`: everything is passed through.
+    pub version: Option<Version>,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// A version that is known, by what it does differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// 4.0.2 and 4.0.3. With threads, the row of a process's first thread is made from the files of the process.
+    V402,
+    /// 4.0.4.
+    V404,
+}
+
+impl Version {
+    /// By the name of the file.
+    fn of(file: &str) -> Option<Version> {
+        match file {
+            "libproc2.so.0.0.1" => Some(Version::V402),
+            "libproc2.so.0.0.2" => Some(Version::V404),
+            _ => None,
+        }
+    }
+}
+
+/// The real library, or `None` if this process has none.
+pub fn real() -> Option<&'static Real> {
+    static REAL: OnceLock<Option<Real>> = OnceLock::new();
+    REAL.get_or_init(find).as_ref()
+}
+
+/// The next function of this name after this library.
+fn next(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: both are strings.
+    let at = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), c"LIBPROC_2".as_ptr()) };
+    (!at.is_null()).then_some(at)
+}
+
+fn find() -> Option<Real> {
+    /// A function by its name, as the type of the member that it is for.
+    macro_rules! function {
+        ($name:literal) => {{
+            let at = next($name)?;
+            // SAFETY: the header of the library gives the function of this name this type, in every version that has
+            // the symbol version LIBPROC_2.
+            #[expect(clippy::missing_transmute_annotations, reason = "the type is that of the member")]
+            unsafe {
+                std::mem::transmute(at)
+            }
+        }};
+    }
+    let path = file_of(next(c"procps_pids_new")?)?;
+    let version = path.file_name().and_then(OsStr::to_str).and_then(Version::of);
+    Some(Real {
+        new: function!(c"procps_pids_new"),
+        r#ref: function!(c"procps_pids_ref"),
+        unref: function!(c"procps_pids_unref"),
+        fatal: function!(c"fatal_proc_unmounted"),
+        get: function!(c"procps_pids_get"),
+        reap: function!(c"procps_pids_reap"),
+        reset: function!(c"procps_pids_reset"),
+        select: function!(c"procps_pids_select"),
+        sort: function!(c"procps_pids_sort"),
+        val: function!(c"xtra_pids_val"),
+        version,
+        path,
+    })
+}
+
+/// The file that a function was loaded from, with symbolic links followed.
+fn file_of(function: *mut c_void) -> Option<PathBuf> {
+    // SAFETY: all zeroes are a valid value, which the call fills.
+    let name = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(function, &mut info) == 0 || info.dli_fname.is_null() {
+            return None;
+        }
+        CStr::from_ptr(info.dli_fname)
+    };
+    std::fs::canonicalize(OsStr::from_bytes(name.to_bytes())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_by_file() {
+        assert_eq!(Version::of("libproc2.so.0.0.1"), Some(Version::V402));
+        assert_eq!(Version::of("libproc2.so.0.0.2"), Some(Version::V404));
+        for unknown in
+            ["libproc2.so.0.0.0", "libproc2.so.0.0.3", "libproc2.so.1.0.2", "libproc2.so.0"]
+        {
+            assert_eq!(Version::of(unknown), None);
+        }
+    }
+
+    #[test]
+    fn a_process_without_the_library_has_none() {
+        assert!(real().is_none());
+    }
+}

@@ -1,0 +1,111 @@
+//! The rows of one fetch, in the shape in which the caller gets them.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::null_mut;
+
+use crate::abi::{PidsResult, PidsStack};
+use crate::arena::Arena;
+
+/// The least number of rows for which memory is taken.
+const LEAST: usize = 64;
+
+/// Memory for some rows.
+struct Extent {
+    results: *mut PidsResult,
+    layout: Layout,
+    /// Their heads, which the caller gets pointers to.
+    stacks: Box<[PidsStack]>,
+}
+
+impl Extent {
+    fn new(rows: usize, width: usize) -> Extent {
+        let layout = Layout::array::<PidsResult>(rows * width).expect("the rows were there before");
+        // SAFETY: there is at least one row, and it has at least the mark of its end.
+        let results = unsafe { alloc_zeroed(layout) }.cast::<PidsResult>();
+        if results.is_null() {
+            handle_alloc_error(layout);
+        }
+        let head = |row| PidsStack { head: results.wrapping_add(row * width) };
+        Extent { results, layout, stacks: (0..rows).map(head).collect() }
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout, and nobody else frees it.
+        unsafe { dealloc(self.results.cast(), self.layout) };
+    }
+}
+
+/// The rows. Their memory is used again by the next fetch, so an item that is not to be changed keeps its value.
+#[derive(Default)]
+pub struct Rows {
+    extents: Vec<Extent>,
+    /// Memory of rows of another width, which the caller may look at until the next fetch.
+    former: Vec<Extent>,
+    /// A row for each task, and those that wait for more tasks.
+    all: Vec<*mut PidsStack>,
+    /// Results of a row, with the mark of its end.
+    width: usize,
+    /// How many are in use.
+    pub len: usize,
+    /// Their strings.
+    pub arena: Arena,
+    /// What the caller gets and may sort: a copy of `all`, which ends with NULL.
+    pub shown: Vec<*mut PidsStack>,
+}
+
+impl Rows {
+    /// Begins a fetch with about so many rows of so many items.
+    pub fn begin(&mut self, items: usize, expected: usize) {
+        self.former.clear();
+        self.arena.clear();
+        self.len = 0;
+        self.width = items + 1;
+        self.reserve(expected);
+    }
+
+    /// Gives up all rows, because the items change. Their memory stays until the next fetch.
+    pub fn retire(&mut self) {
+        self.former.append(&mut self.extents);
+        self.all.clear();
+        self.len = 0;
+    }
+
+    fn reserve(&mut self, rows: usize) {
+        if let Some(lacking) = rows.checked_sub(self.all.len()).filter(|n| *n > 0) {
+            let mut extent = Extent::new(lacking.max(LEAST), self.width);
+            self.all.extend(extent.stacks.iter_mut().map(std::ptr::from_mut));
+            self.extents.push(extent);
+        }
+    }
+
+    /// The results of the next row. It counts when [`keep`](Self::keep) is called.
+    pub fn next(&mut self) -> &mut [PidsResult] {
+        if self.len == self.all.len() {
+            self.reserve(self.len + self.len / 4 + LEAST);
+        }
+        // SAFETY: the rows live as long as the extents, and each has this many results. Nobody else has a reference to
+        // one of them, since callers have pointers only.
+        unsafe { std::slice::from_raw_parts_mut((*self.all[self.len]).head, self.width) }
+    }
+
+    /// The arena and the next row at once.
+    pub fn next_with_arena(&mut self) -> (&mut [PidsResult], &mut Arena) {
+        let row = std::ptr::from_mut(self.next());
+        // SAFETY: the row is not a part of the arena.
+        (unsafe { &mut *row }, &mut self.arena)
+    }
+
+    /// Counts the next row.
+    pub fn keep(&mut self) {
+        self.len += 1;
+    }
+
+    /// Ends a fetch.
+    pub fn end(&mut self) {
+        self.shown.clear();
+        self.shown.extend_from_slice(&self.all[..self.len]);
+        self.shown.push(null_mut());
+    }
+}
