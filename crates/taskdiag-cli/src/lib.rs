@@ -8,6 +8,7 @@ mod aside;
 mod both;
 mod columns;
 mod commands;
+mod dropin;
 mod exit;
 mod files;
 mod forest;

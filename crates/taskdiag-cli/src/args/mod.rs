@@ -1,6 +1,7 @@
 //! Arguments: one clap definition for each command. The parser, `--help`, the man page and the
 //! completions are all made from it.
 
+pub mod dropin;
 pub mod dump;
 pub mod files;
 pub mod lists;
@@ -10,6 +11,7 @@ pub mod memory;
 pub mod pmap;
 pub mod procps;
 pub mod ps;
+pub mod run;
 pub mod table;
 #[cfg(feature = "top")]
 pub mod top;
@@ -49,6 +51,10 @@ pub enum Cli {
     Dump(dump::DumpArgs),
     /// `taskdiag wait`
     Wait(wait::WaitArgs),
+    /// `taskdiag run`: the program and its arguments
+    Run(Vec<OsString>),
+    /// `taskdiag dropin`
+    Dropin(dropin::What),
     /// `taskdiag help exit-codes`
     ExitCodes,
     /// `taskdiag generate`: what
@@ -110,6 +116,8 @@ pub fn command() -> Command {
         )
         .subcommand(dump::command())
         .subcommand(wait::command())
+        .subcommand(run::command())
+        .subcommand(dropin::command())
         .subcommand(
             Command::new("generate")
                 .about("Print the man page, a completion script or the page of all columns")
@@ -155,6 +163,8 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
         Some("top") => top_command(),
         Some("dump") => Some(dump::command()),
         Some("wait") => Some(wait::command()),
+        Some("run") => Some(run::command()),
+        Some("dropin") => Some(dropin::command()),
         _ => None,
     };
     if let Some(instead) = argv.get(1).and_then(|a| a.to_str()).and_then(of_another_tool) {
@@ -251,6 +261,8 @@ fn parsed(name: &str, m: &ArgMatches) -> Result<Cli, Exit> {
         "engines" => Cli::Engines(m.get_flag("json")),
         "dump" => Cli::Dump(dump::DumpArgs::from_matches(m)?),
         "wait" => Cli::Wait(wait::WaitArgs::from_matches(m)?),
+        "run" => Cli::Run(run::from_matches(m)),
+        "dropin" => Cli::Dropin(dropin::from_matches(m)),
         "generate" => Cli::Generate(text(m, "what").unwrap_or_default()),
         other => unreachable!("clap knows no such command: {other}"),
     })

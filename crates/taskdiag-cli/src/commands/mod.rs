@@ -25,6 +25,8 @@ pub fn run(cli: &Cli) -> Result<(), Exit> {
         Cli::Engines(json) => engines::run(*json),
         Cli::Dump(args) => dump::run(args),
         Cli::Wait(args) => wait::run(args),
+        Cli::Run(argv) => crate::dropin::run::run(argv),
+        Cli::Dropin(what) => crate::dropin::machine::run(*what),
         Cli::ExitCodes => {
             let text = crate::exit::codes_text() + "\n";
             Ok(crate::output::sink::write_all(text.as_bytes())?)

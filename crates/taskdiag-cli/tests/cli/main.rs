@@ -10,6 +10,7 @@ mod maps;
 mod memory;
 mod memory_oracle;
 mod oracle;
+mod run;
 mod schema;
 mod terminal;
 mod text;

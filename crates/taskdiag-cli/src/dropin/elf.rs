@@ -1,0 +1,162 @@
+//! What an ELF file says of the libraries that it needs. Only 64-bit files of this machine's byte order are understood;
+//! the drop-in is made for no others.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const DT_NEEDED: u64 = 1;
+const DT_STRTAB: u64 = 5;
+const DT_SONAME: u64 = 14;
+/// The most bytes of a table that are read.
+const MOST: u64 = 1 << 20;
+
+/// How a file is linked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Linked {
+    /// Does a dynamic linker load it?
+    pub is_dynamic: bool,
+    /// The libraries that it needs.
+    pub needed: Vec<String>,
+    /// Its own name as a library.
+    pub soname: Option<String>,
+}
+
+/// What the file says; `None`: it is no ELF file, such as a script, or of another kind of machine.
+///
+/// # Errors
+/// It cannot be read.
+pub fn linked(path: &Path) -> io::Result<Option<Linked>> {
+    let file = File::open(path)?;
+    let head = part(&file, 0, 64)?;
+    if head.len() < 64 {
+        return Ok(None);
+    }
+    let native = if cfg!(target_endian = "little") { 1 } else { 2 };
+    if head[..4] != *b"\x7fELF" || head[4] != 2 || head[5] != native {
+        return Ok(None);
+    }
+    let (at, size, count) = (u64_at(&head, 32), u16_at(&head, 54), u16_at(&head, 56));
+    if size != 56 {
+        return Ok(None);
+    }
+    let table = part(&file, at, u64::from(count) * 56)?;
+    let headers: Vec<Segment> = table.chunks_exact(56).map(Segment::new).collect();
+    let mut found =
+        Linked { is_dynamic: headers.iter().any(|s| s.kind == PT_INTERP), ..Linked::default() };
+    let Some(dynamic) = headers.iter().find(|s| s.kind == PT_DYNAMIC) else {
+        return Ok(Some(found));
+    };
+    let entries = part(&file, dynamic.offset, dynamic.size)?;
+    let entries: Vec<(u64, u64)> =
+        entries.chunks_exact(16).map(|e| (u64_at(e, 0), u64_at(e, 8))).collect();
+    let Some((_, strings)) = entries.iter().find(|(tag, _)| *tag == DT_STRTAB) else {
+        return Ok(Some(found));
+    };
+    let loaded =
+        |s: &&Segment| s.kind == PT_LOAD && (s.address..s.address + s.size).contains(strings);
+    let Some(segment) = headers.iter().find(loaded) else { return Ok(Some(found)) };
+    let offset = strings - segment.address + segment.offset;
+    let text = |at: u64| -> io::Result<String> {
+        let bytes = part(&file, offset.saturating_add(at), 256)?;
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    };
+    for (tag, value) in &entries {
+        match *tag {
+            DT_NEEDED => found.needed.push(text(*value)?),
+            DT_SONAME => found.soname = Some(text(*value)?),
+            0 => break,
+            _ => {}
+        }
+    }
+    Ok(Some(found))
+}
+
+/// A program header.
+struct Segment {
+    kind: u32,
+    offset: u64,
+    address: u64,
+    size: u64,
+}
+
+impl Segment {
+    fn new(bytes: &[u8]) -> Segment {
+        let kind = u32::from_ne_bytes(bytes[..4].try_into().expect("4 bytes"));
+        let (offset, address, size) = (u64_at(bytes, 8), u64_at(bytes, 16), u64_at(bytes, 32));
+        // What would not fit into an address space is not there.
+        let size = size.min(u64::MAX - address);
+        Segment { kind, offset, address, size }
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("2 bytes"))
+}
+
+/// Bytes of a file; fewer where it ends.
+fn part(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len.min(MOST) as usize];
+    let mut n = 0;
+    while n < bytes.len() {
+        match file.read_at(&mut bytes[n..], at.saturating_add(n as u64)) {
+            Ok(0) => break,
+            Ok(more) => n += more,
+            // No file has such an offset, so this one ends before it.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => break,
+            Err(e) => return Err(e),
+        }
+    }
+    bytes.truncate(n);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program() {
+        let own = linked(&std::env::current_exe().expect("it runs")).expect("it is read");
+        let own = own.expect("it is an ELF file");
+        assert!(own.is_dynamic);
+        assert!(own.needed.iter().any(|n| n.starts_with("libc.so")), "{own:?}");
+        assert_eq!(own.soname, None);
+    }
+
+    #[test]
+    fn what_is_no_program() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("file");
+        for text in [&b"#!/bin/sh\n"[..], b"", &[0x7f, b'E', b'L', b'F'], &[0xff; 200]] {
+            std::fs::write(&path, text).expect("written");
+            assert_eq!(linked(&path).expect("it is read"), None);
+        }
+        assert!(linked(&dir.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn a_file_that_lies() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("file");
+        let good = std::fs::read(std::env::current_exe().expect("it runs")).expect("it is read");
+        let mut bytes = good[..good.len().min(1 << 16)].to_vec();
+        // Each byte of the head and the program headers, one after the other.
+        for at in 0..600 {
+            let was = bytes[at];
+            bytes[at] = 0xff;
+            std::fs::write(&path, &bytes).expect("written");
+            let _ = linked(&path).expect("it is read");
+            bytes[at] = was;
+        }
+    }
+}

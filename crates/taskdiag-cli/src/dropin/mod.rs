@@ -1,0 +1,46 @@
+//! The drop-in for libproc2: running one program with it, and installing it for all programs.
+//!
+//! The library itself is `taskdiag-procps`, a file that is loaded into other programs. This program does not link to it;
+//! it only says to the dynamic linker where it is.
+
+mod elf;
+pub mod machine;
+pub mod run;
+mod stub;
+
+use std::path::{Path, PathBuf};
+
+use crate::exit::Exit;
+
+/// The environment variable that names the library, for those who keep it elsewhere.
+const ENV: &str = "TASKDIAG_PROCPS_LIB";
+/// Its name where it is installed, and where cargo makes it.
+const NAMES: [&str; 2] = ["libtaskdiag-procps.so", "libtaskdiag_procps.so"];
+
+/// The library: the one of [`ENV`], beside this program, or in `../lib/taskdiag`.
+pub fn library() -> Result<PathBuf, Exit> {
+    if let Some(path) = std::env::var_os(ENV).filter(|p| !p.is_empty()).map(PathBuf::from) {
+        return match path.is_file() {
+            true => absolute(&path),
+            false => Err(Exit::Usage(format!("{ENV}={}: there is no such file", path.display()))),
+        };
+    }
+    let exe = std::env::current_exe().map_err(|e| Exit::Failed(format!("/proc/self/exe: {e}")))?;
+    let dir = exe.parent().unwrap_or(Path::new("/"));
+    let beside = NAMES.map(|name| dir.join(name));
+    let installed = dir.with_file_name("lib").join("taskdiag").join(NAMES[0]);
+    let mut places = beside.into_iter().chain([installed.clone()]);
+    match places.find(|p| p.is_file()) {
+        Some(path) => absolute(&path),
+        None => Err(Exit::Failed(format!(
+            "the library is not there: neither {} beside this program nor {}; 'make install' puts it there, or \
+             {ENV} names it",
+            NAMES[0],
+            installed.display()
+        ))),
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Exit> {
+    path.canonicalize().map_err(|e| Exit::Failed(format!("{}: {e}", path.display())))
+}

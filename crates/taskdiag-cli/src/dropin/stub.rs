@@ -1,0 +1,146 @@
+//! The file that stands in the place of libproc2 for a whole machine.
+//!
+//! It is a library without code. It has the name and the symbol version that programs look for, and needs two libraries by
+//! their paths: first the drop-in, then the real libproc2. The dynamic linker looks for a function in all three of them in
+//! this order, so it finds those of the drop-in there and all others in the real one. Making the file here and not with a
+//! linker lets it name the paths of this machine without a compiler on it.
+
+/// Bytes of the headers: the file's own, and three of segments.
+const HEADERS: usize = 64 + 3 * 56;
+const DYNAMIC_ENTRIES: usize = 12;
+
+/// Machine numbers of ELF, by the architecture of this build.
+const MACHINE: u16 = if cfg!(target_arch = "x86_64") {
+    62
+} else if cfg!(target_arch = "aarch64") {
+    183
+} else if cfg!(target_arch = "riscv64") {
+    243
+} else {
+    0
+};
+
+/// Is it known how such a file looks here?
+pub const IS_KNOWN: bool = MACHINE != 0 && cfg!(target_endian = "little");
+
+/// The file: its soname, its symbol version, and the libraries that it needs.
+pub fn file(soname: &str, version: &str, needed: [&str; 2]) -> Vec<u8> {
+    let mut strings = vec![0];
+    let mut string = |text: &str| {
+        let at = strings.len();
+        strings.extend_from_slice(text.as_bytes());
+        strings.push(0);
+        at as u64
+    };
+    let (name, node) = (string(soname), string(version));
+    let libraries = needed.map(&mut string);
+    while strings.len() % 8 != 0 {
+        strings.push(0);
+    }
+
+    // All parts lie one behind the other, at addresses that are their places in the file.
+    let symbols_at = HEADERS;
+    let hash_at = symbols_at + 24;
+    let versions_at = hash_at + 16;
+    let definitions_at = versions_at + 8;
+    let strings_at = definitions_at + 2 * 28;
+    let dynamic_at = strings_at + strings.len();
+    let len = dynamic_at + DYNAMIC_ENTRIES * 16;
+
+    let mut out = Vec::with_capacity(len);
+    out.extend_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+    for n in [3, MACHINE] {
+        out.extend_from_slice(&n.to_le_bytes());
+    }
+    put32(&mut out, &[1]);
+    put64(&mut out, &[0, 64, 0]);
+    put32(&mut out, &[0]);
+    for n in [64_u16, 56, 3, 64, 0, 0] {
+        out.extend_from_slice(&n.to_le_bytes());
+    }
+    // It is writable because older linkers write addresses into the dynamic part.
+    let (all, dynamic) = (len as u64, (DYNAMIC_ENTRIES * 16) as u64);
+    segment(&mut out, 1, 0, all, 0x1000);
+    segment(&mut out, 2, dynamic_at as u64, dynamic, 8);
+    // The stack is not executable.
+    segment(&mut out, 0x6474_e551, 0, 0, 16);
+    // The symbol that every table begins with, and a hash table with nothing else in it.
+    out.extend_from_slice(&[0; 24]);
+    put32(&mut out, &[1, 1, 0, 0]);
+    out.extend_from_slice(&[0; 8]);
+    // The file itself, and its version.
+    for (flags, index, text, at, next) in
+        [(1_u16, 1_u16, soname, name, 28), (0, 2, version, node, 0)]
+    {
+        for n in [1, flags, index, 1] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        put32(&mut out, &[hash(text), 20, next, at as u32, 0]);
+    }
+    out.extend_from_slice(&strings);
+    let entries: [(u64, u64); DYNAMIC_ENTRIES] = [
+        (1, libraries[0]),
+        (1, libraries[1]),
+        (14, name),
+        (4, hash_at as u64),
+        (5, strings_at as u64),
+        (6, symbols_at as u64),
+        (10, strings.len() as u64),
+        (11, 24),
+        (0x6fff_fff0, versions_at as u64),
+        (0x6fff_fffc, definitions_at as u64),
+        (0x6fff_fffd, 2),
+        (0, 0),
+    ];
+    for (tag, value) in entries {
+        put64(&mut out, &[tag, value]);
+    }
+    debug_assert_eq!(out.len(), len);
+    out
+}
+
+fn put32(out: &mut Vec<u8>, numbers: &[u32]) {
+    numbers.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+}
+
+fn put64(out: &mut Vec<u8>, numbers: &[u64]) {
+    numbers.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+}
+
+/// A program header, of a part that may be read and written.
+fn segment(out: &mut Vec<u8>, kind: u32, at: u64, len: u64, align: u64) {
+    put32(out, &[kind, 6]);
+    put64(out, &[at, at, at, len, len, align]);
+}
+
+/// The hash of a name, as the ELF format has it.
+fn hash(name: &str) -> u32 {
+    name.bytes().fold(0, |h: u32, b| {
+        let h = (h << 4).wrapping_add(u32::from(b));
+        let high = h & 0xf000_0000;
+        (h ^ (high >> 24)) & !high
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dropin::elf;
+
+    #[test]
+    fn it_says_what_it_needs() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("libproc2.so.0");
+        std::fs::write(&path, file("libproc2.so.0", "LIBPROC_2", ["/a/b.so", "/c/d.so"]))
+            .expect("written");
+        let linked = elf::linked(&path).expect("it is read").expect("it is an ELF file");
+        assert_eq!(linked.soname.as_deref(), Some("libproc2.so.0"));
+        assert_eq!(linked.needed, ["/a/b.so", "/c/d.so"]);
+    }
+
+    #[test]
+    fn hashes() {
+        // As the generic ABI says of such a name, and an empty one.
+        assert_eq!((hash("printf"), hash("exit"), hash("")), (0x077_905a6, 0x0006_cf04, 0));
+    }
+}
