@@ -22,23 +22,39 @@ use crate::skips::target_dir;
 /// If it cannot be built.
 pub fn taskdiag() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        if let Some(path) = std::env::var_os("TASKDIAG_BIN") {
-            return path.into();
-        }
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "-q", "-p", "taskdiag-cli", "--target-dir"]).arg(target_dir());
-        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
-        if profile == "release" {
-            build.arg("--release");
-        }
-        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
-        assert!(status.success(), "taskdiag-cli does not build");
-        let path = target_dir().join(profile).join("taskdiag");
-        assert!(path.exists(), "{} was not built", path.display());
-        path
+    PATH.get_or_init(|| match std::env::var_os("TASKDIAG_BIN") {
+        Some(path) => path.into(),
+        None => built("taskdiag-cli", "taskdiag"),
     })
+}
+
+/// The path of the drop-in for libproc2, which is built as the program is. On machines without cargo, `TASKDIAG_PROCPS_LIB`
+/// names it.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn dropin() -> &'static PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| match std::env::var_os("TASKDIAG_PROCPS_LIB") {
+        Some(path) => path.into(),
+        None => built("taskdiag-procps", "libtaskdiag_procps.so"),
+    })
+}
+
+/// Builds a package of the workspace, and returns the path of this file of it.
+fn built(package: &str, file: &str) -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "-q", "-p", package, "--target-dir"]).arg(target_dir());
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    if profile == "release" {
+        build.arg("--release");
+    }
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
+    assert!(status.success(), "{package} does not build");
+    let path = target_dir().join(profile).join(file);
+    assert!(path.exists(), "{} was not built", path.display());
+    path
 }
 
 /// How the program ended.
