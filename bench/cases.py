@@ -244,3 +244,4 @@ import session_cases  # noqa: E402, F401
 import top_cases  # noqa: E402, F401
 import wait_cases  # noqa: E402, F401
 import python_cases  # noqa: E402, F401
+import procps_cases  # noqa: E402, F401
