@@ -15,6 +15,9 @@ FUZZ_SECONDS ?= 60
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/release/taskdiag
+# The drop-in for libproc2, as cargo makes it and as it is called.
+DROPIN := $(TARGET_DIR)/dropin/libtaskdiag_procps.so
+DROPIN_NAME := libtaskdiag-procps.so
 RUST := tools/with-rust
 CARGO := $(RUST) cargo
 
@@ -31,9 +34,11 @@ help: ## this list
 run: build ## build, and show this machine's processes (ARGS="-T -o pid,tid,comm")
 	@$(BIN) ps $(ARGS)
 
-build: ## the release binary
+build: ## the release binary, and the drop-in for libproc2
 	@tools/setup build
 	$(CARGO) build --release --package taskdiag-cli
+	$(CARGO) build --profile dropin --package taskdiag-procps
+	@cp -f $(DROPIN) $(TARGET_DIR)/release/$(DROPIN_NAME)
 
 test: ## every test that this machine can run
 	@tools/setup test
@@ -78,6 +83,7 @@ docs: ## make docs/columns.md and the JSON Schema again from the field table
 bench: ## measure against the peers (CASES="a f" KEEP=name); root for the large loads
 	@tools/setup bench
 	$(CARGO) build --release --package taskdiag-cli
+	$(CARGO) build --profile dropin --package taskdiag-procps
 	python3 bench/run $(CASES) $(if $(KEEP),--keep $(KEEP))
 
 fuzz: ## fuzz each target for FUZZ_SECONDS
@@ -115,9 +121,10 @@ bench-vm: ## the kernel series before and after (CASES="readdir wait" KEEP=vm)
 
 # As root after `make build` as a user nothing is built again. Man page and completions come from
 # the program's own tables.
-install: ## binary, man page, completions (PREFIX, DESTDIR)
-	@[ -x $(BIN) ] || $(MAKE) --no-print-directory build
+install: ## binary, drop-in for libproc2, man page, completions (PREFIX, DESTDIR)
+	@[ -x $(BIN) ] && [ -e $(DROPIN) ] || $(MAKE) --no-print-directory build
 	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/bin/taskdiag
+	install -Dm644 $(DROPIN) $(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME)
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions \
@@ -127,8 +134,12 @@ install: ## binary, man page, completions (PREFIX, DESTDIR)
 	$(BIN) generate zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag
 	$(BIN) generate fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/taskdiag.fish
 
+# Without the library, programs for which `taskdiag dropin install` was run would not start.
 uninstall: ## what install put there
+	@! grep -qsxF "$(PREFIX)/lib/taskdiag/dropin" $(DESTDIR)/etc/ld.so.conf.d/00-taskdiag.conf || { \
+		echo "first run 'taskdiag dropin remove' as root: programs of procps use the drop-in" >&2; exit 1; }
 	rm -f $(DESTDIR)$(PREFIX)/bin/taskdiag \
+		$(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME) \
 		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag \
