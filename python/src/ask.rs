@@ -3,14 +3,16 @@
 
 use std::num::NonZeroU64;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use taskdiag::engine::procfs::Procfs;
 use taskdiag::field::{self, FILES, MAPS, MEMORY, Missing, Part, Row, SETS, Set, TASKS};
 use taskdiag::files::What;
 use taskdiag::view::{Filter, Item, Key, Plan, Query, View};
-use taskdiag::{Choice, Error, Groups, Members, Snapshot, Watch};
+use taskdiag::{Choice, Engine, Error, Groups, Members, Request, Snapshot, Watch};
 
 use crate::arrow::Shared;
 use crate::column::{Builder, Lacks, Spec};
@@ -70,6 +72,8 @@ pub struct Common {
     pub pids: Option<Pids>,
     /// What may be read.
     pub limits: Limits,
+    /// The proc filesystem to read, if that is not `/proc`.
+    pub proc: Option<PathBuf>,
 }
 
 /// A query that was checked, and what its columns are called.
@@ -84,7 +88,26 @@ pub struct Ask {
     limits: Limits,
     /// The process that has to be there.
     one: Option<u32>,
+    proc: Option<PathBuf>,
 }
+
+/// Groups that cost microseconds for one process, as no walk over its pages or mappings is needed.
+const QUICK: [Groups; 14] = [
+    Groups::BASE,
+    Groups::CRED,
+    Groups::STAT,
+    Groups::STATM,
+    Groups::IO,
+    Groups::CMDLINE,
+    Groups::ENVIRON,
+    Groups::PATHS,
+    Groups::NS,
+    Groups::CGROUP,
+    Groups::LIMITS,
+    Groups::SCHED,
+    Groups::FD_COUNT,
+    Groups::FD,
+];
 
 const DEFAULT_TASKS: &str = "pid,ppid,user,s,nlwp,time,rss,start,comm,args";
 const DEFAULT_THREADS: &str = "pid,tid,ppid,user,s,time,rss,start,comm,args";
@@ -140,7 +163,12 @@ impl Ask {
             Some(Pids::One(pid)) => (one, query.select.pids) = (Some(pid), vec![pid]),
             Some(Pids::Several(pids)) => query.select.pids = pids,
         }
-        Ok(Ask { query, specs, choice, limits: common.limits, one })
+        if common.proc.is_some() && common.engine.is_some_and(|e| e != "procfs") {
+            let text =
+                "only the engine procfs reads another proc filesystem: leave out engine or proc";
+            return Err(error::bad_query(py, text.to_owned()));
+        }
+        Ok(Ask { query, specs, choice, limits: common.limits, one, proc: common.proc })
     }
     /// Processes, or threads.
     pub fn tasks(py: Python<'_>, common: Common, threads: bool) -> PyResult<Ask> {
@@ -182,8 +210,34 @@ impl Ask {
         }));
         Ok(ask)
     }
+    /// Is the answer there at once, so that nobody need be able to interrupt it?
+    pub fn is_quick(&self) -> bool {
+        let quick = QUICK.into_iter().fold(Groups::NONE, |all, group| all | group);
+        self.one.is_some() && quick.contains(self.query.groups())
+    }
+    /// Asks the proc filesystem that is named.
+    fn read(&self, proc: &Path, watch: &Arc<Watch>) -> Result<Made, Error> {
+        let groups = self.query.plan().groups();
+        let request = match (self.one, self.query.threads) {
+            (Some(pid), true) => Request::threads(pid, groups),
+            (Some(pid), false) => Request::one(pid, groups),
+            (None, true) => Request::all_threads(groups),
+            (None, false) => Request::all(groups),
+        };
+        let mut request = request.with_members(self.query.members()).with_watch(Arc::clone(watch));
+        request.budget = self.limits.budget;
+        request.max_rss_bytes = self.limits.max_rss;
+        let answer = Procfs::with_root(proc)?.run(&request)?;
+        let snapshot = Snapshot::parse(answer.stream)?;
+        let made = Made::of(&self.query, &snapshot, self.specs.clone(), |_| true);
+        let wanted = self.query.select.pids.iter().copied();
+        Ok(Made { nobody: wanted.filter(|p| snapshot.task(*p).is_none()).collect(), ..made })
+    }
     /// Asks, and makes a table of the answer. It touches no Python.
     pub fn answer(&self, watch: &Arc<Watch>) -> Result<Made, Error> {
+        if let Some(proc) = &self.proc {
+            return self.read(proc, watch);
+        }
         let mut plan: Plan = self.query.plan();
         plan.requests(|r| {
             r.watch = Some(Arc::clone(watch));

@@ -14,6 +14,7 @@ mod table;
 mod worker;
 
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,13 +43,18 @@ fn limits(py: Python<'_>, budget: Option<f64>, max_rss: Option<u64>) -> PyResult
 fn answer(py: Python<'_>, ask: Ask) -> PyResult<Table> {
     let watch = Arc::new(Watch::new());
     let theirs = Arc::clone(&watch);
-    let made = worker::run(py, move || ask.answer(&theirs), || watch.stop());
+    let quick = ask.is_quick();
+    let work = move || ask.answer(&theirs);
+    let made = match quick {
+        true => Ok(py.detach(work)),
+        false => worker::run(py, work, || watch.stop()),
+    };
     made?.map(Table::new).map_err(|e| error::raise(py, &e))
 }
 
 /// Processes, or threads.
 #[pyfunction]
-#[pyo3(signature = (columns=None, *, threads=false, r#where=None, sort=None, pids=None, engine=None, budget=None, max_rss=None))]
+#[pyo3(signature = (columns=None, *, threads=false, r#where=None, sort=None, pids=None, engine=None, budget=None, max_rss=None, proc=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 fn snapshot(
     py: Python<'_>,
@@ -60,15 +66,16 @@ fn snapshot(
     engine: Option<String>,
     budget: Option<f64>,
     max_rss: Option<u64>,
+    proc: Option<PathBuf>,
 ) -> PyResult<Table> {
     let limits = limits(py, budget, max_rss)?;
-    let common = Common { columns, filter: r#where, sort, engine, pids, limits };
+    let common = Common { columns, filter: r#where, sort, engine, pids, limits, proc };
     answer(py, Ask::tasks(py, common, threads)?)
 }
 
 /// Memory mappings.
 #[pyfunction]
-#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None))]
+#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None, proc=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 fn maps(
     py: Python<'_>,
@@ -79,9 +86,10 @@ fn maps(
     engine: Option<String>,
     budget: Option<f64>,
     max_rss: Option<u64>,
+    proc: Option<PathBuf>,
 ) -> PyResult<Table> {
     let limits = limits(py, budget, max_rss)?;
-    let common = Common { columns, filter: r#where, sort, engine, pids, limits };
+    let common = Common { columns, filter: r#where, sort, engine, pids, limits, proc };
     answer(py, Ask::maps(py, common)?)
 }
 
@@ -100,13 +108,13 @@ fn memory(
     max_rss: Option<u64>,
 ) -> PyResult<Table> {
     let limits = limits(py, budget, max_rss)?;
-    let common = Common { columns, filter: r#where, sort, engine, pids, limits };
+    let common = Common { columns, filter: r#where, sort, engine, pids, limits, proc: None };
     answer(py, Ask::memory(py, common)?)
 }
 
 /// Files in use.
 #[pyfunction]
-#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, paths=false, mapped=false, engine=None))]
+#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, paths=false, mapped=false, engine=None, proc=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 fn files(
     py: Python<'_>,
@@ -117,8 +125,9 @@ fn files(
     paths: bool,
     mapped: bool,
     engine: Option<String>,
+    proc: Option<PathBuf>,
 ) -> PyResult<Table> {
-    let common = Common { columns, filter: r#where, sort, engine, pids, ..Common::default() };
+    let common = Common { columns, filter: r#where, sort, engine, pids, proc, ..Common::default() };
     answer(py, Ask::files(py, common, paths, mapped)?)
 }
 
@@ -134,6 +143,35 @@ fn columns(py: Python<'_>, of: &str) -> PyResult<Vec<ColumnInfo>> {
     Ok(set.own().map(ColumnInfo::of).collect())
 }
 
+/// An OSError with the number of the error, which Python makes a PermissionError or the like.
+fn system_error() -> PyErr {
+    let error = std::io::Error::last_os_error();
+    pyo3::exceptions::PyOSError::new_err((error.raw_os_error(), error.to_string()))
+}
+
+/// `IOPRIO_WHO_PROCESS` of linux/ioprio.h.
+const WHO_PROCESS: libc::c_int = 1;
+
+/// The I/O priority of a process, as ioprio_get(2) has it. Private: `taskdiag.psutil` uses it.
+#[pyfunction]
+fn ioprio_get(pid: libc::pid_t) -> PyResult<i64> {
+    // SAFETY: the call takes two numbers.
+    match unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, pid) } {
+        -1 => Err(system_error()),
+        priority => Ok(priority),
+    }
+}
+
+/// Sets it.
+#[pyfunction]
+fn ioprio_set(pid: libc::pid_t, priority: libc::c_int) -> PyResult<()> {
+    // SAFETY: the call takes three numbers.
+    match unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, pid, priority) } {
+        -1 => Err(system_error()),
+        _ => Ok(()),
+    }
+}
+
 #[pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
@@ -141,7 +179,7 @@ mod _native {
     #[pymodule_export]
     use super::table::{Binary, ColumnInfo, Table};
     #[pymodule_export]
-    use super::{columns, files, maps, memory, snapshot};
+    use super::{columns, files, ioprio_get, ioprio_set, maps, memory, snapshot};
 
     /// What stands for "unlimited" in a column of numbers.
     #[pymodule_export]

@@ -198,6 +198,22 @@ impl Table {
         let found = lacks.binary_search_by_key(&(row as u32), |(r, _)| *r);
         Ok(found.ok().map(|i| lacks[i].1.name()))
     }
+    /// Which rows of a column lack the value, or have only its beginning, and why. `absent` says whether those are among
+    /// them that just do not have it.
+    #[pyo3(signature = (column, absent=false))]
+    fn lacks<'py>(
+        &self,
+        py: Python<'py>,
+        column: &str,
+        absent: bool,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let rows = PyDict::new(py);
+        let lacks = self.made.lacks[self.place(column)?].iter();
+        lacks
+            .filter(|(_, why)| absent || !why.is_absent())
+            .try_for_each(|(row, why)| rows.set_item(row, why.name()))?;
+        Ok(rows)
+    }
     /// How many values are lacking in which column, and why. What a task just does not have is not among them.
     #[getter]
     fn missing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 from collections.abc import Iterator, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, final
 
 _Names: TypeAlias = str | Sequence[str]
 _Pids: TypeAlias = int | Sequence[int]
 _Engine: TypeAlias = Literal["auto", "kernel", "bpf", "procfs"]
+_Path: TypeAlias = str | PathLike[str]
 _Rows: TypeAlias = Literal["tasks", "maps", "memory", "files"]
 _Delta: TypeAlias = Literal["time", "faults", "io", "switches"]
 
@@ -18,6 +20,8 @@ __all__ = [
     "Table",
     "columns",
     "files",
+    "ioprio_get",
+    "ioprio_set",
     "maps",
     "memory",
     "snapshot",
@@ -78,6 +82,9 @@ class Table:
     def missing(self) -> dict[str, dict[str, int]]:
         """How many values are lacking in which column, and why: denied, vanished, blocked, truncated, unsupported ...
         What a task just does not have, such as the program of a kernel thread, is not among them."""
+    def lacks(self, column: str, absent: bool = False) -> dict[int, str]:
+        """Why rows lack the value of a column, or have only its beginning, by the number of the row. With `absent`, rows
+        are there that just do not have it."""
     def why(self, row: int, column: str) -> str | None:
         """Why a value is None, or only the beginning of a text. None: it is all there."""
     @property
@@ -168,6 +175,7 @@ def snapshot(
     engine: _Engine | None = None,
     budget: float | None = None,
     max_rss: int | None = None,
+    proc: _Path | None = None,
 ) -> Table:
     """Processes, or with `threads` all threads.
 
@@ -175,7 +183,7 @@ def snapshot(
     `where` is a condition, as "rss > 1G and user == web". `sort` names columns, with - before one whose largest value
     comes first. `pids` is one process id, which has to be there, or several. `engine` is kernel, bpf or procfs; without
     it, the fastest one that works here answers. `budget` (seconds) and `max_rss` (bytes) limit the sums over pages
-    (pss, uss, swap).
+    (pss, uss, swap). `proc` is another proc filesystem, or a directory tree like one, that the engine procfs reads.
     """
 
 def maps(
@@ -187,6 +195,7 @@ def maps(
     engine: _Engine | None = None,
     budget: float | None = None,
     max_rss: int | None = None,
+    proc: _Path | None = None,
 ) -> Table:
     """Memory mappings of one process, of several, or of all. A process whose mappings are not known has one row, which
     says so."""
@@ -213,9 +222,14 @@ def files(
     paths: bool = False,
     mapped: bool = False,
     engine: _Engine | None = None,
+    proc: _Path | None = None,
 ) -> Table:
     """Open files of one process, of several, or of all: descriptors, with `paths` also working and root directory and
     program, with `mapped` also mapped files. A table of descriptors that threads share is there once."""
 
 def columns(of: _Rows = "tasks") -> list[Column]:
     """The columns that rows of a kind have. Mappings and files have those of their task, too."""
+
+# For taskdiag.psutil.
+def ioprio_get(pid: int) -> int: ...
+def ioprio_set(pid: int, priority: int) -> None: ...

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Which columns of taskdiag an attribute of psutil is made of, and how.
+
+An attribute is made for all rows of a table at once, because a step of Python for each value would cost more than the
+reading. Rows that lack a value are few, and are looked at one by one: each gets a value or the exception that psutil
+has for it.
+"""
+
+import os
+import pwd
+import re
+from itertools import repeat
+
+import taskdiag
+from taskdiag.psutil import _types as t
+
+TICKS = os.sysconf("SC_CLK_TCK")
+# Names of programs end after 15 bytes.
+COMM = 15
+TEXT = frozenset(["comm", "s", "tty", "exe", "cwd"])
+LISTS = frozenset(["args", "environ"])
+
+
+class Here:
+    """What all rows of an answer have in common. `proc` is the directory of the proc filesystem."""
+
+    def __init__(self, proc):
+        self.proc = proc
+        self.users = Users()
+        self._boot = None
+
+    @property
+    def boot(self):
+        """When the machine was started, in seconds since 1970."""
+        if self._boot is None:
+            with open(f"{self.proc}/stat", "rb") as f:
+                self._boot = float(re.search(rb"^btime (\d+)", f.read(), re.M)[1])
+        return self._boot
+
+    def ask(self, columns, **more):
+        """A table of processes."""
+        if self.proc != "/proc":
+            more["proc"] = self.proc
+        return taskdiag.snapshot(columns, **more)
+
+
+class Users(dict):
+    """Names of users: each is looked up once."""
+
+    def __missing__(self, uid):
+        try:
+            name = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            name = str(uid)
+        self[uid] = name
+        return name
+
+
+class Attr:
+    """An attribute: its columns, and a function from lists of their values to the list of its values. `absent` is what
+    a process has that just has none of it; without it, None among the values is for the function. `zombie` says that
+    zombies have none, and psutil raises ZombieProcess."""
+
+    def __init__(self, columns, make, zombie=False, **absent):
+        self.columns = columns.split()
+        self.make = make
+        self.zombie = zombie
+        self.absent = absent
+        self.needs = self.columns + ["s"] * (zombie and "s" not in self.columns)
+
+
+def _memory(here, pids, vms, rss, anon, text, data):
+    # The kernel has had no numbers for "lib" and "dirty" since Linux 2.6. Shared is what is not anonymous, as in
+    # /proc/PID/statm.
+    shared = [max(0, r - a) for r, a in zip(rss, anon)]
+    return list(map(t.pmem._make, zip(rss, vms, shared, text, repeat(0), data, repeat(0))))
+
+
+def _full_memory(here, pids, vms, rss, anon, text, data, uss, huge, pss, swap):
+    basic = _memory(here, pids, vms, rss, anon, text, data)
+    return [t.pfullmem(*b, u + h, p, s) for b, u, h, p, s in zip(basic, uss, huge, pss, swap)]
+
+
+def _cpu_times(here, pids, *times):
+    waits = repeat(0.0) if not counts_delays() else [_io_wait(here, pid) for pid in pids]
+    return list(map(t.pcputimes._make, zip(*times, waits)))
+
+
+def counts_delays():
+    """Does the kernel count how long tasks wait for disks?"""
+    try:
+        with open("/proc/sys/kernel/task_delayacct", "rb") as f:
+            return f.read().strip() != b"0"
+    except OSError:
+        # Before Linux 5.14, a parameter of the kernel decides it, which is on if nobody says otherwise.
+        return True
+
+
+def stat(here, pid):
+    """The words of /proc/PID/stat from the state on."""
+    with open(f"{here.proc}/{pid}/stat", "rb") as f:
+        return f.read().rpartition(b")")[2].split()
+
+
+def _io_wait(here, pid):
+    try:
+        return int(stat(here, pid)[39]) / TICKS
+    except OSError:
+        # The process ended after it was asked for its times. psutil would have had none of them.
+        return t.NoSuchProcess(pid)
+
+
+def _terminal(here, pids, ttys):
+    known = {None: None}
+    for tty in set(ttys) - {None}:
+        known[tty] = f"/dev/{tty}" if os.path.exists(f"/dev/{tty}") else None
+    return [known[tty] for tty in ttys]
+
+
+def _nice(here, pids, values):
+    if None not in values:
+        return values
+    return [v if v is not None else _priority(pid) for pid, v in zip(pids, values)]
+
+
+def _priority(pid):
+    # Of a real-time process, psutil has the nice value that it would have otherwise, and taskdiag has none.
+    try:
+        return os.getpriority(os.PRIO_PROCESS, pid)
+    except ProcessLookupError:
+        return t.NoSuchProcess(pid)
+
+
+def alive(path):
+    """A path without the mark of a deleted file, as psutil has it."""
+    if path.endswith(" (deleted)") and not os.path.exists(path):
+        return path[: -len(" (deleted)")]
+    return path
+
+
+def arguments(args):
+    """Arguments as psutil has them: programs that change their title separate them by blanks."""
+    return args[0].split(" ") if len(args) == 1 and " " in args[0] else args
+
+
+def _environ(text):
+    env = {}
+    for entry in text:
+        if not entry:
+            break
+        name, equals, value = entry.partition("=")
+        if name and equals:
+            env[name] = value
+    return env
+
+
+def _context_switches(here, pids):
+    # psutil has those of the first thread. The column of taskdiag is the sum of all threads.
+    return [_switches_of(here, pid) for pid in pids]
+
+
+def _switches_of(here, pid):
+    try:
+        with open(f"{here.proc}/{pid}/status", "rb") as f:
+            found = re.findall(rb"ctxt_switches:\t(\d+)", f.read())
+    except PermissionError:
+        return t.AccessDenied(pid)
+    except OSError:
+        return t.NoSuchProcess(pid)
+    return t.pctxsw(int(found[0]), int(found[1]))
+
+
+def _same(here, pids, values):
+    return values
+
+
+MEMORY = "vsz rss rss_anon trs size"
+ATTRS = {
+    "ppid": Attr("ppid", _same),
+    "name": Attr("comm", _same),
+    "exe": Attr("exe", lambda here, pids, v: list(map(alive, v)), zombie=True, exe=""),
+    "cwd": Attr("cwd", lambda here, pids, v: list(map(alive, v)), zombie=True, cwd=""),
+    "cmdline": Attr("args", lambda here, pids, v: list(map(arguments, v)), zombie=True, args=[]),
+    "environ": Attr("environ", lambda here, pids, v: list(map(_environ, v)), environ={}),
+    "status": Attr("s", lambda here, pids, v: [t.STATUS.get(s, "?") for s in v]),
+    "username": Attr("ruid", lambda here, pids, v: [here.users[uid] for uid in v]),
+    "uids": Attr("ruid uid suid", lambda here, pids, *v: list(map(t.puids._make, zip(*v)))),
+    "gids": Attr("rgid gid sgid", lambda here, pids, *v: list(map(t.pgids._make, zip(*v)))),
+    "create_time": Attr("start_ticks", lambda here, pids, v: [n / TICKS + here.boot for n in v]),
+    "terminal": Attr("tty", _terminal),
+    "nice": Attr("ni", _nice),
+    "cpu_num": Attr("psr", _same),
+    "num_threads": Attr("nlwp", _same),
+    "num_fds": Attr("fds", _same, fds=0),
+    "num_ctx_switches": Attr("", _context_switches),
+    "cpu_times": Attr("usertime systime cutime cstime", _cpu_times),
+    "memory_info": Attr(MEMORY, _memory),
+    "memory_full_info": Attr(f"{MEMORY} uss htprv pss map_swap", _full_memory, uss=0, htprv=0, pss=0, map_swap=0),
+    "io_counters": Attr("syscr syscw read_bytes write_bytes rchar wchar",
+                        lambda here, pids, *v: list(map(t.pio._make, zip(*v)))),
+}
+# What one file or two have together, so that a oneshot() asks for all of it at once.
+CHEAP = frozenset("ppid comm s ruid uid suid rgid gid sgid start_ticks tty ni psr nlwp usertime systime cutime cstime"
+                  .split())
+
+
+def lacking(pid, name, why):
+    """The exception for a value that is lacking."""
+    if why == "vanished":
+        return t.NoSuchProcess(pid, name)
+    if why == "unsupported":
+        return NotImplementedError("this kernel does not say it")
+    if why == "denied":
+        return t.AccessDenied(pid, name)
+    return t.AccessDenied(pid, name, f"taskdiag could not read it: {why}")
+
+
+def values(here, table, attr):
+    """The value of the attribute for each row of a table, or the exception."""
+    a = ATTRS[attr]
+    lists, odd = [], {}
+    pids = table["pid"]
+    for column in a.columns:
+        got = table[column]
+        # Without an entry in `absent`, a process that has none has 0 or None, and that is for `make`.
+        for row, why in table.lacks(column, column in a.absent).items():
+            odd.setdefault(row, {})[column] = why
+            if got[row] is None:
+                got[row] = "" if column in TEXT else [] if column in LISTS else 0
+        lists.append(got)
+    made = a.make(here, pids, *lists)
+    states = table["s"] if odd and a.zombie else None
+    for row, whys in odd.items():
+        why = next((w for w in whys.values() if w not in ("absent", "truncated")), None)
+        if states is not None and states[row] == "Z":
+            made[row] = t.ZombieProcess(pids[row])
+        elif why is not None:
+            made[row] = lacking(pids[row], None, why)
+        elif "absent" in whys.values() and len(a.columns) == 1:
+            made[row] = a.absent[a.columns[0]]
+    return made

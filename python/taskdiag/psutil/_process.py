@@ -1,0 +1,684 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""One process in psutil's shape.
+
+A method asks taskdiag for the columns of its attribute and for this process alone. Inside of `oneshot()` an answer
+is kept, and has all columns that cost nothing more. What changes something goes to the process that the object was made
+for, or to nobody: a pidfd is opened, and the start time compared, before a signal is sent.
+"""
+
+import contextlib
+import datetime
+import errno
+import math
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import threading
+import time
+
+import taskdiag
+from taskdiag import _native
+from taskdiag.psutil import _lists, _types as t
+from taskdiag.psutil._columns import ATTRS, CHEAP, COMM, TICKS, Here, stat, values
+from taskdiag.psutil._place import procfs_path
+
+UNSET = object()
+NOT_A_PROCESS = "the PID is the id of a thread"
+# Pids that somebody found reused: process_iter() makes new objects for them.
+reused: set = set()
+
+
+class Process:
+    """A process. Without a pid it is this one. NoSuchProcess is raised if there is none with this pid."""
+
+    _name = None
+    _ppid = None
+    _exe = None
+    _gone = False
+    _pid_reused = False
+    _cache = None
+    _last = None
+    _exitcode = UNSET
+
+    def __init__(self, pid=None):
+        self._init(pid)
+
+    def _init(self, pid, _ignore_nsp=False):
+        if pid is None:
+            pid = os.getpid()
+        elif pid < 0:
+            raise ValueError(f"pid must be a positive integer (got {pid})")
+        elif pid >= 1 << 31:
+            raise t.NoSuchProcess(pid, msg="process PID out of range")
+        self._pid = pid
+        self._create_time = None
+        self._ident = (pid, None)
+        try:
+            self._ident = self._get_ident()
+        except t.NoSuchProcess:
+            if not _ignore_nsp:
+                raise t.NoSuchProcess(pid, msg="process PID not found") from None
+            self._gone = True
+
+    @classmethod
+    def _known(cls, pid, ticks):
+        """A process that an answer has."""
+        self = object.__new__(cls)
+        self._pid = pid
+        self._create_time = None
+        self._ident = (pid, ticks / TICKS)
+        return self
+
+    @property
+    def _here(self):
+        return Here(procfs_path())
+
+    @property
+    def _lock(self):
+        return self.__dict__.setdefault("_its_lock", threading.RLock())
+
+    def _get_ident(self):
+        """What tells the process from all others of this boot."""
+        with self._errors():
+            return (self._pid, int(stat(self._here, self._pid)[19]) / TICKS)
+
+    @contextlib.contextmanager
+    def _errors(self):
+        """Exceptions of the system as psutil has them."""
+        try:
+            yield
+        except PermissionError as e:
+            raise t.AccessDenied(self._pid, self._name) from e
+        except taskdiag.Hidden as e:
+            raise t.AccessDenied(self._pid, self._name, str(e)) from e
+        except (ProcessLookupError, FileNotFoundError) as e:
+            raise t.NoSuchProcess(self._pid, self._name) from e
+
+    # --- asking
+
+    def _table(self, columns):
+        columns = dict.fromkeys(["pid", *columns])
+        with self._errors():
+            table = self._here.ask(list(columns), pids=self._pid)
+        if not len(table):
+            raise t.NoSuchProcess(self._pid, self._name, NOT_A_PROCESS)
+        return table
+
+    def _attr(self, name):
+        """The value of an attribute that columns make."""
+        cache, needs = self._cache, ATTRS[name].needs
+        if cache is None:
+            value = values(self._here, self._table(needs), name)[0]
+        else:
+            value = cache.get(name, UNSET)
+            if value is UNSET:
+                cheap = CHEAP.issuperset(needs)
+                table = cache.get(None) if cheap else None
+                if table is None:
+                    table = self._table(CHEAP.union(needs))
+                    cache[None] = table
+                cache[name] = value = values(self._here, table, name)[0]
+        return self._found(value)
+
+    @contextlib.contextmanager
+    def oneshot(self):
+        """Keeps answers until the end of the block, so that several methods need one."""
+        with self._lock:
+            if self._cache is not None:
+                yield
+                return
+            self._cache = {}
+            try:
+                yield
+            finally:
+                self._cache = None
+
+    def as_dict(self, attrs=None, ad_value=None):
+        """Attributes by name. `ad_value` stands for what is denied, or what a zombie has not."""
+        names = checked(attrs)
+        found = {}
+        with self.oneshot():
+            wanted = [a for a in names if a in ATTRS]
+            if wanted and None not in self._cache:
+                self._cache[None] = self._table(CHEAP.union(*(ATTRS[a].needs for a in wanted)))
+                # What the answer has need not be asked for again.
+                for a in wanted:
+                    if a not in self._cache:
+                        self._cache[a] = values(self._here, self._cache[None], a)[0]
+            for name in names:
+                try:
+                    found[name] = self._pid if name == "pid" else getattr(self, name)()
+                except (t.AccessDenied, t.ZombieProcess):
+                    found[name] = ad_value
+                except NotImplementedError:
+                    if attrs:
+                        raise
+        return found
+
+    @property
+    def pid(self):
+        """The process id."""
+        return self._pid
+
+    def __str__(self):
+        said = {"pid": self._pid}
+        if self._name:
+            said["name"] = self._name
+        with self.oneshot():
+            if self._pid_reused:
+                said["status"] = "terminated + PID reused"
+            else:
+                try:
+                    said["name"] = self.name()
+                    said["status"] = self.status()
+                except t.ZombieProcess:
+                    said["status"] = "zombie"
+                except t.NoSuchProcess:
+                    said["status"] = "terminated"
+                except t.AccessDenied:
+                    pass
+        if self._exitcode not in (UNSET, None):
+            said["exitcode"] = self._exitcode
+        if self._create_time is not None:
+            begin = datetime.datetime.fromtimestamp(self._create_time)
+            today = time.time() - self._create_time < 24 * 60 * 60
+            said["started"] = begin.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
+        kind = type(self)
+        return f"{kind.__module__}.{kind.__name__}({', '.join(f'{k}={v!r}' for k, v in said.items())})"
+
+    __repr__ = __str__
+
+    def __eq__(self, other):
+        return self._ident == other._ident if isinstance(other, Process) else NotImplemented
+
+    def __hash__(self):
+        return hash(self._ident)
+
+    # --- is it still the same?
+
+    def is_running(self):
+        """Is it there, and is it the process for which this object was made? A zombie is there."""
+        if self._gone or self._pid_reused:
+            return False
+        try:
+            self._pid_reused = self._get_ident() != self._ident
+        except t.NoSuchProcess:
+            self._gone = True
+            return False
+        if self._pid_reused:
+            reused.add(self._pid)
+        return not self._pid_reused
+
+    def _raise_if_pid_reused(self):
+        if self._pid_reused or (not self.is_running() and self._pid_reused):
+            raise t.NoSuchProcess(self._pid, self._name, "process no longer exists and its PID has been reused")
+
+    # --- family
+
+    def ppid(self):
+        """Process id of the parent."""
+        self._raise_if_pid_reused()
+        return self._attr("ppid")
+
+    def parent(self):
+        """The parent; None if there is none, or none that may be seen."""
+        ppid = self.ppid()
+        if not ppid:
+            return None
+        begin = self._get_ident()[1]
+        try:
+            parent = Process(ppid)
+        except t.NoSuchProcess:
+            return None
+        # A process that began later is another one, which has got the pid of the parent.
+        return parent if parent._ident[1] <= begin else None
+
+    def parents(self):
+        """The parent, its parent, and so on."""
+        found = []
+        proc = self.parent()
+        while proc is not None:
+            found.append(proc)
+            proc = proc.parent()
+        return found
+
+    def children(self, recursive=False):
+        """Its children, with `recursive` also theirs and so on."""
+        self._raise_if_pid_reused()
+        begin = self._get_ident()[1] * TICKS
+        table = self._here.ask(["pid", "ppid", "start_ticks"])
+        by_parent = {}
+        for pid, ppid, ticks in table.rows():
+            if ticks >= begin:
+                by_parent.setdefault(ppid, []).append((pid, ticks))
+        found, parents, seen = [], [self._pid], {self._pid}
+        while parents:
+            for pid, ticks in by_parent.get(parents.pop(), ()):
+                if pid not in seen:
+                    seen.add(pid)
+                    found.append(Process._known(pid, ticks))
+                    if recursive:
+                        parents.append(pid)
+        return found
+
+    # --- attributes that columns make
+
+    def name(self):
+        """Name of the program. Where the kernel has only the first 15 bytes, arguments may have the rest."""
+        name = self._attr("name")
+        if len(name) >= COMM:
+            with contextlib.suppress(t.AccessDenied, t.ZombieProcess):
+                name = whole_name(name, self.cmdline())
+        self._name = name
+        return name
+
+    def exe(self):
+        """Path of the program. It may be empty, and does not change."""
+        if self._exe is None:
+            try:
+                exe = self._attr("exe")
+            except t.AccessDenied:
+                exe = guessed(self.cmdline())
+                if exe is None:
+                    raise
+                return exe
+            if not exe:
+                with contextlib.suppress(t.AccessDenied):
+                    exe = guessed(self.cmdline()) or ""
+            self._exe = exe
+        return self._exe
+
+    def cmdline(self):
+        """Its arguments."""
+        return self._attr("cmdline")
+
+    def cwd(self):
+        """Its working directory."""
+        return self._attr("cwd")
+
+    def environ(self):
+        """Its environment, as it was when the program started."""
+        return self._attr("environ")
+
+    def status(self):
+        """One of the STATUS_ constants."""
+        return self._attr("status")
+
+    def username(self):
+        """Name of its real user."""
+        return self._attr("username")
+
+    def create_time(self):
+        """When it began, in seconds since 1970."""
+        if self._create_time is None:
+            self._create_time = self._attr("create_time")
+        return self._create_time
+
+    def uids(self):
+        """Real, effective and saved uid."""
+        return self._attr("uids")
+
+    def gids(self):
+        """Real, effective and saved gid."""
+        return self._attr("gids")
+
+    def terminal(self):
+        """Its terminal, or None."""
+        return self._attr("terminal")
+
+    def num_fds(self):
+        """How many file descriptors it has open."""
+        return self._attr("num_fds")
+
+    def num_threads(self):
+        """How many threads it has."""
+        return self._attr("num_threads")
+
+    def num_ctx_switches(self):
+        """Context switches of its first thread."""
+        return self._attr("num_ctx_switches")
+
+    def io_counters(self):
+        """What it read and wrote."""
+        return self._attr("io_counters")
+
+    def cpu_num(self):
+        """The CPU on which it ran last."""
+        return self._attr("cpu_num")
+
+    def cpu_times(self):
+        """CPU time that it and its children used, in seconds."""
+        return self._attr("cpu_times")
+
+    def cpu_percent(self, interval=None):
+        """Per cent of a CPU that it used in the interval, or since the last call."""
+        if interval is not None and interval < 0:
+            raise ValueError(f"interval is not positive (got {interval!r})")
+        before = self._last
+        if interval:
+            before = self._used()
+            time.sleep(interval)
+        now = self._last = self._used()
+        return percent(before, now)
+
+    def _used(self):
+        times = self.cpu_times()
+        return time.monotonic(), times.user + times.system
+
+    def memory_info(self):
+        """Its memory in bytes."""
+        return self._attr("memory_info")
+
+    def memory_full_info(self):
+        """As memory_info(), with uss, pss and swap."""
+        return self._attr("memory_full_info")
+
+    def memory_percent(self, memtype="rss"):
+        """Per cent of the machine's memory."""
+        if memtype not in t.pfullmem._fields:
+            raise ValueError(f"invalid memtype {memtype!r}; valid types are {t.pfullmem._fields!r}")
+        info = self.memory_info() if memtype in t.pmem._fields else self.memory_full_info()
+        return getattr(info, memtype) / memory_total(self._here) * 100
+
+    # --- lists
+
+    def _found(self, found):
+        """What an answer has for this process: a value, or the exception to raise."""
+        if isinstance(found, t.Error):
+            found.name = self._name
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def threads(self):
+        """Its threads and their CPU times."""
+        with self._errors():
+            return self._found(_lists.threads(self._here, self._pid)[self._pid])
+
+    def memory_maps(self, grouped=True):
+        """What it has mapped; grouped, each file once."""
+        with self._errors():
+            maps = self._found(_lists.maps(self._here, self._pid))
+        return _lists.grouped(maps) if grouped else maps
+
+    def open_files(self):
+        """Regular files that it has open."""
+        with self._errors():
+            return self._found(_lists.open_files(self._here, self._pid)[self._pid])
+
+    def net_connections(self, kind="inet"):
+        """Its sockets."""
+        _lists.check_kind(kind)
+        with self._errors():
+            return self._found(_lists.connections(self._here, self._pid, kind)[self._pid])
+
+    def connections(self, kind="inet"):
+        """The old name of net_connections()."""
+        import warnings
+
+        text = "connections() is deprecated and will be removed; use net_connections() instead"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return self.net_connections(kind)
+
+    # --- what can be changed
+
+    def nice(self, value=None):
+        """Its nice value, or sets it."""
+        if value is None:
+            return self._attr("nice")
+        self._raise_if_pid_reused()
+        with self._errors():
+            os.setpriority(os.PRIO_PROCESS, self._pid, value)
+
+    def ionice(self, ioclass=None, value=None):
+        """Its I/O priority, or sets it."""
+        if ioclass is None:
+            if value is not None:
+                raise ValueError("'ioclass' argument must be specified")
+            with self._errors():
+                number = _native.ioprio_get(self._pid)
+            return t.pionice(t.IOPriority(number >> 13), number & 0x1FFF)
+        value = value or 0
+        if value and ioclass in (0, 3):
+            raise ValueError(f"{ioclass!r} ioclass accepts no value")
+        if not 0 <= value <= 7:
+            raise ValueError("value not in 0-7 range")
+        self._raise_if_pid_reused()
+        with self._errors():
+            _native.ioprio_set(self._pid, int(ioclass) << 13 | value)
+
+    def rlimit(self, resource_, limits=None):
+        """A limit (soft, hard), or sets it."""
+        if limits is not None:
+            if len(limits) != 2:
+                raise ValueError(f"second argument must be a (soft, hard) tuple, got {limits!r}")
+            self._raise_if_pid_reused()
+        if self._pid == 0:
+            raise ValueError("can't use prlimit() against PID 0 process")
+        with self._errors():
+            if limits is None:
+                return resource.prlimit(self._pid, resource_)
+            resource.prlimit(self._pid, resource_, limits)
+
+    def cpu_affinity(self, cpus=None):
+        """The CPUs on which it may run, or sets them; an empty list: all that it may have."""
+        if cpus is None:
+            with self._errors():
+                return sorted(os.sched_getaffinity(self._pid))
+        self._raise_if_pid_reused()
+        cpus = list(set(cpus)) or self._eligible_cpus()
+        try:
+            with self._errors():
+                os.sched_setaffinity(self._pid, cpus)
+        except (OSError, ValueError, OverflowError) as e:
+            if isinstance(e, OSError) and e.errno != errno.EINVAL:
+                raise
+            raise ValueError(f"invalid CPU among {cpus!r}; choose between {self._eligible_cpus()!r}") from e
+
+    def _eligible_cpus(self):
+        with self._errors(), open(f"{self._here.proc}/{self._pid}/status") as f:
+            ranges = re.search(r"^Cpus_allowed_list:\t(.*)", f.read(), re.M)[1]
+        ends = [part.split("-") for part in ranges.split(",")]
+        return [cpu for e in ends for cpu in range(int(e[0]), int(e[-1]) + 1)]
+
+    # --- signals and the end
+
+    def _pidfd(self):
+        """A descriptor of this very process. None if the kernel has no pidfds."""
+        if self._pid == 0:
+            raise ValueError("there is no process 0: as a receiver of signals, it means the own process group")
+        self._raise_if_pid_reused()
+        try:
+            fd = os.pidfd_open(self._pid)
+        except OSError as e:
+            if e.errno in (errno.ENOSYS, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENODEV):
+                return None
+            if e.errno in (errno.EINVAL, errno.ENOENT):
+                raise t.NoSuchProcess(self._pid, self._name, NOT_A_PROCESS) from e
+            raise
+        # The descriptor stays with its process, so that what is compared now is true from now on.
+        try:
+            self._raise_if_pid_reused()
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def send_signal(self, sig):
+        """Sends a signal to this process, and to no other that has got its pid."""
+        try:
+            fd = self._pidfd()
+            if fd is None:
+                os.kill(self._pid, sig)
+                return
+            try:
+                signal.pidfd_send_signal(fd, sig)
+            finally:
+                os.close(fd)
+        except ProcessLookupError as e:
+            self._gone = True
+            raise t.NoSuchProcess(self._pid, self._name) from e
+        except PermissionError as e:
+            raise t.AccessDenied(self._pid, self._name) from e
+
+    def suspend(self):
+        """Stops it with SIGSTOP."""
+        self.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        """Lets it go on with SIGCONT."""
+        self.send_signal(signal.SIGCONT)
+
+    def terminate(self):
+        """Asks it to end, with SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self):
+        """Ends it with SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout=None):
+        """Waits until it has ended. Returns the exit code of a child, and None for others."""
+        if self._pid == 0:
+            raise ValueError("can't wait for PID 0")
+        if timeout is not None:
+            if not isinstance(timeout, (int, float)):
+                raise TypeError(f"timeout must be an int or float (got {type(timeout)})")
+            if timeout < 0:
+                raise ValueError(f"timeout must be positive or zero (got {timeout})")
+        if self._exitcode is UNSET:
+            try:
+                self._exitcode = self._wait(timeout)
+            except TimeoutError:
+                raise t.TimeoutExpired(timeout, pid=self._pid, name=self._name) from None
+        return self._exitcode
+
+    def _wait(self, timeout):
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        if self._pid_reused:
+            return None
+        fd = None
+        if not self._gone:
+            try:
+                fd = self._pidfd()
+            except ProcessLookupError:
+                pass
+            except t.NoSuchProcess:
+                # Another process has its pid, so this one has ended, and somebody has waited for it.
+                return None
+        if fd is not None:
+            try:
+                if not ended([fd], timeout):
+                    raise TimeoutError
+            finally:
+                os.close(fd)
+        # A child can be waited for now. Other processes stay zombies until their parents wait for them.
+        pause = 0.0001
+        while True:
+            try:
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                if pid:
+                    return exit_code(status)
+            except ChildProcessError:
+                if not self.is_running():
+                    return None
+            if time.monotonic() >= end:
+                raise TimeoutError
+            time.sleep(pause)
+            pause = min(2 * pause, 0.04)
+
+
+def ended(fds, timeout):
+    """Those of the pidfds whose process has ended, when there is one, or none after the timeout."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    # A part of a millisecond is waited for, too.
+    return [fd for fd, _ in poll.poll(None if timeout is None else -(-timeout * 1000 // 1))]
+
+
+def exit_code(status):
+    """What waitpid() says, as subprocess has it."""
+    code = os.waitstatus_to_exitcode(status)
+    try:
+        return t.Negsignal(code) if code < 0 else code
+    except ValueError:
+        return code
+
+
+def whole_name(name, cmdline):
+    """A name of which the kernel has only the beginning, from the arguments if they begin with it."""
+    base = os.path.basename(cmdline[0]) if cmdline else ""
+    return base if base.startswith(name) else name
+
+
+def guessed(cmdline):
+    """The program, if the arguments say it."""
+    exe = cmdline[0] if cmdline else ""
+    sure = os.path.isabs(exe) and os.path.isfile(exe) and os.access(exe, os.X_OK)
+    return exe if sure else None
+
+
+def percent(before, now):
+    """Per cent of a CPU between two (time, CPU time)."""
+    if before is None or now[0] <= before[0]:
+        return 0.0
+    return round(100 * (now[1] - before[1]) / (now[0] - before[0]), 1)
+
+
+def memory_total(here):
+    """Memory of the machine in bytes."""
+    with open(f"{here.proc}/meminfo", "rb") as f:
+        return int(re.search(rb"^MemTotal:\s+(\d+)", f.read(), re.M)[1]) * 1024
+
+
+NO_ATTRS = {"send_signal", "suspend", "resume", "terminate", "kill", "wait", "is_running", "as_dict", "parent", "parents",
+            "children", "rlimit", "connections", "oneshot"}
+ATTR_NAMES = {n for n in dir(Process) if not n.startswith("_")} - NO_ATTRS
+
+
+def checked(attrs):
+    """The attributes to show."""
+    if attrs is None:
+        return sorted(ATTR_NAMES)
+    if not isinstance(attrs, (list, tuple, set, frozenset)):
+        raise TypeError(f"invalid attrs type {type(attrs)}")
+    wrong = [a for a in attrs if a not in ATTR_NAMES]
+    if wrong:
+        raise ValueError(f"invalid attr name{'s' if len(wrong) > 1 else ''} {', '.join(map(repr, wrong))}")
+    return list(dict.fromkeys(attrs)) or sorted(ATTR_NAMES)
+
+
+class Popen(Process):
+    """subprocess.Popen with the methods of Process. Signals are those of Process, which cannot reach another one."""
+
+    def __init__(self, *args, **kwargs):
+        self._subproc = subprocess.Popen(*args, **kwargs)
+        self._init(self._subproc.pid, _ignore_nsp=True)
+
+    def __dir__(self):
+        return sorted({*dir(Popen), *dir(subprocess.Popen)})
+
+    def __getattr__(self, name):
+        # What Process does not have. A look at the dictionary, as copy and pickle make objects without __init__.
+        subproc = self.__dict__.get("_subproc")
+        try:
+            return getattr(subproc, name)
+        except AttributeError:
+            raise AttributeError(f"{type(self)!r} has no attribute {name!r}") from None
+
+    def __enter__(self):
+        self._subproc.__enter__()
+        return self
+
+    def __exit__(self, *args):
+        return self._subproc.__exit__(*args)
+
+    def wait(self, timeout=None):
+        """Waits until it has ended, and returns its exit code."""
+        if self._subproc.returncode is None:
+            self._subproc.returncode = super().wait(timeout)
+        return self._subproc.returncode

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""taskdiag.psutil says what psutil says, raises what psutil raises, and works without it."""
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import psutil as real
+import pytest
+from conftest import until
+
+import taskdiag
+import taskdiag.psutil as psutil
+
+# What does not change while both look.
+STEADY = ["pid", "ppid", "name", "exe", "cmdline", "cwd", "environ", "uids", "gids", "username", "create_time", "terminal",
+          "nice", "num_fds", "num_threads", "status", "cpu_affinity", "ionice", "open_files", "net_connections",
+          "memory_info", "num_ctx_switches", "io_counters", "memory_percent"]
+WAITS = "print('ready', flush=True); sys.stdin.read()"
+
+
+def equal(ours, theirs):
+    """Both say the same, as soon as nothing changes meanwhile."""
+    for _ in range(100):
+        before = theirs()
+        got = ours()
+        if theirs() == before:
+            assert got == before
+            return
+        time.sleep(0.05)
+    pytest.fail("a process that waits does not come to rest")
+
+
+def test_names():
+    public = {n for n in dir(real.Process) if not n.startswith("_")}
+    assert len(public) == 44
+    assert public == {n for n in dir(psutil.Process) if not n.startswith("_")}
+    assert set(real.__all__) <= set(psutil.__all__)
+    assert all(hasattr(psutil, n) for n in real.__all__)
+
+
+@pytest.mark.parametrize("code", [
+    f"import sys; {WAITS}",
+    f"import sys, threading, time; threading.Thread(target=time.sleep, args=[99], daemon=True).start(); {WAITS}",
+    f"import os, sys; os.nice(7); f = open('/etc/hostname'); os.chdir('/usr'); {WAITS}",
+    f"import os, sys; os.setgid(4242); os.setuid(4243); {WAITS}",
+], ids=["plain", "threads", "nice", "user"])
+def test_one_process(start, code):
+    if "setuid" in code and os.geteuid():
+        pytest.skip("root: only root makes a process of another user")
+    child = start(code)
+    ours, theirs = psutil.Process(child.pid), real.Process(child.pid)
+    equal(lambda: ours.as_dict(STEADY), lambda: theirs.as_dict(STEADY))
+    equal(lambda: {n: getattr(ours, n)() for n in STEADY[1:]}, lambda: {n: getattr(theirs, n)() for n in STEADY[1:]})
+    times = lambda p: [*p.cpu_times()[:4], *(x for th in p.threads() for x in th)]
+    # The kernel has nanoseconds, and /proc hundredths of a second.
+    assert times(ours) == pytest.approx(times(theirs), abs=0.021, rel=0)
+    # What is shared changes with other processes.
+    own = lambda maps: [m._replace(pss=0, shared_clean=0, private_clean=0) for m in maps]
+    equal(lambda: own(ours.memory_maps()), lambda: own(theirs.memory_maps()))
+    equal(lambda: own(ours.memory_maps(grouped=False)), lambda: own(theirs.memory_maps(grouped=False)))
+    ours_full, theirs_full = ours.memory_full_info(), theirs.memory_full_info()
+    assert ours_full._replace(uss=0, pss=0) == theirs_full._replace(uss=0, pss=0)
+    assert ours_full[-3:] == pytest.approx(theirs_full[-3:], rel=0.5)
+
+
+def test_all_processes(start):
+    child = start(f"import sys; {WAITS}")
+    info = lambda: next(p.info for p in psutil.process_iter(STEADY) if p.pid == child.pid)
+    equal(info, lambda: real.Process(child.pid).as_dict(STEADY))
+    kernel = [p for p in psutil.process_iter(["exe", "cmdline", "memory_info"]) if p.info["cmdline"] == []]
+    assert all(not p.info["exe"] and not p.info["memory_info"].rss for p in kernel if p.ppid() == 2)
+    theirs = {p.pid: p.info for p in real.process_iter(["name", "uids", "ppid", "create_time"])}
+    ours = {p.pid: p.info for p in psutil.process_iter(["name", "uids", "ppid", "create_time"])}
+    both = [pid for pid in ours if pid in theirs]
+    # Some may have exec'ed between the two.
+    assert len(both) > 3 and sum(ours[pid] != theirs[pid] for pid in both) <= len(both) // 10 + 1
+
+
+def test_one_request(monkeypatch):
+    asked = []
+    true = taskdiag.snapshot
+    monkeypatch.setattr(taskdiag, "snapshot", lambda columns, **more: asked.append(columns) or true(columns, **more))
+    found = [p.info for p in psutil.process_iter(["pid", "username", "cpu_times", "memory_percent"])]
+    assert len(found) > 3 and len(asked) == 1
+    assert "args" not in asked[0] and "exe" not in asked[0]
+    asked.clear()
+    with psutil.Process().oneshot() as _, psutil.Process().oneshot():
+        pass
+    p = psutil.Process()
+    with p.oneshot():
+        assert p.uids() and p.name() and p.cpu_times() and p.ppid() is not None
+    assert len(asked) == 1
+
+
+def test_the_same_objects():
+    first = {p.pid: p for p in psutil.process_iter()}
+    second = {p.pid: p for p in psutil.process_iter(["name"])}
+    assert second[os.getpid()] is first[os.getpid()]
+    psutil.process_iter.cache_clear()
+    third = {p.pid: p for p in psutil.process_iter()}
+    assert third[os.getpid()] is not first[os.getpid()] and third[os.getpid()] == first[os.getpid()]
+    assert list(third) == sorted(third)
+    with pytest.raises(ValueError, match="'nme'"):
+        list(psutil.process_iter(["nme"]))
+
+
+def test_names_that_the_kernel_cuts(start, tmp_path):
+    program = tmp_path / "a-name-of-more-than-15"
+    os.symlink(sys.executable, program)
+    child = subprocess.Popen([program, "-c", "import time; time.sleep(99)"])
+    try:
+        until(lambda: open(f"/proc/{child.pid}/comm").read().startswith("a-name"))
+        assert psutil.Process(child.pid).name() == program.name
+        assert {p.pid: p.info["name"] for p in psutil.process_iter(["name"])}[child.pid] == program.name
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_exceptions(start):
+    child = start(f"import sys; {WAITS}")
+    p = psutil.Process(child.pid)
+    child.kill()
+    until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
+    for method in (p.exe, p.cmdline, p.cwd, p.memory_maps):
+        with pytest.raises(real.ZombieProcess):
+            method()
+    assert p.as_dict(["exe", "status"], ad_value="no") == {"exe": "no", "status": "zombie"}
+    zombie = next(q for q in psutil.process_iter(["exe", "name"], ad_value="no") if q.pid == child.pid)
+    assert zombie.info["exe"] == "no" and zombie.is_running()
+    child.wait()
+    for method in (p.name, p.exe, p.memory_info, p.threads, p.open_files, p.net_connections, p.memory_maps, p.nice,
+                   p.ionice, p.cpu_affinity, p.parent, p.children, p.kill, p.environ, p.num_ctx_switches, p.cpu_percent):
+        with pytest.raises(real.NoSuchProcess) as e:
+            method()
+        assert e.value.pid == child.pid
+    assert not p.is_running() and p.wait() is None
+    with pytest.raises(real.NoSuchProcess):
+        psutil.Process(child.pid)
+
+
+def test_a_thread_is_no_process():
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    p = psutil.Process(thread.native_id)
+    for method in (p.name, p.memory_info, lambda: p.send_signal(0), p.threads):
+        with pytest.raises(real.NoSuchProcess):
+            method()
+    assert not psutil.pid_exists(p.pid)
+    end.set()
+    thread.join()
+
+
+def test_what_is_denied():
+    """Another user may not look into this process."""
+    if os.geteuid():
+        pytest.skip("root: only root becomes another user")
+    code = f"""
+import os, sys
+import taskdiag.psutil as psutil
+# The interpreter may lie where others may not look.
+os.setgroups([]); os.setgid(4242); os.setuid(4242)
+p = psutil.Process({os.getpid()})
+for method in (p.cwd, p.environ, p.io_counters, p.memory_full_info, p.open_files, p.memory_maps, p.kill):
+    try:
+        method()
+        print(method.__name__, "is not denied")
+    except psutil.AccessDenied as e:
+        assert e.pid == p.pid
+info = next(q.info for q in psutil.process_iter(["name", "cwd", "environ", "open_files"], ad_value=0) if q.pid == p.pid)
+print("ready", info["name"] == p.name(), info["cwd"], info["environ"], info["open_files"])
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/", timeout=100)
+    assert (run.stderr, run.stdout) == ("", "ready True 0 0 0\n")
+
+
+def test_another_process_gets_no_signal(start):
+    child = start(f"import sys; {WAITS}")
+    p = psutil.Process(child.pid)
+    p._ident = (p.pid, p._ident[1] - 1)
+    for method in (p.kill, p.suspend, lambda: p.nice(3), lambda: p.cpu_affinity([0]), lambda: p.ionice(3), p.children):
+        with pytest.raises(real.NoSuchProcess, match="reused"):
+            method()
+    assert child.poll() is None and p.wait() is None
+
+
+def test_waits(start):
+    children = [start(f"import sys; {WAITS}") for _ in range(3)]
+    procs = [psutil.Process(c.pid) for c in children]
+    gone, alive = psutil.wait_procs(procs, timeout=0.05)
+    assert gone == [] and alive == procs
+    with pytest.raises(real.TimeoutExpired):
+        procs[0].wait(0.01)
+    seen = []
+    procs[1].terminate()
+    gone, alive = psutil.wait_procs(procs[1:2], callback=seen.append)
+    assert gone == seen == procs[1:2] and gone[0].returncode == -signal.SIGTERM and alive == []
+    threading.Timer(0.1, procs[0].kill).start()
+    assert procs[0].wait(20) == -signal.SIGKILL == procs[0].wait()
+    popen = psutil.Popen([sys.executable, "-c", "raise SystemExit(5)"], stdout=subprocess.PIPE)
+    assert popen.wait(20) == popen.returncode == 5
+    assert popen.stdout.read() == b""
+    popen.stdout.close()
+
+
+def test_one_that_is_no_child(start):
+    """A zombie of another parent has not gone until that has waited for it."""
+    middle = start("import subprocess, sys; c = subprocess.Popen(['sleep', '99']); print('ready', flush=True); "
+                   "sys.stdin.readline(); c.wait(); sys.stdin.read()")
+    p = psutil.Process(middle.pid).children()[0]
+    p.kill()
+    with pytest.raises(real.TimeoutExpired):
+        p.wait(0.05)
+    threading.Timer(0.1, lambda: (middle.stdin.write(b"\n"), middle.stdin.flush())).start()
+    assert p.wait(20) is None and not p.is_running()
+
+
+def test_family(start):
+    child = start(f"import sys; {WAITS}")
+    me, p = psutil.Process(), psutil.Process(child.pid)
+    assert p.parent() == me and me in p.parents() and p in me.children() and p in me.children(recursive=True)
+    assert {q.pid for q in me.children()} == {q.pid for q in real.Process().children()}
+
+
+def test_changes(start):
+    child = start(f"import sys; {WAITS}")
+    p, theirs = psutil.Process(child.pid), real.Process(child.pid)
+    p.nice(9)
+    p.ionice(psutil.IOPRIO_CLASS_BE, 6)
+    p.cpu_affinity([0])
+    p.rlimit(psutil.RLIMIT_NOFILE, (100, 200))
+    assert (theirs.nice(), theirs.ionice(), theirs.cpu_affinity()) == (9, (2, 6), [0])
+    assert p.ionice().ioclass is real.IOPRIO_CLASS_BE
+    assert resource.prlimit(child.pid, resource.RLIMIT_NOFILE) == p.rlimit(psutil.RLIMIT_NOFILE) == (100, 200)
+    p.suspend()
+    until(lambda: p.status() == psutil.STATUS_STOPPED)
+    p.resume()
+    until(lambda: p.status() != psutil.STATUS_STOPPED)
+    with pytest.raises(ValueError, match="choose between"):
+        p.cpu_affinity([10_000])
+
+
+def test_sockets():
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client, \
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unix, socket.socket() as idle:
+        unix.bind(b"\0taskdiag-%d" % os.getpid())
+        for kind in ("all", "tcp", "inet4", "unix", "udp6"):
+            ours, theirs = psutil.Process().net_connections(kind), real.Process().net_connections(kind)
+            assert set(ours) == set(theirs), kind
+        fds = {c.fd: c for c in psutil.Process().net_connections("all")}
+        assert fds[client.fileno()].status == psutil.CONN_ESTABLISHED and idle.fileno() not in fds
+        mine = {p.pid: p.info["net_connections"] for p in psutil.process_iter(["net_connections"])}[os.getpid()]
+        assert set(mine) == set(real.Process().net_connections())
+
+
+def test_percent(start):
+    child = start("import sys; print('ready', flush=True)\nsys.stdin.readline()\nwhile True: pass")
+    p = psutil.Process(child.pid)
+    assert p.cpu_percent() == 0.0
+    child.stdin.write(b"\n")
+    child.stdin.flush()
+    until(lambda: p.cpu_percent(0.1) > 0)
+    list(psutil.process_iter(["cpu_percent"]))
+    time.sleep(0.3)
+    until(lambda: next(q.info["cpu_percent"] for q in psutil.process_iter(["cpu_percent"]) if q.pid == p.pid) > 0)
+
+
+def test_another_proc(start, tmp_path):
+    """PROCFS_PATH may be a directory tree like /proc."""
+    child = start(f"import sys; {WAITS}")
+    copy = tmp_path / "4242"
+    copy.mkdir()
+    for name in ("stat", "status", "statm", "cmdline", "comm"):
+        text = open(f"/proc/{child.pid}/{name}", "rb").read()
+        (copy / name).write_bytes(text.replace(b"%d (" % child.pid, b"4242 (").replace(b"\t%d\n" % child.pid, b"\t4242\n"))
+    for name in ("stat", "meminfo", "uptime"):
+        (tmp_path / name).write_bytes(open(f"/proc/{name}", "rb").read())
+    theirs = real.Process(child.pid).as_dict(["ppid", "name", "cmdline", "memory_info", "uids", "create_time"])
+    before = real.PROCFS_PATH
+    try:
+        psutil.PROCFS_PATH = str(tmp_path)
+        assert real.PROCFS_PATH == str(tmp_path)
+        assert psutil.pids() == [4242] and psutil.pid_exists(4242) and not psutil.pid_exists(os.getpid())
+        assert psutil.Process(4242).as_dict(list(theirs)) == theirs
+        assert [p.info for p in psutil.process_iter(list(theirs))] == [theirs]
+        with pytest.raises(real.NoSuchProcess):
+            psutil.Process(os.getpid())
+    finally:
+        psutil.PROCFS_PATH = before
+    with pytest.raises(taskdiag.QueryError, match="procfs"):
+        taskdiag.snapshot("pid", proc="/proc", engine="bpf")
+
+
+def test_io_waits(start, monkeypatch):
+    """Where the kernel counts them, they are those of /proc/PID/stat."""
+    from taskdiag.psutil import _columns
+
+    child = start(f"import sys; {WAITS}")
+    monkeypatch.setattr(_columns, "counts_delays", lambda: True)
+    real_stat = _columns.stat
+    monkeypatch.setattr(_columns, "stat", lambda here, pid: [*real_stat(here, pid)[:39], b"250"])
+    assert psutil.Process(child.pid).cpu_times().iowait == 2.5
+
+
+def test_without_psutil(tmp_path):
+    """Everything about processes works, and the rest says what to do."""
+    code = """
+import sys
+sys.modules["psutil"] = None
+import os, taskdiag.psutil as psutil
+p = psutil.Process()
+info = p.as_dict()
+assert info["pid"] == os.getpid() and len(info) == 30, len(info)
+assert any(q.pid == p.pid for q in psutil.process_iter(["name", "cpu_percent", "ionice"]))
+try:
+    psutil.Process(2 ** 22 + 1)
+except psutil.NoSuchProcess as e:
+    print(e)
+try:
+    psutil.virtual_memory()
+except AttributeError as e:
+    print(e)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=100)
+    assert run.stderr == ""
+    assert run.stdout.splitlines()[0] == "process PID not found (pid=4194305)"
+    assert "pip install psutil" in run.stdout.splitlines()[1]
+
+
+def test_rest_is_psutil():
+    assert psutil.virtual_memory().total == real.virtual_memory().total
+    assert psutil.NoSuchProcess is real.NoSuchProcess
+    with pytest.raises(AttributeError):
+        psutil.no_such_thing
