@@ -31,6 +31,11 @@ ATTRS = ["pid", "ppid", "username", "name", "status", "num_threads", "cpu_times"
 COLUMNS = "pid,ppid,user,comm,s,nlwp,time,rss,vsz,start,nice,tty,args"
 PROGRAMS = {
     "psutil process_iter": ("import psutil", f"return sum(1 for p in psutil.process_iter({ATTRS}))"),
+    # The program is the same but for its import.
+    "taskdiag.psutil process_iter": (
+        "import taskdiag.psutil as psutil",
+        f"return sum(1 for p in psutil.process_iter({ATTRS}))",
+    ),
     "snapshot() to Arrow": (
         "import pyarrow, taskdiag",
         f"return pyarrow.table(taskdiag.snapshot('{COLUMNS}')).num_rows",
@@ -41,10 +46,20 @@ PROGRAMS = {
     ),
     "snapshot().to_dicts()": ("import taskdiag", f"return len(taskdiag.snapshot('{COLUMNS}').to_dicts())"),
 }
+# The times of all threads, for which psutil reads a file for each.
+OF_EACH = "import {} as psutil\ndef of(p):\n    try:\n        return len(p.threads())\n    except psutil.Error:\n        return 0"
 THREADS = {
     "psutil threads()": (
-        "import psutil\ndef of(p):\n    try:\n        return len(p.threads())\n    except psutil.Error:\n        return 0",
+        OF_EACH.format("psutil"),
         "return sum(map(of, psutil.process_iter()))",
+    ),
+    "taskdiag.psutil threads()": (
+        OF_EACH.format("taskdiag.psutil"),
+        "return sum(map(of, psutil.process_iter()))",
+    ),
+    "taskdiag.psutil process_iter(threads)": (
+        "import taskdiag.psutil as psutil",
+        "return sum(len(p.info['threads']) for p in psutil.process_iter(['threads']))",
     ),
     "snapshot(threads=True) to Arrow": (
         "import pyarrow, taskdiag",
@@ -97,6 +112,7 @@ def table(b, rounds):
     ms, tasks = measured(b, PROGRAMS, rounds)
     bar = lambda value: value if tasks >= 10_000 else None
     peer, ours = "psutil process_iter", "snapshot() to Arrow"
+    ratio(b, ms, peer, "taskdiag.psutil process_iter", at_least=bar(12))
     ratio(b, ms, peer, ours, at_least=bar(60))
     b.figure(f"us a process, {ours}", ms[ours][0] / tasks * 1e3, at_most=bar(2))
     b.figure(f"CPU us a process, {ours}", ms[ours][1] / tasks * 1e3)
@@ -119,6 +135,18 @@ def python_10k(b):
 @case("python-threads", ("threads", 100_000))
 def python_threads(b):
     """100,000 threads and their times in Python"""
+    threads(b, at_least=50)
+
+
+@case("python-threads-2k", ("threads", 2_000))
+def python_threads_small(b):
+    """2,000 threads and their times in Python"""
+    threads(b)
+
+
+def threads(b, at_least=None):
     b.note(f"  load average {open('/proc/loadavg').read().split()[0]}")
     ms, _ = measured(b, THREADS, rounds=1)
-    ratio(b, ms, "psutil threads()", "snapshot(threads=True) to Arrow", at_least=50)
+    ratio(b, ms, "psutil threads()", "snapshot(threads=True) to Arrow", at_least=at_least)
+    ratio(b, ms, "psutil threads()", "taskdiag.psutil process_iter(threads)")
+    ratio(b, ms, "psutil threads()", "taskdiag.psutil threads()")
