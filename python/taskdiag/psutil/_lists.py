@@ -34,9 +34,18 @@ def _where(here):
     return {} if here.proc == "/proc" else {"proc": here.proc}
 
 
+# A file for each of so many threads is read in less time than a BPF program is loaded.
+FEW_THREADS = 100
+
+
 def threads(here, pid=None):
     """Threads and their CPU times."""
-    table = here.ask("pid,tid,usertime,systime", threads=True, **({} if pid is None else {"pids": pid}))
+    more = {} if pid is None else {"pids": pid}
+    # A directory has a link for each directory in it. Without this number, taskdiag takes a process to have a part of all
+    # threads of the machine, and loads a program for it.
+    if pid is not None and os.stat(f"{here.proc}/{pid}/task").st_nlink - 2 <= FEW_THREADS:
+        more["engine"] = "procfs"
+    table = here.ask("pid,tid,usertime,systime", threads=True, **more)
     found = {}
     for tgid, *thread in sorted(table.rows()):
         # Without its times, the thread has ended meanwhile.
