@@ -181,7 +181,7 @@ def snapshot(
 
     `columns` names the columns ("pid,rss,comm" or a list; `columns()` lists them). Only what they need is read.
     `where` is a condition, as "rss > 1G and user == web". `sort` names columns, with - before one whose largest value
-    comes first. `pids` is one process id, which has to be there, or several. `engine` is kernel, bpf or procfs; without
+    comes first. `pids` is one process id, which has to be there, or several. `engine` is kernel, bpf, service or procfs; without
     it, the fastest one that works here answers. `budget` (seconds) and `max_rss` (bytes) limit the sums over pages
     (pss, uss, swap). `proc` is another proc filesystem, or a directory tree like one, that the engine procfs reads.
     """

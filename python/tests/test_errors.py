@@ -40,7 +40,7 @@ def test_a_process_that_is_not_there(start):
         ({"columns": "pid", "sort": "-comand"}, "did you mean 'command'"),
         ({"columns": "pid", "where": "rss >"}, "a value must stand here.*\n.*rss >\n *\\^"),
         ({"columns": "pid", "where": "rsss > 1"}, "rss"),
-        ({"columns": "pid", "engine": "bfp"}, "auto, kernel, bpf, procfs"),
+        ({"columns": "pid", "engine": "bfp"}, "auto, kernel, bpf, service, procfs"),
         ({"columns": "pid", "budget": -1.0}, "seconds"),
         ({"columns": "pid", "max_rss": 0}, "bytes"),
     ],

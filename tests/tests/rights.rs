@@ -98,7 +98,7 @@ fn the_environment() {
         let ran = wrong.run(args);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran}");
         assert!(ran.stderr.contains("TASKDIAG_ENGINE=bfp"), "{ran}");
-        assert!(ran.stderr.contains("auto, kernel, bpf, procfs"), "{ran}");
+        assert!(ran.stderr.contains("auto, kernel, bpf, service, procfs"), "{ran}");
     }
     let ran = wrong.run(&["ps", "--engine", "procfs"]);
     assert_eq!(ran.code, Some(0), "{ran}");

@@ -40,6 +40,7 @@ pub mod files;
 mod rates;
 mod request;
 mod served;
+pub mod service;
 mod snapshot;
 #[cfg(feature = "view")]
 pub mod view;

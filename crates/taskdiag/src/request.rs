@@ -51,6 +51,9 @@ pub struct Request {
     pub budget: Option<Duration>,
     /// Which members of BASE, STAT and STATM will be looked at; others may be unknown in the answer.
     pub members: Members,
+    /// How old an answer of the service may be, so that callers who ask at about the same time share one. Zero, which is
+    /// the default, is an answer that was begun after the request. Other engines always answer anew.
+    pub max_age: Duration,
     /// Counts the tasks that are done, and may end the answer early. One watch may be that of several requests.
     pub watch: Option<Arc<Watch>>,
 }
@@ -137,6 +140,7 @@ impl Request {
             max_rss_bytes: None,
             budget: None,
             members: Members::ALL,
+            max_age: Duration::ZERO,
             watch: None,
         }
     }
@@ -159,6 +163,11 @@ impl Request {
     #[must_use]
     pub fn with_members(self, members: Members) -> Request {
         Request { members, ..self }
+    }
+    /// The same request, for an answer that the service may have made this long ago.
+    #[must_use]
+    pub fn with_max_age(self, max_age: Duration) -> Request {
+        Request { max_age, ..self }
     }
     /// The same request, watched: the watch counts tasks, and may end the walk.
     #[must_use]

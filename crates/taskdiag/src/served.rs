@@ -12,18 +12,22 @@ pub enum EngineId {
     Kernel,
     /// BPF task iterators.
     Bpf,
+    /// `taskdiagd`, which keeps BPF programs loaded for everyone.
+    Service,
     /// The text files of /proc.
     Procfs,
 }
 
 impl EngineId {
     /// All, the fastest first.
-    pub const ALL: [EngineId; 3] = [EngineId::Kernel, EngineId::Bpf, EngineId::Procfs];
+    pub const ALL: [EngineId; 4] =
+        [EngineId::Kernel, EngineId::Bpf, EngineId::Service, EngineId::Procfs];
     /// The name that users type and see.
     pub fn name(self) -> &'static str {
         match self {
             EngineId::Kernel => "kernel",
             EngineId::Bpf => "bpf",
+            EngineId::Service => "service",
             EngineId::Procfs => "procfs",
         }
     }

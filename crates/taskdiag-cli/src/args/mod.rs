@@ -71,7 +71,7 @@ pub fn engine() -> Arg {
         .long("engine")
         .value_name("NAME")
         .value_parser(|s: &str| s.parse::<Choice>())
-        .help("Ask this engine: auto, kernel, bpf or procfs; without it, that of TASKDIAG_ENGINE, or auto")
+        .help("Ask this engine: auto, kernel, bpf, service or procfs; without it, that of TASKDIAG_ENGINE, or auto")
 }
 
 /// The whole command line.

@@ -119,7 +119,7 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
     for (name, what) in [
         (
             auto::ENV,
-            "auto, kernel, bpf or procfs: the engine that answers if --engine is not given. With \
+            "auto, kernel, bpf, service or procfs: the engine that answers if --engine is not given. With \
              procfs, BPF is not used at all.",
         ),
         ("NO_COLOR", "If it is not empty, there is no colour, unless --color always is given."),

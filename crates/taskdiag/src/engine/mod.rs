@@ -24,6 +24,7 @@ pub(crate) mod kernel;
 pub(crate) mod mappings;
 pub(crate) mod numbering;
 pub mod procfs;
+pub mod service;
 
 use std::time::Duration;
 
@@ -91,4 +92,5 @@ mod sealed {
     impl Sealed for super::bpf::Bpf {}
     impl Sealed for super::kernel::Kernel {}
     impl Sealed for super::procfs::Procfs {}
+    impl Sealed for super::service::Service {}
 }

@@ -27,6 +27,8 @@ pub struct Facts {
     pub bpf: Option<Groups>,
     /// As `kernel`.
     pub procfs: Option<Groups>,
+    /// The groups that the service tells of the tasks of this request, or `None` if there is no service.
+    pub service: Option<Groups>,
     /// Does /proc belong to another pid namespace, so that its process ids are not ours?
     pub foreign_proc: bool,
     /// Groups that /proc denies to the caller, of some task at least.
@@ -61,6 +63,9 @@ pub struct Split {
 const BPF_LOAD: u64 = 1_000_000;
 /// To clear the state of a program that stays loaded, open its iterator, and close that.
 const BPF_RESTART: u64 = 15_000;
+/// To ask the service, on both sides: the connection, the checks of the caller, and what it costs the service besides the
+/// walk.
+const SERVICE_ASK: u64 = 300_000;
 /// To load the larger program that the rarer groups need.
 const BPF_LOAD_LARGE: u64 = 1_400_000;
 /// To verify the code of one group.
@@ -222,6 +227,15 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
                     _ => 0,
                 }
         }
+        EngineId::Service => {
+            // The walk, a copy without what is private, and a copy here.
+            let sum = match req.groups.has(Group::Stat) {
+                true => f.threads * BPF_SUM_THREAD,
+                false => 0,
+            };
+            let each = 300 + groups().map(bpf_task).sum::<u64>();
+            SERVICE_ASK + look * 150 + answer * each + sum
+        }
         EngineId::Procfs => {
             let each = groups().map(|g| procfs_task(g, req)).sum::<u64>();
             // CHILDREN reads the parent's pid of every process.
@@ -250,7 +264,13 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
 #[cfg(feature = "view")]
 pub fn cheapest(req: &Request, f: &Facts) -> Option<u64> {
     let has = |groups: Option<Groups>| groups.is_some_and(|g| g.intersects(req.groups));
-    [(EngineId::Kernel, f.kernel), (EngineId::Bpf, f.bpf), (EngineId::Procfs, f.procfs)]
+    let engines = [
+        (EngineId::Kernel, f.kernel),
+        (EngineId::Bpf, f.bpf),
+        (EngineId::Service, f.service),
+        (EngineId::Procfs, f.procfs),
+    ];
+    engines
         .into_iter()
         .filter(|(_, groups)| has(*groups))
         .map(|(engine, _)| estimate(engine, req, f))
@@ -260,11 +280,52 @@ pub fn cheapest(req: &Request, f: &Facts) -> Option<u64> {
 /// Decide which engines answer. It never chooses an engine whose estimate is higher than that of procfs, except for
 /// what /proc denies.
 pub fn decide(req: &Request, f: &Facts) -> Split {
+    let plain = without_service(req, f);
+    with_service(req, f, &plain).unwrap_or(plain)
+}
+
+/// The plan in which the service tells what it may and others answer the rest, if that costs less than `plain`.
+fn with_service(req: &Request, f: &Facts, plain: &Split) -> Option<Split> {
+    let groups = f.service? & req.groups;
+    if groups.is_empty() {
+        return None;
+    }
+    let of = |engine, groups| estimate(engine, &Request { groups, ..req.clone() }, f);
+    let all = |parts: &[EnginePart]| parts.iter().map(|p| of(p.engine, p.groups)).sum::<u64>();
+    let rest = req.groups - groups;
+    let mut plan = match rest.is_empty() {
+        true => Split { parts: Vec::new(), nobody: Groups::NONE },
+        false => without_service(&Request { groups: rest, ..req.clone() }, f),
+    };
+    // Who walks over all tasks for the rest does so for everything.
+    let walks = |p: &EnginePart| matches!(p.engine, EngineId::Kernel | EngineId::Bpf);
+    if plan.parts.iter().any(walks) && plain.nobody.is_empty() {
+        return None;
+    }
+    let ns = of(EngineId::Service, groups) + all(&plan.parts);
+    let others = match plain.parts.is_empty() || !plain.nobody.is_empty() {
+        true => None,
+        false => Some(all(&plain.parts)),
+    };
+    if others.is_some_and(|others| others <= ns) {
+        return None;
+    }
+    let against = plain.parts.iter().map(|p| p.engine.name()).collect::<Vec<_>>().join(" and ");
+    let why = match others {
+        Some(o) => format!("estimate {} against {against} {}", milliseconds(ns), milliseconds(o)),
+        None => String::from("no other engine has all of it here"),
+    };
+    plan.parts.insert(0, EnginePart { engine: EngineId::Service, groups, why });
+    Some(plan)
+}
+
+fn without_service(req: &Request, f: &Facts) -> Split {
     // What /proc denies, BPF does not.
     let denied = f.denied & f.bpf.unwrap_or(Groups::NONE);
     let can = |e: EngineId| match e {
         EngineId::Kernel => f.kernel,
         EngineId::Bpf => f.bpf,
+        EngineId::Service => None,
         EngineId::Procfs => f.procfs.map(|all| all - denied),
     };
     let mut left = req.groups;
@@ -359,6 +420,7 @@ mod tests {
             kernel: None,
             bpf: all,
             procfs: all,
+            service: None,
             foreign_proc: false,
             denied: Groups::NONE,
             is_session: false,
@@ -483,6 +545,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_service_answers_what_it_may_where_that_is_cheaper() {
+        let shown = VIEW;
+        let f = |n, bpf| Facts { service: Some(shown), bpf, ..machine(n, n) };
+        let owners = |req: &Request, f: &Facts| -> Vec<_> {
+            decide(req, f).parts.iter().map(|p| (p.engine, p.groups)).collect()
+        };
+        let view = Request::all(VIEW);
+        for n in [200, 2_000, 50_000] {
+            assert_eq!(owners(&view, &f(n, None)), [(EngineId::Service, VIEW)], "{n}");
+        }
+        assert_eq!(owners(&view, &f(3, None)), [(EngineId::Procfs, VIEW)]);
+        // A program that is loaded already is cheaper.
+        let kept = Facts { is_session: true, ..f(200, Some(VIEW)) };
+        assert_eq!(owners(&view, &kept), [(EngineId::Bpf, VIEW)]);
+        // What is private is joined, and a caller who has to load a program for that lets it do everything.
+        let io = Request::all(VIEW | Groups::IO);
+        let joined = [(EngineId::Service, VIEW), (EngineId::Procfs, Groups::IO)];
+        assert_eq!(owners(&io, &f(5_000, None)), joined);
+        let bpf = Some(VIEW | Groups::IO);
+        assert_eq!(owners(&io, &f(5_000, bpf)), [(EngineId::Bpf, VIEW | Groups::IO)]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::engine::bpf::Bpf;
 use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
+use crate::engine::service::Service;
 use crate::engine::{Answer, Engine, EngineId};
 use crate::error::Error;
 use crate::request::Request;
@@ -14,6 +15,7 @@ pub struct Engines {
     keep: bool,
     bpf: Option<Bpf>,
     kernel: Option<Kernel>,
+    service: Option<Service>,
     procfs: Option<Procfs>,
 }
 
@@ -38,6 +40,7 @@ impl Engines {
             return match engine {
                 EngineId::Bpf => Bpf::open(false, mappings.unwrap_or(0))?.run(req),
                 EngineId::Kernel => Kernel::new()?.run(req),
+                EngineId::Service => Service::open(false).run(req),
                 EngineId::Procfs => Procfs::new()?.run(req),
             };
         }
@@ -50,6 +53,7 @@ impl Engines {
                 Some(kernel) => kernel.run(req),
                 none => none.insert(Kernel::new()?).run(req),
             },
+            EngineId::Service => self.service.get_or_insert_with(|| Service::open(true)).run(req),
             EngineId::Procfs => match &mut self.procfs {
                 Some(procfs) => procfs.run(req),
                 none => none.insert(Procfs::new()?.keeping()).run(req),

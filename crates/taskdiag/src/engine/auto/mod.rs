@@ -29,6 +29,7 @@ use crate::bytes::Bytes;
 use crate::engine::bpf::{self, Bpf};
 use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
+use crate::engine::service::{self, Service};
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate, mappings, numbering};
 use crate::error::{Cause, Error};
 use crate::request::{Members, Request};
@@ -176,6 +177,7 @@ pub fn explain(req: &Request) -> Result<Vec<(Groups, EngineId, String)>, Error> 
     if facts.bpf.is_some() {
         facts.bpf = Bpf::new().ok().map(|e| e.support().groups);
     }
+    facts.service = facts.service.filter(|_| Service::new().is_ok());
     Ok(decide(req, &facts).parts.into_iter().map(|p| (p.groups, p.engine, p.why)).collect())
 }
 
@@ -203,6 +205,7 @@ pub fn open(engine: EngineId) -> Result<Box<dyn Engine>, Error> {
     match engine {
         EngineId::Kernel => Ok(Box::new(Kernel::new()?)),
         EngineId::Bpf => Ok(Box::new(Bpf::new()?)),
+        EngineId::Service => Ok(Box::new(Service::new()?)),
         EngineId::Procfs => Ok(Box::new(Procfs::new()?)),
     }
 }
@@ -217,7 +220,9 @@ fn only(req: &Request, one: &Only, engines: &mut Engines) -> Result<Snapshot, Er
         a => a?,
     };
     let caveats = match engine {
-        EngineId::Bpf if lacks_init(req, a.stream.as_ref()) => vec![Caveat::InitHidden],
+        EngineId::Bpf | EngineId::Service if lacks_init(req, a.stream.as_ref()) => {
+            vec![Caveat::InitHidden]
+        }
         EngineId::Kernel | EngineId::Procfs if !numbering::proc_is_own() => {
             vec![Caveat::ForeignProc]
         }
@@ -276,6 +281,7 @@ fn auto(
             (EngineId::Bpf | EngineId::Procfs, Error::NoSuchProcess(_)) => return Err(e),
             (EngineId::Kernel, _) => facts.kernel = None,
             (EngineId::Bpf, _) => facts.bpf = None,
+            (EngineId::Service, _) => facts.service = None,
             (EngineId::Procfs, Error::Unavailable { .. } | Error::Unsupported { .. }) => {
                 facts.procfs = None;
             }
@@ -332,13 +338,15 @@ fn run(
             groups |= Groups::BASE;
         }
         let mut members = members;
-        if part.engine == EngineId::Bpf && !one {
+        // The service walks with BPF, too.
+        let by_bpf = matches!(part.engine, EngineId::Bpf | EngineId::Service);
+        if by_bpf && !one {
             (groups, members) = text::with_identity(groups, members);
         }
         let asked = Request { groups, members, ..req.clone() };
         let a = engines.run(part.engine, mappings, &asked).map_err(err)?;
         let (mut bytes, mut why, mut cost) = (a.stream, part.why.clone(), a.cost);
-        if part.engine == EngineId::Bpf {
+        if by_bpf {
             let (whole, n, extra) = text::complete(&asked, bytes).map_err(err)?;
             (bytes, cost) = (whole, add(cost, extra));
             if n > 0 {
@@ -458,6 +466,7 @@ fn facts(req: &Request) -> Facts {
         bpf: (bpf::IS_BUILT && !foreign_proc).then(|| bpf::groups(req.groups)),
         procfs,
         foreign_proc,
+        service: (!foreign_proc).then(|| service::groups(strategy)).flatten(),
         denied: denied::expected(req),
         is_session: false,
     }

@@ -167,7 +167,7 @@ impl Bpf {
     }
 
     /// Give back the memory of an answer that is not needed any more, so that the next answer can use it.
-    pub(crate) fn recycle(&mut self, memory: AlignedBuf) {
+    pub fn recycle(&mut self, memory: AlignedBuf) {
         if self.keep {
             self.spare = memory;
         }

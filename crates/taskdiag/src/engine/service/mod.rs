@@ -1,0 +1,301 @@
+//! The service engine asks `taskdiagd`, which keeps BPF programs loaded, over a socket.
+//!
+//! The service tells what /proc shows everyone ([`shown`]), and only to callers whose own /proc
+//! shows everything to everyone. To others it says so, and they read /proc. It may end at any moment, and it may be
+//! slow: each step here has an end, and whatever fails makes `auto` ask another engine.
+//!
+//! It does not trust the service more than it has to: it must run as root or as the caller, or have been started by root
+//! (systemd opens the socket), and its answer is checked as any stream is.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use taskdiag_wire::encode::{encode_features_request, encode_request};
+use taskdiag_wire::{
+    AlignedBuf, Features, Groups, MSG_FEATURES, NlMsgHdr, Plain, Req, Strategy, build,
+};
+
+use crate::engine::{Answer, Cost, Engine, EngineId, Support};
+use crate::error::{Cause, Error};
+use crate::request::Request;
+use crate::service::{Ask, INLINE_MAX, PROOF, Reply, SOCKET, SOCKET_ENV, shown, sock};
+
+/// How long the service may take for one answer. It begins when systemd has to start it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest answer that is believed.
+const ANSWER_MAX: u64 = 4 << 30;
+
+/// The engine that asks `taskdiagd`.
+#[derive(Debug, Default)]
+pub struct Service {
+    keep: bool,
+    kept: Option<Connection>,
+}
+
+/// An open connection.
+#[derive(Debug)]
+struct Connection {
+    fd: OwnedFd,
+    /// The process that connected. The service answers nobody else on this connection.
+    owner: u32,
+}
+
+/// The groups that the service would answer, if there is one. This costs one stat(2) and tries nothing.
+pub(crate) fn groups(strategy: Strategy) -> Option<Groups> {
+    let groups = shown::groups(strategy);
+    let is_socket = |m: std::fs::Metadata| m.file_type().is_socket();
+    (!groups.is_empty() && std::fs::metadata(path()).is_ok_and(is_socket)).then_some(groups)
+}
+
+/// The socket. The environment of a caller with fewer rights is not believed.
+fn path() -> PathBuf {
+    // SAFETY: this reads a number that the kernel gave to the process at its start.
+    let is_elevated = unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
+    let named = std::env::var_os(SOCKET_ENV).filter(|v| !v.is_empty() && !is_elevated);
+    named.map_or_else(|| PathBuf::from(SOCKET), PathBuf::from)
+}
+
+impl Service {
+    /// Asks the service what it answers.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if there is none, or it does not answer this process.
+    pub fn new() -> Result<Service, Error> {
+        let mut service = Service::default();
+        let answer = service.ask(&Ask::new(Duration::ZERO, encode_features_request()))?;
+        let features = NlMsgHdr::read_from_prefix(answer.as_bytes())
+            .filter(|(head, _)| head.kind == MSG_FEATURES)
+            .and_then(|(_, body)| Features::read_from_prefix(body));
+        match features {
+            Some((f, _)) if f.version == taskdiag_wire::VERSION => Ok(service),
+            _ => Err(other("it speaks another version of the format; restart it after an upgrade")),
+        }
+    }
+
+    /// An engine that is not tried yet. It keeps its connection if `keep`.
+    pub(crate) fn open(keep: bool) -> Service {
+        Service { keep, kept: None }
+    }
+
+    fn ask(&mut self, ask: &Ask) -> Result<AlignedBuf, Error> {
+        let until = Instant::now() + PATIENCE;
+        rustix::fs::openat(CWD, PROOF, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(
+            |e| denied(format!("{PROOF} cannot be opened ({e}), so /proc shows less here")),
+        )?;
+        // The service ends when it is idle for long, and closes connections that are. So a kept one is tried once.
+        let me = std::process::id();
+        if let Some(kept) = self.kept.take().filter(|k| k.owner == me) {
+            match kept.ask(ask, until) {
+                Ok(answer) => {
+                    self.kept = Some(kept);
+                    return Ok(answer);
+                }
+                Err(Failed::Lost(_)) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let new = Connection::open(&path())?;
+        let answer = new.ask(ask, until)?;
+        self.kept = self.keep.then_some(new);
+        Ok(answer)
+    }
+}
+
+/// What went wrong with a question.
+enum Failed {
+    /// The connection is not there any more.
+    Lost(io::Error),
+    /// Anything else.
+    For(Error),
+}
+
+impl From<Failed> for Error {
+    fn from(f: Failed) -> Error {
+        match f {
+            Failed::Lost(e) => other(format!("it ended or closed the connection ({e})")),
+            Failed::For(e) => e,
+        }
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(e: io::Error) -> Failed {
+        Failed::Lost(e)
+    }
+}
+
+impl Connection {
+    fn open(path: &Path) -> Result<Connection, Error> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+            .map_err(|e| Error::io("making a socket", e))?;
+        let address = SocketAddrUnix::new(path.as_os_str().as_bytes())
+            .map_err(|e| other(format!("{}: {e}", path.display())))?;
+        rustix::net::connect(&fd, &address).map_err(|e| {
+            let cause = match e {
+                rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => Cause::NoPermission,
+                _ => Cause::Other,
+            };
+            let why = format!("{}: {e}; is taskdiagd.socket started?", path.display());
+            Error::Unavailable { engine: EngineId::Service, cause, why }
+        })?;
+        // These are the ids of who listens, which is systemd where that opened the socket.
+        let uid = sockopt::socket_peercred(&fd).map(|c| c.uid);
+        let me = rustix::process::geteuid();
+        match uid {
+            Ok(uid) if uid.is_root() || uid == me => {}
+            _ => {
+                return Err(denied(format!(
+                    "{} is neither root's nor of this user",
+                    path.display()
+                )));
+            }
+        }
+        Ok(Connection { fd, owner: std::process::id() })
+    }
+
+    fn ask(&self, ask: &Ask, until: Instant) -> Result<AlignedBuf, Failed> {
+        let question = ask.encode();
+        let sent = sock::send(self.fd.as_fd(), &question, None)?;
+        if sent != question.len() {
+            return Err(Failed::For(other("it does not take the whole request")));
+        }
+        let mut head = [0; Reply::LEN];
+        let mut file = None;
+        self.fill(&mut head, &mut file, until)?;
+        let odd = || Failed::For(other("what it answers is not of this protocol"));
+        match Reply::decode(&head).ok_or_else(odd)? {
+            Reply::Refused(why) => {
+                let (engine, cause) = (EngineId::Service, why.cause());
+                Err(Failed::For(Error::Unavailable { engine, cause, why: why.to_string() }))
+            }
+            Reply::Here(len) if len <= INLINE_MAX as u64 => {
+                let mut answer = AlignedBuf::zeroed((len as usize).next_multiple_of(8));
+                self.fill(&mut answer.as_mut_bytes()[..len as usize], &mut None, until)?;
+                Ok(answer)
+            }
+            Reply::File(len) if len <= ANSWER_MAX => {
+                read_file(&file.ok_or_else(odd)?, len).map_err(Failed::For)
+            }
+            _ => Err(odd()),
+        }
+    }
+
+    /// Receive so many bytes, and the descriptor that comes with them.
+    fn fill(
+        &self,
+        to: &mut [u8],
+        file: &mut Option<OwnedFd>,
+        until: Instant,
+    ) -> Result<(), Failed> {
+        let mut at = 0;
+        while at < to.len() {
+            match sock::receive(self.fd.as_fd(), &mut to[at..], true) {
+                Ok(got) if got.len == 0 => {
+                    return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
+                }
+                Ok(got) => {
+                    at += got.len;
+                    *file = got.fd.or(file.take());
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.wait(until)?,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self, until: Instant) -> Result<(), Failed> {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => {
+                let why = format!("it did not answer within {} s", PATIENCE.as_secs());
+                Err(Failed::For(because(Cause::Limit, why)))
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(io::Error::from(e).into()),
+        }
+    }
+}
+
+/// A copy of an answer in a file. The service shortens the file after some seconds to have the memory back, so a copy is
+/// good if the file has all of it afterwards, too.
+fn read_file(file: &OwnedFd, len: u64) -> Result<AlignedBuf, Error> {
+    let gone = || because(Cause::Limit, "it took back the answer before it was read");
+    let has_all = || {
+        rustix::fs::fstat(file).is_ok_and(|s| {
+            FileType::from_raw_mode(s.st_mode) == FileType::RegularFile && s.st_size as u64 == len
+        })
+    };
+    if !has_all() {
+        return Err(gone());
+    }
+    let mut answer = AlignedBuf::zeroed((len as usize).next_multiple_of(8));
+    let mut at = 0;
+    while at < len as usize {
+        let to = &mut answer.as_mut_bytes()[at..len as usize];
+        match rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *to, at as u64)) {
+            Ok(0) => return Err(gone()),
+            Ok(n) => at += n,
+            Err(e) => return Err(Error::io("reading the answer of the service", e)),
+        }
+    }
+    has_all().then_some(answer).ok_or_else(gone)
+}
+
+impl Engine for Service {
+    fn id(&self) -> EngineId {
+        EngineId::Service
+    }
+
+    fn support(&self) -> Support {
+        let notes = shown::TABLE.iter().filter_map(|s| {
+            let only = match s.to {
+                shown::To::All => "",
+                shown::To::Processes => "of processes only; ",
+                shown::To::Threads => "of threads only; ",
+            };
+            let note = format!("{only}{}", s.less);
+            (!note.is_empty()).then_some((s.group, note))
+        });
+        Support {
+            groups: shown::groups(Strategy::All) | shown::groups(Strategy::AllThread),
+            strategies: vec![Strategy::All, Strategy::AllThread],
+            notes: notes.collect(),
+        }
+    }
+
+    fn run(&mut self, req: &Request) -> Result<Answer, Error> {
+        let begin = Instant::now();
+        let unsupported = req.groups - shown::groups(req.strategy);
+        if !unsupported.is_empty() || req.strategy.takes_pid() {
+            return Err(Error::Unsupported { engine: EngineId::Service, groups: req.groups });
+        }
+        let (skip_base, skip_stat) = req.members.skipped();
+        let asked = build!(Req { skip_base, skip_stat, ..Req::new(req.strategy, 0, req.groups) });
+        let stream = self.ask(&Ask::new(req.max_age, encode_request(&asked)))?;
+        // open and close of /proc/1/stat, socket, connect, getsockopt, sendmsg, poll, recvmsg
+        let cost = Cost { syscalls: 8, wall: begin.elapsed(), ..Cost::default() };
+        Ok(Answer { stream: stream.into(), cost })
+    }
+}
+
+fn other(why: impl Into<String>) -> Error {
+    because(Cause::Other, why)
+}
+
+fn denied(why: impl Into<String>) -> Error {
+    because(Cause::NoPermission, why)
+}
+
+fn because(cause: Cause, why: impl Into<String>) -> Error {
+    Error::Unavailable { engine: EngineId::Service, cause, why: why.into() }
+}

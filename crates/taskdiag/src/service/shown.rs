@@ -1,0 +1,375 @@
+//! What /proc shows everyone: the one table of what the service may tell, and the code that leaves out the rest.
+//!
+//! A mount of /proc without `hidepid` shows the files of a process to every reader, but some files, and some fields of
+//! others, only to those who may trace the process. The service tells what is shown to every reader, in the same
+//! precision, and nothing else. A group that is not in [`TABLE`] is private, so a group that is added later is, too.
+//!
+//! The lines that are cited are those of Linux 6.12. `S_IRUGO` there means that everyone may open the file; none of the
+//! functions named calls `ptrace_may_access()`, but where it is said.
+
+use taskdiag_wire::{
+    A_COMM, A_GROUPS, A_MISSING, AlignedBuf, Attribute, Base, Cred, Done, Group, Groups, Info,
+    Plain, Reason, Stat, Statm, Strategy, Stream, StreamWriter, TaskView, build,
+};
+
+use crate::error::Error;
+
+/// For whom a group is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum To {
+    /// For lists of processes and of threads.
+    All,
+    /// For lists of processes only.
+    Processes,
+    /// For lists of threads only.
+    Threads,
+}
+
+/// A group that everyone is shown.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Shown {
+    /// Which group.
+    pub group: Group,
+    /// In which lists.
+    pub to: To,
+    /// The files of a process that show it. The service starts to tell the group only after it has read them of a process
+    /// that is not its own.
+    pub files: &'static [&'static str],
+    /// The kernel's lines that say so.
+    pub kernel: &'static str,
+    /// What of the group is left out or made coarser, and why.
+    pub less: &'static str,
+}
+
+/// Everything that the service tells.
+pub const TABLE: &[Shown] = &[
+    Shown {
+        group: Group::Base,
+        to: To::All,
+        files: &["stat"],
+        kernel: "fs/proc/base.c: ONE(\"stat\", S_IRUGO, proc_tgid_stat); fs/proc/array.c: do_task_stat() asks \
+                 ptrace_may_access() for kstkesp, kstkeip, wchan, startcode to startstack, start_data to env_end and \
+                 exit_code only, and none of these is in this group",
+        less: "start_time_ns in ticks, as nsec_to_clock_t() gives it there",
+    },
+    Shown {
+        group: Group::Cred,
+        to: To::All,
+        files: &["status"],
+        kernel: "fs/proc/base.c: ONE(\"status\", S_IRUGO, proc_pid_status); fs/proc/array.c: task_state(), task_cap(), \
+                 task_seccomp()",
+        less: "no securebits, which no file of /proc shows",
+    },
+    Shown {
+        group: Group::Stat,
+        to: To::All,
+        files: &["stat", "status"],
+        kernel: "as BASE; the flag for locked pages is VmLck of status: fs/proc/task_mmu.c: task_mem()",
+        less: "CPU times in ticks, as nsec_to_clock_t() gives them there",
+    },
+    Shown {
+        group: Group::Statm,
+        to: To::All,
+        files: &["status"],
+        kernel: "fs/proc/array.c: proc_pid_status() calls fs/proc/task_mmu.c: task_mem() for every reader",
+        less: "in KiB, as SEQ_PUT_DEC() gives them there",
+    },
+    Shown {
+        group: Group::Cmdline,
+        to: To::Processes,
+        files: &["cmdline"],
+        kernel: "fs/proc/base.c: REG(\"cmdline\", S_IRUGO, proc_pid_cmdline_ops); get_mm_cmdline() reads with FOLL_ANON \
+                 and without FOLL_FORCE: no mapped file, and nothing that the process itself may not read",
+        less: "only text that the service has read from that file itself; other text is BLOCKED, and the client reads it",
+    },
+    Shown {
+        group: Group::Limits,
+        to: To::All,
+        files: &["limits"],
+        kernel: "fs/proc/base.c: ONE(\"limits\", S_IRUGO, proc_pid_limits)",
+        less: "",
+    },
+    Shown {
+        group: Group::Signals,
+        to: To::All,
+        files: &["status"],
+        kernel: "fs/proc/array.c: proc_pid_status() calls task_sig() for every reader",
+        less: "",
+    },
+    Shown {
+        group: Group::Login,
+        to: To::All,
+        files: &["loginuid", "sessionid"],
+        kernel: "fs/proc/base.c: REG(\"loginuid\", S_IWUSR|S_IRUGO, proc_loginuid_operations), REG(\"sessionid\", \
+                 S_IRUGO, proc_sessionid_operations)",
+        less: "",
+    },
+    Shown {
+        group: Group::Sched,
+        to: To::Threads,
+        files: &["schedstat", "status"],
+        kernel: "fs/proc/base.c: ONE(\"schedstat\", S_IRUGO, proc_pid_schedstat); fs/proc/array.c: \
+                 task_context_switch_counts()",
+        less: "not of processes: the sums of BPF have the threads that have ended, which no file of /proc shows",
+    },
+];
+
+/// The groups that the service may tell for a strategy. It answers about all processes or all threads only, because a
+/// program that is loaded serves these for every caller.
+pub fn groups(strategy: Strategy) -> Groups {
+    let to = |s: &&Shown| match strategy {
+        Strategy::All => s.to != To::Threads,
+        Strategy::AllThread => s.to != To::Processes,
+        _ => false,
+    };
+    TABLE.iter().filter(to).fold(Groups::NONE, |all, s| all | s.group.into())
+}
+
+/// An answer about all tasks, with `groups` and nothing else, and of these only what /proc shows everyone. Attributes that
+/// this code does not know are left out.
+///
+/// `is_public` is asked about each command line that is not empty, with the task and the text. A text that it refuses is
+/// left out and marked as BLOCKED, so that the client reads it from its own /proc.
+///
+/// # Errors
+/// [`Error::Stream`] if `stream` is not a stream.
+pub fn strip(
+    stream: &[u8],
+    groups: Groups,
+    memory: AlignedBuf,
+    is_public: &mut dyn FnMut(&TaskView<'_>, &[u8]) -> bool,
+) -> Result<AlignedBuf, Error> {
+    let stream = Stream::parse(stream)?;
+    let groups = groups & self::groups(stream.strategy());
+    let tick = 1_000_000_000 / u64::from(stream.info().clk_tck.max(1));
+    let mut w = StreamWriter::reusing(memory);
+    let info = stream.info();
+    w.info(&build!(Info {
+        show_flags: groups.bits(),
+        kernel_groups: info.kernel_groups & groups.bits(),
+        bpf_groups: info.bpf_groups & groups.bits(),
+        procfs_groups: info.procfs_groups & groups.bits(),
+        ..*info
+    }));
+    for t in stream.tasks() {
+        w.begin_task(t.pid(), t.tgid());
+        let hides_text = groups.has(Group::Cmdline)
+            && t.cmdline().is_some_and(|b| !b.data.is_empty() && !is_public(&t, &b.data));
+        for (kind, attr) in t.attrs() {
+            match kind {
+                Base::TYPE if groups.has(Group::Base) => w.raw_attr(base(attr, tick).as_bytes()),
+                A_COMM if groups.has(Group::Base) => w.raw_attr(attr),
+                Cred::TYPE if groups.has(Group::Cred) => w.raw_attr(cred(attr).as_bytes()),
+                A_GROUPS if groups.has(Group::Cred) => w.raw_attr(attr),
+                Stat::TYPE if groups.has(Group::Stat) => w.raw_attr(stat(attr, tick).as_bytes()),
+                Statm::TYPE if groups.has(Group::Statm) => w.raw_attr(statm(attr).as_bytes()),
+                A_MISSING => {}
+                _ => {
+                    let whole = [Group::Cmdline, Group::Limits, Group::Signals, Group::Login];
+                    let sched = [Group::Sched];
+                    let is = |g: &&Group| **g as u16 == kind && groups.has(**g);
+                    if let Some(g) = whole.iter().chain(&sched).find(is) {
+                        if *g != Group::Cmdline || !hides_text {
+                            w.raw_attr(attr);
+                        }
+                    }
+                }
+            }
+        }
+        if hides_text {
+            w.missing(Group::Cmdline, Reason::Blocked);
+        }
+        for g in groups.iter().filter(|g| !(hides_text && *g == Group::Cmdline)) {
+            if let Some(reason) = t.reason(g) {
+                w.missing(g, reason);
+            }
+        }
+        w.end_task();
+    }
+    let d = stream.done();
+    let truncated = if groups.has(Group::Cmdline) { d.truncated } else { 0 };
+    Ok(w.finish(build!(Done {
+        error: d.error,
+        vanished: d.vanished,
+        truncated,
+        ..Done::default()
+    })))
+}
+
+/// A record that may be changed. The stream was made by this very program, so it has the length of ours.
+fn copy<T: Attribute + Default>(attr: &[u8]) -> T {
+    T::read_from_prefix(attr).map(|(r, _)| r).unwrap_or_default()
+}
+
+fn base(attr: &[u8], tick: u64) -> Base {
+    let mut r: Base = copy(attr);
+    r.start_time_ns -= r.start_time_ns % tick;
+    r
+}
+
+fn cred(attr: &[u8]) -> Cred {
+    const SECUREBITS: u32 = taskdiag_wire::layout::bit(Cred::MEMBERS, "securebits");
+    let mut r: Cred = copy(attr);
+    r.valid &= !SECUREBITS;
+    r.securebits = 0;
+    r
+}
+
+fn stat(attr: &[u8], tick: u64) -> Stat {
+    let mut r: Stat = copy(attr);
+    for ns in [&mut r.utime_ns, &mut r.stime_ns, &mut r.cutime_ns, &mut r.cstime_ns] {
+        *ns -= *ns % tick;
+    }
+    r
+}
+
+fn statm(attr: &[u8]) -> Statm {
+    let mut r: Statm = copy(attr);
+    for bytes in [
+        &mut r.size_bytes,
+        &mut r.peak_size_bytes,
+        &mut r.rss_bytes,
+        &mut r.rss_anon_bytes,
+        &mut r.rss_file_bytes,
+        &mut r.rss_shmem_bytes,
+        &mut r.peak_rss_bytes,
+        &mut r.data_bytes,
+        &mut r.stack_bytes,
+        &mut r.text_bytes,
+        &mut r.lib_bytes,
+        &mut r.locked_bytes,
+        &mut r.pinned_bytes,
+        &mut r.page_tables_bytes,
+        &mut r.swap_bytes,
+        &mut r.hugetlb_bytes,
+    ] {
+        *bytes -= *bytes % 1024;
+    }
+    r
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag_wire::{Io, Limits, Ns, Sched, Vma};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// An answer in which every group of the format has something for each of two tasks.
+    fn full(strategy: Strategy) -> AlignedBuf {
+        let all = Group::ALL.iter().fold(Groups::NONE, |all, g| all | Groups::from(*g));
+        let mut w = StreamWriter::new();
+        w.info(&build!(Info {
+            show_flags: all.bits(),
+            dump_strategy: strategy as u64,
+            bpf_groups: all.bits(),
+            clk_tck: 100,
+            ..StreamWriter::blank_info()
+        }));
+        for pid in [7, 9] {
+            w.begin_task(pid, pid);
+            let base = build!(Base { valid: Base::ALL_VALID, start_time_ns: SECOND + 1 });
+            w.put_base(&base, b"a name that is longer than 15 bytes");
+            w.put(&build!(Cred { valid: Cred::ALL_VALID, securebits: 1, uid: 5 }));
+            w.put_blob(A_GROUPS, 0, 0, &[1, 0, 0, 0], 4);
+            w.put(&build!(Stat { valid: Stat::ALL_VALID, utime_ns: SECOND + 9_999_999 }));
+            w.put(&build!(Statm { valid: Statm::ALL_VALID, text_bytes: 4097 }));
+            w.put_blob(Group::Cmdline as u16, 0, 0, b"secret\0", 7);
+            w.put(&build!(Limits { valid: Limits::ALL_VALID }));
+            w.put(&build!(Sched { valid: Sched::ALL_VALID }));
+            w.put(&build!(Io { valid: Io::ALL_VALID, rchar: 3 }));
+            w.put(&build!(Ns { valid: Ns::ALL_VALID }));
+            w.put_name(1, 0, b"/a/private/name");
+            w.put_list(Vma::ALL_VALID, &[Vma::default()]);
+            w.put_blob(Group::Paths as u16, 0, 0, b"/bin/x", 6);
+            w.put_blob(Group::Environ as u16, 0, 0, b"PASSWORD=x\0", 11);
+            w.put_blob(Group::Wchan as u16, 0, 0, b"do_wait", 7);
+            w.put_blob(Group::Kstack as u16, 0, 0, b"do_wait\n", 8);
+            w.put_blob(Group::Label as u16, 0, 0, b"x", 1);
+            w.shared(Group::Fd, 7);
+            w.missing(Group::Rollup, Reason::Denied);
+            w.missing(Group::Signals, Reason::Vanished);
+            w.end_task();
+        }
+        w.finish(Done::default())
+    }
+
+    /// The attributes of a stripped answer to a request for everything.
+    fn kinds(strategy: Strategy) -> Vec<u16> {
+        let all = Groups::from_bits(u64::MAX);
+        let s = strip(full(strategy).as_bytes(), all, AlignedBuf::new(), &mut |_, _| true);
+        let s = Stream::parse(s.expect("a stream")).expect("a stream");
+        assert_eq!(s.asked(), groups(strategy));
+        assert_eq!((s.len(), s.done().denied), (2, 0));
+        let mut kinds: Vec<u16> =
+            s.tasks().flat_map(|t| t.attrs().map(|a| a.0).collect::<Vec<_>>()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+
+    #[test]
+    fn private_groups_are_left_out_whoever_asks_for_them() {
+        let of = |g: Group| g as u16;
+        let both = [Group::Base, Group::Cred, Group::Stat, Group::Statm].map(of);
+        let mut wanted: Vec<u16> = both.to_vec();
+        wanted.extend([of(Group::Cmdline), of(Group::Limits), A_MISSING, A_GROUPS, A_COMM]);
+        wanted.sort_unstable();
+        assert_eq!(kinds(Strategy::All), wanted);
+        let mut wanted: Vec<u16> = both.to_vec();
+        wanted.extend([of(Group::Sched), of(Group::Limits), A_MISSING, A_GROUPS, A_COMM]);
+        wanted.sort_unstable();
+        assert_eq!(kinds(Strategy::AllThread), wanted);
+        for other in [Strategy::One, Strategy::Children, Strategy::Thread] {
+            assert_eq!(groups(other), Groups::NONE);
+        }
+    }
+
+    #[test]
+    fn values_are_as_coarse_as_in_proc() {
+        let all = groups(Strategy::All);
+        let full = full(Strategy::All);
+        let s = strip(full.as_bytes(), all, AlignedBuf::new(), &mut |_, _| true).expect("a stream");
+        let s = Stream::parse(s).expect("a stream");
+        let t = s.get(0).expect("a task");
+        assert_eq!(t.record::<Base>().and_then(|b| b.start_time_ns()), Some(SECOND));
+        assert_eq!(t.comm(), Some(&b"a name that is longer than 15 bytes"[..]));
+        assert_eq!(t.record::<Stat>().and_then(|b| b.utime_ns()), Some(SECOND));
+        assert_eq!(t.record::<Statm>().and_then(|b| b.text_bytes()), Some(4096));
+        let cred = t.record::<Cred>().expect("it is there");
+        assert_eq!((cred.uid(), cred.securebits(), cred.securebits), (Some(5), None, 0));
+        assert_eq!(t.reason(Group::Signals), Some(Reason::Vanished));
+        assert_eq!(t.cmdline().expect("it is there").data, &b"secret\0"[..]);
+    }
+
+    #[test]
+    fn text_that_is_not_public_is_blocked() {
+        let full = full(Strategy::All);
+        let mut asked = Vec::new();
+        let mut judge = |t: &TaskView<'_>, text: &[u8]| {
+            asked.push((t.pid(), text.to_vec()));
+            t.pid() == 9
+        };
+        let s = strip(full.as_bytes(), Groups::CMDLINE, AlignedBuf::new(), &mut judge)
+            .expect("a stream");
+        assert!(!s.as_bytes().windows(8).any(|w| w == b"PASSWORD"));
+        let s = Stream::parse(s).expect("a stream");
+        assert_eq!(asked, [(7, b"secret\0".to_vec()), (9, b"secret\0".to_vec())]);
+        let reasons: Vec<_> = s.tasks().map(|t| t.reason(Group::Cmdline)).collect();
+        assert_eq!(reasons, [Some(Reason::Blocked), None]);
+        assert_eq!(s.get(0).expect("a task").cmdline(), None);
+        assert_eq!(s.done().blocked, 1);
+    }
+
+    #[test]
+    fn each_row_of_the_table_says_why() {
+        for s in TABLE {
+            assert!(
+                !s.files.is_empty() && s.kernel.contains("fs/proc/") || s.kernel.starts_with("as "),
+                "{s:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Answers, and the programs that make them. A program is loaded once for each of a few sets of groups, and an answer is
+//! made from the smallest set that has what was asked for. Who accepts an older answer gets one that is still there.
+//!
+//! A long answer is in a file in memory that many callers read, each at its own cost. After some seconds the service cuts
+//! the file, so that callers cannot make it keep memory by holding on to the file.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags};
+use taskdiag::engine::auto;
+use taskdiag::engine::bpf::Bpf;
+use taskdiag::service::{INLINE_MAX, MAX_AGE, Refusal, shown};
+use taskdiag::wire::AlignedBuf;
+use taskdiag::{Cause, Choice, Engine, EngineId, Error, Groups, Request, Strategy};
+
+use crate::text::Texts;
+
+/// How long a file can be read. Callers copy it at once.
+const READABLE: Duration = Duration::from_secs(3);
+/// The most memory for files at a time.
+const FILES_MAX: u64 = 256 << 20;
+/// The longest answer.
+const ANSWER_MAX: usize = 192 << 20;
+
+/// An answer as it is handed out.
+#[derive(Debug)]
+pub enum Answer {
+    /// The bytes themselves.
+    Here(Vec<u8>),
+    /// A file that callers may read. `cut` can change it, and nobody else has that descriptor.
+    File {
+        /// For callers.
+        shared: OwnedFd,
+        /// For us.
+        cut: OwnedFd,
+        /// Bytes of the answer.
+        len: u64,
+    },
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Answer::File { cut, .. } = self {
+            // It cannot fail on such a file; if it did, the memory would go when the last reader closes the file.
+            let _ = rustix::fs::ftruncate(cut, 0);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Made {
+    strategy: Strategy,
+    groups: Groups,
+    /// When the walk began.
+    at: Instant,
+    answer: Answer,
+}
+
+/// The sets of groups for which programs are loaded, the smallest first.
+fn sets(strategy: Strategy) -> [Groups; 4] {
+    let numbers = Groups::BASE | Groups::CRED | Groups::STAT | Groups::STATM;
+    let all = shown::groups(strategy);
+    [Groups::BASE, numbers, (numbers | Groups::CMDLINE) & all, all]
+}
+
+/// All answers that are there.
+#[derive(Debug)]
+pub struct Answers {
+    engines: HashMap<(u64, u64), Bpf>,
+    made: Vec<Made>,
+    texts: Texts,
+    /// What the kernel here shows everyone, of each strategy.
+    shown: Groups,
+}
+
+impl Answers {
+    /// No answer yet. Groups whose files this very process cannot read of another's are left out.
+    pub fn new() -> Answers {
+        let hidden = shown::TABLE.iter().filter(|s| !s.files.iter().all(|f| is_shown(f)));
+        let hidden = hidden.fold(Groups::NONE, |all, s| all | s.group.into());
+        let all = shown::groups(Strategy::All) | shown::groups(Strategy::AllThread);
+        Answers {
+            engines: HashMap::new(),
+            made: Vec::new(),
+            texts: Texts::new(),
+            shown: all - hidden,
+        }
+    }
+
+    /// The groups that are answered.
+    pub fn groups(&self, strategy: Strategy) -> Groups {
+        shown::groups(strategy) & self.shown
+    }
+
+    /// An answer whose walk began at `not_before` or later.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn get(
+        &mut self,
+        strategy: Strategy,
+        groups: Groups,
+        not_before: Instant,
+    ) -> Result<&Answer, Refusal> {
+        if !self.groups(strategy).contains(groups) {
+            return Err(Refusal::BadRequest);
+        }
+        let fits = |m: &Made| m.strategy == strategy && m.groups == groups && m.at >= not_before;
+        if let Some(i) = self.made.iter().rposition(fits) {
+            return Ok(&self.made[i].answer);
+        }
+        let at = Instant::now();
+        let answer = self.make(strategy, groups, at)?;
+        self.made.push(Made { strategy, groups, at, answer });
+        Ok(&self.made.last().expect("it was just added").answer)
+    }
+
+    fn make(
+        &mut self,
+        strategy: Strategy,
+        groups: Groups,
+        now: Instant,
+    ) -> Result<Answer, Refusal> {
+        // The administrator may turn BPF off at any time.
+        if auto::resolved(Choice::Only(EngineId::Bpf)).is_err() {
+            self.engines.clear();
+            return Err(Refusal::TurnedOff);
+        }
+        let all = self.groups(strategy);
+        let set = sets(strategy)
+            .into_iter()
+            .find(|set| set.contains(groups))
+            .ok_or(Refusal::BadRequest)?;
+        // The start time tells whose command line it is.
+        let req = Request::new(strategy, 0, (set & all) | groups);
+        let key = (strategy as u64, req.groups.bits());
+        let engine = self.engines.entry(key).or_insert_with(|| Bpf::untried().keeping());
+        let stream = engine.run(&req).map_err(|e| {
+            eprintln!("taskdiagd: {e}");
+            match e {
+                Error::Unavailable { cause: Cause::Limit, .. } => Refusal::Busy,
+                _ => Refusal::NoBpf,
+            }
+        })?;
+        let texts = &mut self.texts;
+        let mut judge = |t: &taskdiag::TaskView<'_>, text: &[u8]| texts.is_public(t, text, now);
+        let raw = stream.stream.as_ref();
+        let told = shown::strip(raw, groups, AlignedBuf::new(), &mut judge).map_err(|e| {
+            eprintln!("taskdiagd: a program made no stream: {e}");
+            Refusal::NoBpf
+        })?;
+        self.texts.end(now);
+        engine.recycle(stream.stream.into_owned());
+        let len = told.len();
+        if len <= INLINE_MAX {
+            return Ok(Answer::Here(told.as_bytes().to_vec()));
+        }
+        let kept: u64 = self.made.iter().map(|m| m.answer.file_len()).sum();
+        if len > ANSWER_MAX || kept + len as u64 > FILES_MAX {
+            return Err(Refusal::Busy);
+        }
+        Answer::file(told.as_bytes()).map_err(|e| {
+            eprintln!("taskdiagd: making a file for an answer: {e}");
+            Refusal::Busy
+        })
+    }
+
+    /// Forgets old answers. Returns when there is something to forget next.
+    pub fn tidy(&mut self, now: Instant) -> Option<Instant> {
+        let end = |m: &Made| m.at + if m.answer.file_len() > 0 { READABLE } else { MAX_AGE };
+        self.made.retain(|m| end(m) > now);
+        self.made.iter().map(end).min()
+    }
+}
+
+impl Answer {
+    fn file_len(&self) -> u64 {
+        match self {
+            Answer::Here(_) => 0,
+            Answer::File { len, .. } => *len,
+        }
+    }
+
+    /// A file with these bytes that nobody can change any more, but for its end.
+    fn file(bytes: &[u8]) -> Result<Answer, rustix::io::Errno> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let cut = rustix::fs::memfd_create("taskdiag", flags)?;
+        let mut at = 0;
+        while at < bytes.len() {
+            at += rustix::io::retry_on_intr(|| rustix::io::pwrite(&cut, &bytes[at..], at as u64))?;
+        }
+        // Others could open it anew through /proc, and are kept from changing it by its mode.
+        rustix::fs::fchmod(&cut, Mode::RUSR)?;
+        rustix::fs::fcntl_add_seals(cut.as_fd(), SealFlags::WRITE | SealFlags::GROW)?;
+        let again = format!("/proc/self/fd/{}", cut.as_raw_fd());
+        let read = OFlags::RDONLY | OFlags::CLOEXEC;
+        let shared = rustix::fs::openat(CWD, again, read, Mode::empty())?;
+        Ok(Answer::File { shared, cut, len: bytes.len() as u64 })
+    }
+}
+
+/// Can this file of a process be read by anybody? Its mode says so, and we can read it of process 1, to which we have no
+/// more rights than others if we run as our own user.
+fn is_shown(name: &str) -> bool {
+    let everyone = Mode::RUSR | Mode::RGRP | Mode::ROTH;
+    let path = format!("/proc/1/{name}");
+    rustix::fs::stat(&path).is_ok_and(|s| Mode::from_raw_mode(s.st_mode).contains(everyone))
+        && std::fs::read(&path).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_can_be_read_and_not_changed_until_they_are_cut() {
+        let bytes = vec![5; 100_000];
+        let answer = Answer::file(&bytes).expect("there is memory");
+        let Answer::File { shared, cut, len } = &answer else { panic!("it is a file") };
+        assert_eq!(*len, 100_000);
+        let mut to = vec![0; 100_000];
+        assert_eq!(rustix::io::pread(shared, &mut to, 0), Ok(100_000));
+        assert_eq!(to, bytes);
+        assert!(rustix::io::pwrite(shared, b"x", 0).is_err());
+        assert!(rustix::fs::ftruncate(shared, 0).is_err());
+        assert!(rustix::io::pwrite(cut, b"x", 0).is_err());
+        let held = shared.try_clone().expect("a descriptor");
+        drop(answer);
+        assert_eq!(rustix::fs::fstat(&held).map(|s| (s.st_size, s.st_blocks)), Ok((0, 0)));
+        assert_eq!(rustix::io::pread(&held, &mut to, 0), Ok(0));
+    }
+
+    #[test]
+    fn each_set_has_the_ones_before_it() {
+        for strategy in [Strategy::All, Strategy::AllThread] {
+            let sets = sets(strategy);
+            assert!(sets.windows(2).all(|w| w[1].contains(w[0])), "{sets:?}");
+            assert_eq!(sets[3], shown::groups(strategy));
+        }
+    }
+
+    #[test]
+    fn files_that_are_private() {
+        assert!(is_shown("stat") && is_shown("cmdline"));
+        assert!(
+            !is_shown("environ") && !is_shown("io") && !is_shown("stack") && !is_shown("no-such")
+        );
+    }
+}

@@ -1,0 +1,317 @@
+//! Whether a caller's own /proc shows everything to everyone, so that the service tells it nothing new.
+//!
+//! It does if all of this holds, and the service is silent otherwise: the caller is in our pid namespace, and its user ids
+//! mean what ours do. What is mounted at its /proc is the very proc file system that is at ours (so it has the same pid
+//! namespace and the same options), whole, with neither hidepid nor subset, and nothing is mounted over the directory of a
+//! process. No security module has a label for the caller but one that confines nothing, and neither seccomp nor
+//! no_new_privs is set, without which nobody but root can enter a Landlock domain. (Such a domain is the one thing that
+//! cannot be seen from here. `docs/service.md` says what that leaves.)
+//!
+//! All of that is read from /proc/PID of the caller, which needs no rights. But the number could be another process's by
+//! then. So the kernel gives a descriptor for the process that connected (`SO_PEERPIDFD`), and the process must be alive
+//! *after* all was read. The credentials that the kernel adds to each question say that it was that process which asked.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, Mode, OFlags};
+use taskdiag::service::Refusal;
+
+/// `SO_PEERPIDFD` of Linux 6.5, which the crate libc does not have for every machine.
+const SO_PEERPIDFD: libc::c_int = 77;
+/// The longest file about a caller that is read. A table of mounts may be long.
+const LONGEST: usize = 1 << 20;
+
+/// What callers are compared with: the service itself.
+#[derive(Debug)]
+pub struct Own {
+    /// Device number of the proc file system.
+    proc: (u32, u32),
+    uid_map: Vec<u8>,
+    gid_map: Vec<u8>,
+}
+
+/// The process at the other end of a connection.
+#[derive(Debug)]
+pub struct Peer {
+    pid: u32,
+    /// The user who connected.
+    pub uid: u32,
+    pidfd: Option<OwnedFd>,
+}
+
+impl Own {
+    /// Looks at the service itself.
+    ///
+    /// # Errors
+    /// Why the service can be sure of no caller here.
+    pub fn look() -> Result<Own, String> {
+        let me = std::process::id();
+        let link = std::fs::read_link("/proc/self").map_err(|e| format!("/proc/self: {e}"))?;
+        if link.as_os_str() != me.to_string().as_str() {
+            return Err(String::from("/proc is of another pid namespace: mount the own one"));
+        }
+        let read = |name: &str| {
+            let path = format!("/proc/self/{name}");
+            read(CWD, &path).map_err(|e| format!("{path}: {e}"))
+        };
+        let proc = plain_proc(&read("mountinfo")?)
+            .ok_or("/proc is not a plain mount (hidepid, subset, or something mounted on it)")?;
+        Ok(Own { proc, uid_map: read("uid_map")?, gid_map: read("gid_map")? })
+    }
+
+    /// May this caller be told what /proc shows everyone?
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn judge(&self, peer: &Peer, sender: Option<i32>) -> Result<(), Refusal> {
+        if peer.pid == 0 || sender != i32::try_from(peer.pid).ok() || !peer.is_alive() {
+            return Err(Refusal::UnknownCaller);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let path = format!("/proc/{}", peer.pid);
+        let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())
+            .map_err(|_| Refusal::UnknownCaller)?;
+        let read = |name: &str| read(&dir, name).map_err(|_| Refusal::UnknownCaller);
+        has_plain_status(&read("status")?, peer.pid)?;
+        if read("uid_map")? != self.uid_map || read("gid_map")? != self.gid_map {
+            return Err(Refusal::UserNamespace);
+        }
+        if plain_proc(&read("mountinfo")?) != Some(self.proc) {
+            return Err(Refusal::Mounts);
+        }
+        for label in ["attr/current", "attr/apparmor/current", "attr/smack/current"] {
+            match self::read(&dir, label) {
+                Ok(label) if is_unconfined(&label) => {}
+                // No security module has labels.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => {}
+                _ => return Err(Refusal::Confined),
+            }
+        }
+        peer.is_alive().then_some(()).ok_or(Refusal::UnknownCaller)
+    }
+}
+
+impl Peer {
+    /// The process that connected.
+    ///
+    /// # Errors
+    /// Those of getsockopt(2).
+    pub fn of(connection: BorrowedFd<'_>) -> io::Result<Peer> {
+        // SAFETY: all zeroes are a ucred.
+        let mut who: libc::ucred = unsafe { std::mem::zeroed() };
+        option(connection, libc::SO_PEERCRED, &mut who)?;
+        let mut fd: libc::c_int = -1;
+        let pidfd = option(connection, SO_PEERPIDFD, &mut fd).is_ok() && fd >= 0;
+        // SAFETY: the kernel has just made this descriptor for us.
+        let pidfd = pidfd.then(|| unsafe { OwnedFd::from_raw_fd(fd) });
+        Ok(Peer { pid: u32::try_from(who.pid).unwrap_or(0), uid: who.uid, pidfd })
+    }
+
+    /// Is it alive still, so that its number is not another's? Before Linux 6.5 nobody can tell.
+    pub fn is_alive(&self) -> bool {
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.pidfd.as_ref().is_some_and(|fd| {
+            matches!(poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&now)), Ok(0))
+        })
+    }
+}
+
+fn option<T>(fd: BorrowedFd<'_>, name: libc::c_int, to: &mut T) -> io::Result<()> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    let to: *mut T = to;
+    // SAFETY: the kernel writes at most `len` bytes there, which are all of a plain C type.
+    let rc = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, name, to.cast(), &raw mut len)
+    };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A whole file. One that is too long is an error, because a part of it proves nothing.
+fn read(dir: impl AsFd, name: &str) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?);
+    let mut bytes = Vec::with_capacity(4096);
+    file.take(LONGEST as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > LONGEST {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
+    Ok(bytes)
+}
+
+/// Does `status` say that the process is of the reader's pid namespace, and not confined?
+fn has_plain_status(status: &[u8], pid: u32) -> Result<(), Refusal> {
+    let line = |key: &str| {
+        let found = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(key.as_bytes()));
+        found.map(|l| String::from_utf8_lossy(l).trim().to_owned())
+    };
+    // A process of a namespace below ours has more numbers than one.
+    if line("NSpid:").as_deref() != Some(&pid.to_string()) {
+        return Err(Refusal::PidNamespace);
+    }
+    // A Landlock domain is nowhere to be seen. Who enters one has to set no_new_privs first, or has CAP_SYS_ADMIN.
+    let is_zero = |key| matches!(line(key).as_deref(), Some("0"));
+    let no_seccomp = line("Seccomp:").is_none_or(|v| v == "0");
+    if !is_zero("NoNewPrivs:") || !no_seccomp {
+        return Err(Refusal::Confined);
+    }
+    Ok(())
+}
+
+/// Does the label of a security module confine nothing? One that is not known here does.
+fn is_unconfined(label: &[u8]) -> bool {
+    let label = label.trim_ascii_end();
+    let label = label.strip_suffix(b"\0").unwrap_or(label);
+    match label.split(|b| *b == b':').collect::<Vec<_>>()[..] {
+        // AppArmor, and a module that has no label for the process.
+        [b"unconfined" | b""] => true,
+        // SELinux: user, role, type, level.
+        [_, _, kind, ..] => kind == b"unconfined_t",
+        _ => false,
+    }
+}
+
+/// The device of the proc file system at /proc, if it shows all of it to everyone: one mount of the whole, without
+/// `hidepid` and `subset`, and nothing mounted over the directory of a process.
+fn plain_proc(mountinfo: &[u8]) -> Option<(u32, u32)> {
+    let mut found = None;
+    for line in mountinfo.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
+        let line = String::from_utf8_lossy(line);
+        let point = line.split(' ').nth(4)?;
+        if let Some(below) = point.strip_prefix("/proc/") {
+            let is_process = below.starts_with(|c: char| c.is_ascii_digit());
+            if is_process || below.starts_with("self") || below.starts_with("thread-self") {
+                return None;
+            }
+        }
+        if point != "/proc" {
+            continue;
+        }
+        let (head, tail) = line.split_once(" - ")?;
+        let (device, root) = (head.split(' ').nth(2)?, head.split(' ').nth(3)?);
+        let mut tail = tail.split(' ');
+        let (kind, options) = (tail.next()?, tail.nth(1)?);
+        let may = |o: &str| match o.split_once('=') {
+            Some(("hidepid", level)) => level == "off" || level == "0",
+            Some(("gid", _)) => true,
+            Some(_) => false,
+            None => matches!(o, "rw" | "ro"),
+        };
+        let (major, minor) = device.split_once(':')?;
+        let device = (major.parse().ok()?, minor.parse().ok()?);
+        let is_plain = kind == "proc" && root == "/" && options.split(',').all(may);
+        if !is_plain || found.replace(device).is_some() {
+            return None;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: &str = "21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n";
+    const PROC: &str =
+        "24 21 0:22 / /proc rw,nosuid,nodev,noexec,relatime shared:5 - proc proc rw\n";
+
+    fn with(more: &str) -> Option<(u32, u32)> {
+        plain_proc([ROOT, more].concat().as_bytes())
+    }
+
+    #[test]
+    fn a_plain_proc() {
+        assert_eq!(with(PROC), Some((0, 22)));
+        let more = "40 24 0:35 / /proc/sys/fs/binfmt_misc rw,relatime shared:9 - autofs systemd-1 rw,fd=32\n";
+        assert_eq!(with(&[PROC, more].concat()), Some((0, 22)));
+        for options in ["rw,hidepid=off", "rw,hidepid=0", "ro", "rw,gid=4"] {
+            let line = PROC.replace("proc proc rw", &format!("proc proc {options}"));
+            assert_eq!(with(&line), Some((0, 22)), "{options}");
+        }
+    }
+
+    #[test]
+    fn a_proc_that_hides_something() {
+        for options in [
+            "rw,hidepid=invisible",
+            "rw,hidepid=1",
+            "rw,gid=4,hidepid=ptraceable",
+            "rw,subset=pid",
+            "rw,new",
+        ] {
+            let line = PROC.replace("proc proc rw", &format!("proc proc {options}"));
+            assert_eq!(with(&line), None, "{options}");
+        }
+        for (what, lines) in [
+            ("none", String::new()),
+            ("two", [PROC, PROC].concat()),
+            ("something over it", [PROC, &PROC.replace("- proc proc", "- tmpfs tmpfs")].concat()),
+            ("a part of it", PROC.replace("0:22 / /proc", "0:22 /sys /proc")),
+            ("over a process", [PROC, &PROC.replace(" /proc ", " /proc/123 ")].concat()),
+            ("over self", [PROC, &PROC.replace(" /proc ", " /proc/self/environ ")].concat()),
+            ("cut", String::from("24 21 0:22 / /proc rw")),
+            ("no device", PROC.replace("0:22", "x")),
+        ] {
+            assert_eq!(with(&lines), None, "{what}");
+        }
+    }
+
+    #[test]
+    fn mounts_with_odd_names() {
+        let odd = b"50 21 0:40 / /mnt/\xff\xfe rw - tmpfs tmpfs rw\n";
+        let all = |parts: &[&[u8]]| plain_proc(&parts.concat());
+        assert_eq!(all(&[PROC.as_bytes(), odd]), Some((0, 22)));
+        let over = b"50 24 0:40 / /proc/1\xff rw - tmpfs tmpfs rw\n";
+        assert_eq!(all(&[PROC.as_bytes(), over]), None);
+    }
+
+    #[test]
+    fn labels() {
+        for free in [
+            "",
+            "unconfined",
+            "unconfined\n",
+            "unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023\0",
+        ] {
+            assert!(is_unconfined(free.as_bytes()), "{free:?}");
+        }
+        for bound in [
+            "docker-default (enforce)\n",
+            "unconfined (complain)",
+            "user_u:user_r:user_t:s0",
+            "kernel",
+            "_",
+            "a:b:container_t:s0",
+            "unconfined_t",
+            "x:unconfined",
+        ] {
+            assert!(!is_unconfined(bound.as_bytes()), "{bound:?}");
+        }
+    }
+
+    #[test]
+    fn states() {
+        let status = |nspid: &str, nnp: &str, seccomp: &str| {
+            format!("Name:\tNSpid:\t9\nNSpid:\t{nspid}\nNoNewPrivs:\t{nnp}\nSeccomp:\t{seccomp}\n")
+        };
+        let judged = |s: String| has_plain_status(s.as_bytes(), 7);
+        assert_eq!(judged(status("7", "0", "0")), Ok(()));
+        assert_eq!(judged(status("7\t1", "0", "0")), Err(Refusal::PidNamespace));
+        assert_eq!(judged(status("8", "0", "0")), Err(Refusal::PidNamespace));
+        assert_eq!(judged(status("7", "1", "0")), Err(Refusal::Confined));
+        assert_eq!(judged(status("7", "0", "2")), Err(Refusal::Confined));
+        assert_eq!(judged(String::from("NSpid:\t7\n")), Err(Refusal::Confined));
+    }
+
+    #[test]
+    fn this_process_is_like_itself() {
+        let own = Own::look().expect("tests run where /proc is plain");
+        let mounts = std::fs::read("/proc/self/mountinfo").expect("it can be read");
+        assert_eq!(plain_proc(&mounts), Some(own.proc));
+        let me = Peer { pid: std::process::id(), uid: 0, pidfd: None };
+        let sender = Some(me.pid as i32);
+        assert_eq!(own.judge(&me, sender), Err(Refusal::UnknownCaller), "it may have ended");
+    }
+}

@@ -1,0 +1,119 @@
+//! Who may use how much of the service. Its CPU time is not charged to who asks, as that of a read of /proc is, so each
+//! user has an account of it: it fills with time, and questions and connections are paid from it.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// The connections that one user may have.
+pub const CONNECTIONS: usize = 64;
+/// The share of a CPU that one user may use for long.
+const SHARE: f64 = 0.25;
+/// The CPU time that one user may use at once.
+const BURST: Duration = Duration::from_millis(500);
+/// What a connection costs, which is too short to be measured each time.
+const CONNECTION: Duration = Duration::from_micros(15);
+
+/// The accounts of all users that ask.
+#[derive(Debug, Default)]
+pub struct Fair {
+    users: HashMap<u32, Account>,
+}
+
+#[derive(Debug)]
+struct Account {
+    connections: usize,
+    /// Seconds of CPU time. It may be below zero, because what a question costs is known afterwards.
+    balance: f64,
+    at: Instant,
+}
+
+impl Account {
+    fn fill(&mut self, now: Instant) {
+        let more = now.saturating_duration_since(self.at).as_secs_f64() * SHARE;
+        self.balance = (self.balance + more).min(BURST.as_secs_f64());
+        self.at = now;
+    }
+}
+
+impl Fair {
+    fn account(&mut self, uid: u32, now: Instant) -> &mut Account {
+        let new = || Account { connections: 0, balance: BURST.as_secs_f64(), at: now };
+        let account = self.users.entry(uid).or_insert_with(new);
+        account.fill(now);
+        account
+    }
+
+    /// May this user connect? If so, the connection is counted until [`leave`](Self::leave).
+    pub fn enter(&mut self, uid: u32, now: Instant) -> bool {
+        let account = self.account(uid, now);
+        account.balance -= CONNECTION.as_secs_f64();
+        let may = account.connections < CONNECTIONS && account.balance > 0.0;
+        account.connections += usize::from(may);
+        may
+    }
+
+    /// A connection has ended.
+    pub fn leave(&mut self, uid: u32, now: Instant) {
+        let account = self.account(uid, now);
+        account.connections = account.connections.saturating_sub(1);
+    }
+
+    /// A question of this user took so much CPU time.
+    pub fn charge(&mut self, uid: u32, cpu: Duration, now: Instant) {
+        self.account(uid, now).balance -= cpu.as_secs_f64();
+    }
+
+    /// How long this user has to wait before the next question. `None`: not at all.
+    pub fn wait(&mut self, uid: u32, now: Instant) -> Option<Duration> {
+        let lack = -self.account(uid, now).balance;
+        (lack >= 0.0).then(|| Duration::from_secs_f64(lack / SHARE + 0.001))
+    }
+
+    /// Forgets users who have no connection and have used nothing for long.
+    pub fn tidy(&mut self, now: Instant) {
+        self.users.retain(|_, account| {
+            account.fill(now);
+            account.connections > 0 || account.balance < BURST.as_secs_f64()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_who_asks_for_much_waits_and_others_do_not() {
+        let (mut fair, now) = (Fair::default(), Instant::now());
+        assert!(fair.enter(1, now) && fair.enter(2, now));
+        assert_eq!(fair.wait(1, now), None);
+        fair.charge(1, Duration::from_secs(1), now);
+        let wait = fair.wait(1, now).expect("it has to wait");
+        assert!(wait > Duration::from_secs(1) && wait < Duration::from_secs(3), "{wait:?}");
+        assert!(!fair.enter(1, now), "nor may it connect");
+        assert_eq!(fair.wait(2, now), None);
+        assert_eq!(fair.wait(1, now + wait), None);
+    }
+
+    #[test]
+    fn connections_are_counted_for_each_user() {
+        let (mut fair, now) = (Fair::default(), Instant::now());
+        let many = (0..CONNECTIONS + 5).filter(|_| fair.enter(1, now)).count();
+        assert_eq!(many, CONNECTIONS);
+        assert!(fair.enter(2, now));
+        fair.leave(1, now);
+        assert!(fair.enter(1, now) && !fair.enter(1, now));
+    }
+
+    #[test]
+    fn accounts_of_those_who_left_are_forgotten() {
+        let (mut fair, now) = (Fair::default(), Instant::now());
+        fair.enter(1, now);
+        fair.enter(2, now);
+        fair.leave(2, now);
+        fair.tidy(now);
+        assert_eq!(fair.users.len(), 2, "user 2 has paid for a connection");
+        fair.tidy(now + Duration::from_secs(5));
+        assert_eq!(fair.users.keys().collect::<Vec<_>>(), [&1]);
+    }
+}

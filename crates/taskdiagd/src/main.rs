@@ -1,0 +1,210 @@
+//! `taskdiagd`: tells every user what /proc shows everyone, from BPF programs that stay loaded.
+//!
+//! [`mod@serve`] has the loop, [`caller`] decides who is answered, [`answers`] makes answers, [`text`] knows which command lines
+//! are public, [`fair`] has the accounts of users. What may be told is in `taskdiag::service::shown`.
+
+mod answers;
+mod caller;
+mod fair;
+mod serve;
+mod text;
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::serve::Server;
+
+const HELP: &str = "\
+Keep BPF programs loaded, and tell every user what /proc shows everyone.
+
+Usage: taskdiagd [OPTIONS]
+
+systemd starts it with a socket (taskdiagd.socket). By hand:
+
+  --socket PATH       listen there (everyone may connect; TASKDIAG_SOCKET=PATH makes taskdiag ask there)
+  --idle-exit SECONDS end when nobody has asked for so long (default: 60 with a socket of systemd, else never)
+  --help              this text
+  --version           the version
+
+It needs CAP_BPF and CAP_PERFMON and nothing else. docs/service.md says what it answers to whom.
+";
+
+#[derive(Debug, Default, PartialEq)]
+struct Options {
+    socket: Option<PathBuf>,
+    idle: Option<Duration>,
+}
+
+enum Wanted {
+    Serve(Options),
+    Text(String),
+}
+
+fn parse(args: impl Iterator<Item = OsString>) -> Result<Wanted, String> {
+    let mut options = Options::default();
+    let mut args = args;
+    while let Some(arg) = args.next() {
+        let text = arg.to_string_lossy().into_owned();
+        let (name, mut value) = match text.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(OsString::from(value))),
+            None => (text, None),
+        };
+        let mut value = || {
+            let value = value.take().or_else(|| args.next());
+            value.ok_or_else(|| format!("{name} needs a value; see taskdiagd --help"))
+        };
+        match name.as_str() {
+            "--help" | "-h" => return Ok(Wanted::Text(HELP.to_owned())),
+            "--version" | "-V" => {
+                return Ok(Wanted::Text(format!("taskdiagd {}\n", env!("CARGO_PKG_VERSION"))));
+            }
+            "--socket" => options.socket = Some(value()?.into()),
+            "--idle-exit" => {
+                let value = value()?;
+                let seconds = value.to_str().and_then(|v| v.parse().ok()).filter(|s| *s > 0);
+                let seconds = seconds.ok_or("--idle-exit needs a number of seconds above 0")?;
+                options.idle = Some(Duration::from_secs(seconds));
+            }
+            _ => return Err(format!("there is no option '{name}'; see taskdiagd --help")),
+        }
+    }
+    Ok(Wanted::Serve(options))
+}
+
+/// The socket that systemd has opened for us, if it has.
+fn from_systemd() -> Result<Option<OwnedFd>, String> {
+    const FIRST: libc::c_int = 3;
+    let var = |name| std::env::var(name).ok();
+    if var("LISTEN_PID").as_deref() != Some(&std::process::id().to_string()) {
+        return Ok(None);
+    }
+    if var("LISTEN_FDS").as_deref() != Some("1") {
+        return Err(String::from(
+            "systemd passes several sockets; taskdiagd.socket has to have one",
+        ));
+    }
+    // SAFETY: the call only looks at a number.
+    if unsafe { libc::fcntl(FIRST, libc::F_GETFD) } == -1 {
+        return Err(String::from("LISTEN_FDS names a socket, and descriptor 3 is not open"));
+    }
+    // SAFETY: it is open, the environment says that it is for us, and nothing has used it yet.
+    let fd = unsafe { OwnedFd::from_raw_fd(FIRST) };
+    let kind = rustix::net::sockopt::socket_type(&fd);
+    let domain = rustix::net::sockopt::socket_domain(&fd);
+    let is_unix = domain == Ok(rustix::net::AddressFamily::UNIX);
+    if !is_unix || kind != Ok(rustix::net::SocketType::STREAM) {
+        return Err(String::from("the socket of systemd is no ListenStream= with a path"));
+    }
+    rustix::io::fcntl_setfd(fd.as_fd(), rustix::io::FdFlags::CLOEXEC).map_err(|e| e.to_string())?;
+    Ok(Some(fd))
+}
+
+/// A socket of our own. One that nobody listens on any more is replaced.
+fn listen(path: &Path) -> Result<OwnedFd, String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    match std::fs::symlink_metadata(path) {
+        Ok(m) if !m.file_type().is_socket() => {
+            return Err(format!("{} is there and is no socket", path.display()));
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            return Err(format!("somebody listens on {} already", path.display()));
+        }
+        Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+        Err(_) => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    let everyone = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(path, everyone).map_err(failed)?;
+    Ok(listener.into())
+}
+
+/// As many descriptors as may be had, since each connection takes two.
+fn raise_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the calls read and write one struct. If they fail, fewer clients are served at a time.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max.min(8192);
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+fn serve(options: Options) -> Result<(), String> {
+    raise_limit();
+    let (listener, idle) = match (options.socket, from_systemd()?) {
+        (None, Some(fd)) => (fd, Some(options.idle.unwrap_or(Duration::from_secs(60)))),
+        (Some(path), None) => (listen(&path)?, options.idle),
+        (Some(_), Some(_)) => {
+            return Err(String::from("--socket and a socket of systemd: take one"));
+        }
+        (None, None) => {
+            return Err(String::from(
+                "there is no socket: start taskdiagd.socket with systemctl, or name one with --socket PATH",
+            ));
+        }
+    };
+    let mut server = Server::new(listener).map_err(|e| format!("preparing to listen: {e}"))?;
+    server.run(idle).map_err(|e| format!("waiting for requests: {e}"))
+}
+
+fn main() -> ExitCode {
+    let done = match parse(std::env::args_os().skip(1)) {
+        Ok(Wanted::Text(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(Wanted::Serve(options)) => serve(options),
+        Err(e) => {
+            eprintln!("taskdiagd: {e}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("taskdiagd: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(args: &[&str]) -> Result<Options, String> {
+        match parse(args.iter().map(OsString::from))? {
+            Wanted::Serve(options) => Ok(options),
+            Wanted::Text(text) => Err(text),
+        }
+    }
+
+    #[test]
+    fn command_lines() {
+        let both = Options { socket: Some("/x".into()), idle: Some(Duration::from_secs(5)) };
+        assert_eq!(options(&["--socket", "/x", "--idle-exit=5"]), Ok(both));
+        assert_eq!(options(&[]), Ok(Options::default()));
+        for bad in [&["--socket"][..], &["--idle-exit", "0"], &["--idle-exit", "x"], &["here"]] {
+            assert!(options(bad).is_err(), "{bad:?}");
+        }
+        assert!(options(&["--help"]).is_err_and(|t| t.contains("--socket PATH")));
+    }
+
+    #[test]
+    fn sockets_by_hand() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("socket");
+        let first = listen(&path).expect("it is free");
+        assert!(listen(&path).is_err_and(|e| e.contains("already")));
+        drop(first);
+        listen(&path).expect("nobody listens there any more");
+        std::fs::write(dir.path().join("file"), "x").expect("written");
+        assert!(listen(&dir.path().join("file")).is_err_and(|e| e.contains("no socket")));
+    }
+}

@@ -1,0 +1,336 @@
+//! The loop of the service: one thread that waits for connections and questions and never for anybody.
+//!
+//! A question is one message, and its reply is one that the empty send buffer of the socket has room for. So nothing of a
+//! client is kept but its connection, and a client that sends half a question, or another one before it has read the
+//! reply, is disconnected.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{Timespec, epoll};
+use rustix::net::SocketFlags;
+use taskdiag::Groups;
+use taskdiag::service::{ASK_MAX, Ask, MAX_AGE, Refusal, Reply, sock};
+use taskdiag::wire::decode::Command;
+use taskdiag::wire::{Features, NlMsgHdr, Plain, Strategy, VERSION, build, decode_request};
+
+use crate::answers::{Answer, Answers};
+use crate::caller::{Own, Peer};
+use crate::fair::Fair;
+
+/// The most connections at a time.
+const CONNECTIONS: usize = 1024;
+/// A connection on which nobody asks for this long is closed.
+const QUIET: Duration = Duration::from_secs(60);
+/// How often old connections and accounts are looked for.
+const TIDY: Duration = Duration::from_secs(5);
+/// The number of the listening socket among the events.
+const LISTENER: u64 = 0;
+
+#[derive(Debug)]
+struct Connection {
+    fd: OwnedFd,
+    peer: Peer,
+    /// When it last asked.
+    last: Instant,
+    /// Until then its user has used up what it may use, and nothing is read.
+    parked: Option<Instant>,
+}
+
+/// A question that was received.
+struct Question {
+    from: u64,
+    sender: Option<i32>,
+    at: Instant,
+    ask: Option<Ask>,
+}
+
+/// The service.
+#[derive(Debug)]
+pub struct Server {
+    listener: OwnedFd,
+    epoll: OwnedFd,
+    connections: HashMap<u64, Connection>,
+    next: u64,
+    fair: Fair,
+    answers: Answers,
+    own: Result<Own, String>,
+}
+
+impl Server {
+    /// A server on a socket that listens.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(listener: OwnedFd) -> std::io::Result<Server> {
+        rustix::net::sockopt::set_socket_passcred(&listener, true)?;
+        refuse_descriptors(&listener);
+        rustix::io::ioctl_fionbio(&listener, true)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let on = epoll::EventFlags::IN;
+        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), on)?;
+        let own = Own::look();
+        if let Err(why) = &own {
+            eprintln!("taskdiagd: it answers nobody, because {why}");
+        }
+        Ok(Server {
+            listener,
+            epoll,
+            connections: HashMap::new(),
+            next: LISTENER + 1,
+            fair: Fair::default(),
+            answers: Answers::new(),
+            own,
+        })
+    }
+
+    /// Serves until nobody has asked for `idle`, if it is given.
+    ///
+    /// # Errors
+    /// What the system says; errors of single clients are none.
+    pub fn run(&mut self, idle: Option<Duration>) -> std::io::Result<()> {
+        let mut events = Vec::with_capacity(256);
+        let mut busy = Instant::now();
+        let mut tidied = busy;
+        loop {
+            let now = Instant::now();
+            let mut wake = now + TIDY;
+            if let Some(idle) = idle {
+                if now >= busy + idle {
+                    return Ok(());
+                }
+                wake = wake.min(busy + idle);
+            }
+            wake = self.unpark(now).map_or(wake, |at| wake.min(at));
+            wake = self.answers.tidy(now).map_or(wake, |at| wake.min(at));
+            if now >= tidied + TIDY {
+                tidied = now;
+                self.close_quiet(now);
+                self.fair.tidy(now);
+            }
+            let wait = wake.saturating_duration_since(now);
+            let timeout =
+                Timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos().into() };
+            events.clear();
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                Some(&timeout),
+            ) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+            let mut questions = Vec::new();
+            for event in &events {
+                match event.data.u64() {
+                    LISTENER => self.accept()?,
+                    from => questions.extend(self.receive(from)),
+                }
+            }
+            if !questions.is_empty() {
+                busy = Instant::now();
+            }
+            for question in questions {
+                self.answer(&question);
+            }
+        }
+    }
+
+    fn accept(&mut self) -> std::io::Result<()> {
+        for _ in 0..64 {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let fd = match rustix::net::accept_with(&self.listener, flags) {
+                Ok(fd) => fd,
+                Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                // Descriptors are used up: those who wait are served when others have gone.
+                Err(
+                    rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOMEM,
+                ) => {
+                    std::thread::sleep(Duration::from_millis(10));
+                    return Ok(());
+                }
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => continue,
+                Err(e) => return Err(e.into()),
+            };
+            let now = Instant::now();
+            let Ok(peer) = Peer::of(fd.as_fd()) else { continue };
+            if self.connections.len() >= CONNECTIONS || !self.fair.enter(peer.uid, now) {
+                continue;
+            }
+            let (id, uid) = (self.next, peer.uid);
+            self.next += 1;
+            let on = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+            match epoll::add(&self.epoll, &fd, epoll::EventData::new_u64(id), on) {
+                Ok(()) => {
+                    let new = Connection { fd, peer, last: now, parked: None };
+                    self.connections.insert(id, new);
+                }
+                Err(_) => self.fair.leave(uid, now),
+            }
+        }
+        Ok(())
+    }
+
+    /// The question on a connection, if it is one. A connection that has ended, or that does not keep to the protocol, is
+    /// closed.
+    fn receive(&mut self, from: u64) -> Option<Question> {
+        let at = Instant::now();
+        let connection = self.connections.get_mut(&from)?;
+        if let Some(wait) = self.fair.wait(connection.peer.uid, at) {
+            connection.parked = Some(at + wait);
+            let off = epoll::EventFlags::empty();
+            let data = epoll::EventData::new_u64(from);
+            if epoll::modify(&self.epoll, &connection.fd, data, off).is_err() {
+                self.close(from);
+            }
+            return None;
+        }
+        let mut bytes = [0; ASK_MAX + 1];
+        match sock::receive(connection.fd.as_fd(), &mut bytes, false) {
+            Ok(got) if got.len > 0 && !got.is_odd && !has_unread(&connection.fd) => {
+                connection.last = at;
+                let ask = Ask::decode(&bytes[..got.len]);
+                Some(Question { from, sender: got.pid, at, ask })
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => None,
+            _ => {
+                self.close(from);
+                None
+            }
+        }
+    }
+
+    fn answer(&mut self, question: &Question) {
+        let begin = cpu_time();
+        let Some(connection) = self.connections.get(&question.from) else { return };
+        let uid = connection.peer.uid;
+        let judged = match &self.own {
+            Ok(own) => own.judge(&connection.peer, question.sender),
+            Err(_) => Err(Refusal::Mounts),
+        };
+        let told = judged.and_then(|()| tell(&mut self.answers, question));
+        // The answer took time. If the process has ended meanwhile, another one may hold the socket.
+        let told = told.and_then(|t| match connection.peer.is_alive() {
+            true => Ok(t),
+            false => Err(Refusal::UnknownCaller),
+        });
+        let (bytes, file) = match &told {
+            Ok(Told::Bytes(bytes)) => {
+                ([&Reply::Here(bytes.len() as u64).encode()[..], bytes].concat(), None)
+            }
+            Ok(Told::File(shared, len)) => {
+                (Reply::File(*len).encode().to_vec(), Some(shared.as_fd()))
+            }
+            Err(why) => (Reply::Refused(*why).encode().to_vec(), None),
+        };
+        let sent = sock::send(connection.fd.as_fd(), &bytes, file);
+        let is_sent = sent.is_ok_and(|n| n == bytes.len());
+        drop(told);
+        // A caller that does not speak the protocol is not heard any longer.
+        if !is_sent || question.ask.is_none() {
+            self.close(question.from);
+        }
+        self.fair.charge(uid, cpu_time().saturating_sub(begin), Instant::now());
+    }
+
+    /// Reads again from those whose users may ask again. Returns when the next may.
+    fn unpark(&mut self, now: Instant) -> Option<Instant> {
+        let mut next = None;
+        for (id, connection) in &mut self.connections {
+            match connection.parked {
+                Some(until) if until <= now => {
+                    let on = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+                    let data = epoll::EventData::new_u64(*id);
+                    connection.parked = None;
+                    // If it fails, the connection is closed when it has been quiet for long.
+                    let _ = epoll::modify(&self.epoll, &connection.fd, data, on);
+                }
+                Some(until) => next = Some(next.map_or(until, |n: Instant| n.min(until))),
+                None => {}
+            }
+        }
+        next
+    }
+
+    fn close_quiet(&mut self, now: Instant) {
+        let quiet = self.connections.iter().filter(|(_, c)| now >= c.last + QUIET);
+        for id in quiet.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.close(id);
+        }
+    }
+
+    fn close(&mut self, id: u64) {
+        if let Some(connection) = self.connections.remove(&id) {
+            self.fair.leave(connection.peer.uid, Instant::now());
+        }
+    }
+}
+
+/// What a reply has.
+enum Told<'a> {
+    Bytes(std::borrow::Cow<'a, [u8]>),
+    File(&'a OwnedFd, u64),
+}
+
+/// The answer to a question of a caller who may have one.
+fn tell<'a>(answers: &'a mut Answers, question: &Question) -> Result<Told<'a>, Refusal> {
+    let ask = question.ask.as_ref().ok_or(Refusal::BadRequest)?;
+    let both = answers.groups(Strategy::All) | answers.groups(Strategy::AllThread);
+    match decode_request(&ask.request, both).map_err(|_| Refusal::BadRequest)? {
+        Command::Features => Ok(Told::Bytes(features(both).into())),
+        Command::Get(req) => {
+            let strategy = req.strategy().ok_or(Refusal::BadRequest)?;
+            if req.pid != 0 {
+                return Err(Refusal::BadRequest);
+            }
+            let age = ask.max_age.min(MAX_AGE);
+            let not_before = question.at.checked_sub(age).unwrap_or(question.at);
+            Ok(match answers.get(strategy, req.groups(), not_before)? {
+                Answer::Here(bytes) => Told::Bytes(bytes.into()),
+                Answer::File { shared, len, .. } => Told::File(shared, *len),
+            })
+        }
+        _ => Err(Refusal::BadRequest),
+    }
+}
+
+fn features(groups: Groups) -> Vec<u8> {
+    let strategies = 1 << Strategy::All as u64 | 1 << Strategy::AllThread as u64;
+    let body = build!(Features { version: VERSION, groups: groups.bits(), strategies });
+    let len = (size_of::<NlMsgHdr>() + size_of::<Features>()) as u32;
+    let kind = taskdiag::wire::MSG_FEATURES;
+    [NlMsgHdr { len, kind, ..NlMsgHdr::default() }.as_bytes(), body.as_bytes()].concat()
+}
+
+/// Has the client not read our last reply?
+fn has_unread(connection: &OwnedFd) -> bool {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int there.
+    let rc = unsafe { libc::ioctl(connection.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    rc != 0 || bytes != 0
+}
+
+/// Have the kernel refuse messages with descriptors, since Linux 6.16. Before, it drops them.
+fn refuse_descriptors(listener: &OwnedFd) {
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let off: libc::c_int = 0;
+    let len = size_of_val(&off) as libc::socklen_t;
+    // SAFETY: the kernel reads one int. An older one does not know the option, which is no loss.
+    unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const off).cast(),
+            len,
+        );
+    }
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
