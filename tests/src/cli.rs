@@ -22,10 +22,17 @@ use crate::skips::target_dir;
 /// If it cannot be built.
 pub fn taskdiag() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| match std::env::var_os("TASKDIAG_BIN") {
-        Some(path) => path.into(),
-        None => built("taskdiag-cli", "taskdiag"),
-    })
+    PATH.get_or_init(|| built("taskdiag-cli", "taskdiag", "TASKDIAG_BIN"))
+}
+
+/// The path of the service, which is built now if it is not up to date. On machines without cargo, `TASKDIAGD_BIN` names
+/// it.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn taskdiagd() -> &'static PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| built("taskdiagd", "taskdiagd", "TASKDIAGD_BIN"))
 }
 
 /// The path of the drop-in for libproc2, which is built as the program is. On machines without cargo, `TASKDIAG_PROCPS_LIB`
@@ -35,14 +42,14 @@ pub fn taskdiag() -> &'static PathBuf {
 /// If it cannot be built.
 pub fn dropin() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| match std::env::var_os("TASKDIAG_PROCPS_LIB") {
-        Some(path) => path.into(),
-        None => built("taskdiag-procps", "libtaskdiag_procps.so"),
-    })
+    PATH.get_or_init(|| built("taskdiag-procps", "libtaskdiag_procps.so", "TASKDIAG_PROCPS_LIB"))
 }
 
-/// Builds a package of the workspace, and returns the path of this file of it.
-fn built(package: &str, file: &str) -> PathBuf {
+/// The path that the variable names, or else of this file of a package of the workspace, which is built.
+fn built(package: &str, file: &str, var: &str) -> PathBuf {
+    if let Some(path) = std::env::var_os(var) {
+        return path.into();
+    }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.args(["build", "-q", "-p", package, "--target-dir"]).arg(target_dir());

@@ -103,11 +103,15 @@ impl Peer {
         // SAFETY: all zeroes are a ucred.
         let mut who: libc::ucred = unsafe { std::mem::zeroed() };
         option(connection, libc::SO_PEERCRED, &mut who)?;
+        Ok(Peer { pid: u32::try_from(who.pid).unwrap_or(0), uid: who.uid, pidfd: None })
+    }
+
+    /// Holds the process, so that its number stays its own as long as it lives.
+    pub fn hold(&mut self, connection: BorrowedFd<'_>) {
         let mut fd: libc::c_int = -1;
         let pidfd = option(connection, SO_PEERPIDFD, &mut fd).is_ok() && fd >= 0;
         // SAFETY: the kernel has just made this descriptor for us.
-        let pidfd = pidfd.then(|| unsafe { OwnedFd::from_raw_fd(fd) });
-        Ok(Peer { pid: u32::try_from(who.pid).unwrap_or(0), uid: who.uid, pidfd })
+        self.pidfd = pidfd.then(|| unsafe { OwnedFd::from_raw_fd(fd) });
     }
 
     /// Is it alive still, so that its number is not another's? Before Linux 6.5 nobody can tell.

@@ -26,6 +26,8 @@ const CONNECTIONS: usize = 1024;
 const QUIET: Duration = Duration::from_secs(60);
 /// How often old connections and accounts are looked for.
 const TIDY: Duration = Duration::from_secs(5);
+/// The most connections that are accepted before questions are answered again.
+const ACCEPTS: usize = 1024;
 /// The number of the listening socket among the events.
 const LISTENER: u64 = 0;
 
@@ -139,7 +141,7 @@ impl Server {
     }
 
     fn accept(&mut self) -> std::io::Result<()> {
-        for _ in 0..64 {
+        for _ in 0..ACCEPTS {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let fd = match rustix::net::accept_with(&self.listener, flags) {
                 Ok(fd) => fd,
@@ -155,10 +157,11 @@ impl Server {
                 Err(e) => return Err(e.into()),
             };
             let now = Instant::now();
-            let Ok(peer) = Peer::of(fd.as_fd()) else { continue };
+            let Ok(mut peer) = Peer::of(fd.as_fd()) else { continue };
             if self.connections.len() >= CONNECTIONS || !self.fair.enter(peer.uid, now) {
                 continue;
             }
+            peer.hold(fd.as_fd());
             let (id, uid) = (self.next, peer.uid);
             self.next += 1;
             let on = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;

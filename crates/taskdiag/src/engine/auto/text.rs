@@ -110,10 +110,14 @@ fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (Al
     w.mark_served(more.info());
     let (mut done, mut n) = (*main.done(), 0);
     for t in main.tasks() {
+        let other = by_pid.get(&t.pid()).filter(|o| same(&t, o));
+        // What /proc says instead of BLOCKED: nothing, since it has the text, or another reason, or that the task has
+        // ended.
+        let instead = |g: Group| other.map_or(Some(Reason::Vanished), |o| o.reason(g));
         let found: Vec<Group> = text
             .iter()
             .filter(|g| t.reason(*g) == Some(Reason::Blocked))
-            .filter(|g| by_pid.get(&t.pid()).is_some_and(|o| same(&t, o) && o.reason(*g).is_none()))
+            .filter(|g| instead(*g) != Some(Reason::Blocked))
             .collect();
         if found.is_empty() {
             w.raw(t.messages());
@@ -128,9 +132,15 @@ fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (Al
             }
         }
         w.raw_attr(&still_missing(&t, &found));
-        let o = &by_pid[&t.pid()];
-        for (_, bytes) in o.attrs().filter(|a| found.iter().any(|g| a.0 == *g as u16)) {
-            w.raw_attr(bytes);
+        for (kind, bytes) in other.iter().flat_map(|o| o.attrs()) {
+            if found.iter().any(|g| kind == *g as u16) {
+                w.raw_attr(bytes);
+            }
+        }
+        for g in &found {
+            if let Some(reason) = instead(*g) {
+                w.missing(*g, reason);
+            }
         }
         w.end_task();
         // The writer counts the task, but it is counted already.
@@ -198,7 +208,8 @@ mod tests {
             (4, second, blocked),
             (5, second, Err(Reason::Absent)),
         ]);
-        // Task 2 is the same within a tick, 3 is another one by now, 4 is blocked in /proc, too, and 5 was not asked for.
+        // Task 2 is the same within a tick, 3 is another one by now, so the one that was asked for has ended, 4 is blocked in
+        // /proc, too, and 5 was not asked for.
         let more = stream(&[
             (2, second + 9_000_000, Ok("two")),
             (3, 2 * second, Ok("another")),
@@ -209,9 +220,9 @@ mod tests {
         assert_eq!((main.done().tasks, main.done().blocked, main.done().denied), (5, 3, 5));
         let (made, n) = replace(&main, &more, TEXT);
         let made = Stream::parse(made).unwrap();
-        assert_eq!(n, 1);
+        assert_eq!(n, 2);
         let d = made.done();
-        assert_eq!((d.tasks, d.blocked, d.denied, made.len()), (5, 2, 5, 5));
+        assert_eq!((d.tasks, d.blocked, d.denied, made.len()), (5, 1, 5, 5));
         let text = |t: &TaskView<'_>| t.cmdline().map(|b| b.data.to_vec());
         let seen: Vec<_> =
             made.tasks().map(|t| (t.pid(), text(&t), t.reason(Group::Cmdline))).collect();
@@ -220,7 +231,7 @@ mod tests {
             [
                 (1, Some(b"one".to_vec()), None),
                 (2, Some(b"two".to_vec()), None),
-                (3, None, Some(Reason::Blocked)),
+                (3, None, Some(Reason::Vanished)),
                 (4, None, Some(Reason::Blocked)),
                 (5, None, Some(Reason::Absent)),
             ]

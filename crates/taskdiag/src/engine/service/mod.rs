@@ -29,6 +29,9 @@ use crate::service::{Ask, INLINE_MAX, PROOF, Reply, SOCKET, SOCKET_ENV, shown, s
 
 /// How long the service may take for one answer. It begins when systemd has to start it.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often to try to connect where too many wait for that, and how long to wait between.
+const CONNECT_TRIES: u32 = 20;
+const CONNECT_PAUSE: Duration = Duration::from_millis(5);
 /// The longest answer that is believed.
 const ANSWER_MAX: u64 = 4 << 30;
 
@@ -138,7 +141,17 @@ impl Connection {
             .map_err(|e| Error::io("making a socket", e))?;
         let address = SocketAddrUnix::new(path.as_os_str().as_bytes())
             .map_err(|e| other(format!("{}: {e}", path.display())))?;
-        rustix::net::connect(&fd, &address).map_err(|e| {
+        // Others ask, too: there may be room among those that wait in a moment.
+        let mut tries = 0..CONNECT_TRIES;
+        let connected = loop {
+            match rustix::net::connect(&fd, &address) {
+                Err(rustix::io::Errno::AGAIN) if tries.next().is_some() => {
+                    std::thread::sleep(CONNECT_PAUSE);
+                }
+                done => break done,
+            }
+        };
+        connected.map_err(|e| {
             let cause = match e {
                 rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => Cause::NoPermission,
                 _ => Cause::Other,

@@ -1,0 +1,168 @@
+//! Who is answered: callers whose own /proc shows everything to everyone, and nobody else.
+
+use std::os::unix::process::CommandExt;
+
+use crate::daemon::{Daemon, NOBODY, text};
+use crate::helper::{ARGS, WHAT};
+
+/// What the service says to a caller that makes no checks itself. The words come before the caller.
+fn reply(daemon: &Daemon, before: &[&str]) -> String {
+    let out = daemon.command(before, "helper", ARGS).env(WHAT, "ask").output().expect("it runs");
+    let said = text(&out.stdout);
+    let line = said.lines().find_map(|l| l.split_once("reply: "));
+    line.map_or_else(|| panic!("{before:?}: {said} {}", text(&out.stderr)), |l| l.1.to_owned())
+}
+
+/// A shell that makes mounts of its own, then runs the rest of its arguments.
+fn mounts(script: &str) -> Vec<String> {
+    let private = format!("mount --make-rprivate / && {script} && exec \"$@\"");
+    ["unshare", "--mount", "sh", "-c", &private, "sh"].map(String::from).to_vec()
+}
+
+#[test]
+fn callers_with_a_plain_proc_are_answered() {
+    let Some(daemon) = Daemon::start("callers_with_a_plain_proc_are_answered") else { return };
+    let kinds: &[&[&str]] = &[
+        &[],
+        NOBODY,
+        &["setpriv", "--reuid=4242", "--regid=4242", "--clear-groups"],
+        &["setpriv", "--reuid=0", "--regid=4242", "--clear-groups", "--bounding-set=-all"],
+        &["setpriv", "--reuid=65534", "--regid=0", "--groups=4,27"],
+        &["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"],
+    ];
+    for before in kinds {
+        let said = reply(&daemon, before);
+        assert!(said.starts_with("Here(") || said.starts_with("File("), "{before:?}: {said}");
+    }
+}
+
+#[test]
+fn others_read_their_own_proc() {
+    let Some(daemon) = Daemon::start("others_read_their_own_proc") else { return };
+    let refused = |before: &[&str], why: &str| {
+        assert_eq!(reply(&daemon, before), format!("Refused({why})"), "{before:?}");
+    };
+    let after = |mut first: Vec<String>, rest: &[&str]| {
+        first.extend(rest.iter().map(|s| (*s).to_owned()));
+        first
+    };
+    let all = |words: &[String], why: &str| {
+        refused(&words.iter().map(String::as_str).collect::<Vec<_>>(), why);
+    };
+    refused(&["unshare", "--pid", "--fork", "--mount-proc"], "PidNamespace");
+    // Its /proc is that of the outer namespace.
+    refused(&["unshare", "--pid", "--fork"], "PidNamespace");
+    let user = &["unshare", "--user", "--map-root-user"][..];
+    refused(&[NOBODY, user].concat(), "UserNamespace");
+    refused(&[NOBODY, &["unshare", "--user"]].concat(), "UserNamespace");
+    for options in ["hidepid=1", "hidepid=2", "hidepid=4", "subset=pid", "gid=4,hidepid=2"] {
+        let script = format!("mount -t proc -o {options} proc /proc");
+        all(&after(mounts(&script), NOBODY), "Mounts");
+        all(&mounts(&script), "Mounts");
+    }
+    // Another mount of the same pid namespace. It shows the same now, and could be changed without our noticing.
+    all(&after(mounts("mount -t proc proc /proc"), NOBODY), "Mounts");
+    all(&after(mounts("mount -t tmpfs none /proc"), NOBODY), "Mounts");
+    all(&after(mounts("mount -t tmpfs none /proc/1"), NOBODY), "Mounts");
+    all(&after(mounts("umount -l /proc"), NOBODY), "Mounts");
+    refused(&[NOBODY, &["--no-new-privs"]].concat(), "Confined");
+}
+
+/// Roots without a /proc, and one with the machine's.
+#[test]
+fn callers_in_a_chroot() {
+    let Some(daemon) = Daemon::start("callers_in_a_chroot") else { return };
+    let new = tempfile::tempdir().expect("a directory");
+    let new = new.path().to_str().expect("text");
+    let socket = daemon.dir().to_str().expect("text");
+    let root = |more: &str| {
+        let script = format!("mount --bind / {new} && mount --bind {socket} {new}{socket} {more}");
+        let mut words = mounts(&script);
+        words.extend(["chroot", "--userspec=65534:65534", new].map(String::from));
+        words
+    };
+    let words = root("");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    assert_eq!(reply(&daemon, &words), "Refused(Mounts)");
+    let words = root(&format!("&& mount --bind /proc {new}/proc"));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let said = reply(&daemon, &words);
+    assert!(said.starts_with("Here(") || said.starts_with("File("), "it is the same /proc: {said}");
+}
+
+/// A seccomp filter may keep the caller from opening files. The filter here allows everything.
+#[test]
+fn callers_with_a_seccomp_filter() {
+    let Some(daemon) = Daemon::start("callers_with_a_seccomp_filter") else { return };
+    let mut command = daemon.command(&[], "helper", ARGS);
+    command.env(WHAT, "ask");
+    // SAFETY: between fork and exec, a system call on memory that lives.
+    unsafe {
+        command.pre_exec(|| {
+            let mut all = [libc::sock_filter {
+                code: (libc::BPF_RET | libc::BPF_K) as u16,
+                jt: 0,
+                jf: 0,
+                k: libc::SECCOMP_RET_ALLOW,
+            }];
+            let program = libc::sock_fprog { len: 1, filter: all.as_mut_ptr() };
+            match libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    let said = text(&command.output().expect("it runs").stdout);
+    assert!(said.contains("reply: Refused(Confined)"), "{said}");
+}
+
+/// A connection is for the process that made it: a child that has it is not answered.
+#[test]
+fn a_connection_is_for_one_process() {
+    let Some(daemon) = Daemon::start("a_connection_is_for_one_process") else { return };
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use taskdiag::service::{Ask, Reply};
+    use taskdiag::wire::{Req, Strategy, encode_request};
+    let mut stream = std::os::unix::net::UnixStream::connect(daemon.socket()).expect("it listens");
+    let request = encode_request(&Req::new(Strategy::All, 0, taskdiag::Groups::BASE));
+    let question = Ask::new(std::time::Duration::ZERO, request).encode();
+    let fd = stream.as_raw_fd();
+    let mut child = std::process::Command::new("true");
+    // SAFETY: between fork and exec, a system call on memory that lives.
+    unsafe {
+        child.pre_exec(move || {
+            libc::write(fd, question.as_ptr().cast(), question.len());
+            Ok(())
+        });
+    }
+    assert!(child.status().expect("it runs").success());
+    let mut head = [0; Reply::LEN];
+    stream.read_exact(&mut head).expect("there is a reply");
+    let reply = format!("{:?}", Reply::decode(&head));
+    assert_eq!(reply, "Some(Refused(UnknownCaller))");
+}
+
+/// The engine says why the service does not answer, and `auto` reads /proc.
+#[test]
+fn who_is_refused_gets_the_answer_of_proc() {
+    let Some(daemon) = Daemon::start("who_is_refused_gets_the_answer_of_proc") else { return };
+    let ps = &["ps", "--stats", "-o", "pid,comm"][..];
+    let bound = &[NOBODY, &["--no-new-privs"]].concat()[..];
+    let out = daemon.taskdiag(bound, ps);
+    assert!(
+        out.status.success() && text(&out.stderr).contains("engine procfs"),
+        "{}",
+        text(&out.stderr)
+    );
+    let out = daemon.taskdiag(bound, &["ps", "--engine", "service"]);
+    assert_eq!(out.status.code(), Some(4));
+    assert!(text(&out.stderr).contains("read the own /proc"), "{}", text(&out.stderr));
+    let hidden: Vec<String> = mounts("mount -t proc -o hidepid=2 proc /proc");
+    let hidden: Vec<&str> =
+        hidden.iter().map(String::as_str).chain(NOBODY.iter().copied()).collect();
+    let out = daemon.taskdiag(&hidden, &["ps", "-e", "-o", "pid,uid", "--no-headers"]);
+    let said = text(&out.stdout);
+    assert!(out.status.success() && !said.is_empty(), "{}", text(&out.stderr));
+    assert!(said.lines().all(|l| l.trim().ends_with("65534")), "only its own: {said}");
+}

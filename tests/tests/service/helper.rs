@@ -1,0 +1,175 @@
+//! What this program does where a test starts it again. Each is a test that does nothing unless the environment asks for
+//! it, so that the test runner can run it, too.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use taskdiag::service::{Ask, Reply, sock};
+use taskdiag::wire::{Req, Strategy, encode_request};
+use taskdiag::{Choice, EngineId, Groups, Request};
+
+/// The variable that names what to do, and how to be started for it.
+pub const WHAT: &str = "TASKDIAG_TEST_HELPER";
+pub const ARGS: &[&str] = &["--exact", "helper::run", "--nocapture", "--test-threads=1"];
+
+#[test]
+fn run() {
+    match std::env::var(WHAT).unwrap_or_default().as_str() {
+        "" => {}
+        "ask" => ask(),
+        "hide-args" => hide_args(),
+        "good" => good(),
+        "hostile" => hostile(),
+        other => panic!("there is no helper {other}"),
+    }
+}
+
+fn socket() -> PathBuf {
+    std::env::var_os("TASKDIAG_SOCKET").expect("the test names it").into()
+}
+
+/// Asks without the checks that the engine makes before, and says what the service answers.
+fn ask() {
+    let stream = UnixStream::connect(socket()).expect("it listens");
+    let request = encode_request(&Req::new(Strategy::All, 0, Groups::BASE));
+    let question = Ask::new(Duration::ZERO, request).encode();
+    sock::send(stream.as_fd(), &question, None).expect("it is sent");
+    let mut head = [0; Reply::LEN];
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
+    (&stream).read_exact(&mut head).expect("there is a reply");
+    println!("reply: {:?}", Reply::decode(&head).expect("it is one"));
+}
+
+/// Makes its own arguments unreadable for itself, so that /proc/PID/cmdline does not show them any more.
+fn hide_args() {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("it can be read");
+    let fields: Vec<&str> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
+    // arg_start and arg_end are the 48th and 49th, and the first one here is the third.
+    let at = |n: usize| fields[n - 3].trim().parse::<usize>().expect("a number");
+    let (start, end) = (at(48), at(49));
+    let page = 4096;
+    let first = start / page * page;
+    println!("hidden {}", std::process::id());
+    std::io::stdout().flush().expect("it is read");
+    // SAFETY: the pages hold arguments and environment, which are not used from here on.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        let len = end.next_multiple_of(page) - first;
+        assert_eq!(libc::mprotect(first as *mut libc::c_void, len, libc::PROT_NONE), 0);
+        libc::alarm(120);
+        libc::pause();
+    }
+}
+
+fn seconds() -> Duration {
+    let n = std::env::var("TASKDIAG_TEST_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
+    Duration::from_secs(n)
+}
+
+/// Many clients that keep to the protocol. Says how many answers they got, and how many refusals.
+fn good() {
+    let (until, me) = (Instant::now() + seconds(), std::process::id());
+    let client = move |n: u64| {
+        let (mut answers, mut refusals) = (0, Vec::new());
+        while Instant::now() < until {
+            let request =
+                Request::all(Groups::BASE | Groups::STAT).with_max_age(Duration::from_secs(1));
+            match taskdiag::query_with(&request, Choice::Only(EngineId::Service)) {
+                Ok(s) => {
+                    assert!(s.tasks().any(|t| t.pid() == me), "the answer has the caller");
+                    answers += 1;
+                }
+                Err(e) => refusals.push(e.to_string()),
+            }
+            std::thread::sleep(Duration::from_millis(700 + n * 13 % 600));
+        }
+        (answers, refusals)
+    };
+    let clients = (0..56).map(|n| std::thread::spawn(move || client(n))).collect::<Vec<_>>();
+    let (mut answers, mut refusals) = (0, Vec::new());
+    for c in clients {
+        let (a, r) = c.join().expect("no client fails");
+        answers += a;
+        refusals.extend(r);
+    }
+    println!("answers {answers} refusals {}", refusals.len());
+    refusals.sort();
+    refusals.dedup();
+    refusals.iter().for_each(|r| println!("refusal: {r}"));
+}
+
+/// A number that is the same for nobody, and needs no crate.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// Many clients that do not keep to the protocol.
+fn hostile() {
+    let until = Instant::now() + seconds();
+    let client = move |n: u64| {
+        let mut state = 0x9E37_79B9_7F4A_7C15 ^ (n + 1) ^ u64::from(std::process::id()) << 32;
+        let good =
+            Ask::new(Duration::ZERO, encode_request(&Req::new(Strategy::All, 0, Groups::BASE)))
+                .encode();
+        let mut held = Vec::new();
+        while Instant::now() < until {
+            let Ok(stream) = UnixStream::connect(socket()) else { continue };
+            let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
+            let _ = stream.set_write_timeout(Some(Duration::from_millis(50)));
+            let mut bytes = good.clone();
+            match random(&mut state) % 7 {
+                // Noise.
+                0 => {
+                    bytes =
+                        (0..random(&mut state) % 600).map(|_| random(&mut state) as u8).collect()
+                }
+                // A good question with some bits changed.
+                1 => {
+                    for _ in 0..1 + random(&mut state) % 4 {
+                        let at = random(&mut state) as usize % bytes.len();
+                        bytes[at] ^= 1 << (random(&mut state) % 8);
+                    }
+                }
+                // Half a question.
+                2 => bytes.truncate(random(&mut state) as usize % bytes.len()),
+                // Many questions in one.
+                3 => bytes = bytes.repeat(50),
+                // A question with descriptors.
+                4 => {
+                    let file = std::fs::File::open("/proc/self/stat").expect("it is there");
+                    let _ = sock::send(stream.as_fd(), &bytes, Some(file.as_fd()));
+                    continue;
+                }
+                _ => {}
+            }
+            let _ = (&stream).write_all(&bytes);
+            match random(&mut state) % 4 {
+                // It closes in the middle.
+                0 => {}
+                // It asks again and again and never reads.
+                1 => {
+                    for _ in 0..20 {
+                        let _ = (&stream).write_all(&good);
+                    }
+                    held.push(stream);
+                }
+                2 => {
+                    let mut some = [0; 10];
+                    let _ = (&stream).read(&mut some);
+                }
+                _ => held.push(stream),
+            }
+            if held.len() > 2 {
+                held.clear();
+            }
+        }
+    };
+    let clients = (0..40).map(|n| std::thread::spawn(move || client(n))).collect::<Vec<_>>();
+    clients.into_iter().for_each(|c| c.join().expect("no client fails"));
+}

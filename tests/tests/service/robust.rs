@@ -1,0 +1,127 @@
+//! That nobody can keep the service from serving others, and that its end harms nobody.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::daemon::{Daemon, NOBODY, text};
+use crate::helper::{ARGS, WHAT};
+
+fn start(daemon: &Daemon, what: &str, uid: u32) -> Child {
+    let user = [format!("--reuid={uid}"), format!("--regid={uid}")];
+    let before = ["setpriv", &user[0], &user[1], "--clear-groups"];
+    let mut command = daemon.command(&before, "helper", ARGS);
+    command.env(WHAT, what).env("TASKDIAG_TEST_SECONDS", "8");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("setpriv runs")
+}
+
+/// Kilobytes of memory of the service.
+fn rss(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).expect("a line");
+    line.trim().trim_end_matches(" kB").trim().parse().expect("a number")
+}
+
+fn open_files(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("we are root").count()
+}
+
+/// 9 users with 56 well-behaved clients each, and 12 with 40 hostile ones each, which connect anew all the time.
+#[test]
+fn a_thousand_clients_half_of_them_hostile() {
+    let Some(mut daemon) = Daemon::start("a_thousand_clients_half_of_them_hostile") else { return };
+    let files = open_files(daemon.pid());
+    let hostile: Vec<Child> = (0..12).map(|n| start(&daemon, "hostile", 50_000 + n)).collect();
+    let good: Vec<Child> = (0..9).map(|n| start(&daemon, "good", 51_000 + n)).collect();
+    let (mut answers, mut refusals, mut why) = (0u64, 0u64, String::new());
+    for child in good {
+        let out = child.wait_with_output().expect("it ends");
+        let said = text(&out.stdout);
+        assert!(out.status.success(), "{said} {}", text(&out.stderr));
+        let line = said.lines().find_map(|l| l.split_once("answers ")).expect("it counts").1;
+        let numbers: Vec<u64> = line.split(' ').filter_map(|w| w.parse().ok()).collect();
+        answers += numbers[0];
+        refusals += numbers[1];
+        why.extend(said.lines().filter(|l| l.contains("refusal:")).map(|l| format!("{l}\n")));
+    }
+    for child in hostile {
+        let out = child.wait_with_output().expect("it ends");
+        assert!(out.status.success(), "{}", text(&out.stderr));
+    }
+    assert!(daemon.is_running(), "the service has ended");
+    println!("{answers} answers, {refusals} refusals\n{why}");
+    // A refused client reads /proc. On a crowded machine some have to, but most are answered.
+    assert!(
+        answers > 9 * 56 && answers > 3 * refusals,
+        "{answers} answers, {refusals} refusals\n{why}"
+    );
+    let memory = rss(daemon.pid());
+    assert!(memory < 400 << 10, "{memory} KiB");
+    // What clients have left behind goes.
+    let until = Instant::now() + Duration::from_secs(30);
+    // A program that is loaded has some descriptors.
+    while open_files(daemon.pid()) > files + 120 {
+        assert!(Instant::now() < until, "{} open files", open_files(daemon.pid()));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let out = daemon.taskdiag(NOBODY, &["ps", "-e", "--engine", "service", "-o", "pid"]);
+    assert!(text(&out.stdout).lines().count() > 3, "{}", text(&out.stderr));
+}
+
+/// The service ends at every moment, and every client has a whole answer.
+#[test]
+fn the_service_is_killed() {
+    let Some(mut daemon) = Daemon::start("the_service_is_killed") else { return };
+    let me = std::process::id().to_string();
+    for round in 0..6 {
+        let ps = |_| {
+            let mut ps =
+                daemon.command(NOBODY, "taskdiag", &["ps", "-e", "-o", "pid,args", "--no-headers"]);
+            ps.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
+        };
+        let clients: Vec<Child> = (0..6).map(ps).collect();
+        std::thread::sleep(Duration::from_millis(3 * round * round));
+        daemon.kill();
+        for client in clients {
+            let out = client.wait_with_output().expect("it ends");
+            let said = text(&out.stdout);
+            // Some process of this machine may make readers of its arguments wait, which is exit 3.
+            let err = text(&out.stderr);
+            let is_whole = match out.status.code() {
+                Some(0) => true,
+                Some(3) => err.lines().all(|l| l.contains("would have blocked")),
+                _ => false,
+            };
+            assert!(is_whole, "{said} {err}");
+            let has = |pid: &str| said.lines().any(|l| l.split_whitespace().next() == Some(pid));
+            assert!(has(&me) && has("1"), "{said}");
+        }
+        daemon.restart();
+    }
+    let until = Instant::now() + Duration::from_secs(20);
+    while !daemon.taskdiag(NOBODY, &["ps", "--engine", "service", "-o", "pid"]).status.success() {
+        // Process 1 may be hidden from BPF here, which is exit 3.
+        let out = daemon.taskdiag(NOBODY, &["ps", "--engine", "service", "-o", "pid"]);
+        if out.status.code() == Some(3) {
+            break;
+        }
+        assert!(Instant::now() < until, "{}", text(&out.stderr));
+    }
+}
+
+/// The brake of the machine and the environment turn the service off as any other engine.
+#[test]
+fn the_brake_and_the_environment_apply() {
+    let Some(daemon) = Daemon::start("the_brake_and_the_environment_apply") else { return };
+    let mut command = daemon.command(NOBODY, "taskdiag", &["ps", "-e", "--stats", "-o", "pid"]);
+    let out = command.env("TASKDIAG_ENGINE", "procfs").output().expect("it runs");
+    assert!(text(&out.stderr).contains("engine procfs"), "{}", text(&out.stderr));
+    let script = "mount --make-rprivate / && mount -t tmpfs none /etc && echo engine = procfs >/etc/taskdiag.conf && exec \"$@\"";
+    let before: Vec<&str> = ["unshare", "--mount", "sh", "-c", script, "sh"]
+        .into_iter()
+        .chain(NOBODY.iter().copied())
+        .collect();
+    let out = daemon.taskdiag(&before, &["ps", "-e", "--stats", "-o", "pid"]);
+    assert!(text(&out.stderr).contains("engine procfs"), "{}", text(&out.stderr));
+    let out = daemon.taskdiag(&before, &["ps", "--engine", "service"]);
+    assert_eq!(out.status.code(), Some(4), "{}", text(&out.stderr));
+}
