@@ -18,6 +18,9 @@ BIN := $(TARGET_DIR)/release/taskdiag
 # The drop-in for libproc2, as cargo makes it and as it is called.
 DROPIN := $(TARGET_DIR)/dropin/libtaskdiag_procps.so
 DROPIN_NAME := libtaskdiag-procps.so
+DAEMON := $(TARGET_DIR)/release/taskdiagd
+# Where systemd looks for units of packages and of programs that are installed by hand.
+UNIT_DIR ?= /usr/local/lib/systemd/system
 RUST := tools/with-rust
 CARGO := $(RUST) cargo
 
@@ -34,9 +37,9 @@ help: ## this list
 run: build ## build, and show this machine's processes (ARGS="-T -o pid,tid,comm")
 	@$(BIN) ps $(ARGS)
 
-build: ## the release binary, and the drop-in for libproc2
+build: ## the release binaries (the command and the service taskdiagd), and the drop-in for libproc2
 	@tools/setup build
-	$(CARGO) build --release --package taskdiag-cli
+	$(CARGO) build --release --package taskdiag-cli --package taskdiagd
 	$(CARGO) build --profile dropin --package taskdiag-procps
 	@cp -f $(DROPIN) $(TARGET_DIR)/release/$(DROPIN_NAME)
 
@@ -121,10 +124,15 @@ bench-vm: ## the kernel series before and after (CASES="readdir wait" KEEP=vm)
 
 # As root after `make build` as a user nothing is built again. Man page and completions come from
 # the program's own tables.
-install: ## binary, drop-in for libproc2, man page, completions (PREFIX, DESTDIR)
-	@[ -x $(BIN) ] && [ -e $(DROPIN) ] || $(MAKE) --no-print-directory build
+install: ## binaries, drop-in for libproc2, man page, completions, systemd units (PREFIX, DESTDIR, UNIT_DIR)
+	@[ -x $(BIN) ] && [ -x $(DAEMON) ] && [ -e $(DROPIN) ] || $(MAKE) --no-print-directory build
 	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/bin/taskdiag
+	install -Dm755 $(DAEMON) $(DESTDIR)$(PREFIX)/bin/taskdiagd
 	install -Dm644 $(DROPIN) $(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME)
+	install -Dm644 contrib/systemd/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.socket
+	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/taskdiagd.service > $(DESTDIR)$(UNIT_DIR)/taskdiagd.service
+	chmod 644 $(DESTDIR)$(UNIT_DIR)/taskdiagd.service
+	@echo "to serve users without root: systemctl daemon-reload && systemctl enable --now taskdiagd.socket"
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions \
@@ -138,8 +146,9 @@ install: ## binary, drop-in for libproc2, man page, completions (PREFIX, DESTDIR
 uninstall: ## what install put there
 	@! grep -qsxF "$(PREFIX)/lib/taskdiag/dropin" $(DESTDIR)/etc/ld.so.conf.d/00-taskdiag.conf || { \
 		echo "first run 'taskdiag dropin remove' as root: programs of procps use the drop-in" >&2; exit 1; }
-	rm -f $(DESTDIR)$(PREFIX)/bin/taskdiag \
+	rm -f $(DESTDIR)$(PREFIX)/bin/taskdiag $(DESTDIR)$(PREFIX)/bin/taskdiagd \
 		$(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME) \
+		$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.service \
 		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag \
