@@ -9,6 +9,7 @@ use taskdiag::cgroup;
 use taskdiag::engine::procfs::parse;
 use taskdiag::field::{Context, OpenRow, Part, Row};
 use taskdiag::files::Files;
+use taskdiag::service::{Ask, Reply};
 use taskdiag::view::{Filter, Truth};
 use taskdiag_cli::Shows;
 use taskdiag_wire::decode::Command;
@@ -202,8 +203,18 @@ fn walk(task: &TaskView<'_>) {
     black_box((task.groups(), task.nspid(), task.cgroups().count()));
 }
 
-/// Takes untrusted bytes as a request. It must be refused, or be equal to the request that its encoding gives.
+/// Takes untrusted bytes as a request, as a question to the service, and as its reply. Each must be refused, or be equal to
+/// what its encoding gives.
 pub fn request(data: &[u8]) {
+    if let Some(ask) = Ask::decode(data) {
+        assert_eq!(ask.encode(), data);
+        request(&ask.request);
+    }
+    if let Some(head) = data.first_chunk() {
+        if let Some(reply) = Reply::decode(head) {
+            assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+        }
+    }
     for supported in [Groups::NONE, Groups::BASE | Groups::CRED, Groups::from_bits(u64::MAX)] {
         match decode_request(data, supported) {
             Ok(Command::Get(req)) => {

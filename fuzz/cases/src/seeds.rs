@@ -1,6 +1,9 @@
 //! Has valid inputs of each target. The encoder makes them, so that they follow the format as it grows.
 //! A fuzzer starts from them. Findings are kept as files in `fuzz/seeds/<target>/`.
 
+use std::time::Duration;
+
+use taskdiag::service::{Ask, Reply};
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, Done, Fd,
     Group, Groups, Info, PathKind, Reason, Req, Stat, Strategy, StreamWriter, Vma, build,
@@ -42,6 +45,9 @@ fn requests() -> Vec<(String, Vec<u8>)> {
         let groups = Groups::BASE | Groups::CRED;
         out.push((strategy.name().to_owned(), encode_request(&Req::new(*strategy, pid, groups))));
     }
+    let ask = Ask::new(Duration::from_millis(500), encode_features_request());
+    out.push(("ask".to_owned(), ask.encode()));
+    out.push(("reply".to_owned(), Reply::File(1 << 20).encode().to_vec()));
     // This is a longer request of a later version whose new part is zero.
     let mut longer = encode_request(&Req::new(Strategy::All, 0, Groups::BASE));
     longer.extend([0; 8]);
