@@ -70,6 +70,8 @@ fn sets(strategy: Strategy) -> [Groups; 4] {
 pub struct Answers {
     engines: HashMap<(u64, u64), Bpf>,
     made: Vec<Made>,
+    /// Memory for the next answer.
+    spare: AlignedBuf,
     texts: Texts,
     /// What the kernel here shows everyone, of each strategy.
     shown: Groups,
@@ -84,6 +86,7 @@ impl Answers {
         Answers {
             engines: HashMap::new(),
             made: Vec::new(),
+            spare: AlignedBuf::new(),
             texts: Texts::new(),
             shown: all - hidden,
         }
@@ -147,21 +150,28 @@ impl Answers {
         let texts = &mut self.texts;
         let mut judge = |t: &taskdiag::TaskView<'_>, text: &[u8]| texts.is_public(t, text, now);
         let raw = stream.stream.as_ref();
-        let told = shown::strip(raw, groups, AlignedBuf::new(), &mut judge).map_err(|e| {
-            eprintln!("taskdiagd: a program made no stream: {e}");
-            Refusal::NoBpf
-        })?;
+        let told = shown::strip(raw, groups, std::mem::take(&mut self.spare), &mut judge).map_err(
+            |e| {
+                eprintln!("taskdiagd: a program made no stream: {e}");
+                Refusal::NoBpf
+            },
+        )?;
         self.texts.end(now);
         engine.recycle(stream.stream.into_owned());
-        let len = told.len();
-        if len <= INLINE_MAX {
-            return Ok(Answer::Here(told.as_bytes().to_vec()));
+        let answer = self.hand_out(told.as_bytes());
+        self.spare = told;
+        answer
+    }
+
+    fn hand_out(&self, told: &[u8]) -> Result<Answer, Refusal> {
+        if told.len() <= INLINE_MAX {
+            return Ok(Answer::Here(told.to_vec()));
         }
         let kept: u64 = self.made.iter().map(|m| m.answer.file_len()).sum();
-        if len > ANSWER_MAX || kept + len as u64 > FILES_MAX {
+        if told.len() > ANSWER_MAX || kept + told.len() as u64 > FILES_MAX {
             return Err(Refusal::Busy);
         }
-        Answer::file(told.as_bytes()).map_err(|e| {
+        Answer::file(told).map_err(|e| {
             eprintln!("taskdiagd: making a file for an answer: {e}");
             Refusal::Busy
         })

@@ -21,6 +21,8 @@ use taskdiag::service::Refusal;
 
 /// `SO_PEERPIDFD` of Linux 6.5, which the crate libc does not have for every machine.
 const SO_PEERPIDFD: libc::c_int = 77;
+/// Where security modules show the label of a process.
+const LABELS: [&str; 3] = ["attr/current", "attr/apparmor/current", "attr/smack/current"];
 /// The longest file about a caller that is read. A table of mounts may be long.
 const LONGEST: usize = 1 << 20;
 
@@ -31,6 +33,8 @@ pub struct Own {
     proc: (u32, u32),
     uid_map: Vec<u8>,
     gid_map: Vec<u8>,
+    /// The files with labels that security modules have here. Modules are there from the start of the machine.
+    labels: Vec<&'static str>,
 }
 
 /// The process at the other end of a connection.
@@ -59,7 +63,9 @@ impl Own {
         };
         let proc = plain_proc(&read("mountinfo")?)
             .ok_or("/proc is not a plain mount (hidepid, subset, or something mounted on it)")?;
-        Ok(Own { proc, uid_map: read("uid_map")?, gid_map: read("gid_map")? })
+        let has = |name: &&str| !is_no_label(&self::read(CWD, &format!("/proc/self/{name}")));
+        let labels = LABELS.into_iter().filter(has).collect();
+        Ok(Own { proc, uid_map: read("uid_map")?, gid_map: read("gid_map")?, labels })
     }
 
     /// May this caller be told what /proc shows everyone?
@@ -82,11 +88,10 @@ impl Own {
         if plain_proc(&read("mountinfo")?) != Some(self.proc) {
             return Err(Refusal::Mounts);
         }
-        for label in ["attr/current", "attr/apparmor/current", "attr/smack/current"] {
+        for label in &self.labels {
             match self::read(&dir, label) {
                 Ok(label) if is_unconfined(&label) => {}
-                // No security module has labels.
-                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => {}
+                no if is_no_label(&no) => {}
                 _ => return Err(Refusal::Confined),
             }
         }
@@ -162,6 +167,11 @@ fn has_plain_status(status: &[u8], pid: u32) -> Result<(), Refusal> {
         return Err(Refusal::Confined);
     }
     Ok(())
+}
+
+/// Is there no module that has labels?
+fn is_no_label(read: &io::Result<Vec<u8>>) -> bool {
+    matches!(read, Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)))
 }
 
 /// Does the label of a security module confine nothing? One that is not known here does.

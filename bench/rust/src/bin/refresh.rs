@@ -2,7 +2,8 @@
 //! processes. It prints the median CPU time of this process for a round, in nanoseconds, and the number of
 //! processes. The first round is not counted.
 //!
-//! WHO is `session`, `session-procfs`, `query` (a new one each time), `sysinfo` or `procfs` (the crates).
+//! WHO is `session`, `session-procfs`, `query` (a new one each time), `service` (a new one each time that asks the service
+//! for BASE only), `service-session` (the same, again and again), `sysinfo` or `procfs` (the crates).
 
 use std::process::ExitCode;
 
@@ -56,6 +57,18 @@ fn asker(who: &str) -> Result<Box<dyn FnMut() -> Result<usize, String>>, String>
             let ask = || taskdiag::query_with(&request(), Choice::Fastest);
             Box::new(move || ask().map(|s| look(&s)).map_err(|e| e.to_string()))
         }
+        "service" => {
+            let ask = || {
+                taskdiag::query_with(&Request::all(Groups::BASE), Choice::Only(EngineId::Service))
+            };
+            Box::new(move || ask().map(|s| look(&s)).map_err(|e| e.to_string()))
+        }
+        "service-session" => {
+            let choice = Choice::Only(EngineId::Service);
+            let mut session =
+                Session::open(Request::all(Groups::BASE), choice).map_err(|e| e.to_string())?;
+            Box::new(move || session.refresh().map(look).map_err(|e| e.to_string()))
+        }
         "sysinfo" => {
             let mut system = System::new();
             Box::new(move || {
@@ -77,7 +90,9 @@ fn cpu_ns() -> i64 {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let (Some(who), Some(rounds)) = (args.first(), args.get(1).and_then(|n| n.parse().ok())) else {
-        eprintln!("usage: refresh session|session-procfs|query|sysinfo|procfs ROUNDS");
+        eprintln!(
+            "usage: refresh session|session-procfs|query|service|service-session|sysinfo|procfs ROUNDS"
+        );
         return ExitCode::from(2);
     };
     let run = || -> Result<(i64, usize), String> {

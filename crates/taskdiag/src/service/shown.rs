@@ -9,7 +9,8 @@
 
 use taskdiag_wire::{
     A_COMM, A_GROUPS, A_MISSING, AlignedBuf, Attribute, Base, Cred, Done, Group, Groups, Info,
-    Plain, Reason, Stat, Statm, Strategy, Stream, StreamWriter, TaskView, build,
+    MissingEntry, MissingHdr, Plain, Reason, Stat, Statm, Strategy, Stream, StreamWriter, TaskView,
+    build,
 };
 
 use crate::error::Error;
@@ -165,7 +166,13 @@ pub fn strip(
                 A_GROUPS if groups.has(Group::Cred) => w.raw_attr(attr),
                 Stat::TYPE if groups.has(Group::Stat) => w.raw_attr(stat(attr, tick).as_bytes()),
                 Statm::TYPE if groups.has(Group::Statm) => w.raw_attr(statm(attr).as_bytes()),
-                A_MISSING => {}
+                A_MISSING => {
+                    for (g, reason) in missing(attr).filter(|(g, _)| groups.has(*g)) {
+                        if g != Group::Cmdline || !hides_text {
+                            w.missing(g, reason);
+                        }
+                    }
+                }
                 _ => {
                     let whole = [Group::Cmdline, Group::Limits, Group::Signals, Group::Login];
                     let sched = [Group::Sched];
@@ -181,11 +188,6 @@ pub fn strip(
         if hides_text {
             w.missing(Group::Cmdline, Reason::Blocked);
         }
-        for g in groups.iter().filter(|g| !(hides_text && *g == Group::Cmdline)) {
-            if let Some(reason) = t.reason(g) {
-                w.missing(g, reason);
-            }
-        }
         w.end_task();
     }
     let d = stream.done();
@@ -196,6 +198,15 @@ pub fn strip(
         truncated,
         ..Done::default()
     })))
+}
+
+/// The groups that are missing, and why.
+fn missing(attr: &[u8]) -> impl Iterator<Item = (Group, Reason)> + '_ {
+    let entries = attr.get(size_of::<MissingHdr>()..).unwrap_or_default();
+    entries.chunks_exact(size_of::<MissingEntry>()).filter_map(|bytes| {
+        let (entry, _) = MissingEntry::read_from_prefix(bytes)?;
+        Some((Group::from_number(entry.group)?, Reason::from_number(entry.reason)?))
+    })
 }
 
 /// A record that may be changed. The stream was made by this very program, so it has the length of ours.
