@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Builds kernels from Debian's linux-source-6.12, with and without our series, with and without debugging.
+"""Builds kernels from Debian's linux-source-6.12: without our series, with all of them or one, with and without debugging.
 
 The finished kernel is cached by a hash of source version, series, config and compiler. Build trees stay in the
 cache, too. A changed series touches only the files that it changes, so the next build is short. The source itself is
@@ -14,23 +14,29 @@ import shutil
 from . import common
 
 PACKAGE = "linux-source-6.12"
-# Flavour → (is the series applied?, fragments of kernel/config in their order).
+# The series in the order in which they go on top of each other. Each of them also applies alone.
+SERIES = ("readdir", "wait", "procdirs", "smaps", "task_diag")
+ALL = "all"
+# Flavour → (the series that are applied, or none; fragments of kernel/config in their order).
 FLAVOURS = {
-    "base": (False, ["test.config"]),
-    "ours": (True, ["test.config", "series.config"]),
-    "base-debug": (False, ["test.config", "debug.config"]),
-    "ours-debug": (True, ["test.config", "series.config", "debug.config"]),
+    "base": (None, ["test.config"]),
+    "ours": (ALL, ["test.config", "series.config"]),
+    "base-debug": (None, ["test.config", "debug.config"]),
+    "ours-debug": (ALL, ["test.config", "series.config", "debug.config"]),
+    **{name: (name, ["test.config", "series.config"]) for name in SERIES},
 }
 NEEDED = ("gcc", "make", "flex", "bison", "bc", "patch", "xz", "tar", "pahole")
 
 
-def series():
-    """The patches in their order, or none if there is no series."""
-    listing = common.SERIES / "series"
-    if not listing.exists():
-        return []
-    names = [line.split("#")[0].strip() for line in listing.read_text().splitlines()]
-    return [common.SERIES / n for n in names if n]
+def series(which=ALL):
+    """The patches of all series, of one, or of none, in their order."""
+    names = [line.split("#")[0].strip() for line in (common.SERIES / "series").read_text().splitlines()]
+    return [common.SERIES / n for n in names if n and which in (ALL, n.split("/")[0])]
+
+
+def short(patch):
+    """The name of a patch with that of its series."""
+    return str(patch.relative_to(common.SERIES))
 
 
 def options(patches):
@@ -41,8 +47,8 @@ def options(patches):
 
 def image(flavour):
     """(path of bzImage, version) of a flavour. It is built if the cache does not have it."""
-    patched, fragments = FLAVOURS[flavour]
-    patches = series() if patched else []
+    which, fragments = FLAVOURS[flavour]
+    patches = series(which)
     fragments = [p for f in fragments if (p := common.CONFIG / f).exists()]
     version, tarball = source()
     with common.locked(f"linux-{flavour}"):

@@ -22,7 +22,7 @@ WHOLE = "fs/proc/"
 def walk(first=None, boot=None):
     """Runs all steps, or those from the patch whose name starts so. Returns how many failed. `boot(image)` returns what is wrong."""
     patches = build.series()
-    names = [p.name for p in patches]
+    names = [build.short(p) for p in patches]
     begin = next((i for i, n in enumerate(names) if n.startswith(first)), None) if first else 0
     if begin is None:
         raise common.Broken(f"no patch of the series is called {first}...")

@@ -17,9 +17,9 @@ class Kernel:
     promised: tuple
 
     @property
-    def is_ours(self):
-        """Whether it is built from the series."""
-        return self.source == "build" and self.where.startswith("ours")
+    def series(self):
+        """Which of our series it has: the name of one, all, or none."""
+        return build.FLAVOURS[self.where][0] if self.source == "build" else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Boots kernels with suites, and reports the results. Each command of the lab is a function here."""
 
-from . import common, each as each_patch, kernels, machine, selftests, storm, stress, suites, support
+from . import build, common, each as each_patch, kernels, machine, selftests, storm, stress, suites, support
 
 # Seconds for the boot itself, in software emulation on a busy host.
 BOOT_SECONDS = 120
@@ -165,6 +165,16 @@ def known_bad(names, seconds, seed=stress.SEED):
     return bad
 
 
+def alone(names):
+    """Builds a kernel with one series and nothing else, boots it, and runs the tests of that series. Returns how many failed."""
+    bad = 0
+    for name in names or build.SERIES:
+        if name not in build.SERIES:
+            common.die(f"no series {name}; there are {', '.join(build.SERIES)}")
+        bad += tests_of_the_series(name)
+    return bad
+
+
 def each(first=None, boots=False):
     """Builds the series patch by patch, and boots each step if asked. Returns how many steps failed."""
 
@@ -190,7 +200,7 @@ def fast():
 
 def everything():
     """Runs `make test-vm`. Returns the exit code."""
-    bad = tests_of_the_series() + stress_of_the_series(120, stress.SEED) + each(boots=True)
+    bad = tests_of_the_series() + stress_of_the_series(120, stress.SEED) + alone([]) + each(boots=True)
     bad += known_bad([], STORM_KNOWN_BAD) + storms([], storm.PROGRAMS, STORM) + storms([], [storm.MIXED], STORM, gap=storm.GAP)
     bad += parity(kernels.listed(), None, "")
     support.write()

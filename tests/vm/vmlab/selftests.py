@@ -10,14 +10,14 @@ import shutil
 from . import build, common, suites
 
 
-def directories():
-    """Directory → the tests of it that are left out."""
+def directories(which):
+    """Directory → the tests of it that are left out, for these series."""
     found = {}
     for line in (common.VM / "selftests").read_text().splitlines():
         words = line.split("#")[0].split()
         if words:
             found[words[0]] = set(words[1:])
-    for path in build.touched(build.series()):
+    for path in build.touched(build.series(which)):
         part = re.match(r"tools/testing/selftests/(.+)/[^/]+$", path)
         # The list of all directories does not count, and neither does a directory without tests of its own.
         if part and path.rsplit("/", 1)[1] != "config":
@@ -26,9 +26,10 @@ def directories():
 
 
 def installed(flavour):
-    """The directory of the built tests. They are built in the tree of a flavour, and are the same in each of them."""
-    names = sorted(directories())
-    patches = build.series()
+    """The directory of the tests of a flavour's series, built in its tree."""
+    which = build.FLAVOURS[flavour][0]
+    names = sorted(directories(which))
+    patches = build.series(which)
     version, tarball = build.source()
     key = common.digest(version, *patches, *names)
     home = common.cache("selftests", key)
@@ -57,17 +58,17 @@ class Selftests(suites.Suite):
     name = "selftests"
 
     def __init__(self, kernel, slower=1):
-        # A kernel of the series must also have run its KUnit suites.
-        self.kunit = kernel.is_ours
-        self.flavour = kernel.where if kernel.is_ours else "ours"
+        # A kernel of a series must also have run its KUnit suites. On any other one, the tests of all series run.
+        self.kunit = kernel.series
+        self.flavour = kernel.where if kernel.series else "ours"
+        self.left_out = directories(build.FLAVOURS[self.flavour][0])
         self.limit = 120 * slower
         self.timeout = 600 * slower
 
     def tests(self):
         listing = (installed(self.flavour) / "kselftest-list.txt").read_text().split()
-        left_out = directories()
         named = [t.rsplit(":", 1) for t in listing]
-        return [(d, t) for d, t in named if t not in left_out.get(d, ())]
+        return [(d, t) for d, t in named if t not in self.left_out.get(d, ())]
 
     def files(self, tree):
         home = installed(self.flavour)
@@ -92,9 +93,9 @@ class Selftests(suites.Suite):
             code = int(status[1]) if status else -1
             result.add(tap(name, text, code))
         result.failed += [f"{name}: did not run" for name in due]
-        for d, names in directories().items():
+        for d, names in self.left_out.items():
             result.skipped += [f"selftest {d}:{t}: fails on the unpatched kernel in this machine, too" for t in names]
-        result.add(kunit(run.console, kunit_suites() if self.kunit else ()))
+        result.add(kunit(run.console, kunit_suites(self.kunit)))
         return result
 
 
@@ -124,10 +125,10 @@ def tap(name, text, code):
     return result
 
 
-def kunit_suites():
-    """The names of the suites that the series adds."""
+def kunit_suites(which):
+    """The names of the suites that these series add."""
     suite = re.compile(r"^\+\s*\.name\s*=\s*\"([^\"]+)\",\n\+\s*\.test_cases\b", re.M)
-    return [name for p in build.series() for name in suite.findall(p.read_text(errors="replace"))]
+    return [name for p in build.series(which) for name in suite.findall(p.read_text(errors="replace"))]
 
 
 def kunit(console, suites_due):
