@@ -94,16 +94,30 @@ fn the_list_has_all_patches_and_no_other() {
 fn cover_letters_name_their_patches() {
     for (dir, patches) in series() {
         let cover = root().join("kernel/series").join(&dir).join("0000-cover-letter.patch");
-        let cover = fs::read_to_string(&cover).unwrap_or_else(|e| panic!("{}: {e}", cover.display()));
+        let cover =
+            fs::read_to_string(&cover).unwrap_or_else(|e| panic!("{}: {e}", cover.display()));
         let count = patches.len();
-        assert!(cover.contains(&format!("\nSubject: [PATCH {}/{count}] ", if count > 9 { "00" } else { "0" })), "{dir}");
+        assert!(
+            cover.contains(&format!(
+                "\nSubject: [PATCH {}/{count}] ",
+                if count > 9 { "00" } else { "0" }
+            )),
+            "{dir}"
+        );
         for (at, (name, text)) in patches.iter().enumerate() {
             let head = text.split("\n\n").next().expect("a head").replace("\n ", " ");
-            let subject = head.lines().find_map(|l| l.strip_prefix("Subject: ")).expect("a subject");
+            let subject =
+                head.lines().find_map(|l| l.strip_prefix("Subject: ")).expect("a subject");
             let (number, title) = subject.split_once("] ").expect("a number");
-            let due = number.trim_start_matches("[PATCH ").split('/').map(|n| n.parse::<usize>().expect("a number"));
+            let due = number
+                .trim_start_matches("[PATCH ")
+                .split('/')
+                .map(|n| n.parse::<usize>().expect("a number"));
             assert!(due.eq([at + 1, count]), "{name}: {number}] is not {} of {count}", at + 1);
-            assert!(cover.replace("\n    ", " ").contains(&format!("\n  {title}\n")), "{dir}: the cover letter lacks {title:?}");
+            assert!(
+                cover.replace("\n    ", " ").contains(&format!("\n  {title}\n")),
+                "{dir}: the cover letter lacks {title:?}"
+            );
         }
     }
 }
@@ -123,11 +137,16 @@ fn blobs_of_a_series_chain() {
                     file = names.split(" b/").next().expect("a name");
                 }
                 let Some(ids) = l.strip_prefix("index ") else { continue };
-                let (from, to) = ids.split(' ').next().and_then(|i| i.split_once("..")).expect("two blobs");
+                let (from, to) =
+                    ids.split(' ').next().and_then(|i| i.split_once("..")).expect("two blobs");
                 match now.insert(file, to) {
                     Some(had) => assert_eq!(had, from, "{name}: {file}"),
                     None if dir == "joint" => {}
-                    None => assert_eq!(base.entry(file.to_owned()).or_insert(from.to_owned()), from, "{name}: {file}"),
+                    None => assert_eq!(
+                        base.entry(file.to_owned()).or_insert(from.to_owned()),
+                        from,
+                        "{name}: {file}"
+                    ),
                 }
                 compared += 1;
             }
