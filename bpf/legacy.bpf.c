@@ -73,5 +73,7 @@ int snapshot(struct bpf_iter__task *ctx)
 	}
 	*(volatile u64 *)&st.task = (u64)t;
 	st.part_pid = R(t, pid);
+	if (!st.part)
+		see_ids(t, IS_PROCESS);
 	return write_task(t);
 }

@@ -48,6 +48,8 @@ enum { STEPS_MAX = 8000000 };
 enum { PID_SHIFT = 42 };
 #define STAMP(pid, address) ((u64)(pid) << PID_SHIFT | ((u64)(address) >> 6 & ((1ull << PID_SHIFT) - 1)))
 
+#define BY_THREADS (cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD || cfg.strategy == TASK_DIAG_DUMP_THREAD)
+
 /* Enter the current task into `seen`. Returns false if there is no room. */
 static __always_inline bool note(void)
 {
@@ -58,7 +60,7 @@ static __always_inline bool note(void)
 		st.overflow = st.done = 1;
 		return false;
 	}
-	*e = STAMP(R(THIS, pid), st.task);
+	*e = STAMP(BY_THREADS ? R(THIS, pid) : R(THIS, tgid), st.task);
 	st.nseen = i + 1;
 	st.counted++;
 	return true;
@@ -67,8 +69,6 @@ static __always_inline bool note(void)
 /* The task of a list node, as a number. */
 #define TASK_AT(node, member)									\
 	((u64)(node) - __builtin_preserve_field_info(((struct task_struct *)0)->member, BPF_FIELD_BYTE_OFFSET))
-
-#define BY_THREADS (cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD || cfg.strategy == TASK_DIAG_DUMP_THREAD)
 
 /* Move st.walk to the next task, or to 0 after the last one. */
 GROUP_FN step(void)
@@ -124,7 +124,7 @@ GROUP_FN last_seen(void)
 	if (STAMP(was >> PID_SHIFT, at) != was && R(PLAIN(t), start_boottime) > st.begin)
 		st.walk = 0;
 	if (BY_THREADS)
-		st.process = R(PLAIN(t), tgid);
+		st.process = task_tgid_nr(PLAIN(t));
 	/* RCU keeps the task for the rest of the run without a reference. */
 	bpf_task_release(t);
 	return !!st.walk;
@@ -205,24 +205,24 @@ static __always_inline bool is_asked_for(void)
 }
 
 /*
- * Another thread of a process becomes its first one by an exec, with the pid and the place in the list of tasks, while
- * the walk is at one of the two. Where processes are walked and the walk has the old one, go to the new one, or the
- * process would be lost. Where threads are walked and the old one was seen, returns true for the new one, or the pid
- * would be there twice.
+ * See which task st.walk is. Another thread of a process becomes its first one by an exec, with the pid and the place in the
+ * list of tasks, while the walk is at one of the two. Where processes are walked and the walk has the old one, go to the new
+ * one. Where threads are walked and the old one was seen, returns true for the new one, or the pid would be there twice.
  */
 static __always_inline bool has_become_first(void)
 {
 	struct task_struct *t = CAST(struct task_struct, (void *)st.walk);
-	u32 pid = R(t, pid);
 
 	if (!BY_THREADS) {
-		if (cfg.strategy != TASK_DIAG_DUMP_ONE && pid != R(t, tgid))
+		if (cfg.strategy != TASK_DIAG_DUMP_ONE && R(t, pid) != R(t, tgid))
 			st.walk = (u64)R(t, group_leader);
+		see_ids(CAST(struct task_struct, (void *)st.walk), true);
 		return false;
 	}
+	see_ids(t, false);
 	if (st.process)
-		return pid == st.process;
-	st.process = pid;
+		return st.nr == st.process;
+	st.process = st.nr;
 	return false;
 }
 

@@ -153,7 +153,7 @@ struct state {
 	__u32 list, list_n, list_any, list_attr, list_valid;
 	__u32 names;		/* written so far */
 	__u32 slot;
-	__u32 process;		/* pid of the process whose threads are walked; 0: the next one begins */
+	__u32 process;		/* pid of the process whose threads are walked, as the reader sees it; 0: the next one begins */
 	__u64 key[4];
 	__u64 root_mnt, root_dentry;
 	__u64 path_mnt, path_dentry;

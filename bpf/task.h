@@ -323,14 +323,15 @@ GROUP_FN touch(void)
 	return 0;
 }
 
-/* Set st.nr and st.tgid to the ids of st.task in the reader's pid namespace. Returns 0 if the reader cannot see it. */
-static __always_inline u32 see_task(void)
+/*
+ * Set st.nr and st.tgid to the ids of a task in the reader's pid namespace, or to 0 if the reader cannot see it. This is done
+ * once for each task, before all else, because an exec gives a thread another id at any moment. The id of a process never
+ * changes.
+ */
+static __always_inline void see_ids(struct task_struct *t, bool of_process)
 {
-	struct task_struct *t = THIS;
-
-	st.nr = task_nr(t);
 	st.tgid = task_tgid_nr(t);
-	return st.nr;
+	st.nr = of_process ? st.tgid : task_nr(t);
 }
 
 /* Write the parts that are in the task's memory, in pieces from st.part on. Returns 1 if more is left. */
@@ -470,7 +471,7 @@ static __always_inline u32 write_task(struct task_struct *t)
 	(void)t;
 	if (WANT(TASK_DIAG_STAT))
 		touch();
-	if (!see_task()) {
+	if (!st.nr) {
 		st.part = PART_NONE;
 		return 0;
 	}
