@@ -16,8 +16,9 @@ from . import common, image
 
 # Test programs of other packages that depend on the kernel. All programs of the package `taskdiag-tests` run, too.
 OTHERS = ("procfs_live",)
-# Test programs that look at the checkout, or at programs of procps that the machines do not have, and not at the kernel.
-NOT_HERE = ("series", "dropin")
+# Test programs that look at the checkout and not at the kernel, or that need programs which the machines do not have: those of
+# procps, and setpriv and others of util-linux, of which busybox has less.
+NOT_HERE = ("series", "dropin", "service")
 # The limit for a test program, in seconds. A limit for each test, as on the machine itself, would start each test in a new
 # process, and emulation is too slow for that.
 PROGRAM_SECONDS = 1500
@@ -85,14 +86,14 @@ class Suite:
 
 
 def built():
-    """The release programs, the test programs and mktask, built by cargo, as name → path."""
+    """The release program, the test programs and mktask, built by cargo, as name → path."""
     if not hasattr(built, "made"):
         common.say("building the tests")
         cargo = [common.ROOT / "tools/with-rust", "cargo"]
-        common.run(*cargo, "build", "-q", "--release", "-p", "taskdiag-cli", "-p", "taskdiagd", cwd=common.ROOT, quiet=False)
+        common.run(*cargo, "build", "-q", "--release", "-p", "taskdiag-cli", cwd=common.ROOT, quiet=False)
         # The whole workspace is built, as in run-tests. A part of it would be built again with other features.
         lines = common.output(*cargo, "test", "--workspace", "--no-run", "--message-format=json", cwd=common.ROOT)
-        made = {name: common.TARGET / "release" / name for name in ("taskdiag", "taskdiagd")}
+        made = {"taskdiag": common.TARGET / "release" / "taskdiag"}
         for message in map(json.loads, lines.splitlines()):
             if message.get("executable") and message["target"]["kind"] == ["test"]:
                 name = message["target"]["name"]
@@ -123,7 +124,6 @@ class Parity(Suite):
     def files(self, tree):
         programs = built()
         tree.program(programs["taskdiag"])
-        tree.program(programs["taskdiagd"])
         tree.program(programs["MKTASK"], strip=True)
         for name in self.only:
             tree.program(programs[f"test {name}"], strip=True)
@@ -134,7 +134,6 @@ class Parity(Suite):
         settings = {
             "TASKDIAG_REQUIRE": ",".join(self.promised),
             "TASKDIAG_BIN": programs["taskdiag"],
-            "TASKDIAGD_BIN": programs["taskdiagd"],
             "TASKDIAG_LEGACY_BPF": 0,
             "TASKDIAG_THREADS": 500,
             "NO_COLOR": 1,
