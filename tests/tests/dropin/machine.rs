@@ -19,7 +19,8 @@ state() { /sbin/ldconfig -p; cd /etc; find . ! -name ld.so.cache | sort; cd "$DI
 state >"$DIR/before"
 t="$DIR/bin/taskdiag"
 echo "status before: $($t dropin status || echo "exit $?")"
-$t dropin install
+(umask 077 && $t dropin install)
+cd "$DIR/lib/taskdiag" && echo "modes: $(stat -c %a dropin dropin/libproc2.so.0 /etc/ld.so.conf.d/00-taskdiag.conf | xargs)"
 echo "again: $($t dropin install 2>&1 || echo "exit $?")"
 $t dropin status
 echo "first: $(/sbin/ldconfig -p | grep -m1 libproc2.so.0)"
@@ -62,6 +63,7 @@ fn install_status_remove() {
     for line in [
         "status before: it is not installed\nexit 1",
         &format!("installed: {stub} in front of /"),
+        "modes: 755 644 644",
         "it is installed already",
         &format!("installed: {stub}, and ps works with it"),
         &format!("=> {stub}"),

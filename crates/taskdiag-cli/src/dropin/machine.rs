@@ -6,9 +6,10 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::run::SONAME;
 use super::stub;
@@ -20,6 +21,8 @@ const CONF: &str = "/etc/ld.so.conf.d/00-taskdiag.conf";
 /// The directory of the stub, beside the library.
 const DIR: &str = "dropin";
 const VERSION: &str = "LIBPROC_2";
+/// How long `ps` may take to list one process.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Run it.
 pub fn run(what: What) -> Result<(), Exit> {
@@ -120,9 +123,14 @@ fn install() -> Result<(), Exit> {
             .ok_or_else(|| Exit::Failed(format!("{}: it is no text", p.display())))
     };
     let file = stub::file(SONAME, VERSION, [&text(&library)?, &text(&real)?]);
+    // Every user's programs read these, whatever the umask of root is.
+    let readable = |p: &Path, mode| fs::set_permissions(p, fs::Permissions::from_mode(mode));
     let written = fs::create_dir_all(&dir)
+        .and_then(|()| readable(&dir, 0o755))
         .and_then(|()| fs::write(&path, file))
+        .and_then(|()| readable(&path, 0o644))
         .and_then(|()| fs::write(CONF, format!("{}\n", dir.display())))
+        .and_then(|()| readable(Path::new(CONF), 0o644))
         .map_err(|e| failed(path.display(), &e));
     let done = written.and_then(|()| ldconfig()).and_then(|()| works(&path));
     if let Err(e) = done {
@@ -141,8 +149,21 @@ fn works(path: &Path) -> Result<(), Exit> {
         return Err(Exit::Failed(format!("the dynamic linker takes {} first", first.display())));
     }
     let pid = std::process::id().to_string();
-    let out = Command::new("ps").args(["-o", "pid=", "-p", &pid]).env_clear().output();
-    let out = out.map_err(|e| failed("ps", &e))?;
+    let mut ps = Command::new("ps");
+    ps.args(["-o", "pid=", "-p", &pid]).env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut ps = ps.spawn().map_err(|e| failed("ps", &e))?;
+    // It is ended if it takes long, because all programs of the machine would.
+    let until = Instant::now() + PATIENCE;
+    while ps.try_wait().map_err(|e| failed("ps", &e))?.is_none() {
+        if Instant::now() > until {
+            let _ = ps.kill();
+            let _ = ps.wait();
+            let seconds = PATIENCE.as_secs();
+            return Err(Exit::Failed(format!("ps has not ended with it after {seconds} seconds")));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let out = ps.wait_with_output().map_err(|e| failed("ps", &e))?;
     if String::from_utf8_lossy(&out.stdout).trim() != pid {
         let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
         return Err(Exit::Failed(format!("ps does not work with it: {said}")));
