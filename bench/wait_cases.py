@@ -12,7 +12,7 @@ from measuring import OUT, RUN_TIMEOUT, Failed, python_with_psutil
 # How many processes end in a run, and how often each run is made.
 ENDS, RUNS = 301, 5
 FEW, MANY, MOST = (100, 1_000), 8_000, 50_000
-# A command waits for so many processes, and all of them end. It has so many seconds before that, to look at them.
+# A command waits for this number of processes, and all of them end. Before that, it has this number of seconds to look at them.
 ALL, BEGINS_S = 2_000, 2
 PSUTIL = """
 import psutil, sys
@@ -32,7 +32,7 @@ def more_files():
 
 
 def ends(program, who, processes):
-    """CPU time of `who` until it knows which of so many processes has ended: the median, in microseconds."""
+    """CPU time of `who` until it knows which of `processes` has ended: the median, in microseconds."""
     command = [program, who, str(processes), str(ENDS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT, preexec_fn=more_files)
     if done.returncode:

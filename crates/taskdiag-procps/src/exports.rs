@@ -252,7 +252,7 @@ pub unsafe extern "C" fn procps_pids_reap(info: *mut PidsInfo, which: c_int) -> 
     unsafe { (real.reap)(theirs(info), which) }
 }
 
-/// Some tasks, of which the real library reads just the files of these. There is nothing to gain.
+/// Selects some tasks. The real library does it, because it reads the files of these tasks only, so that nothing can be gained.
 ///
 /// # Safety
 /// As in `<libproc2/pids.h>`.

@@ -15,7 +15,7 @@ pub struct Task<'a> {
     row: Row<'a>,
     /// The task that has the texts, which is its process.
     texts: TaskView<'a>,
-    /// Of the whole process, where the row is that of a thread and the real library shows sums of the process.
+    /// The values of the whole process. They are there for a thread if the real library shows sums of its process.
     stat: Option<&'a Stat>,
     io: Option<&'a Io>,
     /// Is it read from the files of a process, and not from those of a thread?
@@ -437,7 +437,7 @@ impl Common {
             Item::SIGCATCH => hex(signals?.caught()?)?,
             Item::SIGIGNORE => hex(signals?.ignored()?)?,
             Item::SIGPENDING => hex(signals?.pending()?)?,
-            // Of a thread, the real library shows its own signals here, too.
+            // For a thread, the real library shows the signals of that thread here, too.
             Item::SIGNALS if task.is_process => hex(signals?.shared_pending()?)?,
             Item::SIGNALS => hex(signals?.pending()?)?,
             Item::MEM_DATA => kib(task, |s| Some(s.data_bytes()? + s.stack_bytes()?))?,

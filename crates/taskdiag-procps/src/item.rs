@@ -84,12 +84,12 @@ const fn members(groups: Groups, names: &[&str], file: File) -> Need {
     Need { groups, members: Members::of(groups, names), file, ..NOTHING }
 }
 
-/// Of `stat`, in BASE.
+/// Members of BASE, which the real library reads from `stat`.
 const fn base(names: &[&str]) -> Need {
     members(Groups::BASE, names, File::Stat)
 }
 
-/// Of `stat`, in STAT.
+/// Members of STAT, which the real library reads from `stat`.
 const fn stat(names: &[&str]) -> Need {
     members(Groups::STAT, names, File::Stat)
 }

@@ -40,7 +40,7 @@ pub struct TopArgs {
     pub once: bool,
     /// Text or JSON, with `once`.
     pub form: Form,
-    /// At most so many rows, with `once`.
+    /// The largest number of rows, with `once`.
     pub rows: Option<usize>,
     /// The largest share of the time that scans may take, in percent.
     pub share: f64,

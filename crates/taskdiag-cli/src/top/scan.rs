@@ -61,15 +61,15 @@ const STEADY: Groups = Groups::BASE
     .union(Groups::LIMITS)
     .union(Groups::CGROUP)
     .union(Groups::NS);
-/// For so long, such values are not asked again.
+/// How long such values are kept before they are asked again.
 const KEEP: Duration = Duration::from_secs(5);
-/// From so many tasks on, reading owners and memory of all of them costs more than reading two files for each row of a
-/// screen: where /proc is read, and where a program in the kernel walks them.
+/// The numbers of tasks above which owners and memory of all tasks cost more than two files for each row of the screen. The
+/// first is for /proc, the second for a program in the kernel that walks the tasks.
 const MANY_FILES: usize = 300;
 const MANY_TASKS: usize = 4000;
-/// Ended tasks are named for so many answers.
+/// The number of answers for which an ended task is named.
 const NAMED_FOR: u64 = 2;
-/// So many ended tasks of one answer can be named.
+/// The largest number of ended tasks that are named in one answer.
 const NAMED: usize = 64;
 
 /// A task that ended.
@@ -151,7 +151,7 @@ impl Scanner {
         self.scans += 1;
         let reads_files = snapshot.served().iter().any(|s| s.engine == EngineId::Procfs);
         let many = if reads_files { MANY_FILES } else { MANY_TASKS };
-        // Not to and fro where there are just so many.
+        // The limit to go back is half as high, so that a number of tasks near the limit does not change the way at each scan.
         self.lean = snapshot.tasks().len() > if self.lean { many / 2 } else { many };
         let before = retired.as_ref().map_or(session.previous(), Session::snapshot);
         name_ended(&mut self.ended, &self.rates, before, self.scans);
