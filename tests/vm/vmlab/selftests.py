@@ -79,7 +79,7 @@ class Selftests(suites.Suite):
                 (tree.program if elf else tree.file)(path, to)
 
     def script(self):
-        run = f"echo \"@@test $1:$2\"; (cd /lab/selftests/$1 && timeout {self.limit} ./$2); echo \"@@status $?\""
+        run = f"echo \"@@test $1:$2\"; (cd /lab/selftests/$1 && /bin/timeout {self.limit} ./$2); echo \"@@status $?\""
         return [f"one() {{ {run}; }}", *(f"one {d} {t}" for d, t in self.tests())]
 
     def read(self, output, run):
@@ -115,7 +115,8 @@ def tap(name, text, code):
         else:
             result.passed += 1
     if code != 0 and not result.failed:
-        result.failed.append(f"{name}: exit code {code}")
+        said = [line for line in text.splitlines() if not line.startswith("@@")]
+        result.failed.append(f"{name}: exit code {code}" + "".join(f"; {line.strip()}" for line in said[-2:]))
     plan = re.search(r"^1\.\.(\d+)$", text, re.M)
     ran = len(re.findall(r"^(?:not )?ok \d+", text, re.M))
     if plan and ran < int(plan[1]) and not result.failed:
