@@ -39,7 +39,7 @@ int snapshot(struct bpf_iter__task *ctx)
 	struct task_struct *t = ctx->task;
 
 	/* The task that was begun has ended if the iterator gives another one, or none. */
-	if (st.part && (!t || R(t, pid) != st.part_pid || R(t, start_boottime) != st.part_start)) {
+	if (st.part && (!t || R(t, pid) != st.pid || R(t, start_boottime) != st.part_start)) {
 		if (room(cfg.reserve)) {
 			give_up();
 		} else if (t) {
@@ -62,18 +62,23 @@ int snapshot(struct bpf_iter__task *ctx)
 	}
 	if (!asked_for(t))
 		return 0;
-	if (!st.part)
+	if (!st.part) {
+		see_ids(t, IS_PROCESS);
+		/* An exec has given the task an id that was listed before, since the iterator goes by ascending ids. */
+		if (st.nr <= st.process)
+			return 0;
 		st.counted++;
-	if (cfg.count_only)
+	}
+	if (cfg.count_only) {
+		st.process = st.nr;
 		return 0;
+	}
 	if (!room(cfg.reserve)) {
 		st.full = 1;
 		st.counted--;
 		return 1;
 	}
 	*(volatile u64 *)&st.task = (u64)t;
-	st.part_pid = R(t, pid);
-	if (!st.part)
-		see_ids(t, IS_PROCESS);
+	st.process = st.nr;
 	return write_task(t);
 }

@@ -60,7 +60,7 @@ static __always_inline bool note(void)
 		st.overflow = st.done = 1;
 		return false;
 	}
-	*e = STAMP(BY_THREADS ? R(THIS, pid) : R(THIS, tgid), st.task);
+	*e = STAMP(st.pid, st.task);
 	st.nseen = i + 1;
 	st.counted++;
 	return true;

@@ -121,7 +121,7 @@ struct state {
 	__u32 zero;		/* always 0, but the verifier does not know that */
 	__u32 late;		/* the time of this run is over */
 	__u32 work;		/* work since the clock was last read */
-	__u32 part_pid;		/* legacy: pid of the task that `part` is about */
+	__u32 pid;		/* of the task that see_ids() saw last, in the initial namespace */
 	__u32 is_blocked;	/* a value of the current task could not be read without waiting */
 	__u64 node;		/* a node of the list of threads */
 	__s64 rss;		/* legacy: the sum of a counter */
@@ -153,7 +153,9 @@ struct state {
 	__u32 list, list_n, list_any, list_attr, list_valid;
 	__u32 names;		/* written so far */
 	__u32 slot;
-	__u32 process;		/* pid of the process whose threads are walked, as the reader sees it; 0: the next one begins */
+	/* pid of the process whose threads are walked, as the reader sees it; 0: the next one begins. Legacy: the last pid
+	 * that was listed. */
+	__u32 process;
 	__u64 key[4];
 	__u64 root_mnt, root_dentry;
 	__u64 path_mnt, path_dentry;

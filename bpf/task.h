@@ -324,14 +324,25 @@ GROUP_FN touch(void)
 }
 
 /*
- * Set st.nr and st.tgid to the ids of a task in the reader's pid namespace, or to 0 if the reader cannot see it. This is done
- * once for each task, before all else, because an exec gives a thread another id at any moment. The id of a process never
- * changes.
+ * Set st.nr and st.tgid to the ids of a task in the reader's pid namespace, or to 0 if the reader cannot see it, and st.pid to
+ * its id in the initial one. This is done once for each task, before all else, because an exec gives a thread another id at any
+ * moment. The id of a process never changes.
  */
 static __always_inline void see_ids(struct task_struct *t, bool of_process)
 {
+	struct pid *pid;
+
 	st.tgid = task_tgid_nr(t);
-	st.nr = of_process ? st.tgid : task_nr(t);
+	if (of_process) {
+		st.nr = st.tgid;
+		st.pid = R(t, tgid);
+	} else if (LEVEL) {
+		pid = R(t, thread_pid);
+		st.pid = pid ? R(pid, numbers[0].nr) : 0;
+		st.nr = pid_nr(pid);
+	} else {
+		st.nr = st.pid = R(t, pid);
+	}
 }
 
 /* Write the parts that are in the task's memory, in pieces from st.part on. Returns 1 if more is left. */
