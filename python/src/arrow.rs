@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3::{exceptions, ffi};
 
-use crate::column::{Batch, Column, Data, Spec, Text, Texts, Type};
+use taskdiag::columns::{Batch, Column, Data, Spec, Text, Texts, Type};
 
 /// `struct ArrowSchema`.
 #[repr(C)]
@@ -124,7 +124,8 @@ impl Schema {
             };
             let child = item.map(|f| Schema::new(f, "item", 0, &[], Vec::new()));
             let mut metadata = vec![("taskdiag.help", s.help), ("taskdiag.source", s.source)];
-            if !s.unit.is_empty() {
+            // Arrow's own types have the unit of a duration and of a moment.
+            if !s.unit.is_empty() && !matches!(s.kind, Type::Duration | Type::Timestamp) {
                 metadata.push(("taskdiag.unit", s.unit));
             }
             Schema::new(format, &s.name, NULLABLE, &metadata, child.into_iter().collect())

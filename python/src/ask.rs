@@ -15,8 +15,8 @@ use taskdiag::view::{Filter, Item, Key, Plan, Query, View};
 use taskdiag::{Choice, Engine, Error, Groups, Members, Request, Snapshot, Watch};
 
 use crate::arrow::Shared;
-use crate::column::{Builder, Lacks, Spec};
 use crate::error;
+use taskdiag::columns::{Builder, Lacks, Spec};
 
 /// `"pid,comm"` or `["pid", "comm"]`.
 #[derive(Clone, Debug, FromPyObject)]

@@ -7,7 +7,6 @@
 
 mod arrow;
 mod ask;
-mod column;
 mod error;
 mod session;
 mod table;

@@ -10,9 +10,9 @@ use taskdiag::view::Query;
 use taskdiag::{Error, Groups, Members, Request, Session, Stayed, Strategy, Watch};
 
 use crate::ask::{Ask, Common, Made, Names, each};
-use crate::column::{Absent, Builder, Spec, Type};
 use crate::table::Table;
 use crate::{error, worker};
+use taskdiag::columns::{Absent, Builder, Spec, Type};
 
 /// A counter whose growth is a column.
 struct Delta {

@@ -8,7 +8,7 @@ use taskdiag::field::{Field, Missing};
 
 use crate::arrow;
 use crate::ask::Made;
-use crate::column::{Batch, Column, Data, Spec, Text, Type};
+use taskdiag::columns::{Batch, Column, Data, Spec, Text, Type};
 
 /// What a column is.
 #[pyclass(frozen, module = "taskdiag", name = "Column", get_all)]

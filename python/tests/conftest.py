@@ -106,7 +106,7 @@ def engine(request):
 
 
 def state(pid):
-    with open(f"/proc/{pid}/stat") as f:
+    with open(f"/proc/{pid}/stat", errors="replace") as f:
         return f.read().rpartition(")")[2].split()[0]
 
 

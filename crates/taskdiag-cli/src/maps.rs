@@ -16,7 +16,7 @@ use crate::order::{self, Key};
 use crate::output::Form;
 use crate::output::maplines::MapLines;
 use crate::output::text::{self, Totals};
-use crate::output::{Item, Sink, Table, Tally, csv, json};
+use crate::output::{self, Item, Sink, Table, Tally};
 
 /// Run it.
 pub fn run(args: &MapsArgs) -> Result<(), Exit> {
@@ -69,9 +69,7 @@ pub fn run(args: &MapsArgs) -> Result<(), Exit> {
             }
             count
         }
-        Form::Json => json::rows(&mut sink, &shown, false, &mut tally)?,
-        Form::JsonLines => json::rows(&mut sink, &shown, true, &mut tally)?,
-        Form::Csv => csv::rows(&mut sink, &shown, table.headers, &mut tally)?,
+        _ => output::rows(&mut sink, &table.form, &shown, table.headers, &mut tally)?,
     };
     sink.finish()?;
     if table.stats {

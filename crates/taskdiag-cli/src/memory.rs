@@ -15,7 +15,7 @@ use crate::order;
 use crate::output::Form;
 use crate::output::terminal::Terminal;
 use crate::output::text::{self, Totals};
-use crate::output::{Item, Rows, Sink, Table, Take, Tally, csv, json};
+use crate::output::{self, Item, Rows, Sink, Table, Take, Tally};
 
 /// Run it.
 pub fn run(args: &MemoryArgs) -> Result<(), Exit> {
@@ -62,9 +62,7 @@ pub fn run(args: &MemoryArgs) -> Result<(), Exit> {
             }
             count
         }
-        Form::Json => json::rows(&mut sink, &shown, false, &mut tally)?,
-        Form::JsonLines => json::rows(&mut sink, &shown, true, &mut tally)?,
-        Form::Csv => csv::rows(&mut sink, &shown, table.headers, &mut tally)?,
+        _ => output::rows(&mut sink, &table.form, &shown, table.headers, &mut tally)?,
     };
     sink.finish()?;
     if table.stats {

@@ -16,7 +16,7 @@ use crate::exit::{self, Exit};
 use crate::forest::{self, Tree};
 use crate::output::Form;
 use crate::output::terminal::{self, Terminal};
-use crate::output::{Sink, Table, Tally, csv, json, text};
+use crate::output::{self, Sink, Table, Tally, text};
 
 /// Run it.
 pub fn run(args: &PsArgs) -> Result<(), Exit> {
@@ -88,13 +88,7 @@ pub fn run(args: &PsArgs) -> Result<(), Exit> {
             text::header(&mut sink, &columns, &options);
             text::rows(&mut sink, &table, tree.as_ref(), &options, &mut tally, None)?;
         }
-        Form::Json | Form::JsonLines => {
-            let lines = args.form == Form::JsonLines;
-            json::rows(&mut sink, &table, lines, &mut tally)?;
-        }
-        Form::Csv => {
-            csv::rows(&mut sink, &table, args.headers, &mut tally)?;
-        }
+        _ => _ = output::rows(&mut sink, &args.form, &table, args.headers, &mut tally)?,
     }
     sink.finish()?;
     if args.stats {

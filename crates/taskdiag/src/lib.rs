@@ -33,6 +33,7 @@
 mod bytes;
 pub mod cgroup;
 mod changes;
+pub mod columns;
 pub mod engine;
 mod error;
 pub mod field;

@@ -154,12 +154,7 @@ pub fn command() -> Command {
         .arg(flag("no-headers", "Print no line of headers").aliases(NO_HEADERS))
         .arg(flag("headers", "Print a line of headers on each page").aliases(["header", "heading", "headings"]))
         .arg(Arg::new("lines").long("lines").alias("rows").value_name("N").help("Begin a new page after N lines (with --headers)"))
-        .arg(flag("json", "Print one JSON document").conflicts_with_all(["jsonl", "csv"]))
-        .arg(flag("jsonl", "Print one JSON object a line").conflicts_with("csv"))
-        .arg(flag(
-            "csv",
-            "Print CSV; bytes that cannot be printed, or would be a formula, are \\xHH",
-        ))
+        .args(table::forms())
         .arg(table::color())
         .arg(
             table::wide().help("Cut lines after 132 cells, not at the edge of the terminal; -ww cuts no line"),
@@ -194,8 +189,8 @@ fn screen_lines() -> usize {
 /// Long names of options that procps does not have.
 #[cfg(test)]
 const OWN: &[&str] = &[
-    "running", "where", "threads", "tree", "json", "jsonl", "csv", "color", "from", "engine",
-    "budget", "max-rss", "stats",
+    "running", "where", "threads", "tree", "json", "jsonl", "csv", "arrow", "parquet", "color",
+    "from", "engine", "budget", "max-rss", "stats",
 ];
 
 /// Own long names for letters of procps.
@@ -281,12 +276,7 @@ impl PsArgs {
     /// From what was typed as procps has it, and from own options.
     fn new(t: &Typed, m: &ArgMatches, strict: bool) -> Result<PsArgs, Exit> {
         let flag = |id: &str| m.get_flag(id);
-        let form = match (flag("json"), flag("jsonl"), flag("csv")) {
-            (true, ..) => Form::Json,
-            (_, true, _) => Form::JsonLines,
-            (_, _, true) => Form::Csv,
-            _ => Form::Text,
-        };
+        let form = table::form_from(m)?;
         let from = m.get_one::<PathBuf>("from").cloned();
         let mut select = t.selection()?;
         let is_procps = strict || t.is_procps();

@@ -194,12 +194,7 @@ pub fn output(command: Command) -> Command {
         )
         .next_help_heading("Output")
         .arg(flag("no-headers", "Print no headers, no title and no totals"))
-        .arg(flag("json", "Print one JSON document").conflicts_with_all(["jsonl", "csv"]))
-        .arg(flag("jsonl", "Print one JSON object a line").conflicts_with("csv"))
-        .arg(flag(
-            "csv",
-            "Print CSV; bytes that cannot be printed, or would be a formula, are \\xHH",
-        ))
+        .args(forms())
         .arg(color())
         .arg(wide())
         .arg(columns())
@@ -208,6 +203,49 @@ pub fn output(command: Command) -> Command {
         .arg(engine())
         .args(PageLimits::options())
         .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
+}
+
+/// The forms of the output for programs, of which one may be chosen.
+pub fn forms() -> [Arg; 5] {
+    let one = |arg: Arg| {
+        let others = FORMS.iter().filter(|f| *f != arg.get_id());
+        let others: Vec<&str> = others.copied().collect();
+        arg.conflicts_with_all(others)
+    };
+    [
+        flag("json", "Print one JSON document"),
+        flag("jsonl", "Print one JSON object a line"),
+        flag("csv", "Print CSV; bytes that cannot be printed, or would be a formula, are \\xHH"),
+        flag("arrow", "Print an Apache Arrow IPC stream"),
+        Arg::new("parquet")
+            .long("parquet")
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("Write an Apache Parquet file; - is standard output"),
+    ]
+    .map(one)
+}
+
+const FORMS: [&str; 5] = ["json", "jsonl", "csv", "arrow", "parquet"];
+
+/// From the options of [`forms`].
+pub fn form_from(m: &ArgMatches) -> Result<Form, Exit> {
+    let parquet = m.get_one::<PathBuf>("parquet");
+    let arrow = m.get_flag("arrow").then_some(Form::Arrow);
+    if let Some(form) = parquet.map(|file| Form::Parquet(file.clone())).or(arrow) {
+        return form.is_built().then_some(form).ok_or_else(|| {
+            let text = "this taskdiag was built without --arrow and --parquet: build it with 'cargo build --release \
+                        -p taskdiag-cli --features arrow', or use --csv or the Python package";
+            Exit::Usage(text.to_owned())
+        });
+    }
+    let flag = |id: &str| m.get_flag(id);
+    Ok(match (flag("json"), flag("jsonl"), flag("csv")) {
+        (true, ..) => Form::Json,
+        (_, true, _) => Form::JsonLines,
+        (_, _, true) => Form::Csv,
+        _ => Form::Text,
+    })
 }
 
 impl TableArgs {
@@ -249,12 +287,7 @@ impl TableArgs {
             columns,
             sort: order::keys(set, lists::items(many("sort")))?,
             headers: !flag("no-headers"),
-            form: match (flag("json"), flag("jsonl"), flag("csv")) {
-                (true, ..) => Form::Json,
-                (_, true, _) => Form::JsonLines,
-                (_, _, true) => Form::Csv,
-                _ => Form::Text,
-            },
+            form: form_from(m)?,
             source: Source {
                 from: m.get_one::<PathBuf>("from").cloned(),
                 engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),

@@ -25,7 +25,7 @@ use crate::exit::{Exit, say, say_all, shown};
 use crate::interrupt;
 use crate::output::Form;
 use crate::output::terminal::Terminal;
-use crate::output::{Sink, Table, Tally, csv, json, sink, tally, text};
+use crate::output::{self, Sink, Table, Tally, sink, tally, text};
 
 /// Run it.
 pub fn run(args: &FilesArgs) -> Result<(), Exit> {
@@ -130,9 +130,7 @@ fn write(args: &table::TableArgs, table: &Table<'_>, tally: &mut Tally) -> Resul
             text::header(&mut sink, table.columns, &options);
             text::rows(&mut sink, table, None, &options, tally, None)?
         }
-        Form::Json => json::rows(&mut sink, table, false, tally)?,
-        Form::JsonLines => json::rows(&mut sink, table, true, tally)?,
-        Form::Csv => csv::rows(&mut sink, table, args.headers, tally)?,
+        _ => output::rows(&mut sink, &args.form, table, args.headers, tally)?,
     };
     sink.finish()?;
     Ok(count)

@@ -1,5 +1,7 @@
 //! Writes rows. Each form has a file of its own, and all use one buffered writer.
 
+#[cfg(feature = "arrow")]
+pub mod arrow;
 pub mod csv;
 pub mod json;
 pub mod maplines;
@@ -12,13 +14,16 @@ pub(crate) use crate::sink;
 pub use crate::sink::Sink;
 pub use tally::Tally;
 
+use std::io;
+use std::path::PathBuf;
+
 use taskdiag::field::Context;
 pub use taskdiag::view::{Item, Rows, Take};
 
 use crate::columns::Column;
 
 /// The form of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A table.
     Text,
@@ -28,6 +33,36 @@ pub enum Form {
     JsonLines,
     /// CSV.
     Csv,
+    /// An Arrow IPC stream.
+    Arrow,
+    /// A Parquet file of this name; `-` is standard output.
+    Parquet(PathBuf),
+}
+
+impl Form {
+    /// Can this build write it?
+    pub fn is_built(&self) -> bool {
+        cfg!(feature = "arrow") || !matches!(self, Form::Arrow | Form::Parquet(_))
+    }
+}
+
+/// Write rows in a form for programs, so not as text. Gives their number.
+pub fn rows(
+    sink: &mut Sink,
+    form: &Form,
+    table: &Table<'_>,
+    headers: bool,
+    tally: &mut Tally,
+) -> io::Result<usize> {
+    match form {
+        Form::Csv => csv::rows(sink, table, headers, tally),
+        #[cfg(feature = "arrow")]
+        Form::Arrow => arrow::stream(sink, table, tally),
+        #[cfg(feature = "arrow")]
+        Form::Parquet(file) => arrow::parquet(sink, file, table, tally),
+        Form::JsonLines => json::rows(sink, table, true, tally),
+        _ => json::rows(sink, table, false, tally),
+    }
 }
 
 /// The rows and columns of an answer that are to be written.

@@ -116,6 +116,17 @@ fn csv_is_quoted_and_reads_back() {
     assert_eq!(out.lines().count(), 8, "a row is a line: {out}");
 }
 
+/// The forms that are left out of the default build are refused with what to do, before anything is read.
+#[cfg(not(feature = "arrow"))]
+#[test]
+fn arrow_that_is_not_built_says_so() {
+    for form in [&["--arrow"][..], &["--parquet", "x"]] {
+        let (code, out, err) = Saved::tasks(&machine()).ps(form);
+        assert_eq!((code, out.as_str()), (2, ""));
+        assert!(err.contains("--features arrow"), "{err}");
+    }
+}
+
 /// The bytes of a cell, as `docs/csv.md` says that they can be had back.
 fn unescaped(cell: &str) -> Vec<u8> {
     let (mut out, mut chars) = (Vec::new(), cell.chars());

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Columns in memory, laid out as Arrow lays them out, so that an export copies nothing.
+//! Rows as columns in memory, laid out as Apache Arrow lays them out, so that an export copies nothing.
+//!
+//! A [`Builder`] takes the rows one by one and makes [`Batch`]es of them. Python's Arrow stream and the command's `--arrow`
+//! and `--parquet` are made from these.
 //!
 //! A value that is not known is null and never 0. What a task just does not have follows the rule of the JSON output:
 //! an amount is 0 and a list is empty, and everything else is null.
 
-use taskdiag::field::{Context, DataType, Field, Missing, TextForm as Form, Value};
+use crate::field::{Context, DataType, Field, Missing, TextForm as Form, Value};
 
 /// The largest number of bytes of text in one column of a batch: offsets have 32 bits.
-pub const TEXT_MAX: usize = i32::MAX as usize / 2;
+const TEXT_MAX: usize = i32::MAX as usize / 2;
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +141,10 @@ impl Texts {
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
     }
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
     /// One of them.
     pub fn get(&self, i: usize) -> &[u8] {
         &self.bytes[self.offsets[i] as usize..self.offsets[i + 1] as usize]
@@ -244,6 +251,10 @@ impl Column {
             Data::Text(t) => t.raw.len(),
             Data::TextList(offsets, _) | Data::U32List(offsets, _) => offsets.len() - 1,
         }
+    }
+    /// Are there no rows?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
     /// Is the value in this row null?
     pub fn is_null(&self, row: usize) -> bool {

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The command's --arrow and --parquet, read by pyarrow, DuckDB and polars, and compared with --json."""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import time
+
+import duckdb
+import polars
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+
+COMMAND = os.environ.get("TASKDIAG_ARROW")
+READY = "print('ready', flush=True); import sys; sys.stdin.read()"
+
+
+def run(*args, ok=(0, 3)):
+    assert COMMAND, "TASKDIAG_ARROW is not set: python/run-tests sets it"
+    done = subprocess.run([COMMAND, *args], capture_output=True)
+    assert done.returncode in ok, (args, done.returncode, done.stderr.decode())
+    return done.stdout
+
+
+@pytest.fixture
+def frozen(start):
+    """Three stopped processes: a plain one, one with odd arguments and files, and one with a name that is not UTF-8."""
+    odd = "open('/etc/passwd'); import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); "
+    name = "open('/proc/self/comm', 'wb').write(b'a\\xff\\n b'); "
+    children = [start(READY), start(odd + READY, "", "two words", "line\nbreak", b"\xff\xfe"), start(name + READY)]
+    for child in children:
+        os.kill(child.pid, signal.SIGSTOP)
+    time.sleep(0.1)
+    return [c.pid for c in children]
+
+
+def columns_of(what):
+    """The columns of a table."""
+    of = {"ps": "tasks"}.get(what, what)
+    names = [f["name"] for f in json.loads(run("fields", "--json")) if f["of"] == of]
+    # A saved answer has no locks.
+    return [n for n in names if n not in ("pid", "lock", "fd_lock")]
+
+
+def same(kind, arrow, plain):
+    """Is a value of Arrow that of JSON?"""
+    if arrow is None or plain is None:
+        return arrow is plain
+    if pyarrow.types.is_duration(kind):
+        return abs(arrow.value / 1e9 - plain) < 1e-6
+    if pyarrow.types.is_timestamp(kind):
+        return arrow.timestamp() == plain
+    if pyarrow.types.is_uint64(kind) and isinstance(plain, str):
+        # Sets of bits are hexadecimal text in JSON.
+        return plain == "unlimited" and arrow == 2**64 - 1 or arrow == int(plain.removeprefix("0x"), 16)
+    if isinstance(arrow, float):
+        return abs(arrow - plain) < 1e-3
+    return arrow == plain
+
+
+@pytest.mark.parametrize("what", ["ps", "files", "maps", "memory"])
+def test_all_columns_are_those_of_json(what, frozen, tmp_path):
+    columns = columns_of(what)
+    # A saved answer, since values such as shared memory change all the time.
+    saved, file = tmp_path / "saved", tmp_path / "parquet"
+    saved.write_bytes(run("dump", "--groups", "all"))
+    pids = ",".join(map(str, frozen))
+    asked = [what, "--from", str(saved), "-o", ",".join(["pid", *columns]), "--pid", pids]
+    run(*asked, "--parquet", str(file))
+    stream = pyarrow.ipc.open_stream(run(*asked, "--arrow")).read_all()
+    parquet = pyarrow.parquet.read_table(file)
+    rows = json.loads(run(*asked, "--json"))
+    assert parquet.schema.equals(stream.schema, check_metadata=True)
+    assert parquet == stream
+    assert stream.schema.names == ["pid", *columns]
+    assert len(rows) == stream.num_rows >= 3
+    assert {r["pid"] for r in rows} == set(frozen)
+    wrong, known = [], set()
+    for name in stream.schema.names:
+        column = stream.column(name)
+        kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
+        for i, row in enumerate(rows):
+            value = column[i] if pyarrow.types.is_duration(kind) and column[i].is_valid else column[i].as_py()
+            known.update([name] if value is not None else [])
+            if not same(kind, value, row.get(name)):
+                wrong.append((name, str(kind), value, row.get(name)))
+    assert not wrong
+    # Most columns have a value somewhere, so that the comparison is one of values.
+    assert len(known) > len(columns) * 0.5, set(columns) - known
+
+
+def test_odd_text(frozen):
+    table = pyarrow.ipc.open_stream(run("ps", "-o", "pid,comm,args", "--arrow", *map(str, frozen))).read_all()
+    rows = {r["pid"]: r for r in table.to_pylist()}
+    plain = {r["pid"]: r for r in json.loads(run("ps", "-o", "pid,comm,args", "--json", *map(str, frozen)))}
+    assert rows[frozen[1]]["args"][-4:] == ["", "two words", "line\nbreak", "\ufffd\ufffd"]
+    assert rows[frozen[2]]["comm"] == "a\ufffd\n b" == plain[frozen[2]]["comm"]
+    assert base64.b64decode(plain[frozen[2]]["comm_bytes"]) == b"a\xff\n b"
+
+
+def test_metadata():
+    schema = pyarrow.ipc.open_stream(run("ps", "-o", "pid,rss,time,start", "--arrow")).read_all().schema
+    assert schema.metadata[b"taskdiag.schema"] == b"1"
+    assert abs(int(schema.metadata[b"taskdiag.realtime_ns"]) / 1e9 - time.time()) < 60
+    assert schema.field("rss").metadata[b"taskdiag.unit"] == b"bytes"
+    assert b"VmRSS" in schema.field("rss").metadata[b"taskdiag.source"]
+    assert b"taskdiag.unit" not in schema.field("time").metadata
+    assert schema.field("time").type == pyarrow.duration("ns")
+    assert schema.field("start").type == pyarrow.timestamp("us", tz="UTC")
+
+
+def test_engines_read_parquet(tmp_path, frozen):
+    file = tmp_path / "ps.parquet"
+    run("ps", "-o", "pid,ppid,comm,rss,start", "--parquet", str(file))
+    pids = ",".join(map(str, frozen))
+    found = duckdb.sql(f"select pid, ppid from '{file}' where pid in ({pids}) order by pid").fetchall()
+    assert found == sorted((p, os.getpid()) for p in frozen)
+    frame = polars.read_parquet(file).filter(polars.col("pid").is_in(frozen))
+    assert sorted(frame["pid"]) == sorted(frozen)
+    assert (frame["rss"] > 0).all()
+
+
+def test_many_rows_are_several_batches(tmp_path):
+    """The rows of maps of this process, many times over by its mappings of one page."""
+    code = (
+        "import mmap, ctypes, os, sys\n"
+        "size = 9000 * 2 * 4096; m = mmap.mmap(-1, size); libc = ctypes.CDLL(None)\n"
+        "a = ctypes.addressof(ctypes.c_char.from_buffer(m))\n"
+        "[libc.mprotect(ctypes.c_void_p(a + i * 8192), 4096, 1) for i in range(9000)]\n"
+        "print('ready', flush=True); sys.stdin.read()\n"
+    )
+    child = subprocess.Popen(["python3", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout.readline() == b"ready\n"
+        reader = pyarrow.ipc.open_stream(run("maps", str(child.pid), "--arrow"))
+        batches = list(reader)
+        assert len(batches) > 1
+        addresses = [a for b in batches for a in b.column("address").to_pylist()]
+        with open(f"/proc/{child.pid}/maps") as f:
+            assert addresses == [int(line.partition("-")[0], 16) for line in f]
+        file = tmp_path / "maps.parquet"
+        run("maps", str(child.pid), "--parquet", str(file))
+        assert pyarrow.parquet.read_table(file).num_rows == len(addresses)
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_file_is_whole_or_not_there(tmp_path):
+    file = tmp_path / "ps.parquet"
+    file.write_bytes(b"before")
+    run("ps", "-o", "pid", "--parquet", str(file))
+    assert pyarrow.parquet.read_table(file).num_rows > 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == ["ps.parquet"]
+    full = subprocess.run([COMMAND, "ps", "--parquet", "/dev/full"], capture_output=True, text=True)
+    assert full.returncode == 1 and "/dev/full" in full.stderr, full
+    none = subprocess.run([COMMAND, "ps", "--parquet", str(tmp_path / "no" / "x")], capture_output=True, text=True)
+    assert none.returncode == 1 and "no/x" in none.stderr, none
+    out = run("ps", "-o", "pid", "--parquet", "-")
+    assert out[:4] == out[-4:] == b"PAR1"
+
+
+def test_closed_pipe_is_quiet():
+    child = subprocess.Popen([COMMAND, "ps", "-A", "--arrow"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child.stdout.close()
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    child.wait()
+
+
+def test_saved_answer(tmp_path):
+    saved = tmp_path / "saved"
+    saved.write_bytes(run("dump", "--groups", "ps"))
+    table = pyarrow.ipc.open_stream(run("ps", "--from", str(saved), "-o", "pid,comm", "--arrow")).read_all()
+    assert table.num_rows == len(json.loads(run("ps", "--from", str(saved), "-o", "pid,comm", "--json")))
