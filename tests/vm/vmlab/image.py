@@ -5,10 +5,12 @@ It is a plain cpio archive that is written here, so that neither root nor cpio i
 as on this machine, because the tests know where `mktask` is.
 """
 
+import contextlib
 import os
 import pathlib
 import re
 import stat
+import time
 
 from . import common
 
@@ -76,7 +78,17 @@ def stripped(source):
         part = copy.with_suffix(f".{os.getpid()}")
         common.run("objcopy", "--strip-debug", source, part)
         part.rename(copy)
+        forget_old(copy.parent)
+    os.utime(copy)
     return copy
+
+
+def forget_old(directory):
+    """Removes copies that no lab has used for two days. Each build of a program makes another one."""
+    for copy in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - copy.stat().st_mtime > 2 * 86400:
+                copy.unlink()
 
 
 def libraries(program):
