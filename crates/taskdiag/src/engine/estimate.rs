@@ -13,6 +13,14 @@ pub(crate) fn threads() -> usize {
     read().unwrap_or(0).max(usize::from(rustix::system::sysinfo().procs)).max(processes())
 }
 
+/// The number of threads of a process, from the link count of its directory `task`. `None`: there is no such process, or it
+/// is hidden.
+pub(crate) fn threads_of(pid: u32) -> Option<usize> {
+    let links = rustix::fs::stat(format!("/proc/{pid}/task")).ok()?.st_nlink as usize;
+    // The directory counts twice, as any does.
+    Some(links.saturating_sub(2).max(1))
+}
+
 fn read() -> Option<usize> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(CWD, c"/proc/loadavg", flags, Mode::empty()).ok()?;
@@ -36,6 +44,24 @@ mod tests {
         for bad in [&b""[..], b"1 2 3", b"1 2 3 4 5", b"1 2 3 4/x 5", b"\xff"] {
             assert_eq!(parse(bad), None);
         }
+    }
+
+    #[test]
+    fn threads_of_a_process() {
+        let own = std::process::id();
+        let before = threads_of(own).expect("it is there");
+        let gate = std::sync::RwLock::new(());
+        std::thread::scope(|s| {
+            let closed = gate.write().expect("nobody panics");
+            for _ in 0..200 {
+                s.spawn(|| gate.read().map(drop).expect("nobody panics"));
+            }
+            // Other tests begin and end threads meanwhile.
+            let now = threads_of(own).expect("it is there");
+            assert!(now.abs_diff(before + 200) < 100, "{before}, {now}");
+            drop(closed);
+        });
+        assert_eq!(threads_of(u32::MAX), None);
     }
 
     #[test]

@@ -15,9 +15,9 @@ use crate::request::Request;
 /// What is known before the request runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// About how many processes the machine has.
+    /// About how many processes the request is about.
     pub processes: u64,
-    /// About how many threads the machine has, at least `processes`.
+    /// About how many threads these have, at least `processes`.
     pub threads: u64,
     /// About how many memory mappings the process of the request has, if they are known to be many.
     pub mappings: Option<u64>,
@@ -184,8 +184,7 @@ fn work(req: &Request, f: &Facts) -> (u64, u64) {
         Strategy::AllThread => (f.threads, f.threads),
         Strategy::One => (1, 1),
         Strategy::Children => (f.processes, (f.processes / 16).max(1)),
-        // One process may have all threads of the machine, but not those of the others.
-        Strategy::Thread => (1, f.threads.saturating_sub(f.processes) / 4 + 1),
+        Strategy::Thread => (1, f.threads),
     }
 }
 
@@ -441,7 +440,7 @@ mod tests {
         assert_eq!(first(&Request::all(VIEW), &machine(2_000, 2_000)), EngineId::Bpf);
         assert_eq!(first(&Request::all(Groups::BASE), &machine(100, 100_000)), EngineId::Bpf);
         assert_eq!(first(&Request::all_threads(VIEW), &machine(100, 20_000)), EngineId::Bpf);
-        assert_eq!(first(&Request::threads(7, VIEW), &machine(100, 100_000)), EngineId::Bpf);
+        assert_eq!(first(&Request::threads(7, VIEW), &machine(1, 100_000)), EngineId::Bpf);
     }
 
     #[test]

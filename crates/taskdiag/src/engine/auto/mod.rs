@@ -450,9 +450,8 @@ fn facts(req: &Request) -> Facts {
             (processes, (processes < 4096).then(estimate::threads))
         }
         Strategy::One => (1, Some(1)),
-        Strategy::AllThread | Strategy::Thread => {
-            (estimate::processes(), Some(estimate::threads()))
-        }
+        Strategy::AllThread => (estimate::processes(), Some(estimate::threads())),
+        Strategy::Thread => (1, Some(estimate::threads_of(req.pid).unwrap_or(1))),
     };
     let threads = threads.unwrap_or_else(|| usize::from(rustix::system::sysinfo().procs));
     let (processes, threads) = (processes as u64, threads.max(processes) as u64);
