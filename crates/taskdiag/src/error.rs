@@ -49,6 +49,8 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A recording cannot be written or read: what is wrong and what to do, for a person.
+    Recording(String),
     /// The bytes are not a complete stream.
     Stream(taskdiag_wire::decode::Error),
 }
@@ -90,7 +92,7 @@ impl fmt::Display for Error {
                 "process {pid} is hidden from the {engine} engine here, as some sandboxes do; \
                  the procfs engine sees it"
             ),
-            Error::Setting(why) => f.write_str(why),
+            Error::Setting(why) | Error::Recording(why) => f.write_str(why),
             Error::Unavailable { engine, why, .. } => {
                 write!(f, "the {engine} engine cannot be used: {why}")
             }

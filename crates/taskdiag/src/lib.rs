@@ -23,7 +23,7 @@
 //!
 //! All are on by default. /proc is always read; `bpf` adds the engine with BPF programs and the programs,
 //! `kernel` the engine for `/proc/task_diag` of a patched kernel, `view` the module `view` with its filters, which need
-//! the crate regex. An engine that is not built says so ([`Cause::NotBuilt`]), and the others answer.
+//! the crate regex. `record`, which is off by default, adds the module `recording` and needs libzstd. An engine that is not built says so ([`Cause::NotBuilt`]), and the others answer.
 //!
 //! # What may change
 //!
@@ -39,6 +39,8 @@ mod error;
 pub mod field;
 pub mod files;
 mod rates;
+#[cfg(feature = "record")]
+pub mod recording;
 mod request;
 mod served;
 pub mod service;

@@ -1,0 +1,170 @@
+//! Finds the frames of a day file: from its index, or from the heads in the file itself where the index does not reach.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use super::layout::{FRAME_MAGIC, FileHead, FrameHead, HEAD, read_file_head};
+
+/// What a day file has.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// The heads of its frames, in order.
+    pub frames: Vec<FrameHead>,
+    /// Bytes that are neither its head nor a frame.
+    pub damage: Vec<Range<u64>>,
+    /// How many frames from the first one on the index has.
+    pub indexed: usize,
+    /// The size of the file.
+    pub size: u64,
+    /// It is of this later version of the format, and nothing in it was read.
+    pub newer: Option<u32>,
+    /// Its head is damaged, or of something else.
+    pub is_foreign: bool,
+}
+
+impl Scan {
+    /// Where the last frame ends; 0 in a file that has none.
+    pub fn end(&self) -> u64 {
+        self.frames.last().map_or(0, FrameHead::end)
+    }
+    /// The bytes after the last frame, or after the head of the file.
+    pub fn tail(&self) -> Range<u64> {
+        let head = if self.size < HEAD as u64 { 0 } else { HEAD as u64 };
+        self.end().max(head)..self.size
+    }
+    /// Takes the last frame off if its data is not what its head says: the machine lost power, or the disk lies.
+    pub fn check_last(&mut self, file: &File) -> io::Result<()> {
+        while let Some(last) = self.frames.last() {
+            if is_whole(file, last)? {
+                break;
+            }
+            self.frames.pop();
+            self.indexed = self.indexed.min(self.frames.len());
+            let tail = self.tail();
+            self.damage.retain(|d| d.end <= tail.start);
+            self.damage.push(tail);
+        }
+        Ok(())
+    }
+}
+
+/// The frames of a file. `index` is its index, or what is there of it.
+pub fn scan(file: &File, index: &[u8]) -> io::Result<Scan> {
+    let mut scan = Scan { size: file.metadata()?.len(), ..Scan::default() };
+    let mut head = [0; HEAD];
+    let mut at = HEAD as u64;
+    if scan.size < at {
+        if scan.size > 0 {
+            scan.damage.push(0..scan.size);
+        }
+        return Ok(scan);
+    }
+    file.read_exact_at(&mut head, 0)?;
+    match read_file_head(&head) {
+        FileHead::Known => {}
+        FileHead::Newer(version) => {
+            scan.newer = Some(version);
+            return Ok(scan);
+        }
+        // The frames may be whole.
+        FileHead::Foreign => {
+            scan.is_foreign = true;
+            scan.damage.push(0..at);
+        }
+    }
+    take_index(&mut scan, file, index)?;
+    at = at.max(scan.end());
+    while at < scan.size {
+        let found = frame_at(file, at, scan.size)?;
+        let frame = match found {
+            Some(frame) => frame,
+            None => {
+                let found = next_frame(file, at + 8, scan.size)?;
+                scan.damage.push(at..found.map_or(scan.size, |f| f.at));
+                let Some(frame) = found else { break };
+                frame
+            }
+        };
+        at = frame.end();
+        scan.frames.push(frame);
+    }
+    Ok(scan)
+}
+
+/// Is the data of a frame what its head says?
+pub fn is_whole(file: &File, frame: &FrameHead) -> io::Result<bool> {
+    Ok(crc32fast::hash(&data_of(file, frame)?) == frame.data_crc)
+}
+
+/// The data of a frame, which is inside of the file.
+pub fn data_of(file: &File, frame: &FrameHead) -> io::Result<Vec<u8>> {
+    let mut data = vec![0; frame.data_len as usize];
+    file.read_exact_at(&mut data, frame.at + HEAD as u64)?;
+    Ok(data)
+}
+
+/// The index of a day file, or nothing where there is none.
+pub fn read_index(path: &Path) -> io::Result<Vec<u8>> {
+    match std::fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+/// Takes the frames that the index has, if it is the index of this file.
+fn take_index(scan: &mut Scan, file: &File, index: &[u8]) -> io::Result<()> {
+    let mut at = HEAD as u64;
+    let mut frames = Vec::with_capacity(index.len() / HEAD);
+    let mut damage = Vec::new();
+    for entry in index.chunks_exact(HEAD) {
+        let Some(frame) = FrameHead::from_bytes(entry) else { break };
+        if frame.at < at || frame.end() > scan.size {
+            break;
+        }
+        if frame.at > at {
+            damage.push(at..frame.at);
+        }
+        at = frame.end();
+        frames.push(frame);
+    }
+    let Some(last) = frames.last() else { return Ok(()) };
+    // An entry has the place, the time and the sum of its frame, so the last one tells whether they belong together.
+    if frame_at(file, last.at, scan.size)? == Some(*last) {
+        scan.indexed = frames.len();
+        scan.frames = frames;
+        scan.damage.append(&mut damage);
+    }
+    Ok(())
+}
+
+/// The frame at this place. `None`: there is none, or it is not all there.
+fn frame_at(file: &File, at: u64, size: u64) -> io::Result<Option<FrameHead>> {
+    if size - at < HEAD as u64 {
+        return Ok(None);
+    }
+    let mut head = [0; HEAD];
+    file.read_exact_at(&mut head, at)?;
+    Ok(FrameHead::from_bytes(&head).filter(|f| f.at == at && f.end() <= size))
+}
+
+/// The first frame at or after this place. Frames begin at multiples of 8.
+fn next_frame(file: &File, from: u64, size: u64) -> io::Result<Option<FrameHead>> {
+    let mut piece = vec![0; 1 << 18];
+    let mut at = from;
+    while at < size {
+        let n = piece.len().min((size - at) as usize);
+        file.read_exact_at(&mut piece[..n], at)?;
+        for (i, bytes) in piece[..n].chunks(8).enumerate() {
+            if bytes.starts_with(&FRAME_MAGIC) {
+                if let Some(frame) = frame_at(file, at + 8 * i as u64, size)? {
+                    return Ok(Some(frame));
+                }
+            }
+        }
+        at += n as u64;
+    }
+    Ok(None)
+}

@@ -1,0 +1,431 @@
+//! Writes recordings: one writer for each directory, frames at the end of the newest day file, old files removed.
+//!
+//! A frame and its head are written with one call at the end of the file. Where that fails, or the process is killed in
+//! it, the file has a tail that is no frame; it is cut off at once or by the next writer. Nothing else is ever changed.
+
+use std::fmt;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::layout::{FrameHead, HEAD, STREAM_MAX, file_head};
+use super::names::Part;
+use super::{codec, parts, scan};
+use crate::error::Error;
+use crate::snapshot::Snapshot;
+
+/// The file whose lock a writer holds. It has the pid of the writer.
+const LOCK: &str = "writer.lock";
+/// A key frame is followed by at most this many frames that need it.
+const KEY_EVERY: u32 = 60;
+/// A recording with a largest size has about this many files at least, so that the oldest one is a small part of it.
+const FILES: u64 = 16;
+
+/// How a recording is written.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The interval in which frames will be appended. Readers tell gaps by it.
+    pub every: Duration,
+    /// Remove the files of days that ended longer ago than this.
+    pub keep: Option<Duration>,
+    /// Remove the oldest files if all of them would take more bytes than this.
+    pub max_bytes: Option<u64>,
+}
+
+impl Options {
+    /// A recording that is never removed.
+    pub fn new(every: Duration) -> Options {
+        Options { every, keep: None, max_bytes: None }
+    }
+}
+
+/// A frame that was written.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Written {
+    /// Bytes that it takes in the files.
+    pub bytes: u64,
+    /// Whether it can be read without another frame.
+    pub is_key: bool,
+    /// Old day files that were removed.
+    pub removed: Vec<PathBuf>,
+}
+
+/// What a writer cut off at its start, because the one before it did not end well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repair {
+    /// The day file.
+    pub file: PathBuf,
+    /// How many bytes of the frame that was not finished.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Repair { file, bytes } = self;
+        write!(
+            f,
+            "{}: cut off a frame that was not written to its end ({bytes} bytes)",
+            file.display()
+        )
+    }
+}
+
+/// Appends frames to the recording in a directory.
+#[derive(Debug)]
+pub struct Writer {
+    dir: PathBuf,
+    options: Options,
+    lock: File,
+    /// All day files and their sizes, with those of their indexes.
+    parts: Vec<(Part, u64)>,
+    current: Option<Current>,
+    key: Option<Key>,
+    begins: bool,
+    repaired: Option<Repair>,
+    packed: Vec<u8>,
+}
+
+/// The file that is written to, which is the last part.
+#[derive(Debug)]
+struct Current {
+    data: File,
+    index: File,
+    /// Where the next frame begins; 0: the head of the file is not written either.
+    end: u64,
+    index_end: u64,
+    /// Heads of frames that could not be written to the index yet.
+    behind: Vec<u8>,
+    /// There may be bytes after the end.
+    is_torn: bool,
+}
+
+/// The stream that frames refer to.
+#[derive(Debug)]
+struct Key {
+    at: u64,
+    stream: Vec<u8>,
+    data_len: usize,
+    followers: u32,
+}
+
+impl Writer {
+    /// Makes the directory if there is none, for its owner only, and becomes its writer. Cuts off a frame that an earlier
+    /// writer did not finish.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] if there is another writer, [`Error::Io`] if a file cannot be made, read or written.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Writer, Error> {
+        let dir = dir.as_ref().to_owned();
+        let io = |e: io::Error| Error::io(format!("opening the recording {}", dir.display()), e);
+        match DirBuilder::new().mode(0o700).create(&dir) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(io(e)),
+            _ => {}
+        }
+        let lock = lock(&dir)?;
+        let mut writer = Writer {
+            options,
+            lock,
+            parts: Vec::new(),
+            current: None,
+            key: None,
+            begins: true,
+            repaired: None,
+            packed: Vec::new(),
+            dir: dir.clone(),
+        };
+        for part in parts(&dir).map_err(io)? {
+            writer.parts.push((part, size_of_part(part, &dir).map_err(io)?));
+        }
+        if let Some((part, _)) = writer.parts.last().copied() {
+            writer.reopen(part).map_err(io)?;
+        }
+        Ok(writer)
+    }
+    /// What was cut off by [`Self::open`].
+    pub fn repaired(&self) -> Option<&Repair> {
+        self.repaired.as_ref()
+    }
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+    /// Bytes of all files of the recording.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|(_, bytes)| bytes).sum()
+    }
+    /// Opens the newest file, mends its end and its index.
+    fn reopen(&mut self, part: Part) -> io::Result<()> {
+        let data = open(&part.data(&self.dir), false)?;
+        let index = open(&part.index(&self.dir), false)?;
+        let entries = scan::read_index(&part.index(&self.dir))?;
+        let mut scan = scan::scan(&data, &entries)?;
+        if scan.newer.is_some() || scan.is_foreign {
+            // It is left as it is, and another file is begun.
+            return Ok(());
+        }
+        scan.check_last(&data)?;
+        let (tail, end) = (scan.tail(), scan.end());
+        if !tail.is_empty() {
+            data.set_len(end)?;
+            let bytes = tail.end - tail.start;
+            self.repaired = Some(Repair { file: part.data(&self.dir), bytes });
+        }
+        // A file with nothing but its head gets another head with its first frame.
+        let index_end = (scan.indexed * HEAD) as u64;
+        index.set_len(index_end)?;
+        let behind = scan.frames[scan.indexed..].iter().flat_map(|f| f.to_bytes()).collect();
+        let mut current = Current { data, index, end, index_end, behind, is_torn: end == 0 };
+        current.catch_up();
+        self.current = Some(current);
+        self.count_current();
+        Ok(())
+    }
+    /// Appends an answer as the next frame.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it could not be written, for example because the disk is full. Nothing of it is in the files then,
+    /// and the next call may succeed. [`Error::Recording`] if no later call can: the directory was removed, or a frame is
+    /// larger than the recording may be.
+    pub fn append(&mut self, snapshot: &Snapshot) -> Result<Written, Error> {
+        self.check_lock()?;
+        let stream = snapshot.stream().bytes();
+        if stream.len() as u64 > STREAM_MAX {
+            return Err(Error::Recording(format!(
+                "an answer of {} bytes is too long for a recording: record fewer groups or no threads",
+                stream.len()
+            )));
+        }
+        let now = UNIX_EPOCH + Duration::from_nanos(snapshot.stream().info().realtime_ns);
+        let mut written = Written::default();
+        if self.must_turn(now) {
+            self.turn(now)?;
+        }
+        self.remove_expired(now, &mut written)?;
+        loop {
+            let frame = self.pack(snapshot)?;
+            let bytes = self.bytes_of(&frame);
+            if self.make_room(bytes, &mut written)? {
+                self.write(&frame, now)?;
+                (written.bytes, written.is_key) = (bytes, frame.is_key());
+                self.remember(&frame, stream);
+                return Ok(written);
+            }
+            // Only the current file is left, which has old frames in it.
+            self.turn(now)?;
+        }
+    }
+    /// Whether the next frame belongs into another file.
+    fn must_turn(&self, now: SystemTime) -> bool {
+        let (Some(current), Some((part, bytes))) = (&self.current, self.parts.last()) else {
+            return true;
+        };
+        // A clock that was set back is no reason to begin another file.
+        let is_new_day = Part::first_of(now).day > part.day;
+        let is_full = self.options.max_bytes.is_some_and(|max| *bytes >= max / FILES);
+        let is_gone = current.data.metadata().is_ok_and(|m| m.nlink() == 0);
+        (is_new_day || is_full) && current.end > 0 || is_gone
+    }
+    /// Begins another file.
+    fn turn(&mut self, now: SystemTime) -> Result<(), Error> {
+        (self.current, self.key) = (None, None);
+        let dir = &self.dir;
+        self.parts.retain(|(part, _)| part.data(dir).exists());
+        let mut part = Part::first_of(now);
+        if let Some((last, _)) = self.parts.last().filter(|(last, _)| *last >= part) {
+            part = last.next();
+        }
+        let io = |e| Error::io(format!("making {}", part.data(dir).display()), e);
+        let data = open(&part.data(dir), true).map_err(io)?;
+        let index =
+            open(&part.index(dir), false).and_then(|f| f.set_len(0).map(|()| f)).map_err(io)?;
+        let behind = Vec::new();
+        self.current = Some(Current { data, index, end: 0, index_end: 0, behind, is_torn: false });
+        self.parts.push((part, 0));
+        Ok(())
+    }
+    /// Compresses an answer. The frame is `packed`, and its head is returned.
+    fn pack(&mut self, snapshot: &Snapshot) -> Result<FrameHead, Error> {
+        let stream = snapshot.stream().bytes();
+        let info = snapshot.stream().info();
+        let at = self.current.as_ref().map_or(0, |c| c.end).max(HEAD as u64);
+        let prefix = self.key.as_ref().map_or(&[][..], |k| &k.stream);
+        codec::compress(stream, prefix, &mut self.packed)
+            .map_err(|why| Error::Recording(format!("an answer could not be compressed: {why}")))?;
+        Ok(FrameHead {
+            at,
+            key_at: self.key.as_ref().map_or(at, |k| k.at),
+            realtime_ns: info.realtime_ns,
+            boottime_ns: info.boottime_ns,
+            data_crc: crc32fast::hash(&self.packed),
+            data_len: self.packed.len() as u32,
+            stream_len: stream.len() as u32,
+            every_ms: u32::try_from(self.options.every.as_millis()).unwrap_or(u32::MAX),
+            tasks: snapshot.tasks().len() as u32,
+            begins: self.begins,
+        })
+    }
+    /// Bytes that a frame adds to the files.
+    fn bytes_of(&self, frame: &FrameHead) -> u64 {
+        frame.end() - self.current.as_ref().map_or(0, |c| c.end) + HEAD as u64
+    }
+    fn write(&mut self, frame: &FrameHead, now: SystemTime) -> Result<(), Error> {
+        let (part, _) = self.parts.last().expect("the current one is the last");
+        let path = part.data(&self.dir);
+        let current = self.current.as_mut().expect("there is one");
+        let io = |e| Error::io(format!("writing to {}", path.display()), e);
+        current.mend().map_err(io)?;
+        let mut bytes = Vec::with_capacity(2 * HEAD + self.packed.len() + 8);
+        if current.end == 0 {
+            bytes.extend_from_slice(&file_head(now));
+        }
+        bytes.extend_from_slice(&frame.to_bytes());
+        bytes.extend_from_slice(&self.packed);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        if let Err(e) = current.data.write_all_at(&bytes, current.end) {
+            current.is_torn = true;
+            // Where that fails, too, it is tried again before the next frame.
+            let _ = current.mend();
+            return Err(io(e));
+        }
+        current.end += bytes.len() as u64;
+        current.behind.extend_from_slice(&frame.to_bytes());
+        current.catch_up();
+        self.begins = false;
+        self.count_current();
+        Ok(())
+    }
+    /// Keeps what the next frames refer to.
+    fn remember(&mut self, frame: &FrameHead, stream: &[u8]) {
+        if frame.is_key() {
+            let data_len = self.packed.len();
+            self.key = Some(Key { at: frame.at, stream: stream.to_vec(), data_len, followers: 0 });
+        } else if let Some(key) = &mut self.key {
+            key.followers += 1;
+            // If too much has changed since, a frame of its own is worth more than its size.
+            if key.followers >= KEY_EVERY || self.packed.len() > key.data_len / 2 {
+                self.key = None;
+            }
+        }
+    }
+    fn count_current(&mut self) {
+        if let (Some(current), Some((_, bytes))) = (&self.current, self.parts.last_mut()) {
+            *bytes = current.end + current.index_end;
+        }
+    }
+    /// Removes old files until there is room for this many bytes. False: only the current file is left, and it has frames.
+    fn make_room(&mut self, more: u64, written: &mut Written) -> Result<bool, Error> {
+        let Some(max) = self.options.max_bytes else { return Ok(true) };
+        while self.bytes() + more > max {
+            if self.parts.len() > 1 {
+                self.remove_first(written)?;
+            } else if self.current.as_ref().is_some_and(|c| c.end > 0) {
+                return Ok(false);
+            } else {
+                return Err(Error::Recording(format!(
+                    "a frame takes {more} bytes, and the recording may have {max}: raise --max-size"
+                )));
+            }
+        }
+        Ok(true)
+    }
+    fn remove_expired(&mut self, now: SystemTime, written: &mut Written) -> Result<(), Error> {
+        let Some(keep) = self.options.keep else { return Ok(()) };
+        let is_old = |part: &Part| now.duration_since(part.day_end()).is_ok_and(|age| age >= keep);
+        while self.parts.len() > 1 && is_old(&self.parts[0].0) {
+            self.remove_first(written)?;
+        }
+        Ok(())
+    }
+    fn remove_first(&mut self, written: &mut Written) -> Result<(), Error> {
+        let (part, _) = self.parts[0];
+        let data = part.data(&self.dir);
+        // The index first, so that there is never one without its file.
+        for path in [part.index(&self.dir), data.clone()] {
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io(format!("removing {}", path.display()), e));
+                }
+                _ => {}
+            }
+        }
+        self.parts.remove(0);
+        written.removed.push(data);
+        Ok(())
+    }
+    /// Is the lock still the one of the directory?
+    fn check_lock(&self) -> Result<(), Error> {
+        let ours = self.lock.metadata().map_err(|e| Error::io("reading the lock", e))?;
+        if ours.nlink() > 0 {
+            return Ok(());
+        }
+        Err(Error::Recording(format!(
+            "the files of {} were removed while it was written to: start again",
+            self.dir.display()
+        )))
+    }
+}
+
+impl Current {
+    /// Cuts off what is after the end.
+    fn mend(&mut self) -> io::Result<()> {
+        if self.is_torn {
+            self.data.set_len(self.end)?;
+            self.is_torn = false;
+        }
+        Ok(())
+    }
+    /// Writes to the index what it lacks. If that fails, it is tried again with the next frame: readers do without.
+    fn catch_up(&mut self) {
+        if self.index.write_all_at(&self.behind, self.index_end).is_ok() {
+            self.index_end += self.behind.len() as u64;
+            self.behind.clear();
+        }
+    }
+}
+
+fn open(path: &Path, is_new: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o640).create(!is_new).create_new(is_new).truncate(false);
+    options.open(path)
+}
+
+fn size_of_part(part: Part, dir: &Path) -> io::Result<u64> {
+    let size = |path: PathBuf| match path.metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+        other => other.map(|m| m.len()),
+    };
+    Ok(size(part.data(dir))? + size(part.index(dir))?)
+}
+
+/// Takes the lock of the directory, which the kernel gives back at the end of this process, however it ends.
+fn lock(dir: &Path) -> Result<File, Error> {
+    let path = dir.join(LOCK);
+    let io = |e: io::Error| Error::io(format!("locking {}", path.display()), e);
+    let mut file = open(&path, false).map_err(io)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {
+            let pid = format!("{}\n", std::process::id());
+            // Only a message needs the pid.
+            let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
+            Ok(file)
+        }
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            let who =
+                pid.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
+            Err(Error::Recording(format!(
+                "another writer{who} records to {}: end it first, or record to another directory",
+                dir.display()
+            )))
+        }
+        Err(e) => Err(io(e.into())),
+    }
+}
