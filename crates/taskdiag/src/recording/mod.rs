@@ -127,8 +127,10 @@ struct Cache {
     key: Option<(usize, u64, AlignedBuf)>,
 }
 
-/// How often a tail that is not whole is looked at again, because a writer may be writing it.
-const LOOKS: u32 = 5;
+/// If the end of the newest file is not whole, a writer may be at it. It is given this time to go on, and looked at again
+/// as long as it does so, at most this often.
+const PAUSE: Duration = Duration::from_millis(10);
+const LOOKS: u32 = 20;
 
 impl Recording {
     /// Opens the recording in a directory, or a single day file. Reads the heads of all frames, but none of their data.
@@ -331,17 +333,19 @@ fn parts(dir: &Path) -> io::Result<Vec<Part>> {
 /// The frames of a file. In the newest one, the end is checked, and looked at again while a writer may be at it.
 fn look(path: &Path, is_newest: bool) -> io::Result<Scan> {
     let file = File::open(path)?;
-    let mut looks = 0;
-    loop {
+    let mut seen = None;
+    for _ in 0..LOOKS {
         let index = scan::read_index(&path.with_extension("idx"))?;
         let mut scan = scan::scan(&file, &index)?;
-        if is_newest {
-            scan.check_last(&file)?;
-        }
-        looks += 1;
-        if !is_newest || scan.tail().is_empty() || scan.newer.is_some() || looks == LOOKS {
+        if !is_newest || scan.newer.is_some() {
             return Ok(scan);
         }
-        std::thread::sleep(Duration::from_millis(2 << looks));
+        scan.check_last(&file)?;
+        let now = (scan.size, scan.frames.len());
+        if scan.tail().is_empty() || seen.replace(now) == Some(now) {
+            return Ok(scan);
+        }
+        std::thread::sleep(PAUSE);
     }
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, "it changes all the time"))
 }

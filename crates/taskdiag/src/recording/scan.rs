@@ -118,24 +118,19 @@ pub fn read_index(path: &Path) -> io::Result<Vec<u8>> {
 fn take_index(scan: &mut Scan, file: &File, index: &[u8]) -> io::Result<()> {
     let mut at = HEAD as u64;
     let mut frames = Vec::with_capacity(index.len() / HEAD);
-    let mut damage = Vec::new();
     for entry in index.chunks_exact(HEAD) {
-        let Some(frame) = FrameHead::from_bytes(entry) else { break };
-        if frame.at < at || frame.end() > scan.size {
-            break;
+        // What is in a gap is looked for in the file itself.
+        match FrameHead::from_bytes(entry) {
+            Some(frame) if frame.at == at && frame.end() <= scan.size => frames.push(frame),
+            _ => break,
         }
-        if frame.at > at {
-            damage.push(at..frame.at);
-        }
-        at = frame.end();
-        frames.push(frame);
+        at = frames.last().map_or(at, FrameHead::end);
     }
     let Some(last) = frames.last() else { return Ok(()) };
     // An entry has the place, the time and the sum of its frame, so the last one tells whether they belong together.
     if frame_at(file, last.at, scan.size)? == Some(*last) {
         scan.indexed = frames.len();
         scan.frames = frames;
-        scan.damage.append(&mut damage);
     }
     Ok(())
 }
