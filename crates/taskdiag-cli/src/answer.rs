@@ -22,6 +22,9 @@ use crate::progress::Progress;
 pub struct Source {
     /// A saved stream instead of this machine; `-` is standard input.
     pub from: Option<PathBuf>,
+    /// Which answer, if there is a recording.
+    #[cfg(feature = "record")]
+    pub at: Option<crate::moment::At>,
     /// Which engine answers.
     pub engine: Choice,
     /// Limits for the request.
@@ -36,9 +39,16 @@ impl Source {
     /// The saved answer, or an answer of this machine to this query.
     pub fn get(&self, query: impl FnOnce() -> Query) -> Result<Snapshot, Exit> {
         match &self.from {
-            Some(path) => read(path),
+            Some(path) => self.read(path),
             None => self.ask(query().plan()),
         }
+    }
+    /// The answer in this file, or in this directory of a recording.
+    fn read(&self, path: &Path) -> Result<Snapshot, Exit> {
+        #[cfg(feature = "record")]
+        return crate::recorded::read(path, self.at);
+        #[cfg(not(feature = "record"))]
+        read(path).map_err(|e| unread(path, &e))
     }
     /// An answer of this machine to these requests. It may take long, so progress is shown, and Ctrl-C
     /// ends it early.
@@ -78,7 +88,7 @@ pub fn stand_in(bytes: &[u8]) {
 }
 
 /// Read a saved stream.
-pub fn read(path: &Path) -> Result<Snapshot, Exit> {
+pub fn read(path: &Path) -> Result<Snapshot, Error> {
     let result = match STAND_IN.take() {
         Some(bytes) => Snapshot::read_from(&bytes[..]),
         None => {
@@ -86,13 +96,16 @@ pub fn read(path: &Path) -> Result<Snapshot, Exit> {
         }
     };
     interrupt::answered();
-    result.map_err(|e| {
-        let why = match &e {
-            Error::Io { source, .. } => source.to_string(),
-            e => e.to_string(),
-        };
-        Exit::Failed(format!("--from {}: {why}", shown(path)))
-    })
+    result
+}
+
+/// Why there is no saved answer.
+pub fn unread(path: &Path, e: &Error) -> Exit {
+    let why = match e {
+        Error::Io { source, .. } => source.to_string(),
+        e => e.to_string(),
+    };
+    Exit::Failed(format!("--from {}: {why}", shown(path)))
 }
 
 /// The largest possible pid, which procps also uses for the width of columns. For a saved answer, the largest pid in it.

@@ -40,15 +40,19 @@ fn on_signal() {
 /// From now on Ctrl-C is answered as this module says. Where it is ignored, as for what a shell runs in the
 /// background, it stays so; where no handler can be set, it ends the program as it does without one.
 pub fn catch() {
-    // SAFETY: all of it may be zero, and the call only fills it in.
-    let is_ignored = unsafe {
-        let mut old: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(SIGINT, std::ptr::null(), &mut old) == 0
-            && old.sa_sigaction == libc::SIG_IGN
-    };
-    if !is_ignored {
+    if !is_ignored(SIGINT) {
         // SAFETY: the handler only touches atomics and calls write() and _exit(), all safe in one.
         let _ = unsafe { signal_hook::low_level::register(SIGINT, on_signal) };
+    }
+}
+
+/// Is this signal ignored?
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all of it may be zero, and the call only fills it in.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut old) == 0
+            && old.sa_sigaction == libc::SIG_IGN
     }
 }
 

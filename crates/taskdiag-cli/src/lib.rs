@@ -16,12 +16,16 @@ mod interrupt;
 mod limits;
 mod maps;
 mod memory;
+#[cfg(feature = "record")]
+mod moment;
 mod nearest;
 mod order;
 mod output;
 mod pmap;
 mod progress;
 mod ps;
+#[cfg(feature = "record")]
+mod recorded;
 mod saved;
 mod sink;
 mod stats;

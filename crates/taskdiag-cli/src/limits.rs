@@ -60,6 +60,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
             "" | "s" => 1.0,
             "m" | "min" => 60.0,
             "h" => 3600.0,
+            "d" => 86_400.0,
             _ => return None,
         })
     };
@@ -67,7 +68,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .and_then(|(n, unit)| Duration::try_from_secs_f64(n * scale(unit)?).ok())
         .filter(|d| !d.is_zero())
         .ok_or_else(|| {
-            "a time is a number above 0 with us, ms, s, m or h, such as 500ms".to_owned()
+            "a time is a number above 0 with us, ms, s, m, h or d, such as 500ms".to_owned()
         })
 }
 
@@ -95,9 +96,13 @@ mod tests {
 
     #[test]
     fn times() {
-        for (text, us) in
-            [("500ms", 500_000), ("1.5s", 1_500_000), ("2", 2_000_000), ("1m", 60_000_000)]
-        {
+        for (text, us) in [
+            ("500ms", 500_000),
+            ("1.5s", 1_500_000),
+            ("2", 2_000_000),
+            ("1m", 60_000_000),
+            ("2d", 172_800_000_000),
+        ] {
             assert_eq!(duration(text), Ok(Duration::from_micros(us)), "{text}");
         }
         for bad in ["", "ms", "-1s", "1x", "0", "1e9s", "99999999999999999999h", "0.0000001us"] {

@@ -32,7 +32,7 @@ pub fn run(args: &PsArgs) -> Result<(), Exit> {
     if saved && args.threads && !is_threads {
         return Err(Exit::Failed(format!(
             "the saved answer holds processes ('{}'), not threads: make it with \
-             'taskdiag dump --strategy all-thread'",
+             'taskdiag dump --strategy all-thread' or 'taskdiag record --threads'",
             snapshot.stream().strategy()
         )));
     }

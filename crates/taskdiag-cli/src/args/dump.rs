@@ -77,12 +77,17 @@ pub fn command() -> Command {
 
 /// The groups of a list.
 fn groups(list: &str) -> Result<Groups, Exit> {
+    groups_with(list, default_groups())
+}
+
+/// The groups of a list in which these are called `default`.
+pub fn groups_with(list: &str, default: Groups) -> Result<Groups, Exit> {
     let mut out = Groups::NONE;
     for name in list.split([',', ' ', '|']).filter(|s| !s.is_empty()) {
         let of_command = COMMANDS.iter().find(|(command, _)| *command == name);
         match Group::from_name(name).map(Groups::from).or(of_command.map(|(_, groups)| *groups)) {
             Some(groups) => out |= groups,
-            None if name == "default" => out |= default_groups(),
+            None if name == "default" => out |= default,
             None if name == "all" => out |= Group::ALL.iter().copied().collect(),
             None => {
                 let names: Vec<&str> = Group::ALL.iter().map(|g| g.name()).collect();

@@ -11,6 +11,8 @@ pub mod memory;
 pub mod pmap;
 pub mod procps;
 pub mod ps;
+#[cfg(feature = "record")]
+pub mod record;
 pub mod run;
 pub mod table;
 #[cfg(feature = "top")]
@@ -49,6 +51,9 @@ pub enum Cli {
     Engines(bool),
     /// `taskdiag dump`
     Dump(dump::DumpArgs),
+    /// `taskdiag record`
+    #[cfg(feature = "record")]
+    Record(record::RecordArgs),
     /// `taskdiag wait`
     Wait(wait::WaitArgs),
     /// `taskdiag run`: the program and its arguments
@@ -115,6 +120,7 @@ pub fn command() -> Command {
                 ])),
         )
         .subcommand(dump::command())
+        .subcommands(record_command())
         .subcommand(wait::command())
         .subcommand(run::command())
         .subcommand(dropin::command())
@@ -162,6 +168,7 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
         Some("tree") => Some(tree::command()),
         Some("top") => top_command(),
         Some("dump") => Some(dump::command()),
+        Some("record") => record_command(),
         Some("wait") => Some(wait::command()),
         Some("run") => Some(run::command()),
         Some("dropin") => Some(dropin::command()),
@@ -191,6 +198,14 @@ fn top_command() -> Option<Command> {
     None
 }
 
+/// `taskdiag record`, if it is built in.
+fn record_command() -> Option<Command> {
+    #[cfg(feature = "record")]
+    return Some(record::command());
+    #[cfg(not(feature = "record"))]
+    None
+}
+
 /// The names of other tools, which are no commands here, and what does their job.
 const TOOLS: &[(&str, &str)] = &[
     ("lsof", "'taskdiag files' takes the options of lsof"),
@@ -201,6 +216,12 @@ const TOOLS: &[(&str, &str)] = &[
         "top",
         "it was left out of this build (feature 'top'); 'taskdiag ps --sort -pcpu' shows who used the CPU",
     ),
+    #[cfg(not(feature = "record"))]
+    (
+        "record",
+        "it was left out of this build (feature 'record'); 'taskdiag dump' saves one answer",
+    ),
+    ("atop", "'taskdiag record' keeps what ran, and --from DIR --at TIME shows it"),
     ("htop", "'taskdiag top' shows who uses the CPU"),
     ("pgrep", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
     ("pidof", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
@@ -260,6 +281,8 @@ fn parsed(name: &str, m: &ArgMatches) -> Result<Cli, Exit> {
         "fields" => Cli::Fields(m.get_flag("json")),
         "engines" => Cli::Engines(m.get_flag("json")),
         "dump" => Cli::Dump(dump::DumpArgs::from_matches(m)?),
+        #[cfg(feature = "record")]
+        "record" => Cli::Record(record::RecordArgs::from_matches(m)?),
         "wait" => Cli::Wait(wait::WaitArgs::from_matches(m)?),
         "run" => Cli::Run(run::from_matches(m)),
         "dropin" => Cli::Dropin(dropin::from_matches(m)),

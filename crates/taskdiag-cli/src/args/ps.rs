@@ -1,10 +1,8 @@
 //! The options of `taskdiag ps`, and what they mean together.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
-use taskdiag::Choice;
 use taskdiag::field::TASKS;
 use taskdiag::view::{Filter, Selection};
 
@@ -162,6 +160,7 @@ pub fn command() -> Command {
         .arg(table::columns())
         .next_help_heading("Source")
         .arg(table::from())
+        .args(table::at())
         .arg(engine())
         .args(PageLimits::options())
         .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
@@ -190,7 +189,7 @@ fn screen_lines() -> usize {
 #[cfg(test)]
 const OWN: &[&str] = &[
     "running", "where", "threads", "tree", "json", "jsonl", "csv", "arrow", "parquet", "color",
-    "from", "engine", "budget", "max-rss", "stats",
+    "from", "at", "engine", "budget", "max-rss", "stats",
 ];
 
 /// Own long names for letters of procps.
@@ -277,17 +276,18 @@ impl PsArgs {
     fn new(t: &Typed, m: &ArgMatches, strict: bool) -> Result<PsArgs, Exit> {
         let flag = |id: &str| m.get_flag(id);
         let form = table::form_from(m)?;
-        let from = m.get_one::<PathBuf>("from").cloned();
+        let source = table::source(m, PageLimits::from_matches(m));
+        let is_saved = source.from.is_some();
         let mut select = t.selection()?;
         let is_procps = strict || t.is_procps();
         // A saved answer has no processes of the caller.
         let nothing_said = t.lists.is_empty() && t.kinds == procps::Kinds::default() && !t.all;
-        if !is_procps || from.is_some() && nothing_said {
+        if !is_procps || is_saved && nothing_said {
             select.simple.clear();
         }
         select.running |= flag("running");
         let (given, sort) = procps::specs(t)?;
-        if t.both && (form != Form::Text || from.is_some()) {
+        if t.both && (form != Form::Text || is_saved) {
             return Err(Exit::Usage(String::from(
                 "m and -m show processes and threads of this machine in one table: for programs, and of a saved \
                  answer, use --threads",
@@ -311,11 +311,7 @@ impl PsArgs {
             page: (t.headers == Some(Headers::EachPage))
                 .then(|| t.lines.unwrap_or_else(screen_lines)),
             form,
-            source: Source {
-                from,
-                engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-                limits: PageLimits::from_matches(m),
-            },
+            source,
             stats: flag("stats"),
             color: table::color_from(m),
             wide: t.wide,

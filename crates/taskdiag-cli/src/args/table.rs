@@ -137,7 +137,34 @@ pub fn from() -> Arg {
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
         .value_hint(ValueHint::FilePath)
-        .help("Show the answer that 'taskdiag dump' saved in FILE (- is standard input)")
+        .help("Show the answer that 'taskdiag dump' saved in FILE (- is standard input), or the last one of 'taskdiag record' in a directory")
+}
+
+/// Which answer of a recording.
+pub fn at() -> Option<Arg> {
+    #[cfg(feature = "record")]
+    return Some(
+        Arg::new("at")
+            .long("at")
+            .value_name("TIME")
+            .requires("from")
+            .allow_hyphen_values(true)
+            .value_parser(|text: &str| text.parse::<crate::moment::At>())
+            .help("With --from DIR, show what was recorded last before 03:10, '2026-11-22 03:10:00' or -5m (ago)"),
+    );
+    #[cfg(not(feature = "record"))]
+    None
+}
+
+/// Where the answer comes from.
+pub fn source(m: &ArgMatches, limits: PageLimits) -> Source {
+    Source {
+        from: m.get_one::<PathBuf>("from").cloned(),
+        #[cfg(feature = "record")]
+        at: m.get_one::<crate::moment::At>("at").copied(),
+        engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+        limits,
+    }
 }
 
 /// The options.
@@ -200,6 +227,7 @@ pub fn output(command: Command) -> Command {
         .arg(columns())
         .next_help_heading("Source")
         .arg(from())
+        .args(at())
         .arg(engine())
         .args(PageLimits::options())
         .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
@@ -288,11 +316,7 @@ impl TableArgs {
             sort: order::keys(set, lists::items(many("sort")))?,
             headers: !flag("no-headers"),
             form: form_from(m)?,
-            source: Source {
-                from: m.get_one::<PathBuf>("from").cloned(),
-                engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-                limits: PageLimits::from_matches(m),
-            },
+            source: source(m, PageLimits::from_matches(m)),
             stats: flag("stats"),
             color: color_from(m),
             wide: m.get_count("wide") > 0,

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use taskdiag::Choice;
 use taskdiag::field::TASKS;
 use taskdiag::view::Filter;
 
@@ -12,6 +11,7 @@ use super::{engine, lists};
 use crate::answer::Source;
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
+use crate::limits::PageLimits;
 use crate::output::terminal::{Color, Terminal};
 
 /// What is shown of a process beside its name.
@@ -170,6 +170,7 @@ pub fn command() -> Command {
         )
         .next_help_heading("Source")
         .arg(table::from())
+        .args(table::at())
         .arg(engine())
         .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
         .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
@@ -230,11 +231,7 @@ impl TreeArgs {
             unicode: flag("unicode"),
             json: flag("json"),
             columns: keys,
-            source: Source {
-                from: m.get_one("from").cloned(),
-                engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-                ..Source::default()
-            },
+            source: table::source(m, PageLimits::default()),
             stats: flag("stats"),
             color: table::color_from(m),
             wide: m.get_count("wide") > 0,

@@ -18,7 +18,7 @@ pub fn run(args: &DumpArgs) -> Result<(), Exit> {
             "the stream is binary: send it to a file, as in 'taskdiag dump > tasks.tdg'".to_owned(),
         ));
     }
-    let source = Source { engine: args.engine, limits: args.limits, from: None };
+    let source = Source { engine: args.engine, limits: args.limits, ..Source::default() };
     let snapshot = source.ask(Plan::One(args.request()))?;
     sink::write_all(snapshot.stream().bytes())?;
     answer::verdict_of(&snapshot, snapshot.tasks().len() == 0, lacking(&snapshot))

@@ -4,6 +4,8 @@ mod dump;
 mod engines;
 mod fields;
 mod generate;
+#[cfg(feature = "record")]
+mod record;
 mod schema;
 mod wait;
 
@@ -24,6 +26,8 @@ pub fn run(cli: &Cli) -> Result<(), Exit> {
         Cli::Fields(json) => fields::run(*json),
         Cli::Engines(json) => engines::run(*json),
         Cli::Dump(args) => dump::run(args),
+        #[cfg(feature = "record")]
+        Cli::Record(args) => record::run(args),
         Cli::Wait(args) => wait::run(args),
         Cli::Run(argv) => crate::dropin::run::run(argv),
         Cli::Dropin(what) => crate::dropin::machine::run(*what),

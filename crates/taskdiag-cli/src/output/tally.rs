@@ -156,7 +156,8 @@ fn sentence(kind: usize, count: u64, names: &str, groups: Groups, saved: Option<
         0 => {
             let all = saved::list_of(groups | saved.unwrap_or_default());
             format!(
-                "the saved answer does not hold {names}: make it with 'taskdiag dump --groups {all}'"
+                "the saved answer does not hold {names}: make it with 'taskdiag dump --groups {all}', \
+                 or 'taskdiag record' with these"
             )
         }
         1 if saved.is_some() => {

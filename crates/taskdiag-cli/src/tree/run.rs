@@ -25,7 +25,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     if args.labels.thread_names && !threads {
         return Err(Exit::Failed(String::from(
             "the saved answer holds processes, not threads: make it with \
-             'taskdiag dump --strategy all-thread'",
+             'taskdiag dump --strategy all-thread' or 'taskdiag record --threads'",
         )));
     }
     // A saved answer about processes has no threads to show.

@@ -1,0 +1,171 @@
+//! The options of `taskdiag record`.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, Command, ValueHint};
+use taskdiag::engine::GROUPS;
+use taskdiag::field::{TASKS, groups_of};
+use taskdiag::{Choice, Groups, Request};
+
+use super::{dump, engine, table};
+use crate::columns;
+use crate::exit::{self, Exit};
+use crate::limits::{self, PageLimits};
+
+/// What `taskdiag record` was asked for.
+#[derive(Clone, Debug)]
+pub struct RecordArgs {
+    /// Where the recording is.
+    pub dir: PathBuf,
+    /// How often an answer is appended.
+    pub every: Duration,
+    /// How long answers are kept.
+    pub keep: Duration,
+    /// How large the recording may be.
+    pub max_size: NonZeroU64,
+    /// Threads rather than processes?
+    pub threads: bool,
+    /// The groups.
+    pub groups: Groups,
+    /// End after so many answers.
+    pub count: Option<u32>,
+    /// Who answers.
+    pub engine: Choice,
+    /// How much of the machine's time an answer may take.
+    pub limits: PageLimits,
+}
+
+/// What is recorded where nothing is said: all that costs little and that ps, tree and top show.
+pub const DEFAULT: Groups = Groups::from_bits(GROUPS.bits() & !Groups::NS.bits());
+
+/// What a recording holds and costs.
+const INTRO: &str = "\
+ps, tree, memory and others show what was recorded with --from DIR --at TIME.
+
+DIR gets a file for each day. An answer is compressed with an earlier one as a dictionary, so what did not change takes \
+nearly no room. A crash loses at most the answer that was being written. The oldest files are removed as --keep and \
+--max-size say.
+
+A recording has the arguments of all processes, which may hold secrets, so DIR is made for its owner only. It has what ps \
+and top show. More groups cost more: with --groups default,files it has open files, too.";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("sudo taskdiag record /var/lib/taskdiag", "keep what ran in the last seven days"),
+    ("taskdiag ps --from /var/lib/taskdiag --at 03:10", "show what ran at ten past three"),
+    ("taskdiag record --every 1s --keep 1h /tmp/last-hour", "look closely for an hour"),
+];
+
+/// The options.
+pub fn command() -> Command {
+    Command::new("record")
+        .about("Record what runs, every few seconds, to show later what ran at some time")
+        .before_help(INTRO)
+        .help_template(table::TEMPLATE)
+        .arg(
+            Arg::new("dir")
+                .value_name("DIR")
+                .required(true)
+                .value_parser(clap::value_parser!(PathBuf))
+                .value_hint(ValueHint::DirPath)
+                .help("Record to this directory, which is made if it is not there"),
+        )
+        .arg(
+            Arg::new("every")
+                .long("every")
+                .value_name("TIME")
+                .default_value("10s")
+                .value_parser(interval)
+                .help("Append an answer after each such time, such as 1s, 10s or 1m"),
+        )
+        .arg(
+            Arg::new("keep")
+                .long("keep")
+                .value_name("TIME")
+                .default_value("7d")
+                .value_parser(limits::duration)
+                .help("Remove the file of a day when the day ended longer ago than this"),
+        )
+        .arg(
+            Arg::new("max-size")
+                .long("max-size")
+                .value_name("SIZE")
+                .default_value("2G")
+                .value_parser(limits::size)
+                .help("Remove the oldest files when all would take more than this, such as 500M or 2G"),
+        )
+        .arg(table::flag("threads", "Record threads, of which there are more than processes"))
+        .arg(
+            Arg::new("groups")
+                .long("groups")
+                .short('g')
+                .value_name("LIST")
+                .help(
+                    "Record these groups, such as base,stat, or those of commands, such as ps,files; default means what is \
+                     recorded without this",
+                ),
+        )
+        .arg(
+            table::list("format", "COLUMNS", "Record the groups that these columns of 'taskdiag fields' need")
+                .short('o')
+                .conflicts_with("groups"),
+        )
+        .arg(
+            Arg::new("count")
+                .long("count")
+                .short('n')
+                .value_name("N")
+                .value_parser(clap::value_parser!(u32).range(1..))
+                .help("End after N answers; without this, SIGTERM or Ctrl-C ends it"),
+        )
+        .arg(engine())
+        .args(PageLimits::options())
+        .after_help(exit::examples(EXAMPLES))
+}
+
+/// An interval. Shorter ones would cost more than they tell.
+fn interval(text: &str) -> Result<Duration, String> {
+    let every = limits::duration(text)?;
+    let range = Duration::from_millis(100)..=Duration::from_secs(86_400);
+    match range.contains(&every) {
+        true => Ok(every),
+        false => Err(String::from("the time between two answers is 100ms to 1d")),
+    }
+}
+
+impl RecordArgs {
+    /// From parsed options.
+    pub fn from_matches(m: &ArgMatches) -> Result<RecordArgs, Exit> {
+        let mut columns = Vec::new();
+        for spec in m.get_many::<String>("format").into_iter().flatten() {
+            columns.extend(columns::parse_of(&TASKS, spec)?);
+        }
+        let groups = match m.get_one::<String>("groups") {
+            Some(list) => dump::groups_with(list, DEFAULT)?,
+            None if columns.is_empty() => DEFAULT,
+            None => groups_of(columns.iter().map(|c| c.field)) | Groups::BASE,
+        };
+        let value = |id: &str| m.get_one::<Duration>(id).copied().expect("it has a default");
+        Ok(RecordArgs {
+            dir: m.get_one::<PathBuf>("dir").cloned().expect("clap asks for it"),
+            every: value("every"),
+            keep: value("keep"),
+            max_size: m.get_one::<NonZeroU64>("max-size").copied().expect("it has a default"),
+            threads: m.get_flag("threads"),
+            groups,
+            count: m.get_one::<u32>("count").copied(),
+            engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+            limits: PageLimits::from_matches(m),
+        })
+    }
+    /// The request.
+    pub fn request(&self) -> Request {
+        let mut request = match self.threads {
+            true => Request::all_threads(self.groups),
+            false => Request::all(self.groups),
+        };
+        self.limits.put_into(&mut request);
+        request
+    }
+}

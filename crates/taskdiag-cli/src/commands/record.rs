@@ -1,0 +1,145 @@
+//! `taskdiag record`: appends an answer to a recording every few seconds, until it is told to end.
+
+use std::io::Read as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use taskdiag::recording::{Options, Writer};
+use taskdiag::{Error, Session, Watch};
+
+use crate::args::record::RecordArgs;
+use crate::exit::{Exit, say};
+use crate::interrupt;
+
+/// Run it.
+pub fn run(args: &RecordArgs) -> Result<(), Exit> {
+    let mut options = Options::new(args.every);
+    (options.keep, options.max_bytes) = (Some(args.keep), Some(args.max_size.get()));
+    let mut writer = Writer::open(&args.dir, options)?;
+    if let Some(repair) = writer.repaired() {
+        say(format_args!("taskdiag: {repair}"));
+    }
+    let watch = Arc::new(Watch::new());
+    let end = End::catch(&watch)?;
+    let mut session = Session::open(args.request().with_watch(watch.clone()), args.engine)?;
+    let mut trouble = Trouble::default();
+    let mut written = 0;
+    loop {
+        match frame(&mut session, &mut writer, &watch) {
+            Ok(Frame::Stopped) => return Ok(()),
+            Ok(Frame::Written(told)) => {
+                if written == 0 {
+                    begin(args, &session, told);
+                }
+                trouble.is_over();
+                written += 1;
+            }
+            // The disk may be full, and have room later. What cannot be asked at all, or not be written from the begin on,
+            // is an error of its own.
+            Err(e @ Error::Io { .. }) if written > 0 => trouble.is_there(&e),
+            Err(e) => return Err(e.into()),
+        }
+        if args.count.is_some_and(|n| written >= n) || end.wait(until_next(args.every))? {
+            return Ok(());
+        }
+    }
+}
+
+enum Frame {
+    /// It takes so many bytes.
+    Written(u64),
+    /// The answer was stopped half-way, and is not recorded.
+    Stopped,
+}
+
+fn frame(session: &mut Session, writer: &mut Writer, watch: &Watch) -> Result<Frame, Error> {
+    let snapshot = session.refresh()?;
+    if watch.is_stopped() {
+        return Ok(Frame::Stopped);
+    }
+    Ok(Frame::Written(writer.append(snapshot)?.bytes))
+}
+
+/// Says what is recorded.
+fn begin(args: &RecordArgs, session: &Session, bytes: u64) {
+    let Some(snapshot) = session.snapshot() else { return };
+    let engines: Vec<&str> = snapshot.served().iter().map(|s| s.engine.name()).collect();
+    let what = if args.threads { "threads" } else { "processes" };
+    say(format_args!(
+        "taskdiag: records to {} every {:?}; the first answer has {} {what}, takes {} kB and comes from {}",
+        crate::exit::shown(&args.dir),
+        args.every,
+        snapshot.tasks().len(),
+        bytes.div_ceil(1000),
+        engines.join(" and ")
+    ));
+    for caveat in snapshot.caveats() {
+        say(format_args!("taskdiag: {caveat}"));
+    }
+}
+
+/// The time to the next multiple of the interval, so that answers are of 03:10:00 and 03:10:10.
+fn until_next(every: Duration) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let every = every.as_nanos();
+    Duration::from_nanos((every - now % every) as u64)
+}
+
+/// Answers that could not be written. The first is said, and how many there were when it is over.
+#[derive(Default)]
+struct Trouble {
+    lost: u32,
+}
+
+impl Trouble {
+    fn is_there(&mut self, why: &Error) {
+        if self.lost == 0 {
+            say(format_args!("taskdiag: {why}: answers are lost until that is mended"));
+        }
+        self.lost += 1;
+    }
+    fn is_over(&mut self) {
+        if self.lost > 0 {
+            say(format_args!("taskdiag: it records again; {} answers were lost", self.lost));
+        }
+        self.lost = 0;
+    }
+}
+
+/// The signals that end it. They also end the answer that is being made.
+struct End {
+    woken: UnixStream,
+}
+
+impl End {
+    fn catch(watch: &Arc<Watch>) -> Result<End, Exit> {
+        let (woken, wake) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // A shell or nohup has it ignored, and that is kept.
+            if interrupt::is_ignored(signal) {
+                continue;
+            }
+            let watch = watch.clone();
+            // SAFETY: the handler only writes to an atomic.
+            unsafe { signal_hook::low_level::register(signal, move || watch.stop()) }?;
+            signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
+        }
+        interrupt::hand_over();
+        Ok(End { woken })
+    }
+    /// Waits for this time. True: a signal came.
+    fn wait(&self, time: Duration) -> Result<bool, Exit> {
+        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        let mut fds = [PollFd::from_borrowed_fd(self.woken.as_fd(), PollFlags::IN)];
+        match poll(&mut fds, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(Exit::Failed(format!("waiting: {e}"))),
+        }
+        Ok(matches!((&self.woken).read(&mut [0; 8]), Ok(n) if n > 0))
+    }
+}

@@ -1,0 +1,99 @@
+//! Answers of a recording, for `--from DIR --at TIME`.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use taskdiag::recording::{Frame, FrameInfo, Recording};
+use taskdiag::{Error, Snapshot};
+
+use crate::answer;
+use crate::exit::{Exit, say, shown};
+use crate::interrupt;
+use crate::moment::{self, At};
+
+/// How many places that are damaged are named.
+const NAMED: usize = 3;
+
+/// The saved answer of a file, or an answer of a recording: the last one, or the last one before a time.
+pub fn read(path: &Path, at: Option<At>) -> Result<Snapshot, Exit> {
+    if path.extension().is_some_and(|e| e == "tdr") {
+        return Ok(frame(path, at)?.snapshot);
+    }
+    match answer::read(path) {
+        // It was opened and read in a process aside, so its file system answers.
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::IsADirectory => {
+            Ok(frame(path, at)?.snapshot)
+        }
+        Err(e) => Err(answer::unread(path, &e)),
+        Ok(_) if at.is_some() => Err(Exit::Usage(format!(
+            "--at chooses from a recording, and {} is one answer: leave --at out, or name a directory of 'taskdiag record'",
+            shown(path)
+        ))),
+        Ok(snapshot) => Ok(snapshot),
+    }
+}
+
+/// Opens a recording, and says what of it cannot be read.
+pub fn open(path: &Path) -> Result<Recording, Exit> {
+    let recording = Recording::open(path).map_err(|e| Exit::Failed(e.to_string()))?;
+    let damage = recording.damage();
+    for place in damage.iter().take(NAMED) {
+        say(format_args!("taskdiag: {place}"));
+    }
+    if damage.len() > NAMED {
+        let more = damage.len() - NAMED;
+        say(format_args!("taskdiag: {more} more places of the recording are damaged"));
+    }
+    if recording.is_empty() {
+        return Err(Exit::Failed(format!(
+            "{} has no frame yet: 'taskdiag record' writes the first one at once",
+            shown(path)
+        )));
+    }
+    Ok(recording)
+}
+
+/// The number of the frame that is meant. Says if there is none of about that time.
+pub fn choose(recording: &Recording, at: Option<At>) -> Result<usize, Exit> {
+    let info = |number| recording.info(number).expect("there is one");
+    let (first, last) = (info(0), info(recording.len() - 1));
+    let now = SystemTime::now();
+    let Some(at) = at else {
+        if last.is_stale_at(now) {
+            let age = moment::length(now.duration_since(last.time).unwrap_or_default());
+            let when = moment::shown(last.time);
+            say(format_args!(
+                "taskdiag: the newest frame is of {when}, {age} ago: 'taskdiag record' does not seem to run"
+            ));
+        }
+        return Ok(recording.len() - 1);
+    };
+    let time = at.moment(last.time, last.every, now);
+    let number = recording.find(time).ok_or_else(|| {
+        Exit::Failed(format!(
+            "nothing was recorded at {}: the recording begins at {}",
+            moment::shown(time),
+            moment::shown(first.time)
+        ))
+    })?;
+    say_gap(&info(number), time);
+    Ok(number)
+}
+
+fn say_gap(frame: &FrameInfo, time: SystemTime) {
+    if frame.is_stale_at(time) {
+        let age = moment::length(time.duration_since(frame.time).unwrap_or_default());
+        let (when, wanted) = (moment::shown(frame.time), moment::shown(time));
+        say(format_args!(
+            "taskdiag: nothing was recorded for {age} before {wanted}: this is of {when}"
+        ));
+    }
+}
+
+fn frame(path: &Path, at: Option<At>) -> Result<Frame, Exit> {
+    let recording = open(path)?;
+    let number = choose(&recording, at)?;
+    let frame = recording.read(number).map_err(|e| Exit::Failed(e.to_string()))?;
+    interrupt::answered();
+    Ok(frame)
+}
