@@ -132,7 +132,8 @@ install: ## binaries, drop-in for libproc2, man page, completions, systemd units
 	install -Dm644 $(DROPIN) $(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME)
 	install -Dm644 contrib/systemd/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.socket
 	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/taskdiagd.service > $(DESTDIR)$(UNIT_DIR)/taskdiagd.service
-	chmod 644 $(DESTDIR)$(UNIT_DIR)/taskdiagd.service
+	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/taskdiag-record.service > $(DESTDIR)$(UNIT_DIR)/taskdiag-record.service
+	chmod 644 $(DESTDIR)$(UNIT_DIR)/taskdiagd.service $(DESTDIR)$(UNIT_DIR)/taskdiag-record.service
 	@echo "to serve users without root: systemctl daemon-reload && systemctl enable --now taskdiagd.socket"
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
@@ -150,6 +151,7 @@ uninstall: ## what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/taskdiag $(DESTDIR)$(PREFIX)/bin/taskdiagd \
 		$(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME) \
 		$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.service \
+		$(DESTDIR)$(UNIT_DIR)/taskdiag-record.service \
 		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag \

@@ -242,6 +242,7 @@ import file_cases  # noqa: E402, F401
 import late_cases  # noqa: E402, F401
 import session_cases  # noqa: E402, F401
 import top_cases  # noqa: E402, F401
+import record_cases  # noqa: E402, F401
 import service_cases  # noqa: E402, F401
 import wait_cases  # noqa: E402, F401
 import python_cases  # noqa: E402, F401

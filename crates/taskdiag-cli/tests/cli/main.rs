@@ -10,6 +10,8 @@ mod maps;
 mod memory;
 mod memory_oracle;
 mod oracle;
+#[cfg(feature = "record")]
+mod record;
 mod run;
 mod schema;
 mod terminal;

@@ -1,0 +1,215 @@
+//! `taskdiag record`, and `--from DIR --at TIME`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use taskdiag::recording::{Options, Recording, Writer};
+use taskdiag::wire::Done;
+use taskdiag::{Snapshot, Strategy};
+
+use crate::common::{NOW_S, Saved, Task, parts, run, stream, taskdiag};
+
+/// An answer of this second after noon of 2026-01-01 UTC. It has process 1, and one whose pid tells the second.
+fn answer(second: u32) -> Snapshot {
+    let tasks = [Task::new(1, 0, "init"), Task::new(1000 + second, 1, "worker")];
+    let mut bytes = stream(Strategy::All, &tasks, Done::default());
+    // The time is in the first message, which has a head of 16 bytes.
+    let place = bytes
+        .windows(8)
+        .position(|w| w == (NOW_S * 1_000_000_000).to_ne_bytes())
+        .expect("INFO has the time");
+    let time = (NOW_S + u64::from(second)) * 1_000_000_000;
+    bytes[place..place + 8].copy_from_slice(&time.to_ne_bytes());
+    Snapshot::read_from(&bytes[..]).expect("it is whole")
+}
+
+struct Recorded(tempfile::TempDir);
+
+impl Recorded {
+    /// With answers of these seconds, ten of which are an interval.
+    fn new(seconds: &[u32]) -> Recorded {
+        let recorded = Recorded(tempfile::tempdir().expect("there is room"));
+        let options = Options::new(Duration::from_secs(10));
+        let mut writer = Writer::open(recorded.path(), options).expect("it opens");
+        for second in seconds {
+            writer.append(&answer(*second)).expect("it is written");
+        }
+        recorded
+    }
+    fn path(&self) -> PathBuf {
+        self.0.path().join("r")
+    }
+    fn ps(&self, at: &[&str]) -> (i32, String, String) {
+        let path = self.path();
+        let mut command = taskdiag();
+        command.args(["ps", "-o", "pid", "--no-headers", "--from"]).arg(&path);
+        parts(&command.args(at).output().expect("it runs"))
+    }
+    /// The second of the answer that is shown, and what is said.
+    fn second(&self, at: &[&str]) -> (u32, String) {
+        let (code, out, err) = self.ps(at);
+        assert_eq!(code, 0, "{at:?}: {err}");
+        let pids: Vec<u32> = out.lines().map(|l| l.trim().parse().expect("a pid")).collect();
+        let [1, pid] = pids[..] else { panic!("{at:?}: {out}") };
+        (pid - 1000, err)
+    }
+}
+
+#[test]
+fn an_answer_of_a_time() {
+    let recorded = Recorded::new(&[0, 10, 20, 30, 600, 610]);
+    for (at, second) in [
+        ("2026-01-01 12:00:00", 0),
+        ("2026-01-01T12:00:19Z", 10),
+        ("2026-01-01 12:00:20", 20),
+        ("12:00:35", 30),
+        ("12:10", 600),
+        ("12:10:10", 610),
+        // The next one is not there yet, but the moment is in its interval.
+        ("12:10:20", 610),
+        ("@1767268811", 10),
+    ] {
+        assert_eq!(recorded.second(&["--at", at]), (second, String::new()), "{at}");
+    }
+    let (second, err) = recorded.second(&["--at", "12:05"]);
+    assert_eq!(second, 30);
+    let want =
+        "nothing was recorded for 4 min before 2026-01-01 12:05:00: this is of 2026-01-01 12:00:30";
+    assert!(err.contains(want), "{err}");
+    // Without a time, the newest. It is old.
+    let (second, err) = recorded.second(&[]);
+    assert_eq!(second, 610);
+    assert!(err.contains("the newest frame is of 2026-01-01 12:10:10"), "{err}");
+    assert!(err.contains("does not seem to run"), "{err}");
+    // An hour ago is long after the end.
+    let (second, err) = recorded.second(&["--at", "-1h"]);
+    assert!(second == 610 && err.contains("nothing was recorded for"), "{err}");
+    // A day file alone.
+    let file = recorded.path().join("2026-01-01.000.tdr");
+    let path = file.to_str().expect("a path of ours");
+    let (code, out, err) = parts(&run(&["ps", "-o", "pid=", "--from", path, "--at", "12:00:10"]));
+    assert!(code == 0 && out.contains("1010"), "{out}{err}");
+}
+
+#[test]
+fn times_that_are_not_there() {
+    let recorded = Recorded::new(&[0, 10]);
+    for at in ["2026-01-01 11:59:59", "11:59", "2020-01-01 00:00", "@5"] {
+        let (code, out, err) = recorded.ps(&["--at", at]);
+        assert_eq!((code, &out[..]), (4, ""), "{at}: {err}");
+        assert!(err.contains("the recording begins at 2026-01-01 12:00:00"), "{at}: {err}");
+    }
+    for at in ["", "noon", "25:00", "2026-01-01", "2026-02-30 00:00", "-", "--json"] {
+        let (code, _, err) = recorded.ps(&["--at", at]);
+        assert!(code == 2 && err.contains("a time is 03:10"), "{at}: {code} {err}");
+    }
+    let (code, _, err) = parts(&run(&["ps", "--at", "12:00"]));
+    assert!(code == 2 && err.contains("--from"), "{err}");
+    let saved = Saved::bytes(&stream(Strategy::All, &[Task::new(1, 0, "init")], Done::default()));
+    let (code, _, err) = saved.ps(&["--at", "12:00"]);
+    assert!(code == 2 && err.contains("leave --at out"), "{err}");
+    let empty = tempfile::tempdir().expect("there is room");
+    let path = empty.path().to_str().expect("a path of ours");
+    for command in ["ps", "tree", "memory", "files", "maps"] {
+        let (code, out, err) = parts(&run(&[command, "--from", path]));
+        assert_eq!((code, &out[..]), (4, ""), "{err}");
+        assert!(err.contains("holds no recording") && err.contains("taskdiag record"), "{err}");
+    }
+}
+
+#[test]
+fn every_command_shows_what_was_recorded() {
+    let recorded = Recorded::new(&[0, 10]);
+    let path = recorded.path();
+    let path = path.to_str().expect("a path of ours");
+    let at = ["--from", path, "--at", "12:00:00"];
+    for command in
+        [&["tree", "-p"][..], &["memory", "-o", "pid,rss"], &["ps", "--json"], &["ps", "-ef"]]
+    {
+        let (code, out, err) = parts(&run(&[command, &at].concat()));
+        assert!(
+            code == 0 && out.contains("1000") && !out.contains("1010"),
+            "{command:?} {out}{err}"
+        );
+    }
+    // What is lacking is said, and what to record.
+    let (code, _, err) = parts(&run(&[&["ps", "-o", "pid,exe"], &at[..]].concat()));
+    assert!(code == 3 && err.contains("'taskdiag record'"), "{err}");
+}
+
+#[test]
+fn damage_is_said() {
+    let recorded = Recorded::new(&[0, 10, 20]);
+    let file = recorded.path().join("2026-01-01.000.tdr");
+    let mut bytes = fs::read(&file).expect("read");
+    let len = bytes.len();
+    bytes.truncate(len - 5);
+    fs::write(&file, &bytes).expect("write");
+    let (second, err) = recorded.second(&["--at", "12:00:20"]);
+    assert!(second == 10 && err.contains("the last frame was not written to its end"), "{err}");
+    // The first frame is the key frame of the others.
+    bytes[64 + 64 + 20] ^= 1;
+    fs::write(&file, &bytes).expect("write");
+    let (code, out, err) = recorded.ps(&["--at", "12:00:10"]);
+    assert!(code == 4 && out.is_empty() && err.contains("is damaged"), "{err}");
+}
+
+fn frames(dir: &Path) -> Recording {
+    let recording = Recording::open(dir).expect("it opens");
+    assert_eq!(recording.damage(), []);
+    for frame in recording.iter() {
+        frame.expect("it is whole");
+    }
+    recording
+}
+
+#[test]
+fn it_records_this_machine() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let path = dir.path().join("r");
+    let name = path.to_str().expect("a path of ours");
+    let (code, out, err) = parts(&run(&["record", "--every", "100ms", "-n", "5", name]));
+    assert_eq!((code, &out[..]), (0, ""), "{err}");
+    assert!(err.contains("records to") && err.contains("every 100ms"), "{err}");
+    let recording = frames(&path);
+    assert_eq!(recording.len(), 5);
+    let own = std::process::id();
+    let last = recording.read(4).expect("it is whole");
+    assert!(last.snapshot.task(own).is_some());
+    // Moments are multiples of the interval, but for the first, and the scan itself takes some time.
+    let infos: Vec<_> = recording.infos().collect();
+    assert!(infos.windows(2).all(|w| w[0].time < w[1].time && w[0].boottime < w[1].boottime));
+    // Another run goes on, with threads and other columns.
+    let args = ["record", "-n", "1", "--threads", "-o", "pid,tid,comm", "--engine", "procfs", name];
+    let (code, _, err) = parts(&run(&args));
+    assert!(code == 0 && err.contains("threads") && err.contains("from procfs"), "{err}");
+    assert_eq!(frames(&path).len(), 6);
+    let (code, out, err) = parts(&run(&["ps", "--from", name, "-o", "pid,tid,comm", "--threads"]));
+    assert!(code == 0 && out.contains(&own.to_string()), "{err}");
+    let (code, _, err) = parts(&run(&["ps", "--from", name, "--threads", "--at", "@1"]));
+    assert!(code == 4 && err.contains("begins at"), "{err}");
+}
+
+#[test]
+fn wrong_arguments() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let name = dir.path().to_str().expect("a path of ours");
+    for (args, want) in [
+        (&["record"][..], "DIR"),
+        (&["record", name, "--every", "1ms"], "100ms to 1d"),
+        (&["record", name, "--every", "0"], "above 0"),
+        (&["record", name, "--keep", "x"], "such as 500ms"),
+        (&["record", name, "--max-size", "0"], "such as 2G"),
+        (&["record", name, "-g", "bse"], "did you mean 'base'"),
+        (&["record", name, "-o", "rsss"], "rss"),
+        (&["record", name, "-o", "rss", "-g", "base"], "cannot be used with"),
+    ] {
+        let (code, _, err) = parts(&run(args));
+        assert!(code == 2 && err.contains(want), "{args:?}: {code} {err}");
+    }
+    let (code, _, err) = parts(&run(&["record", "-n", "1", "/proc/nowhere/r"]));
+    assert!(code == 4 && err.contains("/proc/nowhere/r"), "{err}");
+    let (code, _, err) = parts(&run(&["record", "-n", "1", "--max-size", "1K", name]));
+    assert!(code == 4 && err.contains("raise --max-size"), "{err}");
+}

@@ -1,0 +1,216 @@
+//! `taskdiag record` in bad times: killed at any moment, told to end, beside another one, and on a full disk. No frame may be
+//! lost but the one that was being written.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use taskdiag::recording::Recording;
+use taskdiag_tests::busy::Patience;
+use taskdiag_tests::cli::taskdiag;
+use taskdiag_tests::skip;
+
+/// A recorder that is ended with this value.
+struct Recorder {
+    child: Child,
+    said: PathBuf,
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Recorder {
+    /// Records to `dir`, where `before` is run in the child first.
+    fn start(
+        dir: &Path,
+        said: PathBuf,
+        before: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
+    ) -> Recorder {
+        let mut command = Command::new(taskdiag());
+        // Few groups make small frames, of which a small disk has room for some on a machine with many processes, too.
+        command.args(["record", "--every", "100ms", "-g", "base,stat"]).arg(dir);
+        command.stdin(Stdio::null()).stderr(File::create(&said).expect("there is room"));
+        // SAFETY: what runs before exec() makes system calls only.
+        unsafe { command.pre_exec(before) };
+        Recorder { child: command.spawn().expect("it starts"), said }
+    }
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).expect("it is there")
+    }
+    /// Waits until it has said this.
+    fn wait_for(&self, text: &str) {
+        let mut wait = Patience::new(Duration::from_secs(20));
+        while !self.said().contains(text) {
+            assert!(!wait.is_over(), "it does not say '{text}': {}", self.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    fn signal(&self, signal: i32) {
+        // SAFETY: a signal to our own child, which was not waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+    /// Its exit code, and how long the end took.
+    fn end(&mut self) -> (Option<i32>, Duration) {
+        let begin = Instant::now();
+        let status = self.child.wait().expect("it is ours");
+        (status.code(), begin.elapsed())
+    }
+}
+
+/// Every frame can be read. Returns how many there are, and how many bytes at the end are none.
+fn check(dir: &Path) -> (usize, u64) {
+    let recording = Recording::open(dir).expect("it opens");
+    for frame in recording.iter() {
+        let frame = frame.expect("it is whole");
+        assert_eq!(frame.snapshot.tasks().len() as u32, frame.info.tasks);
+    }
+    assert!(recording.damage().iter().all(|d| d.is_tail), "{:?}", recording.damage());
+    (recording.len(), recording.damage().iter().map(|d| d.bytes).sum())
+}
+
+#[test]
+fn killed_again_and_again() {
+    let home = tempfile::tempdir().expect("there is room");
+    let dir = home.path().join("r");
+    let mut before = 0;
+    for round in 0..20u64 {
+        let mut recorder = Recorder::start(&dir, home.path().join("said"), || Ok(()));
+        recorder.wait_for("records to");
+        // Of all moments between two frames.
+        std::thread::sleep(Duration::from_millis(100 + round * 37 % 200));
+        let (reading, _) = check(&dir);
+        recorder.signal(libc::SIGKILL);
+        assert_eq!(recorder.end().0, None);
+        let (frames, torn) = check(&dir);
+        assert!(reading > before && frames >= reading, "{before}, {reading}, {frames}, {torn}");
+        before = frames;
+    }
+    // The last frame's end is cut off, which a kill does only rarely: the next one goes on all the same.
+    let recording = Recording::open(&dir).expect("it opens");
+    let day = fs::read_dir(&dir).expect("it is there").map(|e| e.expect("it is there").path());
+    let newest =
+        day.filter(|p| p.extension().is_some_and(|e| e == "tdr")).max().expect("one is there");
+    let file = File::options().write(true).open(&newest).expect("it opens");
+    file.set_len(file.metadata().expect("it is there").len() - 3).expect("it is cut");
+    assert_eq!(check(&dir).0, recording.len() - 1);
+    let mut recorder = Recorder::start(&dir, home.path().join("said"), || Ok(()));
+    recorder.wait_for("cut off a frame");
+    recorder.wait_for("records to");
+    recorder.signal(libc::SIGTERM);
+    assert_eq!(recorder.end().0, Some(0));
+    let (frames, torn) = check(&dir);
+    assert!(frames >= recording.len() && torn == 0, "{frames} {torn}");
+}
+
+#[test]
+fn told_to_end() {
+    let home = tempfile::tempdir().expect("there is room");
+    let dir = home.path().join("r");
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        let mut recorder = Recorder::start(&dir, home.path().join("said"), || Ok(()));
+        recorder.wait_for("records to");
+        recorder.signal(signal);
+        let (code, took) = recorder.end();
+        assert_eq!(code, Some(0), "{}", recorder.said());
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        assert_eq!(recorder.said().lines().count(), 1, "{}", recorder.said());
+    }
+    let (frames, torn) = check(&dir);
+    assert!(frames >= 3 && torn == 0);
+}
+
+#[test]
+fn there_is_one() {
+    let home = tempfile::tempdir().expect("there is room");
+    let dir = home.path().join("r");
+    let first = Recorder::start(&dir, home.path().join("said"), || Ok(()));
+    first.wait_for("records to");
+    let mut second = Recorder::start(&dir, home.path().join("said2"), || Ok(()));
+    assert_eq!(second.end().0, Some(4));
+    let said = second.said();
+    assert!(said.contains(&format!("(process {})", first.child.id())), "{said}");
+    assert!(said.contains("record to another directory"), "{said}");
+}
+
+/// The size of the file system, and what is left free of it at first.
+const DISK: u64 = 1 << 20;
+
+/// Gives this process a small file system of its own at `dir`, with all of it taken but for `free` bytes. Makes system calls
+/// only.
+fn small_disk(dir: &CString, ballast: &CString, free: u64) -> io::Result<()> {
+    let call = |rc: i32| if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(rc) };
+    // SAFETY: all strings live across the calls, and the descriptor is ours.
+    unsafe {
+        call(libc::unshare(libc::CLONE_NEWNS))?;
+        let flags = libc::MS_REC | libc::MS_PRIVATE;
+        call(libc::mount(
+            std::ptr::null(),
+            c"/".as_ptr(),
+            std::ptr::null(),
+            flags,
+            std::ptr::null(),
+        ))?;
+        let (kind, size) = (c"tmpfs".as_ptr(), c"size=1m,mode=755".as_ptr());
+        call(libc::mount(kind, dir.as_ptr(), kind, 0, size.cast()))?;
+        let fd = call(libc::open(
+            ballast.as_ptr(),
+            libc::O_CREAT | libc::O_WRONLY | libc::O_CLOEXEC,
+            0o600,
+        ))?;
+        match libc::posix_fallocate(fd, 0, (DISK - free) as i64) {
+            0 => call(libc::close(fd)).map(drop),
+            e => Err(io::Error::from_raw_os_error(e)),
+        }
+    }
+}
+
+#[test]
+fn a_full_disk() {
+    // SAFETY: a plain system call.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("record::a_full_disk", "a file system of its own needs root");
+    }
+    let home = tempfile::tempdir().expect("there is room");
+    let disk = home.path().join("disk");
+    fs::create_dir(&disk).expect("there is room");
+    let c = |path: &Path| CString::new(path.to_str().expect("a path of ours")).expect("no NUL");
+    // The disk is full at another point of a frame each time.
+    for free in [48, 52, 60].map(|kib| kib << 10) {
+        let (at, ballast) = (c(&disk), c(&disk.join("ballast")));
+        let make = move || small_disk(&at, &ballast, free);
+        let mut recorder = Recorder::start(&disk.join("r"), home.path().join("said"), make);
+        recorder.wait_for("records to");
+        let inside = |path: &Path| {
+            let root = PathBuf::from(format!("/proc/{}/root", recorder.child.id()));
+            root.join(path.strip_prefix("/").expect("it is absolute"))
+        };
+        recorder.wait_for("answers are lost until that is mended");
+        assert!(recorder.said().contains("No space left"), "{}", recorder.said());
+        // A reader finds all frames, and nothing half-written.
+        let dir = inside(&disk.join("r"));
+        let (full, torn) = check(&dir);
+        assert!(full > 0 && torn == 0, "{full} {torn}");
+        std::thread::sleep(Duration::from_millis(250));
+        fs::remove_file(inside(&disk.join("ballast"))).expect("it is there");
+        recorder.wait_for("it records again");
+        let (more, torn) = check(&dir);
+        assert!(more > full && torn == 0, "{full} {more} {torn}");
+        recorder.signal(libc::SIGTERM);
+        assert_eq!(recorder.end().0, Some(0), "{}", recorder.said());
+    }
+    // No room for the first frame is an error.
+    let (at, ballast) = (c(&disk), c(&disk.join("ballast")));
+    let make = move || small_disk(&at, &ballast, 4096);
+    let mut recorder = Recorder::start(&disk.join("r"), home.path().join("said"), make);
+    assert_eq!(recorder.end().0, Some(4), "{}", recorder.said());
+    assert!(recorder.said().contains("No space left"), "{}", recorder.said());
+}
