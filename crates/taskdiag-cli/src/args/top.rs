@@ -46,6 +46,12 @@ pub struct TopArgs {
     pub share: f64,
     /// Who answers.
     pub engine: Choice,
+    /// A recording instead of this machine.
+    #[cfg(feature = "record")]
+    pub replay: Option<std::path::PathBuf>,
+    /// Where in the recording it begins.
+    #[cfg(feature = "record")]
+    pub at: Option<crate::moment::At>,
     /// May colours be used?
     pub color: bool,
 }
@@ -55,6 +61,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag top -d 5 -H -u web", "show threads of a user, every five seconds"),
     ("taskdiag top --where 'cpu_now > 5 or s == D'", "show what is busy or stuck"),
     ("taskdiag top --by unit", "add up by unit of systemd"),
+    #[cfg(feature = "record")]
+    ("taskdiag top --replay /var/lib/taskdiag --at 03:10", "step through what was recorded"),
     ("taskdiag top --once --json --sort -write_now", "print it once, for a program"),
 ];
 
@@ -133,7 +141,31 @@ pub fn command() -> Command {
         .arg(table::color())
         .next_help_heading("Source")
         .arg(engine())
+        .args(replay())
         .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
+}
+
+/// The options about recordings.
+fn replay() -> Vec<Arg> {
+    #[cfg(feature = "record")]
+    return vec![
+        Arg::new("replay")
+            .long("replay")
+            .value_name("DIR")
+            .value_parser(clap::value_parser!(std::path::PathBuf))
+            .value_hint(ValueHint::DirPath)
+            .conflicts_with("engine")
+            .help("Show what 'taskdiag record' recorded in DIR; the keys [ and ] step through it"),
+        Arg::new("at")
+            .long("at")
+            .value_name("TIME")
+            .requires("replay")
+            .allow_hyphen_values(true)
+            .value_parser(|text: &str| text.parse::<crate::moment::At>())
+            .help("With --replay, begin at 03:10, '2026-11-22 03:10:00' or -5m (ago); else at the end"),
+    ];
+    #[cfg(not(feature = "record"))]
+    Vec::new()
 }
 
 impl TopArgs {
@@ -169,6 +201,10 @@ impl TopArgs {
             rows: m.get_one::<u32>("rows").map(|n| *n as usize),
             share: f64::from(m.get_one::<u32>("share").copied().unwrap_or(5)),
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+            #[cfg(feature = "record")]
+            replay: m.get_one::<std::path::PathBuf>("replay").cloned(),
+            #[cfg(feature = "record")]
+            at: m.get_one::<crate::moment::At>("at").copied(),
             color: color == "always" || color == "auto" && !no_color,
         })
     }

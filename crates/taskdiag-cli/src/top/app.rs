@@ -144,6 +144,11 @@ impl App {
             headers: (0, Vec::new()),
             lines: if terminal::is_utf8() { forest::LINES } else { forest::PLAIN },
         };
+        #[cfg(feature = "record")]
+        if let Some(dir) = &args.replay {
+            app.scanner.replay = Some(super::replay::Replay::open(dir, args.at)?);
+            app.paused = true;
+        }
         app.fit_pids();
         app.condition(app.filter.clone(), app.user.clone()).map_err(Exit::Usage)?;
         Ok(app)
@@ -169,8 +174,29 @@ impl App {
     }
     /// Ask again.
     pub fn scan(&mut self) -> Result<(), Exit> {
-        self.scanner.scan(&self.shape)?;
-        self.before = std::mem::replace(&mut self.machine, Machine::read());
+        match self.scanner.scan(&self.shape) {
+            // A frame that is damaged is no reason to end, as long as there is another on the screen.
+            Err(Exit::Failed(why)) if self.scanner.is_replay() && self.scanner.scans > 0 => {
+                (self.message, self.paused) = (Some(why), true);
+                return Ok(());
+            }
+            other => other?,
+        }
+        let machine = match self.scanner.frame().filter(|_| self.scanner.is_replay()) {
+            None => Machine::read(),
+            Some(frame) => {
+                let threads = frame.snapshot.stream().strategy().is_threads();
+                let machine = Machine::recorded(frame.snapshot.stream().info());
+                if threads != self.shape.threads {
+                    self.shape.threads = threads;
+                    if !self.own_columns {
+                        self.set_columns();
+                    }
+                }
+                machine
+            }
+        };
+        self.before = std::mem::replace(&mut self.machine, machine);
         self.choose();
         Ok(())
     }
@@ -406,6 +432,11 @@ impl App {
             self.step(by);
             return Next::Draw;
         }
+        if self.scanner.is_replay() {
+            if let Some(next) = self.on_replay(key) {
+                return next;
+            }
+        }
         match key {
             KeyCode::Char('q') => return Next::Quit,
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.mode = Mode::Help(0),
@@ -517,6 +548,7 @@ impl App {
             For::Filter => self.condition(given, self.user.clone())?,
             For::User => self.condition(self.filter.clone(), given)?,
             For::Delay => self.delay = crate::limits::duration(text)?,
+            For::Moment => self.go(text)?,
             For::Nice(target) => {
                 let value = text.parse().ok().filter(|v| (-20..=19).contains(v));
                 let value = value.ok_or("a nice value is a number from -20 to 19")?;

@@ -62,6 +62,7 @@ const HELP: &[(&str, &str)] = &[
     ("a", "CPUs that it may run on"),
     ("d", "time between two answers"),
     ("Space", "pause"),
+    ("[ ] { } g", "with --replay: a frame back or on, 60 frames, go to a time; Space plays"),
     ("Ctrl-Z", "stop, until the shell continues it"),
     ("q  or Ctrl-C", "quit"),
     ("", ""),

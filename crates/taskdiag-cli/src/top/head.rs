@@ -44,11 +44,43 @@ pub fn short(time: Duration) -> String {
 /// The lines.
 pub fn lines(app: &App) -> [String; LINES] {
     let machine = &app.machine;
+    #[cfg(feature = "record")]
+    if let Some(replay) = &app.scanner.replay {
+        return replayed(app, replay);
+    }
     [
         times(app, machine),
         tasks(app, machine),
         cpu(app, machine),
         memory(app, machine),
+        ended(app),
+        shown(app),
+    ]
+}
+
+/// The lines of a recorded answer, which has tasks and little of the machine.
+#[cfg(feature = "record")]
+fn replayed(app: &App, replay: &super::replay::Replay) -> [String; LINES] {
+    let machine = &app.machine;
+    let plays = match app.paused {
+        // All is printed once.
+        _ if app.shape.everything => String::new(),
+        true => String::from("; ] [ } { step, g goes to a time, Space plays"),
+        false => format!("; one in {}", short(app.interval())),
+    };
+    let rate = |i| app.scanner.rates.get(i).and_then(|r: taskdiag::Rate| r.cpu_ns());
+    let interval = app.scanner.rates.interval().unwrap_or_default().as_nanos() as f64;
+    let used: u64 = (0..app.rows.all).filter_map(rate).sum();
+    let used = (interval > 0.0).then(|| format!("{:.1}", used as f64 / interval * 100.0));
+    [
+        replay.line() + &plays,
+        tasks(app, machine),
+        format!("CPU % {} of one CPU by these tasks; {} CPUs", or_unknown(used), machine.cpus),
+        format!(
+            "Memory {}; up {}",
+            human(app, machine.memory("MemTotal")),
+            or_unknown(machine.uptime_s.map(uptime))
+        ),
         ended(app),
         shown(app),
     ]
@@ -74,15 +106,16 @@ fn tasks(app: &App, machine: &Machine) -> String {
     let states: Vec<String> =
         app.rows.states.iter().map(|(s, n)| format!("{} {n}", char::from(*s))).collect();
     let mut line = format!("{word} {}: {}", app.rows.all, states.join(", "));
-    if !app.shape.threads {
+    if !app.shape.threads && machine.threads.is_some() {
         line.push_str(&format!("; {} threads", or_unknown(machine.threads)));
     }
-    if let (Some(interval), Some(new), Some(old)) =
-        (app.scanner.rates.interval(), machine.forks, app.before.forks)
-    {
-        let forks = new.saturating_sub(old) as f64 / interval.as_secs_f64().max(0.001);
+    if let Some(interval) = app.scanner.rates.interval() {
         let began = app.scanner.rates.began().len();
-        line.push_str(&format!("; +{began} -{}, {forks:.0} forks/s", app.scanner.ended_now));
+        line.push_str(&format!("; +{began} -{}", app.scanner.ended_now));
+        if let (Some(new), Some(old)) = (machine.forks, app.before.forks) {
+            let forks = new.saturating_sub(old) as f64 / interval.as_secs_f64().max(0.001);
+            line.push_str(&format!(", {forks:.0} forks/s"));
+        }
     }
     line
 }

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use taskdiag::wire::Info;
+
 /// What the files say; `None`: it could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
@@ -51,6 +53,17 @@ impl Machine {
         }
         machine.memory = text("meminfo").lines().filter_map(memory_line).collect();
         machine
+    }
+    /// What the head of a recorded answer says of it.
+    pub fn recorded(info: &Info) -> Machine {
+        let memory = (info.mem_total_bytes > 0)
+            .then(|| (String::from("MemTotal"), info.mem_total_bytes / 1024));
+        Machine {
+            uptime_s: Some(info.boottime_ns / 1_000_000_000),
+            cpus: info.ncpus as usize,
+            memory: memory.into_iter().collect(),
+            ..Machine::default()
+        }
     }
     /// An amount of memory by the kernel's name, in bytes.
     pub fn memory(&self, name: &str) -> Option<u64> {

@@ -11,9 +11,12 @@ mod list;
 mod machine;
 mod once;
 mod prompt;
+#[cfg(feature = "record")]
+mod replay;
 mod rows;
 mod scan;
 mod screen;
+mod steps;
 mod views;
 
 use std::time::{Duration, Instant};
@@ -62,7 +65,10 @@ fn watch(app: &mut App, screen: &mut Screen) -> Result<(), Exit> {
         }
         if next == Next::Scan || !app.paused && Instant::now() >= due(app, asked) {
             asked = Instant::now();
-            app.scan()?;
+            match next {
+                Next::Scan => app.scan()?,
+                _ => app.go_on()?,
+            }
         }
     }
 }

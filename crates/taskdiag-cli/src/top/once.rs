@@ -31,9 +31,12 @@ impl Rows for Printed<'_> {
 /// Run it.
 pub fn run(args: &TopArgs, app: &mut App) -> Result<(), Exit> {
     app.scan()?;
-    crate::interrupt::rest();
-    std::thread::sleep(args.delay);
-    app.scan()?;
+    // A recorded answer has its rates already.
+    if !app.scanner.is_replay() {
+        crate::interrupt::rest();
+        std::thread::sleep(args.delay);
+        app.scan()?;
+    }
     app.page = args.rows.unwrap_or(usize::MAX / 2);
     (app.cursor, app.offset) = (0, 0);
     app.look();

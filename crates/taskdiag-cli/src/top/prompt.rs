@@ -11,6 +11,8 @@ pub enum For {
     User,
     /// The time between two answers.
     Delay,
+    /// A moment of the recording.
+    Moment,
     /// A nice value.
     Nice(Target),
     /// A list of CPUs.
@@ -35,6 +37,7 @@ impl Prompt {
             For::Filter => String::from("Only rows where (empty: all)"),
             For::User => String::from("Only tasks of user (empty: all)"),
             For::Delay => String::from("Time between two answers, such as 500ms or 5s"),
+            For::Moment => String::from("Go to: 03:10, '2026-11-22 03:10', -5m"),
             For::Nice(target) => format!("Nice value of {target}, -20 to 19"),
             For::Cpus(target) => format!("CPUs for {target}, such as 0,2-3"),
         }

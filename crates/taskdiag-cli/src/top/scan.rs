@@ -103,6 +103,9 @@ pub struct Scanner {
     pub ended: Vec<Ended>,
     /// How many ended since the answer before.
     pub ended_now: usize,
+    /// The recording that answers instead of this machine.
+    #[cfg(feature = "record")]
+    pub replay: Option<super::replay::Replay>,
 }
 
 impl Scanner {
@@ -119,10 +122,23 @@ impl Scanner {
             took: Duration::ZERO,
             ended: Vec::new(),
             ended_now: 0,
+            #[cfg(feature = "record")]
+            replay: None,
         }
+    }
+    /// Is it a recording that answers?
+    pub fn is_replay(&self) -> bool {
+        #[cfg(feature = "record")]
+        return self.replay.is_some();
+        #[cfg(not(feature = "record"))]
+        false
     }
     /// Ask for all tasks.
     pub fn scan(&mut self, shape: &Shape) -> Result<(), Exit> {
+        #[cfg(feature = "record")]
+        if self.replay.is_some() {
+            return self.turn();
+        }
         let begin = Instant::now();
         let request = self.request(shape);
         let other = |s: &Session| {
@@ -156,17 +172,35 @@ impl Scanner {
         let before = retired.as_ref().map_or(session.previous(), Session::snapshot);
         name_ended(&mut self.ended, &self.rates, before, self.scans);
         self.ended_now = self.rates.ended().len();
-        match &mut self.context {
-            // Names of users and the time zone are looked up again after a while.
-            Some((cx, made)) if made.elapsed() < Duration::from_secs(60) => {
-                cx.info = *snapshot.stream().info();
-                cx.took_ns = snapshot.took().map(|t| t.as_nanos() as u64);
-                cx.threads = shape.threads;
-            }
-            _ => self.context = Some((Context::of(snapshot, shape.threads), Instant::now())),
-        }
+        renew(&mut self.context, snapshot, shape.threads);
         self.took = begin.elapsed();
         Ok(())
+    }
+    /// Take the wanted frame of the recording.
+    #[cfg(feature = "record")]
+    fn turn(&mut self) -> Result<(), Exit> {
+        use super::replay::Turned;
+        let replay = self.replay.as_mut().expect("there is one");
+        match replay.turn(&mut self.rates)? {
+            Turned::Same => return Ok(()),
+            Turned::Next => {}
+            Turned::Other => self.ended.clear(),
+        }
+        self.scans += 1;
+        let now = replay.now().expect("it was just read");
+        // What was not recorded is said to be so by the columns themselves.
+        self.scanned = (Groups::from_bits(u64::MAX), Members::ALL);
+        name_ended(&mut self.ended, &self.rates, replay.before(), self.scans);
+        self.ended_now = self.rates.ended().len();
+        renew(&mut self.context, now, now.stream().strategy().is_threads());
+        Ok(())
+    }
+    fn snapshot(&self) -> Option<&Snapshot> {
+        #[cfg(feature = "record")]
+        if let Some(replay) = &self.replay {
+            return replay.now();
+        }
+        self.session.as_ref()?.snapshot()
     }
     fn request(&self, shape: &Shape) -> Request {
         let columns = shape.columns.iter().filter(|c| self.is_of_all(shape, c.field));
@@ -195,7 +229,7 @@ impl Scanner {
     }
     /// The last answer. `None`: there is none yet.
     pub fn frame(&self) -> Option<Frame<'_>> {
-        let snapshot = self.session.as_ref()?.snapshot()?;
+        let snapshot = self.snapshot()?;
         let cx = &self.context.as_ref()?.0;
         Some(Frame { snapshot, rates: &self.rates, cx, scanned: self.scanned })
     }
@@ -206,7 +240,7 @@ impl Scanner {
     }
     /// Ask for the columns that these tasks lack. What seldom changes is kept for some seconds.
     pub fn look(&self, shape: &Shape, tasks: &[u32], details: &mut Details) {
-        let Some(frame) = self.frame() else { return };
+        let Some(frame) = self.frame().filter(|_| !self.is_replay()) else { return };
         let lacking = shape.columns.iter().map(|c| c.field).filter(|f| !frame.has(f));
         let (steady, moving): (Vec<_>, Vec<_>) = lacking.partition(|f| is_steady(f));
         let row = |i: &u32| Some(Row::new(frame.snapshot.stream().get(*i as usize)?));
@@ -214,6 +248,18 @@ impl Scanner {
         for (cache, fields) in [(&mut details.steady, steady), (&mut details.moving, moving)] {
             cache.fill(&fields, &rows, self.choice);
         }
+    }
+}
+
+/// The context for another answer. Names of users and the time zone are looked up again after a while.
+fn renew(context: &mut Option<(Context, Instant)>, snapshot: &Snapshot, threads: bool) {
+    match context {
+        Some((cx, made)) if made.elapsed() < Duration::from_secs(60) => {
+            cx.info = *snapshot.stream().info();
+            cx.took_ns = snapshot.took().map(|t| t.as_nanos() as u64);
+            cx.threads = threads;
+        }
+        _ => *context = Some((Context::of(snapshot, threads), Instant::now())),
     }
 }
 

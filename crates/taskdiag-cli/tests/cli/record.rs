@@ -12,16 +12,30 @@ use crate::common::{NOW_S, Saved, Task, parts, run, stream, taskdiag};
 
 /// An answer of this second after noon of 2026-01-01 UTC. It has process 1, and one whose pid tells the second.
 fn answer(second: u32) -> Snapshot {
-    let tasks = [Task::new(1, 0, "init"), Task::new(1000 + second, 1, "worker")];
+    let cpu_ns = u64::from(second) * 500_000_000;
+    let init = Task { cpu_ns, ..Task::new(1, 0, "init") };
+    let tasks = [init, Task { cpu_ns: 0, ..Task::new(1000 + second, 1, "worker") }];
     let mut bytes = stream(Strategy::All, &tasks, Done::default());
-    // The time is in the first message, which has a head of 16 bytes.
-    let place = bytes
-        .windows(8)
-        .position(|w| w == (NOW_S * 1_000_000_000).to_ne_bytes())
-        .expect("INFO has the time");
-    let time = (NOW_S + u64::from(second)) * 1_000_000_000;
-    bytes[place..place + 8].copy_from_slice(&time.to_ne_bytes());
+    // The two clocks are one after the other in the first message.
+    let clocks =
+        |at: u64| [NOW_S + at, 100_000 + at].map(|s| (s * 1_000_000_000).to_ne_bytes()).concat();
+    let place = bytes.windows(16).position(|w| w == clocks(0)).expect("INFO has the clocks");
+    bytes[place..place + 16].copy_from_slice(&clocks(second.into()));
     Snapshot::read_from(&bytes[..]).expect("it is whole")
+}
+
+/// A recording for another test: process 1000 + n is there only at second n, and process 1 uses half of a CPU.
+pub struct Replayed {
+    recorded: Recorded,
+}
+
+impl Replayed {
+    pub fn new() -> Replayed {
+        Replayed { recorded: Recorded::new(&[0, 10, 20, 30, 600]) }
+    }
+    pub fn path(&self) -> PathBuf {
+        self.recorded.path()
+    }
 }
 
 struct Recorded(tempfile::TempDir);
@@ -153,6 +167,42 @@ fn damage_is_said() {
     fs::write(&file, &bytes).expect("write");
     let (code, out, err) = recorded.ps(&["--at", "12:00:10"]);
     assert!(code == 4 && out.is_empty() && err.contains("is damaged"), "{err}");
+}
+
+#[cfg(feature = "top")]
+#[test]
+fn top_prints_a_frame() {
+    let recorded = Recorded::new(&[0, 10, 20]);
+    let path = recorded.path();
+    let path = path.to_str().expect("a path of ours");
+    let once = ["top", "--once", "--replay", path];
+    let (code, out, err) =
+        parts(&run(&[&once[..], &["--at", "12:00:10", "-o", "pid,cpu_now,comm"]].concat()));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("2026-01-01 12:00:10, frame 2 of 3\n"), "{out}");
+    assert!(out.contains("CPU % 50.0 of one CPU by these tasks") && out.contains("+1 -1"), "{out}");
+    assert!(out.contains("Ended worker 1000"), "{out}");
+    let row = out.lines().find(|l| l.contains("init")).expect("there is a row");
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["1", "50.0", "init"]);
+    // Of the first frame there are no rates yet.
+    let first = ["--at", "12:00:00", "-o", "pid,cpu_now,comm", "--json"];
+    let (code, out, err) = parts(&run(&[&once[..], &first].concat()));
+    assert_eq!(code, 3, "{err}");
+    let rows: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert!(rows.to_string().contains("null"), "{out}");
+    // What was not recorded.
+    let (code, _, err) = parts(&run(&[&once[..], &["-o", "pid,exe"]].concat()));
+    assert!(code == 3 && err.contains("does not hold exe"), "{err}");
+    for (args, want) in [
+        (&["top", "--at", "12:00"][..], "--replay"),
+        (&["top", "--once", "--replay", path, "--engine", "bpf"], "cannot be used with"),
+        (&["top", "--once", "--replay", path, "--at", "noon"], "a time is 03:10"),
+    ] {
+        let (code, _, err) = parts(&run(args));
+        assert!(code == 2 && err.contains(want), "{args:?}: {err}");
+    }
+    let (code, _, err) = parts(&run(&[&once[..], &["--at", "11:00"]].concat()));
+    assert!(code == 4 && err.contains("begins at 2026-01-01 12:00:00"), "{err}");
 }
 
 fn frames(dir: &Path) -> Recording {

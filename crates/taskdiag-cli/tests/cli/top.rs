@@ -458,3 +458,44 @@ fn what_is_busy_is_seen() {
     assert!(share("cpu_now") < 101.0, "{out}");
     assert!((share("cpu_now") - share("user_now") - share("sys_now")).abs() < 0.01, "{out}");
 }
+
+#[cfg(feature = "record")]
+#[test]
+fn a_recording_is_stepped_through() {
+    let replayed = super::record::Replayed::new();
+    let args = format!("--replay {} --at 12:00:10 -o pid,cpu_now,comm", replayed.path().display());
+    let tmux = Tmux::top(130, 30, "TZ=UTC", &args);
+    let screen = tmux.until_has("2026-01-01 12:00:10, frame 2 of 5");
+    assert!(screen.contains("1010") && screen.contains("Ended worker 1000"), "{screen}");
+    assert!(screen.contains("CPU % 50.0 of one CPU"), "{screen}");
+    for (key, want) in [
+        ("]", "12:00:20, frame 3 of 5"),
+        ("]", "12:00:30, frame 4 of 5"),
+        ("]", "12:10:00, frame 5 of 5, the first after 9 min without any"),
+        ("]", "This is the last frame."),
+        ("[", "12:00:30, frame 4 of 5"),
+        ("{", "12:00:00, frame 1 of 5"),
+        ("[", "This is the first frame."),
+        ("}", "12:10:00, frame 5 of 5"),
+        ("k", "A recording has no such key"),
+    ] {
+        tmux.keys(&[key]);
+        tmux.until_has(want);
+    }
+    // A time that is not there stays in the line in which it is typed.
+    tmux.keys(&["g"]);
+    tmux.until_has("Go to: 03:10");
+    tmux.keys(&["-l", "11:00"]);
+    tmux.keys(&["Enter"]);
+    tmux.until_has("the recording begins at 2026-01-01 12:00:00");
+    tmux.keys(&["BSpace", "BSpace", "BSpace", "BSpace", "BSpace"]);
+    tmux.keys(&["-l", "12:00:21"]);
+    tmux.keys(&["Enter"]);
+    tmux.until_has("12:00:20, frame 3 of 5");
+    // It plays to the end, a frame in each delay.
+    tmux.keys(&["Space"]);
+    tmux.until_has("This is the last frame.");
+    tmux.until_has("frame 5 of 5");
+    tmux.keys(&["q"]);
+    tmux.until_has("code 0");
+}
