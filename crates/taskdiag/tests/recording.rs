@@ -161,26 +161,24 @@ fn a_tail_cut_at_any_byte_loses_the_last_frame_only() {
     let (data, index) = (fs::read(dir.data()).expect("read"), fs::read(dir.index()).expect("read"));
     let whole: Vec<u64> = every(5).collect();
     for len in before..data.len() as u64 {
-        // With the index that has the frame, with the one before, and without one.
-        for entries in [5, 4, 0] {
-            fs::write(dir.data(), &data[..len as usize]).expect("write");
-            fs::write(dir.index(), &index[..64 * entries]).expect("write");
-            assert_eq!(seconds(&dir, 20), whole[..4], "{len} bytes, {entries} entries");
-            let recording = Recording::open(dir.path()).expect("it opens");
-            let torn: Vec<_> =
-                recording.damage().iter().map(|d| (d.at, d.bytes, d.is_tail)).collect();
-            let cut = len - before;
-            assert_eq!(torn, if cut == 0 { vec![] } else { vec![(before, cut, true)] }, "{len}");
-            // The next writer mends it and goes on.
-            let mut next = writer(&dir);
-            assert_eq!(next.repaired().map(|r| r.bytes), (cut > 0).then_some(cut), "{len}");
-            next.append(&snapshot(BEGIN + 40, 20)).expect("it is written");
-            drop(next);
-            assert_eq!(seconds(&dir, 20), whole, "{len}");
-            let recording = Recording::open(dir.path()).expect("it opens");
-            assert_eq!(recording.damage(), []);
-            assert_eq!(fs::metadata(dir.index()).expect("it is there").len(), 5 * 64);
-        }
+        // By turns with the index that has the frame, with the one before, and without one.
+        let entries = [5, 4, 0][len as usize % 3];
+        fs::write(dir.data(), &data[..len as usize]).expect("write");
+        fs::write(dir.index(), &index[..64 * entries]).expect("write");
+        assert_eq!(seconds(&dir, 20), whole[..4], "{len} bytes, {entries} entries");
+        let recording = Recording::open(dir.path()).expect("it opens");
+        let torn: Vec<_> = recording.damage().iter().map(|d| (d.at, d.bytes, d.is_tail)).collect();
+        let cut = len - before;
+        assert_eq!(torn, if cut == 0 { vec![] } else { vec![(before, cut, true)] }, "{len}");
+        // The next writer mends it and goes on.
+        let mut next = writer(&dir);
+        assert_eq!(next.repaired().map(|r| r.bytes), (cut > 0).then_some(cut), "{len}");
+        next.append(&snapshot(BEGIN + 40, 20)).expect("it is written");
+        drop(next);
+        assert_eq!(seconds(&dir, 20), whole, "{len}");
+        let recording = Recording::open(dir.path()).expect("it opens");
+        assert_eq!(recording.damage(), []);
+        assert_eq!(fs::metadata(dir.index()).expect("it is there").len(), 5 * 64);
     }
 }
 
@@ -404,7 +402,7 @@ fn what_is_not_a_recording_is_said() {
     assert!(matches!(e, Error::Io { .. }), "{e:?}");
     // A foreign file with the name of a day file is neither read nor written to.
     let foreign = dir.path().join("2030-01-01.000.tdr");
-    let noise: Vec<u8> = (0..5000u32).map(|n| (n * n >> 3) as u8).collect();
+    let noise: Vec<u8> = (0..5000u32).map(|n| ((n * n) >> 3) as u8).collect();
     fs::write(&foreign, &noise).expect("write");
     let recording = Recording::open(dir.path()).expect("it opens");
     assert!(recording.is_empty() && !recording.damage().is_empty());
@@ -427,6 +425,75 @@ fn what_is_not_a_recording_is_said() {
     record(&dir, [BEGIN + 20], 4);
     assert_eq!(fs::read(&dir.files("tdr")[0]).expect("read"), before);
     assert_eq!(dir.files("tdr").len(), 2);
+}
+
+#[test]
+fn no_file_makes_a_reader_fail() {
+    let dir = Dir::new();
+    record(&dir, every(6), 10);
+    let (data, index) = (fs::read(dir.data()).expect("read"), fs::read(dir.index()).expect("read"));
+    let places: Vec<usize> = index
+        .chunks_exact(64)
+        .map(|h| u64::from_le_bytes(h[8..16].try_into().expect("8 bytes")) as usize)
+        .collect();
+    let mut seed = 7u64;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let odd = [0, 1, 8, 63, 64, 65, 1 << 31, u32::MAX as u64, 1 << 62, u64::MAX - 7, u64::MAX];
+    let (mut read, mut refused) = (0, 0);
+    for round in 0..600 {
+        let (mut bad, mut entries) = (data.clone(), index.clone());
+        match round % 4 {
+            // Heads with right sums and other members, in the file and in the index.
+            0 | 1 => {
+                let frame = random(6);
+                let member = 8 + 4 * random(14);
+                let value = odd[random(odd.len())].to_le_bytes();
+                for (bytes, at) in [(&mut bad, places[frame]), (&mut entries, 64 * frame)] {
+                    bytes[at + member..at + member + 4].copy_from_slice(&value[..4]);
+                    if member <= 56 && round % 8 < 4 {
+                        bytes[at + member..at + member + 8].copy_from_slice(&value);
+                    }
+                    let crc = crc32(&bytes[at + 8..at + 64]);
+                    bytes[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
+                }
+            }
+            // Some bytes that are wrong, missing or too many.
+            2 => (0..=random(9)).for_each(|_| bad[random(data.len())] = random(256) as u8),
+            _ => {
+                let (from, to) = (random(data.len()), random(data.len()));
+                let piece = data[from.min(to)..from.max(to)].to_vec();
+                bad.splice(random(data.len()).., piece);
+                bad.extend_from_slice(&data[random(data.len())..]);
+            }
+        }
+        if random(2) == 0 {
+            entries.truncate(random(entries.len()));
+        }
+        fs::write(dir.data(), &bad).expect("write");
+        fs::write(dir.index(), &entries).expect("write");
+        let Ok(recording) = Recording::open(dir.path()) else { continue };
+        for frame in recording.iter() {
+            match frame {
+                Ok(frame) => read += usize::from(frame.snapshot.tasks().len() == 10),
+                Err(_) => refused += 1,
+            }
+        }
+        if round % 10 == 0 {
+            // What a writer makes of it, a reader reads.
+            record(&dir, [BEGIN + 1000], 10);
+            let recording = Recording::open(dir.path()).expect("it opens");
+            let last = recording.read(recording.len() - 1).expect("it is whole");
+            assert_eq!(last.snapshot.tasks().len(), 10, "round {round}");
+            fs::read_dir(dir.path()).expect("there").flatten().for_each(|e| {
+                let _ = fs::remove_file(e.path());
+            });
+            fs::write(dir.path().join("2026-11-22.000.tdr"), &data).expect("write");
+        }
+    }
+    assert!(read > 500 && refused > 50, "{read} {refused}");
 }
 
 /// CRC32 as the document defines it, bit by bit.
