@@ -52,9 +52,9 @@ A recording has the arguments of all processes, which may hold secrets, so DIR i
 and top show. More groups cost more: with --groups default,files it has open files, too.";
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("sudo taskdiag record /var/lib/taskdiag", "keep what ran in the last seven days"),
-    ("taskdiag ps --from /var/lib/taskdiag --at 03:10", "show what ran at ten past three"),
-    ("taskdiag record --every 1s --keep 1h /tmp/last-hour", "look closely for an hour"),
+    ("sudo taskdiag record /var/lib/taskdiag", "keep the last seven days"),
+    ("taskdiag ps --from /var/lib/taskdiag --at 03:10", "show what ran then"),
+    ("taskdiag record --every 1s --keep 1d /srv/r", "look closely"),
 ];
 
 /// The options.

@@ -57,6 +57,11 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag ps --tree -u www", "The processes of a user as a tree."),
     ("taskdiag ps --json -o pid,args,rss,read_bytes", "For programs."),
     ("taskdiag dump > f; taskdiag ps --from f -o pid,cgroup", "Save an answer, and show it later."),
+    #[cfg(feature = "record")]
+    (
+        "taskdiag record /var/lib/taskdiag; taskdiag ps --from /var/lib/taskdiag --at 03:10",
+        "Keep what runs, and show what ran at some time.",
+    ),
     ("taskdiag maps 42", "The memory mappings of process 42, as in pmap. -x and -X show more."),
     ("taskdiag maps --by path --path libssl", "Who uses a library."),
     ("taskdiag maps --deleted --by path", "Deleted or replaced files that are still mapped."),

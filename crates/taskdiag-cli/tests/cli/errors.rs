@@ -54,8 +54,20 @@ fn help_says_the_exit_codes() {
     }
 }
 
-const COMMANDS: [&str; 10] =
-    ["", "ps", "files", "maps", "memory", "tree", "fields", "engines", "dump", "wait"];
+const COMMANDS: &[&str] = &[
+    "",
+    "ps",
+    "files",
+    "maps",
+    "memory",
+    "tree",
+    "fields",
+    "engines",
+    "dump",
+    "wait",
+    #[cfg(feature = "record")]
+    "record",
+];
 
 /// The help of a command, in a terminal of 80 columns.
 fn help(command: &str) -> std::process::Output {
