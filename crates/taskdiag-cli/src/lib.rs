@@ -8,6 +8,8 @@ mod aside;
 mod both;
 mod columns;
 mod commands;
+#[cfg(all(feature = "arrow", feature = "record"))]
+mod convert;
 mod dropin;
 mod exit;
 mod files;

@@ -1,6 +1,8 @@
 //! Arguments: one clap definition for each command. The parser, `--help`, the man page and the
 //! completions are all made from it.
 
+#[cfg(all(feature = "arrow", feature = "record"))]
+pub mod convert;
 pub mod dropin;
 pub mod dump;
 pub mod files;
@@ -45,6 +47,9 @@ pub enum Cli {
     /// `taskdiag top`
     #[cfg(feature = "top")]
     Top(Box<top::TopArgs>),
+    /// `taskdiag convert`
+    #[cfg(all(feature = "arrow", feature = "record"))]
+    Convert(convert::ConvertArgs),
     /// `taskdiag fields`; JSON?
     Fields(bool),
     /// `taskdiag engines`; JSON?
@@ -121,6 +126,7 @@ pub fn command() -> Command {
         )
         .subcommand(dump::command())
         .subcommands(record_command())
+        .subcommands(convert_command())
         .subcommand(wait::command())
         .subcommand(run::command())
         .subcommand(dropin::command())
@@ -206,6 +212,14 @@ fn record_command() -> Option<Command> {
     None
 }
 
+/// `taskdiag convert`, if it is built in.
+fn convert_command() -> Option<Command> {
+    #[cfg(all(feature = "arrow", feature = "record"))]
+    return Some(convert::command());
+    #[cfg(not(all(feature = "arrow", feature = "record")))]
+    None
+}
+
 /// The names of other tools, which are no commands here, and what does their job.
 const TOOLS: &[(&str, &str)] = &[
     ("lsof", "'taskdiag files' takes the options of lsof"),
@@ -222,6 +236,8 @@ const TOOLS: &[(&str, &str)] = &[
         "it was left out of this build (feature 'record'); 'taskdiag dump' saves one answer",
     ),
     ("atop", "'taskdiag record' keeps what ran, and --from DIR --at TIME shows it"),
+    #[cfg(not(all(feature = "arrow", feature = "record")))]
+    ("convert", "it was left out of this build (features 'arrow' and 'record')"),
     ("htop", "'taskdiag top' shows who uses the CPU"),
     ("pgrep", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
     ("pidof", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
@@ -276,6 +292,8 @@ fn parsed(name: &str, m: &ArgMatches) -> Result<Cli, Exit> {
         "memory" => Cli::Memory(Box::new(memory::MemoryArgs::from_matches(m)?)),
         "files" => Cli::Files(Box::new(files::FilesArgs::from_matches(m)?)),
         "tree" => Cli::Tree(Box::new(tree::TreeArgs::from_matches(m)?)),
+        #[cfg(all(feature = "arrow", feature = "record"))]
+        "convert" => Cli::Convert(convert::ConvertArgs::from_matches(m)?),
         #[cfg(feature = "top")]
         "top" => Cli::Top(Box::new(top::TopArgs::from_matches(m)?)),
         "fields" => Cli::Fields(m.get_flag("json")),

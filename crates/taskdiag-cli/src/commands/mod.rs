@@ -23,6 +23,8 @@ pub fn run(cli: &Cli) -> Result<(), Exit> {
         Cli::Tree(args) => crate::tree::run(args),
         #[cfg(feature = "top")]
         Cli::Top(args) => crate::top::run(args),
+        #[cfg(all(feature = "arrow", feature = "record"))]
+        Cli::Convert(args) => crate::convert::run(args),
         Cli::Fields(json) => fields::run(*json),
         Cli::Engines(json) => engines::run(*json),
         Cli::Dump(args) => dump::run(args),

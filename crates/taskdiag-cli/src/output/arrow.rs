@@ -23,20 +23,20 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, TimeUnit};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use taskdiag::columns::{self, Batch, Builder, Data, Spec, Text, Texts, Type};
 use taskdiag::field::Context;
 
 use super::{Sink, Table, Tally};
 
 /// The version of the schemas. A later one may add columns and metadata, and changes no type.
-const SCHEMA: &str = "1";
+pub const SCHEMA: &str = "1";
 
 /// Text that usually differs in each row.
 const DISTINCT: &[&str] = &["kstack", "name"];
 
 /// An error of the libraries. Theirs wrap those of the file, which have to be told as such (a closed pipe is no fault).
-fn failed(e: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+pub fn failed(e: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&e);
     while let Some(e) = cause {
         if let Some(io) = e.downcast_ref::<io::Error>() {
@@ -78,21 +78,21 @@ fn data_type(spec: &Spec) -> DataType {
     }
 }
 
+/// The field of the schema for a column.
+pub fn field(spec: &Spec) -> Field {
+    let mut metadata = HashMap::from([
+        ("taskdiag.help".to_owned(), spec.help.to_owned()),
+        ("taskdiag.source".to_owned(), spec.source.to_owned()),
+    ]);
+    // Arrow's own types have the unit of a duration and of a moment.
+    if !spec.unit.is_empty() && !matches!(spec.kind, Type::Duration | Type::Timestamp) {
+        metadata.insert("taskdiag.unit".to_owned(), spec.unit.to_owned());
+    }
+    Field::new(&spec.name, data_type(spec), true).with_metadata(metadata)
+}
+
 fn schema(cx: &Context, specs: &[Spec]) -> Schema {
-    let fields: Vec<Field> = specs
-        .iter()
-        .map(|spec| {
-            let mut metadata = HashMap::from([
-                ("taskdiag.help".to_owned(), spec.help.to_owned()),
-                ("taskdiag.source".to_owned(), spec.source.to_owned()),
-            ]);
-            // Arrow's own types have the unit of a duration and of a moment.
-            if !spec.unit.is_empty() && !matches!(spec.kind, Type::Duration | Type::Timestamp) {
-                metadata.insert("taskdiag.unit".to_owned(), spec.unit.to_owned());
-            }
-            Field::new(&spec.name, data_type(spec), true).with_metadata(metadata)
-        })
-        .collect();
+    let fields: Vec<Field> = specs.iter().map(field).collect();
     let metadata = HashMap::from([
         ("taskdiag.schema".to_owned(), SCHEMA.to_owned()),
         ("taskdiag.realtime_ns".to_owned(), cx.info.realtime_ns.to_string()),
@@ -155,10 +155,14 @@ fn array(spec: &Spec, column: columns::Column) -> ArrayRef {
     }
 }
 
+/// The columns of a batch.
+pub fn arrays(specs: &[Spec], batch: Batch) -> Vec<ArrayRef> {
+    specs.iter().zip(batch.columns).map(|(s, c)| array(s, c)).collect()
+}
+
 fn record_batch(schema: &Arc<Schema>, specs: &[Spec], batch: Batch) -> io::Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.rows));
-    let arrays = specs.iter().zip(batch.columns).map(|(s, c)| array(s, c)).collect();
-    RecordBatch::try_new_with_options(schema.clone(), arrays, &options).map_err(failed)
+    RecordBatch::try_new_with_options(schema.clone(), arrays(specs, batch), &options).map_err(failed)
 }
 
 /// The rows as batches of one schema, and how many there are.
@@ -232,16 +236,19 @@ pub fn parquet(
     Ok(count)
 }
 
+/// How Parquet files are written.
+pub fn properties() -> WriterPropertiesBuilder {
+    WriterProperties::builder()
+        .set_created_by(concat!("taskdiag ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+}
+
 fn write_parquet(
     out: impl Write + Send,
     schema: &Arc<Schema>,
     batches: &[RecordBatch],
 ) -> io::Result<()> {
-    let properties = WriterProperties::builder()
-        .set_created_by(concat!("taskdiag ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .build();
-    let mut out = ArrowWriter::try_new(out, schema.clone(), Some(properties)).map_err(failed)?;
+    let mut out = ArrowWriter::try_new(out, schema.clone(), Some(properties().build())).map_err(failed)?;
     for batch in batches {
         out.write(batch).map_err(failed)?;
     }
