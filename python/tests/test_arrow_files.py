@@ -4,6 +4,7 @@
 import base64
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -178,3 +179,27 @@ def test_saved_answer(tmp_path):
     saved.write_bytes(run("dump", "--groups", "ps"))
     table = pyarrow.ipc.open_stream(run("ps", "--from", str(saved), "-o", "pid,comm", "--arrow")).read_all()
     assert table.num_rows == len(json.loads(run("ps", "--from", str(saved), "-o", "pid,comm", "--json")))
+
+
+def test_convert_gives_each_frame_again(tmp_path, start):
+    """The query of docs/arrow.md, with the last frame of a recording read by the command as the judge."""
+    recording, lake = tmp_path / "recording", tmp_path / "lake"
+    short = start(READY)
+    recorder = subprocess.Popen([COMMAND, "record", "--every", "300ms", "-n", "8", str(recording)], stderr=subprocess.DEVNULL)
+    time.sleep(1.2)
+    later = start(READY)
+    short.kill()
+    short.wait()
+    assert recorder.wait() == 0
+    run("convert", "--host", "web1", "-o", "comm,rss", str(recording), str(lake))
+    rows = json.loads(run("ps", "--from", str(recording), "-o", "pid,comm,rss", "--json"))
+    page = (pathlib.Path(__file__).parents[2] / "docs/arrow.md").read_text()
+    query = page.partition("```sql\n")[2].partition("```")[0].replace("DIR/", f"{lake}/")
+    # The recording may be of two hours.
+    query = query.replace("and date = '2026-11-22' and hour = 3 and ts <= '2026-11-22 03:10:00Z'", "and ts <= now()")
+    assert "2026" not in query
+    found = {(p, c, r) for p, c, r in duckdb.sql(query).fetchall()}
+    assert found == {(r["pid"], r["comm"], r["rss"]) for r in rows}
+    assert later.pid in {p for p, _, _ in found} and short.pid not in {p for p, _, _ in found}
+    changes = duckdb.sql(f"select change, pid from '{lake}/**/*.parquet'").fetchall()
+    assert ("ended", short.pid) in changes and ("new", later.pid) in changes

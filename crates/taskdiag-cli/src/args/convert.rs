@@ -123,7 +123,7 @@ impl ConvertArgs {
         let mut names: Vec<&str> = vec!["pid", "start_ticks"];
         match given.is_empty() {
             true => names.extend(COLUMNS.split(',')),
-            false => names.extend(lists::items(given.into_iter())),
+            false => names.extend(lists::items(given)),
         }
         if m.get_flag("args") {
             names.push("args");

@@ -1,6 +1,6 @@
 //! The rows of an hour, and the file that they become.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -45,14 +45,20 @@ impl Partition {
     pub fn new(lake: &Path, hour: u64, host: &str, threads: bool) -> Partition {
         // The hours come from the clock of a machine, so they are far from the ends of the calendar.
         let begin = DateTime::from_timestamp(hour as i64 * 3600, 0).unwrap_or_default();
-        let directory = lake.join(begin.format("date=%Y-%m-%d/hour=%H").to_string()).join(format!("host={host}"));
+        let directory = lake
+            .join(begin.format("date=%Y-%m-%d/hour=%H").to_string())
+            .join(format!("host={host}"));
         let name = if threads { "threads" } else { "processes" };
         Partition { directory, name, host: host.to_owned() }
     }
     /// The n-th file, from 0.
     fn file(&self, n: usize) -> PathBuf {
         let name = self.name;
-        self.directory.join(if n == 0 { format!("{name}.parquet") } else { format!("{name}-{n}.parquet") })
+        self.directory.join(if n == 0 {
+            format!("{name}.parquet")
+        } else {
+            format!("{name}-{n}.parquet")
+        })
     }
     /// Was it written after its hour was over?
     pub fn is_complete(&self) -> bool {
@@ -158,7 +164,9 @@ impl Hour {
             let rows = row..row + batch.rows;
             row = rows.end;
             let mut columns: Vec<ArrayRef> = vec![
-                Arc::new(TimestampMicrosecondArray::from(at[rows.clone()].to_vec()).with_timezone("UTC")),
+                Arc::new(
+                    TimestampMicrosecondArray::from(at[rows.clone()].to_vec()).with_timezone("UTC"),
+                ),
                 Arc::new(changes_of(&change[rows])?),
             ];
             columns.extend(arrow::arrays(&specs, batch));
@@ -216,13 +224,17 @@ fn write(file: &Path, batch: &RecordBatch, metadata: HashMap<String, String>) ->
     let written = (|| {
         let schema: SchemaRef =
             Arc::new(batch.schema().as_ref().clone().with_metadata(metadata.clone()));
-        let pairs = metadata.into_iter().map(|(k, v)| KeyValue::new(k, v)).collect();
+        // In order, so that the same rows give the same file.
+        let pairs = metadata.into_iter().collect::<BTreeMap<_, _>>().into_iter();
+        let pairs = pairs.map(|(key, value)| KeyValue::new(key, value)).collect();
         let properties = arrow::properties()
             .set_max_row_group_size(GROUP)
             .set_key_value_metadata(Some(pairs))
             .build();
-        let batch = RecordBatch::try_new(schema.clone(), batch.columns().to_vec()).map_err(arrow::failed)?;
-        let mut writer = ArrowWriter::try_new(&mut out, schema, Some(properties)).map_err(arrow::failed)?;
+        let batch = RecordBatch::try_new(schema.clone(), batch.columns().to_vec())
+            .map_err(arrow::failed)?;
+        let mut writer =
+            ArrowWriter::try_new(&mut out, schema, Some(properties)).map_err(arrow::failed)?;
         writer.write(&batch).map_err(arrow::failed)?;
         writer.close().map_err(arrow::failed)?;
         out.flush()?;
@@ -263,7 +275,7 @@ fn schema(specs: &[Spec]) -> SchemaRef {
     let at = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
     let change = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
     let mut fields = vec![
-        Field::new("at", at, false).with_metadata(help("When it was so")),
+        Field::new("ts", at, false).with_metadata(help("When it was so")),
         Field::new("change", change, false)
             .with_metadata(help("Why the row is there: full, new, changed, ended")),
     ];

@@ -26,8 +26,7 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
     // Ctrl-C may end it anywhere, because a file has its name only when it is whole.
     interrupt::rest();
     let opened = SystemTime::now();
-    let recording =
-        Recording::open(&args.recording).map_err(|e| Exit::Failed(e.to_string()))?;
+    let recording = Recording::open(&args.recording).map_err(|e| Exit::Failed(e.to_string()))?;
     let mut lacking: Vec<String> = recording.damage().iter().map(ToString::to_string).collect();
     let _lock = lock(&args.directory)?;
     let threads = has_threads(&recording);

@@ -162,7 +162,8 @@ pub fn arrays(specs: &[Spec], batch: Batch) -> Vec<ArrayRef> {
 
 fn record_batch(schema: &Arc<Schema>, specs: &[Spec], batch: Batch) -> io::Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.rows));
-    RecordBatch::try_new_with_options(schema.clone(), arrays(specs, batch), &options).map_err(failed)
+    RecordBatch::try_new_with_options(schema.clone(), arrays(specs, batch), &options)
+        .map_err(failed)
 }
 
 /// The rows as batches of one schema, and how many there are.
@@ -248,7 +249,8 @@ fn write_parquet(
     schema: &Arc<Schema>,
     batches: &[RecordBatch],
 ) -> io::Result<()> {
-    let mut out = ArrowWriter::try_new(out, schema.clone(), Some(properties().build())).map_err(failed)?;
+    let mut out =
+        ArrowWriter::try_new(out, schema.clone(), Some(properties().build())).map_err(failed)?;
     for batch in batches {
         out.write(batch).map_err(failed)?;
     }

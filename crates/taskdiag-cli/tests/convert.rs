@@ -1,0 +1,253 @@
+//! `taskdiag convert`: what is in the files gives each frame of a made-up recording again.
+
+#![cfg(all(feature = "arrow", feature = "record"))]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    DurationNanosecondType, Int8Type, Int32Type, TimestampMicrosecondType, UInt64Type,
+};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use taskdiag::recording::{Options, Writer};
+use taskdiag::wire::{Done, Info, StreamWriter, build};
+use taskdiag::{Base, Snapshot, Stat};
+
+/// 2026-11-22 at 03:10:00 UTC.
+const BEGIN: u64 = 1_795_317_000;
+const MINUTE: u64 = 60;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Pid and start in ticks → command name and CPU time in user mode.
+type Tasks = BTreeMap<(u64, u64), (String, i64)>;
+/// The time in us → the tasks then.
+type Truth = BTreeMap<i64, Tasks>;
+
+/// What runs in this minute. Some tasks change, end, and have their pid used again.
+fn tasks(minute: u64) -> Tasks {
+    let mut tasks = Tasks::new();
+    for pid in 1..=40u64 {
+        // A life of this many minutes, one life after the other, with a minute between them.
+        let life = 3 + pid * 7 % 50;
+        let (number, age) = (minute / (life + 1), minute % (life + 1));
+        if age == life {
+            continue;
+        }
+        let start_ticks = pid * 10 + number * (life + 1) * MINUTE * 100;
+        let used = if pid % 5 == 0 { age as i64 * 250_000_000 } else { 0 };
+        // An exec in the middle of a life.
+        let name = if pid % 4 == 0 && age > life / 2 { "after" } else { "before" };
+        tasks.insert((pid, start_ticks), (format!("{name}{pid}"), used));
+    }
+    tasks
+}
+
+fn snapshot(second: u64, boottime: u64, tasks: &Tasks) -> Snapshot {
+    let mut w = StreamWriter::new();
+    let head = StreamWriter::blank_info();
+    let (realtime_ns, boottime_ns) = (second * SECOND_NS, boottime * SECOND_NS);
+    w.info(&build!(Info { realtime_ns, boottime_ns, clk_tck: 100, ..head }));
+    for ((pid, start_ticks), (comm, utime_ns)) in tasks {
+        w.begin_task(*pid as u32, *pid as u32);
+        let mut base = Base::new();
+        base.valid = Base::ALL_VALID;
+        base.start_time_ns = start_ticks * 10_000_000;
+        w.put_base(&base, comm.as_bytes());
+        let mut stat = Stat::new();
+        stat.valid = Stat::ALL_VALID;
+        stat.utime_ns = *utime_ns as u64;
+        w.put(&stat);
+        w.end_task();
+    }
+    Snapshot::parse(w.finish(Done::default())).expect("it is whole")
+}
+
+struct Lake {
+    dir: tempfile::TempDir,
+    truth: Truth,
+}
+
+impl Lake {
+    /// A recording of a hundred minutes. The machine boots after 73 of them.
+    fn new() -> Lake {
+        let dir = tempfile::tempdir().expect("there is room");
+        let options = Options::new(Duration::from_secs(MINUTE));
+        let mut writer = Writer::open(dir.path().join("recording"), options).expect("it is new");
+        let mut truth = Truth::new();
+        for minute in 0..100 {
+            let second = BEGIN + minute * MINUTE;
+            let boottime =
+                if minute < 73 { 100_000 + minute * MINUTE } else { (minute - 60) * MINUTE };
+            let tasks = tasks(minute);
+            writer.append(&snapshot(second, boottime, &tasks)).expect("there is room");
+            truth.insert((second * 1_000_000) as i64, tasks);
+        }
+        Lake { dir, truth }
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+    fn convert(&self, options: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_taskdiag"))
+            .arg("convert")
+            .args([self.path("recording"), self.path("lake")])
+            .args(["-o", "comm,usertime"])
+            .args(if options.contains(&"--host") { &[][..] } else { &["--host", "web1"] })
+            .args(options)
+            .output()
+            .expect("the program runs")
+    }
+    fn hour(&self, hour: u32) -> PathBuf {
+        self.path("lake")
+            .join(format!("date=2026-11-22/hour={hour:02}/host=web1/processes.parquet"))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    key: (u64, u64),
+    ts: i64,
+    change: String,
+    values: (String, i64),
+}
+
+fn rows(file: &Path) -> Vec<Row> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(file).expect("it is there"))
+        .and_then(ParquetRecordBatchReaderBuilder::build)
+        .expect("it is a Parquet file");
+    let mut rows = Vec::new();
+    for batch in reader {
+        let batch = batch.expect("it can be read");
+        let column = |name: &str| batch.column_by_name(name).unwrap_or_else(|| panic!("{name}"));
+        let ts = column("ts").as_primitive::<TimestampMicrosecondType>();
+        let change = column("change").as_dictionary::<Int8Type>();
+        let change = change.downcast_dict::<arrow_array::StringArray>().expect("text");
+        let pid = column("pid").as_primitive::<UInt64Type>();
+        let start = column("start_ticks").as_primitive::<UInt64Type>();
+        let comm = column("comm").as_dictionary::<Int32Type>();
+        let comm = comm.downcast_dict::<arrow_array::StringArray>().expect("text");
+        let used = column("usertime").as_primitive::<DurationNanosecondType>();
+        for i in 0..batch.num_rows() {
+            use arrow_array::ArrayAccessor;
+            rows.push(Row {
+                key: (pid.value(i), start.value(i)),
+                ts: ts.value(i),
+                change: change.value(i).to_owned(),
+                values: (comm.value(i).to_owned(), used.value(i)),
+            });
+        }
+    }
+    rows
+}
+
+/// What ran at a moment, by the rule of docs/arrow.md.
+fn at(rows: &[Row], ts: i64) -> Tasks {
+    let full = rows.iter().filter(|r| r.ts <= ts && r.change == "full").map(|r| r.ts).max();
+    let mut last: BTreeMap<(u64, u64), &Row> = BTreeMap::new();
+    for row in rows.iter().filter(|r| Some(r.ts) >= full && r.ts <= ts) {
+        last.insert(row.key, row);
+    }
+    let there = last.into_values().filter(|r| r.change != "ended");
+    there.map(|r| (r.key, r.values.clone())).collect()
+}
+
+#[test]
+fn every_frame_can_be_had_again() {
+    let lake = Lake::new();
+    let ran = lake.convert(&[]);
+    assert_eq!((ran.status.code(), text(&ran.stderr)), (Some(0), String::new()));
+    assert_eq!(text(&ran.stdout).lines().count(), 2, "a line for each file: {}", text(&ran.stdout));
+    let (third, fourth) = (rows(&lake.hour(3)), rows(&lake.hour(4)));
+    let four = ((BEGIN + 50 * MINUTE) * 1_000_000) as i64;
+    for (ts, tasks) in &lake.truth {
+        // Each file stands alone.
+        let hour = if *ts < four { &third } else { &fourth };
+        let found = at(hour, *ts);
+        let first = found.iter().zip(tasks).find(|(found, true_one)| found != true_one);
+        assert!(found == *tasks, "at {ts}: {} tasks of {}, {first:?}", found.len(), tasks.len());
+    }
+    for hour in [&third, &fourth] {
+        assert!(hour.is_sorted_by_key(|r| (r.key, r.ts)), "in order of the tasks");
+        let full = hour.iter().filter(|r| r.change == "full").map(|r| r.ts);
+        let mut full: Vec<i64> = full.collect();
+        full.sort_unstable();
+        full.dedup();
+        // Each ten minutes, and one after the boot.
+        assert_eq!(full.len(), if hour.len() == third.len() { 5 } else { 6 });
+    }
+    let all: usize = lake.truth.values().map(BTreeMap::len).sum();
+    let written = third.len() + fourth.len();
+    assert!(written * 2 < all, "{written} rows of {all}");
+    for name in ["full", "new", "changed", "ended"] {
+        assert!(third.iter().any(|r| r.change == name), "{name}");
+    }
+    assert_eq!(lake.hour(3).metadata().expect("it is there").permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn an_hour_that_is_over_is_written_once() {
+    let lake = Lake::new();
+    assert_eq!(text(&lake.convert(&[]).stdout).lines().count(), 2);
+    let before = fs::read(lake.hour(3)).expect("it is there");
+    let is_as = |bytes: &[u8]| fs::read(lake.hour(3)).is_ok_and(|b| b == bytes);
+    let again = lake.convert(&[]);
+    assert_eq!((again.status.code(), text(&again.stdout)), (Some(0), String::new()));
+    // One that is no longer whole is.
+    fs::write(lake.hour(3), &before[..before.len() / 2]).expect("there is room");
+    assert_eq!(text(&lake.convert(&[]).stdout).lines().count(), 1);
+    assert!(is_as(&before), "the same rows give the same file");
+    // What a command that was killed has left is no obstacle.
+    let part = lake.hour(3).with_file_name(".processes.parquet.part");
+    fs::write(&part, "torn").expect("there is room");
+    assert_eq!(text(&lake.convert(&["--again"]).stdout).lines().count(), 2);
+    assert!(!part.exists());
+    assert!(is_as(&before));
+}
+
+#[test]
+fn all_rows_where_each_frame_is_full() {
+    let lake = Lake::new();
+    assert_eq!(lake.convert(&["--full-every", "1us"]).status.code(), Some(0));
+    let full = [3, 4].map(|h| rows(&lake.hour(h))).concat();
+    let full = full.iter().filter(|r| r.change == "full").count();
+    assert_eq!(full, lake.truth.values().map(BTreeMap::len).sum::<usize>());
+}
+
+#[test]
+fn damage_is_told_and_the_rest_is_there() {
+    let lake = Lake::new();
+    let file = fs::read_dir(lake.path("recording")).expect("it is there").flatten();
+    let file = file.map(|e| e.path()).find(|p| p.extension().is_some_and(|e| e == "tdr"));
+    let file = File::options().write(true).open(file.expect("a day file")).expect("it is ours");
+    let end = file.metadata().expect("it is there").len();
+    file.write_all_at(b"????", end - 100).expect("there is room");
+    let ran = lake.convert(&[]);
+    assert_eq!(ran.status.code(), Some(3), "{}", text(&ran.stderr));
+    assert!(text(&ran.stderr).contains(".tdr"), "{}", text(&ran.stderr));
+    let first = lake.truth.first_key_value().expect("there are some");
+    assert!(at(&rows(&lake.hour(3)), *first.0) == *first.1);
+}
+
+#[test]
+fn two_at_once_and_bad_names_are_refused() {
+    let lake = Lake::new();
+    fs::create_dir(lake.path("lake")).expect("there is room");
+    let held = File::open(lake.path("lake")).expect("it is there");
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).expect("nobody has it");
+    let ran = lake.convert(&[]);
+    assert_eq!(ran.status.code(), Some(4));
+    assert!(text(&ran.stderr).contains("another 'taskdiag convert'"), "{}", text(&ran.stderr));
+    drop(held);
+    for host in ["../x", "a b", "", ".x"] {
+        assert_eq!(lake.convert(&["--host", host]).status.code(), Some(2), "{host}");
+    }
+}
