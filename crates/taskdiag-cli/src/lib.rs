@@ -12,6 +12,8 @@ mod commands;
 mod convert;
 mod dropin;
 mod exit;
+#[cfg(feature = "export")]
+mod export;
 mod files;
 mod forest;
 mod interrupt;

@@ -5,6 +5,8 @@
 pub mod convert;
 pub mod dropin;
 pub mod dump;
+#[cfg(feature = "export")]
+pub mod export;
 pub mod files;
 pub mod lists;
 mod lsof;
@@ -50,6 +52,9 @@ pub enum Cli {
     /// `taskdiag convert`
     #[cfg(all(feature = "arrow", feature = "record"))]
     Convert(convert::ConvertArgs),
+    /// `taskdiag export`
+    #[cfg(feature = "export")]
+    Export(Box<export::ExportArgs>),
     /// `taskdiag fields`; JSON?
     Fields(bool),
     /// `taskdiag engines`; JSON?
@@ -106,6 +111,7 @@ pub fn command() -> Command {
         .subcommand(files::command())
         .subcommand(tree::command())
         .subcommands(top_command())
+        .subcommands(export_command())
         .subcommand(
             Command::new("fields")
                 .about("List all columns, with their groups, unit, type, names and source")
@@ -173,6 +179,7 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
         Some("memory") => Some(memory::command()),
         Some("tree") => Some(tree::command()),
         Some("top") => top_command(),
+        Some("export") => export_command(),
         Some("dump") => Some(dump::command()),
         Some("record") => record_command(),
         Some("wait") => Some(wait::command()),
@@ -220,6 +227,14 @@ fn convert_command() -> Option<Command> {
     None
 }
 
+/// `taskdiag export`, if it is built in.
+fn export_command() -> Option<Command> {
+    #[cfg(feature = "export")]
+    return Some(export::command());
+    #[cfg(not(feature = "export"))]
+    None
+}
+
 /// The names of other tools, which are no commands here, and what does their job.
 const TOOLS: &[(&str, &str)] = &[
     ("lsof", "'taskdiag files' takes the options of lsof"),
@@ -238,6 +253,8 @@ const TOOLS: &[(&str, &str)] = &[
     ("atop", "'taskdiag record' keeps what ran, and --from DIR --at TIME shows it"),
     #[cfg(not(all(feature = "arrow", feature = "record")))]
     ("convert", "it was left out of this build (features 'arrow' and 'record')"),
+    #[cfg(not(feature = "export"))]
+    ("export", "it was left out of this build (feature 'export')"),
     ("htop", "'taskdiag top' shows who uses the CPU"),
     ("pgrep", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
     ("pidof", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
@@ -296,6 +313,8 @@ fn parsed(name: &str, m: &ArgMatches) -> Result<Cli, Exit> {
         "convert" => Cli::Convert(convert::ConvertArgs::from_matches(m)?),
         #[cfg(feature = "top")]
         "top" => Cli::Top(Box::new(top::TopArgs::from_matches(m)?)),
+        #[cfg(feature = "export")]
+        "export" => Cli::Export(Box::new(export::ExportArgs::from_matches(m)?)),
         "fields" => Cli::Fields(m.get_flag("json")),
         "engines" => Cli::Engines(m.get_flag("json")),
         "dump" => Cli::Dump(dump::DumpArgs::from_matches(m)?),

@@ -25,6 +25,8 @@ pub fn run(cli: &Cli) -> Result<(), Exit> {
         Cli::Top(args) => crate::top::run(args),
         #[cfg(all(feature = "arrow", feature = "record"))]
         Cli::Convert(args) => crate::convert::run(args),
+        #[cfg(feature = "export")]
+        Cli::Export(args) => crate::export::run(args),
         Cli::Fields(json) => fields::run(*json),
         Cli::Engines(json) => engines::run(*json),
         Cli::Dump(args) => dump::run(args),

@@ -1,0 +1,289 @@
+//! The options of `taskdiag export`.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, Command, ValueHint};
+use taskdiag::Choice;
+
+use super::{engine, lists, table};
+use crate::exit::{self, Exit};
+use crate::export::Format;
+use crate::limits;
+
+/// Where it listens if nothing else is said: the port of process-exporter, for this machine only.
+const LISTEN: &str = "127.0.0.1:9256";
+
+/// Where metrics go.
+#[derive(Clone, Debug)]
+pub enum To {
+    /// Standard output.
+    Output,
+    /// A file, which is replaced again and again.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Time between two writes.
+        interval: Duration,
+    },
+    /// Whoever connects to one of these.
+    Listen(Vec<SocketAddr>),
+}
+
+/// Which families of metrics are made, beside those of the program itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Families {
+    /// Groups of the configuration.
+    pub groups: bool,
+    /// Threads of a group by name.
+    pub threads: bool,
+    /// Threads of a group by the kernel function they wait in.
+    pub wchan: bool,
+    /// Units of systemd.
+    pub units: bool,
+    /// Slices of systemd.
+    pub slices: bool,
+    /// Containers.
+    pub containers: bool,
+    /// States of all tasks.
+    pub states: bool,
+    /// Who uses most.
+    pub top: bool,
+}
+
+/// The names of families, and which are on by default.
+const FAMILIES: [&str; 8] =
+    ["groups", "threads", "wchan", "units", "slices", "containers", "states", "top"];
+
+impl Families {
+    fn flag(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "groups" => &mut self.groups,
+            "threads" => &mut self.threads,
+            "wchan" => &mut self.wchan,
+            "units" => &mut self.units,
+            "slices" => &mut self.slices,
+            "containers" => &mut self.containers,
+            "states" => &mut self.states,
+            "top" => &mut self.top,
+            _ => return None,
+        })
+    }
+    /// Reads a list of names. A `-` before the first one takes from all instead of adding to none.
+    fn parse(names: &[&str]) -> Result<Families, Exit> {
+        let mut families = Families::default();
+        let all_but = names.first().is_some_and(|n| n.starts_with('-'));
+        if all_but {
+            FAMILIES.iter().for_each(|n| *families.flag(n).expect("it is one") = true);
+        }
+        for name in names {
+            let bare = if all_but { name.strip_prefix('-') } else { Some(*name) };
+            let flag = bare.and_then(|n| families.flag(n));
+            *flag.ok_or_else(|| {
+                let known = FAMILIES.join(", ");
+                Exit::Usage(format!(
+                    "--families: '{name}' is none of {known}; - before each leaves these out"
+                ))
+            })? = !all_but;
+        }
+        Ok(families)
+    }
+}
+
+/// What `taskdiag export` was asked for.
+#[derive(Clone, Debug)]
+pub struct ExportArgs {
+    /// Where to.
+    pub to: To,
+    /// Only once?
+    pub once: bool,
+    /// OpenMetrics on standard output?
+    pub openmetrics: bool,
+    /// The configuration of groups.
+    pub config: Option<PathBuf>,
+    /// Which families.
+    pub families: Families,
+    /// How many the top has.
+    pub top: usize,
+    /// Is the top of single processes?
+    pub top_pids: bool,
+    /// The most names of each kind.
+    pub limit: usize,
+    /// Do children belong to the groups of their parents?
+    pub children: bool,
+    /// Is a process named again when its command name has changed?
+    pub recheck: bool,
+    /// Are empty groups forgotten?
+    pub remove_empty: bool,
+    /// For how long an answer is shared.
+    pub share: Duration,
+    /// Who answers.
+    pub engine: Choice,
+}
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("sudo taskdiag export", "serve metrics on http://127.0.0.1:9256/metrics"),
+    (
+        "sudo taskdiag export --config all.yaml",
+        "serve groups of a configuration of process-exporter",
+    ),
+    ("taskdiag export --once --families top,states", "print some metrics"),
+    (
+        "taskdiag export --textfile /var/lib/node_exporter/taskdiag.prom",
+        "keep a file for node_exporter up to date",
+    ),
+];
+
+const INTRO: &str = "\
+It serves metrics of groups of processes under the names of process-exporter, and reads its configuration file. Beside them are \
+metrics of units and slices of systemd, of containers, of states, and of those that use most. docs/metrics.md has all of them, and \
+how many there can be.";
+
+/// The options.
+pub fn command() -> Command {
+    Command::new("export")
+        .about("Serve metrics for Prometheus")
+        .before_help(INTRO)
+        .help_template(table::TEMPLATE)
+        .args_override_self(true)
+        .next_help_heading("Output")
+        .arg(
+            Arg::new("listen")
+                .long("listen")
+                .value_name("ADDRESS:PORT")
+                .conflicts_with_all(["once", "textfile"])
+                .help(format!("Serve HTTP there; without it, on {LISTEN}, which only this machine reaches")),
+        )
+        .arg(
+            Arg::new("textfile")
+                .long("textfile")
+                .value_name("FILE")
+                .value_parser(clap::value_parser!(PathBuf))
+                .value_hint(ValueHint::FilePath)
+                .help("Write to FILE instead, again and again, for the textfile collector of node_exporter"),
+        )
+        .arg(
+            Arg::new("interval")
+                .long("interval")
+                .value_name("TIME")
+                .default_value("15s")
+                .value_parser(limits::duration)
+                .help("Write the file again after this time"),
+        )
+        .arg(table::flag("once", "Print once, or write the file once, and end; counters are then of the processes that live"))
+        .arg(table::flag("openmetrics", "Print OpenMetrics with --once").requires("once").conflicts_with("textfile"))
+        .arg(
+            Arg::new("share")
+                .long("share")
+                .value_name("TIME")
+                .default_value("500ms")
+                .value_parser(limits::duration)
+                .help("Give an answer that is younger than this to whoever asks, instead of a new one"),
+        )
+        .next_help_heading("Metrics")
+        .arg(
+            table::list("families", "LIST", "Make these: groups, threads, wchan, units, slices, containers, states, top; or all but some: -wchan,-threads")
+                .allow_hyphen_values(true),
+        )
+        .arg(
+            Arg::new("top")
+                .long("top")
+                .value_name("N")
+                .default_value("10")
+                .value_parser(clap::value_parser!(u16).range(1..=1000))
+                .help("Show the N names that use most CPU time, and memory, and all others together"),
+        )
+        .arg(table::flag("top-pids", "Show single processes there, with their ids, instead of command names"))
+        .arg(
+            Arg::new("limit")
+                .long("limit")
+                .value_name("N")
+                .default_value("1000")
+                .value_parser(clap::value_parser!(u32).range(1..=100_000))
+                .help("Have at most N groups, N units and so on; what is beyond is in one that is called 'other'"),
+        )
+        .next_help_heading("Groups")
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .value_parser(clap::value_parser!(PathBuf))
+                .value_hint(ValueHint::FilePath)
+                .help("Make groups by the process_names of FILE, as process-exporter has it; without it, by command name"),
+        )
+        .arg(table::flag("no-children", "Leave a process without a rule out, even if its parent is in a group"))
+        .arg(table::flag("recheck", "Look for the group of a process again when its command name has changed"))
+        .arg(table::flag("remove-empty-groups", "Forget a group when its last process has ended"))
+        .next_help_heading("Source")
+        .arg(engine())
+        .after_help(exit::examples(EXAMPLES))
+}
+
+impl ExportArgs {
+    /// From parsed options.
+    ///
+    /// # Errors
+    /// What makes no sense.
+    pub fn from_matches(m: &ArgMatches) -> Result<ExportArgs, Exit> {
+        let path = |id: &str| m.get_one::<PathBuf>(id).cloned();
+        let time = |id: &str| m.get_one::<Duration>(id).copied().expect("it has a default");
+        let once = m.get_flag("once");
+        let to = match path("textfile") {
+            Some(path) => To::File { path, interval: time("interval") },
+            None if once => To::Output,
+            None => {
+                let address = m.get_one::<String>("listen").map_or(LISTEN, String::as_str);
+                let wrong = |why: String| {
+                    Exit::Usage(format!(
+                        "--listen {address}: {why}; write ADDRESS:PORT, such as {LISTEN}"
+                    ))
+                };
+                let all = address.to_socket_addrs().map_err(|e| wrong(e.to_string()))?;
+                To::Listen(all.collect())
+            }
+        };
+        let names: Vec<&String> = m.get_many::<String>("families").into_iter().flatten().collect();
+        let families = match names.is_empty() {
+            true => FAMILIES.to_vec(),
+            false => lists::items(names.into_iter()),
+        };
+        Ok(ExportArgs {
+            to,
+            once,
+            openmetrics: m.get_flag("openmetrics"),
+            config: path("config"),
+            families: Families::parse(&families)?,
+            top: usize::from(*m.get_one::<u16>("top").expect("it has a default")),
+            top_pids: m.get_flag("top-pids"),
+            limit: *m.get_one::<u32>("limit").expect("it has a default") as usize,
+            children: !m.get_flag("no-children"),
+            recheck: m.get_flag("recheck"),
+            remove_empty: m.get_flag("remove-empty-groups"),
+            share: time("share"),
+            engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+        })
+    }
+    /// The text for standard output.
+    pub fn format(&self) -> Format {
+        if self.openmetrics { Format::OpenMetrics("1.0.0") } else { Format::Prometheus }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_families() {
+        let all = Families::parse(&FAMILIES).expect("all of them");
+        assert!(all.groups && all.top && all.wchan);
+        let few = Families::parse(&["top", "states"]).expect("two of them");
+        assert_eq!(few, Families { top: true, states: true, ..Families::default() });
+        let less = Families::parse(&["-wchan", "-threads"]).expect("all but two");
+        assert_eq!(less, Families { wchan: false, threads: false, ..all });
+        for bad in [&["nope"][..], &["-nope"], &["top", "-states"], &["-top", "states"]] {
+            assert!(Families::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}

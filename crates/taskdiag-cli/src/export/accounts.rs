@@ -1,0 +1,70 @@
+//! The groups of the configuration, with the names of process-exporter.
+
+use std::time::Duration;
+
+use super::ledger::{Account, Counts, Id, Ledger};
+use super::text::label;
+use super::tracker::Has;
+
+/// The name of what is beyond the limit.
+pub const OTHER: &[u8] = b"other";
+
+/// Groups of processes.
+#[derive(Debug)]
+pub struct Accounts(Ledger);
+
+impl Accounts {
+    /// Without any.
+    pub fn new(limit: usize, keep: Option<Duration>) -> Accounts {
+        Accounts(Ledger::new(limit, label("groupname", OTHER), keep))
+    }
+    /// The group with this name, for a new member.
+    pub fn join(&mut self, name: &[u8]) -> Id {
+        self.0.join(label("groupname", name))
+    }
+    /// One more member of a group.
+    pub fn hold(&mut self, id: Id) {
+        let labels = self.0.account(id).labels.clone();
+        self.0.join(labels);
+    }
+    /// A member has ended.
+    pub fn leave(&mut self, id: Id) {
+        self.0.leave(id);
+    }
+    /// Prepares for the next answer.
+    pub fn begin(&mut self) {
+        self.0.begin();
+    }
+    /// Adds what a process did and has. `state` is its place in the list of states.
+    pub fn add(&mut self, id: Id, by: &Counts, has: &Has, state: usize) {
+        let account = self.0.account(id);
+        add(account, by, has);
+        account.now.states[state] += 1;
+    }
+    /// The states of threads, which take the place of those of processes.
+    pub fn put_states(&mut self, id: Id, states: [u64; super::ledger::STATES.len()]) {
+        self.0.account(id).now.states = states;
+    }
+    /// The labels of a group.
+    pub fn labels(&mut self, id: Id) -> &str {
+        &self.0.account(id).labels
+    }
+    /// All of them.
+    pub fn ledger(&self) -> &Ledger {
+        &self.0
+    }
+}
+
+/// Adds what a process did and has to an account.
+pub fn add(account: &mut Account, by: &Counts, has: &Has) {
+    account.grow(by);
+    let now = &mut account.now;
+    now.tasks += 1;
+    now.threads.add(has.threads);
+    now.rss.add(has.rss);
+    now.size.add(has.size);
+    now.swap.add(has.swap);
+    now.open.add(has.open);
+    now.worst = [now.worst, has.open_share].into_iter().flatten().reduce(f64::max);
+    now.oldest_ns = Some(now.oldest_ns.map_or(has.start_ns, |o| o.min(has.start_ns)));
+}

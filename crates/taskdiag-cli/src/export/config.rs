@@ -1,0 +1,381 @@
+//! Which processes make a group, and what it is called: the configuration file of process-exporter (`process_names`).
+//!
+//! The rules are those of its README. A rule has matchers, all of which must match; the first rule that matches wins.
+//! Nothing here asks about processes.
+
+use std::path::Path;
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::template::{Template, Values};
+use super::yaml::{self, Kind, Node};
+
+/// The largest file that is read.
+const FILE_MAX: u64 = 1 << 20;
+
+/// What is known of a process that is to be named.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// The command name.
+    pub comm: Vec<u8>,
+    /// The arguments.
+    pub argv: Vec<Vec<u8>>,
+    /// The effective user, by name or as a number.
+    pub username: Vec<u8>,
+    /// The process id.
+    pub pid: u32,
+    /// When it started, ns since 1970.
+    pub start_unix_ns: i128,
+    /// Paths of its control groups.
+    pub cgroups: Vec<Vec<u8>>,
+}
+
+/// An entry of `exe`: the whole of argv[0] if it has a slash, else its last part.
+#[derive(Debug)]
+enum Exe {
+    Base(Vec<u8>),
+    Full(Vec<u8>),
+}
+
+#[derive(Debug)]
+struct Rule {
+    comm: Option<Vec<Vec<u8>>>,
+    exe: Option<Vec<Exe>>,
+    cmdline: Option<Vec<Regex>>,
+    name: Template,
+}
+
+/// The rules, in their order.
+#[derive(Debug)]
+pub struct Config {
+    rules: Vec<Rule>,
+    /// What was not understood and is passed over.
+    pub remarks: Vec<String>,
+}
+
+/// The rule of process-exporter's packages: each process with arguments, by its command name.
+const DEFAULT: &str = "process_names: [{name: '{{.Comm}}', cmdline: ['.+']}]";
+
+impl Default for Config {
+    fn default() -> Config {
+        Config::parse(DEFAULT).expect("it is a configuration")
+    }
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// What is wrong, with the file and the line.
+    pub fn read(path: &Path) -> Result<Config, String> {
+        use std::io::Read as _;
+        let shown = crate::exit::shown(path);
+        let file = std::fs::File::open(path).map_err(|e| format!("{shown}: {e}"))?;
+        let mut text = String::new();
+        file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(|e| format!("{shown}: {e}"))?;
+        if text.len() as u64 > FILE_MAX {
+            return Err(format!("{shown}: the file is larger than {FILE_MAX} bytes"));
+        }
+        let mut config = Config::parse(&text).map_err(|e| format!("{shown}: {e}"))?;
+        for remark in &mut config.remarks {
+            *remark = format!("{shown}: {remark}");
+        }
+        Ok(config)
+    }
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// What is wrong, with the line.
+    pub fn parse(text: &str) -> Result<Config, String> {
+        let root = yaml::parse(text)?;
+        let mut config = Config { rules: Vec::new(), remarks: Vec::new() };
+        let keys = match root.kind {
+            Kind::Map(keys) => keys,
+            _ => {
+                return Err(String::from("it has no section process_names, which lists the rules"));
+            }
+        };
+        let mut found = false;
+        for (key, node) in keys {
+            if key != "process_names" {
+                config
+                    .remarks
+                    .push(format!("line {}: '{key}' is not known and is passed over", node.line));
+                continue;
+            }
+            found = true;
+            match node.kind {
+                Kind::List(list) => {
+                    for rule in list {
+                        let rule = config.rule(rule)?;
+                        config.rules.push(rule);
+                    }
+                }
+                Kind::Null => {}
+                _ => {
+                    return Err(format!(
+                        "line {}: process_names has to be a list of rules",
+                        node.line
+                    ));
+                }
+            }
+        }
+        match found {
+            true => Ok(config),
+            false => Err(String::from("it has no section process_names, which lists the rules")),
+        }
+    }
+    fn rule(&mut self, node: Node) -> Result<Rule, String> {
+        let line = node.line;
+        let Kind::Map(keys) = node.kind else {
+            return Err(format!(
+                "line {line}: a rule has to be a mapping with comm, exe or cmdline, not {}",
+                node.what()
+            ));
+        };
+        let (mut comm, mut exe, mut cmdline, mut name) = (None, None, None, None);
+        for (key, node) in keys {
+            match key.as_str() {
+                "name" => name = text(&node)?,
+                "comm" => {
+                    comm =
+                        list(&key, &node)?.map(|l| l.into_iter().map(String::into_bytes).collect())
+                }
+                "exe" => exe = list(&key, &node)?.map(|l| l.into_iter().map(exe_of).collect()),
+                "cmdline" => {
+                    cmdline = list(&key, &node)?.map(|l| regexes(&l, node.line)).transpose()?
+                }
+                _ => self
+                    .remarks
+                    .push(format!("line {}: '{key}' is not known and is passed over", node.line)),
+            }
+        }
+        if comm.is_none() && exe.is_none() && cmdline.is_none() {
+            return Err(format!("line {line}: a rule needs comm, exe or cmdline"));
+        }
+        let name = name.filter(|n| !n.is_empty()).unwrap_or_else(|| "{{.ExeBase}}".to_owned());
+        let name = Template::parse(&name).map_err(|e| format!("line {line}: name: {e}"))?;
+        Ok(Rule { comm, exe, cmdline, name })
+    }
+    /// Does a name depend on control groups?
+    pub fn needs_cgroups(&self) -> bool {
+        self.rules.iter().any(|r| r.name.has_cgroups())
+    }
+    /// The name of the group of a process. `None`: no rule matches.
+    pub fn name(&self, process: &Process) -> Option<Vec<u8>> {
+        let line = process.argv.join(&b' ');
+        self.rules.iter().find_map(|r| r.name(process, &line))
+    }
+}
+
+impl Rule {
+    fn name(&self, process: &Process, line: &[u8]) -> Option<Vec<u8>> {
+        if self.comm.as_ref().is_some_and(|all| !all.contains(&process.comm)) {
+            return None;
+        }
+        let program = process.argv.first();
+        if let Some(all) = &self.exe {
+            let program = program?;
+            let is = |exe: &Exe| match exe {
+                Exe::Base(base) => base == go_base(program),
+                Exe::Full(full) => full == program,
+            };
+            if !all.iter().any(is) {
+                return None;
+            }
+        }
+        let mut matches = Vec::new();
+        for regex in self.cmdline.iter().flatten() {
+            let found = regex.captures(line)?;
+            for (name, text) in regex.capture_names().zip(found.iter()) {
+                if let Some(name) = name {
+                    matches.push((
+                        name.to_owned(),
+                        text.map_or(Vec::new(), |t| t.as_bytes().to_vec()),
+                    ));
+                }
+            }
+        }
+        let exe_full = program.unwrap_or(&process.comm);
+        let cgroups: Vec<&[u8]> = process.cgroups.iter().map(Vec::as_slice).collect();
+        Some(self.name.fill(&Values {
+            comm: &process.comm,
+            exe_base: program.map_or(&*process.comm, |p| go_base(p)),
+            exe_full,
+            username: &process.username,
+            pid: process.pid,
+            start_unix_ns: process.start_unix_ns,
+            cgroups: &cgroups,
+            matches: &matches,
+        }))
+    }
+}
+
+/// The last part of a path, as Go has it.
+fn go_base(path: &[u8]) -> &[u8] {
+    if path.is_empty() {
+        return b".";
+    }
+    let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+    match path[..end].iter().rposition(|b| *b == b'/') {
+        Some(at) => &path[at + 1..end],
+        None if end == 0 => b"/",
+        None => &path[..end],
+    }
+}
+
+fn exe_of(text: String) -> Exe {
+    if text.contains('/') { Exe::Full(text.into()) } else { Exe::Base(text.into()) }
+}
+
+fn text(node: &Node) -> Result<Option<String>, String> {
+    match &node.kind {
+        Kind::Null => Ok(None),
+        Kind::Text(text) => Ok(Some(text.clone())),
+        _ => Err(format!("line {}: here has to be a text, not {}", node.line, node.what())),
+    }
+}
+
+/// A list of texts. `None`: the key is there without a value.
+fn list(key: &str, node: &Node) -> Result<Option<Vec<String>>, String> {
+    match &node.kind {
+        Kind::Null => Ok(None),
+        Kind::List(items) => {
+            let all: Result<Vec<_>, _> = items.iter().map(text).collect();
+            Ok(Some(all?.into_iter().map(Option::unwrap_or_default).collect()))
+        }
+        // YAML libraries of Go take one text for a list of one.
+        Kind::Text(one) => Ok(Some(vec![one.clone()])),
+        Kind::Map(_) => Err(format!("line {}: {key} has to be a list of texts", node.line)),
+    }
+}
+
+fn regexes(all: &[String], line: usize) -> Result<Vec<Regex>, String> {
+    // Command lines are bytes, and classes such as \w are of ASCII in Go.
+    let regex = |text: &String| RegexBuilder::new(text).unicode(false).size_limit(1 << 20).build();
+    let regex = |text| regex(text).map_err(|e| format!("line {line}: cmdline: {e}"));
+    all.iter().map(regex).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(comm: &str, argv: &[&str]) -> Process {
+        Process {
+            comm: comm.into(),
+            argv: argv.iter().map(|a| a.as_bytes().to_vec()).collect(),
+            username: b"web".to_vec(),
+            pid: 42,
+            ..Process::default()
+        }
+    }
+    fn named(config: &str, comm: &str, argv: &[&str]) -> Option<String> {
+        let config = Config::parse(config).expect(config);
+        config.name(&process(comm, argv)).map(|n| String::from_utf8(n).expect("text"))
+    }
+
+    /// The example of process-exporter's README.
+    const README: &str = r#"
+process_names:
+  - comm:
+    - bash
+  - exe:
+    - postgres
+    - /usr/local/bin/prometheus
+  - name: "{{.ExeFull}}:{{.Matches.Cfgfile}}"
+    exe:
+    - /usr/local/bin/process-exporter
+    cmdline:
+    - -config.path\s+(?P<Cfgfile>\S+)
+"#;
+
+    #[test]
+    fn rules_of_the_readme() {
+        let name = |comm, argv: &[&str]| named(README, comm, argv);
+        assert_eq!(name("bash", &["-bash"]).as_deref(), Some("-bash"));
+        assert_eq!(name("bash", &[]).as_deref(), Some("bash"));
+        assert_eq!(
+            name("postgres", &["/usr/lib/postgresql/15/bin/postgres", "-D"]).as_deref(),
+            Some("postgres")
+        );
+        assert_eq!(name("x", &["/usr/local/bin/prometheus"]).as_deref(), Some("prometheus"));
+        // With a slash, all of argv[0] must be the same.
+        assert_eq!(name("prometheus", &["prometheus"]), None);
+        assert_eq!(name("prometheus", &["/opt/prometheus"]), None);
+        let exporter = "/usr/local/bin/process-exporter";
+        let argv = [exporter, "-config.path", "/etc/p.yml"];
+        assert_eq!(name("process-exporte", &argv), Some(format!("{exporter}:/etc/p.yml")));
+        // All matchers of a rule must match.
+        assert_eq!(name("process-exporte", &[exporter]), None);
+        // exe needs an argv[0].
+        assert_eq!(name("postgres", &[]), None);
+    }
+
+    #[test]
+    fn the_first_rule_wins_and_all_regexes_must_match() {
+        let config = "process_names:\n- {name: first, comm: [a, b], cmdline: [x, y]}\n- {name: second, comm: [a]}\n";
+        assert_eq!(named(config, "a", &["x", "y"]).as_deref(), Some("first"));
+        assert_eq!(named(config, "a", &["x"]).as_deref(), Some("second"));
+        assert_eq!(named(config, "b", &["x"]), None);
+        // Both paths of one program count.
+        let both = "process_names: [{exe: [/usr/bin/p, /usr/sbin/p]}]";
+        assert_eq!(named(both, "p", &["/usr/bin/p"]).as_deref(), Some("p"));
+        assert_eq!(named(both, "p", &["/usr/sbin/p"]).as_deref(), Some("p"));
+    }
+
+    #[test]
+    fn the_rule_without_a_file() {
+        let config = Config::default();
+        let name = |comm, argv: &[&str]| config.name(&process(comm, argv));
+        assert_eq!(name("cat", &["/bin/cat"]), Some(b"cat".to_vec()));
+        // A thread of the kernel has no arguments.
+        assert_eq!(name("kswapd0", &[]), None);
+    }
+
+    #[test]
+    fn captures_of_several_expressions() {
+        let config = "process_names: [{name: '{{.Matches.a}}-{{.Matches.b}}-{{.Username}}', \
+            cmdline: ['a=(?P<a>\\d+)', '(b=(?P<b>x))?$']}]";
+        assert_eq!(named(config, "p", &["p", "a=12"]).as_deref(), Some("12--web"));
+        assert_eq!(named(config, "p", &["p", "a=12", "b=x"]).as_deref(), Some("12-x-web"));
+    }
+
+    #[test]
+    fn values_that_are_no_texts() {
+        assert_eq!(named("process_names: [{comm: [7], name: 8}]", "7", &[]).as_deref(), Some("8"));
+        assert_eq!(named("process_names: [{comm: seven}]", "seven", &[]).as_deref(), Some("seven"));
+        assert_eq!(named("process_names: [{comm: []}]", "", &[]), None);
+        assert_eq!(named("process_names:", "a", &["a"]), None);
+        let odd =
+            Config::parse("process_names: [{comm: [a], colour: red}]\nx: y\n").expect("it is one");
+        assert_eq!(odd.remarks.len(), 2);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, want) in [
+            ("", "process_names"),
+            ("- a", "process_names"),
+            ("other: 1", "process_names"),
+            ("process_names: 7", "line 1"),
+            ("process_names:\n- name: x\n", "line 2"),
+            ("process_names:\n- {cmdline: ['(']}\n", "cmdline"),
+            ("process_names:\n- {comm: [a], name: '{{.Nope}}'}\n", ".ExeBase"),
+            ("process_names:\n- {comm: {a: b}}\n", "list of texts"),
+            ("process_names: [", "line "),
+        ] {
+            let why = Config::parse(text).expect_err(text);
+            assert!(why.contains(want), "{text:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn last_parts_of_paths() {
+        for (path, want) in
+            [("", "."), ("/", "/"), ("//", "/"), ("a", "a"), ("/a/b", "b"), ("/a/b//", "b")]
+        {
+            assert_eq!(go_base(path.as_bytes()), want.as_bytes(), "{path:?}");
+        }
+    }
+}

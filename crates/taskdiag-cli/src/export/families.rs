@@ -1,0 +1,565 @@
+//! The families of metrics: their names, and how they are written. docs/metrics.md explains each.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use super::http::Served;
+use super::ledger::{
+    Account, Ledger, MAJOR, MINOR, NONVOLUNTARY, READ, STATES, SYSTEM, USER, VOLUNTARY, WRITE,
+};
+use super::text::{Format, Kind, Text, label};
+use super::tracker::Tracker;
+
+/// All that was asked for, as text.
+pub fn text(tracker: &Tracker, server: &Server, format: Format, room: usize) -> Vec<u8> {
+    let mut text = Text::new(format, room);
+    let t = &mut text;
+    let families = tracker.options.families;
+    if families.groups {
+        groups(t, tracker);
+    }
+    if families.wchan {
+        t.family(
+            "namedprocess_namegroup_threads_wchan",
+            Kind::Gauge,
+            "Threads of this group that wait in this kernel function.",
+        );
+        sorted(&tracker.threads.wchans).into_iter().for_each(|(l, n)| t.sample(&[l], n));
+    }
+    if families.threads {
+        threads(t, &tracker.threads.names);
+    }
+    let places = &tracker.places;
+    if families.units {
+        place(t, &places.units, &UNIT);
+    }
+    if families.slices {
+        place(t, &places.slices, &SLICE);
+    }
+    if families.containers {
+        place(t, &places.containers, &CONTAINER);
+    }
+    if families.states {
+        states(t, tracker);
+    }
+    if families.top {
+        top(t, tracker);
+    }
+    health(t, tracker, server);
+    text.finish()
+}
+
+fn sorted<V: Copy>(map: &std::collections::HashMap<String, V>) -> BTreeMap<&str, V> {
+    map.iter().map(|(l, v)| (l.as_str(), *v)).collect()
+}
+
+/// The accounts of a ledger by name, so that two answers can be compared.
+fn in_order(ledger: &Ledger) -> Vec<&Account> {
+    let mut all: Vec<&Account> = ledger.all().collect();
+    all.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
+    all
+}
+
+/// A value of an account. `None`: it is not known, and there is no sample.
+type Get = fn(&Account) -> Option<u64>;
+
+/// A gauge of an account: 0 if it has no task, and no sample if nothing is known of those it has.
+macro_rules! gauge {
+    ($member:ident) => {
+        |a: &Account| if a.now.tasks == 0 { Some(0) } else { a.now.$member.get() }
+    };
+}
+
+fn family(
+    t: &mut Text,
+    all: &[&Account],
+    name: &'static str,
+    kind: Kind,
+    help: &str,
+    parts: &[(&str, Get)],
+) {
+    t.family(name, kind, help);
+    for account in all {
+        for (label, get) in parts {
+            if let Some(value) = get(account) {
+                t.sample(&[&account.labels, label], value);
+            }
+        }
+    }
+}
+
+fn seconds(t: &mut Text, all: &[&Account], name: &'static str, help: &str) {
+    t.family(name, Kind::Counter, help);
+    for account in all {
+        for (mode, counter) in [("mode=\"system\"", SYSTEM), ("mode=\"user\"", USER)] {
+            if let Some(ns) = account.total(counter) {
+                t.seconds(&[&account.labels, mode], ns);
+            }
+        }
+    }
+}
+
+fn groups(t: &mut Text, tracker: &Tracker) {
+    let all = in_order(tracker.accounts.ledger());
+    let all = &all[..];
+    let counter = Kind::Counter;
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_num_procs",
+        Kind::Gauge,
+        "Processes in this group.",
+        &[("", |a| Some(a.now.tasks))],
+    );
+    seconds(t, all, "namedprocess_namegroup_cpu_seconds_total", "CPU time of this group.");
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_read_bytes_total",
+        counter,
+        "Bytes that this group read from storage.",
+        &[("", |a| a.total(READ))],
+    );
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_write_bytes_total",
+        counter,
+        "Bytes that this group wrote to storage.",
+        &[("", |a| a.total(WRITE))],
+    );
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_major_page_faults_total",
+        counter,
+        "Page faults that waited for storage.",
+        &[("", |a| a.total(MAJOR))],
+    );
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_minor_page_faults_total",
+        counter,
+        "Page faults that did not wait for storage.",
+        &[("", |a| a.total(MINOR))],
+    );
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_context_switches_total",
+        counter,
+        "Context switches of this group.",
+        &[
+            ("ctxswitchtype=\"nonvoluntary\"", |a| a.total(NONVOLUNTARY)),
+            ("ctxswitchtype=\"voluntary\"", |a| a.total(VOLUNTARY)),
+        ],
+    );
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_memory_bytes",
+        Kind::Gauge,
+        "Memory of this group.",
+        &[
+            ("memtype=\"resident\"", gauge!(rss)),
+            ("memtype=\"swapped\"", gauge!(swap)),
+            ("memtype=\"virtual\"", gauge!(size)),
+        ],
+    );
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_open_filedesc",
+        Kind::Gauge,
+        "Open file descriptors of this group.",
+        &[("", gauge!(open))],
+    );
+    t.family(
+        "namedprocess_namegroup_worst_fd_ratio",
+        Kind::Gauge,
+        "The largest share of its limit of file descriptors that a process of this group has open.",
+    );
+    for account in all {
+        let none = (account.now.tasks == 0).then_some(0.0);
+        if let Some(worst) = account.now.worst.or(none) {
+            t.fraction(&[&account.labels], worst);
+        }
+    }
+    t.family(
+        "namedprocess_namegroup_oldest_start_time_seconds",
+        Kind::Gauge,
+        "When the oldest process of this group started, since 1970.",
+    );
+    for account in all {
+        let start = account
+            .now
+            .oldest_ns
+            .map(|ns| tracker.health.boot_unix_s + (ns / 1_000_000_000) as i64);
+        // process-exporter has this number, too, for a group without processes: that of the year 1.
+        if let Some(start) = start {
+            t.fraction(&[&account.labels], start as f64);
+        }
+    }
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_num_threads",
+        Kind::Gauge,
+        "Threads of this group.",
+        &[("", gauge!(threads))],
+    );
+    t.family("namedprocess_namegroup_states", Kind::Gauge, "Threads of this group in each state.");
+    for account in all {
+        for (name, n) in STATES.iter().zip(account.now.states) {
+            t.sample(&[&account.labels, &label("state", name.as_bytes())], n);
+        }
+    }
+}
+
+fn threads(t: &mut Text, ledger: &Ledger) {
+    let all = in_order(ledger);
+    let all = &all[..];
+    let counter = Kind::Counter;
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_thread_count",
+        Kind::Gauge,
+        "Threads with this name in this group.",
+        &[("", |a| Some(a.now.tasks))],
+    );
+    seconds(
+        t,
+        all,
+        "namedprocess_namegroup_thread_cpu_seconds_total",
+        "CPU time of threads with this name.",
+    );
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_thread_io_bytes_total",
+        counter,
+        "Bytes that threads with this name read from and wrote to storage.",
+        &[("iomode=\"read\"", |a| a.total(READ)), ("iomode=\"write\"", |a| a.total(WRITE))],
+    );
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_thread_major_page_faults_total",
+        counter,
+        "Page faults of these threads that waited for storage.",
+        &[("", |a| a.total(MAJOR))],
+    );
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_thread_minor_page_faults_total",
+        counter,
+        "Page faults of these threads that did not wait for storage.",
+        &[("", |a| a.total(MINOR))],
+    );
+    family(
+        t,
+        all,
+        "namedprocess_namegroup_thread_context_switches_total",
+        counter,
+        "Context switches of threads with this name.",
+        &[
+            ("ctxswitchtype=\"nonvoluntary\"", |a| a.total(NONVOLUNTARY)),
+            ("ctxswitchtype=\"voluntary\"", |a| a.total(VOLUNTARY)),
+        ],
+    );
+}
+
+/// The names of the families of one kind of place.
+struct Names {
+    processes: &'static str,
+    threads: &'static str,
+    cpu: &'static str,
+    resident: &'static str,
+    swapped: &'static str,
+    read: &'static str,
+    written: &'static str,
+    open: &'static str,
+    majflt: &'static str,
+}
+
+macro_rules! names {
+    ($kind:literal) => {
+        Names {
+            processes: concat!("taskdiag_", $kind, "_processes"),
+            threads: concat!("taskdiag_", $kind, "_threads"),
+            cpu: concat!("taskdiag_", $kind, "_cpu_seconds_total"),
+            resident: concat!("taskdiag_", $kind, "_resident_bytes"),
+            swapped: concat!("taskdiag_", $kind, "_swapped_bytes"),
+            read: concat!("taskdiag_", $kind, "_read_bytes_total"),
+            written: concat!("taskdiag_", $kind, "_written_bytes_total"),
+            open: concat!("taskdiag_", $kind, "_open_files"),
+            majflt: concat!("taskdiag_", $kind, "_major_page_faults_total"),
+        }
+    };
+}
+const UNIT: Names = names!("unit");
+const SLICE: Names = names!("slice");
+const CONTAINER: Names = names!("container");
+
+fn place(t: &mut Text, ledger: &Ledger, names: &Names) {
+    let all = in_order(ledger);
+    let all = &all[..];
+    family(
+        t,
+        all,
+        names.processes,
+        Kind::Gauge,
+        "Processes there.",
+        &[("", |a| Some(a.now.tasks))],
+    );
+    family(t, all, names.threads, Kind::Gauge, "Threads there.", &[("", gauge!(threads))]);
+    seconds(t, all, names.cpu, "CPU time of the processes there.");
+    family(
+        t,
+        all,
+        names.resident,
+        Kind::Gauge,
+        "Resident memory of the processes there; shared pages count for each.",
+        &[("", gauge!(rss))],
+    );
+    family(
+        t,
+        all,
+        names.swapped,
+        Kind::Gauge,
+        "Swapped-out anonymous memory of the processes there.",
+        &[("", gauge!(swap))],
+    );
+    family(
+        t,
+        all,
+        names.read,
+        Kind::Counter,
+        "Bytes that they read from storage.",
+        &[("", |a| a.total(READ))],
+    );
+    family(
+        t,
+        all,
+        names.written,
+        Kind::Counter,
+        "Bytes that they wrote to storage.",
+        &[("", |a| a.total(WRITE))],
+    );
+    family(t, all, names.open, Kind::Gauge, "Open file descriptors there.", &[("", gauge!(open))]);
+    family(
+        t,
+        all,
+        names.majflt,
+        Kind::Counter,
+        "Page faults there that waited for storage.",
+        &[("", |a| a.total(MAJOR))],
+    );
+}
+
+/// All states, so that each has a sample at any time.
+const LETTERS: [(u8, &str); 9] = [
+    (b'R', "running"),
+    (b'S', "sleeping"),
+    (b'D', "uninterruptible"),
+    (b'T', "stopped"),
+    (b't', "traced"),
+    (b'Z', "zombie"),
+    (b'X', "dead"),
+    (b'I', "idle"),
+    (b'P', "parked"),
+];
+
+fn states(t: &mut Text, tracker: &Tracker) {
+    let mut put = |name, help, states: &std::collections::HashMap<u8, u64>| {
+        t.family(name, Kind::Gauge, help);
+        let mut known = 0;
+        for (letter, word) in LETTERS {
+            let n = states.get(&letter).copied().unwrap_or(0);
+            known += n;
+            t.sample(&[&label("state", word.as_bytes())], n);
+        }
+        let all: u64 = states.values().sum();
+        t.sample(&["state=\"unknown\""], all - known);
+    };
+    put("taskdiag_processes", "Processes in each state.", &tracker.states);
+    if let Some(states) = &tracker.threads.states {
+        put("taskdiag_threads", "Threads in each state.", states);
+    }
+}
+
+fn top(t: &mut Text, tracker: &Tracker) {
+    if let Some(cpu) = &tracker.top.cpu {
+        t.family(
+            "taskdiag_top_cpu_ratio",
+            Kind::Gauge,
+            "CPU seconds a second since the scrape before, of those that used most.",
+        );
+        cpu.iter().for_each(|(labels, value)| t.fraction(&[labels], *value));
+    }
+    t.family(
+        "taskdiag_top_resident_bytes",
+        Kind::Gauge,
+        "Resident memory of those that have most.",
+    );
+    tracker.top.rss.iter().for_each(|(labels, bytes)| t.sample(&[labels], *bytes));
+}
+
+/// What is known of this program.
+#[derive(Debug)]
+pub struct Server {
+    /// When it was started.
+    pub started: SystemTime,
+    /// What the HTTP server did.
+    pub served: Served,
+}
+
+fn health(t: &mut Text, tracker: &Tracker, server: &Server) {
+    let health = &tracker.health;
+    let one = |t: &mut Text, name, kind, help, value| {
+        t.family(name, kind, help);
+        t.sample(&[], value);
+    };
+    t.family("taskdiag_build_info", Kind::Gauge, "The version of taskdiag; the value is 1.");
+    t.sample(&[&label("version", env!("CARGO_PKG_VERSION").as_bytes())], 1);
+    t.family(
+        "taskdiag_engine_info",
+        Kind::Gauge,
+        "Which engine answered, for which walk; the value is 1.",
+    );
+    for (engine, walk) in &health.engines {
+        t.sample(&[&label("engine", engine.as_bytes()), &label("walk", walk.as_bytes())], 1);
+    }
+    t.family(
+        "taskdiag_scrape_duration_seconds",
+        Kind::Gauge,
+        "How long the last reading of the tasks took.",
+    );
+    t.fraction(&[], health.took.as_secs_f64());
+    one(t, "taskdiag_scrapes_total", Kind::Counter, "Readings of the tasks.", health.scrapes);
+    one(
+        t,
+        "taskdiag_scrape_failures_total",
+        Kind::Counter,
+        "Readings that gave no answer.",
+        health.failures,
+    );
+    one(
+        t,
+        "taskdiag_scrape_processes",
+        Kind::Gauge,
+        "Processes that the last reading saw.",
+        health.processes,
+    );
+    one(
+        t,
+        "taskdiag_gaps_total",
+        Kind::Counter,
+        "Values that readings lacked, such as one that was denied.",
+        health.gaps_total,
+    );
+    t.family(
+        "taskdiag_gaps",
+        Kind::Gauge,
+        "Values that the last reading lacked, by kind and reason.",
+    );
+    let gaps: BTreeMap<String, u64> = health
+        .gaps
+        .iter()
+        .map(|((group, reason), n)| {
+            let group = label("values", format!("{group:?}").to_lowercase().as_bytes());
+            let reason = format!("{reason:?}").to_lowercase();
+            (format!("{group},{}", label("reason", reason.as_bytes())), *n)
+        })
+        .collect();
+    gaps.iter().for_each(|(labels, n)| t.sample(&[labels], *n));
+    t.family(
+        "taskdiag_names",
+        Kind::Gauge,
+        "Names that there are of each kind, of which --limit is the most.",
+    );
+    let places = &tracker.places;
+    let ledgers = [
+        ("kind=\"container\"", &places.containers),
+        ("kind=\"group\"", tracker.accounts.ledger()),
+        ("kind=\"slice\"", &places.slices),
+        ("kind=\"thread\"", &tracker.threads.names),
+        ("kind=\"unit\"", &places.units),
+    ];
+    ledgers.iter().for_each(|(kind, ledger)| t.sample(&[kind], ledger.len() as u64));
+    t.family(
+        "taskdiag_names_other",
+        Kind::Gauge,
+        "Tasks whose name is beyond the limit, so that they are in \"other\".",
+    );
+    ledgers.iter().for_each(|(kind, ledger)| t.sample(&[kind], ledger.folded()));
+    t.family(
+        "taskdiag_http_requests_total",
+        Kind::Counter,
+        "Requests by status code; 0 is a connection that was closed without a reply.",
+    );
+    for (code, n) in &server.served.codes {
+        t.sample(&[&label("code", code.to_string().as_bytes())], *n);
+    }
+    // The names of process-exporter, whose dashboards watch them.
+    one(
+        t,
+        "namedprocess_scrape_errors",
+        Kind::Unknown,
+        "Readings that gave no answer.",
+        health.failures,
+    );
+    one(
+        t,
+        "namedprocess_scrape_procread_errors",
+        Kind::Unknown,
+        "Always 0; values that could not be read are partial errors.",
+        0,
+    );
+    one(
+        t,
+        "namedprocess_scrape_partial_errors",
+        Kind::Unknown,
+        "Values that readings lacked.",
+        health.gaps_total,
+    );
+    own(t, server);
+}
+
+/// The numbers that each exporter has of itself.
+fn own(t: &mut Text, server: &Server) {
+    // SAFETY: all of it may be zero, and the call only fills it in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        (libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) == 0).then_some(usage)
+    };
+    if let Some(usage) = usage {
+        let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
+        t.family("process_cpu_seconds_total", Kind::Counter, "CPU time of taskdiag itself.");
+        t.fraction(&[], seconds(usage.ru_utime) + seconds(usage.ru_stime));
+    }
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut pages = pages.split(' ').filter_map(|n| n.parse::<u64>().ok());
+    if let (Some(size), Some(rss)) = (pages.next(), pages.next()) {
+        let page = rustix::param::page_size() as u64;
+        t.family("process_virtual_memory_bytes", Kind::Gauge, "Virtual memory of taskdiag itself.");
+        t.sample(&[], size * page);
+        t.family(
+            "process_resident_memory_bytes",
+            Kind::Gauge,
+            "Resident memory of taskdiag itself.",
+        );
+        t.sample(&[], rss * page);
+    }
+    if let Ok(started) = server.started.duration_since(SystemTime::UNIX_EPOCH) {
+        t.family(
+            "process_start_time_seconds",
+            Kind::Gauge,
+            "When taskdiag was started, since 1970.",
+        );
+        t.fraction(&[], started.as_secs_f64());
+    }
+}

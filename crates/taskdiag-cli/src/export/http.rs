@@ -1,0 +1,525 @@
+//! A server for one kind of request: GET of a page, answered and closed.
+//!
+//! It is written by hand because so little of HTTP is needed, and because its limits are what it is about: a client has a
+//! time and a size for its request, and a time to read the reply, and there are only so many connections. One thread waits
+//! for all of them, so that a slow client holds nobody else. Where there are too many, the oldest one that has not yet
+//! sent its request makes room.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::text::Format;
+
+/// The most connections at a time.
+pub const CONNECTIONS: usize = 64;
+/// The largest request, in bytes.
+pub const REQUEST_MAX: usize = 8192;
+/// How long a client may take to send its request.
+const READ_TIME: Duration = Duration::from_secs(5);
+/// How long a client may take to read the reply.
+const WRITE_TIME: Duration = Duration::from_secs(20);
+/// How long the end of a connection is waited for, so that the reply is not lost.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+
+/// What the server did.
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    /// Replies by status code; 0: the connection was closed without one.
+    pub codes: BTreeMap<u16, u64>,
+}
+
+/// A reply.
+#[derive(Clone, Debug)]
+struct Reply {
+    code: u16,
+    content_type: String,
+    body: Rc<[u8]>,
+    /// Leave the body out?
+    head_only: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Read,
+    Write { head: Vec<u8>, body: Rc<[u8]>, sent: usize },
+    Close,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    input: Vec<u8>,
+    state: State,
+    deadline: Instant,
+}
+
+/// The server.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    /// Are only requests answered that name this machine as their host? Otherwise, a page of any site could read what a
+    /// server on loopback says, in the browser of a user, by a name that leads here.
+    own_names_only: bool,
+    connections: Vec<Connection>,
+    /// What it did.
+    pub served: Served,
+}
+
+/// Makes a page: its body, or why there is none.
+pub type Page<'a> = dyn FnMut(Format, &Served) -> Result<Rc<[u8]>, String> + 'a;
+
+impl Server {
+    /// A server on these addresses, of which the first one that works is taken.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(addresses: &[SocketAddr]) -> io::Result<Server> {
+        let listener = TcpListener::bind(addresses)?;
+        listener.set_nonblocking(true)?;
+        let own_names_only = listener.local_addr()?.ip().is_loopback();
+        Ok(Server { listener, own_names_only, connections: Vec::new(), served: Served::default() })
+    }
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+    /// Serves for ever.
+    ///
+    /// # Errors
+    /// What the system says of waiting; errors of single connections are none.
+    pub fn run(&mut self, page: &mut Page<'_>) -> io::Result<()> {
+        loop {
+            self.turn(page)?;
+        }
+    }
+    /// Waits for something, and does it.
+    fn turn(&mut self, page: &mut Page<'_>) -> io::Result<()> {
+        let now = Instant::now();
+        let next = self.connections.iter().map(|c| c.deadline).min();
+        let timeout = next.map(|at| {
+            // A millisecond more, so that the deadline has passed then.
+            let rest = at.saturating_duration_since(now) + Duration::from_millis(1);
+            Timespec { tv_sec: rest.as_secs() as _, tv_nsec: rest.subsec_nanos().into() }
+        });
+        let mut fds = vec![PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN)];
+        for connection in &self.connections {
+            let wanted = match connection.state {
+                State::Write { .. } => PollFlags::OUT,
+                _ => PollFlags::IN,
+            };
+            fds.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), wanted));
+        }
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let is_ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
+        drop(fds);
+        let mut kept = Vec::with_capacity(self.connections.len() + 1);
+        let all = std::mem::take(&mut self.connections);
+        for (mut connection, is_ready) in all.into_iter().zip(&is_ready[1..]) {
+            let begin = Instant::now();
+            let is_alive = !*is_ready || self.go_on(&mut connection, page);
+            // Others have the time back that an answer took.
+            let took = begin.elapsed();
+            kept.iter_mut().for_each(|c: &mut Connection| c.deadline += took);
+            if is_alive {
+                kept.push(connection);
+            }
+        }
+        let now = Instant::now();
+        for mut connection in kept {
+            if connection.deadline > now {
+                self.connections.push(connection);
+            } else if matches!(connection.state, State::Read) && !connection.input.is_empty() {
+                // Somebody has begun a request, and may want to know.
+                let reply = Reply::error(408, "the request took too long");
+                self.reply(&mut connection, reply);
+                self.connections.push(connection);
+            } else if !matches!(connection.state, State::Close) {
+                *self.served.codes.entry(0).or_default() += 1;
+            }
+        }
+        if is_ready[0] {
+            self.accept()?;
+        }
+        Ok(())
+    }
+    fn accept(&mut self) -> io::Result<()> {
+        // No more than there can be, so that those who are there are served between.
+        for _ in 0..CONNECTIONS {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == ErrorKind::ConnectionAborted => continue,
+                // Descriptors or memory are used up.
+                Err(_) => {
+                    if !self.make_room() {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                    return Ok(());
+                }
+            };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if self.connections.len() >= CONNECTIONS && !self.make_room() {
+                *self.served.codes.entry(0).or_default() += 1;
+                continue;
+            }
+            let deadline = Instant::now() + READ_TIME;
+            self.connections.push(Connection {
+                stream,
+                input: Vec::new(),
+                state: State::Read,
+                deadline,
+            });
+        }
+        Ok(())
+    }
+    /// Closes the connection that has had the most of its time: one that has not sent its request, or else any.
+    fn make_room(&mut self) -> bool {
+        let order = |c: &Connection| (matches!(c.state, State::Write { .. }), c.deadline);
+        let oldest = (0..self.connections.len()).min_by_key(|i| order(&self.connections[*i]));
+        let Some(oldest) = oldest else { return false };
+        self.connections.remove(oldest);
+        *self.served.codes.entry(0).or_default() += 1;
+        true
+    }
+    /// Reads, answers or writes. Returns whether the connection goes on.
+    fn go_on(&mut self, connection: &mut Connection, page: &mut Page<'_>) -> bool {
+        match &mut connection.state {
+            State::Read => self.read(connection, page),
+            State::Write { .. } => self.write(connection),
+            State::Close => {
+                // What is still sent is thrown away.
+                let mut waste = [0; 4096];
+                match connection.stream.read(&mut waste) {
+                    Ok(n) => n > 0,
+                    Err(e) => is_for_now(&e),
+                }
+            }
+        }
+    }
+    fn read(&mut self, connection: &mut Connection, page: &mut Page<'_>) -> bool {
+        let mut piece = [0; 2048];
+        loop {
+            match connection.stream.read(&mut piece) {
+                Ok(0) => {
+                    *self.served.codes.entry(0).or_default() += 1;
+                    return false;
+                }
+                Ok(n) => connection.input.extend_from_slice(&piece[..n]),
+                Err(e) if is_for_now(&e) => return true,
+                Err(_) => {
+                    *self.served.codes.entry(0).or_default() += 1;
+                    return false;
+                }
+            }
+            if let Some(end) = end_of_head(&connection.input) {
+                let reply = match parse(&connection.input[..end], self.own_names_only) {
+                    Ok(request) => answer(&request, page, &self.served),
+                    Err(reply) => reply,
+                };
+                return self.reply(connection, reply);
+            }
+            if connection.input.len() > REQUEST_MAX {
+                return self.reply(connection, Reply::error(431, "the request is too large"));
+            }
+        }
+    }
+    /// Begins a reply. Returns whether the connection goes on.
+    fn reply(&mut self, connection: &mut Connection, reply: Reply) -> bool {
+        *self.served.codes.entry(reply.code).or_default() += 1;
+        let head = reply.head();
+        let body = if reply.head_only { Rc::from([]) } else { reply.body };
+        connection.state = State::Write { head, body, sent: 0 };
+        connection.deadline = Instant::now() + WRITE_TIME;
+        self.write(connection)
+    }
+    fn write(&mut self, connection: &mut Connection) -> bool {
+        let State::Write { head, body, sent } = &mut connection.state else { return true };
+        loop {
+            let rest = match head.get(*sent..) {
+                Some(rest) if !rest.is_empty() => rest,
+                _ => &body[*sent - head.len()..],
+            };
+            if rest.is_empty() {
+                break;
+            }
+            match connection.stream.write(rest) {
+                Ok(0) => return false,
+                Ok(n) => *sent += n,
+                Err(e) if is_for_now(&e) => return true,
+                Err(_) => return false,
+            }
+        }
+        // The end of what we send, and then the client's. To close at once would throw away the reply of a client that
+        // sends more than it should.
+        let _ = connection.stream.shutdown(std::net::Shutdown::Write);
+        connection.state = State::Close;
+        connection.deadline = Instant::now() + CLOSE_TIME;
+        true
+    }
+}
+
+fn is_for_now(e: &io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// Where the head of a request ends.
+fn end_of_head(input: &[u8]) -> Option<usize> {
+    let long = input.windows(4).position(|w| w == b"\r\n\r\n").map(|at| at + 4);
+    let short = input.windows(2).position(|w| w == b"\n\n").map(|at| at + 2);
+    [long, short].into_iter().flatten().min()
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq)]
+struct Request {
+    path: String,
+    head_only: bool,
+    format: Format,
+}
+
+/// Reads the head of a request, or gives the reply to one that is not answered.
+fn parse(head: &[u8], own_names_only: bool) -> Result<Request, Reply> {
+    let bad = |why| Reply::error(400, why);
+    let head =
+        std::str::from_utf8(head).map_err(|_| bad("the request has bytes that are no text"))?;
+    let mut lines = head.split('\n').map(|l| l.strip_suffix('\r').unwrap_or(l));
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(bad("the first line is no request"));
+    };
+    match version {
+        "HTTP/1.1" | "HTTP/1.0" => {}
+        v if v.starts_with("HTTP/") => {
+            return Err(Reply::error(505, "only HTTP/1.0 and 1.1 are served"));
+        }
+        _ => return Err(bad("the first line is no request")),
+    }
+    let is_token = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_graphic() && b != b':');
+    if !is_token(method) {
+        return Err(bad("the first line is no request"));
+    }
+    let (mut host, mut accept) = (None, Vec::new());
+    for line in lines.take_while(|l| !l.is_empty()) {
+        let (name, value) = line.split_once(':').ok_or_else(|| bad("a line is no header"))?;
+        if !is_token(name) {
+            return Err(bad("a line is no header"));
+        }
+        let value = value.trim_matches([' ', '\t']);
+        match name.to_ascii_lowercase().as_str() {
+            "host" if host.replace(value).is_some() => return Err(bad("there are two hosts")),
+            "accept" => accept.push(value),
+            "content-length" if value != "0" => return Err(bad("a request has no body here")),
+            "transfer-encoding" => return Err(bad("a request has no body here")),
+            _ => {}
+        }
+    }
+    if host.is_none() && version == "HTTP/1.1" {
+        return Err(bad("there is no header Host"));
+    }
+    // A client may name the whole address.
+    let mut path = target;
+    if let Some(rest) = target.strip_prefix("http://") {
+        let at = rest.find('/').unwrap_or(rest.len());
+        host = Some(&rest[..at]);
+        path = if at == rest.len() { "/" } else { &rest[at..] };
+    }
+    if own_names_only && host.is_some_and(|h| !is_own_name(h)) {
+        return Err(Reply::error(
+            421,
+            "ask for localhost or an address: other names could be those of a site that wants to read this in your browser",
+        ));
+    }
+    let head_only = method == "HEAD";
+    if !head_only && method != "GET" {
+        return Err(Reply::error(405, "only GET and HEAD are served"));
+    }
+    if !path.starts_with('/') {
+        return Err(bad("the target is no path"));
+    }
+    let path = path.split(['?', '#']).next().unwrap_or_default().to_owned();
+    Ok(Request { path, head_only, format: format(&accept) })
+}
+
+/// Is a host this machine by itself, or a plain address?
+fn is_own_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.is_empty() || name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+/// The text that the client would rather have. One that wants neither gets that of Prometheus.
+fn format(accept: &[&str]) -> Format {
+    let (mut open, mut plain): (Option<(f32, &'static str)>, f32) = (None, 0.0);
+    for range in accept.iter().flat_map(|a| a.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let (mut weight, mut version) = (1.0, None);
+        for part in parts {
+            match part.split_once('=') {
+                Some(("q", q)) => weight = q.trim().parse().unwrap_or(0.0),
+                Some(("version", v)) => version = Some(v.trim_matches('"')),
+                _ => {}
+            }
+        }
+        match kind.as_str() {
+            "application/openmetrics-text" => {
+                let version = match version {
+                    None | Some("1.0.0") => "1.0.0",
+                    Some("0.0.1") => "0.0.1",
+                    Some(_) => continue,
+                };
+                if weight > 0.0 && open.is_none_or(|(best, _)| weight > best) {
+                    open = Some((weight, version));
+                }
+            }
+            "text/plain" if version.is_none_or(|v| v == "0.0.4") => plain = weight.max(plain),
+            "text/*" | "*/*" => plain = weight.max(plain),
+            _ => {}
+        }
+    }
+    match open {
+        Some((weight, version)) if weight >= plain => Format::OpenMetrics(version),
+        _ => Format::Prometheus,
+    }
+}
+
+/// The page that says where the metrics are.
+const INDEX: &str = "<!doctype html><title>taskdiag</title><h1>taskdiag</h1><p><a href=\"/metrics\">Metrics</a></p>\n";
+
+fn answer(request: &Request, page: &mut Page<'_>, served: &Served) -> Reply {
+    let reply = match request.path.as_str() {
+        "/metrics" => match page(request.format, served) {
+            Ok(body) => Reply {
+                code: 200,
+                content_type: request.format.content_type(),
+                body,
+                head_only: false,
+            },
+            Err(why) => Reply::error(503, &why),
+        },
+        "/" => Reply {
+            code: 200,
+            content_type: "text/html; charset=utf-8".into(),
+            body: INDEX.as_bytes().into(),
+            head_only: false,
+        },
+        _ => Reply::error(404, "there is only /metrics"),
+    };
+    Reply { head_only: request.head_only, ..reply }
+}
+
+impl Reply {
+    fn error(code: u16, why: &str) -> Reply {
+        let body = format!("{why}\n").into_bytes().into();
+        Reply { code, content_type: "text/plain; charset=utf-8".into(), body, head_only: false }
+    }
+    fn head(&self) -> Vec<u8> {
+        let word = match self.code {
+            200 => "OK",
+            400 => "Bad Request",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            408 => "Request Timeout",
+            421 => "Misdirected Request",
+            431 => "Request Header Fields Too Large",
+            503 => "Service Unavailable",
+            _ => "HTTP Version Not Supported",
+        };
+        let allow = if self.code == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+        let (code, kind, len) = (self.code, &self.content_type, self.body.len());
+        format!(
+            "HTTP/1.1 {code} {word}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n{allow}\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+        )
+        .into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(head: &str) -> u16 {
+        parse(head.as_bytes(), true).map_or_else(|reply| reply.code, |_| 200)
+    }
+
+    #[test]
+    fn requests() {
+        let request = parse(b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9256\r\n\r\n", true);
+        let want =
+            Request { path: "/metrics".into(), head_only: false, format: Format::Prometheus };
+        assert_eq!(request.expect("it is one"), want);
+        for (head, want) in [
+            ("HEAD / HTTP/1.0\r\n\r\n", 200),
+            ("GET http://127.0.0.1/metrics HTTP/1.1\r\nHost: x\r\n\r\n", 200),
+            ("GET / HTTP/1.1\nHost: [::1]:9256\n\n", 200),
+            ("GET / HTTP/1.1\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+            ("GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+            ("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+            ("GET / HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
+            ("PRI * HTTP/2.0\r\n\r\n", 505),
+            ("GET metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+            ("GET /\r\n\r\n", 400),
+            ("GET  / HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\n folded\r\n\r\n", 400),
+            ("\r\n\r\n", 400),
+            ("\x16\x03\x01\r\n\r\n", 400),
+        ] {
+            assert_eq!(code(head), want, "{head:?}");
+        }
+        assert_eq!(parse(b"GET /\xff HTTP/1.1\r\n\r\n", true).map_err(|r| r.code), Err(400));
+        // Where anyone may ask, any name may lead here.
+        assert!(parse(b"GET / HTTP/1.1\r\nHost: host.example\r\n\r\n", false).is_ok());
+    }
+
+    #[test]
+    fn which_text() {
+        let open = Format::OpenMetrics("1.0.0");
+        for (accept, want) in [
+            ("", Format::Prometheus),
+            ("*/*", Format::Prometheus),
+            ("application/openmetrics-text", open),
+            ("application/openmetrics-text; version=0.0.1", Format::OpenMetrics("0.0.1")),
+            ("application/openmetrics-text;version=2.0.0", Format::Prometheus),
+            ("application/openmetrics-text;q=0, text/plain", Format::Prometheus),
+            ("application/openmetrics-text;q=0.3, text/plain;q=0.5", Format::Prometheus),
+            // What Prometheus sends.
+            (
+                "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                 text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                open,
+            ),
+            ("application/json", Format::Prometheus),
+        ] {
+            assert_eq!(format(&[accept]), want, "{accept}");
+        }
+        assert_eq!(format(&["text/plain;q=0.1", "application/openmetrics-text"]), open);
+    }
+
+    #[test]
+    fn ends_of_heads() {
+        assert_eq!(end_of_head(b"GET / HTTP/1.0\r\n\r\nmore"), Some(18));
+        assert_eq!(end_of_head(b"GET / HTTP/1.0\n\n"), Some(16));
+        assert_eq!(end_of_head(b"GET / HTTP/1.0\r\n\r"), None);
+    }
+}

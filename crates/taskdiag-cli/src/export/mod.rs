@@ -1,0 +1,129 @@
+//! `taskdiag export`: metrics for Prometheus, by HTTP, as a file for node_exporter, or once on standard output.
+//!
+//! `tracker` asks and keeps accounts (`ledger`) of groups (`config`, `template`, `yaml`, `accounts`), of units and containers
+//! (`places`), of threads and of the top; `families` writes them as `text`; `http` serves it.
+
+mod accounts;
+mod config;
+mod families;
+mod file;
+mod http;
+mod ledger;
+mod places;
+mod template;
+mod text;
+mod threads;
+mod top;
+mod tracker;
+mod yaml;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+use self::config::Config;
+use self::http::Served;
+pub use self::text::Format;
+use self::tracker::{Options, Tracker};
+use crate::args::export::{ExportArgs, To};
+use crate::exit::{Exit, say};
+
+/// Texts of the last answer.
+struct Exporter {
+    tracker: Tracker,
+    server: families::Server,
+    /// An answer is shared by those who ask within this time.
+    share: Duration,
+    made: Option<Instant>,
+    texts: HashMap<&'static str, Rc<[u8]>>,
+}
+
+/// The name of a format among the texts.
+fn key(format: Format) -> &'static str {
+    match format {
+        Format::Prometheus => "",
+        Format::OpenMetrics(version) => version,
+    }
+}
+
+impl Exporter {
+    fn page(&mut self, format: Format, served: &Served) -> Result<Rc<[u8]>, String> {
+        if self.made.is_none_or(|at| at.elapsed() >= self.share) {
+            self.texts.clear();
+            self.made = None;
+            self.tracker.scrape()?;
+            self.made = Some(Instant::now());
+            self.server.served = served.clone();
+        }
+        if let Some(text) = self.texts.get(key(format)) {
+            return Ok(text.clone());
+        }
+        let text: Rc<[u8]> = families::text(&self.tracker, &self.server, format, 1 << 16).into();
+        self.texts.insert(key(format), text.clone());
+        Ok(text)
+    }
+}
+
+/// Run it.
+pub fn run(args: &ExportArgs) -> Result<(), Exit> {
+    let config = match &args.config {
+        Some(path) => Config::read(path).map_err(Exit::Usage)?,
+        None => Config::default(),
+    };
+    for remark in &config.remarks {
+        say(format_args!("taskdiag: {remark}"));
+    }
+    let options = Options {
+        config,
+        engine: args.engine,
+        families: args.families,
+        children: args.children,
+        recheck: args.recheck,
+        from_start: args.once,
+        limit: args.limit,
+        remove_empty: args.remove_empty,
+        top: args.top,
+        top_pids: args.top_pids,
+    };
+    let server = families::Server { started: SystemTime::now(), served: Served::default() };
+    let tracker = Tracker::new(options);
+    let mut exporter =
+        Exporter { tracker, server, share: args.share, made: None, texts: HashMap::new() };
+    match &args.to {
+        To::Output => {
+            let text = exporter.page(args.format(), &Served::default()).map_err(Exit::Failed)?;
+            crate::interrupt::answered();
+            Ok(crate::output::sink::write_all(&text)?)
+        }
+        To::File { path, interval } => {
+            exporter.share = Duration::ZERO;
+            loop {
+                let begin = Instant::now();
+                let done = exporter.page(Format::Prometheus, &Served::default());
+                let done = done.and_then(|text| file::replace(path, &text));
+                if args.once {
+                    return done.map_err(Exit::Failed);
+                }
+                // A later try may work, and the counters are kept until then.
+                if let Err(why) = done {
+                    say(format_args!("taskdiag: {why}"));
+                }
+                crate::interrupt::rest();
+                std::thread::sleep(interval.saturating_sub(begin.elapsed()));
+            }
+        }
+        To::Listen(addresses) => {
+            let mut server = http::Server::new(addresses).map_err(|e| {
+                let all: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                Exit::Failed(format!("listening on {}: {e}", all.join(", ")))
+            })?;
+            // What a process does from now on is counted, so the first answer comes before the first question.
+            exporter.page(Format::Prometheus, &Served::default()).map_err(Exit::Failed)?;
+            let address = server.address().map_err(|e| Exit::Failed(e.to_string()))?;
+            say(format_args!("taskdiag: listening on http://{address}/metrics"));
+            crate::interrupt::rest();
+            let mut page = |format, served: &Served| exporter.page(format, served);
+            server.run(&mut page).map_err(|e| Exit::Failed(format!("waiting for requests: {e}")))
+        }
+    }
+}

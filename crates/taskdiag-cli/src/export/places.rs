@@ -1,0 +1,96 @@
+//! Where processes run: the unit and slice of systemd, and the container, as the path of the control group tells.
+
+use std::time::Duration;
+
+use taskdiag::cgroup;
+use taskdiag::field::Row;
+
+use super::accounts::{OTHER, add};
+use super::ledger::{Counts, Id, Ledger};
+use super::text::label;
+use super::tracker::Has;
+use crate::args::export::Families;
+
+/// How long an empty unit, slice or container is shown, so that the last of its counters is not missed.
+const KEEP: Duration = Duration::from_secs(600);
+
+/// Where one process runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Where {
+    unit: Option<Id>,
+    slice: Option<Id>,
+    container: Option<Id>,
+}
+
+/// The accounts.
+#[derive(Debug)]
+pub struct Places {
+    /// Units of the system's manager.
+    pub units: Ledger,
+    /// Slices of the system's manager, each without those inside of it.
+    pub slices: Ledger,
+    /// Containers.
+    pub containers: Ledger,
+}
+
+fn unit_labels(unit: &[u8], slice: &[u8]) -> String {
+    format!("{},{}", label("unit", unit), label("slice", slice))
+}
+
+fn container_labels(id: &[u8], runtime: &str, pod: &[u8]) -> String {
+    let (id, runtime) = (label("container", id), label("runtime", runtime.as_bytes()));
+    format!("{id},{runtime},{}", label("pod", pod))
+}
+
+impl Places {
+    /// Without any.
+    pub fn new(limit: usize) -> Places {
+        let ledger = |other| Ledger::new(limit, other, Some(KEEP));
+        Places {
+            units: ledger(unit_labels(OTHER, OTHER)),
+            slices: ledger(label("slice", OTHER)),
+            containers: ledger(container_labels(OTHER, "", b"")),
+        }
+    }
+    /// Where a process runs. It counts there until it leaves.
+    pub fn find(&mut self, row: &Row<'_>, families: Families) -> Where {
+        let mut found = Where::default();
+        let Some(path) = cgroup::of_systemd(row.view.cgroups()) else { return found };
+        let slice = cgroup::slice(path);
+        if families.slices {
+            found.slice = Some(self.slices.join(label("slice", slice)));
+        }
+        if let Some(unit) = cgroup::unit(path).filter(|_| families.units) {
+            found.unit = Some(self.units.join(unit_labels(unit, slice)));
+        }
+        if let Some(it) = cgroup::container(path).filter(|_| families.containers) {
+            let pod = cgroup::pod(path).unwrap_or_default();
+            let labels = container_labels(&it.id, it.runtime.unwrap_or(""), &pod);
+            found.container = Some(self.containers.join(labels));
+        }
+        found
+    }
+    fn each(&mut self, place: &Where, mut f: impl FnMut(&mut Ledger, Id)) {
+        let Places { units, slices, containers } = self;
+        let all = [(units, place.unit), (slices, place.slice), (containers, place.container)];
+        all.into_iter().for_each(|(ledger, id)| {
+            if let Some(id) = id {
+                f(ledger, id);
+            }
+        });
+    }
+    /// A process no longer runs there.
+    pub fn leave(&mut self, place: &Where) {
+        self.each(place, Ledger::leave);
+    }
+    /// Prepares for the next answer.
+    pub fn begin(&mut self) {
+        [&mut self.units, &mut self.slices, &mut self.containers]
+            .into_iter()
+            .for_each(Ledger::begin);
+    }
+    /// Adds what a process did and has.
+    pub fn add(&mut self, place: &Where, by: &Counts, has: &Has) {
+        self.each(place, |ledger, id| add(ledger.account(id), by, has));
+    }
+}

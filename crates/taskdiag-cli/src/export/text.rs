@@ -1,0 +1,181 @@
+//! Metrics as text: the format of Prometheus (version 0.0.4) and that of OpenMetrics (1.0.0), which differ in little.
+
+use std::fmt::Write as _;
+
+/// Which text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus 0.0.4.
+    Prometheus,
+    /// OpenMetrics; the version that was asked for, 0.0.1 or 1.0.0. The text of both is the same.
+    OpenMetrics(&'static str),
+}
+
+impl Format {
+    /// The Content-Type.
+    pub fn content_type(self) -> String {
+        match self {
+            Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8".into(),
+            Format::OpenMetrics(version) => {
+                format!("application/openmetrics-text; version={version}; charset=utf-8")
+            }
+        }
+    }
+}
+
+/// What a family of metrics is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It grows. Its name ends in `_total`.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// process-exporter has counters without `_total`, which OpenMetrics does not allow.
+    Unknown,
+}
+
+/// A text that is written, one family after the other.
+#[derive(Debug)]
+pub struct Text {
+    out: String,
+    format: Format,
+    name: &'static str,
+}
+
+impl Text {
+    /// An empty one.
+    pub fn new(format: Format, room: usize) -> Text {
+        Text { out: String::with_capacity(room), format, name: "" }
+    }
+    /// The head of a family. Its samples follow.
+    pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+        let is_open = self.format != Format::Prometheus;
+        self.name = name;
+        let of_counter = name.strip_suffix("_total").filter(|_| is_open && kind == Kind::Counter);
+        let name = of_counter.unwrap_or(name);
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Unknown if is_open => "unknown",
+            Kind::Unknown => "untyped",
+        };
+        // No help has a character that would need an escape.
+        let _ = write!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+    fn begin(&mut self, labels: &[&str]) {
+        self.out.push_str(self.name);
+        let mut sign = '{';
+        for part in labels.iter().filter(|l| !l.is_empty()) {
+            self.out.push(sign);
+            self.out.push_str(part);
+            sign = ',';
+        }
+        self.out.push_str(if sign == ',' { "} " } else { " " });
+    }
+    /// A sample of the last family. `labels` are texts of [`label`].
+    pub fn sample(&mut self, labels: &[&str], value: u64) {
+        self.begin(labels);
+        let _ = writeln!(self.out, "{value}");
+    }
+    /// A sample that is a fraction.
+    pub fn fraction(&mut self, labels: &[&str], value: f64) {
+        self.begin(labels);
+        let _ = writeln!(self.out, "{value}");
+    }
+    /// A sample in seconds, of nanoseconds.
+    pub fn seconds(&mut self, labels: &[&str], ns: u64) {
+        self.fraction(labels, ns as f64 / 1e9);
+    }
+    /// The whole text.
+    pub fn finish(mut self) -> Vec<u8> {
+        if self.format != Format::Prometheus {
+            self.out.push_str("# EOF\n");
+        }
+        self.out.into_bytes()
+    }
+}
+
+/// The longest value of a label, in bytes. What is longer is cut.
+const VALUE_MAX: usize = 512;
+
+/// A label with its value as it stands in braces. Names of processes are any bytes, and labels are UTF-8, so a byte that is
+/// no part of a character and a control character become `\xHH`.
+pub fn label(name: &str, value: &[u8]) -> String {
+    let mut out = String::with_capacity(name.len() + value.len() + 3);
+    out.push_str(name);
+    out.push_str("=\"");
+    let cut = &value[..value.len().min(VALUE_MAX)];
+    for chunk in cut.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' => out.push_str("\\\""),
+                '\\' => out.push_str("\\\\"),
+                c if c.is_control() => {
+                    let mut bytes = [0; 4];
+                    c.encode_utf8(&mut bytes).bytes().for_each(|b| hex(&mut out, b));
+                }
+                c => out.push(c),
+            }
+        }
+        chunk.invalid().iter().for_each(|b| hex(&mut out, *b));
+    }
+    if cut.len() < value.len() {
+        out.push('…');
+    }
+    out.push('"');
+    out
+}
+
+fn hex(out: &mut String, byte: u8) {
+    // The backslash is escaped, as each is in a value.
+    let _ = write!(out, "\\\\x{byte:02x}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_of_any_bytes() {
+        for (value, want) in [
+            (&b"bash"[..], r#"n="bash""#),
+            (b"", r#"n="""#),
+            (b"a\"b\\c", r#"n="a\"b\\c""#),
+            (b"a\nb\x1b", r#"n="a\\x0ab\\x1b""#),
+            (b"\xff\xc3\xa9\xc3", "n=\"\\\\xff\u{e9}\\\\xc3\""),
+        ] {
+            assert_eq!(label("n", value), want, "{value:?}");
+        }
+        // Two names that differ in a byte that is no character stay two.
+        assert_ne!(label("n", b"\xfe"), label("n", b"\xff"));
+        let long = label("n", &[b'a'; 5000]);
+        assert!(long.len() < VALUE_MAX + 20 && long.ends_with("…\""), "{long}");
+    }
+
+    #[test]
+    fn both_formats() {
+        let text = |format| {
+            let mut t = Text::new(format, 0);
+            t.family("a_total", Kind::Counter, "A.");
+            t.sample(&["x=\"1\"", "", "y=\"2\""], 3);
+            t.seconds(&[], 1_250_000_000);
+            t.family("b", Kind::Unknown, "B.");
+            t.sample(&[], u64::MAX);
+            String::from_utf8(t.finish()).expect("text")
+        };
+        let samples = "a_total{x=\"1\",y=\"2\"} 3\na_total 1.25\n";
+        let last = "b 18446744073709551615\n";
+        assert_eq!(
+            text(Format::Prometheus),
+            format!(
+                "# HELP a_total A.\n# TYPE a_total counter\n{samples}# HELP b B.\n# TYPE b untyped\n{last}"
+            )
+        );
+        assert_eq!(
+            text(Format::OpenMetrics("1.0.0")),
+            format!(
+                "# HELP a A.\n# TYPE a counter\n{samples}# HELP b B.\n# TYPE b unknown\n{last}# EOF\n"
+            )
+        );
+    }
+}

@@ -1,0 +1,187 @@
+//! Threads: their states, what they wait for, and accounts of those with the same name in a group.
+//!
+//! As in process-exporter, accounts are of the threads of processes that have several, and are forgotten with the last
+//! thread of that name.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use taskdiag::field::Row;
+use taskdiag::{Choice, Groups, Members, Request, Session, Snapshot, Strategy};
+
+use super::accounts::{Accounts, OTHER};
+use super::ledger::{Counts, Id, Ledger, NONE, STATES, grown, state};
+use super::text::label;
+use super::tracker::counts;
+
+#[derive(Debug)]
+struct Known {
+    start_ns: u64,
+    comm: [u8; 16],
+    seen: u64,
+    account: Id,
+    last: Counts,
+}
+
+/// What is known of threads.
+#[derive(Debug)]
+pub struct Threads {
+    session: Option<Session>,
+    has_wchan: bool,
+    limit: usize,
+    known: HashMap<u32, Known>,
+    scans: u64,
+    /// Accounts by group and thread name.
+    pub names: Ledger,
+    /// How many threads of a group wait in a kernel function, by labels.
+    pub wchans: HashMap<String, u64>,
+    /// All threads by state letter. `None`: they were not walked.
+    pub states: Option<HashMap<u8, u64>>,
+}
+
+impl Threads {
+    /// Nothing is asked yet.
+    pub fn new(limit: usize, has_wchan: bool) -> Threads {
+        let other = format!("{},{}", label("groupname", OTHER), label("threadname", OTHER));
+        Threads {
+            session: None,
+            has_wchan,
+            limit,
+            known: HashMap::new(),
+            scans: 0,
+            names: Ledger::new(limit, other, Some(Duration::ZERO)),
+            wchans: HashMap::new(),
+            states: None,
+        }
+    }
+    /// Threads are not asked for this time.
+    pub fn skip(&mut self) {
+        self.states = None;
+        self.wchans.clear();
+    }
+    /// Asks. `group` gives the group of a process and whether it has several threads. Threads that began before `first`, a
+    /// time since boot, count from now on, unless all are to count from their start. Returns who answered.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub fn scrape(
+        &mut self,
+        engine: Choice,
+        accounts: &mut Accounts,
+        group: &dyn Fn(u32) -> Option<(Id, bool)>,
+        first: (u64, bool),
+    ) -> Result<Vec<&'static str>, String> {
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => {
+                let mut groups = Groups::BASE | Groups::STAT | Groups::IO | Groups::SCHED;
+                if self.has_wchan {
+                    groups = groups | Groups::WCHAN;
+                }
+                let members =
+                    Members::of(Groups::BASE, &["state", "start_time_ns", "comm", "flags"]).union(
+                        Members::of(Groups::STAT, &["minflt", "majflt", "utime_ns", "stime_ns"]),
+                    );
+                let request = Request::new(Strategy::AllThread, 0, groups).with_members(members);
+                Session::open(request, engine).map_err(|e| e.to_string())?
+            }
+        };
+        let done = session.refresh().map_err(|e| e.to_string()).and_then(|snapshot| {
+            self.take(snapshot, accounts, group, first)?;
+            let mut engines: Vec<_> = snapshot.served().iter().map(|s| s.engine.name()).collect();
+            engines.dedup();
+            Ok(engines)
+        });
+        self.session = Some(session);
+        done
+    }
+    fn take(
+        &mut self,
+        snapshot: &Snapshot,
+        accounts: &mut Accounts,
+        group: &dyn Fn(u32) -> Option<(Id, bool)>,
+        (first_ns, from_start): (u64, bool),
+    ) -> Result<(), String> {
+        if snapshot.stream().done().error != 0 {
+            return Err(String::from("the list of threads ended early"));
+        }
+        self.scans += 1;
+        self.names.begin();
+        self.wchans.clear();
+        let mut states: HashMap<u8, u64> = HashMap::new();
+        let mut of_group: HashMap<Id, [u64; STATES.len()]> = HashMap::new();
+        for task in snapshot.tasks() {
+            let row = Row::new(task);
+            let letter = row.state().unwrap_or(b'?');
+            *states.entry(letter).or_default() += 1;
+            let Some((id, has_several)) = group(task.tgid()) else { continue };
+            of_group.entry(id).or_default()[state(letter)] += 1;
+            if self.has_wchan {
+                self.note_wchan(&row, accounts.labels(id));
+            }
+            if has_several {
+                self.count(&row, accounts.labels(id), (first_ns, from_start));
+            }
+        }
+        for (id, states) in of_group {
+            accounts.put_states(id, states);
+        }
+        self.states = Some(states);
+        let old: Vec<u32> =
+            self.known.iter().filter(|(_, k)| k.seen < self.scans).map(|(tid, _)| *tid).collect();
+        for known in old.into_iter().filter_map(|tid| self.known.remove(&tid)) {
+            self.names.leave(known.account);
+        }
+        Ok(())
+    }
+    fn note_wchan(&mut self, row: &Row<'_>, group: &str) {
+        let wchan = row.view.wchan().map(|b| b.data).unwrap_or_default();
+        // /proc has 0 for a thread that waits nowhere.
+        if wchan.is_empty() || *wchan == *b"0" {
+            return;
+        }
+        let mut labels = format!("{group},{}", label("wchan", &wchan));
+        if self.wchans.len() >= self.limit && !self.wchans.contains_key(&labels) {
+            labels = format!("{},{}", label("groupname", OTHER), label("wchan", OTHER));
+        }
+        *self.wchans.entry(labels).or_default() += 1;
+    }
+    fn count(&mut self, row: &Row<'_>, group: &str, (first_ns, from_start): (u64, bool)) {
+        let Some(base) = row.base else { return };
+        let start_ns = base.start_time_ns().unwrap_or(0);
+        let new = counts(row);
+        let labels = || {
+            let name = row.comm.unwrap_or(b"?");
+            format!("{group},{}", label("threadname", name))
+        };
+        let tid = row.view.pid();
+        let same = |k: &Known| k.start_ns == start_ns && k.comm == base.comm;
+        let (account, by) = match self.known.get_mut(&tid) {
+            Some(known) if same(known) => {
+                known.seen = self.scans;
+                (known.account, grown(&mut known.last, &new))
+            }
+            _ => {
+                let account = self.names.join(labels());
+                let known =
+                    Known { start_ns, comm: base.comm, seen: self.scans, account, last: new };
+                let before = self.known.insert(tid, known);
+                // What a thread did under its old name is counted there.
+                let renamed = before.as_ref().is_some_and(|b| b.start_ns == start_ns);
+                let mut last = before.as_ref().map_or(new, |b| b.last);
+                if let Some(before) = before {
+                    self.names.leave(before.account);
+                }
+                let by = match renamed {
+                    true => grown(&mut last, &new),
+                    false if from_start || start_ns > first_ns => new,
+                    false => new.map(|n| if n == NONE { n } else { 0 }),
+                };
+                (account, by)
+            }
+        };
+        let account = self.names.account(account);
+        account.grow(&by);
+        account.now.tasks += 1;
+    }
+}

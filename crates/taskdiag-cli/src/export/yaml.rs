@@ -1,0 +1,190 @@
+//! A YAML text as a tree of nodes with line numbers. Scalars stay the text that they are, because process-exporter takes
+//! `comm: [123]` as the name "123", and a person who reads an error wants to see what was written.
+
+use yaml_rust2::parser::{Event, MarkedEventReceiver, Parser};
+use yaml_rust2::scanner::{Marker, TScalarStyle};
+
+/// The most nodes of a document, so that aliases of aliases cannot fill the memory.
+const NODES: usize = 100_000;
+/// The deepest nesting.
+const DEPTH: usize = 32;
+
+/// A part of a document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its line, from 1.
+    pub line: usize,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Nothing, `null` or `~`.
+    Null,
+    /// A scalar of any type, as it was written.
+    Text(String),
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping, in its order.
+    Map(Vec<(String, Node)>),
+}
+
+impl Node {
+    /// What it is called in an error.
+    pub fn what(&self) -> &'static str {
+        match self.kind {
+            Kind::Null => "nothing",
+            Kind::Text(_) => "a text",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a mapping",
+        }
+    }
+    fn size(&self) -> usize {
+        match &self.kind {
+            Kind::Null | Kind::Text(_) => 1,
+            Kind::List(list) => 1 + list.iter().map(Node::size).sum::<usize>(),
+            Kind::Map(map) => 1 + map.iter().map(|(_, n)| n.size()).sum::<usize>(),
+        }
+    }
+}
+
+/// A list or mapping that is not complete. A mapping has a key whose value follows.
+struct Open {
+    node: Node,
+    anchor: usize,
+    key: Option<String>,
+}
+
+#[derive(Default)]
+struct Builder {
+    open: Vec<Open>,
+    anchors: Vec<(usize, Node)>,
+    document: Option<Node>,
+    nodes: usize,
+    wrong: Option<String>,
+}
+
+impl Builder {
+    fn refuse(&mut self, line: usize, why: &str) {
+        self.wrong.get_or_insert_with(|| format!("line {line}: {why}"));
+    }
+    fn begin(&mut self, line: usize, kind: Kind, anchor: usize) {
+        if self.open.len() >= DEPTH {
+            return self.refuse(line, "it is nested too deeply");
+        }
+        self.open.push(Open { node: Node { line, kind }, anchor, key: None });
+    }
+    fn end(&mut self) {
+        if let Some(done) = self.open.pop() {
+            self.add(done.node, done.anchor);
+        }
+    }
+    fn add(&mut self, node: Node, anchor: usize) {
+        self.nodes += node.size();
+        if self.nodes > NODES * 2 {
+            return self.refuse(node.line, "the file is too large with its aliases");
+        }
+        if anchor != 0 {
+            self.anchors.push((anchor, node.clone()));
+        }
+        let line = node.line;
+        let Some(open) = self.open.last_mut() else {
+            self.document = Some(node);
+            return;
+        };
+        match (&mut open.node.kind, open.key.take()) {
+            (Kind::List(list), _) => list.push(node),
+            (Kind::Map(map), Some(key)) => {
+                let twice = map.iter().any(|(k, _)| *k == key);
+                map.push((key, node));
+                if twice {
+                    self.refuse(line, "the key is there twice");
+                }
+            }
+            (Kind::Map(_), None) => match node.kind {
+                Kind::Text(key) => open.key = Some(key),
+                _ => self.refuse(line, "a key has to be a text"),
+            },
+            (Kind::Null | Kind::Text(_), _) => {}
+        }
+    }
+}
+
+impl MarkedEventReceiver for Builder {
+    fn on_event(&mut self, event: Event, mark: Marker) {
+        if self.wrong.is_some() {
+            return;
+        }
+        let line = mark.line();
+        match event {
+            Event::Scalar(text, style, anchor, _) => {
+                let is_null = style == TScalarStyle::Plain
+                    && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
+                let kind = if is_null { Kind::Null } else { Kind::Text(text) };
+                self.add(Node { line, kind }, anchor);
+            }
+            Event::SequenceStart(anchor, _) => self.begin(line, Kind::List(Vec::new()), anchor),
+            Event::MappingStart(anchor, _) => self.begin(line, Kind::Map(Vec::new()), anchor),
+            Event::SequenceEnd | Event::MappingEnd => self.end(),
+            Event::Alias(anchor) => match self.anchors.iter().rev().find(|(n, _)| *n == anchor) {
+                Some((_, node)) => self.add(Node { line, ..node.clone() }, 0),
+                None => self.refuse(line, "the alias stands inside of what it names"),
+            },
+            _ => {}
+        }
+    }
+}
+
+/// Reads a text with one document.
+///
+/// # Errors
+/// What is wrong, with the line.
+pub fn parse(text: &str) -> Result<Node, String> {
+    let mut builder = Builder::default();
+    let done = Parser::new_from_str(text).load(&mut builder, false);
+    if let Some(why) = builder.wrong {
+        return Err(why);
+    }
+    done.map_err(|e| format!("line {}: {}", e.marker().line(), e.info()))?;
+    Ok(builder.document.unwrap_or(Node { line: 1, kind: Kind::Null }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalars_stay_text_and_aliases_are_copied() {
+        let node = parse("a: [1, 0x10, yes, \"~\", ~]\nb: &x {c: d}\ne: *x\n").expect("it is YAML");
+        let Kind::Map(map) = node.kind else { panic!("a mapping") };
+        let Kind::List(list) = &map[0].1.kind else { panic!("a list") };
+        let text = |t: &str| Kind::Text(t.to_owned());
+        let kinds: Vec<Kind> = list.iter().map(|n| n.kind.clone()).collect();
+        assert_eq!(kinds, [text("1"), text("0x10"), text("yes"), text("~"), Kind::Null]);
+        assert_eq!((map[1].1.line, map[2].1.line), (2, 3));
+        assert_eq!(map[1].1.kind, map[2].1.kind);
+        assert_eq!(parse("# nothing\n").expect("it is YAML").kind, Kind::Null);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (text, want) in [
+            ("a: b\na: c\n", "line 2: the key is there twice"),
+            ("a: [b\n", "line "),
+            ("[x]: y\n", "a key has to be a text"),
+        ] {
+            let why = parse(text).expect_err(text);
+            assert!(why.contains(want), "{text:?}: {why}");
+        }
+        let deep = "[".repeat(40) + &"]".repeat(40);
+        assert!(parse(&deep).is_err_and(|e| e.contains("too deeply")));
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for n in 1..9 {
+            let before = format!("*a{}, ", n - 1).repeat(10);
+            bomb.push_str(&format!("a{n}: &a{n} [{before}]\n"));
+        }
+        assert!(parse(&bomb).is_err_and(|e| e.contains("too large")));
+    }
+}
