@@ -40,6 +40,8 @@ pub struct Families {
     pub threads: bool,
     /// Threads of a group by the kernel function they wait in.
     pub wchan: bool,
+    /// Memory of groups with shared pages shared out.
+    pub pss: bool,
     /// Units of systemd.
     pub units: bool,
     /// Slices of systemd.
@@ -52,9 +54,11 @@ pub struct Families {
     pub top: bool,
 }
 
-/// The names of families, and which are on by default.
-const FAMILIES: [&str; 8] =
-    ["groups", "threads", "wchan", "units", "slices", "containers", "states", "top"];
+/// The names of families, those that are on by default first.
+const FAMILIES: [&str; 9] =
+    ["groups", "threads", "wchan", "units", "slices", "containers", "states", "top", "pss"];
+/// How many of them are on by default. To share pages out, the kernel has to walk over all of them.
+const DEFAULT: usize = 8;
 
 impl Families {
     fn flag(&mut self, name: &str) -> Option<&mut bool> {
@@ -62,6 +66,7 @@ impl Families {
             "groups" => &mut self.groups,
             "threads" => &mut self.threads,
             "wchan" => &mut self.wchan,
+            "pss" => &mut self.pss,
             "units" => &mut self.units,
             "slices" => &mut self.slices,
             "containers" => &mut self.containers,
@@ -70,12 +75,12 @@ impl Families {
             _ => return None,
         })
     }
-    /// Reads a list of names. A `-` before the first one takes from all instead of adding to none.
+    /// Reads a list of names. A `-` before the first one takes from those that are on by default.
     fn parse(names: &[&str]) -> Result<Families, Exit> {
         let mut families = Families::default();
         let all_but = names.first().is_some_and(|n| n.starts_with('-'));
         if all_but {
-            FAMILIES.iter().for_each(|n| *families.flag(n).expect("it is one") = true);
+            FAMILIES[..DEFAULT].iter().for_each(|n| *families.flag(n).expect("it is one") = true);
         }
         for name in names {
             let bare = if all_but { name.strip_prefix('-') } else { Some(*name) };
@@ -183,7 +188,7 @@ pub fn command() -> Command {
         )
         .next_help_heading("Metrics")
         .arg(
-            table::list("families", "LIST", "Make these: groups, threads, wchan, units, slices, containers, states, top; or all but some: -wchan,-threads")
+            table::list("families", "LIST", "Make these: groups, threads, wchan, units, slices, containers, states, top, pss; or all but some: -wchan,-threads. Without it, all but pss, for which the kernel walks over the pages")
                 .allow_hyphen_values(true),
         )
         .arg(
@@ -245,7 +250,7 @@ impl ExportArgs {
         };
         let names: Vec<&String> = m.get_many::<String>("families").into_iter().flatten().collect();
         let families = match names.is_empty() {
-            true => FAMILIES.to_vec(),
+            true => FAMILIES[..DEFAULT].to_vec(),
             false => lists::items(names.into_iter()),
         };
         Ok(ExportArgs {
@@ -281,7 +286,7 @@ mod tests {
         let few = Families::parse(&["top", "states"]).expect("two of them");
         assert_eq!(few, Families { top: true, states: true, ..Families::default() });
         let less = Families::parse(&["-wchan", "-threads"]).expect("all but two");
-        assert_eq!(less, Families { wchan: false, threads: false, ..all });
+        assert_eq!(less, Families { wchan: false, threads: false, pss: false, ..all });
         for bad in [&["nope"][..], &["-nope"], &["top", "-states"], &["-top", "states"]] {
             assert!(Families::parse(bad).is_err(), "{bad:?}");
         }

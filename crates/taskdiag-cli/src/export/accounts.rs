@@ -64,6 +64,8 @@ pub fn add(account: &mut Account, by: &Counts, has: &Has) {
     now.rss.add(has.rss);
     now.size.add(has.size);
     now.swap.add(has.swap);
+    now.pss.add(has.pss);
+    now.swap_pss.add(has.swap_pss);
     now.open.add(has.open);
     now.worst = [now.worst, has.open_share].into_iter().flatten().reduce(f64::max);
     now.oldest_ns = Some(now.oldest_ns.map_or(has.start_ns, |o| o.min(has.start_ns)));

@@ -155,17 +155,22 @@ fn groups(t: &mut Text, tracker: &Tracker) {
             ("ctxswitchtype=\"voluntary\"", |a| a.total(VOLUNTARY)),
         ],
     );
+    let pss = tracker.options.families.pss;
+    let memory: [(&str, Get); 5] = [
+        ("memtype=\"resident\"", gauge!(rss)),
+        ("memtype=\"swapped\"", gauge!(swap)),
+        ("memtype=\"virtual\"", gauge!(size)),
+        ("memtype=\"proportionalResident\"", gauge!(pss)),
+        ("memtype=\"proportionalSwapped\"", gauge!(swap_pss)),
+    ];
+    let memory = if pss { &memory[..] } else { &memory[..3] };
     family(
         t,
         all,
         "namedprocess_namegroup_memory_bytes",
         Kind::Gauge,
         "Memory of this group.",
-        &[
-            ("memtype=\"resident\"", gauge!(rss)),
-            ("memtype=\"swapped\"", gauge!(swap)),
-            ("memtype=\"virtual\"", gauge!(size)),
-        ],
+        memory,
     );
     family(
         t,
@@ -462,7 +467,7 @@ fn health(t: &mut Text, tracker: &Tracker, server: &Server) {
         health.gaps_total,
     );
     t.family(
-        "taskdiag_gaps",
+        "taskdiag_scrape_gaps",
         Kind::Gauge,
         "Values that the last reading lacked, by kind and reason.",
     );

@@ -77,6 +77,10 @@ pub struct Now {
     pub size: Sum,
     /// Swapped-out anonymous memory, bytes.
     pub swap: Sum,
+    /// Resident memory with shared pages shared out, bytes.
+    pub pss: Sum,
+    /// Swapped-out memory with shared pages shared out, bytes.
+    pub swap_pss: Sum,
     /// Open files.
     pub open: Sum,
     /// The largest share of its limit that a process has open.

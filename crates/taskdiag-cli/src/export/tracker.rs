@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use taskdiag::field::{OwnerNames, Row};
 use taskdiag::{
-    Base, Choice, Cred, Group, Groups, Members, Reason, Request, Session, Snapshot, Stat, Statm,
-    query_each, query_with,
+    Base, Choice, Cred, Group, Groups, Members, Reason, Request, Rollup, Session, Snapshot, Stat,
+    Statm, query_each, query_with,
 };
 
 use super::accounts::Accounts;
@@ -185,7 +185,8 @@ impl Tracker {
                             Groups::STATM,
                             &["size_bytes", "rss_bytes", "swap_bytes"],
                         ));
-                let request = Request::all(GROUPS).with_members(members);
+                let pages = if self.options.families.pss { Groups::ROLLUP } else { Groups::NONE };
+                let request = Request::all(GROUPS | pages).with_members(members);
                 Session::open(request, self.options.engine).map_err(|e| e.to_string())?
             }
         };
@@ -465,6 +466,10 @@ pub struct Has {
     pub size: Option<u64>,
     /// Swapped-out memory, bytes.
     pub swap: Option<u64>,
+    /// Resident memory with shared pages shared out, bytes.
+    pub pss: Option<u64>,
+    /// Swapped-out memory with shared pages shared out, bytes.
+    pub swap_pss: Option<u64>,
     /// Open files.
     pub open: Option<u64>,
     /// The share of its limit that is open.
@@ -479,6 +484,10 @@ impl Has {
             Some(statm) => get(statm),
             None => none(Group::Statm),
         };
+        let pages = |get: fn(&Rollup) -> Option<u64>| match row.rollup {
+            Some(rollup) => get(rollup),
+            None => none(Group::Rollup),
+        };
         let open = match row.fd_count {
             Some(count) => count.open().map(u64::from),
             None => none(Group::FdCount),
@@ -491,6 +500,8 @@ impl Has {
             rss: memory(Statm::rss_bytes),
             size: memory(Statm::size_bytes),
             swap: memory(Statm::swap_bytes),
+            pss: pages(Rollup::pss_bytes),
+            swap_pss: pages(Rollup::swap_pss_bytes),
             open,
             open_share: open.zip(limit).and_then(|(open, limit)| share(open, limit)),
         }
@@ -538,6 +549,7 @@ fn note_gaps(row: &Row<'_>, gaps: &mut HashMap<(Group, Reason), u64>) {
         (Group::Sched, row.sched.is_some()),
         (Group::FdCount, row.fd_count.is_some()),
         (Group::Limits, row.limits.is_some()),
+        (Group::Rollup, row.rollup.is_some() || !row.view.asked().has(Group::Rollup)),
     ];
     for (group, _) in there.into_iter().filter(|(_, is_there)| !is_there) {
         let reason = row.view.reason(group).unwrap_or(Reason::Unsupported);
