@@ -1,0 +1,212 @@
+//! Judges of the text that nobody here wrote: promtool, the parsers of Prometheus's Python client, and a Prometheus.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+
+use taskdiag_tests::cli::Sandbox;
+use taskdiag_tests::skips::target_dir;
+use taskdiag_tests::{Mktask, skip};
+
+use crate::exporter::{Exporter, Metrics, end, program, wait};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a program says when it reads `input`.
+fn judged(command: &mut Command, input: &str) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_owned();
+    let writer = std::thread::spawn(move || _ = stdin.write_all(input.as_bytes()));
+    let out = child.wait_with_output().expect("it ends");
+    writer.join().expect("it does not panic");
+    out
+}
+
+/// An exporter that has seen odd names, several threads, and processes that ended.
+fn busy_exporter(options: &[&str]) -> Exporter {
+    let exporter = Exporter::start(options);
+    let odd = Mktask::start(&["odd-comm"]).expect("any machine has it");
+    let threads = Mktask::start(&["threads", "4"]).expect("any machine has it");
+    exporter.scrape();
+    drop((odd, threads));
+    exporter.scrape();
+    exporter
+}
+
+/// promtool reads it, and has nothing to say but that process-exporter has a name that ends in _count.
+#[test]
+fn promtool_accepts_the_metrics() {
+    let Some(promtool) = program("promtool_accepts_the_metrics", "promtool") else { return };
+    for options in [&[][..], &["--top-pids", "--families", "top,groups,threads,pss"]] {
+        let exporter = busy_exporter(options);
+        let (_, _, metrics) = exporter.get("/metrics", "");
+        let out = judged(Command::new(&promtool).args(["check", "metrics"]), &metrics);
+        let said = text(&out.stdout) + &text(&out.stderr);
+        let of_peer = "namedprocess_namegroup_thread_count non-histogram and non-summary metrics should not have \"_count\" suffix";
+        let rest: Vec<&str> = said.lines().filter(|l| *l != of_peer && !l.is_empty()).collect();
+        // 3 is for remarks; it cannot read what it gives 1 for.
+        assert!(rest.is_empty() && matches!(out.status.code(), Some(0 | 3)), "{said}");
+        // It does complain of what is wrong.
+        let wrong = metrics.replacen("# TYPE", "# TYPO", 1) + "taskdiag_odd{x=} 1\n";
+        let out = judged(Command::new(&promtool).args(["check", "metrics"]), &wrong);
+        assert_eq!(out.status.code(), Some(1));
+    }
+}
+
+/// The parsers of Python's prometheus_client, of which the one for OpenMetrics is strict.
+#[test]
+fn python_reads_both_formats() {
+    let unpacked = target_dir().join("prometheus/usr/lib/python3/dist-packages");
+    let python = |code: &str, input: &str| {
+        let mut command = Command::new("python3");
+        command.args(["-c", code]).env("PYTHONPATH", &unpacked);
+        judged(&mut command, input)
+    };
+    if !python("import prometheus_client.openmetrics.parser", "").status.success() {
+        skip(
+            "python_reads_both_formats",
+            "there is no prometheus_client; 'tools/setup test' unpacks it where apt has it",
+        );
+        return;
+    }
+    let exporter = busy_exporter(&[]);
+    for (accept, module) in [
+        ("", "prometheus_client.parser"),
+        (
+            "Accept: application/openmetrics-text; version=1.0.0\r\n",
+            "prometheus_client.openmetrics.parser",
+        ),
+    ] {
+        let (_, head, metrics) = exporter.get("/metrics", accept);
+        assert_eq!(
+            head.contains("application/openmetrics-text; version=1.0.0"),
+            !accept.is_empty(),
+            "{head}"
+        );
+        let code = format!(
+            "import sys, {module} as m\n\
+             n = 0\n\
+             for f in m.text_string_to_metric_families(sys.stdin.read()):\n    n += len(f.samples)\n\
+             print(n)"
+        );
+        let out = python(&code, &metrics);
+        assert!(out.status.success(), "{module}: {}", text(&out.stderr));
+        let samples: usize = text(&out.stdout).trim().parse().expect("a number");
+        let lines = metrics.lines().filter(|l| !l.starts_with('#')).count();
+        assert!(samples == lines && samples > 100, "{module}: {samples} of {lines}");
+        // It refuses what is not whole.
+        let cut = metrics.trim_end_matches("# EOF\n").to_owned() + "namedprocess_x{a=\"b\" 1\n";
+        assert!(!python(&code, &cut).status.success(), "{module}");
+    }
+}
+
+/// The reply of an API of Prometheus.
+fn api(port: u16, path: &str) -> Option<serde_json::Value> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).ok()?;
+    serde_json::from_str(reply.split_once("\r\n\r\n")?.1).ok()
+}
+
+/// A real Prometheus scrapes it, and has the same values.
+#[test]
+fn prometheus_scrapes_it() {
+    let Some(prometheus) = program("prometheus_scrapes_it", "prometheus") else { return };
+    let threads = Mktask::start(&["threads", "4"]).expect("any machine has it");
+    let (_config, path) = crate::exporter::config(crate::exporter::EACH);
+    let exporter = Exporter::start(&["--config", &path]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let yaml = format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: taskdiag, static_configs: [{{targets: ['{}']}}]}}]\n",
+        exporter.address
+    );
+    let file = dir.path().join("prometheus.yml");
+    std::fs::write(&file, yaml).expect("written");
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let mut command = Command::new(prometheus);
+    command.arg(format!("--config.file={}", file.display()));
+    command.arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()));
+    command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+    command
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().expect("it starts");
+    let query = |q: &str| {
+        let reply = api(port, &format!("/api/v1/query?query={q}"))?;
+        let value = reply["data"]["result"].get(0)?["value"].get(1)?.as_str()?.to_owned();
+        value.parse::<f64>().ok()
+    };
+    let group = format!("mktask:{}", threads.pid());
+    let found = std::panic::catch_unwind(|| {
+        wait("a scrape", || query("up").filter(|up| *up == 1.0));
+        let threads = format!("namedprocess_namegroup_num_threads%7Bgroupname%3D%22{group}%22%7D");
+        wait("the threads", || query(&threads))
+    });
+    let targets = api(port, "/api/v1/targets").map(|t| t.to_string()).unwrap_or_default();
+    end(&mut child);
+    assert_eq!(found.ok(), Some(5.0), "{targets}");
+}
+
+/// Standard output and files have the same text as HTTP.
+#[test]
+fn once_and_as_a_file() {
+    let ran = Sandbox::new().run(&["export", "--once", "--families", "states,top"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let once = Metrics::parse(&ran.stdout);
+    assert!(once.get("taskdiag_processes", &[("state", "sleeping")]) > Some(0.0), "{ran}");
+    assert!(once.names().iter().all(|n| !n.contains("namegroup") && !n.contains("unit")), "{ran}");
+    let ran = Sandbox::new().run(&["export", "--once", "--openmetrics", "--families", "top"]);
+    assert!(ran.stdout.ends_with("# EOF\n"), "{ran}");
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("taskdiag.prom");
+    let file = path.to_str().expect("text");
+    let ran = Sandbox::new().run(&["export", "--once", "--textfile", file]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{ran}");
+    let metrics = Metrics::parse(&std::fs::read_to_string(&path).expect("it is there"));
+    assert!(metrics.get("taskdiag_scrapes_total", &[]) == Some(1.0));
+    // Again and again, and never a part of it.
+    let mut command = Command::new(taskdiag_tests::cli::taskdiag());
+    command.args(["export", "--interval", "20ms", "--families", "groups", "--textfile", file]);
+    let mut child = command.stdin(Stdio::null()).spawn().expect("it starts");
+    let scrapes = std::panic::catch_unwind(|| {
+        wait("several writes", || {
+            let text = std::fs::read_to_string(&path).expect("it is always there");
+            let metrics = Metrics::parse(&text);
+            assert!(metrics.get("process_start_time_seconds", &[]).is_some(), "it is cut: {text}");
+            metrics.get("taskdiag_scrapes_total", &[]).filter(|n| *n > 3.0)
+        })
+    });
+    end(&mut child);
+    assert!(scrapes.is_ok());
+    let ran = Sandbox::new().run(&["export", "--once", "--textfile", "/proc/x.prom"]);
+    assert!(ran.code == Some(4) && ran.stderr.contains("/proc/x.prom"), "{ran}");
+}
+
+/// Arguments that make no sense, and configurations, are refused with a word.
+#[test]
+fn what_is_wrong_is_said() {
+    let (_bad, path) = crate::exporter::config("process_names:\n- {name: x}\n");
+    for (args, want) in [
+        (&["--listen", "nowhere"][..], "127.0.0.1:9256"),
+        (&["--families", "nope"], "wchan"),
+        (&["--config", "/nowhere.yml"], "/nowhere.yml"),
+        (&["--config", &path], "line 2"),
+        (&["--top", "0"], "1..=1000"),
+        (&["--once", "--listen", "127.0.0.1:0"], "--once"),
+    ] {
+        let ran = Sandbox::new().run(&[&["export"], args].concat());
+        assert!(ran.code == Some(2) && ran.stderr.contains(want), "{ran}");
+    }
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("it has one").to_string();
+    let ran = Sandbox::new().run(&["export", "--listen", &address]);
+    assert!(ran.code == Some(4) && ran.stderr.contains(&address), "{ran}");
+}
