@@ -134,6 +134,9 @@ install: ## binaries, drop-in for libproc2, man page, completions, systemd units
 	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/taskdiagd.service > $(DESTDIR)$(UNIT_DIR)/taskdiagd.service
 	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/taskdiag-record.service > $(DESTDIR)$(UNIT_DIR)/taskdiag-record.service
 	chmod 644 $(DESTDIR)$(UNIT_DIR)/taskdiagd.service $(DESTDIR)$(UNIT_DIR)/taskdiag-record.service
+	chmod 644 $(DESTDIR)$(UNIT_DIR)/taskdiagd.service
+	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/taskdiag-export.service > $(DESTDIR)$(UNIT_DIR)/taskdiag-export.service
+	chmod 644 $(DESTDIR)$(UNIT_DIR)/taskdiag-export.service
 	@echo "to serve users without root: systemctl daemon-reload && systemctl enable --now taskdiagd.socket"
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
@@ -152,6 +155,7 @@ uninstall: ## what install put there
 		$(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME) \
 		$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.service \
 		$(DESTDIR)$(UNIT_DIR)/taskdiag-record.service \
+		$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.service $(DESTDIR)$(UNIT_DIR)/taskdiag-export.service \
 		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag \
