@@ -247,3 +247,4 @@ import service_cases  # noqa: E402, F401
 import wait_cases  # noqa: E402, F401
 import python_cases  # noqa: E402, F401
 import procps_cases  # noqa: E402, F401
+import export_cases  # noqa: E402, F401
