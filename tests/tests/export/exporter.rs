@@ -25,20 +25,22 @@ impl Exporter {
         command.args(["export", "--listen", "127.0.0.1:0", "--share", "1us"]).args(options);
         command.env_remove("TASKDIAG_ENGINE").stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
-        let mut said = String::new();
         let mut lines = BufReader::new(child.stderr.take().expect("piped"));
-        loop {
+        // From here on it ends with the value.
+        let mut exporter = Exporter { child, address: String::new() };
+        let mut said = String::new();
+        while exporter.address.is_empty() {
             let mut line = String::new();
             let n = lines.read_line(&mut line).expect("it says something");
             assert!(n > 0, "it ended: {said}");
-            if let Some(url) = line.split("http://").nth(1).filter(|_| line.contains("listening")) {
-                let address = url.split('/').next().expect("an address").to_owned();
-                // What it says later must not fill the pipe.
-                std::thread::spawn(move || _ = std::io::copy(&mut lines, &mut std::io::sink()));
-                return Exporter { child, address };
+            if let Some(url) = line.split("listening on http://").nth(1) {
+                exporter.address = url.split('/').next().expect("an address").to_owned();
             }
             said.push_str(&line);
         }
+        // What it says later must not fill the pipe.
+        std::thread::spawn(move || _ = std::io::copy(&mut lines, &mut std::io::sink()));
+        exporter
     }
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -9,7 +9,6 @@ use taskdiag::Choice;
 
 use super::{engine, lists, table};
 use crate::exit::{self, Exit};
-use crate::export::Format;
 use crate::limits;
 
 /// Where it listens if nothing else is said: the port of process-exporter, for this machine only.
@@ -251,7 +250,7 @@ impl ExportArgs {
         let names: Vec<&String> = m.get_many::<String>("families").into_iter().flatten().collect();
         let families = match names.is_empty() {
             true => FAMILIES[..DEFAULT].to_vec(),
-            false => lists::items(names.into_iter()),
+            false => lists::items(names),
         };
         Ok(ExportArgs {
             to,
@@ -268,10 +267,6 @@ impl ExportArgs {
             share: time("share"),
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
         })
-    }
-    /// The text for standard output.
-    pub fn format(&self) -> Format {
-        if self.openmetrics { Format::OpenMetrics("1.0.0") } else { Format::Prometheus }
     }
 }
 

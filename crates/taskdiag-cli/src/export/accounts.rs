@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use super::ledger::{Account, Counts, Id, Ledger};
+use super::ledger::{Counts, Id, Ledger, OTHER};
 use super::text::label;
-use super::tracker::Has;
-
-/// The name of what is beyond the limit.
-pub const OTHER: &[u8] = b"other";
+use super::values::Has;
 
 /// Groups of processes.
 #[derive(Debug)]
@@ -38,7 +35,7 @@ impl Accounts {
     /// Adds what a process did and has. `state` is its place in the list of states.
     pub fn add(&mut self, id: Id, by: &Counts, has: &Has, state: usize) {
         let account = self.0.account(id);
-        add(account, by, has);
+        has.add_to(account, by);
         account.now.states[state] += 1;
     }
     /// The states of threads, which take the place of those of processes.
@@ -53,20 +50,4 @@ impl Accounts {
     pub fn ledger(&self) -> &Ledger {
         &self.0
     }
-}
-
-/// Adds what a process did and has to an account.
-pub fn add(account: &mut Account, by: &Counts, has: &Has) {
-    account.grow(by);
-    let now = &mut account.now;
-    now.tasks += 1;
-    now.threads.add(has.threads);
-    now.rss.add(has.rss);
-    now.size.add(has.size);
-    now.swap.add(has.swap);
-    now.pss.add(has.pss);
-    now.swap_pss.add(has.swap_pss);
-    now.open.add(has.open);
-    now.worst = [now.worst, has.open_share].into_iter().flatten().reduce(f64::max);
-    now.oldest_ns = Some(now.oldest_ns.map_or(has.start_ns, |o| o.min(has.start_ns)));
 }

@@ -123,18 +123,16 @@ impl Server {
         drop(fds);
         let mut kept = Vec::with_capacity(self.connections.len() + 1);
         let all = std::mem::take(&mut self.connections);
+        let begin = Instant::now();
         for (mut connection, is_ready) in all.into_iter().zip(&is_ready[1..]) {
-            let begin = Instant::now();
-            let is_alive = !*is_ready || self.go_on(&mut connection, page);
-            // Others have the time back that an answer took.
-            let took = begin.elapsed();
-            kept.iter_mut().for_each(|c: &mut Connection| c.deadline += took);
-            if is_alive {
+            if !*is_ready || self.go_on(&mut connection, page) {
                 kept.push(connection);
             }
         }
         let now = Instant::now();
         for mut connection in kept {
+            // The time that answers took is not the client's.
+            connection.deadline += now - begin;
             if connection.deadline > now {
                 self.connections.push(connection);
             } else if matches!(connection.state, State::Read) && !connection.input.is_empty() {

@@ -1,7 +1,7 @@
 //! `taskdiag export`: metrics for Prometheus, by HTTP, as a file for node_exporter, or once on standard output.
 //!
 //! `tracker` asks and keeps accounts (`ledger`) of groups (`config`, `template`, `yaml`, `accounts`), of units and containers
-//! (`places`), of threads and of the top; `families` writes them as `text`; `http` serves it.
+//! (`places`), of threads and of the top, from the `values` of a task; `families` writes them as `text`; `http` serves it.
 
 mod accounts;
 mod config;
@@ -15,6 +15,7 @@ mod text;
 mod threads;
 mod top;
 mod tracker;
+mod values;
 mod yaml;
 
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use self::config::Config;
 use self::http::Served;
-pub use self::text::Format;
+use self::text::Format;
 use self::tracker::{Options, Tracker};
 use crate::args::export::{ExportArgs, To};
 use crate::exit::{Exit, say};
@@ -91,7 +92,11 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
         Exporter { tracker, server, share: args.share, made: None, texts: HashMap::new() };
     match &args.to {
         To::Output => {
-            let text = exporter.page(args.format(), &Served::default()).map_err(Exit::Failed)?;
+            let format = match args.openmetrics {
+                true => Format::OpenMetrics("1.0.0"),
+                false => Format::Prometheus,
+            };
+            let text = exporter.page(format, &Served::default()).map_err(Exit::Failed)?;
             crate::interrupt::answered();
             Ok(crate::output::sink::write_all(&text)?)
         }

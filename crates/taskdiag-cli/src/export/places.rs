@@ -5,10 +5,9 @@ use std::time::Duration;
 use taskdiag::cgroup;
 use taskdiag::field::Row;
 
-use super::accounts::{OTHER, add};
-use super::ledger::{Counts, Id, Ledger};
+use super::ledger::{Counts, Id, Ledger, OTHER};
 use super::text::label;
-use super::tracker::Has;
+use super::values::Has;
 use crate::args::export::Families;
 
 /// How long an empty unit, slice or container is shown, so that the last of its counters is not missed.
@@ -91,6 +90,6 @@ impl Places {
     }
     /// Adds what a process did and has.
     pub fn add(&mut self, place: &Where, by: &Counts, has: &Has) {
-        self.each(place, |ledger, id| add(ledger.account(id), by, has));
+        self.each(place, |ledger, id| has.add_to(ledger.account(id), by));
     }
 }

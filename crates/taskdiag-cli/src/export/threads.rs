@@ -9,10 +9,10 @@ use std::time::Duration;
 use taskdiag::field::Row;
 use taskdiag::{Choice, Groups, Members, Request, Session, Snapshot, Strategy};
 
-use super::accounts::{Accounts, OTHER};
-use super::ledger::{Counts, Id, Ledger, NONE, STATES, grown, state};
+use super::accounts::Accounts;
+use super::ledger::{Counts, Id, Ledger, NONE, OTHER, STATES, grown, state};
 use super::text::label;
-use super::tracker::counts;
+use super::values::counts;
 
 #[derive(Debug)]
 struct Known {
@@ -33,6 +33,8 @@ pub struct Threads {
     scans: u64,
     /// Accounts by group and thread name.
     pub names: Ledger,
+    /// How many threads wait in a kernel function, by group.
+    waits: HashMap<Id, HashMap<Vec<u8>, u64>>,
     /// How many threads of a group wait in a kernel function, by labels.
     pub wchans: HashMap<String, u64>,
     /// All threads by state letter. `None`: they were not walked.
@@ -50,6 +52,7 @@ impl Threads {
             known: HashMap::new(),
             scans: 0,
             names: Ledger::new(limit, other, Some(Duration::ZERO)),
+            waits: HashMap::new(),
             wchans: HashMap::new(),
             states: None,
         }
@@ -76,7 +79,7 @@ impl Threads {
             None => {
                 let mut groups = Groups::BASE | Groups::STAT | Groups::IO | Groups::SCHED;
                 if self.has_wchan {
-                    groups = groups | Groups::WCHAN;
+                    groups |= Groups::WCHAN;
                 }
                 let members =
                     Members::of(Groups::BASE, &["state", "start_time_ns", "comm", "flags"]).union(
@@ -117,12 +120,13 @@ impl Threads {
             let Some((id, has_several)) = group(task.tgid()) else { continue };
             of_group.entry(id).or_default()[state(letter)] += 1;
             if self.has_wchan {
-                self.note_wchan(&row, accounts.labels(id));
+                self.note_wchan(&row, id);
             }
             if has_several {
                 self.count(&row, accounts.labels(id), (first_ns, from_start));
             }
         }
+        self.name_wchans(accounts);
         for (id, states) in of_group {
             accounts.put_states(id, states);
         }
@@ -134,17 +138,30 @@ impl Threads {
         }
         Ok(())
     }
-    fn note_wchan(&mut self, row: &Row<'_>, group: &str) {
+    fn note_wchan(&mut self, row: &Row<'_>, id: Id) {
         let wchan = row.view.wchan().map(|b| b.data).unwrap_or_default();
         // /proc has 0 for a thread that waits nowhere.
         if wchan.is_empty() || *wchan == *b"0" {
             return;
         }
-        let mut labels = format!("{group},{}", label("wchan", &wchan));
-        if self.wchans.len() >= self.limit && !self.wchans.contains_key(&labels) {
-            labels = format!("{},{}", label("groupname", OTHER), label("wchan", OTHER));
+        let of_group = self.waits.entry(id).or_default();
+        match of_group.get_mut(&*wchan) {
+            Some(n) => *n += 1,
+            None => _ = of_group.insert(wchan.into_owned(), 1),
         }
-        *self.wchans.entry(labels).or_default() += 1;
+    }
+    /// Gives what was noted its labels.
+    fn name_wchans(&mut self, accounts: &mut Accounts) {
+        for (id, of_group) in &mut self.waits {
+            for (wchan, n) in of_group.drain() {
+                let mut labels = format!("{},{}", accounts.labels(*id), label("wchan", &wchan));
+                if self.wchans.len() >= self.limit && !self.wchans.contains_key(&labels) {
+                    labels = format!("{},{}", label("groupname", OTHER), label("wchan", OTHER));
+                }
+                *self.wchans.entry(labels).or_default() += n;
+            }
+        }
+        self.waits.clear();
     }
     fn count(&mut self, row: &Row<'_>, group: &str, (first_ns, from_start): (u64, bool)) {
         let Some(base) = row.base else { return };

@@ -3,8 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::accounts::OTHER;
-use super::ledger::{Counts, NONE, SYSTEM, USER};
+use super::ledger::{Counts, NONE, OTHER, SYSTEM, USER};
 use super::text::label;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,7 +73,13 @@ impl Top {
                 let sum = by_comm.entry(comm).or_default();
                 (sum.cpu_ns, sum.rss) = (sum.cpu_ns + used.cpu_ns, sum.rss + used.rss);
             }
-            all.extend(by_comm.into_iter().map(|(comm, used)| (label("comm", comm), used)));
+            // Two names are the same as labels if one has a byte and the other has the text that stands for it.
+            let mut by_label: HashMap<String, Used> = HashMap::new();
+            for (comm, used) in by_comm {
+                let sum = by_label.entry(label("comm", comm)).or_default();
+                (sum.cpu_ns, sum.rss) = (sum.cpu_ns + used.cpu_ns, sum.rss + used.rss);
+            }
+            all.extend(by_label);
             self.put(all, n, Used::default(), label("comm", OTHER));
         }
     }
@@ -141,6 +146,16 @@ mod tests {
         let want = [("pid=\"2\",comm=\"b\"", 40), ("pid=\"3\",comm=\"a\"", 20)];
         assert_eq!(top.rss[..2], want.map(|(l, v)| (l.to_owned(), v)));
         assert_eq!(top.rss[2], ("pid=\"\",comm=\"other\"".to_owned(), 16));
+    }
+
+    #[test]
+    fn names_that_are_the_same_as_labels() {
+        let mut top = Top::default();
+        top.add(1, b"\xff", &by(0), 5);
+        top.add(2, b"\\xff", &by(0), 1);
+        top.choose(5, false);
+        assert_eq!(top.rss[0], ("comm=\"\\\\xff\"".to_owned(), 6));
+        assert_eq!(top.rss.len(), 2);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use taskdiag::field::{OwnerNames, Row};
 use taskdiag::{
-    Base, Choice, Cred, Group, Groups, Members, Reason, Request, Rollup, Session, Snapshot, Stat,
-    Statm, query_each, query_with,
+    Base, Choice, Cred, Group, Groups, Members, Reason, Request, Session, Snapshot, Stat,
+    query_each, query_with,
 };
 
 use super::accounts::Accounts;
@@ -21,6 +21,7 @@ use super::ledger::{Counts, Id, NONE, grown, state};
 use super::places::{Places, Where};
 use super::threads::Threads;
 use super::top::Top;
+use super::values::{Has, counts, note_gaps};
 use crate::args::export::Families;
 
 /// What is asked of each process at each scrape.
@@ -450,111 +451,5 @@ impl Tracker {
         let old: Vec<u32> =
             self.known.iter().filter(|(_, k)| k.seen + 1 < seen).map(|(pid, _)| *pid).collect();
         old.into_iter().for_each(|pid| self.forget(pid));
-    }
-}
-
-/// What a process has at this moment. `None`: it is not known.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Has {
-    /// When it started, ns since boot.
-    pub start_ns: u64,
-    /// Threads.
-    pub threads: Option<u64>,
-    /// Resident memory, bytes.
-    pub rss: Option<u64>,
-    /// Virtual memory, bytes.
-    pub size: Option<u64>,
-    /// Swapped-out memory, bytes.
-    pub swap: Option<u64>,
-    /// Resident memory with shared pages shared out, bytes.
-    pub pss: Option<u64>,
-    /// Swapped-out memory with shared pages shared out, bytes.
-    pub swap_pss: Option<u64>,
-    /// Open files.
-    pub open: Option<u64>,
-    /// The share of its limit that is open.
-    pub open_share: Option<f64>,
-}
-
-impl Has {
-    fn of(row: &Row<'_>, start_ns: u64, threads: Option<u32>) -> Has {
-        // A thread of the kernel and a zombie have none, which is known.
-        let none = |group| is_without(row, group).then_some(0);
-        let memory = |get: fn(&Statm) -> Option<u64>| match row.statm {
-            Some(statm) => get(statm),
-            None => none(Group::Statm),
-        };
-        let pages = |get: fn(&Rollup) -> Option<u64>| match row.rollup {
-            Some(rollup) => get(rollup),
-            None => none(Group::Rollup),
-        };
-        let open = match row.fd_count {
-            Some(count) => count.open().map(u64::from),
-            None => none(Group::FdCount),
-        };
-        let limit = row.limits.and_then(|l| l.soft()).map(|soft| soft[NOFILE]);
-        let share = |open: u64, limit: u64| (limit > 0).then(|| open as f64 / limit as f64);
-        Has {
-            start_ns,
-            threads: threads.map(u64::from),
-            rss: memory(Statm::rss_bytes),
-            size: memory(Statm::size_bytes),
-            swap: memory(Statm::swap_bytes),
-            pss: pages(Rollup::pss_bytes),
-            swap_pss: pages(Rollup::swap_pss_bytes),
-            open,
-            open_share: open.zip(limit).and_then(|(open, limit)| share(open, limit)),
-        }
-    }
-}
-
-/// `RLIMIT_NOFILE`.
-const NOFILE: usize = libc::RLIMIT_NOFILE as usize;
-
-/// Does the task have no such thing, as a thread of the kernel has no memory? Then 0 is no guess.
-fn is_without(row: &Row<'_>, group: Group) -> bool {
-    row.is_kthread() || row.is_zombie() || row.view.reason(group) == Some(Reason::Absent)
-}
-
-/// The counters of a task.
-pub fn counts(row: &Row<'_>) -> Counts {
-    let stat = |get: fn(&Stat) -> Option<u64>| row.stat.and_then(get).unwrap_or(NONE);
-    let none = |group: Group| if is_without(row, group) { 0 } else { NONE };
-    let io = |get: fn(&taskdiag::Io) -> Option<u64>| match row.io {
-        Some(io) => get(io).unwrap_or(NONE),
-        None => none(Group::Io),
-    };
-    let sched = |get: fn(&taskdiag::Sched) -> Option<u64>| match row.sched {
-        Some(sched) => get(sched).unwrap_or(NONE),
-        None => none(Group::Sched),
-    };
-    [
-        stat(Stat::utime_ns),
-        stat(Stat::stime_ns),
-        io(taskdiag::Io::read_bytes),
-        io(taskdiag::Io::write_bytes),
-        stat(Stat::majflt),
-        stat(Stat::minflt),
-        sched(taskdiag::Sched::nvcsw),
-        sched(taskdiag::Sched::nivcsw),
-    ]
-}
-
-/// Counts the groups that the answer lacks of a task and that it should have.
-fn note_gaps(row: &Row<'_>, gaps: &mut HashMap<(Group, Reason), u64>) {
-    let there = [
-        (Group::Stat, row.stat.is_some()),
-        (Group::Statm, row.statm.is_some()),
-        (Group::Io, row.io.is_some()),
-        (Group::Sched, row.sched.is_some()),
-        (Group::FdCount, row.fd_count.is_some()),
-        (Group::Limits, row.limits.is_some()),
-        (Group::Rollup, row.rollup.is_some() || !row.view.asked().has(Group::Rollup)),
-    ];
-    for (group, _) in there.into_iter().filter(|(_, is_there)| !is_there) {
-        let reason = row.view.reason(group).unwrap_or(Reason::Unsupported);
-        if reason != Reason::Absent && !is_without(row, group) {
-            *gaps.entry((group, reason)).or_default() += 1;
-        }
     }
 }
