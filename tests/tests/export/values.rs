@@ -2,6 +2,7 @@
 //! configuration says.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
 use taskdiag_tests::Mktask;
@@ -248,9 +249,7 @@ fn children() {
             .stdout(Stdio::piped())
             .spawn()
             .expect("sh starts");
-        let ready =
-            std::io::BufRead::lines(std::io::BufReader::new(parent.stdout.take().expect("piped")))
-                .next();
+        let ready = BufReader::new(parent.stdout.take().expect("piped")).lines().next();
         assert!(ready.is_some_and(|l| l.is_ok_and(|l| l == "ready")));
         let named = |comm: &str| {
             let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", parent.id()))
@@ -273,6 +272,35 @@ fn children() {
         drop(parent.stdin.take());
         let _ = parent.wait();
         assert_eq!(found.ok(), Some((Some(procs), Some(1.0))), "{options:?}");
+    }
+}
+
+/// A process stays in its group when it has another name, unless it is to be looked at again.
+#[test]
+fn another_name() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (_file, path) =
+        config("process_names: [{name: '{{.Comm}}', comm: [taskdiag-before, taskdiag-after]}]");
+    let script = "echo ready; read x; printf taskdiag-after >/proc/$$/comm; echo done; read x";
+    std::os::unix::fs::symlink("/bin/sh", dir.path().join("taskdiag-before")).expect("a link");
+    for (options, before, after) in
+        [(&[][..], Some(1.0), None), (&["--recheck"], Some(0.0), Some(1.0))]
+    {
+        let mut command = Command::new(dir.path().join("taskdiag-before"));
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut said = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut says =
+            |want: &str| assert!(said.next().is_some_and(|l| l.is_ok_and(|l| l == want)));
+        says("ready");
+        let exporter = Exporter::start(&[&["--config", &path][..], options].concat());
+        assert_eq!(exporter.scrape().group("num_procs", "taskdiag-before", &[]), Some(1.0));
+        child.stdin.as_mut().expect("piped").write_all(b"x\n").expect("it reads");
+        says("done");
+        let m = exporter.scrape();
+        end(&mut child);
+        assert_eq!(m.group("num_procs", "taskdiag-before", &[]), before, "{options:?}");
+        assert_eq!(m.group("num_procs", "taskdiag-after", &[]), after, "{options:?}");
     }
 }
 
