@@ -17,6 +17,7 @@ pub mod procps;
 pub mod ps;
 #[cfg(feature = "record")]
 pub mod record;
+pub mod report;
 pub mod run;
 pub mod table;
 #[cfg(feature = "top")]
@@ -55,6 +56,8 @@ pub enum Cli {
     /// `taskdiag export`
     #[cfg(feature = "export")]
     Export(Box<export::ExportArgs>),
+    /// `taskdiag report`
+    Report(Box<report::ReportArgs>),
     /// `taskdiag fields`; JSON?
     Fields(bool),
     /// `taskdiag engines`; JSON?
@@ -112,6 +115,7 @@ pub fn command() -> Command {
         .subcommand(tree::command())
         .subcommands(top_command())
         .subcommands(export_command())
+        .subcommand(report::command())
         .subcommand(
             Command::new("fields")
                 .about("List all columns, with their groups, unit, type, names and source")
@@ -180,6 +184,7 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
         Some("tree") => Some(tree::command()),
         Some("top") => top_command(),
         Some("export") => export_command(),
+        Some("report") => Some(report::command()),
         Some("dump") => Some(dump::command()),
         Some("record") => record_command(),
         Some("wait") => Some(wait::command()),
@@ -315,6 +320,7 @@ fn parsed(name: &str, m: &ArgMatches) -> Result<Cli, Exit> {
         "top" => Cli::Top(Box::new(top::TopArgs::from_matches(m)?)),
         #[cfg(feature = "export")]
         "export" => Cli::Export(Box::new(export::ExportArgs::from_matches(m)?)),
+        "report" => Cli::Report(Box::new(report::ReportArgs::from_matches(m))),
         "fields" => Cli::Fields(m.get_flag("json")),
         "engines" => Cli::Engines(m.get_flag("json")),
         "dump" => Cli::Dump(dump::DumpArgs::from_matches(m)?),

@@ -74,6 +74,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag files --count --sort -fds", "How many files each process has open, the most first."),
     ("taskdiag tree -p -s 42", "Process 42 with its ancestors and all descendants."),
     ("taskdiag top --where 'cpu_now > 5'", "What is busy, again and again."),
+    ("taskdiag report -o now.html", "A page about all processes, for a browser."),
 ];
 
 fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {

@@ -27,6 +27,7 @@ pub fn run(cli: &Cli) -> Result<(), Exit> {
         Cli::Convert(args) => crate::convert::run(args),
         #[cfg(feature = "export")]
         Cli::Export(args) => crate::export::run(args),
+        Cli::Report(args) => crate::report::run(args),
         Cli::Fields(json) => fields::run(*json),
         Cli::Engines(json) => engines::run(*json),
         Cli::Dump(args) => dump::run(args),

@@ -205,7 +205,7 @@ fn lacking(engine: Choice, groups: Groups) -> Groups {
 
 /// The network namespace that goes without saying: our own; of a saved answer, that of the first
 /// process with a socket.
-fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
+pub fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     let first = files.netns().next()?;
     if saved {

@@ -82,7 +82,8 @@ fn group(out: &mut Vec<u8>, cx: &Context, gid: u32) {
     }
 }
 
-fn value(out: &mut Vec<u8>, cx: &Context, v: &Value<'_>) {
+/// Append a value. One that is missing is `null`.
+pub fn value(out: &mut Vec<u8>, cx: &Context, v: &Value<'_>) {
     match v {
         Value::Missing(_) => out.extend_from_slice(b"null"),
         Value::Uint(v) => field::write_uint(out, *v),

@@ -1,0 +1,99 @@
+//! Chooses the processes that have a row on the page, so that its size has a limit, and adds up the others.
+
+use std::collections::BTreeMap;
+
+use taskdiag::field::{Context, Field, Row, Value};
+use taskdiag::view::Tasks;
+
+use super::field;
+
+/// Processes that have a row.
+pub const MOST: usize = 20_000;
+/// Each of these columns has so many of its largest processes on the page, whatever their memory is.
+const LARGEST: usize = 500;
+/// The most units of processes without a row. The smallest ones beyond are together.
+const UNITS: usize = 1000;
+const MEASURES: [&str; 6] = ["time", "nlwp", "fds", "read_bytes", "write_bytes", "swap"];
+
+/// The processes without a row that are in the same slice and unit.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// How many they are.
+    pub count: u64,
+    /// Their memory, RSS and PSS, as far as it is known.
+    pub bytes: [u64; 2],
+}
+
+/// What has a row, and what has none.
+#[derive(Debug)]
+pub struct Kept {
+    /// The processes with a row, in the order of the answer.
+    pub rows: Vec<u32>,
+    /// The processes without a row.
+    pub without: Vec<u32>,
+    /// What they have, by the text of slice, unit and container.
+    pub others: BTreeMap<[Vec<u8>; 3], Others>,
+}
+
+/// An amount, or nothing.
+pub fn amount(cx: &Context, field: &Field, row: &Row<'_>) -> Option<u64> {
+    match (field.get)(cx, row) {
+        Value::Uint(v) | Value::Nanos(v) => Some(v),
+        _ => None,
+    }
+}
+
+/// Choose at most about `most` of these processes, those with the most memory first.
+pub fn choose(cx: &Context, all: Tasks<'_>, memory: &'static Field, most: usize) -> Kept {
+    let stream = all.snapshot.stream();
+    let (rows, without) = (all.indices.to_vec(), Vec::new());
+    let mut kept = Kept { rows, without, others: BTreeMap::new() };
+    if kept.rows.len() <= most {
+        return kept;
+    }
+    let mut chosen = vec![false; stream.len()];
+    let fields = std::iter::once((memory, most));
+    for (field, n) in fields.chain(MEASURES.map(|name| (field(name), LARGEST.min(most)))) {
+        let row = |i: &u32| Some(Row::new(stream.get(*i as usize)?));
+        let value = |i: &u32| Some((amount(cx, field, &row(i)?).unwrap_or(0), *i));
+        let mut values: Vec<(u64, u32)> = kept.rows.iter().filter_map(value).collect();
+        values.sort_unstable_by_key(|(v, i)| (std::cmp::Reverse(*v), *i));
+        values.iter().take(n).for_each(|(_, i)| chosen[*i as usize] = true);
+    }
+    let places = ["slice", "unit", "container"].map(field);
+    let sizes = ["rss", "pss"].map(field);
+    (kept.rows, kept.without) = kept.rows.iter().partition(|i| chosen[**i as usize]);
+    for i in &kept.without {
+        let Some(row) = stream.get(*i as usize).map(Row::new) else { continue };
+        let place = places.map(|f| {
+            let mut text = Vec::new();
+            let value = (f.get)(cx, &row);
+            taskdiag::field::text(&mut text, cx, f.text, Some(&row), &value);
+            text
+        });
+        let others = kept.others.entry(place).or_default();
+        others.count += 1;
+        for (sum, f) in others.bytes.iter_mut().zip(sizes) {
+            *sum = sum.saturating_add(amount(cx, f, &row).unwrap_or(0));
+        }
+    }
+    join(&mut kept.others);
+    kept
+}
+
+/// Put the units with the fewest processes together, if there are too many.
+fn join(others: &mut BTreeMap<[Vec<u8>; 3], Others>) {
+    if others.len() <= UNITS {
+        return;
+    }
+    let mut all: Vec<_> = std::mem::take(others).into_iter().collect();
+    all.sort_by_key(|(_, o)| std::cmp::Reverse(o.count));
+    let mut rest = Others::default();
+    for (_, o) in all.split_off(UNITS) {
+        rest.count += o.count;
+        rest.bytes[0] = rest.bytes[0].saturating_add(o.bytes[0]);
+        rest.bytes[1] = rest.bytes[1].saturating_add(o.bytes[1]);
+    }
+    others.extend(all);
+    others.insert([b"other slices".to_vec(), b"other units".to_vec(), b"-".to_vec()], rest);
+}

@@ -1,0 +1,144 @@
+//! Puts the page together, and writes it.
+//!
+//! The page is its own program: one style and one script, which are the same in every page, and data. The data comes
+//! from processes, which may be hostile, so it is in one place only: a block that no browser runs, in which `<` does not
+//! occur, so that nothing in it can end the block. The script shows it as text. As a second wall, the page has a policy
+//! that lets a browser run this one script, and load nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::exit::{Exit, shown};
+use crate::output::sink;
+
+const STYLE: &str = include_str!("page/page.css");
+const BODY: &str = include_str!("page/page.html");
+/// The parts use what is in those before them.
+const SCRIPT: &str = concat!(
+    include_str!("page/base.js"),
+    include_str!("page/table.js"),
+    include_str!("page/map.js"),
+    include_str!("page/timeline.js"),
+    include_str!("page/start.js"),
+);
+
+/// The hashes of the style and the script, by which the policy knows them. A test says what they must be.
+const STYLE_HASH: &str = "sha256-UKqt5z44d9e7wNBzs0tqnHQnWOzRFxNba8S8C560qYs=";
+const SCRIPT_HASH: &str = "sha256-x4HGV1A60+gGK+CeaIR900hfdxVs1sxMOICsXLw5yOU=";
+
+/// The page with this data, which is JSON.
+pub fn page(data: &[u8]) -> Vec<u8> {
+    let policy = format!(
+        "default-src 'none'; script-src '{SCRIPT_HASH}'; style-src '{STYLE_HASH}'; base-uri 'none'; form-action 'none'"
+    );
+    let head = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>taskdiag report</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{BODY}\
+         <script type=\"application/json\" id=\"data\">"
+    );
+    let mut out = head.into_bytes();
+    out.reserve(data.len() + SCRIPT.len() + 100);
+    // JSON has this character in strings only.
+    for (i, piece) in data.split(|b| *b == b'<').enumerate() {
+        if i > 0 {
+            out.extend_from_slice(b"\\u003c");
+        }
+        out.extend_from_slice(piece);
+    }
+    out.extend_from_slice(b"</script>\n<script>");
+    out.extend_from_slice(SCRIPT.as_bytes());
+    out.extend_from_slice(b"</script>\n</body>\n</html>\n");
+    out
+}
+
+/// Write the page to a file, or to standard output.
+pub fn write(page: &[u8], output: Option<&Path>) -> Result<(), Exit> {
+    let Some(path) = output.filter(|p| p.as_os_str() != "-") else {
+        return Ok(sink::write_all(page)?);
+    };
+    let failed = |e: io::Error| Exit::Failed(format!("-o {}: {e}", shown(path)));
+    match fs::metadata(path) {
+        Ok(there) if !there.is_file() => Err(Exit::Usage(format!(
+            "-o {}: it is not a regular file; without -o, the page goes to standard output",
+            shown(path)
+        ))),
+        // A link stays a link, and the file that it leads to is replaced.
+        Ok(_) => fs::canonicalize(path).and_then(|real| replace(&real, page)).map_err(failed),
+        Err(_) => replace(path, page).map_err(failed),
+    }
+}
+
+/// Write a file beside this one, and give it its name when it is complete.
+fn replace(path: &Path, page: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part: PathBuf = path.with_file_name(name);
+    let fill = |mut file: File| {
+        file.write_all(page)?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    };
+    // Other users must not read arguments that /proc may hide from them.
+    let open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+    let done = fill(open);
+    if done.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine;
+    use std::process::{Command, Stdio};
+
+    /// The hash as a policy has it. The program of coreutils makes it, so that no library is needed for this alone.
+    fn hash(text: &str) -> String {
+        let mut child = Command::new("sha256sum")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("coreutils has sha256sum");
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let said = child.wait_with_output().unwrap().stdout;
+        let digit =
+            |i: usize| u8::from_str_radix(std::str::from_utf8(&said[i..i + 2]).unwrap(), 16);
+        let bytes: Vec<u8> = (0..64).step_by(2).map(|i| digit(i).unwrap()).collect();
+        format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(bytes))
+    }
+
+    #[test]
+    fn the_policy_names_this_style_and_this_script() {
+        assert_eq!(STYLE_HASH, hash(STYLE), "put the right one into STYLE_HASH");
+        assert_eq!(SCRIPT_HASH, hash(SCRIPT), "put the right one into SCRIPT_HASH");
+    }
+
+    #[test]
+    fn nothing_in_the_data_ends_its_block() {
+        let page = String::from_utf8(page(br#"{"a":"</script><script>x</script><!--<script>"}"#));
+        let page = page.unwrap();
+        let data = page.split_once("id=\"data\">").unwrap().1;
+        let (data, rest) = data.split_once("</script>\n").unwrap();
+        assert!(!data.contains('<'), "{data}");
+        assert!(rest.starts_with("<script>"));
+        let value: serde_json::Value = serde_json::from_str(data).unwrap();
+        assert_eq!(value["a"], "</script><script>x</script><!--<script>");
+    }
+
+    #[test]
+    fn the_page_loads_nothing() {
+        for text in [STYLE, BODY, SCRIPT] {
+            for word in ["url(", "@import", "src=", "href=\"http", "fetch(", "innerHTML", "eval("] {
+                assert!(!text.contains(word), "{word}");
+            }
+            assert!(!text.contains("</script") && !text.contains("</style"));
+        }
+    }
+}

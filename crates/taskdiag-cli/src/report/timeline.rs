@@ -1,0 +1,236 @@
+//! The timeline of a recording: sums over all processes, and the units of systemd that used most, at some hundred
+//! moments before the answer that the page shows.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value as Json, json};
+use taskdiag::field::{Context, Field, Part, Row, TOP, Value};
+use taskdiag::recording::{Frame, FrameInfo, Recording};
+use taskdiag::{Group, Rates, Snapshot};
+
+use super::told::Told;
+use super::{field, kept};
+use crate::args::report::ReportArgs;
+
+/// The most moments. Each costs the reading of an answer.
+const MOST: usize = 240;
+/// How many places that are damaged are named.
+const NAMED: usize = 3;
+/// The most units in a chart. The others are one line.
+const UNITS: usize = 6;
+
+/// Write the timeline as a member of an object, if the answer is of a recording.
+pub fn write(out: &mut Vec<u8>, args: &ReportArgs, shown: &Snapshot, told: &mut Told) {
+    let from = args.source.from.as_deref();
+    if let Some(path) = from.filter(|p| is_recording(p)) {
+        match Recording::open(path) {
+            Ok(recording) => {
+                let damage = recording.damage();
+                told.lacks(damage.iter().take(NAMED).map(ToString::to_string));
+                if damage.len() > NAMED {
+                    let more = damage.len() - NAMED;
+                    told.lacks([format!("{more} more places of the recording are damaged")]);
+                }
+                let timeline = timeline(&recording, args, shown, told);
+                out.extend_from_slice(format!("\"timeline\":{timeline},").as_bytes());
+                return;
+            }
+            Err(e) => told.lacks([format!("there is no timeline: {e}")]),
+        }
+    }
+    out.extend_from_slice(b"\"timeline\":null,");
+}
+
+/// A file of the right name, or a directory. It was read before, so its file system answers.
+fn is_recording(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "tdr") || path.is_dir()
+}
+
+fn timeline(recording: &Recording, args: &ReportArgs, shown: &Snapshot, told: &mut Told) -> Json {
+    let numbers = numbers(recording, args, shown);
+    let mut all = Series::default();
+    let mut rates = Rates::new();
+    let (mut times, mut breaks, mut unread) = (Vec::new(), Vec::new(), 0);
+    let mut before: Option<usize> = None;
+    for number in &numbers {
+        let Ok(Frame { info, snapshot, .. }) = recording.read(*number) else {
+            unread += 1;
+            continue;
+        };
+        // Nothing was recorded somewhere between the two, or the machine was off.
+        let has_gap = |n| recording.gap_before(n).is_some() || has_reboot(recording, n);
+        if before.is_some_and(|b| (b + 1..=*number).any(has_gap)) {
+            breaks.push(times.len());
+        }
+        before = Some(*number);
+        times.push(seconds(info.time));
+        rates.update(&snapshot);
+        all.add(&snapshot, &rates, times.len() - 1);
+    }
+    if unread > 0 {
+        told.lacks([format!(
+            "{unread} answers of the recording could not be read for the timeline"
+        )]);
+    }
+    json!({ "times": times, "breaks": breaks, "answers": span(&numbers), "charts": all.charts(times.len()) })
+}
+
+/// How many answers there are from the first to the last of these.
+fn span(numbers: &[usize]) -> usize {
+    numbers.first().zip(numbers.last()).map_or(0, |(first, last)| last - first + 1)
+}
+
+/// The frames to read: evenly from those of the time before the answer that is shown.
+fn numbers(recording: &Recording, args: &ReportArgs, shown: &Snapshot) -> Vec<usize> {
+    let info = shown.stream().info();
+    let is_shown = |t: SystemTime| {
+        t.duration_since(UNIX_EPOCH).is_ok_and(|d| d.as_nanos() == u128::from(info.realtime_ns))
+    };
+    let infos: Vec<FrameInfo> = recording.infos().collect();
+    let Some(newest) = infos.len().checked_sub(1) else { return Vec::new() };
+    let last = infos.iter().rposition(|i| is_shown(i.time)).unwrap_or(newest);
+    let begin = infos[last].time.checked_sub(args.span).unwrap_or(UNIX_EPOCH);
+    let first = infos[..last].iter().rposition(|i| i.time < begin).map_or(0, |n| n + 1);
+    let count = last - first + 1;
+    let steps = count.min(MOST);
+    // The last one is always there.
+    (1..=steps).map(|step| first + step * count / steps - 1).collect()
+}
+
+fn has_reboot(recording: &Recording, number: usize) -> bool {
+    let at = |n| recording.info(n).map(|i| i.boottime);
+    at(number) < at(number.saturating_sub(1))
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// Values of a line, one for each moment. `None`: not known.
+type Line = Vec<Option<f64>>;
+
+/// The values so far.
+#[derive(Debug, Default)]
+struct Series {
+    sums: HashMap<&'static str, Line>,
+    /// Memory and CPU of each unit.
+    units: HashMap<Vec<u8>, [Line; 2]>,
+    memory: &'static str,
+}
+
+const SUMS: [&str; 4] = ["nlwp", "read_now", "write_now", "processes"];
+
+/// Add to a value. A value that is not known makes no sum unknown, but for the first one.
+fn add(line: &mut Line, at: usize, value: Option<f64>) {
+    if line.len() <= at {
+        line.resize(at + 1, None);
+    }
+    if let Some(v) = value {
+        line[at] = Some(line[at].unwrap_or(0.0) + v);
+    }
+}
+
+impl Series {
+    /// Add an answer, which is that of this moment.
+    fn add(&mut self, snapshot: &Snapshot, rates: &Rates, at: usize) {
+        let asked = snapshot.stream().asked();
+        self.memory = if asked.has(Group::Rollup) { "pss" } else { "rss" };
+        let memory = field(self.memory);
+        let cx = Context::of(snapshot, snapshot.stream().strategy().is_threads());
+        let top = |name| TOP.find(name).expect("a column of the table").field;
+        let (cpu, read, write) = (top("cpu_now"), top("read_now"), top("write_now"));
+        let places = ["unit", "container", "comm"].map(field);
+        for (i, task) in snapshot.tasks().enumerate() {
+            let row = Row::new(task);
+            let rated = match rates.get(i) {
+                Some(rate) => row.with_part(Part::Rate(rate)),
+                None => row,
+            };
+            let unit = self.units.entry(place(&cx, places, &row)).or_default();
+            add(&mut unit[1], at, number(&cx, cpu, &rated));
+            for (name, field) in [("read_now", read), ("write_now", write)] {
+                add(self.sums.entry(name).or_default(), at, number(&cx, field, &rated));
+            }
+            if task.is_leader() {
+                add(&mut unit[0], at, kept::amount(&cx, memory, &row).map(|v| v as f64));
+                let threads = kept::amount(&cx, field("nlwp"), &row).map(|v| v as f64);
+                add(self.sums.entry("nlwp").or_default(), at, threads);
+                add(self.sums.entry("processes").or_default(), at, Some(1.0));
+            }
+        }
+    }
+    fn charts(mut self, moments: usize) -> Json {
+        for line in self.units.values_mut().flatten().chain(self.sums.values_mut()) {
+            line.resize(moments, None);
+        }
+        let sums =
+            SUMS.map(|name| (name, self.sums.remove(name).unwrap_or_else(|| vec![None; moments])));
+        let [threads, read, write, processes] = sums.map(|(name, line)| drawn(name, &line));
+        let named = |mut line: Json, name: &str| {
+            line["name"] = name.into();
+            line
+        };
+        json!([
+            { "title": format!("{} of units, and of commands without one", self.memory.to_uppercase()), "unit": "bytes", "lines": self.largest(0, moments) },
+            { "title": "CPU of the same; 100 % is one CPU", "unit": "percent", "lines": self.largest(1, moments) },
+            { "title": "Storage, a second", "unit": "bytes", "lines": [named(read, "read"), named(write, "written")] },
+            { "title": "Tasks", "unit": "count", "lines": [named(processes, "processes"), named(threads, "threads")] },
+        ])
+    }
+    /// The units with the largest values, and the sum of the others.
+    fn largest(&self, which: usize, moments: usize) -> Vec<Json> {
+        let most = |line: &Line| line.iter().flatten().copied().fold(0.0, f64::max);
+        let mut units: Vec<(&Vec<u8>, &Line)> =
+            self.units.iter().map(|(name, lines)| (name, &lines[which])).collect();
+        units.retain(|(_, line)| most(line) > 0.0);
+        units.sort_by(|a, b| most(b.1).total_cmp(&most(a.1)).then_with(|| a.0.cmp(b.0)));
+        let shown = units.iter().take(UNITS);
+        let mut lines: Vec<Json> =
+            shown.map(|(name, line)| drawn(&String::from_utf8_lossy(name), line)).collect();
+        let rest = units.get(UNITS..).unwrap_or_default();
+        if !rest.is_empty() {
+            let mut sum = vec![None; moments];
+            for (_, line) in rest {
+                line.iter().enumerate().for_each(|(at, v)| add(&mut sum, at, *v));
+            }
+            lines.push(drawn(&format!("{} others", rest.len()), &sum));
+        }
+        lines
+    }
+}
+
+/// A line with this name. Numbers have a decimal at most.
+fn drawn(name: &str, line: &Line) -> Json {
+    let short = |v: f64| {
+        if v.fract() == 0.0 || v >= 1e4 {
+            json!(v as u64)
+        } else {
+            json!((v * 10.0).round() / 10.0)
+        }
+    };
+    let values: Vec<Json> = line.iter().map(|v| v.map_or(Json::Null, short)).collect();
+    json!({ "name": name, "values": values })
+}
+
+fn number(cx: &Context, field: &Field, row: &Row<'_>) -> Option<f64> {
+    match (field.get)(cx, row) {
+        Value::Percent(p) => Some(p),
+        Value::Uint(v) => Some(v as f64),
+        _ => None,
+    }
+}
+
+/// The unit or the container that a task belongs to, or its command if it belongs to none.
+fn place(cx: &Context, fields: [&Field; 3], row: &Row<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for field in fields {
+        let value = (field.get)(cx, row);
+        if value.missing().is_none() {
+            taskdiag::field::text(&mut text, cx, field.text, Some(row), &value);
+            return text;
+        }
+    }
+    b"?".to_vec()
+}

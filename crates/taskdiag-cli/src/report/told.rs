@@ -1,0 +1,152 @@
+//! What the page tells about itself: the machine, who answered at what cost, and what is missing.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use taskdiag::Snapshot;
+use taskdiag::engine::auto;
+use taskdiag::field::{Context, escape};
+
+use crate::args::report::ReportArgs;
+use crate::exit::Exit;
+
+/// Collects it.
+#[derive(Debug)]
+pub struct Told {
+    title: Option<String>,
+    is_saved: bool,
+    served: Vec<Value>,
+    notes: Vec<String>,
+    lines: Vec<String>,
+    stopped: bool,
+    took_ms: f64,
+}
+
+impl Told {
+    /// Nothing is known yet.
+    pub fn new(args: &ReportArgs) -> Told {
+        Told {
+            title: args.title.clone(),
+            is_saved: args.source.from.is_some(),
+            served: Vec::new(),
+            notes: Vec::new(),
+            lines: Vec::new(),
+            stopped: false,
+            took_ms: 0.0,
+        }
+    }
+    /// An answer is there, of which the page shows this.
+    pub fn answer(&mut self, what: &str, snapshot: &Snapshot) {
+        for s in snapshot.served() {
+            let ms = s.cost.wall.as_secs_f64() * 1e3;
+            self.took_ms += ms;
+            self.served.push(json!({
+                "what": what,
+                "engine": s.engine.name(),
+                "groups": s.groups.to_string(),
+                "ms": ms,
+                "syscalls": s.cost.syscalls,
+                "why": s.why,
+            }));
+        }
+        if snapshot.served().is_empty() {
+            for (engine, groups) in auto::served_by(snapshot.stream().info()) {
+                self.served.push(json!({
+                    "what": what,
+                    "engine": engine.name(),
+                    "groups": groups.to_string(),
+                    "why": "when it was saved",
+                }));
+            }
+        }
+        if self.is_saved && snapshot.stream().strategy().is_threads() {
+            let line = "the saved answer has threads, so times and counts are those of the first thread of each process";
+            self.note(line.to_owned());
+        }
+        for caveat in snapshot.caveats().iter().filter(|c| !c.is_lack()) {
+            self.note(caveat.to_string());
+        }
+    }
+    fn note(&mut self, line: String) {
+        if !self.notes.contains(&line) {
+            self.notes.push(line);
+        }
+    }
+    /// A line about what is missing.
+    pub fn lacks(&mut self, line: impl IntoIterator<Item = String>) {
+        for line in line {
+            if !self.lines.contains(&line) {
+                self.lines.push(line);
+            }
+        }
+    }
+    /// Whether an answer is complete.
+    pub fn ended(&mut self, verdict: Result<(), Exit>) {
+        match verdict {
+            Err(Exit::Partial(lines)) => self.lacks(lines),
+            Err(Exit::Stopped(lines)) => {
+                self.stopped = true;
+                self.lacks(lines);
+            }
+            _ => {}
+        }
+    }
+    /// Write it as members of an object.
+    pub fn write(&self, out: &mut Vec<u8>, snapshot: &Snapshot, cx: &Context, begin: Instant) {
+        let stream = snapshot.stream();
+        let (info, done) = (stream.info(), stream.done());
+        let system = (!self.is_saved).then(rustix::system::uname);
+        let host = system.as_ref().map(|s| shown(s.nodename().to_bytes()));
+        let kernel = system.as_ref().map(|s| {
+            let (release, machine) = (shown(s.release().to_bytes()), shown(s.machine().to_bytes()));
+            format!("{release} {machine}")
+        });
+        let title = match (&self.title, &host) {
+            (Some(title), _) => shown(title.as_bytes()),
+            (None, Some(host)) => format!("Processes of {host}"),
+            (None, None) => String::from("Processes of a saved answer"),
+        };
+        let members = json!({
+            "title": title,
+            "program": concat!("taskdiag ", env!("CARGO_PKG_VERSION")),
+            "time": cx.now(),
+            "up_s": info.boottime_ns / 1_000_000_000,
+            "host": host,
+            "kernel": kernel,
+            "cpus": known(info.ncpus.into()),
+            "mem_total": known(info.mem_total_bytes),
+            "saved": self.is_saved,
+            "vanished": done.vanished,
+            "answer_bytes": stream.bytes().len(),
+            "answer_ms": (!self.is_saved).then_some(self.took_ms),
+            "ms": begin.elapsed().as_secs_f64() * 1e3,
+            "served": self.served,
+            "notes": self.notes,
+            "gaps": self.lines,
+        });
+        let text = members.to_string();
+        // The braces go, since these are members of a larger object.
+        out.extend_from_slice(&text.as_bytes()[1..text.len() - 1]);
+        out.push(b',');
+    }
+    /// The end of the program: the page is written, and complete or not.
+    pub fn end(self) -> Result<(), Exit> {
+        match (self.lines.is_empty(), self.stopped) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Exit::Stopped(self.lines)),
+            (false, false) => Err(Exit::Partial(self.lines)),
+        }
+    }
+}
+
+/// A number that is not known is 0 in an answer.
+fn known(n: u64) -> Option<u64> {
+    (n > 0).then_some(n)
+}
+
+/// Bytes as text, with everything that is not printable escaped.
+fn shown(bytes: &[u8]) -> String {
+    let mut out = Vec::new();
+    escape(&mut out, bytes);
+    String::from_utf8_lossy(&out).into_owned()
+}
