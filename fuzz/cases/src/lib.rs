@@ -64,6 +64,7 @@ const COMMANDS: &[&[&str]] = &[
     &["memory", "--by", "user"],
     &["tree", "-p", "-a", "-u"],
     &["tree", "--json", "-s", "1"],
+    &["report", "--files"],
     &["ps", "--where", "rss > 1M and not comm ~ '^k' or args ~ 'java.*kafka' or tty missing"],
     &["maps", "--where", "deleted or task.rss > 1M and size < 1G"],
     &["files", "--json", "--where", "type == REG and size > 1 or ends ~ x"],
