@@ -394,6 +394,7 @@ fn a_browser_shows_it() {
     assert_eq!(path[1], "all \u{203a}  system.slice 620M, 4 processes");
     assert_eq!(path[2], top);
     assert_ne!(path[3], top);
+    assert_eq!(seen["covered"], serde_json::json!([]));
     assert_eq!(seen["zoomed"].as_array().unwrap().len(), 2 + 4);
     assert!(seen["picked"].as_str().unwrap().contains("Process id"), "{}", seen["picked"]);
     // Neither a wide nor a narrow window scrolls sideways.

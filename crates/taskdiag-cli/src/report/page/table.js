@@ -12,7 +12,10 @@ class Table {
     this.input = el("input", { type: "search", placeholder: "filter: words, all of them", "aria-label": "Show rows with these words" });
     this.said = el("span", { role: "status" });
     this.body = el("tbody");
-    this.heads = this.columns.map((c, i) => {
+    // A text that no row has, such as the container on a machine without containers, needs no column.
+    this.visible = [...this.columns.keys()].filter((i) => this.columns[i].kind !== "text" || this.rows.some((row) => row[i] !== -1));
+    this.heads = this.visible.map((i) => {
+      const c = this.columns[i];
       const button = el("button", { type: "button", title: c.help, onclick: () => this.order(i) }, c.head);
       return el("th", { scope: "col", className: c.kind === "number" ? "num" : "" }, button);
     });
@@ -61,7 +64,8 @@ class Table {
   }
   draw() {
     const all = this.selected();
-    this.heads.forEach((th, i) => {
+    this.heads.forEach((th, n) => {
+      const i = this.visible[n];
       const on = this.sort[0] === i;
       th.setAttribute("aria-sort", !on ? "none" : this.sort[1] > 0 ? "ascending" : "descending");
       th.firstChild.textContent = this.columns[i].head + (on ? this.sort[1] > 0 ? " \u25b2" : " \u25bc" : "");
@@ -73,7 +77,8 @@ class Table {
     this.more.hidden = rows.length >= all.length;
   }
   line(row) {
-    const cells = this.columns.map((c, i) => {
+    const cells = this.visible.map((i) => {
+      const c = this.columns[i];
       const td = el("td", { textContent: shown(c, row[i]) });
       if (c.kind === "number") td.className = "num";
       if (row[i] < -1) {
