@@ -175,7 +175,8 @@ fn arguments_and_pss_are_there_if_wanted() {
     assert_eq!(ran.code, Some(2), "{ran}");
     let nowhere = dir.path().join("not/there.html");
     let ran = Sandbox::new().run(&["report", "-o", nowhere.to_str().unwrap()]);
-    assert_eq!(ran.code, Some(4), "{ran}");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stderr.contains("not/there.html: No such file"), "{ran}");
 }
 
 fn euid() -> u32 {

@@ -24,6 +24,9 @@ const SOCKETS: &str = "family,protocol,laddr,lport,path,pid,command,user";
 const OPENED: &str = "pid,command,user,fd,type,size,deleted,name";
 const LISTENING: &str = "sockstate == LISTEN";
 
+/// Both tables, if there is no answer.
+const NOTHING: &[u8] = b"\"sockets\":null,\"files\":null,";
+
 /// Write both tables as members of an object. A table that was not asked for is `null`.
 pub fn write(
     out: &mut Vec<u8>,
@@ -40,7 +43,16 @@ pub fn write(
         Some(_) => processes,
         None => {
             let both = if args.files { &opened } else { &sockets };
-            asked = args.source.ask(both.0.plan())?;
+            asked = match args.source.ask(both.0.plan()) {
+                Ok(snapshot) => snapshot,
+                // An engine that was asked for may have processes and no files.
+                Err(Exit::Failed(why)) => {
+                    told.lacks([format!("open files are not shown: {why}")]);
+                    out.extend_from_slice(NOTHING);
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
+            };
             told.answer("open files", &asked);
             &asked
         }
@@ -48,7 +60,7 @@ pub fn write(
     if !snapshot.stream().asked().has(Group::Fd) {
         let count = snapshot.tasks().len();
         told.lacks(tally::line(Missing::NotAsked, count, "open files", Group::Fd, snapshot));
-        out.extend_from_slice(b"\"sockets\":null,\"files\":null,");
+        out.extend_from_slice(NOTHING);
         return Ok(());
     }
     let is_saved = args.source.from.is_some();

@@ -26,7 +26,7 @@ const SCRIPT: &str = concat!(
 
 /// The hashes of the style and the script, by which the policy knows them. A test says what they must be.
 const STYLE_HASH: &str = "sha256-rgNsCaJaJmtoxPds2O0bXM9gHgzKzenfo5jYiwQGK6w=";
-const SCRIPT_HASH: &str = "sha256-gEdJgmmQPfkef4GCbmV7wD5aU+aeT10kEnTeU/B/3as=";
+const SCRIPT_HASH: &str = "sha256-xsUVDZcYzLehAGGqbO09bN27hwBpTe7Sxuwp0HhKWGw=";
 
 /// The page with this data, which is JSON.
 pub fn page(data: &[u8]) -> Vec<u8> {
@@ -62,7 +62,7 @@ pub fn write(page: &[u8], output: Option<&Path>) -> Result<(), Exit> {
     let Some(path) = output.filter(|p| p.as_os_str() != "-") else {
         return Ok(sink::write_all(page)?);
     };
-    let failed = |e: io::Error| Exit::Failed(format!("-o {}: {e}", shown(path)));
+    let failed = |e: io::Error| Exit::Output(io::Error::other(format!("-o {}: {e}", shown(path))));
     match fs::metadata(path) {
         Ok(there) if !there.is_file() => Err(Exit::Usage(format!(
             "-o {}: it is not a regular file; without -o, the page goes to standard output",

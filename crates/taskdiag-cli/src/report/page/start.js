@@ -42,7 +42,7 @@ function tiles() {
     tile(count(t.processes), `processes, ${count(t.kernel)} of the kernel`),
     tile(sum("nlwp"), "threads"),
     ...(D.memory === "pss" ? [tile(sum("pss"), "PSS" + of)] : []),
-    tile(sum("rss"), "RSS, shared pages counted again" + (D.memory === "pss" ? "" : of)),
+    tile(sum("rss"), `RSS${D.memory === "pss" ? "" : of}, shared pages counted again`),
     tile(sum("swap"), "swapped out"),
     tile(sum("time"), "CPU time"),
     tile(sum("fds"), "open descriptors"),
