@@ -500,7 +500,8 @@ fn a_recording_has_a_timeline() {
         let first = seen["charts at first"].as_array().unwrap();
         assert_eq!(charts.len(), timeline["charts"].as_array().unwrap().len());
         let processes = &page.0["totals"]["processes"];
-        assert_eq!(strings(&charts[3])[2], format!("processes\t{processes}"));
+        let line = strings(&charts[3])[2].replace('\u{202f}', "");
+        assert_eq!(line, format!("processes\t{processes}"));
         // Nothing is known of CPU time at the first moment.
         assert_eq!(first[1].as_array().unwrap().len(), charts[1].as_array().unwrap().len());
         assert!(strings(&first[1])[2..].iter().all(|l| l.ends_with("\t?")), "{first:#?}");
