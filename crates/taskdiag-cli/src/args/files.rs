@@ -252,7 +252,7 @@ fn type_name(item: &str) -> Result<String, Exit> {
 }
 
 /// `NSFS_MAGIC` of linux/magic.h.
-const NSFS_MAGIC: libc::__fsword_t = 0x6e73_6673;
+const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
 
 /// A network namespace: `4026531840`, `net:[4026531840]`, or a path such as /run/netns/x and
 /// /proc/1/ns/net.

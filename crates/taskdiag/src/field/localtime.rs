@@ -59,7 +59,8 @@ impl LocalTime {
 fn convert(unix: i64) -> Local {
     // SAFETY: `tm` is a plain C struct of integers and one pointer; all zero is a valid value.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
-    let t: libc::time_t = unix as libc::time_t;
+    // The type is time_t. Its name is not written because the crate libc deprecates it on musl.
+    let t = unix as _;
     // SAFETY: both pointers are to live, properly typed locals; localtime_r writes only to `tm`.
     let ok = unsafe { libc::localtime_r(&t, &mut tm) };
     if ok.is_null() {
