@@ -32,7 +32,7 @@ CONFIG ?= amd64
 .PHONY: help run build test check packages semver docs bench fuzz python bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
 
 run: build ## build, and show this machine's processes (ARGS="-T -o pid,tid,comm")
 	@$(BIN) ps $(ARGS)
@@ -65,6 +65,7 @@ check: ## format, lints, documentation, licences, the dependency rules, one form
 	$(RUST) tools/check-deps
 	tools/check-rooms
 	tools/check-licences
+	packaging/check
 
 packages: ## would each crate build and be documented from its published package? (uploads nothing)
 	@tools/setup check
@@ -123,6 +124,15 @@ bench-vm: ## the kernel series before and after (CASES="readdir wait" KEEP=vm)
 	@tools/setup vm
 	tests/vm/lab bench $(CASES) $(if $(KEEP),--keep $(KEEP))
 
+.PHONY: deb deb-test
+deb: ## Debian packages of the command, the service, the drop-in and the Python package, in target/deb
+	@tools/setup deb
+	packaging/deb
+
+deb-test: deb ## lintian; install, use, upgrade and purge the packages in fresh Debian 12 and 13 roots; needs root
+	@tools/setup deb-test
+	packaging/try
+
 # As root after `make build` as a user nothing is built again. Man page and completions come from
 # the program's own tables.
 install: ## binaries, drop-in for libproc2, man page, completions, systemd units (PREFIX, DESTDIR, UNIT_DIR)
@@ -138,6 +148,7 @@ install: ## binaries, drop-in for libproc2, man page, completions, systemd units
 	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/taskdiag-export.service > $(DESTDIR)$(UNIT_DIR)/taskdiag-export.service
 	chmod 644 $(DESTDIR)$(UNIT_DIR)/taskdiag-export.service
 	@echo "to serve users without root: systemctl daemon-reload && systemctl enable --now taskdiagd.socket"
+	install -Dm644 contrib/man/taskdiagd.8 $(DESTDIR)$(PREFIX)/share/man/man8/taskdiagd.8
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions \
@@ -157,6 +168,7 @@ uninstall: ## what install put there
 		$(DESTDIR)$(UNIT_DIR)/taskdiag-record.service \
 		$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.service $(DESTDIR)$(UNIT_DIR)/taskdiag-export.service \
 		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 \
+		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 $(DESTDIR)$(PREFIX)/share/man/man8/taskdiagd.8 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/taskdiag.fish
