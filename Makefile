@@ -124,7 +124,7 @@ bench-vm: ## the kernel series before and after (CASES="readdir wait" KEEP=vm)
 	@tools/setup vm
 	tests/vm/lab bench $(CASES) $(if $(KEEP),--keep $(KEEP))
 
-.PHONY: deb deb-test
+.PHONY: deb deb-test static release release-check
 deb: ## Debian packages of the command, the service, the drop-in and the Python package, in target/deb
 	@tools/setup deb
 	packaging/deb
@@ -132,6 +132,19 @@ deb: ## Debian packages of the command, the service, the drop-in and the Python 
 deb-test: deb ## lintian; install, use, upgrade and purge the packages in fresh Debian 12 and 13 roots; needs root
 	@tools/setup deb-test
 	packaging/try
+
+static: ## the command as one program without a C library, in target/static; tried where it may be
+	@tools/setup static
+	packaging/static
+	@[ "$$(id -u)" != 0 ] || packaging/try-static
+
+release: ## source, packages, static program, wheel, list of crates and checksums, in target/dist
+	@tools/setup release
+	packaging/release
+
+release-check: ## make the release twice and compare; takes as long as two builds of everything
+	@tools/setup release
+	packaging/release-check
 
 # As root after `make build` as a user nothing is built again. Man page and completions come from
 # the program's own tables.
