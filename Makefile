@@ -21,6 +21,7 @@ DROPIN_NAME := libtaskdiag-procps.so
 DAEMON := $(TARGET_DIR)/release/taskdiagd
 # Where systemd looks for units of packages and of programs that are installed by hand.
 UNIT_DIR ?= /usr/local/lib/systemd/system
+SERVICES := taskdiagd taskdiag-record taskdiag-export
 RUST := tools/with-rust
 CARGO := $(RUST) cargo
 
@@ -154,12 +155,10 @@ install: ## binaries, drop-in for libproc2, man page, completions, systemd units
 	install -Dm755 $(DAEMON) $(DESTDIR)$(PREFIX)/bin/taskdiagd
 	install -Dm644 $(DROPIN) $(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME)
 	install -Dm644 contrib/systemd/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.socket
-	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/taskdiagd.service > $(DESTDIR)$(UNIT_DIR)/taskdiagd.service
-	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/taskdiag-record.service > $(DESTDIR)$(UNIT_DIR)/taskdiag-record.service
-	chmod 644 $(DESTDIR)$(UNIT_DIR)/taskdiagd.service $(DESTDIR)$(UNIT_DIR)/taskdiag-record.service
-	chmod 644 $(DESTDIR)$(UNIT_DIR)/taskdiagd.service
-	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/taskdiag-export.service > $(DESTDIR)$(UNIT_DIR)/taskdiag-export.service
-	chmod 644 $(DESTDIR)$(UNIT_DIR)/taskdiag-export.service
+	for unit in $(SERVICES); do \
+		sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/$$unit.service > $(DESTDIR)$(UNIT_DIR)/$$unit.service || exit 1; \
+		chmod 644 $(DESTDIR)$(UNIT_DIR)/$$unit.service; \
+	done
 	@echo "to serve users without root: systemctl daemon-reload && systemctl enable --now taskdiagd.socket"
 	install -Dm644 contrib/man/taskdiagd.8 $(DESTDIR)$(PREFIX)/share/man/man8/taskdiagd.8
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 \
@@ -177,9 +176,7 @@ uninstall: ## what install put there
 		echo "first run 'taskdiag dropin remove' as root: programs of procps use the drop-in" >&2; exit 1; }
 	rm -f $(DESTDIR)$(PREFIX)/bin/taskdiag $(DESTDIR)$(PREFIX)/bin/taskdiagd \
 		$(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME) \
-		$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.service \
-		$(DESTDIR)$(UNIT_DIR)/taskdiag-record.service \
-		$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.service $(DESTDIR)$(UNIT_DIR)/taskdiag-export.service \
+		$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(SERVICES:%=$(DESTDIR)$(UNIT_DIR)/%.service) \
 		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 \
 		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 $(DESTDIR)$(PREFIX)/share/man/man8/taskdiagd.8 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag \
