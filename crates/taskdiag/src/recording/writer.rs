@@ -241,8 +241,15 @@ impl Writer {
         if let Some((last, _)) = self.parts.last().filter(|(last, _)| *last >= part) {
             part = last.next();
         }
+        let data = loop {
+            match open(&part.data(dir), true) {
+                // It was made by a call that failed later.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => part = part.next(),
+                other => break other,
+            }
+        };
         let io = |e| Error::io(format!("making {}", part.data(dir).display()), e);
-        let data = open(&part.data(dir), true).map_err(io)?;
+        let data = data.map_err(io)?;
         let index =
             open(&part.index(dir), false).and_then(|f| f.set_len(0).map(|()| f)).map_err(io)?;
         let behind = Vec::new();
