@@ -21,12 +21,8 @@ ROUNDS = 9
 
 
 def cpu_ms(pid):
-    """CPU time of a process until now, in ms, of all threads."""
-    total = 0
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(OSError):
-            total += int(open(f"/proc/{pid}/task/{tid}/schedstat").read().split()[0])
-    return total / 1e6
+    """CPU time of a process until now, in ms, of all threads, also of those that have ended: its CPU clock."""
+    return time.clock_gettime((~pid << 3) | 2) * 1e3
 
 
 def free_port():

@@ -227,6 +227,11 @@ impl Tracker {
             let letter = row.state().unwrap_or(b'?');
             *self.states.entry(letter).or_default() += 1;
             let Some(known) = self.known.get_mut(&task.pid()) else { continue };
+            let start_ns = row.base.and_then(Base::start_time_ns).unwrap_or(0);
+            if known.start_ns.abs_diff(start_ns) > TICK_NS {
+                // It ended when it was asked who it is, and another one has its pid.
+                continue;
+            }
             known.seen = seen;
             let new = counts(&row);
             let by = match &mut known.last {
