@@ -187,6 +187,7 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
         Some("report") => Some(report::command()),
         Some("dump") => Some(dump::command()),
         Some("record") => record_command(),
+        Some("convert") => convert_command(),
         Some("wait") => Some(wait::command()),
         Some("run") => Some(run::command()),
         Some("dropin") => Some(dropin::command()),
