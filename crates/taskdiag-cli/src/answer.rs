@@ -1,17 +1,15 @@
 //! Gets the answer to a query, which is a saved one or one of this machine, and checks whether it is complete.
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use taskdiag::view::{Answered, Left, Plan, Query, Selection};
-use taskdiag::{Choice, Error, Groups, Snapshot};
+use taskdiag::{Choice, Groups, Snapshot};
 
-use crate::aside;
 use crate::columns::Column;
-use crate::exit::{Exit, say, shown};
+use crate::exit::{Exit, say};
 use crate::interrupt;
 use crate::limits::PageLimits;
 use crate::output::{Tally, tally};
@@ -48,7 +46,7 @@ impl Source {
         #[cfg(feature = "record")]
         return crate::recorded::read(path, self.at);
         #[cfg(not(feature = "record"))]
-        read(path).map_err(|e| unread(path, &e))
+        crate::saved::read(path).map_err(|e| crate::saved::unread(path, &e))
     }
     /// An answer of this machine to these requests. It may take long, so progress is shown, and Ctrl-C
     /// ends it early.
@@ -75,37 +73,6 @@ fn say_missing(pids: &[u32]) {
     for pid in pids {
         say(format_args!("taskdiag: there is no process {pid}"));
     }
-}
-
-thread_local! {
-    /// The bytes used in place of the file of `--from`, see [`stand_in`].
-    static STAND_IN: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
-}
-
-/// Use these bytes as the next saved stream in this thread, whatever file is named.
-pub fn stand_in(bytes: &[u8]) {
-    STAND_IN.set(Some(bytes.to_vec()));
-}
-
-/// Read a saved stream.
-pub fn read(path: &Path) -> Result<Snapshot, Error> {
-    let result = match STAND_IN.take() {
-        Some(bytes) => Snapshot::read_from(&bytes[..]),
-        None => {
-            aside::read(path).map_err(|e| Error::io("opening it", e)).and_then(Snapshot::read_from)
-        }
-    };
-    interrupt::answered();
-    result
-}
-
-/// Why there is no saved answer.
-pub fn unread(path: &Path, e: &Error) -> Exit {
-    let why = match e {
-        Error::Io { source, .. } => source.to_string(),
-        e => e.to_string(),
-    };
-    Exit::Failed(format!("--from {}: {why}", shown(path)))
 }
 
 /// The largest possible pid, which procps also uses for the width of columns. For a saved answer, the largest pid in it.

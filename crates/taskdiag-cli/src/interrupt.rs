@@ -74,6 +74,7 @@ pub fn rest() {
 }
 
 /// From now on another handler answers Ctrl-C, which has to give the terminal back.
+#[cfg(any(feature = "record", feature = "top"))]
 pub fn hand_over() {
     PHASE.store(HANDED_OVER, Ordering::Relaxed);
 }

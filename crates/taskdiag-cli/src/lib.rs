@@ -80,7 +80,7 @@ impl Shows {
     /// Make the text of this answer, and return the exit code. From now on this process writes nothing.
     pub fn show(&self, bytes: &[u8]) -> u8 {
         output::sink::be_silent();
-        answer::stand_in(bytes);
+        saved::stand_in(bytes);
         exit::report(commands::run(&self.0))
     }
 }

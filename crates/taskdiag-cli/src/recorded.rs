@@ -6,10 +6,10 @@ use std::time::SystemTime;
 use taskdiag::recording::{Frame, FrameInfo, Recording};
 use taskdiag::{Error, Snapshot};
 
-use crate::answer;
 use crate::exit::{Exit, say, shown};
 use crate::interrupt;
 use crate::moment::{self, At};
+use crate::saved;
 
 /// How many places that are damaged are named.
 const NAMED: usize = 3;
@@ -19,12 +19,12 @@ pub fn read(path: &Path, at: Option<At>) -> Result<Snapshot, Exit> {
     if path.extension().is_some_and(|e| e == "tdr") {
         return Ok(frame(path, at)?.snapshot);
     }
-    match answer::read(path) {
+    match saved::read(path) {
         // It was opened and read in a process aside, so its file system answers.
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::IsADirectory => {
             Ok(frame(path, at)?.snapshot)
         }
-        Err(e) => Err(answer::unread(path, &e)),
+        Err(e) => Err(saved::unread(path, &e)),
         Ok(_) if at.is_some() => Err(Exit::Usage(format!(
             "--at chooses from a recording, and {} is one answer: leave --at out, or name a directory of 'taskdiag record'",
             shown(path)

@@ -209,36 +209,31 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     parsed(name, matches)
 }
 
-/// `taskdiag top`, if it is built in.
+/// The command of a module, if its features are built in.
+macro_rules! built_in {
+    ($features:meta, $module:ident) => {{
+        #[cfg($features)]
+        let command = Some($module::command());
+        #[cfg(not($features))]
+        let command = None;
+        command
+    }};
+}
+
 fn top_command() -> Option<Command> {
-    #[cfg(feature = "top")]
-    return Some(top::command());
-    #[cfg(not(feature = "top"))]
-    None
+    built_in!(feature = "top", top)
 }
 
-/// `taskdiag record`, if it is built in.
-fn record_command() -> Option<Command> {
-    #[cfg(feature = "record")]
-    return Some(record::command());
-    #[cfg(not(feature = "record"))]
-    None
-}
-
-/// `taskdiag convert`, if it is built in.
-fn convert_command() -> Option<Command> {
-    #[cfg(all(feature = "arrow", feature = "record"))]
-    return Some(convert::command());
-    #[cfg(not(all(feature = "arrow", feature = "record")))]
-    None
-}
-
-/// `taskdiag export`, if it is built in.
 fn export_command() -> Option<Command> {
-    #[cfg(feature = "export")]
-    return Some(export::command());
-    #[cfg(not(feature = "export"))]
-    None
+    built_in!(feature = "export", export)
+}
+
+fn record_command() -> Option<Command> {
+    built_in!(feature = "record", record)
+}
+
+fn convert_command() -> Option<Command> {
+    built_in!(all(feature = "arrow", feature = "record"), convert)
 }
 
 /// The names of other tools, which are no commands here, and what does their job.

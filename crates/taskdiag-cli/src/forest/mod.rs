@@ -2,7 +2,9 @@
 
 mod rows;
 
-pub use rows::{ASCII, INDENTED, LINES, PLAIN, Style, Tree};
+#[cfg(feature = "top")]
+pub use rows::Style;
+pub use rows::{ASCII, INDENTED, LINES, PLAIN, Tree};
 
 use std::collections::HashMap;
 
