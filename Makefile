@@ -179,7 +179,6 @@ uninstall: ## what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/taskdiag $(DESTDIR)$(PREFIX)/bin/taskdiagd \
 		$(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME) \
 		$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(SERVICES:%=$(DESTDIR)$(UNIT_DIR)/%.service) \
-		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 \
 		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 $(DESTDIR)$(PREFIX)/share/man/man8/taskdiagd.8 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag \
