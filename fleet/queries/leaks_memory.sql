@@ -1,0 +1,15 @@
+-- SPDX-License-Identifier: MIT OR Apache-2.0
+-- In which processes has the resident memory only grown, in two hours or more, and by more than 64 MiB?
+-- Rows with `full` are taken, which come each ten minutes, so that a short rise and fall in between does not count.
+with steps as (
+  select host, pid, start_ticks, comm, unit, rss,
+    max(rss) over (
+      partition by host, pid, start_ticks order by ts_s rows between 1 preceding and current row) as higher
+  from processes
+  where change = 'full' and rss is not null
+)
+select host, pid, start_ticks, max(comm) as program, max(unit) as of_unit, min(rss) as first_bytes, max(rss) as last_bytes
+from steps
+group by host, pid, start_ticks
+having count(*) >= 12 and max(rss) - min(rss) > 67108864 and sum(case when higher > rss then 1 else 0 end) = 0
+order by host, pid, start_ticks

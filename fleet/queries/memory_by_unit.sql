@@ -1,0 +1,20 @@
+-- SPDX-License-Identifier: MIT OR Apache-2.0
+-- Which units use the most memory over the fleet, when they use the most?
+-- Rows with `full` are taken, by ten minutes: one of each process, also where a gap has made a host write more.
+with per_process as (
+  select host, unit, pid, start_ticks, ts_s - ts_s % 600 as ten_minutes, max(rss) as process_bytes
+  from processes
+  where change = 'full' and unit is not null
+  group by host, unit, pid, start_ticks, ts_s - ts_s % 600
+),
+fleet as (
+  select unit, ten_minutes, sum(process_bytes) as fleet_bytes, count(*) as processes_then,
+    count(distinct host) as hosts_then
+  from per_process
+  group by unit, ten_minutes
+)
+select unit, max(fleet_bytes) as most_bytes, max(processes_then) as most_processes, max(hosts_then) as most_hosts
+from fleet
+group by unit
+order by most_bytes desc, unit
+limit 20

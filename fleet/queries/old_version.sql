@@ -1,0 +1,9 @@
+-- SPDX-License-Identifier: MIT OR Apache-2.0
+-- Which hosts ran another version of the program :program than :version in the hour :hour of :date?
+-- The path of the program has the version: /opt/NAME/VERSION/.... Nothing else in these files tells it.
+select host, exe, count(distinct pid) as processes_old
+from processes
+where date = ':date' and hour = :hour and change = 'full'
+  and exe like ':program/%' and exe not like ':program/:version/%'
+group by host, exe
+order by host, exe
