@@ -30,7 +30,7 @@ FLAVOUR ?= ours
 # Whose config the Debian packages of the kernel have.
 CONFIG ?= amd64
 
-.PHONY: help run build test check packages semver docs bench fuzz python bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
+.PHONY: help run build test check packages semver docs bench fuzz python fleet-test bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
@@ -101,6 +101,11 @@ fuzz: ## fuzz each target for FUZZ_SECONDS
 python: ## the Python package: build its wheel, run its tests in a virtual environment
 	@tools/setup python
 	@python/run-tests
+
+fleet-test: ## a made-up fleet: do DuckDB, DataFusion and ClickHouse answer alike, and what is known? (docs/fleet.md)
+	@tools/setup fleet
+	CARGO_TARGET_DIR=$(TARGET_DIR)/arrow $(CARGO) build --quiet --locked --package taskdiag-cli --features arrow
+	TASKDIAG_ARROW=$(abspath $(TARGET_DIR))/arrow/debug/taskdiag $(TARGET_DIR)/fleet-venv/bin/python fleet/test
 
 bpf: ## make the checked-in BPF skeletons again (needs clang)
 	@tools/setup bpf

@@ -30,9 +30,9 @@ def begin(hours):
 
 
 def question(hosts, hours):
-    """What takes the place of :NAME in the queries: ten past three, or the last hour if there are fewer."""
+    """What takes the place of :NAME in the queries: just before ten past three, or of the last hour if there are fewer."""
     hour = min(3, hours - hours // 2 - 1)
-    return {"host": name(min(3, hosts - 1)), "date": DATE, "hour": hour, "at": MIDNIGHT + hour * 3600 + 605,
+    return {"host": name(min(3, hosts - 1)), "date": DATE, "hour": hour, "at": MIDNIGHT + hour * 3600 + 595,
             "begin": begin(hours), "program": PROGRAM, "version": VERSION}
 
 
@@ -167,6 +167,9 @@ def host(number, seed, hosts, hours, begin):
     if "intruder" in h.faults:
         first = r.randrange((MIDNIGHT - begin) // EVERY + 5, h.frames - 20)
         h.add("kworkerd", INTRUDER, "cron.service", cron.pid, first=first, user="www-data", mib=300, nlwp=4)
+    # One that has just ended at the moment that is asked for, and was there at no frame with all processes.
+    asked = (question(hosts, hours)["at"] - begin) // EVERY
+    h.add("sh", "/usr/bin/sh", "cron.service", cron.pid, first=asked - 30, last=asked - 10)
     hourly = 90 if number % 5 == 4 else 12
     for k in range(hourly * hours):
         # The first ones run each program, so that none is new after midnight.
