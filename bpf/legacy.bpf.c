@@ -63,6 +63,9 @@ int snapshot(struct bpf_iter__task *ctx)
 	if (!asked_for(t))
 		return 0;
 	if (!st.part) {
+		/* Where tasks are made faster than this walk goes on, it would not end if it followed them. */
+		if (cfg.strategy != TASK_DIAG_DUMP_ONE && R(t, start_boottime) > st.begin)
+			return 0;
 		see_ids(t, IS_PROCESS);
 		/* An exec has given the task an id that was listed before, since the iterator goes by ascending ids. */
 		if (st.nr <= st.process)

@@ -254,9 +254,14 @@ fn ask(o: &Options, found: &mut Found) -> Result<u64, String> {
             }
         };
         for _ in 0..asker.times {
+            let asked = Instant::now();
             let now = asker.ask(&truth, &must)?;
             if Truth::read(&o.base).is_none() {
                 // The storm is over, so sentinels may be missing in this answer.
+                if requests == 0 {
+                    let (took, req) = (asked.elapsed().as_secs(), &asker.req);
+                    println!("the first answer took {took} s: {} of {}", req.strategy, req.groups);
+                }
                 return Ok(requests);
             }
             requests += 1;
