@@ -9,7 +9,8 @@ use taskdiag::wire::FdDetailKind;
 use crate::rows::{Row, differences};
 use crate::{Task, Value};
 
-/// Fields that not every engine has, and why. They are compared if both engines have them.
+/// Fields that not every engine can ever have, and why. They are compared if both engines have them. Any other field that one
+/// engine knows and another does not is a difference.
 const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("cred.securebits", "not in /proc"),
     ("stat.flags", "not in /proc/PID/stat"),

@@ -140,7 +140,10 @@ fn blobs_of_a_series_chain() {
                 let (from, to) =
                     ids.split(' ').next().and_then(|i| i.split_once("..")).expect("two blobs");
                 match now.insert(file, to) {
-                    Some(had) => assert_eq!(had, from, "{name}: {file}"),
+                    Some(had) => assert_eq!(
+                        had, from,
+                        "{name}: {file} is not as the patches before leave it; CONTRIBUTING.md says how to change a patch"
+                    ),
                     None if dir == "joint" => {}
                     None => assert_eq!(
                         base.entry(file.to_owned()).or_insert(from.to_owned()),
