@@ -33,14 +33,22 @@ impl Recorder {
     fn start(
         dir: &Path,
         said: PathBuf,
-        before: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
+        mut before: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
     ) -> Recorder {
         let mut command = Command::new(taskdiag());
         // Few groups make small frames, of which a small disk has room for some on a machine with many processes, too.
         command.args(["record", "--every", "100ms", "-g", "base,stat"]).arg(dir);
         command.stdin(Stdio::null()).stderr(File::create(&said).expect("there is room"));
+        let prepare = move || {
+            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+                // SAFETY: no handler is installed. A shell without job control starts programs with SIGINT ignored, and
+                // taskdiag leaves ignored signals so.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
+            before()
+        };
         // SAFETY: what runs before exec() makes system calls only.
-        unsafe { command.pre_exec(before) };
+        unsafe { command.pre_exec(prepare) };
         Recorder { child: command.spawn().expect("it starts"), said }
     }
     fn said(&self) -> String {
@@ -60,9 +68,14 @@ impl Recorder {
     }
     /// Its exit code, and how long the end took.
     fn end(&mut self) -> (Option<i32>, Duration) {
-        let begin = Instant::now();
-        let status = self.child.wait().expect("it is ours");
-        (status.code(), begin.elapsed())
+        let (begin, mut wait) = (Instant::now(), Patience::new(Duration::from_secs(60)));
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is ours") {
+                return (status.code(), begin.elapsed());
+            }
+            assert!(!wait.is_over(), "it does not end: {}", self.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
