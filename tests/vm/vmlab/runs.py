@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Boots kernels with suites, and reports the results. Each command of the lab is a function here."""
 
-from . import build, common, each as each_patch, kernels, machine, selftests, storm, stress, suites, support
+from . import build, common, each as each_patch, kernels, late, machine, selftests, storm, stress, suites, support
 
 # Seconds for the boot itself, in software emulation on a busy host.
 BOOT_SECONDS = 120
@@ -145,6 +145,18 @@ def storms(names, programs, seconds, seed=stress.SEED, gap=None):
             bad += report(kernel, *go(kernel, parts, label, 4096, storm.boot_parameters(kernel)))
         except common.Unavailable as e:
             skip(f"{name}: storm of BPF readers", str(e))
+    return bad
+
+
+def lateness(name, models, processes, seconds, kept=None):
+    """Measures how long requests keep real-time tasks waiting, under each preemption model. Returns how many failed."""
+    kernel, bad, done = kernels.named(name), 0, {}
+    for model in models:
+        done[model] = late.Late(processes, seconds)
+        run, results = go(kernel, [done[model]], f"late-{model}", 4096, f"preempt={model}")
+        bad += report(kernel, run, results)
+    if kept:
+        common.say(f"rows in {late.keep(kept, kernel, kernels.get(kernel).version, done)}")
     return bad
 
 
