@@ -30,11 +30,7 @@ pub fn run(args: &PsArgs) -> Result<(), Exit> {
     let is_threads = snapshot.stream().strategy().is_threads();
     let saved = args.source.from.is_some();
     if saved && args.threads && !is_threads {
-        return Err(Exit::Failed(format!(
-            "the saved answer holds processes ('{}'), not threads: make it with \
-             'taskdiag dump --strategy all-thread' or 'taskdiag record --threads'",
-            snapshot.stream().strategy()
-        )));
+        return Err(crate::saved::no_threads());
     }
     let threads = args.threads || saved && is_threads;
     let asked = Instant::now();

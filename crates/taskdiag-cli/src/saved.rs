@@ -29,15 +29,38 @@ pub fn default_groups() -> Groups {
     COMMANDS.iter().fold(Groups::NONE, |all, (_, groups)| all | *groups)
 }
 
-/// A value of `--groups` for an answer that has these groups.
-pub fn list_of(groups: Groups) -> String {
-    let default = default_groups();
-    let (first, rest) = match groups.contains(default) {
-        true => (Some("default"), groups - default),
-        false => (None, groups),
+/// How an answer is made that has these groups, for a user whose saved answer lacks some of them.
+pub fn how_to_make(groups: Groups) -> String {
+    let list = |default: Groups, rest: Groups| {
+        let first = (!default.is_empty()).then_some("default");
+        let names: Vec<&str> =
+            first.into_iter().chain((rest - default).iter().map(Group::name)).collect();
+        names.join(",")
     };
-    let names: Vec<&str> = first.into_iter().chain(rest.iter().map(Group::name)).collect();
-    names.join(",")
+    let all = default_groups();
+    if groups.contains(all) {
+        return format!("'taskdiag dump --groups {}'", list(all, groups));
+    }
+    #[cfg(feature = "record")]
+    if groups.contains(crate::args::record::DEFAULT) {
+        let list = list(crate::args::record::DEFAULT, groups);
+        return format!("'taskdiag record --groups {list}'");
+    }
+    let list = list(Groups::NONE, groups);
+    match cfg!(feature = "record") {
+        true => {
+            format!("'taskdiag dump --groups {list}', or 'taskdiag record' with the same groups")
+        }
+        false => format!("'taskdiag dump --groups {list}'"),
+    }
+}
+
+/// Why no threads can be shown of a saved answer that has none.
+pub fn no_threads() -> Exit {
+    let record = if cfg!(feature = "record") { " or 'taskdiag record --threads'" } else { "" };
+    Exit::Failed(format!(
+        "the saved answer holds processes, not threads: make it with 'taskdiag dump --strategy all-thread'{record}"
+    ))
 }
 
 thread_local! {

@@ -154,11 +154,8 @@ fn sentence(kind: usize, count: u64, names: &str, groups: Groups, saved: Option<
     let tasks = if count == 1 { "task" } else { "tasks" };
     match kind {
         0 => {
-            let all = saved::list_of(groups | saved.unwrap_or_default());
-            format!(
-                "the saved answer does not hold {names}: make it with 'taskdiag dump --groups {all}', \
-                 or 'taskdiag record' with these"
-            )
+            let how = saved::how_to_make(groups | saved.unwrap_or_default());
+            format!("the saved answer does not hold {names}: make it with {how}")
         }
         1 if saved.is_some() => {
             format!("{count} {tasks} denied {names} to whoever saved the answer")

@@ -23,10 +23,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     let asked = Instant::now();
     let threads = snapshot.stream().strategy().is_threads();
     if args.labels.thread_names && !threads {
-        return Err(Exit::Failed(String::from(
-            "the saved answer holds processes, not threads: make it with \
-             'taskdiag dump --strategy all-thread' or 'taskdiag record --threads'",
-        )));
+        return Err(crate::saved::no_threads());
     }
     // A saved answer about processes has no threads to show.
     let labels = Labels { threads: args.labels.threads && threads, ..args.labels };
