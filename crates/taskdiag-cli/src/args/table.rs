@@ -134,26 +134,37 @@ pub fn color_from(m: &ArgMatches) -> Color {
 pub fn from() -> Arg {
     Arg::new("from")
         .long("from")
-        .value_name("FILE")
+        .value_name(if cfg!(feature = "record") { "FILE|DIR" } else { "FILE" })
         .value_parser(clap::value_parser!(PathBuf))
-        .value_hint(ValueHint::FilePath)
-        .help("Show the answer that 'taskdiag dump' saved in FILE (- is standard input), or the last one of 'taskdiag record' in a directory")
+        .value_hint(ValueHint::AnyPath)
+        .help(if cfg!(feature = "record") {
+            "Show the answer that 'taskdiag dump' saved in FILE (- is standard input), or the last one that 'taskdiag record' \
+             recorded in DIR"
+        } else {
+            "Show the answer that 'taskdiag dump' saved in FILE (- is standard input)"
+        })
 }
 
 /// Which answer of a recording.
 pub fn at() -> Option<Arg> {
     #[cfg(feature = "record")]
-    return Some(
-        Arg::new("at")
-            .long("at")
-            .value_name("TIME")
-            .requires("from")
-            .allow_hyphen_values(true)
-            .value_parser(|text: &str| text.parse::<crate::moment::At>())
-            .help("With --from DIR, show what was recorded last before 03:10, '2026-11-22 03:10:00' or -5m (ago)"),
-    );
+    return Some(moment("from").help(
+        "With --from DIR, show the last answer recorded up to this time: 03:10, '2026-11-22 03:10:00', either with a Z for UTC, \
+         or -5m for five minutes ago",
+    ));
     #[cfg(not(feature = "record"))]
     None
+}
+
+/// `--at TIME`, which needs the option with this name.
+#[cfg(feature = "record")]
+pub fn moment(needs: &'static str) -> Arg {
+    Arg::new("at")
+        .long("at")
+        .value_name("TIME")
+        .requires(needs)
+        .allow_hyphen_values(true)
+        .value_parser(|text: &str| text.parse::<crate::moment::At>())
 }
 
 /// Where the answer comes from.

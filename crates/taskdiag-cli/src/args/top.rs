@@ -151,18 +151,17 @@ fn replay() -> Vec<Arg> {
     return vec![
         Arg::new("replay")
             .long("replay")
+            // Its name in the other commands.
+            .visible_alias("from")
             .value_name("DIR")
             .value_parser(clap::value_parser!(std::path::PathBuf))
-            .value_hint(ValueHint::DirPath)
+            .value_hint(ValueHint::AnyPath)
             .conflicts_with("engine")
             .help("Show what 'taskdiag record' recorded in DIR; the keys [ and ] step through it"),
-        Arg::new("at")
-            .long("at")
-            .value_name("TIME")
-            .requires("replay")
-            .allow_hyphen_values(true)
-            .value_parser(|text: &str| text.parse::<crate::moment::At>())
-            .help("With --replay, begin at 03:10, '2026-11-22 03:10:00' or -5m (ago); else at the end"),
+        table::moment("replay").help(
+            "With --replay, begin with the last answer recorded up to this time: 03:10, '2026-11-22 03:10:00', either with a Z \
+             for UTC, or -5m for five minutes ago; without it, begin with the last answer of all",
+        ),
     ];
     #[cfg(not(feature = "record"))]
     Vec::new()

@@ -196,6 +196,9 @@ impl App {
                 machine
             }
         };
+        if self.args.threads && !self.shape.threads && self.scanner.is_replay() {
+            return Err(crate::saved::no_threads());
+        }
         self.before = std::mem::replace(&mut self.machine, machine);
         self.choose();
         Ok(())

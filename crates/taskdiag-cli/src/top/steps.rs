@@ -40,8 +40,9 @@ impl App {
                 return Some(Next::Draw);
             }
             KeyCode::Char('k' | 'n' | 'a' | 'i' | 'H') | KeyCode::F(9) => {
-                self.message =
-                    Some(String::from("A recording has no such key: it is about tasks that were."));
+                self.message = Some(String::from(
+                    "This key does nothing in a recording, which is about the past.",
+                ));
                 return Some(Next::Draw);
             }
             KeyCode::Enter if self.shape.by.is_none() => return Some(Next::Draw),

@@ -477,7 +477,7 @@ fn a_recording_is_stepped_through() {
         ("{", "12:00:00, frame 1 of 5"),
         ("[", "This is the first frame."),
         ("}", "12:10:00, frame 5 of 5"),
-        ("k", "A recording has no such key"),
+        ("k", "This key does nothing in a recording"),
     ] {
         tmux.keys(&[key]);
         tmux.until_has(want);
