@@ -174,7 +174,7 @@ fn once_and_as_a_file() {
     assert!(metrics.get("taskdiag_scrapes_total", &[]) == Some(1.0));
     // Again and again, and never a part of it.
     let mut command = Command::new(taskdiag_tests::cli::taskdiag());
-    command.args(["export", "--interval", "20ms", "--families", "groups", "--textfile", file]);
+    command.args(["export", "--every", "20ms", "--families", "groups", "--textfile", file]);
     let mut child = command.stdin(Stdio::null()).spawn().expect("it starts");
     let scrapes = std::panic::catch_unwind(|| {
         wait("several writes", || {
@@ -188,6 +188,9 @@ fn once_and_as_a_file() {
     assert!(scrapes.is_ok());
     let ran = Sandbox::new().run(&["export", "--once", "--textfile", "/proc/x.prom"]);
     assert!(ran.code == Some(4) && ran.stderr.contains("/proc/x.prom"), "{ran}");
+    // If not even the first text can be written, it ends. Nobody would see its errors.
+    let ran = Sandbox::new().run(&["export", "--textfile", "/proc/x.prom"]);
+    assert!(ran.code == Some(4) && ran.stderr.contains("--textfile /proc/x.prom"), "{ran}");
 }
 
 /// Arguments that make no sense, and configurations, are refused with a word.
@@ -200,6 +203,7 @@ fn what_is_wrong_is_said() {
         (&["--config", "/nowhere.yml"], "/nowhere.yml"),
         (&["--config", &path], "line 2"),
         (&["--top", "0"], "1..=1000"),
+        (&["--every", "1s"], "--textfile"),
         (&["--once", "--listen", "127.0.0.1:0"], "--once"),
     ] {
         let ran = Sandbox::new().run(&[&["export"], args].concat());
@@ -209,4 +213,5 @@ fn what_is_wrong_is_said() {
     let address = taken.local_addr().expect("it has one").to_string();
     let ran = Sandbox::new().run(&["export", "--listen", &address]);
     assert!(ran.code == Some(4) && ran.stderr.contains(&address), "{ran}");
+    assert!(ran.stderr.contains("name another port with --listen"), "{ran}");
 }

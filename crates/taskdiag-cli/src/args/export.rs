@@ -24,7 +24,7 @@ pub enum To {
         /// Its path.
         path: PathBuf,
         /// Time between two writes.
-        interval: Duration,
+        every: Duration,
     },
     /// Whoever connects to one of these.
     Listen(Vec<SocketAddr>),
@@ -168,12 +168,13 @@ pub fn command() -> Command {
                 .help("Write to FILE instead, again and again, for the textfile collector of node_exporter"),
         )
         .arg(
-            Arg::new("interval")
-                .long("interval")
+            Arg::new("every")
+                .long("every")
                 .value_name("TIME")
                 .default_value("15s")
+                .requires("textfile")
                 .value_parser(limits::duration)
-                .help("Write the file again after this time"),
+                .help("With --textfile, write the file this often, such as 15s or 1m"),
         )
         .arg(table::flag("once", "Print once, or write the file once, and end; counters are then of the processes that live"))
         .arg(table::flag("openmetrics", "Print OpenMetrics with --once").requires("once").conflicts_with("textfile"))
@@ -234,7 +235,7 @@ impl ExportArgs {
         let time = |id: &str| m.get_one::<Duration>(id).copied().expect("it has a default");
         let once = m.get_flag("once");
         let to = match path("textfile") {
-            Some(path) => To::File { path, interval: time("interval") },
+            Some(path) => To::File { path, every: time("every") },
             None if once => To::Output,
             None => {
                 let address = m.get_one::<String>("listen").map_or(LISTEN, String::as_str);

@@ -70,7 +70,7 @@ impl Config {
     pub fn read(path: &Path) -> Result<Config, String> {
         use std::io::Read as _;
         let shown = crate::exit::shown(path);
-        let file = std::fs::File::open(path).map_err(|e| format!("{shown}: {e}"))?;
+        let file = std::fs::File::open(path).map_err(|e| format!("--config {shown}: {e}"))?;
         let mut text = String::new();
         file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(|e| format!("{shown}: {e}"))?;
         if text.len() as u64 > FILE_MAX {
@@ -253,8 +253,13 @@ fn list(key: &str, node: &Node) -> Result<Option<Vec<String>>, String> {
 fn regexes(all: &[String], line: usize) -> Result<Vec<Regex>, String> {
     // Command lines are bytes, and classes such as \w are of ASCII in Go.
     let regex = |text: &String| RegexBuilder::new(text).unicode(false).size_limit(1 << 20).build();
-    let regex = |text| regex(text).map_err(|e| format!("line {line}: cmdline: {e}"));
-    all.iter().map(regex).collect()
+    let wrong = |text: &str, e: regex::Error| {
+        // The library's text has several lines, of which the last one says what is wrong.
+        let e = e.to_string();
+        let why = e.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        format!("line {line}: cmdline: the regular expression '{text}' is wrong: {why}")
+    };
+    all.iter().map(|text| regex(text).map_err(|e| wrong(text, e))).collect()
 }
 
 #[cfg(test)]
@@ -360,7 +365,10 @@ process_names:
             ("other: 1", "process_names"),
             ("process_names: 7", "line 1"),
             ("process_names:\n- name: x\n", "line 2"),
-            ("process_names:\n- {cmdline: ['(']}\n", "cmdline"),
+            (
+                "process_names:\n- {cmdline: ['(']}\n",
+                "cmdline: the regular expression '(' is wrong: unclosed",
+            ),
             ("process_names:\n- {comm: [a], name: '{{.Nope}}'}\n", ".ExeBase"),
             ("process_names:\n- {comm: {a: b}}\n", "list of texts"),
             ("process_names: [", "line "),

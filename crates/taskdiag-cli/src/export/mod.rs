@@ -6,7 +6,6 @@
 mod accounts;
 mod config;
 mod families;
-mod file;
 mod http;
 mod ledger;
 mod places;
@@ -19,6 +18,8 @@ mod values;
 mod yaml;
 
 use std::collections::HashMap;
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -27,7 +28,8 @@ use self::http::Served;
 use self::text::Format;
 use self::tracker::{Options, Tracker};
 use crate::args::export::{ExportArgs, To};
-use crate::exit::{Exit, say};
+use crate::exit::{Exit, say, shown};
+use crate::replace::replace;
 
 /// Texts of the last answer.
 struct Exporter {
@@ -65,6 +67,12 @@ impl Exporter {
     }
 }
 
+/// Puts a text into the file of `--textfile`, which everyone may read.
+fn replace_text(path: &Path, text: &[u8]) -> Result<(), String> {
+    let done = replace(path, 0o644, |file| file.write_all(text));
+    done.map_err(|e| format!("--textfile {}: {e}", shown(path)))
+}
+
 /// Run it.
 pub fn run(args: &ExportArgs) -> Result<(), Exit> {
     let config = match &args.config {
@@ -100,27 +108,47 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
             crate::interrupt::answered();
             Ok(crate::output::sink::write_all(&text)?)
         }
-        To::File { path, interval } => {
+        To::File { path, every } => {
             exporter.share = Duration::ZERO;
-            loop {
+            let mut said: Option<String> = None;
+            for count in 0u64.. {
                 let begin = Instant::now();
                 let done = exporter.page(Format::Prometheus, &Served::default());
-                let done = done.and_then(|text| file::replace(path, &text));
-                if args.once {
-                    return done.map_err(Exit::Failed);
-                }
-                // A later try may work, and the counters are kept until then.
-                if let Err(why) = done {
-                    say(format_args!("taskdiag: {why}"));
+                let done = done.and_then(|text| replace_text(path, &text));
+                match done {
+                    Err(why) if args.once || count == 0 => return Err(Exit::Failed(why)),
+                    // A later try may work, and the counters are kept until then.
+                    Err(why) if said.as_ref() != Some(&why) => {
+                        say(format_args!("taskdiag: {why}; trying again every {every:?}"));
+                        said = Some(why);
+                    }
+                    Err(_) => {}
+                    Ok(()) if args.once => return Ok(()),
+                    Ok(()) => {
+                        if said.take().is_some() {
+                            say(format_args!("taskdiag: writing {} again", shown(path)));
+                        }
+                    }
                 }
                 crate::interrupt::rest();
-                std::thread::sleep(interval.saturating_sub(begin.elapsed()));
+                std::thread::sleep(every.saturating_sub(begin.elapsed()));
             }
+            Ok(())
         }
         To::Listen(addresses) => {
             let mut server = http::Server::new(addresses).map_err(|e| {
                 let all: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-                Exit::Failed(format!("listening on {}: {e}", all.join(", ")))
+                let hint = match e.kind() {
+                    ErrorKind::AddrInUse => {
+                        "another program listens there: end it, or name another port with --listen"
+                    }
+                    ErrorKind::AddrNotAvailable => "name an address of this machine with --listen",
+                    ErrorKind::PermissionDenied => {
+                        "name a port above 1023 with --listen, or run as root"
+                    }
+                    _ => "name another address with --listen",
+                };
+                Exit::Failed(format!("listening on {}: {e}; {hint}", all.join(", ")))
             })?;
             // What a process does from now on is counted, so the first answer comes before the first question.
             exporter.page(Format::Prometheus, &Served::default()).map_err(Exit::Failed)?;

@@ -5,9 +5,7 @@
 //! dictionary, since a consumer then keeps and compares numbers.
 
 use std::collections::HashMap;
-use std::fs::Permissions;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,6 +26,7 @@ use taskdiag::columns::{self, Batch, Builder, Data, Spec, Text, Texts, Type};
 use taskdiag::field::Context;
 
 use super::{Sink, Table, Tally};
+use crate::replace::replace;
 
 /// The version of the schemas. A later one may add columns and metadata, and changes no type.
 pub const SCHEMA: &str = "1";
@@ -219,21 +218,15 @@ pub fn parquet(
         return Ok(count);
     }
     let named =
-        |e: io::Error| io::Error::new(e.kind(), format!("{}: {}", file.display(), e.kind()));
+        |e: io::Error| io::Error::new(e.kind(), format!("--parquet {}: {e}", file.display()));
     // What is no file, such as a pipe, is written to and not replaced.
     if std::fs::metadata(file).is_ok_and(|m| !m.is_file()) {
         let mut out = std::fs::OpenOptions::new().write(true).open(file).map_err(named)?;
         write_parquet(&mut out, &schema, &batches).map_err(named)?;
         return Ok(count);
     }
-    let directory = file.parent().filter(|d| !d.as_os_str().is_empty());
-    let mut whole = tempfile::Builder::new()
-        // Arguments may hold secrets, so nobody else may read the file, whatever the umask says.
-        .permissions(Permissions::from_mode(0o600))
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
-        .map_err(named)?;
-    write_parquet(&mut whole, &schema, &batches).map_err(named)?;
-    whole.persist(file).map_err(|e| named(e.error))?;
+    // Arguments may hold secrets, so nobody else may read the file, whatever the umask says.
+    replace(file, 0o600, |out| write_parquet(out, &schema, &batches)).map_err(named)?;
     Ok(count)
 }
 

@@ -5,13 +5,13 @@
 //! occur, so that nothing in it can end the block. The script shows it as text. As a second wall, the page has a policy
 //! that lets a browser run this one script, and load nothing.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
 
 use crate::exit::{Exit, shown};
 use crate::output::sink;
+use crate::replace::replace;
 
 const STYLE: &str = include_str!("page/page.css");
 const BODY: &str = include_str!("page/page.html");
@@ -69,28 +69,18 @@ pub fn write(page: &[u8], output: Option<&Path>) -> Result<(), Exit> {
             shown(path)
         ))),
         // A link stays a link, and the file that it leads to is replaced.
-        Ok(_) => fs::canonicalize(path).and_then(|real| replace(&real, page)).map_err(failed),
-        Err(_) => replace(path, page).map_err(failed),
+        Ok(_) => fs::canonicalize(path).and_then(|real| write_to(&real, page)).map_err(failed),
+        Err(_) => write_to(path, page).map_err(failed),
     }
 }
 
-/// Write a file beside this one, and give it its name when it is complete.
-fn replace(path: &Path, page: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part: PathBuf = path.with_file_name(name);
-    let fill = |mut file: File| {
-        file.write_all(page)?;
-        file.sync_all()?;
-        fs::rename(&part, path)
-    };
+/// Replace a file.
+fn write_to(path: &Path, page: &[u8]) -> io::Result<()> {
     // Other users must not read arguments that /proc may hide from them.
-    let open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
-    let done = fill(open);
-    if done.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    done
+    replace(path, 0o600, |file| {
+        file.write_all(page)?;
+        file.sync_all()
+    })
 }
 
 #[cfg(test)]

@@ -127,6 +127,17 @@ fn arrow_that_is_not_built_says_so() {
     }
 }
 
+/// A Parquet file that cannot be made is named, with the words of the system.
+#[cfg(feature = "arrow")]
+#[test]
+fn a_parquet_file_that_cannot_be_made() {
+    for (file, why) in [("/proc/nowhere/x", "No such file or directory"), ("/", "Is a directory")] {
+        let (code, out, err) = Saved::tasks(&machine()).ps(&["--parquet", file]);
+        assert_eq!((code, out.as_str()), (1, ""));
+        assert!(err.contains(&format!("--parquet {file}: {why}")), "{err}");
+    }
+}
+
 /// The bytes of a cell, as `docs/csv.md` says that they can be had back.
 fn unescaped(cell: &str) -> Vec<u8> {
     let (mut out, mut chars) = (Vec::new(), cell.chars());
