@@ -97,7 +97,7 @@ fn killed_again_and_again() {
     let mut before = 0;
     for round in 0..20u64 {
         let mut recorder = Recorder::start(&dir, home.path().join("said"), || Ok(()));
-        recorder.wait_for("records to");
+        recorder.wait_for("recording to");
         // Of all moments between two frames.
         std::thread::sleep(Duration::from_millis(100 + round * 37 % 200));
         let (reading, _) = check(&dir);
@@ -117,7 +117,7 @@ fn killed_again_and_again() {
     assert_eq!(check(&dir).0, recording.len() - 1);
     let mut recorder = Recorder::start(&dir, home.path().join("said"), || Ok(()));
     recorder.wait_for("cut off a frame");
-    recorder.wait_for("records to");
+    recorder.wait_for("recording to");
     recorder.signal(libc::SIGTERM);
     assert_eq!(recorder.end().0, Some(0));
     let (frames, torn) = check(&dir);
@@ -130,7 +130,7 @@ fn told_to_end() {
     let dir = home.path().join("r");
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
         let mut recorder = Recorder::start(&dir, home.path().join("said"), || Ok(()));
-        recorder.wait_for("records to");
+        recorder.wait_for("recording to");
         recorder.signal(signal);
         let (code, took) = recorder.end();
         assert_eq!(code, Some(0), "{}", recorder.said());
@@ -146,7 +146,7 @@ fn there_is_one() {
     let home = tempfile::tempdir().expect("there is room");
     let dir = home.path().join("r");
     let first = Recorder::start(&dir, home.path().join("said"), || Ok(()));
-    first.wait_for("records to");
+    first.wait_for("recording to");
     let mut second = Recorder::start(&dir, home.path().join("said2"), || Ok(()));
     assert_eq!(second.end().0, Some(4));
     let said = second.said();
@@ -201,7 +201,7 @@ fn a_full_disk() {
         let (at, ballast) = (c(&disk), c(&disk.join("ballast")));
         let make = move || small_disk(&at, &ballast, free);
         let mut recorder = Recorder::start(&disk.join("r"), home.path().join("said"), make);
-        recorder.wait_for("records to");
+        recorder.wait_for("recording to");
         let inside = |path: &Path| {
             let root = PathBuf::from(format!("/proc/{}/root", recorder.child.id()));
             root.join(path.strip_prefix("/").expect("it is absolute"))
@@ -214,7 +214,7 @@ fn a_full_disk() {
         assert!(full > 0 && torn == 0, "{full} {torn}");
         std::thread::sleep(Duration::from_millis(250));
         fs::remove_file(inside(&disk.join("ballast"))).expect("it is there");
-        recorder.wait_for("it records again");
+        recorder.wait_for("recording again");
         let (more, torn) = check(&dir);
         assert!(more > full && torn == 0, "{full} {more} {torn}");
         recorder.signal(libc::SIGTERM);

@@ -216,7 +216,7 @@ fn an_hour_that_is_over_is_written_once() {
 #[test]
 fn all_rows_where_each_frame_is_full() {
     let lake = Lake::new();
-    assert_eq!(lake.convert(&["--full-every", "1us"]).status.code(), Some(0));
+    assert_eq!(lake.convert(&["--full-every", "0"]).status.code(), Some(0));
     let full = [3, 4].map(|h| rows(&lake.hour(h))).concat();
     let full = full.iter().filter(|r| r.change == "full").count();
     assert_eq!(full, lake.truth.values().map(BTreeMap::len).sum::<usize>());
@@ -250,4 +250,9 @@ fn two_at_once_and_bad_names_are_refused() {
     for host in ["../x", "a b", "", ".x"] {
         assert_eq!(lake.convert(&["--host", host]).status.code(), Some(2), "{host}");
     }
+    fs::remove_dir_all(lake.path("lake")).expect("it is ours");
+    fs::write(lake.path("lake"), "a file").expect("there is room");
+    let ran = lake.convert(&[]);
+    assert_eq!(ran.status.code(), Some(4));
+    assert!(text(&ran.stderr).contains("is not a directory"), "{}", text(&ran.stderr));
 }

@@ -16,7 +16,7 @@ use crate::limits;
 pub struct ConvertArgs {
     /// The recording.
     pub recording: PathBuf,
-    /// Where the files go.
+    /// The directory below which the files are written.
     pub directory: PathBuf,
     /// The columns.
     pub columns: Vec<Column>,
@@ -28,15 +28,16 @@ pub struct ConvertArgs {
     pub again: bool,
 }
 
-/// What an operator asks about hosts. Arguments are left out, because they may hold secrets and the files leave the host.
+/// The columns without `-o`: what operators usually ask about hosts. Arguments are left out, because they may hold secrets and
+/// the files leave the host.
 const COLUMNS: &str = "pid,start_ticks,start,ppid,user,s,nlwp,ni,usertime,systime,majflt,rss,vsz,swap,read_bytes,write_bytes,\
      nvcsw,nivcsw,fds,oom_score_adj,slice,unit,container,comm,exe";
 
 const INTRO: &str = "\
-Each hour becomes a file DIR/date=YYYY-MM-DD/hour=HH/host=NAME/processes.parquet, in UTC, which DuckDB, Spark, ClickHouse \
-and others read as one table. A process has a row where it is new, has changed or has ended, and every few minutes \
-(--full-every) each has one. Hours that are over and were written before are left as they are, so the command can run \
-each hour. docs/arrow.md tells more.";
+Each hour becomes a file DIR/date=YYYY-MM-DD/hour=HH/host=NAME/processes.parquet, in UTC. DuckDB, Spark, ClickHouse and \
+others read all of them as one table. A row is written when a process is new, has changed or has ended, and one for each \
+process every ten minutes (--full-every). Hours that are over and were written before are left as they are, so the command \
+can run each hour. docs/arrow.md describes the files.";
 
 /// The options.
 pub fn command() -> Command {
@@ -50,7 +51,7 @@ pub fn command() -> Command {
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
                 .value_hint(ValueHint::AnyPath)
-                .help("The directory of 'taskdiag record'"),
+                .help("The directory of 'taskdiag record', or one day file of it"),
         )
         .arg(
             Arg::new("directory")
@@ -58,7 +59,7 @@ pub fn command() -> Command {
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
                 .value_hint(ValueHint::DirPath)
-                .help("Where the files go; it is made if it is not there"),
+                .help("Write the files below this directory, which is made if it is not there"),
         )
         .arg(
             Arg::new("format")
@@ -66,7 +67,7 @@ pub fn command() -> Command {
                 .short('o')
                 .value_name("COLUMNS")
                 .action(ArgAction::Append)
-                .help("Write these columns, with commas; pid and start_ticks are always there"),
+                .help("Write these columns of 'taskdiag fields', with commas; pid and start_ticks are always written"),
         )
         .arg(
             Arg::new("args")
@@ -79,25 +80,33 @@ pub fn command() -> Command {
                 .long("full-every")
                 .value_name("TIME")
                 .default_value("10m")
-                .value_parser(limits::duration)
-                .help("Write a row for each process this often, such as 10m; 0s: in each frame"),
+                .value_parser(full_every)
+                .help("Write a row for each process this often, such as 10m; 0 writes one for each frame"),
         )
         .arg(
             Arg::new("host")
                 .long("host")
                 .value_name("NAME")
-                .help("Call the host so in the path; without it, as it calls itself"),
+                .help("Use this name of the host in the path; without it, the host name of this machine"),
         )
         .arg(
             Arg::new("again")
                 .long("again")
                 .action(ArgAction::SetTrue)
-                .help("Write all hours, also those that were written before"),
+                .help("Write all hours again, also those that are written already"),
         )
         .after_help(exit::examples(&[
-            ("taskdiag convert /var/lib/taskdiag /srv/lake", "write what was recorded"),
-            ("duckdb -c \"from '/srv/lake/**/*.parquet' limit 9\"", "look at it"),
+            ("sudo taskdiag convert /var/lib/taskdiag lake", "write what was recorded"),
+            ("sudo duckdb -c \"from 'lake/**/*.parquet' limit 9\"", "look at it"),
         ]))
+}
+
+/// Time between two frames that are written in full. It may be 0.
+fn full_every(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" | "0s" => Ok(Duration::ZERO),
+        text => limits::duration(text),
+    }
 }
 
 /// A name that can be a part of a path and of a Hive partition.

@@ -29,7 +29,7 @@ pub struct RecordArgs {
     pub threads: bool,
     /// The groups.
     pub groups: Groups,
-    /// End after so many answers.
+    /// End after this many answers.
     pub count: Option<u32>,
     /// Who answers.
     pub engine: Choice,
@@ -37,24 +37,24 @@ pub struct RecordArgs {
     pub limits: PageLimits,
 }
 
-/// What is recorded where nothing is said: all that costs little and that ps, tree and top show.
+/// The groups that are recorded without `--groups` and `-o`: what ps, tree and top show, and what costs little.
 pub const DEFAULT: Groups = Groups::from_bits(GROUPS.bits() & !Groups::NS.bits());
 
 /// What a recording holds and costs.
 const INTRO: &str = "\
-ps, tree, memory and others show what was recorded with --from DIR --at TIME.
+ps, tree, memory, files, maps and report show what was recorded with --from DIR --at TIME, and top with --replay DIR.
 
 DIR gets a file for each day. An answer is compressed with an earlier one as a dictionary, so what did not change takes \
 nearly no room. A crash loses at most the answer that was being written. The oldest files are removed as --keep and \
 --max-size say.
 
-A recording has the arguments of all processes, which may hold secrets, so DIR is made for its owner only. It has what ps \
+A recording has the arguments of all processes, which may hold secrets, so only its owner may open DIR. It has what ps, tree \
 and top show. More groups cost more: with --groups default,files it has open files, too.";
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("sudo taskdiag record /var/lib/taskdiag", "keep the last seven days"),
-    ("taskdiag ps --from /var/lib/taskdiag --at 03:10", "show what ran then"),
-    ("taskdiag record --every 1s --keep 1d /srv/r", "look closely"),
+    ("sudo taskdiag record /var/lib/taskdiag", "keep the last 7 days"),
+    ("sudo taskdiag ps --from /var/lib/taskdiag --at 03:10", "show what ran then"),
+    ("taskdiag record --every 1s --keep 1d recording", "record every second"),
 ];
 
 /// The options.
@@ -77,15 +77,15 @@ pub fn command() -> Command {
                 .value_name("TIME")
                 .default_value("10s")
                 .value_parser(interval)
-                .help("Append an answer after each such time, such as 1s, 10s or 1m"),
+                .help("Append an answer this often, such as 1s, 10s or 1m"),
         )
         .arg(
             Arg::new("keep")
                 .long("keep")
                 .value_name("TIME")
                 .default_value("7d")
-                .value_parser(limits::duration)
-                .help("Remove the file of a day when the day ended longer ago than this"),
+                .value_parser(keep)
+                .help("Remove the file of a day when the day ended longer ago than this, such as 12h or 7d"),
         )
         .arg(
             Arg::new("max-size")
@@ -93,16 +93,16 @@ pub fn command() -> Command {
                 .value_name("SIZE")
                 .default_value("2G")
                 .value_parser(limits::size)
-                .help("Remove the oldest files when all would take more than this, such as 500M or 2G"),
+                .help("Remove the oldest files when all together would take more than this, such as 500M or 2G"),
         )
-        .arg(table::flag("threads", "Record threads, of which there are more than processes"))
+        .arg(table::flag("threads", "Record threads instead of processes, which takes more room"))
         .arg(
             Arg::new("groups")
                 .long("groups")
                 .short('g')
                 .value_name("LIST")
                 .help(
-                    "Record these groups, such as base,stat, or those of commands, such as ps,files; default means what is \
+                    "Record these groups, such as base,stat, or those of commands, such as ps,files; 'default' is what is \
                      recorded without this",
                 ),
         )
@@ -131,6 +131,16 @@ fn interval(text: &str) -> Result<Duration, String> {
     match range.contains(&every) {
         true => Ok(every),
         false => Err(String::from("the time between two answers is 100ms to 1d")),
+    }
+}
+
+/// How long a file is kept. A lone number would be seconds, and most likely means days: it is refused, because files would
+/// be removed.
+fn keep(text: &str) -> Result<Duration, String> {
+    let keep = limits::duration(text)?;
+    match text.ends_with(|c: char| c.is_ascii_digit()) {
+        true => Err(format!("it needs a unit: write {text}d for days, or {text}h for hours")),
+        false => Ok(keep),
     }
 }
 

@@ -38,8 +38,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Exit> {
                 trouble.is_over();
                 written += 1;
             }
-            // The disk may be full, and have room later. What cannot be asked at all, or not be written from the begin on,
-            // is an error of its own.
+            // The disk may be full now and have room later. If not even the first answer can be written, it is an error.
             Err(e @ Error::Io { .. }) if written > 0 => trouble.is_there(&e),
             Err(e) => return Err(e.into()),
         }
@@ -50,7 +49,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Exit> {
 }
 
 enum Frame {
-    /// It takes so many bytes.
+    /// It was written, and takes this many bytes.
     Written(u64),
     /// The answer was stopped half-way, and is not recorded.
     Stopped,
@@ -70,7 +69,7 @@ fn begin(args: &RecordArgs, session: &Session, bytes: u64) {
     let engines: Vec<&str> = snapshot.served().iter().map(|s| s.engine.name()).collect();
     let what = if args.threads { "threads" } else { "processes" };
     say(format_args!(
-        "taskdiag: records to {} every {:?}; the first answer has {} {what}, takes {} kB and comes from {}",
+        "taskdiag: recording to {} every {:?}; the first answer has {} {what}, takes {} kB and comes from {}",
         crate::exit::shown(&args.dir),
         args.every,
         snapshot.tasks().len(),
@@ -89,7 +88,7 @@ fn until_next(every: Duration) -> Duration {
     Duration::from_nanos((every - now % every) as u64)
 }
 
-/// Answers that could not be written. The first is said, and how many there were when it is over.
+/// Counts answers that could not be written. Reports the first one, and their number when one is written again.
 #[derive(Default)]
 struct Trouble {
     lost: u32,
@@ -98,13 +97,13 @@ struct Trouble {
 impl Trouble {
     fn is_there(&mut self, why: &Error) {
         if self.lost == 0 {
-            say(format_args!("taskdiag: {why}: answers are lost until that is mended"));
+            say(format_args!("taskdiag: {why}: answers are lost until this is mended"));
         }
         self.lost += 1;
     }
     fn is_over(&mut self) {
         if self.lost > 0 {
-            say(format_args!("taskdiag: it records again; {} answers were lost", self.lost));
+            say(format_args!("taskdiag: recording again; {} answers were lost", self.lost));
         }
         self.lost = 0;
     }
@@ -120,7 +119,7 @@ impl End {
         let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // A shell or nohup has it ignored, and that is kept.
+            // nohup, or a shell, may have set it to be ignored: it stays so.
             if interrupt::is_ignored(signal) {
                 continue;
             }

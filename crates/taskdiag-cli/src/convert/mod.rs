@@ -5,6 +5,7 @@ mod hour;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -61,7 +62,14 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
 fn lock(directory: &Path) -> Result<File, Exit> {
     let failed = |e: std::io::Error| Exit::Failed(format!("{}: {e}", shown(directory)));
     // Only the owner may look at what others run.
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|e| match e.kind() {
+        ErrorKind::AlreadyExists => Exit::Failed(format!(
+            "{} is not a directory: name one, which is made if it is not there",
+            shown(directory)
+        )),
+        _ => failed(e),
+    })?;
     let file = File::open(directory).map_err(failed)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),

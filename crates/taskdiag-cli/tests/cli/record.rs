@@ -80,6 +80,7 @@ fn an_answer_of_a_time() {
         ("12:00:35", 30),
         ("12:10", 600),
         ("12:10:10", 610),
+        ("12:00:35Z", 30),
         // The next one is not there yet, but the moment is in its interval.
         ("12:10:20", 610),
         ("@1767268811", 10),
@@ -150,6 +151,8 @@ fn every_command_shows_what_was_recorded() {
     // What is lacking is said, and what to record.
     let (code, _, err) = parts(&run(&[&["ps", "-o", "pid,exe"], &at[..]].concat()));
     assert!(code == 3 && err.contains("'taskdiag record'"), "{err}");
+    let (code, _, err) = parts(&run(&[&["ps", "--threads"], &at[..]].concat()));
+    assert!(code == 4 && err.contains("'taskdiag record --threads'"), "{err}");
 }
 
 #[test]
@@ -193,6 +196,12 @@ fn top_prints_a_frame() {
     // What was not recorded.
     let (code, _, err) = parts(&run(&[&once[..], &["-o", "pid,exe"]].concat()));
     assert!(code == 3 && err.contains("does not hold exe"), "{err}");
+    // The other commands call it --from.
+    let (code, out, err) =
+        parts(&run(&["top", "--once", "--from", path, "--at", "12:00:10", "-o", "pid,cpu_now"]));
+    assert!(code == 0 && out.starts_with("2026-01-01 12:00:10, frame 2 of 3\n"), "{out}{err}");
+    let (code, _, err) = parts(&run(&[&once[..], &["--threads"]].concat()));
+    assert!(code == 4 && err.contains("holds processes, not threads"), "{err}");
     for (args, want) in [
         (&["top", "--at", "12:00"][..], "--replay"),
         (&["top", "--once", "--replay", path, "--engine", "bpf"], "cannot be used with"),
@@ -221,7 +230,7 @@ fn it_records_this_machine() {
     let name = path.to_str().expect("a path of ours");
     let (code, out, err) = parts(&run(&["record", "--every", "100ms", "-n", "5", name]));
     assert_eq!((code, &out[..]), (0, ""), "{err}");
-    assert!(err.contains("records to") && err.contains("every 100ms"), "{err}");
+    assert!(err.contains("recording to") && err.contains("every 100ms"), "{err}");
     let recording = frames(&path);
     assert_eq!(recording.len(), 5);
     let own = std::process::id();
@@ -250,6 +259,7 @@ fn wrong_arguments() {
         (&["record", name, "--every", "1ms"], "100ms to 1d"),
         (&["record", name, "--every", "0"], "above 0"),
         (&["record", name, "--keep", "x"], "such as 500ms"),
+        (&["record", name, "--keep", "7"], "write 7d for days"),
         (&["record", name, "--max-size", "0"], "such as 2G"),
         (&["record", name, "-g", "bse"], "did you mean 'base'"),
         (&["record", name, "-o", "rsss"], "rss"),
@@ -258,8 +268,11 @@ fn wrong_arguments() {
         let (code, _, err) = parts(&run(args));
         assert!(code == 2 && err.contains(want), "{args:?}: {code} {err}");
     }
-    let (code, _, err) = parts(&run(&["record", "-n", "1", "/proc/nowhere/r"]));
-    assert!(code == 4 && err.contains("/proc/nowhere/r"), "{err}");
+    for wrong in ["/proc/nowhere/r", "/etc/passwd"] {
+        let (code, _, err) = parts(&run(&["record", "-n", "1", wrong]));
+        assert!(code == 4 && err.contains(wrong), "{err}");
+    }
+    assert!(parts(&run(&["record", "-n", "1", "/etc/passwd"])).2.contains("is not a directory"));
     let (code, _, err) = parts(&run(&["record", "-n", "1", "--max-size", "1K", name]));
     assert!(code == 4 && err.contains("raise --max-size"), "{err}");
 }

@@ -116,18 +116,22 @@ struct Key {
 }
 
 impl Writer {
-    /// Makes the directory if there is none, for its owner only, and becomes its writer. Cuts off a frame that an earlier
-    /// writer did not finish.
+    /// Makes the directory and those above it if they are not there, for their owner only, and becomes its writer. Cuts off a
+    /// frame that an earlier writer did not finish.
     ///
     /// # Errors
-    /// [`Error::Recording`] if there is another writer, [`Error::Io`] if a file cannot be made, read or written.
+    /// [`Error::Recording`] if there is another writer or the path is not a directory, [`Error::Io`] if a file cannot be made,
+    /// read or written.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Writer, Error> {
         let dir = dir.as_ref().to_owned();
         let io = |e: io::Error| Error::io(format!("opening the recording {}", dir.display()), e);
-        match DirBuilder::new().mode(0o700).create(&dir) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(io(e)),
-            _ => {}
-        }
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => Error::Recording(format!(
+                "{} is not a directory: name one, which is made if it is not there",
+                dir.display()
+            )),
+            _ => io(e),
+        })?;
         let lock = lock(&dir)?;
         let mut writer = Writer {
             options,
