@@ -56,9 +56,14 @@ pub const CODES: &[(u8, &str)] = &[
 /// The end of a command's `--help`: what is typed, and what for, and where the exit codes are told.
 pub fn examples(all: &[(&str, &str)]) -> String {
     let width = all.iter().map(|(typed, _)| typed.len()).max().unwrap_or(0);
+    // Beside each other where all fit into a terminal of 80 columns. Otherwise the terminal would break the lines.
+    let is_beside = all.iter().all(|(_, what)| 2 + width + 2 + what.len() <= 80);
     let mut out = String::from("Examples:\n");
     for (typed, what) in all {
-        out.push_str(&format!("  {typed:<width$}  {what}\n"));
+        out.push_str(&match is_beside {
+            true => format!("  {typed:<width$}  {what}\n"),
+            false => format!("  {typed}\n      {what}\n"),
+        });
     }
     out + "\n'taskdiag help exit-codes' says what exit codes mean."
 }

@@ -27,6 +27,7 @@ pub fn command() -> Command {
         .help_template(super::table::TEMPLATE)
         .arg(
             Arg::new("what")
+                .value_name("ACTION")
                 .required(true)
                 .value_parser(["install", "status", "remove"])
                 .help("Install it, remove it, or say whether it is installed and works"),

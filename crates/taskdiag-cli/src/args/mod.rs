@@ -253,7 +253,10 @@ const TOOLS: &[(&str, &str)] = &[
     ),
     ("atop", "'taskdiag record' keeps what ran, and --from DIR --at TIME shows it"),
     #[cfg(not(all(feature = "arrow", feature = "record")))]
-    ("convert", "it was left out of this build (features 'arrow' and 'record')"),
+    (
+        "convert",
+        "this taskdiag was built without it: build it with 'cargo build --release -p taskdiag-cli --features arrow'",
+    ),
     #[cfg(not(feature = "export"))]
     ("export", "it was left out of this build (feature 'export')"),
     ("htop", "'taskdiag top' shows who uses the CPU"),

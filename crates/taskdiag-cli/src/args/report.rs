@@ -50,7 +50,7 @@ pub fn command() -> Command {
         .next_help_heading("Content")
         .arg(table::flag(
             "pss",
-            "Show memory with shared pages shared out; the kernel walks over all pages, which takes milliseconds a GiB",
+            "Show PSS, in which shared pages are shared out; the kernel walks over all pages for it, milliseconds for each GiB",
         ))
         .arg(table::flag("files", "Show open files, too, the largest first"))
         .arg(table::flag("no-args", "Leave out the arguments of processes, which may hold secrets"))
@@ -68,7 +68,7 @@ pub fn command() -> Command {
                 .value_name("FILE")
                 .value_parser(clap::value_parser!(PathBuf))
                 .value_hint(ValueHint::FilePath)
-                .help("Write FILE, which only you may read and which is there only when it is complete"),
+                .help("Write the page to FILE, which only you may read, when it is complete; without it, to standard output"),
         )
         .next_help_heading("Source")
         .arg(table::from())
@@ -79,7 +79,8 @@ pub fn command() -> Command {
         .after_help(exit::examples(&[
             ("taskdiag report -o now.html", "show this machine as it is now"),
             ("sudo taskdiag report --pss -o now.html", "share out shared memory"),
-            ("taskdiag report --from saved.tdg > then.html", "show a saved answer, or a recording"),
+            ("taskdiag report --from saved.tdg > then.html", "show a saved answer"),
+            ("taskdiag report --from DIR --at 03:10 -o r.html", "show a moment of a recording"),
         ]))
 }
 
@@ -90,7 +91,7 @@ fn span() -> Option<Arg> {
         .value_name("TIME")
         .requires("from")
         .value_parser(limits::duration)
-        .help("With --from DIR, show this much time in the timeline, such as 30m or 7d; without it, a day");
+        .help("With --from DIR, show this much time before the answer in the timeline, such as 30m or 7d; without it, a day");
     cfg!(feature = "record").then_some(span)
 }
 

@@ -68,7 +68,7 @@ pub fn command() -> Command {
         .after_help(exit::examples(&[
             ("taskdiag wait 4242", "wait until process 4242 has ended"),
             ("taskdiag wait --any 41 42 43", "wait for the first of three"),
-            ("taskdiag wait -t 30s $(pgrep -x make)", "wait for all of that name, 30 s at most"),
+            ("taskdiag wait -t 30s $(pgrep -x make)", "wait for all of that name, for 30 s"),
         ]))
 }
 
