@@ -1,6 +1,7 @@
 //! The options that all commands with a table have: which tasks, which columns, which order, which
 //! form, from where. `ps` has its own, older in fingers, with the same names.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
@@ -255,12 +256,24 @@ pub fn forms() -> [Arg; 5] {
         flag("json", "Print one JSON document"),
         flag("jsonl", "Print one JSON object a line"),
         flag("csv", "Print CSV; bytes that cannot be printed, or would be a formula, are \\xHH"),
-        flag("arrow", "Print an Apache Arrow IPC stream"),
+        flag(
+            "arrow",
+            match cfg!(feature = "arrow") {
+                true => "Print an Apache Arrow IPC stream",
+                false => "Print an Apache Arrow IPC stream; this build has been made without it",
+            },
+        ),
         Arg::new("parquet")
             .long("parquet")
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf))
-            .help("Write an Apache Parquet file; - is standard output"),
+            .value_hint(ValueHint::FilePath)
+            .help(match cfg!(feature = "arrow") {
+                true => {
+                    "Write an Apache Parquet file, which only you may read; - is standard output"
+                }
+                false => "Write an Apache Parquet file; this build has been made without it",
+            }),
     ]
     .map(one)
 }
@@ -272,11 +285,21 @@ pub fn form_from(m: &ArgMatches) -> Result<Form, Exit> {
     let parquet = m.get_one::<PathBuf>("parquet");
     let arrow = m.get_flag("arrow").then_some(Form::Arrow);
     if let Some(form) = parquet.map(|file| Form::Parquet(file.clone())).or(arrow) {
-        return form.is_built().then_some(form).ok_or_else(|| {
+        if !form.is_built() {
             let text = "this taskdiag was built without --arrow and --parquet: build it with 'cargo build --release \
                         -p taskdiag-cli --features arrow', or use --csv or the Python package";
-            Exit::Usage(text.to_owned())
-        });
+            return Err(Exit::Usage(text.to_owned()));
+        }
+        let is_for_stdout = match &form {
+            Form::Parquet(file) => file.as_os_str() == "-",
+            _ => true,
+        };
+        if is_for_stdout && std::io::stdout().is_terminal() {
+            let text = "Arrow and Parquet are binary: send them to a file or a program, as in '--arrow > tasks.arrow' or \
+                        '--parquet tasks.parquet'";
+            return Err(Exit::Usage(text.to_owned()));
+        }
+        return Ok(form);
     }
     let flag = |id: &str| m.get_flag(id);
     Ok(match (flag("json"), flag("jsonl"), flag("csv")) {

@@ -70,4 +70,10 @@ fn lines_of_a_tree() {
 fn binary_is_not_for_terminals() {
     let out = on_terminal(&format!("{} dump; echo code $?", env!("CARGO_BIN_EXE_taskdiag")), &[]);
     assert!(out.contains("binary") && out.contains("code 2"), "{out}");
+    #[cfg(feature = "arrow")]
+    for form in ["--arrow", "--parquet -"] {
+        let saved = Saved::tasks(&machine());
+        let out = on_terminal(&format!("{}; echo code $?", ps(&saved, form)), &[]);
+        assert!(out.contains("binary") && out.contains("code 2"), "{out}");
+    }
 }
