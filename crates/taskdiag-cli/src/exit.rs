@@ -45,7 +45,11 @@ pub const CODES: &[(u8, &str)] = &[
         "the answer is partial: something asked for was denied, blocked, cut or unsupported; \
          standard error says what, and how to get it; or the time of wait was over",
     ),
-    (4, "there is no answer: no engine works, or the saved stream is cut or foreign"),
+    (
+        4,
+        "there is no answer: no engine works, a saved answer or recording cannot be read, or a directory or port that \
+         the command needs cannot be used",
+    ),
     (
         interrupt::CODE,
         "stopped by Ctrl-C: what was there until then is shown, or standard error says that the \

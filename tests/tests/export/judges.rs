@@ -187,10 +187,10 @@ fn once_and_as_a_file() {
     end(&mut child);
     assert!(scrapes.is_ok());
     let ran = Sandbox::new().run(&["export", "--once", "--textfile", "/proc/x.prom"]);
-    assert!(ran.code == Some(4) && ran.stderr.contains("/proc/x.prom"), "{ran}");
+    assert!(ran.code == Some(1) && ran.stderr.contains("/proc/x.prom"), "{ran}");
     // If not even the first text can be written, it ends. Nobody would see its errors.
     let ran = Sandbox::new().run(&["export", "--textfile", "/proc/x.prom"]);
-    assert!(ran.code == Some(4) && ran.stderr.contains("--textfile /proc/x.prom"), "{ran}");
+    assert!(ran.code == Some(1) && ran.stderr.contains("--textfile /proc/x.prom"), "{ran}");
 }
 
 /// Arguments that make no sense, and configurations, are refused with a word.

@@ -60,7 +60,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     #[cfg(feature = "record")]
     (
         "taskdiag record /var/lib/taskdiag; taskdiag ps --from /var/lib/taskdiag --at 03:10",
-        "Keep what runs, and show what ran at some time.",
+        "Record what runs, and show what ran at ten past three.",
     ),
     ("taskdiag maps 42", "The memory mappings of process 42, as in pmap. -x and -X show more."),
     ("taskdiag maps --by path --path libssl", "Who uses a library."),
@@ -73,8 +73,12 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("taskdiag files --count --sort -fds", "How many files each process has open, the most first."),
     ("taskdiag tree -p -s 42", "Process 42 with its ancestors and all descendants."),
-    ("taskdiag top --where 'cpu_now > 5'", "What is busy, again and again."),
+    ("taskdiag top --where 'cpu_now > 5'", "What is busy, on the whole screen."),
     ("taskdiag report -o now.html", "A page about all processes, for a browser."),
+    #[cfg(feature = "export")]
+    ("taskdiag export", "Metrics for Prometheus, on http://127.0.0.1:9256/metrics."),
+    #[cfg(all(feature = "arrow", feature = "record"))]
+    ("taskdiag convert /var/lib/taskdiag lake", "Parquet files of what was recorded."),
 ];
 
 fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
@@ -130,7 +134,16 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
         ),
         ("NO_COLOR", "If it is not empty, there is no colour, unless --color always is given."),
         ("COLUMNS", "The width of the terminal, in place of the width that the terminal reports."),
-        ("TZ", "The time zone of start times."),
+        ("TZ", "The time zone of start times, and of the times of --at."),
+        (
+            "TASKDIAG_SOCKET",
+            "The socket of the service taskdiagd, if it is not /run/taskdiag/socket.",
+        ),
+        ("TASKDIAG_PROCPS_LIB", "The path of libtaskdiag-procps.so, for run and dropin."),
+        (
+            "TASKDIAG_STATS",
+            "With 1, programs started by run say at their end what taskdiag did for them.",
+        ),
     ] {
         writeln!(out, ".TP\n\\fB{name}\\fR\n{}", quoted(what))?;
     }
@@ -139,7 +152,7 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
     for (typed, what) in EXAMPLES {
         writeln!(out, ".TP\n\\fB{}\\fR\n{}", quoted(typed), quoted(what))?;
     }
-    writeln!(out, ".SH SEE ALSO\nps(1), lsof(8), pstree(1), proc(5), bpf(2)")
+    writeln!(out, ".SH SEE ALSO\ntaskdiagd(8), ps(1), lsof(8), pstree(1), top(1), proc(5), bpf(2)")
 }
 
 /// Writes the section of a command: what it does, and its options under the headings of `--help`.

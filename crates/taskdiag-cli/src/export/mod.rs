@@ -68,9 +68,18 @@ impl Exporter {
 }
 
 /// Puts a text into the file of `--textfile`, which everyone may read.
-fn replace_text(path: &Path, text: &[u8]) -> Result<(), String> {
+fn replace_text(path: &Path, text: &[u8]) -> Result<(), Exit> {
+    let named = |e| std::io::Error::other(format!("--textfile {}: {e}", shown(path)));
     let done = replace(path, 0o644, |file| file.write_all(text));
-    done.map_err(|e| format!("--textfile {}: {e}", shown(path)))
+    done.map_err(|e| Exit::Output(named(e)))
+}
+
+/// Says why there is no new text, unless that was said of the time before.
+fn say_new(said: &mut Option<String>, why: String, every: Duration) {
+    if said.as_ref() != Some(&why) {
+        say(format_args!("taskdiag: {why}; trying again every {every:?}"));
+        *said = Some(why);
+    }
 }
 
 /// Run it.
@@ -113,16 +122,14 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
             let mut said: Option<String> = None;
             for count in 0u64.. {
                 let begin = Instant::now();
-                let done = exporter.page(Format::Prometheus, &Served::default());
-                let done = done.and_then(|text| replace_text(path, &text));
+                let page = exporter.page(Format::Prometheus, &Served::default());
+                let done = page.map_err(Exit::Failed).and_then(|text| replace_text(path, &text));
                 match done {
-                    Err(why) if args.once || count == 0 => return Err(Exit::Failed(why)),
+                    Err(why) if args.once || count == 0 => return Err(why),
                     // A later try may work, and the counters are kept until then.
-                    Err(why) if said.as_ref() != Some(&why) => {
-                        say(format_args!("taskdiag: {why}; trying again every {every:?}"));
-                        said = Some(why);
-                    }
-                    Err(_) => {}
+                    Err(Exit::Output(why)) => say_new(&mut said, why.to_string(), *every),
+                    Err(Exit::Failed(why)) => say_new(&mut said, why, *every),
+                    Err(other) => return Err(other),
                     Ok(()) if args.once => return Ok(()),
                     Ok(()) => {
                         if said.take().is_some() {

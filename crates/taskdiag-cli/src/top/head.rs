@@ -65,7 +65,7 @@ fn replayed(app: &App, replay: &super::replay::Replay) -> [String; LINES] {
     let plays = match app.paused {
         // All is printed once.
         _ if app.shape.everything => String::new(),
-        true => String::from("; ] [ } { step, g goes to a time, Space plays"),
+        true => String::from("; [ ] step, g: time, Space: play"),
         false => format!("; one in {}", short(app.interval())),
     };
     let rate = |i| app.scanner.rates.get(i).and_then(|r: taskdiag::Rate| r.cpu_ns());

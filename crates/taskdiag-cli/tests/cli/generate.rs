@@ -23,12 +23,53 @@ fn the_man_page_is_complete() {
     assert!(man.contains(".SH EXIT STATUS"));
 }
 
+/// The names of the commands, and the long options of each.
+fn commands() -> Vec<(String, Vec<String>)> {
+    let (_, help, _) = parts(&run(&["--help"]));
+    let list = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let lines = list.expect("there is a list of commands").lines();
+    // A line that continues the one above begins with more blanks.
+    let names =
+        lines.filter_map(|l| l.strip_prefix("  ")?.split(' ').next().filter(|n| !n.is_empty()));
+    let options = |name: &str| {
+        let (_, help, _) = parts(&run(&[name, "--help"]));
+        let options = help.lines().filter_map(|l| {
+            l.trim_start().split_once("--").filter(|(before, _)| before.len() <= 4)
+        });
+        options
+            .map(|(_, l)| {
+                l.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap().to_owned()
+            })
+            .collect()
+    };
+    names.filter(|n| *n != "help").map(|n| (n.to_owned(), options(n))).collect()
+}
+
 #[test]
-fn completions_are_made() {
+fn every_command_and_option_is_in_the_man_page_and_the_completions() {
+    let commands = commands();
+    for name in ["ps", "files", "report", "dump", "dropin"] {
+        assert!(commands.iter().any(|(n, options)| n == name && !options.is_empty()), "{name}");
+    }
+    let (_, man, _) = parts(&run(&["generate", "man"]));
+    let man = man.replace("\\-", "-");
+    for (name, options) in &commands {
+        let heading = format!(".SH TASKDIAG {}\n", name.to_uppercase());
+        let section = man.split(&heading).nth(1).unwrap_or_else(|| panic!("man: {name}"));
+        let section = section.split("\n.SH ").next().unwrap();
+        for option in options {
+            assert!(section.contains(&format!("--{option}")), "man: {name} --{option}");
+        }
+    }
     for shell in ["bash", "zsh", "fish"] {
         let (code, out, _) = parts(&run(&["generate", shell]));
         assert_eq!(code, 0);
-        assert!(out.contains("no-headers") && out.contains("engines"), "{shell}");
+        for (name, options) in &commands {
+            assert!(out.contains(name.as_str()), "{shell}: {name}");
+            for option in options {
+                assert!(out.contains(option.as_str()), "{shell}: {name} --{option}");
+            }
+        }
     }
 }
 
