@@ -24,6 +24,9 @@ const IDENTITY: Groups = Groups::BASE.union(Groups::CRED).union(Groups::CMDLINE)
 /// What tells of mapped files.
 const LISTS: Groups = IDENTITY.union(Groups::VMA).union(Groups::FILE_STAT);
 
+/// The groups that are recorded without `--groups` and `-o`: what ps, tree and top show, and what costs little.
+pub const RECORDED: Groups = Groups::from_bits(GROUPS.bits() & !Groups::NS.bits());
+
 /// What is saved where no groups are named.
 pub fn default_groups() -> Groups {
     COMMANDS.iter().fold(Groups::NONE, |all, (_, groups)| all | *groups)
@@ -41,10 +44,10 @@ pub fn how_to_make(groups: Groups) -> String {
     if groups.contains(all) {
         return format!("'taskdiag dump --groups {}'", list(all, groups));
     }
-    #[cfg(feature = "record")]
-    if groups.contains(crate::args::record::DEFAULT) {
-        let list = list(crate::args::record::DEFAULT, groups);
-        return format!("'taskdiag record --groups {list}'");
+    // 'taskdiag dump --groups ps' has more than a recording usually has.
+    let [(_, ps), ..] = COMMANDS;
+    if cfg!(feature = "record") && groups.contains(RECORDED) && !groups.contains(ps) {
+        return format!("'taskdiag record --groups {}'", list(RECORDED, groups));
     }
     let list = list(Groups::NONE, groups);
     match cfg!(feature = "record") {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, ValueHint};
-use taskdiag::engine::GROUPS;
 use taskdiag::field::{TASKS, groups_of};
 use taskdiag::{Choice, Groups, Request};
 
@@ -13,6 +12,7 @@ use super::{dump, engine, table};
 use crate::columns;
 use crate::exit::{self, Exit};
 use crate::limits::{self, PageLimits};
+use crate::saved::RECORDED;
 
 /// What `taskdiag record` was asked for.
 #[derive(Clone, Debug)]
@@ -36,9 +36,6 @@ pub struct RecordArgs {
     /// How much of the machine's time an answer may take.
     pub limits: PageLimits,
 }
-
-/// The groups that are recorded without `--groups` and `-o`: what ps, tree and top show, and what costs little.
-pub const DEFAULT: Groups = Groups::from_bits(GROUPS.bits() & !Groups::NS.bits());
 
 /// What a recording holds and costs.
 const INTRO: &str = "\
@@ -152,8 +149,8 @@ impl RecordArgs {
             columns.extend(columns::parse_of(&TASKS, spec)?);
         }
         let groups = match m.get_one::<String>("groups") {
-            Some(list) => dump::groups_with(list, DEFAULT)?,
-            None if columns.is_empty() => DEFAULT,
+            Some(list) => dump::groups_with(list, RECORDED)?,
+            None if columns.is_empty() => RECORDED,
             None => groups_of(columns.iter().map(|c| c.field)) | Groups::BASE,
         };
         let value = |id: &str| m.get_one::<Duration>(id).copied().expect("it has a default");
