@@ -1,4 +1,4 @@
-//! Which rows of a frame are written: those that are new or have changed, and now and then all.
+//! Decides which tasks of a frame get a row: those that are new or have changed, and at times all of them.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use taskdiag::field::Value;
 use taskdiag::recording::FrameInfo;
 
-/// What names a task for as long as the machine runs: its id, and its start in ticks since the boot.
+/// Identifies a task until the next boot: its id, and its start in ticks since boot.
 pub type Key = (u32, u64);
 
 /// Why a row is there.
@@ -23,25 +23,28 @@ pub enum Change {
 }
 
 impl Change {
-    /// All, by their numbers.
+    /// Their names, by number.
     pub const NAMES: [&str; 4] = ["full", "new", "changed", "ended"];
 }
 
+/// What is known of a task from the last frame that had it.
 struct Last {
     values: Vec<Value<'static>>,
+    /// The number of that frame.
     frame: u64,
 }
 
-/// The tasks of the frame before.
+/// Compares each frame with the one before.
 pub struct Changes {
     full_every: Duration,
     tasks: HashMap<Key, Last>,
     /// The number of this frame.
     frame: u64,
-    /// When all tasks were written, and the boot clock of the frame before.
+    /// The time of the last full frame.
     full: Option<SystemTime>,
+    /// The time since boot of the frame before.
     boottime: Duration,
-    /// Whether all tasks are written now.
+    /// Whether this frame is written in full.
     is_full: bool,
 }
 
@@ -54,11 +57,11 @@ impl Changes {
     /// Begins a frame. Returns whether the machine has booted since the one before.
     pub fn begin(&mut self, info: &FrameInfo) -> bool {
         let has_booted = info.boottime < self.boottime;
-        // Where the clock was set back, the age is an error, and a full frame is due as well.
-        let is_due = |full: SystemTime| {
+        // If the clock was set back, there is no age, and a full frame is due.
+        let is_recent = |full: SystemTime| {
             info.time.duration_since(full).is_ok_and(|age| age < self.full_every)
         };
-        self.is_full = has_booted || info.begins || !self.full.is_some_and(is_due);
+        self.is_full = has_booted || info.begins || !self.full.is_some_and(is_recent);
         if self.is_full {
             self.full = Some(info.time);
         }
@@ -66,7 +69,7 @@ impl Changes {
         self.boottime = info.boottime;
         has_booted
     }
-    /// Enters a task of the frame. Returns why it has to be written, or `None` if it is as before.
+    /// Notes a task of this frame. Returns why it gets a row, or `None` if it gets none because nothing has changed.
     pub fn see(&mut self, key: Key, values: &[Value<'_>]) -> Option<Change> {
         let own = || values.iter().map(|v| v.clone().into_owned()).collect();
         let frame = self.frame;
@@ -77,7 +80,7 @@ impl Changes {
             }
             Some(last) => {
                 last.frame = frame;
-                // A value borrows another length of time here, which only the compiler cares about.
+                // Not `==` of the vectors: their values borrow for different lifetimes.
                 let is_same = last.values.iter().zip(values).all(|(a, b)| a == b);
                 if !is_same {
                     last.values = own();
@@ -87,7 +90,7 @@ impl Changes {
         };
         if self.is_full { Some(Change::Full) } else { change }
     }
-    /// The tasks of the frame before that are not in this one.
+    /// The tasks of the frame before that are not in this one, with their last values. Forgets them.
     pub fn ended(&mut self) -> Vec<(Key, Vec<Value<'static>>)> {
         let frame = self.frame;
         let mut gone = Vec::new();

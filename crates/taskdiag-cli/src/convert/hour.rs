@@ -1,4 +1,4 @@
-//! The rows of an hour, and the file that they become.
+//! Collects the rows of an hour, and writes them to one file, or to several if there are very many.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -26,11 +26,11 @@ use crate::columns::Column;
 use crate::exit::shown;
 use crate::output::arrow;
 
-/// Rows in a file. One with more would take too much memory here.
+/// A further file is begun after this many rows, because all rows of a file are sorted in memory.
 const ROWS: usize = 1 << 20;
-/// Rows that an engine can leave out together, by the smallest and largest value of each column in them.
+/// Rows in a row group. A reader can skip a whole row group by the smallest and largest values of its columns.
 const GROUP: usize = 1 << 16;
-/// A file with this has all that was recorded in its hour.
+/// The key in a file's metadata that says whether the file was written after its hour was over.
 const COMPLETE: &str = "taskdiag.complete";
 
 /// Where the files of an hour go.
@@ -41,9 +41,9 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// That of an hour since 1970.
+    /// The partition of an hour, which is counted from 1970.
     pub fn new(lake: &Path, hour: u64, host: &str, threads: bool) -> Partition {
-        // The hours come from the clock of a machine, so they are far from the ends of the calendar.
+        // The hours come from the clock of a machine, so they are in the range of the calendar.
         let begin = DateTime::from_timestamp(hour as i64 * 3600, 0).unwrap_or_default();
         let directory = lake
             .join(begin.format("date=%Y-%m-%d/hour=%H").to_string())
@@ -81,11 +81,12 @@ pub struct Hour {
     changes: Changes,
     cx: Option<Context>,
     builder: Builder,
+    /// The columns `pid` and `start_ticks`, `ts`, and `change` of each row.
     keys: Vec<Key>,
     at: Vec<i64>,
     change: Vec<i8>,
-    /// Files that were full before the hour was over.
-    whole: Vec<RecordBatch>,
+    /// The sorted rows of files that are complete.
+    files: Vec<RecordBatch>,
 }
 
 fn specs(columns: &[Column]) -> Vec<Spec> {
@@ -93,7 +94,7 @@ fn specs(columns: &[Column]) -> Vec<Spec> {
 }
 
 impl Hour {
-    /// No rows yet. `is_over`: nothing will be added to this hour.
+    /// No rows yet. `is_over`: the hour had ended when the recording was opened, so nothing will be added to it.
     pub fn new(columns: &[Column], full_every: Duration, threads: bool, is_over: bool) -> Hour {
         Hour {
             query: Query::new(&TASKS, columns.iter().map(|c| c.field)),
@@ -106,10 +107,10 @@ impl Hour {
             keys: Vec::new(),
             at: Vec::new(),
             change: Vec::new(),
-            whole: Vec::new(),
+            files: Vec::new(),
         }
     }
-    /// Adds what a frame has that the one before it did not have.
+    /// Adds the rows of a frame: those of tasks that have changed since the frame before, or of all tasks.
     ///
     /// # Errors
     /// The rows do not fit into columns.
@@ -119,7 +120,8 @@ impl Hour {
         }
         let has_booted = self.changes.begin(&frame.info);
         if has_booted || self.cx.is_none() {
-            // One context for the hour: with the clocks of each frame, the start of a process would change with them.
+            // The hour has one context. The start time of a process is computed from the clocks in it, and would differ a
+            // little with the clocks of each frame.
             self.cx = Some(Context::of(&frame.snapshot, self.threads));
         }
         self.frames += 1;
@@ -149,7 +151,7 @@ impl Hour {
         }
         Ok(())
     }
-    /// Makes a file of the rows so far. The next one begins with all tasks.
+    /// Ends a file with the rows so far. The next file begins with a full frame.
     fn end_file(&mut self) -> io::Result<()> {
         let specs = self.builder.specs.clone();
         let builder = std::mem::replace(&mut self.builder, Builder::new(specs));
@@ -173,58 +175,59 @@ impl Hour {
             parts.push(RecordBatch::try_new(schema.clone(), columns).map_err(arrow::failed)?);
         }
         let all = arrow_select::concat::concat_batches(&schema, &parts).map_err(arrow::failed)?;
-        // The values of a task stand one below the other, so that they compress, and an engine finds it in one place.
+        // The rows of a task are next to each other, so that they compress well, and a reader finds them in one place.
         let mut order: Vec<u32> = (0..all.num_rows() as u32).collect();
         order.sort_by_key(|i| (keys[*i as usize], at[*i as usize]));
         let order = UInt32Array::from(order);
         let sorted = arrow_select::take::take_record_batch(&all, &order).map_err(arrow::failed)?;
-        self.whole.push(sorted);
+        self.files.push(sorted);
         Ok(())
     }
     /// Writes the files. Returns a line that says what was written, or `None` if there is nothing to write.
     ///
     /// # Errors
-    /// A file cannot be written. It then has not its name, and what was there before stays.
+    /// A file cannot be written. The file that was there before stays.
     pub fn write(mut self, partition: &Partition) -> io::Result<Option<String>> {
         if !self.keys.is_empty() {
             self.end_file()?;
         }
-        if self.whole.is_empty() {
+        if self.files.is_empty() {
             return Ok(None);
         }
         DirBuilder::new().recursive(true).mode(0o700).create(&partition.directory)?;
         let (mut rows, mut bytes) = (0, 0);
-        // The first file says that all is there, so it is written last.
-        for (n, batch) in self.whole.iter().enumerate().rev() {
+        // The first file tells `is_complete()`, so it is written last, when all others are there.
+        for (n, batch) in self.files.iter().enumerate().rev() {
             let file = partition.file(n);
             let metadata = HashMap::from([
                 ("taskdiag.schema".to_owned(), arrow::SCHEMA.to_owned()),
                 ("taskdiag.host".to_owned(), partition.host.clone()),
                 (COMPLETE.to_owned(), self.is_over.to_string()),
             ]);
-            let whole = write(&file, batch, metadata)
+            let size = write(&file, batch, metadata)
                 .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", file.display())))?;
             rows += batch.num_rows();
-            bytes += whole;
+            bytes += size;
         }
         let file = shown(&partition.file(0));
         Ok(Some(format!("{file}: {} frames, {rows} rows, {bytes} bytes\n", self.frames)))
     }
 }
 
-/// Writes a file, and gives it its name when it is whole. Returns its size.
+/// Writes a file under another name, and gives it its own name when it is complete. Returns its size.
 fn write(file: &Path, batch: &RecordBatch, metadata: HashMap<String, String>) -> io::Result<u64> {
     let mut name = std::ffi::OsString::from(".");
     name.push(file.file_name().unwrap_or_default());
     name.push(".part");
     let part = file.with_file_name(name);
-    // One that a command left which was ended is written anew: the lock says that it is nobody's.
+    // A file that is there was left by a command that was killed. It can be overwritten, because the lock of the directory says
+    // that no other command is running.
     let mut out =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
     let written = (|| {
         let schema: SchemaRef =
             Arc::new(batch.schema().as_ref().clone().with_metadata(metadata.clone()));
-        // In order, so that the same rows give the same file.
+        // Sorted, so that the same rows always give the same bytes.
         let pairs = metadata.into_iter().collect::<BTreeMap<_, _>>().into_iter();
         let pairs = pairs.map(|(key, value)| KeyValue::new(key, value)).collect();
         let properties = arrow::properties()
@@ -245,7 +248,7 @@ fn write(file: &Path, batch: &RecordBatch, metadata: HashMap<String, String>) ->
         Ok(size)
     })();
     if written.is_err() {
-        // It would only take the room that may be lacking.
+        // It would only take space, and the disk may be full.
         let _ = std::fs::remove_file(&part);
     }
     written
@@ -256,7 +259,7 @@ fn micros(time: SystemTime) -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// What names a task: its id, and its start where that is known.
+/// The key of a task: its id, and its start if that is known.
 fn key(fields: &[&'static taskdiag::field::Field], values: &[Value<'_>], pid: u32) -> Key {
     let start = fields.iter().position(|f| f.name == "start_ticks");
     match start.map(|c| &values[c]) {
@@ -275,7 +278,7 @@ fn schema(specs: &[Spec]) -> SchemaRef {
     let at = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
     let change = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
     let mut fields = vec![
-        Field::new("ts", at, false).with_metadata(help("When it was so")),
+        Field::new("ts", at, false).with_metadata(help("The time of the frame")),
         Field::new("change", change, false)
             .with_metadata(help("Why the row is there: full, new, changed, ended")),
     ];

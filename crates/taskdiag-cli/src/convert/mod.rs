@@ -24,7 +24,7 @@ const HOUR: u64 = 3600;
 
 /// Run it.
 pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
-    // Ctrl-C may end it anywhere, because a file has its name only when it is whole.
+    // Ctrl-C may end it anywhere, because a file gets its name only when it is complete.
     interrupt::rest();
     let opened = SystemTime::now();
     let recording = Recording::open(&args.recording).map_err(|e| Exit::Failed(e.to_string()))?;
@@ -87,7 +87,8 @@ fn has_threads(recording: &Recording) -> bool {
     first.is_some_and(|f| f.snapshot.stream().strategy().is_threads())
 }
 
-/// The frames of each hour since 1970. A clock that was set back makes an hour have frames from two times.
+/// The numbers of the frames in each hour since 1970. If the clock was set back, an hour has frames that were written at two
+/// different times.
 fn hours(recording: &Recording) -> BTreeMap<u64, Vec<usize>> {
     let mut hours: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (number, info) in recording.infos().enumerate() {

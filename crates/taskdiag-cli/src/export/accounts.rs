@@ -1,25 +1,25 @@
-//! The groups of the configuration, with the names of process-exporter.
+//! Accounts of the groups of the configuration, whose metrics have the names of process-exporter.
 
 use std::time::Duration;
 
 use super::ledger::{Counts, Id, Ledger, OTHER};
 use super::text::label;
-use super::values::Has;
+use super::values::Gauges;
 
 /// Groups of processes.
 #[derive(Debug)]
 pub struct Accounts(Ledger);
 
 impl Accounts {
-    /// Without any.
+    /// No groups yet.
     pub fn new(limit: usize, keep: Option<Duration>) -> Accounts {
         Accounts(Ledger::new(limit, label("groupname", OTHER), keep))
     }
-    /// The group with this name, for a new member.
+    /// Counts a new member of the group with this name, and gives the group's account.
     pub fn join(&mut self, name: &[u8]) -> Id {
         self.0.join(label("groupname", name))
     }
-    /// One more member of a group.
+    /// Counts one more member of a group.
     pub fn hold(&mut self, id: Id) {
         let labels = self.0.account(id).labels.clone();
         self.0.join(labels);
@@ -32,10 +32,10 @@ impl Accounts {
     pub fn begin(&mut self) {
         self.0.begin();
     }
-    /// Adds what a process did and has. `state` is its place in the list of states.
-    pub fn add(&mut self, id: Id, by: &Counts, has: &Has, state: usize) {
+    /// Adds the counters and the present values of a process. `state` is the index of its state in `STATES`.
+    pub fn add(&mut self, id: Id, by: &Counts, gauges: &Gauges, state: usize) {
         let account = self.0.account(id);
-        has.add_to(account, by);
+        gauges.add_to(account, by);
         account.now.states[state] += 1;
     }
     /// The states of threads, which take the place of those of processes.

@@ -10,7 +10,7 @@ use super::ledger::{
 use super::text::{Format, Kind, Text, label};
 use super::tracker::Tracker;
 
-/// All that was asked for, as text.
+/// The metrics of all families that were asked for, as text.
 pub fn text(tracker: &Tracker, server: &Server, format: Format, room: usize) -> Vec<u8> {
     let mut text = Text::new(format, room);
     let t = &mut text;
@@ -53,7 +53,7 @@ fn sorted<V: Copy>(map: &std::collections::HashMap<String, V>) -> BTreeMap<&str,
     map.iter().map(|(l, v)| (l.as_str(), *v)).collect()
 }
 
-/// The accounts of a ledger by name, so that two answers can be compared.
+/// The accounts of a ledger in the order of their names, so that two answers can be compared.
 fn in_order(ledger: &Ledger) -> Vec<&Account> {
     let mut all: Vec<&Account> = ledger.all().collect();
     all.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
@@ -201,7 +201,7 @@ fn groups(t: &mut Text, tracker: &Tracker) {
             .now
             .oldest_ns
             .map(|ns| tracker.health.boot_unix_s + (ns / 1_000_000_000) as i64);
-        // process-exporter has this number, too, for a group without processes: that of the year 1.
+        // For a group without processes, process-exporter shows a time in the year 1. Here there is no sample.
         if let Some(start) = start {
             t.fraction(&[&account.labels], start as f64);
         }
@@ -365,7 +365,7 @@ fn place(t: &mut Text, ledger: &Ledger, names: &Names) {
     );
 }
 
-/// All states, so that each has a sample at any time.
+/// All states. Each always has a sample.
 const LETTERS: [(u8, &str); 9] = [
     (b'R', "running"),
     (b'S', "sleeping"),
@@ -413,7 +413,7 @@ fn top(t: &mut Text, tracker: &Tracker) {
     tracker.top.rss.iter().for_each(|(labels, bytes)| t.sample(&[labels], *bytes));
 }
 
-/// What is known of this program.
+/// Values about this program itself.
 #[derive(Debug)]
 pub struct Server {
     /// When it was started.
@@ -534,7 +534,7 @@ fn health(t: &mut Text, tracker: &Tracker, server: &Server) {
     own(t, server);
 }
 
-/// The numbers that each exporter has of itself.
+/// The metrics that each exporter has about its own process.
 fn own(t: &mut Text, server: &Server) {
     // SAFETY: all of it may be zero, and the call only fills it in.
     let usage = unsafe {

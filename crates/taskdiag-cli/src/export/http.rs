@@ -1,9 +1,9 @@
-//! A server for one kind of request: GET of a page, answered and closed.
+//! A server for one kind of request: GET of a page. The connection is closed after the reply.
 //!
-//! It is written by hand because so little of HTTP is needed, and because its limits are what it is about: a client has a
-//! time and a size for its request, and a time to read the reply, and there are only so many connections. One thread waits
-//! for all of them, so that a slow client holds nobody else. Where there are too many, the oldest one that has not yet
-//! sent its request makes room.
+//! It is written by hand because little of HTTP is needed, and because its limits matter most. The time and the size of a request
+//! are limited, so is the time to read the reply, and so is the number of connections. One thread waits for all connections at
+//! once, so that a slow client does not hold up others. If there are too many, the oldest one that has not yet sent its request is
+//! closed.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,7 +24,7 @@ pub const REQUEST_MAX: usize = 8192;
 const READ_TIME: Duration = Duration::from_secs(5);
 /// How long a client may take to read the reply.
 const WRITE_TIME: Duration = Duration::from_secs(20);
-/// How long the end of a connection is waited for, so that the reply is not lost.
+/// How long the server waits for the client to close the connection, so that the reply is not lost.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// What the server did.
@@ -63,11 +63,11 @@ struct Connection {
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    /// Are only requests answered that name this machine as their host? Otherwise, a page of any site could read what a
-    /// server on loopback says, in the browser of a user, by a name that leads here.
+    /// Must requests name this machine as their host? Otherwise, a page of any site could read the metrics of a server on
+    /// loopback in the browser of a user, by a host name that leads here (DNS rebinding).
     own_names_only: bool,
     connections: Vec<Connection>,
-    /// What it did.
+    /// Counts of replies.
     pub served: Served,
 }
 
@@ -98,12 +98,12 @@ impl Server {
             self.turn(page)?;
         }
     }
-    /// Waits for something, and does it.
+    /// Waits for the next event, and handles it.
     fn turn(&mut self, page: &mut Page<'_>) -> io::Result<()> {
         let now = Instant::now();
         let next = self.connections.iter().map(|c| c.deadline).min();
         let timeout = next.map(|at| {
-            // A millisecond more, so that the deadline has passed then.
+            // One more millisecond, so that the deadline has passed afterwards.
             let rest = at.saturating_duration_since(now) + Duration::from_millis(1);
             Timespec { tv_sec: rest.as_secs() as _, tv_nsec: rest.subsec_nanos().into() }
         });
@@ -131,12 +131,12 @@ impl Server {
         }
         let now = Instant::now();
         for mut connection in kept {
-            // The time that answers took is not the client's.
+            // The time that the answers took does not count as time of the client.
             connection.deadline += now - begin;
             if connection.deadline > now {
                 self.connections.push(connection);
             } else if matches!(connection.state, State::Read) && !connection.input.is_empty() {
-                // Somebody has begun a request, and may want to know.
+                // The client has begun a request, so it gets a reply.
                 let reply = Reply::error(408, "the request took too long");
                 self.reply(&mut connection, reply);
                 self.connections.push(connection);
@@ -150,14 +150,14 @@ impl Server {
         Ok(())
     }
     fn accept(&mut self) -> io::Result<()> {
-        // No more than there can be, so that those who are there are served between.
+        // At most as many as there can be, so that present clients are served in between.
         for _ in 0..CONNECTIONS {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) if e.kind() == ErrorKind::ConnectionAborted => continue,
-                // Descriptors or memory are used up.
+                // There are no descriptors or no memory left.
                 Err(_) => {
                     if !self.make_room() {
                         std::thread::sleep(Duration::from_millis(20));
@@ -182,7 +182,7 @@ impl Server {
         }
         Ok(())
     }
-    /// Closes the connection that has had the most of its time: one that has not sent its request, or else any.
+    /// Closes the connection that has used the largest part of its time. One that has not sent its request goes first.
     fn make_room(&mut self) -> bool {
         let order = |c: &Connection| (matches!(c.state, State::Write { .. }), c.deadline);
         let oldest = (0..self.connections.len()).min_by_key(|i| order(&self.connections[*i]));
@@ -197,7 +197,7 @@ impl Server {
             State::Read => self.read(connection, page),
             State::Write { .. } => self.write(connection),
             State::Close => {
-                // What is still sent is thrown away.
+                // What the client still sends is discarded.
                 let mut waste = [0; 4096];
                 match connection.stream.read(&mut waste) {
                     Ok(n) => n > 0,
@@ -259,8 +259,8 @@ impl Server {
                 Err(_) => return false,
             }
         }
-        // The end of what we send, and then the client's. To close at once would throw away the reply of a client that
-        // sends more than it should.
+        // Close our direction, and wait until the client closes its own. If the client has sent more than it should, closing both
+        // at once would discard the reply.
         let _ = connection.stream.shutdown(std::net::Shutdown::Write);
         connection.state = State::Close;
         connection.deadline = Instant::now() + CLOSE_TIME;
@@ -279,7 +279,7 @@ fn end_of_head(input: &[u8]) -> Option<usize> {
     [long, short].into_iter().flatten().min()
 }
 
-/// What is asked for.
+/// A parsed request.
 #[derive(Debug, PartialEq)]
 struct Request {
     path: String,
@@ -287,7 +287,7 @@ struct Request {
     format: Format,
 }
 
-/// Reads the head of a request, or gives the reply to one that is not answered.
+/// Reads the head of a request. The error is the reply to a request that is refused.
 fn parse(head: &[u8], own_names_only: bool) -> Result<Request, Reply> {
     let bad = |why| Reply::error(400, why);
     let head =
@@ -328,7 +328,7 @@ fn parse(head: &[u8], own_names_only: bool) -> Result<Request, Reply> {
     if host.is_none() && version == "HTTP/1.1" {
         return Err(bad("there is no header Host"));
     }
-    // A client may name the whole address.
+    // A request may have the whole URL.
     let mut path = target;
     if let Some(rest) = target.strip_prefix("http://") {
         let at = rest.find('/').unwrap_or(rest.len());
@@ -352,7 +352,7 @@ fn parse(head: &[u8], own_names_only: bool) -> Result<Request, Reply> {
     Ok(Request { path, head_only, format: format(&accept) })
 }
 
-/// Is a host this machine by itself, or a plain address?
+/// Is a host `localhost` or a plain address?
 fn is_own_name(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -361,7 +361,7 @@ fn is_own_name(host: &str) -> bool {
     name.is_empty() || name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
-/// The text that the client would rather have. One that wants neither gets that of Prometheus.
+/// The format that the client prefers. If it accepts none of them, it gets that of Prometheus.
 fn format(accept: &[&str]) -> Format {
     let (mut open, mut plain): (Option<(f32, &'static str)>, f32) = (None, 0.0);
     for range in accept.iter().flat_map(|a| a.split(',')) {

@@ -1,7 +1,7 @@
 //! Accounts of groups of processes: counters that never fall, although processes end, and the sums of this moment.
 //!
-//! A ledger has a limit. Names that come when it is reached go to the account "other", so that no configuration and no
-//! process can make an answer, or the memory of a program that reads it, grow without end.
+//! A ledger has a limit of names. When it is reached, further names are counted in the account "other". So no configuration and no
+//! process can make the metrics, or the memory of a program that reads them, grow without end.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub type Counts = [u64; COUNTERS];
 /// A counter that is not known.
 pub const NONE: u64 = u64::MAX;
 
-/// The name of what is beyond the limit.
+/// The name of the account for all names beyond the limit.
 pub const OTHER: &[u8] = b"other";
 
 /// A sum of values, of which some may not be known.
@@ -53,7 +53,7 @@ impl Sum {
     }
 }
 
-/// How many states of tasks are told apart in a group, as in process-exporter.
+/// The states of tasks that are counted in a group, as in process-exporter.
 pub const STATES: [&str; 5] = ["Running", "Sleeping", "Waiting", "Zombie", "Other"];
 
 /// The place of a state letter in [`STATES`].
@@ -67,7 +67,7 @@ pub fn state(letter: u8) -> usize {
     }
 }
 
-/// What processes of an account have at this moment.
+/// The present values of an account, summed over its processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
     /// Processes, or threads in an account of threads.
@@ -101,18 +101,18 @@ pub struct Account {
     pub labels: String,
     total: Counts,
     known: [bool; COUNTERS],
-    /// What is now.
+    /// The present values.
     pub now: Now,
     refs: u32,
     empty_since: Option<Instant>,
 }
 
 impl Account {
-    /// A counter. `None`: of no process was it ever known.
+    /// A counter. `None`: it was not known of any process so far.
     pub fn total(&self, counter: usize) -> Option<u64> {
         self.known[counter].then_some(self.total[counter])
     }
-    /// Adds what a task did. What is not known is left out.
+    /// Adds what a task did. Counters that are not known stay as they are.
     pub fn grow(&mut self, by: &Counts) {
         for (counter, by) in by.iter().enumerate().filter(|(_, by)| **by != NONE) {
             self.total[counter] = self.total[counter].saturating_add(*by);
@@ -197,11 +197,11 @@ impl Ledger {
             account.empty_since = Some(Instant::now());
         }
     }
-    /// An account by its number, which a task that has not left it has.
+    /// The account with this number. It exists as long as a task is a part of it.
     pub fn account(&mut self, id: Id) -> &mut Account {
         self.accounts[id as usize].as_mut().expect("a task is a part of it")
     }
-    /// Prepares for the next answer: nothing is there at this moment, and what is empty for long is forgotten.
+    /// Prepares for the next answer: clears the present values, and forgets accounts that have been empty for long.
     pub fn begin(&mut self) {
         let keep = self.keep;
         let old = |a: &Account| {
@@ -229,8 +229,8 @@ impl Ledger {
     }
 }
 
-/// How much a task has done since its counters were `last`, which become `new`. A counter that seems to fall, as times can
-/// that the kernel scales, has not grown, and is compared with its highest value.
+/// How much a task has done since its counters were `last`, which then become `new`. CPU times that the kernel scales can seem to
+/// fall. Such a counter has not grown, and its highest value stays in `last`.
 pub fn grown(last: &mut Counts, new: &Counts) -> Counts {
     std::array::from_fn(|i| match (last[i], new[i]) {
         (_, NONE) => NONE,

@@ -1,7 +1,8 @@
 //! `taskdiag export`: metrics for Prometheus, by HTTP, as a file for node_exporter, or once on standard output.
 //!
-//! `tracker` asks and keeps accounts (`ledger`) of groups (`config`, `template`, `yaml`, `accounts`), of units and containers
-//! (`places`), of threads and of the top, from the `values` of a task; `families` writes them as `text`; `http` serves it.
+//! `tracker` makes the requests, and adds the `values` of each task to accounts (`ledger`): of groups (`config`, `template`, `yaml`,
+//! `accounts`), of units and containers (`places`), of threads, and of the processes that use most (`top`). `families` writes the
+//! accounts as `text`, and `http` serves it.
 
 mod accounts;
 mod config;
@@ -31,17 +32,17 @@ use crate::args::export::{ExportArgs, To};
 use crate::exit::{Exit, say, shown};
 use crate::replace::replace;
 
-/// Texts of the last answer.
+/// Makes the text of the metrics, and keeps it for those who ask soon after.
 struct Exporter {
     tracker: Tracker,
     server: families::Server,
-    /// An answer is shared by those who ask within this time.
+    /// Those who ask within this time after an answer get the same one.
     share: Duration,
     made: Option<Instant>,
     texts: HashMap<&'static str, Rc<[u8]>>,
 }
 
-/// The name of a format among the texts.
+/// The key of a format in `Exporter::texts`.
 fn key(format: Format) -> &'static str {
     match format {
         Format::Prometheus => "",
@@ -157,7 +158,7 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
                 };
                 Exit::Failed(format!("listening on {}: {e}; {hint}", all.join(", ")))
             })?;
-            // What a process does from now on is counted, so the first answer comes before the first question.
+            // What processes do is counted from the first answer on, so the first one is made before anybody asks.
             exporter.page(Format::Prometheus, &Served::default()).map_err(Exit::Failed)?;
             let address = server.address().map_err(|e| Exit::Failed(e.to_string()))?;
             say(format_args!("taskdiag: listening on http://{address}/metrics"));

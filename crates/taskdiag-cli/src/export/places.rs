@@ -7,7 +7,7 @@ use taskdiag::field::Row;
 
 use super::ledger::{Counts, Id, Ledger, OTHER};
 use super::text::label;
-use super::values::Has;
+use super::values::Gauges;
 use crate::args::export::Families;
 
 /// How long an empty unit, slice or container is shown, so that the last of its counters is not missed.
@@ -42,7 +42,7 @@ fn container_labels(id: &[u8], runtime: &str, pod: &[u8]) -> String {
 }
 
 impl Places {
-    /// Without any.
+    /// No accounts yet.
     pub fn new(limit: usize) -> Places {
         let ledger = |other| Ledger::new(limit, other, Some(KEEP));
         Places {
@@ -51,7 +51,7 @@ impl Places {
             containers: ledger(container_labels(OTHER, "", b"")),
         }
     }
-    /// Where a process runs. It counts there until it leaves.
+    /// Finds where a process runs, and counts it there until [`leave`](Self::leave).
     pub fn find(&mut self, row: &Row<'_>, families: Families) -> Where {
         let mut found = Where::default();
         let Some(path) = cgroup::of_systemd(row.view.cgroups()) else { return found };
@@ -88,8 +88,8 @@ impl Places {
             .into_iter()
             .for_each(Ledger::begin);
     }
-    /// Adds what a process did and has.
-    pub fn add(&mut self, place: &Where, by: &Counts, has: &Has) {
-        self.each(place, |ledger, id| has.add_to(ledger.account(id), by));
+    /// Adds the counters and the present values of a process.
+    pub fn add(&mut self, place: &Where, by: &Counts, gauges: &Gauges) {
+        self.each(place, |ledger, id| gauges.add_to(ledger.account(id), by));
     }
 }

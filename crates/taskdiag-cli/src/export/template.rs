@@ -1,5 +1,5 @@
 //! Templates of group names, as in the configuration of process-exporter: the part of Go's text/template that names use.
-//! What another part would do is not guessed; the error names what there is.
+//! Any other part is an error, which names what there is.
 
 /// What a template can be filled with.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ enum Part {
     StartTime,
     Cgroups,
     Cgroup(usize),
-    /// A match, and what stands for one that is not there.
+    /// A named group of a match, and the text if there is no such group.
     Match(String, &'static str),
 }
 
@@ -41,7 +41,7 @@ enum Part {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template(Vec<Part>);
 
-/// What may stand in `{{ }}`.
+/// What is allowed in `{{ }}`.
 const KNOWN: &str = ".Comm .ExeBase .ExeFull .Username .PID .StartTime .Cgroups .Matches.NAME, \
     'index .Matches \"NAME\"' and 'index .Cgroups N'";
 
@@ -91,7 +91,7 @@ impl Template {
     pub fn has_cgroups(&self) -> bool {
         self.0.iter().any(|p| matches!(p, Part::Cgroups | Part::Cgroup(_)))
     }
-    /// The name. As in process-exporter, it ends before a control group that is not there.
+    /// The name. If it has a control group that the process does not have, it ends before that, as in process-exporter.
     pub fn fill(&self, v: &Values<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         for part in &self.0 {
@@ -171,7 +171,7 @@ fn go_time(unix_ns: i128) -> String {
 fn date(days: i64) -> (i64, i64, i64) {
     let (mut year, mut left) = (1970, days);
     let is_leap = |y: i64| y % 4 == 0 && (y % 100 != 0 || y % 400 == 0);
-    // 400 years have as many days always.
+    // Each period of 400 years has the same number of days.
     year += left.div_euclid(146_097) * 400;
     left = left.rem_euclid(146_097);
     loop {

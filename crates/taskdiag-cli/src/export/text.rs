@@ -1,8 +1,8 @@
-//! Metrics as text: the format of Prometheus (version 0.0.4) and that of OpenMetrics (1.0.0), which differ in little.
+//! Metrics as text, in the format of Prometheus (version 0.0.4) or of OpenMetrics (1.0.0). The two differ little.
 
 use std::fmt::Write as _;
 
-/// Which text.
+/// The format of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus 0.0.4.
@@ -23,7 +23,7 @@ impl Format {
     }
 }
 
-/// What a family of metrics is.
+/// The type of a family of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It grows. Its name ends in `_total`.
@@ -127,7 +127,7 @@ pub fn label(name: &str, value: &[u8]) -> String {
 }
 
 fn hex(out: &mut String, byte: u8) {
-    // The backslash is escaped, as each is in a value.
+    // The backslash of the escape is itself escaped, as every backslash in a value.
     let _ = write!(out, "\\\\x{byte:02x}");
 }
 
@@ -146,7 +146,7 @@ mod tests {
         ] {
             assert_eq!(label("n", value), want, "{value:?}");
         }
-        // Two names that differ in a byte that is no character stay two.
+        // Two names that differ only in a byte that is not UTF-8 stay different.
         assert_ne!(label("n", b"\xfe"), label("n", b"\xff"));
         let long = label("n", &[b'a'; 5000]);
         assert!(long.len() < VALUE_MAX + 20 && long.ends_with("…\""), "{long}");

@@ -1,7 +1,7 @@
 //! Threads: their states, what they wait for, and accounts of those with the same name in a group.
 //!
-//! As in process-exporter, accounts are of the threads of processes that have several, and are forgotten with the last
-//! thread of that name.
+//! As in process-exporter, there are accounts only for threads of processes with several threads, and an account is forgotten when
+//! the last thread of its name has ended.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Nothing is asked yet.
+    /// No request has been made yet.
     pub fn new(limit: usize, has_wchan: bool) -> Threads {
         let other = format!("{},{}", label("groupname", OTHER), label("threadname", OTHER));
         Threads {
@@ -57,13 +57,13 @@ impl Threads {
             states: None,
         }
     }
-    /// Threads are not asked for this time.
+    /// There is no request for threads this time.
     pub fn skip(&mut self) {
         self.states = None;
         self.wchans.clear();
     }
-    /// Asks. `group` gives the group of a process and whether it has several threads. Threads that began before `first`, a
-    /// time since boot, count from now on, unless all are to count from their start. Returns who answered.
+    /// Requests all threads. `group` gives the group of a process, and whether it has several threads. Threads that began before
+    /// `first`, a time since boot, count from now on, unless all are to count from their start. Returns the engines that answered.
     ///
     /// # Errors
     /// There is no answer.
@@ -140,7 +140,7 @@ impl Threads {
     }
     fn note_wchan(&mut self, row: &Row<'_>, id: Id) {
         let wchan = row.view.wchan().map(|b| b.data).unwrap_or_default();
-        // /proc has 0 for a thread that waits nowhere.
+        // /proc shows 0 for a thread that does not wait.
         if wchan.is_empty() || *wchan == *b"0" {
             return;
         }
@@ -150,7 +150,7 @@ impl Threads {
             None => _ = of_group.insert(wchan.into_owned(), 1),
         }
     }
-    /// Gives what was noted its labels.
+    /// Makes the labels of the counts.
     fn name_wchans(&mut self, accounts: &mut Accounts) {
         for (id, of_group) in &mut self.waits {
             for (wchan, n) in of_group.drain() {
@@ -183,7 +183,7 @@ impl Threads {
                 let known =
                     Known { start_ns, comm: base.comm, seen: self.scans, account, last: new };
                 let before = self.known.insert(tid, known);
-                // What a thread did under its old name is counted there.
+                // What the thread did under its old name stays in the account of that name.
                 let renamed = before.as_ref().is_some_and(|b| b.start_ns == start_ns);
                 let mut last = before.as_ref().map_or(new, |b| b.last);
                 if let Some(before) = before {

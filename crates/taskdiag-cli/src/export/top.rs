@@ -21,14 +21,14 @@ pub struct Top {
     used: Vec<(u32, Vec<u8>, Used)>,
     begun_ns: u64,
     interval_ns: u64,
-    /// CPU seconds a second since the answer before. `None`: there was none.
+    /// CPU seconds per second since the answer before. `None`: there was no answer before.
     pub cpu: Option<List<f64>>,
     /// Resident memory in bytes.
     pub rss: List<u64>,
 }
 
 impl Top {
-    /// Prepares for the next answer, which was begun at this time since boot.
+    /// Prepares for the next answer, which began at this time since boot.
     pub fn begin(&mut self, now_ns: u64) {
         self.interval_ns =
             if self.begun_ns == 0 { 0 } else { now_ns.saturating_sub(self.begun_ns) };
@@ -45,7 +45,7 @@ impl Top {
     pub fn choose(&mut self, n: usize, by_pid: bool) {
         let mut all: Vec<(String, Used)> = Vec::new();
         if by_pid {
-            // Labels are made for few of them: the first ones of both lists.
+            // Labels are made only for the first ones of both lists.
             let mut wanted: Vec<usize> = Vec::new();
             for key in [|u: &Used| u.cpu_ns, |u: &Used| u.rss] {
                 let mut order: Vec<usize> = (0..self.used.len()).collect();
@@ -73,7 +73,7 @@ impl Top {
                 let sum = by_comm.entry(comm).or_default();
                 (sum.cpu_ns, sum.rss) = (sum.cpu_ns + used.cpu_ns, sum.rss + used.rss);
             }
-            // Two names are the same as labels if one has a byte and the other has the text that stands for it.
+            // Two names give the same label if one has a byte and the other has the escape sequence of that byte.
             let mut by_label: HashMap<String, Used> = HashMap::new();
             for (comm, used) in by_comm {
                 let sum = by_label.entry(label("comm", comm)).or_default();
@@ -83,14 +83,14 @@ impl Top {
             self.put(all, n, Used::default(), label("comm", OTHER));
         }
     }
-    /// The first `n` of both lists. What is beyond goes to `other`, with what is there already.
+    /// Keeps the first `n` of both lists. The others are added to `other`.
     fn put(&mut self, mut all: List<Used>, n: usize, rest: Used, other: String) {
         let mut first = |get: fn(&Used) -> u64, rest: u64| {
             all.sort_by(|a, b| get(&b.1).cmp(&get(&a.1)).then_with(|| a.0.cmp(&b.0)));
             let beyond: u64 = all.iter().skip(n).map(|(_, u)| get(u)).sum();
             let mut list: List<u64> =
                 all.iter().take(n).map(|(l, u)| (l.clone(), get(u))).collect();
-            // A program may have this very name.
+            // A program may really be called so.
             match list.iter_mut().find(|(l, _)| *l == other) {
                 Some((_, sum)) => *sum += rest + beyond,
                 None => list.push((other.clone(), rest + beyond)),

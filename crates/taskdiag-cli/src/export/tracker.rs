@@ -2,9 +2,9 @@
 //!
 //! A process is known by its pid and start time. It is put into its group when it is first seen, by the rules of the
 //! configuration or with its parent, and stays there. What it does between two answers is added to its accounts, so that
-//! they do not fall when it ends. `taskdiag::Rates` compares answers, too, but a process that one answer lacks would begin
-//! anew there, and counters that are added up for months must not count it twice; so the last counters are kept here, and
-//! for one answer longer than the process is seen.
+//! they do not fall when it ends. `taskdiag::Rates` compares answers, too, but a process that one answer lacks would count as new
+//! in the next one. Counters that are added up for months must not count it twice. So the last counters of a process are kept here,
+//! until two answers in a row lack it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -21,10 +21,10 @@ use super::ledger::{Counts, Id, NONE, grown, state};
 use super::places::{Places, Where};
 use super::threads::Threads;
 use super::top::Top;
-use super::values::{Has, counts, note_gaps};
+use super::values::{Gauges, counts, note_gaps};
 use crate::args::export::Families;
 
-/// What is asked of each process at each scrape.
+/// The groups that each scrape requests about all processes.
 const GROUPS: Groups = Groups::BASE
     .union(Groups::STAT)
     .union(Groups::STATM)
@@ -32,16 +32,16 @@ const GROUPS: Groups = Groups::BASE
     .union(Groups::SCHED)
     .union(Groups::FD_COUNT)
     .union(Groups::LIMITS);
-/// What is asked of a process when it is new, and seldom after that.
+/// The groups that are requested about a process when it is new, and seldom after that.
 const IDENTITY: Groups =
     Groups::BASE.union(Groups::CMDLINE).union(Groups::CRED).union(Groups::CGROUP);
-/// More new processes than this are asked about by one walk over all.
+/// If there are more new processes than this, one walk over all processes asks about them.
 const MANY: usize = 200;
-/// A process may be moved to another control group. All are asked again after this time.
+/// A process may be moved to another control group, so `IDENTITY` is requested again for all processes after this time.
 const AGAIN: Duration = Duration::from_secs(300);
-/// A process is asked for its control group twice, because systemd moves a new one.
+/// How often `IDENTITY` is requested for a new process: twice, because systemd moves it to its control group after the fork.
 const TIMES: u8 = 2;
-/// Start times of /proc are rounded down to a tick, which has this many ns at most.
+/// Start times in /proc are rounded down to a tick, which is at most this long.
 const TICK_NS: u64 = 10_000_000;
 
 /// What to follow, and how.
@@ -49,7 +49,7 @@ const TICK_NS: u64 = 10_000_000;
 pub struct Options {
     /// The rules of groups.
     pub config: Config,
-    /// Who answers.
+    /// The engine that answers.
     pub engine: Choice,
     /// Which families are made.
     pub families: Families,
@@ -83,9 +83,9 @@ struct Known {
     start_ns: u64,
     ppid: u32,
     comm: [u8; 16],
-    /// The last answer that had it.
+    /// The number of the last answer that had it.
     seen: u64,
-    /// How often it was asked who it is.
+    /// How often `IDENTITY` was requested for it.
     asked: u8,
     group: Member,
     place: Where,
@@ -94,14 +94,14 @@ struct Known {
     threads: u32,
 }
 
-/// How the last answer was made.
+/// How requesting works: counts and times of this program.
 #[derive(Debug, Default)]
 pub struct Health {
     /// How long it took.
     pub took: Duration,
     /// How many answers there were.
     pub scrapes: u64,
-    /// How often there was none.
+    /// How often there was no answer.
     pub failures: u64,
     /// Processes in the last answer.
     pub processes: u64,
@@ -109,16 +109,16 @@ pub struct Health {
     pub gaps: HashMap<(Group, Reason), u64>,
     /// The sum of these over all answers.
     pub gaps_total: u64,
-    /// Who answered, and for which walk.
+    /// The engines that answered, and for which walk.
     pub engines: Vec<(&'static str, &'static str)>,
     /// When the machine was started, s since 1970.
     pub boot_unix_s: i64,
 }
 
-/// All that is followed.
+/// The processes that are followed, and all accounts.
 #[derive(Debug)]
 pub struct Tracker {
-    /// How.
+    /// What to follow, and how.
     pub options: Options,
     session: Option<Session>,
     owners: OwnerNames,
@@ -135,12 +135,12 @@ pub struct Tracker {
     pub top: Top,
     /// Processes by state letter.
     pub states: HashMap<u8, u64>,
-    /// How it goes.
+    /// How requesting works.
     pub health: Health,
 }
 
 impl Tracker {
-    /// Nothing is asked yet.
+    /// No request has been made yet.
     pub fn new(options: Options) -> Tracker {
         let keep = options.remove_empty.then_some(Duration::ZERO);
         Tracker {
@@ -158,7 +158,7 @@ impl Tracker {
             options,
         }
     }
-    /// Asks, and brings all accounts up to date.
+    /// Requests all processes, and brings all accounts up to date.
     ///
     /// # Errors
     /// There is no answer, or it is not complete. The accounts stay as they were.
@@ -205,7 +205,7 @@ impl Tracker {
         let now_ns = info.boottime_ns;
         let first_ns = *self.first_ns.get_or_insert(now_ns);
         if self.health.scrapes == 0 {
-            // It stays, because the start of a process must not move when the clock is set.
+            // It is computed once, because start times must not move when the clock is set.
             let boot_ns = i128::from(info.realtime_ns) - i128::from(info.boottime_ns);
             self.health.boot_unix_s = boot_ns.div_euclid(1_000_000_000) as i64;
         }
@@ -229,7 +229,7 @@ impl Tracker {
             let Some(known) = self.known.get_mut(&task.pid()) else { continue };
             let start_ns = row.base.and_then(Base::start_time_ns).unwrap_or(0);
             if known.start_ns.abs_diff(start_ns) > TICK_NS {
-                // It ended when it was asked who it is, and another one has its pid.
+                // The process that was identified has ended since, and another one has its pid.
                 continue;
             }
             known.seen = seen;
@@ -244,13 +244,13 @@ impl Tracker {
             };
             let threads = row.stat.and_then(Stat::num_threads);
             known.threads = threads.unwrap_or(1);
-            let has = Has::of(&row, known.start_ns, threads);
+            let gauges = Gauges::of(&row, known.start_ns, threads);
             if let Member::Of(id) = known.group {
-                self.accounts.add(id, &by, &has, state(letter));
+                self.accounts.add(id, &by, &gauges, state(letter));
             }
-            self.places.add(&known.place, &by, &has);
+            self.places.add(&known.place, &by, &gauges);
             if is_wanted.top {
-                self.top.add(task.pid(), row.comm.unwrap_or(b"?"), &by, has.rss.unwrap_or(0));
+                self.top.add(task.pid(), row.comm.unwrap_or(b"?"), &by, gauges.rss.unwrap_or(0));
             }
         }
         self.health.gaps_total += self.health.gaps.values().sum::<u64>();
@@ -260,7 +260,7 @@ impl Tracker {
         self.forget_ended(seen);
         self.walk_threads(first_ns)
     }
-    /// The states of threads, and their accounts, where one of the families needs them.
+    /// Requests threads for their states and accounts, if one of the families needs them.
     fn walk_threads(&mut self, first_ns: u64) -> Result<(), String> {
         let families = self.options.families;
         let many = self.known.values().any(|k| k.threads > 1 && k.group != Member::None);
@@ -293,8 +293,8 @@ impl Tracker {
             }
         }
     }
-    /// Who is new, has run another program, or was not asked for long. What is known of an ended process with the same pid
-    /// is forgotten.
+    /// The processes that have to be identified: those that are new, that run another program, or whose turn it is. Forgets an
+    /// ended process whose pid is in use again.
     fn whom_to_ask(&mut self, snapshot: &Snapshot) -> Vec<u32> {
         let all = self.again.elapsed() >= AGAIN;
         if all {
@@ -320,7 +320,7 @@ impl Tracker {
         }
         asked
     }
-    /// Asks these processes who they are.
+    /// Requests `IDENTITY` for these processes, and puts new ones into groups.
     fn identify(&mut self, pids: &[u32]) -> Result<(), String> {
         if pids.is_empty() {
             return Ok(());
@@ -339,7 +339,7 @@ impl Tracker {
         let boot_ns = i128::from(info.realtime_ns) - i128::from(info.boottime_ns);
         let mut new = Vec::new();
         for pid in pids {
-            // One that has ended meanwhile is asked again if it is there the next time.
+            // The process has ended. If its pid is in the next answer, it is identified then.
             let Some(task) = answer.task(*pid) else { continue };
             let row = Row::new(task);
             let Some(base) = row.base else { continue };
@@ -360,7 +360,7 @@ impl Tracker {
                         new.push((*pid, self.process(&row, boot_ns)));
                     }
                 }
-                // Another process by now, which the next answer has.
+                // Another process has the pid by now. The next answer has it.
                 Some(_) => self.places.leave(&place),
                 None => {
                     let known = Known {
@@ -382,7 +382,7 @@ impl Tracker {
         self.decide(&new);
         Ok(())
     }
-    /// What the rules look at.
+    /// The values of a process that the rules need.
     fn process(&self, row: &Row<'_>, boot_ns: i128) -> Process {
         let line = row.view.cmdline().map(|b| b.data.into_owned()).unwrap_or_default();
         let end = line.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
@@ -409,7 +409,7 @@ impl Tracker {
             },
         }
     }
-    /// Puts new processes into groups: those for which there is a rule, and then those whose parents are in one.
+    /// Puts new processes into groups: first those that fit a rule, then those with an ancestor in a group.
     fn decide(&mut self, new: &[(u32, Process)]) {
         for (pid, process) in new {
             if let Some(name) = self.options.config.name(process) {
@@ -423,7 +423,7 @@ impl Tracker {
             let group = loop {
                 match self.known.get(&at) {
                     Some(known) if known.group == Member::Undecided => {
-                        // A circle of parents is possible where pids are reused between two answers.
+                        // Parents can form a circle if pids are reused between two answers.
                         if !self.options.children && !line.is_empty() || line.contains(&at) {
                             break Member::None;
                         }
@@ -451,7 +451,7 @@ impl Tracker {
             self.places.leave(&known.place);
         }
     }
-    /// Those that neither this answer nor the one before had.
+    /// Forgets processes that neither this answer nor the one before had.
     fn forget_ended(&mut self, seen: u64) {
         let old: Vec<u32> =
             self.known.iter().filter(|(_, k)| k.seen + 1 < seen).map(|(pid, _)| *pid).collect();

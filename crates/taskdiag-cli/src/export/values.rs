@@ -1,4 +1,4 @@
-//! The counters of a task, what it has at a moment, and what an answer lacks of it.
+//! The counters of a task, its present values, and the values that an answer lacks.
 
 use std::collections::HashMap;
 
@@ -7,9 +7,9 @@ use taskdiag::{Group, Reason, Rollup, Stat, Statm};
 
 use super::ledger::{Account, Counts, NONE};
 
-/// What a process has at this moment. `None`: it is not known.
+/// The present values of a process. `None`: the value is not known.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Has {
+pub struct Gauges {
     /// When it started, ns since boot.
     pub start_ns: u64,
     /// Threads.
@@ -26,14 +26,14 @@ pub struct Has {
     pub swap_pss: Option<u64>,
     /// Open files.
     pub open: Option<u64>,
-    /// The share of its limit that is open.
+    /// Open files divided by their limit.
     pub open_share: Option<f64>,
 }
 
-impl Has {
-    /// What the answer says.
-    pub fn of(row: &Row<'_>, start_ns: u64, threads: Option<u32>) -> Has {
-        // A thread of the kernel and a zombie have none, which is known.
+impl Gauges {
+    /// From a row of an answer.
+    pub fn of(row: &Row<'_>, start_ns: u64, threads: Option<u32>) -> Gauges {
+        // A kernel thread and a zombie have none, so the value is known to be 0.
         let none = |group| is_without(row, group).then_some(0);
         let memory = |get: fn(&Statm) -> Option<u64>| match row.statm {
             Some(statm) => get(statm),
@@ -49,7 +49,7 @@ impl Has {
         };
         let limit = row.limits.and_then(|l| l.soft()).map(|soft| soft[NOFILE]);
         let share = |open: u64, limit: u64| (limit > 0).then(|| open as f64 / limit as f64);
-        Has {
+        Gauges {
             start_ns,
             threads: threads.map(u64::from),
             rss: memory(Statm::rss_bytes),
@@ -61,7 +61,7 @@ impl Has {
             open_share: open.zip(limit).and_then(|(open, limit)| share(open, limit)),
         }
     }
-    /// Adds it to an account, with what the process did.
+    /// Adds these values and the growth of the counters to an account.
     pub fn add_to(&self, account: &mut Account, by: &Counts) {
         account.grow(by);
         let now = &mut account.now;
@@ -81,7 +81,7 @@ impl Has {
 /// `RLIMIT_NOFILE`.
 const NOFILE: usize = libc::RLIMIT_NOFILE as usize;
 
-/// Does the task have no such thing, as a thread of the kernel has no memory? Then 0 is no guess.
+/// Is the group missing because the task does not have it, as a kernel thread has no memory? Then its values are 0.
 fn is_without(row: &Row<'_>, group: Group) -> bool {
     row.is_kthread() || row.is_zombie() || row.view.reason(group) == Some(Reason::Absent)
 }
@@ -110,7 +110,7 @@ pub fn counts(row: &Row<'_>) -> Counts {
     ]
 }
 
-/// Counts the groups that the answer lacks of a task and that it should have.
+/// Counts the groups that the answer should have about a task and lacks.
 pub fn note_gaps(row: &Row<'_>, gaps: &mut HashMap<(Group, Reason), u64>) {
     let there = [
         (Group::Stat, row.stat.is_some()),

@@ -4,7 +4,7 @@
 use yaml_rust2::parser::{Event, MarkedEventReceiver, Parser};
 use yaml_rust2::scanner::{Marker, TScalarStyle};
 
-/// The most nodes of a document, so that aliases of aliases cannot fill the memory.
+/// The largest number of nodes in a document, so that aliases of aliases cannot fill the memory.
 const NODES: usize = 100_000;
 /// The deepest nesting.
 const DEPTH: usize = 32;
@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 impl Node {
-    /// What it is called in an error.
+    /// The name of its kind in an error.
     pub fn what(&self) -> &'static str {
         match self.kind {
             Kind::Null => "nothing",
