@@ -1,9 +1,9 @@
-//! Writes tables as the page wants them: small, since a page may have thousands of rows.
+//! Writes tables as JSON for the page. The form is compact, since a page may have thousands of rows.
 //!
-//! A row is an array. A number is the value in the unit of its column, as in JSON. A text is the number of a word in
-//! one list for the whole page, because users, units and commands come again and again; the words are the text that
-//! `taskdiag ps` shows, in which everything that is not printable is escaped. A value that the task does not have is
-//! -1. A value that is not known is -2, -3 and so on, which stand for the reasons in their list.
+//! A row is an array with a cell for each column. The cell of a number is the value in the unit of the column, as in `--json`. The
+//! cell of a text is the index of the text in `words`, a list for the whole page, because users, units and commands are often the
+//! same. These texts are what `taskdiag ps` shows, with everything escaped that is not printable. A value that the task does not
+//! have is -1. A value that is not known is -2, -3 and so on, which stand for the entries of `reasons`.
 
 use std::collections::HashMap;
 
@@ -21,10 +21,10 @@ pub struct Cells {
     text: Vec<u8>,
 }
 
-/// The longest word of a page, in bytes that it takes there, except for arguments.
+/// The largest size of a text in the page, in bytes, except for arguments.
 const LONGEST: usize = 200;
 
-/// What is put behind a word that is cut.
+/// Marks the end of a text that was cut.
 const CUT: &str = "\u{2026}";
 
 impl Cells {
@@ -83,7 +83,7 @@ impl Cells {
         });
         out.extend_from_slice(format!("-{}", at + 2).as_bytes());
     }
-    /// The number of a word, which is cut if it takes more bytes in the page.
+    /// The index of a text in `words`. It is cut if it takes more bytes in the page than `longest`.
     pub fn word(&mut self, text: &[u8], longest: usize) -> usize {
         let cut = end_of(text, longest).map(|end| [&text[..end], CUT.as_bytes()].concat());
         let text = cut.as_deref().unwrap_or(text);
@@ -126,7 +126,7 @@ fn is_text(column: &Column) -> bool {
     matches!(column.field.kind, Kind::Text | Kind::TextList | Kind::IntegerList)
 }
 
-/// Write what the page says of columns.
+/// Write the description of the columns.
 pub fn columns(out: &mut Vec<u8>, columns: &[Column]) {
     json::list(out, columns.iter(), |out, c| {
         let kind = match c.field.kind {

@@ -1,4 +1,4 @@
-//! Chooses the processes that have a row on the page, so that its size has a limit, and adds up the others.
+//! Chooses the processes that get a row on the page, since its size is limited, and adds up the others.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,35 @@ use taskdiag::view::Tasks;
 
 use super::field;
 
-/// Processes that have a row.
+/// The largest number of processes with a row that are chosen by their memory.
 pub const MOST: usize = 20_000;
-/// Each of these columns has so many of its largest processes on the page, whatever their memory is.
+/// For each of `MEASURES`, this many processes with the largest values also have a row, whatever their memory is.
 const LARGEST: usize = 500;
-/// The most units of processes without a row. The smallest ones beyond are together.
+/// The largest number of units of processes without a row. Further units, which have the fewest processes, are added up.
 const UNITS: usize = 1000;
 const MEASURES: [&str; 6] = ["time", "nlwp", "fds", "read_bytes", "write_bytes", "swap"];
 
 /// The processes without a row that are in the same slice and unit.
 #[derive(Debug, Default)]
 pub struct Others {
-    /// How many they are.
+    /// How many processes they are.
     pub count: u64,
     /// Their memory, RSS and PSS, as far as it is known.
     pub bytes: [u64; 2],
 }
 
-/// What has a row, and what has none.
+/// The processes with a row, and those without.
 #[derive(Debug)]
 pub struct Kept {
     /// The processes with a row, in the order of the answer.
     pub rows: Vec<u32>,
     /// The processes without a row.
     pub without: Vec<u32>,
-    /// What they have, by the text of slice, unit and container.
+    /// Their sums, by the text of slice, unit and container.
     pub others: BTreeMap<[Vec<u8>; 3], Others>,
 }
 
-/// An amount, or nothing.
+/// A value that is an amount. `None`: it is not known, or not an amount.
 pub fn amount(cx: &Context, field: &Field, row: &Row<'_>) -> Option<u64> {
     match (field.get)(cx, row) {
         Value::Uint(v) | Value::Nanos(v) => Some(v),
@@ -81,7 +81,7 @@ pub fn choose(cx: &Context, all: Tasks<'_>, memory: &'static Field, most: usize)
     kept
 }
 
-/// Put the units with the fewest processes together, if there are too many.
+/// If there are too many units, add up those with the fewest processes.
 fn join(others: &mut BTreeMap<[Vec<u8>; 3], Others>) {
     if others.len() <= UNITS {
         return;

@@ -1,12 +1,12 @@
 //! `taskdiag report`: a page of HTML about all processes, which opens from a file.
 
+mod about;
 mod cells;
 mod kept;
 mod open;
 mod page;
 #[cfg(feature = "record")]
 mod timeline;
-mod told;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -16,8 +16,8 @@ use taskdiag::field::{Field, Row, TASKS};
 use taskdiag::view::{Query, Rows, Tasks, View};
 use taskdiag::{Group, Snapshot};
 
+use self::about::About;
 use self::cells::Cells;
-use self::told::Told;
 use crate::answer;
 use crate::args::report::ReportArgs;
 use crate::columns::{self, Column};
@@ -26,8 +26,8 @@ use crate::output::{Tally, json, sink};
 
 /// The version of the data in the page.
 const FORMAT: u32 = 1;
-/// The bytes that the arguments of all processes may have together, and those of one process. The page has all processes
-/// of most machines, so the arguments of each are cut instead.
+/// The bytes that the arguments of all processes may take together, and the least and the most bytes for one process. On most
+/// machines all processes have a row, so arguments are cut rather than rows.
 const ARGS: usize = 1_200_000;
 const ARGS_OF_ONE: std::ops::RangeInclusive<usize> = 40..=400;
 
@@ -40,9 +40,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Exit> {
         ));
     }
     let begin = Instant::now();
-    let mut told = Told::new(args);
+    let mut about = About::new(args);
     let snapshot = args.source.get(|| query(&columns(args, args.pss)))?;
-    told.answer("processes", &snapshot);
+    about.add_answer("processes", &snapshot);
     let columns = columns(args, args.pss || snapshot.stream().asked().has(Group::Rollup));
     let query = query(&columns);
     let view = query.view(&snapshot);
@@ -50,15 +50,21 @@ pub fn run(args: &ReportArgs) -> Result<(), Exit> {
     let mut tally = Tally::new(columns.len());
     let mut out = format!("{{\"format\":{FORMAT},").into_bytes();
     tasks(&mut out, &view, &snapshot, &columns, &mut cells, &mut tally)?;
-    told.ended(answer::verdict(&snapshot, view.tasks().is_empty(), &view.left(), &tally, &columns));
-    open::write(&mut out, args, &snapshot, &mut cells, &mut told)?;
+    about.add_verdict(answer::verdict(
+        &snapshot,
+        view.tasks().is_empty(),
+        &view.left(),
+        &tally,
+        &columns,
+    ));
+    open::write(&mut out, args, &snapshot, &mut cells, &mut about)?;
     #[cfg(feature = "record")]
-    timeline::write(&mut out, args, &snapshot, &mut told);
-    told.write(&mut out, &snapshot, view.cx(), begin);
+    timeline::write(&mut out, args, &snapshot, &mut about);
+    about.write(&mut out, &snapshot, view.cx(), begin);
     cells.lists(&mut out);
     out.push(b'}');
     page::write(&page::page(&out), args.output.as_deref())?;
-    told.end()
+    about.verdict()
 }
 
 /// The column of tasks with this name.
@@ -107,7 +113,7 @@ fn tasks(
         cells.row(out, cx, columns, &item, longest, tally);
         Ok(())
     })?;
-    // What the others lack counts, too.
+    // Missing values of processes without a row count, too.
     Tasks { snapshot, indices: &kept.without }.each(&mut |item| {
         for (c, column) in columns.iter().enumerate() {
             if let Some(m) = item.value(cx, column.field, c).missing() {

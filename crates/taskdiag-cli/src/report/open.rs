@@ -1,7 +1,6 @@
-//! The open files of the page: sockets that listen, and with `--files` the largest files.
+//! Open files on the page: sockets that listen, and with `--files` the largest files.
 //!
-//! They are asked for in a request of their own, because they cost more than all else, and threads may have files of
-//! their own.
+//! They need a second request, because it is about threads, which may have open files of their own, and costs more than all else.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +8,22 @@ use taskdiag::field::{FILES, Missing};
 use taskdiag::view::{Filter, Query};
 use taskdiag::{Group, Groups, Members, Snapshot};
 
+use super::about::About;
 use super::cells::{self, Cells};
-use super::told::Told;
 use crate::args::report::ReportArgs;
 use crate::columns::{self, Column};
 use crate::exit::Exit;
 use crate::output::{Tally, tally};
 use crate::{answer, order};
 
-/// The longest tables.
+/// The largest numbers of rows.
 const MOST_SOCKETS: usize = 2000;
 const MOST_FILES: usize = 2000;
 const SOCKETS: &str = "family,protocol,laddr,lport,path,pid,command,user";
 const OPENED: &str = "pid,command,user,fd,type,size,deleted,name";
 const LISTENING: &str = "sockstate == LISTEN";
 
-/// Both tables, if there is no answer.
+/// Both tables, if there is no answer about open files.
 const NOTHING: &[u8] = b"\"sockets\":null,\"files\":null,";
 
 /// Write both tables as members of an object. A table that was not asked for is `null`.
@@ -33,42 +32,42 @@ pub fn write(
     args: &ReportArgs,
     processes: &Snapshot,
     cells: &mut Cells,
-    told: &mut Told,
+    about: &mut About,
 ) -> Result<(), Exit> {
     let sockets = query(SOCKETS, Some(LISTENING), None)?;
     let opened = query(OPENED, None, Some("-size"))?;
     let asked;
-    // A saved answer has them or not.
+    // A saved answer is used as it is. It has open files, or it does not.
     let snapshot = match &args.source.from {
         Some(_) => processes,
         None => {
             let both = if args.files { &opened } else { &sockets };
             asked = match args.source.ask(both.0.plan()) {
                 Ok(snapshot) => snapshot,
-                // An engine that was asked for may have processes and no files.
+                // An engine that was chosen with --engine may have processes but no open files.
                 Err(Exit::Failed(why)) => {
-                    told.lacks([format!("open files are not shown: {why}")]);
+                    about.add_missing([format!("open files are not shown: {why}")]);
                     out.extend_from_slice(NOTHING);
                     return Ok(());
                 }
                 Err(e) => return Err(e),
             };
-            told.answer("open files", &asked);
+            about.add_answer("open files", &asked);
             &asked
         }
     };
     if !snapshot.stream().asked().has(Group::Fd) {
         let count = snapshot.tasks().len();
-        told.lacks(tally::line(Missing::NotAsked, count, "open files", Group::Fd, snapshot));
+        about.add_missing(tally::line(Missing::NotAsked, count, "open files", Group::Fd, snapshot));
         out.extend_from_slice(NOTHING);
         return Ok(());
     }
     let is_saved = args.source.from.is_some();
     out.extend_from_slice(b"\"sockets\":");
-    table(out, &sockets, snapshot, is_saved, MOST_SOCKETS, cells, told)?;
+    table(out, &sockets, snapshot, is_saved, MOST_SOCKETS, cells, about)?;
     out.extend_from_slice(b",\"files\":");
     match args.files {
-        true => table(out, &opened, snapshot, is_saved, MOST_FILES, cells, told)?,
+        true => table(out, &opened, snapshot, is_saved, MOST_FILES, cells, about)?,
         false => out.extend_from_slice(b"null"),
     }
     out.push(b',');
@@ -98,7 +97,7 @@ fn table(
     is_saved: bool,
     most: usize,
     cells: &mut Cells,
-    told: &mut Told,
+    about: &mut About,
 ) -> Result<(), Exit> {
     let mut view = query.view(snapshot);
     if let Some(files) = view.files_mut() {
@@ -140,6 +139,6 @@ fn table(
         l.replace("left out, since --where looks at sockstate", "left out of sockets that listen")
     }));
     lines.extend(tally.lines(columns, snapshot));
-    told.ended(answer::verdict_of(snapshot, false, lines));
+    about.add_verdict(answer::verdict_of(snapshot, false, lines));
     Ok(())
 }

@@ -2,8 +2,8 @@
 //!
 //! The page is its own program: one style and one script, which are the same in every page, and data. The data comes
 //! from processes, which may be hostile, so it is in one place only: a block that no browser runs, in which `<` does not
-//! occur, so that nothing in it can end the block. The script shows it as text. As a second wall, the page has a policy
-//! that lets a browser run this one script, and load nothing.
+//! occur, so that nothing in it can end the block. The script shows it as text. As a second protection, the page has a policy
+//! (`Content-Security-Policy`) that lets a browser run only this script, and load nothing.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -15,7 +15,7 @@ use crate::replace::replace;
 
 const STYLE: &str = include_str!("page/page.css");
 const BODY: &str = include_str!("page/page.html");
-/// The parts use what is in those before them.
+/// One script in several files. Each uses what is in those before it.
 const SCRIPT: &str = concat!(
     include_str!("page/base.js"),
     include_str!("page/table.js"),
@@ -24,7 +24,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/start.js"),
 );
 
-/// The hashes of the style and the script, by which the policy knows them. A test says what they must be.
+/// The hashes of the style and the script that the policy allows. A test says what they must be.
 const STYLE_HASH: &str = "sha256-rgNsCaJaJmtoxPds2O0bXM9gHgzKzenfo5jYiwQGK6w=";
 const SCRIPT_HASH: &str = "sha256-xsUVDZcYzLehAGGqbO09bN27hwBpTe7Sxuwp0HhKWGw=";
 
@@ -44,7 +44,7 @@ pub fn page(data: &[u8]) -> Vec<u8> {
     );
     let mut out = head.into_bytes();
     out.reserve(data.len() + SCRIPT.len() + 100);
-    // JSON has this character in strings only.
+    // JSON has a `<` in strings only, where \u003c means the same.
     for (i, piece) in data.split(|b| *b == b'<').enumerate() {
         if i > 0 {
             out.extend_from_slice(b"\\u003c");

@@ -1,5 +1,5 @@
-//! The timeline of a recording: sums over all processes, and the units of systemd that used most, at some hundred
-//! moments before the answer that the page shows.
+//! The timeline of a recording: sums over all processes, and the units of systemd that used most, at up to 240 moments before the
+//! answer that the page shows.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,45 +10,45 @@ use taskdiag::field::{Context, Field, Part, Row, TOP, Value};
 use taskdiag::recording::{Frame, FrameInfo, Recording};
 use taskdiag::{Group, Rates, Snapshot};
 
-use super::told::Told;
+use super::about::About;
 use super::{field, kept};
 use crate::args::report::ReportArgs;
 
-/// The most moments. Each costs the reading of an answer.
+/// The largest number of moments. For each, an answer is read from the recording.
 const MOST: usize = 240;
-/// How many places that are damaged are named.
+/// How many damaged places are named.
 const NAMED: usize = 3;
-/// The most units in a chart. The others are one line.
+/// The largest number of units in a chart. All others are added up in one more line.
 const UNITS: usize = 6;
 
-/// Write the timeline as a member of an object, if the answer is of a recording.
-pub fn write(out: &mut Vec<u8>, args: &ReportArgs, shown: &Snapshot, told: &mut Told) {
+/// Write the timeline as a member of an object. It is `null` if the answer is not from a recording.
+pub fn write(out: &mut Vec<u8>, args: &ReportArgs, shown: &Snapshot, about: &mut About) {
     let from = args.source.from.as_deref();
     if let Some(path) = from.filter(|p| is_recording(p)) {
         match Recording::open(path) {
             Ok(recording) => {
                 let damage = recording.damage();
-                told.lacks(damage.iter().take(NAMED).map(ToString::to_string));
+                about.add_missing(damage.iter().take(NAMED).map(ToString::to_string));
                 if damage.len() > NAMED {
                     let more = damage.len() - NAMED;
-                    told.lacks([format!("{more} more places of the recording are damaged")]);
+                    about.add_missing([format!("{more} more places of the recording are damaged")]);
                 }
-                let timeline = timeline(&recording, args, shown, told);
+                let timeline = timeline(&recording, args, shown, about);
                 out.extend_from_slice(format!("\"timeline\":{timeline},").as_bytes());
                 return;
             }
-            Err(e) => told.lacks([format!("there is no timeline: {e}")]),
+            Err(e) => about.add_missing([format!("there is no timeline: {e}")]),
         }
     }
     out.extend_from_slice(b"\"timeline\":null,");
 }
 
-/// A file of the right name, or a directory. It was read before, so its file system answers.
+/// Is it a directory or a day file? The path was read before, so its file system answers.
 fn is_recording(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "tdr") || path.is_dir()
 }
 
-fn timeline(recording: &Recording, args: &ReportArgs, shown: &Snapshot, told: &mut Told) -> Json {
+fn timeline(recording: &Recording, args: &ReportArgs, shown: &Snapshot, about: &mut About) -> Json {
     let numbers = numbers(recording, args, shown);
     let mut all = Series::default();
     let mut rates = Rates::new();
@@ -59,7 +59,7 @@ fn timeline(recording: &Recording, args: &ReportArgs, shown: &Snapshot, told: &m
             unread += 1;
             continue;
         };
-        // Nothing was recorded somewhere between the two, or the machine was off.
+        // Between the two, there was a time in which nothing was recorded, or the machine has booted.
         let has_gap = |n| recording.gap_before(n).is_some() || has_reboot(recording, n);
         if before.is_some_and(|b| (b + 1..=*number).any(has_gap)) {
             breaks.push(times.len());
@@ -70,7 +70,7 @@ fn timeline(recording: &Recording, args: &ReportArgs, shown: &Snapshot, told: &m
         all.add(&snapshot, &rates, times.len() - 1);
     }
     if unread > 0 {
-        told.lacks([format!(
+        about.add_missing([format!(
             "{unread} answers of the recording could not be read for the timeline"
         )]);
     }
@@ -82,7 +82,7 @@ fn span(numbers: &[usize]) -> usize {
     numbers.first().zip(numbers.last()).map_or(0, |(first, last)| last - first + 1)
 }
 
-/// The frames to read: evenly from those of the time before the answer that is shown.
+/// The numbers of the frames to read: evenly spaced over the time before the answer that is shown, up to that answer.
 fn numbers(recording: &Recording, args: &ReportArgs, shown: &Snapshot) -> Vec<usize> {
     let info = shown.stream().info();
     let is_shown = |t: SystemTime| {
@@ -108,10 +108,10 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// Values of a line, one for each moment. `None`: not known.
+/// The values of a line in a chart, one for each moment. `None`: not known.
 type Line = Vec<Option<f64>>;
 
-/// The values so far.
+/// The values that were read so far.
 #[derive(Debug, Default)]
 struct Series {
     sums: HashMap<&'static str, Line>,
@@ -122,7 +122,7 @@ struct Series {
 
 const SUMS: [&str; 4] = ["nlwp", "read_now", "write_now", "processes"];
 
-/// Add to a value. A value that is not known makes no sum unknown, but for the first one.
+/// Add a value to a sum. A sum is not known only if none of its values is known.
 fn add(line: &mut Line, at: usize, value: Option<f64>) {
     if line.len() <= at {
         line.resize(at + 1, None);
@@ -133,7 +133,7 @@ fn add(line: &mut Line, at: usize, value: Option<f64>) {
 }
 
 impl Series {
-    /// Add an answer, which is that of this moment.
+    /// Add the answer of this moment.
     fn add(&mut self, snapshot: &Snapshot, rates: &Rates, at: usize) {
         let asked = snapshot.stream().asked();
         self.memory = if asked.has(Group::Rollup) { "pss" } else { "rss" };
@@ -201,7 +201,7 @@ impl Series {
     }
 }
 
-/// A line with this name. Numbers have a decimal at most.
+/// A line with this name as JSON. Numbers have at most one decimal.
 fn drawn(name: &str, line: &Line) -> Json {
     let short = |v: f64| {
         if v.fract() == 0.0 || v >= 1e4 {
@@ -222,7 +222,7 @@ fn number(cx: &Context, field: &Field, row: &Row<'_>) -> Option<f64> {
     }
 }
 
-/// The unit or the container that a task belongs to, or its command if it belongs to none.
+/// The unit that a task belongs to, or else its container, or else its command.
 fn place(cx: &Context, fields: [&Field; 3], row: &Row<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     for field in fields {

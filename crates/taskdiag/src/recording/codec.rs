@@ -1,12 +1,13 @@
-//! Compression of streams with zstd. A frame that is not a key frame has its key frame's stream as a prefix, so what has
-//! not changed costs nearly nothing.
+//! Compression of streams with zstd. A frame that is not a key frame is compressed with the stream of its key frame as a prefix, so
+//! what has not changed takes nearly no room.
 
 use taskdiag_wire::AlignedBuf;
 use zstd_safe::{CCtx, CParameter, DCtx, get_error_name};
 
-/// A fast level. The prefix makes the difference here, not the level.
+/// A fast level. A higher one saves little, because most is saved by the prefix.
 const LEVEL: i32 = 3;
-/// Above this size, the match finder of this level forgets much of the prefix, and the one for long distances is used.
+/// Above this size, the match finder of this level does not reach back over all of the prefix, so the one for long distances is
+/// used, too.
 const LARGE: usize = 1 << 20;
 
 /// Compresses a stream into `out`, which is emptied before. `prefix` is the stream of the key frame; it is empty for a key

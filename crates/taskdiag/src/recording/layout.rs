@@ -1,17 +1,17 @@
-//! The bytes of a day file and of its index: heads of fixed size with little-endian members. This file is pure;
+//! The bytes of a day file and of its index: heads of fixed size with little-endian members. Nothing here does I/O.
 //! docs/record.md describes the same for readers in other languages.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The size of the head of a file, of the head of a frame, and of an entry of an index.
 pub const HEAD: usize = 64;
-/// The first bytes of a day file. As in PNG, they show a transfer that changes the ends of lines.
+/// The first bytes of a day file. As in PNG, they differ after a transfer that changes the ends of lines.
 const FILE_MAGIC: [u8; 8] = *b"\x89TDREC\r\n";
 /// The version of the format.
 const VERSION: u32 = 1;
 /// The first bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"TDfr";
-/// Set in the first frame that a writer wrote after its start.
+/// The flag of the first frame that a writer wrote after its start.
 const BEGINS: u32 = 1;
 /// No stream is longer. It limits what a damaged or hostile file can make a reader allocate.
 pub const STREAM_MAX: u64 = 1 << 30;
@@ -51,9 +51,9 @@ pub fn read_file_head(head: &[u8]) -> FileHead {
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// Its own place in the file.
+    /// Its own offset in the file.
     pub at: u64,
-    /// The place of the key frame that its data refers to; its own place if it is a key frame.
+    /// The offset of the key frame that its data refers to, which is its own offset if it is a key frame.
     pub key_at: u64,
     /// CLOCK_REALTIME of the stream, in ns since 1970.
     pub realtime_ns: u64,
@@ -120,7 +120,7 @@ impl FrameHead {
             tasks: u32_at(head, 56),
             begins: u32_at(head, 60) & BEGINS != 0,
         };
-        // The sum may be right in a file that someone made to do harm.
+        // The checksum may be right in a file that someone made to do harm, so the values are checked, too.
         let is_sane = frame.at >= HEAD as u64
             && frame.at < 1 << 62
             && frame.at % 8 == 0
@@ -136,7 +136,7 @@ pub fn unix_ns(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Writes the CRC32 of what comes after it.
+/// Writes the CRC32 of the bytes after offset `at + 4` to offset `at`.
 fn seal(head: &mut [u8; HEAD], at: usize) {
     let crc = crc32fast::hash(&head[at + 4..]);
     put(head, at, &crc.to_le_bytes());

@@ -59,7 +59,7 @@ pub struct Recording {
     cache: Mutex<Cache>,
 }
 
-/// A frame, without what was recorded.
+/// What is known of a frame without reading its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FrameInfo {
@@ -123,12 +123,12 @@ struct Slot {
 #[derive(Debug, Default)]
 struct Cache {
     file: Option<(usize, File)>,
-    /// The stream of the last key frame that was read: its file, its place there, its bytes.
+    /// The stream of the last key frame that was read: its file, its offset there, its bytes.
     key: Option<(usize, u64, AlignedBuf)>,
 }
 
-/// If the end of the newest file is not whole, a writer may be at it. It is given this time to go on, and looked at again
-/// as long as it does so, at most this often.
+/// If the newest file does not end with a whole frame, a writer may be writing it. After this pause the file is looked at again, as
+/// long as it grows, and at most this often.
 const PAUSE: Duration = Duration::from_millis(10);
 const LOOKS: u32 = 20;
 
@@ -330,7 +330,7 @@ fn parts(dir: &Path) -> io::Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// The frames of a file. In the newest one, the end is checked, and looked at again while a writer may be at it.
+/// The frames of a file. The end of the newest one is checked, and looked at again while a writer may be writing it.
 fn look(path: &Path, is_newest: bool) -> io::Result<Scan> {
     let file = File::open(path)?;
     let mut seen = None;

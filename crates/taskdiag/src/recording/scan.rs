@@ -1,4 +1,4 @@
-//! Finds the frames of a day file: from its index, or from the heads in the file itself where the index does not reach.
+//! Finds the frames of a day file: from its index, and beyond the end of the index from the heads in the file itself.
 
 use std::fs::File;
 use std::io;
@@ -8,20 +8,20 @@ use std::path::Path;
 
 use super::layout::{FRAME_MAGIC, FileHead, FrameHead, HEAD, read_file_head};
 
-/// What a day file has.
+/// The content of a day file.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// The heads of its frames, in order.
     pub frames: Vec<FrameHead>,
     /// Bytes that are neither its head nor a frame.
     pub damage: Vec<Range<u64>>,
-    /// How many frames from the first one on the index has.
+    /// How many of these frames, from the first one on, are in the index.
     pub indexed: usize,
     /// The size of the file.
     pub size: u64,
-    /// It is of this later version of the format, and nothing in it was read.
+    /// The version of the format if it is another one. Then nothing else was read.
     pub newer: Option<u32>,
-    /// Its head is damaged, or of something else.
+    /// Its head is damaged, or it is not a day file.
     pub is_foreign: bool,
 }
 
@@ -35,7 +35,8 @@ impl Scan {
         let head = if self.size < HEAD as u64 { 0 } else { HEAD as u64 };
         self.end().max(head)..self.size
     }
-    /// Takes the last frame off if its data is not what its head says: the machine lost power, or the disk lies.
+    /// Removes the last frame if its data does not fit the checksum in its head, as after a loss of power. Then checks the one
+    /// before.
     pub fn check_last(&mut self, file: &File) -> io::Result<()> {
         while let Some(last) = self.frames.last() {
             if is_whole(file, last)? {
@@ -69,7 +70,7 @@ pub fn scan(file: &File, index: &[u8]) -> io::Result<Scan> {
             scan.newer = Some(version);
             return Ok(scan);
         }
-        // The frames may be whole.
+        // The frames may be whole nevertheless.
         FileHead::Foreign => {
             scan.is_foreign = true;
             scan.damage.push(0..at);
@@ -94,7 +95,7 @@ pub fn scan(file: &File, index: &[u8]) -> io::Result<Scan> {
     Ok(scan)
 }
 
-/// Is the data of a frame what its head says?
+/// Does the data of a frame fit the checksum in its head?
 pub fn is_whole(file: &File, frame: &FrameHead) -> io::Result<bool> {
     Ok(crc32fast::hash(&data_of(file, frame)?) == frame.data_crc)
 }
@@ -114,12 +115,12 @@ pub fn read_index(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Takes the frames that the index has, if it is the index of this file.
+/// Takes the frames from the index, if it is the index of this file.
 fn take_index(scan: &mut Scan, file: &File, index: &[u8]) -> io::Result<()> {
     let mut at = HEAD as u64;
     let mut frames = Vec::with_capacity(index.len() / HEAD);
     for entry in index.chunks_exact(HEAD) {
-        // What is in a gap is looked for in the file itself.
+        // The frames after a gap are searched in the file itself.
         match FrameHead::from_bytes(entry) {
             Some(frame) if frame.at == at && frame.end() <= scan.size => frames.push(frame),
             _ => break,
@@ -127,7 +128,8 @@ fn take_index(scan: &mut Scan, file: &File, index: &[u8]) -> io::Result<()> {
         at = frames.last().map_or(at, FrameHead::end);
     }
     let Some(last) = frames.last() else { return Ok(()) };
-    // An entry has the place, the time and the sum of its frame, so the last one tells whether they belong together.
+    // An entry has the offset, the time and the checksum of its frame. So comparing the last one shows whether the index belongs to
+    // this file.
     if frame_at(file, last.at, scan.size)? == Some(*last) {
         scan.indexed = frames.len();
         scan.frames = frames;
@@ -135,7 +137,7 @@ fn take_index(scan: &mut Scan, file: &File, index: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The frame at this place. `None`: there is none, or it is not all there.
+/// The frame at this offset. `None`: there is none, or its end is missing.
 fn frame_at(file: &File, at: u64, size: u64) -> io::Result<Option<FrameHead>> {
     if size - at < HEAD as u64 {
         return Ok(None);
@@ -145,7 +147,7 @@ fn frame_at(file: &File, at: u64, size: u64) -> io::Result<Option<FrameHead>> {
     Ok(FrameHead::from_bytes(&head).filter(|f| f.at == at && f.end() <= size))
 }
 
-/// The first frame at or after this place. Frames begin at multiples of 8.
+/// The first frame at or after this offset. Frames begin at multiples of 8.
 fn next_frame(file: &File, from: u64, size: u64) -> io::Result<Option<FrameHead>> {
     let mut piece = vec![0; 1 << 18];
     let mut at = from;

@@ -1,7 +1,7 @@
 //! Writes recordings: one writer for each directory, frames at the end of the newest day file, old files removed.
 //!
-//! A frame and its head are written with one call at the end of the file. Where that fails, or the process is killed in
-//! it, the file has a tail that is no frame; it is cut off at once or by the next writer. Nothing else is ever changed.
+//! A frame and its head are written with one call at the end of the file. If that fails, or the process is killed during it, the file
+//! ends with bytes that are not a frame. They are cut off at once, or by the next writer. Nothing else is ever changed.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -22,7 +22,7 @@ use crate::snapshot::Snapshot;
 const LOCK: &str = "writer.lock";
 /// A key frame is followed by at most this many frames that need it.
 const KEY_EVERY: u32 = 60;
-/// A recording with a largest size has about this many files at least, so that the oldest one is a small part of it.
+/// If the recording has a largest size, a file may have this part of it, so that the oldest file is a small part of the recording.
 const FILES: u64 = 16;
 
 /// How a recording is written.
@@ -97,16 +97,16 @@ pub struct Writer {
 struct Current {
     data: File,
     index: File,
-    /// Where the next frame begins; 0: the head of the file is not written either.
+    /// The offset of the next frame. 0: the head of the file is not written yet, either.
     end: u64,
     index_end: u64,
-    /// Heads of frames that could not be written to the index yet.
+    /// Heads of frames that are not in the index yet.
     behind: Vec<u8>,
-    /// There may be bytes after the end.
+    /// Whether there may be bytes after `end` that are not a frame.
     is_torn: bool,
 }
 
-/// The stream that frames refer to.
+/// The key frame that the next frames refer to.
 #[derive(Debug)]
 struct Key {
     at: u64,
@@ -164,14 +164,14 @@ impl Writer {
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|(_, bytes)| bytes).sum()
     }
-    /// Opens the newest file, mends its end and its index.
+    /// Opens the newest file, and repairs its end and its index.
     fn reopen(&mut self, part: Part) -> io::Result<()> {
         let data = open(&part.data(&self.dir), false)?;
         let index = open(&part.index(&self.dir), false)?;
         let entries = scan::read_index(&part.index(&self.dir))?;
         let mut scan = scan::scan(&data, &entries)?;
         if scan.newer.is_some() || scan.is_foreign {
-            // It is left as it is, and another file is begun.
+            // The file is left as it is, and another one is begun.
             return Ok(());
         }
         scan.check_last(&data)?;
@@ -181,7 +181,7 @@ impl Writer {
             let bytes = tail.end - tail.start;
             self.repaired = Some(Repair { file: part.data(&self.dir), bytes });
         }
-        // A file with nothing but its head gets another head with its first frame.
+        // A file with nothing but its head has `end` 0, so its head is written again with its first frame.
         let index_end = (scan.indexed * HEAD) as u64;
         index.set_len(index_end)?;
         let behind = scan.frames[scan.indexed..].iter().flat_map(|f| f.to_bytes()).collect();
@@ -221,11 +221,11 @@ impl Writer {
                 self.remember(&frame, stream);
                 return Ok(written);
             }
-            // Only the current file is left, which has old frames in it.
+            // Only the current file is left. A new file lets it be removed.
             self.turn(now)?;
         }
     }
-    /// Whether the next frame belongs into another file.
+    /// Whether the next frame belongs in another file.
     fn must_turn(&self, now: SystemTime) -> bool {
         let (Some(current), Some((part, bytes))) = (&self.current, self.parts.last()) else {
             return true;
@@ -247,7 +247,7 @@ impl Writer {
         }
         let data = loop {
             match open(&part.data(dir), true) {
-                // It was made by a call that failed later.
+                // An earlier call made the file and then failed.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => part = part.next(),
                 other => break other,
             }
@@ -261,7 +261,7 @@ impl Writer {
         self.parts.push((part, 0));
         Ok(())
     }
-    /// Compresses an answer. The frame is `packed`, and its head is returned.
+    /// Compresses an answer into `packed`, and returns the head of its frame.
     fn pack(&mut self, snapshot: &Snapshot) -> Result<FrameHead, Error> {
         let stream = snapshot.stream().bytes();
         let info = snapshot.stream().info();
@@ -301,7 +301,7 @@ impl Writer {
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         if let Err(e) = current.data.write_all_at(&bytes, current.end) {
             current.is_torn = true;
-            // Where that fails, too, it is tried again before the next frame.
+            // If this fails, too, it is tried again before the next frame.
             let _ = current.mend();
             return Err(io(e));
         }
@@ -312,14 +312,14 @@ impl Writer {
         self.count_current();
         Ok(())
     }
-    /// Keeps what the next frames refer to.
+    /// Keeps the stream of a key frame, or drops it if the next frame has to be a key frame.
     fn remember(&mut self, frame: &FrameHead, stream: &[u8]) {
         if frame.is_key() {
             let data_len = self.packed.len();
             self.key = Some(Key { at: frame.at, stream: stream.to_vec(), data_len, followers: 0 });
         } else if let Some(key) = &mut self.key {
             key.followers += 1;
-            // If too much has changed since, a frame of its own is worth more than its size.
+            // If this much has changed, a new key frame makes the next frames smaller.
             if key.followers >= KEY_EVERY || self.packed.len() > key.data_len / 2 {
                 self.key = None;
             }
@@ -370,7 +370,7 @@ impl Writer {
         written.removed.push(data);
         Ok(())
     }
-    /// Is the lock still the one of the directory?
+    /// Fails if the lock file was removed, since another writer could have the directory then.
     fn check_lock(&self) -> Result<(), Error> {
         let ours = self.lock.metadata().map_err(|e| Error::io("reading the lock", e))?;
         if ours.nlink() > 0 {
@@ -384,7 +384,7 @@ impl Writer {
 }
 
 impl Current {
-    /// Cuts off what is after the end.
+    /// Cuts off the bytes after `end`.
     fn mend(&mut self) -> io::Result<()> {
         if self.is_torn {
             self.data.set_len(self.end)?;
@@ -392,7 +392,7 @@ impl Current {
         }
         Ok(())
     }
-    /// Writes to the index what it lacks. If that fails, it is tried again with the next frame: readers do without.
+    /// Writes the heads that the index lacks. If that fails, it is tried again with the next frame, because readers do not need them.
     fn catch_up(&mut self) {
         if self.index.write_all_at(&self.behind, self.index_end).is_ok() {
             self.index_end += self.behind.len() as u64;
@@ -415,7 +415,7 @@ fn size_of_part(part: Part, dir: &Path) -> io::Result<u64> {
     Ok(size(part.data(dir))? + size(part.index(dir))?)
 }
 
-/// Takes the lock of the directory, which the kernel gives back at the end of this process, however it ends.
+/// Takes the lock of the directory. The kernel releases it at the end of this process, however it ends.
 fn lock(dir: &Path) -> Result<File, Error> {
     let path = dir.join(LOCK);
     let io = |e: io::Error| Error::io(format!("locking {}", path.display()), e);
@@ -423,7 +423,7 @@ fn lock(dir: &Path) -> Result<File, Error> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
             let pid = format!("{}\n", std::process::id());
-            // Only a message needs the pid.
+            // The pid is only for the message of another writer, so an error does not matter.
             let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
             Ok(file)
         }

@@ -1,4 +1,4 @@
-//! What the page tells about itself: the machine, who answered at what cost, and what is missing.
+//! What the page says about itself: the machine, which engines answered at what cost, and what is missing.
 
 use std::time::Instant;
 
@@ -10,9 +10,9 @@ use taskdiag::field::{Context, escape};
 use crate::args::report::ReportArgs;
 use crate::exit::Exit;
 
-/// Collects it.
+/// Collects these facts while the page is made.
 #[derive(Debug)]
-pub struct Told {
+pub struct About {
     title: Option<String>,
     is_saved: bool,
     served: Vec<Value>,
@@ -22,10 +22,10 @@ pub struct Told {
     took_ms: f64,
 }
 
-impl Told {
+impl About {
     /// Nothing is known yet.
-    pub fn new(args: &ReportArgs) -> Told {
-        Told {
+    pub fn new(args: &ReportArgs) -> About {
+        About {
             title: args.title.clone(),
             is_saved: args.source.from.is_some(),
             served: Vec::new(),
@@ -35,8 +35,8 @@ impl Told {
             took_ms: 0.0,
         }
     }
-    /// An answer is there, of which the page shows this.
-    pub fn answer(&mut self, what: &str, snapshot: &Snapshot) {
+    /// Add an answer. `what` names what the page shows of it.
+    pub fn add_answer(&mut self, what: &str, snapshot: &Snapshot) {
         for s in snapshot.served() {
             let ms = s.cost.wall.as_secs_f64() * 1e3;
             self.took_ms += ms;
@@ -72,21 +72,21 @@ impl Told {
             self.notes.push(line);
         }
     }
-    /// A line about what is missing.
-    pub fn lacks(&mut self, line: impl IntoIterator<Item = String>) {
+    /// Add lines about what is missing.
+    pub fn add_missing(&mut self, line: impl IntoIterator<Item = String>) {
         for line in line {
             if !self.lines.contains(&line) {
                 self.lines.push(line);
             }
         }
     }
-    /// Whether an answer is complete.
-    pub fn ended(&mut self, verdict: Result<(), Exit>) {
+    /// Add what is missing in an answer, which its verdict names.
+    pub fn add_verdict(&mut self, verdict: Result<(), Exit>) {
         match verdict {
-            Err(Exit::Partial(lines)) => self.lacks(lines),
+            Err(Exit::Partial(lines)) => self.add_missing(lines),
             Err(Exit::Stopped(lines)) => {
                 self.stopped = true;
-                self.lacks(lines);
+                self.add_missing(lines);
             }
             _ => {}
         }
@@ -125,12 +125,12 @@ impl Told {
             "gaps": self.lines,
         });
         let text = members.to_string();
-        // The braces go, since these are members of a larger object.
+        // Without the braces, since these are members of a larger object.
         out.extend_from_slice(&text.as_bytes()[1..text.len() - 1]);
         out.push(b',');
     }
-    /// The end of the program: the page is written, and complete or not.
-    pub fn end(self) -> Result<(), Exit> {
+    /// How the program ends: complete, or with the lines about what is missing.
+    pub fn verdict(self) -> Result<(), Exit> {
         match (self.lines.is_empty(), self.stopped) {
             (true, _) => Ok(()),
             (false, true) => Err(Exit::Stopped(self.lines)),
@@ -139,7 +139,7 @@ impl Told {
     }
 }
 
-/// A number that is not known is 0 in an answer.
+/// A number of INFO, which is 0 if it is not known.
 fn known(n: u64) -> Option<u64> {
     (n > 0).then_some(n)
 }
