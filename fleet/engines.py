@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Asks one engine the questions in queries/ about a lake, and prints answers and times as JSON.
 
-Each engine runs in a process of its own (`answers()` starts it), so that the memory of one and what it keeps between
-queries does not count for another.
+Each engine runs in a process of its own (`answers()` starts it), so that its memory and its caches do not count for another
+engine.
 
     python engines.py duckdb LAKE QUESTION.json [TIMES]
 """
@@ -25,7 +25,7 @@ QUERIES = sorted(path.stem for path in (HERE / "queries").glob("*.sql"))
 
 
 def installed():
-    """The engines that are here, and their versions."""
+    """The engines that are installed, and their versions."""
     return {
         engine: importlib.metadata.version(package)
         for engine, package in ENGINES.items()
@@ -34,7 +34,7 @@ def installed():
 
 
 def filled(text, values):
-    """Puts values in the place of :NAME, and leaves out comments."""
+    """Replaces :NAME by its value, and leaves out comments."""
     text = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)
     return re.sub(r":([a-z]+)\b", lambda m: str(values[m[1]]), text).strip()
 
@@ -93,7 +93,7 @@ def clickhouse(lake):
 
 
 def plain(value):
-    """A value of any engine as number, text or None."""
+    """A value of any engine as a number, a text or None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -105,7 +105,7 @@ def plain(value):
 
 
 def bytes_read():
-    """What this process has asked the kernel to read, from the page cache or not; mapped files do not count."""
+    """How many bytes this process has read with system calls, from the page cache or not. Mapped files do not count."""
     fields = dict(line.split(": ") for line in open("/proc/self/io", encoding="ascii").read().splitlines())
     return int(fields["rchar"])
 
@@ -130,7 +130,7 @@ def main():
 
 
 def answers(engine, lake, question, times=1, limit=900):
-    """What an engine says, from a process of its own. Raises if it fails or takes longer than `limit` seconds."""
+    """The answers of an engine, from a process of its own. Raises if it fails or takes longer than `limit` seconds."""
     command = [sys.executable, __file__, engine, str(lake), json.dumps(question), str(times)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=limit, env={**os.environ, "TZ": "UTC"})
     if done.returncode:

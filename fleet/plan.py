@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The plan of the made-up fleet: which processes are on a host, when they begin and end, and what is wrong with some.
+"""The plan of the made-up fleet: which processes are on a host, when they begin and end, and which have faults.
 
 It knows the answers to the questions in queries/ without the files, which the test compares with what the engines say.
 """
@@ -8,16 +8,16 @@ import calendar
 import dataclasses
 import random
 
-# Seconds between two frames, frames in an hour, and in the ten minutes between two with all processes.
+# Seconds between two frames, frames in an hour, and frames from one full frame to the next (ten minutes).
 EVERY, FRAMES, FULL = 10, 360, 60
 MIDNIGHT = calendar.timegm((2026, 11, 22, 0, 0, 0))
 DATE = "2026-11-22"
 FOREVER = 1 << 40
-KINDS = 85  # behaviours in seed.csv, the busiest first
+KINDS = 85  # processes in seed.csv, whose behaviour is numbered from the busiest
 MIB = 1 << 20
 
-# What is wrong, each on a tenth of the hosts: memory and files that only grow, processes stuck in D, a service that is
-# started again and again, an old program, one that nobody knows, and one that grows but is started again in time.
+# Faults, each on a tenth of the hosts: memory and open files that only grow, processes stuck in D, a service that restarts again
+# and again, an old program, an unknown program, and a process that grows but is restarted in time, which is no fault.
 FAULTS = ["leak_memory", "leak_files", "stuck", "restarts", "old", "intruder", "grows_and_restarts"]
 PROGRAM, VERSION, OLD = "/opt/gateway", "2.4.0", "2.3.1"
 INTRUDER = "/var/tmp/.x/kworkerd"
@@ -25,12 +25,12 @@ JOBS = ["sh", "find", "python3", "rsync", "logrotate"]
 
 
 def begin(hours):
-    """The first second: half of the hours are before midnight, so that there is a yesterday."""
+    """The first second. Half of the hours are before midnight, so that there is a yesterday."""
     return MIDNIGHT - hours // 2 * 3600
 
 
 def question(hosts, hours):
-    """What takes the place of :NAME in the queries: just before ten past three, or of the last hour if there are fewer."""
+    """The values for :NAME in the queries. The moment is just before ten past three, or in the last hour if there are fewer."""
     hour = min(3, hours - hours // 2 - 1)
     return {"host": name(min(3, hosts - 1)), "date": DATE, "hour": hour, "at": MIDNIGHT + hour * 3600 + 595,
             "begin": begin(hours), "program": PROGRAM, "version": VERSION}

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
--- The table `processes` for ClickHouse (here its library chdb), over the files of `taskdiag convert` below :lake.
+-- The table `processes` for ClickHouse (here its library chdb), from the files of `taskdiag convert` below :lake.
 set use_hive_partitioning = 1;
 
 create view processes as

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
--- The table `processes` for DataFusion, over the files of `taskdiag convert` below :lake. The moments have no
--- zone here, because extract() would take them for local time; the durations come from the Arrow schema in the files.
+-- The table `processes` for DataFusion, from the files of `taskdiag convert` below :lake. Moments are read without a time
+-- zone, because extract() would take them for local time. Durations come from the Arrow schema in the files.
 create external table lake stored as parquet partitioned by (date, hour, host) location ':lake/';
 
 create view processes as

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
 -- Which containers have used the most CPU time since :begin?
--- The time of a process only grows. One that was there before has used some already.
+-- The CPU time of a process only grows. What a process had used before :begin is subtracted.
 with used as (
   select host, container, pid, start_ticks,
     max(cpu_ns) - case when max(start_s) >= :begin then 0 else min(cpu_ns) end as process_ns

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
 -- In which processes has the number of open files only grown, in two hours or more, and by more than 100?
--- Rows with `full` are taken, which come each ten minutes, so that a short rise and fall in between does not count.
+-- Only rows with `full` are taken. They come every ten minutes, so a short rise and fall in between does not count.
 with steps as (
   select host, pid, start_ticks, comm, unit, fds,
     max(fds) over (

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
--- Which units use the most memory over the fleet, when they use the most?
--- Rows with `full` are taken, by ten minutes: one of each process, also where a gap has made a host write more.
+-- Which units use the most memory over the fleet, each at the time when it uses the most?
+-- Only rows with `full` are taken, and one of each process in ten minutes, since a restart of the recorder adds a full frame.
 with per_process as (
   select host, unit, pid, start_ticks, ts_s - ts_s % 600 as ten_minutes, max(rss) as process_bytes
   from processes

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
--- Which services were started again since :begin, how often, and on how many hosts?
--- The main process of a service is a child of systemd. Each one that began in that time counts.
+-- Which services were restarted since :begin, how often, and on how many hosts?
+-- The main process of a service is a child of systemd. Each such process that began in that time counts.
 select unit, count(*) as restarts, count(distinct host) as hosts
 from (
   select distinct host, unit, pid, start_ticks

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
 -- Which processes were in uninterruptible sleep (D) for over a minute, from when, and for how long?
--- A row holds until the next one of its process, so D lasts from its first row to the next row with another state.
+-- A row is valid until the next row of its process, so D lasts from its first row to the next row with another state.
 with suspects as (
   select distinct host, pid, start_ticks from processes where s = 'D'
 ),
