@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use taskdiag::recording::{Frame, FrameInfo, Recording};
 use taskdiag::{Error, Snapshot};
 
-use crate::exit::{Exit, say, shown};
+use crate::exit::{Exit, say, say_all, shown};
 use crate::interrupt;
 use crate::moment::{self, At};
 use crate::saved;
@@ -36,14 +36,7 @@ pub fn read(path: &Path, at: Option<At>) -> Result<Snapshot, Exit> {
 /// Opens a recording, and says what of it cannot be read.
 pub fn open(path: &Path) -> Result<Recording, Exit> {
     let recording = Recording::open(path).map_err(|e| Exit::Failed(e.to_string()))?;
-    let damage = recording.damage();
-    for place in damage.iter().take(NAMED) {
-        say(format_args!("taskdiag: {place}"));
-    }
-    if damage.len() > NAMED {
-        let more = damage.len() - NAMED;
-        say(format_args!("taskdiag: {more} more places of the recording are damaged"));
-    }
+    say_all(&damage(&recording));
     if recording.is_empty() {
         return Err(Exit::Failed(format!(
             "{} has no frame yet: 'taskdiag record' writes the first one at once",
@@ -51,6 +44,17 @@ pub fn open(path: &Path) -> Result<Recording, Exit> {
         )));
     }
     Ok(recording)
+}
+
+/// Lines about the parts of a recording that are damaged, of which a few are named.
+pub fn damage(recording: &Recording) -> Vec<String> {
+    let damage = recording.damage();
+    let mut lines: Vec<String> = damage.iter().take(NAMED).map(ToString::to_string).collect();
+    if damage.len() > NAMED {
+        let more = damage.len() - NAMED;
+        lines.push(format!("{more} more places of the recording are damaged"));
+    }
+    lines
 }
 
 /// The number of the frame that is meant. Says if there is none of about that time.

@@ -90,9 +90,9 @@ extern "C" fn print() {
         let known = real.version.map_or("which is not known", |_| "which is known");
         say(format_args!("in front of {}, {known}", real.path.display()));
     }
-    say(format_args!("{} calls answered, with {} rows", c.answered, c.rows));
+    say(format_args!("calls answered: {}, with {} rows", c.answered, c.rows));
     for (engine, n) in &c.engines {
-        say(format_args!("{n} times from {engine}"));
+        say(format_args!("answers: {n} from {engine}"));
     }
     for (item, rows) in &c.old {
         say(format_args!("item {item} from the real library, in {rows} rows"));

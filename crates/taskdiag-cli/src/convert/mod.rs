@@ -17,7 +17,7 @@ use taskdiag::recording::Recording;
 use crate::args::convert::ConvertArgs;
 use crate::columns;
 use crate::exit::{Exit, shown};
-use crate::{interrupt, sink};
+use crate::{interrupt, recorded, sink};
 use hour::{Hour, Partition};
 
 const HOUR: u64 = 3600;
@@ -28,7 +28,8 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
     interrupt::rest();
     let opened = SystemTime::now();
     let recording = Recording::open(&args.recording).map_err(|e| Exit::Failed(e.to_string()))?;
-    let mut lacking: Vec<String> = recording.damage().iter().map(ToString::to_string).collect();
+    let mut lacking = recorded::damage(&recording);
+    let mut unread = Vec::new();
     let _lock = lock(&args.directory)?;
     let threads = has_threads(&recording);
     let mut columns = args.columns.clone();
@@ -45,12 +46,18 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
         for frame in frames {
             match recording.read(frame) {
                 Ok(frame) => hour.add(&frame).map_err(Exit::Output)?,
-                Err(e) => lacking.push(e.to_string()),
+                Err(e) => unread.push(e.to_string()),
             }
         }
         if let Some(line) = hour.write(&partition).map_err(Exit::Output)? {
             sink::write_all(line.as_bytes())?;
         }
+    }
+    if let Some(first) = unread.first() {
+        let count = unread.len();
+        lacking.push(format!(
+            "{count} answers of the recording could not be read and are not in the files; the first: {first}"
+        ));
     }
     match lacking.is_empty() {
         true => Ok(()),

@@ -41,7 +41,7 @@ fn only_root(verb: &str) -> Result<(), Exit> {
     match rustix::process::geteuid().is_root() {
         true => Ok(()),
         false => Err(Exit::Failed(format!(
-            "only root may {verb} it for all programs; 'taskdiag run PROGRAM' needs no root"
+            "only root may {verb} the drop-in for all programs; 'taskdiag run PROGRAM' needs no root"
         ))),
     }
 }
@@ -186,7 +186,7 @@ fn take_away(dir: &Path) -> Result<(), Exit> {
 fn remove() -> Result<(), Exit> {
     only_root("remove")?;
     match installed()? {
-        None => println("it is not installed\n"),
+        None => println("the drop-in is not installed\n"),
         Some(dir) => {
             take_away(&dir)?;
             println(&format!("removed: {}\n", dir.join(SONAME).display()))
@@ -197,7 +197,7 @@ fn remove() -> Result<(), Exit> {
 fn status() -> Result<(), Exit> {
     let known = known()?;
     let Some(dir) = installed()? else {
-        println("it is not installed\n")?;
+        println("the drop-in is not installed\n")?;
         return Err(Exit::NoMatch);
     };
     let path = dir.join(SONAME);

@@ -18,6 +18,8 @@ pub struct About {
     served: Vec<Value>,
     notes: Vec<String>,
     lines: Vec<String>,
+    /// Those of `lines` that were printed already.
+    said: Vec<String>,
     stopped: bool,
     took_ms: f64,
 }
@@ -31,6 +33,7 @@ impl About {
             served: Vec::new(),
             notes: Vec::new(),
             lines: Vec::new(),
+            said: Vec::new(),
             stopped: false,
             took_ms: 0.0,
         }
@@ -79,6 +82,12 @@ impl About {
                 self.lines.push(line);
             }
         }
+    }
+    /// Add lines about what is missing that standard error has already.
+    #[cfg(feature = "record")]
+    pub fn add_said(&mut self, lines: Vec<String>) {
+        self.said.extend(lines.iter().cloned());
+        self.add_missing(lines);
     }
     /// Add what is missing in an answer, which its verdict names.
     pub fn add_verdict(&mut self, verdict: Result<(), Exit>) {
@@ -131,10 +140,12 @@ impl About {
     }
     /// How the program ends: complete, or with the lines about what is missing.
     pub fn verdict(self) -> Result<(), Exit> {
-        match (self.lines.is_empty(), self.stopped) {
+        let is_complete = self.lines.is_empty();
+        let lines = self.lines.into_iter().filter(|l| !self.said.contains(l)).collect();
+        match (is_complete, self.stopped) {
             (true, _) => Ok(()),
-            (false, true) => Err(Exit::Stopped(self.lines)),
-            (false, false) => Err(Exit::Partial(self.lines)),
+            (false, true) => Err(Exit::Stopped(lines)),
+            (false, false) => Err(Exit::Partial(lines)),
         }
     }
 }

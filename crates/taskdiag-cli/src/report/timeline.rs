@@ -13,11 +13,10 @@ use taskdiag::{Group, Rates, Snapshot};
 use super::about::About;
 use super::{field, kept};
 use crate::args::report::ReportArgs;
+use crate::recorded;
 
 /// The largest number of moments. For each, an answer is read from the recording.
 const MOST: usize = 240;
-/// How many damaged places are named.
-const NAMED: usize = 3;
 /// The largest number of units in a chart. All others are added up in one more line.
 const UNITS: usize = 6;
 
@@ -27,12 +26,7 @@ pub fn write(out: &mut Vec<u8>, args: &ReportArgs, shown: &Snapshot, about: &mut
     if let Some(path) = from.filter(|p| is_recording(p)) {
         match Recording::open(path) {
             Ok(recording) => {
-                let damage = recording.damage();
-                about.add_missing(damage.iter().take(NAMED).map(ToString::to_string));
-                if damage.len() > NAMED {
-                    let more = damage.len() - NAMED;
-                    about.add_missing([format!("{more} more places of the recording are damaged")]);
-                }
+                about.add_said(recorded::damage(&recording));
                 let timeline = timeline(&recording, args, shown, about);
                 out.extend_from_slice(format!("\"timeline\":{timeline},").as_bytes());
                 return;

@@ -165,6 +165,14 @@ fn damage_is_said() {
     fs::write(&file, &bytes).expect("write");
     let (second, err) = recorded.second(&["--at", "12:00:20"]);
     assert!(second == 10 && err.contains("the last frame was not written to its end"), "{err}");
+    // A page has it, too, and it is said once.
+    let page = recorded.0.path().join("page.html");
+    let mut command = taskdiag();
+    command.args(["report", "--from"]).arg(recorded.path()).arg("-o").arg(&page);
+    let (code, _, err) = parts(&command.output().expect("it runs"));
+    let tail = "the last frame was not written to its end";
+    assert!(code == 3 && err.matches(tail).count() == 1, "{code} {err}");
+    assert!(fs::read_to_string(&page).expect("it is there").contains(tail));
     // The first frame is the key frame of the others.
     bytes[64 + 64 + 20] ^= 1;
     fs::write(&file, &bytes).expect("write");

@@ -287,7 +287,7 @@ impl Recording {
     fn damaged(&self, slot: &Slot, why: &str) -> Error {
         let file = self.files[slot.file].display();
         Error::Recording(format!(
-            "{file}: the frame at {} is damaged ({why}): take one before or after it",
+            "{file}: the frame at byte {} is damaged ({why}); others may be whole",
             slot.head.at
         ))
     }
