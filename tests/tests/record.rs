@@ -206,7 +206,7 @@ fn a_full_disk() {
             let root = PathBuf::from(format!("/proc/{}/root", recorder.child.id()));
             root.join(path.strip_prefix("/").expect("it is absolute"))
         };
-        recorder.wait_for("answers are lost until that is mended");
+        recorder.wait_for("answers are lost until this is mended");
         assert!(recorder.said().contains("No space left"), "{}", recorder.said());
         // A reader finds all frames, and nothing half-written.
         let dir = inside(&disk.join("r"));

@@ -1,5 +1,5 @@
-//! The old way: values of some tasks from the real library, for items that have no source here, and for tasks of which a
-//! value is missing.
+//! Gets values of some tasks from the real library: for items that taskdiag does not have, and for tasks of which a value is
+//! missing.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_int, c_uint};

@@ -1,19 +1,19 @@
-//! What a set of items asks for.
+//! Decides what is requested for a set of items.
 
 use taskdiag::{Groups, Members, Request};
 
 use crate::item::{File, Item};
 use crate::real::Version;
 
-/// What all threads of a process have in common, so that it is asked for once for each process.
+/// The groups that all threads of a process share, so that they are requested once for each process.
 const TEXTS: Groups = Groups::CMDLINE.union(Groups::ENVIRON);
 
-/// What to ask for a set of items.
+/// What to request for a set of items.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The items, in the order of the caller.
     pub items: Vec<Item>,
-    /// Those that the real library is asked for.
+    /// The items that the real library gives.
     pub old: Vec<Item>,
     groups: Groups,
     members: Members,

@@ -1,5 +1,5 @@
 //! Answers, and the programs that make them. A program is loaded once for each of a few sets of groups, and an answer is
-//! made from the smallest set that has what was asked for. Who accepts an older answer gets one that is still there.
+//! made from the smallest set that has what was asked for. A caller that accepts an older answer gets one that is still there.
 //!
 //! A long answer is in a file in memory that many callers read, each at its own cost. After some seconds the service cuts
 //! the file, so that callers cannot make it keep memory by holding on to the file.
@@ -19,7 +19,7 @@ use crate::text::Texts;
 
 /// How long a file can be read. Callers copy it at once.
 const READABLE: Duration = Duration::from_secs(3);
-/// The most memory for files at a time.
+/// The largest amount of memory for files at a time.
 const FILES_MAX: u64 = 256 << 20;
 /// The longest answer.
 const ANSWER_MAX: usize = 192 << 20;
@@ -73,12 +73,12 @@ pub struct Answers {
     /// Memory for the next answer.
     spare: AlignedBuf,
     texts: Texts,
-    /// What the kernel here shows everyone, of each strategy.
+    /// The groups that the kernel here shows everyone, for each strategy.
     shown: Groups,
 }
 
 impl Answers {
-    /// No answer yet. Groups whose files this very process cannot read of another's are left out.
+    /// No answer yet. A group is left out if this process cannot read its file of another process.
     pub fn new() -> Answers {
         let hidden = shown::TABLE.iter().filter(|s| !s.files.iter().all(|f| is_shown(f)));
         let hidden = hidden.fold(Groups::NONE, |all, s| all | s.group.into());
@@ -193,7 +193,7 @@ impl Answer {
         }
     }
 
-    /// A file with these bytes that nobody can change any more, but for its end.
+    /// A file with these bytes. Nobody can change it any more, and only its owner can cut its end off.
     fn file(bytes: &[u8]) -> Result<Answer, rustix::io::Errno> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let cut = rustix::fs::memfd_create("taskdiag", flags)?;

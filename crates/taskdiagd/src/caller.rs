@@ -111,7 +111,7 @@ impl Peer {
         Ok(Peer { pid: u32::try_from(who.pid).unwrap_or(0), uid: who.uid, pidfd: None })
     }
 
-    /// Holds the process, so that its number stays its own as long as it lives.
+    /// Opens a pidfd, by which we know whether the process still lives.
     pub fn hold(&mut self, connection: BorrowedFd<'_>) {
         let mut fd: libc::c_int = -1;
         let pidfd = option(connection, SO_PEERPIDFD, &mut fd).is_ok() && fd >= 0;
@@ -119,7 +119,7 @@ impl Peer {
         self.pidfd = pidfd.then(|| unsafe { OwnedFd::from_raw_fd(fd) });
     }
 
-    /// Is it alive still, so that its number is not another's? Before Linux 6.5 nobody can tell.
+    /// Is it still alive, so that its pid is not another process's? Before Linux 6.5, nobody can tell.
     pub fn is_alive(&self) -> bool {
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         self.pidfd.as_ref().is_some_and(|fd| {
@@ -174,7 +174,7 @@ fn is_no_label(read: &io::Result<Vec<u8>>) -> bool {
     matches!(read, Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)))
 }
 
-/// Does the label of a security module confine nothing? One that is not known here does.
+/// Is the label of a security module one that confines nothing? A label that is not known here counts as one that confines.
 fn is_unconfined(label: &[u8]) -> bool {
     let label = label.trim_ascii_end();
     let label = label.strip_suffix(b"\0").unwrap_or(label);

@@ -1,12 +1,12 @@
-//! Who may use how much of the service. Its CPU time is not charged to who asks, as that of a read of /proc is, so each
-//! user has an account of it: it fills with time, and questions and connections are paid from it.
+//! How much of the service each user may use. The kernel does not charge the CPU time of the service to the caller, as it does for a
+//! read of /proc. So each user has an account of CPU time. It fills with time, and requests and connections are paid from it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// The connections that one user may have.
 pub const CONNECTIONS: usize = 64;
-/// The share of a CPU that one user may use for long.
+/// The share of a CPU that one user may use in the long run.
 const SHARE: f64 = 0.25;
 /// The CPU time that one user may use at once.
 const BURST: Duration = Duration::from_millis(500);
@@ -58,7 +58,7 @@ impl Fair {
         account.connections = account.connections.saturating_sub(1);
     }
 
-    /// A question of this user took so much CPU time.
+    /// A question of this user took this much CPU time.
     pub fn charge(&mut self, uid: u32, cpu: Duration, now: Instant) {
         self.account(uid, now).balance -= cpu.as_secs_f64();
     }

@@ -24,10 +24,10 @@ Keep BPF programs loaded, and tell every user what /proc shows everyone.
 
 Usage: taskdiagd [OPTIONS]
 
-systemd starts it with a socket (taskdiagd.socket). By hand:
+systemd starts it when somebody asks (taskdiagd.socket). To start it by hand:
 
   --socket PATH       listen there (everyone may connect; TASKDIAG_SOCKET=PATH makes taskdiag ask there)
-  --idle-exit SECONDS end when nobody has asked for so long (default: 60 with a socket of systemd, else never)
+  --idle-exit SECONDS end when nobody has asked for this long (default: 60 with a socket of systemd, else never)
   --help              this text
   --version           the version
 

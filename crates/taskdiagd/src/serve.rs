@@ -1,4 +1,4 @@
-//! The loop of the service: one thread that waits for connections and questions and never for anybody.
+//! The loop of the service: one thread that waits for connections and questions, and never for a single client.
 //!
 //! A question is one message, and its reply is one that the empty send buffer of the socket has room for. So nothing of a
 //! client is kept but its connection, and a client that sends half a question, or another one before it has read the
@@ -146,7 +146,7 @@ impl Server {
             let fd = match rustix::net::accept_with(&self.listener, flags) {
                 Ok(fd) => fd,
                 Err(rustix::io::Errno::AGAIN) => return Ok(()),
-                // Descriptors are used up: those who wait are served when others have gone.
+                // There are no descriptors left. Waiting clients are served when others have gone.
                 Err(
                     rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOMEM,
                 ) => {
@@ -231,7 +231,7 @@ impl Server {
         let sent = sock::send(connection.fd.as_fd(), &bytes, file);
         let is_sent = sent.is_ok_and(|n| n == bytes.len());
         drop(told);
-        // A caller that does not speak the protocol is not heard any longer.
+        // A caller that does not keep to the protocol is disconnected.
         if !is_sent || question.ask.is_none() {
             self.close(question.from);
         }

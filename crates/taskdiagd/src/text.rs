@@ -3,8 +3,8 @@
 //! the service tells a command line only after it has read the very same bytes from that file of that process, as anybody
 //! can. Until then the client gets none, and reads the file itself.
 //!
-//! The files are read by a thread of their own, through the procfs engine, which does not wait for a process that makes
-//! its readers wait. What is kept of a text is a keyed hash.
+//! A thread of its own reads the files, through the procfs engine, which does not wait for a process that makes its readers wait.
+//! Only a keyed hash of a text is kept.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;

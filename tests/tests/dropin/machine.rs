@@ -61,7 +61,7 @@ fn install_status_remove() {
     let stub = dir.path().join("lib/taskdiag/dropin/libproc2.so.0");
     let stub = stub.display();
     for line in [
-        "status before: it is not installed\nexit 1",
+        "status before: the drop-in is not installed\nexit 1",
         &format!("installed: {stub} in front of /"),
         "modes: 755 644 644",
         "it is installed already",
@@ -71,7 +71,7 @@ fn install_status_remove() {
         "others work",
         &format!("removed: {stub}"),
         "no trace",
-        "status after: it is not installed\nexit 1",
+        "status after: the drop-in is not installed\nexit 1",
     ] {
         assert!(said.contains(line), "{line:?} is not in:\n{said}\n{errors}");
     }

@@ -1,5 +1,5 @@
-//! What an ELF file says of the libraries that it needs. Only 64-bit files of this machine's byte order are understood;
-//! the drop-in is made for no others.
+//! Reads from an ELF file which libraries it needs. Only 64-bit files of this machine's byte order are understood, because the
+//! drop-in is not made for others.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +26,7 @@ pub struct Linked {
     pub soname: Option<String>,
 }
 
-/// What the file says; `None`: it is no ELF file, such as a script, or of another kind of machine.
+/// How a file is linked. `None`: it is not an ELF file, but a script, for example, or it is for another kind of machine.
 ///
 /// # Errors
 /// It cannot be read.

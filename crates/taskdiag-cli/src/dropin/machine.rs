@@ -1,8 +1,8 @@
 //! `taskdiag dropin`: the drop-in for all programs of a machine that use libproc2.
 //!
-//! A directory with a [stub] of libproc2 comes first in the search path of the dynamic linker, by one file in
-//! `/etc/ld.so.conf.d`. To remove the drop-in is to remove that file and the directory, and to run ldconfig again. No file
-//! of the distribution is touched, so its upgrades go on as ever.
+//! One file in `/etc/ld.so.conf.d` puts a directory with a [stub] of libproc2 first in the search path of the dynamic linker. To
+//! remove the drop-in, that file and the directory are removed, and ldconfig runs again. No file of the distribution changes, so
+//! its upgrades work as before.
 
 use std::fs;
 use std::io;
@@ -46,7 +46,7 @@ fn only_root(verb: &str) -> Result<(), Exit> {
     }
 }
 
-/// The libraries of this name that the dynamic linker knows, the one that it takes first.
+/// The libraries of this name that the dynamic linker knows. It takes the first one.
 fn known() -> Result<Vec<PathBuf>, Exit> {
     let out = Command::new("/sbin/ldconfig").arg("-p").stderr(Stdio::null()).output();
     let out = out.map_err(|e| failed("/sbin/ldconfig", &e))?;
@@ -141,7 +141,7 @@ fn install() -> Result<(), Exit> {
     println(&format!("installed: {} in front of {}\n", path.display(), real.display()))
 }
 
-/// Does the linker take the stub, and does a program start with it?
+/// Checks that the linker takes the stub, and that a program starts with it.
 fn works(path: &Path) -> Result<(), Exit> {
     let first = known()?.into_iter().next();
     if first.as_deref() != Some(path) {
@@ -152,7 +152,7 @@ fn works(path: &Path) -> Result<(), Exit> {
     let mut ps = Command::new("ps");
     ps.args(["-o", "pid=", "-p", &pid]).env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut ps = ps.spawn().map_err(|e| failed("ps", &e))?;
-    // It is ended if it takes long, because all programs of the machine would.
+    // It is killed if it takes long, because then all programs of the machine would take long.
     let until = Instant::now() + PATIENCE;
     while ps.try_wait().map_err(|e| failed("ps", &e))?.is_none() {
         if Instant::now() > until {
@@ -171,7 +171,7 @@ fn works(path: &Path) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Removes all that was installed. The line goes first, so that no program looks for what is not there.
+/// Removes everything that was installed. The file with the line goes first, so that no program looks for a missing library.
 fn take_away(dir: &Path) -> Result<(), Exit> {
     let gone = |r: io::Result<()>| match r {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -204,7 +204,7 @@ fn status() -> Result<(), Exit> {
     if known.first() != Some(&path) {
         let first = known.first().map_or_else(|| String::from("none"), |p| p.display().to_string());
         return Err(Exit::Failed(format!(
-            "it is installed in {}, and the dynamic linker takes {first}: 'ldconfig' may mend it",
+            "the drop-in is installed in {}, but the dynamic linker takes {first}: 'ldconfig' may mend it",
             dir.display()
         )));
     }

@@ -1,4 +1,4 @@
-//! `taskdiag run`: another program in the place of this one, with the drop-in.
+//! `taskdiag run`: executes another program with the drop-in.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,7 +10,7 @@ use std::process::Command;
 use super::elf::{self, Linked};
 use crate::exit::{Exit, say};
 
-/// As a shell ends if it does not find the program, or cannot run it.
+/// The exit codes of a shell that does not find a program, or cannot run it.
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
@@ -39,7 +39,7 @@ pub fn run(argv: &[OsString]) -> Result<(), Exit> {
         preload.push(":");
         preload.push(before);
     }
-    // What is ignored here would be ignored there, too.
+    // A signal that is ignored here would be ignored there, too.
     // SAFETY: this sets the default of a signal.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let e = Command::new(&program).arg0(name).args(args).env("LD_PRELOAD", preload).exec();
@@ -70,7 +70,7 @@ fn refusal(program: &Path) -> Result<Option<String>, Exit> {
         let why = "it is setuid, setgid or has file capabilities, and such programs load no library of their caller";
         return Ok(Some(why.to_owned()));
     }
-    // A file that may be run but not read is run without a look at it.
+    // A file that may be executed but not read is executed without this check.
     let linked = elf::linked(program).unwrap_or_default();
     Ok(linked.and_then(|l| refusal_of(&l)))
 }
@@ -79,7 +79,7 @@ fn has_capabilities(program: &Path) -> bool {
     rustix::fs::getxattr(program, c"security.capability", &mut [0_u8; 64][..]).is_ok()
 }
 
-/// The same, of how it is linked.
+/// The same, judged by how the file is linked.
 fn refusal_of(linked: &Linked) -> Option<String> {
     if !linked.is_dynamic {
         return Some("it is linked statically, and loads no library".to_owned());

@@ -49,7 +49,7 @@ struct Rule {
 #[derive(Debug)]
 pub struct Config {
     rules: Vec<Rule>,
-    /// What was not understood and is passed over.
+    /// What is not known and was ignored.
     pub remarks: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ impl Config {
             if key != "process_names" {
                 config
                     .remarks
-                    .push(format!("line {}: '{key}' is not known and is passed over", node.line));
+                    .push(format!("line {}: '{key}' is not known and is ignored", node.line));
                 continue;
             }
             found = true;
@@ -114,7 +114,7 @@ impl Config {
                 Kind::Null => {}
                 _ => {
                     return Err(format!(
-                        "line {}: process_names has to be a list of rules",
+                        "line {}: process_names must be a list of rules",
                         node.line
                     ));
                 }
@@ -129,7 +129,7 @@ impl Config {
         let line = node.line;
         let Kind::Map(keys) = node.kind else {
             return Err(format!(
-                "line {line}: a rule has to be a mapping with comm, exe or cmdline, not {}",
+                "line {line}: a rule must be a mapping with comm, exe or cmdline, not {}",
                 node.what()
             ));
         };
@@ -147,7 +147,7 @@ impl Config {
                 }
                 _ => self
                     .remarks
-                    .push(format!("line {}: '{key}' is not known and is passed over", node.line)),
+                    .push(format!("line {}: '{key}' is not known and is ignored", node.line)),
             }
         }
         if comm.is_none() && exe.is_none() && cmdline.is_none() {
@@ -232,7 +232,7 @@ fn text(node: &Node) -> Result<Option<String>, String> {
     match &node.kind {
         Kind::Null => Ok(None),
         Kind::Text(text) => Ok(Some(text.clone())),
-        _ => Err(format!("line {}: here has to be a text, not {}", node.line, node.what())),
+        _ => Err(format!("line {}: this must be a text, not {}", node.line, node.what())),
     }
 }
 
@@ -246,7 +246,7 @@ fn list(key: &str, node: &Node) -> Result<Option<Vec<String>>, String> {
         }
         // YAML libraries of Go take one text for a list of one.
         Kind::Text(one) => Ok(Some(vec![one.clone()])),
-        Kind::Map(_) => Err(format!("line {}: {key} has to be a list of texts", node.line)),
+        Kind::Map(_) => Err(format!("line {}: {key} must be a list of texts", node.line)),
     }
 }
 

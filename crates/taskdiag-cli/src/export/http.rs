@@ -291,37 +291,39 @@ struct Request {
 fn parse(head: &[u8], own_names_only: bool) -> Result<Request, Reply> {
     let bad = |why| Reply::error(400, why);
     let head =
-        std::str::from_utf8(head).map_err(|_| bad("the request has bytes that are no text"))?;
+        std::str::from_utf8(head).map_err(|_| bad("the request has bytes that are not text"))?;
     let mut lines = head.split('\n').map(|l| l.strip_suffix('\r').unwrap_or(l));
     let mut words = lines.next().unwrap_or_default().split(' ');
     let (Some(method), Some(target), Some(version), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
-        return Err(bad("the first line is no request"));
+        return Err(bad("the first line is not a request"));
     };
     match version {
         "HTTP/1.1" | "HTTP/1.0" => {}
         v if v.starts_with("HTTP/") => {
             return Err(Reply::error(505, "only HTTP/1.0 and 1.1 are served"));
         }
-        _ => return Err(bad("the first line is no request")),
+        _ => return Err(bad("the first line is not a request")),
     }
     let is_token = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_graphic() && b != b':');
     if !is_token(method) {
-        return Err(bad("the first line is no request"));
+        return Err(bad("the first line is not a request"));
     }
     let (mut host, mut accept) = (None, Vec::new());
     for line in lines.take_while(|l| !l.is_empty()) {
-        let (name, value) = line.split_once(':').ok_or_else(|| bad("a line is no header"))?;
+        let (name, value) = line.split_once(':').ok_or_else(|| bad("a line is not a header"))?;
         if !is_token(name) {
-            return Err(bad("a line is no header"));
+            return Err(bad("a line is not a header"));
         }
         let value = value.trim_matches([' ', '\t']);
         match name.to_ascii_lowercase().as_str() {
-            "host" if host.replace(value).is_some() => return Err(bad("there are two hosts")),
+            "host" if host.replace(value).is_some() => {
+                return Err(bad("there are two headers Host"));
+            }
             "accept" => accept.push(value),
-            "content-length" if value != "0" => return Err(bad("a request has no body here")),
-            "transfer-encoding" => return Err(bad("a request has no body here")),
+            "content-length" if value != "0" => return Err(bad("a body is not accepted")),
+            "transfer-encoding" => return Err(bad("a body is not accepted")),
             _ => {}
         }
     }
@@ -338,7 +340,7 @@ fn parse(head: &[u8], own_names_only: bool) -> Result<Request, Reply> {
     if own_names_only && host.is_some_and(|h| !is_own_name(h)) {
         return Err(Reply::error(
             421,
-            "ask for localhost or an address: other names could be those of a site that wants to read this in your browser",
+            "use localhost or an address as the host: any other name could be that of a site that wants to read this in your browser",
         ));
     }
     let head_only = method == "HEAD";
@@ -346,7 +348,7 @@ fn parse(head: &[u8], own_names_only: bool) -> Result<Request, Reply> {
         return Err(Reply::error(405, "only GET and HEAD are served"));
     }
     if !path.starts_with('/') {
-        return Err(bad("the target is no path"));
+        return Err(bad("the target is not a path"));
     }
     let path = path.split(['?', '#']).next().unwrap_or_default().to_owned();
     Ok(Request { path, head_only, format: format(&accept) })

@@ -105,7 +105,7 @@ impl Builder {
             }
             (Kind::Map(_), None) => match node.kind {
                 Kind::Text(key) => open.key = Some(key),
-                _ => self.refuse(line, "a key has to be a text"),
+                _ => self.refuse(line, "a key must be a text"),
             },
             (Kind::Null | Kind::Text(_), _) => {}
         }
@@ -173,7 +173,7 @@ mod tests {
         for (text, want) in [
             ("a: b\na: c\n", "line 2: the key is there twice"),
             ("a: [b\n", "line "),
-            ("[x]: y\n", "a key has to be a text"),
+            ("[x]: y\n", "a key must be a text"),
         ] {
             let why = parse(text).expect_err(text);
             assert!(why.contains(want), "{text:?}: {why}");

@@ -1,4 +1,4 @@
-//! Signals, nice values and CPUs of a process, through a pidfd of the very process that was on the screen.
+//! Sends signals, and sets nice values and CPUs. A pidfd and the start time make sure that it is the process on the screen.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -124,7 +124,7 @@ fn open(target: &Target) -> Result<Option<OwnedFd>, String> {
 /// The longest tick: /proc rounds start times down to one.
 const TICK_NS: u64 = 10_000_000;
 
-/// The start time of whoever has the ids now, ns since boot.
+/// The start time of the task that has these ids now, ns since boot.
 fn started(target: &Target) -> Option<u64> {
     let (request, id) = match target.tid {
         Some(tid) => (Request::threads(target.pid, Groups::BASE), tid),
@@ -134,7 +134,7 @@ fn started(target: &Target) -> Option<u64> {
     answer.task(id)?.record::<Base>()?.start_time_ns()
 }
 
-/// Has the process not ended? A zombie has.
+/// Does the process still live? A zombie does not.
 fn lives(pidfd: &OwnedFd) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
     matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))

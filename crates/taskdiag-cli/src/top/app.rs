@@ -58,7 +58,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct App {
     args: TopArgs,
-    /// Who asks.
+    /// Makes the requests.
     pub scanner: Scanner,
     /// The rows.
     pub rows: Rows,
@@ -81,13 +81,13 @@ pub struct App {
     pub offset: usize,
     /// The tasks on the screen.
     pub visible: Vec<u32>,
-    /// What was asked about them.
+    /// Their details, from a request of their own.
     pub details: Details,
     /// What the keys are for.
     pub mode: Mode,
-    /// A word about what was done last.
+    /// A message about what was done last.
     pub message: Option<String>,
-    /// Is nothing asked for the moment?
+    /// Is it paused, so that there are no new requests?
     pub paused: bool,
     delay: Duration,
     /// Cells in a line of the screen.
@@ -102,7 +102,7 @@ pub struct App {
 }
 
 impl App {
-    /// From the arguments. Nothing is asked yet.
+    /// From the arguments. There is no request yet.
     pub fn new(args: &TopArgs) -> Result<App, Exit> {
         let view = &VIEWS[0];
         let shape = Shape {
@@ -164,7 +164,7 @@ impl App {
         }
         self.delay.max(self.scanner.took.mul_f64(100.0 / self.args.share.max(1.0)).min(LONGEST))
     }
-    /// Is that longer than was asked?
+    /// Is that longer than the delay that was asked for?
     pub fn is_slowed(&self) -> bool {
         self.interval() > self.delay
     }
@@ -203,14 +203,14 @@ impl App {
         self.choose();
         Ok(())
     }
-    /// Choose the rows again, without asking.
+    /// Choose the rows again, without a request.
     fn choose(&mut self) {
         if let Some(frame) = self.scanner.frame() {
             self.rows.choose(&frame, &self.shape, self.lines);
         }
         self.move_to(self.cursor);
     }
-    /// Ask what is lacking for the rows on the screen.
+    /// Request the details that rows on the screen lack.
     pub fn look(&mut self) {
         let Some(frame) = self.scanner.frame() else { return };
         self.visible = self.rows.window(&frame, &self.shape, self.offset..self.offset + self.page);
@@ -597,7 +597,7 @@ impl App {
         self.mode = Mode::List(list);
         next
     }
-    /// Show a column, or show it no more.
+    /// Show a column, or hide it.
     fn toggle(&mut self, field: &'static field::Field) {
         let columns = &mut self.shape.columns;
         match columns.iter().position(|c| std::ptr::eq(c.field, field)) {
@@ -639,7 +639,7 @@ impl App {
     }
 }
 
-/// No delay is longer, however long a scan takes.
+/// The longest delay, however long a scan takes.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// How far a key moves.

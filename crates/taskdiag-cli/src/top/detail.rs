@@ -72,7 +72,7 @@ impl Detail {
         self.check(&answer)?;
         Ok(answer)
     }
-    /// Is the answer about the very process, and not about a later one with its id?
+    /// Is the answer about this process, and not about a later one with the same id?
     fn check(&self, answer: &Snapshot) -> Result<(), String> {
         let id = self.target.tid.unwrap_or(self.target.pid);
         // Threads of a list of files are in it by their process.
@@ -156,7 +156,7 @@ impl Detail {
                 let mut out = Vec::new();
                 let f = TASKS.find(name).expect("a column of the table").field;
                 match (f.get)(&cx, &row) {
-                    // Each line of it is a line.
+                    // A value of several lines takes several lines.
                     Value::Bytes { data, .. } => data.into_owned(),
                     other => {
                         field::text(&mut out, &cx, f.text, Some(&row), &other);

@@ -1,4 +1,4 @@
-//! Draws the screen: lines above, the table, what lies over it, the line of keys.
+//! Draws the screen: the lines above the table, the table, windows over it, and the line of keys.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -72,8 +72,8 @@ const HELP: &[(&str, &str)] = &[
     ("slowed", "scans would take more than their share of the time (--share)"),
 ];
 
-/// Styles. Yellow, cyan and blue differ for people who cannot tell red from green, and each has another sign beside it: a
-/// letter, bold text, reversed text.
+/// Styles. People who cannot tell red from green can tell yellow, cyan and blue apart. Each style also has another sign: a letter,
+/// bold text, or reversed text.
 struct Looks {
     color: bool,
 }
@@ -247,7 +247,7 @@ fn draw_table(app: &mut App, buf: &mut Buffer, area: Rect, looks: &Looks) {
     app.headers = (area.y, headers);
 }
 
-/// Make columns of numbers as wide as what is in them, and no column narrower than it was.
+/// Make columns of numbers as wide as their values. No column becomes narrower.
 fn fit(app: &mut App, lines: &[Line]) {
     app.widths.resize(app.shape.columns.len(), 0);
     for (c, column) in app.shape.columns.iter().enumerate() {
@@ -268,7 +268,7 @@ fn set_cell(buf: &mut Buffer, x: u16, y: u16, text: &str, width: usize, left: bo
     buf.set_stringn(x + used as u16, y, text, width - used, style);
 }
 
-/// What lies over the table. Returns where text is typed.
+/// Draws the window over the table. Returns where the cursor of a typed text is.
 fn over(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) -> Option<Position> {
     match &app.mode {
         Mode::Help(top) => {

@@ -10,7 +10,7 @@ use super::machine::Machine;
 /// How many lines there are.
 pub const LINES: usize = 6;
 
-/// Bytes for a person; `?` if they are not known.
+/// A size in bytes with a letter for its unit; `?` if it is not known.
 pub fn human(app: &App, bytes: Option<u64>) -> String {
     let (Some(bytes), Some(frame)) = (bytes, app.scanner.frame()) else { return String::from("?") };
     let mut out = Vec::new();
@@ -63,7 +63,7 @@ pub fn lines(app: &App) -> [String; LINES] {
 fn replayed(app: &App, replay: &super::replay::Replay) -> [String; LINES] {
     let machine = &app.machine;
     let plays = match app.paused {
-        // All is printed once.
+        // With --once there are no keys.
         _ if app.shape.everything => String::new(),
         true => String::from("; [ ] step, g: time, Space: play"),
         false => format!("; one in {}", short(app.interval())),

@@ -54,7 +54,7 @@ impl Machine {
         machine.memory = text("meminfo").lines().filter_map(memory_line).collect();
         machine
     }
-    /// What the head of a recorded answer says of it.
+    /// From the head of a recorded answer.
     pub fn recorded(info: &Info) -> Machine {
         let memory = (info.mem_total_bytes > 0)
             .then(|| (String::from("MemTotal"), info.mem_total_bytes / 1024));
@@ -69,7 +69,7 @@ impl Machine {
     pub fn memory(&self, name: &str) -> Option<u64> {
         self.memory.iter().find(|(n, _)| n == name).map(|(_, kib)| kib * 1024)
     }
-    /// What so much of one kind of CPU time is of all CPU time since `old`, in percent.
+    /// The share of an amount of CPU time in all CPU time since `old`, in percent.
     pub fn shares(&self, old: &Machine) -> Option<[f64; 8]> {
         let (new, old) = (self.cpu?, old.cpu?);
         let used: [u64; 8] = std::array::from_fn(|i| new[i].saturating_sub(old[i]));

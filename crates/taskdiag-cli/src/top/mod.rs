@@ -34,7 +34,7 @@ pub fn run(args: &TopArgs) -> Result<(), Exit> {
     }
     let mut screen = Screen::take()?;
     let end = watch(&mut app, &mut screen);
-    // Before what is to say is said.
+    // The terminal is restored before messages are printed.
     drop(screen);
     end
 }

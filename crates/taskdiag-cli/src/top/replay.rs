@@ -40,7 +40,7 @@ impl Replay {
         let wanted = recorded::choose(&recording, at)?;
         Ok(Replay { recording, wanted, shown: None, now: None, before: None })
     }
-    /// Goes so many frames on or back. False: there are no more.
+    /// Goes this many frames on or back. False: there are no more.
     pub fn step(&mut self, by: isize) -> bool {
         let last = self.recording.len() - 1;
         let wanted = self.wanted.saturating_add_signed(by).min(last);
@@ -58,7 +58,7 @@ impl Replay {
         })?;
         Ok(())
     }
-    /// Reads the wanted frame, and tells the rates of it. Where it cannot be read, the one that is shown stays.
+    /// Reads the wanted frame, and updates the rates. If it cannot be read, the frame that is shown stays.
     pub fn turn(&mut self, rates: &mut Rates) -> Result<Turned, Exit> {
         let (wanted, shown) = (self.wanted, self.shown);
         if shown == Some(wanted) {
@@ -76,7 +76,7 @@ impl Replay {
             Some(number) => read(number).ok(),
             None => None,
         };
-        // Threads and processes cannot be compared, and what another boot has is new.
+        // Threads cannot be compared with processes, and after another boot all tasks are new.
         let is_alike = |old: &Snapshot| {
             let (old, new) = (old.stream(), now.stream());
             old.strategy() == new.strategy() && old.info().boottime_ns < new.info().boottime_ns

@@ -1,7 +1,7 @@
 //! Which rows there are and in which order: conditions, sort keys, the tree, sums.
 //!
-//! Only the rows on the screen are sorted. Of the others it is known that they come before or after, which takes one pass
-//! where sorting 100,000 takes seventeen.
+//! Only the rows on the screen are sorted. The others are only divided into those before and those after, which takes one pass,
+//! while sorting 100,000 rows takes seventeen.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub struct Rows {
     pub unknown: usize,
 }
 
-/// A number as one that is compared as an integer. A missing value comes before all others.
+/// An integer that has the same order as the values. A missing value comes before all others. `None`: it is not a number.
 fn number(value: &Value<'_>) -> Option<u64> {
     Some(match value {
         Value::Missing(_) => 0,
@@ -41,14 +41,14 @@ fn number(value: &Value<'_>) -> Option<u64> {
         Value::Unlimited => u64::MAX,
         Value::Bool(b) => u64::from(*b) + 1,
         Value::Int(v) => (*v as u64 ^ 1 << 63).max(1),
-        // The bits of numbers that are not negative have their order.
+        // The bits of floating-point numbers that are not negative have the order of the numbers.
         Value::Percent(p) => p.max(0.0).to_bits() + 1,
         Value::Tty(dev) => u64::from(*dev) + 1,
         _ => return None,
     })
 }
 
-/// Text as it is compared.
+/// The bytes by which a text is compared.
 fn words(frame: &Frame<'_>, row: &Row<'_>, field: &field::Field, value: &Value<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     match value {
@@ -62,7 +62,7 @@ fn words(frame: &Frame<'_>, row: &Row<'_>, field: &field::Field, value: &Value<'
 struct Order<'a> {
     frame: &'a Frame<'a>,
     keys: &'a [Key],
-    /// How many of the keys are in the numbers that are compared first.
+    /// How many of the keys are in the integer that is compared first.
     packed: usize,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Order<'a> {
         let packed = keys.iter().take(2).take_while(|k| is_number(k)).count();
         Order { frame, keys, packed }
     }
-    /// The number that is compared first. Smaller ones come first.
+    /// The integer that is compared first. Smaller ones come first.
     fn key(&self, row: &Row<'_>) -> u128 {
         let value = |k: &Key| (k.field.get)(self.frame.cx, row);
         let turned = |k: &Key, n: u64| if k.descending { !n } else { n };

@@ -1,7 +1,7 @@
-//! Asks for tasks again and again, and for the details of the rows that are on the screen.
+//! Requests all tasks again and again, and details for the rows that are on the screen.
 //!
-//! What each frame needs of all tasks is asked of all of them, through a session: what rows are sorted, filtered and added
-//! up by, and columns that cost little. All else, such as arguments, is asked only about the rows that can be seen.
+//! A session requests for all tasks what each frame needs of all of them: the values by which rows are sorted, filtered and added
+//! up, and columns that cost little. Everything else, such as arguments, is requested only for the rows on the screen.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub struct Shape {
     pub everything: bool,
 }
 
-/// Columns of these groups cost little for all tasks where a program in the kernel walks them.
+/// Columns of these groups cost little for all tasks if a BPF program walks the tasks.
 const CHEAP: Groups = LEAN.union(Groups::CRED).union(Groups::STATM);
 /// Each of these is a part of `stat`, or is needed in each answer for rates.
 const LEAN: Groups = Groups::BASE.union(Groups::STAT).union(Groups::IO).union(Groups::SCHED);
@@ -63,8 +63,8 @@ const STEADY: Groups = Groups::BASE
     .union(Groups::NS);
 /// How long such values are kept before they are asked again.
 const KEEP: Duration = Duration::from_secs(5);
-/// The numbers of tasks above which owners and memory of all tasks cost more than two files for each row of the screen. The
-/// first is for /proc, the second for a program in the kernel that walks the tasks.
+/// The numbers of tasks above which owners and memory of all tasks cost more than two files for each row on the screen: the first
+/// number for /proc, the second for a BPF program that walks the tasks.
 const MANY_FILES: usize = 300;
 const MANY_TASKS: usize = 4000;
 /// The number of answers for which an ended task is named.
@@ -126,7 +126,7 @@ impl Scanner {
             replay: None,
         }
     }
-    /// Is it a recording that answers?
+    /// Do the answers come from a recording?
     pub fn is_replay(&self) -> bool {
         #[cfg(feature = "record")]
         return self.replay.is_some();
@@ -167,7 +167,7 @@ impl Scanner {
         self.scans += 1;
         let reads_files = snapshot.served().iter().any(|s| s.engine == EngineId::Procfs);
         let many = if reads_files { MANY_FILES } else { MANY_TASKS };
-        // The limit to go back is half as high, so that a number of tasks near the limit does not change the way at each scan.
+        // The limit to switch back is half as high, so that a number of tasks near the limit does not switch at each scan.
         self.lean = snapshot.tasks().len() > if self.lean { many / 2 } else { many };
         let before = retired.as_ref().map_or(session.previous(), Session::snapshot);
         name_ended(&mut self.ended, &self.rates, before, self.scans);
@@ -188,7 +188,7 @@ impl Scanner {
         }
         self.scans += 1;
         let now = replay.now().expect("it was just read");
-        // What was not recorded is said to be so by the columns themselves.
+        // Columns show by themselves that they were not recorded.
         self.scanned = (Groups::from_bits(u64::MAX), Members::ALL);
         name_ended(&mut self.ended, &self.rates, replay.before(), self.scans);
         self.ended_now = self.rates.ended().len();
@@ -233,7 +233,7 @@ impl Scanner {
         let cx = &self.context.as_ref()?.0;
         Some(Frame { snapshot, rates: &self.rates, cx, scanned: self.scanned })
     }
-    /// Who answered.
+    /// The engine that answered.
     pub fn engines(&self) -> String {
         let served = self.frame().map(|f| f.snapshot.served().to_vec()).unwrap_or_default();
         served.iter().map(|s| s.engine.name()).collect::<Vec<_>>().join("+")
@@ -263,7 +263,7 @@ fn renew(context: &mut Option<(Context, Instant)>, snapshot: &Snapshot, threads:
     }
 }
 
-/// Name those that ended, and forget those that were named long enough.
+/// Adds tasks that have ended to the list, and removes those that were in it long enough.
 fn name_ended(all: &mut Vec<Ended>, rates: &Rates, before: Option<&Snapshot>, scan: u64) {
     all.retain(|e| e.scan + NAMED_FOR > scan);
     let Some(before) = before else { return };
@@ -396,7 +396,7 @@ impl Cache {
         if requests.is_empty() {
             return;
         }
-        // Rows of whom nothing is known are "?".
+        // Rows without details show "?".
         let Ok((answer, _)) = query_each(&requests, choice) else { return };
         let (answer, when) = (Rc::new(answer), Instant::now());
         let kept = answer.tasks().enumerate();

@@ -1,4 +1,4 @@
-//! The terminal: taken at the begin, and given back as it was at every end, also by a signal, a panic or Ctrl-Z.
+//! The terminal: it is taken over at the start, and restored at every end, also after a signal, a panic or Ctrl-Z.
 
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
 use std::os::fd::AsFd as _;
@@ -35,7 +35,7 @@ pub enum Wake {
     Time,
     /// Keys, the mouse, another size.
     Events(Vec<Event>),
-    /// The terminal may show anything: draw all of it.
+    /// The content of the terminal is not known: draw all of it.
     Redraw,
     /// A signal, or the terminal is gone.
     Quit,

@@ -17,7 +17,7 @@ impl App {
         }
         self.scan()
     }
-    /// Go so many frames of the recording on or back. False: there are no more, which is said.
+    /// Go this many frames of the recording on or back. False: there are no more, and a message says so.
     fn turn_by(&mut self, _frames: isize) -> bool {
         #[cfg(feature = "record")]
         if self.scanner.replay.as_mut().is_some_and(|r| !r.step(_frames)) {
@@ -27,7 +27,7 @@ impl App {
         }
         true
     }
-    /// Keys that a recording has for itself, or does not have.
+    /// Keys that only a recording has, and keys that do nothing in one.
     pub fn on_replay(&mut self, key: KeyCode) -> Option<Next> {
         let by = match key {
             KeyCode::Char(']') => 1,
