@@ -64,7 +64,7 @@ fn install_status_remove() {
         "status before: the drop-in is not installed\nexit 1",
         &format!("installed: {stub} in front of /"),
         "modes: 755 644 644",
-        "it is installed already",
+        "is installed already",
         &format!("installed: {stub}, and ps works with it"),
         &format!("=> {stub}"),
         "\n1\nin front of /",

@@ -100,7 +100,7 @@ fn install() -> Result<(), Exit> {
     if let Some(dir) = installed()? {
         let dir = dir.display();
         return Err(Exit::Failed(format!(
-            "it is installed already, in {dir}: 'taskdiag dropin remove' first"
+            "the drop-in is installed already, in {dir}: run 'taskdiag dropin remove' first"
         )));
     }
     if !stub::IS_KNOWN {
