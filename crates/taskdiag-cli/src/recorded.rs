@@ -11,16 +11,16 @@ use crate::interrupt;
 use crate::moment::{self, At};
 use crate::saved;
 
-/// How many places that are damaged are named.
+/// How many damaged places are named.
 const NAMED: usize = 3;
 
-/// The saved answer of a file, or an answer of a recording: the last one, or the last one before a time.
+/// The saved answer of a file, or an answer of a recording: the last one, or the last one up to a time.
 pub fn read(path: &Path, at: Option<At>) -> Result<Snapshot, Exit> {
     if path.extension().is_some_and(|e| e == "tdr") {
         return Ok(frame(path, at)?.snapshot);
     }
     match saved::read(path) {
-        // It was opened and read in a process aside, so its file system answers.
+        // Another process has opened and read the path, so its file system answers.
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::IsADirectory => {
             Ok(frame(path, at)?.snapshot)
         }
@@ -39,7 +39,7 @@ pub fn open(path: &Path) -> Result<Recording, Exit> {
     say_all(&damage(&recording));
     if recording.is_empty() {
         return Err(Exit::Failed(format!(
-            "{} has no frame yet: 'taskdiag record' writes the first one at once",
+            "{} has no answer yet: 'taskdiag record' writes the first one when it starts",
             shown(path)
         )));
     }
@@ -57,7 +57,7 @@ pub fn damage(recording: &Recording) -> Vec<String> {
     lines
 }
 
-/// The number of the frame that is meant. Says if there is none of about that time.
+/// The number of the frame for a time. Says so if nothing was recorded for a while before that.
 pub fn choose(recording: &Recording, at: Option<At>) -> Result<usize, Exit> {
     let info = |number| recording.info(number).expect("there is one");
     let (first, last) = (info(0), info(recording.len() - 1));
@@ -67,7 +67,7 @@ pub fn choose(recording: &Recording, at: Option<At>) -> Result<usize, Exit> {
             let age = moment::length(now.duration_since(last.time).unwrap_or_default());
             let when = moment::shown(last.time);
             say(format_args!(
-                "taskdiag: the newest frame is of {when}, {age} ago: 'taskdiag record' does not seem to run"
+                "taskdiag: the newest answer is of {when}, {age} ago: is 'taskdiag record' still running?"
             ));
         }
         return Ok(recording.len() - 1);

@@ -255,7 +255,7 @@ const TOOLS: &[(&str, &str)] = &[
     #[cfg(not(all(feature = "arrow", feature = "record")))]
     (
         "convert",
-        "this taskdiag was built without it: build it with 'cargo build --release -p taskdiag-cli --features arrow'",
+        "it was left out of this build; 'cargo build --release -p taskdiag-cli --features arrow' makes one that has it",
     ),
     #[cfg(not(feature = "export"))]
     ("export", "it was left out of this build (feature 'export')"),

@@ -95,8 +95,8 @@ fn an_answer_of_a_time() {
     // Without a time, the newest. It is old.
     let (second, err) = recorded.second(&[]);
     assert_eq!(second, 610);
-    assert!(err.contains("the newest frame is of 2026-01-01 12:10:10"), "{err}");
-    assert!(err.contains("does not seem to run"), "{err}");
+    assert!(err.contains("the newest answer is of 2026-01-01 12:10:10"), "{err}");
+    assert!(err.contains("still running"), "{err}");
     // An hour ago is long after the end.
     let (second, err) = recorded.second(&["--at", "-1h"]);
     assert!(second == 610 && err.contains("nothing was recorded for"), "{err}");
