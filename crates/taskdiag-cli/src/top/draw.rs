@@ -41,35 +41,37 @@ const FOOTER: &[(&str, &str)] = &[
     ("Space", "pause"),
 ];
 
-/// All keys.
+/// All keys, each in a line that fits 80 columns.
 const HELP: &[(&str, &str)] = &[
     ("Up Down PgUp PgDn Home End", "move; the mouse wheel does, too"),
     ("1 2 3 4 5", "views: CPU, memory, I/O, scheduling, waits"),
-    ("< >  or Left Right", "sort by the column before or after; so does a click on a header"),
+    ("< >  or Left Right", "sort by the next column; so does a click on it"),
     ("s", "sort by any column"),
-    ("r", "turn the order round"),
+    ("r", "reverse the order"),
     ("o", "choose columns"),
-    ("/", "show only rows where an expression is true, as with --where; empty: all"),
+    ("/", "filter by an expression, as with --where"),
     ("u", "show only tasks of a user"),
     ("Esc", "show all rows again"),
-    ("t", "children below their parents"),
-    ("H", "threads instead of processes"),
-    ("K", "without threads of the kernel"),
-    ("b", "add up by unit, slice, container, user, command, program; Enter opens a row"),
-    ("Enter  or i", "all about a task: values, files, maps, stack, limits, environment"),
-    ("k", "send a signal; it asks first"),
-    ("n", "nice value"),
-    ("a", "CPUs that it may run on"),
-    ("d", "time between two answers"),
+    ("t", "show children below their parents"),
+    ("H", "show threads instead of processes"),
+    ("K", "leave out kernel threads"),
+    ("b", "add up by unit, slice, container, user, command, ..."),
+    ("Enter  or i", "show all about a task, or what is in a sum"),
+    ("k", "send a signal, after asking which"),
+    ("n", "set the nice value"),
+    ("a", "set the CPUs that it may run on"),
+    ("d", "set the time between two answers"),
     ("Space", "pause"),
-    ("[ ] { } g", "with --replay: a frame back or on, 60 frames, go to a time; Space plays"),
+    ("[ ] { }", "with --replay: go 1 or 60 frames back or on"),
+    ("g  and Space", "with --replay: go to a time; play"),
     ("Ctrl-Z", "stop, until the shell continues it"),
     ("q  or Ctrl-C", "quit"),
     ("", ""),
-    ("?", "a value that is not known; - one that the task does not have"),
-    ("Ended", "tasks that ended in the last two answers, with their CPU time"),
-    ("+3 -2", "tasks that began and that ended since the answer before"),
-    ("slowed", "scans would take more than their share of the time (--share)"),
+    ("?", "a value that is not known"),
+    ("-", "a value that the task does not have"),
+    ("Ended", "tasks that ended in the last two answers"),
+    ("+3 -2", "tasks that began and ended since the answer before"),
+    ("slowed", "scans would take more than their share (--share)"),
 ];
 
 /// Styles. People who cannot tell red from green can tell yellow, cyan and blue apart. Each style also has another sign: a letter,
@@ -378,5 +380,17 @@ fn last_line(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) {
         put(buf, at(x), 0, key, looks.key());
         put(buf, at(x + key.width() as u16 + 1), 0, what, Style::new());
         x += width;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_keys_fits_80_columns() {
+        for (key, what) in HELP {
+            assert!(key.len() <= 27 && 28 + what.len() <= 80, "{key}: {what}");
+        }
     }
 }
