@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use taskdiag::recording::Recording;
 use taskdiag_tests::busy::Patience;
-use taskdiag_tests::cli::taskdiag;
+use taskdiag_tests::cli::{Sandbox, taskdiag};
 use taskdiag_tests::skip;
 
 /// A recorder that is ended with this value.
@@ -226,4 +227,29 @@ fn a_full_disk() {
     let mut recorder = Recorder::start(&disk.join("r"), home.path().join("said"), make);
     assert_eq!(recorder.end().0, Some(4), "{}", recorder.said());
     assert!(recorder.said().contains("No space left"), "{}", recorder.said());
+}
+
+/// A recording is for its owner only, so other users are told what helps.
+#[test]
+fn another_user_is_told_what_helps() {
+    // SAFETY: it only asks who we are.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("record::another_user_is_told_what_helps", "only root can be another user");
+    }
+    let home = tempfile::tempdir().expect("there is room");
+    let dir = home.path().join("r");
+    let name = dir.to_str().expect("text");
+    let ran = Sandbox::new().run(&["record", "-n", "1", "-g", "base", name]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    // The directory above may be entered, and the recording may not.
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    for (args, want) in [
+        (&["ps", "--from", name][..], "run it as root or as the owner"),
+        (&["top", "--once", "--replay", name], "run it as root or as the owner"),
+        (&["record", "-n", "1", name], "name a directory that you may write to"),
+    ] {
+        let ran = Sandbox::new().user(65534).run(args);
+        assert!(ran.code == Some(4) && ran.stderr.contains("Permission denied"), "{ran}");
+        assert!(ran.stderr.contains(want), "{ran}");
+    }
 }

@@ -33,9 +33,14 @@ pub fn read(path: &Path, at: Option<At>) -> Result<Snapshot, Exit> {
     }
 }
 
-/// Opens a recording, and says what of it cannot be read.
+/// Opens a recording.
+pub fn read_heads(path: &Path) -> Result<Recording, Exit> {
+    Recording::open(path).map_err(|e| Exit::Failed(format!("{e}{}", saved::rights(&e))))
+}
+
+/// Opens a recording, and says what of it cannot be read. One without answers is an error.
 pub fn open(path: &Path) -> Result<Recording, Exit> {
-    let recording = Recording::open(path).map_err(|e| Exit::Failed(e.to_string()))?;
+    let recording = read_heads(path)?;
     say_all(&damage(&recording));
     if recording.is_empty() {
         return Err(Exit::Failed(format!(

@@ -94,5 +94,15 @@ pub fn unread(path: &Path, e: &Error) -> Exit {
         Error::Io { source, .. } => source.to_string(),
         e => e.to_string(),
     };
-    Exit::Failed(format!("--from {}: {why}", shown(path)))
+    Exit::Failed(format!("--from {}: {why}{}", shown(path), rights(e)))
+}
+
+/// What helps if the kernel does not let this user read a saved answer or a recording, which are often for their owner only.
+pub fn rights(e: &Error) -> &'static str {
+    match e {
+        Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            "; run it as root or as the owner"
+        }
+        _ => "",
+    }
 }

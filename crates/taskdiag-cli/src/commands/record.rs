@@ -1,6 +1,6 @@
 //! `taskdiag record`: appends an answer to a recording every few seconds, until it is told to end.
 
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -19,7 +19,12 @@ use crate::interrupt;
 pub fn run(args: &RecordArgs) -> Result<(), Exit> {
     let mut options = Options::new(args.every);
     (options.keep, options.max_bytes) = (Some(args.keep), Some(args.max_size.get()));
-    let mut writer = Writer::open(&args.dir, options)?;
+    let mut writer = Writer::open(&args.dir, options).map_err(|e| match &e {
+        Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            Exit::Failed(format!("{e}; run it as root, or name a directory that you may write to"))
+        }
+        _ => e.into(),
+    })?;
     if let Some(repair) = writer.repaired() {
         say(format_args!("taskdiag: {repair}"));
     }

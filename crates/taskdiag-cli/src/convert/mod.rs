@@ -27,7 +27,7 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
     // Ctrl-C may end it anywhere, because a file gets its name only when it is complete.
     interrupt::rest();
     let opened = SystemTime::now();
-    let recording = Recording::open(&args.recording).map_err(|e| Exit::Failed(e.to_string()))?;
+    let recording = recorded::read_heads(&args.recording)?;
     let mut lacking = recorded::damage(&recording);
     let mut unread = Vec::new();
     let _lock = lock(&args.directory)?;
