@@ -106,7 +106,7 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     all.fit_commands(&mut columns);
     let rows = view.rows(gaps, &mut |_, _, _| {});
-    let mut tally = Tally::new(columns.len());
+    let mut tally = Tally::of_entries(columns.len());
     let count =
         write(table, &Table { cx: view.cx(), columns: &columns, rows: &*rows }, &mut tally)?;
     if table.stats {

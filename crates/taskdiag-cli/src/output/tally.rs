@@ -18,6 +18,8 @@ pub struct Tally {
     counts: Vec<[u64; KINDS]>,
     /// Column, kind and task of what several rows of a task may lack: it is one task all the same.
     seen: HashSet<(usize, usize, u32)>,
+    /// Are rows left out that stand for a task whose whole list is missing?
+    only_entries: bool,
 }
 
 fn slot(m: Missing) -> Option<usize> {
@@ -37,7 +39,11 @@ fn slot(m: Missing) -> Option<usize> {
 impl Tally {
     /// A tally of this many columns.
     pub fn new(columns: usize) -> Tally {
-        Tally { counts: vec![[0; KINDS]; columns], seen: HashSet::new() }
+        Tally { counts: vec![[0; KINDS]; columns], seen: HashSet::new(), only_entries: false }
+    }
+    /// The same for rows that are entries of lists, where other lines say which tasks lack the whole list.
+    pub fn of_entries(columns: usize) -> Tally {
+        Tally { only_entries: true, ..Tally::new(columns) }
     }
     /// Is nothing lacking?
     pub fn is_empty(&self) -> bool {
@@ -51,6 +57,9 @@ impl Tally {
     #[cold]
     pub fn count_in(&mut self, item: &Item<'_, '_>, column: usize, m: Missing) {
         let entry = item.row().filter(|row| !matches!(row.part, Part::Whole));
+        if self.only_entries && entry.is_some_and(|row| matches!(row.part, Part::Without)) {
+            return;
+        }
         let new = match (slot(m), entry) {
             (Some(kind), Some(row)) => self.seen.insert((column, kind, row.view.pid())),
             _ => true,

@@ -246,6 +246,15 @@ less       31       1 www-data   1u    unix    0,8      0t0     3001 /run/less.s
 }
 
 #[test]
+fn a_list_that_is_denied_is_said_once_in_each_form() {
+    let saved = machine();
+    for form in [&[][..], &["--json"], &["--csv"]] {
+        let (code, _, err) = files(&saved, form);
+        assert!(code == 3 && err.matches(" denied ").count() == 1, "{form:?}: {code} {err}");
+    }
+}
+
+#[test]
 fn selections_as_lsof_has_them() {
     let m = machine();
     for (args, want) in [
