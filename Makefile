@@ -30,7 +30,7 @@ FLAVOUR ?= ours
 # Whose config the Debian packages of the kernel have.
 CONFIG ?= amd64
 
-.PHONY: help run build test check packages semver docs bench fuzz python fleet-test bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
+.PHONY: help run build test check packages semver docs bench fuzz python sql fleet-test bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
@@ -55,6 +55,7 @@ check: ## format, lints, documentation, licences, the dependency rules, one form
 	$(CARGO) fmt --all --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) fmt --all --check --manifest-path bench/rust/Cargo.toml
 	$(CARGO) fmt --check --manifest-path python/Cargo.toml
+	$(CARGO) fmt --check --manifest-path sql/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -p taskdiag-fuzz-cases --all-targets --target-dir $(TARGET_DIR) -- -D warnings
 	for f in "" bpf kernel view record; do $(CARGO) clippy --quiet --package taskdiag --no-default-features --features "$$f" -- -D warnings || exit 1; done
@@ -101,6 +102,10 @@ fuzz: ## fuzz each target for FUZZ_SECONDS
 python: ## the Python package: build its wheel, run its tests in a virtual environment
 	@tools/setup python
 	@python/run-tests
+
+sql: ## SQL over processes, recordings and Parquet: build it and run its tests; its 250 crates take long (docs/sql.md)
+	@tools/setup sql
+	@sql/run-tests
 
 fleet-test: ## a made-up fleet: do DuckDB, DataFusion and ClickHouse answer alike, and what is known? (docs/fleet.md)
 	@tools/setup fleet

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is typed on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use taskdiag::Choice;
+
+use crate::moment::At;
+use crate::output::Format;
+
+/// What was typed.
+#[derive(Debug)]
+pub struct Args {
+    /// Statements, instead of those of standard input.
+    pub commands: Vec<String>,
+    /// How results are written.
+    pub format: Format,
+    /// Who answers about what runs.
+    pub choice: Choice,
+    /// Where tables come from.
+    pub places: Places,
+    /// Are the tables those of osquery?
+    pub osquery: bool,
+}
+
+/// Where tables come from, besides what runs.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// A recording.
+    pub recording: Option<PathBuf>,
+    /// The moment of it that is meant; `None`: all.
+    pub at: Option<At>,
+    /// A directory of `taskdiag convert`.
+    pub lake: Option<PathBuf>,
+    /// The name of the host that recorded; `None`: this one.
+    pub host: Option<String>,
+}
+
+fn command() -> Command {
+    Command::new("taskdiag-sql")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("SQL over the processes of this machine, recordings of them, and Parquet files of many hosts")
+        .arg(
+            Arg::new("command")
+                .short('c')
+                .long("command")
+                .value_name("SQL")
+                .action(ArgAction::Append)
+                .help("Run these statements; without it, those of standard input, or of a shell if that is a terminal"),
+        )
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FORMAT")
+                .value_parser(["table", "json", "csv"])
+                .default_value("table")
+                .help("Write results as a table, as JSON or as CSV"),
+        )
+        .arg(
+            Arg::new("recording")
+                .long("recording")
+                .value_name("DIR")
+                .value_hint(ValueHint::DirPath)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("The tables are what 'taskdiag record' wrote there, with the columns ts and host"),
+        )
+        .arg(
+            Arg::new("at")
+                .long("at")
+                .value_name("TIME")
+                .requires("recording")
+                .allow_hyphen_values(true)
+                .value_parser(|text: &str| text.parse::<At>())
+                .help("Only that moment of the recording: 03:10, '2026-11-22 03:10', -5m, @SECONDS"),
+        )
+        .arg(
+            Arg::new("host")
+                .long("host")
+                .value_name("NAME")
+                .requires("recording")
+                .help("The name of the host in rows of the recording; without it, that of this machine"),
+        )
+        .arg(
+            Arg::new("lake")
+                .long("lake")
+                .value_name("DIR")
+                .value_hint(ValueHint::DirPath)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("The tables are the Parquet files that 'taskdiag convert' wrote below it"),
+        )
+        .arg(
+            Arg::new("osquery")
+                .long("osquery")
+                .action(ArgAction::SetTrue)
+                .help("The tables have osquery's names and columns, and SQL is read as SQLite reads it"),
+        )
+        .arg(
+            Arg::new("engine")
+                .long("engine")
+                .value_name("ENGINE")
+                .value_parser(|text: &str| text.parse::<Choice>())
+                .help("Who answers about what runs: auto, kernel, bpf, service, procfs"),
+        )
+        .after_help(
+            "Tables: processes, threads, files, sockets, maps, memory, namespaces. 'describe TABLE' lists columns.\n\
+             Exit codes are those of taskdiag: 'taskdiag help exit-codes'. docs/sql.md has more.\n\n\
+             Examples:\n  \
+             taskdiag-sql -c 'select pid, comm, rss from processes order by rss desc limit 10'\n  \
+             taskdiag-sql -o json -c \"select comm, lport from sockets where sockstate = 'LISTEN'\"\n  \
+             taskdiag-sql --osquery -c 'select pid, name, resident_size from processes'",
+        )
+}
+
+impl Args {
+    /// From the arguments of the program.
+    ///
+    /// # Errors
+    /// They do not make sense, or ask for help.
+    pub fn parse() -> Result<Args, Box<clap::Error>> {
+        let m = command().try_get_matches().map_err(Box::new)?;
+        let path = |id: &str| m.get_one::<PathBuf>(id).cloned();
+        Ok(Args {
+            commands: m.get_many("command").into_iter().flatten().cloned().collect(),
+            format: format(&m),
+            choice: m.get_one::<Choice>("engine").copied().unwrap_or(Choice::Auto),
+            places: Places {
+                recording: path("recording"),
+                at: m.get_one::<At>("at").copied(),
+                lake: path("lake"),
+                host: m.get_one::<String>("host").cloned(),
+            },
+            osquery: m.get_flag("osquery"),
+        })
+    }
+}
+
+fn format(m: &ArgMatches) -> Format {
+    let name = m.get_one::<String>("output").map_or("table", String::as_str);
+    Format::from_name(name).expect("clap knows the names")
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SQL over the processes of this machine, over recordings of them, and over the Parquet files of many hosts.
+//! `docs/sql.md` explains it.
+//!
+//! DataFusion parses, plans and computes. This program gives it tables, which are made by the library `taskdiag`: what of
+//! a query decides who is asked for what is in `tables/`.
+
+mod args;
+mod catalog;
+mod elevated;
+mod exit;
+mod interrupt;
+mod lake;
+#[allow(dead_code, reason = "the file is that of the command, which uses all of it")]
+mod limits;
+#[allow(dead_code, reason = "the file is that of the command, which uses all of it")]
+mod moment;
+mod output;
+mod rewrite;
+mod session;
+mod shell;
+mod system;
+mod tables;
+
+use std::io::{IsTerminal, Read, Write};
+
+use crate::args::Args;
+use crate::exit::{Exit, say};
+use crate::session::Session;
+
+fn main() {
+    let code = match run() {
+        Ok(()) => 0,
+        Err(exit) => {
+            exit.say();
+            exit.code()
+        }
+    };
+    // A request may still be under way in a thread that nobody waits for.
+    std::process::exit(code);
+}
+
+fn run() -> Result<(), Exit> {
+    if let Some(why) = elevated::reason() {
+        return Err(Exit::Failed(format!(
+            "this copy has more rights than the user who starts it ({why}), so it does nothing: take those rights from the file"
+        )));
+    }
+    let args = Args::parse().map_err(Exit::Clap)?;
+    // It waits. What computes has threads of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Exit::Failed(format!("no thread can be started: {e}")))?;
+    runtime.block_on(interrupt::catch());
+    let session = runtime.block_on(Session::open(&args.places, args.choice, args.osquery))?;
+    if args.commands.is_empty() && shell::is_wanted() {
+        return shell::run(&session, &runtime, args.format);
+    }
+    let text = match args.commands.is_empty() {
+        true => standard_input()?,
+        false => args.commands.join(";\n"),
+    };
+    let statements = session.parse(&text)?;
+    if statements.is_empty() {
+        return Err(Exit::Usage(
+            "there is no statement: give one with -c, or to standard input".to_owned(),
+        ));
+    }
+    let (mut rows, mut is_query) = (0, false);
+    let mut partial = Vec::new();
+    for statement in statements {
+        let mut out = std::io::stdout();
+        let ran = runtime.block_on(session.run(statement, args.format, &mut out))?;
+        out.flush()?;
+        is_query |= ran.rows.is_some();
+        rows += ran.rows.unwrap_or(0);
+        match ran.is_partial {
+            true => partial.extend(ran.remarks),
+            false => ran.remarks.iter().for_each(|line| say(line)),
+        }
+    }
+    match (partial.is_empty(), is_query && rows == 0) {
+        (false, _) => Err(Exit::Partial(partial)),
+        (true, true) => Err(Exit::NoRow),
+        (true, false) => Ok(()),
+    }
+}
+
+fn standard_input() -> Result<String, Exit> {
+    if std::io::stdin().is_terminal() {
+        say("statements are read from the terminal up to Ctrl-D");
+    }
+    let mut text = String::new();
+    let read = std::io::stdin().lock().read_to_string(&mut text);
+    read.map_err(|e| Exit::Failed(format!("standard input cannot be read: {e}")))?;
+    Ok(text)
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tables there are, and their columns, which come from the field table of the library.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef, TimeUnit};
+use taskdiag::columns::Spec;
+use taskdiag::field::{FILES, Field, MAPS, MEMORY, Set, TASKS};
+use taskdiag::view::{Filter, Query};
+use taskdiag::{Group, Groups, Members};
+
+use super::arrow;
+
+/// A table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A row for each process.
+    Processes,
+    /// A row for each thread.
+    Threads,
+    /// A row for each open file of a process.
+    Files,
+    /// A row for each open socket of a process.
+    Sockets,
+    /// A row for each mapping of a process.
+    Maps,
+    /// A row for each process that has memory of its own.
+    Memory,
+}
+
+/// Groups whose values cost a walk over the pages of a process. Only the table `memory` has their columns, so that
+/// `select * from processes` does no harm.
+const WALKS: Groups = Groups::ROLLUP.union(Groups::SWAP);
+
+/// Columns of rows that the command has added up.
+const SUMMED: &[&str] = &["procs", "lacking", "maps"];
+/// Columns about threads that have files of their own, which are not in the table `files`.
+const OF_THREADS: &[&str] = &["threads", "task"];
+/// Of all columns of files, those that sockets have.
+const OF_SOCKETS: &[&str] = &[
+    "command",
+    "sharers",
+    "fd",
+    "fdnum",
+    "access",
+    "type",
+    "flags",
+    "inode",
+    "path",
+    "family",
+    "protocol",
+    "sockstate",
+    "laddr",
+    "lport",
+    "raddr",
+    "rport",
+    "recvq",
+    "sendq",
+    "sock_netns",
+    "peer_inode",
+    "ends",
+    "name",
+];
+
+/// The column that tells which files are sockets, and what it then is.
+pub const IS_SOCKET: (&str, &str) = ("kind", "socket");
+
+impl Kind {
+    /// All tables, in the order in which they are listed.
+    pub const ALL: [Kind; 6] =
+        [Kind::Processes, Kind::Threads, Kind::Files, Kind::Sockets, Kind::Maps, Kind::Memory];
+
+    /// The name in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Processes => "processes",
+            Kind::Threads => "threads",
+            Kind::Files => "files",
+            Kind::Sockets => "sockets",
+            Kind::Maps => "maps",
+            Kind::Memory => "memory",
+        }
+    }
+    /// What the rows are.
+    pub fn set(self) -> &'static Set {
+        match self {
+            Kind::Processes | Kind::Threads => &TASKS,
+            Kind::Files | Kind::Sockets => &FILES,
+            Kind::Maps => &MAPS,
+            Kind::Memory => &MEMORY,
+        }
+    }
+    /// The list of a process of which the rows are entries.
+    pub fn list(self) -> Option<Group> {
+        match self {
+            Kind::Processes | Kind::Threads | Kind::Memory => None,
+            Kind::Files | Kind::Sockets => Some(Group::Fd),
+            Kind::Maps => Some(Group::Vma),
+        }
+    }
+    /// The columns: those of the rows, and then those of the process. One whose name the rows have, too, is `task_NAME`.
+    pub fn columns(self) -> Vec<Column> {
+        let set = self.set();
+        let is_task = |f: &Field| TASKS.own().any(|t| std::ptr::eq(t, f));
+        let has = |f: &&Field| match self {
+            _ if SUMMED.contains(&f.name) => false,
+            Kind::Memory => true,
+            _ if is_task(f) => !f.groups.intersects(WALKS),
+            Kind::Sockets => OF_SOCKETS.contains(&f.name),
+            Kind::Files => !OF_THREADS.contains(&f.name),
+            _ => true,
+        };
+        let own: Vec<&'static Field> = set.own().filter(has).collect();
+        let mut columns: Vec<Column> = Vec::new();
+        // The ids come first, whatever the rows are.
+        let beside =
+            if set.name == TASKS.name { Vec::new() } else { TASKS.own().filter(has).collect() };
+        let first = beside.iter().filter(|f| f.name == "pid").copied();
+        for field in first.chain(own.iter().copied()) {
+            columns.push(Column::of(field, field.name.to_owned(), field.name.to_owned()));
+        }
+        for field in beside.into_iter().filter(|f| f.name != "pid") {
+            let is_taken = set.own().any(|o| is_called(o, field.name));
+            let (name, of_view) = match is_taken {
+                true => (format!("task_{}", field.name), format!("task.{}", field.name)),
+                false => (field.name.to_owned(), field.name.to_owned()),
+            };
+            columns.push(Column::of(field, name, of_view));
+        }
+        columns
+    }
+    /// A query of these columns of all rows.
+    pub fn query(self, columns: impl IntoIterator<Item = &'static Field>) -> Query {
+        let mut query = Query::new(self.set(), columns);
+        query.threads = self == Kind::Threads;
+        match self {
+            // Whether a row is there must not depend on the columns.
+            Kind::Memory => {
+                query.groups |= Groups::STATM;
+                query.members = Members::of(Groups::STATM, &["rss_bytes"]);
+            }
+            // Who has the other end of a pipe is told by name.
+            Kind::Files | Kind::Sockets => query.members = Members::of(Groups::BASE, &["comm"]),
+            _ => {}
+        }
+        if self == Kind::Sockets {
+            let (column, value) = IS_SOCKET;
+            query.filter = Filter::parse(self.set(), &format!("{column} == {value}")).ok();
+            debug_assert!(query.filter.is_some(), "it is an expression of the library");
+        }
+        query
+    }
+}
+
+/// Is this one of the names of a field?
+fn is_called(field: &Field, name: &str) -> bool {
+    field.name == name || field.aliases.iter().any(|(alias, _)| *alias == name)
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its name in SQL.
+    pub name: String,
+    /// What it has.
+    pub what: What,
+}
+
+/// What a column has.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// A field of the library.
+    Field {
+        /// Which.
+        field: &'static Field,
+        /// Its name in expressions of the library.
+        name: String,
+    },
+    /// The moment of a frame of a recording.
+    Moment,
+    /// The name of the host.
+    Host,
+}
+
+impl Column {
+    fn of(field: &'static Field, name: String, of_view: String) -> Column {
+        Column { name, what: What::Field { field, name: of_view } }
+    }
+    /// The columns that rows of recordings have besides.
+    pub fn of_recordings() -> [Column; 2] {
+        [
+            Column { name: "ts".to_owned(), what: What::Moment },
+            Column { name: "host".to_owned(), what: What::Host },
+        ]
+    }
+    /// The field of the library, if it has one.
+    pub fn field(&self) -> Option<&'static Field> {
+        match &self.what {
+            What::Field { field, .. } => Some(field),
+            _ => None,
+        }
+    }
+    /// How Arrow describes it.
+    pub fn arrow(&self) -> ArrowField {
+        match &self.what {
+            What::Field { field, .. } => arrow::field(&Spec::of(&self.name, field)),
+            What::Moment => {
+                let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+                ArrowField::new(&self.name, kind, false)
+            }
+            What::Host => ArrowField::new(&self.name, DataType::Utf8, false),
+        }
+    }
+}
+
+/// The schema of these columns.
+pub fn schema(columns: &[Column]) -> SchemaRef {
+    Arc::new(Schema::new(columns.iter().map(Column::arrow).collect::<Vec<_>>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn columns_have_names_of_their_own() {
+        for kind in Kind::ALL {
+            let columns = kind.columns();
+            let names: HashSet<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+            assert_eq!(names.len(), columns.len(), "{}", kind.name());
+            assert_eq!(columns[0].name, "pid", "{}", kind.name());
+            for column in &columns {
+                let What::Field { field, name } = &column.what else { panic!("{column:?}") };
+                let found = kind.set().find(name).expect("the library knows it").field;
+                assert_eq!(
+                    (found.name, found.source),
+                    (field.name, field.source),
+                    "{}",
+                    column.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_star_does_not_walk_over_pages() {
+        for kind in [Kind::Processes, Kind::Threads, Kind::Files, Kind::Sockets] {
+            let fields = kind.columns().into_iter().filter_map(|c| c.field());
+            assert!(!kind.query(fields).groups().intersects(WALKS), "{}", kind.name());
+        }
+        assert!(Kind::Memory.columns().iter().any(|c| c.name == "pss"));
+    }
+
+    #[test]
+    fn lists_of_columns_name_columns() {
+        let is_of_files = |name: &str| FILES.own().any(|f| f.name == name);
+        assert!(OF_SOCKETS.iter().chain(OF_THREADS).all(|name| is_of_files(name)));
+        assert!(SUMMED.iter().all(|n| MAPS.own().any(|f| f.name == *n)));
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What rows lack, and the words for it. A value that is not known is NULL, which a query may well turn into a 0 or drop,
+//! so standard error says how many there were, and the exit code is 3.
+
+use std::collections::BTreeMap;
+
+use taskdiag::field::Missing;
+use taskdiag::view::Left;
+use taskdiag::{Reason, Snapshot};
+
+/// Why values are lacking, in the order of the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    NotAsked,
+    Denied,
+    Blocked,
+    Truncated,
+    OverBudget,
+    Stopped,
+    Unknown,
+}
+
+impl Why {
+    /// `None`: nothing is amiss.
+    fn of(missing: Missing) -> Option<Why> {
+        Some(match missing {
+            Missing::NotAsked => Why::NotAsked,
+            Missing::Reason(Reason::Absent | Reason::Vanished) => return None,
+            Missing::Reason(Reason::Denied) => Why::Denied,
+            Missing::Reason(Reason::Blocked) => Why::Blocked,
+            Missing::Reason(Reason::Truncated) => Why::Truncated,
+            Missing::Reason(Reason::OverBudget) => Why::OverBudget,
+            Missing::Reason(Reason::Stopped) => Why::Stopped,
+            Missing::Reason(_) => Why::Unknown,
+        })
+    }
+    fn words(self, is_live: bool) -> &'static str {
+        // SAFETY: the call only returns a number.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        match self {
+            Why::NotAsked => "it was not recorded; 'taskdiag record --groups' says what is",
+            Why::Denied if !is_live => "it was denied to whoever recorded",
+            Why::Denied if is_root => {
+                "it was denied, even to root, by a sandbox, a container or a security module"
+            }
+            Why::Denied => "it was denied; run as root to see it",
+            Why::Blocked => "reading it would have blocked; try again later",
+            Why::Truncated => "it is longer than what was read, and was cut",
+            Why::OverBudget => "it was over a limit of what may be read",
+            Why::Stopped => "the reading was stopped before",
+            Why::Unknown if !is_live => "the engine or kernel that recorded could not tell it",
+            Why::Unknown => "this engine or kernel cannot tell it; 'taskdiag engines' says who can",
+        }
+    }
+}
+
+/// Counts of values that are lacking.
+#[derive(Debug, Default)]
+pub struct Lacks {
+    /// By reason, whether it is live, the table and the column.
+    values: BTreeMap<(Why, bool, &'static str, String), u64>,
+    /// By reason, whether it is live, the table and the column that a condition looks at.
+    left: BTreeMap<(Why, bool, &'static str, String), u64>,
+    /// By reason, whether it is live and the table: processes of which no rows are there.
+    lists: BTreeMap<(Why, bool, &'static str), u64>,
+    /// Other things that a person should know, and whether something is lacking for it.
+    lines: Vec<(String, bool)>,
+}
+
+impl Lacks {
+    /// Adds a value.
+    pub fn value(&mut self, table: &'static str, column: &str, is_live: bool, missing: Missing) {
+        if let Some(why) = Why::of(missing) {
+            *self.values.entry((why, is_live, table, column.to_owned())).or_default() += 1;
+        }
+    }
+    /// Adds a process whose list is not there, so that the table has no rows of it.
+    pub fn list(&mut self, table: &'static str, is_live: bool, missing: Missing, processes: u64) {
+        if let Some(why) = Why::of(missing) {
+            *self.lists.entry((why, is_live, table)).or_default() += processes;
+        }
+    }
+    /// Adds tasks that a condition leaves out since it is not known whether it is true of them.
+    pub fn left(&mut self, table: &'static str, is_live: bool, left: &Left) {
+        if let Some(why) = Why::of(left.why) {
+            *self.left.entry((why, is_live, table, left.field.name.to_owned())).or_default() +=
+                left.tasks;
+        }
+    }
+    /// Adds a line.
+    pub fn line(&mut self, text: String, is_lack: bool) {
+        if !self.lines.iter().any(|(t, _)| *t == text) {
+            self.lines.push((text, is_lack));
+        }
+    }
+    /// Adds what an answer says of itself.
+    pub fn answer(&mut self, snapshot: &Snapshot) {
+        for caveat in snapshot.caveats() {
+            self.line(caveat.to_string(), caveat.is_lack());
+        }
+        let error = -snapshot.stream().done().error;
+        if error != 0 && error != libc::EINTR {
+            let why = std::io::Error::from_raw_os_error(error);
+            self.line(format!("the list of processes ended early: {why}"), true);
+        }
+    }
+    /// Adds all of these.
+    pub fn add(&mut self, more: Lacks) {
+        for (key, n) in more.values {
+            *self.values.entry(key).or_default() += n;
+        }
+        for (key, n) in more.left {
+            *self.left.entry(key).or_default() += n;
+        }
+        for (key, n) in more.lists {
+            *self.lists.entry(key).or_default() += n;
+        }
+        more.lines.into_iter().for_each(|(text, is_lack)| self.line(text, is_lack));
+    }
+    /// Is the answer partial?
+    pub fn is_partial(&self) -> bool {
+        let is_lack = |(_, is_lack): &(String, bool)| *is_lack;
+        !(self.values.is_empty() && self.left.is_empty() && self.lists.is_empty())
+            || self.lines.iter().any(is_lack)
+    }
+    /// What is to be said, a line each. Columns that as many rows lack for the same reason are in one.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.lines.iter().map(|(text, _)| text.clone()).collect();
+        let mut alike: BTreeMap<(Why, bool, &str, u64), Vec<&str>> = BTreeMap::new();
+        for ((why, is_live, table, column), n) in &self.values {
+            alike.entry((*why, *is_live, table, *n)).or_default().push(column);
+        }
+        for ((why, is_live, table, n), columns) in alike {
+            let rows = if n == 1 { "row" } else { "rows" };
+            let what = match columns.len() {
+                0..8 => columns.join(", "),
+                more => format!("{} and {} more columns", columns[..6].join(", "), more - 6),
+            };
+            lines.push(format!("{n} {rows} of {table} without {what}: {}", why.words(is_live)));
+        }
+        for ((why, is_live, table), n) in &self.lists {
+            let processes = if *n == 1 { "process has" } else { "processes have" };
+            lines.push(format!("{n} {processes} no rows in {table}: {}", why.words(*is_live)));
+        }
+        for ((why, is_live, table, column), n) in &self.left {
+            let tasks = if *n == 1 { "task was" } else { "tasks were" };
+            lines.push(format!(
+                "{n} {tasks} left out of {table}, as a condition looks at {column}: {}",
+                why.words(*is_live)
+            ));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_with_one_reason_are_one_line() {
+        let mut lacks = Lacks::default();
+        let denied = Missing::Reason(Reason::Denied);
+        for column in ["exe", "cwd"] {
+            lacks.value("processes", column, true, denied);
+            lacks.value("processes", column, true, denied);
+        }
+        lacks.value("processes", "rss", true, Missing::Reason(Reason::Absent));
+        let lines = lacks.lines();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].starts_with("2 rows of processes without cwd, exe: it was denied"),
+            "{lines:?}"
+        );
+        assert!(lacks.is_partial());
+    }
+
+    #[test]
+    fn what_a_task_does_not_have_is_not_lacking() {
+        let mut lacks = Lacks::default();
+        lacks.value("processes", "exe", true, Missing::Reason(Reason::Absent));
+        lacks.value("processes", "exe", true, Missing::Reason(Reason::Vanished));
+        lacks.line("a remark".to_owned(), false);
+        assert!(!lacks.is_partial());
+        assert_eq!(lacks.lines(), ["a remark"]);
+    }
+}

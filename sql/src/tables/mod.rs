@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tables of what runs, or of what was recorded.
+
+pub mod arrow;
+pub mod kind;
+pub mod lacks;
+pub mod push;
+pub mod recorded;
+pub mod request;
+pub mod scan;
+
+pub use kind::Kind;
+pub use scan::{Source, Table};

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The requests of one statement. Tables of the same processes are asked for together, so their rows are of one
+//! snapshot and fit each other.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use taskdiag::view::{Plan, Query, Selection};
+use taskdiag::{Choice, Groups, Snapshot, Watch};
+
+use super::lacks::Lacks;
+
+/// What is shared by all tables of a statement.
+#[derive(Debug)]
+pub struct Statement {
+    /// Ends the requests early.
+    pub watch: Arc<Watch>,
+    /// What is lacking in the rows.
+    pub lacks: Mutex<Lacks>,
+    choice: Choice,
+    asks: Mutex<Vec<Arc<Ask>>>,
+}
+
+/// One request for one or several tables.
+#[derive(Debug)]
+pub struct Ask {
+    threads: bool,
+    pids: Option<BTreeSet<u32>>,
+    queries: Mutex<Vec<Query>>,
+    answer: OnceLock<Result<Option<Snapshot>, String>>,
+}
+
+impl Statement {
+    /// A statement whose requests go to these engines.
+    pub fn new(choice: Choice) -> Statement {
+        let (lacks, asks) = (Mutex::default(), Mutex::default());
+        Statement { watch: Arc::default(), lacks, choice, asks }
+    }
+    /// The request that also serves this query about these processes.
+    pub fn ask(&self, query: &Query, pids: Option<BTreeSet<u32>>) -> Arc<Ask> {
+        let mut asks = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |a: &&Arc<Ask>| {
+            a.threads == query.threads && a.pids == pids && a.answer.get().is_none()
+        };
+        let found = asks.iter().find(is_same).cloned();
+        let ask = found.unwrap_or_else(|| {
+            let ask = Arc::new(Ask {
+                threads: query.threads,
+                pids,
+                queries: Mutex::default(),
+                answer: OnceLock::new(),
+            });
+            asks.push(ask.clone());
+            ask
+        });
+        ask.queries.lock().unwrap_or_else(PoisonError::into_inner).push(query.clone());
+        ask
+    }
+    /// Adds to what is lacking.
+    pub fn lack(&self, more: Lacks) {
+        self.lacks.lock().unwrap_or_else(PoisonError::into_inner).add(more);
+    }
+}
+
+impl Ask {
+    /// The plan of the library. `None`: there is nobody to ask about.
+    fn plan(&self) -> Option<Plan> {
+        if self.pids.as_ref().is_some_and(BTreeSet::is_empty) {
+            return None;
+        }
+        let queries = self.queries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let [one] = &queries[..] {
+            // It knows its conditions, and may ask in two steps.
+            return Some(one.plan());
+        }
+        let groups = queries.iter().fold(Groups::NONE, |all, q| all | q.groups());
+        let members = queries.iter().map(Query::members).reduce(|all, m| all.union(m));
+        let mut select = Selection::default();
+        select.pids = self.pids.iter().flatten().copied().collect();
+        let mut plan = Plan::new(groups, &select, self.threads);
+        plan.requests(|r| r.members = members.unwrap_or(r.members));
+        Some(plan)
+    }
+    /// The answer. It is asked for once.
+    ///
+    /// # Errors
+    /// There is no answer: why, for a person.
+    pub fn answer(&self, statement: &Statement) -> Result<Option<&Snapshot>, String> {
+        let asked = self.answer.get_or_init(|| {
+            let Some(mut plan) = self.plan() else { return Ok(None) };
+            plan.requests(|r| r.watch = Some(statement.watch.clone()));
+            let answered = plan.ask(statement.choice).map_err(|e| e.to_string())?;
+            let mut lacks = Lacks::default();
+            lacks.answer(&answered.snapshot);
+            statement.lack(lacks);
+            Ok(Some(answered.snapshot))
+        });
+        asked.as_ref().map(Option::as_ref).map_err(Clone::clone)
+    }
+}
+
+/// For EXPLAIN.
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tables = self.queries.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let what = if self.threads { "threads" } else { "processes" };
+        match self.plan() {
+            None => return f.write_str("nothing is asked"),
+            Some(plan @ (Plan::One(_) | Plan::Each(_))) => {
+                match &self.pids {
+                    Some(pids) => {
+                        let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+                        write!(f, "{what} of pids {}", pids.join(" "))?;
+                    }
+                    None => write!(f, "all {what}")?,
+                }
+                write!(f, ", groups {}", plan.groups())?;
+            }
+            Some(Plan::Narrow(narrow)) => write!(
+                f,
+                "groups {} of all {what}, then groups {} of those that pass",
+                narrow.first.groups, narrow.all.groups
+            )?,
+            Some(plan) => write!(f, "groups {}", plan.groups())?,
+        }
+        if tables > 1 { write!(f, ", shared by {tables} tables") } else { Ok(()) }
+    }
+}

@@ -1,0 +1,15 @@
+-- SPDX-License-Identifier: MIT OR Apache-2.0
+-- Views over the tables of what runs.
+
+-- The namespaces that processes are in, as lsns has them: the type, the inode, how many processes, and the lowest pid.
+create view namespaces as
+select type, ns, count(*) as processes, min(pid) as pid from (
+  select 'cgroup' as type, cgroupns as ns, pid from live.processes
+  union all select 'ipc', ipcns, pid from live.processes
+  union all select 'mnt', mntns, pid from live.processes
+  union all select 'net', netns, pid from live.processes
+  union all select 'pid', pidns, pid from live.processes
+  union all select 'time', timens, pid from live.processes
+  union all select 'user', userns, pid from live.processes
+  union all select 'uts', utsns, pid from live.processes
+) where ns is not null group by type, ns;

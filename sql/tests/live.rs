@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tables of what runs: values against /proc, what is asked of the machine, and how statements fail.
+
+mod common;
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use common::{Sleeper, ended, plan, program, rows, run, status};
+use serde_json::{Value, json};
+
+#[test]
+fn processes_have_the_values_of_proc() {
+    let sleeper = Sleeper::start();
+    let pid = sleeper.pid();
+    let sql = format!(
+        "select pid, ppid, comm, args, user, uid, rss, vsz, nlwp, s, exe, start from processes where pid = {pid}"
+    );
+    let rows = rows(&sql);
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!(row["pid"], json!(pid));
+    assert_eq!(row["ppid"], json!(std::process::id()));
+    assert_eq!(row["comm"], json!("sleep"));
+    assert_eq!(row["args"], json!(["sleep", "600"]));
+    assert_eq!(row["uid"], json!(status(pid, "Uid")));
+    assert_eq!(row["rss"], json!(status(pid, "VmRSS") * 1024));
+    assert_eq!(row["vsz"], json!(status(pid, "VmSize") * 1024));
+    assert_eq!(row["nlwp"], json!(1));
+    assert_eq!(row["s"], json!("S"));
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).expect("it is our own");
+    assert_eq!(row["exe"], json!(exe.to_str().expect("UTF-8")));
+    let start = row["start"].as_str().expect("a moment");
+    assert!(start.starts_with("20") && start.ends_with('Z'), "{start}");
+}
+
+#[test]
+fn a_pid_is_asked_for_alone() {
+    let own = std::process::id();
+    for (condition, pids) in [
+        (format!("pid = {own}"), format!("{own}")),
+        (format!("{own} = pid"), format!("{own}")),
+        (format!("pid in ({own}, 1)"), format!("1 {own}")),
+        (format!("pid = {own} or pid = 1"), format!("1 {own}")),
+        (format!("pid in (1, 2, {own}) and pid = {own}"), format!("{own}")),
+    ] {
+        let plan = plan(&format!("select comm, pid from processes where {condition}"));
+        assert!(
+            plan.contains(&format!("request=[processes of pids {pids}, groups base]")),
+            "{condition}: {plan}"
+        );
+    }
+    let sql = format!("select count(*) as n from processes where pid = {own}");
+    assert_eq!(rows(&sql), [json!({"n": 1})]);
+    let nobody = plan("select comm from processes where pid = 1 and pid = 2");
+    assert!(nobody.contains("nothing is asked") || nobody.contains("EmptyExec"), "{nobody}");
+    assert_eq!(run(&["-c", "select comm from processes where pid = 4194305"]).code, 1);
+}
+
+#[test]
+fn columns_decide_groups() {
+    for (columns, groups) in [
+        ("pid", "base"),
+        ("comm, ppid", "base"),
+        ("rss", "statm"),
+        ("comm, rss", "base|statm"),
+        ("user", "cred"),
+        ("args", "base|cmdline"),
+        ("count(*)", "base"),
+        ("sum(read_bytes)", "io"),
+    ] {
+        let plan = plan(&format!("select {columns} from processes"));
+        assert!(
+            plan.contains(&format!("request=[all processes, groups {groups}]")),
+            "{columns}: {plan}"
+        );
+    }
+    let plan = plan("select pss from memory");
+    assert!(plan.contains("groups statm|rollup]"), "{plan}");
+}
+
+#[test]
+fn conditions_are_looked_at_before_the_rest_is_asked() {
+    let plan = plan(
+        "select pid, exe from processes where comm like 'slee%' and rss > 4096 and ruser = 'root'",
+    );
+    let wanted = "where=[((comm ~ \"(?s)^slee.*$\") and (rss > 4096)) and (ruser in (\"root\"))], \
+                  request=[groups base|cred|statm of all processes, then groups base|cred|statm|paths of those that pass]";
+    assert!(plan.contains(wanted), "{plan}");
+    // Kernel threads have no memory, which is 0 in SQL and unknown to the library.
+    let plan = self::plan("select pid from processes where rss < 4096");
+    assert!(!plan.contains("where=["), "{plan}");
+    assert!(
+        !rows("select pid from processes where rss = 0").is_empty(),
+        "there are kernel threads"
+    );
+    let sleeper = Sleeper::start();
+    for condition in [
+        "comm like 'sl%p'",
+        "comm = 'sleep'",
+        "comm in ('sleep', 'x')",
+        "s = 'S'",
+        "rss > 0",
+        "nlwp <= 1",
+    ] {
+        let sql = format!("select pid from processes where {condition}");
+        let pids: HashSet<u64> = rows(&sql).iter().filter_map(|r| r["pid"].as_u64()).collect();
+        assert!(pids.contains(&sleeper.pid().into()), "{condition}");
+        let not = format!(
+            "select pid from processes where not ({condition}) and pid = {}",
+            sleeper.pid()
+        );
+        assert!(rows(&not).is_empty(), "{condition}");
+    }
+}
+
+#[test]
+fn tables_of_one_statement_are_one_request() {
+    let own = std::process::id();
+    let sql = format!(
+        "select p.comm, m.pss, f.fdnum, s.lport, a.path from processes p join memory m on p.pid = m.pid \
+         join files f on f.pid = p.pid left join sockets s on s.pid = p.pid join maps a on a.pid = p.pid \
+         where p.pid = {own}"
+    );
+    let plan = plan(&sql);
+    let request = format!(
+        "request=[processes of pids {own}, groups base|vma|statm|fd|rollup, shared by 5 tables]"
+    );
+    assert_eq!(plan.matches(&request).count(), 5, "{plan}");
+    assert!(!rows(&sql).is_empty());
+    let threads = self::plan("select t.tid from threads t join processes p on p.pid = t.pid");
+    assert!(threads.contains("request=[all threads, groups base]"), "{threads}");
+    assert!(threads.contains("request=[all processes, groups base]"), "{threads}");
+}
+
+#[test]
+fn threads_are_those_of_proc() {
+    let own = std::process::id();
+    let tids: HashSet<u64> = rows(&format!("select tid from threads where pid = {own}"))
+        .iter()
+        .filter_map(|r| r["tid"].as_u64())
+        .collect();
+    assert!(tids.len() > 1, "the test harness has threads");
+    assert!(tids.contains(&own.into()));
+}
+
+#[test]
+fn files_are_those_of_proc() {
+    let own = std::process::id();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    file.as_file().set_len(12_345).expect("it grows");
+    let path = file.path().to_str().expect("UTF-8");
+    let sql = format!(
+        "select pid, kind, size, command, deleted from files where pid = {own} and path = '{path}'"
+    );
+    assert_eq!(
+        rows(&sql)[0],
+        json!({"pid": own, "kind": "reg", "size": 12_345, "command": status_name(own), "deleted": false})
+    );
+    let plan = plan(&sql);
+    assert!(
+        plan.contains(&format!(
+            "where=[path in (\"{path}\")], request=[processes of pids {own}, groups base|fd]"
+        )),
+        "{plan}"
+    );
+}
+
+fn status_name(pid: u32) -> String {
+    common::proc(pid, "comm").trim().to_owned()
+}
+
+#[test]
+fn sockets_are_those_that_listen() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let sql = format!(
+        "select pid, laddr, family, protocol, sockstate from sockets where lport = {port} and sockstate = 'LISTEN'"
+    );
+    let rows = rows(&sql);
+    let of_us = rows.iter().find(|r| r["pid"] == json!(std::process::id())).expect("we listen");
+    assert_eq!(of_us["laddr"], json!("127.0.0.1"));
+    assert_eq!(of_us["family"], json!("inet"));
+    assert_eq!(of_us["protocol"], json!("TCP"));
+}
+
+#[test]
+fn maps_and_memory_are_those_of_proc() {
+    let sleeper = Sleeper::start();
+    let pid = sleeper.pid();
+    let maps = rows(&format!(
+        "select address, \"end\", perms, path from maps where pid = {pid} order by address"
+    ));
+    let text = common::proc(pid, "maps");
+    assert_eq!(maps.len(), text.lines().count());
+    let first = text.lines().next().expect("it has mappings");
+    let begin =
+        u64::from_str_radix(first.split('-').next().expect("an address"), 16).expect("hexadecimal");
+    assert_eq!(maps[0]["address"], json!(begin));
+    let memory = rows(&format!("select pss, uss, rss from memory where pid = {pid}"));
+    assert!(memory[0]["pss"].as_u64().expect("we may see our own") > 0);
+    assert!(memory[0]["uss"].as_u64() <= memory[0]["pss"].as_u64());
+    // Kernel threads are no rows, whatever is asked.
+    let with = rows("select count(*) as n from memory where comm = 'kthreadd'");
+    assert_eq!(with, [json!({"n": 0})]);
+}
+
+#[test]
+fn namespaces_count_processes() {
+    let own = std::fs::read_link("/proc/self/ns/uts").expect("it has one");
+    let inode =
+        own.to_str().and_then(|t| t.split(['[', ']']).nth(1)).expect("uts:[inode]").to_owned();
+    let all = rows(&format!("select type, processes from namespaces where ns = {inode}"));
+    assert_eq!(all[0]["type"], json!("uts"));
+    assert!(all[0]["processes"].as_u64() > Some(0));
+}
+
+#[test]
+fn results_are_json_csv_and_tables() {
+    let own = std::process::id();
+    let sql = "select 1 as a, 'x,\"y' as b, null as c, true as d, '-z' as e";
+    let csv = run(&["-o", "csv", "-c", sql]);
+    assert_eq!((csv.code, csv.out.as_str()), (0, "a,b,c,d,e\n1,\"x,\"\"y\",,true,\\x2dz\n"));
+    let json = run(&["-o", "json", "-c", sql]);
+    let value: Value = serde_json::from_str(&json.out).expect("it is JSON");
+    assert_eq!(value, json!([{"a": 1, "b": "x,\"y", "c": null, "d": true, "e": "-z"}]));
+    let table = run(&["-c", "select 1 as a, 'x\u{1b}y' as b, null as c"]);
+    assert_eq!(table.out, "a  b       c\n-  ------  ----\n1  x\\x1by  NULL\n");
+    let many = run(&[
+        "-o",
+        "csv",
+        "-c",
+        &format!("select pid from processes where pid = {own}; select 2 as n"),
+    ]);
+    assert_eq!(many.out, format!("pid\n{own}\nn\n2\n"));
+}
+
+#[test]
+fn statements_come_from_standard_input() {
+    let mut command = program::<&str>([]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin
+        .write_all(b"create view own as select 6 * 7 as n;\nselect n from own;\n")
+        .expect("it reads");
+    drop(stdin);
+    let ran = ended(child);
+    assert_eq!((ran.code, ran.out.as_str()), (0, " n\n--\n42\n"), "{}", ran.err);
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    for (sql, want) in [
+        ("select", "Expected"),
+        ("selec 1", "Expected"),
+        ("select con from processes", "there is no column 'con'"),
+        ("select nice from processes", "there is no column 'nice' (did you mean 'ni'?)"),
+        ("select rsss from processes", "there is no column 'rsss' (did you mean 'rss'?)"),
+        ("select 1 from process", "there is no table 'process' (did you mean 'processes'?)"),
+        ("select nosuch(pid) from processes", "nosuch"),
+        ("insert into processes select * from processes", "nsert"),
+        ("drop table processes", "cannot be dropped"),
+        ("create view maps as select 1", "maps"),
+        ("", "there is no statement"),
+    ] {
+        let ran = run(&["-c", sql]);
+        assert_eq!(ran.code, 2, "{sql}: {}", ran.err);
+        assert!(ran.err.contains(want), "{sql}: {}", ran.err);
+        assert!(ran.err.len() < 300, "{sql}: {}", ran.err);
+        assert!(ran.out.is_empty(), "{sql}: {}", ran.out);
+    }
+    assert_eq!(run(&["--nosuch"]).code, 2);
+    assert_eq!(run(&["--engine", "nosuch", "-c", "select 1"]).code, 2);
+    assert_eq!(run(&["-c", "select pid from processes where pid < 0"]).code, 1);
+}
+
+#[test]
+fn tables_and_columns_are_listed() {
+    let tables =
+        rows("select table_name from information_schema.tables where table_schema = 'live'");
+    let names: HashSet<&str> = tables.iter().filter_map(|r| r["table_name"].as_str()).collect();
+    let want = ["processes", "threads", "files", "sockets", "maps", "memory", "namespaces"];
+    assert_eq!(names, HashSet::from(want));
+    let columns = run(&["-o", "csv", "-c", "describe processes"]);
+    assert!(columns.out.contains("\nrss,UInt64,YES\n"), "{}", columns.out);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut command = program(["-o", "csv", "-c", "select * from generate_series(1, 3000000)"]);
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    drop(child.stdout.take());
+    let ran = ended(child);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn ctrl_c_ends_a_query() {
+    let mut command = program([
+        "-c",
+        "select count(*) from generate_series(1, 1000000) a, generate_series(1, 1000000) b",
+    ]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let pid = child.id().to_string();
+    // The handler is there when SIGINT is among the caught signals.
+    let caught =
+        || u64::from_str_radix(status_text(&pid).trim(), 16).expect("hexadecimal") & 2 != 0;
+    while !caught() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let kill =
+        std::process::Command::new("kill").args(["-INT", &pid]).status().expect("there is kill");
+    assert!(kill.success());
+    let ran = ended(child);
+    assert_eq!(ran.code, 130, "{}", ran.err);
+    assert!(ran.err.contains("stopped by Ctrl-C"), "{}", ran.err);
+}
+
+fn status_text(pid: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    text.lines().find_map(|l| l.strip_prefix("SigCgt:")).expect("status has it").to_owned()
+}
