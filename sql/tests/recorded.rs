@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Recordings as tables: the frames, the moment that is meant, and what was not recorded.
+
+mod common;
+
+use std::path::Path;
+use std::time::Duration;
+
+use common::{plan_with, rows_with, run};
+use serde_json::json;
+use taskdiag::recording::{Options, Writer};
+use taskdiag::wire::{Done, Info, StreamWriter, build};
+use taskdiag::{Base, Groups, Snapshot, Statm};
+
+/// 2026-11-22 at 03:10:00 UTC.
+const BEGIN: u64 = 1_795_317_000;
+
+/// An answer of this second about three processes, whose memory grows by a page each second.
+fn snapshot(second: u64) -> Snapshot {
+    let mut w = StreamWriter::new();
+    w.info(&build!(Info {
+        show_flags: (Groups::BASE | Groups::STATM).bits(),
+        realtime_ns: second * 1_000_000_000,
+        boottime_ns: (second - BEGIN / 2) * 1_000_000_000,
+        page_size: 4096,
+        ..StreamWriter::blank_info()
+    }));
+    for pid in 1..=3 {
+        w.begin_task(pid, pid);
+        let mut base = Base::new();
+        (base.valid, base.ppid) = (Base::ALL_VALID, pid / 2);
+        base.comm[..4].copy_from_slice(&[b't', b'a', b's', b'0' + pid as u8]);
+        w.put(&base);
+        let mut statm = Statm::new();
+        (statm.valid, statm.rss_bytes) = (Statm::ALL_VALID, 4096 * (second - BEGIN + 1));
+        w.put(&statm);
+        w.end_task();
+    }
+    Snapshot::parse(w.finish(Done::default())).expect("it is well formed")
+}
+
+/// Three frames, ten seconds apart.
+fn recording(directory: &Path) {
+    let mut writer =
+        Writer::open(directory, Options::new(Duration::from_secs(10))).expect("it is empty");
+    for second in [0, 10, 20] {
+        writer.append(&snapshot(BEGIN + second)).expect("there is room");
+    }
+}
+
+#[test]
+fn frames_have_their_moment_and_host() {
+    let directory = tempfile::tempdir().expect("a directory");
+    recording(directory.path());
+    let at = ["--recording", directory.path().to_str().expect("UTF-8"), "--host", "web1"];
+    let all = rows_with(&at, "select ts, host, pid, comm, rss from processes order by ts, pid");
+    assert_eq!(all.len(), 9);
+    assert_eq!(
+        all[4],
+        json!({"ts": "2026-11-22T03:10:10Z", "host": "web1", "pid": 2, "comm": "tas2", "rss": 11 * 4096})
+    );
+    let grown = "select max(rss) - min(rss) as grown from processes where pid = 3 and ts >= '2026-11-22 03:10:10Z'";
+    assert_eq!(rows_with(&at, grown), [json!({"grown": 40_960})]);
+    let plan = plan_with(&at, grown);
+    assert!(plan.contains("pids=[3], frames=2 of 3"), "{plan}");
+    // What runs now is there beside it.
+    let live =
+        format!("select count(*) as n from live.processes where pid = {}", std::process::id());
+    assert_eq!(rows_with(&at, &live), [json!({"n": 1})]);
+    let own = rows_with(&at[..2], "select distinct host from processes");
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("it has a name");
+    assert_eq!(own, [json!({"host": name.trim()})]);
+}
+
+#[test]
+fn one_moment_of_a_recording() {
+    let directory = tempfile::tempdir().expect("a directory");
+    recording(directory.path());
+    let path = directory.path().to_str().expect("UTF-8");
+    let sql = "select distinct ts from processes";
+    for (at, want) in [
+        ("2026-11-22 03:10:15Z", "2026-11-22T03:10:10Z"),
+        ("2026-11-22 03:10:00Z", "2026-11-22T03:10:00Z"),
+        ("@1795317020", "2026-11-22T03:10:20Z"),
+    ] {
+        assert_eq!(
+            rows_with(&["--recording", path, "--at", at], sql),
+            [json!({"ts": want})],
+            "{at}"
+        );
+    }
+    let before = run(&["--recording", path, "--at", "@1795316999", "-c", sql]);
+    assert_eq!(before.code, 4, "{}", before.err);
+    assert!(before.err.contains("nothing was recorded at"), "{}", before.err);
+    assert_eq!(run(&["--recording", path, "--at", "noon", "-c", sql]).code, 2);
+    assert_eq!(run(&["--at", "03:10", "-c", sql]).code, 2);
+}
+
+#[test]
+fn what_was_not_recorded_is_said() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("UTF-8");
+    let empty = run(&["--recording", path, "-c", "select 1"]);
+    assert_eq!(empty.code, 4, "{}", empty.err);
+    assert!(empty.err.contains("taskdiag record"), "{}", empty.err);
+    recording(directory.path());
+    let lacking = run(&[
+        "--recording",
+        path,
+        "-o",
+        "csv",
+        "-c",
+        "select pid, \"user\" from processes where pid = 1",
+    ]);
+    assert_eq!((lacking.code, lacking.out.as_str()), (3, "pid,user\n1,\n1,\n1,\n"));
+    assert!(
+        lacking.err.contains("3 rows of processes without user: it was not recorded"),
+        "{}",
+        lacking.err
+    );
+    let files = run(&["--recording", path, "-c", "select count(*) from files"]);
+    assert_eq!(files.code, 3, "{}", files.err);
+}
