@@ -53,6 +53,10 @@ fn a_pid_is_asked_for_alone() {
     }
     let sql = format!("select count(*) as n from processes where pid = {own}");
     assert_eq!(rows(&sql), [json!({"n": 1})]);
+    let many: Vec<String> = (1..=40).map(|pid: u32| pid.to_string()).collect();
+    let plan_of_many =
+        plan(&format!("select comm from processes where pid in ({})", many.join(", ")));
+    assert!(plan_of_many.contains("request=[all processes, groups base]"), "{plan_of_many}");
     let nobody = plan("select comm from processes where pid = 1 and pid = 2");
     assert!(nobody.contains("nothing is asked") || nobody.contains("EmptyExec"), "{nobody}");
     assert_eq!(run(&["-c", "select comm from processes where pid = 4194305"]).code, 1);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use taskdiag::view::{Plan, Query, Selection};
+use taskdiag::view::{FEW_PIDS, Plan, Query, Selection};
 use taskdiag::{Choice, Groups, Snapshot, Watch};
 
 use super::lacks::Lacks;
@@ -109,11 +109,12 @@ impl fmt::Display for Ask {
             None => return f.write_str("nothing is asked"),
             Some(plan @ (Plan::One(_) | Plan::Each(_))) => {
                 match &self.pids {
-                    Some(pids) => {
+                    Some(pids) if pids.len() <= FEW_PIDS => {
                         let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
                         write!(f, "{what} of pids {}", pids.join(" "))?;
                     }
-                    None => write!(f, "all {what}")?,
+                    // Of many, the library asks all, and drops the others.
+                    _ => write!(f, "all {what}")?,
                 }
                 write!(f, ", groups {}", plan.groups())?;
             }
