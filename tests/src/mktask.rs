@@ -47,7 +47,16 @@ impl Mktask {
         }
         let pairs = line.split(' ').map(|kv| kv.split_once('=').expect("key=value"));
         m.facts = pairs.map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        m.settle();
         Ok(m)
+    }
+    /// Waits until the task no longer runs: it has said that it is there, and then sleeps or stops, which takes a moment on
+    /// a busy machine. A task that always runs is waited for a short time.
+    fn settle(&self) {
+        let mut wait = Patience::new(Duration::from_millis(200));
+        while self.has("pid") && runs(self.pid()) && !wait.is_over() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
     /// The state and its arguments.
     pub fn state(&self) -> &str {
@@ -100,6 +109,12 @@ impl Drop for Mktask {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether a task runs or waits for a processor.
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
 }
 
 /// The hash by which mktask reports a long value (FNV-1a, 64 bits).
