@@ -30,9 +30,9 @@ SPIN = ["timeout", str(SECONDS), "sh", "-c", "while :; do :; done"]
 OURS = {
     "idle": None,
     SPINS: SPIN,
-    "ps -o pid,ppid": ps("-o", "pid,ppid", engine="bpf"),
+    "ps -eo pid,ppid": ps("-eo", "pid,ppid", engine="bpf"),
     "ps aux": ps("aux", engine="bpf"),
-    "ps -o pid,exe,cwd": ps("-o", "pid,exe,cwd", engine="bpf"),
+    "ps -eo pid,exe,cwd": ps("-eo", "pid,exe,cwd", engine="bpf"),
     "dump base,stat,statm": [TASKDIAG, "dump", "--engine", "bpf", "-g", "base,stat,statm"],
     "files": [TASKDIAG, "files", "--engine", "bpf"],
     "maps": [TASKDIAG, "maps", "--engine", "bpf"],
@@ -43,7 +43,7 @@ PEERS = {"procps: ps aux": ["ps", "aux"], "lsof -n -P": ["lsof", "-n", "-P"]}
 THREADS = {
     "idle": None,
     SPINS: SPIN,
-    "ps -T": ps("--threads", "-o", "pid,tid,comm,stat,time", engine="bpf"),
+    "ps -T": ps("--threads", "-eo", "pid,tid,comm,stat,time", engine="bpf"),
     "ps aux": ps("aux", engine="bpf"),
     "files": [TASKDIAG, "files", "--engine", "bpf"],
 }
