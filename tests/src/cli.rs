@@ -22,7 +22,7 @@ use crate::skips::target_dir;
 /// If it cannot be built.
 pub fn taskdiag() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| built("taskdiag-cli", "taskdiag", "TASKDIAG_BIN"))
+    PATH.get_or_init(|| built("taskdiag-cli", "taskdiag", "TASKDIAG_BIN", PROFILE))
 }
 
 /// The path of the service, which is built now if it is not up to date. On machines without cargo, `TASKDIAGD_BIN` names
@@ -32,30 +32,35 @@ pub fn taskdiag() -> &'static PathBuf {
 /// If it cannot be built.
 pub fn taskdiagd() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| built("taskdiagd", "taskdiagd", "TASKDIAGD_BIN"))
+    PATH.get_or_init(|| built("taskdiagd", "taskdiagd", "TASKDIAGD_BIN", PROFILE))
 }
 
-/// The path of the drop-in for libproc2, which is built as the program is. On machines without cargo, `TASKDIAG_PROCPS_LIB`
-/// names it.
+/// The path of the drop-in for libproc2, which is built as the program is; in a release with its own profile, since a panic
+/// must not end the program that it is loaded into. On machines without cargo, `TASKDIAG_PROCPS_LIB` names it.
 ///
 /// # Panics
 /// If it cannot be built.
 pub fn dropin() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| built("taskdiag-procps", "libtaskdiag_procps.so", "TASKDIAG_PROCPS_LIB"))
+    let profile = if cfg!(debug_assertions) { "debug" } else { "dropin" };
+    PATH.get_or_init(|| {
+        built("taskdiag-procps", "libtaskdiag_procps.so", "TASKDIAG_PROCPS_LIB", profile)
+    })
 }
 
+/// The directory of the profile that the tests themselves are built with.
+const PROFILE: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+
 /// The path that the variable names, or else of this file of a package of the workspace, which is built.
-fn built(package: &str, file: &str, var: &str) -> PathBuf {
+fn built(package: &str, file: &str, var: &str, profile: &str) -> PathBuf {
     if let Some(path) = std::env::var_os(var) {
         return path.into();
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.args(["build", "-q", "-p", package, "--target-dir"]).arg(target_dir());
-    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
-    if profile == "release" {
-        build.arg("--release");
+    if profile != "debug" {
+        build.args(["--profile", profile]);
     }
     let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
     assert!(status.success(), "{package} does not build");

@@ -56,7 +56,7 @@ fn a_stopped_answer_of_several_runs_has_whole_tasks() {
     let groups = Groups::BASE | Groups::STAT | Groups::STATM | Groups::SIGNALS | Groups::LIMITS;
     let ask = |watch: &Arc<Watch>| {
         let req = Request::threads(m.pid(), groups).with_watch(watch.clone());
-        let answer = Bpf::untried().small().run(&req).expect("an answer");
+        let answer = Bpf::untried().run(&req).expect("an answer");
         Snapshot::parse(answer.stream).expect("a stream")
     };
     let whole = ask(&counts);
@@ -114,7 +114,7 @@ fn files_go_on_beside_a_command_line_that_waits() {
     };
     let has_files = has_files.spawn().map(Idle).expect("sleep");
     let request = Request::all(Groups::BASE | Groups::CMDLINE | Groups::FD);
-    for mut engine in [Bpf::untried(), Bpf::untried().small(), Bpf::legacy().small()] {
+    for mut engine in [Bpf::untried(), Bpf::legacy()] {
         let answer = engine.run(&request).expect("an answer");
         let snapshot = Snapshot::parse(answer.stream).expect("a stream");
         let task = |idle: &Idle| snapshot.tasks().find(|t| t.pid() == idle.0.id()).expect("a task");
@@ -145,8 +145,7 @@ fn a_list_of_files_goes_on_in_a_later_run() {
     let mut opened: Vec<u32> = files.iter().map(|f| f.as_raw_fd() as u32).collect();
     opened.sort_unstable();
     let later = Mktask::start(&["threads", "4"]).expect("threads");
-    let engines = [Bpf::untried(), Bpf::untried().small(), Bpf::legacy(), Bpf::legacy().small()];
-    for mut engine in engines {
+    for mut engine in [Bpf::untried(), Bpf::legacy()] {
         let me = std::process::id();
         let requests = [
             Request::all_threads(Groups::BASE | Groups::FD),
@@ -215,7 +214,7 @@ fn an_epoll_file_with_very_many_entries() {
         added.push(fd as u64);
     }
     added.sort_unstable();
-    for mut engine in [Bpf::untried(), Bpf::untried().small(), Bpf::legacy().small()] {
+    for mut engine in [Bpf::untried(), Bpf::legacy()] {
         let (mut seen, reason) = details(&mut engine, epoll.as_raw_fd() as u32, 0);
         seen.sort_unstable();
         assert!(seen == added, "{engine:?}: {} of {ENTRIES}", seen.len());
@@ -249,7 +248,7 @@ fn an_inotify_file_with_very_many_watches() {
                 return skip(NAME, "not allowed so many watches");
             }
         }
-        for mut engine in [Bpf::untried(), Bpf::untried().small(), Bpf::legacy().small()] {
+        for mut engine in [Bpf::untried(), Bpf::legacy()] {
             let (mut seen, reason) = details(&mut engine, inotify.as_raw_fd() as u32, 0);
             let told = seen.len();
             seen.sort_unstable();

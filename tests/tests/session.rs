@@ -171,8 +171,7 @@ fn more_tasks_than_before_are_all_there() {
     if !engines().contains(&Source::KeptBpf) {
         return skip("sessions that grow", "the bpf engine does not work here");
     }
-    // It has little memory, so that each answer takes several runs.
-    let mut kept = Bpf::untried().keeping().small();
+    let mut kept = Bpf::untried().keeping();
     let request = Request::all_threads(Groups::BASE | Groups::CMDLINE);
     let before = Snapshot::parse(kept.run(&request).expect("it answers").stream);
     let before = before.expect("it is whole").tasks().len();

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use taskdiag::field::{Row, TASKS, TextForm};
 use taskdiag::view::{Query, Rows, Selection, Tasks, View};
-use taskdiag::{Groups, Members, Snapshot, Stat};
+use taskdiag::{Groups, Members, Snapshot};
 
 use crate::answer;
 use crate::args::procps::Instead;
@@ -104,16 +104,8 @@ pub fn run(args: &PsArgs) -> Result<(), Exit> {
 /// The saved answer, or one of this machine.
 fn snapshot(args: &PsArgs, terminal: &Terminal) -> Result<Snapshot, Exit> {
     let columns = columns(args, args.threads);
-    let mut query = query(args, &columns, terminal, args.threads);
-    let snapshot = exit::quietly(args.strict, || args.source.get(|| query.clone()))?;
-    let is_whole = snapshot.stream().done().error == 0;
-    if args.source.from.is_some() || !is_whole || !lacks_locked(&columns, &snapshot) {
-        return Ok(snapshot);
-    }
-    // In /proc, the locked pages are in a file that is read for STATM and not for STAT. Missing processes were reported
-    // before.
-    query.groups |= Groups::STATM;
-    exit::quietly(true, || args.source.ask(query.plan()))
+    let query = query(args, &columns, terminal, args.threads);
+    exit::quietly(args.strict, || args.source.get(|| query.clone()))
 }
 
 /// The threads of all processes that may be shown.
@@ -124,7 +116,6 @@ fn threads_of(args: &PsArgs, columns: &[Column], terminal: &Terminal) -> Result<
         if query.select.only_pids().is_none() {
             query.select = Selection::default();
         }
-        query.groups |= Groups::STATM;
         query
     })
 }
@@ -175,18 +166,6 @@ fn by_start(mut rows: Vec<u32>, snapshot: &Snapshot) -> Vec<u32> {
     };
     rows.sort_by_key(start);
     rows
-}
-
-/// May the column STAT lack the letter for locked pages, which another request would give?
-fn lacks_locked(columns: &[Column], snapshot: &Snapshot) -> bool {
-    if !columns.iter().any(|c| c.field.name == "stat") {
-        return false;
-    }
-    let first = snapshot.tasks().find(|t| t.record::<Stat>().is_some());
-    first.is_some_and(|t| {
-        let row = Row::new(t);
-        row.stat.is_some_and(|s| s.flags().is_none()) && row.statm.is_none()
-    })
 }
 
 /// The width of a line in cells. As in procps, COLUMNS counts in a pipe, too.

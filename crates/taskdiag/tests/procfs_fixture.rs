@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use taskdiag::engine::procfs::Procfs;
-use taskdiag::wire::{BLOB_CUT, BLOB_REWRITTEN, TASK_EXITING, TASK_KTHREAD};
+use taskdiag::wire::{BLOB_CUT, BLOB_REWRITTEN, STAT_LOCKED, TASK_EXITING, TASK_KTHREAD};
 use taskdiag::{
     Base, Cgroup, Cred, Engine, Error, Group, Groups, Io, Members, Ns, PathKind, Reason, Request,
     Sched, Snapshot, Stat, Statm,
@@ -154,6 +154,23 @@ fn sizes_come_from_the_cheapest_file() {
     let flags = Members::of(Groups::STAT, &["flags"]).union(of(&["rss_bytes"]));
     assert_eq!(ask(statm | Groups::STAT, flags), status_has);
     assert_eq!(ask(statm, flags), statm_has);
+}
+
+/// Only status knows of locked pages. It is read for a request that names the flags, and not for all of STAT.
+#[test]
+fn locked_pages_are_read_where_they_are_named() {
+    let p = Proc::new();
+    p.stat("7", b"x", 'S', 1, 0).file("7/status", "VmSize:\t40 kB\nVmLck:\t4 kB\n");
+    p.stat("8", b"y", 'S', 1, 0).file("8/status", "VmSize:\t40 kB\nVmLck:\t0 kB\n");
+    p.stat("9", b"z", 'S', 1, 0);
+    let flags = |members| {
+        let s = p.ask(&Request::all(Groups::BASE | Groups::STAT).with_members(members));
+        s.tasks().map(|t| t.record::<Stat>().unwrap().flags()).collect::<Vec<_>>()
+    };
+    let named = Members::of(Groups::STAT, &["flags", "nice"]);
+    assert_eq!(flags(named), [Some(STAT_LOCKED), Some(0), None]);
+    assert_eq!(flags(Members::of(Groups::STAT, &["nice"])), [None; 3]);
+    assert_eq!(flags(Members::ALL), [None; 3]);
 }
 
 #[test]

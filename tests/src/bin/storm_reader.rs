@@ -190,7 +190,6 @@ impl Asker {
             Program::Legacy => (Bpf::legacy(), Source::LegacyBpf),
             _ => (Bpf::untried(), Source::KeptBpf),
         };
-        let engine = if rnd.below(3) == 0 { engine.small() } else { engine };
         // Under emulation the load of a program takes a hundred times as long as an answer.
         let times = if rnd.below(4) == 0 { 1 } else { KEPT };
         let engine = if times > 1 { engine.keeping() } else { engine };

@@ -7,8 +7,12 @@ use crate::exit::Exit;
 
 /// The items of all occurrences of an option.
 pub fn items<'a>(args: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
-    let split = |a: &'a String| a.split([',', ' ', '\t', '\n']).filter(|s| !s.is_empty());
-    args.into_iter().flat_map(split).collect()
+    args.into_iter().flat_map(|list| split(list)).collect()
+}
+
+/// The items of one list.
+pub fn split(list: &str) -> impl Iterator<Item = &str> {
+    list.split([',', ' ', '\t', '\n']).filter(|s| !s.is_empty())
 }
 
 /// The items of a list as procps takes it: none between two commas is an error.

@@ -278,11 +278,11 @@ impl PsArgs {
         let form = table::form_from(m)?;
         let source = table::source(m, PageLimits::from_matches(m));
         let is_saved = source.from.is_some();
-        let mut select = t.selection()?;
         let is_procps = strict || t.is_procps();
+        let mut select = if is_procps { t.selection()? } else { Selection::default() };
         // A saved answer has no processes of the caller.
         let nothing_said = t.lists.is_empty() && t.kinds == procps::Kinds::default() && !t.all;
-        if !is_procps || is_saved && nothing_said {
+        if is_saved && nothing_said {
             select.simple.clear();
         }
         select.running |= flag("running");

@@ -7,6 +7,7 @@ mod look;
 pub mod place;
 pub mod select;
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -75,12 +76,13 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     }
     let table = &args.table;
     let query = query(args);
+    let locks = LocksAside::begin(&query, table.source.from.is_some());
     let snapshot = table.source.get(|| query.clone())?;
     let asked = Instant::now();
     let mut view = query.view(&snapshot);
     if let Some(files) = view.files_mut() {
         files.own_netns = own_netns(files, table.source.from.is_some());
-        files.locks = locks(&query, table.source.from.is_some());
+        files.locks = locks.end();
     }
     // Where only certain files are selected, none of a task whose files are not known is known to be one.
     let gaps = table.form != Form::Text
@@ -215,15 +217,31 @@ pub fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
     u32::try_from(own).ok()
 }
 
-/// Who has locked which file, where a column shows it; of a saved answer, nobody knows.
-fn locks(query: &Query, saved: bool) -> Option<Locks> {
-    let filtered = query.filter.iter().flat_map(Filter::fields);
-    let sorted = query.sort.iter().map(|k| k.field);
-    let mut fields = query.columns.iter().copied().chain(filtered).chain(sorted);
-    if saved || !fields.any(|f| ["lock", "fd_lock"].contains(&f.name)) {
-        return None;
+/// Who has locked which file, where a column shows it. Of a saved answer, nobody knows.
+///
+/// A thread reads it while the tasks are asked for: the kernel lets nobody change locks meanwhile, and first waits for an RCU
+/// grace period (`locks_start()` takes `file_rwsem` for writing), which is 5 to 30 ms without any work.
+struct LocksAside(Option<std::thread::JoinHandle<Option<Locks>>>);
+
+impl LocksAside {
+    fn begin(query: &Query, saved: bool) -> LocksAside {
+        let filtered = query.filter.iter().flat_map(Filter::fields);
+        let sorted = query.sort.iter().map(|k| k.field);
+        let mut fields = query.columns.iter().copied().chain(filtered).chain(sorted);
+        if saved || !fields.any(|f| ["lock", "fd_lock"].contains(&f.name)) {
+            return LocksAside(None);
+        }
+        let read = || {
+            // A large buffer, because the kernel takes and waits anew for each read.
+            let mut text = Vec::with_capacity(64 << 10);
+            std::fs::File::open("/proc/locks").ok()?.read_to_end(&mut text).ok()?;
+            Some(Locks::parse(&text))
+        };
+        LocksAside(std::thread::Builder::new().spawn(read).ok())
     }
-    Some(Locks::parse(&std::fs::read("/proc/locks").ok()?))
+    fn end(self) -> Option<Locks> {
+        self.0?.join().ok()?
+    }
 }
 
 /// The files that are shown.

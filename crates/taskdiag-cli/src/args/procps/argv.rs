@@ -54,7 +54,9 @@ fn checked(t: Typed) -> Result<Typed, Exit> {
             "-L and -T cannot be joined: each adds a column with the thread's id",
         ));
     }
-    t.selection()?;
+    if t.is_procps() {
+        t.selection()?;
+    }
     super::layout::columns(&t)?;
     Ok(t)
 }

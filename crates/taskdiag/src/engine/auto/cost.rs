@@ -9,7 +9,7 @@
 use taskdiag_wire::{Group, Groups, Strategy};
 
 use crate::engine::EngineId;
-use crate::engine::procfs::SizesFrom;
+use crate::engine::procfs::{SizesFrom, names_locked};
 use crate::request::Request;
 
 /// What is known before the request runs.
@@ -128,7 +128,12 @@ fn procfs_task(g: Group, req: &Request) -> u64 {
     let asked = req.groups;
     match g {
         // STAT and BASE are in the same file, `stat`; STATM and CRED are both in `status`.
-        Group::Stat if asked.has(Group::Base) => 0,
+        Group::Stat => {
+            let stat = if asked.has(Group::Base) { 0 } else { PROC_FILE };
+            let others = Groups::CRED | Groups::STATM | Groups::SIGNALS | Groups::SWAP;
+            let reads_status = names_locked(asked, req.members) && !asked.intersects(others);
+            stat + if reads_status { PROC_STATUS } else { 0 }
+        }
         Group::Statm if asked.has(Group::Cred) => 0,
         Group::Statm => match SizesFrom::of(asked, req.members) {
             SizesFrom::Stat => 0,

@@ -30,7 +30,7 @@ use taskdiag_wire::{AlignedBuf, Group, Groups, Info, Strategy};
 
 use self::run::{IS_LEGACY, LoadedProgram};
 use self::shared::{CHUNK_FULL, CHUNKS_RESERVE};
-use self::sizes::{FEW_CHUNKS, OUT_CHUNKS, Sizes};
+use self::sizes::Sizes;
 use self::skel::{Failed, Skeleton};
 use crate::bytes::Bytes;
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
@@ -75,8 +75,6 @@ pub(crate) const IS_BUILT: bool = true;
 #[derive(Debug, Default)]
 pub struct Bpf {
     legacy: bool,
-    /// Use the least memory that suffices.
-    small: bool,
     /// About how many mappings the one process of the request has.
     mappings: u64,
     /// Keep what is loaded for the next request.
@@ -148,16 +146,10 @@ impl Bpf {
         Ok(Bpf { keep, mappings, ..Bpf::default() })
     }
 
-    /// Prepare for a request about one process with about so many memory mappings. The output then has room for all of
-    /// them at once, so that they need not be copied.
+    /// Prepare for a request about one process with about so many memory mappings, so that the memory of the answer does not have
+    /// to grow.
     pub fn expecting(self, mappings: u64) -> Bpf {
         Bpf { mappings, ..self }
-    }
-
-    /// Use as little memory as under a memory limit, so that a long answer takes several runs of the program. For tests.
-    #[doc(hidden)]
-    pub fn small(self) -> Bpf {
-        Bpf { small: true, ..self }
     }
 
     /// Keep program, maps and link loaded, so that the same request needs no load the next time. They take some
@@ -260,17 +252,11 @@ impl Bpf {
             req.expect(sizes.tasks as usize);
         }
         let expected = sizes.chunks * CHUNK_FULL;
-        sizes.chunks = sizes.chunks.min(if self.small { FEW_CHUNKS } else { OUT_CHUNKS });
+        sizes.chunks = sizes.chunks.min(sizes::most(req.groups));
         let mut syscalls = 0;
         loop {
-            let mut run = match LoadedProgram::start(req, sizes, false, self.legacy) {
-                // There is a memory limit. The whole answer need not be in kernel memory at once.
-                Err((_, e)) if is_no_memory(&e) && sizes.chunks > FEW_CHUNKS => {
-                    sizes.chunks = FEW_CHUNKS;
-                    continue;
-                }
-                run => run.map_err(unavailable)?,
-            };
+            let mut run =
+                LoadedProgram::start(req, sizes, false, self.legacy).map_err(unavailable)?;
             let memory = self.keep.then(|| std::mem::take(&mut self.spare));
             let answered = run.answer(head, req, expected, memory)?;
             syscalls += run.syscalls;

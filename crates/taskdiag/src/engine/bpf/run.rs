@@ -71,10 +71,11 @@ impl LoadedProgram {
         let text = req.groups.intersects(TEXT);
         let (ram_end, pte_address) = if text { ram::limits() } else { (0, 0) };
         // What does not fit into these tables is written again, so their sizes only matter for speed. One process has
-        // fewer names than all together, and shares nothing. There are at most as many shared objects as processes.
+        // fewer names than all together, and shares nothing. There are at most as many shared objects as processes. The
+        // table of names is no larger, because the kernel clears a map in one go (see `sizes::most`).
         let one = req.strategy == Strategy::One;
         let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };
-        let names = table(NAMED, if one { NAMES_MAX / 8 } else { NAMES_MAX });
+        let names = table(NAMED, if one { NAMES_MAX / 8 } else { NAMES_MAX / 2 });
         let shared = match req.groups.intersects(SHARED) && !one {
             true => {
                 estimate::processes().next_power_of_two().clamp(256, SHARED_MAX as usize) as u32

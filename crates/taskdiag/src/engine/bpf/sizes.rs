@@ -8,13 +8,12 @@ use super::shared::*;
 use crate::engine::estimate;
 use crate::request::Request;
 
-/// The most chunks of output, which are 2.3 MB. The kernel clears the pages of a map in one go: that held a CPU for 150 ms when
-/// there was enough for any answer, and for 25 ms with 9 MB in a virtual machine whose host had to find the pages. A run of the
-/// program ends before it has filled so much, so a larger answer is copied out between two runs, which costs no more CPU.
-pub const OUT_CHUNKS: usize = 4;
-
-/// The chunks of output where memory is limited.
-pub const FEW_CHUNKS: usize = CHUNKS_RESERVE + 2;
+/// The most chunks of output for these groups: 1.1 MB, or 1.7 MB. The kernel clears the pages of a map in one go, and a page takes
+/// 10 µs where the host of a virtual machine has to find it first, so four chunks held a CPU for 5 ms. A run of the program ends
+/// after a millisecond, in which it fills a fifth of a chunk. A larger answer is copied out between two runs.
+pub fn most(groups: Groups) -> usize {
+    reserve(groups).max(1) + 1
+}
 
 /// How large to make the maps.
 #[derive(Clone, Copy, Debug)]

@@ -72,7 +72,7 @@ use self::owners::FILES;
 use self::read::Reader;
 use self::run::Run;
 use self::shmem::Objects;
-pub(in crate::engine) use self::sizes::SizesFrom;
+pub(in crate::engine) use self::sizes::{SizesFrom, names_locked};
 use self::sockets::Sockets;
 use self::stop::exhausted;
 use self::supervise::Job;
@@ -162,7 +162,7 @@ impl Engine for Procfs {
             (Group::Cred, "securebits are not in /proc"),
             (
                 Group::Stat,
-                "locked pages are known where cred, statm, sched or ns are asked for too",
+                "locked pages are known where flags are named, or where cred, statm, sched or ns are asked for too",
             ),
             (
                 Group::Sched,
@@ -210,6 +210,7 @@ impl Engine for Procfs {
             threads: req.strategy.is_threads(),
             page_size: rustix::param::page_size() as u64,
             sizes_from: SizesFrom::of(req.groups, req.members),
+            names_locked: names_locked(req.groups, req.members),
             tick_ns: 1_000_000_000 / u64::from(info.clk_tck.max(1)),
             own_pids: (req.groups.has(Group::Fd)
                 || (req.strategy.is_threads() && req.groups.intersects(FILES)))

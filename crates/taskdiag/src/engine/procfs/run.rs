@@ -26,6 +26,8 @@ pub(super) struct Run {
     pub(super) page_size: u64,
     /// The file that STATM is read from.
     pub(super) sizes_from: SizesFrom,
+    /// Whether `status` is read for STAT.
+    pub(super) names_locked: bool,
     /// Where to look up the ids of cgroups, if they were asked for and can be found.
     pub(super) cgroups: Option<Cgroups>,
     /// Whether the pids in this /proc are those of our own pid namespace.

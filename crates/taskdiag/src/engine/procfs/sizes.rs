@@ -12,6 +12,9 @@
 //! they left it out, too, and count it in since Linux kernel commit 82241a83cd15 ("mm: fix the inaccurate memory
 //! statistics issue for users") (in v6.16, and in stable series such as 6.12). The BPF engine always counts it in.
 //! Before v6.2 the kernel held changes back for each thread, and all four have the same number without them.
+//!
+//! `status` alone knows, too, whether pages are locked, which is in the flags of STAT. For a request that names this member, it is
+//! read. For one that asks for all of STAT, it is not read for that alone, because it costs more than the rest of STAT.
 
 use taskdiag_wire::layout::bit;
 use taskdiag_wire::{Groups, Stat, Statm};
@@ -31,6 +34,16 @@ const IN_STATUS: Groups = Groups::CRED
     .union(Groups::NS)
     .union(Groups::FD_COUNT);
 
+/// The member that tells whether pages are locked.
+const FLAGS: u32 = bit(Stat::MEMBERS, "flags");
+
+/// Is it named what `status` says of locked pages, so that it is read even if no other group needs it?
+pub(in crate::engine) fn names_locked(groups: Groups, members: Members) -> bool {
+    // `Members::of` without names has bits that no member has.
+    let is_named = members.stat != u32::MAX;
+    groups.contains(Groups::STAT) && is_named && members.stat & FLAGS != 0
+}
+
 /// The file that STATM is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum SizesFrom {
@@ -42,9 +55,7 @@ pub(in crate::engine) enum SizesFrom {
 impl SizesFrom {
     /// The file for a request about these groups and members.
     pub(in crate::engine) fn of(groups: Groups, members: Members) -> SizesFrom {
-        // The flags of STAT say whether pages are locked, which only `status` knows.
-        let flags = bit(Stat::MEMBERS, "flags");
-        let locked = groups.contains(Groups::STAT) && members.stat & flags != 0;
+        let locked = groups.contains(Groups::STAT) && members.stat & FLAGS != 0;
         let is_within = |has: u32| members.statm & Statm::ALL_VALID & !has == 0;
         if groups.intersects(IN_STATUS) || locked || !is_within(IN_STATM) {
             SizesFrom::Status

@@ -77,7 +77,8 @@ impl Worker<'_> {
             .union(Groups::SWAP);
         let mut status = Ok(());
         let from_status = self.run.sizes_from == SizesFrom::Status;
-        if from_status && self.wants(STATUS | Groups::NS) {
+        let for_stat = self.run.names_locked && self.wants(Groups::STAT);
+        if from_status && (for_stat || self.wants(STATUS | Groups::NS)) {
             status = self.status(at);
         }
         if let Some(s) = stat.as_ref().filter(|_| self.run.wants(Groups::STAT)) {

@@ -97,7 +97,7 @@ pub const FIELDS: &[Field] = &[
         "State: R run, S sleep, D disk sleep, T stopped, t traced, Z zombie, X dead, I idle, P parked",
         {"state" "S"}, state),
     row!("stat" "STAT" 4 Left [BASE(state sid pgid) STAT(nice flags num_threads tty_pgrp)] Text None Plain, "/proc/PID/stat, mm.locked_vm",
-        "State and: < high priority, N nice, L locked pages (procfs: only beside a size), s session leader, l threads, + foreground",
+        "State and: < high priority, N nice, L locked pages, s session leader, l threads, + foreground",
         {}, stat),
     row!("f" "F" 1 Right [BASE(task_flags)] Integer None Octal, "/proc/PID/stat 9",
         "1: forked but did not exec, 4: used super-user rights", {"flags" "F", "flag" "F"},
