@@ -19,9 +19,14 @@ MIB = 1 << 20
 # Faults, each on a tenth of the hosts: memory and open files that only grow, processes stuck in D, a service that restarts again
 # and again, an old program, an unknown program, and a process that grows but is restarted in time, which is no fault.
 FAULTS = ["leak_memory", "leak_files", "stuck", "restarts", "old", "intruder", "grows_and_restarts"]
+# The same for what lists.py has: a replaced library that is still mapped, and one who listens on a port. The others look like
+# these and are none: another library, a service that is restarted in time, and one who listens before or after the moment.
+FAULTS += ["old_library", "other_library", "replaced_in_time", "listener", "listened_before", "listens_later"]
 PROGRAM, VERSION, OLD = "/opt/gateway", "2.4.0", "2.3.1"
 INTRUDER = "/var/tmp/.x/kworkerd"
 JOBS = ["sh", "find", "python3", "rsync", "logrotate"]
+# The library and the port that are asked about.
+LIBRARY, PORT = "libssl.so", 4444
 
 
 def begin(hours):
@@ -33,7 +38,7 @@ def question(hosts, hours):
     """The values for :NAME in the queries. The moment is just before ten past three, or in the last hour if there are fewer."""
     hour = min(3, hours - hours // 2 - 1)
     return {"host": name(min(3, hosts - 1)), "date": DATE, "hour": hour, "at": MIDNIGHT + hour * 3600 + 595,
-            "begin": begin(hours), "program": PROGRAM, "version": VERSION}
+            "begin": begin(hours), "program": PROGRAM, "version": VERSION, "library": LIBRARY, "port": PORT}
 
 
 def name(number):
@@ -204,15 +209,15 @@ def roles(h, number):
     return workers
 
 
-def known(h, hours, begin):
-    """What a host adds to the answers."""
+def known(h, lists, hours, begin):
+    """What a host adds to the answers. `lists` has its sockets and mapped files."""
     asked = question(1 << 30, hours)
     at = (asked["at"] - begin) // EVERY
     ran = [[p.pid, p.ticks] for p in h.processes if p.first <= at < p.last]
     stuck = [[h.name, h.processes[i].pid, h.processes[i].ticks, begin + a * EVERY, (b - a) * EVERY]
              for i, a, b in h.planned_stuck]
     return {"name": h.name, "faults": sorted(h.faults), "leaks": h.leaks, "stuck": stuck, "restarts": h.restarts,
-            "ran": sorted(ran)}
+            "ran": sorted(ran), **lists.known()}
 
 
 def fleet(made, hours, begin):
@@ -250,6 +255,13 @@ def fleet(made, hours, begin):
         "memory_by_unit": {"columns": ["unit", "most_bytes"],
                            "rows": most({unit: max(moments.values()) for unit, moments in memory.items()})},
         "cpu_by_container": {"columns": ["container", "container_ns"], "rows": most(cpu)},
+        "listened_at": {"columns": ["host", "pid", "start_ticks", "fdnum"],
+                        "rows": sorted(row for _, k in made for row in k["listened"])},
+        "old_libraries": {"columns": ["host", "path", "processes_old"],
+                          "rows": sorted(row for _, k in made for row in k["old"])},
     }
     return {"question": asked, "faults": with_fault, "rows": sum(n["rows"] for n, _ in made),
-            "bytes": sum(n["bytes"] for n, _ in made), "answers": answers}
+            "bytes": sum(n["bytes"] for n, _ in made),
+            "lists": {name: {key: sum(n["lists"][name][key] for n, _ in made) for key in ("rows", "bytes")}
+                      for name in made[0][0]["lists"]},
+            "answers": answers}

@@ -1,7 +1,17 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
--- The table `processes` for DuckDB, from the files of `taskdiag convert` below :lake.
+-- The tables for DuckDB, from the files of `taskdiag convert` below :lake. Leave out those of which there are no files.
 create view processes as
 select *, cast(floor(epoch(ts)) as bigint) as ts_s, cast(floor(epoch(start)) as bigint) as start_s,
   coalesce(usertime, 0) + coalesce(systime, 0) as cpu_ns
 from read_parquet(':lake/date=*/hour=*/host=*/processes*.parquet',
+  hive_types = {'date': varchar, 'hour': bigint, 'host': varchar});
+
+create view sockets as
+select *, cast(floor(epoch(ts)) as bigint) as ts_s
+from read_parquet(':lake/date=*/hour=*/host=*/sockets*.parquet',
+  hive_types = {'date': varchar, 'hour': bigint, 'host': varchar});
+
+create view mapped_files as
+select *, cast(floor(epoch(ts)) as bigint) as ts_s
+from read_parquet(':lake/date=*/hour=*/host=*/mapped_files*.parquet',
   hive_types = {'date': varchar, 'hour': bigint, 'host': varchar});

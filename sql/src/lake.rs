@@ -18,7 +18,7 @@ use datafusion::logical_expr::{Expr, cast, ident};
 use crate::exit::Exit;
 
 /// The tables, by what files are named after.
-const TABLES: [&str; 2] = ["processes", "threads"];
+const TABLES: [&str; 6] = ["processes", "threads", "sockets", "files", "mapped_files", "maps"];
 
 /// The table with the hour as a number.
 fn with_numbers(

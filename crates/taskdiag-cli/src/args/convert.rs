@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
-use taskdiag::field::TASKS;
+use taskdiag::field::{FILES, MAPS, Set, TASKS};
 
 use super::lists;
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
-use crate::limits;
+use crate::{limits, nearest};
 
 /// What `taskdiag convert` was asked for.
 #[derive(Clone, Debug)]
@@ -18,9 +19,9 @@ pub struct ConvertArgs {
     pub recording: PathBuf,
     /// The directory below which the files are written.
     pub directory: PathBuf,
-    /// The columns.
-    pub columns: Vec<Column>,
-    /// How often all tasks are written, and not only those that have changed.
+    /// What is written. The first table is that of the processes.
+    pub tables: Vec<TableArgs>,
+    /// How often everything is written, and not only those that have changed.
     pub full_every: Duration,
     /// The name of the host in the path.
     pub host: String,
@@ -28,16 +29,92 @@ pub struct ConvertArgs {
     pub again: bool,
 }
 
-/// The columns without `-o`: what operators usually ask about hosts. Arguments are left out, because they may hold secrets and
-/// the files leave the host.
-const COLUMNS: &str = "pid,start_ticks,start,ppid,user,s,nlwp,ni,usertime,systime,majflt,rss,vsz,swap,read_bytes,write_bytes,\
-     nvcsw,nivcsw,fds,oom_score_adj,slice,unit,container,comm,exe";
+/// A table that a recording becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// A row is a process.
+    Processes,
+    /// A row is a thread. A recording of threads has this table in the place of the processes.
+    Threads,
+    /// A row is an open socket of a process.
+    Sockets,
+    /// A row is an open file of a process.
+    Files,
+    /// A row is a file that a process has mapped.
+    MappedFiles,
+    /// A row is a mapping of a process.
+    Maps,
+}
+
+/// A table, and how it is written.
+#[derive(Clone, Debug)]
+pub struct TableArgs {
+    /// The table.
+    pub table: Table,
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// Whether it was asked for by name.
+    pub is_named: bool,
+}
+
+impl Table {
+    /// Those of lists, in the order in which they are written.
+    const LISTS: [Table; 4] = [Table::Sockets, Table::Files, Table::MappedFiles, Table::Maps];
+
+    /// The name of its files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Processes => "processes",
+            Table::Threads => "threads",
+            Table::Sockets => "sockets",
+            Table::Files => "files",
+            Table::MappedFiles => "mapped_files",
+            Table::Maps => "maps",
+        }
+    }
+    /// The columns of its rows.
+    pub fn set(self) -> &'static Set {
+        match self {
+            Table::Processes | Table::Threads => &TASKS,
+            Table::Sockets | Table::Files => &FILES,
+            Table::MappedFiles | Table::Maps => &MAPS,
+        }
+    }
+    /// The columns that it always has, because they identify a row.
+    fn keys(self) -> &'static str {
+        match self {
+            Table::Processes | Table::Threads => "pid,start_ticks",
+            Table::Sockets | Table::Files => "pid,start_ticks,fdnum",
+            Table::MappedFiles => "pid,start_ticks,device,inode,path",
+            Table::Maps => "pid,start_ticks,address",
+        }
+    }
+    /// The other columns without `-o`: what operators usually ask about hosts. Arguments are left out, because they may hold
+    /// secrets and the files leave the host. The position in a file and its size are left out, because they change so often.
+    fn columns(self) -> &'static str {
+        match self {
+            Table::Processes | Table::Threads => {
+                "start,ppid,user,s,nlwp,ni,usertime,systime,majflt,rss,vsz,swap,read_bytes,write_bytes,nvcsw,nivcsw,fds,\
+                 oom_score_adj,slice,unit,container,comm,exe"
+            }
+            Table::Sockets => {
+                "comm,user,unit,container,family,protocol,sockstate,laddr,lport,raddr,rport,path,sock_netns,inode"
+            }
+            Table::Files => "comm,user,unit,container,access,kind,dev,inode,path,deleted",
+            Table::MappedFiles => "comm,user,unit,container,deleted",
+            Table::Maps => {
+                "comm,user,unit,container,end,size,perms,offset,device,inode,kind,path,deleted"
+            }
+        }
+    }
+}
 
 const INTRO: &str = "\
-Each hour becomes a file DIR/date=YYYY-MM-DD/hour=HH/host=NAME/processes.parquet, in UTC. DuckDB, Spark, ClickHouse and \
-others read all of them as one table. A row is written when a process is new, has changed or has ended, and one for each \
-process every ten minutes (--full-every). Hours that are over and were written before are left as they are, so the command \
-can run each hour. docs/arrow.md describes the files.";
+Each hour becomes a file DIR/date=YYYY-MM-DD/hour=HH/host=NAME/processes.parquet, in UTC. If open files or mappings were \
+recorded (taskdiag record --groups default,fd,vma), sockets.parquet and mapped_files.parquet are beside it. DuckDB, Spark, \
+ClickHouse and others read all of them as one table. A row is written when a process, socket or file is new, has changed or \
+has ended, and one for each every ten minutes (--full-every). Hours that are over and were written before are left as they \
+are, so the command can run each hour. docs/arrow.md describes the files.";
 
 /// The options.
 pub fn command() -> Command {
@@ -67,7 +144,20 @@ pub fn command() -> Command {
                 .short('o')
                 .value_name("COLUMNS")
                 .action(ArgAction::Append)
-                .help("Write these columns of 'taskdiag fields', with commas; pid and start_ticks are always written"),
+                .help(
+                    "Write these columns of 'taskdiag fields', with commas, or of another table with its name before them, such \
+                     as sockets:comm,lport; those that identify a row are always written",
+                ),
+        )
+        .arg(
+            Arg::new("tables")
+                .long("tables")
+                .value_name("LIST")
+                .default_value("sockets,mapped_files")
+                .help(
+                    "Write these tables beside the processes, if the recording has what they need: sockets, files (all that \
+                     are open), mapped_files (each once for a process), maps (all mappings), or none",
+                ),
         )
         .arg(
             Arg::new("args")
@@ -81,7 +171,7 @@ pub fn command() -> Command {
                 .value_name("TIME")
                 .default_value("10m")
                 .value_parser(full_every)
-                .help("Write a row for each process this often, such as 10m; 0 writes one for each frame"),
+                .help("Write a row for each process, socket and so on this often, such as 10m; 0 writes one for each frame"),
         )
         .arg(
             Arg::new("host")
@@ -97,7 +187,7 @@ pub fn command() -> Command {
         )
         .after_help(exit::examples(&[
             ("sudo taskdiag convert /var/lib/taskdiag lake", "write what was recorded"),
-            ("sudo duckdb -c \"from 'lake/**/*.parquet' limit 9\"", "look at it"),
+            ("sudo duckdb -c \"from 'lake/**/processes*.parquet' limit 9\"", "look at it"),
         ]))
 }
 
@@ -125,30 +215,84 @@ fn host(given: Option<&String>) -> Result<String, Exit> {
     Ok(name)
 }
 
-impl ConvertArgs {
-    /// From parsed options.
-    pub fn from_matches(m: &ArgMatches) -> Result<ConvertArgs, Exit> {
-        let given: Vec<&String> = m.get_many("format").into_iter().flatten().collect();
-        let mut names: Vec<&str> = vec!["pid", "start_ticks"];
-        match given.is_empty() {
-            true => names.extend(COLUMNS.split(',')),
-            false => names.extend(lists::items(given)),
+/// The tables beside that of the processes.
+fn lists_of(list: &str) -> Result<Vec<Table>, Exit> {
+    let mut tables = Vec::new();
+    for name in lists::split(list) {
+        match Table::LISTS.into_iter().find(|t| t.name() == name) {
+            Some(table) => tables.push(table),
+            None if ["none", "processes"].contains(&name) => {}
+            None => {
+                let hint = nearest::hint(name, Table::LISTS.map(Table::name));
+                return Err(Exit::Usage(format!(
+                    "there is no table '{name}'{hint}; --tables takes sockets, files, mapped_files, maps, or none"
+                )));
+            }
         }
-        if m.get_flag("args") {
-            names.push("args");
-        }
+    }
+    // In one order, and each once.
+    Ok(Table::LISTS.into_iter().filter(|t| tables.contains(t)).collect())
+}
+
+/// What one `-o` is about, and the names of the columns.
+fn columns_of(spec: &str) -> Result<(Table, &str), Exit> {
+    let Some((name, columns)) = spec.split_once(':') else { return Ok((Table::Processes, spec)) };
+    let mut all = [Table::Processes].into_iter().chain(Table::LISTS);
+    match all.find(|t| t.name() == name.trim()) {
+        Some(table) => Ok((table, columns)),
+        None => Err(Exit::Usage(format!(
+            "there is no table '{name}' in -o {spec}: write -o sockets:COLUMNS for one of processes, sockets, files, \
+             mapped_files and maps, or -o COLUMNS for the processes"
+        ))),
+    }
+}
+
+impl TableArgs {
+    /// A table with these columns, or with its usual ones if there are none.
+    fn new(table: Table, names: &[&str], is_named: bool) -> Result<TableArgs, Exit> {
+        let usual = if names.is_empty() { table.columns() } else { "" };
+        let names = table.keys().split(',').chain(lists::split(usual)).chain(names.iter().copied());
         let mut columns: Vec<Column> = Vec::new();
         for name in names {
-            let column = columns::view(&TASKS, name)?.remove(0);
+            let column = columns::view(table.set(), name)?.remove(0);
             if !columns.iter().any(|c| c.key == column.key) {
                 columns.push(column);
             }
+        }
+        Ok(TableArgs { table, columns, is_named })
+    }
+}
+
+impl ConvertArgs {
+    /// From parsed options.
+    pub fn from_matches(m: &ArgMatches) -> Result<ConvertArgs, Exit> {
+        let list = m.get_one::<String>("tables").expect("it has a default");
+        let is_named = m.value_source("tables") == Some(ValueSource::CommandLine);
+        let mut chosen = vec![Table::Processes];
+        chosen.extend(lists_of(list)?);
+        let given = m.get_many::<String>("format").into_iter().flatten();
+        let given: Vec<(Table, &str)> =
+            given.map(|spec| columns_of(spec)).collect::<Result<_, _>>()?;
+        if let Some((table, _)) = given.iter().find(|(table, _)| !chosen.contains(table)) {
+            let name = table.name();
+            return Err(Exit::Usage(format!(
+                "-o chooses columns of {name}, which is not written: name it in --tables, too"
+            )));
+        }
+        let mut tables = Vec::new();
+        for table in chosen {
+            let own = given.iter().filter(|(t, _)| *t == table).map(|(_, columns)| *columns);
+            let own: Vec<&str> = own.flat_map(lists::split).collect();
+            tables.push(TableArgs::new(table, &own, is_named)?);
+        }
+        if m.get_flag("args") && !tables[0].columns.iter().any(|c| c.key == "args") {
+            tables[0].columns.push(columns::view(&TASKS, "args")?.remove(0));
         }
         let path = |id: &str| m.get_one::<PathBuf>(id).expect("it is required").clone();
         Ok(ConvertArgs {
             recording: path("recording"),
             directory: path("directory"),
-            columns,
+            tables,
             full_every: m.get_one::<Duration>("full-every").copied().expect("it has a default"),
             host: host(m.get_one("host"))?,
             again: m.get_flag("again"),

@@ -1,20 +1,29 @@
-//! Decides which tasks of a frame get a row: those that are new or have changed, and at times all of them.
+//! Decides what of a frame gets a row: what is new or has changed, and at times everything. What is compared are tasks, or
+//! entries of their lists.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use taskdiag::field::Value;
 use taskdiag::recording::FrameInfo;
 
-/// Identifies a task until the next boot: its id, and its start in ticks since boot.
-pub type Key = (u32, u64);
+/// Identifies a row until the next boot. Rows are sorted by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The id of the task.
+    pub pid: u32,
+    /// Its start in ticks since boot.
+    pub start_ticks: u64,
+    /// What tells an entry of its list from the others. Zeroes if the row is the task itself.
+    pub entry: [u64; 3],
+}
 
 /// Why a row is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The frame has a row for each task.
+    /// The frame has a row for everything.
     Full,
-    /// The task was not in the frame before.
+    /// It was not in the frame before.
     New,
     /// One of its values has changed.
     Changed,
@@ -27,17 +36,19 @@ impl Change {
     pub const NAMES: [&str; 4] = ["full", "new", "changed", "ended"];
 }
 
-/// What is known of a task from the last frame that had it.
+/// What is known from the last frame that had it.
 struct Last {
     values: Vec<Value<'static>>,
     /// The number of that frame.
     frame: u64,
+    /// Whether a full frame lacks it, because it was not known then. It gets a row when it is seen again.
+    is_due: bool,
 }
 
 /// Compares each frame with the one before.
 pub struct Changes {
     full_every: Duration,
-    tasks: HashMap<Key, Last>,
+    known: HashMap<Key, Last>,
     /// The number of this frame.
     frame: u64,
     /// The time of the last full frame.
@@ -52,7 +63,7 @@ impl Changes {
     /// There is no frame yet, so the first one is full.
     pub fn new(full_every: Duration) -> Changes {
         let (frame, boottime) = (0, Duration::ZERO);
-        Changes { full_every, tasks: HashMap::new(), frame, full: None, boottime, is_full: true }
+        Changes { full_every, known: HashMap::new(), frame, full: None, boottime, is_full: true }
     }
     /// Begins a frame. Returns whether the machine has booted since the one before.
     pub fn begin(&mut self, info: &FrameInfo) -> bool {
@@ -69,43 +80,55 @@ impl Changes {
         self.boottime = info.boottime;
         has_booted
     }
-    /// Notes a task of this frame. Returns why it gets a row, or `None` if it gets none because nothing has changed.
+    /// Notes a row of this frame. Returns why it is written, or `None` if it is not: because nothing has changed, or because
+    /// this frame has had the key before.
     pub fn see(&mut self, key: Key, values: &[Value<'_>]) -> Option<Change> {
         let own = || values.iter().map(|v| v.clone().into_owned()).collect();
         let frame = self.frame;
-        let change = match self.tasks.get_mut(&key) {
+        let change = match self.known.get_mut(&key) {
             None => {
-                self.tasks.insert(key, Last { values: own(), frame });
+                self.known.insert(key, Last { values: own(), frame, is_due: false });
                 Some(Change::New)
             }
+            Some(last) if last.frame == frame => return None,
             Some(last) => {
                 last.frame = frame;
+                let is_due = std::mem::take(&mut last.is_due);
                 // Not `==` of the vectors: their values borrow for different lifetimes.
                 let is_same = last.values.iter().zip(values).all(|(a, b)| a == b);
                 if !is_same {
                     last.values = own();
                 }
-                (!is_same).then_some(Change::Changed)
+                (!is_same || is_due).then_some(Change::Changed)
             }
         };
         if self.is_full { Some(Change::Full) } else { change }
     }
-    /// The tasks of the frame before that are not in this one, with their last values. Forgets them.
-    pub fn ended(&mut self) -> Vec<(Key, Vec<Value<'static>>)> {
-        let frame = self.frame;
+    /// What the frame before had and this one has not, with the last values. Forgets it. What belongs to one of the
+    /// processes in `unknown` may still be there, and is kept.
+    pub fn ended(&mut self, unknown: &HashSet<u32>) -> Vec<(Key, Vec<Value<'static>>)> {
+        let (frame, is_full) = (self.frame, self.is_full);
         let mut gone = Vec::new();
-        self.tasks.retain(|key, last| {
-            let is_here = last.frame == frame;
-            if !is_here {
-                gone.push((*key, std::mem::take(&mut last.values)));
+        self.known.retain(|key, last| {
+            if last.frame == frame {
+                return true;
             }
-            is_here
+            if unknown.contains(&key.pid) {
+                last.is_due |= is_full;
+                return true;
+            }
+            gone.push((*key, std::mem::take(&mut last.values)));
+            false
         });
         gone
     }
-    /// Forgets all tasks, so that the next frame is full.
+    /// How much is known.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+    /// Forgets everything, so that the next frame is full.
     pub fn forget(&mut self) {
-        self.tasks.clear();
+        self.known.clear();
         self.full = None;
     }
 }

@@ -1,7 +1,11 @@
 //! `taskdiag convert`: a recording as Parquet files, an hour each. `docs/arrow.md` describes them.
 
 mod changes;
+mod entries;
 mod hour;
+mod part;
+mod partition;
+mod rows;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,11 +18,13 @@ use rustix::fs::FlockOperation;
 use taskdiag::field::TASKS;
 use taskdiag::recording::Recording;
 
-use crate::args::convert::ConvertArgs;
+use crate::args::convert::{ConvertArgs, Table, TableArgs};
 use crate::columns;
 use crate::exit::{Exit, shown};
 use crate::{interrupt, recorded, sink};
-use hour::{Hour, Partition};
+use hour::Hour;
+use partition::Partition;
+use rows::Lacks;
 
 const HOUR: u64 = 3600;
 
@@ -31,28 +37,32 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
     let mut lacking = recorded::damage(&recording);
     let mut unread = Vec::new();
     let _lock = lock(&args.directory)?;
-    let threads = has_threads(&recording);
-    let mut columns = args.columns.clone();
-    if threads && !columns.iter().any(|c| c.key == "tid") {
-        columns.insert(1, columns::view(&TASKS, "tid")?.remove(0));
-    }
+    let tables = match has_threads(&recording) {
+        true => of_threads(&args.tables)?,
+        false => args.tables.clone(),
+    };
+    let mut lacks = vec![Lacks::default(); tables.len()];
     for (number, frames) in hours(&recording) {
         let end = UNIX_EPOCH + Duration::from_secs((number + 1) * HOUR);
-        let partition = Partition::new(&args.directory, number, &args.host, threads);
+        let partition = Partition::new(&args.directory, number, &args.host, &tables, opened >= end);
         if !args.again && partition.is_complete() {
             continue;
         }
-        let mut hour = Hour::new(&columns, args.full_every, threads, opened >= end);
+        let mut hour = Hour::new(partition, &tables, args.full_every);
         for frame in frames {
             match recording.read(frame) {
                 Ok(frame) => hour.add(&frame).map_err(Exit::Output)?,
                 Err(e) => unread.push(e.to_string()),
             }
         }
-        if let Some(line) = hour.write(&partition).map_err(Exit::Output)? {
+        for line in hour.write().map_err(Exit::Output)? {
             sink::write_all(line.as_bytes())?;
         }
+        for (sum, rows) in lacks.iter_mut().zip(&hour.tables) {
+            sum.add(&rows.lacks);
+        }
     }
+    lacking.extend(tables.iter().zip(&lacks).flat_map(|(table, lacks)| lines(table, lacks)));
     if let Some(first) = unread.first() {
         let count = unread.len();
         lacking.push(format!(
@@ -63,6 +73,49 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
         true => Ok(()),
         false => Err(Exit::Partial(lacking)),
     }
+}
+
+/// The tables of a recording of threads.
+fn of_threads(tables: &[TableArgs]) -> Result<Vec<TableArgs>, Exit> {
+    let mut tables = tables.to_vec();
+    for table in &mut tables {
+        if table.table == Table::Processes {
+            table.table = Table::Threads;
+        }
+        // A thread may have open files of its own. All threads have the same mappings.
+        let has_tid = matches!(table.table, Table::Threads | Table::Sockets | Table::Files);
+        if has_tid && !table.columns.iter().any(|c| c.key == "tid") {
+            table.columns.insert(1, columns::view(&TASKS, "tid")?.remove(0));
+        }
+    }
+    Ok(tables)
+}
+
+/// Lines about what the answers lack of the list that a table is made of.
+fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<String> {
+    let Some((group, list)) = table.table.list() else { return Vec::new() };
+    let name = table.table.name();
+    let Lacks { with, without, unread } = lacks;
+    let how = format!("record them with 'taskdiag record --groups default,{}'", group.name());
+    let mut lines = Vec::new();
+    match (*with, *without) {
+        (_, 0) => {}
+        // Most recordings have no lists. It is no news, unless the table was asked for.
+        (0, _) if table.is_named => {
+            lines.push(format!("the table {name} is not written, because the recording has no {list}: {how}"));
+        }
+        (0, _) => {}
+        (with, without) => lines.push(format!(
+            "{without} of {} answers were recorded without {list}, so the table {name} tells nothing about their time: {how}",
+            with + without
+        )),
+    }
+    for (reason, count) in unread {
+        lines.push(format!(
+            "the {list} of a process could not be read {count} times ({reason}): the table {name} has what was known of them before"
+        ));
+    }
+    lines
 }
 
 /// Keeps a second command from writing to the directory at the same time.

@@ -2,6 +2,8 @@
 
 #![cfg(all(feature = "arrow", feature = "record"))]
 
+mod lists;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};

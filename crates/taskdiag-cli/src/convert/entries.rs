@@ -1,0 +1,93 @@
+//! What a row of each table is: which entries of which list of a process, and what tells an entry from the others.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use taskdiag::field::{Part, Row};
+use taskdiag::files::OpenFile;
+use taskdiag::view::{Query, View};
+use taskdiag::{FdType, Group, Reason, VmaKind};
+
+use super::changes::Key;
+use crate::args::convert::Table;
+use crate::columns::Column;
+
+impl Table {
+    /// The list that its rows are entries of, and its name for people.
+    pub fn list(self) -> Option<(Group, &'static str)> {
+        match self {
+            Table::Processes | Table::Threads => None,
+            Table::Sockets | Table::Files => Some((Group::Fd, "open files")),
+            Table::MappedFiles | Table::Maps => Some((Group::Vma, "mappings")),
+        }
+    }
+    /// A query of these columns of all rows.
+    pub fn query(self, columns: &[Column]) -> Query {
+        let mut query = Query::new(self.set(), columns.iter().map(|c| c.field));
+        query.threads = self == Table::Threads;
+        query.keep = match self {
+            Table::Sockets => Some(Arc::new(|row| {
+                descriptor(row).is_some_and(|f| f.fd_type() == Some(FdType::Socket))
+            })),
+            // The answer may have mapped files and paths, too.
+            Table::Files => Some(Arc::new(|row| descriptor(row).is_some())),
+            Table::MappedFiles => Some(Arc::new(
+                |row| matches!(row.part, Part::Map(map) if map.kind() == Some(VmaKind::File)),
+            )),
+            Table::Processes | Table::Threads | Table::Maps => None,
+        };
+        query
+    }
+    /// What identifies a row, whose task began at this time.
+    pub fn key(self, row: &Row<'_>, start_ticks: u64) -> Key {
+        let (pid, tid) = (row.view.tgid(), row.view.pid());
+        match row.part {
+            // A thread may have a table of open files of its own.
+            Part::File(open) => {
+                let fd = open.file.fd().map_or(0, |fd| fd.raw.fd);
+                Key { pid, start_ticks, entry: [tid.into(), fd.into(), 0] }
+            }
+            Part::Map(map) if self == Table::MappedFiles => {
+                // File systems such as btrfs have an inode number several times on one device, so the path is needed, too.
+                let mut path = DefaultHasher::new();
+                map.name.map(|n| n.bytes).hash(&mut path);
+                let vma = map.vma.raw;
+                Key { pid, start_ticks, entry: [vma.dev.into(), vma.inode, path.finish()] }
+            }
+            Part::Map(map) => Key { pid, start_ticks, entry: [map.vma.raw.start, 0, 0] },
+            _ => Key { pid: tid, start_ticks, entry: [0; 3] },
+        }
+    }
+    /// The processes whose lists are not in an answer, or not completely, and why. Those that have no such list, as a kernel
+    /// thread has no mappings, are not among them.
+    pub fn gaps(self, view: &View<'_>) -> HashMap<u32, Reason> {
+        match self.list() {
+            None => HashMap::new(),
+            Some((Group::Vma, _)) => {
+                let gap = |task: Row<'_>| {
+                    let is_there = || task.each_map(|_| Err(())) != Ok(false);
+                    match task.view.reason(Group::Vma) {
+                        Some(Reason::Absent) => None,
+                        Some(reason) => Some((task.view.tgid(), reason)),
+                        None => (!is_there()).then_some((task.view.tgid(), Reason::Unsupported)),
+                    }
+                };
+                view.mappings(false).tasks().filter_map(gap).collect()
+            }
+            Some((group, _)) => {
+                let gaps = view.files().into_iter().flat_map(|files| files.gaps());
+                let gaps = gaps.filter(|g| g.group == group && g.reason != Reason::Absent);
+                gaps.map(|g| (g.task.tgid(), g.reason)).collect()
+            }
+        }
+    }
+}
+
+/// The file of a row, if it is open as a descriptor.
+fn descriptor<'a>(row: &Row<'a>) -> Option<&'a OpenFile<'a>> {
+    match row.part {
+        Part::File(open) if open.file.fd().is_some() => Some(open.file),
+        _ => None,
+    }
+}

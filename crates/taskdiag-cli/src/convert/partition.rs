@@ -1,0 +1,90 @@
+//! Where the files of an hour are, and which of them are there.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use chrono::DateTime;
+use parquet::file::metadata::ParquetMetaDataReader;
+
+use crate::args::convert::{Table, TableArgs};
+use crate::output::arrow;
+
+/// The keys in a file's metadata that say whether the file was written after its hour was over, and which tables were written
+/// with it.
+const COMPLETE: &str = "taskdiag.complete";
+const TABLES: &str = "taskdiag.tables";
+
+/// Where the files of an hour go.
+pub struct Partition {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The table of tasks, whose first file gets its name last. So it tells what is there.
+    tasks: Table,
+    tables: Vec<Table>,
+    /// The metadata of each file.
+    pub metadata: BTreeMap<&'static str, String>,
+}
+
+impl Partition {
+    /// The partition of an hour, which is counted from 1970. `is_over`: the hour had ended when the recording was opened, so
+    /// nothing will be added to it.
+    pub fn new(
+        lake: &Path,
+        hour: u64,
+        host: &str,
+        tables: &[TableArgs],
+        is_over: bool,
+    ) -> Partition {
+        // The hours come from the clock of a machine, so they are in the range of the calendar.
+        let begin = DateTime::from_timestamp(hour as i64 * 3600, 0).unwrap_or_default();
+        let directory = lake
+            .join(begin.format("date=%Y-%m-%d/hour=%H").to_string())
+            .join(format!("host={host}"));
+        let tables: Vec<Table> = tables.iter().map(|t| t.table).collect();
+        let names: Vec<&str> = tables.iter().map(|t| t.name()).collect();
+        let metadata = BTreeMap::from([
+            ("taskdiag.schema", arrow::SCHEMA.to_owned()),
+            ("taskdiag.host", host.to_owned()),
+            (COMPLETE, is_over.to_string()),
+            (TABLES, names.join(",")),
+        ]);
+        Partition { directory, tasks: tables[0], tables, metadata }
+    }
+    /// The n-th file of a table, from 0.
+    pub fn file(&self, table: Table, n: usize) -> PathBuf {
+        let name = table.name();
+        self.directory.join(if n == 0 {
+            format!("{name}.parquet")
+        } else {
+            format!("{name}-{n}.parquet")
+        })
+    }
+    /// Were all of the tables written after the hour was over?
+    pub fn is_complete(&self) -> bool {
+        let read = || -> Option<bool> {
+            let file = File::open(self.file(self.tasks, 0)).ok()?;
+            let metadata = ParquetMetaDataReader::new().parse_and_finish(&file).ok()?;
+            let pairs = metadata.file_metadata().key_value_metadata()?;
+            let value = |key| pairs.iter().find(|p| p.key == key)?.value.as_deref();
+            let there: Vec<&str> = value(TABLES)?.split(',').collect();
+            let has_all = self.tables.iter().all(|t| there.contains(&t.name()));
+            Some(has_all && value(COMPLETE)? == "true")
+        };
+        read().unwrap_or(false)
+    }
+    /// Removes the n-th file of a table and those after it.
+    ///
+    /// # Errors
+    /// One of them cannot be removed.
+    pub fn remove_from(&self, table: Table, n: usize) -> io::Result<()> {
+        for n in n.. {
+            match fs::remove_file(self.file(table, n)) {
+                Err(e) if e.kind() == ErrorKind::NotFound => break,
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+}

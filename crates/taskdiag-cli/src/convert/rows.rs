@@ -1,0 +1,232 @@
+//! Collects the rows of a table in an hour, and writes them to one file, or to several if there are very many.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arrow_array::{
+    ArrayRef, DictionaryArray, Int8Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    UInt32Array,
+};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use taskdiag::columns::{Builder, Spec};
+use taskdiag::field::{Context, Missing, Value};
+use taskdiag::recording::Frame;
+use taskdiag::view::Query;
+
+use super::changes::{Change, Changes, Key};
+use super::part::Part;
+use super::partition::Partition;
+use crate::args::convert::{Table, TableArgs};
+use crate::files::own_netns;
+use crate::output::arrow;
+
+/// A further file is begun after this many rows, because all rows of a file are sorted in memory. Lists have fewer, because
+/// there are several of them at a time.
+const ROWS: usize = 1 << 20;
+const ROWS_OF_LISTS: usize = 1 << 18;
+
+/// What the answers of a recording lack of a list.
+#[derive(Clone, Debug, Default)]
+pub struct Lacks {
+    /// Answers that have the list.
+    pub with: u64,
+    /// Answers that were recorded without it.
+    pub without: u64,
+    /// How often the list of a process could not be read, by the reason.
+    pub unread: BTreeMap<&'static str, u64>,
+}
+
+impl Lacks {
+    /// Adds those of another hour.
+    pub fn add(&mut self, other: &Lacks) {
+        self.with += other.with;
+        self.without += other.without;
+        for (reason, count) in &other.unread {
+            *self.unread.entry(reason).or_default() += count;
+        }
+    }
+}
+
+/// The rows of a table in an hour.
+pub struct Rows {
+    /// The table.
+    pub table: Table,
+    /// What the answers lack of it.
+    pub lacks: Lacks,
+    /// The files that are complete.
+    pub parts: Vec<Part>,
+    query: Query,
+    changes: Changes,
+    cx: Option<Context>,
+    builder: Builder,
+    /// The key, `ts`, and `change` of each row.
+    keys: Vec<Key>,
+    at: Vec<i64>,
+    change: Vec<i8>,
+}
+
+impl Rows {
+    /// No rows yet.
+    pub fn new(args: &TableArgs, full_every: Duration) -> Rows {
+        let specs = args.columns.iter().map(|c| Spec::of(&c.key, c.field)).collect();
+        Rows {
+            table: args.table,
+            lacks: Lacks::default(),
+            parts: Vec::new(),
+            query: args.table.query(&args.columns),
+            changes: Changes::new(full_every),
+            cx: None,
+            builder: Builder::new(specs),
+            keys: Vec::new(),
+            at: Vec::new(),
+            change: Vec::new(),
+        }
+    }
+    /// Adds the rows of a frame: those that have changed since the frame before, or all.
+    ///
+    /// # Errors
+    /// The rows do not fit into columns, or cannot be written.
+    pub fn add(&mut self, frame: &Frame, partition: &Partition) -> io::Result<()> {
+        let list = self.table.list();
+        if list.is_some_and(|(group, _)| !frame.snapshot.stream().asked().has(group)) {
+            self.lacks.without += 1;
+            return Ok(());
+        }
+        // Each file begins with all rows. If there are very many of these, others have to follow, too.
+        let limit = if list.is_some() { ROWS_OF_LISTS } else { ROWS };
+        if self.keys.len() > limit.max(2 * self.changes.len()) {
+            self.end_file(partition)?;
+        }
+        self.lacks.with += 1;
+        let has_booted = self.changes.begin(&frame.info);
+        if has_booted || self.cx.is_none() {
+            // The hour has one context. The start time of a process is computed from the clocks in it, and would differ a
+            // little with the clocks of each frame.
+            self.cx = Some(Context::of(&frame.snapshot, self.query.threads));
+        }
+        let at = micros(frame.info.time);
+        let mut view = self.query.view(&frame.snapshot);
+        if let Some(files) = view.files_mut() {
+            files.own_netns = own_netns(files, true);
+        }
+        let cx = self.cx.as_ref().expect("it was made above");
+        let fields = &self.query.columns;
+        let start = fields.iter().position(|f| f.name == "start_ticks");
+        // The entries of a task follow each other, and there may be thousands of them. What the task itself has is looked up once.
+        let is_own = |c: usize| self.table.set().own().any(|f| f.name == fields[c].name);
+        let of_task: Vec<bool> = (0..fields.len()).map(|c| list.is_some() && !is_own(c)).collect();
+        let mut last: (Option<u32>, Vec<Value<'static>>) = (None, Vec::new());
+        let (table, changes, builder) = (self.table, &mut self.changes, &mut self.builder);
+        let (keys, ats, whys) = (&mut self.keys, &mut self.at, &mut self.change);
+        let mut push = |key: Key, why: Change, values: &[Value<'_>]| {
+            builder.push(cx, |c| values[c].clone());
+            keys.push(key);
+            ats.push(at);
+            whys.push(why as i8);
+        };
+        view.rows(false, &mut |_, _, _| {}).each(&mut |item| {
+            let Some(row) = item.row() else { return Ok(()) };
+            let get = |c: usize| item.value(cx, fields[c], c);
+            if list.is_some() && last.0 != Some(row.view.pid()) {
+                let own = |c: usize| if of_task[c] { get(c).into_owned() } else { Value::ABSENT };
+                last = (Some(row.view.pid()), (0..fields.len()).map(own).collect());
+            }
+            let value = |c: usize| if of_task[c] { lent(&last.1[c]) } else { get(c) };
+            let values: Vec<Value<'_>> = (0..fields.len()).map(value).collect();
+            let start_ticks = match start.map(|c| &values[c]) {
+                Some(Value::Uint(ticks)) => *ticks,
+                _ => 0,
+            };
+            let key = table.key(row, start_ticks);
+            if let Some(why) = changes.see(key, &values) {
+                push(key, why, &values);
+            }
+            Ok(())
+        })?;
+        let gaps = table.gaps(&view);
+        for reason in gaps.values().filter(|reason| Missing::Reason(**reason).is_amiss()) {
+            *self.lacks.unread.entry(reason.name()).or_default() += 1;
+        }
+        let unknown: HashSet<u32> = gaps.into_keys().collect();
+        for (key, values) in changes.ended(&unknown) {
+            push(key, Change::Ended, &values);
+        }
+        Ok(())
+    }
+    /// Ends a file with the rows so far. The next file begins with a full frame.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn end_file(&mut self, partition: &Partition) -> io::Result<()> {
+        if self.keys.is_empty() {
+            return Ok(());
+        }
+        let specs = self.builder.specs.clone();
+        let builder = std::mem::replace(&mut self.builder, Builder::new(specs));
+        let (specs, batches, _) = builder.finish();
+        let (keys, at) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.at));
+        let change = std::mem::take(&mut self.change);
+        self.changes.forget();
+        let schema = schema(&specs);
+        let mut pieces = Vec::new();
+        let mut row = 0;
+        for batch in batches {
+            let rows = row..row + batch.rows;
+            row = rows.end;
+            let mut columns: Vec<ArrayRef> = vec![
+                Arc::new(
+                    TimestampMicrosecondArray::from(at[rows.clone()].to_vec()).with_timezone("UTC"),
+                ),
+                Arc::new(changes_of(&change[rows])?),
+            ];
+            columns.extend(arrow::arrays(&specs, batch));
+            pieces.push(RecordBatch::try_new(schema.clone(), columns).map_err(arrow::failed)?);
+        }
+        let all = arrow_select::concat::concat_batches(&schema, &pieces).map_err(arrow::failed)?;
+        drop(pieces);
+        // The rows of a task are next to each other, so that they compress well, and a reader finds them in one place.
+        let mut order: Vec<u32> = (0..all.num_rows() as u32).collect();
+        order.sort_by_key(|i| (keys[*i as usize], at[*i as usize]));
+        let order = UInt32Array::from(order);
+        let sorted = arrow_select::take::take_record_batch(&all, &order).map_err(arrow::failed)?;
+        drop(all);
+        let file = partition.file(self.table, self.parts.len());
+        self.parts.push(Part::write(&file, &sorted, &partition.metadata)?);
+        Ok(())
+    }
+}
+
+/// The same value, without a copy of its text.
+fn lent<'v>(value: &'v Value<'static>) -> Value<'v> {
+    match value {
+        Value::Bytes { data, cut } => Value::Bytes { data: Cow::Borrowed(&**data), cut: *cut },
+        Value::Args { data, cut } => Value::Args { data: Cow::Borrowed(&**data), cut: *cut },
+        other => other.clone(),
+    }
+}
+
+fn micros(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn changes_of(numbers: &[i8]) -> io::Result<DictionaryArray<arrow_array::types::Int8Type>> {
+    let names = Arc::new(StringArray::from(Change::NAMES.to_vec()));
+    DictionaryArray::try_new(Int8Array::from(numbers.to_vec()), names).map_err(arrow::failed)
+}
+
+fn schema(specs: &[Spec]) -> SchemaRef {
+    let help = |text: &str| [("taskdiag.help".to_owned(), text.to_owned())].into();
+    let at = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let change = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
+    let mut fields = vec![
+        Field::new("ts", at, false).with_metadata(help("The time of the frame")),
+        Field::new("change", change, false)
+            .with_metadata(help("Why the row is there: full, new, changed, ended")),
+    ];
+    fields.extend(specs.iter().map(arrow::field));
+    Arc::new(Schema::new(fields))
+}

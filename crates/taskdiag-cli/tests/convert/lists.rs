@@ -1,0 +1,611 @@
+//! The tables of lists: what is in `sockets.parquet` and `mapped_files.parquet` gives each frame again, and what is not known
+//! is not said to have ended.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int8Type, Int32Type, TimestampMicrosecondType, UInt64Type};
+use arrow_array::{Array, ArrayAccessor, RecordBatch, StringArray};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use taskdiag::recording::{Options, Writer};
+use taskdiag::wire::{BLOB_DELETED, Done, Info, StreamWriter, build};
+use taskdiag::{Base, Fd, FdType, Group, Groups, Reason, Snapshot, Socket, Strategy, Vma, VmaKind};
+
+use super::{BEGIN, MINUTE, SECOND_NS, text};
+
+const ESTABLISHED: u16 = 1;
+const LISTEN: u16 = 10;
+const TCP: u16 = 6;
+
+/// A socket: state, local port, inode.
+type Sock = (u16, u16, u64);
+/// A file that is mapped: path, inode, deleted.
+type Mapped = (&'static str, u64, bool);
+
+/// A process in a frame. A list that is an error is not in the frame for this reason.
+#[derive(Clone, Debug)]
+struct Process {
+    pid: u32,
+    start_ticks: u64,
+    sockets: Result<BTreeMap<u32, Sock>, Reason>,
+    mapped: Result<Vec<Mapped>, Reason>,
+}
+
+impl Process {
+    fn new(pid: u32, sockets: &[(u32, Sock)], mapped: &[Mapped]) -> Process {
+        let sockets = Ok(sockets.iter().copied().collect());
+        Process { pid, start_ticks: u64::from(pid) * 10, sockets, mapped: Ok(mapped.to_vec()) }
+    }
+}
+
+/// A number that no other name of the stream has.
+fn name(pid: u32, n: u32) -> u32 {
+    pid * 10 + n
+}
+
+fn put_files(w: &mut StreamWriter, pid: u32, sockets: &BTreeMap<u32, Sock>) {
+    let file = |fd, kind: FdType, inode| {
+        let (r#type, nlink) = (kind as u32, 1);
+        build!(Fd { fd, r#type, inode, nlink, dev: 14, flags: 2, ..Fd::default() })
+    };
+    // A file that is no socket, which has a path.
+    let mut fds = vec![build!(Fd { name: name(pid, 9), ..file(0, FdType::Reg, 77) })];
+    fds.extend(sockets.iter().map(|(fd, (.., inode))| file(*fd, FdType::Socket, *inode)));
+    w.put_list(Fd::ALL_VALID, &fds);
+    let socket = |(fd, (state, local_port, inode)): (&u32, &Sock)| {
+        build!(Socket {
+            fd: *fd,
+            inode: *inode,
+            netns: 4026531840,
+            family: 2,
+            r#type: 1,
+            protocol: TCP,
+            state: *state,
+            local_port: *local_port,
+            local_addr: [127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            ..Socket::default()
+        })
+    };
+    w.put_list(Socket::ALL_VALID, &sockets.iter().map(socket).collect::<Vec<_>>());
+    w.put_name(name(pid, 9), 0, b"/var/log/syslog");
+}
+
+fn put_maps(w: &mut StreamWriter, pid: u32, mapped: &[Mapped]) {
+    let mut vmas = Vec::new();
+    for (n, (_, inode, _)) in (0..).zip(mapped) {
+        // Code and data of a library.
+        for part in 0..2 {
+            let start = 0x1000 * (1 + 4 * u64::from(n) + part);
+            let (end, kind) = (start + 0x1000, VmaKind::File as u32);
+            vmas.push(build!(Vma {
+                start,
+                end,
+                inode: *inode,
+                dev: 2049,
+                name: name(pid, n),
+                kind,
+                ..Vma::default()
+            }));
+        }
+    }
+    let kind = VmaKind::Anon as u32;
+    vmas.push(build!(Vma { start: 1 << 30, end: 1 << 31, kind, ..Vma::default() }));
+    w.put_list(Vma::ALL_VALID, &vmas);
+    for (n, (path, _, is_deleted)) in (0..).zip(mapped) {
+        w.put_name(name(pid, n), if *is_deleted { BLOB_DELETED } else { 0 }, path.as_bytes());
+    }
+}
+
+fn snapshot(minute: u64, groups: Groups, processes: &[Process]) -> Snapshot {
+    let mut w = StreamWriter::new();
+    let head = StreamWriter::blank_info();
+    let (realtime_ns, boottime_ns) =
+        ((BEGIN + minute * MINUTE) * SECOND_NS, (100_000 + minute * MINUTE) * SECOND_NS);
+    let (show_flags, dump_strategy) = (groups.bits(), Strategy::All as u64);
+    w.info(&build!(Info {
+        realtime_ns,
+        boottime_ns,
+        show_flags,
+        dump_strategy,
+        clk_tck: 100,
+        ..head
+    }));
+    for process in processes {
+        w.begin_task(process.pid, process.pid);
+        let mut base = Base::new();
+        base.valid = Base::ALL_VALID;
+        base.start_time_ns = process.start_ticks * 10_000_000;
+        w.put_base(&base, format!("comm{}", process.pid).as_bytes());
+        if groups.has(Group::Fd) {
+            match &process.sockets {
+                Ok(sockets) => put_files(&mut w, process.pid, sockets),
+                Err(reason) => w.missing(Group::Fd, *reason),
+            }
+        }
+        if groups.has(Group::Vma) {
+            match &process.mapped {
+                Ok(mapped) => put_maps(&mut w, process.pid, mapped),
+                Err(reason) => w.missing(Group::Vma, *reason),
+            }
+        }
+        w.end_task();
+    }
+    Snapshot::parse(w.finish(Done::default())).expect("it is whole")
+}
+
+fn lists() -> Groups {
+    Groups::BASE | Groups::FD | Groups::VMA
+}
+
+/// A recording, and what is converted from it.
+struct Made {
+    dir: tempfile::TempDir,
+}
+
+impl Made {
+    /// A frame each minute, with these groups and processes.
+    fn new<'p>(frames: impl IntoIterator<Item = (Groups, &'p [Process])>) -> Made {
+        let dir = tempfile::tempdir().expect("there is room");
+        let options = Options::new(Duration::from_secs(MINUTE));
+        let mut writer = Writer::open(dir.path().join("recording"), options).expect("it is new");
+        for (minute, (groups, processes)) in (0..).zip(frames) {
+            writer.append(&snapshot(minute, groups, processes)).expect("there is room");
+        }
+        Made { dir }
+    }
+    fn of(frames: &[Vec<Process>]) -> Made {
+        Made::new(frames.iter().map(|processes| (lists(), &processes[..])))
+    }
+    fn convert(&self, options: &[&str]) -> Output {
+        self.convert_with(Command::new(env!("CARGO_BIN_EXE_taskdiag")), options)
+    }
+    fn convert_with(&self, mut command: Command, options: &[&str]) -> Output {
+        command
+            .arg("convert")
+            .args([self.dir.path().join("recording"), self.dir.path().join("lake")])
+            .args(["--host", "web1"])
+            .args(options)
+            .output()
+            .expect("the program runs")
+    }
+    /// Converts it. Nothing is lacking.
+    fn convert_all(&self, options: &[&str]) {
+        let ran = self.convert(options);
+        assert_eq!((ran.status.code(), text(&ran.stderr)), (Some(0), String::new()), "{options:?}");
+    }
+    fn file(&self, hour: u32, name: &str) -> PathBuf {
+        let directory = format!("lake/date=2026-11-22/hour={hour:02}/host=web1");
+        self.dir.path().join(directory).join(name)
+    }
+    /// The names of the files of the first hour.
+    fn names(&self) -> Vec<String> {
+        let directory = self.file(3, "");
+        let entries = fs::read_dir(directory).expect("it is there").flatten();
+        let mut names: Vec<String> =
+            entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+    fn rows<V>(&self, hour: u32, name: &str, value: fn(&Batch<'_>, usize) -> V) -> Vec<Row<V>> {
+        let file = File::open(self.file(hour, name)).expect("it is there");
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file)
+            .and_then(ParquetRecordBatchReaderBuilder::build)
+            .expect("it is a Parquet file");
+        let mut rows = Vec::new();
+        for batch in reader {
+            let batch = batch.expect("it can be read");
+            let of = Batch(&batch);
+            let ts = of.0.column_by_name("ts").expect("ts");
+            let ts = ts.as_primitive::<TimestampMicrosecondType>();
+            let change = of.0.column_by_name("change").expect("change").as_dictionary::<Int8Type>();
+            let change = change.downcast_dict::<StringArray>().expect("text");
+            rows.extend((0..batch.num_rows()).map(|i| Row {
+                pid: of.number("pid", i).expect("each has one"),
+                ts: ts.value(i),
+                change: change.value(i).to_owned(),
+                value: value(&of, i),
+            }));
+        }
+        rows
+    }
+}
+
+struct Batch<'a>(&'a RecordBatch);
+
+impl Batch<'_> {
+    fn column(&self, name: &str) -> &dyn Array {
+        self.0.column_by_name(name).unwrap_or_else(|| panic!("{name}"))
+    }
+    fn number(&self, name: &str, i: usize) -> Option<u64> {
+        let column = self.column(name).as_primitive::<UInt64Type>();
+        column.is_valid(i).then(|| column.value(i))
+    }
+    fn word(&self, name: &str, i: usize) -> Option<String> {
+        let column = self.column(name).as_dictionary::<Int32Type>();
+        let column = column.downcast_dict::<StringArray>().expect("text");
+        column.is_valid(i).then(|| column.value(i).to_owned())
+    }
+    fn bool(&self, name: &str, i: usize) -> bool {
+        self.column(name).as_boolean().value(i)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Row<V> {
+    pid: u64,
+    ts: i64,
+    change: String,
+    value: V,
+}
+
+/// What there was at a moment, by the rule of docs/arrow.md. `key` has the columns that identify a row, beside the pid.
+fn at<V: Clone, K: Ord>(rows: &[Row<V>], ts: i64, key: fn(&V) -> K) -> BTreeMap<(u64, K), V> {
+    let full = rows.iter().filter(|r| r.ts <= ts && r.change == "full").map(|r| r.ts).max();
+    let mut last: BTreeMap<(u64, K), &Row<V>> = BTreeMap::new();
+    for row in rows.iter().filter(|r| Some(r.ts) >= full && r.ts <= ts) {
+        last.insert((row.pid, key(&row.value)), row);
+    }
+    let there = last.into_iter().filter(|(_, row)| row.change != "ended");
+    there.map(|(key, row)| (key, row.value.clone())).collect()
+}
+
+fn micros(minute: u64) -> i64 {
+    ((BEGIN + minute * MINUTE) * 1_000_000) as i64
+}
+
+/// fd, state, local address and port, inode.
+type SocketRow = (u64, String, String, u64, u64);
+
+fn socket(of: &Batch<'_>, i: usize) -> SocketRow {
+    assert_eq!(of.word("family", i).as_deref(), Some("inet"));
+    assert_eq!(of.word("protocol", i).as_deref(), Some("TCP"));
+    let number = |name| of.number(name, i).expect(name);
+    let word = |name| of.word(name, i).expect(name);
+    (number("fdnum"), word("sockstate"), word("laddr"), number("lport"), number("inode"))
+}
+
+/// Path, inode, deleted.
+type MappedRow = (String, u64, bool);
+
+fn mapped(of: &Batch<'_>, i: usize) -> MappedRow {
+    let path = of.word("path", i).expect("each has one");
+    (path, of.number("inode", i).expect("inode"), of.bool("deleted", i))
+}
+
+fn sockets_of(processes: &[Process]) -> BTreeMap<(u64, u64), SocketRow> {
+    let mut all = BTreeMap::new();
+    for process in processes {
+        for (fd, (state, port, inode)) in process.sockets.as_ref().expect("it is known") {
+            let fd = u64::from(*fd);
+            let state = if *state == LISTEN { "LISTEN" } else { "ESTABLISHED" }.to_owned();
+            let row = (fd, state, "127.0.0.1".to_owned(), u64::from(*port), *inode);
+            all.insert((u64::from(process.pid), fd), row);
+        }
+    }
+    all
+}
+
+fn mapped_of(processes: &[Process]) -> BTreeMap<(u64, (String, u64)), MappedRow> {
+    let mut all = BTreeMap::new();
+    for process in processes {
+        for (path, inode, is_deleted) in process.mapped.as_ref().expect("it is known") {
+            let key = (u64::from(process.pid), ((*path).to_owned(), *inode));
+            all.insert(key, ((*path).to_owned(), *inode, *is_deleted));
+        }
+    }
+    all
+}
+
+/// A hundred minutes in which sockets come and go, a descriptor is used again, and a library is replaced.
+fn frames() -> Vec<Vec<Process>> {
+    let libc = ("/usr/lib/libc.so.6", 100, false);
+    (0..100)
+        .map(|minute| {
+            let ssl = ("/usr/lib/libssl.so.3", 200, minute >= 25);
+            let new_ssl = ("/usr/lib/libssl.so.3", 201, false);
+            let mut listens = vec![(3, (LISTEN, 443, 1000))];
+            // A connection of a minute, again and again with the same descriptor.
+            if minute % 3 != 0 {
+                listens.push((4, (ESTABLISHED, 443, 2000 + minute)));
+            }
+            // One who listens between two full frames only.
+            let mut odd = vec![(5, (ESTABLISHED, 4444, 3000))];
+            if (13..17).contains(&minute) {
+                odd = vec![(5, (LISTEN, 4444, 3001)), (6, (LISTEN, 4445, 3002))];
+            }
+            let mut processes = vec![
+                Process::new(10, &listens, &[libc, ssl]),
+                Process::new(20, &odd, &[libc]),
+                Process::new(30, &[], &[]),
+            ];
+            // It has begun after the library was replaced.
+            if minute >= 31 {
+                processes.push(Process::new(40, &[], &[libc, new_ssl]));
+            }
+            // It ends, and its sockets and libraries with it.
+            if minute >= 68 {
+                processes.remove(1);
+            }
+            processes
+        })
+        .collect()
+}
+
+#[test]
+fn every_frame_can_be_had_again() {
+    let frames = frames();
+    let made = Made::of(&frames);
+    let ran = made.convert(&[]);
+    assert_eq!((ran.status.code(), text(&ran.stderr)), (Some(0), String::new()));
+    let said = text(&ran.stdout);
+    for name in ["processes", "sockets", "mapped_files"] {
+        let lines = said.lines().filter(|l| l.contains(&format!("/{name}.parquet: ")));
+        assert_eq!(lines.count(), 2, "{name} of two hours: {said}");
+    }
+    let (mut written, mut all) = (0, 0);
+    for hour in [3, 4] {
+        let sockets = made.rows(hour, "sockets.parquet", socket);
+        let maps = made.rows(hour, "mapped_files.parquet", mapped);
+        assert!(sockets.is_sorted_by_key(|r| (r.pid, r.value.0, r.ts)), "in order of descriptors");
+        assert!(maps.is_sorted_by_key(|r| r.pid));
+        written += sockets.len() + maps.len();
+        // Each file stands alone.
+        let minutes = if hour == 3 { 0..50 } else { 50..100 };
+        for (minute, processes) in (0..).zip(&frames).filter(|(m, _)| minutes.contains(m)) {
+            let (found, known) = (at(&sockets, micros(minute), |r| r.0), sockets_of(processes));
+            assert!(found == known, "minute {minute}: {found:?} and not {known:?}");
+            let found = at(&maps, micros(minute), |r| (r.0.clone(), r.1));
+            let known = mapped_of(processes);
+            assert!(found == known, "minute {minute}: {found:?} and not {known:?}");
+            all += sockets_of(processes).len() + known.len();
+        }
+        for name in ["full", "new", "changed", "ended"] {
+            // The second hour has no socket that changes and stays, and no new library.
+            let is_there = sockets.iter().any(|r| r.change == name);
+            assert!(is_there || hour == 4, "{name} in hour {hour}");
+        }
+    }
+    assert!(written * 2 < all, "{written} rows of {all}");
+}
+
+#[test]
+fn a_recording_without_lists_has_no_such_files() {
+    let frames = frames();
+    let groups = Groups::BASE;
+    let made = Made::new(frames.iter().map(|processes| (groups, &processes[..])));
+    made.convert_all(&[]);
+    assert_eq!(made.names(), ["processes.parquet"]);
+    // Hours that are over are not read again, although there are no such files.
+    assert_eq!(text(&made.convert(&[]).stdout), "");
+    // It is said to whoever asks for one.
+    let ran = made.convert(&["--tables", "sockets,maps", "--again"]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(3), "{said}");
+    assert!(said.contains("table sockets is not written, because the recording has no open files"));
+    assert!(said.contains("--groups default,vma"), "{said}");
+    assert_eq!(made.names(), ["processes.parquet"]);
+}
+
+#[test]
+fn tables_that_were_not_written_make_an_hour_be_written_again() {
+    let made = Made::of(&frames());
+    made.convert_all(&["--tables", "none"]);
+    assert_eq!(made.names(), ["processes.parquet"]);
+    made.convert_all(&["--tables", "sockets"]);
+    assert_eq!(made.names(), ["processes.parquet", "sockets.parquet"]);
+    assert_eq!(text(&made.convert(&["--tables", "none"]).stdout), "", "it has more than that");
+    // What a command that was killed has left is no obstacle, and goes.
+    fs::write(made.file(3, ".sockets-7.parquet.part"), "torn").expect("there is room");
+    made.convert_all(&["--tables", "files,maps"]);
+    assert_eq!(
+        made.names(),
+        ["files.parquet", "maps.parquet", "processes.parquet", "sockets.parquet"]
+    );
+    let files = made.rows(3, "files.parquet", |of, i| {
+        (of.number("fdnum", i), of.word("kind", i), of.word("path", i))
+    });
+    let is_log = |r: &Row<(Option<u64>, Option<String>, Option<String>)>| {
+        r.value.0 == Some(0) && r.value.2.as_deref() == Some("/var/log/syslog")
+    };
+    assert!(files.iter().any(is_log), "{files:?}");
+    assert!(files.iter().any(|r| r.value.1.as_deref() == Some("socket")));
+    let maps = made.rows(3, "maps.parquet", |of, i| (of.number("address", i), of.word("kind", i)));
+    let of_ten = |r: &&Row<(Option<u64>, Option<String>)>| r.pid == 10 && r.ts == micros(0);
+    // Two mappings of each of two files, and one of no file.
+    assert_eq!(maps.iter().filter(of_ten).count(), 5, "{maps:?}");
+    assert!(maps.iter().any(|r| r.value.1.as_deref() == Some("anon")));
+}
+
+#[test]
+fn what_is_not_known_has_not_ended() {
+    let mut frames: Vec<Vec<Process>> = (0..16)
+        .map(|_| {
+            let sockets = [(3, (LISTEN, 443, 1000)), (4, (LISTEN, 80, 1001))];
+            vec![
+                Process::new(10, &sockets, &[("/usr/lib/libc.so.6", 100, false)]),
+                Process::new(20, &sockets, &[]),
+            ]
+        })
+        .collect();
+    let known = frames.clone();
+    // The lists of a process are not read for some frames, among them a full one. It closes a socket meanwhile.
+    for frame in &mut frames[8..12] {
+        frame[0].sockets = Err(Reason::Denied);
+        frame[0].mapped = Err(Reason::Blocked);
+    }
+    for frame in &mut frames[12..] {
+        frame[0].sockets.as_mut().expect("it is known").remove(&4);
+    }
+    let made = Made::of(&frames);
+    let ran = made.convert(&[]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(3), "{said}");
+    for line in [
+        "open files of a process could not be read 4 times (denied): the table sockets",
+        "mappings of a process could not be read 4 times (blocked): the table mapped_files",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    let sockets = made.rows(3, "sockets.parquet", socket);
+    let maps = made.rows(3, "mapped_files.parquet", mapped);
+    // Frame 10 is full, and does not know these.
+    for minute in [0, 7, 8, 9] {
+        let found = at(&sockets, micros(minute), |r| r.0);
+        assert!(found == sockets_of(&known[0]), "minute {minute}: {found:?}");
+    }
+    for minute in [12, 15] {
+        let found = at(&sockets, micros(minute), |r| r.0);
+        assert!(found == sockets_of(&frames[12]), "minute {minute}: {found:?}");
+        let found = at(&maps, micros(minute), |r| (r.0.clone(), r.1));
+        assert!(found == mapped_of(&frames[12]), "minute {minute}: {found:?}");
+    }
+    let ended: Vec<(u64, u64, i64)> =
+        sockets.iter().filter(|r| r.change == "ended").map(|r| (r.pid, r.value.0, r.ts)).collect();
+    assert_eq!(ended, [(10, 4, micros(12))], "only what is known to be closed");
+}
+
+#[test]
+fn answers_without_the_list_are_said() {
+    let frames = frames();
+    let groups = |minute: usize| if minute < 20 { lists() } else { Groups::BASE | Groups::VMA };
+    let made = Made::new(frames.iter().enumerate().map(|(m, p)| (groups(m), &p[..])));
+    let ran = made.convert(&[]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(3), "{said}");
+    assert!(said.contains("80 of 100 answers were recorded without open files"), "{said}");
+    assert!(!said.contains("mappings"), "{said}");
+    assert!(!made.file(4, "sockets.parquet").exists());
+    assert!(made.file(4, "mapped_files.parquet").exists());
+    let sockets = made.rows(3, "sockets.parquet", socket);
+    assert!(at(&sockets, micros(15), |r| r.0) == sockets_of(&frames[15]));
+    assert!(sockets.iter().all(|r| r.ts < micros(20)));
+}
+
+#[test]
+fn columns_of_each_table() {
+    let made = Made::of(&frames());
+    made.convert_all(&["-o", "comm", "-o", "sockets:lport, exe", "--args"]);
+    let names = |name: &str| {
+        let file = File::open(made.file(3, name)).expect("it is there");
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("it is a Parquet file");
+        let names: Vec<String> =
+            reader.schema().fields().iter().map(|f| f.name().clone()).collect();
+        names.join(",")
+    };
+    assert_eq!(names("processes.parquet"), "ts,change,pid,start_ticks,comm,args");
+    assert_eq!(names("sockets.parquet"), "ts,change,pid,start_ticks,fdnum,lport,exe");
+    assert_eq!(
+        names("mapped_files.parquet"),
+        "ts,change,pid,start_ticks,device,inode,path,comm,user,unit,container,deleted"
+    );
+    for (options, said) in [
+        (&["--tables", "socket"][..], "there is no table 'socket'"),
+        (&["-o", "files:path"], "name it in --tables"),
+        (&["-o", "nosuch:path"], "there is no table 'nosuch'"),
+        (&["-o", "sockets:nosuch"], "there is no column 'nosuch'"),
+    ] {
+        let ran = made.convert(options);
+        assert_eq!(ran.status.code(), Some(2), "{options:?}");
+        assert!(text(&ran.stderr).contains(said), "{options:?}: {}", text(&ran.stderr));
+    }
+}
+
+#[test]
+fn threads_share_the_files_and_mappings_of_their_process() {
+    let mut w = StreamWriter::new();
+    let head = StreamWriter::blank_info();
+    let (show_flags, dump_strategy) = (lists().bits(), Strategy::AllThread as u64);
+    let (realtime_ns, boottime_ns) = (BEGIN * SECOND_NS, 100_000 * SECOND_NS);
+    w.info(&build!(Info {
+        realtime_ns,
+        boottime_ns,
+        show_flags,
+        dump_strategy,
+        clk_tck: 100,
+        ..head
+    }));
+    for tid in [10, 11, 12] {
+        w.begin_task(tid, 10);
+        let mut base = Base::new();
+        base.valid = Base::ALL_VALID;
+        base.start_time_ns = u64::from(tid) * 10_000_000;
+        w.put_base(&base, b"many");
+        // The last one has a table of open files of its own.
+        match tid {
+            11 => w.shared(Group::Fd, 10),
+            _ => put_files(&mut w, tid, &[(5, (LISTEN, 443, u64::from(tid)))].into()),
+        }
+        match tid {
+            10 => put_maps(&mut w, tid, &[("/usr/lib/libc.so.6", 100, false)]),
+            _ => w.shared(Group::Vma, 10),
+        }
+        w.end_task();
+    }
+    let snapshot = Snapshot::parse(w.finish(Done::default())).expect("it is whole");
+    let dir = tempfile::tempdir().expect("there is room");
+    let options = Options::new(Duration::from_secs(MINUTE));
+    let mut writer = Writer::open(dir.path().join("recording"), options).expect("it is new");
+    writer.append(&snapshot).expect("there is room");
+    let made = Made { dir };
+    made.convert_all(&[]);
+    assert_eq!(made.names(), ["mapped_files.parquet", "sockets.parquet", "threads.parquet"]);
+    let tids = |name: &str| -> Vec<(u64, Option<u64>)> {
+        let rows = made.rows(3, name, |of, i| of.number("tid", i));
+        rows.iter().map(|r| (r.pid, r.value)).collect()
+    };
+    assert_eq!(tids("threads.parquet"), [10, 11, 12].map(|tid| (10, Some(tid))));
+    assert_eq!(tids("sockets.parquet"), [10, 12].map(|tid| (10, Some(tid))));
+    assert_eq!(made.rows(3, "mapped_files.parquet", mapped).len(), 1);
+}
+
+#[test]
+fn a_table_that_does_not_fit_on_the_disk_leaves_what_was_there() {
+    // Each has an inode of its own, so that they take more room than the processes.
+    let inode = |fd: u32| u64::from(fd).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let sockets: Vec<(u32, Sock)> = (1..15_000).map(|fd| (fd, (LISTEN, 80, inode(fd)))).collect();
+    let made = Made::of(&[vec![Process::new(10, &sockets, &[("/usr/lib/libc.so.6", 100, false)])]]);
+    made.convert_all(&["--tables", "none"]);
+    let before = fs::read(made.file(3, "processes.parquet")).expect("it is there");
+    let mut small = Command::new("sh");
+    // 32 or 64 KiB, as the shell counts. That a file gets larger is an error, as on a full disk.
+    small.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"]);
+    small.arg(env!("CARGO_BIN_EXE_taskdiag"));
+    let ran = made.convert_with(small, &["--tables", "mapped_files,sockets"]);
+    let said = text(&ran.stderr);
+    assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(1), String::new()), "{said}");
+    assert!(said.contains("sockets.parquet: "), "{said}");
+    assert_eq!(made.names(), ["processes.parquet"]);
+    assert!(fs::read(made.file(3, "processes.parquet")).is_ok_and(|now| now == before));
+    made.convert_all(&[]);
+    assert_eq!(made.names(), ["mapped_files.parquet", "processes.parquet", "sockets.parquet"]);
+    let size = made.file(3, "sockets.parquet").metadata().expect("it is there").len();
+    assert!(size > 64 << 10, "{size} bytes would have fitted");
+}
+
+#[test]
+fn very_many_rows_are_several_files() {
+    // 40,000 sockets in each of nine frames that are all full.
+    let sockets: Vec<(u32, Sock)> =
+        (0..1000).map(|fd| (fd + 1, (LISTEN, fd as u16 + 1, u64::from(fd)))).collect();
+    let processes: Vec<Process> = (1..=40).map(|pid| Process::new(pid, &sockets, &[])).collect();
+    let made = Made::of(&vec![processes.clone(); 9]);
+    let tables = ["--tables", "sockets", "-o", "sockets:lport"];
+    made.convert_all(&[&tables[..], &["--full-every", "0"]].concat());
+    assert_eq!(made.names(), ["processes.parquet", "sockets-1.parquet", "sockets.parquet"]);
+    let port = |of: &Batch<'_>, i: usize| (of.number("fdnum", i), of.number("lport", i));
+    let rows = [made.rows(3, "sockets.parquet", port), made.rows(3, "sockets-1.parquet", port)];
+    assert_eq!(rows.iter().map(Vec::len).sum::<usize>(), 9 * 40_000);
+    assert!(rows.iter().all(|rows| !rows.is_empty()));
+    for minute in 0..9 {
+        let of_minute = rows.iter().flatten().filter(|r| r.ts == micros(minute));
+        assert_eq!(of_minute.count(), 40_000, "minute {minute}");
+    }
+    // A conversion that needs one file leaves no second one, whose rows would count twice.
+    made.convert_all(&[&tables[..], &["--again"]].concat());
+    assert_eq!(made.names(), ["processes.parquet", "sockets.parquet"]);
+    assert_eq!(made.rows(3, "sockets.parquet", port).len(), 40_000);
+}
