@@ -112,6 +112,11 @@ fleet-test: ## a made-up fleet: do DuckDB, DataFusion and ClickHouse answer alik
 	CARGO_TARGET_DIR=$(TARGET_DIR)/arrow $(CARGO) build --quiet --locked --package taskdiag-cli --features arrow
 	TASKDIAG_ARROW=$(abspath $(TARGET_DIR))/arrow/debug/taskdiag $(TARGET_DIR)/fleet-venv/bin/python fleet/test
 
+.PHONY: dropin-roots
+dropin-roots: ## the drop-in beside procps of Debian 13 and sid, in fresh roots; needs root (docs/dropin.md)
+	@tools/setup dropin-roots
+	tests/dropin-roots
+
 bpf: ## make the checked-in BPF skeletons again (needs clang)
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml

@@ -6,8 +6,8 @@ use std::ptr::null_mut;
 
 use taskdiag::{Choice, Error, Request, Session, Snapshot, TaskView};
 
-use crate::abi::{PidsCounts, PidsFetch, PidsInfo, PidsResult, PidsStack, THREADS_TOO};
-use crate::fill::{Common, Own, Task};
+use crate::abi::{Abi, PidsCounts, PidsFetch, PidsInfo, PidsResult, PidsStack, THREADS_TOO};
+use crate::fill::{Common, Own, Task, fd_has_size};
 use crate::item::Item;
 use crate::old::Old;
 use crate::plan::Plan;
@@ -24,6 +24,8 @@ pub enum Refused {
     Engine(Error),
     /// The real library would not make a context for items.
     Old,
+    /// A value is missing, and the real library cannot be asked for one task without a loss.
+    Missing,
 }
 
 impl From<Error> for Refused {
@@ -37,21 +39,31 @@ impl std::fmt::Display for Refused {
         match self {
             Refused::Engine(e) => e.fmt(f),
             Refused::Old => f.write_str("it refuses some of its own items"),
+            Refused::Missing => f.write_str(
+                "a value is missing, and its function for single processes leaves files open",
+            ),
         }
     }
 }
 
+/// How often a request is asked before a session is opened for it. `top -n1` asks twice, and to load programs for one more answer
+/// costs more than it saves.
+const ASKED_ALONE: u32 = 2;
+
 /// Answers one request, again and again.
 #[derive(Default)]
 struct Source {
+    asked: u32,
     last: Option<Snapshot>,
     session: Option<Session>,
 }
 
 impl Source {
-    /// Asks. Programs stay loaded from the second time on, or from the first if there will be more.
-    fn ask(&mut self, request: &Request, again: bool) -> Result<&Snapshot, Error> {
-        if self.session.is_none() && self.last.take().is_none() && !again {
+    /// Asks. Programs stay loaded where a request is asked often.
+    fn ask(&mut self, request: &Request) -> Result<&Snapshot, Error> {
+        self.asked += 1;
+        self.last = None;
+        if self.asked <= ASKED_ALONE {
             return Ok(self.last.insert(taskdiag::query(request)?));
         }
         if self.session.as_ref().is_none_or(|s| s.request().strategy != request.strategy) {
@@ -67,7 +79,7 @@ type Past = HashMap<u32, [u64; 3]>;
 /// A context.
 pub struct Context {
     pub real: &'static Real,
-    version: Version,
+    pub version: Version,
     /// The context of the real library.
     pub info: *mut PidsInfo,
     plan: Option<Plan>,
@@ -115,13 +127,15 @@ impl Context {
             got_type: None,
             given: None,
             common: Common {
-                escape: Escape { utf8: false, gives_up: false },
+                version,
+                escape: Escape::of_locale(version),
                 ttys: Ttys::default(),
                 hertz,
                 tick_ns: 1_000_000_000 / hertz,
                 page_bytes: number(libc::_SC_PAGESIZE).max(1),
                 boot_ticks: 0,
                 has_comm: false,
+                fd_has_size: fd_has_size(),
                 file: Vec::new(),
                 text: Vec::new(),
             },
@@ -138,14 +152,14 @@ impl Context {
     /// Sets the items, which the real library has accepted.
     pub fn set(&mut self, items: Vec<Item>) {
         let Some(plan) = &self.plan else {
-            self.plan = Some(Plan::new(items));
+            self.plan = Some(Plan::new(items, self.version));
             return;
         };
         if plan.items == items {
             return;
         }
         let grows = plan.items.len() < items.len();
-        self.plan = Some(Plan::new(items));
+        self.plan = Some(Plan::new(items, self.version));
         self.sources = Default::default();
         self.reaped.retire();
         self.old = None;
@@ -191,15 +205,15 @@ impl Context {
     fn fill(&mut self, which: c_int, rows: &mut Rows, reaps: bool) -> Result<(), Refused> {
         let plan = self.plan.clone().expect("the caller has looked");
         let threads = which == THREADS_TOO;
-        self.common.boot_ticks = boot_ticks(self.common.hertz);
-        self.common.escape = Escape::of_locale(self.version == Version::V402);
+        let abi = self.version.abi();
+        self.common.boot_ticks = boot_ticks(self.common.hertz, self.version);
+        self.common.escape = Escape::of_locale(self.version);
         self.common.has_comm = plan.has_comm;
         let own = Own::now();
         let (source, process_source) = &mut self.sources[usize::from(threads)];
-        let again = reaps && plan.has_delta;
-        let snapshot = source.ask(&plan.request(threads), again)?;
+        let snapshot = source.ask(&plan.request(threads))?;
         let processes = match plan.processes(threads, self.version) {
-            Some(request) => Some(process_source.ask(&request, again)?),
+            Some(request) => Some(process_source.ask(&request)?),
             None => None,
         };
         stats::answered(snapshot);
@@ -213,16 +227,15 @@ impl Context {
             true => HashMap::new(),
             false => {
                 if self.old.is_none() {
-                    self.old = Old::new(self.real, plan.old.iter().copied());
+                    self.old = Old::new(self.real, self.version, plan.old.iter().copied());
                 }
-                let mut pids: Vec<u32> = tasks.iter().map(TaskView::tgid).collect();
-                pids.dedup();
                 for item in &plan.old {
                     stats::old(*item, tasks.len());
                 }
-                self.old.as_mut().ok_or(Refused::Old)?.values(&pids, threads, &mut rows.arena)
+                self.old.as_mut().ok_or(Refused::Old)?.all(threads, &mut rows.arena)
             }
         };
+        let cells: Vec<Cell> = plan.items.iter().map(|item| Cell::new(*item, &plan, abi)).collect();
         let mut present = Past::new();
         for view in tasks {
             let id = view.pid();
@@ -231,7 +244,7 @@ impl Context {
                 continue;
             }
             let is_first = id == view.tgid();
-            let is_process = !threads || (self.version == Version::V402 && is_first);
+            let is_process = !threads || (is_first && self.version.shows_sums_in_first_threads());
             let task = match processes.map(|p| p.task(view.tgid())) {
                 // It has begun between the two answers.
                 Some(None) => None,
@@ -239,8 +252,9 @@ impl Context {
                 None => Some(Task::new(view, None, is_process)),
             };
             let task = task.map(|t| if is_own { t.own(&own) } else { t });
-            let used = task.as_ref().and_then(|t| t.used(self.common.tick_ns));
-            let before = self.past.get(&id).filter(|_| reaps);
+            let used = task.as_ref().filter(|_| plan.has_delta);
+            let used = used.and_then(|t| t.used(self.common.tick_ns));
+            let before = self.past.get(&id).filter(|_| reaps && plan.has_delta);
             let values = if plan.old.is_empty() { None } else { old.get(&id) };
             if !plan.old.is_empty() && values.is_none() {
                 // It has ended.
@@ -250,33 +264,30 @@ impl Context {
             let mut past = used;
             let (row, arena) = rows.next_with_arena();
             let made = task.as_ref().is_some_and(|task| {
-                plan.items.iter().zip(row.iter_mut()).all(|(item, result)| {
-                    let need = item.need();
-                    result.item = *item as c_int;
-                    let value = if *item == Item::NOOP {
-                        return true;
-                    } else if need.is_delta {
-                        used.map(|used| {
-                            delta(*item, used, before.filter(|_| plan.has_delta), reaps)
-                        })
-                    } else if need.is_old {
-                        let at = plan.old.iter().position(|i| i == item);
-                        at.and_then(|at| values.map(|v| v[at]))
-                    } else {
-                        self.common.value(*item, task, arena)
+                cells.iter().zip(row.iter_mut()).all(|(cell, result)| {
+                    result.item = cell.number;
+                    let value = match cell.from {
+                        Origin::Nowhere => return true,
+                        Origin::Difference => {
+                            used.map(|used| delta(cell.item, used, before, reaps))
+                        }
+                        Origin::Real(at) => values.map(|v| v[at]),
+                        Origin::Task => self.common.value(cell.item, task, arena),
                     };
                     value.map(|v| result.value = v).is_some()
                 })
             });
             if !made {
+                if self.version.leaks_in_select() {
+                    return Err(Refused::Missing);
+                }
                 stats::whole_row();
                 if self.whole.is_none() {
                     let items = plan.items.iter().copied().chain(BESIDES);
-                    self.whole = Old::new(self.real, items);
+                    self.whole = Old::new(self.real, self.version, items);
                 }
                 let whole = self.whole.as_mut().ok_or(Refused::Old)?;
-                let Some(mut values) = whole.values(&[view.tgid()], threads, arena).remove(&id)
-                else {
+                let Some(mut values) = whole.one(view.tgid(), threads, arena).remove(&id) else {
                     continue;
                 };
                 let [s, ticks, major, minor] =
@@ -284,7 +295,7 @@ impl Context {
                 state = s as u8;
                 past = Some([ticks, major, minor]);
                 for ((item, result), value) in plan.items.iter().zip(row.iter_mut()).zip(values) {
-                    result.item = *item as c_int;
+                    result.item = item.number(abi);
                     match *item {
                         Item::NOOP => {}
                         item if item.need().is_delta => {
@@ -294,10 +305,10 @@ impl Context {
                     }
                 }
             }
-            end(row);
+            end(row, abi);
             rows.keep();
             if reaps {
-                self.counts.add(if plan.has_comm { state } else { 0 });
+                self.counts.add(if plan.has_comm { state } else { 0 }, abi);
                 if let Some(past) = past.filter(|_| plan.has_delta) {
                     present.insert(id, past);
                 }
@@ -311,10 +322,45 @@ impl Context {
     }
 }
 
+/// Where the value of an item comes from.
+#[derive(Clone, Copy)]
+enum Origin {
+    /// It stays as it is.
+    Nowhere,
+    /// It is the difference to the last fetch.
+    Difference,
+    /// The real library, at this place of what it was asked for.
+    Real(usize),
+    /// The records of the task.
+    Task,
+}
+
+/// An item of the rows, with what is the same in all of them.
+struct Cell {
+    item: Item,
+    number: c_int,
+    from: Origin,
+}
+
+impl Cell {
+    fn new(item: Item, plan: &Plan, abi: Abi) -> Cell {
+        let from = if item == Item::NOOP {
+            Origin::Nowhere
+        } else if item.need().is_delta {
+            Origin::Difference
+        } else if let Some(at) = plan.old.iter().position(|i| *i == item) {
+            Origin::Real(at)
+        } else {
+            Origin::Task
+        };
+        Cell { item, number: item.number(abi), from }
+    }
+}
+
 /// Marks the end of a row, with the number after the last item.
-fn end(row: &mut [PidsResult]) {
+fn end(row: &mut [PidsResult], abi: Abi) {
     if let Some(last) = row.last_mut() {
-        last.item = Item::ALL.len() as c_int;
+        last.item = Item::all(abi).len() as c_int;
     }
 }
 
@@ -334,10 +380,17 @@ fn delta(item: Item, used: [u64; 3], before: Option<&[u64; 3]>, reaps: bool) -> 
 }
 
 /// The time since boot in clock ticks, rounded as in the real library.
-fn boot_ticks(hertz: u64) -> u64 {
+fn boot_ticks(hertz: u64, version: Version) -> u64 {
+    let ticks = |seconds: f64| (seconds * hertz as f64) as u64;
+    if version.has_fine_uptime() {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a struct of our own, which the call fills.
+        let said = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+        return if said == 0 { ticks(now.tv_sec as f64 + now.tv_nsec as f64 * 1.0e-9) } else { 0 };
+    }
     let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
     let seconds: Option<f64> = text.split_whitespace().next().and_then(|s| s.parse().ok());
-    seconds.map_or(0, |s| (s * hertz as f64) as u64)
+    seconds.map_or(0, ticks)
 }
 
 impl Drop for Context {

@@ -1,17 +1,18 @@
 //! The nine functions that take the place of those of libproc2. The other functions of the library stay its own.
 //!
 //! They are all here or none: the library calls some of them itself, through the table of symbols, so that it arrives
-//! here with contexts of its own. A context that was not given out here is passed through.
+//! here with contexts of its own. A context that was not given out here is passed through. `xtra_pids_val`, which programs
+//! call in debug builds, is not here: no version looks at the context that it gets, and libproc2.so.1 has one argument less.
 //!
 //! Nothing here ends the program. A panic, or a failure of an engine, makes the real library answer the call.
 
 use std::collections::HashMap;
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::abi::{PidsFetch, PidsInfo, PidsResult, PidsStack, TASKS_ONLY, THREADS_TOO};
+use crate::abi::{Abi, PidsFetch, PidsInfo, PidsStack, TASKS_ONLY, THREADS_TOO};
 use crate::context::{Context, Refused};
 use crate::item::Item;
 use crate::real::{Real, real};
@@ -81,11 +82,11 @@ fn quiet<T>(f: impl FnOnce() -> Result<T, Refused>) -> Option<T> {
 ///
 /// # Safety
 /// The array has this many numbers.
-unsafe fn items(numbers: *const c_int, len: c_int) -> Option<Vec<Item>> {
+unsafe fn items(numbers: *const c_int, len: c_int, abi: Abi) -> Option<Vec<Item>> {
     let len = usize::try_from(len).ok().filter(|_| !numbers.is_null())?;
     // SAFETY: the caller says so.
     let numbers = unsafe { std::slice::from_raw_parts(numbers, len) };
-    numbers.iter().map(|n| Item::ALL.get(usize::try_from(*n).ok()?).copied()).collect()
+    numbers.iter().map(|n| Item::of(*n, abi)).collect()
 }
 
 /// Makes a context.
@@ -115,7 +116,7 @@ pub unsafe extern "C" fn procps_pids_new(
         let mut context = Context::new(real, version, theirs);
         if len > 0 && !numbers.is_null() {
             // SAFETY: the real library has read as many.
-            match unsafe { items(numbers, len) } {
+            match unsafe { items(numbers, len, version.abi()) } {
                 Some(items) => context.set(items),
                 None => {
                     context.info = null_mut();
@@ -187,7 +188,7 @@ pub unsafe extern "C" fn procps_pids_reset(
     // SAFETY: the caller says that nobody else uses it.
     if let (0, Some(context)) = (done, unsafe { ours(info) }) {
         // SAFETY: the real library has read as many.
-        if let Some(items) = unsafe { items(numbers, len) } {
+        if let Some(items) = unsafe { items(numbers, len, context.version.abi()) } {
             let _ = quiet(|| {
                 context.set(items);
                 Ok(())
@@ -283,22 +284,4 @@ pub unsafe extern "C" fn procps_pids_sort(
     let Some(real) = real() else { return null_mut() };
     // SAFETY: the arguments are those of the caller.
     unsafe { (real.sort)(theirs(info), stacks, len, item, order) }
-}
-
-/// A result with its type checked.
-///
-/// # Safety
-/// As in `<libproc2/xtra-procps-debug.h>`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn xtra_pids_val(
-    relative: c_int,
-    kind: *const c_char,
-    stack: *const PidsStack,
-    info: *mut PidsInfo,
-    file: *const c_char,
-    line: c_int,
-) -> *mut PidsResult {
-    let Some(real) = real() else { return null_mut() };
-    // SAFETY: the arguments are those of the caller.
-    unsafe { (real.val)(relative, kind, stack, theirs(info), file, line) }
 }

@@ -1,12 +1,13 @@
 //! The value of an item, from the records of a task.
 
 use taskdiag::field::Row;
-use taskdiag::{Group, Io, Ns, Reason, Rollup, Stat, Statm, TaskView};
+use taskdiag::{FdCount, Group, Io, Ns, Reason, Rollup, Stat, Statm, TaskView};
 
 use crate::arena::Arena;
 use crate::item::Item;
 use crate::names;
-use crate::text::{BUFFER, COMM, Escape, in_one, in_parts};
+use crate::real::Version;
+use crate::text::{BUFFER, COMM, Escape, docker_id, in_escaped_parts, in_one, in_parts};
 use crate::tty::{self, Ttys};
 
 /// A task, as the answers have it.
@@ -93,6 +94,7 @@ impl Own {
 /// What all values of a fetch have in common.
 #[derive(Debug)]
 pub struct Common {
+    pub version: Version,
     pub escape: Escape,
     pub ttys: Ttys,
     /// Clock ticks a second, and the length of one.
@@ -103,6 +105,8 @@ pub struct Common {
     pub boot_ticks: u64,
     /// Does the real library read the name of the command for these items?
     pub has_comm: bool,
+    /// Does a directory of open files have a size?
+    pub fd_has_size: bool,
     /// Buffers.
     pub file: Vec<u8>,
     pub text: Vec<u8>,
@@ -112,6 +116,13 @@ pub struct Common {
 fn hexadecimal(mask: u64) -> [u8; 16] {
     let digit = |i: usize| b"0123456789abcdef"[(mask >> (60 - 4 * i)) as usize & 15];
     std::array::from_fn(digit)
+}
+
+/// The short name of a scheduling policy.
+fn class(policy: u32) -> &'static [u8] {
+    const NAMES: [&[u8]; 10] =
+        [b"TS", b"FF", b"RR", b"B", b"ISO", b"IDL", b"DLN", b"#7", b"#8", b"#9"];
+    NAMES.get(policy as usize).copied().unwrap_or(b"?")
 }
 
 /// A signed number, as it is stored.
@@ -153,6 +164,20 @@ fn smap(task: &Task<'_>, get: impl FnOnce(&Rollup) -> Option<u64>) -> Option<u64
         Some(rollup) => get(rollup).map(|bytes| bytes / 1024),
         None => zero(&Row::new(owner), Group::Rollup),
     }
+}
+
+/// The number of open files, which the real library takes from the size of the directory `fd`.
+fn open_files(task: &Task<'_>) -> Option<u64> {
+    let owner = task.row.view.owner(Group::FdCount)?;
+    match owner.record::<FdCount>() {
+        Some(count) => count.open().map(u64::from),
+        None => zero(&Row::new(owner), Group::FdCount),
+    }
+}
+
+/// Does that directory have a size? It has none before Linux 6.2.
+pub fn fd_has_size() -> bool {
+    std::fs::metadata("/proc/self/fd").is_ok_and(|fd| fd.len() > 0)
 }
 
 impl Common {
@@ -244,7 +269,7 @@ impl Common {
             }
         }
         if out.is_empty() {
-            out.push(b'?');
+            out.push(if self.version.marks_empty_text() { b'-' } else { b'?' });
         }
         Some(())
     }
@@ -253,8 +278,18 @@ impl Common {
         if self.file.is_empty() {
             return arena.strv(b"-\0") as u64;
         }
-        in_parts(&mut self.text, &self.file);
+        if self.version.escapes_lists() {
+            in_escaped_parts(&mut self.text, &self.file, self.escape);
+        } else {
+            in_parts(&mut self.text, &self.file);
+        }
         arena.strv(&self.text) as u64
+    }
+
+    /// The id of the Docker container in which the task is, of which the first `digits` are shown.
+    fn docker(&mut self, task: &Task<'_>, arena: &mut Arena, digits: usize) -> Option<u64> {
+        self.cgroups(task)?;
+        Some(arena.str(docker_id(&self.file).map_or(b"-", |id| &id[..digits])) as u64)
     }
 
     fn tty(&mut self, task: &Task<'_>, arena: &mut Arena, short: bool) -> Option<u64> {
@@ -288,6 +323,9 @@ impl Common {
 
     fn elapsed(&self, task: &Task<'_>) -> Option<f64> {
         let start = task.row.base?.start_time_ns()? / self.tick_ns;
+        if self.version.has_fine_uptime() {
+            return Some((self.boot_ticks as f64 - start as f64).max(0.0));
+        }
         // A task that is younger than the fetch is very old to the real library.
         Some(self.boot_ticks.wrapping_sub(start) as f64)
     }
@@ -367,6 +405,8 @@ impl Common {
                 self.cgroups(task)?;
                 self.strv(arena)
             }
+            Item::DOCKER_ID => self.docker(task, arena, 12)?,
+            Item::DOCKER_ID_64 => self.docker(task, arena, 64)?,
             Item::ID_EUID => u64::from(cred?.euid()?),
             Item::ID_EGID => u64::from(cred?.egid()?),
             Item::ID_RUID => u64::from(cred?.uid()?),
@@ -389,6 +429,11 @@ impl Common {
             // Threads do not have the file.
             Item::AUTOGRP_ID if !task.is_process => int(-1),
             Item::AUTOGRP_NICE if !task.is_process => 0,
+            Item::AUTOGRP_ID | Item::AUTOGRP_NICE if row.autogroup.is_none() => {
+                // The file of a thread of the kernel is empty.
+                let none = zero(row, Group::Autogroup)?;
+                if item == Item::AUTOGRP_ID { int(-1) } else { none }
+            }
             Item::AUTOGRP_ID => row.autogroup?.id()? & 0xffff_ffff,
             Item::AUTOGRP_NICE => int(row.autogroup?.nice()?),
             Item::OOM_SCORE => u64::from(row.oom?.score()?),
@@ -403,7 +448,10 @@ impl Common {
             Item::PRIORITY => int(row.stat?.priority()?),
             Item::PRIORITY_RT => u64::from(row.stat?.rt_priority()?),
             Item::SCHED_CLASS => u64::from(row.stat?.policy()?),
+            Item::SCHED_CLASSSTR => arena.str(class(row.stat?.policy()?)) as u64,
             Item::PROCESSOR => u64::from(row.stat?.processor()?),
+            Item::OPEN_FILES if !self.fd_has_size => 0,
+            Item::OPEN_FILES => open_files(task)?,
             Item::NLWP => u64::from(task.threads.or(row.stat?.num_threads())?.max(1)),
             Item::TTY => u64::from(row.stat?.tty_nr()?),
             Item::TTY_NAME => self.tty(task, arena, false)?,
@@ -433,6 +481,7 @@ impl Common {
             Item::NS_TIME => ns(task, Ns::time)?,
             Item::NS_USER => ns(task, Ns::user)?,
             Item::NS_UTS => ns(task, Ns::uts)?,
+            Item::CAPS_PERMITTED => hex(cred?.cap_permitted()?)?,
             Item::SIGBLOCKED => hex(signals?.blocked()?)?,
             Item::SIGCATCH => hex(signals?.caught()?)?,
             Item::SIGIGNORE => hex(signals?.ignored()?)?,

@@ -2,8 +2,15 @@
 //!
 //! This is what makes a tool pay only for what it asks. Each item names the groups of taskdiag, and the members of them,
 //! that it is made of. An item without a source here is got from the real library, for that item only.
+//!
+//! The two binary interfaces have different numbers for most items, because the enum is in alphabetical order and got new
+//! members in between. So a number means nothing without the interface that it is of.
+
+use std::ffi::c_int;
 
 use taskdiag::{Groups, Members};
+
+use crate::abi::Abi;
 
 /// Which file of /proc the real library reads for an item. It decides details of other items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +53,8 @@ pub struct Need {
     pub is_old: bool,
     /// Is it a sum over the threads in the row of a process, and of one thread in that of a thread?
     pub is_sum: bool,
+    /// Is it in libproc2.so.1 only?
+    pub is_new: bool,
 }
 
 const NOTHING: Need = Need {
@@ -56,6 +65,7 @@ const NOTHING: Need = Need {
     is_delta: false,
     is_old: false,
     is_sum: false,
+    is_new: false,
 };
 
 impl Need {
@@ -73,6 +83,9 @@ impl Need {
     }
     const fn delta(self) -> Need {
         Need { is_delta: true, is_sum: true, ..self }
+    }
+    const fn new_in_so1(self) -> Need {
+        Need { is_new: true, ..self }
     }
 }
 
@@ -130,7 +143,7 @@ macro_rules! items {
         pub enum Item { $($name,)* }
 
         impl Item {
-            /// All items in the order of libproc2.so.0.
+            /// All items in the order of libproc2.so.1.
             pub const ALL: &[Item] = &[$(Item::$name,)*];
 
             /// What it is made of.
@@ -146,6 +159,58 @@ macro_rules! items {
     };
 }
 
+/// How many items libproc2.so.0 has.
+const IN_SO0: usize = 157;
+
+/// The items of libproc2.so.0, in its order.
+const SO0: [Item; IN_SO0] = {
+    let mut items = [Item::NOOP; IN_SO0];
+    let (mut from, mut to) = (0, 0);
+    while from < Item::ALL.len() {
+        if !Item::ALL[from].need().is_new {
+            items[to] = Item::ALL[from];
+            to += 1;
+        }
+        from += 1;
+    }
+    assert!(to == IN_SO0, "as many as the header has");
+    items
+};
+
+/// The number of each item in libproc2.so.0. Nobody asks there for those that it does not have.
+const SO0_NUMBERS: [c_int; Item::ALL.len()] = {
+    let mut numbers = [-1; Item::ALL.len()];
+    let mut number = 0;
+    while number < IN_SO0 {
+        numbers[SO0[number] as usize] = number as c_int;
+        number += 1;
+    }
+    numbers
+};
+
+impl Item {
+    /// All items of an interface, in the order of their numbers.
+    pub const fn all(abi: Abi) -> &'static [Item] {
+        match abi {
+            Abi::So0 => &SO0,
+            Abi::So1 => Item::ALL,
+        }
+    }
+
+    /// The item that has this number.
+    pub fn of(number: c_int, abi: Abi) -> Option<Item> {
+        Item::all(abi).get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// Its number.
+    pub fn number(self, abi: Abi) -> c_int {
+        match abi {
+            Abi::So0 => SO0_NUMBERS[self as usize],
+            Abi::So1 => self as c_int,
+        }
+    }
+}
+
 use File::{Either, Other, Stat, Status};
 
 items! {
@@ -158,12 +223,15 @@ items! {
     ADDR_STACK_START old(Stat);
     AUTOGRP_ID group(Groups::AUTOGROUP);
     AUTOGRP_NICE group(Groups::AUTOGROUP);
+    CAPS_PERMITTED cred().str().new_in_so1();
     CGNAME group(Groups::CGROUP).str();
     CGROUP group(Groups::CGROUP).str();
     CGROUP_V group(Groups::CGROUP).strv();
     CMD base(&["comm"]).file(Either).str();
     CMDLINE cmdline().str();
     CMDLINE_V group(Groups::CMDLINE).strv();
+    DOCKER_ID group(Groups::CGROUP).str().new_in_so1();
+    DOCKER_ID_64 group(Groups::CGROUP).str().new_in_so1();
     ENVIRON group(Groups::ENVIRON).str();
     ENVIRON_V group(Groups::ENVIRON).strv();
     EXE old(Other).str();
@@ -229,6 +297,7 @@ items! {
     NS_UTS group(Groups::NS);
     OOM_ADJ group(Groups::OOM);
     OOM_SCORE group(Groups::OOM);
+    OPEN_FILES group(Groups::FD_COUNT).new_in_so1();
     PRIORITY stat(&["priority"]);
     PRIORITY_RT stat(&["rt_priority"]);
     PROCESSOR stat(&["processor"]);
@@ -236,6 +305,7 @@ items! {
     RSS size(&["rss_bytes"], Stat);
     RSS_RLIM old(Stat);
     SCHED_CLASS stat(&["policy"]);
+    SCHED_CLASSSTR stat(&["policy"]).str().new_in_so1();
     SD_MACH old(Other).str();
     SD_OUID old(Other).str();
     SD_SEAT old(Other).str();
@@ -313,15 +383,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_as_many_as_in_the_header() {
-        assert_eq!(Item::ALL.len(), 157);
-        for (number, item) in Item::ALL.iter().enumerate() {
-            assert_eq!(*item as usize, number);
+    fn there_are_as_many_as_in_the_headers() {
+        assert_eq!((Item::all(Abi::So0).len(), Item::all(Abi::So1).len()), (157, 162));
+        for abi in [Abi::So0, Abi::So1] {
+            for (number, item) in (0..).zip(Item::all(abi)) {
+                assert_eq!((item.number(abi), Item::of(number, abi)), (number, Some(*item)));
+            }
+            let end = Item::all(abi).len() as c_int;
+            assert_eq!((Item::of(end, abi), Item::of(-1, abi)), (None, None));
         }
         // Some that the neighbours are easily mistaken for.
-        assert_eq!(Item::CMD as usize, 12);
-        assert_eq!(Item::ID_PID as usize, 36);
-        assert_eq!(Item::WCHAN_NAME as usize, 156);
+        for (item, so0, so1) in [
+            (Item::AUTOGRP_NICE, 8, 8),
+            (Item::CMD, 12, 13),
+            (Item::ENVIRON, 15, 18),
+            (Item::ID_PID, 36, 39),
+            (Item::PRIORITY, 80, 84),
+            (Item::SD_MACH, 87, 92),
+            (Item::WCHAN_NAME, 156, 161),
+        ] {
+            assert_eq!((item.number(Abi::So0), item.number(Abi::So1)), (so0, so1), "{item:?}");
+        }
+        let new: Vec<c_int> = Item::ALL
+            .iter()
+            .filter(|i| i.number(Abi::So0) < 0)
+            .map(|i| i.number(Abi::So1))
+            .collect();
+        assert_eq!(new, [9, 16, 17, 83, 91]);
     }
 
     #[test]

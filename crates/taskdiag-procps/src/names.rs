@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
 
+use crate::real::{Version, real};
+
 /// The size of the real library's buffer for a name (`P_G_SZ`). A name that does not fit is shown as its number.
 const LONGEST: usize = 33;
 
@@ -29,11 +31,17 @@ pub fn group(gid: u32) -> *mut c_char {
     GROUPS.with(|known| look_up(known, gid, find))
 }
 
+/// Does the real library show the number in the place of this name?
+fn is_replaced(name: &CStr) -> bool {
+    let marks_empty = || real().and_then(|r| r.version).is_some_and(Version::marks_empty_text);
+    name.to_bytes().len() >= LONGEST || (name.is_empty() && marks_empty())
+}
+
 fn look_up(known: &Known, id: u32, find: impl FnOnce() -> Option<*mut c_char>) -> *mut c_char {
     *known.borrow_mut().entry(id).or_insert_with(|| {
         // SAFETY: the entry that was found has a name, and nobody looked up another one since.
         let name = find().map(|name| unsafe { CStr::from_ptr(name) });
-        match name.filter(|n| n.to_bytes().len() < LONGEST) {
+        match name.filter(|n| !is_replaced(n)) {
             Some(name) => name.to_owned().into_raw(),
             None => CString::new(id.to_string()).expect("digits").into_raw(),
         }

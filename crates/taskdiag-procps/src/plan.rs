@@ -20,7 +20,9 @@ pub struct Plan {
     /// Of these, what is a sum over the threads in the row of a process.
     sums: Groups,
     sum_members: Members,
-    /// Does the real library read `stat` or `status`? Else it knows neither name nor state.
+    /// Does the real library read `status` for these items?
+    reads_status: bool,
+    /// Does the real library read `stat` or `status` for these items? Else it knows neither name nor state.
     pub has_comm: bool,
     /// Is there an item that is a difference to the last fetch?
     pub has_delta: bool,
@@ -28,32 +30,36 @@ pub struct Plan {
 
 impl Plan {
     /// For these items.
-    pub fn new(items: Vec<Item>) -> Plan {
+    pub fn new(items: Vec<Item>, version: Version) -> Plan {
         let state = Members::of(Groups::BASE, &["state"]);
         let mut plan = Plan {
-            items,
             old: Vec::new(),
             // BASE is there always: the state is counted.
             groups: Groups::BASE,
             members: state,
             sums: Groups::NONE,
             sum_members: Members::NONE,
-            has_comm: false,
+            reads_status: items.iter().any(|i| i.need().file == File::Status),
+            has_comm: version.always_reads_stat(),
             has_delta: false,
+            items,
         };
         for item in &plan.items {
             let need = item.need();
+            plan.has_comm |= need.file != File::Other;
+            plan.has_delta |= need.is_delta;
+            if plan.is_old(*item) {
+                if !plan.old.contains(item) {
+                    plan.old.push(*item);
+                }
+                continue;
+            }
             plan.groups |= need.groups;
             plan.members = plan.members.union(need.members);
             if need.is_sum {
                 plan.sums |= need.groups;
                 plan.sum_members = plan.sum_members.union(need.members);
             }
-            if need.is_old && !plan.old.contains(item) {
-                plan.old.push(*item);
-            }
-            plan.has_comm |= need.file != File::Other;
-            plan.has_delta |= need.is_delta;
         }
         if plan.has_delta {
             let used = Members::of(Groups::STAT, &["utime_ns", "stime_ns", "majflt", "minflt"]);
@@ -61,6 +67,13 @@ impl Plan {
             plan.sum_members = plan.sum_members.union(used);
         }
         plan
+    }
+
+    /// Does the real library give the value of this item? It does so for the effective ids, if it does not read `status`: they
+    /// are then those of the owner of the directory in /proc, which is root if the process may not be dumped.
+    fn is_old(&self, item: Item) -> bool {
+        const OWNER: [Item; 4] = [Item::ID_EUID, Item::ID_EUSER, Item::ID_EGID, Item::ID_EGROUP];
+        item.need().is_old || (!self.reads_status && OWNER.contains(&item))
     }
 
     /// The request for all tasks.
@@ -74,7 +87,7 @@ impl Plan {
     /// A second request beside that for all threads, for what belongs to processes: texts, and where the real library
     /// shows them in the rows of first threads, sums.
     pub fn processes(&self, threads: bool, version: Version) -> Option<Request> {
-        let sums = if version == Version::V402 { self.sums } else { Groups::NONE };
+        let sums = if version.shows_sums_in_first_threads() { self.sums } else { Groups::NONE };
         let groups = sums | (self.groups & TEXTS);
         let wanted = threads && !groups.is_empty();
         wanted.then(|| Request::all(groups).with_members(self.sum_members))
@@ -85,28 +98,47 @@ impl Plan {
 mod tests {
     use super::*;
 
+    fn plan(items: &[Item]) -> Plan {
+        Plan::new(items.to_vec(), Version::V404)
+    }
+
     #[test]
     fn a_tool_pays_for_what_it_asks() {
-        let groups = |items: &[Item]| Plan::new(items.to_vec()).request(false).groups;
+        let groups = |items: &[Item]| plan(items).request(false).groups;
         assert_eq!(groups(&[Item::ID_PID, Item::CMD]), Groups::BASE);
         assert_eq!(groups(&[Item::VM_RSS]), Groups::BASE | Groups::STATM);
         assert_eq!(groups(&[Item::EXE]), Groups::BASE);
-        assert_eq!(Plan::new(vec![Item::EXE, Item::CMD]).old, [Item::EXE]);
+        assert_eq!(plan(&[Item::EXE, Item::CMD]).old, [Item::EXE]);
+    }
+
+    #[test]
+    fn effective_ids_are_those_of_the_directory_unless_status_is_read() {
+        let owner = plan(&[Item::ID_EUID, Item::CMD]);
+        assert_eq!(
+            (owner.old.clone(), owner.request(false).groups),
+            (vec![Item::ID_EUID], Groups::BASE)
+        );
+        let status = plan(&[Item::ID_EUID, Item::CMD, Item::ID_RUID]);
+        assert_eq!(
+            (status.old.clone(), status.request(false).groups),
+            (vec![], Groups::BASE | Groups::CRED)
+        );
     }
 
     #[test]
     fn sums_are_asked_for_first_threads_of_4_0_2_only() {
-        let plan = Plan::new(vec![Item::TICS_ALL, Item::ID_EUID]);
-        let sums = plan.processes(true, Version::V402).expect("they are asked");
+        let with_sums = plan(&[Item::TICS_ALL, Item::ID_RUID]);
+        let sums = with_sums.processes(true, Version::V402).expect("they are asked");
         assert_eq!(sums.groups, Groups::STAT);
-        assert!(plan.processes(false, Version::V402).is_none());
-        assert!(plan.processes(true, Version::V404).is_none());
-        assert!(Plan::new(vec![Item::ID_EUID]).processes(true, Version::V402).is_none());
+        assert!(with_sums.processes(false, Version::V402).is_none());
+        assert!(with_sums.processes(true, Version::V404).is_none());
+        assert!(with_sums.processes(true, Version::V407).is_none());
+        assert!(plan(&[Item::ID_RUID]).processes(true, Version::V402).is_none());
     }
 
     #[test]
     fn texts_are_asked_once_for_each_process() {
-        let plan = Plan::new(vec![Item::CMDLINE, Item::ENVIRON]);
+        let plan = plan(&[Item::CMDLINE, Item::ENVIRON]);
         assert_eq!(plan.request(true).groups, Groups::BASE);
         assert_eq!(plan.processes(true, Version::V404).expect("they are asked").groups, TEXTS);
         assert_eq!(plan.request(false).groups, Groups::BASE | TEXTS);
@@ -115,7 +147,10 @@ mod tests {
 
     #[test]
     fn the_name_is_known_if_a_file_with_it_is_read() {
-        assert!(!Plan::new(vec![Item::ID_PID, Item::CMDLINE, Item::ID_EUSER]).has_comm);
-        assert!(Plan::new(vec![Item::CMDLINE, Item::STATE]).has_comm);
+        let without = vec![Item::ID_PID, Item::CMDLINE, Item::ID_EUSER];
+        assert!(!plan(&without).has_comm);
+        assert!(plan(&[Item::CMDLINE, Item::STATE]).has_comm);
+        let has_comm = |version| Plan::new(without.clone(), version).has_comm;
+        assert_eq!([Version::V405, Version::V406].map(has_comm), [false, true]);
     }
 }

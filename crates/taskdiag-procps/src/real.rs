@@ -3,12 +3,12 @@
 //! The version is that of the file that was loaded. The header cannot tell it: the functions have the same names and
 //! symbol versions in all versions of the library, while most items have other numbers since 4.0.5.
 
-use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, OsStr, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use crate::abi::{PidsFetch, PidsInfo, PidsResult, PidsStack};
+use crate::abi::{Abi, PidsFetch, PidsInfo, PidsStack};
 
 /// The functions of the real library that this one stands in front of.
 #[derive(Debug)]
@@ -28,27 +28,25 @@ pub struct Real {
         c_int,
         c_int,
     ) -> *mut *mut PidsStack,
-    pub val: unsafe extern "C" fn(
-        c_int,
-        *const c_char,
-        *const PidsStack,
-        *mut PidsInfo,
-        *const c_char,
-        c_int,
-    ) -> *mut PidsResult,
     /// What is known of the version; `None`: everything is passed through.
     pub version: Option<Version>,
     /// The file.
     pub path: PathBuf,
 }
 
-/// A version that is known, by what it does differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A version that is known. Later ones are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// 4.0.2 and 4.0.3. With threads, the row of a process's first thread is made from the files of the process.
+    /// 4.0.2 and 4.0.3.
     V402,
     /// 4.0.4.
     V404,
+    /// 4.0.5, the first libproc2.so.1.
+    V405,
+    /// 4.0.6.
+    V406,
+    /// 4.0.7.
+    V407,
 }
 
 impl Version {
@@ -57,8 +55,47 @@ impl Version {
         match file {
             "libproc2.so.0.0.1" => Some(Version::V402),
             "libproc2.so.0.0.2" => Some(Version::V404),
+            "libproc2.so.1.0.0" => Some(Version::V405),
+            "libproc2.so.1.0.1" => Some(Version::V406),
+            "libproc2.so.1.0.2" => Some(Version::V407),
             _ => None,
         }
+    }
+
+    /// Its binary interface.
+    pub fn abi(self) -> Abi {
+        if self >= Version::V405 { Abi::So1 } else { Abi::So0 }
+    }
+
+    /// If threads are listed, is the row of a process's first thread made from the files of the process?
+    pub fn shows_sums_in_first_threads(self) -> bool {
+        self < Version::V404
+    }
+
+    /// Does it read `stat` of each task, whatever the items are? Then it knows name and state always.
+    pub fn always_reads_stat(self) -> bool {
+        self >= Version::V406
+    }
+
+    /// Does it count the time since boot to the nanosecond? Else it is in hundredths of a second, and a task that is younger
+    /// than the fetch is very old.
+    pub fn has_fine_uptime(self) -> bool {
+        self >= Version::V405
+    }
+
+    /// Are odd bytes replaced in lists of strings, too?
+    pub fn escapes_lists(self) -> bool {
+        self >= Version::V407
+    }
+
+    /// Is an empty command line shown as `-`, and an empty user name as the number? Before, these are `?` and empty.
+    pub fn marks_empty_text(self) -> bool {
+        self >= Version::V406
+    }
+
+    /// Does `procps_pids_select` leave a file descriptor open for each process?
+    pub fn leaks_in_select(self) -> bool {
+        self == Version::V406
     }
 }
 
@@ -100,7 +137,6 @@ fn find() -> Option<Real> {
         reset: function!(c"procps_pids_reset"),
         select: function!(c"procps_pids_select"),
         sort: function!(c"procps_pids_sort"),
-        val: function!(c"xtra_pids_val"),
         version,
         path,
     })
@@ -127,11 +163,25 @@ mod tests {
     fn versions_by_file() {
         assert_eq!(Version::of("libproc2.so.0.0.1"), Some(Version::V402));
         assert_eq!(Version::of("libproc2.so.0.0.2"), Some(Version::V404));
-        for unknown in
-            ["libproc2.so.0.0.0", "libproc2.so.0.0.3", "libproc2.so.1.0.2", "libproc2.so.0"]
-        {
+        assert_eq!(Version::of("libproc2.so.1.0.0"), Some(Version::V405));
+        assert_eq!(Version::of("libproc2.so.1.0.1"), Some(Version::V406));
+        assert_eq!(Version::of("libproc2.so.1.0.2"), Some(Version::V407));
+        for unknown in [
+            "libproc2.so.0.0.0",
+            "libproc2.so.0.0.3",
+            "libproc2.so.1.0.3",
+            "libproc2.so.2.0.0",
+            "libproc2.so.1",
+        ] {
             assert_eq!(Version::of(unknown), None);
         }
+    }
+
+    #[test]
+    fn interfaces_by_version() {
+        let abis = [Version::V402, Version::V404, Version::V405, Version::V406, Version::V407]
+            .map(Version::abi);
+        assert_eq!(abis, [Abi::So0, Abi::So0, Abi::So1, Abi::So1, Abi::So1]);
     }
 
     #[test]

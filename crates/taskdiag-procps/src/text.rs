@@ -1,6 +1,8 @@
 //! Text as the real library makes it from what the kernel says: without bytes that a terminal would not show.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
+
+use crate::real::Version;
 
 /// The size of the real library's buffers (`MAX_BUFSZ`).
 pub const BUFFER: usize = 128 << 10;
@@ -12,26 +14,50 @@ pub const COMM: usize = 64;
 pub struct Escape {
     /// Is the character set UTF-8?
     pub utf8: bool,
-    /// As in 4.0.2 and 4.0.3: from the first byte that is no UTF-8 on, all bytes count as ASCII. Later versions replace
-    /// just this byte.
-    pub gives_up: bool,
+    /// The rules of which version.
+    pub rules: Rules,
+}
+
+/// What changed between versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// From the first byte that is no UTF-8 on, all bytes count as ASCII.
+    GiveUp,
+    /// Each byte that is no UTF-8 is replaced. Control characters of two bytes are none.
+    EachByte,
+    /// The same, and what only looks like UTF-8 (surrogates, characters that are longer than need be) is none, nor are
+    /// characters for private use. In other character sets, the locale says what can be printed.
+    Strict,
+}
+
+impl Rules {
+    fn of(version: Version) -> Rules {
+        match version {
+            Version::V402 => Rules::GiveUp,
+            Version::V404 => Rules::EachByte,
+            Version::V405 | Version::V406 | Version::V407 => Rules::Strict,
+        }
+    }
 }
 
 impl Escape {
     /// For the locale of this process.
-    pub fn of_locale(gives_up: bool) -> Escape {
+    pub fn of_locale(version: Version) -> Escape {
         // SAFETY: it returns a string that stays valid at least until the next call of setlocale.
         let name = unsafe {
             let name = libc::nl_langinfo(libc::CODESET);
             if name.is_null() { c"" } else { CStr::from_ptr(name) }
         };
-        Escape { utf8: name.to_bytes().eq_ignore_ascii_case(b"UTF-8"), gives_up }
+        let utf8 = name.to_bytes().eq_ignore_ascii_case(b"UTF-8");
+        Escape { utf8, rules: Rules::of(version) }
     }
 
     /// Replaces in place what cannot be shown (`escape_str`).
     pub fn replace(self, text: &mut [u8]) {
-        if !self.utf8 {
-            return ascii(text);
+        match self.rules {
+            Rules::Strict if !self.utf8 => return printable(text),
+            _ if !self.utf8 => return ascii(text),
+            _ => {}
         }
         let mut i = 0;
         while i < text.len() {
@@ -43,33 +69,36 @@ impl Escape {
                 i += 32;
                 continue;
             }
-            let n = match text[i] {
-                0..=0x7f => 1,
-                0xc2..=0xdf => 2,
-                0xe0..=0xef => 3,
-                0xf0..=0xf4 => 4,
-                _ => 0,
-            };
-            if n == 0 || i + n > text.len() {
-                if self.gives_up {
-                    return ascii(&mut text[i..]);
-                }
-                text[i] = b'?';
-                i += 1;
-                continue;
+            let n = self.character(&text[i..]);
+            if n == 0 && self.rules == Rules::GiveUp {
+                return ascii(&mut text[i..]);
             }
-            let is_control = text[i] == 0xc2 && (0x80..=0x9f).contains(&text[i + 1]);
-            let is_cut = text[i + 1..i + n].iter().any(|b| !(0x80..=0xbf).contains(b));
-            if !self.gives_up && (is_control || is_cut) {
-                text[i] = b'?';
-                i += 1;
-                continue;
-            }
-            if text[i] < 0x20 || text[i] == 0x7f {
+            if n == 0 || text[i] < 0x20 || text[i] == 0x7f {
                 text[i] = b'?';
             }
-            i += n;
+            i += n.max(1);
         }
+    }
+
+    /// How many bytes the character has with which a text begins. 0: none that may be shown.
+    fn character(self, text: &[u8]) -> usize {
+        let n = match text[0] {
+            0..=0x7f => return 1,
+            0xc2..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0..=0xf4 => 4,
+            _ => return 0,
+        };
+        let Some(bytes) = text.get(..n) else { return 0 };
+        let is_shown = match self.rules {
+            Rules::GiveUp => true,
+            Rules::EachByte => bytes[1..].iter().all(|b| is_continuation(*b)) && !is_control(bytes),
+            Rules::Strict => {
+                std::str::from_utf8(bytes).is_ok_and(|s| !s.contains(is_private))
+                    && !is_control(bytes)
+            }
+        };
+        if is_shown { n } else { 0 }
     }
 
     /// Appends a string up to its first NUL, with at most `room - 1` bytes, as `escape_str` does.
@@ -79,6 +108,21 @@ impl Escape {
         out.extend_from_slice(text);
         self.replace(&mut out[at..]);
     }
+}
+
+/// Is it a later byte of a character?
+fn is_continuation(b: u8) -> bool {
+    (0x80..=0xbf).contains(&b)
+}
+
+/// Is it a control character of two bytes?
+fn is_control(bytes: &[u8]) -> bool {
+    bytes[0] == 0xc2 && bytes[1] <= 0x9f
+}
+
+/// Is it a character to which everyone may give a meaning of their own?
+fn is_private(c: char) -> bool {
+    matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}')
 }
 
 /// Is it printable ASCII?
@@ -93,6 +137,16 @@ fn ascii(text: &mut [u8]) {
             0..0x20 | 0x7f => *b = b'.',
             0x80.. => *b = b'?',
             _ => {}
+        }
+    }
+}
+
+/// Everything that the locale cannot print (`esc_all` since 4.0.5).
+fn printable(text: &mut [u8]) {
+    for b in text {
+        // SAFETY: it looks at a table of the locale, which has an entry for each byte.
+        if *b != 0 && unsafe { libc::isprint(c_int::from(*b)) } == 0 {
+            *b = b'?';
         }
     }
 }
@@ -133,13 +187,38 @@ pub fn in_parts(out: &mut Vec<u8>, file: &[u8]) {
     }
 }
 
+/// The same with odd bytes replaced, and with each part cut where the real library's buffer ends.
+pub fn in_escaped_parts(out: &mut Vec<u8>, file: &[u8], escape: Escape) {
+    let mut parts = Vec::new();
+    in_parts(&mut parts, file);
+    out.clear();
+    for part in parts.strip_suffix(&[0]).unwrap_or(&parts).split(|b| *b == 0) {
+        escape.append(out, part, BUFFER);
+        out.push(0);
+    }
+}
+
+/// The id of a Docker container in the text of a cgroup file: 64 digits after the first `/docker-`, or else `/docker/`.
+pub fn docker_id(cgroups: &[u8]) -> Option<&[u8]> {
+    let after = |mark: &[u8]| {
+        let at = cgroups.windows(mark.len()).position(|w| w == mark)?;
+        Some(&cgroups[at + mark.len()..])
+    };
+    let rest = after(b"/docker-").or_else(|| after(b"/docker/"))?;
+    let is_digit = |b: &&u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+    let digits = rest.iter().take_while(is_digit).count();
+    (digits == 64).then(|| &rest[..64])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const OLD: Escape = Escape { utf8: true, gives_up: true };
-    const NEW: Escape = Escape { utf8: true, gives_up: false };
-    const PLAIN: Escape = Escape { utf8: false, gives_up: false };
+    const OLD: Escape = Escape { utf8: true, rules: Rules::GiveUp };
+    const NEW: Escape = Escape { utf8: true, rules: Rules::EachByte };
+    const STRICT: Escape = Escape { utf8: true, rules: Rules::Strict };
+    const PLAIN: Escape = Escape { utf8: false, rules: Rules::EachByte };
+    const PLAIN_STRICT: Escape = Escape { utf8: false, rules: Rules::Strict };
 
     fn of(e: Escape, text: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -149,15 +228,38 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text() {
-        for e in [OLD, NEW] {
+        for e in [OLD, NEW, STRICT] {
             assert_eq!(of(e, b"a\tb\x7f"), b"a?b?");
             assert_eq!(of(e, "grün €".as_bytes()), "grün €".as_bytes());
         }
         assert_eq!(of(PLAIN, "a\tü".as_bytes()), b"a.??");
+        // The tests run in the locale C.
+        assert_eq!(of(PLAIN_STRICT, "a\tü".as_bytes()), b"a???");
         // The rest counts as ASCII from the odd byte on, and what stood before stays.
         assert_eq!(of(OLD, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? ??.");
         assert_eq!(of(NEW, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? \xc3\xbc?");
+        assert_eq!(of(STRICT, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? \xc3\xbc?");
+        // A surrogate, a character that is longer than need be, and characters for private use, with their neighbours.
+        for (text, shown) in [
+            (&b"\xed\xa0\x80"[..], &b"???"[..]),
+            (b"\xed\x9f\xbf", b"\xed\x9f\xbf"),
+            (b"\xe0\x80\xaf", b"???"),
+            (b"\xf4\x90\x80\x80", b"????"),
+            (b"\xee\x80\x80", b"???"),
+            (b"\xef\xa3\xbf", b"???"),
+            (b"\xef\xa4\x80", b"\xef\xa4\x80"),
+            (b"\xf3\xb0\x80\x80", b"????"),
+            (b"\xf3\xbf\xbf\xbe", b"\xf3\xbf\xbf\xbe"),
+            (b"\xf4\x8f\xbf\xbd", b"????"),
+        ] {
+            assert_eq!(of(STRICT, text), shown);
+        }
+        assert_eq!(of(NEW, b"\xed\xa0\x80\xee\x80\x80"), b"\xed\xa0\x80\xee\x80\x80");
         // Control characters of two bytes, and characters that are cut.
+        assert_eq!(
+            (of(STRICT, b"\xc2\x85"), of(STRICT, b"\xe2\x82")),
+            (b"??".to_vec(), b"??".to_vec())
+        );
         assert_eq!(of(OLD, b"\xc2\x85"), b"\xc2\x85");
         assert_eq!(of(NEW, b"\xc2\x85"), b"??");
         assert_eq!(of(NEW, b"\xe2\x82"), b"??");
@@ -169,7 +271,9 @@ mod tests {
             text[at] = 1;
             let mut shown = vec![b'x'; 100];
             shown[at] = b'?';
-            assert_eq!((of(OLD, &text), of(NEW, &text)), (shown.clone(), shown));
+            for e in [OLD, NEW, STRICT] {
+                assert_eq!(of(e, &text), shown);
+            }
         }
     }
 
@@ -196,5 +300,36 @@ mod tests {
         };
         assert_eq!(parts(b"a\0b\0"), b"a\0b\0");
         assert_eq!(parts(b"0::/x\n"), b"0::/x\0\0");
+    }
+
+    #[test]
+    fn files_in_escaped_parts() {
+        let parts = |file: &[u8]| {
+            let mut out = Vec::new();
+            in_escaped_parts(&mut out, file, STRICT);
+            out
+        };
+        assert_eq!(parts(b"a\tb\0\0c\xff\0"), b"a?b\0\0c?\0");
+        assert_eq!(parts(b"0::/x\n"), b"0::/x\0\0");
+        assert_eq!(parts(&vec![b'x'; BUFFER + 5]).len(), BUFFER);
+    }
+
+    #[test]
+    fn containers() {
+        let id = "0123456789abcdef".repeat(4);
+        for text in [
+            format!("0::/system.slice/docker-{id}.scope\n"),
+            format!("4:cpu:/docker/{id}\n0::/\n"),
+            format!("1:a:/docker/x\n0::/docker-{id}\n"),
+        ] {
+            assert_eq!(docker_id(text.as_bytes()), Some(id.as_bytes()), "{text}");
+        }
+        for text in [
+            String::from("0::/init.scope\n"),
+            format!("0::/docker-{id}0.scope\n"),
+            format!("0::/docker-{}\n", &id[1..]),
+        ] {
+            assert_eq!(docker_id(text.as_bytes()), None, "{text}");
+        }
     }
 }

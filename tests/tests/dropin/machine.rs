@@ -20,14 +20,18 @@ state >"$DIR/before"
 t="$DIR/bin/taskdiag"
 echo "status before: $($t dropin status || echo "exit $?")"
 (umask 077 && $t dropin install)
-cd "$DIR/lib/taskdiag" && echo "modes: $(stat -c %a dropin dropin/libproc2.so.0 /etc/ld.so.conf.d/00-taskdiag.conf | xargs)"
+cd "$DIR/lib/taskdiag" && echo "modes: $(stat -c %a dropin dropin/$SONAME /etc/ld.so.conf.d/00-taskdiag.conf | xargs)"
 echo "again: $($t dropin install 2>&1 || echo "exit $?")"
 $t dropin status
-echo "first: $(/sbin/ldconfig -p | grep -m1 libproc2.so.0)"
+echo "first: $(/sbin/ldconfig -p | grep -m1 "$SONAME ")"
 TASKDIAG_STATS=1 ps -eo pid= 2>"$DIR/said" | grep -cx " *$$"
 grep -o 'in front of [^,]*' "$DIR/said"
 # What is not about processes goes through to the real library.
 uptime >"$DIR/uptime" && vmstat >"$DIR/vmstat" && echo "others work"
+# A library that comes later is not covered, which is said.
+mv "dropin/$SONAME" later && /sbin/ldconfig
+echo "later: $($t dropin status 2>&1 || echo "exit $?")"
+mv later "dropin/$SONAME" && /sbin/ldconfig
 $t dropin remove
 state >"$DIR/after"
 cmp "$DIR/before" "$DIR/after" && echo "no trace"
@@ -42,24 +46,30 @@ fn install_status_remove() {
         return skip(NAME, "a mount namespace needs root");
     }
     let listed = Command::new("/sbin/ldconfig").arg("-p").output().expect("ldconfig runs");
-    if !String::from_utf8_lossy(&listed.stdout).contains("libproc2.so.0 ") {
-        return skip(NAME, "libproc2.so.0 is not installed");
-    }
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    let is_listed = |name: &&str| listed.contains(&format!("{name} "));
+    let Some(soname) = ["libproc2.so.1", "libproc2.so.0"].into_iter().find(is_listed) else {
+        return skip(NAME, "neither libproc2.so.0 nor libproc2.so.1 is installed");
+    };
     // It is in /var/tmp, as all above it must belong to root.
     let dir = tempfile::tempdir_in("/var/tmp").expect("a temporary directory");
     let out = Command::new("unshare")
         .args(["--mount", "sh", "-c", SCRIPT])
         .env("DIR", dir.path())
+        .env("SONAME", soname)
         .env("PROGRAM", cli::taskdiag())
         .env("LIBRARY", cli::dropin())
+        // The library is to be found where it is installed.
+        .env_remove("TASKDIAG_PROCPS_LIB")
         .env("TASKDIAG_ENGINE", "procfs")
         .output()
         .expect("unshare runs");
     let (said, errors) =
         (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success(), "{said}\n{errors}");
-    let stub = dir.path().join("lib/taskdiag/dropin/libproc2.so.0");
-    let stub = stub.display();
+    let stubs = dir.path().join("lib/taskdiag/dropin");
+    let stub = stubs.join(soname);
+    let (stubs, stub) = (stubs.display(), stub.display());
     for line in [
         "status before: the drop-in is not installed\nexit 1",
         &format!("installed: {stub} in front of /"),
@@ -69,7 +79,8 @@ fn install_status_remove() {
         &format!("=> {stub}"),
         "\n1\nin front of /",
         "others work",
-        &format!("removed: {stub}"),
+        &format!("for {soname}: it came later, so run 'taskdiag dropin remove' and then"),
+        &format!("removed: {stubs}"),
         "no trace",
         "status after: the drop-in is not installed\nexit 1",
     ] {

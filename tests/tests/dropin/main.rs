@@ -35,6 +35,16 @@ const LATER: usize = 6;
 /// By how much Pss may differ.
 const PSS_KIB: i64 = 8;
 
+/// Starts a process whose name, arguments and environment have bytes that versions of procps show in different ways: characters for
+/// private use, control characters of two bytes, surrogates, and bytes that are no text. Its id is small, so that the programs get
+/// theirs.
+const ODD: &str = r#"
+name=$'\xc3\xbc\xee\x80\x80\xc2\x85\xff'; cp "$(command -v sleep)" "$SCRATCH/$name"
+run sh -c 'echo 500 >/proc/sys/kernel/ns_last_pid'
+run env -i $'ODD=a\tb \xed\xa0\x80 \xc3' bash -c 'exec -a "$0" "$1" 7040' \
+    $'odd \x01 \xc2\x85 \xee\x80\x80 \xf3\xb0\x80\x80 \xed\xa0\x80 \xff end' "$SCRATCH/$name" >/dev/null &
+for i in $(seq 100); do run pgrep -xf '.*7040' >/dev/null && break; sleep 0.1; done; run pgrep -c -f ' end 7040'"#;
+
 /// Lines with clocks, loads, and the memory of the whole machine.
 const MOVING: &[&str] = &["top - ", "%Cpu", "MiB Mem", "MiB Swap", "KiB Mem", " load average: "];
 
@@ -76,10 +86,15 @@ struct Pair {
 impl Pair {
     fn new(engine: &str, command: &str) -> Pair {
         let path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+        // A program that is not linked to libproc2 names that after the drop-in.
+        let (alone, behind) = match more::library(command) {
+            Some(library) => (format!("LD_PRELOAD={library} "), format!(":{library}")),
+            None => (String::new(), String::new()),
+        };
         Pair {
-            without: format!("{path} {command}"),
+            without: format!("{alone}{path} {command}"),
             with: format!(
-                "LD_PRELOAD=$SCRATCH/dropin.so TASKDIAG_ENGINE={engine} {path} {command}"
+                "LD_PRELOAD=$SCRATCH/dropin.so{behind} TASKDIAG_ENGINE={engine} {path} {command}"
             ),
         }
     }
@@ -136,6 +151,8 @@ fn compare(name: &str, engine: &str, commands: &[String]) {
             "libproc2 is of a version that the drop-in passes through",
         );
     }
+    let odd = world.run(ODD);
+    assert_eq!((odd.code, &*odd.stdout), (0, "1\n"), "{}", odd.stderr);
     // Else it would compare the real library with itself.
     assert!(stats.stderr.contains("calls answered: 1,"), "it does not answer: {}", stats.stderr);
     assert!(stats.stderr.contains(&format!("from {engine}")), "{}", stats.stderr);
@@ -206,6 +223,16 @@ fn others_by_procfs() {
 #[test]
 fn others_by_bpf() {
     compare("others_by_bpf", "bpf", &texts(more::OTHERS));
+}
+
+#[test]
+fn each_item_by_procfs() {
+    compare("each_item_by_procfs", "procfs", &more::items());
+}
+
+#[test]
+fn each_item_by_bpf() {
+    compare("each_item_by_bpf", "bpf", &more::items());
 }
 
 #[test]

@@ -12,6 +12,42 @@ pub fn columns() -> Vec<String> {
     names.iter().flat_map(|n| [of("-eo pid", n), of("-eLo pid,lwp", n)]).collect()
 }
 
+/// The program that prints items.
+const PIDS_ITEMS: &str = env!("CARGO_BIN_EXE_pids_items");
+
+/// The soname of the libproc2 that ps uses.
+fn soname() -> &'static str {
+    let maps = Command::new("ldd").arg("/usr/bin/ps").output().expect("ldd runs").stdout;
+    let is_new = String::from_utf8_lossy(&maps).contains("libproc2.so.1");
+    if is_new { "libproc2.so.1" } else { "libproc2.so.0" }
+}
+
+/// The library that a command needs in LD_PRELOAD.
+pub fn library(command: &str) -> Option<&'static str> {
+    command.contains(PIDS_ITEMS).then(soname)
+}
+
+/// All items, and some of them alone, since the real library then reads other files.
+pub fn items() -> Vec<String> {
+    let abi = soname().trim_start_matches("libproc2.so.");
+    let sets = [
+        "",
+        "CMDLINE",
+        "CMDLINE STATE",
+        "CMDLINE_V ENVIRON_V CGROUP_V",
+        "ID_EUID ID_EUSER ID_EGID ID_EGROUP",
+        "ID_EUID ID_EUSER ID_EGID ID_EGROUP ID_RUID",
+        "CMD NLWP ID_PPID",
+        "CMD NLWP ID_PPID SIGNALS",
+        "MEM_RES TTY_NAME TTY_NUMBER",
+        "FLT_MAJ_DELTA FLT_MIN_DELTA TICS_ALL_DELTA",
+        "EXE CMD",
+    ];
+    let of = |locale: &str, names: &str| format!("{locale}run {PIDS_ITEMS} {abi} {names}");
+    let all = sets.iter().map(|names| of("", names));
+    all.chain([of("LC_ALL=C ", "CMD CMDLINE CMDLINE_V ENVIRON ENVIRON_V")]).collect()
+}
+
 /// Of the other programs. `$PID_sleep` and so on are processes of the workload.
 pub const OTHERS: &[&str] = &[
     "run pgrep sleep",
@@ -58,6 +94,11 @@ pub const OTHERS: &[&str] = &[
     "run pgrep --ns 1 --nslist pid,mnt -l",
     "run pgrep --cgroup / -l",
     "run pgrep -A sleep",
+    // Only newer versions have these options.
+    "run pgrep --env ONE=1 -l",
+    "run pgrep --env TWO -la",
+    "run pgrep --quiet sleep",
+    "run pgrep --shell-quote -a sleep",
     "run pgrep -q sleep",
     "run pgrep --nosuch",
     "run pgrep",
@@ -118,11 +159,13 @@ pub const OTHERS: &[&str] = &[
     "run skill -n -c sleep",
     "run skill -n -u 4242",
     "run skill -n -u averyverylonguser",
+    "run skill -n -u root",
     "run skill -n -t ${OTHER_TTY#/dev/}",
     "run skill -n -p $PID_sleep",
     "run skill -n -c nosuch",
     "run snice -n +5 -c sleep",
     "run snice -n -u 4242",
+    "run snice -n -v -u root",
     "run snice -n -p $PID_sleep",
     "run snice -n -v -c sh",
     // Other locales, and sorts.

@@ -1,4 +1,4 @@
-//! Reads from an ELF file which libraries it needs. Only 64-bit files of this machine's byte order are understood, because the
+//! Reads from an ELF file which libraries it needs, and which symbol versions it has. Only 64-bit files of this machine's byte order are understood, because the
 //! drop-in is not made for others.
 
 use std::fs::File;
@@ -12,6 +12,12 @@ const PT_INTERP: u32 = 3;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_SONAME: u64 = 14;
+const DT_VERDEF: u64 = 0x6fff_fffc;
+const DT_VERDEFNUM: u64 = 0x6fff_fffd;
+/// The flag of the version that names the file itself.
+const VER_FLG_BASE: u16 = 1;
+/// The most versions that are read.
+const MOST_VERSIONS: u64 = 64;
 /// The most bytes of a table that are read.
 const MOST: u64 = 1 << 20;
 
@@ -24,6 +30,8 @@ pub struct Linked {
     pub needed: Vec<String>,
     /// Its own name as a library.
     pub soname: Option<String>,
+    /// The symbol versions that it defines.
+    pub versions: Vec<String>,
 }
 
 /// How a file is linked. `None`: it is not an ELF file, but a script, for example, or it is for another kind of machine.
@@ -57,10 +65,13 @@ pub fn linked(path: &Path) -> io::Result<Option<Linked>> {
     let Some((_, strings)) = entries.iter().find(|(tag, _)| *tag == DT_STRTAB) else {
         return Ok(Some(found));
     };
-    let loaded =
-        |s: &&Segment| s.kind == PT_LOAD && (s.address..s.address + s.size).contains(strings);
-    let Some(segment) = headers.iter().find(loaded) else { return Ok(Some(found)) };
-    let offset = strings - segment.address + segment.offset;
+    // Where the bytes of an address are in the file.
+    let place = |at: u64| {
+        let is_in =
+            |s: &&Segment| s.kind == PT_LOAD && (s.address..s.address + s.size).contains(&at);
+        headers.iter().find(is_in).map(|s| (at - s.address).saturating_add(s.offset))
+    };
+    let Some(offset) = place(*strings) else { return Ok(Some(found)) };
     let text = |at: u64| -> io::Result<String> {
         let bytes = part(&file, offset.saturating_add(at), 256)?;
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
@@ -73,6 +84,17 @@ pub fn linked(path: &Path) -> io::Result<Option<Linked>> {
             0 => break,
             _ => {}
         }
+    }
+    let value = |tag: u64| entries.iter().find(|e| e.0 == tag).map(|e| e.1);
+    let Some(mut at) = value(DT_VERDEF).and_then(place) else { return Ok(Some(found)) };
+    for _ in 0..value(DT_VERDEFNUM).unwrap_or(0).min(MOST_VERSIONS) {
+        let entry = part(&file, at, 20)?;
+        let Some(next) = entry.get(16..20).map(|b| u32_at(b, 0)) else { break };
+        let name = part(&file, at.saturating_add(u64::from(u32_at(&entry, 12))), 4)?;
+        if u16_at(&entry, 2) & VER_FLG_BASE == 0 && name.len() == 4 {
+            found.versions.push(text(u64::from(u32_at(&name, 0)))?);
+        }
+        at = at.saturating_add(u64::from(next));
     }
     Ok(Some(found))
 }
@@ -97,6 +119,10 @@ impl Segment {
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -130,7 +156,19 @@ mod tests {
         let own = own.expect("it is an ELF file");
         assert!(own.is_dynamic);
         assert!(own.needed.iter().any(|n| n.starts_with("libc.so")), "{own:?}");
-        assert_eq!(own.soname, None);
+        assert_eq!((own.soname, own.versions), (None, Vec::new()));
+    }
+
+    #[test]
+    fn the_c_library() {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("our own");
+        let path =
+            maps.lines().find_map(|l| l.split_once('/').filter(|(_, p)| p.ends_with("libc.so.6")));
+        let libc = linked(Path::new(&format!("/{}", path.expect("this test uses it").1)));
+        let libc = libc.expect("it is read").expect("it is an ELF file");
+        assert_eq!(libc.soname.as_deref(), Some("libc.so.6"));
+        assert!(libc.versions.iter().any(|v| v == "GLIBC_2.34"), "{:?}", libc.versions);
+        assert!(!libc.versions.iter().any(|v| v == "libc.so.6"), "{:?}", libc.versions);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `taskdiag dropin`: the drop-in for all programs of a machine that use libproc2.
 //!
-//! One file in `/etc/ld.so.conf.d` puts a directory with a [stub] of libproc2 first in the search path of the dynamic linker. To
-//! remove the drop-in, that file and the directory are removed, and ldconfig runs again. No file of the distribution changes, so
-//! its upgrades work as before.
+//! One file in `/etc/ld.so.conf.d` puts a directory first in the search path of the dynamic linker. It has a [stub] of each
+//! libproc2 of the machine. To remove the drop-in, that file and the directory are removed, and ldconfig runs again. No file of
+//! the distribution changes, so its upgrades work as before.
 
 use std::fs;
 use std::io;
@@ -11,16 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::run::SONAME;
-use super::stub;
+use super::run::SONAMES;
+use super::{elf, stub};
 use crate::args::dropin::What;
 use crate::exit::{Exit, say};
 
 /// The line for the dynamic linker. It is read in the order of names, and the first directory counts.
 const CONF: &str = "/etc/ld.so.conf.d/00-taskdiag.conf";
-/// The directory of the stub, beside the library.
+/// The directory of the stubs, beside the library.
 const DIR: &str = "dropin";
-const VERSION: &str = "LIBPROC_2";
 /// How long `ps` may take to list one process.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -46,17 +45,38 @@ fn only_root(verb: &str) -> Result<(), Exit> {
     }
 }
 
-/// The libraries of this name that the dynamic linker knows. It takes the first one.
-fn known() -> Result<Vec<PathBuf>, Exit> {
+/// The libraries that the dynamic linker knows by one of our names. It takes the first one of each name.
+fn known() -> Result<Vec<(&'static str, PathBuf)>, Exit> {
     let out = Command::new("/sbin/ldconfig").arg("-p").stderr(Stdio::null()).output();
     let out = out.map_err(|e| failed("/sbin/ldconfig", &e))?;
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let of_name = |line: &str| {
         let (name, path) = line.trim().split_once(" => ")?;
         let native = cfg!(target_pointer_width = "64") == name.contains("64");
-        (name.split_whitespace().next() == Some(SONAME) && native).then(|| PathBuf::from(path))
+        let soname = SONAMES.into_iter().find(|s| name.split_whitespace().next() == Some(*s))?;
+        native.then(|| (soname, PathBuf::from(path)))
     };
     Ok(text.lines().filter_map(of_name).collect())
+}
+
+/// The one that the dynamic linker takes.
+fn first<'a>(known: &'a [(&str, PathBuf)], soname: &str) -> Option<&'a PathBuf> {
+    known.iter().find(|(name, _)| *name == soname).map(|(_, path)| path)
+}
+
+/// The symbol versions of a stub. A program does not start if it needs one that the file of this name lacks, so the stub has
+/// those of the real library, and those that a later version of procps is likely to add.
+fn versions(real: &Path) -> Result<Vec<String>, Exit> {
+    let linked = elf::linked(real).map_err(|e| failed(real.display(), &e))?;
+    let mut versions = linked.unwrap_or_default().versions;
+    let expected =
+        std::iter::once(String::from("LIBPROC_2")).chain((1..10).map(|n| format!("LIBPROC_2.{n}")));
+    for version in expected {
+        if !versions.contains(&version) {
+            versions.push(version);
+        }
+    }
+    Ok(versions)
 }
 
 fn ldconfig() -> Result<(), Exit> {
@@ -67,7 +87,7 @@ fn ldconfig() -> Result<(), Exit> {
     }
 }
 
-/// The directory of the stub that is installed; `None`: there is none.
+/// The directory of the stubs that are installed; `None`: there are none.
 fn installed() -> Result<Option<PathBuf>, Exit> {
     match fs::read_to_string(CONF) {
         Ok(text) => {
@@ -110,43 +130,72 @@ fn install() -> Result<(), Exit> {
     }
     let library = super::library()?;
     trusted(&library)?;
-    let real = known()?.into_iter().next().ok_or_else(|| {
-        Exit::Failed(format!(
-            "{SONAME} is not on this machine: no program here would use the drop-in"
-        ))
-    })?;
+    let known = known()?;
+    let reals: Vec<(&str, &PathBuf)> =
+        SONAMES.into_iter().filter_map(|s| Some((s, first(&known, s)?))).collect();
+    if reals.is_empty() {
+        let names = SONAMES.join(" nor ");
+        return Err(Exit::Failed(format!(
+            "neither {names} is on this machine: no program here would use the drop-in"
+        )));
+    }
     let dir = library.parent().unwrap_or(Path::new("/")).join(DIR);
-    let path = dir.join(SONAME);
     let text = |p: &Path| {
         p.to_str()
             .map(str::to_owned)
             .ok_or_else(|| Exit::Failed(format!("{}: it is no text", p.display())))
     };
-    let file = stub::file(SONAME, VERSION, [&text(&library)?, &text(&real)?]);
-    // Every user's programs read these, whatever the umask of root is.
-    let readable = |p: &Path, mode| fs::set_permissions(p, fs::Permissions::from_mode(mode));
-    let written = fs::create_dir_all(&dir)
-        .and_then(|()| readable(&dir, 0o755))
-        .and_then(|()| fs::write(&path, file))
-        .and_then(|()| readable(&path, 0o644))
-        .and_then(|()| fs::write(CONF, format!("{}\n", dir.display())))
-        .and_then(|()| readable(Path::new(CONF), 0o644))
-        .map_err(|e| failed(path.display(), &e));
-    let done = written.and_then(|()| ldconfig()).and_then(|()| works(&path));
+    let mut files = Vec::new();
+    for (soname, real) in &reals {
+        let needed = [&*text(&library)?, &text(real)?];
+        files.push((dir.join(soname), stub::file(soname, &versions(real)?, needed)));
+    }
+    let done = write(&dir, &files).and_then(|()| ldconfig()).and_then(|()| works(&dir));
     if let Err(e) = done {
         say(format_args!("taskdiag: it is removed again, because it does not work"));
         take_away(&dir)?;
         return Err(e);
     }
-    println(&format!("installed: {} in front of {}\n", path.display(), real.display()))
+    let lines = reals.iter().map(|(soname, real)| {
+        format!("installed: {} in front of {}\n", dir.join(soname).display(), real.display())
+    });
+    println(&lines.collect::<String>())
 }
 
-/// Checks that the linker takes the stub, and that a program starts with it.
-fn works(path: &Path) -> Result<(), Exit> {
-    let first = known()?.into_iter().next();
-    if first.as_deref() != Some(path) {
-        let first = first.unwrap_or_default();
-        return Err(Exit::Failed(format!("the dynamic linker takes {} first", first.display())));
+/// Writes the stubs and the line for the dynamic linker. Every user's programs read them, whatever the umask of root is.
+fn write(dir: &Path, files: &[(PathBuf, Vec<u8>)]) -> Result<(), Exit> {
+    let at = |path: &Path, done: io::Result<()>, mode| {
+        let readable = || fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        done.and_then(|()| readable()).map_err(|e| failed(path.display(), &e))
+    };
+    at(dir, fs::create_dir_all(dir), 0o755)?;
+    for (path, bytes) in files {
+        at(path, fs::write(path, bytes), 0o644)?;
+    }
+    let conf = Path::new(CONF);
+    at(conf, fs::write(conf, format!("{}\n", dir.display())), 0o644)
+}
+
+/// Checks that the linker takes the stubs, and that a program starts with them.
+fn works(dir: &Path) -> Result<(), Exit> {
+    let known = known()?;
+    for soname in SONAMES {
+        let (path, taken) = (dir.join(soname), first(&known, soname));
+        let is_there = path.exists();
+        if taken == Some(&path) || (taken.is_none() && !is_there) {
+            continue;
+        }
+        let taken = taken.map_or_else(|| String::from("nothing"), |p| p.display().to_string());
+        let what = match is_there {
+            true => "'ldconfig' may mend it",
+            false => {
+                "it came later, so run 'taskdiag dropin remove' and then 'taskdiag dropin install'"
+            }
+        };
+        return Err(Exit::Failed(format!(
+            "the drop-in is installed in {}, but the dynamic linker takes {taken} for {soname}: {what}",
+            dir.display()
+        )));
     }
     let pid = std::process::id().to_string();
     let mut ps = Command::new("ps");
@@ -179,8 +228,8 @@ fn take_away(dir: &Path) -> Result<(), Exit> {
     };
     gone(fs::remove_file(CONF)).map_err(|e| failed(CONF, &e))?;
     ldconfig()?;
-    let removed = gone(fs::remove_file(dir.join(SONAME))).and_then(|()| gone(fs::remove_dir(dir)));
-    removed.map_err(|e| failed(dir.display(), &e))
+    let stubs = SONAMES.into_iter().try_for_each(|s| gone(fs::remove_file(dir.join(s))));
+    stubs.and_then(|()| gone(fs::remove_dir(dir))).map_err(|e| failed(dir.display(), &e))
 }
 
 fn remove() -> Result<(), Exit> {
@@ -189,27 +238,26 @@ fn remove() -> Result<(), Exit> {
         None => println("the drop-in is not installed\n"),
         Some(dir) => {
             take_away(&dir)?;
-            println(&format!("removed: {}\n", dir.join(SONAME).display()))
+            println(&format!("removed: {}\n", dir.display()))
         }
     }
 }
 
 fn status() -> Result<(), Exit> {
-    let known = known()?;
     let Some(dir) = installed()? else {
         println("the drop-in is not installed\n")?;
         return Err(Exit::NoMatch);
     };
-    let path = dir.join(SONAME);
-    if known.first() != Some(&path) {
-        let first = known.first().map_or_else(|| String::from("none"), |p| p.display().to_string());
+    works(&dir)?;
+    let stubs = SONAMES.into_iter().map(|s| dir.join(s)).filter(|p| p.exists());
+    let names: Vec<String> = stubs.map(|p| p.display().to_string()).collect();
+    if names.is_empty() {
         return Err(Exit::Failed(format!(
-            "the drop-in is installed in {}, but the dynamic linker takes {first}: 'ldconfig' may mend it",
+            "{CONF} names {}, but there is nothing: run 'taskdiag dropin remove'",
             dir.display()
         )));
     }
-    works(&path)?;
-    println(&format!("installed: {}, and ps works with it\n", path.display()))
+    println(&format!("installed: {}, and ps works with it\n", names.join(" and ")))
 }
 
 fn println(text: &str) -> Result<(), Exit> {

@@ -14,8 +14,8 @@ use crate::exit::{Exit, say};
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
-/// The soname that the drop-in stands in for.
-pub const SONAME: &str = "libproc2.so.0";
+/// The sonames that the drop-in stands in for. A machine may have both.
+pub const SONAMES: [&str; 2] = ["libproc2.so.0", "libproc2.so.1"];
 
 /// Run it. This does not return if it works.
 pub fn run(argv: &[OsString]) -> Result<(), Exit> {
@@ -85,9 +85,11 @@ fn refusal_of(linked: &Linked) -> Option<String> {
         return Some("it is linked statically, and loads no library".to_owned());
     }
     let other = linked.needed.iter().find(|n| {
-        n.starts_with("libprocps.so") || (n.starts_with("libproc2.so") && *n != SONAME)
+        let is_known = SONAMES.contains(&n.as_str());
+        n.starts_with("libprocps.so") || (n.starts_with("libproc2.so") && !is_known)
     })?;
-    Some(format!("it needs {other}, and the drop-in stands in for {SONAME} only"))
+    let known = SONAMES.join(" and ");
+    Some(format!("it needs {other}, and the drop-in stands in for {known} only"))
 }
 
 #[cfg(test)]
@@ -98,14 +100,15 @@ mod tests {
     fn programs_in_which_it_cannot_work() {
         let with = |is_dynamic, needed: &[&str]| {
             let needed = needed.iter().map(|n| (*n).to_owned()).collect();
-            refusal_of(&Linked { is_dynamic, needed, soname: None })
+            refusal_of(&Linked { is_dynamic, needed, ..Linked::default() })
         };
         assert_eq!(with(true, &["libproc2.so.0", "libc.so.6"]), None);
+        assert_eq!(with(true, &["libproc2.so.1", "libc.so.6"]), None);
         // A shell may start ps.
         assert_eq!(with(true, &["libc.so.6"]), None);
         assert!(with(false, &[]).expect("static").contains("statically"));
         assert!(with(true, &["libprocps.so.8"]).expect("old").contains("libprocps.so.8"));
-        assert!(with(true, &["libproc2.so.1"]).expect("new").contains("libproc2.so.1"));
+        assert!(with(true, &["libproc2.so.2"]).expect("new").contains("libproc2.so.2"));
     }
 
     #[test]

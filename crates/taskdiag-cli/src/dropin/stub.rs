@@ -1,6 +1,6 @@
 //! The file that stands in the place of libproc2 for a whole machine.
 //!
-//! It is a library without code. It has the name and the symbol version that programs look for, and needs two libraries by
+//! It is a library without code. It has the name and the symbol versions that programs look for, and needs two libraries by
 //! their paths: first the drop-in, then the real libproc2. The dynamic linker looks for a function in all three of them in
 //! this order, so it finds those of the drop-in there and all others in the real one. Making the file here and not with a
 //! linker lets it name the paths of this machine without a compiler on it.
@@ -23,8 +23,8 @@ const MACHINE: u16 = if cfg!(target_arch = "x86_64") {
 /// Is it known how such a file looks here?
 pub const IS_KNOWN: bool = MACHINE != 0 && cfg!(target_endian = "little");
 
-/// The file: its soname, its symbol version, and the libraries that it needs.
-pub fn file(soname: &str, version: &str, needed: [&str; 2]) -> Vec<u8> {
+/// The file: its soname, its symbol versions, and the libraries that it needs.
+pub fn file(soname: &str, versions: &[String], needed: [&str; 2]) -> Vec<u8> {
     let mut strings = vec![0];
     let mut string = |text: &str| {
         let at = strings.len();
@@ -32,18 +32,21 @@ pub fn file(soname: &str, version: &str, needed: [&str; 2]) -> Vec<u8> {
         strings.push(0);
         at as u64
     };
-    let (name, node) = (string(soname), string(version));
+    let name = string(soname);
+    // The file itself counts as a version, too, and is the first one.
+    let mut nodes = vec![(1_u16, soname, name)];
+    nodes.extend(versions.iter().map(|v| (0, v.as_str(), string(v))));
     let libraries = needed.map(&mut string);
-    while strings.len() % 8 != 0 {
-        strings.push(0);
-    }
 
     // All parts lie one behind the other, at addresses that are their places in the file.
     let symbols_at = HEADERS;
     let hash_at = symbols_at + 24;
     let versions_at = hash_at + 16;
     let definitions_at = versions_at + 8;
-    let strings_at = definitions_at + 2 * 28;
+    let strings_at = definitions_at + nodes.len() * 28;
+    while (strings_at + strings.len()) % 8 != 0 {
+        strings.push(0);
+    }
     let dynamic_at = strings_at + strings.len();
     let len = dynamic_at + DYNAMIC_ENTRIES * 16;
 
@@ -68,14 +71,12 @@ pub fn file(soname: &str, version: &str, needed: [&str; 2]) -> Vec<u8> {
     out.extend_from_slice(&[0; 24]);
     put32(&mut out, &[1, 1, 0, 0]);
     out.extend_from_slice(&[0; 8]);
-    // The file itself, and its version.
-    for (flags, index, text, at, next) in
-        [(1_u16, 1_u16, soname, name, 28), (0, 2, version, node, 0)]
-    {
-        for n in [1, flags, index, 1] {
+    for (index, (flags, text, at)) in (1_u16..).zip(&nodes) {
+        for n in [1, *flags, index, 1] {
             out.extend_from_slice(&n.to_le_bytes());
         }
-        put32(&mut out, &[hash(text), 20, next, at as u32, 0]);
+        let next = if usize::from(index) < nodes.len() { 28 } else { 0 };
+        put32(&mut out, &[hash(text), 20, next, *at as u32, 0]);
     }
     out.extend_from_slice(&strings);
     let entries: [(u64, u64); DYNAMIC_ENTRIES] = [
@@ -89,7 +90,7 @@ pub fn file(soname: &str, version: &str, needed: [&str; 2]) -> Vec<u8> {
         (11, 24),
         (0x6fff_fff0, versions_at as u64),
         (0x6fff_fffc, definitions_at as u64),
-        (0x6fff_fffd, 2),
+        (0x6fff_fffd, nodes.len() as u64),
         (0, 0),
     ];
     for (tag, value) in entries {
@@ -131,11 +132,15 @@ mod tests {
     fn it_says_what_it_needs() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("libproc2.so.0");
-        std::fs::write(&path, file("libproc2.so.0", "LIBPROC_2", ["/a/b.so", "/c/d.so"]))
-            .expect("written");
-        let linked = elf::linked(&path).expect("it is read").expect("it is an ELF file");
-        assert_eq!(linked.soname.as_deref(), Some("libproc2.so.0"));
-        assert_eq!(linked.needed, ["/a/b.so", "/c/d.so"]);
+        for versions in [&["LIBPROC_2"][..], &["LIBPROC_2", "LIBPROC_2.1", "LIBPROC_2.2"]] {
+            let versions: Vec<String> = versions.iter().map(|v| (*v).to_owned()).collect();
+            let bytes = file("libproc2.so.0", &versions, ["/a/b.so", "/c/d.so"]);
+            std::fs::write(&path, bytes).expect("written");
+            let linked = elf::linked(&path).expect("it is read").expect("it is an ELF file");
+            assert_eq!(linked.soname.as_deref(), Some("libproc2.so.0"));
+            assert_eq!(linked.needed, ["/a/b.so", "/c/d.so"]);
+            assert_eq!(linked.versions, versions);
+        }
     }
 
     #[test]
