@@ -1,4 +1,4 @@
-//! Rows that an expression picks, the largest first.
+//! Rows that an expression picks, the largest first. Without one, those above 1 MiB, of which this example is one.
 //! `cargo run --example filter -- 'rss > 10M and user == "root"'`
 
 use std::io::Write;
@@ -8,7 +8,7 @@ use taskdiag::field::{TASKS, TextForm, text};
 use taskdiag::view::{Filter, Key, Query};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let expression = std::env::args().nth(1).unwrap_or_else(|| String::from("rss > 10M"));
+    let expression = std::env::args().nth(1).unwrap_or_else(|| String::from("rss > 1M"));
     let columns = ["pid", "user", "rss", "comm"].map(|name| TASKS.find(name).expect("a column"));
     let mut query = Query::new(&TASKS, columns.map(|c| c.field));
     // A wrong expression is refused before anything is read.
