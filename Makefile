@@ -112,6 +112,12 @@ fleet-test: ## a made-up fleet: do DuckDB, DataFusion and ClickHouse answer alik
 	CARGO_TARGET_DIR=$(TARGET_DIR)/arrow $(CARGO) build --quiet --locked --package taskdiag-cli --features arrow
 	TASKDIAG_ARROW=$(abspath $(TARGET_DIR))/arrow/debug/taskdiag $(TARGET_DIR)/fleet-venv/bin/python fleet/test
 
+.PHONY: otlp-test
+otlp-test: ## does OpenTelemetry's collector understand taskdiag export --otlp? builds it from Go's modules (docs/metrics.md)
+	@tools/setup otlp
+	$(CARGO) build --quiet --locked --package taskdiag-cli
+	tests/collector $(TARGET_DIR)/debug/taskdiag
+
 .PHONY: dropin-roots
 dropin-roots: ## the drop-in beside procps of Debian 13 and sid, in fresh roots; needs root (docs/dropin.md)
 	@tools/setup dropin-roots

@@ -5,5 +5,6 @@ mod contrib;
 mod exporter;
 mod hostile;
 mod judges;
+mod otlp;
 mod peer;
 mod values;

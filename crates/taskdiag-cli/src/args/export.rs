@@ -4,10 +4,11 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, ArgMatches, Command, ValueHint};
+use clap::{Arg, ArgGroup, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 
-use super::{engine, lists, table};
+pub use super::otlp::Collector;
+use super::{engine, lists, otlp, table};
 use crate::exit::{self, Exit};
 use crate::limits;
 
@@ -24,6 +25,13 @@ pub enum To {
         /// Its path.
         path: PathBuf,
         /// Time between two writes.
+        every: Duration,
+    },
+    /// An OpenTelemetry collector, to which they are sent again and again.
+    Collector {
+        /// Which one.
+        collector: Collector,
+        /// Time between two pushes.
         every: Duration,
     },
     /// Whoever connects to one of these.
@@ -137,6 +145,7 @@ const EXAMPLES: &[(&str, &str)] = &[
         "taskdiag export --textfile /var/lib/node_exporter/taskdiag.prom",
         "keep a file for node_exporter up to date",
     ),
+    ("sudo taskdiag export --otlp http://127.0.0.1:4318", "send to an OpenTelemetry collector"),
 ];
 
 const INTRO: &str = "\
@@ -147,7 +156,7 @@ how many there can be.";
 /// The options.
 pub fn command() -> Command {
     Command::new("export")
-        .about("Serve metrics for Prometheus")
+        .about("Serve metrics for Prometheus, or send them to OpenTelemetry")
         .before_help(INTRO)
         .help_template(table::TEMPLATE)
         .args_override_self(true)
@@ -168,16 +177,26 @@ pub fn command() -> Command {
                 .help("Write to FILE instead, again and again, for the textfile collector of node_exporter"),
         )
         .arg(
+            Arg::new("otlp")
+                .long("otlp")
+                .value_name("URL")
+                .num_args(0..=1)
+                .conflicts_with_all(["listen", "textfile"])
+                .value_hint(ValueHint::Url)
+                .help(format!("Send to an OpenTelemetry collector instead, again and again, by OTLP over HTTP; without URL, to OTEL_EXPORTER_OTLP_ENDPOINT or {}", otlp::DEFAULT)),
+        )
+        .group(ArgGroup::new("again").args(["textfile", "otlp"]))
+        .arg(
             Arg::new("every")
                 .long("every")
                 .value_name("TIME")
                 .default_value("15s")
-                .requires("textfile")
+                .requires("again")
                 .value_parser(limits::duration)
-                .help("With --textfile, write the file this often, such as 15s or 1m"),
+                .help("With --textfile or --otlp, write or send this often, such as 15s or 1m"),
         )
-        .arg(table::flag("once", "Print once, or write the file once, and end; counters are then of the processes that live"))
-        .arg(table::flag("openmetrics", "Print OpenMetrics with --once").requires("once").conflicts_with("textfile"))
+        .arg(table::flag("once", "Print, write or send once, and end; counters are then of the processes that live"))
+        .arg(table::flag("openmetrics", "Print OpenMetrics with --once").requires("once").conflicts_with("again"))
         .arg(
             Arg::new("share")
                 .long("share")
@@ -236,6 +255,10 @@ impl ExportArgs {
         let once = m.get_flag("once");
         let to = match path("textfile") {
             Some(path) => To::File { path, every: time("every") },
+            None if m.contains_id("otlp") => {
+                let url = m.get_one::<String>("otlp").map(String::as_str);
+                To::Collector { collector: Collector::new(url)?, every: time("every") }
+            }
             None if once => To::Output,
             None => {
                 let address = m.get_one::<String>("listen").map_or(LISTEN, String::as_str);

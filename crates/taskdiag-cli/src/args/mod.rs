@@ -12,6 +12,8 @@ pub mod lists;
 mod lsof;
 pub mod maps;
 pub mod memory;
+#[cfg(feature = "export")]
+mod otlp;
 pub mod pmap;
 pub mod procps;
 pub mod ps;

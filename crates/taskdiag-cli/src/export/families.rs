@@ -7,13 +7,11 @@ use super::http::Served;
 use super::ledger::{
     Account, Ledger, MAJOR, MINOR, NONVOLUNTARY, READ, STATES, SYSTEM, USER, VOLUNTARY, WRITE,
 };
-use super::text::{Format, Kind, Text, label};
+use super::text::{Kind, Sink, label};
 use super::tracker::Tracker;
 
-/// The metrics of all families that were asked for, as text.
-pub fn text(tracker: &Tracker, server: &Server, format: Format, room: usize) -> Vec<u8> {
-    let mut text = Text::new(format, room);
-    let t = &mut text;
+/// Gives a sink the metrics of all families that were asked for.
+pub fn write(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     let families = tracker.options.families;
     if families.groups {
         groups(t, tracker);
@@ -46,7 +44,6 @@ pub fn text(tracker: &Tracker, server: &Server, format: Format, room: usize) -> 
         top(t, tracker);
     }
     health(t, tracker, server);
-    text.finish()
 }
 
 fn sorted<V: Copy>(map: &std::collections::HashMap<String, V>) -> BTreeMap<&str, V> {
@@ -71,7 +68,7 @@ macro_rules! gauge {
 }
 
 fn family(
-    t: &mut Text,
+    t: &mut dyn Sink,
     all: &[&Account],
     name: &'static str,
     kind: Kind,
@@ -88,7 +85,7 @@ fn family(
     }
 }
 
-fn seconds(t: &mut Text, all: &[&Account], name: &'static str, help: &str) {
+fn seconds(t: &mut dyn Sink, all: &[&Account], name: &'static str, help: &str) {
     t.family(name, Kind::Counter, help);
     for account in all {
         for (mode, counter) in [("mode=\"system\"", SYSTEM), ("mode=\"user\"", USER)] {
@@ -99,7 +96,7 @@ fn seconds(t: &mut Text, all: &[&Account], name: &'static str, help: &str) {
     }
 }
 
-fn groups(t: &mut Text, tracker: &Tracker) {
+fn groups(t: &mut dyn Sink, tracker: &Tracker) {
     let all = in_order(tracker.accounts.ledger());
     let all = &all[..];
     let counter = Kind::Counter;
@@ -222,7 +219,7 @@ fn groups(t: &mut Text, tracker: &Tracker) {
     }
 }
 
-fn threads(t: &mut Text, ledger: &Ledger) {
+fn threads(t: &mut dyn Sink, ledger: &Ledger) {
     let all = in_order(ledger);
     let all = &all[..];
     let counter = Kind::Counter;
@@ -309,7 +306,7 @@ const UNIT: Names = names!("unit");
 const SLICE: Names = names!("slice");
 const CONTAINER: Names = names!("container");
 
-fn place(t: &mut Text, ledger: &Ledger, names: &Names) {
+fn place(t: &mut dyn Sink, ledger: &Ledger, names: &Names) {
     let all = in_order(ledger);
     let all = &all[..];
     family(
@@ -378,7 +375,7 @@ const LETTERS: [(u8, &str); 9] = [
     (b'P', "parked"),
 ];
 
-fn states(t: &mut Text, tracker: &Tracker) {
+fn states(t: &mut dyn Sink, tracker: &Tracker) {
     let mut put = |name, help, states: &std::collections::HashMap<u8, u64>| {
         t.family(name, Kind::Gauge, help);
         let mut known = 0;
@@ -396,7 +393,7 @@ fn states(t: &mut Text, tracker: &Tracker) {
     }
 }
 
-fn top(t: &mut Text, tracker: &Tracker) {
+fn top(t: &mut dyn Sink, tracker: &Tracker) {
     if let Some(cpu) = &tracker.top.cpu {
         t.family(
             "taskdiag_top_cpu_ratio",
@@ -422,9 +419,9 @@ pub struct Server {
     pub served: Served,
 }
 
-fn health(t: &mut Text, tracker: &Tracker, server: &Server) {
+fn health(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     let health = &tracker.health;
-    let one = |t: &mut Text, name, kind, help, value| {
+    let one = |t: &mut dyn Sink, name, kind, help, value| {
         t.family(name, kind, help);
         t.sample(&[], value);
     };
@@ -535,7 +532,7 @@ fn health(t: &mut Text, tracker: &Tracker, server: &Server) {
 }
 
 /// The metrics that each exporter has about its own process.
-fn own(t: &mut Text, server: &Server) {
+fn own(t: &mut dyn Sink, server: &Server) {
     // SAFETY: all of it may be zero, and the call only fills it in.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -1,15 +1,18 @@
-//! `taskdiag export`: metrics for Prometheus, by HTTP, as a file for node_exporter, or once on standard output.
+//! `taskdiag export`: metrics for Prometheus, by HTTP, as a file for node_exporter, or once on standard output, and for an
+//! OpenTelemetry collector.
 //!
 //! `tracker` makes the requests, and adds the `values` of each task to accounts (`ledger`): of groups (`config`, `template`, `yaml`,
-//! `accounts`), of units and containers (`places`), of threads, and of the processes that use most (`top`). `families` writes the
-//! accounts as `text`, and `http` serves it.
+//! `accounts`), of units and containers (`places`), of threads, and of the processes that use most (`top`). `families` gives
+//! the accounts to a sink: to `text`, which `http` serves, or to `otlp`, which `push` sends.
 
 mod accounts;
 mod config;
 mod families;
 mod http;
 mod ledger;
+mod otlp;
 mod places;
+mod push;
 mod template;
 mod text;
 mod threads;
@@ -18,15 +21,19 @@ mod tracker;
 mod values;
 mod yaml;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
+use serde_json::Value as Json;
+
 use self::config::Config;
 use self::http::Served;
-use self::text::Format;
+use self::otlp::Starts;
+use self::push::Push;
+use self::text::{Format, Text};
 use self::tracker::{Options, Tracker};
 use crate::args::export::{ExportArgs, To};
 use crate::exit::{Exit, say, shown};
@@ -51,20 +58,34 @@ fn key(format: Format) -> &'static str {
 }
 
 impl Exporter {
-    fn page(&mut self, format: Format, served: &Served) -> Result<Rc<[u8]>, String> {
+    /// Reads the tasks, unless that was done within the time for which an answer is shared.
+    fn read(&mut self) -> Result<(), String> {
         if self.made.is_none_or(|at| at.elapsed() >= self.share) {
             self.texts.clear();
             self.made = None;
             self.tracker.scrape()?;
             self.made = Some(Instant::now());
-            self.server.served = served.clone();
         }
+        Ok(())
+    }
+    fn page(&mut self, format: Format, served: &Served) -> Result<Rc<[u8]>, String> {
+        self.read()?;
         if let Some(text) = self.texts.get(key(format)) {
             return Ok(text.clone());
         }
-        let text: Rc<[u8]> = families::text(&self.tracker, &self.server, format, 1 << 16).into();
+        self.server.served = served.clone();
+        let mut text = Text::new(format, 1 << 16);
+        families::write(&mut text, &self.tracker, &self.server);
+        let text: Rc<[u8]> = text.finish().into();
         self.texts.insert(key(format), text.clone());
         Ok(text)
+    }
+    /// The metrics as a request for a collector.
+    fn request(&mut self, starts: &mut Starts, resource: &Attributes) -> Result<Json, String> {
+        self.read()?;
+        let mut request = otlp::Request::new(starts, unix_ns(SystemTime::now()));
+        families::write(&mut request, &self.tracker, &self.server);
+        Ok(request.finish(resource))
     }
 }
 
@@ -75,11 +96,72 @@ fn replace_text(path: &Path, text: &[u8]) -> Result<(), Exit> {
     done.map_err(|e| Exit::Output(named(e)))
 }
 
-/// Says why there is no new text, unless that was said of the time before.
-fn say_new(said: &mut Option<String>, why: String, every: Duration) {
-    if said.as_ref() != Some(&why) {
-        say(format_args!("taskdiag: {why}; trying again every {every:?}"));
-        *said = Some(why);
+/// Attributes of a resource.
+type Attributes = [(String, String)];
+
+/// ns since 1970.
+fn unix_ns(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
+}
+
+/// The attributes of this host, which those of `more` replace.
+fn resource(more: &Attributes) -> Vec<(String, String)> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let id = id.trim();
+    let instance = if id.is_empty() { &host } else { id };
+    let mut all = BTreeMap::from([
+        ("service.name".to_owned(), "taskdiag".to_owned()),
+        ("service.version".into(), env!("CARGO_PKG_VERSION").into()),
+        ("service.instance.id".into(), instance.to_owned()),
+        ("os.type".into(), "linux".into()),
+        ("host.id".into(), id.to_owned()),
+        ("host.name".into(), host.clone()),
+    ]);
+    all.extend(more.iter().cloned());
+    all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+}
+
+/// Does a step again and again, or once. Why one failed is said, unless it was said of the step before.
+struct Again<'a> {
+    once: bool,
+    every: Duration,
+    /// What a step does, as in "writing FILE".
+    does: &'a str,
+    /// Does the first step end it where a later one might succeed?
+    strict: bool,
+}
+
+impl Again<'_> {
+    fn run(&self, mut step: impl FnMut() -> Result<(), Exit>) -> Result<(), Exit> {
+        let mut said: Option<String> = None;
+        for count in 0u64.. {
+            let begin = Instant::now();
+            let is_final =
+                |why: &Exit| self.strict || !matches!(why, Exit::Output(_) | Exit::Partial(_));
+            // A later try may work, and the counters are kept until then.
+            let why = match step() {
+                Err(why) if self.once || (count == 0 && is_final(&why)) => return Err(why),
+                Err(Exit::Output(why)) => Some(why.to_string()),
+                Err(Exit::Failed(why)) => Some(why),
+                Err(Exit::Partial(why)) => Some(why.join("; ")),
+                Err(other) => return Err(other),
+                Ok(()) if self.once => return Ok(()),
+                Ok(()) => None,
+            };
+            if why != said {
+                match &why {
+                    Some(why) => {
+                        say(format_args!("taskdiag: {why}; trying again every {:?}", self.every));
+                    }
+                    None => say(format_args!("taskdiag: {} again", self.does)),
+                }
+                said = why;
+            }
+            crate::interrupt::rest();
+            std::thread::sleep(self.every.saturating_sub(begin.elapsed()));
+        }
+        Ok(())
     }
 }
 
@@ -120,28 +202,25 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
         }
         To::File { path, every } => {
             exporter.share = Duration::ZERO;
-            let mut said: Option<String> = None;
-            for count in 0u64.. {
-                let begin = Instant::now();
+            let does = format!("writing {}", shown(path));
+            let again = Again { once: args.once, every: *every, does: &does, strict: true };
+            again.run(|| {
                 let page = exporter.page(Format::Prometheus, &Served::default());
-                let done = page.map_err(Exit::Failed).and_then(|text| replace_text(path, &text));
-                match done {
-                    Err(why) if args.once || count == 0 => return Err(why),
-                    // A later try may work, and the counters are kept until then.
-                    Err(Exit::Output(why)) => say_new(&mut said, why.to_string(), *every),
-                    Err(Exit::Failed(why)) => say_new(&mut said, why, *every),
-                    Err(other) => return Err(other),
-                    Ok(()) if args.once => return Ok(()),
-                    Ok(()) => {
-                        if said.take().is_some() {
-                            say(format_args!("taskdiag: writing {} again", shown(path)));
-                        }
-                    }
-                }
-                crate::interrupt::rest();
-                std::thread::sleep(every.saturating_sub(begin.elapsed()));
-            }
-            Ok(())
+                page.map_err(Exit::Failed).and_then(|text| replace_text(path, &text))
+            })
+        }
+        To::Collector { collector, every } => {
+            exporter.share = Duration::ZERO;
+            let does = format!("sending to {}", collector.url);
+            // At boot, the collector may start later than this.
+            let again = Again { once: args.once, every: *every, does: &does, strict: false };
+            let mut starts = Starts::new(unix_ns(exporter.server.started));
+            let resource = resource(&collector.resource);
+            let push = Push::new(collector.clone());
+            again.run(|| {
+                let request = exporter.request(&mut starts, &resource).map_err(Exit::Failed)?;
+                push.send(&request)?.map_or(Ok(()), |said| Err(Exit::Partial(vec![said])))
+            })
         }
         To::Listen(addresses) => {
             let mut server = http::Server::new(addresses).map_err(|e| {

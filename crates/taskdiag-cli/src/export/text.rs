@@ -34,7 +34,36 @@ pub enum Kind {
     Unknown,
 }
 
-/// A text that is written, one family after the other.
+/// A value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Count(u64),
+    /// A fraction, such as seconds.
+    Fraction(f64),
+}
+
+/// What takes metrics, one family after the other: this text, or a request to an OpenTelemetry collector.
+pub trait Sink {
+    /// The head of a family. Its samples follow.
+    fn family(&mut self, name: &'static str, kind: Kind, help: &str);
+    /// A value of the last family. `labels` are texts of [`label`]; empty ones are left out.
+    fn put(&mut self, labels: &[&str], value: Value);
+    /// A whole number.
+    fn sample(&mut self, labels: &[&str], value: u64) {
+        self.put(labels, Value::Count(value));
+    }
+    /// A fraction.
+    fn fraction(&mut self, labels: &[&str], value: f64) {
+        self.put(labels, Value::Fraction(value));
+    }
+    /// A value in seconds, of nanoseconds.
+    fn seconds(&mut self, labels: &[&str], ns: u64) {
+        self.fraction(labels, ns as f64 / 1e9);
+    }
+}
+
+/// A text that is written.
 #[derive(Debug)]
 pub struct Text {
     out: String,
@@ -47,8 +76,27 @@ impl Text {
     pub fn new(format: Format, room: usize) -> Text {
         Text { out: String::with_capacity(room), format, name: "" }
     }
-    /// The head of a family. Its samples follow.
-    pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+    fn begin(&mut self, labels: &[&str]) {
+        self.out.push_str(self.name);
+        let mut sign = '{';
+        for part in labels.iter().filter(|l| !l.is_empty()) {
+            self.out.push(sign);
+            self.out.push_str(part);
+            sign = ',';
+        }
+        self.out.push_str(if sign == ',' { "} " } else { " " });
+    }
+    /// The whole text.
+    pub fn finish(mut self) -> Vec<u8> {
+        if self.format != Format::Prometheus {
+            self.out.push_str("# EOF\n");
+        }
+        self.out.into_bytes()
+    }
+}
+
+impl Sink for Text {
+    fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
         let is_open = self.format != Format::Prometheus;
         self.name = name;
         let of_counter = name.strip_suffix("_total").filter(|_| is_open && kind == Kind::Counter);
@@ -62,36 +110,12 @@ impl Text {
         // No help has a character that would need an escape.
         let _ = write!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
-    fn begin(&mut self, labels: &[&str]) {
-        self.out.push_str(self.name);
-        let mut sign = '{';
-        for part in labels.iter().filter(|l| !l.is_empty()) {
-            self.out.push(sign);
-            self.out.push_str(part);
-            sign = ',';
-        }
-        self.out.push_str(if sign == ',' { "} " } else { " " });
-    }
-    /// A sample of the last family. `labels` are texts of [`label`].
-    pub fn sample(&mut self, labels: &[&str], value: u64) {
+    fn put(&mut self, labels: &[&str], value: Value) {
         self.begin(labels);
-        let _ = writeln!(self.out, "{value}");
-    }
-    /// A sample that is a fraction.
-    pub fn fraction(&mut self, labels: &[&str], value: f64) {
-        self.begin(labels);
-        let _ = writeln!(self.out, "{value}");
-    }
-    /// A sample in seconds, of nanoseconds.
-    pub fn seconds(&mut self, labels: &[&str], ns: u64) {
-        self.fraction(labels, ns as f64 / 1e9);
-    }
-    /// The whole text.
-    pub fn finish(mut self) -> Vec<u8> {
-        if self.format != Format::Prometheus {
-            self.out.push_str("# EOF\n");
-        }
-        self.out.into_bytes()
+        let _ = match value {
+            Value::Count(value) => writeln!(self.out, "{value}"),
+            Value::Fraction(value) => writeln!(self.out, "{value}"),
+        };
     }
 }
 
@@ -126,6 +150,26 @@ pub fn label(name: &str, value: &[u8]) -> String {
     out
 }
 
+/// The labels of a text of [`label`]s with commas between them: names, and values without their escapes.
+pub fn pairs(mut labels: &str) -> Vec<(&str, String)> {
+    let mut all = Vec::new();
+    while let Some((name, rest)) = labels.split_once("=\"") {
+        let mut value = String::new();
+        let mut chars = rest.char_indices();
+        let end = loop {
+            match chars.next() {
+                Some((_, '\\')) => value.extend(chars.next().map(|(_, c)| c)),
+                Some((at, '"')) => break at + 1,
+                Some((_, c)) => value.push(c),
+                None => break rest.len(),
+            }
+        };
+        all.push((name, value));
+        labels = rest[end..].trim_start_matches(',');
+    }
+    all
+}
+
 fn hex(out: &mut String, byte: u8) {
     // The backslash of the escape is itself escaped, as every backslash in a value.
     let _ = write!(out, "\\\\x{byte:02x}");
@@ -148,6 +192,13 @@ mod tests {
         }
         // Two names that differ only in a byte that is not UTF-8 stay different.
         assert_ne!(label("n", b"\xfe"), label("n", b"\xff"));
+        let both = format!("{},{}", label("n", b"a\"b\\c,d=\"e"), label("m", b"\xff"));
+        assert_eq!(
+            pairs(&both),
+            [("n", "a\"b\\c,d=\"e".to_owned()), ("m", "\\xff".to_owned())],
+            "{both}"
+        );
+        assert_eq!(pairs(""), []);
         let long = label("n", &[b'a'; 5000]);
         assert!(long.len() < VALUE_MAX + 20 && long.ends_with("…\""), "{long}");
     }

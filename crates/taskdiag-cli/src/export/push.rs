@@ -1,0 +1,111 @@
+//! Sends metrics to an OpenTelemetry collector by HTTP, and knows what its answers mean.
+
+use std::io;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use ureq::Agent;
+
+use crate::args::export::Collector;
+use crate::exit::Exit;
+
+/// How long a push may take, the usual time of OpenTelemetry's exporters.
+const LIMIT: Duration = Duration::from_secs(10);
+/// How much of an answer is read.
+const ANSWER_MAX: u64 = 64 << 10;
+/// How much of an answer is shown, in characters.
+const SHOWN_MAX: usize = 300;
+
+/// A connection to a collector, which is kept between pushes.
+pub struct Push {
+    agent: Agent,
+    collector: Collector,
+}
+
+impl Push {
+    /// One that is opened by the first push.
+    pub fn new(collector: Collector) -> Push {
+        let config = Agent::config_builder()
+            .timeout_global(Some(LIMIT))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .user_agent(concat!("taskdiag/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Push { agent: config.into(), collector }
+    }
+    /// Sends a request. The value is what the collector said although it took it.
+    ///
+    /// # Errors
+    /// `Exit::Output` where a later push may succeed: nobody answers, or the collector is busy. `Exit::Failed` where the same push
+    /// would fail again.
+    pub fn send(&self, request: &Json) -> Result<Option<String>, Exit> {
+        let url = &self.collector.url;
+        let failed = |why: &dyn std::fmt::Display| format!("--otlp {url}: {why}");
+        let later = |why: &dyn std::fmt::Display| Exit::Output(io::Error::other(failed(why)));
+        let mut post = self.agent.post(url).header("Content-Type", "application/json");
+        for (name, value) in &self.collector.headers {
+            post = post.header(name, value);
+        }
+        let mut answer = post.send(request.to_string()).map_err(|e| match e {
+            ureq::Error::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused => later(
+                &format_args!("{e}; is a collector with an OTLP receiver for HTTP running there?"),
+            ),
+            e => later(&e),
+        })?;
+        let body = answer.body_mut().with_config().limit(ANSWER_MAX).read_to_string();
+        let body = body.unwrap_or_default();
+        let code = answer.status();
+        match code.as_u16() {
+            200..=299 => Ok(partial(&body)),
+            // The codes after which OTLP allows to try again, and that of a request that took too long.
+            408 | 429 | 502..=504 => Err(later(&format_args!("the answer is {code}"))),
+            404 => Err(Exit::Failed(failed(
+                &"the answer is 404: the path of OTLP is usually /v1/metrics",
+            ))),
+            401 | 403 => Err(Exit::Failed(failed(&format_args!(
+                "the answer is {code}: OTEL_EXPORTER_OTLP_HEADERS can have what it asks for, such as Authorization=Bearer%20TOKEN"
+            )))),
+            _ => Err(Exit::Failed(failed(&format_args!("the answer is {code}{}", said(&body))))),
+        }
+    }
+}
+
+/// What an answer says, for a line of an error.
+fn said(body: &str) -> String {
+    let text = serde_json::from_str::<Json>(body).ok();
+    let text = text.as_ref().and_then(|j| j["message"].as_str()).unwrap_or(body).trim();
+    let cut: String = text.chars().take(SHOWN_MAX).collect();
+    if cut.is_empty() { cut } else { format!(": {cut}") }
+}
+
+/// What the collector did not take, or warns of.
+fn partial(body: &str) -> Option<String> {
+    let body: Json = serde_json::from_str(body).ok()?;
+    let partial = body.get("partialSuccess")?;
+    let message = partial["errorMessage"].as_str().unwrap_or("");
+    // A string in the encoding, but some write a number.
+    let rejected = match &partial["rejectedDataPoints"] {
+        Json::String(n) => n.parse().unwrap_or(0),
+        n => n.as_u64().unwrap_or(0),
+    };
+    (rejected > 0 || !message.is_empty())
+        .then(|| format!("the collector rejected {rejected} data points{}", said(message)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers() {
+        assert_eq!(partial(""), None);
+        assert_eq!(partial("{}"), None);
+        assert_eq!(partial(r#"{"partialSuccess":{}}"#), None);
+        let some = partial(r#"{"partialSuccess":{"rejectedDataPoints":"3","errorMessage":"old"}}"#);
+        assert_eq!(some.as_deref(), Some("the collector rejected 3 data points: old"));
+        assert!(partial(r#"{"partialSuccess":{"errorMessage":"soon"}}"#).is_some());
+        assert_eq!(said(""), "");
+        assert_eq!(said(r#"{"code":3,"message":"no points"}"#), ": no points");
+        assert_eq!(said(&"é".repeat(900)).chars().count(), SHOWN_MAX + 2);
+    }
+}
