@@ -69,6 +69,7 @@ check: ## format, lints, documentation, licences, the dependency rules, one form
 	$(RUST) tools/check-deps
 	tools/check-rooms
 	tools/check-licences
+	bench/page --check docs/performance.md
 	packaging/check
 
 packages: ## would each crate build and be documented from its published package? (uploads nothing)
