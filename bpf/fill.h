@@ -461,6 +461,7 @@ static __always_inline u64 rss_counter(struct mm_struct *mm, int i)
 {
 	struct mm_struct___array *old = (void *)mm;
 	struct percpu_counter *c;
+	char *counters __attribute__((unused));
 	s64 sum;
 	u32 cpu __attribute__((unused));
 
@@ -473,17 +474,19 @@ static __always_inline u64 rss_counter(struct mm_struct *mm, int i)
 #ifdef LEGACY
 	st.rss = R(c, count);
 	st.arg = (u64)R(c, counters);
-	if (st.arg)
+	/* An mm is freed at once, so its pointer is followed only if the mm is still the task's. */
+	if (st.arg && STILL(THIS, mm, mm))
 		bpf_loop(st.ncpus, add_cpu, NULL, 0);
 	sum = st.rss;
 #else
 	sum = R(c, count);
-	if (R(c, counters))
+	counters = (char *)R(c, counters);
+	/* An mm is freed at once, so its pointer is followed only if the mm is still the task's. */
+	if (counters && STILL(THIS, mm, mm))
 		bpf_for(cpu, 0, st.ncpus) {
 			u64 off = st.cpu_offset[cpu & (CPUS_MAX - 1)];
 
-			sum += R(CAST(struct kref, (char *)R(c, counters) + off),
-				refcount.refs.counter);
+			sum += R(CAST(struct kref, counters + off), refcount.refs.counter);
 		}
 #endif
 	return sum < 0 ? 0 : sum;

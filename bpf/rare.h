@@ -21,29 +21,45 @@ GROUP_FN put_ns(void)
 	struct nsproxy *ns = R(t, nsproxy);
 	struct pid *pid = R(t, thread_pid);
 	struct task_diag_blob *b;
-	struct pid_namespace *pidns;
+	struct cgroup_namespace *cgroup;
+	struct ipc_namespace *ipc;
+	struct mnt_namespace *mnt;
+	struct net *net;
+	struct pid_namespace *children, *pidns;
+	struct time_namespace *time, *time_for_children;
+	struct uts_namespace *uts;
 	struct upid u;
 	u32 i, from = LEVEL, levels, n;
+	bool has;
 
 	if (!a || !pid)
 		return 0;
-	GAP();
 	PUT(a, TASK_DIAG_NS);
 	levels = R(pid, level);
 	if (levels >= NSPID_MAX)
 		levels = NSPID_MAX - 1;
-	a->cgroup = ns ? R(ns, cgroup_ns, ns.inum) : 0;
-	a->ipc = ns ? R(ns, ipc_ns, ns.inum) : 0;
-	a->mnt = ns ? R(ns, mnt_ns, ns.inum) : 0;
-	a->net = ns ? R(ns, net_ns, ns.inum) : 0;
-	a->pid_for_children = ns ? R(ns, pid_ns_for_children, ns.inum) : 0;
-	a->time = ns ? R(ns, time_ns, ns.inum) : 0;
-	a->time_for_children = ns ? R(ns, time_ns_for_children, ns.inum) : 0;
-	a->uts = ns ? R(ns, uts_ns, ns.inum) : 0;
+	cgroup = R(ns, cgroup_ns);
+	ipc = R(ns, ipc_ns);
+	mnt = R(ns, mnt_ns);
+	net = R(ns, net_ns);
+	children = R(ns, pid_ns_for_children);
+	time = R(ns, time_ns);
+	time_for_children = R(ns, time_ns_for_children);
+	uts = R(ns, uts_ns);
+	GAP();
+	/* An nsproxy is freed at once, so what it pointed to is looked at only if it is still the task's. */
+	has = ns && STILL(t, nsproxy, ns);
+	a->cgroup = has ? R(cgroup, ns.inum) : 0;
+	a->ipc = has ? R(ipc, ns.inum) : 0;
+	a->mnt = has ? R(mnt, ns.inum) : 0;
+	a->net = has ? R(net, ns.inum) : 0;
+	a->pid_for_children = has ? R(children, ns.inum) : 0;
+	a->time = has ? R(time, ns.inum) : 0;
+	a->time_for_children = has ? R(time_for_children, ns.inum) : 0;
+	a->uts = has ? R(uts, ns.inum) : 0;
 	a->user = R(t, real_cred, user_ns, ns.inum);
-	/* A zombie has only its pid and user namespaces left. An nsproxy is freed at once, so its numbers are valid only
-	 * if it is still the task's after they were read. */
-	a->valid = ns && STILL(t, nsproxy, ns) ? ALL_OF(NS) : 1 << NS_PID | 1 << NS_USER;
+	/* A zombie has only its pid and user namespaces left. */
+	a->valid = has && STILL(t, nsproxy, ns) ? ALL_OF(NS) : 1 << NS_PID | 1 << NS_USER;
 	a->pid = 0;
 	b = begin_blob();
 	if (!b)

@@ -151,6 +151,11 @@ GROUP_FN put_fd_count(void)
 	}
 	size = R(fdt, max_fds);
 	st.arg = (u64)R(fdt, open_fds);
+	/* A table is freed at once when its last task ends, so its pointer is followed only if the task still has it. */
+	if ((u64)R(THIS, files) != files) {
+		missing(TASK_DIAG_FD_COUNT, TASK_DIAG_R_VANISHED);
+		return 0;
+	}
 	st.n = 0;
 	/* Most tables have one word, which is next to the table. */
 	count_word_at(st.arg);
@@ -160,7 +165,6 @@ GROUP_FN put_fd_count(void)
 	if (words > 1)
 		bpf_loop(words - 1, count_word, NULL, 0);
 	is_late(words / 4);
-	/* A table is freed at once when its last task ends. */
 	if ((u64)R(THIS, files) != files) {
 		missing(TASK_DIAG_FD_COUNT, TASK_DIAG_R_VANISHED);
 		return 0;

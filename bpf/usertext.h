@@ -7,6 +7,9 @@
 #ifndef TASKDIAG_USERTEXT_H
 #define TASKDIAG_USERTEXT_H
 
+/* How much of a text is read. execve() takes no more, but any process can name a larger range of its memory (PR_SET_MM). */
+#define TEXT_MAX (6u << 20)
+
 /* Copy n bytes, a page at most, of the memory below st.pt_top to b->data. */
 #define COPY_USER(b, n, from) ({							\
 	u64 from_ = (from);								\
@@ -93,8 +96,10 @@ GROUP_FN put_text(u32 group)
 		no_text(group, (u64)mm);
 		return 0;
 	}
-	if (end < start || end - start > 0x7fffffff)
+	if (end < start)
 		end = start;
+	if (end - start > 0x7fffffff)
+		end = start + 0x7fffffff;
 	total = st.cmd_total ? st.cmd_total : end - start;
 	if (off >= total) {
 		end_blob(b, group, 0, 0, 0, 0, 0, 0);
@@ -135,7 +140,8 @@ GROUP_FN put_text(u32 group)
 	end_blob(b, group, 0, n, off, total, 0, 0);
 	st.cmd_total = total;
 	st.cmd_offset = off + n;
-	return st.cmd_offset < total;
+	/* A text that ends before its total is one that was cut. */
+	return st.cmd_offset < total && st.cmd_offset < TEXT_MAX;
 }
 
 #endif
