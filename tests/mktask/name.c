@@ -155,8 +155,8 @@ static void argc0(int argc, char **argv)
 	exec_again(self_exe(), (char *[]){ NULL }, "argc0");
 }
 
-/* The process itself tells the kernel that it has no arguments at all. */
-static void cmdline_none(int argc, char **argv)
+/* Tell the kernel that the arguments are these bytes. */
+static void set_arguments(unsigned long long start, unsigned long long end)
 {
 	struct prctl_mm_map map = { .exe_fd = -1 };
 	FILE *f = fopen("/proc/self/stat", "re");
@@ -164,7 +164,6 @@ static void cmdline_none(int argc, char **argv)
 	char *line = NULL, *p;
 	size_t room = 0;
 
-	(void)argc, (void)argv;
 	if (!f || getline(&line, &room, f) < 0 || !(p = strrchr(line, ')')))
 		die("reading /proc/self/stat: %m");
 	fclose(f);
@@ -178,14 +177,41 @@ static void cmdline_none(int argc, char **argv)
 	map.end_data = v[46];
 	map.start_brk = v[47];
 	map.brk = (uintptr_t)sbrk(0);
-	map.arg_start = map.arg_end = v[48];
+	map.arg_start = start ? start : v[48];
+	map.arg_end = start ? end : v[48];
 	map.env_start = v[50];
 	map.env_end = v[51];
 	if (prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof(map), 0))
 		skip("prctl(PR_SET_MM_MAP): %m");
+}
+
+/* The process itself tells the kernel that it has no arguments at all. */
+static void cmdline_none(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	set_arguments(0, 0);
 	ids();
 	fact("len", "0");
 	fact_hex("cmdline", "", 0);
+	hold();
+}
+
+/* The process names a whole mapping as its arguments, which may be larger than all memory. Only its begin and end are in memory. */
+static void cmdline_mapped(int argc, char **argv)
+{
+	size_t len = argc > 1 ? strtoull(argv[1], NULL, 10) : 0, there = 8 << 20;
+	int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+	char *text;
+
+	if (len < there)
+		die("cmdline-mapped: BYTES must be 8 MiB or more");
+	text = mmap(NULL, len, PROT_READ | PROT_WRITE, how, -1, 0);
+	if (text == MAP_FAILED)
+		skip("mmap: %m");
+	memset(text, 'x', there);
+	text[len - 1] = 0;
+	set_arguments((uintptr_t)text, (uintptr_t)text + len);
+	ids();
 	hold();
 }
 
@@ -247,6 +273,7 @@ const struct state name_states[] = {
 	{ "cmdline", cmdline, "[BYTES]: long arguments" },
 	{ "argc0", argc0, "exec with argc 0" },
 	{ "cmdline-none", cmdline_none, "arg_start = arg_end" },
+	{ "cmdline-mapped", cmdline_mapped, "BYTES: a mapping of this size is the arguments" },
 	{ "cmdline-wiped", cmdline_wiped, "arguments zeroed" },
 	{ "cmdline-rewritten", cmdline_rewritten, "setproctitle beyond the arguments" },
 	{ "cmdline-titled", cmdline_titled, "setproctitle within the arguments" },

@@ -275,6 +275,21 @@ fn long_cmdlines() {
     }
 }
 
+/// A process can name any range of its memory as its arguments. No reader takes more of it than execve() allows, and none says that
+/// it is all.
+#[test]
+fn arguments_beyond_all_memory() {
+    let most = vec![b'x'; 6 << 20];
+    for len in [8u64 << 20, 3 << 30] {
+        parity_near("mapped arguments", &["cmdline-mapped", &len.to_string()], |_, a, t| {
+            let got = t.bytes("cmdline");
+            assert!(*got == most, "{a}: {} bytes", got.len());
+            assert_eq!(t.num("cmdline.total"), i128::from(len.min(0x7fff_ffff)), "{a}");
+            assert_eq!(t.num("cmdline.flags"), 1, "{a}: cut, and not rewritten");
+        });
+    }
+}
+
 #[test]
 fn no_arguments() {
     parity("no_arguments", &["argc0"], nothing_else);

@@ -28,6 +28,10 @@ const RECORD_SIZE: usize = 780;
 /// A buffer that has grown beyond this is shrunk again.
 const KEEP_SIZE: usize = 8 << 20;
 
+/// How much of the arguments or the environment of a task is read. execve() takes no more, but a process can name any range of its
+/// memory as its arguments (PR_SET_MM), even one that costs it nothing.
+pub(super) const TEXT_MAX: usize = 6 << 20;
+
 /// A text that was read, together with its buffer.
 #[derive(Debug)]
 pub(super) struct FileText {
@@ -90,6 +94,29 @@ impl Reader {
         let n = self.fill(&fd, true);
         self.syscalls += 1; // close
         Ok(&self.buf[..n?])
+    }
+
+    /// Reads the arguments or the environment of a task, up to [`TEXT_MAX`]. Returns the length of its [`text`](Self::text), and
+    /// whether the file goes on.
+    pub(super) fn task_text(
+        &mut self,
+        at: BorrowedFd<'_>,
+        path: &CStr,
+    ) -> Result<(usize, bool), Errno> {
+        let fd = self.open(at, path, OFlags::RDONLY)?;
+        self.syscalls += 1; // close
+        let mut n = 0;
+        loop {
+            let got = self.read_at(&fd, n)?;
+            n += got;
+            if n > TEXT_MAX {
+                return Ok((TEXT_MAX, true));
+            }
+            if got == 0 || n < self.buf.len() {
+                return Ok((n, false));
+            }
+            self.buf.resize((n * 2).min(TEXT_MAX + 1), 0);
+        }
     }
 
     /// Reads all of a file that comes in several short reads.

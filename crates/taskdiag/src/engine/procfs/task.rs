@@ -11,6 +11,9 @@ use super::tags::TAGS;
 use super::worker::Worker;
 use crate::error::Error;
 
+/// The largest length of arguments that is told, which is the largest that the BPF programs tell.
+const TOTAL_MAX: u64 = 0x7fff_ffff;
+
 impl Worker<'_> {
     /// Writes what was asked about one task. `stat` is its stat file, if that was read already. A task that
     /// ended before anything was known about it is left out and counted.
@@ -244,11 +247,10 @@ impl Worker<'_> {
         if stat.is_some_and(StatFile::has_never_memory) {
             return Err(Stop::Gap(Reason::Absent));
         }
-        let got = self.risky(at, Groups::CMDLINE, |r| {
-            r.file(at.dir, at.path.file("cmdline")).map(<[u8]>::len)
-        })?;
-        let bytes = match got {
-            Ok(len) => self.reader.text(len),
+        let got =
+            self.risky(at, Groups::CMDLINE, |r| r.task_text(at.dir, at.path.file("cmdline")))?;
+        let (bytes, goes_on) = match got {
+            Ok((len, goes_on)) => (self.reader.text(len), goes_on),
             Err(e) => return Err(self.meaning(at, e)),
         };
         if bytes.is_empty() {
@@ -275,6 +277,11 @@ impl Worker<'_> {
         // The kernel returns exactly what lies between its marks, unless the process has overwritten its
         // last NUL. In that case it looks for the end elsewhere (get_mm_cmdline()).
         let len = bytes.len() as u64;
+        if goes_on {
+            let total = stat.and_then(|s| s.args_len).unwrap_or(0).clamp(len + 1, TOTAL_MAX);
+            self.out.put_blob(Group::Cmdline as u16, 0, 0, bytes, total as usize);
+            return Ok(());
+        }
         let rewritten = stat.and_then(|s| s.args_len).is_some_and(|args| args != len);
         let flags = if rewritten { BLOB_REWRITTEN } else { 0 };
         self.out.put_blob(Group::Cmdline as u16, 0, flags, bytes, bytes.len());

@@ -17,11 +17,10 @@ impl Worker<'_> {
         if stat.is_some_and(StatFile::has_never_memory) {
             return Err(Stop::Gap(Reason::Absent));
         }
-        let got = self.risky(at, Groups::ENVIRON, |r| {
-            r.file(at.dir, at.path.file("environ")).map(<[u8]>::len)
-        })?;
-        let len = match got {
-            Ok(len) => len,
+        let got =
+            self.risky(at, Groups::ENVIRON, |r| r.task_text(at.dir, at.path.file("environ")))?;
+        let (len, goes_on) = match got {
+            Ok(got) => got,
             // A page of the text cannot be read without the help of its owner.
             Err(Errno::IO | Errno::FAULT) => return Err(Stop::Gap(Reason::Blocked)),
             Err(e) => return Err(self.no_memory(at, e)),
@@ -29,7 +28,9 @@ impl Worker<'_> {
         if len == 0 && self.has_no_memory(at, stat)? {
             return Err(Stop::Gap(Reason::Absent));
         }
-        self.out.put_blob(Group::Environ as u16, 0, 0, self.reader.text(len), len);
+        // If the text goes on, it is not known how long it is.
+        let total = len + usize::from(goes_on);
+        self.out.put_blob(Group::Environ as u16, 0, 0, self.reader.text(len), total);
         Ok(())
     }
 
