@@ -18,7 +18,10 @@ struct Stuck {
 
 impl Stuck {
     fn new(test: &str) -> Option<Stuck> {
-        let dir = tempfile::tempdir().expect("a directory");
+        Stuck::over(test, tempfile::tempdir().expect("a directory"))
+    }
+    /// On this directory, which may have something in it.
+    fn over(test: &str, dir: tempfile::TempDir) -> Option<Stuck> {
         match Mktask::start(&["stuck-mount", dir.path().to_str().expect("plain")]) {
             Ok(task) => Some(Stuck { task, dir }),
             Err(why) => {
@@ -101,6 +104,34 @@ fn the_mount_itself() {
     reader.wait().expect("it ends");
     assert!(ran.stdout.lines().any(|l| l == reader.id().to_string()), "{ran}");
     assert!(!ran.stderr.contains("does not answer"), "{ran}");
+}
+
+/// A name that ends in the kernel's mark of deleted files has to be looked up. It leads below the mount, which does not answer.
+#[test]
+fn names_below_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let below = dir.path().join("lost/sub (deleted)");
+    std::fs::create_dir_all(&below).expect("it is made");
+    let program = below.join("program (deleted)");
+    std::fs::copy("/bin/sleep", &program).expect("it is copied");
+    let mut child = std::process::Command::new(&program);
+    let mut child = child.arg("1000").current_dir(&below).spawn().expect("it runs");
+    let pid = child.id().to_string();
+    let ran = Stuck::over("stuck: names below it", dir).map(|stuck| {
+        [
+            &["ps", "-p", &pid, "-o", "exe,cwd"][..],
+            &["ps", "-p", &pid, "-o", "exe,cwd", "--engine", "procfs"],
+            &["maps", "-p", &pid, "--engine", "procfs"],
+            &["files", "-p", &pid, "--mem", "--engine", "procfs"],
+        ]
+        .map(|args| stuck.run(args))
+    });
+    child.kill().expect("it lives");
+    child.wait().expect("it ends");
+    for ran in ran.into_iter().flatten() {
+        assert_eq!(ran.code, Some(0), "{ran}");
+        assert!(ran.stdout.contains("lost/sub (deleted)"), "{ran}");
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use taskdiag_wire::{Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TAS
 use super::lists::{FileLists, List};
 use super::parse::{self, FdInfo, FdLink, Sock};
 use super::path::TaskDir;
-use super::read::Reader;
+use super::read::{FileId, Reader};
 use super::sockets::{Inhabitant, SocketsByInode};
 use super::stop::Stop;
 use super::unlisted;
@@ -369,8 +369,7 @@ impl Reader {
     fn is_deleted(&mut self, text: &[u8], stat: Option<&Statx>) -> bool {
         let Some(s) = stat.filter(|s| s.stx_nlink > 0) else { return true };
         // The file has another name (a hard link), or its name ends in the mark.
-        let dev = rustix::fs::makedev(s.stx_dev_major, s.stx_dev_minor);
-        !self.stat_path(text).is_ok_and(|p| (p.st_dev, p.st_ino) == (dev, s.stx_ino))
+        self.id_of_path(text) != Ok(FileId::of(s))
     }
 }
 

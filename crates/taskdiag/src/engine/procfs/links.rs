@@ -2,7 +2,6 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::Stat;
 use rustix::io::Errno;
 use taskdiag_wire::{
     A_NSPID, BLOB_DELETED, Group, Groups, Ns, PathKind, Reason, SCHED_LIVE_ONLY, Sched,
@@ -10,6 +9,7 @@ use taskdiag_wire::{
 
 use super::parse;
 use super::path::{Path, TaskDir};
+use super::read::FileId;
 use super::stop::Stop;
 use super::worker::Worker;
 
@@ -102,21 +102,22 @@ impl Worker<'_> {
 
     /// Whether the ` (deleted)` at the end of a path was written by the kernel and is not part of the name.
     fn is_deleted(&mut self, mut at: TaskDir<'_>, file: &'static str, text: &[u8]) -> bool {
-        let Ok(target) = self.reader.stat(at.dir, at.path.file(file)) else {
+        let Ok(target) = self.reader.statx(at.dir, at.path.file(file)) else {
             return false;
         };
-        if target.st_nlink == 0 {
+        if target.stx_nlink == 0 {
             return true;
         }
         // The file has another name (a hard link), or its name ends in the mark. So see whether the path
         // leads to the file. The kernel gives the path from our root, or from the root of another mount
         // namespace.
-        let other = |s: &Result<Stat, Errno>| match s {
-            Ok(s) => (s.st_dev, s.st_ino) != (target.st_dev, target.st_ino),
-            Err(e) => *e == Errno::NOENT,
+        let target = FileId::of(&target);
+        let other = |found: Result<FileId, Errno>| match found {
+            Ok(found) => found != target,
+            Err(e) => e == Errno::NOENT,
         };
-        let ours = self.reader.stat_path(text);
-        other(&ours) && other(&self.reader.stat_below(at.dir, at.path.file("root"), text))
+        let ours = self.reader.id_of_path(text);
+        other(ours) && other(self.reader.id_below(at.dir, at.path.file("root"), text))
     }
 
     pub(super) fn ns(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {

@@ -15,7 +15,7 @@ use taskdiag_wire::{Group, Groups, Reason, Vma, VmaKind, VmaStat, build};
 use super::lists::Lists;
 use super::parse::{self, MapLine, StatFile};
 use super::path::TaskDir;
-use super::read::Reader;
+use super::read::{FileId, Reader};
 use super::sizes::SizesFrom;
 use super::stop::Stop;
 use super::worker::Worker;
@@ -264,7 +264,5 @@ fn is_odd_name(reader: &mut Reader, line: &MapLine<'_>) -> bool {
     }
     let dev = line.vma.dev;
     let (major, minor) = taskdiag_wire::device::major_minor(dev);
-    reader
-        .stat_path(&path)
-        .is_ok_and(|s| (s.st_dev, s.st_ino) == (makedev(major, minor), line.vma.inode))
+    reader.id_of_path(&path) == Ok(FileId { dev: makedev(major, minor), ino: line.vma.inode })
 }

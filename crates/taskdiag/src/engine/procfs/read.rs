@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, ResolveFlags, Stat, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use super::parse;
@@ -42,6 +42,19 @@ pub(super) struct FileText {
 impl FileText {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buf[..self.len]
+    }
+}
+
+/// A file: its device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    pub(super) dev: u64,
+    pub(super) ino: u64,
+}
+
+impl FileId {
+    pub(super) fn of(s: &Statx) -> FileId {
+        FileId { dev: rustix::fs::makedev(s.stx_dev_major, s.stx_dev_minor), ino: s.stx_ino }
     }
 }
 
@@ -297,29 +310,51 @@ impl Reader {
         Ok(&self.buf[..n])
     }
 
-    /// Calls stat() on the file that the path leads to.
+    /// Calls stat() on a file of /proc.
     pub(super) fn stat(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<Stat, Errno> {
         self.syscalls += 1;
         rustix::fs::statat(at, path, AtFlags::empty())
     }
 
-    /// Calls stat() on an absolute path, as this process sees it.
-    pub(super) fn stat_path(&mut self, path: &[u8]) -> Result<Stat, Errno> {
-        self.syscalls += 1;
-        rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
+    /// The file that an absolute path leads to, as this process sees it. See [`file_id`](Self::file_id).
+    pub(super) fn id_of_path(&mut self, path: &[u8]) -> Result<FileId, Errno> {
+        self.file_id(CWD, path)
     }
 
-    /// Calls stat() on an absolute path, as a task with this root sees it.
-    pub(super) fn stat_below(
+    /// The file that an absolute path leads to, as a task with this root sees it. See [`file_id`](Self::file_id).
+    pub(super) fn id_below(
         &mut self,
         at: BorrowedFd<'_>,
         root: &CStr,
         path: &[u8],
-    ) -> Result<Stat, Errno> {
+    ) -> Result<FileId, Errno> {
         let root = self.open(at, root, OFlags::PATH | OFlags::DIRECTORY)?;
-        self.syscalls += 2; // stat, close
-        let path = path.strip_prefix(b"/").unwrap_or(path);
-        rustix::fs::statat(root, path, AtFlags::SYMLINK_NOFOLLOW)
+        self.syscalls += 1; // close
+        self.file_id(root.as_fd(), path.strip_prefix(b"/").unwrap_or(path))
+    }
+
+    /// The file that a path leads to, if the kernel knows it without asking anybody. The server of the file system may be gone, and
+    /// whoever asks it waits for ever. A file that a task uses is known, unless its server has to confirm each name; that one is
+    /// `NOENT` here. Kernels before 5.12 cannot be asked in this way, and may wait.
+    fn file_id(&mut self, dir: BorrowedFd<'_>, path: &[u8]) -> Result<FileId, Errno> {
+        self.syscalls += 1;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let known = rustix::fs::openat2(dir, path, flags, Mode::empty(), ResolveFlags::CACHED);
+        let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        let ask = StatxFlags::BASIC_STATS;
+        let s = match known {
+            Ok(file) => {
+                self.syscalls += 2; // statx, close
+                rustix::fs::statx(file, c"", how | AtFlags::EMPTY_PATH, ask)?
+            }
+            Err(Errno::AGAIN) => return Err(Errno::NOENT),
+            Err(Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+                self.syscalls += 1;
+                rustix::fs::statx(dir, path, how, ask)?
+            }
+            Err(e) => return Err(e),
+        };
+        Ok(FileId::of(&s))
     }
 
     /// The bytes that the last call of [`link`](Self::link) or [`file`](Self::file) returned.
