@@ -254,6 +254,13 @@ fn seccomp_that_denies_bpf() {
     }
 }
 
+/// Such a filter is that of a unit of systemd with `SystemCallFilter=@system-service`.
+#[test]
+fn seccomp_that_ends_who_calls_bpf() {
+    let sandbox = Sandbox::new().deadly(libc::SYS_bpf);
+    auto_goes_on("seccomp_that_ends_who_calls_bpf", sandbox, true);
+}
+
 #[test]
 fn no_threads_can_be_made() {
     // The program must survive a thread pool that cannot start.

@@ -16,6 +16,7 @@ mod offsets;
 mod ram;
 mod resolve;
 mod run;
+mod seccomp;
 mod shared;
 mod sizes;
 mod skel;
@@ -180,6 +181,7 @@ impl Bpf {
         let req = Request::new(strategy, 0, Groups::NONE);
         let tasks = Sizes::estimate(&req, 0).tasks;
         let sizes = Sizes { chunks: CHUNKS_RESERVE + 1, tasks };
+        may_be_called()?;
         let mut run = LoadedProgram::start(&req, sizes, true, self.legacy).map_err(unavailable)?;
         run.steps().map_err(unavailable)?;
         Ok(u64::from(run.state().counted))
@@ -247,6 +249,7 @@ impl Bpf {
 
     /// Load the program for this request and answer it. Returns the stream and the number of system calls.
     fn load_and_answer(&mut self, head: &Info, req: &Request) -> Result<(Bytes, u64), Error> {
+        may_be_called()?;
         let mut sizes = Sizes::estimate(req, self.mappings);
         if let (Strategy::All | Strategy::AllThread, true) = (req.strategy, req.watch.is_some()) {
             req.expect(sizes.tasks as usize);
@@ -291,6 +294,23 @@ fn is_no_memory(e: &io::Error) -> bool {
 /// Did a signal arrive? The verifier gives up then.
 fn is_signal(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::EAGAIN)
+}
+
+/// Fails where a call of bpf(2) would end this process.
+fn may_be_called() -> Result<(), Error> {
+    let (cause, why) = match seccomp::kills() {
+        Ok(false) => return Ok(()),
+        Ok(true) => (
+            Cause::NoPermission,
+            "a seccomp filter ends programs that call bpf(2); it has to allow the call (in a unit of systemd: \
+             SystemCallFilter=bpf)"
+                .to_owned(),
+        ),
+        Err(e) => {
+            (Cause::Limit, format!("asking a child process whether the seccomp filter allows bpf(2): {e}"))
+        }
+    };
+    Err(Error::Unavailable { engine: EngineId::Bpf, cause, why })
 }
 
 fn unavailable((step, e): Failed) -> Error {
