@@ -499,3 +499,20 @@ fn a_recording_is_stepped_through() {
     tmux.keys(&["q"]);
     tmux.until_has("code 0");
 }
+
+/// A session keeps files of processes open. If the program around it has used up the descriptors, it keeps fewer.
+#[test]
+fn few_descriptors() {
+    let script = "ulimit -n 64; for i in $(seq 35); do exec {fd}</dev/null; done; exec \"$0\" top --once -d 200ms --engine procfs";
+    let sleepers: Vec<Child> =
+        (0..40).map(|_| Command::new("sleep").arg("300").spawn().unwrap()).collect();
+    let ran = Command::new("bash").args(["-c", script, env!("CARGO_BIN_EXE_taskdiag")]).output();
+    for mut sleeper in sleepers {
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    }
+    let ran = ran.unwrap();
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{stderr}");
+    assert!(!stderr.contains("files"), "{stderr}");
+}

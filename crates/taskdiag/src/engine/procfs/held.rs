@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ const HELD_MAX: usize = 8192;
 /// The open files, by process and name.
 #[derive(Debug)]
 pub(super) struct HeldFiles {
-    most: usize,
+    most: AtomicUsize,
     answer: AtomicU32,
     files: Mutex<HashMap<FileKey, File>>,
 }
@@ -41,7 +41,11 @@ impl HeldFiles {
     pub(super) fn new() -> HeldFiles {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let half = limit.map_or(HELD_MAX, |n| usize::try_from(n / 2).unwrap_or(HELD_MAX));
-        HeldFiles { most: half.min(HELD_MAX), answer: AtomicU32::new(0), files: Mutex::default() }
+        HeldFiles {
+            most: half.min(HELD_MAX).into(),
+            answer: AtomicU32::new(0),
+            files: Mutex::default(),
+        }
     }
 
     fn files(&self) -> std::sync::MutexGuard<'_, HashMap<FileKey, File>> {
@@ -82,12 +86,26 @@ impl HeldFiles {
     /// Keeps this file open. Returns false if there may be no more, and it was closed.
     fn keep(&self, key: FileKey, fd: OwnedFd) -> bool {
         let mut files = self.files();
-        let may = files.len() < self.most;
+        let may = files.len() < self.most.load(Ordering::Relaxed);
         if may {
             let answer = self.answer.load(Ordering::Relaxed);
             files.insert(key, File { fd: Arc::new(fd), answer });
         }
         may
+    }
+
+    /// Closes most of the files, because the rest of the program has more open than was expected, and keeps no more than are left.
+    /// Returns false if there was none.
+    pub(super) fn shrink(&self) -> bool {
+        let mut files = self.files();
+        let (before, left) = (files.len(), files.len() / 4);
+        self.most.store(left, Ordering::Relaxed);
+        let mut kept = 0;
+        files.retain(|_, _| {
+            kept += 1;
+            kept <= left
+        });
+        before > left
     }
 
     /// Closes the files that this answer, which is complete, did not read. Returns how many were closed.

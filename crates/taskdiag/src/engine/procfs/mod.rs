@@ -194,6 +194,24 @@ impl Engine for Procfs {
     }
 
     fn run(&mut self, req: &Request) -> Result<Answer, Error> {
+        loop {
+            match self.answer(req) {
+                Err(e)
+                    if lacks_descriptors(&e) && self.held.as_ref().is_some_and(|h| h.shrink()) => {}
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// Whether a request failed because too many files are open.
+fn lacks_descriptors(e: &Error) -> bool {
+    let Error::Io { source, .. } = e else { return false };
+    matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+impl Procfs {
+    fn answer(&self, req: &Request) -> Result<Answer, Error> {
         let start = Instant::now();
         let unsupported = req.groups - GROUPS;
         if !unsupported.is_empty() {
