@@ -360,9 +360,12 @@ fn a_hidden_first_process() {
         assert!(!ran.stderr.contains("there is no process 1"), "{ran}");
         assert_eq!(ran.stderr.contains("process 1 is hidden from BPF"), is_hidden, "{ran}");
         assert_eq!(ran.code, Some(if is_hidden { 3 } else { 0 }), "{ran}");
-        // Without that column, nothing is missing.
+        // The process is read from /proc, if there is one.
         let ran = Sandbox::new().run(args);
         assert!(!ran.stderr.contains("hidden from BPF"), "{ran}");
+        let ran = Sandbox::new().without_proc().run(args);
+        assert!(!ran.stderr.contains("there is no process 1"), "{ran}");
+        assert_eq!(ran.stderr.contains("process 1 is hidden from"), is_hidden, "{args:?}: {ran}");
     }
     let ran = Sandbox::new().run(&["ps", "-p", &both, "--engine", "bpf", "-o", "pid="]);
     assert!(ran.stdout.lines().any(|l| l.trim() == me), "{ran}");

@@ -67,7 +67,7 @@ impl fmt::Display for Caveat {
         match self {
             Caveat::InitHidden => f.write_str(
                 "process 1 is hidden from BPF here, as some sandboxes do, and is not in the answer: \
-                 without --engine it is read from /proc",
+                 without --engine, and with a /proc that is mounted, it is read from there",
             ),
             Caveat::ForeignProc => f.write_str(
                 "/proc is of another pid namespace: process ids are those of that namespace, not of \

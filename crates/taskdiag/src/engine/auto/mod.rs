@@ -13,7 +13,7 @@ mod session;
 mod text;
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use taskdiag_wire::{AlignedBuf, Groups, Info, Strategy, Stream};
@@ -54,12 +54,24 @@ pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
     answer(req, choice, &mut Engines::default(), &mut None)
 }
 
-/// [`query_with`] with engines that may be kept. `planned` has the facts and the plan of an earlier answer to this request.
+/// What an earlier answer to the same request was planned with.
+#[derive(Debug)]
+struct Planned {
+    facts: Facts,
+    plan: Split,
+    /// An engine failed, maybe only once: from this moment on it is tried again.
+    until: Option<Instant>,
+}
+
+/// How long an engine that failed in a session is not tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+
+/// [`query_with`] with engines that may be kept.
 fn answer(
     req: &Request,
     choice: Choice,
     engines: &mut Engines,
-    planned: &mut Option<(Facts, Split)>,
+    planned: &mut Option<Planned>,
 ) -> Result<Snapshot, Error> {
     if req.pid != 0 && !req.strategy.takes_pid() {
         let why = "this strategy is about all tasks and takes no pid";
@@ -236,11 +248,12 @@ fn only(req: &Request, one: &Only, engines: &mut Engines) -> Result<Snapshot, Er
 fn auto(
     req: &Request,
     engines: &mut Engines,
-    planned: &mut Option<(Facts, Split)>,
+    planned: &mut Option<Planned>,
 ) -> Result<Snapshot, Error> {
-    let (mut facts, mut before) = match planned.take() {
-        Some((facts, plan)) => (facts, Some(plan)),
-        None => (Facts { is_session: engines.are_kept(), ..facts(req) }, None),
+    let is_due = |p: &Planned| p.until.is_some_and(|until| Instant::now() >= until);
+    let (mut facts, mut before, mut until) = match planned.take().filter(|p| !is_due(p)) {
+        Some(Planned { facts, plan, until }) => (facts, Some(plan), until),
+        None => (Facts { is_session: engines.are_kept(), ..facts(req) }, None, None),
     };
     let mut failed = Vec::new();
     loop {
@@ -255,7 +268,7 @@ fn auto(
         let walks = plan.parts[0].groups.intersects(Groups::VMA_STAT | Groups::ROLLUP);
         if walks && plan.parts[1..].iter().any(|p| p.engine == EngineId::Bpf) {
             if let Some(e) = Bpf::new().err() {
-                facts.bpf = None;
+                (facts.bpf, until) = (None, Some(Instant::now() + TRY_AGAIN));
                 failed.push(e);
                 continue;
             }
@@ -268,7 +281,7 @@ fn auto(
                     continue;
                 }
                 snapshot.add_caveats(facts.foreign_proc.then_some(Caveat::ForeignProc));
-                *planned = Some((facts, plan));
+                *planned = Some(Planned { facts, plan, until });
                 return Ok(snapshot);
             }
             Err(failed) => failed,
@@ -287,7 +300,14 @@ fn auto(
             }
             (EngineId::Procfs, _) => return Err(e),
         }
-        failed.push(e);
+        until = Some(Instant::now() + TRY_AGAIN);
+        // Every pid namespace has a pid 1, so it is hidden.
+        failed.push(match e {
+            Error::NoSuchProcess(pid @ 1) if engine == EngineId::Bpf => {
+                Error::Hidden { engine, pid }
+            }
+            e => e,
+        });
     }
 }
 
@@ -346,6 +366,7 @@ fn run(
         let asked = Request { groups, members, ..req.clone() };
         let a = engines.run(part.engine, mappings, &asked).map_err(err)?;
         let (mut bytes, mut why, mut cost) = (a.stream, part.why.clone(), a.cost);
+        let mut caveats = Vec::new();
         if by_bpf {
             let (whole, n, extra) = text::complete(&asked, bytes).map_err(err)?;
             (bytes, cost) = (whole, add(cost, extra));
@@ -356,6 +377,8 @@ fn run(
                 cost = add(cost, extra.cost);
                 bytes = join::append(bytes, extra.stream.as_ref()).map_err(err)?;
                 why += "; pid 1 is hidden from BPF here and was read from /proc";
+            } else if lacks_init(req, bytes.as_ref()) {
+                caveats.push(Caveat::InitHidden);
             }
         }
         // If this answer is well formed, the fault is in the one that it is added to.
@@ -369,7 +392,7 @@ fn run(
             Some(main) => join::add_groups(main.as_ref(), bytes.as_ref()).map_err(unfit)?.into(),
         });
         let (engine, groups) = (part.engine, part.groups);
-        served.push(Served { engine, groups, why, cost, caveats: Vec::new() });
+        served.push(Served { engine, groups, why, cost, caveats });
     }
     if process.is_some_and(|p| !p.is_there()) {
         return Err((EngineId::Procfs, Error::NoSuchProcess(req.pid)));

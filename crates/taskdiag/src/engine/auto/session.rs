@@ -1,7 +1,7 @@
 //! A request that is repeated, and what changed between two answers.
 
+use super::Planned;
 use super::choice::Choice;
-use super::cost::{Facts, Split};
 use super::engines::Engines;
 use crate::changes::Changes;
 use crate::error::Error;
@@ -37,7 +37,7 @@ pub struct Session {
     request: Request,
     choice: Choice,
     engines: Engines,
-    planned: Option<(Facts, Split)>,
+    planned: Option<Planned>,
     now: Option<Snapshot>,
     before: Option<Snapshot>,
 }
