@@ -191,6 +191,40 @@ def test_another_process_gets_no_signal(start):
     assert child.poll() is None and p.wait() is None
 
 
+def test_a_pid_that_is_used_again():
+    """An object whose process was seen to be gone does nothing to the next process with that pid."""
+    if os.geteuid():
+        pytest.skip("root: only root makes a pid namespace and says what the next pid is")
+    code = """
+import subprocess
+import taskdiag.psutil as psutil
+
+first = subprocess.Popen(["sleep", "99"])
+p = psutil.Process(first.pid)
+first.kill()
+first.wait()
+assert not p.is_running()
+with open("/proc/sys/kernel/ns_last_pid", "w") as f:
+    f.write(str(first.pid - 1))
+second = subprocess.Popen(["sleep", "99"])
+assert second.pid == first.pid
+changes = [lambda: p.send_signal(0), p.kill, p.suspend, lambda: p.nice(3), lambda: p.ionice(3), lambda: p.cpu_affinity([0]),
+           lambda: p.rlimit(psutil.RLIMIT_CORE, (0, 0)), p.children, p.ppid]
+for number, change in enumerate(changes):
+    try:
+        change()
+        print("not refused:", number)
+    except psutil.NoSuchProcess as e:
+        assert e.pid == first.pid
+assert p.wait(9) is None
+print("the other one:", second.poll(), psutil.Process(second.pid).nice())
+second.kill()
+"""
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (run.stdout, run.stderr) == ("the other one: None 0\n", "")
+
+
 def test_waits(start):
     children = [start(f"import sys; {WAITS}") for _ in range(3)]
     procs = [psutil.Process(c.pid) for c in children]

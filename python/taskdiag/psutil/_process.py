@@ -212,15 +212,19 @@ class Process:
             reused.add(self._pid)
         return not self._pid_reused
 
-    def _raise_if_pid_reused(self):
-        if self._pid_reused or (not self.is_running() and self._pid_reused):
+    def _raise_if_gone(self):
+        """A process that was found to be gone stays gone, even if another one has its pid by now."""
+        if self.is_running():
+            return
+        if self._pid_reused:
             raise t.NoSuchProcess(self._pid, self._name, "process no longer exists and its PID has been reused")
+        raise t.NoSuchProcess(self._pid, self._name)
 
     # --- family
 
     def ppid(self):
         """Process id of the parent."""
-        self._raise_if_pid_reused()
+        self._raise_if_gone()
         return self._attr("ppid")
 
     def parent(self):
@@ -247,7 +251,7 @@ class Process:
 
     def children(self, recursive=False):
         """Its children, with `recursive` also theirs and so on."""
-        self._raise_if_pid_reused()
+        self._raise_if_gone()
         begin = self._get_ident()[1] * TICKS
         table = self._here.ask(["pid", "ppid", "start_ticks"])
         by_parent = {}
@@ -429,7 +433,7 @@ class Process:
         """Its nice value, or sets it."""
         if value is None:
             return self._attr("nice")
-        self._raise_if_pid_reused()
+        self._raise_if_gone()
         with self._errors():
             os.setpriority(os.PRIO_PROCESS, self._pid, value)
 
@@ -446,7 +450,7 @@ class Process:
             raise ValueError(f"{ioclass!r} ioclass accepts no value")
         if not 0 <= value <= 7:
             raise ValueError("value not in 0-7 range")
-        self._raise_if_pid_reused()
+        self._raise_if_gone()
         with self._errors():
             _native.ioprio_set(self._pid, int(ioclass) << 13 | value)
 
@@ -455,7 +459,7 @@ class Process:
         if limits is not None:
             if len(limits) != 2:
                 raise ValueError(f"second argument must be a (soft, hard) tuple, got {limits!r}")
-            self._raise_if_pid_reused()
+            self._raise_if_gone()
         if self._pid == 0:
             raise ValueError("can't use prlimit() against PID 0 process")
         with self._errors():
@@ -468,7 +472,7 @@ class Process:
         if cpus is None:
             with self._errors():
                 return sorted(os.sched_getaffinity(self._pid))
-        self._raise_if_pid_reused()
+        self._raise_if_gone()
         cpus = list(set(cpus)) or self._eligible_cpus()
         try:
             with self._errors():
@@ -490,7 +494,7 @@ class Process:
         """A descriptor of this very process. None if the kernel has no pidfds."""
         if self._pid == 0:
             raise ValueError("there is no process 0: as a receiver of signals, it means the own process group")
-        self._raise_if_pid_reused()
+        self._raise_if_gone()
         try:
             fd = os.pidfd_open(self._pid)
         except OSError as e:
@@ -501,7 +505,7 @@ class Process:
             raise
         # The descriptor stays with its process, so that what is compared now is true from now on.
         try:
-            self._raise_if_pid_reused()
+            self._raise_if_gone()
         except BaseException:
             os.close(fd)
             raise
@@ -558,7 +562,8 @@ class Process:
 
     def _wait(self, timeout):
         end = math.inf if timeout is None else time.monotonic() + timeout
-        if self._pid_reused:
+        # This one was seen to be gone. What has its pid now may be a child of this process, and keeps its exit code.
+        if self._pid_reused or (self._gone and os.path.exists(f"{self._here.proc}/{self._pid}")):
             return None
         fd = None
         if not self._gone:
