@@ -263,6 +263,19 @@ def test_family(start):
     assert {q.pid for q in me.children()} == {q.pid for q in real.Process().children()}
 
 
+def test_children_that_began_in_the_same_tick(monkeypatch):
+    from taskdiag.psutil import _columns, _process
+
+    p, ticks = psutil.Process(), 0
+    monkeypatch.setattr(_process, "stat", lambda here, pid: [b""] * 19 + [b"%d" % ticks])
+    table = type("Table", (), {"rows": lambda self: [(7, p.pid, ticks), (8, p.pid, ticks - 1)]})()
+    monkeypatch.setattr(_columns.Here, "ask", lambda here, columns: table)
+    for ticks in range(1, 10_000):
+        p._ident = (p.pid, ticks / _columns.TICKS)
+        # A process that began before its parent has got it later, or is the child of another one with this pid.
+        assert [c.pid for c in p.children()] == [7], ticks
+
+
 def test_changes(start):
     child = start(f"import sys; {WAITS}")
     p, theirs = psutil.Process(child.pid), real.Process(child.pid)

@@ -80,10 +80,14 @@ class Process:
     def _lock(self):
         return self.__dict__.setdefault("_its_lock", threading.RLock())
 
+    def _start_ticks(self):
+        """When it began, in clock ticks since boot."""
+        with self._errors():
+            return int(stat(self._here, self._pid)[19])
+
     def _get_ident(self):
         """What tells the process from all others of this boot."""
-        with self._errors():
-            return (self._pid, int(stat(self._here, self._pid)[19]) / TICKS)
+        return (self._pid, self._start_ticks() / TICKS)
 
     @contextlib.contextmanager
     def _errors(self):
@@ -252,7 +256,8 @@ class Process:
     def children(self, recursive=False):
         """Its children, with `recursive` also theirs and so on."""
         self._raise_if_gone()
-        begin = self._get_ident()[1] * TICKS
+        # Whole ticks: seconds times ticks a second can be a little more, and a child may have begun in the same tick.
+        begin = self._start_ticks()
         table = self._here.ask(["pid", "ppid", "start_ticks"])
         by_parent = {}
         for pid, ppid, ticks in table.rows():
