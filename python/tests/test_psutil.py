@@ -244,6 +244,57 @@ def test_waits(start):
     popen.stdout.close()
 
 
+@pytest.mark.parametrize("long", [30 * 86400, 1e300, float("inf")])
+def test_long_timeouts(start, long):
+    """Also those that are longer than poll(2) can wait."""
+    children = [start(f"import sys; {WAITS}") for _ in range(2)]
+    p, q = (psutil.Process(c.pid) for c in children)
+    threading.Timer(0.1, p.kill).start()
+    assert p.wait(long) == -signal.SIGKILL
+    threading.Timer(0.1, q.kill).start()
+    assert psutil.wait_procs([q], long) == ([q], []) and q.returncode == -signal.SIGKILL
+
+
+def test_a_wait_of_several_polls(start, monkeypatch):
+    from taskdiag.psutil import _process
+
+    monkeypatch.setattr(_process, "LONGEST", 0.01)
+    child = start(f"import sys; {WAITS}")
+    begin = time.monotonic()
+    with pytest.raises(real.TimeoutExpired):
+        psutil.Process(child.pid).wait(0.1)
+    assert time.monotonic() - begin >= 0.1
+    threading.Timer(0.1, child.kill).start()
+    assert psutil.Process(child.pid).wait(20) == -signal.SIGKILL
+
+
+def test_more_processes_than_descriptors():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    children = [subprocess.Popen(["sleep", "99"]) for _ in range(60)]
+    procs = [psutil.Process(c.pid) for c in children]
+    free = os.open("/", os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 40, limits[1]))
+    try:
+        assert psutil.wait_procs(procs, 0.05) == ([], procs)
+        for c in children:
+            c.kill()
+        gone, alive = psutil.wait_procs(procs, 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for c in children:
+            c.kill()
+            c.wait()
+    assert set(gone) == set(procs) and alive == [] and {p.returncode for p in gone} == {-signal.SIGKILL}
+
+
+def test_waits_for_objects_of_subprocess(start):
+    children = [start(f"import sys; {WAITS}") for _ in range(2)]
+    children[1].kill()
+    gone, alive = psutil.wait_procs(children, 0.5)
+    assert gone == children[1:] and alive == children[:1] and gone[0].returncode == -signal.SIGKILL
+
+
 def test_one_that_is_no_child(start):
     """A zombie of another parent has not gone until that has waited for it."""
     middle = start("import subprocess, sys; c = subprocess.Popen(['sleep', '99']); print('ready', flush=True); "

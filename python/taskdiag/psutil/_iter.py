@@ -7,6 +7,8 @@ process_iter() makes one request with the columns of its attributes, and one mor
 import errno
 import math
 import os
+import resource
+import subprocess
 import time
 
 from taskdiag.psutil import _lists, _process, _types as t
@@ -14,6 +16,8 @@ from taskdiag.psutil._columns import ATTRS, COMM, TICKS, Here, arguments, values
 from taskdiag.psutil._place import procfs_path
 from taskdiag.psutil._process import Process
 
+# Descriptors that wait_procs() leaves free.
+SPARE = 16
 # The objects of the last process_iter(). They are the same as long as their processes are.
 pmap: dict = {}
 
@@ -198,6 +202,9 @@ def wait_procs(procs, timeout=None, callback=None):
         raise TypeError(f"callback {callback!r} is not a callable")
     end = math.inf if timeout is None else time.monotonic() + timeout
     gone, fds, blind = [], {}, []
+    # Some descriptors are left, for the files that are read here and for others in this process.
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = math.inf if limit == resource.RLIM_INFINITY else limit - SPARE
 
     def leave(proc, code):
         proc.returncode = code
@@ -208,7 +215,7 @@ def wait_procs(procs, timeout=None, callback=None):
     def look(proc, long):
         try:
             code = proc.wait(timeout=long)
-        except t.TimeoutExpired:
+        except (t.TimeoutExpired, subprocess.TimeoutExpired):
             return False
         leave(proc, code)
         return True
@@ -223,6 +230,10 @@ def wait_procs(procs, timeout=None, callback=None):
             except OSError as e:
                 if e.errno not in (errno.EINVAL, errno.ESRCH):
                     raise
+            if fd is not None and fd >= most:
+                # The kernel gives the lowest number that is free, so nearly all are in use.
+                os.close(fd)
+                fd = None
             if fd is None:
                 blind.append(proc)
             else:
@@ -230,7 +241,7 @@ def wait_procs(procs, timeout=None, callback=None):
         blind = [p for p in blind if not look(p, 0)]
         while fds or blind:
             left = end - time.monotonic()
-            # Where there is no pidfd, a look now and then is all that can be done.
+            # Processes without a pidfd can only be looked at now and then.
             pause = 0.04 if blind else None if left == math.inf else left
             ready = _process.ended(list(fds), None if pause is None else max(0, min(pause, left)))
             for fd in ready:

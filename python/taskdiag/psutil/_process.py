@@ -26,6 +26,8 @@ from taskdiag.psutil._columns import ATTRS, CHEAP, COMM, TICKS, Here, stat, valu
 from taskdiag.psutil._place import procfs_path
 
 UNSET = object()
+# Seconds that poll(2) may wait at once: it takes a number of milliseconds that is less than 2^31.
+LONGEST = 1_000_000
 NOT_A_PROCESS = "the PID is the id of a thread"
 # Pids that somebody found reused: process_iter() makes new objects for them.
 reused: set = set()
@@ -606,8 +608,13 @@ def ended(fds, timeout):
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
-    # A part of a millisecond is waited for, too.
-    return [fd for fd, _ in poll.poll(None if timeout is None else -(-timeout * 1000 // 1))]
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        left = max(0, end - time.monotonic())
+        # A part of a millisecond is waited for, too.
+        ready = poll.poll(-(-min(left, LONGEST) * 1000 // 1))
+        if ready or left <= LONGEST:
+            return [fd for fd, _ in ready]
 
 
 def exit_code(status):
