@@ -406,6 +406,18 @@ def test_io_waits(start, monkeypatch):
     monkeypatch.setattr(_columns, "stat", lambda here, pid: [*real_stat(here, pid)[:39], b"250"])
     assert psutil.Process(child.pid).cpu_times().iowait == 2.5
 
+    # One that ends between the two readings has no times.
+    def ended(here, pid):
+        if pid == child.pid:
+            raise FileNotFoundError
+        return [*real_stat(here, pid)[:39], b"0"]
+
+    monkeypatch.setattr(_columns, "stat", ended)
+    with pytest.raises(real.NoSuchProcess):
+        psutil.Process(child.pid).cpu_times()
+    pids = {p.pid for p in psutil.process_iter(["cpu_times", "cpu_percent"])}
+    assert os.getpid() in pids and child.pid not in pids
+
 
 def test_without_psutil(tmp_path):
     """Everything about processes works, and the rest says what to do."""

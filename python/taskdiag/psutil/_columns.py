@@ -82,8 +82,10 @@ def _full_memory(here, pids, vms, rss, anon, text, data, uss, huge, pss, swap):
 
 
 def _cpu_times(here, pids, *times):
-    waits = repeat(0.0) if not counts_delays() else [_io_wait(here, pid) for pid in pids]
-    return list(map(t.pcputimes._make, zip(*times, waits)))
+    if not counts_delays():
+        return list(map(t.pcputimes._make, zip(*times, repeat(0.0))))
+    waits = [_io_wait(here, pid) for pid in pids]
+    return [row[-1] if isinstance(row[-1], Exception) else t.pcputimes._make(row) for row in zip(*times, waits)]
 
 
 def counts_delays():
