@@ -88,6 +88,8 @@ pub struct Ask {
     limits: Limits,
     /// The process that has to be there.
     one: Option<u32>,
+    /// An empty list of processes was given, which selects none. An empty list in `query.select` selects all.
+    of_none: bool,
     proc: Option<PathBuf>,
 }
 
@@ -158,6 +160,7 @@ impl Ask {
             Some(name) => name.parse().map_err(|e| error::bad_query(py, e))?,
         };
         let mut one = None;
+        let of_none = matches!(&common.pids, Some(Pids::Several(pids)) if pids.is_empty());
         match common.pids {
             None => {}
             Some(Pids::One(pid)) => (one, query.select.pids) = (Some(pid), vec![pid]),
@@ -168,7 +171,7 @@ impl Ask {
                 "only the engine procfs reads another proc filesystem: leave out engine or proc";
             return Err(error::bad_query(py, text.to_owned()));
         }
-        Ok(Ask { query, specs, choice, limits: common.limits, one, proc: common.proc })
+        Ok(Ask { query, specs, choice, limits: common.limits, one, of_none, proc: common.proc })
     }
     /// Processes, or threads.
     pub fn tasks(py: Python<'_>, common: Common, threads: bool) -> PyResult<Ask> {
@@ -213,7 +216,7 @@ impl Ask {
     /// Is the answer there at once, so that nobody need be able to interrupt it?
     pub fn is_quick(&self) -> bool {
         let quick = QUICK.into_iter().fold(Groups::NONE, |all, group| all | group);
-        self.one.is_some() && quick.contains(self.query.groups())
+        self.of_none || self.one.is_some() && quick.contains(self.query.groups())
     }
     /// Asks the proc filesystem that is named.
     fn read(&self, proc: &Path, watch: &Arc<Watch>) -> Result<Made, Error> {
@@ -235,6 +238,9 @@ impl Ask {
     }
     /// Asks, and makes a table of the answer. It touches no Python.
     pub fn answer(&self, watch: &Arc<Watch>) -> Result<Made, Error> {
+        if self.of_none {
+            return Ok(Made::empty(self.specs.clone()));
+        }
         if let Some(proc) = &self.proc {
             return self.read(proc, watch);
         }
@@ -294,6 +300,19 @@ impl Made {
         });
         let left = view.left();
         Made::new(builder, snapshot, left.iter().map(|l| (l.field.name, l.why, l.tasks)).collect())
+    }
+    /// No rows, for which nobody was asked.
+    fn empty(specs: Vec<Spec>) -> Made {
+        let (specs, batches, lacks) = Builder::new(specs).finish();
+        Made {
+            shared: Arc::new(Shared { specs, batches }),
+            lacks,
+            left: Vec::new(),
+            nobody: Vec::new(),
+            caveats: Vec::new(),
+            served: Vec::new(),
+            errno: 0,
+        }
     }
     /// What was built from a snapshot.
     pub fn new(

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, final
 
 _Names: TypeAlias = str | Sequence[str]
 _Pids: TypeAlias = int | Sequence[int]
-_Engine: TypeAlias = Literal["auto", "kernel", "bpf", "procfs"]
+_Engine: TypeAlias = Literal["auto", "kernel", "bpf", "service", "procfs"]
 _Path: TypeAlias = str | PathLike[str]
 _Rows: TypeAlias = Literal["tasks", "maps", "memory", "files"]
 _Delta: TypeAlias = Literal["time", "faults", "io", "switches"]
@@ -181,9 +181,10 @@ def snapshot(
 
     `columns` names the columns ("pid,rss,comm" or a list; `columns()` lists them). Only what they need is read.
     `where` is a condition, as "rss > 1G and user == web". `sort` names columns, with - before one whose largest value
-    comes first. `pids` is one process id, which has to be there, or several. `engine` is kernel, bpf, service or procfs; without
-    it, the fastest one that works here answers. `budget` (seconds) and `max_rss` (bytes) limit the sums over pages
-    (pss, uss, swap). `proc` is another proc filesystem, or a directory tree like one, that the engine procfs reads.
+    comes first. `pids` is one process id, which has to be there, or several; an empty list selects none. `engine` is
+    kernel, bpf, service or procfs; without it, the fastest one that works here answers. `budget` (seconds) and `max_rss`
+    (bytes) limit the sums over pages (pss, uss, swap). `proc` is another proc filesystem, or a directory tree like one,
+    that the engine procfs reads.
     """
 
 def maps(

@@ -202,6 +202,20 @@ def test_a_limit_that_is_none_is_unlimited(start):
     assert row["rlimit_cpu"] == want
 
 
+@pytest.mark.parametrize("ask", [
+    lambda: taskdiag.snapshot("pid", pids=[]),
+    lambda: taskdiag.snapshot("pid", pids=[], threads=True, where="pid > 0", sort="-pid"),
+    lambda: taskdiag.snapshot("pid", pids=[], proc="/proc"),
+    lambda: taskdiag.maps([], "pid"),
+    lambda: taskdiag.memory([], "pid"),
+    lambda: taskdiag.files([], "pid", paths=True, mapped=True),
+], ids=["snapshot", "threads", "proc", "maps", "memory", "files"])
+def test_no_pids_are_no_processes(ask):
+    table = ask()
+    assert (len(table), table.columns, table["pid"], table.rows()) == (0, ["pid"], [], [])
+    assert table.complete and table.missing == {} and table.nobody == [] and table.served == []
+
+
 def test_several_pids_of_which_one_is_not_there(start):
     gone = start(WAIT)
     gone.kill()
