@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::Error;
+use crate::engine::numbering;
 
 /// Ends that are taken from the kernel at once.
 const AT_ONCE: usize = 256;
@@ -120,11 +121,17 @@ impl Waiter {
                 break;
             }
         }
+        // It is watched until it is told, so that the epoll instance stays readable for an event loop.
+        if let Some((_, process)) = self.ready.front().and_then(|token| self.watched.get(token)) {
+            epoll::delete(&self.epoll, process)
+                .map_err(|e| Error::io("waiting for processes", e))?;
+        }
         let ended = self.ready.pop_front().and_then(|token| self.watched.remove(&token));
         Ok(ended.map(|(pid, process)| Ended { pid, status: status(pid, &process) }))
     }
 
-    /// Takes what the kernel tells within this time.
+    /// Takes what the kernel tells within this time. It tells the same again until `wait` has removed it, so this is called only
+    /// when nothing is ready.
     fn take(&mut self, left: Option<Duration>) -> Result<(), Error> {
         let mut events = [MaybeUninit::uninit(); AT_ONCE];
         let left = left.and_then(|left| left.try_into().ok());
@@ -135,10 +142,7 @@ impl Waiter {
         };
         for event in events {
             let token = event.data.u64();
-            if let Some((_, process)) = self.watched.get(&token) {
-                // It would be told again until its descriptor is closed.
-                epoll::delete(&self.epoll, process)
-                    .map_err(|e| Error::io("waiting for processes", e))?;
+            if self.watched.contains_key(&token) {
                 self.ready.push_back(token);
             }
         }
@@ -146,7 +150,7 @@ impl Waiter {
     }
 }
 
-/// For an event loop: it is readable when [`Waiter::wait`] would not wait.
+/// For an event loop: it is readable as long as [`Waiter::wait`] has an end to tell without waiting.
 impl AsFd for Waiter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
@@ -201,8 +205,12 @@ fn of_reaped(process: &OwnedFd) -> Option<i32> {
     (failed == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// What /proc has of a process that is not reaped, for those who may trace it. To others it says 0.
+/// What /proc has of a process that is not reaped, for those who may trace it. To others it says 0. In a /proc of another pid
+/// namespace, the pid is that of another process.
 fn of_zombie(pid: u32, process: &OwnedFd) -> Option<i32> {
+    if !numbering::proc_is_own() {
+        return None;
+    }
     // The same right is needed to see its user namespace, which zombies have.
     std::fs::read_link(format!("/proc/{pid}/ns/user")).ok()?;
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
@@ -257,6 +265,34 @@ mod tests {
         for c in &mut all {
             let status = c.wait().expect("it is mine");
             assert_eq!(seen[&c.id()], status);
+        }
+    }
+
+    #[test]
+    fn it_is_readable_until_all_ends_are_told() {
+        let mut waiter = Waiter::new().expect("it opens");
+        let mut all = [child("exit 1"), child("exit 2"), child("exit 3")];
+        let mut ended: Vec<OwnedFd> = Vec::new();
+        for c in &all {
+            let process = waiter.add(c.id()).expect("it is there");
+            ended.push(process.try_clone_to_owned().expect("another descriptor"));
+        }
+        let is_readable = |fd: BorrowedFd<'_>, timeout: i32| {
+            let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: it is one pollfd.
+            unsafe { libc::poll(&mut poll, 1, timeout) == 1 }
+        };
+        assert!(ended.iter().all(|process| is_readable(process.as_fd(), -1)));
+        let mut pids = std::collections::HashSet::new();
+        for _ in 0..3 {
+            assert!(is_readable(waiter.as_fd(), 0));
+            let one = waiter.wait(Some(Duration::ZERO)).expect("it waits").expect("one ended");
+            pids.insert(one.pid);
+        }
+        assert_eq!(pids, all.iter().map(Child::id).collect());
+        assert!(!is_readable(waiter.as_fd(), 0));
+        for c in &mut all {
+            c.wait().expect("it is mine");
         }
     }
 

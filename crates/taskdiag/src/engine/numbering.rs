@@ -8,7 +8,7 @@ use rustix::fs::CWD;
 /// shows us under our own number, under another one, or not at all.
 ///
 /// If we have the same number in both namespaces by chance, this cannot tell. Decisions that rest on it cost
-/// only time or a note.
+/// only time or a note, or tell how a zombie ended by the numbers of another one.
 pub(crate) fn proc_is_own() -> bool {
     let me = std::process::id().to_string();
     let mut text = [0u8; 16];
