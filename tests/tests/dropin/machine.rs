@@ -1,5 +1,6 @@
 //! `taskdiag dropin`, in a mount namespace in which /etc and what ldconfig remembers are copies.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use taskdiag_tests::{cli, skip};
@@ -19,6 +20,14 @@ state() { /sbin/ldconfig -p; cd /etc; find . ! -name ld.so.cache | sort; cd "$DI
 state >"$DIR/before"
 t="$DIR/bin/taskdiag"
 echo "status before: $($t dropin status || echo "exit $?")"
+# A library or a directory that is not for all, or not root's, is refused, and nothing changes.
+chmod 700 "$DIR/lib"
+echo "private: $($t dropin install 2>&1 || echo "exit $?")"
+chmod 755 "$DIR/lib"
+mkdir "$DIR/lib/taskdiag/dropin" && chown 65534 "$DIR/lib/taskdiag/dropin"
+echo "foreign: $($t dropin install 2>&1 || echo "exit $?")"
+rmdir "$DIR/lib/taskdiag/dropin"
+state | cmp "$DIR/before" - && echo "nothing changed"
 (umask 077 && $t dropin install)
 cd "$DIR/lib/taskdiag" && echo "modes: $(stat -c %a dropin dropin/$SONAME /etc/ld.so.conf.d/00-taskdiag.conf | xargs)"
 echo "again: $($t dropin install 2>&1 || echo "exit $?")"
@@ -36,6 +45,21 @@ $t dropin remove
 state >"$DIR/after"
 cmp "$DIR/before" "$DIR/after" && echo "no trace"
 echo "status after: $($t dropin status || echo "exit $?")"
+# An empty file of the linker, and one of somebody else.
+: >/etc/ld.so.conf.d/00-taskdiag.conf
+echo "empty: $($t dropin status 2>&1 || echo "exit $?") $($t dropin remove)"
+echo /usr/lib >/etc/ld.so.conf.d/00-taskdiag.conf
+echo "not ours: $($t dropin remove 2>&1 || echo "exit $?")"
+rm /etc/ld.so.conf.d/00-taskdiag.conf
+# If ldconfig fails, it is removed nevertheless.
+$t dropin install
+mount --bind /bin/false /sbin/ldconfig
+echo "no ldconfig: $($t dropin remove 2>&1 || echo "exit $?") $($t dropin status)"
+umount /sbin/ldconfig
+ps -eo pid= | grep -qx " *$$" && echo "ps works before ldconfig"
+/sbin/ldconfig
+state >"$DIR/after"
+cmp "$DIR/before" "$DIR/after" && echo "no trace again"
 "#;
 
 #[test]
@@ -53,6 +77,8 @@ fn install_status_remove() {
     };
     // It is in /var/tmp, as all above it must belong to root.
     let dir = tempfile::tempdir_in("/var/tmp").expect("a temporary directory");
+    // All users must be able to read the library.
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
     let out = Command::new("unshare")
         .args(["--mount", "sh", "-c", SCRIPT])
         .env("DIR", dir.path())
@@ -73,6 +99,9 @@ fn install_status_remove() {
     for line in [
         "status before: the drop-in is not installed\nexit 1",
         &format!("installed: {stub} in front of /"),
+        "lib: only some users may read it, and the programs of all others would not start",
+        "taskdiag/dropin: others than root may write to it",
+        "nothing changed",
         "modes: 755 644 644",
         "is installed already",
         &format!("installed: {stub}, and ps works with it"),
@@ -83,6 +112,12 @@ fn install_status_remove() {
         &format!("removed: {stubs}"),
         "no trace",
         "status after: the drop-in is not installed\nexit 1",
+        "00-taskdiag.conf names no directory: run 'taskdiag dropin remove'\nexit 4",
+        " removed: /etc/ld.so.conf.d/00-taskdiag.conf, which named no directory\n",
+        "not ours: taskdiag: /etc/ld.so.conf.d/00-taskdiag.conf: taskdiag has not written this",
+        "no ldconfig: taskdiag: /sbin/ldconfig: exit status: 1\nexit 4 the drop-in is not installed\n",
+        "ps works before ldconfig",
+        "no trace again",
     ] {
         assert!(said.contains(line), "{line:?} is not in:\n{said}\n{errors}");
     }

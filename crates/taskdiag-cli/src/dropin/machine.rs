@@ -4,8 +4,9 @@
 //! libproc2 of the machine. To remove the drop-in, that file and the directory are removed, and ldconfig runs again. No file of
 //! the distribution changes, so its upgrades work as before.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,6 +19,8 @@ use crate::exit::{Exit, say};
 
 /// The line for the dynamic linker. It is read in the order of names, and the first directory counts.
 const CONF: &str = "/etc/ld.so.conf.d/00-taskdiag.conf";
+/// The same file until it is complete. ldconfig does not read a file of this name.
+const CONF_NEW: &str = "/etc/ld.so.conf.d/00-taskdiag.conf.new";
 /// The directory of the stubs, beside the library.
 const DIR: &str = "dropin";
 /// How long `ps` may take to list one process.
@@ -87,20 +90,44 @@ fn ldconfig() -> Result<(), Exit> {
     }
 }
 
-/// The directory of the stubs that are installed; `None`: there are none.
-fn installed() -> Result<Option<PathBuf>, Exit> {
-    match fs::read_to_string(CONF) {
-        Ok(text) => {
-            let line = text.lines().find(|l| !l.trim().is_empty() && !l.starts_with('#'));
-            Ok(Some(PathBuf::from(line.unwrap_or_default().trim())))
+/// What [`CONF`] says.
+#[derive(Debug, PartialEq, Eq)]
+enum Installed {
+    /// There is no such file.
+    No,
+    /// It names nothing, so it may be what an interrupted `install` of an earlier version left.
+    Nowhere,
+    /// The directory of the stubs.
+    In(PathBuf),
+}
+
+impl Installed {
+    fn look() -> Result<Installed, Exit> {
+        match fs::read_to_string(CONF) {
+            Ok(text) => Installed::of(&text),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Installed::No),
+            Err(e) => Err(failed(CONF, &e)),
         }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(failed(CONF, &e)),
+    }
+
+    /// By the text of the file. `remove` deletes files in that directory, so it must be one that `install` makes.
+    fn of(text: &str) -> Result<Installed, Exit> {
+        let mut lines =
+            text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+        let Some(line) = lines.next() else { return Ok(Installed::Nowhere) };
+        let dir = PathBuf::from(line);
+        match dir.is_absolute() && dir.ends_with(DIR) && lines.next().is_none() {
+            true => Ok(Installed::In(dir)),
+            false => Err(Exit::Failed(format!(
+                "{CONF}: taskdiag has not written this, as it writes one line with the path of a directory '{DIR}'; look at \
+                 it, and delete it yourself if nobody needs it"
+            ))),
+        }
     }
 }
 
 /// Every program of the machine loads this, so nobody but root may write to it or to a directory above it.
-fn trusted(path: &Path) -> Result<(), Exit> {
+fn only_roots(path: &Path) -> Result<(), Exit> {
     for part in path.ancestors() {
         let meta = part.metadata().map_err(|e| failed(part.display(), &e))?;
         let is_sticky = meta.is_dir() && meta.mode() & libc::S_ISVTX != 0;
@@ -115,13 +142,33 @@ fn trusted(path: &Path) -> Result<(), Exit> {
     Ok(())
 }
 
+/// Programs of all users load this. Where they cannot, they do not start at all.
+fn readable(path: &Path) -> Result<(), Exit> {
+    for part in path.ancestors() {
+        let meta = part.metadata().map_err(|e| failed(part.display(), &e))?;
+        let (wanted, letter) = if meta.is_dir() { (0o001, 'x') } else { (0o004, 'r') };
+        if meta.mode() & wanted == 0 {
+            let part = part.display();
+            return Err(Exit::Failed(format!(
+                "{part}: only some users may read it, and the programs of all others would not start: run 'chmod a+{letter} \
+                 {part}', or install taskdiag elsewhere"
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn install() -> Result<(), Exit> {
     only_root("install")?;
-    if let Some(dir) = installed()? {
-        let dir = dir.display();
-        return Err(Exit::Failed(format!(
-            "the drop-in is installed already, in {dir}: run 'taskdiag dropin remove' first"
-        )));
+    match Installed::look()? {
+        Installed::No => {}
+        Installed::Nowhere => return Err(says_nothing()),
+        Installed::In(dir) => {
+            let dir = dir.display();
+            return Err(Exit::Failed(format!(
+                "the drop-in is installed already, in {dir}: run 'taskdiag dropin remove' first"
+            )));
+        }
     }
     if !stub::IS_KNOWN {
         return Err(Exit::Failed(String::from(
@@ -129,7 +176,8 @@ fn install() -> Result<(), Exit> {
         )));
     }
     let library = super::library()?;
-    trusted(&library)?;
+    only_roots(&library)?;
+    readable(&library)?;
     let known = known()?;
     let reals: Vec<(&str, &PathBuf)> =
         SONAMES.into_iter().filter_map(|s| Some((s, first(&known, s)?))).collect();
@@ -150,6 +198,7 @@ fn install() -> Result<(), Exit> {
         let needed = [&*text(&library)?, &text(real)?];
         files.push((dir.join(soname), stub::file(soname, &versions(real)?, needed)));
     }
+    make(&dir)?;
     let done = write(&dir, &files).and_then(|()| ldconfig()).and_then(|()| works(&dir));
     if let Err(e) = done {
         say(format_args!("taskdiag: it is removed again, because it does not work"));
@@ -162,18 +211,54 @@ fn install() -> Result<(), Exit> {
     println(&lines.collect::<String>())
 }
 
-/// Writes the stubs and the line for the dynamic linker. Every user's programs read them, whatever the umask of root is.
-fn write(dir: &Path, files: &[(PathBuf, Vec<u8>)]) -> Result<(), Exit> {
-    let at = |path: &Path, done: io::Result<()>, mode| {
-        let readable = || fs::set_permissions(path, fs::Permissions::from_mode(mode));
-        done.and_then(|()| readable()).map_err(|e| failed(path.display(), &e))
-    };
-    at(dir, fs::create_dir_all(dir), 0o755)?;
-    for (path, bytes) in files {
-        at(path, fs::write(path, bytes), 0o644)?;
+fn says_nothing() -> Exit {
+    Exit::Failed(format!("{CONF} names no directory: run 'taskdiag dropin remove'"))
+}
+
+/// Makes the directory of the stubs. ldconfig takes every library in it, so one that is there already must be root's.
+fn make(dir: &Path) -> Result<(), Exit> {
+    match fs::create_dir(dir) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(failed(dir.display(), &e));
+        }
+        _ => {}
     }
-    let conf = Path::new(CONF);
-    at(conf, fs::write(conf, format!("{}\n", dir.display())), 0o644)
+    let real = dir.canonicalize().map_err(|e| failed(dir.display(), &e))?;
+    if real != dir || !real.is_dir() {
+        return Err(Exit::Failed(format!(
+            "{}: it is no directory, and taskdiag has not made it; remove it",
+            dir.display()
+        )));
+    }
+    only_roots(dir)?;
+    readable_by_all(dir, 0o755)
+}
+
+/// Every user's programs read it, whatever the umask of root is.
+fn readable_by_all(path: &Path, mode: u32) -> Result<(), Exit> {
+    let done = fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    done.map_err(|e| failed(path.display(), &e))
+}
+
+/// Writes the stubs and the line for the dynamic linker. The line comes last, and is there as a whole or not at all.
+fn write(dir: &Path, files: &[(PathBuf, Vec<u8>)]) -> Result<(), Exit> {
+    let whole = |path: &Path, bytes: &[u8]| -> Result<(), Exit> {
+        let at = |e: io::Error| failed(path.display(), &e);
+        // One that is there may belong to somebody else, who could still write to it.
+        gone(fs::remove_file(path)).map_err(at)?;
+        let mut file = fs::File::create_new(path).map_err(at)?;
+        let written = file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at);
+        written.and_then(|()| readable_by_all(path, 0o644)).inspect_err(|_| {
+            // A part of a stub is not known as one later.
+            let _ = fs::remove_file(path);
+        })
+    };
+    for (path, bytes) in files {
+        whole(path, bytes)?;
+    }
+    let new = Path::new(CONF_NEW);
+    whole(new, format!("{}\n", dir.display()).as_bytes())?;
+    fs::rename(new, CONF).map_err(|e| failed(CONF, &e))
 }
 
 /// Checks that the linker takes the stubs, and that a program starts with them.
@@ -220,23 +305,65 @@ fn works(dir: &Path) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Removes everything that was installed. The file with the line goes first, so that no program looks for a missing library.
-fn take_away(dir: &Path) -> Result<(), Exit> {
-    let gone = |r: io::Result<()>| match r {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
+/// A file that is not there need not be removed.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Is it a stub, of this version or of another one? A stub needs its two libraries by their paths, which no other library
+/// of this name does.
+fn is_stub(path: &Path) -> Result<bool, Exit> {
+    let linked = match elf::linked(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        other => other.map_err(|e| failed(path.display(), &e))?,
     };
-    gone(fs::remove_file(CONF)).map_err(|e| failed(CONF, &e))?;
-    ldconfig()?;
-    let stubs = SONAMES.into_iter().try_for_each(|s| gone(fs::remove_file(dir.join(s))));
-    stubs.and_then(|()| gone(fs::remove_dir(dir))).map_err(|e| failed(dir.display(), &e))
+    Ok(linked.is_some_and(|l| {
+        l.needed.len() == 2
+            && l.needed.iter().all(|n| n.starts_with('/'))
+            && l.soname.as_deref().map(OsStr::new) == path.file_name()
+    }))
+}
+
+/// Removes everything that was installed. The file with the line goes first, so that no program looks for a missing library.
+/// If ldconfig fails, the stubs go nevertheless: where a library is missing that ldconfig has noted, the dynamic linker looks
+/// into the usual directories.
+fn take_away(dir: &Path) -> Result<(), Exit> {
+    for conf in [CONF, CONF_NEW] {
+        gone(fs::remove_file(conf)).map_err(|e| failed(conf, &e))?;
+    }
+    let noted = ldconfig();
+    take_stubs(dir)?;
+    noted
+}
+
+/// Removes the stubs and their directory, and nothing else.
+fn take_stubs(dir: &Path) -> Result<(), Exit> {
+    for path in SONAMES.map(|s| dir.join(s)) {
+        if is_stub(&path)? {
+            gone(fs::remove_file(&path)).map_err(|e| failed(path.display(), &e))?;
+        }
+    }
+    match gone(fs::remove_dir(dir)) {
+        Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Err(Exit::Failed(format!(
+            "{}: the drop-in is removed, but files that are not its own are there, and stay",
+            dir.display()
+        ))),
+        done => done.map_err(|e| failed(dir.display(), &e)),
+    }
 }
 
 fn remove() -> Result<(), Exit> {
     only_root("remove")?;
-    match installed()? {
-        None => println("the drop-in is not installed\n"),
-        Some(dir) => {
+    match Installed::look()? {
+        Installed::No => println("the drop-in is not installed\n"),
+        Installed::Nowhere => {
+            fs::remove_file(CONF).map_err(|e| failed(CONF, &e))?;
+            println(&format!("removed: {CONF}, which named no directory\n"))
+        }
+        Installed::In(dir) => {
             take_away(&dir)?;
             println(&format!("removed: {}\n", dir.display()))
         }
@@ -244,9 +371,13 @@ fn remove() -> Result<(), Exit> {
 }
 
 fn status() -> Result<(), Exit> {
-    let Some(dir) = installed()? else {
-        println("the drop-in is not installed\n")?;
-        return Err(Exit::NoMatch);
+    let dir = match Installed::look()? {
+        Installed::No => {
+            println("the drop-in is not installed\n")?;
+            return Err(Exit::NoMatch);
+        }
+        Installed::Nowhere => return Err(says_nothing()),
+        Installed::In(dir) => dir,
     };
     works(&dir)?;
     let stubs = SONAMES.into_iter().map(|s| dir.join(s)).filter(|p| p.exists());
@@ -262,4 +393,86 @@ fn status() -> Result<(), Exit> {
 
 fn println(text: &str) -> Result<(), Exit> {
     Ok(crate::output::sink::write_all(text.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+
+    #[test]
+    fn only_what_install_writes_is_believed() {
+        assert_eq!(Installed::of("\n# a comment\n").ok(), Some(Installed::Nowhere));
+        assert_eq!(Installed::of("").ok(), Some(Installed::Nowhere));
+        let dir = PathBuf::from("/usr/lib/taskdiag/dropin");
+        let text = "# a comment\n /usr/lib/taskdiag/dropin \n";
+        assert_eq!(Installed::of(text).ok(), Some(Installed::In(dir)));
+        for text in ["dropin\n", "/usr/lib\n", "/usr/lib/taskdiag/dropin\n/opt/lib\n", "."] {
+            let said = format!("{:?}", Installed::of(text).expect_err(text));
+            assert!(said.contains("delete it yourself"), "{said}");
+        }
+    }
+
+    #[test]
+    fn all_users_must_be_able_to_read_it() {
+        let top = tempfile::tempdir_in("/var/tmp").expect("a temporary directory");
+        let (dir, file) = (top.path().join("lib"), top.path().join("lib/a.so"));
+        fs::create_dir(&dir).expect("made");
+        fs::write(&file, "").expect("written");
+        for (top_mode, dir_mode, file_mode, lacks) in [
+            (0o755, 0o755, 0o644, None),
+            (0o711, 0o711, 0o444, None),
+            (0o700, 0o755, 0o644, Some((top.path(), "a+x"))),
+            (0o755, 0o754, 0o644, Some((&*dir, "a+x"))),
+            (0o755, 0o755, 0o640, Some((&*file, "a+r"))),
+        ] {
+            mode(top.path(), top_mode);
+            mode(&dir, dir_mode);
+            mode(&file, file_mode);
+            match (readable(&file), lacks) {
+                (Ok(()), None) => {}
+                (Err(Exit::Failed(said)), Some((path, what))) => {
+                    let wanted = format!("'chmod {what} {}'", path.display());
+                    assert!(said.contains(&wanted), "{said}");
+                }
+                (other, _) => panic!("{top_mode:o} {dir_mode:o} {file_mode:o}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_directory_of_the_stubs_is_no_link() {
+        let top = tempfile::tempdir_in("/var/tmp").expect("a temporary directory");
+        let (dir, other) = (top.path().join(DIR), top.path().join("other"));
+        fs::create_dir(&other).expect("made");
+        mode(&other, 0o700);
+        std::os::unix::fs::symlink(&other, &dir).expect("made");
+        assert!(make(&dir).is_err());
+        assert_eq!(other.metadata().expect("it is there").mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn only_stubs_are_removed() {
+        let top = tempfile::tempdir_in("/var/tmp").expect("a temporary directory");
+        let dir = top.path().join(DIR);
+        fs::create_dir(&dir).expect("made");
+        let versions = [String::from("LIBPROC_2")];
+        let stub = |name: &str, needed| {
+            fs::write(dir.join(name), stub::file(name, &versions, needed)).expect("written");
+        };
+        let there = || SONAMES.map(|s| dir.join(s).exists());
+        stub(SONAMES[0], ["/a/its-own-name.so", "/b.so"]);
+        stub(SONAMES[1], ["libsystemd.so.0", "libc.so.6"]);
+        assert!(take_stubs(&dir).is_err_and(|e| format!("{e:?}").contains("not its own")));
+        assert_eq!(there(), [false, true]);
+        fs::write(dir.join(SONAMES[1]), "no library").expect("written");
+        assert!(take_stubs(&dir).is_err());
+        stub(SONAMES[1], ["/a.so", "/b.so"]);
+        take_stubs(&dir).expect("it is empty now");
+        assert!(!dir.exists());
+        take_stubs(&dir).expect("it is gone already");
+    }
 }
