@@ -3,7 +3,7 @@
 //! The version is that of the file that was loaded. The header cannot tell it: the functions have the same names and
 //! symbol versions in all versions of the library, while most items have other numbers since 4.0.5.
 
-use std::ffi::{CStr, OsStr, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, OsStr, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -99,24 +99,77 @@ impl Version {
     }
 }
 
-/// The real library, or `None` if this process has none.
+/// The real library, or `None` if this process has none. A plugin may load it later, so it is looked for again then.
 pub fn real() -> Option<&'static Real> {
-    static REAL: OnceLock<Option<Real>> = OnceLock::new();
-    REAL.get_or_init(find).as_ref()
+    static REAL: OnceLock<Real> = OnceLock::new();
+    if REAL.get().is_none() {
+        let _ = REAL.set(find()?);
+    }
+    REAL.get()
 }
 
-/// The next function of this name after this library.
-fn next(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: both are strings.
-    let at = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), c"LIBPROC_2".as_ptr()) };
+/// Where functions are looked up: behind a handle of dlopen(3), or after this library.
+type Place = *mut c_void;
+
+/// The function of this name.
+fn symbol(place: Place, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: both are strings, and the callers have a handle that is open, or RTLD_NEXT.
+    let at = unsafe { libc::dlvsym(place, name.as_ptr(), c"LIBPROC_2".as_ptr()) };
     (!at.is_null()).then_some(at)
 }
 
+/// What is loaded for a plugin alone (`RTLD_LOCAL`) is not among the libraries after this one, so its files are looked at then.
 fn find() -> Option<Real> {
+    functions(libc::RTLD_NEXT).or_else(|| loaded().iter().find_map(|name| of_file(name)))
+}
+
+/// The names of all files that are loaded.
+fn loaded() -> Vec<CString> {
+    unsafe extern "C" fn each(
+        info: *mut libc::dl_phdr_info,
+        _size: libc::size_t,
+        names: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the linker gives a description, whose name is a string, and `names` is that of the call below.
+        unsafe {
+            if !(*info).dlpi_name.is_null() {
+                (*names.cast::<Vec<CString>>()).push(CStr::from_ptr((*info).dlpi_name).to_owned());
+            }
+        }
+        0
+    }
+    let mut names: Vec<CString> = Vec::new();
+    // SAFETY: the function has the type that is wanted, and gets the list that it expects.
+    unsafe { libc::dl_iterate_phdr(Some(each), std::ptr::from_mut(&mut names).cast()) };
+    names
+}
+
+/// The real library, if this file is it, and is loaded.
+fn of_file(name: &CStr) -> Option<Real> {
+    let path = std::fs::canonicalize(OsStr::from_bytes(name.to_bytes())).ok()?;
+    if !path.file_name()?.as_bytes().starts_with(b"libproc2.so.") {
+        return None;
+    }
+    // SAFETY: the name is a string. The file is loaded already, so no code of it runs.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return None;
+    }
+    // A stub of `taskdiag dropin install` has the same name, and the functions behind it are those of this library.
+    let real = functions(handle).filter(|real| real.path == path);
+    if real.is_none() {
+        // SAFETY: it was opened above. Otherwise it stays open, so that the functions stay where they are.
+        unsafe { libc::dlclose(handle) };
+    }
+    real
+}
+
+/// The functions that are found there.
+fn functions(place: Place) -> Option<Real> {
     /// A function by its name, as the type of the member that it is for.
     macro_rules! function {
         ($name:literal) => {{
-            let at = next($name)?;
+            let at = symbol(place, $name)?;
             // SAFETY: the header of the library gives the function of this name this type, in every version that has
             // the symbol version LIBPROC_2.
             #[expect(clippy::missing_transmute_annotations, reason = "the type is that of the member")]
@@ -125,7 +178,7 @@ fn find() -> Option<Real> {
             }
         }};
     }
-    let path = file_of(next(c"procps_pids_new")?)?;
+    let path = file_of(symbol(place, c"procps_pids_new")?)?;
     let version = path.file_name().and_then(OsStr::to_str).and_then(Version::of);
     Some(Real {
         new: function!(c"procps_pids_new"),
@@ -185,7 +238,23 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_the_library_has_none() {
-        assert!(real().is_none());
+    fn it_is_found_when_a_plugin_loads_it() {
+        assert!(real().is_none(), "this test does not link to it");
+        let open = |name: &CStr| {
+            // SAFETY: the name is a string.
+            let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+            (!handle.is_null()).then_some(())
+        };
+        let Some(()) = open(c"libproc2.so.1").or_else(|| open(c"libproc2.so.0")) else {
+            eprintln!("SKIPPED: neither libproc2.so.1 nor libproc2.so.0 is installed");
+            return;
+        };
+        let real = real().expect("it is loaded");
+        let name = real.path.file_name().and_then(OsStr::to_str).expect("a name");
+        assert!(name.starts_with("libproc2.so."), "{name}");
+        assert_eq!(real.version, Version::of(name));
+        // The functions are its own, and not those of this library with the same names.
+        assert_ne!(real.get as usize, crate::exports::procps_pids_get as *const () as usize);
+        assert_eq!(file_of(real.get as *mut c_void).as_ref(), Some(&real.path));
     }
 }
