@@ -1,6 +1,6 @@
 //! What stands behind a `struct pids_info` that this library gave out: the real one, and what is known besides.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
@@ -92,8 +92,12 @@ pub struct Context {
     /// For `get`.
     got: Rows,
     got_type: Option<c_int>,
-    /// How many rows were given out, or `None` if the real library gives them.
+    /// How many of its rows were given out, or `None` if the real library gives them.
     given: Option<usize>,
+    /// Tasks that were given out before the items changed. They do not come again in this walk.
+    passed: HashSet<u32>,
+    /// Are the rows of `get` to be made anew?
+    is_stale: bool,
     common: Common,
     old: Option<Old>,
     whole: Option<Old>,
@@ -126,6 +130,8 @@ impl Context {
             got: Rows::default(),
             got_type: None,
             given: None,
+            passed: HashSet::new(),
+            is_stale: false,
             common: Common {
                 version,
                 escape: Escape::of_locale(version),
@@ -165,9 +171,15 @@ impl Context {
         self.old = None;
         self.whole = None;
         // The rest of a walk has the new items, as with the real library. It begins anew if there are more of them.
-        if grows || self.got_type.is_some() {
+        if grows {
             self.got.retire();
             self.got_type = None;
+            self.given = None;
+        } else if let Some(given) = &mut self.given {
+            self.passed.extend(&self.got.ids[..*given]);
+            self.got.retire();
+            *given = 0;
+            self.is_stale = true;
         }
     }
 
@@ -186,6 +198,11 @@ impl Context {
     pub fn get(&mut self, which: c_int) -> Result<Option<*mut PidsStack>, Refused> {
         if self.got_type != Some(which) {
             self.got_type = Some(which);
+            self.passed.clear();
+            self.is_stale = true;
+        }
+        if self.is_stale {
+            self.is_stale = false;
             self.given = None;
             let mut rows = std::mem::take(&mut self.got);
             let filled = self.fill(which, &mut rows, false);
@@ -241,6 +258,9 @@ impl Context {
             let id = view.pid();
             let is_own = own.pid == Some(view.tgid());
             if is_own && threads && !own.threads.contains(&id) {
+                continue;
+            }
+            if !reaps && self.passed.contains(&id) {
                 continue;
             }
             let is_first = id == view.tgid();
@@ -306,7 +326,7 @@ impl Context {
                 }
             }
             end(row, abi);
-            rows.keep();
+            rows.keep(id);
             if reaps {
                 self.counts.add(if plan.has_comm { state } else { 0 }, abi);
                 if let Some(past) = past.filter(|_| plan.has_delta) {
@@ -402,6 +422,95 @@ impl Drop for Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::TASKS_ONLY;
+    use std::ffi::c_uint;
+
+    /// A library that nobody is to call.
+    fn nobody() -> &'static Real {
+        unsafe extern "C" fn new(_: *mut *mut PidsInfo, _: *const c_int, _: c_int) -> c_int {
+            panic!("new")
+        }
+        unsafe extern "C" fn more(_: *mut PidsInfo) -> c_int {
+            panic!("ref")
+        }
+        unsafe extern "C" fn less(_: *mut *mut PidsInfo) -> c_int {
+            panic!("unref")
+        }
+        unsafe extern "C" fn get(_: *mut PidsInfo, _: c_int) -> *mut PidsStack {
+            panic!("get")
+        }
+        unsafe extern "C" fn reap(_: *mut PidsInfo, _: c_int) -> *mut PidsFetch {
+            panic!("reap")
+        }
+        unsafe extern "C" fn reset(_: *mut PidsInfo, _: *const c_int, _: c_int) -> c_int {
+            panic!("reset")
+        }
+        unsafe extern "C" fn select(
+            _: *mut PidsInfo,
+            _: *const c_uint,
+            _: c_int,
+            _: c_int,
+        ) -> *mut PidsFetch {
+            panic!("select")
+        }
+        unsafe extern "C" fn sort(
+            _: *mut PidsInfo,
+            _: *mut *mut PidsStack,
+            _: c_int,
+            _: c_int,
+            _: c_int,
+        ) -> *mut *mut PidsStack {
+            panic!("sort")
+        }
+        Box::leak(Box::new(Real {
+            new,
+            r#ref: more,
+            unref: less,
+            fatal: get,
+            get,
+            reap,
+            reset,
+            select,
+            sort,
+            version: Some(Version::V404),
+            path: "/libproc2.so.0.0.2".into(),
+        }))
+    }
+
+    /// The id and the second item of the next row of a walk.
+    fn next(context: &mut Context) -> Option<(u32, c_int)> {
+        let stack = context.get(TASKS_ONLY).expect("an engine").expect("not the real library");
+        // SAFETY: it is NULL, or a row of two items.
+        unsafe {
+            let head = stack.as_ref()?.head;
+            Some(((*head).value as u32, (*head.add(1)).item))
+        }
+    }
+
+    #[test]
+    fn a_walk_goes_on_with_other_items() {
+        let mut context = Context::new(nobody(), Version::V404, null_mut());
+        let sets = [vec![Item::ID_PID, Item::ID_TGID], vec![Item::ID_PID, Item::ID_PPID]];
+        context.set(sets[0].clone());
+        // Processes may come and go meanwhile, but not thousands.
+        let most = 1000 + std::fs::read_dir("/proc").expect("it is mounted").count();
+        let mut seen = Vec::new();
+        while let Some((id, second)) = next(&mut context) {
+            assert_eq!(second, sets[seen.len() % 2][1].number(Abi::So0));
+            assert!(!seen.contains(&id), "{id} came twice");
+            seen.push(id);
+            assert!(seen.len() < most, "the walk does not end");
+            context.set(sets[seen.len() % 2].clone());
+            // Twice the same between two rows changes nothing.
+            context.set(sets[1 - seen.len() % 2].clone());
+            context.set(sets[seen.len() % 2].clone());
+        }
+        assert!(seen.contains(&1) && seen.contains(&std::process::id()), "{seen:?}");
+        // More items begin it anew.
+        context.set(vec![Item::ID_PID, Item::ID_TGID, Item::ID_PPID]);
+        context.set(sets[0].clone());
+        assert_eq!(next(&mut context).map(|row| row.0), seen.first().copied());
+    }
 
     #[test]
     fn differences() {

@@ -51,6 +51,8 @@ pub struct Rows {
     pub len: usize,
     /// Their strings.
     pub arena: Arena,
+    /// The task of each row.
+    pub ids: Vec<u32>,
     /// What the caller gets and may sort: a copy of `all`, which ends with NULL.
     pub shown: Vec<*mut PidsStack>,
 }
@@ -60,6 +62,7 @@ impl Rows {
     pub fn begin(&mut self, items: usize, expected: usize) {
         self.former.clear();
         self.arena.clear();
+        self.ids.clear();
         self.len = 0;
         self.width = items + 1;
         self.reserve(expected);
@@ -69,6 +72,7 @@ impl Rows {
     pub fn retire(&mut self) {
         self.former.append(&mut self.extents);
         self.all.clear();
+        self.ids.clear();
         self.len = 0;
     }
 
@@ -97,8 +101,9 @@ impl Rows {
         (unsafe { &mut *row }, &mut self.arena)
     }
 
-    /// Counts the next row.
-    pub fn keep(&mut self) {
+    /// Counts the next row, which is that of this task.
+    pub fn keep(&mut self, id: u32) {
+        self.ids.push(id);
         self.len += 1;
     }
 
