@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use taskdiag::{Choice, Error, Request, Session, Snapshot, TaskView};
+use taskdiag::{Choice, Error, Request, Snapshot, TaskView};
 
 use crate::abi::{Abi, PidsCounts, PidsFetch, PidsInfo, PidsResult, PidsStack, THREADS_TOO};
 use crate::fill::{Common, Own, Task, fd_has_size};
 use crate::item::Item;
+use crate::kept::Kept;
 use crate::old::Old;
 use crate::plan::Plan;
 use crate::real::{Real, Version};
@@ -55,7 +56,9 @@ const ASKED_ALONE: u32 = 2;
 struct Source {
     asked: u32,
     last: Option<Snapshot>,
-    session: Option<Session>,
+    kept: Option<Kept>,
+    /// The program closed descriptors of a session, and would do so again.
+    was_robbed: bool,
 }
 
 impl Source {
@@ -63,13 +66,17 @@ impl Source {
     fn ask(&mut self, request: &Request) -> Result<&Snapshot, Error> {
         self.asked += 1;
         self.last = None;
-        if self.asked <= ASKED_ALONE {
+        if self.kept.as_ref().is_some_and(|kept| !kept.is_whole()) {
+            self.kept = None;
+            self.was_robbed = true;
+        }
+        if self.asked <= ASKED_ALONE || self.was_robbed {
             return Ok(self.last.insert(taskdiag::query(request)?));
         }
-        if self.session.as_ref().is_none_or(|s| s.request().strategy != request.strategy) {
-            self.session = Some(Session::open(request.clone(), Choice::Auto)?);
+        if self.kept.as_ref().is_none_or(|kept| !kept.is_for(request)) {
+            self.kept = Some(Kept::open(request.clone(), Choice::Auto)?);
         }
-        self.session.as_mut().expect("it was opened").refresh()
+        self.kept.as_mut().expect("it was opened").refresh()
     }
 }
 

@@ -11,6 +11,7 @@ mod context;
 mod exports;
 mod fill;
 mod item;
+mod kept;
 mod names;
 mod old;
 mod plan;

@@ -1,5 +1,7 @@
 //! The engines that one request, or a session of many requests, has opened.
 
+use std::os::fd::RawFd;
+
 use crate::engine::bpf::Bpf;
 use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
@@ -59,6 +61,21 @@ impl Engines {
                 none => none.insert(Procfs::new()?.keeping()).run(req),
             },
         }
+    }
+
+    /// The file descriptors that are open between two answers. The kernel engine has none.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let mut all = Vec::new();
+        if let Some(bpf) = &self.bpf {
+            bpf.descriptors(&mut all);
+        }
+        if let Some(service) = &self.service {
+            service.descriptors(&mut all);
+        }
+        if let Some(procfs) = &self.procfs {
+            procfs.descriptors(&mut all);
+        }
+        all
     }
 
     /// Give back the memory of an answer that is not needed any more, so that the next answer can use it.

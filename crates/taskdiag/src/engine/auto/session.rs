@@ -1,5 +1,7 @@
 //! A request that is repeated, and what changed between two answers.
 
+use std::os::fd::RawFd;
+
 use super::Planned;
 use super::choice::Choice;
 use super::engines::Engines;
@@ -87,6 +89,14 @@ impl Session {
     /// The answer before the last one.
     pub fn previous(&self) -> Option<&Snapshot> {
         self.before.as_ref()
+    }
+
+    /// The file descriptors that are open between two answers: of BPF programs and maps, of files of /proc, and of the
+    /// connection to the service. A library inside of somebody else's program needs them: such a program may close all
+    /// descriptors that it does not know, and open files of its own under the same numbers. Then this session must not be
+    /// used or dropped any more ([`std::mem::forget`]), because it would use or close these files.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        self.engines.descriptors()
     }
 
     /// What changed between the last two answers, or `None` before there are two.

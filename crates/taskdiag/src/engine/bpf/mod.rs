@@ -24,6 +24,7 @@ mod sys;
 mod trim;
 
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -163,6 +164,13 @@ impl Bpf {
     pub fn recycle(&mut self, memory: AlignedBuf) {
         if self.keep {
             self.spare = memory;
+        }
+    }
+
+    /// Adds the file descriptors that are open until the next request.
+    pub(crate) fn descriptors(&self, all: &mut Vec<RawFd>) {
+        if let Some(kept) = &self.kept {
+            kept.run.descriptors(all);
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::mem::offset_of;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use taskdiag_wire::{AlignedBuf, Done, Groups, Info, Strategy, StreamWriter, build};
@@ -133,6 +133,12 @@ impl LoadedProgram {
         };
         run.begin(req)?;
         Ok(run)
+    }
+
+    /// Adds the file descriptors that it has open.
+    pub fn descriptors(&self, all: &mut Vec<RawFd>) {
+        let own = self.iter.iter().chain([&self.link]);
+        all.extend(own.chain(self.loaded.descriptors()).map(AsRawFd::as_raw_fd));
     }
 
     /// Prepare for the same request once more. Returns false if the program has to be loaded again.

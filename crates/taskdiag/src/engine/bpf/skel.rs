@@ -166,6 +166,11 @@ impl Skeleton {
 }
 
 impl Loaded {
+    /// All maps and programs.
+    pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.maps.iter().chain(&self.programs)
+    }
+
     /// The map of this name.
     pub fn map(&self, name: &str) -> &OwnedFd {
         &self.maps[position(self.names, name).expect("a map of the skeleton")]

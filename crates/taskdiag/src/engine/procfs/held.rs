@@ -6,7 +6,7 @@
 //! closed after each answer.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,6 +50,11 @@ impl HeldFiles {
 
     fn files(&self) -> std::sync::MutexGuard<'_, HashMap<FileKey, File>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the descriptors of all files.
+    pub(super) fn descriptors(&self, all: &mut Vec<RawFd>) {
+        all.extend(self.files().values().map(|f| f.fd.as_raw_fd()));
     }
 
     /// Reads a file that the kernel makes in one piece, from where an earlier answer left it open if it did. Its

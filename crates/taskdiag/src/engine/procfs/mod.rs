@@ -55,7 +55,7 @@ mod unlisted;
 mod walk;
 mod worker;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -129,6 +129,13 @@ impl Procfs {
     /// descriptors that this process may have.
     pub fn keeping(self) -> Procfs {
         Procfs { held: Some(Arc::new(HeldFiles::new())), ..self }
+    }
+
+    /// Adds the file descriptors that are open between answers.
+    pub(crate) fn descriptors(&self, all: &mut Vec<RawFd>) {
+        if let Some(held) = &self.held {
+            held.descriptors(all);
+        }
     }
 
     /// The directory that the engine reads.

@@ -8,7 +8,7 @@
 //! (systemd opens the socket), and its answer is checked as any stream is.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -85,6 +85,11 @@ impl Service {
     /// An engine that is not tried yet. It keeps its connection if `keep`.
     pub(crate) fn open(keep: bool) -> Service {
         Service { keep, kept: None }
+    }
+
+    /// Adds the file descriptor of the connection, if it is kept.
+    pub(crate) fn descriptors(&self, all: &mut Vec<RawFd>) {
+        all.extend(self.kept.iter().map(|kept| kept.fd.as_raw_fd()));
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<AlignedBuf, Error> {

@@ -1,0 +1,191 @@
+//! A session that stays open between two calls of the program, which does not know it.
+//!
+//! A program may close all file descriptors that are not its own, as daemons do when they begin, and its next files get the
+//! same numbers. To use the session then would read its files, and to drop the session would close them. So each descriptor is
+//! compared with what it was after the last answer, and where one differs, the session is left alone for good.
+
+use std::ffi::c_long;
+use std::mem::{ManuallyDrop, MaybeUninit, size_of};
+use std::os::fd::RawFd;
+
+use taskdiag::{Choice, Error, Request, Session, Snapshot};
+
+/// A session, and what its descriptors are.
+pub struct Kept {
+    session: ManuallyDrop<Session>,
+    noted: Vec<(RawFd, Option<Identity>)>,
+}
+
+impl Kept {
+    /// Opens a session.
+    pub fn open(request: Request, choice: Choice) -> Result<Kept, Error> {
+        let session = ManuallyDrop::new(Session::open(request, choice)?);
+        Ok(Kept { session, noted: Vec::new() })
+    }
+
+    /// Whether it is a session for such requests. They differ in nothing else as long as the items are the same.
+    pub fn is_for(&self, request: &Request) -> bool {
+        self.session.request().strategy == request.strategy
+    }
+
+    /// Does it still have all its descriptors? Otherwise it must not be used.
+    pub fn is_whole(&self) -> bool {
+        self.noted.iter().all(|(fd, was)| was.is_some() && Identity::of(*fd) == *was)
+    }
+
+    /// Asks again.
+    pub fn refresh(&mut self) -> Result<&Snapshot, Error> {
+        let done = self.session.refresh().map(drop);
+        let fds = self.session.descriptors();
+        self.noted = fds.into_iter().map(|fd| (fd, Identity::of(fd))).collect();
+        done?;
+        Ok(self.session.snapshot().expect("there is an answer"))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.is_whole() {
+            // SAFETY: nobody uses it after this.
+            unsafe { ManuallyDrop::drop(&mut self.session) };
+        }
+    }
+}
+
+/// What an open file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    /// Objects of BPF share an inode, so their kind and number tell them apart.
+    object: Option<(Kind, u32)>,
+}
+
+/// Kinds of objects of BPF, each of which has numbers of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Map,
+    Program,
+    Link,
+}
+
+impl Identity {
+    /// That of a descriptor. `None`: it is not open, or it is nothing that could be told from others.
+    fn of(fd: RawFd) -> Option<Identity> {
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: there is room for the answer, which is complete where the call succeeds.
+        let stat = unsafe {
+            if libc::fstat(fd, stat.as_mut_ptr()) != 0 {
+                return None;
+            }
+            stat.assume_init()
+        };
+        let object = match stat.st_mode & libc::S_IFMT {
+            // A file without a type has no inode of its own.
+            0 => Some((kind(fd)?, number(fd)?)),
+            _ => None,
+        };
+        Some(Identity { device: stat.st_dev, inode: stat.st_ino, object })
+    }
+}
+
+/// What kind of object of BPF a descriptor has.
+fn kind(fd: RawFd) -> Option<Kind> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    // The kernel has "bpf-map", but "bpf_link".
+    match link.to_str()?.strip_prefix("anon_inode:bpf")?.trim_start_matches(['-', '_']) {
+        "map" => Some(Kind::Map),
+        "prog" => Some(Kind::Program),
+        "link" => Some(Kind::Link),
+        _ => None,
+    }
+}
+
+/// The number of an object of BPF.
+fn number(fd: RawFd) -> Option<u32> {
+    const BPF_OBJ_GET_INFO_BY_FD: c_long = 15;
+    /// This part of `union bpf_attr`.
+    #[repr(C)]
+    struct Attr {
+        fd: u32,
+        len: u32,
+        info: u64,
+    }
+    // `struct bpf_map_info`, `struct bpf_prog_info` and `struct bpf_link_info` begin with a type and the number.
+    let mut info = [0_u32; 2];
+    let len = size_of::<[u32; 2]>() as u32;
+    let attr = Attr { fd: fd as u32, len, info: info.as_mut_ptr() as u64 };
+    // SAFETY: the kernel reads the attributes, and writes as many bytes as they say.
+    let done = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &raw const attr, size_of::<Attr>())
+    };
+    // The kernel has written through the number that it got as an address.
+    let [_, number] = std::hint::black_box(info);
+    (done == 0 && number != 0).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+    use taskdiag::{EngineId, Groups};
+
+    fn kept(engine: EngineId) -> Kept {
+        let request = Request::all(Groups::BASE | Groups::STAT);
+        Kept::open(request, Choice::Only(engine)).expect("it opens")
+    }
+
+    /// Puts another file under the number, as a program does that closes everything and opens something.
+    fn replace(fd: RawFd, by: RawFd) {
+        // SAFETY: this makes a descriptor. The one that was there belongs to the session, which must notice it.
+        assert_eq!(unsafe { libc::dup3(by, fd, libc::O_CLOEXEC) }, fd);
+    }
+
+    #[test]
+    fn files_of_the_program_are_left_alone() {
+        let mut kept = kept(EngineId::Procfs);
+        assert!(kept.refresh().expect("an answer").tasks().len() > 0);
+        let (fd, _) = *kept.noted.first().expect("it keeps files");
+        assert!(kept.is_whole());
+        assert!(kept.refresh().expect("an answer").tasks().len() > 0 && kept.is_whole());
+        let file = tempfile();
+        replace(fd, file.as_raw_fd());
+        assert!(!kept.is_whole());
+        drop(kept);
+        assert_eq!(Identity::of(fd), Identity::of(file.as_raw_fd()), "it was closed");
+        // SAFETY: it is the one that was made above.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+
+    #[test]
+    fn maps_of_the_program_are_left_alone() {
+        let (mut ours, mut theirs) = (kept(EngineId::Bpf), kept(EngineId::Bpf));
+        for kept in [&mut ours, &mut theirs] {
+            if let Err(e) = kept.refresh() {
+                eprintln!("SKIPPED: {e}");
+                return;
+            }
+            assert!(kept.noted.len() > 5 && kept.is_whole(), "{:?}", kept.noted);
+        }
+        let a_map = |kept: &Kept| {
+            let is_map = |i: Identity| i.object.is_some_and(|(kind, _)| kind == Kind::Map);
+            kept.noted.iter().find(|(_, i)| i.is_some_and(is_map)).expect("there are maps").0
+        };
+        let (fd, other) = (a_map(&ours), a_map(&theirs));
+        replace(fd, other);
+        assert!(!ours.is_whole() && theirs.is_whole());
+        drop(ours);
+        assert_eq!(Identity::of(fd), Identity::of(other), "it was closed");
+        // SAFETY: it is the one that was made above.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+
+    fn tempfile() -> OwnedFd {
+        // SAFETY: the name is a string, and the descriptor is new.
+        unsafe {
+            let fd = libc::memfd_create(c"taskdiag-test".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(fd >= 0);
+            OwnedFd::from_raw_fd(fd)
+        }
+    }
+}
