@@ -126,8 +126,14 @@ impl Server {
             }
             let mut questions = Vec::new();
             for event in &events {
+                let flags = event.flags;
                 match event.data.u64() {
                     LISTENER => self.accept()?,
+                    // Nobody reads an answer any more. These events cannot be turned off, so a connection that is parked
+                    // would wake the loop again and again.
+                    gone if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) => {
+                        self.close(gone);
+                    }
                     from => questions.extend(self.receive(from)),
                 }
             }
@@ -336,4 +342,71 @@ fn refuse_descriptors(listener: &OwnedFd) {
 fn cpu_time() -> Duration {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    /// A server on a socket of its own, which runs in the thread of the test.
+    struct Here {
+        dir: tempfile::TempDir,
+        server: Server,
+    }
+
+    impl Here {
+        fn new() -> Here {
+            let dir = tempfile::tempdir().expect("a directory");
+            let listener = UnixListener::bind(dir.path().join("socket")).expect("a socket");
+            let server = Server::new(listener.into()).expect("it can listen");
+            Here { dir, server }
+        }
+        fn connect(&self) -> UnixStream {
+            UnixStream::connect(self.dir.path().join("socket")).expect("it listens")
+        }
+        /// Serves until nobody has asked for this long. Returns the CPU time that it took.
+        fn run(&mut self, idle: Duration) -> Duration {
+            let begin = cpu_time();
+            self.server.run(Some(idle)).expect("it serves");
+            cpu_time() - begin
+        }
+        /// Makes the user of this test wait for some seconds.
+        fn exhaust(&mut self) {
+            let uid = rustix::process::geteuid().as_raw();
+            self.server.fair.charge(uid, Duration::from_secs(3), Instant::now());
+        }
+    }
+
+    /// Asks which groups are answered, which needs no BPF.
+    fn ask(stream: &UnixStream) {
+        let request = taskdiag::wire::encode_features_request();
+        let question = Ask::new(Duration::ZERO, request).encode();
+        sock::send(stream.as_fd(), &question, None).expect("it is sent");
+    }
+
+    /// The reply that is there, if there is one.
+    fn reply(mut stream: &UnixStream) -> Option<Reply> {
+        let mut head = [0; Reply::LEN];
+        stream.set_nonblocking(true).expect("it is set");
+        stream.read_exact(&mut head).ok()?;
+        Reply::decode(&head)
+    }
+
+    #[test]
+    fn a_client_that_leaves_while_it_is_parked_costs_nothing() {
+        let mut here = Here::new();
+        let client = here.connect();
+        here.run(Duration::from_millis(50));
+        here.exhaust();
+        ask(&client);
+        here.run(Duration::from_millis(50));
+        assert!(here.server.connections.values().all(|c| c.parked.is_some()));
+        assert!(reply(&client).is_none());
+        drop(client);
+        let took = here.run(Duration::from_millis(400));
+        assert!(took < Duration::from_millis(30), "{took:?} of CPU time for nothing");
+        assert!(here.server.connections.is_empty());
+    }
 }
