@@ -1,7 +1,7 @@
 //! Whether a caller's own /proc shows everything to everyone, so that the service tells it nothing new.
 //!
 //! It does if all of this holds, and the service is silent otherwise: the caller is in our pid namespace, and its user ids
-//! mean what ours do. What is mounted at its /proc is the very proc file system that is at ours (so it has the same pid
+//! mean what ours do. Its clocks show what ours do, since start times are times since boot. What is mounted at its /proc is the very proc file system that is at ours (so it has the same pid
 //! namespace and the same options), whole, with neither hidepid nor subset, and nothing is mounted over the directory of a
 //! process. No security module has a label for the caller but one that confines nothing, and neither seccomp nor
 //! no_new_privs is set, without which nobody but root can enter a Landlock domain. (Such a domain is the one thing that
@@ -33,6 +33,8 @@ pub struct Own {
     proc: (u32, u32),
     uid_map: Vec<u8>,
     gid_map: Vec<u8>,
+    /// What the clocks of its time namespace add to those of the machine. `None`: the kernel has no such namespaces.
+    offsets: Option<Vec<u8>>,
     /// The files with labels that security modules have here. Modules are there from the start of the machine.
     labels: Vec<&'static str>,
 }
@@ -65,7 +67,9 @@ impl Own {
             .ok_or("/proc is not a plain mount (hidepid, subset, or something mounted on it)")?;
         let has = |name: &&str| !is_no_label(&self::read(CWD, &format!("/proc/self/{name}")));
         let labels = LABELS.into_iter().filter(has).collect();
-        Ok(Own { proc, uid_map: read("uid_map")?, gid_map: read("gid_map")?, labels })
+        let offsets = offsets(CWD, "/proc/self/timens_offsets")
+            .map_err(|e| format!("/proc/self/timens_offsets: {e}"))?;
+        Ok(Own { proc, uid_map: read("uid_map")?, gid_map: read("gid_map")?, offsets, labels })
     }
 
     /// May this caller be told what /proc shows everyone?
@@ -84,6 +88,11 @@ impl Own {
         has_plain_status(&read("status")?, peer.pid)?;
         if read("uid_map")? != self.uid_map || read("gid_map")? != self.gid_map {
             return Err(Refusal::UserNamespace);
+        }
+        // The offsets are those for new children of the caller, which are its own but for a caller that deceives itself.
+        let its = offsets(&dir, "timens_offsets").map_err(|_| Refusal::UnknownCaller)?;
+        if its != self.offsets {
+            return Err(Refusal::TimeNamespace);
         }
         if plain_proc(&read("mountinfo")?) != Some(self.proc) {
             return Err(Refusal::Mounts);
@@ -148,6 +157,14 @@ fn read(dir: impl AsFd, name: &str) -> io::Result<Vec<u8>> {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
     }
     Ok(bytes)
+}
+
+/// What the clocks of a time namespace add. `None`: the kernel has no such namespaces.
+fn offsets(dir: impl AsFd, name: &str) -> io::Result<Option<Vec<u8>>> {
+    match read(dir, name) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 /// Does `status` say that the process is of the reader's pid namespace, and not confined?

@@ -29,6 +29,8 @@ fn callers_with_a_plain_proc_are_answered() {
         &["setpriv", "--reuid=0", "--regid=4242", "--clear-groups", "--bounding-set=-all"],
         &["setpriv", "--reuid=65534", "--regid=0", "--groups=4,27"],
         &["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"],
+        // Its clocks show the same.
+        &["unshare", "--time", "--fork"],
     ];
     for before in kinds {
         let said = reply(&daemon, before);
@@ -55,6 +57,10 @@ fn others_read_their_own_proc() {
     let user = &["unshare", "--user", "--map-root-user"][..];
     refused(&[NOBODY, user].concat(), "UserNamespace");
     refused(&[NOBODY, &["unshare", "--user"]].concat(), "UserNamespace");
+    // The time since boot is another one there, and with it the start times of all tasks.
+    let time = &["unshare", "--time", "--boottime", "1000000", "--fork"][..];
+    refused(&[time, NOBODY].concat(), "TimeNamespace");
+    refused(time, "TimeNamespace");
     for options in ["hidepid=1", "hidepid=2", "hidepid=4", "subset=pid", "gid=4,hidepid=2"] {
         let script = format!("mount -t proc -o {options} proc /proc");
         all(&after(mounts(&script), NOBODY), "Mounts");

@@ -170,6 +170,9 @@ refusals! {
     NoBpf = 8 Other "it cannot use BPF here; its journal says why (journalctl -u taskdiagd)",
     /// The administrator has turned it off.
     TurnedOff = 9 TurnedOff "/etc/taskdiag.conf turns all engines but procfs off",
+    /// The caller is in a time namespace in which the time since boot is another one.
+    TimeNamespace = 10 NoPermission
+        "this process is in a time namespace with another time since boot than that of the service: read the own /proc",
 }
 
 #[cfg(test)]
