@@ -2,7 +2,9 @@
 //! made from the smallest set that has what was asked for. A caller that accepts an older answer gets one that is still there.
 //!
 //! A long answer is in a file in memory that many callers read, each at its own cost. After some seconds the service cuts
-//! the file, so that callers cannot make it keep memory by holding on to the file.
+//! the file, so that callers who hold on to its descriptor keep no memory. Who has moved pages of it into pipes with
+//! splice(2) keeps these pages, which count as memory of the service. At its `MemoryMax=` the service ends, systemd starts
+//! it again for the next caller, and meanwhile clients read /proc.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
