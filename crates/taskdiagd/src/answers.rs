@@ -22,9 +22,15 @@ use crate::text::Texts;
 /// How long a file can be read. Callers copy it at once.
 const READABLE: Duration = Duration::from_secs(3);
 /// The largest amount of memory for files at a time.
-const FILES_MAX: u64 = 256 << 20;
+const FILES_MAX: u64 = 128 << 20;
 /// The longest answer.
-const ANSWER_MAX: usize = 192 << 20;
+const ANSWER_MAX: usize = 96 << 20;
+/// The longest stream of a program that an answer is made from.
+///
+/// Such a stream, the answer and all files together have to fit into `MemoryMax=` of taskdiagd.service.
+const STREAM_MAX: usize = 128 << 20;
+/// No more memory than this is kept for the next stream, and for the next answer.
+const KEPT_MAX: usize = 32 << 20;
 
 /// An answer as it is handed out.
 #[derive(Debug)]
@@ -72,6 +78,8 @@ fn sets(strategy: Strategy) -> [Groups; 4] {
 pub struct Answers {
     engines: HashMap<(u64, u64), Bpf>,
     made: Vec<Made>,
+    /// Memory for the next stream of any of the programs.
+    stream: AlignedBuf,
     /// Memory for the next answer.
     spare: AlignedBuf,
     texts: Texts,
@@ -88,6 +96,7 @@ impl Answers {
         Answers {
             engines: HashMap::new(),
             made: Vec::new(),
+            stream: AlignedBuf::new(),
             spare: AlignedBuf::new(),
             texts: Texts::new(),
             shown: all - hidden,
@@ -99,7 +108,13 @@ impl Answers {
         shown::groups(strategy) & self.shown
     }
 
-    /// An answer whose walk began at `not_before` or later.
+    /// The number of an answer that is there, and whose walk began at `not_before` or later.
+    pub fn made(&self, strategy: Strategy, groups: Groups, not_before: Instant) -> Option<usize> {
+        let fits = |m: &Made| m.strategy == strategy && m.groups == groups && m.at >= not_before;
+        self.made.iter().rposition(fits)
+    }
+
+    /// An answer whose walk began at `not_before` or later. It is made if there is none.
     ///
     /// # Errors
     /// Why there is none.
@@ -112,14 +127,21 @@ impl Answers {
         if !self.groups(strategy).contains(groups) {
             return Err(Refusal::BadRequest);
         }
-        let fits = |m: &Made| m.strategy == strategy && m.groups == groups && m.at >= not_before;
-        if let Some(i) = self.made.iter().rposition(fits) {
+        if let Some(i) = self.made(strategy, groups, not_before) {
             return Ok(&self.made[i].answer);
         }
         let at = Instant::now();
         let answer = self.make(strategy, groups, at)?;
-        self.made.push(Made { strategy, groups, at, answer });
+        self.add(strategy, groups, at, answer);
         Ok(&self.made.last().expect("it was just added").answer)
+    }
+
+    /// Keeps an answer. Nobody gets an older one for the same request any more. Such a file stays, because those who have its
+    /// descriptor may still read it.
+    pub fn add(&mut self, strategy: Strategy, groups: Groups, at: Instant, answer: Answer) {
+        let is_same = |m: &Made| m.strategy == strategy && m.groups == groups;
+        self.made.retain(|m| !is_same(m) || m.answer.file_len() > 0);
+        self.made.push(Made { strategy, groups, at, answer });
     }
 
     fn make(
@@ -142,6 +164,7 @@ impl Answers {
         let req = Request::new(strategy, 0, (set & all) | groups);
         let key = (strategy as u64, req.groups.bits());
         let engine = self.engines.entry(key).or_insert_with(|| Bpf::untried().keeping());
+        engine.recycle(std::mem::take(&mut self.stream));
         let stream = engine.run(&req).map_err(|e| {
             eprintln!("taskdiagd: {e}");
             match e {
@@ -152,6 +175,9 @@ impl Answers {
         let texts = &mut self.texts;
         let mut judge = |t: &taskdiag::TaskView<'_>, text: &[u8]| texts.is_public(t, text, now);
         let raw = stream.stream.as_ref();
+        if raw.len() > STREAM_MAX {
+            return Err(Refusal::Busy);
+        }
         let told = shown::strip(raw, groups, std::mem::take(&mut self.spare), &mut judge).map_err(
             |e| {
                 eprintln!("taskdiagd: a program made no stream: {e}");
@@ -159,9 +185,13 @@ impl Answers {
             },
         )?;
         self.texts.end(now);
-        engine.recycle(stream.stream.into_owned());
+        if raw.len() <= KEPT_MAX {
+            self.stream = stream.stream.into_owned();
+        }
         let answer = self.hand_out(told.as_bytes());
-        self.spare = told;
+        if told.as_bytes().len() <= KEPT_MAX {
+            self.spare = told;
+        }
         answer
     }
 
@@ -242,6 +272,36 @@ mod tests {
         drop(answer);
         assert_eq!(rustix::fs::fstat(&held).map(|s| (s.st_size, s.st_blocks)), Ok((0, 0)));
         assert_eq!(rustix::io::pread(&held, &mut to, 0), Ok(0));
+    }
+
+    #[test]
+    fn old_answers_that_nobody_gets_are_forgotten() {
+        let mut answers = Answers::new();
+        let begin = Instant::now();
+        let file = Answer::file(&[5; 100]).expect("there is memory");
+        answers.add(Strategy::All, Groups::BASE, begin, file);
+        for n in 1..=10 {
+            let at = begin + Duration::from_millis(n);
+            answers.add(Strategy::All, Groups::BASE, at, Answer::Here(vec![1; 1000]));
+            answers.add(Strategy::AllThread, Groups::BASE, at, Answer::Here(vec![2; 1000]));
+        }
+        assert_eq!(answers.made.len(), 3, "the file, and the newest for processes and threads");
+        assert!(
+            answers.made(Strategy::All, Groups::BASE, begin + Duration::from_millis(10)).is_some()
+        );
+    }
+
+    /// The memory that the service may need at once is what its unit allows.
+    #[test]
+    fn limits_fit_the_unit() {
+        let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/systemd/taskdiagd.service");
+        // A package of this crate does not have the unit.
+        let Ok(unit) = std::fs::read_to_string(unit) else { return };
+        let max = unit.lines().find_map(|l| l.strip_prefix("MemoryMax=")).expect("a limit");
+        let max: usize = max.strip_suffix('M').and_then(|m| m.parse().ok()).expect("MiB");
+        let all = STREAM_MAX + ANSWER_MAX + FILES_MAX as usize;
+        // A part is left for the programs, connections and command lines.
+        assert!(all <= (max << 20) * 3 / 4, "{} MiB of {max}", all >> 20);
     }
 
     #[test]
