@@ -39,14 +39,19 @@ struct Connection {
     last: Instant,
     /// Until then its user has used up what it may use, and nothing is read.
     parked: Option<Instant>,
+    /// A question that was read before, and waits for the same.
+    held: Option<Question>,
 }
 
 /// A question that was received.
+#[derive(Debug)]
 struct Question {
     from: u64,
     sender: Option<i32>,
     at: Instant,
     ask: Option<Ask>,
+    /// Was it held, so that nothing is read from its connection until it is answered?
+    was_held: bool,
 }
 
 /// The service.
@@ -105,7 +110,7 @@ impl Server {
                 }
                 wake = wake.min(busy + idle);
             }
-            wake = self.unpark(now).map_or(wake, |at| wake.min(at));
+            let mut questions = self.unpark(now, &mut wake);
             wake = self.answers.tidy(now).map_or(wake, |at| wake.min(at));
             if now >= tidied + TIDY {
                 tidied = now;
@@ -124,7 +129,6 @@ impl Server {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }
-            let mut questions = Vec::new();
             for event in &events {
                 let flags = event.flags;
                 match event.data.u64() {
@@ -141,7 +145,7 @@ impl Server {
                 busy = Instant::now();
             }
             for question in questions {
-                self.answer(&question);
+                self.answer_or_hold(question);
             }
         }
     }
@@ -173,7 +177,7 @@ impl Server {
             let on = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
             match epoll::add(&self.epoll, &fd, epoll::EventData::new_u64(id), on) {
                 Ok(()) => {
-                    let new = Connection { fd, peer, last: now, parked: None };
+                    let new = Connection { fd, peer, last: now, parked: None, held: None };
                     self.connections.insert(id, new);
                 }
                 Err(_) => self.fair.leave(uid, now),
@@ -188,12 +192,7 @@ impl Server {
         let at = Instant::now();
         let connection = self.connections.get_mut(&from)?;
         if let Some(wait) = self.fair.wait(connection.peer.uid, at) {
-            connection.parked = Some(at + wait);
-            let off = epoll::EventFlags::empty();
-            let data = epoll::EventData::new_u64(from);
-            if epoll::modify(&self.epoll, &connection.fd, data, off).is_err() {
-                self.close(from);
-            }
+            self.park(from, at + wait, None);
             return None;
         }
         let mut bytes = [0; ASK_MAX + 1];
@@ -201,13 +200,49 @@ impl Server {
             Ok(got) if got.len > 0 && !got.is_odd && !has_unread(&connection.fd) => {
                 connection.last = at;
                 let ask = Ask::decode(&bytes[..got.len]);
-                Some(Question { from, sender: got.pid, at, ask })
+                Some(Question { from, sender: got.pid, at, ask, was_held: false })
             }
             Err(e) if e.kind() == ErrorKind::WouldBlock => None,
             _ => {
                 self.close(from);
                 None
             }
+        }
+    }
+
+    /// Reads nothing more from a connection until then.
+    fn park(&mut self, id: u64, until: Instant, held: Option<Question>) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        (connection.parked, connection.held) = (Some(until), held);
+        let off = epoll::EventFlags::empty();
+        let data = epoll::EventData::new_u64(id);
+        if epoll::modify(&self.epoll, &connection.fd, data, off).is_err() {
+            self.close(id);
+        }
+    }
+
+    /// Answers a question, unless its user has used up the account with other questions since it was read, and the answer
+    /// would take another walk.
+    fn answer_or_hold(&mut self, mut question: Question) {
+        let (id, now) = (question.from, Instant::now());
+        let Some(connection) = self.connections.get(&id) else { return };
+        let wait = self.fair.wait(connection.peer.uid, now);
+        if let Some(wait) = wait.filter(|_| !is_made(&self.answers, &question)) {
+            question.was_held = true;
+            return self.park(id, now + wait, Some(question));
+        }
+        self.answer(&question);
+        if question.was_held {
+            self.listen(id);
+        }
+    }
+
+    /// Reads from a connection again.
+    fn listen(&self, id: u64) {
+        if let Some(connection) = self.connections.get(&id) {
+            let on = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+            // If it fails, the connection is closed when it has been quiet for long.
+            let _ = epoll::modify(&self.epoll, &connection.fd, epoll::EventData::new_u64(id), on);
         }
     }
 
@@ -244,23 +279,29 @@ impl Server {
         self.fair.charge(uid, cpu_time().saturating_sub(begin), Instant::now());
     }
 
-    /// Reads again from those whose users may ask again. Returns when the next may.
-    fn unpark(&mut self, now: Instant) -> Option<Instant> {
-        let mut next = None;
+    /// Reads again from those whose users may ask again. Returns their questions that were held, the oldest first, and makes
+    /// `wake` the time at which the next may ask, if that is earlier.
+    fn unpark(&mut self, now: Instant, wake: &mut Instant) -> Vec<Question> {
+        let (mut held, mut idle) = (Vec::new(), Vec::new());
         for (id, connection) in &mut self.connections {
             match connection.parked {
                 Some(until) if until <= now => {
-                    let on = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-                    let data = epoll::EventData::new_u64(*id);
                     connection.parked = None;
-                    // If it fails, the connection is closed when it has been quiet for long.
-                    let _ = epoll::modify(&self.epoll, &connection.fd, data, on);
+                    match connection.held.take() {
+                        Some(question) => held.push(question),
+                        None => idle.push(*id),
+                    }
                 }
-                Some(until) => next = Some(next.map_or(until, |n: Instant| n.min(until))),
+                Some(until) => *wake = until.min(*wake),
                 None => {}
             }
         }
-        next
+        idle.into_iter().for_each(|id| self.listen(id));
+        if !held.is_empty() {
+            *wake = now;
+        }
+        held.sort_by_key(|q| q.at);
+        held
     }
 
     fn close_quiet(&mut self, now: Instant) {
@@ -283,12 +324,17 @@ enum Told<'a> {
     File(&'a OwnedFd, u64),
 }
 
-/// The answer to a question of a caller who may have one.
-fn tell<'a>(answers: &'a mut Answers, question: &Question) -> Result<Told<'a>, Refusal> {
+/// What a question asks for.
+enum Wanted {
+    Features,
+    /// An answer whose walk began at this moment or later.
+    Tasks(Strategy, Groups, Instant),
+}
+
+fn wanted(answers: &Answers, question: &Question) -> Result<Wanted, Refusal> {
     let ask = question.ask.as_ref().ok_or(Refusal::BadRequest)?;
-    let both = answers.groups(Strategy::All) | answers.groups(Strategy::AllThread);
-    match decode_request(&ask.request, both).map_err(|_| Refusal::BadRequest)? {
-        Command::Features => Ok(Told::Bytes(features(both).into())),
+    match decode_request(&ask.request, all_groups(answers)).map_err(|_| Refusal::BadRequest)? {
+        Command::Features => Ok(Wanted::Features),
         Command::Get(req) => {
             let strategy = req.strategy().ok_or(Refusal::BadRequest)?;
             if req.pid != 0 {
@@ -296,13 +342,37 @@ fn tell<'a>(answers: &'a mut Answers, question: &Question) -> Result<Told<'a>, R
             }
             let age = ask.max_age.min(MAX_AGE);
             let not_before = question.at.checked_sub(age).unwrap_or(question.at);
-            Ok(match answers.get(strategy, req.groups(), not_before)? {
+            Ok(Wanted::Tasks(strategy, req.groups(), not_before))
+        }
+        _ => Err(Refusal::BadRequest),
+    }
+}
+
+/// Is there an answer to this question already?
+fn is_made(answers: &Answers, question: &Question) -> bool {
+    match wanted(answers, question) {
+        Ok(Wanted::Tasks(strategy, groups, not_before)) => {
+            answers.made(strategy, groups, not_before).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// The answer to a question of a caller who may have one.
+fn tell<'a>(answers: &'a mut Answers, question: &Question) -> Result<Told<'a>, Refusal> {
+    match wanted(answers, question)? {
+        Wanted::Features => Ok(Told::Bytes(features(all_groups(answers)).into())),
+        Wanted::Tasks(strategy, groups, not_before) => {
+            Ok(match answers.get(strategy, groups, not_before)? {
                 Answer::Here(bytes) => Told::Bytes(bytes.into()),
                 Answer::File { shared, len, .. } => Told::File(shared, *len),
             })
         }
-        _ => Err(Refusal::BadRequest),
     }
+}
+
+fn all_groups(answers: &Answers) -> Groups {
+    answers.groups(Strategy::All) | answers.groups(Strategy::AllThread)
 }
 
 fn features(groups: Groups) -> Vec<u8> {
@@ -386,12 +456,19 @@ mod tests {
         sock::send(stream.as_fd(), &question, None).expect("it is sent");
     }
 
+    /// Asks for all processes.
+    fn ask_for_tasks(stream: &UnixStream) {
+        let req = taskdiag::wire::Req::new(Strategy::All, 0, Groups::BASE);
+        let question = Ask::new(MAX_AGE, taskdiag::wire::encode_request(&req)).encode();
+        sock::send(stream.as_fd(), &question, None).expect("it is sent");
+    }
+
     /// The reply that is there, if there is one.
     fn reply(mut stream: &UnixStream) -> Option<Reply> {
-        let mut head = [0; Reply::LEN];
+        let mut bytes = [0; 4096];
         stream.set_nonblocking(true).expect("it is set");
-        stream.read_exact(&mut head).ok()?;
-        Reply::decode(&head)
+        let len = stream.read(&mut bytes).ok()?;
+        Reply::decode(bytes[..len].first_chunk()?)
     }
 
     #[test]
@@ -408,5 +485,39 @@ mod tests {
         let took = here.run(Duration::from_millis(400));
         assert!(took < Duration::from_millis(30), "{took:?} of CPU time for nothing");
         assert!(here.server.connections.is_empty());
+    }
+
+    #[test]
+    fn questions_of_one_batch_are_paid_one_by_one() {
+        let mut here = Here::new();
+        let clients: Vec<UnixStream> = (0..4).map(|_| here.connect()).collect();
+        here.run(Duration::from_millis(20));
+        clients[..3].iter().for_each(ask);
+        ask_for_tasks(&clients[3]);
+        let ids: Vec<u64> = here.server.connections.keys().copied().collect();
+        let mut batch: Vec<Question> =
+            ids.iter().filter_map(|id| here.server.receive(*id)).collect();
+        batch.sort_by_key(|q| q.from);
+        let mut batch = batch.into_iter();
+        here.server.answer_or_hold(batch.next().expect("four"));
+        assert!(reply(&clients[0]).is_some());
+        // The first one has cost all that the user has.
+        let uid = rustix::process::geteuid().as_raw();
+        here.server.fair.charge(uid, Duration::from_millis(600), Instant::now());
+        here.server.answers.add(
+            Strategy::All,
+            Groups::BASE,
+            Instant::now(),
+            Answer::Here(Vec::new()),
+        );
+        batch.for_each(|q| here.server.answer_or_hold(q));
+        assert!(reply(&clients[3]).is_some(), "this answer is there already");
+        assert_eq!(clients.iter().filter_map(reply).count(), 0, "the others wait");
+        assert_eq!(here.server.connections.values().filter(|c| c.held.is_some()).count(), 2);
+        here.run(Duration::from_millis(800));
+        assert_eq!(clients.iter().filter_map(reply).count(), 2, "and are answered later");
+        ask(&clients[1]);
+        here.run(Duration::from_millis(20));
+        assert!(reply(&clients[1]).is_some(), "and are read again");
     }
 }
