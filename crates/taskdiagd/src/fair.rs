@@ -58,6 +58,11 @@ impl Fair {
         account.connections = account.connections.saturating_sub(1);
     }
 
+    /// The connections that this user has.
+    pub fn connections(&self, uid: u32) -> usize {
+        self.users.get(&uid).map_or(0, |account| account.connections)
+    }
+
     /// A question of this user took this much CPU time.
     pub fn charge(&mut self, uid: u32, cpu: Duration, now: Instant) {
         self.account(uid, now).balance -= cpu.as_secs_f64();

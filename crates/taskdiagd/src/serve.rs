@@ -4,6 +4,7 @@
 //! client is kept but its connection, and a client that sends half a question, or another one before it has read the
 //! reply, is disconnected.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -60,6 +61,8 @@ pub struct Server {
     listener: OwnedFd,
     epoll: OwnedFd,
     connections: HashMap<u64, Connection>,
+    /// The most connections at a time.
+    room: usize,
     next: u64,
     fair: Fair,
     answers: Answers,
@@ -86,6 +89,7 @@ impl Server {
             listener,
             epoll,
             connections: HashMap::new(),
+            room: CONNECTIONS,
             next: LISTENER + 1,
             fair: Fair::default(),
             answers: Answers::new(),
@@ -168,8 +172,13 @@ impl Server {
             };
             let now = Instant::now();
             let Ok(mut peer) = Peer::of(fd.as_fd()) else { continue };
-            if self.connections.len() >= CONNECTIONS || !self.fair.enter(peer.uid, now) {
+            if !self.fair.enter(peer.uid, now) {
                 continue;
+            }
+            if self.connections.len() >= self.room {
+                let begin = cpu_time();
+                self.make_room();
+                self.fair.charge(peer.uid, cpu_time().saturating_sub(begin), now);
             }
             peer.hold(fd.as_fd());
             let (id, uid) = (self.next, peer.uid);
@@ -269,11 +278,13 @@ impl Server {
             }
             Err(why) => (Reply::Refused(*why).encode().to_vec(), None),
         };
+        let is_over = told.as_ref().is_err_and(|why| lasts(*why, &connection.peer));
         let sent = sock::send(connection.fd.as_fd(), &bytes, file);
         let is_sent = sent.is_ok_and(|n| n == bytes.len());
         drop(told);
-        // A caller that does not keep to the protocol is disconnected.
-        if !is_sent || question.ask.is_none() {
+        // A caller that does not keep to the protocol is disconnected, and so is one that would be refused again. The latter can
+        // connect anew.
+        if !is_sent || question.ask.is_none() || is_over {
             self.close(question.from);
         }
         self.fair.charge(uid, cpu_time().saturating_sub(begin), Instant::now());
@@ -302,6 +313,16 @@ impl Server {
         }
         held.sort_by_key(|q| q.at);
         held
+    }
+
+    /// Closes a connection, so that a user who has few gets one though others keep all of them: the quietest one of the user
+    /// who has most.
+    fn make_room(&mut self) {
+        let rank = |c: &Connection| (self.fair.connections(c.peer.uid), Reverse(c.last));
+        let of = self.connections.iter().max_by_key(|(_, c)| rank(c)).map(|(id, _)| *id);
+        if let Some(id) = of {
+            self.close(id);
+        }
     }
 
     fn close_quiet(&mut self, now: Instant) {
@@ -368,6 +389,16 @@ fn tell<'a>(answers: &'a mut Answers, question: &Question) -> Result<Told<'a>, R
                 Answer::File { shared, len, .. } => Told::File(shared, *len),
             })
         }
+    }
+}
+
+/// Would this caller be refused again on the same connection?
+fn lasts(why: Refusal, peer: &Peer) -> bool {
+    use Refusal::{Confined, Mounts, PidNamespace, TimeNamespace, UnknownCaller, UserNamespace};
+    match why {
+        PidNamespace | UserNamespace | TimeNamespace | Mounts | Confined => true,
+        UnknownCaller => !peer.is_alive(),
+        _ => false,
     }
 }
 
@@ -519,5 +550,37 @@ mod tests {
         ask(&clients[1]);
         here.run(Duration::from_millis(20));
         assert!(reply(&clients[1]).is_some(), "and are read again");
+    }
+
+    #[test]
+    fn a_full_table_has_room_for_a_new_client() {
+        let mut here = Here::new();
+        here.server.room = 2;
+        let first = here.connect();
+        let second = here.connect();
+        here.run(Duration::from_millis(20));
+        ask(&first);
+        here.run(Duration::from_millis(20));
+        assert!(reply(&first).is_some());
+        let third = here.connect();
+        ask(&third);
+        here.run(Duration::from_millis(20));
+        assert!(reply(&third).is_some(), "it is served");
+        assert_eq!(here.server.connections.len(), 2);
+        ask(&first);
+        here.run(Duration::from_millis(20));
+        assert!(reply(&first).is_some(), "it has asked, so it stays");
+        assert_eq!((&second).read(&mut [0]).ok(), Some(0), "it never asked");
+    }
+
+    #[test]
+    fn who_would_be_refused_again_is_disconnected() {
+        let mut here = Here::new();
+        here.server.own = Err(String::from("a test wants it so"));
+        let client = here.connect();
+        ask(&client);
+        here.run(Duration::from_millis(20));
+        assert_eq!(reply(&client), Some(Reply::Refused(Refusal::Mounts)));
+        assert!(here.server.connections.is_empty());
     }
 }
