@@ -108,11 +108,12 @@ impl Server {
         loop {
             let now = Instant::now();
             let mut wake = now + TIDY;
-            if let Some(idle) = idle {
-                if now >= busy + idle {
+            // A time that no clock reaches is never over.
+            if let Some(end) = idle.and_then(|idle| busy.checked_add(idle)) {
+                if now >= end {
                     return Ok(());
                 }
-                wake = wake.min(busy + idle);
+                wake = wake.min(end);
             }
             let mut questions = self.unpark(now, &mut wake);
             wake = self.answers.tidy(now).map_or(wake, |at| wake.min(at));
@@ -582,5 +583,18 @@ mod tests {
         here.run(Duration::from_millis(20));
         assert_eq!(reply(&client), Some(Reply::Refused(Refusal::Mounts)));
         assert!(here.server.connections.is_empty());
+    }
+
+    #[test]
+    fn an_idle_time_of_centuries() {
+        let mut here = Here::new();
+        let mut client = here.connect();
+        ask(&client);
+        // It never ends, and the process of the tests ends without it.
+        std::thread::spawn(move || here.server.run(Some(Duration::MAX)));
+        client.set_read_timeout(Some(Duration::from_secs(20))).expect("it is set");
+        let mut head = [0; Reply::LEN];
+        client.read_exact(&mut head).expect("it runs");
+        assert!(Reply::decode(&head).is_some());
     }
 }
