@@ -1,12 +1,13 @@
 //! `taskdiag top`: what tasks do now, again and again.
 //!
-//! `scan` asks, `rows` chooses and sorts, `app` has the state and the keys, `draw` the screen. `once` prints instead.
+//! `scan` asks, `rows` chooses and sorts, `app` has the state, `keys` what keys do, `draw` the screen. `once` prints instead.
 
 mod act;
 mod app;
 mod detail;
 mod draw;
 mod head;
+mod keys;
 mod list;
 mod machine;
 mod once;
