@@ -43,7 +43,7 @@ pub enum Mode {
 pub enum Next {
     /// Draw again.
     Draw,
-    /// Ask again at once, then draw.
+    /// Ask again, then draw.
     Scan,
     /// Stop as by Ctrl-Z.
     Suspend,
@@ -80,6 +80,10 @@ pub struct App {
     pub offset: usize,
     /// The tasks on the screen.
     pub visible: Vec<u32>,
+    /// Has a key asked for other rows than the last answer has?
+    pub stale: bool,
+    /// Was the question about a task that is open not on the screen yet?
+    pub unseen: bool,
     /// Their details, from a request of their own.
     pub details: Details,
     /// What the keys are for.
@@ -133,6 +137,8 @@ impl App {
             cursor: 0,
             offset: 0,
             visible: Vec::new(),
+            stale: false,
+            unseen: false,
             details: Details::default(),
             mode: Mode::Table,
             message: None,
@@ -174,6 +180,7 @@ impl App {
     }
     /// Ask again.
     pub fn scan(&mut self) -> Result<(), Exit> {
+        self.stale = false;
         match self.scanner.scan(&self.shape) {
             // A frame that is damaged is no reason to end, as long as there is another on the screen.
             Err(Exit::Failed(why)) if self.scanner.is_replay() && self.scanner.scans > 0 => {
@@ -210,10 +217,15 @@ impl App {
         }
         self.move_to(self.cursor);
     }
+    /// Look up which tasks are on the screen when it is drawn next.
+    pub fn see(&mut self) {
+        let Some(frame) = self.scanner.frame() else { return };
+        let rows = self.offset..self.offset.saturating_add(self.page);
+        self.visible = self.rows.window(&frame, &self.shape, rows);
+    }
     /// Request the details that rows on the screen lack.
     pub fn look(&mut self) {
-        let Some(frame) = self.scanner.frame() else { return };
-        self.visible = self.rows.window(&frame, &self.shape, self.offset..self.offset + self.page);
+        self.see();
         self.scanner.look(&self.shape, &self.visible, &mut self.details);
     }
     /// Put the cursor on a row, and that row on the screen.

@@ -12,10 +12,13 @@ use super::list::{Kind, List};
 use super::prompt::{For, Prompt};
 use crate::args::top::SET;
 use crate::columns;
+use crate::exit::Exit;
 
 impl App {
     /// The task with the cursor. `None` if there is none, or if the row is a sum.
-    fn target(&self) -> Option<Target> {
+    fn target(&mut self) -> Option<Target> {
+        // Keys that came at once with this one may have moved the cursor.
+        self.see();
         let frame = self.scanner.frame()?;
         let i = *self.visible.get(self.cursor.checked_sub(self.offset)?)?;
         let row = frame.row(i as usize)?;
@@ -31,7 +34,7 @@ impl App {
     /// Do something with the task under the cursor.
     fn on_target(&mut self, f: impl FnOnce(&mut App, Target) -> Mode) -> Next {
         match self.target() {
-            Some(target) => self.mode = f(self, target),
+            Some(target) => (self.mode, self.unseen) = (f(self, target), true),
             None => self.message = Some(String::from("There is no single task here.")),
         }
         Next::Draw
@@ -59,12 +62,20 @@ impl App {
         Next::Scan
     }
     /// An event of the terminal.
-    pub fn on(&mut self, event: &Event) -> Next {
-        match event {
+    ///
+    /// # Errors
+    /// Those of a scan: an event that is about a row must find the rows that the events before it have asked for.
+    pub fn on(&mut self, event: &Event) -> Result<Next, Exit> {
+        if self.stale && matches!(self.mode, Mode::Table) && is_about_rows(event, self.page) {
+            self.scan()?;
+        }
+        let next = match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.on_key(*key),
             Event::Mouse(mouse) => self.on_mouse(*mouse),
             _ => Next::Draw,
-        }
+        };
+        self.stale |= next == Next::Scan;
+        Ok(next)
     }
     fn on_mouse(&mut self, mouse: MouseEvent) -> Next {
         let by = match mouse.kind {
@@ -93,8 +104,9 @@ impl App {
         let (line, cells) = &self.headers;
         if y == *line {
             let column = cells.iter().find(|(range, _)| range.contains(&x)).map(|(_, c)| *c);
-            if let Some(c) = column {
-                self.sort_by(self.shape.columns[c].field);
+            // A key that came at once with the click may have taken the column away.
+            if let Some(column) = column.and_then(|c| self.shape.columns.get(c)) {
+                self.sort_by(column.field);
                 return Next::Scan;
             }
         } else if y > *line && usize::from(y - line) <= self.page {
@@ -128,7 +140,7 @@ impl App {
             Mode::List(list) => self.on_list(list, key.code),
             Mode::Confirm(target, action) => {
                 match key.code {
-                    KeyCode::Char('y' | 'Y') => {
+                    KeyCode::Char('y' | 'Y') if !self.unseen => {
                         let done = act::act(&target, &action);
                         self.message = Some(done.unwrap_or_else(|why| why));
                         return Next::Scan;
@@ -244,6 +256,8 @@ impl App {
             KeyCode::Esc => return Next::Draw,
             KeyCode::Backspace => _ = prompt.text.pop(),
             KeyCode::Char(c) if !field::is_odd(c) => prompt.text.push(c),
+            // Nobody has seen yet which task it is about.
+            KeyCode::Enter if self.unseen && prompt.is_about_task() => {}
             KeyCode::Enter => match self.typed(&prompt) {
                 Ok(next) => return next,
                 Err(why) => prompt.wrong = Some(why),
@@ -285,6 +299,7 @@ impl App {
             KeyCode::Enter => match (&list.kind, list.chosen()) {
                 (Kind::Signals(target), Some(n)) => {
                     self.mode = Mode::Confirm(target.clone(), Action::Signal(SIGNALS[n].0));
+                    self.unseen = true;
                     return next;
                 }
                 (Kind::Sort, Some(n)) => {
@@ -352,6 +367,19 @@ impl App {
     }
 }
 
+/// Is an event of the table about one of its rows, or about how many there are?
+fn is_about_rows(event: &Event, page: usize) -> bool {
+    use KeyCode::{Char, Enter, F};
+    match event {
+        Event::Mouse(_) => true,
+        Event::Key(key) => {
+            moved(key.code, page).is_some()
+                || matches!(key.code, Enter | F(9) | Char('i' | 'k' | 'n' | 'a'))
+        }
+        _ => false,
+    }
+}
+
 /// How far a key moves.
 fn moved(key: KeyCode, page: usize) -> Option<isize> {
     let page = page.max(1) as isize;
@@ -365,3 +393,6 @@ fn moved(key: KeyCode, page: usize) -> Option<isize> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;

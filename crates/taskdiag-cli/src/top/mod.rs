@@ -49,26 +49,24 @@ fn watch(app: &mut App, screen: &mut Screen) -> Result<(), Exit> {
             true => Duration::from_secs(3600),
             false => due(app, asked).saturating_duration_since(Instant::now()),
         };
-        let mut next = Next::Draw;
         match screen.wait(rest)? {
             Wake::Quit => return Ok(()),
             Wake::Time | Wake::Redraw => {}
             Wake::Events(events) => {
                 for event in &events {
-                    match app.on(event) {
+                    match app.on(event)? {
                         Next::Quit => return Ok(()),
                         Next::Suspend => screen.suspend()?,
-                        Next::Scan => next = Next::Scan,
-                        Next::Draw => {}
+                        Next::Scan | Next::Draw => {}
                     }
                 }
             }
         }
-        if next == Next::Scan || !app.paused && Instant::now() >= due(app, asked) {
+        if app.stale || !app.paused && Instant::now() >= due(app, asked) {
             asked = Instant::now();
-            match next {
-                Next::Scan => app.scan()?,
-                _ => app.go_on()?,
+            match app.stale {
+                true => app.scan()?,
+                false => app.go_on()?,
             }
         }
     }
@@ -80,5 +78,6 @@ fn show(app: &mut App, screen: &mut Screen) -> Result<(), Exit> {
     app.move_to(app.cursor);
     app.look();
     screen.terminal.draw(|frame| draw::draw(app, frame))?;
+    app.unseen = false;
     Ok(())
 }

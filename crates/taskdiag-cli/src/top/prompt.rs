@@ -31,6 +31,10 @@ pub struct Prompt {
 }
 
 impl Prompt {
+    /// Is it about one task, with which something is done?
+    pub fn is_about_task(&self) -> bool {
+        matches!(self.what, For::Nice(_) | For::Cpus(_))
+    }
     /// What is asked.
     pub fn title(&self) -> String {
         match &self.what {
