@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use crate::args::top::TopArgs;
 use crate::exit::Exit;
 use app::{App, Next, due};
-use screen::{Screen, Wake};
+use screen::{Screen, Stop, Wake};
 
 /// Run it.
 pub fn run(args: &TopArgs) -> Result<(), Exit> {
@@ -56,7 +56,7 @@ fn watch(app: &mut App, screen: &mut Screen) -> Result<(), Exit> {
                 for event in &events {
                     match app.on(event)? {
                         Next::Quit => return Ok(()),
-                        Next::Suspend => screen.suspend()?,
+                        Next::Suspend => screen.suspend(Stop::Group)?,
                         Next::Scan | Next::Draw => {}
                     }
                 }

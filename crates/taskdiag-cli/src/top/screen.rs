@@ -45,6 +45,7 @@ struct Signals {
     woken: UnixStream,
     quit: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
+    continued: Arc<AtomicBool>,
     redraw: Arc<AtomicBool>,
 }
 
@@ -53,11 +54,12 @@ impl Signals {
         let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         let flag = || Arc::new(AtomicBool::new(false));
-        let (quit, stop, redraw) = (flag(), flag(), flag());
-        let kinds: [(&Arc<AtomicBool>, &[i32]); 3] = [
+        let (quit, stop, continued, redraw) = (flag(), flag(), flag(), flag());
+        let kinds: [(&Arc<AtomicBool>, &[i32]); 4] = [
             (&quit, &[SIGTERM, SIGHUP, SIGINT, SIGQUIT]),
             (&stop, &[SIGTSTP]),
-            (&redraw, &[SIGCONT, SIGWINCH]),
+            (&continued, &[SIGCONT]),
+            (&redraw, &[SIGWINCH]),
         ];
         for (flag, numbers) in kinds {
             for number in numbers {
@@ -65,7 +67,7 @@ impl Signals {
                 signal_hook::low_level::pipe::register(*number, wake.try_clone()?)?;
             }
         }
-        Ok(Signals { woken, quit, stop, redraw })
+        Ok(Signals { woken, quit, stop, continued, redraw })
     }
     fn drain(&self) {
         let mut bytes = [0; 64];
@@ -125,16 +127,21 @@ impl Screen {
             return Ok(Wake::Quit);
         }
         if was(&self.signals.stop) {
-            self.suspend()?;
+            self.suspend(Stop::Alone)?;
             return Ok(Wake::Redraw);
+        }
+        let is_continued = was(&self.signals.continued);
+        if is_continued {
+            // Whoever stopped us may have left the terminal in another mode. The library believes that it is in raw mode, and
+            // would do nothing if it were not told otherwise.
+            disable_raw_mode()?;
+            enable_raw_mode()?;
         }
         let mut events = Vec::new();
         while event::poll(Duration::ZERO)? {
             events.push(event::read()?);
         }
-        if was(&self.signals.redraw) {
-            // Whoever stopped us may have left the terminal in another mode.
-            enable_raw_mode()?;
+        if was(&self.signals.redraw) || is_continued {
             self.terminal.clear()?;
             if events.is_empty() {
                 return Ok(Wake::Redraw);
@@ -142,13 +149,14 @@ impl Screen {
         }
         Ok(if events.is_empty() { Wake::Time } else { Wake::Events(events) })
     }
-    /// Stop as Ctrl-Z does, with the terminal given back, until the shell continues the program.
-    pub fn suspend(&mut self) -> io::Result<()> {
+    /// Stop, with the terminal given back, until the shell continues the program. If no shell waits for it, go on at once.
+    pub fn suspend(&mut self, who: Stop) -> io::Result<()> {
         give_back();
-        // SAFETY: a signal to this process itself, which stops it.
-        unsafe { libc::raise(libc::SIGSTOP) };
+        stop(who);
         self.terminal = enter()?;
-        self.signals.redraw.store(false, Ordering::Relaxed);
+        for flag in [&self.signals.stop, &self.signals.continued, &self.signals.redraw] {
+            flag.store(false, Ordering::Relaxed);
+        }
         Ok(())
     }
 }
@@ -156,6 +164,30 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         give_back();
+    }
+}
+
+/// Who is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// This process, which got the signal.
+    Alone,
+    /// All processes of its group, as by Ctrl-Z in a terminal that is not in raw mode. A shell waits for the whole group.
+    Group,
+}
+
+/// Stops by SIGTSTP. The kernel ignores this signal, other than SIGSTOP, where no shell could continue the group.
+fn stop(who: Stop) {
+    let group = if who == Stop::Group { 0 } else { std::process::id() as libc::pid_t };
+    // SAFETY: all zeroes are a sigaction, with the default action and an empty mask. The calls read and write these two,
+    // and the handler that is put back is the one that was there.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        let mut before: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(SIGTSTP, &raw const default, &raw mut before) == 0 {
+            libc::kill(group, SIGTSTP);
+            libc::sigaction(SIGTSTP, &raw const before, std::ptr::null_mut());
+        }
     }
 }
 

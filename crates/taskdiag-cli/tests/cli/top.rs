@@ -397,9 +397,42 @@ fn it_can_be_stopped_and_continued() {
     tmux.until_has("still here");
     tmux.keys(&["fg", "Enter"]);
     tmux.until_has("view cpu");
-    // A stop from outside, which cannot be caught, and no word of the shell.
+    // A stop from outside, which cannot be caught. The shell puts the terminal into its own mode.
+    let shell = tmux.call(&["display-message", "-p", "#{pane_pid}"]);
+    let children = format!("/proc/{0}/task/{0}/children", shell.trim());
+    let top: i32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    let tty = tmux.call(&["display-message", "-p", "#{pane_tty}"]);
+    let is_raw = || {
+        let modes = Command::new("stty").args(["-a", "-F", tty.trim()]).output().unwrap();
+        let modes = String::from_utf8(modes.stdout).unwrap();
+        modes.contains("-icanon") && modes.contains("-echo ")
+    };
+    assert!(is_raw());
+    // SAFETY: a signal to the program that was started here.
+    unsafe { libc::kill(top, libc::SIGSTOP) };
+    // A shell that edits lines has raw mode, too, so its last word is waited for.
+    tmux.until("the shell", |s| s.trim_end().ends_with('$'));
+    tmux.keys(&["stty sane; fg", "Enter"]);
+    tmux.until("raw mode", |_| is_raw());
+    tmux.keys(&["?"]);
+    tmux.until_has("Keys (Esc closes)");
+    tmux.keys(&["q"]);
+    tmux.until_has("view cpu");
     tmux.keys(&["q"]);
     tmux.until_has("still here");
+}
+
+/// The shell that starts it here does not wait for a stop, so nobody would continue it.
+#[test]
+fn it_goes_on_where_nobody_would_continue_it() {
+    let tmux = Tmux::top(80, 24, "", "");
+    tmux.until_has("view cpu");
+    tmux.keys(&["C-z"]);
+    tmux.keys(&["?"]);
+    tmux.until_has("Keys (Esc closes)");
+    tmux.keys(&["q"]);
+    tmux.keys(&["q"]);
+    tmux.until_has("code 0");
 }
 
 #[test]
