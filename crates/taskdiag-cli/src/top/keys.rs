@@ -49,11 +49,24 @@ impl App {
             Value::Missing(_) => format!("{} missing", by.name),
             value => {
                 let mut text = Vec::new();
-                field::text(&mut text, frame.cx, by.form, None, value);
-                let text =
-                    String::from_utf8_lossy(&text).replace('\\', "\\\\").replace('"', "\\\"");
-                format!("{} == \"{text}\"", by.name)
+                // An expression compares these bytes, not what is shown in place of some of them.
+                match value {
+                    Value::Bytes { data, .. } => text.extend_from_slice(data),
+                    value => field::text(&mut text, frame.cx, by.form, None, value),
+                }
+                let Some(text) = quoted(&text) else {
+                    self.message = Some(format!(
+                        "No expression can have this {}: it has both kinds of quotes, or characters that are not shown.",
+                        by.name
+                    ));
+                    return Next::Draw;
+                };
+                format!("{} == {text}", by.name)
             }
+        };
+        let condition = match &self.filter {
+            Some(before) => format!("({before}) and {condition}"),
+            None => condition,
         };
         match self.condition(Some(condition), self.user.clone()) {
             Ok(()) => self.set_view(self.view),
@@ -381,6 +394,14 @@ fn is_about_rows(event: &Event, page: usize) -> bool {
 }
 
 /// How far a key moves.
+/// A text as a value of an expression, which has no escapes. `None`: it cannot be written as one, or a person could not
+/// read it.
+fn quoted(text: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(text).ok().filter(|t| !t.contains(field::is_odd))?;
+    let quote = ['"', '\''].into_iter().find(|q| !text.contains(*q))?;
+    Some(format!("{quote}{text}{quote}"))
+}
+
 fn moved(key: KeyCode, page: usize) -> Option<isize> {
     let page = page.max(1) as isize;
     Some(match key {

@@ -126,3 +126,34 @@ fn a_click_on_a_column_that_is_gone() {
     let click = MouseEvent { kind, column: 12, row: 3, modifiers: KeyModifiers::NONE };
     assert!(app.on(&Event::Mouse(click)).is_ok());
 }
+
+/// A process of this test with this name.
+fn named(dir: &tempfile::TempDir, name: &str) -> Child {
+    let link = dir.path().join(name);
+    std::os::unix::fs::symlink("/bin/sleep", &link).expect("a link");
+    Command::new(link).arg("60").spawn().expect("sleep is there")
+}
+
+#[test]
+fn a_sum_is_opened_within_the_condition() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let names = ["plain", "a'b", "a\"b", "back\\slash", "both'\"", "t\tab"];
+    for name in names {
+        let first = named(&dir, name);
+        let second = Command::new(dir.path().join(name)).arg("60").spawn().expect("it runs");
+        let all = Sleepers(vec![first, second]);
+        let mut app = top(&["--by", "comm", "--where", &format!("pid == {}", all.pid(1))]);
+        assert_eq!(app.rows.len(), 1, "{name:?}");
+        press(&mut app, &[KeyCode::Enter]);
+        if ["both'\"", "t\tab"].contains(&name) {
+            assert!(app.message.is_some_and(|m| m.contains("No expression can")), "{name:?}");
+            continue;
+        }
+        assert!(app.stale && app.message.is_none(), "{name:?}: {:?}", app.message);
+        app.scan().expect("/proc is there");
+        drawn(&mut app);
+        assert_eq!(app.rows.len(), 1, "{name:?}: {:?}", app.filter);
+        press(&mut app, &[KeyCode::Char('k')]);
+        assert_eq!(asked(&app), Some(all.pid(1)), "{name:?}");
+    }
+}
