@@ -9,7 +9,7 @@ use super::act::{self, Action, SIGNALS, Target};
 use super::app::{App, Mode, Next};
 use super::detail::{Detail, PAGES};
 use super::list::{Kind, List};
-use super::prompt::{For, Prompt};
+use super::prompt::{For, Prompt, erase};
 use crate::args::top::SET;
 use crate::columns;
 use crate::exit::Exit;
@@ -129,30 +129,32 @@ impl App {
     }
     fn on_key(&mut self, key: KeyEvent) -> Next {
         self.message = None;
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
-            match key.code {
-                KeyCode::Char('c') => return Next::Quit,
-                KeyCode::Char('z') => return Next::Suspend,
-                _ => {}
-            }
-        }
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let code = match key.code {
+            KeyCode::Char('c') if is_control => return Next::Quit,
+            KeyCode::Char('z') if is_control => return Next::Suspend,
+            // Backspace of some terminals.
+            KeyCode::Char('h') if is_control => KeyCode::Backspace,
+            KeyCode::Char(letter) if is_control => return self.on_control(letter),
+            code => code,
+        };
         match std::mem::replace(&mut self.mode, Mode::Table) {
-            Mode::Table => self.on_table(key.code),
+            Mode::Table => self.on_table(code),
             Mode::Help(top) => {
-                match moved(key.code, self.page) {
+                match moved(code, self.page) {
                     Some(by) => self.mode = Mode::Help(top.saturating_add_signed(by)),
                     None if matches!(
-                        key.code,
+                        code,
                         KeyCode::Char('q' | '?') | KeyCode::Esc | KeyCode::Enter
                     ) => {}
                     None => self.mode = Mode::Help(top),
                 }
                 Next::Draw
             }
-            Mode::Prompt(prompt) => self.on_prompt(prompt, key.code),
-            Mode::List(list) => self.on_list(list, key.code),
+            Mode::Prompt(prompt) => self.on_prompt(prompt, code),
+            Mode::List(list) => self.on_list(list, code),
             Mode::Confirm(target, action) => {
-                match key.code {
+                match code {
                     KeyCode::Char('y' | 'Y') if !self.unseen => {
                         let done = act::act(&target, &action);
                         self.message = Some(done.unwrap_or_else(|why| why));
@@ -165,8 +167,20 @@ impl App {
                 }
                 Next::Draw
             }
-            Mode::Detail(detail) => self.on_detail(detail, key.code),
+            Mode::Detail(detail) => self.on_detail(detail, code),
         }
+    }
+    /// A letter with Ctrl. It edits text as a shell does, and is not that letter.
+    fn on_control(&mut self, letter: char) -> Next {
+        match &mut self.mode {
+            Mode::Prompt(prompt) => {
+                erase(&mut prompt.text, letter);
+                prompt.wrong = None;
+            }
+            Mode::List(list) => list.erase(letter),
+            _ => {}
+        }
+        Next::Draw
     }
     fn on_table(&mut self, key: KeyCode) -> Next {
         if let Some(by) = moved(key, self.page) {
@@ -380,6 +394,14 @@ impl App {
     }
 }
 
+/// A text as a value of an expression, which has no escapes. `None`: it cannot be written as one, or a person could not
+/// read it.
+fn quoted(text: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(text).ok().filter(|t| !t.contains(field::is_odd))?;
+    let quote = ['"', '\''].into_iter().find(|q| !text.contains(*q))?;
+    Some(format!("{quote}{text}{quote}"))
+}
+
 /// Is an event of the table about one of its rows, or about how many there are?
 fn is_about_rows(event: &Event, page: usize) -> bool {
     use KeyCode::{Char, Enter, F};
@@ -394,14 +416,6 @@ fn is_about_rows(event: &Event, page: usize) -> bool {
 }
 
 /// How far a key moves.
-/// A text as a value of an expression, which has no escapes. `None`: it cannot be written as one, or a person could not
-/// read it.
-fn quoted(text: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(text).ok().filter(|t| !t.contains(field::is_odd))?;
-    let quote = ['"', '\''].into_iter().find(|q| !text.contains(*q))?;
-    Some(format!("{quote}{text}{quote}"))
-}
-
 fn moved(key: KeyCode, page: usize) -> Option<isize> {
     let page = page.max(1) as isize;
     Some(match key {

@@ -3,6 +3,7 @@
 use taskdiag::field::{Field, TASKS};
 
 use super::act::{Target, signal_name};
+use super::prompt::erase;
 use crate::args::top::SET;
 
 /// What is chosen.
@@ -79,6 +80,18 @@ impl List {
             Some(c) => self.typed.push(c),
             None => _ = self.typed.pop(),
         }
+        self.find();
+    }
+    /// Take away what Ctrl and this letter do.
+    pub fn erase(&mut self, letter: char) {
+        let before = self.typed.len();
+        erase(&mut self.typed, letter);
+        if self.typed.len() != before {
+            self.find();
+        }
+    }
+    /// Show the entries that have the text that was typed.
+    fn find(&mut self) {
         let typed = self.typed.to_lowercase();
         let has = |i: &usize| self.texts[*i].to_lowercase().contains(&typed);
         self.shown = (0..self.texts.len()).filter(has).collect();

@@ -30,6 +30,20 @@ pub struct Prompt {
     pub wrong: Option<String>,
 }
 
+/// What Ctrl and a letter take away from a text: Ctrl-U all of it, Ctrl-W its last word.
+pub fn erase(text: &mut String, letter: char) {
+    match letter {
+        'u' => text.clear(),
+        'w' => {
+            let words = text.trim_end();
+            let end = words.rfind(char::is_whitespace);
+            let end = end.map_or(0, |i| i + words[i..].chars().next().map_or(0, char::len_utf8));
+            text.truncate(end);
+        }
+        _ => {}
+    }
+}
+
 impl Prompt {
     /// Is it about one task, with which something is done?
     pub fn is_about_task(&self) -> bool {
@@ -45,5 +59,26 @@ impl Prompt {
             For::Nice(target) => format!("Nice value of {target}, -20 to 19"),
             For::Cpus(target) => format!("CPUs for {target}, such as 0,2-3"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_erased() {
+        let after = |text: &str, letter| {
+            let mut text = text.to_owned();
+            erase(&mut text, letter);
+            text
+        };
+        assert_eq!(after("rss > 1G", 'u'), "");
+        for (text, left) in
+            [("rss > 1G", "rss > "), ("rss  ", ""), ("a\u{2003}b ", "a\u{2003}"), ("", "")]
+        {
+            assert_eq!(after(text, 'w'), left, "{text:?}");
+        }
+        assert_eq!(after("rss > 1G", 'a'), "rss > 1G");
     }
 }

@@ -127,6 +127,39 @@ fn a_click_on_a_column_that_is_gone() {
     assert!(app.on(&Event::Mouse(click)).is_ok());
 }
 
+fn control(app: &mut App, letter: char) -> Next {
+    let event = Event::Key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL));
+    app.on(&event).expect("/proc is there")
+}
+
+#[test]
+fn letters_with_control_are_no_letters() {
+    let all = Sleepers::new(1);
+    let mut app = top(&["--where", &all.condition()]);
+    for letter in "abdefgijklmnopqrstuvwxy".chars() {
+        assert_eq!(control(&mut app, letter), Next::Draw, "{letter}");
+        assert!(matches!(app.mode, Mode::Table), "{letter}");
+    }
+    assert_eq!(control(&mut app, 'c'), Next::Quit);
+    assert_eq!(control(&mut app, 'z'), Next::Suspend);
+    press(&mut app, &[KeyCode::Char('/')]);
+    let text = |app: &App| match &app.mode {
+        Mode::Prompt(prompt) => prompt.text.clone(),
+        other => panic!("{other:?}"),
+    };
+    control(&mut app, 'u');
+    assert_eq!(text(&app), "");
+    press(&mut app, &"rss > 1G".chars().map(KeyCode::Char).collect::<Vec<_>>());
+    control(&mut app, 'a');
+    control(&mut app, 'h');
+    assert_eq!(text(&app), "rss > 1");
+    control(&mut app, 'w');
+    assert_eq!(text(&app), "rss > ");
+    press(&mut app, &[KeyCode::Esc, KeyCode::Char('s'), KeyCode::Char('r'), KeyCode::Char('s')]);
+    control(&mut app, 'u');
+    assert!(matches!(&app.mode, Mode::List(list) if list.typed.is_empty() && list.shown.len() > 9));
+}
+
 /// A process of this test with this name.
 fn named(dir: &tempfile::TempDir, name: &str) -> Child {
     let link = dir.path().join(name);
