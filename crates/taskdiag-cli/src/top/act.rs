@@ -89,11 +89,11 @@ pub fn act(target: &Target, action: &Action) -> Result<String, String> {
             Ok(format!("{} was sent to {target}", signal_name(*number)))
         }
         Action::Nice(value) => {
-            each_thread(target, &pidfd, |tid| nice(tid, *value))?;
+            each_thread(target, &pidfd, |tid| nice(tid, *value), not_nice)?;
             Ok(format!("{target} has nice value {value}"))
         }
         Action::Cpus(list) => {
-            each_thread(target, &pidfd, |tid| run_on(tid, list))?;
+            each_thread(target, &pidfd, |tid| run_on(tid, list), refused)?;
             Ok(format!("{target} runs on the CPUs that were named"))
         }
     }
@@ -105,6 +105,16 @@ fn refused(e: Errno) -> String {
             String::from("that is not permitted: only its owner or root may")
         }
         e => format!("the kernel refused it: {}", std::io::Error::from(e)),
+    }
+}
+
+/// Why a nice value was not set.
+fn not_nice(e: Errno) -> String {
+    match e {
+        Errno::ACCESS => String::from(
+            "that is not permitted: only root may lower a nice value, and others as far as 'ulimit -e' says",
+        ),
+        e => refused(e),
     }
 }
 
@@ -146,26 +156,50 @@ fn each_thread(
     target: &Target,
     pidfd: &OwnedFd,
     f: impl Fn(i32) -> Result<(), Errno>,
+    why: impl Fn(Errno) -> String,
 ) -> Result<(), String> {
-    let tids: Vec<i32> = match target.tid {
-        Some(tid) => vec![tid as i32],
-        None => {
-            let dir = std::fs::read_dir(format!("/proc/{}/task", target.pid));
-            let names = dir.into_iter().flatten().flatten();
-            names.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
-        }
+    let done = match target.tid {
+        Some(tid) => of_all(&[tid as i32], f, why),
+        None => threads(target.pid).and_then(|tids| of_all(&tids, f, why)),
     };
-    for tid in tids {
-        match f(tid) {
-            // A thread that ended meanwhile.
-            Ok(()) | Err(Errno::SRCH) => {}
-            Err(e) => return Err(refused(e)),
-        }
-    }
     match lives(pidfd) {
-        true => Ok(()),
+        true => done,
         false => Err(format!("{target} ended meanwhile")),
     }
+}
+
+/// Do something to these threads.
+fn of_all(
+    tids: &[i32],
+    f: impl Fn(i32) -> Result<(), Errno>,
+    why: impl Fn(Errno) -> String,
+) -> Result<(), String> {
+    let mut done = 0;
+    for tid in tids {
+        match f(*tid) {
+            Ok(()) => done += 1,
+            // A thread that ended meanwhile.
+            Err(Errno::SRCH) => {}
+            Err(e) if done == 0 => return Err(why(e)),
+            Err(e) => {
+                return Err(format!("{}; it was done to {done} of {} threads", why(e), tids.len()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The threads of a process. There is at least one.
+fn threads(pid: u32) -> Result<Vec<i32>, String> {
+    let path = format!("/proc/{pid}/task");
+    let failed =
+        |why: String| format!("its threads cannot be listed, so nothing was done: {path}: {why}");
+    let mut tids = Vec::new();
+    for entry in std::fs::read_dir(&path).map_err(|e| failed(e.to_string()))? {
+        let name = entry.map_err(|e| failed(e.to_string()))?.file_name();
+        tids.extend(name.to_str().and_then(|n| n.parse::<i32>().ok()));
+    }
+    if tids.is_empty() { Err(failed(String::from("it is empty"))) } else { Ok(tids) }
 }
 
 fn nice(tid: i32, value: i32) -> Result<(), Errno> {
@@ -227,6 +261,20 @@ mod tests {
         let one = before.split(['-', ',']).next().unwrap().to_owned();
         act(&target, &Action::Cpus(cpus(&one).unwrap())).expect("a CPU that it may use");
         assert_eq!(allowed(), one);
+    }
+
+    #[test]
+    fn why_nothing_was_done() {
+        assert!(not_nice(Errno::ACCESS).contains("only root may lower a nice value"));
+        assert!(not_nice(Errno::PERM).contains("only its owner or root may"));
+        // There is no process 0.
+        let target = Target { pid: 0, tid: None, start_ns: 0, comm: String::from("none") };
+        let me = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).expect("it lives");
+        let why = each_thread(&target, &me, |_| Ok(()), refused).expect_err("there are no threads");
+        assert!(why.contains("/proc/0/task") && why.contains("nothing was done"), "{why}");
+        let second = |tid| if tid == 1 { Ok(()) } else { Err(Errno::ACCESS) };
+        let why = of_all(&[1, 2, 3], second, not_nice).expect_err("only one is allowed");
+        assert!(why.contains("done to 1 of 3 threads"), "{why}");
     }
 
     #[test]
