@@ -326,5 +326,10 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub fn due(app: &App, asked: Instant) -> Instant {
     // The first two follow each other soon, because there are no rates before the second.
     let first = Duration::from_millis(300).min(app.interval());
-    asked + if app.scanner.scans < 2 { first } else { app.interval() }
+    // What is later than that is never, and the clock has no number for it.
+    let next = if app.scanner.scans < 2 { first } else { app.interval().min(NEVER) };
+    asked + next
 }
+
+/// A century.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);

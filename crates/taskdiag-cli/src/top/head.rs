@@ -75,7 +75,7 @@ fn replayed(app: &App, replay: &super::replay::Replay) -> [String; LINES] {
     [
         replay.line() + &plays,
         tasks(app, machine),
-        format!("CPU % {} of one CPU by these tasks; {} CPUs", or_unknown(used), machine.cpus),
+        format!("CPU % {} of one CPU by these tasks; {}", or_unknown(used), cpus(machine.cpus)),
         format!(
             "Memory {}; up {}",
             human(app, machine.memory("MemTotal")),
@@ -120,16 +120,20 @@ fn tasks(app: &App, machine: &Machine) -> String {
     line
 }
 
+/// How many CPUs there are.
+fn cpus(number: Option<usize>) -> String {
+    format!("{} {}", or_unknown(number), if number == Some(1) { "CPU" } else { "CPUs" })
+}
+
 fn cpu(app: &App, machine: &Machine) -> String {
-    let cpus = machine.cpus;
-    let word = if cpus == 1 { "CPU" } else { "CPUs" };
+    let cpus = cpus(machine.cpus);
     match machine.shares(&app.before) {
         Some([user, nice, system, idle, iowait, irq, softirq, steal]) => format!(
             "CPU % user {user:.1}, nice {nice:.1}, system {system:.1}, idle {idle:.1}, iowait {iowait:.1}, irq {:.1}, \
-             steal {steal:.1}; {cpus} {word}",
+             steal {steal:.1}; {cpus}",
             irq + softirq
         ),
-        None => format!("CPU % ?; {cpus} {word}"),
+        None => format!("CPU % ?; {cpus}"),
     }
 }
 
@@ -200,6 +204,11 @@ fn shown(app: &App) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_cpus() {
+        assert_eq!([None, Some(1), Some(2)].map(cpus), ["? CPUs", "1 CPU", "2 CPUs"]);
+    }
 
     #[test]
     fn times_for_a_person() {

@@ -16,7 +16,7 @@ pub struct Machine {
     /// CPU time in ticks: user, nice, system, idle, iowait, irq, softirq, steal.
     pub cpu: Option<[u64; 8]>,
     /// CPUs that are on.
-    pub cpus: usize,
+    pub cpus: Option<usize>,
     /// Processes and threads that began since boot.
     pub forks: Option<u64>,
     /// Memory in KiB, by the kernel's names.
@@ -26,7 +26,10 @@ pub struct Machine {
 impl Machine {
     /// Read it.
     pub fn read() -> Machine {
-        let text = |name: &str| fs::read_to_string(format!("/proc/{name}")).unwrap_or_default();
+        Machine::of(|name| fs::read_to_string(format!("/proc/{name}")).unwrap_or_default())
+    }
+    /// From the texts of files of /proc by their names; empty: it cannot be read.
+    fn of(text: impl Fn(&str) -> String) -> Machine {
         let (uptime, load, stat) = (text("uptime"), text("loadavg"), text("stat"));
         let mut machine = Machine {
             uptime_s: uptime.split('.').next().and_then(|s| s.parse().ok()),
@@ -47,7 +50,9 @@ impl Machine {
                     machine.cpu = Some(times);
                 }
                 "processes" => machine.forks = words.next().and_then(|w| w.parse().ok()),
-                name if name.starts_with("cpu") => machine.cpus += 1,
+                name if name.starts_with("cpu") => {
+                    machine.cpus = Some(machine.cpus.unwrap_or(0) + 1)
+                }
                 _ => {}
             }
         }
@@ -60,7 +65,7 @@ impl Machine {
             .then(|| (String::from("MemTotal"), info.mem_total_bytes / 1024));
         Machine {
             uptime_s: Some(info.boottime_ns / 1_000_000_000),
-            cpus: info.ncpus as usize,
+            cpus: (info.ncpus > 0).then_some(info.ncpus as usize),
             memory: memory.into_iter().collect(),
             ..Machine::default()
         }
@@ -98,9 +103,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_part_of_proc_does_not_show_is_not_known() {
+        let machine = Machine::of(|_| String::new());
+        assert_eq!((machine.cpus, machine.uptime_s, machine.forks), (None, None, None));
+        let stat = "cpu  1 2 3 4 5 6 7 8 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\nprocesses 9\n";
+        let machine = Machine::of(|name| String::from(if name == "stat" { stat } else { "" }));
+        assert_eq!((machine.cpus, machine.forks), (Some(1), Some(9)));
+    }
+
+    #[test]
     fn this_machine_has_memory_and_cpus() {
         let machine = Machine::read();
-        assert!(machine.memory("MemTotal").is_some_and(|b| b > 0) && machine.cpus > 0);
+        assert!(machine.memory("MemTotal").is_some_and(|b| b > 0));
+        assert!(machine.cpus.is_some_and(|n| n > 0));
         assert!(machine.uptime_s.is_some() && machine.load.is_some() && machine.forks.is_some());
     }
 }

@@ -190,3 +190,11 @@ fn a_sum_is_opened_within_the_condition() {
         assert_eq!(asked(&app), Some(all.pid(1)), "{name:?}");
     }
 }
+
+#[test]
+fn a_delay_that_no_clock_reaches() {
+    let mut app = top(&["-d", "10000000000000000000s"]);
+    app.scan().expect("/proc is there");
+    let now = std::time::Instant::now();
+    assert!(crate::top::app::due(&app, now) > now + std::time::Duration::from_secs(3600));
+}
