@@ -1,8 +1,8 @@
 //! The loop of the service: one thread that waits for connections and questions, and never for a single client.
 //!
 //! A question is one message, and its reply is one that the empty send buffer of the socket has room for. So nothing of a
-//! client is kept but its connection, and a client that sends half a question, or another one before it has read the
-//! reply, is disconnected.
+//! client is kept but its connection, and one question if its user has to wait. A client that sends half a question, or
+//! another one before it has read the reply, is disconnected.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
