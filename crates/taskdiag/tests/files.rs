@@ -254,8 +254,9 @@ fn paths_and_mappings_are_of_the_process() {
     };
     m.task(1, 1, "main", |w| {
         w.put_list(Fd::ALL_VALID, &[build!(Fd { nlink: 0, name: 1, ..fd(3, FdType::Reg, 5, 0) })]);
-        path(w, PathKind::Exe, BLOB_DELETED, b"/bin/old");
-        path(w, PathKind::Cwd, 0, b"/");
+        path(w, PathKind::Exe, BLOB_DELETED, b"/bin/old (deleted)");
+        // The name of the directory itself ends so.
+        path(w, PathKind::Cwd, 0, b"/home/x (deleted)");
         w.put_blob_missing(Group::Paths as u16, PathKind::Root as u32, Reason::Denied);
         let vma = |start, name, kind: VmaKind, inode| {
             build!(Vma {
@@ -282,7 +283,7 @@ fn paths_and_mappings_are_of_the_process() {
     });
     m.task(2, 1, "own", |w| {
         w.put_list::<Fd>(Fd::ALL_VALID, &[]);
-        path(w, PathKind::Cwd, 0, b"/");
+        path(w, PathKind::Cwd, 0, b"/home/x (deleted)");
         w.shared(Group::Vma, 1);
     });
     m.task(3, 3, "shut", |w| {
@@ -292,7 +293,7 @@ fn paths_and_mappings_are_of_the_process() {
     });
     let snapshot = m.snapshot();
     let want = [
-        "1/1 cwd DIR /",
+        "1/1 cwd DIR /home/x (deleted)",
         "1/1 rtd DIR (denied)",
         "1/1 txt REG /bin/old (deleted)",
         "1/1 mem REG /lib/libc.so",

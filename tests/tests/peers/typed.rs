@@ -143,6 +143,8 @@ pub const LSOF: &[&str] = &[
     "-t -c nosuch",
     "-nP -d 0 -a -c sleep -Fpfn",
     "-nP -a -c flock -d 8 -Ffaln",
+    "-nP -a -c deleted -d cwd,txt,rtd -Fptn",
+    "-nP -c deleted -Ftn",
 ];
 
 pub const PMAP: &[&str] = &[

@@ -37,6 +37,15 @@ quiet sh -c 'true & exec sleep 7027'
 quiet sh -c 'kill -STOP $$; exit'
 cp "$(command -v sleep)" a-name-of-many-letters
 quiet ./a-name-of-many-letters 7028
+# One whose program and working directory are deleted.
+mkdir gone
+cp "$(command -v sleep)" gone/deleted-program
+quiet sh -c 'cd gone && exec ./deleted-program 7031'
+for i in $(seq 100); do
+	pgrep -x deleted-program >/dev/null && break
+	sleep 0.05
+done
+rm -r gone
 quiet env -i ONE=1 TWO=zwei sleep 7029
 exec 9<"$SCRATCH/passwd" 8>"$SCRATCH/written"
 echo some text >&8

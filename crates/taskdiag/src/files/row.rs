@@ -8,7 +8,7 @@ use taskdiag_wire::{
 };
 
 use super::{Owner, words};
-use crate::engine::procfs::parse::fd_type_of_mode;
+use crate::engine::procfs::parse::{DELETED, fd_type_of_mode};
 pub use taskdiag_wire::device::major_minor;
 
 /// How a file is open.
@@ -64,7 +64,7 @@ pub enum What<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathName<'a> {
-    /// The bytes of the name. It may have any bytes but NUL.
+    /// The bytes of the name, without the mark ` (deleted)`. It may have any bytes but NUL.
     pub bytes: &'a [u8],
     /// Whether the file is no longer in the directory tree.
     pub deleted: bool,
@@ -89,9 +89,12 @@ impl<'a> PathName<'a> {
         let mut pieces = task.blobs(Group::Paths as u16);
         let (hdr, bytes) = pieces.find(|(h, _)| h.kind == kind as u32)?;
         let known = |n| Reason::from_number(n).unwrap_or(Reason::Unsupported);
+        let deleted = hdr.flags & BLOB_DELETED != 0;
+        // The text is that of the link in /proc, which ends with the mark. Names of descriptors and mappings do not.
+        let bare = bytes.strip_suffix(DELETED).filter(|_| deleted);
         Some(PathName {
-            bytes,
-            deleted: hdr.flags & BLOB_DELETED != 0,
+            bytes: bare.unwrap_or(bytes),
+            deleted,
             cut: hdr.flags & BLOB_CUT != 0 || bytes.len() < hdr.total as usize,
             reason: (hdr.reason != 0).then(|| known(hdr.reason.into())),
         })
