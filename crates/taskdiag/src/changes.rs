@@ -19,7 +19,8 @@ pub struct Changes<'a> {
     pub ended: Vec<TaskView<'a>>,
     /// Tasks that are in both, in the order of the newer one.
     pub stayed: Vec<Stayed<'a>>,
-    /// Tasks of either whose start time is not known, so that it cannot be told whether they are the same.
+    /// Tasks of either of which it cannot be told whether they are the same: their start time is not known, or they are
+    /// missing from the other snapshot, which ended early.
     pub unknown: Vec<TaskView<'a>>,
     /// Time between the begins of the two answers, on the boot clock.
     pub interval: Duration,
@@ -42,7 +43,7 @@ impl Stayed<'_> {
     pub fn cpu_time(&self) -> Option<Duration> {
         let of = |t: &TaskView<'_>| {
             let stat = t.record::<Stat>()?;
-            Some(stat.utime_ns()? + stat.stime_ns()?)
+            Some(stat.utime_ns()?.saturating_add(stat.stime_ns()?))
         };
         Some(Duration::from_nanos(of(&self.new)?.saturating_sub(of(&self.old)?)))
     }
@@ -93,6 +94,9 @@ impl Snapshot {
             other.filter(|o| start(o).is_some_and(|b| a.abs_diff(b) <= tick_ns))
         };
         let ns = |s: &Snapshot| s.stream().info().boottime_ns;
+        let is_cut = |s: &Snapshot| s.stream().done().error != 0;
+        // A start time of /proc is that of the last tick before.
+        let is_later = |at: u64| at.saturating_add(tick_ns) >= ns(old);
         let mut changes = Changes {
             began: Vec::new(),
             ended: Vec::new(),
@@ -107,6 +111,7 @@ impl Snapshot {
             };
             match is_same(at, old.task(new.pid())) {
                 Some(old) => changes.stayed.push(Stayed { old, new }),
+                None if is_cut(old) && !is_later(at) => changes.unknown.push(new),
                 None => changes.began.push(new),
             }
         }
@@ -114,7 +119,12 @@ impl Snapshot {
             match start(&gone) {
                 None => changes.unknown.push(gone),
                 Some(at) if is_same(at, self.task(gone.pid())).is_none() => {
-                    changes.ended.push(gone);
+                    // A pid that another task has by now is free, so the task that had it has ended.
+                    let is_missing = self.task(gone.pid()).is_none();
+                    match is_cut(self) && is_missing {
+                        true => changes.unknown.push(gone),
+                        false => changes.ended.push(gone),
+                    }
                 }
                 Some(_) => {}
             }
@@ -130,6 +140,11 @@ mod tests {
 
     /// Tasks by pid, start time and CPU time in seconds; the answer was begun at this second.
     fn snapshot(at: u64, tasks: &[(u32, Option<u64>, u64)]) -> Snapshot {
+        answer(at, tasks, 0)
+    }
+
+    /// The same of an answer that ended with this error.
+    fn answer(at: u64, tasks: &[(u32, Option<u64>, u64)], error: i32) -> Snapshot {
         const SECOND: u64 = 1_000_000_000;
         let mut w = StreamWriter::new();
         w.info(&build!(Info {
@@ -151,7 +166,43 @@ mod tests {
             w.put(&stat);
             w.end_task();
         }
-        Snapshot::parse(w.finish(Done::default())).expect("it is whole")
+        Snapshot::parse(w.finish(build!(Done { error, ..Done::default() }))).expect("it is whole")
+    }
+
+    #[test]
+    fn who_is_missing_from_a_cut_answer_neither_ended_nor_began() {
+        let at = |ms: u64| Some(ms * 1_000_000);
+        let whole = snapshot(10, &[(1, at(1), 5), (2, at(100), 7)]);
+        let cut = answer(11, &[(1, at(1), 5)], -libc::EINTR);
+        let later = snapshot(12, &[(1, at(1), 5), (2, at(100), 7), (3, at(11_500), 1)]);
+        let pids = |tasks: &[TaskView<'_>]| tasks.iter().map(TaskView::pid).collect::<Vec<_>>();
+        let all = |c: &Changes<'_>| [&c.began, &c.ended, &c.unknown].map(|t| pids(t));
+        assert_eq!(all(&cut.since(&whole)), [vec![], vec![], vec![2]]);
+        assert_eq!(all(&later.since(&cut)), [vec![3], vec![], vec![2]]);
+        // Another task has the pid, so the one before has ended.
+        let again = answer(12, &[(2, at(10_500), 0)], -libc::EINTR);
+        assert_eq!(all(&again.since(&whole)), [vec![2], vec![2], vec![1]]);
+    }
+
+    #[test]
+    fn cpu_time_beyond_all_bounds_is_no_failure() {
+        let using = |ns: u64| {
+            let mut w = StreamWriter::new();
+            w.info(&StreamWriter::blank_info());
+            w.begin_task(1, 1);
+            w.put(&build!(Base { valid: Base::ALL_VALID, ..Base::new() }));
+            w.put(&build!(Stat {
+                valid: Stat::ALL_VALID,
+                utime_ns: ns,
+                stime_ns: ns,
+                ..Stat::new()
+            }));
+            w.end_task();
+            Snapshot::parse(w.finish(Done::default())).expect("it is whole")
+        };
+        let (old, new) = (using(0), using(u64::MAX));
+        let changes = new.since(&old);
+        assert_eq!(changes.stayed[0].cpu_time(), Some(Duration::from_nanos(u64::MAX)));
     }
 
     #[test]

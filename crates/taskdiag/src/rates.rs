@@ -33,6 +33,8 @@ struct Kept {
     begin_ns: u64,
     /// What began later is not in the answer.
     end_ns: u64,
+    /// Whether it ended early, so that tasks may be missing from it.
+    is_cut: bool,
     pid: Vec<u32>,
     start_ns: Vec<u64>,
     state: Vec<u8>,
@@ -80,6 +82,7 @@ impl Rates {
         let tick_ns = 1_000_000_000 / u64::from(info.clk_tck.max(1));
         let took_ns = snapshot.took().map_or(0, |t| t.as_nanos() as u64);
         self.now.clear();
+        self.now.is_cut = snapshot.stream().done().error != 0;
         self.now.begin_ns = info.boottime_ns;
         self.now.end_ns = info.boottime_ns.saturating_add(took_ns).saturating_add(tick_ns);
         self.grown.iter_mut().for_each(Vec::clear);
@@ -93,15 +96,20 @@ impl Rates {
             let row = Row::new(task);
             let start = row.base.and_then(|b| b.start_time_ns()).unwrap_or(NONE);
             let place = self.find(&task, start, next, tick_ns);
+            // A start time of /proc is that of the last tick before.
+            let is_new = self.answers > 0
+                && start != NONE
+                && start.saturating_add(tick_ns) >= self.old.begin_ns;
             if let Some(at) = place {
                 next = at + 1;
                 self.seen[at] = true;
-            } else if start != NONE && self.answers > 0 {
+            } else if start != NONE && self.answers > 0 && (is_new || !self.old.is_cut) {
                 self.began.push(i as u32);
             }
-            self.keep(&row, start, place);
+            self.keep(&row, start, place, is_new);
         }
-        if self.answers > 0 {
+        // A task that an answer did not come to need not have ended.
+        if self.answers > 0 && !self.now.is_cut {
             let gone = |at: &usize| !self.seen[*at] && self.old.start_ns[*at] != NONE;
             let all = 0..self.old.pid.len();
             self.ended.extend(all.filter(gone).map(|at| at as u32));
@@ -135,14 +143,15 @@ impl Rates {
         let old = self.old.start_ns[at];
         (old != NONE && old.abs_diff(start) <= tick_ns && !self.seen[at]).then_some(at)
     }
-    fn keep(&mut self, row: &Row<'_>, start: u64, place: Option<usize>) {
-        let is_new = start != NONE && self.answers > 0;
+    /// Keeps a task. `is_new` says that it began after the answer before.
+    fn keep(&mut self, row: &Row<'_>, start: u64, place: Option<usize>, is_new: bool) {
         for (c, get) in COUNTERS.iter().enumerate() {
             let new = get(row).unwrap_or(NONE);
             self.now.counters[c].push(new);
             let old = match place {
                 Some(at) => self.old.counters[c][at],
-                // All that a new task did, it did meanwhile.
+                // All that a new task did, it did meanwhile. An older one was missing from the answer before, so it is
+                // not known since when it did what its counters say.
                 None if is_new => 0,
                 None => NONE,
             };
@@ -174,11 +183,13 @@ impl Rates {
     pub fn interval(&self) -> Option<Duration> {
         (self.answers > 1).then(|| Duration::from_nanos(self.interval_ns()))
     }
-    /// Tasks that began since the answer before, as places in the last answer.
+    /// Tasks that began since the answer before, as places in the last answer. If the answer before ended early, only
+    /// those whose start time is later.
     pub fn began(&self) -> &[u32] {
         &self.began
     }
-    /// Tasks that ended since the answer before, as places in that answer.
+    /// Tasks that ended since the answer before, as places in that answer. None if the last answer ended early, because
+    /// tasks that are missing from it may still be there.
     pub fn ended(&self) -> &[u32] {
         &self.ended
     }
@@ -193,6 +204,11 @@ mod tests {
 
     /// Tasks by pid, start time in ms, CPU time in s and state; the answer was begun at this second.
     fn snapshot(at: u64, tasks: &[(u32, u64, u64, u8)]) -> Snapshot {
+        answer(at, tasks, 0)
+    }
+
+    /// The same of an answer that ended with this error.
+    fn answer(at: u64, tasks: &[(u32, u64, u64, u8)], error: i32) -> Snapshot {
         let mut w = StreamWriter::new();
         let head = StreamWriter::blank_info();
         w.info(&build!(Info { boottime_ns: at * SECOND, clk_tck: 100, ..head }));
@@ -207,7 +223,7 @@ mod tests {
             w.put(&stat);
             w.end_task();
         }
-        Snapshot::parse(w.finish(Done::default())).expect("it is whole")
+        Snapshot::parse(w.finish(build!(Done { error, ..Done::default() }))).expect("it is whole")
     }
 
     #[test]
@@ -227,6 +243,19 @@ mod tests {
         assert_eq!(all, [Some(SECOND), Some(3 * SECOND), Some(2 * SECOND)]);
         assert_eq!(rates.get(0).and_then(|r| r.read_bytes()), None);
         assert_eq!(rates.get(3), None);
+    }
+
+    #[test]
+    fn who_is_missing_from_a_cut_answer_neither_ended_nor_began() {
+        let all = [(1, 1, 5, b'S'), (2, 100, 7, b'S')];
+        let mut rates = Rates::new();
+        rates.update(&snapshot(10, &all));
+        rates.update(&answer(11, &all[..1], -libc::EINTR));
+        assert_eq!((rates.began(), rates.ended()), (&[][..], &[][..]));
+        rates.update(&snapshot(12, &[all[0], (2, 100, 8, b'S'), (3, 11_500, 1, b'S')]));
+        assert_eq!((rates.began(), rates.ended()), (&[2][..], &[][..]));
+        let cpu: Vec<_> = (0..3).map(|i| rates.get(i).and_then(|r| r.cpu_ns())).collect();
+        assert_eq!(cpu, [Some(0), None, Some(SECOND)]);
     }
 
     #[test]

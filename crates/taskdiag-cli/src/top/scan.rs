@@ -270,7 +270,7 @@ fn name_ended(all: &mut Vec<Ended>, rates: &Rates, before: Option<&Snapshot>, sc
     let task = |i: &u32| before.stream().get(*i as usize);
     let cpu = |i: &u32| {
         let stat = task(i)?.record::<Stat>()?;
-        Some(stat.utime_ns()? + stat.stime_ns()?)
+        Some(stat.utime_ns()?.saturating_add(stat.stime_ns()?))
     };
     let mut now: Vec<(Option<u64>, u32)> = rates.ended().iter().map(|i| (cpu(i), *i)).collect();
     now.sort_unstable_by_key(|(cpu, i)| (std::cmp::Reverse(*cpu), *i));
