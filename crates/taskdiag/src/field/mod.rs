@@ -357,6 +357,17 @@ impl Field {
             (Kind::IntegerList, _) => DataType::U32List,
         }
     }
+    /// Whether all threads of a process have the same value, because it belongs to the process: its memory, its table of
+    /// open files, its number of threads, and what its children used. Columns that need other members of STAT, too,
+    /// are not among them.
+    pub(crate) fn is_of_process(&self) -> bool {
+        const GROUPS: Groups =
+            Groups::STATM.union(Groups::ROLLUP).union(Groups::SWAP).union(Groups::FD_COUNT);
+        const NAMES: &[&str] = &["num_threads", "cutime_ns", "cstime_ns", "cminflt", "cmajflt"];
+        const MEMBERS: Members = Members::of(Groups::STAT, NAMES);
+        self.groups.intersects(GROUPS)
+            || self.groups == Groups::STAT && self.members.union(MEMBERS) == MEMBERS
+    }
     /// Whether the values of several rows can be added up. Amounts of memory and I/O, counts, CPU time and shares of it do;
     /// ages and the like do not.
     pub fn adds_up(&self) -> bool {

@@ -77,6 +77,47 @@ struct GroupSums {
     last_lacking: u32,
 }
 
+/// Where rows are threads: what was counted of each process. Threads of one process share its memory and more, so in each
+/// line, these values count once.
+#[derive(Debug)]
+struct OfProcesses {
+    /// The place of each column among the marks, if its value belongs to the process.
+    places: Vec<Option<usize>>,
+    /// How many marks a process has in a line. The last one says that it is counted as lacking something.
+    len: usize,
+    marks: Vec<bool>,
+    /// By line and process, where its marks begin.
+    begins: HashMap<(usize, u32), usize>,
+    last: ((usize, u32), usize),
+}
+
+impl OfProcesses {
+    fn new<'f>(fields: impl Iterator<Item = &'f &'static Field>) -> OfProcesses {
+        let mut len = 0;
+        let mut place = |f: &&Field| {
+            let is_once = f.name == PROCS || f.is_of_process() && f.adds_up();
+            len += usize::from(is_once);
+            is_once.then(|| len - 1)
+        };
+        let places = fields.map(&mut place).collect();
+        let last = ((usize::MAX, 0), 0);
+        OfProcesses { places, len: len + 1, marks: Vec::new(), begins: HashMap::new(), last }
+    }
+    /// Where the marks of a process in a line begin.
+    fn of(&mut self, line: usize, tgid: u32) -> usize {
+        // Threads of a process mostly follow each other.
+        if self.last.0 != (line, tgid) {
+            let new = self.marks.len();
+            let begin = *self.begins.entry((line, tgid)).or_insert(new);
+            if begin == new {
+                self.marks.resize(new + self.len, false);
+            }
+            self.last = ((line, tgid), begin);
+        }
+        self.last.1
+    }
+}
+
 /// Adds up rows.
 #[derive(Debug)]
 pub struct Sums<'a> {
@@ -91,6 +132,8 @@ pub struct Sums<'a> {
     last: (u32, bool),
     /// The task whose rows count for shared memory: the first one in the answer of those that share it.
     counted: HashMap<u32, u32>,
+    /// `None` if rows are not threads.
+    of_processes: Option<OfProcesses>,
 }
 
 impl<'a> Sums<'a> {
@@ -102,8 +145,10 @@ impl<'a> Sums<'a> {
         keys: &'a [Key],
     ) -> Sums<'a> {
         let (lines, index, text) = (Vec::new(), HashMap::new(), Vec::new());
-        let counted = HashMap::new();
-        Sums { cx, key, columns, keys, lines, index, text, last: (0, false), counted }
+        let (last, counted) = ((0, false), HashMap::new());
+        let fields = || columns.iter().chain(keys.iter().map(|k| &k.field));
+        let of_processes = cx.threads.then(|| OfProcesses::new(fields()));
+        Sums { cx, key, columns, keys, lines, index, text, last, counted, of_processes }
     }
     /// Add a row. `lack` is called with the number of each column that has no value, and the reason.
     pub fn add(&mut self, row: &Row<'_>, lack: &mut dyn FnMut(usize, Missing)) {
@@ -113,6 +158,7 @@ impl<'a> Sums<'a> {
             self.last = (pid, *self.counted.entry(owner).or_insert(pid) != pid);
         }
         let at = self.line(row);
+        let marks = self.of_processes.as_mut().map(|p| p.of(at, row.view.tgid()));
         let line = &mut self.lines[at];
         let new = line.last_task != pid;
         line.last_task = pid;
@@ -123,12 +169,27 @@ impl<'a> Sums<'a> {
             {
                 continue;
             }
+            let mut of_process = self.of_processes.as_mut().zip(marks);
+            let mark = of_process.as_mut().and_then(|(p, begin)| {
+                let place = p.places[i]?;
+                Some(&mut p.marks[*begin + place])
+            });
+            if mark.as_ref().is_some_and(|m| **m) {
+                continue;
+            }
             let value = (field.get)(self.cx, row);
+            // If this thread does not have it, as one that has ended, another may.
+            if let Some(mark) = mark {
+                *mark = value.missing().is_none();
+            }
             if let (Some(m), true) = (value.missing(), i < self.columns.len()) {
                 lack(i, m);
-                if !m.is_absent() && line.last_lacking != pid {
-                    line.lacking += 1;
-                    line.last_lacking = pid;
+                if !m.is_absent() {
+                    let new = match of_process {
+                        Some((p, at)) => !std::mem::replace(&mut p.marks[at + p.len - 1], true),
+                        None => std::mem::replace(&mut line.last_lacking, pid) != pid,
+                    };
+                    line.lacking += u64::from(new);
                 }
             }
             line.sums[i].add(field, value);
@@ -182,5 +243,75 @@ pub struct Summed(pub Vec<Sum>);
 impl Rows for Summed {
     fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
         self.0.iter().try_for_each(|sum| take(Item::Sum(sum)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taskdiag_wire::{Base, Done, Group, Reason, Stat, Statm, Stream, StreamWriter, build};
+
+    use super::*;
+    use crate::field::TOP;
+
+    /// Processes 10 and 20 of 2 and 3 threads, with 4 KiB and 8 KiB of memory. The leader of 20 has ended.
+    fn threads() -> Stream<taskdiag_wire::AlignedBuf> {
+        let mut w = StreamWriter::new();
+        let groups = Groups::BASE | Groups::STAT | Groups::STATM;
+        w.info(&build!(taskdiag_wire::Info {
+            show_flags: groups.bits(),
+            ..StreamWriter::blank_info()
+        }));
+        // The threads of the two processes are not apart.
+        for (tid, tgid, state) in
+            [(10, 10, b'S'), (20, 20, b'Z'), (11, 10, b'R'), (21, 20, b'S'), (22, 20, b'S')]
+        {
+            w.begin_task(tid, tgid);
+            w.put(&build!(Base { valid: Base::ALL_VALID, state, ..Base::new() }));
+            w.put(&build!(Stat {
+                valid: Stat::ALL_VALID,
+                num_threads: if tgid == 10 { 2 } else { 3 },
+                utime_ns: 1_000_000_000,
+                cutime_ns: 5_000_000_000,
+                ..Stat::new()
+            }));
+            match tid {
+                20 => w.missing(Group::Statm, Reason::Absent),
+                _ => w.put(&build!(Statm {
+                    valid: Statm::ALL_VALID,
+                    rss_bytes: if tgid == 10 { 4096 } else { 8192 },
+                    ..Statm::new()
+                })),
+            }
+            w.end_task();
+        }
+        Stream::parse(w.finish(Done::default())).expect("it is well formed")
+    }
+
+    #[test]
+    fn what_threads_share_counts_once_for_each_process() {
+        let stream = threads();
+        let cx = Context::new(stream.info(), true);
+        let field = |name: &str| TOP.find(name).expect("a column").field;
+        let columns = ["procs", "nlwp", "rss", "cutime", "usertime"].map(field);
+        let sums = |key: Option<&str>| {
+            let mut sums = Sums::new(&cx, key.map(field), &columns, &[]);
+            stream.tasks().for_each(|t| sums.add(&Row::new(t), &mut |_, _| {}));
+            let number = |v: &Value<'_>| match v {
+                Value::Uint(n) => *n,
+                Value::Nanos(ns) => *ns / 1_000_000_000,
+                Value::Missing(_) => 0,
+                other => panic!("{other:?}"),
+            };
+            let lines = sums.finish().0;
+            lines.iter().map(|l| l.values.iter().map(number).collect()).collect::<Vec<Vec<u64>>>()
+        };
+        assert_eq!(sums(None), [[2, 5, 12_288, 10, 5]]);
+        // In each line, the whole process.
+        let mut by_process = sums(Some("tgid"));
+        by_process.sort();
+        assert_eq!(by_process, [[1, 2, 4096, 5, 2], [1, 3, 8192, 5, 3]]);
+        let mut by_state = sums(Some("s"));
+        by_state.retain(|l| l[4] > 1);
+        assert_eq!(by_state, [[2, 5, 12_288, 10, 3]]);
     }
 }
