@@ -103,17 +103,18 @@ pub(super) fn moment(text: &str) -> Option<i128> {
         _ => return None,
     };
     let (months, days) = (1..=12, 1..=31);
-    if !months.contains(&month) || !days.contains(&day) || hour > 23 || minute > 59 || second > 60 {
+    if !months.contains(&month) || !days.contains(&day) || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
     // SAFETY: every member may be zero, and the calls only read and normalise the struct.
-    let seconds = unsafe {
+    let (seconds, day_of_month) = unsafe {
         let mut tm: libc::tm = std::mem::zeroed();
         (tm.tm_year, tm.tm_mon, tm.tm_mday) = (year - 1900, month - 1, day);
         (tm.tm_hour, tm.tm_min, tm.tm_sec, tm.tm_isdst) = (hour, minute, second, -1);
-        if utc { libc::timegm(&mut tm) } else { libc::mktime(&mut tm) }
+        (if utc { libc::timegm(&mut tm) } else { libc::mktime(&mut tm) }, tm.tm_mday)
     };
-    Some(i128::from(seconds) * ONE)
+    // The 31st of February is another day for the C library.
+    (day_of_month == day).then_some(i128::from(seconds) * ONE)
 }
 
 #[cfg(test)]
@@ -191,8 +192,21 @@ mod tests {
         // Local time is within a day of UTC.
         let local = moment("2026-01-01 12:00").expect("a moment") / ONE;
         assert!(local.abs_diff(1_767_268_800) <= 86_400);
-        for bad in ["", "2026", "2026-13-01", "2026-01-32", "2026-01-01 24:00", "2026-01", "x"] {
-            assert!(moment(bad).is_none() || bad == "2026", "{bad}");
+        assert!(moment("2024-02-29 23:59:59").is_some());
+        for bad in [
+            "",
+            "2026-13-01",
+            "2026-01-32",
+            "2026-02-30",
+            "2026-02-29Z",
+            "2026-04-31 12:00",
+            "2026-01-01 24:00",
+            "2026-01-01 12:60",
+            "2026-01-01 12:00:60",
+            "2026-01",
+            "x",
+        ] {
+            assert_eq!(moment(bad), None, "{bad}");
         }
     }
 }
