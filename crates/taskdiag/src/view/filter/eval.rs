@@ -9,6 +9,10 @@ use super::literal::ONE;
 use crate::Reason;
 use crate::field::{Context, Field, Missing, Row, Value};
 
+/// The bytes of the longest character. A condition of a regular expression, such as `$` and `\b`, looks at one character
+/// after it.
+const CHAR: usize = 4;
+
 /// Is an expression true of a row?
 #[derive(Clone, Copy, Debug)]
 pub enum Truth {
@@ -142,11 +146,13 @@ impl Test {
         })
     }
     fn matches(&self, cx: &Context, value: &Value<'_>, regex: &Regex) -> Truth {
-        each_text(cx, value, &mut |text, cut| match (cut, regex.is_match(text)) {
-            (false, found) => found.into(),
-            // Does it also match if the text goes on? If so, the unknown end does not matter.
-            (true, true) if regex.is_match(&[text, b"\0"].concat()) => Truth::True,
-            (true, _) => self.cut(),
+        each_text(cx, value, &mut |text, cut| match cut {
+            false => regex.is_match(text).into(),
+            // A match that ends before the last character does not depend on what follows the text.
+            true if regex.shortest_match(text).is_some_and(|end| end + CHAR <= text.len()) => {
+                Truth::True
+            }
+            true => self.cut(),
         })
     }
 }

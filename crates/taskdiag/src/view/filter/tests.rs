@@ -152,6 +152,11 @@ fn what_is_missing_is_neither() {
         ("args ~ 'java -cp'", Some(true)),
         ("args ~ '^/bin/java.*'", Some(true)),
         ("args ~ 'opt/$'", None),
+        // What follows decides about these.
+        (r"args ~ 'opt/?\b'", None),
+        ("args ~ 'opt/([^k]|$)'", None),
+        (r"args ~ 'opt(\W|$)'", None),
+        (r"args ~ '\bcp\b'", Some(true)),
         ("args ~ zookeeper", None),
         ("args !~ zookeeper", None),
         ("args == '/bin/java -cp /opt/kafka/x.jar'", None),
