@@ -69,11 +69,9 @@ impl Worker<'_> {
     /// Notes a mapping, if its file is to be looked at.
     pub(super) fn note_mapped(&mut self, line: &MapLine<'_>) {
         let key = (line.vma.dev, line.vma.inode);
-        let new = |m: &MappedFiles| {
-            !m.seen.contains(&key) && !m.todo.iter().any(|(v, _)| (v.dev, v.inode) == key)
-        };
+        let new = |m: &mut MappedFiles| !m.seen.contains(&key) && m.noted.insert(key);
         // The first SysV segment has inode 0, but it has a device.
-        if key == (0, 0) || !self.run.wants(Groups::FILE_STAT) || !new(&self.mapped) {
+        if key == (0, 0) || !self.run.wants(Groups::FILE_STAT) || !new(&mut self.mapped) {
             return;
         }
         let name = line.name().filter(|n| n.starts_with(b"/") && !line.is_deleted());
@@ -83,6 +81,7 @@ impl Worker<'_> {
     /// Looks at the files that were noted. A file that cannot be looked at gets no entry.
     pub(super) fn mapped_stats(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let todo = std::mem::take(&mut self.mapped.todo);
+        self.mapped.noted.clear();
         let mut entries = Entries::default();
         for (vma, name) in todo {
             let Some((s, by_name)) = self.mapped_stat(at, &vma, &name)? else { continue };

@@ -94,6 +94,8 @@ pub(super) struct MappedFiles {
     /// The mappings of the current task that are still to be looked at, each with its path. An empty path
     /// means that it has none.
     pub(super) todo: Vec<(Vma, Vec<u8>)>,
+    /// The files of `todo`. A task may map 100,000 files, so the list is not searched for each.
+    pub(super) noted: HashSet<(u32, u64)>,
     /// Whether map_files is closed to us. It needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
     pub(super) by_name_only: bool,
 }
