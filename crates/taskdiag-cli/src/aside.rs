@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -91,6 +92,14 @@ pub struct Aside {
 
 /// Do some work in a child process. `Err` if there can be no child.
 pub fn start(work: impl FnOnce(&mut Child) -> io::Result<()>) -> io::Result<Aside> {
+    start_with(None, work)
+}
+
+/// The same with this descriptor of ours as the standard input of the child.
+fn start_with(
+    input: Option<RawFd>,
+    work: impl FnOnce(&mut Child) -> io::Result<()>,
+) -> io::Result<Aside> {
     let (data, data_out) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (status, status_out) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // A larger pipe takes fewer turns for a large file. This size is the limit for users without rights.
@@ -100,7 +109,7 @@ pub fn start(work: impl FnOnce(&mut Child) -> io::Result<()>) -> io::Result<Asid
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            settle(&data_out, &status_out);
+            settle(input, &data_out, &status_out);
             let mut child = Child::new(None);
             if let Err(e) = work(&mut child) {
                 child.tell(FAILED, e.raw_os_error().unwrap_or(libc::EIO));
@@ -113,13 +122,17 @@ pub fn start(work: impl FnOnce(&mut Child) -> io::Result<()>) -> io::Result<Asid
 }
 
 /// Called in the child: keeps the input and the two pipes, and makes it end with the parent.
-fn settle(data: &OwnedFd, status: &OwnedFd) {
+fn settle(input: Option<RawFd>, data: &OwnedFd, status: &OwnedFd) {
     // SAFETY: plain system calls. The descriptors that are closed are not used any more. Those of the pipes are above 2,
     // because the parent has 0 to 2 open.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         for signal in [libc::SIGINT, libc::SIGPIPE] {
             libc::signal(signal, libc::SIG_DFL);
+        }
+        // It may be 1 or 2, so this comes first.
+        if let Some(input) = input {
+            libc::dup2(input, 0);
         }
         libc::dup2(data.as_raw_fd(), DATA);
         libc::dup2(status.as_raw_fd(), STATUS);
@@ -232,13 +245,28 @@ pub fn ask(work: impl Fn(&mut Child) -> io::Result<()>) -> (Vec<u8>, io::Result<
     }
 }
 
+/// The number of our descriptor that a path is a name of: `/dev/fd/63`, which is what a shell makes of `<(command)`.
+fn descriptor(path: &Path) -> Option<RawFd> {
+    let text = path.to_str()?;
+    let number = text.strip_prefix("/dev/fd/").or_else(|| text.strip_prefix("/proc/self/fd/"))?;
+    let number = number.parse().ok().filter(|n: &RawFd| *n >= 0)?;
+    // SAFETY: a plain system call, which changes nothing.
+    (unsafe { libc::fcntl(number, libc::F_GETFD) } != -1).then_some(number)
+}
+
 /// The bytes of a file, or of standard input for `-`.
-pub fn read(path: &std::path::Path) -> io::Result<Box<dyn Read>> {
-    let is_stdin = path == std::path::Path::new("-");
-    let name = if is_stdin { String::from("standard input") } else { crate::exit::shown(path) };
-    let open = || {
+pub fn read(path: &Path) -> io::Result<Box<dyn Read>> {
+    let name = match path == Path::new("-") {
+        true => String::from("standard input"),
+        false => crate::exit::shown(path),
+    };
+    // The child has no other descriptors of ours, and its /proc/self is another one.
+    let input = descriptor(path);
+    let is_stdin = path == Path::new("-") || input.is_some();
+    let open = || match is_stdin {
         // SAFETY: standard input is open (see main.rs), and nobody else closes or uses it.
-        if is_stdin { Ok(unsafe { File::from_raw_fd(0) }) } else { File::open(path) }
+        true => Ok(unsafe { File::from_raw_fd(0) }),
+        false => File::open(path),
     };
     let copy = |child: &mut Child| {
         let look = || {
@@ -255,12 +283,13 @@ pub fn read(path: &std::path::Path) -> io::Result<Box<dyn Read>> {
         // The first descriptor stays open, because a writer may already have written to it.
         if is_stdin { pour(&first, child) } else { pour(&open()?, child) }
     };
-    match start(copy) {
+    match start_with(input, copy) {
         Ok(mut aside) => {
             aside.name = Some(name);
             Ok(Box::new(aside))
         }
-        // There can be no child, so the file is read here.
+        // There can be no child, so the file is read here. A descriptor is open here under its own path.
+        Err(_) if input.is_some() => Ok(Box::new(File::open(path)?)),
         Err(_) => Ok(Box::new(open()?)),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use super::common::{Saved, Task, machine, parts, run, stream, taskdiag};
 use taskdiag::wire::{Done, build};
@@ -145,6 +145,24 @@ fn a_saved_answer_can_come_from_stdin() {
         .output()
         .unwrap();
     assert_eq!(parts(&o).1.lines().count(), 6);
+}
+
+#[test]
+fn a_saved_answer_can_come_from_a_descriptor() {
+    let saved = Saved::tasks(&machine());
+    let path = saved.path();
+    for (script, lines) in [
+        ("\"$0\" ps --from <(cat \"$1\") -o pid=", 6),
+        ("\"$0\" ps --from /dev/fd/7 -o pid= 7<\"$1\"", 6),
+        ("cat \"$1\" | \"$0\" ps --from /proc/self/fd/0 -o pid=", 6),
+        ("\"$0\" ps --from /dev/fd/7 -o pid= 7<&-", 0),
+    ] {
+        let program = taskdiag().get_program().to_owned();
+        let o = Command::new("bash").args(["-c", script]).arg(program).arg(&path).output().unwrap();
+        let (code, out, err) = parts(&o);
+        assert_eq!(out.lines().count(), lines, "{script}: {err}");
+        assert_eq!(code, if lines > 0 { 0 } else { 4 }, "{script}: {err}");
+    }
 }
 
 #[test]
