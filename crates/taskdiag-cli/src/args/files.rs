@@ -146,7 +146,7 @@ pub fn command() -> Command {
         .arg(flag("paths", "Also show the working directory, root and program: cwd, rtd, txt"))
         .arg(flag("mem", "Also show mapped files: mem, DEL"))
         .arg(flag("count", "Print a row for each process, with the number of its open files"))
-        .arg(flag("terse", "Print only process ids").short('t'))
+        .arg(flag("terse", "Print only process ids").short('t').conflicts_with_all(table::FORMS))
         .arg(
             Arg::new("fields")
                 .long("fields")
@@ -155,6 +155,7 @@ pub fn command() -> Command {
                 .require_equals(false)
                 .default_missing_value("")
                 .value_name("LETTERS")
+                .conflicts_with_all(table::FORMS)
                 .help(
                     "Print lines for programs, as lsof -F: a letter and a value each; 0 ends each with NUL",
                 ),
@@ -172,7 +173,8 @@ pub fn command() -> Command {
                 .default_missing_value(lsof::REPEAT_SECONDS)
                 .value_name("SECONDS")
                 .value_parser(clap::value_parser!(u32).range(1..))
-                .conflicts_with_all(["json", "csv", "from"])
+                .conflicts_with("from")
+                .conflicts_with_all(table::FORMS)
                 .help("Print the list again and again, every 15 seconds if no number is given"),
         )
         .arg(

@@ -278,7 +278,8 @@ pub fn forms() -> [Arg; 5] {
     .map(one)
 }
 
-const FORMS: [&str; 5] = ["json", "jsonl", "csv", "arrow", "parquet"];
+/// The names of these options.
+pub const FORMS: [&str; 5] = ["json", "jsonl", "csv", "arrow", "parquet"];
 
 /// From the options of [`forms`].
 pub fn form_from(m: &ArgMatches) -> Result<Form, Exit> {
