@@ -84,7 +84,11 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
         crate::stats::print(&snapshot, shown.len(), begin, asked);
     }
     match answer::verdict(&snapshot, shown.is_empty(), &sieve.left(), &tally, &columns) {
-        // pstree does not take that for a failure.
+        // pstree takes only that for a failure that a user has no processes.
+        Err(Exit::NoMatch) if args.strict && args.start.is_user() => {
+            say(format_args!("No processes found."));
+            Err(Exit::Code(1))
+        }
         Err(Exit::NoMatch) if args.strict => Ok(()),
         end => end,
     }
@@ -170,7 +174,10 @@ fn pick(
             }
             Picked { roots, wanted: Some(wanted) }
         }
-        Start::User(uid) => highest(forest, |at| row(at).and_then(|r| r.cred?.euid()) == Some(uid)),
+        Start::User(uid) => highest(forest, |at| {
+            let is_of_user = |r: &Row<'_>| r.cred.and_then(|c| c.euid()) == Some(uid);
+            row(at).is_some_and(|r| is_of_user(&r) && (args.kernel || !r.is_kthread()))
+        }),
         Start::All if args.filter.is_some() => {
             let wanted: Vec<bool> =
                 (0..forest.nodes.len()).map(|at| row(at).is_some_and(|r| matches(&r))).collect();

@@ -90,6 +90,12 @@ init -x
         (&["2"], "kthreadd---kworker\n"),
         (&["-k", "-c", "2"], "kthreadd---kworker\n"),
         (&["33"], ""),
+        // Threads of the kernel are root's, too, and are shown with -k only.
+        (
+            &["-c", "root"],
+            "init-+-cron\n     |-worker\n     |-worker\n     |-worker---sh\n     `-worker---sh\n",
+        ),
+        (&["-k", "--where", "pid == 2"], "kthreadd---kworker\n"),
         (&["www-data"], "worker\n\nworker\n\nworker---sh\n\nworker---sh\n"),
         // The first of a tree is compared with root, or who was asked for, not with its parent.
         (&["-u", "13"], "sh(www-data)\n"),
