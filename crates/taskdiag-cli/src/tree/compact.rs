@@ -194,36 +194,37 @@ impl Maker<'_> {
         let stream = self.snapshot.stream();
         let tasks = node.rows.iter().filter_map(|i| stream.get(*i as usize));
         let of_process = self.row(node).and_then(|r| r.comm);
-        let mut labels: Vec<Vec<u8>> = tasks
+        let mut threads: Vec<_> = tasks
             .filter(|t| !t.is_leader())
-            .map(|t| {
-                let mut label = vec![b'{'];
-                let name = if self.labels.thread_names { t.comm() } else { of_process };
-                field::escape(&mut label, name.unwrap_or(b"?"));
-                label.push(b'}');
-                let mut notes = Vec::new();
-                if self.labels.pids {
-                    notes.push(t.pid().to_string());
-                }
-                if self.labels.groups {
-                    notes.push(pgid(&Row::new(t)));
-                }
-                if !notes.is_empty() {
-                    let mark = if self.labels.args { (",", "") } else { ("(", ")") };
-                    let notes = notes.join(",");
-                    label.extend_from_slice(format!("{}{notes}{}", mark.0, mark.1).as_bytes());
-                }
-                label
-            })
+            .map(|t| (if self.labels.thread_names { t.comm() } else { of_process }, t))
             .collect();
         if !self.labels.by_id {
-            labels.sort();
+            // Threads with the same name stay in the order of their ids.
+            threads.sort_by_key(|(name, _)| *name);
         }
         let leaf = |label| SubtreeShape { label, marked: false, children: Vec::new() };
-        labels.into_iter().map(|l| shapes.add(leaf(l), self.labels.compact)).collect()
+        labels.map(|l| shapes.add(leaf(l), self.labels.compact)).collect()
     }
 }
 
+        let labels = threads.iter().map(|(name, t)| {
+            let mut label = vec![b'{'];
+            field::escape(&mut label, name.unwrap_or(b"?"));
+            label.push(b'}');
+            let mut notes = Vec::new();
+            if self.labels.pids {
+                notes.push(t.pid().to_string());
+            }
+            if self.labels.groups {
+                notes.push(pgid(&Row::new(*t)));
+            }
+            if !notes.is_empty() {
+                let mark = if self.labels.args { (",", "") } else { ("(", ")") };
+                let notes = notes.join(",");
+                label.extend_from_slice(format!("{}{notes}{}", mark.0, mark.1).as_bytes());
+            }
+            label
+        });
 /// The process group, or nothing if it belongs to another pid namespace.
 fn pgid(row: &Row<'_>) -> String {
     let pgid = row.base.and_then(|b| b.pgid()).filter(|p| *p != 0);
