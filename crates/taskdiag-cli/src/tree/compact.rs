@@ -1,6 +1,6 @@
 //! The labels of processes in the tree, and equal subtrees put together: `3*[worker]`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use taskdiag::Snapshot;
 use taskdiag::field::{self, Context, Row, Value};
@@ -57,6 +57,8 @@ pub struct Maker<'a> {
     pub labels: Labels,
     /// Which processes are shown. `None` means all.
     pub wanted: Option<Vec<bool>>,
+    /// Those that are only shown because they are above others. They have no threads in the tree, as in pstree.
+    pub above: HashSet<usize>,
     /// The processes to highlight.
     pub marked: Vec<usize>,
     /// The user that the parent of each root is assumed to have. As in pstree, that is root, or the user whose trees are
@@ -76,7 +78,7 @@ impl Maker<'_> {
         }
         let mut shapes = Shapes::default();
         let mut made: Vec<usize> = vec![usize::MAX; self.forest.nodes.len()];
-        let marked: std::collections::HashSet<usize> = self.marked.iter().copied().collect();
+        let marked: HashSet<usize> = self.marked.iter().copied().collect();
         for at in order.into_iter().rev() {
             let node = &self.forest.nodes[at];
             let mut children: Vec<usize> = self.wanted_children(node).collect();
@@ -90,7 +92,10 @@ impl Maker<'_> {
             }
             // Threads come after processes, because their names begin with a brace, which sorts after letters.
             let children: Vec<usize> = children.into_iter().map(|c| made[c]).collect();
-            let threads = self.threads(node, &mut shapes);
+            let threads = match self.above.contains(&at) {
+                true => Vec::new(),
+                false => self.threads(node, &mut shapes),
+            };
             let shape = SubtreeShape {
                 label: self.label(at, node.parent.and_then(|p| self.uid(p))),
                 marked: marked.contains(&at),
@@ -202,11 +207,6 @@ impl Maker<'_> {
             // Threads with the same name stay in the order of their ids.
             threads.sort_by_key(|(name, _)| *name);
         }
-        let leaf = |label| SubtreeShape { label, marked: false, children: Vec::new() };
-        labels.map(|l| shapes.add(leaf(l), self.labels.compact)).collect()
-    }
-}
-
         let labels = threads.iter().map(|(name, t)| {
             let mut label = vec![b'{'];
             field::escape(&mut label, name.unwrap_or(b"?"));
@@ -225,6 +225,11 @@ impl Maker<'_> {
             }
             label
         });
+        let leaf = |label| SubtreeShape { label, marked: false, children: Vec::new() };
+        labels.map(|l| shapes.add(leaf(l), self.labels.compact)).collect()
+    }
+}
+
 /// The process group, or nothing if it belongs to another pid namespace.
 fn pgid(row: &Row<'_>) -> String {
     let pgid = row.base.and_then(|b| b.pgid()).filter(|p| *p != 0);

@@ -1,5 +1,6 @@
 //! `taskdiag tree`: gets and arranges processes, and draws them or writes them as JSON.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use taskdiag::field::{Context, Row, TASKS};
@@ -58,6 +59,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
             forest: &forest,
             labels,
             wanted: picked.wanted.clone(),
+            above: picked.above.clone(),
             marked,
             user_above: match args.start {
                 Start::User(uid) => uid,
@@ -128,6 +130,15 @@ struct Picked {
     roots: Vec<usize>,
     /// Which of their processes. `None` means all.
     wanted: Option<Vec<bool>>,
+    /// Those that are only shown because they are above others.
+    above: HashSet<usize>,
+}
+
+impl Picked {
+    /// The whole trees below these processes.
+    fn all_below(roots: Vec<usize>) -> Picked {
+        Picked { roots, wanted: None, above: HashSet::new() }
+    }
 }
 
 /// Picks the trees to show. `matches` tells whether the condition of `--where` is true for a task.
@@ -154,14 +165,14 @@ fn pick(
         Start::Pids(ref pids) => {
             let starts: Vec<usize> = pids.iter().filter_map(|p| found(*p)).collect();
             if !args.parents {
-                return Picked { roots: starts, wanted: None };
+                return Picked::all_below(starts);
             }
             // The ancestors and all descendants are shown.
             let mut wanted = vec![false; forest.nodes.len()];
-            let mut roots = Vec::new();
+            let (mut roots, mut above) = (Vec::new(), HashSet::new());
             for start in starts {
                 for at in forest.line(start) {
-                    wanted[at] = true;
+                    above.insert(at);
                     if forest.nodes[at].parent.is_none() && !roots.contains(&at) {
                         roots.push(at);
                     }
@@ -172,7 +183,9 @@ fn pick(
                     stack.extend(&forest.nodes[at].children);
                 }
             }
-            Picked { roots, wanted: Some(wanted) }
+            above.retain(|at| !wanted[*at]);
+            above.iter().for_each(|at| wanted[*at] = true);
+            Picked { roots, wanted: Some(wanted), above }
         }
         Start::User(uid) => highest(forest, |at| {
             let is_of_user = |r: &Row<'_>| r.cred.and_then(|c| c.euid()) == Some(uid);
@@ -189,10 +202,7 @@ fn pick(
         Start::All => {
             let kthread = |at: usize| row(at).is_some_and(|r| r.is_kthread());
             let roots = forest.roots.iter().copied();
-            Picked {
-                roots: roots.filter(|at| args.kernel || !kthread(*at)).collect(),
-                wanted: None,
-            }
+            Picked::all_below(roots.filter(|at| args.kernel || !kthread(*at)).collect())
         }
     }
 }
@@ -200,7 +210,7 @@ fn pick(
 /// The trees of those processes for which `is` is true, but false for their parent.
 fn highest(forest: &Forest, is: impl Fn(usize) -> bool) -> Picked {
     let first = |at: &usize| is(*at) && !forest.nodes[*at].parent.is_some_and(&is);
-    Picked { roots: (0..forest.nodes.len()).filter(first).collect(), wanted: None }
+    Picked::all_below((0..forest.nodes.len()).filter(first).collect())
 }
 
 /// The processes of the trees, each once, parents first.
@@ -274,8 +284,10 @@ impl Nested<'_> {
             out.push(b',');
         }
         if labels.threads {
+            let has_threads = !self.picked.above.contains(&at);
+            let threads = tasks().filter(|t| has_threads && !t.is_leader());
             out.extend_from_slice(b"\"threads\":");
-            json::list(out, tasks().filter(|t| !t.is_leader()), |out, t| {
+            json::list(out, threads, |out, t| {
                 out.extend_from_slice(format!("{{\"tid\":{},\"comm\":", t.pid()).as_bytes());
                 json::text(out, t.comm().unwrap_or(b"?"));
                 out.push(b'}');

@@ -148,6 +148,29 @@ init---web-+-cgi
     assert_eq!(all[0]["children"][0]["threads"][2]["comm"], "gc");
     let (code, _, err) = tree(&Saved::tasks(&machine()), &["-t"]);
     assert!(code == 4 && err.contains("all-thread"), "{err}");
+    // Who is shown only as an ancestor has none.
+    assert_eq!(tree(&saved, &["-s", "20"]).1, "init---web---cgi\n");
+    assert_eq!(tree(&saved, &["-s", "10", "20", "-t"]).1, want);
+    let (_, out, _) = tree(&saved, &["--json", "-s", "20"]);
+    let all: Value = serde_json::from_str(&out).expect("valid JSON");
+    assert_eq!(all[0]["children"][0]["threads"], Value::Array(vec![]));
+    assert_eq!(all[0]["children"][0]["children"][0]["pid"], 20);
+}
+
+#[test]
+fn threads_with_one_name_are_in_the_order_of_their_ids() {
+    let thread = |pid| Task { tgid: 9, ..Task::new(pid, 1, if pid == 10 { "z" } else { "io" }) };
+    let mut tasks = vec![Task::new(1, 0, "init"), Task::new(9, 1, "web")];
+    tasks.extend([10, 99, 100, 1000].map(thread));
+    let saved = Saved::bytes(&stream(Strategy::AllThread, &tasks, Done::default()));
+    let order = |args: &[&str]| {
+        let out = tree(&saved, args).1;
+        let ids = out.split(['(', ')']).skip(5).step_by(2);
+        ids.map(|id| id.parse().expect("an id")).collect::<Vec<u32>>()
+    };
+    assert_eq!(order(&["-p"]), [10, 99, 100, 1000]);
+    assert_eq!(order(&["-p", "-t"]), [99, 100, 1000, 10]);
+    assert_eq!(order(&["-p", "-n", "-t"]), [10, 99, 100, 1000]);
 }
 
 #[test]
