@@ -96,14 +96,13 @@ impl Rates {
             let row = Row::new(task);
             let start = row.base.and_then(|b| b.start_time_ns()).unwrap_or(NONE);
             let place = self.find(&task, start, next, tick_ns);
-            // A start time of /proc is that of the last tick before.
-            let is_new = self.answers > 0
-                && start != NONE
-                && start.saturating_add(tick_ns) >= self.old.begin_ns;
+            // What a whole answer does not have is new. A start time of /proc is that of the last tick before.
+            let is_later = start.saturating_add(tick_ns) >= self.old.begin_ns;
+            let is_new = self.answers > 0 && start != NONE && (is_later || !self.old.is_cut);
             if let Some(at) = place {
                 next = at + 1;
                 self.seen[at] = true;
-            } else if start != NONE && self.answers > 0 && (is_new || !self.old.is_cut) {
+            } else if is_new {
                 self.began.push(i as u32);
             }
             self.keep(&row, start, place, is_new);
@@ -150,8 +149,8 @@ impl Rates {
             self.now.counters[c].push(new);
             let old = match place {
                 Some(at) => self.old.counters[c][at],
-                // All that a new task did, it did meanwhile. An older one was missing from the answer before, so it is
-                // not known since when it did what its counters say.
+                // All that a new task did, it did meanwhile. Of one that an answer did not come to, it is not known
+                // when it did what its counters say.
                 None if is_new => 0,
                 None => NONE,
             };
