@@ -187,10 +187,16 @@ fn pick(
             above.iter().for_each(|at| wanted[*at] = true);
             Picked { roots, wanted: Some(wanted), above }
         }
-        Start::User(uid) => highest(forest, |at| {
-            let is_of_user = |r: &Row<'_>| r.cred.and_then(|c| c.euid()) == Some(uid);
-            row(at).is_some_and(|r| is_of_user(&r) && (args.kernel || !r.is_kthread()))
-        }),
+        Start::User(uid) => {
+            let mut picked = highest(forest, |at| {
+                let is_of_user = |r: &Row<'_>| r.cred.and_then(|c| c.euid()) == Some(uid);
+                row(at).is_some_and(|r| is_of_user(&r) && (args.kernel || !r.is_kthread()))
+            });
+            // pstree looks below process 1 only. Some processes in a container have no parent there.
+            let is_below = |at: &usize| forest.line(*at).any(|a| forest.nodes[a].tgid == 1);
+            picked.roots.retain(|at| !args.strict || is_below(at));
+            picked
+        }
         Start::All if args.filter.is_some() => {
             let wanted: Vec<bool> =
                 (0..forest.nodes.len()).map(|at| row(at).is_some_and(|r| matches(&r))).collect();
