@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use taskdiag::view::{Answered, Left, Plan, Query, Selection};
-use taskdiag::{Choice, Groups, Snapshot};
+use taskdiag::wire::TaskView;
+use taskdiag::{Choice, Group, Groups, Reason, Snapshot};
 
 use crate::columns::Column;
 use crate::exit::{Exit, say};
@@ -90,14 +91,23 @@ fn pid_max() -> Option<u32> {
     std::str::from_utf8(&text[..n]).ok()?.trim().parse().ok()
 }
 
-/// Print why there is no memory to show for pids that were asked for.
-pub fn say_no_memory(snapshot: &Snapshot, select: &Selection) {
+/// Print why there is no memory to show for pids that were asked for. What a saved answer does not have may be anything on
+/// this machine.
+pub fn say_no_memory(snapshot: &Snapshot, select: &Selection, saved: bool) {
+    // A process may also have no row because no mapping of it meets the conditions.
+    let has_none = |t: &TaskView<'_>| {
+        let mut groups = [Group::Vma, Group::VmaStat, Group::Rollup, Group::Statm].into_iter();
+        groups.any(|g| t.reason(g) == Some(Reason::Absent))
+    };
     for pid in select.only_pids().unwrap_or_default() {
-        if snapshot.tasks().any(|t| t.pid() == *pid) {
+        if let Some(task) = snapshot.tasks().find(|t| t.pid() == *pid) {
+            if !has_none(&task) {
+                continue;
+            }
             say(format_args!(
                 "taskdiag: process {pid} has no memory: it is a kernel thread, or it has ended"
             ));
-        } else if let Some(tgid) = process_of(*pid).filter(|tgid| tgid != pid) {
+        } else if let Some(tgid) = process_of(*pid).filter(|tgid| !saved && tgid != pid) {
             say(format_args!("taskdiag: {pid} is a thread of process {tgid}: ask for that one"));
         }
     }

@@ -75,8 +75,8 @@ pub fn run(args: &MapsArgs) -> Result<(), Exit> {
     if table.stats {
         crate::stats::print(&snapshot, view.tasks().len(), begin, asked);
     }
-    if count == 0 && table.source.from.is_none() && tally.is_empty() {
-        answer::say_no_memory(&snapshot, &table.select);
+    if count == 0 && tally.is_empty() {
+        answer::say_no_memory(&snapshot, &table.select, table.source.from.is_some());
     }
     answer::verdict(&snapshot, count == 0, &view.left(), &tally, &columns)
 }

@@ -168,6 +168,25 @@ fn a_saved_answer_can_come_from_a_descriptor() {
 #[test]
 fn partial_answers_say_so() {
     let denied = Task { denied: vec![Group::Statm, Group::Cmdline], ..Task::new(20, 1, "secret") };
+#[test]
+fn a_column_of_another_command_is_said_to_be_one() {
+    for args in [&["-o", "cpu_now"][..], &["--sort", "-cpu_now"], &["--where", "cpu_now > 5"]] {
+        let (code, _, err) = parts(&run(&[&["ps"], args].concat()));
+        assert!(code == 2 && err.contains("'cpu_now' is a column of 'taskdiag top'"), "{err}");
+    }
+}
+
+#[test]
+fn who_has_no_memory_is_said_of_saved_answers_as_well() {
+    let mut kthread = Task::kthread(2, "kthreadd");
+    kthread.ppid = 0;
+    let saved = Saved::tasks(&[Task::new(1, 0, "init"), kthread]);
+    let path = saved.path();
+    let o = taskdiag().args(["memory", "-p", "2", "--from"]).arg(path).output().unwrap();
+    let (code, _, err) = parts(&o);
+    assert!(code == 1 && err.contains("process 2 has no memory"), "{code} {err}");
+}
+
     let cut = Task { args_total: Some(99_999), ..Task::new(21, 1, "long") };
     let mut tasks = machine();
     tasks.extend([denied, cut]);
