@@ -1,6 +1,6 @@
 //! Columns: translates `-o` and the ready-made views into fields of the table.
 
-use taskdiag::field::{Align, Field, SETS, Set, TASKS, TextForm};
+use taskdiag::field::{Align, Field, Set, TASKS, TextForm};
 
 use crate::exit::Exit;
 use crate::nearest;
@@ -69,6 +69,14 @@ const LACKING: &[(&[&str], &str)] = &[
     (&["lim"], "use rlimit_rss"),
 ];
 
+/// The error about a column that rows of another command have, if there is one with this name or spelling.
+pub fn elsewhere(set: &Set, name: &str, spelling: &str) -> Option<Exit> {
+    let other = set.elsewhere(spelling)?;
+    let text =
+        format!("'{name}' is a column of 'taskdiag {}', not of {} here", other.name, set.name);
+    Some(Exit::Usage(text))
+}
+
 /// The column for one name.
 fn column(set: &Set, name: &str) -> Result<Column, Exit> {
     let Some(named) = set.find(name) else {
@@ -79,13 +87,8 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
         }
         let lower = name.to_lowercase();
         let hint = nearest::hint(&lower, set.all_names().map(|n| n.name));
-        let elsewhere =
-            SETS.iter().find(|s| s.find(&lower).is_some() && set.find(&lower).is_none());
-        if let Some(other) = elsewhere {
-            return Err(Exit::Usage(format!(
-                "'{name}' is a column of 'taskdiag {}', not of {} here",
-                other.name, set.name
-            )));
+        if let Some(e) = elsewhere(set, name, &lower) {
+            return Err(e);
         }
         return Err(Exit::Usage(format!(
             "there is no column '{name}'{hint}; 'taskdiag fields' lists them"

@@ -10,6 +10,9 @@ pub fn keys(set: &Set, items: Vec<&str>) -> Result<Vec<Key>, Exit> {
     let key = |item: &str| {
         Key::parse(set, item).ok_or_else(|| {
             let (_, name) = Key::name(item);
+            if let Some(e) = crate::columns::elsewhere(set, name, name) {
+                return e;
+            }
             let hint = crate::nearest::hint(name, set.all_names().map(|n| n.name));
             Exit::Usage(format!(
                 "there is no column '{name}' to sort by{hint}; 'taskdiag fields' lists them"

@@ -56,6 +56,11 @@ impl Set {
         let tasks: &[&[Field]] = if self.beside { table::TABLES } else { &[] };
         names_of(self.own).chain(names_of(tasks))
     }
+    /// The set whose rows have a column with this name or alias, if rows of this set have none.
+    pub fn elsewhere(&self, name: &str) -> Option<&'static Set> {
+        let other = || SETS.iter().copied().find(|s| s.find(name).is_some());
+        self.find(name).map_or_else(other, |_| None)
+    }
     /// The column with this name or alias.
     pub fn find(&self, name: &str) -> Option<Named> {
         if let (Some(of_task), true) = (name.strip_prefix(OF_TASK), self.beside) {

@@ -136,6 +136,15 @@ impl<'t> Parser<'t> {
     }
     fn column(&self, name: &str, at: &Range<usize>) -> Parsed<&'static Field> {
         let Some(named) = self.set.find(name) else {
+            if let Some(other) = self.set.elsewhere(name) {
+                return self.wrong(
+                    at.clone(),
+                    format!(
+                        "'{name}' is a column of 'taskdiag {}', not of {} here",
+                        other.name, self.set.name
+                    ),
+                );
+            }
             let near = nearest(name, self.set.all_names().map(|n| n.name));
             let near = near.map_or(String::new(), |n| format!(" (did you mean '{n}'?)"));
             return self.wrong(

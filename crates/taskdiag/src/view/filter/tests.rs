@@ -197,6 +197,7 @@ fn what_is_wrong_is_shown() {
     for (text, what, mark) in [
         ("", "empty", "^"),
         ("rsss > 1G", "no column 'rsss' (did you mean 'rss'?)", "^^^^"),
+        ("cpu_now > 5", "'cpu_now' is a column of 'taskdiag top', not of tasks here", "^^^^^^^"),
         ("rss > 1X", "not such a value: write 'rss > 100M'", "      ^^"),
         ("rss > vsz", "not with another column", "      ^^^"),
         ("rss", "'rss' is a size in bytes: write 'rss > 100M'", "^^^"),
