@@ -38,7 +38,11 @@ pub enum Exit {
 /// Exit codes, for `--help` and the man page.
 pub const CODES: &[(u8, &str)] = &[
     (0, "the answer is complete (also when a pipe reader such as head stops early)"),
-    (1, "nothing matches the selection, or the output could not be written"),
+    (
+        1,
+        "nothing matches the selection, the output could not be written, or dropin status finds that the drop-in is not \
+         installed",
+    ),
     (2, "the arguments are wrong, or TASKDIAG_ENGINE is"),
     (
         3,
@@ -51,9 +55,14 @@ pub const CODES: &[(u8, &str)] = &[
          the command needs cannot be used",
     ),
     (
+        126,
+        "run: the program cannot be executed; otherwise, the exit code of run is that of the program",
+    ),
+    (127, "run: there is no such program"),
+    (
         interrupt::CODE,
         "stopped by Ctrl-C: what was there until then is shown, or standard error says that the \
-         output is cut",
+         output is cut; record ends with 0 then, because that is how it is stopped",
     ),
 ];
 

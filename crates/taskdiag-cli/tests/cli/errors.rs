@@ -46,6 +46,9 @@ fn usage() {
 fn help_says_the_exit_codes() {
     let (code, out, _) = parts(&run(&["help", "exit-codes"]));
     assert!(code == 0 && out.contains("Exit codes:") && out.contains("partial"), "{out}");
+    assert!(out.contains("\n  127 "), "{out}");
+    let (code, _, err) = parts(&run(&["run", "no-such-program-here"]));
+    assert_eq!(code, 127, "{err}");
     for command in COMMANDS {
         let (code, out, _) = parts(&help(command));
         assert_eq!(code, 0);
@@ -166,9 +169,6 @@ fn a_saved_answer_can_come_from_a_descriptor() {
 }
 
 #[test]
-fn partial_answers_say_so() {
-    let denied = Task { denied: vec![Group::Statm, Group::Cmdline], ..Task::new(20, 1, "secret") };
-#[test]
 fn a_column_of_another_command_is_said_to_be_one() {
     for args in [&["-o", "cpu_now"][..], &["--sort", "-cpu_now"], &["--where", "cpu_now > 5"]] {
         let (code, _, err) = parts(&run(&[&["ps"], args].concat()));
@@ -187,6 +187,9 @@ fn who_has_no_memory_is_said_of_saved_answers_as_well() {
     assert!(code == 1 && err.contains("process 2 has no memory"), "{code} {err}");
 }
 
+#[test]
+fn partial_answers_say_so() {
+    let denied = Task { denied: vec![Group::Statm, Group::Cmdline], ..Task::new(20, 1, "secret") };
     let cut = Task { args_total: Some(99_999), ..Task::new(21, 1, "long") };
     let mut tasks = machine();
     tasks.extend([denied, cut]);
