@@ -74,7 +74,8 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
         crate::stats::print(&snapshot, tables.len(), begin, asked);
     }
     let selected = |g: &&Gap<'_>| select.may_match(&Row::new(g.task));
-    let mut lines = lacking(&snapshot, gaps.iter().filter(selected), "fds");
+    let of_processes = super::of_processes(gaps.iter().filter(selected).copied());
+    let mut lines = tally::lines_of(of_processes, |_| "fds", &snapshot);
     lines.extend(lacking(&snapshot, tables.doubts().iter().filter(selected), SHARING));
     if !snapshot.stream().asked().has(Group::FdCount) {
         let count = snapshot.tasks().len();
@@ -88,7 +89,8 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
 }
 
 /// What is not known of threads that are taken to share the files of their process.
-pub const SHARING: &str = "whether they have open files of their own (shown as if they had none)";
+pub const SHARING: &str =
+    "whether they have open files of their own, so they are taken to have none";
 
 /// Lines that say of how many tasks something is not known, and why.
 pub fn lacking<'a>(

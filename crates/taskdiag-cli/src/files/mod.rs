@@ -7,6 +7,7 @@ mod look;
 pub mod place;
 pub mod select;
 
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +16,7 @@ use taskdiag::engine::auto;
 use taskdiag::field::{self, FILES, Field, Missing, Part, Row};
 use taskdiag::files::{Files, Gap, Locks, Owner};
 use taskdiag::view::{Filter, Left, Opened, Query};
-use taskdiag::{Choice, EngineId, Group, Groups, Members, Snapshot};
+use taskdiag::{Choice, EngineId, Group, Groups, Members, Reason, Snapshot};
 
 use self::select::FileSelection;
 use crate::answer;
@@ -273,7 +274,7 @@ impl<'a> Shown<'a> {
             }
         }
         // In the answers of text and terse; rows say it in the other forms, and here, too.
-        lines.extend(tally::lines_of(self.gaps().map(|g| (g.group, g.reason)), names, snapshot));
+        lines.extend(tally::lines_of(of_processes(self.gaps()), names, snapshot));
         let doubts = self.files.doubts().iter();
         let selected = doubts.filter(|g| self.select.may_match(&Row::new(g.task)));
         lines.extend(count::lacking(snapshot, selected, count::SHARING));
@@ -287,6 +288,15 @@ impl<'a> Shown<'a> {
             c.width = c.width.max(longest.unwrap_or(0).min(15));
         }
     }
+}
+
+/// What is missing and why, once for each process, since who asks for a process has not asked for its threads.
+pub(super) fn of_processes<'a>(
+    gaps: impl Iterator<Item = Gap<'a>>,
+) -> impl Iterator<Item = (Group, Reason)> {
+    let mut seen = HashSet::new();
+    let key = |g: &Gap<'a>| (g.task.tgid(), g.group as u16, g.reason as u16);
+    gaps.filter(move |g| seen.insert(key(g))).map(|g| (g.group, g.reason))
 }
 
 /// `-t`: the pids, each once. Is there any?

@@ -246,6 +246,21 @@ less       31       1 www-data   1u    unix    0,8      0t0     3001 /run/less.s
 }
 
 #[test]
+fn who_is_denied_is_a_process_and_not_each_of_its_threads() {
+    let mut m = Made::new(GROUPS, Strategy::AllThread);
+    for tid in [40, 41, 42] {
+        m.task((tid, 40), 0, b"shut", |w| none(w, Reason::Denied));
+    }
+    let saved = m.saved();
+    for (args, what) in
+        [(&["-p", "40"][..], "1 task denied open files"), (&["--count"], "1 task denied fds")]
+    {
+        let (code, _, err) = files(&saved, args);
+        assert!(code == 3 && err.contains(what), "{args:?}: {err}");
+    }
+}
+
+#[test]
 fn a_list_that_is_denied_is_said_once_in_each_form() {
     let saved = machine();
     for form in [&[][..], &["--json"], &["--csv"]] {
