@@ -132,6 +132,19 @@ pub fn shown(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02}")
 }
 
+/// The same with the name of the time zone: `2026-11-22 03:10:00 CET`. Whoever asked for a time in UTC would take it for that.
+pub fn zoned(time: SystemTime) -> String {
+    let tm = calendar(time, false);
+    match tm.tm_zone.is_null() {
+        true => shown(time),
+        false => {
+            // SAFETY: localtime_r() made it point to a name of a time zone, which stays until another zone is set.
+            let zone = unsafe { std::ffi::CStr::from_ptr(tm.tm_zone) };
+            format!("{} {}", shown(time), zone.to_string_lossy())
+        }
+    }
+}
+
 /// A length of time in its largest units: `50 s`, `20 min`, `3 h 20 min`, `5 days`.
 pub fn length(time: Duration) -> String {
     match time.as_secs() {

@@ -70,7 +70,7 @@ pub fn choose(recording: &Recording, at: Option<At>) -> Result<usize, Exit> {
     let Some(at) = at else {
         if last.is_stale_at(now) {
             let age = moment::length(now.duration_since(last.time).unwrap_or_default());
-            let when = moment::shown(last.time);
+            let when = moment::zoned(last.time);
             say(format_args!(
                 "taskdiag: the newest answer is of {when}, {age} ago: is 'taskdiag record' still running?"
             ));
@@ -81,8 +81,8 @@ pub fn choose(recording: &Recording, at: Option<At>) -> Result<usize, Exit> {
     let number = recording.find(time).ok_or_else(|| {
         Exit::Failed(format!(
             "nothing was recorded at {}: the recording begins at {}",
-            moment::shown(time),
-            moment::shown(first.time)
+            moment::zoned(time),
+            moment::zoned(first.time)
         ))
     })?;
     say_gap(&info(number), time);
@@ -92,7 +92,7 @@ pub fn choose(recording: &Recording, at: Option<At>) -> Result<usize, Exit> {
 fn say_gap(frame: &FrameInfo, time: SystemTime) {
     if frame.is_stale_at(time) {
         let age = moment::length(time.duration_since(frame.time).unwrap_or_default());
-        let (when, wanted) = (moment::shown(frame.time), moment::shown(time));
+        let (when, wanted) = (moment::zoned(frame.time), moment::zoned(time));
         say(format_args!(
             "taskdiag: nothing was recorded for {age} before {wanted}: this is of {when}"
         ));

@@ -54,7 +54,7 @@ impl Replay {
         let time = at.moment(last.time, last.every, SystemTime::now());
         self.wanted = self.recording.find(time).ok_or_else(|| {
             let first = self.recording.info(0).expect("there is one");
-            format!("the recording begins at {}", moment::shown(first.time))
+            format!("the recording begins at {}", moment::zoned(first.time))
         })?;
         Ok(())
     }

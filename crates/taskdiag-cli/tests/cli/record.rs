@@ -89,9 +89,16 @@ fn an_answer_of_a_time() {
     }
     let (second, err) = recorded.second(&["--at", "12:05"]);
     assert_eq!(second, 30);
-    let want =
-        "nothing was recorded for 4 min before 2026-01-01 12:05:00: this is of 2026-01-01 12:00:30";
+    let want = "nothing was recorded for 4 min before 2026-01-01 12:05:00 UTC: this is of 2026-01-01 12:00:30 UTC";
     assert!(err.contains(want), "{err}");
+    let path = recorded.path();
+    let mut elsewhere = taskdiag();
+    elsewhere.env("TZ", "EST5").args(["ps", "--at", "12:05Z", "--from"]).arg(path);
+    let (_, _, err) = parts(&elsewhere.output().expect("it runs"));
+    assert!(
+        err.contains("before 2026-01-01 07:05:00 EST: this is of 2026-01-01 07:00:30 EST"),
+        "{err}"
+    );
     // Without a time, the newest. It is old.
     let (second, err) = recorded.second(&[]);
     assert_eq!(second, 610);
