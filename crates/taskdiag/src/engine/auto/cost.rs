@@ -340,6 +340,8 @@ fn without_service(req: &Request, f: &Facts) -> Split {
         .map(|e| (estimate(e, req, f), e))
         .collect();
     candidates.sort_by_key(|c| c.0);
+    // Whoever has none of the groups is not compared with.
+    let has_some = |e| req.groups.is_empty() || can(e).is_some_and(|g| g.intersects(req.groups));
     for (i, (ns, engine)) in candidates.iter().enumerate() {
         let mut groups = left & can(*engine).unwrap_or(Groups::NONE);
         // The engine that lists the mappings also reports the mapped files.
@@ -353,11 +355,13 @@ fn without_service(req: &Request, f: &Facts) -> Split {
         }
         let others: Vec<String> = candidates
             .iter()
-            .filter(|c| c.1 != *engine)
+            .filter(|c| c.1 != *engine && has_some(c.1))
             .map(|c| format!("{} {}", c.1, milliseconds(c.0)))
             .collect();
         let why = if others.is_empty() && f.foreign_proc {
             String::from("/proc is of another pid namespace, whose numbers BPF does not have")
+        } else if others.is_empty() && candidates.len() > 1 {
+            String::from("no other engine here has it")
         } else if others.is_empty() {
             String::from("the only engine that works here")
         } else if i == 0 {
@@ -503,6 +507,14 @@ mod tests {
         // If no engine has both, each answers what it can.
         let f = Facts { bpf: None, procfs: Some(VIEW | Groups::FILE_STAT), ..kernel };
         assert_eq!(decide(&Request::all(MAPPED), &f).nobody, Groups::NONE);
+    }
+
+    #[test]
+    fn who_has_none_of_it_is_not_compared_with() {
+        let f = Facts { bpf: Some(VIEW), procfs: Some(VIEW | Groups::ROLLUP), ..machine(10, 10) };
+        let why = |groups| decide(&Request::all(groups), &f).parts.remove(0).why;
+        assert_eq!(why(Groups::ROLLUP), "no other engine here has it");
+        assert!(why(Groups::BASE).starts_with("estimate "));
     }
 
     #[test]

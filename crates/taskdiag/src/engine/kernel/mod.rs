@@ -136,7 +136,7 @@ impl Kernel {
         rustix::fs::openat(CWD, &self.file, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(
             |e| match e {
                 Errno::NOENT => {
-                    unavailable(format!("{file}: this kernel has none; see kernel/README"))
+                    unavailable(format!("{file}: this kernel has none; kernel/README.md of the source says how to build one that has it"))
                 }
                 e => self.failed(OPENING, e),
             },
