@@ -21,8 +21,8 @@ impl PageLimits {
     pub fn options() -> [Arg; 2] {
         [
             Arg::new("budget").long("budget").value_name("TIME").value_parser(duration).help(
-                "Walk over pages for no longer than this, such as 500ms or 2s, and leave out what is not \
-                 reached; a process that was begun may be completed",
+                "Stop walking over pages after this time, such as 500ms or 2s. Processes that were not reached show ?. The \
+                 last one may take a little longer.",
             ),
             Arg::new("max-rss")
                 .long("max-rss")

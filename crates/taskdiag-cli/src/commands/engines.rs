@@ -74,7 +74,8 @@ impl MachineFacts {
             line(format!("\n{remark}"));
         }
         line(String::from(
-            "\nCHOICE is for all processes and that group alone; --stats shows it for any request.",
+            "\nCHOICE is the engine that would answer a request for this group alone, about all processes. Add --stats to a \
+             command to see which engine it used.",
         ));
     }
 
