@@ -75,7 +75,13 @@ impl<'a> TypedWords<'a> {
             self.at += 1;
             let mut letters = word.chars();
             match (letters.next(), letters.next(), letters.next()) {
-                (Some('-'), Some('-'), Some(c)) if c.is_alphabetic() => self.long(word, &mut t)?,
+                (Some('-'), Some('-'), Some(c)) if c.is_alphabetic() => {
+                    self.long(word, &mut t)?;
+                    // The word after --help names a section, as in 'ps --help simple'. The help has all of them.
+                    if matches!(t.instead, Some(Instead::Help)) {
+                        return Ok(t);
+                    }
+                }
                 (Some('-'), Some(c), _) if c.is_alphabetic() && self.dashes => {
                     self.letters(word, &word[1..], UNIX, &mut t)?;
                 }
