@@ -164,12 +164,12 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
         return cli;
     }
     if let Some((who, rest)) = instead_of(&argv)? {
-        return other(&who, rest).unwrap_or_else(|| {
-            let of_tool = TOOLS.iter().find(|(tool, _)| *tool == who);
-            let more = of_tool.map_or(String::new(), |(_, instead)| format!("; {instead}"));
-            let others = OTHERS.join(", ");
-            Err(Exit::Usage(format!("--as {who}: taskdiag can stand in for {others}{more}")))
-        });
+        return other(&who, rest).unwrap_or_else(|| Err(no_stand_in(&format!("--as {who}"), &who)));
+    }
+    // A link with such a name is meant to be that tool.
+    let tool = name.as_deref().and_then(|n| n.to_str()).filter(|n| LINKED.contains(n));
+    if let Some(tool) = tool {
+        return Err(no_stand_in(tool, tool));
     }
     if argv.get(1..3).is_some_and(|w| w[0] == "help" && w[1] == "exit-codes") {
         return Ok(Cli::ExitCodes);
@@ -278,6 +278,17 @@ fn of_another_tool(word: &str) -> Option<String> {
         word => TOOLS.iter().find(|(tool, _)| *tool == word)?.1,
     };
     Some(format!("there is no command '{word}': {instead}"))
+}
+
+/// Tools that someone may have linked to this program, though it cannot stand in for them.
+const LINKED: &[&str] = &["lsof", "fuser", "smem", "pgrep", "pidof"];
+
+/// Why this program does not stand in for a tool, and what does its job.
+fn no_stand_in(typed: &str, tool: &str) -> Exit {
+    let of_tool = TOOLS.iter().find(|(t, _)| *t == tool);
+    let more = of_tool.map_or(String::new(), |(_, instead)| format!("; {instead}"));
+    let others = OTHERS.join(", ");
+    Exit::Usage(format!("{typed}: taskdiag can stand in for {others}{more}"))
 }
 
 /// The programs that this one can stand in for.
