@@ -20,6 +20,7 @@ pub const MEANT: &[(&str, &str, &str)] = &[
     ("pstree", "-a", CUT_ARGUMENTS),
     ("pstree", "-ap", CUT_ARGUMENTS),
     ("pstree", "-g", "psmisc 23.6 leaves the parentheses empty, except beside -p"),
+    ("pstree", "-Z", "labels, namespaces (-N, -S), colours by age and VT100 lines are not drawn"),
     ("lsof", "-nP -p $PID_memory -F", DELETED),
     ("lsof", "-nP -p $PID_sleep,$PID_memory -F", DELETED),
     (

@@ -113,6 +113,8 @@ pub const PSTREE: &[&str] = &[
     "-alT 1",
     "averyverylonguser",
     "-u daemon",
+    "-h",
+    "-Z",
     "games",
     "root",
     "99999",

@@ -176,6 +176,36 @@ pub fn command() -> Command {
         .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
+/// The long name of `pstree -h`.
+const SELF: &str = "highlight-all";
+
+/// Options of pstree that are not there, and why, or what to use instead.
+const LACKING: &[(char, &str, &str)] = &[
+    (
+        'C',
+        "--color=age",
+        "processes have no colour by their age; 'taskdiag ps --sort etime' has the youngest first",
+    ),
+    ('G', "--vt100", "lines are drawn in ASCII with -A and in Unicode with -U"),
+    ('N', "--ns-sort", NAMESPACES),
+    ('S', "--ns-changes", NAMESPACES),
+    ('Z', "--security-context", "'taskdiag ps -o pid,label,comm' has security labels"),
+];
+const NAMESPACES: &str = "'taskdiag ps -o pid,pidns,netns,mntns,comm' has namespaces";
+
+/// Why these arguments of pstree are not taken, if one of them is an option that is not there.
+fn lacking(args: &[OsString]) -> Option<String> {
+    let words = args.iter().filter_map(|a| a.to_str()).take_while(|a| *a != "--");
+    words.filter(|w| w.starts_with('-')).find_map(|word| {
+        let has = |(letter, long, _): &&(char, &str, &str)| match word.starts_with("--") {
+            true => word.split('=').next() == Some(long) || word == *long,
+            false => word[1..].contains(*letter),
+        };
+        let (letter, long, why) = LACKING.iter().find(has)?;
+        Some(format!("pstree -{letter} ({long}) is not there: {why}"))
+    })
+}
+
 impl TreeArgs {
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> Result<TreeArgs, Exit> {
@@ -241,8 +271,25 @@ impl TreeArgs {
     }
     /// From the arguments of pstree.
     pub fn strict(args: &[OsString]) -> Result<TreeArgs, Exit> {
-        let command = command().bin_name("pstree").no_binary_name(true);
-        let read = || TreeArgs::from_matches(&command.try_get_matches_from(args)?);
+        if let Some(why) = lacking(args) {
+            return Err(Exit::Refused(why));
+        }
+        let command = command()
+            .bin_name("pstree")
+            .display_name("taskdiag")
+            .version(env!("CARGO_PKG_VERSION"))
+            .no_binary_name(true)
+            .disable_help_flag(true)
+            .arg(Arg::new("help").long("help").action(ArgAction::Help).help("Print help"))
+            .arg(flag(SELF, "As -H with the process id of pstree itself").short('h'));
+        let read = || {
+            let matches = command.try_get_matches_from(args)?;
+            let mut args = TreeArgs::from_matches(&matches)?;
+            if matches.get_flag(SELF) {
+                args.highlight = args.highlight.or(Some(std::process::id()));
+            }
+            Ok(args)
+        };
         let as_pstree = |e| match e {
             Exit::Usage(text) => Exit::Refused(text),
             Exit::Clap(e) if e.use_stderr() => Exit::Refused(e.render().to_string()),

@@ -218,6 +218,37 @@ fn what_makes_no_sense() {
     }
 }
 
+#[test]
+fn options_of_pstree_that_tree_has_not() {
+    let pstree = |args: &[&str]| parts(&run(&[&["--as", "pstree"], args].concat()));
+    for (args, word) in [
+        (&["-C", "age"][..], "etime"),
+        (&["-pG"], "-U"),
+        (&["-N", "pid"], "pidns"),
+        (&["--ns-changes"], "pidns"),
+        (&["-Z"], "label"),
+    ] {
+        let (code, out, err) = pstree(args);
+        assert!(code == 1 && out.is_empty() && err.contains(word), "{args:?}: {code} {err}");
+    }
+    let (code, out, _) = pstree(&["-V"]);
+    assert!(code == 0 && out.starts_with("taskdiag "), "{out}");
+    // The line of the process itself.
+    let (code, out, err) = pstree(&["-h", "--color", "always"]);
+    assert!(code == 0 && out.contains("\x1b[1mtaskdiag\x1b[0m"), "{err}{out}");
+    let (code, out, _) = parts(&run(&["--as", "ps", "--help", "simple"]));
+    assert!(code == 0 && out.contains("Usage:"), "{out}");
+}
+
+#[test]
+fn a_link_with_the_name_of_another_tool_says_what_to_use() {
+    use std::os::unix::process::CommandExt as _;
+    let o = super::common::taskdiag().arg0("/usr/local/bin/lsof").arg("-nP").output();
+    let (code, _, err) = parts(&o.expect("it runs"));
+    assert!(code == 2 && err.contains("lsof: taskdiag can stand in for ps"), "{code} {err}");
+    assert!(err.contains("'taskdiag files' takes the options of lsof"), "{err}");
+}
+
 /// Ended with the value, and what it started, too.
 struct Family(Child);
 
