@@ -260,7 +260,8 @@ pub struct Changes {
     ended: Py<Table>,
     /// The rows that are in both, as they are, with the growth of counters.
     stayed: Py<Table>,
-    /// Tasks whose start time is not known, so that it cannot be told whether they are the same.
+    /// Tasks of which it cannot be told whether they are the same: their start time is not known, or one of the answers
+    /// ended early and lacks them.
     unknown: usize,
     /// Seconds between the two answers.
     interval: f64,
