@@ -16,6 +16,8 @@ from . import common
 PACKAGE = "linux-source-6.12"
 # The series in the order in which they go on top of each other. Each of them also applies alone.
 SERIES = ("readdir", "wait", "procdirs", "smaps", "task_diag")
+# The first patches of a series that can be sent without the rest, as kernel/README.md says: name → (series, how many).
+PARTS = {"procdirs-2": ("procdirs", 2), "smaps-2": ("smaps", 2), "task_diag-8": ("task_diag", 8)}
 ALL = "all"
 # Flavour → (the series that are applied, or none; fragments of kernel/config in their order).
 FLAVOURS = {
@@ -23,15 +25,16 @@ FLAVOURS = {
     "ours": (ALL, ["test.config", "series.config"]),
     "base-debug": (None, ["test.config", "debug.config"]),
     "ours-debug": (ALL, ["test.config", "series.config", "debug.config"]),
-    **{name: (name, ["test.config", "series.config"]) for name in SERIES},
+    **{name: (name, ["test.config", "series.config"]) for name in (*SERIES, *PARTS)},
 }
 NEEDED = ("gcc", "make", "flex", "bison", "bc", "patch", "xz", "tar", "pahole")
 
 
 def series(which=ALL):
-    """The patches of all series, of one, or of none, in their order."""
+    """The patches of all series, of one or its first part, or of none, in their order."""
     names = [line.split("#")[0].strip() for line in (common.SERIES / "series").read_text().splitlines()]
-    return [common.SERIES / n for n in names if n and which in (ALL, n.split("/")[0])]
+    home, count = PARTS.get(which, (which, None))
+    return [common.SERIES / n for n in names if n and home in (ALL, n.split("/")[0])][:count]
 
 
 def short(patch):
@@ -45,13 +48,18 @@ def options(patches):
     return "".join(f"CONFIG_{name}=y\n" for names in added for name in names)
 
 
+def tree_of(flavour):
+    """The name of the build tree of a flavour. A part has that of its series, so that little is built again."""
+    return PARTS.get(flavour, (flavour, None))[0]
+
+
 def image(flavour):
     """(path of bzImage, version) of a flavour. It is built if the cache does not have it."""
     which, fragments = FLAVOURS[flavour]
     patches = series(which)
     fragments = [p for f in fragments if (p := common.CONFIG / f).exists()]
     version, tarball = source()
-    with common.locked(f"linux-{flavour}"):
+    with common.locked(f"linux-{tree_of(flavour)}"):
         compiler = common.output("gcc", "--version").split("\n")[0]
         key = common.digest(version, compiler, *patches, *fragments)
         home = common.cache("kernels", f"{flavour}-{key}", "bzImage").parent
@@ -60,7 +68,7 @@ def image(flavour):
             if lacking:
                 raise common.Unavailable(f"{flavour}: no {', '.join(lacking)} to build it with (tools/setup vm)")
             common.say(f"{flavour}: building {PACKAGE} {version} with {len(patches)} patches; some minutes")
-            tree = Tree(flavour, version, tarball)
+            tree = Tree(tree_of(flavour), version, tarball)
             tree.apply(patches)
             tree.configure(fragments, options(patches))
             tree.make(["bzImage"])

@@ -33,10 +33,10 @@ def installed(flavour):
     version, tarball = build.source()
     key = common.digest(version, *patches, *names)
     home = common.cache("selftests", key)
-    with common.locked(f"linux-{flavour}"):
+    with common.locked(f"linux-{build.tree_of(flavour)}"):
         if not home.exists():
             common.say(f"building the selftests {' '.join(names)}")
-            tree = build.Tree(flavour, version, tarball)
+            tree = build.Tree(build.tree_of(flavour), version, tarball)
             tree.apply(patches)
             tree.make(["headers"])
             part = home.with_name(f"{home.name}.{flavour}.part")
