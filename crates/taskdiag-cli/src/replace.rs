@@ -2,19 +2,24 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The most links that the kernel follows, too.
+const LINKS_MAX: usize = 40;
 
 /// Calls `fill` to write a new file with this mode, and then gives it the name `path`. A file that was there is replaced, and
-/// stays as it was after an error.
+/// stays as it was after an error. A symbolic link stays a link, and the file that it leads to is replaced.
 ///
 /// # Errors
-/// What the system or `fill` says, without the path. There is no other file left then.
+/// What the system or `fill` says, without the path. There is no other file left then. `InvalidInput`: there is something that is
+/// no regular file, such as a device or a pipe, or a link of another user. It stays as it is.
 pub fn replace(
     path: &Path,
     mode: u32,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
+    let path = &target(path)?;
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?;
     // In the same directory, because rename(2) works within one file system only. The end of the name differs from that of
     // `path`, since some directories are read by the ends of names: node_exporter reads all *.prom.
@@ -31,11 +36,40 @@ pub fn replace(
     done
 }
 
+/// The file that is replaced: `path`, or what it leads to if it is a link.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    let refused = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    // With links followed by the kernel, because those of /proc/self/fd lead to what has no name.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return refused("it is not a regular file");
+    }
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(there) = fs::symlink_metadata(&path) else { return Ok(path) };
+        if !there.is_symlink() {
+            return match there.is_file() {
+                true => Ok(path),
+                false => refused("it is not a regular file"),
+            };
+        }
+        // Whoever may make links in the directory could otherwise choose any file of root.
+        if there.uid() != 0 && there.uid() != rustix::process::geteuid().as_raw() {
+            return refused(
+                "it is a symbolic link of another user: remove it, or name what it leads to",
+            );
+        }
+        let leads_to = fs::read_link(&path)?;
+        path.pop();
+        path.push(leads_to);
+    }
+    Err(rustix::io::Errno::LOOP.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Write as _;
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, lchown, symlink};
 
     #[test]
     fn a_file_is_replaced_or_stays() {
@@ -58,5 +92,48 @@ mod tests {
         }
         // Nothing is left beside it.
         assert_eq!(fs::read_dir(dir.path()).expect("it is there").count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_file_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (fifo, link) = (dir.path().join("fifo"), dir.path().join("link"));
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).expect("a pipe");
+        symlink("fifo", &link).expect("a link");
+        for path in [&fifo, &link] {
+            let failed = replace(path, 0o600, |f| f.write_all(b"x")).expect_err("it is no file");
+            assert_eq!(failed.kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(failed.to_string(), "it is not a regular file");
+        }
+        assert!(fifo.symlink_metadata().expect("it is there").file_type().is_fifo());
+        assert!(link.symlink_metadata().expect("it is there").is_symlink());
+        assert_eq!(fs::read_dir(dir.path()).expect("it is there").count(), 2);
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (file, links) = (dir.path().join("sub/file"), ["a", "b"].map(|n| dir.path().join(n)));
+        fs::create_dir(dir.path().join("sub")).expect("a directory");
+        symlink("b", &links[0]).expect("a link");
+        symlink("sub/file", &links[1]).expect("a link");
+        // Once without the file, and once with it.
+        for text in ["one", "two"] {
+            replace(&links[0], 0o600, |f| f.write_all(text.as_bytes())).expect("it is written");
+            assert_eq!(fs::read_to_string(&file).expect("it is there"), text);
+            for link in &links {
+                assert!(link.symlink_metadata().expect("it is there").is_symlink());
+            }
+        }
+        symlink("circle", dir.path().join("circle")).expect("a link");
+        replace(&dir.path().join("circle"), 0o600, |_| Ok(())).expect_err("it leads nowhere");
+        if rustix::process::geteuid().is_root() {
+            lchown(&links[1], Some(65534), None).expect("root may");
+            let failed = replace(&links[0], 0o600, |f| f.write_all(b"three"));
+            let failed = failed.expect_err("it is the link of another user").to_string();
+            assert!(failed.contains("of another user"), "{failed}");
+            assert_eq!(fs::read_to_string(&file).expect("it is there"), "two");
+        }
     }
 }

@@ -186,6 +186,10 @@ fn once_and_as_a_file() {
     });
     end(&mut child);
     assert!(scrapes.is_ok());
+    // What is no file is not replaced by one.
+    let directory = dir.path().to_str().expect("text");
+    let ran = Sandbox::new().run(&["export", "--textfile", directory]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("not a regular file"), "{ran}");
     let ran = Sandbox::new().run(&["export", "--once", "--textfile", "/proc/x.prom"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("/proc/x.prom"), "{ran}");
     // If not even the first text can be written, it ends. Nobody would see its errors.

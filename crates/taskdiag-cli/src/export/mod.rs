@@ -91,9 +91,14 @@ impl Exporter {
 
 /// Puts a text into the file of `--textfile`, which everyone may read.
 fn replace_text(path: &Path, text: &[u8]) -> Result<(), Exit> {
-    let named = |e| std::io::Error::other(format!("--textfile {}: {e}", shown(path)));
     let done = replace(path, 0o644, |file| file.write_all(text));
-    done.map_err(|e| Exit::Output(named(e)))
+    done.map_err(|e| match e.kind() {
+        ErrorKind::InvalidInput => Exit::Usage(format!(
+            "--textfile {}: {e}; with --once and no --textfile, metrics go to standard output",
+            shown(path)
+        )),
+        _ => Exit::Output(std::io::Error::other(format!("--textfile {}: {e}", shown(path)))),
+    })
 }
 
 /// Attributes of a resource.

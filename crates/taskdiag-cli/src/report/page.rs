@@ -5,7 +5,6 @@
 //! occur, so that nothing in it can end the block. The script shows it as text. As a second protection, the page has a policy
 //! (`Content-Security-Policy`) that lets a browser run only this script, and load nothing.
 
-use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -62,16 +61,13 @@ pub fn write(page: &[u8], output: Option<&Path>) -> Result<(), Exit> {
     let Some(path) = output.filter(|p| p.as_os_str() != "-") else {
         return Ok(sink::write_all(page)?);
     };
-    let failed = |e: io::Error| Exit::Output(io::Error::other(format!("-o {}: {e}", shown(path))));
-    match fs::metadata(path) {
-        Ok(there) if !there.is_file() => Err(Exit::Usage(format!(
-            "-o {}: it is not a regular file; without -o, the page goes to standard output",
+    write_to(path, page).map_err(|e| match e.kind() {
+        io::ErrorKind::InvalidInput => Exit::Usage(format!(
+            "-o {}: {e}; without -o, the page goes to standard output",
             shown(path)
-        ))),
-        // A link stays a link, and the file that it leads to is replaced.
-        Ok(_) => fs::canonicalize(path).and_then(|real| write_to(&real, page)).map_err(failed),
-        Err(_) => write_to(path, page).map_err(failed),
-    }
+        )),
+        _ => Exit::Output(io::Error::other(format!("-o {}: {e}", shown(path)))),
+    })
 }
 
 /// Replace a file.
