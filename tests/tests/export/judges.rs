@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 
 use taskdiag_tests::cli::Sandbox;
@@ -168,8 +169,12 @@ fn once_and_as_a_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("taskdiag.prom");
     let file = path.to_str().expect("text");
-    let ran = Sandbox::new().run(&["export", "--once", "--textfile", file]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{ran}");
+    // Everyone may read it, whatever the umask says.
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 077; exec \"$0\" export --once --textfile \"$1\""]);
+    let ran = command.arg(taskdiag_tests::cli::taskdiag()).arg(file).output().expect("it runs");
+    assert!(ran.status.success() && ran.stdout.is_empty(), "{ran:?}");
+    assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o644);
     let metrics = Metrics::parse(&std::fs::read_to_string(&path).expect("it is there"));
     assert!(metrics.get("taskdiag_scrapes_total", &[]) == Some(1.0));
     // Again and again, and never a part of it.

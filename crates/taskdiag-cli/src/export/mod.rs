@@ -22,7 +22,9 @@ mod values;
 mod yaml;
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::Permissions;
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
@@ -91,7 +93,11 @@ impl Exporter {
 
 /// Puts a text into the file of `--textfile`, which everyone may read.
 fn replace_text(path: &Path, text: &[u8]) -> Result<(), Exit> {
-    let done = replace(path, 0o644, |file| file.write_all(text));
+    let done = replace(path, 0o644, |file| {
+        // The umask is for other files, and this one has nothing that not everyone may ask the server for.
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        file.write_all(text)
+    });
     done.map_err(|e| match e.kind() {
         ErrorKind::InvalidInput => Exit::Usage(format!(
             "--textfile {}: {e}; with --once and no --textfile, metrics go to standard output",
