@@ -2,8 +2,8 @@
 
 #![cfg(feature = "record")]
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::fs::{self, OpenOptions, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -302,6 +302,47 @@ fn there_is_one_writer() {
     drop(first);
     record(&dir, every(1), 3);
     assert_eq!(seconds(&dir, 3).len(), 1);
+}
+
+#[test]
+fn nothing_of_others_is_written_to() {
+    let opened = |dir: &Dir| Writer::open(dir.path(), Options::new(EVERY)).map(drop);
+    let refused = |dir: &Dir| opened(dir).expect_err("it is refused").to_string();
+    let dir = Dir::new();
+    record(&dir, every(2), 3);
+    for mode in [0o770, 0o707, 0o1777] {
+        fs::set_permissions(dir.path(), Permissions::from_mode(mode)).expect("it is ours");
+        let e = opened(&dir).expect_err("others may write to it");
+        assert!(matches!(&e, Error::Recording(why) if why.contains("chmod go-w")), "{e:?}");
+    }
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    // Links do not lead the writer to other files.
+    let victim = dir.0.path().join("victim");
+    fs::write(&victim, "before").expect("write");
+    for name in [dir.path().join("writer.lock"), dir.data(), dir.index()] {
+        let aside = dir.0.path().join("aside");
+        fs::rename(&name, &aside).expect("rename");
+        symlink(&victim, &name).expect("a link");
+        assert!(refused(&dir).contains("is a symbolic link"));
+        assert_eq!(fs::read_to_string(&victim).expect("read"), "before");
+        fs::rename(&aside, &name).expect("rename");
+    }
+    // A pipe is not waited for.
+    let lock = dir.path().join("writer.lock");
+    fs::remove_file(&lock).expect("remove");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &lock, mode).expect("a pipe");
+    assert!(refused(&dir).contains("not a regular file"));
+    fs::remove_file(&lock).expect("remove");
+    if rustix::process::geteuid().is_root() {
+        for path in [dir.data(), dir.index(), dir.path()] {
+            chown(&path, Some(65534), None).expect("root may");
+            assert!(refused(&dir).contains("belongs to another user (uid 65534)"));
+            chown(&path, Some(0), None).expect("root may");
+        }
+    }
+    opened(&dir).expect("all is ours again");
+    assert_eq!(seconds(&dir, 3).len(), 2);
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod rows;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -131,6 +131,22 @@ fn lock(directory: &Path) -> Result<File, Exit> {
         _ => failed(e),
     })?;
     let file = File::open(directory).map_err(failed)?;
+    let there = file.metadata().map_err(failed)?;
+    // Whoever else may put links there could make root overwrite any file.
+    if there.uid() != 0 && there.uid() != rustix::process::geteuid().as_raw() {
+        return Err(Exit::Failed(format!(
+            "{} belongs to another user (uid {}), who could make this overwrite other files: name a directory of yours",
+            shown(directory),
+            there.uid()
+        )));
+    }
+    if there.mode() & 0o022 != 0 {
+        return Err(Exit::Failed(format!(
+            "other users may write to {}, and could make this overwrite other files: run 'chmod go-w' on it, or name a directory \
+             in it, which is made",
+            shown(directory)
+        )));
+    }
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Exit::Failed(format!(

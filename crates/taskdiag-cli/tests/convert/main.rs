@@ -5,8 +5,8 @@
 mod lists;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -249,6 +249,19 @@ fn two_at_once_and_bad_names_are_refused() {
     assert_eq!(ran.status.code(), Some(4));
     assert!(text(&ran.stderr).contains("another 'taskdiag convert'"), "{}", text(&ran.stderr));
     drop(held);
+    // Others could put links there, which root would write through.
+    fs::set_permissions(lake.path("lake"), Permissions::from_mode(0o1777)).expect("it is ours");
+    let ran = lake.convert(&[]);
+    assert_eq!(ran.status.code(), Some(4));
+    assert!(text(&ran.stderr).contains("chmod go-w"), "{}", text(&ran.stderr));
+    fs::set_permissions(lake.path("lake"), Permissions::from_mode(0o755)).expect("it is ours");
+    if rustix::process::geteuid().is_root() {
+        chown(lake.path("lake"), Some(65534), None).expect("root may");
+        let ran = lake.convert(&[]);
+        assert_eq!(ran.status.code(), Some(4));
+        assert!(text(&ran.stderr).contains("belongs to another user (uid 65534)"));
+        chown(lake.path("lake"), Some(0), None).expect("root may");
+    }
     for host in ["../x", "a b", "", ".x"] {
         assert_eq!(lake.convert(&["--host", host]).status.code(), Some(2), "{host}");
     }

@@ -31,6 +31,7 @@
 mod codec;
 mod layout;
 mod names;
+mod owner;
 mod scan;
 mod writer;
 

@@ -4,9 +4,9 @@
 //! ends with bytes that are not a frame. They are cut off at once, or by the next writer. Nothing else is ever changed.
 
 use std::fmt;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::layout::{FrameHead, HEAD, STREAM_MAX, file_head};
 use super::names::Part;
-use super::{codec, parts, scan};
+use super::owner::open;
+use super::{codec, owner, parts, scan};
 use crate::error::Error;
 use crate::snapshot::Snapshot;
 
@@ -120,8 +121,8 @@ impl Writer {
     /// frame that an earlier writer did not finish.
     ///
     /// # Errors
-    /// [`Error::Recording`] if there is another writer or the path is not a directory, [`Error::Io`] if a file cannot be made,
-    /// read or written.
+    /// [`Error::Recording`] if there is another writer, the path is not a directory, or another user may write to it.
+    /// [`Error::Io`] if a file cannot be made, read or written, is a link, or belongs to another user than this one and root.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Writer, Error> {
         let dir = dir.as_ref().to_owned();
         let io = |e: io::Error| Error::io(format!("opening the recording {}", dir.display()), e);
@@ -132,6 +133,7 @@ impl Writer {
             )),
             _ => io(e),
         })?;
+        owner::check(&dir)?;
         let lock = lock(&dir)?;
         let mut writer = Writer {
             options,
@@ -399,12 +401,6 @@ impl Current {
             self.behind.clear();
         }
     }
-}
-
-fn open(path: &Path, is_new: bool) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o640).create(!is_new).create_new(is_new).truncate(false);
-    options.open(path)
 }
 
 fn size_of_part(part: Part, dir: &Path) -> io::Result<u64> {

@@ -1,0 +1,75 @@
+//! Opens the files that a writer changes, if they are those of a directory that no other user can change.
+//!
+//! The writer is often root. Whoever else may put names into the directory could name a file of root there, by a link, which the
+//! writer would cut short and append to. Readers open files themselves, since they change none.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use crate::error::Error;
+
+/// The bits of a mode that let the group and others write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Whether a file of this user is ours, or root's, who may do everything anyway.
+fn is_ours(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
+/// Looks at who may put names into the directory of a recording.
+///
+/// # Errors
+/// [`Error::Recording`] if another user than root and this one may, [`Error::Io`] if the directory cannot be looked at.
+pub(super) fn check(dir: &Path) -> Result<(), Error> {
+    let shown = dir.display();
+    let there =
+        dir.metadata().map_err(|e| Error::io(format!("opening the recording {shown}"), e))?;
+    if !is_ours(there.uid()) {
+        return Err(Error::Recording(format!(
+            "{shown} belongs to another user (uid {}), who could make a recording there overwrite other files: name a directory of yours",
+            there.uid()
+        )));
+    }
+    if there.mode() & OTHERS_WRITE != 0 {
+        return Err(Error::Recording(format!(
+            "other users may write to {shown}, and could make a recording there overwrite other files: run 'chmod go-w' on it, or name \
+             a directory in it, which is made"
+        )));
+    }
+    Ok(())
+}
+
+/// Opens a file to read and write, and makes it if it is not there. `is_new`: it must not be there.
+///
+/// # Errors
+/// What the system says. It is also an error if the file is a link, no regular file, or one of another user. The message has no
+/// path.
+pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
+    // A pipe that is opened so does not wait for the other end.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o640).create(!is_new).create_new(is_new).truncate(false);
+    let file = match options.custom_flags(flags.bits() as i32).open(path) {
+        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            return Err(refused(path, "is a symbolic link"));
+        }
+        other => other?,
+    };
+    let there = file.metadata()?;
+    if !there.is_file() {
+        return Err(refused(path, "is not a regular file"));
+    }
+    if !is_ours(there.uid()) {
+        return Err(refused(path, &format!("belongs to another user (uid {})", there.uid())));
+    }
+    Ok(file)
+}
+
+fn refused(path: &Path, why: &str) -> io::Error {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    io::Error::other(format!("{name} {why}: remove it, or name another directory"))
+}
