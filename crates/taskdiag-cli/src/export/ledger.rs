@@ -203,6 +203,15 @@ impl Ledger {
     }
     /// Prepares for the next answer: clears the present values, and forgets accounts that have been empty for long.
     pub fn begin(&mut self) {
+        self.forget_old();
+        self.clear();
+    }
+    /// Clears the present values.
+    pub fn clear(&mut self) {
+        self.accounts.iter_mut().flatten().for_each(|a| a.now = Now::default());
+    }
+    /// Forgets accounts that have been empty for long.
+    pub fn forget_old(&mut self) {
         let keep = self.keep;
         let old = |a: &Account| {
             let for_long = |since: Instant| keep.is_some_and(|keep| since.elapsed() >= keep);
@@ -212,7 +221,6 @@ impl Ledger {
         for labels in old.collect::<Vec<_>>() {
             self.forget(&labels);
         }
-        self.accounts.iter_mut().flatten().for_each(|a| a.now = Now::default());
     }
     /// All accounts.
     pub fn all(&self) -> impl Iterator<Item = &Account> + Clone {

@@ -57,10 +57,23 @@ impl Threads {
             states: None,
         }
     }
-    /// There is no request for threads this time.
+    /// There is no request for threads this time, because no metric needs it. Accounts are forgotten: their threads may have ended.
     pub fn skip(&mut self) {
         self.states = None;
         self.wchans.clear();
+        self.leave(|_| true);
+    }
+    /// Forgets threads, and the accounts that have no others.
+    fn leave(&mut self, is_gone: impl Fn(&Known) -> bool) {
+        let names = &mut self.names;
+        self.known.retain(|_, known| {
+            let is_gone = is_gone(known);
+            if is_gone {
+                names.leave(known.account);
+            }
+            !is_gone
+        });
+        names.forget_old();
     }
     /// Requests all threads. `group` gives the group of a process, and whether it has several threads. Threads that began before
     /// `first`, a time since boot, count from now on, unless all are to count from their start. Returns the engines that answered.
@@ -109,7 +122,7 @@ impl Threads {
             return Err(String::from("the list of threads ended early"));
         }
         self.scans += 1;
-        self.names.begin();
+        self.names.clear();
         self.wchans.clear();
         let mut states: HashMap<u8, u64> = HashMap::new();
         let mut of_group: HashMap<Id, [u64; STATES.len()]> = HashMap::new();
@@ -131,11 +144,10 @@ impl Threads {
             accounts.put_states(id, states);
         }
         self.states = Some(states);
-        let old: Vec<u32> =
-            self.known.iter().filter(|(_, k)| k.seen < self.scans).map(|(tid, _)| *tid).collect();
-        for known in old.into_iter().filter_map(|tid| self.known.remove(&tid)) {
-            self.names.leave(known.account);
-        }
+        // At the end, so that an account stays if another thread with its name began meanwhile. A counter must not fall from one
+        // answer to the next, but an account that an answer lacks may begin again.
+        let scans = self.scans;
+        self.leave(|known| known.seen < scans);
         Ok(())
     }
     fn note_wchan(&mut self, row: &Row<'_>, id: Id) {
@@ -200,5 +212,81 @@ impl Threads {
         let account = self.names.account(account);
         account.grow(&by);
         account.now.tasks += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ledger::{MAJOR, USER};
+    use super::*;
+    use taskdiag::wire::{Done, StreamWriter};
+    use taskdiag::{Base, Stat};
+
+    /// An answer with these threads of the process 10: tid, name, and CPU time in user mode in ns.
+    fn answer(threads: &[(u32, &str, u64)]) -> Snapshot {
+        let mut w = StreamWriter::new();
+        w.info(&StreamWriter::blank_info());
+        for (tid, name, utime_ns) in threads {
+            w.begin_task(*tid, 10);
+            let mut base = Base::new();
+            (base.valid, base.start_time_ns) = (Base::ALL_VALID, u64::from(*tid));
+            w.put_base(&base, name.as_bytes());
+            let mut stat = Stat::new();
+            (stat.valid, stat.utime_ns) = (Stat::ALL_VALID, *utime_ns);
+            w.put(&stat);
+            w.end_task();
+        }
+        Snapshot::parse(w.finish(Done::default())).expect("it is whole")
+    }
+
+    struct Scans(Threads, Accounts, Id);
+
+    impl Scans {
+        fn new() -> Scans {
+            let mut accounts = Accounts::new(10, None);
+            let id = accounts.join(b"g");
+            Scans(Threads::new(10, false), accounts, id)
+        }
+        /// Takes an answer, and returns the threads and the CPU time of each name.
+        fn take(&mut self, threads: &[(u32, &str, u64)]) -> Vec<(String, u64, u64)> {
+            let Scans(all, accounts, id) = self;
+            let group = |_| Some((*id, true));
+            all.take(&answer(threads), accounts, &group, (0, false)).expect("it is whole");
+            self.names()
+        }
+        fn names(&self) -> Vec<(String, u64, u64)> {
+            let one = |a: &super::super::ledger::Account| {
+                assert_eq!(a.total(MAJOR), Some(0));
+                let name = a.labels.split('"').nth(3).expect("the second label").to_owned();
+                (name, a.now.tasks, a.total(USER).expect("it is known"))
+            };
+            let mut all: Vec<_> = self.0.names.all().map(one).collect();
+            all.sort();
+            all
+        }
+    }
+
+    fn one(name: &str, threads: u64, ns: u64) -> Vec<(String, u64, u64)> {
+        vec![(name.into(), threads, ns)]
+    }
+
+    #[test]
+    fn counters_of_a_name_do_not_fall() {
+        let mut scans = Scans::new();
+        assert_eq!(scans.take(&[(11, "a", 100)]), one("a", 1, 100));
+        // The thread ended, and another one with its name began: the account goes on.
+        assert_eq!(scans.take(&[(12, "a", 5)]), one("a", 1, 105));
+        // No thread has the name. One that comes later has an account of its own, which is smaller.
+        assert_eq!(scans.take(&[(13, "b", 1)]), one("b", 1, 1));
+        assert_eq!(scans.take(&[(14, "a", 7)]), one("a", 1, 7));
+    }
+
+    #[test]
+    fn threads_are_forgotten_while_nobody_asks_about_them() {
+        let mut scans = Scans::new();
+        assert_eq!(scans.take(&[(11, "a", 100), (12, "a", 1)]), one("a", 2, 101));
+        scans.0.skip();
+        assert_eq!(scans.names(), []);
+        assert_eq!(scans.take(&[(12, "a", 2)]), one("a", 1, 2));
     }
 }
