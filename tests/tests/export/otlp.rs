@@ -175,18 +175,23 @@ fn values_are_those_of_the_text() {
 #[test]
 fn variables_of_opentelemetry() {
     let collector = Collector::start(&[OK]);
-    let url = collector.url() + "/base";
+    let url = collector.url() + "/base?key=a";
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
-        ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20secret"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20other"),
+        ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "authorization=Bearer%20secret"),
+        // Nothing listens there.
+        ("http_proxy", "http://127.0.0.1:1"),
+        ("ALL_PROXY", "http://127.0.0.1:1"),
         ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,host.name=other"),
     ];
     let options = ["--once", "--families", "states,top", "--top-pids", "--otlp"];
     let sent = export(&options, &variables);
     assert!(sent.status.success(), "{sent:?}");
     let (head, request) = collector.got.recv().expect("a request");
-    assert!(head.starts_with("POST /base/v1/metrics HTTP/1.1\r\n"), "{head}");
+    assert!(head.starts_with("POST /base/v1/metrics?key=a HTTP/1.1\r\n"), "{head}");
     assert!(head.to_lowercase().contains("authorization: bearer secret\r\n"), "{head}");
+    assert!(!head.contains("other"), "{head}");
     let attributes = attributes(&request["resourceMetrics"][0]["resource"]["attributes"]);
     for (key, value) in [("deployment.environment.name", "test"), ("host.name", "other")] {
         assert!(attributes.contains(&(key.into(), value.into())), "{attributes:?}");
@@ -200,6 +205,12 @@ fn variables_of_opentelemetry() {
     let bad = export(&options, &[("OTEL_EXPORTER_OTLP_HEADERS", "hunter2")]);
     let said = String::from_utf8_lossy(&bad.stderr);
     assert!(bad.status.code() == Some(2) && !said.contains("hunter2"), "{said}");
+    // Neither is a password in the URL.
+    for (url, code) in [("http://u:hunter2@127.0.0.1:1/x?hunter2", 1), ("https://u:hunter2@h", 2)] {
+        let ran = export(&["--once", "--families", "states", "--otlp", url], &[]);
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.code() == Some(code) && !said.contains("hunter2"), "{ran:?}");
+    }
 }
 
 #[test]

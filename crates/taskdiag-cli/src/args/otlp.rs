@@ -15,8 +15,10 @@ const PATH: &str = "/v1/metrics";
 /// An OpenTelemetry collector, and what it is told about this host.
 #[derive(Clone, Debug)]
 pub struct Collector {
-    /// The whole URL that gets the metrics.
+    /// The whole URL that gets the metrics. It may have a password, or a token in its query.
     pub url: String,
+    /// The URL without what may be secret, for messages.
+    pub shown: String,
     /// Headers of each request, which may be secret.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Attributes of the resource that are added, or replace those of the host.
@@ -43,8 +45,21 @@ fn pairs(name: &str, text: &str) -> Result<Vec<(String, String)>, Exit> {
     })
 }
 
-/// The URL for metrics of an endpoint: the path is added if there is none.
-fn url(endpoint: &str) -> Result<String, String> {
+/// A URL without its user, password and query, for messages. `None`: it is no URL, and what of it is secret is not known.
+fn shown(url: &str) -> Option<String> {
+    let Ok(uri) = url.parse::<Uri>() else {
+        return (!url.contains(['@', '?'])).then(|| url.to_owned());
+    };
+    let scheme = uri.scheme_str().map_or(String::new(), |s| format!("{s}://"));
+    let authority = uri.authority().map_or("", |a| a.as_str());
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let path = if uri.path() == "/" { "" } else { uri.path() };
+    Some(format!("{scheme}{host}{path}"))
+}
+
+/// The URL for metrics of an endpoint. `is_base`: each signal has its path below that of the endpoint. Otherwise, the path is added if
+/// there is none.
+fn url(endpoint: &str, is_base: bool) -> Result<String, String> {
     let uri: Uri = endpoint.parse().map_err(|e| format!("{e}"))?;
     match uri.scheme_str() {
         Some("http") => {}
@@ -63,10 +78,13 @@ fn url(endpoint: &str) -> Result<String, String> {
             "there is no host or no port in it; write http://HOST:PORT, such as {DEFAULT}"
         ));
     }
-    Ok(match uri.path() {
-        "" | "/" => format!("{}{PATH}", endpoint.trim_end_matches('/')),
-        _ => endpoint.to_owned(),
-    })
+    let path = match uri.path() {
+        path if is_base => format!("{}{PATH}", path.trim_end_matches('/')),
+        "" | "/" => PATH.to_owned(),
+        path => path.to_owned(),
+    };
+    let query = uri.query().map_or(String::new(), |q| format!("?{q}"));
+    Ok(format!("http://{authority}{path}{query}"))
 }
 
 impl Collector {
@@ -75,33 +93,37 @@ impl Collector {
     /// # Errors
     /// What makes no sense.
     pub fn new(option: Option<&str>) -> Result<Collector, Exit> {
-        let of_metrics = || variable("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
-        // This one is a base, below which each signal has its path.
-        let of_all = || {
-            let base = variable("OTEL_EXPORTER_OTLP_ENDPOINT")?;
-            Some(format!("{}{PATH}", base.trim_end_matches('/')))
+        let (metrics, all) = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT");
+        let (from, endpoint, is_base) = if let Some(url) = option {
+            ("--otlp", url.to_owned(), false)
+        } else if let Some(url) = variable(metrics) {
+            (metrics, url, false)
+        } else if let Some(url) = variable(all) {
+            (all, url, true)
+        } else {
+            ("--otlp", DEFAULT.to_owned(), false)
         };
-        let (from, endpoint) = match option {
-            Some(url) => ("--otlp", url.to_owned()),
-            None => match of_metrics().or_else(of_all) {
-                Some(url) => ("OTEL_EXPORTER_OTLP_ENDPOINT", url),
-                None => ("--otlp", DEFAULT.to_owned()),
-            },
-        };
-        let url = url(&endpoint).map_err(|why| Exit::Usage(format!("{from} {endpoint}: {why}")))?;
-        let mut headers = Vec::new();
+        let url = url(&endpoint, is_base).map_err(|why| {
+            let shown = shown(&endpoint).map_or(String::new(), |s| format!(" {s}"));
+            Exit::Usage(format!("{from}{shown}: {why}"))
+        })?;
+        let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
         for name in ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS"] {
             for (key, value) in pairs(name, &variable(name).unwrap_or_default())? {
                 let header =
                     HeaderName::try_from(&key).ok().zip(HeaderValue::try_from(&value).ok());
                 let wrong = || Exit::Usage(format!("{name}: '{key}' and its value are no header"));
-                headers.push(header.ok_or_else(wrong)?);
+                let header = header.ok_or_else(wrong)?;
+                // The one for metrics takes the place of the one for all signals.
+                headers.retain(|(name, _)| *name != header.0);
+                headers.push(header);
             }
         }
         let name = "OTEL_RESOURCE_ATTRIBUTES";
         let mut resource = pairs(name, &variable(name).unwrap_or_default())?;
         resource.extend(variable("OTEL_SERVICE_NAME").map(|v| ("service.name".into(), v)));
-        Ok(Collector { url, headers, resource })
+        let shown = shown(&url).unwrap_or_default();
+        Ok(Collector { url, shown, headers, resource })
     }
 }
 
@@ -111,15 +133,32 @@ mod tests {
 
     #[test]
     fn endpoints() {
-        for (endpoint, want) in [
-            (DEFAULT, "http://127.0.0.1:4318/v1/metrics"),
-            ("http://[::1]:4318/", "http://[::1]:4318/v1/metrics"),
-            ("http://h/api/v1/otlp/v1/metrics", "http://h/api/v1/otlp/v1/metrics"),
+        for (endpoint, want, base) in [
+            (DEFAULT, "http://127.0.0.1:4318/v1/metrics", "http://127.0.0.1:4318/v1/metrics"),
+            ("http://[::1]:4318/", "http://[::1]:4318/v1/metrics", "http://[::1]:4318/v1/metrics"),
+            ("http://h/otlp/", "http://h/otlp/", "http://h/otlp/v1/metrics"),
+            ("http://h?key=a/b", "http://h/v1/metrics?key=a/b", "http://h/v1/metrics?key=a/b"),
+            ("http://u:p@h/x?k", "http://u:p@h/x?k", "http://u:p@h/x/v1/metrics?k"),
         ] {
-            assert_eq!(url(endpoint).as_deref(), Ok(want));
+            assert_eq!(url(endpoint, false).as_deref(), Ok(want));
+            assert_eq!(url(endpoint, true).as_deref(), Ok(base));
         }
         for bad in ["", "h", "h:4318", "http://", "ftp://h", "https://h", "http://h:x"] {
-            assert!(url(bad).is_err(), "{bad}");
+            assert!(url(bad, false).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_message_has_a_password() {
+        for (url, want) in [
+            ("http://u:secret@h:4318/v1/metrics?token=secret", Some("http://h:4318/v1/metrics")),
+            ("https://secret@[::1]:4318", Some("https://[::1]:4318")),
+            ("h:4318", Some("h:4318")),
+            ("http://a b", Some("http://a b")),
+            ("http://u:secret secret@h", None),
+            ("http://h:x?secret", Some("http://h:x")),
+        ] {
+            assert_eq!(shown(url).as_deref(), want);
         }
     }
 

@@ -222,7 +222,7 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
         }
         To::Collector { collector, every } => {
             exporter.share = Duration::ZERO;
-            let does = format!("sending to {}", collector.url);
+            let does = format!("sending to {}", collector.shown);
             // At boot, the collector may start later than this.
             let again = Again { once: args.once, every: *every, does: &does, strict: false };
             let mut starts = Starts::new(unix_ns(exporter.server.started));

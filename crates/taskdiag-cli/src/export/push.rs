@@ -29,6 +29,8 @@ impl Push {
             .timeout_global(Some(LIMIT))
             .http_status_as_error(false)
             .max_redirects(0)
+            // The variables for a proxy are those of programs that leave the machine. Most collectors are on it.
+            .proxy(None)
             .user_agent(concat!("taskdiag/", env!("CARGO_PKG_VERSION")))
             .build();
         Push { agent: config.into(), collector }
@@ -39,8 +41,8 @@ impl Push {
     /// `Exit::Output` where a later push may succeed: nobody answers, or the collector is busy. `Exit::Failed` where the same push
     /// would fail again.
     pub fn send(&self, request: &Json) -> Result<Option<String>, Exit> {
-        let url = &self.collector.url;
-        let failed = |why: &dyn std::fmt::Display| format!("--otlp {url}: {why}");
+        let Collector { url, shown, .. } = &self.collector;
+        let failed = |why: &dyn std::fmt::Display| format!("--otlp {shown}: {why}");
         let later = |why: &dyn std::fmt::Display| Exit::Output(io::Error::other(failed(why)));
         let mut post = self.agent.post(url).header("Content-Type", "application/json");
         for (name, value) in &self.collector.headers {
