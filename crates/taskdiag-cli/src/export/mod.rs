@@ -225,7 +225,10 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
             let does = format!("sending to {}", collector.shown);
             // At boot, the collector may start later than this.
             let again = Again { once: args.once, every: *every, does: &does, strict: false };
-            let mut starts = Starts::new(unix_ns(exporter.server.started));
+            let mut starts = match args.once {
+                true => Starts::once(),
+                false => Starts::new(unix_ns(exporter.server.started)),
+            };
             let resource = resource(&collector.resource);
             let push = Push::new(collector.clone());
             again.run(|| {

@@ -34,6 +34,8 @@ struct Metric {
     kind: Type,
     /// An attribute that all values have.
     also: Option<(&'static str, &'static str)>,
+    /// What it is, where several families become one metric. Elsewhere it is what the family says.
+    help: Option<&'static str>,
 }
 
 const fn metric(
@@ -42,15 +44,17 @@ const fn metric(
     unit: &'static str,
     kind: Type,
 ) -> Metric {
-    Metric { family, part: None, name, unit, kind, also: None }
+    Metric { family, part: None, name, unit, kind, also: None, help: None }
 }
 const fn direction(family: &'static str, way: &'static str) -> Metric {
     let also = Some(("disk.io.direction", way));
-    Metric { also, ..metric(family, "process.disk.io", "By", Counter) }
+    let help = Some("Bytes read from and written to storage.");
+    Metric { also, help, ..metric(family, "process.disk.io", "By", Counter) }
 }
 const fn faults(family: &'static str, kind: &'static str) -> Metric {
     let also = Some(("system.paging.fault.type", kind));
-    Metric { also, ..metric(family, "process.paging.faults", "{fault}", Counter) }
+    let help = Some("Page faults, which wait for storage if they are major.");
+    Metric { also, help, ..metric(family, "process.paging.faults", "{fault}", Counter) }
 }
 const fn memory(part: &'static str, name: &'static str) -> Metric {
     let part = Some(("memtype", part));
@@ -183,20 +187,48 @@ fn point_attribute(label: &str, value: &str) -> Json {
     }
 }
 
+/// When a counter began, in ns since 1970, and the value that was sent last.
+#[derive(Clone, Copy, Debug)]
+struct Began {
+    start_ns: u64,
+    last: f64,
+}
+
 /// When counters began, from push to push.
 ///
-/// A counter says since when it counts. One that was not there in the push before began to count after that push. That is so for
-/// a name that is new, and for one that was forgotten and came back, whose counter is smaller than it was.
+/// A counter says since when it counts. One that was not there in the push before began to count after that push, and so did one whose
+/// value has fallen: its name was forgotten and came back.
 #[derive(Debug)]
 pub struct Starts {
-    of: HashMap<String, u64>,
+    of: HashMap<String, Began>,
     before_ns: u64,
+    is_once: bool,
 }
 
 impl Starts {
     /// Counters begin at this time, in ns since 1970.
     pub fn new(started_ns: u64) -> Starts {
-        Starts { of: HashMap::new(), before_ns: started_ns }
+        Starts { of: HashMap::new(), before_ns: started_ns, is_once: false }
+    }
+    /// For one push alone. Its counters are sums over the processes that live, which began at different times. The same sum is smaller
+    /// in a later push if one of them has ended, so it has no start and is not said to grow only.
+    pub fn once() -> Starts {
+        Starts { is_once: true, ..Starts::new(0) }
+    }
+    /// Brings all times up to this one, which is earlier if the clock was set back. A start after the time of its value is not valid.
+    fn reach(&mut self, now_ns: u64) {
+        if now_ns < self.before_ns {
+            self.before_ns = now_ns;
+            for began in self.of.values_mut() {
+                began.start_ns = began.start_ns.min(now_ns);
+            }
+        }
+    }
+    /// A counter with this value.
+    fn began(&self, key: &str, value: f64) -> Began {
+        let known = self.of.get(key).filter(|began| began.last <= value);
+        let start_ns = known.map_or(self.before_ns, |began| began.start_ns);
+        Began { start_ns, last: value }
     }
 }
 
@@ -210,7 +242,7 @@ struct Points {
 /// A request that takes metrics.
 pub struct Request<'a> {
     starts: &'a mut Starts,
-    seen: HashMap<String, u64>,
+    seen: HashMap<String, Began>,
     now_ns: u64,
     family: &'static str,
     help: String,
@@ -220,6 +252,7 @@ pub struct Request<'a> {
 impl Request<'_> {
     /// One for the values of this time, in ns since 1970.
     pub fn new(starts: &mut Starts, now_ns: u64) -> Request<'_> {
+        starts.reach(now_ns);
         let (seen, scopes) = (HashMap::new(), BTreeMap::new());
         Request { starts, seen, now_ns, family: "", help: String::new(), scopes }
     }
@@ -227,8 +260,10 @@ impl Request<'_> {
     pub fn finish(self, resource: &[(String, String)]) -> Json {
         self.starts.of = self.seen;
         self.starts.before_ns = self.now_ns;
+        let is_once = self.starts.is_once;
         let scope = |(name, metrics): (&str, BTreeMap<&str, Points>)| {
-            let metrics: Vec<Json> = metrics.into_values().map(one_metric).collect();
+            let metrics: Vec<Json> =
+                metrics.into_values().map(|all| one_metric(all, is_once)).collect();
             let scope = json!({ "name": name, "version": env!("CARGO_PKG_VERSION") });
             json!({ "scope": scope, "metrics": metrics })
         };
@@ -238,16 +273,16 @@ impl Request<'_> {
     }
 }
 
-fn one_metric(all: Points) -> Json {
+fn one_metric(all: Points, is_once: bool) -> Json {
     let Points { metric, help, points } = all;
     // 2 is cumulative: the sum since the start.
     let sum = |grows: bool, points: Vec<Json>| json!({ "aggregationTemporality": 2, "isMonotonic": grows, "dataPoints": points });
     let (kind, data) = match metric.kind {
-        Counter => ("sum", sum(true, points)),
+        Counter => ("sum", sum(!is_once, points)),
         UpDown => ("sum", sum(false, points)),
         Gauge => ("gauge", json!({ "dataPoints": points })),
     };
-    json!({ "name": metric.name, "unit": metric.unit, "description": help, kind: data })
+    json!({ "name": metric.name, "unit": metric.unit, "description": metric.help.unwrap_or(&help), kind: data })
 }
 
 impl Sink for Request<'_> {
@@ -277,11 +312,15 @@ impl Sink for Request<'_> {
             Value::Fraction(n) => ("asDouble", json!(n)),
         };
         point[key] = number;
-        if metric.kind == Counter {
+        if metric.kind == Counter && !self.starts.is_once {
             let key = format!("{scope} {} {}", metric.name, point["attributes"]);
-            let start = self.starts.of.get(&key).copied().unwrap_or(self.starts.before_ns);
-            point["startTimeUnixNano"] = json!(start.to_string());
-            self.seen.insert(key, start);
+            let value = match value {
+                Value::Count(n) => n as f64,
+                Value::Fraction(n) => n,
+            };
+            let began = self.starts.began(&key, value);
+            point["startTimeUnixNano"] = json!(began.start_ns.to_string());
+            self.seen.insert(key, began);
         }
         let of_scope = self.scopes.entry(scope).or_default();
         let new = || Points { metric, help: self.help.clone(), points: Vec::new() };
@@ -323,6 +362,8 @@ mod tests {
         let metrics = &scopes[1]["metrics"];
         assert_eq!(metrics[0]["name"], "process.disk.io");
         assert_eq!(metrics[0]["sum"]["isMonotonic"], true);
+        // Not what one of the families says.
+        assert_eq!(metrics[0]["description"], "Bytes read from and written to storage.");
         let attribute =
             |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });
         let group = attribute("taskdiag.group", "a");
@@ -344,19 +385,53 @@ mod tests {
         );
     }
 
+    /// The starts of the first counter of each group.
+    fn began(starts: &mut Starts, now_ns: u64, groups: &[(&str, u64)]) -> Vec<String> {
+        let all = request(starts, now_ns, groups);
+        let metric = &all["resourceMetrics"][0]["scopeMetrics"][1]["metrics"][0];
+        let points = metric["sum"]["dataPoints"].as_array().expect("points").clone();
+        let start = |p: &Json| p["startTimeUnixNano"].as_str().map(str::to_owned);
+        points[..groups.len()].iter().filter_map(start).collect()
+    }
+
     #[test]
     fn a_counter_begins_after_the_push_that_lacked_it() {
         let mut starts = Starts::new(5);
-        let mut began = |now, groups: &[(&str, u64)]| {
-            let all = request(&mut starts, now, groups);
-            let metric = &all["resourceMetrics"][0]["scopeMetrics"][1]["metrics"][0];
-            let points = metric["sum"]["dataPoints"].as_array().expect("points").clone();
-            let start = |p: &Json| p["startTimeUnixNano"].as_str().map(str::to_owned);
-            points[..groups.len()].iter().filter_map(start).collect::<Vec<_>>()
-        };
+        let mut began = |now, groups: &[(&str, u64)]| began(&mut starts, now, groups);
         assert_eq!(began(10, &[("a", 1)]), ["5"]);
         assert_eq!(began(20, &[("a", 2), ("b", 1)]), ["5", "10"]);
         assert_eq!(began(30, &[("b", 3)]), ["10"]);
         assert_eq!(began(40, &[("a", 1), ("b", 3)]), ["30", "10"]);
+    }
+
+    #[test]
+    fn a_counter_that_fell_has_begun_again() {
+        let mut starts = Starts::new(5);
+        let mut began = |now, groups: &[(&str, u64)]| began(&mut starts, now, groups);
+        assert_eq!(began(10, &[("a", 8), ("b", 2)]), ["5", "5"]);
+        assert_eq!(began(20, &[("a", 3), ("b", 2)]), ["10", "5"]);
+        assert_eq!(began(30, &[("a", 4), ("b", 1)]), ["10", "20"]);
+    }
+
+    #[test]
+    fn a_start_is_not_after_its_value() {
+        let mut starts = Starts::new(50);
+        let mut began = |now, groups: &[(&str, u64)]| began(&mut starts, now, groups);
+        assert_eq!(began(60, &[("a", 1)]), ["50"]);
+        // The clock was set back.
+        assert_eq!(began(20, &[("a", 2), ("b", 1)]), ["20", "20"]);
+        assert_eq!(began(30, &[("a", 3), ("b", 2), ("c", 1)]), ["20", "20", "20"]);
+    }
+
+    #[test]
+    fn one_push_alone_has_sums_without_a_start() {
+        let mut starts = Starts::once();
+        assert!(began(&mut starts, 10, &[("a", 1)]).is_empty());
+        let all = request(&mut starts, 10, &[("a", 1)]);
+        let sum = &all["resourceMetrics"][0]["scopeMetrics"][1]["metrics"][0]["sum"];
+        assert_eq!(
+            (&sum["isMonotonic"], &sum["dataPoints"][0]["asInt"]),
+            (&json!(false), &json!("1"))
+        );
     }
 }
