@@ -63,21 +63,25 @@ pub fn damage(recording: &Recording) -> Vec<String> {
 }
 
 /// The number of the frame for a time. Says so if nothing was recorded for a while before that.
+#[cfg(feature = "top")]
 pub fn choose(recording: &Recording, at: Option<At>) -> Result<usize, Exit> {
-    let info = |number| recording.info(number).expect("there is one");
-    let (first, last) = (info(0), info(recording.len() - 1));
-    let now = SystemTime::now();
-    let Some(at) = at else {
-        if last.is_stale_at(now) {
-            let age = moment::length(now.duration_since(last.time).unwrap_or_default());
-            let when = moment::zoned(last.time);
-            say(format_args!(
-                "taskdiag: the newest answer is of {when}, {age} ago: is 'taskdiag record' still running?"
-            ));
-        }
-        return Ok(recording.len() - 1);
-    };
-    let time = at.moment(last.time, last.every, now);
+    let (number, time) = find(recording, at)?;
+    match time {
+        Some(time) => say_gap(&info(recording, number), time),
+        None => say_age(recording),
+    }
+    Ok(number)
+}
+
+fn info(recording: &Recording, number: usize) -> FrameInfo {
+    recording.info(number).expect("there is one")
+}
+
+/// The number of the frame for a time, and that time. Without one, the newest frame.
+fn find(recording: &Recording, at: Option<At>) -> Result<(usize, Option<SystemTime>), Exit> {
+    let (first, last) = (info(recording, 0), info(recording, recording.len() - 1));
+    let Some(at) = at else { return Ok((recording.len() - 1, None)) };
+    let time = at.moment(last.time, last.every, SystemTime::now());
     let number = recording.find(time).ok_or_else(|| {
         Exit::Failed(format!(
             "nothing was recorded at {}: the recording begins at {}",
@@ -85,8 +89,7 @@ pub fn choose(recording: &Recording, at: Option<At>) -> Result<usize, Exit> {
             moment::zoned(first.time)
         ))
     })?;
-    say_gap(&info(number), time);
-    Ok(number)
+    Ok((number, Some(time)))
 }
 
 fn say_gap(frame: &FrameInfo, time: SystemTime) {
@@ -99,10 +102,44 @@ fn say_gap(frame: &FrameInfo, time: SystemTime) {
     }
 }
 
+/// Says so if the newest frame is old.
+fn say_age(recording: &Recording) {
+    let (last, now) = (info(recording, recording.len() - 1), SystemTime::now());
+    if last.is_stale_at(now) {
+        let age = moment::length(now.duration_since(last.time).unwrap_or_default());
+        let when = moment::zoned(last.time);
+        say(format_args!(
+            "taskdiag: the newest answer is of {when}, {age} ago: is 'taskdiag record' still running?"
+        ));
+    }
+}
+
+/// The frame for a time. If it is damaged, the last whole one before it, and says so.
 fn frame(path: &Path, at: Option<At>) -> Result<Frame, Exit> {
     let recording = open(path)?;
-    let number = choose(&recording, at)?;
-    let frame = recording.read(number).map_err(|e| Exit::Failed(e.to_string()))?;
-    interrupt::answered();
-    Ok(frame)
+    let (number, time) = find(&recording, at)?;
+    if time.is_none() {
+        say_age(&recording);
+    }
+    let mut damaged = None;
+    // Where the clock was set back, some of the frames before are later.
+    let is_due = |n: &usize| time.is_none_or(|time| info(&recording, *n).time <= time);
+    for n in (0..=number).rev().filter(is_due) {
+        match recording.read(n) {
+            Ok(frame) => {
+                match (damaged, time) {
+                    (Some(why), _) => say(format_args!(
+                        "taskdiag: {why}; this is the last whole answer before, of {}",
+                        moment::zoned(frame.info.time)
+                    )),
+                    (None, Some(time)) => say_gap(&frame.info, time),
+                    (None, None) => {}
+                }
+                interrupt::answered();
+                return Ok(frame);
+            }
+            Err(e) => _ = damaged.get_or_insert(e),
+        }
+    }
+    Err(Exit::Failed(damaged.expect("the frame for the time was read").to_string()))
 }

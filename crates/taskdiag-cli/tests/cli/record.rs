@@ -187,6 +187,32 @@ fn damage_is_said() {
     assert!(code == 4 && out.is_empty() && err.contains("is damaged"), "{err}");
 }
 
+#[test]
+fn the_last_whole_answer_is_shown() {
+    let recorded = Recorded::new(&[0, 10]);
+    let file = recorded.path().join("2026-01-01.000.tdr");
+    let whole = fs::metadata(&file).expect("it is there").len() as usize;
+    // Another writer begins with another key frame. Its clock is set back once.
+    let options = Options::new(Duration::from_secs(10));
+    let mut writer = Writer::open(recorded.path(), options).expect("it opens");
+    for second in [20, 30, 15, 25] {
+        writer.append(&answer(second)).expect("it is written");
+    }
+    drop(writer);
+    let mut bytes = fs::read(&file).expect("read");
+    bytes[whole + 64 + 20] ^= 1;
+    fs::write(&file, &bytes).expect("write");
+    for at in [&["--at", "12:00:22"][..], &[]] {
+        let (second, err) = recorded.second(at);
+        assert_eq!(second, 10, "{err}");
+        let want = "this is the last whole answer before, of 2026-01-01 12:00:10";
+        assert!(err.contains(want) && err.matches("is damaged").count() == 1, "{err}");
+        assert!(!err.contains("nothing was recorded"), "{err}");
+    }
+    assert_eq!(recorded.second(&["--at", "12:00:19"]).0, 10);
+    assert_eq!(recorded.second(&["--at", "12:00:12"]), (10, String::new()));
+}
+
 #[cfg(feature = "top")]
 #[test]
 fn top_prints_a_frame() {
