@@ -26,6 +26,10 @@ impl Hour {
         let tables = tables.iter().map(|args| Rows::new(args, full_every)).collect();
         Hour { partition, frames: 0, tables }
     }
+    /// Whether there is a table of the tasks of this frame, which are processes or threads.
+    pub fn takes(&self, frame: &Frame) -> bool {
+        self.tables.iter().any(|rows| rows.table.list().is_none() && rows.is_of(frame))
+    }
     /// Adds the rows of a frame.
     ///
     /// # Errors

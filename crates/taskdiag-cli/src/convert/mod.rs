@@ -3,6 +3,7 @@
 mod changes;
 mod entries;
 mod hour;
+mod kinds;
 mod part;
 mod partition;
 mod rows;
@@ -15,14 +16,13 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::FlockOperation;
-use taskdiag::field::TASKS;
 use taskdiag::recording::Recording;
 
 use crate::args::convert::{ConvertArgs, Table, TableArgs};
-use crate::columns;
 use crate::exit::{Exit, shown};
 use crate::{interrupt, recorded, sink};
 use hour::Hour;
+use kinds::Kinds;
 use partition::Partition;
 use rows::Lacks;
 
@@ -37,32 +37,42 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
     let mut lacking = recorded::damage(&recording);
     let mut unread = Vec::new();
     let _lock = lock(&args.directory)?;
-    let tables = match has_threads(&recording) {
-        true => of_threads(&args.tables)?,
-        false => args.tables.clone(),
-    };
-    let mut lacks = vec![Lacks::default(); tables.len()];
+    let mut lacks: Vec<(TableArgs, Lacks)> = Vec::new();
+    let mut strays = 0;
     for (number, frames) in hours(&recording) {
         let end = UNIX_EPOCH + Duration::from_secs((number + 1) * HOUR);
-        let partition = Partition::new(&args.directory, number, &args.host, &tables, opened >= end);
+        let tables = kinds::tables(&args.tables, Kinds::of(&recording, &frames))?;
+        let count = frames.len() as u64;
+        let partition =
+            Partition::new(&args.directory, number, &args.host, &tables, opened >= end, count);
         if !args.again && partition.is_complete() {
             continue;
         }
         let mut hour = Hour::new(partition, &tables, args.full_every);
         for frame in frames {
             match recording.read(frame) {
-                Ok(frame) => hour.add(&frame).map_err(Exit::Output)?,
+                Ok(frame) if hour.takes(&frame) => hour.add(&frame).map_err(Exit::Output)?,
+                Ok(_) => strays += 1,
                 Err(e) => unread.push(e.to_string()),
             }
         }
         for line in hour.write().map_err(Exit::Output)? {
             sink::write_all(line.as_bytes())?;
         }
-        for (sum, rows) in lacks.iter_mut().zip(&hour.tables) {
-            sum.add(&rows.lacks);
+        for (args, rows) in tables.iter().zip(&hour.tables) {
+            match lacks.iter_mut().find(|(known, _)| known.table == args.table) {
+                Some((_, sum)) => sum.add(&rows.lacks),
+                None => lacks.push((args.clone(), rows.lacks.clone())),
+            }
         }
     }
-    lacking.extend(tables.iter().zip(&lacks).flat_map(|(table, lacks)| lines(table, lacks)));
+    lacking.extend(lacks.iter().flat_map(|(table, lacks)| lines(table, lacks)));
+    if strays > 0 {
+        lacking.push(format!(
+            "{strays} answers of the recording are not in the files: they are of threads where those around them are of processes, or the \
+             other way round, and no new writer began there"
+        ));
+    }
     if let Some(first) = unread.first() {
         let count = unread.len();
         lacking.push(format!(
@@ -75,27 +85,23 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
     }
 }
 
-/// The tables of a recording of threads.
-fn of_threads(tables: &[TableArgs]) -> Result<Vec<TableArgs>, Exit> {
-    let mut tables = tables.to_vec();
-    for table in &mut tables {
-        if table.table == Table::Processes {
-            table.table = Table::Threads;
-        }
-        // A thread may have open files of its own. All threads have the same mappings.
-        let has_tid = matches!(table.table, Table::Threads | Table::Sockets | Table::Files);
-        if has_tid && !table.columns.iter().any(|c| c.key == "tid") {
-            table.columns.insert(1, columns::view(&TASKS, "tid")?.remove(0));
-        }
-    }
-    Ok(tables)
-}
-
 /// Lines about what the answers lack of the list that a table is made of.
 fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<String> {
-    let Some((group, list)) = table.table.list() else { return Vec::new() };
     let name = table.table.name();
-    let Lacks { with, without, unread } = lacks;
+    let Lacks { with, without, unread, other } = lacks;
+    let Some((group, list)) = table.table.list() else {
+        let (of, there) = match table.table {
+            Table::Threads => ("processes", Table::Processes.name()),
+            _ => ("threads", Table::Threads.name()),
+        };
+        let line = || {
+            format!(
+                "{other} of {} answers are of {of}, so the table {name} tells nothing about their time: they are in the table {there}",
+                with + other
+            )
+        };
+        return (*other > 0).then(line).into_iter().collect();
+    };
     let how = format!("record them with 'taskdiag record --groups default,{}'", group.name());
     let mut lines = Vec::new();
     match (*with, *without) {
@@ -155,12 +161,6 @@ fn lock(directory: &Path) -> Result<File, Exit> {
         ))),
         Err(e) => Err(failed(e.into())),
     }
-}
-
-/// Whether the recording is one of threads.
-fn has_threads(recording: &Recording) -> bool {
-    let first = recording.iter().find_map(Result::ok);
-    first.is_some_and(|f| f.snapshot.stream().strategy().is_threads())
 }
 
 /// The numbers of the frames in each hour since 1970. If the clock was set back, an hour has frames that were written at two

@@ -11,10 +11,11 @@ use parquet::file::metadata::ParquetMetaDataReader;
 use crate::args::convert::{Table, TableArgs};
 use crate::output::arrow;
 
-/// The keys in a file's metadata that say whether the file was written after its hour was over, and which tables were written
-/// with it.
+/// The keys in a file's metadata that say whether the file was written after its hour was over, which tables were written with it, and
+/// how many frames the recording had of the hour.
 const COMPLETE: &str = "taskdiag.complete";
 const TABLES: &str = "taskdiag.tables";
+const FRAMES: &str = "taskdiag.frames";
 
 /// Where the files of an hour go.
 pub struct Partition {
@@ -23,19 +24,21 @@ pub struct Partition {
     /// The table of tasks, whose first file gets its name last. So it tells what is there.
     tasks: Table,
     tables: Vec<Table>,
+    frames: u64,
     /// The metadata of each file.
     pub metadata: BTreeMap<&'static str, String>,
 }
 
 impl Partition {
     /// The partition of an hour, which is counted from 1970. `is_over`: the hour had ended when the recording was opened, so
-    /// nothing will be added to it.
+    /// nothing will be added to it. `frames`: how many the recording has of it.
     pub fn new(
         lake: &Path,
         hour: u64,
         host: &str,
         tables: &[TableArgs],
         is_over: bool,
+        frames: u64,
     ) -> Partition {
         // The hours come from the clock of a machine, so they are in the range of the calendar.
         let begin = DateTime::from_timestamp(hour as i64 * 3600, 0).unwrap_or_default();
@@ -49,8 +52,9 @@ impl Partition {
             ("taskdiag.host", host.to_owned()),
             (COMPLETE, is_over.to_string()),
             (TABLES, names.join(",")),
+            (FRAMES, frames.to_string()),
         ]);
-        Partition { directory, tasks: tables[0], tables, metadata }
+        Partition { directory, tasks: tables[0], tables, frames, metadata }
     }
     /// The n-th file of a table, from 0.
     pub fn file(&self, table: Table, n: usize) -> PathBuf {
@@ -61,7 +65,8 @@ impl Partition {
             format!("{name}-{n}.parquet")
         })
     }
-    /// Were all of the tables written after the hour was over?
+    /// Were all of the tables written after the hour was over, with all frames? If the clock was wrong then, frames may have come later.
+    /// There may be fewer frames by now, because old ones are removed.
     pub fn is_complete(&self) -> bool {
         let read = || -> Option<bool> {
             let file = File::open(self.file(self.tasks, 0)).ok()?;
@@ -70,7 +75,9 @@ impl Partition {
             let value = |key| pairs.iter().find(|p| p.key == key)?.value.as_deref();
             let there: Vec<&str> = value(TABLES)?.split(',').collect();
             let has_all = self.tables.iter().all(|t| there.contains(&t.name()));
-            Some(has_all && value(COMPLETE)? == "true")
+            // Files of earlier versions do not say it.
+            let frames = value(FRAMES).map_or(Ok(u64::MAX), str::parse).ok()?;
+            Some(has_all && frames >= self.frames && value(COMPLETE)? == "true")
         };
         read().unwrap_or(false)
     }

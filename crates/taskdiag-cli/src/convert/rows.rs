@@ -17,6 +17,7 @@ use taskdiag::recording::Frame;
 use taskdiag::view::Query;
 
 use super::changes::{Change, Changes, Key};
+use super::kinds::has_threads;
 use super::part::Part;
 use super::partition::Partition;
 use crate::args::convert::{Table, TableArgs};
@@ -35,6 +36,8 @@ pub struct Lacks {
     pub with: u64,
     /// Answers that were recorded without it.
     pub without: u64,
+    /// Answers of threads, where the table is of processes, or the other way round.
+    pub other: u64,
     /// How often the list of a process could not be read, by the reason.
     pub unread: BTreeMap<&'static str, u64>,
 }
@@ -44,6 +47,7 @@ impl Lacks {
     pub fn add(&mut self, other: &Lacks) {
         self.with += other.with;
         self.without += other.without;
+        self.other += other.other;
         for (reason, count) in &other.unread {
             *self.unread.entry(reason).or_default() += count;
         }
@@ -61,6 +65,8 @@ pub struct Rows {
     query: Query,
     changes: Changes,
     cx: Option<Context>,
+    /// Whether the last frame was one of threads.
+    had_threads: Option<bool>,
     builder: Builder,
     /// The key, `ts`, and `change` of each row.
     keys: Vec<Key>,
@@ -79,10 +85,19 @@ impl Rows {
             query: args.table.query(&args.columns),
             changes: Changes::new(full_every),
             cx: None,
+            had_threads: None,
             builder: Builder::new(specs),
             keys: Vec::new(),
             at: Vec::new(),
             change: Vec::new(),
+        }
+    }
+    /// Whether the rows of the table come from such a frame: those of processes and threads do not come from the same.
+    pub fn is_of(&self, frame: &Frame) -> bool {
+        match self.table {
+            Table::Processes => !has_threads(frame),
+            Table::Threads => has_threads(frame),
+            Table::Sockets | Table::Files | Table::MappedFiles | Table::Maps => true,
         }
     }
     /// Adds the rows of a frame: those that have changed since the frame before, or all.
@@ -90,6 +105,10 @@ impl Rows {
     /// # Errors
     /// The rows do not fit into columns, or cannot be written.
     pub fn add(&mut self, frame: &Frame, partition: &Partition) -> io::Result<()> {
+        if !self.is_of(frame) {
+            self.lacks.other += 1;
+            return Ok(());
+        }
         let list = self.table.list();
         if list.is_some_and(|(group, _)| !frame.snapshot.stream().asked().has(group)) {
             self.lacks.without += 1;
@@ -101,6 +120,11 @@ impl Rows {
             self.end_file(partition)?;
         }
         self.lacks.with += 1;
+        // An answer of processes does not tell whether the open files of a thread have ended, so the next rows are a new beginning.
+        let has_threads = has_threads(frame);
+        if self.had_threads.replace(has_threads).is_some_and(|had| had != has_threads) {
+            self.changes.forget();
+        }
         let has_booted = self.changes.begin(&frame.info);
         if has_booted || self.cx.is_none() {
             // The hour has one context. The start time of a process is computed from the clocks in it, and would differ a

@@ -18,7 +18,7 @@ use arrow_array::types::{
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use taskdiag::recording::{Options, Writer};
 use taskdiag::wire::{Done, Info, StreamWriter, build};
-use taskdiag::{Base, Snapshot, Stat};
+use taskdiag::{Base, Snapshot, Stat, Strategy};
 
 /// 2026-11-22 at 03:10:00 UTC.
 const BEGIN: u64 = 1_795_317_000;
@@ -50,21 +50,36 @@ fn tasks(minute: u64) -> Tasks {
 }
 
 fn snapshot(second: u64, boottime: u64, tasks: &Tasks) -> Snapshot {
+    snapshot_of(Strategy::All, second, boottime, tasks)
+}
+
+/// One of threads has another thread of each process, whose id is larger by 1000.
+fn snapshot_of(strategy: Strategy, second: u64, boottime: u64, tasks: &Tasks) -> Snapshot {
     let mut w = StreamWriter::new();
     let head = StreamWriter::blank_info();
     let (realtime_ns, boottime_ns) = (second * SECOND_NS, boottime * SECOND_NS);
-    w.info(&build!(Info { realtime_ns, boottime_ns, clk_tck: 100, ..head }));
+    w.info(&build!(Info {
+        realtime_ns,
+        boottime_ns,
+        dump_strategy: strategy as u64,
+        clk_tck: 100,
+        ..head
+    }));
     for ((pid, start_ticks), (comm, utime_ns)) in tasks {
-        w.begin_task(*pid as u32, *pid as u32);
-        let mut base = Base::new();
-        base.valid = Base::ALL_VALID;
-        base.start_time_ns = start_ticks * 10_000_000;
-        w.put_base(&base, comm.as_bytes());
-        let mut stat = Stat::new();
-        stat.valid = Stat::ALL_VALID;
-        stat.utime_ns = *utime_ns as u64;
-        w.put(&stat);
-        w.end_task();
+        let pid = *pid as u32;
+        let tids = [pid, pid + 1000];
+        for tid in &tids[..1 + usize::from(strategy.is_threads())] {
+            w.begin_task(*tid, pid);
+            let mut base = Base::new();
+            base.valid = Base::ALL_VALID;
+            base.start_time_ns = start_ticks * 10_000_000;
+            w.put_base(&base, comm.as_bytes());
+            let mut stat = Stat::new();
+            stat.valid = Stat::ALL_VALID;
+            stat.utime_ns = *utime_ns as u64;
+            w.put(&stat);
+            w.end_task();
+        }
     }
     Snapshot::parse(w.finish(Done::default())).expect("it is whole")
 }
@@ -213,6 +228,81 @@ fn an_hour_that_is_over_is_written_once() {
     assert_eq!(text(&lake.convert(&["--again"]).stdout).lines().count(), 2);
     assert!(!part.exists());
     assert!(is_as(&before));
+}
+
+#[test]
+fn an_hour_that_has_more_frames_by_now_is_written_again() {
+    let lake = Lake::new();
+    let lines = || text(&lake.convert(&[]).stdout).lines().count();
+    assert_eq!(lines(), 2);
+    // The clock was ahead when it was converted.
+    let options = Options::new(Duration::from_secs(MINUTE));
+    let mut writer = Writer::open(lake.path("recording"), options).expect("it opens");
+    let second = BEGIN + 100 * MINUTE;
+    writer.append(&snapshot(second, 40 * MINUTE, &tasks(100))).expect("there is room");
+    drop(writer);
+    assert_eq!(lines(), 1);
+    assert!(at(&rows(&lake.hour(4)), (second * 1_000_000) as i64) == tasks(100));
+    // Old frames are removed from the recording, and stay in the files.
+    let before = fs::read(lake.hour(4)).expect("it is there");
+    fs::remove_dir_all(lake.path("recording")).expect("it is ours");
+    let mut writer = Writer::open(lake.path("recording"), options).expect("it opens");
+    writer.append(&snapshot(second, 40 * MINUTE, &tasks(100))).expect("there is room");
+    drop(writer);
+    assert_eq!(lines(), 0);
+    assert!(fs::read(lake.hour(4)).expect("it is there") == before);
+}
+
+#[test]
+fn processes_and_threads_do_not_share_a_table() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let lake = Lake { dir, truth: Truth::new() };
+    let micros = |minute| ((BEGIN + minute * MINUTE) * 1_000_000) as i64;
+    let is_threads = |minute: &u64| (5..10).contains(minute);
+    // One recorder after the other.
+    for minutes in [0..5, 5..10, 10..15] {
+        let options = Options::new(Duration::from_secs(MINUTE));
+        let mut writer = Writer::open(lake.path("recording"), options).expect("it opens");
+        let mut append = |strategy, minute: u64| {
+            let (second, boottime) = (BEGIN + minute * MINUTE, 100_000 + minute * MINUTE);
+            let answer = snapshot_of(strategy, second, boottime, &tasks(minute));
+            writer.append(&answer).expect("there is room");
+        };
+        for minute in minutes {
+            append(if is_threads(&minute) { Strategy::AllThread } else { Strategy::All }, minute);
+            if minute == 14 {
+                // In the next hour, an answer of threads that no recorder would write there.
+                append(Strategy::All, 50);
+                append(Strategy::AllThread, 51);
+            }
+        }
+    }
+    let ran = lake.convert(&[]);
+    let (said, threads) = (text(&ran.stderr), lake.hour(3).with_file_name("threads.parquet"));
+    assert_eq!(ran.status.code(), Some(3), "{said}");
+    for want in [
+        "5 of 16 answers are of threads",
+        "10 of 15 answers are of processes",
+        "1 answers of the recording are not in the files",
+    ] {
+        assert!(said.contains(want), "{said}");
+    }
+    assert!(rows(&lake.hour(4)).iter().all(|r| r.ts == micros(50)));
+    let (processes, threads) = (rows(&lake.hour(3)), rows(&threads));
+    for minute in 0..15 {
+        let of = |rows: &[Row]| rows.iter().filter(|r| r.ts == micros(minute)).count();
+        if is_threads(&minute) {
+            assert_eq!(of(&processes), 0, "{minute}");
+            // The two threads of a process have the same key here.
+            assert!(at(&threads, micros(minute)) == tasks(minute), "{minute}");
+        } else {
+            assert_eq!(of(&threads), 0, "{minute}");
+            assert!(at(&processes, micros(minute)) == tasks(minute), "{minute}");
+        }
+    }
+    let full = threads.iter().filter(|r| r.ts == micros(5) && r.change == "full").count();
+    assert_eq!(full, 2 * tasks(5).len());
+    assert!(lake.convert(&[]).stdout.is_empty(), "it is written once");
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! Whether the answers of an hour are of processes or of threads, and the tables that it gets by that.
+//!
+//! A recorder asks for one or the other. Another one may have gone on in the same directory, so an hour can have answers of both. It has
+//! both tables then, because a row for each process and one for each thread must not be in one table.
+
+use taskdiag::field::TASKS;
+use taskdiag::recording::{Frame, Recording};
+
+use crate::args::convert::{Table, TableArgs};
+use crate::columns;
+use crate::exit::Exit;
+
+/// Of what an hour has answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kinds {
+    /// Some have the threads of each process.
+    pub threads: bool,
+    /// Some have the processes only.
+    pub processes: bool,
+}
+
+/// Whether an answer has threads.
+pub fn has_threads(frame: &Frame) -> bool {
+    frame.snapshot.stream().strategy().is_threads()
+}
+
+impl Kinds {
+    /// Of these frames. Only the first one of each writer is read, since it goes on with the same request.
+    pub fn of(recording: &Recording, frames: &[usize]) -> Kinds {
+        let mut kinds = Kinds::default();
+        // Whether the frames of this writer are still to be looked at: its first one may be damaged.
+        let mut is_due = true;
+        for number in frames {
+            is_due |= recording.info(*number).is_some_and(|info| info.begins);
+            if let Some(frame) = is_due.then(|| recording.read(*number).ok()).flatten() {
+                is_due = false;
+                match has_threads(&frame) {
+                    true => kinds.threads = true,
+                    false => kinds.processes = true,
+                }
+            }
+        }
+        kinds
+    }
+}
+
+/// The tables of an hour with these answers. The first one is that of the tasks.
+pub fn tables(wanted: &[TableArgs], kinds: Kinds) -> Result<Vec<TableArgs>, Exit> {
+    if !kinds.threads {
+        return Ok(wanted.to_vec());
+    }
+    let mut tables = Vec::new();
+    for table in wanted {
+        let mut table = table.clone();
+        if table.table == Table::Processes {
+            if kinds.processes {
+                tables.push(table.clone());
+            }
+            table.table = Table::Threads;
+        }
+        // A thread may have open files of its own. All threads have the same mappings.
+        let has_tid = matches!(table.table, Table::Threads | Table::Sockets | Table::Files);
+        if has_tid && !table.columns.iter().any(|c| c.key == "tid") {
+            table.columns.insert(1, columns::view(&TASKS, "tid")?.remove(0));
+        }
+        tables.push(table);
+    }
+    Ok(tables)
+}
