@@ -19,6 +19,9 @@ use crate::recorded;
 const MOST: usize = 240;
 /// The largest number of units in a chart. All others are added up in one more line.
 const UNITS: usize = 6;
+/// If there are more names than this, only the sum of those that used least is kept. A process can choose its name, so a recording can
+/// have very many of them.
+const NAMES: usize = 4096;
 
 /// Write the timeline as a member of an object. It is `null` if the answer is not from a recording.
 pub fn write(out: &mut Vec<u8>, args: &ReportArgs, shown: &Snapshot, about: &mut About) {
@@ -111,6 +114,8 @@ struct Series {
     sums: HashMap<&'static str, Line>,
     /// Memory and CPU of each unit.
     units: HashMap<Vec<u8>, [Line; 2]>,
+    /// The sum of those that are not kept.
+    folded: [Line; 2],
     memory: &'static str,
 }
 
@@ -124,6 +129,16 @@ fn add(line: &mut Line, at: usize, value: Option<f64>) {
     if let Some(v) = value {
         line[at] = Some(line[at].unwrap_or(0.0) + v);
     }
+}
+
+/// Add the values of each moment.
+fn add_line(sum: &mut Line, line: &Line) {
+    line.iter().enumerate().for_each(|(at, value)| add(sum, at, *value));
+}
+
+/// The largest value.
+fn most(line: &Line) -> f64 {
+    line.iter().flatten().copied().fold(0.0, f64::max)
 }
 
 impl Series {
@@ -154,6 +169,25 @@ impl Series {
                 add(self.sums.entry("processes").or_default(), at, Some(1.0));
             }
         }
+        self.fold();
+    }
+    /// Makes room for further names, if there are too many.
+    fn fold(&mut self) {
+        if self.units.len() <= NAMES {
+            return;
+        }
+        let mut all: Vec<(Vec<u8>, [Line; 2])> = self.units.drain().collect();
+        for which in [0, 1] {
+            all.sort_by(|a, b| {
+                let order = most(&b.1[which]).total_cmp(&most(&a.1[which]));
+                order.then_with(|| a.0.cmp(&b.0))
+            });
+            self.units.extend(all.drain(..NAMES / 4));
+        }
+        for (sum, which) in self.folded.iter_mut().zip([0, 1]) {
+            let lines = all.iter().map(|(_, lines)| &lines[which]);
+            lines.for_each(|line| add_line(sum, line));
+        }
     }
     fn charts(mut self, moments: usize) -> Json {
         for line in self.units.values_mut().flatten().chain(self.sums.values_mut()) {
@@ -175,7 +209,6 @@ impl Series {
     }
     /// The units with the largest values, and the sum of the others.
     fn largest(&self, which: usize, moments: usize) -> Vec<Json> {
-        let most = |line: &Line| line.iter().flatten().copied().fold(0.0, f64::max);
         let mut units: Vec<(&Vec<u8>, &Line)> =
             self.units.iter().map(|(name, lines)| (name, &lines[which])).collect();
         units.retain(|(_, line)| most(line) > 0.0);
@@ -184,12 +217,17 @@ impl Series {
         let mut lines: Vec<Json> =
             shown.map(|(name, line)| drawn(&String::from_utf8_lossy(name), line)).collect();
         let rest = units.get(UNITS..).unwrap_or_default();
-        if !rest.is_empty() {
+        let folded = &self.folded[which];
+        // A name that is in the sum can have come back, so they cannot be counted.
+        let name = match most(folded) > 0.0 {
+            true => String::from("others"),
+            false => format!("{} others", rest.len()),
+        };
+        if !rest.is_empty() || most(folded) > 0.0 {
             let mut sum = vec![None; moments];
-            for (_, line) in rest {
-                line.iter().enumerate().for_each(|(at, v)| add(&mut sum, at, *v));
-            }
-            lines.push(drawn(&format!("{} others", rest.len()), &sum));
+            rest.iter().for_each(|(_, line)| add_line(&mut sum, line));
+            add_line(&mut sum, folded);
+            lines.push(drawn(&name, &sum));
         }
         lines
     }
@@ -227,4 +265,35 @@ fn place(cx: &Context, fields: [&Field; 3], row: &Row<'_>) -> Vec<u8> {
         }
     }
     b"?".to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn very_many_names_are_one_line() {
+        let mut series = Series::default();
+        let mut sums = [0.0; 2];
+        for n in 0..10_000u32 {
+            // The first ones use most memory, and the last ones most CPU.
+            let values = [f64::from(10_000 - n), f64::from(n)];
+            let line = |which: usize| vec![None, Some(values[which])];
+            series.units.insert(n.to_string().into_bytes(), [line(0), line(1)]);
+            sums = [sums[0] + values[0], sums[1] + values[1]];
+            series.fold();
+            assert!(series.units.len() <= NAMES);
+        }
+        for (which, first) in [(0, "0"), (1, "9999")] {
+            let lines = series.largest(which, 2);
+            assert_eq!(lines.len(), UNITS + 1);
+            assert_eq!(
+                (&lines[0]["name"], &lines[UNITS]["name"]),
+                (&json!(first), &json!("others"))
+            );
+            let values = lines.iter().map(|l| l["values"][1].as_f64().expect("a number"));
+            assert_eq!(values.sum::<f64>(), sums[which]);
+            assert!(lines.iter().all(|l| l["values"][0].is_null()));
+        }
+    }
 }
