@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use datafusion::arrow::datatypes::{DataType as ArrowType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use taskdiag::columns::{Absent, Spec};
@@ -108,13 +109,21 @@ fn piece(set: &'static Set, columns: &[Column], expr: &Expr) -> Option<Piece> {
     }
 }
 
-/// The column that an expression is. A moment may have been made one of another unit, which changes no order.
+/// The column that an expression is. A moment may have been made one of another unit, if that loses no microsecond: with whole seconds, all
+/// moments of a second are equal, and the bounds of frames would leave most of them out.
 fn column<'c>(columns: &'c [Column], expr: &Expr) -> Option<&'c Column> {
     match expr {
         Expr::Column(c) => columns.iter().find(|column| column.name == c.name),
-        Expr::Cast(cast) => column(columns, &cast.expr).filter(|c| matches!(c.what, What::Moment)),
+        Expr::Cast(cast) if is_fine(cast.field.data_type()) => {
+            column(columns, &cast.expr).filter(|c| matches!(c.what, What::Moment))
+        }
         _ => None,
     }
+}
+
+/// Whether the type has a value for each moment of a frame.
+fn is_fine(kind: &ArrowType) -> bool {
+    matches!(kind, ArrowType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, _))
 }
 
 fn literal(expr: &Expr) -> Option<&ScalarValue> {
@@ -266,5 +275,31 @@ fn micros(value: &ScalarValue) -> Option<i64> {
         // Frames have whole microseconds, so nothing that is meant is left out.
         ScalarValue::TimestampNanosecond(Some(ns), _) => Some(ns.div_euclid(1000)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::logical_expr::{Cast, col, lit};
+    use taskdiag::field::TASKS;
+
+    #[test]
+    fn a_moment_of_a_coarser_unit_is_no_bound() {
+        let columns = Column::of_recordings();
+        let bounds = |unit: Option<TimeUnit>| {
+            let made =
+                |unit| Expr::Cast(Cast::new(Box::new(col("ts")), ArrowType::Timestamp(unit, None)));
+            let ts = unit.map_or(col("ts"), made);
+            let condition = ts.eq(lit(ScalarValue::TimestampSecond(Some(7), None)));
+            let pushed = Pushed::of(&TASKS, &columns, &[condition]);
+            (pushed.from, pushed.to)
+        };
+        for unit in [None, Some(TimeUnit::Microsecond), Some(TimeUnit::Nanosecond)] {
+            assert_eq!(bounds(unit), (Some(7_000_000), Some(7_000_000)), "{unit:?}");
+        }
+        for unit in [TimeUnit::Second, TimeUnit::Millisecond] {
+            assert_eq!(bounds(Some(unit)), (None, None), "{unit:?}");
+        }
     }
 }
