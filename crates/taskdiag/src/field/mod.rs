@@ -360,6 +360,7 @@ impl Field {
     /// Whether all threads of a process have the same value, because it belongs to the process: its memory, its table of
     /// open files, its number of threads, and what its children used. Columns that need other members of STAT, too,
     /// are not among them.
+    #[cfg(feature = "view")]
     pub(crate) fn is_of_process(&self) -> bool {
         const GROUPS: Groups =
             Groups::STATM.union(Groups::ROLLUP).union(Groups::SWAP).union(Groups::FD_COUNT);
