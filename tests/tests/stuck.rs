@@ -115,7 +115,8 @@ fn names_below_it() {
     let program = below.join("program (deleted)");
     std::fs::copy("/bin/sleep", &program).expect("it is copied");
     let mut child = std::process::Command::new(&program);
-    let mut child = child.arg("1000").current_dir(&below).spawn().expect("it runs");
+    // That of busybox goes by the name that it is called with.
+    let mut child = child.arg0("sleep").arg("1000").current_dir(&below).spawn().expect("it runs");
     let pid = child.id().to_string();
     let ran = Stuck::over("stuck: names below it", dir).map(|stuck| {
         [
