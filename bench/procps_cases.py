@@ -7,12 +7,13 @@ from cases import PROCS, THREADS, case
 from measuring import ROOT, Failed
 
 TARGET = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
-LIBRARY = os.path.join(TARGET, "dropin", "libtaskdiag_procps.so")
+# A relative path, as all commands have: runs are kept, and the path of the machine says nothing. They run in ROOT.
+LIBRARY = os.path.relpath(os.path.join(TARGET, "dropin", "libtaskdiag_procps.so"), ROOT)
 
 
 def both(b, command, at_least, rounds=5, **same):
     """Compares a command with itself. `env` starts both, so that both pay for it."""
-    if not os.path.exists(LIBRARY):
+    if not os.path.exists(os.path.join(ROOT, LIBRARY)):
         raise Failed("the drop-in is not built: make build")
     with_it = ["env", f"LD_PRELOAD={LIBRARY}", *command]
     name = " ".join(command)
