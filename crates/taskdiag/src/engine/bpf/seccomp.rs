@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 /// The mode of a task with a filter, as prctl(2) returns it.
 const MODE_FILTER: libc::c_int = 2;
 
-/// Whether a call of bpf(2) would end this process. A filter is never taken away, so what was found out is kept.
+/// Whether a call of bpf(2) would end this process. What was found out under a filter is kept. Without one it is asked again, because
+/// a program can set up a filter at any time.
 ///
 /// # Errors
 /// No child could be made to find out.
@@ -19,8 +20,10 @@ pub fn kills() -> io::Result<bool> {
         return Ok(*kills);
     }
     // SAFETY: this command takes no pointer.
-    let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP) };
-    let kills = mode == MODE_FILTER && kills_a_child()?;
+    if unsafe { libc::prctl(libc::PR_GET_SECCOMP) } != MODE_FILTER {
+        return Ok(false);
+    }
+    let kills = kills_a_child()?;
     Ok(*KILLS.get_or_init(|| kills))
 }
 
@@ -32,11 +35,10 @@ fn kills_a_child() -> io::Result<bool> {
         return Err(io::Error::last_os_error());
     }
     if child == 0 {
-        // SAFETY: the limit is alive during its call, and the others take no pointer. bpf(2) fails, since it is given no attributes.
+        // SAFETY: none of the calls takes a pointer. bpf(2) fails, since it is given no attributes.
         unsafe {
-            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            // The filter's signal would write a core file.
-            libc::setrlimit(libc::RLIMIT_CORE, &none);
+            // The filter's signal would write a core file. The filter allows prctl(2), which was called before.
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
             libc::syscall(libc::SYS_bpf, 0, 0, 0);
             libc::_exit(0)
         }
