@@ -7,14 +7,11 @@ use taskdiag_wire::{
     A_NSPID, BLOB_DELETED, Group, Groups, Ns, PathKind, Reason, SCHED_LIVE_ONLY, Sched,
 };
 
-use super::parse;
+use super::parse::{self, DELETED};
 use super::path::{Path, TaskDir};
 use super::read::FileId;
 use super::stop::Stop;
 use super::worker::Worker;
-
-/// What d_path() appends to the path of a file that is no longer in the directory tree.
-const DELETED: &[u8] = b" (deleted)";
 
 const PATHS: [(PathKind, &str); 3] =
     [(PathKind::Exe, "exe"), (PathKind::Cwd, "cwd"), (PathKind::Root, "root")];
