@@ -11,12 +11,12 @@ mod rows;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::FlockOperation;
-use taskdiag::recording::Recording;
+use taskdiag::recording::{Recording, check_owner};
 
 use crate::args::convert::{ConvertArgs, Table, TableArgs};
 use crate::exit::{Exit, shown};
@@ -137,22 +137,8 @@ fn lock(directory: &Path) -> Result<File, Exit> {
         _ => failed(e),
     })?;
     let file = File::open(directory).map_err(failed)?;
-    let there = file.metadata().map_err(failed)?;
     // Whoever else may put links there could make root overwrite any file.
-    if there.uid() != 0 && there.uid() != rustix::process::geteuid().as_raw() {
-        return Err(Exit::Failed(format!(
-            "{} belongs to another user (uid {}), who could make this overwrite other files: name a directory of yours",
-            shown(directory),
-            there.uid()
-        )));
-    }
-    if there.mode() & 0o022 != 0 {
-        return Err(Exit::Failed(format!(
-            "other users may write to {}, and could make this overwrite other files: run 'chmod go-w' on it, or name a directory \
-             in it, which is made",
-            shown(directory)
-        )));
-    }
+    check_owner(directory).map_err(|e| Exit::Failed(e.to_string()))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Exit::Failed(format!(

@@ -48,6 +48,7 @@ use crate::error::Error;
 use crate::snapshot::Snapshot;
 use layout::FrameHead;
 use names::Part;
+pub use owner::check_owner;
 use scan::Scan;
 pub use writer::{Options, Repair, Writer, Written};
 

@@ -20,23 +20,23 @@ fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// Looks at who may put names into the directory of a recording.
+/// Looks at who may put names into a directory that files are written to. [`Writer::open`](super::Writer::open) does so, and
+/// programs that write other files for their owner only should, too.
 ///
 /// # Errors
 /// [`Error::Recording`] if another user than root and this one may, [`Error::Io`] if the directory cannot be looked at.
-pub(super) fn check(dir: &Path) -> Result<(), Error> {
+pub fn check_owner(dir: &Path) -> Result<(), Error> {
     let shown = dir.display();
-    let there =
-        dir.metadata().map_err(|e| Error::io(format!("opening the recording {shown}"), e))?;
+    let there = dir.metadata().map_err(|e| Error::io(format!("opening {shown}"), e))?;
     if !is_ours(there.uid()) {
         return Err(Error::Recording(format!(
-            "{shown} belongs to another user (uid {}), who could make a recording there overwrite other files: name a directory of yours",
+            "{shown} belongs to another user (uid {}), who could make this program overwrite other files: name a directory of yours",
             there.uid()
         )));
     }
     if there.mode() & OTHERS_WRITE != 0 {
         return Err(Error::Recording(format!(
-            "other users may write to {shown}, and could make a recording there overwrite other files: run 'chmod go-w' on it, or name \
+            "other users may write to {shown}, and could make this program overwrite other files: run 'chmod go-w' on it, or name \
              a directory in it, which is made"
         )));
     }

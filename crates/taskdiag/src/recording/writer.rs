@@ -14,8 +14,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::layout::{FrameHead, HEAD, STREAM_MAX, file_head};
 use super::names::Part;
-use super::owner::open;
-use super::{codec, owner, parts, scan};
+use super::owner::{check_owner, open};
+use super::{codec, parts, scan};
 use crate::error::Error;
 use crate::snapshot::Snapshot;
 
@@ -133,7 +133,7 @@ impl Writer {
             )),
             _ => io(e),
         })?;
-        owner::check(&dir)?;
+        check_owner(&dir)?;
         let lock = lock(&dir)?;
         let mut writer = Writer {
             options,
