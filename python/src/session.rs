@@ -260,8 +260,8 @@ pub struct Changes {
     ended: Py<Table>,
     /// The rows that are in both, as they are, with the growth of counters.
     stayed: Py<Table>,
-    /// Tasks of which it cannot be told whether they are the same: their start time is not known, or one of the answers
-    /// ended early and lacks them.
+    /// The number of tasks of one answer that could not be looked for in the other one. Either their start time is not known,
+    /// or the other answer ended early and does not have their pid.
     unknown: usize,
     /// Seconds between the two answers.
     interval: f64,

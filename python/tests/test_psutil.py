@@ -256,9 +256,9 @@ def test_long_timeouts(start, long):
 
 
 def test_a_wait_of_several_polls(start, monkeypatch):
-    from taskdiag.psutil import _process
+    from taskdiag.psutil import _ending
 
-    monkeypatch.setattr(_process, "LONGEST", 0.01)
+    monkeypatch.setattr(_ending, "LONGEST", 0.01)
     child = start(f"import sys; {WAITS}")
     begin = time.monotonic()
     with pytest.raises(real.TimeoutExpired):

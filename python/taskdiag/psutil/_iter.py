@@ -11,7 +11,7 @@ import resource
 import subprocess
 import time
 
-from taskdiag.psutil import _lists, _process, _types as t
+from taskdiag.psutil import _ending, _lists, _process, _types as t
 from taskdiag.psutil._columns import ATTRS, COMM, TICKS, Here, arguments, values
 from taskdiag.psutil._place import procfs_path
 from taskdiag.psutil._process import Process
@@ -243,7 +243,7 @@ def wait_procs(procs, timeout=None, callback=None):
             left = end - time.monotonic()
             # Processes without a pidfd can only be looked at now and then.
             pause = 0.04 if blind else None if left == math.inf else left
-            ready = _process.ended(list(fds), None if pause is None else max(0, min(pause, left)))
+            ready = _ending.ended(list(fds), None if pause is None else max(0, min(pause, left)))
             for fd in ready:
                 proc = fds.pop(fd)
                 os.close(fd)

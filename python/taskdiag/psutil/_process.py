@@ -3,18 +3,15 @@
 
 A method asks taskdiag for the columns of its attribute and for this process alone. Inside of `oneshot()` an answer
 is kept, and has all columns that cost nothing more. What changes something goes to the process that the object was made
-for, or to nobody: a pidfd is opened, and the start time compared, before a signal is sent.
+for, or to nobody. Signals and waiting are in `_ending`.
 """
 
 import contextlib
 import datetime
 import errno
-import math
 import os
 import re
 import resource
-import select
-import signal
 import subprocess
 import threading
 import time
@@ -23,17 +20,14 @@ import taskdiag
 from taskdiag import _native
 from taskdiag.psutil import _lists, _types as t
 from taskdiag.psutil._columns import ATTRS, CHEAP, COMM, TICKS, Here, stat, values
+from taskdiag.psutil._ending import NOT_A_PROCESS, UNSET, Ending
 from taskdiag.psutil._place import procfs_path
 
-UNSET = object()
-# Seconds that poll(2) may wait at once: it takes a number of milliseconds that is less than 2^31.
-LONGEST = 1_000_000
-NOT_A_PROCESS = "the PID is the id of a thread"
 # Pids that somebody found reused: process_iter() makes new objects for them.
 reused: set = set()
 
 
-class Process:
+class Process(Ending):
     """A process. Without a pid it is this one. NoSuchProcess is raised if there is none with this pid."""
 
     _name = None
@@ -43,7 +37,6 @@ class Process:
     _pid_reused = False
     _cache = None
     _last = None
-    _exitcode = UNSET
 
     def __init__(self, pid=None):
         self._init(pid)
@@ -494,136 +487,6 @@ class Process:
             ranges = re.search(r"^Cpus_allowed_list:\t(.*)", f.read(), re.M)[1]
         ends = [part.split("-") for part in ranges.split(",")]
         return [cpu for e in ends for cpu in range(int(e[0]), int(e[-1]) + 1)]
-
-    # --- signals and the end
-
-    def _pidfd(self):
-        """A descriptor of this very process. None if the kernel has no pidfds."""
-        if self._pid == 0:
-            raise ValueError("there is no process 0: as a receiver of signals, it means the own process group")
-        self._raise_if_gone()
-        try:
-            fd = os.pidfd_open(self._pid)
-        except OSError as e:
-            if e.errno in (errno.ENOSYS, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENODEV):
-                return None
-            if e.errno in (errno.EINVAL, errno.ENOENT):
-                raise t.NoSuchProcess(self._pid, self._name, NOT_A_PROCESS) from e
-            raise
-        # The descriptor stays with its process, so that what is compared now is true from now on.
-        try:
-            self._raise_if_gone()
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
-
-    def send_signal(self, sig):
-        """Sends a signal to this process, and to no other that has got its pid."""
-        try:
-            fd = self._pidfd()
-            if fd is None:
-                os.kill(self._pid, sig)
-                return
-            try:
-                signal.pidfd_send_signal(fd, sig)
-            finally:
-                os.close(fd)
-        except ProcessLookupError as e:
-            self._gone = True
-            raise t.NoSuchProcess(self._pid, self._name) from e
-        except PermissionError as e:
-            raise t.AccessDenied(self._pid, self._name) from e
-
-    def suspend(self):
-        """Stops it with SIGSTOP."""
-        self.send_signal(signal.SIGSTOP)
-
-    def resume(self):
-        """Lets it go on with SIGCONT."""
-        self.send_signal(signal.SIGCONT)
-
-    def terminate(self):
-        """Asks it to end, with SIGTERM."""
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self):
-        """Ends it with SIGKILL."""
-        self.send_signal(signal.SIGKILL)
-
-    def wait(self, timeout=None):
-        """Waits until it has ended. Returns the exit code of a child, and None for others."""
-        if self._pid == 0:
-            raise ValueError("can't wait for PID 0")
-        if timeout is not None:
-            if not isinstance(timeout, (int, float)):
-                raise TypeError(f"timeout must be an int or float (got {type(timeout)})")
-            if timeout < 0:
-                raise ValueError(f"timeout must be positive or zero (got {timeout})")
-        if self._exitcode is UNSET:
-            try:
-                self._exitcode = self._wait(timeout)
-            except TimeoutError:
-                raise t.TimeoutExpired(timeout, pid=self._pid, name=self._name) from None
-        return self._exitcode
-
-    def _wait(self, timeout):
-        end = math.inf if timeout is None else time.monotonic() + timeout
-        # This one was seen to be gone. What has its pid now may be a child of this process, and keeps its exit code.
-        if self._pid_reused or (self._gone and os.path.exists(f"{self._here.proc}/{self._pid}")):
-            return None
-        fd = None
-        if not self._gone:
-            try:
-                fd = self._pidfd()
-            except ProcessLookupError:
-                pass
-            except t.NoSuchProcess:
-                # Another process has its pid, so this one has ended, and somebody has waited for it.
-                return None
-        if fd is not None:
-            try:
-                if not ended([fd], timeout):
-                    raise TimeoutError
-            finally:
-                os.close(fd)
-        # A child can be waited for now. Other processes stay zombies until their parents wait for them.
-        pause = 0.0001
-        while True:
-            try:
-                pid, status = os.waitpid(self._pid, os.WNOHANG)
-                if pid:
-                    return exit_code(status)
-            except ChildProcessError:
-                if not self.is_running():
-                    return None
-            if time.monotonic() >= end:
-                raise TimeoutError
-            time.sleep(pause)
-            pause = min(2 * pause, 0.04)
-
-
-def ended(fds, timeout):
-    """Those of the pidfds whose process has ended, when there is one, or none after the timeout."""
-    poll = select.poll()
-    for fd in fds:
-        poll.register(fd, select.POLLIN)
-    end = math.inf if timeout is None else time.monotonic() + timeout
-    while True:
-        left = max(0, end - time.monotonic())
-        # A part of a millisecond is waited for, too.
-        ready = poll.poll(-(-min(left, LONGEST) * 1000 // 1))
-        if ready or left <= LONGEST:
-            return [fd for fd, _ in ready]
-
-
-def exit_code(status):
-    """What waitpid() says, as subprocess has it."""
-    code = os.waitstatus_to_exitcode(status)
-    try:
-        return t.Negsignal(code) if code < 0 else code
-    except ValueError:
-        return code
 
 
 def whole_name(name, cmdline):

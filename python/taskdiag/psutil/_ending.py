@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Signals to a process, and waiting for its end: the part of psutil's Process that must not reach another process.
+
+A pid can belong to a later process by the time it is used. So a pidfd is opened, and the start time compared, before anything is
+done by it.
+"""
+
+import errno
+import math
+import os
+import select
+import signal
+import time
+
+from taskdiag.psutil import _types as t
+
+UNSET = object()
+# Seconds that poll(2) may wait at once: it takes a number of milliseconds that is less than 2^31.
+LONGEST = 1_000_000
+NOT_A_PROCESS = "the PID is the id of a thread"
+
+
+class Ending:
+    """The methods of Process for its signals and its end."""
+
+    _exitcode = UNSET
+
+    def _pidfd(self):
+        """A descriptor of this very process. None if the kernel has no pidfds."""
+        if self._pid == 0:
+            raise ValueError("there is no process 0: as a receiver of signals, it means the own process group")
+        self._raise_if_gone()
+        try:
+            fd = os.pidfd_open(self._pid)
+        except OSError as e:
+            if e.errno in (errno.ENOSYS, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENODEV):
+                return None
+            if e.errno in (errno.EINVAL, errno.ENOENT):
+                raise t.NoSuchProcess(self._pid, self._name, NOT_A_PROCESS) from e
+            raise
+        # The descriptor stays with its process, so that what is compared now is true from now on.
+        try:
+            self._raise_if_gone()
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def send_signal(self, sig):
+        """Sends a signal to this process, and to no other that has got its pid."""
+        try:
+            fd = self._pidfd()
+            if fd is None:
+                os.kill(self._pid, sig)
+                return
+            try:
+                signal.pidfd_send_signal(fd, sig)
+            finally:
+                os.close(fd)
+        except ProcessLookupError as e:
+            self._gone = True
+            raise t.NoSuchProcess(self._pid, self._name) from e
+        except PermissionError as e:
+            raise t.AccessDenied(self._pid, self._name) from e
+
+    def suspend(self):
+        """Stops it with SIGSTOP."""
+        self.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        """Lets it go on with SIGCONT."""
+        self.send_signal(signal.SIGCONT)
+
+    def terminate(self):
+        """Asks it to end, with SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self):
+        """Ends it with SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout=None):
+        """Waits until it has ended. Returns the exit code of a child, and None for others."""
+        if self._pid == 0:
+            raise ValueError("can't wait for PID 0")
+        if timeout is not None:
+            if not isinstance(timeout, (int, float)):
+                raise TypeError(f"timeout must be an int or float (got {type(timeout)})")
+            if timeout < 0:
+                raise ValueError(f"timeout must be positive or zero (got {timeout})")
+        if self._exitcode is UNSET:
+            try:
+                self._exitcode = self._wait(timeout)
+            except TimeoutError:
+                raise t.TimeoutExpired(timeout, pid=self._pid, name=self._name) from None
+        return self._exitcode
+
+    def _wait(self, timeout):
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        # This one was seen to be gone. What has its pid now may be a child of this process, and keeps its exit code.
+        if self._pid_reused or (self._gone and os.path.exists(f"{self._here.proc}/{self._pid}")):
+            return None
+        fd = None
+        if not self._gone:
+            try:
+                fd = self._pidfd()
+            except ProcessLookupError:
+                pass
+            except t.NoSuchProcess:
+                # Another process has its pid, so this one has ended, and somebody has waited for it.
+                return None
+        if fd is not None:
+            try:
+                if not ended([fd], timeout):
+                    raise TimeoutError
+            finally:
+                os.close(fd)
+        # A child can be waited for now. Other processes stay zombies until their parents wait for them.
+        pause = 0.0001
+        while True:
+            try:
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                if pid:
+                    return exit_code(status)
+            except ChildProcessError:
+                if not self.is_running():
+                    return None
+            if time.monotonic() >= end:
+                raise TimeoutError
+            time.sleep(pause)
+            pause = min(2 * pause, 0.04)
+
+
+def ended(fds, timeout):
+    """Those of the pidfds whose process has ended, when there is one, or none after the timeout."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        left = max(0, end - time.monotonic())
+        # A part of a millisecond is waited for, too.
+        ready = poll.poll(-(-min(left, LONGEST) * 1000 // 1))
+        if ready or left <= LONGEST:
+            return [fd for fd, _ in ready]
+
+
+def exit_code(status):
+    """What waitpid() says, as subprocess has it."""
+    code = os.waitstatus_to_exitcode(status)
+    try:
+        return t.Negsignal(code) if code < 0 else code
+    except ValueError:
+        return code
