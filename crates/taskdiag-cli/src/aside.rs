@@ -256,13 +256,14 @@ fn descriptor(path: &Path) -> Option<RawFd> {
 
 /// The bytes of a file, or of standard input for `-`.
 pub fn read(path: &Path) -> io::Result<Box<dyn Read>> {
-    let name = match path == Path::new("-") {
+    // The child has no other descriptors of ours, and its /proc/self is another one.
+    let input = descriptor(path);
+    let is_dash = path == Path::new("-");
+    let name = match is_dash {
         true => String::from("standard input"),
         false => crate::exit::shown(path),
     };
-    // The child has no other descriptors of ours, and its /proc/self is another one.
-    let input = descriptor(path);
-    let is_stdin = path == Path::new("-") || input.is_some();
+    let is_stdin = is_dash || input.is_some();
     let open = || match is_stdin {
         // SAFETY: standard input is open (see main.rs), and nobody else closes or uses it.
         true => Ok(unsafe { File::from_raw_fd(0) }),

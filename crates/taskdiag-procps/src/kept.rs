@@ -61,7 +61,7 @@ struct Identity {
     object: Option<(Kind, u32)>,
 }
 
-/// Kinds of objects of BPF, each of which has numbers of its own.
+/// The kind of a BPF object. The kernel numbers the objects of each kind separately, so a number alone does not tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Map,

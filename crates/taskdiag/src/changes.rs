@@ -19,8 +19,8 @@ pub struct Changes<'a> {
     pub ended: Vec<TaskView<'a>>,
     /// Tasks that are in both, in the order of the newer one.
     pub stayed: Vec<Stayed<'a>>,
-    /// Tasks of either of which it cannot be told whether they are the same: their start time is not known, or they are
-    /// missing from the other snapshot, which ended early.
+    /// Tasks of one snapshot that could not be looked for in the other one. Either their start time is not known, or the
+    /// other snapshot ended early and does not have their pid.
     pub unknown: Vec<TaskView<'a>>,
     /// Time between the begins of the two answers, on the boot clock.
     pub interval: Duration,

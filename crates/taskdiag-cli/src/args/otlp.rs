@@ -45,7 +45,7 @@ fn pairs(name: &str, text: &str) -> Result<Vec<(String, String)>, Exit> {
     })
 }
 
-/// A URL without its user, password and query, for messages. `None`: it is no URL, and what of it is secret is not known.
+/// A URL without its user, password and query, for messages. `None`: it is no URL, so nobody knows which part of it is secret.
 fn shown(url: &str) -> Option<String> {
     let Ok(uri) = url.parse::<Uri>() else {
         return (!url.contains(['@', '?'])).then(|| url.to_owned());

@@ -10,7 +10,7 @@ use crate::args::convert::{Table, TableArgs};
 use crate::columns;
 use crate::exit::Exit;
 
-/// Of what an hour has answers.
+/// Whether the answers of an hour are of processes, of threads, or of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
     /// Some have the threads of each process.
@@ -25,7 +25,7 @@ pub fn has_threads(frame: &Frame) -> bool {
 }
 
 impl Kinds {
-    /// Of these frames. Only the first one of each writer is read, since it goes on with the same request.
+    /// Looks at these frames. It reads only the first frame of each writer, because a writer makes the same request each time.
     pub fn of(recording: &Recording, frames: &[usize]) -> Kinds {
         let mut kinds = Kinds::default();
         // Whether the frames of this writer are still to be looked at: its first one may be damaged.
