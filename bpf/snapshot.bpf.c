@@ -9,7 +9,9 @@
  * The program finds its place again by the tasks that it has seen. The list of
  * tasks only grows at its end. So tasks after the last seen one that is still
  * there have not been seen yet, and those that were seen after it have ended.
- * No task is lost, and none comes twice.
+ * No task is lost, and none comes twice. Tasks that began after the request are
+ * not in the answer: they could have the pid of one that is, and a machine that
+ * forks faster than the walk goes on would never have an answer.
  *
  * It is an iterator program, which read(2) may run from any context. But it
  * walks the list itself: it does a whole run when it is called for the first
@@ -32,35 +34,31 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* The tasks that the walk has seen, see note(). User space sets the length before the load. */
+/* The pids of the tasks that the walk has seen, in the initial namespace. User space sets the length before the load. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(key_size, 4);
-	__uint(value_size, 8);
+	__uint(value_size, 4);
 	__uint(max_entries, 1);
 } seen SEC(".maps");
 
 /* The most turns of the loops below. What is left goes on in the next run. */
 enum { STEPS_MAX = 8000000 };
 
-/* The pid of a task and its address, which is a multiple of 64, in 8 bytes. The start time would do as well as the
- * address, but it is in one more cache line, which takes a sixth of the time of a list of pids. */
-enum { PID_SHIFT = 42 };
-#define STAMP(pid, address) ((u64)(pid) << PID_SHIFT | ((u64)(address) >> 6 & ((1ull << PID_SHIFT) - 1)))
-
 #define BY_THREADS (cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD || cfg.strategy == TASK_DIAG_DUMP_THREAD)
+/* Does the walk go along the list of processes? */
+#define IN_LIST (cfg.strategy == TASK_DIAG_DUMP_ALL || cfg.strategy == TASK_DIAG_DUMP_CHILDREN)
 
 /* Enter the current task into `seen`. Returns false if there is no room. */
 static __always_inline bool note(void)
 {
-	u32 i = st.nseen;
-	u64 *e = bpf_map_lookup_elem(&seen, &i);
+	u32 i = st.nseen, *e = bpf_map_lookup_elem(&seen, &i);
 
 	if (!e) {
 		st.overflow = st.done = 1;
 		return false;
 	}
-	*e = STAMP(st.pid, st.task);
+	*e = st.pid;
 	st.nseen = i + 1;
 	st.counted++;
 	return true;
@@ -69,6 +67,18 @@ static __always_inline bool note(void)
 /* The task of a list node, as a number. */
 #define TASK_AT(node, member)									\
 	((u64)(node) - __builtin_preserve_field_info(((struct task_struct *)0)->member, BPF_FIELD_BYTE_OFFSET))
+
+/* Move st.walk from a process to the next one, or to 0 after the last one. */
+static __always_inline void next_process(struct task_struct *t)
+{
+	u64 node = (u64)R(t, tasks.next);
+
+	st.walk = node ? TASK_AT(node, tasks) : 0;
+	st.process = 0;
+	/* The head of the list is the idle task, with pid 0. */
+	if (st.walk && !R(CAST(struct task_struct, (void *)st.walk), pid))
+		st.walk = 0;
+}
 
 /* Move st.walk to the next task, or to 0 after the last one. */
 GROUP_FN step(void)
@@ -94,55 +104,57 @@ GROUP_FN step(void)
 		}
 		t = R(t, group_leader);
 	}
-	node = (u64)R(t, tasks.next);
-	st.walk = node ? TASK_AT(node, tasks) : 0;
-	st.process = 0;
-	/* The head of the list is the idle task, with pid 0. */
-	if (st.walk && !R(CAST(struct task_struct, (void *)st.walk), pid))
-		st.walk = 0;
+	next_process(t);
 	return 0;
 }
 
+enum { GONE, FOUND, CHANGING };
+
 /* Is the last seen task still there? If so, st.walk is set to it. If another thread of its process has done an exec, that
- * thread now has its pid and its place in the list. A later process with the same pid began after the request. */
+ * thread now has its pid, its start time and its place in the list. A later task with the same pid began after the request. */
 GROUP_FN last_seen(void)
 {
-	u32 i = st.nseen - 1;
-	u64 *e = bpf_map_lookup_elem(&seen, &i), was, at;
-	struct task_struct *t;
+	u32 i = st.nseen - 1, *e = bpf_map_lookup_elem(&seen, &i), is;
+	struct task_struct *t, *p;
 
 	st.walk = 0;
 	if (!e)
-		return 0;
-	was = *e;
-	t = bpf_task_from_pid(was >> PID_SHIFT);
+		return GONE;
+	t = bpf_task_from_pid(*e);
 	if (!t)
-		return 0;
+		return GONE;
+	p = PLAIN(t);
+	is = R(p, start_boottime) > st.begin ? GONE : FOUND;
+	/* An exec gives a thread the pid before the place in the list, and until then the thread's links are what it got from
+	 * its creator, long ago. */
+	if (is == FOUND && IN_LIST && (u64)R(p, tasks.next, prev) != (u64)&p->tasks)
+		is = CHANGING;
 	/* Through memory, since the verifier takes a pointer that was stored and read for a number. */
-	*(volatile u64 *)&st.walk = (u64)t;
-	at = *(volatile u64 *)&st.walk;
-	if (STAMP(was >> PID_SHIFT, at) != was && R(PLAIN(t), start_boottime) > st.begin)
-		st.walk = 0;
+	if (is == FOUND)
+		*(volatile u64 *)&st.walk = (u64)t;
 	if (BY_THREADS)
-		st.process = task_tgid_nr(PLAIN(t));
+		st.process = task_tgid_nr(p);
 	/* RCU keeps the task for the rest of the run without a reference. */
 	bpf_task_release(t);
-	return !!st.walk;
+	return is;
 }
 
 /* Set st.walk to where the walk goes on: the task that is begun, else the one after the last seen task that is still
- * there, else `first`. Returns false if the time or the room of this run is used up; the next run then goes on with the
- * search. */
+ * there, else `first`. Returns false if the time or the room of this run is used up, or if an exec is just moving that task;
+ * the next run then goes on with the search. */
 static __always_inline bool find_place(u64 first)
 {
-	u32 i;
+	u32 i, is;
 
 	bpf_for(i, 0, STEPS_MAX) {
 		if (!st.nseen) {
 			st.walk = first;
 			return true;
 		}
-		if (last_seen()) {
+		is = last_seen();
+		if (is == CHANGING)
+			return false;
+		if (is == FOUND) {
 			if (!CAN_PAUSE || !st.part)
 				step();
 			return true;
@@ -191,16 +203,11 @@ static __always_inline u64 find_target(void)
 	return at;
 }
 
-/* Is the request about the current task? Once the walk has seen more tasks than expected, it leaves out those that began
- * after the request, since it would never end on a machine that forks faster than it goes on. */
+/* Is the request about the current task? */
 static __always_inline bool is_asked_for(void)
 {
 	struct task_struct *p = THIS;
 
-	if (cfg.strategy == TASK_DIAG_DUMP_ONE)
-		return true;
-	if (st.nseen >= cfg.expected && R(p, start_boottime) > st.begin)
-		return false;
 	return cfg.strategy != TASK_DIAG_DUMP_CHILDREN || R(p, real_parent, tgid) == st.target;
 }
 
@@ -226,6 +233,21 @@ static __always_inline bool has_become_first(void)
 	return false;
 }
 
+/* Did the task at st.walk begin after the request? Then so did all after it in its list, because a task has its start time
+ * before it enters the list. So st.walk is set to the next process if it is a thread, else to 0. */
+static __always_inline bool began_later(void)
+{
+	struct task_struct *t = CAST(struct task_struct, (void *)st.walk), *first;
+
+	if (cfg.strategy == TASK_DIAG_DUMP_ONE || R(t, start_boottime) <= st.begin)
+		return false;
+	first = R(t, group_leader);
+	st.walk = 0;
+	if (cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD && first != t)
+		next_process(first);
+	return true;
+}
+
 /* Write the task at st.walk, or what is left of it. Returns false if the run has to end. */
 static __always_inline bool visit(void)
 {
@@ -236,6 +258,8 @@ static __always_inline bool visit(void)
 		return false;
 	}
 	again = !begun && has_become_first();
+	if (!begun && began_later())
+		return !is_late(2);
 	st.task = st.walk;
 	/* Step first, so that the next task's memory is loaded together with that of this task. */
 	step();

@@ -400,12 +400,56 @@ static void storm(int argc, char **argv)
 	}
 }
 
+/* How many programs a new process becomes, one after the other, and how long the arguments of each are: so long that a reader
+ * is often in the middle of them. */
+enum { NEW_PROGRAMS = 5, NEW_ARGS = 16, NEW_ARG_LEN = 100000 };
+
+static void *exec_new(void *left)
+{
+	static char text[NEW_ARG_LEN];
+	char *argv[NEW_ARGS + 2] = { (char *)left };
+
+	memset(text, 'x', sizeof(text) - 1);
+	for (int i = 1; i <= NEW_ARGS; i++)
+		argv[i] = text;
+	exec_again(self_exe(), argv, "new-programs");
+}
+
+/* New processes all the time. A thread of each becomes the next program, some times, and then it ends. */
+static void new_programs(int argc, char **argv)
+{
+	char left[16];
+
+	if (argc < 0) {
+		if (atoi(argv[0]) == 0)
+			_exit(0);
+		snprintf(left, sizeof(left), "%d", atoi(argv[0]) - 1);
+		thread(exec_new, left);
+		forever();
+	}
+	fact("pid", "%d", getpid());
+	ready();
+	snprintf(left, sizeof(left), "%d", NEW_PROGRAMS);
+	for (;;) {
+		pid_t pid[4];
+
+		for (int i = 0; i < 4; i++) {
+			pid[i] = spawn();
+			if (pid[i] == 0)
+				exec_new(left);
+		}
+		for (int i = 0; i < 4; i++)
+			must(waitpid(pid[i], NULL, 0));
+	}
+}
+
 const struct state life_states[] = {
 	{ "idle", idle, "nothing odd" },
 	{ "zombie", zombie, "ended, not waited for" },
 	{ "leader-gone", leader_gone, "the leader called pthread_exit, three threads live on" },
 	{ "exec-thread", exec_thread, "exec by a thread that is not the leader" },
 	{ "exec-for-ever", exec_for_ever, "exec by a thread that is not the leader, again and again" },
+	{ "new-programs", new_programs, "short-lived processes that exec by a thread, all the time" },
 	{ "stopped", stopped, "SIGSTOP" },
 	{ "traced-running", traced_running, "ptraced, not stopped" },
 	{ "traced-stopped", traced_stopped, "ptraced and stopped" },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use taskdiag::engine::bpf::Bpf;
 use taskdiag::{Choice, Engine, EngineId, Groups, Members, Request, Session, Snapshot, Statm};
@@ -216,6 +216,37 @@ fn a_process_that_execs_from_a_thread_is_there_once() {
             assert_eq!(times, 1, "round {round} of {:?}", request.strategy);
         }
     }
+}
+
+/// A process that begins while a request runs is not in the answer. If it were, it would be there twice when a thread of it calls
+/// exec while the walk rests in it, because the walk could not tell it from a later process with the same pid.
+#[test]
+fn a_process_that_begins_during_a_request_is_not_there_twice() {
+    if !engines().contains(&Source::KeptBpf) {
+        return skip("new processes", "the bpf engine does not work here");
+    }
+    // Several, so that a walk over the arguments of all of them takes several runs.
+    let storms = (0..3).map(|_| Mktask::start(&["new-programs"])).collect::<Result<Vec<_>, _>>();
+    let storms = match storms {
+        Ok(storms) => storms,
+        Err(why) => return skip("new processes", &why),
+    };
+    let groups = Groups::BASE | Groups::CMDLINE;
+    let ours: Vec<u32> = storms.iter().map(Mktask::pid).collect();
+    let mut kept = Bpf::untried().keeping();
+    let until = Instant::now() + Duration::from_secs(10);
+    let mut answers = 0;
+    while Instant::now() < until {
+        let answer = kept.run(&Request::all(groups)).expect("it answers");
+        let answer = Snapshot::parse(answer.stream).expect("it is whole");
+        let mut pids: Vec<u32> = answer.tasks().map(|t| t.pid()).collect();
+        assert!(ours.iter().all(|pid| pids.contains(pid)), "answer {answers}: {ours:?} {pids:?}");
+        pids.sort_unstable();
+        let twice: Vec<u32> = pids.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();
+        assert!(twice.is_empty(), "answer {answers}: {twice:?}");
+        answers += 1;
+    }
+    assert!(answers > 10, "{answers}");
 }
 
 /// The most files that a session on procfs keeps open.

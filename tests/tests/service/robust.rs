@@ -93,7 +93,11 @@ fn the_service_is_killed() {
             };
             assert!(is_whole, "{said} {err}");
             let has = |pid: &str| said.lines().any(|l| l.split_whitespace().next() == Some(pid));
-            assert!(has(&me) && has("1"), "{said}");
+            for pid in [me.as_str(), "1"] {
+                let rows = said.lines().count();
+                let how = out.status;
+                assert!(has(pid), "round {round}: {pid} of {rows} is missing, {how} {err}\n{said}");
+            }
         }
         daemon.restart();
     }

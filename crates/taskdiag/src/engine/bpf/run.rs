@@ -96,8 +96,6 @@ impl LoadedProgram {
             first_ns: u32::from(in_first_pid_namespace()),
             names_mask: names - 1,
             shared_mask: shared - 1,
-            expected: sizes.tasks / 2,
-            reserved: 0,
             slice_ns: SLICE_NS,
             ram_end,
             pte_address,

@@ -33,8 +33,6 @@ pub struct Config {
     pub first_ns: u32,
     pub names_mask: u32,
     pub shared_mask: u32,
-    pub expected: u32,
-    pub reserved: u32,
     pub slice_ns: u64,
     pub ram_end: u64,
     pub pte_address: u64,
