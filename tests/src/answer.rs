@@ -251,6 +251,12 @@ impl Source {
             Source::LegacyBpf | Source::KeptBpf => EngineId::Bpf,
         }
     }
+    /// Does it find this group of other tasks at all? The BPF programs know page tables of x86-64 only, so texts in the memory
+    /// of a task are BLOCKED on other processors.
+    pub fn finds(self, group: Group) -> bool {
+        let is_text = matches!(group, Group::Cmdline | Group::Environ);
+        cfg!(target_arch = "x86_64") || !is_text || self.id() != EngineId::Bpf
+    }
     /// The answer as the library gives it.
     ///
     /// # Errors

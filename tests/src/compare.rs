@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use taskdiag::Group;
 use taskdiag::wire::FdDetailKind;
+use taskdiag::{Group, Reason};
 
 use crate::rows::{Row, differences};
 use crate::{Task, Value};
@@ -125,6 +125,7 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
         let one_only = a1.get(key).is_none() || b.get(key).is_none();
         if one_only && NOT_EVERYWHERE.iter().any(|n| n.0 == key)
             || fewer_threads_counted(key, a1, b)
+            || is_unread_text(key, a1, b)
         {
             continue;
         }
@@ -210,6 +211,15 @@ fn steady(rows: &[Row]) -> Vec<Row> {
 /// Does only one of the two sums leave out ended threads? Then they cannot be compared.
 fn fewer_threads_counted(key: &str, a: &Task, b: &Task) -> bool {
     key.starts_with("sched.") && a.get("sched.flags") != b.get("sched.flags")
+}
+
+/// Is this a part of a text that the BPF programs do not find on this processor (see [`crate::Source::finds`])?
+fn is_unread_text(key: &str, a: &Task, b: &Task) -> bool {
+    let group = key.split('.').next().unwrap_or(key);
+    let is_blocked = |t: &Task| t.missing(group) == Some(Reason::Blocked);
+    !cfg!(target_arch = "x86_64")
+        && matches!(group, "cmdline" | "environ")
+        && is_blocked(a) != is_blocked(b)
 }
 
 /// Is this a field that changes while a task runs, and may be the same again when it has run?

@@ -12,6 +12,7 @@ import re
 import stat
 import time
 
+from . import arch as archs
 from . import common
 
 # Programs that busybox does not have, or not in the form that the tests need. The timeout of busybox leaves a process that ends up
@@ -24,8 +25,9 @@ GROUP = "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"
 class Tree:
     """The content of the archive: absolute path → (mode, data or path or link or device)."""
 
-    def __init__(self):
+    def __init__(self, arch=archs.AMD64):
         self.entries = {}
+        self.arch = arch
 
     def directory(self, path, mode=0o755):
         if path != "/" and path not in self.entries:
@@ -43,14 +45,14 @@ class Tree:
     def file(self, source, path=None, strip=False):
         """Adds a file of this machine, at its own path if no other is given. Debug information is removed on request."""
         source = pathlib.Path(source)
-        self.data(str(path or source), stripped(source) if strip else source, source.stat().st_mode & 0o7777)
+        self.data(str(path or source), stripped(source, self.arch) if strip else source, source.stat().st_mode & 0o7777)
 
     def program(self, source, path=None, strip=False):
         """Adds a program and the libraries that it needs."""
         self.file(source, path, strip)
-        for lib in libraries(source):
+        for lib, here in self.arch.libraries(source, libraries):
             if lib not in self.entries:
-                self.file(pathlib.Path(lib).resolve(), lib)
+                self.file(here, lib)
 
     def write(self, to):
         """Writes the archive (newc)."""
@@ -70,13 +72,13 @@ class Tree:
                 out.write(head + b"\0" * (-len(head) % 4) + body + b"\0" * (-len(body) % 4))
 
 
-def stripped(source):
+def stripped(source, arch):
     """A copy without debug information in the cache. Those of the tests are some 90 % smaller."""
     state = source.stat()
     copy = common.cache("stripped", common.digest(source, state.st_mtime_ns, state.st_size))
     if not copy.exists():
         part = copy.with_suffix(f".{os.getpid()}")
-        common.run("objcopy", "--strip-debug", source, part)
+        common.run(f"{arch.tools}objcopy", "--strip-debug", source, part)
         part.rename(copy)
         forget_old(copy.parent)
     os.utime(copy)
@@ -98,19 +100,23 @@ def libraries(program):
 
 def base(tree):
     """The files that every machine has: busybox, programs, users, init."""
-    busybox = next((p for p in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(p)), None)
+    root, own = tree.arch.root(), "/bin/busybox"
+    busybox = next((p for d in ("bin", "usr/bin") if (p := root / d / "busybox").exists()), None)
     if busybox is None or libraries(busybox):
         raise common.Unavailable("no static busybox: install busybox-static (tools/setup vm)")
+    if tree.arch.triple and not os.path.exists(own):
+        raise common.Unavailable(f"no {own}, which knows its applets: install busybox-static (tools/setup vm)")
     for d in ("/proc", "/sys", "/dev", "/run", "/root", "/var/tmp", "/bin", "/sbin", "/lab", "/lab/tmp"):
         tree.directory(d)
     tree.directory("/tmp", 0o1777)
-    tree.file(busybox, "/bin/busybox")
-    for applet in common.output(busybox, "--list").split():
+    tree.file(busybox, own)
+    # A program of another kind of machine cannot be asked, and has the same applets.
+    for applet in common.output(own if tree.arch.triple else busybox, "--list").split():
         if applet != "busybox":
             tree.link(f"/bin/{applet}", "busybox")
     tree.link("/usr/bin", "../bin")
     for program in PROGRAMS:
-        found = next((p for d in ("/usr/bin", "/bin", "/usr/sbin", "/sbin") if os.path.exists(p := f"{d}/{program}")), None)
+        found = next((p for d in ("usr/bin", "bin", "usr/sbin", "sbin") if (p := root / d / program).exists()), None)
         if found is not None:
             tree.program(found, f"/bin/{program}")
     for locale in pathlib.Path("/usr/lib/locale/C.utf8").rglob("*"):

@@ -5,7 +5,7 @@ import dataclasses
 import os
 import pathlib
 
-from . import build, common, stock
+from . import arch, build, common, stock
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,6 +15,11 @@ class Kernel:
     where: str
     package: str
     promised: tuple
+
+    @property
+    def arch(self):
+        """The kind of machine that it runs on."""
+        return arch.of_package(self.package)
 
     @property
     def series(self):
@@ -62,5 +67,6 @@ def get(kernel, fresh=False):
     elif kernel.source == "build":
         path, version = build.image(kernel.where)
     else:
-        path, version = stock.image(kernel.name, kernel.source, kernel.where.split(","), kernel.package, fresh)
+        where = (kernel.source, kernel.where.split(","), kernel.arch.name)
+        path, version = stock.image(kernel.name, where, kernel.package, fresh)
     return Image(kernel, path, version)

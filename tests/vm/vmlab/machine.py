@@ -20,10 +20,6 @@ from kernel_complaints import is_complaint  # noqa: E402
 # The kernel changes its code under a breakpoint, and QEMU, with a thread for each processor, may run into one that is
 # already gone. This is rare, and it is not a fault of the kernel. Older kernels print it without "Oops: ".
 TRIPPED = "int3: 0000 "
-# The processor lacks three features. 5-level page tables cost time. cmpxchg16b is wrong in QEMU 7.2: the flags are garbage after
-# it, and a kernel now and then dies of a double fault in its slab allocator. With erms, kernels copy with `rep movsb`, which QEMU
-# does a byte at a time, unlike any processor, so that a copy of 128 KB took a fifth of a request.
-CPU = "max,la57=off,cx16=off,erms=off"
 MEMORY_MB = 3072
 
 
@@ -54,25 +50,27 @@ class Run:
         return f"no end after {self.seconds:.0f} s; last on the console: {last[0]}"
 
 
-def accelerator():
-    """Software emulation, unless TASKDIAG_VM_ACCEL names another (`kvm`)."""
-    return os.environ.get("TASKDIAG_VM_ACCEL") or "tcg,thread=multi"
+def accelerator(arch):
+    """Software emulation, unless TASKDIAG_VM_ACCEL names another (`kvm`), which only runs machines of this machine's kind."""
+    other = "" if arch.triple else os.environ.get("TASKDIAG_VM_ACCEL")
+    return other or "tcg,thread=multi"
 
 
-def boot(vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=True):
+def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=True):
     """Boots, waits until the machine is off, and reads what it said. `log` is a path to which suffixes are added."""
-    if not common.have("qemu-system-x86_64"):
-        raise common.Unavailable("no qemu-system-x86_64: install qemu-system-x86 (tools/setup vm)")
+    if not common.have(arch.qemu):
+        raise common.Unavailable(f"no {arch.qemu}: install {arch.package} (tools/setup {'arm64' if arch.triple else 'vm'})")
     console, job = log.with_name(f"{log.name}.console"), log.with_name(f"{log.name}.log")
     for f in (console, job):
         f.parent.mkdir(parents=True, exist_ok=True)
         f.write_bytes(b"")
     command = [
-        "qemu-system-x86_64", "-accel", accelerator(), "-smp", "2", "-cpu", CPU, "-m", str(memory),
-        "-display", "none", "-no-reboot", "-nic", "none", "-monitor", "none",
-        "-serial", f"file:{console}", "-serial", f"file:{job}",
+        arch.qemu, *arch.machine, "-accel", accelerator(arch), "-smp", "2", "-m", str(memory),
+        "-display", "none", "-no-reboot", "-nic", "none", "-monitor", "none", "-serial", f"file:{console}",
+        *(("-chardev", f"file,id=job,path={job}", "-device", "pci-serial,chardev=job") if arch.triple else ("-serial", f"file:{job}")),
         "-kernel", str(vmlinuz), "-initrd", str(initramfs),
-        "-append", f"console=ttyS0 panic=-1 oops=panic loglevel=7 no_timer_check {append}".strip(),
+        # What the kernel does not know and has a "=" is in the environment of process 1.
+        "-append", f"console={arch.console} JOB={arch.job} panic=-1 oops=panic loglevel=7 no_timer_check {append}".strip(),
     ]  # fmt: skip
     began = time.monotonic()
     machine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -31,12 +31,12 @@ def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True):
     log = common.LOGS / f"{kernel.name}-{label}"
     # Another lab on this checkout would overwrite both.
     with common.locked(f"run-{ours}"):
-        suites.machine_for(parts).write(initramfs)
+        suites.machine_for(parts, kernel.arch).write(initramfs)
         common.say(f"{kernel.name} ({image.version}): {', '.join(s.name for s in parts)}")
-        run = machine.boot(image.path, initramfs, log, timeout, memory, append, strict)
+        run = machine.boot(kernel.arch, image.path, initramfs, log, timeout, memory, append, strict)
         if run.tripped:
             common.say(f"{kernel.name}: {run.why()}; that is the emulator's (see machine.py), so once more")
-            run = machine.boot(image.path, initramfs, log, timeout, memory, append, strict)
+            run = machine.boot(kernel.arch, image.path, initramfs, log, timeout, memory, append, strict)
         initramfs.unlink()
     results = {}
     for s in parts:
@@ -84,8 +84,8 @@ def parity(chosen, only, filter):
     bad = 0
     for k in chosen:
         try:
-            about = suites.Support()
-            suite = suites.Parity(k.promised, only, filter)
+            about = suites.Support(k.arch)
+            suite = suites.Parity(k.promised, only, filter, arch=k.arch)
             run, results = go(k, [about, suite], "parity")
             bad += report(k, run, results)
             if not only and not filter:
@@ -100,7 +100,7 @@ def parity(chosen, only, filter):
 
 def command(kernel, text, programs):
     """Runs one command and prints its output unchanged."""
-    run, _ = go(kernel, [suites.Command(text, programs)], "command")
+    run, _ = go(kernel, [suites.Command(text, programs, kernel.arch)], "command")
     print(suites.part(run.output, "command") or "\n".join(run.console.splitlines()[-30:]))
     if not run.well:
         common.say(run.why())

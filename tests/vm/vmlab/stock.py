@@ -13,8 +13,8 @@ import shutil
 from . import common
 
 
-def image(name, source, suites, pattern, fresh=False):
-    """(path of vmlinuz, version) of the newest package that matches."""
+def image(name, where, pattern, fresh=False):
+    """(path of vmlinuz, version) of the newest package that matches. `where` is the archive: (source, suites, architecture)."""
     home = common.cache("stock", name, "vmlinuz").parent
     vmlinuz, version = home / "vmlinuz", home / "version"
     with common.locked(f"stock-{name}"):
@@ -22,7 +22,7 @@ def image(name, source, suites, pattern, fresh=False):
             if not common.have("apt-get"):
                 raise common.Unavailable(f"{name}: no apt-get here to download it with")
             common.say(f"{name}: downloading")
-            archive = Archive(source, suites)
+            archive = Archive(*where)
             package = archive.newest(pattern)
             found = archive.vmlinuz(package, home / "unpacked")
             shutil.copyfile(found, vmlinuz)
@@ -34,8 +34,9 @@ def image(name, source, suites, pattern, fresh=False):
 class Archive:
     """A private view of an archive: apt with its own lists, sources and state."""
 
-    def __init__(self, source, suites):
-        self.name = f"{source} {','.join(suites)}"
+    def __init__(self, source, suites, architecture="amd64"):
+        self.architecture = architecture
+        self.name = f"{source} {','.join(suites)}" + (f" {architecture}" if architecture != "amd64" else "")
         self.dir = common.cache("apt", common.digest(self.name), "sources.list").parent
         for sub in ("lists/partial", "cache/archives/partial", "download"):
             (self.dir / sub).mkdir(parents=True, exist_ok=True)
@@ -43,7 +44,7 @@ class Archive:
         keyring, mirror = debian_keyring(), debian_mirror()
         if source == "ubuntu":
             keyring, mirror = ubuntu_keyring(), ubuntu_mirror(mirror)
-        lines = [f"deb [arch=amd64 signed-by={keyring}] {mirror} {s} main\n" for s in suites]
+        lines = [f"deb [arch={architecture} signed-by={keyring}] {mirror} {s} main\n" for s in suites]
         (self.dir / "sources.list").write_text("".join(lines))
         self.apt("update", "-qq")
 
@@ -55,7 +56,8 @@ class Archive:
             "Dir::State::Lists": d / "lists",
             "Dir::Cache": d / "cache",
             "Dir::State::status": d / "status",
-            "APT::Architecture": "amd64",
+            "APT::Architecture": self.architecture,
+            "APT::Architectures": self.architecture,
             "APT::Sandbox::User": "",
             "Acquire::Languages": "none",
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
@@ -87,6 +89,12 @@ class Archive:
             if found:
                 return found[0]
         raise common.Broken(f"{package} has no vmlinuz")
+
+    def download(self, packages):
+        """Downloads packages and all that they need, and returns the files."""
+        self.apt("clean")
+        self.apt("install", "-qq", "--yes", "--download-only", "--no-install-recommends", *packages)
+        return sorted((self.dir / "cache/archives").glob("*.deb"))
 
     def unpack(self, package, to):
         """Downloads a package and unpacks it into a directory."""

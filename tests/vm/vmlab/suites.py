@@ -7,11 +7,13 @@ others. Skips go to the same file as all other skips.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
 import re
 
+from . import arch as archs
 from . import common, image
 
 # Test programs of other packages that depend on the kernel. All programs of the package `taskdiag-tests` run, too.
@@ -72,6 +74,7 @@ class Suite:
 
     name = ""
     timeout = 300
+    arch = archs.AMD64
 
     def files(self, tree):
         """Puts the files that it needs into the archive."""
@@ -85,27 +88,33 @@ class Suite:
         raise NotImplementedError
 
 
-def built():
+@functools.cache
+def built(arch=archs.AMD64):
     """The release program, the test programs and mktask, built by cargo, as name → path."""
-    if not hasattr(built, "made"):
-        common.say("building the tests")
-        cargo = [common.ROOT / "tools/with-rust", "cargo"]
-        common.run(*cargo, "build", "-q", "--release", "-p", "taskdiag-cli", cwd=common.ROOT, quiet=False)
-        # The whole workspace is built, as in run-tests. A part of it would be built again with other features.
-        lines = common.output(*cargo, "test", "--workspace", "--no-run", "--message-format=json", cwd=common.ROOT)
-        made = {"taskdiag": common.TARGET / "release" / "taskdiag"}
-        for message in map(json.loads, lines.splitlines()):
-            if message.get("executable") and message["target"]["kind"] == ["test"]:
-                name = message["target"]["name"]
-                if name in OTHERS or pathlib.Path(message["manifest_path"]) == common.ROOT / "tests/Cargo.toml":
-                    made["test " + name] = message["executable"]
-            if message["reason"] == "build-script-executed":
-                made.update((k, v) for k, v in message["env"] if k == "MKTASK")
-        lacking = [n for n in ("MKTASK", *(f"test {o}" for o in OTHERS)) if n not in made]
-        if lacking:
-            raise common.Broken(f"cargo did not build {', '.join(lacking)}: run cargo test --no-run")
-        built.made = made
-    return built.made
+    common.say("building the tests" + (f" for {arch.name}" if arch.triple else ""))
+    cargo = [common.ROOT / "tools/with-rust", "cargo"]
+    target, env = arch.cargo()
+    try:
+        common.run(*cargo, "build", "-q", "--release", "-p", "taskdiag-cli", *target, cwd=common.ROOT, env=env)
+    except common.Broken as e:
+        if "can't find crate for `core`" in str(e) or "can't find crate for `std`" in str(e):
+            raise common.Unavailable(f"no Rust library for {arch.triple}: rustup target add {arch.triple}") from e
+        raise
+    # The whole workspace is built, as in run-tests. A part of it would be built again with other features.
+    test = ["test", "--workspace", "--no-run", "--message-format=json", *target]
+    lines = common.output(*cargo, *test, cwd=common.ROOT, env=env)
+    made = {"taskdiag": common.TARGET / arch.triple / "release" / "taskdiag"}
+    for message in map(json.loads, lines.splitlines()):
+        if message.get("executable") and message["target"]["kind"] == ["test"]:
+            name = message["target"]["name"]
+            if name in OTHERS or pathlib.Path(message["manifest_path"]) == common.ROOT / "tests/Cargo.toml":
+                made["test " + name] = message["executable"]
+        if message["reason"] == "build-script-executed":
+            made.update((k, v) for k, v in message["env"] if k == "MKTASK")
+    lacking = [n for n in ("MKTASK", *(f"test {o}" for o in OTHERS)) if n not in made]
+    if lacking:
+        raise common.Broken(f"cargo did not build {', '.join(lacking)}: run cargo test --no-run")
+    return made
 
 
 class Parity(Suite):
@@ -114,22 +123,22 @@ class Parity(Suite):
     name = "parity"
     timeout = 3000
 
-    def __init__(self, promised, only=None, filter="", before=":"):
-        self.promised, self.filter, self.before = promised, filter, before
-        every = {n.removeprefix("test ") for n in built() if n.startswith("test ")}
+    def __init__(self, promised, only=None, filter="", before=":", arch=archs.AMD64):
+        self.promised, self.filter, self.before, self.arch = promised, filter, before, arch
+        every = {n.removeprefix("test ") for n in built(arch) if n.startswith("test ")}
         self.only = sorted(every - set(NOT_HERE)) if only is None else only
         if unknown := sorted(set(self.only) - every):
             raise common.Broken(f"no test program is called {', '.join(unknown)}; there are {', '.join(sorted(every))}")
 
     def files(self, tree):
-        programs = built()
+        programs = built(self.arch)
         tree.program(programs["taskdiag"])
         tree.program(programs["MKTASK"], strip=True)
         for name in self.only:
             tree.program(programs[f"test {name}"], strip=True)
 
     def script(self):
-        programs = built()
+        programs = built(self.arch)
         # The older BPF program is tested by the older kernels of the list.
         settings = {
             "TASKDIAG_REQUIRE": ",".join(self.promised),
@@ -186,11 +195,14 @@ class Support(Suite):
     timeout = 60
     answer = None
 
+    def __init__(self, arch=archs.AMD64):
+        self.arch = arch
+
     def files(self, tree):
-        tree.program(built()["taskdiag"])
+        tree.program(built(self.arch)["taskdiag"])
 
     def script(self):
-        return [f"timeout 60 {built()['taskdiag']} engines --json; echo"]
+        return [f"timeout 60 {built(self.arch)['taskdiag']} engines --json; echo"]
 
     def read(self, output, run):
         result = Result()
@@ -208,25 +220,25 @@ class Command(Suite):
     name = "command"
     timeout = 600
 
-    def __init__(self, command, programs=()):
-        self.command, self.programs = command, programs
+    def __init__(self, command, programs=(), arch=archs.AMD64):
+        self.command, self.programs, self.arch = command, programs, arch
 
     def files(self, tree):
-        Parity((), ()).files(tree)
+        Parity((), (), arch=self.arch).files(tree)
         for p in self.programs:
             tree.program(os.path.abspath(p), "/lab/" + os.path.basename(p))
 
     def script(self):
-        taskdiag = built()["taskdiag"]
+        taskdiag = built(self.arch)["taskdiag"]
         return [f"export TASKDIAG_BIN={taskdiag} PATH=$PATH:/lab:{taskdiag.parent}", self.command]
 
     def read(self, output, run):
         return Result(passed=1)
 
 
-def machine_for(suites):
+def machine_for(suites, arch):
     """The initramfs for these suites. It is written again each time, because that is quick."""
-    tree = image.base(image.Tree())
+    tree = image.base(image.Tree(arch))
     job = []
     for s in suites:
         s.files(tree)

@@ -202,7 +202,11 @@ impl Engine for Bpf {
     }
 
     fn support(&self) -> Support {
-        Support { groups: groups(GROUPS), strategies: Strategy::ALL.to_vec(), notes: Vec::new() }
+        let groups = groups(GROUPS);
+        let note = "page tables of this architecture are not read, so the text comes from /proc";
+        let text = (groups & TEXT).iter().filter(|_| !ram::is_understood());
+        let notes = text.map(|g| (g, note.to_owned())).collect();
+        Support { groups, strategies: Strategy::ALL.to_vec(), notes }
     }
 
     fn run(&mut self, req: &Request) -> Result<Answer, Error> {

@@ -17,6 +17,11 @@ pub fn limits() -> (u64, u64) {
     })
 }
 
+/// Can the programs find text in the memory of a task?
+pub fn is_understood() -> bool {
+    cfg!(target_arch = "x86_64")
+}
+
 /// The end of memory from /proc/iomem, which shows addresses only to the administrator.
 fn iomem() -> Option<u64> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
