@@ -5,7 +5,7 @@
  * Usage: readdir [THREADS [ROUNDS]]      (100000 and 51)
  *
  * Reads the whole of /proc by getdents64 into a buffer of 32 KiB, ROUNDS times:
- * without the threads, with them, and after they are gone. Prints a row
+ * without the threads, with each tenth more of them, and after they are gone. Prints a row
  * "case<TAB>n<TAB>value_ns" for each, n being the number of threads and the value
  * the median of the rounds.
  *
@@ -31,6 +31,8 @@
 #ifndef __x86_64__
 #error "start_thread() is written for x86-64"
 #endif
+
+enum { STEPS = 10 };
 
 /*
  * Starts a thread that never touches its stack, which is ours: it only repeats
@@ -104,6 +106,12 @@ static void measure(const char *name, long threads, int rounds)
 	free(ns);
 }
 
+/* Is the process with I of THREADS threads measured? So it is for each tenth, and for all. */
+static int is_step(long i, long threads)
+{
+	return i == threads || (threads >= STEPS && i % (threads / STEPS) == 0 && i + threads / STEPS <= threads);
+}
+
 int main(int argc, char **argv)
 {
 	long threads = argc > 1 ? atol(argv[1]) : 100000;
@@ -123,7 +131,7 @@ int main(int argc, char **argv)
 	if (!pid) {
 		if (read(go[0], &c, 1) != 1)
 			_exit(1);
-		for (long i = 0; i < threads; i++) {
+		for (long i = 1; i <= threads; i++) {
 			long tid = start_thread();
 
 			if (tid < 0) {
@@ -131,19 +139,24 @@ int main(int argc, char **argv)
 				      i, strerror(-tid));
 				_exit(1);
 			}
+			if (is_step(i, threads) &&
+			    (write(ready[1], &c, 1) != 1 || read(go[0], &c, 1) != 1))
+				_exit(1);
 		}
-		if (write(ready[1], &c, 1) != 1)
-			_exit(1);
 		for (;;)
 			pause();
 	}
 	close(ready[1]);
 	measure("readdir_idle", 0, rounds);
-	if (write(go[1], &c, 1) != 1)
-		err(1, "write");
-	if (read(ready[0], &c, 1) != 1)
-		errx(1, "no threads, no measurement");
-	measure("readdir_threads", threads, rounds);
+	for (long i = 1; i <= threads; i++) {
+		if (!is_step(i, threads))
+			continue;
+		if (write(go[1], &c, 1) != 1)
+			err(1, "write");
+		if (read(ready[0], &c, 1) != 1)
+			errx(1, "no threads, no measurement");
+		measure("readdir_threads", i, rounds);
+	}
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	measure("readdir_after", 0, rounds);

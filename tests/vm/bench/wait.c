@@ -3,7 +3,7 @@
  * What it costs to wait for one child while N others have nothing to report.
  *
  * Usage: wait [ROUNDS [CASE...] [N...]]
- *                      (201 rounds; all cases; N = 1 20 100 500 1000 5000 8000)
+ *                      (201 rounds; all cases; N = 1 10 20 100 500 1000 2000 3500 5000 8000)
  *
  * Prints a row "case<TAB>n<TAB>value_ns" for each case and N; the value is the median
  * of ROUNDS, of ten times as many where nothing is forked. N counts the idle ones and the
@@ -322,8 +322,8 @@ int main(int argc, char **argv)
 		"fork_pid",	 "fork_any",	  "fork_wall", "fork_pgrp_all",
 		"fork_pgrp_own", "poll_any",	  "trace_child", "trace_other",
 	};
-	static char *const sizes[] = { "1",    "20",   "100", "500",
-				       "1000", "5000", "8000" };
+	static char *const sizes[] = { "1",    "10",   "20",   "100",  "500",
+				       "1000", "2000", "3500", "5000", "8000" };
 	const size_t all = sizeof(cases) / sizeof(*cases);
 	int rounds = argc > 1 ? atoi(argv[1]) : 201;
 	int wanted[sizeof(cases) / sizeof(*cases)] = { 0 }, some = 0;
