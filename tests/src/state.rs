@@ -1,7 +1,7 @@
 //! Checks one state on every engine with every strategy: the facts of mktask must be in each answer,
 //! and the answers must be the same.
 
-use taskdiag::{Request, Strategy};
+use taskdiag::{EngineId, Group, Reason, Request, Strategy};
 
 use crate::answer::groups_of;
 use crate::compare::{Outcome, compare};
@@ -10,6 +10,7 @@ use crate::{Answer, Mktask, Source, Task, Value, engines, read, skip};
 /// How often a comparison may be repeated before a difference counts. Another process may have
 /// changed shared things (memory that can be reclaimed, the CPU of a wake-up).
 const TRIES: usize = 4;
+const PROCFS: Source = Source::Engine(EngineId::Procfs);
 
 /// Facts with the names of their fields. Every answer must have exactly these values.
 const FACTS: &[(&str, &str)] = &[
@@ -110,13 +111,27 @@ fn check_state(test: &str, args: &[&str], wide: bool, check: impl Fn(&Mktask, &A
     for engine in engines() {
         for (strategy, pid) in requests(&m, wide) {
             let answer = ask(*engine, strategy, pid);
-            let task = answer.task(m.pid());
+            let mut task = answer.task(m.pid());
+            if !engine.finds(Group::Cmdline) {
+                take_text_of_proc(&mut task, &ask(PROCFS, strategy, pid).task(m.pid()));
+            }
             checked += facts(&m, &answer, &task);
             check(&m, &answer, &task);
         }
     }
     assert!(checked > 0, "{test} compared no fact with any answer");
     against_each_other(test, &m, wide);
+}
+
+/// Gives a task the arguments that /proc shows, if they are BLOCKED in it. So does `auto`.
+fn take_text_of_proc(task: &mut Task, other: &Task) {
+    if task.missing("cmdline") != Some(Reason::Blocked) {
+        return;
+    }
+    let of_text = |key: &String| key.split('.').next() == Some("cmdline");
+    task.fields.retain(|key, _| !of_text(key));
+    let text = other.fields.iter().filter(|f| of_text(f.0));
+    task.fields.extend(text.map(|(key, value)| (key.clone(), value.clone())));
 }
 
 /// Compares the facts of mktask with an answer. Returns how many there were.
