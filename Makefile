@@ -113,6 +113,11 @@ fleet-test: ## a made-up fleet: do DuckDB, DataFusion and ClickHouse answer alik
 	CARGO_TARGET_DIR=$(TARGET_DIR)/arrow $(CARGO) build --quiet --locked --package taskdiag-cli --features arrow
 	TASKDIAG_ARROW=$(abspath $(TARGET_DIR))/arrow/debug/taskdiag $(TARGET_DIR)/fleet-venv/bin/python fleet/test
 
+.PHONY: fleet-ballista
+fleet-ballista: ## the same with Ballista, a cluster of processes; its 400 crates take half an hour to build (docs/fleet.md)
+	@tools/setup ballista
+	@$(MAKE) --no-print-directory fleet-test
+
 .PHONY: otlp-test
 otlp-test: ## does OpenTelemetry's collector understand taskdiag export --otlp? builds it from Go's modules (docs/metrics.md)
 	@tools/setup otlp

@@ -7,6 +7,7 @@ engine.
     python engines.py duckdb LAKE QUESTION.json [TIMES]
 """
 
+import atexit
 import importlib.metadata
 import importlib.util
 import json
@@ -16,21 +17,31 @@ import re
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 
+import cluster
+
 HERE = pathlib.Path(__file__).resolve().parent
-# The engine, and the Python package that it comes in.
-ENGINES = {"duckdb": "duckdb", "datafusion": "datafusion", "clickhouse": "chdb"}
+# The engine, and the Python package that it comes in. Ballista is programs, which `tools/setup ballista` builds.
+PACKAGES = {"duckdb": "duckdb", "datafusion": "datafusion", "clickhouse": "chdb"}
+ENGINES = [*PACKAGES, "ballista"]
 QUERIES = sorted(path.stem for path in (HERE / "queries").glob("*.sql"))
 
 
 def installed():
     """The engines that are installed, and their versions."""
-    return {
+    versions = {
         engine: importlib.metadata.version(package)
-        for engine, package in ENGINES.items()
+        for engine, package in PACKAGES.items()
         if importlib.util.find_spec(package)
     }
+    ballista = cluster.version()
+    return {**versions, "ballista": ballista} if ballista else versions
+
+
+def how_to_install(engine):
+    return f"pip install {PACKAGES[engine]}" if engine in PACKAGES else f"tools/setup {engine}"
 
 
 def filled(text, values):
@@ -92,6 +103,23 @@ def clickhouse(lake):
     return ask
 
 
+def ballista(lake):
+    workers = cluster.Cluster()
+    atexit.register(workers.close)
+    return ballista_session(workers, lake)
+
+
+def ballista_session(workers, lake):
+    """A client of a cluster that knows the tables."""
+    tables = workers.directory / "tables"
+    if not tables.exists():
+        cluster.by_table(lake, tables)
+    session = cluster.Session(workers)
+    for statement in preamble("ballista", tables):
+        session.run(statement)
+    return session
+
+
 def plain(value):
     """A value of any engine as a number, a text or None."""
     if value is None or isinstance(value, str):
@@ -110,29 +138,39 @@ def bytes_read():
     return int(fields["rchar"])
 
 
+def peak_rss_kib():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def main():
     engine, lake, question = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     times = int(sys.argv[4]) if len(sys.argv) > 4 else 1
     begun = time.monotonic()
     ask = globals()[engine](lake)
+    # Ballista has processes of its own, so it counts for itself.
+    read_of = getattr(ask, "bytes_read", bytes_read)
     answer = {"open_s": time.monotonic() - begun, "queries": {}}
     for query in QUERIES:
         sql = filled((HERE / "queries" / f"{query}.sql").read_text(), question)
+        if hasattr(ask, "prepare"):
+            ask.prepare(sql)
         seconds = []
         for _ in range(times):
-            read, begun = bytes_read(), time.monotonic()
+            read, begun = read_of(), time.monotonic()
             names, rows = ask(sql)
             seconds.append(round(time.monotonic() - begun, 4))
         rows = [[plain(value) for value in row] for row in rows]
-        answer["queries"][query] = {"seconds": seconds, "read": bytes_read() - read, "columns": names, "rows": rows}
-    answer["peak_rss_kib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        answer["queries"][query] = {"seconds": seconds, "read": read_of() - read, "columns": names, "rows": rows}
+    answer["peak_rss_kib"] = getattr(ask, "peak_rss_kib", peak_rss_kib)()
     json.dump(answer, sys.stdout)
 
 
 def answers(engine, lake, question, times=1, limit=900):
     """The answers of an engine, from a process of its own. Raises if it fails or takes longer than `limit` seconds."""
     command = [sys.executable, __file__, engine, str(lake), json.dumps(question), str(times)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=limit, env={**os.environ, "TZ": "UTC"})
+    with tempfile.TemporaryDirectory(prefix="taskdiag-fleet-", ignore_cleanup_errors=True) as directory:
+        environment = {**os.environ, "TZ": "UTC", "TMPDIR": directory}
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=limit, env=environment)
     if done.returncode:
         raise RuntimeError(f"{engine} on {lake}: {done.stderr.decode()[-2000:]}")
     return json.loads(done.stdout)
