@@ -2,11 +2,15 @@
 -- The tables for Ballista, from the files of `taskdiag convert`. Leave out those of which there are no files.
 -- Below :lake, each table has a directory of its own, because the client does not tell the scheduler a pattern of names: a table
 -- with `*` in its location would have the files of all tables. All machines of the cluster must see the files at the same path.
+-- Texts are read as plain ones, because a stage that gets a dictionary from another one may fail for it.
 create external table lake_processes stored as parquet partitioned by (date, hour, host) location ':lake/processes/';
 
 create view processes as
-select ts, change, pid, start_ticks, start, ppid, "user", s, nlwp, ni, usertime, systime, majflt, rss, vsz, swap,
-  read_bytes, write_bytes, nvcsw, nivcsw, fds, oom_score_adj, slice, unit, container, comm, exe,
+select
+  ts, cast(change as varchar) as change, pid, start_ticks, start, ppid, cast("user" as varchar) as "user",
+  cast(s as varchar) as s, nlwp, ni, usertime, systime, majflt, rss, vsz, swap, read_bytes, write_bytes, nvcsw,
+  nivcsw, fds, oom_score_adj, cast(slice as varchar) as slice, cast(unit as varchar) as unit,
+  cast(container as varchar) as container, cast(comm as varchar) as comm, cast(exe as varchar) as exe,
   cast(date as varchar) as date, cast(hour as bigint) as hour, cast(host as varchar) as host,
   cast(date_part('epoch', ts) as bigint) as ts_s, cast(date_part('epoch', start) as bigint) as start_s,
   coalesce(cast(usertime as bigint), 0) + coalesce(cast(systime as bigint), 0) as cpu_ns
@@ -15,8 +19,12 @@ from lake_processes;
 create external table lake_sockets stored as parquet partitioned by (date, hour, host) location ':lake/sockets/';
 
 create view sockets as
-select ts, change, pid, start_ticks, fdnum, comm, "user", unit, container, family, protocol, sockstate, laddr, lport, raddr,
-  rport, path, sock_netns, inode,
+select
+  ts, cast(change as varchar) as change, pid, start_ticks, fdnum, cast(comm as varchar) as comm,
+  cast("user" as varchar) as "user", cast(unit as varchar) as unit, cast(container as varchar) as container,
+  cast(family as varchar) as family, cast(protocol as varchar) as protocol, cast(sockstate as varchar) as sockstate,
+  cast(laddr as varchar) as laddr, lport, cast(raddr as varchar) as raddr, rport, cast(path as varchar) as path,
+  sock_netns, inode,
   cast(date as varchar) as date, cast(hour as bigint) as hour, cast(host as varchar) as host,
   cast(date_part('epoch', ts) as bigint) as ts_s
 from lake_sockets;
@@ -25,7 +33,10 @@ create external table lake_mapped_files stored as parquet partitioned by (date, 
 location ':lake/mapped_files/';
 
 create view mapped_files as
-select ts, change, pid, start_ticks, device, inode, path, comm, "user", unit, container, deleted,
+select
+  ts, cast(change as varchar) as change, pid, start_ticks, device, inode, cast(path as varchar) as path,
+  cast(comm as varchar) as comm, cast("user" as varchar) as "user", cast(unit as varchar) as unit,
+  cast(container as varchar) as container, deleted,
   cast(date as varchar) as date, cast(hour as bigint) as hour, cast(host as varchar) as host,
   cast(date_part('epoch', ts) as bigint) as ts_s
 from lake_mapped_files;
