@@ -109,12 +109,12 @@ def ballista(lake):
     return ballista_session(workers, lake)
 
 
-def ballista_session(workers, lake):
+def ballista_session(workers, lake, **options):
     """A client of a cluster that knows the tables."""
     tables = workers.directory / "tables"
     if not tables.exists():
         cluster.by_table(lake, tables)
-    session = cluster.Session(workers)
+    session = cluster.Session(workers, **options)
     for statement in preamble("ballista", tables):
         session.run(statement)
     return session
