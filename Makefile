@@ -30,7 +30,7 @@ FLAVOUR ?= ours
 # Whose config the Debian packages of the kernel have.
 CONFIG ?= amd64
 
-.PHONY: help run build test check packages semver docs bench fuzz python sql fleet-test bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
+.PHONY: help run build test check packages semver docs bench fuzz python sql fleet-test fleet-ballista bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
@@ -113,7 +113,6 @@ fleet-test: ## a made-up fleet: do DuckDB, DataFusion and ClickHouse answer alik
 	CARGO_TARGET_DIR=$(TARGET_DIR)/arrow $(CARGO) build --quiet --locked --package taskdiag-cli --features arrow
 	TASKDIAG_ARROW=$(abspath $(TARGET_DIR))/arrow/debug/taskdiag $(TARGET_DIR)/fleet-venv/bin/python fleet/test
 
-.PHONY: fleet-ballista
 fleet-ballista: ## the same with Ballista, a cluster of processes; its 400 crates take half an hour to build (docs/fleet.md)
 	@tools/setup ballista
 	@$(MAKE) --no-print-directory fleet-test
