@@ -22,6 +22,7 @@
  *                and every second one in swap
  *
  * usage: smaps [reads [MB]]
+ * lab: instructions 21
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -6,6 +6,7 @@
  *
  * lab: memory 6144
  * lab: timeout 1800
+ * lab: instructions 30000 10000 3
  *
  * Rows are "case<TAB>n<TAB>value_ns<TAB>system calls", medians of the rounds; n is
  * the number of processes:

@@ -5,6 +5,8 @@
  * Usage: wait [ROUNDS [CASE...] [N...]]
  *                      (201 rounds; all cases; N = 1 10 20 100 500 1000 2000 3500 5000 8000)
  *
+ * lab: instructions 51
+ *
  * Prints a row "case<TAB>n<TAB>value_ns" for each case and N; the value is the median
  * of ROUNDS, of ten times as many where nothing is forked. N counts the idle ones and the
  * one that is waited for.

@@ -3,6 +3,10 @@
 
 A program prints rows `case<TAB>n<TAB>value...`. A value is a time in ns or a count, and less is better. Numbers of a
 machine in software emulation mean nothing alone. Only the ratio of two kernels in one run does.
+
+With `--instructions`, the clock of the machine goes on by a nanosecond with each instruction, so a time is a number of
+instructions. What else runs on the host does not change it, and a second run differs little. It knows nothing of caches,
+and a machine has one processor, so nothing waits for a lock.
 """
 
 import collections
@@ -15,6 +19,8 @@ import statistics
 from . import common, kernels, runs, suites
 
 HOME = common.VM / "bench"
+# A machine that counts instructions runs this many times longer.
+COUNTING_SLOWER = 4
 
 
 def programs(names):
@@ -28,8 +34,8 @@ def programs(names):
 
 def setting(program, key, default):
     """The value of a line `lab: KEY VALUE` in a comment of the program."""
-    found = re.search(rf"\blab: {key} (\S+)", program.read_text(errors="replace"))
-    return int(found[1]) if found else default
+    found = re.search(rf"\blab: {key} (.+)$", program.read_text(errors="replace"), re.M)
+    return type(default)(found[1].strip()) if found else default
 
 
 class Bench(suites.Suite):
@@ -37,9 +43,10 @@ class Bench(suites.Suite):
 
     name = "bench"
 
-    def __init__(self, chosen):
-        self.chosen = chosen
-        self.timeout = sum(setting(p, "timeout", 900) for p in chosen)
+    def __init__(self, chosen, counting):
+        self.chosen, self.counting = chosen, counting
+        self.limits = {p: setting(p, "timeout", 900) * (COUNTING_SLOWER if counting else 1) for p in chosen}
+        self.timeout = sum(self.limits.values())
         self.memory = max([setting(p, "memory", 4096) for p in chosen])
 
     def files(self, tree):
@@ -59,8 +66,11 @@ class Bench(suites.Suite):
         ]
         for p in self.chosen:
             run = f"/lab/{p.stem}" if p.suffix == ".c" else f"sh /lab/{p.stem}"
-            limit = setting(p, "timeout", 900)
-            lines.append(f'echo "@@program {p.stem}"; timeout {limit} {run}; echo "@@status $?"')
+            if self.counting:
+                run += " " + setting(p, "instructions", "")
+            # The clock of a machine that counts is not that of the host, which ends it after `timeout`.
+            limit = "" if self.counting else f"timeout {self.limits[p]} "
+            lines.append(f'echo "@@program {p.stem}"; {limit}{run}; echo "@@status $?"')
         return lines
 
     def read(self, output, run):
@@ -92,8 +102,10 @@ def compiled(source):
     return program
 
 
-def bench(names, rounds, keep, pair):
+def bench(names, rounds, keep, pair, counting=False):
     """Boots both kernels by turns and prints the table. Returns the exit code."""
+    if counting:
+        rounds = 1
     chosen = programs(names)
     if not chosen:
         raise common.Unavailable("tests/vm/bench has no program yet")
@@ -102,8 +114,8 @@ def bench(names, rounds, keep, pair):
         for name in pair:
             k = kernels.named(name)
             versions[name] = kernels.get(k).version
-            suite = Bench(chosen)
-            run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory)
+            suite = Bench(chosen, counting)
+            run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory, counting=counting)
             bad += runs.report(k, run, results)
             rows += [(name, n, *row) for row in getattr(suite, "rows", [])]
     summary = table(rows, pair)
@@ -112,7 +124,7 @@ def bench(names, rounds, keep, pair):
     if keep:
         to = common.ROOT / "bench" / "runs" / f"{datetime.date.today()}-{keep}"
     to.mkdir(parents=True, exist_ok=True)
-    write(to, rows, summary, versions)
+    write(to, rows, summary, versions, counting)
     common.say(f"raw rows in {to}")
     return bool(bad)
 
@@ -135,7 +147,7 @@ def table(rows, pair):
     return "\n".join(lines) + "\n"
 
 
-def write(to, rows, summary, versions):
+def write(to, rows, summary, versions, counting):
     """Writes the raw rows, the table, and a description of the machine."""
     lines = ["kernel\tround\tprogram\tcase\tn\tvalues\n"]
     lines += [f"{k}\t{r}\t{p}\t{c}\t{n}\t" + "\t".join(map(str, v)) + "\n" for k, r, p, c, n, v in rows]
@@ -147,6 +159,6 @@ def write(to, rows, summary, versions):
         "qemu": common.output("qemu-system-x86_64", "--version").split("\n")[0],
         "host_cpu": cpu[1] if cpu else "unknown",
         "commit": common.output("git", "-C", common.ROOT, "rev-parse", "HEAD").strip(),
-        "guest": "2 CPUs, software emulation",
+        "guest": "1 CPU, software emulation, a ns for each instruction (-icount shift=0)" if counting else "2 CPUs, software emulation",
     }
     (to / "run.json").write_text(json.dumps(about, indent=1) + "\n")

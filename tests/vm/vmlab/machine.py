@@ -50,13 +50,16 @@ class Run:
         return f"no end after {self.seconds:.0f} s; last on the console: {last[0]}"
 
 
-def accelerator(arch):
-    """Software emulation, unless TASKDIAG_VM_ACCEL names another (`kvm`), which only runs machines of this machine's kind."""
+def processors(arch, counting):
+    """Software emulation with two processors, unless TASKDIAG_VM_ACCEL names another kind (`kvm`), which only runs machines of this
+    machine's kind. A machine that counts has one processor, and its clock goes on by a nanosecond with each instruction."""
+    if counting:
+        return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"]
     other = "" if arch.triple else os.environ.get("TASKDIAG_VM_ACCEL")
-    return other or "tcg,thread=multi"
+    return ["-accel", other or "tcg,thread=multi", "-smp", "2"]
 
 
-def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=True):
+def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=True, counting=False):
     """Boots, waits until the machine is off, and reads what it said. `log` is a path to which suffixes are added."""
     if not common.have(arch.qemu):
         raise common.Unavailable(f"no {arch.qemu}: install {arch.package} (tools/setup {'arm64' if arch.triple else 'vm'})")
@@ -65,7 +68,7 @@ def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", st
         f.parent.mkdir(parents=True, exist_ok=True)
         f.write_bytes(b"")
     command = [
-        arch.qemu, *arch.machine, "-accel", accelerator(arch), "-smp", "2", "-m", str(memory),
+        arch.qemu, *arch.machine, *processors(arch, counting), "-m", str(memory),
         "-display", "none", "-no-reboot", "-nic", "none", "-monitor", "none", "-serial", f"file:{console}",
         *(("-chardev", f"file,id=job,path={job}", "-device", "pci-serial,chardev=job") if arch.triple else ("-serial", f"file:{job}")),
         "-kernel", str(vmlinuz), "-initrd", str(initramfs),
