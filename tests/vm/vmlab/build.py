@@ -19,6 +19,9 @@ SERIES = ("readdir", "wait", "procdirs", "smaps", "task_diag")
 # The first patches of a series that can be sent without the rest, as kernel/README.md says: name → (series, how many).
 PARTS = {"procdirs-2": ("procdirs", 2), "smaps-2": ("smaps", 2), "task_diag-8": ("task_diag", 8)}
 ALL = "all"
+# What else could be done than a series does, to be measured beside it: kernel/alternatives/NAME/series lists the patches, those of
+# kernel/series and its own.
+ALTERNATIVES = common.ROOT / "kernel" / "alternatives"
 # Flavour → (the series that are applied, or none; fragments of kernel/config in their order).
 FLAVOURS = {
     "base": (None, ["test.config"]),
@@ -26,15 +29,24 @@ FLAVOURS = {
     "base-debug": (None, ["test.config", "debug.config"]),
     "ours-debug": (ALL, ["test.config", "series.config", "debug.config"]),
     **{name: (name, ["test.config", "series.config"]) for name in (*SERIES, *PARTS)},
+    **{f"alt-{p.parent.name}": (p.parent.name, ["test.config", "series.config"]) for p in sorted(ALTERNATIVES.glob("*/series"))},
 }
 NEEDED = ("gcc", "make", "flex", "bison", "bc", "patch", "xz", "tar", "pahole")
 
 
 def series(which=ALL):
-    """The patches of all series, of one or its first part, or of none, in their order."""
-    names = [line.split("#")[0].strip() for line in (common.SERIES / "series").read_text().splitlines()]
+    """The patches of all series, of one or its first part, of an alternative, or of none, in their order."""
+    alternative = ALTERNATIVES / str(which) / "series"
+    if alternative.exists():
+        return [alternative.parents[2] / n for n in listed(alternative)]
     home, count = PARTS.get(which, (which, None))
-    return [common.SERIES / n for n in names if n and home in (ALL, n.split("/")[0])][:count]
+    return [common.SERIES / n for n in listed(common.SERIES / "series") if home in (ALL, n.split("/")[0])][:count]
+
+
+def listed(file):
+    """The names in a list of patches."""
+    names = [line.split("#")[0].strip() for line in file.read_text().splitlines()]
+    return [n for n in names if n]
 
 
 def short(patch):
