@@ -6,6 +6,7 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use taskdiag_wire::{AlignedBuf, Done, Groups, Info, Strategy, StreamWriter, build};
 use zerocopy::{FromBytes, IntoBytes};
@@ -31,6 +32,10 @@ const LOAD_SYSCALLS: u64 = 34;
 /// How long the program runs before it gives the CPU back. On a kernel without preemption nothing else runs on that CPU
 /// meanwhile. The start of a run costs some microseconds.
 const SLICE_NS: u64 = 1_000_000;
+
+/// How long a run waits for an exec to end that moves the task where the walk rests. It lasts for some instructions, unless the thread
+/// that calls exec does not get a processor.
+const EXEC_PAUSE: Duration = Duration::from_millis(1);
 
 /// A loaded program and its memory. It may answer the same request any number of times.
 #[derive(Debug)]
@@ -182,8 +187,18 @@ impl LoadedProgram {
         self.state.slice_mut(offset, 4).copy_from_slice(&value.to_ne_bytes());
     }
 
+    /// How far the program is.
+    fn place(&self) -> [u32; 8] {
+        let s = self.state();
+        [s.nseen, s.counted, s.walking, s.part, s.chunk, s.off, s.done, s.full]
+    }
+
     /// Let the program write until the output is full, its time is over, or everything is written.
+    ///
+    /// If it came no further, the task where it rests is being moved by an exec. Then this thread sleeps for a moment, because that
+    /// task may want this processor.
     fn step(&mut self) -> Result<(), Failed> {
+        let before = self.place();
         let mut byte = [0u8];
         let iter = self.iter.as_ref().expect("it is open until the answer is there").as_raw_fd();
         loop {
@@ -200,7 +215,12 @@ impl LoadedProgram {
                 return Err(("walking", io::Error::other("no task is visible to BPF")));
             }
             match io::Error::last_os_error() {
-                e if e.raw_os_error() == Some(libc::EAGAIN) => return Ok(()),
+                e if e.raw_os_error() == Some(libc::EAGAIN) => {
+                    if self.place() == before {
+                        std::thread::sleep(EXEC_PAUSE);
+                    }
+                    return Ok(());
+                }
                 e if e.kind() == io::ErrorKind::Interrupted => {}
                 e => return Err(("walking", e)),
             }
