@@ -123,10 +123,14 @@ otlp-test: ## does OpenTelemetry's collector understand taskdiag export --otlp? 
 	$(CARGO) build --quiet --locked --package taskdiag-cli
 	tests/collector $(TARGET_DIR)/debug/taskdiag
 
-.PHONY: dropin-roots
+.PHONY: dropin-roots procps-suite
 dropin-roots: ## the drop-in beside procps of Debian 13 and sid, in fresh roots; needs root (docs/dropin.md)
 	@tools/setup dropin-roots
 	tests/dropin-roots
+
+procps-suite: ## procps' own test suite without the drop-in and with it (RELEASES="bookworm trixie")
+	@tools/setup procps-suite
+	tests/procps-suite $(RELEASES)
 
 bpf: ## make the checked-in BPF skeletons again (needs clang)
 	@tools/setup bpf
