@@ -2,9 +2,9 @@
 /*
  * What /proc/task_diag costs against /proc, as in the mail that proposed it.
  *
- * Usage: task_diag [PROCESSES [THREADED [ROUNDS]]]      (30000, 10000 and 5)
+ * Usage: task_diag [PROCESSES [THREADED [ROUNDS [LISTED]]]]     (30000, 10000, 5 and 50089)
  *
- * lab: memory 6144
+ * lab: memory 8192
  * lab: timeout 1800
  * lab: instructions 30000 10000 3
  *
@@ -12,9 +12,10 @@
  * the number of processes:
  *  - stat_proc, stat_task_diag: STAT of all processes, by open, read and close of
  *    each /proc/PID/stat, and by one request for all of its members;
- *  - ps_procps, ps_taskdiag: whole commands, `ps ax -o pid,ppid` and `taskdiag ps
- *    -o pid,ppid` on the kernel engine, output thrown away; system calls 0: not
- *    counted;
+ *  - ps_procps, ps_dropin, ps_taskdiag: whole commands with LISTED processes, output
+ *    thrown away: `ps ax -o pid,ppid`, the same program with the drop-in for its
+ *    library, and `taskdiag ps -o pid,ppid`, both on the kernel engine; system calls
+ *    0: not counted;
  *  - maps_proc, maps_task_diag: names and parents of all threads, and the mappings
  *    of all processes, with THREADED processes of 5 threads each: read and parsed
  *    from status and maps, as perf does, and by one request;
@@ -397,6 +398,41 @@ static bool ps_procps(void)
 	return command(argv);
 }
 
+/* ps with the drop-in, which must not have passed anything on to the real library. */
+static bool ps_dropin(void)
+{
+	char *const argv[] = { "taskdiag", "run", "--", "/usr/bin/ps", "ax", "-o", "pid,ppid", NULL };
+	char said[4096];
+	size_t have = 0;
+	ssize_t n;
+	int fds[2], status;
+	pid_t pid;
+
+	if (access(FILE_NAME, F_OK) || !getenv("TASKDIAG_PROCPS_LIB"))
+		return false;
+	if (pipe(fds))
+		err(1, "pipe");
+	pid = fork();
+	if (!pid) {
+		setenv("TASKDIAG_ENGINE", "kernel", 1);
+		setenv("TASKDIAG_STATS", "1", 1);
+		dup2(open("/dev/null", O_WRONLY), 1);
+		dup2(fds[1], 2);
+		close(fds[0]);
+		execvp(argv[0], argv);
+		_exit(127);
+	}
+	close(fds[1]);
+	while ((n = read(fds[0], said + have, sizeof(said) - 1 - have)) > 0)
+		have += n;
+	said[have] = 0;
+	close(fds[0]);
+	waitpid(pid, &status, 0);
+	if (status || !strstr(said, "calls answered: 1") || !strstr(said, "from kernel"))
+		errx(1, "ps with the drop-in: status %d: %s", status, said);
+	return true;
+}
+
 static bool ps_taskdiag(void)
 {
 	char *const argv[] = { "taskdiag", "ps", "--engine", "kernel", "-o", "pid,ppid", NULL };
@@ -497,17 +533,21 @@ int main(int argc, char **argv)
 	long processes = argc > 1 ? atol(argv[1]) : 30000;
 	long threaded = argc > 2 ? atol(argv[2]) : 10000;
 	int rounds = argc > 3 ? atoi(argv[3]) : 5;
+	long listed = argc > 4 ? atol(argv[4]) : 50089;
 	struct load load;
 
-	if (processes < 1 || threaded < 1 || rounds < 1 || rounds > ROUNDS_MAX)
-		errx(2, "usage: task_diag [PROCESSES [THREADED [ROUNDS]]]");
+	if (processes < 1 || threaded < 1 || rounds < 1 || rounds > ROUNDS_MAX || listed < 1)
+		errx(2, "usage: task_diag [PROCESSES [THREADED [ROUNDS [LISTED]]]]");
 	load = start(processes, 1);
 	measure("stat_proc", processes, rounds, stat_proc);
 	measure("stat_task_diag", processes, rounds, stat_task_diag);
-	measure("ps_procps", processes, rounds, ps_procps);
-	measure("ps_taskdiag", processes, rounds, ps_taskdiag);
 	count("stat_proc", processes, stat_proc);
 	count("stat_task_diag", processes, stat_task_diag);
+	stop(load);
+	load = start(listed, 1);
+	measure("ps_procps", listed, rounds, ps_procps);
+	measure("ps_dropin", listed, rounds, ps_dropin);
+	measure("ps_taskdiag", listed, rounds, ps_taskdiag);
 	stop(load);
 	load = start(threaded, 5);
 	measure("maps_proc", threaded, rounds, maps_proc);

@@ -51,6 +51,7 @@ class Bench(suites.Suite):
 
     def files(self, tree):
         tree.program(suites.built()["taskdiag"])
+        tree.program(suites.dropin())
         for p in self.chosen:
             if p.suffix == ".c":
                 tree.program(compiled(p), f"/lab/{p.stem}")
@@ -60,7 +61,7 @@ class Bench(suites.Suite):
     def script(self):
         taskdiag = suites.built()["taskdiag"].parent
         lines = [
-            f"export PATH=/lab:{taskdiag}:$PATH",
+            f"export PATH=/lab:{taskdiag}:$PATH TASKDIAG_PROCPS_LIB={suites.dropin()}",
             "echo 4194304 >/proc/sys/kernel/pid_max; echo 1000000 >/proc/sys/kernel/threads-max",
             "echo 1000000 >/proc/sys/vm/max_map_count; ulimit -n 1048576; ulimit -u unlimited",
         ]

@@ -89,6 +89,13 @@ class Suite:
 
 
 @functools.cache
+def dropin():
+    """The drop-in for libproc2, as it is installed."""
+    common.run(common.ROOT / "tools/with-rust", "cargo", "build", "-q", "--profile", "dropin", "-p", "taskdiag-procps", cwd=common.ROOT)
+    return common.TARGET / "dropin" / "libtaskdiag_procps.so"
+
+
+@functools.cache
 def built(arch=archs.AMD64):
     """The release program, the test programs and mktask, built by cargo, as name → path."""
     common.say("building the tests" + (f" for {arch.name}" if arch.triple else ""))
