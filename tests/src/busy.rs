@@ -40,6 +40,22 @@ impl Patience {
     }
 }
 
+/// Waits until a child that was just started is the program that it was started as, and sleeps. `spawn()` returns in the middle of
+/// execve(2), when the child has neither its new name and arguments nor its libraries.
+///
+/// # Panics
+/// If that does not happen.
+pub fn wait_for_sleep(pid: u32) {
+    let me = std::fs::read_link("/proc/self/exe").expect("it has one");
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let sleeps = || stat().rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'));
+    let mut patience = Patience::new(Duration::from_secs(20));
+    while std::fs::read_link(format!("/proc/{pid}/exe")).map_or(true, |p| p == me) || !sleeps() {
+        assert!(!patience.is_over(), "process {pid} does not begin to sleep: {}", stat());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

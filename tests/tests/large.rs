@@ -12,6 +12,7 @@ use taskdiag::{
     Base, Engine, EngineId, FdDetail, Group, Groups, Reason, Request, Snapshot, Strategy, Watch,
 };
 use taskdiag_tests::answer::{engines, read};
+use taskdiag_tests::busy::wait_for_sleep;
 use taskdiag_tests::{Mktask, Source, skip};
 
 /// The kernel's NGROUPS_MAX.
@@ -39,7 +40,9 @@ fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Idle> {
             _ => Err(std::io::Error::last_os_error()),
         })
     };
-    command.spawn().map(Idle)
+    let idle = command.spawn().map(Idle)?;
+    wait_for_sleep(idle.0.id());
+    Ok(idle)
 }
 
 /// A request that is ended between two runs of the BPF program has only whole tasks, and says that it was
@@ -113,6 +116,7 @@ fn files_go_on_beside_a_command_line_that_waits() {
         })
     };
     let has_files = has_files.spawn().map(Idle).expect("sleep");
+    [&waits, &has_files].into_iter().for_each(|idle| wait_for_sleep(idle.0.id()));
     let request = Request::all(Groups::BASE | Groups::CMDLINE | Groups::FD);
     for mut engine in [Bpf::untried(), Bpf::legacy()] {
         let answer = engine.run(&request).expect("an answer");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use taskdiag::field::{TASKS, text};
 use taskdiag::view::{Filter, Item, Plan, Query};
 use taskdiag::{Choice, EngineId, Request, Snapshot, Strategy, Watch, query_with};
+use taskdiag_tests::busy::wait_for_sleep;
 use taskdiag_tests::{Mktask, Source, engines};
 
 /// Child processes that wait until this value is dropped.
@@ -18,7 +19,9 @@ impl Children {
             let mut c = Command::new("cat");
             c.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("there is a cat")
         };
-        Children((0..count).map(|_| child()).collect())
+        let children = Children((0..count).map(|_| child()).collect());
+        children.pids().into_iter().for_each(wait_for_sleep);
+        children
     }
     fn pids(&self) -> Vec<u32> {
         self.0.iter().map(Child::id).collect()

@@ -13,7 +13,7 @@ use taskdiag::wire::{A_CGROUP_PATH, Done, StreamWriter, TASK_KTHREAD, build};
 use taskdiag::{
     Base, Cgroup, Cred, FdCount, Group, Groups, Io, Reason, Rollup, Stat, Statm, Strategy,
 };
-use taskdiag_tests::busy::crowd;
+use taskdiag_tests::busy::{crowd, wait_for_sleep};
 use taskdiag_tests::cli::Sandbox;
 use taskdiag_tests::{Mktask, skip};
 
@@ -70,7 +70,9 @@ impl Sleeper {
         let mut command = Command::new("sleep");
         let child =
             command.arg0(OsStr::from_bytes(HOSTILE)).arg("300").stdin(Stdio::null()).spawn();
-        Sleeper(child.expect("sleep runs"))
+        let sleeper = Sleeper(child.expect("sleep runs"));
+        wait_for_sleep(sleeper.0.id());
+        sleeper
     }
 }
 

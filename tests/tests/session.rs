@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use taskdiag::engine::bpf::Bpf;
 use taskdiag::{Choice, Engine, EngineId, Groups, Members, Request, Session, Snapshot, Statm};
-use taskdiag_tests::busy::Patience;
+use taskdiag_tests::busy::{Patience, wait_for_sleep};
 use taskdiag_tests::{Mktask, Source, engines, skip};
 
 /// A process that does nothing, and ends when this value is dropped.
@@ -17,7 +17,9 @@ impl Sleeper {
     fn new() -> Sleeper {
         let mut sleep = Command::new("sleep");
         sleep.arg("600").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Sleeper(sleep.spawn().expect("sleep runs"))
+        let sleeper = Sleeper(sleep.spawn().expect("sleep runs"));
+        wait_for_sleep(sleeper.id());
+        sleeper
     }
     fn id(&self) -> u32 {
         self.0.id()
@@ -129,14 +131,6 @@ fn names_and_shared_lists_are_in_each_answer() {
         Session::open(Request::all_threads(groups), Choice::Only(EngineId::Bpf)).expect("it opens"),
         Session::open(Request::one(pid, groups), Choice::Only(EngineId::Bpf)).expect("it opens"),
     ];
-    // Wait until the child has become sleep(1).
-    let me = std::fs::read_link("/proc/self/exe").expect("it has one");
-    let exe = format!("/proc/{pid}/exe");
-    let mut patience = Patience::new(Duration::from_secs(10));
-    while std::fs::read_link(&exe).is_ok_and(|p| p == me) {
-        assert!(!patience.is_over(), "sleep does not begin");
-        std::thread::sleep(Duration::from_millis(10));
-    }
     let mut seen = BTreeMap::<usize, (Vec<String>, Vec<String>)>::new();
     for round in 0..4 {
         for (i, session) in kept.iter_mut().enumerate() {
@@ -237,7 +231,8 @@ fn a_process_that_begins_during_a_request_is_not_there_twice() {
     let mut kept = Bpf::untried().keeping();
     let until = Instant::now() + Duration::from_secs(10);
     let mut answers = 0;
-    while Instant::now() < until {
+    // On a busy machine ten answers take longer than that.
+    while Instant::now() < until || answers <= 10 {
         let answer = kept.run(&Request::all(groups)).expect("it answers");
         let answer = Snapshot::parse(answer.stream).expect("it is whole");
         let mut pids: Vec<u32> = answer.tasks().map(|t| t.pid()).collect();
@@ -247,7 +242,6 @@ fn a_process_that_begins_during_a_request_is_not_there_twice() {
         assert!(twice.is_empty(), "answer {answers}: {twice:?}");
         answers += 1;
     }
-    assert!(answers > 10, "{answers}");
 }
 
 /// The most files that a session on procfs keeps open.
