@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use taskdiag::{EngineId, Group, Groups, Request};
+use taskdiag::{EngineId, Groups, Request};
 use taskdiag_tests::cli::{Ran, Sandbox, taskdiag};
 use taskdiag_tests::{Mktask, Source, engines, read, skip};
 
@@ -106,7 +106,8 @@ fn the_environment() {
         assert!(ran.stderr.contains("TASKDIAG_ENGINE=bfp"), "{ran}");
         assert!(ran.stderr.contains("auto, kernel, bpf, service, procfs"), "{ran}");
     }
-    let ran = wrong.run(&["ps", "--engine", "procfs"]);
+    // A process of a test beside this one may make readers of its arguments wait, so arguments are not asked for.
+    let ran = wrong.run(&["ps", "--engine", "procfs", "-o", "pid,comm"]);
     assert_eq!(ran.code, Some(0), "{ran}");
 }
 
@@ -365,8 +366,9 @@ fn a_hidden_first_process() {
         let ran = Sandbox::new().run(&[args, &["--engine", "bpf"]].concat());
         assert!(!ran.stderr.contains("there is no process 1"), "{ran}");
         assert_eq!(ran.stderr.contains("process 1 is hidden from BPF"), is_hidden, "{ran}");
-        let lacks_text = !BPF.finds(Group::Cmdline) && ran.stderr.contains("would have blocked");
-        let code = if is_hidden || lacks_text { 3 } else { 0 };
+        // A process of a test beside this one may make readers of its memory wait.
+        let is_blocked = ran.stderr.contains("would have blocked");
+        let code = if is_hidden || is_blocked { 3 } else { 0 };
         assert_eq!(ran.code, Some(code), "{ran}");
         // The process is read from /proc, if there is one.
         let ran = Sandbox::new().run(args);
