@@ -4,10 +4,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
+use taskdiag_tests::busy::{Patience, crowd};
 use taskdiag_tests::cli::{Ran, Sandbox};
 use taskdiag_tests::{Mktask, skip};
 
-/// No command takes longer than this, even on a very busy machine. It waits two seconds for a sign of life.
+/// No command takes longer than this, counted as on a machine that has nothing else to do. It waits two seconds for a sign of life.
 const SOON: Duration = Duration::from_secs(58);
 
 /// A mount that does not answer as long as this value lives.
@@ -47,7 +48,7 @@ impl Stuck {
             let args: Vec<&str> = all.iter().map(String::as_str).collect();
             let _ = tell.send(sandbox.run(&args));
         });
-        told.recv_timeout(SOON).unwrap_or_else(|_| {
+        told.recv_timeout(SOON.mul_f64(crowd())).unwrap_or_else(|_| {
             // Its server ends with it, and so does the waiting.
             // SAFETY: our own child.
             unsafe { libc::kill(self.task.supervisor() as libc::pid_t, libc::SIGKILL) };
@@ -153,12 +154,13 @@ fn ctrl_c() {
     let Some(stuck) = Stuck::new("stuck: Ctrl-C") else { return };
     let (lost, x) = (stuck.path("lost"), stuck.path("x"));
     for args in [&["files", &lost][..], &["ps", "--from", &x]] {
-        // On a busy machine it may not have begun by then, or may have given up, so it is tried once more.
+        // On a busy machine it may not have begun by then, or may have given up, so it is tried again.
         let mut all = Vec::new();
-        for ms in [500, 1000, 1500, 2000, 4000] {
+        let mut patience = Patience::new(Duration::from_secs(20));
+        for ms in [500, 1000, 1500, 2000, 4000].into_iter().cycle() {
             let sandbox = stuck.sandbox().interrupt_after(Duration::from_millis(ms));
             all.push(stuck.run_in(sandbox, args));
-            if all.last().is_some_and(|ran| ran.code == Some(130)) {
+            if all.last().is_some_and(|ran| ran.code == Some(130)) || patience.is_over() {
                 break;
             }
         }

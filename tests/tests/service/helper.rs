@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use taskdiag::service::{Ask, Reply, sock};
 use taskdiag::wire::{Req, Strategy, encode_request};
 use taskdiag::{Choice, EngineId, Groups, Request};
+use taskdiag_tests::busy::crowd;
 
 /// The variable that names what to do, and how to be started for it.
 pub const WHAT: &str = "TASKDIAG_TEST_HELPER";
@@ -38,7 +39,7 @@ fn ask() {
     let question = Ask::new(Duration::ZERO, request).encode();
     sock::send(stream.as_fd(), &question, None).expect("it is sent");
     let mut head = [0; Reply::LEN];
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
+    stream.set_read_timeout(Some(Duration::from_secs(20).mul_f64(crowd()))).expect("a limit");
     (&stream).read_exact(&mut head).expect("there is a reply");
     println!("reply: {:?}", Reply::decode(&head).expect("it is one"));
 }

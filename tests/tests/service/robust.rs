@@ -1,7 +1,9 @@
 //! That nobody can keep the service from serving others, and that its end harms nobody.
 
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use taskdiag_tests::busy::Patience;
 
 use crate::daemon::{Daemon, NOBODY, text};
 use crate::helper::{ARGS, WHAT};
@@ -57,10 +59,10 @@ fn a_thousand_clients_half_of_them_hostile() {
     let memory = rss(daemon.pid());
     assert!(memory < 400 << 10, "{memory} KiB");
     // What clients have left behind goes.
-    let until = Instant::now() + Duration::from_secs(30);
+    let mut patience = Patience::new(Duration::from_secs(30));
     // A program that is loaded has some descriptors.
     while open_files(daemon.pid()) > files + 120 {
-        assert!(Instant::now() < until, "{} open files", open_files(daemon.pid()));
+        assert!(!patience.is_over(), "{} open files", open_files(daemon.pid()));
         std::thread::sleep(Duration::from_millis(100));
     }
     let out = daemon.taskdiag(NOBODY, &["ps", "-e", "--engine", "service", "-o", "pid"]);
@@ -101,14 +103,14 @@ fn the_service_is_killed() {
         }
         daemon.restart();
     }
-    let until = Instant::now() + Duration::from_secs(20);
+    let mut patience = Patience::new(Duration::from_secs(20));
     while !daemon.taskdiag(NOBODY, &["ps", "--engine", "service", "-o", "pid"]).status.success() {
         // Process 1 may be hidden from BPF here, which is exit 3.
         let out = daemon.taskdiag(NOBODY, &["ps", "--engine", "service", "-o", "pid"]);
         if out.status.code() == Some(3) {
             break;
         }
-        assert!(Instant::now() < until, "{}", text(&out.stderr));
+        assert!(!patience.is_over(), "{}", text(&out.stderr));
     }
 }
 
