@@ -43,7 +43,7 @@ name=$'\xc3\xbc\xee\x80\x80\xc2\x85\xff'; cp "$(command -v sleep)" "$SCRATCH/$na
 run sh -c 'echo 500 >/proc/sys/kernel/ns_last_pid'
 run env -i $'ODD=a\tb \xed\xa0\x80 \xc3' bash -c 'exec -a "$0" "$1" 7040' \
     $'odd \x01 \xc2\x85 \xee\x80\x80 \xf3\xb0\x80\x80 \xed\xa0\x80 \xff end' "$SCRATCH/$name" >/dev/null &
-for i in $(seq 100); do run pgrep -xf '.*7040' >/dev/null && break; sleep 0.1; done; run pgrep -c -f ' end 7040'"#;
+for i in $(seq 600); do run pgrep -xf '.*7040' >/dev/null && break; sleep 0.1; done; run pgrep -c -f ' end 7040'"#;
 
 /// Lines with clocks, loads, and the memory of the whole machine.
 const MOVING: &[&str] = &["top - ", "%Cpu", "MiB Mem", "MiB Swap", "KiB Mem", " load average: "];

@@ -41,7 +41,8 @@ quiet ./a-name-of-many-letters 7028
 mkdir gone
 cp "$(command -v sleep)" gone/deleted-program
 quiet sh -c 'cd gone && exec ./deleted-program 7031'
-for i in $(seq 100); do
+# On a busy machine all this takes long.
+for i in $(seq 1200); do
 	pgrep -x deleted-program >/dev/null && break
 	sleep 0.05
 done
@@ -57,7 +58,7 @@ mk stopped
 mk creds
 mk traced-stopped
 mk cmdline 4000
-for i in $(seq 100); do
+for i in $(seq 1200); do
 	sleep 0.05
 	facts=$(cat facts.threads facts.memory facts.stopped facts.creds facts.traced-stopped facts.cmdline 2>/dev/null | grep -c pid=)
 	[ "$facts" = 6 ] && break
