@@ -15,6 +15,7 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
+from conftest import state, until
 
 COMMAND = os.environ.get("TASKDIAG_ARROW")
 READY = "print('ready', flush=True); import sys; sys.stdin.read()"
@@ -35,7 +36,7 @@ def frozen(start):
     children = [start(READY), start(odd + READY, "", "two words", "line\nbreak", b"\xff\xfe"), start(name + READY)]
     for child in children:
         os.kill(child.pid, signal.SIGSTOP)
-    time.sleep(0.1)
+    until(lambda: all(state(child.pid) == "T" for child in children))
     return [c.pid for c in children]
 
 
