@@ -24,6 +24,20 @@ pub fn parts(o: &Output) -> (i32, String, String) {
     (o.status.code().expect("not killed"), text(&o.stdout), text(&o.stderr))
 }
 
+/// Waits until a child has become the program with this name and sleeps, or is stopped, or has ended. `spawn()` returns before that.
+pub fn wait_for_sleep(child: u32, name: &str) {
+    let sleeps = format!("{child} ({name}) S ");
+    for _ in 0..6000 {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).expect("it is a child");
+        let is_idle = [") T ", ") Z "].iter().any(|state| stat.contains(state));
+        if is_idle || stat.starts_with(&sleeps) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("process {child} does not become {name}");
+}
+
 /// A task of a made-up answer.
 #[derive(Clone)]
 pub struct Task {

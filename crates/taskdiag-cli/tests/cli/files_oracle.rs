@@ -46,7 +46,7 @@ impl Target {
             .spawn()
             .expect("bash is there");
         let target = Target { child, dir, _unix: other, _tcp: listener };
-        for _ in 0..500 {
+        for _ in 0..6000 {
             let comm = std::fs::read_to_string(format!("/proc/{}/comm", target.child.id()));
             if comm.is_ok_and(|c| c == "sleep\n") && target.dir.path().join("s").exists() {
                 return target;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 
-use super::common::{parts, run};
+use super::common::{parts, run, wait_for_sleep};
 use super::oracle::skip;
 
 /// What the program prints.
@@ -33,8 +33,7 @@ impl Still {
         let mut command = Command::new(&program);
         command.arg("1000").env_clear().stdin(Stdio::null()).stdout(Stdio::null());
         let still = Still { child: command.spawn().expect("it runs"), _dir: dir };
-        // Until it has become that program and its libraries are there.
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        wait_for_sleep(still.child.id(), "still");
         still
     }
     fn pid(&self) -> String {

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::common::{parts, run};
+use super::common::{parts, run, wait_for_sleep};
 
 /// Processes that stand still, ended with the value.
 struct Still(Vec<Child>);
@@ -30,9 +30,9 @@ impl Still {
             // A zombie until it is waited for.
             spawn("true", &[]),
         ];
-        // The programs that exec another one must have done so.
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        Still(all.into_iter().flatten().collect())
+        let all: Vec<Child> = all.into_iter().flatten().collect();
+        all.iter().for_each(|child| wait_for_sleep(child.id(), "sleep"));
+        Still(all)
     }
     fn pids(&self) -> String {
         let pids: Vec<String> = self.0.iter().map(|c| c.id().to_string()).collect();

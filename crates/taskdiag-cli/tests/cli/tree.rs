@@ -276,7 +276,7 @@ fn as_pstree_draws() {
     let pid = family.0.id().to_string();
     // All of them must have started.
     let drawn = ["bash---sleep", "2*[sleep]", "tail"];
-    for _ in 0..200 {
+    for _ in 0..3000 {
         if pstree(&["-A", "-T", &pid]).is_some_and(|t| drawn.iter().all(|d| t.contains(d))) {
             break;
         }
