@@ -48,10 +48,13 @@ class Tree:
         self.data(str(path or source), stripped(source, self.arch) if strip else source, source.stat().st_mode & 0o7777)
 
     def program(self, source, path=None, strip=False):
-        """Adds a program and the libraries that it needs."""
+        """Adds a program and the libraries that it needs. They keep the names of their files, by which the drop-in knows versions."""
         self.file(source, path, strip)
         for lib, here in self.arch.libraries(source, libraries):
-            if lib not in self.entries:
+            if lib not in self.entries and here.name != os.path.basename(lib):
+                self.file(here, os.path.join(os.path.dirname(lib), here.name))
+                self.link(lib, here.name)
+            elif lib not in self.entries:
                 self.file(here, lib)
 
     def write(self, to):
