@@ -43,14 +43,14 @@ class Bench(suites.Suite):
 
     name = "bench"
 
-    def __init__(self, chosen, counting):
-        self.chosen, self.counting = chosen, counting
+    def __init__(self, chosen, counting, arguments=None, memory=0):
+        self.chosen, self.counting, self.arguments = chosen, counting, arguments
         self.limits = {p: setting(p, "timeout", 900) * (COUNTING_SLOWER if counting else 1) for p in chosen}
         self.timeout = sum(self.limits.values())
-        self.memory = max([setting(p, "memory", 4096) for p in chosen])
+        self.memory = memory or max([setting(p, "memory", 4096) for p in chosen])
 
     def files(self, tree):
-        tree.program(suites.built()["taskdiag"])
+        tree.program(suites.program())
         tree.program(suites.dropin())
         for p in self.chosen:
             if p.suffix == ".c":
@@ -59,7 +59,7 @@ class Bench(suites.Suite):
                 tree.file(p, f"/lab/{p.stem}")
 
     def script(self):
-        taskdiag = suites.built()["taskdiag"].parent
+        taskdiag = suites.program().parent
         lines = [
             f"export PATH=/lab:{taskdiag}:$PATH TASKDIAG_PROCPS_LIB={suites.dropin()}",
             "echo 4194304 >/proc/sys/kernel/pid_max; echo 1000000 >/proc/sys/kernel/threads-max",
@@ -67,7 +67,9 @@ class Bench(suites.Suite):
         ]
         for p in self.chosen:
             run = f"/lab/{p.stem}" if p.suffix == ".c" else f"sh /lab/{p.stem}"
-            if self.counting:
+            if self.arguments is not None:
+                run += " " + self.arguments
+            elif self.counting:
                 run += " " + setting(p, "instructions", "")
             # The clock of a machine that counts is not that of the host, which ends it after `timeout`.
             limit = "" if self.counting else f"timeout {self.limits[p]} "
@@ -103,8 +105,9 @@ def compiled(source):
     return program
 
 
-def bench(names, rounds, keep, pair, counting=False):
-    """Boots both kernels by turns and prints the table. Returns the exit code."""
+def bench(names, rounds, keep, pair, counting=False, arguments=None, memory=0):
+    """Boots both kernels by turns and prints the table. `arguments` and `memory` replace those that the programs ask for. Returns
+    the exit code."""
     if counting:
         rounds = 1
     chosen = programs(names)
@@ -115,7 +118,7 @@ def bench(names, rounds, keep, pair, counting=False):
         for name in pair:
             k = kernels.named(name)
             versions[name] = kernels.get(k).version
-            suite = Bench(chosen, counting)
+            suite = Bench(chosen, counting, arguments, memory)
             run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory, counting=counting)
             bad += runs.report(k, run, results)
             rows += [(name, n, *row) for row in getattr(suite, "rows", [])]
@@ -125,7 +128,7 @@ def bench(names, rounds, keep, pair, counting=False):
     if keep:
         to = common.ROOT / "bench" / "runs" / f"{datetime.date.today()}-{keep}"
     to.mkdir(parents=True, exist_ok=True)
-    write(to, rows, summary, versions, counting)
+    write(to, rows, summary, versions, counting, arguments)
     common.say(f"raw rows in {to}")
     return bool(bad)
 
@@ -148,7 +151,7 @@ def table(rows, pair):
     return "\n".join(lines) + "\n"
 
 
-def write(to, rows, summary, versions, counting):
+def write(to, rows, summary, versions, counting, arguments):
     """Writes the raw rows, the table, and a description of the machine."""
     lines = ["kernel\tround\tprogram\tcase\tn\tvalues\n"]
     lines += [f"{k}\t{r}\t{p}\t{c}\t{n}\t" + "\t".join(map(str, v)) + "\n" for k, r, p, c, n, v in rows]
@@ -162,4 +165,6 @@ def write(to, rows, summary, versions, counting):
         "commit": common.output("git", "-C", common.ROOT, "rev-parse", "HEAD").strip(),
         "guest": "1 CPU, software emulation, a ns for each instruction (-icount shift=0)" if counting else "2 CPUs, software emulation",
     }
+    if arguments is not None:
+        about["arguments"] = arguments
     (to / "run.json").write_text(json.dumps(about, indent=1) + "\n")

@@ -22,6 +22,9 @@ ALL = "all"
 # What else could be done than a series does, to be measured beside it: kernel/alternatives/NAME/series lists the patches, those of
 # kernel/series and its own.
 ALTERNATIVES = common.ROOT / "kernel" / "alternatives"
+# The tree that a new one begins as a copy of, so that only what its patches touch is built. Its config must be the same: KUnit, for one,
+# changes task_struct.
+SEEDED_FROM = "base"
 # Flavour → (the series that are applied, or none; fragments of kernel/config in their order).
 FLAVOURS = {
     "base": (None, ["test.config"]),
@@ -29,7 +32,7 @@ FLAVOURS = {
     "base-debug": (None, ["test.config", "debug.config"]),
     "ours-debug": (ALL, ["test.config", "series.config", "debug.config"]),
     **{name: (name, ["test.config", "series.config"]) for name in (*SERIES, *PARTS)},
-    **{f"alt-{p.parent.name}": (p.parent.name, ["test.config", "series.config"]) for p in sorted(ALTERNATIVES.glob("*/series"))},
+    **{f"alt-{p.parent.name}": (p.parent.name, ["test.config"]) for p in sorted(ALTERNATIVES.glob("*/series"))},
 }
 NEEDED = ("gcc", "make", "flex", "bison", "bc", "patch", "xz", "tar", "pahole")
 
@@ -157,8 +160,16 @@ class Tree:
         self.applied = self.dir / ".taskdiag-series"
         if not self.applied.exists():
             shutil.rmtree(self.dir, ignore_errors=True)
-            common.run("cp", "-al", self.source, self.dir)
-            self.applied.write_text("")
+            seed = self.source.with_name(SEEDED_FROM)
+            if flavour.startswith("alt-") and (seed / "arch/x86/boot/bzImage").exists():
+                part = self.dir.with_name(f"{flavour}.part")
+                shutil.rmtree(part, ignore_errors=True)
+                with common.locked(f"linux-{SEEDED_FROM}"):
+                    common.run("cp", "-a", seed, part)
+                part.rename(self.dir)
+            else:
+                common.run("cp", "-al", self.source, self.dir)
+                self.applied.write_text("")
 
     def apply(self, patches):
         """Makes the tree what the source and these patches give. A patch that fits only with fuzz has failed."""

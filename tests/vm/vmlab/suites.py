@@ -96,9 +96,8 @@ def dropin():
 
 
 @functools.cache
-def built(arch=archs.AMD64):
-    """The release program, the test programs and mktask, built by cargo, as name → path."""
-    common.say("building the tests" + (f" for {arch.name}" if arch.triple else ""))
+def program(arch=archs.AMD64):
+    """The release program, built by cargo."""
     cargo = [common.ROOT / "tools/with-rust", "cargo"]
     target, env = arch.cargo()
     try:
@@ -107,10 +106,19 @@ def built(arch=archs.AMD64):
         if "can't find crate for `core`" in str(e) or "can't find crate for `std`" in str(e):
             raise common.Unavailable(f"no Rust library for {arch.triple}: rustup target add {arch.triple}") from e
         raise
+    return common.TARGET / arch.triple / "release" / "taskdiag"
+
+
+@functools.cache
+def built(arch=archs.AMD64):
+    """The release program, the test programs and mktask, built by cargo, as name → path."""
+    common.say("building the tests" + (f" for {arch.name}" if arch.triple else ""))
+    made = {"taskdiag": program(arch)}
+    cargo = [common.ROOT / "tools/with-rust", "cargo"]
+    target, env = arch.cargo()
     # The whole workspace is built, as in run-tests. A part of it would be built again with other features.
     test = ["test", "--workspace", "--no-run", "--message-format=json", *target]
     lines = common.output(*cargo, *test, cwd=common.ROOT, env=env)
-    made = {"taskdiag": common.TARGET / arch.triple / "release" / "taskdiag"}
     for message in map(json.loads, lines.splitlines()):
         if message.get("executable") and message["target"]["kind"] == ["test"]:
             name = message["target"]["name"]
