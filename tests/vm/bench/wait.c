@@ -9,13 +9,15 @@
  *
  * Prints a row "case<TAB>n<TAB>value_ns" for each case and N; the value is the median
  * of ROUNDS, of ten times as many where nothing is forked. N counts the idle ones and the
- * one that is waited for.
+ * one that is waited for, or the ten as one.
  *
  *   fork_pid       fork, the child exits, waitpid(pid)
  *   fork_any       the same with waitpid(-1)
  *   fork_wall      the same with waitpid(-1, __WALL)
+ *   fork_untraced  the same with waitpid(-1, WUNTRACED), as a shell with job control
  *   fork_pgrp_all  the same with waitpid(0): all children are in the parent's group
  *   fork_pgrp_own  the same with waitpid(-pid): the child has a group of its own
+ *   fork_ten       ten children have exited before the first of ten waitpid(-1)
  *   poll_any       waitid(P_ALL, WEXITED | WNOHANG), there is nothing to report
  *   trace_child    PTRACE_INTERRUPT, waitpid(-1, __WALL), PTRACE_CONT of one of N
  *                  traced children
@@ -94,6 +96,8 @@ static void fork_wait(const char *name)
 		got = waitpid(-1, &status, 0);
 	} else if (!strcmp(name, "fork_wall")) {
 		got = waitpid(-1, &status, __WALL);
+	} else if (!strcmp(name, "fork_untraced")) {
+		got = waitpid(-1, &status, WUNTRACED);
 	} else if (!strcmp(name, "fork_pgrp_all")) {
 		got = waitpid(0, &status, 0);
 	} else {
@@ -103,6 +107,27 @@ static void fork_wait(const char *name)
 	}
 	if (got != pid)
 		errx(1, "%s: waited for %d, got %d", name, pid, got);
+}
+
+/* Ten children, which are waited for when all have exited, and reported in the order of their forks. */
+static void fork_ten(void)
+{
+	pid_t pids[10];
+	siginfo_t info;
+
+	for (int i = 0; i < 10; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0)
+			err(1, "fork");
+		if (!pids[i])
+			_exit(0);
+	}
+	for (int i = 0; i < 10; i++)
+		if (waitid(P_PID, pids[i], &info, WEXITED | WNOWAIT))
+			err(1, "waitid");
+	for (int i = 0; i < 10; i++)
+		if (waitpid(-1, NULL, 0) != pids[i])
+			errx(1, "fork_ten: child %d was not reported in its turn", i);
 }
 
 static void poll_any(void)
@@ -175,6 +200,8 @@ static void one_round(const char *name, const pid_t *pids, int n)
 {
 	if (!strcmp(name, "poll_any"))
 		poll_any();
+	else if (!strcmp(name, "fork_ten"))
+		fork_ten();
 	else if (!strcmp(name, "trace_child"))
 		trace_stop(pids[n - 1]); /* last of ->children */
 	else if (!strncmp(name, "trace_", 6))
@@ -321,8 +348,9 @@ static void measure(const char *name, struct parent *parents, int count, int rou
 int main(int argc, char **argv)
 {
 	static const char *const cases[] = {
-		"fork_pid",	 "fork_any",	  "fork_wall", "fork_pgrp_all",
-		"fork_pgrp_own", "poll_any",	  "trace_child", "trace_other",
+		"fork_pid",	 "fork_any",	  "fork_wall", "fork_untraced",
+		"fork_pgrp_all", "fork_pgrp_own", "fork_ten",  "poll_any",
+		"trace_child",	 "trace_other",
 	};
 	static char *const sizes[] = { "1",    "10",   "20",   "100",  "500",
 				       "1000", "2000", "3500", "5000", "8000" };
