@@ -134,20 +134,23 @@ def bench(names, rounds, keep, pair, counting=False, arguments=None, memory=0):
 
 
 def table(rows, pair):
-    """The medians of each kernel and their ratio, for each value of each row."""
+    """The medians of each kernel, and their ratio if there are two, for each value of each row."""
     values = collections.defaultdict(lambda: collections.defaultdict(list))
     for kernel, _, program, case, n, numbers in rows:
         for i, v in enumerate(numbers):
             values[program, case, n, i][kernel].append(v)
-    columns = f"{'program':<14} {'case':<34} {'n':>8} {pair[0]:>14} {pair[1]:>14} {'ratio':>8}"
-    lines = [columns]
+    two = len(pair) == 2
+    lines = [f"{'program':<14} {'case':<34} {'n':>8}" + "".join(f" {k:>14}" for k in pair) + (f" {'ratio':>8}" if two else "")]
     for (program, case, n, i), of in values.items():
-        before, after = (statistics.median(of[k]) if of.get(k) else None for k in pair)
-        ratio = f"{before / after:8.2f}" if before is not None and after else f"{'-':>8}"
-        shown = [f"{v:14.0f}" if v is not None else f"{'-':>14}" for v in (before, after)]
+        medians = [statistics.median(of[k]) if of.get(k) else None for k in pair]
+        shown = "".join(f" {v:14.0f}" if v is not None else f" {'-':>14}" for v in medians)
+        if two:
+            before, after = medians
+            shown += f" {before / after:8.2f}" if before is not None and after else f" {'-':>8}"
         label = case if i == 0 else f"{case} [{i + 1}]"
-        lines.append(f"{program:<14} {label:<34} {n:>8} {shown[0]} {shown[1]} {ratio}")
-    lines.append(f"ratio: {pair[0]} / {pair[1]}, of medians; above 1 {pair[1]} is better")
+        lines.append(f"{program:<14} {label:<34} {n:>8}{shown}")
+    if two:
+        lines.append(f"ratio: {pair[0]} / {pair[1]}, of medians; above 1 {pair[1]} is better")
     return "\n".join(lines) + "\n"
 
 
