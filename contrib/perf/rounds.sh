@@ -26,7 +26,7 @@ shift 4
 tab=$(printf '\t')
 tmp=$(mktemp -d)
 mkfifo "$tmp/end" "$tmp/ready"
-trap 'exec 4>&-; rm -r "$tmp"' EXIT
+trap 'exec 4>&-; wait; rm -r "$tmp"' EXIT
 "$dir/load" threads "$tasks" "$processes" <"$tmp/end" >"$tmp/ready" &
 exec 4>"$tmp/end"	# the load ends when this is closed
 read -r said <"$tmp/ready" || said=
