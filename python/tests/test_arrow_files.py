@@ -186,11 +186,19 @@ def test_convert_gives_each_frame_again(tmp_path, start):
     """The query of docs/arrow.md, with the last frame of a recording read by the command as the judge."""
     recording, lake = tmp_path / "recording", tmp_path / "lake"
     short = start(READY)
-    recorder = subprocess.Popen([COMMAND, "record", "--every", "300ms", "-n", "8", str(recording)], stderr=subprocess.DEVNULL)
-    time.sleep(1.2)
+    recorder = subprocess.Popen([COMMAND, "record", "--every", "300ms", str(recording)], stderr=subprocess.DEVNULL)
+
+    def recorded():
+        """The pids of the last frame."""
+        asked = subprocess.run([COMMAND, "ps", "--from", str(recording), "-o", "pid", "--no-headers"], capture_output=True, text=True)
+        return {int(pid) for pid in asked.stdout.split()}
+
+    until(lambda: short.pid in recorded())
     later = start(READY)
     short.kill()
     short.wait()
+    until(lambda: later.pid in recorded() and short.pid not in recorded())
+    recorder.terminate()
     assert recorder.wait() == 0
     run("convert", "--host", "web1", "-o", "comm,rss", str(recording), str(lake))
     rows = json.loads(run("ps", "--from", str(recording), "-o", "pid,comm,rss", "--json"))
