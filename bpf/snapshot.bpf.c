@@ -248,8 +248,15 @@ static __always_inline bool began_later(void)
 	return true;
 }
 
-/* Write the task at st.walk, or what is left of it. Returns false if the run has to end. */
-static __always_inline bool visit(void)
+#ifdef NO_MORE
+#define VISIT_FN GROUP_FN
+#else
+/* As a function of its own it would be one call too deep: the verifier allows eight. */
+#define VISIT_FN static __always_inline int
+#endif
+
+/* Write the task at st.walk, or what is left of it. Returns 0 if the run has to end. */
+VISIT_FN visit(void)
 {
 	bool begun = CAN_PAUSE && st.part, wanted, again;
 

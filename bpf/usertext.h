@@ -28,17 +28,18 @@
 	ok_;										\
 })
 
-/* Report why the text could not be read, which depends on whether the task still has this mm. */
-static __always_inline void no_text(u32 group, u64 mm)
+/* Report why the text could not be read, which depends on whether the task still has the mm st.part_object. */
+GROUP_FN no_text(u32 group)
 {
 	u64 now = (u64)R(THIS, mm);
 
-	if (now == mm) {
+	if (now == st.part_object) {
 		missing(group, TASK_DIAG_R_BLOCKED);
 		st.is_blocked = 1;
 	} else {
 		missing(group, now ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);
 	}
+	return 0;
 }
 
 /* Read a title that the process wrote over its arguments, up to a NUL and one page at most, as get_mm_proctitle() does.
@@ -64,20 +65,18 @@ static __always_inline u32 title(struct task_diag_blob *b, u64 start)
 	return n < size ? n : size;
 }
 
-/* Write one piece of the text from st.cmd_offset on. Returns 1 if there is more. */
-GROUP_FN put_text(u32 group)
+/*
+ * Find the next piece of the text. Sets st.pt_top to the task's top table, st.arg to the address of the piece, st.n to its
+ * length, and st.len to the length of the whole text, or returns 0 if there is none. It is a global function, and its results go
+ * through memory, so that the verifier follows what comes after it once, and not once for each way through this.
+ */
+GROUP_FN find_text(u32 group)
 {
 	struct task_struct *t = THIS;
 	struct mm_struct *mm = R(t, mm);
-	struct task_diag_blob *b;
 	u64 start, end;
-	u32 total, off = st.cmd_offset, n;
-	char last = 0;
+	u32 total, off = st.cmd_offset;
 
-	spill();
-	b = here();
-	if (!b)
-		return 0;
 	if (!mm || R(t, flags) & PF_KTHREAD) {
 		missing(group, off ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);
 		return 0;
@@ -93,7 +92,7 @@ GROUP_FN put_text(u32 group)
 	st.pt_top = (u64)R(mm, pgd);
 	GAP();
 	if (!st.direct_map || !STILL(t, mm, mm)) {
-		no_text(group, (u64)mm);
+		no_text(group);
 		return 0;
 	}
 	if (end < start)
@@ -101,47 +100,90 @@ GROUP_FN put_text(u32 group)
 	if (end - start > 0x7fffffff)
 		end = start + 0x7fffffff;
 	total = st.cmd_total ? st.cmd_total : end - start;
-	if (off >= total) {
-		end_blob(b, group, 0, 0, 0, 0, 0, 0);
+	st.arg = start + off;
+	st.len = total;
+	st.n = off < total ? total - off : 0;
+	if (st.n > 4096)
+		st.n = 4096;
+	return 1;
+}
+
+/* The last byte of the text, the first piece of which is in the output. 0 if it cannot be read. */
+GROUP_FN last_byte(void)
+{
+	struct task_diag_blob *b = here();
+	char last = 0;
+
+	if (!b)
+		return 0;
+	if (st.n == st.len)
+		return b->data[(st.n - 1) & 0xfff];
+	return copy_user_page(&last, 1, st.arg + st.len - 1) ? last : 0;
+}
+
+/* Write what a process shows in place of its arguments. */
+GROUP_FN put_title(void)
+{
+	struct task_diag_blob *b = here();
+	u32 n;
+
+	if (!b)
+		return 0;
+	n = title(b, st.arg) & 0x1fff;
+	if (!n || !STILL(THIS, mm, (struct mm_struct *)st.part_object)) {
+		no_text(TASK_DIAG_CMDLINE);
 		return 0;
 	}
-	n = total - off;
-	if (n > 4096)
-		n = 4096;
-	if (!COPY_USER(b, n, start + off)) {
-		no_text(group, (u64)mm);
+	end_blob(b, TASK_DIAG_CMDLINE, 0, n, 0, n, TASK_DIAG_BLOB_REWRITTEN, 0);
+	return 0;
+}
+
+/* Write the piece of st.n bytes that is in the output. Returns 1 if there is more. */
+GROUP_FN end_text(u32 group)
+{
+	struct task_diag_blob *b = here();
+	u32 n = st.n & 0x1fff, total = st.len, off = st.cmd_offset;
+
+	if (!b)
 		return 0;
-	}
-	/* The last byte tells whether the process wrote over its arguments. */
-	if (group == TASK_DIAG_CMDLINE && off == 0) {
-		barrier_var(n);
-		if (n == total)
-			last = b->data[(n - 1) & 0xfff];
-		else if (!copy_user_page(&last, 1, end - 1))
-			last = 0;
-		if (last) {
-			n = title(b, start) & 0x1fff;
-			if (!n || !STILL(t, mm, mm)) {
-				no_text(group, (u64)mm);
-				return 0;
-			}
-			end_blob(b, group, 0, n, 0, n, TASK_DIAG_BLOB_REWRITTEN, 0);
-			return 0;
-		}
-	}
 	/* If the task no longer has this mm, its pages may have been anyone's while they were read. */
-	if (!STILL(t, mm, mm)) {
-		no_text(group, (u64)mm);
+	if (!STILL(THIS, mm, (struct mm_struct *)st.part_object)) {
+		no_text(group);
 		return 0;
 	}
 	is_late(16);
-	barrier_var(n);
-	n &= 0x1fff;
 	end_blob(b, group, 0, n, off, total, 0, 0);
 	st.cmd_total = total;
 	st.cmd_offset = off + n;
 	/* A text that ends before its total is one that was cut. */
 	return st.cmd_offset < total && st.cmd_offset < TEXT_MAX;
+}
+
+/* Write one piece of the text from st.cmd_offset on. Returns 1 if there is more. */
+GROUP_FN put_text(u32 group)
+{
+	struct task_diag_blob *b;
+	u64 from;
+	u32 n;
+
+	spill();
+	b = here();
+	if (!b || !find_text(group))
+		return 0;
+	from = st.arg;
+	n = st.n;
+	if (!n) {
+		end_blob(b, group, 0, 0, 0, 0, 0, 0);
+		return 0;
+	}
+	if (!COPY_USER(b, n, from)) {
+		no_text(group);
+		return 0;
+	}
+	/* The last byte tells whether the process wrote over its arguments. */
+	if (group == TASK_DIAG_CMDLINE && !st.cmd_offset && last_byte())
+		return put_title();
+	return end_text(group);
 }
 
 #endif
