@@ -52,11 +52,18 @@ impl Short {
             self.len += 1;
         }
     }
+    /// Append bytes; those that do not fit are left out.
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
+        let room = &mut self.bytes[usize::from(self.len)..];
+        let n = bytes.len().min(room.len());
+        room[..n].copy_from_slice(&bytes[..n]);
+        self.len += n as u8;
+    }
     /// Append a number in decimal; digits that do not fit are left out.
     pub fn push_uint(&mut self, v: u64) {
         let mut cell = [0; 20];
         let at = digits_at_end(&mut cell, v);
-        cell[at..].iter().for_each(|digit| self.push(*digit));
+        self.push_bytes(&cell[at..]);
     }
     /// Appends a number with at least this many hexadecimal digits, and leaves out those that do not fit.
     pub fn push_hex(&mut self, v: u64, digits: u32) {

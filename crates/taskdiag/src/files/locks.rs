@@ -1,13 +1,14 @@
 //! The locks on files that /proc/locks lists. An answer does not have them, so whoever wants the columns `lock`
 //! and `fd_lock` reads that file and puts the result in [`Files::locks`](super::Files).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::OpenFile;
 
-/// Which process has locked which file, and how.
+/// Which process has locked which file, and how. There are few locks, and each file of the machine is looked up here, so it
+/// is a map that needs no hash of its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Locks(HashMap<(u32, u32, u64), Lock>);
+pub struct Locks(BTreeMap<(u32, u32, u64), Lock>);
 
 /// How a file is locked, in the letters of lsof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -85,9 +85,9 @@ fn number(before: &str, v: u64, after: &str) -> Value<'static> {
         return text(format!("{before}{v}{after}"));
     }
     let mut short = Short::default();
-    before.bytes().for_each(|b| short.push(b));
+    short.push_bytes(before.as_bytes());
     short.push_uint(v);
-    after.bytes().for_each(|b| short.push(b));
+    short.push_bytes(after.as_bytes());
     Value::Short(short)
 }
 
@@ -139,10 +139,15 @@ fn fd_lock<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
             ("", Some(lock)) => ("-", lock),
             (access, lock) => (access, lock.unwrap_or(" ")),
         };
-        Some(match f.fd() {
-            Some(fd) => number("", fd.raw.fd.into(), &format!("{access}{lock}")),
-            None => text(format!("{}{access}{lock}", f.label())),
-        })
+        // 12 characters at most.
+        let mut short = Short::default();
+        match f.fd() {
+            Some(fd) => short.push_uint(fd.raw.fd.into()),
+            None => short.push_bytes(f.label().as_bytes()),
+        }
+        short.push_bytes(access.as_bytes());
+        short.push_bytes(lock.as_bytes());
+        Some(Value::Short(short))
     })
 }
 
