@@ -4,7 +4,7 @@
  * by how much more than that it slept at worst. Only the kernel, and tasks that run in it without a break, can keep the
  * thread waiting.
  *
- *	lateness SECONDS
+ *	lateness SECONDS [SAMPLE_US]
  *
  * Prints a line for each CPU: the worst lateness in microseconds, the longest time that the thread was awake and did not
  * run, which the kernel counts in schedstat, and how many of these times were longer than 5 ms. A task that runs in the
@@ -12,25 +12,58 @@
  * itself came late: the host did not run the virtual machine, or interrupts were off. A host that does not run the virtual
  * machine makes an awake thread wait, too, so these numbers mean something only beside those of a program that never
  * enters the kernel. It ends by itself. It needs root, for SCHED_FIFO.
+ *
+ * With SAMPLE_US, it also tells what ran during the longest waits. A timer of the kernel notes every SAMPLE_US microseconds
+ * what the CPU is doing, and of the longest waits of each CPU the stacks are printed, each with the number of samples. These
+ * lines begin with "#". Code that runs with interrupts off has no samples of its own, but is counted where it turns them on.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { SLEEP_NS = 500000, LONG_NS = 5000000, CPUS_MAX = 1024, PRIORITY = 50 };
+/* How many of the longest waits are kept for each CPU, and how much of each one. */
+enum { KEPT = 4, STACKS_MAX = 64, FRAMES_MAX = 48, COMM = 16 };
+/* Pages for the samples that one sleep can bring. A power of two. */
+enum { RING_PAGES = 512 };
 
-static long seconds;
+static long seconds, sample_us;
 static long worst_ns[CPUS_MAX], longest_wait_ns[CPUS_MAX];
 static long long_waits[CPUS_MAX];
 static int failed[CPUS_MAX];
+
+/* A stack that was seen during a wait, innermost function first. */
+struct stack {
+	long samples;
+	int frames;
+	char comm[COMM];
+	unsigned long long frame[FRAMES_MAX];
+};
+
+/* A wait, and the end of it in the kernel's monotonic clock. */
+struct wait {
+	long long waited_ns, late_ns, end_ns;
+	int stacks;
+	struct stack stack[STACKS_MAX];
+};
+
+struct sampler {
+	int fd;
+	char *ring;
+	struct wait now, kept[KEPT];
+};
+
+static struct sampler *samplers[CPUS_MAX];
 
 static long long now_ns(void)
 {
@@ -53,6 +86,96 @@ static long long waited_ns(int schedstat)
 	return sscanf(text, "%lld %lld", &ran, &waited) == 2 ? waited : -1;
 }
 
+/* Begins to sample a CPU. Returns NULL if that is not possible. */
+static struct sampler *sampler(int cpu)
+{
+	struct perf_event_attr a = {
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.size = sizeof(a),
+		.sample_period = sample_us * 1000,
+		.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN,
+		.exclude_callchain_user = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC,
+	};
+	struct sampler *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->fd = syscall(SYS_perf_event_open, &a, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	if (s->fd < 0)
+		return NULL;
+	s->ring = mmap(NULL, (1 + RING_PAGES) * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+	return s->ring == MAP_FAILED ? NULL : s;
+}
+
+/* Copies from the ring, whose end continues at its beginning. */
+static void copy_out(struct sampler *s, unsigned long long at, void *to, size_t n)
+{
+	size_t page = sysconf(_SC_PAGESIZE), size = RING_PAGES * page;
+
+	for (size_t i = 0; i < n; i++)
+		((char *)to)[i] = s->ring[page + (at + i) % size];
+}
+
+static void add_sample(struct wait *w, unsigned tid, const unsigned long long *ips, unsigned long long n)
+{
+	struct stack new = { .samples = 1 };
+	char path[64];
+	int fd;
+
+	/* Numbers like addresses at the top say whether user mode or the kernel is meant. */
+	for (unsigned long long i = 0; i < n && new.frames < FRAMES_MAX; i++)
+		if (ips[i] < (unsigned long long)PERF_CONTEXT_MAX)
+			new.frame[new.frames++] = ips[i];
+	snprintf(path, sizeof(path), "/proc/%u/comm", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		ssize_t got = read(fd, new.comm, COMM - 1);
+
+		new.comm[got > 0 ? got - 1 : 0] = 0;
+		close(fd);
+	}
+	for (int i = 0; i < w->stacks; i++)
+		if (w->stack[i].frames == new.frames && !strcmp(w->stack[i].comm, new.comm) &&
+		    !memcmp(w->stack[i].frame, new.frame, new.frames * sizeof(new.frame[0]))) {
+			w->stack[i].samples++;
+			return;
+		}
+	if (w->stacks < STACKS_MAX)
+		w->stack[w->stacks++] = new;
+}
+
+/* Takes all samples out of the ring, and keeps those of this wait if it is one of the longest. */
+static void take_samples(struct sampler *s, long long waited, long long late)
+{
+	struct perf_event_mmap_page *head = (void *)s->ring;
+	unsigned long long at = head->data_tail, end = __atomic_load_n(&head->data_head, __ATOMIC_ACQUIRE);
+	struct { unsigned pid, tid; unsigned long long time, n, ip[FRAMES_MAX * 2]; } sample;
+	struct perf_event_header record;
+	struct wait *shortest = &s->kept[0];
+
+	for (int i = 1; i < KEPT; i++)
+		if (s->kept[i].waited_ns < shortest->waited_ns)
+			shortest = &s->kept[i];
+	if (waited <= shortest->waited_ns)
+		at = end;
+	s->now = (struct wait){ .waited_ns = waited, .late_ns = late, .end_ns = now_ns() };
+	while (at < end) {
+		copy_out(s, at, &record, sizeof(record));
+		if (record.type == PERF_RECORD_SAMPLE && record.size <= sizeof(record) + sizeof(sample)) {
+			copy_out(s, at + sizeof(record), &sample, record.size - sizeof(record));
+			if ((long long)sample.time >= s->now.end_ns - late && sample.tid != (unsigned)gettid())
+				add_sample(&s->now, sample.tid, sample.ip, sample.n);
+		}
+		at += record.size;
+	}
+	__atomic_store_n(&head->data_tail, end, __ATOMIC_RELEASE);
+	if (waited > shortest->waited_ns)
+		*shortest = s->now;
+}
+
 static void *watch(void *cpu_at)
 {
 	long cpu = (long)cpu_at;
@@ -65,7 +188,8 @@ static void *watch(void *cpu_at)
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	if (pthread_setaffinity_np(pthread_self(), sizeof(set), &set) ||
-	    pthread_setschedparam(pthread_self(), SCHED_FIFO, &p) || waited_ns(schedstat) < 0) {
+	    pthread_setschedparam(pthread_self(), SCHED_FIFO, &p) || waited_ns(schedstat) < 0 ||
+	    (sample_us && !(samplers[cpu] = sampler(cpu)))) {
 		failed[cpu] = 1;
 		return NULL;
 	}
@@ -80,9 +204,85 @@ static void *watch(void *cpu_at)
 		if (waits - waited > longest_wait_ns[cpu])
 			longest_wait_ns[cpu] = waits - waited;
 		long_waits[cpu] += waits - waited > LONG_NS;
-		waited = waits;
+		if (sample_us)
+			take_samples(samplers[cpu], waits - waited, late);
+		/* What the thread waits outside of its sleep does not count for the next one. */
+		waited = sample_us ? waited_ns(schedstat) : waits;
 	}
+	if (sample_us)
+		close(samplers[cpu]->fd);
 	return NULL;
+}
+
+struct symbol {
+	unsigned long long at;
+	char name[64];
+};
+
+static struct symbol *symbols;
+static size_t nsymbols;
+
+static int by_address(const void *a, const void *b)
+{
+	const struct symbol *x = a, *y = b;
+
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static void read_symbols(void)
+{
+	FILE *f = fopen("/proc/kallsyms", "re");
+	char line[512], name[64];
+	unsigned long long at;
+	size_t room = 0;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%llx %*c %63s", &at, name) != 2 || !at)
+			continue;
+		if (nsymbols == room) {
+			room = room ? room * 2 : 1 << 18;
+			symbols = realloc(symbols, room * sizeof(*symbols));
+			if (!symbols)
+				exit(1);
+		}
+		symbols[nsymbols].at = at;
+		memcpy(symbols[nsymbols++].name, name, sizeof(name));
+	}
+	if (f)
+		fclose(f);
+	qsort(symbols, nsymbols, sizeof(*symbols), by_address);
+}
+
+/* The name of a code address. A BPF program that is gone has none, and is far from all that have. */
+static const char *symbol(unsigned long long ip)
+{
+	size_t low = 0, high = nsymbols;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (symbols[middle].at <= ip)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && ip - symbols[low - 1].at < 0x10000 ? symbols[low - 1].name : "(gone)";
+}
+
+static void print_samples(int cpu, const struct sampler *s)
+{
+	for (int i = 0; i < KEPT; i++) {
+		const struct wait *w = &s->kept[i];
+
+		printf("# CPU %d waited %lld us, late %lld us, until %lld us\n", cpu, w->waited_ns / 1000, w->late_ns / 1000,
+		       w->end_ns / 1000);
+		for (int j = 0; j < w->stacks; j++) {
+			printf("#  %ld %s:", w->stack[j].samples, w->stack[j].comm);
+			for (int k = 0; k < w->stack[j].frames; k++)
+				printf(" %s", symbol(w->stack[j].frame[k]));
+			puts("");
+		}
+	}
 }
 
 int main(int argc, char **argv)
@@ -91,9 +291,10 @@ int main(int argc, char **argv)
 	cpu_set_t set;
 	long cpu;
 
-	seconds = argc == 2 ? atol(argv[1]) : 0;
-	if (seconds < 1 || seconds > 600) {
-		fprintf(stderr, "usage: lateness SECONDS (1 to 600)\n");
+	seconds = argc == 2 || argc == 3 ? atol(argv[1]) : 0;
+	sample_us = argc == 3 ? atol(argv[2]) : 0;
+	if (seconds < 1 || seconds > 600 || sample_us < 0 || (argc == 3 && sample_us < 1)) {
+		fprintf(stderr, "usage: lateness SECONDS [SAMPLE_US] (1 to 600 seconds)\n");
 		return 2;
 	}
 	if (mlockall(MCL_CURRENT | MCL_FUTURE) || sched_getaffinity(0, sizeof(set), &set)) {
@@ -109,10 +310,15 @@ int main(int argc, char **argv)
 		if (CPU_ISSET(cpu, &set)) {
 			pthread_join(thread[cpu], NULL);
 			if (failed[cpu]) {
-				fprintf(stderr, "lateness: no SCHED_FIFO or no schedstat here; run it as root\n");
+				fprintf(stderr, "lateness: no SCHED_FIFO, no schedstat or no samples here; run it as root\n");
 				return 1;
 			}
 			printf("%ld %ld %ld\n", worst_ns[cpu] / 1000, longest_wait_ns[cpu] / 1000, long_waits[cpu]);
 		}
+	if (sample_us)
+		read_symbols();
+	for (cpu = 0; cpu < CPUS_MAX; cpu++)
+		if (samplers[cpu])
+			print_samples(cpu, samplers[cpu]);
 	return 0;
 }

@@ -157,6 +157,11 @@ def table(rows, pair):
     return "\n".join(lines) + "\n"
 
 
+def guest(counting):
+    """What kind of machine it is, for those who read the rows."""
+    return "1 CPU, software emulation, a ns for each instruction (-icount shift=0)" if counting else "2 CPUs, software emulation"
+
+
 def write(to, rows, summary, versions, counting, arguments):
     """Writes the raw rows, the table, and a description of the machine."""
     lines = ["kernel\tround\tprogram\tcase\tn\tvalues\n"]
@@ -169,7 +174,7 @@ def write(to, rows, summary, versions, counting, arguments):
         "qemu": common.output("qemu-system-x86_64", "--version").split("\n")[0],
         "host_cpu": cpu[1] if cpu else "unknown",
         "commit": common.output("git", "-C", common.ROOT, "rev-parse", "HEAD").strip(),
-        "guest": "1 CPU, software emulation, a ns for each instruction (-icount shift=0)" if counting else "2 CPUs, software emulation",
+        "guest": guest(counting),
     }
     if arguments is not None:
         about["arguments"] = arguments

@@ -5,6 +5,10 @@
 (`preempt=`). In software emulation a program of ours does a hundredth of the work in a run, but its runs end by the clock, so they
 may not be longer than elsewhere. The host does not always run the machine, which makes an awake task wait, too. So each request is
 compared with a program that stays in user mode.
+
+With `--instructions`, the clock of the machine goes on by a nanosecond with each instruction. Then a wait is a number of instructions,
+and neither the emulator nor the host has a part in it. Such a machine has one processor, so each request shares it with the
+real-time task. With `--stacks`, `bench/lateness.c` also tells what ran during the longest waits.
 """
 
 import datetime
@@ -20,6 +24,13 @@ SECONDS = 20
 # A request may keep a real-time task waiting for this long, in microseconds. The bar on a machine of its own is 5 ms. Here the host
 # adds a time slice of its own.
 LATE_US = 10_000
+# The same in a machine that counts instructions, where the host adds nothing. Its microsecond is a thousand instructions, which a
+# processor does in a third of a microsecond to one.
+COUNTED_LATE_US = 5_000
+# Each request is repeated for this time of such a machine, in seconds. It is several times slower.
+COUNTED_SECONDS = 5
+# How often what runs is noted, in microseconds.
+STACKS_US = 100
 
 SPINS = "nothing but user mode"
 COMMANDS = {
@@ -39,28 +50,30 @@ class Late(suites.Suite):
 
     name = "late"
 
-    def __init__(self, processes, seconds):
-        self.processes, self.seconds = processes, seconds
+    def __init__(self, processes, seconds=None, counting=False, stacks=False):
+        self.processes, self.seconds = processes, seconds or (COUNTED_SECONDS if counting else SECONDS)
+        self.counting, self.stacks = counting, stacks
         # A request that has begun comes to its end, and the load is made before.
-        self.timeout = 600 + len(COMMANDS) * (seconds + 120)
+        self.timeout = (600 + len(COMMANDS) * (self.seconds + 120)) * (bench.COUNTING_SLOWER if counting else 1)
         self.rows, self.model = {}, ""
 
     def files(self, tree):
-        tree.program(suites.built()["taskdiag"])
+        tree.program(suites.program())
         for name in ("lateness", "load"):
             tree.program(bench.compiled(common.ROOT / "bench" / f"{name}.c"), f"/lab/{name}")
 
     def script(self):
         lines = [
-            f"export PATH={suites.built()['taskdiag'].parent}:$PATH; cd /lab/tmp",
+            f"export PATH={suites.program().parent}:$PATH; cd /lab/tmp",
             "echo 4194304 >/proc/sys/kernel/pid_max; ulimit -u unlimited",
             "sed 's/^/@@preempt /' /sys/kernel/debug/sched/preempt",
             # The load ends when its standard input does.
             f"mkfifo hold; /lab/load procs {self.processes} <hold >ready & exec 9>hold",
             "while ! grep -q ready ready; do sleep 1; done",
         ]
+        watch = f"/lab/lateness {self.seconds}" + (f" {STACKS_US}" if self.stacks else "")
         for label, command in COMMANDS.items():
-            lines.append(f"echo '@@case {label}'; /lab/lateness {self.seconds} & late=$!; runs=0")
+            lines.append(f"echo '@@case {label}'; {watch} & late=$!; runs=0")
             if label == SPINS:
                 lines.append(f"timeout {self.seconds} sh -c '{command}'")
             elif command:
@@ -84,9 +97,12 @@ class Late(suites.Suite):
                 result.failed.append(f"{label}: {text.strip()}")
                 continue
             late, waited, _ = (max(column) for column in zip(*cpus))
-            self.rows[label] = {"late_us": late, "waited_us": waited, "runs": int(runs[1])}
-            allowed = max(LATE_US, *(self.rows[n]["waited_us"] for n in ("idle", SPINS) if n in self.rows))
+            self.rows[label] = {"late_us": late, "waited_us": waited, "over_5_ms": sum(cpu[2] for cpu in cpus), "runs": int(runs[1])}
+            allowed = max(COUNTED_LATE_US if self.counting else LATE_US, *(self.rows[n]["waited_us"] for n in ("idle", SPINS) if n in self.rows))
             print(f"  {self.model}: {label:<24} kept waiting {waited / 1e3:7.2f} ms, worst lateness {late / 1e3:7.2f} ms, {runs[1]} runs")
+            if stacks := re.findall(r"^# *(.*)$", text, re.M):
+                self.rows[label]["stacks"] = stacks
+                print("\n".join(f"    {line}" for line in stacks))
             if COMMANDS[label] and waited > allowed:
                 result.failed.append(f"{label}: kept a real-time task waiting for {waited / 1e3:.1f} ms, and {allowed / 1e3:.1f} are allowed")
             else:
@@ -98,6 +114,7 @@ def keep(name, kernel, version, suites_run):
     """Writes the rows of all models to bench/runs/DATE-NAME.json. Returns the path."""
     path = common.ROOT / "bench" / "runs" / f"{datetime.date.today()}-{name}.json"
     rows = {s.model or model: s.rows for model, s in suites_run.items()}
-    sizes = {"processes": next(iter(suites_run.values())).processes, "seconds": next(iter(suites_run.values())).seconds}
+    one = next(iter(suites_run.values()))
+    sizes = {"processes": one.processes, "seconds": one.seconds, "guest": bench.guest(one.counting)}
     path.write_text(json.dumps({"kernel": kernel.name, "version": version, **sizes, "models": rows}, indent=1) + "\n")
     return path

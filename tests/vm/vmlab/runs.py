@@ -98,9 +98,9 @@ def parity(chosen, only, filter):
     return bool(bad)
 
 
-def command(kernel, text, programs):
+def command(kernel, text, programs, append="", counting=False):
     """Runs one command and prints its output unchanged."""
-    run, _ = go(kernel, [suites.Command(text, programs, kernel.arch)], "command")
+    run, _ = go(kernel, [suites.Command(text, programs, kernel.arch)], "command", append=append, counting=counting)
     print(suites.part(run.output, "command") or "\n".join(run.console.splitlines()[-30:]))
     if not run.well:
         common.say(run.why())
@@ -148,12 +148,13 @@ def storms(names, programs, seconds, seed=stress.SEED, gap=None):
     return bad
 
 
-def lateness(name, models, processes, seconds, kept=None):
+def lateness(name, models, processes, seconds, kept=None, counting=False, stacks=False):
     """Measures how long requests keep real-time tasks waiting, under each preemption model. Returns how many failed."""
     kernel, bad, done = kernels.named(name), 0, {}
     for model in models:
-        done[model] = late.Late(processes, seconds)
-        run, results = go(kernel, [done[model]], f"late-{model}", 4096, f"preempt={model}")
+        done[model] = late.Late(processes, seconds, counting, stacks)
+        label = "-".join(["late", model, *(["instructions"] if counting else []), *(["stacks"] if stacks else [])])
+        run, results = go(kernel, [done[model]], label, 4096, f"preempt={model}", counting=counting)
         bad += report(kernel, run, results)
     if kept:
         common.say(f"rows in {late.keep(kept, kernel, kernels.get(kernel).version, done)}")
