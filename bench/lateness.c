@@ -15,7 +15,8 @@
  *
  * With SAMPLE_US, it also tells what ran during the longest waits. A timer of the kernel notes every SAMPLE_US microseconds
  * what the CPU is doing, and of the longest waits of each CPU the stacks are printed, each with the number of samples. These
- * lines begin with "#". Code that runs with interrupts off has no samples of its own, but is counted where it turns them on.
+ * lines begin with "#". Code that runs with interrupts off has no samples of its own, but is counted where it turns them on. So
+ * each wait also has the longest time in it without a sample. It is as long as the wait if the CPU itself did not run.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -53,6 +54,8 @@ struct stack {
 /* A wait, and the end of it in the kernel's monotonic clock. */
 struct wait {
 	long long waited_ns, late_ns, end_ns;
+	/* The longest time in it without a sample, and when the last one was. */
+	long long gap_ns, last_ns;
 	int stacks;
 	struct stack stack[STACKS_MAX];
 };
@@ -147,6 +150,13 @@ static void add_sample(struct wait *w, unsigned tid, const unsigned long long *i
 		w->stack[w->stacks++] = new;
 }
 
+static void sampled_at(struct wait *w, long long at)
+{
+	if (at - w->last_ns > w->gap_ns)
+		w->gap_ns = at - w->last_ns;
+	w->last_ns = at;
+}
+
 /* Takes all samples out of the ring, and keeps those of this wait if it is one of the longest. */
 static void take_samples(struct sampler *s, long long waited, long long late)
 {
@@ -162,18 +172,23 @@ static void take_samples(struct sampler *s, long long waited, long long late)
 	if (waited <= shortest->waited_ns)
 		at = end;
 	s->now = (struct wait){ .waited_ns = waited, .late_ns = late, .end_ns = now_ns() };
+	s->now.last_ns = s->now.end_ns - late;
 	while (at < end) {
 		copy_out(s, at, &record, sizeof(record));
 		if (record.type == PERF_RECORD_SAMPLE && record.size <= sizeof(record) + sizeof(sample)) {
 			copy_out(s, at + sizeof(record), &sample, record.size - sizeof(record));
-			if ((long long)sample.time >= s->now.end_ns - late && sample.tid != (unsigned)gettid())
+			if ((long long)sample.time >= s->now.last_ns && sample.tid != (unsigned)gettid()) {
 				add_sample(&s->now, sample.tid, sample.ip, sample.n);
+				sampled_at(&s->now, sample.time);
+			}
 		}
 		at += record.size;
 	}
 	__atomic_store_n(&head->data_tail, end, __ATOMIC_RELEASE);
-	if (waited > shortest->waited_ns)
+	if (waited > shortest->waited_ns) {
+		sampled_at(&s->now, s->now.end_ns);
 		*shortest = s->now;
+	}
 }
 
 static void *watch(void *cpu_at)
@@ -213,6 +228,8 @@ static void *watch(void *cpu_at)
 		close(samplers[cpu]->fd);
 	return NULL;
 }
+
+#define GONE "(gone)"
 
 struct symbol {
 	unsigned long long at;
@@ -266,21 +283,45 @@ static const char *symbol(unsigned long long ip)
 		else
 			high = middle;
 	}
-	return low && ip - symbols[low - 1].at < 0x10000 ? symbols[low - 1].name : "(gone)";
+	return low && ip - symbols[low - 1].at < 0x10000 ? symbols[low - 1].name : GONE;
+}
+
+/* The names of a stack. Functions of programs that are gone count as one. */
+static void name_stack(const struct stack *s, char *to, size_t room)
+{
+	const char *name, *before = "";
+	size_t used = snprintf(to, room, "%s:", s->comm);
+
+	for (int i = 0; i < s->frames && used < room; i++) {
+		name = symbol(s->frame[i]);
+		if (strcmp(name, before) || strcmp(name, GONE))
+			used += snprintf(to + used, room - used, " %s", name);
+		before = name;
+	}
 }
 
 static void print_samples(int cpu, const struct sampler *s)
 {
+	static char names[STACKS_MAX][FRAMES_MAX * 64];
+
 	for (int i = 0; i < KEPT; i++) {
 		const struct wait *w = &s->kept[i];
 
-		printf("# CPU %d waited %lld us, late %lld us, until %lld us\n", cpu, w->waited_ns / 1000, w->late_ns / 1000,
-		       w->end_ns / 1000);
+		printf("# CPU %d waited %lld us, late %lld us, no sample for %lld us\n", cpu, w->waited_ns / 1000,
+		       w->late_ns / 1000, w->gap_ns / 1000);
+		for (int j = 0; j < w->stacks; j++)
+			name_stack(&w->stack[j], names[j], sizeof(names[j]));
 		for (int j = 0; j < w->stacks; j++) {
-			printf("#  %ld %s:", w->stack[j].samples, w->stack[j].comm);
-			for (int k = 0; k < w->stack[j].frames; k++)
-				printf(" %s", symbol(w->stack[j].frame[k]));
-			puts("");
+			long samples = 0;
+			int first = 0;
+
+			while (strcmp(names[first], names[j]))
+				first++;
+			if (first < j)
+				continue;
+			for (int k = j; k < w->stacks; k++)
+				samples += strcmp(names[k], names[j]) ? 0 : w->stack[k].samples;
+			printf("#  %ld %s\n", samples, names[j]);
 		}
 	}
 }
