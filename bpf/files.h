@@ -37,7 +37,7 @@ static __always_inline bool still_its_files(void)
  * the task's after the pointer was read. Every call starts at files_struct, because a table that grows is replaced. */
 GROUP_FN file_of(u32 fd)
 {
-	u64 fdt = RD(u64, st.files, FILES_FDT), array, file = 0;
+	u64 fdt = RD(u64, st.files, FILES_FDT), array, file;
 	u32 max;
 
 	st.found = 0;
@@ -48,7 +48,7 @@ GROUP_FN file_of(u32 fd)
 	array = RD(u64, fdt, FDT_FD);
 	if (!still_its_files() || fd >= max)
 		return 0;
-	bpf_probe_read_kernel(&file, 8, (void *)(array + fd * 8ull));
+	file = RD_AT(u64, array + fd * 8ull);
 	if (still_its_files())
 		st.found = file;
 	return 0;
@@ -215,7 +215,7 @@ static __always_inline u32 lowest(u64 bits)
 static __always_inline bool load_word(void)
 {
 	u32 w = st.fd_base / 64;
-	u64 open = 0, at_open, at_cloexec;
+	u64 open, at_open, at_cloexec;
 
 	/* Read again each time, because a table that grows is replaced. */
 	st.fdt = RD(u64, st.files, FILES_FDT);
@@ -226,9 +226,8 @@ static __always_inline bool load_word(void)
 	at_cloexec = RD(u64, st.fdt, FDT_CLOEXEC) + w * 8;
 	if (!still_its_files())
 		return false;
-	bpf_probe_read_kernel(&open, 8, (void *)at_open);
-	st.cloexec = 0;
-	bpf_probe_read_kernel(&st.cloexec, 8, (void *)at_cloexec);
+	open = RD_AT(u64, at_open);
+	st.cloexec = RD_AT(u64, at_cloexec);
 	if (!still_its_files())
 		return false;
 	/* If an earlier run began these 64 descriptors, keep only what it did not write. */

@@ -20,22 +20,23 @@ _Static_assert(OFF_COUNT <= OFFSETS_MAX, "offsets do not fit");
 #define HAVE(name) (OFF(name) != OFFSET_NONE)
 
 /* The value of type `t` at this address, or 0 if it cannot be read. */
-#define READ(t, at) ({									\
+#ifdef LEGACY
+#define RD_AT(t, at) ({									\
 	t v_ = 0;									\
 	bpf_probe_read_kernel(&v_, sizeof(v_), (void *)(at));				\
 	v_;										\
 })
-#ifdef LEGACY
-#define RD(t, p, name) READ(t, (u64)(p) + OFF(name))
-#define RD_AT(t, at) READ(t, at)
 #else
 /* A load takes a tenth of the helper's time and gives the verifier less to do. It has to be through a pointer to a known
- * type, so these are types that begin with a number of the right size. */
-#define RD(t, p, name) RD_AT(t, (void *)((u64)(p) + OFF(name)))
+ * type, so these are types that begin with a number of the right size. A smaller number is the beginning of a larger one,
+ * and no member that is read here is the last of its type. */
 #define RD_AT(t, at)									\
-	(sizeof(t) == 8 ? (t)*(u64 *)CAST(struct timespec64, at) :			\
-	 sizeof(t) == 4 ? (t)*(u32 *)CAST(struct kref, at) : READ(t, at))
+	(sizeof(t) == 8 ? (t)*(u64 *)CAST(struct timespec64, (void *)(at)) :		\
+			  (t)*(u32 *)CAST(struct kref, (void *)(at)))
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the beginning of a number is its low end");
 #endif
+/* The member `name` of what is at `p`. */
+#define RD(t, p, name) RD_AT(t, (u64)(p) + OFF(name))
 /* The same where the member may not exist. */
 #define RD_MAY(t, p, name) (HAVE(name) ? RD(t, p, name) : (t)0)
 
