@@ -28,6 +28,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use rustix::thread::CapabilitySet;
 use taskdiag_wire::{AlignedBuf, Group, Groups, Info, Strategy};
 
 use self::run::{IS_LEGACY, LoadedProgram};
@@ -299,6 +300,10 @@ pub(super) fn groups(asked: Groups) -> Groups {
     if asked.has(Group::Cgroup) && elsewhere() { all - Groups::CGROUP } else { all }
 }
 
+/// What to do about missing rights.
+const RIGHTS: &str =
+    "; it needs root, or CAP_BPF and CAP_PERFMON, and no seccomp filter that denies bpf()";
+
 fn is_no_memory(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::ENOMEM)
 }
@@ -308,17 +313,29 @@ fn is_signal(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::EAGAIN)
 }
 
-/// Fails where a call of bpf(2) would end this process.
+/// Does this process have the capabilities that the programs need? If they are those of another user namespace, the kernel
+/// refuses the load all the same.
+fn is_capable() -> bool {
+    // Where they cannot be read, the kernel decides.
+    rustix::thread::capabilities(None).map_or(true, |c| {
+        let has = |one| c.effective.intersects(one | CapabilitySet::SYS_ADMIN);
+        has(CapabilitySet::BPF) && has(CapabilitySet::PERFMON)
+    })
+}
+
+/// Fails where a call of bpf(2) would end this process, and where it is refused anyway, before the types of the kernel are
+/// read for it.
 fn may_be_called() -> Result<(), Error> {
-    let (cause, why) = match seccomp::kills() {
-        Ok(false) => return Ok(()),
-        Ok(true) => (
+    let (cause, why) = match is_capable().then(seccomp::kills) {
+        None => (Cause::NoPermission, format!("this process may not load programs{RIGHTS}")),
+        Some(Ok(false)) => return Ok(()),
+        Some(Ok(true)) => (
             Cause::NoPermission,
             "a seccomp filter ends programs that call bpf(2); it has to allow the call (in a unit of systemd: \
              SystemCallFilter=bpf)"
                 .to_owned(),
         ),
-        Err(e) => {
+        Some(Err(e)) => {
             (Cause::Limit, format!("asking a child process whether the seccomp filter allows bpf(2): {e}"))
         }
     };
@@ -333,10 +350,7 @@ fn unavailable((step, e): Failed) -> Error {
             let why = format!("{step}: {why}");
             return Error::Unavailable { engine: EngineId::Bpf, cause: Cause::NotSupported, why };
         }
-        Some(libc::EPERM | libc::EACCES) => (
-            Cause::NoPermission,
-            "; it needs root, or CAP_BPF and CAP_PERFMON, and no seccomp filter that denies bpf()",
-        ),
+        Some(libc::EPERM | libc::EACCES) => (Cause::NoPermission, RIGHTS),
         Some(libc::ENOSYS) => {
             (Cause::NotSupported, "; bpf() is not there or denied by a seccomp filter")
         }

@@ -19,7 +19,7 @@ use super::skel::{self, Failed, Loaded, MapInit};
 use super::sys::{self, Mapping};
 use super::{BY_OFFSET, LEGACY, LITE, MORE, NAMED, RARE, SHARED, SNAPSHOT, TEXT, ram};
 use super::{is_no_memory, is_signal, unavailable};
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, populate};
 use crate::engine::estimate;
 use crate::error::Error;
 use crate::request::Request;
@@ -293,7 +293,7 @@ impl LoadedProgram {
                 };
                 let w = copied.get_or_insert_with(|| begun(AlignedBuf::with_capacity(expected)));
                 let bytes = used[..self.chunks].iter().sum::<u32>() as usize;
-                sys::populate(w.spare(bytes));
+                populate(w.spare(bytes));
                 for (i, used) in used.iter().enumerate().take(self.chunks).filter(|u| *u.1 != 0) {
                     w.raw(out.slice(i * CHUNK_SIZE + from, *used as usize - from));
                     from = 0;

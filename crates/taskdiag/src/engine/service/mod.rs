@@ -22,6 +22,7 @@ use taskdiag_wire::{
     AlignedBuf, Features, Groups, MSG_FEATURES, NlMsgHdr, Plain, Req, Strategy, build,
 };
 
+use crate::bytes::populate;
 use crate::engine::{Answer, Cost, Engine, EngineId, Support};
 use crate::error::{Cause, Error};
 use crate::request::Request;
@@ -257,6 +258,7 @@ fn read_file(file: &OwnedFd, len: u64) -> Result<AlignedBuf, Error> {
         return Err(gone());
     }
     let mut answer = AlignedBuf::zeroed((len as usize).next_multiple_of(8));
+    populate(answer.as_mut_bytes());
     let mut at = 0;
     while at < len as usize {
         let to = &mut answer.as_mut_bytes()[at..len as usize];
