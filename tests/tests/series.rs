@@ -1,6 +1,7 @@
 //! Tests the patches of the kernel series as text. The copy of the ABI header in them must be that of this repository, which BPF
 //! programs and the Rust crates use, or an older one that is still valid. Each series must be fit to be sent: it has a cover
-//! letter that names its patches, and each patch continues with the files as the one before it left them.
+//! letter that names its patches, and each patch continues with the files as the one before it left them. The series for a newer
+//! kernel have the patches that differ there, and share all others with those for the older one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -156,4 +157,90 @@ fn blobs_of_a_series_chain() {
         }
         assert!(compared >= patches.len(), "{dir}: some patch has no blobs");
     }
+}
+
+/// The directory of the patches that differ on Linux 7.3, and the list of all patches for it.
+fn newer() -> (PathBuf, Vec<String>) {
+    let home = root().join("kernel");
+    let order = fs::read_to_string(home.join("series-7.3/series")).expect("the list of patches");
+    let names = order.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned);
+    (home, names.collect())
+}
+
+/// What a patch does, without the places: the lines of its hunks.
+fn changes(patch: &str) -> Vec<&str> {
+    let lines = patch.lines().skip_while(|l| !l.starts_with("diff --git "));
+    lines
+        .map(|l| if l.starts_with("@@ ") { "@@" } else { l })
+        .filter(|l| !l.starts_with("index ") && *l != "-- ")
+        .collect()
+}
+
+#[test]
+fn the_list_for_the_newer_kernel_has_the_same_patches_and_no_other() {
+    let (home, names) = newer();
+    let short = |n: &String| n.split_once('/').expect("a directory").1.to_owned();
+    let order = fs::read_to_string(home.join("series/series")).expect("the list of patches");
+    let listed: Vec<_> = names.iter().map(short).collect();
+    let dirs: BTreeSet<_> = listed.iter().map(|n| n.split('/').next()).collect();
+    let due = order.lines().filter(|l| dirs.contains(&l.split('/').next()));
+    assert_eq!(listed, due.collect::<Vec<_>>(), "the order of the patches");
+    let mut there = BTreeSet::new();
+    for dir in fs::read_dir(home.join("series-7.3")).expect("the directory").flatten() {
+        for file in fs::read_dir(dir.path()).into_iter().flatten().flatten() {
+            let (dir, file) = (dir.file_name(), file.file_name());
+            there.insert(format!("series-7.3/{}/{}", dir.display(), file.display()));
+        }
+    }
+    let own = names.iter().filter(|n| n.starts_with("series-7.3/")).cloned();
+    assert_eq!(own.collect::<BTreeSet<_>>(), there);
+}
+
+/// A patch for the newer kernel has the number, title, author and date of the one that it is in the place of, and differs from it
+/// in what it does; or the list would name that one.
+#[test]
+fn patches_for_the_newer_kernel_stand_for_older_ones() {
+    let (home, names) = newer();
+    for name in names.iter().filter(|n| n.starts_with("series-7.3/")) {
+        let read =
+            |n: &str| fs::read_to_string(home.join(n)).unwrap_or_else(|e| panic!("{n}: {e}"));
+        let (new, old) = (read(name), read(&name.replacen("-7.3", "", 1)));
+        let head = |t: &str| t.split("\n\n").next().expect("a head").to_owned();
+        assert_eq!(head(&new), head(&old), "{name}");
+        assert!(!new.contains("Signed-off-by:"), "{name}");
+        assert_ne!(
+            changes(&new),
+            changes(&old),
+            "{name} is no other than the one of kernel/series"
+        );
+    }
+}
+
+/// Between two patches for the newer kernel that touch a file, `git am -3` finds what it needs, unless one that is shared is
+/// between them: its blobs are those of the older kernel.
+#[test]
+fn blobs_of_the_newer_series_chain() {
+    let (home, names) = newer();
+    let mut now: HashMap<(String, String), String> = HashMap::new();
+    let mut compared = 0;
+    for name in &names {
+        let text = fs::read_to_string(home.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let dir = name.split('/').nth(1).expect("the directory of a series");
+        let mut file = "";
+        for l in text.lines() {
+            if let Some(names) = l.strip_prefix("diff --git a/") {
+                file = names.split(" b/").next().expect("a name");
+            }
+            let Some(ids) = l.strip_prefix("index ") else { continue };
+            let (from, to) = ids.split(' ').next().and_then(|i| i.split_once("..")).expect("blobs");
+            let key = (dir.to_owned(), file.to_owned());
+            if !name.starts_with("series-7.3/") {
+                now.remove(&key);
+            } else if let Some(had) = now.insert(key, to.to_owned()) {
+                assert_eq!(had, from, "{name}: {file} is not as the patches before leave it");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 0, "no file is touched twice");
 }

@@ -1,19 +1,41 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Builds kernels from Debian's linux-source-6.12: without our series, with all of them or one, with and without debugging.
+"""Builds kernels from Debian's linux-source packages: without our series, with all of them or one, with and without debugging.
+
+The series are for linux-source-6.12. Flavours whose names end in `-7.3` are built from linux-source-7.3 with the series as they
+are for that kernel (docs/kernel-7.3.md).
 
 The finished kernel is cached by a hash of source version, series, config and compiler. Build trees stay in the
 cache, too. A changed series touches only the files that it changes, so the next build is short. The source itself is
 unpacked once and never written to. The build trees are hard links to it.
 """
 
+import dataclasses
 import os
 import pathlib
 import re
 import shutil
 
-from . import common
+from . import common, stock
 
-PACKAGE = "linux-source-6.12"
+
+@dataclasses.dataclass(frozen=True)
+class Base:
+    """A source of Debian that the series are for."""
+
+    package: str
+    order: pathlib.Path
+    """The list of the patches, in the order in which they go on top of each other."""
+    home: pathlib.Path
+    """The directory that the names in `order` begin at."""
+    suites: tuple = ()
+    """Where the package is, if apt of this machine does not have it."""
+
+
+KERNEL = common.ROOT / "kernel"
+V6_12 = Base("linux-source-6.12", common.SERIES / "series", common.SERIES)
+# The list names the patches of kernel/series that apply there as they are, and those of kernel/series-7.3 in place of the others.
+# Backports come first in time: sid has had an older version than they have. Experimental has the release candidates of the next one.
+V7_3 = Base("linux-source-7.3", KERNEL / "series-7.3" / "series", KERNEL, ("trixie-backports", "sid", "experimental"))
 # The series in the order in which they go on top of each other. Each of them also applies alone.
 SERIES = ("readdir", "wait", "procdirs", "smaps", "task_diag")
 # The first patches of a series that can be sent without the rest, as kernel/README.md says: name → (series, how many).
@@ -21,29 +43,55 @@ PARTS = {"procdirs-2": ("procdirs", 2), "smaps-2": ("smaps", 2), "task_diag-8": 
 ALL = "all"
 # What else could be done than a series does, to be measured beside it: kernel/alternatives/NAME/series lists the patches, those of
 # kernel/series and its own.
-ALTERNATIVES = common.ROOT / "kernel" / "alternatives"
+ALTERNATIVES = KERNEL / "alternatives"
 # The tree that a new one begins as a copy of, so that only what its patches touch is built. Its config must be the same: KUnit, for one,
 # changes task_struct.
 SEEDED_FROM = "base"
-# Flavour → (the series that are applied, or none; fragments of kernel/config in their order).
+
+
+@dataclasses.dataclass(frozen=True)
+class Flavour:
+    """A kernel that is built here."""
+
+    which: str | None
+    """The series that are applied: one, `all`, or none."""
+    fragments: tuple
+    """The fragments of kernel/config, in their order."""
+    base: Base = V6_12
+
+
+TEST, SERIES_TOO, DEBUG = "test.config", "series.config", "debug.config"
 FLAVOURS = {
-    "base": (None, ["test.config"]),
-    "ours": (ALL, ["test.config", "series.config"]),
-    "base-debug": (None, ["test.config", "debug.config"]),
-    "ours-debug": (ALL, ["test.config", "series.config", "debug.config"]),
-    **{name: (name, ["test.config", "series.config"]) for name in (*SERIES, *PARTS)},
-    **{f"alt-{p.parent.name}": (p.parent.name, ["test.config"]) for p in sorted(ALTERNATIVES.glob("*/series"))},
+    "base": Flavour(None, (TEST,)),
+    "ours": Flavour(ALL, (TEST, SERIES_TOO)),
+    "base-debug": Flavour(None, (TEST, DEBUG)),
+    "ours-debug": Flavour(ALL, (TEST, SERIES_TOO, DEBUG)),
+    **{name: Flavour(name, (TEST, SERIES_TOO)) for name in (*SERIES, *PARTS)},
+    **{f"alt-{p.parent.name}": Flavour(p.parent.name, (TEST,)) for p in sorted(ALTERNATIVES.glob("*/series"))},
 }
+NEWER = "-7.3"
+FLAVOURS.update(
+    {
+        name + NEWER: Flavour(f.which, (TEST, "7.3.config", *f.fragments[1:]), V7_3)
+        for name, f in FLAVOURS.items()
+        if not name.startswith("alt-")
+    }
+)
 NEEDED = ("gcc", "make", "flex", "bison", "bc", "patch", "xz", "tar", "pahole")
 
 
-def series(which=ALL):
+def series(which=ALL, base=V6_12):
     """The patches of all series, of one or its first part, of an alternative, or of none, in their order."""
     alternative = ALTERNATIVES / str(which) / "series"
     if alternative.exists():
-        return [alternative.parents[2] / n for n in listed(alternative)]
+        return [KERNEL / n for n in listed(alternative)]
     home, count = PARTS.get(which, (which, None))
-    return [common.SERIES / n for n in listed(common.SERIES / "series") if home in (ALL, n.split("/")[0])][:count]
+    return [base.home / n for n in listed(base.order) if home in (ALL, n.split("/")[-2])][:count]
+
+
+def patches_of(flavour):
+    """The patches that a flavour has, in their order."""
+    return series(FLAVOURS[flavour].which, FLAVOURS[flavour].base)
 
 
 def listed(file):
@@ -65,15 +113,15 @@ def options(patches):
 
 def tree_of(flavour):
     """The name of the build tree of a flavour. A part has that of its series, so that little is built again."""
-    return PARTS.get(flavour, (flavour, None))[0]
+    return PARTS.get(flavour.removesuffix(NEWER), (flavour, None))[0]
 
 
 def image(flavour):
     """(path of bzImage, version) of a flavour. It is built if the cache does not have it."""
-    which, fragments = FLAVOURS[flavour]
-    patches = series(which)
-    fragments = [p for f in fragments if (p := common.CONFIG / f).exists()]
-    version, tarball = source()
+    patches = patches_of(flavour)
+    fragments = [p for f in FLAVOURS[flavour].fragments if (p := common.CONFIG / f).exists()]
+    package = FLAVOURS[flavour].base.package
+    version, tarball = source(FLAVOURS[flavour].base)
     with common.locked(f"linux-{tree_of(flavour)}"):
         compiler = common.output("gcc", "--version").split("\n")[0]
         key = common.digest(version, compiler, *patches, *fragments)
@@ -82,7 +130,7 @@ def image(flavour):
             lacking = [p for p in NEEDED if not common.have(p)]
             if lacking:
                 raise common.Unavailable(f"{flavour}: no {', '.join(lacking)} to build it with (tools/setup vm)")
-            common.say(f"{flavour}: building {PACKAGE} {version} with {len(patches)} patches; some minutes")
+            common.say(f"{flavour}: building {package} {version} with {len(patches)} patches; some minutes")
             tree = Tree(tree_of(flavour), version, tarball)
             tree.apply(patches)
             tree.configure(fragments, options(patches))
@@ -94,37 +142,44 @@ def image(flavour):
     return home / "bzImage", f"{version} {flavour}, {len(patches)} patches, {key}"
 
 
-def source():
-    """(version, tarball) of the kernel source, which is installed or downloaded by apt."""
+def source(base=V6_12):
+    """(version, tarball) of a kernel source, which is installed or downloaded by apt."""
     with common.locked("source"):
-        return installed_source() or downloaded_source()
+        return installed_source(base.package) or downloaded_source(base)
 
 
-def installed_source():
-    installed = pathlib.Path(f"/usr/src/{PACKAGE}.tar.xz")
-    version = common.output("dpkg-query", "-W", "-f", "${Version}", PACKAGE)
+def installed_source(package):
+    installed = pathlib.Path(f"/usr/src/{package}.tar.xz")
+    version = common.output("dpkg-query", "-W", "-f", "${Version}", package)
     if installed.exists() and version:
         return version, installed
     return None
 
 
-def downloaded_source():
-    home = common.cache("source", "version").parent
-    if not (home / "version").exists():
+def downloaded_source(base):
+    """The source from apt of this machine, or from suites that only the lab looks at."""
+    package = base.package
+    version, tarball = (common.cache("source", f"{package}.{part}") for part in ("version", "tar.xz"))
+    if not version.exists():
         if not common.have("apt-get"):
-            raise common.Unavailable(f"no {PACKAGE}, and no apt-get to get it with")
-        common.say(f"downloading {PACKAGE}")
-        try:
-            common.run("apt-get", "download", "-qq", "-o", "APT::Sandbox::User=", PACKAGE, cwd=home)
-        except common.Broken as e:
-            raise common.Unavailable(f"apt cannot get {PACKAGE}: {str(e).strip().splitlines()[-1]}") from e
+            raise common.Unavailable(f"no {package}, and no apt-get to get it with")
+        common.say(f"downloading {package}")
+        home = common.cache("source", f"{package}.part", "deb").parent
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir()
+        if base.suites:
+            stock.Archive("debian", base.suites).apt("download", "-qq", package, cwd=home)
+        else:
+            try:
+                common.run("apt-get", "download", "-qq", "-o", "APT::Sandbox::User=", package, cwd=home)
+            except common.Broken as e:
+                raise common.Unavailable(f"apt cannot get {package}: {str(e).strip().splitlines()[-1]}") from e
         deb = next(home.glob("*.deb"))
         common.run("dpkg-deb", "-x", deb, home / "unpacked")
-        (home / f"unpacked/usr/src/{PACKAGE}.tar.xz").rename(home / f"{PACKAGE}.tar.xz")
-        shutil.rmtree(home / "unpacked")
-        (home / "version").write_text(common.output("dpkg-deb", "-f", deb, "Version").strip())
-        deb.unlink()
-    return (home / "version").read_text(), home / f"{PACKAGE}.tar.xz"
+        (home / f"unpacked/usr/src/{package}.tar.xz").rename(tarball)
+        version.write_text(common.output("dpkg-deb", "-f", deb, "Version").strip())
+        shutil.rmtree(home)
+    return version.read_text(), tarball
 
 
 def pristine(version, tarball):

@@ -24,7 +24,7 @@ class Kernel:
     @property
     def series(self):
         """Which of our series it has: the name of one, all, or none."""
-        return build.FLAVOURS[self.where][0] if self.source == "build" else None
+        return build.FLAVOURS[self.where].which if self.source == "build" else None
 
 
 @dataclasses.dataclass(frozen=True)

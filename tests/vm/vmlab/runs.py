@@ -125,7 +125,7 @@ def tests_of_the_series(kernel="ours"):
 def stress_of_the_series(seconds, seed, kernel="ours-debug"):
     """Runs fuzzing, storms and selftests on the kernel with all checks, or on another one. Returns how many failed."""
     parts = [stress.Program(name, seconds, seed) for name in ("fuzz_request", "storm")]
-    checked = kernel.endswith("-debug")
+    checked = kernel.removesuffix(build.NEWER).endswith("-debug")
     parts.append(selftests.Selftests(kernels.named(kernel), SLOWER if checked else 1))
     parts.append(stress.Checks(checked))
     return built(kernel, parts, "stress", 4096)
@@ -181,8 +181,9 @@ def known_bad(names, seconds, seed=stress.SEED):
 def alone(names):
     """Builds a kernel with one series, or its first part, and nothing else, boots it, and runs the tests of these patches.
     Returns how many failed."""
-    bad, known = 0, sorted((*build.SERIES, *build.PARTS))
-    for name in names or known:
+    bad, every = 0, sorted((*build.SERIES, *build.PARTS))
+    known = [*every, *(name + build.NEWER for name in every)]
+    for name in names or every:
         if name not in known:
             common.die(f"no series {name}; there are {', '.join(known)}")
         bad += tests_of_the_series(name)

@@ -10,14 +10,14 @@ import shutil
 from . import build, common, suites
 
 
-def directories(which):
-    """Directory → the tests of it that are left out, for these series."""
+def directories(flavour):
+    """Directory → the tests of it that are left out, for the series of a flavour."""
     found = {}
     for line in (common.VM / "selftests").read_text().splitlines():
         words = line.split("#")[0].split()
         if words:
             found[words[0]] = set(words[1:])
-    for path in build.touched(build.series(which)):
+    for path in build.touched(build.patches_of(flavour)):
         part = re.match(r"tools/testing/selftests/(.+)/[^/]+$", path)
         # The list of all directories does not count, and neither does a directory without tests of its own.
         if part and path.rsplit("/", 1)[1] != "config":
@@ -27,10 +27,9 @@ def directories(which):
 
 def installed(flavour):
     """The directory of the tests of a flavour's series, built in its tree."""
-    which = build.FLAVOURS[flavour][0]
-    names = sorted(directories(which))
-    patches = build.series(which)
-    version, tarball = build.source()
+    names = sorted(directories(flavour))
+    patches = build.patches_of(flavour)
+    version, tarball = build.source(build.FLAVOURS[flavour].base)
     key = common.digest(version, *patches, *names)
     home = common.cache("selftests", key)
     with common.locked(f"linux-{build.tree_of(flavour)}"):
@@ -59,9 +58,10 @@ class Selftests(suites.Suite):
 
     def __init__(self, kernel, slower=1):
         # A kernel of a series must also have run its KUnit suites. On any other one, the tests of all series run.
-        self.kunit = kernel.series
-        self.flavour = kernel.where if kernel.series else "ours"
-        self.left_out = directories(build.FLAVOURS[self.flavour][0])
+        self.kunit = build.patches_of(kernel.where) if kernel.series else []
+        newer = kernel.source == "build" and kernel.where.endswith(build.NEWER)
+        self.flavour = kernel.where if kernel.series else "ours" + (build.NEWER if newer else "")
+        self.left_out = directories(self.flavour)
         self.limit = 120 * slower
         self.timeout = 600 * slower
 
@@ -126,10 +126,10 @@ def tap(name, text, code):
     return result
 
 
-def kunit_suites(which):
-    """The names of the suites that these series add."""
+def kunit_suites(patches):
+    """The names of the suites that these patches add."""
     suite = re.compile(r"^\+\s*\.name\s*=\s*\"([^\"]+)\",\n\+\s*\.test_cases\b", re.M)
-    return [name for p in build.series(which) for name in suite.findall(p.read_text(errors="replace"))]
+    return [name for p in patches for name in suite.findall(p.read_text(errors="replace"))]
 
 
 def kunit(console, suites_due):

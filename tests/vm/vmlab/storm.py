@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 
-from . import bench, common, suites
+from . import bench, build, common, suites
 
 PROGRAMS = ("lite", "more", "snapshot", "legacy")
 # This storm runs beside one reader with each of the programs.
@@ -39,7 +39,7 @@ KNOWN_BAD = "797dcd3"
 
 
 def has_kasan(kernel):
-    return kernel.name.endswith("-debug")
+    return kernel.name.removesuffix(build.NEWER).endswith("-debug")
 
 
 def boot_parameters(kernel):
