@@ -182,8 +182,7 @@ fn the_list_for_the_newer_kernel_has_the_same_patches_and_no_other() {
     let short = |n: &String| n.split_once('/').expect("a directory").1.to_owned();
     let order = fs::read_to_string(home.join("series/series")).expect("the list of patches");
     let listed: Vec<_> = names.iter().map(short).collect();
-    let dirs: BTreeSet<_> = listed.iter().map(|n| n.split('/').next()).collect();
-    let due = order.lines().filter(|l| dirs.contains(&l.split('/').next()));
+    let due = order.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
     assert_eq!(listed, due.collect::<Vec<_>>(), "the order of the patches");
     let mut there = BTreeSet::new();
     for dir in fs::read_dir(home.join("series-7.3")).expect("the directory").flatten() {

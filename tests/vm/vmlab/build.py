@@ -113,7 +113,8 @@ def options(patches):
 
 def tree_of(flavour):
     """The name of the build tree of a flavour. A part has that of its series, so that little is built again."""
-    return PARTS.get(flavour.removesuffix(NEWER), (flavour, None))[0]
+    plain = flavour.removesuffix(NEWER)
+    return PARTS.get(plain, (plain, None))[0] + flavour.removeprefix(plain)
 
 
 def image(flavour):
