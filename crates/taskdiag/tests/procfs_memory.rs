@@ -114,7 +114,8 @@ fn sums_are_those_of_smaps() {
         pss == keys(text)["Pss"]
     };
     let mut last = None;
-    for _ in 0..100 {
+    // Seldom is a machine quiet on which others begin programs all the time.
+    for _ in 0..5_000 {
         last = quiet().or(last);
         if last.as_ref().is_some_and(agrees) {
             break;
