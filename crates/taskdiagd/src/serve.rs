@@ -474,6 +474,19 @@ mod tests {
             self.server.run(Some(idle)).expect("it serves");
             cpu_time() - begin
         }
+        /// Serves until this is true. The CPU time that it took.
+        fn run_until(&mut self, what: &str, is_true: impl Fn(&Server) -> bool) -> Duration {
+            let (mut took, begin) = (Duration::ZERO, Instant::now());
+            while !is_true(&self.server) {
+                assert!(begin.elapsed() < Duration::from_secs(50), "{what}");
+                took += self.run(Duration::from_millis(20));
+            }
+            took
+        }
+        /// Serves until there are so many connections.
+        fn run_until_connected(&mut self, n: usize) {
+            self.run_until("they are connected", |s| s.connections.len() == n);
+        }
         /// Makes the user of this test wait for some seconds.
         fn exhaust(&mut self) {
             let uid = rustix::process::geteuid().as_raw();
@@ -507,23 +520,22 @@ mod tests {
     fn a_client_that_leaves_while_it_is_parked_costs_nothing() {
         let mut here = Here::new();
         let client = here.connect();
-        here.run(Duration::from_millis(50));
+        here.run_until_connected(1);
         here.exhaust();
         ask(&client);
-        here.run(Duration::from_millis(50));
-        assert!(here.server.connections.values().all(|c| c.parked.is_some()));
+        here.run_until("it is parked", |s| s.connections.values().all(|c| c.parked.is_some()));
         assert!(reply(&client).is_none());
         drop(client);
-        let took = here.run(Duration::from_millis(400));
+        let took = here.run_until("it is closed", |s| s.connections.is_empty())
+            + here.run(Duration::from_millis(400));
         assert!(took < Duration::from_millis(30), "{took:?} of CPU time for nothing");
-        assert!(here.server.connections.is_empty());
     }
 
     #[test]
     fn questions_of_one_batch_are_paid_one_by_one() {
         let mut here = Here::new();
         let clients: Vec<UnixStream> = (0..4).map(|_| here.connect()).collect();
-        here.run(Duration::from_millis(20));
+        here.run_until_connected(4);
         clients[..3].iter().for_each(ask);
         ask_for_tasks(&clients[3]);
         let ids: Vec<u64> = here.server.connections.keys().copied().collect();
@@ -533,9 +545,9 @@ mod tests {
         let mut batch = batch.into_iter();
         here.server.answer_or_hold(batch.next().expect("four"));
         assert!(reply(&clients[0]).is_some());
-        // The first one has cost all that the user has.
+        // The first one has cost all that the user has, and what fills in two seconds.
         let uid = rustix::process::geteuid().as_raw();
-        here.server.fair.charge(uid, Duration::from_millis(600), Instant::now());
+        here.server.fair.charge(uid, Duration::from_millis(1000), Instant::now());
         here.server.answers.add(
             Strategy::All,
             Groups::BASE,
@@ -546,11 +558,11 @@ mod tests {
         assert!(reply(&clients[3]).is_some(), "this answer is there already");
         assert_eq!(clients.iter().filter_map(reply).count(), 0, "the others wait");
         assert_eq!(here.server.connections.values().filter(|c| c.held.is_some()).count(), 2);
-        here.run(Duration::from_millis(800));
-        assert_eq!(clients.iter().filter_map(reply).count(), 2, "and are answered later");
+        let is_held = |s: &Server| s.connections.values().any(|c| c.held.is_some());
+        here.run_until("and are answered later", |s| !is_held(s));
+        assert_eq!(clients.iter().filter_map(reply).count(), 2, "each once");
         ask(&clients[1]);
-        here.run(Duration::from_millis(20));
-        assert!(reply(&clients[1]).is_some(), "and are read again");
+        here.run_until("and are read again", |_| reply(&clients[1]).is_some());
     }
 
     #[test]
@@ -559,18 +571,15 @@ mod tests {
         here.server.room = 2;
         let first = here.connect();
         let second = here.connect();
-        here.run(Duration::from_millis(20));
+        here.run_until_connected(2);
         ask(&first);
-        here.run(Duration::from_millis(20));
-        assert!(reply(&first).is_some());
+        here.run_until("it is answered", |_| reply(&first).is_some());
         let third = here.connect();
         ask(&third);
-        here.run(Duration::from_millis(20));
-        assert!(reply(&third).is_some(), "it is served");
+        here.run_until("it is served", |_| reply(&third).is_some());
         assert_eq!(here.server.connections.len(), 2);
         ask(&first);
-        here.run(Duration::from_millis(20));
-        assert!(reply(&first).is_some(), "it has asked, so it stays");
+        here.run_until("it has asked, so it stays", |_| reply(&first).is_some());
         assert_eq!((&second).read(&mut [0]).ok(), Some(0), "it never asked");
     }
 
@@ -580,8 +589,12 @@ mod tests {
         here.server.own = Err(String::from("a test wants it so"));
         let client = here.connect();
         ask(&client);
-        here.run(Duration::from_millis(20));
-        assert_eq!(reply(&client), Some(Reply::Refused(Refusal::Mounts)));
+        let said = std::cell::Cell::new(None);
+        here.run_until("it is refused", |_| {
+            said.set(reply(&client));
+            said.get().is_some()
+        });
+        assert_eq!(said.get(), Some(Reply::Refused(Refusal::Mounts)));
         assert!(here.server.connections.is_empty());
     }
 
@@ -592,7 +605,6 @@ mod tests {
         ask(&client);
         // It never ends, and the process of the tests ends without it.
         std::thread::spawn(move || here.server.run(Some(Duration::MAX)));
-        client.set_read_timeout(Some(Duration::from_secs(20))).expect("it is set");
         let mut head = [0; Reply::LEN];
         client.read_exact(&mut head).expect("it runs");
         assert!(Reply::decode(&head).is_some());
