@@ -13,6 +13,7 @@ mod tests {
     #[test]
     fn near_and_far() {
         assert_eq!(hint("comand", ["command", "comm"]), " (did you mean 'command'?)");
+        assert_eq!(hint("usr", ["psr", "user", "uss"]), " (did you mean 'user'?)");
         assert_eq!(hint("zzzzzzzz", ["command", "comm"]), "");
     }
 }

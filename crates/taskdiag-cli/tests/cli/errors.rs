@@ -20,6 +20,7 @@ fn fails(args: &[&str], code: i32, words: &[&str]) {
 #[test]
 fn usage() {
     fails(&["ps", "-o", "comand"], 2, &["'comand'", "did you mean 'command'", "taskdiag fields"]);
+    fails(&["ps", "-o", "usr"], 2, &["'usr'", "did you mean 'user'"]);
     fails(&["ps", "--sort", "rrs"], 2, &["'rrs'", "did you mean"]);
     fails(&["ps", "-o", ""], 2, &["needs a list of columns"]);
     fails(&["ps", "-o", "pid:0"], 2, &["width"]);

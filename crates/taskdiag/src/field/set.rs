@@ -39,8 +39,11 @@ fn names_of(tables: &'static [&'static [Field]]) -> impl Iterator<Item = Named> 
 
 /// The known name nearest to a misspelt one; `None`: none is near.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let near = |name: &'a str| (strsim::damerau_levenshtein(word, name), name);
-    let (distance, name) = names.into_iter().map(near).min()?;
+    // Of names that are equally near, one with the same first letter is meant more often: `user` for `usr`, not `psr`.
+    let is_other_start = |name: &str| word.chars().next() != name.chars().next();
+    let near =
+        |name: &'a str| (strsim::damerau_levenshtein(word, name), is_other_start(name), name);
+    let (distance, _, name) = names.into_iter().map(near).min()?;
     // A third of the letters may be wrong, and two of a short word.
     let is_near = distance <= (word.chars().count() / 3).max(2) && distance < name.len();
     is_near.then_some(name)
