@@ -114,7 +114,7 @@ pub struct Common {
 
 /// All 16 digits of a mask of signals. Each ps asks for five of each task, so this is made by hand.
 fn hexadecimal(mask: u64) -> [u8; 16] {
-    let digit = |i: usize| b"0123456789abcdef"[(mask >> (60 - 4 * i)) as usize & 15];
+    let digit = |i: usize| taskdiag::field::HEX[(mask >> (60 - 4 * i)) as usize & 15];
     std::array::from_fn(digit)
 }
 

@@ -149,7 +149,7 @@ fn decimal(word: &[u8]) -> Option<u64> {
 }
 
 fn hex(word: &[u8]) -> Option<u32> {
-    u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()
+    super::hex(word)?.try_into().ok()
 }
 
 /// Parses `address:port`. The address is written as 32-bit numbers of this machine.
