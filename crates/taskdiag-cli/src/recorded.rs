@@ -41,6 +41,12 @@ pub fn read_heads(path: &Path) -> Result<Recording, Exit> {
 /// Opens a recording, and says what of it cannot be read. One without answers is an error.
 pub fn open(path: &Path) -> Result<Recording, Exit> {
     let recording = read_heads(path)?;
+    if recording.is_empty() && saved::read(path).is_ok() {
+        return Err(Exit::Failed(format!(
+            "{} is one answer of 'taskdiag dump' and no recording: ps, files, maps, memory and tree show it with --from",
+            shown(path)
+        )));
+    }
     say_all(&damage(&recording));
     if recording.is_empty() {
         return Err(Exit::Failed(format!(

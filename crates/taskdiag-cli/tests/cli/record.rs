@@ -253,6 +253,13 @@ fn top_prints_a_frame() {
     }
     let (code, _, err) = parts(&run(&[&once[..], &["--at", "11:00"]].concat()));
     assert!(code == 4 && err.contains("begins at 2026-01-01 12:00:00"), "{err}");
+    // An answer of `dump` is no damaged recording.
+    let saved = Saved::tasks(&[Task::new(1, 0, "init")]);
+    let path = saved.path();
+    let path = path.to_str().expect("a path of ours");
+    let (code, _, err) = parts(&run(&["top", "--once", "--from", path]));
+    assert!(code == 4 && err.contains("'taskdiag dump' and no recording"), "{err}");
+    assert!(!err.contains("damaged"), "{err}");
 }
 
 fn frames(dir: &Path) -> Recording {
