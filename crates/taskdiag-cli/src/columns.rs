@@ -67,6 +67,10 @@ const LACKING: &[(&[&str], &str)] = &[
     (&["seat"], "seats are not read"),
     (&["numa"], "it is not read yet"),
     (&["lim"], "use rlimit_rss"),
+    (&["tty4"], "use tt, tty or tname"),
+    (&["sgi_p"], "use psr"),
+    (&["sgi_rss"], "use rss"),
+    (&["zone"], "Linux has no zones"),
 ];
 
 /// The error about a column that rows of another command have, if there is one with this name or spelling.
