@@ -13,6 +13,9 @@ use crate::field::{Context, DataType, Field, Missing, TextForm as Form, Value};
 const TEXT_MAX: usize = i32::MAX as usize / 2;
 
 /// Type of a column.
+///
+/// The enum has every type that there is: who shows values must say for each type what it becomes, so a new type is a new
+/// major version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// A number; 2^64-1 stands for "unlimited".
@@ -174,6 +177,7 @@ impl Texts {
 
 /// Texts as they are, and as UTF-8.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Text {
     /// The bytes as they are.
     pub raw: Texts,
@@ -191,7 +195,7 @@ impl Text {
     }
 }
 
-/// The values of a column.
+/// The values of a column. A new kind is a new major version, as a new [`Type`] is.
 #[derive(Debug)]
 pub enum Data {
     /// Numbers, and sets of bits.
@@ -212,6 +216,7 @@ pub enum Data {
 
 /// A column of a batch.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Column {
     /// The values; where one is null, any.
     pub data: Data,
@@ -374,6 +379,7 @@ fn push_text(out: &mut Texts, cx: &Context, value: &Value<'_>) {
 
 /// Rows that are given to a consumer together.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Batch {
     /// How many.
     pub rows: usize,
