@@ -15,7 +15,7 @@ static WATCH: OnceLock<Arc<Watch>> = OnceLock::new();
 static PHASE: AtomicU8 = AtomicU8::new(BEFORE);
 /// Nothing is there that could be shown.
 const BEFORE: u8 = 0;
-/// An answer is being made, and what of it is there can be shown.
+/// An answer is being made. The part of it that is there can be shown.
 const ASKING: u8 = 1;
 /// The answer is there, and may be half written.
 const WRITING: u8 = 2;

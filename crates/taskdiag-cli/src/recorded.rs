@@ -38,7 +38,7 @@ pub fn read_heads(path: &Path) -> Result<Recording, Exit> {
     Recording::open(path).map_err(|e| Exit::Failed(format!("{e}{}", saved::rights(&e))))
 }
 
-/// Opens a recording, and says what of it cannot be read. One without answers is an error.
+/// Opens a recording, and says which parts of it cannot be read. A recording without answers is an error.
 pub fn open(path: &Path) -> Result<Recording, Exit> {
     let recording = read_heads(path)?;
     if recording.is_empty() && saved::read(path).is_ok() {

@@ -356,7 +356,7 @@ enum Origin {
     Nowhere,
     /// It is the difference to the last fetch.
     Difference,
-    /// The real library, at this place of what it was asked for.
+    /// The real library has it, at this place among the items that it was asked for.
     Real(usize),
     /// The records of the task.
     Task,

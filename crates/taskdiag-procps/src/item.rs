@@ -114,12 +114,12 @@ const fn since(names: &[&str]) -> Need {
     Need { groups: Groups::STAT.union(Groups::BASE), members: own.members.union(start), ..own }
 }
 
-/// Of `status` or `statm`, in STATM.
+/// Members of STATM, which the real library reads from `status` or `statm`.
 const fn size(names: &[&str], file: File) -> Need {
     members(Groups::STATM, names, file)
 }
 
-/// Of `status`, in CRED.
+/// All of CRED, which the real library reads from `status`.
 const fn cred() -> Need {
     group(Groups::CRED).file(File::Status)
 }

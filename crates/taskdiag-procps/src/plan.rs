@@ -17,7 +17,7 @@ pub struct Plan {
     pub old: Vec<Item>,
     groups: Groups,
     members: Members,
-    /// Of these, what is a sum over the threads in the row of a process.
+    /// The groups among these whose values are sums over the threads in the row of a process.
     sums: Groups,
     sum_members: Members,
     /// Does the real library read `status` for these items?

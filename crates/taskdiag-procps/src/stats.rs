@@ -29,7 +29,7 @@ struct Counts {
 
 static COUNTS: Mutex<Option<Counts>> = Mutex::new(None);
 
-/// Are they wanted?
+/// Should calls be counted?
 fn wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| {

@@ -39,7 +39,7 @@ pub struct Stayed<'a> {
 impl Stayed<'_> {
     /// CPU time used meanwhile, user and system together. `None`: STAT is not known in both.
     ///
-    /// Of a process it is the sum over its threads.
+    /// The time of a process is the sum over its threads.
     pub fn cpu_time(&self) -> Option<Duration> {
         let of = |t: &TaskView<'_>| {
             let stat = t.record::<Stat>()?;

@@ -1,5 +1,5 @@
-//! Decides what of a frame gets a row: what is new or has changed, and at times everything. What is compared are tasks, or
-//! entries of their lists.
+//! Decides which tasks of a frame, or which entries of their lists, get a row: those that are new or have changed, and at
+//! times all.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};

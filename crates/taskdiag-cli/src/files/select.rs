@@ -99,7 +99,7 @@ impl<T> Among<T> {
     }
 }
 
-/// Of several conditions, each `None` where it is not set.
+/// What several conditions say together. One that is not set is `None`, and so is the answer if none is set.
 fn joined(and: bool, conditions: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
     conditions.into_iter().flatten().fold(None, |all, one| match all {
         None => Some(one),

@@ -280,7 +280,7 @@ fn selections_as_lsof_has_them() {
         (&["-c", "^w,^i,^l,^s"], "30:1w"),
         (&["-u", "33", "-a", "-d", "0"], "20:0u 31:0r"),
         (&["-u", "^33", "-d", "0"], "1:0r"),
-        // Of several kinds: or.
+        // One of several kinds of conditions is enough.
         (&["-p", "30", "-d", "4"], "1:4u 10:4u 30:1w"),
         (&["-a", "-p", "1", "-d", "3-4"], "1:3w 1:4u"),
         (&["-a", "-p", "1", "-d", "^3"], "1:0r 1:4u"),

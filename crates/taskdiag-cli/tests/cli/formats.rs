@@ -64,7 +64,7 @@ fn a_process_is_known_by_its_pid_and_start_ticks() {
     let saved = Saved::tasks(&machine());
     let all = document(&saved, &[]);
     assert_eq!((&all[4]["pid"], &all[4]["start_ticks"]), (&json!(11), &json!(1100)));
-    // Of a living process, the same number from all engines and runs, and the kernel's own.
+    // A living process has the same number from all engines and in all runs, which is the kernel's own.
     let pid = std::process::id().to_string();
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let ticks: u64 = stat.rsplit(") ").next().unwrap().split(' ').nth(19).unwrap().parse().unwrap();

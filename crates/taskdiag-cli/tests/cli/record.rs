@@ -228,7 +228,7 @@ fn top_prints_a_frame() {
     assert!(out.contains("Ended worker 1000"), "{out}");
     let row = out.lines().find(|l| l.contains("init")).expect("there is a row");
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["1", "50.0", "init"]);
-    // Of the first frame there are no rates yet.
+    // The first frame has no rates yet.
     let first = ["--at", "12:00:00", "-o", "pid,cpu_now,comm", "--json"];
     let (code, out, err) = parts(&run(&[&once[..], &first].concat()));
     assert_eq!(code, 3, "{err}");

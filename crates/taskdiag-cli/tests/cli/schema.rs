@@ -155,7 +155,7 @@ fn what_is_written_keeps_to_the_schema() {
 #[test]
 fn one_dump_serves_every_command() {
     let own = std::process::id().to_string();
-    // Of the processes of others, something may be denied.
+    // The own process is asked for, because something about the processes of others may be denied.
     let dump = run(&["dump", "--pid", &own]);
     assert_eq!(parts(&dump).0, 0, "{}", parts(&dump).2);
     let saved = Saved::bytes(&dump.stdout);

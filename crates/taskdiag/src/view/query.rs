@@ -90,7 +90,7 @@ impl Query {
     pub fn groups(&self) -> Groups {
         let mut groups = field::groups_of(self.fields());
         if is(self.set, &FILES) {
-            // Of the groups for files only PATHS stays, because columns of the process (exe, cwd) may need it.
+            // PATHS is the only group for files that stays, because columns of the process (exe, cwd) may need it.
             groups = groups - (Files::GROUPS - Groups::PATHS);
         }
         groups |= self.select.groups() | self.groups;
