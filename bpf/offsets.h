@@ -9,7 +9,8 @@
  * NEED(name, struct, member): the groups are not supported without this member.
  * MAY(name, struct, member): some kernels or configurations lack this member,
  * and HAVE(name) tells. `member` is a path through named members, and `sizeof`
- * is the size of the struct. engine/bpf/offsets.rs reads this file, so each
+ * is the size of the struct. Of several with `/` between them, the first one
+ * that the kernel has counts. engine/bpf/offsets.rs reads this file, so each
  * entry is on a line of its own.
  */
 NEED(TASK_MM, task_struct, mm)
@@ -21,7 +22,8 @@ MAY(AUTOGROUP_ID, autogroup, id)
 MAY(AUTOGROUP_NICE, autogroup, nice)
 MAY(GROUP_AUTOGROUP, task_group, autogroup)
 NEED(TASK_FILES, task_struct, files)
-NEED(TASK_FS, task_struct, fs)
+/* Since Linux 7.3, a task looks up some files with the directories of init, and `fs` has these meanwhile. */
+NEED(TASK_FS, task_struct, real_fs / fs)
 NEED(FS_ROOT_MNT, fs_struct, root.mnt)
 NEED(FS_ROOT_DENTRY, fs_struct, root.dentry)
 NEED(FS_PWD_MNT, fs_struct, pwd.mnt)

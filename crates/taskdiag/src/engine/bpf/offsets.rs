@@ -25,6 +25,13 @@ struct OffsetEntry<'a> {
     path: &'a str,
 }
 
+impl OffsetEntry<'_> {
+    /// The members of which the first one that the kernel has is meant.
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        self.path.split('/').map(str::trim)
+    }
+}
+
 fn entries(header: &str) -> impl Iterator<Item = OffsetEntry<'_>> {
     header.lines().filter_map(|l| {
         let (macro_name, args) = l.strip_suffix(')')?.split_once('(')?;
@@ -49,7 +56,8 @@ pub fn offsets() -> Result<[u16; OFFSETS_MAX], &'static str> {
 fn find(btf: &Btf<'_>) -> Result<[u16; OFFSETS_MAX], &'static str> {
     let mut offsets = [OFFSET_NONE; OFFSETS_MAX];
     for (slot, e) in offsets.iter_mut().zip(entries(HEADER)) {
-        match btf.offset(e.of, e.path).and_then(|o| u16::try_from(o).ok()) {
+        match e.paths().find_map(|path| btf.offset(e.of, path)).and_then(|o| u16::try_from(o).ok())
+        {
             Some(o) => *slot = o,
             None if e.needed => return Err("this kernel lays out its structs in an unknown way"),
             None => {}
@@ -128,6 +136,21 @@ fn parse_gate(maps: &[u8]) -> Option<(u64, u64, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_member_that_the_kernel_has_counts() {
+        let fs = entries(HEADER).find(|e| e.path.ends_with("/ fs")).unwrap();
+        assert_eq!(fs.paths().collect::<Vec<_>>(), ["real_fs", "fs"]);
+        let Some(btf) = kernel() else {
+            // Written past the capture of test output, so that it is seen although the test passes.
+            let text = b"SKIPPED offsets: /sys/kernel/btf/vmlinux cannot be read\n";
+            std::io::Write::write_all(&mut std::io::stderr(), text).expect("standard error");
+            return;
+        };
+        let n = entries(HEADER).position(|e| e.path == fs.path).unwrap();
+        let real = btf.offset("task_struct", "real_fs").or(btf.offset("task_struct", "fs"));
+        assert_eq!(find(btf).unwrap()[n] as usize, real.unwrap() as usize);
+    }
 
     #[test]
     fn each_line_of_the_header_is_an_entry() {
