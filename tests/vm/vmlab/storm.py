@@ -15,7 +15,8 @@ import os
 import re
 import shutil
 
-from . import bench, build, common, suites
+from . import bench, common, suites
+from .build import NEWER
 
 PROGRAMS = ("lite", "more", "snapshot", "legacy")
 # This storm runs beside one reader with each of the programs.
@@ -39,7 +40,7 @@ KNOWN_BAD = "797dcd3"
 
 
 def has_kasan(kernel):
-    return kernel.name.removesuffix(build.NEWER).endswith("-debug")
+    return kernel.name.removesuffix(NEWER).endswith("-debug")
 
 
 def boot_parameters(kernel):
