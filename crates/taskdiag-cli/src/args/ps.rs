@@ -57,6 +57,8 @@ pub struct PsArgs {
     pub source: Source,
     /// Say what it cost?
     pub stats: bool,
+    /// Whether sizes are printed with a unit, not in KiB.
+    pub human: bool,
     /// When to colour.
     pub color: Color,
     /// How often `-w` was said.
@@ -153,6 +155,7 @@ pub fn command() -> Command {
         .arg(flag("headers", "Print a line of headers on each page").aliases(["header", "heading", "headings"]))
         .arg(Arg::new("lines").long("lines").alias("rows").value_name("N").help("Begin a new page after N lines (with --headers)"))
         .args(table::forms())
+        .arg(flag("human", "Print sizes with a unit, such as 1.5G, and not in KiB"))
         .arg(table::color())
         .arg(
             table::wide().help("Cut lines after 132 cells, not at the edge of the terminal; -ww cuts no line"),
@@ -188,8 +191,8 @@ fn screen_lines() -> usize {
 /// Long names of options that procps does not have.
 #[cfg(test)]
 const OWN: &[&str] = &[
-    "running", "where", "threads", "tree", "json", "jsonl", "csv", "arrow", "parquet", "color",
-    "from", "at", "engine", "budget", "max-rss", "stats",
+    "running", "where", "threads", "tree", "json", "jsonl", "csv", "arrow", "parquet", "human",
+    "color", "from", "at", "engine", "budget", "max-rss", "stats",
 ];
 
 /// Own long names for letters of procps.
@@ -313,6 +316,7 @@ impl PsArgs {
             form,
             source,
             stats: flag("stats"),
+            human: flag("human"),
             color: table::color_from(m),
             wide: t.wide,
             width: t.columns,

@@ -18,6 +18,20 @@ root        12    10 Z    1 00:12:12     0  2025 [gone] <defunct>
 }
 
 #[test]
+fn sizes_with_units() {
+    let rss = |args: &[&str]| {
+        let (code, out, _) = Saved::tasks(&machine()).ps(&[args, &["--human"]].concat());
+        assert_eq!(code, 0);
+        let of = |l: &str| l.split_whitespace().nth(1).map(String::from);
+        out.lines().filter_map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(rss(&["-p", "1,2,10", "-o", "pid,rss"]), ["RSS", "1.0M", "0", "10.0M"]);
+    // Programs get bytes in any case.
+    let (_, json, _) = Saved::tasks(&machine()).ps(&["-p", "10", "-o", "rss", "--human", "--json"]);
+    assert!(json.contains(r#""rss":10485760"#), "{json}");
+}
+
+#[test]
 fn times_and_dates() {
     let old = Task { cpu_ns: 90_061_000_000_000, start_s: 0, ..Task::new(1, 0, "a") };
     let new = Task { cpu_ns: 59_999_999_999, start_s: 99_995, ..Task::new(2, 0, "b") };
