@@ -153,7 +153,7 @@ pub fn parse_of(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
         out.push(c);
     }
     if out.is_empty() {
-        return Err(Exit::Usage("-o needs at least one column, as in -o pid,comm".to_owned()));
+        return Err(Exit::Usage("a list of columns needs at least one, as in pid,comm".to_owned()));
     }
     Ok(out)
 }

@@ -319,6 +319,8 @@ impl FilesArgs {
             ("command", "-c"),
             ("group", "-g"),
             ("descriptor", "-d"),
+            ("type", "--type"),
+            ("net", "--net"),
         ] {
             if m.contains_id(id) && items(id).is_empty() {
                 return Err(Exit::Usage(format!("{option} needs at least one value after it")));

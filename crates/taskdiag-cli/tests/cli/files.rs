@@ -466,6 +466,8 @@ fn what_lsof_has_and_this_has_not() {
         (&["-Fpn", "--jsonl"], "--jsonl"),
         (&["-r", "--from", "-"], "--from"),
         (&["-u", ""], "at least one value"),
+        (&["--type", ""], "at least one value"),
+        (&["--net", ""], "at least one value"),
         (&["--net", "/etc/passwd"], "no network namespace"),
         (&["-d", "x"], "descriptors"),
         (&["-d", "5-2"], "descriptors"),
