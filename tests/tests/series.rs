@@ -188,7 +188,11 @@ fn the_list_for_the_newer_kernel_has_the_same_patches_and_no_other() {
     for dir in fs::read_dir(home.join("series-7.3")).expect("the directory").flatten() {
         for file in fs::read_dir(dir.path()).into_iter().flatten().flatten() {
             let (dir, file) = (dir.file_name(), file.file_name());
-            there.insert(format!("series-7.3/{}/{}", dir.display(), file.display()));
+            there.insert(format!(
+                "series-7.3/{}/{}",
+                dir.to_string_lossy(),
+                file.to_string_lossy()
+            ));
         }
     }
     let own = names.iter().filter(|n| n.starts_with("series-7.3/")).cloned();
