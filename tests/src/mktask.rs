@@ -51,10 +51,15 @@ impl Mktask {
         Ok(m)
     }
     /// Waits until the task no longer runs: it has said that it is there, and then sleeps or stops, which takes a moment on
-    /// a busy machine. A task that always runs is waited for a short time.
+    /// a busy machine. A task that always runs is waited for until it has used some CPU time, because time says little where it
+    /// has no processor.
     fn settle(&self) {
-        let mut wait = Patience::new(Duration::from_millis(200));
-        while self.has("pid") && runs(self.pid()) && !wait.is_over() {
+        if !self.has("pid") {
+            return;
+        }
+        let before = ticks(self.pid());
+        let mut wait = Patience::new(Duration::from_secs(10));
+        while runs(self.pid()) && ticks(self.pid()) < before + 20 && !wait.is_over() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -115,6 +120,14 @@ impl Drop for Mktask {
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
+}
+
+/// The CPU time that a task has used, in clock ticks.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
+    // utime and stime are the 14th and 15th, and the first one here is the third.
+    fields.skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum()
 }
 
 /// The hash by which mktask reports a long value (FNV-1a, 64 bits).

@@ -91,7 +91,7 @@ fn every_state_is_reached_and_ends() {
             }
         };
         // It may still be on its way into the sleep.
-        let mut wait = Patience::new(Duration::from_secs(5));
+        let mut wait = Patience::new(Duration::from_secs(20));
         while state(m.pid()) != Some(letter) {
             assert!(!wait.is_over(), "{args:?} is in state {:?}", state(m.pid()));
             std::thread::sleep(Duration::from_millis(1));
@@ -102,7 +102,7 @@ fn every_state_is_reached_and_ends() {
         let all: Vec<_> = all.into_iter().filter_map(|pid| Some((pid, began(pid)?))).collect();
         assert!(!all.is_empty(), "{args:?} has no task");
         drop(m);
-        let mut wait = Patience::new(Duration::from_secs(5));
+        let mut wait = Patience::new(Duration::from_secs(20));
         while all.iter().any(|(pid, when)| began(*pid).as_ref() == Some(when)) {
             assert!(!wait.is_over(), "of {args:?}, one of {all:?} lives on");
             std::thread::sleep(Duration::from_millis(1));
