@@ -9,7 +9,7 @@ use crate::{Answer, Mktask, Source, Task, Value, engines, read, skip};
 
 /// How often a comparison may be repeated before a difference counts. Another process may have
 /// changed shared things (memory that can be reclaimed, the CPU of a wake-up).
-const TRIES: usize = 4;
+const TRIES: usize = 10;
 const PROCFS: Source = Source::Engine(EngineId::Procfs);
 
 /// Facts with the names of their fields. Every answer must have exactly these values.

@@ -10,7 +10,7 @@ use taskdiag_tests::compare::{Outcome, compare};
 use taskdiag_tests::{Mktask, engines, read, skip};
 
 /// How often a comparison is repeated before a difference counts.
-const TRIES: u64 = 4;
+const TRIES: u64 = 10;
 
 /// States that together have a value of each group.
 fn states(dir: &str) -> Vec<Mktask> {

@@ -61,7 +61,7 @@ fn settled(args: &[&str]) -> Option<(String, String)> {
     // Only some versions mark the name of a zombie.
     let plain = |s: String| s.replace(" <defunct>", "");
     let mut pair = (String::new(), plain(procps(args)?));
-    for _ in 0..4 {
+    for _ in 0..20 {
         pair.0 = plain(parts(&run(&[&["ps"], args].concat())).1);
         if pair.0 == pair.1 {
             break;
