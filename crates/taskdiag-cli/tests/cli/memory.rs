@@ -188,9 +188,9 @@ fn limits_must_make_sense() {
     }
 }
 
-/// Ctrl-C during the walk: what is there is shown, and is called partial. When it arrives is not in
-/// our hands, so it is tried at many moments; before the walk it ends the program, as anywhere. Every
-/// command that asks this machine answers it in the same way.
+/// Ctrl-C during the walk: what is there is shown, and is called partial. The walk reads a file of each process, so what the
+/// program has read says where it is. When the signal arrives is not in our hands, so it is sent at many places; before the
+/// walk it ends the program, as anywhere. Every command that asks this machine answers it in the same way.
 #[test]
 fn ctrl_c_shows_what_is_there() {
     for command in ["memory", "ps"] {
@@ -199,16 +199,43 @@ fn ctrl_c_shows_what_is_there() {
 }
 
 fn stopped_in_the_walk(command: &str) {
-    use std::process::Stdio;
-    use std::time::Duration;
-    for try_ms in (0..400).map(|n| n % 80) {
-        let child = taskdiag()
-            .args([command, "--engine", "procfs", "--jsonl", "-o", "pid,pss"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
-        std::thread::sleep(Duration::from_millis(try_ms));
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Stdio};
+    let start = || {
+        let mut program = taskdiag();
+        program.args([command, "--engine", "procfs", "--jsonl", "-o", "pid,pss"]);
+        program.stdout(Stdio::piped()).stderr(Stdio::piped());
+        // SAFETY: a plain system call. A shell starts what is in its background with the signal ignored.
+        unsafe {
+            program.pre_exec(|| {
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                Ok(())
+            });
+        }
+        program.spawn().expect("the program runs")
+    };
+    let has_read = |child: &Child| {
+        let io = std::fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
+        let calls = io.lines().find_map(|l| l.strip_prefix("syscr: "));
+        calls.and_then(|n| n.parse::<u64>().ok()).unwrap_or(u64::MAX)
+    };
+    let is_running = |child: &Child| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()));
+        !stat.expect("it was not waited for").contains(") Z ")
+    };
+    // How many reads a whole run makes. The kernel tells that of a zombie, too.
+    let mut child = start();
+    let mut out = Vec::new();
+    std::io::Read::read_to_end(child.stdout.as_mut().expect("piped"), &mut out).expect("it ends");
+    while is_running(&child) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let whole = has_read(&child);
+    child.wait().expect("it ends");
+    assert!((1..u64::MAX).contains(&whole) && !out.is_empty(), "{whole} reads");
+    for part in (1..400).map(|n| n * 7 % 100) {
+        let child = start();
+        while has_read(&child) < whole * part / 100 && is_running(&child) {}
         let pid = rustix::process::Pid::from_child(&child);
         // It may have ended: then it is a zombie, which a signal does not hurt.
         rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("our child");
