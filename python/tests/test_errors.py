@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import crowd
 
 import taskdiag
 
@@ -66,7 +67,7 @@ def test_an_engine_that_is_not_there():
 
 def child(code, **env):
     command = [sys.executable, "-c", code]
-    run = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=100)
+    run = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=100 * crowd())
     return run.stdout + run.stderr
 
 

@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from conftest import crowd
 
 import taskdiag
 
@@ -25,7 +26,7 @@ def test_readme(number, tmp_path, start):
     start("import sys; x = b'1' * (4 << 20); print('ready', flush=True); sys.stdin.read()", b"\xe9")
     env = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
     command = [sys.executable, "-c", EXAMPLES[number]]
-    run = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100)
+    run = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100 * crowd())
     assert (run.returncode, run.stderr) == (0, "")
 
 
@@ -37,7 +38,7 @@ def test_stubs_say_what_is_there(tmp_path):
     # Many names there are those of the psutil that is installed.
     (tmp_path / "allowed").write_text(r"taskdiag\.psutil\..*")
     command = [sys.executable, "-m", "mypy.stubtest", "taskdiag", "--allowlist", "allowed"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110)
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110 * crowd())
     assert run.returncode == 0, run.stdout
 
 
@@ -48,7 +49,7 @@ def test_users_are_type_checked(tmp_path):
 
     def check(name):
         command = [sys.executable, "-m", "mypy", "--strict", name]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110).stdout
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110 * crowd()).stdout
 
     assert check("good.py").startswith("Success"), check("good.py")
     bad = check("bad.py")

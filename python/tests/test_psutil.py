@@ -12,7 +12,7 @@ import time
 
 import psutil as real
 import pytest
-from conftest import until
+from conftest import crowd, state, until
 
 import taskdiag
 import taskdiag.psutil as psutil
@@ -64,22 +64,28 @@ def test_one_process(start, code):
     own = lambda maps: [m._replace(pss=0, shared_clean=0, private_clean=0) for m in maps]
     equal(lambda: own(ours.memory_maps()), lambda: own(theirs.memory_maps()))
     equal(lambda: own(ours.memory_maps(grouped=False)), lambda: own(theirs.memory_maps(grouped=False)))
-    ours_full, theirs_full = ours.memory_full_info(), theirs.memory_full_info()
-    assert ours_full._replace(uss=0, pss=0) == theirs_full._replace(uss=0, pss=0)
-    assert ours_full[-3:] == pytest.approx(theirs_full[-3:], rel=0.5)
+    equal(lambda: ours.memory_full_info()._replace(uss=0, pss=0), lambda: theirs.memory_full_info()._replace(uss=0, pss=0))
+    # Processes that map the same files have a share of it, and they come and go.
+    assert ours.memory_full_info()[-3:] == pytest.approx(theirs.memory_full_info()[-3:], rel=0.5)
 
 
 def test_all_processes(start):
     child = start(f"import sys; {WAITS}")
     info = lambda: next(p.info for p in psutil.process_iter(STEADY) if p.pid == child.pid)
     equal(info, lambda: real.Process(child.pid).as_dict(STEADY))
-    kernel = [p for p in psutil.process_iter(["exe", "cmdline", "memory_info"]) if p.info["cmdline"] == []]
-    assert all(not p.info["exe"] and not p.info["memory_info"].rss for p in kernel if p.ppid() == 2)
-    theirs = {p.pid: p.info for p in real.process_iter(["name", "uids", "ppid", "create_time"])}
-    ours = {p.pid: p.info for p in psutil.process_iter(["name", "uids", "ppid", "create_time"])}
-    both = [pid for pid in ours if pid in theirs]
-    # Some may have exec'ed between the two.
-    assert len(both) > 3 and sum(ours[pid] != theirs[pid] for pid in both) <= len(both) // 10 + 1
+    kernel = [p.info for p in psutil.process_iter(["exe", "cmdline", "memory_info", "ppid"]) if p.info["cmdline"] == []]
+    assert all(not info["exe"] and not info["memory_info"].rss for info in kernel if info["ppid"] == 2)
+    attributes = ["pid", "name", "uids", "ppid", "create_time"]
+
+    def differences():
+        """What both say about processes that have not changed meanwhile, where it differs."""
+        before, ours, after = ({p.pid: p.info for p in of.process_iter(attributes)} for of in (real, psutil, real))
+        steady = [pid for pid in ours if pid in before and before[pid] == after.get(pid)]
+        assert len(steady) > 3
+        return [(ours[pid], before[pid]) for pid in steady if ours[pid] != before[pid]]
+
+    # A process may have changed to and fro, so a difference counts if it stays.
+    assert any(not differences() for _ in range(50)), differences()
 
 
 def test_one_request(monkeypatch):
@@ -177,7 +183,7 @@ for method in (p.cwd, p.environ, p.io_counters, p.memory_full_info, p.open_files
 info = next(q.info for q in psutil.process_iter(["name", "cwd", "environ", "open_files"], ad_value=0) if q.pid == p.pid)
 print("ready", info["name"] == p.name(), info["cwd"], info["environ"], info["open_files"])
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/", timeout=100)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/", timeout=100 * crowd())
     assert (run.stderr, run.stdout) == ("", "ready True 0 0 0\n")
 
 
@@ -221,7 +227,7 @@ print("the other one:", second.poll(), psutil.Process(second.pid).nice())
 second.kill()
 """
     command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100 * crowd())
     assert (run.stdout, run.stderr) == ("the other one: None 0\n", "")
 
 
@@ -291,6 +297,7 @@ def test_more_processes_than_descriptors():
 def test_waits_for_objects_of_subprocess(start):
     children = [start(f"import sys; {WAITS}") for _ in range(2)]
     children[1].kill()
+    until(lambda: state(children[1].pid) == "Z")
     gone, alive = psutil.wait_procs(children, 0.5)
     assert gone == children[1:] and alive == children[:1] and gone[0].returncode == -signal.SIGKILL
 
@@ -438,7 +445,7 @@ try:
 except AttributeError as e:
     print(e)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=100)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=100 * crowd())
     assert run.stderr == ""
     assert run.stdout.splitlines()[0] == "process PID not found (pid=4194305)"
     assert "pip install psutil" in run.stdout.splitlines()[1]

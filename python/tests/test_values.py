@@ -59,8 +59,9 @@ def test_child_against_psutil(engine, start):
 
 
 def test_cpu_time_is_between_two_readings(engine):
-    end = time.monotonic() + 0.3
-    while time.monotonic() < end:
+    # Its own CPU time, because a busy machine may give it little of a processor.
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
         pass
 
     def used():
@@ -72,7 +73,7 @@ def test_cpu_time_is_between_two_readings(engine):
     after = used()
     # /proc tells ticks, and rounds down.
     assert before - 0.03 <= time_s <= after + 0.03
-    assert time_s > 0.1
+    assert time_s > 0.2
 
 
 def test_bytes_that_are_not_utf8(engine, start):
@@ -123,12 +124,21 @@ def test_threads(engine, start):
 
 
 def test_all_processes_that_live_all_the_time(engine):
-    before = set(psutil.pids())
+    def all_processes():
+        """Pids with the times at which their processes began, because a pid may be used again."""
+        for pid in psutil.pids():
+            try:
+                with open(f"/proc/{pid}/stat", errors="replace") as f:
+                    yield pid, int(f.read().rpartition(")")[2].split()[19])
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+
+    before = set(all_processes())
     found = taskdiag.snapshot("pid", engine=engine)["pid"]
-    after = set(psutil.pids())
+    after = set(all_processes())
     assert len(found) == len(set(found))
     # Some sandboxes hide process 1 from BPF, and the table says so.
-    lacking = (before & after) - set(found)
+    lacking = {pid for pid, _ in before & after} - set(found)
     assert lacking <= {1}
     assert not lacking or engine == "bpf"
     assert os.getpid() in found
@@ -168,9 +178,16 @@ def test_memory_against_proc(start):
         with open(f"/proc/{child.pid}/smaps_rollup") as f:
             return {line.split(":")[0]: int(line.split()[1]) << 10 for line in f if line.endswith("kB\n")}
 
-    before = rollup()
-    (row,) = taskdiag.memory(child.pid).to_dicts()
-    assert before == rollup()
+    # Other processes that map the same files change what is shared. So this is repeated until nothing changes meanwhile.
+    answers = []
+
+    def is_quiet():
+        before = rollup()
+        answers.append((before, taskdiag.memory(child.pid).to_dicts()))
+        return before == rollup()
+
+    until(is_quiet)
+    before, (row,) = answers[-1]
     assert row["uss"] == before["Private_Clean"] + before["Private_Dirty"] >= 8 << 20
     assert row["rss"] == before["Rss"]
     assert row["swap"] in (None, before["Swap"])
@@ -217,10 +234,18 @@ def test_no_pids_are_no_processes(ask):
 
 
 def test_several_pids_of_which_one_is_not_there(start):
-    gone = start(WAIT)
-    gone.kill()
-    gone.wait()
-    table = taskdiag.snapshot("pid", pids=[os.getpid(), gone.pid])
+    answers = []
+
+    def nobody_has_its_pid():
+        gone = start(WAIT)
+        gone.kill()
+        gone.wait()
+        answers.append((gone, taskdiag.snapshot("pid", pids=[os.getpid(), gone.pid])))
+        # A pid may be used again at once, if others begin processes all the time.
+        return not os.path.exists(f"/proc/{gone.pid}")
+
+    until(nobody_has_its_pid)
+    gone, table = answers[-1]
     assert table["pid"] == [os.getpid()]
     assert table.nobody == [gone.pid]
     assert not table.complete
