@@ -1,5 +1,8 @@
 //! Tests of the command as a user meets it. One program, so that its parts share [`common`].
 
+#[cfg(feature = "top")]
+#[allow(dead_code, reason = "it is a link to the file of another crate, which uses all of it")]
+mod busy;
 mod common;
 mod errors;
 mod files;
