@@ -41,7 +41,7 @@ impl Terminal {
     }
     /// Waits until this is shown, after what was waited for before.
     fn wait(&mut self, text: &str) {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(300);
         loop {
             if let Some(at) = self.shown[self.seen..].find(text) {
                 self.seen += at + text.len();
