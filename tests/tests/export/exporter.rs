@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -158,6 +158,50 @@ pub fn program(test: &str, name: &str) -> Option<PathBuf> {
         skip(test, &format!("there is no {name}; 'tools/setup test' unpacks it where apt has it"));
     }
     found
+}
+
+/// A server of another program that listens on a port of this machine, and ends with the value.
+pub struct Server {
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// Starts the program, which is told an address to listen on, and waits until `answers` is true of that. The program opens the
+    /// port itself, so it is free until then, and another program may take it. Then another one is tried.
+    pub fn start(
+        what: &str,
+        command: impl Fn(SocketAddr) -> Command,
+        answers: impl Fn(SocketAddr) -> bool,
+    ) -> Server {
+        // Nobody else uses this address by chance, and who takes any free port of all addresses gets one between 32768 and 60999
+        // on most machines.
+        let [_, a, b, c] = std::process::id().to_be_bytes();
+        let ip = Ipv4Addr::new(127, a | 0x40, b, c.clamp(1, 254));
+        for port in 20_000..20_020 {
+            let address = SocketAddr::from((ip, port));
+            let mut command = command(address);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let mut server = Server { child: command.spawn().expect("it starts"), address };
+            let has_ended = |child: &mut Child| child.try_wait().expect("it is ours").is_some();
+            let is_there = wait(what, || {
+                if has_ended(&mut server.child) {
+                    return Some(false);
+                }
+                answers(address).then_some(true)
+            });
+            if is_there {
+                return server;
+            }
+        }
+        panic!("{what} ends on each port");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
 }
 
 /// Waits until `f` gives something, for at most half a minute, or longer on a busy machine.

@@ -1,7 +1,7 @@
 //! Judges of the text that nobody here wrote: promtool, the parsers of Prometheus's Python client, and a Prometheus.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 
@@ -9,7 +9,7 @@ use taskdiag_tests::cli::Sandbox;
 use taskdiag_tests::skips::target_dir;
 use taskdiag_tests::{Mktask, skip};
 
-use crate::exporter::{Exporter, Metrics, end, program, wait};
+use crate::exporter::{Exporter, Metrics, Server, end, program, wait};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -106,8 +106,8 @@ fn python_reads_both_formats() {
 }
 
 /// The reply of an API of Prometheus.
-fn api(port: u16, path: &str) -> Option<serde_json::Value> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+fn api(address: SocketAddr, path: &str) -> Option<serde_json::Value> {
+    let mut stream = TcpStream::connect(address).ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
     let mut reply = String::new();
     stream.read_to_string(&mut reply).ok()?;
@@ -120,39 +120,40 @@ fn prometheus_scrapes_it() {
     let Some(prometheus) = program("prometheus_scrapes_it", "prometheus") else { return };
     let threads = Mktask::start(&["threads", "4"]).expect("any machine has it");
     let (_config, path) = crate::exporter::config(crate::exporter::EACH);
-    let exporter = Exporter::start(&["--config", &path]);
+    // The later option counts. One answer serves all scrapes, so that one that takes too long does not hold up the next.
+    let exporter = Exporter::start(&["--config", &path, "--share", "600s"]);
     let dir = tempfile::tempdir().expect("a directory");
-    let yaml = format!(
-        "global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: taskdiag, static_configs: [{{targets: ['{}']}}]}}]\n",
-        exporter.address
-    );
+    // Prometheus gives up a scrape that takes longer than the interval. So a busy machine needs a long one, which may begin late.
+    let job = |seconds: u32| {
+        format!(
+            "{{job_name: every-{seconds}-s, scrape_interval: {seconds}s, scrape_timeout: {seconds}s, static_configs: [{{targets: ['{}']}}]}}",
+            exporter.address
+        )
+    };
+    let yaml = format!("scrape_configs: [{}, {}]\n", job(1), job(30));
     let file = dir.path().join("prometheus.yml");
     std::fs::write(&file, yaml).expect("written");
-    let port =
-        TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-    let mut command = Command::new(prometheus);
-    command.arg(format!("--config.file={}", file.display()));
-    command.arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()));
-    command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
-    command
-        .current_dir(dir.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let mut child = command.spawn().expect("it starts");
+    let command = |address| {
+        let mut command = Command::new(&prometheus);
+        command.arg(format!("--config.file={}", file.display()));
+        command.arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()));
+        command.arg(format!("--web.listen-address={address}")).current_dir(dir.path());
+        command
+    };
+    let server =
+        Server::start("Prometheus", command, |a| api(a, "/api/v1/query?query=up").is_some());
     let query = |q: &str| {
-        let reply = api(port, &format!("/api/v1/query?query={q}"))?;
+        let reply = api(server.address, &format!("/api/v1/query?query={q}"))?;
         let value = reply["data"]["result"].get(0)?["value"].get(1)?.as_str()?.to_owned();
         value.parse::<f64>().ok()
     };
     let group = format!("mktask:{}", threads.pid());
     let found = std::panic::catch_unwind(|| {
-        wait("a scrape", || query("up").filter(|up| *up == 1.0));
+        wait("a scrape", || query("max(up)").filter(|up| *up == 1.0));
         let threads = format!("namedprocess_namegroup_num_threads%7Bgroupname%3D%22{group}%22%7D");
         wait("the threads", || query(&threads))
     });
-    let targets = api(port, "/api/v1/targets").map(|t| t.to_string()).unwrap_or_default();
-    end(&mut child);
+    let targets = api(server.address, "/api/v1/targets").map(|t| t.to_string()).unwrap_or_default();
     assert_eq!(found.ok(), Some(5.0), "{targets}");
 }
 

@@ -2,7 +2,8 @@
 //! refuses them. Real collectors read its requests in `make otlp-test`.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
@@ -10,7 +11,7 @@ use serde_json::Value;
 use taskdiag_tests::Mktask;
 use taskdiag_tests::cli::taskdiag;
 
-use crate::exporter::{EACH, Metrics, config, end, wait};
+use crate::exporter::{EACH, Metrics, config, end};
 
 /// A request that a collector got: its head and its body.
 type Got = (String, Value);
@@ -244,12 +245,32 @@ fn answers_of_a_collector() {
     }
 }
 
+/// A socket that has a port and does not listen. So it refuses connections, and nobody else can take the port.
+fn closed_port() -> (OwnedFd, SocketAddr) {
+    let any = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from(Ipv4Addr::LOCALHOST).to_be() },
+        sin_zero: [0; 8],
+    };
+    let len = size_of_val(&any) as libc::socklen_t;
+    // SAFETY: the new descriptor is ours, and the address is as long as it says.
+    let socket = unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        assert!(fd >= 0, "a socket");
+        assert_eq!(libc::bind(fd, (&raw const any).cast(), len), 0, "a port");
+        OwnedFd::from_raw_fd(fd)
+    };
+    // It is no listener yet, but has the address of one.
+    let named = TcpListener::from(socket);
+    let address = named.local_addr().expect("it has one");
+    (named.into(), address)
+}
+
 /// It may start before the collector, and goes on when that was away. Its counters go on, too.
 #[test]
 fn a_collector_that_comes_later() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    let (port, address) = closed_port();
     let mut command = Command::new(taskdiag());
     command.args(["export", "--families", "states", "--every", "50ms", "--otlp"]);
     command.arg(format!("http://{address}")).stdin(Stdio::null()).stderr(Stdio::piped());
@@ -259,8 +280,9 @@ fn a_collector_that_comes_later() {
     let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let refused = next();
         assert!(refused.contains("is a collector"), "{refused}");
-        let listener = wait("the port", || TcpListener::bind(address).ok());
-        let collector = Collector::on(listener, &[OK]);
+        // SAFETY: a plain system call on a socket that is ours.
+        assert_eq!(unsafe { libc::listen(port.as_raw_fd(), 128) }, 0);
+        let collector = Collector::on(port.into(), &[OK]);
         let again = next();
         assert!(again.contains("sending to") && again.ends_with(" again"), "{again}");
         let scrapes = || {

@@ -1,14 +1,13 @@
 //! process-exporter beside ours: the same configuration, the same frozen tasks.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::panic::AssertUnwindSafe;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use taskdiag_tests::Mktask;
 
-use crate::exporter::{EACH, Exporter, Metrics, config, end, program, wait};
+use crate::exporter::{EACH, Exporter, Metrics, Server, config, end, program, wait};
 
 /// Differences that are meant, by the name of the family without its beginning: why.
 const MEANT: &[(&str, &str)] = &[
@@ -92,30 +91,26 @@ fn process_exporter_has_the_same_names_and_values() {
         STATES.iter().map(|s| Mktask::start(s).expect("any machine has it")).collect();
     let mut worker = Worker::start(dir.path());
     let ours = Exporter::start(&["--config", &path]);
-    let port =
-        TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-    let mut command = Command::new(peer);
-    command.args(["-config.path", &path]).arg(format!("-web.listen-address=127.0.0.1:{port}"));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("it starts");
-    let theirs = || {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let command = |address| {
+        let mut command = Command::new(&peer);
+        command.args(["-config.path", &path]).arg(format!("-web.listen-address={address}"));
+        command
+    };
+    let theirs = |address: SocketAddr| {
+        let mut stream = TcpStream::connect(address).ok()?;
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
         let mut reply = String::new();
         stream.read_to_string(&mut reply).ok()?;
         Some(reply.split_once("\r\n\r\n")?.1.to_owned())
     };
     let worked = format!("mktask:{}", worker.child.id());
-    let found = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        wait("process-exporter", theirs);
-        ours.scrape();
-        worker.work();
-        (ours.scrape(), Metrics::parse(&theirs().expect("it answers")))
-    }));
+    let server = Server::start("process-exporter", command, |address| theirs(address).is_some());
+    ours.scrape();
+    worker.work();
+    let (ours, theirs) =
+        (ours.scrape(), Metrics::parse(&theirs(server.address).expect("it answers")));
     let mut groups: Vec<String> = tasks.iter().map(|t| format!("mktask:{}", t.pid())).collect();
     groups.push(worked.clone());
-    end(&mut child);
-    let (ours, theirs) = found.expect("both answer");
     let cpu = ours.group("cpu_seconds_total", &worked, &[("mode", "user")]);
     assert!(cpu > Some(0.02), "the worker used {cpu:?}");
     let prefix = "namedprocess_namegroup_";
