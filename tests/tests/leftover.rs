@@ -101,7 +101,28 @@ fn nothing_is_left_behind() {
     inodes();
 }
 
+/// Other programs load BPF programs, too, and may keep them. Those were begun once, and what requests of ours leave is left by each
+/// round of them.
+const ROUNDS: usize = 4;
+
 fn objects(engine: Source, m: &Mktask, threads: usize) {
+    let mut all = Vec::new();
+    loop {
+        let left = objects_left(engine, m, threads);
+        // What is kept from the first round on would not be new in the next one, and would be mapped here.
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("it is there");
+        let mapped: Vec<&str> = maps.lines().filter(|l| l.contains("bpf")).collect();
+        assert!(mapped.is_empty(), "after {engine}: {mapped:?}");
+        if left.is_empty() {
+            return;
+        }
+        all.push(left);
+        assert!(all.len() < ROUNDS, "BPF objects (command, id) after {engine}: {all:?}");
+    }
+}
+
+/// Makes requests, and returns the BPF objects that were not there before and do not go.
+fn objects_left(engine: Source, m: &Mktask, threads: usize) -> BTreeSet<(u32, u32)> {
     let groups = groups_of(engine);
     settles("/proc/self/task", threads, &format!("threads before {engine}"));
     let before_objects = bpf_objects();
@@ -115,23 +136,25 @@ fn objects(engine: Source, m: &Mktask, threads: usize) {
             query_with(&req, Choice::Auto).unwrap_or_else(|e| panic!("auto/{strategy}: {e}"));
         }
         // Errors leave nothing behind either.
-        let bad = Request::one(4_194_303, groups);
+        // The kernel has no pid of 4194304 or more.
+        let bad = Request::one(4_194_304, groups);
         assert!(engine.query(&bad).is_err());
         settles("/proc/self/fd", fds, &format!("descriptors after {engine}/{strategy}"));
     }
     settles("/proc/self/task", threads, &format!("threads after {engine}"));
     let Some(before) = before_objects else {
-        return skip("BPF objects that are left", "no right to list them");
+        skip("BPF objects that are left", "no right to list them");
+        return BTreeSet::new();
     };
     // The kernel frees objects a moment later, and other programs may make some. Those that are there now
     // must go, and those that come later are not ours.
     let mut left = &bpf_objects().expect("as before") - &before;
-    let mut wait = Patience::new(Duration::from_secs(20));
-    while !left.is_empty() {
-        assert!(!wait.is_over(), "BPF objects (command, id) after {engine}: {left:?}");
+    let mut wait = Patience::new(Duration::from_secs(10));
+    while !left.is_empty() && !wait.is_over() {
         std::thread::sleep(Duration::from_millis(50));
         left = &left & &bpf_objects().expect("as before");
     }
+    left
 }
 
 /// A request on the bpf engine makes no inode in /proc. A request on procfs makes some, which shows that the
@@ -155,12 +178,22 @@ fn inodes() {
         after - before
     };
     // Others read /proc, too, so the least of several values is the cost of the request.
-    let least = |engine| (0..4).map(|_| growth(engine)).min().expect("4");
-    let procfs = least(PROCFS);
+    let procfs = (0..4).map(|_| growth(PROCFS)).min().expect("4");
     if procfs < 100 {
         let why = format!("200 new processes on procfs make {procfs} more: not to be measured");
         return skip(name, &why);
     }
-    let bpf = least(BPF);
-    assert!(bpf <= 0, "a bpf request made {bpf} inodes in /proc (one on procfs {procfs})");
+    // On a busy machine some come from others nearly each time. Those of a request would come each time.
+    let mut patience = Patience::new(Duration::from_secs(20));
+    let mut all = Vec::new();
+    loop {
+        all.push(growth(BPF));
+        if all.last() <= Some(&0) {
+            return;
+        }
+        assert!(
+            !patience.is_over() || all.len() < 4,
+            "bpf requests made {all:?} inodes in /proc (one on procfs {procfs})"
+        );
+    }
 }
