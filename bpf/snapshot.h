@@ -100,6 +100,7 @@ struct state {
 	/* Number of this run. If a program stays loaded for the next answer, the number goes on, and user space clears
 	 * everything else. */
 	__u32 slice;
+	__u64 own;		/* where user space has mapped this state */
 	/* from here on, only the programs use the members */
 	__u32 first_slice;	/* of this answer; table entries of earlier runs belong to earlier answers */
 	__u32 part_begun;

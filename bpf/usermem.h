@@ -14,7 +14,9 @@
  * read through a reused table is not shown, since the second walk finds another entry.
  *
  * This is for x86-64 page tables. Whether they are that, and where the direct map is, is found by trying: the entry for
- * the page of the reader's own top table must lead to that very page.
+ * the page of the reader's own top table must lead to that very page, and the page where the reader has mapped `st` must
+ * have what is in `st`. The first of these alone is not enough: a wrong guess takes other memory for a table, where any small
+ * number can look like the entry of a page of 1 GiB.
  */
 #ifndef TASKDIAG_USERMEM_H
 #define TASKDIAG_USERMEM_H
@@ -69,12 +71,18 @@ GROUP_FN translate(void)
 /* Is the direct map this many GiB below the reader's top table? */
 GROUP_FN try_direct_map(u32 below)
 {
-	u64 top = st.arg;
+	u64 top = st.arg, begin = 0;
 
 	st.pt_top = st.pt_addr = top;
 	st.pt_shift = st.five_levels ? 48 : 39;
 	st.direct_map = (top & ~(GIB - 1)) - below * GIB;
-	return translate() && st.direct_map + st.pt_phys == top;
+	if (!translate() || st.direct_map + st.pt_phys != top)
+		return 0;
+	/* No other memory has this time in this place. */
+	st.pt_addr = st.own + __builtin_offsetof(struct state, begin);
+	if (!translate() || bpf_probe_read_kernel(&begin, sizeof(begin), (void *)(st.direct_map + st.pt_phys)))
+		return 0;
+	return begin == st.begin;
 }
 
 static long direct_map_step(u32 below, void *unused)

@@ -160,6 +160,8 @@ impl LoadedProgram {
     /// Open the iterator on a cleared state.
     fn begin(&mut self, req: &Request) -> Result<(), Failed> {
         self.set(offset_of!(State, off), HEAD as u32);
+        let own = self.state.slice(0, STATE_SIZE).as_ptr() as u64;
+        self.state.slice_mut(offset_of!(State, own), 8).copy_from_slice(&own.to_ne_bytes());
         self.open_iterator()?;
         if self.legacy && req.strategy.takes_pid() {
             // The first pass only finds the process that the pid belongs to.

@@ -65,10 +65,11 @@ pub struct State {
     pub off: u32,
     pub walking: u32,
     pub slice: u32,
+    pub own: u64,
 }
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 28112;
+pub const STATE_SIZE: usize = 28120;
 
 #[cfg(test)]
 mod tests {
@@ -97,7 +98,7 @@ mod tests {
             ("OFFSET_NONE", usize::from(crate::engine::bpf::offsets::OFFSET_NONE)),
             ("offsetof(struct state, chunk)", offset_of!(State, chunk)),
             ("offsetof(struct state, off)", offset_of!(State, off)),
-            ("offsetof(struct state, slice) + 4", size_of::<State>()),
+            ("offsetof(struct state, own) + 8", size_of::<State>()),
             ("sizeof(struct state)", STATE_SIZE),
             ("offsetof(struct state, used)", offset_of!(State, used)),
             ("offsetof(struct state, tasks)", offset_of!(State, tasks)),
