@@ -241,7 +241,13 @@ static __always_inline bool began_later(void)
 
 	if (cfg.strategy == TASK_DIAG_DUMP_ONE || R(t, start_boottime) <= st.begin)
 		return false;
+	GAP();
 	first = R(t, group_leader);
+	/* If an exec has just made it the first thread of a process that began before the request, it has got the start time
+	 * of that process before it became the first. Without this look the walk would end here. */
+	barrier();
+	if (R(t, start_boottime) <= st.begin)
+		return false;
 	st.walk = 0;
 	if (cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD && first != t)
 		next_process(first);

@@ -215,6 +215,34 @@ fn a_process_that_execs_from_a_thread_is_there_once() {
     }
 }
 
+/// A thread that began after the request may become the first one of its process while the walk looks at it, with the start time of
+/// the process. The walk must not take it for a process that began after the request: it would end there.
+#[test]
+fn processes_behind_one_that_execs_from_a_thread_are_there() {
+    if !engines().contains(&Source::KeptBpf) {
+        return skip("behind exec from threads", "the bpf engine does not work here");
+    }
+    let execs = (0..3).map(|_| Mktask::start(&["exec-for-ever"])).collect::<Result<Vec<_>, _>>();
+    let execs = match execs {
+        Ok(execs) => execs,
+        Err(why) => return skip("behind exec from threads", &why),
+    };
+    let behind = Sleeper::new();
+    let ours: Vec<u32> = execs.iter().map(Mktask::pid).chain([behind.id()]).collect();
+    let groups = Groups::BASE | Groups::STAT | Groups::PATHS | Groups::VMA | Groups::FD;
+    let mut kept = Bpf::untried().keeping();
+    let until = Instant::now() + Duration::from_secs(10);
+    let mut answers = 0;
+    // On a busy machine ten answers take longer than that.
+    while Instant::now() < until || answers <= 10 {
+        let answer = kept.run(&Request::all_threads(groups)).expect("it answers");
+        let answer = Snapshot::parse(answer.stream).expect("it is whole");
+        let lost = ours.iter().find(|pid| !answer.tasks().any(|t| t.tgid() == **pid));
+        assert_eq!(lost, None, "answer {answers} of {} tasks: {ours:?}", answer.tasks().len());
+        answers += 1;
+    }
+}
+
 /// A process that begins while a request runs is not in the answer. If it were, it would be there twice when a thread of it calls
 /// exec while the walk rests in it, because the walk could not tell it from a later process with the same pid.
 #[test]
