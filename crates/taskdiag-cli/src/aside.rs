@@ -17,8 +17,10 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::exit::say;
 
-/// If the child gives no sign of life for this time, it counts as stuck.
+/// If the child gives no sign of life for this time, it counts as stuck, unless it only waits for a processor.
 pub const PATIENCE: Duration = Duration::from_secs(2);
+/// It is not waited for longer than this while it waits for a processor.
+const STARVED: Duration = Duration::from_secs(30);
 /// How often the child gives a sign of life.
 const PULSE: Duration = Duration::from_millis(200);
 /// The descriptors of the pipes to us, in the child.
@@ -79,7 +81,7 @@ impl Write for Child {
     }
 }
 
-/// Reads the output of the child as it comes. [`io::ErrorKind::TimedOut`] means that the child does not answer.
+/// Reads the output of the child as it comes. [`io::ErrorKind::TimedOut`] means that the child does not answer, and the text why.
 #[derive(Debug)]
 pub struct Aside {
     child: libc::pid_t,
@@ -88,6 +90,45 @@ pub struct Aside {
     /// The name of the input, as long as the user may have to be told that it is slow.
     name: Option<String>,
     is_slow: bool,
+    silence: Silence,
+}
+
+/// How long nothing has come from the child, in times of [`PATIENCE`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Silence {
+    times: u32,
+    /// When it was last looked at, it could run.
+    was_runnable: bool,
+}
+
+impl Silence {
+    /// Nothing has come for another time. Says why the child is not waited for any more, if so. What may have begun to wait for a
+    /// file system only since the last look is waited for once more.
+    fn goes_on(&mut self, is_runnable: bool) -> Option<String> {
+        self.times += 1;
+        if !is_runnable && !std::mem::replace(&mut self.was_runnable, false) {
+            let patience = PATIENCE.as_secs();
+            return Some(format!("its file system does not answer within {patience} s"));
+        }
+        self.was_runnable = is_runnable;
+        (PATIENCE * self.times >= STARVED).then(|| {
+            format!(
+                "the process that reads it got too little of a processor for {} s",
+                STARVED.as_secs()
+            )
+        })
+    }
+}
+
+/// Can this child of ours run, so that it only waits for a processor? What /proc does not tell counts as no. A /proc of another pid
+/// namespace has another process with this number, which is no child of ours.
+fn is_runnable(child: libc::pid_t) -> bool {
+    let stat = std::fs::read(format!("/proc/{child}/stat")).unwrap_or_default();
+    // The name may have spaces and parentheses in it.
+    let after_name = stat.iter().rposition(|b| *b == b')').map_or(stat.len(), |at| at + 1);
+    let mut words = stat[after_name..].split(|b| *b == b' ').filter(|w| !w.is_empty());
+    let state = words.next();
+    state == Some(b"R") && words.next() == Some(std::process::id().to_string().as_bytes())
 }
 
 /// Do some work in a child process. `Err` if there can be no child.
@@ -117,7 +158,14 @@ fn start_with(
             // SAFETY: this ends the child without the work that the parent does at its end.
             unsafe { libc::_exit(0) }
         }
-        child => Ok(Aside { child, data, status, name: None, is_slow: false }),
+        child => Ok(Aside {
+            child,
+            data,
+            status,
+            name: None,
+            is_slow: false,
+            silence: Silence::default(),
+        }),
     }
 }
 
@@ -175,11 +223,9 @@ impl Aside {
             ready => ready?,
         };
         if ready == 0 && !self.is_slow {
+            let Some(why) = self.silence.goes_on(is_runnable(self.child)) else { return Ok(false) };
             self.kill();
-            return Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("its file system does not answer within {} s", PATIENCE.as_secs()),
-            ));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
         }
         if ready == 0 {
             if let Some(name) = self.name.take() {
@@ -190,6 +236,7 @@ impl Aside {
             }
             return Ok(false);
         }
+        self.silence = Silence::default();
         if fds[0].revents().contains(PollFlags::IN) {
             self.is_slow |= self.word()? == Some(SLOW);
             return Ok(false);
@@ -306,5 +353,54 @@ fn pour(mut file: &File, to: &mut Child) -> io::Result<()> {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_can_run_is_waited_for() {
+        let busy = PATIENCE + Duration::from_millis(1500);
+        let (said, end) = ask(|to| {
+            let begin = Instant::now();
+            while begin.elapsed() < busy {}
+            to.write_all(b"late")
+        });
+        assert!(end.is_ok(), "{end:?}");
+        assert_eq!(said, b"late");
+    }
+
+    #[test]
+    fn a_child_that_waits_is_left_behind() {
+        let (said, end) = ask(|to| {
+            to.write_all(b"first")?;
+            std::thread::sleep(Duration::from_secs(1000));
+            to.write_all(b"never")
+        });
+        let end = end.expect_err("it does not answer");
+        assert_eq!(end.kind(), io::ErrorKind::TimedOut);
+        assert!(end.to_string().contains("does not answer"), "{end}");
+        assert_eq!(said, b"first");
+    }
+
+    #[test]
+    fn nothing_is_waited_for_without_end() {
+        let look = |looks: &[bool]| {
+            let mut silence = Silence::default();
+            looks.iter().map(|l| silence.goes_on(*l)).collect::<Vec<_>>()
+        };
+        let is_stuck =
+            |why: &Option<String>| why.as_ref().is_some_and(|w| w.contains("file system"));
+        assert!(is_stuck(&look(&[false])[0]));
+        // It may have begun to wait just now.
+        let begun = look(&[true, false, false]);
+        assert!(begun[..2].iter().all(Option::is_none) && is_stuck(&begun[2]), "{begun:?}");
+        let often = look(&[true; 15]);
+        assert!(often[..14].iter().all(Option::is_none), "{often:?}");
+        assert!(often[14].as_ref().is_some_and(|w| w.contains("processor for 30 s")), "{often:?}");
+        // Now and then it can run.
+        assert!(look(&[true, false].repeat(8)[..15]).last().is_some_and(Option::is_some));
     }
 }
