@@ -39,7 +39,7 @@ fn names_of(tables: &'static [&'static [Field]]) -> impl Iterator<Item = Named> 
 
 /// The known name nearest to a misspelt one; `None`: none is near.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Of names that are equally near, one with the same first letter is meant more often: `user` for `usr`, not `psr`.
+    // If two names are equally near, the one with the same first letter is meant more often: `user` for `usr`, not `psr`.
     let is_other_start = |name: &str| word.chars().next() != name.chars().next();
     let near =
         |name: &'a str| (strsim::damerau_levenshtein(word, name), is_other_start(name), name);

@@ -26,7 +26,7 @@ struct OffsetEntry<'a> {
 }
 
 impl OffsetEntry<'_> {
-    /// The members of which the first one that the kernel has is meant.
+    /// The members that the entry may mean. The first one that the kernel has counts.
     fn paths(&self) -> impl Iterator<Item = &str> {
         self.path.split('/').map(str::trim)
     }
