@@ -10,6 +10,7 @@
 
 mod btf;
 mod core;
+mod large;
 mod machine;
 mod mapped;
 mod offsets;
@@ -97,6 +98,8 @@ struct Kept {
     members: Members,
     /// The process that loaded it: a child may be in another pid namespace, which the program would not know.
     loaded_by: u32,
+    /// About how many bytes an answer has.
+    expected: usize,
 }
 
 impl Kept {
@@ -245,7 +248,7 @@ impl Bpf {
         if !kept.run.restart(req).map_err(unavailable)? {
             return Ok(None);
         }
-        let memory = std::mem::take(&mut self.spare);
+        let memory = self.memory(kept.expected);
         let answered = match kept.run.answer(head, req, 0, Some(memory)) {
             // The loaded program can still be used.
             Err(e @ Error::NoSuchProcess(_)) => {
@@ -258,6 +261,14 @@ impl Bpf {
         let syscalls = kept.run.syscalls;
         self.kept = Some(kept);
         Ok(Some((stream, syscalls)))
+    }
+
+    /// Memory for an answer that the caller keeps while the next one is made: that of an older answer, or new memory.
+    fn memory(&mut self, expected: usize) -> AlignedBuf {
+        match std::mem::take(&mut self.spare) {
+            none if none.is_empty() => large::buffer(expected),
+            older => older,
+        }
     }
 
     /// Load the program for this request and answer it. Returns the stream and the number of system calls.
@@ -273,14 +284,15 @@ impl Bpf {
         loop {
             let mut run =
                 LoadedProgram::start(req, sizes, false, self.legacy).map_err(unavailable)?;
-            let memory = self.keep.then(|| std::mem::take(&mut self.spare));
+            let memory = self.keep.then(|| self.memory(expected));
             let answered = run.answer(head, req, expected, memory)?;
             syscalls += run.syscalls;
             if let Some(stream) = answered {
                 if self.keep {
                     let &Request { strategy, pid, groups, members, .. } = req;
                     let loaded_by = std::process::id();
-                    self.kept = Some(Kept { run, strategy, pid, groups, members, loaded_by });
+                    let kept = Kept { run, strategy, pid, groups, members, loaded_by, expected };
+                    self.kept = Some(kept);
                 }
                 return Ok((stream, syscalls));
             }

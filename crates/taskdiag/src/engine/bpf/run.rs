@@ -11,6 +11,7 @@ use std::time::Duration;
 use taskdiag_wire::{AlignedBuf, Done, Groups, Info, Strategy, StreamWriter, build};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::large;
 use super::mapped::{self, HEAD, MappedStream};
 use super::offsets::{self, OFFSET_NONE, OFFSETS_MAX};
 use super::shared::*;
@@ -293,7 +294,7 @@ impl LoadedProgram {
                     Some(out) => out,
                     None => self.output(self.chunks * CHUNK_SIZE)?,
                 };
-                let w = copied.get_or_insert_with(|| begun(AlignedBuf::with_capacity(expected)));
+                let w = copied.get_or_insert_with(|| begun(large::buffer(expected)));
                 let bytes = used[..self.chunks].iter().sum::<u32>() as usize;
                 populate(w.spare(bytes));
                 for (i, used) in used.iter().enumerate().take(self.chunks).filter(|u| *u.1 != 0) {
