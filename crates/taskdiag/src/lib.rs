@@ -38,6 +38,7 @@ pub mod engine;
 mod error;
 pub mod field;
 pub mod files;
+mod large;
 mod rates;
 #[cfg(feature = "record")]
 pub mod recording;

@@ -10,7 +10,6 @@
 
 mod btf;
 mod core;
-mod large;
 mod machine;
 mod mapped;
 mod offsets;
@@ -39,6 +38,7 @@ use self::skel::{Failed, Skeleton};
 use crate::bytes::Bytes;
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::{Cause, Error};
+use crate::large;
 use crate::request::{Members, Request};
 
 static SNAPSHOT: Skeleton = Skeleton::parse(taskdiag_bpf::SNAPSHOT);

@@ -11,7 +11,6 @@ use std::time::Duration;
 use taskdiag_wire::{AlignedBuf, Done, Groups, Info, Strategy, StreamWriter, build};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::large;
 use super::mapped::{self, HEAD, MappedStream};
 use super::offsets::{self, OFFSET_NONE, OFFSETS_MAX};
 use super::shared::*;
@@ -23,6 +22,7 @@ use super::{is_no_memory, is_signal, unavailable};
 use crate::bytes::{Bytes, populate};
 use crate::engine::estimate;
 use crate::error::Error;
+use crate::large;
 use crate::request::Request;
 
 /// The system calls of a load, from [`LoadedProgram::start`] to the close: four for the kernel's types, five for the namespace, the

@@ -25,6 +25,7 @@ use taskdiag_wire::{
 use crate::bytes::populate;
 use crate::engine::{Answer, Cost, Engine, EngineId, Support};
 use crate::error::{Cause, Error};
+use crate::large;
 use crate::request::Request;
 use crate::service::{Ask, INLINE_MAX, PROOF, Reply, SOCKET, SOCKET_ENV, shown, sock};
 
@@ -258,6 +259,7 @@ fn read_file(file: &OwnedFd, len: u64) -> Result<AlignedBuf, Error> {
         return Err(gone());
     }
     let mut answer = AlignedBuf::zeroed((len as usize).next_multiple_of(8));
+    large::prefer(answer.as_mut_bytes());
     populate(answer.as_mut_bytes());
     let mut at = 0;
     while at < len as usize {

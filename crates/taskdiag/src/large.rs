@@ -1,12 +1,12 @@
-//! Memory for the copy of a large answer. It has pages of 2 MiB if the machine has free ones, because to make, clear and give
-//! back small pages takes several times as long as to fill them: 7 ms for an answer of 20 MB, and 1 ms with large pages.
+//! Memory for the copy of a large answer, of a BPF program or of the service. It has pages of 2 MiB if the machine has many
+//! free ones, because to make, clear and give back small pages takes several times as long as to fill them: 7 ms for an
+//! answer of 20 MB, and 1 ms with large pages.
 //!
 //! Large pages are asked for only if far more of them are free than the answer needs. Otherwise the kernel would look for
 //! room: it would move the memory of other programs about, or drop what it has cached of their files.
 
-use std::mem::MaybeUninit;
-
 use rustix::fs::{CWD, Mode, OFlags};
+#[cfg(feature = "bpf")]
 use taskdiag_wire::AlignedBuf;
 
 const LARGE: usize = 2 << 20;
@@ -16,20 +16,23 @@ const ORDER: usize = 9;
 const WORTH_IT: usize = 2 * LARGE;
 
 /// An empty buffer with room for `bytes`.
-pub fn buffer(bytes: usize) -> AlignedBuf {
+#[cfg(feature = "bpf")]
+pub(crate) fn buffer(bytes: usize) -> AlignedBuf {
     let mut memory = AlignedBuf::with_capacity(bytes);
-    if bytes >= WORTH_IT && rustix::param::page_size() == 4096 {
-        let wanted = bytes / LARGE + 1;
-        if free().is_some_and(|free| free >= 4 * wanted) {
-            advise(memory.spare(bytes));
-        }
-    }
+    prefer(memory.spare(bytes));
     memory
 }
 
-/// Asks for large pages where whole ones fit. It is a hint, which a kernel may not know and the administrator may have
-/// turned off.
-fn advise(memory: &mut [MaybeUninit<u64>]) {
+/// Asks for large pages for memory that was not touched yet, where whole ones fit. It is a hint, which a kernel may not know
+/// and the administrator may have turned off.
+pub(crate) fn prefer<T>(memory: &mut [T]) {
+    let bytes = size_of_val(memory);
+    if bytes < WORTH_IT || rustix::param::page_size() != 4096 {
+        return;
+    }
+    if free().is_none_or(|free| free < 4 * (bytes / LARGE + 1)) {
+        return;
+    }
     let begin = (memory.as_mut_ptr() as usize).next_multiple_of(LARGE);
     let end = memory.as_mut_ptr_range().end as usize / LARGE * LARGE;
     if begin < end {
@@ -87,6 +90,7 @@ mod tests {
         assert!(free().is_some(), "/proc/buddyinfo is not understood");
     }
 
+    #[cfg(feature = "bpf")]
     #[test]
     fn a_buffer_has_the_room_that_was_asked_for() {
         for bytes in [0, 1000, WORTH_IT, 3 * LARGE + 8] {
