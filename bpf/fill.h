@@ -246,13 +246,21 @@ static __always_inline void add_thread(struct task_struct *t)
 
 static __always_inline void sum_begin(struct signal_struct *s, bool process)
 {
-	st.utime = process ? R(s, utime) : 0;
-	st.stime = process ? R(s, stime) : 0;
-	st.runtime = process ? R(s, sum_sched_runtime) : 0;
-	st.min_flt = process ? R(s, min_flt) : 0;
-	st.maj_flt = process ? R(s, maj_flt) : 0;
-	st.nvcsw = process ? R(s, nvcsw) : 0;
-	st.nivcsw = process ? R(s, nivcsw) : 0;
+	st.utime = st.stime = st.runtime = st.min_flt = st.maj_flt = st.nvcsw = st.nivcsw = 0;
+	if (NEED_TIME) {
+		st.utime = process ? R(s, utime) : 0;
+		st.stime = process ? R(s, stime) : 0;
+	}
+	if (NEED_TIME || WANT(TASK_DIAG_SCHED))
+		st.runtime = process ? R(s, sum_sched_runtime) : 0;
+	if (NEED_STAT(MINFLT))
+		st.min_flt = process ? R(s, min_flt) : 0;
+	if (NEED_STAT(MAJFLT))
+		st.maj_flt = process ? R(s, maj_flt) : 0;
+	if (WANT(TASK_DIAG_SCHED)) {
+		st.nvcsw = process ? R(s, nvcsw) : 0;
+		st.nivcsw = process ? R(s, nivcsw) : 0;
+	}
 	st.run_delay = st.pcount = 0;
 	if (WANT(TASK_DIAG_IO)) {
 		st.io[0] = process ? R(s, ioac.rchar) : 0;
@@ -441,6 +449,11 @@ GROUP_FN put_sched(void)
 
 /* ---- STATM ---- */
 
+/* The members that are sums of counters, which have a part for each CPU. */
+#define NEED_COUNTERS (NEED_STATM(RSS_BYTES) || NEED_STATM(RSS_ANON_BYTES) || NEED_STATM(RSS_FILE_BYTES) ||	\
+		       NEED_STATM(RSS_SHMEM_BYTES) || NEED_STATM(PEAK_RSS_BYTES) || NEED_STATM(SWAP_BYTES))
+#define NEED_TEXT_SIZE (NEED_STATM(TEXT_BYTES) || NEED_STATM(LIB_BYTES))
+
 #ifdef LEGACY
 
 /* Add what one CPU holds of the counter whose per-CPU pointer is st.arg. */
@@ -456,40 +469,54 @@ static long add_cpu(u32 cpu, void *unused)
 
 #endif
 
-/* As get_mm_counter_sum(): the shared count plus what each CPU has not yet added to it. */
-static __always_inline u64 rss_counter(struct mm_struct *mm, int i)
+/* The type of a counter of an mm since Linux commit f1a7941243c1 ("mm: convert mm's rss stats into percpu_counter") (in v6.2). */
+static __always_inline struct percpu_counter *rss_counter(struct mm_struct *mm, int i)
+{
+	return CAST(struct percpu_counter, (char *)&mm->rss_stat + i * bpf_core_type_size(struct percpu_counter));
+}
+
+/* As get_mm_counter_sum(): the shared counts plus what each CPU has not yet added to them. */
+static __always_inline void rss_counters(struct mm_struct *mm, s64 *sum)
 {
 	struct mm_struct___array *old = (void *)mm;
-	struct percpu_counter *c;
-	char *counters __attribute__((unused));
-	s64 sum;
+	char *held[RSS_COUNTERS] __attribute__((unused));
 	u32 cpu __attribute__((unused));
+	u64 off __attribute__((unused));
+	int i;
 
 	if (bpf_core_field_exists(old->rss_stat.count)) {
-		if (bpf_probe_read_kernel(&sum, 8, (char *)&old->rss_stat.count + i * 8) || sum < 0)
-			return 0;
-		return sum;
+#pragma unroll
+		for (i = 0; i < RSS_COUNTERS; i++)
+			if (bpf_probe_read_kernel(&sum[i], 8, (char *)&old->rss_stat.count + i * 8))
+				sum[i] = 0;
+		return;
 	}
-	c = CAST(struct percpu_counter, (char *)&mm->rss_stat + i * bpf_core_type_size(struct percpu_counter));
 #ifdef LEGACY
-	st.rss = R(c, count);
-	st.arg = (u64)R(c, counters);
-	/* An mm is freed at once, so its pointer is followed only if the mm is still the task's. */
-	if (st.arg && STILL(THIS, mm, mm))
-		bpf_loop(st.ncpus, add_cpu, NULL, 0);
-	sum = st.rss;
+#pragma unroll
+	for (i = 0; i < RSS_COUNTERS; i++) {
+		st.rss = R(rss_counter(mm, i), count);
+		st.arg = (u64)R(rss_counter(mm, i), counters);
+		/* An mm is freed at once, so its pointer is followed only if the mm is still the task's. */
+		if (st.arg && STILL(THIS, mm, mm))
+			bpf_loop(st.ncpus, add_cpu, NULL, 0);
+		sum[i] = st.rss;
+	}
 #else
-	sum = R(c, count);
-	counters = (char *)R(c, counters);
-	/* An mm is freed at once, so its pointer is followed only if the mm is still the task's. */
-	if (counters && STILL(THIS, mm, mm))
+#pragma unroll
+	for (i = 0; i < RSS_COUNTERS; i++) {
+		sum[i] = R(rss_counter(mm, i), count);
+		held[i] = (char *)R(rss_counter(mm, i), counters);
+	}
+	/* An mm is freed at once, so its pointers are followed only if the mm is still the task's. All are of one allocation.
+	 * One loop for all counters is faster than one for each, because each turn of a loop calls the kernel. */
+	if (held[0] && STILL(THIS, mm, mm))
 		bpf_for(cpu, 0, st.ncpus) {
-			u64 off = st.cpu_offset[cpu & (CPUS_MAX - 1)];
-
-			sum += R(CAST(struct kref, counters + off), refcount.refs.counter);
+			off = st.cpu_offset[cpu & (CPUS_MAX - 1)];
+#pragma unroll
+			for (i = 0; i < RSS_COUNTERS; i++)
+				sum[i] += R(CAST(struct kref, held[i] + off), refcount.refs.counter);
 		}
 #endif
-	return sum < 0 ? 0 : sum;
 }
 
 GROUP_FN put_statm(void)
@@ -498,50 +525,56 @@ GROUP_FN put_statm(void)
 	struct mm_struct *mm = R(t, mm);
 	struct task_diag_statm *a;
 	u64 anon, file, shmem, rss, v, text, exec, page = 1ull << cfg.page_shift;
+	s64 sum[RSS_COUNTERS] = {};
 
 	if (!mm || R(t, flags) & PF_KTHREAD) {
 		missing(TASK_DIAG_STATM, TASK_DIAG_R_ABSENT);
 		return 0;
 	}
 	GAP();
-	anon = rss_counter(mm, MM_ANONPAGES);
-	file = rss_counter(mm, MM_FILEPAGES);
-	shmem = rss_counter(mm, MM_SHMEMPAGES);
-	v = rss_counter(mm, MM_SWAPENTS);
+	if (NEED_COUNTERS)
+		rss_counters(mm, sum);
 	a = here();
 	if (!a)
 		return 0;
-	a->valid = ALL_OF(STATM);
+	a->valid = ALL_OF(STATM) & ~cfg.skip_statm;
+	anon = sum[MM_ANONPAGES] < 0 ? 0 : sum[MM_ANONPAGES];
+	file = sum[MM_FILEPAGES] < 0 ? 0 : sum[MM_FILEPAGES];
+	shmem = sum[MM_SHMEMPAGES] < 0 ? 0 : sum[MM_SHMEMPAGES];
+	v = sum[MM_SWAPENTS] < 0 ? 0 : sum[MM_SWAPENTS];
 	a->swap_bytes = v << cfg.page_shift;
 	rss = anon + file + shmem;
 	a->rss_bytes = rss << cfg.page_shift;
 	a->rss_anon_bytes = anon << cfg.page_shift;
 	a->rss_file_bytes = file << cfg.page_shift;
 	a->rss_shmem_bytes = shmem << cfg.page_shift;
-	v = R(mm, hiwater_rss);
+	v = IF_STATM(PEAK_RSS_BYTES, R(mm, hiwater_rss));
 	a->peak_rss_bytes = (v > rss ? v : rss) << cfg.page_shift;
 	v = R(mm, total_vm);
 	a->size_bytes = v << cfg.page_shift;
-	if (R(mm, hiwater_vm) > v)
+	if (NEED_STATM(PEAK_SIZE_BYTES) && R(mm, hiwater_vm) > v)
 		v = R(mm, hiwater_vm);
 	a->peak_size_bytes = v << cfg.page_shift;
-	a->data_bytes = (u64)R(mm, data_vm) << cfg.page_shift;
-	a->stack_bytes = (u64)R(mm, stack_vm) << cfg.page_shift;
-	exec = (u64)R(mm, exec_vm) << cfg.page_shift;
-	text = ((R(mm, end_code) + page - 1) & ~(page - 1)) - (R(mm, start_code) & ~(page - 1));
-	if (text > exec)
-		text = exec;
-	a->text_bytes = text;
-	a->lib_bytes = exec - text;
-	a->locked_bytes = (u64)R(mm, locked_vm) << cfg.page_shift;
-	a->pinned_bytes = (u64)R(mm, pinned_vm.counter) << cfg.page_shift;
-	a->page_tables_bytes = R(mm, pgtables_bytes.counter);
+	a->data_bytes = IF_STATM(DATA_BYTES, (u64)R(mm, data_vm) << cfg.page_shift);
+	a->stack_bytes = IF_STATM(STACK_BYTES, (u64)R(mm, stack_vm) << cfg.page_shift);
+	a->text_bytes = a->lib_bytes = 0;
+	if (NEED_TEXT_SIZE) {
+		exec = (u64)R(mm, exec_vm) << cfg.page_shift;
+		text = ((R(mm, end_code) + page - 1) & ~(page - 1)) - (R(mm, start_code) & ~(page - 1));
+		if (text > exec)
+			text = exec;
+		a->text_bytes = text;
+		a->lib_bytes = exec - text;
+	}
+	a->locked_bytes = IF_STATM(LOCKED_BYTES, (u64)R(mm, locked_vm) << cfg.page_shift);
+	a->pinned_bytes = IF_STATM(PINNED_BYTES, (u64)R(mm, pinned_vm.counter) << cfg.page_shift);
+	a->page_tables_bytes = IF_STATM(PAGE_TABLES_BYTES, R(mm, pgtables_bytes.counter));
 	/* A kernel without CONFIG_HUGETLB_PAGE does not have this member. */
-	if (bpf_core_field_exists(mm->hugetlb_usage)) {
-		a->hugetlb_bytes = (u64)R(mm, hugetlb_usage.counter) << cfg.page_shift;
-	} else {
+	if (!bpf_core_field_exists(mm->hugetlb_usage)) {
 		a->hugetlb_bytes = 0;
 		a->valid &= ~(1u << STATM_HUGETLB_BYTES);
+	} else {
+		a->hugetlb_bytes = IF_STATM(HUGETLB_BYTES, (u64)R(mm, hugetlb_usage.counter) << cfg.page_shift);
 	}
 	if (R(t, mm) != mm) {
 		/* The task has ended, or has become another program. */

@@ -205,6 +205,6 @@ struct bpf_iter_num { u64 __opaque[1]; } __attribute__((aligned(8)));
 enum { PF_EXITING = 0x4, PF_WQ_WORKER = 0x20, PF_KTHREAD = 0x200000 };
 enum { PIDTYPE_PID, PIDTYPE_TGID, PIDTYPE_PGID, PIDTYPE_SID };
 enum { CSS_ONLINE = 2 };
-enum { MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES };
+enum { MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES, RSS_COUNTERS };
 
 #endif

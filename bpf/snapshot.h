@@ -54,6 +54,9 @@ struct config {
 	/* sizes of the tables of names and of shared objects, which are powers of two, minus one */
 	__u32 names_mask;
 	__u32 shared_mask;
+	/* members of STATM that need not be written */
+	__u32 skip_statm;
+	__u32 reserved;
 	/* A run ends after this time to give the CPU back, and the next one goes on where it ended. */
 	__u64 slice_ns;
 	/* Where the machine's memory ends (a physical address; 0: page tables are not read), and the

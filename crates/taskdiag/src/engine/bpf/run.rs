@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use taskdiag_wire::{AlignedBuf, Done, Groups, Info, Strategy, StreamWriter, build};
+use taskdiag_wire::{AlignedBuf, Done, Groups, Info, Statm, Strategy, StreamWriter, build};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::mapped::{self, HEAD, MappedStream};
@@ -102,6 +102,8 @@ impl LoadedProgram {
             first_ns: u32::from(in_first_pid_namespace()),
             names_mask: names - 1,
             shared_mask: shared - 1,
+            skip_statm: !req.members.statm & Statm::ALL_VALID,
+            reserved: 0,
             slice_ns: SLICE_NS,
             ram_end,
             pte_address,
