@@ -108,6 +108,8 @@ GROUP_FN step(void)
 	return 0;
 }
 
+#include "ahead.h"
+
 enum { GONE, FOUND, CHANGING };
 
 /* Is the last seen task still there? If so, st.walk is set to it. If another thread of its process has done an exec, that
@@ -274,6 +276,8 @@ VISIT_FN visit(void)
 	if (!begun && began_later())
 		return !is_late(2);
 	st.task = st.walk;
+	if (AHEAD && !begun)
+		look_ahead();
 	/* Step first, so that the next task's memory is loaded together with that of this task. */
 	step();
 	if (again)
@@ -317,6 +321,8 @@ int snapshot(struct bpf_iter__task *ctx)
 	}
 	if (!find_place(first))
 		return 1;
+	if (AHEAD)
+		begin_ahead();
 	bpf_for(i, 0, STEPS_MAX) {
 		if (!st.walk) {
 			st.done = 1;

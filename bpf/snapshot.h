@@ -54,9 +54,10 @@ struct config {
 	/* sizes of the tables of names and of shared objects, which are powers of two, minus one */
 	__u32 names_mask;
 	__u32 shared_mask;
+	/* Load memory of the next processes early (ahead.h), which pays for long lists? */
+	__u32 ahead;
 	/* members of STATM that need not be written */
 	__u32 skip_statm;
-	__u32 reserved;
 	/* A run ends after this time to give the CPU back, and the next one goes on where it ended. */
 	__u64 slice_ns;
 	/* Where the machine's memory ends (a physical address; 0: page tables are not read), and the
@@ -78,6 +79,11 @@ struct hierarchy {
 	__u32 len;
 	__u32 reserved;
 	char text[CONTROLLERS_MAX];
+};
+
+/* A task that the walk will come to: see ahead.h. */
+struct ahead {
+	__u64 task, mm, signal, cred, counters, table, address;
 };
 
 /* .bss. User space maps its first page. */
@@ -144,6 +150,9 @@ struct state {
 	__u64 pt_top, pt_addr, pt_leaf, pt_phys;
 	__u32 pt_shift;		/* of the top table: 39 or 48 */
 	__u32 five_levels;	/* try tables of five levels */
+	/* the next tasks, each at the step with its number, and the one that the next begins with: see ahead.h */
+	struct ahead ahead[6];
+	__u64 ahead_at, touched;
 	__u64 kn[32];		/* path of a cgroup, from the leaf up */
 	/* sums over the threads of a process */
 	__u64 utime, stime, runtime, min_flt, maj_flt, nvcsw, nivcsw, run_delay, pcount;

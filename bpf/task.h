@@ -16,6 +16,13 @@ extern void bpf_task_release(struct task_struct *p) __ksym;
 
 #include "usermem.h"
 
+/* Does the walk load memory of the next tasks early (ahead.h)? */
+#ifdef LEGACY
+#define AHEAD 0
+#else
+#define AHEAD cfg.ahead
+#endif
+
 /* A per-CPU object of ours. Its address on a CPU minus its per-CPU pointer is the offset of that CPU for every per-CPU
  * pointer. (The kernel's symbols for these offsets are hidden without CONFIG_KALLSYMS_ALL.) */
 struct {
@@ -480,7 +487,7 @@ static __always_inline u32 write_task(struct task_struct *t)
 	u32 more = 0;
 
 	(void)t;
-	if (WANT(TASK_DIAG_STAT))
+	if (WANT(TASK_DIAG_STAT) && !AHEAD)
 		touch();
 	if (!st.nr) {
 		st.part = PART_NONE;

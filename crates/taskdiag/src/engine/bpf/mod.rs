@@ -191,8 +191,7 @@ impl Bpf {
     #[doc(hidden)]
     pub fn count(&mut self, strategy: Strategy) -> Result<u64, Error> {
         let req = Request::new(strategy, 0, Groups::NONE);
-        let tasks = Sizes::estimate(&req, 0).tasks;
-        let sizes = Sizes { chunks: CHUNKS_RESERVE + 1, tasks };
+        let sizes = Sizes { chunks: CHUNKS_RESERVE + 1, ..Sizes::estimate(&req, 0) };
         may_be_called()?;
         let mut run = LoadedProgram::start(&req, sizes, true, self.legacy).map_err(unavailable)?;
         run.steps().map_err(unavailable)?;

@@ -33,8 +33,8 @@ pub struct Config {
     pub first_ns: u32,
     pub names_mask: u32,
     pub shared_mask: u32,
+    pub ahead: u32,
     pub skip_statm: u32,
-    pub reserved: u32,
     pub slice_ns: u64,
     pub ram_end: u64,
     pub pte_address: u64,
@@ -71,7 +71,7 @@ pub struct State {
 }
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 28120;
+pub const STATE_SIZE: usize = 28472;
 
 #[cfg(test)]
 mod tests {
@@ -90,6 +90,7 @@ mod tests {
             ("offsetof(struct config, first_ns)", offset_of!(Config, first_ns)),
             ("offsetof(struct config, names_mask)", offset_of!(Config, names_mask)),
             ("offsetof(struct config, shared_mask)", offset_of!(Config, shared_mask)),
+            ("offsetof(struct config, ahead)", offset_of!(Config, ahead)),
             ("offsetof(struct config, skip_statm)", offset_of!(Config, skip_statm)),
             ("offsetof(struct config, slice_ns)", offset_of!(Config, slice_ns)),
             ("offsetof(struct config, pte_address)", offset_of!(Config, pte_address)),

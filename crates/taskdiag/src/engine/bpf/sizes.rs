@@ -15,6 +15,10 @@ pub fn most(groups: Groups) -> usize {
     reserve(groups).max(1) + 1
 }
 
+/// From this number of processes on, the walk loads memory of the next ones early (`bpf/ahead.h`). The verifier takes about a
+/// millisecond for that code.
+const MANY: usize = 2000;
+
 /// How large to make the maps.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
@@ -22,6 +26,8 @@ pub struct Sizes {
     pub chunks: usize,
     /// Tasks that the walk may see.
     pub tasks: u32,
+    /// Are there so many processes that it pays to load the code which looks ahead?
+    pub many: bool,
 }
 
 impl Sizes {
@@ -35,7 +41,7 @@ impl Sizes {
                 // A third more than estimated, because an answer that does not fit has to be copied as a whole.
                 let bytes = mappings.saturating_mul(size_of::<taskdiag_wire::Vma>() * 4 / 3);
                 let chunks = bytes / CHUNK_FULL + reserve(req.groups) + 1;
-                return Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: 2 };
+                return Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: 2, many: false };
             }
             Strategy::All | Strategy::Children => estimate::processes(),
             Strategy::AllThread | Strategy::Thread => estimate::threads(),
@@ -52,7 +58,9 @@ impl Sizes {
         let answer =
             part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
-        Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: (2 * tasks + 2048) as u32 }
+        let by_process = matches!(req.strategy, Strategy::All | Strategy::Children);
+        let many = by_process && tasks >= MANY;
+        Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: (2 * tasks + 2048) as u32, many }
     }
 }
 

@@ -333,7 +333,12 @@ mod tests {
         let each = GROUPS.iter().map(taskdiag_wire::Groups::from);
         for groups in each.chain([GROUPS]) {
             for request in [Request::all_threads(groups), Request::one(1, groups)] {
-                match LoadedProgram::start(&request, Sizes { chunks: 3, tasks: 64 }, false, false) {
+                match LoadedProgram::start(
+                    &request,
+                    Sizes { chunks: 3, tasks: 64, many: false },
+                    false,
+                    false,
+                ) {
                     Ok(run) => assert!(!run.legacy, "{groups:?}"),
                     Err((_, e)) if e.raw_os_error() == Some(libc::EPERM) => {
                         return skip("not allowed to");

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Loads memory of the next processes of a walk before it comes to them.
+ *
+ * Most of the time of a long list is waiting for memory, and much of that is one chain for each task: task, mm, four
+ * levels of page tables, arguments. A processor waits for several loads at once only if none needs the result of another.
+ * So each visit of a task takes a further step of the chains of the next seven tasks, each of which is at another step.
+ * When the walk comes to a task, what it reads is in the cache. Threads have no such chains, so it did not help a list of
+ * threads.
+ *
+ * What is loaded here is never shown. A pointer in an mm, and an entry of its tables, is followed only if the task still
+ * has the mm after it was read, as everywhere (docs/safety.md).
+ */
+#ifndef TASKDIAG_AHEAD_H
+#define TASKDIAG_AHEAD_H
+
+#define TOUCH(value) (*(volatile u64 *)&st.touched = (u64)(value))
+
+/* The process after t in the list, or 0. After the last one comes the idle task, and then the first one again. */
+static __always_inline u64 after(struct task_struct *t)
+{
+	u64 node = (u64)R(t, tasks.next);
+
+	return node ? TASK_AT(node, tasks) : 0;
+}
+
+/* What the members of BASE, CRED and STAT need. */
+static __always_inline void touch_task(struct task_struct *t, struct ahead *to)
+{
+	bool base = WANT(TASK_DIAG_BASE), mm = WANT(TASK_DIAG_STATM) || WANT(TASK_DIAG_CMDLINE);
+
+	TOUCH(R(t, tgid));
+	TOUCH(R(t, start_boottime));
+	if (mm || (base && (NEED_BASE(COMM) || NEED_BASE(STATE) || NEED_BASE(FLAGS) || NEED_BASE(TASK_FLAGS))))
+		TOUCH(R(t, flags));
+	if (base && NEED_BASE(STATE))
+		TOUCH(R(t, exit_state));
+	if (base && NEED_BASE(COMM))
+		TOUCH(R(t, comm[0]));
+	if (base && NEED_BASE(PPID))
+		TOUCH(R(t, real_parent));
+	if (NEED_STAT(NICE) || NEED_STAT(PRIORITY))
+		TOUCH(R(t, prio));
+	if (NEED_TIME) {
+		TOUCH(R(t, utime));
+		TOUCH(R(t, se.sum_exec_runtime));
+	}
+	to->task = (u64)t;
+	to->signal = (u64)R(t, signal);
+	if (WANT(TASK_DIAG_CRED)) {
+		TOUCH(R(t, seccomp.mode));
+		to->cred = (u64)R(t, real_cred);
+	}
+	if (mm)
+		to->mm = (u64)R(t, mm);
+}
+
+static __always_inline void touch_objects(struct ahead *a, struct ahead *to)
+{
+	struct task_struct *t = CAST(struct task_struct, (void *)a->task);
+	struct mm_struct *mm = CAST(struct mm_struct, (void *)a->mm);
+	struct signal_struct *s = CAST(struct signal_struct, (void *)a->signal);
+	const struct cred *c;
+
+	TOUCH(R(s, nr_threads));
+	if (WANT(TASK_DIAG_BASE) && (NEED_BASE(PGID) || NEED_BASE(SID)))
+		TOUCH(R(s, pids[PIDTYPE_SID]));
+	if (NEED_TIME) {
+		TOUCH(R(s, utime));
+		TOUCH(R(s, prev_cputime.utime));
+		TOUCH(R(s, sum_sched_runtime));
+	}
+	if (NEED_STAT(TTY_NR))
+		TOUCH(R(s, tty));
+	if (WANT(TASK_DIAG_CRED)) {
+		c = CAST(struct cred, (void *)a->cred);
+		TOUCH(R(c, uid.val));
+		TOUCH(R(c, cap_bset.val));
+		TOUCH(R(c, group_info));
+	}
+	if (!WANT(TASK_DIAG_STATM) && !WANT(TASK_DIAG_CMDLINE))
+		return;
+	if (WANT(TASK_DIAG_STATM)) {
+		TOUCH(R(mm, total_vm));
+		if (NEED_TEXT_SIZE)
+			TOUCH(R(mm, start_code));
+		if (NEED_STATM(PAGE_TABLES_BYTES))
+			TOUCH(R(mm, pgtables_bytes.counter));
+		if (NEED_STATM(HUGETLB_BYTES) && bpf_core_field_exists(mm->hugetlb_usage))
+			TOUCH(R(mm, hugetlb_usage.counter));
+	}
+	if (NEED_COUNTERS) {
+		TOUCH(R(mm, rss_stat[2].count));
+		TOUCH(R(mm, rss_stat[3].counters));
+		to->counters = (u64)R(mm, rss_stat[0].counters);
+	}
+	to->task = a->task;
+	to->mm = a->mm;
+	to->address = R(mm, arg_start);
+	to->table = (u64)R(mm, pgd);
+	if (R(t, mm) != mm)
+		to->table = to->counters = 0;
+}
+
+/* The counters of an mm lie beside each other for each CPU. More CPUs than these wait for each other less anyway. */
+static __always_inline void touch_counters(u64 counters)
+{
+#pragma unroll
+	for (u32 i = 0; i < 4; i++)
+		if (counters && i < st.ncpus)
+			TOUCH(R(CAST(struct kref, (void *)(counters + st.cpu_offset[i])), refcount.refs.counter));
+}
+
+/* Go down one level of the page tables. */
+static __always_inline void touch_table(struct ahead *a, struct ahead *to, u32 level)
+{
+	struct task_struct *t = CAST(struct task_struct, (void *)a->task);
+	u64 at = a->table + (a->address >> ((st.pt_shift - 9 * level) & 63) & 511) * 8;
+	u64 entry = R(CAST(struct timespec64, (void *)at), tv_sec), phys = entry & cfg.pte_address;
+
+	to->task = a->task;
+	to->mm = a->mm;
+	to->address = a->address;
+	to->table = st.direct_map + phys;
+	if ((entry & (PTE_PRESENT | PTE_LARGE)) != PTE_PRESENT || phys >= cfg.ram_end || (u64)R(t, mm) != a->mm)
+		to->table = 0;
+}
+
+/* Take a step for each of the next tasks. */
+GROUP_FN look_ahead(void)
+{
+	struct ahead *a = st.ahead;
+	u64 t = st.ahead_at;
+
+	/* The steps go from the last to the first, since each makes room for the one before it. */
+	if (WANT(TASK_DIAG_CMDLINE) && st.direct_map) {
+		TOUCH(R(CAST(struct timespec64, (void *)(a[5].table + (a[5].address & 0xff8))), tv_sec));
+		touch_table(&a[4], &a[5], 3);
+		touch_table(&a[3], &a[4], 2);
+		touch_table(&a[2], &a[3], 1);
+		touch_table(&a[1], &a[2], 0);
+	}
+	if (NEED_COUNTERS)
+		touch_counters(a[1].counters);
+	touch_objects(&a[0], &a[1]);
+	if (!t)
+		return 0;
+	touch_task(CAST(struct task_struct, (void *)t), &a[0]);
+	st.ahead_at = after(CAST(struct task_struct, (void *)t));
+	return 0;
+}
+
+/* Begin a run: go as far ahead as there are steps. What the run before has found may be gone. */
+GROUP_FN begin_ahead(void)
+{
+	struct ahead *a = st.ahead;
+	u64 t = st.walk;
+
+#pragma unroll
+	for (u32 i = 0; i < 6; i++)
+		a[i].task = a[i].mm = a[i].signal = a[i].cred = a[i].counters = a[i].table = 0;
+#pragma unroll
+	for (u32 i = 0; i < 7; i++)
+		if (t)
+			t = after(CAST(struct task_struct, (void *)t));
+	st.ahead_at = t;
+	return 0;
+}
+
+#endif
