@@ -8,8 +8,8 @@
  * When the walk comes to a task, what it reads is in the cache. Threads have no such chains, so it did not help a list of
  * threads.
  *
- * What is loaded here is never shown. A pointer in an mm, and an entry of its tables, is followed only if the task still
- * has the mm after it was read, as everywhere (docs/safety.md).
+ * What is loaded here is never shown. A pointer in an mm, and an entry of its tables, is followed only if the task has the
+ * mm after it was read, as everywhere, and still has it when the next visit follows it (docs/safety.md).
  */
 #ifndef TASKDIAG_AHEAD_H
 #define TASKDIAG_AHEAD_H
@@ -111,19 +111,27 @@ static __always_inline void touch_counters(u64 counters)
 			TOUCH(R(CAST(struct kref, (void *)(counters + st.cpu_offset[i])), refcount.refs.counter));
 }
 
-/* Go down one level of the page tables. */
+/* Does the task of this step still have the mm that was found one visit ago? Then the tables are those of a living mm. */
+static __always_inline bool is_its_mm(struct ahead *a)
+{
+	return (u64)R(CAST(struct task_struct, (void *)a->task), mm) == a->mm;
+}
+
+/* Go down one level of the page tables. An entry is followed under the same conditions as in translate(). */
 static __always_inline void touch_table(struct ahead *a, struct ahead *to, u32 level)
 {
-	struct task_struct *t = CAST(struct task_struct, (void *)a->task);
-	u64 at = a->table + (a->address >> ((st.pt_shift - 9 * level) & 63) & 511) * 8;
-	u64 entry = R(CAST(struct timespec64, (void *)at), tv_sec), phys = entry & cfg.pte_address;
+	u64 at = a->table + (a->address >> ((st.pt_shift - 9 * level) & 63) & 511) * 8, entry, phys;
 
 	to->task = a->task;
 	to->mm = a->mm;
 	to->address = a->address;
-	to->table = st.direct_map + phys;
-	if ((entry & (PTE_PRESENT | PTE_LARGE)) != PTE_PRESENT || phys >= cfg.ram_end || (u64)R(t, mm) != a->mm)
-		to->table = 0;
+	to->table = 0;
+	if (!a->table || !is_its_mm(a))
+		return;
+	entry = R(CAST(struct timespec64, (void *)at), tv_sec);
+	phys = entry & cfg.pte_address;
+	if ((entry & (PTE_PRESENT | PTE_LARGE | PTE_SPECIAL)) == PTE_PRESENT && phys < cfg.ram_end && is_its_mm(a))
+		to->table = st.direct_map + phys;
 }
 
 /* Take a step for each of the next tasks. */
@@ -134,13 +142,14 @@ GROUP_FN look_ahead(void)
 
 	/* The steps go from the last to the first, since each makes room for the one before it. */
 	if (WANT(TASK_DIAG_CMDLINE) && st.direct_map) {
-		TOUCH(R(CAST(struct timespec64, (void *)(a[5].table + (a[5].address & 0xff8))), tv_sec));
+		if (a[5].table && is_its_mm(&a[5]))
+			TOUCH(R(CAST(struct timespec64, (void *)(a[5].table + (a[5].address & 0xff8))), tv_sec));
 		touch_table(&a[4], &a[5], 3);
 		touch_table(&a[3], &a[4], 2);
 		touch_table(&a[2], &a[3], 1);
 		touch_table(&a[1], &a[2], 0);
 	}
-	if (NEED_COUNTERS)
+	if (NEED_COUNTERS && is_its_mm(&a[1]))
 		touch_counters(a[1].counters);
 	touch_objects(&a[0], &a[1]);
 	if (!t)
