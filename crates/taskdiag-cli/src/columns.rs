@@ -65,7 +65,6 @@ const LACKING: &[(&[&str], &str)] = &[
     (&["cgname"], "use cgroup or cgroup_path"),
     (&["docker"], "use container and runtime"),
     (&["seat"], "seats are not read"),
-    (&["numa"], "it is not read yet"),
     (&["lim"], "use rlimit_rss"),
     (&["tty4"], "use tt, tty or tname"),
     (&["sgi_p"], "use psr"),

@@ -34,6 +34,7 @@ mod bytes;
 pub mod cgroup;
 mod changes;
 pub mod columns;
+mod cpulist;
 pub mod engine;
 mod error;
 pub mod field;

@@ -34,7 +34,6 @@ pub const MEANT: &[(&str, &str, &str)] = &[
     ("ps", "-eo pid,trs,drs,tsiz,dsiz", TEXT_SIZE),
     ("ps", "axX", STACK),
     ("ps", "-eo pid,eip,esp,stackp", STACK),
-    ("ps", "-eo pid,numa", "the node of a processor is not known"),
     ("ps", "-eo pid,lim", "rlimit_rss says the same with a name that tells it"),
     (
         "ps",
@@ -123,6 +122,7 @@ pub fn of(tool: &str) -> Vec<Case> {
         }
         // A process whose other threads have used CPU time.
         "ps of threads" => PS_OF_THREADS.iter().map(|c| ps(c)).collect(),
+        "ps of nodes" => PS_OF_NODES.iter().map(|c| ps(c)).collect(),
         // Outside of the namespace, which has no threads of the kernel.
         "ps of a kernel thread" => {
             let outside = |c: Case| Case {

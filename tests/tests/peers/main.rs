@@ -178,6 +178,15 @@ fn threads_as_procps_ps() {
 }
 
 #[test]
+fn nodes_as_procps_ps() {
+    let said = std::process::Command::new("ps").args(["-p", "1", "-o", "numa="]).output();
+    match said.map(|o| String::from_utf8_lossy(&o.stdout).trim().parse::<u32>()) {
+        Ok(Ok(_)) => compare("ps of nodes"),
+        _ => skip("peers::ps of nodes", "procps knows no node here, for which it needs libnuma"),
+    }
+}
+
+#[test]
 fn a_kernel_thread_as_procps_ps() {
     let name = std::fs::read_to_string("/proc/2/comm").unwrap_or_default();
     if name != "kthreadd\n" || !std::path::Path::new("/proc/2/autogroup").exists() {

@@ -51,6 +51,14 @@ pub const PS_OF_A_KERNEL_THREAD: &[&str] = &[
     "-p 2 -o pid,ag_id,ag_nice",
 ];
 
+/// NUMA nodes, which procps knows if libnuma is there.
+pub const PS_OF_NODES: &[&str] = &[
+    "-eo pid,numa",
+    "-eo numa,psr,comm",
+    "-eLo lwp,numa=NODE",
+    "m -C mktask -o pid,lwp,numa,nlwp",
+];
+
 /// What a person types as `taskdiag ps` and expects to be procps'.
 pub const TASKDIAG_PS: &[&str] = &[
     "aux",
@@ -468,7 +476,6 @@ pub const PS: &[&str] = &[
     "-eo pid,pending,blocked,ignored,caught",
     "-eo pid,sig_pend,sig_block,sig_ignore,sig_catch",
     "-eo pid,rbytes,wbytes",
-    "-eo pid,numa",
     "-eo pid,lim",
     "-eo nosuch",
     "-eo RSS",

@@ -1,6 +1,6 @@
 //! The table as text, from saved answers with known content.
 
-use super::common::{Saved, Task, machine};
+use super::common::{Saved, Task, machine, parts, run};
 
 #[test]
 fn default_view() {
@@ -190,4 +190,21 @@ fn selections() {
     assert_eq!(pids(&["-p", "999"]), (1, String::new()));
     assert_eq!(pids(&["-C", "nobody"]), (1, String::new()));
     assert_eq!(pids(&["--running"]), (1, String::new()));
+}
+
+/// The nodes of this machine are not those of another one, from which a saved answer may be.
+#[test]
+fn nodes_are_of_this_machine_only() {
+    let pid = std::process::id().to_string();
+    let live = run(&["ps", "-p", &pid, "-o", "numa="]);
+    let (code, node, err) = parts(&live);
+    if std::path::Path::new("/sys/devices/system/node/node0").exists() {
+        assert!(code == 0 && node.trim().parse::<u32>().is_ok(), "{node} {err}");
+    } else {
+        assert_eq!((code, node.trim()), (3, "?"), "{err}");
+    }
+    let dump = Saved::bytes(&run(&["dump", "--pid", &pid]).stdout);
+    let (code, node, err) = dump.ps(&["-o", "numa="]);
+    assert_eq!((code, node.trim()), (3, "?"), "{err}");
+    assert!(err.contains("without numa"), "{err}");
 }

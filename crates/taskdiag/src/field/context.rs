@@ -1,10 +1,11 @@
 //! What a field needs to know beside the task: the clock and size of the machine that answered,
-//! and names of users and terminals on the machine that reads.
+//! and names of users and terminals on the machine that reads. If both are one machine, its NUMA nodes are known, too.
 
 use taskdiag_wire::Info;
 
 use super::localtime::{Local, LocalTime};
 use super::names::OwnerNames;
+use super::nodes::Nodes;
 use super::tty::Ttys;
 use crate::snapshot::Snapshot;
 
@@ -20,6 +21,8 @@ pub struct Context {
     /// Names of users and groups.
     pub names: OwnerNames,
     pub(super) ttys: Ttys,
+    /// `None`: the answer may be of another machine.
+    nodes: Option<Nodes>,
     pub(super) local: LocalTime,
     now_local: Local,
 }
@@ -35,6 +38,7 @@ impl Context {
             took_ns: None,
             names: OwnerNames::default(),
             ttys: Ttys::default(),
+            nodes: None,
             local,
             now_local,
         }
@@ -42,7 +46,9 @@ impl Context {
     /// The context of an answer, which knows how long that took. `threads`: each task is a thread.
     pub fn of(snapshot: &Snapshot, threads: bool) -> Context {
         let took = snapshot.took().map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
-        Context { took_ns: took, ..Context::new(snapshot.stream().info(), threads) }
+        // An answer that was just made is of this machine. A saved one does not say of which machine it is.
+        let nodes = took.map(|_| Nodes::default());
+        Context { took_ns: took, nodes, ..Context::new(snapshot.stream().info(), threads) }
     }
     /// An instant (ns since boot) in ns since 1970.
     pub fn unix_ns(&self, instant_ns: u64) -> i128 {
@@ -54,6 +60,11 @@ impl Context {
         let mut out = Vec::new();
         self.ttys.write(&mut out, dev);
         out
+    }
+    /// The NUMA node of a processor, from `/sys/devices/system/node`. `None` for a saved answer, which may be of another
+    /// machine, and for a processor that this machine has in no node.
+    pub fn numa_node(&self, cpu: u32) -> Option<u32> {
+        self.nodes.as_ref()?.of(cpu)
     }
     /// An instant in whole seconds since 1970. Boot time and instant are each rounded down first, as procps
     /// does, so that both show the same second.

@@ -11,6 +11,7 @@ mod context;
 mod format;
 mod localtime;
 mod names;
+mod nodes;
 mod number;
 mod part;
 mod rate;

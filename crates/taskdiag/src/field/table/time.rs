@@ -117,6 +117,13 @@ fn rtprio(_: &Context, row: &Row<'_>) -> Value<'static> {
     }
 }
 
+/// The stream has the processor, and only this machine knows in which node it is.
+fn numa(cx: &Context, row: &Row<'_>) -> Value<'static> {
+    let Some(stat) = row.stat else { return row.missing(Group::Stat) };
+    let node = stat.processor().and_then(|cpu| cx.numa_node(cpu));
+    node.map_or(Value::UNKNOWN, |n| Value::Uint(u64::from(n)))
+}
+
 macro_rules! pri {
     ($name:literal $header:literal $what:literal {$($alias:literal $ah:literal),*} $f:expr) => {
         row!($name $header 3 Right [STAT(priority)] Signed None Plain, "/proc/PID/stat 18", $what,
@@ -187,6 +194,9 @@ pub const FIELDS: &[Field] = &[
     row!("psr" "PSR" 3 Right [STAT(processor)] Integer None Plain, "/proc/PID/stat 39",
         "CPU it last ran on", {"cpu" "CPU", "cpuid" "CPUID", "lastcpu" "C"},
         uint!(Stat stat.processor)),
+    row!("numa" "NUMA" 4 Right [STAT(processor)] Integer None Plain,
+        "/proc/PID/stat 39, /sys/devices/system/node/node*/cpulist",
+        "NUMA node of the CPU it last ran on; ? for a saved answer", {}, numa),
     row!("nlwp" "NLWP" 4 Right [STAT(num_threads)] Integer Count Plain, "/proc/PID/stat 20",
         "Threads of the process", {"thcount" "THCNT"}, uint!(Stat stat.num_threads)),
     row!("exit_signal" "EXITSIG" 7 Right [STAT(exit_signal)] Signed None Plain, "/proc/PID/stat 38",
