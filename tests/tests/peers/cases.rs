@@ -17,10 +17,6 @@ const ODD: &str = "elszcjqxahov";
 /// Differs on purpose, and why.
 pub const MEANT: &[(&str, &str, &str)] = &[
     ("ps", "axlm", "procps 4.0.2 ends with a segmentation fault"),
-    ("pstree", "-a", CUT_ARGUMENTS),
-    ("pstree", "-ap", CUT_ARGUMENTS),
-    ("pstree", "-g", "psmisc 23.6 leaves the parentheses empty, except beside -p"),
-    ("pstree", "-Z", "labels, namespaces (-N, -S), colours by age and VT100 lines are not drawn"),
     ("lsof", "-nP -p $PID_memory -F", DELETED),
     ("lsof", "-nP -p $PID_sleep,$PID_memory -F", DELETED),
     (
@@ -68,8 +64,6 @@ const _: () = assert!(MEANT.len() <= 25, "more than 25 differences are meant");
 const MAIN_THREAD: &str = "procps 4.0.2 has the CPU time of the whole process in the row of its main thread, where \
      newer ones and ours have that of the thread";
 
-const CUT_ARGUMENTS: &str =
-    "pstree cuts long lines between or within arguments; ours end with a plus, as without -a";
 const DELETED: &str =
     "of mapped files that are deleted, lsof does not know the size and the number of links";
 const TEXT_SIZE: &str = "the size of the program's text is in whole pages, as VmExe has it; its exact ends are not read";

@@ -51,6 +51,9 @@ quiet env -i ONE=1 TWO=zwei sleep 7029
 exec 9<"$SCRATCH/passwd" 8>"$SCRATCH/written"
 echo some text >&8
 quiet flock -x written sleep 7030
+# Others have other namespaces.
+quiet unshare --uts sleep 7032
+quiet unshare --net --ipc sh -c 'sleep 7033 & exec unshare --uts sleep 7034'
 exec 9<&- 8>&-
 mk threads 3
 mk memory

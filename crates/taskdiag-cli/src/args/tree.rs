@@ -33,9 +33,26 @@ pub struct Labels {
     pub compact: bool,
     /// Children sorted by id instead of by name.
     pub by_id: bool,
-    /// Arguments as pstree writes them, with bytes that are not printable ASCII as octal digits.
-    pub octal: bool,
+    /// Security labels.
+    pub contexts: bool,
+    /// The kinds of namespaces that are others than those of the parent.
+    pub spaces: bool,
+    /// A colour by age.
+    pub ages: bool,
+    /// Exactly as pstree: bytes that are not printable ASCII are octal digits, subtrees are equal if their names are, and
+    /// arguments are cut at the edge of the terminal by pstree's rules.
+    pub strict: bool,
 }
+
+impl Labels {
+    /// Does each process have a line of its own?
+    pub fn is_upright(&self) -> bool {
+        self.args || self.contexts
+    }
+}
+
+/// The kinds of namespaces, with the names and in the order of pstree.
+pub const SPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts", "time"];
 
 /// Where the trees begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +94,10 @@ pub struct TreeArgs {
     pub ascii: bool,
     /// Drawn with lines, whatever it can show.
     pub unicode: bool,
+    /// Drawn with the lines of a VT100.
+    pub vt100: bool,
+    /// A tree for each namespace of this kind, which is an index of [`SPACES`].
+    pub by_space: Option<usize>,
     /// Nested JSON?
     pub json: bool,
     /// Keys in JSON, where they are given.
@@ -88,8 +109,6 @@ pub struct TreeArgs {
     color: Color,
     wide: bool,
     width: Option<usize>,
-    /// As pstree: lines end in pipes, too.
-    pub strict: bool,
 }
 
 const EXAMPLES: &[(&str, &str)] = &[
@@ -118,6 +137,14 @@ pub fn command() -> Command {
         .arg(flag("show-pids", "Show process ids, and each equal subtree by itself").short('p'))
         .arg(flag("uid-changes", "Show the user where it is not that of the parent").short('u'))
         .arg(flag("show-pgids", "Show process group ids").short('g'))
+        .arg(
+            flag("ns-changes", "Show the kinds of namespaces that are not those of the parent")
+                .short('S'),
+        )
+        .arg(
+            flag("security-context", "Show security labels, and each process on a line of its own")
+                .short('Z'),
+        )
         .arg(flag("hide-threads", "Do not show threads, which are those in braces").short('T'))
         .arg(
             flag("thread-names", "Show the name of each thread, not that of its process")
@@ -130,6 +157,15 @@ pub fn command() -> Command {
         )
         .arg(flag("numeric-sort", "Sort children by pid, not by name").short('n'))
         .arg(
+            Arg::new("ns-sort")
+                .long("ns-sort")
+                .short('N')
+                .value_name("TYPE")
+                .value_parser(SPACES)
+                .conflicts_with("json")
+                .help("Show a tree for each namespace of this kind"),
+        )
+        .arg(
             Arg::new("highlight-pid")
                 .long("highlight-pid")
                 .visible_alias("highlight")
@@ -137,6 +173,17 @@ pub fn command() -> Command {
                 .value_name("PID")
                 .value_parser(clap::value_parser!(u32))
                 .help("Show this process and those above it in bold, on a terminal"),
+        )
+        .arg(
+            Arg::new("color-by")
+                .long("color-by")
+                .short('C')
+                .value_name("WHAT")
+                .value_parser(["age"])
+                .ignore_case(true)
+                .help(
+                    "Colour processes by their age: younger than a minute, than an hour, and older",
+                ),
         )
         .next_help_heading("Output")
         .arg(flag("ascii", "Draw with ASCII characters").short('A'))
@@ -179,31 +226,26 @@ pub fn command() -> Command {
 /// The long name of `pstree -h`.
 const SELF: &str = "highlight-all";
 
-/// Options of pstree that are not there, and why, or what to use instead.
-const LACKING: &[(char, &str, &str)] = &[
-    (
-        'C',
-        "--color=age",
-        "processes have no colour by their age; 'taskdiag ps --sort etime' has the youngest first",
-    ),
-    ('G', "--vt100", "lines are drawn in ASCII with -A and in Unicode with -U"),
-    ('N', "--ns-sort", NAMESPACES),
-    ('S', "--ns-changes", NAMESPACES),
-    ('Z', "--security-context", "'taskdiag ps -o pid,label,comm' has security labels"),
-];
-const NAMESPACES: &str = "'taskdiag ps -o pid,pidns,netns,mntns,comm' has namespaces";
+/// The long name of `pstree -G`.
+const VT100: &str = "vt100";
 
-/// Why these arguments of pstree are not taken, if one of them is an option that is not there.
-fn lacking(args: &[OsString]) -> Option<String> {
-    let words = args.iter().filter_map(|a| a.to_str()).take_while(|a| *a != "--");
-    words.filter(|w| w.starts_with('-')).find_map(|word| {
-        let has = |(letter, long, _): &&(char, &str, &str)| match word.starts_with("--") {
-            true => word.split('=').next() == Some(long) || word == *long,
-            false => word[1..].contains(*letter),
-        };
-        let (letter, long, why) = LACKING.iter().find(has)?;
-        Some(format!("pstree -{letter} ({long}) is not there: {why}"))
-    })
+/// `--color age` of pstree as its short form, because `--color` is about when to use colours here.
+fn with_short_color(args: &[OsString]) -> Vec<OsString> {
+    let is_age = |word: &str| word.eq_ignore_ascii_case("age");
+    let mut out: Vec<OsString> = Vec::new();
+    for arg in args {
+        match (arg.to_str(), out.last().and_then(|l| l.to_str())) {
+            (Some(word), Some("--color")) if is_age(word) => {
+                out.pop();
+                out.push("-Cage".into());
+            }
+            (Some(word), _) if word.strip_prefix("--color=").is_some_and(is_age) => {
+                out.push("-Cage".into());
+            }
+            _ => out.push(arg.clone()),
+        }
+    }
+    out
 }
 
 impl TreeArgs {
@@ -254,11 +296,18 @@ impl TreeArgs {
                 thread_names: flag("thread-names"),
                 compact: !flag("no-compact") && !flag("show-pids"),
                 by_id: flag("numeric-sort"),
-                octal: false,
+                contexts: flag("security-context"),
+                spaces: flag("ns-changes"),
+                ages: m.contains_id("color-by"),
+                strict: false,
             },
             highlight: m.get_one::<u32>("highlight-pid").copied(),
             ascii: flag("ascii"),
             unicode: flag("unicode"),
+            vt100: false,
+            by_space: m
+                .get_one::<String>("ns-sort")
+                .and_then(|kind| SPACES.iter().position(|name| name == kind)),
             json: flag("json"),
             columns: keys,
             source: table::source(m, PageLimits::default()),
@@ -266,14 +315,10 @@ impl TreeArgs {
             color: table::color_from(m),
             wide: m.get_count("wide") > 0,
             width: m.get_one::<u16>("columns").map(|n| usize::from(*n)),
-            strict: false,
         })
     }
     /// From the arguments of pstree.
     pub fn strict(args: &[OsString]) -> Result<TreeArgs, Exit> {
-        if let Some(why) = lacking(args) {
-            return Err(Exit::Refused(why));
-        }
         let command = command()
             .bin_name("pstree")
             .display_name("taskdiag")
@@ -281,13 +326,19 @@ impl TreeArgs {
             .no_binary_name(true)
             .disable_help_flag(true)
             .arg(Arg::new("help").long("help").action(ArgAction::Help).help("Print help"))
-            .arg(flag(SELF, "As -H with the process id of pstree itself").short('h'));
+            .arg(flag(SELF, "As -H with the process id of pstree itself").short('h'))
+            .arg(
+                flag(VT100, "Draw with the lines of a VT100")
+                    .short('G')
+                    .overrides_with_all(["ascii", "unicode"]),
+            );
         let read = || {
-            let matches = command.try_get_matches_from(args)?;
+            let matches = command.try_get_matches_from(with_short_color(args))?;
             let mut args = TreeArgs::from_matches(&matches)?;
             if matches.get_flag(SELF) {
                 args.highlight = args.highlight.or(Some(std::process::id()));
             }
+            args.vt100 = matches.get_flag(VT100);
             Ok(args)
         };
         let as_pstree = |e| match e {
@@ -296,9 +347,9 @@ impl TreeArgs {
             other => other,
         };
         let mut args = read().map_err(as_pstree)?;
-        args.strict = true;
-        args.labels.octal = true;
-        if args.start == Start::All {
+        args.labels.strict = true;
+        // The trees of namespaces are those below process 1, whatever else is asked for.
+        if args.start == Start::All || args.by_space.is_some() && !args.parents {
             args.start = Start::Pids(vec![1]);
         }
         Ok(args)
@@ -307,7 +358,7 @@ impl TreeArgs {
     pub fn terminal(&self) -> Terminal {
         let mut terminal = Terminal::detect(self.color, self.wide);
         terminal.width = self.width.or(terminal.width);
-        if self.strict && !self.wide && terminal.width.is_none() {
+        if self.labels.strict && !self.wide && terminal.width.is_none() {
             let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
             terminal.width = columns.filter(|c| *c > 0).or(Some(WIDTH_OF_PIPES));
         }

@@ -5,25 +5,44 @@ use std::collections::{HashMap, HashSet};
 use taskdiag::Snapshot;
 use taskdiag::field::{self, Context, Row, Value};
 
-use crate::args::tree::Labels;
+use crate::args::tree::{Labels, SPACES};
 use crate::forest::{Forest, Node};
 
-/// The shape of a subtree. Subtrees that look alike have one shape.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// The shape of a subtree: what is drawn of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubtreeShape {
     /// What is shown of the process, printable.
     pub label: Vec<u8>,
+    /// The length of the name in it.
+    pub name_len: usize,
+    /// Arguments that are to be shown as far as there is room. Other arguments are in the label.
+    pub args: Vec<Vec<u8>>,
+    /// The sequence that begins its colour.
+    pub color: &'static [u8],
     /// Is it to be highlighted?
     pub marked: bool,
     /// The subtrees below it, and the number of each.
     pub children: Vec<(usize, usize)>,
 }
 
+/// What subtrees that are put together have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Alike {
+    name: Vec<u8>,
+    uid: Option<u32>,
+    spaces: Spaces,
+    marked: bool,
+    /// The kinds of the subtrees below.
+    children: Vec<usize>,
+}
+
 /// All shapes. Each comes after those below it.
 #[derive(Debug, Default)]
 pub struct Shapes {
     all: Vec<SubtreeShape>,
-    known: HashMap<SubtreeShape, usize>,
+    /// The kind of each shape, which is the first shape that is like it.
+    kinds: Vec<usize>,
+    known: HashMap<Alike, usize>,
 }
 
 impl Shapes {
@@ -31,18 +50,42 @@ impl Shapes {
     pub fn get(&self, i: usize) -> &SubtreeShape {
         &self.all[i]
     }
-    fn add(&mut self, shape: SubtreeShape, compact: bool) -> usize {
-        if !compact {
-            self.all.push(shape);
-            return self.all.len() - 1;
+    /// Adds a shape. `alike` says which others it is put together with, if it is.
+    fn add(&mut self, shape: SubtreeShape, alike: Option<Alike>) -> usize {
+        let at = self.all.len();
+        let kind = alike.map_or(at, |alike| *self.known.entry(alike).or_insert(at));
+        // Most of one kind are drawn alike, too, so one shape is enough.
+        if self.all.get(kind).is_some_and(|first| *first == shape) {
+            return kind;
         }
-        if let Some(i) = self.known.get(&shape) {
-            return *i;
-        }
-        self.all.push(shape.clone());
-        self.known.insert(shape, self.all.len() - 1);
-        self.all.len() - 1
+        self.all.push(shape);
+        self.kinds.push(kind);
+        at
     }
+    /// Each kind once with its number, in the order of first occurrence.
+    fn counted(&self, children: &[usize]) -> Vec<(usize, usize)> {
+        let mut out: Vec<(usize, usize)> = Vec::new();
+        let mut at: HashMap<usize, usize> = HashMap::new();
+        for child in children {
+            match at.get(&self.kinds[*child]) {
+                Some(i) => out[*i].1 += 1,
+                None => {
+                    at.insert(self.kinds[*child], out.len());
+                    out.push((*child, 1));
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The namespaces of a task, in the order of [`SPACES`]. 0: it is not known.
+type Spaces = [u32; SPACES.len()];
+
+fn spaces(row: &Row<'_>) -> Spaces {
+    let Some(ns) = row.ns else { return Spaces::default() };
+    let all = [ns.cgroup(), ns.ipc(), ns.mnt(), ns.net(), ns.pid(), ns.user(), ns.uts(), ns.time()];
+    all.map(|inode| inode.unwrap_or(0))
 }
 
 /// Makes the shapes of processes.
@@ -64,6 +107,10 @@ pub struct Maker<'a> {
     /// The user that the parent of each root is assumed to have. As in pstree, that is root, or the user whose trees are
     /// shown.
     pub user_above: u32,
+    /// So many bytes of the arguments are read by pstree.
+    pub most_args: usize,
+    /// A tree ends at processes that are in another namespace of this kind.
+    pub by_space: Option<usize>,
 }
 
 impl Maker<'_> {
@@ -74,47 +121,91 @@ impl Maker<'_> {
         let mut stack: Vec<usize> = roots.to_vec();
         while let Some(at) = stack.pop() {
             order.push(at);
-            stack.extend(self.wanted_children(&self.forest.nodes[at]));
+            stack.extend(self.drawn_children(at));
         }
         let mut shapes = Shapes::default();
         let mut made: Vec<usize> = vec![usize::MAX; self.forest.nodes.len()];
         let marked: HashSet<usize> = self.marked.iter().copied().collect();
         for at in order.into_iter().rev() {
             let node = &self.forest.nodes[at];
-            let mut children: Vec<usize> = self.wanted_children(node).collect();
-            if !self.labels.by_id {
-                // As in pstree, they are sorted by name, and then by user.
-                let key = |c: &usize| {
-                    let row = self.row(&self.forest.nodes[*c]);
-                    row.map(|r| (r.comm, r.cred.and_then(|c| c.euid())))
-                };
-                children.sort_by_cached_key(key);
-            }
             // Threads come after processes, because their names begin with a brace, which sorts after letters.
-            let children: Vec<usize> = children.into_iter().map(|c| made[c]).collect();
-            let threads = match self.above.contains(&at) {
-                true => Vec::new(),
-                false => self.threads(node, &mut shapes),
-            };
+            let mut children: Vec<usize> =
+                self.sorted(self.drawn_children(at)).into_iter().map(|c| made[c]).collect();
+            if !self.above.contains(&at) {
+                children.extend(self.threads(at, &mut shapes));
+            }
             let shape = SubtreeShape {
-                label: self.label(at, node.parent.and_then(|p| self.uid(p))),
                 marked: marked.contains(&at),
-                children: counted(children.into_iter().chain(threads), self.labels.compact),
+                children: shapes.counted(&children),
+                ..self.label(at, node.parent.and_then(|p| self.uid(p)))
             };
-            // If arguments are shown, only threads are put together, as in pstree.
-            made[at] = shapes.add(shape, self.labels.compact && !self.labels.args);
+            // In a line of its own, only threads are put together, as in pstree.
+            let compact = self.labels.compact && !self.labels.is_upright();
+            let alike = compact.then(|| Alike {
+                name: match self.labels.strict {
+                    true => self.row(node).and_then(|r| r.comm).unwrap_or_default().to_vec(),
+                    false => shape.label.clone(),
+                },
+                uid: if self.labels.users { self.uid(at) } else { None },
+                spaces: self.spaces_of(at),
+                marked: shape.marked,
+                children: children.iter().map(|c| shapes.kinds[*c]).collect(),
+            });
+            made[at] = shapes.add(shape, alike);
         }
         let root = |at: &usize| {
             let label = self.label(*at, Some(self.user_above));
-            let shape = SubtreeShape { label, ..shapes.get(made[*at]).clone() };
-            shapes.add(shape, self.labels.compact)
+            let below = shapes.get(made[*at]);
+            let shape =
+                SubtreeShape { marked: below.marked, children: below.children.clone(), ..label };
+            shapes.add(shape, None)
         };
         let roots = roots.iter().map(root).collect();
         (shapes, roots)
     }
+    /// The namespaces of the kind asked for, in the order in which the trees from these roots down have them, with the
+    /// highest processes of each.
+    pub fn spaces(&self, roots: &[usize]) -> Vec<(u32, Vec<usize>)> {
+        let kind = self.by_space.unwrap_or(0);
+        let space = |at: usize| self.row(&self.forest.nodes[at]).map_or(0, |r| spaces(&r)[kind]);
+        let mut out: Vec<(u32, Vec<usize>)> = Vec::new();
+        // The parent that pstree makes up for a root is in the namespaces 0, so it leaves out a root of which it knows none.
+        let above = self.labels.strict.then_some(0);
+        let mut stack: Vec<(usize, Option<u32>)> =
+            roots.iter().rev().map(|r| (*r, above)).collect();
+        while let Some((at, above)) = stack.pop() {
+            let own = space(at);
+            if above != Some(own) {
+                match out.iter_mut().find(|(number, _)| *number == own) {
+                    Some((_, all)) => all.push(at),
+                    None => out.push((own, vec![at])),
+                }
+            }
+            let children = self.sorted(self.wanted_children(&self.forest.nodes[at]));
+            stack.extend(children.into_iter().rev().map(|c| (c, Some(own))));
+        }
+        out
+    }
+    /// Children in the order in which they are drawn.
+    fn sorted(&self, children: impl Iterator<Item = usize>) -> Vec<usize> {
+        let mut children: Vec<usize> = children.collect();
+        if !self.labels.by_id {
+            // As in pstree, they are sorted by name, and then by user.
+            let key = |c: &usize| {
+                let row = self.row(&self.forest.nodes[*c]);
+                row.map(|r| (r.comm, r.cred.and_then(|c| c.euid())))
+            };
+            children.sort_by_cached_key(key);
+        }
+        children
+    }
     fn wanted_children(&self, node: &Node) -> impl Iterator<Item = usize> + '_ {
         let wanted = |c: &usize| self.wanted.as_ref().is_none_or(|w| w[*c]);
         node.children.clone().into_iter().filter(wanted)
+    }
+    /// The children that are drawn below a process.
+    fn drawn_children(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        self.wanted_children(&self.forest.nodes[at]).filter(move |c| self.is_tree_of(at, *c))
     }
     fn row(&self, node: &Node) -> Option<Row<'_>> {
         let stream = self.snapshot.stream();
@@ -124,15 +215,22 @@ impl Maker<'_> {
     fn uid(&self, at: usize) -> Option<u32> {
         self.row(&self.forest.nodes[at])?.cred?.euid()
     }
-    /// The label of a process. `above` is the user of its parent, if that is known.
-    fn label(&self, at: usize, above: Option<u32>) -> Vec<u8> {
+    /// The namespaces of a process, if they are shown.
+    fn spaces_of(&self, at: usize) -> Spaces {
+        let row = if self.labels.spaces { self.row(&self.forest.nodes[at]) } else { None };
+        row.map(|r| spaces(&r)).unwrap_or_default()
+    }
+    /// The shape of a process without what is below it. `above` is the user of its parent, if that is known.
+    fn label(&self, at: usize, above: Option<u32>) -> SubtreeShape {
         let node = &self.forest.nodes[at];
-        let Some(row) = self.row(node) else { return Vec::new() };
+        let Some(row) = self.row(node) else { return SubtreeShape::default() };
         let mut out = Vec::new();
         // As in pstree, a process without arguments is in parentheses if arguments are shown.
         let bare = self.labels.args && self.has_no_args(&row);
         out.extend_from_slice(if bare { b"(" } else { b"" });
-        field::escape(&mut out, row.comm.unwrap_or(b"?"));
+        let before = out.len();
+        self.name(&mut out, row.comm.unwrap_or(b"?"));
+        let name_len = out.len() - before;
         let mut notes: Vec<Vec<u8>> = Vec::new();
         if self.labels.pids {
             notes.push(node.tgid.to_string().into());
@@ -143,19 +241,77 @@ impl Maker<'_> {
         if self.labels.users {
             notes.extend(self.uid(at).filter(|u| Some(*u) != above).map(|u| self.user(u)));
         }
-        let mark = if self.labels.args { b',' } else { b'(' };
-        if !notes.is_empty() {
-            out.push(mark);
-            out.extend_from_slice(&notes.join(&b','));
-            if !self.labels.args {
-                out.push(b')');
+        self.places(&mut notes, &row, node.parent.filter(|p| self.is_tree_of(*p, at)));
+        self.note(&mut out, &notes);
+        out.extend_from_slice(if bare { b")" } else { b"" });
+        let mut args = Vec::new();
+        match self.labels.args {
+            true if self.labels.strict => args = self.args_as_pstree(&row),
+            true => self.write_args(&mut out, &row),
+            false => {}
+        }
+        SubtreeShape { label: out, name_len, args, color: self.color(&row), ..Default::default() }
+    }
+    /// Is a child drawn below its parent, as far as namespaces decide it?
+    fn is_tree_of(&self, parent: usize, at: usize) -> bool {
+        let space = |at: usize| Some(spaces(&self.row(&self.forest.nodes[at])?)[self.by_space?]);
+        self.by_space.is_none() || space(parent) == space(at)
+    }
+    /// Appends the namespaces that are not those of the parent, and the security label.
+    fn places(&self, notes: &mut Vec<Vec<u8>>, row: &Row<'_>, parent: Option<usize>) {
+        if self.labels.spaces {
+            let above = parent.map(|p| self.spaces_of(p)).unwrap_or_default();
+            let own = spaces(row);
+            for (i, name) in SPACES.iter().enumerate() {
+                if own[i] != 0 && above[i] != 0 && own[i] != above[i] {
+                    notes.push(name.as_bytes().to_vec());
+                }
             }
         }
-        out.extend_from_slice(if bare { b")" } else { b"" });
-        if self.labels.args {
-            self.write_args(&mut out, &row);
+        if self.labels.contexts {
+            let mut note = vec![b'`'];
+            note.extend(self.context(row));
+            note.push(b'\'');
+            notes.push(note);
+        }
+    }
+    fn context(&self, row: &Row<'_>) -> Vec<u8> {
+        let named = field::find("label").expect("the table has it");
+        let mut out = Vec::new();
+        match (named.field.get)(self.cx, row) {
+            Value::Bytes { data, .. } if self.labels.strict => {
+                out.extend_from_slice(without_mode(&data));
+            }
+            Value::Bytes { data, .. } => field::escape(&mut out, &data),
+            other if other.missing().is_some_and(|m| m.is_absent()) => {}
+            _ if self.labels.strict => {}
+            _ => out.push(b'?'),
         }
         out
+    }
+    /// The sequence for the age of a process.
+    fn color(&self, row: &Row<'_>) -> &'static [u8] {
+        let start = row.base.and_then(|b| b.start_time_ns()).filter(|_| self.labels.ages);
+        match start.map(|s| self.cx.age_ns(s) / 1_000_000_000) {
+            None => b"",
+            Some(0..60) => b"\x1b[32m",
+            Some(60..3600) => b"\x1b[33m",
+            Some(_) => b"\x1b[31m",
+        }
+    }
+    fn name(&self, out: &mut Vec<u8>, name: &[u8]) {
+        match self.labels.strict {
+            true => octal(out, name),
+            false => field::escape(out, name),
+        }
+    }
+    /// Writes notes behind a name.
+    fn note(&self, out: &mut Vec<u8>, notes: &[Vec<u8>]) {
+        if !notes.is_empty() {
+            out.push(if self.labels.args { b',' } else { b'(' });
+            out.extend_from_slice(&notes.join(&b','));
+            out.extend_from_slice(if self.labels.args { b"" } else { b")" });
+        }
     }
     fn has_no_args(&self, row: &Row<'_>) -> bool {
         let named = field::find("args").expect("the table has it");
@@ -177,28 +333,33 @@ impl Maker<'_> {
         let named = field::find("args").expect("the table has it");
         if let Value::Args { data, .. } = (named.field.get)(self.cx, row) {
             for arg in data.split(|b| *b == 0).skip(1) {
-                match (self.labels.octal, arg.is_empty()) {
-                    (true, true) => {}
-                    (true, false) => {
-                        out.push(b' ');
-                        octal(out, arg);
-                    }
-                    (false, _) => {
-                        out.push(b' ');
-                        field::escape(out, arg);
-                    }
-                }
+                out.push(b' ');
+                field::escape(out, arg);
             }
         }
     }
+    /// All arguments but the first as pstree counts them: empty ones do not count, but stand for those behind the last.
+    fn args_as_pstree(&self, row: &Row<'_>) -> Vec<Vec<u8>> {
+        let data = row.view.cmdline().filter(|b| b.reason.is_none()).map(|b| b.data);
+        let Some(data) = data.filter(|d| !d.is_empty()) else { return Vec::new() };
+        let data = &data[..data.len().min(self.most_args)];
+        let mut text = data.to_vec();
+        text.push(0);
+        let ends = text[..text.len() - 1].split(|b| *b != 0).filter(|nuls| !nuls.is_empty());
+        let count = ends.count();
+        text.split(|b| *b == 0).skip(1).take(count).map(<[u8]>::to_vec).collect()
+    }
     /// The threads of a process but its leader.
-    fn threads(&self, node: &Node, shapes: &mut Shapes) -> Vec<usize> {
+    fn threads(&self, at: usize, shapes: &mut Shapes) -> Vec<usize> {
         if !self.labels.threads {
             return Vec::new();
         }
+        let node = &self.forest.nodes[at];
         let stream = self.snapshot.stream();
         let tasks = node.rows.iter().filter_map(|i| stream.get(*i as usize));
-        let of_process = self.row(node).and_then(|r| r.comm);
+        let process = self.row(node);
+        let of_process = process.and_then(|r| r.comm);
+        let color = process.map_or(&b""[..], |r| self.color(&r));
         let mut threads: Vec<_> = tasks
             .filter(|t| !t.is_leader())
             .map(|t| (if self.labels.thread_names { t.comm() } else { of_process }, t))
@@ -207,27 +368,42 @@ impl Maker<'_> {
             // Threads with the same name stay in the order of their ids.
             threads.sort_by_key(|(name, _)| *name);
         }
-        let labels = threads.iter().map(|(name, t)| {
+        let mut made = Vec::new();
+        for (name, t) in threads {
+            let row = Row::new(t);
             let mut label = vec![b'{'];
-            field::escape(&mut label, name.unwrap_or(b"?"));
+            self.name(&mut label, name.unwrap_or(b"?"));
             label.push(b'}');
+            let name_len = label.len();
             let mut notes = Vec::new();
             if self.labels.pids {
-                notes.push(t.pid().to_string());
+                notes.push(t.pid().to_string().into());
             }
             if self.labels.groups {
-                notes.push(pgid(&Row::new(*t)));
+                notes.push(pgid(&row).into());
             }
-            if !notes.is_empty() {
-                let mark = if self.labels.args { (",", "") } else { ("(", ")") };
-                let notes = notes.join(",");
-                label.extend_from_slice(format!("{}{notes}{}", mark.0, mark.1).as_bytes());
-            }
-            label
-        });
-        let leaf = |label| SubtreeShape { label, marked: false, children: Vec::new() };
-        labels.map(|l| shapes.add(leaf(l), self.labels.compact)).collect()
+            self.places(&mut notes, &row, Some(at));
+            let bare = label.clone();
+            self.note(&mut label, &notes);
+            let alike = self.labels.compact.then(|| Alike {
+                name: if self.labels.strict { bare } else { label.clone() },
+                uid: None,
+                spaces: if self.labels.spaces { spaces(&row) } else { Spaces::default() },
+                marked: false,
+                children: Vec::new(),
+            });
+            made.push(
+                shapes.add(SubtreeShape { label, name_len, color, ..Default::default() }, alike),
+            );
+        }
+        made
     }
+}
+
+/// A label without the mode that AppArmor has behind it. pstree asks AppArmor's library, which has the mode apart.
+fn without_mode(label: &[u8]) -> &[u8] {
+    let at = label.windows(2).rposition(|w| w == b" (").filter(|_| label.ends_with(b")"));
+    &label[..at.unwrap_or(label.len())]
 }
 
 /// The process group, or nothing if it belongs to another pid namespace.
@@ -237,7 +413,7 @@ fn pgid(row: &Row<'_>) -> String {
 }
 
 /// Writes text as pstree does: a backslash is doubled, and bytes that are not printable ASCII become three octal digits.
-fn octal(out: &mut Vec<u8>, text: &[u8]) {
+pub fn octal(out: &mut Vec<u8>, text: &[u8]) {
     for b in text {
         match b {
             b'\\' => out.extend_from_slice(b"\\\\"),
@@ -247,21 +423,20 @@ fn octal(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Each shape once with its number, in the order of first occurrence.
-fn counted(children: impl Iterator<Item = usize>, compact: bool) -> Vec<(usize, usize)> {
-    if !compact {
-        return children.map(|c| (c, 1)).collect();
-    }
-    let mut out: Vec<(usize, usize)> = Vec::new();
-    let mut at: HashMap<usize, usize> = HashMap::new();
-    for child in children {
-        match at.get(&child) {
-            Some(i) => out[*i].1 += 1,
-            None => {
-                at.insert(child, out.len());
-                out.push((child, 1));
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_without_modes() {
+        for (label, want) in [
+            (&b"/usr/bin/man (enforce)"[..], &b"/usr/bin/man"[..]),
+            (b"a (b) c (complain)", b"a (b) c"),
+            (b"unconfined", b"unconfined"),
+            (b"system_u:system_r:init_t:s0", b"system_u:system_r:init_t:s0"),
+            (b"", b""),
+        ] {
+            assert_eq!(without_mode(label), want);
         }
     }
-    out
 }

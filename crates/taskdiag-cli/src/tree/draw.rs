@@ -5,7 +5,8 @@ use std::io;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::compact::Shapes;
+use super::compact::{Shapes, SubtreeShape, octal};
+use crate::args::tree::Labels;
 use crate::output::Sink;
 use crate::output::terminal::Terminal;
 
@@ -32,6 +33,15 @@ pub const LINES: Pieces =
     Pieces {
         single: "───", first: "─┬─", branch: "├─", last: "└─", through: "│ ", gap: "  "
     };
+/// The pieces of a VT100, which has lines among its other characters.
+pub const VT100: Pieces = Pieces {
+    single: "\x1b(0\x0fqqq\x1b(B",
+    first: "\x1b(0\x0fqwq\x1b(B",
+    branch: "\x1b(0\x0ftq\x1b(B",
+    last: "\x1b(0\x0fmq\x1b(B",
+    through: "\x1b(0\x0fx\x1b(B ",
+    gap: "  ",
+};
 
 /// Deeper levels are drawn as this one. Otherwise lines would get longer and longer in a comb of 10,000 processes, each
 /// with two children.
@@ -61,8 +71,8 @@ pub struct Drawing<'a> {
     pub pieces: Pieces,
     /// The terminal to draw on.
     pub terminal: Terminal,
-    /// Whether each process has a line of its own.
-    pub upright: bool,
+    /// What is shown of each process.
+    pub labels: Labels,
 }
 
 /// A line that is cut at the edge of the terminal, with a plus there.
@@ -72,11 +82,16 @@ struct CutLine {
     limit: Option<usize>,
     /// The place in the output for the plus, if the line turns out to be too long.
     cut: Option<usize>,
+    /// As pstree: each character is a cell, even if it is one of an escape sequence, and a line that just fits is cut, too.
+    strict: bool,
 }
 
 impl CutLine {
     fn push(&mut self, out: &mut Vec<u8>, text: &[u8]) {
         let text = std::str::from_utf8(text).unwrap_or("?");
+        if self.strict {
+            return self.push_strictly(out, text);
+        }
         let (before, width) = (self.cells, text.width());
         if let (Some(limit), None) = (self.limit, self.cut) {
             if before + width >= limit {
@@ -90,6 +105,16 @@ impl CutLine {
         }
         out.extend_from_slice(text.as_bytes());
         self.cells += width;
+    }
+    fn push_strictly(&mut self, out: &mut Vec<u8>, text: &str) {
+        for c in text.chars() {
+            self.cells += 1;
+            match self.limit {
+                Some(limit) if self.cells > limit => {}
+                Some(limit) if self.cells == limit => out.push(b'+'),
+                _ => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
     }
     fn blanks(&mut self, out: &mut Vec<u8>, n: usize) {
         for _ in 0..n {
@@ -105,15 +130,39 @@ impl CutLine {
         out.push(b'\n');
         (self.cells, self.cut) = (0, None);
     }
+    /// Writes arguments as pstree does. An argument for which there is no room becomes three dots, and none follows it.
+    fn push_args(&mut self, out: &mut Vec<u8>, args: &[Vec<u8>]) {
+        for (i, arg) in args.iter().enumerate() {
+            let is_last = i + 1 == args.len();
+            if !is_last {
+                self.push(out, b" ");
+            }
+            let printable = arg.iter().filter(|b| matches!(b, b' '..=b'~')).count();
+            let width = 4 * arg.len() - 3 * printable;
+            let room = self.limit.map(|limit| limit.saturating_sub(if is_last { 0 } else { 4 }));
+            if room.is_some_and(|room| self.cells + 1 + width > room) {
+                return self.push(out, b"...");
+            }
+            let mut text = Vec::new();
+            octal(&mut text, arg);
+            self.push(out, &text);
+        }
+    }
 }
 
 impl Drawing<'_> {
-    /// Draw one tree.
+    /// Draw one tree, with this text before it.
     ///
     /// # Errors
     /// The error of a write.
-    pub fn draw(&self, sink: &mut Sink, root: usize) -> io::Result<()> {
-        let mut line = CutLine { limit: self.terminal.width, ..CutLine::default() };
+    pub fn draw(&self, sink: &mut Sink, root: usize, title: &str) -> io::Result<()> {
+        let strict = self.labels.strict;
+        let mut line = CutLine { limit: self.terminal.width, strict, ..CutLine::default() };
+        if !title.is_empty() {
+            sink.buf().extend_from_slice(title.as_bytes());
+            // pstree counts the line before as a part of this one.
+            line.cells = if strict { title.len() } else { 0 };
+        }
         // For each level above: the width of the label, and whether more children follow.
         let mut levels: Vec<(usize, bool)> = Vec::new();
         let top = Todo { shape: root, count: 1, level: 0, first: true, last: true, closing: 0 };
@@ -121,9 +170,7 @@ impl Drawing<'_> {
         while let Some(todo) = stack.pop() {
             levels.truncate(todo.level);
             let out = sink.buf();
-            if self.upright {
-                self.indent_upright(out, &mut line, &levels, todo.last);
-            } else if !todo.first {
+            if self.labels.is_upright() || !todo.first {
                 self.indent(out, &mut line, &levels, todo.last);
             }
             let shape = self.shapes.get(todo.shape);
@@ -131,13 +178,14 @@ impl Drawing<'_> {
             if todo.count > 1 {
                 line.push(out, format!("{}*[", todo.count).as_bytes());
             }
-            let color = shape.marked && self.terminal.color;
-            out.extend_from_slice(if color { BOLD } else { b"" });
-            line.push(out, &shape.label);
-            out.extend_from_slice(if color { RESET } else { b"" });
-            levels.push((line.cells - before, !todo.last));
+            self.label(out, &mut line, shape);
+            let width = match self.labels.is_upright() {
+                true => usize::from(self.labels.args) + usize::from(shape.name_len > 1),
+                false => line.cells - before + 1,
+            };
+            levels.push((width, !todo.last));
             let closing = todo.closing + usize::from(todo.count > 1);
-            if shape.children.is_empty() || self.upright {
+            if shape.children.is_empty() || self.labels.is_upright() {
                 if shape.children.is_empty() {
                     line.push(out, "]".repeat(closing).as_bytes());
                 }
@@ -145,6 +193,13 @@ impl Drawing<'_> {
             } else {
                 let single = shape.children.len() == 1;
                 let piece = if single { self.pieces.single } else { self.pieces.first };
+                if strict && line.limit.is_some_and(|limit| line.cells + 1 >= limit) {
+                    // pstree leaves out those for which there is no room.
+                    line.push(out, self.pieces.first.as_bytes());
+                    line.push(out, b"+");
+                    line.end(out, self.terminal.color);
+                    continue;
+                }
                 line.push(out, piece.as_bytes());
             }
             let n = shape.children.len();
@@ -162,26 +217,21 @@ impl Drawing<'_> {
         }
         Ok(())
     }
+    /// Writes what is shown of a process, with its colours.
+    fn label(&self, out: &mut Vec<u8>, line: &mut CutLine, shape: &SubtreeShape) {
+        let bold = shape.marked && self.terminal.color;
+        out.extend_from_slice(shape.color);
+        out.extend_from_slice(if bold { BOLD } else { b"" });
+        line.push(out, &shape.label);
+        line.push_args(out, &shape.args);
+        let colored = bold || !shape.color.is_empty();
+        out.extend_from_slice(if colored { RESET } else { b"" });
+    }
     /// Begins a new line below the labels above.
     fn indent(&self, out: &mut Vec<u8>, line: &mut CutLine, levels: &[(usize, bool)], last: bool) {
         let drawn = levels.len().min(DRAWN_LEVELS);
         for (i, (width, _)) in levels.iter().take(drawn).enumerate() {
-            line.blanks(out, width + 1);
-            let goes_on = levels.get(i + 1).is_some_and(|l| l.1);
-            line.push(out, self.knee(i + 1 == drawn, last, goes_on).as_bytes());
-        }
-    }
-    /// Begins a new line, indented by two cells more than its parent.
-    fn indent_upright(
-        &self,
-        out: &mut Vec<u8>,
-        line: &mut CutLine,
-        levels: &[(usize, bool)],
-        last: bool,
-    ) {
-        let drawn = levels.len().min(DRAWN_LEVELS);
-        for i in 0..drawn {
-            line.blanks(out, 2);
+            line.blanks(out, *width);
             let goes_on = levels.get(i + 1).is_some_and(|l| l.1);
             line.push(out, self.knee(i + 1 == drawn, last, goes_on).as_bytes());
         }

@@ -16,6 +16,9 @@ use crate::exit::{Exit, say};
 use crate::forest::Forest;
 use crate::output::{Item, Sink, Tally, json};
 
+/// Of the arguments of a process, pstree reads so many bytes if it does not cut lines, and as many as fit into a line if it does.
+const MOST_ARGS: usize = 8192;
+
 /// Run it.
 pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     let begin = Instant::now();
@@ -53,6 +56,10 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     } else {
         let marked = args.highlight.and_then(|pid| forest.find(pid));
         let marked = marked.map(|at| forest.line(at).collect()).unwrap_or_default();
+        let terminal = args.terminal();
+        // pstree has colours by age in pipes, too.
+        let ages = labels.ages && (labels.strict || terminal.color);
+        let labels = Labels { ages, ..labels };
         let maker = Maker {
             snapshot: &snapshot,
             cx: &cx,
@@ -65,20 +72,31 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
                 Start::User(uid) => uid,
                 _ => 0,
             },
+            most_args: terminal.width.unwrap_or(MOST_ARGS),
+            by_space: args.by_space,
         };
-        let (shapes, roots) = maker.shapes(&picked.roots);
-        let terminal = args.terminal();
+        let groups = match args.by_space {
+            Some(_) => maker.spaces(&picked.roots),
+            None => vec![(0, picked.roots.clone())],
+        };
+        let roots: Vec<usize> = groups.iter().flat_map(|g| &g.1).copied().collect();
+        let (shapes, roots) = maker.shapes(&roots);
         let pieces = match args.ascii || !(args.unicode || terminal.lines) {
+            _ if args.vt100 => draw::VT100,
             true => draw::ASCII,
             false => draw::LINES,
         };
-        let drawing = Drawing { shapes: &shapes, pieces, terminal, upright: args.labels.args };
-        for (i, root) in roots.iter().enumerate() {
-            // pstree has an empty line between the trees of a user.
-            if i > 0 && args.start.is_user() {
-                sink.buf().push(b'\n');
+        let drawing = Drawing { shapes: &shapes, pieces, terminal, labels };
+        let mut roots = roots.into_iter();
+        for (space, trees) in &groups {
+            let mut title = args.by_space.map(|_| format!("[{space}]\n"));
+            for (i, root) in roots.by_ref().take(trees.len()).enumerate() {
+                // pstree has an empty line between the trees of a user.
+                if i > 0 && args.start.is_user() && title.is_none() {
+                    sink.buf().push(b'\n');
+                }
+                drawing.draw(&mut sink, root, &title.take().unwrap_or_default())?;
             }
-            drawing.draw(&mut sink, *root)?;
         }
     }
     sink.finish()?;
@@ -87,11 +105,11 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     }
     match answer::verdict(&snapshot, shown.is_empty(), &sieve.left(), &tally, &columns) {
         // pstree takes only that for a failure that a user has no processes.
-        Err(Exit::NoMatch) if args.strict && args.start.is_user() => {
+        Err(Exit::NoMatch) if args.labels.strict && args.start.is_user() => {
             say(format_args!("No processes found."));
             Err(Exit::Code(1))
         }
-        Err(Exit::NoMatch) if args.strict => Ok(()),
+        Err(Exit::NoMatch) if args.labels.strict => Ok(()),
         end => end,
     }
 }
@@ -104,6 +122,9 @@ fn columns(args: &TreeArgs) -> Vec<Column> {
     }
     if args.labels.args {
         names.push("args");
+    }
+    if args.labels.contexts && !args.labels.strict {
+        names.push("label");
     }
     match args.columns.is_empty() {
         true => columns::parse(&names.join(",")).expect("columns of the table"),
@@ -118,6 +139,12 @@ fn query(args: &TreeArgs, columns: &[Column]) -> Query {
     groups |= args.filter.as_ref().map_or(Groups::NONE, Filter::groups);
     if args.labels.args {
         groups |= Groups::CMDLINE;
+    }
+    if args.labels.contexts {
+        groups |= Groups::LABEL;
+    }
+    if args.labels.spaces || args.by_space.is_some() {
+        groups |= Groups::NS;
     }
     query.groups = groups;
     query.members = Members::ALL;
@@ -156,7 +183,7 @@ fn pick(
         let at = forest.find(pid);
         // A hidden pid 1 is reported with the other gaps.
         let is_hidden = pid == 1 && snapshot.caveats().iter().any(|c| c.is_lack());
-        if at.is_none() && !is_hidden && !args.strict {
+        if at.is_none() && !is_hidden && !args.labels.strict {
             say(format_args!("taskdiag: there is no process {pid}"));
         }
         at
@@ -194,7 +221,7 @@ fn pick(
             });
             // pstree looks below process 1 only. Some processes in a container have no parent there.
             let is_below = |at: &usize| forest.line(*at).any(|a| forest.nodes[a].tgid == 1);
-            picked.roots.retain(|at| !args.strict || is_below(at));
+            picked.roots.retain(|at| !args.labels.strict || is_below(at));
             picked
         }
         Start::All if args.filter.is_some() => {
