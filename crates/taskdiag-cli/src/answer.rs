@@ -28,6 +28,8 @@ pub struct Source {
     pub engine: Choice,
     /// Limits for the request.
     pub limits: PageLimits,
+    /// Nothing is said of processes that were asked for and do not exist, as lsof does it.
+    pub quiet: bool,
 }
 
 /// Groups that may take long: lists, and walks over pages.
@@ -61,7 +63,9 @@ impl Source {
         let _progress = plan.groups().intersects(SLOW).then(|| Progress::start(watch));
         let Answered { snapshot, nobody, .. } = plan.ask(self.engine)?;
         interrupt::answered();
-        say_missing(&nobody);
+        if !self.quiet {
+            say_missing(&nobody);
+        }
         for caveat in snapshot.caveats().iter().filter(|c| !c.is_lack()) {
             say(format_args!("taskdiag: {caveat}"));
         }

@@ -17,7 +17,7 @@ pub enum Exit {
     Usage(String),
     /// The expression of `--where` does not make sense: what is wrong, and the place below it.
     Where(taskdiag::view::FilterError),
-    /// The arguments do not make sense to procps, whose exit code that is.
+    /// The arguments do not make sense to the tool whose name was used, whose exit code that is.
     Refused(String),
     /// An exit code of another program; all was said.
     Code(u8),
@@ -33,6 +33,17 @@ pub enum Exit {
     Stopped(Vec<String>),
     /// There is no answer.
     Failed(String),
+}
+
+impl Exit {
+    /// The same for who called this program by the name of another tool: wrong arguments have that tool's exit code.
+    pub fn into_refused(self) -> Exit {
+        match self {
+            Exit::Usage(text) => Exit::Refused(text),
+            Exit::Clap(e) if e.use_stderr() => Exit::Refused(e.render().to_string()),
+            other => other,
+        }
+    }
 }
 
 /// Exit codes, for `--help` and the man page.

@@ -20,6 +20,16 @@ pub const MEANT: &[(&str, &str, &str)] = &[
     ("lsof", "-nP -p $PID_memory -F", DELETED),
     ("lsof", "-nP -p $PID_sleep,$PID_memory -F", DELETED),
     (
+        "lsof table",
+        "",
+        "if nothing is selected, lsof lists each thread, whose files are those of its process",
+    ),
+    (
+        "lsof table",
+        "-nP -U",
+        "the kernel's address of a unix socket, which lsof has as its device, helps nobody but who attacks",
+    ),
+    (
         "taskdiag ps",
         "-fp $PID_cmdline",
         "bytes that cannot be printed are told, where procps has ? for each",
@@ -129,6 +139,12 @@ pub fn of(tool: &str) -> Vec<Case> {
         "taskdiag ps" => TASKDIAG_PS.iter().map(|c| same("ps", "taskdiag ps", c)).collect(),
         "pstree" => PSTREE.iter().map(|c| same("pstree", "pstree", c)).collect(),
         "lsof" => LSOF.iter().map(|c| same("lsof -w", "taskdiag files --paths --mem", c)).collect(),
+        // The table, from a link with this name.
+        "lsof table" => {
+            // lsof has a child, which is listed, too.
+            let table = |c| Case { without: Some("lsof "), ..same("lsof -w", "lsof -w", c) };
+            LSOF_TABLE.iter().map(|c| table(c)).collect()
+        }
         "pmap" => PMAP.iter().map(|c| same("pmap", "pmap", c)).collect(),
         "pmap by bpf" => {
             let bpf = |c: Case| Case { ours: c.ours.replace(CLOCK, "TASKDIAG_ENGINE=bpf"), ..c };

@@ -212,6 +212,11 @@ fn files_as_lsof_has_them() {
 }
 
 #[test]
+fn as_lsof() {
+    compare("lsof table");
+}
+
+#[test]
 fn as_procps_pmap() {
     compare("pmap");
 }

@@ -61,10 +61,11 @@ mk stopped
 mk creds
 mk traced-stopped
 mk cmdline 4000
+mk files .
 for i in $(seq 1200); do
 	sleep 0.05
-	facts=$(cat facts.threads facts.memory facts.stopped facts.creds facts.traced-stopped facts.cmdline 2>/dev/null | grep -c pid=)
-	[ "$facts" = 6 ] && break
+	facts=$(cat facts.threads facts.memory facts.stopped facts.creds facts.traced-stopped facts.cmdline facts.files 2>/dev/null | grep -c pid=)
+	[ "$facts" = 7 ] && break
 done
 sleep 0.5
 echo "ready facts=$facts"

@@ -56,7 +56,7 @@ fn links(dir: &Path) {
     // Another process makes the copy, see `cli.rs`.
     let copied = Command::new("install").arg("-m755").arg(cli::taskdiag()).arg(dir).status();
     assert!(copied.expect("install runs").success(), "taskdiag is not copied");
-    for name in ["ps", "pmap", "pstree"] {
+    for name in ["ps", "pmap", "pstree", "lsof"] {
         std::os::unix::fs::symlink("taskdiag", dir.join(name)).expect("a new directory");
     }
 }
@@ -126,12 +126,12 @@ impl World {
              sh -c 'bash $SCRATCH/workload.sh; exec sleep 100000 >/dev/null'; }\n\
              unshare=$W_PID; read -r ready <&${W[0]}; \
              ns=$(pgrep -P $unshare); \
-             for f in memory threads stopped creds cmdline; do \
+             for f in memory threads stopped creds cmdline files; do \
              declare PID_$f=$(tr ' ' '\\n' <$SCRATCH/facts.$f | sed -n 's/^pid=//p'); done; \
              PID_sleep=$(nsenter -t $ns -p -m pgrep -xf 'sleep 7001'); echo \"$ready\"\n",
         );
         let ready = world.line();
-        if ready != "ready facts=6" {
+        if ready != "ready facts=7" {
             let errors = fs::read_to_string(world.dir.path().join("errors")).unwrap_or_default();
             return Err(format!("the processes do not start: {ready} {errors}"));
         }

@@ -17,6 +17,7 @@ use crate::aside;
 use crate::exit::{self, Exit};
 use crate::files::inet::{Inet, States};
 use crate::files::letters::Fields;
+use crate::files::lsof::Layout;
 use crate::files::place::Place;
 use crate::files::select::{Among, CommandName, FileSelection, Label, WORDS};
 
@@ -41,6 +42,8 @@ pub struct FilesArgs {
     pub numeric_users: bool,
     /// A column for the parent?
     pub parents: bool,
+    /// The table of lsof, and what it has.
+    pub strict: Option<Layout>,
     /// Places that are not there; only their names can be looked for.
     pub nowhere: Vec<PathBuf>,
     /// Lines about places that could not be looked at, or not all of them, since they do not answer.
@@ -309,6 +312,20 @@ fn fields(text: &str) -> Result<Fields, Exit> {
 }
 
 impl FilesArgs {
+    /// From the arguments of lsof.
+    pub fn strict(args: &[OsString]) -> Result<FilesArgs, Exit> {
+        let read = || {
+            let (layout, args) = lsof::layout(args)?;
+            let mut args = parse(&args)?;
+            (args.select.paths, args.select.mapped) = (true, true);
+            args.groups |= layout.groups;
+            args.strict = Some(layout);
+            args.table.source.quiet = true;
+            args.select.places.iter_mut().for_each(Place::be_strict);
+            Ok(args)
+        };
+        read().map_err(Exit::into_refused)
+    }
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> Result<FilesArgs, Exit> {
         let words = |id: &str| m.get_many::<String>(id).into_iter().flatten();
@@ -377,6 +394,7 @@ impl FilesArgs {
             }),
             numeric_users: m.get_flag("numeric-users"),
             parents: m.get_flag("parents"),
+            strict: None,
             table,
             select,
             nowhere,

@@ -240,7 +240,10 @@ fn convert_command() -> Option<Command> {
 
 /// The names of other tools, which are no commands here, and what does their job.
 const TOOLS: &[(&str, &str)] = &[
-    ("lsof", "'taskdiag files' takes the options of lsof"),
+    (
+        "lsof",
+        "'taskdiag files' takes the options of lsof, and 'taskdiag --as lsof' prints what lsof prints",
+    ),
     ("fuser", "'taskdiag files FILE' says who uses a file"),
     ("smem", "'taskdiag memory' shows what smem does"),
     #[cfg(not(feature = "top"))]
@@ -281,7 +284,7 @@ fn of_another_tool(word: &str) -> Option<String> {
 }
 
 /// Tools that someone may have linked to this program, though it cannot stand in for them.
-const LINKED: &[&str] = &["lsof", "fuser", "smem", "pgrep", "pidof"];
+const LINKED: &[&str] = &["fuser", "smem", "pgrep", "pidof"];
 
 /// Why this program does not stand in for a tool, and what does its job.
 fn no_stand_in(typed: &str, tool: &str) -> Exit {
@@ -292,7 +295,7 @@ fn no_stand_in(typed: &str, tool: &str) -> Exit {
 }
 
 /// The programs that this one can stand in for.
-const OTHERS: &[&str] = &["ps", "pmap", "pstree"];
+const OTHERS: &[&str] = &["ps", "pmap", "pstree", "lsof"];
 
 /// The arguments of another program; `None`: this one cannot stand in for it.
 fn other(name: &str, args: &[OsString]) -> Option<Result<Cli, Exit>> {
@@ -300,6 +303,7 @@ fn other(name: &str, args: &[OsString]) -> Option<Result<Cli, Exit>> {
         "ps" => ps::parse_strict(args).map(|a| Cli::Ps(Box::new(a))),
         "pstree" => tree::TreeArgs::strict(args).map(|a| Cli::Tree(Box::new(a))),
         "pmap" => pmap::parse(args).map(Cli::Pmap),
+        "lsof" => files::FilesArgs::strict(args).map(|a| Cli::Files(Box::new(a))),
         _ => return None,
     })
 }

@@ -176,6 +176,7 @@ pub fn source(m: &ArgMatches, limits: PageLimits) -> Source {
         at: m.get_one::<crate::moment::At>("at").copied(),
         engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
         limits,
+        quiet: false,
     }
 }
 

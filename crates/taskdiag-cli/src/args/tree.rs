@@ -341,12 +341,7 @@ impl TreeArgs {
             args.vt100 = matches.get_flag(VT100);
             Ok(args)
         };
-        let as_pstree = |e| match e {
-            Exit::Usage(text) => Exit::Refused(text),
-            Exit::Clap(e) if e.use_stderr() => Exit::Refused(e.render().to_string()),
-            other => other,
-        };
-        let mut args = read().map_err(as_pstree)?;
+        let mut args = read().map_err(Exit::into_refused)?;
         args.labels.strict = true;
         // The trees of namespaces are those below process 1, whatever else is asked for.
         if args.start == Start::All || args.by_space.is_some() && !args.parents {

@@ -4,6 +4,7 @@ mod count;
 pub mod inet;
 pub mod letters;
 mod look;
+pub mod lsof;
 pub mod place;
 pub mod select;
 
@@ -96,11 +97,19 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     let without_table = match &args.fields {
         Some(fields) => Some(letters::write(&all, view.cx(), fields)?),
         None if args.terse => Some(terse(&all)?),
-        None => None,
+        None => match &args.strict {
+            Some(layout) => Some(lsof::write(&all, view.cx(), args, layout)?),
+            None => None,
+        },
     };
     if let Some(is_any) = without_table {
         *any = is_any;
         let lines = [&args.unseen[..], &all.lacking(&snapshot, &view.left())].concat();
+        if args.strict.is_some() {
+            let end = answer::verdict_of(&snapshot, false, lines);
+            let is_found = lsof::is_all_found(&all, &args.select);
+            return end.and(if is_found { Ok(()) } else { Err(Exit::Code(1)) });
+        }
         return answer::verdict_of(&snapshot, !is_any, lines);
     }
     let unshared = all.opened.owners().any(Owner::is_unshared);
@@ -174,6 +183,7 @@ fn query(args: &FilesArgs) -> Query {
     let fields: Vec<&Field> = match &args.fields {
         Some(letters) => letters.fields().collect(),
         None if args.terse => Vec::new(),
+        None if args.strict.is_some() => lsof::fields().collect(),
         None => columns(args, false, true).iter().map(|c| c.field).collect(),
     };
     let mut query = Query::new(&FILES, fields);
@@ -185,7 +195,8 @@ fn query(args: &FilesArgs) -> Query {
     // The name is looked at by conditions, and for who has the other end of a pipe.
     query.members = Members::of(Groups::BASE, &["comm"]);
     query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
-    query.threads = query.groups.has(Group::Fd);
+    // lsof lists no files of threads.
+    query.threads = query.groups.has(Group::Fd) && args.strict.is_none();
     let (tasks, files) = (Arc::new(select.clone()), Arc::new(select.clone()));
     query.tasks = Some(Arc::new(move |row| tasks.may_match(row)));
     query.keep = Some(Arc::new(move |row| match row.part {

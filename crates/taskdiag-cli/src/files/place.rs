@@ -31,6 +31,8 @@ pub struct Place {
     is_exact: bool,
     /// Why not all of this is known.
     silent: Option<String>,
+    /// Only by device and inode where it is there, as lsof does it.
+    strict: bool,
 }
 
 impl Place {
@@ -73,7 +75,20 @@ impl Place {
             path.pop();
         }
         let Seen { file, mounted, is_exact, entries, .. } = seen;
-        Place { path, reach, file, mounted, entries, is_exact, silent }
+        Place { path, reach, file, mounted, entries, is_exact, silent, strict: false }
+    }
+    /// Knows files by device and inode only, if it is there.
+    pub fn be_strict(&mut self) {
+        self.strict = true;
+    }
+    /// Are it and all that counts as open there among these files?
+    pub fn is_found_in(&self, seen: &HashSet<(u32, u64)>) -> bool {
+        if let Some(dev) = self.mounted {
+            return seen.iter().any(|(d, _)| *d == dev);
+        }
+        self.file.is_some_and(|(dev, inode)| {
+            seen.contains(&(dev, inode)) && self.entries.iter().all(|e| seen.contains(&(dev, *e)))
+        })
     }
     /// Why it was not looked at, or not at all of it: it did not answer in time.
     pub fn is_silent(&self) -> Option<&str> {
@@ -97,6 +112,9 @@ impl Place {
         }
         if let Some(name) = f.socket().and_then(|s| s.name()).filter(|n| *n != 0) {
             return f.owner.row.view.name(name).is_some_and(|n| self.holds_path(&n.data));
+        }
+        if self.strict && self.file.is_some() {
+            return false;
         }
         // What is at this path now is another file.
         let is_other = self.file.is_some() && (f.is_deleted() || (self.is_exact && key.is_some()));

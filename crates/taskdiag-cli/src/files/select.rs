@@ -33,7 +33,8 @@ pub enum CommandName {
 }
 
 impl CommandName {
-    fn is(&self, comm: &[u8]) -> bool {
+    /// Is it the name of this command?
+    pub fn is(&self, comm: &[u8]) -> bool {
         match self {
             CommandName::Begins(begin) => comm.starts_with(begin),
             CommandName::Matches(regex) => regex.is_match(&String::from_utf8_lossy(comm)),
@@ -250,7 +251,7 @@ impl FileSelection {
             return false;
         }
         let label = || file.label();
-        if !self.labels.is_empty() && self.labels.excludes(|l| l.is(&label())) {
+        if !self.labels.is_empty() && self.labels.excludes(|l| l.excludes(&label())) {
             return false;
         }
         let socket = file.socket();
@@ -294,6 +295,13 @@ impl FileSelection {
 }
 
 impl Label {
+    /// Does this, behind a `^`, leave out the file? As in lsof, `^mem` does not leave out DEL.
+    fn excludes(&self, label: &str) -> bool {
+        match self {
+            Label::Word(w) => *w == label,
+            Label::Range(..) => self.is(label),
+        }
+    }
     fn is(&self, label: &str) -> bool {
         match self {
             // lsof, too, takes DEL for a kind of mem.

@@ -120,7 +120,10 @@ fn what_was_meant_is_said() {
     fails(&["ps", "-o", "mapping"], 2, &["a column of 'taskdiag maps'"]);
     fails(&["ps", "-b"], 2, &["'-b'", "--help"]);
     fails(&["--as", "top"], 2, &["ps, pmap, pstree"]);
-    fails(&["--as", "lsof"], 2, &["ps, pmap, pstree", "taskdiag files"]);
+    fails(&["--as", "fuser"], 2, &["ps, pmap, pstree, lsof", "taskdiag files"]);
+    fails(&["--as", "lsof", "-E"], 1, &["'taskdiag files' names the other ends"]);
+    fails(&["--as", "lsof", "+c", "x"], 1, &["a number must follow"]);
+    fails(&["--as", "lsof", "-o", "-s"], 1, &["the same column"]);
 }
 
 #[test]

@@ -254,10 +254,10 @@ fn the_name_pstree() {
 #[test]
 fn a_link_with_the_name_of_another_tool_says_what_to_use() {
     use std::os::unix::process::CommandExt as _;
-    let o = super::common::taskdiag().arg0("/usr/local/bin/lsof").arg("-nP").output();
+    let o = super::common::taskdiag().arg0("/usr/local/bin/fuser").arg("-v").output();
     let (code, _, err) = parts(&o.expect("it runs"));
-    assert!(code == 2 && err.contains("lsof: taskdiag can stand in for ps"), "{code} {err}");
-    assert!(err.contains("'taskdiag files' takes the options of lsof"), "{err}");
+    assert!(code == 2 && err.contains("fuser: taskdiag can stand in for ps"), "{code} {err}");
+    assert!(err.contains("'taskdiag files FILE' says who uses a file"), "{err}");
 }
 
 /// Ended with the value, and what it started, too.
