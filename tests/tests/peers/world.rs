@@ -1,4 +1,4 @@
-//! Processes that stand still in a pid namespace of their own, and a shell outside of it that runs the tools
+//! Processes that stand still in namespaces of their own, and a shell outside of them that runs the tools
 //! inside, on a terminal of its own.
 
 use std::ffi::CStr;
@@ -68,7 +68,8 @@ impl World {
         if unsafe { libc::geteuid() } != 0 {
             return Err(String::from("a pid namespace with other users in it needs root"));
         }
-        for tool in ["ps", "pmap", "lsof", "pstree", "unshare", "nsenter", "setpriv", "chrt"] {
+        for tool in ["ps", "pmap", "lsof", "pstree", "unshare", "nsenter", "setpriv", "chrt", "ip"]
+        {
             let found = Command::new("which").arg(tool).stdout(Stdio::null()).status();
             if !found.is_ok_and(|s| s.success()) {
                 return Err(format!("{tool} is not installed: tools/setup test installs it"));
@@ -122,16 +123,16 @@ impl World {
         let mut world = World { shell, script, answers, dir, _terminals: [own, other] };
         world.write(
             "trap 'kill -9 $unshare' EXIT\n\
-             coproc W { exec unshare --mount --pid --fork --kill-child --mount-proc \
+             coproc W { exec unshare --mount --pid --net --ipc --fork --kill-child --mount-proc \
              sh -c 'bash $SCRATCH/workload.sh; exec sleep 100000 >/dev/null'; }\n\
              unshare=$W_PID; read -r ready <&${W[0]}; \
              ns=$(pgrep -P $unshare); \
-             for f in memory threads stopped creds cmdline files; do \
+             for f in memory threads stopped creds cmdline; do \
              declare PID_$f=$(tr ' ' '\\n' <$SCRATCH/facts.$f | sed -n 's/^pid=//p'); done; \
              PID_sleep=$(nsenter -t $ns -p -m pgrep -xf 'sleep 7001'); echo \"$ready\"\n",
         );
         let ready = world.line();
-        if ready != "ready facts=7" {
+        if ready != "ready facts=6" {
             let errors = fs::read_to_string(world.dir.path().join("errors")).unwrap_or_default();
             return Err(format!("the processes do not start: {ready} {errors}"));
         }
@@ -149,7 +150,7 @@ impl World {
     /// Start one more process with this state of mktask, whose id is then in PID_`name`. Is it ready?
     pub fn add(&mut self, state: &str, name: &str) -> bool {
         self.write(&format!(
-            "nsenter -t $ns -p -m sh -c 'cd $SCRATCH; (sleep 100000 | $MKTASK {state} >facts.{name}) \
+            "nsenter -t $ns -p -m -n -i sh -c 'cd $SCRATCH; (sleep 100000 | $MKTASK {state} >facts.{name}) \
              </dev/null >/dev/null 2>&1 &'; \
              for i in $(seq 600); do grep -q pid= $SCRATCH/facts.{name} && break; sleep 0.1; done; \
              PID_{name}=$(tr ' ' '\\n' <$SCRATCH/facts.{name} | sed -n 's/^pid=//p'); echo \"$PID_{name}\"\n"
@@ -161,7 +162,7 @@ impl World {
         let last = OWN_PID - 1;
         self.write(&format!(
             "nsenter -t $ns -p -m sh -c 'echo {last} >/proc/sys/kernel/ns_last_pid'; \
-             run() {{ nsenter -t $ns -p -m \"$@\"; }}; \
+             run() {{ nsenter -t $ns -p -m -n \"$@\"; }}; \
              ( {command} ) >$SCRATCH/out 2>$SCRATCH/err </dev/null; echo $?\n"
         ));
         let code = self.line();
