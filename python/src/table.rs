@@ -130,6 +130,36 @@ fn value<'py>(
     })
 }
 
+/// Appends the values of a column.
+fn column_values<'py>(
+    py: Python<'py>,
+    spec: &Spec,
+    column: &Column,
+    list: &Bound<'py, PyList>,
+) -> PyResult<()> {
+    match &column.data {
+        Data::U64(v) if column.nulls.is_empty() => v.iter().try_for_each(|n| list.append(n)),
+        Data::Text(t) => {
+            // Neighbours often have the same text, and can have the same object.
+            let mut last: Option<(&[u8], Bound<'py, PyAny>)> = None;
+            (0..t.raw.len()).try_for_each(|row| {
+                let bytes = t.raw.get(row);
+                if column.is_null(row) {
+                    return list.append(py.None());
+                }
+                let made = match &last {
+                    Some((same, made)) if *same == bytes => made.clone(),
+                    _ => text(py, bytes)?,
+                };
+                list.append(&made)?;
+                last = Some((bytes, made));
+                Ok(())
+            })
+        }
+        _ => (0..column.len()).try_for_each(|row| list.append(value(py, spec, column, row)?)),
+    }
+}
+
 #[pymethods]
 impl Table {
     fn __len__(&self) -> usize {
@@ -154,7 +184,9 @@ impl Table {
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         let at = self.place(name)?;
         let list = PyList::empty(py);
-        self.each(|b, r| list.append(value(py, &self.specs()[at], &b.columns[at], r)?))?;
+        for batch in &self.made.shared.batches {
+            column_values(py, &self.specs()[at], &batch.columns[at], &list)?;
+        }
         Ok(list)
     }
     fn __contains__(&self, name: &str) -> bool {
