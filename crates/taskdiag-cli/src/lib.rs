@@ -42,8 +42,6 @@ mod tree;
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use crate::args::Cli;
-
 /// From now on Ctrl-C ends a walk and shows what was read so far, or says that nothing is shown.
 pub use interrupt::catch as catch_interrupts;
 
@@ -65,10 +63,11 @@ pub fn run(argv: Vec<OsString>) -> u8 {
 
 /// A command that makes the text of saved answers from memory but writes nothing. It is for fuzzing, since it goes the
 /// whole way from bytes to text.
-#[doc(hidden)]
+#[cfg(feature = "testing")]
 #[derive(Debug)]
-pub struct Shows(Cli);
+pub struct Shows(args::Cli);
 
+#[cfg(feature = "testing")]
 impl Shows {
     /// The command with these arguments, which must read a saved answer (`--from -`).
     ///

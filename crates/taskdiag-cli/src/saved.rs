@@ -72,6 +72,7 @@ thread_local! {
 }
 
 /// Use these bytes as the next saved stream in this thread, whatever file is named.
+#[cfg(feature = "testing")]
 pub fn stand_in(bytes: &[u8]) {
     STAND_IN.set(Some(bytes.to_vec()));
 }

@@ -121,6 +121,8 @@ macro_rules! for_each_list {
     };
 }
 
+// `for_each_record!` and `for_each_list!` call these two in the crate that uses them, so they must be exported, too. They are
+// nothing to call by hand.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __only_records {

@@ -111,11 +111,12 @@ macro_rules! plain {
             };
         }
     };
-    (@struct $(#[$m:meta])* $name:ident { $($(#[$fm:meta])* $f:ident: $t:ty,)* }) => {
+    // Padding is no business of users of the crate.
+    (@struct $(#[$m:meta])* $name:ident { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $($p:ident: $pt:ty)?) => {
         $(#[$m])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
-        pub struct $name { $($(#[$fm])* pub $f: $t,)* }
+        pub struct $name { $($(#[$fm])* pub $f: $t,)* $(pub(crate) $p: $pt,)? }
         plain_by_zerocopy!($name);
     };
 }
@@ -141,7 +142,7 @@ macro_rules! record {
             /// Bit i: the i-th member below (padding not counted) is known.
             pub valid: u32,
             $($(#[$fm])* pub $f: $t,)*
-            $(#[doc(hidden)] pub $p: $pt,)*
+            $(pub(crate) $p: $pt,)*
             $($(#[$gm])* pub $g: $gt,)*
         }
         plain_by_zerocopy!($name);
@@ -195,7 +196,7 @@ macro_rules! record {
 macro_rules! entry {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $p:ident: $pt:ty, })?) => {
-        plain!(@struct $(#[$m])* #[non_exhaustive] $name { $($(#[$fm])* $f: $t,)* $(#[doc(hidden)] $p: $pt,)? });
+        plain!(@struct $(#[$m])* #[non_exhaustive] $name { $($(#[$fm])* $f: $t,)* } $($p: $pt)?);
         known!($name, $c, $least; $($f: $t,)*);
         impl $name {
             /// What the C compiler must agree with.

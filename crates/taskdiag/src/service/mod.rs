@@ -10,7 +10,9 @@
 //! more to the socket, so a client that does not read costs nothing.
 
 pub mod shown;
-#[doc(hidden)]
+#[cfg(not(feature = "serve"))]
+pub(crate) mod sock;
+#[cfg(feature = "serve")]
 pub mod sock;
 
 use std::fmt;

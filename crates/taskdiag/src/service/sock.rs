@@ -16,8 +16,10 @@ pub struct Received {
     /// The descriptor that came with it, if it was just one.
     pub fd: Option<OwnedFd>,
     /// The sender's process id in our pid namespace (0: it has none there), as the kernel says it.
+    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "the service looks at it"))]
     pub pid: Option<i32>,
     /// Did more come with it than there was room for, or more than one descriptor?
+    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "the service looks at it"))]
     pub is_odd: bool,
 }
 

@@ -32,7 +32,7 @@ use rustix::thread::CapabilitySet;
 use taskdiag_wire::{AlignedBuf, Group, Groups, Info, Strategy};
 
 use self::run::{IS_LEGACY, LoadedProgram};
-use self::shared::{CHUNK_FULL, CHUNKS_RESERVE};
+use self::shared::CHUNK_FULL;
 use self::sizes::Sizes;
 use self::skel::{Failed, Skeleton};
 use crate::bytes::Bytes;
@@ -141,7 +141,7 @@ impl Bpf {
 
     /// An engine that uses the program for kernels before 6.8 also where the newer one works, so that it can be tested
     /// there.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     pub fn legacy() -> Bpf {
         Bpf { legacy: true, ..Bpf::default() }
     }
@@ -188,10 +188,10 @@ impl Bpf {
     ///
     /// # Errors
     /// [`Error::Unavailable`] as for a request.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     pub fn count(&mut self, strategy: Strategy) -> Result<u64, Error> {
         let req = Request::new(strategy, 0, Groups::NONE);
-        let sizes = Sizes { chunks: CHUNKS_RESERVE + 1, ..Sizes::estimate(&req, 0) };
+        let sizes = Sizes { chunks: shared::CHUNKS_RESERVE + 1, ..Sizes::estimate(&req, 0) };
         may_be_called()?;
         let mut run = LoadedProgram::start(&req, sizes, true, self.legacy).map_err(unavailable)?;
         run.steps().map_err(unavailable)?;

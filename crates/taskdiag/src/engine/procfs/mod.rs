@@ -35,7 +35,9 @@ mod lists;
 mod memory;
 mod names;
 mod owners;
-#[doc(hidden)]
+#[cfg(not(feature = "testing"))]
+pub(crate) mod parse;
+#[cfg(feature = "testing")]
 pub mod parse;
 mod path;
 mod read;

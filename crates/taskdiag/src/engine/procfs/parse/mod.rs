@@ -20,7 +20,7 @@ pub use fdinfo::{FdInfo, FdLink, fd_link, fd_type_of_mode, fdinfo};
 pub use maps::{DELETED, MapLine, NOT_IN_MAPS, maps_lines, newlines};
 pub use nettext::net_text;
 pub use small::*;
-pub use smaps::{SmapsEntry, rollup, smaps_entries, whole_smaps_entries};
+pub use smaps::{rollup, smaps_entries, whole_smaps_entries};
 pub use sockdiag::{
     Sock, inet_diag, netlink_diag, nl_messages, packet_diag, sock_of_protocol, unix_diag,
 };
