@@ -1,7 +1,7 @@
 //! What a client and the service `taskdiagd` say to each other, and what the service may tell.
 //!
 //! The service keeps BPF programs loaded and answers requests of processes that may not load any. [`shown`] is the one
-//! table of what it may tell everyone. This module has no I/O but [`sock`], and decides nothing about callers: that is
+//! table of what it may tell everyone. This module has no I/O but `sock`, and decides nothing about callers: that is
 //! the service's own part. `docs/service.md` explains the whole.
 //!
 //! A question is one message on a stream socket: [`Ask`], which holds a request of the wire format. The kernel adds who

@@ -6,7 +6,7 @@
 //! The engine knows nothing of the other engines.
 //!
 //! - `path`, `read` and `held` name and read files and directories;
-//! - [`parse`] turns their text into records;
+//! - `parse` turns their text into records;
 //! - `run` is what all threads that read have in common, and `worker` is one of these threads;
 //! - `task` goes through the groups of one task, and `links`, `memory`, `swap`, `files` and `text` read them;
 //! - `sizes` chooses the file for the sizes of memory;
