@@ -20,8 +20,6 @@ pub struct Plan {
     /// The groups among these whose values are sums over the threads in the row of a process.
     sums: Groups,
     sum_members: Members,
-    /// Does the real library read `status` for these items?
-    reads_status: bool,
     /// Does the real library read `stat` or `status` for these items? Else it knows neither name nor state.
     pub has_comm: bool,
     /// Is there an item that is a difference to the last fetch?
@@ -39,7 +37,6 @@ impl Plan {
             members: state,
             sums: Groups::NONE,
             sum_members: Members::NONE,
-            reads_status: items.iter().any(|i| i.need().file == File::Status),
             has_comm: version.always_reads_stat(),
             has_delta: false,
             items,
@@ -48,7 +45,7 @@ impl Plan {
             let need = item.need();
             plan.has_comm |= need.file != File::Other;
             plan.has_delta |= need.is_delta;
-            if plan.is_old(*item) {
+            if need.is_old {
                 if !plan.old.contains(item) {
                     plan.old.push(*item);
                 }
@@ -67,13 +64,6 @@ impl Plan {
             plan.sum_members = plan.sum_members.union(used);
         }
         plan
-    }
-
-    /// Does the real library give the value of this item? It does so for the effective ids, if it does not read `status`: they
-    /// are then those of the owner of the directory in /proc, which is root if the process may not be dumped.
-    fn is_old(&self, item: Item) -> bool {
-        const OWNER: [Item; 4] = [Item::ID_EUID, Item::ID_EUSER, Item::ID_EGID, Item::ID_EGROUP];
-        item.need().is_old || (!self.reads_status && OWNER.contains(&item))
     }
 
     /// The request for all tasks.
@@ -112,15 +102,10 @@ mod tests {
     }
 
     #[test]
-    fn effective_ids_are_those_of_the_directory_unless_status_is_read() {
-        let owner = plan(&[Item::ID_EUID, Item::CMD]);
+    fn effective_ids_are_those_of_the_task_also_where_status_is_not_read() {
+        let owner = plan(&[Item::ID_EUID, Item::ID_EUSER, Item::CMD]);
         assert_eq!(
             (owner.old.clone(), owner.request(false).groups),
-            (vec![Item::ID_EUID], Groups::BASE)
-        );
-        let status = plan(&[Item::ID_EUID, Item::CMD, Item::ID_RUID]);
-        assert_eq!(
-            (status.old.clone(), status.request(false).groups),
             (vec![], Groups::BASE | Groups::CRED)
         );
     }
