@@ -3,7 +3,7 @@
 //! Each process is held by a pidfd, so that a later process with the same pid is not mistaken for it. One epoll instance
 //! watches them all, and the kernel wakes it for those that end: what an end costs does not depend on how many are watched.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
@@ -52,10 +52,30 @@ pub struct Ended {
 #[derive(Debug)]
 pub struct Waiter {
     epoll: OwnedFd,
-    watched: HashMap<u64, (u32, OwnedFd)>,
+    /// The pidfds, each at the place of its own number. A map would be more memory to wait for at each end.
+    watched: Vec<Option<OwnedFd>>,
+    /// How many these are.
+    count: usize,
     /// What the kernel has told, and [`wait`](Self::wait) has not.
-    ready: VecDeque<u64>,
-    next: u64,
+    ready: VecDeque<Token>,
+}
+
+/// What the kernel keeps for us with each pidfd, and tells when the process has ended.
+#[derive(Clone, Copy, Debug)]
+struct Token {
+    pid: u32,
+    /// The place of the pidfd.
+    at: u32,
+}
+
+impl Token {
+    fn data(self) -> EventData {
+        EventData::new_u64(u64::from(self.at) << 32 | u64::from(self.pid))
+    }
+    fn of(data: EventData) -> Token {
+        let both = data.u64();
+        Token { pid: both as u32, at: (both >> 32) as u32 }
+    }
 }
 
 impl Waiter {
@@ -66,7 +86,7 @@ impl Waiter {
     pub fn new() -> Result<Waiter, Error> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)
             .map_err(|e| Error::io("making an epoll instance", e))?;
-        Ok(Waiter { epoll, watched: HashMap::new(), ready: VecDeque::new(), next: 0 })
+        Ok(Waiter { epoll, watched: Vec::new(), count: 0, ready: VecDeque::new() })
     }
 
     /// Waits for this process, too. A process that has ended and is not reaped counts as one that ends now. Returns its pidfd,
@@ -91,21 +111,26 @@ impl Waiter {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let number = number.ok_or(Error::NoSuchProcess(pid))?;
         let process = pidfd_open(number, PidfdFlags::empty()).map_err(failed)?;
-        epoll::add(&self.epoll, &process, EventData::new_u64(self.next), EventFlags::IN)
+        // A descriptor is never negative.
+        let at = process.as_raw_fd() as u32;
+        epoll::add(&self.epoll, &process, Token { pid, at }.data(), EventFlags::IN)
             .map_err(|e| Error::io(format!("watching process {pid}"), e))?;
-        let token = self.next;
-        self.next += 1;
-        Ok(self.watched.entry(token).insert_entry((pid, process)).into_mut().1.as_fd())
+        let at = at as usize;
+        if self.watched.len() <= at {
+            self.watched.resize_with(at + 1, || None);
+        }
+        self.count += 1;
+        Ok((*self.watched[at].insert(process)).as_fd())
     }
 
     /// How many processes are waited for.
     pub fn len(&self) -> usize {
-        self.watched.len()
+        self.count
     }
 
     /// Is none waited for?
     pub fn is_empty(&self) -> bool {
-        self.watched.is_empty()
+        self.count == 0
     }
 
     /// Waits until one of the processes ends, and forgets it. `None` means that the time is over, or that none is left.
@@ -114,20 +139,23 @@ impl Waiter {
     /// [`Error::Io`] where epoll fails. A signal does not end the wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Ended>, Error> {
         let end = timeout.and_then(|t| Instant::now().checked_add(t));
-        while self.ready.is_empty() && !self.watched.is_empty() {
+        while self.ready.is_empty() && self.count != 0 {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             self.take(left)?;
             if left.is_some_and(|left| left.is_zero()) {
                 break;
             }
         }
-        // It is watched until it is told, so that the epoll instance stays readable for an event loop.
-        if let Some((_, process)) = self.ready.front().and_then(|token| self.watched.get(token)) {
-            epoll::delete(&self.epoll, process)
-                .map_err(|e| Error::io("waiting for processes", e))?;
-        }
-        let ended = self.ready.pop_front().and_then(|token| self.watched.remove(&token));
-        Ok(ended.map(|(pid, process)| Ended { pid, status: status(pid, &process) }))
+        let Some(&Token { pid, at }) = self.ready.front() else { return Ok(None) };
+        let Some(process) = &self.watched[at as usize] else { return Ok(None) };
+        // It is watched until it is told, so that the epoll instance stays readable for an event loop. To close the pidfd
+        // would be enough if nobody had another descriptor of it. A child has one from its fork to its exec.
+        epoll::delete(&self.epoll, process).map_err(|e| Error::io("waiting for processes", e))?;
+        let status = status(pid, process);
+        self.watched[at as usize] = None;
+        self.count -= 1;
+        self.ready.pop_front();
+        Ok(Some(Ended { pid, status }))
     }
 
     /// Takes what the kernel tells within this time. It tells the same again until `wait` has removed it, so this is called only
@@ -141,10 +169,8 @@ impl Waiter {
             Err(e) => return Err(Error::io("waiting for processes", e)),
         };
         for event in events {
-            let token = event.data.u64();
-            if self.watched.contains_key(&token) {
-                self.ready.push_back(token);
-            }
+            // What is not watched any more was removed from the epoll instance, so each is watched.
+            self.ready.push_back(Token::of(event.data));
         }
         Ok(())
     }
@@ -238,6 +264,7 @@ fn of_zombie(pid: u32, process: &OwnedFd) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashMap;
     use std::io::BufRead as _;
     use std::process::{Child, Command, Stdio};
 
