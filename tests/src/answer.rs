@@ -235,7 +235,7 @@ pub enum Source {
     Engine(EngineId),
     /// The bpf engine with its program for kernels before 6.8, which newer ones accept too.
     LegacyBpf,
-    /// The second answer of a bpf engine that keeps its program loaded, as in a session.
+    /// The second answer of a bpf engine that keeps its program loaded, as in a session. It looks ahead, as in a long list.
     KeptBpf,
 }
 
@@ -266,7 +266,7 @@ impl Source {
             Source::Engine(id) => query_with(req, Choice::Only(id)),
             Source::LegacyBpf => Snapshot::parse(Bpf::legacy().run(req)?.stream),
             Source::KeptBpf => {
-                let mut kept = Bpf::untried().keeping();
+                let mut kept = Bpf::untried().keeping().looking_ahead();
                 kept.run(req)?;
                 Snapshot::parse(kept.run(req)?.stream)
             }

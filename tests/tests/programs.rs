@@ -21,8 +21,18 @@ fn the_newest_program_loads_for_every_request() {
     let alone = bpf::GROUPS.iter().map(Groups::from);
     let without = bpf::GROUPS.iter().map(|g| bpf::GROUPS - g.into());
     for groups in alone.chain(without).chain([files, bpf::GROUPS]) {
-        let asked = Bpf::untried().run(&Request::threads(me, groups));
-        assert!(asked.is_ok(), "{groups}: {asked:?}");
-        assert!(!Bpf::fell_back(), "the verifier refuses the newest program for {groups}");
+        // The second one looks ahead, which is more code.
+        for (mut engine, req) in [
+            (Bpf::untried(), Request::threads(me, groups)),
+            (Bpf::untried().looking_ahead(), Request::all(groups)),
+        ] {
+            let asked = engine.run(&req);
+            assert!(asked.is_ok(), "{groups}: {asked:?}");
+            let strategy = req.strategy;
+            assert!(
+                !Bpf::fell_back(),
+                "the verifier refuses the newest program for {strategy} of {groups}"
+            );
+        }
     }
 }

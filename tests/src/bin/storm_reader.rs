@@ -188,6 +188,8 @@ impl Asker {
     fn new(o: &Options, rnd: &mut Random, strategy: Strategy, pid: u32) -> Asker {
         let (engine, source) = match o.program {
             Program::Legacy => (Bpf::legacy(), Source::LegacyBpf),
+            // A list of so few tasks would not look ahead.
+            _ if rnd.below(4) != 0 => (Bpf::untried().looking_ahead(), Source::KeptBpf),
             _ => (Bpf::untried(), Source::KeptBpf),
         };
         // Under emulation the load of a program takes a hundred times as long as an answer.

@@ -81,6 +81,8 @@ pub struct Bpf {
     legacy: bool,
     /// About how many mappings the one process of the request has.
     mappings: u64,
+    /// Load the code that looks ahead, also for a short list (a test).
+    ahead: bool,
     /// Keep what is loaded for the next request.
     keep: bool,
     kept: Option<Kept>,
@@ -144,6 +146,12 @@ impl Bpf {
     #[cfg(feature = "testing")]
     pub fn legacy() -> Bpf {
         Bpf { legacy: true, ..Bpf::default() }
+    }
+
+    /// Looks ahead in lists of processes of any length, so that a test needs no thousands of them.
+    #[cfg(feature = "testing")]
+    pub fn looking_ahead(self) -> Bpf {
+        Bpf { ahead: true, ..self }
     }
 
     /// For requests that are the trial themselves: with what is loaded kept for the next one, if `keep`, and room for
@@ -274,6 +282,7 @@ impl Bpf {
     fn load_and_answer(&mut self, head: &Info, req: &Request) -> Result<(Bytes, u64), Error> {
         may_be_called()?;
         let mut sizes = Sizes::estimate(req, self.mappings);
+        sizes.many |= self.ahead && Sizes::is_by_process(req);
         if let (Strategy::All | Strategy::AllThread, true) = (req.strategy, req.watch.is_some()) {
             req.expect(sizes.tasks as usize);
         }

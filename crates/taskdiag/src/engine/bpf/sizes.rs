@@ -58,9 +58,13 @@ impl Sizes {
         let answer =
             part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
-        let by_process = matches!(req.strategy, Strategy::All | Strategy::Children);
-        let many = by_process && tasks >= MANY;
+        let many = Sizes::is_by_process(req) && tasks >= MANY;
         Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: (2 * tasks + 2048) as u32, many }
+    }
+
+    /// Does the walk go along the list of processes?
+    pub fn is_by_process(req: &Request) -> bool {
+        matches!(req.strategy, Strategy::All | Strategy::Children)
     }
 }
 
