@@ -108,10 +108,16 @@ impl World {
             .env("MKTASK", Mktask::PATH)
             .env("OTHER_TTY", other_path)
             .env("OWN_TTY", own_path.trim_start_matches("/dev/"));
-        // SAFETY: between fork and exec only system calls, on a descriptor that is open here.
+        // Invocations name descriptors by their numbers, which those that the test was started with would move. So none but
+        // the first three is kept.
+        let at_exec = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
+        // SAFETY: between fork and exec only system calls, on descriptors that are open here.
         unsafe {
             bash.pre_exec(move || {
-                if libc::setsid() < 0 || libc::ioctl(tty, libc::TIOCSCTTY, 0) < 0 {
+                if libc::setsid() < 0
+                    || libc::ioctl(tty, libc::TIOCSCTTY, 0) < 0
+                    || libc::close_range(3, libc::c_uint::MAX, at_exec) < 0
+                {
                     return Err(std::io::Error::last_os_error());
                 }
                 Ok(())
