@@ -30,7 +30,12 @@ fn child(stack: *mut u8) -> Result<u32, String> {
     // SAFETY: the stack belongs to no other child that lives, and idle() uses little of it.
     let pid = unsafe {
         let top = stack.add(STACK).cast();
-        libc::clone(idle, top, libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD, std::ptr::null_mut())
+        libc::clone(
+            idle,
+            top,
+            libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD,
+            std::ptr::null_mut(),
+        )
     };
     u32::try_from(pid).map_err(|_| format!("clone: {}", std::io::Error::last_os_error()))
 }
