@@ -15,6 +15,11 @@ pub(crate) trait StreamMemory: AsRef<[u8]> + fmt::Debug + Send + Sync {
 /// Has the kernel make the pages of memory that is about to be written. One call for all of them costs half of what a
 /// fault for each page does. It is a hint: kernels before 5.14 do not know it, and make the pages when they are written.
 pub(crate) fn populate<T>(memory: &mut [T]) {
+    advise(memory, libc::MADV_POPULATE_WRITE);
+}
+
+/// Tells the kernel how this memory will be used. The advice must not change what is in it.
+pub(crate) fn advise<T>(memory: &mut [T], advice: libc::c_int) {
     if memory.is_empty() {
         return;
     }
@@ -22,7 +27,7 @@ pub(crate) fn populate<T>(memory: &mut [T]) {
     let begin = memory.as_mut_ptr() as usize & !(page - 1);
     let end = memory.as_mut_ptr_range().end as usize;
     // SAFETY: all pages have a byte of `memory`, so they are mapped, and what is in them is not changed.
-    unsafe { libc::madvise(begin as *mut _, end - begin, libc::MADV_POPULATE_WRITE) };
+    unsafe { libc::madvise(begin as *mut _, end - begin, advice) };
 }
 
 /// The bytes of a stream, aligned to 8.

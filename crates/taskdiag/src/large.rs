@@ -9,6 +9,8 @@ use rustix::fs::{CWD, Mode, OFlags};
 #[cfg(feature = "bpf")]
 use taskdiag_wire::AlignedBuf;
 
+use crate::bytes::advise;
+
 const LARGE: usize = 2 << 20;
 /// The order of a block of that size, if a page has 4 KiB.
 const ORDER: usize = 9;
@@ -33,12 +35,7 @@ pub(crate) fn prefer<T>(memory: &mut [T]) {
     if free().is_none_or(|free| free < 4 * (bytes / LARGE + 1)) {
         return;
     }
-    let begin = (memory.as_mut_ptr() as usize).next_multiple_of(LARGE);
-    let end = memory.as_mut_ptr_range().end as usize / LARGE * LARGE;
-    if begin < end {
-        // SAFETY: the pages are those of `memory`, and what is in them is not changed.
-        unsafe { libc::madvise(begin as *mut _, end - begin, libc::MADV_HUGEPAGE) };
-    }
+    advise(memory, libc::MADV_HUGEPAGE);
 }
 
 /// How many large pages are free on the node of the machine that has the fewest.

@@ -18,6 +18,9 @@ pub fn most(groups: Groups) -> usize {
 /// From this number of processes on, the walk loads memory of the next ones early (`bpf/ahead.h`). The verifier takes about a
 /// millisecond for that code.
 const MANY: usize = 2000;
+/// Groups that are reached by several loads, each of which needs the one before. Without one of them, looking ahead costs more than
+/// it saves.
+const CHAINS: Groups = Groups::STATM.union(Groups::CMDLINE);
 
 /// How large to make the maps.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +61,7 @@ impl Sizes {
         let answer =
             part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
-        let many = Sizes::is_by_process(req) && tasks >= MANY;
+        let many = Sizes::is_by_process(req) && tasks >= MANY && req.groups.intersects(CHAINS);
         Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: (2 * tasks + 2048) as u32, many }
     }
 
