@@ -31,7 +31,7 @@ pub struct Layout {
     pub links: bool,
     /// `-g`: the process group.
     pub groups: bool,
-    /// `+c`: at most so many letters of the command.
+    /// `+c`: the most letters of the command that are shown.
     pub command: usize,
     /// `-n`: addresses, not the names of hosts.
     pub numeric_hosts: bool,
@@ -269,7 +269,7 @@ impl LsofTable<'_> {
                 ) =>
             {
                 let mut text = self.text(column.field, row);
-                // Of what was opened with O_PATH, lsof does not see that it can be neither read nor written.
+                // lsof does not see that a file opened with O_PATH can be neither read nor written.
                 let bare = file.access().filter(|_| text.ends_with(b"  "));
                 if let (Some(_), [.., access, _]) = (bare, &mut text[..]) {
                     *access = b'u';
@@ -324,7 +324,7 @@ impl LsofTable<'_> {
         };
         let size = || match file.size_bytes() {
             Some(size) => size.to_string().into(),
-            // They have an inode, of which lsof shows the size.
+            // They have an inode, and lsof shows its size.
             None if is_of_inode(file) => inode_size(file).to_string().into(),
             None => Vec::new(),
         };
@@ -515,7 +515,7 @@ fn look_up(ip: IpAddr, port: u16, udp: bool) -> (String, String) {
 
 fn name_of(address: &SocketAddr, flags: i32) -> Option<(String, String)> {
     let (mut host, mut service) = ([0u8; 1025], [0u8; 64]);
-    // SAFETY: plain data, of which zeroes are a value.
+    // SAFETY: plain data, for which all zeroes are a valid value.
     let mut v4: libc::sockaddr_in = unsafe { std::mem::zeroed() };
     // SAFETY: the same.
     let mut v6: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
