@@ -23,8 +23,10 @@ use self::walk::{FALLS, JUMPS, RUN, Walk};
 pub struct Trimmed {
     /// Its instructions.
     pub insns: Vec<u8>,
-    /// For each old instruction its new number, or `None` if it is never run.
-    place: Vec<Option<u32>>,
+    /// How many of these there are at or after each old instruction.
+    after: Vec<u32>,
+    /// How each old instruction is reached.
+    seen: Vec<u8>,
 }
 
 /// The read-only data: the number of its map in the program, and its content.
@@ -41,18 +43,19 @@ pub fn trim(insns: &[u8], data: Data<'_>) -> Option<Trimmed> {
     let all: Vec<Insn> = insns.chunks_exact(SIZE).map(decode).collect::<Option<_>>()?;
     let mut walk = Walk::new(&all, data)?;
     walk.run()?;
-    emit(insns, &all, &walk.seen)
+    emit(insns, &all, walk.seen)
 }
 
 impl Trimmed {
     /// The new number of an instruction that begins a function, or `None` if it is never run.
     pub fn place(&self, old: u32) -> Option<u32> {
-        *self.place.get(old as usize)?
+        let is_run = self.seen.get(old as usize)? & RUN != 0;
+        is_run.then(|| self.after[0] - self.after[old as usize])
     }
 }
 
 /// The instructions that are run, with their jumps and calls corrected.
-fn emit(insns: &[u8], all: &[Insn], seen: &[u8]) -> Option<Trimmed> {
+fn emit(insns: &[u8], all: &[Insn], seen: Vec<u8>) -> Option<Trimmed> {
     // For each instruction, and one past the last, the kept one at or after it, counted from the end.
     let mut after = vec![0u32; all.len() + 1];
     let mut keep = vec![false; all.len()];
@@ -104,8 +107,7 @@ fn emit(insns: &[u8], all: &[Insn], seen: &[u8]) -> Option<Trimmed> {
         }
         out.extend_from_slice(&bytes);
     }
-    let place = (0..all.len()).map(|pc| (seen[pc] & RUN != 0).then(|| number(pc))).collect();
-    Some(Trimmed { insns: out, place })
+    Some(Trimmed { insns: out, after, seen })
 }
 
 #[cfg(test)]

@@ -25,15 +25,19 @@ use Known::{Address, Number, Unknown};
 
 type Registers = [Known; 11];
 
+/// In `Walk::state`: not reached yet.
+const NOT_REACHED: u32 = u32::MAX;
+
 /// A walk over all ways through the program that may be taken.
 pub(super) struct Walk<'a> {
     all: &'a [Insn],
     data: Data<'a>,
     /// For each instruction, how it is reached and left.
     pub(super) seen: Vec<u8>,
-    /// For instructions that are reached in several ways, the index of their registers in `states`.
+    /// For targets of jumps that were reached, the index of their registers in `states`. Most of a program is never
+    /// reached, and memory for it would cost page faults.
     state: Vec<u32>,
-    states: Vec<Option<Registers>>,
+    states: Vec<Registers>,
     todo: Vec<(usize, Registers)>,
 }
 
@@ -43,7 +47,7 @@ impl<'a> Walk<'a> {
             all,
             data,
             seen: vec![0; all.len()],
-            state: vec![0; all.len()],
+            state: vec![NOT_REACHED; all.len()],
             states: Vec::new(),
             todo: Vec::new(),
         };
@@ -60,12 +64,7 @@ impl<'a> Walk<'a> {
         Some(walk)
     }
     fn mark(&mut self, target: usize) -> Option<()> {
-        let seen = self.seen.get_mut(target)?;
-        if *seen & TARGET == 0 {
-            *seen |= TARGET;
-            self.state[target] = self.states.len() as u32;
-            self.states.push(None);
-        }
+        *self.seen.get_mut(target)? |= TARGET;
         Some(())
     }
     pub(super) fn run(&mut self) -> Option<()> {
@@ -111,8 +110,9 @@ impl<'a> Walk<'a> {
     }
     /// Reduce the registers to what is known on all ways to `pc`. Returns false if that is the same as before.
     fn join(&mut self, pc: usize, r: &mut Registers) -> bool {
-        let Some(known) = &mut self.states[self.state[pc] as usize] else {
-            self.states[self.state[pc] as usize] = Some(*r);
+        let Some(known) = self.states.get_mut(self.state[pc] as usize) else {
+            self.state[pc] = self.states.len() as u32;
+            self.states.push(*r);
             return true;
         };
         let mut changed = false;
