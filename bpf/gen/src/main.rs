@@ -7,6 +7,8 @@
 //! the loader program, which creates the maps, relocates against the running kernel and loads
 //! the programs. Only one compiler gives the same bytes from the sources, so its version is fixed here.
 
+mod lines;
+
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
@@ -76,7 +78,9 @@ fn run(bpf: &Path, o: &Options) -> Result<(), String> {
     let out = o.out.clone().unwrap_or_else(|| bpf.with_file_name("crates/taskdiag-bpf/skel"));
     for source in sources {
         let name = source.file_name().expect("a file").to_string_lossy().replace(".bpf.c", "");
-        let made = light_skeleton(&compile(bpf, &name, o.gap)?, &name)?;
+        let mut object = compile(bpf, &name, o.gap)?;
+        lines::strip(&mut object).map_err(|e| format!("{name}: {e}"))?;
+        let made = light_skeleton(&object, &name)?;
         let path = out.join(format!("{name}.lskel"));
         if o.check {
             let have = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;

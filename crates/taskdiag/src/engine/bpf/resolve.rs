@@ -45,7 +45,6 @@ const INSNS_AT: u64 = 8;
 const FUNC_INFO_REC_SIZE_AT: u64 = 76;
 const FUNC_INFO_AT: u64 = 80;
 const FUNC_INFO_CNT_AT: u64 = 88;
-const LINE_INFO_CNT_AT: u64 = 104;
 const CORE_RELO_CNT_AT: u64 = 116;
 const CORE_RELOS_AT: u64 = 128;
 const CORE_RELO_REC_SIZE_AT: u64 = 136;
@@ -126,9 +125,8 @@ impl<'k> Resolver<'k> {
         memory.get_mut(insns_at, trimmed.insns.len())?.copy_from_slice(&trimmed.insns);
         memory.set(attr + INSN_CNT_AT, 4, trimmed.insns.len() as u64 / 8)?;
         memory.get_mut(infos_at, kept.len())?.copy_from_slice(&kept);
-        memory.set(attr + FUNC_INFO_CNT_AT, 4, (kept.len() / record) as u64)?;
-        // Lines of the source, for messages of the verifier that nobody asked for.
-        memory.set(attr + LINE_INFO_CNT_AT, 4, 0)
+        // Lines of the source would have to be corrected, too; `bpf/gen` has left them out.
+        memory.set(attr + FUNC_INFO_CNT_AT, 4, (kept.len() / record) as u64)
     }
 }
 
