@@ -127,40 +127,42 @@ static __always_inline void put_inode_of(struct task_diag_fd_detail *d, u32 at, 
  * if there may be more. */
 GROUP_FN put_detail(u32 fd)
 {
-	struct task_diag_fd_detail *e, d = {};
+	struct task_diag_fd_detail *e, *d = MADE(struct task_diag_fd_detail);
 	u64 inode = RD(u64, st.file, FILE_INODE), ctx = RD(u64, st.file, FILE_PRIVATE), p;
 	u64 magic = RD(u64, RD(u64, inode, INODE_SB), SB_MAGIC);
 	u32 type = TASK_DIAG_FD_PIDFD;
 
-	if (magic != MAGIC_PID)
-		type = magic == MAGIC_ANON_INODE ? anon_type(RD(u64, st.file, FILE_DENTRY)) : 0;
-	d.fd = fd;
+	*d = (struct task_diag_fd_detail){};
+	d->fd = fd;
 	GAP();
 	if (!still_open())
 		return 0;
+	/* The verifier goes through the rest once for each type. */
+	if (magic != MAGIC_PID)
+		type = magic == MAGIC_ANON_INODE ? anon_type(RD(u64, st.file, FILE_DENTRY)) : 0;
 	switch (type) {
 	case TASK_DIAG_FD_EVENTFD:
 		if (!HAVE(EVENTFD_COUNT))
 			return 0;
-		d.kind = TASK_DIAG_FDD_EVENTFD;
-		d.value[0] = RD(u64, ctx, EVENTFD_COUNT);
-		d.value[1] = RD_MAY(u32, ctx, EVENTFD_ID);
+		d->kind = TASK_DIAG_FDD_EVENTFD;
+		d->value[0] = RD(u64, ctx, EVENTFD_COUNT);
+		d->value[1] = RD_MAY(u32, ctx, EVENTFD_ID);
 		break;
 	case TASK_DIAG_FD_TIMERFD:
 		if (!HAVE(TIMERFD_CLOCK) || !HAVE(CLOCK_OFFSET))
 			return 0;
-		d.kind = TASK_DIAG_FDD_TIMERFD;
-		d.value[0] = RD(u32, ctx, TIMERFD_CLOCK);
-		d.value[1] = RD_MAY(u64, ctx, TIMERFD_TICKS);
-		d.value[2] = RD_MAY(__u16, ctx, TIMERFD_FLAGS);
-		d.value[3] = remaining(ctx, d.value[0]);
-		d.value[4] = RD_MAY(u64, ctx, TIMERFD_INTERVAL);
+		d->kind = TASK_DIAG_FDD_TIMERFD;
+		d->value[0] = RD(u32, ctx, TIMERFD_CLOCK);
+		d->value[1] = RD_MAY(u64, ctx, TIMERFD_TICKS);
+		d->value[2] = RD_MAY(__u16, ctx, TIMERFD_FLAGS);
+		d->value[3] = remaining(ctx, d->value[0]);
+		d->value[4] = RD_MAY(u64, ctx, TIMERFD_INTERVAL);
 		break;
 	case TASK_DIAG_FD_SIGNALFD:
 		if (!HAVE(SIGNALFD_MASK))
 			return 0;
-		d.kind = TASK_DIAG_FDD_SIGNALFD;
-		d.value[0] = ~RD(u64, ctx, SIGNALFD_MASK);
+		d->kind = TASK_DIAG_FDD_SIGNALFD;
+		d->value[0] = ~RD(u64, ctx, SIGNALFD_MASK);
 		break;
 	case TASK_DIAG_FD_EPOLL:
 		if (!HAVE(EP_FIRST) || !HAVE(EPI_NODE) || !HAVE(EPI_FILE) || !HAVE(EPI_FD) ||
@@ -175,11 +177,11 @@ GROUP_FN put_detail(u32 fd)
 		p = st.detail_node - OFF(EPI_NODE);
 		st.detail_file = RD(u64, p, EPI_FILE);
 		st.detail_fd = RD(u32, p, EPI_FD);
-		d.kind = TASK_DIAG_FDD_EPOLL;
-		d.value[0] = st.detail_fd;
-		d.value[1] = RD_MAY(u32, p, EPI_EVENTS);
-		d.value[2] = RD_MAY(u64, p, EPI_DATA);
-		put_inode_of(&d, 3, RD(u64, st.detail_file, FILE_INODE));
+		d->kind = TASK_DIAG_FDD_EPOLL;
+		d->value[0] = st.detail_fd;
+		d->value[1] = RD_MAY(u32, p, EPI_EVENTS);
+		d->value[2] = RD_MAY(u64, p, EPI_DATA);
+		put_inode_of(d, 3, RD(u64, st.detail_file, FILE_INODE));
 		break;
 	case TASK_DIAG_FD_INOTIFY:
 		if (!HAVE(GROUP_MARKS) || !HAVE(MARK_LINK) || !HAVE(WATCH_WD) || !HAVE(MARK_CONNECTOR))
@@ -191,54 +193,54 @@ GROUP_FN put_detail(u32 fd)
 		if (!st.detail_node || st.detail_node == p)
 			return 0;
 		p = st.detail_node - OFF(MARK_LINK);
-		d.kind = TASK_DIAG_FDD_INOTIFY;
-		d.value[0] = RD(u32, p - OFF(WATCH_MARK), WATCH_WD);
-		put_inode_of(&d, 1, watched(p));
-		d.value[3] = RD_MAY(u32, p, MARK_MASK) & IN_ALL_EVENTS;
+		d->kind = TASK_DIAG_FDD_INOTIFY;
+		d->value[0] = RD(u32, p - OFF(WATCH_MARK), WATCH_WD);
+		put_inode_of(d, 1, watched(p));
+		d->value[3] = RD_MAY(u32, p, MARK_MASK) & IN_ALL_EVENTS;
 		if (RD_MAY(u32, p, MARK_FLAGS) & MARK_EXCL_UNLINK)
-			d.value[3] |= IN_EXCL_UNLINK;
+			d->value[3] |= IN_EXCL_UNLINK;
 		if (RD_MAY(u32, p, MARK_FLAGS) & MARK_ONESHOT)
-			d.value[3] |= IN_ONESHOT;
+			d->value[3] |= IN_ONESHOT;
 		break;
 	case TASK_DIAG_FD_PIDFD:
 		if (!HAVE(PID_TASKS))
 			return 0;
 		p = magic == MAGIC_PID ? RD(u64, inode, INODE_PRIVATE) : ctx;
-		d.kind = TASK_DIAG_FDD_PIDFD;
-		d.value[0] = RD(u64, p, PID_TASKS) ? pid_nr((struct pid *)p) : NOT_KNOWN;
+		d->kind = TASK_DIAG_FDD_PIDFD;
+		d->value[0] = RD(u64, p, PID_TASKS) ? pid_nr((struct pid *)p) : NOT_KNOWN;
 		break;
 	case TASK_DIAG_FD_BPF_MAP:
 		if (!HAVE(BPF_MAP_ID))
 			return 0;
-		d.kind = TASK_DIAG_FDD_BPF_MAP;
-		d.value[0] = RD(u32, ctx, BPF_MAP_ID);
-		d.value[1] = RD_MAY(u32, ctx, BPF_MAP_KIND);
-		d.value[2] = RD_MAY(u32, ctx, BPF_MAP_LEN);
-		d.value[3] = NOT_KNOWN;	/* only a function of the map's type could tell it */
+		d->kind = TASK_DIAG_FDD_BPF_MAP;
+		d->value[0] = RD(u32, ctx, BPF_MAP_ID);
+		d->value[1] = RD_MAY(u32, ctx, BPF_MAP_KIND);
+		d->value[2] = RD_MAY(u32, ctx, BPF_MAP_LEN);
+		d->value[3] = NOT_KNOWN;	/* only a function of the map's type could tell it */
 		break;
 	case TASK_DIAG_FD_BPF_PROG:
 		if (!HAVE(BPF_PROG_AUX) || !HAVE(BPF_PROG_ID))
 			return 0;
-		d.kind = TASK_DIAG_FDD_BPF_PROG;
-		d.value[0] = RD(u32, RD(u64, ctx, BPF_PROG_AUX), BPF_PROG_ID);
-		d.value[1] = RD_MAY(u32, ctx, BPF_PROG_KIND);
-		d.value[2] = (u64)RD_MAY(__u16, ctx, BPF_PROG_PAGES) << cfg.page_shift;
+		d->kind = TASK_DIAG_FDD_BPF_PROG;
+		d->value[0] = RD(u32, RD(u64, ctx, BPF_PROG_AUX), BPF_PROG_ID);
+		d->value[1] = RD_MAY(u32, ctx, BPF_PROG_KIND);
+		d->value[2] = (u64)RD_MAY(__u16, ctx, BPF_PROG_PAGES) << cfg.page_shift;
 		break;
 	case TASK_DIAG_FD_BPF_LINK:
 		if (!HAVE(BPF_LINK_ID) || !HAVE(BPF_PROG_AUX) || !HAVE(BPF_PROG_ID))
 			return 0;
-		d.kind = TASK_DIAG_FDD_BPF_LINK;
-		d.value[0] = RD(u32, ctx, BPF_LINK_ID);
-		d.value[1] = RD_MAY(u32, ctx, BPF_LINK_KIND);
+		d->kind = TASK_DIAG_FDD_BPF_LINK;
+		d->value[0] = RD(u32, ctx, BPF_LINK_ID);
+		d->value[1] = RD_MAY(u32, ctx, BPF_LINK_KIND);
 		p = RD_MAY(u64, ctx, BPF_LINK_PROG);
-		d.value[2] = p ? RD(u32, RD(u64, p, BPF_PROG_AUX), BPF_PROG_ID) : 0;
+		d->value[2] = p ? RD(u32, RD(u64, p, BPF_PROG_AUX), BPF_PROG_ID) : 0;
 		break;
 	case TASK_DIAG_FD_IO_URING:
 		if (!HAVE(RING_SQ) || !HAVE(RING_CQ))
 			return 0;
-		d.kind = TASK_DIAG_FDD_IO_URING;
-		d.value[0] = RD(u32, ctx, RING_SQ);
-		d.value[1] = RD(u32, ctx, RING_CQ);
+		d->kind = TASK_DIAG_FDD_IO_URING;
+		d->value[0] = RD(u32, ctx, RING_SQ);
+		d->value[1] = RD(u32, ctx, RING_CQ);
 		break;
 	default:
 		return 0;
@@ -247,7 +249,7 @@ GROUP_FN put_detail(u32 fd)
 		return 0;
 	e = next_entry(TASK_DIAG_A_FD_DETAIL, sizeof(*e), ALL_OF(FD_DETAIL));
 	if (e)
-		*e = d;
+		*e = *d;
 	return type == TASK_DIAG_FD_EPOLL || type == TASK_DIAG_FD_INOTIFY;
 }
 

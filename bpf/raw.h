@@ -94,6 +94,12 @@ GROUP_FN go_on_with_list(u32 attr, u32 size, u32 valid, u32 max)
 	return 0;
 }
 
+/* Where an entry of this type is made before it is known whether it belongs into the list. */
+#define MADE(t) ({									\
+	_Static_assert(sizeof(t) <= sizeof(st.made), "an entry has room");		\
+	(t *)st.made;									\
+})
+
 /* The next entry of a list. The list is opened, or goes on in another attribute, as needed. */
 static __always_inline void *next_entry(u32 attr, u32 size, u32 valid)
 {

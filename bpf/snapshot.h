@@ -187,6 +187,9 @@ struct state {
 	__u64 warm;
 	/* signals: state.h */
 	__u64 ignored, caught;
+	/* An entry of a list while it is made. It is not on the stack, because the verifier follows the values there, and would
+	 * go through the end of a function once for each way on which they differ. */
+	__u64 made[12];
 	/* open files: files.h */
 	__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node, detail_file;
 	__u32 detail_done, detail_fd;

@@ -84,52 +84,53 @@ static __always_inline void queues(struct task_diag_socket *e, u64 sk, u32 *vali
 /* Write the entry of descriptor fd, whose file st.file is a socket. */
 GROUP_FN put_socket(u32 fd)
 {
-	struct task_diag_socket *e, s = {};
+	struct task_diag_socket *e, *s = MADE(struct task_diag_socket);
 	u64 socket = RD(u64, st.file, FILE_PRIVATE), sk = RD(u64, socket, SOCKET_SK), peer;
 	u32 valid = COMMON;
 
 	GAP();
-	s.fd = fd;
-	s.inode = RD(u64, RD(u64, st.file, FILE_INODE), INODE_INO);
+	*s = (struct task_diag_socket){};
+	s->fd = fd;
+	s->inode = RD(u64, RD(u64, st.file, FILE_INODE), INODE_INO);
 	if (!still_open())
 		return 0;
 	if (!sk) {
 		e = next_entry(TASK_DIAG_A_SOCKET, sizeof(*e), ANY_SOCKET);
 		if (e)
-			*e = s;
+			*e = *s;
 		return 0;
 	}
-	s.family = RD(__u16, sk, SKC_FAMILY);
-	s.type = RD(__u16, sk, SK_TYPE);
-	s.protocol = RD(__u16, sk, SK_PROTOCOL);
-	s.state = RD(u8, sk, SKC_STATE);
+	s->family = RD(__u16, sk, SKC_FAMILY);
+	s->type = RD(__u16, sk, SK_TYPE);
+	s->protocol = RD(__u16, sk, SK_PROTOCOL);
+	s->state = RD(u8, sk, SKC_STATE);
 	if (HAVE(SKC_NET))
-		s.netns = RD(u32, RD(u64, sk, SKC_NET), NET_INUM);
+		s->netns = RD(u32, RD(u64, sk, SKC_NET), NET_INUM);
 	else
 		valid &= ~BIT(NETNS);
-	switch (s.family) {
+	switch (s->family) {
 	case AF_INET:
 	case AF_INET6:
 		valid |= PORTS | BIT(IFINDEX) | ADDRS | QUEUES;
-		s.local_port = HAVE(INET_SPORT) ? from_network(RD(__u16, sk, INET_SPORT)) :
+		s->local_port = HAVE(INET_SPORT) ? from_network(RD(__u16, sk, INET_SPORT)) :
 						  RD(__u16, sk, SKC_NUM);
-		s.peer_port = from_network(RD(__u16, sk, SKC_DPORT));
-		s.ifindex = RD(u32, sk, SKC_BOUND_IF);
-		if (s.family == AF_INET) {
-			*(u32 *)s.local_addr = RD(u32, sk, SKC_RCV_SADDR);
-			*(u32 *)s.peer_addr = RD(u32, sk, SKC_DADDR);
+		s->peer_port = from_network(RD(__u16, sk, SKC_DPORT));
+		s->ifindex = RD(u32, sk, SKC_BOUND_IF);
+		if (s->family == AF_INET) {
+			*(u32 *)s->local_addr = RD(u32, sk, SKC_RCV_SADDR);
+			*(u32 *)s->peer_addr = RD(u32, sk, SKC_DADDR);
 		} else if (HAVE(SKC_V6_DADDR) && HAVE(SKC_V6_RCV_SADDR)) {
-			bpf_probe_read_kernel(s.local_addr, 16, (void *)(sk + OFF(SKC_V6_RCV_SADDR)));
-			bpf_probe_read_kernel(s.peer_addr, 16, (void *)(sk + OFF(SKC_V6_DADDR)));
+			bpf_probe_read_kernel(s->local_addr, 16, (void *)(sk + OFF(SKC_V6_RCV_SADDR)));
+			bpf_probe_read_kernel(s->peer_addr, 16, (void *)(sk + OFF(SKC_V6_DADDR)));
 		} else {
 			valid &= ~ADDRS;
 		}
-		queues(&s, sk, &valid);
+		queues(s, sk, &valid);
 		break;
 	case AF_UNIX:
 		if (HAVE(UNIX_ADDR) && HAVE(UNIX_ADDR_LEN) && HAVE(UNIX_ADDR_NAME)) {
 			valid |= BIT(NAME);
-			s.name = unix_name(sk);
+			s->name = unix_name(sk);
 		}
 		if (HAVE(UNIX_PEER)) {
 			valid |= BIT(PEER_INODE);
@@ -138,25 +139,25 @@ GROUP_FN put_socket(u32 fd)
 				peer = RD(u64, peer, SK_SOCKET);
 			GAP();
 			if (peer)
-				s.peer_inode = RD(u64, peer + OFF(SOCKET_ALLOC_INODE), INODE_INO);
+				s->peer_inode = RD(u64, peer + OFF(SOCKET_ALLOC_INODE), INODE_INO);
 		}
 		valid |= QUEUES;
-		queues(&s, sk, &valid);
+		queues(s, sk, &valid);
 		break;
 	case AF_NETLINK:
 		valid |= QUEUES;
-		queues(&s, sk, &valid);
+		queues(s, sk, &valid);
 		if (HAVE(NETLINK_PORTID)) {
 			valid |= BIT(PORTID);
-			s.portid = RD(u32, sk, NETLINK_PORTID);
+			s->portid = RD(u32, sk, NETLINK_PORTID);
 		}
 		break;
 	case AF_PACKET:
 		valid &= ~BIT(PROTOCOL);
 		if (HAVE(PACKET_NUM) && HAVE(PACKET_IF)) {
 			valid |= BIT(PROTOCOL) | BIT(IFINDEX);
-			s.protocol = from_network(RD(__u16, sk, PACKET_NUM));
-			s.ifindex = RD(u32, sk, PACKET_IF);
+			s->protocol = from_network(RD(__u16, sk, PACKET_NUM));
+			s->ifindex = RD(u32, sk, PACKET_IF);
 		}
 		break;
 	}
@@ -164,7 +165,7 @@ GROUP_FN put_socket(u32 fd)
 		return 0;
 	e = next_entry(TASK_DIAG_A_SOCKET, sizeof(*e), valid);
 	if (e)
-		*e = s;
+		*e = *s;
 	return 0;
 }
 
