@@ -7,8 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use taskdiag_wire::{
-    A_MISSING, AlignedBuf, Base, Group, Groups, MissingEntry, MissingHdr, NlAttr, Plain, Reason,
-    Stream, StreamWriter, TaskView,
+    A_MISSING, AlignedBuf, Base, Done, Group, Groups, Info, MissingEntry, MissingHdr, NlAttr,
+    Plain, Reason, Stream, StreamWriter, TaskView,
 };
 
 use super::join;
@@ -53,11 +53,36 @@ pub fn complete(req: &Request, answer: Bytes) -> Result<(Bytes, usize, Cost), Er
     let Ok(procfs) = Procfs::new() else { return Ok((answer, 0, none)) };
     let (more, cost) = read(req, text, &lacking, procfs)?;
     let more = Stream::parse(more)?;
-    let (made, n) = replace(&main, &more, text);
-    if n == 0 {
-        return Ok((answer, 0, cost));
+    Ok(match replaced(&main, &more, text) {
+        Some(tail) => {
+            let n = tail.n;
+            (tail.put(answer.into_owned(), more.info()).into(), n, cost)
+        }
+        None => (answer, 0, cost),
+    })
+}
+
+/// What a stream has instead of its end. Most of a long stream stays where it is, because the texts that are not in memory
+/// are mostly those of new processes, and these are the last ones.
+struct Tail {
+    /// How many bytes of the stream are left as they are.
+    at: usize,
+    /// The tasks after these bytes.
+    tasks: StreamWriter,
+    /// The totals of the stream, without what `tasks` counts.
+    done: Done,
+    /// The number of tasks that got their text.
+    n: usize,
+}
+
+impl Tail {
+    /// Gives the stream its new end. `served` says who answered about the texts.
+    fn put(self, stream: AlignedBuf, served: &Info) -> AlignedBuf {
+        let mut w = StreamWriter::resume(stream, self.at);
+        w.mark_served(served);
+        w.append(self.tasks);
+        w.finish(self.done)
     }
-    Ok((made.into(), n, cost))
 }
 
 /// The answer of procfs about these tasks.
@@ -94,9 +119,9 @@ fn read(
     Ok((join::concat(streams)?, cost))
 }
 
-/// `main` with BLOCKED texts replaced by those of `more`, if `more` has the same task with its text; and the number of
-/// these tasks.
-fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (AlignedBuf, usize) {
+/// `main` with BLOCKED texts replaced by those of `more`, from the first task on for which `more` has the same task with
+/// its text. `None` if there is no such task.
+fn replaced(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> Option<Tail> {
     let by_pid: HashMap<u32, TaskView<'_>> = more.tasks().map(|t| (t.pid(), t)).collect();
     let start = |t: &TaskView<'_>| t.record::<Base>().and_then(Base::start_time_ns);
     // Start times of /proc are in ticks: equal to within one.
@@ -105,10 +130,7 @@ fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (Al
         (Some(a), Some(b)) => a.abs_diff(b) <= tick,
         _ => false,
     };
-    let mut w = StreamWriter::with_capacity(main.bytes().len() + more.bytes().len());
-    w.info(main.info());
-    w.mark_served(more.info());
-    let (mut done, mut n) = (*main.done(), 0);
+    let (mut w, mut done, mut n, mut at) = (StreamWriter::new(), *main.done(), 0, 0);
     for t in main.tasks() {
         let other = by_pid.get(&t.pid()).filter(|o| same(&t, o));
         // What /proc says instead of BLOCKED: nothing, since it has the text, or another reason, or that the task has
@@ -120,8 +142,13 @@ fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (Al
             .filter(|g| instead(*g) != Some(Reason::Blocked))
             .collect();
         if found.is_empty() {
-            w.raw(t.messages());
+            if n > 0 {
+                w.raw(t.messages());
+            }
             continue;
+        }
+        if n == 0 {
+            at = t.messages().as_ptr().addr() - main.bytes().as_ptr().addr();
         }
         n += 1;
         w.begin_task(t.pid(), t.tgid());
@@ -149,7 +176,7 @@ fn replace(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> (Al
         let still = rest.into_iter().any(|g| t.reason(g) == Some(Reason::Blocked));
         done.blocked -= u64::from(!still).min(done.blocked);
     }
-    (w.finish(done), n)
+    (n > 0).then_some(Tail { at, tasks: w, done, n })
 }
 
 /// The attribute with the missing groups of a task without those that were found. It is empty if none is left.
@@ -171,7 +198,7 @@ fn still_missing(t: &TaskView<'_>, found: &[Group]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{Done, Info, build};
+    use taskdiag_wire::build;
 
     fn stream(tasks: &[(u32, u64, Result<&str, Reason>)]) -> AlignedBuf {
         let mut w = StreamWriter::new();
@@ -218,9 +245,12 @@ mod tests {
         ]);
         let (main, more) = (Stream::parse(main.as_bytes()).unwrap(), Stream::parse(more).unwrap());
         assert_eq!((main.done().tasks, main.done().blocked, main.done().denied), (5, 3, 5));
-        let (made, n) = replace(&main, &more, TEXT);
+        let tail = replaced(&main, &more, TEXT).expect("two texts are there");
+        assert_eq!(tail.n, 2);
+        let second_task = main.task(2).unwrap().messages().as_ptr().addr();
+        assert_eq!(tail.at, second_task - main.bytes().as_ptr().addr());
+        let made = tail.put(AlignedBuf::copy_of(main.bytes()), more.info());
         let made = Stream::parse(made).unwrap();
-        assert_eq!(n, 2);
         let d = made.done();
         assert_eq!((d.tasks, d.blocked, d.denied, made.len()), (5, 1, 5, 5));
         let text = |t: &TaskView<'_>| t.cmdline().map(|b| b.data.to_vec());
