@@ -30,6 +30,7 @@ mod progress;
 mod ps;
 #[cfg(feature = "record")]
 mod recorded;
+mod regexes;
 mod replace;
 mod report;
 mod saved;

@@ -4,8 +4,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use regex_lite::RegexBuilder;
-
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::FdType;
 use taskdiag::field::FILES;
@@ -20,6 +18,7 @@ use crate::files::letters::Fields;
 use crate::files::lsof::Layout;
 use crate::files::place::Place;
 use crate::files::select::{Among, CommandName, FileSelection, Label, WORDS};
+use crate::regexes;
 
 /// What `taskdiag files` was asked for.
 #[derive(Clone, Debug)]
@@ -292,11 +291,8 @@ fn command_name(item: &str) -> Result<CommandName, Exit> {
     let Some((regex, flags)) = regex.filter(|(_, f)| flags(f)) else {
         return Ok(CommandName::Begins(item.as_bytes().to_vec()));
     };
-    let made = RegexBuilder::new(regex).case_insensitive(flags.contains('i')).build();
-    match made {
-        Ok(regex) => Ok(CommandName::Matches(regex)),
-        Err(e) => Err(Exit::Usage(format!("-c {item}: {e}"))),
-    }
+    let made = regexes::compile(regex, flags.contains('i'));
+    made.map(CommandName::Matches).map_err(|e| Exit::Usage(format!("-c {item}: {e}")))
 }
 
 /// The letters of -F.

@@ -5,7 +5,9 @@
 
 use std::path::Path;
 
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::Regex;
+
+use crate::regexes;
 
 use super::template::{Template, Values};
 use super::yaml::{self, Kind, Node};
@@ -251,15 +253,9 @@ fn list(key: &str, node: &Node) -> Result<Option<Vec<String>>, String> {
 }
 
 fn regexes(all: &[String], line: usize) -> Result<Vec<Regex>, String> {
-    // Command lines are bytes, and classes such as \w are of ASCII in Go.
-    let regex = |text: &String| RegexBuilder::new(text).unicode(false).size_limit(1 << 20).build();
-    let wrong = |text: &str, e: regex::Error| {
-        // The library's text has several lines, of which the last one says what is wrong.
-        let e = e.to_string();
-        let why = e.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        format!("line {line}: cmdline: the regular expression '{text}' is wrong: {why}")
-    };
-    all.iter().map(|text| regex(text).map_err(|e| wrong(text, e))).collect()
+    // Classes such as \w are of ASCII in Go, too.
+    let compile = |text: &String| regexes::compile(text, false);
+    all.iter().map(|text| compile(text).map_err(|e| format!("line {line}: cmdline: {e}"))).collect()
 }
 
 #[cfg(test)]

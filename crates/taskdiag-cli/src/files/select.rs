@@ -29,7 +29,7 @@ pub enum CommandName {
     /// It begins so.
     Begins(Vec<u8>),
     /// This is in it.
-    Matches(regex_lite::Regex),
+    Matches(regex::bytes::Regex),
 }
 
 impl CommandName {
@@ -37,7 +37,7 @@ impl CommandName {
     pub fn is(&self, comm: &[u8]) -> bool {
         match self {
             CommandName::Begins(begin) => comm.starts_with(begin),
-            CommandName::Matches(regex) => regex.is_match(&String::from_utf8_lossy(comm)),
+            CommandName::Matches(regex) => regex.is_match(comm),
         }
     }
 }

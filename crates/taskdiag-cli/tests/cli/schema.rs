@@ -41,7 +41,7 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(),
                 }
             }
             "pattern" => {
-                let regex = regex_lite::Regex::new(rule.as_str().expect("text")).expect("valid");
+                let regex = regex::Regex::new(rule.as_str().expect("text")).expect("valid");
                 if value.as_str().is_some_and(|s| !regex.is_match(s)) {
                     return wrong("not in this form");
                 }

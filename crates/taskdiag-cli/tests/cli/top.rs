@@ -334,7 +334,7 @@ fn no_colour_where_it_is_not_wanted() {
     let null = std::fs::File::create("/dev/null").unwrap();
     let pid = workload.start(Command::new(link).stdout(null));
     let args = format!("{COLUMNS} --where 'pid == {pid}'");
-    let colour = regex_lite::Regex::new("\x1b\\[([0-9;]*;)?(3[0-7]|38;5;[0-9]+)m").unwrap();
+    let colour = regex::Regex::new("\x1b\\[([0-9;]*;)?(3[0-7]|38;5;[0-9]+)m").unwrap();
     let coloured = |s: &str| colour.is_match(s);
     for (env, is_coloured) in [("", true), ("NO_COLOR=1", false)] {
         let tmux = Tmux::top(80, 24, env, &args);
