@@ -80,8 +80,10 @@ impl Engines {
 
     /// Give back the memory of an answer that is not needed any more, so that the next answer can use it.
     pub fn recycle(&mut self, memory: AlignedBuf) {
-        if let Some(bpf) = &mut self.bpf {
-            bpf.recycle(memory);
+        match (&mut self.bpf, &mut self.service) {
+            (Some(bpf), _) => bpf.recycle(memory),
+            (None, Some(service)) => service.recycle(memory),
+            (None, None) => {}
         }
     }
 }

@@ -42,6 +42,8 @@ const ANSWER_MAX: u64 = 4 << 30;
 pub struct Service {
     keep: bool,
     kept: Option<Connection>,
+    /// Memory for the next answer.
+    spare: AlignedBuf,
 }
 
 /// An open connection.
@@ -86,7 +88,14 @@ impl Service {
 
     /// An engine that is not tried yet. It keeps its connection if `keep`.
     pub(crate) fn open(keep: bool) -> Service {
-        Service { keep, kept: None }
+        Service { keep, ..Service::default() }
+    }
+
+    /// Gives back the memory of an answer that is not needed any more, so that the next answer can use it.
+    pub(crate) fn recycle(&mut self, memory: AlignedBuf) {
+        if self.keep {
+            self.spare = memory;
+        }
     }
 
     /// Adds the file descriptor of the connection, if it is kept.
@@ -102,7 +111,7 @@ impl Service {
         // The service ends when it is idle for long, and closes connections that are. So a kept one is tried once.
         let me = std::process::id();
         if let Some(kept) = self.kept.take().filter(|k| k.owner == me) {
-            match kept.ask(ask, until) {
+            match kept.ask(ask, until, std::mem::take(&mut self.spare)) {
                 Ok(answer) => {
                     self.kept = Some(kept);
                     return Ok(answer);
@@ -112,7 +121,7 @@ impl Service {
             }
         }
         let new = Connection::open(&path())?;
-        let answer = new.ask(ask, until)?;
+        let answer = new.ask(ask, until, std::mem::take(&mut self.spare))?;
         self.kept = self.keep.then_some(new);
         Ok(answer)
     }
@@ -181,7 +190,8 @@ impl Connection {
         Ok(Connection { fd, owner: std::process::id() })
     }
 
-    fn ask(&self, ask: &Ask, until: Instant) -> Result<AlignedBuf, Failed> {
+    /// `memory` is that of an older answer, or empty.
+    fn ask(&self, ask: &Ask, until: Instant, memory: AlignedBuf) -> Result<AlignedBuf, Failed> {
         let question = ask.encode();
         let sent = sock::send(self.fd.as_fd(), &question, None)?;
         if sent != question.len() {
@@ -202,7 +212,7 @@ impl Connection {
                 Ok(answer)
             }
             Reply::File(len) if len <= ANSWER_MAX => {
-                read_file(&file.ok_or_else(odd)?, len).map_err(Failed::For)
+                read_file(&file.ok_or_else(odd)?, len, memory).map_err(Failed::For)
             }
             _ => Err(odd()),
         }
@@ -247,8 +257,8 @@ impl Connection {
 }
 
 /// A copy of an answer in a file. The service shortens the file after some seconds to have the memory back, so a copy is
-/// good if the file has all of it afterwards, too.
-fn read_file(file: &OwnedFd, len: u64) -> Result<AlignedBuf, Error> {
+/// good if the file has all of it afterwards, too. `answer` has the memory for it, if it is not empty.
+fn read_file(file: &OwnedFd, len: u64, mut answer: AlignedBuf) -> Result<AlignedBuf, Error> {
     let gone = || because(Cause::Limit, "it took back the answer before it was read");
     let has_all = || {
         rustix::fs::fstat(file).is_ok_and(|s| {
@@ -258,9 +268,14 @@ fn read_file(file: &OwnedFd, len: u64) -> Result<AlignedBuf, Error> {
     if !has_all() {
         return Err(gone());
     }
-    let mut answer = AlignedBuf::zeroed((len as usize).next_multiple_of(8));
-    large::prefer(answer.as_mut_bytes());
-    populate(answer.as_mut_bytes());
+    let bytes = (len as usize).next_multiple_of(8);
+    if answer.is_empty() {
+        answer = AlignedBuf::zeroed(bytes);
+        large::prefer(answer.as_mut_bytes());
+        populate(answer.as_mut_bytes());
+    }
+    answer.truncate(bytes);
+    answer.grow(bytes);
     let mut at = 0;
     while at < len as usize {
         let to = &mut answer.as_mut_bytes()[at..len as usize];
