@@ -36,7 +36,7 @@ fn usage() {
     fails(&["ps", "axo"], 2, &["needs a list of columns"]);
     fails(&["ps", "-C", ""], 2, &["needs a list of command names"]);
     fails(&["maps", "-C", ","], 2, &["--command needs at least one value"]);
-    fails(&["files", "-c", "/(/i"], 2, &["-c /(/i", "open group"]);
+    fails(&["files", "-c", "/(/i"], 2, &["-c /(/i", "unclosed group"]);
     fails(&["dump", "--groups", "bse"], 2, &["'bse'", "did you mean 'base'"]);
     fails(&["dump", "--strategy", "one"], 2, &["--pid"]);
     fails(&["dump", "--strategy", "all", "--pid", "1"], 2, &["--pid"]);
