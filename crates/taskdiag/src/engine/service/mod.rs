@@ -336,3 +336,23 @@ fn denied(why: impl Into<String>) -> Error {
 fn because(cause: Cause, why: impl Into<String>) -> Error {
     Error::Unavailable { engine: EngineId::Service, cause, why: why.into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_nothing_of_the_older_one_in_whose_memory_it_is() {
+        let bytes: Vec<u8> = (0..4000u32).flat_map(u32::to_ne_bytes).collect();
+        let file = rustix::fs::memfd_create("answer", rustix::fs::MemfdFlags::CLOEXEC)
+            .expect("there is memory");
+        assert_eq!(rustix::io::pwrite(&file, &bytes, 0), Ok(bytes.len()));
+        for older in [0, 8, bytes.len() - 8, bytes.len(), bytes.len() + 8, 10 * bytes.len()] {
+            let memory = AlignedBuf::copy_of(&vec![0xff; older]);
+            let answer = read_file(&file, bytes.len() as u64, memory).expect("it is all there");
+            assert_eq!(answer.as_bytes(), bytes, "{older} bytes before");
+        }
+        let short = read_file(&file, bytes.len() as u64 + 8, AlignedBuf::new());
+        assert!(short.is_err(), "the file has less than was announced");
+    }
+}
