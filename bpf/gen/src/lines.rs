@@ -4,6 +4,8 @@
 //!
 //! An object is an ELF file. `.BTF` has types and all strings, `.BTF.ext` says which line of the source an instruction
 //! comes from. Both become shorter in place. Documentation/bpf/btf.rst of the kernel has the layouts.
+//!
+//! libbpf then warns that it finds no line for the main program. That is meant.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ const SIZE: usize = 1 << 20;
 pub fn compile(text: &str, ignore_case: bool) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(text);
     builder.unicode(false).case_insensitive(ignore_case).size_limit(SIZE).build().map_err(|e| {
-        // The library's text has several lines, of which the last one says what is wrong.
+        // The library's message has several lines. The last one says what is wrong, and those above it draw the place.
         let e = e.to_string();
         let why = e.lines().last().unwrap_or_default().trim_start_matches("error: ");
         format!("the regular expression '{text}' is wrong: {why}")
