@@ -36,25 +36,36 @@ fn cpu_time_and_faults() {
 /// not read at the same moment.
 #[test]
 fn young_processes() {
-    // The walk is long, so that the two moments are far apart.
-    let _crowd = Mktask::start(&["threads", "3000"]).expect("always possible");
+    // The walk over these is long, so that the two moments are far apart for what it reaches after them.
+    let crowd = || Mktask::start(&["threads", "3000"]).expect("always possible");
+    let mut before = crowd();
     // It also ends by itself.
     let spin = "exec timeout 20 sh -c 'while :; do :; done'";
+    let end = |mut child: std::process::Child| {
+        // SAFETY: a child of ours, which ends its own.
+        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+        child.wait().expect("it ends");
+    };
     let mut seen = 0;
     // On a busy machine it may not have run yet.
     for round in 0..30 {
         if round >= 4 && seen > 0 {
             break;
         }
-        let mut child =
-            std::process::Command::new("sh").args(["-c", spin]).spawn().expect("sh runs");
+        let start =
+            || std::process::Command::new("sh").args(["-c", spin]).spawn().expect("sh runs");
+        let mut child = start();
+        // The numbers of processes have begun again at the lowest: the walk would reach it first.
+        if child.id() < before.pid() {
+            end(child);
+            before = crowd();
+            child = start();
+        }
         let args = ["ps", "-eT", "--engine", "procfs", "-o", "pid=,ppid=,pcpu=,read_bytes="];
         let ran = Sandbox::new().run(&args);
-        // SAFETY: a child of ours, which ends its own.
-        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
-        child.wait().expect("it ends");
         // Which of the two it is depends on the timeout. That of busybox is the child.
         let own = child.id().to_string();
+        end(child);
         for line in ran.stdout.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             if words[0] == own || words[1] == own {
