@@ -13,26 +13,54 @@ enum { CLOCK_REALTIME_ALARM = 8, CLOCK_BOOTTIME_ALARM = 9 };
 #define NOT_KNOWN (~0ull)
 #define TREE_DEPTH_MAX 64
 
+static long go_left(u32 i, void *unused)
+{
+	u64 down = RD(u64, st.arg, RB_LEFT);
+
+	(void)i;
+	(void)unused;
+	if (!down)
+		return 1;
+	st.arg = down;
+	return 0;
+}
+
+static long go_up(u32 i, void *unused)
+{
+	u64 node = st.arg;
+
+	(void)i;
+	(void)unused;
+	st.arg = RD(u64, node, RB_PARENT) & ~3ull;
+	return !st.arg || RD(u64, st.arg, RB_RIGHT) != node;
+}
+
 /* The next node of a red-black tree in its order, or 0 after the last one. */
 __noinline u64 tree_next(u64 node)
 {
-	u64 up, down = RD(u64, node, RB_RIGHT);
-	u32 i;
+	u64 down = RD(u64, node, RB_RIGHT);
 
-	if (down) {
-		EACH(i, 0, TREE_DEPTH_MAX, TREE_DEPTH_MAX) {
-			node = down;
-			down = RD(u64, node, RB_LEFT);
-			if (!down)
-				return node;
-		}
+	st.arg = down ? down : node;
+	if ((down ? bpf_loop(TREE_DEPTH_MAX, go_left, NULL, 0) : bpf_loop(TREE_DEPTH_MAX, go_up, NULL, 0)) >= TREE_DEPTH_MAX)
 		return 0;
-	}
-	EACH(i, 0, TREE_DEPTH_MAX, TREE_DEPTH_MAX) {
-		up = RD(u64, node, RB_PARENT) & ~3ull;
-		if (!up || RD(u64, up, RB_RIGHT) != node)
-			return up;
-		node = up;
+	return st.arg;
+}
+
+/* One level of epoll_after(): st.arg is the node, or 0 below the last one. */
+static long search_epoll(u32 i, void *unused)
+{
+	u64 node = st.arg, p = node - OFF(EPI_NODE), file;
+
+	(void)i;
+	(void)unused;
+	if (!node)
+		return 1;
+	file = RD(u64, p, EPI_FILE);
+	if (file > st.detail_file || (file == st.detail_file && RD(u32, p, EPI_FD) > st.detail_fd)) {
+		st.found = node;
+		st.arg = RD(u64, node, RB_LEFT);
+	} else {
+		st.arg = RD(u64, node, RB_RIGHT);
 	}
 	return 0;
 }
@@ -44,22 +72,10 @@ __noinline u64 tree_next(u64 node)
  */
 __noinline u64 epoll_after(u64 ctx)
 {
-	u64 node = RD(u64, ctx, EP_ROOT), after = 0, p, file;
-	u32 i;
-
-	EACH(i, 0, TREE_DEPTH_MAX, TREE_DEPTH_MAX) {
-		if (!node)
-			break;
-		p = node - OFF(EPI_NODE);
-		file = RD(u64, p, EPI_FILE);
-		if (file > st.detail_file || (file == st.detail_file && RD(u32, p, EPI_FD) > st.detail_fd)) {
-			after = node;
-			node = RD(u64, node, RB_LEFT);
-		} else {
-			node = RD(u64, node, RB_RIGHT);
-		}
-	}
-	return after;
+	st.arg = RD(u64, ctx, EP_ROOT);
+	st.found = 0;
+	bpf_loop(TREE_DEPTH_MAX, search_epoll, NULL, 0);
+	return st.found;
 }
 
 static long skip_mark(u32 i, void *unused)
@@ -137,7 +153,6 @@ GROUP_FN put_detail(u32 fd)
 	GAP();
 	if (!still_open())
 		return 0;
-	/* The verifier goes through the rest once for each type. */
 	if (magic != MAGIC_PID)
 		type = magic == MAGIC_ANON_INODE ? anon_type(RD(u64, st.file, FILE_DENTRY)) : 0;
 	switch (type) {

@@ -64,7 +64,7 @@ static __always_inline bool still_open(void)
 #include "sockets.h"
 
 /* The type of a descriptor with an anonymous inode, by the name of its dentry. */
-static __always_inline u32 anon_type(u64 dentry)
+GROUP_FN anon_type(u64 dentry)
 {
 	u64 head = 0;
 
@@ -211,8 +211,8 @@ static __always_inline u32 lowest(u64 bits)
 	return __builtin_popcountll(low - 1) & 63;
 }
 
-/* Set st.open to a bit mask of the next 64 descriptors that are open. Returns false after the end of the table. */
-static __always_inline bool load_word(void)
+/* Set st.open to a bit mask of the next 64 descriptors that are open. Returns 0 after the end of the table. */
+GROUP_FN load_word(void)
 {
 	u32 w = st.fd_base / 64;
 	u64 open, at_open, at_cloexec;
@@ -221,15 +221,15 @@ static __always_inline bool load_word(void)
 	st.fdt = RD(u64, st.files, FILES_FDT);
 	GAP();
 	if (!still_its_files() || st.fd_base >= RD(u32, st.fdt, FDT_MAX))
-		return false;
+		return 0;
 	at_open = RD(u64, st.fdt, FDT_OPEN) + w * 8;
 	at_cloexec = RD(u64, st.fdt, FDT_CLOEXEC) + w * 8;
 	if (!still_its_files())
-		return false;
+		return 0;
 	open = RD_AT(u64, at_open);
 	st.cloexec = RD_AT(u64, at_cloexec);
 	if (!still_its_files())
-		return false;
+		return 0;
 	/* If an earlier run began these 64 descriptors, keep only what it did not write. */
 	st.open = st.word_begun ? st.open & open : open;
 	st.sockets = st.word_begun ? st.sockets & open : 0;
@@ -238,7 +238,7 @@ static __always_inline bool load_word(void)
 	st.detail_node = 0;
 	st.detail_done = st.word_begun ? st.detail_done : 0;
 	st.word_begun = st.word_loaded = 1;
-	return true;
+	return 1;
 }
 
 /* Set st.file to the file of descriptor st.fd_base + n. */

@@ -156,13 +156,33 @@ GROUP_FN put_base(void)
 
 #define GIDS_MAX 8000	/* in one blob; more come in the next */
 
+/* Write a part of the st.n groups that the struct group_info st.arg has: those from number `done` on. Returns 0 if they could
+ * not be read. */
+GROUP_FN put_gids(u32 done)
+{
+	struct task_diag_blob *b;
+	u32 n = st.n, some = n - done;
+
+	spill();
+	b = begin_blob();
+	if (some > GIDS_MAX)
+		some = GIDS_MAX;
+	some *= 4;
+	barrier_var(some);
+	some &= 0x7fff;
+	if (!b || bpf_probe_read_kernel(b->data, some, (u32 *)&CAST(struct group_info, (void *)st.arg)->gid + done))
+		return 0;
+	end_blob(b, TASK_DIAG_A_GROUPS, 0, some, done * 4, n * 4, 0, 0);
+	return 1;
+}
+
 GROUP_FN put_cred(void)
 {
 	struct task_struct *t = THIS;
 	const struct cred *c = R(t, real_cred);
 	struct task_diag_cred *a = here();
 	struct group_info *gi;
-	u32 n, done, i;
+	u32 n, i;
 
 	if (!a || !c)
 		return 0;
@@ -189,27 +209,11 @@ GROUP_FN put_cred(void)
 	n = R(gi, ngroups);
 	a->ngroups = n;
 	a->reserved = 0;
-	EACH(i, 0, 65536 / GIDS_MAX + 1, 65536 / GIDS_MAX + 1) {
-		struct task_diag_blob *b;
-		u32 some;
-
-		done = i * GIDS_MAX;
-		if (done >= n)
+	st.arg = (u64)gi;
+	st.n = n;
+	EACH(i, 0, 65536 / GIDS_MAX + 1, 65536 / GIDS_MAX + 1)
+		if (i * GIDS_MAX >= n || !put_gids(i * GIDS_MAX))
 			break;
-		some = n - done;
-
-		spill();
-		b = begin_blob();
-
-		if (some > GIDS_MAX)
-			some = GIDS_MAX;
-		some *= 4;
-		barrier_var(some);
-		some &= 0x7fff;
-		if (!b || bpf_probe_read_kernel(b->data, some, (u32 *)&gi->gid + done))
-			return 0;
-		end_blob(b, TASK_DIAG_A_GROUPS, 0, some, done * 4, n * 4, 0, 0);
-	}
 	return 0;
 }
 
@@ -273,12 +277,31 @@ static __always_inline void sum_begin(struct signal_struct *s, bool process)
 	}
 }
 
+/* One bit of the long division of mul_div(). */
+static long divide_bit(u32 i, void *unused)
+{
+	u64 hi = st.div_high, top = hi, bit;
+
+	(void)i;
+	(void)unused;
+	hi = (hi << 1) | (st.div_low >> 63);
+	st.div_low <<= 1;
+	/* Is hi, with the bit that was shifted out, at least the divisor? There is no jump, since the verifier follows both
+	 * ways of each. The top bit of what is negated here is the borrow of hi - divisor. */
+	top |= ~((~hi & st.divisor) | ((~hi | st.divisor) & (hi - st.divisor)));
+	barrier_var(top);
+	bit = top >> 63;
+	barrier_var(bit);
+	st.div_high = hi - (st.divisor & -bit);
+	st.quotient = (st.quotient << 1) | bit;
+	return 0;
+}
+
 /* Returns floor(a * b / c) for a <= c, exactly as the kernel's mul_u64_u64_div_u64() does. */
 __noinline u64 mul_div(u64 a, u64 b, u64 c)
 {
 	u64 ah = a >> 32, al = (u32)a, bh = b >> 32, bl = (u32)b;
-	u64 lo, hi, mid, q = st.zero;
-	int i;
+	u64 lo, hi, mid;
 
 	if (!c)
 		return 0;
@@ -293,18 +316,12 @@ __noinline u64 mul_div(u64 a, u64 b, u64 c)
 	if (!hi)
 		return lo / c;
 	/* hi < c because a <= c. So this is a long division, one bit at a time. */
-	EACH(i, 0, 64, 64) {
-		u64 carry = hi >> 63;
-
-		hi = (hi << 1) | (lo >> 63);
-		lo <<= 1;
-		q <<= 1;
-		if (carry || hi >= c) {
-			hi -= c;
-			q |= 1;
-		}
-	}
-	return q;
+	st.div_high = hi;
+	st.div_low = lo;
+	st.divisor = c;
+	st.quotient = 0;
+	bpf_loop(64, divide_bit, NULL, 0);
+	return st.quotient;
 }
 
 /* As cputime_adjust(), but the values that were shown last are not stored. */
@@ -519,6 +536,21 @@ static __always_inline void rss_counters(struct mm_struct *mm, s64 *sum)
 #endif
 }
 
+/* The number, or 0 if it is negative. There is no jump, since the verifier follows both ways of each. */
+static __always_inline u64 not_negative(s64 v)
+{
+	s64 sign = v >> 63;
+
+	barrier_var(sign);
+	return v & ~sign;
+}
+
+/* The larger of two numbers below 2^63. */
+static __always_inline u64 larger(u64 a, u64 b)
+{
+	return a + not_negative(b - a);
+}
+
 GROUP_FN put_statm(void)
 {
 	struct task_struct *t = THIS;
@@ -538,22 +570,20 @@ GROUP_FN put_statm(void)
 	if (!a)
 		return 0;
 	a->valid = ALL_OF(STATM) & ~cfg.skip_statm;
-	anon = sum[MM_ANONPAGES] < 0 ? 0 : sum[MM_ANONPAGES];
-	file = sum[MM_FILEPAGES] < 0 ? 0 : sum[MM_FILEPAGES];
-	shmem = sum[MM_SHMEMPAGES] < 0 ? 0 : sum[MM_SHMEMPAGES];
-	v = sum[MM_SWAPENTS] < 0 ? 0 : sum[MM_SWAPENTS];
-	a->swap_bytes = v << cfg.page_shift;
+	anon = not_negative(sum[MM_ANONPAGES]);
+	file = not_negative(sum[MM_FILEPAGES]);
+	shmem = not_negative(sum[MM_SHMEMPAGES]);
+	a->swap_bytes = not_negative(sum[MM_SWAPENTS]) << cfg.page_shift;
 	rss = anon + file + shmem;
 	a->rss_bytes = rss << cfg.page_shift;
 	a->rss_anon_bytes = anon << cfg.page_shift;
 	a->rss_file_bytes = file << cfg.page_shift;
 	a->rss_shmem_bytes = shmem << cfg.page_shift;
-	v = IF_STATM(PEAK_RSS_BYTES, R(mm, hiwater_rss));
-	a->peak_rss_bytes = (v > rss ? v : rss) << cfg.page_shift;
+	a->peak_rss_bytes = larger(rss, IF_STATM(PEAK_RSS_BYTES, R(mm, hiwater_rss))) << cfg.page_shift;
 	v = R(mm, total_vm);
 	a->size_bytes = v << cfg.page_shift;
-	if (NEED_STATM(PEAK_SIZE_BYTES) && R(mm, hiwater_vm) > v)
-		v = R(mm, hiwater_vm);
+	if (NEED_STATM(PEAK_SIZE_BYTES))
+		v = larger(v, R(mm, hiwater_vm));
 	a->peak_size_bytes = v << cfg.page_shift;
 	a->data_bytes = IF_STATM(DATA_BYTES, (u64)R(mm, data_vm) << cfg.page_shift);
 	a->stack_bytes = IF_STATM(STACK_BYTES, (u64)R(mm, stack_vm) << cfg.page_shift);

@@ -203,10 +203,10 @@ GROUP_FN append_path(u32 unlinked)
 	u32 flags = 0, try;
 
 	st.len = 0;
+	climb_path();
 	if (RD(u64, d, DENTRY_PARENT) == d && RD(u64, mnt, VFSMOUNT_ROOT) != d) {
 		/* The file system makes the name, with d_dname(). If only mappings are asked for, kinds that cannot be
 		 * mapped are left out, so that the verifier has less to do. */
-		climb_path();
 		inode = RD(u64, d, DENTRY_INODE);
 		magic = RD(u64, RD(u64, d, DENTRY_SB), SB_MAGIC);
 		if (magic == MAGIC_ANON_INODE) {
@@ -242,9 +242,9 @@ GROUP_FN append_path(u32 unlinked)
 		APPEND_LITERAL("]");
 		return 0;
 	}
+	/* The text is right if a climb after it was made finds the same way as the one before. */
 	EACH(try, 0, PATH_TRIES, PATH_TRIES) {
 		st.len = 0;
-		climb_path();
 		GAP();
 		if (!st.depth) {
 			APPEND_LITERAL("/");
@@ -325,6 +325,24 @@ enum {
 	TEXT_UNIX,	/* plus the length: the name of a unix socket */
 };
 
+/* Make the key of the text st.text, whose words after its end are 0. */
+GROUP_FN key_of_text(void)
+{
+	u64 *word = (u64 *)st.text;
+	u32 i;
+
+	st.key[0] = 1;	/* differs from any path, whose first word is the address of a mount */
+	st.key[1] = st.len;
+	st.key[2] = st.key[3] = 0;
+	EACH(i, 0, 18, 18) {
+		u64 w = word[i & 31];
+
+		st.key[2] = mix(st.key[2] + w);
+		st.key[3] = (st.key[3] ^ w) * 0x9e3779b97f4a7c15ull + i;
+	}
+	return 0;
+}
+
 /* Returns the number of the text of up to 127 bytes at st.arg in kernel memory. Equal texts at different addresses are
  * one name. */
 GROUP_FN name_of_text(u32 how)
@@ -352,15 +370,7 @@ GROUP_FN name_of_text(u32 how)
 		append_string(st.arg);
 	if (how == TEXT_SHMEM)
 		APPEND_LITERAL("]");
-	st.key[0] = 1;	/* differs from any path, whose first word is the address of a mount */
-	st.key[1] = st.len;
-	st.key[2] = st.key[3] = 0;
-	EACH(i, 0, 18, 18) {
-		u64 w = word[i & 31];
-
-		st.key[2] = mix(st.key[2] + w);
-		st.key[3] = (st.key[3] ^ w) * 0x9e3779b97f4a7c15ull + i;
-	}
+	key_of_text();
 	number = find_name();
 	return number ? number : put_name(0);
 }

@@ -231,15 +231,8 @@ static __always_inline void end_blob(struct task_diag_blob *b, u32 attr, u32 kin
 	b->total = total;
 	b->flags = flags;
 	b->reason = reason;
-	/* Clear the padding in the last word. */
-	if (len & 7) {
-		char *end = (char *)b + sizeof(*b) + (len & 0xffff);
-
-#pragma unroll
-		for (int i = 0; i < 7; i++)
-			if (i < 8 - (len & 7))
-				end[i] = 0;
-	}
+	/* Clear the padding in the last word. What follows the blob is not written yet. */
+	*(u64 *)((char *)b + sizeof(*b) + (len & 0xffff)) = 0;
 	st.off += size;
 }
 
@@ -297,28 +290,25 @@ static __always_inline u32 task_tgid_nr(struct task_struct *t)
  */
 GROUP_FN find_pid(void)
 {
-	u64 entry, node, ns = st.found;
-	u32 try, level, shift, nr = st.n;
+	u64 entry = XA_RETRY, node, ns = st.found;
+	u32 i, shift, nr = st.n;
+	bool top;
 
 	st.found = 0;
-
-#pragma unroll
-	for (try = 0; try < 2; try++) {
-		entry = (u64)R(CAST(struct pid_namespace, (void *)ns), idr.idr_rt.xa_head);
-#pragma unroll
-		for (level = 0; level < 4; level++) {
-			if ((entry & 3) != 2 || entry < XA_NODE_MIN)
-				break;
-			node = entry - 2;
-			shift = R(CAST(struct xa_node, (void *)node), shift);
-			if (!level && nr >> (shift & 31) > 63)
-				return 0;
-			entry = 0;
-			bpf_probe_read_kernel(&entry, sizeof(entry), (char *)&CAST(struct xa_node, (void *)node)->slots +
-					      (nr >> (shift & 31) & 63) * 8);
-		}
-		if (entry != XA_RETRY)
+	/* A tree has four levels at most, and this is enough for it twice. */
+	EACH(i, 0, 8, 8) {
+		top = entry == XA_RETRY;
+		if (top)
+			entry = (u64)R(CAST(struct pid_namespace, (void *)ns), idr.idr_rt.xa_head);
+		if ((entry & 3) != 2 || entry < XA_NODE_MIN)
 			break;
+		node = entry - 2;
+		shift = R(CAST(struct xa_node, (void *)node), shift);
+		if (top && nr >> (shift & 31) > 63)
+			return 0;
+		entry = 0;
+		bpf_probe_read_kernel(&entry, sizeof(entry), (char *)&CAST(struct xa_node, (void *)node)->slots +
+				      (nr >> (shift & 31) & 63) * 8);
 	}
 	if (!(entry & 3))
 		st.found = entry;
@@ -335,25 +325,36 @@ static __always_inline u64 task_of(u64 pid)
 
 /* ---- MISSING ---- */
 
+static long put_reason(u32 group, void *unused)
+{
+	u32 reason = st.reason[group & 31], n = st.n & 31;
+	struct task_diag_missing *a;
+
+	(void)unused;
+	if (!reason)
+		return 0;
+	a = here();
+	if (!a)
+		return 1;
+	a->entries[n].group = group;
+	a->entries[n].reason = reason;
+	st.n = n + 1;
+	st.reason[group & 31] = 0;
+	return 0;
+}
+
 GROUP_FN put_missing(void)
 {
-	struct task_diag_missing *a = here();
-	u32 g, n;
+	struct task_diag_missing *a;
+	u32 n;
 
-	if (!a || !st.nmissing)
+	if (!st.nmissing)
 		return 0;
 	st.n = 0;
-	EACH(g, 0, 32, 32) {
-		u32 reason = st.reason[g & 31];
-
-		if (!reason)
-			continue;
-		n = st.n & 31;
-		a->entries[n].group = g;
-		a->entries[n].reason = reason;
-		st.n = n + 1;
-		st.reason[g & 31] = 0;
-	}
+	bpf_loop(32, put_reason, NULL, 0);
+	a = here();
+	if (!a)
+		return 0;
 	n = st.n & 31;
 	a->count = n;
 	a->nla.nla_type = TASK_DIAG_A_MISSING;

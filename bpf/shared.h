@@ -33,6 +33,23 @@ static __always_inline u64 mix(u64 v)
 	return v ^ (v >> 32);
 }
 
+/* The slot of the object for a group: its own if it has one, else a free one, else that of another object. */
+GROUP_FN find_shared(u64 object, u32 group)
+{
+	u32 i, h = mix(object ^ group), slot;
+	struct shared_with *e;
+
+	EACH(i, 0, 4, 4) {
+		slot = (h + i) & cfg.shared_mask;
+		e = bpf_map_lookup_elem(&shared, &slot);
+		if (!e)
+			break;
+		if (!e->object || e->slice < st.first_slice || (e->object == object && e->group == group))
+			return slot;
+	}
+	return h & cfg.shared_mask;
+}
+
 /*
  * Does another task's message have the group of the object st.arg (an mm or files_struct) already? If so, writes which
  * one and returns 1. If not, enters this task as the one whose message has it. When the table is full, an older object
@@ -44,21 +61,10 @@ GROUP_FN put_shared(u32 group, u32 member)
 	u64 object = st.arg;
 	struct task_diag_shared *a;
 	struct shared_with *e;
-	u32 i, h = mix(object ^ group), slot = h & cfg.shared_mask, next;
+	u32 slot = find_shared(object, group);
 	struct task_struct *o;
 	u64 now = 0;
 
-	/* Take the object's own slot, else a free one, else that of another object. */
-	EACH(i, 0, 4, 4) {
-		next = (h + i) & cfg.shared_mask;
-		e = bpf_map_lookup_elem(&shared, &next);
-		if (!e)
-			break;
-		if (!e->object || e->slice < st.first_slice || (e->object == object && e->group == group)) {
-			slot = next;
-			break;
-		}
-	}
 	e = bpf_map_lookup_elem(&shared, &slot);
 	if (!e)
 		return 0;

@@ -256,6 +256,39 @@ static __always_inline bool began_later(void)
 	return true;
 }
 
+enum { END_RUN, GO_ON, WRITE };
+
+/* Come to the task at st.walk, which gets into st.task, and step to the next one. Returns what is to be done with it. */
+GROUP_FN come_to(void)
+{
+	bool begun = CAN_PAUSE && st.part, wanted, again;
+
+	if (!begun && st.stop) {
+		st.done = 1;
+		return END_RUN;
+	}
+	again = !begun && has_become_first();
+	if (!begun && began_later())
+		return is_late(2) ? END_RUN : GO_ON;
+	st.task = st.walk;
+	if (AHEAD && !begun)
+		look_ahead();
+	/* Step first, so that the next task's memory is loaded together with that of this task. */
+	step();
+	if (again)
+		return is_late(2) ? END_RUN : GO_ON;
+	wanted = !cfg.count_only && (begun || is_asked_for());
+	if (wanted && !room(cfg.reserve)) {
+		st.full = 1;
+		return END_RUN;
+	}
+	if (!begun && !note())
+		return END_RUN;
+	if (wanted)
+		return WRITE;
+	return is_late(2) ? END_RUN : GO_ON;
+}
+
 #ifdef NO_MORE
 #define VISIT_FN GROUP_FN
 #else
@@ -263,36 +296,17 @@ static __always_inline bool began_later(void)
 #define VISIT_FN static __always_inline int
 #endif
 
-/* Write the task at st.walk, or what is left of it. Returns 0 if the run has to end. */
+/* Write the task at st.walk, or what is left of it. Returns END_RUN if the run has to end. */
 VISIT_FN visit(void)
 {
-	bool begun = CAN_PAUSE && st.part, wanted, again;
+	u32 what = come_to();
 
-	if (!begun && st.stop) {
-		st.done = 1;
-		return false;
-	}
-	again = !begun && has_become_first();
-	if (!begun && began_later())
-		return !is_late(2);
-	st.task = st.walk;
-	if (AHEAD && !begun)
-		look_ahead();
-	/* Step first, so that the next task's memory is loaded together with that of this task. */
-	step();
-	if (again)
-		return !is_late(2);
-	wanted = !cfg.count_only && (begun || is_asked_for());
-	if (wanted && !room(cfg.reserve)) {
-		st.full = 1;
-		return false;
-	}
-	if (!begun && !note())
-		return false;
+	if (what != WRITE)
+		return what;
 	/* If more is left of it, visit the same task again. */
-	if (wanted && write_task(NULL))
+	if (write_task(NULL))
 		st.walk = st.task;
-	return !is_late(wanted ? 16 : 2);
+	return is_late(16) ? END_RUN : GO_ON;
 }
 
 SEC("iter/task")
@@ -328,7 +342,7 @@ int snapshot(struct bpf_iter__task *ctx)
 			st.done = 1;
 			break;
 		}
-		if (!visit())
+		if (visit() == END_RUN)
 			break;
 	}
 	return 1;

@@ -125,7 +125,6 @@ struct state {
 	 * of the loop. */
 	__u32 n, len;
 	__u32 nr, tgid;		/* of the open message */
-	__u32 zero;		/* always 0, but the verifier does not know that */
 	__u32 late;		/* the time of this run is over */
 	__u32 work;		/* work since the clock was last read */
 	__u32 pid;		/* of the task that see_ids() saw last, in the initial namespace */
@@ -156,6 +155,7 @@ struct state {
 	__u64 kn[32];		/* path of a cgroup, from the leaf up */
 	/* sums over the threads of a process */
 	__u64 utime, stime, runtime, min_flt, maj_flt, nvcsw, nivcsw, run_delay, pcount;
+	__u64 div_high, div_low, divisor, quotient;
 	__u64 io[7];
 	__u64 cpu_offset[CPUS_MAX];
 	struct hierarchy hierarchy[HIERARCHIES_MAX];

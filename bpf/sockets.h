@@ -49,15 +49,17 @@ static __always_inline u32 unix_name(u64 sk)
 	return name_of_text(TEXT_UNIX + len - 2);
 }
 
-static __always_inline void queues(struct task_diag_socket *e, u64 sk, u32 *valid)
+/* Set the queues of the entry that is being made. Returns the bits of `valid` for those that are known. */
+GROUP_FN queues(u64 sk)
 {
+	struct task_diag_socket *e = MADE(struct task_diag_socket);
 	u32 v;
 
 	if (e->state == TCP_LISTEN) {
 		e->recv_queue_bytes = e->family == AF_UNIX ? RD(u32, sk, SK_QUEUE_LEN) :
 							     RD(u32, sk, SK_BACKLOG);
 		e->send_queue_bytes = RD(u32, sk, SK_MAX_BACKLOG);
-		return;
+		return QUEUES;
 	}
 	e->send_queue_bytes = wmem(sk);
 	if (e->family == AF_UNIX) {
@@ -65,20 +67,21 @@ static __always_inline void queues(struct task_diag_socket *e, u64 sk, u32 *vali
 		if (v && e->type == SOCK_DGRAM)
 			e->recv_queue_bytes = RD(u32, RD(u64, sk, SK_QUEUE_NEXT), SKB_LEN);
 		else if (v)
-			*valid &= ~BIT(RECV_QUEUE_BYTES);	/* the sum over a list that may be long */
+			return BIT(SEND_QUEUE_BYTES);	/* the other is the sum over a list that may be long */
 	} else if (e->type == SOCK_STREAM && e->protocol == IPPROTO_TCP) {
 		v = RD_MAY(u32, sk, TCP_RCV_NXT) - RD_MAY(u32, sk, TCP_COPIED_SEQ);
 		e->recv_queue_bytes = (s32)v > 0 ? v : 0;
 		e->send_queue_bytes = RD_MAY(u32, sk, TCP_WRITE_SEQ) - RD_MAY(u32, sk, TCP_SND_UNA);
 		if (!HAVE(TCP_RCV_NXT) || !HAVE(TCP_COPIED_SEQ) || !HAVE(TCP_WRITE_SEQ) ||
 		    !HAVE(TCP_SND_UNA))
-			*valid &= ~QUEUES;
+			return 0;
 	} else {
 		v = RD(u32, sk, SK_RMEM);
 		if (e->protocol == IPPROTO_UDP || e->protocol == IPPROTO_UDPLITE)
 			v -= RD_MAY(u32, sk, UDP_DEFICIT);
 		e->recv_queue_bytes = v;
 	}
+	return QUEUES;
 }
 
 /* Write the entry of descriptor fd, whose file st.file is a socket. */
@@ -111,7 +114,7 @@ GROUP_FN put_socket(u32 fd)
 	switch (s->family) {
 	case AF_INET:
 	case AF_INET6:
-		valid |= PORTS | BIT(IFINDEX) | ADDRS | QUEUES;
+		valid |= PORTS | BIT(IFINDEX) | ADDRS;
 		s->local_port = HAVE(INET_SPORT) ? from_network(RD(__u16, sk, INET_SPORT)) :
 						  RD(__u16, sk, SKC_NUM);
 		s->peer_port = from_network(RD(__u16, sk, SKC_DPORT));
@@ -125,7 +128,7 @@ GROUP_FN put_socket(u32 fd)
 		} else {
 			valid &= ~ADDRS;
 		}
-		queues(s, sk, &valid);
+		valid |= queues(sk);
 		break;
 	case AF_UNIX:
 		if (HAVE(UNIX_ADDR) && HAVE(UNIX_ADDR_LEN) && HAVE(UNIX_ADDR_NAME)) {
@@ -141,12 +144,10 @@ GROUP_FN put_socket(u32 fd)
 			if (peer)
 				s->peer_inode = RD(u64, peer + OFF(SOCKET_ALLOC_INODE), INODE_INO);
 		}
-		valid |= QUEUES;
-		queues(s, sk, &valid);
+		valid |= queues(sk);
 		break;
 	case AF_NETLINK:
-		valid |= QUEUES;
-		queues(s, sk, &valid);
+		valid |= queues(sk);
 		if (HAVE(NETLINK_PORTID)) {
 			valid |= BIT(PORTID);
 			s->portid = RD(u32, sk, NETLINK_PORTID);

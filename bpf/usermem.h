@@ -37,35 +37,40 @@
  * Returns 0 if no page of ordinary memory is there. */
 GROUP_FN translate(void)
 {
-	u64 table = st.pt_top, entry, page, phys;
-	u32 shift = st.pt_shift;
+	u64 table = st.pt_top, entry = 0, page = 0, phys, inverted;
 
+	/* Only tables of five levels have the first of these. Each level has code of its own, because the verifier would take a
+	 * shift that it does not know for that of the last level, too. */
 #pragma unroll
-	for (int level = 0; level < 5; level++) {
-		table += ((st.pt_addr >> (shift & 63)) & 511) * 8;
+	for (int shift = 48; shift >= 12; shift -= 9) {
+		if (shift == 48 && st.pt_shift != 48)
+			continue;
+		table += (st.pt_addr >> shift & 511) * 8;
 		/* Any kernel type that begins with a number of 64 bits will do. */
 		entry = R(CAST(struct timespec64, (void *)table), tv_sec);
-		phys = entry;
-		if (!(entry & PTE_PRESENT)) {
-			if (shift != 12 || !(entry & PTE_PROTNONE))
-				return 0;
-			phys = ~entry;
-		}
-		phys &= cfg.pte_address;
+		page = (1ull << shift) - 1;
+		if (shift == 12)
+			break;
+		if (!(entry & PTE_PRESENT))
+			return 0;
+		if (shift <= 30 && entry & PTE_LARGE)
+			break;
+		phys = entry & cfg.pte_address;
 		if (phys >= cfg.ram_end)
 			return 0;
-		if (shift == 12 || (entry & PTE_LARGE && shift <= 30)) {
-			if (entry & PTE_SPECIAL)
-				return 0;
-			page = (1ull << (shift & 63)) - 1;
-			st.pt_phys = (phys & ~page) | (st.pt_addr & page);
-			st.pt_leaf = entry & ~PTE_VOLATILE;
-			return st.pt_phys < cfg.ram_end;
-		}
 		table = st.direct_map + phys;
-		shift -= 9;
 	}
-	return 0;
+	/* Only an entry of the last level can be not present here. */
+	if (!(entry & (PTE_PRESENT | PTE_PROTNONE)) || entry & PTE_SPECIAL)
+		return 0;
+	inverted = (entry & PTE_PRESENT) - 1;
+	barrier_var(inverted);
+	phys = (entry ^ inverted) & cfg.pte_address;
+	if (phys >= cfg.ram_end)
+		return 0;
+	st.pt_phys = (phys & ~page) | (st.pt_addr & page);
+	st.pt_leaf = entry & ~PTE_VOLATILE;
+	return st.pt_phys < cfg.ram_end;
 }
 
 /* Is the direct map this many GiB below the reader's top table? */

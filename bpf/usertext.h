@@ -10,23 +10,24 @@
 /* How much of a text is read. execve() takes no more, but any process can name a larger range of its memory (PR_SET_MM). */
 #define TEXT_MAX (6u << 20)
 
-/* Copy n bytes, a page at most, of the memory below st.pt_top to b->data. */
-#define COPY_USER(b, n, from) ({							\
-	u64 from_ = (from);								\
-	u32 first_ = 4096 - (from_ & 4095), rest_;					\
-	bool ok_;									\
-											\
-	if (first_ > (n))								\
-		first_ = (n);								\
-	rest_ = (n) - first_;								\
-	/* Old verifiers forget the bounds. The barriers keep the compiler, which knows them, from dropping the masks. */ \
-	barrier_var(first_);								\
-	ok_ = copy_user_page((b)->data, first_ & 0x1fff, from_);			\
-	barrier_var(rest_);								\
-	if (ok_ && rest_)								\
-		ok_ = copy_user_page((b)->data + (first_ & 0xfff), rest_ & 0xfff, from_ + first_); \
-	ok_;										\
-})
+/* Copy n bytes, a page at most, of the memory below st.pt_top to the data of the blob that begins here. */
+GROUP_FN copy_user(u32 n, u64 from)
+{
+	struct task_diag_blob *b = here();
+	u32 first = 4096 - (from & 4095), rest;
+
+	if (!b)
+		return 0;
+	if (first > n)
+		first = n;
+	rest = n - first;
+	/* Old verifiers forget the bounds. The barriers keep the compiler, which knows them, from dropping the masks. */
+	barrier_var(first);
+	if (!copy_user_page(b->data, first & 0x1fff, from))
+		return 0;
+	barrier_var(rest);
+	return !rest || copy_user_page(b->data + (first & 0xfff), rest & 0xfff, from + first);
+}
 
 /* Report why the text could not be read, which depends on whether the task still has the mm st.part_object. */
 GROUP_FN no_text(u32 group)
@@ -50,7 +51,7 @@ static __always_inline u32 title(struct task_diag_blob *b, u64 start)
 	u32 size = 4096;
 	long n;
 
-	if (!COPY_USER(b, size, start)) {
+	if (!copy_user(size, start)) {
 		size = 4096 - (start & 4095);
 		barrier_var(size);
 		size &= 0xfff;
@@ -163,20 +164,18 @@ GROUP_FN end_text(u32 group)
 GROUP_FN put_text(u32 group)
 {
 	struct task_diag_blob *b;
-	u64 from;
 	u32 n;
 
 	spill();
 	b = here();
 	if (!b || !find_text(group))
 		return 0;
-	from = st.arg;
 	n = st.n;
 	if (!n) {
 		end_blob(b, group, 0, 0, 0, 0, 0, 0);
 		return 0;
 	}
-	if (!COPY_USER(b, n, from)) {
+	if (!copy_user(n, st.arg)) {
 		no_text(group);
 		return 0;
 	}
