@@ -252,3 +252,4 @@ import python_cases  # noqa: E402, F401
 import procps_cases  # noqa: E402, F401
 import export_cases  # noqa: E402, F401
 import before_cases  # noqa: E402, F401
+import sql_cases  # noqa: E402, F401
