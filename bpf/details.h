@@ -13,6 +13,7 @@ enum { CLOCK_REALTIME_ALARM = 8, CLOCK_BOOTTIME_ALARM = 9 };
 #define NOT_KNOWN (~0ull)
 #define TREE_DEPTH_MAX 64
 
+/* Steps of tree_next() from the node st.arg: down to the left, or up until it came from the left. */
 static long go_left(u32 i, void *unused)
 {
 	u64 down = RD(u64, st.arg, RB_LEFT);
