@@ -277,52 +277,7 @@ static __always_inline void sum_begin(struct signal_struct *s, bool process)
 	}
 }
 
-/* One bit of the long division of mul_div(). */
-static long divide_bit(u32 i, void *unused)
-{
-	u64 hi = st.div_high, top = hi, bit;
-
-	(void)i;
-	(void)unused;
-	hi = (hi << 1) | (st.div_low >> 63);
-	st.div_low <<= 1;
-	/* Is hi, with the bit that was shifted out, at least the divisor? There is no jump, since the verifier follows both
-	 * ways of each. The top bit of what is negated here is the borrow of hi - divisor. */
-	top |= ~((~hi & st.divisor) | ((~hi | st.divisor) & (hi - st.divisor)));
-	barrier_var(top);
-	bit = top >> 63;
-	barrier_var(bit);
-	st.div_high = hi - (st.divisor & -bit);
-	st.quotient = (st.quotient << 1) | bit;
-	return 0;
-}
-
-/* Returns floor(a * b / c) for a <= c, exactly as the kernel's mul_u64_u64_div_u64() does. */
-__noinline u64 mul_div(u64 a, u64 b, u64 c)
-{
-	u64 ah = a >> 32, al = (u32)a, bh = b >> 32, bl = (u32)b;
-	u64 lo, hi, mid;
-
-	if (!c)
-		return 0;
-	if (!ah && !bh)
-		return al * bl / c;
-	lo = al * bl;
-	mid = ah * bl + (lo >> 32);
-	hi = ah * bh + (mid >> 32);
-	mid = (u32)mid + al * bh;
-	hi += mid >> 32;
-	lo = (mid << 32) | (u32)lo;
-	if (!hi)
-		return lo / c;
-	/* hi < c because a <= c. So this is a long division, one bit at a time. */
-	st.div_high = hi;
-	st.div_low = lo;
-	st.divisor = c;
-	st.quotient = 0;
-	bpf_loop(64, divide_bit, NULL, 0);
-	return st.quotient;
-}
+#include "muldiv.h"
 
 /* As cputime_adjust(), but the values that were shown last are not stored. */
 static __always_inline void adjust(u64 *ut, u64 *st_, u64 rtime, u64 prev_u, u64 prev_s)

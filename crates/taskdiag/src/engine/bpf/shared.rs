@@ -128,4 +128,55 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     }
+
+    /// Random numbers of all sizes, divided by the programs' function and in 128 bits. Most need the division by bits.
+    const DIVISIONS: &str = r#"
+#include <stdlib.h>
+typedef unsigned int u32;
+typedef unsigned long long u64;
+#define __noinline
+#define barrier_var(v) asm volatile("" : "+r"(v))
+static struct { u64 div_high, div_low, divisor, quotient; } st;
+static int loops;
+static long bpf_loop(u32 n, long (*f)(u32, void *), void *arg, u64 flags)
+{
+	loops++;
+	for (u32 i = 0; i < n; i++)
+		if (f(i, arg))
+			break;
+	return n;
+}
+#include "muldiv.h"
+static u64 any(void)
+{
+	u64 v = (u64)random() << 42 ^ (u64)random() << 21 ^ random();
+
+	return v >> random() % 64;
+}
+int main(void)
+{
+	for (int i = 0; i < 100000; i++) {
+		u64 c = any(), b = any(), a = i % 4 ? any() : c - i % 3;
+
+		if (a > c)
+			a %= c + 1;
+		if (mul_div(a, b, c) != (c ? (u64)((unsigned __int128)a * b / c) : 0))
+			return 1;
+	}
+	return loops > 10000 ? 0 : 2;
+}
+"#;
+
+    #[test]
+    fn a_division_is_exact() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, program) = (dir.path().join("div.c"), dir.path().join("div"));
+        std::fs::write(&source, DIVISIONS).unwrap();
+        let bpf = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf");
+        let cc = Command::new("cc").args(["-I", bpf, "-o"]).args([&program, &source]).output();
+        let cc = cc.unwrap();
+        assert!(cc.status.success(), "{}", String::from_utf8_lossy(&cc.stderr));
+        let code = Command::new(&program).status().unwrap().code();
+        assert_eq!(code, Some(0), "1: a wrong quotient, 2: too few divisions by bits");
+    }
 }
