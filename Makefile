@@ -30,7 +30,7 @@ FLAVOUR ?= ours
 # Whose config the Debian packages of the kernel have.
 CONFIG ?= amd64
 
-.PHONY: help run build test check packages semver docs bench fuzz python sql fleet-test fleet-ballista bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
+.PHONY: help run build test check packages semver docs bench fuzz python sql osquery fleet-test fleet-ballista bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
@@ -56,6 +56,7 @@ check: ## format, lints, documentation, licences, the dependency rules, one form
 	$(CARGO) fmt --all --check --manifest-path bench/rust/Cargo.toml
 	$(CARGO) fmt --check --manifest-path python/Cargo.toml
 	$(CARGO) fmt --check --manifest-path sql/Cargo.toml
+	$(CARGO) fmt --check --manifest-path sql/osquery/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -p taskdiag-fuzz-cases --all-targets --target-dir $(TARGET_DIR) -- -D warnings
 	for f in "" bpf kernel view record serve testing; do $(CARGO) clippy --quiet --package taskdiag --no-default-features --features "$$f" -- -D warnings || exit 1; done
@@ -107,6 +108,10 @@ python: ## the Python package: build its wheel, run its tests in a virtual envir
 sql: ## SQL over processes, recordings and Parquet: build it and run its tests; its 250 crates take long (docs/sql.md)
 	@tools/setup sql
 	@sql/run-tests
+
+osquery: ## tables for osquery: build the extension and run its tests (docs/sql.md)
+	@tools/setup osquery
+	@sql/osquery/run-tests
 
 fleet-test: ## a made-up fleet: do DuckDB, DataFusion and ClickHouse answer alike, and what is known? (docs/fleet.md)
 	@tools/setup fleet

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Fixtures, and a report in the form of cargo, which tools/run-tests counts."""
+"""Fixtures."""
 
 import faulthandler
 import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ import taskdiag
 
 # A test that hangs is ended with a stack of each thread, as tools/test-runner ends those in Rust.
 LIMIT_S = 120
-SKIPS = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[2] / "target")) / "taskdiag-skips.txt"
 REQUIRED = os.environ.get("TASKDIAG_REQUIRE", "").replace(",", " ").split()
 
 
@@ -32,63 +30,6 @@ def skip(name, why):
     if name in REQUIRED:
         pytest.fail(f"TASKDIAG_REQUIRE names {name}, which cannot be used: {why}")
     pytest.skip(f"{name}: {why}")
-
-
-class Cargo:
-    """Prints results as cargo does."""
-
-    def __init__(self):
-        self.passed, self.failed, self.skipped = 0, [], []
-
-    @staticmethod
-    def name(nodeid):
-        return "python::" + nodeid.rpartition("/")[2].replace(".py::", "::")
-
-    def pytest_runtest_logreport(self, report):
-        name = self.name(report.nodeid)
-        if report.failed:
-            if not self.failed or self.failed[-1][0] != name:
-                print(f"test {name} ... FAILED", flush=True)
-                self.failed.append((name, report.longreprtext + "".join(f"\n{t}" for _, t in report.sections)))
-        elif report.skipped:
-            why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            self.skipped.append(f"{name}: {why.removeprefix('Skipped: ')}")
-        elif report.when == "call":
-            self.passed += 1
-            print(f"test {name} ... ok", flush=True)
-
-    def pytest_collectreport(self, report):
-        if report.failed:
-            self.failed.append((self.name(report.nodeid), report.longreprtext))
-            print(f"test {self.name(report.nodeid)} ... FAILED", flush=True)
-
-    def pytest_sessionfinish(self, session, exitstatus):
-        if self.failed:
-            print("\nfailures:\n")
-            for name, text in self.failed:
-                print(f"---- {name} stdout ----\n{text}\n")
-        if self.skipped:
-            with open(SKIPS, "a") as f:
-                f.writelines(f"{line}\n" for line in self.skipped)
-            for line in self.skipped:
-                print(f"not tested: {line}")
-        verdict = "FAILED" if self.failed else "ok"
-        print(
-            f"test result: {verdict}. {self.passed} passed; {len(self.failed)} failed; 0 ignored; the Python package",
-            flush=True,
-        )
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_configure(config):
-    if config.getoption("--cargo"):
-        terminal = config.pluginmanager.get_plugin("terminalreporter")
-        config.pluginmanager.unregister(terminal)
-        config.pluginmanager.register(Cargo(), "cargo")
-
-
-def pytest_addoption(parser):
-    parser.addoption("--cargo", action="store_true", help="print results as cargo does")
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rows for osquery, which takes every value as text. A value that is not known has no text at all, and is NULL there.
+
+use osquery_rust_ng::plugin::{ColumnDef, ReadOnlyTable};
+use osquery_rust_ng::{
+    ExtensionPluginRequest, ExtensionPluginResponse, ExtensionResponse, ExtensionStatus,
+};
+use taskdiag::columns::{self, Builder, Data, Type};
+use taskdiag::field::{Missing, Part};
+use taskdiag::{Choice, Reason};
+
+use crate::context::Context;
+use crate::tables::{Column, Table};
+
+/// A table that osquery can ask for rows.
+#[derive(Debug)]
+pub struct Asked {
+    /// Which.
+    pub table: &'static Table,
+    /// Who answers.
+    pub choice: Choice,
+}
+
+impl ReadOnlyTable for Asked {
+    fn name(&self) -> String {
+        self.table.name.to_owned()
+    }
+    fn columns(&self) -> Vec<ColumnDef> {
+        self.table.columns().iter().map(Column::definition).collect()
+    }
+    fn generate(&self, request: ExtensionPluginRequest) -> ExtensionResponse {
+        let all = self.table.columns();
+        let json = request.get("context").map_or("", String::as_str);
+        let context = Context::parse(self.table, &all, json);
+        let needed: Vec<Column> = all.into_iter().filter(|c| context.needs(c)).collect();
+        let (code, why, rows) = match self.rows(&needed, context) {
+            Ok(rows) => (0, "OK".to_owned(), rows),
+            Err(why) => (1, why, Vec::new()),
+        };
+        ExtensionResponse::new(ExtensionStatus::new(code, why, None), rows)
+    }
+    fn shutdown(&self) {}
+}
+
+impl Asked {
+    fn rows(
+        &self,
+        columns: &[Column],
+        context: Context,
+    ) -> Result<ExtensionPluginResponse, String> {
+        let mut query = self.table.query(columns.iter());
+        query.select.pids = context.pid.into_iter().collect();
+        query.filter = context.filter;
+        let answered = query.plan().ask(self.choice).map_err(|e| e.to_string())?;
+        for caveat in answered.snapshot.caveats().iter().filter(|c| c.is_lack()) {
+            log::warn!("{}: {caveat}", self.table.name);
+        }
+        let view = query.view(&answered.snapshot);
+        let mut builder = Builder::new(columns.iter().map(|c| c.spec.clone()).collect());
+        let mut without = 0;
+        let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
+            if let Some(row) = item.row().filter(|row| matches!(row.part, Part::Without)) {
+                // It is no row, but the reason why there is none.
+                let list = if query.groups().contains(taskdiag::Groups::VMA) {
+                    taskdiag::Group::Vma
+                } else {
+                    taskdiag::Group::Fd
+                };
+                let why = row.view.reason(list).unwrap_or(Reason::Truncated);
+                without += u64::from(Missing::Reason(why).is_amiss());
+                return Ok(());
+            }
+            builder.push(view.cx(), |c| item.value(view.cx(), columns[c].field, c));
+            Ok(())
+        });
+        debug_assert!(done.is_ok(), "taking a row does not fail");
+        if without > 0 {
+            log::warn!(
+                "{}: no rows of {without} processes, whose lists could not be read",
+                self.table.name
+            );
+        }
+        let (specs, batches, _) = builder.finish();
+        let mut rows = Vec::new();
+        for batch in batches {
+            for row in 0..batch.rows {
+                let values = specs.iter().zip(&batch.columns);
+                let pairs = values.filter_map(|(spec, column)| {
+                    let text = (!column.is_null(row)).then(|| text(spec.kind, column, row))?;
+                    Some((spec.name.clone(), text))
+                });
+                rows.push(pairs.collect());
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// A value as osquery has it: durations and moments are seconds, yes is 1, a list has blanks between its items, as
+/// osquery's own `cmdline` has.
+fn text(kind: Type, column: &columns::Column, row: usize) -> String {
+    let items = |ends: &[i32]| ends[row] as usize..ends[row + 1] as usize;
+    match &column.data {
+        // SQLite has no numbers without a sign.
+        Data::U64(v) => (v[row] as i64).to_string(),
+        Data::I64(v) => match kind {
+            Type::Duration => format!("{}", v[row] as f64 / 1e9),
+            Type::Timestamp => v[row].div_euclid(1_000_000).to_string(),
+            _ => v[row].to_string(),
+        },
+        Data::F64(v) => v[row].to_string(),
+        Data::Bool(bits, _) => (bits[row / 8] >> (row % 8) & 1).to_string(),
+        Data::Text(t) => utf8(t.utf8().get(row)),
+        Data::TextList(ends, t) => {
+            items(ends).map(|i| utf8(t.utf8().get(i))).collect::<Vec<_>>().join(" ")
+        }
+        Data::U32List(ends, v) => {
+            v[items(ends)].iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn utf8(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

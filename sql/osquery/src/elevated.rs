@@ -1,0 +1,1 @@
+../../../crates/taskdiag-cli/src/elevated.rs

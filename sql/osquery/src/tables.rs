@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tables that osquery gets, and the types of their columns. What the columns are is in the field table of the library.
+
+use osquery_rust_ng::plugin::{ColumnDef, ColumnOptions, ColumnType};
+use taskdiag::columns::{Spec, Type};
+use taskdiag::field::{FILES, MAPS, MEMORY, Set, TASKS};
+use taskdiag::view::Query;
+use taskdiag::{Groups, Members};
+
+/// A table.
+#[derive(Debug)]
+pub struct Table {
+    /// Its name in osquery, which has names such as `processes` itself and gives them to nobody else.
+    pub name: &'static str,
+    /// What the rows are.
+    pub set: &'static Set,
+    /// Is there a row for each thread?
+    pub threads: bool,
+    /// Names of the library's columns. Of tables with more than 63 columns, osquery cannot tell which of the others a query
+    /// needs, and it would ask for all of those.
+    pub columns: &'static [&'static str],
+}
+
+/// All tables.
+pub static TABLES: [Table; 5] = [
+    Table {
+        name: "taskdiag_processes",
+        set: &TASKS,
+        threads: false,
+        columns: &[
+            "pid",
+            "ppid",
+            "pgid",
+            "sid",
+            "tty",
+            "s",
+            "start",
+            "comm",
+            "args",
+            "exe",
+            "cwd",
+            "root",
+            "user",
+            "uid",
+            "ruid",
+            "suid",
+            "gid",
+            "rgid",
+            "nnp",
+            "seccomp",
+            "tracer",
+            "usertime",
+            "systime",
+            "cutime",
+            "cstime",
+            "pcpu",
+            "minflt",
+            "majflt",
+            "ni",
+            "rtprio",
+            "cls",
+            "psr",
+            "nlwp",
+            "vsz",
+            "rss",
+            "peak_rss",
+            "rss_anon",
+            "rss_file",
+            "rss_shmem",
+            "locked",
+            "swap",
+            "read_bytes",
+            "write_bytes",
+            "run_delay",
+            "nvcsw",
+            "nivcsw",
+            "mntns",
+            "netns",
+            "pidns",
+            "userns",
+            "cgroup_path",
+            "wchan",
+            "fds",
+            "oom_score",
+            "oom_score_adj",
+            "label",
+            "luid",
+            "unit",
+            "slice",
+            "machine",
+            "container",
+            "runtime",
+            "pod",
+        ],
+    },
+    Table {
+        name: "taskdiag_threads",
+        set: &TASKS,
+        threads: true,
+        columns: &[
+            "pid",
+            "tid",
+            "s",
+            "start",
+            "comm",
+            "user",
+            "uid",
+            "usertime",
+            "systime",
+            "pcpu",
+            "minflt",
+            "majflt",
+            "ni",
+            "rtprio",
+            "cls",
+            "psr",
+            "read_bytes",
+            "write_bytes",
+            "run_time",
+            "run_delay",
+            "timeslices",
+            "nvcsw",
+            "nivcsw",
+            "wchan",
+            "unit",
+            "container",
+        ],
+    },
+    Table {
+        name: "taskdiag_memory",
+        set: &MEMORY,
+        threads: false,
+        columns: &[
+            "pid",
+            "comm",
+            "user",
+            "rss",
+            "pss",
+            "uss",
+            "swap",
+            "pss_anon",
+            "pss_file",
+            "pss_shmem",
+            "shared_clean",
+            "shared_dirty",
+            "private_clean",
+            "private_dirty",
+            "referenced",
+            "anonymous",
+            "ksm",
+            "lazyfree",
+            "anon_huge",
+            "shmem_huge",
+            "file_huge",
+            "swap_pss",
+            "unit",
+            "container",
+        ],
+    },
+    Table {
+        name: "taskdiag_memory_map",
+        set: &MAPS,
+        threads: false,
+        columns: &[
+            "pid",
+            "address",
+            "end",
+            "size",
+            "perms",
+            "offset",
+            "device",
+            "inode",
+            "kind",
+            "path",
+            "deleted",
+            "vmflags",
+            "rss",
+            "pss",
+            "uss",
+            "dirty",
+            "shared_clean",
+            "shared_dirty",
+            "private_clean",
+            "private_dirty",
+            "referenced",
+            "anonymous",
+            "anon_huge",
+            "swap",
+            "swap_pss",
+            "locked",
+        ],
+    },
+    Table {
+        name: "taskdiag_open_files",
+        set: &FILES,
+        threads: false,
+        columns: &[
+            "pid",
+            "command",
+            "fd",
+            "fdnum",
+            "access",
+            "lock",
+            "type",
+            "kind",
+            "dev",
+            "rdev",
+            "size",
+            "offset",
+            "inode",
+            "nlink",
+            "flags",
+            "deleted",
+            "path",
+            "family",
+            "protocol",
+            "sockstate",
+            "laddr",
+            "lport",
+            "raddr",
+            "rport",
+            "recvq",
+            "sendq",
+            "sock_netns",
+            "peer_inode",
+            "ends",
+            "name",
+        ],
+    },
+];
+
+/// A column of a table.
+#[derive(Debug)]
+pub struct Column {
+    /// The library's description.
+    pub field: &'static taskdiag::field::Field,
+    /// How the values are stored.
+    pub spec: Spec,
+}
+
+impl Column {
+    /// The type that osquery is told.
+    fn kind(&self) -> ColumnType {
+        match self.spec.kind {
+            Type::U64 | Type::I64 | Type::Timestamp => ColumnType::BigInt,
+            Type::Bool => ColumnType::Integer,
+            Type::F64 | Type::Duration => ColumnType::Double,
+            Type::Text | Type::TextList | Type::U32List => ColumnType::Text,
+        }
+    }
+    /// How osquery describes it. For the process id, it asks one process at a time, which is cheap.
+    pub fn definition(&self) -> ColumnDef {
+        let options = match self.spec.name.as_str() {
+            "pid" => ColumnOptions::INDEX,
+            _ => ColumnOptions::DEFAULT,
+        };
+        ColumnDef::new(&self.spec.name, self.kind(), options)
+    }
+}
+
+impl Table {
+    /// The columns, in order.
+    pub fn columns(&self) -> Vec<Column> {
+        let column = |name: &&'static str| {
+            let field = self.set.find(name).expect("a test looks up each name").field;
+            Column { field, spec: Spec::of(name, field) }
+        };
+        self.columns.iter().map(column).collect()
+    }
+    /// A query of these columns of all rows. Whether a row is there does not depend on the columns.
+    pub fn query<'a>(&self, columns: impl Iterator<Item = &'a Column>) -> Query {
+        let mut query = Query::new(self.set, columns.map(|c| c.field));
+        query.threads = self.threads;
+        if self.set.name == MEMORY.name {
+            query.groups |= Groups::STATM;
+            query.members = Members::of(Groups::STATM, &["rss_bytes"]);
+        }
+        if self.set.name == FILES.name {
+            // Who has the other end of a pipe is told by name.
+            query.members = Members::of(Groups::BASE, &["comm"]);
+        }
+        query
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn columns_are_the_librarys_and_osquery_can_tell_them_apart() {
+        for table in &TABLES {
+            let columns = table.columns();
+            assert!(columns.len() <= 63, "{}: {}", table.name, columns.len());
+            assert_eq!(columns[0].spec.name, "pid", "{}", table.name);
+            let fields: HashSet<*const _> =
+                columns.iter().map(|c| std::ptr::from_ref(c.field)).collect();
+            assert_eq!(fields.len(), columns.len(), "{}: a column is there twice", table.name);
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_each_table() {
+        let text = include_str!("../../../docs/sql.md");
+        assert!(TABLES.iter().all(|t| text.contains(&format!("\n| `{}` |", t.name))));
+    }
+
+    #[test]
+    fn a_star_of_processes_does_not_walk_over_pages() {
+        for table in TABLES.iter().filter(|t| t.set.name == TASKS.name) {
+            let groups = table.query(table.columns().iter()).groups();
+            assert!(!groups.intersects(Groups::ROLLUP | Groups::VMA_STAT), "{}", table.name);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The contract of an extension of osquery, and the values of its tables beside /proc."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+from conftest import UUID, Osqueryd, until
+
+# BPF alone does not have all that these ask for.
+ALL_GROUPS = pytest.mark.parametrize("osqueryd", ["procfs", "auto"], indirect=True)
+
+
+def status(pid):
+    return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+
+
+def test_the_registration_is_what_osquery_expects(osqueryd):
+    assert osqueryd.info.name == "taskdiag"
+    tables = osqueryd.registry["table"]
+    assert sorted(tables) == [
+        "taskdiag_memory", "taskdiag_memory_map", "taskdiag_open_files", "taskdiag_processes", "taskdiag_threads",
+    ]
+    assert not any(osqueryd.registry[other] for other in osqueryd.registry if other != "table")
+    for name, columns in tables.items():
+        assert len(columns) <= 63, name
+        assert {c["id"] for c in columns} == {"column"}
+        assert {c["type"] for c in columns} <= {"TEXT", "INTEGER", "BIGINT", "DOUBLE"}
+        # Only for the process id, one row at a time is cheap.
+        assert [c["name"] for c in columns if c["op"] != "0"] == ["pid"]
+    with osqueryd.extension() as client:
+        # osquery takes a code that is not there for 0.
+        assert not client.ping().code
+        answer = client.call("table", "taskdiag_threads", {"action": "columns"})
+        assert answer.response == tables["taskdiag_threads"]
+
+
+def test_values_are_those_of_proc(osqueryd):
+    me = os.getpid()
+    [row] = osqueryd.sql(f"select ppid, s, comm, args, exe, cwd, uid, rgid, nlwp, start, usertime from taskdiag_processes where pid = {me}")
+    ppid, state, comm, args, exe, cwd, uid, rgid, nlwp, start, usertime = row
+    known = status(me)
+    assert (ppid, comm, state in "RSD") == (os.getppid(), known["Name"], True)
+    assert args == Path(f"/proc/{me}/cmdline").read_text()[:-1].replace("\0", " ")
+    assert (exe, cwd) == (os.readlink("/proc/self/exe"), os.getcwd())
+    assert (uid, rgid, nlwp) == (os.geteuid(), os.getgid(), int(known["Threads"]))
+    fields = Path(f"/proc/{me}/stat").read_text().rpartition(")")[2].split()
+    [boot] = [line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime")]
+    assert abs(start - int(boot.split()[1]) - int(fields[19]) / os.sysconf("SC_CLK_TCK")) <= 2
+    assert 0 < usertime <= os.times().user + 0.02
+    # Only what the query needs is asked for, of this process alone.
+    [(table, context)] = osqueryd.requests
+    assert table == "taskdiag_processes" and context["constraints"][0]["name"] == "pid"
+    answer = osqueryd.generate(table, context)
+    assert [sorted(r) for r in answer] == [sorted(context["colsUsed"])]
+
+
+def test_all_processes_are_there(osqueryd):
+    child = subprocess.Popen(["sleep", "600"])
+    try:
+        found = dict(osqueryd.sql("select pid, comm from taskdiag_processes"))
+        assert found[child.pid] in ("sleep", "python", Path(sys.executable).name[:15]) and os.getpid() in found
+        [(count,)] = osqueryd.sql("select count(*) from taskdiag_processes")
+        # Others come and go.
+        assert abs(count - len(found)) <= len(found) / 2 + 10
+        mine = osqueryd.sql(f"select pid from taskdiag_processes where ppid = {os.getpid()}")
+        assert (child.pid,) in mine
+        assert osqueryd.sql("select pid from taskdiag_processes where pid = 1 and pid = 2") == []
+        assert osqueryd.sql("select pid from taskdiag_processes where pid = -1") == []
+        assert osqueryd.sql("select pid from taskdiag_processes where pid = 99999999999") == []
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_what_is_not_known_is_null(osqueryd):
+    child = subprocess.Popen(["true"])
+    try:
+        until(lambda: Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+        row = osqueryd.sql(f"select s, exe, cwd, rss, wchan is null or wchan = '' from taskdiag_processes where pid = {child.pid}")
+        # A zombie has no memory, so that is 0, and no program either.
+        assert [r[:4] for r in row] == [("Z", None, None, 0)]
+        # A condition on an amount counts it as SQLite does.
+        same = f"select pid from taskdiag_processes where rss = 0 and pid = {child.pid}"
+        assert osqueryd.sql(same) == [(child.pid,)]
+    finally:
+        child.wait()
+
+
+def test_joins_ask_for_one_process_at_a_time(osqueryd):
+    text = f"""select p.comm, f.fdnum, f.path from taskdiag_processes p join taskdiag_open_files f on f.pid = p.pid
+        where p.pid = {os.getpid()} and f.path like '%/osquery/TEST%'"""
+    here = Path(__file__)
+    with open(here) as file:
+        [(comm, fdnum, path)] = osqueryd.sql(text.replace("TEST", "tests/test_ext"))
+        assert (comm, fdnum, path) == (status(os.getpid())["Name"], file.fileno(), str(here.resolve()))
+    assert all({"op": 2, "expr": str(os.getpid())} in c["constraints"][0]["list"] for _, c in osqueryd.requests)
+
+
+def test_sockets_have_their_ports(osqueryd):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        text = f"select fdnum, sockstate, laddr, lport from taskdiag_open_files where pid = {os.getpid()} and protocol = 'TCP'"
+        assert (server.fileno(), "LISTEN", "127.0.0.1", server.getsockname()[1]) in osqueryd.sql(text)
+
+
+@ALL_GROUPS
+def test_memory_and_mappings_are_counted(osqueryd):
+    me = os.getpid()
+    [(rss, pss, uss)] = osqueryd.sql(f"select rss, pss, uss from taskdiag_memory where pid = {me}")
+    assert 0 < uss <= pss <= rss
+    [(of_maps, mappings)] = osqueryd.sql(f"select sum(pss), count(*) from taskdiag_memory_map where pid = {me}")
+    assert mappings > 10 and abs(of_maps - pss) < pss / 4
+    [(deleted, size)] = osqueryd.sql(f"select max(deleted), sum(size) from taskdiag_memory_map where pid = {me} and path like '%/libc.so.6'")
+    assert deleted == 0 and size > 0
+
+
+def test_threads_have_rows_of_their_own(osqueryd):
+    tids = {tid for (tid,) in osqueryd.sql(f"select tid from taskdiag_threads where pid = {os.getpid()}")}
+    # The server answers in a thread of its own, which may have ended.
+    assert os.getpid() in tids and len(tids & set(map(int, os.listdir("/proc/self/task")))) >= 2
+
+
+def test_bytes_that_are_no_text_are_replaced(osqueryd, tmp_path):
+    with open(os.fsencode(tmp_path) + b"/\xff\n", "w"):
+        rows = osqueryd.sql(f"select path from taskdiag_open_files where pid = {os.getpid()} and type = 'REG'")
+    assert (f"{tmp_path}/\ufffd\n",) in rows
+
+
+@ALL_GROUPS
+def test_requests_that_make_no_sense_are_answered(osqueryd):
+    with osqueryd.extension() as client:
+        for context in ["", "{", "[]", '{"constraints": 1, "colsUsed": {}}', '{"constraints":[{"name":"pid","list":[{}]}]}']:
+            answer = client.call("table", "taskdiag_processes", {"action": "generate", "context": context})
+            assert answer.status.code == 0 and len(answer.response) > 1
+        assert client.call("table", "taskdiag_processes", {"action": "generate"}).status.code == 0
+        assert client.call("table", "taskdiag_processes", {"action": "nonsense"}).status.code == 1
+        assert client.call("table", "taskdiag_processes", {"action": "delete", "id": "1"}).response[0]["status"] == "readonly"
+        with pytest.raises(Exception, match="nosuch"):
+            client.call("table", "nosuch", {"action": "generate"})
+        assert not client.ping().code
+
+
+def test_it_ends_with_osquery_and_cleans_up(tmp_path, run):
+    manager = Osqueryd(str(tmp_path / "em"))
+    child = run(manager.socket)
+    assert manager.registered.wait(60)
+    until(lambda: manager.pings > 1)
+    with manager.extension() as client:
+        client.shutdown()
+    assert child.wait(60) == 0 and manager.deregistered == UUID
+    assert not Path(f"{manager.socket}.{UUID}").exists()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        manager.registered.clear()
+        child = run(manager.socket)
+        assert manager.registered.wait(60)
+        until(lambda: Path(f"{manager.socket}.{UUID}").exists())
+        child.send_signal(number)
+        assert child.wait(60) == 0
+
+
+def test_a_refusal_is_said(tmp_path, run):
+    manager = Osqueryd(str(tmp_path / "em"), code=1)
+    child = run(manager.socket)
+    assert child.wait(60) == 1
+    assert "refused the extension" in child.stderr.read()
+
+
+def test_without_osquery_it_says_so(tmp_path, run):
+    child = run(tmp_path / "nosuch", "--timeout", "1")
+    assert child.wait(60) == 1
+    assert "no osquery at" in child.stderr.read()
+
+
+def test_the_judge_is_no_yes_man(osqueryd):
+    with pytest.raises(apsw.SQLError):
+        osqueryd.sql("select nosuch from taskdiag_processes")
