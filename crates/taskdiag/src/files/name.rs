@@ -4,6 +4,7 @@
 use taskdiag_wire::{Entry, Fd, FdType, Socket};
 
 use super::{End, Files, OpenFile, detail, socket, words};
+use crate::field::write_uint;
 
 /// How many other ends a name lists. The rest is counted.
 const NAMED_ENDS: usize = 4;
@@ -131,7 +132,9 @@ impl<'a> Files<'a> {
             }
         }
         if all > seen {
-            out.extend_from_slice(format!(" and {} more", all - seen).as_bytes());
+            out.extend_from_slice(b" and ");
+            write_uint(out, (all - seen) as u64);
+            out.extend_from_slice(b" more");
         }
     }
 
@@ -143,9 +146,12 @@ impl<'a> Files<'a> {
     /// Writes `34,sh,3u`.
     fn write_end(&self, out: &mut Vec<u8>, end: &End) {
         let row = &self.owners()[end.owner].row;
-        out.extend_from_slice(format!("{},", row.view.pid()).as_bytes());
+        write_uint(out, u64::from(row.view.pid()));
+        out.push(b',');
         out.extend_from_slice(row.comm.unwrap_or(b"?"));
-        out.extend_from_slice(format!(",{}{}", end.fd, end.access.letter()).as_bytes());
+        out.push(b',');
+        write_uint(out, u64::from(end.fd));
+        out.extend_from_slice(end.access.letter().as_bytes());
     }
 
     /// The other ends of a pipe or socket, each as `34,sh,3u`. For a pipe these are all descriptors but the

@@ -193,7 +193,7 @@ fn name<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
         // Most are just that.
         Some(p) if file.has_plain_name() => Value::Bytes { data: p.bytes.into(), cut: false },
         path => {
-            let mut out = Vec::new();
+            let mut out = Vec::with_capacity(64);
             open.files.write_name(&mut out, file);
             // A socket of which no address or protocol is known.
             if matches!(&out[..], b"" | b"?") && file.socket().is_some() {
