@@ -511,23 +511,17 @@ pub fn done(bytes: &[u8]) -> Option<Done> {
     done_at(bytes).map(|(_, done)| done)
 }
 
-/// Is there a task with this pid among the first `within` tasks? This is for writers that ask about their own stream before
-/// it is parsed. It reads only the headers of messages, and takes bytes that are not well formed for the end.
-pub fn has_task(bytes: &[u8], pid: u32, within: usize) -> bool {
-    let (mut rest, mut tasks) = (bytes, 0);
+/// The pid of the first task, for writers that ask about their own stream before it is parsed. It reads only the headers of
+/// messages, and takes bytes that are not well formed for the end.
+pub fn first_pid(bytes: &[u8]) -> Option<u32> {
+    let mut rest = bytes;
     while let Some((hdr, body)) = NlMsgHdr::read_from_prefix(rest) {
         if hdr.kind == MSG_TASK {
-            tasks += 1;
-            if TaskMsg::read_from_prefix(body).is_some_and(|(t, _)| t.pid == pid) {
-                return true;
-            }
+            return TaskMsg::read_from_prefix(body).map(|(t, _)| t.pid);
         }
-        match rest.get((hdr.len as usize).max(HDR)..) {
-            Some(r) if tasks < within => rest = r,
-            _ => return false,
-        }
+        rest = rest.get((hdr.len as usize).max(HDR)..)?;
     }
-    false
+    None
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_task_is_looked_for_among_the_first() {
+fn the_first_task_is_known_before_parsing() {
     let mut w = StreamWriter::new();
     w.info(&StreamWriter::blank_info());
     for pid in [5, 1, 7] {
@@ -11,10 +11,8 @@ fn a_task_is_looked_for_among_the_first() {
         w.end_task();
     }
     let bytes = w.finish(Done::default());
-    assert!(has_task(bytes.as_bytes(), 1, 2));
-    assert!(!has_task(bytes.as_bytes(), 1, 1));
-    assert!(!has_task(bytes.as_bytes(), 9, 100));
-    assert!(!has_task(&bytes.as_bytes()[..20], 5, 100));
+    assert_eq!(first_pid(bytes.as_bytes()), Some(5));
+    assert_eq!(first_pid(&bytes.as_bytes()[..20]), None);
 }
 
 /// A stream with one task that has this attribute.

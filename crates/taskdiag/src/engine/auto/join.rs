@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use taskdiag_wire::decode::has_task;
+use taskdiag_wire::decode::first_pid;
 use taskdiag_wire::registry::group_of;
 use taskdiag_wire::{
     A_COMM, A_MISSING, A_NAME, A_SHARED, AlignedBuf, Base, Done, Group, Groups, Info, NlMsgHdr,
@@ -108,7 +108,9 @@ pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     let plain = |t: &TaskView<'_>| t.attrs().all(|a| a.0 != A_NAME && a.0 != A_SHARED);
     let mut main = main;
     match &tasks[..] {
-        [task] if main.may_grow() && has_task(main.as_ref(), task.pid(), 1) && plain(task) => {
+        [task]
+            if main.may_grow() && first_pid(main.as_ref()) == Some(task.pid()) && plain(task) =>
+        {
             let mut w = StreamWriter::new();
             w.continue_task(task.pid(), task.tgid());
             task.attrs().for_each(|a| w.raw_attr(a.1));

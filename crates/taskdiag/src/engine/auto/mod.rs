@@ -423,12 +423,12 @@ impl Process {
 /// Does an answer about all tasks lack pid 1? Every pid namespace has one, so the answer is not complete then: some
 /// sandboxes hide it from BPF iterators.
 ///
-/// pid 1 is mostly the first task. It may also be the last one, if its arguments were read after the walk. An answer that
-/// was stopped may lack it.
+/// A walk comes to pid 1 first, because it was there before all other tasks of its namespace. An answer that was stopped may
+/// lack it.
 fn lacks_init(req: &Request, bytes: &[u8]) -> bool {
     matches!(req.strategy, Strategy::All | Strategy::AllThread)
         && !req.is_stopped()
-        && !taskdiag_wire::decode::has_task(bytes, 1, usize::MAX)
+        && taskdiag_wire::decode::first_pid(bytes) != Some(1)
 }
 
 /// If pid 1 is hidden from BPF, the answer of procfs about it.
@@ -515,7 +515,7 @@ mod tests {
     use taskdiag_wire::{Done, StreamWriter};
 
     #[test]
-    fn init_may_be_the_last_to_come() {
+    fn init_is_the_first_or_hidden() {
         let list = |pids: &mut dyn Iterator<Item = u32>| {
             let mut w = StreamWriter::new();
             w.info(&StreamWriter::blank_info());
@@ -525,13 +525,14 @@ mod tests {
             }
             w.finish(Done::default())
         };
-        let (late, never) = (list(&mut (2..90).chain([1])), list(&mut (2..90)));
+        let (there, hidden) = (list(&mut (1..90)), list(&mut (2..90)));
         let all = Request::all(Groups::NONE);
-        assert!(!lacks_init(&all, late.as_bytes()));
-        assert!(lacks_init(&all, never.as_bytes()));
-        assert!(!lacks_init(&Request::one(7, Groups::NONE), never.as_bytes()));
+        assert!(!lacks_init(&all, there.as_bytes()));
+        assert!(lacks_init(&all, hidden.as_bytes()));
+        assert!(lacks_init(&all, list(&mut (0..0)).as_bytes()));
+        assert!(!lacks_init(&Request::one(7, Groups::NONE), hidden.as_bytes()));
         let stopped = Arc::new(Watch::new());
         stopped.stop();
-        assert!(!lacks_init(&all.with_watch(stopped), never.as_bytes()));
+        assert!(!lacks_init(&all.with_watch(stopped), hidden.as_bytes()));
     }
 }
