@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Has the cases of taskdiag-sql: what a question in SQL costs beside the same list by the command."""
+"""Has the cases of taskdiag-sql and of the extension of osquery: what a question in SQL costs beside the same list by the command."""
+
+import subprocess
+import tempfile
 
 from cases import TASKDIAG, case
-from measuring import ROOT, Failed
+from measuring import ROOT, RUN_TIMEOUT, Failed, median
 
 SQL = "target/sql/release/taskdiag-sql"
 BUILD = "cargo build --locked --release --manifest-path sql/Cargo.toml --target-dir target/sql"
@@ -38,3 +41,45 @@ def sql_small(b):
 def sql_large(b):
     """50,000 processes: the ten largest in SQL against taskdiag ps of all"""
     beside_ps(b, rounds=9, at_most=1.5)
+
+
+EXTENSION = "target/osquery/release/taskdiag-osquery"
+VENV = "target/osquery-venv/bin/python"
+# Asks the extension as osqueryd would, and prints its CPU time for each request in ns, and the rows.
+ASK = """
+import os, subprocess, sys
+program, socket, rounds = sys.argv[1:4]
+os.environ["TASKDIAG_OSQUERY"] = program
+sys.path.insert(0, "sql/osquery/tests")
+from conftest import Osqueryd
+osqueryd = Osqueryd(socket)
+child = subprocess.Popen([program, "--socket", socket, "--timeout", "20"], stderr=subprocess.DEVNULL)
+assert osqueryd.registered.wait(60)
+def cpu():
+    tasks = f"/proc/{child.pid}/task"
+    return sum(int(open(f"{tasks}/{tid}/schedstat").read().split()[0]) for tid in os.listdir(tasks))
+for round in range(int(rounds) + 1):
+    before = cpu()
+    rows = osqueryd.generate("taskdiag_processes", {"constraints": [], "colsUsed": sys.argv[4].split(",")})
+    # The first one is the warm-up.
+    round and print(cpu() - before, len(rows))
+child.kill()
+"""
+
+
+@case("osquery-50k", ("procs", 50_000))
+def osquery(b):
+    """50,000 processes: all of them by the extension of osquery against taskdiag ps"""
+    for path, how in ((EXTENSION, "cargo build --locked --release --manifest-path sql/osquery/Cargo.toml --target-dir target/osquery"),
+                      (VENV, "make osquery")):
+        if not (ROOT / path).exists():
+            raise Failed(f"{path} is not there: {how}")
+    rounds = 9
+    with tempfile.TemporaryDirectory() as directory:
+        command = [VENV, "-c", ASK, EXTENSION, f"{directory}/osquery.em", str(rounds), "pid,comm,rss"]
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True, timeout=RUN_TIMEOUT)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    its = sorted(int(ns) for ns, _ in lines)[rounds // 2] / 1e6
+    b.note(f"  the extension: {its:.1f} ms of CPU a request, {lines[-1][1]} rows")
+    r = b.compare({"taskdiag ps": LIST}, rounds=rounds)
+    b.figure("cpu, the extension / taskdiag ps", its / (median(r["taskdiag ps"], "cpu_us") / 1e3))
