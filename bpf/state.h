@@ -170,16 +170,27 @@ static __always_inline void put_stack_of(struct task_struct *t)
 	u32 state = R(p, __state);
 	long size = bpf_get_task_stack(t, st.up, FRAMES_MAX * 8, 0);
 	u32 n = size > 0 ? (size / 8) & 127 : 0;
+	bool waits;
 
 	is_late(64);
 	spill();
+	/* A task that runs, or is about to, waits in no function. on_rq is a byte in Linux 7.3 and a small number in four of
+	 * them in 6.18 and before, so the first byte is read. */
+	waits = state && state != TASK_WAKING && !RD(u8, p, TASK_ON_RQ);
+	/* The helper has one buffer for each CPU, which another program may have. What has ended has no stack. */
+	if (size < 0 && !R(p, exit_state)) {
+		if (WANT(TASK_DIAG_WCHAN))
+			missing(TASK_DIAG_WCHAN, TASK_DIAG_R_BLOCKED);
+		if (WANT(TASK_DIAG_KSTACK))
+			missing(TASK_DIAG_KSTACK, TASK_DIAG_R_BLOCKED);
+		return;
+	}
 	if (WANT(TASK_DIAG_WCHAN)) {
 		b = begin_blob();
 		if (!b)
 			return;
 		st.len = 0;
-		/* A task that runs, or is about to, waits in no function. */
-		if (n && state && state != TASK_WAKING && !RD(u32, p, TASK_ON_RQ))
+		if (n && waits)
 			put_waiting_in();
 		end_blob(b, TASK_DIAG_WCHAN, 0, st.len & 0x1ff, 0, st.len & 0x1ff, 0, 0);
 	}
