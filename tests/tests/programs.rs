@@ -1,7 +1,11 @@
-//! Tests that the newest BPF program loads for every request, if it loads at all. A group whose code the
+//! Tests of the BPF programs themselves, on the kernel that runs.
+//!
+//! The newest one loads for every request, if it loads at all. A group whose code the
 //! verifier of this kernel refuses would be answered by the program for older kernels. That answer would be
 //! right, but that program steps through all threads. The test has a process of its own, because the choice
 //! is remembered.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use taskdiag::engine::bpf::{self, Bpf};
 use taskdiag::{Engine, Groups, Request};
@@ -35,4 +39,76 @@ fn the_newest_program_loads_for_every_request() {
             );
         }
     }
+}
+
+/// All sources with reads by offset.
+const SOURCES: &[&str] = &[
+    include_str!("../../bpf/details.h"),
+    include_str!("../../bpf/files.h"),
+    include_str!("../../bpf/filestat.h"),
+    include_str!("../../bpf/names.h"),
+    include_str!("../../bpf/paths.h"),
+    include_str!("../../bpf/sockets.h"),
+    include_str!("../../bpf/state.h"),
+    include_str!("../../bpf/vma.h"),
+];
+
+/// The macros that read a member, and what each puts before its name.
+const MACROS: &[(&str, &str)] =
+    &[("RD(", ""), ("RD_MAY(", ""), ("FILE(", "FILE_"), ("INODE(", "INODE_")];
+
+/// The widest read of each member, in bytes, as in `RD(u32, p, NAME)`.
+fn reads() -> BTreeMap<String, u32> {
+    let mut all = BTreeMap::new();
+    let lines = SOURCES.iter().flat_map(|s| s.lines()).filter(|l| !l.starts_with("#define"));
+    let calls = lines.flat_map(|line| {
+        MACROS.iter().flat_map(move |(name, before)| {
+            let is_word =
+                move |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+            let found = line.match_indices(name).filter(move |(at, _)| is_word(*at));
+            found.map(move |(at, _)| (&line[at + name.len()..], *before))
+        })
+    });
+    for (rest, before) in calls {
+        let mut depth = 1;
+        let end = rest.find(|c| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            depth == 0
+        });
+        let arguments = &rest[..end.expect("a call is on one line")];
+        let (kind, name) = arguments.split_once(',').expect("it has arguments");
+        let bytes = match kind {
+            "u8" => 1,
+            "__u16" => 2,
+            "u32" => 4,
+            "u64" => 8,
+            other => panic!("a read of an unknown width: {other}"),
+        };
+        let name = name.rsplit(',').next().unwrap_or_default().trim();
+        let widest = all.entry(format!("{before}{name}")).or_insert(0);
+        *widest = bytes.max(*widest);
+    }
+    all
+}
+
+/// A read that is wider than the member also has what lies beside it. Linux 7.3 made a byte of the int that tells whether a
+/// task runs, and all tasks seemed to run.
+#[test]
+fn reads_by_offset_are_not_wider_than_members() {
+    const NAME: &str = "reads_by_offset_are_not_wider_than_members";
+    let reads = reads();
+    assert!(reads.len() > 100, "the sources are read in another way: {reads:?}");
+    let members: BTreeMap<&str, u32> = Bpf::member_widths().into_iter().collect();
+    if members.is_empty() {
+        return skip(NAME, "this kernel has no types that can be read");
+    }
+    let known: BTreeSet<&str> =
+        reads.keys().map(String::as_str).filter(|name| members.contains_key(name)).collect();
+    assert!(known.len() > 80, "few of the members are known: {known:?}");
+    let wider: Vec<_> = known
+        .iter()
+        .filter(|name| reads[**name] > members[**name])
+        .map(|name| format!("{name}: {} bytes are read of {}", reads[*name], members[*name]))
+        .collect();
+    assert!(wider.is_empty(), "{wider:#?}");
 }

@@ -332,16 +332,24 @@ impl<'a> Btf<'a> {
     /// Offset in bytes of a member, given as a path of names joined by dots, or the size of the
     /// struct for the path `sizeof`.
     pub fn offset(&self, name: &str, path: &str) -> Option<u32> {
-        self.structs.get(name.as_bytes())?.iter().find_map(|id| {
-            if path == "sizeof" {
-                return u32_at(self.types, self.place(*id)? + 8);
-            }
-            let (mut id, mut offset) = (*id, 0);
-            for name in path.split('.') {
-                let (of, within) = self.member(id, name.as_bytes(), 0)?;
-                (id, offset) = (of, offset + within);
-            }
-            Some(offset)
+        self.structs.get(name.as_bytes())?.iter().find_map(|id| match path {
+            "sizeof" => u32_at(self.types, self.place(*id)? + 8),
+            path => Some(self.follow(*id, path)?.1),
+        })
+    }
+
+    /// Size in bytes of such a member.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn width(&self, name: &str, path: &str) -> Option<u32> {
+        let ids = self.structs.get(name.as_bytes())?;
+        ids.iter().find_map(|id| self.size(self.plain(self.follow(*id, path)?.0)?))
+    }
+
+    /// Type and offset of a member of a struct.
+    fn follow(&self, id: u32, path: &str) -> Option<(u32, u32)> {
+        path.split('.').try_fold((id, 0), |(id, offset), name| {
+            let (of, within) = self.member(id, name.as_bytes(), 0)?;
+            Some((of, offset + within))
         })
     }
 
@@ -424,6 +432,8 @@ mod tests {
         assert_eq!(btf.offset("wanted", "plain"), Some(0));
         assert_eq!(btf.offset("wanted", "inner"), Some(8));
         assert_eq!(btf.offset("wanted", "sizeof"), Some(24));
+        assert_eq!(btf.width("wanted", "inner"), Some(8));
+        assert_eq!(btf.width("wanted", "plain.x"), None);
         // a bit field, a member that is not there, a struct that was not wanted
         assert_eq!(btf.offset("wanted", "inside"), None);
         assert_eq!(btf.offset("wanted", "plain.x"), None);

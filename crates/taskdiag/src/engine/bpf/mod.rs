@@ -192,6 +192,13 @@ impl Bpf {
         IS_LEGACY.load(Ordering::Relaxed)
     }
 
+    /// The members that the programs read by offset and this kernel has, by their names in `bpf/offsets.h`, with their sizes
+    /// in bytes.
+    #[cfg(feature = "testing")]
+    pub fn member_widths() -> Vec<(&'static str, u32)> {
+        offsets::widths()
+    }
+
     /// Walk the tasks and only count them. No answer can be faster, so benchmarks compare with it.
     ///
     /// # Errors

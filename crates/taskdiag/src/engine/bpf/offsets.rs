@@ -20,6 +20,11 @@ const HEADER: &str = taskdiag_bpf::OFFSETS;
 /// One line of `offsets.h`.
 #[derive(Clone, Copy, Debug)]
 struct OffsetEntry<'a> {
+    #[cfg_attr(
+        not(feature = "testing"),
+        allow(dead_code, reason = "the programs know it by its place")
+    )]
+    name: &'a str,
     needed: bool,
     of: &'a str,
     path: &'a str,
@@ -40,8 +45,8 @@ fn entries(header: &str) -> impl Iterator<Item = OffsetEntry<'_>> {
             "MAY" => false,
             _ => return None,
         };
-        let mut args = args.split(',').map(str::trim).skip(1);
-        Some(OffsetEntry { needed, of: args.next()?, path: args.next()? })
+        let mut args = args.split(',').map(str::trim);
+        Some(OffsetEntry { name: args.next()?, needed, of: args.next()?, path: args.next()? })
     })
 }
 
@@ -64,6 +69,16 @@ fn find(btf: &Btf<'_>) -> Result<[u16; OFFSETS_MAX], &'static str> {
         }
     }
     Ok(offsets)
+}
+
+/// The members that the programs read by offset and this kernel has, by their names in `offsets.h`, with their sizes in bytes.
+#[cfg(feature = "testing")]
+pub fn widths() -> Vec<(&'static str, u32)> {
+    let of = |btf: &Btf<'_>, e: OffsetEntry<'static>| {
+        let width = e.paths().find_map(|path| btf.width(e.of, path))?;
+        Some((e.name, width))
+    };
+    kernel().map_or(Vec::new(), |btf| entries(HEADER).filter_map(|e| of(btf, e)).collect())
 }
 
 /// The kernel's types, with an index of all that the programs and `offsets.h` name. Each process makes it once, in one
