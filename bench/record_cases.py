@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Has the case that measures a recorder: CPU time and bytes of taskdiag record, and of atop where it is installed.
+"""Has the cases that measure a recorder, and what makes Parquet of its recording: CPU time and bytes of taskdiag record, of atop
+where it is installed, and of taskdiag convert.
 
 A recorder of processes that only sleep would write nearly nothing. So a tenth of the processes wake up ten times a second, and
 new ones begin all the time.
@@ -7,6 +8,7 @@ new ones begin all the time.
 
 import contextlib
 import pathlib
+import resource
 import shutil
 import signal
 import statistics
@@ -17,7 +19,7 @@ import tempfile
 import time
 
 from cases import TASKDIAG, case
-from measuring import Failed
+from measuring import ROOT, RUN_TIMEOUT, Failed
 
 EVERY_S, FRAMES = 10, 7
 # Frames from one key frame to the next (docs/record.md).
@@ -110,3 +112,36 @@ def record(b):
         frames = max((time.time() - begin) / EVERY_S, 1)
         b.figure("CPU, atop / taskdiag record", atop / max(share, 0.001))
         b.figure("bytes, atop / taskdiag record", raw.stat().st_size / frames / 1000 / each)
+
+
+# The command with the feature arrow, in a directory of its own, as the tests have it.
+ARROW = "target/arrow/release/taskdiag"
+
+
+@case("convert-1k", ("procs", 900))
+def convert(b):
+    """1,000 processes, a tenth of which wake up ten times a second: a recording of a minute at 1 s becomes Parquet"""
+    if not (ROOT / ARROW).exists():
+        raise Failed(f"{ARROW} is not there: CARGO_TARGET_DIR=target/arrow cargo build --release -p taskdiag-cli --features arrow")
+    with tempfile.TemporaryDirectory() as home, waking():
+        recording = f"{home}/recording"
+        recorder = subprocess.Popen([TASKDIAG, "record", "--every", "1s", recording], stderr=subprocess.DEVNULL)
+        time.sleep(61)
+        recorder.send_signal(signal.SIGTERM)
+        recorder.wait()
+        frames = sum(f.stat().st_size // 64 for f in pathlib.Path(recording).glob("*.idx"))
+        if frames < 50:
+            raise Failed(f"only {frames} frames were recorded")
+        cpu = []
+        for round in range(6):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            command = [ROOT / ARROW, "convert", recording, f"{home}/lake-{round}"]
+            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, timeout=RUN_TIMEOUT)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        # The first one is the warm-up.
+        each = statistics.median(cpu[1:]) * 1000 / frames
+        size = sum(f.stat().st_size for f in pathlib.Path(f"{home}/lake-0").rglob("*.parquet"))
+        b.note(f"  {frames} frames, {size} bytes of Parquet; CPU of each run, ms: {', '.join(f'{c * 1000:.0f}' for c in cpu)}")
+        b.figure("CPU of taskdiag convert, ms a frame", each)
+        b.figure("CPU of taskdiag convert, % of one CPU, for a frame each 10 s", each / 10_000 * 100)

@@ -6,8 +6,8 @@ use osquery_rust_ng::{
     ExtensionPluginRequest, ExtensionPluginResponse, ExtensionResponse, ExtensionStatus,
 };
 use taskdiag::columns::{self, Builder, Data, Type};
-use taskdiag::field::{Missing, Part};
-use taskdiag::{Choice, Reason};
+use taskdiag::field::{MAPS, Missing, Part};
+use taskdiag::{Choice, Group, Reason};
 
 use crate::context::Context;
 use crate::tables::{Column, Table};
@@ -57,15 +57,11 @@ impl Asked {
         }
         let view = query.view(&answered.snapshot);
         let mut builder = Builder::new(columns.iter().map(|c| c.spec.clone()).collect());
+        let list = if self.table.set.name == MAPS.name { Group::Vma } else { Group::Fd };
         let mut without = 0;
         let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
             if let Some(row) = item.row().filter(|row| matches!(row.part, Part::Without)) {
                 // It is no row, but the reason why there is none.
-                let list = if query.groups().contains(taskdiag::Groups::VMA) {
-                    taskdiag::Group::Vma
-                } else {
-                    taskdiag::Group::Fd
-                };
                 let why = row.view.reason(list).unwrap_or(Reason::Truncated);
                 without += u64::from(Missing::Reason(why).is_amiss());
                 return Ok(());
