@@ -114,8 +114,8 @@ mod tests {
     #[test]
     fn no_column_is_another_thing_than_nothing_said() {
         assert_eq!(context(r#"{"constraints":[],"colsUsed":[]}"#).1, ["pid"]);
-        assert_eq!(context(r#"{"constraints":[]}"#).1.len(), TABLES[0].columns.len());
-        assert_eq!(context("no JSON").1.len(), TABLES[0].columns.len());
+        assert_eq!(context(r#"{"constraints":[]}"#).1.len(), TABLES[0].columns().len());
+        assert_eq!(context("no JSON").1.len(), TABLES[0].columns().len());
     }
 
     #[test]
