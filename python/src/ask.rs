@@ -12,7 +12,7 @@ use taskdiag::engine::procfs::Procfs;
 use taskdiag::field::{self, FILES, MAPS, MEMORY, Missing, Part, Row, SETS, Set, TASKS};
 use taskdiag::files::What;
 use taskdiag::view::{Filter, Item, Key, Plan, Query, View};
-use taskdiag::{Choice, Engine, Error, Groups, Members, Request, Snapshot, Watch};
+use taskdiag::{Choice, Engine, Error, Groups, Request, Snapshot, Watch};
 
 use crate::arrow::Shared;
 use crate::error;
@@ -194,8 +194,6 @@ impl Ask {
         let query = &mut ask.query;
         // Threads may have files of their own, so all are asked for. What they share is in the answer once.
         query.threads = true;
-        // Who has the other end of a pipe is told by name.
-        query.members = Members::of(Groups::BASE, &["comm"]);
         if paths || mapped {
             // A mapping of the program is known by the program's path.
             query.groups |= Groups::PATHS | Groups::FILE_STAT;

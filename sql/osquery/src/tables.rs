@@ -5,7 +5,6 @@ use osquery_rust_ng::plugin::{ColumnDef, ColumnOptions, ColumnType};
 use taskdiag::columns::{Spec, Type};
 use taskdiag::field::{FILES, MAPS, MEMORY, Set, TASKS};
 use taskdiag::view::Query;
-use taskdiag::{Groups, Members};
 
 /// A table.
 #[derive(Debug)]
@@ -16,8 +15,8 @@ pub struct Table {
     pub set: &'static Set,
     /// Is there a row for each thread?
     pub threads: bool,
-    /// Names of the library's columns, with blanks between them. Of tables with more than 63 columns, osquery cannot tell which of the others a query
-    /// needs, and it would ask for all of those.
+    /// Names of the library's columns, with blanks between them. A table has at most 63. Of further columns osquery cannot
+    /// tell which ones a query needs, and would ask for all of them.
     pub columns: &'static str,
 }
 
@@ -103,18 +102,10 @@ impl Table {
         };
         self.columns.split_whitespace().map(column).collect()
     }
-    /// A query of these columns of all rows. Whether a row is there does not depend on the columns.
+    /// A query of these columns of all rows.
     pub fn query<'a>(&self, columns: impl Iterator<Item = &'a Column>) -> Query {
         let mut query = Query::new(self.set, columns.map(|c| c.field));
         query.threads = self.threads;
-        if self.set.name == MEMORY.name {
-            query.groups |= Groups::STATM;
-            query.members = Members::of(Groups::STATM, &["rss_bytes"]);
-        }
-        if self.set.name == FILES.name {
-            // Who has the other end of a pipe is told by name.
-            query.members = Members::of(Groups::BASE, &["comm"]);
-        }
         query
     }
 }
@@ -123,6 +114,7 @@ impl Table {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use taskdiag::Groups;
 
     #[test]
     fn columns_are_the_librarys_and_osquery_can_tell_them_apart() {

@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Field as ArrowField, Schema, Schema
 use taskdiag::columns::Spec;
 use taskdiag::field::{FILES, Field, MAPS, MEMORY, Set, TASKS};
 use taskdiag::view::{Filter, Query};
-use taskdiag::{Group, Groups, Members};
+use taskdiag::{Group, Groups};
 
 use super::arrow;
 
@@ -133,16 +133,6 @@ impl Kind {
     pub fn query(self, columns: impl IntoIterator<Item = &'static Field>) -> Query {
         let mut query = Query::new(self.set(), columns);
         query.threads = self == Kind::Threads;
-        match self {
-            // Whether a row is there must not depend on the columns.
-            Kind::Memory => {
-                query.groups |= Groups::STATM;
-                query.members = Members::of(Groups::STATM, &["rss_bytes"]);
-            }
-            // Who has the other end of a pipe is told by name.
-            Kind::Files | Kind::Sockets => query.members = Members::of(Groups::BASE, &["comm"]),
-            _ => {}
-        }
         if self == Kind::Sockets {
             let (column, value) = IS_SOCKET;
             query.filter = Filter::parse(self.set(), &format!("{column} == {value}")).ok();

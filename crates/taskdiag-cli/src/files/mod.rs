@@ -17,7 +17,7 @@ use taskdiag::engine::auto;
 use taskdiag::field::{self, FILES, Field, Missing, Part, Row};
 use taskdiag::files::{Files, Gap, Locks, Owner};
 use taskdiag::view::{Filter, Left, Opened, Query};
-use taskdiag::{Choice, EngineId, Group, Groups, Members, Reason, Snapshot};
+use taskdiag::{Choice, EngineId, Group, Groups, Reason, Snapshot};
 
 use self::select::FileSelection;
 use crate::answer;
@@ -192,8 +192,6 @@ fn query(args: &FilesArgs) -> Query {
     // Conditions say which rows there are.
     query.groups = select.groups();
     query.groups = query.groups - lacking(args.table.source.engine, query.groups);
-    // The name is looked at by conditions, and for who has the other end of a pipe.
-    query.members = Members::of(Groups::BASE, &["comm"]);
     query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
     // lsof lists no files of threads.
     query.threads = query.groups.has(Group::Fd) && args.strict.is_none();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use taskdiag::field::{FILES, Missing};
 use taskdiag::view::{Filter, Query};
-use taskdiag::{Group, Groups, Members, Snapshot};
+use taskdiag::{Group, Snapshot};
 
 use super::about::About;
 use super::cells::{self, Cells};
@@ -84,7 +84,6 @@ fn query(
     let mut query = Query::new(&FILES, columns.iter().map(|c| c.field));
     query.filter = filter.map(|f| Filter::parse(&FILES, f)).transpose().map_err(Exit::Where)?;
     query.sort = order::keys(&FILES, key.into_iter().collect())?;
-    query.members = Members::of(Groups::BASE, &["comm"]);
     query.threads = true;
     Ok((query, columns))
 }

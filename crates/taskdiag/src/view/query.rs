@@ -36,9 +36,10 @@ pub struct Query {
     pub by: Option<&'static Field>,
     /// Show threads instead of processes.
     pub threads: bool,
-    /// Groups that are wanted besides those that the fields and conditions need. If the rows are files, these groups decide
-    /// which rows there are: FD for descriptors, PATHS for program, working directory and root, VMA for mapped files, about
-    /// which FILE_STAT tells more.
+    /// Groups that are wanted besides those that the fields and conditions need. [`Query::new`] sets those that decide which
+    /// rows there are, so that this never depends on the columns: VMA for mappings and STATM for memory, since kernel threads
+    /// and zombies have none. For files it sets FD, for descriptors. Other groups are possible there: PATHS for program, working
+    /// directory and root, VMA for mapped files, about which FILE_STAT tells more.
     pub groups: Groups,
     /// Members of BASE, STAT and STATM that are wanted besides those that the fields and conditions need.
     pub members: Members,
@@ -73,6 +74,7 @@ impl Query {
             groups: match set {
                 _ if is(set, &MAPS) => Groups::VMA,
                 _ if is(set, &FILES) => Groups::FD,
+                _ if is(set, &MEMORY) => Groups::STATM,
                 _ => Groups::NONE,
             },
             members: Members::NONE,
@@ -99,7 +101,14 @@ impl Query {
     }
     /// The members of BASE, STAT and STATM that are needed.
     pub fn members(&self) -> Members {
-        field::members_of(self.fields()).union(self.select.members()).union(self.members)
+        let rows = match self.set {
+            // Who has the other end of a pipe is told by name.
+            set if is(set, &FILES) => Members::of(Groups::BASE, &["comm"]),
+            set if is(set, &MEMORY) => Members::of(Groups::STATM, &["rss_bytes"]),
+            _ => Members::NONE,
+        };
+        let fields = field::members_of(self.fields());
+        fields.union(self.select.members()).union(self.members).union(rows)
     }
     /// The requests to make.
     pub fn plan(&self) -> Plan {
