@@ -62,13 +62,19 @@ impl Sizes {
             part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
         let many = Sizes::is_by_process(req) && tasks >= MANY && req.groups.intersects(CHAINS);
-        Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: (2 * tasks + 2048) as u32, many }
+        Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: room(tasks), many }
     }
 
     /// Does the walk go along the list of processes?
     pub fn is_by_process(req: &Request) -> bool {
         matches!(req.strategy, Strategy::All | Strategy::Children)
     }
+}
+
+/// How many tasks the walk may see, if there are this many. A quarter more and 2048 can begin before it ends. No more, because
+/// the kernel clears this map in one go, too (see [`most`]), with 8 bytes a task: 1 MB for 100,000 tasks.
+fn room(tasks: usize) -> u32 {
+    u32::try_from(tasks + tasks / 4 + 2048).unwrap_or(u32::MAX)
 }
 
 /// How many chunks to keep free for a task that is begun, beside its first one. Groups of a fixed size fit into the first.
