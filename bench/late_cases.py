@@ -2,9 +2,10 @@
 """Has the cases that measure how long a request keeps others off their CPU: how late a real-time task on each CPU runs at worst.
 
 A real-time task is late for one of two reasons. Either it was awake and did not run, or the interrupt that wakes it came late.
-bench/lateness.c tells the two apart, and the bar is for the first one. If the host does not run this virtual machine for a while,
-both get long. The second row shows how long: a program that never enters the kernel cannot keep a real-time task waiting, so a
-task that waits beside it waits for the host. The time that the host took (steal in /proc/stat) stands beside each row.
+bench/lateness.c tells the two apart, and looks every tenth of a millisecond at what runs while an awake task waits. The bar is for
+the time in which somebody was seen running. The rest of a wait is time in which the CPU itself did not run, because the host did not
+run this virtual machine, or in which interrupts were off. A program that never enters the kernel can turn none off, so its row shows
+how long the host takes the CPU. The time that the host took (steal in /proc/stat) stands beside each row.
 """
 
 import os
@@ -16,9 +17,8 @@ from measuring import OUT, Failed, RUN_TIMEOUT
 
 # Each command is repeated for this time beside the real-time tasks, in seconds. A command that takes longer is run once.
 SECONDS = 6
-# A row that exceeds the bar is measured up to this often, if the host took time meanwhile or if the machine itself, without a request,
-# exceeds it.
-TRIES = 5
+# How often what runs is looked at, in microseconds.
+SAMPLE_US = 100
 # The bar, in microseconds. A run of the BPF program takes 1 ms at most. The rest is for other work of the kernel, such as the
 # end of a process.
 LATE_US = 5_000
@@ -65,10 +65,11 @@ def stolen_ms():
 
 
 def lateness(b, label, command):
-    """Measures real-time tasks while a command is repeated. Returns the worst lateness and the longest wait of an awake task on any
-    CPU in microseconds, the number of waits over 5 ms, and the time that the host took in milliseconds."""
+    """Measures real-time tasks while a command is repeated. Returns the worst lateness on any CPU, the longest wait of an awake task,
+    the longest time in a wait in which somebody ran, and the longest one in which the CPU did not, in microseconds. The number of waits
+    over 5 ms is the last one."""
     stolen = stolen_ms()
-    watch = subprocess.Popen([OUT / "lateness", str(SECONDS)], stdout=subprocess.PIPE, text=True)
+    watch = subprocess.Popen([OUT / "lateness", str(SECONDS), str(SAMPLE_US)], stdout=subprocess.PIPE, text=True)
     end, runs = time.monotonic() + SECONDS, 0
     try:
         while command and time.monotonic() < end:
@@ -86,37 +87,39 @@ def lateness(b, label, command):
         raise
     if watch.returncode:
         raise Failed("bench/lateness failed: a real-time task needs root")
-    cpus = [tuple(map(int, line.split())) for line in said.splitlines()]
-    worst, waited, _ = (max(column) for column in zip(*cpus))
+    lines = said.splitlines()
+    cpus = [tuple(map(int, line.split())) for line in lines if not line.startswith("#")]
+    worst, waited, _, ran, gap = (max(column) for column in zip(*cpus))
     long, stolen = sum(cpu[2] for cpu in cpus), stolen_ms() - stolen
-    each = ", ".join(f"{late / 1e3:.2f}, {wait / 1e3:.2f}" for late, wait, _ in cpus)
-    b.note(f"  {label:<28} kept waiting {waited / 1e3:7.2f} ms, {long} times more than 5 ms, worst lateness {worst / 1e3:7.2f} ms"
-           f"   (each CPU: {each}; {runs} runs; the host took {stolen} ms)")
-    return worst, waited, long, stolen
+    b.note(f"  {label:<28} kept waiting {waited / 1e3:6.2f} ms, {long} times more than 5 ms; in one wait somebody ran for {ran / 1e3:6.2f} ms,"
+           f" the CPU did not for {gap / 1e3:6.2f} ms; worst lateness {worst / 1e3:6.2f} ms   ({runs} runs; the host took {stolen} ms)")
+    if ran > LATE_US:
+        for line in lines:
+            if line.startswith("#"):
+                b.note(f"    {line}")
+    return worst, waited, ran, gap, long
+
+
+def settle(command):
+    """Repeats a request for a while. After 100,000 processes have ended, the kernel keeps the address space of their stacks. Each time
+    somebody frees a lot of memory of the kernel, as a request does with its maps, a worker gives a quarter of it back without a break,
+    which takes 20 ms at first. That is the end of an earlier load. After some dozens of requests it is half a millisecond."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=RUN_TIMEOUT)
 
 
 def table(b, commands, bars):
     b.note(f"  kernel preemption: {preemption()}")
-    # The longest wait without a request, in microseconds.
-    alone = 0
+    settle(commands["ps aux"])
     for label, command in commands.items():
-        asks = command and command is not SPIN
-        # A value above the bar says nothing about the command if the host took time, or if the machine has such waits without a
-        # request. A command that keeps a CPU does so in each of its runs, and a row has dozens of them. So the row is repeated, and
-        # the try with the shortest wait counts. All tries are shown.
-        tries = []
-        for _ in range(TRIES if asks else 1):
-            worst, waited, long, stolen = lateness(b, label, command)
-            tries.append((waited, worst, long))
-            if waited <= LATE_US or (stolen == 0 and alone <= LATE_US):
-                break
-        waited, worst, long = min(tries)
-        if not asks:
-            alone = max(alone, waited)
-        bar = {"at_most": LATE_US} if asks and label in bars else {}
+        worst, waited, ran, gap, long = lateness(b, label, command)
+        bar = {"at_most": LATE_US} if command and command is not SPIN and label in bars else {}
         b.figure(f"worst lateness, us, {label}", worst)
         b.figure(f"times kept waiting for more than 5 ms, {label}", long)
-        b.figure(f"kept waiting, us, {label}", waited, **bar)
+        b.figure(f"kept waiting, us, {label}", waited)
+        b.figure(f"kept waiting while the CPU did not run, us, {label}", gap)
+        b.figure(f"kept waiting while somebody ran, us, {label}", ran, **bar)
 
 
 @case("late-1k", ("procs", 1_000))

@@ -13,10 +13,17 @@
  * machine makes an awake thread wait, too, so these numbers mean something only beside those of a program that never
  * enters the kernel. It ends by itself. It needs root, for SCHED_FIFO.
  *
- * With SAMPLE_US, it also tells what ran during the longest waits. A timer of the kernel notes every SAMPLE_US microseconds
- * what the CPU is doing, and of the longest waits of each CPU the stacks are printed, each with the number of samples. These
- * lines begin with "#". Code that runs with interrupts off has no samples of its own, but is counted where it turns them on. So
- * each wait also has the longest time in it without a sample. It is as long as the wait if the CPU itself did not run.
+ * With SAMPLE_US, it also tells what ran during the waits. A timer of the kernel notes every SAMPLE_US microseconds what the CPU
+ * is doing. Each line then has two more numbers, in microseconds:
+ *
+ * - The longest time in one wait in which samples saw somebody run. Two threads of the kernel do not count. khungtaskd looks
+ *   at each task of the machine every two minutes, and kdamond at samples of its pages all the time, whether anybody asks for
+ *   anything or not. With 100,000 processes, khungtaskd kept a CPU for 45 ms.
+ * - The longest time in one wait without a sample. Then the CPU itself did not run, because the host of a virtual machine took
+ *   it, or it ran with interrupts off.
+ *
+ * Of the longest waits of each CPU the stacks are printed, each with the number of samples. These lines begin with "#". Code
+ * that runs with interrupts off has no samples of its own, but is counted where it turns them on.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -42,6 +49,9 @@ static long seconds, sample_us;
 static long worst_ns[CPUS_MAX], longest_wait_ns[CPUS_MAX];
 static long long_waits[CPUS_MAX];
 static int failed[CPUS_MAX];
+/* With samples, see above. */
+static long long longest_run_ns[CPUS_MAX], longest_gap_ns[CPUS_MAX];
+static const char *const never_ours[] = { "khungtaskd", "kdamond" };
 
 /* A stack that was seen during a wait, innermost function first. */
 struct stack {
@@ -54,6 +64,8 @@ struct stack {
 /* A wait, and the end of it in the kernel's monotonic clock. */
 struct wait {
 	long long waited_ns, late_ns, end_ns;
+	/* How many samples saw somebody run who may be there for a request. */
+	long samples;
 	/* The longest time in it without a sample, and when the last one was. */
 	long long gap_ns, last_ns;
 	int stacks;
@@ -140,6 +152,9 @@ static void add_sample(struct wait *w, unsigned tid, const unsigned long long *i
 		new.comm[got > 0 ? got - 1 : 0] = 0;
 		close(fd);
 	}
+	w->samples++;
+	for (size_t i = 0; i < sizeof(never_ours) / sizeof(never_ours[0]); i++)
+		w->samples -= !strncmp(new.comm, never_ours[i], strlen(never_ours[i]));
 	for (int i = 0; i < w->stacks; i++)
 		if (w->stack[i].frames == new.frames && !strcmp(w->stack[i].comm, new.comm) &&
 		    !memcmp(w->stack[i].frame, new.frame, new.frames * sizeof(new.frame[0]))) {
@@ -158,8 +173,9 @@ static void sampled_at(struct wait *w, long long at)
 }
 
 /* Takes all samples out of the ring, and keeps those of this wait if it is one of the longest. */
-static void take_samples(struct sampler *s, long long waited, long long late)
+static void take_samples(long cpu, long long waited, long long late)
 {
+	struct sampler *s = samplers[cpu];
 	struct perf_event_mmap_page *head = (void *)s->ring;
 	unsigned long long at = head->data_tail, end = __atomic_load_n(&head->data_head, __ATOMIC_ACQUIRE);
 	struct { unsigned pid, tid; unsigned long long time, n, ip[FRAMES_MAX * 2]; } sample;
@@ -169,7 +185,7 @@ static void take_samples(struct sampler *s, long long waited, long long late)
 	for (int i = 1; i < KEPT; i++)
 		if (s->kept[i].waited_ns < shortest->waited_ns)
 			shortest = &s->kept[i];
-	if (waited <= shortest->waited_ns)
+	if (waited <= shortest->waited_ns && waited <= longest_run_ns[cpu] && waited <= longest_gap_ns[cpu])
 		at = end;
 	s->now = (struct wait){ .waited_ns = waited, .late_ns = late, .end_ns = now_ns() };
 	s->now.last_ns = s->now.end_ns - late;
@@ -185,10 +201,15 @@ static void take_samples(struct sampler *s, long long waited, long long late)
 		at += record.size;
 	}
 	__atomic_store_n(&head->data_tail, end, __ATOMIC_RELEASE);
-	if (waited > shortest->waited_ns) {
-		sampled_at(&s->now, s->now.end_ns);
+	sampled_at(&s->now, s->now.end_ns);
+	if (s->now.gap_ns > waited)
+		s->now.gap_ns = waited;
+	if (s->now.samples * sample_us * 1000 > longest_run_ns[cpu])
+		longest_run_ns[cpu] = s->now.samples * sample_us * 1000;
+	if (s->now.gap_ns > longest_gap_ns[cpu])
+		longest_gap_ns[cpu] = s->now.gap_ns;
+	if (waited > shortest->waited_ns)
 		*shortest = s->now;
-	}
 }
 
 static void *watch(void *cpu_at)
@@ -220,7 +241,7 @@ static void *watch(void *cpu_at)
 			longest_wait_ns[cpu] = waits - waited;
 		long_waits[cpu] += waits - waited > LONG_NS;
 		if (sample_us)
-			take_samples(samplers[cpu], waits - waited, late);
+			take_samples(cpu, waits - waited, late);
 		/* What the thread waits outside of its sleep does not count for the next one. */
 		waited = sample_us ? waited_ns(schedstat) : waits;
 	}
@@ -354,7 +375,10 @@ int main(int argc, char **argv)
 				fprintf(stderr, "lateness: no SCHED_FIFO, no schedstat or no samples here; run it as root\n");
 				return 1;
 			}
-			printf("%ld %ld %ld\n", worst_ns[cpu] / 1000, longest_wait_ns[cpu] / 1000, long_waits[cpu]);
+			printf("%ld %ld %ld", worst_ns[cpu] / 1000, longest_wait_ns[cpu] / 1000, long_waits[cpu]);
+			if (sample_us)
+				printf(" %lld %lld", longest_run_ns[cpu] / 1000, longest_gap_ns[cpu] / 1000);
+			printf("\n");
 		}
 	if (sample_us)
 		read_symbols();

@@ -91,7 +91,7 @@ class Late(suites.Suite):
             self.model = model[1]
         for part in output.split("@@case ")[1:]:
             label, _, text = part.partition("\n")
-            cpus = [tuple(map(int, m)) for m in re.findall(r"^(\d+) (\d+) (\d+)$", text, re.M)]
+            cpus = [tuple(map(int, m)) for m in re.findall(r"^(\d+) (\d+) (\d+)(?: \d+ \d+)?$", text, re.M)]
             runs = re.search(r"^@@runs (\d+)$", text, re.M)
             if not cpus or not runs or "@@failed" in text or (COMMANDS[label] and label != SPINS and runs[1] == "0"):
                 result.failed.append(f"{label}: {text.strip()}")
