@@ -34,7 +34,11 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* The pids of the tasks that the walk has seen, in the initial namespace. User space sets the length before the load. */
+/*
+ * The pids of the tasks that the walk saw last, in the initial namespace. User space sets the length, a power of two, before
+ * the load. It is not as long as the list of tasks, because the kernel clears a map in one go. Only if all tasks in it end
+ * between two runs, the place is lost. User space then starts again with a longer one.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(key_size, 4);
@@ -49,19 +53,25 @@ enum { STEPS_MAX = 8000000 };
 /* Does the walk go along the list of processes? */
 #define IN_LIST (cfg.strategy == TASK_DIAG_DUMP_ALL || cfg.strategy == TASK_DIAG_DUMP_CHILDREN)
 
-/* Enter the current task into `seen`. Returns false if there is no room. */
-static __always_inline bool note(void)
+/* The entry of `seen` for the task with this number in the walk. */
+static __always_inline u32 *seen_at(u32 n)
 {
-	u32 i = st.nseen, *e = bpf_map_lookup_elem(&seen, &i);
+	u32 at = n & cfg.seen_mask;
 
-	if (!e) {
-		st.overflow = st.done = 1;
-		return false;
-	}
-	*e = st.pid;
-	st.nseen = i + 1;
+	return bpf_map_lookup_elem(&seen, &at);
+}
+
+/* Enter the current task into `seen`. */
+static __always_inline void note(void)
+{
+	u32 *e = seen_at(st.nseen);
+
+	if (e)
+		*e = st.pid;
+	st.nseen++;
+	if (st.reached < st.nseen)
+		st.reached = st.nseen;
 	st.counted++;
-	return true;
 }
 
 /* The task of a list node, as a number. */
@@ -116,7 +126,7 @@ enum { GONE, FOUND, CHANGING };
  * thread now has its pid, its start time and its place in the list. A later task with the same pid began after the request. */
 GROUP_FN last_seen(void)
 {
-	u32 i = st.nseen - 1, *e = bpf_map_lookup_elem(&seen, &i), is;
+	u32 *e = seen_at(st.nseen - 1), is;
 	struct task_struct *t, *p;
 
 	st.walk = 0;
@@ -152,6 +162,11 @@ static __always_inline bool find_place(u64 first)
 		if (!st.nseen) {
 			st.walk = first;
 			return true;
+		}
+		/* The entry before this one was overwritten. */
+		if (st.reached - st.nseen > cfg.seen_mask) {
+			st.overflow = st.done = 1;
+			return false;
 		}
 		is = last_seen();
 		if (is == CHANGING)
@@ -282,8 +297,8 @@ GROUP_FN come_to(void)
 		st.full = 1;
 		return END_RUN;
 	}
-	if (!begun && !note())
-		return END_RUN;
+	if (!begun)
+		note();
 	if (wanted)
 		return WRITE;
 	return is_late(2) ? END_RUN : GO_ON;

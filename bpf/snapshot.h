@@ -51,13 +51,15 @@ struct config {
 	__u32 reserve;
 	/* Is the reader in the initial pid namespace? Then the numbers in the task itself are right. */
 	__u32 first_ns;
-	/* sizes of the tables of names and of shared objects, which are powers of two, minus one */
+	/* sizes of the tables of names, of shared objects, and of tasks that were seen. They are powers of two, minus one. */
 	__u32 names_mask;
 	__u32 shared_mask;
+	__u32 seen_mask;
 	/* Load memory of the next processes early (ahead.h), which pays for long lists? */
 	__u32 ahead;
 	/* members of STATM that need not be written */
 	__u32 skip_statm;
+	__u32 padding;
 	/* A run ends after this time to give the CPU back, and the next one goes on where it ended. */
 	__u64 slice_ns;
 	/* Where the machine's memory ends (a physical address; 0: page tables are not read), and the
@@ -91,7 +93,7 @@ struct state {
 	/* results, which user space reads after each run */
 	__u32 done;		/* all tasks are written */
 	__u32 overflow;		/* `seen` was too short, so user space starts again with a longer one */
-	__u32 nseen;		/* entries of `seen` */
+	__u32 nseen;		/* tasks before the place of the walk */
 	__u32 full;		/* the output has no room for the next task */
 	__u32 used[CHUNKS_MAX];	/* bytes written to each chunk */
 	__u64 tasks;
@@ -111,6 +113,7 @@ struct state {
 	__u32 slice;
 	__u64 own;		/* where user space has mapped this state */
 	/* from here on, only the programs use the members */
+	__u32 reached;		/* the largest nseen of this answer */
 	__u32 first_slice;	/* of this answer; table entries of earlier runs belong to earlier answers */
 	__u32 part_begun;
 	/* where the command line or environment of the task goes on, and how long it was at first */

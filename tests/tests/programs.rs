@@ -6,10 +6,12 @@
 //! is remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use taskdiag::engine::bpf::{self, Bpf};
-use taskdiag::{Engine, Groups, Request};
-use taskdiag_tests::skip;
+use taskdiag::{Engine, Groups, Request, Snapshot};
+use taskdiag_tests::{Mktask, skip};
 
 #[test]
 fn the_newest_program_loads_for_every_request() {
@@ -39,6 +41,50 @@ fn the_newest_program_loads_for_every_request() {
             );
         }
     }
+}
+
+/// A walk that loses its place, because all tasks that it remembers have ended, begins anew. No task is lost or twice.
+#[test]
+fn a_walk_that_loses_its_place_begins_anew() {
+    const NAME: &str = "a_walk_that_loses_its_place_begins_anew";
+    let me = std::process::id();
+    if let Err(e) = Bpf::untried().run(&Request::one(me, Groups::BASE)) {
+        return skip(NAME, &e.to_string());
+    }
+    if Bpf::fell_back() {
+        return skip(NAME, "the program for older kernels remembers no tasks");
+    }
+    let (repeats, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let stable = Mktask::start(&["threads", "20"]).expect("a process");
+    std::thread::scope(|scope| {
+        // Each of 64 threads is another one after a moment. A walk that rests behind them finds that all it remembers have ended.
+        for _ in 0..64 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let short = || std::thread::sleep(Duration::from_micros(500));
+                    let _ =
+                        std::thread::Builder::new().spawn(short).map(std::thread::JoinHandle::join);
+                }
+            });
+        }
+        let asking = || {
+            let mut engine = Bpf::untried().forgetful();
+            let end = Instant::now() + Duration::from_secs(60);
+            while repeats.load(Ordering::Relaxed) < 3 && Instant::now() < end {
+                let asked = engine.run(&Request::all_threads(Groups::BASE)).expect("an answer");
+                let snapshot = Snapshot::parse(asked.stream).expect("a stream");
+                let mut seen = BTreeSet::new();
+                assert!(snapshot.tasks().all(|t| seen.insert(t.pid())), "a task is twice");
+                let own = snapshot.tasks().filter(|t| t.tgid() == stable.pid());
+                assert_eq!(own.count(), 21, "a thread is lost");
+                repeats.store(engine.repeats(), Ordering::Relaxed);
+            }
+        };
+        let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(asking));
+        stop.store(true, Ordering::Relaxed);
+        asked.unwrap_or_else(|e| std::panic::resume_unwind(e));
+    });
+    assert!(repeats.load(Ordering::Relaxed) >= 3, "no walk lost its place within a minute");
 }
 
 /// All sources with reads by offset.

@@ -188,9 +188,13 @@ impl Asker {
     fn new(o: &Options, rnd: &mut Random, strategy: Strategy, pid: u32) -> Asker {
         let (engine, source) = match o.program {
             Program::Legacy => (Bpf::legacy(), Source::LegacyBpf),
-            // A list of so few tasks would not look ahead.
-            _ if rnd.below(4) != 0 => (Bpf::untried().looking_ahead(), Source::KeptBpf),
-            _ => (Bpf::untried(), Source::KeptBpf),
+            // A list of so few tasks would not look ahead, and a walk over them would not lose its place.
+            _ => match rnd.below(8) {
+                0 => (Bpf::untried(), Source::KeptBpf),
+                1 => (Bpf::untried().forgetful(), Source::KeptBpf),
+                2 => (Bpf::untried().looking_ahead().forgetful(), Source::KeptBpf),
+                _ => (Bpf::untried().looking_ahead(), Source::KeptBpf),
+            },
         };
         // Under emulation the load of a program takes a hundred times as long as an answer.
         let times = if rnd.below(4) == 0 { 1 } else { KEPT };

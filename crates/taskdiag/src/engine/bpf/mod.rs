@@ -83,6 +83,10 @@ pub struct Bpf {
     mappings: u64,
     /// Load the code that looks ahead, also for a short list (a test).
     ahead: bool,
+    /// Remember two tasks, end each run soon, and rest after it (a test).
+    forgetful: bool,
+    /// How often a walk lost its place and was repeated.
+    repeats: u64,
     /// Keep what is loaded for the next request.
     keep: bool,
     kept: Option<Kept>,
@@ -152,6 +156,18 @@ impl Bpf {
     #[cfg(feature = "testing")]
     pub fn looking_ahead(self) -> Bpf {
         Bpf { ahead: true, ..self }
+    }
+
+    /// Remembers only two tasks of a walk at first, ends its runs soon and rests between them, so that it often loses its place.
+    #[cfg(feature = "testing")]
+    pub fn forgetful(self) -> Bpf {
+        Bpf { forgetful: true, ..self }
+    }
+
+    /// How often a walk lost its place and was repeated.
+    #[cfg(feature = "testing")]
+    pub fn repeats(&self) -> u64 {
+        self.repeats
     }
 
     /// For requests that are the trial themselves: with what is loaded kept for the next one, if `keep`, and room for
@@ -291,10 +307,13 @@ impl Bpf {
         let mut sizes = Sizes::estimate(req, self.mappings);
         sizes.many |= self.ahead && Sizes::is_by_process(req);
         if let (Strategy::All | Strategy::AllThread, true) = (req.strategy, req.watch.is_some()) {
-            req.expect(sizes.tasks as usize);
+            req.expect(sizes.tasks);
         }
         let expected = sizes.chunks * CHUNK_FULL;
         sizes.chunks = sizes.chunks.min(sizes::most(req.groups));
+        if self.forgetful {
+            sizes = Sizes { seen: 2, forgetful: true, ..sizes };
+        }
         let mut syscalls = 0;
         loop {
             let mut run =
@@ -311,8 +330,9 @@ impl Bpf {
                 }
                 return Ok((stream, syscalls));
             }
-            // There are more tasks than expected.
-            sizes.tasks = run.state().nseen.saturating_mul(2);
+            // All tasks that it remembered have ended.
+            sizes.seen *= 2;
+            self.repeats += 1;
         }
     }
 }

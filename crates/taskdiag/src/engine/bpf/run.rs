@@ -34,6 +34,9 @@ const LOAD_SYSCALLS: u64 = 34;
 /// meanwhile. The start of a run costs some microseconds.
 const SLICE_NS: u64 = 1_000_000;
 
+/// How long a walk that is to lose its place rests after each run.
+const REST: Duration = Duration::from_millis(1);
+
 /// How long a run waits for an exec to end that moves the task where the walk rests. It lasts for some instructions, unless the thread
 /// that calls exec does not get a processor.
 const EXEC_PAUSE: Duration = Duration::from_millis(1);
@@ -50,6 +53,7 @@ pub struct LoadedProgram {
     /// All of the output, mapped for as long as the program is kept.
     out: Option<Mapping>,
     chunks: usize,
+    forgetful: bool,
     /// System calls for the current answer.
     pub syscalls: u64,
 }
@@ -102,9 +106,11 @@ impl LoadedProgram {
             first_ns: u32::from(in_first_pid_namespace()),
             names_mask: names - 1,
             shared_mask: shared - 1,
+            seen_mask: sizes.seen - 1,
             ahead: u32::from(!count_only && sizes.many),
             skip_statm: !req.members.statm & Statm::ALL_VALID,
-            slice_ns: SLICE_NS,
+            padding: 0,
+            slice_ns: if sizes.forgetful { 0 } else { SLICE_NS },
             ram_end,
             pte_address,
             gate_start,
@@ -117,7 +123,7 @@ impl LoadedProgram {
         let init = [
             MapInit { name: skel::RODATA, max_entries: 0, value: config.as_bytes() },
             MapInit { name: "out", max_entries: sizes.chunks as u32, value: &[] },
-            MapInit { name: "seen", max_entries: sizes.tasks, value: &[] },
+            MapInit { name: "seen", max_entries: sizes.seen, value: &[] },
             MapInit { name: "names", max_entries: names, value: &[] },
             MapInit { name: "shared", max_entries: shared, value: &[] },
         ];
@@ -127,6 +133,7 @@ impl LoadedProgram {
         let state = Mapping::new(loaded.map(".bss"), state).map_err(at("mapping the state"))?;
         let link = sys::link(&loaded.programs[0]).map_err(at("attaching the iterator"))?;
         let (iter, out, chunks) = (None, None, sizes.chunks);
+        let forgetful = sizes.forgetful;
         let mut run = LoadedProgram {
             loaded,
             legacy,
@@ -135,6 +142,7 @@ impl LoadedProgram {
             state,
             out,
             chunks,
+            forgetful,
             syscalls: LOAD_SYSCALLS,
         };
         run.begin(req)?;
@@ -264,6 +272,9 @@ impl LoadedProgram {
         let (mut seen, mut stopped) = (0, false);
         loop {
             self.step().map_err(unavailable)?;
+            if self.forgetful {
+                std::thread::sleep(REST);
+            }
             let State { done, overflow, full, target, tasks, .. } = *self.state();
             if overflow != 0 {
                 return Ok(None);

@@ -15,6 +15,9 @@ pub fn most(groups: Groups) -> usize {
     reserve(groups).max(1) + 1
 }
 
+/// The most tasks that a walk remembers at first. It needs the last of them that is still there, so it would only lose its
+/// place if so many ended within a millisecond or two. The list takes 8 bytes for each, and the kernel clears that in one go, too.
+const SEEN_MAX: usize = 16384;
 /// From this number of processes on, the walk loads memory of the next ones early (`bpf/ahead.h`). The verifier takes about a
 /// millisecond for that code.
 const MANY: usize = 2000;
@@ -27,15 +30,19 @@ const CHAINS: Groups = Groups::STATM.union(Groups::CMDLINE);
 pub struct Sizes {
     /// Chunks of output.
     pub chunks: usize,
-    /// Tasks that the walk may see.
-    pub tasks: u32,
+    /// Tasks that the walk will probably see.
+    pub tasks: usize,
+    /// How many of them it remembers: a power of two.
+    pub seen: u32,
+    /// End each run soon, and rest after it, so that the walk often loses its place (a test).
+    pub forgetful: bool,
     /// Are there so many processes that it pays to load the code which looks ahead?
     pub many: bool,
 }
 
 impl Sizes {
     /// Estimate them from the number of tasks on the machine, so that the whole answer fits if it is not huge. A wrong
-    /// guess only costs time: chunks are emptied and used again, and if the list of tasks is too short, the walk is
+    /// guess only costs time: chunks are emptied and used again, and if too few tasks are remembered, the walk is
     /// repeated.
     pub fn estimate(req: &Request, mappings: u64) -> Sizes {
         let tasks = match req.strategy {
@@ -44,7 +51,8 @@ impl Sizes {
                 // A third more than estimated, because an answer that does not fit has to be copied as a whole.
                 let bytes = mappings.saturating_mul(size_of::<taskdiag_wire::Vma>() * 4 / 3);
                 let chunks = bytes / CHUNK_FULL + reserve(req.groups) + 1;
-                return Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: 2, many: false };
+                let chunks = chunks.min(CHUNKS_MAX);
+                return Sizes { chunks, tasks: 1, seen: 1, forgetful: false, many: false };
             }
             Strategy::All | Strategy::Children => estimate::processes(),
             Strategy::AllThread | Strategy::Thread => estimate::threads(),
@@ -62,19 +70,14 @@ impl Sizes {
             part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
         let many = Sizes::is_by_process(req) && tasks >= MANY && req.groups.intersects(CHAINS);
-        Sizes { chunks: chunks.min(CHUNKS_MAX), tasks: room(tasks), many }
+        let seen = (tasks + tasks / 4 + 1024).next_power_of_two().min(SEEN_MAX) as u32;
+        Sizes { chunks: chunks.min(CHUNKS_MAX), tasks, seen, forgetful: false, many }
     }
 
     /// Does the walk go along the list of processes?
     pub fn is_by_process(req: &Request) -> bool {
         matches!(req.strategy, Strategy::All | Strategy::Children)
     }
-}
-
-/// How many tasks the walk may see, if there are this many. A quarter more and 2048 can begin before it ends. No more, because
-/// the kernel clears this map in one go, too (see [`most`]), with 8 bytes a task: 1 MB for 100,000 tasks.
-fn room(tasks: usize) -> u32 {
-    u32::try_from(tasks + tasks / 4 + 2048).unwrap_or(u32::MAX)
 }
 
 /// How many chunks to keep free for a task that is begun, beside its first one. Groups of a fixed size fit into the first.

@@ -335,7 +335,7 @@ mod tests {
             for request in [Request::all_threads(groups), Request::one(1, groups)] {
                 match LoadedProgram::start(
                     &request,
-                    Sizes { chunks: 3, tasks: 64, many: false },
+                    Sizes { chunks: 3, ..Sizes::estimate(&request, 0) },
                     false,
                     false,
                 ) {
