@@ -194,7 +194,9 @@ mod tests {
             assert_eq!(plan(&filtered(&TASKS, columns, filter)), want, "{columns} {filter}");
         }
         let memory = filtered(&MEMORY, "pss", "comm == x");
-        assert_eq!(plan(&memory), Some((base, base | Groups::ROLLUP)));
+        // STATM tells which tasks have memory, whatever the columns are.
+        let memory_groups = base | Groups::STATM | Groups::ROLLUP;
+        assert_eq!(plan(&memory), Some((base, memory_groups)));
         let maps = filtered(&MAPS, "size", "comm == x and size > 1G");
         assert_eq!(plan(&maps), Some((base, base | Groups::VMA)));
         assert_eq!(plan(&filtered(&MAPS, "size", "comm == x or size > 1G")), None);
