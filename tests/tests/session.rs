@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use taskdiag::engine::bpf::Bpf;
@@ -42,8 +43,13 @@ fn choices() -> Vec<EngineId> {
     ids.collect()
 }
 
+/// Sessions keep files of all processes open. Where the tests of this file run in one process, a test that counts such files runs
+/// without the others.
+static SESSIONS: RwLock<()> = RwLock::new(());
+
 #[test]
 fn tells_who_began_and_who_ended() {
+    let _others = SESSIONS.read().unwrap_or_else(PoisonError::into_inner);
     for engine in choices() {
         let groups = Groups::BASE | Groups::STAT | Groups::CMDLINE;
         let mut session =
@@ -76,6 +82,7 @@ fn tells_who_began_and_who_ended() {
 
 #[test]
 fn cpu_time_is_what_was_used() {
+    let _others = SESSIONS.read().unwrap_or_else(PoisonError::into_inner);
     for engine in choices() {
         let request = Request::one(std::process::id(), Groups::STAT);
         let mut session = Session::open(request, Choice::Only(engine)).expect("it opens");
@@ -148,6 +155,7 @@ fn names_and_shared_lists_are_in_each_answer() {
 
 #[test]
 fn a_process_that_ends_is_not_there_and_the_session_goes_on() {
+    let _others = SESSIONS.read().unwrap_or_else(PoisonError::into_inner);
     for engine in choices() {
         let child = Sleeper::new();
         let request = Request::one(child.id(), Groups::BASE);
@@ -313,6 +321,7 @@ fn later_answers_cost_less(session: &mut Session, first: u64, most: f64) {
 
 #[test]
 fn procfs_keeps_files_open_up_to_a_limit_and_closes_those_of_the_dead() {
+    let _alone = SESSIONS.write().unwrap_or_else(PoisonError::into_inner);
     let many: Vec<Sleeper> = (0..40).map(|_| Sleeper::new()).collect();
     let pids: Vec<u32> = many.iter().map(Sleeper::id).collect();
     let request = Request::all(Groups::BASE | Groups::STAT);
@@ -342,6 +351,7 @@ fn procfs_keeps_files_open_up_to_a_limit_and_closes_those_of_the_dead() {
 
 #[test]
 fn procfs_keeps_the_files_of_sizes_open_too() {
+    let _alone = SESSIONS.write().unwrap_or_else(PoisonError::into_inner);
     let mut many: Vec<Sleeper> = (0..40).map(|_| Sleeper::new()).collect();
     let pids: Vec<u32> = many.iter().map(Sleeper::id).collect();
     let groups = Groups::BASE | Groups::STATM;
