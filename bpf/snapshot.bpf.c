@@ -122,6 +122,18 @@ GROUP_FN step(void)
 
 enum { GONE, FOUND, CHANGING };
 
+/*
+ * The task with a pid, held, or 0. If another thread calls exec, the kernel gives it the pid of the first thread, which it then
+ * releases. A search that had come to the old task by then holds nothing, although the pid is there. The next one finds the
+ * new task.
+ */
+static __always_inline struct task_struct *hold_task(u32 nr)
+{
+	struct task_struct *t = bpf_task_from_pid(nr);
+
+	return t ? t : bpf_task_from_pid(nr);
+}
+
 /* Is the last seen task still there? If so, st.walk is set to it. If another thread of its process has done an exec, that
  * thread now has its pid, its start time and its place in the list. A later task with the same pid began after the request. */
 GROUP_FN last_seen(void)
@@ -132,7 +144,7 @@ GROUP_FN last_seen(void)
 	st.walk = 0;
 	if (!e)
 		return GONE;
-	t = bpf_task_from_pid(*e);
+	t = hold_task(*e);
 	if (!t)
 		return GONE;
 	p = PLAIN(t);
@@ -204,7 +216,7 @@ static __always_inline u64 find_target(void)
 		find_pid();
 		nr = st.found ? R(CAST(struct pid, (void *)st.found), numbers[0].nr) : 0;
 	}
-	t = bpf_task_from_pid(nr);
+	t = hold_task(nr);
 	if (!t)
 		return 0;
 	p = PLAIN(t);
