@@ -68,7 +68,7 @@ fn a_walk_that_loses_its_place_begins_anew() {
             });
         }
         let asking = || {
-            let mut engine = Bpf::untried().forgetful();
+            let mut engine = Bpf::untried().forgetful().keeping();
             let end = Instant::now() + Duration::from_secs(60);
             while repeats.load(Ordering::Relaxed) < 3 && Instant::now() < end {
                 let asked = engine.run(&Request::all_threads(Groups::BASE)).expect("an answer");

@@ -287,7 +287,10 @@ impl Bpf {
             }
             answered => answered?,
         };
-        let Some(stream) = answered else { return Ok(None) };
+        let Some(stream) = answered else {
+            self.repeats += 1;
+            return Ok(None);
+        };
         let syscalls = kept.run.syscalls;
         self.kept = Some(kept);
         Ok(Some((stream, syscalls)))
