@@ -22,8 +22,8 @@
  * - The longest time in one wait without a sample. Then the CPU itself did not run, because the host of a virtual machine took
  *   it, or it ran with interrupts off.
  *
- * Of the longest waits of each CPU the stacks are printed, each with the number of samples. These lines begin with "#". Code
- * that runs with interrupts off has no samples of its own, but is counted where it turns them on.
+ * It also prints the longest waits of each CPU, with the stacks that were seen in each and how many samples saw them. These
+ * lines begin with "#". Code that runs with interrupts off has no samples of its own, but is counted where it turns them on.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -13,16 +13,24 @@ use taskdiag::engine::bpf::{self, Bpf};
 use taskdiag::{Engine, Groups, Request, Snapshot};
 use taskdiag_tests::{Mktask, skip};
 
+/// Does the newest program work here? If not, the test is skipped, and says why.
+fn is_newest(test: &str) -> bool {
+    let asked = Bpf::untried().run(&Request::one(std::process::id(), Groups::BASE));
+    let why = match asked {
+        Ok(_) if !Bpf::fell_back() => return true,
+        Ok(_) => String::from("this kernel has no task iterators in programs"),
+        Err(e) => e.to_string(),
+    };
+    skip(test, &why);
+    false
+}
+
 #[test]
 fn the_newest_program_loads_for_every_request() {
-    const NAME: &str = "the_newest_program_loads_for_every_request";
+    if !is_newest("the_newest_program_loads_for_every_request") {
+        return;
+    }
     let me = std::process::id();
-    if let Err(e) = Bpf::untried().run(&Request::one(me, Groups::BASE)) {
-        return skip(NAME, &e.to_string());
-    }
-    if Bpf::fell_back() {
-        return skip(NAME, "this kernel has no task iterators in programs");
-    }
     let files = Groups::FD | Groups::PATHS | Groups::VMA | Groups::FILE_STAT;
     let alone = bpf::GROUPS.iter().map(Groups::from);
     let without = bpf::GROUPS.iter().map(|g| bpf::GROUPS - g.into());
@@ -46,13 +54,9 @@ fn the_newest_program_loads_for_every_request() {
 /// A walk that loses its place, because all tasks that it remembers have ended, begins anew. No task is lost or twice.
 #[test]
 fn a_walk_that_loses_its_place_begins_anew() {
-    const NAME: &str = "a_walk_that_loses_its_place_begins_anew";
-    let me = std::process::id();
-    if let Err(e) = Bpf::untried().run(&Request::one(me, Groups::BASE)) {
-        return skip(NAME, &e.to_string());
-    }
-    if Bpf::fell_back() {
-        return skip(NAME, "the program for older kernels remembers no tasks");
+    // The program for older kernels remembers no tasks.
+    if !is_newest("a_walk_that_loses_its_place_begins_anew") {
+        return;
     }
     let (repeats, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let stable = Mktask::start(&["threads", "20"]).expect("a process");

@@ -309,9 +309,6 @@ impl Bpf {
         may_be_called()?;
         let mut sizes = Sizes::estimate(req, self.mappings);
         sizes.many |= self.ahead && Sizes::is_by_process(req);
-        if let (Strategy::All | Strategy::AllThread, true) = (req.strategy, req.watch.is_some()) {
-            req.expect(sizes.tasks);
-        }
         let expected = sizes.chunks * CHUNK_FULL;
         sizes.chunks = sizes.chunks.min(sizes::most(req.groups));
         if self.forgetful {
@@ -319,6 +316,10 @@ impl Bpf {
         }
         let mut syscalls = 0;
         loop {
+            // A walk that begins anew does all tasks once more.
+            if matches!(req.strategy, Strategy::All | Strategy::AllThread) {
+                req.expect(sizes.tasks);
+            }
             let mut run =
                 LoadedProgram::start(req, sizes, false, self.legacy).map_err(unavailable)?;
             let memory = self.keep.then(|| self.memory(expected));

@@ -15,8 +15,8 @@ pub fn most(groups: Groups) -> usize {
     reserve(groups).max(1) + 1
 }
 
-/// The most tasks that a walk remembers at first. It needs the last of them that is still there, so it would only lose its
-/// place if so many ended within a millisecond or two. The list takes 8 bytes for each, and the kernel clears that in one go, too.
+/// The most tasks that a walk remembers at first. It needs the last of them that is still there, so it loses its place only if
+/// all of them end between two runs. More would hold a CPU for longer, because the kernel clears 8 bytes for each in one go.
 const SEEN_MAX: usize = 16384;
 /// From this number of processes on, the walk loads memory of the next ones early (`bpf/ahead.h`). The verifier takes about a
 /// millisecond for that code.
