@@ -12,11 +12,14 @@ use taskdiag::engine::procfs::Procfs;
 use taskdiag::field::{self, FILES, MAPS, MEMORY, Missing, Part, Row, SETS, Set, TASKS};
 use taskdiag::files::What;
 use taskdiag::view::{Filter, Item, Key, Plan, Query, View};
-use taskdiag::{Choice, Engine, Error, Groups, Request, Snapshot, Watch};
+use taskdiag::{Choice, Engine, Error, Groups, Request, SessionCache, Snapshot, Watch};
 
 use crate::arrow::Shared;
 use crate::error;
 use taskdiag::columns::{Builder, Lacks, Spec};
+
+/// Programs in Python ask for the same again and again, through functions that have no place for what is loaded.
+static CACHE: SessionCache = SessionCache::new();
 
 /// `"pid,comm"` or `["pid", "comm"]`.
 #[derive(Clone, Debug, FromPyObject)]
@@ -248,7 +251,7 @@ impl Ask {
             r.budget = self.limits.budget;
             r.max_rss_bytes = self.limits.max_rss;
         });
-        let answered = plan.ask(self.choice)?;
+        let answered = plan.ask_cached(self.choice, &CACHE)?;
         if let Some(pid) = self.one.filter(|pid| answered.nobody.contains(pid)) {
             return Err(Error::NoSuchProcess(pid));
         }

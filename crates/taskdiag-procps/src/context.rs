@@ -4,12 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use taskdiag::{Choice, Error, Request, Snapshot, TaskView};
+use taskdiag::{Choice, Error, Repeated, TaskView};
 
 use crate::abi::{Abi, PidsCounts, PidsFetch, PidsInfo, PidsResult, PidsStack, THREADS_TOO};
 use crate::fill::{Common, Own, Task, fd_has_size};
 use crate::item::Item;
-use crate::kept::Kept;
 use crate::old::Old;
 use crate::plan::Plan;
 use crate::real::{Real, Version};
@@ -47,39 +46,6 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// How often a request is asked before a session is opened for it. `top -n1` asks twice, and to load programs for one more answer
-/// costs more than it saves.
-const ASKED_ALONE: u32 = 2;
-
-/// Answers one request, again and again.
-#[derive(Default)]
-struct Source {
-    asked: u32,
-    last: Option<Snapshot>,
-    kept: Option<Kept>,
-    /// The program closed descriptors of a session, and would do so again.
-    was_robbed: bool,
-}
-
-impl Source {
-    /// Asks. Programs stay loaded where a request is asked often.
-    fn ask(&mut self, request: &Request) -> Result<&Snapshot, Error> {
-        self.asked += 1;
-        self.last = None;
-        if self.kept.as_ref().is_some_and(|kept| !kept.is_whole()) {
-            self.kept = None;
-            self.was_robbed = true;
-        }
-        if self.asked <= ASKED_ALONE || self.was_robbed {
-            return Ok(self.last.insert(taskdiag::query(request)?));
-        }
-        if self.kept.as_ref().is_none_or(|kept| !kept.is_for(request)) {
-            self.kept = Some(Kept::open(request.clone(), Choice::Auto)?);
-        }
-        self.kept.as_mut().expect("it was opened").refresh()
-    }
-}
-
 /// What a task had used at the last fetch: clock ticks, major and minor faults.
 type Past = HashMap<u32, [u64; 3]>;
 
@@ -91,7 +57,7 @@ pub struct Context {
     pub info: *mut PidsInfo,
     plan: Option<Plan>,
     /// For `reap`: of processes, and of threads.
-    sources: [(Source, Source); 2],
+    sources: [(Repeated, Repeated); 2],
     reaped: Rows,
     past: Past,
     counts: Box<PidsCounts>,
@@ -235,9 +201,9 @@ impl Context {
         self.common.has_comm = plan.has_comm;
         let own = Own::now();
         let (source, process_source) = &mut self.sources[usize::from(threads)];
-        let snapshot = source.ask(&plan.request(threads))?;
+        let snapshot = source.ask(&plan.request(threads), Choice::Auto)?;
         let processes = match plan.processes(threads, self.version) {
-            Some(request) => Some(process_source.ask(&request)?),
+            Some(request) => Some(process_source.ask(&request, Choice::Auto)?),
             None => None,
         };
         stats::answered(snapshot);

@@ -11,7 +11,6 @@ mod context;
 mod exports;
 mod fill;
 mod item;
-mod kept;
 mod names;
 mod old;
 mod plan;

@@ -54,7 +54,7 @@ mod watch;
 
 pub use bytes::Bytes;
 pub use changes::{Changes, Stayed};
-pub use engine::auto::{Choice, Session, query, query_each, query_with};
+pub use engine::auto::{Choice, Repeated, Session, SessionCache, query, query_each, query_with};
 pub use engine::{Answer, Cost, Engine, EngineId, Support};
 pub use error::{Cause, Error};
 pub use field::Rate;

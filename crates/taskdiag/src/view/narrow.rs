@@ -7,11 +7,12 @@
 use std::collections::{HashMap, HashSet};
 
 use super::filter::{Filter, Sieve, Truth};
+use super::plan::Query;
 use super::select::Selection;
 use crate::engine::auto::{Prices, few};
 use crate::field::{Context, Row};
 use crate::request::Members;
-use crate::{Base, Choice, Error, Groups, Request, Snapshot, Strategy, query_with};
+use crate::{Base, Choice, Error, Groups, Request, Snapshot, Strategy};
 
 /// Groups that are not cheap for all tasks: lists, walks over pages, and values that tasks share.
 const DEAR: Groups = Groups::VMA
@@ -81,16 +82,16 @@ impl Narrow {
             Truth::Unknown(_, why) => why.is_amiss(),
         }
     }
-    /// Ask.
-    pub(super) fn ask(&self, choice: Choice) -> Result<Snapshot, Error> {
+    /// Ask. `query` answers what is about all tasks.
+    pub(super) fn ask(&self, choice: Choice, query: Query<'_>) -> Result<Snapshot, Error> {
         let prices = Prices::new(&self.all, choice)?;
         // If most tasks pass, the first step is wasted. So it is done only if it may save enough.
         let (first, all) = (prices.of(&self.first), prices.of(&self.all));
         let is_worth_it = if self.is_rare() { first * 11 <= all * 10 } else { first * 2 <= all };
         if !is_worth_it {
-            return query_with(&self.all, choice);
+            return query(&self.all);
         }
-        let first = query_with(&self.first, choice)?;
+        let first = query(&self.first)?;
         let threads = self.all.strategy == Strategy::AllThread;
         let (cx, sieve) = (Context::of(&first, threads), Sieve::new(self.filter.as_ref()));
         let mut begun = HashMap::new();
@@ -116,7 +117,7 @@ impl Narrow {
             ..self.all.clone()
         };
         if !stopped && prices.of_each(&one, processes.len()) > prices.of(&self.all) {
-            return query_with(&self.all, choice);
+            return query(&self.all);
         }
         let requests: Vec<Request> =
             processes.into_iter().map(|pid| Request { pid, ..one.clone() }).collect();
@@ -255,7 +256,7 @@ mod tests {
         let me = std::process::id();
         let procfs = Choice::Only(crate::EngineId::Procfs);
         let one = Request::one(me, Groups::BASE);
-        let first = query_with(&one, procfs).expect("/proc is there");
+        let first = crate::query_with(&one, procfs).expect("/proc is there");
         // No process can have the second pid.
         let requests = [one, Request::one(i32::MAX as u32, Groups::BASE)];
         for (taken, tasks) in [(true, 1), (false, 0)] {

@@ -3,10 +3,15 @@
 
 use super::narrow::Narrow;
 use super::select::Selection;
-use crate::{Choice, Error, Groups, Request, Snapshot, Strategy, query_each, query_with};
+use crate::{
+    Choice, Error, Groups, Request, SessionCache, Snapshot, Strategy, query_each, query_with,
+};
 
 /// Up to this many pids are asked for one by one. More are picked from a list of all tasks.
 pub const FEW_PIDS: usize = 32;
+
+/// Answers one request.
+pub(super) type Query<'a> = &'a dyn Fn(&Request) -> Result<Snapshot, Error>;
 
 /// The requests to make.
 #[derive(Clone, Debug)]
@@ -73,8 +78,18 @@ impl Plan {
     /// # Errors
     /// As [`query_with`], except that pids that do not exist are no error.
     pub fn ask(&self, choice: Choice) -> Result<Answered, Error> {
+        self.ask_by(choice, &|request| query_with(request, choice))
+    }
+    /// As [`ask`](Plan::ask), for a program that may make the same plan again soon: what the cache knows is not loaded again.
+    ///
+    /// # Errors
+    /// As [`ask`](Plan::ask).
+    pub fn ask_cached(&self, choice: Choice, cache: &SessionCache) -> Result<Answered, Error> {
+        self.ask_by(choice, &|request| cache.query(request, choice))
+    }
+    fn ask_by(&self, choice: Choice, query: Query<'_>) -> Result<Answered, Error> {
         let (snapshot, nobody) = match self {
-            Plan::One(request) => match query_with(request, choice) {
+            Plan::One(request) => match query(request) {
                 // Asked as one of several pids, a missing process is not an error but is reported in the answer.
                 Err(Error::NoSuchProcess(_) | Error::Hidden { .. }) => {
                     query_each(std::slice::from_ref(request), choice)?
@@ -82,7 +97,7 @@ impl Plan {
                 answer => (answer?, Vec::new()),
             },
             Plan::Each(requests) => query_each(requests, choice)?,
-            Plan::Narrow(narrow) => (narrow.ask(choice)?, Vec::new()),
+            Plan::Narrow(narrow) => (narrow.ask(choice, query)?, Vec::new()),
         };
         Ok(Answered { snapshot, nobody })
     }

@@ -15,6 +15,8 @@ use taskdiag_wire::AlignedBuf;
 #[derive(Debug, Default)]
 pub struct Engines {
     keep: bool,
+    /// Close the files of /proc after each answer all the same.
+    without_files: bool,
     bpf: Option<Bpf>,
     kernel: Option<Kernel>,
     service: Option<Service>,
@@ -25,6 +27,11 @@ impl Engines {
     /// Engines for a request that is repeated. They stay open, and programs stay loaded.
     pub fn kept() -> Engines {
         Engines { keep: true, ..Engines::default() }
+    }
+
+    /// The same, but that no files of /proc stay open.
+    pub fn without_files(self) -> Engines {
+        Engines { without_files: true, ..self }
     }
 
     pub fn are_kept(&self) -> bool {
@@ -56,6 +63,7 @@ impl Engines {
                 none => none.insert(Kernel::new()?).run(req),
             },
             EngineId::Service => self.service.get_or_insert_with(|| Service::open(true)).run(req),
+            EngineId::Procfs if self.without_files => Procfs::new()?.run(req),
             EngineId::Procfs => match &mut self.procfs {
                 Some(procfs) => procfs.run(req),
                 none => none.insert(Procfs::new()?.keeping()).run(req),

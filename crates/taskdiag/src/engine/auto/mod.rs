@@ -8,7 +8,9 @@ mod engines;
 #[cfg(feature = "view")]
 mod few;
 mod join;
+mod kept;
 mod refs;
+mod repeated;
 mod session;
 mod text;
 
@@ -24,6 +26,7 @@ use self::cost::{EnginePart, Facts, Split, decide};
 use self::engines::Engines;
 #[cfg(feature = "view")]
 pub(crate) use self::few::{Prices, few};
+pub use self::repeated::{Repeated, SessionCache};
 pub use self::session::Session;
 use crate::bytes::Bytes;
 use crate::engine::bpf::{self, Bpf};

@@ -1,6 +1,7 @@
 //! A request that is repeated, and what changed between two answers.
 
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use super::Planned;
 use super::choice::Choice;
@@ -9,6 +10,7 @@ use crate::changes::Changes;
 use crate::error::Error;
 use crate::request::{Members, Request};
 use crate::snapshot::Snapshot;
+use crate::watch::Watch;
 use taskdiag_wire::{Group, Groups};
 
 /// A request that is asked again and again, and its last two answers.
@@ -52,6 +54,15 @@ impl Session {
     /// [`Error::Setting`] if the environment variable does not name an engine, [`Error::Unavailable`] if `choice` may not
     /// be used.
     pub fn open(request: Request, choice: Choice) -> Result<Session, Error> {
+        Session::with(request, choice, Engines::kept())
+    }
+
+    /// A session with these engines.
+    pub(super) fn with(
+        request: Request,
+        choice: Choice,
+        engines: Engines,
+    ) -> Result<Session, Error> {
         super::resolved(choice)?;
         let start = Members::of(Groups::BASE, &["start_time_ns"]);
         let members = match request.groups.has(Group::Base) {
@@ -59,7 +70,6 @@ impl Session {
             false => Members { base: start.base, ..request.members },
         };
         let request = Request { groups: request.groups | Groups::BASE, members, ..request };
-        let engines = Engines::kept();
         Ok(Session { request, choice, engines, planned: None, now: None, before: None })
     }
 
@@ -79,6 +89,17 @@ impl Session {
             self.engines.recycle(memory);
         }
         Ok(self.now.insert(new))
+    }
+
+    /// Who looks on from the next answer on.
+    pub(super) fn set_watch(&mut self, watch: Option<Arc<Watch>>) {
+        self.request.watch = watch;
+    }
+
+    /// Give the last answer away. There is no [`previous`](Self::previous) one until there are two new ones.
+    pub(super) fn take(&mut self) -> Option<Snapshot> {
+        self.before = None;
+        self.now.take()
     }
 
     /// The last answer, or `None` before the first.

@@ -1,31 +1,41 @@
-//! A session that stays open between two calls of the program, which does not know it.
+//! A session that stays open between two calls of a program that does not know it, as in a library that has the interface of
+//! another one.
 //!
 //! A program may close all file descriptors that are not its own, as daemons do when they begin, and its next files get the
 //! same numbers. To use the session then would read its files, and to drop the session would close them. So each descriptor is
 //! compared with what it was after the last answer, and where one differs, the session is left alone for good.
+//!
+//! A program may also give up its rights, or go to another root. A BPF program that is loaded and a file of /proc that is open
+//! would still tell what they did before, so the session ends where the caller is not the same.
 
 use std::ffi::c_long;
 use std::mem::{ManuallyDrop, MaybeUninit, size_of};
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
-use taskdiag::{Choice, Error, Request, Session, Snapshot};
+use rustix::thread::CapabilitySet;
+
+use super::choice::Choice;
+use super::engines::Engines;
+use super::session::Session;
+use crate::error::Error;
+use crate::request::Request;
+use crate::snapshot::Snapshot;
+use crate::watch::Watch;
 
 /// A session, and what its descriptors are.
+#[derive(Debug)]
 pub struct Kept {
     session: ManuallyDrop<Session>,
     noted: Vec<(RawFd, Option<Identity>)>,
+    caller: Caller,
 }
 
 impl Kept {
-    /// Opens a session.
-    pub fn open(request: Request, choice: Choice) -> Result<Kept, Error> {
-        let session = ManuallyDrop::new(Session::open(request, choice)?);
-        Ok(Kept { session, noted: Vec::new() })
-    }
-
-    /// Whether it is a session for such requests. They differ in nothing else as long as the items are the same.
-    pub fn is_for(&self, request: &Request) -> bool {
-        self.session.request().strategy == request.strategy
+    /// Opens a session with these engines.
+    pub fn open(request: Request, choice: Choice, engines: Engines) -> Result<Kept, Error> {
+        let session = ManuallyDrop::new(Session::with(request, choice, engines)?);
+        Ok(Kept { session, noted: Vec::new(), caller: Caller::now() })
     }
 
     /// Does it still have all its descriptors? Otherwise it must not be used.
@@ -33,13 +43,36 @@ impl Kept {
         self.noted.iter().all(|(fd, was)| was.is_some() && Identity::of(*fd) == *was)
     }
 
+    /// Does the process still have the rights and the view of the machine that it had?
+    pub fn is_of_caller(&self) -> bool {
+        self.caller == Caller::now()
+    }
+
     /// Asks again.
-    pub fn refresh(&mut self) -> Result<&Snapshot, Error> {
+    pub fn refresh(&mut self, watch: Option<Arc<Watch>>) -> Result<&Snapshot, Error> {
+        self.session.set_watch(watch);
         let done = self.session.refresh().map(drop);
         let fds = self.session.descriptors();
         self.noted = fds.into_iter().map(|fd| (fd, Identity::of(fd))).collect();
         done?;
         Ok(self.session.snapshot().expect("there is an answer"))
+    }
+
+    /// As if the program had another file under the number of one of its descriptors.
+    #[cfg(test)]
+    pub fn rob_for_test(&mut self) {
+        self.noted[0].1 = None;
+    }
+
+    /// As if it had been opened by a process with other rights.
+    #[cfg(test)]
+    pub fn change_caller_for_test(&mut self) {
+        self.caller.user = !self.caller.user;
+    }
+
+    /// Gives the last answer away.
+    pub fn take(&mut self) -> Option<Snapshot> {
+        self.session.take()
     }
 }
 
@@ -48,6 +81,36 @@ impl Drop for Kept {
         if self.is_whole() {
             // SAFETY: nobody uses it after this.
             unsafe { ManuallyDrop::drop(&mut self.session) };
+        }
+    }
+}
+
+/// Who asks: what decides which tasks and values the engines may tell.
+#[derive(Debug, PartialEq, Eq)]
+struct Caller {
+    pid: u32,
+    user: u32,
+    group: u32,
+    capabilities: Option<CapabilitySet>,
+    /// Device and inode of the namespaces, the root directory and /proc.
+    places: [Option<(u64, u64)>; 5],
+}
+
+impl Caller {
+    fn now() -> Caller {
+        let place = |path| rustix::fs::stat(path).ok().map(|s| (s.st_dev, s.st_ino));
+        Caller {
+            pid: std::process::id(),
+            user: rustix::process::geteuid().as_raw(),
+            group: rustix::process::getegid().as_raw(),
+            capabilities: rustix::thread::capabilities(None).ok().map(|c| c.effective),
+            places: [
+                place("/"),
+                place("/proc"),
+                place("/proc/self/ns/user"),
+                place("/proc/self/ns/pid"),
+                place("/proc/self/ns/cgroup"),
+            ],
         }
     }
 }
@@ -127,12 +190,13 @@ fn number(fd: RawFd) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::EngineId;
     use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-    use taskdiag::{EngineId, Groups};
+    use taskdiag_wire::Groups;
 
     fn kept(engine: EngineId) -> Kept {
         let request = Request::all(Groups::BASE | Groups::STAT);
-        Kept::open(request, Choice::Only(engine)).expect("it opens")
+        Kept::open(request, Choice::Only(engine), Engines::kept()).expect("it opens")
     }
 
     /// Puts another file under the number, as a program does that closes everything and opens something.
@@ -144,10 +208,10 @@ mod tests {
     #[test]
     fn files_of_the_program_are_left_alone() {
         let mut kept = kept(EngineId::Procfs);
-        assert!(kept.refresh().expect("an answer").tasks().len() > 0);
+        assert!(kept.refresh(None).expect("an answer").tasks().len() > 0);
         let (fd, _) = *kept.noted.first().expect("it keeps files");
         assert!(kept.is_whole());
-        assert!(kept.refresh().expect("an answer").tasks().len() > 0 && kept.is_whole());
+        assert!(kept.refresh(None).expect("an answer").tasks().len() > 0 && kept.is_whole());
         let file = tempfile();
         replace(fd, file.as_raw_fd());
         assert!(!kept.is_whole());
@@ -161,7 +225,7 @@ mod tests {
     fn maps_of_the_program_are_left_alone() {
         let (mut ours, mut theirs) = (kept(EngineId::Bpf), kept(EngineId::Bpf));
         for kept in [&mut ours, &mut theirs] {
-            if let Err(e) = kept.refresh() {
+            if let Err(e) = kept.refresh(None) {
                 eprintln!("SKIPPED: {e}");
                 return;
             }
