@@ -10,9 +10,14 @@
 //! All of that is read from /proc/PID of the caller, which needs no rights. But the number could be another process's by
 //! then. So the kernel gives a descriptor for the process that connected (`SO_PEERPIDFD`), and the process must be alive
 //! *after* all was read. The credentials that the kernel adds to each question say that it was that process which asked.
+//!
+//! The table of mounts is long, and a caller that polls would have it read for each question. So what was read stays open.
+//! The kernel marks an open table when a mount of its namespace changes, and the first line of a new one tells whether the
+//! caller still has that namespace and that root directory: it has the number of a mount, which is in one namespace only, and
+//! the path of this mount from the root. What neither shows is a change of the options of /proc by a process of another
+//! namespace. The service has the same file system, so it looks at its own table before each walk.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -25,6 +30,11 @@ const SO_PEERPIDFD: libc::c_int = 77;
 const LABELS: [&str; 3] = ["attr/current", "attr/apparmor/current", "attr/smack/current"];
 /// The longest file about a caller that is read. A table of mounts may be long.
 const LONGEST: usize = 1 << 20;
+/// Bytes of a table of mounts that have the number of the first mount, and its path. The kernel makes no more lines of the
+/// table than are asked for.
+const FIRST: usize = 64;
+/// How often the mounts of a caller may change while it is judged.
+const TRIES: usize = 3;
 
 /// What callers are compared with: the service itself.
 #[derive(Debug)]
@@ -46,6 +56,26 @@ pub struct Peer {
     /// The user who connected.
     pub uid: u32,
     pidfd: Option<OwnedFd>,
+    held: Option<Held>,
+}
+
+/// What stays open of a caller that was judged.
+#[derive(Debug)]
+struct Held {
+    /// Its directory in /proc. It and all files below stand for this process, also when another one has its number.
+    dir: OwnedFd,
+    status: OwnedFd,
+    /// `None`: the kernel has no time namespaces.
+    offsets: Option<OwnedFd>,
+    mounts: Option<Mounts>,
+}
+
+/// An open table of mounts that was found plain.
+#[derive(Debug)]
+struct Mounts {
+    table: OwnedFd,
+    /// Its begin.
+    first: Vec<u8>,
 }
 
 impl Own {
@@ -63,7 +93,9 @@ impl Own {
             let path = format!("/proc/self/{name}");
             read(CWD, &path).map_err(|e| format!("{path}: {e}"))
         };
-        let proc = plain_proc(&read("mountinfo")?)
+        let table = open(CWD, "/proc/self/mountinfo").and_then(|table| read_long(&table));
+        let table = table.map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
+        let proc = plain_proc(&table)
             .ok_or("/proc is not a plain mount (hidepid, subset, or something mounted on it)")?;
         let has = |name: &&str| !is_no_label(&self::read(CWD, &format!("/proc/self/{name}")));
         let labels = LABELS.into_iter().filter(has).collect();
@@ -72,39 +104,100 @@ impl Own {
         Ok(Own { proc, uid_map: read("uid_map")?, gid_map: read("gid_map")?, offsets, labels })
     }
 
+    /// Does the proc file system still show everything to everyone?
+    pub fn is_plain(&self) -> bool {
+        let table = open(CWD, "/proc/self/mountinfo").and_then(|table| read_long(&table));
+        table.is_ok_and(|table| plain_proc(&table) == Some(self.proc))
+    }
+
     /// May this caller be told what /proc shows everyone?
     ///
     /// # Errors
     /// Why not.
-    pub fn judge(&self, peer: &Peer, sender: Option<i32>) -> Result<(), Refusal> {
-        if peer.pid == 0 || sender != i32::try_from(peer.pid).ok() || !peer.is_alive() {
+    pub fn judge(&self, peer: &mut Peer, sender: Option<i32>) -> Result<(), Refusal> {
+        let unknown = |_| Refusal::UnknownCaller;
+        if peer.pid == 0 || sender != i32::try_from(peer.pid).ok() {
             return Err(Refusal::UnknownCaller);
         }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let path = format!("/proc/{}", peer.pid);
-        let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())
-            .map_err(|_| Refusal::UnknownCaller)?;
-        let read = |name: &str| read(&dir, name).map_err(|_| Refusal::UnknownCaller);
-        has_plain_status(&read("status")?, peer.pid)?;
+        let held = match &mut peer.held {
+            Some(held) => held,
+            none => none.insert(Held::open(peer.pid).map_err(unknown)?),
+        };
+        has_plain_status(&read_short(&held.status).map_err(unknown)?, peer.pid)?;
+        let read = |name: &str| read(&held.dir, name).map_err(unknown);
         if read("uid_map")? != self.uid_map || read("gid_map")? != self.gid_map {
             return Err(Refusal::UserNamespace);
         }
         // The offsets are those for new children of the caller, which are its own but for a caller that deceives itself.
-        let its = offsets(&dir, "timens_offsets").map_err(|_| Refusal::UnknownCaller)?;
+        let its = held.offsets.as_ref().map(read_short).transpose().map_err(unknown)?;
         if its != self.offsets {
             return Err(Refusal::TimeNamespace);
         }
-        if plain_proc(&read("mountinfo")?) != Some(self.proc) {
-            return Err(Refusal::Mounts);
-        }
         for label in &self.labels {
-            match self::read(&dir, label) {
+            match self::read(&held.dir, label) {
                 Ok(label) if is_unconfined(&label) => {}
                 no if is_no_label(&no) => {}
                 _ => return Err(Refusal::Confined),
             }
         }
-        peer.is_alive().then_some(()).ok_or(Refusal::UnknownCaller)
+        let pidfd = peer.pidfd.as_ref().ok_or(Refusal::UnknownCaller)?;
+        for _ in 0..TRIES {
+            let mounts = match held.mounts.take() {
+                Some(mounts) if mounts.are_those_of(&held.dir) => mounts,
+                _ => Mounts::read(&held.dir, self.proc)?,
+            };
+            if is_quiet(pidfd, &mounts.table)? {
+                held.mounts = Some(mounts);
+                return Ok(());
+            }
+            // A mount has changed, so the table is read again.
+        }
+        Err(Refusal::Busy)
+    }
+}
+
+impl Held {
+    fn open(pid: u32) -> io::Result<Held> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(CWD, format!("/proc/{pid}"), flags, Mode::empty())?;
+        let offsets = match open(&dir, "timens_offsets") {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened?),
+        };
+        Ok(Held { status: open(&dir, "status")?, offsets, dir, mounts: None })
+    }
+}
+
+impl Mounts {
+    /// Reads the table of a process.
+    fn read(dir: &OwnedFd, proc: (u32, u32)) -> Result<Mounts, Refusal> {
+        let unknown = |_| Refusal::UnknownCaller;
+        let table = open(dir, "mountinfo").map_err(unknown)?;
+        let bytes = read_long(&table).map_err(unknown)?;
+        match plain_proc(&bytes) == Some(proc) {
+            true => Ok(Mounts { table, first: bytes[..bytes.len().min(FIRST)].to_vec() }),
+            false => Err(Refusal::Mounts),
+        }
+    }
+    /// Are these still the namespace and the root directory of the process?
+    fn are_those_of(&self, dir: &OwnedFd) -> bool {
+        let mut first = [0; FIRST];
+        let got = open(dir, "mountinfo").and_then(|now| Ok(rustix::io::read(now, &mut first)?));
+        got.is_ok_and(|got| first[..got] == *self.first)
+    }
+}
+
+/// Is nothing to be seen: has no mount of a table changed since it was opened?
+///
+/// # Errors
+/// The process has ended.
+fn is_quiet(pidfd: &OwnedFd, table: &OwnedFd) -> Result<bool, Refusal> {
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut both = [PollFd::new(pidfd, PollFlags::IN), PollFd::new(table, PollFlags::PRI)];
+    poll(&mut both, Some(&now)).map_err(|_| Refusal::UnknownCaller)?;
+    match both[0].revents().is_empty() {
+        true => Ok(both[1].revents().is_empty()),
+        false => Err(Refusal::UnknownCaller),
     }
 }
 
@@ -117,7 +210,8 @@ impl Peer {
         // SAFETY: all zeroes are a ucred.
         let mut who: libc::ucred = unsafe { std::mem::zeroed() };
         option(connection, libc::SO_PEERCRED, &mut who)?;
-        Ok(Peer { pid: u32::try_from(who.pid).unwrap_or(0), uid: who.uid, pidfd: None })
+        let pid = u32::try_from(who.pid).unwrap_or(0);
+        Ok(Peer { pid, uid: who.uid, pidfd: None, held: None })
     }
 
     /// Opens a pidfd, by which we know whether the process still lives.
@@ -147,15 +241,44 @@ fn option<T>(fd: BorrowedFd<'_>, name: libc::c_int, to: &mut T) -> io::Result<()
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A whole file. One that is too long is an error, because a part of it proves nothing.
+fn open(dir: impl AsFd, name: &str) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// A whole file of short lines.
 fn read(dir: impl AsFd, name: &str) -> io::Result<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?);
-    let mut bytes = Vec::with_capacity(4096);
-    file.take(LONGEST as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > LONGEST {
-        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    read_short(&open(dir, name)?)
+}
+
+/// A whole file that is open, from its begin, if none of its lines is longer than half a page or it is made all at once.
+///
+/// The kernel fills a page with lines, and stops where the next one has no room. So a text that leaves half of the page is
+/// whole, and needs no second read to find its end. In a table of mounts a line may be as long as its mount's options.
+fn read_short(file: &OwnedFd) -> io::Result<Vec<u8>> {
+    let mut bytes = [0; 4096];
+    match rustix::io::pread(file, &mut bytes, 0)? {
+        got if got < bytes.len() / 2 => Ok(bytes[..got].to_vec()),
+        _ => read_long(file),
     }
+}
+
+/// A whole file that is open, from its begin. One that is too long is an error, because a part of it proves nothing.
+fn read_long(file: &OwnedFd) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 16 << 10];
+    let mut len = 0;
+    loop {
+        match rustix::io::pread(file, &mut bytes[len..], len as u64)? {
+            0 => break,
+            got => len += got,
+        }
+        if len > LONGEST {
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+        }
+        if len == bytes.len() {
+            bytes.resize(2 * len, 0);
+        }
+    }
+    bytes.truncate(len);
     Ok(bytes)
 }
 
@@ -341,8 +464,9 @@ mod tests {
         let own = Own::look().expect("tests run where /proc is plain");
         let mounts = std::fs::read("/proc/self/mountinfo").expect("it can be read");
         assert_eq!(plain_proc(&mounts), Some(own.proc));
-        let me = Peer { pid: std::process::id(), uid: 0, pidfd: None };
+        let mut me = Peer { pid: std::process::id(), uid: 0, pidfd: None, held: None };
         let sender = Some(me.pid as i32);
-        assert_eq!(own.judge(&me, sender), Err(Refusal::UnknownCaller), "it may have ended");
+        assert_eq!(own.judge(&mut me, sender), Err(Refusal::UnknownCaller), "it may have ended");
+        assert!(own.is_plain());
     }
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::serve::Server;
+use crate::serve::{CONNECTIONS, Server};
 
 const HELP: &str = "\
 Keep BPF programs loaded, and tell every user what /proc shows everyone.
@@ -123,20 +123,31 @@ fn listen(path: &Path) -> Result<OwnedFd, String> {
     Ok(listener.into())
 }
 
-/// As many descriptors as may be had, since each connection takes two.
-fn raise_limit() {
+/// Allows as many descriptors as may be had, and returns for how many connections they suffice.
+fn raise_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the calls read and write one struct. If they fail, fewer clients are served at a time.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max.min(8192);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+            let wanted = limit.rlim_max.min(8192).max(limit.rlim_cur);
+            let more = libc::rlimit { rlim_cur: wanted, ..limit };
+            if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const more) == 0 {
+                limit = more;
+            }
         }
     }
+    room(limit.rlim_cur)
+}
+
+/// How many connections there may be with so many descriptors: each takes six (the socket, and five of its process), and the
+/// service itself some hundred.
+fn room(descriptors: u64) -> usize {
+    let most = descriptors.saturating_sub(200) / 6;
+    usize::try_from(most).map_or(CONNECTIONS, |most| most.clamp(1, CONNECTIONS))
 }
 
 fn serve(options: Options) -> Result<(), String> {
-    raise_limit();
+    let room = raise_limit();
     let (listener, idle) = match (options.socket, from_systemd()?) {
         (None, Some(fd)) => (fd, Some(options.idle.unwrap_or(Duration::from_secs(60)))),
         (Some(path), None) => (listen(&path)?, options.idle),
@@ -149,7 +160,8 @@ fn serve(options: Options) -> Result<(), String> {
             ));
         }
     };
-    let mut server = Server::new(listener).map_err(|e| format!("preparing to listen: {e}"))?;
+    let mut server =
+        Server::new(listener, room).map_err(|e| format!("preparing to listen: {e}"))?;
     server.run(idle).map_err(|e| format!("waiting for requests: {e}"))
 }
 
@@ -194,6 +206,12 @@ mod tests {
             assert!(options(bad).is_err(), "{bad:?}");
         }
         assert!(options(&["--help"]).is_err_and(|t| t.contains("--socket PATH")));
+    }
+
+    #[test]
+    fn each_connection_has_its_descriptors() {
+        assert_eq!((room(8192), room(1024), room(100)), (CONNECTIONS, 137, 1));
+        assert_eq!(room(u64::MAX), CONNECTIONS);
     }
 
     #[test]

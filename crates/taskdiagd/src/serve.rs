@@ -22,7 +22,7 @@ use crate::caller::{Own, Peer};
 use crate::fair::Fair;
 
 /// The most connections at a time.
-const CONNECTIONS: usize = 1024;
+pub const CONNECTIONS: usize = 1024;
 /// A connection on which nobody asks for this long is closed.
 const QUIET: Duration = Duration::from_secs(60);
 /// How often old connections and accounts are looked for.
@@ -70,11 +70,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server on a socket that listens.
+    /// A server on a socket that listens, for so many connections at a time.
     ///
     /// # Errors
     /// What the system says.
-    pub fn new(listener: OwnedFd) -> std::io::Result<Server> {
+    pub fn new(listener: OwnedFd, room: usize) -> std::io::Result<Server> {
         rustix::net::sockopt::set_socket_passcred(&listener, true)?;
         refuse_descriptors(&listener);
         rustix::io::ioctl_fionbio(&listener, true)?;
@@ -89,7 +89,7 @@ impl Server {
             listener,
             epoll,
             connections: HashMap::new(),
-            room: CONNECTIONS,
+            room,
             next: LISTENER + 1,
             fair: Fair::default(),
             answers: Answers::new(),
@@ -258,17 +258,22 @@ impl Server {
 
     fn answer(&mut self, question: &Question) {
         let begin = cpu_time();
-        let Some(connection) = self.connections.get(&question.from) else { return };
+        let Some(connection) = self.connections.get_mut(&question.from) else { return };
         let uid = connection.peer.uid;
-        let judged = match &self.own {
-            Ok(own) => own.judge(&connection.peer, question.sender),
-            Err(_) => Err(Refusal::Mounts),
-        };
-        let told = judged.and_then(|()| tell(&mut self.answers, question));
-        // The answer took time. If the process has ended meanwhile, another one may hold the socket.
-        let told = told.and_then(|t| match connection.peer.is_alive() {
-            true => Ok(t),
-            false => Err(Refusal::UnknownCaller),
+        let told = self.own.as_ref().map_err(|_| Refusal::Mounts).and_then(|own| {
+            own.judge(&mut connection.peer, question.sender)?;
+            if is_made(&self.answers, question) {
+                return tell(&mut self.answers, question);
+            }
+            if !own.is_plain() {
+                return Err(Refusal::Mounts);
+            }
+            let told = tell(&mut self.answers, question)?;
+            // The walk took time. If the process has ended meanwhile, another one may hold the socket.
+            match connection.peer.is_alive() {
+                true => Ok(told),
+                false => Err(Refusal::UnknownCaller),
+            }
         });
         let (bytes, file) = match &told {
             Ok(Told::Bytes(bytes)) => {
@@ -462,7 +467,7 @@ mod tests {
         fn new() -> Here {
             let dir = tempfile::tempdir().expect("a directory");
             let listener = UnixListener::bind(dir.path().join("socket")).expect("a socket");
-            let server = Server::new(listener.into()).expect("it can listen");
+            let server = Server::new(listener.into(), CONNECTIONS).expect("it can listen");
             Here { dir, server }
         }
         fn connect(&self) -> UnixStream {

@@ -96,6 +96,84 @@ fn callers_in_a_chroot() {
     assert!(said.starts_with("Here(") || said.starts_with("File("), "it is the same /proc: {said}");
 }
 
+/// A caller may change what it can see after it was answered once. What the service kept of it must not hide that.
+#[test]
+fn callers_that_change() {
+    let Some(daemon) = Daemon::start("callers_that_change") else { return };
+    let new = tempfile::tempdir().expect("a directory");
+    let new = new.path().to_str().expect("text");
+    let changed = |before: &[&str], what: &str| {
+        // Its mounts are its own, and a second root is prepared.
+        let prepared = mounts(&format!("mount --bind / {new} && mount --bind /proc {new}/proc"));
+        let words: Vec<&str> =
+            prepared.iter().map(String::as_str).chain(before.iter().copied()).collect();
+        let mut command = daemon.command(&words, "helper", ARGS);
+        let out = command.env(WHAT, "change").env("TASKDIAG_TEST_CHANGE", what).output();
+        let out = out.expect("it runs");
+        let said = text(&out.stdout);
+        let line = |key: &str| {
+            let found = said.lines().find_map(|l| l.split_once(key));
+            found.map_or_else(|| panic!("{what}: {said} {}", text(&out.stderr)), |l| l.1.to_owned())
+        };
+        let is_answer = |reply: &str| reply.starts_with("Here(") || reply.starts_with("File(");
+        assert!(is_answer(&line("before: ")), "{what}: {said}");
+        let (after, again) = (line("after: "), line("again: "));
+        match is_answer(&after) {
+            true => assert!(is_answer(&again), "{what}: {said}"),
+            // It would be refused again, so it is disconnected.
+            false => assert_eq!(again, "closed", "{what}: {said}"),
+        }
+        if is_answer(&after) { String::from("answer") } else { after }
+    };
+    for what in [
+        "nothing",
+        "chroot=/",
+        "mount-namespace",
+        "mount=/mnt",
+        "umount=/dev/shm",
+        "mount=/mnt umount=/mnt",
+        &format!("chroot={new}"),
+    ] {
+        assert_eq!(changed(&[], what), "answer", "{what}");
+    }
+    for what in [
+        "mount=/proc",
+        "mount=/proc/1",
+        "child=/proc/1",
+        "umount=/proc",
+        "chroot=/usr",
+        &format!("chroot={new}/usr"),
+        "mount-namespace mount=/proc",
+        "mount-namespace umount=/proc",
+        &format!("umount={new}/proc chroot={new}"),
+        &format!("mount={new}/proc/1 chroot={new}"),
+    ] {
+        assert_eq!(changed(&[], what), "Refused(Mounts)", "{what}");
+    }
+    assert_eq!(changed(NOBODY, "no-new-privs"), "Refused(Confined)");
+    assert_eq!(changed(NOBODY, "user-namespace"), "Refused(UserNamespace)");
+    assert_eq!(changed(NOBODY, "nothing"), "answer");
+}
+
+/// The options of a proc file system may be changed through a mount of it in another namespace, of which the caller's table
+/// tells nothing. The service and its caller run in a pid namespace here, whose /proc is its own.
+#[test]
+fn a_proc_that_is_changed_from_elsewhere() {
+    let Some(daemon) = Daemon::start("a_proc_that_is_changed_from_elsewhere") else { return };
+    let dir = daemon.dir().to_str().expect("text");
+    let script = "mount --make-rprivate / && umount -l /proc && mount -t proc proc /proc || exit 1; \
+                  \"$0/taskdiagd\" --socket \"$0/inner\" & \
+                  while ! test -S \"$0/inner\"; do sleep 0.01; done; \"$@\"";
+    let words = ["unshare", "--pid", "--fork", "--mount", "sh", "-c", script, dir];
+    let mut command = daemon.command(&words, "helper", ARGS);
+    command.env("TASKDIAG_SOCKET", daemon.dir().join("inner"));
+    command.env(WHAT, "change").env("TASKDIAG_TEST_CHANGE", "hidepid-elsewhere");
+    let out = command.output().expect("it runs");
+    let said = text(&out.stdout);
+    assert!(said.contains("before: Here("), "{said} {}", text(&out.stderr));
+    assert!(said.contains("after: Refused(Mounts)"), "{said} {}", text(&out.stderr));
+}
+
 /// A seccomp filter may keep the caller from opening files. The filter here allows everything.
 #[test]
 fn callers_with_a_seccomp_filter() {

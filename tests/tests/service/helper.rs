@@ -21,6 +21,7 @@ fn run() {
     match std::env::var(WHAT).unwrap_or_default().as_str() {
         "" => {}
         "ask" => ask(),
+        "change" => change(),
         "hide-args" => hide_args(),
         "good" => good(),
         "hostile" => hostile(),
@@ -42,6 +43,90 @@ fn ask() {
     stream.set_read_timeout(Some(Duration::from_secs(20).mul_f64(crowd()))).expect("a limit");
     (&stream).read_exact(&mut head).expect("there is a reply");
     println!("reply: {:?}", Reply::decode(&head).expect("it is one"));
+}
+
+/// Asks, changes what it may see, and asks again, in a process of one thread: a process is judged by its first thread, and a
+/// test does not run in that.
+fn change() {
+    // SAFETY: no other thread holds a lock that the child needs, as the only other one waits for this test.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let done = std::panic::catch_unwind(ask_twice);
+        let _ = std::io::stdout().flush();
+        // SAFETY: it ends this process.
+        unsafe { libc::_exit(i32::from(done.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: the kernel writes one int.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+}
+
+/// Asks, makes the change that the environment names, and asks twice on the same connection.
+fn ask_twice() {
+    let stream = UnixStream::connect(socket()).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20).mul_f64(crowd()))).expect("a limit");
+    let ask = || {
+        let request = encode_request(&Req::new(Strategy::All, 0, Groups::BASE));
+        let question = Ask::new(Duration::ZERO, request).encode();
+        // After a refusal the connection may be closed.
+        if sock::send(stream.as_fd(), &question, None).is_err() {
+            return String::from("closed");
+        }
+        let mut head = [0; Reply::LEN];
+        match (&stream).read_exact(&mut head) {
+            Err(_) => String::from("closed"),
+            Ok(()) => {
+                let reply = Reply::decode(&head).expect("it is one");
+                if let Reply::Here(len) = reply {
+                    (&stream).read_exact(&mut vec![0; len as usize]).expect("it is whole");
+                }
+                format!("{reply:?}")
+            }
+        }
+    };
+    println!("before: {}", ask());
+    let what = std::env::var("TASKDIAG_TEST_CHANGE").expect("the test says what to change");
+    let path = |text: &str| std::ffi::CString::new(text).expect("no zeroes");
+    let done = |what: &str, rc: libc::c_int| {
+        assert_eq!(rc, 0, "{what}: {}", std::io::Error::last_os_error());
+    };
+    let mount = |on: &str| {
+        let (none, on, kind) = (path("none"), path(on), path("tmpfs"));
+        // SAFETY: the arguments are strings that live.
+        unsafe { libc::mount(none.as_ptr(), on.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) }
+    };
+    // SAFETY: the calls take numbers, and strings that live.
+    unsafe {
+        for step in what.split(' ') {
+            match step.split_once('=') {
+                None if step == "nothing" => {}
+                None if step == "no-new-privs" => {
+                    done(step, libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+                }
+                None if step == "mount-namespace" => done(step, libc::unshare(libc::CLONE_NEWNS)),
+                None if step == "user-namespace" => done(step, libc::unshare(libc::CLONE_NEWUSER)),
+                Some(("mount", on)) => done(step, mount(on)),
+                Some(("umount", from)) => {
+                    done(step, libc::umount2(path(from).as_ptr(), libc::MNT_DETACH));
+                }
+                Some(("chroot", to)) => done(step, libc::chroot(path(to).as_ptr())),
+                Some(("child", on)) => {
+                    let command = ["-t", "tmpfs", "none", on];
+                    let status = std::process::Command::new("mount").args(command).status();
+                    assert!(status.expect("mount runs").success());
+                }
+                None if step == "hidepid-elsewhere" => {
+                    let command = ["--mount", "mount", "-o", "remount,hidepid=2", "/proc"];
+                    let status = std::process::Command::new("unshare").args(command).status();
+                    assert!(status.expect("unshare runs").success());
+                }
+                _ => panic!("what is {step}?"),
+            }
+        }
+    }
+    println!("after: {}", ask());
+    println!("again: {}", ask());
 }
 
 /// Makes its own arguments unreadable for itself, so that /proc/PID/cmdline does not show them any more.

@@ -99,6 +99,8 @@ pub struct Scanner {
     pub scans: u64,
     /// How long the last one took.
     pub took: Duration,
+    /// How old an answer of the service may be.
+    pub max_age: Duration,
     /// Tasks that ended, the last ones, those that used most CPU time first.
     pub ended: Vec<Ended>,
     /// How many ended since the answer before.
@@ -120,6 +122,7 @@ impl Scanner {
             lean: false,
             scans: 0,
             took: Duration::ZERO,
+            max_age: Duration::ZERO,
             ended: Vec::new(),
             ended_now: 0,
             #[cfg(feature = "record")]
@@ -161,6 +164,7 @@ impl Scanner {
         }
         let session = self.session.as_mut().expect("it was just opened");
         self.scanned = (session.request().groups, session.request().members);
+        session.accept_age(self.max_age);
         session.refresh()?;
         let snapshot = session.snapshot().expect("it was just refreshed");
         self.rates.update(snapshot);

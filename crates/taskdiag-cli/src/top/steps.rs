@@ -1,5 +1,7 @@
 //! Keys for a recording: steps from frame to frame.
 
+use std::time::Duration;
+
 use ratatui::crossterm::event::KeyCode;
 
 use super::app::{App, Mode, Next};
@@ -15,7 +17,13 @@ impl App {
         if self.scanner.is_replay() && !self.turn_by(1) {
             return Ok(());
         }
-        self.scan()
+        // Users who look at the same time share the walks of the service. After a key, and for the first rates, an answer is new.
+        if self.scanner.scans >= 2 {
+            self.scanner.max_age = self.interval() / 2;
+        }
+        let done = self.scan();
+        self.scanner.max_age = Duration::ZERO;
+        done
     }
     /// Go this many frames of the recording on or back. False: there are no more, and a message says so.
     fn turn_by(&mut self, _frames: isize) -> bool {

@@ -11,7 +11,6 @@
 use std::ffi::c_long;
 use std::mem::{ManuallyDrop, MaybeUninit, size_of};
 use std::os::fd::RawFd;
-use std::sync::Arc;
 
 use rustix::thread::CapabilitySet;
 
@@ -21,7 +20,6 @@ use super::session::Session;
 use crate::error::Error;
 use crate::request::Request;
 use crate::snapshot::Snapshot;
-use crate::watch::Watch;
 
 /// A session, and what its descriptors are.
 #[derive(Debug)]
@@ -48,9 +46,10 @@ impl Kept {
         self.caller == Caller::now()
     }
 
-    /// Asks again.
-    pub fn refresh(&mut self, watch: Option<Arc<Watch>>) -> Result<&Snapshot, Error> {
-        self.session.set_watch(watch);
+    /// Asks again, with who looks on and the greatest age of this request, which asks the same.
+    pub fn refresh(&mut self, request: &Request) -> Result<&Snapshot, Error> {
+        self.session.set_watch(request.watch.clone());
+        self.session.accept_age(request.max_age);
         let done = self.session.refresh().map(drop);
         let fds = self.session.descriptors();
         self.noted = fds.into_iter().map(|fd| (fd, Identity::of(fd))).collect();
@@ -194,9 +193,11 @@ mod tests {
     use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
     use taskdiag_wire::Groups;
 
+    fn request() -> Request {
+        Request::all(Groups::BASE | Groups::STAT)
+    }
     fn kept(engine: EngineId) -> Kept {
-        let request = Request::all(Groups::BASE | Groups::STAT);
-        Kept::open(request, Choice::Only(engine), Engines::kept()).expect("it opens")
+        Kept::open(request(), Choice::Only(engine), Engines::kept()).expect("it opens")
     }
 
     /// Puts another file under the number, as a program does that closes everything and opens something.
@@ -208,10 +209,10 @@ mod tests {
     #[test]
     fn files_of_the_program_are_left_alone() {
         let mut kept = kept(EngineId::Procfs);
-        assert!(kept.refresh(None).expect("an answer").tasks().len() > 0);
+        assert!(kept.refresh(&request()).expect("an answer").tasks().len() > 0);
         let (fd, _) = *kept.noted.first().expect("it keeps files");
         assert!(kept.is_whole());
-        assert!(kept.refresh(None).expect("an answer").tasks().len() > 0 && kept.is_whole());
+        assert!(kept.refresh(&request()).expect("an answer").tasks().len() > 0 && kept.is_whole());
         let file = tempfile();
         replace(fd, file.as_raw_fd());
         assert!(!kept.is_whole());
@@ -225,7 +226,7 @@ mod tests {
     fn maps_of_the_program_are_left_alone() {
         let (mut ours, mut theirs) = (kept(EngineId::Bpf), kept(EngineId::Bpf));
         for kept in [&mut ours, &mut theirs] {
-            if let Err(e) = kept.refresh(None) {
+            if let Err(e) = kept.refresh(&request()) {
                 eprintln!("SKIPPED: {e}");
                 return;
             }

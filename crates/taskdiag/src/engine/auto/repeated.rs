@@ -66,7 +66,7 @@ impl Repeated {
             self.kept = Some((request.clone(), choice, kept));
         }
         let (_, _, kept) = self.kept.as_mut().expect("it was opened");
-        kept.refresh(request.watch.clone())
+        kept.refresh(request)
     }
 
     /// Give the last answer away, so that its memory is not kept either.

@@ -2,6 +2,7 @@
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Planned;
 use super::choice::Choice;
@@ -76,6 +77,11 @@ impl Session {
     /// The request.
     pub fn request(&self) -> &Request {
         &self.request
+    }
+
+    /// How old an answer of the service may be from now on, as [`Request::max_age`].
+    pub fn accept_age(&mut self, max_age: Duration) {
+        self.request.max_age = max_age;
     }
 
     /// Ask again. The old [`snapshot`](Self::snapshot) becomes [`previous`](Self::previous).
