@@ -12,6 +12,7 @@ and a machine has one processor, so nothing waits for a lock.
 import collections
 import datetime
 import json
+import os
 import pathlib
 import re
 import statistics
@@ -48,6 +49,7 @@ class Bench(suites.Suite):
         self.limits = {p: setting(p, "timeout", 900) * (COUNTING_SLOWER if counting else 1) for p in chosen}
         self.timeout = sum(self.limits.values())
         self.memory = memory or max([setting(p, "memory", 4096) for p in chosen])
+        self.cpus = max([setting(p, "processors", 2) for p in chosen])
 
     def files(self, tree):
         tree.program(suites.program())
@@ -122,7 +124,7 @@ def bench(names, rounds, keep, pair, counting=False, arguments=None, memory=0):
             k = kernels.named(name)
             versions[name] = kernels.get(k).version
             suite = Bench(chosen, counting, arguments, memory)
-            run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory, counting=counting)
+            run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory, counting=counting, cpus=suite.cpus)
             bad += runs.report(k, run, results)
             rows += [(name, n, *row) for row in getattr(suite, "rows", [])]
     summary = table(rows, pair)
@@ -131,7 +133,7 @@ def bench(names, rounds, keep, pair, counting=False, arguments=None, memory=0):
     if keep:
         to = common.ROOT / "bench" / "runs" / f"{datetime.date.today()}-{keep}"
     to.mkdir(parents=True, exist_ok=True)
-    write(to, rows, summary, versions, counting, arguments)
+    write(to, rows, summary, versions, guest(counting, suite.cpus), arguments)
     common.say(f"raw rows in {to}")
     return bool(bad)
 
@@ -143,7 +145,7 @@ def table(rows, pair):
         for i, v in enumerate(numbers):
             values[program, case, n, i][kernel].append(v)
     two = len(pair) == 2
-    lines = [f"{'program':<14} {'case':<34} {'n':>8}" + "".join(f" {k:>14}" for k in pair) + (f" {'ratio':>8}" if two else "")]
+    lines = [f"{'program':<14} {'case':<44} {'n':>8}" + "".join(f" {k:>14}" for k in pair) + (f" {'ratio':>8}" if two else "")]
     for (program, case, n, i), of in values.items():
         medians = [statistics.median(of[k]) if of.get(k) else None for k in pair]
         shown = "".join(f" {v:14.0f}" if v is not None else f" {'-':>14}" for v in medians)
@@ -151,18 +153,20 @@ def table(rows, pair):
             before, after = medians
             shown += f" {before / after:8.2f}" if before is not None and after else f" {'-':>8}"
         label = case if i == 0 else f"{case} [{i + 1}]"
-        lines.append(f"{program:<14} {label:<34} {n:>8}{shown}")
+        lines.append(f"{program:<14} {label:<44} {n:>8}{shown}")
     if two:
         lines.append(f"ratio: {pair[0]} / {pair[1]}, of medians; above 1 {pair[1]} is better")
     return "\n".join(lines) + "\n"
 
 
-def guest(counting):
+def guest(counting, cpus=2):
     """What kind of machine it is, for those who read the rows."""
-    return "1 CPU, software emulation, a ns for each instruction (-icount shift=0)" if counting else "2 CPUs, software emulation"
+    if counting:
+        return "1 CPU, software emulation, a ns for each instruction (-icount shift=0)"
+    return f"{cpus} CPUs, software emulation on {os.cpu_count()}"
 
 
-def write(to, rows, summary, versions, counting, arguments):
+def write(to, rows, summary, versions, machine, arguments):
     """Writes the raw rows, the table, and a description of the machine."""
     lines = ["kernel\tround\tprogram\tcase\tn\tvalues\n"]
     lines += [f"{k}\t{r}\t{p}\t{c}\t{n}\t" + "\t".join(map(str, v)) + "\n" for k, r, p, c, n, v in rows]
@@ -174,7 +178,7 @@ def write(to, rows, summary, versions, counting, arguments):
         "qemu": common.output("qemu-system-x86_64", "--version").split("\n")[0],
         "host_cpu": cpu[1] if cpu else "unknown",
         "commit": common.output("git", "-C", common.ROOT, "rev-parse", "HEAD").strip(),
-        "guest": guest(counting),
+        "guest": machine,
     }
     if arguments is not None:
         about["arguments"] = arguments

@@ -60,12 +60,14 @@ class Flavour:
     base: Base = V6_12
 
 
-TEST, SERIES_TOO, DEBUG = "test.config", "series.config", "debug.config"
+TEST, SERIES_TOO, DEBUG, LOCKSTAT = "test.config", "series.config", "debug.config", "lockstat.config"
 FLAVOURS = {
     "base": Flavour(None, (TEST,)),
     "ours": Flavour(ALL, (TEST, SERIES_TOO)),
     "base-debug": Flavour(None, (TEST, DEBUG)),
     "ours-debug": Flavour(ALL, (TEST, SERIES_TOO, DEBUG)),
+    "base-lockstat": Flavour(None, (TEST, LOCKSTAT)),
+    "ours-lockstat": Flavour(ALL, (TEST, SERIES_TOO, LOCKSTAT)),
     **{name: Flavour(name, (TEST, SERIES_TOO)) for name in (*SERIES, *PARTS)},
     **{f"alt-{p.parent.name}": Flavour(p.parent.name, (TEST,)) for p in sorted(ALTERNATIVES.glob("*/series"))},
 }

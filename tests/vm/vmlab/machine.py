@@ -50,16 +50,16 @@ class Run:
         return f"no end after {self.seconds:.0f} s; last on the console: {last[0]}"
 
 
-def processors(arch, counting):
-    """Software emulation with two processors, unless TASKDIAG_VM_ACCEL names another kind (`kvm`), which only runs machines of this
+def processors(arch, counting, cpus):
+    """Software emulation with two processors or more, unless TASKDIAG_VM_ACCEL names another kind (`kvm`), which only runs machines of this
     machine's kind. A machine that counts has one processor, and its clock goes on by a nanosecond with each instruction."""
     if counting:
         return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"]
     other = "" if arch.triple else os.environ.get("TASKDIAG_VM_ACCEL")
-    return ["-accel", other or "tcg,thread=multi", "-smp", "2"]
+    return ["-accel", other or "tcg,thread=multi", "-smp", str(cpus)]
 
 
-def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=True, counting=False):
+def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=True, counting=False, cpus=2):
     """Boots, waits until the machine is off, and reads what it said. `log` is a path to which suffixes are added."""
     if not common.have(arch.qemu):
         raise common.Unavailable(f"no {arch.qemu}: install {arch.package} (tools/setup {'arm64' if arch.triple else 'vm'})")
@@ -68,7 +68,7 @@ def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", st
         f.parent.mkdir(parents=True, exist_ok=True)
         f.write_bytes(b"")
     command = [
-        arch.qemu, *arch.machine, *processors(arch, counting), "-m", str(memory),
+        arch.qemu, *arch.machine, *processors(arch, counting, cpus), "-m", str(memory),
         "-display", "none", "-no-reboot", "-nic", "none", "-monitor", "none", "-serial", f"file:{console}",
         *(("-chardev", f"file,id=job,path={job}", "-device", "pci-serial,chardev=job") if arch.triple else ("-serial", f"file:{job}")),
         "-kernel", str(vmlinuz), "-initrd", str(initramfs),

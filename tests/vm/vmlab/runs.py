@@ -22,7 +22,7 @@ EACH = ("have", "live", "oracle")
 HALF_DONE = "cat /proc/task_diag 2>/dev/null; mount --bind /dev/null /proc/task_diag 2>/dev/null"
 
 
-def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True, counting=False):
+def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True, counting=False, cpus=2):
     """Boots a kernel with suites. Returns (Run, {suite name: Result}). If the machine crashed, the suites that it did not finish have failed."""
     image = kernels.get(kernel)
     ours = common.digest(common.ROOT, kernel.name, label)
@@ -33,10 +33,10 @@ def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True, c
     with common.locked(f"run-{ours}"):
         suites.machine_for(parts, kernel.arch).write(initramfs)
         common.say(f"{kernel.name} ({image.version}): {', '.join(s.name for s in parts)}")
-        run = machine.boot(kernel.arch, image.path, initramfs, log, timeout, memory, append, strict, counting)
+        run = machine.boot(kernel.arch, image.path, initramfs, log, timeout, memory, append, strict, counting, cpus)
         if run.tripped:
             common.say(f"{kernel.name}: {run.why()}; that is the emulator's (see machine.py), so once more")
-            run = machine.boot(kernel.arch, image.path, initramfs, log, timeout, memory, append, strict, counting)
+            run = machine.boot(kernel.arch, image.path, initramfs, log, timeout, memory, append, strict, counting, cpus)
         initramfs.unlink()
     results = {}
     for s in parts:
