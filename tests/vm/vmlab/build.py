@@ -70,6 +70,7 @@ FLAVOURS = {
     "ours-lockstat": Flavour(ALL, (TEST, SERIES_TOO, LOCKSTAT)),
     **{name: Flavour(name, (TEST, SERIES_TOO)) for name in (*SERIES, *PARTS)},
     **{f"alt-{p.parent.name}": Flavour(p.parent.name, (TEST,)) for p in sorted(ALTERNATIVES.glob("*/series"))},
+    **{f"alt-{p.parent.name}-debug": Flavour(p.parent.name, (TEST, DEBUG)) for p in sorted(ALTERNATIVES.glob("*/series"))},
 }
 NEWER = "-7.3"
 FLAVOURS.update(
