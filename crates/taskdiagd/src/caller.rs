@@ -15,13 +15,16 @@
 //! The kernel marks an open table when a mount of its namespace changes, and the first line of a new one tells whether the
 //! caller still has that namespace and that root directory: it has the number of a mount, which is in one namespace only, and
 //! the path of this mount from the root. What neither shows is a change of the options of /proc by a process of another
-//! namespace. The service has the same file system, so it looks at its own table before each walk.
+//! namespace. The service has the same file system, so it looks at its own before each walk.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, OFlags};
+use rustix::thread::CapabilitySet;
 use taskdiag::service::Refusal;
 
 /// `SO_PEERPIDFD` of Linux 6.5, which the crate libc does not have for every machine.
@@ -33,6 +36,8 @@ const LONGEST: usize = 1 << 20;
 /// Bytes of a table of mounts that have the number of the first mount, and its path. The kernel makes no more lines of the
 /// table than are asked for.
 const FIRST: usize = 64;
+/// For how long the service trusts its own table of mounts.
+const TABLE_AGE: Duration = Duration::from_secs(1);
 /// How often the mounts of a caller may change while it is judged.
 const TRIES: usize = 3;
 
@@ -47,6 +52,10 @@ pub struct Own {
     offsets: Option<Vec<u8>>,
     /// The files with labels that security modules have here. Modules are there from the start of the machine.
     labels: Vec<&'static str>,
+    /// May it look into the directories of others, also where `hidepid` keeps most from that?
+    is_trusted: bool,
+    /// When it last looked at its table of mounts.
+    looked: Cell<Instant>,
 }
 
 /// The process at the other end of a connection.
@@ -101,13 +110,34 @@ impl Own {
         let labels = LABELS.into_iter().filter(has).collect();
         let offsets = offsets(CWD, "/proc/self/timens_offsets")
             .map_err(|e| format!("/proc/self/timens_offsets: {e}"))?;
-        Ok(Own { proc, uid_map: read("uid_map")?, gid_map: read("gid_map")?, offsets, labels })
+        let traces = rustix::thread::capabilities(None)
+            .map_or(true, |c| c.effective.contains(CapabilitySet::SYS_PTRACE));
+        Ok(Own {
+            proc,
+            uid_map: read("uid_map")?,
+            gid_map: read("gid_map")?,
+            offsets,
+            labels,
+            is_trusted: traces || rustix::process::geteuid().is_root(),
+            looked: Cell::new(Instant::now()),
+        })
     }
 
     /// Does the proc file system still show everything to everyone?
+    ///
+    /// A service without rights cannot look into the directory of process 1 where it does not. Only `gid=` could let it do so all
+    /// the same. So the whole table is read once a second, and before each walk by a service with rights.
     pub fn is_plain(&self) -> bool {
+        let now = Instant::now();
+        if !self.is_trusted && now.duration_since(self.looked.get()) < TABLE_AGE {
+            return rustix::fs::stat("/proc/1/stat").is_ok();
+        }
         let table = open(CWD, "/proc/self/mountinfo").and_then(|table| read_long(&table));
-        table.is_ok_and(|table| plain_proc(&table) == Some(self.proc))
+        let is_plain = table.is_ok_and(|table| plain_proc(&table) == Some(self.proc));
+        if is_plain {
+            self.looked.set(now);
+        }
+        is_plain
     }
 
     /// May this caller be told what /proc shows everyone?
@@ -292,18 +322,24 @@ fn offsets(dir: impl AsFd, name: &str) -> io::Result<Option<Vec<u8>>> {
 
 /// Does `status` say that the process is of the reader's pid namespace, and not confined?
 fn has_plain_status(status: &[u8], pid: u32) -> Result<(), Refusal> {
-    let line = |key: &str| {
-        let found = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(key.as_bytes()));
-        found.map(|l| String::from_utf8_lossy(l).trim().to_owned())
-    };
+    let (mut nspid, mut no_new_privs, mut seccomp) = (None, None, None);
+    for line in status.split(|b| *b == b'\n') {
+        for (key, value) in [
+            (&b"NSpid:"[..], &mut nspid),
+            (b"NoNewPrivs:", &mut no_new_privs),
+            (b"Seccomp:", &mut seccomp),
+        ] {
+            if value.is_none() {
+                *value = line.strip_prefix(key).map(<[u8]>::trim_ascii);
+            }
+        }
+    }
     // A process of a namespace below ours has more numbers than one.
-    if line("NSpid:").as_deref() != Some(&pid.to_string()) {
+    if nspid != Some(pid.to_string().as_bytes()) {
         return Err(Refusal::PidNamespace);
     }
     // A Landlock domain is nowhere to be seen. Who enters one has to set no_new_privs first, or has CAP_SYS_ADMIN.
-    let is_zero = |key| matches!(line(key).as_deref(), Some("0"));
-    let no_seccomp = line("Seccomp:").is_none_or(|v| v == "0");
-    if !is_zero("NoNewPrivs:") || !no_seccomp {
+    if no_new_privs != Some(b"0") || seccomp.is_some_and(|v| v != b"0") {
         return Err(Refusal::Confined);
     }
     Ok(())

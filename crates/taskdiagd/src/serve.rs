@@ -61,6 +61,8 @@ pub struct Server {
     listener: OwnedFd,
     epoll: OwnedFd,
     connections: HashMap<u64, Connection>,
+    /// Those that are parked. One that was closed may still be named.
+    parked: Vec<u64>,
     /// The most connections at a time.
     room: usize,
     next: u64,
@@ -89,6 +91,7 @@ impl Server {
             listener,
             epoll,
             connections: HashMap::new(),
+            parked: Vec::new(),
             room,
             next: LISTENER + 1,
             fair: Fair::default(),
@@ -223,6 +226,9 @@ impl Server {
     /// Reads nothing more from a connection until then.
     fn park(&mut self, id: u64, until: Instant, held: Option<Question>) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.parked.is_none() {
+            self.parked.push(id);
+        }
         (connection.parked, connection.held) = (Some(until), held);
         let off = epoll::EventFlags::empty();
         let data = epoll::EventData::new_u64(id);
@@ -300,7 +306,9 @@ impl Server {
     /// `wake` the time at which the next may ask, if that is earlier.
     fn unpark(&mut self, now: Instant, wake: &mut Instant) -> Vec<Question> {
         let (mut held, mut idle) = (Vec::new(), Vec::new());
-        for (id, connection) in &mut self.connections {
+        let connections = &mut self.connections;
+        self.parked.retain(|id| {
+            let Some(connection) = connections.get_mut(id) else { return false };
             match connection.parked {
                 Some(until) if until <= now => {
                     connection.parked = None;
@@ -308,11 +316,15 @@ impl Server {
                         Some(question) => held.push(question),
                         None => idle.push(*id),
                     }
+                    false
                 }
-                Some(until) => *wake = until.min(*wake),
-                None => {}
+                Some(until) => {
+                    *wake = until.min(*wake);
+                    true
+                }
+                None => false,
             }
-        }
+        });
         idle.into_iter().for_each(|id| self.listen(id));
         if !held.is_empty() {
             *wake = now;

@@ -156,22 +156,32 @@ fn callers_that_change() {
 }
 
 /// The options of a proc file system may be changed through a mount of it in another namespace, of which the caller's table
-/// tells nothing. The service and its caller run in a pid namespace here, whose /proc is its own.
+/// tells nothing. The service and its caller run in a pid namespace here, whose /proc is its own. Root's service sees it in its own
+/// table of mounts, and one without rights cannot read about its caller any more.
 #[test]
 fn a_proc_that_is_changed_from_elsewhere() {
     let Some(daemon) = Daemon::start("a_proc_that_is_changed_from_elsewhere") else { return };
     let dir = daemon.dir().to_str().expect("text");
-    let script = "mount --make-rprivate / && umount -l /proc && mount -t proc proc /proc || exit 1; \
-                  \"$0/taskdiagd\" --socket \"$0/inner\" & \
-                  while ! test -S \"$0/inner\"; do sleep 0.01; done; \"$@\"";
-    let words = ["unshare", "--pid", "--fork", "--mount", "sh", "-c", script, dir];
-    let mut command = daemon.command(&words, "helper", ARGS);
-    command.env("TASKDIAG_SOCKET", daemon.dir().join("inner"));
-    command.env(WHAT, "change").env("TASKDIAG_TEST_CHANGE", "hidepid-elsewhere");
-    let out = command.output().expect("it runs");
-    let said = text(&out.stdout);
-    assert!(said.contains("before: Here("), "{said} {}", text(&out.stderr));
-    assert!(said.contains("after: Refused(Mounts)"), "{said} {}", text(&out.stderr));
+    let caps = ["inh", "ambient"].map(|c| format!("--{c}-caps=-all,+bpf,+perfmon")).join(" ");
+    let without_rights = format!("setpriv --reuid=65533 --regid=65533 --clear-groups {caps}");
+    for (name, rights, why_not) in
+        [("root", "", "Mounts"), ("other", &without_rights, "UnknownCaller")]
+    {
+        let script = format!(
+            "mount --make-rprivate / && umount -l /proc && mount -t proc proc /proc || exit 1; \
+             mkdir $0/{name} && chown 65533 $0/{name} || exit 1; \
+             {rights} $0/taskdiagd --socket $0/{name}/socket & \
+             while ! test -S $0/{name}/socket; do sleep 0.01; done; \"$@\""
+        );
+        let words = ["unshare", "--pid", "--fork", "--mount", "sh", "-c", &script, dir];
+        let mut command = daemon.command(&words, "helper", ARGS);
+        command.env("TASKDIAG_SOCKET", daemon.dir().join(name).join("socket"));
+        command.env(WHAT, "change").env("TASKDIAG_TEST_CHANGE", "hidepid-elsewhere");
+        let out = command.output().expect("it runs");
+        let (said, why) = (text(&out.stdout), text(&out.stderr));
+        assert!(said.contains("before: Here("), "{name}: {said} {why}");
+        assert!(said.contains(&format!("after: Refused({why_not})")), "{name}: {said} {why}");
+    }
 }
 
 /// A seccomp filter may keep the caller from opening files. The filter here allows everything.
