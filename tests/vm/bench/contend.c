@@ -211,8 +211,7 @@ static void wait_for(atomic_int *what, int n)
 
 static int of_interest(const char *lock)
 {
-	static const char *const some[] = { "tasklist_lock", "siglock", "wait_ready", "pidmap_lock", "wait_chldexit", "xa_lock",
-					    "cgroup_threadgroup_rwsem", "css_set_lock", "pcpu_lock", "lru_lock" };
+	static const char *const some[] = { "tasklist_lock", "siglock", "wait_ready", "pidmap_lock", "wait_chldexit", "xa_lock" };
 
 	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
 		if (strstr(lock, some[i]))
