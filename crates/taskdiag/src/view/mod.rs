@@ -56,3 +56,6 @@ use crate::field::Row;
 
 /// A test of rows that the program brings.
 pub type Keep = Arc<dyn Fn(&Row<'_>) -> bool + Send + Sync>;
+
+/// Answers a request about all tasks.
+type Answerer<'a> = &'a dyn Fn(&crate::Request) -> Result<crate::Snapshot, crate::Error>;

@@ -7,7 +7,6 @@
 use std::collections::{HashMap, HashSet};
 
 use super::filter::{Filter, Sieve, Truth};
-use super::plan::Query;
 use super::select::Selection;
 use crate::engine::auto::{Prices, few};
 use crate::field::{Context, Row};
@@ -83,7 +82,11 @@ impl Narrow {
         }
     }
     /// Ask. `query` answers what is about all tasks.
-    pub(super) fn ask(&self, choice: Choice, query: Query<'_>) -> Result<Snapshot, Error> {
+    pub(super) fn ask(
+        &self,
+        choice: Choice,
+        query: super::Answerer<'_>,
+    ) -> Result<Snapshot, Error> {
         let prices = Prices::new(&self.all, choice)?;
         // If most tasks pass, the first step is wasted. So it is done only if it may save enough.
         let (first, all) = (prices.of(&self.first), prices.of(&self.all));

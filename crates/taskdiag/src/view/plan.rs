@@ -10,9 +10,6 @@ use crate::{
 /// Up to this many pids are asked for one by one. More are picked from a list of all tasks.
 pub const FEW_PIDS: usize = 32;
 
-/// Answers one request.
-pub(super) type Query<'a> = &'a dyn Fn(&Request) -> Result<Snapshot, Error>;
-
 /// The requests to make.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -87,7 +84,7 @@ impl Plan {
     pub fn ask_cached(&self, choice: Choice, cache: &SessionCache) -> Result<Answered, Error> {
         self.ask_by(choice, &|request| cache.query(request, choice))
     }
-    fn ask_by(&self, choice: Choice, query: Query<'_>) -> Result<Answered, Error> {
+    fn ask_by(&self, choice: Choice, query: super::Answerer<'_>) -> Result<Answered, Error> {
         let (snapshot, nobody) = match self {
             Plan::One(request) => match query(request) {
                 // Asked as one of several pids, a missing process is not an error but is reported in the answer.
