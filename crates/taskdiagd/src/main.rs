@@ -139,8 +139,8 @@ fn raise_limit() -> usize {
     room(limit.rlim_cur)
 }
 
-/// How many connections there may be with so many descriptors: each takes six (the socket, and five of its process), and the
-/// service itself some hundred.
+/// The most connections for this number of descriptors. Each connection takes six: its socket, and five of the caller's process.
+/// The service itself takes some hundred.
 fn room(descriptors: u64) -> usize {
     let most = descriptors.saturating_sub(200) / 6;
     usize::try_from(most).map_or(CONNECTIONS, |most| most.clamp(1, CONNECTIONS))

@@ -72,7 +72,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server on a socket that listens, for so many connections at a time.
+    /// A server on a socket that listens. It keeps at most `room` connections at a time.
     ///
     /// # Errors
     /// What the system says.

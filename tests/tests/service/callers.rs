@@ -155,9 +155,9 @@ fn callers_that_change() {
     assert_eq!(changed(NOBODY, "nothing"), "answer");
 }
 
-/// The options of a proc file system may be changed through a mount of it in another namespace, of which the caller's table
-/// tells nothing. The service and its caller run in a pid namespace here, whose /proc is its own. Root's service sees it in its own
-/// table of mounts, and one without rights cannot read about its caller any more.
+/// A process of another mount namespace may change the options of the same proc file system, and the caller's table of mounts is not
+/// marked then. The service and its caller run in a pid namespace of their own, so its /proc can be changed. A service of root
+/// sees the change in its own table of mounts. A service without rights cannot read about its caller any more.
 #[test]
 fn a_proc_that_is_changed_from_elsewhere() {
     let Some(daemon) = Daemon::start("a_proc_that_is_changed_from_elsewhere") else { return };

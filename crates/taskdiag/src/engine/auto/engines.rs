@@ -15,7 +15,7 @@ use taskdiag_wire::AlignedBuf;
 #[derive(Debug, Default)]
 pub struct Engines {
     keep: bool,
-    /// Close the files of /proc after each answer all the same.
+    /// Files of /proc are closed after each answer, also if `keep` is set.
     without_files: bool,
     bpf: Option<Bpf>,
     kernel: Option<Kernel>,

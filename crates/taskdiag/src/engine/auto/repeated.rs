@@ -35,7 +35,7 @@ pub struct Repeated {
     kept: Option<(Request, Choice, Kept)>,
     /// The program closed descriptors of a session, and would do so again.
     was_robbed: bool,
-    /// Close files of /proc after each answer.
+    /// Do not keep files of /proc open between two answers.
     without_files: bool,
 }
 
@@ -75,7 +75,7 @@ impl Repeated {
     }
 }
 
-/// Requests of a whole program, of which some are repeated.
+/// Answers all requests of a program, and keeps sessions for those that the program repeats.
 ///
 /// It remembers the last four kinds of requests about all tasks, for a minute each. One that comes the third time has its
 /// BPF programs kept for the next time, as in [`Repeated`]. Files of /proc are not kept open, as the program may need its
@@ -121,7 +121,7 @@ impl SessionCache {
         if request.strategy.takes_pid() {
             return query_with(request, choice);
         }
-        let Some(mut known) = self.take(request, choice) else {
+        let Some(mut known) = self.take(request, choice, Instant::now()) else {
             return query_with(request, choice);
         };
         let asked = known.repeated.ask(request, choice).map(drop);
@@ -134,8 +134,7 @@ impl SessionCache {
 
     /// What is known of a request. Nobody else has it until it is put back. `None`: another thread has the list, and in a
     /// child that was forked meanwhile has it for ever.
-    fn take(&self, request: &Request, choice: Choice) -> Option<Known> {
-        let now = Instant::now();
+    fn take(&self, request: &Request, choice: Choice, now: Instant) -> Option<Known> {
         let (found, _old): (_, Vec<Known>) = {
             let mut all = self.known.try_lock().ok()?;
             let found = all.iter().position(|k| k.is_for(request, choice));
@@ -165,7 +164,7 @@ impl SessionCache {
     }
 }
 
-/// Takes those out of which `is_out` is true.
+/// Removes the entries for which `is_out` is true, and returns them.
 fn split_off(all: &mut Vec<Known>, is_out: impl Fn(&Known) -> bool) -> Vec<Known> {
     let (out, rest) = std::mem::take(all).into_iter().partition(|k| is_out(k));
     *all = rest;
@@ -183,7 +182,7 @@ mod tests {
     fn all(groups: Groups) -> Request {
         Request::all(groups)
     }
-    /// Whether a session is open for each of what is known, in the order of the last use.
+    /// The groups of each request that is known, and whether a session is open for it. The last one used is the last.
     fn kept(cache: &SessionCache) -> Vec<(Groups, bool)> {
         let all = cache.known.lock().expect("nobody panics");
         all.iter().map(|k| (k.request.groups, k.repeated.kept.is_some())).collect()
@@ -221,12 +220,10 @@ mod tests {
         for _ in 0..=ASKED_ALONE {
             cache.query(&all(Groups::BASE), PROCFS).expect("an answer");
         }
-        let Some(long_ago) = Instant::now().checked_sub(LONG + Duration::from_secs(1)) else {
-            panic!("this test cannot run in the first minute after boot");
-        };
-        cache.known.lock().expect("nobody panics")[0].when = long_ago;
-        cache.query(&all(Groups::STAT), PROCFS).expect("an answer");
-        assert_eq!(kept(&cache), [(Groups::STAT, false)]);
+        assert_eq!(kept(&cache), [(Groups::BASE, true)]);
+        let later = Instant::now() + LONG + Duration::from_secs(1);
+        let other = cache.take(&all(Groups::STAT), PROCFS, later).expect("nobody has the list");
+        assert!(other.repeated.kept.is_none() && kept(&cache).is_empty());
     }
 
     #[test]
