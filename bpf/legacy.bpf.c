@@ -24,13 +24,20 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 static __always_inline bool asked_for(struct task_struct *t)
 {
-	u32 pid = R(t, pid), tgid = R(t, tgid);
-
-	if (IS_PROCESS && pid != tgid)
+	if (IS_PROCESS && st.nr != st.tgid)
 		return false;
 	if (cfg.strategy == TASK_DIAG_DUMP_CHILDREN)
 		return R(t, real_parent, tgid) == st.target;
-	return !cfg.pid || tgid == st.target;
+	return !cfg.pid || R(t, tgid) == st.target;
+}
+
+/* The number by which the iterator found the task. An exec gives the number of a process to the thread that calls it, and the
+ * first one gets the number of that thread, so the task may have another one by now. */
+static __always_inline u32 number(struct bpf_iter__task *ctx)
+{
+	struct bpf_iter_seq_task_info *at = ctx->meta->seq->private;
+
+	return R(at, tid);
 }
 
 SEC("iter/task")
@@ -55,8 +62,15 @@ int snapshot(struct bpf_iter__task *ctx)
 		return 0;
 	begin_run();
 	set_up();
+	if (!st.part) {
+		GAP();
+		see_ids(t, false);
+		/* The iterator looks for the number again. To go on would pass over the task that has it now. */
+		if (st.nr != number(ctx))
+			return 1;
+	}
 	if (cfg.pid && !st.walking) {
-		if (task_nr(t) == cfg.pid)
+		if (st.nr == cfg.pid)
 			st.target = R(t, tgid);
 		return 0;
 	}
@@ -66,8 +80,7 @@ int snapshot(struct bpf_iter__task *ctx)
 		/* Where tasks are made faster than this walk goes on, it would not end if it followed them. */
 		if (cfg.strategy != TASK_DIAG_DUMP_ONE && R(t, start_boottime) > st.begin)
 			return 0;
-		see_ids(t, IS_PROCESS);
-		/* An exec has given the task an id that was listed before, since the iterator goes by ascending ids. */
+		/* The task that had this number before was begun, and has ended since. */
 		if (st.nr <= st.process)
 			return 0;
 		st.counted++;

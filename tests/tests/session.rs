@@ -198,6 +198,17 @@ fn more_tasks_than_before_are_all_there() {
 /// is seldom at the wrong place: the storms of `make test-vm`, where it is slower, met it once in ten minutes.
 #[test]
 fn a_process_that_execs_from_a_thread_is_there_once() {
+    is_there_once_in_execs(Bpf::untried);
+}
+
+/// The same with the kernel's own walk. It takes a task by its number, and an exec may give the number to another task before the
+/// program runs for it.
+#[test]
+fn a_process_that_execs_from_a_thread_is_there_once_in_a_walk_of_the_kernel() {
+    is_there_once_in_execs(Bpf::legacy);
+}
+
+fn is_there_once_in_execs(engine: fn() -> Bpf) {
     if !engines().contains(&Source::KeptBpf) {
         return skip("exec from threads", "the bpf engine does not work here");
     }
@@ -213,7 +224,7 @@ fn a_process_that_execs_from_a_thread_is_there_once() {
         (Request::all_threads(groups), 300),
         (Request::all(groups), 300),
     ] {
-        let mut kept = Bpf::untried().keeping();
+        let mut kept = engine().keeping();
         for round in 0..rounds {
             let answer = kept.run(&request).expect("it answers");
             let answer = Snapshot::parse(answer.stream).expect("it is whole");
