@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use taskdiag_tests::busy::Patience;
@@ -178,8 +179,10 @@ impl Server {
         // on most machines.
         let [_, a, b, c] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, a | 0x40, b, c.clamp(1, 254));
-        for port in 20_000..20_020 {
-            let address = SocketAddr::from((ip, port));
+        // Each port is tried once: on one that another test has taken, that test's program would answer before ours has ended.
+        static PORTS: AtomicU16 = AtomicU16::new(20_000);
+        for _ in 0..20 {
+            let address = SocketAddr::from((ip, PORTS.fetch_add(1, Ordering::Relaxed)));
             let mut command = command(address);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let mut server = Server { child: command.spawn().expect("it starts"), address };

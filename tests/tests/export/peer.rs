@@ -107,8 +107,8 @@ fn process_exporter_has_the_same_names_and_values() {
     let server = Server::start("process-exporter", command, |address| theirs(address).is_some());
     ours.scrape();
     worker.work();
-    let (ours, theirs) =
-        (ours.scrape(), Metrics::parse(&theirs(server.address).expect("it answers")));
+    let (ours, answer) = (ours.scrape(), theirs(server.address).expect("it answers"));
+    let theirs = Metrics::parse(&answer);
     let mut groups: Vec<String> = tasks.iter().map(|t| format!("mktask:{}", t.pid())).collect();
     groups.push(worked.clone());
     let cpu = ours.group("cpu_seconds_total", &worked, &[("mode", "user")]);
@@ -117,7 +117,8 @@ fn process_exporter_has_the_same_names_and_values() {
     let of_peer: Vec<&str> =
         theirs.names().into_iter().filter(|n| n.starts_with("namedprocess_")).collect();
     let missing: Vec<&&str> = of_peer.iter().filter(|n| !ours.names().contains(n)).collect();
-    assert!(missing.is_empty() && of_peer.len() > 20, "we lack {missing:?} of {of_peer:?}");
+    assert!(missing.is_empty(), "we lack {missing:?}");
+    assert!(of_peer.len() > 20, "the peer has {of_peer:?} only: {answer:.2000}");
     let (mut same, mut differ) = (0, Vec::new());
     for ((name, labels), value) in &theirs.0 {
         let group = labels.iter().find(|(n, _)| n == "groupname").map(|(_, v)| v);
