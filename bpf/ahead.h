@@ -14,7 +14,8 @@
 #ifndef TASKDIAG_AHEAD_H
 #define TASKDIAG_AHEAD_H
 
-#define TOUCH(value) (*(volatile u64 *)&st.touched = (u64)(value))
+/* Load a value. It is stored, too, or the load would be left out as one that nothing needs. */
+#define TOUCH(value) (*touched = sizeof(value) == 4 ? (u32)(u64)(value) : (u64)(value))
 
 /* The process after t in the list, or 0. After the last one comes the idle task, and then the first one again. */
 static __always_inline u64 after(struct task_struct *t)
@@ -25,7 +26,7 @@ static __always_inline u64 after(struct task_struct *t)
 }
 
 /* What the members of BASE, CRED and STAT need. */
-static __always_inline void touch_task(struct task_struct *t, struct ahead *to)
+static __always_inline void touch_task(struct task_struct *t, struct ahead *to, volatile u64 *touched)
 {
 	bool base = WANT(TASK_DIAG_BASE), mm = WANT(TASK_DIAG_STATM) || WANT(TASK_DIAG_CMDLINE);
 
@@ -41,6 +42,8 @@ static __always_inline void touch_task(struct task_struct *t, struct ahead *to)
 		TOUCH(R(t, real_parent));
 	if (NEED_STAT(NICE) || NEED_STAT(PRIORITY))
 		TOUCH(R(t, prio));
+	if (NEED_STAT(POLICY))
+		TOUCH(R(t, policy));
 	if (NEED_TIME) {
 		TOUCH(R(t, utime));
 		TOUCH(R(t, se.sum_exec_runtime));
@@ -48,14 +51,17 @@ static __always_inline void touch_task(struct task_struct *t, struct ahead *to)
 	to->task = (u64)t;
 	to->signal = (u64)R(t, signal);
 	if (WANT(TASK_DIAG_CRED)) {
-		TOUCH(R(t, seccomp.mode));
+		if (NEED_CRED(SECCOMP))
+			TOUCH(R(t, seccomp.mode));
+		if (NEED_CRED(NO_NEW_PRIVS))
+			TOUCH(R(t, atomic_flags));
 		to->cred = (u64)R(t, real_cred);
 	}
 	if (mm)
 		to->mm = (u64)R(t, mm);
 }
 
-static __always_inline void touch_objects(struct ahead *a, struct ahead *to)
+static __always_inline void touch_objects(struct ahead *a, struct ahead *to, volatile u64 *touched)
 {
 	struct task_struct *t = CAST(struct task_struct, (void *)a->task);
 	struct mm_struct *mm = CAST(struct mm_struct, (void *)a->mm);
@@ -63,7 +69,9 @@ static __always_inline void touch_objects(struct ahead *a, struct ahead *to)
 	const struct cred *c;
 
 	TOUCH(R(s, nr_threads));
-	if (WANT(TASK_DIAG_BASE) && (NEED_BASE(PGID) || NEED_BASE(SID)))
+	if (WANT(TASK_DIAG_BASE) && NEED_BASE(PGID))
+		TOUCH(R(s, pids[PIDTYPE_PGID]));
+	if (WANT(TASK_DIAG_BASE) && NEED_BASE(SID))
 		TOUCH(R(s, pids[PIDTYPE_SID]));
 	if (NEED_TIME) {
 		TOUCH(R(s, utime));
@@ -75,8 +83,10 @@ static __always_inline void touch_objects(struct ahead *a, struct ahead *to)
 	if (WANT(TASK_DIAG_CRED)) {
 		c = CAST(struct cred, (void *)a->cred);
 		TOUCH(R(c, uid.val));
-		TOUCH(R(c, cap_bset.val));
-		TOUCH(R(c, group_info));
+		if (NEED_CRED(CAP_EFFECTIVE) || NEED_CRED(CAP_BOUNDING) || NEED_CRED(CAP_AMBIENT))
+			TOUCH(R(c, cap_bset.val));
+		if (NEED_CRED(NGROUPS))
+			TOUCH(R(c, group_info));
 	}
 	if (!WANT(TASK_DIAG_STATM) && !WANT(TASK_DIAG_CMDLINE))
 		return;
@@ -103,7 +113,7 @@ static __always_inline void touch_objects(struct ahead *a, struct ahead *to)
 }
 
 /* The counters of an mm lie beside each other for each CPU. More CPUs than these wait for each other less anyway. */
-static __always_inline void touch_counters(u64 counters)
+static __always_inline void touch_counters(u64 counters, volatile u64 *touched)
 {
 #pragma unroll
 	for (u32 i = 0; i < 4; i++)
@@ -139,6 +149,7 @@ GROUP_FN look_ahead(void)
 {
 	struct ahead *a = st.ahead;
 	u64 t = st.ahead_at;
+	volatile u64 place, *touched = &place;
 
 	/* The steps go from the last to the first, since each makes room for the one before it. */
 	if (WANT(TASK_DIAG_CMDLINE) && st.direct_map) {
@@ -150,11 +161,11 @@ GROUP_FN look_ahead(void)
 		touch_table(&a[1], &a[2], 0);
 	}
 	if (NEED_COUNTERS && is_its_mm(&a[1]))
-		touch_counters(a[1].counters);
-	touch_objects(&a[0], &a[1]);
+		touch_counters(a[1].counters, touched);
+	touch_objects(&a[0], &a[1], touched);
 	if (!t)
 		return 0;
-	touch_task(CAST(struct task_struct, (void *)t), &a[0]);
+	touch_task(CAST(struct task_struct, (void *)t), &a[0], touched);
 	st.ahead_at = after(CAST(struct task_struct, (void *)t));
 	return 0;
 }

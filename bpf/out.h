@@ -45,13 +45,15 @@ struct {
 /* `valid` of a record or list if every member is known. */
 #define ALL_OF(record) ((1u << record##__COUNT) - 1)
 
-/* Does the request want the member of BASE, STAT or STATM with this bit of `valid`? */
+/* Does the request want the member of BASE, CRED, STAT or STATM with this bit of `valid`? */
 #define NEED_BASE(bit) (!(cfg.skip_base & 1u << (BASE_##bit)))
+#define NEED_CRED(bit) (!(cfg.skip_cred & 1u << (CRED_##bit)))
 #define NEED_STAT(bit) (WANT(TASK_DIAG_STAT) && !(cfg.skip_stat & 1u << (STAT_##bit)))
 #define NEED_STATM(bit) (WANT(TASK_DIAG_STATM) && !(cfg.skip_statm & 1u << (STATM_##bit)))
 #define NEED_TIME (NEED_STAT(UTIME_NS) || NEED_STAT(STIME_NS))
 /* A member that is not wanted is not read and stays zero. */
 #define IF_BASE(bit, value) (NEED_BASE(bit) ? (value) : 0)
+#define IF_CRED(bit, value) (NEED_CRED(bit) ? (value) : 0)
 #define IF_STAT(bit, value) (NEED_STAT(bit) ? (value) : 0)
 #define IF_STATM(bit, value) (NEED_STATM(bit) ? (value) : 0)
 

@@ -57,9 +57,9 @@ struct config {
 	__u32 seen_mask;
 	/* Load memory of the next processes early (ahead.h), which pays for long lists? */
 	__u32 ahead;
-	/* members of STATM that need not be written */
+	/* members of STATM and CRED that need not be written */
 	__u32 skip_statm;
-	__u32 padding;
+	__u32 skip_cred;
 	/* A run ends after this time to give the CPU back, and the next one goes on where it ended. */
 	__u64 slice_ns;
 	/* Where the machine's memory ends (a physical address; 0: page tables are not read), and the
@@ -154,7 +154,7 @@ struct state {
 	__u32 five_levels;	/* try tables of five levels */
 	/* the next tasks, each at the step with its number, and the one that the next begins with: see ahead.h */
 	struct ahead ahead[6];
-	__u64 ahead_at, touched;
+	__u64 ahead_at;
 	__u64 kn[32];		/* path of a cgroup, from the leaf up */
 	/* sums over the threads of a process */
 	__u64 utime, stime, runtime, min_flt, maj_flt, nvcsw, nivcsw, run_delay, pcount;

@@ -1,7 +1,7 @@
 //! Tests every state of mktask on every engine and strategy: existence, names, credentials, places.
 //! `usage.rs` tests what tasks have used.
 
-use taskdiag::{Base, Groups, Members, Reason, Request, Stat, Statm, Strategy};
+use taskdiag::{Base, Cred, Groups, Members, Reason, Request, Stat, Statm, Strategy};
 use taskdiag_tests::mktask::hash;
 use taskdiag_tests::state::{ask, between, in_state, parity, parity_near};
 use taskdiag_tests::{Answer, Mktask, Task, Value, engines, read, skip};
@@ -28,11 +28,11 @@ fn idle() {
     });
 }
 
-/// Members of BASE, STAT and STATM that nobody wants may be left out. Everything that is there is as in a
+/// Members of BASE, CRED, STAT and STATM that nobody wants may be left out. Everything that is there is as in a
 /// whole answer, from whichever file of /proc it comes.
 #[test]
 fn members() {
-    for state in ["idle", "zombie", "leader-gone"] {
+    for state in ["idle", "creds", "zombie", "leader-gone"] {
         match Mktask::start(&[state]) {
             Ok(m) => members_of(state, &m),
             Err(why) => skip("members", &why),
@@ -46,11 +46,12 @@ fn members_of(state: &str, m: &Mktask) {
     };
     let mut wanted = names("base", Base::MEMBERS);
     wanted.extend([("base", "comm")]);
+    wanted.extend(names("cred", Cred::MEMBERS));
     wanted.extend(names("stat", Stat::MEMBERS));
     wanted.extend(names("statm", Statm::MEMBERS));
     for engine in engines() {
         for strategy in [Strategy::One, Strategy::Thread] {
-            let groups = Groups::BASE | Groups::STAT | Groups::STATM;
+            let groups = Groups::BASE | Groups::CRED | Groups::STAT | Groups::STATM;
             let mut req = Request::new(strategy, m.pid(), groups);
             let who = format!("{state} {engine:?} {strategy}");
             let task = |req: &Request| read(*engine, req).expect("an answer").task(m.pid());
@@ -59,6 +60,7 @@ fn members_of(state: &str, m: &Mktask) {
             for (group, name) in &wanted {
                 let g = match *group {
                     "base" => Groups::BASE,
+                    "cred" => Groups::CRED,
                     "stat" => Groups::STAT,
                     _ => Groups::STATM,
                 };
@@ -72,6 +74,9 @@ fn members_of(state: &str, m: &Mktask) {
                     let some = task(&part);
                     assert_eq!(some.get(&key), whole.get(&key), "{who}: {key}");
                     assert_eq!(some.missing(group), whole.missing(group), "{who}: {key}");
+                    if *name == "ngroups" {
+                        assert_eq!(some.get("cred.groups"), whole.get("cred.groups"), "{who}");
+                    }
                     for (k, v) in &some.fields {
                         assert_eq!(whole.get(k), Some(v), "{who}: {k} beside {key}");
                         compared += 1;

@@ -119,9 +119,9 @@ const fn size(names: &[&str], file: File) -> Need {
     members(Groups::STATM, names, file)
 }
 
-/// All of CRED, which the real library reads from `status`.
-const fn cred() -> Need {
-    group(Groups::CRED).file(File::Status)
+/// A member of CRED, which the real library reads from `status`.
+const fn cred(name: &str) -> Need {
+    members(Groups::CRED, &[name], File::Status)
 }
 
 /// Arguments, and the name where there are none.
@@ -223,7 +223,7 @@ items! {
     ADDR_STACK_START old(Stat);
     AUTOGRP_ID group(Groups::AUTOGROUP);
     AUTOGRP_NICE group(Groups::AUTOGROUP);
-    CAPS_PERMITTED cred().str().new_in_so1();
+    CAPS_PERMITTED cred("cap_permitted").str().new_in_so1();
     CGNAME group(Groups::CGROUP).str();
     CGROUP group(Groups::CGROUP).str();
     CGROUP_V group(Groups::CGROUP).strv();
@@ -245,27 +245,27 @@ items! {
     FLT_MIN_DELTA stat(&["minflt"]).delta();
     // The real library takes the effective ids from the owner of the directory in /proc. The kernel makes them the effective ids of
     // the task for directories of mode 0555, also if the process may not be dumped (task_dump_owner()).
-    ID_EGID cred().file(Other);
-    ID_EGROUP cred().file(Other).str();
-    ID_EUID cred().file(Other);
-    ID_EUSER cred().file(Other).str();
-    ID_FGID cred();
-    ID_FGROUP cred().str();
-    ID_FUID cred();
-    ID_FUSER cred().str();
+    ID_EGID cred("egid").file(Other);
+    ID_EGROUP cred("egid").file(Other).str();
+    ID_EUID cred("euid").file(Other);
+    ID_EUSER cred("euid").file(Other).str();
+    ID_FGID cred("fsgid");
+    ID_FGROUP cred("fsgid").str();
+    ID_FUID cred("fsuid");
+    ID_FUSER cred("fsuid").str();
     ID_LOGIN group(Groups::LOGIN);
     ID_PGRP base(&["pgid"]);
     ID_PID NOTHING;
     ID_PPID base(&["ppid"]).file(Either);
-    ID_RGID cred();
-    ID_RGROUP cred().str();
-    ID_RUID cred();
-    ID_RUSER cred().str();
+    ID_RGID cred("gid");
+    ID_RGROUP cred("gid").str();
+    ID_RUID cred("uid");
+    ID_RUSER cred("uid").str();
     ID_SESSION base(&["sid"]);
-    ID_SGID cred();
-    ID_SGROUP cred().str();
-    ID_SUID cred();
-    ID_SUSER cred().str();
+    ID_SGID cred("sgid");
+    ID_SGROUP cred("sgid").str();
+    ID_SUID cred("suid");
+    ID_SUSER cred("suid").str();
     ID_TGID NOTHING;
     ID_TID NOTHING;
     ID_TPGID stat(&["tty_pgrp"]);
@@ -342,8 +342,8 @@ items! {
     SMAP_SWAP group(Groups::ROLLUP);
     SMAP_SWAP_PSS group(Groups::ROLLUP);
     STATE base(&["state"]).file(Either);
-    SUPGIDS cred().str();
-    SUPGROUPS cred().str();
+    SUPGIDS cred("ngroups").str();
+    SUPGROUPS cred("ngroups").str();
     TICS_ALL stat(&["utime_ns", "stime_ns"]).sum();
     TICS_ALL_C stat(&["utime_ns", "stime_ns", "cutime_ns", "cstime_ns"]).sum();
     TICS_ALL_DELTA stat(&["utime_ns", "stime_ns"]).delta();

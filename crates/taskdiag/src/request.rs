@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taskdiag_wire::layout::bit;
-use taskdiag_wire::{Base, Groups, Stat, Statm, Strategy};
+use taskdiag_wire::{Base, Cred, Groups, Stat, Statm, Strategy};
 
 use crate::watch::Watch;
 
@@ -49,7 +49,7 @@ pub struct Request {
     /// out, and the answer says so. It is looked at before each process, and within VMA_STAT; the
     /// kernel makes ROLLUP of a process in one piece, so the one that begins in time is finished.
     pub budget: Option<Duration>,
-    /// Which members of BASE, STAT and STATM will be looked at; others may be unknown in the answer.
+    /// Which members of BASE, CRED, STAT and STATM will be looked at; others may be unknown in the answer.
     pub members: Members,
     /// How old an answer of the service may be, so that callers who ask at about the same time share one. Zero, which is
     /// the default, is an answer that was begun after the request. Other engines always answer anew.
@@ -58,14 +58,16 @@ pub struct Request {
     pub watch: Option<Arc<Watch>>,
 }
 
-/// Members of BASE, STAT and STATM, by the bits of their `valid`. The kernel has those of BASE and STAT in
+/// Members of BASE, CRED, STAT and STATM, by the bits of their `valid`. The kernel has those of the first three in
 /// many places of its memory, and /proc has those of STATM in several files. A long list costs less where
-/// some need not be read.
+/// some need not be read. Supplementary groups are in the answer if `ngroups` of CRED is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Members {
     /// Bits of the members of BASE, as in its `valid`.
     pub base: u32,
+    /// Bits of the members of CRED, as in its `valid`.
+    pub cred: u32,
     /// Bits of the members of STAT, as in its `valid`.
     pub stat: u32,
     /// Bits of the members of STATM, as in its `valid`.
@@ -74,24 +76,27 @@ pub struct Members {
 
 impl Members {
     /// All of them.
-    pub const ALL: Members = Members { base: u32::MAX, stat: u32::MAX, statm: u32::MAX };
+    pub const ALL: Members =
+        Members { base: u32::MAX, cred: u32::MAX, stat: u32::MAX, statm: u32::MAX };
     /// None of them.
-    pub const NONE: Members = Members { base: 0, stat: 0, statm: 0 };
+    pub const NONE: Members = Members { base: 0, cred: 0, stat: 0, statm: 0 };
 
     /// Those of one group by name, or all of the group for no name. Of groups
-    /// other than BASE, STAT and STATM, none: they are always whole.
+    /// other than BASE, CRED, STAT and STATM, none: they are always whole.
     ///
     /// # Panics
     /// There is no such member; in a constant, so it is seen when that is compiled.
     pub const fn of(group: Groups, names: &[&str]) -> Members {
         let all = if group.bits() == Groups::BASE.bits() {
             Base::MEMBERS
+        } else if group.bits() == Groups::CRED.bits() {
+            Cred::MEMBERS
         } else if group.bits() == Groups::STAT.bits() {
             Stat::MEMBERS
         } else if group.bits() == Groups::STATM.bits() {
             Statm::MEMBERS
         } else {
-            assert!(names.is_empty(), "members are of BASE, STAT and STATM");
+            assert!(names.is_empty(), "members are of BASE, CRED, STAT and STATM");
             return Members::NONE;
         };
         let mut bits = if names.is_empty() { u32::MAX } else { 0 };
@@ -102,6 +107,8 @@ impl Members {
         }
         if group.bits() == Groups::BASE.bits() {
             Members { base: bits, ..Members::NONE }
+        } else if group.bits() == Groups::CRED.bits() {
+            Members { cred: bits, ..Members::NONE }
         } else if group.bits() == Groups::STAT.bits() {
             Members { stat: bits, ..Members::NONE }
         } else {
@@ -111,7 +118,12 @@ impl Members {
     /// The members that are in either set.
     #[must_use]
     pub const fn union(self, o: Members) -> Members {
-        Members { base: self.base | o.base, stat: self.stat | o.stat, statm: self.statm | o.statm }
+        Members {
+            base: self.base | o.base,
+            cred: self.cred | o.cred,
+            stat: self.stat | o.stat,
+            statm: self.statm | o.statm,
+        }
     }
     /// As the wire has it: what need not be there, of BASE and of STAT.
     pub fn skipped(self) -> (u32, u32) {
@@ -159,7 +171,7 @@ impl Request {
     pub fn with_max_rss(self, bytes: NonZeroU64) -> Request {
         Request { max_rss_bytes: Some(bytes), ..self }
     }
-    /// The same request for these members of BASE, STAT and STATM only.
+    /// The same request for these members of BASE, CRED, STAT and STATM only.
     #[must_use]
     pub fn with_members(self, members: Members) -> Request {
         Request { members, ..self }

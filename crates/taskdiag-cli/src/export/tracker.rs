@@ -325,7 +325,8 @@ impl Tracker {
         if pids.is_empty() {
             return Ok(());
         }
-        let members = Members::of(Groups::BASE, &["ppid", "flags", "start_time_ns", "comm"]);
+        let members = Members::of(Groups::BASE, &["ppid", "flags", "start_time_ns", "comm"])
+            .union(Members::of(Groups::CRED, &["euid"]));
         let answer = if pids.len() > MANY {
             let request = Request::all(IDENTITY).with_members(members);
             query_with(&request, self.options.engine)

@@ -256,7 +256,7 @@ pub struct Field {
     pub align: Align,
     /// The groups that it is made from. If it is empty, every answer has the value.
     pub groups: Groups,
-    /// The members of BASE, STAT and STATM that it is made from.
+    /// The members of BASE, CRED, STAT and STATM that it is made from.
     pub members: Members,
     /// Type of the value.
     pub kind: Kind,
@@ -334,7 +334,7 @@ pub fn groups_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Groups {
     fields.into_iter().fold(Groups::NONE, |g, f| g | f.groups)
 }
 
-/// The members of BASE, STAT and STATM that must be asked for to show these fields.
+/// The members of BASE, CRED, STAT and STATM that must be asked for to show these fields.
 pub fn members_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Members {
     fields.into_iter().fold(Members::NONE, |m, f| m.union(f.members))
 }
@@ -387,7 +387,7 @@ impl Field {
 mod tests {
     use super::*;
     use taskdiag_wire::{
-        AlignedBuf, Base, Done, Group, Info, Reason, Stat, Statm, Stream, StreamWriter, build,
+        AlignedBuf, Base, Cred, Done, Group, Info, Reason, Stat, Statm, Stream, StreamWriter, build,
     };
 
     fn filled<T: taskdiag_wire::GroupRecord>(fill: u8) -> T {
@@ -472,12 +472,12 @@ mod tests {
         });
     }
 
-    /// The value and text of a field of a task with BASE, STAT and STATM full of `fill`, of whose members only
+    /// The value and text of a field of a task with BASE, CRED, STAT and STATM full of `fill`, of whose members only
     /// these are known; without a value, of what the group has to say.
     fn with_members(field: &Field, m: Members, fill: u8) -> String {
         let (skip_base, skip_stat) = m.skipped();
         let mut w = StreamWriter::new();
-        let asked = Groups::BASE | Groups::STAT | Groups::STATM | field.groups;
+        let asked = Groups::BASE | Groups::CRED | Groups::STAT | Groups::STATM | field.groups;
         w.info(&build!(Info {
             show_flags: asked.bits(),
             page_size: 4096,
@@ -488,6 +488,9 @@ mod tests {
         (base.valid, base.state) = (Base::ALL_VALID & !skip_base, b'Z');
         base.comm = if base.comm().is_some() { *b"name\0\0\0\0\0\0\0\0\0\0\0\0" } else { [0; 16] };
         w.put(&base);
+        let mut cred: Cred = filled(fill);
+        cred.valid = Cred::ALL_VALID & m.cred;
+        w.put(&cred);
         let mut stat: Stat = filled(fill);
         stat.valid = Stat::ALL_VALID & !skip_stat;
         w.put(&stat);
@@ -514,7 +517,8 @@ mod tests {
             }
             let none =
                 with_members(field, Members::NONE, 1) == with_members(field, Members::ALL, 1);
-            let said = !field.groups.intersects(Groups::BASE | Groups::STAT | Groups::STATM);
+            let some = Groups::BASE | Groups::CRED | Groups::STAT | Groups::STATM;
+            let said = !field.groups.intersects(some);
             assert!(none || !said, "{} looks at a member that it does not name", field.name);
             fewer += usize::from(field.members != Members::ALL && !none);
         }

@@ -41,7 +41,7 @@ pub struct Query {
     /// and zombies have none. For files it sets FD, for descriptors. Other groups are possible there: PATHS for program, working
     /// directory and root, VMA for mapped files, about which FILE_STAT tells more.
     pub groups: Groups,
-    /// Members of BASE, STAT and STATM that are wanted besides those that the fields and conditions need.
+    /// Members of BASE, CRED, STAT and STATM that are wanted besides those that the fields and conditions need.
     pub members: Members,
     /// A test of tasks that have files, in addition to the conditions.
     pub tasks: Option<Keep>,
@@ -99,11 +99,13 @@ impl Query {
         // BASE is the cheapest group, and so serves for a list of pids alone.
         if groups.is_empty() { Groups::BASE } else { groups }
     }
-    /// The members of BASE, STAT and STATM that are needed.
+    /// The members of BASE, CRED, STAT and STATM that are needed.
     pub fn members(&self) -> Members {
         let rows = match self.set {
-            // Who has the other end of a pipe is told by name.
-            set if is(set, &FILES) => Members::of(Groups::BASE, &["comm"]),
+            // Who has the other end of a pipe is told by name, and files are selected by the user of their process.
+            set if is(set, &FILES) => {
+                Members::of(Groups::BASE, &["comm"]).union(Members::of(Groups::CRED, &["euid"]))
+            }
             set if is(set, &MEMORY) => Members::of(Groups::STATM, &["rss_bytes"]),
             _ => Members::NONE,
         };

@@ -131,7 +131,7 @@ impl Selection {
         }
         g
     }
-    /// The members of BASE, STAT and STATM that the conditions need.
+    /// The members of BASE, CRED, STAT and STATM that the conditions need.
     pub fn members(&self) -> Members {
         let mut m = Members::NONE;
         let mut look = |wanted: bool, group: Groups, name| {
@@ -145,6 +145,11 @@ impl Selection {
         look(!self.sids.is_empty() || simple(|s| s.not_leaders), Groups::BASE, "sid");
         look(!self.commands.is_empty(), Groups::BASE, "comm");
         look(self.running, Groups::BASE, "state");
+        let own = simple(|s| s.own.is_some());
+        look(!self.euids.is_empty() || own, Groups::CRED, "euid");
+        look(!self.ruids.is_empty(), Groups::CRED, "uid");
+        look(!self.egids.is_empty(), Groups::CRED, "egid");
+        look(!self.rgids.is_empty(), Groups::CRED, "gid");
         let tty = simple(|s| s.with_tty || s.tty.is_some());
         look(!self.ttys.is_empty() || tty, Groups::STAT, "tty_nr");
         m

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use taskdiag_wire::{AlignedBuf, Done, Groups, Info, Statm, Strategy, StreamWriter, build};
+use taskdiag_wire::{AlignedBuf, Cred, Done, Groups, Info, Statm, Strategy, StreamWriter, build};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::mapped::{self, HEAD, MappedStream};
@@ -109,7 +109,7 @@ impl LoadedProgram {
             seen_mask: sizes.seen - 1,
             ahead: u32::from(!count_only && sizes.many),
             skip_statm: !req.members.statm & Statm::ALL_VALID,
-            padding: 0,
+            skip_cred: !req.members.cred & Cred::ALL_VALID,
             slice_ns: if sizes.forgetful { 0 } else { SLICE_NS },
             ram_end,
             pte_address,

@@ -36,7 +36,7 @@ pub struct Config {
     pub seen_mask: u32,
     pub ahead: u32,
     pub skip_statm: u32,
-    pub padding: u32,
+    pub skip_cred: u32,
     pub slice_ns: u64,
     pub ram_end: u64,
     pub pte_address: u64,
@@ -73,7 +73,7 @@ pub struct State {
 }
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 28600;
+pub const STATE_SIZE: usize = 28592;
 
 #[cfg(test)]
 mod tests {
@@ -95,6 +95,7 @@ mod tests {
             ("offsetof(struct config, seen_mask)", offset_of!(Config, seen_mask)),
             ("offsetof(struct config, ahead)", offset_of!(Config, ahead)),
             ("offsetof(struct config, skip_statm)", offset_of!(Config, skip_statm)),
+            ("offsetof(struct config, skip_cred)", offset_of!(Config, skip_cred)),
             ("offsetof(struct config, slice_ns)", offset_of!(Config, slice_ns)),
             ("offsetof(struct config, pte_address)", offset_of!(Config, pte_address)),
             ("offsetof(struct config, gate_end)", offset_of!(Config, gate_end)),

@@ -33,19 +33,19 @@ fn seccomp(_: &Context, row: &Row<'_>) -> Value<'static> {
 
 macro_rules! id {
     ($name:literal $header:literal $what:literal $member:ident {$($alias:literal $ah:literal),*}) => {
-        row!($name $header 5 Right [CRED] Integer None Plain, "/proc/PID/status", $what,
+        row!($name $header 5 Right [CRED($member)] Integer None Plain, "/proc/PID/status", $what,
             {$($alias $ah),*}, uint!(Cred cred.$member))
     };
 }
 macro_rules! named {
     ($name:literal $header:literal $what:literal $member:ident $wrap:ident {$($alias:literal $ah:literal),*}) => {
-        row!($name $header 8 Left [CRED] Text None Plain, "/proc/PID/status", $what,
+        row!($name $header 8 Left [CRED($member)] Text None Plain, "/proc/PID/status", $what,
             {$($alias $ah),*}, member!(Cred cred.$member, Value::$wrap))
     };
 }
 macro_rules! caps {
     ($name:literal $header:literal $what:literal $source:literal $member:ident {$($alias:literal $ah:literal),*}) => {
-        row!($name $header 16 Right [CRED] Text None Hex, $source, $what,
+        row!($name $header 16 Right [CRED($member)] Text None Hex, $source, $what,
             {$($alias $ah),*}, member!(Cred cred.$member, Value::Mask))
     };
 }
@@ -67,9 +67,9 @@ pub const FIELDS: &[Field] = &[
     id!("rgid" "RGID" "Real gid" gid {}),
     id!("sgid" "SGID" "Saved gid" sgid {"svgid" "SVGID"}),
     id!("fgid" "FGID" "Gid for file access" fsgid {"fsgid" "FSGID"}),
-    row!("supgid" "SUPGID" 20 Left [CRED] IntegerList None Plain, "/proc/PID/status Groups",
+    row!("supgid" "SUPGID" 20 Left [CRED(ngroups)] IntegerList None Plain, "/proc/PID/status Groups",
         "Supplementary gids", {}, |_, r| supplementary(r).map_or_else(|m| m, Value::Ids)),
-    row!("supgrp" "SUPGRP" 40 Left [CRED] TextList None Plain, "/proc/PID/status Groups",
+    row!("supgrp" "SUPGRP" 40 Left [CRED(ngroups)] TextList None Plain, "/proc/PID/status Groups",
         "Supplementary groups", {}, |_, r| supplementary(r).map_or_else(|m| m, Value::GroupList)),
     caps!("cap_eff" "CAP_EFF" "Effective capabilities" "/proc/PID/status CapEff" cap_effective {}),
     caps!("cap_prm" "CAP_PRM" "Permitted capabilities" "/proc/PID/status CapPrm" cap_permitted
@@ -77,12 +77,12 @@ pub const FIELDS: &[Field] = &[
     caps!("cap_inh" "CAP_INH" "Inheritable capabilities" "/proc/PID/status CapInh" cap_inheritable {}),
     caps!("cap_bnd" "CAP_BND" "Capability bounding set" "/proc/PID/status CapBnd" cap_bounding {}),
     caps!("cap_amb" "CAP_AMB" "Ambient capabilities" "/proc/PID/status CapAmb" cap_ambient {}),
-    row!("securebits" "SECUREBITS" 16 Right [CRED] Text None Hex, "cred.securebits; not in /proc",
+    row!("securebits" "SECUREBITS" 16 Right [CRED(securebits)] Text None Hex, "cred.securebits; not in /proc",
         "The SECBIT_* bits", {}, member!(Cred cred.securebits, |v| Value::Mask(u64::from(v)))),
-    row!("nnp" "NNP" 3 Right [CRED] Integer None Plain, "/proc/PID/status NoNewPrivs",
+    row!("nnp" "NNP" 3 Right [CRED(no_new_privs)] Integer None Plain, "/proc/PID/status NoNewPrivs",
         "1: no_new_privs is set", {"no_new_privs" "NNP"}, uint!(Cred cred.no_new_privs)),
-    row!("seccomp" "SECCOMP" 7 Left [CRED] Text None Plain, "/proc/PID/status Seccomp",
+    row!("seccomp" "SECCOMP" 7 Left [CRED(seccomp)] Text None Plain, "/proc/PID/status Seccomp",
         "System call filter: off, strict, filter", {}, seccomp),
-    row!("tracer" "TRACER" 6 Right [CRED] Integer None Pid, "/proc/PID/status TracerPid",
+    row!("tracer" "TRACER" 6 Right [CRED(tracer_pid)] Integer None Pid, "/proc/PID/status TracerPid",
         "Thread id of the ptracer, or 0", {}, uint!(Cred cred.tracer_pid)),
 ];

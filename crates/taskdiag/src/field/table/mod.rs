@@ -3,7 +3,7 @@
 
 // The macros come first: the modules below use them.
 
-/// One row. `[groups]` may be empty; after BASE, STAT and STATM stand the members that it looks at, if it is
+/// One row. `[groups]` may be empty; after BASE, CRED, STAT and STATM stand the members that it looks at, if it is
 /// not all of them.
 macro_rules! row {
     ($name:literal $header:literal $width:literal $align:ident [$($g:ident $(($($m:ident)*))?)*] $kind:ident $unit:ident
