@@ -337,7 +337,7 @@ GROUP_FN put_stat(void)
 	bool process = IS_PROCESS;
 	struct task_struct *t = THIS;
 	struct task_diag_stat *a = here();
-	struct signal_struct *s = R(t, signal);
+	struct signal_struct *s = process || NEED_SIGNAL ? R(t, signal) : NULL;
 	struct tty_struct *tty;
 	struct pid *pgrp;
 	struct mm_struct *mm;

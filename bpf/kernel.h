@@ -34,6 +34,8 @@ enum { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
 enum { BPF_F_MMAPABLE = 1 << 10 };
 /* XArray entries below XA_NODE_MIN are not nodes. XA_RETRY marks an entry that is being replaced. */
 enum { XA_NODE_MIN = 4097, XA_RETRY = 256 << 2 | 2 };
+/* Bits of an index for which a node of an XArray has entries. */
+enum { XA_BITS = 6 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

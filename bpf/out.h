@@ -51,6 +51,9 @@ struct {
 #define NEED_STAT(bit) (WANT(TASK_DIAG_STAT) && !(cfg.skip_stat & 1u << (STAT_##bit)))
 #define NEED_STATM(bit) (WANT(TASK_DIAG_STATM) && !(cfg.skip_statm & 1u << (STATM_##bit)))
 #define NEED_TIME (NEED_STAT(UTIME_NS) || NEED_STAT(STIME_NS))
+/* Does STAT of a thread need the signal_struct? */
+#define NEED_SIGNAL (NEED_STAT(NUM_THREADS) || NEED_STAT(TTY_NR) || NEED_STAT(TTY_PGRP) ||			\
+		     NEED_STAT(CMINFLT) || NEED_STAT(CMAJFLT) || NEED_STAT(CUTIME_NS) || NEED_STAT(CSTIME_NS))
 /* A member that is not wanted is not read and stays zero. */
 #define IF_BASE(bit, value) (NEED_BASE(bit) ? (value) : 0)
 #define IF_CRED(bit, value) (NEED_CRED(bit) ? (value) : 0)
@@ -137,6 +140,7 @@ static __always_inline void begin_run(void)
 {
 	st.deadline = bpf_ktime_get_ns() + cfg.slice_ns;
 	st.late = st.work = st.full = 0;
+	st.thread_head = 0;
 	st.slice++;
 }
 
@@ -288,7 +292,8 @@ static __always_inline u32 task_tgid_nr(struct task_struct *t)
 /*
  * Set st.found to the struct pid of the number st.n in the pid namespace st.found, or to 0 if there is none. As
  * idr_find(), it goes down the tree by six bits of the number at a time. If the tree shrinks meanwhile, the old root has
- * the mark XA_RETRY, and the search begins again.
+ * the mark XA_RETRY, and the search begins again. st.pid_leaf gets the node
+ * that has the entry of this number, and of all that differ only in the last six bits, or 0 if there is none.
  */
 GROUP_FN find_pid(void)
 {
@@ -296,7 +301,7 @@ GROUP_FN find_pid(void)
 	u32 i, shift, nr = st.n;
 	bool top;
 
-	st.found = 0;
+	st.found = st.pid_leaf = 0;
 	/* A tree has four levels at most, and this is enough for it twice. */
 	EACH(i, 0, 8, 8) {
 		top = entry == XA_RETRY;
@@ -308,6 +313,8 @@ GROUP_FN find_pid(void)
 		shift = R(CAST(struct xa_node, (void *)node), shift);
 		if (top && nr >> (shift & 31) > 63)
 			return 0;
+		if (!shift)
+			st.pid_leaf = node;
 		entry = 0;
 		bpf_probe_read_kernel(&entry, sizeof(entry), (char *)&CAST(struct xa_node, (void *)node)->slots +
 				      (nr >> (shift & 31) & 63) * 8);
@@ -317,12 +324,15 @@ GROUP_FN find_pid(void)
 	return 0;
 }
 
+/* Where a task has the list node by which its struct pid finds it. */
+#define LINK_OF_TASK __builtin_preserve_field_info(((struct task_struct *)0)->pid_links, BPF_FIELD_BYTE_OFFSET)
+
 /* The task of a struct pid, or 0 if it has ended. */
 static __always_inline u64 task_of(u64 pid)
 {
 	u64 link = pid ? (u64)R(CAST(struct pid, (void *)pid), tasks[PIDTYPE_PID].first) : 0;
 
-	return link ? link - __builtin_preserve_field_info(((struct task_struct *)0)->pid_links, BPF_FIELD_BYTE_OFFSET) : 0;
+	return link ? link - LINK_OF_TASK : 0;
 }
 
 /* ---- MISSING ---- */

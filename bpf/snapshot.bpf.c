@@ -85,6 +85,7 @@ static __always_inline void next_process(struct task_struct *t)
 
 	st.walk = node ? TASK_AT(node, tasks) : 0;
 	st.process = 0;
+	st.thread_head = 0;
 	/* The head of the list is the idle task, with pid 0. */
 	if (st.walk && !R(CAST(struct task_struct, (void *)st.walk), pid))
 		st.walk = 0;
@@ -102,9 +103,13 @@ GROUP_FN step(void)
 		return 0;
 	}
 	if (BY_THREADS) {
-		s = R(t, signal);
+		/* All threads of a process have the same, so it is read of the first one only. */
+		if (!st.thread_head) {
+			s = R(t, signal);
+			st.thread_head = (u64)&s->thread_head;
+		}
 		node = (u64)R(t, thread_node.next);
-		if (node && node != (u64)&s->thread_head) {
+		if (node && node != st.thread_head) {
 			st.walk = TASK_AT(node, thread_node);
 			return 0;
 		}

@@ -35,6 +35,9 @@
 #define NAMES_MAX	32768
 #define SHARED_MAX	16384
 
+/* Threads whose memory is loaded at a time (ahead.h): a power of two, and not more than a node of the tree of numbers has. */
+#define TOGETHER	8
+
 /* .rodata: set before the load, so that the verifier removes the code for what was not asked for. */
 struct config {
 	__u64 groups;
@@ -55,7 +58,7 @@ struct config {
 	__u32 names_mask;
 	__u32 shared_mask;
 	__u32 seen_mask;
-	/* Load memory of the next processes early (ahead.h), which pays for long lists? */
+	/* Load memory of the next tasks early (ahead.h), which pays for long lists? */
 	__u32 ahead;
 	/* members of STATM and CRED that need not be written */
 	__u32 skip_statm;
@@ -133,6 +136,7 @@ struct state {
 	__u32 pid;		/* of the task that see_ids() saw last, in the initial namespace */
 	__u32 is_blocked;	/* a value of the current task could not be read without waiting */
 	__u64 node;		/* a node of the list of threads */
+	__u64 thread_head;	/* the end of the list that the walk is in, or 0 before its first step in this run */
 	__s64 rss;		/* legacy: the sum of a counter */
 	__u64 task, arg;	/* arguments of the global functions */
 	__u64 found;		/* an address that one of them returns */
@@ -152,9 +156,15 @@ struct state {
 	__u64 pt_top, pt_addr, pt_leaf, pt_phys;
 	__u32 pt_shift;		/* of the top table: 39 or 48 */
 	__u32 five_levels;	/* try tables of five levels */
-	/* the next tasks, each at the step with its number, and the one that the next begins with: see ahead.h */
+	/* the next processes, each at the step with its number, and the one that the next begins with: see ahead.h */
 	struct ahead ahead[6];
 	__u64 ahead_at;
+	/* The next threads: what their struct pid has of each, and the struct pids of those after them. */
+	__u64 links[TOGETHER], pids[TOGETHER];
+	__u64 pid_leaf;		/* a node of the tree of numbers */
+	__u32 pid_leaf_of;	/* the numbers that it has: without their last bits */
+	__u32 loaded;		/* the numbers before those whose threads are loaded: without their last bits */
+	__u32 in_order, last_pid;
 	__u64 kn[32];		/* path of a cgroup, from the leaf up */
 	/* sums over the threads of a process */
 	__u64 utime, stime, runtime, min_flt, maj_flt, nvcsw, nivcsw, run_delay, pcount;

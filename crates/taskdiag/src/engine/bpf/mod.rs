@@ -152,7 +152,7 @@ impl Bpf {
         Bpf { legacy: true, ..Bpf::default() }
     }
 
-    /// Looks ahead in lists of processes of any length, so that a test needs no thousands of them.
+    /// Looks ahead in lists of any length, so that a test needs no thousands of them.
     #[cfg(feature = "testing")]
     pub fn looking_ahead(self) -> Bpf {
         Bpf { ahead: true, ..self }
@@ -308,7 +308,7 @@ impl Bpf {
     fn load_and_answer(&mut self, head: &Info, req: &Request) -> Result<(Bytes, u64), Error> {
         may_be_called()?;
         let mut sizes = Sizes::estimate(req, self.mappings);
-        sizes.many |= self.ahead && Sizes::is_by_process(req);
+        sizes.many |= self.ahead && req.strategy != Strategy::One;
         let expected = sizes.chunks * CHUNK_FULL;
         sizes.chunks = sizes.chunks.min(sizes::most(req.groups));
         if self.forgetful {

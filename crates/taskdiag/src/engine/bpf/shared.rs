@@ -73,7 +73,7 @@ pub struct State {
 }
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 28592;
+pub const STATE_SIZE: usize = 28752;
 
 #[cfg(test)]
 mod tests {

@@ -18,11 +18,11 @@ pub fn most(groups: Groups) -> usize {
 /// The most tasks that a walk remembers at first. It needs the last of them that is still there, so it loses its place only if
 /// all of them end between two runs. More would hold a CPU for longer, because the kernel clears 8 bytes for each in one go.
 const SEEN_MAX: usize = 16384;
-/// From this number of processes on, the walk loads memory of the next ones early (`bpf/ahead.h`). The verifier takes about a
+/// From this number of processes or threads on, the walk loads memory of the next ones early (`bpf/ahead.h`). The verifier takes about a
 /// millisecond for that code.
 const MANY: usize = 2000;
-/// Groups that are reached by several loads, each of which needs the one before. Without one of them, looking ahead costs more than
-/// it saves.
+/// Groups of a process that are reached by several loads, each of which needs the one before. Without one of them, looking ahead
+/// in the list of processes costs more than it saves.
 const CHAINS: Groups = Groups::STATM.union(Groups::CMDLINE);
 
 /// How large to make the maps.
@@ -36,7 +36,7 @@ pub struct Sizes {
     pub seen: u32,
     /// End each run soon, and rest after it, so that the walk often loses its place (a test).
     pub forgetful: bool,
-    /// Are there so many processes that it pays to load the code which looks ahead?
+    /// Are there so many tasks that it pays to load the code which looks ahead?
     pub many: bool,
 }
 
@@ -69,13 +69,14 @@ impl Sizes {
         let answer =
             part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
-        let many = Sizes::is_by_process(req) && tasks >= MANY && req.groups.intersects(CHAINS);
+        let has_chains = !Sizes::is_by_process(req) || req.groups.intersects(CHAINS);
+        let many = tasks >= MANY && has_chains;
         let seen = (tasks + tasks / 4 + 1024).next_power_of_two().min(SEEN_MAX) as u32;
         Sizes { chunks: chunks.min(CHUNKS_MAX), tasks, seen, forgetful: false, many }
     }
 
     /// Does the walk go along the list of processes?
-    pub fn is_by_process(req: &Request) -> bool {
+    fn is_by_process(req: &Request) -> bool {
         matches!(req.strategy, Strategy::All | Strategy::Children)
     }
 }
