@@ -14,12 +14,15 @@
 //! The table of mounts is long, and a caller that polls would have it read for each question. So what was read stays open.
 //! The kernel marks an open table when a mount of its namespace changes, and the first line of a new one tells whether the
 //! caller still has that namespace and that root directory: it has the number of a mount, which is in one namespace only, and
-//! the path of this mount from the root. What neither shows is a change of the options of /proc by a process of another
-//! namespace. The service has the same file system, so it looks at its own before each walk.
+//! the path of this mount from the root. So callers with the same first line share one open table. What neither shows is a
+//! change of the options of /proc by a process of another namespace. The service has the same file system, so it looks at its
+//! own before each walk.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -56,6 +59,8 @@ pub struct Own {
     is_trusted: bool,
     /// When it last looked at its table of mounts.
     looked: Cell<Instant>,
+    /// The tables that callers hold. An open table keeps its namespace alive, so only callers hold them.
+    tables: RefCell<Vec<Weak<Mounts>>>,
 }
 
 /// The process at the other end of a connection.
@@ -76,16 +81,22 @@ struct Held {
     status: OwnedFd,
     /// `None`: the kernel has no time namespaces.
     offsets: Option<OwnedFd>,
-    mounts: Option<Mounts>,
+    mounts: Option<Arc<Mounts>>,
 }
 
 /// An open table of mounts that was found plain.
 #[derive(Debug)]
 struct Mounts {
     table: OwnedFd,
-    /// Its begin.
-    first: Vec<u8>,
+    /// Its begin. `None`: that does not tell enough, so nobody else has this table, and it is read again for the next question.
+    first: Option<First>,
+    /// Has a mount changed? The kernel tells it once for each open table.
+    has_changed: AtomicBool,
 }
+
+/// The begin of a table of mounts: the number of the first mount and where it is from the root, and maybe more.
+#[derive(Debug, PartialEq, Eq)]
+struct First([u8; FIRST]);
 
 impl Own {
     /// Looks at the service itself.
@@ -120,6 +131,7 @@ impl Own {
             labels,
             is_trusted: traces || rustix::process::geteuid().is_root(),
             looked: Cell::new(Instant::now()),
+            tables: RefCell::default(),
         })
     }
 
@@ -172,17 +184,31 @@ impl Own {
         }
         let pidfd = peer.pidfd.as_ref().ok_or(Refusal::UnknownCaller)?;
         for _ in 0..TRIES {
+            let first = first(&held.dir).map_err(unknown)?;
             let mounts = match held.mounts.take() {
-                Some(mounts) if mounts.are_those_of(&held.dir) => mounts,
-                _ => Mounts::read(&held.dir, self.proc)?,
+                Some(mounts) if first.is_some() && mounts.first == first => mounts,
+                _ => self.mounts(&held.dir, first.as_ref())?,
             };
-            if is_quiet(pidfd, &mounts.table)? {
+            if mounts.are_quiet(pidfd)? {
                 held.mounts = Some(mounts);
                 return Ok(());
             }
             // A mount has changed, so the table is read again.
         }
         Err(Refusal::Busy)
+    }
+
+    /// The table of mounts of a process whose table begins like this, of another caller if one has it.
+    fn mounts(&self, dir: &OwnedFd, first: Option<&First>) -> Result<Arc<Mounts>, Refusal> {
+        let mut tables = self.tables.borrow_mut();
+        tables.retain(|t| t.upgrade().is_some_and(|t| !t.has_changed.load(Relaxed)));
+        let is_it = |t: &Arc<Mounts>| first.is_some() && t.first.as_ref() == first;
+        if let Some(found) = tables.iter().filter_map(Weak::upgrade).find(is_it) {
+            return Ok(found);
+        }
+        let read = Arc::new(Mounts::read(dir, self.proc)?);
+        tables.push(Arc::downgrade(&read));
+        Ok(read)
     }
 }
 
@@ -204,31 +230,50 @@ impl Mounts {
         let unknown = |_| Refusal::UnknownCaller;
         let table = open(dir, "mountinfo").map_err(unknown)?;
         let bytes = read_long(&table).map_err(unknown)?;
-        match plain_proc(&bytes) == Some(proc) {
-            true => Ok(Mounts { table, first: bytes[..bytes.len().min(FIRST)].to_vec() }),
-            false => Err(Refusal::Mounts),
+        if plain_proc(&bytes) != Some(proc) {
+            return Err(Refusal::Mounts);
         }
+        let first = First::of(&bytes);
+        Ok(Mounts { table, first, has_changed: AtomicBool::new(false) })
     }
-    /// Are these still the namespace and the root directory of the process?
-    fn are_those_of(&self, dir: &OwnedFd) -> bool {
-        let mut first = [0; FIRST];
-        let got = open(dir, "mountinfo").and_then(|now| Ok(rustix::io::read(now, &mut first)?));
-        got.is_ok_and(|got| first[..got] == *self.first)
+
+    /// Is nothing to be seen: has no mount of the table changed since it was opened?
+    ///
+    /// # Errors
+    /// The process has ended.
+    fn are_quiet(&self, pidfd: &OwnedFd) -> Result<bool, Refusal> {
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut both =
+            [PollFd::new(pidfd, PollFlags::IN), PollFd::new(&self.table, PollFlags::PRI)];
+        poll(&mut both, Some(&now)).map_err(|_| Refusal::UnknownCaller)?;
+        if !both[1].revents().is_empty() {
+            self.has_changed.store(true, Relaxed);
+        }
+        match both[0].revents().is_empty() {
+            true => Ok(!self.has_changed.load(Relaxed)),
+            false => Err(Refusal::UnknownCaller),
+        }
     }
 }
 
-/// Is nothing to be seen: has no mount of a table changed since it was opened?
-///
-/// # Errors
-/// The process has ended.
-fn is_quiet(pidfd: &OwnedFd, table: &OwnedFd) -> Result<bool, Refusal> {
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut both = [PollFd::new(pidfd, PollFlags::IN), PollFd::new(table, PollFlags::PRI)];
-    poll(&mut both, Some(&now)).map_err(|_| Refusal::UnknownCaller)?;
-    match both[0].revents().is_empty() {
-        true => Ok(both[1].revents().is_empty()),
-        false => Err(Refusal::UnknownCaller),
+impl First {
+    /// The begin of a table, if its first line is there up to the path of the mount, which is the fifth word. A part of a path
+    /// proves nothing.
+    fn of(table: &[u8]) -> Option<First> {
+        let begin = &table[..table.len().min(FIRST)];
+        let line = begin.split(|b| *b == b'\n').next()?;
+        let is_there = line.iter().filter(|b| **b == b' ').count() >= 5;
+        let mut first = [0; FIRST];
+        first[..begin.len()].copy_from_slice(begin);
+        is_there.then_some(First(first))
     }
+}
+
+/// The begin of the table of mounts that a process has now.
+fn first(dir: &OwnedFd) -> io::Result<Option<First>> {
+    let mut bytes = [0; FIRST];
+    let got = rustix::io::read(open(dir, "mountinfo")?, &mut bytes)?;
+    Ok(First::of(&bytes[..got]))
 }
 
 impl Peer {
@@ -446,6 +491,18 @@ mod tests {
         ] {
             assert_eq!(with(&lines), None, "{what}");
         }
+    }
+
+    #[test]
+    fn a_begin_of_a_table_tells_which_it_is() {
+        let of = |text: &str| First::of(text.as_bytes());
+        assert!(of(ROOT).is_some());
+        assert_eq!(of(PROC), of(&[PROC, ROOT].concat()));
+        assert_ne!(of(PROC), of(&PROC.replace("24", "25")), "another mount");
+        assert_ne!(of(PROC), of(&PROC.replace("/proc ", "/a/proc ")), "from another root");
+        let deep = PROC.replace("/proc ", &format!("/{}/proc ", "d".repeat(FIRST)));
+        assert!(of(&deep).is_none(), "the path is cut");
+        assert!(of("").is_none() && of("24 21\n0:22 / /proc rw").is_none());
     }
 
     #[test]

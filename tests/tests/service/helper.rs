@@ -62,29 +62,62 @@ fn change() {
     assert_eq!(status, 0);
 }
 
-/// Asks, makes the change that the environment names, and asks twice on the same connection.
-fn ask_twice() {
+fn connect() -> UnixStream {
     let stream = UnixStream::connect(socket()).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(20).mul_f64(crowd()))).expect("a limit");
-    let ask = || {
-        let request = encode_request(&Req::new(Strategy::All, 0, Groups::BASE));
-        let question = Ask::new(Duration::ZERO, request).encode();
-        // After a refusal the connection may be closed.
-        if sock::send(stream.as_fd(), &question, None).is_err() {
-            return String::from("closed");
-        }
-        let mut head = [0; Reply::LEN];
-        match (&stream).read_exact(&mut head) {
-            Err(_) => String::from("closed"),
-            Ok(()) => {
-                let reply = Reply::decode(&head).expect("it is one");
-                if let Reply::Here(len) = reply {
-                    (&stream).read_exact(&mut vec![0; len as usize]).expect("it is whole");
-                }
-                format!("{reply:?}")
+    stream
+}
+
+/// What the service says to a question on this connection.
+fn reply_on(mut stream: &UnixStream) -> String {
+    let request = encode_request(&Req::new(Strategy::All, 0, Groups::BASE));
+    let question = Ask::new(Duration::ZERO, request).encode();
+    // After a refusal the connection may be closed.
+    if sock::send(stream.as_fd(), &question, None).is_err() {
+        return String::from("closed");
+    }
+    let mut head = [0; Reply::LEN];
+    match stream.read_exact(&mut head) {
+        Err(_) => String::from("closed"),
+        Ok(()) => {
+            let reply = Reply::decode(&head).expect("it is one");
+            if let Reply::Here(len) = reply {
+                stream.read_exact(&mut vec![0; len as usize]).expect("it is whole");
             }
+            format!("{reply:?}")
         }
-    };
+    }
+}
+
+/// Starts a process that sees what this one sees, and asks. It asks once more when the socket that is returned says so, prints the
+/// reply, and closes the socket.
+fn other() -> UnixStream {
+    let (mut ours, mut its) = UnixStream::pair().expect("a pair");
+    // SAFETY: this process has one thread.
+    if unsafe { libc::fork() } == 0 {
+        drop(ours);
+        let done = std::panic::catch_unwind(move || {
+            let stream = connect();
+            assert!(reply_on(&stream) != "closed");
+            its.write_all(b"!").expect("it is read");
+            its.read_exact(&mut [0]).expect("it is told");
+            println!("other: {}", reply_on(&stream));
+            std::io::stdout().flush().expect("it is read");
+        });
+        // SAFETY: it ends this process.
+        unsafe { libc::_exit(i32::from(done.is_err())) };
+    }
+    drop(its);
+    ours.read_exact(&mut [0]).expect("it has asked");
+    ours
+}
+
+/// Asks, makes the change that the environment names, and asks twice on the same connection. A process beside it asks before and
+/// after, too.
+fn ask_twice() {
+    let mut other = other();
+    let stream = connect();
+    let ask = || reply_on(&stream);
     println!("before: {}", ask());
     let what = std::env::var("TASKDIAG_TEST_CHANGE").expect("the test says what to change");
     let path = |text: &str| std::ffi::CString::new(text).expect("no zeroes");
@@ -127,6 +160,9 @@ fn ask_twice() {
     }
     println!("after: {}", ask());
     println!("again: {}", ask());
+    other.write_all(b"!").expect("it waits");
+    // Its end.
+    assert_eq!(other.read(&mut [0]).expect("it ends"), 0);
 }
 
 /// Makes its own arguments unreadable for itself, so that /proc/PID/cmdline does not show them any more.
