@@ -31,9 +31,9 @@ def more_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed_files(), allowed_files()))
 
 
-def ends(program, who, processes):
+def ends(program, who, processes, *cold):
     """CPU time of `who` until it knows which of `processes` has ended: the median, in microseconds."""
-    command = [program, who, str(processes), str(ENDS)]
+    command = [program, who, str(processes), str(ENDS), *cold]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT, preexec_fn=more_files)
     if done.returncode:
         raise Failed(done.stderr.strip())
@@ -49,16 +49,20 @@ def one_of_many(b):
     if most < MOST:
         b.note(f"  not {MOST} processes but {most}, since no more files are allowed here")
     rows = {(who, n): [] for n in (*FEW, MANY, most) for who in ("waiter", "waitpid") if n != most or who == "waiter"}
+    # With other memory in the caches each time.
+    rows |= {("waiter", n, "cold"): [] for n in (*FEW, MANY, most)}
     for _ in range(RUNS):
-        for who, n in rows:
-            rows[who, n].append(ends(f"{b.rust}/waits", who, n))
+        for who in rows:
+            rows[who].append(ends(f"{b.rust}/waits", *who))
     us = {}
-    for (who, n), runs in rows.items():
-        us[who, n] = sorted(runs)[len(runs) // 2]
-        b.note(f"  {who:<8} of {n:>6} processes: CPU {us[who, n]:9.1f} us   ({', '.join(f'{r:.1f}' for r in runs)})")
-    least = min(us["waiter", n] for n in FEW)
-    b.figure(f"CPU of an end, {MANY} processes / few", us["waiter", MANY] / least, at_most=1.2)
-    b.figure(f"CPU of an end, {most} processes / few", us["waiter", most] / least, at_most=1.2)
+    for (who, n, *cold), runs in rows.items():
+        us[who, n, *cold] = sorted(runs)[len(runs) // 2]
+        label = " ".join((who, *cold))
+        b.note(f"  {label:<11} of {n:>6} processes: CPU {us[who, n, *cold]:9.1f} us   ({', '.join(f'{r:.1f}' for r in runs)})")
+    for name, cold in (("an end with cold caches", ("cold",)), ("an end", ())):
+        least = min(us["waiter", n, *cold] for n in FEW)
+        for n in (MANY, most):
+            b.figure(f"CPU of {name}, {n} processes / few", us["waiter", n, *cold] / least, at_most=1.2)
     b.figure(f"CPU of an end of {MANY}, waitpid(-1) / Waiter", us["waitpid", MANY] / us["waiter", MANY])
 
 

@@ -2,7 +2,9 @@
 //! ends one of them at a time, and prints the median of the CPU time of this thread until it knows which, in nanoseconds. A
 //! new child takes the place of each that has ended.
 //!
-//! WHO is `waiter` or `waitpid`, which is waitpid(-1).
+//! WHO is `waiter` or `waitpid`, which is waitpid(-1). With a fourth argument, `cold`, other memory is in the CPU's caches when an
+//! end comes, as in a program that does something between two ends. Otherwise what belongs to 100 processes stays there, and
+//! what belongs to 10,000 does not.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -12,6 +14,8 @@ use taskdiag::Waiter;
 
 /// Each child needs a stack for one system call.
 const STACK: usize = 4096;
+/// More than a CPU has caches, in u64.
+const SWEPT: usize = (96 << 20) / 8;
 
 extern "C" fn idle(_: *mut libc::c_void) -> libc::c_int {
     loop {
@@ -45,7 +49,8 @@ fn now_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-fn run(who: &str, processes: usize, ends: usize) -> Result<u64, String> {
+fn run(who: &str, processes: usize, ends: usize, is_cold: bool) -> Result<u64, String> {
+    let mut swept = vec![1_u64; if is_cold { SWEPT } else { 0 }];
     let mut stacks = vec![0_u64; processes * STACK / 8];
     let base: *mut u8 = stacks.as_mut_ptr().cast();
     let mut waiter = Waiter::new().map_err(|e| e.to_string())?;
@@ -67,6 +72,9 @@ fn run(who: &str, processes: usize, ends: usize) -> Result<u64, String> {
     victims.rotate_left(processes / 3);
     let mut times = Vec::new();
     for victim in victims.iter().cycle().take(ends.min(processes)) {
+        // One word of each line.
+        swept.iter_mut().step_by(8).for_each(|n| *n += 1);
+        std::hint::black_box(&swept);
         // SAFETY: a child that is not reaped.
         unsafe { libc::kill(*victim as i32, libc::SIGKILL) };
         let before = now_ns();
@@ -107,10 +115,10 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
     let numbers = |i: usize| args.get(i).and_then(|a| a.parse().ok()).filter(|n| *n > 0);
     let (Some(who), Some(processes), Some(ends)) = (args.get(1), numbers(2), numbers(3)) else {
-        eprintln!("usage: waits waiter|waitpid PROCESSES ENDS");
+        eprintln!("usage: waits waiter|waitpid PROCESSES ENDS [cold]");
         return ExitCode::from(2);
     };
-    match run(who, processes, ends) {
+    match run(who, processes, ends, args.get(4).is_some_and(|a| a == "cold")) {
         Ok(ns) => {
             println!("{ns} {processes}");
             ExitCode::SUCCESS
