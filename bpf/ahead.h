@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Loads memory of the next tasks of a walk before it comes to them.
+ * Loads memory of the next processes of a walk before it comes to them.
  *
  * Most of the time of a long list is waiting for memory, and much of that is one chain for each task: task, mm, four
  * levels of page tables, arguments. A processor waits for several loads at once only if none needs the result of another.
  * So each visit of a process takes a further step of the chains of the next seven, each of which is at another step.
  * When the walk comes to a process, what it reads is in the cache.
- *
- * Threads have no such chains, but their list is one: it tells the next thread only when the one before it was loaded. But threads
- * mostly have numbers that follow each other. So the next ones are looked up by number: entry of the number, struct pid,
- * task. A processor stops at a load that takes long, after some hundred more instructions. So this is not done for each
- * thread, but for eight at a time, whose loads are one such stop. It is done when the walk comes to the first of eight numbers:
- * the threads of the next eight are loaded, and the struct pids of the eight after them. Where numbers do not follow each
- * other, nothing is looked up, and the walk waits as it would without it.
  *
  * What is loaded here is never shown. A pointer in an mm, and an entry of its tables, is followed only if the task has the
  * mm after it was read, as everywhere, and still has it when the next visit follows it (docs/safety.md).
@@ -111,67 +104,13 @@ static __always_inline void touch_table(struct ahead *a, struct ahead *to, u32 l
 		to->table = st.direct_map + phys;
 }
 
-/* So many threads in a row have to have numbers near each other before the next ones are looked up. */
-enum { IN_ORDER = 4 };
-
-/* The address of the entries of these numbers in the tree of the initial pid namespace, or 0. The leaf that has them is looked
- * for once for all that it has. A run is one read-side section of RCU, which keeps the leaf, and what is found through it. */
-static __always_inline u64 entries_of(u32 nr)
-{
-	if (st.pid_leaf_of != nr >> XA_BITS) {
-		st.pid_leaf_of = nr >> XA_BITS;
-		st.found = st.ahead_at;
-		st.n = nr;
-		find_pid();
-	}
-	if (!st.pid_leaf)
-		return 0;
-	return st.pid_leaf + __builtin_preserve_field_info(((struct xa_node *)0)->slots, BPF_FIELD_BYTE_OFFSET) +
-	       (nr & ((1 << XA_BITS) - TOGETHER)) * 8;
-}
-
-/* Load memory of the threads that probably come next. What is found goes through memory of ours, since the verifier would take
- * it for pointers, with which it allows less. 0 stays 0, and a load from there gives 0. */
-static __always_inline void look_up_threads(volatile u64 *touched)
-{
-	volatile u64 *links = st.links, *pids = st.pids;
-	struct task_struct *t;
-	u32 nr = st.pid, i;
-	u64 at, link;
-
-	st.in_order = nr - st.last_pid - 1 < IN_ORDER ? st.in_order + 1 : 0;
-	st.last_pid = nr;
-	if (st.in_order < IN_ORDER || st.loaded == nr / TOGETHER)
-		return;
-	st.loaded = nr / TOGETHER;
-	at = entries_of((st.loaded + 2) * TOGETHER);
-	if (!at)
-		return;
-#pragma unroll
-	for (i = 0; i < TOGETHER; i++)
-		pids[i] = R(CAST(struct timespec64, (void *)(at + i * 8)), tv_sec);
-#pragma unroll
-	for (i = 0; i < TOGETHER; i++) {
-		link = links[i];
-		links[i] = (u64)R(CAST(struct pid, (void *)pids[i]), tasks[PIDTYPE_PID].first);
-		link = link - LINK_OF_TASK & (u64)((s64)link >> 63);
-		t = CAST(struct task_struct, (void *)link);
-		TOUCH(R(t, thread_node.next));
-		touch_task(t, &st.ahead[0], touched);
-	}
-}
-
-/* Take a step for each of the next tasks. */
+/* Take a step for each of the next processes. */
 GROUP_FN look_ahead(void)
 {
 	struct ahead *a = st.ahead;
 	u64 t = st.ahead_at;
 	volatile u64 place, *touched = &place;
 
-	if (!IS_PROCESS) {
-		look_up_threads(touched);
-		return 0;
-	}
 	/* The steps go from the last to the first, since each makes room for the one before it. */
 	if (WANT(TASK_DIAG_CMDLINE) && st.direct_map) {
 		if (a[5].table && is_its_mm(&a[5]))
@@ -200,15 +139,6 @@ GROUP_FN begin_ahead(void)
 #pragma unroll
 	for (u32 i = 0; i < 6; i++)
 		a[i].task = a[i].mm = a[i].signal = a[i].cred = a[i].counters = a[i].table = 0;
-	if (!IS_PROCESS) {
-#pragma unroll
-		for (u32 i = 0; i < TOGETHER; i++)
-			st.links[i] = 0;
-		st.pid_leaf_of = st.loaded = ~0u;
-		st.in_order = st.last_pid = 0;
-		st.ahead_at = (u64)R(CAST(struct task_struct, (void *)t), thread_pid, numbers[0].ns);
-		return 0;
-	}
 #pragma unroll
 	for (u32 i = 0; i < 7; i++)
 		if (t)

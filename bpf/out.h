@@ -302,6 +302,7 @@ GROUP_FN find_pid(void)
 	bool top;
 
 	st.found = st.pid_leaf = 0;
+	st.pid_leaf_of = ~0u;
 	/* A tree has four levels at most, and this is enough for it twice. */
 	EACH(i, 0, 8, 8) {
 		top = entry == XA_RETRY;

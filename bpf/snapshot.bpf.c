@@ -303,8 +303,10 @@ GROUP_FN come_to(void)
 	if (!begun && began_later())
 		return is_late(2) ? END_RUN : GO_ON;
 	st.task = st.walk;
-	if (AHEAD && !begun)
+	if (AHEAD_PROCESSES && !begun)
 		look_ahead();
+	if (AHEAD_THREADS && !IS_PROCESS && !begun)
+		look_up_threads(st.pid);
 	/* Step first, so that the next task's memory is loaded together with that of this task. */
 	step();
 	if (again)
@@ -367,8 +369,10 @@ int snapshot(struct bpf_iter__task *ctx)
 	}
 	if (!find_place(first))
 		return 1;
-	if (AHEAD)
+	if (AHEAD_PROCESSES)
 		begin_ahead();
+	if (AHEAD_THREADS)
+		begin_threads(PLAIN(t));
 	bpf_for(i, 0, STEPS_MAX) {
 		if (!st.walk) {
 			st.done = 1;

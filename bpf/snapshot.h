@@ -35,8 +35,11 @@
 #define NAMES_MAX	32768
 #define SHARED_MAX	16384
 
-/* Threads whose memory is loaded at a time (ahead.h): a power of two, and not more than a node of the tree of numbers has. */
+/* Threads whose memory is loaded at a time (touch.h): a power of two, and not more than a node of the tree of numbers has. */
 #define TOGETHER	8
+
+/* The list of processes (ahead.h), and the lists of threads (touch.h). */
+enum ahead_of { AHEAD_OF_PROCESSES = 1, AHEAD_OF_THREADS = 2 };
 
 /* .rodata: set before the load, so that the verifier removes the code for what was not asked for. */
 struct config {
@@ -58,7 +61,7 @@ struct config {
 	__u32 names_mask;
 	__u32 shared_mask;
 	__u32 seen_mask;
-	/* Load memory of the next tasks early (ahead.h), which pays for long lists? */
+	/* Of which tasks memory is loaded early, which pays for long lists (enum ahead_of). */
 	__u32 ahead;
 	/* members of STATM and CRED that need not be written */
 	__u32 skip_statm;
@@ -159,9 +162,10 @@ struct state {
 	/* the next processes, each at the step with its number, and the one that the next begins with: see ahead.h */
 	struct ahead ahead[6];
 	__u64 ahead_at;
-	/* The next threads: what their struct pid has of each, and the struct pids of those after them. */
+	/* The next threads: what their struct pid has of each, and the struct pids of those after them. See touch.h. */
 	__u64 links[TOGETHER], pids[TOGETHER];
-	__u64 pid_leaf;		/* a node of the tree of numbers */
+	__u64 first_pid_ns;	/* the initial pid namespace */
+	__u64 pid_leaf;		/* a node of the tree of its numbers */
 	__u32 pid_leaf_of;	/* the numbers that it has: without their last bits */
 	__u32 loaded;		/* the numbers before those whose threads are loaded: without their last bits */
 	__u32 in_order, last_pid;

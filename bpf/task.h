@@ -16,13 +16,6 @@ extern void bpf_task_release(struct task_struct *p) __ksym;
 
 #include "usermem.h"
 
-/* Does the walk load memory of the next tasks early (ahead.h)? */
-#ifdef LEGACY
-#define AHEAD 0
-#else
-#define AHEAD cfg.ahead
-#endif
-
 /* A per-CPU object of ours. Its address on a CPU minus its per-CPU pointer is the offset of that CPU for every per-CPU
  * pointer. (The kernel's symbols for these offsets are hidden without CONFIG_KALLSYMS_ALL.) */
 struct {
@@ -202,6 +195,8 @@ GROUP_FN put_plain(void)
 	return 0;
 }
 
+#include "touch.h"
+
 /* ---- the sum over the threads of a process ---- */
 
 enum { SUM_TRIES = 4, SUM_AGAIN_MAX = 64, SUMS_MAX = 1 << 23 };
@@ -218,6 +213,8 @@ GROUP_FN sum_step(void)
 	}
 	t = CAST(struct task_struct, (void *)(st.node - __builtin_preserve_field_info(
 			((struct task_struct *)0)->thread_node, BPF_FIELD_BYTE_OFFSET)));
+	if (AHEAD_THREADS)
+		look_up_threads(R(t, pid));
 	add_thread(t);
 	st.node = (u64)R(node, next);
 	if (is_late(3) && st.node != st.arg) {
@@ -301,46 +298,6 @@ GROUP_FN sum(void)
 			break;
 	}
 	return 0;
-}
-
-/* Load a value. It is stored, too, or the load would be left out as one that nothing needs. */
-#define TOUCH(value) (*touched = sizeof(value) == 4 ? (u32)(u64)(value) : (u64)(value))
-
-/* What the members of BASE, CRED and STAT need. */
-static __always_inline void touch_task(struct task_struct *t, struct ahead *to, volatile u64 *touched)
-{
-	bool base = WANT(TASK_DIAG_BASE), mm = WANT(TASK_DIAG_STATM) || WANT(TASK_DIAG_CMDLINE);
-
-	TOUCH(R(t, tgid));
-	TOUCH(R(t, start_boottime));
-	if (mm || (base && (NEED_BASE(COMM) || NEED_BASE(STATE) || NEED_BASE(FLAGS) || NEED_BASE(TASK_FLAGS))))
-		TOUCH(R(t, flags));
-	if (base && NEED_BASE(STATE))
-		TOUCH(R(t, exit_state));
-	if (base && NEED_BASE(COMM))
-		TOUCH(R(t, comm[0]));
-	if (base && NEED_BASE(PPID))
-		TOUCH(R(t, real_parent));
-	if (NEED_STAT(NICE) || NEED_STAT(PRIORITY))
-		TOUCH(R(t, prio));
-	if (NEED_STAT(POLICY))
-		TOUCH(R(t, policy));
-	if (NEED_TIME) {
-		TOUCH(R(t, utime));
-		TOUCH(R(t, se.sum_exec_runtime));
-	}
-	to->task = (u64)t;
-	if (IS_PROCESS || NEED_SIGNAL || (base && (NEED_BASE(PGID) || NEED_BASE(SID))))
-		to->signal = (u64)R(t, signal);
-	if (WANT(TASK_DIAG_CRED)) {
-		if (NEED_CRED(SECCOMP))
-			TOUCH(R(t, seccomp.mode));
-		if (NEED_CRED(NO_NEW_PRIVS))
-			TOUCH(R(t, atomic_flags));
-		to->cred = (u64)R(t, real_cred);
-	}
-	if (mm)
-		to->mm = (u64)R(t, mm);
 }
 
 /* Load the memory of the current task together, instead of one after the other. It is a global function, because in the loop of
@@ -510,7 +467,7 @@ static __always_inline u32 write_task(struct task_struct *t)
 	u32 more = 0;
 
 	(void)t;
-	if (WANT(TASK_DIAG_STAT) && !(AHEAD && IS_PROCESS))
+	if (WANT(TASK_DIAG_STAT) && !AHEAD_PROCESSES)
 		touch();
 	if (!st.nr) {
 		st.part = PART_NONE;

@@ -308,7 +308,9 @@ impl Bpf {
     fn load_and_answer(&mut self, head: &Info, req: &Request) -> Result<(Bytes, u64), Error> {
         may_be_called()?;
         let mut sizes = Sizes::estimate(req, self.mappings);
-        sizes.many |= self.ahead && req.strategy != Strategy::One;
+        if self.ahead && req.strategy != Strategy::One {
+            sizes.ahead = shared::AHEAD_OF_PROCESSES | shared::AHEAD_OF_THREADS;
+        }
         let expected = sizes.chunks * CHUNK_FULL;
         sizes.chunks = sizes.chunks.min(sizes::most(req.groups));
         if self.forgetful {

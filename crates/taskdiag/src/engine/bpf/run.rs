@@ -107,7 +107,7 @@ impl LoadedProgram {
             names_mask: names - 1,
             shared_mask: shared - 1,
             seen_mask: sizes.seen - 1,
-            ahead: u32::from(!count_only && sizes.many),
+            ahead: if count_only { 0 } else { sizes.ahead },
             skip_statm: !req.members.statm & Statm::ALL_VALID,
             skip_cred: !req.members.cred & Cred::ALL_VALID,
             slice_ns: if sizes.forgetful { 0 } else { SLICE_NS },

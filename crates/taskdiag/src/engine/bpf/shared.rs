@@ -72,8 +72,12 @@ pub struct State {
     pub own: u64,
 }
 
+/// Bits of [`Config::ahead`]: `enum ahead_of`.
+pub const AHEAD_OF_PROCESSES: u32 = 1;
+pub const AHEAD_OF_THREADS: u32 = 2;
+
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 28752;
+pub const STATE_SIZE: usize = 28760;
 
 #[cfg(test)]
 mod tests {
@@ -108,6 +112,8 @@ mod tests {
             ("offsetof(struct state, off)", offset_of!(State, off)),
             ("offsetof(struct state, own) + 8", size_of::<State>()),
             ("sizeof(struct state)", STATE_SIZE),
+            ("AHEAD_OF_PROCESSES", AHEAD_OF_PROCESSES as usize),
+            ("AHEAD_OF_THREADS", AHEAD_OF_THREADS as usize),
             ("offsetof(struct state, used)", offset_of!(State, used)),
             ("offsetof(struct state, tasks)", offset_of!(State, tasks)),
             ("offsetof(struct state, blocked)", offset_of!(State, blocked)),

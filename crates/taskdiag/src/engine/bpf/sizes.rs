@@ -18,9 +18,14 @@ pub fn most(groups: Groups) -> usize {
 /// The most tasks that a walk remembers at first. It needs the last of them that is still there, so it loses its place only if
 /// all of them end between two runs. More would hold a CPU for longer, because the kernel clears 8 bytes for each in one go.
 const SEEN_MAX: usize = 16384;
-/// From this number of processes or threads on, the walk loads memory of the next ones early (`bpf/ahead.h`). The verifier takes about a
+/// From this number of processes on, the walk loads memory of the next ones early (`bpf/ahead.h`). The verifier takes about a
 /// millisecond for that code.
 const MANY: usize = 2000;
+/// The same for threads (`bpf/touch.h`), which are listed, or over which values of processes are summed up. That saves less for
+/// each.
+const MANY_THREADS: usize = 5000;
+/// Groups with such sums.
+const SUMS: Groups = Groups::STAT.union(Groups::SCHED).union(Groups::IO);
 /// Groups of a process that are reached by several loads, each of which needs the one before. Without one of them, looking ahead
 /// in the list of processes costs more than it saves.
 const CHAINS: Groups = Groups::STATM.union(Groups::CMDLINE);
@@ -36,9 +41,12 @@ pub struct Sizes {
     pub seen: u32,
     /// End each run soon, and rest after it, so that the walk often loses its place (a test).
     pub forgetful: bool,
-    /// Are there so many tasks that it pays to load the code which looks ahead?
-    pub many: bool,
+    /// Are there so many processes, or threads, that it pays to load the code which looks ahead?
+    pub ahead: Ahead,
 }
+
+/// Of which tasks memory is loaded early: bits of `enum ahead_of`.
+pub type Ahead = u32;
 
 impl Sizes {
     /// Estimate them from the number of tasks on the machine, so that the whole answer fits if it is not huge. A wrong
@@ -52,7 +60,7 @@ impl Sizes {
                 let bytes = mappings.saturating_mul(size_of::<taskdiag_wire::Vma>() * 4 / 3);
                 let chunks = bytes / CHUNK_FULL + reserve(req.groups) + 1;
                 let chunks = chunks.min(CHUNKS_MAX);
-                return Sizes { chunks, tasks: 1, seen: 1, forgetful: false, many: false };
+                return Sizes { chunks, tasks: 1, seen: 1, forgetful: false, ahead: 0 };
             }
             Strategy::All | Strategy::Children => estimate::processes(),
             Strategy::AllThread | Strategy::Thread => estimate::threads(),
@@ -69,16 +77,22 @@ impl Sizes {
         let answer =
             part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
-        let has_chains = !Sizes::is_by_process(req) || req.groups.intersects(CHAINS);
-        let many = tasks >= MANY && has_chains;
+        let many_processes = is_by_process(req) && tasks >= MANY && req.groups.intersects(CHAINS);
+        let many_threads = match is_by_process(req) {
+            true if req.groups.intersects(SUMS) => estimate::threads() >= tasks + MANY_THREADS,
+            true => false,
+            false => tasks >= MANY_THREADS,
+        };
+        let ahead = if many_processes { AHEAD_OF_PROCESSES } else { 0 }
+            | if many_threads { AHEAD_OF_THREADS } else { 0 };
         let seen = (tasks + tasks / 4 + 1024).next_power_of_two().min(SEEN_MAX) as u32;
-        Sizes { chunks: chunks.min(CHUNKS_MAX), tasks, seen, forgetful: false, many }
+        Sizes { chunks: chunks.min(CHUNKS_MAX), tasks, seen, forgetful: false, ahead }
     }
+}
 
-    /// Does the walk go along the list of processes?
-    fn is_by_process(req: &Request) -> bool {
-        matches!(req.strategy, Strategy::All | Strategy::Children)
-    }
+/// Does the walk go along the list of processes?
+fn is_by_process(req: &Request) -> bool {
+    matches!(req.strategy, Strategy::All | Strategy::Children)
 }
 
 /// How many chunks to keep free for a task that is begun, beside its first one. Groups of a fixed size fit into the first.
