@@ -36,7 +36,7 @@
 #define SHARED_MAX	16384
 
 /* Threads whose memory is loaded at a time (touch.h): a power of two, and not more than a node of the tree of numbers has. */
-#define TOGETHER	8
+#define TOGETHER	16
 
 /* The list of processes (ahead.h), and the lists of threads (touch.h). */
 enum ahead_of { AHEAD_OF_PROCESSES = 1, AHEAD_OF_THREADS = 2 };

@@ -467,7 +467,7 @@ static __always_inline u32 write_task(struct task_struct *t)
 	u32 more = 0;
 
 	(void)t;
-	if (WANT(TASK_DIAG_STAT) && !AHEAD_PROCESSES)
+	if (WANT(TASK_DIAG_STAT) && !AHEAD_PROCESSES && !IS_LOADED)
 		touch();
 	if (!st.nr) {
 		st.part = PART_NONE;

@@ -5,9 +5,9 @@
  *
  * The list of threads tells the next one only when the one before it was loaded. But threads mostly have numbers that
  * follow each other. So the next ones are looked up by number: entry of the number, struct pid, task. A processor stops at a
- * load that takes long, after some hundred more instructions. So this is not done for each thread, but for eight at a time,
- * whose loads are one such stop. It is done when the walk comes to the first of eight numbers: the threads of the next eight
- * are loaded, and the struct pids of the eight after them. Where numbers do not follow each other, nothing is looked up, and
+ * load that takes long, after some hundred more instructions. So this is not done for each thread, but for sixteen at a
+ * time, whose loads are few such stops. It is done when the walk comes to the first of sixteen numbers: the threads of the
+ * next sixteen are loaded, and the struct pids of those after them. Where numbers do not follow each other, nothing is looked up, and
  * the walk waits as it would without it.
  *
  * What is loaded here is never shown.
@@ -67,11 +67,15 @@ static __always_inline void touch_task(struct task_struct *t, struct ahead *to, 
 #ifdef LEGACY
 
 #define look_up_threads(nr) 0
+#define IS_LOADED 0
 
 #else
 
 /* So many threads in a row have to have numbers near each other before the next ones are looked up. */
 enum { IN_ORDER = 4 };
+
+/* Was the memory of this thread loaded when the walk was at one before it? */
+#define IS_LOADED (AHEAD_THREADS && st.in_order > 3 * TOGETHER)
 
 /* The address of the entries of these numbers in the tree of the initial pid namespace, or 0. The leaf that has them is looked
  * for once for all that it has. A run is one read-side section of RCU, which keeps the leaf, and what is found through it. */

@@ -77,7 +77,7 @@ pub const AHEAD_OF_PROCESSES: u32 = 1;
 pub const AHEAD_OF_THREADS: u32 = 2;
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 28760;
+pub const STATE_SIZE: usize = 28888;
 
 #[cfg(test)]
 mod tests {
