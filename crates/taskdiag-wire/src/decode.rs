@@ -320,6 +320,10 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
         let end = at + HDR + m.payload.len();
         match m.kind {
             MSG_TASK => {
+                if tasks.is_empty() {
+                    // As many as there would be if all were as long as the first one.
+                    tasks.reserve(bytes.len() / (end - at));
+                }
                 task_message(&m, end, open_end, &mut tasks, &mut names, checked)?;
                 open_end = end;
             }
