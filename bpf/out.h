@@ -292,8 +292,8 @@ static __always_inline u32 task_tgid_nr(struct task_struct *t)
 /*
  * Set st.found to the struct pid of the number st.n in the pid namespace st.found, or to 0 if there is none. As
  * idr_find(), it goes down the tree by six bits of the number at a time. If the tree shrinks meanwhile, the old root has
- * the mark XA_RETRY, and the search begins again. st.pid_leaf gets the node
- * that has the entry of this number, and of all that differ only in the last six bits, or 0 if there is none.
+ * the mark XA_RETRY, and the search begins again. st.pid_leaf gets the node that has the entry of this number, and of all
+ * that differ only in the last six bits, or 0 if there is none.
  */
 GROUP_FN find_pid(void)
 {

@@ -7,8 +7,8 @@
  * follow each other. So the next ones are looked up by number: entry of the number, struct pid, task. A processor stops at a
  * load that takes long, after some hundred more instructions. So this is not done for each thread, but for sixteen at a
  * time, whose loads are few such stops. It is done when the walk comes to the first of sixteen numbers: the threads of the
- * next sixteen are loaded, and the struct pids of those after them. Where numbers do not follow each other, nothing is looked up, and
- * the walk waits as it would without it.
+ * next sixteen are loaded, and the struct pids of those after them. Where numbers do not follow each other, nothing is
+ * looked up, and the walk waits as it would without it.
  *
  * What is loaded here is never shown.
  */

@@ -299,6 +299,9 @@ impl Checked {
     }
 }
 
+/// There is room for at most this many tasks before any is known. It takes a few megabytes.
+const TASKS_AT_FIRST: usize = 1 << 17;
+
 fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
     if bytes.as_ptr().addr() % 8 != 0 {
         return Err(Error::Unaligned);
@@ -321,8 +324,8 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
         match m.kind {
             MSG_TASK => {
                 if tasks.is_empty() {
-                    // As many as there would be if all were as long as the first one.
-                    tasks.reserve(bytes.len() / (end - at));
+                    // As many as there would be if all were as long as the first one. It may be a short one of a long stream.
+                    tasks.reserve((bytes.len() / (end - at)).min(TASKS_AT_FIRST));
                 }
                 task_message(&m, end, open_end, &mut tasks, &mut names, checked)?;
                 open_end = end;

@@ -26,8 +26,8 @@ const MANY: usize = 2000;
 const MANY_THREADS: usize = 5000;
 /// Groups with such sums.
 const SUMS: Groups = Groups::STAT.union(Groups::SCHED).union(Groups::IO);
-/// Groups of a process that are reached by several loads, each of which needs the one before. Without one of them, looking ahead
-/// in the list of processes costs more than it saves.
+/// Groups of a process that take a chain of loads: each load needs the result of the one before. A list of processes that has none
+/// of these groups does not look ahead, because that would cost more than it saves.
 const CHAINS: Groups = Groups::STATM.union(Groups::CMDLINE);
 
 /// How large to make the maps.
@@ -41,12 +41,10 @@ pub struct Sizes {
     pub seen: u32,
     /// End each run soon, and rest after it, so that the walk often loses its place (a test).
     pub forgetful: bool,
-    /// Are there so many processes, or threads, that it pays to load the code which looks ahead?
-    pub ahead: Ahead,
+    /// Bits of `enum ahead_of`: the tasks whose memory is loaded early. There are so many of them that it pays to load the code for
+    /// it.
+    pub ahead: u32,
 }
-
-/// Of which tasks memory is loaded early: bits of `enum ahead_of`.
-pub type Ahead = u32;
 
 impl Sizes {
     /// Estimate them from the number of tasks on the machine, so that the whole answer fits if it is not huge. A wrong
