@@ -19,8 +19,9 @@ BIN := $(TARGET_DIR)/release/taskdiag
 DROPIN := $(TARGET_DIR)/dropin/libtaskdiag_procps.so
 DROPIN_NAME := libtaskdiag-procps.so
 DAEMON := $(TARGET_DIR)/release/taskdiagd
-# Where systemd looks for units of packages and of programs that are installed by hand.
-UNIT_DIR ?= /usr/local/lib/systemd/system
+# Where systemd looks for units of programs that are installed by hand, if root installs them. The
+# units start programs for the whole machine, so an ordinary user gets none unless UNIT_DIR is set.
+UNIT_DIR ?= $(if $(filter 0,$(shell id -u)),/usr/local/lib/systemd/system)
 SERVICES := taskdiagd taskdiag-record taskdiag-export
 RUST := tools/with-rust
 CARGO := $(RUST) cargo
@@ -30,19 +31,27 @@ FLAVOUR ?= ours
 # Whose config the Debian packages of the kernel have.
 CONFIG ?= amd64
 
-.PHONY: help run build test check packages semver docs bench fuzz python sql osquery fleet-test fleet-ballista bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
+.PHONY: help run build quick test check packages semver docs bench fuzz python sql osquery fleet-test fleet-ballista bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
 
-run: build ## build, and show this machine's processes (ARGS="-T -o pid,tid,comm")
-	@$(BIN) ps $(ARGS)
+# Not optimised, because the optimised command compiles three times as long. The tests use the same build.
+run: ## build the command quickly, and show this machine's processes (ARGS="-T -o pid,tid,comm")
+	@tools/setup build
+	$(CARGO) build --package taskdiag-cli
+	@$(TARGET_DIR)/debug/taskdiag ps $(ARGS)
+	@echo "this program is $(TARGET_DIR)/debug/taskdiag, built without optimisation; 'make build' makes the fast one" >&2
 
 build: ## the release binaries (the command and the service taskdiagd), and the drop-in for libproc2
 	@tools/setup build
 	$(CARGO) build --release --package taskdiag-cli --package taskdiagd
 	$(CARGO) build --profile dropin --package taskdiag-procps
 	@cp -f $(DROPIN) $(TARGET_DIR)/release/$(DROPIN_NAME)
+
+quick: ## unit tests and those of the command, for while you work: 3 minutes at most on 2 cores
+	@tools/setup test
+	@tools/test-runner --cargo "--package taskdiag-wire --package taskdiag --package taskdiag-cli"
 
 test: ## every test that this machine can run
 	@tools/setup test
@@ -191,12 +200,14 @@ install: ## binaries, drop-in for libproc2, man page, completions, systemd units
 	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/bin/taskdiag
 	install -Dm755 $(DAEMON) $(DESTDIR)$(PREFIX)/bin/taskdiagd
 	install -Dm644 $(DROPIN) $(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME)
+ifneq ($(UNIT_DIR),)
 	install -Dm644 contrib/systemd/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.socket
 	for unit in $(SERVICES); do \
 		sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/$$unit.service > $(DESTDIR)$(UNIT_DIR)/$$unit.service || exit 1; \
 		chmod 644 $(DESTDIR)$(UNIT_DIR)/$$unit.service; \
 	done
 	@echo "to serve users without root: systemctl daemon-reload && systemctl enable --now taskdiagd.socket"
+endif
 	install -Dm644 contrib/man/taskdiagd.8 $(DESTDIR)$(PREFIX)/share/man/man8/taskdiagd.8
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
@@ -213,7 +224,7 @@ uninstall: ## what install put there
 		echo "first run 'taskdiag dropin remove' as root: programs of procps use the drop-in" >&2; exit 1; }
 	rm -f $(DESTDIR)$(PREFIX)/bin/taskdiag $(DESTDIR)$(PREFIX)/bin/taskdiagd \
 		$(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME) \
-		$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(SERVICES:%=$(DESTDIR)$(UNIT_DIR)/%.service) \
+		$(if $(UNIT_DIR),$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(SERVICES:%=$(DESTDIR)$(UNIT_DIR)/%.service)) \
 		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 $(DESTDIR)$(PREFIX)/share/man/man8/taskdiagd.8 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag \
