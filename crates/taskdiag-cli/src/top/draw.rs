@@ -70,7 +70,7 @@ const HELP: &[(&str, &str)] = &[
     ("?", "a value that is not known"),
     ("-", "a value that the task does not have"),
     ("Ended", "tasks that ended in the last two answers"),
-    ("+3 -2", "tasks that began and ended since the answer before"),
+    ("+3 -2", "tasks that began and ended since the last refresh"),
     ("slowed", "scans would take more than their share (--share)"),
 ];
 

@@ -63,11 +63,11 @@ macro_rules! count {
 
 pub const FIELDS: &[Field] = &[
     share!("cpu_now" "%CPU" [STAT(utime_ns stime_ns)] "/proc/PID/stat 14+15"
-        "CPU time since the answer before, over the time since then; 100 is one CPU" Stat cpu_ns),
+        "CPU time since the last refresh, in % of one CPU" Stat cpu_ns),
     share!("user_now" "%USR" [STAT(utime_ns)] "/proc/PID/stat 14" "The part of cpu_now in user mode" Stat user_ns),
     share!("sys_now" "%SYS" [STAT(stime_ns)] "/proc/PID/stat 15" "The part of cpu_now in the kernel" Stat system_ns),
     share!("wait_now" "%RDY" [SCHED] "/proc/PID/schedstat 2"
-        "Time ready and waiting for a CPU since the answer before, over the time since then; of live threads"
+        "Time ready and waiting for a CPU since the last refresh, in % of that time; of live threads"
         Sched run_delay_ns),
     count!("read_now" "READ/s" [IO] Bytes Human "/proc/PID/io read_bytes" "Bytes read from storage, a second"
         Io read_bytes),
