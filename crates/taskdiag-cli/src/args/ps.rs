@@ -82,6 +82,7 @@ const NO_HEADERS: [&str; 6] =
 const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag ps", "show all processes"),
     ("taskdiag ps aux", "use the columns of procps"),
+    ("taskdiag ps firefox", "show those with this word in their name or arguments"),
     ("taskdiag ps -C firefox", "show those of a program"),
     ("taskdiag ps --where 'rss > 1G'", "show those that are large"),
     ("taskdiag ps --threads --sort -time", "show threads, the busiest first"),
@@ -94,7 +95,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 pub fn command() -> Command {
     Command::new("ps")
         .about("Show processes or threads, as ps does: all, or those that meet a condition")
-        .override_usage("taskdiag ps [OPTIONS] [LETTERS as in aux] [PID...]")
+        .override_usage("taskdiag ps [OPTIONS] [LETTERS as in aux] [PID...] [WORD...]")
         .args_override_self(true)
         .next_help_heading("Selection")
         .arg(list("pid", "LIST", "Show processes with these ids").short('p'))
@@ -217,7 +218,8 @@ pub fn parse(args: &[OsString]) -> Result<PsArgs, Exit> {
         command().bin_name("taskdiag ps").no_binary_name(true).max_term_width(table::HELP_WIDTH);
     let (own, theirs) = split(&command, args)?;
     let matches = command.try_get_matches_from(own)?;
-    PsArgs::new(&procps::parse(&theirs)?, &matches, false)
+    let (typed, words) = procps::parse_with_words(theirs)?;
+    PsArgs::new(&typed, &matches, &words, false)
 }
 
 /// Parse the arguments of a `ps` that is procps to the letter.
@@ -225,7 +227,7 @@ pub fn parse_strict(args: &[OsString]) -> Result<PsArgs, Exit> {
     let read = || {
         let words = args.iter().map(word).collect::<Result<Vec<_>, _>>()?;
         let defaults = command().no_binary_name(true).try_get_matches_from([""; 0])?;
-        PsArgs::new(&procps::parse(&words)?, &defaults, true)
+        PsArgs::new(&procps::parse(&words)?, &defaults, &[], true)
     };
     read().map_err(|e| match e {
         Exit::Usage(text) => Exit::Refused(format!("error: {text}")),
@@ -275,8 +277,8 @@ fn split(command: &Command, args: &[OsString]) -> Result<(Vec<OsString>, Vec<Str
 }
 
 impl PsArgs {
-    /// From what was typed as procps has it, and from own options.
-    fn new(t: &Typed, m: &ArgMatches, strict: bool) -> Result<PsArgs, Exit> {
+    /// From what was typed as procps has it, own options, and words to find processes by.
+    fn new(t: &Typed, m: &ArgMatches, words: &[String], strict: bool) -> Result<PsArgs, Exit> {
         let flag = |id: &str| m.get_flag(id);
         let form = table::form_from(m)?;
         let source = table::source(m, PageLimits::from_matches(m));
@@ -303,7 +305,7 @@ impl PsArgs {
         };
         Ok(PsArgs {
             select,
-            filter: table::filter_from(m, &TASKS)?,
+            filter: table::filter_from(m, &TASKS, words)?,
             threads: !t.both && (t.threads() || flag("threads")),
             both: t.both,
             columns: if is_procps { procps::columns(t)? } else { given },

@@ -81,17 +81,25 @@ pub fn filter() -> Arg {
     .allow_hyphen_values(true)
 }
 
-/// What was said with `--where` about rows of this set; several are joined by "and".
-pub fn filter_from(m: &ArgMatches, set: &'static Set) -> Result<Option<Filter>, Exit> {
-    let mut all: Option<Filter> = None;
-    for text in m.get_many::<String>("where").into_iter().flatten() {
-        let one = Filter::parse(set, text).map_err(Exit::Where)?;
-        all = Some(match all {
-            None => one,
-            Some(before) => before.and(one),
-        });
-    }
-    Ok(all)
+/// What was said with `--where` about rows of this set, and words that each row must have in the name or the arguments of
+/// its task; all are joined by "and".
+pub fn filter_from(
+    m: &ArgMatches,
+    set: &'static Set,
+    words: &[String],
+) -> Result<Option<Filter>, Exit> {
+    // A saved answer may have another process with this pid. Commands without words need not have --from.
+    let own = || m.get_one::<PathBuf>("from").is_none().then(std::process::id);
+    let expressions = m.get_many::<String>("where").into_iter().flatten();
+    let filters = expressions.map(|text| Filter::parse(set, text));
+    let words = words.iter().map(|word| Filter::word(set, word, own()));
+    let all = filters.chain(words).collect::<Result<Vec<_>, _>>().map_err(Exit::Where)?;
+    Ok(all.into_iter().reduce(Filter::and))
+}
+
+/// Whether an argument that is no process id is a word to find processes by.
+fn is_word(arg: &str) -> bool {
+    arg.starts_with(char::is_alphabetic)
 }
 
 /// The longest line of `--help`, in cells, on a terminal that is wider.
@@ -190,9 +198,9 @@ fn selection(command: Command) -> Command {
         .next_help_heading("Selection")
         .arg(
             Arg::new("pids")
-                .value_name("PID")
+                .value_name("PID|WORD")
                 .action(ArgAction::Append)
-                .help("Show processes with these ids; without any condition, show all"),
+                .help("Show processes with these ids, or with this word in their name or arguments; without any condition, show all"),
         )
         .arg(list("pid", "LIST", "Show processes with these ids").short('p'))
         .arg(list("ppid", "LIST", "Show children of these processes"))
@@ -315,15 +323,18 @@ pub fn form_from(m: &ArgMatches) -> Result<Form, Exit> {
 impl TableArgs {
     /// From parsed options; columns and keys are of this set.
     pub fn from_matches(m: &ArgMatches, set: &'static Set) -> Result<TableArgs, Exit> {
-        Ok(TableArgs { select: Self::selection(m)?, ..Self::output(m, set)? })
+        let positional = || m.get_many::<String>("pids").into_iter().flatten();
+        let words: Vec<String> = positional().filter(|a| is_word(a)).cloned().collect();
+        Ok(TableArgs { select: Self::selection(m)?, ..Self::filtered(m, set, &words)? })
     }
     fn selection(m: &ArgMatches) -> Result<Selection, Exit> {
         let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
         let ids = |id: &str, option: &str, parse: fn(&str, &str) -> Result<u32, Exit>| {
-            let items = lists::items(many(id));
+            let of_words = |arg: &&String| id == "pids" && is_word(arg);
+            let items = lists::items(many(id).filter(|arg| !of_words(arg)));
             let list: Vec<u32> =
                 items.into_iter().map(|s| parse(option, s)).collect::<Result<_, _>>()?;
-            if list.is_empty() && m.contains_id(id) {
+            if list.is_empty() && m.contains_id(id) && !many(id).any(|arg| of_words(&arg)) {
                 return Err(Exit::Usage(format!("{option} needs at least one value")));
             }
             Ok(list)
@@ -339,6 +350,9 @@ impl TableArgs {
     }
     /// From the options of [`output`]: all tasks are selected.
     pub fn output(m: &ArgMatches, set: &'static Set) -> Result<TableArgs, Exit> {
+        Self::filtered(m, set, &[])
+    }
+    fn filtered(m: &ArgMatches, set: &'static Set, words: &[String]) -> Result<TableArgs, Exit> {
         let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
         let flag = |id: &str| m.get_flag(id);
         let mut columns = Vec::new();
@@ -347,7 +361,7 @@ impl TableArgs {
         }
         Ok(TableArgs {
             select: Selection::default(),
-            filter: filter_from(m, set)?,
+            filter: filter_from(m, set, words)?,
             columns,
             sort: order::keys(set, lists::items(many("sort")))?,
             headers: !flag("no-headers"),

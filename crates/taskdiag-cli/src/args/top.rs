@@ -188,7 +188,7 @@ impl TopArgs {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         Ok(TopArgs {
             delay: m.get_one::<Duration>("delay").copied().unwrap_or(Duration::from_secs(1)),
-            filter: table::filter_from(m, SET)?,
+            filter: table::filter_from(m, SET, &[])?,
             user,
             columns,
             sort: order::keys(SET, lists::items(many("sort")))?,

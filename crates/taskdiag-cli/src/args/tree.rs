@@ -275,7 +275,7 @@ impl TreeArgs {
                 "-s is about those above a process: give its pid",
             )));
         }
-        let filter = table::filter_from(m, &TASKS)?;
+        let filter = table::filter_from(m, &TASKS, &[])?;
         if filter.is_some() && start != Start::All {
             return Err(Exit::Usage(String::from(
                 "--where and PID or USER both say where the trees begin: give one of them; \

@@ -256,7 +256,13 @@ impl App {
                 below.iter().fold(what, |all, line| format!("{all}\n{line}"))
             })
         };
-        let mut all = filter.as_deref().map(parse).transpose()?;
+        // One word is what less and htop search for, unless it is an expression: it finds a name or an argument.
+        let own = (!self.scanner.is_replay()).then(std::process::id);
+        let parse_filter = |text: &str| match Filter::parse(SET, text) {
+            Err(_) => Filter::word(SET, text.trim(), own).or_else(|_| parse(text)),
+            Ok(filter) => Ok(filter),
+        };
+        let mut all = filter.as_deref().map(parse_filter).transpose()?;
         if let Some(user) = &user {
             let id = crate::args::lists::uid("user", user)
                 .map_err(|_| format!("there is no user '{user}'"))?;

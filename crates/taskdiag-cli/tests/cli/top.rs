@@ -137,6 +137,18 @@ fn row(pid: u32, rest: &str) -> String {
 }
 
 #[test]
+fn a_word_after_a_slash_finds_names() {
+    let mut workload = Workload::new();
+    let word = format!("find-{}", std::process::id());
+    let pid = workload.sleeper(&word);
+    let tmux = Tmux::top(80, 24, "", COLUMNS);
+    tmux.until_has("COMMAND");
+    tmux.keys(&["/"]);
+    tmux.keys(&[&word, "Enter"]);
+    tmux.until_rows(&[row(pid, &format!("S    1 {word}"))]);
+}
+
+#[test]
 fn rows_are_sorted_filtered_and_chosen() {
     let mut workload = Workload::new();
     let pids = ["alpha", "beta", "gamma"].map(|name| (workload.sleeper(name), name));

@@ -181,3 +181,21 @@ fn trees_begin_at_what_matches() {
     let (code, _, err) = tree(&["--where", "comm == sh", "10"]);
     assert!(code == 2 && err.contains("give one of them"), "{err}");
 }
+
+#[test]
+fn a_word_finds_processes_by_name_or_argument_in_each_command() {
+    let saved = Saved::tasks(&machine());
+    for (word, want) in [("sleep", &["11"][..]), ("bin/s", &["10", "11"]), ("nosuchword", &[])] {
+        let (_, out, err) = saved.ps(&["-o", "pid=", word]);
+        assert_eq!(out.split_whitespace().collect::<Vec<_>>(), want, "{word}: {err}");
+    }
+    // It is a word, and not an expression.
+    let (code, out, _) = saved.ps(&["-o", "pid=", "sl.ep"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    // The word may be in the arguments of taskdiag alone, which is not what was looked for.
+    let word = format!("a-word-that-nobody-has-{}", std::process::id());
+    for command in ["ps", "memory"] {
+        let (code, out, err) = parts(&run(&[command, "--no-headers", &word]));
+        assert_eq!((code, out.as_str()), (1, ""), "{command}: {err}");
+    }
+}

@@ -39,6 +39,66 @@ pub fn parse(words: &[String]) -> Result<Typed, Exit> {
     }
 }
 
+/// Read what was typed as the own `ps` has it: a word that makes no sense as letters in the style of BSD is one to find
+/// processes by, as in `ps nginx`. Returns these words, too.
+///
+/// # Errors
+/// As of [`parse`], where there are no such words.
+pub fn parse_with_words(typed: Vec<String>) -> Result<(Typed, Vec<String>), Exit> {
+    let why = match parse(&typed) {
+        Ok(t) => return Ok((t, Vec::new())),
+        Err(why) => why,
+    };
+    // After -o, the name of a column without its comma was meant as a column.
+    let is_column = |i: &usize| {
+        let (option, value, word) = (&typed[i - 2], &typed[i - 1], &typed[*i]);
+        wants_value(option)
+            && !wants_value(value)
+            && taskdiag::field::TASKS.find(word).is_some()
+            && is_word(word)
+    };
+    if let Some(i) = (2..typed.len()).find(is_column) {
+        let (columns, word) = (&typed[i - 1], &typed[i]);
+        return usage(format!(
+            "'{word}' stands alone: for the column of this name, write {columns},{word}"
+        ));
+    }
+    let is_found = |i: usize| is_word(&typed[i]) && (i == 0 || !wants_value(&typed[i - 1]));
+    let (words, letters): (Vec<_>, Vec<_>) = (0..typed.len()).partition(|i| is_found(*i));
+    let texts = |places: Vec<usize>| places.into_iter().map(|i| typed[i].clone()).collect();
+    let letters: Vec<String> = texts(letters);
+    match words.is_empty() {
+        true => Err(why),
+        // Where the rest makes no sense either, the message is about all that was typed.
+        false => parse(&letters).map(|t| (t, texts(words))).map_err(|_| why),
+    }
+}
+
+/// Whether the value of an option of this word is the next word.
+fn wants_value(word: &str) -> bool {
+    let takes = |does: &Does| matches!(does, Does::Take(..));
+    if let Some(name) = word.strip_prefix("--") {
+        return LONG.iter().any(|(n, does, _)| *n == name && takes(does));
+    }
+    let (letters, table) = match word.strip_prefix('-') {
+        Some(letters) => (letters, UNIX),
+        None => (word, BSD),
+    };
+    let first = letters
+        .char_indices()
+        .find(|(_, c)| table.iter().any(|(letter, does, _)| letter == c && takes(does)));
+    first.is_some_and(|(i, c)| i + c.len_utf8() == letters.len())
+}
+
+/// Is this a word to find processes by? Words that begin as `ps aux` are likely to be misspelt letters.
+fn is_word(word: &str) -> bool {
+    word.starts_with(char::is_alphabetic)
+        && word.chars().count() > 2
+        && !["ax", "aux"].iter().any(|begin| word.starts_with(begin))
+        && word.chars().all(|c| c.is_alphanumeric() || "-_./:@+".contains(c))
+        && parse(&[word.to_owned()]).is_err()
+}
+
 /// What cannot be meant together.
 fn checked(t: Typed) -> Result<Typed, Exit> {
     if (t.threads() || t.both) && t.forest.is_some() {
@@ -305,6 +365,29 @@ mod tests {
             ("-T|-o|pid", true),
         ] {
             assert_eq!(read(typed).unwrap().is_procps(), is, "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_no_letters_finds_processes() {
+        for (typed, words, lists) in [
+            ("nginx", "nginx", 0),
+            ("-f|postgres", "postgres", 0),
+            ("-C|nginx|worker", "worker", 1),
+            ("firefox|-C|nginx", "firefox", 1),
+            ("nginx|firefox", "nginx|firefox", 0),
+            ("axo|pid|firefox", "firefox", 0),
+            ("--ppid|1|nginx", "nginx", 1),
+            ("aux", "", 0),
+            ("-C|nginx", "", 1),
+        ] {
+            let typed: Vec<String> = typed.split('|').map(str::to_owned).collect();
+            let (t, found) = parse_with_words(typed.clone()).unwrap();
+            assert_eq!((found.join("|").as_str(), t.lists.len()), (words, lists), "{typed:?}");
+        }
+        for typed in ["auxq", "axo", "no such", "b", "-o|pid|user"] {
+            let typed: Vec<String> = typed.split('|').map(str::to_owned).collect();
+            assert!(parse_with_words(typed.clone()).is_err(), "{typed:?}");
         }
     }
 

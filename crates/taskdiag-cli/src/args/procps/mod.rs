@@ -8,7 +8,7 @@ mod argv;
 mod layout;
 mod table;
 
-pub use argv::{is_long, parse};
+pub use argv::{is_long, parse, parse_with_words};
 pub use layout::{columns, keys, specs};
 pub use table::BSD;
 #[cfg(test)]

@@ -55,6 +55,11 @@ fn in_value(c: char) -> bool {
     in_name(c) || matches!(c, '-' | '/' | ':' | '@' | '+') || !c.is_ascii() && c.is_alphanumeric()
 }
 
+/// Is the text one value without quotes, and nothing else?
+pub(super) fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(in_value)
+}
+
 impl<'t> Lexer<'t> {
     pub fn new(text: &'t str) -> Lexer<'t> {
         Lexer { text, at: 0 }

@@ -72,6 +72,23 @@ impl Filter {
         add(&mut parts, set, expr);
         Ok(Filter { text: text.to_owned(), parts })
     }
+    /// Rows of tasks that have this word in their name or in their arguments. The process `except` is left out; callers
+    /// give their own pid, because they have the word in their own arguments.
+    ///
+    /// # Errors
+    /// If it is not one word: letters, digits and `_ . % - / : @ +`.
+    pub fn word(set: &'static Set, word: &str, except: Option<u32>) -> Result<Filter, FilterError> {
+        if !lex::is_word(word) {
+            // The expression language says what is wrong with it.
+            return Filter::parse(set, word);
+        }
+        let word = regex::escape(word);
+        let text = match except {
+            Some(pid) => format!(r#"(comm ~ "{word}" or args ~ "{word}") and pid != {pid}"#),
+            None => format!(r#"comm ~ "{word}" or args ~ "{word}""#),
+        };
+        Filter::parse(set, &text)
+    }
     /// This expression and that one. Both must be about the same set.
     #[must_use]
     pub fn and(mut self, other: Filter) -> Filter {
