@@ -101,7 +101,7 @@ static __always_inline bool skip_marks(u64 head)
 		return true;
 	if (st.detail_done > MARKS_SKIP_MAX) {
 		missing(TASK_DIAG_FD, TASK_DIAG_R_TRUNCATED);
-		st.truncated++;
+		st.is_cut = 1;
 		return false;
 	}
 	st.arg = head;

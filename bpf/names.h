@@ -314,7 +314,7 @@ GROUP_FN name_of_path(void)
 		return number;
 	flags = append_path(unlinked);
 	if (flags & TASK_DIAG_BLOB_CUT)
-		st.truncated++;
+		st.is_cut = 1;
 	return put_name(flags);
 }
 

@@ -100,7 +100,7 @@ GROUP_FN put_path(u32 kind)
 		return 0;
 	}
 	if (flags & TASK_DIAG_BLOB_CUT)
-		st.truncated++;
+		st.is_cut = 1;
 	/* The link in /proc ends so, too. */
 	if (flags & TASK_DIAG_BLOB_DELETED)
 		APPEND_LITERAL(" (deleted)");

@@ -35,6 +35,12 @@
 #define NAMES_MAX	32768
 #define SHARED_MAX	16384
 
+/* How many users are told apart when the room for text is divided: a power of two. */
+#define USERS_MAX	256
+/* A user who has had a share of the room gets this many bytes of each further text, and later this few. */
+#define TEXT_SMALL	4096
+#define TEXT_LEAST	256
+
 /* Threads whose memory is loaded at a time (touch.h): a power of two, and not more than a node of the tree of numbers has. */
 #define TOGETHER	16
 
@@ -75,6 +81,10 @@ struct config {
 	/* the mapping at a kernel address that all processes have ([vsyscall]), or 0 if there is none */
 	__u64 gate_start;
 	__u64 gate_end;
+	/* The most bytes of one text (CMDLINE, ENVIRON) of a task, and about the most of all texts: see room.h. */
+	__u64 text_total;
+	__u32 text_max;
+	__u32 reserved;
 	/* formats for bpf_snprintf(), which accepts them only from read-only memory */
 	char frame_format[16];
 	char symbol_format[8];
@@ -124,6 +134,8 @@ struct state {
 	__u32 part_begun;
 	/* where the command line or environment of the task goes on, and how long it was at first */
 	__u32 cmd_offset, cmd_total;
+	__u32 cmd_limit;	/* how many bytes of it are written */
+	__u32 is_cut;		/* a value of the current task is longer than what is written of it */
 	__u32 msg;		/* where the message begins in the chunk */
 	__u32 nmissing;
 	__u32 reason[32];	/* of each missing group */
@@ -211,6 +223,9 @@ struct state {
 	__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node, detail_file;
 	__u32 detail_done, detail_fd;
 	__u32 fd_base, word_loaded, word_begun, fd;
+	/* bytes of text: all of them, and those of the users with the same place */
+	__u64 text_used;
+	__u64 text_used_by[USERS_MAX];
 };
 
 /* Where a task goes on in a later run, in the order in which its parts are written. PART_SUM is the sum over its

@@ -36,6 +36,7 @@ struct {
 #include "files.h"
 #include "state.h"
 #endif
+#include "room.h"
 #include "usertext.h"
 
 #ifdef LEGACY
@@ -399,12 +400,13 @@ GROUP_FN give_up_parts(void)
 
 #define HAS_PARTS (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON) || WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD))
 
-/* A task counts once, however many of its values are blocked. */
-static __always_inline void count_blocked(void)
+/* A task counts once, however many of its values are blocked or cut. */
+static __always_inline void count_gaps(void)
 {
 	if (HAS_PARTS || WANT(TASK_DIAG_PATHS) || WANT(TASK_DIAG_FILE_STAT)) {
 		st.blocked += st.is_blocked;
-		st.is_blocked = 0;
+		st.truncated += st.is_cut;
+		st.is_blocked = st.is_cut = 0;
 	}
 }
 
@@ -415,7 +417,7 @@ GROUP_FN give_up(void)
 		begin_message(st.nr, st.tgid, TASK_DIAG_FLAG_CONT);
 		give_up_parts();
 		end_task();
-		count_blocked();
+		count_gaps();
 	} else if (st.part) {
 		st.vanished++;
 	}
@@ -505,7 +507,7 @@ static __always_inline u32 write_task(struct task_struct *t)
 	}
 	if (HAS_PARTS)
 		st.part = PART_NONE;
-	count_blocked();
+	count_gaps();
 	return 0;
 }
 

@@ -7,9 +7,6 @@
 #ifndef TASKDIAG_USERTEXT_H
 #define TASKDIAG_USERTEXT_H
 
-/* How much of a text is read. execve() takes no more, but any process can name a larger range of its memory (PR_SET_MM). */
-#define TEXT_MAX (6u << 20)
-
 /* Copy n bytes, a page at most, of the memory below st.pt_top to the data of the blob that begins here. */
 GROUP_FN copy_user(u32 n, u64 from)
 {
@@ -126,7 +123,7 @@ GROUP_FN last_byte(void)
 GROUP_FN put_title(void)
 {
 	struct task_diag_blob *b = here();
-	u32 n;
+	u32 n, total, flags = TASK_DIAG_BLOB_REWRITTEN;
 
 	if (!b)
 		return 0;
@@ -135,7 +132,13 @@ GROUP_FN put_title(void)
 		no_text(TASK_DIAG_CMDLINE);
 		return 0;
 	}
-	end_blob(b, TASK_DIAG_CMDLINE, 0, n, 0, n, TASK_DIAG_BLOB_REWRITTEN, 0);
+	total = n;
+	if (n > st.cmd_limit) {
+		n = st.cmd_limit & 0x1fff;
+		flags |= TASK_DIAG_BLOB_CUT;
+		st.is_cut = 1;
+	}
+	end_blob(b, TASK_DIAG_CMDLINE, 0, n, 0, total, flags, 0);
 	return 0;
 }
 
@@ -143,7 +146,8 @@ GROUP_FN put_title(void)
 GROUP_FN end_text(u32 group)
 {
 	struct task_diag_blob *b = here();
-	u32 n = st.n & 0x1fff, total = st.len, off = st.cmd_offset;
+	u32 n = st.n & 0x1fff, total = st.len, off = st.cmd_offset, flags = 0;
+	bool is_last = off + n >= st.cmd_limit;
 
 	if (!b)
 		return 0;
@@ -153,18 +157,21 @@ GROUP_FN end_text(u32 group)
 		return 0;
 	}
 	is_late(16);
-	end_blob(b, group, 0, n, off, total, 0, 0);
+	if (is_last && off + n < total) {
+		flags = TASK_DIAG_BLOB_CUT;
+		st.is_cut = 1;
+	}
+	end_blob(b, group, 0, n, off, total, flags, 0);
 	st.cmd_total = total;
 	st.cmd_offset = off + n;
-	/* A text that ends before its total is one that was cut. */
-	return st.cmd_offset < total && st.cmd_offset < TEXT_MAX;
+	return !is_last;
 }
 
 /* Write one piece of the text from st.cmd_offset on. Returns 1 if there is more. */
 GROUP_FN put_text(u32 group)
 {
 	struct task_diag_blob *b;
-	u32 n;
+	u32 n, off;
 
 	spill();
 	b = here();
@@ -175,6 +182,12 @@ GROUP_FN put_text(u32 group)
 		end_blob(b, group, 0, 0, 0, 0, 0, 0);
 		return 0;
 	}
+	off = st.cmd_offset;
+	if (!off)
+		find_room();
+	if (n > st.cmd_limit - off)
+		n = st.cmd_limit - off;
+	st.n = n;
 	if (!copy_user(n, st.arg)) {
 		no_text(group);
 		return 0;

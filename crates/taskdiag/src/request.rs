@@ -51,11 +51,36 @@ pub struct Request {
     pub budget: Option<Duration>,
     /// Which members of BASE, CRED, STAT and STATM will be looked at; others may be unknown in the answer.
     pub members: Members,
+    /// How many bytes the answer may have of what any user can make large.
+    pub limits: Limits,
     /// How old an answer of the service may be, so that callers who ask at about the same time share one. Zero, which is
     /// the default, is an answer that was begun after the request. Other engines always answer anew.
     pub max_age: Duration,
     /// Counts the tasks that are done, and may end the answer early. One watch may be that of several requests.
     pub watch: Option<Arc<Watch>>,
+}
+
+/// How many bytes an answer may have of what any user can make large. What is over them is cut, and says so: the value has
+/// its true length, and DONE counts the task as truncated. All other values of the answer are complete.
+///
+/// Arguments and environments cost a process nothing, because fork() shares them: without limits, a user with 6 MB of memory
+/// could make each answer about all processes take gigabytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The most bytes of one text, that is CMDLINE or ENVIRON of a task.
+    pub text_bytes: u32,
+    /// About the most bytes of all texts of the answer. Users share them, so that none can use up the room for the others: a
+    /// user has whole texts as long as more is left than this user has had, and then the first 4 KiB, and at last the first
+    /// 256 bytes of each. The last of these each task has, even if the sum gets larger.
+    pub all_text_bytes: u64,
+}
+
+impl Limits {
+    /// For lists of tasks: of each text as much as procps reads, 128 KiB, and 32 MiB of all.
+    pub const LIST: Limits = Limits { text_bytes: 128 << 10, all_text_bytes: 32 << 20 };
+    /// For a process that was named: its texts are whole up to 6 MiB, which is as much as execve(2) takes.
+    pub const ONE: Limits = Limits { text_bytes: 6 << 20, ..Limits::LIST };
 }
 
 /// Members of BASE, CRED, STAT and STATM, by the bits of their `valid`. The kernel has those of the first three in
@@ -134,7 +159,8 @@ impl Members {
 impl PartialEq for Request {
     /// Do they ask the same? Who looks on does not matter.
     fn eq(&self, o: &Request) -> bool {
-        (self.strategy, self.pid, self.groups) == (o.strategy, o.pid, o.groups)
+        (self.strategy, self.pid, self.groups, self.limits)
+            == (o.strategy, o.pid, o.groups, o.limits)
             && (self.max_rss_bytes, self.budget, self.members)
                 == (o.max_rss_bytes, o.budget, o.members)
     }
@@ -143,8 +169,13 @@ impl PartialEq for Request {
 impl Eq for Request {}
 
 impl Request {
-    /// A request without limits. `pid` is for ONE, CHILDREN and THREAD, otherwise 0.
+    /// A request for whole groups, with [`Limits::ONE`] for ONE and THREAD, otherwise [`Limits::LIST`]. `pid` is for ONE,
+    /// CHILDREN and THREAD, otherwise 0.
     pub fn new(strategy: Strategy, pid: u32, groups: Groups) -> Request {
+        let limits = match strategy {
+            Strategy::One | Strategy::Thread => Limits::ONE,
+            _ => Limits::LIST,
+        };
         Request {
             strategy,
             pid,
@@ -152,6 +183,7 @@ impl Request {
             max_rss_bytes: None,
             budget: None,
             members: Members::ALL,
+            limits,
             max_age: Duration::ZERO,
             watch: None,
         }
@@ -175,6 +207,21 @@ impl Request {
     #[must_use]
     pub fn with_members(self, members: Members) -> Request {
         Request { members, ..self }
+    }
+    /// The same request with these limits.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Request {
+        Request { limits, ..self }
+    }
+    /// The same request, with at most so many bytes of each text (CMDLINE, ENVIRON). 0 is no text at all.
+    #[must_use]
+    pub fn with_text_bytes(self, text_bytes: u32) -> Request {
+        Request { limits: Limits { text_bytes, ..self.limits }, ..self }
+    }
+    /// The same request, with about so many bytes of all texts together.
+    #[must_use]
+    pub fn with_all_text_bytes(self, all_text_bytes: u64) -> Request {
+        Request { limits: Limits { all_text_bytes, ..self.limits }, ..self }
     }
     /// The same request, for an answer that the service may have made this long ago.
     #[must_use]

@@ -24,6 +24,7 @@ pub(crate) mod kernel;
 pub(crate) mod mappings;
 pub(crate) mod numbering;
 pub mod procfs;
+pub(crate) mod room;
 pub mod service;
 
 use std::time::Duration;

@@ -39,7 +39,7 @@ use crate::bytes::Bytes;
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::{Cause, Error};
 use crate::large;
-use crate::request::{Members, Request};
+use crate::request::{Limits, Members, Request};
 
 static SNAPSHOT: Skeleton = Skeleton::parse(taskdiag_bpf::SNAPSHOT);
 /// Without the groups in [`RARE`] and [`BY_OFFSET`], so it loads faster.
@@ -102,6 +102,7 @@ struct Kept {
     pid: u32,
     groups: Groups,
     members: Members,
+    limits: Limits,
     /// The process that loaded it: a child may be in another pid namespace, which the program would not know.
     loaded_by: u32,
     /// About how many bytes an answer has.
@@ -110,8 +111,8 @@ struct Kept {
 
 impl Kept {
     fn is_for(&self, req: &Request) -> bool {
-        (self.strategy, self.pid, self.groups, self.members)
-            == (req.strategy, req.pid, req.groups, req.members)
+        (self.strategy, self.pid, self.groups, self.members, self.limits)
+            == (req.strategy, req.pid, req.groups, req.members, req.limits)
             && self.loaded_by == std::process::id()
     }
 }
@@ -329,9 +330,10 @@ impl Bpf {
             syscalls += run.syscalls;
             if let Some(stream) = answered {
                 if self.keep {
-                    let &Request { strategy, pid, groups, members, .. } = req;
+                    let &Request { strategy, pid, groups, members, limits, .. } = req;
                     let loaded_by = std::process::id();
-                    let kept = Kept { run, strategy, pid, groups, members, loaded_by, expected };
+                    let kept =
+                        Kept { run, strategy, pid, groups, members, limits, loaded_by, expected };
                     self.kept = Some(kept);
                 }
                 return Ok((stream, syscalls));

@@ -42,6 +42,9 @@ pub struct Config {
     pub pte_address: u64,
     pub gate_start: u64,
     pub gate_end: u64,
+    pub text_total: u64,
+    pub text_max: u32,
+    pub reserved: u32,
     pub frame_format: [u8; 16],
     pub symbol_format: [u8; 8],
     pub number_format: [u8; 8],
@@ -77,11 +80,12 @@ pub const AHEAD_OF_PROCESSES: u32 = 1;
 pub const AHEAD_OF_THREADS: u32 = 2;
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 28888;
+pub const STATE_SIZE: usize = 30952;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::room;
     use std::mem::offset_of;
     use std::process::Command;
 
@@ -103,6 +107,10 @@ mod tests {
             ("offsetof(struct config, slice_ns)", offset_of!(Config, slice_ns)),
             ("offsetof(struct config, pte_address)", offset_of!(Config, pte_address)),
             ("offsetof(struct config, gate_end)", offset_of!(Config, gate_end)),
+            ("offsetof(struct config, text_max)", offset_of!(Config, text_max)),
+            ("USERS_MAX", room::USERS_MAX),
+            ("TEXT_SMALL", room::TEXT_SMALL as usize),
+            ("TEXT_LEAST", room::TEXT_LEAST as usize),
             ("offsetof(struct config, offsets)", offset_of!(Config, offsets)),
             ("OFFSETS_MAX", OFFSETS_MAX),
             ("NAMES_MAX", NAMES_MAX as usize),

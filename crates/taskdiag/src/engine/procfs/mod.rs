@@ -79,6 +79,7 @@ use self::sockets::Sockets;
 use self::stop::exhausted;
 use self::supervise::Job;
 use self::worker::Worker;
+use crate::engine::room::Room;
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::{Cause, Error};
 use crate::request::Request;
@@ -243,6 +244,7 @@ impl Procfs {
                 || (req.strategy.is_threads() && req.groups.intersects(FILES)))
                 && reader.is_own(root.as_fd()),
             watch: req.watch.clone(),
+            room: Room::new(req.limits),
             limits: Budget::of(req),
             swap_used: req.groups.has(Group::Swap) && swap::is_used(),
             objects: Objects::default(),

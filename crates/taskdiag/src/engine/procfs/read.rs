@@ -28,15 +28,28 @@ const RECORD_SIZE: usize = 780;
 /// A buffer that has grown beyond this is shrunk again.
 const KEEP_SIZE: usize = 8 << 20;
 
-/// How much of the arguments or the environment of a task is read. execve() takes no more, but a process can name any range of its
-/// memory as its arguments (PR_SET_MM), even one that costs it nothing.
-pub(super) const TEXT_MAX: usize = 6 << 20;
+/// How much of a text is read in any case. A title that a process wrote over its arguments ends within it, so it is known
+/// whether the text is one.
+const TITLE_MAX: usize = 4096;
+/// The most bytes that are told as the length of a text, which is what the BPF programs tell.
+pub(super) const TOTAL_MAX: usize = 0x7fff_ffff;
 
 /// A text that was read, together with its buffer.
 #[derive(Debug)]
 pub(super) struct FileText {
     buf: Vec<u8>,
     len: usize,
+}
+
+/// A text of a task that was read.
+#[derive(Debug)]
+pub(super) struct Text {
+    /// How many bytes of it are wanted, which are the first ones of [`Reader::text`].
+    pub(super) len: usize,
+    /// The length of all of it, if it was read to its end.
+    pub(super) total: Option<usize>,
+    /// The file, if it goes on.
+    pub(super) more: Option<OwnedFd>,
 }
 
 impl FileText {
@@ -109,27 +122,64 @@ impl Reader {
         Ok(&self.buf[..n?])
     }
 
-    /// Reads the arguments or the environment of a task, up to [`TEXT_MAX`]. Returns the length of its [`text`](Self::text), and
-    /// whether the file goes on.
+    /// Reads the arguments or the environment of a task.
+    ///
+    /// `take` gets the length of the text, but not more than one byte over the limit, and a function that tells the real user
+    /// id of the task. It returns how many bytes are wanted.
     pub(super) fn task_text(
         &mut self,
-        at: BorrowedFd<'_>,
-        path: &CStr,
-    ) -> Result<(usize, bool), Errno> {
-        let fd = self.open(at, path, OFlags::RDONLY)?;
+        mut at: TaskDir<'_>,
+        file: &'static str,
+        most: usize,
+        take: impl FnOnce(usize, &mut dyn FnMut() -> u32) -> usize,
+    ) -> Result<Text, Errno> {
+        let fd = self.open(at.dir, at.path.file(file), OFlags::RDONLY)?;
         self.syscalls += 1; // close
+        let end = most.max(TITLE_MAX) + 1;
         let mut n = 0;
         loop {
-            let got = self.read_at(&fd, n)?;
+            let got = self.read_some(&fd, n..self.buf.len().min(end))?;
             n += got;
-            if n > TEXT_MAX {
-                return Ok((TEXT_MAX, true));
+            if got == 0 || n < self.buf.len().min(end) {
+                break;
             }
-            if got == 0 || n < self.buf.len() {
-                return Ok((n, false));
+            if n == end {
+                let len = take(n, &mut || self.real_uid(at)).min(n);
+                return Ok(Text { len, total: None, more: Some(fd) });
             }
-            self.buf.resize((n * 2).min(TEXT_MAX + 1), 0);
+            self.buf.resize((n * 2).min(end), 0);
         }
+        let len = take(n, &mut || self.real_uid(at)).min(n);
+        Ok(Text { len, total: Some(n), more: None })
+    }
+
+    /// The length of a text that is longer than the `from` bytes of it that were read. It is looked for with reads of one
+    /// byte, because the kernel tells it only to those who may trace the task.
+    pub(super) fn text_length(&mut self, fd: &OwnedFd, from: usize) -> usize {
+        let mut byte = [0u8; 1];
+        let mut has = |at: usize| {
+            self.syscalls += 1;
+            matches!(rustix::io::pread(fd, &mut byte[..], at as u64), Ok(1))
+        };
+        let (mut low, mut high) = (from, from.saturating_mul(2).min(TOTAL_MAX));
+        while high < TOTAL_MAX && has(high - 1) {
+            (low, high) = (high, high.saturating_mul(2).min(TOTAL_MAX));
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if has(middle) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// The real user id of a task, or that of nobody if it cannot be read. It leaves the text in the buffer alone.
+    fn real_uid(&mut self, mut at: TaskDir<'_>) -> u32 {
+        let mut status = [0u8; 1024];
+        let fd = self.open(at.dir, at.path.file("status"), OFlags::RDONLY);
+        let Ok(fd) = fd else { return u32::MAX };
+        self.syscalls += 2; // read, close
+        let n = rustix::io::read(&fd, &mut status[..]).unwrap_or(0);
+        parse::real_uid(&status[..n]).unwrap_or(u32::MAX)
     }
 
     /// Reads all of a file that comes in several short reads.

@@ -11,6 +11,7 @@ use super::names::FileNames;
 use super::shmem::Objects;
 use super::sizes::SizesFrom;
 use super::sockets::Sockets;
+use crate::engine::room::Room;
 use crate::watch::Watch;
 
 /// What is the same for all tasks of a request.
@@ -34,6 +35,8 @@ pub(super) struct Run {
     pub(super) own_pids: bool,
     /// Who watches the progress and may stop the walk.
     pub(super) watch: Option<Arc<Watch>>,
+    /// What is left for texts.
+    pub(super) room: Room,
     /// What VMA_STAT and ROLLUP may cost.
     pub(super) limits: Budget,
     /// Whether anything on this machine is swapped out.

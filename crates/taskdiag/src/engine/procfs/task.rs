@@ -11,9 +11,6 @@ use super::tags::TAGS;
 use super::worker::Worker;
 use crate::error::Error;
 
-/// The largest length of arguments that is told, which is the largest that the BPF programs tell.
-const TOTAL_MAX: u64 = 0x7fff_ffff;
-
 impl Worker<'_> {
     /// Writes what was asked about one task. `stat` is its stat file, if that was read already. A task that
     /// ended before anything was known about it is left out and counted.
@@ -242,18 +239,16 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn cmdline(&mut self, mut at: TaskDir<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
+    fn cmdline(&mut self, at: TaskDir<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
         // The file would be empty.
         if stat.is_some_and(StatFile::has_never_memory) {
             return Err(Stop::Gap(Reason::Absent));
         }
-        let got =
-            self.risky(at, Groups::CMDLINE, |r| r.task_text(at.dir, at.path.file("cmdline")))?;
-        let (bytes, goes_on) = match got {
-            Ok((len, goes_on)) => (self.reader.text(len), goes_on),
+        let text = match self.text(at, Groups::CMDLINE, "cmdline")? {
+            Ok(text) => text,
             Err(e) => return Err(self.meaning(at, e)),
         };
-        if bytes.is_empty() {
+        if text.total == Some(0) {
             let stat = match stat {
                 Some(s) => Some(*s),
                 None => match self.stat_file(at) {
@@ -275,16 +270,12 @@ impl Worker<'_> {
             return Ok(());
         }
         // The kernel returns exactly what lies between its marks, unless the process has overwritten its
-        // last NUL. In that case it looks for the end elsewhere (get_mm_cmdline()).
-        let len = bytes.len() as u64;
-        if goes_on {
-            let total = stat.and_then(|s| s.args_len).unwrap_or(0).clamp(len + 1, TOTAL_MAX);
-            self.out.put_blob(Group::Cmdline as u16, 0, 0, bytes, total as usize);
-            return Ok(());
-        }
-        let rewritten = stat.and_then(|s| s.args_len).is_some_and(|args| args != len);
-        let flags = if rewritten { BLOB_REWRITTEN } else { 0 };
-        self.out.put_blob(Group::Cmdline as u16, 0, flags, bytes, bytes.len());
+        // last NUL. In that case it looks for the end elsewhere (get_mm_cmdline()), which is within a page.
+        let args_len = stat.and_then(|s| s.args_len);
+        let is_title = text.total.is_some_and(|n| args_len.is_some_and(|args| args != n as u64));
+        let (len, total) = self.text_total(text, args_len);
+        let flags = if is_title { BLOB_REWRITTEN } else { 0 };
+        self.out.put_blob(Group::Cmdline as u16, 0, flags, self.reader.text(len), total);
         Ok(())
     }
 

@@ -5,33 +5,52 @@ use taskdiag_wire::{FdCount, Group, Groups, Reason};
 
 use super::parse::{self, StatFile};
 use super::path::TaskDir;
+use super::read::{TOTAL_MAX, Text};
 use super::stop::Stop;
 use super::worker::Worker;
 
 impl Worker<'_> {
-    pub(super) fn environ(
-        &mut self,
-        mut at: TaskDir<'_>,
-        stat: Option<&StatFile>,
-    ) -> Result<(), Stop> {
+    pub(super) fn environ(&mut self, at: TaskDir<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
         if stat.is_some_and(StatFile::has_never_memory) {
             return Err(Stop::Gap(Reason::Absent));
         }
-        let got =
-            self.risky(at, Groups::ENVIRON, |r| r.task_text(at.dir, at.path.file("environ")))?;
-        let (len, goes_on) = match got {
-            Ok(got) => got,
+        let (text, total) = match self.text(at, Groups::ENVIRON, "environ")? {
+            Ok(text) => self.text_total(text, stat.and_then(|s| s.environ_len)),
             // A page of the text cannot be read without the help of its owner.
             Err(Errno::IO | Errno::FAULT) => return Err(Stop::Gap(Reason::Blocked)),
             Err(e) => return Err(self.no_memory(at, e)),
         };
-        if len == 0 && self.has_no_memory(at, stat)? {
+        if total == 0 && self.has_no_memory(at, stat)? {
             return Err(Stop::Gap(Reason::Absent));
         }
-        // If the text goes on, it is not known how long it is.
-        let total = len + usize::from(goes_on);
-        self.out.put_blob(Group::Environ as u16, 0, 0, self.reader.text(len), total);
+        self.out.put_blob(Group::Environ as u16, 0, 0, self.reader.text(text), total);
         Ok(())
+    }
+
+    /// Reads as much of a text as there is room for.
+    pub(super) fn text(
+        &mut self,
+        at: TaskDir<'_>,
+        group: Groups,
+        file: &'static str,
+    ) -> Result<Result<Text, Errno>, Stop> {
+        let room = &self.run.room;
+        self.risky(at, group, |r| {
+            r.task_text(at, file, room.most(), |len, uid| room.take(len, uid))
+        })
+    }
+
+    /// How many bytes of a text were read, and how many it has. `known` is what the kernel says about the latter.
+    pub(super) fn text_total(&mut self, text: Text, known: Option<u64>) -> (usize, usize) {
+        let total = match (text.total, &text.more) {
+            (Some(total), _) => total,
+            (None, Some(fd)) => match known.filter(|n| *n > text.len as u64) {
+                Some(n) => usize::try_from(n).unwrap_or(TOTAL_MAX).min(TOTAL_MAX),
+                None => self.reader.text_length(fd, text.len),
+            },
+            (None, None) => text.len,
+        };
+        (text.len, total)
     }
 
     pub(super) fn limits(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {

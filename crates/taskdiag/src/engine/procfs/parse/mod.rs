@@ -26,7 +26,7 @@ pub use sockdiag::{
 };
 pub use stat::{StatFile, stat};
 pub use statm::statm;
-pub use status::{StatusFile, tgid};
+pub use status::{StatusFile, real_uid, tgid};
 pub(super) use taskdiag_wire::layout::bit;
 
 /// Sets a member of a record and its bit of `valid`, if there is a value.

@@ -22,6 +22,8 @@ pub struct StatFile {
     /// The number of bytes between the kernel's marks of the start and the end of the arguments. `None` if
     /// the reader may not know them, or there are none.
     pub args_len: Option<u64>,
+    /// The same for the environment.
+    pub environ_len: Option<u64>,
     comm: [u8; COMM_MAX],
     comm_len: usize,
 }
@@ -113,11 +115,12 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
     set!(stat, Stat.rt_priority, f.u32());
     set!(stat, Stat.policy, f.u32());
     f.skip(6); // delayacct_blkio_ticks to start_brk
-    let args_len = match (f.u64(), f.u64()) {
+    let mut between = || match (f.u64(), f.u64()) {
         (Some(start), Some(end)) if start != 0 && end != 0 => end.checked_sub(start),
         _ => None,
     };
-    Some(StatFile { base, stat, size_bytes, args_len, comm, comm_len })
+    let (args_len, environ_len) = (between(), between());
+    Some(StatFile { base, stat, size_bytes, args_len, environ_len, comm, comm_len })
 }
 
 fn our_flags(pf: u32, dead: bool) -> u32 {

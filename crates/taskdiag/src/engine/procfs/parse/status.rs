@@ -38,6 +38,11 @@ pub fn tgid(bytes: &[u8]) -> Option<u32> {
     Lines { rest: bytes }.find_map(|line| numbers(line, "Tgid:")?.u32())
 }
 
+/// The real user id in a status file, or in the beginning of one.
+pub fn real_uid(bytes: &[u8]) -> Option<u32> {
+    Lines { rest: bytes }.find_map(|line| numbers(line, "Uid:")?.u32())
+}
+
 /// The complete lines, each with its newline. This is written by hand because a status file has some 60
 /// short lines, and a call for each costs more than the search.
 struct Lines<'a> {

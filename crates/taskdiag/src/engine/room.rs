@@ -1,0 +1,109 @@
+//! How much of each text an answer has. Any user can have any number of processes with megabytes of arguments each, at no
+//! cost, because fork() shares them. So there is a limit for each text, and one for the answer, which users share: a user
+//! gets whole texts as long as what is left for all others is more than what that user has had already. Of further texts, a
+//! part is written. So one user can never use up the room, and the arguments of others stay whole.
+//!
+//! `bpf/room.h` is the same for the BPF programs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::request::Limits;
+
+/// How many users are told apart. Others share a place.
+pub(crate) const USERS_MAX: usize = 256;
+/// A user who has had a share gets this much of each further text.
+pub(crate) const TEXT_SMALL: u32 = 4096;
+/// A user who has had two thirds of all gets only this much, and any user always does. A task without any text takes as much.
+pub(crate) const TEXT_LEAST: u32 = 256;
+
+/// What is left for the texts of one answer. All threads that read share it.
+#[derive(Debug)]
+pub(crate) struct Room {
+    limits: Limits,
+    used: AtomicU64,
+    used_by: [AtomicU64; USERS_MAX],
+}
+
+impl Room {
+    pub(crate) fn new(limits: Limits) -> Room {
+        Room { limits, used: AtomicU64::new(0), used_by: [const { AtomicU64::new(0) }; USERS_MAX] }
+    }
+
+    /// The most bytes of one text.
+    pub(crate) fn most(&self) -> usize {
+        self.limits.text_bytes as usize
+    }
+
+    /// Takes room for a text of this length, of which the caller will write as many bytes as this returns. `uid` is the real
+    /// user id of the task; it is only asked for if the text is so long that it matters.
+    pub(crate) fn take(&self, len: usize, uid: impl FnOnce() -> u32) -> usize {
+        let mut want = len.min(self.most()) as u64;
+        if want <= u64::from(TEXT_LEAST) {
+            self.used.fetch_add(want, Ordering::Relaxed);
+            return want as usize;
+        }
+        let used_by = &self.used_by[place(uid())];
+        let of = used_by.load(Ordering::Relaxed);
+        let left = self.limits.all_text_bytes.saturating_sub(self.used.load(Ordering::Relaxed));
+        if of + want > left {
+            want = want.min(TEXT_SMALL.into());
+            if of / 2 > left {
+                want = want.min(TEXT_LEAST.into());
+            }
+        }
+        used_by.fetch_add(want, Ordering::Relaxed);
+        self.used.fetch_add(want, Ordering::Relaxed);
+        want as usize
+    }
+}
+
+/// Nobody shares the place of root.
+fn place(uid: u32) -> usize {
+    if uid == 0 { 0 } else { 1 + uid as usize % (USERS_MAX - 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn room() -> Room {
+        Room::new(Limits { text_bytes: 128 << 10, all_text_bytes: 32 << 20, ..Limits::LIST })
+    }
+
+    #[test]
+    fn one_user_cannot_use_up_the_room() {
+        let room = room();
+        let mut sum = 0;
+        for _ in 0..10_000 {
+            sum += room.take(6 * MIB, || 1000);
+        }
+        // Half of it whole, a sixth in small parts, and the least for each.
+        assert!((16 * MIB..32 * MIB).contains(&sum), "{sum}");
+        assert_eq!(room.take(6 * MIB, || 1000), TEXT_LEAST as usize);
+        for uid in [0, 1001, 65534] {
+            assert_eq!(room.take(100 << 10, || uid), 100 << 10, "user {uid}");
+            assert_eq!(room.take(6 * MIB, || uid), 128 << 10, "user {uid}");
+        }
+    }
+
+    #[test]
+    fn many_users_cannot_use_up_the_room_of_root() {
+        let room = room();
+        let mut sum = 0;
+        for n in 0..100_000 {
+            sum += room.take(6 * MIB, || 1 + n);
+        }
+        assert!(sum < 32 * MIB + 100_000 * TEXT_LEAST as usize, "{sum}");
+        assert!(room.take(64 << 10, || 0) >= TEXT_SMALL as usize);
+    }
+
+    #[test]
+    fn a_short_text_is_whole_and_asks_for_no_user() {
+        let room = Room::new(Limits { all_text_bytes: 0, ..Limits::LIST });
+        assert_eq!(room.take(256, || unreachable!()), 256);
+        assert_eq!(room.take(257, || 7), 257);
+        assert_eq!(room.take(5000, || 7), TEXT_LEAST as usize);
+    }
+}
