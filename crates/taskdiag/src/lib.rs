@@ -59,7 +59,7 @@ pub use engine::{Answer, Cost, Engine, EngineId, Support};
 pub use error::{Cause, Error};
 pub use field::Rate;
 pub use rates::Rates;
-pub use request::{Members, Request};
+pub use request::{ByteLimits, Members, Request};
 pub use snapshot::{Caveat, Served, Snapshot};
 pub use taskdiag_wire as wire;
 pub use taskdiag_wire::{

@@ -52,7 +52,7 @@ pub struct Request {
     /// Which members of BASE, CRED, STAT and STATM will be looked at; others may be unknown in the answer.
     pub members: Members,
     /// How many bytes the answer may have of what any user can make large.
-    pub limits: Limits,
+    pub limits: ByteLimits,
     /// How old an answer of the service may be, so that callers who ask at about the same time share one. Zero, which is
     /// the default, is an answer that was begun after the request. Other engines always answer anew.
     pub max_age: Duration,
@@ -67,7 +67,7 @@ pub struct Request {
 /// could make each answer about all processes take gigabytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct ByteLimits {
     /// The most bytes of one text, that is CMDLINE or ENVIRON of a task.
     pub text_bytes: u32,
     /// About the most bytes of all texts of the answer. Users share them, so that none can use up the room for the others: a
@@ -76,11 +76,11 @@ pub struct Limits {
     pub all_text_bytes: u64,
 }
 
-impl Limits {
+impl ByteLimits {
     /// For lists of tasks: of each text as much as procps reads, 128 KiB, and 32 MiB of all.
-    pub const LIST: Limits = Limits { text_bytes: 128 << 10, all_text_bytes: 32 << 20 };
+    pub const LIST: ByteLimits = ByteLimits { text_bytes: 128 << 10, all_text_bytes: 32 << 20 };
     /// For a process that was named: its texts are whole up to 6 MiB, which is as much as execve(2) takes.
-    pub const ONE: Limits = Limits { text_bytes: 6 << 20, ..Limits::LIST };
+    pub const ONE: ByteLimits = ByteLimits { text_bytes: 6 << 20, ..ByteLimits::LIST };
 }
 
 /// Members of BASE, CRED, STAT and STATM, by the bits of their `valid`. The kernel has those of the first three in
@@ -169,12 +169,12 @@ impl PartialEq for Request {
 impl Eq for Request {}
 
 impl Request {
-    /// A request for whole groups, with [`Limits::ONE`] for ONE and THREAD, otherwise [`Limits::LIST`]. `pid` is for ONE,
+    /// A request for whole groups, with [`ByteLimits::ONE`] for ONE and THREAD, otherwise [`ByteLimits::LIST`]. `pid` is for ONE,
     /// CHILDREN and THREAD, otherwise 0.
     pub fn new(strategy: Strategy, pid: u32, groups: Groups) -> Request {
         let limits = match strategy {
-            Strategy::One | Strategy::Thread => Limits::ONE,
-            _ => Limits::LIST,
+            Strategy::One | Strategy::Thread => ByteLimits::ONE,
+            _ => ByteLimits::LIST,
         };
         Request {
             strategy,
@@ -210,18 +210,18 @@ impl Request {
     }
     /// The same request with these limits.
     #[must_use]
-    pub fn with_limits(self, limits: Limits) -> Request {
+    pub fn with_limits(self, limits: ByteLimits) -> Request {
         Request { limits, ..self }
     }
     /// The same request, with at most so many bytes of each text (CMDLINE, ENVIRON). 0 is no text at all.
     #[must_use]
     pub fn with_text_bytes(self, text_bytes: u32) -> Request {
-        Request { limits: Limits { text_bytes, ..self.limits }, ..self }
+        Request { limits: ByteLimits { text_bytes, ..self.limits }, ..self }
     }
     /// The same request, with about so many bytes of all texts together.
     #[must_use]
     pub fn with_all_text_bytes(self, all_text_bytes: u64) -> Request {
-        Request { limits: Limits { all_text_bytes, ..self.limits }, ..self }
+        Request { limits: ByteLimits { all_text_bytes, ..self.limits }, ..self }
     }
     /// The same request, for an answer that the service may have made this long ago.
     #[must_use]

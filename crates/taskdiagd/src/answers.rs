@@ -23,6 +23,8 @@ use crate::text::Texts;
 const READABLE: Duration = Duration::from_secs(3);
 /// The largest amount of memory for files at a time.
 const FILES_MAX: u64 = 128 << 20;
+/// About the most bytes of command lines in an answer. Users share them (see `ByteLimits`).
+const TEXT_MAX: u64 = 16 << 20;
 /// The longest answer.
 const ANSWER_MAX: usize = 96 << 20;
 /// The longest stream of a program that an answer is made from.
@@ -161,7 +163,7 @@ impl Answers {
             .find(|set| set.contains(groups))
             .ok_or(Refusal::BadRequest)?;
         // The start time tells whose command line it is.
-        let req = Request::new(strategy, 0, (set & all) | groups);
+        let req = Request::new(strategy, 0, (set & all) | groups).with_all_text_bytes(TEXT_MAX);
         let key = (strategy as u64, req.groups.bits());
         let engine = self.engines.entry(key).or_insert_with(|| Bpf::untried().keeping());
         engine.recycle(std::mem::take(&mut self.stream));

@@ -7,7 +7,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::request::Limits;
+use taskdiag_wire::{Group, Groups, Stream};
+
+use crate::request::ByteLimits;
 
 /// How many users are told apart. Others share a place.
 pub(crate) const USERS_MAX: usize = 256;
@@ -19,13 +21,13 @@ pub(crate) const TEXT_LEAST: u32 = 256;
 /// What is left for the texts of one answer. All threads that read share it.
 #[derive(Debug)]
 pub(crate) struct Room {
-    limits: Limits,
+    limits: ByteLimits,
     used: AtomicU64,
     used_by: [AtomicU64; USERS_MAX],
 }
 
 impl Room {
-    pub(crate) fn new(limits: Limits) -> Room {
+    pub(crate) fn new(limits: ByteLimits) -> Room {
         Room { limits, used: AtomicU64::new(0), used_by: [const { AtomicU64::new(0) }; USERS_MAX] }
     }
 
@@ -57,6 +59,44 @@ impl Room {
     }
 }
 
+/// The room of an answer that is put together from those to several requests.
+#[derive(Debug)]
+pub(crate) struct Several {
+    left: u64,
+    to_come: u64,
+}
+
+impl Several {
+    /// The room for so many requests. `used` bytes of it are taken already.
+    pub(crate) fn new(limits: ByteLimits, requests: usize, used: u64) -> Several {
+        // Something is left even then, because what is missing may be of somebody else.
+        let least = limits.all_text_bytes / 8;
+        let left = limits.all_text_bytes.saturating_sub(used).max(least);
+        Several { left, to_come: requests as u64 }
+    }
+    /// The limits of the next request. No text takes more than an eighth of the room, or its part of it.
+    pub(crate) fn next(&mut self, limits: ByteLimits) -> ByteLimits {
+        let part = (self.left / self.to_come.max(1)).max(self.left / 8).max(TEXT_SMALL.into());
+        let text_bytes = limits.text_bytes.min(u32::try_from(part).unwrap_or(u32::MAX));
+        self.to_come = self.to_come.saturating_sub(1);
+        ByteLimits { text_bytes, all_text_bytes: limits.all_text_bytes.min(self.left) }
+    }
+    /// Notes what an answer has taken.
+    pub(crate) fn spend(&mut self, stream: &Stream<impl AsRef<[u8]>>) {
+        self.left = self.left.saturating_sub(bytes_of_text(stream));
+    }
+}
+
+/// How many bytes of arguments and environments a stream has.
+pub(crate) fn bytes_of_text(stream: &Stream<impl AsRef<[u8]>>) -> u64 {
+    if !stream.asked().intersects(Groups::CMDLINE | Groups::ENVIRON) {
+        return 0;
+    }
+    let is_text = |kind: u16| kind == Group::Cmdline as u16 || kind == Group::Environ as u16;
+    let attrs = stream.tasks().flat_map(|t| t.attrs().filter(|a| is_text(a.0)));
+    attrs.map(|(_, bytes)| bytes.len() as u64).sum()
+}
+
 /// Nobody shares the place of root.
 fn place(uid: u32) -> usize {
     if uid == 0 { 0 } else { 1 + uid as usize % (USERS_MAX - 1) }
@@ -69,7 +109,11 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     fn room() -> Room {
-        Room::new(Limits { text_bytes: 128 << 10, all_text_bytes: 32 << 20, ..Limits::LIST })
+        Room::new(ByteLimits {
+            text_bytes: 128 << 10,
+            all_text_bytes: 32 << 20,
+            ..ByteLimits::LIST
+        })
     }
 
     #[test]
@@ -100,8 +144,19 @@ mod tests {
     }
 
     #[test]
+    fn a_named_process_has_its_whole_text_and_many_share() {
+        let of = |n| Several::new(ByteLimits::ONE, n, 0).next(ByteLimits::ONE).text_bytes;
+        assert_eq!((of(1), of(4)), (6 << 20, 6 << 20));
+        let sum = of(1000) as usize;
+        assert!((128 << 10..=4 * MIB).contains(&sum), "{sum}");
+        // What is used up leaves something for what comes later.
+        let mut used_up = Several::new(ByteLimits::LIST, 1, 1 << 40);
+        assert_eq!(used_up.next(ByteLimits::LIST).all_text_bytes, 4 << 20);
+    }
+
+    #[test]
     fn a_short_text_is_whole_and_asks_for_no_user() {
-        let room = Room::new(Limits { all_text_bytes: 0, ..Limits::LIST });
+        let room = Room::new(ByteLimits { all_text_bytes: 0, ..ByteLimits::LIST });
         assert_eq!(room.take(256, || unreachable!()), 256);
         assert_eq!(room.take(257, || 7), 257);
         assert_eq!(room.take(5000, || 7), TEXT_LEAST as usize);

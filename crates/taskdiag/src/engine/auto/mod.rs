@@ -32,6 +32,7 @@ use crate::bytes::Bytes;
 use crate::engine::bpf::{self, Bpf};
 use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
+use crate::engine::room::Several;
 use crate::engine::service::{self, Service};
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, estimate, mappings, numbering};
 use crate::error::{Cause, Error};
@@ -124,10 +125,15 @@ fn gather(
     let mut streams = Vec::new();
     let mut nobody = Vec::new();
     let mut walked = Duration::ZERO;
+    let mut room = reqs.first().map(|r| Several::new(r.limits, reqs.len(), 0));
     for req in reqs {
         let budget = req.budget.map(|b| b.saturating_sub(walked));
-        match query_with(&Request { budget, ..req.clone() }, choice) {
+        let limits = room.as_mut().map_or(req.limits, |room| room.next(req.limits));
+        match query_with(&Request { budget, limits, ..req.clone() }, choice) {
             Ok(s) => {
+                if let Some(room) = &mut room {
+                    room.spend(s.stream());
+                }
                 for new in s.served() {
                     walked += new.cost.walked;
                     match served.iter_mut().find(|s| s.engine == new.engine) {
@@ -491,7 +497,10 @@ fn facts(req: &Request) -> Facts {
         bpf: (bpf::IS_BUILT && !foreign_proc).then(|| bpf::groups(req.groups)),
         procfs,
         foreign_proc,
-        service: (!foreign_proc).then(|| service::groups(strategy)).flatten(),
+        service: (!foreign_proc)
+            .then(|| service::groups(strategy))
+            .flatten()
+            .map(|all| service::with_room(req, all)),
         denied: denied::expected(req),
         is_session: false,
     }

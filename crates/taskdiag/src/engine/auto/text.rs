@@ -14,6 +14,7 @@ use taskdiag_wire::{
 use super::join;
 use crate::bytes::Bytes;
 use crate::engine::procfs::Procfs;
+use crate::engine::room::{self, Several};
 use crate::engine::{Cost, Engine};
 use crate::error::Error;
 use crate::request::{Members, Request};
@@ -51,7 +52,8 @@ pub fn complete(req: &Request, answer: Bytes) -> Result<(Bytes, usize, Cost), Er
         .map(|t| (t.pid(), t.tgid()))
         .collect();
     let Ok(procfs) = Procfs::new() else { return Ok((answer, 0, none)) };
-    let (more, cost) = read(req, text, &lacking, procfs)?;
+    let used = room::bytes_of_text(&main);
+    let (more, cost) = read(req, text, &lacking, used, procfs)?;
     let more = Stream::parse(more)?;
     Ok(match replaced(&main, &more, text) {
         Some(tail) => {
@@ -85,11 +87,12 @@ impl Tail {
     }
 }
 
-/// The answer of procfs about these tasks.
+/// The answer of procfs about these tasks. `used` bytes of the room for text are taken already.
 fn read(
     req: &Request,
     groups: Groups,
     lacking: &[(u32, u32)],
+    used: u64,
     mut procfs: Procfs,
 ) -> Result<(AlignedBuf, Cost), Error> {
     let threads = !lacking.iter().all(|(pid, tgid)| pid == tgid);
@@ -106,11 +109,14 @@ fn read(
         reqs = vec![like(Request::new(req.strategy, req.pid, groups))];
     }
     let (mut streams, mut cost) = (Vec::new(), Cost::default());
+    let mut room = Several::new(req.limits, reqs.len(), used);
     for r in reqs {
-        match procfs.run(&r) {
+        match procfs.run(&Request { limits: room.next(req.limits), ..r }) {
             Ok(a) => {
                 cost = super::add(cost, a.cost);
-                streams.push(a.stream.into_owned());
+                let stream = a.stream.into_owned();
+                room.spend(&Stream::parse(stream.as_bytes())?);
+                streams.push(stream);
             }
             Err(Error::NoSuchProcess(_)) => {}
             Err(e) => return Err(e),

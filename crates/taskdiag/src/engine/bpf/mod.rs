@@ -39,7 +39,7 @@ use crate::bytes::Bytes;
 use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::{Cause, Error};
 use crate::large;
-use crate::request::{Limits, Members, Request};
+use crate::request::{ByteLimits, Members, Request};
 
 static SNAPSHOT: Skeleton = Skeleton::parse(taskdiag_bpf::SNAPSHOT);
 /// Without the groups in [`RARE`] and [`BY_OFFSET`], so it loads faster.
@@ -102,7 +102,7 @@ struct Kept {
     pid: u32,
     groups: Groups,
     members: Members,
-    limits: Limits,
+    limits: ByteLimits,
     /// The process that loaded it: a child may be in another pid namespace, which the program would not know.
     loaded_by: u32,
     /// About how many bytes an answer has.

@@ -9,6 +9,7 @@
 //! It does not decide whether such an answer is enough for the caller (see `auto`).
 
 mod stop;
+mod trim;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -25,12 +26,14 @@ use taskdiag_wire::{
 };
 
 use self::stop::Arrival;
+use self::trim::Trim;
+use crate::engine::room::Room;
 use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, Support, estimate};
 use crate::error::{Cause, Error};
 use crate::request::Request;
 
-/// How much is read in one go if somebody watches the progress.
-const WATCHED_READ: usize = 1 << 20;
+/// How much is read in one go if somebody watches the progress, or texts are cut.
+const SMALL_READ: usize = 1 << 20;
 /// The room in a buffer besides that for tasks. INFO and DONE fit many times.
 const ROOM: usize = 64 << 10;
 /// The largest first guess. Where memory is limited, memory that is never written to counts, too.
@@ -173,6 +176,12 @@ impl Kernel {
         }
     }
 
+    /// The user that a task belongs to.
+    fn user(&self, pid: u32) -> Option<u32> {
+        let dir = self.file.with_file_name(pid.to_string());
+        rustix::fs::stat(dir).ok().map(|s| s.st_uid)
+    }
+
     /// A first guess at the size of an answer. Memory that is not written to costs nothing.
     fn guess(req: &Request) -> usize {
         let tasks = match req.strategy {
@@ -240,7 +249,9 @@ impl Engine for Kernel {
 
         let mut stream = AlignedBuf::zeroed(Kernel::guess(req));
         let mut progress = req.watch.as_ref().map(|_| Arrival::new(req));
-        let piece = if progress.is_some() { WATCHED_READ } else { usize::MAX };
+        let has_text = req.groups.intersects(Groups::CMDLINE | Groups::ENVIRON);
+        let mut trim = has_text.then(|| Trim::new(Room::new(req.limits)));
+        let piece = if progress.is_some() || has_text { SMALL_READ } else { usize::MAX };
         // open, write, close
         let (mut len, mut syscalls) = (0, 3);
         loop {
@@ -257,6 +268,9 @@ impl Engine for Kernel {
             len += n;
             if n == 0 {
                 break;
+            }
+            if let Some(trim) = &mut trim {
+                len = trim.advance(&mut stream.as_mut_bytes()[..len], |pid| self.user(pid));
             }
             if let Some(progress) = &mut progress {
                 progress.advance(&stream.as_bytes()[..len]);

@@ -26,7 +26,7 @@ use crate::bytes::populate;
 use crate::engine::{Answer, Cost, Engine, EngineId, Support};
 use crate::error::{Cause, Error};
 use crate::large;
-use crate::request::Request;
+use crate::request::{ByteLimits, Request};
 use crate::service::{Ask, INLINE_MAX, PROOF, Reply, SOCKET, SOCKET_ENV, shown, sock};
 
 /// How long the service may take for one answer. It begins when systemd has to start it.
@@ -59,6 +59,12 @@ pub(crate) fn groups(strategy: Strategy) -> Option<Groups> {
     let groups = shown::groups(strategy);
     let is_socket = |m: std::fs::Metadata| m.file_type().is_socket();
     (!groups.is_empty() && std::fs::metadata(path()).is_ok_and(is_socket)).then_some(groups)
+}
+
+/// The groups of `all` that the service answers as long as the request wants them: it tells no more of a text than a list
+/// of tasks usually has.
+pub(crate) fn with_room(req: &Request, all: Groups) -> Groups {
+    if req.limits.text_bytes > ByteLimits::LIST.text_bytes { all - Groups::CMDLINE } else { all }
 }
 
 /// The socket. The environment of a caller with fewer rights is not believed.
