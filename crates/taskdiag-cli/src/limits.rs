@@ -1,11 +1,12 @@
-//! `--budget` and `--max-rss`: how much of the machine's time an answer may take. Walking the
-//! pages of a process takes milliseconds a GiB, for which it cannot change its mappings.
+//! `--budget`, `--max-rss` and `--args`: how much of the machine's time and memory an answer may take. Walking the
+//! pages of a process takes milliseconds a GiB, for which it cannot change its mappings. Arguments may have megabytes,
+//! and cost their process nothing.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches};
-use taskdiag::Request;
+use taskdiag::{ByteLimits, Request};
 
 /// What was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +15,15 @@ pub struct PageLimits {
     pub budget: Option<Duration>,
     /// No walk over the pages of larger processes.
     pub max_rss: Option<NonZeroU64>,
+    /// The most bytes of the arguments, and of the environment, of a process.
+    pub text_bytes: Option<u32>,
 }
+
+/// The most bytes of the arguments of a process for commands that keep or send many answers, or show one line of them.
+pub const SHORT_TEXT: u32 = 4096;
+
+/// The room for text where somebody asked for more of it than a list usually has.
+const MUCH_TEXT: u64 = 1 << 30;
 
 impl PageLimits {
     /// The options.
@@ -31,16 +40,35 @@ impl PageLimits {
                 .help("Walk over no pages of processes larger than this, such as 2G or 500M"),
         ]
     }
-    /// From parsed options.
+    /// The option for arguments.
+    pub fn args_option() -> Arg {
+        Arg::new("args").long("args").value_name("SIZE").value_parser(text_size).help(
+            "Read this much of the arguments and of the environment of each process, such as 1M, or all. Without this it \
+             is 128 KiB, and all of a few processes that are named.",
+        )
+    }
+    /// From parsed options, of which a command may lack some.
     pub fn from_matches(m: &ArgMatches) -> PageLimits {
         PageLimits {
-            budget: m.get_one::<Duration>("budget").copied(),
-            max_rss: m.get_one::<NonZeroU64>("max-rss").copied(),
+            budget: m.try_get_one::<Duration>("budget").ok().flatten().copied(),
+            max_rss: m.try_get_one::<NonZeroU64>("max-rss").ok().flatten().copied(),
+            text_bytes: m.try_get_one::<u32>("args").ok().flatten().copied(),
         }
+    }
+    /// The same limits, with little text of each process.
+    #[must_use]
+    pub fn with_short_text(self) -> PageLimits {
+        PageLimits { text_bytes: Some(SHORT_TEXT), ..self }
     }
     /// Make them part of a request.
     pub fn put_into(&self, request: &mut Request) {
         (request.budget, request.max_rss_bytes) = (self.budget, self.max_rss);
+        if let Some(bytes) = self.text_bytes {
+            request.limits.text_bytes = bytes;
+            if bytes > ByteLimits::LIST.text_bytes {
+                request.limits.all_text_bytes = MUCH_TEXT;
+            }
+        }
     }
 }
 
@@ -90,9 +118,28 @@ pub fn size(text: &str) -> Result<NonZeroU64, String> {
         .ok_or_else(|| "a size is a number above 0 with K, M, G or T, such as 2G".to_owned())
 }
 
+/// A size of text, or `all`, which is the most that execve(2) takes.
+fn text_size(text: &str) -> Result<u32, String> {
+    match text {
+        "all" => Ok(ByteLimits::ONE.text_bytes),
+        "0" => Ok(0),
+        _ => size(text)
+            .map(|n| u32::try_from(n.get()).unwrap_or(u32::MAX).min(ByteLimits::ONE.text_bytes))
+            .map_err(|e| format!("{e}, or all")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_of_text() {
+        for (text, bytes) in [("all", 6 << 20), ("9G", 6 << 20), ("1M", 1 << 20), ("0", 0)] {
+            assert_eq!(text_size(text), Ok(bytes), "{text}");
+        }
+        assert!(text_size("some").is_err_and(|e| e.contains("all")));
+    }
 
     #[test]
     fn times() {

@@ -68,6 +68,7 @@ pub fn command() -> Command {
         )
         .arg(engine())
         .args(PageLimits::options())
+        .arg(PageLimits::args_option())
         .after_help(exit::examples(&[
             ("taskdiag dump > now.tdg", "save an answer"),
             ("taskdiag ps --from now.tdg aux", "show it later, elsewhere"),

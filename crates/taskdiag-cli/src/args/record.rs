@@ -163,7 +163,7 @@ impl RecordArgs {
             groups,
             count: m.get_one::<u32>("count").copied(),
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-            limits: PageLimits::from_matches(m),
+            limits: PageLimits::from_matches(m).with_short_text(),
         })
     }
     /// The request.

@@ -219,6 +219,7 @@ pub fn command() -> Command {
         .arg(table::from())
         .args(table::at())
         .arg(engine())
+        .arg(PageLimits::args_option())
         .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
         .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
@@ -310,7 +311,7 @@ impl TreeArgs {
                 .and_then(|kind| SPACES.iter().position(|name| name == kind)),
             json: flag("json"),
             columns: keys,
-            source: table::source(m, PageLimits::default()),
+            source: table::source(m, PageLimits::from_matches(m)),
             stats: flag("stats"),
             color: table::color_from(m),
             wide: m.get_count("wide") > 0,

@@ -23,6 +23,7 @@ use super::threads::Threads;
 use super::top::Top;
 use super::values::{Gauges, counts, note_gaps};
 use crate::args::export::Families;
+use crate::limits::SHORT_TEXT;
 
 /// The groups that each scrape requests about all processes.
 const GROUPS: Groups = Groups::BASE
@@ -328,10 +329,12 @@ impl Tracker {
         let members = Members::of(Groups::BASE, &["ppid", "flags", "start_time_ns", "comm"])
             .union(Members::of(Groups::CRED, &["euid"]));
         let answer = if pids.len() > MANY {
-            let request = Request::all(IDENTITY).with_members(members);
+            let request = Request::all(IDENTITY).with_members(members).with_text_bytes(SHORT_TEXT);
             query_with(&request, self.options.engine)
         } else {
-            let one = |pid: &u32| Request::one(*pid, IDENTITY).with_members(members);
+            let one = |pid: &u32| {
+                Request::one(*pid, IDENTITY).with_members(members).with_text_bytes(SHORT_TEXT)
+            };
             let requests: Vec<Request> = pids.iter().map(one).collect();
             query_each(&requests, self.options.engine).map(|(answer, _)| answer)
         };

@@ -177,6 +177,10 @@ fn sentence(kind: usize, count: u64, names: &str, groups: Groups, saved: Option<
         2 => {
             format!("{count} {tasks} would have blocked the reading of {names}: try again later")
         }
+        3 if saved.is_none() && groups.intersects(Groups::CMDLINE | Groups::ENVIRON) => format!(
+            "{count} {tasks} with {names} cut short: only the beginning was read; 'taskdiag ps' with --args all, or with \
+             -p PID, reads all of it"
+        ),
         3 => format!("{count} {tasks} with {names} cut short: it is longer than what was read"),
         5 => format!(
             "{count} {tasks} without {names}, over a limit that was given: raise --budget or \

@@ -17,6 +17,7 @@ use taskdiag::{
 use crate::args::top::SET;
 use crate::columns::Column;
 use crate::exit::Exit;
+use crate::limits::SHORT_TEXT;
 use crate::order::Key;
 
 /// What is shown.
@@ -219,7 +220,9 @@ impl Scanner {
             query.members = query.members.union(Members::of(Groups::BASE, &["ppid"]));
         }
         let strategy = if shape.threads { Strategy::AllThread } else { Strategy::All };
-        Request::new(strategy, 0, query.groups()).with_members(query.members())
+        Request::new(strategy, 0, query.groups())
+            .with_members(query.members())
+            .with_text_bytes(SHORT_TEXT)
     }
     /// Is the column asked of all tasks?
     fn is_of_all(&self, shape: &Shape, field: &Field) -> bool {
@@ -394,7 +397,10 @@ impl Cache {
         pids.sort_unstable();
         pids.dedup();
         let one = |pid: &u32| {
-            Request::one(*pid, groups).with_members(members).with_budget(Duration::from_millis(200))
+            Request::one(*pid, groups)
+                .with_members(members)
+                .with_budget(Duration::from_millis(200))
+                .with_text_bytes(SHORT_TEXT)
         };
         let requests: Vec<Request> = pids.iter().map(one).collect();
         if requests.is_empty() {
