@@ -132,7 +132,8 @@ GROUP_FN put_title(void)
 		no_text(TASK_DIAG_CMDLINE);
 		return 0;
 	}
-	total = n;
+	st.len = total = n;
+	find_room();
 	if (n > st.cmd_limit) {
 		n = st.cmd_limit & 0x1fff;
 		flags |= TASK_DIAG_BLOB_CUT;
@@ -182,12 +183,6 @@ GROUP_FN put_text(u32 group)
 		end_blob(b, group, 0, 0, 0, 0, 0, 0);
 		return 0;
 	}
-	off = st.cmd_offset;
-	if (!off)
-		find_room();
-	if (n > st.cmd_limit - off)
-		n = st.cmd_limit - off;
-	st.n = n;
 	if (!copy_user(n, st.arg)) {
 		no_text(group);
 		return 0;
@@ -195,6 +190,11 @@ GROUP_FN put_text(u32 group)
 	/* The last byte tells whether the process wrote over its arguments. */
 	if (group == TASK_DIAG_CMDLINE && !st.cmd_offset && last_byte())
 		return put_title();
+	off = st.cmd_offset;
+	if (!off)
+		find_room();
+	if (n > st.cmd_limit - off)
+		st.n = st.cmd_limit - off;
 	return end_text(group);
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -142,6 +143,55 @@ static void cmdline(int argc, char **argv)
 	exec_again(self_exe(), args, "cmdline");
 }
 
+/* Processes of one user that share arguments of BYTES, which costs the user only the memory of one. */
+static void crowd(int argc, char **argv)
+{
+	enum { PIECE = 120000 };
+	static char *args[1024];
+	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+	long bytes, count, n = 0;
+	uid_t uid;
+	pid_t pid;
+
+	if (argc < 0) {
+		for (n = 0; argv[n]; n++)
+			;
+		if (sscanf(argv[n - 1], "%ld %u", &count, &uid) != 2)
+			die("%s is not a number and a user", argv[n - 1]);
+		must(setresgid(uid, uid, uid));
+		must(setresuid(uid, uid, uid));
+		/* A change of credentials takes away that the memory can be dumped, and that this process dies with its parent. */
+		must(prctl(PR_SET_DUMPABLE, 1));
+		die_with_parent();
+		ids();
+		fact("len", "%ld", (long)(args_end(argv) - args_begin(argv)));
+		for (n = 0; n < count; n++) {
+			pid = spawn();
+			if (!pid)
+				forever();
+			fact_item("crowd", n == 0, pid);
+		}
+		hold();
+	}
+	bytes = arg_number(argc, argv, 1, 1 << 20);
+	count = arg_number(argc, argv, 2, 10);
+	/* A quarter of the limit of the stack is the limit of arguments. */
+	if (setrlimit(RLIMIT_STACK, &unlimited))
+		skip("arguments of %ld bytes need a stack without a limit: %m", bytes);
+	args[n++] = "crowd";
+	for (long left = bytes; left > 0 && n < 1022; n++) {
+		long piece = left < PIECE ? left : PIECE;
+
+		args[n] = malloc(piece);
+		memset(args[n], 'a' + n % 26, piece);
+		args[n][piece - 1] = 0;
+		left -= piece;
+	}
+	args[n] = malloc(64);
+	snprintf(args[n], 64, "%ld %ld", count, arg_number(argc, argv, 3, getuid()));
+	exec_again(self_exe(), args, "crowd");
+}
+
 /* argc 0, which newer kernels turn into one empty argument. */
 static void argc0(int argc, char **argv)
 {
@@ -271,6 +321,7 @@ const struct state name_states[] = {
 	{ "exe-deleted", exe_deleted, "DIR: the executable was unlinked" },
 	{ "exe-memfd", exe_memfd, "the executable is a memfd" },
 	{ "cmdline", cmdline, "[BYTES]: long arguments" },
+	{ "crowd", crowd, "[BYTES] [N] [UID]: N + 1 processes of a user that share long arguments" },
 	{ "argc0", argc0, "exec with argc 0" },
 	{ "cmdline-none", cmdline_none, "arg_start = arg_end" },
 	{ "cmdline-mapped", cmdline_mapped, "BYTES: a mapping of this size is the arguments" },

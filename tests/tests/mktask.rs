@@ -68,6 +68,7 @@ fn every_state_is_reached_and_ends() {
     let mut cases: Vec<(Vec<String>, char)> =
         plain.iter().map(|(name, letter)| (vec![name.to_string()], *letter)).collect();
     cases.extend(one.iter().map(|name| (vec![name.to_string(), "40".into()], 'S')));
+    cases.push((vec!["crowd".into(), "300000".into(), "3".into()], 'S'));
     cases.push((vec!["exe-deleted".into(), path("exe")], 'S'));
     cases.push((vec!["unshared-files".into(), path("a"), path("b")], 'S'));
     cases.push((vec!["cwd".into(), path("cwd")], 'S'));

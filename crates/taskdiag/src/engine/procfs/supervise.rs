@@ -84,8 +84,9 @@ pub(super) fn read_all(
     syscalls: &mut u64,
 ) -> Result<(), Error> {
     let bell = Arc::new(Bell::default());
+    // The first part goes on with what is written, so that it need not be copied.
     let mut parts: Vec<ReaderPart> = cut(&job.items, job.run.wants(SHARED))
-        .map(|(begin, end)| start(job, &bell, Begin::New(begin), end))
+        .map(|(begin, end)| start(job, &bell, Begin::New(begin, std::mem::take(out)), end))
         .collect();
     let mut last = Instant::now();
     while parts.iter().any(|p| p.done.is_none()) {
@@ -103,8 +104,11 @@ pub(super) fn read_all(
             }
         }
     }
-    for done in parts.into_iter().filter_map(|p| p.done) {
-        out.append(done.out);
+    for (n, done) in parts.into_iter().filter_map(|p| p.done).enumerate() {
+        match n {
+            0 => *out = done.out,
+            _ => out.append(done.out),
+        }
         *syscalls += done.syscalls;
         done.result?;
     }
@@ -129,8 +133,8 @@ fn cut(items: &[(u32, u32)], whole: bool) -> impl Iterator<Item = (usize, usize)
 
 /// What a thread begins with.
 enum Begin {
-    /// It begins with this item.
-    New(usize),
+    /// It begins with this item, and writes its answer after this.
+    New(usize, StreamWriter),
     /// It continues the work of another thread.
     Over(Box<Parked>),
 }
@@ -165,11 +169,14 @@ fn start(job: &Arc<Job>, bell: &Arc<Bell>, begin: Begin, end: usize) -> ReaderPa
 
 /// The work of a thread. It returns `None` if another thread has taken over.
 fn read_part(job: &Job, slot: Option<&Slot>, begin: Begin, end: usize) -> Option<ReaderResult> {
-    let mut w = Worker::new(&job.run, Reader::new(), StreamWriter::new());
+    let mut w = Worker::new(&job.run, Reader::new(), StreamWriter::default());
     w.slot = slot;
     let mut result = Ok(());
     let mut next = match begin {
-        Begin::New(item) => item,
+        Begin::New(item, out) => {
+            w.out = out;
+            item
+        }
         Begin::Over(parked) => {
             let p = *parked;
             (w.out, w.said, w.shares, w.item) = (p.out, p.said, p.shares, p.item);
