@@ -30,6 +30,7 @@
 //! Types that later versions may extend are `#[non_exhaustive]`: make them with the functions that they have, and set
 //! members afterwards. The structs of the format are made with [`wire::build!`].
 
+pub mod act;
 mod bytes;
 pub mod cgroup;
 mod changes;

@@ -14,8 +14,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::Error;
-use crate::engine::numbering;
+use crate::{Error, act};
 
 /// Ends that are taken from the kernel at once.
 const AT_ONCE: usize = 256;
@@ -52,8 +51,8 @@ pub struct Ended {
 #[derive(Debug)]
 pub struct Waiter {
     epoll: OwnedFd,
-    /// The pidfds, each at the place of its own number. A map would be more memory to wait for at each end.
-    watched: Vec<Option<OwnedFd>>,
+    /// The pids and pidfds, each at the place of the number of the pidfd. A map would be more memory to wait for at each end.
+    watched: Vec<Option<(u32, OwnedFd)>>,
     /// How many these are.
     count: usize,
     /// What the kernel has told, and [`wait`](Self::wait) has not.
@@ -120,7 +119,12 @@ impl Waiter {
             self.watched.resize_with(at + 1, || None);
         }
         self.count += 1;
-        Ok((*self.watched[at].insert(process)).as_fd())
+        Ok(self.watched[at].insert((pid, process)).1.as_fd())
+    }
+
+    /// The pids and pidfds of the processes that are waited for.
+    pub fn processes(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
+        self.watched.iter().flatten().map(|(pid, process)| (*pid, process.as_fd()))
     }
 
     /// How many processes are waited for.
@@ -138,6 +142,19 @@ impl Waiter {
     /// # Errors
     /// [`Error::Io`] where epoll fails. A signal does not end the wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Ended>, Error> {
+        Ok(self.wait_with(timeout, |_| ())?.map(|(ended, ())| ended))
+    }
+
+    /// The same, and what `look` finds out by the pidfd of that process before it is closed, such as its last name with
+    /// [`act::of_pidfd`]. The process has ended, and may be reaped at any time.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_with<T>(
+        &mut self,
+        timeout: Option<Duration>,
+        look: impl FnOnce(BorrowedFd<'_>) -> T,
+    ) -> Result<Option<(Ended, T)>, Error> {
         let end = timeout.and_then(|t| Instant::now().checked_add(t));
         while self.ready.is_empty() && self.count != 0 {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -147,15 +164,17 @@ impl Waiter {
             }
         }
         let Some(&Token { pid, at }) = self.ready.front() else { return Ok(None) };
-        let Some(process) = &self.watched[at as usize] else { return Ok(None) };
+        let Some((_, process)) = &self.watched[at as usize] else { return Ok(None) };
         // It is watched until it is told, so that the epoll instance stays readable for an event loop. To close the pidfd
         // would be enough if nobody had another descriptor of it. A child has one from its fork to its exec.
         epoll::delete(&self.epoll, process).map_err(|e| Error::io("waiting for processes", e))?;
-        let status = status(pid, process);
+        // First, because status() has another way if the process is reaped meanwhile.
+        let looked = look(process.as_fd());
+        let status = status(process);
         self.watched[at as usize] = None;
         self.count -= 1;
         self.ready.pop_front();
-        Ok(Some(Ended { pid, status }))
+        Ok(Some((Ended { pid, status }, looked)))
     }
 
     /// Takes what the kernel tells within this time. It tells the same again until `wait` has removed it, so this is called only
@@ -185,10 +204,10 @@ impl AsFd for Waiter {
 
 /// How a process has ended, from whoever tells. `PIDFD_GET_INFO` tells once it is reaped, so it is asked again where the
 /// process was reaped while /proc was read.
-fn status(pid: u32, process: &OwnedFd) -> Option<ExitStatus> {
+fn status(process: &OwnedFd) -> Option<ExitStatus> {
     let raw = of_child(process)
         .or_else(|| of_reaped(process))
-        .or_else(|| of_zombie(pid, process))
+        .or_else(|| of_zombie(process))
         .or_else(|| of_reaped(process))?;
     Some(ExitStatus::from_raw(raw))
 }
@@ -231,34 +250,9 @@ fn of_reaped(process: &OwnedFd) -> Option<i32> {
     (failed == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// What /proc has of a process that is not reaped, for those who may trace it. To others it says 0. In a /proc of another pid
-/// namespace, the pid is that of another process.
-fn of_zombie(pid: u32, process: &OwnedFd) -> Option<i32> {
-    if !numbering::proc_is_own() {
-        return None;
-    }
-    // The same right is needed to see its user namespace, which zombies have.
-    std::fs::read_link(format!("/proc/{pid}/ns/user")).ok()?;
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The kernel sends nothing for 0. Where the process is still there, its pid was its own all the time.
-    // SAFETY: no memory is given.
-    let there = unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            process.as_raw_fd(),
-            0,
-            std::ptr::null::<u8>(),
-            0,
-        )
-    };
-    if there != 0 {
-        return None;
-    }
-    let end = stat.iter().rposition(|b| *b == b')')?;
-    let mut fields = std::str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace();
-    // proc_pid_stat(5): the state is field 3, the exit code field 52.
-    (fields.next()? == "Z").then_some(())?;
-    fields.nth(48)?.parse().ok()
+/// What /proc has of a process that is not reaped, for those who may trace it.
+fn of_zombie(process: &OwnedFd) -> Option<i32> {
+    act::of_pidfd(process.as_fd())?.exit_code()
 }
 
 #[cfg(test)]

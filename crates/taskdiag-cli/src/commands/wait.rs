@@ -6,7 +6,6 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use taskdiag::{Ended, Error, Waiter, field};
 
@@ -17,18 +16,28 @@ use crate::output::{Sink, json};
 
 /// How many pids an error message names.
 const NAMED: usize = 10;
+/// When names are read again, after the start. A process that a shell has just forked has the name of the shell until its exec,
+/// and whether it is reaped before its last name can be read is a matter of luck.
+const AGAIN: [Duration; 4] = [
+    Duration::from_millis(20),
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_secs(3),
+];
+/// Of no more processes than this: it takes six system calls for each.
+const AGAIN_MAX: usize = 1000;
 
 /// Run it.
 pub fn run(args: &WaitArgs) -> Result<(), Exit> {
     allow_files(args.pids.len());
     let begun = Instant::now();
     let mut waiter = Waiter::new()?;
-    // The names of those that have not ended: nobody can ask for them later.
+    // The names that were seen last: a process that is reaped has none.
     let mut names = HashMap::with_capacity(args.pids.len());
     for pid in &args.pids {
         match waiter.add(*pid) {
             Ok(process) => {
-                names.insert(*pid, name(*pid, process));
+                names.insert(*pid, name(process));
             }
             Err(Error::NoSuchProcess(pid)) => say(format_args!("taskdiag: no process {pid}")),
             Err(e) => return Err(e.into()),
@@ -44,13 +53,26 @@ pub fn run(args: &WaitArgs) -> Result<(), Exit> {
         sink.finish()?;
     }
     interrupt::answered();
+    let mut again = AGAIN.iter().filter(|_| args.pids.len() <= AGAIN_MAX).peekable();
     let mut enough = false;
     while !enough {
-        let left = args.timeout.map(|t| t.saturating_sub(begun.elapsed()));
-        let Some(ended) = waiter.wait(left)? else {
-            return Err(Exit::Partial(vec![still_there(names.into_keys().collect())]));
+        let now = begun.elapsed();
+        let left = args.timeout.map(|t| t.saturating_sub(now));
+        let look = again.peek().map(|at| at.saturating_sub(now));
+        let soon = left.into_iter().chain(look).min();
+        let Some((ended, last)) = waiter.wait_with(soon, name)? else {
+            if left.is_some_and(|left| look.is_none_or(|look| left <= look)) {
+                return Err(Exit::Partial(vec![still_there(names.into_keys().collect())]));
+            }
+            again.next();
+            for (pid, process) in waiter.processes() {
+                if let Some(name) = name(process) {
+                    names.insert(pid, Some(name));
+                }
+            }
+            continue;
         };
-        let comm = names.remove(&ended.pid).flatten();
+        let comm = last.or(names.remove(&ended.pid).flatten());
         let row = if args.jsonl { write_json } else { write_text };
         row(sink.buf(), &ended, comm.as_deref(), begun.elapsed());
         sink.finish()?;
@@ -69,12 +91,9 @@ fn allow_files(processes: usize) {
     }
 }
 
-/// The name of a process that has not ended since it was opened, so that it is not that of a later one.
-fn name(pid: u32, process: BorrowedFd<'_>) -> Option<Vec<u8>> {
-    let comm = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
-    let mut ends = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
-    let runs = matches!(poll(&mut ends, Some(&Timespec::default())), Ok(0));
-    runs.then(|| comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec())
+/// The name of a process that is not reaped, whatever numbers /proc has.
+fn name(process: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    taskdiag::act::of_pidfd(process)?.comm()
 }
 
 /// What to say of those that had not ended in time.

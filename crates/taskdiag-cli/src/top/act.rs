@@ -1,11 +1,8 @@
-//! Sends signals, and sets nice values and CPUs. A pidfd and the start time make sure that it is the process on the screen.
+//! Sends signals, and sets nice values and CPUs, in words of a person. The library makes sure that it is the process on the screen.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use taskdiag::{Base, Choice, EngineId, Groups, Request};
+use taskdiag::act::{Held, NotDone, has_own_numbers};
 
 /// The task that a key was pressed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +15,8 @@ pub struct Target {
     pub start_ns: u64,
     /// Its command name, escaped.
     pub comm: String,
+    /// Are the ids those of /proc, and not those of our own pid namespace, which the BPF programs have?
+    pub has_number_of_proc: bool,
 }
 
 impl std::fmt::Display for Target {
@@ -77,145 +76,65 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
 
 /// Do it. Returns what was done, or why not.
 pub fn act(target: &Target, action: &Action) -> Result<String, String> {
-    let gone = || format!("{target} has ended; nothing was done");
-    let pidfd = open(target)?.ok_or_else(gone)?;
+    // Those rows have the numbers of our own pid namespace, which lead elsewhere in a foreign /proc.
+    if !target.has_number_of_proc && !has_own_numbers(Path::new("/proc")) {
+        return Err(String::from(
+            "Nothing was done: the rows are not from /proc, which is of another pid namespace, so that no process can be \
+             told for sure. Start top with --engine procfs.",
+        ));
+    }
+    let why = |e| why(target, action, &e);
+    let held = match target.tid {
+        Some(tid) => Held::open_of_thread(target.pid, tid, target.start_ns),
+        None => Held::open_started(target.pid, target.start_ns),
+    };
+    let held = held.map_err(why)?;
+    let thread = target.tid.map(|tid| (tid, target.start_ns));
     match action {
         Action::Signal(number) => {
-            let signal = Signal::from_named_raw(*number).ok_or("there is no such signal")?;
-            pidfd_send_signal(&pidfd, signal).map_err(|e| match e {
-                Errno::SRCH => gone(),
-                e => refused(e),
-            })?;
+            held.send_signal(*number).map_err(why)?;
             Ok(format!("{} was sent to {target}", signal_name(*number)))
         }
         Action::Nice(value) => {
-            each_thread(target, &pidfd, |tid| nice(tid, *value), not_nice)?;
+            held.set_nice(thread, *value).map_err(why)?;
             Ok(format!("{target} has nice value {value}"))
         }
         Action::Cpus(list) => {
-            each_thread(target, &pidfd, |tid| run_on(tid, list), refused)?;
+            held.set_cpus(thread, list).map_err(why)?;
             Ok(format!("{target} runs on the CPUs that were named"))
         }
     }
 }
 
-fn refused(e: Errno) -> String {
+/// Why it was not done, for a person.
+fn why(target: &Target, action: &Action, e: &NotDone) -> String {
     match e {
-        Errno::PERM | Errno::ACCESS => {
-            String::from("that is not permitted: only its owner or root may")
+        NotDone::Ended => format!("{target} has ended; nothing was done"),
+        NotDone::Refused(e) => refused(action, e),
+        NotDone::Partly { done, of, why, .. } => {
+            format!("{}; it was done to {done} of {of} threads", refused(action, why))
         }
-        e => format!("the kernel refused it: {}", std::io::Error::from(e)),
+        e => format!("Nothing was done: {e}"),
     }
 }
 
-/// Why a nice value was not set.
-fn not_nice(e: Errno) -> String {
-    match e {
-        Errno::ACCESS => String::from(
+fn refused(action: &Action, e: &std::io::Error) -> String {
+    match (action, e.raw_os_error()) {
+        (Action::Nice(_), Some(libc::EACCES)) => String::from(
             "that is not permitted: only root may lower a nice value, and others as far as 'ulimit -e' says",
         ),
-        e => refused(e),
-    }
-}
-
-/// A pidfd of the target, `None` if it has ended. First the pidfd is opened, then the start time is compared, then the
-/// pidfd is asked whether the process lives. So the pid cannot have passed to another process in between.
-fn open(target: &Target) -> Result<Option<OwnedFd>, String> {
-    let pid = Pid::from_raw(target.pid as i32).ok_or("there is no such process")?;
-    let fd = match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(fd) => fd,
-        Err(Errno::SRCH) => return Ok(None),
-        Err(e) => return Err(refused(e)),
-    };
-    let is_it = started(target).is_some_and(|ns| ns.abs_diff(target.start_ns) <= TICK_NS);
-    Ok((is_it && lives(&fd)).then_some(fd))
-}
-
-/// The longest tick: /proc rounds start times down to one.
-const TICK_NS: u64 = 10_000_000;
-
-/// The start time of the task that has these ids now, ns since boot.
-fn started(target: &Target) -> Option<u64> {
-    let (request, id) = match target.tid {
-        Some(tid) => (Request::threads(target.pid, Groups::BASE), tid),
-        None => (Request::one(target.pid, Groups::BASE), target.pid),
-    };
-    let answer = taskdiag::query_with(&request, Choice::Only(EngineId::Procfs)).ok()?;
-    answer.task(id)?.record::<Base>()?.start_time_ns()
-}
-
-/// Does the process still live? A zombie does not.
-fn lives(pidfd: &OwnedFd) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
-    matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
-}
-
-/// Do something to each thread of the target. These calls take no pidfd. But if the process lives after them, its ids
-/// cannot have been those of others before.
-fn each_thread(
-    target: &Target,
-    pidfd: &OwnedFd,
-    f: impl Fn(i32) -> Result<(), Errno>,
-    why: impl Fn(Errno) -> String,
-) -> Result<(), String> {
-    let done = match target.tid {
-        Some(tid) => of_all(&[tid as i32], f, why),
-        None => threads(target.pid).and_then(|tids| of_all(&tids, f, why)),
-    };
-    match lives(pidfd) {
-        true => done,
-        false => Err(format!("{target} ended meanwhile")),
-    }
-}
-
-/// Do something to these threads.
-fn of_all(
-    tids: &[i32],
-    f: impl Fn(i32) -> Result<(), Errno>,
-    why: impl Fn(Errno) -> String,
-) -> Result<(), String> {
-    let mut done = 0;
-    for tid in tids {
-        match f(*tid) {
-            Ok(()) => done += 1,
-            // A thread that ended meanwhile.
-            Err(Errno::SRCH) => {}
-            Err(e) if done == 0 => return Err(why(e)),
-            Err(e) => {
-                return Err(format!("{}; it was done to {done} of {} threads", why(e), tids.len()));
-            }
+        (_, Some(libc::EPERM | libc::EACCES)) => {
+            String::from("that is not permitted: only its owner or root may")
         }
+        _ => format!("the kernel refused it: {e}"),
     }
-    Ok(())
-}
-
-/// The threads of a process. There is at least one.
-fn threads(pid: u32) -> Result<Vec<i32>, String> {
-    let path = format!("/proc/{pid}/task");
-    let failed =
-        |why: String| format!("its threads cannot be listed, so nothing was done: {path}: {why}");
-    let mut tids = Vec::new();
-    for entry in std::fs::read_dir(&path).map_err(|e| failed(e.to_string()))? {
-        let name = entry.map_err(|e| failed(e.to_string()))?.file_name();
-        tids.extend(name.to_str().and_then(|n| n.parse::<i32>().ok()));
-    }
-    if tids.is_empty() { Err(failed(String::from("it is empty"))) } else { Ok(tids) }
-}
-
-fn nice(tid: i32, value: i32) -> Result<(), Errno> {
-    rustix::process::setpriority_process(Pid::from_raw(tid), value)
-}
-
-fn run_on(tid: i32, cpus: &[usize]) -> Result<(), Errno> {
-    let mut set = rustix::thread::CpuSet::new();
-    cpus.iter().for_each(|cpu| set.set(*cpu));
-    rustix::thread::sched_setaffinity(Pid::from_raw(tid), &set)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::{Child, Command};
+    use taskdiag::{Base, Choice, EngineId, Groups, Request};
 
     struct Sleeper(Child);
     impl Drop for Sleeper {
@@ -227,9 +146,17 @@ mod tests {
 
     fn sleeper() -> (Sleeper, Target) {
         let child = Command::new("sleep").arg("60").spawn().unwrap();
-        let mut target =
-            Target { pid: child.id(), tid: None, start_ns: 0, comm: String::from("sleep") };
-        target.start_ns = started(&target).expect("it runs");
+        let request = Request::one(child.id(), Groups::BASE);
+        let answer = taskdiag::query_with(&request, Choice::Only(EngineId::Procfs)).unwrap();
+        let task = answer.task(child.id()).expect("it runs");
+        let start_ns = task.record::<Base>().unwrap().start_time_ns().unwrap();
+        let target = Target {
+            pid: child.id(),
+            tid: None,
+            start_ns,
+            comm: String::from("sleep"),
+            has_number_of_proc: true,
+        };
         (Sleeper(child), target)
     }
 
@@ -237,7 +164,8 @@ mod tests {
     fn the_very_process_is_signalled() {
         use std::os::unix::process::ExitStatusExt as _;
         let (mut sleeper, target) = sleeper();
-        let other = Target { start_ns: target.start_ns + 2 * TICK_NS, ..target.clone() };
+        let later = target.start_ns + 20_000_000;
+        let other = Target { start_ns: later, ..target.clone() };
         let why = act(&other, &Action::Signal(libc::SIGKILL)).expect_err("it is another process");
         assert!(why.contains("nothing was done"), "{why}");
         assert!(sleeper.0.try_wait().unwrap().is_none());
@@ -265,16 +193,16 @@ mod tests {
 
     #[test]
     fn why_nothing_was_done() {
-        assert!(not_nice(Errno::ACCESS).contains("only root may lower a nice value"));
-        assert!(not_nice(Errno::PERM).contains("only its owner or root may"));
-        // There is no process 0.
-        let target = Target { pid: 0, tid: None, start_ns: 0, comm: String::from("none") };
-        let me = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).expect("it lives");
-        let why = each_thread(&target, &me, |_| Ok(()), refused).expect_err("there are no threads");
-        assert!(why.contains("/proc/0/task") && why.contains("nothing was done"), "{why}");
-        let second = |tid| if tid == 1 { Ok(()) } else { Err(Errno::ACCESS) };
-        let why = of_all(&[1, 2, 3], second, not_nice).expect_err("only one is allowed");
-        assert!(why.contains("done to 1 of 3 threads"), "{why}");
+        let (_sleeper, target) = sleeper();
+        let say = |action: &Action, e: NotDone| super::why(&target, action, &e);
+        let system = |number| NotDone::Refused(std::io::Error::from_raw_os_error(number));
+        let nice = Action::Nice(1);
+        assert!(say(&nice, system(libc::EACCES)).contains("only root may lower a nice value"));
+        assert!(say(&nice, system(libc::EPERM)).contains("only its owner or root may"));
+        let cpus = Action::Cpus(vec![0]);
+        assert!(say(&cpus, system(libc::EACCES)).contains("only its owner or root may"));
+        assert!(say(&nice, NotDone::ForeignNumbers).contains("another pid namespace"));
+        assert!(say(&Action::Signal(1), NotDone::Ended).contains("nothing was done"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use taskdiag::Caveat;
 use taskdiag::field::{self, TextForm, Value};
 
 use super::app::App;
@@ -93,8 +94,13 @@ fn times(app: &App, machine: &Machine) -> String {
     let slowed = if app.is_slowed() { " (slowed)" } else { "" };
     let paused = if app.paused { "paused" } else { "every " };
     let every = if app.paused { String::new() } else { format!("{every}{slowed}") };
+    // First, because lines are cut at the edge of the screen.
+    let frame = app.scanner.frame();
+    let is_foreign = frame.is_some_and(|f| f.snapshot.caveats().contains(&&Caveat::ForeignProc));
+    let foreign =
+        if is_foreign { "/proc of another pid namespace, so PIDs are not ours! " } else { "" };
     format!(
-        "Up {}, load {}; {paused}{every}, scan {scan} by {}",
+        "{foreign}Up {}, load {}; {paused}{every}, scan {scan} by {}",
         or_unknown(up),
         or_unknown(load),
         app.scanner.engines()

@@ -3,6 +3,7 @@
 use ratatui::crossterm::event::{
     Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
+use taskdiag::EngineId;
 use taskdiag::field::{self, Value};
 
 use super::act::{self, Action, SIGNALS, Target};
@@ -29,6 +30,11 @@ impl App {
             tid: self.shape.threads.then(|| row.view.pid()),
             start_ns: row.base?.start_time_ns()?,
             comm: String::from_utf8_lossy(&comm).into_owned(),
+            has_number_of_proc: frame
+                .snapshot
+                .served()
+                .iter()
+                .all(|s| matches!(s.engine, EngineId::Procfs | EngineId::Kernel)),
         })
     }
     /// Do something with the task under the cursor.

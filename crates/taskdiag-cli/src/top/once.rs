@@ -9,7 +9,7 @@ use super::head;
 use super::scan::Frame;
 use crate::answer;
 use crate::args::top::TopArgs;
-use crate::exit::Exit;
+use crate::exit::{Exit, say};
 use crate::output::terminal::{Color, Terminal};
 use crate::output::{Form, Sink, Table, Tally, json, text};
 
@@ -44,6 +44,9 @@ pub fn run(args: &TopArgs, app: &mut App) -> Result<(), Exit> {
     let terminal = Terminal::detect(color, false);
     app.width = terminal.width.unwrap_or(usize::from(u16::MAX)).min(usize::from(u16::MAX)) as u16;
     let Some(frame) = app.scanner.frame() else { return Err(Exit::NoMatch) };
+    for caveat in frame.snapshot.caveats().iter().filter(|c| !c.is_lack()) {
+        say(format_args!("taskdiag: {caveat}"));
+    }
     let sums = &app.rows.sums[..app.rows.sums.len().min(app.page)];
     let printed = Printed { frame, tasks: &app.visible, sums };
     let table = Table { cx: frame.cx, columns: &app.shape.columns, rows: &printed };

@@ -7,6 +7,8 @@ mod common;
 mod errors;
 mod files;
 mod files_oracle;
+#[cfg(feature = "top")]
+mod foreign;
 mod formats;
 mod generate;
 mod maps;

@@ -50,13 +50,13 @@ impl Drop for Workload {
 }
 
 /// A terminal of tmux.
-struct Tmux {
+pub struct Tmux {
     dir: tempfile::TempDir,
 }
 
 impl Tmux {
     /// One of this size, in which this command of a shell runs.
-    fn new(width: u32, height: u32, command: &str) -> Tmux {
+    pub fn new(width: u32, height: u32, command: &str) -> Tmux {
         let tmux = Tmux { dir: tempfile::tempdir().unwrap() };
         let (x, y) = (width.to_string(), height.to_string());
         tmux.call(&["new-session", "-d", "-x", &x, "-y", &y, command]);
@@ -83,7 +83,7 @@ impl Tmux {
         assert!(o.status.success(), "{args:?}: {}", String::from_utf8_lossy(&o.stderr));
         String::from_utf8_lossy(&o.stdout).into_owned()
     }
-    fn keys(&self, keys: &[&str]) {
+    pub fn keys(&self, keys: &[&str]) {
         self.call(&[&["send-keys"], keys].concat());
     }
     /// What the screen shows.
@@ -91,7 +91,7 @@ impl Tmux {
         self.call(&["capture-pane", "-p"])
     }
     /// The screen as soon as this is true of it.
-    fn until(&self, what: &str, is_true: impl Fn(&str) -> bool) -> String {
+    pub fn until(&self, what: &str, is_true: impl Fn(&str) -> bool) -> String {
         let mut patience = Patience::new(LIMIT);
         loop {
             let screen = self.screen();
@@ -102,7 +102,7 @@ impl Tmux {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
-    fn until_has(&self, text: &str) -> String {
+    pub fn until_has(&self, text: &str) -> String {
         self.until(text, |screen| screen.contains(text))
     }
     /// Wait until the rows are these.

@@ -89,3 +89,26 @@ fn one_that_is_not_there() {
         assert_eq!(parts(&run(bad)).0, 2, "{bad:?}");
     }
 }
+
+#[test]
+fn the_name_is_that_at_the_end() {
+    // A shell forks, and the child becomes another program a while later. The test reaps it, and so not before it is told.
+    let late = Command::new("sh").args(["-c", "sleep .3; exec sleep .3"]).spawn().expect("sh");
+    let (code, out, err) = parts(&run(&["wait", "--jsonl", &late.id().to_string()]));
+    assert_eq!((code, &err[..]), (0, ""), "{out}");
+    assert!(out.contains("\"comm\":\"sleep\""), "{out}");
+    Sleeper(late);
+}
+
+#[test]
+fn a_zombie_has_a_name() {
+    let mut zombie = Command::new("sh").args(["-c", "exit 3"]).spawn().expect("sh");
+    let stat = format!("/proc/{}/stat", zombie.id());
+    while !std::fs::read_to_string(&stat).expect("it is not reaped").contains(") Z ") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (code, out, err) = parts(&run(&["wait", "--jsonl", &zombie.id().to_string()]));
+    assert_eq!((code, &err[..]), (0, ""), "{out}");
+    assert!(out.contains("\"comm\":\"sh\"") && out.contains("\"exit_code\":3"), "{out}");
+    zombie.wait().expect("it is mine");
+}

@@ -2,28 +2,79 @@
 //! reader. After `unshare --pid` it is the namespace before, and after entering the mounts of a container it
 //! is that of the container.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Mutex;
+
 use rustix::fs::CWD;
 
-/// Whether /proc is that of our own pid namespace. It takes two system calls, which make no inode. /proc
-/// shows us under our own number, under another one, or not at all.
-///
-/// If we have the same number in both namespaces by chance, this cannot tell. Decisions that rest on it cost
-/// only time or a note, or tell how a zombie ended by the numbers of another one.
+/// The process and the proc filesystem (its device number) for which the long way has proven that they have the same numbers.
+static PROVEN: Mutex<Option<(u32, u64)>> = Mutex::new(None);
+
+/// Whether /proc is that of our own pid namespace. After the first time it takes three system calls, which make no inode.
 pub(crate) fn proc_is_own() -> bool {
+    let proc = Path::new("/proc");
+    if !shows_us_as_ourselves(proc) {
+        return false;
+    }
+    let now = rustix::fs::stat(proc).ok().map(|s| (std::process::id(), s.st_dev));
+    let proven = || PROVEN.lock().unwrap_or_else(|e| e.into_inner());
+    if now.is_some() && *proven() == now {
+        return true;
+    }
+    let is_own = has_one_number(proc);
+    if is_own {
+        *proven() = now;
+    }
+    is_own
+}
+
+/// The same of the proc filesystem at this path, for what is done by number and must not be done to another process: nothing is
+/// remembered.
+pub(crate) fn is_own(proc: &Path) -> bool {
+    shows_us_as_ourselves(proc) && has_one_number(proc)
+}
+
+/// /proc shows us under our own number, under another one, or not at all. We can have the same number in both namespaces by
+/// chance.
+fn shows_us_as_ourselves(proc: &Path) -> bool {
     let me = std::process::id().to_string();
     let mut text = [0u8; 16];
-    rustix::fs::readlinkat_raw(CWD, c"/proc/self", &mut text)
+    rustix::fs::readlinkat_raw(CWD, proc.join("self"), &mut text)
         .is_ok_and(|len| text[..len] == *me.as_bytes())
+}
+
+/// NSpid of a task has its number in the pid namespace of the proc filesystem first, and then those in the namespaces below, down
+/// to its own. So it has one number only where both are the same namespace. A namespace that is not above ours does not show
+/// us.
+fn has_one_number(proc: &Path) -> bool {
+    let mut text = Vec::with_capacity(4096);
+    let read =
+        File::open(proc.join("self/status")).and_then(|f| f.take(1 << 16).read_to_end(&mut text));
+    let line = text.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"NSpid:"));
+    let words = |l: &[u8]| l.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).count();
+    match (read, line) {
+        (Ok(_), Some(line)) => words(line) == 1,
+        // A kernel without pid namespaces has no such line, and one kind of numbers.
+        (Ok(_), None) => !Path::new("/proc/self/ns/pid").exists(),
+        (Err(_), _) => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn this_machine() {
-        // NSpid of a task has its number in the pid namespace of /proc first, and then those in the
-        // namespaces below.
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let ns = status.lines().find_map(|l| l.strip_prefix("NSpid:")).unwrap();
-        assert_eq!(super::proc_is_own(), ns.split_whitespace().count() == 1);
+        let is_own = ns.split_whitespace().count() == 1;
+        for _ in 0..2 {
+            assert_eq!(proc_is_own(), is_own);
+        }
+        assert_eq!(super::is_own(Path::new("/proc")), is_own);
+        assert!(!super::is_own(Path::new("/nosuchproc")));
     }
 }

@@ -1,0 +1,225 @@
+//! What acts on processes, beside a /proc of another pid namespace: `taskdiag top` in the pid namespace of one container and with
+//! the mounts of another, as after `nsenter -t PID -m`. Its numbers are those of other processes there.
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use super::busy::Patience;
+use super::common::parts;
+use super::oracle::skip;
+use super::top::Tmux;
+
+const LIMIT: Duration = Duration::from_secs(50);
+/// How many processes each namespace has, so that most numbers are those of processes in both.
+const MANY: usize = 12;
+
+/// Two nested pid namespaces, each with its own /proc, whose processes all sleep.
+struct Scene {
+    outer: Child,
+    /// Their process 1, by its number here.
+    inits: [u32; 2],
+}
+
+impl Scene {
+    fn new(test: &str) -> Option<Scene> {
+        // SAFETY: no arguments, cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            skip(test, "namespaces need root");
+            return None;
+        }
+        let inner = format!("for i in $(seq {MANY}); do sleep 3000 & done; exec sleep 3001");
+        let unshare = "unshare --mount --pid --fork --kill-child --mount-proc";
+        let script = format!(
+            "for i in $(seq {MANY}); do sleep 3000 & done; {unshare} sh -c '{inner}' & exec sleep 3001"
+        );
+        let words: Vec<&str> = unshare.split(' ').collect();
+        let outer =
+            Command::new(words[0]).args(&words[1..]).args(["sh", "-c", &script]).spawn().unwrap();
+        let mut scene = Scene { outer, inits: [0; 2] };
+        let mut patience = Patience::new(LIMIT);
+        let mut wait = |is_true: &dyn Fn() -> bool| {
+            while !is_true() {
+                assert!(!patience.is_over(), "the namespaces are not made");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        let first = scene.outer.id();
+        wait(&|| children(first).len() == 1);
+        scene.inits[0] = children(first)[0];
+        let a = scene.inits[0];
+        let inner_of = |a: u32| children(a).into_iter().find(|c| comm(*c) == "unshare");
+        wait(&|| inner_of(a).is_some_and(|u| children(u).len() == 1));
+        scene.inits[1] = children(inner_of(a).unwrap())[0];
+        let b = scene.inits[1];
+        wait(&|| sleepers(a).len() == MANY && sleepers(b).len() == MANY);
+        Some(scene)
+    }
+    /// The command of a shell that runs another one in the outer pid namespace, with the mounts of the inner one.
+    fn between(&self, command: &str) -> String {
+        let [a, b] = self.inits;
+        format!("nsenter --pid=/proc/{a}/ns/pid --mount=/proc/{b}/ns/mnt -- {command}")
+    }
+    /// The sleeping processes of both, by their numbers here.
+    fn sleepers(&self) -> [Vec<u32>; 2] {
+        self.inits.map(sleepers)
+    }
+    /// Two processes, of the outer and the inner one, that have the same number.
+    fn same_number(&self) -> (u32, u32, u32) {
+        let [a, b] = self.sleepers();
+        let number = |pid: u32, at: usize| {
+            let line = status(pid, "NSpid:");
+            line.split_whitespace().nth_back(at).unwrap().parse::<u32>().unwrap()
+        };
+        let same = a.iter().flat_map(|x| b.iter().map(move |y| (*x, *y)));
+        let (x, y) = same.into_iter().find(|(x, y)| number(*x, 0) == number(*y, 0)).unwrap();
+        (number(x, 0), x, y)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // The option --kill-child ends what is in the namespaces.
+        let _ = self.outer.kill();
+        let _ = self.outer.wait();
+    }
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    text.unwrap_or_default().split_whitespace().filter_map(|n| n.parse().ok()).collect()
+}
+
+fn comm(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+fn sleepers(init: u32) -> Vec<u32> {
+    children(init).into_iter().filter(|c| comm(*c) == "sleep" && state(*c) == 'S').collect()
+}
+
+fn status(pid: u32, name: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    text.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_default().trim().to_owned()
+}
+
+fn state(pid: u32) -> char {
+    status(pid, "State:").chars().next().unwrap_or('-')
+}
+
+fn nice(pid: u32) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.split(' ').nth(18).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn top_acts_on_the_process_that_it_shows_or_on_none() {
+    let test = "top_acts_on_the_process_that_it_shows_or_on_none";
+    let Some(scene) = Scene::new(test) else { return };
+    let (number, outer, inner) = scene.same_number();
+    let program = env!("CARGO_BIN_EXE_taskdiag");
+    let top =
+        format!("env LC_ALL=C {program} top -d 300ms -o pid:9,s,comm --where 'pid == {number}'");
+    let tmux = Tmux::new(100, 24, &format!("{}; exec cat", scene.between(&top)));
+    let row = format!("{number:>9} S sleep");
+    tmux.until("the row and the warning", |s| {
+        s.contains(&row) && s.contains("/proc of another pid namespace")
+    });
+    let cpus = status(outer, "Cpus_allowed_list:");
+    // A nice value and CPUs only take a number, which is that of another process.
+    for (key, text) in [("n", "5"), ("a", "0")] {
+        tmux.keys(&[key]);
+        tmux.until_has(&format!("process {number} (sleep)"));
+        tmux.keys(&[text, "Enter"]);
+        tmux.until_has("Nothing was done: /proc is of another pid namespace");
+        tmux.keys(&["r"]);
+        tmux.until("the message is gone", |s| !s.contains("Nothing was done"));
+    }
+    for pid in [outer, inner] {
+        assert_eq!((nice(pid), status(pid, "Cpus_allowed_list:")), ("0".to_owned(), cpus.clone()));
+    }
+    // A signal goes to the very process.
+    tmux.keys(&["k", "Enter"]);
+    tmux.until_has(&format!("Send SIGTERM to process {number} (sleep)?"));
+    tmux.keys(&["y"]);
+    tmux.until_has(&format!("SIGTERM was sent to process {number} (sleep)"));
+    let mut patience = Patience::new(LIMIT);
+    while matches!(state(inner), 'S' | 'R') {
+        assert!(!patience.is_over(), "the process that top showed got no signal");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let [a, b] = scene.sleepers();
+    assert!(a.contains(&outer) && !b.contains(&inner));
+    assert_eq!((a.len(), b.len()), (MANY, MANY - 1));
+}
+
+#[test]
+fn no_signal_leaves_the_pid_namespace() {
+    let Some(scene) = Scene::new("no_signal_leaves_the_pid_namespace") else { return };
+    let [a, b] = scene.inits;
+    let (number, outer, inner) = scene.same_number();
+    let program = env!("CARGO_BIN_EXE_taskdiag");
+    // In the pid namespace of the inner one, with the mounts of the outer one.
+    let enter = format!("nsenter --pid=/proc/{b}/ns/pid --mount=/proc/{a}/ns/mnt --");
+    let top =
+        format!("env LC_ALL=C {program} top -d 300ms -o pid:9,s,comm --where 'pid == {number}'");
+    let tmux = Tmux::new(100, 24, &format!("{enter} {top}; exec cat"));
+    tmux.until_has(&format!("{number:>9} S sleep"));
+    tmux.keys(&["k", "Enter"]);
+    tmux.until_has(&format!("Send SIGTERM to process {number} (sleep)?"));
+    tmux.keys(&["y"]);
+    tmux.until_has("Nothing was done: /proc is of another pid namespace");
+    assert_eq!((state(outer), state(inner)), ('S', 'S'));
+    // The rows of BPF have the numbers of the own namespace, which lead elsewhere in this /proc.
+    let o = Command::new("sh")
+        .args(["-c", &format!("{enter} {program} ps --engine bpf -p 1")])
+        .output();
+    if parts(&o.unwrap()).0 != 0 {
+        return skip("no_signal_leaves_the_pid_namespace", "no BPF here");
+    }
+    let bpf = format!("{top} --engine bpf");
+    let tmux = Tmux::new(100, 24, &format!("{enter} {bpf}; exec cat"));
+    tmux.until_has(&format!("{number:>9} S sleep"));
+    tmux.keys(&["k", "Enter"]);
+    tmux.until_has("Send SIGTERM to process");
+    tmux.keys(&["y"]);
+    tmux.until_has("Nothing was done: the rows are not from /proc");
+    assert_eq!((state(outer), state(inner)), ('S', 'S'));
+}
+
+#[test]
+fn top_once_says_that_pids_are_foreign() {
+    let Some(scene) = Scene::new("top_once_says_that_pids_are_foreign") else { return };
+    let program = env!("CARGO_BIN_EXE_taskdiag");
+    let shell = scene.between(&format!("{program} top --once -d 50ms"));
+    let (code, out, err) = parts(&Command::new("sh").args(["-c", &shell]).output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("/proc is of another pid namespace"), "{err}");
+    assert!(out.contains("sleep"), "{out}");
+}
+
+#[test]
+fn wait_names_the_process_that_ended() {
+    let Some(scene) = Scene::new("wait_names_the_process_that_ended") else { return };
+    let program = env!("CARGO_BIN_EXE_taskdiag");
+    let dir = tempfile::tempdir().unwrap();
+    let renamed = dir.path().join("renamed");
+    std::os::unix::fs::symlink("/bin/sleep", &renamed).unwrap();
+    let renamed = renamed.display();
+    // Here /proc is of the namespace above, and shows us. The shell has reaped the processes or has not.
+    let script = format!("{renamed} .3 & {renamed} .4 & exec {program} wait --jsonl $(jobs -p)");
+    let o = Command::new("unshare").args(["--pid", "--fork", "bash", "-c", &script]).output();
+    let (code, out, err) = parts(&o.unwrap());
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(out.matches("\"comm\":\"renamed\"").count(), 2, "{out}");
+    assert_eq!(out.matches("\"exit_code\":0").count(), 2, "{out}");
+    // This /proc does not show us, so it cannot say which of its processes these are.
+    let script = format!("{renamed} .3 & exec {program} wait --jsonl $!");
+    std::fs::write(dir.path().join("script"), script).unwrap();
+    let script = dir.path().join("script");
+    let shell = scene.between(&format!("bash {}", script.display()));
+    let (code, out, err) = parts(&Command::new("sh").args(["-c", &shell]).output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("\"comm\":null") && out.contains("\"exit_code\":0"), "{out}");
+    assert!(Path::new("/proc/self").exists());
+}

@@ -1,0 +1,472 @@
+//! Acts on a process by its identity: sends it signals, and sets what the kernel lets others set.
+//!
+//! A pid is only a number. It can pass to a later process, and in a /proc of another pid namespace it is the number of another
+//! process from the start. So a [`Held`] is a descriptor of the directory that the process has in the /proc from which its
+//! number came. The kernel ties such a directory to one process for ever. The start time is read through the descriptor, and
+//! pidfd_send_signal(2) takes the descriptor as it takes a pidfd.
+//!
+//! Some calls only take numbers: nice values, CPUs, I/O priorities and limits. They are made only where this /proc is proven to
+//! have the numbers of our own pid namespace, and only while the task still has its directory.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::engine::numbering;
+
+/// Start times that differ by no more are equal: /proc rounds them down to a clock tick, and the kernel's longest is this.
+const TICK_NS: u64 = 10_000_000;
+/// More than any /proc/PID/stat has.
+const STAT_MAX: usize = 4096;
+
+/// A process that was seen in a /proc before, and that no other process can take the place of.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut child = std::process::Command::new("sleep").arg("60").spawn()?;
+/// let held = taskdiag::act::Held::open(child.id())?;
+/// held.send_signal(15)?;
+/// child.wait()?;
+/// assert!(held.has_ended());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Held {
+    proc: PathBuf,
+    pid: u32,
+    dir: OwnedFd,
+}
+
+/// Why nothing, or not all, was done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NotDone {
+    /// The process has ended. Another one may have its pid.
+    Ended,
+    /// It takes a number, and the numbers in this /proc are those of another pid namespace.
+    ForeignNumbers,
+    /// The process is neither in our pid namespace nor in one below, and signals do not leave a pid namespace.
+    OutOfReach,
+    /// The system refused it.
+    Refused(io::Error),
+    /// It was refused for a thread, after it was done to others.
+    #[non_exhaustive]
+    Partly {
+        /// The number of threads to which it was done.
+        done: usize,
+        /// The number of threads that the process has.
+        of: usize,
+        /// What the system said.
+        why: io::Error,
+    },
+}
+
+impl fmt::Display for NotDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotDone::Ended => f.write_str("it has ended"),
+            NotDone::ForeignNumbers => f.write_str(
+                "/proc is of another pid namespace, so its numbers name other processes here; run taskdiag in that \
+                 namespace (nsenter --target PID --pid --mount)",
+            ),
+            NotDone::OutOfReach => f.write_str(
+                "/proc is of another pid namespace, and the kernel sends no signal to a process outside of our own; run \
+                 taskdiag in that namespace",
+            ),
+            NotDone::Refused(e) => e.fmt(f),
+            NotDone::Partly { done, of, why } => {
+                write!(f, "{why}; it was done to {done} of {of} threads")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NotDone {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            NotDone::Refused(e) | NotDone::Partly { why: e, .. } => Some(e),
+            _ => None,
+        }
+    }
+}
+
+impl From<Errno> for NotDone {
+    fn from(e: Errno) -> NotDone {
+        match e {
+            Errno::SRCH | Errno::NOENT => NotDone::Ended,
+            e => NotDone::Refused(e.into()),
+        }
+    }
+}
+
+/// What a stat file says that matters here.
+struct Stat {
+    comm: Vec<u8>,
+    state: u8,
+    threads: u64,
+    start_ticks: u64,
+    exit_code: Option<i32>,
+}
+
+impl Held {
+    /// The process that has this pid in `/proc` now.
+    ///
+    /// # Errors
+    /// [`NotDone::Ended`] if there is none; [`NotDone::Refused`] if it cannot be opened.
+    pub fn open(pid: u32) -> Result<Held, NotDone> {
+        Held::open_in(Path::new("/proc"), pid)
+    }
+
+    /// The process that has this pid in the proc filesystem at `proc`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_in(proc: &Path, pid: u32) -> Result<Held, NotDone> {
+        let dir = directory(CWD, &proc.join(pid.to_string()))?;
+        Ok(Held { proc: proc.to_owned(), pid, dir })
+    }
+
+    /// The process that has this pid in `/proc`, if it is the one that started at this time, in nanoseconds since boot.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`NotDone::Ended`] if another process has the pid, or if it is a zombie.
+    pub fn open_started(pid: u32, start_ns: u64) -> Result<Held, NotDone> {
+        let held = Held::open(pid)?;
+        match started(held.dir.as_fd())?.abs_diff(start_ns) <= TICK_NS && !held.has_ended() {
+            true => Ok(held),
+            false => Err(NotDone::Ended),
+        }
+    }
+
+    /// The process that has this pid in `/proc`, if it has a thread with this id that started at this time.
+    ///
+    /// # Errors
+    /// As [`open_started`](Self::open_started).
+    pub fn open_of_thread(pid: u32, tid: u32, start_ns: u64) -> Result<Held, NotDone> {
+        let held = Held::open(pid)?;
+        held.thread(tid, Some(start_ns))?;
+        if held.has_ended() { Err(NotDone::Ended) } else { Ok(held) }
+    }
+
+    /// The pid, in the pid namespace of its proc filesystem.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The start time, in clock ticks since boot (`/proc/PID/stat`).
+    ///
+    /// # Errors
+    /// [`NotDone::Ended`] if it has ended and is reaped.
+    pub fn start_ticks(&self) -> Result<u64, NotDone> {
+        Ok(stat(self.dir.as_fd())?.start_ticks)
+    }
+
+    /// Has the process ended? A zombie has. A process whose first thread has ended, and whose other threads live, has not.
+    pub fn has_ended(&self) -> bool {
+        stat(self.dir.as_fd()).map_or(true, |s| matches!(s.state, b'Z' | b'X') && s.threads <= 1)
+    }
+
+    /// The command name (`/proc/PID/stat`). A zombie has it, too.
+    pub fn comm(&self) -> Option<Vec<u8>> {
+        stat(self.dir.as_fd()).ok().map(|s| s.comm)
+    }
+
+    /// How it ended, as wait(2) has it, where it is a zombie. To those who may not trace it, the kernel says 0, so that
+    /// `None` is returned.
+    pub(crate) fn exit_code(&self) -> Option<i32> {
+        // The same right is needed to see its user namespace, which zombies have.
+        rustix::fs::readlinkat(&self.dir, "ns/user", Vec::new()).ok()?;
+        stat(self.dir.as_fd()).ok().filter(|s| s.state == b'Z')?.exit_code
+    }
+
+    /// Sends it a signal. 0 sends nothing, and only looks whether a signal could be sent.
+    ///
+    /// # Errors
+    /// Any [`NotDone`]; nothing was sent then. [`io::ErrorKind::Unsupported`] in [`NotDone::Refused`]: the kernel or a
+    /// sandbox has no pidfd_send_signal(2).
+    pub fn send_signal(&self, signal: i32) -> Result<(), NotDone> {
+        let Err(e) = signal_by(self.dir.as_raw_fd(), signal) else { return Ok(()) };
+        Err(match e.raw_os_error() {
+            Some(libc::ESRCH) => NotDone::Ended,
+            // The kernel says the same of a number that is no signal.
+            Some(libc::EINVAL) if (0..=64).contains(&signal) => NotDone::OutOfReach,
+            // A seccomp filter that does not know the call refuses it for this process, too.
+            Some(libc::EPERM) if is_filtered() => NotDone::Refused(Errno::NOSYS.into()),
+            _ => NotDone::Refused(e),
+        })
+    }
+
+    /// Gives all threads of the process, or the one with this id that started then, this nice value.
+    ///
+    /// # Errors
+    /// Any [`NotDone`].
+    pub fn set_nice(&self, thread: Option<(u32, u64)>, value: i32) -> Result<(), NotDone> {
+        self.each(thread, |tid| rustix::process::setpriority_process(Some(tid), value))
+    }
+
+    /// Lets all threads of the process, or the one with this id that started then, run on these CPUs only. Numbers of CPUs from
+    /// 1024 on are refused.
+    ///
+    /// # Errors
+    /// Any [`NotDone`].
+    pub fn set_cpus(&self, thread: Option<(u32, u64)>, cpus: &[usize]) -> Result<(), NotDone> {
+        let mut set = rustix::thread::CpuSet::new();
+        if cpus.iter().any(|cpu| *cpu >= rustix::thread::CpuSet::MAX_CPU) {
+            return Err(NotDone::Refused(Errno::INVAL.into()));
+        }
+        cpus.iter().for_each(|cpu| set.set(*cpu));
+        self.each(thread, |tid| rustix::thread::sched_setaffinity(Some(tid), &set))
+    }
+
+    /// Calls `f` with the number that the process has in our own pid namespace, for what only takes a number, such as
+    /// prlimit(2). `f` must not keep the number. If the process has ended when `f` returns, another one may have had the number,
+    /// and that is an error.
+    ///
+    /// # Errors
+    /// [`NotDone::ForeignNumbers`] and [`NotDone::Ended`].
+    pub fn by_number<T>(&self, f: impl FnOnce(u32) -> T) -> Result<T, NotDone> {
+        self.check_numbers()?;
+        by_number(self.dir.as_fd(), self.pid, |pid| f(pid.as_raw_pid() as u32))
+    }
+
+    /// Are the numbers in its proc filesystem those of our own pid namespace?
+    pub fn has_own_number(&self) -> bool {
+        numbering::is_own(&self.proc)
+    }
+
+    fn check_numbers(&self) -> Result<(), NotDone> {
+        if self.has_own_number() { Ok(()) } else { Err(NotDone::ForeignNumbers) }
+    }
+
+    /// Do something to the threads of the process that takes their numbers.
+    fn each(
+        &self,
+        thread: Option<(u32, u64)>,
+        f: impl Fn(Pid) -> Result<(), Errno>,
+    ) -> Result<(), NotDone> {
+        self.check_numbers()?;
+        let one = |tid: u32, start_ns: Option<u64>| {
+            let dir = self.thread(tid, start_ns)?;
+            by_number(dir.as_fd(), tid, &f)?.map_err(NotDone::from)
+        };
+        if let Some((tid, start_ns)) = thread {
+            return one(tid, Some(start_ns));
+        }
+        let tids = self.threads()?;
+        let mut done = 0;
+        for tid in &tids {
+            match one(*tid, None) {
+                Ok(()) => done += 1,
+                // A thread that ended meanwhile.
+                Err(NotDone::Ended) => {}
+                Err(NotDone::Refused(why)) if done > 0 => {
+                    return Err(NotDone::Partly { done, of: tids.len(), why });
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        if done > 0 { Ok(()) } else { Err(NotDone::Ended) }
+    }
+
+    /// The directory of a thread of this process, which started then. A thread of another process has none here.
+    fn thread(&self, tid: u32, start_ns: Option<u64>) -> Result<OwnedFd, NotDone> {
+        let dir = directory(&self.dir, Path::new(&format!("task/{tid}")))?;
+        match start_ns {
+            Some(start_ns) if started(dir.as_fd())?.abs_diff(start_ns) > TICK_NS => {
+                Err(NotDone::Ended)
+            }
+            _ => Ok(dir),
+        }
+    }
+
+    /// The ids of its threads.
+    fn threads(&self) -> Result<Vec<u32>, NotDone> {
+        let dir = directory(&self.dir, Path::new("task"))?;
+        let mut tids = Vec::new();
+        for entry in rustix::fs::Dir::new(dir)? {
+            let entry = entry?;
+            tids.extend(entry.file_name().to_str().ok().and_then(|n| n.parse::<u32>().ok()));
+        }
+        Ok(tids)
+    }
+}
+
+/// May this process not even look whether it could send itself a signal by a descriptor?
+fn is_filtered() -> bool {
+    match rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()) {
+        Ok(me) => signal_by(me.as_raw_fd(), 0).is_err(),
+        Err(e) => matches!(e, Errno::PERM | Errno::NOSYS),
+    }
+}
+
+/// pidfd_send_signal(2) with a pidfd, or with a directory of /proc.
+fn signal_by(fd: RawFd, signal: i32) -> io::Result<()> {
+    // SAFETY: no memory is given.
+    let sent = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, std::ptr::null::<u8>(), 0)
+    };
+    if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The directory of a task. `dir` is not O_PATH, because pidfd_send_signal(2) takes none.
+fn directory(dir: impl AsFd, path: &Path) -> Result<OwnedFd, NotDone> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(dir, path, flags, Mode::empty())?)
+}
+
+/// Call `f` with a number of a task of our own pid namespace. Its directory is that of one task for ever, and can be read as long
+/// as the task has its number. So if it can be read afterwards, the number was that of the task all the time.
+fn by_number<T>(dir: BorrowedFd<'_>, number: u32, f: impl FnOnce(Pid) -> T) -> Result<T, NotDone> {
+    let number = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(NotDone::Ended)?;
+    stat(dir)?;
+    let done = f(number);
+    stat(dir)?;
+    Ok(done)
+}
+
+/// The start time of the task with this directory, in ns since boot.
+fn started(dir: BorrowedFd<'_>) -> Result<u64, NotDone> {
+    // SAFETY: a plain call of the C library.
+    let hz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+    Ok(stat(dir)?.start_ticks.saturating_mul(1_000_000_000 / hz))
+}
+
+/// What the stat file in this directory says.
+fn stat(dir: BorrowedFd<'_>) -> Result<Stat, NotDone> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = openat(dir, "stat", flags, Mode::empty())?;
+    let mut text = Vec::with_capacity(512);
+    match File::from(file).take(STAT_MAX as u64).read_to_end(&mut text) {
+        Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Err(NotDone::Ended),
+        Err(e) => Err(NotDone::Refused(e)),
+        Ok(_) => parse(&text).ok_or(NotDone::Ended),
+    }
+}
+
+/// proc_pid_stat(5): the name is in parentheses, and may have any bytes in it. After it come the fields from 3 on.
+fn parse(text: &[u8]) -> Option<Stat> {
+    let open = text.iter().position(|b| *b == b'(')?;
+    let close = text.iter().rposition(|b| *b == b')').filter(|close| *close > open)?;
+    let fields = std::str::from_utf8(&text[close + 1..]).ok()?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some(Stat {
+        comm: text[open + 1..close].to_vec(),
+        state: *fields.first()?.as_bytes().first()?,
+        threads: number(20)?,
+        start_ticks: number(22)?,
+        exit_code: fields.get(52 - 3).and_then(|f| f.parse().ok()),
+    })
+}
+
+/// The process of a pidfd, in whatever pid namespace `/proc` is of. `None` if it has ended and is reaped, if it has no number
+/// there, or if this process has none there, so that /proc does not tell.
+pub fn of_pidfd(pidfd: BorrowedFd<'_>) -> Option<Held> {
+    let info = std::fs::read(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    let line = info.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"Pid:"))?;
+    let pid = std::str::from_utf8(line).ok()?.trim().parse().ok().filter(|pid| *pid > 0)?;
+    let held = Held::open(pid).ok()?;
+    // Where the process of the pidfd still has its number, the directory that was opened meanwhile is its own.
+    let is_there = match signal_by(pidfd.as_raw_fd(), 0) {
+        Ok(()) => true,
+        Err(e) => e.raw_os_error() == Some(libc::EPERM),
+    };
+    is_there.then_some(held)
+}
+
+/// Are the numbers in the proc filesystem at `proc` those of our own pid namespace?
+pub fn has_own_numbers(proc: &Path) -> bool {
+    !proc.as_os_str().as_bytes().is_empty() && numbering::is_own(proc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    struct Sleeper(Child);
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn sleeper() -> (Sleeper, u64) {
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let held = Held::open(child.id()).expect("it runs");
+        (Sleeper(child), started(held.dir.as_fd()).expect("it runs"))
+    }
+
+    #[test]
+    fn a_signal_reaches_the_process_that_started_then() {
+        use std::os::unix::process::ExitStatusExt as _;
+        let (mut sleeper, start) = sleeper();
+        let pid = sleeper.0.id();
+        for other in [start + 2 * TICK_NS, start - 2 * TICK_NS] {
+            assert!(matches!(Held::open_started(pid, other), Err(NotDone::Ended)));
+        }
+        let held = Held::open_started(pid, start).expect("it runs");
+        assert!(matches!(held.send_signal(1000), Err(NotDone::Refused(_))));
+        held.send_signal(libc::SIGTERM).expect("it is ours");
+        assert_eq!(sleeper.0.wait().unwrap().signal(), Some(libc::SIGTERM));
+        assert!(held.has_ended() && held.comm().is_none());
+        assert!(matches!(held.send_signal(libc::SIGTERM), Err(NotDone::Ended)));
+        assert!(matches!(held.set_nice(None, 1), Err(NotDone::Ended)));
+    }
+
+    #[test]
+    fn a_zombie_has_a_name_and_has_ended() {
+        let (mut sleeper, start) = sleeper();
+        let held = Held::open_started(sleeper.0.id(), start).expect("it runs");
+        sleeper.0.kill().unwrap();
+        while !held.has_ended() {
+            std::thread::yield_now();
+        }
+        assert_eq!(held.comm().as_deref(), Some(&b"sleep"[..]));
+        assert!(matches!(Held::open_started(sleeper.0.id(), start), Err(NotDone::Ended)));
+    }
+
+    #[test]
+    fn a_thread_of_another_process_is_not_found() {
+        let (sleeper, start) = sleeper();
+        let held = Held::open_started(sleeper.0.id(), start).expect("it runs");
+        let me = std::process::id();
+        let mine = started(Held::open(me).unwrap().dir.as_fd()).unwrap();
+        assert!(matches!(held.set_nice(Some((me, mine)), 5), Err(NotDone::Ended)));
+        let later = start + 2 * TICK_NS;
+        assert!(matches!(held.set_nice(Some((sleeper.0.id(), later)), 5), Err(NotDone::Ended)));
+        held.set_nice(Some((sleeper.0.id(), start)), 5).expect("it becomes nicer");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.0.id())).unwrap();
+        assert_eq!(stat.split(' ').nth(18), Some("5"), "{stat}");
+    }
+
+    #[test]
+    fn a_pidfd_leads_to_its_directory() {
+        let (mut sleeper, _) = sleeper();
+        let pid = Pid::from_child(&sleeper.0);
+        let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+        let held = of_pidfd(pidfd.as_fd()).expect("it runs");
+        assert_eq!((held.pid(), held.comm()), (sleeper.0.id(), Some(b"sleep".to_vec())));
+        sleeper.0.kill().unwrap();
+        sleeper.0.wait().unwrap();
+        assert!(of_pidfd(pidfd.as_fd()).is_none());
+    }
+
+    #[test]
+    fn a_name_may_have_parentheses() {
+        let text = b"7 (a) R 1 (b)) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 3 0 4242 0 0\n";
+        let stat = parse(text).expect("it is a stat file");
+        assert_eq!((&stat.comm[..], stat.state), (&b"a) R 1 (b)"[..], b'S'));
+        assert_eq!((stat.threads, stat.start_ticks), (3, 4242));
+        assert!(parse(b"7 (a) S 1").is_none() && parse(b"").is_none());
+    }
+}
