@@ -8,6 +8,7 @@
 mod arrow;
 mod ask;
 mod error;
+mod held;
 mod session;
 mod table;
 mod worker;
@@ -173,6 +174,8 @@ fn ioprio_set(pid: libc::pid_t, priority: libc::c_int) -> PyResult<()> {
 
 #[pymodule(gil_used = false)]
 mod _native {
+    #[pymodule_export]
+    use super::held::{Held, pid_in_proc};
     #[pymodule_export]
     use super::session::{Changes, PySession};
     #[pymodule_export]

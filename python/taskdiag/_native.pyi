@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias, final
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, final
 
+_Result = TypeVar("_Result")
 _Names: TypeAlias = str | Sequence[str]
 _Pids: TypeAlias = int | Sequence[int]
 _Engine: TypeAlias = Literal["auto", "kernel", "bpf", "service", "procfs"]
@@ -16,6 +17,7 @@ __all__ = [
     "Binary",
     "Changes",
     "Column",
+    "Held",
     "Session",
     "Table",
     "columns",
@@ -24,6 +26,7 @@ __all__ = [
     "ioprio_set",
     "maps",
     "memory",
+    "pid_in_proc",
     "snapshot",
 ]
 
@@ -234,3 +237,11 @@ def columns(of: _Rows = "tasks") -> list[Column]:
 # For taskdiag.psutil.
 def ioprio_get(pid: int) -> int: ...
 def ioprio_set(pid: int, priority: int) -> None: ...
+def pid_in_proc(pidfd: int) -> int | None: ...
+@final
+class Held:
+    def __new__(cls, proc: str, pid: int) -> Self: ...
+    def start_ticks(self) -> int: ...
+    def has_own_number(self) -> bool: ...
+    def send_signal(self, signal: int) -> None: ...
+    def by_number(self, function: Callable[[int], _Result]) -> _Result: ...

@@ -231,6 +231,98 @@ second.kill()
     assert (run.stdout, run.stderr) == ("the other one: None 0\n", "")
 
 
+FOREIGN = """
+import os, subprocess, sys, time
+from taskdiag import psutil
+
+def refused(what, error):
+    try:
+        print("not refused:", what())
+    except error as e:
+        if "pid namespace" not in str(e):
+            print("no reason:", e)
+
+def until(is_true):
+    end = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+# /proc is of a namespace below. Each of these numbers is that of a child of ours, too, which nothing may happen to.
+for pid in range(3, 7):
+    p = psutil.Process(pid)
+    if p.name() != "sleep" or p.cmdline() != ["sleep", "3002"]:
+        print("odd:", p)
+    for call in [p.nice, p.ionice, p.cpu_affinity]:
+        if call != p.nice:
+            refused(call, psutil.AccessDenied)
+    for change in [lambda: p.nice(3), lambda: p.ionice(3), lambda: p.cpu_affinity([0]),
+                   lambda: p.rlimit(psutil.RLIMIT_CORE, (0, 0)), lambda: p.rlimit(psutil.RLIMIT_CORE)]:
+        refused(change, psutil.AccessDenied)
+p = psutil.Process(3)
+p.suspend()
+until(lambda: p.status() == psutil.STATUS_STOPPED)
+p.resume()
+until(lambda: p.status() != psutil.STATUS_STOPPED)
+try:
+    psutil.Process(3).wait(0.1)
+    print("it has not ended")
+except psutil.TimeoutExpired:
+    pass
+p.terminate()
+until(lambda: not p.is_running() or p.status() == psutil.STATUS_ZOMBIE)
+gone, alive = psutil.wait_procs([psutil.Process(4)], timeout=0.1)
+assert not gone and len(alive) == 1
+psutil.Process(4).kill()
+print("done", psutil.pid_exists(5))
+"""
+
+
+def test_nothing_reaches_a_process_with_the_same_number():
+    """In the pid namespace of one container, with the mounts of another: the numbers of /proc are those of other processes here."""
+    inner = "for i in 1 2 3 4 5 6 7 8; do sleep 3002 & done; exec sleep 3003"
+    outer = """
+import os, subprocess, sys, time
+victims = [subprocess.Popen(["sleep", "3001"]) for _ in range(8)]
+unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", sys.argv[1]]
+box = subprocess.Popen(unshare)
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return f.read().split()
+while not children(box.pid) or len(children(children(box.pid)[0])) < 8:
+    time.sleep(0.01)
+time.sleep(0.2)
+nsenter = ["nsenter", "--mount=/proc/" + children(box.pid)[0] + "/ns/mnt"]
+code = subprocess.run([*nsenter, sys.executable, "-c", sys.argv[2]]).returncode
+def stat(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()
+print(code, [v.poll() for v in victims], {(stat(v.pid)[0], stat(v.pid)[16]) for v in victims})
+box.kill()
+for v in victims:
+    v.kill()
+"""
+    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", outer, inner, FOREIGN]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100 * crowd())
+    assert (run.stdout, run.stderr) == (f"done True\n0 {[None] * 8} {{('S', '0')}}\n", "")
+
+
+def test_a_child_is_itself_beside_the_proc_of_the_namespace_above():
+    code = """
+import os, sys
+from taskdiag import psutil
+me = psutil.Process()
+assert me.pid != os.getpid() and me.cmdline()[-1] == "here", me
+child = psutil.Popen(["sleep", "3004"])
+assert child.cmdline() == ["sleep", "3004"], child.cmdline()
+child.terminate()
+print(child._subproc.wait())
+"""
+    command = ["unshare", "--pid", "--fork", sys.executable, "-c", code, "here"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100 * crowd())
+    assert (run.stdout, run.stderr) == ("-15\n", "")
+
+
 def test_waits(start):
     children = [start(f"import sys; {WAITS}") for _ in range(3)]
     procs = [psutil.Process(c.pid) for c in children]

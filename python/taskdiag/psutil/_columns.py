@@ -12,6 +12,7 @@ import re
 from itertools import repeat
 
 import taskdiag
+from taskdiag import _native
 from taskdiag.psutil import _types as t
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -127,15 +128,17 @@ def _terminal(here, pids, ttys):
 def _nice(here, pids, values):
     if None not in values:
         return values
-    return [v if v is not None else _priority(pid) for pid, v in zip(pids, values)]
+    return [v if v is not None else _priority(here, pid) for pid, v in zip(pids, values)]
 
 
-def _priority(pid):
+def _priority(here, pid):
     # Of a real-time process, psutil has the nice value that it would have otherwise, and taskdiag has none.
     try:
-        return os.getpriority(os.PRIO_PROCESS, pid)
-    except ProcessLookupError:
+        return _native.Held(here.proc, pid).by_number(lambda number: os.getpriority(os.PRIO_PROCESS, number))
+    except (ProcessLookupError, FileNotFoundError):
         return t.NoSuchProcess(pid)
+    except PermissionError as e:
+        return t.AccessDenied(pid, msg=str(e))
 
 
 def alive(path):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Signals to a process, and waiting for its end: the part of psutil's Process that must not reach another process.
 
-A pid can belong to a later process by the time it is used. So a pidfd is opened, and the start time compared, before anything is
-done by it.
+A pid can belong to a later process by the time it is used, and in a /proc of another pid namespace it is the number of another process
+here. So a descriptor of its directory in that /proc is opened, and the start time compared through it, before anything is done by it.
 """
 
 import errno
@@ -12,7 +12,9 @@ import select
 import signal
 import time
 
+from taskdiag import _native
 from taskdiag.psutil import _types as t
+from taskdiag.psutil._columns import TICKS
 
 UNSET = object()
 # Seconds that poll(2) may wait at once: it takes a number of milliseconds that is less than 2^31.
@@ -25,43 +27,60 @@ class Ending:
 
     _exitcode = UNSET
 
+    def _held(self):
+        """This very process, for what changes or asks it. The kernel ties the descriptor in it to one process for ever."""
+        self._raise_if_gone()
+        held = _native.Held(self._here.proc, self._pid)
+        if held.start_ticks() / TICKS != self._ident[1]:
+            # Another process has its pid since then. This says so.
+            self._raise_if_gone()
+            raise t.NoSuchProcess(self._pid, self._name)
+        if not self._is_process():
+            raise t.NoSuchProcess(self._pid, self._name, NOT_A_PROCESS)
+        return held
+
+    def _is_process(self):
+        """A thread has a directory, too, and signals by it go to its process."""
+        with open(f"{self._here.proc}/{self._pid}/status", "rb") as f:
+            tgid = next((line for line in f if line.startswith(b"Tgid:")), None)
+        return tgid is None or int(tgid.split()[1]) == self._pid
+
     def _pidfd(self):
-        """A descriptor of this very process. None if the kernel has no pidfds."""
+        """A descriptor of this very process, which can be waited for. None if the kernel has no pidfds, or if its pid is the number
+        of another process in our pid namespace."""
         if self._pid == 0:
             raise ValueError("there is no process 0: as a receiver of signals, it means the own process group")
-        self._raise_if_gone()
+        held = self._held()
+        if not held.has_own_number():
+            return None
         try:
-            fd = os.pidfd_open(self._pid)
+            fd = held.by_number(os.pidfd_open)
         except OSError as e:
             if e.errno in (errno.ENOSYS, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENODEV):
                 return None
             if e.errno in (errno.EINVAL, errno.ENOENT):
                 raise t.NoSuchProcess(self._pid, self._name, NOT_A_PROCESS) from e
             raise
-        # The descriptor stays with its process, so that what is compared now is true from now on.
-        try:
-            self._raise_if_gone()
-        except BaseException:
-            os.close(fd)
-            raise
         return fd
 
     def send_signal(self, sig):
         """Sends a signal to this process, and to no other that has got its pid."""
+        if self._pid == 0:
+            raise ValueError("there is no process 0: as a receiver of signals, it means the own process group")
         try:
-            fd = self._pidfd()
-            if fd is None:
-                os.kill(self._pid, sig)
-                return
+            held = self._held()
             try:
-                signal.pidfd_send_signal(fd, sig)
-            finally:
-                os.close(fd)
-        except ProcessLookupError as e:
+                held.send_signal(int(sig))
+            except OSError as e:
+                if e.errno != errno.ENOSYS:
+                    raise
+                # A kernel or a sandbox without pidfd_send_signal(2). The number is checked before and afterwards.
+                held.by_number(lambda pid: os.kill(pid, sig))
+        except (ProcessLookupError, FileNotFoundError) as e:
             self._gone = True
             raise t.NoSuchProcess(self._pid, self._name) from e
         except PermissionError as e:
-            raise t.AccessDenied(self._pid, self._name) from e
+            raise t.AccessDenied(self._pid, self._name, _why(e)) from e
 
     def suspend(self):
         """Stops it with SIGSTOP."""
@@ -101,10 +120,12 @@ class Ending:
         if self._pid_reused or (self._gone and os.path.exists(f"{self._here.proc}/{self._pid}")):
             return None
         fd = None
+        has_own_number = True
         if not self._gone:
             try:
-                fd = self._pidfd()
-            except ProcessLookupError:
+                has_own_number = self._held().has_own_number()
+                fd = self._pidfd() if has_own_number else None
+            except (ProcessLookupError, FileNotFoundError):
                 pass
             except t.NoSuchProcess:
                 # Another process has its pid, so this one has ended, and somebody has waited for it.
@@ -119,6 +140,9 @@ class Ending:
         pause = 0.0001
         while True:
             try:
+                # Otherwise a child of ours that happens to have this number would be reaped.
+                if not has_own_number:
+                    raise ChildProcessError
                 pid, status = os.waitpid(self._pid, os.WNOHANG)
                 if pid:
                     return exit_code(status)
@@ -129,6 +153,11 @@ class Ending:
                 raise TimeoutError
             time.sleep(pause)
             pause = min(2 * pause, 0.04)
+
+
+def _why(e):
+    """The text of our own refusals, which have no number."""
+    return str(e) if e.errno is None else None
 
 
 def ended(fds, timeout):

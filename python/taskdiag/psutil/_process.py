@@ -20,7 +20,7 @@ import taskdiag
 from taskdiag import _native
 from taskdiag.psutil import _lists, _types as t
 from taskdiag.psutil._columns import ATTRS, CHEAP, COMM, TICKS, Here, stat, values
-from taskdiag.psutil._ending import NOT_A_PROCESS, UNSET, Ending
+from taskdiag.psutil._ending import NOT_A_PROCESS, UNSET, Ending, _why
 from taskdiag.psutil._place import procfs_path
 
 # Pids that somebody found reused: process_iter() makes new objects for them.
@@ -43,7 +43,7 @@ class Process(Ending):
 
     def _init(self, pid, _ignore_nsp=False):
         if pid is None:
-            pid = os.getpid()
+            pid = own_pid()
         elif pid < 0:
             raise ValueError(f"pid must be a positive integer (got {pid})")
         elif pid >= 1 << 31:
@@ -90,7 +90,7 @@ class Process(Ending):
         try:
             yield
         except PermissionError as e:
-            raise t.AccessDenied(self._pid, self._name) from e
+            raise t.AccessDenied(self._pid, self._name, _why(e)) from e
         except taskdiag.Hidden as e:
             raise t.AccessDenied(self._pid, self._name, str(e)) from e
         except (ProcessLookupError, FileNotFoundError) as e:
@@ -433,50 +433,48 @@ class Process(Ending):
         """Its nice value, or sets it."""
         if value is None:
             return self._attr("nice")
-        self._raise_if_gone()
+        self._by_number(lambda pid: os.setpriority(os.PRIO_PROCESS, pid, value))
+
+    def _by_number(self, function):
+        """What a call returns that only takes a number, for this process."""
+        if self._pid == 0:
+            # It means the caller to such calls.
+            raise t.AccessDenied(0, self._name, "there is no process 0")
         with self._errors():
-            os.setpriority(os.PRIO_PROCESS, self._pid, value)
+            return self._held().by_number(function)
 
     def ionice(self, ioclass=None, value=None):
         """Its I/O priority, or sets it."""
         if ioclass is None:
             if value is not None:
                 raise ValueError("'ioclass' argument must be specified")
-            with self._errors():
-                number = _native.ioprio_get(self._pid)
+            number = self._by_number(_native.ioprio_get)
             return t.pionice(t.IOPriority(number >> 13), number & 0x1FFF)
         value = value or 0
         if value and ioclass in (0, 3):
             raise ValueError(f"{ioclass!r} ioclass accepts no value")
         if not 0 <= value <= 7:
             raise ValueError("value not in 0-7 range")
-        self._raise_if_gone()
-        with self._errors():
-            _native.ioprio_set(self._pid, int(ioclass) << 13 | value)
+        self._by_number(lambda pid: _native.ioprio_set(pid, int(ioclass) << 13 | value))
 
     def rlimit(self, resource_, limits=None):
         """A limit (soft, hard), or sets it."""
         if limits is not None:
             if len(limits) != 2:
                 raise ValueError(f"second argument must be a (soft, hard) tuple, got {limits!r}")
-            self._raise_if_gone()
         if self._pid == 0:
             raise ValueError("can't use prlimit() against PID 0 process")
-        with self._errors():
-            if limits is None:
-                return resource.prlimit(self._pid, resource_)
-            resource.prlimit(self._pid, resource_, limits)
+        if limits is None:
+            return self._by_number(lambda pid: resource.prlimit(pid, resource_))
+        self._by_number(lambda pid: resource.prlimit(pid, resource_, limits))
 
     def cpu_affinity(self, cpus=None):
         """The CPUs on which it may run, or sets them; an empty list: all that it may have."""
         if cpus is None:
-            with self._errors():
-                return sorted(os.sched_getaffinity(self._pid))
-        self._raise_if_gone()
+            return sorted(self._by_number(os.sched_getaffinity))
         cpus = list(set(cpus)) or self._eligible_cpus()
         try:
-            with self._errors():
-                os.sched_setaffinity(self._pid, cpus)
+            self._by_number(lambda pid: os.sched_setaffinity(pid, cpus))
         except (OSError, ValueError, OverflowError) as e:
             if isinstance(e, OSError) and e.errno != errno.EINVAL:
                 raise
@@ -487,6 +485,26 @@ class Process(Ending):
             ranges = re.search(r"^Cpus_allowed_list:\t(.*)", f.read(), re.M)[1]
         ends = [part.split("-") for part in ranges.split(",")]
         return [cpu for e in ends for cpu in range(int(e[0]), int(e[-1]) + 1)]
+
+
+def own_pid():
+    """The pid of this process, in whatever pid namespace the proc filesystem is of."""
+    try:
+        return int(os.readlink(f"{procfs_path()}/self"))
+    except (OSError, ValueError):
+        return os.getpid()
+
+
+def number_of_child(pid):
+    """The pid of a child of ours, in whatever pid namespace /proc is of."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return pid
+    try:
+        return _native.pid_in_proc(fd) or pid
+    finally:
+        os.close(fd)
 
 
 def whole_name(name, cmdline):
@@ -537,7 +555,7 @@ class Popen(Process):
 
     def __init__(self, *args, **kwargs):
         self._subproc = subprocess.Popen(*args, **kwargs)
-        self._init(self._subproc.pid, _ignore_nsp=True)
+        self._init(number_of_child(self._subproc.pid), _ignore_nsp=True)
 
     def __dir__(self):
         return sorted({*dir(Popen), *dir(subprocess.Popen)})
