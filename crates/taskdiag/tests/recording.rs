@@ -546,3 +546,46 @@ fn crc32(bytes: &[u8]) -> u32 {
         )
     })
 }
+
+/// Does this within a few seconds, though a pipe in the directory would let it wait for ever.
+fn soon<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(work()));
+    result.recv_timeout(Duration::from_secs(10)).unwrap_or_else(|_| panic!("{what} still waits"))
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_makes_no_reader_wait() {
+    let pipe = |path: &Path| {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).expect("a pipe");
+    };
+    let dir = Dir::new();
+    record(&dir, every(3), 5);
+    let path = dir.path();
+    fs::remove_file(dir.index()).expect("removed");
+    pipe(&dir.data().with_extension("idx"));
+    let frames = soon("a reader", {
+        let path = path.clone();
+        move || Recording::open(path).map(|r| r.iter().filter(Result::is_ok).count())
+    });
+    assert_eq!(frames.expect("an index is not needed"), 3);
+
+    let later = path.join("2026-11-28.000.tdr");
+    pipe(&later);
+    for of in [path.clone(), later.clone()] {
+        let e = soon("a reader", move || Recording::open(of).map(|_| ()));
+        let e = e.expect_err("a pipe is no day file").to_string();
+        assert!(e.contains("2026-11-28.000.tdr is not a regular file"), "{e}");
+    }
+    let e = soon("a writer", move || Writer::open(path, Options::new(EVERY)).map(|_| ()));
+    assert!(e.expect_err("a pipe is no day file").to_string().contains("not a regular file"));
+
+    // The file is replaced after the recording was opened.
+    fs::remove_file(later).expect("removed");
+    let recording = Recording::open(dir.path()).expect("it opens");
+    fs::remove_file(dir.data()).expect("removed");
+    pipe(&dir.path().join("2026-11-22.000.tdr"));
+    let e = soon("a frame", move || recording.read(0).map(|_| ()));
+    assert!(e.expect_err("it is a pipe now").to_string().contains("not a regular file"));
+}

@@ -275,7 +275,7 @@ impl Recording {
         let io = |e| Error::io(format!("reading {}", path.display()), e);
         let file = match cache.file.take() {
             Some((number, file)) if number == slot.file => file,
-            _ => File::open(path).map_err(io)?,
+            _ => owner::open_to_read(path).map_err(io)?,
         };
         let data = scan::data_of(&file, &slot.head);
         cache.file = Some((slot.file, file));
@@ -334,10 +334,10 @@ fn parts(dir: &Path) -> io::Result<Vec<Part>> {
 
 /// The frames of a file. The end of the newest one is checked, and looked at again while a writer may be writing it.
 fn look(path: &Path, is_newest: bool) -> io::Result<Scan> {
-    let file = File::open(path)?;
+    let file = owner::open_to_read(path)?;
     let mut seen = None;
     for _ in 0..LOOKS {
-        let index = scan::read_index(&path.with_extension("idx"))?;
+        let index = scan::read_index(&path.with_extension("idx"), file.metadata()?.len())?;
         let mut scan = scan::scan(&file, &index)?;
         if !is_newest || scan.newer.is_some() {
             return Ok(scan);

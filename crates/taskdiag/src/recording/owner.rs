@@ -1,7 +1,9 @@
-//! Opens the files that a writer changes, if they are those of a directory that no other user can change.
+//! Opens the files of a recording. All of them are opened here, so that none can make a program wait: opening a named pipe
+//! waits for the other end, unless the flag `O_NONBLOCK` is set.
 //!
-//! The writer is often root. Whoever else may put names into the directory could name a file of root there, by a link, which the
-//! writer would cut short and append to. Readers open files themselves, since they change none.
+//! Files that a writer changes have to be those of a directory that no other user can change. The writer is often root. Whoever
+//! else may put names into the directory could name a file of root there, by a link, which the writer would cut short and append
+//! to. Readers change none, so they follow links and take files of any user.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -67,6 +69,22 @@ pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
         return Err(refused(path, &format!("belongs to another user (uid {})", there.uid())));
     }
     Ok(file)
+}
+
+/// Opens a file to read.
+///
+/// # Errors
+/// What the system says, and [`io::ErrorKind::Unsupported`] if it is not a regular file. The message has no directory.
+pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => {
+            let why = refused(path, "is not a regular file").to_string();
+            Err(io::Error::new(io::ErrorKind::Unsupported, why))
+        }
+    }
 }
 
 fn refused(path: &Path, why: &str) -> io::Error {

@@ -1,12 +1,13 @@
 //! Finds the frames of a day file: from its index, and beyond the end of the index from the heads in the file itself.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use super::layout::{FRAME_MAGIC, FileHead, FrameHead, HEAD, read_file_head};
+use super::owner::open_to_read;
 
 /// The content of a day file.
 #[derive(Debug, Default)]
@@ -107,12 +108,18 @@ pub fn data_of(file: &File, frame: &FrameHead) -> io::Result<Vec<u8>> {
     Ok(data)
 }
 
-/// The index of a day file, or nothing where there is none.
-pub fn read_index(path: &Path) -> io::Result<Vec<u8>> {
-    match std::fs::read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other,
-    }
+/// The index of a day file, or nothing where there is none. Readers do not need it, so another kind of file in its place counts
+/// as none. No more of it is read than a file of this size can have frames.
+pub fn read_index(path: &Path, size: u64) -> io::Result<Vec<u8>> {
+    let file = match open_to_read(path) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::Unsupported) => {
+            return Ok(Vec::new());
+        }
+        other => other?,
+    };
+    let mut index = Vec::new();
+    file.take(size).read_to_end(&mut index)?;
+    Ok(index)
 }
 
 /// Takes the frames from the index, if it is the index of this file.

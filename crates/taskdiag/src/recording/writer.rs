@@ -170,7 +170,7 @@ impl Writer {
     fn reopen(&mut self, part: Part) -> io::Result<()> {
         let data = open(&part.data(&self.dir), false)?;
         let index = open(&part.index(&self.dir), false)?;
-        let entries = scan::read_index(&part.index(&self.dir))?;
+        let entries = scan::read_index(&part.index(&self.dir), data.metadata()?.len())?;
         let mut scan = scan::scan(&data, &entries)?;
         if scan.newer.is_some() || scan.is_foreign {
             // The file is left as it is, and another one is begun.
