@@ -54,6 +54,7 @@ enum task_diag_msg_type {
 	TASK_DIAG_MSG_INFO	= 18,	/* first of a stream: struct task_diag_info */
 	TASK_DIAG_MSG_TASK	= 19,	/* struct task_diag_msg, then attributes */
 	TASK_DIAG_MSG_FEATURES	= 20,	/* struct task_diag_features */
+	TASK_DIAG_MSG_CUT	= 21,	/* between tasks and NLMSG_DONE: struct task_diag_cut */
 };
 
 /* dump_strategy */
@@ -188,6 +189,22 @@ struct task_diag_done {
 	__u64 blocked;	/* tasks that lack a group because reading it would have waited */
 	__u64 truncated; /* tasks with a value that is cut */
 	__u64 over_budget; /* tasks that lack a group because of a limit in the request */
+};
+
+/*
+ * What was taken out of the stream to keep it, one message for each user. A
+ * recorder takes out what of one user's tasks leaves no room for others'.
+ * Values that are cut say so themselves, too.
+ */
+#define TASK_DIAG_CUT_OTHERS	0xffffffff	/* as uid: of users that are not named, or not of one user */
+
+struct task_diag_cut {
+	__u32 uid;	/* real uid of the tasks */
+	__u32 reserved;
+	__u64 tasks;	/* that are left out of the stream */
+	__u64 cut_tasks; /* in the stream, with values that are cut or left out */
+	__u64 cut_bytes; /* of such values */
+	__u64 answers;	/* before this one that are left out altogether; of CUT_OTHERS only */
 };
 
 /* Why a group that was asked for is not there. */

@@ -130,6 +130,7 @@ pub(crate) struct Index {
     pub(crate) info: Info,
     done: Done,
     tasks: Vec<TaskAt>,
+    cuts: Vec<Cut>,
     /// Offset of the attribute that has the name with this number.
     names: HashMap<u32, usize>,
     by_pid: OnceLock<HashMap<u32, usize>>,
@@ -172,6 +173,10 @@ impl<B: AsRef<[u8]>> Stream<B> {
     /// Totals, and the error that ended the walk if one did.
     pub fn done(&self) -> &Done {
         &self.index.done
+    }
+    /// What was taken out of the stream to keep it, for each user. Empty for an answer as an engine made it.
+    pub fn cuts(&self) -> &[Cut] {
+        &self.index.cuts
     }
     /// Groups that were asked for.
     pub fn asked(&self) -> Groups {
@@ -312,6 +317,7 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
     }
     let mut tasks: Vec<TaskAt> = Vec::new();
     let mut names = HashMap::new();
+    let mut cuts = Vec::new();
     // Where the last task and the filler after it end. The task may go on only there.
     let mut open_end = 0;
     let mut at = 0;
@@ -330,6 +336,12 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
                 task_message(&m, end, open_end, &mut tasks, &mut names, checked)?;
                 open_end = end;
             }
+            MSG_CUT => {
+                if !checked.admit(&Cut::C, m.payload.len()) {
+                    return Err(Error::Malformed(at, "CUT is too short"));
+                }
+                cuts.push(extended(m.payload));
+            }
             NLMSG_NOOP if open_end == at => open_end = end,
             NLMSG_DONE => {
                 if !checked.admit(&Done::C, m.payload.len()) {
@@ -342,7 +354,7 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
                 if done.tasks != tasks.len() as u64 {
                     return Err(Error::Malformed(at, "DONE counts other tasks than there are"));
                 }
-                return Ok(Index { info, done, tasks, names, by_pid: OnceLock::new() });
+                return Ok(Index { info, done, tasks, cuts, names, by_pid: OnceLock::new() });
             }
             _ => {}
         }

@@ -259,6 +259,14 @@ impl StreamWriter {
         self.missing.push(MissingEntry { group: group as u32, reason: reason as u32 });
     }
 
+    /// Say what was taken out of the stream. It stands after all tasks.
+    pub fn cut(&mut self, cut: &Cut) {
+        debug_assert!(self.task.is_none());
+        self.open(MSG_CUT);
+        self.buf.push(cut);
+        self.close();
+    }
+
     /// Complete the task.
     pub fn end_task(&mut self) {
         if !self.missing.is_empty() {

@@ -31,6 +31,7 @@ pub(crate) fn grow(bytes: &[u8]) -> Option<AlignedBuf> {
                 attributes(&message[TASK_HDR..], &mut out);
             }
             MSG_INFO => fixed(message, Info::C.size, &mut out),
+            MSG_CUT => fixed(message, Cut::C.size, &mut out),
             NLMSG_DONE => fixed(message, Done::C.size, &mut out),
             _ => out.extend_padded(message),
         }

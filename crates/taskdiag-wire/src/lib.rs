@@ -48,7 +48,7 @@ pub use buf::AlignedBuf;
 pub use decode::{Error, Stream, decode_request};
 pub use encode::{StreamWriter, encode_features_request, encode_request};
 pub use layout::{
-    ArrayHdr, Attribute, BlobHdr, Done, Entry, Features, GroupRecord, Info, ListEntry,
+    ArrayHdr, Attribute, BlobHdr, Cut, Done, Entry, Features, GroupRecord, Info, ListEntry,
     MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Req, TaskMsg,
 };
 pub use names::{
@@ -123,6 +123,10 @@ pub const MSG_INFO: u16 = 18;
 pub const MSG_TASK: u16 = 19;
 /// Message type of the answer to [`CMD_FEATURES`].
 pub const MSG_FEATURES: u16 = 20;
+/// Message type: what was taken out of the stream ([`Cut`]).
+pub const MSG_CUT: u16 = 21;
+/// The uid in a [`Cut`] for users that are not named, or for what is not of one user.
+pub const CUT_OTHERS: u32 = u32::MAX;
 
 /// The message goes on with the task of the message before it.
 pub const FLAG_CONT: u32 = 1;

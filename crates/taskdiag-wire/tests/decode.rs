@@ -518,3 +518,24 @@ fn random_mutations_never_panic() {
     }
     assert!(ok > 500 && err > 500, "the mutations are too weak or too strong: {ok} ok, {err} bad");
 }
+
+#[test]
+fn what_was_taken_out_is_said_and_older_and_newer_forms_are_read() {
+    let cut = |uid, tasks| build!(Cut { uid, tasks, cut_tasks: 3, cut_bytes: 1 << 40 });
+    let mut w = StreamWriter::new();
+    w.info(&StreamWriter::blank_info());
+    w.begin_task(7, 7);
+    w.end_task();
+    w.cut(&cut(1000, 5));
+    w.cut(&build!(Cut { uid: CUT_OTHERS, answers: 2 }));
+    let bytes = w.finish(Done::default());
+    let s = Stream::parse(bytes.as_bytes()).expect("it is whole");
+    assert_eq!(s.cuts(), [cut(1000, 5), build!(Cut { uid: CUT_OTHERS, answers: 2 })]);
+    assert_eq!((s.len(), s.done().tasks), (1, 1));
+
+    // A newer one is longer. One that is too short is no part of a stream of any version.
+    let longer = [cut(9, 1).as_bytes(), &[0xff; 16]].concat();
+    let whole = stream(&[msg(MSG_CUT, &longer)], 0);
+    assert_eq!(Stream::parse(whole).expect("it is whole").cuts(), [cut(9, 1)]);
+    malformed(&stream(&[msg(MSG_CUT, &[0; 32])], 0), "CUT is too short");
+}

@@ -153,6 +153,8 @@ fn constants() -> Vec<(String, i64)> {
         ("MSG_INFO", MSG_INFO as i64),
         ("MSG_TASK", MSG_TASK as i64),
         ("MSG_FEATURES", MSG_FEATURES as i64),
+        ("MSG_CUT", MSG_CUT as i64),
+        ("CUT_OTHERS", i64::from(CUT_OTHERS)),
         ("VMA_READ", VMA_READ as i64),
         ("VMA_WRITE", VMA_WRITE as i64),
         ("VMA_EXEC", VMA_EXEC as i64),

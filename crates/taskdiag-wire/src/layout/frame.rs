@@ -131,6 +131,24 @@ plain! {
 }
 
 plain! {
+    /// What was taken out of the stream of one user's tasks, to keep the stream.
+    Cut = "task_diag_cut", least 40 {
+        /// Real uid of the tasks, or [`CUT_OTHERS`](crate::CUT_OTHERS).
+        uid: u32,
+        /// 0.
+        reserved: u32,
+        /// Tasks that are left out of the stream.
+        tasks: u64,
+        /// Tasks in the stream with values that are cut or left out.
+        cut_tasks: u64,
+        /// Bytes of such values.
+        cut_bytes: u64,
+        /// Answers before this one that are left out altogether. Only for `CUT_OTHERS`.
+        answers: u64,
+    }
+}
+
+plain! {
     /// Payload of the DONE message.
     Done = "task_diag_done", least 56 {
         /// 0, or a negative errno that ended the walk early.

@@ -25,6 +25,7 @@ pub const FRAMES: &[&CStruct] = &[
     &Info::C,
     &TaskMsg::C,
     &Done::C,
+    &Cut::C,
     &MissingHdr::C,
     &MissingEntry::C,
     &BlobHdr::C,
