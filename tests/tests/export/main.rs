@@ -3,6 +3,7 @@
 
 mod contrib;
 mod exporter;
+mod groups;
 mod hostile;
 mod judges;
 mod otlp;

@@ -124,7 +124,7 @@ pub struct ExportArgs {
     pub limit: usize,
     /// Do children belong to the groups of their parents?
     pub children: bool,
-    /// Is a process named again when its command name has changed?
+    /// Is a process named again when its name, arguments or user have changed?
     pub recheck: bool,
     /// Are empty groups forgotten?
     pub remove_empty: bool,
@@ -237,7 +237,7 @@ pub fn command() -> Command {
                 .help("Make groups by the process_names of FILE, as process-exporter has it; without it, by command name"),
         )
         .arg(table::flag("no-children", "Leave a process without a rule out, even if its parent is in a group"))
-        .arg(table::flag("recheck", "Look for the group of a process again when its command name has changed"))
+        .arg(table::flag("recheck", "Look for the group of a process again when its name, arguments or user have changed; each scrape reads them"))
         .arg(table::flag("remove-empty-groups", "Forget a group when its last process has ended"))
         .next_help_heading("Source")
         .arg(engine())

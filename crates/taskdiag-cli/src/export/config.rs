@@ -3,6 +3,7 @@
 //! The rules are those of its README. A rule has matchers, all of which must match; the first rule that matches wins.
 //! Nothing here asks about processes.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
 use regex::bytes::Regex;
@@ -30,6 +31,15 @@ pub struct Process {
     pub start_unix_ns: i128,
     /// Paths of its control groups.
     pub cgroups: Vec<Vec<u8>>,
+}
+
+impl Process {
+    /// A hash of what can change while the process runs: all but pid and start time.
+    pub fn looks(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.comm, &self.argv, &self.username, &self.cgroups).hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 /// An entry of `exe`: the whole of argv[0] if it has a slash, else its last part.

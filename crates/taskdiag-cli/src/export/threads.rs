@@ -1,9 +1,11 @@
 //! Threads: their states, what they wait for, and accounts of those with the same name in a group.
 //!
 //! As in process-exporter, there are accounts only for threads of processes with several threads, and an account is forgotten when
-//! the last thread of its name has ended.
+//! the last thread of its name has ended. A process that once had several threads is followed until it ends, even while it has one:
+//! its first thread would be new again each time that a second one begins, and count again with all it ever did.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use taskdiag::field::Row;
@@ -12,15 +14,35 @@ use taskdiag::{Choice, Groups, Members, Request, Session, Snapshot, Strategy};
 use super::accounts::Accounts;
 use super::ledger::{Counts, Id, Ledger, NONE, OTHER, STATES, grown, state};
 use super::text::label;
+use super::tracker::TICK_NS;
 use super::values::counts;
 
 #[derive(Debug)]
 struct Known {
     start_ns: u64,
     comm: [u8; 16],
+    /// The number of the last answer that had it.
     seen: u64,
-    account: Id,
+    /// The membership of its process in a group when it joined its account.
+    membership: u64,
+    /// `None`: the last answer lacked it, so it has left its account.
+    account: Option<Id>,
     last: Counts,
+}
+
+/// What is known of the process of a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct OfProcess {
+    /// Its group.
+    pub group: Id,
+    /// A number that changes when the process moves to another group. The group's own number may be in use again.
+    pub membership: u64,
+    /// Has it several threads at present?
+    pub has_several: bool,
+    /// Has it several threads, or had it several before?
+    pub is_followed: bool,
+    /// What threads that began before this time since boot had done when they are first seen, does not count, ns.
+    pub counts_from_ns: u64,
 }
 
 /// What is known of threads.
@@ -61,22 +83,22 @@ impl Threads {
     pub fn skip(&mut self) {
         self.states = None;
         self.wchans.clear();
-        self.leave(|_| true);
+        self.leave(|_| (true, true));
     }
-    /// Forgets threads, and the accounts that have no others.
-    fn leave(&mut self, is_gone: impl Fn(&Known) -> bool) {
+    /// Lets threads leave their accounts or be forgotten, as `is_gone` says of each, and forgets accounts that have no others.
+    fn leave(&mut self, is_gone: impl Fn(&Known) -> (bool, bool)) {
         let names = &mut self.names;
         self.known.retain(|_, known| {
-            let is_gone = is_gone(known);
-            if is_gone {
-                names.leave(known.account);
+            let (leaves, is_forgotten) = is_gone(known);
+            if let Some(account) = known.account.take_if(|_| leaves) {
+                names.leave(account);
             }
-            !is_gone
+            !is_forgotten
         });
         names.forget_old();
     }
-    /// Requests all threads. `group` gives the group of a process, and whether it has several threads. Threads that began before
-    /// `first`, a time since boot, count from now on, unless all are to count from their start. Returns the engines that answered.
+    /// Requests all threads. `process` gives what is known of a process in a group. Returns the engines that answered, and the time
+    /// since boot when the walk began, ns.
     ///
     /// # Errors
     /// There is no answer.
@@ -84,9 +106,8 @@ impl Threads {
         &mut self,
         engine: Choice,
         accounts: &mut Accounts,
-        group: &dyn Fn(u32) -> Option<(Id, bool)>,
-        first: (u64, bool),
-    ) -> Result<Vec<&'static str>, String> {
+        process: &dyn Fn(u32) -> Option<OfProcess>,
+    ) -> Result<(Vec<&'static str>, u64), String> {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => {
@@ -103,10 +124,10 @@ impl Threads {
             }
         };
         let done = session.refresh().map_err(|e| e.to_string()).and_then(|snapshot| {
-            self.take(snapshot, accounts, group, first)?;
+            self.take(snapshot, accounts, process)?;
             let mut engines: Vec<_> = snapshot.served().iter().map(|s| s.engine.name()).collect();
             engines.dedup();
-            Ok(engines)
+            Ok((engines, snapshot.stream().info().boottime_ns))
         });
         self.session = Some(session);
         done
@@ -115,8 +136,7 @@ impl Threads {
         &mut self,
         snapshot: &Snapshot,
         accounts: &mut Accounts,
-        group: &dyn Fn(u32) -> Option<(Id, bool)>,
-        (first_ns, from_start): (u64, bool),
+        process: &dyn Fn(u32) -> Option<OfProcess>,
     ) -> Result<(), String> {
         if snapshot.stream().done().error != 0 {
             return Err(String::from("the list of threads ended early"));
@@ -130,13 +150,14 @@ impl Threads {
             let row = Row::new(task);
             let letter = row.state().unwrap_or(b'?');
             *states.entry(letter).or_default() += 1;
-            let Some((id, has_several)) = group(task.tgid()) else { continue };
+            let Some(process) = process(task.tgid()) else { continue };
+            let id = process.group;
             of_group.entry(id).or_default()[state(letter)] += 1;
             if self.has_wchan {
                 self.note_wchan(&row, id);
             }
-            if has_several {
-                self.count(&row, accounts.labels(id), (first_ns, from_start));
+            if process.is_followed {
+                self.count(&row, accounts.labels(id), process);
             }
         }
         self.name_wchans(accounts);
@@ -145,9 +166,10 @@ impl Threads {
         }
         self.states = Some(states);
         // At the end, so that an account stays if another thread with its name began meanwhile. A counter must not fall from one
-        // answer to the next, but an account that an answer lacks may begin again.
+        // answer to the next, but an account that an answer lacks may begin again. The counters of a thread are kept for one more
+        // answer: if only one answer lacks it, what it did before must not count again.
         let scans = self.scans;
-        self.leave(|known| known.seen < scans);
+        self.leave(|known| (known.seen < scans, known.seen + 1 < scans));
         Ok(())
     }
     fn note_wchan(&mut self, row: &Row<'_>, id: Id) {
@@ -175,43 +197,57 @@ impl Threads {
         }
         self.waits.clear();
     }
-    fn count(&mut self, row: &Row<'_>, group: &str, (first_ns, from_start): (u64, bool)) {
+    fn count(&mut self, row: &Row<'_>, group: &str, process: OfProcess) {
         let Some(base) = row.base else { return };
         let start_ns = base.start_time_ns().unwrap_or(0);
         let new = counts(row);
-        let labels = || {
-            let name = row.comm.unwrap_or(b"?");
-            format!("{group},{}", label("threadname", name))
-        };
-        let tid = row.view.pid();
-        let same = |k: &Known| k.start_ns == start_ns && k.comm == base.comm;
-        let (account, by) = match self.known.get_mut(&tid) {
-            Some(known) if same(known) => {
-                known.seen = self.scans;
-                (known.account, grown(&mut known.last, &new))
+        let known = self.known.entry(row.view.pid());
+        // Another engine may have rounded the start time to a tick.
+        let is_same = |k: &Known| k.start_ns.abs_diff(start_ns) <= TICK_NS;
+        let (known, by) = match known {
+            Entry::Occupied(known) if is_same(known.get()) => {
+                let known = known.into_mut();
+                let by = grown(&mut known.last, &new);
+                (known, by)
             }
-            _ => {
-                let account = self.names.join(labels());
-                let known =
-                    Known { start_ns, comm: base.comm, seen: self.scans, account, last: new };
-                let before = self.known.insert(tid, known);
-                // What the thread did under its old name stays in the account of that name.
-                let renamed = before.as_ref().is_some_and(|b| b.start_ns == start_ns);
-                let mut last = before.as_ref().map_or(new, |b| b.last);
-                if let Some(before) = before {
-                    self.names.leave(before.account);
-                }
-                let by = match renamed {
-                    true => grown(&mut last, &new),
-                    false if from_start || start_ns > first_ns => new,
-                    false => new.map(|n| if n == NONE { n } else { 0 }),
+            known => {
+                // It began after the last walk, or its process was not followed then. If it is older, it was counted before.
+                let counts_all = start_ns.saturating_add(TICK_NS) > process.counts_from_ns;
+                let by = new.map(|n| if counts_all || n == NONE { n } else { 0 });
+                let this = Known {
+                    start_ns,
+                    comm: base.comm,
+                    seen: 0,
+                    membership: process.membership,
+                    account: None,
+                    last: new,
                 };
-                (account, by)
+                let known = match known {
+                    Entry::Occupied(mut known) => {
+                        if let Some(account) = known.insert(this).account {
+                            self.names.leave(account);
+                        }
+                        known.into_mut()
+                    }
+                    Entry::Vacant(known) => known.insert(this),
+                };
+                (known, by)
             }
         };
+        known.seen = self.scans;
+        // What the thread did under its old name, or in the old group of its process, stays in that account.
+        let is_moved = known.comm != base.comm || known.membership != process.membership;
+        (known.comm, known.membership) = (base.comm, process.membership);
+        if let Some(account) = known.account.take_if(|_| is_moved) {
+            self.names.leave(account);
+        }
+        let account = *known.account.get_or_insert_with(|| {
+            let name = label("threadname", row.comm.unwrap_or(b"?"));
+            self.names.join(format!("{group},{name}"))
+        });
         let account = self.names.account(account);
         account.grow(&by);
-        account.now.tasks += 1;
+        account.now.tasks += u64::from(process.has_several);
     }
 }
 
@@ -250,8 +286,14 @@ mod tests {
         /// Takes an answer, and returns the threads and the CPU time of each name.
         fn take(&mut self, threads: &[(u32, &str, u64)]) -> Vec<(String, u64, u64)> {
             let Scans(all, accounts, id) = self;
-            let group = |_| Some((*id, true));
-            all.take(&answer(threads), accounts, &group, (0, false)).expect("it is whole");
+            let process = OfProcess {
+                group: *id,
+                membership: 1,
+                has_several: true,
+                is_followed: true,
+                counts_from_ns: 0,
+            };
+            all.take(&answer(threads), accounts, &|_| Some(process)).expect("it is whole");
             self.names()
         }
         fn names(&self) -> Vec<(String, u64, u64)> {

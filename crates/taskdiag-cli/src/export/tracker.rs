@@ -6,7 +6,7 @@
 //! in the next one. Counters that are added up for months must not count it twice. So the last counters of a process are kept here,
 //! until two answers in a row lack it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use taskdiag::field::{OwnerNames, Row};
@@ -19,7 +19,7 @@ use super::accounts::Accounts;
 use super::config::{Config, Process};
 use super::ledger::{Counts, Id, NONE, grown, state};
 use super::places::{Places, Where};
-use super::threads::Threads;
+use super::threads::{OfProcess, Threads};
 use super::top::Top;
 use super::values::{Gauges, counts, note_gaps};
 use crate::args::export::Families;
@@ -43,7 +43,7 @@ const AGAIN: Duration = Duration::from_secs(300);
 /// How often `IDENTITY` is requested for a new process: twice, because systemd moves it to its control group after the fork.
 const TIMES: u8 = 2;
 /// Start times in /proc are rounded down to a tick, which is at most this long.
-const TICK_NS: u64 = 10_000_000;
+pub(super) const TICK_NS: u64 = 10_000_000;
 
 /// What to follow, and how.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct Options {
     pub families: Families,
     /// Do children of a process in a group, for which there is no rule, belong to that group?
     pub children: bool,
-    /// Is a process named again if its command name has changed?
+    /// Is a process named again if what the rules look at has changed?
     pub recheck: bool,
     /// Does a process that began before the first answer count with all it did? Else it counts from then on.
     pub from_start: bool,
@@ -93,6 +93,16 @@ struct Known {
     /// Its counters. `None`: they were never read.
     last: Option<Counts>,
     threads: u32,
+    /// Has it several threads, or had it several before?
+    had_several: bool,
+    /// What its threads did before this time since boot was counted in time or does not count, ns.
+    threads_from_ns: u64,
+    /// The number of its present membership in a group.
+    membership: u64,
+    /// A hash of what the rules of groups look at.
+    looks: u64,
+    /// Is it in the group of an ancestor?
+    is_inherited: bool,
 }
 
 /// How requesting works: counts and times of this program.
@@ -124,6 +134,8 @@ pub struct Tracker {
     session: Option<Session>,
     owners: OwnerNames,
     known: HashMap<u32, Known>,
+    /// How often a process has joined a group.
+    memberships: u64,
     first_ns: Option<u64>,
     again: Instant,
     /// Groups of the configuration.
@@ -148,6 +160,7 @@ impl Tracker {
             session: None,
             owners: OwnerNames::default(),
             known: HashMap::new(),
+            memberships: 0,
             first_ns: None,
             again: Instant::now(),
             accounts: Accounts::new(options.limit, keep),
@@ -211,7 +224,7 @@ impl Tracker {
             self.health.boot_unix_s = boot_ns.div_euclid(1_000_000_000) as i64;
         }
         let asked = self.whom_to_ask(snapshot);
-        self.identify(&asked)?;
+        self.identify(&asked, first_ns)?;
         self.accounts.begin();
         self.places.begin();
         self.top.begin(now_ns);
@@ -245,6 +258,7 @@ impl Tracker {
             };
             let threads = row.stat.and_then(Stat::num_threads);
             known.threads = threads.unwrap_or(1);
+            known.had_several |= known.threads > 1;
             let gauges = Gauges::of(&row, known.start_ns, threads);
             if let Member::Of(id) = known.group {
                 self.accounts.add(id, &by, &gauges, state(letter));
@@ -259,30 +273,35 @@ impl Tracker {
             self.top.choose(self.options.top, self.options.top_pids);
         }
         self.forget_ended(seen);
-        self.walk_threads(first_ns)
+        self.walk_threads()
     }
     /// Requests threads for their states and accounts, if one of the families needs them.
-    fn walk_threads(&mut self, first_ns: u64) -> Result<(), String> {
+    fn walk_threads(&mut self) -> Result<(), String> {
         let families = self.options.families;
-        let many = self.known.values().any(|k| k.threads > 1 && k.group != Member::None);
+        let many = self.known.values().any(|k| k.had_several && k.group != Member::None);
         if !(families.wchan || families.threads && many) {
             self.threads.skip();
             return Ok(());
         }
         let known = &self.known;
-        let group = |pid: u32| {
+        let process = |pid: u32| {
             let process = known.get(&pid)?;
             match process.group {
-                Member::Of(id) => Some((id, process.threads > 1)),
+                Member::Of(group) => Some(OfProcess {
+                    group,
+                    membership: process.membership,
+                    has_several: process.threads > 1,
+                    is_followed: process.had_several,
+                    counts_from_ns: process.threads_from_ns,
+                }),
                 _ => None,
             }
         };
-        let engines = self.threads.scrape(
-            self.options.engine,
-            &mut self.accounts,
-            &group,
-            (first_ns, self.options.from_start),
-        )?;
+        let (engines, at_ns) =
+            self.threads.scrape(self.options.engine, &mut self.accounts, &process)?;
+        for known in self.known.values_mut().filter(|k| k.had_several) {
+            known.threads_from_ns = at_ns;
+        }
         self.health.engines.extend(engines.into_iter().map(|e| (e, "threads")));
         Ok(())
     }
@@ -297,7 +316,8 @@ impl Tracker {
     /// The processes that have to be identified: those that are new, that run another program, or whose turn it is. Forgets an
     /// ended process whose pid is in use again.
     fn whom_to_ask(&mut self, snapshot: &Snapshot) -> Vec<u32> {
-        let all = self.again.elapsed() >= AGAIN;
+        // A program may write over its arguments at any time, and nothing else shows that.
+        let all = self.options.recheck || self.again.elapsed() >= AGAIN;
         if all {
             self.again = Instant::now();
         }
@@ -322,7 +342,7 @@ impl Tracker {
         asked
     }
     /// Requests `IDENTITY` for these processes, and puts new ones into groups.
-    fn identify(&mut self, pids: &[u32]) -> Result<(), String> {
+    fn identify(&mut self, pids: &[u32], first_ns: u64) -> Result<(), String> {
         if pids.is_empty() {
             return Ok(());
         }
@@ -349,19 +369,20 @@ impl Tracker {
             let Some(base) = row.base else { continue };
             let start_ns = base.start_time_ns().unwrap_or(0);
             let place = self.places.find(&row, self.options.families);
+            let known = self.known.get(pid);
+            // The second look decides again: a process is often first seen between its fork and exec.
+            let is_decided_again = known.is_none_or(|k| k.asked < TIMES) || self.options.recheck;
+            let process = is_decided_again.then(|| self.process(&row, boot_ns));
+            let looks = process.as_ref().map_or(0, Process::looks);
             match self.known.get_mut(pid) {
                 Some(known) if known.start_ns.abs_diff(start_ns) <= TICK_NS => {
-                    let other_name = known.comm != base.comm;
+                    let is_second = known.asked < TIMES;
                     (known.comm, known.asked) = (base.comm, TIMES.min(known.asked + 1));
                     let before = std::mem::replace(&mut known.place, place);
                     self.places.leave(&before);
-                    if other_name && self.options.recheck {
-                        if let Member::Of(id) =
-                            std::mem::replace(&mut known.group, Member::Undecided)
-                        {
-                            self.accounts.leave(id);
-                        }
-                        new.push((*pid, self.process(&row, boot_ns)));
+                    if let Some(process) = process.filter(|_| is_second || known.looks != looks) {
+                        known.looks = looks;
+                        new.push((*pid, process));
                     }
                 }
                 // Another process has the pid by now. The next answer has it.
@@ -377,13 +398,18 @@ impl Tracker {
                         place,
                         last: None,
                         threads: 1,
+                        had_several: false,
+                        threads_from_ns: if self.options.from_start { 0 } else { first_ns },
+                        membership: 0,
+                        looks,
+                        is_inherited: false,
                     };
                     self.known.insert(*pid, known);
-                    new.push((*pid, self.process(&row, boot_ns)));
+                    new.extend(process.map(|process| (*pid, process)));
                 }
             }
         }
-        self.decide(&new);
+        self.decide(&new, info.boottime_ns);
         Ok(())
     }
     /// The values of a process that the rules need.
@@ -413,17 +439,80 @@ impl Tracker {
             },
         }
     }
-    /// Puts new processes into groups: first those that fit a rule, then those with an ancestor in a group.
-    fn decide(&mut self, new: &[(u32, Process)]) {
+    /// Puts processes into groups, those that fit a rule first, then those with an ancestor in a group. Those that were in the
+    /// group of a process that moves go with it. `now_ns` is the time since boot.
+    fn decide(&mut self, new: &[(u32, Process)], now_ns: u64) {
+        // Accounts are left at the end, so that their numbers are not in use again before.
+        let mut before: HashMap<u32, Member> = HashMap::new();
+        for (pid, _) in new {
+            before.insert(*pid, self.undecide(*pid));
+        }
         for (pid, process) in new {
             if let Some(name) = self.options.config.name(process) {
                 let id = self.accounts.join(&name);
-                self.known.get_mut(pid).expect("it was just put there").group = Member::Of(id);
+                let known = self.known.get_mut(pid).expect("it was just put there");
+                (known.group, known.is_inherited) = (Member::Of(id), false);
             }
         }
-        for (pid, _) in new {
+        self.inherit(new.iter().map(|(pid, _)| *pid));
+        let has_moved = |(pid, before): (&u32, &Member)| {
+            *before != Member::Undecided && self.known[pid].group != *before
+        };
+        if self.options.children && before.iter().any(has_moved) {
+            let moved: HashSet<u32> =
+                before.iter().filter(|one| has_moved(*one)).map(|(pid, _)| *pid).collect();
+            let is_left = |pid: &u32| !before.contains_key(pid) && self.heir_of_one(*pid, &moved);
+            let left: Vec<u32> = self.known.keys().copied().filter(is_left).collect();
+            for pid in &left {
+                before.insert(*pid, self.undecide(*pid));
+            }
+            self.inherit(left.into_iter());
+        }
+        for (pid, before) in before {
+            let known = self.known.get_mut(&pid).expect("it was just looked at");
+            if known.group != before {
+                self.memberships += 1;
+                known.membership = self.memberships;
+                if before != Member::Undecided {
+                    known.threads_from_ns = now_ns;
+                }
+            }
+            if let Member::Of(id) = before {
+                self.accounts.leave(id);
+            }
+        }
+    }
+    fn undecide(&mut self, pid: u32) -> Member {
+        let known = self.known.get_mut(&pid).expect("it is known");
+        std::mem::replace(&mut known.group, Member::Undecided)
+    }
+    /// Is a process in the group of one of these, by way of parents that are so, too?
+    fn heir_of_one(&self, pid: u32, of: &HashSet<u32>) -> bool {
+        let mut line = Vec::new();
+        let mut at = pid;
+        while let Some(known) = self.known.get(&at).filter(|k| k.is_inherited) {
+            // Parents can form a circle if pids are reused between two answers.
+            if line.contains(&at) {
+                return false;
+            }
+            line.push(at);
+            at = known.ppid;
+            // The parent may have ended, and a younger process may have its pid.
+            let is_older = |k: &Known| k.start_ns <= known.start_ns.saturating_add(TICK_NS);
+            if !self.known.get(&at).is_some_and(is_older) {
+                return false;
+            }
+            if of.contains(&at) {
+                return true;
+            }
+        }
+        false
+    }
+    /// Puts those of these processes that fit no rule into the groups of their ancestors.
+    fn inherit(&mut self, pids: impl Iterator<Item = u32>) {
+        for pid in pids {
             let mut line = Vec::new();
-            let mut at = *pid;
+            let mut at = pid;
             let group = loop {
                 match self.known.get(&at) {
                     Some(known) if known.group == Member::Undecided => {
@@ -443,7 +532,8 @@ impl Tracker {
                 if let Member::Of(id) = group {
                     self.accounts.hold(id);
                 }
-                self.known.get_mut(&pid).expect("it was just looked at").group = group;
+                let known = self.known.get_mut(&pid).expect("it was just looked at");
+                (known.group, known.is_inherited) = (group, true);
             }
         }
     }
