@@ -7,7 +7,7 @@
 #define TASKDIAG_SOCKETS_H
 
 enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10, AF_NETLINK = 16, AF_PACKET = 17 };
-enum { SOCK_STREAM = 1, SOCK_DGRAM = 2, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_UDPLITE = 136 };
+enum { SOCK_STREAM = 1, SOCK_DGRAM = 2, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_UDPLITE = 136, IPPROTO_MPTCP = 262 };
 enum { TCP_LISTEN = 10 };
 
 /* Sets of members as bits of `valid`. */
@@ -56,6 +56,13 @@ GROUP_FN queues(u64 sk)
 	u32 v;
 
 	if (e->state == TCP_LISTEN) {
+		/* Connections to a listener with multipath TCP wait at its first subflow. */
+		if (e->protocol == IPPROTO_MPTCP) {
+			sk = RD_MAY(u64, sk, MPTCP_FIRST);
+			GAP();
+			if (!sk)
+				return 0;
+		}
 		e->recv_queue_bytes = e->family == AF_UNIX ? RD(u32, sk, SK_QUEUE_LEN) :
 							     RD(u32, sk, SK_BACKLOG);
 		e->send_queue_bytes = RD(u32, sk, SK_MAX_BACKLOG);
