@@ -266,6 +266,28 @@ static void event_files(const char *dir)
 	mq_unlink("/mktask");
 }
 
+/* Sockets with multipath TCP, as each server has that is made with Go 1.24 or newer. */
+static void multipath(void)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	socklen_t len = sizeof(in);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_MPTCP), client;
+
+	if (fd < 0)
+		return;
+	must(bind(fd, (struct sockaddr *)&in, sizeof(in)));
+	must(listen(fd, 7));
+	must(getsockname(fd, (struct sockaddr *)&in, &len));
+	file("mptcp_listen", fd);
+	fact("mptcp_port", "%d", ntohs(in.sin_port));
+	client = must(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_MPTCP));
+	must(connect(client, (struct sockaddr *)&in, sizeof(in)));
+	file("mptcp_client", client);
+	file("mptcp_server", must(accept4(fd, NULL, NULL, SOCK_CLOEXEC)));
+	client = must(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_MPTCP));
+	must(connect(client, (struct sockaddr *)&in, sizeof(in)));
+}
+
 static void socket_files(void)
 {
 	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
@@ -288,6 +310,13 @@ static void socket_files(void)
 	file("tcp_client", client);
 	file("tcp_server", must(accept4(fd, NULL, NULL, SOCK_CLOEXEC)));
 	must(write(client, "12345", 5));
+	/* Two that wait to be accepted. */
+	must(connect(must(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), (struct sockaddr *)&in, sizeof(in)));
+	must(connect(must(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), (struct sockaddr *)&in, sizeof(in)));
+	fd = must(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	must(connect(fd, (struct sockaddr *)&in, sizeof(in)));
+	file("udp_connected", fd);
+	multipath();
 	fd = must(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	len = sizeof(in6);
 	if (!bind(fd, (struct sockaddr *)&in6, sizeof(in6))) {

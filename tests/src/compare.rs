@@ -17,6 +17,25 @@ const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("fd_count.size", "in /proc/PID/status, which is not read for FD_COUNT alone"),
 ];
 
+/// The same for members of list entries.
+fn is_not_everywhere(list: &str, member: &str, entry: &Row) -> bool {
+    let is = |key: &str, n: i32| entry.get(key) == Some(&Value::Num(n.into()));
+    match (list, member) {
+        // In smaps, which is read for VMA_STAT only.
+        ("task_diag_vma", "flags") => true,
+        // No list of the kernel has them, only their protocol's name.
+        ("task_diag_socket", "netns" | "protocol" | "state" | "type")
+            if is("family", libc::AF_VSOCK) || is("family", libc::AF_XDP) =>
+        {
+            true
+        }
+        ("task_diag_socket", "state") => is("family", libc::AF_PACKET),
+        // Not in /proc/net/raw, which is read where the kernel cannot list raw sockets otherwise.
+        ("task_diag_socket", "ifindex") => is("type", libc::SOCK_RAW),
+        _ => false,
+    }
+}
+
 /// Fields that only grow.
 fn rises(key: &str) -> bool {
     let group = key.split('.').next();
@@ -184,6 +203,14 @@ fn compare_lists(key: (Group, &'static str), a1: &Task, b: &Task, a2: &Task, out
         }
         for what in differences(theirs, ours, &[]) {
             out.differences.insert(format!("task {} {} {what}", b.pid, key.1));
+        }
+        // A value that only one engine knows is a difference, as it is for a record.
+        let alone = theirs.keys().chain(ours.keys()).filter(|k| !both.contains(k));
+        for member in alone.filter(|k| !is_not_everywhere(key.1, k, theirs)) {
+            out.differences.insert(format!(
+                "task {} {} {member}: one does not know it of {theirs:?}",
+                b.pid, key.1
+            ));
         }
     }
 }

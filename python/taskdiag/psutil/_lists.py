@@ -148,7 +148,8 @@ def _connection(fd, family, protocol, state, laddr, lport, raddr, rport, path):
     if not lport or (protocol == "TCP" and state == "CLOSE"):
         # Neither connected nor listening: /proc/net, which psutil reads, does not have it.
         return None
-    local = t.addr(laddr, lport)
-    remote = t.addr(raddr, rport) if rport else ()
+    # psutil leaves out the interface of a link-local address.
+    local = t.addr(laddr.partition("%")[0], lport)
+    remote = t.addr(raddr.partition("%")[0], rport) if rport else ()
     return t.pconn(fd, FAMILIES[family], kind, local, remote, (state or "NONE") if protocol == "TCP" else "NONE")
 

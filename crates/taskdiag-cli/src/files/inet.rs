@@ -15,9 +15,12 @@ pub struct Inet {
     family: Option<u16>,
     /// Name in capitals.
     protocol: Option<String>,
-    hosts: Option<Vec<IpAddr>>,
+    hosts: Option<Vec<Host>>,
     ports: Option<Vec<RangeInclusive<u16>>>,
 }
+
+/// An address, and the number of the interface that it belongs to, if one was given.
+type Host = (IpAddr, Option<u32>);
 
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
@@ -59,7 +62,7 @@ impl Inet {
                     Some(parts) => parts,
                     None => return Err(bad(spec, "the ']' is missing")),
                 },
-                None if after.parse::<IpAddr>().is_ok() => (after, ""),
+                None if scoped(after).is_some() => (after, ""),
                 None => after.split_at(after.find(':').unwrap_or(after.len())),
             };
             out.hosts = Some(hosts(spec, host)?);
@@ -77,8 +80,7 @@ impl Inet {
         if !files::is_inet(s.raw) {
             return false;
         }
-        let is = |name: &str| files::protocol(s).is_some_and(|p| p == name);
-        if self.protocol.as_deref().is_some_and(|p| !is(p)) {
+        if self.protocol.as_deref().is_some_and(|p| !is_protocol(s, p)) {
             return false;
         }
         let family = |is: u16| self.family.is_none_or(|f| f == is);
@@ -93,7 +95,11 @@ impl Inet {
             }
             // An IPv4 address that a socket of IPv6 has is one of IPv4, as lsof has it.
             let ip = ip.to_canonical();
-            let host = |hosts: &Vec<IpAddr>| hosts.contains(&ip);
+            let host = |hosts: &Vec<Host>| {
+                hosts.iter().any(|(h, scope)| {
+                    *h == ip && scope.is_none_or(|n| files::scope(s, ip) == Some(n))
+                })
+            };
             family(if ip.is_ipv4() { AF_INET } else { AF_INET6 })
                 && self.hosts.as_ref().is_none_or(host)
                 && self.ports.as_ref().is_none_or(|p| p.iter().any(|r| r.contains(&port)))
@@ -101,13 +107,35 @@ impl Inet {
     }
 }
 
-fn hosts(spec: &str, host: &str) -> Result<Vec<IpAddr>, Exit> {
-    if let Ok(ip) = host.parse::<IpAddr>() {
-        return Ok(vec![ip.to_canonical()]);
+/// Is this the name of its protocol? Multipath TCP is TCP, too.
+fn is_protocol(s: &Entry<'_, Socket>, name: &str) -> bool {
+    match name {
+        "MPTCP" => files::is_multipath(s),
+        _ => files::protocol(s).is_some_and(|p| p == name),
+    }
+}
+
+/// An address, which may have a scope: the number or the name of an interface.
+fn scoped(text: &str) -> Option<Host> {
+    let Some((ip, scope)) = text.split_once('%') else {
+        return text.parse::<IpAddr>().ok().map(|ip| (ip.to_canonical(), None));
+    };
+    let ip: std::net::Ipv6Addr = ip.parse().ok()?;
+    let index = scope.parse().ok().or_else(|| {
+        let name = std::ffi::CString::new(scope).ok()?;
+        // SAFETY: the name ends in NUL.
+        Some(unsafe { libc::if_nametoindex(name.as_ptr()) }).filter(|n| *n != 0)
+    })?;
+    Some((ip.into(), Some(index)))
+}
+
+fn hosts(spec: &str, host: &str) -> Result<Vec<Host>, Exit> {
+    if let Some(host) = scoped(host) {
+        return Ok(vec![host]);
     }
     let found = (host, 0).to_socket_addrs();
     let found = found.map_err(|e| bad(spec, &format!("the host '{host}' is not found ({e})")))?;
-    Ok(found.map(|a| a.ip().to_canonical()).collect())
+    Ok(found.map(|a| (a.ip().to_canonical(), None)).collect())
 }
 
 fn ports(spec: &str, list: &str, protocol: Option<&str>) -> Result<Vec<RangeInclusive<u16>>, Exit> {
@@ -165,7 +193,7 @@ impl States {
             return Err(bad(String::from("the ':' is missing")));
         };
         let mut out = States { protocol: protocol.to_ascii_uppercase(), only: vec![], not: vec![] };
-        if out.protocol != "TCP" {
+        if !["TCP", "MPTCP", "UDP", "UDPLITE"].contains(&out.protocol.as_str()) {
             return Err(bad(format!("'{protocol}' has no states here")));
         }
         for item in list.split(',') {
@@ -187,7 +215,7 @@ impl States {
         if !files::is_inet(s.raw) {
             return true;
         }
-        if files::protocol(s).is_none_or(|p| p != self.protocol) {
+        if !is_protocol(s, &self.protocol) {
             return self.only.is_empty();
         }
         let Some(state) = files::state(s) else { return self.only.is_empty() };

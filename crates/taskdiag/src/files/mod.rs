@@ -30,7 +30,9 @@ pub use ends::{End, Ends};
 pub use holders::{Gap, Holder, Holders, holders};
 pub use locks::{Lock, Locks};
 pub use row::{Access, OpenFile, PathName, What, major_minor};
-pub use socket::{Side, address, is_inet, protocol, state, write_address};
+pub use socket::{
+    Side, address, address_text, is_inet, is_multipath, protocol, scope, state, write_address,
+};
 pub use words::{TYPES, family_name, protocol_name, state_name, state_number};
 
 /// A process, or a thread that unshared its files, with the data that is needed to list its files.

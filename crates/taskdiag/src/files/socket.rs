@@ -34,6 +34,29 @@ pub fn address(s: &Entry<'_, Socket>, side: Side) -> Option<(IpAddr, u16)> {
     Some((ip, port))
 }
 
+/// Whether this is a TCP socket with multipath TCP. Its [`protocol`] is TCP, because it is one for all who connect to it, and
+/// `ss` and lsof list it so. Servers made with Go 1.24 or newer listen on such sockets.
+pub fn is_multipath(s: &Entry<'_, Socket>) -> bool {
+    is_inet(s.raw) && s.protocol().is_some_and(|p| i32::from(p) == libc::IPPROTO_MPTCP)
+}
+
+/// The interface that a link-local address belongs to: such an address means nothing without it. Kernels number
+/// interfaces in each network namespace.
+pub fn scope(s: &Entry<'_, Socket>, ip: IpAddr) -> Option<u32> {
+    let IpAddr::V6(v6) = ip else { return None };
+    let link_local =
+        v6.is_unicast_link_local() || matches!(v6.octets(), [0xff, b, ..] if b & 0xf == 2);
+    s.ifindex().filter(|index| link_local && *index != 0)
+}
+
+/// The address in text, with the scope of [`scope`]: `127.0.0.1`, `fe80::1%2`.
+pub fn address_text(s: &Entry<'_, Socket>, ip: IpAddr) -> String {
+    match scope(s, ip) {
+        Some(index) => format!("{ip}%{index}"),
+        None => ip.to_string(),
+    }
+}
+
 /// Writes `127.0.0.1:80`, `[::1]:80` or `*:80`. A port of 0 is `*`.
 pub fn write_address(out: &mut Vec<u8>, ip: IpAddr, port: u16) {
     let text = match ip {
@@ -55,6 +78,7 @@ pub fn protocol(s: &Entry<'_, Socket>) -> Option<String> {
         libc::AF_INET | libc::AF_INET6 if s.r#type() == Some(libc::SOCK_RAW as u16) => {
             (Some("RAW"), 0)
         }
+        libc::AF_INET | libc::AF_INET6 if is_multipath(s) => (Some("TCP"), 0),
         libc::AF_INET | libc::AF_INET6 => (words::protocol_name(number?), number?),
         libc::AF_UNIX => (words::socket_kind(s.r#type()?), s.r#type()?),
         libc::AF_NETLINK => (words::netlink_name(number?), number?),
@@ -73,7 +97,8 @@ pub fn state(s: &Entry<'_, Socket>) -> Option<&'static str> {
             libc::IPPROTO_TCP | libc::IPPROTO_MPTCP | libc::IPPROTO_SCTP | libc::IPPROTO_DCCP => {
                 words::state_name(state)
             }
-            _ => None,
+            // The others have no states of a connection, but the kernel marks those that have a peer.
+            _ => words::state_name(state).filter(|s| *s == "ESTABLISHED"),
         },
         _ => None,
     }
@@ -81,15 +106,23 @@ pub fn state(s: &Entry<'_, Socket>) -> Option<&'static str> {
 
 /// Writes `127.0.0.1:80->127.0.0.1:5000 (ESTABLISHED)`.
 pub(super) fn write_inet(out: &mut Vec<u8>, s: &Entry<'_, Socket>) {
+    let write = |out: &mut Vec<u8>, ip: IpAddr, port| match scope(s, ip) {
+        Some(index) => {
+            write_address(out, ip, port);
+            let at = out.iter().rposition(|b| *b == b']').expect("an IPv6 address");
+            out.splice(at..at, format!("%{index}").bytes());
+        }
+        None => write_address(out, ip, port),
+    };
     match address(s, Side::Local) {
-        Some((ip, port)) => write_address(out, ip, port),
+        Some((ip, port)) => write(out, ip, port),
         None => out.push(b'?'),
     }
     if let Some((ip, port)) =
         address(s, Side::Peer).filter(|(ip, p)| *p != 0 || !ip.is_unspecified())
     {
         out.extend_from_slice(b"->");
-        write_address(out, ip, port);
+        write(out, ip, port);
     }
     if let Some(state) = state(s) {
         out.extend_from_slice(format!(" ({state})").as_bytes());

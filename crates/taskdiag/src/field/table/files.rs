@@ -271,21 +271,21 @@ fn flags<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
 fn side<'a>(
     row: &Row<'a>,
     side: Side,
-    get: impl FnOnce(std::net::IpAddr, u16) -> Value<'a>,
+    get: impl FnOnce(&Entry<'a, Socket>, std::net::IpAddr, u16) -> Value<'a>,
 ) -> Value<'a> {
     of_inet(row, |s| match files::address(s, side)? {
         // An end that is not there.
         (ip, 0) if side == Side::Peer && ip.is_unspecified() => Some(Value::ABSENT),
-        (ip, port) => Some(get(ip, port)),
+        (ip, port) => Some(get(s, ip, port)),
     })
 }
 
 fn address<'a>(row: &Row<'a>, which: Side) -> Value<'a> {
-    side(row, which, |ip, _| text(ip.to_string()))
+    side(row, which, |s, ip, _| text(files::address_text(s, ip)))
 }
 
 fn port<'a>(row: &Row<'a>, which: Side) -> Value<'a> {
-    side(row, which, |_, port| uint(port))
+    side(row, which, |_, _, port| uint(port))
 }
 
 fn ends<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
@@ -405,7 +405,7 @@ pub const FIELDS: &[Field] = &[
         Some(files::family_name(family).map_or_else(number, Value::Word))
     })),
     row!("protocol" "PROTO" 9 Left [FD] Text None Plain, "sock_diag(7), struct sock",
-        "Protocol of a socket; of a unix socket its type", {"proto" "PROTO"},
+        "Protocol of a socket, TCP also with multipath TCP; of a unix socket its type", {"proto" "PROTO"},
         |_, row| of_socket(row, |s| files::protocol(s).map(text))),
     row!("sockstate" "STATE" 11 Left [FD] Text None Plain, "sock_diag(7), struct sock",
     "State of a socket: ESTABLISHED, LISTEN and so on", {},
@@ -417,7 +417,7 @@ pub const FIELDS: &[Field] = &[
         Some(word(files::state(s)).unwrap_or(Value::ABSENT))
     })),
     row!("laddr" "LADDR" 15 Left [FD] Text None Plain, "sock_diag(7), struct sock",
-        "Local address", {}, |_, row| address(row, Side::Local)),
+        "Local address, fe80:: with the number of its interface: fe80::1%2", {}, |_, row| address(row, Side::Local)),
     row!("lport" "LPORT" 5 Right [FD] Integer None Plain, "sock_diag(7), struct sock",
         "Local port", {}, |_, row| port(row, Side::Local)),
     row!("raddr" "RADDR" 15 Left [FD] Text None Plain, "sock_diag(7), struct sock",
@@ -425,10 +425,10 @@ pub const FIELDS: &[Field] = &[
     row!("rport" "RPORT" 5 Right [FD] Integer None Plain, "sock_diag(7), struct sock",
         "Remote port", {"pport" "PPORT"}, |_, row| port(row, Side::Peer)),
     row!("recvq" "RECVQ" 6 Right [FD] Integer Bytes Plain, "sock_diag(7), struct sock",
-        "Bytes that arrived and were not read; text in bytes", {},
+        "Bytes that arrived and were not read; connections that wait for a listener", {},
         |_, row| of_socket(row, |s| s.recv_queue_bytes().map(uint))),
     row!("sendq" "SENDQ" 6 Right [FD] Integer Bytes Plain, "sock_diag(7), struct sock",
-        "Bytes that were written and are not acknowledged; text in bytes", {},
+        "Bytes written and not acknowledged; connections that may wait for a listener", {},
         |_, row| of_socket(row, |s| s.send_queue_bytes().map(uint))),
     row!("sock_netns" "NETNS" 10 Right [FD] Integer None Plain, "sock_diag(7), struct sock",
         "Network namespace of a socket", {},

@@ -6,7 +6,7 @@ use taskdiag_wire::{Socket, build};
 use super::Sock;
 use super::bit;
 use super::sockdiag::bits;
-use super::sockdiag::{ALL, NAME, PORTS, QUEUES, TCP_LISTEN};
+use super::sockdiag::{ALL, NAME, PORTS, TCP_LISTEN};
 
 const TCP_ESTABLISHED: u16 = 1;
 const TCP_CLOSE: u16 = 7;
@@ -56,12 +56,12 @@ fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
         peer_addr,
         ..Socket::default()
     });
-    let mut valid = ALL | PORTS | bits!(local_addr peer_addr);
-    // For a listening socket, these numbers count connections.
+    let mut valid = ALL | PORTS | bits!(local_addr peer_addr recv_queue_bytes);
+    record.recv_queue_bytes = hex(&queues[colon + 1..])?.into();
+    // Of a listening socket, the text has the connections that wait, but not how many may.
     if state != TCP_LISTEN {
         record.send_queue_bytes = hex(&queues[..colon])?.into();
-        record.recv_queue_bytes = hex(&queues[colon + 1..])?.into();
-        valid |= QUEUES;
+        valid |= bits!(send_queue_bytes);
     }
     Some(Sock { record, valid, name: None })
 }
@@ -201,7 +201,8 @@ mod tests {
         assert_eq!((r.recv_queue_bytes, r.send_queue_bytes), (5, 6));
         let l =
             one("net/tcp", "0: 00000000:07E8 00000000:0000 0A 00000000:00000003 00:0 0 0 0 578 1");
-        assert_eq!((l.valid & QUEUES, l.record.recv_queue_bytes, l.record.state), (0, 0, 10));
+        assert_eq!((l.record.recv_queue_bytes, l.record.state), (3, 10));
+        assert_eq!(l.valid & bits!(recv_queue_bytes send_queue_bytes), bits!(recv_queue_bytes));
         let six = "0: 00000000000000000000000001000000:0035 00000000000000000000000000000000:0000";
         let u = one("net/udp6", &format!("{six} 07 0:0 00:0 0 0 0 9 2")).record;
         assert_eq!(

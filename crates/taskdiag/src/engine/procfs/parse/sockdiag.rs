@@ -80,7 +80,7 @@ pub fn sock_of_protocol(name: &[u8]) -> Sock {
 }
 
 /// `struct inet_diag_msg` of a socket of this protocol.
-pub fn inet_diag(b: &[u8], protocol: u8) -> Option<Sock> {
+pub fn inet_diag(b: &[u8], protocol: u16) -> Option<Sock> {
     let family = u16::from(*b.first()?);
     let state = u16::from(*b.get(1)?);
     let (local, peer) = (u16_at(b, 4)?.to_be(), u16_at(b, 6)?.to_be());
@@ -91,38 +91,31 @@ pub fn inet_diag(b: &[u8], protocol: u8) -> Option<Sock> {
     }
     let raw = i32::from(protocol) == libc::IPPROTO_RAW;
     let kind = match i32::from(protocol) {
-        libc::IPPROTO_TCP => libc::SOCK_STREAM,
+        libc::IPPROTO_TCP | libc::IPPROTO_MPTCP => libc::SOCK_STREAM,
         libc::IPPROTO_RAW => libc::SOCK_RAW,
         _ => libc::SOCK_DGRAM,
     };
-    let mut valid = INET | PORTS;
-    // For a listening socket, these numbers count connections.
-    if state != TCP_LISTEN {
-        valid |= QUEUES;
-    }
-    Some(
-        Sock {
-            record: build!(Socket {
-                inode: u32_at(b, 68)?.into(),
-                family,
-                r#type: kind as u16,
-                // A raw socket has its protocol in place of its port, in the kernel too.
-                protocol: if raw { local } else { u16::from(protocol) },
-                state,
-                local_port: local,
-                peer_port: peer,
-                ifindex: u32_at(b, 40)?,
-                local_addr,
-                peer_addr,
-                recv_queue_bytes: u32_at(b, 56)?.into(),
-                send_queue_bytes: u32_at(b, 60)?.into(),
-                ..Socket::default()
-            }),
-            valid,
-            name: None,
-        }
-        .without_unknown(),
-    )
+    Some(Sock {
+        record: build!(Socket {
+            inode: u32_at(b, 68)?.into(),
+            family,
+            r#type: kind as u16,
+            // A raw socket has its protocol in place of its port, in the kernel too.
+            protocol: if raw { local } else { protocol },
+            state,
+            local_port: local,
+            peer_port: peer,
+            ifindex: u32_at(b, 40)?,
+            local_addr,
+            peer_addr,
+            recv_queue_bytes: u32_at(b, 56)?.into(),
+            send_queue_bytes: u32_at(b, 60)?.into(),
+            ..Socket::default()
+        }),
+        // Of a listening socket, the queues count connections: those that wait, and how many may.
+        valid: INET | PORTS | QUEUES,
+        name: None,
+    })
 }
 
 /// `struct unix_diag_msg` and its attributes.
@@ -144,7 +137,7 @@ pub fn unix_diag(b: &[u8]) -> Option<Sock> {
         match kind {
             0 => s.name = unix_name(data),
             2 => s.record.peer_inode = u32_at(data, 0).unwrap_or(0).into(),
-            4 if state != TCP_LISTEN => {
+            4 => {
                 if let (Some(r), Some(w)) = (u32_at(data, 0), u32_at(data, 4)) {
                     (s.record.recv_queue_bytes, s.record.send_queue_bytes) = (r.into(), w.into());
                     s.valid |= QUEUES;
@@ -168,9 +161,9 @@ fn unix_name(data: &[u8]) -> Option<Box<[u8]>> {
     }
 }
 
-/// `struct netlink_diag_msg`.
+/// `struct netlink_diag_msg` and its attributes.
 pub fn netlink_diag(b: &[u8]) -> Option<Sock> {
-    Some(Sock {
+    let mut s = Sock {
         record: build!(Socket {
             family: u16::from(*b.first()?),
             r#type: u16::from(*b.get(1)?),
@@ -182,7 +175,15 @@ pub fn netlink_diag(b: &[u8]) -> Option<Sock> {
         }),
         valid: ALL | bits!(portid),
         name: None,
-    })
+    };
+    for (kind, data) in attrs(b.get(28..).unwrap_or(&[])) {
+        // The first and the third number of SK_MEMINFO_*: memory of what arrived and of what is to be sent.
+        if let (0, Some(r), Some(w)) = (kind, u32_at(data, 0), u32_at(data, 8)) {
+            (s.record.recv_queue_bytes, s.record.send_queue_bytes) = (r.into(), w.into());
+            s.valid |= QUEUES;
+        }
+    }
+    Some(s)
 }
 
 /// `struct packet_diag_msg` and its attributes.
@@ -205,16 +206,6 @@ pub fn packet_diag(b: &[u8]) -> Option<Sock> {
         }
     }
     Some(s)
-}
-
-impl Sock {
-    /// Sets the members that are not known to zero.
-    fn without_unknown(mut self) -> Sock {
-        if self.valid & QUEUES == 0 {
-            (self.record.recv_queue_bytes, self.record.send_queue_bytes) = (0, 0);
-        }
-        self
-    }
 }
 
 /// The netlink attributes of a message as type and data, up to the first that is malformed.
@@ -273,7 +264,9 @@ mod tests {
         assert_eq!(raw.valid & PORTS, PORTS);
         b[1] = TCP_LISTEN as u8;
         let l = inet_diag(&b, 6).unwrap();
-        assert_eq!((l.valid & QUEUES, l.record.recv_queue_bytes), (0, 0));
+        assert_eq!((l.valid & QUEUES, l.record.recv_queue_bytes), (QUEUES, 5));
+        let m = inet_diag(&b, 262).unwrap().record;
+        assert_eq!((m.protocol, i32::from(m.r#type)), (262, libc::SOCK_STREAM));
         assert!(inet_diag(&b[..71], 6).is_none());
     }
 
@@ -301,6 +294,11 @@ mod tests {
             [&[16u8, 3, 15, 7][..], &5u32.to_ne_bytes(), &[0; 8], &66u32.to_ne_bytes()].concat();
         let s = netlink_diag(&b).unwrap();
         assert_eq!((s.record.protocol, s.record.portid, s.record.inode), (15, 5, 66));
+        assert_eq!(s.valid & QUEUES, 0);
+        let memory = [7u32, 0, 9].map(u32::to_ne_bytes).concat();
+        let s = netlink_diag(&[&b[..], &[0; 8], &attr(0, &memory)].concat()).unwrap();
+        assert_eq!((s.record.recv_queue_bytes, s.record.send_queue_bytes), (7, 9));
+        assert_eq!(s.valid & QUEUES, QUEUES);
         let head = [[17u8, 3, 3, 0], 8u32.to_ne_bytes(), [0; 4], [0; 4]].concat();
         let s = packet_diag(&[&head[..], &attr(0, &[2, 0, 0, 0])].concat()).unwrap();
         assert_eq!((s.record.protocol, s.record.ifindex, s.record.inode), (3, 2, 8));

@@ -1,0 +1,97 @@
+//! Tests `taskdiag files` on each engine with selections: which sockets and which files they mean. What is right is what
+//! the kernel says of the file itself (stat, fdinfo, the socket's own options).
+
+use serde_json::Value;
+use taskdiag::{EngineId, Group};
+use taskdiag_tests::answer::engines_with;
+use taskdiag_tests::cli::{Ran, Sandbox};
+use taskdiag_tests::{Mktask, skip};
+
+/// The engines that list open files here.
+fn engines() -> Vec<&'static str> {
+    let mut all: Vec<_> = engines_with(Group::Fd).iter().map(|s| s.id()).collect();
+    all.sort_by_key(|e| *e as u32);
+    all.dedup();
+    let name = |e: EngineId| match e {
+        EngineId::Bpf => Some("bpf"),
+        EngineId::Procfs => Some("procfs"),
+        EngineId::Kernel => Some("kernel"),
+        _ => None,
+    };
+    let names: Vec<_> = all.into_iter().filter_map(name).collect();
+    assert!(!names.is_empty(), "no engine lists open files");
+    names
+}
+
+fn start(args: &[&str]) -> Option<Mktask> {
+    Mktask::start(args).map_err(|why| skip(args[0], &why)).ok()
+}
+
+fn files(engine: &str, args: &[&str]) -> Ran {
+    Sandbox::new().run(&[&["files", "--engine", engine][..], args].concat())
+}
+
+/// The rows of a process in JSON.
+fn rows(engine: &str, pid: u32, args: &[&str]) -> Vec<Value> {
+    let pid = pid.to_string();
+    let ran = files(engine, &[&["--json", "-a", "-p", &pid][..], args].concat());
+    match serde_json::from_str(&ran.stdout) {
+        Ok(Value::Array(rows)) => rows,
+        other => panic!("{engine}: {other:?} of {ran}"),
+    }
+}
+
+/// The descriptors of a process that a selection finds, in order.
+fn found(engine: &str, pid: u32, args: &[&str]) -> Vec<u64> {
+    let args = [args, &["-o", "fdnum"]].concat();
+    rows(engine, pid, &args).iter().filter_map(|r| r["fdnum"].as_u64()).collect()
+}
+
+fn dir() -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = std::fs::canonicalize(dir.path()).expect("it exists");
+    let path = path.to_str().expect("a plain path").to_string();
+    (dir, path)
+}
+
+#[test]
+fn a_listener_with_multipath_tcp_is_one_of_tcp() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["files", &path]) else { return };
+    if !m.has("mptcp_listen") {
+        return skip("multipath TCP", "the kernel has no CONFIG_MPTCP, or net.mptcp.enabled is 0");
+    }
+    let port = m.text("mptcp_port");
+    let (listener, client) = (m.num::<u64>("mptcp_listen"), m.num::<u64>("mptcp_client"));
+    for engine in engines() {
+        for args in [
+            &["-iTCP", "-sTCP:LISTEN"][..],
+            &["-i", "-sTCP:LISTEN"],
+            &["-i", "-sMPTCP:LISTEN"],
+            &["-iMPTCP", "-sTCP:LISTEN"],
+            &["-iTCP", "--where", "protocol == TCP and sockstate == LISTEN"],
+        ] {
+            assert!(found(engine, m.pid(), args).contains(&listener), "{engine}: {args:?}");
+        }
+        let not = found(engine, m.pid(), &["-i", "-sTCP:^LISTEN"]);
+        assert!(!not.contains(&listener) && not.contains(&client), "{engine}: {not:?}");
+        let of_port = found(engine, m.pid(), &[&format!("-iTCP:{port}")]);
+        assert!(of_port.contains(&listener) && of_port.contains(&client), "{engine}: {of_port:?}");
+        let multipath = found(engine, m.pid(), &["-iMPTCP"]);
+        assert!(!multipath.contains(&m.num::<u64>("tcp_listen")), "{engine}: {multipath:?}");
+        let fd = listener.to_string();
+        let row = &rows(engine, m.pid(), &["-d", &fd, "-o", "protocol,sockstate,recvq,sendq"])[0];
+        assert_eq!(row["protocol"], "TCP", "{engine}");
+        assert_eq!((&row["recvq"], &row["sendq"]), (&1.into(), &7.into()), "{engine}: {row}");
+    }
+}
+
+#[test]
+fn a_connected_udp_socket_is_established() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["files", &path]) else { return };
+    for engine in engines() {
+        let up = found(engine, m.pid(), &["-iUDP", "-sUDP:ESTABLISHED"]);
+        assert_eq!(up, [m.num::<u64>("udp_connected")], "{engine}");
+    }
+}
