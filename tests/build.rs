@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-const SOURCES: [&str; 7] = ["mktask.c", "life.c", "name.c", "who.c", "use.c", "held.c", "have.c"];
+const SOURCES: [&str; 8] =
+    ["mktask.c", "life.c", "name.c", "who.c", "use.c", "held.c", "have.c", "link.c"];
 
 fn main() {
     let dir = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo")).join("mktask");

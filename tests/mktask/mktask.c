@@ -286,6 +286,7 @@ void write_file(const char *path, const char *text)
 
 static const struct state *const tables[] = {
 	life_states, name_states, who_states, use_states, held_states, have_states,
+	link_states,
 };
 
 static const struct state *find(const char *name)

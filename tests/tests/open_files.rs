@@ -44,7 +44,9 @@ fn rows(engine: &str, pid: u32, args: &[&str]) -> Vec<Value> {
 /// The descriptors of a process that a selection finds, in order.
 fn found(engine: &str, pid: u32, args: &[&str]) -> Vec<u64> {
     let args = [args, &["-o", "fdnum"]].concat();
-    rows(engine, pid, &args).iter().filter_map(|r| r["fdnum"].as_u64()).collect()
+    let fds = rows(engine, pid, &args);
+    // Those from 200 on are mktask's own.
+    fds.iter().filter_map(|r| r["fdnum"].as_u64()).filter(|fd| *fd < 200).collect()
 }
 
 fn dir() -> (tempfile::TempDir, String) {
@@ -93,5 +95,65 @@ fn a_connected_udp_socket_is_established() {
     for engine in engines() {
         let up = found(engine, m.pid(), &["-iUDP", "-sUDP:ESTABLISHED"]);
         assert_eq!(up, [m.num::<u64>("udp_connected")], "{engine}");
+    }
+}
+
+#[test]
+fn a_file_with_a_name_left_is_not_deleted() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["links", &path]) else { return };
+    let of = |facts: &[&str]| -> Vec<u64> {
+        let mut all: Vec<_> = facts.iter().filter(|f| m.has(f)).map(|f| m.num(f)).collect();
+        all.sort_unstable();
+        all
+    };
+    for fact in ["named_later", "secret"].iter().filter(|f| !m.has(f)) {
+        skip(&format!("deleted: {fact}"), "this machine does not make one");
+    }
+    let deleted = of(&["gone", "replaced", "nameless"]);
+    for engine in engines() {
+        for args in [&["--deleted"][..], &["+L1"], &["--where", "deleted"]] {
+            assert_eq!(found(engine, m.pid(), args), deleted, "{engine}: {args:?}");
+        }
+        for fd in of(&["one_of_two", "named_later", "secret"]) {
+            let row = &rows(engine, m.pid(), &["-d", &fd.to_string(), "-o", "deleted,nlink"])[0];
+            assert_eq!(
+                (&row["deleted"], &row["nlink"]),
+                (&false.into(), &1.into()),
+                "{engine}: {fd}"
+            );
+        }
+        let mapped = rows(engine, m.pid(), &["--mem", "--deleted", "-o", "fd,name"]);
+        let names: Vec<_> = mapped.iter().filter(|r| r["fd"] == "DEL").collect();
+        assert!(names.is_empty(), "{engine}: {names:?}");
+    }
+}
+
+#[test]
+fn a_lock_is_that_of_the_descriptor() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["locks", &path]) else { return };
+    for engine in engines() {
+        for (fact, lock) in [
+            ("ofd", Some("W")),
+            ("second", None),
+            ("posix", Some("r")),
+            ("inherited", Some("W")),
+            ("free", None),
+            ("lease", Some("R")),
+        ] {
+            if !m.has(fact) {
+                skip(&format!("locks: {fact}"), "this file system has none");
+                continue;
+            }
+            let fd = m.text(fact);
+            let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", m.pid()));
+            assert_eq!(info.expect("it is open").contains("\nlock:"), lock.is_some(), "{fact}");
+            let row = &rows(engine, m.pid(), &["-d", fd, "-o", "lock,fd_lock"])[0];
+            assert_eq!(row.get("lock").and_then(Value::as_str), lock, "{engine}: {fact}: {row}");
+            let letter = lock.unwrap_or(" ");
+            let shown = row["fd_lock"].as_str().expect("text");
+            assert!(shown.ends_with(letter), "{engine}: {fact}: {row}");
+        }
     }
 }

@@ -32,7 +32,7 @@ pub fn of_systemd<'a>(entries: impl Iterator<Item = (u32, &'a [u8])>) -> Option<
     let mut own = None;
     for (id, entry) in entries {
         match entry.strip_prefix(b"name=systemd:") {
-            Some(path) => own = Some(path),
+            Some(path) => own = Some(without_mark(path)),
             None if id == 0 => v2 = path_of(entry),
             None => {}
         }
@@ -41,9 +41,15 @@ pub fn of_systemd<'a>(entries: impl Iterator<Item = (u32, &'a [u8])>) -> Option<
     own.filter(|p| *p != b"/").or(v2).or(own)
 }
 
-/// The path of `controllers:path`.
+/// The path of `controllers:path`, without the mark of a control group that was removed.
 pub fn path_of(entry: &[u8]) -> Option<&[u8]> {
-    entry.iter().position(|b| *b == b':').map(|colon| &entry[colon + 1..])
+    entry.iter().position(|b| *b == b':').map(|colon| without_mark(&entry[colon + 1..]))
+}
+
+/// The path of a control group that was removed, which a zombie may still be in, has a mark of the kernel's at its end. It
+/// belongs to no name.
+fn without_mark(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b" (deleted)").unwrap_or(path)
 }
 
 fn parts(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
@@ -262,6 +268,24 @@ mod tests {
     /// ID and UID stand for the constants above, U for UID with `_`.
     fn real(path: &str) -> String {
         path.replace("{ID}", ID).replace("{UID}", UID).replace("{U}", &UID.replace('-', "_"))
+    }
+
+    #[test]
+    fn a_removed_group_keeps_its_name() {
+        let paths = [
+            (0, ":/system.slice/foo.service (deleted)", "/system.slice/foo.service"),
+            (1, "name=systemd:/user.slice/a.scope (deleted)", "/user.slice/a.scope"),
+            (0, ":/system.slice/foo.service", "/system.slice/foo.service"),
+            (0, ":/ (deleted)", "/"),
+        ];
+        for (id, entry, path) in paths {
+            assert_eq!(path_of(entry.as_bytes()), Some(path.as_bytes()), "{entry}");
+            let got = of_systemd([(id, entry.as_bytes())].into_iter());
+            assert_eq!(got, Some(path.as_bytes()), "{entry}");
+        }
+        let docker = format!(":/system.slice/docker-{ID}.scope (deleted)");
+        let found = path_of(docker.as_bytes()).and_then(container).expect("a container");
+        assert_eq!((found.id.as_ref(), found.runtime), (ID.as_bytes(), Some("docker")));
     }
 
     /// Path; unit, user unit, slice, owner, session, machine.

@@ -187,7 +187,7 @@ fn inode_size(file: &OpenFile<'_>) -> u32 {
 
 /// Is it a mapped file that was deleted?
 fn is_unmapped(file: &OpenFile<'_>) -> bool {
-    matches!(file.what, What::Mapped(_)) && file.is_deleted()
+    matches!(file.what, What::Mapped(_)) && file.has_mark()
 }
 
 /// Was everything found that was looked for? If not, lsof ends with 1.
@@ -403,7 +403,7 @@ impl LsofTable<'_> {
             // Without who has the other ends.
             (Some(FdType::Fifo), _) => {
                 let mut path = file.path.map_or(Vec::new(), |p| p.bytes.to_vec());
-                path.extend_from_slice(if file.is_deleted() { b" (deleted)" } else { b"" });
+                path.extend_from_slice(if file.has_mark() { b" (deleted)" } else { b"" });
                 path
             }
             (_, Some(s)) => self.socket_name(file, &s).unwrap_or_else(plain),

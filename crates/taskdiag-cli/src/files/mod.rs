@@ -84,7 +84,7 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     let mut view = query.view(&snapshot);
     if let Some(files) = view.files_mut() {
         files.own_netns = own_netns(files, table.source.from.is_some());
-        files.locks = locks.end();
+        files.locks = locks.end(files, &args.select);
     }
     // Where only certain files are selected, none of a task whose files are not known is known to be one.
     let gaps = table.form != Form::Text
@@ -227,11 +227,15 @@ pub fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
     u32::try_from(own).ok()
 }
 
-/// Who has locked which file, where a column shows it. Of a saved answer, nobody knows.
+/// The locks of the descriptors, where a column shows them. Of a saved answer, nobody knows.
 ///
-/// A thread reads it while the tasks are asked for: the kernel lets nobody change locks meanwhile, and first waits for an RCU
-/// grace period (`locks_start()` takes `file_rwsem` for writing), which is 5 to 30 ms without any work.
-struct LocksAside(Option<std::thread::JoinHandle<Option<Locks>>>);
+/// A thread reads /proc/locks while the tasks are asked for: the kernel lets nobody change locks meanwhile, and first waits for
+/// an RCU grace period (`locks_start()` takes `file_rwsem` for writing), which is 5 to 30 ms without any work. The few
+/// descriptors whose file is locked at all are then looked at one by one.
+struct LocksAside(Option<std::thread::JoinHandle<Option<HashSet<u64>>>>);
+
+/// The inode of the first pid namespace (`PROC_PID_INIT_INO`).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 impl LocksAside {
     fn begin(query: &Query, saved: bool) -> LocksAside {
@@ -241,17 +245,27 @@ impl LocksAside {
         if saved || !fields.any(|f| ["lock", "fd_lock"].contains(&f.name)) {
             return LocksAside(None);
         }
-        let read = || {
-            // A large buffer, because the kernel takes and waits anew for each read.
-            let mut text = Vec::with_capacity(64 << 10);
-            std::fs::File::open("/proc/locks").ok()?.read_to_end(&mut text).ok()?;
-            Some(Locks::parse(&text))
-        };
-        LocksAside(std::thread::Builder::new().spawn(read).ok())
+        LocksAside(std::thread::Builder::new().spawn(locked_inodes).ok())
     }
-    fn end(self) -> Option<Locks> {
-        self.0?.join().ok()?
+    fn end(self, files: &Files<'_>, select: &FileSelection) -> Option<Locks> {
+        let locked = self.0?.join().ok()?;
+        let fdinfo = |task: u32, fd: u32| std::fs::read(format!("/proc/{task}/fdinfo/{fd}")).ok();
+        Some(Locks::find(files, |o| select.may_match(&o.row), locked.as_ref(), fdinfo))
     }
+}
+
+/// The inodes that are locked. `None`: not all are known. /proc/locks leaves out locks whose process has no number in its pid
+/// namespace, and so in a container those of flock(2) whose process has ended.
+fn locked_inodes() -> Option<HashSet<u64>> {
+    use std::os::unix::fs::MetadataExt;
+    let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    if namespace != FIRST_PID_NAMESPACE {
+        return None;
+    }
+    // A large buffer, because the kernel takes and waits anew for each read.
+    let mut text = Vec::with_capacity(64 << 10);
+    std::fs::File::open("/proc/locks").ok()?.read_to_end(&mut text).ok()?;
+    Some(Locks::locked_inodes(&text))
 }
 
 /// The files that are shown.

@@ -1,17 +1,26 @@
-//! The locks on files that /proc/locks lists. An answer does not have them, so whoever wants the columns `lock`
-//! and `fd_lock` reads that file and puts the result in [`Files::locks`](super::Files).
+//! The locks on files, which /proc/PID/fdinfo lists for each descriptor. An answer does not have them, so whoever wants the
+//! columns `lock` and `fd_lock` reads them and puts the result in [`Files::locks`](super::Files).
+//!
+//! /proc/locks alone does not tell who has a lock: one that belongs to an open file (`F_OFD_SETLK`) has no process there, and
+//! one of flock(2) has the process that took it, which may have ended, while a child or a second process still has the
+//! file. And a process that has a file open twice has locked it by one of the two. But it tells which files are locked at
+//! all, and these are few.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 
-use super::OpenFile;
+use taskdiag_wire::{Entry, Fd, FdType};
 
-/// Which process has locked which file, and how. There are few locks, and each file of the machine is looked up here, so it
-/// is a map that needs no hash of its key.
+use super::{Files, OpenFile, Owner, What};
+
+/// Which descriptor has locked its file, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Locks(BTreeMap<(u32, u32, u64), Lock>);
+pub struct Locks {
+    /// By the id of the task and the descriptor. `None`: it is not known whether there is a lock.
+    locks: HashMap<(u32, u32), Option<Lock>>,
+}
 
-/// How a file is locked, in the letters of lsof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a file is locked, in the letters of lsof, the weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lock {
     /// To read a part of it.
     Read,
@@ -35,41 +44,108 @@ impl Lock {
     }
 }
 
+/// Whether a file is locked by the descriptor that it is open as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locked {
+    /// It is.
+    By(Lock),
+    /// It is not. Only descriptors have locks.
+    No,
+    /// This is not known: the reader may not read it, or the descriptor was closed meanwhile.
+    Unknown,
+}
+
 impl Locks {
-    /// From the text of /proc/locks. Where a process has several locks on a file, the last line counts, as in
-    /// lsof. Locks that no process owns (`F_OFD_SETLK`) are left out, and so are those that are waited for.
-    pub fn parse(text: &[u8]) -> Locks {
-        Locks(text.split(|b| *b == b'\n').filter_map(line).collect())
+    /// Finds the locks of these owners. `locked` are the inodes that are locked, if that is known
+    /// ([`locked_inodes`](Locks::locked_inodes)): the descriptors of all other files are not looked at. `fdinfo` gives
+    /// the text of `/proc/TASK/fdinfo/FD`.
+    pub fn find<'a>(
+        files: &'a Files<'a>,
+        wanted: impl Fn(&Owner<'a>) -> bool,
+        locked: Option<&HashSet<u64>>,
+        mut fdinfo: impl FnMut(u32, u32) -> Option<Vec<u8>>,
+    ) -> Locks {
+        let mut locks = HashMap::new();
+        for owner in files.owners().iter().filter(|o| wanted(o)) {
+            let task = owner.row.view.pid();
+            let fds = owner.table.iter().filter_map(|t| t.owner.list::<Fd>()).flatten();
+            for fd in fds.filter(|fd| may_be_locked(fd, locked)) {
+                let text = fdinfo(task, fd.raw.fd).filter(|text| is_of(text, &fd));
+                match text.map(|text| Locks::of_fdinfo(&text)) {
+                    Some(Some(lock)) => locks.insert((task, fd.raw.fd), Some(lock)),
+                    Some(None) => None,
+                    None => locks.insert((task, fd.raw.fd), None),
+                };
+            }
+        }
+        Locks { locks }
     }
-    /// The lock of the process that has this file in use, on this file.
-    pub fn of(&self, file: &OpenFile<'_>) -> Option<Lock> {
-        let (dev, inode) = file.dev().zip(file.inode())?;
-        self.0.get(&(file.owner.row.view.tgid(), dev, inode)).copied()
+    /// The inodes in the text of /proc/locks. Inodes of different devices may have the same number, and file systems have
+    /// several devices, so these are all that may be locked.
+    pub fn locked_inodes(text: &[u8]) -> HashSet<u64> {
+        let inode = |line: &[u8]| {
+            let place = std::str::from_utf8(line)
+                .ok()?
+                .split_ascii_whitespace()
+                .find(|w| w.matches(':').count() == 2)?;
+            place.rsplit(':').next()?.parse().ok()
+        };
+        text.split(|b| *b == b'\n').filter_map(inode).collect()
+    }
+    /// The strongest lock in the text of a file in fdinfo.
+    pub fn of_fdinfo(text: &[u8]) -> Option<Lock> {
+        let lines = text.split(|b| *b == b'\n').filter_map(|l| l.strip_prefix(b"lock:"));
+        lines.filter_map(line).max()
+    }
+    /// Whether this file is locked.
+    pub fn of(&self, file: &OpenFile<'_>) -> Locked {
+        let What::Fd(fd) = file.what else { return Locked::No };
+        match self.locks.get(&(file.owner.row.view.pid(), fd.raw.fd)) {
+            Some(Some(lock)) => Locked::By(*lock),
+            Some(None) => Locked::Unknown,
+            None => Locked::No,
+        }
     }
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:123 0 EOF`; behind the number is `->` where the lock is waited for.
-fn line(line: &[u8]) -> Option<((u32, u32, u64), Lock)> {
+/// Whether there may be a lock on this file. Nothing else than what has a path can be locked.
+fn may_be_locked(fd: &Entry<'_, Fd>, locked: Option<&HashSet<u64>>) -> bool {
+    use FdType::{Blk, Chr, Dir, Fifo, Memfd, Reg};
+    let kind = FdType::from_number(fd.raw.r#type);
+    kind.is_none_or(|k| matches!(k, Blk | Chr | Dir | Fifo | Memfd | Reg))
+        && locked.is_none_or(|all| fd.inode().is_none_or(|i| all.contains(&i)))
+}
+
+/// Whether the text is of the file that the answer has for this descriptor. Since then it may have become another one, and the
+/// task another task.
+fn is_of(text: &[u8], fd: &Entry<'_, Fd>) -> bool {
+    let value = |name: &[u8]| {
+        let mut lines = text.split(|b| *b == b'\n');
+        let value = lines.find_map(|l| l.strip_prefix(name)?.strip_prefix(b":"))?;
+        Some(std::str::from_utf8(value).ok()?.trim())
+    };
+    let same = |known: Option<u32>, text: Option<&str>, radix| {
+        let text = text.and_then(|t| u32::from_str_radix(t, radix).ok());
+        known.is_none() || text.is_none() || known == text
+    };
+    same(fd.flags(), value(b"flags"), 8) && same(fd.mnt_id(), value(b"mnt_id"), 10)
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:123 0 EOF`; after the number is `->` where the lock is waited for.
+fn line(line: &[u8]) -> Option<Lock> {
     let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace().skip(1);
     let _kind = words.next().filter(|w| *w != "->")?;
     let _how = words.next()?;
     let mode = words.next()?;
-    let pid = words.next()?.parse().ok()?;
-    let mut place = words.next()?.split(':');
-    let mut hex = || u32::from_str_radix(place.next()?, 16).ok();
-    let (major, minor) = (hex()?, hex()?);
-    let inode = place.next()?.parse().ok()?;
+    let (_pid, _place) = (words.next()?, words.next()?);
     let is_all = (words.next()?, words.next()?) == ("0", "EOF");
-    let lock = match (mode, is_all) {
-        ("READ", true) => Lock::ReadAll,
-        ("READ", false) => Lock::Read,
-        ("WRITE", true) => Lock::WriteAll,
-        ("WRITE", false) => Lock::Write,
-        _ => return None,
-    };
-    // As the kernel's new_encode_dev().
-    let dev = minor & 0xff | major << 8 | (minor & !0xff) << 12;
-    Some(((pid, dev, inode), lock))
+    match (mode, is_all) {
+        ("READ", true) => Some(Lock::ReadAll),
+        ("READ", false) => Some(Lock::Read),
+        ("WRITE", true) => Some(Lock::WriteAll),
+        ("WRITE", false) => Some(Lock::Write),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -79,22 +155,26 @@ mod tests {
     #[test]
     fn lines_of_the_kernel() {
         let text = b"1: FLOCK  ADVISORY  WRITE 4711 fe:00:123 0 EOF\n\
-            1: -> FLOCK  ADVISORY  WRITE 4712 fe:00:123 0 EOF\n\
-            2: POSIX  ADVISORY  READ 4711 08:101:124 10 19\n\
-            3: POSIX  ADVISORY  WRITE 5 00:1f:9 0 9\n\
-            4: POSIX  ADVISORY  READ 5 00:1f:10 0 EOF\n\
+            1: -> FLOCK  ADVISORY  WRITE 4712 fe:00:124 0 EOF\n\
             5: OFDLCK ADVISORY  WRITE -1 00:1f:11 0 EOF\n\
-            6: LEASE  BREAKING  UNLCK 5 00:1f:12 0 EOF\n\
-            7: POSIX  ADVISORY  READ 5 00:1f:13 5 EOF\n\
-            8: POSIX  ADVISORY  WRITE 5 00:1f:13 0 4\n\
             9: FLOCK\n";
-        let wanted = [
-            ((4711, 0xfe00, 123), Lock::WriteAll),
-            ((4711, 0x10_0801, 124), Lock::Read),
-            ((5, 0x1f, 9), Lock::Write),
-            ((5, 0x1f, 10), Lock::ReadAll),
-            ((5, 0x1f, 13), Lock::Write),
-        ];
-        assert_eq!(Locks::parse(text), Locks(wanted.into()));
+        assert_eq!(Locks::locked_inodes(text), HashSet::from([123, 124, 11]));
+        for (text, lock) in [
+            ("1: FLOCK  ADVISORY  WRITE 4711 fe:00:123 0 EOF", Some(Lock::WriteAll)),
+            ("1: -> FLOCK  ADVISORY  WRITE 4712 fe:00:123 0 EOF", None),
+            ("2: POSIX  ADVISORY  READ 4711 08:101:124 10 19", Some(Lock::Read)),
+            ("3: POSIX  ADVISORY  WRITE 5 00:1f:9 0 9", Some(Lock::Write)),
+            ("4: POSIX  ADVISORY  READ 5 00:1f:10 0 EOF", Some(Lock::ReadAll)),
+            ("5: OFDLCK ADVISORY  WRITE -1 00:1f:11 0 EOF", Some(Lock::WriteAll)),
+            ("6: LEASE  BREAKING  UNLCK 5 00:1f:12 0 EOF", None),
+            ("6: LEASE  ACTIVE    READ 5 00:1f:12 0 EOF", Some(Lock::ReadAll)),
+            ("9: FLOCK", None),
+        ] {
+            let text = format!("pos:\t0\nflags:\t0100002\nmnt_id:\t27\nino:\t123\nlock:\t{text}\n");
+            assert_eq!(Locks::of_fdinfo(text.as_bytes()), lock, "{text}");
+        }
+        let two = b"lock:\t1: POSIX  ADVISORY  WRITE 5 00:1f:13 0 4\nlock:\t2: POSIX  ADVISORY  READ 5 00:1f:13 5 EOF\n";
+        assert_eq!(Locks::of_fdinfo(two), Some(Lock::Write));
+        assert_eq!(Locks::of_fdinfo(b"pos:\t0\n"), None);
     }
 }

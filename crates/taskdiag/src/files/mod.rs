@@ -28,7 +28,8 @@ use crate::snapshot::Snapshot;
 
 pub use ends::{End, Ends};
 pub use holders::{Gap, Holder, Holders, holders};
-pub use locks::{Lock, Locks};
+pub use locks::{Lock, Locked, Locks};
+pub(crate) use row::never_linked;
 pub use row::{Access, OpenFile, PathName, What, major_minor};
 pub use socket::{
     Side, address, address_text, is_inet, is_multipath, protocol, scope, state, write_address,

@@ -190,7 +190,7 @@ fn write_path(out: &mut Vec<u8>, file: &OpenFile<'_>) {
     if path.cut {
         out.extend_from_slice(b" (cut)");
     }
-    if file.is_deleted() {
+    if file.has_mark() {
         out.extend_from_slice(b" (deleted)");
     }
 }

@@ -132,7 +132,7 @@ impl<'a> OpenFile<'a> {
             What::Path(PathKind::Root, _) => Cow::Borrowed("rtd"),
             What::Path(PathKind::Exe, _) => Cow::Borrowed("txt"),
             What::Path(kind, _) => Cow::Borrowed(kind.name()),
-            What::Mapped(_) if self.is_deleted() => Cow::Borrowed("DEL"),
+            What::Mapped(_) if self.has_mark() => Cow::Borrowed("DEL"),
             What::Mapped(_) => Cow::Borrowed("mem"),
         }
     }
@@ -164,8 +164,21 @@ impl<'a> OpenFile<'a> {
             },
         }
     }
-    /// Whether the file is no longer in the directory tree.
+    /// Whether the file is in no directory any more. Its links decide where they are known: one that was opened by one of
+    /// two names, or got a name later (`O_TMPFILE`), is still there, though the kernel calls its path deleted.
     pub fn is_deleted(&self) -> bool {
+        let is_mark = self.has_mark();
+        if self.fd().is_none() && is_mark && self.path.is_some_and(|p| never_linked(p.bytes)) {
+            return false;
+        }
+        let links = match self.fd() {
+            Some(fd) => fd.nlink().filter(|_| has_links(&fd)),
+            None => self.of_stat(|s| s.nlink()),
+        };
+        links.map_or(is_mark, |n| n == 0)
+    }
+    /// Whether the name is shown as deleted, as the kernel and lsof do: nothing, or another file, is at this path.
+    pub fn has_mark(&self) -> bool {
         let unlinked = self.fd().is_some_and(|f| f.nlink() == Some(0) && has_links(&f));
         unlinked || self.path.is_some_and(|p| p.deleted)
     }
@@ -176,7 +189,7 @@ impl<'a> OpenFile<'a> {
             What::Fd(fd) => has_links(fd) && fd.raw.r#type != FdType::Fifo as u32,
             _ => true,
         };
-        plain && of_path && !self.is_deleted()
+        plain && of_path && !self.has_mark()
     }
     /// The device of the file system, as `new_encode_dev()` has it.
     pub fn dev(&self) -> Option<u32> {
@@ -238,6 +251,23 @@ impl<'a> OpenFile<'a> {
     pub fn pos_bytes(&self) -> Option<u64> {
         self.fd()?.pos_bytes()
     }
+}
+
+/// Whether this is the name of an object that the kernel calls deleted, though it never was in a directory: memory that
+/// processes or drivers share.
+pub(crate) fn never_linked(name: &[u8]) -> bool {
+    const BEGIN: [&[u8]; 3] = [b"/memfd:", b"/SYSV", b"[anon_shmem:"];
+    const WHOLE: [&[u8]; 8] = [
+        b"/dev/zero",
+        b"/[aio]",
+        b"/anon_hugepage",
+        b"/secretmem",
+        b"/drm mm object",
+        b"/i915",
+        b"/ttm swap",
+        b"/[perf_event]",
+    ];
+    BEGIN.iter().any(|b| name.starts_with(b)) || WHOLE.contains(&name)
 }
 
 /// Whether links are counted for this file. They are for files that lie in a file system.

@@ -4,7 +4,7 @@ use taskdiag_wire::{Entry, Fd, FdType, Group, Groups, Reason, Socket};
 
 use super::super::part::{OpenRow, Part};
 use super::super::*;
-use crate::files::{self, Holder, Lock, OpenFile, PathName, Side, What};
+use crate::files::{self, Holder, Locked, OpenFile, PathName, Side, What};
 
 /// The file of the row, or why there is none.
 fn open<'a>(row: &Row<'a>) -> Result<OpenRow<'a>, Value<'static>> {
@@ -122,8 +122,9 @@ fn fd<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
 
 fn lock<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     match open(row).map(|open| open.files.locks.as_ref().map(|locks| locks.of(open.file))) {
-        Ok(Some(lock)) => word(lock.map(Lock::letter)).unwrap_or(Value::ABSENT),
-        Ok(None) => Value::UNKNOWN,
+        Ok(Some(Locked::By(lock))) => Value::Word(lock.letter()),
+        Ok(Some(Locked::No)) => Value::ABSENT,
+        Ok(Some(Locked::Unknown) | None) => Value::UNKNOWN,
         Err(missing) => missing,
     }
 }
@@ -133,8 +134,11 @@ fn lock<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
 fn fd_lock<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     of_file(row, |f| {
         let access = f.access().map_or("", |a| a.letter());
-        let lock = open(row).ok()?.files.locks.as_ref().and_then(|locks| locks.of(f));
-        let (access, lock) = match (access, lock.map(Lock::letter)) {
+        let lock = match open(row).ok()?.files.locks.as_ref().map(|locks| locks.of(f)) {
+            Some(Locked::By(lock)) => Some(lock.letter()),
+            _ => None,
+        };
+        let (access, lock) = match (access, lock) {
             ("", None) => (" ", " "),
             ("", Some(lock)) => ("-", lock),
             (access, lock) => (access, lock.unwrap_or(" ")),
@@ -352,9 +356,9 @@ pub const FIELDS: &[Field] = &[
     row!("access" "ACCESS" 6 Left [FD] Text None Plain, "/proc/PID/fdinfo flags",
         "r, w, or u for both; absent with O_PATH", {},
         |_, row| of_file(row, |f| word(f.access().map(|a| a.letter()).filter(|l| !l.is_empty())))),
-    row!("lock" "LOCK" 4 Left [FD FILE_STAT] Text None Plain, "/proc/locks",
-        "Lock of the process on the file: r or w on a part of it, R or W on all of it", {}, lock),
-    row!("fd_lock" "FD  " 6 Right [FD FILE_STAT] Text None Plain, "/proc/PID/fd, /proc/PID/fdinfo, /proc/locks",
+    row!("lock" "LOCK" 4 Left [FD FILE_STAT] Text None Plain, "/proc/PID/fdinfo lock",
+        "Lock that the descriptor has on its file: r or w on a part of it, R or W on all of it", {}, lock),
+    row!("fd_lock" "FD  " 6 Right [FD FILE_STAT] Text None Plain, "/proc/PID/fd, /proc/PID/fdinfo",
         "As lsof has FD: fd, and lock behind it, with a blank for no access or lock", {}, fd_lock),
     row!("type" "TYPE" 7 Right [FD] Text None Plain, "/proc/PID/fd, struct file",
         "Type as lsof has it: REG DIR CHR BLK FIFO LINK IPv4 IPv6 unix netlink pack sock a_inode PSXMQ NS",
@@ -394,7 +398,7 @@ pub const FIELDS: &[Field] = &[
     row!("flags" "FLAGS" 12 Left [FD] Text None Plain, "/proc/PID/fdinfo flags",
         "How it was opened, O_* in words", {}, flags),
     row!("deleted" "DELETED" 7 Right [FD] Boolean None Plain, "struct inode, /proc/PID/fd",
-        "It is no longer in the directory tree", {},
+        "It is in no directory any more, by its number of hard links", {},
         |_, row| of_file(row, |f| Some(Value::Bool(f.is_deleted())))),
     row!("path" "PATH" 20 Left [FD] Text None Plain, "/proc/PID/fd",
         "Path alone; of a unix socket its path, or @ and its abstract name", {}, path),

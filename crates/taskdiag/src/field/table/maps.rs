@@ -8,6 +8,7 @@ use taskdiag_wire::{
 
 use super::super::part::{Map, Part};
 use super::super::*;
+use crate::files::never_linked;
 
 /// The mapping of the row, or why there is none.
 fn map<'a>(row: &Row<'a>) -> Result<Map<'a>, Value<'static>> {
@@ -81,13 +82,9 @@ impl Map<'_> {
             return Some(false);
         }
         let name = self.name?;
-        Some(name.deleted && !NEVER_LINKED.iter().any(|n| name.bytes.starts_with(n)))
+        Some(name.deleted && !never_linked(name.bytes))
     }
 }
-
-/// Objects that the kernel calls deleted, though they never were in a directory.
-const NEVER_LINKED: &[&[u8]] =
-    &[b"/memfd:", b"/SYSV", b"/dev/zero", b"/[aio]", b"[anon_shmem:", b"/anon_hugepage"];
 
 /// What /proc/PID/maps has at the end of the line, and `[anon]` where it has nothing.
 fn mapping<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
