@@ -68,7 +68,7 @@ static __always_inline void touch_objects(struct ahead *a, struct ahead *to, vol
 	to->mm = a->mm;
 	to->address = R(mm, arg_start);
 	to->table = (u64)R(mm, pgd);
-	if (R(t, mm) != mm)
+	if (!STILL(t, mm, mm))
 		to->table = to->counters = 0;
 }
 
@@ -84,7 +84,7 @@ static __always_inline void touch_counters(u64 counters, volatile u64 *touched)
 /* Does the task of this step still have the mm that was found one visit ago? Then the tables are those of a living mm. */
 static __always_inline bool is_its_mm(struct ahead *a)
 {
-	return (u64)R(CAST(struct task_struct, (void *)a->task), mm) == a->mm;
+	return STILL(CAST(struct task_struct, (void *)a->task), mm, (struct mm_struct *)a->mm);
 }
 
 /* Go down one level of the page tables. An entry is followed under the same conditions as in translate(). */

@@ -79,18 +79,25 @@ __noinline u64 epoll_after(u64 ctx)
 	return st.found;
 }
 
+/* Half of the time of a run, which is left for the marks after those that were skipped. */
+enum { SKIP_NS = 500000 };
+
+static __always_inline bool skips_too_long(void)
+{
+	return bpf_ktime_get_ns() - st.begun > SKIP_NS;
+}
+
 static long skip_mark(u32 i, void *unused)
 {
-	(void)i;
 	(void)unused;
 	st.detail_node = RD(u64, st.detail_node, LIST_NEXT);
-	return !st.detail_node || st.detail_node == st.arg;
+	return !st.detail_node || st.detail_node == st.arg || (!(i & 255) && skips_too_long());
 }
 
 /*
  * Skip the marks of an inotify file that earlier runs wrote. The list is not sorted, so each mark has to be visited. To
- * hold the CPU only for a short time, at most MARKS_SKIP_MAX are skipped. The marks after them are left out, and the
- * answer says that it is truncated.
+ * hold the CPU only for a short time, at most MARKS_SKIP_MAX are skipped, and none after half of the time of a run. The
+ * marks after them are left out, and the answer says that it is truncated.
  */
 enum { MARKS_SKIP_MAX = 16384 };
 
@@ -99,14 +106,15 @@ static __always_inline bool skip_marks(u64 head)
 	st.detail_node = head;
 	if (!st.detail_done)
 		return true;
-	if (st.detail_done > MARKS_SKIP_MAX) {
+	st.arg = head;
+	if (st.detail_done <= MARKS_SKIP_MAX)
+		bpf_loop(st.detail_done, skip_mark, NULL, 0);
+	if (st.detail_done > MARKS_SKIP_MAX || skips_too_long()) {
 		missing(TASK_DIAG_FD, TASK_DIAG_R_TRUNCATED);
 		st.is_cut = 1;
 		return false;
 	}
-	st.arg = head;
-	bpf_loop(st.detail_done, skip_mark, NULL, 0);
-	is_late(st.detail_done / 4);
+	is_late(256);
 	return st.detail_node && st.detail_node != head;
 }
 
@@ -145,15 +153,14 @@ static __always_inline void put_inode_of(struct task_diag_fd_detail *d, u32 at, 
 GROUP_FN put_detail(u32 fd)
 {
 	struct task_diag_fd_detail *e, *d = MADE(struct task_diag_fd_detail);
-	u64 inode = RD(u64, st.file, FILE_INODE), ctx = RD(u64, st.file, FILE_PRIVATE), p;
-	u64 magic = RD(u64, RD(u64, inode, INODE_SB), SB_MAGIC);
+	u64 inode = RD(u64, st.file, FILE_INODE), ctx = RD(u64, st.file, FILE_PRIVATE), p, magic;
 	u32 type = TASK_DIAG_FD_PIDFD;
 
 	*d = (struct task_diag_fd_detail){};
 	d->fd = fd;
-	GAP();
 	if (!still_open())
 		return 0;
+	magic = RD(u64, RD(u64, inode, INODE_SB), SB_MAGIC);
 	if (magic != MAGIC_PID)
 		type = magic == MAGIC_ANON_INODE ? anon_type(RD(u64, st.file, FILE_DENTRY)) : 0;
 	switch (type) {
@@ -261,7 +268,7 @@ GROUP_FN put_detail(u32 fd)
 	default:
 		return 0;
 	}
-	if (!still_open())
+	if (!STILL_AT(st.file, FILE_INODE, inode) || !STILL_AT(st.file, FILE_PRIVATE, ctx) || !still_open())
 		return 0;
 	e = next_entry(TASK_DIAG_A_FD_DETAIL, sizeof(*e), ALL_OF(FD_DETAIL));
 	if (e)

@@ -29,7 +29,7 @@ enum { MAGIC_MQUEUE = 0x19800202 };
 /* Does the task still have this file table? If not, none of its pointers may be followed any more. */
 static __always_inline bool still_its_files(void)
 {
-	st.gone = RD(u64, THIS, TASK_FILES) != st.files;
+	st.gone = !STILL_AT(THIS, TASK_FILES, st.files);
 	return !st.gone;
 }
 
@@ -41,7 +41,6 @@ GROUP_FN file_of(u32 fd)
 	u32 max;
 
 	st.found = 0;
-	GAP();
 	if (!still_its_files())
 		return 0;
 	max = RD(u32, fdt, FDT_MAX);
@@ -158,7 +157,7 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 	st.inode = FILE(u64, INODE);
 	dentry = FILE(u64, DENTRY);
 	mnt = FILE(u64, MNT);
-	GAP();
+	begin_entry();
 	if (!st.inode || !still_open())
 		return TASK_DIAG_FD_OTHER;
 	sb = INODE(u64, SB);
@@ -180,8 +179,12 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 		st.path_dentry = dentry;
 		name = name_of_path();
 	}
-	if (FILE(u64, DENTRY) != dentry || !still_open())
+	/* A struct file may have become another one at any time, so what it has is compared, too. */
+	if (st.path_late || !STILL_AT(st.file, FILE_DENTRY, dentry) || !STILL_AT(st.file, FILE_INODE, st.inode) ||
+	    !still_open()) {
+		take_back_name();
 		return TASK_DIAG_FD_OTHER;
+	}
 	e = next_entry(TASK_DIAG_FD, sizeof(*e), ALL_OF(FD));
 	if (!e)
 		return TASK_DIAG_FD_OTHER;
@@ -219,7 +222,6 @@ GROUP_FN load_word(void)
 
 	/* Read again each time, because a table that grows is replaced. */
 	st.fdt = RD(u64, st.files, FILES_FDT);
-	GAP();
 	if (!still_its_files() || st.fd_base >= RD(u32, st.fdt, FDT_MAX))
 		return 0;
 	at_open = RD(u64, st.fdt, FDT_OPEN) + w * 8;
@@ -261,6 +263,11 @@ GROUP_FN put_one(void)
 		if (!load_file(n))
 			return 0;
 		type = put_fd(st.fd_base + n, st.cloexec >> n & 1);
+		/* Its path is left to the next run, and so is the descriptor. */
+		if (st.path_late) {
+			st.open |= 1ull << n;
+			return 0;
+		}
 		if (type == TASK_DIAG_FD_SOCKET)
 			st.sockets |= 1ull << n;
 		else if (type >= TASK_DIAG_FD_EVENTFD && type <= TASK_DIAG_FD_BPF_LINK)
@@ -289,7 +296,7 @@ static long fd_step(u32 i, void *unused)
 {
 	(void)i;
 	(void)unused;
-	if (st.off >= CHUNK_FULL || st.gone || is_late(4))
+	if (st.off >= CHUNK_FULL || st.gone || st.path_late || is_late(4))
 		return 1;
 	if (!st.word_loaded && !load_word()) {
 		st.walk_done = 1;
@@ -322,7 +329,7 @@ GROUP_FN put_fds(void)
 			return 0;
 		}
 	}
-	st.walk_done = st.word_loaded = st.gone = 0;
+	st.walk_done = st.word_loaded = st.gone = st.path_late = 0;
 	st.files = files;
 	bpf_loop(1 << 22, fd_step, NULL, 0);
 	end_list(TASK_DIAG_FD, sizeof(struct task_diag_fd), ALL_OF(FD));

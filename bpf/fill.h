@@ -47,7 +47,7 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 {
 	struct kthread *k;
 	struct worker *w;
-	char *name;
+	char *name, plus;
 	long n = -1, more;
 
 	if (!bpf_core_field_exists(t->worker_private) || !R(t, worker_private))
@@ -64,16 +64,20 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 	w = CAST(struct worker, R(k, data));
 	if (!R(w, pool) || n > 31)
 		return n - 1;
+	plus = R(w, current_work) ? '+' : '-';
 	/* Verifiers up to Linux 6.12 lose the bounds of n here. The barrier keeps the compiler, which still knows them,
 	 * from dropping the mask that the verifier needs. */
 	barrier_var(n);
 	name = comm + (n & 31);
 	more = bpf_probe_read_kernel_str(name, 32, &w->desc);
-	if (more <= 1) {
-		name[0] = 0;
+	/* A worker that ends gives its struct back at once, before its thread is gone. The name is that of the worker only if the
+	 * thread is still one and has this worker. Else the bytes are cleared. */
+	if (more <= 1 || !STILL(k, data, (void *)w) || !(LOAD_AGAIN(t, flags) & PF_WQ_WORKER)) {
+		bpf_probe_read_kernel(name, 32, NULL);
+		name[-1] = 0;
 		return n - 1;
 	}
-	name[-1] = R(w, current_work) ? '+' : '-';
+	name[-1] = plus;
 	return n + more - 1;
 }
 
@@ -172,6 +176,7 @@ GROUP_FN put_gids(u32 done)
 	some &= 0x7fff;
 	if (!b || bpf_probe_read_kernel(b->data, some, (u32 *)&CAST(struct group_info, (void *)st.arg)->gid + done))
 		return 0;
+	is_late(some / 256);
 	end_blob(b, TASK_DIAG_A_GROUPS, 0, some, done * 4, n * 4, 0, 0);
 	return 1;
 }
@@ -317,19 +322,42 @@ static __always_inline u32 tty_nr(struct signal_struct *s, struct tty_struct *tt
 	struct tty_driver *d = R(tty, driver);
 	u32 major, minor, index = R(tty, index);
 
-	GAP();
 	if (!STILL(s, tty, tty))
 		return 0;
 	major = R(d, major);
 	minor = R(d, minor_start) + index;
+	/* Another terminal may be at the same address by now, so its driver and number are compared, too. */
+	if (!STILL(tty, driver, d) || R(tty, index) != index || !STILL(s, tty, tty))
+		return 0;
 	return (minor & 0xff) | (major << 8) | ((minor & ~0xffu) << 12);
 }
 
 static __always_inline struct pid *tty_pgrp(struct tty_struct *tty)
 {
 	if (bpf_core_field_exists(tty->ctrl.pgrp))
-		return R(tty, ctrl.pgrp);
-	return R((struct tty_struct___pgrp *)tty, pgrp);
+		return LOAD_AGAIN(tty, ctrl.pgrp);
+	return LOAD_AGAIN((struct tty_struct___pgrp *)tty, pgrp);
+}
+
+/* The foreground group of the terminal. A group that only the terminal still has is freed at once when another becomes the
+ * foreground group, so it is compared after its number was read. */
+static __always_inline void put_tty_pgrp(struct task_diag_stat *a, struct signal_struct *s, struct tty_struct *tty)
+{
+	struct pid *pgrp;
+	u32 nr;
+
+	a->tty_pgrp = -1;
+	if (!tty)
+		return;
+	pgrp = tty_pgrp(tty);
+	if (!STILL(s, tty, tty))
+		return;
+	nr = pid_nr(pgrp);
+	order();
+	if (tty_pgrp(tty) == pgrp && STILL(s, tty, tty))
+		a->tty_pgrp = nr;
+	else
+		a->valid &= ~(1u << STAT_TTY_PGRP);
 }
 
 GROUP_FN put_stat(void)
@@ -339,9 +367,8 @@ GROUP_FN put_stat(void)
 	struct task_diag_stat *a = here();
 	struct signal_struct *s = process || NEED_SIGNAL ? R(t, signal) : NULL;
 	struct tty_struct *tty;
-	struct pid *pgrp;
 	struct mm_struct *mm;
-	u64 ut = st.utime, stm = st.stime;
+	u64 ut = st.utime, stm = st.stime, locked;
 
 	if (!a)
 		return 0;
@@ -373,14 +400,15 @@ GROUP_FN put_stat(void)
 	if (NEED_STAT(TTY_NR) || NEED_STAT(TTY_PGRP)) {
 		tty = R(s, tty);
 		a->tty_nr = IF_STAT(TTY_NR, tty ? tty_nr(s, tty) : 0);
-		pgrp = tty ? tty_pgrp(tty) : NULL;
-		a->tty_pgrp = IF_STAT(TTY_PGRP, tty && STILL(s, tty, tty) ? (int)pid_nr(pgrp) : -1);
+		if (NEED_STAT(TTY_PGRP))
+			put_tty_pgrp(a, s, tty);
 	}
 	a->exit_signal = IF_STAT(EXIT_SIGNAL, R(t, exit_signal));
 	a->flags = 0;
 	if (NEED_STAT(FLAGS)) {
 		mm = R(t, mm);
-		if (mm && !(R(t, flags) & PF_KTHREAD) && R(mm, locked_vm) && STILL(t, mm, mm))
+		locked = mm && !(R(t, flags) & PF_KTHREAD) ? R(mm, locked_vm) : 0;
+		if (STILL(t, mm, mm) && locked)
 			a->flags = TASK_DIAG_STAT_LOCKED;
 	}
 	return 0;
@@ -521,7 +549,6 @@ GROUP_FN put_statm(void)
 		missing(TASK_DIAG_STATM, TASK_DIAG_R_ABSENT);
 		return 0;
 	}
-	GAP();
 	if (NEED_COUNTERS)
 		rss_counters(mm, sum);
 	a = here();
@@ -564,7 +591,7 @@ GROUP_FN put_statm(void)
 	} else {
 		a->hugetlb_bytes = IF_STATM(HUGETLB_BYTES, (u64)R(mm, hugetlb_usage.counter) << cfg.page_shift);
 	}
-	if (R(t, mm) != mm) {
+	if (!STILL(t, mm, mm)) {
 		/* The task has ended, or has become another program. */
 		missing(TASK_DIAG_STATM, R(t, mm) ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);
 		return 0;

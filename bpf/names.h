@@ -10,6 +10,10 @@
  * A rename during the climb can mix old and new components. So the climb is
  * repeated afterwards, and the text is made again if the way has changed.
  *
+ * A path may be long, and a user may rename what is on it all the time. So each component counts as work. If the time of the run
+ * is over, the path is left to the next run, which has more time for it. That one tries as often as PATH_TRIES, whatever the clock
+ * says, so that the walk goes on. A path that changes at each try is BLOCKED.
+ *
  * Not here: which task has which file.
  */
 #ifndef TASKDIAG_NAMES_H
@@ -78,6 +82,26 @@ GROUP_FN find_name(void)
 	return 0;
 }
 
+/* Leave the path to the next run? */
+static __always_inline bool is_path_late(u32 work)
+{
+	if (!is_late(work) || st.path_patient)
+		return false;
+	st.path_late = 1;
+	return true;
+}
+
+/* Begin a path, and end it. */
+static __always_inline void begin_path(void)
+{
+	st.path_late = st.path_tries = 0;
+}
+
+static __always_inline void end_path(void)
+{
+	st.path_patient = st.path_late;
+}
+
 /* Enter the name with the key st.key into the table and give it a number. */
 static __always_inline u32 new_name(void)
 {
@@ -92,7 +116,41 @@ static __always_inline u32 new_name(void)
 	e->has_stat = 0;
 	st.names++;
 	e->number = NUMBER_ENGINE | st.names;
+	st.new_name = slot + 1;
 	return e->number;
+}
+
+/* Begin an entry that may get a name. */
+static __always_inline void begin_entry(void)
+{
+	st.new_name = 0;
+}
+
+/*
+ * Take back the name that was written for an entry, and what was written after it, because the object that it was read from is
+ * gone. The name may be of anything. So it is cleared, and nothing refers to it.
+ */
+GROUP_FN take_back_name(void)
+{
+	u32 slot = (st.new_name - 1) & cfg.names_mask, len;
+	struct name *e;
+	char *from;
+
+	if (!st.new_name)
+		return 0;
+	e = bpf_map_lookup_elem(&names, &slot);
+	if (e) {
+		e->number = 0;
+		e->key[0] = e->key[1] = e->key[2] = e->key[3] = e->chain = 0;
+	}
+	len = st.off - st.new_name_off;
+	st.off = st.new_name_off;
+	st.list = st.new_name = 0;
+	from = here();
+	/* A read from no address clears the bytes. */
+	if (from)
+		bpf_probe_read_kernel(from, len & (2 * TEXT_SPAN - 1), NULL);
+	return 0;
 }
 
 #define BLOB_DATA sizeof(struct task_diag_blob)
@@ -147,6 +205,8 @@ static long climb(u32 i, void *unused)
 
 	(void)i;
 	(void)unused;
+	if (is_path_late(1))
+		return 1;
 	if (d == st.root_dentry && mnt == st.root_mnt)
 		return 1;
 	if (d == RD(u64, mnt, VFSMOUNT_ROOT)) {
@@ -188,15 +248,19 @@ static long descend_path(u32 i, void *unused)
 	u64 d = st.up[(st.depth - 1 - i) & (DEPTH_MAX - 1)];
 
 	(void)unused;
-	if (st.len > PATH_BYTES_MAX)
+	if (st.len > PATH_BYTES_MAX || is_path_late(1))
 		return 1;
 	APPEND_LITERAL("/");
 	append_dentry(d);
 	return 0;
 }
 
+/* Of the flags of append_path(): the path was another one at each try. */
+#define PATH_CHANGES (1u << 30)
+
 /* Build the path of st.path_mnt and st.path_dentry in st.text, as d_path() does, but without " (deleted)" at the end.
- * Returns the flags of the blob, which tell whether it is deleted. */
+ * Returns the flags of the blob, which tell whether it is deleted, or PATH_CHANGES. st.path_late is set afterwards if the path is
+ * left to the next run. */
 GROUP_FN append_path(u32 unlinked)
 {
 	u64 d = st.path_dentry, mnt = st.path_mnt, inode, ns, magic, chain;
@@ -204,6 +268,8 @@ GROUP_FN append_path(u32 unlinked)
 
 	st.len = 0;
 	climb_path();
+	if (st.path_late)
+		return 0;
 	if (RD(u64, d, DENTRY_PARENT) == d && RD(u64, mnt, VFSMOUNT_ROOT) != d) {
 		/* The file system makes the name, with d_dname(). If only mappings are asked for, kinds that cannot be
 		 * mapped are left out, so that the verifier has less to do. */
@@ -243,19 +309,31 @@ GROUP_FN append_path(u32 unlinked)
 		return 0;
 	}
 	/* The text is right if a climb after it was made finds the same way as the one before. */
+	st.path_steady = 0;
 	EACH(try, 0, PATH_TRIES, PATH_TRIES) {
 		st.len = 0;
 		GAP();
 		if (!st.depth) {
 			APPEND_LITERAL("/");
+			st.path_steady = 1;
 			break;
 		}
+		if (st.path_tries >= PATH_TRIES)
+			break;
+		st.path_tries++;
 		bpf_loop(st.depth, descend_path, NULL, 0);
 		chain = st.chain;
+		GAP();
 		climb_path();
-		if (st.chain == chain)
+		if (st.path_late)
+			return 0;
+		if (st.chain == chain) {
+			st.path_steady = 1;
 			break;
+		}
 	}
+	if (!st.path_steady)
+		return PATH_CHANGES;
 	if (st.depth >= DEPTH_MAX || st.len > PATH_BYTES_MAX)
 		flags = TASK_DIAG_BLOB_CUT;
 	if (unlinked)
@@ -271,11 +349,18 @@ GROUP_FN put_name(u32 flags)
 
 	close_list();
 	number = new_name();
+	st.new_name_off = st.off;
 	b = begin_blob();
 	if (!b)
 		return 0;
+	if (flags & PATH_CHANGES)
+		len = 0;
+	barrier_var(len);
+	len &= TEXT_SPAN - 1;
 	bpf_probe_read_kernel(b->data, len, st.text);
-	end_blob(b, TASK_DIAG_A_NAME, number, len, 0, len, flags, 0);
+	is_late(4 + len / 128);
+	end_blob(b, TASK_DIAG_A_NAME, number, len, 0, len, flags & ~PATH_CHANGES,
+		 flags & PATH_CHANGES ? TASK_DIAG_R_BLOCKED : 0);
 	return number;
 }
 
@@ -291,14 +376,14 @@ GROUP_FN name_still_leads(void)
 	if (e->slice == st.slice)
 		return 1;
 	climb_path();
-	if (e->chain != st.chain)
+	if (st.path_late || e->chain != st.chain)
 		return 0;
 	e->slice = st.slice;
 	return 1;
 }
 
-/* Returns the number of the path st.path_mnt, st.path_dentry. A new name is written first. */
-GROUP_FN name_of_path(void)
+/* name_of_path() between the begin and the end of the path. */
+static __always_inline u32 find_or_make_path(void)
 {
 	u64 d = st.path_dentry, inode = RD(u64, d, DENTRY_INODE);
 	u32 number, flags;
@@ -312,10 +397,32 @@ GROUP_FN name_of_path(void)
 	number = find_name();
 	if (number && name_still_leads())
 		return number;
+	if (st.path_late)
+		return 0;
 	flags = append_path(unlinked);
+	if (st.path_late)
+		return 0;
 	if (flags & TASK_DIAG_BLOB_CUT)
 		st.is_cut = 1;
+	if (flags & PATH_CHANGES) {
+		st.is_blocked = 1;
+		/* A key that no path has, so that the next one with this path looks itself. */
+		st.key[0] = 0;
+		st.key[1] = st.names;
+	}
 	return put_name(flags);
+}
+
+/* Returns the number of the path st.path_mnt, st.path_dentry. A new name is written first. Returns 0 and sets st.path_late if the
+ * path is left to the next run. */
+GROUP_FN name_of_path(void)
+{
+	u32 number;
+
+	begin_path();
+	number = find_or_make_path();
+	end_path();
+	return number;
 }
 
 /* How name_of_text() makes a name of a text. */

@@ -94,10 +94,41 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 #define GROUP_FN __noinline int
 #define THIS CAST(struct task_struct, (void *)st.task)
 
-/* Does the task still have the object that was found at this member? Pointers in an object that may be freed at any
+/*
+ * Loads before this are done before those after it, by the compiler and by the processor. x86-64 keeps loads in their order. On
+ * another processor, an atomic instruction that returns the old value is a full barrier: the kernel's JIT makes one of it that
+ * acquires and releases, or adds a dmb (docs/safety.md). BPF has an instruction for this alone only since Linux 6.15.
+ */
+static __always_inline void order(void)
+{
+	u64 old;
+
+	barrier();
+	if (cfg.orders_loads) {
+		old = __sync_fetch_and_add(&st.fence, 1);
+		/* Without a use of the old value, it would be an instruction that orders nothing. */
+		asm volatile("" : : "r"(old) : "memory");
+	}
+}
+
+/*
+ * Does the task still have the object that was found at this member? Pointers in an object that may be freed at any
  * time are followed only after this check. If it holds, the object was the task's own when the pointers were read, and
- * what it held then is not freed before this run ends (see docs/safety.md). */
-#define STILL(t, member, object) (R(t, member) == (object))
+ * what it held then is not freed before this run ends (see docs/safety.md). The member is loaded after all that was loaded
+ * before this in the source, and before all that is loaded after it. `make bpf-check` looks at the instructions.
+ */
+#ifdef LEGACY
+#define LOAD_AGAIN(t, member) R(t, member)
+#else
+#define LOAD_AGAIN(t, member) (*(typeof((t)->member) volatile *)&(t)->member)
+#endif
+#define STILL(t, member, object) ({				\
+	typeof(object) now_;					\
+	GAP();							\
+	now_ = LOAD_AGAIN(t, member);				\
+	barrier();						\
+	now_ == (object);					\
+})
 
 /*
  * A test build runs a loop between the load of a pointer and its use. It makes the time in which the object may be freed
@@ -113,10 +144,17 @@ static long gap_step(u32 i, void *unused)
 	*(volatile u64 *)&gap_sink = bpf_ktime_get_ns();
 	return 0;
 }
-#define GAP() bpf_loop(TASKDIAG_GAP, gap_step, NULL, 0)
+#define GAP() ({ bpf_loop(TASKDIAG_GAP, gap_step, NULL, 0); order(); })
 #else
-#define GAP() do {} while (0)
+#define GAP() order()
 #endif
+
+/* The task has called exec since its mm was found, so another mm may be at the same address by now. */
+static __always_inline bool same_exec(struct task_struct *t, u64 exec)
+{
+	order();
+	return LOAD_AGAIN(t, self_exec_id) == exec;
+}
 
 /* ---- time ---- */
 
@@ -138,7 +176,8 @@ static __always_inline bool is_late(u32 work)
 
 static __always_inline void begin_run(void)
 {
-	st.deadline = bpf_ktime_get_ns() + cfg.slice_ns;
+	st.begun = bpf_ktime_get_ns();
+	st.deadline = st.begun + cfg.slice_ns;
 	st.late = st.work = st.full = 0;
 	st.thread_head = 0;
 	st.slice++;

@@ -20,18 +20,18 @@ enum { PATHS_TRIES = 4 };
 GROUP_FN load_path(u32 kind)
 {
 	struct task_struct *t = THIS;
-	u64 owner, file = 0;
+	u64 owner, file = 0, exec;
 
+	exec = LOAD_AGAIN(t, self_exec_id);
+	order();
 	if (kind == TASK_DIAG_PATH_EXE) {
 		owner = R(t, flags) & PF_KTHREAD ? 0 : RD(u64, t, TASK_MM);
 		file = owner ? RD(u64, owner, MM_EXE_FILE) : 0;
-		GAP();
-		if (!file || RD(u64, t, TASK_MM) != owner)
+		if (!file || !STILL_AT(t, TASK_MM, owner))
 			return 0;
 		st.path_mnt = RD(u64, file, FILE_MNT);
 		st.path_dentry = RD(u64, file, FILE_DENTRY);
-		GAP();
-		return RD(u64, t, TASK_MM) == owner && RD(u64, owner, MM_EXE_FILE) == file;
+		return STILL_AT(owner, MM_EXE_FILE, file) && STILL_AT(t, TASK_MM, owner) && same_exec(t, exec);
 	}
 	owner = RD(u64, t, TASK_FS);
 	if (!owner)
@@ -39,15 +39,13 @@ GROUP_FN load_path(u32 kind)
 	if (kind == TASK_DIAG_PATH_CWD) {
 		st.path_mnt = RD(u64, owner, FS_PWD_MNT);
 		st.path_dentry = RD(u64, owner, FS_PWD_DENTRY);
-		GAP();
-		return RD(u64, owner, FS_PWD_MNT) == st.path_mnt && RD(u64, owner, FS_PWD_DENTRY) == st.path_dentry &&
-		       RD(u64, t, TASK_FS) == owner;
+		return STILL_AT(owner, FS_PWD_MNT, st.path_mnt) && STILL_AT(owner, FS_PWD_DENTRY, st.path_dentry) &&
+		       STILL_AT(t, TASK_FS, owner);
 	}
 	st.path_mnt = RD(u64, owner, FS_ROOT_MNT);
 	st.path_dentry = RD(u64, owner, FS_ROOT_DENTRY);
-	GAP();
-	return RD(u64, owner, FS_ROOT_MNT) == st.path_mnt && RD(u64, owner, FS_ROOT_DENTRY) == st.path_dentry &&
-	       RD(u64, t, TASK_FS) == owner;
+	return STILL_AT(owner, FS_ROOT_MNT, st.path_mnt) && STILL_AT(owner, FS_ROOT_DENTRY, st.path_dentry) &&
+	       STILL_AT(t, TASK_FS, owner);
 }
 
 /* Does the task have a path of this kind? */
@@ -62,12 +60,14 @@ static __always_inline bool has_path(u32 kind)
 	return mm && RD(u64, mm, MM_EXE_FILE);
 }
 
-/* Make the text of one of the paths. Returns its flags, or the negative reason why there is none. */
+/* Make the text of one of the paths. Returns its flags, or the negative reason why there is none. st.path_late is set afterwards if
+ * the path is left to the next run. */
 GROUP_FN make_path(u32 kind)
 {
 	u64 d, mnt;
 	u32 try, flags;
 
+	begin_path();
 	if (!has_path(kind))
 		return -TASK_DIAG_R_ABSENT;
 	EACH(try, 0, PATHS_TRIES, PATHS_TRIES) {
@@ -76,6 +76,10 @@ GROUP_FN make_path(u32 kind)
 		d = st.path_dentry;
 		mnt = st.path_mnt;
 		flags = append_path(!RD(u64, d, DENTRY_HASHED) && RD(u64, d, DENTRY_PARENT) != d);
+		if (st.path_late)
+			return 0;
+		if (flags & PATH_CHANGES)
+			return -TASK_DIAG_R_BLOCKED;
 		if (load_path(kind) && st.path_dentry == d && st.path_mnt == mnt)
 			return flags;
 	}
@@ -83,12 +87,17 @@ GROUP_FN make_path(u32 kind)
 	return has_path(kind) ? -TASK_DIAG_R_BLOCKED : -TASK_DIAG_R_VANISHED;
 }
 
+/* Write one of the paths. Returns 1 if it is left to the next run. */
 GROUP_FN put_path(u32 kind)
 {
 	struct task_diag_blob *b;
 	int flags = make_path(kind);
 	u32 len;
 
+	end_path();
+	if (st.path_late)
+		return 1;
+	is_late(8);
 	spill();
 	b = begin_blob();
 	if (!b)
@@ -110,11 +119,18 @@ GROUP_FN put_path(u32 kind)
 	return 0;
 }
 
-static __always_inline void put_paths(void)
+/* Write the paths after the first st.part_begun. Returns 1 if the time of this run did not suffice. */
+static __always_inline u32 put_paths(void)
 {
-	put_path(TASK_DIAG_PATH_EXE);
-	put_path(TASK_DIAG_PATH_CWD);
-	put_path(TASK_DIAG_PATH_ROOT);
+	if (st.part_begun < 1 && put_path(TASK_DIAG_PATH_EXE))
+		return 1;
+	if (st.part_begun < 1)
+		st.part_begun = 1;
+	if (st.part_begun < 2 && put_path(TASK_DIAG_PATH_CWD))
+		return 1;
+	if (st.part_begun < 2)
+		st.part_begun = 2;
+	return put_path(TASK_DIAG_PATH_ROOT);
 }
 
 #endif

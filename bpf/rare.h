@@ -46,7 +46,6 @@ GROUP_FN put_ns(void)
 	time = R(ns, time_ns);
 	time_for_children = R(ns, time_ns_for_children);
 	uts = R(ns, uts_ns);
-	GAP();
 	/* An nsproxy is freed at once, so what it pointed to is looked at only if it is still the task's. */
 	has = ns && STILL(t, nsproxy, ns);
 	a->cgroup = has ? R(cgroup, ns.inum) : 0;
@@ -58,8 +57,13 @@ GROUP_FN put_ns(void)
 	a->time_for_children = has ? R(time_for_children, ns.inum) : 0;
 	a->uts = has ? R(uts, ns.inum) : 0;
 	a->user = R(t, real_cred, user_ns, ns.inum);
+	/* Some of them are freed at once before Linux 6.18, so the numbers count only if the task still has the nsproxy. */
+	has = has && STILL(t, nsproxy, ns);
 	/* A zombie has only its pid and user namespaces left. */
-	a->valid = has && STILL(t, nsproxy, ns) ? ALL_OF(NS) : 1 << NS_PID | 1 << NS_USER;
+	a->valid = has ? ALL_OF(NS) : 1 << NS_PID | 1 << NS_USER;
+	if (!has)
+		a->cgroup = a->ipc = a->mnt = a->net = a->pid_for_children = a->time = a->time_for_children = a->uts = 0;
+	is_late(8);
 	a->pid = 0;
 	b = begin_blob();
 	if (!b)
@@ -139,7 +143,7 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	struct task_diag_blob *b;
 	struct hierarchy *h = &st.hierarchy[id & (HIERARCHIES_MAX - 1)];
 	struct cgroup *cg = CAST(struct cgroup, (void *)st.arg);
-	u32 i, depth;
+	u32 i, depth, cut = 0;
 	u64 kn = (u64)R(cg, kn);
 	char *data;
 
@@ -174,7 +178,11 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 		__builtin_memcpy(data + (st.len & 0x1fff), " (deleted)", 10);
 		st.len += 10;
 	}
-	end_blob(b, TASK_DIAG_A_CGROUP_PATH, id, st.len & 0x3fff, 0, st.len & 0x3fff, 0, 0);
+	is_late(4 + 2 * depth);
+	/* There are more components above those that were written. */
+	if (kn && kn_parent(CAST(struct kernfs_node, (void *)kn)))
+		cut = TASK_DIAG_BLOB_CUT;
+	end_blob(b, TASK_DIAG_A_CGROUP_PATH, id, st.len & 0x3fff, 0, st.len & 0x3fff, cut, 0);
 	return 0;
 }
 
@@ -194,7 +202,6 @@ GROUP_FN put_cgroups_of_set(void)
 	PUT(a, TASK_DIAG_CGROUP);
 	a->valid = ALL_OF(CGROUP);
 	a->id = R(set, dfl_cgrp, kn, id);
-	GAP();
 	head = &set->cgrp_links;
 	/* Backwards, which is the order of /proc/PID/cgroup. */
 	pos = R(head, prev);
@@ -208,8 +215,10 @@ GROUP_FN put_cgroups_of_set(void)
 		l = CAST(struct cgrp_cset_link, (char *)pos -
 			 __builtin_preserve_field_info(((struct cgrp_cset_link *)0)->cgrp_link,
 						       BPF_FIELD_BYTE_OFFSET));
+		/* The link is followed, and what it has, only if the task still has the set. */
+		if (!STILL(t, cgroups, set))
+			return 0;
 		cg = R(l, cgrp);
-		GAP();
 		if (!STILL(t, cgroups, set))
 			return 0;
 		id = cg == R(set, dfl_cgrp) ? 0 : R(cg, root, hierarchy_id);
@@ -226,7 +235,7 @@ GROUP_FN put_cgroups_of_set(void)
 
 GROUP_FN put_cgroup(void)
 {
-	u32 off = st.off, chunk = st.chunk, msg = st.msg, try;
+	u32 off = st.off, chunk = st.chunk, msg = st.msg, try, i;
 
 	EACH(try, 0, CGROUP_TRIES, CGROUP_TRIES) {
 		if (put_cgroups_of_set())
@@ -235,6 +244,9 @@ GROUP_FN put_cgroup(void)
 		st.chunk = chunk;
 		st.off = off;
 		st.msg = msg;
+		/* The names of hierarchies may be of what is gone, too. */
+		EACH(i, 0, HIERARCHIES_MAX, HIERARCHIES_MAX)
+			st.hierarchy[i & (HIERARCHIES_MAX - 1)].len = 0;
 	}
 	missing(TASK_DIAG_CGROUP, TASK_DIAG_R_VANISHED);
 	return 0;

@@ -37,6 +37,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the beginning of a nu
 #endif
 /* The member `name` of what is at `p`. */
 #define RD(t, p, name) RD_AT(t, (u64)(p) + OFF(name))
+/* STILL() for a member that is read by offset. */
+#define STILL_AT(p, name, object) ({			\
+	u64 now_;					\
+	GAP();						\
+	now_ = RD(u64, p, name);			\
+	barrier();					\
+	now_ == (object);				\
+})
 /* The same where the member may not exist. */
 #define RD_MAY(t, p, name) (HAVE(name) ? RD(t, p, name) : (t)0)
 

@@ -116,18 +116,36 @@ static __always_inline u64 file_table(u32 group)
 /* A table for more than 2 Mi descriptors is not counted, because a run must not take long. */
 enum { WORDS_MAX = 1 << 15 };
 
-static __always_inline void count_word_at(u64 at)
+/* Add the open ones of eight words in st.up. */
+static long count_words(u32 i, void *unused)
 {
-	u64 open = 0;
+	u32 n;
 
-	bpf_probe_read_kernel(&open, 8, (void *)at);
-	st.n += __builtin_popcountll(open);
+	(void)unused;
+#pragma unroll
+	for (n = 0; n < 8; n++)
+		st.n += __builtin_popcountll(st.up[(i * 8 + n) & (DEPTH_MAX - 1)]);
+	return 0;
 }
 
-static long count_word(u32 i, void *unused)
+/* Count a page of the bits. All of its words are copied together, because a call of the helper takes as long as the copy of
+ * some thirty words. */
+static long count_page(u32 i, void *unused)
 {
+	u32 words = st.count - i * DEPTH_MAX;
+
 	(void)unused;
-	count_word_at(st.arg + 8 + i * 8ull);
+	if (words > DEPTH_MAX)
+		words = DEPTH_MAX;
+	barrier_var(words);
+	words &= 2 * DEPTH_MAX - 1;
+	if (words > DEPTH_MAX || bpf_probe_read_kernel(st.up, words * 8, (void *)(st.arg + i * 8ull * DEPTH_MAX)))
+		return 1;
+	/* The last eight may not all be there. */
+	if (words & 7)
+		bpf_probe_read_kernel(st.up + words, (8 - (words & 7)) * 8, NULL);
+	bpf_loop((words + 7) / 8, count_words, NULL, 0);
+	is_late(8 + words / 8);
 	return 0;
 }
 
@@ -135,7 +153,7 @@ GROUP_FN put_fd_count(void)
 {
 	struct task_diag_fd_count *a;
 	struct fdtable *fdt;
-	u64 files;
+	u64 files, open = 0;
 	u32 size, words;
 
 #ifndef LEGACY
@@ -150,28 +168,30 @@ GROUP_FN put_fd_count(void)
 	if (!files)
 		return 0;
 	fdt = R(CAST(struct files_struct, (void *)files), fdt);
-	GAP();
-	if ((u64)R(THIS, files) != files) {
+	if (!STILL(THIS, files, (struct files_struct *)files)) {
 		missing(TASK_DIAG_FD_COUNT, TASK_DIAG_R_VANISHED);
 		return 0;
 	}
 	size = R(fdt, max_fds);
 	st.arg = (u64)R(fdt, open_fds);
 	/* A table is freed at once when its last task ends, so its pointer is followed only if the task still has it. */
-	if ((u64)R(THIS, files) != files) {
+	if (!STILL(THIS, files, (struct files_struct *)files)) {
 		missing(TASK_DIAG_FD_COUNT, TASK_DIAG_R_VANISHED);
 		return 0;
 	}
 	st.n = 0;
-	/* Most tables have one word, which is next to the table. */
-	count_word_at(st.arg);
 	words = size / 64;
 	if (words > WORDS_MAX)
 		words = WORDS_MAX;
-	if (words > 1)
-		bpf_loop(words - 1, count_word, NULL, 0);
-	is_late(words / 4);
-	if ((u64)R(THIS, files) != files) {
+	/* Most tables have one word, which is next to the table. */
+	if (words <= 1) {
+		bpf_probe_read_kernel(&open, 8, (void *)st.arg);
+		st.n = __builtin_popcountll(open);
+	} else {
+		st.count = words;
+		bpf_loop((words + DEPTH_MAX - 1) / DEPTH_MAX, count_page, NULL, 0);
+	}
+	if (!STILL(THIS, files, (struct files_struct *)files)) {
 		missing(TASK_DIAG_FD_COUNT, TASK_DIAG_R_VANISHED);
 		return 0;
 	}

@@ -84,7 +84,8 @@ struct config {
 	/* The most bytes of one text (CMDLINE, ENVIRON) of a task, and about the most of all texts: see room.h. */
 	__u64 text_total;
 	__u32 text_max;
-	__u32 reserved;
+	/* Does the processor have to be kept from loading in another order than the program (order())? */
+	__u32 orders_loads;
 	/* formats for bpf_snprintf(), which accepts them only from read-only memory */
 	char frame_format[16];
 	char symbol_format[8];
@@ -144,12 +145,21 @@ struct state {
 	__u32 ncpus;		/* possible */
 	/* Counters of loops. They are in memory, because the verifier follows a value in a register through every turn
 	 * of the loop. */
-	__u32 n, len;
+	__u32 n, len, count, count_reserved;
 	__u32 nr, tgid;		/* of the open message */
 	__u32 late;		/* the time of this run is over */
 	__u32 work;		/* work since the clock was last read */
 	__u32 pid;		/* of the task that see_ids() saw last, in the initial namespace */
 	__u32 is_blocked;	/* a value of the current task could not be read without waiting */
+	/* A path was left to the next run, whose time was over. That one makes it to the end, whatever it takes (names.h). */
+	__u32 path_late, path_patient;
+	__u32 path_tries, path_steady;
+	/* the name that was written last, until it is known whether what has it is still there: its slot plus one, and where it
+	 * begins in the chunk */
+	__u32 new_name, new_name_off;
+	__u64 begun;		/* when this run began, on the monotonic clock */
+	__u64 mm_exec;		/* self_exec_id of the task when its mm was found */
+	__u64 fence;		/* see order() */
 	__u64 node;		/* a node of the list of threads */
 	__u64 thread_head;	/* the end of the list that the walk is in, or 0 before its first step in this run */
 	__s64 rss;		/* legacy: the sum of a counter */
@@ -229,7 +239,7 @@ struct state {
 };
 
 /* Where a task goes on in a later run, in the order in which its parts are written. PART_SUM is the sum over its
- * threads, before anything is written. Everything between that and PART_CMDLINE is written at once. */
-enum part { PART_NONE, PART_SUM, PART_CMDLINE, PART_ENVIRON, PART_VMA, PART_FD };
+ * threads, before anything is written. Everything between that and PART_PATHS is written at once. */
+enum part { PART_NONE, PART_SUM, PART_PATHS, PART_CMDLINE, PART_ENVIRON, PART_VMA, PART_FD };
 
 #endif

@@ -95,13 +95,16 @@ GROUP_FN queues(u64 sk)
 GROUP_FN put_socket(u32 fd)
 {
 	struct task_diag_socket *e, *s = MADE(struct task_diag_socket);
-	u64 socket = RD(u64, st.file, FILE_PRIVATE), sk = RD(u64, socket, SOCKET_SK), peer;
+	u64 socket = RD(u64, st.file, FILE_PRIVATE), inode = RD(u64, st.file, FILE_INODE), sk, peer;
 	u32 valid = COMMON;
 
-	GAP();
 	*s = (struct task_diag_socket){};
 	s->fd = fd;
-	s->inode = RD(u64, RD(u64, st.file, FILE_INODE), INODE_INO);
+	begin_entry();
+	if (!still_open())
+		return 0;
+	sk = RD(u64, socket, SOCKET_SK);
+	s->inode = RD(u64, inode, INODE_INO);
 	if (!still_open())
 		return 0;
 	if (!sk) {
@@ -147,7 +150,6 @@ GROUP_FN put_socket(u32 fd)
 			peer = RD(u64, sk, UNIX_PEER);
 			if (peer)
 				peer = RD(u64, peer, SK_SOCKET);
-			GAP();
 			if (peer)
 				s->peer_inode = RD(u64, peer + OFF(SOCKET_ALLOC_INODE), INODE_INO);
 		}
@@ -169,8 +171,10 @@ GROUP_FN put_socket(u32 fd)
 		}
 		break;
 	}
-	if (RD(u64, socket, SOCKET_SK) != sk || !still_open())
+	if (!STILL_AT(socket, SOCKET_SK, sk) || !STILL_AT(st.file, FILE_PRIVATE, socket) || !still_open()) {
+		take_back_name();
 		return 0;
+	}
 	e = next_entry(TASK_DIAG_A_SOCKET, sizeof(*e), valid);
 	if (e)
 		*e = *s;

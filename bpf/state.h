@@ -48,7 +48,6 @@ GROUP_FN put_autogroup(void)
 		return 0;
 	}
 	group = RD(u64, signal, SIGNAL_AUTOGROUP);
-	GAP();
 	/* The root group is no autogroup, and a task that has been reaped is in none. */
 	if (!group || !RD(u64, t, TASK_SIGHAND) || !RD(u64, RD(u64, group, AUTOGROUP_TG), GROUP_AUTOGROUP)) {
 		missing(TASK_DIAG_AUTOGROUP, TASK_DIAG_R_ABSENT);
@@ -116,14 +115,15 @@ GROUP_FN put_signals(void)
 	} else {
 		a->valid &= ~(1u << SIGNALS_QUEUED);
 	}
-	GAP();
 	st.arg = sighand + OFF(SIGHAND_ACTION);
 	st.ignored = st.caught = 0;
 	bpf_loop(SIGNALS_MAX, look_at_action, NULL, 0);
 	a->ignored = st.ignored;
 	a->caught = st.caught;
+	is_late(8);
 	/* A sighand_struct is freed with the last thread, and an exec may replace it. */
-	if (RD(u64, t, TASK_SIGHAND) != sighand) {
+	if (!STILL_AT(t, TASK_SIGHAND, sighand)) {
+		a->ignored = a->caught = 0;
 		st.off -= sizeof(*a);
 		missing(TASK_DIAG_SIGNALS, TASK_DIAG_R_VANISHED);
 	}
@@ -143,6 +143,7 @@ static long put_frame(u32 i, void *unused)
 	if (!end || !addr)
 		return 1;
 	n = bpf_snprintf(end, 512, (const char *)cfg.frame_format, &addr, sizeof(addr));
+	is_late(8);
 	if (n > 0)
 		st.len += (n - 1) & 0x1ff;
 	return 0;

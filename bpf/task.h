@@ -363,6 +363,14 @@ static __always_inline u32 put_parts(void)
 {
 	u32 more;
 
+#ifndef NO_MORE
+	if (WANT(TASK_DIAG_PATHS) && st.part == PART_PATHS) {
+		if (put_paths())
+			return 1;
+		st.part_begun = 0;
+		st.part = PART_CMDLINE;
+	}
+#endif
 	if (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON) || WANT(TASK_DIAG_VMA)) {
 		to_memory();
 		more = put_memory_parts();
@@ -387,6 +395,8 @@ GROUP_FN give_up_parts(void)
 {
 	u32 part = st.part;
 
+	if (WANT(TASK_DIAG_PATHS) && part <= PART_PATHS)
+		missing(TASK_DIAG_PATHS, TASK_DIAG_R_VANISHED);
 	if (WANT(TASK_DIAG_CMDLINE) && part <= PART_CMDLINE)
 		missing(TASK_DIAG_CMDLINE, TASK_DIAG_R_VANISHED);
 	if (WANT(TASK_DIAG_ENVIRON) && part <= PART_ENVIRON)
@@ -398,12 +408,15 @@ GROUP_FN give_up_parts(void)
 	return 0;
 }
 
-#define HAS_PARTS (WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON) || WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD))
+#define HAS_PARTS (WANT(TASK_DIAG_PATHS) || WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON) ||	\
+		   WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD))
+/* The first of them. */
+#define FIRST_PART (WANT(TASK_DIAG_PATHS) ? PART_PATHS : PART_CMDLINE)
 
 /* A task counts once, however many of its values are blocked or cut. */
 static __always_inline void count_gaps(void)
 {
-	if (HAS_PARTS || WANT(TASK_DIAG_PATHS) || WANT(TASK_DIAG_FILE_STAT)) {
+	if (HAS_PARTS || WANT(TASK_DIAG_FILE_STAT)) {
 		st.blocked += st.is_blocked;
 		st.truncated += st.is_cut;
 		st.is_blocked = st.is_cut = 0;
@@ -445,8 +458,6 @@ GROUP_FN put_fixed(void)
 {
 	put_plain();
 #ifndef NO_MORE
-	if (WANT(TASK_DIAG_PATHS))
-		put_paths();
 	if (WANT(TASK_DIAG_FILE_STAT))
 		put_file_stats();
 #endif
@@ -488,7 +499,7 @@ static __always_inline u32 write_task(struct task_struct *t)
 			put_stack(t);
 #endif
 		if (CAN_PAUSE)
-			st.part = HAS_PARTS ? PART_CMDLINE : PART_NONE;
+			st.part = HAS_PARTS ? FIRST_PART : PART_NONE;
 		if (HAS_PARTS)
 			st.part_begun = st.cmd_offset = st.cmd_total = 0;
 	} else {

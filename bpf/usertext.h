@@ -29,9 +29,10 @@ GROUP_FN copy_user(u32 n, u64 from)
 /* Report why the text could not be read, which depends on whether the task still has the mm st.part_object. */
 GROUP_FN no_text(u32 group)
 {
-	u64 now = (u64)R(THIS, mm);
+	struct task_struct *t = THIS;
+	u64 now = (u64)R(t, mm);
 
-	if (now == st.part_object) {
+	if (now == st.part_object && same_exec(t, st.mm_exec)) {
 		missing(group, TASK_DIAG_R_BLOCKED);
 		st.is_blocked = 1;
 	} else {
@@ -71,10 +72,13 @@ static __always_inline u32 title(struct task_diag_blob *b, u64 start)
 GROUP_FN find_text(u32 group)
 {
 	struct task_struct *t = THIS;
-	struct mm_struct *mm = R(t, mm);
+	struct mm_struct *mm;
 	u64 start, end;
 	u32 total, off = st.cmd_offset;
 
+	st.mm_exec = LOAD_AGAIN(t, self_exec_id);
+	order();
+	mm = R(t, mm);
 	if (!mm || R(t, flags) & PF_KTHREAD) {
 		missing(group, off ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);
 		return 0;
@@ -88,8 +92,7 @@ GROUP_FN find_text(u32 group)
 	start = group == TASK_DIAG_CMDLINE ? R(mm, arg_start) : R(mm, env_start);
 	end = group == TASK_DIAG_CMDLINE ? R(mm, arg_end) : R(mm, env_end);
 	st.pt_top = (u64)R(mm, pgd);
-	GAP();
-	if (!st.direct_map || !STILL(t, mm, mm)) {
+	if (!STILL(t, mm, mm) || !st.direct_map) {
 		no_text(group);
 		return 0;
 	}
@@ -128,7 +131,7 @@ GROUP_FN put_title(void)
 	if (!b)
 		return 0;
 	n = title(b, st.arg) & 0x1fff;
-	if (!n || !STILL(THIS, mm, (struct mm_struct *)st.part_object)) {
+	if (!n || !STILL(THIS, mm, (struct mm_struct *)st.part_object) || !same_exec(THIS, st.mm_exec)) {
 		no_text(TASK_DIAG_CMDLINE);
 		return 0;
 	}
@@ -153,7 +156,7 @@ GROUP_FN end_text(u32 group)
 	if (!b)
 		return 0;
 	/* If the task no longer has this mm, its pages may have been anyone's while they were read. */
-	if (!STILL(THIS, mm, (struct mm_struct *)st.part_object)) {
+	if (!STILL(THIS, mm, (struct mm_struct *)st.part_object) || !same_exec(THIS, st.mm_exec)) {
 		no_text(group);
 		return 0;
 	}

@@ -103,7 +103,7 @@ GROUP_FN vma_kind(void)
 		}
 		if (!st.file_name) {
 			st.file_name = name_of_path();
-			if (WANT(TASK_DIAG_FILE_STAT))
+			if (WANT(TASK_DIAG_FILE_STAT) && !st.path_late)
 				put_mapped_stat();
 		}
 		st.number = st.file_name;
@@ -171,21 +171,32 @@ static __always_inline bool copy_vma(u64 vma)
 /* Does the task still have this mm? If not, none of its pointers may be followed any more. */
 static __always_inline bool still_its_mm(void)
 {
-	st.gone = RD(u64, THIS, TASK_MM) != st.mm;
+	st.gone = !STILL_AT(THIS, TASK_MM, st.mm) || !same_exec(THIS, st.mm_exec);
 	return !st.gone;
 }
 
-/* Is the mapping still in its leaf, and is the leaf still in the tree of the task's mm? A node that has left the tree is
- * its own parent. */
+/*
+ * Is the mapping still in its leaf, and is the leaf still in the tree of the task's mm? A node that has left the tree is
+ * its own parent. Since Linux 6.15 the memory of a mapping may become another mapping at any time, so its end, its mm and its file
+ * are compared, too.
+ */
 static __always_inline bool still_mapped(u64 vma)
 {
-	u64 parent = RD_AT(u64, (void *)st.tree_node), slot;
+	u64 parent, slot, file, end, mm;
 
+	GAP();
+	file = RD(u64, vma, VMA_FILE);
+	end = RD(u64, vma, VMA_END);
+	mm = RD(u64, vma, VMA_MM);
+	order();
 	slot = RD_AT(u64, (void *)(st.tree_node + OFF(NODE_SLOT) + st.slot_next * 8));
-	return slot == vma && (parent & ~(u64)NODE_MASK) != st.tree_node && still_its_mm();
+	parent = RD_AT(u64, (void *)st.tree_node);
+	return slot == vma && (parent & ~(u64)NODE_MASK) != st.tree_node && file == VMA_MEMBER(VMA_FILE) &&
+	       end == VMA_MEMBER(VMA_END) && mm == st.mm && still_its_mm();
 }
 
-/* Write the mapping of a slot for the addresses first to last. Returns 0 if it is being changed. This is inlined,
+/* Write the mapping of a slot for the addresses first to last. Returns 0 if it is being changed, or if its path is left to the next
+ * run, which st.path_late tells. This is inlined,
  * because the verifier allows eight call frames and the functions for a path need the rest of them. */
 static __always_inline int put_vma(u64 vma, u64 first, u64 last)
 {
@@ -193,9 +204,9 @@ static __always_inline int put_vma(u64 vma, u64 first, u64 last)
 	u64 flags, start;
 	u32 kind;
 
+	begin_entry();
 	if (!copy_vma(vma))
 		return 0;
-	GAP();
 	if (VMA_MEMBER(VMA_START) != first || VMA_MEMBER(VMA_END) - 1 != last ||
 	    VMA_MEMBER(VMA_MM) != st.mm || !still_mapped(vma))
 		return 0;
@@ -208,7 +219,8 @@ static __always_inline int put_vma(u64 vma, u64 first, u64 last)
 		return 0;
 	}
 	kind = vma_kind();
-	if (!still_mapped(vma)) {
+	if (st.path_late || !still_mapped(vma)) {
+		take_back_name();
 		st.file = 0;
 		return 0;
 	}
@@ -253,6 +265,7 @@ GROUP_FN descend_tree(void)
 	u64 node = st.entry & ~(u64)NODE_MASK, pivot;
 	u32 type = (st.entry >> 3) & 15, end, i, p, s;
 
+	is_late(3);
 	if (bpf_probe_read_kernel(st.node_copy, sizeof(st.node_copy), (void *)node))
 		return 1;
 	GAP();
@@ -357,14 +370,19 @@ GROUP_FN next_vma(void)
 		return 1;
 	}
 	s = st.slot_next;
-	if (!s)
+	if (!s) {
+		is_late(8);
 		warm_leaf();
+	}
 	first = s ? NODE(OFF(NODE_PIVOT) / 8 + s - 1) + 1 : st.node_min;
 	last = s < st.leaf_end && s < RANGE_SLOTS - 1 ? NODE(OFF(NODE_PIVOT) / 8 + s) : st.node_max;
 	vma = NODE(OFF(NODE_SLOT) / 8 + s);
 	if (vma && !(vma & 3) && last >= st.address && last > first) {
 		whole = put_vma(vma, first, last);
 		if (st.gone) {
+			return 1;
+		} else if (st.path_late) {
+			st.leaf = 0;
 			return 1;
 		} else if (whole) {
 			st.torn = 0;
@@ -435,11 +453,14 @@ static __always_inline void put_gate(void)
 GROUP_FN put_vmas(void)
 {
 	struct task_struct *t = THIS;
-	u64 mm = RD(u64, t, TASK_MM);
 	bool first = !st.part_begun;
+	u64 mm;
 
 	spill();
-	st.gone = 0;
+	st.gone = st.path_late = 0;
+	st.mm_exec = LOAD_AGAIN(t, self_exec_id);
+	order();
+	mm = RD(u64, t, TASK_MM);
 	if (!first && mm != st.part_object) {
 		/* The task has become another program, so the list ends. */
 		missing(TASK_DIAG_VMA, TASK_DIAG_R_VANISHED);

@@ -87,6 +87,9 @@ pub struct Bpf {
     forgetful: bool,
     /// How often a walk lost its place and was repeated.
     repeats: u64,
+    /// The most processor time that one run of a program took.
+    #[cfg(feature = "testing")]
+    longest: std::time::Duration,
     /// Keep what is loaded for the next request.
     keep: bool,
     kept: Option<Kept>,
@@ -169,6 +172,13 @@ impl Bpf {
     #[cfg(feature = "testing")]
     pub fn repeats(&self) -> u64 {
         self.repeats
+    }
+
+    /// The most processor time that one run of a program took, of all runs so far. Where the kernel is not preemptible,
+    /// nothing else runs on the processor for so long.
+    #[cfg(feature = "testing")]
+    pub fn longest_run(&self) -> std::time::Duration {
+        self.longest
     }
 
     /// For requests that are the trial themselves: with what is loaded kept for the next one, if `keep`, and room for
@@ -328,6 +338,10 @@ impl Bpf {
             let memory = self.keep.then(|| self.memory(expected));
             let answered = run.answer(head, req, expected, memory)?;
             syscalls += run.syscalls;
+            #[cfg(feature = "testing")]
+            {
+                self.longest = self.longest.max(run.longest);
+            }
             if let Some(stream) = answered {
                 if self.keep {
                     let &Request { strategy, pid, groups, members, limits, .. } = req;

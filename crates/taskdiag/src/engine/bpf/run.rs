@@ -56,6 +56,9 @@ pub struct LoadedProgram {
     forgetful: bool,
     /// System calls for the current answer.
     pub syscalls: u64,
+    /// The most processor time that one run of the program took.
+    #[cfg(feature = "testing")]
+    pub longest: Duration,
 }
 
 /// After this many runs the program is loaded again, because it counts its runs in 32 bits.
@@ -117,10 +120,11 @@ impl LoadedProgram {
             gate_end,
             text_total: req.limits.all_text_bytes,
             text_max: req.limits.text_bytes,
-            reserved: 0,
             frame_format: *b"[<0>] %pB\n\0\0\0\0\0\0",
             symbol_format: *b"%ps\0\0\0\0\0",
             number_format: *b"%llu\0\0\0\0",
+            // x86-64 keeps loads in the order of the program.
+            orders_loads: u32::from(!cfg!(target_arch = "x86_64")),
             offsets,
         };
         let init = [
@@ -147,6 +151,8 @@ impl LoadedProgram {
             chunks,
             forgetful,
             syscalls: LOAD_SYSCALLS,
+            #[cfg(feature = "testing")]
+            longest: Duration::ZERO,
         };
         run.begin(req)?;
         Ok(run)
@@ -219,8 +225,15 @@ impl LoadedProgram {
         let iter = self.iter.as_ref().expect("it is open until the answer is there").as_raw_fd();
         loop {
             self.syscalls += 1;
+            #[cfg(feature = "testing")]
+            let begin = processor_time();
             // SAFETY: one byte of room at a valid address.
             let r = unsafe { libc::read(iter, byte.as_mut_ptr().cast(), 1) };
+            let error = io::Error::last_os_error();
+            #[cfg(feature = "testing")]
+            {
+                self.longest = self.longest.max(processor_time().saturating_sub(begin));
+            }
             if r >= 0 && self.legacy {
                 // The kernel's own iterator came to its end.
                 self.set(offset_of!(State, done), 1);
@@ -230,7 +243,7 @@ impl LoadedProgram {
                 // The iterator ended without a call of the program, so it has no task to begin with.
                 return Err(("walking", io::Error::other("no task is visible to BPF")));
             }
-            match io::Error::last_os_error() {
+            match error {
                 e if e.raw_os_error() == Some(libc::EAGAIN) => {
                     if self.place() == before {
                         std::thread::sleep(EXEC_PAUSE);
@@ -353,6 +366,13 @@ impl LoadedProgram {
             ..Done::default()
         })
     }
+}
+
+/// Processor time of this thread. Unlike the time of the day, it does not count what else the processor does meanwhile.
+#[cfg(feature = "testing")]
+fn processor_time() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
 /// True after the newer program has failed to load here and the older one has loaded.

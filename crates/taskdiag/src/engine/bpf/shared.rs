@@ -44,7 +44,7 @@ pub struct Config {
     pub gate_end: u64,
     pub text_total: u64,
     pub text_max: u32,
-    pub reserved: u32,
+    pub orders_loads: u32,
     pub frame_format: [u8; 16],
     pub symbol_format: [u8; 8],
     pub number_format: [u8; 8],
@@ -80,7 +80,7 @@ pub const AHEAD_OF_PROCESSES: u32 = 1;
 pub const AHEAD_OF_THREADS: u32 = 2;
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 30952;
+pub const STATE_SIZE: usize = 31008;
 
 #[cfg(test)]
 mod tests {
@@ -111,6 +111,7 @@ mod tests {
             ("USERS_MAX", room::USERS_MAX),
             ("TEXT_SMALL", room::TEXT_SMALL as usize),
             ("TEXT_LEAST", room::TEXT_LEAST as usize),
+            ("offsetof(struct config, orders_loads)", offset_of!(Config, orders_loads)),
             ("offsetof(struct config, offsets)", offset_of!(Config, offsets)),
             ("OFFSETS_MAX", OFFSETS_MAX),
             ("NAMES_MAX", NAMES_MAX as usize),

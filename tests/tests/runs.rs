@@ -1,0 +1,443 @@
+//! Tests that no run of a BPF program holds a processor for longer than it should, whatever ordinary users do: the
+//! longest run by the processor time of the thread that makes it.
+//!
+//! The scenes are smaller than they could be. `TASKDIAG_LONG=1` makes them as large as an ordinary user can.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use taskdiag::engine::bpf::Bpf;
+use taskdiag::wire::Vma;
+use taskdiag::{Engine, EngineId, Fd, Group, Groups, Request, Snapshot, Strategy, TaskView};
+use taskdiag_tests::answer::engines;
+use taskdiag_tests::busy::wait_for_sleep;
+use taskdiag_tests::{Mktask, Source, skip};
+
+/// What a run may take. It ends after a millisecond; the rest is for what cannot be interrupted.
+const LONGEST_US: u128 = 1_500;
+/// So many answers are asked for, and the median of their longest runs counts. A host that takes the processor away makes
+/// some longer, so this is done again up to ROUNDS times.
+const ANSWERS: usize = 5;
+const ROUNDS: usize = 8;
+
+/// One scene at a time, because several are in this process.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let has_bpf = engines().contains(&Source::Engine(EngineId::Bpf));
+    has_bpf.then(|| ONE.lock().unwrap_or_else(|e| e.into_inner()))
+}
+
+fn is_long() -> bool {
+    std::env::var_os("TASKDIAG_LONG").is_some()
+}
+
+/// So many of something, or as many as an ordinary user can have.
+fn many(short: usize, long: usize) -> usize {
+    if is_long() { long } else { short }
+}
+
+/// An answer of the engine.
+fn ask(engine: &mut Bpf, request: &Request) -> Snapshot {
+    let answer = engine.run(request).unwrap_or_else(|e| panic!("{engine:?}: {e}"));
+    Snapshot::parse(answer.stream).expect("a stream")
+}
+
+/// Asks with each program and compares the longest run. `holds` looks at an answer, so that a run is not short because
+/// something is left out.
+///
+/// The kernel calls the program for kernels before 6.8 once for each task, and lets others run between two calls. All of
+/// these are in one read(2), so that program is only measured where one process is asked about and the machine has few
+/// others.
+fn runs_end_soon(what: &str, request: &Request, holds: impl Fn(&Snapshot)) {
+    let programs: [(&str, fn() -> Bpf); 2] = [("newer", Bpf::untried), ("legacy", Bpf::legacy)];
+    let few = request.strategy == Strategy::One && tasks_here() < 1_000;
+    for (program, make) in programs.into_iter().take(if few { 2 } else { 1 }) {
+        let longest = || {
+            let mut engine = make();
+            holds(&ask(&mut engine, request));
+            engine.longest_run().as_micros()
+        };
+        let median = || {
+            let mut all: Vec<u128> = (0..ANSWERS).map(|_| longest()).collect();
+            all.sort_unstable();
+            // Shown by `cargo test -- --nocapture`.
+            println!("{what}, {program} program: {all:?} us");
+            all[ANSWERS / 2]
+        };
+        let mut seen: Vec<u128> = Vec::new();
+        while seen.len() < ROUNDS && seen.last().is_none_or(|m| *m > LONGEST_US) {
+            seen.push(median());
+        }
+        let least = seen.iter().min().expect("some");
+        assert!(*least <= LONGEST_US, "{what}, {program} program: runs took {seen:?} us");
+    }
+}
+
+/// How many tasks the machine has.
+fn tasks_here() -> usize {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split([' ', '/']).nth(4).and_then(|n| n.parse().ok()).unwrap_or(usize::MAX)
+}
+
+fn me() -> u32 {
+    std::process::id()
+}
+
+fn task(s: &Snapshot, pid: u32) -> TaskView<'_> {
+    s.tasks().find(|t| t.pid() == pid).unwrap_or_else(|| panic!("no task {pid}"))
+}
+
+/// Ends with the value.
+struct Idle(Child);
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a process that sleeps, after `before` has run in it.
+fn sleeping(before: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> io::Result<Idle> {
+    let mut command = Command::new("sleep");
+    command.arg("600").stdin(Stdio::null()).stdout(Stdio::null());
+    // SAFETY: what runs there are plain system calls with what is ready.
+    let idle = unsafe { command.pre_exec(before) }.spawn().map(Idle)?;
+    wait_for_sleep(idle.0.id());
+    Ok(idle)
+}
+
+fn check(r: libc::c_int) -> io::Result<()> {
+    if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Allows this process and its children so many open files.
+fn allow_files(n: u64) -> bool {
+    let limit = libc::rlimit { rlim_cur: n, rlim_max: n };
+    // SAFETY: the struct is there.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) == 0 }
+}
+
+const DEEP: usize = 500;
+
+/// Directories below each other, and a directory above them that is renamed all the time.
+struct Trees {
+    dir: tempfile::TempDir,
+    stop: Arc<AtomicBool>,
+    renames: Option<JoinHandle<()>>,
+}
+
+impl Trees {
+    fn grow(n: usize) -> Trees {
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let dir = dir.expect("a directory");
+        let one: PathBuf = dir.path().join("0");
+        for tree in 0..n {
+            std::fs::create_dir_all(Trees::bottom(&one, tree)).expect("directories");
+        }
+        let (stop, path) = (Arc::new(AtomicBool::new(false)), dir.path().to_owned());
+        let ends = stop.clone();
+        let renames = Some(std::thread::spawn(move || {
+            let (a, b) = (path.join("0"), path.join("1"));
+            while !ends.load(Ordering::Relaxed) {
+                let _ = std::fs::rename(&a, &b);
+                let _ = std::fs::rename(&b, &a);
+            }
+        }));
+        Trees { dir, stop, renames }
+    }
+    fn bottom(one: &Path, tree: usize) -> PathBuf {
+        one.join(tree.to_string()).join("d/".repeat(DEEP - 1))
+    }
+    /// The directory at the bottom of a tree. It may have to be looked for again, because it moves.
+    fn open(&self, tree: usize) -> File {
+        loop {
+            if let Ok(f) = File::open(Trees::bottom(&self.dir.path().join("0"), tree)) {
+                return f;
+            }
+        }
+    }
+    /// A new file at the bottom of a tree.
+    fn file(&self, tree: usize) -> File {
+        let dir = self.open(tree);
+        let path = format!("/proc/self/fd/{}/f", dir.as_raw_fd());
+        std::fs::write(&path, [0; 4096]).expect("written");
+        File::open(path).expect("it is there")
+    }
+}
+
+impl Drop for Trees {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(t) = self.renames.take() {
+            let _ = t.join();
+        }
+    }
+}
+
+/// Whether the name of a file that is moved all the time is one that it had, or a reason.
+fn is_whole(path: &[u8], dir: &Path) -> bool {
+    let rest = path.strip_prefix(dir.as_os_str().as_encoded_bytes());
+    rest.is_some_and(|r| r.starts_with(b"/0/") || r.starts_with(b"/1/"))
+}
+
+#[test]
+fn open_files_in_deep_directories_that_are_renamed() {
+    let Some(_one) = alone() else { return skip("open_files_in_deep_directories", "no BPF here") };
+    let n = many(64, 256);
+    let trees = Trees::grow(n);
+    let files: Vec<File> = (0..n).map(|tree| trees.open(tree)).collect();
+    runs_end_soon("open files", &Request::one(me(), Groups::FD), |s| {
+        let fds: Vec<u32> = task(s, me()).list::<Fd>().expect("files").map(|f| f.raw.fd).collect();
+        assert!(files.iter().all(|f| fds.contains(&(f.as_raw_fd() as u32))), "{fds:?}");
+    });
+}
+
+#[test]
+fn mapped_files_in_deep_directories_that_are_renamed() {
+    let Some(_one) = alone() else {
+        return skip("mapped_files_in_deep_directories", "no BPF here");
+    };
+    let n = many(64, 256);
+    let trees = Trees::grow(n);
+    let map = |tree| {
+        let file = trees.file(tree);
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        at.addr()
+    };
+    let all: Vec<usize> = (0..n).map(map).collect();
+    runs_end_soon("mapped files", &Request::one(me(), Groups::VMA), |s| {
+        let vmas = task(s, me()).list::<Vma>().expect("mappings");
+        let starts: Vec<usize> = vmas.map(|v| v.raw.start as usize).collect();
+        assert!(all.iter().all(|at| starts.contains(at)));
+    });
+    for at in all {
+        // SAFETY: a mapping from above.
+        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(at), 4096) };
+    }
+}
+
+#[test]
+fn working_directories_deep_below_one_that_is_renamed() {
+    let Some(_one) = alone() else { return skip("working_directories_deep_below", "no BPF here") };
+    let n = many(32, 256);
+    let trees = Trees::grow(n);
+    let start = |tree| {
+        let dir = trees.open(tree);
+        sleeping(move || check(unsafe { libc::fchdir(dir.as_raw_fd()) })).expect("sleep")
+    };
+    let all: Vec<Idle> = (0..n).map(start).collect();
+    let request = Request::all(Groups::BASE | Groups::PATHS);
+    runs_end_soon("working directories", &request, |s| {
+        for idle in &all {
+            let t = task(s, idle.0.id());
+            let said = t.path(taskdiag::PathKind::Cwd);
+            let path = said.unwrap_or_else(|| panic!("no path: {:?}", t.reason(Group::Paths)));
+            assert!(path.reason.is_some() || is_whole(&path.data, trees.dir.path()), "{path:?}");
+        }
+    });
+}
+
+#[test]
+fn all_the_groups_that_there_can_be() {
+    let Some(_one) = alone() else {
+        return skip("all_the_groups_that_there_can_be", "no BPF here");
+    };
+    let gids: Arc<Vec<u32>> = Arc::new((1_000_000..1_065_536).collect());
+    let start = |_| {
+        let gids = gids.clone();
+        // SAFETY: the list is there.
+        sleeping(move || check(unsafe { libc::setgroups(gids.len(), gids.as_ptr()) }))
+    };
+    let all: Vec<Idle> = match (0..many(48, 500)).map(start).collect() {
+        Ok(all) => all,
+        Err(e) => return skip("all_the_groups_that_there_can_be", &format!("setgroups: {e}")),
+    };
+    runs_end_soon("groups", &Request::all(Groups::CRED), |s| {
+        for idle in &all {
+            assert_eq!(task(s, idle.0.id()).groups().map(|g| g.len()), Some(gids.len()));
+        }
+    });
+}
+
+#[test]
+fn many_namespaces() {
+    let Some(_one) = alone() else { return skip("many_namespaces", "no BPF here") };
+    let flags = libc::CLONE_NEWUTS | libc::CLONE_NEWIPC | libc::CLONE_NEWCGROUP | libc::CLONE_NEWNS;
+    // SAFETY: a plain system call.
+    let start = |_| sleeping(move || check(unsafe { libc::unshare(flags) }));
+    let all: Vec<Idle> = match (0..many(250, 2_500)).map(start).collect() {
+        Ok(all) => all,
+        Err(e) => return skip("many_namespaces", &format!("unshare: {e}")),
+    };
+    let request = Request::all(Groups::NS | Groups::BASE);
+    runs_end_soon("namespaces", &request, |s| {
+        for idle in &all {
+            task(s, idle.0.id()).record::<taskdiag::Ns>().expect("namespaces");
+        }
+    });
+}
+
+#[test]
+fn long_lists_behind_one_descriptor() {
+    let Some(_one) = alone() else {
+        return skip("long_lists_behind_one_descriptor", "no BPF here");
+    };
+    let n = many(10_000, 100_000);
+    if !allow_files(n as u64 + 1_000) {
+        return skip("long_lists_behind_one_descriptor", "not allowed so many files");
+    }
+    // SAFETY: plain system calls, whose descriptors are ours.
+    let (epoll, inotify) = unsafe {
+        let epoll = OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC));
+        (epoll, OwnedFd::from_raw_fd(libc::inotify_init1(libc::IN_CLOEXEC)))
+    };
+    let timer = |_| {
+        // SAFETY: as above.
+        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };
+        assert!(fd >= 0);
+        // SAFETY: as above.
+        unsafe { OwnedFd::from_raw_fd(fd) }
+    };
+    let timers: Vec<OwnedFd> = (0..n).map(timer).collect();
+    for fd in &timers {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 1 };
+        // SAFETY: the event is there.
+        let r = unsafe {
+            libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &mut event)
+        };
+        assert_eq!(r, 0);
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let dir = dir.expect("a directory");
+    for i in 0..many(30_000, 200_000) {
+        let path = dir.path().join(i.to_string());
+        std::fs::write(&path, "").expect("written");
+        let path = CString::new(path.as_os_str().as_encoded_bytes()).expect("no NUL");
+        // SAFETY: the path ends with a NUL.
+        if unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), libc::IN_OPEN) } < 0
+        {
+            return skip("long_lists_behind_one_descriptor", "not allowed so many watches");
+        }
+    }
+    runs_end_soon("epoll, inotify, timerfd", &Request::one(me(), Groups::FD), |s| {
+        let fds = task(s, me()).list::<Fd>().expect("files").count();
+        assert!(fds > n, "{fds}");
+    });
+}
+
+#[test]
+fn mappings_with_holes_between_them() {
+    let Some(_one) = alone() else { return skip("mappings_with_holes", "no BPF here") };
+    const N: usize = 60_000;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping, of which every other page is given back.
+    let at = unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), N * 2 * 4096, libc::PROT_READ, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        for i in 0..N {
+            if libc::munmap(at.byte_add((2 * i + 1) * 4096), 4096) != 0 {
+                break;
+            }
+        }
+        at
+    };
+    runs_end_soon("mappings with holes", &Request::one(me(), Groups::VMA), |s| {
+        assert!(task(s, me()).list::<Vma>().expect("mappings").count() > 20_000);
+    });
+    // SAFETY: the mapping from above.
+    unsafe { libc::munmap(at, N * 2 * 4096) };
+}
+
+#[test]
+fn a_table_of_a_million_slots_with_few_files() {
+    let Some(_one) = alone() else { return skip("a_table_of_a_million_slots", "no BPF here") };
+    const SLOTS: i32 = 1_000_000;
+    if !allow_files(SLOTS as u64 + 1_000) {
+        return skip("a_table_of_a_million_slots", "not allowed so many files");
+    }
+    let start = |_| {
+        // SAFETY: a plain system call.
+        sleeping(|| check(unsafe { libc::dup2(0, SLOTS - 1) })).expect("sleep")
+    };
+    let all: Vec<Idle> = (0..many(12, 200)).map(start).collect();
+    let one = |groups: Groups, test: &dyn Fn(TaskView<'_>)| {
+        let what = format!("a million slots, {groups}");
+        runs_end_soon(&what, &Request::all(groups), |s| {
+            all.iter().for_each(|idle| test(task(s, idle.0.id())));
+        });
+    };
+    one(Groups::FD_COUNT, &|t| {
+        let count = t.record::<taskdiag::FdCount>().expect("a count");
+        assert_eq!(count.open(), Some(4), "{}", t.pid());
+    });
+    one(Groups::FD, &|t| assert_eq!(t.list::<Fd>().expect("files").count(), 4, "{}", t.pid()));
+}
+
+#[test]
+fn arguments_of_six_megabytes() {
+    let Some(_one) = alone() else { return skip("arguments_of_six_megabytes", "no BPF here") };
+    let text = "x".repeat(120_000);
+    let start = |_| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read x"]).args((0..48).map(|_| &text));
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let unlimited =
+            libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: the struct is there.
+        unsafe { command.pre_exec(move || check(libc::setrlimit(libc::RLIMIT_STACK, &unlimited))) };
+        let idle = command.spawn().map(Idle)?;
+        wait_for_sleep(idle.0.id());
+        Ok(idle)
+    };
+    let all: io::Result<Vec<Idle>> = (0..many(3, 20)).map(start).collect();
+    let all = match all {
+        Ok(all) => all,
+        Err(e) => return skip("arguments_of_six_megabytes", &format!("execve: {e}")),
+    };
+    runs_end_soon("arguments", &Request::all(Groups::CMDLINE), |s| {
+        for idle in &all {
+            let args = task(s, idle.0.id()).cmdline().expect("arguments");
+            assert!(args.data.len() >= 4_000, "{}", args.data.len());
+        }
+    });
+}
+
+#[test]
+fn sums_over_many_threads() {
+    let Some(_one) = alone() else { return skip("sums_over_many_threads", "no BPF here") };
+    let n = many(4_000, 100_000).to_string();
+    let m = match Mktask::start(&["threads", &n]) {
+        Ok(m) => m,
+        Err(e) => return skip("sums_over_many_threads", &e),
+    };
+    let groups = Groups::BASE | Groups::STAT | Groups::SCHED | Groups::IO;
+    runs_end_soon("a sum", &Request::one(m.pid(), groups), |s| {
+        task(s, m.pid()).record::<taskdiag::Stat>().expect("values");
+    });
+    let groups =
+        groups | Groups::CRED | Groups::SIGNALS | Groups::LIMITS | Groups::NS | Groups::CGROUP;
+    runs_end_soon("threads", &Request::threads(m.pid(), groups), |s| {
+        assert!(s.tasks().len() >= 4_000);
+    });
+}
