@@ -149,6 +149,12 @@ pub fn verdict(
 /// [`verdict`] with lines that say what is missing.
 pub fn verdict_of(snapshot: &Snapshot, empty: bool, mut lines: Vec<String>) -> Result<(), Exit> {
     lines.extend(snapshot.caveats().iter().filter(|c| c.is_lack()).map(ToString::to_string));
+    let left_out = snapshot.stream().cuts().iter().map(|c| c.tasks).fold(0, u64::saturating_add);
+    if left_out > 0 {
+        lines.push(format!(
+            "{left_out} tasks are not in this recorded answer, because their users took too much of its room"
+        ));
+    }
     let error = snapshot.stream().done().error;
     if error == -Errno::INTR.raw_os_error() && interrupt::was_stopped() {
         let there = snapshot.tasks().len();

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use taskdiag::recording::{Frame, FrameInfo, Recording};
+use taskdiag::wire::{CUT_OTHERS, Cut};
 use taskdiag::{Error, Snapshot};
 
 use crate::exit::{Exit, say, say_all, shown};
@@ -66,6 +67,45 @@ pub fn damage(recording: &Recording) -> Vec<String> {
         lines.push(format!("{more} more places of the recording are damaged"));
     }
     lines
+}
+
+/// What a recorder took out of an answer, so that others' answers have room.
+pub fn cuts(cuts: &[Cut]) -> String {
+    let mut parts: Vec<String> = cuts.iter().take(NAMED).filter_map(taken).collect();
+    if cuts.len() > NAMED {
+        parts.push(format!("and of {} more users", cuts.len() - NAMED));
+    }
+    let answers: u64 = cuts.iter().map(|c| c.answers).fold(0, u64::saturating_add);
+    if answers > 0 {
+        parts.push(format!("{answers} answers before it"));
+    }
+    parts.join(", ")
+}
+
+fn taken(cut: &Cut) -> Option<String> {
+    let whose = match cut.uid {
+        CUT_OTHERS => String::from("of other users"),
+        uid => format!("of uid {uid}"),
+    };
+    match (cut.tasks, cut.cut_tasks, cut.cut_bytes.div_ceil(1000)) {
+        (0, 0, _) => None,
+        (0, tasks, kb) => Some(format!("{kb} kB of values of {tasks} tasks {whose}")),
+        (left, 0, _) => Some(format!("{left} tasks {whose}")),
+        (left, tasks, kb) => {
+            Some(format!("{left} tasks, and {kb} kB of values of {tasks} tasks, {whose}"))
+        }
+    }
+}
+
+/// Says what the recorder took out of an answer.
+fn say_cuts(snapshot: &Snapshot) {
+    let all = snapshot.stream().cuts();
+    if !all.is_empty() {
+        say(format_args!(
+            "taskdiag: the recorder had no room for all of this answer, and left out: {}",
+            cuts(all)
+        ));
+    }
 }
 
 /// The number of the frame for a time. Says so if nothing was recorded for a while before that.
@@ -141,6 +181,7 @@ fn frame(path: &Path, at: Option<At>) -> Result<Frame, Exit> {
                     (None, Some(time)) => say_gap(&frame.info, time),
                     (None, None) => {}
                 }
+                say_cuts(&frame.snapshot);
                 interrupt::answered();
                 return Ok(frame);
             }

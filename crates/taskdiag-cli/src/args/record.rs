@@ -25,6 +25,8 @@ pub struct RecordArgs {
     pub keep: Duration,
     /// How large the recording may be.
     pub max_size: NonZeroU64,
+    /// The time that `max_size` may not cut.
+    pub keep_at_least: Duration,
     /// Threads rather than processes?
     pub threads: bool,
     /// The groups.
@@ -37,13 +39,16 @@ pub struct RecordArgs {
     pub limits: PageLimits,
 }
 
+/// Without `--keep-at-least`, this part of `--keep` is what `--max-size` may not cut.
+const KEEP_AT_LEAST: u32 = 7;
+
 /// What a recording holds and costs.
 const INTRO: &str = "\
 ps, tree, memory, files, maps and report show what was recorded with --from DIR --at TIME, and top with --replay DIR.
 
 DIR gets a file for each day. An answer is compressed with an earlier one as a dictionary, so what did not change takes \
 nearly no room. A crash loses at most the answer that was being written. The oldest files are removed as --keep and \
---max-size say.
+--max-size say. No user can fill DIR so that others' answers are lost: --keep-at-least says what stays.
 
 A recording has the arguments of all processes, which may hold secrets, so only its owner may open DIR. It has what ps, tree \
 and top show. More groups cost more: with --groups default,files it has open files, too.";
@@ -91,6 +96,16 @@ pub fn command() -> Command {
                 .default_value("2G")
                 .value_parser(limits::size)
                 .help("Remove the oldest files when all together would take more than this, such as 500M or 2G"),
+        )
+        .arg(
+            Arg::new("keep-at-least")
+                .long("keep-at-least")
+                .value_name("TIME")
+                .value_parser(keep)
+                .help(
+                    "Do not remove answers younger than this because of --max-size, and record less of those users who take \
+                     most instead [default: a seventh of --keep]",
+                ),
         )
         .arg(table::flag("threads", "Record threads instead of processes, which takes more room"))
         .arg(
@@ -153,11 +168,19 @@ impl RecordArgs {
             None if columns.is_empty() => RECORDED,
             None => groups_of(columns.iter().map(|c| c.field)) | Groups::BASE,
         };
+        let keep = m.get_one::<Duration>("keep").copied().expect("it has a default");
+        let keep_at_least = m.get_one::<Duration>("keep-at-least").copied();
+        if keep_at_least.is_some_and(|least| least > keep) {
+            return Err(Exit::Usage(String::from(
+                "--keep-at-least is longer than --keep, which removes files at that age: make one shorter or the other longer",
+            )));
+        }
         let value = |id: &str| m.get_one::<Duration>(id).copied().expect("it has a default");
         Ok(RecordArgs {
             dir: m.get_one::<PathBuf>("dir").cloned().expect("clap asks for it"),
             every: value("every"),
-            keep: value("keep"),
+            keep,
+            keep_at_least: keep_at_least.unwrap_or(keep / KEEP_AT_LEAST),
             max_size: m.get_one::<NonZeroU64>("max-size").copied().expect("it has a default"),
             threads: m.get_flag("threads"),
             groups,

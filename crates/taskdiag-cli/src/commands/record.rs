@@ -8,17 +8,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use taskdiag::recording::{Options, Writer};
+use taskdiag::recording::{Options, Writer, Written};
 use taskdiag::{Error, Session, Watch};
 
 use crate::args::record::RecordArgs;
 use crate::exit::{Exit, say};
 use crate::interrupt;
+use crate::recorded;
 
 /// Run it.
 pub fn run(args: &RecordArgs) -> Result<(), Exit> {
     let mut options = Options::new(args.every);
     (options.keep, options.max_bytes) = (Some(args.keep), Some(args.max_size.get()));
+    options.keep_at_least = Some(args.keep_at_least);
     let mut writer = Writer::open(&args.dir, options).map_err(|e| match &e {
         Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
             Exit::Failed(format!("{e}; run it as root, or name a directory that you may write to"))
@@ -32,15 +34,17 @@ pub fn run(args: &RecordArgs) -> Result<(), Exit> {
     let end = End::catch(&watch)?;
     let mut session = Session::open(args.request().with_watch(watch.clone()), args.engine)?;
     let mut trouble = Trouble::default();
+    let mut less = Less::default();
     let mut written = 0;
     loop {
         match frame(&mut session, &mut writer, &watch) {
             Ok(Frame::Stopped) => return Ok(()),
             Ok(Frame::Written(told)) => {
                 if written == 0 {
-                    begin(args, &session, told);
+                    begin(args, &session, told.bytes);
                 }
                 trouble.is_over();
+                less.see(&told);
                 written += 1;
             }
             // The disk may be full now and have room later. If not even the first answer can be written, it is an error.
@@ -54,8 +58,8 @@ pub fn run(args: &RecordArgs) -> Result<(), Exit> {
 }
 
 enum Frame {
-    /// It was written, and takes this many bytes.
-    Written(u64),
+    /// It was written, or left out for want of room.
+    Written(Written),
     /// The answer was stopped half-way, and is not recorded.
     Stopped,
 }
@@ -65,7 +69,7 @@ fn frame(session: &mut Session, writer: &mut Writer, watch: &Watch) -> Result<Fr
     if watch.is_stopped() {
         return Ok(Frame::Stopped);
     }
-    Ok(Frame::Written(writer.append(snapshot)?.bytes))
+    Ok(Frame::Written(writer.append(snapshot)?))
 }
 
 /// Says what is recorded.
@@ -111,6 +115,43 @@ impl Trouble {
             say(format_args!("taskdiag: recording again; {} answers were lost", self.lost));
         }
         self.lost = 0;
+    }
+}
+
+/// After this many whole answers, all is recorded again. Each key frame takes more than others, so there may be few between two
+/// that are cut.
+const WHOLE: u32 = 60;
+
+/// Says when less is recorded, because the room is that of `--keep-at-least`, and when that is over.
+#[derive(Default)]
+struct Less {
+    /// Whole answers since one that was cut. `None`: it was not said that less is recorded.
+    whole: Option<u32>,
+}
+
+impl Less {
+    fn see(&mut self, told: &Written) {
+        let is_less = told.is_left_out || !told.cuts.is_empty();
+        self.whole = match (self.whole, is_less) {
+            (None, false) => None,
+            (None, true) => {
+                let what = match told.is_left_out {
+                    true => String::from("an answer is left out"),
+                    false => recorded::cuts(&told.cuts),
+                };
+                say(format_args!(
+                    "taskdiag: recording less until there is room again, because --max-size has to hold the time of \
+                     --keep-at-least: {what}; each answer says what it lacks"
+                ));
+                Some(0)
+            }
+            (Some(_), true) => Some(0),
+            (Some(n), false) if n + 1 >= WHOLE => {
+                say(format_args!("taskdiag: recording all again"));
+                None
+            }
+            (Some(n), false) => Some(n + 1),
+        };
     }
 }
 

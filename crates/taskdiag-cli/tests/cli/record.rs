@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use taskdiag::recording::{Options, Recording, Writer};
-use taskdiag::wire::Done;
+use taskdiag::wire::{AlignedBuf, CUT_OTHERS, Cut, Done, StreamWriter, build};
 use taskdiag::{Snapshot, Strategy};
 
 use crate::common::{NOW_S, Saved, Task, parts, run, stream, taskdiag};
@@ -323,4 +323,49 @@ fn wrong_arguments() {
     assert!(parts(&run(&["record", "-n", "1", "/etc/passwd"])).2.contains("is not a directory"));
     let (code, _, err) = parts(&run(&["record", "-n", "1", "--max-size", "1K", name]));
     assert!(code == 4 && err.contains("raise --max-size"), "{err}");
+}
+
+#[test]
+fn an_answer_that_a_user_filled_says_whose_tasks_it_lacks() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let path = dir.path().join("r");
+    let whole = AlignedBuf::copy_of(answer(0).stream().bytes());
+    let with = |cuts: &[Cut]| {
+        let (mut w, done) = StreamWriter::reopen(whole.clone()).expect("it is a stream");
+        cuts.iter().for_each(|cut| w.cut(cut));
+        Snapshot::parse(w.finish(done)).expect("it is whole")
+    };
+    let shown = |cuts: &[Cut]| {
+        let _ = fs::remove_dir_all(&path);
+        let mut writer =
+            Writer::open(&path, Options::new(Duration::from_secs(10))).expect("it opens");
+        writer.append(&with(cuts)).expect("it is written");
+        let path = path.to_str().expect("a path of ours");
+        parts(&run(&["ps", "-o", "pid=", "--from", path, "--at", "2026-01-01 12:00:00"]))
+    };
+    let text = build!(Cut { uid: 1000, cut_tasks: 30, cut_bytes: 119_640 });
+    let (code, out, err) = shown(&[text]);
+    assert_eq!((code, out.lines().count()), (0, 2), "{err}");
+    assert!(err.contains("left out: 120 kB of values of 30 tasks of uid 1000\n"), "{err}");
+    let rows = build!(Cut { uid: 1001, tasks: 7000 });
+    let (code, _, err) = shown(&[rows, build!(Cut { uid: CUT_OTHERS, answers: 4 })]);
+    assert_eq!(code, 3, "tasks are missing: {err}");
+    assert!(err.contains("left out: 7000 tasks of uid 1001, 4 answers before it\n"), "{err}");
+    assert!(err.contains("7000 tasks are not in this recorded answer"), "{err}");
+    // Any numbers may be in a file.
+    let odd = build!(Cut { uid: 1, tasks: u64::MAX, cut_bytes: u64::MAX, answers: u64::MAX });
+    let (code, ..) = shown(&[odd; 40]);
+    assert_eq!(code, 3);
+}
+
+#[test]
+fn a_time_that_stays_is_not_longer_than_all_that_is_kept() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let path = dir.path().to_str().expect("a path of ours");
+    let (code, _, err) =
+        parts(&run(&["record", "-n", "1", "--keep", "1d", "--keep-at-least", "25h", path]));
+    assert!(code == 2 && err.contains("--keep-at-least is longer than --keep"), "{err}");
+    let small = ["record", "-n", "1", "--max-size", "1K", "--keep-at-least", "1h", path];
+    let (code, _, err) = parts(&run(&small));
+    assert!(code == 4 && err.contains("raise --max-size, or lower --keep-at-least"), "{err}");
 }

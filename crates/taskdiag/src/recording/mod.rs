@@ -32,7 +32,9 @@ mod codec;
 mod layout;
 mod names;
 mod owner;
+mod room;
 mod scan;
+mod share;
 mod writer;
 
 use std::fmt;

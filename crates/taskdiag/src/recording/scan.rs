@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::time::SystemTime;
 
 use super::layout::{FRAME_MAGIC, FileHead, FrameHead, HEAD, read_file_head};
 use super::owner::open_to_read;
@@ -120,6 +121,15 @@ pub fn read_index(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     let mut index = Vec::new();
     file.take(size).read_to_end(&mut index)?;
     Ok(index)
+}
+
+/// When the last frame of a day file was made. `None`: there is none.
+pub fn last_time(path: &Path) -> io::Result<Option<SystemTime>> {
+    let file = open_to_read(path)?;
+    let size = file.metadata()?.len();
+    // The index is short, but may lack the last heads. They are in the file.
+    let index = read_index(&path.with_extension("idx"), size)?;
+    Ok(scan(&file, &index)?.frames.last().map(FrameHead::time))
 }
 
 /// Takes the frames from the index, if it is the index of this file.

@@ -12,9 +12,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 
+use taskdiag_wire::{AlignedBuf, Cut, Stream};
+
 use super::layout::{FrameHead, HEAD, STREAM_MAX, file_head};
 use super::names::Part;
 use super::owner::{check_owner, open};
+use super::room::Room;
+use super::share::share;
 use super::{codec, parts, scan};
 use crate::error::Error;
 use crate::snapshot::Snapshot;
@@ -23,8 +27,15 @@ use crate::snapshot::Snapshot;
 const LOCK: &str = "writer.lock";
 /// A key frame is followed by at most this many frames that need it.
 const KEY_EVERY: u32 = 60;
+/// And by at least this many, because where much is always new, such as random arguments, another key frame saves nothing.
+const KEY_LEAST: u32 = 15;
 /// If the recording has a largest size, a file may have this part of it, so that the oldest file is a small part of the recording.
 const FILES: u64 = 16;
+/// An answer that is longer than a frame may be is shortened to this.
+const SHORTENED: u64 = STREAM_MAX / 4;
+/// The parts of the room for a frame that its users share, until what they get fits. What something takes in the frame is known
+/// from samples only, and all together may take less.
+const PARTS: [f64; 4] = [1.5, 1.0, 0.6, 0.2];
 
 /// How a recording is written.
 #[derive(Clone, Copy, Debug)]
@@ -36,16 +47,19 @@ pub struct Options {
     pub keep: Option<Duration>,
     /// Remove the oldest files if all of them would take more bytes than this.
     pub max_bytes: Option<u64>,
+    /// The time that `max_bytes` may not cut: a file with a younger frame than this is not removed for its sake. Instead, less is
+    /// recorded of the users who take most: first less text, then fewer lists, then fewer tasks, and at last fewer answers.
+    pub keep_at_least: Option<Duration>,
 }
 
 impl Options {
     /// A recording that is never removed.
     pub fn new(every: Duration) -> Options {
-        Options { every, keep: None, max_bytes: None }
+        Options { every, keep: None, max_bytes: None, keep_at_least: None }
     }
 }
 
-/// A frame that was written.
+/// What became of an answer: a frame, unless there was no room for one.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Written {
@@ -55,6 +69,10 @@ pub struct Written {
     pub is_key: bool,
     /// Old day files that were removed.
     pub removed: Vec<PathBuf>,
+    /// What was taken out of the answer because of [`Options::keep_at_least`], or because it was too long. The frame says so, too.
+    pub cuts: Vec<Cut>,
+    /// Whether nothing was written, because even few rows of each user had no room. The next frame counts such answers.
+    pub is_left_out: bool,
 }
 
 /// What a writer cut off at its start, because the one before it did not end well.
@@ -84,13 +102,26 @@ pub struct Writer {
     dir: PathBuf,
     options: Options,
     lock: File,
-    /// All day files and their sizes, with those of their indexes.
-    parts: Vec<(Part, u64)>,
+    /// All day files, in the order in which they were written.
+    parts: Vec<DayFile>,
+    room: Room,
+    /// Answers since the last frame that had no room.
+    left_out: u64,
     current: Option<Current>,
     key: Option<Key>,
     begins: bool,
     repaired: Option<Repair>,
     packed: Vec<u8>,
+}
+
+/// A day file that is there.
+#[derive(Debug)]
+struct DayFile {
+    part: Part,
+    /// Its size, with that of its index.
+    bytes: u64,
+    /// When its last frame was made. `None`: that is not known, or there is none.
+    last: Option<SystemTime>,
 }
 
 /// The file that is written to, which is the last part.
@@ -111,7 +142,7 @@ struct Current {
 #[derive(Debug)]
 struct Key {
     at: u64,
-    stream: Vec<u8>,
+    stream: AlignedBuf,
     data_len: usize,
     followers: u32,
 }
@@ -139,6 +170,8 @@ impl Writer {
             options,
             lock,
             parts: Vec::new(),
+            room: Room::default(),
+            left_out: 0,
             current: None,
             key: None,
             begins: true,
@@ -147,9 +180,12 @@ impl Writer {
             dir: dir.clone(),
         };
         for part in parts(&dir).map_err(io)? {
-            writer.parts.push((part, size_of_part(part, &dir).map_err(io)?));
+            let bytes = size_of_part(part, &dir).map_err(io)?;
+            // A file that cannot be read is as old as its day.
+            let last = options.keep_at_least.and_then(|_| scan::last_time(&part.data(&dir)).ok());
+            writer.parts.push(DayFile { part, bytes, last: last.flatten() });
         }
-        if let Some((part, _)) = writer.parts.last().copied() {
+        if let Some(part) = writer.parts.last().map(|f| f.part) {
             writer.reopen(part).map_err(io)?;
         }
         Ok(writer)
@@ -164,7 +200,7 @@ impl Writer {
     }
     /// Bytes of all files of the recording.
     pub fn bytes(&self) -> u64 {
-        self.parts.iter().map(|(_, bytes)| bytes).sum()
+        self.parts.iter().map(|f| f.bytes).sum()
     }
     /// Opens the newest file, and repairs its end and its index.
     fn reopen(&mut self, part: Part) -> io::Result<()> {
@@ -201,40 +237,114 @@ impl Writer {
     /// larger than the recording may be.
     pub fn append(&mut self, snapshot: &Snapshot) -> Result<Written, Error> {
         self.check_lock()?;
-        let stream = snapshot.stream().bytes();
-        if stream.len() as u64 > STREAM_MAX {
-            return Err(Error::Recording(format!(
-                "an answer of {} bytes is too long for a recording: record fewer groups or no threads",
-                stream.len()
-            )));
-        }
-        let now = UNIX_EPOCH + Duration::from_nanos(snapshot.stream().info().realtime_ns);
+        let full = snapshot.stream();
+        let now = UNIX_EPOCH + Duration::from_nanos(full.info().realtime_ns);
         let mut written = Written::default();
         if self.must_turn(now) {
             self.turn(now)?;
         }
         self.remove_expired(now, &mut written)?;
-        loop {
-            let frame = self.pack(snapshot)?;
+        let room = self.room_at(now);
+        let is_written = if full.bytes().len() as u64 > STREAM_MAX {
+            let less = share(full, self.key()?.as_ref(), SHORTENED, self.left_out, true);
+            self.try_append(&Stream::parse(less.stream)?, room, now, &mut written)?
+        } else {
+            // The next frame says how many answers were left out, so it is written anew, too.
+            self.left_out == 0 && self.try_append(full, room, now, &mut written)?
+                || self.append_less(full, room, now, &mut written)?
+        };
+        if !is_written && self.parts.iter().all(|f| f.bytes == 0) {
+            return Err(Error::Recording(format!(
+                "not even a short answer fits into a frame of {room} bytes: raise --max-size, or lower --keep-at-least"
+            )));
+        }
+        self.left_out = if is_written { 0 } else { self.left_out + 1 };
+        written.is_left_out = !is_written;
+        Ok(written)
+    }
+    /// Appends what has room of an answer. False: even little of each user has none.
+    fn append_less<B: AsRef<[u8]>>(
+        &mut self,
+        full: &Stream<B>,
+        room: u64,
+        now: SystemTime,
+        written: &mut Written,
+    ) -> Result<bool, Error> {
+        for part in PARTS {
+            let part = (room as f64 * part) as u64;
+            let less = share(full, self.key()?.as_ref(), part, self.left_out, false);
+            if less.is_tight && !self.room.is_full() {
+                return Ok(false);
+            }
+            if self.try_append(&Stream::parse(less.stream)?, room, now, written)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+    /// Appends a stream if a frame of it takes no more than this room.
+    fn try_append<B: AsRef<[u8]>>(
+        &mut self,
+        stream: &Stream<B>,
+        room: u64,
+        now: SystemTime,
+        written: &mut Written,
+    ) -> Result<bool, Error> {
+        let frame = loop {
+            let frame = self.pack(stream)?;
             let bytes = self.bytes_of(&frame);
-            if self.make_room(bytes, &mut written)? {
-                self.write(&frame, now)?;
+            if bytes > room {
+                return Ok(false);
+            }
+            if self.make_room(bytes, now, written)? {
                 (written.bytes, written.is_key) = (bytes, frame.is_key());
-                self.remember(&frame, stream);
-                return Ok(written);
+                break frame;
             }
             // Only the current file is left. A new file lets it be removed.
+            if !self.is_removable(self.parts.len() - 1, now) {
+                return Ok(false);
+            }
             self.turn(now)?;
+        };
+        self.write(&frame, now)?;
+        self.room.take(written.bytes);
+        self.remember(&frame, stream.bytes());
+        written.cuts = stream.cuts().to_vec();
+        Ok(true)
+    }
+    /// The stream of the key frame.
+    fn key(&self) -> Result<Option<Stream<&[u8]>>, Error> {
+        Ok(self.key.as_ref().map(|k| Stream::parse(k.stream.as_bytes())).transpose()?)
+    }
+    /// The bytes that a frame may take.
+    fn room_at(&mut self, now: SystemTime) -> u64 {
+        let (Some(max), Some(floor)) = (self.options.max_bytes, self.options.keep_at_least) else {
+            return u64::MAX;
+        };
+        // The files from the first one on that has to stay.
+        let old = (0..self.parts.len()).take_while(|i| self.is_removable(*i, now)).count();
+        let stays: u64 = self.parts[old..].iter().map(|f| f.bytes).sum();
+        self.room.next(max.saturating_sub(stays), floor, self.options.every, now)
+    }
+    /// May this file be removed for want of room?
+    fn is_removable(&self, number: usize, now: SystemTime) -> bool {
+        let Some(floor) = self.options.keep_at_least else { return true };
+        let file = &self.parts[number];
+        let last = file.last.unwrap_or_else(|| file.part.day_end());
+        match now.duration_since(last) {
+            Ok(age) => age >= floor,
+            // The clock was wrong when it was written, or is now. Such a file does not stay for longer than twice the time.
+            Err(ahead) => ahead.duration() > floor,
         }
     }
     /// Whether the next frame belongs in another file.
     fn must_turn(&self, now: SystemTime) -> bool {
-        let (Some(current), Some((part, bytes))) = (&self.current, self.parts.last()) else {
+        let (Some(current), Some(file)) = (&self.current, self.parts.last()) else {
             return true;
         };
         // A clock that was set back is no reason to begin another file.
-        let is_new_day = Part::first_of(now).day > part.day;
-        let is_full = self.options.max_bytes.is_some_and(|max| *bytes >= max / FILES);
+        let is_new_day = Part::first_of(now).day > file.part.day;
+        let is_full = self.options.max_bytes.is_some_and(|max| file.bytes >= max / FILES);
         let is_gone = current.data.metadata().is_ok_and(|m| m.nlink() == 0);
         (is_new_day || is_full) && current.end > 0 || is_gone
     }
@@ -242,10 +352,10 @@ impl Writer {
     fn turn(&mut self, now: SystemTime) -> Result<(), Error> {
         (self.current, self.key) = (None, None);
         let dir = &self.dir;
-        self.parts.retain(|(part, _)| part.data(dir).exists());
+        self.parts.retain(|f| f.part.data(dir).exists());
         let mut part = Part::first_of(now);
-        if let Some((last, _)) = self.parts.last().filter(|(last, _)| *last >= part) {
-            part = last.next();
+        if let Some(last) = self.parts.last().filter(|last| last.part >= part) {
+            part = last.part.next();
         }
         let data = loop {
             match open(&part.data(dir), true) {
@@ -260,15 +370,15 @@ impl Writer {
             open(&part.index(dir), false).and_then(|f| f.set_len(0).map(|()| f)).map_err(io)?;
         let behind = Vec::new();
         self.current = Some(Current { data, index, end: 0, index_end: 0, behind, is_torn: false });
-        self.parts.push((part, 0));
+        self.parts.push(DayFile { part, bytes: 0, last: None });
         Ok(())
     }
     /// Compresses an answer into `packed`, and returns the head of its frame.
-    fn pack(&mut self, snapshot: &Snapshot) -> Result<FrameHead, Error> {
-        let stream = snapshot.stream().bytes();
-        let info = snapshot.stream().info();
+    fn pack<B: AsRef<[u8]>>(&mut self, stream: &Stream<B>) -> Result<FrameHead, Error> {
+        let (info, tasks) = (stream.info(), stream.len() as u32);
+        let stream = stream.bytes();
         let at = self.current.as_ref().map_or(0, |c| c.end).max(HEAD as u64);
-        let prefix = self.key.as_ref().map_or(&[][..], |k| &k.stream);
+        let prefix = self.key.as_ref().map_or(&[][..], |k| k.stream.as_bytes());
         codec::compress(stream, prefix, &mut self.packed)
             .map_err(|why| Error::Recording(format!("an answer could not be compressed: {why}")))?;
         Ok(FrameHead {
@@ -280,7 +390,7 @@ impl Writer {
             data_len: self.packed.len() as u32,
             stream_len: stream.len() as u32,
             every_ms: u32::try_from(self.options.every.as_millis()).unwrap_or(u32::MAX),
-            tasks: snapshot.tasks().len() as u32,
+            tasks,
             begins: self.begins,
         })
     }
@@ -289,8 +399,8 @@ impl Writer {
         frame.end() - self.current.as_ref().map_or(0, |c| c.end) + HEAD as u64
     }
     fn write(&mut self, frame: &FrameHead, now: SystemTime) -> Result<(), Error> {
-        let (part, _) = self.parts.last().expect("the current one is the last");
-        let path = part.data(&self.dir);
+        let file = self.parts.last().expect("the current one is the last");
+        let path = file.part.data(&self.dir);
         let current = self.current.as_mut().expect("there is one");
         let io = |e| Error::io(format!("writing to {}", path.display()), e);
         current.mend().map_err(io)?;
@@ -312,30 +422,48 @@ impl Writer {
         current.catch_up();
         self.begins = false;
         self.count_current();
+        if let Some(file) = self.parts.last_mut() {
+            file.last = Some(frame.time());
+        }
         Ok(())
     }
     /// Keeps the stream of a key frame, or drops it if the next frame has to be a key frame.
     fn remember(&mut self, frame: &FrameHead, stream: &[u8]) {
         if frame.is_key() {
             let data_len = self.packed.len();
-            self.key = Some(Key { at: frame.at, stream: stream.to_vec(), data_len, followers: 0 });
+            self.key = Some(Key {
+                at: frame.at,
+                stream: AlignedBuf::copy_of(stream),
+                data_len,
+                followers: 0,
+            });
         } else if let Some(key) = &mut self.key {
             key.followers += 1;
             // If this much has changed, a new key frame makes the next frames smaller.
-            if key.followers >= KEY_EVERY || self.packed.len() > key.data_len / 2 {
+            let is_large = self.packed.len() > key.data_len / 2 && key.followers >= KEY_LEAST;
+            if key.followers >= KEY_EVERY || is_large {
                 self.key = None;
             }
         }
     }
     fn count_current(&mut self) {
-        if let (Some(current), Some((_, bytes))) = (&self.current, self.parts.last_mut()) {
-            *bytes = current.end + current.index_end;
+        if let (Some(current), Some(file)) = (&self.current, self.parts.last_mut()) {
+            file.bytes = current.end + current.index_end;
         }
     }
-    /// Removes old files until there is room for this many bytes. False: only the current file is left, and it has frames.
-    fn make_room(&mut self, more: u64, written: &mut Written) -> Result<bool, Error> {
+    /// Removes old files until there is room for this many bytes. False: a file that has to stay is in the way, or only the
+    /// current file is left, and it has frames.
+    fn make_room(
+        &mut self,
+        more: u64,
+        now: SystemTime,
+        written: &mut Written,
+    ) -> Result<bool, Error> {
         let Some(max) = self.options.max_bytes else { return Ok(true) };
         while self.bytes() + more > max {
+            if self.parts.len() > 1 && !self.is_removable(0, now) {
+                return Ok(false);
+            }
             if self.parts.len() > 1 {
                 self.remove_first(written)?;
             } else if self.current.as_ref().is_some_and(|c| c.end > 0) {
@@ -351,13 +479,13 @@ impl Writer {
     fn remove_expired(&mut self, now: SystemTime, written: &mut Written) -> Result<(), Error> {
         let Some(keep) = self.options.keep else { return Ok(()) };
         let is_old = |part: &Part| now.duration_since(part.day_end()).is_ok_and(|age| age >= keep);
-        while self.parts.len() > 1 && is_old(&self.parts[0].0) {
+        while self.parts.len() > 1 && is_old(&self.parts[0].part) {
             self.remove_first(written)?;
         }
         Ok(())
     }
     fn remove_first(&mut self, written: &mut Written) -> Result<(), Error> {
-        let (part, _) = self.parts[0];
+        let part = self.parts[0].part;
         let data = part.data(&self.dir);
         // The index first, so that there is never one without its file.
         for path in [part.index(&self.dir), data.clone()] {

@@ -1,0 +1,479 @@
+//! Shares the room for a frame among users: takes out of an answer what one user's tasks take more of than is left for them.
+//!
+//! The room is shared as fairly as can be: who needs less than an equal share gets all of it, and the rest is divided among the
+//! others. Of a user's share, the rows of tasks get room first, then lists and names, then text. Of lists and of text, short ones
+//! stay whole, and long ones are cut to one length. What is in the key frame already takes no room, so it stays.
+//!
+//! What a value takes is what it takes compressed, because that is written. Of each user and class, a sample is compressed to
+//! know it. Nothing here does I/O.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use taskdiag_wire::registry::{Shape, group_of, shape};
+use taskdiag_wire::{
+    A_CGROUP_PATH, A_GROUPS, A_MISSING, A_NAME, A_SHARED, AlignedBuf, BLOB_CUT, BlobHdr,
+    CUT_OTHERS, Cgroup, Cred, Cut, Done, Fd, Group, MissingEntry, MissingHdr, Plain as _, Reason,
+    Shared, Socket, Stream, StreamWriter, TaskView, Vma, build,
+};
+
+use super::codec;
+
+/// The bytes of a user and class that are compressed to know how much smaller they get.
+const SAMPLE: usize = 1 << 20;
+/// The samples of users who have fewer bytes are compressed together, because few bytes compress badly alone.
+const SMALL: u64 = 8 << 10;
+/// The users that are named in a frame. Others are counted together.
+const NAMED: usize = 32;
+/// A name that lists refer to is not cut to fewer bytes than this.
+const NAME_LEAST: usize = 64;
+/// If the share of a user is less than this part of the room, and tasks had to be left out for it, the frame says little.
+const TIGHT: u64 = 8;
+
+/// An answer that has a share of each user.
+#[derive(Debug)]
+pub struct Share {
+    /// The stream, with what was taken out of it.
+    pub stream: AlignedBuf,
+    /// Did many users have to share so little that tasks of theirs are left out?
+    pub is_tight: bool,
+}
+
+/// What gets room first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    Row,
+    List,
+    Text,
+}
+
+/// A value of a task that stays, or is cut, as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Value {
+    /// All attributes of a group.
+    Of(u16),
+    /// The pieces of a blob: attribute and kind.
+    Blob(u16, u32),
+}
+
+/// Where an attribute belongs.
+fn place(kind: u16, attr: &[u8]) -> (Class, Value) {
+    let of = |kind| Value::Of(group_of(kind).map_or(kind, |g| g as u16));
+    const TEXT: [u16; 5] = [
+        Group::Cmdline as u16,
+        Group::Environ as u16,
+        Group::Paths as u16,
+        Group::Kstack as u16,
+        A_GROUPS,
+    ];
+    let blob = || Value::Blob(kind, BlobHdr::read_from_prefix(attr).map_or(0, |(h, _)| h.kind));
+    match shape(kind) {
+        Some(Shape::List(_)) => (Class::List, of(kind)),
+        _ if kind == A_NAME => (Class::List, blob()),
+        // A part of a control group's path would name another control group.
+        _ if kind == A_CGROUP_PATH => (Class::Text, of(kind)),
+        _ if TEXT.contains(&kind) => (Class::Text, blob()),
+        _ => (Class::Row, Value::Of(kind)),
+    }
+}
+
+/// The values of a task, and the attributes of each.
+type Values<'a> = BTreeMap<(Class, Value), Vec<&'a [u8]>>;
+
+fn values<'a>(task: &TaskView<'a>) -> Values<'a> {
+    let mut all = Values::new();
+    for (kind, attr) in task.attrs() {
+        all.entry(place(kind, attr)).or_default().push(attr);
+    }
+    all
+}
+
+fn uid(task: &TaskView<'_>) -> u32 {
+    task.record::<Cred>().and_then(Cred::uid).unwrap_or(CUT_OTHERS)
+}
+
+/// What a user's values of one class take.
+#[derive(Debug, Default)]
+struct Need {
+    /// Bytes that are not in the key frame.
+    new: u64,
+    sample: Vec<u8>,
+    /// The lengths of single values.
+    lengths: Vec<u64>,
+    /// How many bytes of these values have room. `None`: all.
+    room: Option<u64>,
+    /// The longest of them that has room.
+    longest: Option<u64>,
+}
+
+impl Need {
+    fn add(&mut self, value: &[&[u8]]) {
+        let len: u64 = value.iter().map(|a| a.len() as u64).sum();
+        self.new += len;
+        self.lengths.push(len);
+        for attr in value {
+            let room = SAMPLE.saturating_sub(self.sample.len());
+            self.sample.extend_from_slice(&attr[..attr.len().min(room)]);
+        }
+    }
+    /// Gives them this much of the frame, of the `cost` that all of them have.
+    fn limit(&mut self, cost: u64, share: u64) {
+        if cost > share {
+            let room = (self.new as f64 * share as f64 / cost as f64) as u64;
+            self.room = Some(room);
+            self.longest = Some(level(&mut self.lengths, room));
+        }
+    }
+}
+
+/// The largest amount that each can have at most, so that all together have no more than `total`.
+fn level(sizes: &mut [u64], total: u64) -> u64 {
+    sizes.sort_unstable();
+    let (mut left, mut n) = (total, sizes.len() as u64);
+    for size in sizes {
+        if *size > left / n {
+            return left / n;
+        }
+        (left, n) = (left - *size, n - 1);
+    }
+    u64::MAX
+}
+
+/// The needs of all users in one class.
+#[derive(Debug, Default)]
+struct Needs(HashMap<u32, Need>);
+
+impl Needs {
+    /// The bytes that the values of each user take in a frame.
+    fn costs(&self, is_raw: bool) -> HashMap<u32, u64> {
+        let mut packed = Vec::new();
+        let mut part = |sample: &[u8]| match codec::compress(sample, &[], &mut packed) {
+            Ok(()) if !is_raw && !sample.is_empty() => {
+                (packed.len() as f64 / sample.len() as f64).min(1.0)
+            }
+            _ => 1.0,
+        };
+        let small = self.0.values().filter(|n| n.new <= SMALL);
+        let small = small.flat_map(|n| &n.sample).copied().take(SAMPLE).collect::<Vec<u8>>();
+        let of_small = part(&small);
+        let cost = |(uid, need): (&u32, &Need)| {
+            let part = if need.new <= SMALL { of_small } else { part(&need.sample) };
+            (*uid, (need.new as f64 * part) as u64)
+        };
+        self.0.iter().map(cost).collect()
+    }
+    /// Gives each user what is left of their share. Those who are not in `shares` get all.
+    fn limit(&mut self, shares: &mut HashMap<u32, u64>, is_raw: bool) {
+        let costs = self.costs(is_raw);
+        for (uid, share) in shares {
+            if let Some(need) = self.0.get_mut(uid) {
+                need.limit(costs[uid], *share);
+                *share = share.saturating_sub(costs[uid]);
+            }
+        }
+    }
+    /// The longest value of this user that stays whole.
+    fn longest(&self, uid: u32) -> Option<u64> {
+        self.0.get(&uid)?.longest
+    }
+}
+
+/// Takes out of `full` what leaves others no room in a frame of `room` bytes. `key` is the stream of the key frame that it will be
+/// compressed with. `answers`: how many answers before it were left out. `is_raw`: the room is for the stream as it is.
+pub fn share<A: AsRef<[u8]>, B: AsRef<[u8]>>(
+    full: &Stream<A>,
+    key: Option<&Stream<B>>,
+    room: u64,
+    answers: u64,
+    is_raw: bool,
+) -> Share {
+    let work = Work { full, key };
+    let [mut rows, lists, texts] = work.needs(&|_, _| true);
+    let mut costs = HashMap::<u32, u64>::new();
+    for needs in [&rows, &lists, &texts] {
+        needs
+            .costs(is_raw)
+            .into_iter()
+            .for_each(|(uid, cost)| *costs.entry(uid).or_default() += cost);
+    }
+    let share = level(&mut costs.values().copied().collect::<Vec<_>>(), room);
+    // Those who need more than their share.
+    let mut left: HashMap<u32, u64> =
+        costs.into_iter().filter(|(_, cost)| *cost > share).map(|(uid, _)| (uid, share)).collect();
+    let has_less = left.keys().copied().collect::<HashSet<u32>>();
+    rows.limit(&mut left, is_raw);
+    let kept = work.kept(&mut rows);
+    let [_, mut lists, mut texts] = work.needs(&|i, uid| kept[i] && has_less.contains(&uid));
+    lists.limit(&mut left, is_raw);
+    texts.limit(&mut left, is_raw);
+    let stream = work.write(&kept, &lists, &texts, answers);
+    Share { stream, is_tight: share < room / TIGHT && kept.contains(&false) }
+}
+
+struct Work<'s, A: AsRef<[u8]>, B: AsRef<[u8]>> {
+    full: &'s Stream<A>,
+    key: Option<&'s Stream<B>>,
+}
+
+impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
+    fn old(&self, pid: u32) -> Option<TaskView<'_>> {
+        self.key?.task(pid)
+    }
+    /// Calls this with each value of a task that is not in the key frame.
+    fn each_new(&self, task: &TaskView<'_>, see: &mut dyn FnMut(Class, &[&[u8]])) {
+        let old = self.old(task.pid());
+        if old.is_some_and(|old| old.messages() == task.messages()) {
+            return;
+        }
+        let old = old.map(|old| values(&old)).unwrap_or_default();
+        for (place, attrs) in values(task) {
+            if old.get(&place) != Some(&attrs) {
+                see(place.0, &attrs);
+            }
+        }
+    }
+    /// What the tasks of each user need in each class, of those that `counts` (by their number and user).
+    fn needs(&self, counts: &dyn Fn(usize, u32) -> bool) -> [Needs; 3] {
+        let mut all: [Needs; 3] = Default::default();
+        for (i, task) in self.full.tasks().enumerate() {
+            let uid = uid(&task);
+            if counts(i, uid) {
+                self.each_new(&task, &mut |class, value| {
+                    all[class as usize].0.entry(uid).or_default().add(value);
+                });
+            }
+        }
+        all
+    }
+    /// Which tasks stay: those that are as in the key frame, and others as long as their user has room.
+    fn kept(&self, rows: &mut Needs) -> Vec<bool> {
+        let stays = |task: TaskView<'_>| {
+            let Some(Need { room: Some(room), .. }) = rows.0.get_mut(&uid(&task)) else {
+                return true;
+            };
+            let mut len = 0;
+            self.each_new(&task, &mut |class, value| {
+                if class == Class::Row {
+                    len += value.iter().map(|a| a.len() as u64).sum::<u64>();
+                }
+            });
+            let has_room = len <= *room;
+            *room -= if has_room { len } else { 0 };
+            has_room
+        };
+        self.full.tasks().map(stays).collect()
+    }
+    /// What of a task does not stay whole, and up to which length.
+    fn cuts(&self, task: &TaskView<'_>, lists: &Needs, texts: &Needs) -> HashMap<Value, u64> {
+        let uid = uid(task);
+        let limits = [(Class::List, lists.longest(uid)), (Class::Text, texts.longest(uid))];
+        if limits.iter().all(|(_, longest)| longest.is_none()) {
+            return HashMap::new();
+        }
+        let old = self.old(task.pid()).map(|old| values(&old)).unwrap_or_default();
+        let mut cuts = HashMap::new();
+        for (place, attrs) in values(task) {
+            let len: u64 = attrs.iter().map(|a| a.len() as u64).sum();
+            let limit = limits.iter().find(|(class, _)| *class == place.0).and_then(|l| l.1);
+            // A list whose names would have no room says nothing.
+            let names = [Value::Of(Group::Vma as u16), Value::Of(Group::Fd as u16)];
+            let is_cut =
+                |l: &u64| len > *l || *l < NAME_LEAST as u64 * 2 && names.contains(&place.1);
+            if let Some(limit) = limit.filter(|l| is_cut(l) && old.get(&place) != Some(&attrs)) {
+                cuts.insert(place.1, limit);
+            }
+        }
+        cuts
+    }
+    fn write(&self, kept: &[bool], lists: &Needs, texts: &Needs, answers: u64) -> AlignedBuf {
+        let full = self.full;
+        let mut w = StreamWriter::with_capacity(1 << 16);
+        w.info(full.info());
+        let mut taken = HashMap::<u32, Cut>::new();
+        let mut done = build!(Done { error: full.done().error });
+        let mut lacking_before = Done::default();
+        // The names that lists refer to, and where their tasks are left out.
+        let cuts: Vec<_> = full
+            .tasks()
+            .zip(kept)
+            .map(|(t, kept)| if *kept { self.cuts(&t, lists, texts) } else { HashMap::new() })
+            .collect();
+        let mut used = HashSet::new();
+        for ((task, cuts), _) in full.tasks().zip(&cuts).zip(kept).filter(|(_, kept)| **kept) {
+            names_of(&task, cuts, &mut used);
+        }
+        let gone: HashSet<u32> =
+            full.tasks().zip(kept).filter(|(_, kept)| !**kept).map(|(t, _)| t.pid()).collect();
+        let mut homeless: Vec<&[u8]> = Vec::new();
+        for (task, _) in full.tasks().zip(kept).filter(|(_, kept)| !**kept) {
+            homeless.extend(
+                task.attrs().filter(|(k, a)| *k == A_NAME && is_used(&used, a)).map(|a| a.1),
+            );
+        }
+        for ((task, kept), cuts) in full.tasks().zip(kept).zip(&cuts) {
+            count(&task, &mut lacking_before);
+            let uid = uid(&task);
+            let of_user = || build!(Cut { uid });
+            if !kept {
+                taken.entry(uid).or_insert_with(of_user).tasks += 1;
+                continue;
+            }
+            if cuts.is_empty() && !refers_to(&task, &gone) {
+                w.raw(task.messages());
+                count(&task, &mut done);
+                done.tasks += 1;
+            } else {
+                w.begin_task(task.pid(), task.tgid());
+                let bytes = rewrite(&mut w, &task, cuts, &used, &gone);
+                w.end_task();
+                if bytes > 0 {
+                    let taken = taken.entry(uid).or_insert_with(of_user);
+                    (taken.cut_tasks, taken.cut_bytes) =
+                        (taken.cut_tasks + 1, taken.cut_bytes + bytes);
+                }
+            }
+            if !homeless.is_empty() {
+                w.continue_task(task.pid(), task.tgid());
+                std::mem::take(&mut homeless).into_iter().for_each(|name| w.raw_attr(name));
+                w.end_task();
+            }
+        }
+        // Tasks that ended before anything was known of them are in no message.
+        done.vanished += full.done().vanished.saturating_sub(lacking_before.vanished);
+        note(&mut w, full.cuts(), taken, answers);
+        w.finish(done)
+    }
+}
+
+/// The names that the lists of a task refer to, but for those that are cut.
+fn names_of(task: &TaskView<'_>, cuts: &HashMap<Value, u64>, used: &mut HashSet<u32>) {
+    if !cuts.contains_key(&Value::Of(Group::Vma as u16)) {
+        used.extend(task.list::<Vma>().into_iter().flatten().map(|e| e.raw.name));
+    }
+    if !cuts.contains_key(&Value::Of(Group::Fd as u16)) {
+        used.extend(task.list::<Fd>().into_iter().flatten().map(|e| e.raw.name));
+        used.extend(task.list::<Socket>().into_iter().flatten().map(|e| e.raw.name));
+    }
+}
+
+fn is_used(used: &HashSet<u32>, attr: &[u8]) -> bool {
+    BlobHdr::read_from_prefix(attr).is_some_and(|(h, _)| used.contains(&h.kind))
+}
+
+/// Does a task share a value with one of these?
+fn refers_to(task: &TaskView<'_>, pids: &HashSet<u32>) -> bool {
+    let shared = task.attrs().filter(|(kind, _)| *kind == A_SHARED);
+    !pids.is_empty()
+        && shared.into_iter().any(|(_, attr)| owner(attr).is_some_and(|s| pids.contains(&s.pid)))
+}
+
+fn owner(attr: &[u8]) -> Option<Shared> {
+    Shared::read_from_prefix(attr).map(|(s, _)| s)
+}
+
+/// Writes a task without what is cut. Returns how many bytes of values that was.
+fn rewrite(
+    w: &mut StreamWriter,
+    task: &TaskView<'_>,
+    cuts: &HashMap<Value, u64>,
+    used: &HashSet<u32>,
+    gone: &HashSet<u32>,
+) -> u64 {
+    let mut bytes = 0;
+    let mut lost = HashSet::new();
+    let mut cut = HashSet::new();
+    for (kind, attr) in task.attrs() {
+        let (_, value) = place(kind, attr);
+        match (cuts.get(&value), value) {
+            _ if kind == A_MISSING => missing(attr).for_each(|(g, why)| w.missing(g, why)),
+            _ if kind == A_SHARED => match owner(attr).filter(|s| gone.contains(&s.pid)) {
+                Some(shared) => lost.extend(Group::from_number(shared.group)),
+                None => w.raw_attr(attr),
+            },
+            // The record says which control group it is, without its path.
+            _ if kind == Cgroup::TYPE && cuts.contains_key(&Value::Of(Cgroup::TYPE)) => {}
+            (None, _) => w.raw_attr(attr),
+            (Some(_), Value::Of(_)) => {
+                bytes += attr.len() as u64;
+                lost.extend(group_of(kind));
+            }
+            (Some(_), Value::Blob(..)) if kind == A_NAME && !is_used(used, attr) => {
+                bytes += attr.len() as u64;
+            }
+            (Some(longest), Value::Blob(_, of)) => {
+                if cut.insert((kind, of)) {
+                    bytes += put_cut(w, task, kind, of, *longest);
+                }
+            }
+        }
+    }
+    lost.into_iter().for_each(|group| w.missing(group, Reason::Truncated));
+    bytes
+}
+
+/// Writes the begin of a blob. Returns how many bytes are left out.
+fn put_cut(w: &mut StreamWriter, task: &TaskView<'_>, attr: u16, kind: u32, longest: u64) -> u64 {
+    let Some(blob) = task.blob(attr, kind) else { return 0 };
+    if let Some(why) = blob.reason {
+        w.put_blob_missing(attr, kind, why);
+        return 0;
+    }
+    let least = if attr == A_NAME { NAME_LEAST } else { 0 };
+    let head = size_of::<BlobHdr>() as u64;
+    let len = usize::try_from(longest.saturating_sub(head)).unwrap_or(usize::MAX).max(least);
+    // Lists of ids have whole ids.
+    let data = &blob.data[..blob.data.len().min(len / 4 * 4)];
+    w.put_blob(attr, kind, blob.flags & !BLOB_CUT, data, blob.total);
+    (blob.data.len() - data.len()) as u64
+}
+
+fn missing(attr: &[u8]) -> impl Iterator<Item = (Group, Reason)> + '_ {
+    let entries = attr.get(size_of::<MissingHdr>()..).unwrap_or_default();
+    let count = MissingHdr::read_from_prefix(attr).map_or(0, |(h, _)| h.count as usize);
+    entries.chunks_exact(size_of::<MissingEntry>()).take(count).filter_map(|bytes| {
+        let (entry, _) = MissingEntry::read_from_prefix(bytes)?;
+        Some((Group::from_number(entry.group)?, Reason::from_number(entry.reason)?))
+    })
+}
+
+/// Adds a task that stays as it is to the totals of what is lacking.
+fn count(task: &TaskView<'_>, done: &mut Done) {
+    let mut why = HashSet::new();
+    for (kind, attr) in task.attrs() {
+        if kind == A_MISSING {
+            why.extend(missing(attr).map(|(_, why)| why as u32));
+        }
+        let is_blob = matches!(shape(kind), Some(Shape::Blob));
+        if is_blob && BlobHdr::read_from_prefix(attr).is_some_and(|(h, _)| h.flags & BLOB_CUT != 0)
+        {
+            why.insert(Reason::Truncated as u32);
+        }
+    }
+    let has = |r: Reason| u64::from(why.contains(&(r as u32)));
+    done.denied += has(Reason::Denied);
+    done.vanished += has(Reason::Vanished);
+    done.blocked += has(Reason::Blocked);
+    done.truncated += has(Reason::Truncated);
+    done.over_budget += has(Reason::OverBudget);
+}
+
+/// Writes what was taken, of those users of whom most was taken by their uids.
+fn note(w: &mut StreamWriter, before: &[Cut], taken: HashMap<u32, Cut>, answers: u64) {
+    let mut taken: Vec<Cut> = taken.into_values().collect();
+    taken.sort_unstable_by_key(|c| std::cmp::Reverse((c.tasks, c.cut_bytes, c.uid)));
+    let mut others = build!(Cut { uid: CUT_OTHERS, answers });
+    for cut in before {
+        w.cut(cut);
+    }
+    for (i, cut) in taken.iter().enumerate() {
+        if i < NAMED && cut.uid != CUT_OTHERS {
+            w.cut(cut);
+            continue;
+        }
+        others.tasks += cut.tasks;
+        others.cut_tasks += cut.cut_tasks;
+        others.cut_bytes += cut.cut_bytes;
+    }
+    if others != build!(Cut { uid: CUT_OTHERS }) {
+        w.cut(&others);
+    }
+}
