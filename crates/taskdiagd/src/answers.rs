@@ -17,6 +17,7 @@ use taskdiag::service::{INLINE_MAX, MAX_AGE, Refusal, shown};
 use taskdiag::wire::AlignedBuf;
 use taskdiag::{Cause, Choice, Engine, EngineId, Error, Groups, Request, Strategy};
 
+use crate::say::say;
 use crate::text::Texts;
 
 /// How long a file can be read. Callers copy it at once.
@@ -25,6 +26,10 @@ const READABLE: Duration = Duration::from_secs(3);
 const FILES_MAX: u64 = 128 << 20;
 /// About the most bytes of command lines in an answer. Users share them (see `ByteLimits`).
 const TEXT_MAX: u64 = 16 << 20;
+/// The most bytes of one command line. Of a longer one the client is told none, and it reads it from /proc.
+pub const TEXT_BYTES: u32 = 4096;
+/// About how many bytes of a program's stream are about one task, besides its command line, if none was made yet.
+const TASK_BYTES: u64 = 256;
 /// The longest answer.
 const ANSWER_MAX: usize = 96 << 20;
 /// The longest stream of a program that an answer is made from.
@@ -79,6 +84,8 @@ fn sets(strategy: Strategy) -> [Groups; 4] {
 #[derive(Debug)]
 pub struct Answers {
     engines: HashMap<(u64, u64), Bpf>,
+    /// Bytes of the last stream of each of these for a task.
+    task_bytes: HashMap<(u64, u64), u64>,
     made: Vec<Made>,
     /// Memory for the next stream of any of the programs.
     stream: AlignedBuf,
@@ -97,6 +104,7 @@ impl Answers {
         let all = shown::groups(Strategy::All) | shown::groups(Strategy::AllThread);
         Answers {
             engines: HashMap::new(),
+            task_bytes: HashMap::new(),
             made: Vec::new(),
             stream: AlignedBuf::new(),
             spare: AlignedBuf::new(),
@@ -163,26 +171,32 @@ impl Answers {
             .find(|set| set.contains(groups))
             .ok_or(Refusal::BadRequest)?;
         // The start time tells whose command line it is.
-        let req = Request::new(strategy, 0, (set & all) | groups).with_all_text_bytes(TEXT_MAX);
+        let req = Request::new(strategy, 0, (set & all) | groups)
+            .with_text_bytes(TEXT_BYTES)
+            .with_all_text_bytes(TEXT_MAX);
         let key = (strategy as u64, req.groups.bits());
-        let engine = self.engines.entry(key).or_insert_with(|| Bpf::untried().keeping());
+        let each = self.task_bytes.get(&key).copied().unwrap_or(TASK_BYTES);
+        if tasks(strategy).saturating_mul(each) > STREAM_MAX as u64 {
+            return Err(Refusal::TooLarge);
+        }
+        let new = || Bpf::untried().keeping().at_most(STREAM_MAX);
+        let engine = self.engines.entry(key).or_insert_with(new);
         engine.recycle(std::mem::take(&mut self.stream));
         let stream = engine.run(&req).map_err(|e| {
-            eprintln!("taskdiagd: {e}");
+            say(format_args!("{e}"));
             match e {
-                Error::Unavailable { cause: Cause::Limit, .. } => Refusal::Busy,
+                Error::Unavailable { cause: Cause::Limit, .. } => Refusal::TooLarge,
                 _ => Refusal::NoBpf,
             }
         })?;
         let texts = &mut self.texts;
         let mut judge = |t: &taskdiag::TaskView<'_>, text: &[u8]| texts.is_public(t, text, now);
         let raw = stream.stream.as_ref();
-        if raw.len() > STREAM_MAX {
-            return Err(Refusal::Busy);
-        }
+        let done = taskdiag::wire::decode::done(raw).map_or(0, |d| d.tasks);
+        self.task_bytes.insert(key, (raw.len() as u64).saturating_sub(TEXT_MAX) / done.max(1));
         let told = shown::strip(raw, groups, std::mem::take(&mut self.spare), &mut judge).map_err(
             |e| {
-                eprintln!("taskdiagd: a program made no stream: {e}");
+                say(format_args!("a program made no stream: {e}"));
                 Refusal::NoBpf
             },
         )?;
@@ -202,11 +216,14 @@ impl Answers {
             return Ok(Answer::Here(told.to_vec()));
         }
         let kept: u64 = self.made.iter().map(|m| m.answer.file_len()).sum();
-        if told.len() > ANSWER_MAX || kept + told.len() as u64 > FILES_MAX {
+        if told.len() > ANSWER_MAX {
+            return Err(Refusal::TooLarge);
+        }
+        if kept + told.len() as u64 > FILES_MAX {
             return Err(Refusal::Busy);
         }
         Answer::file(told).map_err(|e| {
-            eprintln!("taskdiagd: making a file for an answer: {e}");
+            say(format_args!("making a file for an answer: {e}"));
             Refusal::Busy
         })
     }
@@ -242,6 +259,19 @@ impl Answer {
         let read = OFlags::RDONLY | OFlags::CLOEXEC;
         let shared = rustix::fs::openat(CWD, again, read, Mode::empty())?;
         Ok(Answer::File { shared, cut, len: bytes.len() as u64 })
+    }
+}
+
+/// About how many tasks there are. Both cost one system call or three, whatever the number.
+fn tasks(strategy: Strategy) -> u64 {
+    let processes = rustix::fs::stat("/proc").map_or(0, |s| s.st_nlink as usize) as u64;
+    let all = || {
+        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+        text.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
+    };
+    match strategy {
+        Strategy::All => processes,
+        _ => all().unwrap_or(processes),
     }
 }
 

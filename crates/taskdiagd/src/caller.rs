@@ -4,7 +4,7 @@
 //! mean what ours do. Its clocks show what ours do, since start times are times since boot. What is mounted at its /proc is the very proc file system that is at ours (so it has the same pid
 //! namespace and the same options), whole, with neither hidepid nor subset, and nothing is mounted over the directory of a
 //! process. No security module has a label for the caller but one that confines nothing, and neither seccomp nor
-//! no_new_privs is set, without which nobody but root can enter a Landlock domain. (Such a domain is the one thing that
+//! no_new_privs is set in any of its threads, without which nobody but root can enter a Landlock domain. (Such a domain is the one thing that
 //! cannot be seen from here. `docs/service.md` says what that leaves.)
 //!
 //! All of that is read from /proc/PID of the caller, which needs no rights. But the number could be another process's by
@@ -29,6 +29,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::thread::CapabilitySet;
 use taskdiag::service::Refusal;
+
+use crate::threads;
 
 /// `SO_PEERPIDFD` of Linux 6.5, which the crate libc does not have for every machine.
 const SO_PEERPIDFD: libc::c_int = 77;
@@ -96,7 +98,7 @@ struct Mounts {
 
 /// The begin of a table of mounts: the number of the first mount and where it is from the root, and maybe more.
 #[derive(Debug, PartialEq, Eq)]
-struct First([u8; FIRST]);
+pub struct First([u8; FIRST]);
 
 impl Own {
     /// Looks at the service itself.
@@ -165,7 +167,8 @@ impl Own {
             Some(held) => held,
             none => none.insert(Held::open(peer.pid).map_err(unknown)?),
         };
-        has_plain_status(&read_short(&held.status).map_err(unknown)?, peer.pid)?;
+        let status = read_short(&held.status).map_err(unknown)?;
+        has_plain_status(&status, peer.pid)?;
         let read = |name: &str| read(&held.dir, name).map_err(unknown);
         if read("uid_map")? != self.uid_map || read("gid_map")? != self.gid_map {
             return Err(Refusal::UserNamespace);
@@ -175,12 +178,10 @@ impl Own {
         if its != self.offsets {
             return Err(Refusal::TimeNamespace);
         }
-        for label in &self.labels {
-            match self::read(&held.dir, label) {
-                Ok(label) if is_unconfined(&label) => {}
-                no if is_no_label(&no) => {}
-                _ => return Err(Refusal::Confined),
-            }
+        have_no_bounds(held.dir.as_fd(), &self.labels)?;
+        if threads::count(&status) != 1 {
+            let first = first(&held.dir).map_err(unknown)?.ok_or(Refusal::Threads)?;
+            threads::judge(&held.dir, peer.pid, &first, &self.labels)?;
         }
         let pidfd = peer.pidfd.as_ref().ok_or(Refusal::UnknownCaller)?;
         for _ in 0..TRIES {
@@ -270,7 +271,7 @@ impl First {
 }
 
 /// The begin of the table of mounts that a process has now.
-fn first(dir: &OwnedFd) -> io::Result<Option<First>> {
+pub fn first(dir: &OwnedFd) -> io::Result<Option<First>> {
     let mut bytes = [0; FIRST];
     let got = rustix::io::read(open(dir, "mountinfo")?, &mut bytes)?;
     Ok(First::of(&bytes[..got]))
@@ -291,6 +292,9 @@ impl Peer {
 
     /// Opens a pidfd, by which we know whether the process still lives.
     pub fn hold(&mut self, connection: BorrowedFd<'_>) {
+        if self.pidfd.is_some() {
+            return;
+        }
         let mut fd: libc::c_int = -1;
         let pidfd = option(connection, SO_PEERPIDFD, &mut fd).is_ok() && fd >= 0;
         // SAFETY: the kernel has just made this descriptor for us.
@@ -321,7 +325,7 @@ fn open(dir: impl AsFd, name: &str) -> io::Result<OwnedFd> {
 }
 
 /// A whole file of short lines.
-fn read(dir: impl AsFd, name: &str) -> io::Result<Vec<u8>> {
+pub fn read(dir: impl AsFd, name: &str) -> io::Result<Vec<u8>> {
     read_short(&open(dir, name)?)
 }
 
@@ -365,26 +369,37 @@ fn offsets(dir: impl AsFd, name: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Does `status` say that the process is of the reader's pid namespace, and not confined?
-fn has_plain_status(status: &[u8], pid: u32) -> Result<(), Refusal> {
-    let (mut nspid, mut no_new_privs, mut seccomp) = (None, None, None);
-    for line in status.split(|b| *b == b'\n') {
-        for (key, value) in [
-            (&b"NSpid:"[..], &mut nspid),
-            (b"NoNewPrivs:", &mut no_new_privs),
-            (b"Seccomp:", &mut seccomp),
-        ] {
-            if value.is_none() {
-                *value = line.strip_prefix(key).map(<[u8]>::trim_ascii);
-            }
+/// Does no security module have a label for a task that confines it? Its directory in /proc is open.
+pub fn have_no_bounds(dir: BorrowedFd<'_>, labels: &[&str]) -> Result<(), Refusal> {
+    for label in labels {
+        match read(dir, label) {
+            Ok(label) if is_unconfined(&label) => {}
+            no if is_no_label(&no) => {}
+            _ => return Err(Refusal::Confined),
         }
     }
+    Ok(())
+}
+
+/// Does `status` say that the process is of the reader's pid namespace, and not confined?
+fn has_plain_status(status: &[u8], pid: u32) -> Result<(), Refusal> {
     // A process of a namespace below ours has more numbers than one.
-    if nspid != Some(pid.to_string().as_bytes()) {
+    if value(status, b"NSpid:") != Some(pid.to_string().as_bytes()) {
         return Err(Refusal::PidNamespace);
     }
+    is_free(status)
+}
+
+/// The value of the first line of `status` that begins so.
+fn value<'a>(status: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(key)).map(<[u8]>::trim_ascii)
+}
+
+/// Does `status` say that neither no_new_privs nor seccomp is set?
+pub fn is_free(status: &[u8]) -> Result<(), Refusal> {
     // A Landlock domain is nowhere to be seen. Who enters one has to set no_new_privs first, or has CAP_SYS_ADMIN.
-    if no_new_privs != Some(b"0") || seccomp.is_some_and(|v| v != b"0") {
+    let seccomp = value(status, b"Seccomp:");
+    if value(status, b"NoNewPrivs:") != Some(b"0") || seccomp.is_some_and(|v| v != b"0") {
         return Err(Refusal::Confined);
     }
     Ok(())

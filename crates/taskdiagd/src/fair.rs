@@ -9,9 +9,11 @@ pub const CONNECTIONS: usize = 64;
 /// The share of a CPU that one user may use in the long run.
 const SHARE: f64 = 0.25;
 /// The CPU time that one user may use at once.
-const BURST: Duration = Duration::from_millis(500);
+pub const BURST: Duration = Duration::from_millis(500);
+/// The most that a user may owe, so that it is paid within minutes.
+const DEBT: Duration = Duration::from_secs(60);
 /// What a connection costs, which is too short to be measured each time.
-const CONNECTION: Duration = Duration::from_micros(15);
+const CONNECTION: Duration = Duration::from_micros(50);
 
 /// The accounts of all users that ask.
 #[derive(Debug, Default)]
@@ -29,13 +31,34 @@ struct Account {
 
 impl Account {
     fn fill(&mut self, now: Instant) {
-        let more = now.saturating_duration_since(self.at).as_secs_f64() * SHARE;
-        self.balance = (self.balance + more).min(BURST.as_secs_f64());
+        self.balance = Fair::filled(self.balance, now.saturating_duration_since(self.at));
         self.at = now;
     }
 }
 
 impl Fair {
+    /// What an account has after this time.
+    pub fn filled(balance: f64, time: Duration) -> f64 {
+        let balance = balance.max(-DEBT.as_secs_f64());
+        (balance + time.as_secs_f64() * SHARE).min(BURST.as_secs_f64())
+    }
+
+    /// An account as an earlier service left it.
+    pub fn restore(&mut self, uid: u32, balance: f64, now: Instant) {
+        let balance = Fair::filled(balance, Duration::ZERO);
+        self.users.insert(uid, Account { connections: 0, balance, at: now });
+    }
+
+    /// The users whose accounts are not full, and what they have.
+    pub fn accounts(&mut self, now: Instant) -> Vec<(u32, f64)> {
+        let full = BURST.as_secs_f64();
+        let all = self.users.iter_mut().map(|(uid, account)| {
+            account.fill(now);
+            (*uid, account.balance)
+        });
+        all.filter(|(_, balance)| *balance < full).collect()
+    }
+
     fn account(&mut self, uid: u32, now: Instant) -> &mut Account {
         let new = || Account { connections: 0, balance: BURST.as_secs_f64(), at: now };
         let account = self.users.entry(uid).or_insert_with(new);

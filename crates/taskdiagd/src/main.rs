@@ -1,23 +1,34 @@
 //! `taskdiagd`: tells every user what /proc shows everyone, from BPF programs that stay loaded.
 //!
 //! [`mod@serve`] has the loop, [`caller`] decides who is answered, [`answers`] makes answers, [`text`] knows which command lines
-//! are public, [`fair`] has the accounts of users. What may be told is in `taskdiag::service::shown`.
+//! are public, [`fair`] has the accounts of users, which [`accounts`] keeps in a file. [`mod@threads`] looks at the threads of callers. What may be told is in `taskdiag::service::shown`.
 
+mod accounts;
 mod answers;
 mod caller;
 mod fair;
+mod say;
 mod serve;
 mod text;
+mod threads;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::serve::{CONNECTIONS, Server};
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::accounts::Accounts;
+use crate::say::say;
+use crate::serve::{BACKLOG, CONNECTIONS, Server};
+
+/// The mode of a socket of our own.
+const EVERYONE: u32 = 0o666;
 
 const HELP: &str = "\
 Keep BPF programs loaded, and tell every user what /proc shows everyone.
@@ -117,10 +128,21 @@ fn listen(path: &Path) -> Result<OwnedFd, String> {
         Ok(_) => std::fs::remove_file(path).map_err(failed)?,
         Err(_) => {}
     }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    let everyone = std::fs::Permissions::from_mode(0o666);
-    std::fs::set_permissions(path, everyone).map_err(failed)?;
-    Ok(listener.into())
+    // The mode is there before the name, so it is never set by a name that somebody else could have given another file. bind(2)
+    // takes away from it what the umask says.
+    let kept = rustix::process::umask(Mode::from_raw_mode(0o777 & !EVERYONE));
+    let bound = socket().and_then(|fd| {
+        rustix::fs::fchmod(&fd, Mode::from_raw_mode(EVERYONE))?;
+        rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+        rustix::net::listen(&fd, BACKLOG)?;
+        Ok(fd)
+    });
+    rustix::process::umask(kept);
+    bound.map_err(|e| failed(e.into()))
+}
+
+fn socket() -> rustix::io::Result<OwnedFd> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
 /// Allows as many descriptors as may be had, and returns for how many connections they suffice.
@@ -148,6 +170,7 @@ fn room(descriptors: u64) -> usize {
 
 fn serve(options: Options) -> Result<(), String> {
     let room = raise_limit();
+    let accounts = Accounts::of(options.socket.as_deref());
     let (listener, idle) = match (options.socket, from_systemd()?) {
         (None, Some(fd)) => (fd, Some(options.idle.unwrap_or(Duration::from_secs(60)))),
         (Some(path), None) => (listen(&path)?, options.idle),
@@ -161,7 +184,7 @@ fn serve(options: Options) -> Result<(), String> {
         }
     };
     let mut server =
-        Server::new(listener, room).map_err(|e| format!("preparing to listen: {e}"))?;
+        Server::new(listener, room, accounts).map_err(|e| format!("preparing to listen: {e}"))?;
     server.run(idle).map_err(|e| format!("waiting for requests: {e}"))
 }
 
@@ -173,14 +196,14 @@ fn main() -> ExitCode {
         }
         Ok(Wanted::Serve(options)) => serve(options),
         Err(e) => {
-            eprintln!("taskdiagd: {e}");
+            say(format_args!("{e}"));
             return ExitCode::from(2);
         }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("taskdiagd: {e}");
+            say(format_args!("{e}"));
             ExitCode::FAILURE
         }
     }
@@ -222,6 +245,8 @@ mod tests {
         assert!(listen(&path).is_err_and(|e| e.contains("already")));
         drop(first);
         listen(&path).expect("nobody listens there any more");
+        let mode = std::fs::metadata(&path).expect("it is there").permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, EVERYONE);
         std::fs::write(dir.path().join("file"), "x").expect("written");
         assert!(listen(&dir.path().join("file")).is_err_and(|e| e.contains("no socket")));
     }

@@ -17,9 +17,11 @@ use taskdiag::service::{ASK_MAX, Ask, MAX_AGE, Refusal, Reply, sock};
 use taskdiag::wire::decode::Command;
 use taskdiag::wire::{Features, NlMsgHdr, Plain, Strategy, VERSION, build, decode_request};
 
+use crate::accounts::Accounts;
 use crate::answers::{Answer, Answers};
 use crate::caller::{Own, Peer};
 use crate::fair::Fair;
+use crate::say::say;
 
 /// The most connections at a time.
 pub const CONNECTIONS: usize = 1024;
@@ -28,7 +30,10 @@ const QUIET: Duration = Duration::from_secs(60);
 /// How often old connections and accounts are looked for.
 const TIDY: Duration = Duration::from_secs(5);
 /// The most connections that are accepted before questions are answered again.
-const ACCEPTS: usize = 1024;
+const ACCEPTS: usize = 256;
+/// The most connections that wait to be accepted. They are accepted in order, so a user who connects all the time makes others
+/// wait for as many. If there are more, clients read /proc at once.
+pub const BACKLOG: i32 = 256;
 /// The number of the listening socket among the events.
 const LISTENER: u64 = 0;
 
@@ -67,6 +72,7 @@ pub struct Server {
     room: usize,
     next: u64,
     fair: Fair,
+    accounts: Accounts,
     answers: Answers,
     own: Result<Own, String>,
 }
@@ -76,16 +82,18 @@ impl Server {
     ///
     /// # Errors
     /// What the system says.
-    pub fn new(listener: OwnedFd, room: usize) -> std::io::Result<Server> {
+    pub fn new(listener: OwnedFd, room: usize, accounts: Accounts) -> std::io::Result<Server> {
         rustix::net::sockopt::set_socket_passcred(&listener, true)?;
         refuse_descriptors(&listener);
         rustix::io::ioctl_fionbio(&listener, true)?;
+        // The socket of systemd may have a longer queue.
+        rustix::net::listen(&listener, BACKLOG)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let on = epoll::EventFlags::IN;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), on)?;
         let own = Own::look();
         if let Err(why) = &own {
-            eprintln!("taskdiagd: it answers nobody, because {why}");
+            say(format_args!("it answers nobody, because {why}"));
         }
         Ok(Server {
             listener,
@@ -94,7 +102,8 @@ impl Server {
             parked: Vec::new(),
             room,
             next: LISTENER + 1,
-            fair: Fair::default(),
+            fair: accounts.load(Instant::now()),
+            accounts,
             answers: Answers::new(),
             own,
         })
@@ -114,6 +123,7 @@ impl Server {
             // A time that no clock reaches is never over.
             if let Some(end) = idle.and_then(|idle| busy.checked_add(idle)) {
                 if now >= end {
+                    self.accounts.save(&mut self.fair, None, now);
                     return Ok(());
                 }
                 wake = wake.min(end);
@@ -124,6 +134,7 @@ impl Server {
                 tidied = now;
                 self.close_quiet(now);
                 self.fair.tidy(now);
+                self.accounts.save(&mut self.fair, None, now);
             }
             let wait = wake.saturating_duration_since(now);
             let timeout =
@@ -175,7 +186,7 @@ impl Server {
                 Err(e) => return Err(e.into()),
             };
             let now = Instant::now();
-            let Ok(mut peer) = Peer::of(fd.as_fd()) else { continue };
+            let Ok(peer) = Peer::of(fd.as_fd()) else { continue };
             if !self.fair.enter(peer.uid, now) {
                 continue;
             }
@@ -184,7 +195,6 @@ impl Server {
                 self.make_room();
                 self.fair.charge(peer.uid, cpu_time().saturating_sub(begin), now);
             }
-            peer.hold(fd.as_fd());
             let (id, uid) = (self.next, peer.uid);
             self.next += 1;
             let on = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
@@ -212,6 +222,8 @@ impl Server {
         match sock::receive(connection.fd.as_fd(), &mut bytes, false) {
             Ok(got) if got.len > 0 && !got.is_odd && !has_unread(&connection.fd) => {
                 connection.last = at;
+                // Not before it asks, because it costs more than accepting a connection.
+                connection.peer.hold(connection.fd.as_fd());
                 let ask = Ask::decode(&bytes[..got.len]);
                 Some(Question { from, sender: got.pid, at, ask, was_held: false })
             }
@@ -274,6 +286,7 @@ impl Server {
             if !own.is_plain() {
                 return Err(Refusal::Mounts);
             }
+            self.accounts.save(&mut self.fair, Some(uid), Instant::now());
             let told = tell(&mut self.answers, question)?;
             // The walk took time. If the process has ended meanwhile, another one may hold the socket.
             match connection.peer.is_alive() {
@@ -479,7 +492,8 @@ mod tests {
         fn new() -> Here {
             let dir = tempfile::tempdir().expect("a directory");
             let listener = UnixListener::bind(dir.path().join("socket")).expect("a socket");
-            let server = Server::new(listener.into(), CONNECTIONS).expect("it can listen");
+            let server = Server::new(listener.into(), CONNECTIONS, Accounts::default())
+                .expect("it can listen");
             Here { dir, server }
         }
         fn connect(&self) -> UnixStream {

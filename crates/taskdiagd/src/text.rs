@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::{Base, Engine, Groups, Request, Snapshot, TaskView};
 
+use crate::answers::TEXT_BYTES;
+
 /// More processes than these are read all at once.
 const FEW: usize = 256;
 /// How long the service waits before it asks again about a process whose text it could not read.
@@ -125,8 +127,10 @@ fn read(pids: &[u32], keys: &Keys, to: &Mutex<Known>) {
     let groups = Groups::BASE | Groups::CMDLINE;
     let Ok(mut procfs) = Procfs::new() else { return };
     let reqs: Vec<Request> = match pids.len() > FEW {
-        true => vec![Request::all(groups)],
-        false => pids.iter().map(|pid| Request::one(*pid, groups)).collect(),
+        true => vec![Request::all(groups).with_text_bytes(TEXT_BYTES)],
+        false => {
+            pids.iter().map(|pid| Request::one(*pid, groups).with_text_bytes(TEXT_BYTES)).collect()
+        }
     };
     for req in reqs {
         let Some(answer) = procfs.run(&req).ok().and_then(|a| Snapshot::parse(a.stream).ok())

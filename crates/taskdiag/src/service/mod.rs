@@ -175,6 +175,11 @@ refusals! {
     /// The caller is in a time namespace in which the time since boot is another one.
     TimeNamespace = 10 NoPermission
         "this process is in a time namespace with another time since boot than that of the service: read the own /proc",
+    /// The caller has more threads than the service looks at.
+    Threads = 11 NoPermission
+        "this process has too many threads to see that none of them is confined: read the own /proc",
+    /// The answer would be too long for the service.
+    TooLarge = 12 Limit "the answer is too long for it: read the own /proc",
 }
 
 #[cfg(test)]

@@ -132,7 +132,8 @@ pub fn groups(strategy: Strategy) -> Groups {
 /// this code does not know are left out.
 ///
 /// `is_public` is asked about each command line that is not empty, with the task and the text. A text that it refuses is
-/// left out and marked as BLOCKED, so that the client reads it from its own /proc.
+/// left out and marked as BLOCKED, so that the client reads it from its own /proc. So is one that is cut, because the client may
+/// want more of it.
 ///
 /// # Errors
 /// [`Error::Stream`] if `stream` is not a stream.
@@ -157,7 +158,8 @@ pub fn strip(
     for t in stream.tasks() {
         w.begin_task(t.pid(), t.tgid());
         let hides_text = groups.has(Group::Cmdline)
-            && t.cmdline().is_some_and(|b| !b.data.is_empty() && !is_public(&t, &b.data));
+            && t.cmdline()
+                .is_some_and(|b| b.is_cut() || !b.data.is_empty() && !is_public(&t, &b.data));
         for (kind, attr) in t.attrs() {
             match kind {
                 Base::TYPE if groups.has(Group::Base) => w.raw_attr(base(attr, tick).as_bytes()),
@@ -191,13 +193,7 @@ pub fn strip(
         w.end_task();
     }
     let d = stream.done();
-    let truncated = if groups.has(Group::Cmdline) { d.truncated } else { 0 };
-    Ok(w.finish(build!(Done {
-        error: d.error,
-        vanished: d.vanished,
-        truncated,
-        ..Done::default()
-    })))
+    Ok(w.finish(build!(Done { error: d.error, vanished: d.vanished, ..Done::default() })))
 }
 
 /// The groups that are missing, and why.
@@ -372,6 +368,27 @@ mod tests {
         assert_eq!(reasons, [Some(Reason::Blocked), None]);
         assert_eq!(s.get(0).expect("a task").cmdline(), None);
         assert_eq!(s.done().blocked, 1);
+    }
+
+    #[test]
+    fn text_that_is_cut_is_left_to_the_client() {
+        let mut w = StreamWriter::new();
+        let groups = Groups::BASE | Groups::CMDLINE;
+        w.info(&build!(Info {
+            show_flags: groups.bits(),
+            clk_tck: 100,
+            ..StreamWriter::blank_info()
+        }));
+        w.begin_task(7, 7);
+        w.put_blob(Group::Cmdline as u16, 0, 0, b"begin", 500);
+        w.end_task();
+        let cut = w.finish(Done::default());
+        let mut judge = |_: &TaskView<'_>, _: &[u8]| unreachable!("it is not asked about");
+        let s = strip(cut.as_bytes(), groups, AlignedBuf::new(), &mut judge).expect("a stream");
+        let s = Stream::parse(s).expect("a stream");
+        let t = s.get(0).expect("a task");
+        assert_eq!((t.cmdline(), t.reason(Group::Cmdline)), (None, Some(Reason::Blocked)));
+        assert_eq!((s.done().blocked, s.done().truncated), (1, 0));
     }
 
     #[test]

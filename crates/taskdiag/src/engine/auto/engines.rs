@@ -1,6 +1,7 @@
 //! The engines that one request, or a session of many requests, has opened.
 
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 use crate::engine::bpf::Bpf;
 use crate::engine::kernel::Kernel;
@@ -21,6 +22,8 @@ pub struct Engines {
     kernel: Option<Kernel>,
     service: Option<Service>,
     procfs: Option<Procfs>,
+    /// What procfs would take for the answer. `None`: it is not asked instead of the service.
+    procfs_takes: Option<Duration>,
 }
 
 impl Engines {
@@ -32,6 +35,11 @@ impl Engines {
     /// The same, but that no files of /proc stay open.
     pub fn without_files(self) -> Engines {
         Engines { without_files: true, ..self }
+    }
+
+    /// Says what procfs, which answers if the service does not, would take.
+    pub fn without_service_takes(&mut self, time: Duration) {
+        self.procfs_takes = Some(time);
     }
 
     pub fn are_kept(&self) -> bool {
@@ -49,7 +57,11 @@ impl Engines {
             return match engine {
                 EngineId::Bpf => Bpf::open(false, mappings.unwrap_or(0))?.run(req),
                 EngineId::Kernel => Kernel::new()?.run(req),
-                EngineId::Service => Service::open(false).run(req),
+                EngineId::Service => {
+                    let mut service = Service::open(false);
+                    self.procfs_takes.into_iter().for_each(|t| service.instead_of(t));
+                    service.run(req)
+                }
                 EngineId::Procfs => Procfs::new()?.run(req),
             };
         }
@@ -62,7 +74,11 @@ impl Engines {
                 Some(kernel) => kernel.run(req),
                 none => none.insert(Kernel::new()?).run(req),
             },
-            EngineId::Service => self.service.get_or_insert_with(|| Service::open(true)).run(req),
+            EngineId::Service => {
+                let service = self.service.get_or_insert_with(|| Service::open(true));
+                self.procfs_takes.into_iter().for_each(|t| service.instead_of(t));
+                service.run(req)
+            }
             EngineId::Procfs if self.without_files => Procfs::new()?.run(req),
             EngineId::Procfs => match &mut self.procfs {
                 Some(procfs) => procfs.run(req),

@@ -282,6 +282,10 @@ fn auto(
                 continue;
             }
         }
+        if facts.service.is_some() && facts.procfs.is_some() {
+            let takes = cost::estimate(EngineId::Procfs, req, &facts);
+            engines.without_service_takes(Duration::from_nanos(takes));
+        }
         let (engine, e) = match run(req, &plan.parts, facts.mappings, &failed, engines) {
             Ok(mut snapshot) => {
                 let denied = denied::found(&plan.parts, &snapshot, facts.bpf);

@@ -95,6 +95,8 @@ pub struct Bpf {
     kept: Option<Kept>,
     /// Memory for the next answer.
     spare: AlignedBuf,
+    /// The longest stream that is wanted.
+    most: Option<usize>,
 }
 
 /// A loaded program, and the request that it was loaded for.
@@ -197,6 +199,13 @@ impl Bpf {
     /// descriptors and some 3 MB of kernel memory, and nothing runs between two requests.
     pub fn keeping(self) -> Bpf {
         Bpf { keep: true, ..self }
+    }
+
+    /// An engine whose walk ends with an error ([`Cause::Limit`](crate::Cause::Limit)) when the stream is longer than this. It has to
+    /// [keep](Self::keeping) what is loaded.
+    #[must_use]
+    pub fn at_most(self, bytes: usize) -> Bpf {
+        Bpf { most: Some(bytes), ..self }
     }
 
     /// Give back the memory of an answer that is not needed any more, so that the next answer can use it.
@@ -335,6 +344,7 @@ impl Bpf {
             }
             let mut run =
                 LoadedProgram::start(req, sizes, false, self.legacy).map_err(unavailable)?;
+            run.most = self.most.unwrap_or(usize::MAX);
             let memory = self.keep.then(|| self.memory(expected));
             let answered = run.answer(head, req, expected, memory)?;
             syscalls += run.syscalls;

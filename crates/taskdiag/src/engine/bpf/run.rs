@@ -20,8 +20,8 @@ use super::sys::{self, Mapping};
 use super::{BY_OFFSET, LEGACY, LITE, MORE, NAMED, RARE, SHARED, SNAPSHOT, TEXT, ram};
 use super::{is_no_memory, is_signal, unavailable};
 use crate::bytes::{Bytes, populate};
-use crate::engine::estimate;
-use crate::error::Error;
+use crate::engine::{EngineId, estimate};
+use crate::error::{Cause, Error};
 use crate::large;
 use crate::request::Request;
 
@@ -54,6 +54,8 @@ pub struct LoadedProgram {
     out: Option<Mapping>,
     chunks: usize,
     forgetful: bool,
+    /// The longest stream that is wanted, if it is copied. A longer one is an error.
+    pub most: usize,
     /// System calls for the current answer.
     pub syscalls: u64,
     /// The most processor time that one run of the program took.
@@ -144,6 +146,7 @@ impl LoadedProgram {
         let mut run = LoadedProgram {
             loaded,
             legacy,
+            most: usize::MAX,
             link,
             iter,
             state,
@@ -331,6 +334,11 @@ impl LoadedProgram {
                     from = 0;
                 }
                 self.out = Some(out);
+                if w.len() > self.most {
+                    let (engine, cause) = (EngineId::Bpf, Cause::Limit);
+                    let why = format!("the answer is longer than {} MiB", self.most >> 20);
+                    return Err(Error::Unavailable { engine, cause, why });
+                }
                 if done != 0 {
                     self.iter = None;
                     let w = copied.take().expect("made above");

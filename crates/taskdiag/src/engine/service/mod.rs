@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,8 +30,15 @@ use crate::large;
 use crate::request::{ByteLimits, Request};
 use crate::service::{Ask, INLINE_MAX, PROOF, Reply, SOCKET, SOCKET_ENV, shown, sock};
 
-/// How long the service may take for one answer. It begins when systemd has to start it.
+/// How long the service may take for one answer, if no other engine can answer instead. It begins when systemd has to start it.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Where another engine can answer, the service may take half of the time that this takes, but at least this long. So a service that
+/// is slow, for example because somebody else asks all the time, costs little.
+const PATIENCE_LEAST: Duration = Duration::from_millis(20);
+/// If the service was slow or busy, `auto` does without it in this process for this long.
+const SLOW: Duration = Duration::from_secs(5);
+/// When that is over: CLOCK_BOOTTIME in ms.
+static SLOW_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// How often to try to connect where too many wait for that, and how long to wait between.
 const CONNECT_TRIES: u32 = 20;
 const CONNECT_PAUSE: Duration = Duration::from_millis(5);
@@ -44,6 +52,8 @@ pub struct Service {
     kept: Option<Connection>,
     /// Memory for the next answer.
     spare: AlignedBuf,
+    /// How long it may take. `None`: nobody else can answer.
+    patience: Option<Duration>,
 }
 
 /// An open connection.
@@ -58,6 +68,9 @@ struct Connection {
 pub(crate) fn groups(strategy: Strategy) -> Option<Groups> {
     let groups = shown::groups(strategy);
     let is_socket = |m: std::fs::Metadata| m.file_type().is_socket();
+    if now_ms() < SLOW_UNTIL.load(Relaxed) {
+        return None;
+    }
     (!groups.is_empty() && std::fs::metadata(path()).is_ok_and(is_socket)).then_some(groups)
 }
 
@@ -97,6 +110,11 @@ impl Service {
         Service { keep, ..Service::default() }
     }
 
+    /// The time that another engine would take for the same answer. The service gets half of it.
+    pub(crate) fn instead_of(&mut self, other: Duration) {
+        self.patience = Some((other / 2).clamp(PATIENCE_LEAST, PATIENCE));
+    }
+
     /// Gives back the memory of an answer that is not needed any more, so that the next answer can use it.
     pub(crate) fn recycle(&mut self, memory: AlignedBuf) {
         if self.keep {
@@ -110,7 +128,18 @@ impl Service {
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<AlignedBuf, Error> {
-        let until = Instant::now() + PATIENCE;
+        let result = self.try_to_ask(ask);
+        // It was slow or busy. An error of its own is no reason to wait.
+        if let (Some(_), Err(Error::Unavailable { cause: Cause::Limit, .. })) =
+            (self.patience, &result)
+        {
+            SLOW_UNTIL.store(now_ms() + SLOW.as_millis() as u64, Relaxed);
+        }
+        result
+    }
+
+    fn try_to_ask(&mut self, ask: &Ask) -> Result<AlignedBuf, Error> {
+        let until = Instant::now() + self.patience.unwrap_or(PATIENCE);
         rustix::fs::openat(CWD, PROOF, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(
             |e| denied(format!("{PROOF} cannot be opened ({e}), so /proc shows less here")),
         )?;
@@ -126,7 +155,8 @@ impl Service {
                 Err(e) => return Err(e.into()),
             }
         }
-        let new = Connection::open(&path())?;
+        let tries = if self.patience.is_some() { 0 } else { CONNECT_TRIES };
+        let new = Connection::open(&path(), tries)?;
         let answer = new.ask(ask, until, std::mem::take(&mut self.spare))?;
         self.kept = self.keep.then_some(new);
         Ok(answer)
@@ -157,14 +187,15 @@ impl From<io::Error> for Failed {
 }
 
 impl Connection {
-    fn open(path: &Path) -> Result<Connection, Error> {
+    /// If too many wait to be connected, tries again as often as `tries`.
+    fn open(path: &Path, tries: u32) -> Result<Connection, Error> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
             .map_err(|e| Error::io("making a socket", e))?;
         let address = SocketAddrUnix::new(path.as_os_str().as_bytes())
             .map_err(|e| other(format!("{}: {e}", path.display())))?;
         // Others ask, too: there may be room among those that wait in a moment.
-        let mut tries = 0..CONNECT_TRIES;
+        let mut tries = 0..tries;
         let connected = loop {
             match rustix::net::connect(&fd, &address) {
                 Err(rustix::io::Errno::AGAIN) if tries.next().is_some() => {
@@ -176,6 +207,9 @@ impl Connection {
         connected.map_err(|e| {
             let cause = match e {
                 rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => Cause::NoPermission,
+                rustix::io::Errno::AGAIN => {
+                    return because(Cause::Limit, "too many wait to be connected to it");
+                }
                 _ => Cause::Other,
             };
             let why = format!("{}: {e}; is taskdiagd.socket started?", path.display());
@@ -252,10 +286,7 @@ impl Connection {
         let left = until.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => {
-                let why = format!("it did not answer within {} s", PATIENCE.as_secs());
-                Err(Failed::For(because(Cause::Limit, why)))
-            }
+            Ok(0) => Err(Failed::For(because(Cause::Limit, "it did not answer in time"))),
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(e) => Err(io::Error::from(e).into()),
         }
@@ -329,6 +360,11 @@ impl Engine for Service {
         let cost = Cost { syscalls: 8, wall: begin.elapsed(), ..Cost::default() };
         Ok(Answer { stream: stream.into(), cost })
     }
+}
+
+fn now_ms() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    t.tv_sec as u64 * 1000 + t.tv_nsec as u64 / 1_000_000
 }
 
 fn other(why: impl Into<String>) -> Error {

@@ -1,0 +1,79 @@
+//! Whether a thread of a caller is confined, though the first thread of its process is not.
+//!
+//! The kernel says which process asks, and not which of its threads. seccomp, no_new_privs, labels of security modules, the mount
+//! namespace and the root directory are each thread's own. So each thread is looked at, and one that is confined is enough to
+//! refuse: otherwise, it could learn from the service what its own /proc does not show it.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Dir, Mode, OFlags};
+use taskdiag::service::Refusal;
+
+use crate::caller;
+
+/// The most threads that are looked at for a question. Each takes some system calls.
+pub const THREADS: usize = 64;
+
+/// How many threads `status` says that a process has. 0: it does not say.
+pub fn count(status: &[u8]) -> usize {
+    let line = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"Threads:"));
+    line.and_then(|n| std::str::from_utf8(n).ok()?.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Looks at all threads of a process, whose directory in /proc is open. `first` is the begin of the table of mounts that its first
+/// thread has. A thread that ends meanwhile is not looked at: it does not get an answer.
+///
+/// # Errors
+/// A thread is confined, has other mounts or another root directory, or there are too many to look at.
+pub fn judge(
+    dir: &OwnedFd,
+    leader: u32,
+    first: &caller::First,
+    labels: &[&str],
+) -> Result<(), Refusal> {
+    let unknown = |_| Refusal::UnknownCaller;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let tasks = rustix::fs::openat(dir, "task", flags, Mode::empty()).map_err(unknown)?;
+    let mut seen = 0;
+    for entry in Dir::read_from(&tasks).map_err(unknown)? {
+        let entry = entry.map_err(unknown)?;
+        let Some(tid) = number(entry.file_name()) else { continue };
+        if tid == leader {
+            continue;
+        }
+        seen += 1;
+        if seen >= THREADS {
+            return Err(Refusal::Threads);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::openat(&tasks, entry.file_name(), flags, Mode::empty()) {
+            Ok(thread) => one(thread, first, labels)?,
+            Err(rustix::io::Errno::NOENT) => {}
+            Err(_) => return Err(Refusal::UnknownCaller),
+        }
+    }
+    Ok(())
+}
+
+fn one(thread: OwnedFd, first: &caller::First, labels: &[&str]) -> Result<(), Refusal> {
+    let judged = caller::read(thread.as_fd(), "status")
+        .map_err(|_| Refusal::UnknownCaller)
+        .and_then(|status| caller::is_free(&status))
+        .and_then(|()| caller::have_no_bounds(thread.as_fd(), labels))
+        .and_then(|()| match caller::first(&thread) {
+            Ok(Some(its)) if its == *first => Ok(()),
+            Ok(_) => Err(Refusal::Mounts),
+            Err(_) => Err(Refusal::UnknownCaller),
+        });
+    // The files of a thread that has ended are gone, or empty.
+    let has_ended = || rustix::fs::statat(&thread, "status", rustix::fs::AtFlags::empty()).is_err();
+    match judged {
+        Err(_) if has_ended() => Ok(()),
+        judged => judged,
+    }
+}
+
+fn number(name: &CStr) -> Option<u32> {
+    name.to_str().ok()?.parse().ok()
+}
