@@ -2,11 +2,7 @@
 //! The library's errors as exceptions of `taskdiag._errors`.
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::PyModule;
 use taskdiag::{Cause, Error};
-
-static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 
 /// An exception of ours with these arguments and attributes.
 fn exception<'py>(
@@ -15,9 +11,8 @@ fn exception<'py>(
     args: impl pyo3::call::PyCallArgs<'py>,
     attributes: &[(&str, Bound<'py, PyAny>)],
 ) -> PyResult<PyErr> {
-    let module =
-        ERRORS.get_or_try_init(py, || Ok::<_, PyErr>(py.import("taskdiag._errors")?.unbind()))?;
-    let made = module.bind(py).getattr(class)?.call1(args)?;
+    // The module is not kept in a static: a child that is forked while another thread fills that would wait for it for ever.
+    let made = py.import("taskdiag._errors")?.getattr(class)?.call1(args)?;
     attributes.iter().try_for_each(|(name, value)| made.setattr(name, value))?;
     Ok(PyErr::from_value(made))
 }

@@ -15,6 +15,7 @@ pub mod bpf;
 #[path = "without/bpf.rs"]
 pub(crate) mod bpf;
 pub(crate) mod estimate;
+pub(crate) mod found;
 pub(crate) mod info;
 #[cfg(feature = "kernel")]
 pub mod kernel;

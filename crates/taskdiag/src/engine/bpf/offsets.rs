@@ -5,7 +5,9 @@
 
 use std::fs;
 use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
+use std::ptr::{self, NonNull};
+
+use crate::engine::found::Found;
 
 use super::btf::{Btf, Wanted};
 
@@ -52,8 +54,8 @@ fn entries(header: &str) -> impl Iterator<Item = OffsetEntry<'_>> {
 
 /// The offsets of this kernel in the order of the header, or why there are none.
 pub fn offsets() -> Result<[u16; OFFSETS_MAX], &'static str> {
-    static FOUND: OnceLock<Result<[u16; OFFSETS_MAX], &'static str>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
+    static FOUND: Found<Result<[u16; OFFSETS_MAX], &'static str>> = Found::new();
+    *FOUND.get_or_find(|| {
         find(kernel().ok_or("/sys/kernel/btf/vmlinux cannot be read, or is not understood")?)
     })
 }
@@ -84,7 +86,7 @@ pub fn widths() -> Vec<(&'static str, u32)> {
 /// The kernel's types, with an index of all that the programs and `offsets.h` name. Each process makes it once, in one
 /// pass. `None` if the types cannot be read or understood, or if the kernel has none.
 pub fn kernel() -> Option<&'static Btf<'static>> {
-    static TYPES: OnceLock<Option<Btf<'static>>> = OnceLock::new();
+    static TYPES: Found<Types> = Found::new();
     let find = || {
         let names = super::SKELETONS.iter().flat_map(|s| s.wanted());
         let (functions, types): (Vec<_>, Vec<_>) = names.partition(|n| n.ends_with(b"()"));
@@ -92,13 +94,54 @@ pub fn kernel() -> Option<&'static Btf<'static>> {
         let types = types.into_iter().chain(entries(HEADER).map(|e| e.of.as_bytes()));
         let wanted =
             Wanted::new(types, functions).expecting(entries(HEADER).map(|e| e.of.as_bytes()));
-        Btf::parse(map()?, &wanted)
+        let bytes = bytes();
+        // SAFETY: the bytes stay where they are when their owner moves. They live as long as `Types`, which gives the index away
+        // only by a reference, and that lives for ever.
+        let text = bytes.as_ref().map(|b| unsafe { &*ptr::from_ref(b.get()) });
+        Types { index: text.and_then(|text| Btf::parse(text, &wanted)), _bytes: bytes }
     };
-    TYPES.get_or_init(find).as_ref()
+    TYPES.get_or_find(find).index.as_ref()
+}
+
+/// The kernel's types.
+struct Types {
+    /// It is dropped before the bytes.
+    index: Option<Btf<'static>>,
+    _bytes: Option<Bytes>,
+}
+
+/// The bytes of a file.
+enum Bytes {
+    Mapped { at: NonNull<u8>, len: usize },
+    Read(Vec<u8>),
+}
+
+// SAFETY: the mapping can be read, and is removed, by any thread.
+unsafe impl Send for Bytes {}
+// SAFETY: nobody writes to the mapping.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    fn get(&self) -> &[u8] {
+        match self {
+            // SAFETY: the mapping is of this length and lives as long as the value; the kernel does not change it.
+            Bytes::Mapped { at, len } => unsafe { std::slice::from_raw_parts(at.as_ptr(), *len) },
+            Bytes::Read(bytes) => bytes,
+        }
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        if let Bytes::Mapped { at, len } = self {
+            // SAFETY: the mapping is of this length, and nobody has a reference into it any more.
+            unsafe { libc::munmap(at.as_ptr().cast(), *len) };
+        }
+    }
 }
 
 /// The file's bytes. They are mapped if possible, which it is since Linux 6.16, else read.
-fn map() -> Option<&'static [u8]> {
+fn bytes() -> Option<Bytes> {
     let file = fs::File::open(FILE).ok()?;
     let len = file.metadata().ok()?.len() as usize;
     // SAFETY: a fresh private mapping; the kernel chooses the address.
@@ -112,19 +155,18 @@ fn map() -> Option<&'static [u8]> {
             0,
         )
     };
-    if at != libc::MAP_FAILED {
-        // SAFETY: the mapping is of this length and never undone; the kernel does not change it.
-        return Some(unsafe { std::slice::from_raw_parts(at.cast(), len) });
+    match NonNull::new(at) {
+        Some(mapped) if at != libc::MAP_FAILED => Some(Bytes::Mapped { at: mapped.cast(), len }),
+        _ => fs::read(FILE).ok().map(Bytes::Read),
     }
-    fs::read(FILE).ok().map(|bytes| &*bytes.leak())
 }
 
 /// Start, end and permissions (`VMA_*`) of `[vsyscall]`, a mapping at a kernel address that each process shows at the end
 /// of `/proc/PID/maps`, but that is in no list of mappings in the kernel. A boot parameter decides whether there is one,
 /// and only `/proc/PID/maps` shows that.
 pub fn gate() -> Option<(u64, u64, u32)> {
-    static GATE: OnceLock<Option<(u64, u64, u32)>> = OnceLock::new();
-    *GATE.get_or_init(|| {
+    static GATE: Found<Option<(u64, u64, u32)>> = Found::new();
+    *GATE.get_or_find(|| {
         if !cfg!(target_arch = "x86_64") {
             return None;
         }

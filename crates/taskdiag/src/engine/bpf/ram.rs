@@ -3,15 +3,15 @@
 //!
 //! They are found once per process, when a request first needs them.
 
-use std::sync::OnceLock;
-
 use rustix::fs::{CWD, Mode, OFlags};
+
+use crate::engine::found::Found;
 
 /// The end of ordinary memory as a physical address, and the address bits of an entry. Both are 0 where page tables are
 /// not understood, which is everywhere but on x86-64.
 pub fn limits() -> (u64, u64) {
-    static FOUND: OnceLock<(u64, u64)> = OnceLock::new();
-    *FOUND.get_or_init(|| match address_bits() {
+    static FOUND: Found<(u64, u64)> = Found::new();
+    *FOUND.get_or_find(|| match address_bits() {
         0 => (0, 0),
         bits => (iomem().unwrap_or_else(about), bits),
     })

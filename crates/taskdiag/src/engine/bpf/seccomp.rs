@@ -4,7 +4,8 @@
 //! ask what it does. So a child process makes the call first, and only in programs that have a filter.
 
 use std::io;
-use std::sync::OnceLock;
+
+use crate::engine::found::Found;
 
 /// The mode of a task with a filter, as prctl(2) returns it.
 const MODE_FILTER: libc::c_int = 2;
@@ -15,7 +16,7 @@ const MODE_FILTER: libc::c_int = 2;
 /// # Errors
 /// No child could be made to find out.
 pub fn kills() -> io::Result<bool> {
-    static KILLS: OnceLock<bool> = OnceLock::new();
+    static KILLS: Found<bool> = Found::new();
     if let Some(kills) = KILLS.get() {
         return Ok(*kills);
     }
@@ -24,7 +25,7 @@ pub fn kills() -> io::Result<bool> {
         return Ok(false);
     }
     let kills = kills_a_child()?;
-    Ok(*KILLS.get_or_init(|| kills))
+    Ok(*KILLS.keep(kills))
 }
 
 fn kills_a_child() -> io::Result<bool> {

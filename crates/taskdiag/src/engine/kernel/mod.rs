@@ -13,7 +13,6 @@ mod trim;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -27,6 +26,7 @@ use taskdiag_wire::{
 
 use self::stop::Arrival;
 use self::trim::Trim;
+use crate::engine::found::Found;
 use crate::engine::room::Room;
 use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, Support, estimate};
 use crate::error::{Cause, Error};
@@ -59,7 +59,7 @@ impl Kernel {
     /// # Errors
     /// [`Error::Unavailable`] if the kernel has no such file, or it may not be used.
     pub fn new() -> Result<Kernel, Error> {
-        static PROBED: OnceLock<Result<Kernel, String>> = OnceLock::new();
+        static PROBED: Found<Result<Kernel, String>> = Found::new();
         let again = |probed: &Result<Kernel, String>| match probed {
             Ok(engine) => Ok(engine.clone()),
             Err(why) => Err(unavailable(why.clone())),
@@ -68,9 +68,9 @@ impl Kernel {
             return again(probed);
         }
         match Kernel::with_root("/proc") {
-            Ok(engine) => again(PROBED.get_or_init(|| Ok(engine))),
+            Ok(engine) => again(PROBED.keep(Ok(engine))),
             Err(Error::Unavailable { cause: Cause::NotSupported, why, .. }) => {
-                again(PROBED.get_or_init(|| Err(why)))
+                again(PROBED.keep(Err(why)))
             }
             Err(e) => Err(e),
         }

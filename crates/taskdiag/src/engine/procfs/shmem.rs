@@ -16,10 +16,12 @@ use std::ffi::CString;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::Mutex;
 
 use rustix::fs::{CWD, FileType, MemfdFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
+
+use crate::engine::found::Found;
 
 /// `TMPFS_MAGIC` of linux/magic.h. All shared memory has it.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -34,8 +36,11 @@ const LOW: usize = 1 << 32;
 /// begins at 656.
 const FIRST_READ: usize = 704;
 
-/// Serializes the mappings, because two threads would want the same address.
-static OWN: Mutex<()> = Mutex::new(());
+/// The addresses are this far apart.
+const APART: usize = 1 << 38;
+
+/// Who maps at which address. Nobody waits for one: after a fork while another thread has it, it is never free in the child.
+static OWN: [Mutex<()>; 8] = [const { Mutex::new(()) }; 8];
 
 /// A range of an object: device, inode, offset and length.
 pub(super) type Range = (u32, u64, u64, u64);
@@ -82,8 +87,8 @@ pub(super) fn object(file: BorrowedFd<'_>) -> Result<Option<Object>, Errno> {
 /// directory (memfd, SysV, `/dev/zero`) are on it. Only shared memory is there, so a file on it may be
 /// opened without a check.
 pub(super) fn own_mount() -> Option<u64> {
-    static DEVICE: OnceLock<Option<u64>> = OnceLock::new();
-    *DEVICE.get_or_init(|| {
+    static DEVICE: Found<Option<u64>> = Found::new();
+    *DEVICE.get_or_find(|| {
         let file = rustix::fs::memfd_create("taskdiag", MemfdFlags::CLOEXEC).ok()?;
         Some(rustix::fs::fstat(&file).ok()?.st_dev)
     })
@@ -137,9 +142,10 @@ impl Object {
 
     /// The same, from the counter of the object, or by the kernel's own walk for a part of it.
     fn counter(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
-        let _own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = OWN.iter().enumerate().find_map(|(n, own)| Some((n, own.try_lock().ok()?)));
+        let number = free.as_ref().map_or(OWN.len(), |(n, _)| *n);
         *syscalls += 2;
-        let mapping = ObjectRange::of(self.file.as_fd(), offset, len)?;
+        let mapping = ObjectRange::of(self.file.as_fd(), LOW + number * APART, offset, len)?;
         own_swap(mapping.address() as u64, syscalls)
     }
 }
@@ -155,9 +161,9 @@ struct ObjectRange {
 }
 
 impl ObjectRange {
-    fn of(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<ObjectRange> {
+    fn of(file: BorrowedFd<'_>, hint: usize, offset: u64, len: u64) -> Option<ObjectRange> {
         let (offset, len) = (libc::off_t::try_from(offset).ok()?, usize::try_from(len).ok()?);
-        let (hint, flags) = (LOW as *mut libc::c_void, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
+        let (hint, flags) = (hint as *mut libc::c_void, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
         // SAFETY: without MAP_FIXED, nothing that is mapped is replaced.
         let at = unsafe { libc::mmap(hint, len, libc::PROT_NONE, flags, file.as_raw_fd(), offset) };
         let at = NonNull::new(at).filter(|at| at.as_ptr() != libc::MAP_FAILED)?;
