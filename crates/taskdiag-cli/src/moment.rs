@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use taskdiag::calendar::{DateTime, Moments};
+
 use crate::limits;
 
 /// A time of `--at`.
@@ -13,7 +15,7 @@ pub enum At {
     /// A time of the day.
     Clock {
         /// Hours, minutes and seconds.
-        time: (i32, i32, i32),
+        time: (i64, i64, i64),
         /// In UTC instead of local time?
         is_utc: bool,
     },
@@ -24,53 +26,49 @@ pub enum At {
 impl FromStr for At {
     type Err = String;
     fn from_str(text: &str) -> Result<At, String> {
-        parse(text).ok_or_else(|| {
-            String::from(
+        parse(text).unwrap_or_else(|| {
+            Err(String::from(
                 "a time is 03:10, 03:10:30 or '2026-11-22 03:10', in UTC with a Z at the end, or -5m for five minutes ago, \
                  or @ and seconds since 1970",
-            )
+            ))
         })
     }
 }
 
-fn parse(text: &str) -> Option<At> {
+/// `None`: it is not a time. An error is about a time that is none on the local clock, or two.
+fn parse(text: &str) -> Option<Result<At, String>> {
     if let Some(ago) = text.strip_prefix('-') {
-        return Some(At::Ago(limits::duration(ago).ok()?));
+        return Some(Ok(At::Ago(limits::duration(ago).ok()?)));
     }
     if let Some(seconds) = text.strip_prefix('@') {
         let seconds = numbers(seconds, '.', 20)?;
         let [seconds] = seconds[..] else { return None };
-        return Some(At::Moment(UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?));
+        return Some(Ok(At::Moment(UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?)));
     }
     let (text, is_utc) = match text.strip_suffix('Z') {
         Some(text) => (text, true),
         None => (text, false),
     };
     let Some((date, clock)) = text.split_once([' ', 'T']) else {
-        return Some(At::Clock { time: clock(text)?, is_utc });
+        return Some(Ok(At::Clock { time: clock(text)?, is_utc }));
     };
     let [year, month, day] = numbers(date, '-', 4)?[..] else { return None };
-    let (h, m, s) = self::clock(clock)?;
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
+    let date = (year as i64, month as i64, day as i64);
+    let written = DateTime::new(date, self::clock(clock)?).filter(|_| year >= 1970)?;
+    match written.moment(is_utc) {
+        Ok(unix) => Some(Ok(At::Moment(system_time(unix)?))),
+        Err(why) => Some(Err(why)),
     }
-    let mut tm = blank();
-    (tm.tm_year, tm.tm_mon, tm.tm_mday) = (year as i32 - 1900, month as i32 - 1, day as i32);
-    (tm.tm_hour, tm.tm_min, tm.tm_sec) = (h, m, s);
-    // The 31st of February is another day for the C library.
-    let is_same_day = |tm: &libc::tm| tm.tm_mday == day as i32;
-    let time = unix(&mut tm, is_utc)?;
-    is_same_day(&tm).then_some(At::Moment(time))
 }
 
 /// Hours, minutes, and seconds if there are any.
-fn clock(text: &str) -> Option<(i32, i32, i32)> {
+fn clock(text: &str) -> Option<(i64, i64, i64)> {
     let (h, m, s) = match numbers(text, ':', 2)?[..] {
         [h, m] => (h, m, 0),
         [h, m, s] => (h, m, s),
         _ => return None,
     };
-    (h < 24 && m < 60 && s < 60).then_some((h as i32, m as i32, s as i32))
+    (h < 24 && m < 60 && s < 60).then_some((h as i64, m as i64, s as i64))
 }
 
 /// Numbers of at most so many digits.
@@ -80,61 +78,79 @@ fn numbers(text: &str, sign: char, digits: usize) -> Option<Vec<u64>> {
     text.split(sign).map(|s| is_number(s).then(|| s.parse().ok())?).collect()
 }
 
-fn blank() -> libc::tm {
-    // SAFETY: a struct of integers and a pointer that may be null.
-    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
-    tm.tm_isdst = -1;
-    tm
+fn system_time(unix: i64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(unix).ok()?))
 }
 
-/// The moment of a calendar time. The struct is normalised: the 32nd of a month becomes a day of the next one.
-fn unix(tm: &mut libc::tm, is_utc: bool) -> Option<SystemTime> {
-    // SAFETY: the calls only read and normalise the struct.
-    let seconds = unsafe { if is_utc { libc::timegm(tm) } else { libc::mktime(tm) } };
-    UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(seconds).ok()?))
-}
-
-fn calendar(time: SystemTime, is_utc: bool) -> libc::tm {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()) as libc::time_t;
-    let mut tm = blank();
-    let convert = if is_utc { libc::gmtime_r } else { libc::localtime_r };
-    // SAFETY: both are live and of the right type, and the call writes to nothing else.
-    unsafe { convert(&seconds, &mut tm) };
-    tm
+fn unix(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()) as i64
 }
 
 impl At {
     /// The moment that is meant. `newest` is the time of the last answer in the recording, and `every` the interval. A
     /// time of the day is the last such time before the end of the interval after `newest`.
-    pub fn moment(self, newest: SystemTime, every: Duration, now: SystemTime) -> SystemTime {
+    ///
+    /// # Errors
+    /// On the day that is meant, the local clock showed the time twice or never.
+    pub fn moment(
+        self,
+        newest: SystemTime,
+        every: Duration,
+        now: SystemTime,
+    ) -> Result<SystemTime, String> {
         match self {
-            At::Moment(time) => time,
-            At::Ago(ago) => now.checked_sub(ago).unwrap_or(UNIX_EPOCH),
-            At::Clock { time: (hour, minute, second), is_utc } => {
-                let last = newest + every;
-                let on = |days_before: i32| {
-                    let mut tm = calendar(last, is_utc);
-                    (tm.tm_hour, tm.tm_min, tm.tm_sec, tm.tm_isdst) = (hour, minute, second, -1);
-                    tm.tm_mday -= days_before;
-                    unix(&mut tm, is_utc)
+            At::Moment(time) => Ok(time),
+            At::Ago(ago) => Ok(now.checked_sub(ago).unwrap_or(UNIX_EPOCH)),
+            At::Clock { time, is_utc } => {
+                let last = unix(newest + every);
+                let unix = match is_utc {
+                    true => last_in_utc(time, last),
+                    false => last_in_local(time, last)?,
                 };
-                on(0).filter(|time| *time <= last).or_else(|| on(1)).unwrap_or(UNIX_EPOCH)
+                Ok(system_time(unix).unwrap_or(UNIX_EPOCH))
             }
         }
     }
 }
 
+/// The last moment up to `last` when a clock in UTC showed this time of the day.
+fn last_in_utc(time: (i64, i64, i64), last: i64) -> i64 {
+    let on = |days_before| DateTime::in_utc(last).with_time(time, days_before).utc();
+    if on(0) <= last { on(0) } else { on(1) }
+}
+
+/// The same with the local clock.
+fn last_in_local(time: (i64, i64, i64), last: i64) -> Result<i64, String> {
+    let end = DateTime::in_local(last);
+    let mut days_before = 0;
+    loop {
+        let asked = end.with_time(time, days_before);
+        match asked.local() {
+            Moments::One(unix) | Moments::Two(unix, _) if unix > last => {}
+            // The second time is still to come, or the only one.
+            Moments::Two(first, second) if second > last => return Ok(first),
+            Moments::One(unix) => return Ok(unix),
+            Moments::Two(first, second) => return Err(asked.twice(first, second)),
+            Moments::Never(changed) if changed > last => {}
+            Moments::Never(changed) => return Err(asked.never(changed)),
+        }
+        days_before += 1;
+    }
+}
+
 /// A moment in local time: `2026-11-22 03:10:00`.
 pub fn shown(time: SystemTime) -> String {
-    let tm = calendar(time, false);
-    let (year, month) = (i64::from(tm.tm_year) + 1900, tm.tm_mon + 1);
-    let (day, h, m, s) = (tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
-    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02}")
+    DateTime::in_local(unix(time)).to_string()
 }
 
 /// The same with the name of the time zone: `2026-11-22 03:10:00 CET`. Whoever asked for a time in UTC would take it for that.
 pub fn zoned(time: SystemTime) -> String {
-    let tm = calendar(time, false);
+    // SAFETY: a struct of integers and a pointer that may be null.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    // The type is time_t. Its name is not written because the crate libc deprecates it on musl.
+    let t = unix(time) as _;
+    // SAFETY: both are live and of the right type, and the call writes to nothing else.
+    unsafe { libc::localtime_r(&t, &mut tm) };
     match tm.tm_zone.is_null() {
         true => shown(time),
         false => {
@@ -216,14 +232,21 @@ mod tests {
         };
         let every = Duration::from_secs(10);
         let of = |text: &str| {
-            shown(text.parse::<At>().expect("it is one").moment(newest, every, newest + every))
+            shown(
+                text.parse::<At>()
+                    .expect("it is one")
+                    .moment(newest, every, newest + every)
+                    .expect("one"),
+            )
         };
         assert_eq!(of("03:09"), "2026-11-22 03:09:00");
         assert_eq!(of("03:10"), "2026-11-22 03:10:00");
         assert_eq!(of("03:10:06"), "2026-11-21 03:10:06");
         assert_eq!(of("00:00"), "2026-11-22 00:00:00");
         assert_eq!(of("-5s"), "2026-11-22 03:10:00");
-        let utc = |text: &str| text.parse::<At>().expect("it is one").moment(newest, every, newest);
+        let utc = |text: &str| {
+            text.parse::<At>().expect("it is one").moment(newest, every, newest).expect("one")
+        };
         assert_eq!(utc("03:10:00Z"), at(1_795_317_000));
         assert_eq!(utc("23:59Z"), at(1_795_317_000 - 3 * 3600 - 11 * 60));
         assert_eq!(of("2026-01-01 00:00"), "2026-01-01 00:00:00");

@@ -127,7 +127,9 @@ fn info(recording: &Recording, number: usize) -> FrameInfo {
 fn find(recording: &Recording, at: Option<At>) -> Result<(usize, Option<SystemTime>), Exit> {
     let (first, last) = (info(recording, 0), info(recording, recording.len() - 1));
     let Some(at) = at else { return Ok((recording.len() - 1, None)) };
-    let time = at.moment(last.time, last.every, SystemTime::now());
+    let time = at
+        .moment(last.time, last.every, SystemTime::now())
+        .map_err(|why| Exit::Usage(format!("--at: {why}")))?;
     let number = recording.find(time).ok_or_else(|| {
         Exit::Failed(format!(
             "nothing was recorded at {}: the recording begins at {}",

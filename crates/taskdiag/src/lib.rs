@@ -32,6 +32,7 @@
 
 pub mod act;
 mod bytes;
+pub mod calendar;
 pub mod cgroup;
 mod changes;
 pub mod columns;

@@ -51,7 +51,7 @@ impl Replay {
     /// Goes to the last frame that is not after a time. What is wrong, if there is none.
     pub fn go(&mut self, at: At) -> Result<(), String> {
         let last = self.recording.info(self.recording.len() - 1).expect("there is one");
-        let time = at.moment(last.time, last.every, SystemTime::now());
+        let time = at.moment(last.time, last.every, SystemTime::now())?;
         self.wanted = self.recording.find(time).ok_or_else(|| {
             let first = self.recording.info(0).expect("there is one");
             format!("the recording begins at {}", moment::zoned(first.time))

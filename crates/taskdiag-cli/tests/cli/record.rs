@@ -114,6 +114,105 @@ fn an_answer_of_a_time() {
     assert!(code == 0 && out.contains("1010"), "{out}{err}");
 }
 
+/// At half past twelve, UTC, this clock is set back from 13:30 to 12:30.
+const BACK: &str = "AAA0BBB,J200/0,J1/13:30";
+/// At that time, this one is set forward from 12:30 to 13:30.
+const FORWARD: &str = "AAA0BBB,J1/12:30,J200/0";
+
+/// Commands that take a time of a recording: what comes before the path.
+const WITH_A_TIME: [&[&str]; 4] = [
+    &["ps", "-o", "pid", "--no-headers", "--from"],
+    &["tree", "--from"],
+    &["report", "-o", "/dev/null", "--from"],
+    #[cfg(feature = "top")]
+    &["top", "--once", "--replay"],
+];
+
+fn in_zone(zone: &str, args: &[&str], path: &Path, more: &[&str]) -> (i32, String, String) {
+    let mut command = taskdiag();
+    command.env("TZ", zone).args(args).arg(path).args(more);
+    parts(&command.output().expect("it runs"))
+}
+
+#[test]
+fn a_time_in_the_night_when_the_clock_is_set_back_is_the_one_that_was_recorded() {
+    let before = Recorded::new(&[0, 600, 1200, 1500]);
+    let after = Recorded::new(&[0, 600, 1200, 1500, 1800, 2400, 3600, 4200, 5400]);
+    let ps = WITH_A_TIME[0];
+    for (recorded, at, second) in [
+        // The clock has shown it once so far.
+        (&before, "13:11", 600),
+        (&before, "13:00:30", 0),
+        // Only the second time, or only the first, in UTC.
+        (&after, "12:11Z", 600),
+        (&after, "13:11Z", 4200),
+        (&after, "2026-01-01 13:11Z", 4200),
+        // It shows only this hour twice.
+        (&after, "2026-01-01 13:30", 5400),
+    ] {
+        let (code, out, err) = in_zone(BACK, ps, &recorded.path(), &["--at", at]);
+        let pid = (1000 + second).to_string();
+        assert!(code == 0 && out.lines().any(|l| l.trim() == pid), "{at}: {code} {out}{err}");
+    }
+    for at in ["13:11", "2026-01-01 13:11", "2026-01-01T13:11:00"] {
+        for command in WITH_A_TIME {
+            let (code, out, err) = in_zone(BACK, command, &after.path(), &["--at", at]);
+            assert_eq!((code, &out[..]), (2, ""), "{command:?} {at}: {err}");
+            for name in ["twice", "2026-01-01 12:11:00Z", "2026-01-01 13:11:00Z"] {
+                assert!(err.contains(name), "{command:?} {at}: {err}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_time_that_the_clock_skips_is_an_error() {
+    let recorded = Recorded::new(&[0, 600, 1200, 1800, 2400]);
+    let ps = WITH_A_TIME[0];
+    for (at, second) in [("12:29", 1200), ("13:30", 1800), ("13:40", 2400), ("12:35Z", 1800)] {
+        let (code, out, err) = in_zone(FORWARD, ps, &recorded.path(), &["--at", at]);
+        let pid = (1000 + second).to_string();
+        assert!(code == 0 && out.lines().any(|l| l.trim() == pid), "{at}: {code} {out}{err}");
+    }
+    for at in ["12:45", "13:29:59", "2026-01-01 12:45"] {
+        for command in WITH_A_TIME {
+            let (code, out, err) = in_zone(FORWARD, command, &recorded.path(), &["--at", at]);
+            assert_eq!((code, &out[..]), (2, ""), "{command:?} {at}: {err}");
+            for name in ["never shows 2026-01-01 1", "2026-01-01 12:30:00Z"] {
+                assert!(err.contains(name), "{command:?} {at}: {err}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_time_in_an_expression_is_one_moment_or_an_error() {
+    let recorded = Recorded::new(&[0]);
+    let of = |zone, time: &str| {
+        let wanted = format!("start > \"{time}\"");
+        in_zone(zone, WITH_A_TIME[0], &recorded.path(), &["--where", &wanted])
+    };
+    for (zone, time, says) in [
+        (BACK, "2026-01-01 13:11", &["twice", "'2026-01-01 12:11:00Z'", "13:11:00Z"][..]),
+        (FORWARD, "2026-01-01 12:45", &["never shows 2026-01-01 12:45:00", "12:30:00Z"]),
+    ] {
+        let (code, out, err) = of(zone, time);
+        assert_eq!((code, &out[..]), (2, ""), "{err}");
+        assert!(says.iter().all(|s| err.contains(s)), "{err}");
+    }
+    for (zone, time) in [
+        (BACK, "2026-01-01 13:11Z"),
+        (BACK, "2026-01-01"),
+        (FORWARD, "2026-01-01 13:30"),
+        // A day begins when the clock skips its midnight, too.
+        ("AAA0BBB,J1/0,J200/0", "2026-01-01"),
+        ("AAA0BBB,J200/0,J1/0:30", "2026-01-01"),
+    ] {
+        let (code, _, err) = of(zone, time);
+        assert_ne!(code, 2, "{zone} {time}: {err}");
+    }
+}
+
 #[test]
 fn times_that_are_not_there() {
     let recorded = Recorded::new(&[0, 10]);

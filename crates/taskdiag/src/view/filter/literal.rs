@@ -1,6 +1,8 @@
 //! Values in expressions: sizes, durations, times, numbers. All numbers are compared in billionths, so
 //! that `1.5` and `200ms` are exact.
 
+use crate::calendar::{DateTime, Moments};
+
 /// The number 1 in billionths.
 pub(super) const ONE: i128 = 1_000_000_000;
 
@@ -81,40 +83,43 @@ pub(super) fn duration(text: &str) -> Option<i128> {
 }
 
 /// A time in ns since 1970. It is written as a number of seconds, or as `YYYY-MM-DD`, which may be followed by a blank or a
-/// T and `HH:MM` or `HH:MM:SS`. It is local time, or UTC with a Z at the end.
-pub(super) fn moment(text: &str) -> Option<i128> {
+/// T and `HH:MM` or `HH:MM:SS`. It is local time, or UTC with a Z at the end. A date without a time is the moment when that day
+/// begins. `None`: it is not a time.
+///
+/// # Errors
+/// The local clock shows this twice or never.
+pub(super) fn moment(text: &str) -> Option<Result<i128, String>> {
     if let Some(seconds) = plain(text, false) {
-        return Some(seconds);
+        return Some(Ok(seconds));
     }
     let (text, utc) = match text.strip_suffix('Z') {
         Some(text) => (text, true),
         None => (text, false),
     };
-    let (date, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00"));
-    let numbers = |text: &str, sign: char| -> Option<Vec<i32>> {
+    let (date, time) = match text.split_once([' ', 'T']) {
+        Some((date, time)) => (date, Some(time)),
+        None => (text, None),
+    };
+    let numbers = |text: &str, sign: char| -> Option<Vec<i64>> {
         let is_number =
             |s: &str| !s.is_empty() && s.len() <= 4 && s.bytes().all(|b| b.is_ascii_digit());
         text.split(sign).map(|s| is_number(s).then(|| s.parse().ok())?).collect()
     };
     let [year, month, day] = numbers(date, '-')?[..] else { return None };
-    let (hour, minute, second) = match numbers(time, ':')?[..] {
+    let clock = match numbers(time.unwrap_or("00:00"), ':')?[..] {
         [h, m] => (h, m, 0),
         [h, m, s] => (h, m, s),
         _ => return None,
     };
-    let (months, days) = (1..=12, 1..=31);
-    if !months.contains(&month) || !days.contains(&day) || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    // SAFETY: every member may be zero, and the calls only read and normalise the struct.
-    let (seconds, day_of_month) = unsafe {
-        let mut tm: libc::tm = std::mem::zeroed();
-        (tm.tm_year, tm.tm_mon, tm.tm_mday) = (year - 1900, month - 1, day);
-        (tm.tm_hour, tm.tm_min, tm.tm_sec, tm.tm_isdst) = (hour, minute, second, -1);
-        (if utc { libc::timegm(&mut tm) } else { libc::mktime(&mut tm) }, tm.tm_mday)
+    let written = DateTime::new((year, month, day), clock)?;
+    let unix = match (time, written.moment(utc)) {
+        // In some zones, the clock is changed at midnight.
+        (None, Err(_)) => match written.local() {
+            Moments::One(unix) | Moments::Two(unix, _) | Moments::Never(unix) => Ok(unix),
+        },
+        (_, moment) => moment,
     };
-    // The 31st of February is another day for the C library.
-    (day_of_month == day).then_some(i128::from(seconds) * ONE)
+    Some(unix.map(|unix| i128::from(unix) * ONE))
 }
 
 #[cfg(test)]
@@ -187,10 +192,10 @@ mod tests {
             ("2026-01-01T12:00:01Z", 1_767_268_801),
             ("1970-01-01Z", 0),
         ] {
-            assert_eq!(moment(text), Some(seconds * ONE), "{text}");
+            assert_eq!(moment(text), Some(Ok(seconds * ONE)), "{text}");
         }
         // Local time is within a day of UTC.
-        let local = moment("2026-01-01 12:00").expect("a moment") / ONE;
+        let local = moment("2026-01-01 12:00").expect("a time").expect("one moment") / ONE;
         assert!(local.abs_diff(1_767_268_800) <= 86_400);
         assert!(moment("2024-02-29 23:59:59").is_some());
         for bad in [

@@ -261,7 +261,10 @@ impl<'t> Parser<'t> {
         let number = match kind {
             DataType::Bytes => literal::size(text),
             DataType::DurationNs => literal::duration(text),
-            DataType::TimestampNs => literal::moment(text),
+            DataType::TimestampNs => match literal::moment(text).transpose() {
+                Ok(moment) => moment,
+                Err(why) => return self.wrong(word.span.clone(), why),
+            },
             DataType::F64 => literal::plain(text, true),
             _ => literal::plain(text, false),
         };
