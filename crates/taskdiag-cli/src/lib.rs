@@ -30,7 +30,6 @@ mod progress;
 mod ps;
 #[cfg(feature = "record")]
 mod recorded;
-mod regexes;
 mod replace;
 mod report;
 mod saved;

@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::FdType;
 use taskdiag::field::FILES;
 use taskdiag::files::TYPES;
+use taskdiag::view::Pattern;
 
 use super::table::{self, flag, list};
 use super::{lists, lsof};
@@ -18,7 +19,6 @@ use crate::files::letters::Fields;
 use crate::files::lsof::Layout;
 use crate::files::place::Place;
 use crate::files::select::{Among, CommandName, FileSelection, Label, WORDS};
-use crate::regexes;
 
 /// What `taskdiag files` was asked for.
 #[derive(Clone, Debug)]
@@ -291,8 +291,10 @@ fn command_name(item: &str) -> Result<CommandName, Exit> {
     let Some((regex, flags)) = regex.filter(|(_, f)| flags(f)) else {
         return Ok(CommandName::Begins(item.as_bytes().to_vec()));
     };
-    let made = regexes::compile(regex, flags.contains('i'));
-    made.map(CommandName::Matches).map_err(|e| Exit::Usage(format!("-c {item}: {e}")))
+    let made = Pattern::new(regex, flags.contains('i'));
+    made.map(CommandName::Matches).map_err(|why| {
+        Exit::Usage(format!("-c {item}: the regular expression '{regex}' is wrong: {why}"))
+    })
 }
 
 /// The letters of -F.

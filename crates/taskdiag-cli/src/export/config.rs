@@ -6,9 +6,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
-use regex::bytes::Regex;
-
-use crate::regexes;
+use taskdiag::view::Pattern;
 
 use super::template::{Template, Values};
 use super::yaml::{self, Kind, Node};
@@ -53,7 +51,7 @@ enum Exe {
 struct Rule {
     comm: Option<Vec<Vec<u8>>>,
     exe: Option<Vec<Exe>>,
-    cmdline: Option<Vec<Regex>>,
+    cmdline: Option<Vec<Pattern>>,
     name: Template,
 }
 
@@ -199,14 +197,7 @@ impl Rule {
         let mut matches = Vec::new();
         for regex in self.cmdline.iter().flatten() {
             let found = regex.captures(line)?;
-            for (name, text) in regex.capture_names().zip(found.iter()) {
-                if let Some(name) = name {
-                    matches.push((
-                        name.to_owned(),
-                        text.map_or(Vec::new(), |t| t.as_bytes().to_vec()),
-                    ));
-                }
-            }
+            matches.extend(found.into_iter().map(|(name, text)| (name.to_owned(), text)));
         }
         let exe_full = program.unwrap_or(&process.comm);
         let cgroups: Vec<&[u8]> = process.cgroups.iter().map(Vec::as_slice).collect();
@@ -262,10 +253,13 @@ fn list(key: &str, node: &Node) -> Result<Option<Vec<String>>, String> {
     }
 }
 
-fn regexes(all: &[String], line: usize) -> Result<Vec<Regex>, String> {
-    // Classes such as \w are of ASCII in Go, too.
-    let compile = |text: &String| regexes::compile(text, false);
-    all.iter().map(|text| compile(text).map_err(|e| format!("line {line}: cmdline: {e}"))).collect()
+fn regexes(all: &[String], line: usize) -> Result<Vec<Pattern>, String> {
+    let compile = |text: &String| {
+        Pattern::new(text, false).map_err(|why| {
+            format!("line {line}: cmdline: the regular expression '{text}' is wrong: {why}")
+        })
+    };
+    all.iter().map(compile).collect()
 }
 
 #[cfg(test)]
@@ -350,6 +344,16 @@ process_names:
             cmdline: ['a=(?P<a>\\d+)', '(b=(?P<b>x))?$']}]";
         assert_eq!(named(config, "p", &["p", "a=12"]).as_deref(), Some("12--web"));
         assert_eq!(named(config, "p", &["p", "a=12", "b=x"]).as_deref(), Some("12-x-web"));
+    }
+
+    #[test]
+    fn expressions_are_about_characters() {
+        for regex in ["job=(?P<n>m.ller)", "(?i)job=(?P<n>MÜLLER)", "job=(?P<n>m[ü]ller)"] {
+            let config =
+                format!("process_names: [{{name: 'x{{{{.Matches.n}}}}', cmdline: ['{regex}']}}]");
+            let named = named(&config, "p", &["p", "job=müller-straße-æ"]);
+            assert_eq!(named.as_deref(), Some("xmüller"), "{regex}");
+        }
     }
 
     #[test]

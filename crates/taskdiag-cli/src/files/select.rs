@@ -29,7 +29,7 @@ pub enum CommandName {
     /// It begins so.
     Begins(Vec<u8>),
     /// This is in it.
-    Matches(regex::bytes::Regex),
+    Matches(taskdiag::view::Pattern),
 }
 
 impl CommandName {

@@ -3,15 +3,10 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use regex::bytes::Regex;
-
 use super::literal::ONE;
 use crate::Reason;
 use crate::field::{Context, Field, Missing, Row, Value};
-
-/// The bytes of the longest character. A condition of a regular expression, such as `$` and `\b`, looks at one character
-/// after it.
-const CHAR: usize = 4;
+use crate::view::Pattern;
 
 /// Is an expression true of a row?
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +81,7 @@ pub(super) enum How {
     /// Is it one of these texts, or a user or group whose id is one of them?
     Texts(Vec<TextLiteral>),
     /// Does the expression match it?
-    Match(Regex),
+    Match(Pattern),
 }
 
 impl How {
@@ -145,13 +140,11 @@ impl Test {
             true => Truth::False,
         })
     }
-    fn matches(&self, cx: &Context, value: &Value<'_>, regex: &Regex) -> Truth {
+    fn matches(&self, cx: &Context, value: &Value<'_>, regex: &Pattern) -> Truth {
         each_text(cx, value, &mut |text, cut| match cut {
             false => regex.is_match(text).into(),
             // A match that ends before the last character does not depend on what follows the text.
-            true if regex.shortest_match(text).is_some_and(|end| end + CHAR <= text.len()) => {
-                Truth::True
-            }
+            true if regex.matches_beginning(text) => Truth::True,
             true => self.cut(),
         })
     }

@@ -10,19 +10,16 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use regex::bytes::{Regex, RegexBuilder};
-
 use super::Expr;
 use super::error::FilterError;
 use super::eval::{How, Test, TextLiteral};
 use super::lex::{Lexer, Op, Word};
 use super::literal;
 use crate::field::{DataType, Field, LACKING, PROCS, Set, nearest};
+use crate::view::Pattern;
 
 /// Parentheses and negations may be nested this deep. The limit is there because each level takes stack.
 const DEPTH: usize = 100;
-/// A regular expression may take this much memory, in bytes.
-const REGEX_SIZE: usize = 1 << 20;
 
 pub(super) fn parse(set: &'static Set, text: &str) -> Result<Expr, FilterError> {
     let mut parser = Parser { set, text, lexer: Lexer::new(text), depth: 0 };
@@ -311,19 +308,8 @@ impl<'t> Parser<'t> {
             }
         }
     }
-    fn regex(&self, word: &Word<'_>) -> Parsed<Regex> {
-        // Values are bytes, and need not be UTF-8.
-        let built = RegexBuilder::new(word.text).unicode(false).size_limit(REGEX_SIZE).build();
-        built.or_else(|e| {
-            let why = match &e {
-                regex::Error::CompiledTooBig(_) => String::from("it takes too much memory"),
-                // The last line says what is wrong. The lines above it draw the place.
-                e => {
-                    let text = e.to_string();
-                    let last = text.lines().last().unwrap_or_default();
-                    last.trim_start_matches("error: ").to_owned()
-                }
-            };
+    fn regex(&self, word: &Word<'_>) -> Parsed<Pattern> {
+        Pattern::new(word.text, false).or_else(|why| {
             self.wrong(word.span.clone(), format!("this is no regular expression: {why}"))
         })
     }
