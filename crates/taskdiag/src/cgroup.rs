@@ -129,18 +129,36 @@ pub struct Container<'a> {
     pub runtime: Option<&'static str>,
 }
 
-/// What comes before the id of a container in a component of its path.
-const PREFIXES: [(&[u8], &str); 6] = [
-    (b"docker-", "docker"),
-    (b"libpod-payload-", "podman"),
-    (b"libpod-", "podman"),
-    (b"cri-containerd-", "containerd"),
-    (b"nerdctl-", "containerd"),
-    (b"crio-", "cri-o"),
+/// How runtimes are called in paths: as the directory that their containers are in, in front of an id, and in SLICE:RUNTIME:ID,
+/// which runc makes where it was to tell systemd but was not given a slice.
+const RUNTIMES: [(&[u8], &str); 21] = [
+    (b"docker", "docker"),
+    (b"docker.service", "docker"),
+    // What dockerd calls its containers where it gives them to containerd.
+    (b"moby", "docker"),
+    (b"ecs", "docker"),
+    (b"buildkit", "buildkit"),
+    (b"libpod-payload", "podman"),
+    (b"libpod", "podman"),
+    (b"libpod_parent", "podman"),
+    (b"podman", "podman"),
+    (b"cri-containerd", "containerd"),
+    (b"containerd", "containerd"),
+    (b"containerd.service", "containerd"),
+    (b"k8s.io", "containerd"),
+    (b"nerdctl", "containerd"),
+    (b"crio", "cri-o"),
+    (b"cri-o", "cri-o"),
+    (b"kata", "kata"),
+    (b"kata_overhead", "kata"),
+    (b"garden", "garden"),
+    (b"mesos", "mesos"),
+    (b"lxc", "lxc"),
 ];
-/// Directories of runtimes that do not let systemd make the groups.
-const PARENTS: [(&[u8], &str); 4] =
-    [(b"docker", "docker"), (b"ecs", "docker"), (b"buildkit", "buildkit"), (b"lxc", "lxc")];
+
+fn runtime(word: &[u8]) -> Option<&'static str> {
+    RUNTIMES.iter().find(|(name, _)| *name == word).map(|(_, runtime)| *runtime)
+}
 
 /// The innermost container that the path tells of.
 pub fn container(path: &[u8]) -> Option<Container<'_>> {
@@ -160,16 +178,19 @@ fn container_of<'a>(
 ) -> Option<Container<'a>> {
     let made = |id: &'a [u8], runtime| Some(Container { id: Cow::Borrowed(id), runtime });
     let name = part.strip_suffix(b".scope").unwrap_or(part);
-    for (prefix, runtime) in PREFIXES {
-        if let Some(id) = name.strip_prefix(prefix).filter(|id| is_id(id)) {
-            return made(id, Some(runtime));
+    if let Some((words, id)) = prefixed(name) {
+        // What watches a container is not in it.
+        if is_monitor(words) {
+            return None;
         }
-    }
-    // runc with the systemd driver, where that was not given a slice: SLICE:RUNTIME:ID.
-    let mut words = part.rsplit(|b| *b == b':');
-    if let (Some(id), Some(b"cri-containerd")) = (words.next().filter(|id| is_id(id)), words.next())
-    {
-        return made(id, Some("containerd"));
+        let found = words.rsplit(|b| *b == b':').next().and_then(runtime);
+        return match is_hash(id) {
+            true => made(id, found),
+            // Other programs have names of 25 letters, too.
+            false => matches!(found, Some("docker" | "buildkit"))
+                .then(|| made(id, Some("buildkit")))
+                .flatten(),
+        };
     }
     if let Some(id) = part.strip_prefix(b"lxc.payload.") {
         return made(id, Some("lxc"));
@@ -177,24 +198,58 @@ fn container_of<'a>(
     if let Some(name) = middle(part, b"systemd-nspawn@", b".service") {
         return Some(Container { id: unescaped(name), runtime: Some("nspawn") });
     }
+    // A container of NixOS.
+    if let Some(name) = middle(part, b"container@", b".service") {
+        return Some(Container { id: unescaped(name), runtime: Some("nspawn") });
+    }
+    if let Some(name) = part.strip_suffix(b".libvirt-lxc").filter(|name| !name.is_empty()) {
+        return made(name, Some("libvirt-lxc"));
+    }
     if let Some(name) = middle(part, b"machine-", b".scope") {
         let id = unescaped(name);
         let runtime = match &*id {
             name if name.starts_with(b"qemu-") => return None,
             name if name.starts_with(b"lxc-") => "libvirt-lxc",
+            name if name.starts_with(b"rkt-") => "rkt",
             _ => "nspawn",
         };
         return Some(Container { id, runtime: Some(runtime) });
     }
+    let mut around = outer.clone();
     let parent = outer.next();
     if parent == Some(b"lxc.payload") || parent == Some(b"lxc") {
         return made(part, Some("lxc"));
     }
-    if !is_id(part) {
-        return None;
+    if is_task(name) && around.any(|p| p == b"nomad" || p == b"nomad.slice") {
+        return made(name, Some("nomad"));
     }
-    let known = |p: &[u8]| PARENTS.iter().find(|(name, _)| *name == p).map(|(_, runtime)| *runtime);
-    made(part, parent.into_iter().chain(outer).find_map(known))
+    let of = || around_of(parent.into_iter().chain(outer.clone()));
+    match part {
+        _ if is_hash(part) => made(part, of()),
+        _ if is_build(part) => of()
+            .filter(|r| matches!(*r, "docker" | "buildkit"))
+            .and_then(|_| made(part, Some("buildkit"))),
+        _ if is_fargate(part) => made(part, Some("containerd")).filter(|_| of() == Some("docker")),
+        _ if is_guid(part) => {
+            let of = of().filter(|r| matches!(*r, "garden" | "mesos"));
+            of.and_then(|runtime| made(part, Some(runtime)))
+        }
+        _ => None,
+    }
+}
+
+/// The runtime of the nearest directory of one. The search ends where another container begins, and at the groups of Kubernetes, which
+/// do not tell who runs theirs.
+fn around_of<'a>(mut outer: impl Iterator<Item = &'a [u8]>) -> Option<&'static str> {
+    outer.find_map(|part| {
+        let name = part.strip_suffix(b".scope").unwrap_or(part);
+        let is_other = is_hash(name) || prefixed(name).is_some_and(|(_, id)| is_hash(id));
+        let is_kubernetes = [&b"kubepods"[..], b"kubelet", b"lxc.payload."];
+        match is_other || is_kubernetes.iter().any(|p| part.starts_with(p)) {
+            true => Some(None),
+            false => runtime(part).map(Some),
+        }
+    })?
 }
 
 /// The uid of a pod of Kubernetes.
@@ -214,9 +269,59 @@ pub fn pod(path: &[u8]) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-/// The id that runtimes give: 64 hexadecimal digits.
-fn is_id(text: &[u8]) -> bool {
-    text.len() == 64 && text.iter().all(u8::is_ascii_hexdigit)
+/// An id at the end of a name, and what is before it.
+fn prefixed(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    [HASH, BUILD].into_iter().find_map(|len| {
+        let (words, id) = name.split_at_checked(name.len().checked_sub(len)?)?;
+        let (sign, words) = words.split_last()?;
+        let is_split = matches!(sign, b'-' | b'_' | b':') && !words.is_empty();
+        (is_split && (is_hash(id) || is_build(id))).then_some((words, id))
+    })
+}
+
+/// Is it the name of what watches a container, as conmon does?
+fn is_monitor(words: &[u8]) -> bool {
+    words.split(|b| matches!(b, b'-' | b'_' | b':')).any(|w| w == b"conmon" || w == b"shim")
+}
+
+/// How many digits an id of a runtime has.
+const HASH: usize = 64;
+/// How many letters and digits an id of BuildKit has.
+const BUILD: usize = 25;
+
+/// The id that runtimes give: hexadecimal digits.
+fn is_hash(text: &[u8]) -> bool {
+    text.len() == HASH && text.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// The id that BuildKit gives a step of a build.
+fn is_build(text: &[u8]) -> bool {
+    text.len() == BUILD && text.iter().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase())
+}
+
+/// The id that Amazon's Fargate gives: that of the task, and a number.
+fn is_fargate(text: &[u8]) -> bool {
+    let is_task = |t: &[u8]| t.len() == 32 && t.iter().all(u8::is_ascii_hexdigit);
+    let is_number = |n: &[u8]| !n.is_empty() && n.iter().all(u8::is_ascii_digit);
+    text.split_at_checked(32)
+        .is_some_and(|(task, n)| is_task(task) && n.strip_prefix(b"-").is_some_and(is_number))
+}
+
+/// A UUID, or what Garden makes of one, which has a shorter last part.
+fn is_guid(text: &[u8]) -> bool {
+    let mut parts = text.split(|b| *b == b'-');
+    let is_part = |len: usize, part: Option<&[u8]>| {
+        part.is_some_and(|p| p.len() == len && p.iter().all(u8::is_ascii_hexdigit))
+    };
+    let begins = [8, 4, 4, 4].into_iter().all(|len| is_part(len, parts.next()));
+    let last = parts.next();
+    begins && (is_part(12, last) || is_part(4, last)) && parts.next().is_none()
+}
+
+/// A task of Nomad: the allocation, and perhaps the name of the task.
+fn is_task(name: &[u8]) -> bool {
+    let allocation = name.split(|b| *b == b'.').next().unwrap_or_default();
+    allocation.len() == 36 && is_guid(allocation)
 }
 
 /// A UUID, or the hash that a static pod has in its place.
@@ -265,8 +370,13 @@ mod tests {
         t.map_or("-".into(), |t| String::from_utf8(t.as_ref().to_vec()).expect("text"))
     }
 
-    /// ID and UID stand for the constants above, U for UID with `_`.
+    const BUILD_ID: &str = "x5h7oizyhrunip3o2urd7of1d";
+    const TASK: &str = "0123456789abcdef0123456789abcdef";
+
+    /// The names stand for the constants above, U for UID with `_`, and ID2 for ID from its end.
     fn real(path: &str) -> String {
+        let id2: String = ID.chars().rev().collect();
+        let path = path.replace("{ID2}", &id2).replace("{BUILD}", BUILD_ID).replace("{TASK}", TASK);
         path.replace("{ID}", ID).replace("{UID}", UID).replace("{U}", &UID.replace('-', "_"))
     }
 
@@ -431,6 +541,84 @@ mod tests {
         ("/machine.slice/machine-deb13.scope/payload", ["deb13", "nspawn", "-"]),
         ("/machine.slice/machine-lxc\\x2d77\\x2dweb.scope", ["lxc-77-web", "libvirt-lxc", "-"]),
         ("/machine.slice/machine-qemu\\x2d1\\x2dvm.scope/libvirt/emulator", ["-", "-", "-"]),
+        // Amazon ECS without Docker: Fargate, and instances that ECS manages
+        ("/ecs/{TASK}/{TASK}-2574839563", ["{TASK}-2574839563", "containerd", "-"]),
+        ("/ecs/{TASK}/{TASK}-1", ["{TASK}-1", "containerd", "-"]),
+        ("/ecs/{TASK}", ["-", "-", "-"]),
+        ("/ecstasks.slice/ecstasks-{TASK}.slice/docker-{ID}.scope", ["{ID}", "docker", "-"]),
+        // BuildKit: in dockerd with both drivers, by itself, in a container of Docker and of Kubernetes
+        ("/docker/buildkit/{BUILD}", ["{BUILD}", "buildkit", "-"]),
+        ("/system.slice/docker-{BUILD}.scope", ["{BUILD}", "buildkit", "-"]),
+        ("/buildkit/{BUILD}", ["{BUILD}", "buildkit", "-"]),
+        ("/system.slice/buildkit.service/buildkit/{BUILD}", ["{BUILD}", "buildkit", "-"]),
+        ("/docker/{ID}/buildkit/{BUILD}", ["{BUILD}", "buildkit", "-"]),
+        ("/kubepods/besteffort/pod{UID}/{ID}/buildkit/{BUILD}", ["{BUILD}", "buildkit", "{UID}"]),
+        ("/system.slice:docker:{BUILD}", ["{BUILD}", "buildkit", "-"]),
+        ("/user.slice/{BUILD}", ["-", "-", "-"]),
+        ("/system.slice/app-{BUILD}.scope", ["-", "-", "-"]),
+        // Kubernetes inside Docker (kind, k3d, minikube): the outer one does not run the inner container
+        ("/docker/{ID2}/kubelet/kubepods/besteffort/pod{UID}/{ID}", ["{ID}", "-", "{UID}"]),
+        ("/docker/{ID2}/kubepods/burstable/pod{UID}/{ID}", ["{ID}", "-", "{UID}"]),
+        ("/system.slice/docker-{ID2}.scope/kubepods/pod{UID}/{ID}", ["{ID}", "-", "{UID}"]),
+        (
+            "/machine.slice/libpod-{ID2}.scope/container/kubelet/kubepods/pod{UID}/{ID}",
+            ["{ID}", "-", "{UID}"],
+        ),
+        (
+            "/docker/{ID2}/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{U}.slice/cri-containerd-{ID}.scope",
+            ["{ID}", "containerd", "{UID}"],
+        ),
+        (
+            "/system.slice/docker-{ID2}.scope/kubepods.slice/kubepods-pod{U}.slice/docker-{ID}.scope",
+            ["{ID}", "docker", "{UID}"],
+        ),
+        ("/docker/{ID2}/system.slice/containerd.service", ["{ID2}", "docker", "-"]),
+        // Docker in Docker, and a directory of unknown make in a container
+        ("/docker/{ID2}/docker/{ID}", ["{ID}", "docker", "-"]),
+        ("/docker/{ID2}/work/{ID}", ["{ID}", "-", "-"]),
+        ("/kubepods/pod{UID}/{ID2}/docker/{ID}", ["{ID}", "docker", "{UID}"]),
+        ("/lxc.payload.web-1/work/{ID}", ["{ID}", "-", "-"]),
+        // The namespaces of containerd
+        ("/k8s.io/{ID}", ["{ID}", "containerd", "-"]),
+        ("/moby/{ID}", ["{ID}", "docker", "-"]),
+        ("/system.slice/containerd.service/{ID}", ["{ID}", "containerd", "-"]),
+        (
+            "/system.slice/k3s.service/kubepods-pod{U}.slice:cri-containerd:{ID}",
+            ["{ID}", "containerd", "{UID}"],
+        ),
+        ("/kubepods-pod{U}.slice:crio:{ID}", ["{ID}", "cri-o", "{UID}"]),
+        ("/machine.slice:libpod:{ID}", ["{ID}", "podman", "-"]),
+        // CRI-O with cgroupfs, a pod of Podman, rootless Podman without systemd
+        ("/kubepods/besteffort/pod{UID}/crio-{ID}", ["{ID}", "cri-o", "{UID}"]),
+        ("/kubepods/besteffort/pod{UID}/crio-conmon-{ID}", ["-", "-", "{UID}"]),
+        ("/libpod_parent/{ID2}/libpod-{ID}", ["{ID}", "podman", "-"]),
+        (
+            "/machine.slice/machine-libpod_pod_{ID2}.slice/libpod-{ID}.scope/container",
+            ["{ID}", "podman", "-"],
+        ),
+        ("/user.slice/user-1000.slice/session-2.scope/libpod-{ID}", ["{ID}", "podman", "-"]),
+        // A runtime that is not known here
+        ("/system.slice/runc-{ID}.scope", ["{ID}", "-", "-"]),
+        ("/system.slice/runc-conmon-{ID}.scope", ["-", "-", "-"]),
+        // Kata, whose machine is outside of the pod
+        ("/kata_overhead/{ID}", ["{ID}", "kata", "-"]),
+        ("/kubepods/besteffort/pod{UID}/kata_{ID}", ["{ID}", "kata", "{UID}"]),
+        // Cloud Foundry's Garden, Mesos, Nomad
+        ("/garden/6f265890-5165-7fab-6b52-18d1", ["6f265890-5165-7fab-6b52-18d1", "garden", "-"]),
+        ("/system.slice/garden.service/garden/{UID}", ["{UID}", "garden", "-"]),
+        ("/mesos/{UID}", ["{UID}", "mesos", "-"]),
+        ("/nomad.slice/share.slice/{UID}.web.scope", ["{UID}.web", "nomad", "-"]),
+        ("/nomad.slice/reserve.slice/{UID}.web.scope", ["{UID}.web", "nomad", "-"]),
+        ("/nomad/{UID}", ["{UID}", "nomad", "-"]),
+        ("/nomad.slice/share.slice/docker-{ID}.scope", ["{ID}", "docker", "-"]),
+        ("/system.slice/{UID}", ["-", "-", "-"]),
+        // Proxmox, NixOS, old libvirt, rkt
+        ("/lxc/101/ns/system.slice/cron.service", ["101", "lxc", "-"]),
+        ("/machine.slice/container@web.service/system.slice", ["web", "nspawn", "-"]),
+        ("/machine/web.libvirt-lxc", ["web", "libvirt-lxc", "-"]),
+        ("/machine/vm.libvirt-qemu/emulator", ["-", "-", "-"]),
+        ("/machine.slice/machine-rkt\\x2d7.scope", ["rkt-7", "rkt", "-"]),
+        ("/lxc.monitor/web-1", ["-", "-", "-"]),
         // No container
         ("/", ["-", "-", "-"]),
         ("/system.slice/docker.service", ["-", "-", "-"]),

@@ -77,7 +77,7 @@ pub const FIELDS: &[Field] = &[
         "Id of its container, or the name where its runtime has names only", {},
         |_, row| container(row, |c| Value::Bytes { data: c.id, cut: false })),
     row!("runtime" "RUNTIME" 10 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
-        "Who runs its container: docker, podman, containerd, cri-o, lxc, nspawn, libvirt-lxc, buildkit", {},
+        "Who runs its container: docker, podman, containerd, cri-o, lxc, nspawn, libvirt-lxc, buildkit, garden, kata, mesos, nomad, rkt", {},
         |_, row| container(row, |c| c.runtime.map_or(Value::UNKNOWN, Value::Word))),
     row!("pod" "POD" 36 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
         "Uid of its Kubernetes pod", {}, pod),
