@@ -1,10 +1,15 @@
 //! Memory for the strings of one fetch. The caller never frees a string, and the next fetch makes all of them void, so
 //! they are laid one behind the other and given up together.
 
-use std::ffi::c_char;
+use std::alloc::{Layout, alloc_zeroed};
+use std::ffi::{CStr, c_char};
+
+use crate::memory::{grow, tried};
 
 /// Bytes of one piece.
 const PIECE: usize = 1 << 18;
+/// Longer strings have pieces of their own, which are freed when they are given up.
+const LONG: usize = PIECE / 4;
 
 /// The memory.
 #[derive(Default)]
@@ -14,6 +19,10 @@ pub struct Arena {
     piece: usize,
     /// How many words of it are taken.
     taken: usize,
+    long: Vec<Box<[u64]>>,
+    /// What a string is that had no memory.
+    none: [u64; 1],
+    is_short: bool,
 }
 
 impl Arena {
@@ -21,30 +30,54 @@ impl Arena {
     pub fn clear(&mut self) {
         self.piece = 0;
         self.taken = 0;
+        self.long.clear();
+        self.is_short = false;
     }
 
-    /// Memory for this many words, with anything in it.
-    fn words(&mut self, n: usize) -> &mut [u64] {
+    /// Had a string no memory since it was cleared? Such a string is empty.
+    pub fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// Memory for this many words, with anything in it. `None`: there is no memory.
+    fn words(&mut self, n: usize) -> Option<&mut [u64]> {
+        if n > LONG / 8 {
+            grow(&mut self.long, 1).ok()?;
+            self.long.push(zeroes(n)?);
+            return self.long.last_mut().map(|words| &mut **words);
+        }
         while self.pieces.get(self.piece).is_some_and(|p| self.taken + n > p.len()) {
             self.piece += 1;
             self.taken = 0;
         }
         if self.piece == self.pieces.len() {
-            self.pieces.push(vec![0; n.max(PIECE / 8)].into());
+            grow(&mut self.pieces, 1).ok()?;
+            self.pieces.push(zeroes(PIECE / 8)?);
         }
         let at = self.taken;
         self.taken += n;
-        &mut self.pieces[self.piece][at..at + n]
+        Some(&mut self.pieces[self.piece][at..at + n])
+    }
+
+    /// The same, or one word of zeroes for all that have no memory.
+    fn words_or_none(&mut self, n: usize) -> *mut u64 {
+        if let Some(words) = self.words(n) {
+            return words.as_mut_ptr();
+        }
+        self.is_short = true;
+        self.none = [0];
+        self.none.as_mut_ptr()
     }
 
     /// Copies a string and puts a NUL behind it. The caller of the library may write to it.
     pub fn str(&mut self, text: &[u8]) -> *mut c_char {
-        let words = self.words(text.len() / 8 + 1);
-        let to = words.as_mut_ptr().cast::<u8>();
-        // SAFETY: the words have room for the text and one byte more, and they are not the text.
-        unsafe {
-            to.copy_from_nonoverlapping(text.as_ptr(), text.len());
-            to.add(text.len()).write(0);
+        let to = self.words_or_none(text.len() / 8 + 1).cast::<u8>();
+        if !self.is_short {
+            // SAFETY: the words have room for the text and one byte more, and they are not the text.
+            unsafe {
+                to.copy_from_nonoverlapping(text.as_ptr(), text.len());
+                to.add(text.len()).write(0);
+            }
         }
         to.cast()
     }
@@ -53,17 +86,55 @@ impl Arena {
     pub fn strv(&mut self, text: &[u8]) -> *mut *mut c_char {
         let at = self.str(text);
         let ends = memchr_all(text);
-        let list = self.words(ends.clone().count() + 1);
-        let mut begin = 0;
-        let mut n = 0;
-        for end in ends {
-            list[n] = at.wrapping_add(begin) as u64;
-            begin = end + 1;
-            n += 1;
+        let list = self.words_or_none(ends.clone().count() + 1);
+        if !self.is_short {
+            let mut begin = 0;
+            let mut n = 0;
+            for end in ends {
+                // SAFETY: the list has an entry for each NUL, and one more.
+                unsafe { list.add(n).write(at.wrapping_add(begin) as u64) };
+                begin = end + 1;
+                n += 1;
+            }
+            // SAFETY: as above.
+            unsafe { list.add(n).write(0) };
         }
-        list[n] = 0;
-        list.as_mut_ptr().cast()
+        list.cast()
     }
+
+    /// Copies a list of strings.
+    ///
+    /// # Safety
+    /// The list ends with NULL, and all before that are strings.
+    pub unsafe fn copy_strv(&mut self, list: *const *const c_char) -> *mut *mut c_char {
+        // SAFETY: the caller says so.
+        let n = (0..).take_while(|n| unsafe { !(*list.add(*n)).is_null() }).count();
+        let to = self.words_or_none(n + 1);
+        for at in 0..n {
+            if self.is_short {
+                return to.cast();
+            }
+            // SAFETY: it is one of the strings.
+            let copied = self.str(unsafe { CStr::from_ptr(*list.add(at)) }.to_bytes());
+            // SAFETY: there is room for all of them and one more.
+            unsafe { to.add(at).write(copied as u64) };
+        }
+        if !self.is_short {
+            // SAFETY: as above.
+            unsafe { to.add(n).write(0) };
+        }
+        to.cast()
+    }
+}
+
+/// This many words of zeroes. Pages that are not used cost nothing.
+fn zeroes(n: usize) -> Option<Box<[u64]>> {
+    let layout = Layout::array::<u64>(n.max(1)).ok()?;
+    // SAFETY: there is at least one word.
+    let at = tried(|| unsafe { alloc_zeroed(layout) }).cast::<u64>();
+    // SAFETY: it was allocated with the layout of this slice, and all zeroes are words.
+    (!at.is_null())
+        .then(|| unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, n.max(1))) })
 }
 
 /// Where the NULs are.
@@ -73,8 +144,6 @@ fn memchr_all(text: &[u8]) -> impl Iterator<Item = usize> + Clone + '_ {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::CStr;
-
     use super::*;
 
     fn read(p: *const c_char) -> Vec<u8> {

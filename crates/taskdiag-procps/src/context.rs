@@ -1,18 +1,24 @@
 //! What stands behind a `struct pids_info` that this library gave out: the real one, and what is known besides.
+//!
+//! `reap` makes the rows of all tasks at once. `get` makes one row at a time, as the real library does, so that a walk over
+//! many processes with long arguments needs memory for one of them.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use taskdiag::{Choice, Error, Repeated, TaskView};
+use taskdiag::{Error, Snapshot, TaskView};
 
 use crate::abi::{Abi, PidsCounts, PidsFetch, PidsInfo, PidsResult, PidsStack, THREADS_TOO};
 use crate::fill::{Common, Own, Task, fd_has_size};
+use crate::guard::Failed;
 use crate::item::Item;
-use crate::old::Old;
+use crate::memory::{self, Room, grow, tried};
+use crate::old::{Old, Values};
 use crate::plan::Plan;
 use crate::real::{Real, Version};
 use crate::rows::Rows;
+use crate::sources::Sources;
 use crate::stats;
 use crate::text::Escape;
 use crate::tty::Ttys;
@@ -22,6 +28,8 @@ use crate::tty::Ttys;
 pub enum Refused {
     /// An engine failed.
     Engine(Error),
+    /// There is too little memory, or a thread cannot be made.
+    Failed(Failed),
     /// The real library would not make a context for items.
     Old,
     /// A value is missing, and the real library cannot be asked for one task without a loss.
@@ -34,10 +42,24 @@ impl From<Error> for Refused {
     }
 }
 
+impl From<Failed> for Refused {
+    fn from(e: Failed) -> Refused {
+        Refused::Failed(e)
+    }
+}
+
+impl From<std::collections::TryReserveError> for Refused {
+    fn from(_: std::collections::TryReserveError) -> Refused {
+        Refused::Failed(Failed::Memory)
+    }
+}
+
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Refused::Engine(e) => e.fmt(f),
+            Refused::Failed(Failed::Memory) => f.write_str("there may be too little memory"),
+            Refused::Failed(Failed::Thread(e)) => write!(f, "a thread cannot be made: {e}"),
             Refused::Old => f.write_str("it refuses some of its own items"),
             Refused::Missing => f.write_str(
                 "a value is missing, and its function for single processes leaves files open",
@@ -56,20 +78,20 @@ pub struct Context {
     /// The context of the real library.
     pub info: *mut PidsInfo,
     plan: Option<Plan>,
-    /// For `reap`: of processes, and of threads.
-    sources: [(Repeated, Repeated); 2],
+    /// For `reap`.
+    sources: Sources,
     reaped: Rows,
     past: Past,
     counts: Box<PidsCounts>,
     fetch: Box<PidsFetch>,
     /// For `get`.
+    walk: Option<Walk>,
+    walk_sources: Sources,
     got: Rows,
     got_type: Option<c_int>,
-    /// How many of its rows were given out, or `None` if the real library gives them.
-    given: Option<usize>,
     /// Tasks that were given out before the items changed. They do not come again in this walk.
     passed: HashSet<u32>,
-    /// Are the rows of `get` to be made anew?
+    /// Is a walk to begin, or to go on with other items?
     is_stale: bool,
     common: Common,
     old: Option<Old>,
@@ -79,6 +101,29 @@ pub struct Context {
 // SAFETY: a context is used by one thread at a time, as the real library demands of its callers. The pointers in it lead
 // to memory of its own.
 unsafe impl Send for Context {}
+
+/// What is the same for all rows of a fetch.
+#[derive(Default)]
+struct Fetch {
+    threads: bool,
+    own: Own,
+    cells: Vec<Cell>,
+    /// The values that the real library has.
+    old: Values,
+    /// Nothing may stay in memory after the call.
+    is_limited: bool,
+}
+
+/// A walk of `get`.
+struct Walk {
+    fetch: Fetch,
+    /// The ids of the tasks, in the order in which they are given out.
+    order: Vec<u32>,
+    /// How many of them are done.
+    at: usize,
+    /// Does the real library give the rest?
+    is_passed_on: bool,
+}
 
 /// The items that a whole row of the real library has besides those that were asked.
 const BESIDES: [Item; 4] = [Item::STATE, Item::TICS_ALL, Item::FLT_MAJ, Item::FLT_MIN];
@@ -95,14 +140,15 @@ impl Context {
             version,
             info,
             plan: None,
-            sources: Default::default(),
+            sources: Sources::default(),
             reaped: Rows::default(),
             past: Past::new(),
             fetch: Box::new(PidsFetch { counts: &mut *counts, stacks: null_mut() }),
             counts,
+            walk: None,
+            walk_sources: Sources::default(),
             got: Rows::default(),
             got_type: None,
-            given: None,
             passed: HashSet::new(),
             is_stale: false,
             common: Common {
@@ -117,6 +163,7 @@ impl Context {
                 fd_has_size: fd_has_size(),
                 file: Vec::new(),
                 text: Vec::new(),
+                line: Vec::new(),
             },
             old: None,
             whole: None,
@@ -129,46 +176,54 @@ impl Context {
     }
 
     /// Sets the items, which the real library has accepted.
-    pub fn set(&mut self, items: Vec<Item>) {
+    pub fn set(&mut self, items: Vec<Item>) -> Result<(), Refused> {
         let Some(plan) = &self.plan else {
             self.plan = Some(Plan::new(items, self.version));
-            return;
+            return Ok(());
         };
         if plan.items == items {
-            return;
+            return Ok(());
         }
         let grows = plan.items.len() < items.len();
         self.plan = Some(Plan::new(items, self.version));
-        self.sources = Default::default();
+        self.sources = Sources::default();
+        self.walk_sources = Sources::default();
         self.reaped.retire();
         self.old = None;
         self.whole = None;
         // The rest of a walk has the new items, as with the real library. It begins anew if there are more of them.
+        self.got.retire();
+        let walk = self.walk.take();
         if grows {
-            self.got.retire();
             self.got_type = None;
-            self.given = None;
-        } else if let Some(given) = &mut self.given {
-            self.passed.extend(&self.got.ids[..*given]);
-            self.got.retire();
-            *given = 0;
+        } else if let Some(walk) = walk {
+            if walk.is_passed_on {
+                self.walk = Some(walk);
+                return Ok(());
+            }
             self.is_stale = true;
+            let done = &walk.order[..walk.at];
+            tried(|| self.passed.try_reserve(done.len()))?;
+            self.passed.extend(done);
         }
+        Ok(())
     }
 
     /// All tasks at once.
     pub fn reap(&mut self, which: c_int) -> Result<*mut PidsFetch, Refused> {
         *self.counts = PidsCounts::default();
-        let mut rows = std::mem::take(&mut self.reaped);
-        let filled = self.fill(which, &mut rows, true);
-        self.reaped = rows;
+        let filled = self.fill(which);
+        if let Err(Refused::Failed(_)) = filled {
+            self.sources = Sources::default();
+            self.reaped = Rows::default();
+        }
         filled?;
         self.fetch.stacks = self.reaped.shown.as_mut_ptr();
         Ok(if self.reaped.len > 0 { &mut *self.fetch } else { null_mut() })
     }
 
-    /// The next task. `Ok(None)`: the real library has the rest.
-    pub fn get(&mut self, which: c_int) -> Result<Option<*mut PidsStack>, Refused> {
+    /// The next task, and whether it is from here. If not, the real library gives it, and all that follow.
+    pub fn get(&mut self, which: c_int) -> (*mut PidsStack, bool) {
         if self.got_type != Some(which) {
             self.got_type = Some(which);
             self.passed.clear();
@@ -176,142 +231,303 @@ impl Context {
         }
         if self.is_stale {
             self.is_stale = false;
-            self.given = None;
-            let mut rows = std::mem::take(&mut self.got);
-            let filled = self.fill(which, &mut rows, false);
-            self.got = rows;
-            filled?;
-            self.given = Some(0);
+            self.walk = None;
+            self.walk = Some(self.begin_walk(which).unwrap_or_else(|why| {
+                stats::passed(&why.to_string());
+                Walk::default()
+            }));
         }
-        let Some(given) = &mut self.given else { return Ok(None) };
-        let next = self.got.shown[*given];
-        if !next.is_null() {
-            *given += 1;
+        let mut walk = self.walk.take().unwrap_or_default();
+        let next = self.next(&mut walk, which);
+        if next.is_null() && (walk.fetch.is_limited || walk.is_passed_on) {
+            self.walk_sources = Sources::default();
         }
-        Ok(Some(next))
+        let is_ours = !walk.is_passed_on;
+        self.walk = Some(walk);
+        (next, is_ours)
     }
 
-    /// Makes the rows of all tasks.
-    fn fill(&mut self, which: c_int, rows: &mut Rows, reaps: bool) -> Result<(), Refused> {
-        let plan = self.plan.clone().expect("the caller has looked");
-        let threads = which == THREADS_TOO;
-        let abi = self.version.abi();
-        self.common.boot_ticks = boot_ticks(self.common.hertz, self.version);
-        self.common.escape = Escape::of_locale(self.version);
-        self.common.has_comm = plan.has_comm;
-        let own = Own::now();
-        let (source, process_source) = &mut self.sources[usize::from(threads)];
-        let snapshot = source.ask(&plan.request(threads), Choice::Auto)?;
-        let processes = match plan.processes(threads, self.version) {
-            Some(request) => Some(process_source.ask(&request, Choice::Auto)?),
-            None => None,
-        };
-        stats::answered(snapshot);
-        let mut tasks: Vec<TaskView<'_>> = snapshot.tasks().collect();
-        if !tasks.is_sorted_by_key(TaskView::tgid) {
-            // The order of /proc. Threads stay in the order in which they began.
-            tasks.sort_by_key(TaskView::tgid);
-        }
-        rows.begin(plan.items.len(), tasks.len());
-        let old = match plan.old.is_empty() {
-            true => HashMap::new(),
-            false => {
-                if self.old.is_none() {
-                    self.old = Old::new(self.real, self.version, plan.old.iter().copied());
-                }
-                for item in &plan.old {
-                    stats::old(*item, tasks.len());
-                }
-                self.old.as_mut().ok_or(Refused::Old)?.all(threads, &mut rows.arena)
+    fn begin_walk(&mut self, which: c_int) -> Result<Walk, Refused> {
+        let mut rows = std::mem::take(&mut self.got);
+        let fetch = self.begin(which, true, &mut rows);
+        self.got = rows;
+        let fetch = match fetch {
+            Ok(fetch) => fetch,
+            Err(why) => {
+                self.walk_sources = Sources::default();
+                return Err(why);
             }
         };
-        let cells: Vec<Cell> = plan.items.iter().map(|item| Cell::new(*item, &plan, abi)).collect();
-        let mut present = Past::new();
-        for view in tasks {
-            let id = view.pid();
-            let is_own = own.pid == Some(view.tgid());
-            if is_own && threads && !own.threads.contains(&id) {
-                continue;
-            }
-            if !reaps && self.passed.contains(&id) {
-                continue;
-            }
-            let is_first = id == view.tgid();
-            let is_process = !threads || (is_first && self.version.shows_sums_in_first_threads());
-            let task = match processes.map(|p| p.task(view.tgid())) {
-                // It has begun between the two answers.
-                Some(None) => None,
-                Some(process) => Some(Task::new(view, process, is_process)),
-                None => Some(Task::new(view, None, is_process)),
-            };
-            let task = task.map(|t| if is_own { t.own(&own) } else { t });
-            let used = task.as_ref().filter(|_| plan.has_delta);
-            let used = used.and_then(|t| t.used(self.common.tick_ns));
-            let before = self.past.get(&id).filter(|_| reaps && plan.has_delta);
-            let values = if plan.old.is_empty() { None } else { old.get(&id) };
-            if !plan.old.is_empty() && values.is_none() {
-                // It has ended.
-                continue;
-            }
-            let mut state = task.as_ref().and_then(Task::state).unwrap_or(0);
-            let mut past = used;
-            let (row, arena) = rows.next_with_arena();
-            let made = task.as_ref().is_some_and(|task| {
-                cells.iter().zip(row.iter_mut()).all(|(cell, result)| {
-                    result.item = cell.number;
-                    let value = match cell.from {
-                        Origin::Nowhere => return true,
-                        Origin::Difference => {
-                            used.map(|used| delta(cell.item, used, before, reaps))
-                        }
-                        Origin::Real(at) => values.map(|v| v[at]),
-                        Origin::Task => self.common.value(cell.item, task, arena),
-                    };
-                    value.map(|v| result.value = v).is_some()
-                })
-            });
-            if !made {
-                if self.version.leaks_in_select() {
-                    return Err(Refused::Missing);
-                }
-                stats::whole_row();
-                if self.whole.is_none() {
-                    let items = plan.items.iter().copied().chain(BESIDES);
-                    self.whole = Old::new(self.real, self.version, items);
-                }
-                let whole = self.whole.as_mut().ok_or(Refused::Old)?;
-                let Some(mut values) = whole.one(view.tgid(), threads, arena).remove(&id) else {
-                    continue;
-                };
-                let [s, ticks, major, minor] =
-                    values.split_off(plan.items.len()).try_into().expect("as many as were asked");
-                state = s as u8;
-                past = Some([ticks, major, minor]);
-                for ((item, result), value) in plan.items.iter().zip(row.iter_mut()).zip(values) {
-                    result.item = item.number(abi);
-                    match *item {
-                        Item::NOOP => {}
-                        item if item.need().is_delta => {
-                            result.value = delta(item, [ticks, major, minor], before, reaps);
-                        }
-                        _ => result.value = value,
+        let (snapshot, _) = self.walk_sources.answers(fetch.threads)?;
+        let tasks = ordered(snapshot)?;
+        let mut order = Vec::new();
+        grow(&mut order, tasks.len())?;
+        order.extend(tasks.iter().map(TaskView::pid));
+        Ok(Walk { fetch, order, at: 0, is_passed_on: false })
+    }
+
+    /// The next row of a walk, or NULL at its end.
+    fn next(&mut self, walk: &mut Walk, which: c_int) -> *mut PidsStack {
+        while !walk.is_passed_on {
+            let Some(&id) = walk.order.get(walk.at) else { return null_mut() };
+            if !self.passed.contains(&id) {
+                match self.one(&walk.fetch, id) {
+                    Ok(None) => {}
+                    Ok(Some(stack)) => {
+                        walk.at += 1;
+                        return stack;
+                    }
+                    Err(why) => {
+                        stats::passed(&why.to_string());
+                        walk.is_passed_on = true;
+                        break;
                     }
                 }
             }
-            end(row, abi);
-            rows.keep(id);
-            if reaps {
-                self.counts.add(if plan.has_comm { state } else { 0 }, abi);
-                if let Some(past) = past.filter(|_| plan.has_delta) {
-                    present.insert(id, past);
-                }
+            walk.at += 1;
+        }
+        self.rest(walk, which)
+    }
+
+    /// The next row of the real library whose task was not given out here.
+    fn rest(&mut self, walk: &Walk, which: c_int) -> *mut PidsStack {
+        let items = self.plan.as_ref().map_or(&[][..], |plan| &plan.items);
+        let is_id = |item: &Item| match which {
+            THREADS_TOO => matches!(*item, Item::ID_PID | Item::ID_TID),
+            _ => matches!(*item, Item::ID_PID | Item::ID_TID | Item::ID_TGID),
+        };
+        let at = items.iter().position(is_id);
+        loop {
+            // SAFETY: it is the context of the real library.
+            let stack = unsafe { (self.real.get)(self.info, which) };
+            let (Some(at), false) = (at, stack.is_null()) else { return stack };
+            // SAFETY: the row has as many results as there are items.
+            let id = unsafe { (*(*stack).head.add(at)).value } as u32;
+            if !self.passed.contains(&id) && !walk.order[..walk.at].contains(&id) {
+                return stack;
+            }
+        }
+    }
+
+    /// The row of one task of a walk. `None`: it has ended.
+    fn one(&mut self, fetch: &Fetch, id: u32) -> Result<Option<*mut PidsStack>, Refused> {
+        let plan = self.plan.as_ref().expect("the caller has looked");
+        let (snapshot, processes) = self.walk_sources.answers(fetch.threads)?;
+        let Some(view) = snapshot.task(id) else { return Ok(None) };
+        self.got.begin(plan.items.len(), 1)?;
+        let mut maker = Maker {
+            common: &mut self.common,
+            whole: &mut self.whole,
+            real: self.real,
+            version: self.version,
+            plan,
+            fetch,
+            past: None,
+        };
+        Ok(maker.row(view, processes, &mut self.got)?.map(|_| {
+            self.got.keep(id);
+            self.got.first()
+        }))
+    }
+
+    /// Asks the engines, and what else is needed before the first row.
+    fn begin(&mut self, which: c_int, walks: bool, rows: &mut Rows) -> Result<Fetch, Refused> {
+        let plan = self.plan.as_ref().expect("the caller has looked");
+        let threads = which == THREADS_TOO;
+        let abi = self.version.abi();
+        let room = memory::room();
+        if room == Room::TooLittle || memory::is_short() {
+            return Err(Failed::Memory.into());
+        }
+        self.common.boot_ticks = boot_ticks(self.common.hertz, self.version);
+        self.common.escape = Escape::of_locale(self.version);
+        self.common.has_comm = plan.has_comm;
+        self.common.make_room()?;
+        let own = Own::now()?;
+        let sources = if walks { &mut self.walk_sources } else { &mut self.sources };
+        sources.ask(plan, threads, self.version, walks)?;
+        let (snapshot, _) = sources.answers(threads)?;
+        stats::answered(snapshot);
+        rows.begin(plan.items.len(), if walks { 1 } else { snapshot.tasks().len() })?;
+        rows.kept.clear();
+        let mut old = Values::new();
+        if !plan.old.is_empty() {
+            if self.old.is_none() {
+                self.old = Old::new(self.real, self.version, plan.old.iter().copied());
+            }
+            for item in &plan.old {
+                stats::old(*item, snapshot.tasks().len());
+            }
+            old = self.old.as_mut().ok_or(Refused::Old)?.all(threads, &mut rows.kept)?;
+        }
+        let cells = plan.items.iter().map(|item| Cell::new(*item, plan, abi)).collect();
+        Ok(Fetch { threads, own, cells, old, is_limited: room == Room::Limited })
+    }
+
+    /// Makes the rows of all tasks.
+    fn fill(&mut self, which: c_int) -> Result<(), Refused> {
+        let mut rows = std::mem::take(&mut self.reaped);
+        let fetch = self.begin(which, false, &mut rows);
+        self.reaped = rows;
+        let fetch = fetch?;
+        let rows = &mut self.reaped;
+        let plan = self.plan.as_ref().expect("the caller has looked");
+        let (snapshot, processes) = self.sources.answers(fetch.threads)?;
+        let mut present = Past::new();
+        if plan.has_delta {
+            tried(|| present.try_reserve(snapshot.tasks().len()))?;
+        }
+        let mut maker = Maker {
+            common: &mut self.common,
+            whole: &mut self.whole,
+            real: self.real,
+            version: self.version,
+            plan,
+            fetch: &fetch,
+            past: Some(&self.past),
+        };
+        for view in ordered(snapshot)? {
+            let Some(made) = maker.row(view, processes, rows)? else { continue };
+            rows.keep(view.pid());
+            self.counts.add(if plan.has_comm { made.state } else { 0 }, self.version.abi());
+            if let Some(used) = made.used.filter(|_| plan.has_delta) {
+                present.insert(view.pid(), used);
             }
         }
         rows.end();
-        if reaps {
-            self.past = present;
+        self.past = present;
+        if fetch.is_limited {
+            self.sources = Sources::default();
         }
         Ok(())
+    }
+}
+
+impl Default for Walk {
+    /// A walk that the real library does.
+    fn default() -> Walk {
+        Walk { fetch: Fetch::default(), order: Vec::new(), at: 0, is_passed_on: true }
+    }
+}
+
+/// The tasks in the order of /proc. Threads stay in the order in which they began.
+fn ordered(snapshot: &Snapshot) -> Result<Vec<TaskView<'_>>, Refused> {
+    let mut tasks: Vec<TaskView<'_>> = Vec::new();
+    grow(&mut tasks, snapshot.tasks().len())?;
+    tasks.extend(snapshot.tasks());
+    if tasks.is_sorted_by_key(TaskView::tgid) {
+        return Ok(tasks);
+    }
+    // A stable sort would need memory, too, and could not do without.
+    let mut order: Vec<(u32, usize)> = Vec::new();
+    grow(&mut order, tasks.len())?;
+    order.extend(tasks.iter().enumerate().map(|(at, task)| (task.tgid(), at)));
+    order.sort_unstable();
+    let mut sorted = Vec::new();
+    grow(&mut sorted, tasks.len())?;
+    sorted.extend(order.into_iter().map(|(_, at)| tasks[at]));
+    Ok(sorted)
+}
+
+/// Makes rows.
+struct Maker<'a> {
+    common: &'a mut Common,
+    whole: &'a mut Option<Old>,
+    real: &'static Real,
+    version: Version,
+    plan: &'a Plan,
+    fetch: &'a Fetch,
+    /// What tasks had used at the last fetch. `None`: nothing is compared with it.
+    past: Option<&'a Past>,
+}
+
+/// What is known of a row besides its values.
+struct Made {
+    state: u8,
+    used: Option<[u64; 3]>,
+}
+
+impl Maker<'_> {
+    /// Makes the next row, of this task. `None`: it has none.
+    fn row(
+        &mut self,
+        view: TaskView<'_>,
+        processes: Option<&Snapshot>,
+        rows: &mut Rows,
+    ) -> Result<Option<Made>, Refused> {
+        let (fetch, plan, abi) = (self.fetch, self.plan, self.version.abi());
+        let (own, threads, reaps) = (&fetch.own, fetch.threads, self.past.is_some());
+        let id = view.pid();
+        let is_own = own.pid == Some(view.tgid());
+        if is_own && threads && !own.threads.contains(&id) {
+            return Ok(None);
+        }
+        let is_first = id == view.tgid();
+        let is_process = !threads || (is_first && self.version.shows_sums_in_first_threads());
+        let task = match processes.map(|p| p.task(view.tgid())) {
+            // It has begun between the two answers.
+            Some(None) => None,
+            Some(process) => Some(Task::new(view, process, is_process)),
+            None => Some(Task::new(view, None, is_process)),
+        };
+        let task = task.map(|t| if is_own { t.own(own) } else { t });
+        let used = task.as_ref().filter(|_| plan.has_delta);
+        let used = used.and_then(|t| t.used(self.common.tick_ns));
+        let before = self.past.filter(|_| plan.has_delta).and_then(|past| past.get(&id));
+        let values = if plan.old.is_empty() { None } else { fetch.old.get(&id) };
+        if !plan.old.is_empty() && values.is_none() {
+            // It has ended.
+            return Ok(None);
+        }
+        let (row, arena) = rows.next_with_arena()?;
+        let is_made = task.as_ref().is_some_and(|task| {
+            fetch.cells.iter().zip(row.iter_mut()).all(|(cell, result)| {
+                result.item = cell.number;
+                let value = match cell.from {
+                    Origin::Nowhere => return true,
+                    Origin::Difference => used.map(|used| delta(cell.item, used, before, reaps)),
+                    Origin::Real(at) => values.map(|v| v[at]),
+                    Origin::Task => self.common.value(cell.item, task, arena),
+                };
+                value.map(|v| result.value = v).is_some()
+            })
+        });
+        let mut made = Made { state: task.as_ref().and_then(Task::state).unwrap_or(0), used };
+        if !is_made {
+            if arena.is_short() || memory::is_short() {
+                return Err(Failed::Memory.into());
+            }
+            if self.version.leaks_in_select() {
+                return Err(Refused::Missing);
+            }
+            stats::whole_row();
+            if self.whole.is_none() {
+                let items = plan.items.iter().copied().chain(BESIDES);
+                *self.whole = Old::new(self.real, self.version, items);
+            }
+            let whole = self.whole.as_mut().ok_or(Refused::Old)?;
+            let Some(mut values) = whole.one(view.tgid(), threads, arena)?.remove(&id) else {
+                return Ok(None);
+            };
+            let [state, ticks, major, minor] =
+                values.split_off(plan.items.len()).try_into().expect("as many as were asked");
+            made = Made { state: state as u8, used: Some([ticks, major, minor]) };
+            for ((item, result), value) in plan.items.iter().zip(row.iter_mut()).zip(values) {
+                result.item = item.number(abi);
+                match *item {
+                    Item::NOOP => {}
+                    item if item.need().is_delta => {
+                        result.value = delta(item, [ticks, major, minor], before, reaps);
+                    }
+                    _ => result.value = value,
+                }
+            }
+        }
+        if arena.is_short() || memory::is_short() {
+            return Err(Failed::Memory.into());
+        }
+        end(row, abi);
+        Ok(Some(made))
     }
 }
 
@@ -452,7 +668,8 @@ mod tests {
 
     /// The id and the second item of the next row of a walk.
     fn next(context: &mut Context) -> Option<(u32, c_int)> {
-        let stack = context.get(TASKS_ONLY).expect("an engine").expect("not the real library");
+        let (stack, is_ours) = context.get(TASKS_ONLY);
+        assert!(is_ours);
         // SAFETY: it is NULL, or a row of two items.
         unsafe {
             let head = stack.as_ref()?.head;
@@ -464,7 +681,7 @@ mod tests {
     fn a_walk_goes_on_with_other_items() {
         let mut context = Context::new(nobody(), Version::V404, null_mut());
         let sets = [vec![Item::ID_PID, Item::ID_TGID], vec![Item::ID_PID, Item::ID_PPID]];
-        context.set(sets[0].clone());
+        context.set(sets[0].clone()).expect("it is set");
         // Processes may come and go meanwhile, but not thousands.
         let most = 1000 + std::fs::read_dir("/proc").expect("it is mounted").count();
         let mut seen = Vec::new();
@@ -473,15 +690,15 @@ mod tests {
             assert!(!seen.contains(&id), "{id} came twice");
             seen.push(id);
             assert!(seen.len() < most, "the walk does not end");
-            context.set(sets[seen.len() % 2].clone());
+            context.set(sets[seen.len() % 2].clone()).expect("it is set");
             // Twice the same between two rows changes nothing.
-            context.set(sets[1 - seen.len() % 2].clone());
-            context.set(sets[seen.len() % 2].clone());
+            context.set(sets[1 - seen.len() % 2].clone()).expect("it is set");
+            context.set(sets[seen.len() % 2].clone()).expect("it is set");
         }
         assert!(seen.contains(&1) && seen.contains(&std::process::id()), "{seen:?}");
         // More items begin it anew.
-        context.set(vec![Item::ID_PID, Item::ID_TGID, Item::ID_PPID]);
-        context.set(sets[0].clone());
+        context.set(vec![Item::ID_PID, Item::ID_TGID, Item::ID_PPID]).expect("it is set");
+        context.set(sets[0].clone()).expect("it is set");
         assert_eq!(next(&mut context).map(|row| row.0), seen.first().copied());
     }
 

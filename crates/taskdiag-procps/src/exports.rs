@@ -4,7 +4,7 @@
 //! here with contexts of its own. A context that was not given out here is passed through. `xtra_pids_val`, which programs
 //! call in debug builds, is not here: no version looks at the context that it gets, and libproc2.so.1 has one argument less.
 //!
-//! Nothing here ends the program. A panic, or a failure of an engine, makes the real library answer the call.
+//! Nothing here ends the program. A panic, a failure of an engine, or too little memory makes the real library answer the call.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint};
@@ -15,6 +15,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use crate::abi::{Abi, PidsFetch, PidsInfo, PidsStack, TASKS_ONLY, THREADS_TOO};
 use crate::context::{Context, Refused};
 use crate::item::Item;
+use crate::memory;
 use crate::real::{Real, real};
 use crate::stats;
 
@@ -99,6 +100,7 @@ pub unsafe extern "C" fn procps_pids_new(
     numbers: *const c_int,
     len: c_int,
 ) -> c_int {
+    let _host = memory::host();
     let Some(real) = real() else { return -libc::ENOSYS };
     // SAFETY: the arguments are those of the caller.
     let made = unsafe { (real.new)(info, numbers, len) };
@@ -117,7 +119,7 @@ pub unsafe extern "C" fn procps_pids_new(
         if len > 0 && !numbers.is_null() {
             // SAFETY: the real library has read as many.
             match unsafe { items(numbers, len, version.abi()) } {
-                Some(items) => context.set(items),
+                Some(items) => context.set(items)?,
                 None => {
                     context.info = null_mut();
                     return Ok(theirs);
@@ -139,6 +141,7 @@ pub unsafe extern "C" fn procps_pids_new(
 /// As in `<libproc2/pids.h>`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn procps_pids_ref(info: *mut PidsInfo) -> c_int {
+    let _host = memory::host();
     let Some(real) = real() else { return -libc::ENOSYS };
     // SAFETY: the argument is that of the caller.
     unsafe { (real.r#ref)(theirs(info)) }
@@ -150,6 +153,7 @@ pub unsafe extern "C" fn procps_pids_ref(info: *mut PidsInfo) -> c_int {
 /// As in `<libproc2/pids.h>`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn procps_pids_unref(info: *mut *mut PidsInfo) -> c_int {
+    let _host = memory::host();
     let Some(real) = real() else { return -libc::ENOSYS };
     // SAFETY: the caller has a pointer there, or passes NULL.
     let at = if info.is_null() { null_mut() } else { unsafe { *info } };
@@ -182,6 +186,7 @@ pub unsafe extern "C" fn procps_pids_reset(
     numbers: *const c_int,
     len: c_int,
 ) -> c_int {
+    let _host = memory::host();
     let Some(real) = real() else { return -libc::ENOSYS };
     // SAFETY: the arguments are those of the caller.
     let done = unsafe { (real.reset)(theirs(info), numbers, len) };
@@ -189,10 +194,7 @@ pub unsafe extern "C" fn procps_pids_reset(
     if let (0, Some(context)) = (done, unsafe { ours(info) }) {
         // SAFETY: the real library has read as many.
         if let Some(items) = unsafe { items(numbers, len, context.version.abi()) } {
-            let _ = quiet(|| {
-                context.set(items);
-                Ok(())
-            });
+            let _ = quiet(|| context.set(items));
         }
     }
     done
@@ -207,6 +209,7 @@ pub unsafe extern "C" fn fatal_proc_unmounted(
     info: *mut PidsInfo,
     return_self: c_int,
 ) -> *mut PidsStack {
+    let _host = memory::host();
     let Some(real) = real() else { return null_mut() };
     // SAFETY: the arguments are those of the caller. It calls `procps_pids_select` here, with its own context.
     unsafe { (real.fatal)(theirs(info), return_self) }
@@ -218,11 +221,15 @@ pub unsafe extern "C" fn fatal_proc_unmounted(
 /// As in `<libproc2/pids.h>`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn procps_pids_get(info: *mut PidsInfo, which: c_int) -> *mut PidsStack {
+    let _host = memory::host();
     let Some(real) = real() else { return null_mut() };
     // SAFETY: the caller says that nobody else uses it.
     if let Some(context) = usable(unsafe { ours(info) }, which) {
-        if let Some(Some(stack)) = quiet(|| context.get(which)) {
-            set_errno(0);
+        if let Some((stack, is_ours)) = quiet(|| Ok(context.get(which))) {
+            // The real library has set it for a row of its own.
+            if is_ours {
+                set_errno(0);
+            }
             return stack;
         }
     }
@@ -241,6 +248,7 @@ fn usable(context: Option<&mut Context>, which: c_int) -> Option<&mut Context> {
 /// As in `<libproc2/pids.h>`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn procps_pids_reap(info: *mut PidsInfo, which: c_int) -> *mut PidsFetch {
+    let _host = memory::host();
     let Some(real) = real() else { return null_mut() };
     // SAFETY: the caller says that nobody else uses it.
     if let Some(context) = usable(unsafe { ours(info) }, which) {
@@ -264,6 +272,7 @@ pub unsafe extern "C" fn procps_pids_select(
     len: c_int,
     which: c_int,
 ) -> *mut PidsFetch {
+    let _host = memory::host();
     let Some(real) = real() else { return null_mut() };
     // SAFETY: the arguments are those of the caller.
     unsafe { (real.select)(theirs(info), these, len, which) }
@@ -281,6 +290,7 @@ pub unsafe extern "C" fn procps_pids_sort(
     item: c_int,
     order: c_int,
 ) -> *mut *mut PidsStack {
+    let _host = memory::host();
     let Some(real) = real() else { return null_mut() };
     // SAFETY: the arguments are those of the caller.
     unsafe { (real.sort)(theirs(info), stacks, len, item, order) }

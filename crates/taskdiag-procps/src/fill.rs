@@ -1,11 +1,16 @@
 //! The value of an item, from the records of a task.
 
+use std::collections::TryReserveError;
+use std::ffi::CStr;
+
 use taskdiag::field::Row;
-use taskdiag::{FdCount, Group, Io, Ns, Reason, Rollup, Stat, Statm, TaskView};
+use taskdiag::{Base, Blob, FdCount, Group, Io, Ns, Reason, Rollup, Stat, Statm, TaskView};
 
 use crate::arena::Arena;
 use crate::item::Item;
+use crate::memory::grow;
 use crate::names;
+use crate::proctext;
 use crate::real::Version;
 use crate::text::{BUFFER, COMM, Escape, docker_id, in_escaped_parts, in_one, in_parts};
 use crate::tty::{self, Ttys};
@@ -78,16 +83,19 @@ pub struct Own {
 
 impl Own {
     /// What it is now.
-    pub fn now() -> Own {
+    ///
+    /// # Errors
+    /// There is no memory for the list of its threads.
+    pub fn now() -> Result<Own, TryReserveError> {
         use std::fs::{read_dir, read_link};
         let number = |path: &std::path::Path| path.file_name()?.to_str()?.parse().ok();
         let of = |link: &str| number(&read_link(link).ok()?);
-        let threads = read_dir("/proc/self/task").into_iter().flatten().flatten();
-        Own {
-            pid: of("/proc/self"),
-            caller: of("/proc/thread-self"),
-            threads: threads.filter_map(|e| number(&e.path())).collect(),
+        let mut threads = Vec::new();
+        for entry in read_dir("/proc/self/task").into_iter().flatten().flatten() {
+            grow(&mut threads, 1)?;
+            threads.extend(number(&entry.path()));
         }
+        Ok(Own { pid: of("/proc/self"), caller: of("/proc/thread-self"), threads })
     }
 }
 
@@ -110,6 +118,7 @@ pub struct Common {
     /// Buffers.
     pub file: Vec<u8>,
     pub text: Vec<u8>,
+    pub line: Vec<u8>,
 }
 
 /// All 16 digits of a mask of signals. Each ps asks for five of each task, so this is made by hand.
@@ -188,29 +197,56 @@ impl Common {
         Some(())
     }
 
-    /// The arguments as /proc/PID/cmdline has them. Empty where there are none.
-    fn arguments(&mut self, task: &Task<'_>) -> Option<()> {
-        self.file.clear();
-        let Some(blob) = task.texts.cmdline() else {
-            return task.no_text(task.texts.reason(Group::Cmdline));
-        };
-        match blob.reason {
-            None if blob.is_cut() && blob.data.len() < BUFFER => return None,
-            None => self.file.extend_from_slice(&blob.data),
-            reason => task.no_text(reason)?,
+    /// Makes room for the values of the rows, whose buffers are as large as those of the real library.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn make_room(&mut self) -> Result<(), TryReserveError> {
+        for buffer in [&mut self.file, &mut self.text, &mut self.line] {
+            // After a longer text, it gets smaller again.
+            if buffer.capacity() > 4 * BUFFER {
+                *buffer = Vec::new();
+            }
+            buffer.clear();
+            grow(buffer, 2 * BUFFER)?;
         }
-        Some(())
+        Ok(())
+    }
+
+    /// The first bytes of the arguments as /proc/PID/cmdline has them. Empty where there are none.
+    fn arguments(&mut self, task: &Task<'_>, most: usize) -> Option<()> {
+        let blob = task.texts.cmdline();
+        self.put(task, Group::Cmdline, blob, c"cmdline", most)
     }
 
     /// The environment as /proc/PID/environ has it. Empty where there is none, and where the caller may not read it.
-    fn environment(&mut self, task: &Task<'_>) -> Option<()> {
+    fn environment(&mut self, task: &Task<'_>, most: usize) -> Option<()> {
+        let blob = task.texts.environ();
+        self.put(task, Group::Environ, blob, c"environ", most)
+    }
+
+    /// Puts a text where it is made into a value.
+    fn put(
+        &mut self,
+        task: &Task<'_>,
+        group: Group,
+        blob: Option<Blob<'_>>,
+        name: &CStr,
+        most: usize,
+    ) -> Option<()> {
         self.file.clear();
-        let Some(blob) = task.texts.environ() else {
-            return task.no_text(task.texts.reason(Group::Environ));
+        let Some(blob) = blob else {
+            return task.no_text(task.texts.reason(group));
         };
         match blob.reason {
-            None if blob.is_cut() => return None,
-            None => self.file.extend_from_slice(&blob.data),
+            None if blob.is_cut() && blob.data.len() < most => {
+                let start = task.texts.record::<Base>()?.start_time_ns()? / self.tick_ns;
+                proctext::read(&mut self.file, task.texts.pid(), start, name, most)?;
+            }
+            None => {
+                grow(&mut self.file, blob.data.len()).ok()?;
+                self.file.extend_from_slice(&blob.data);
+            }
             reason => task.no_text(reason)?,
         }
         Some(())
@@ -229,9 +265,10 @@ impl Common {
     }
 
     /// `fill_cgroup_cvt`: the lines that do not end with a slash, with commas between them.
-    fn cgroup(&mut self, task: &Task<'_>, out: &mut Vec<u8>) -> Option<()> {
+    fn cgroup(&mut self, task: &Task<'_>) -> Option<()> {
         self.cgroups(task)?;
         let n = in_one(&mut self.text, &self.file, 0);
+        let out = &mut self.line;
         out.clear();
         for line in self.text[..n].split(|b| *b == 0) {
             if line.is_empty() || line.ends_with(b"/") || BUFFER - out.len() <= 1 {
@@ -249,41 +286,44 @@ impl Common {
     }
 
     /// `fill_cmdline_cvt`: arguments, or the name of the command in brackets.
-    fn cmdline(&mut self, task: &Task<'_>, out: &mut Vec<u8>) -> Option<()> {
-        self.arguments(task)?;
-        out.clear();
+    fn cmdline(&mut self, task: &Task<'_>) -> Option<()> {
+        self.arguments(task, BUFFER)?;
+        self.line.clear();
         if in_one(&mut self.text, &self.file, b' ') > 0 {
-            self.escape.append(out, &self.text, BUFFER);
+            self.escape.append(&mut self.line, &self.text, BUFFER);
         } else {
-            out.push(b'[');
+            self.line.push(b'[');
             if self.has_comm {
                 self.comm(task)?;
-                self.escape.append(out, &self.text, BUFFER);
+                self.escape.append(&mut self.line, &self.text, BUFFER);
             } else {
                 // The C library prints this for NULL.
-                out.extend_from_slice(b"(null)");
+                self.line.extend_from_slice(b"(null)");
             }
-            out.push(b']');
+            self.line.push(b']');
             if self.has_comm && task.state()? == b'Z' {
-                out.extend_from_slice(b" <defunct>");
+                self.line.extend_from_slice(b" <defunct>");
             }
         }
-        if out.is_empty() {
-            out.push(if self.version.marks_empty_text() { b'-' } else { b'?' });
+        if self.line.is_empty() {
+            self.line.push(if self.version.marks_empty_text() { b'-' } else { b'?' });
         }
         Some(())
     }
 
-    fn strv(&mut self, arena: &mut Arena) -> u64 {
+    fn strv(&mut self, arena: &mut Arena) -> Option<u64> {
         if self.file.is_empty() {
-            return arena.strv(b"-\0") as u64;
+            return Some(arena.strv(b"-\0") as u64);
         }
+        grow(&mut self.file, 1).ok()?;
         if self.version.escapes_lists() {
+            self.text.clear();
+            grow(&mut self.text, self.file.len() + 1).ok()?;
             in_escaped_parts(&mut self.text, &self.file, self.escape);
-        } else {
-            in_parts(&mut self.text, &self.file);
+            return Some(arena.strv(&self.text) as u64);
         }
-        arena.strv(&self.text) as u64
+        in_parts(&mut self.file);
+        Some(arena.strv(&self.file) as u64)
     }
 
     /// The id of the Docker container in which the task is, of which the first `digits` are shown.
@@ -309,9 +349,11 @@ impl Common {
             }
             if named {
                 // SAFETY: the names are kept.
-                let name = unsafe { std::ffi::CStr::from_ptr(names::group(id)) };
-                self.text.extend_from_slice(name.to_bytes());
+                let name = unsafe { CStr::from_ptr(names::group(id)?) }.to_bytes();
+                grow(&mut self.text, name.len() + 1).ok()?;
+                self.text.extend_from_slice(name);
             } else {
+                grow(&mut self.text, 11).ok()?;
                 self.text.extend_from_slice(id.to_string().as_bytes());
             }
         }
@@ -368,42 +410,40 @@ impl Common {
                 arena.str(&self.text) as u64
             }
             Item::CMDLINE => {
-                let mut out = Vec::new();
-                self.cmdline(task, &mut out)?;
-                arena.str(&out) as u64
+                self.cmdline(task)?;
+                arena.str(&self.line) as u64
             }
             Item::CMDLINE_V => {
-                self.arguments(task)?;
-                self.strv(arena)
+                self.arguments(task, usize::MAX)?;
+                self.strv(arena)?
             }
             Item::ENVIRON => {
-                self.environment(task)?;
-                let mut out = Vec::new();
+                self.environment(task, BUFFER)?;
                 in_one(&mut self.text, &self.file, b' ');
-                self.escape.append(&mut out, &self.text, BUFFER);
-                arena.str(if out.is_empty() { b"-" } else { &out }) as u64
+                self.line.clear();
+                self.escape.append(&mut self.line, &self.text, BUFFER);
+                arena.str(if self.line.is_empty() { b"-" } else { &self.line }) as u64
             }
             Item::ENVIRON_V => {
-                self.environment(task)?;
-                self.strv(arena)
+                self.environment(task, usize::MAX)?;
+                self.strv(arena)?
             }
             Item::CGROUP | Item::CGNAME => {
-                let mut out = Vec::new();
-                self.cgroup(task, &mut out)?;
-                let mut name = &out[..];
+                self.cgroup(task)?;
+                let mut name = &self.line[..];
                 if item == Item::CGNAME {
                     const MARK: &[u8] = b":name=";
-                    let at = out.windows(MARK.len()).position(|w| w == MARK);
+                    let at = self.line.windows(MARK.len()).position(|w| w == MARK);
                     name = at
-                        .map(|at| &out[at + MARK.len()..])
+                        .map(|at| &self.line[at + MARK.len()..])
                         .filter(|n| !n.is_empty())
-                        .unwrap_or(&out);
+                        .unwrap_or(&self.line);
                 }
                 arena.str(name) as u64
             }
             Item::CGROUP_V => {
                 self.cgroups(task)?;
-                self.strv(arena)
+                self.strv(arena)?
             }
             Item::DOCKER_ID => self.docker(task, arena, 12)?,
             Item::DOCKER_ID_64 => self.docker(task, arena, 64)?,
@@ -415,14 +455,14 @@ impl Common {
             Item::ID_SGID => u64::from(cred?.sgid()?),
             Item::ID_FUID => u64::from(cred?.fsuid()?),
             Item::ID_FGID => u64::from(cred?.fsgid()?),
-            Item::ID_EUSER => names::user(cred?.euid()?) as u64,
-            Item::ID_RUSER => names::user(cred?.uid()?) as u64,
-            Item::ID_SUSER => names::user(cred?.suid()?) as u64,
-            Item::ID_FUSER => names::user(cred?.fsuid()?) as u64,
-            Item::ID_EGROUP => names::group(cred?.egid()?) as u64,
-            Item::ID_RGROUP => names::group(cred?.gid()?) as u64,
-            Item::ID_SGROUP => names::group(cred?.sgid()?) as u64,
-            Item::ID_FGROUP => names::group(cred?.fsgid()?) as u64,
+            Item::ID_EUSER => names::user(cred?.euid()?)? as u64,
+            Item::ID_RUSER => names::user(cred?.uid()?)? as u64,
+            Item::ID_SUSER => names::user(cred?.suid()?)? as u64,
+            Item::ID_FUSER => names::user(cred?.fsuid()?)? as u64,
+            Item::ID_EGROUP => names::group(cred?.egid()?)? as u64,
+            Item::ID_RGROUP => names::group(cred?.gid()?)? as u64,
+            Item::ID_SGROUP => names::group(cred?.sgid()?)? as u64,
+            Item::ID_FGROUP => names::group(cred?.fsgid()?)? as u64,
             Item::SUPGIDS => self.supplementary(task, arena, false)?,
             Item::SUPGROUPS => self.supplementary(task, arena, true)?,
             Item::ID_LOGIN => u64::from(row.login?.uid()?),

@@ -1,34 +1,35 @@
 //! Names of users and groups, each looked up once. The real library keeps them, too, as long as the process lives, and
 //! its callers know that.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
+use std::sync::{Mutex, PoisonError};
+
+use crate::memory::tried;
 
 use crate::real::{Version, real};
 
 /// The size of the real library's buffer for a name (`P_G_SZ`). A name that does not fit is shown as its number.
 const LONGEST: usize = 33;
 
-type Known = RefCell<HashMap<u32, *mut c_char>>;
+/// The addresses of the names, by the ids.
+type Known = Mutex<Option<HashMap<u32, usize>>>;
 
-thread_local! {
-    static USERS: Known = Known::default();
-    static GROUPS: Known = Known::default();
-}
+static USERS: Known = Known::new(None);
+static GROUPS: Known = Known::new(None);
 
-/// The name of a user.
-pub fn user(uid: u32) -> *mut c_char {
+/// The name of a user. `None`: there is no memory for it.
+pub fn user(uid: u32) -> Option<*mut c_char> {
     // SAFETY: it returns NULL, or an entry that is valid until the next call.
     let find = || unsafe { libc::getpwuid(uid).as_ref() }.map(|entry| entry.pw_name);
-    USERS.with(|known| look_up(known, uid, find))
+    look_up(&USERS, uid, find)
 }
 
-/// The name of a group.
-pub fn group(gid: u32) -> *mut c_char {
+/// The name of a group. `None`: there is no memory for it.
+pub fn group(gid: u32) -> Option<*mut c_char> {
     // SAFETY: it returns NULL, or an entry that is valid until the next call.
     let find = || unsafe { libc::getgrgid(gid).as_ref() }.map(|entry| entry.gr_name);
-    GROUPS.with(|known| look_up(known, gid, find))
+    look_up(&GROUPS, gid, find)
 }
 
 /// Does the real library show the number in the place of this name?
@@ -37,15 +38,26 @@ fn is_replaced(name: &CStr) -> bool {
     name.to_bytes().len() >= LONGEST || (name.is_empty() && marks_empty())
 }
 
-fn look_up(known: &Known, id: u32, find: impl FnOnce() -> Option<*mut c_char>) -> *mut c_char {
-    *known.borrow_mut().entry(id).or_insert_with(|| {
-        // SAFETY: the entry that was found has a name, and nobody looked up another one since.
-        let name = find().map(|name| unsafe { CStr::from_ptr(name) });
-        match name.filter(|n| !is_replaced(n)) {
-            Some(name) => name.to_owned().into_raw(),
-            None => CString::new(id.to_string()).expect("digits").into_raw(),
-        }
-    })
+fn look_up(
+    known: &Known,
+    id: u32,
+    find: impl FnOnce() -> Option<*mut c_char>,
+) -> Option<*mut c_char> {
+    let all = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(at) = all().get_or_insert_default().get(&id) {
+        return Some(*at as *mut c_char);
+    }
+    // Without the lock, because it may take long.
+    // SAFETY: the entry that was found has a name, and nobody looked up another one since.
+    let name = find().map(|name| unsafe { CStr::from_ptr(name) });
+    let mut all = all();
+    let all = all.get_or_insert_default();
+    tried(|| all.try_reserve(1)).ok()?;
+    let at = all.entry(id).or_insert_with(|| match name.filter(|n| !is_replaced(n)) {
+        Some(name) => name.to_owned().into_raw() as usize,
+        None => CString::new(id.to_string()).expect("digits").into_raw() as usize,
+    });
+    Some(*at as *mut c_char)
 }
 
 #[cfg(test)]
@@ -54,8 +66,10 @@ mod tests {
 
     #[test]
     fn names_and_numbers() {
-        // SAFETY: the strings are kept.
-        let text = |p| unsafe { CStr::from_ptr(p) }.to_str().expect("ASCII");
+        let text = |p: Option<*mut c_char>| {
+            // SAFETY: the strings are kept.
+            unsafe { CStr::from_ptr(p.expect("memory")) }.to_str().expect("ASCII")
+        };
         assert_eq!((text(user(0)), text(group(0))), ("root", "root"));
         assert_eq!(text(user(4_000_000_001)), "4000000001");
         assert_eq!(user(0), user(0));

@@ -9,8 +9,13 @@ use crate::abi::{
     PidsFetch, PidsInfo, PidsResult, SELECT_PID, SELECT_PID_THREADS, TASKS_ONLY, THREADS_TOO,
 };
 use crate::arena::Arena;
+use crate::guard::Failed;
 use crate::item::{Item, Kind};
+use crate::memory::{is_short, tried};
 use crate::real::{Real, Version};
+
+/// Values by the id of the task.
+pub type Values = HashMap<u32, Vec<u64>>;
 
 /// A context of the real library that asks for some items.
 pub struct Old {
@@ -43,7 +48,7 @@ impl Old {
     }
 
     /// The values of all tasks, by their ids: those of processes, or of threads. Strings are copied to the arena.
-    pub fn all(&mut self, threads: bool, arena: &mut Arena) -> HashMap<u32, Vec<u64>> {
+    pub fn all(&mut self, threads: bool, arena: &mut Arena) -> Result<Values, Failed> {
         let which = if threads { THREADS_TOO } else { TASKS_ONLY };
         // SAFETY: the context is ours.
         let fetched = unsafe { (self.real.reap)(self.info, which) };
@@ -51,7 +56,7 @@ impl Old {
     }
 
     /// The same of one process, or of its threads. Nothing if it has ended.
-    pub fn one(&mut self, pid: u32, threads: bool, arena: &mut Arena) -> HashMap<u32, Vec<u64>> {
+    pub fn one(&mut self, pid: u32, threads: bool, arena: &mut Arena) -> Result<Values, Failed> {
         let which = if threads { SELECT_PID_THREADS } else { SELECT_PID };
         let ids: [c_uint; 1] = [pid];
         // SAFETY: the context is ours, and the array has one id.
@@ -60,20 +65,25 @@ impl Old {
     }
 
     /// The values of a result that the real library has just given.
-    fn values(&self, fetched: *mut PidsFetch, arena: &mut Arena) -> HashMap<u32, Vec<u64>> {
-        let mut found = HashMap::new();
+    fn values(&self, fetched: *mut PidsFetch, arena: &mut Arena) -> Result<Values, Failed> {
+        let mut found = Values::new();
         // SAFETY: it is NULL, or a result that is valid until the next call.
-        let Some(fetched) = (unsafe { fetched.as_ref() }) else { return found };
-        let mut at = fetched.stacks;
-        // SAFETY: the array ends with NULL, and each row has as many results as there are items.
-        while let Some(stack) = unsafe { (*at).as_ref() } {
-            // SAFETY: as above.
-            let row = unsafe { std::slice::from_raw_parts(stack.head, self.items.len()) };
+        let Some(fetched) = (unsafe { fetched.as_ref() }) else { return Ok(found) };
+        // SAFETY: the array ends with NULL.
+        let n = (0..).take_while(|n| unsafe { !(*fetched.stacks.add(*n)).is_null() }).count();
+        tried(|| found.try_reserve(n)).map_err(|_| Failed::Memory)?;
+        for at in 0..n {
+            // SAFETY: it is one of the rows, and each has as many results as there are items.
+            let row = unsafe {
+                std::slice::from_raw_parts((**fetched.stacks.add(at)).head, self.items.len())
+            };
             let values = self.items.iter().zip(row).skip(1).map(|(i, r)| copied(*i, r, arena));
             found.insert(row[0].value as u32, values.collect());
-            at = at.wrapping_add(1);
+            if arena.is_short() || is_short() {
+                return Err(Failed::Memory);
+            }
         }
-        found
+        Ok(found)
     }
 }
 
@@ -86,16 +96,7 @@ fn copied(item: Item, result: &PidsResult, arena: &mut Arena) -> u64 {
             // SAFETY: the real library put a string there.
             arena.str(unsafe { CStr::from_ptr(result.as_str()) }.to_bytes()) as u64
         }
-        Kind::Strv => {
-            let mut text = Vec::new();
-            let mut at = result.as_strv();
-            // SAFETY: the real library put a list of strings there, which ends with NULL.
-            while let Some(part) = unsafe { (*at).as_ref() } {
-                // SAFETY: as above.
-                text.extend_from_slice(unsafe { CStr::from_ptr(part) }.to_bytes_with_nul());
-                at = at.wrapping_add(1);
-            }
-            arena.strv(&text) as u64
-        }
+        // SAFETY: the real library put a list of strings there, which ends with NULL.
+        Kind::Strv => unsafe { arena.copy_strv(result.as_strv()) as u64 },
     }
 }

@@ -8,6 +8,11 @@ use crate::real::Version;
 /// The groups that all threads of a process share, so that they are requested once for each process.
 const TEXTS: Groups = Groups::CMDLINE.union(Groups::ENVIRON);
 
+/// The longest text that an engine is asked for. A longer one is read when its row is made, see [`crate::proctext`].
+const TEXT_BYTES: u32 = 2 << 10;
+/// The most of all texts that it is asked for.
+const ALL_TEXT_BYTES: u64 = 2 << 20;
+
 /// What to request for a set of items.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -58,6 +63,9 @@ impl Plan {
                 plan.sum_members = plan.sum_members.union(need.members);
             }
         }
+        if plan.has_text() {
+            plan.members = plan.members.union(Members::of(Groups::BASE, &["start_time_ns"]));
+        }
         if plan.has_delta {
             let used = Members::of(Groups::STAT, &["utime_ns", "stime_ns", "majflt", "minflt"]);
             plan.members = plan.members.union(used);
@@ -66,22 +74,37 @@ impl Plan {
         plan
     }
 
+    /// Are there texts that are the same for all threads of a process?
+    fn has_text(&self) -> bool {
+        self.groups.intersects(TEXTS)
+    }
+
     /// The request for all tasks.
     pub fn request(&self, threads: bool) -> Request {
-        match threads {
+        limited(match threads {
             false => Request::all(self.groups).with_members(self.members),
             true => Request::all_threads(self.groups - TEXTS).with_members(self.members),
-        }
+        })
     }
 
     /// A second request beside that for all threads, for what belongs to processes: texts, and where the real library
     /// shows them in the rows of first threads, sums.
     pub fn processes(&self, threads: bool, version: Version) -> Option<Request> {
         let sums = if version.shows_sums_in_first_threads() { self.sums } else { Groups::NONE };
-        let groups = sums | (self.groups & TEXTS);
-        let wanted = threads && !groups.is_empty();
-        wanted.then(|| Request::all(groups).with_members(self.sum_members))
+        let texts = self.groups & TEXTS;
+        let wanted = threads && !(sums | texts).is_empty();
+        let (mut groups, mut members) = (sums | texts, self.sum_members);
+        if self.has_text() {
+            groups |= Groups::BASE;
+            members = members.union(Members::of(Groups::BASE, &["start_time_ns"]));
+        }
+        wanted.then(|| limited(Request::all(groups).with_members(members)))
     }
+}
+
+/// With a bound for what any user can make large.
+fn limited(request: Request) -> Request {
+    request.with_text_bytes(TEXT_BYTES).with_all_text_bytes(ALL_TEXT_BYTES)
 }
 
 #[cfg(test)]
@@ -125,7 +148,8 @@ mod tests {
     fn texts_are_asked_once_for_each_process() {
         let plan = plan(&[Item::CMDLINE, Item::ENVIRON]);
         assert_eq!(plan.request(true).groups, Groups::BASE);
-        assert_eq!(plan.processes(true, Version::V404).expect("they are asked").groups, TEXTS);
+        let processes = plan.processes(true, Version::V404).expect("they are asked");
+        assert_eq!(processes.groups, TEXTS | Groups::BASE);
         assert_eq!(plan.request(false).groups, Groups::BASE | TEXTS);
         assert!(plan.processes(false, Version::V404).is_none());
     }

@@ -1,10 +1,12 @@
 //! The rows of one fetch, in the shape in which the caller gets them.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::null_mut;
 
 use crate::abi::{PidsResult, PidsStack};
 use crate::arena::Arena;
+use crate::guard::Failed;
+use crate::memory::{grow, tried};
 
 /// The least number of rows for which memory is taken.
 const LEAST: usize = 64;
@@ -18,15 +20,18 @@ struct Extent {
 }
 
 impl Extent {
-    fn new(rows: usize, width: usize) -> Extent {
-        let layout = Layout::array::<PidsResult>(rows * width).expect("the rows were there before");
+    /// `None`: there is no memory.
+    fn new(rows: usize, width: usize) -> Option<Extent> {
+        let layout = Layout::array::<PidsResult>(rows.checked_mul(width)?).ok()?;
+        let mut stacks = Vec::new();
+        tried(|| stacks.try_reserve_exact(rows)).ok()?;
         // SAFETY: there is at least one row, and it has at least the mark of its end.
-        let results = unsafe { alloc_zeroed(layout) }.cast::<PidsResult>();
+        let results = tried(|| unsafe { alloc_zeroed(layout) }).cast::<PidsResult>();
         if results.is_null() {
-            handle_alloc_error(layout);
+            return None;
         }
-        let head = |row| PidsStack { head: results.wrapping_add(row * width) };
-        Extent { results, layout, stacks: (0..rows).map(head).collect() }
+        stacks.extend((0..rows).map(|row| PidsStack { head: results.wrapping_add(row * width) }));
+        Some(Extent { results, layout, stacks: stacks.into() })
     }
 }
 
@@ -51,6 +56,8 @@ pub struct Rows {
     pub len: usize,
     /// Their strings.
     pub arena: Arena,
+    /// The strings of all rows of a walk that has one row at a time.
+    pub kept: Arena,
     /// The task of each row.
     pub ids: Vec<u32>,
     /// What the caller gets and may sort: a copy of `all`, which ends with NULL.
@@ -59,13 +66,13 @@ pub struct Rows {
 
 impl Rows {
     /// Begins a fetch with about so many rows of so many items.
-    pub fn begin(&mut self, items: usize, expected: usize) {
+    pub fn begin(&mut self, items: usize, expected: usize) -> Result<(), Failed> {
         self.former.clear();
         self.arena.clear();
         self.ids.clear();
         self.len = 0;
         self.width = items + 1;
-        self.reserve(expected);
+        self.reserve(expected)
     }
 
     /// Gives up all rows, because the items change. Their memory stays until the next fetch.
@@ -76,35 +83,48 @@ impl Rows {
         self.len = 0;
     }
 
-    fn reserve(&mut self, rows: usize) {
+    fn reserve(&mut self, rows: usize) -> Result<(), Failed> {
+        let no_memory = |_| Failed::Memory;
         if let Some(lacking) = rows.checked_sub(self.all.len()).filter(|n| *n > 0) {
-            let mut extent = Extent::new(lacking.max(LEAST), self.width);
+            let lacking = lacking.max(LEAST);
+            grow(&mut self.all, lacking).map_err(no_memory)?;
+            grow(&mut self.extents, 1).map_err(no_memory)?;
+            let mut extent = Extent::new(lacking, self.width).ok_or(Failed::Memory)?;
             self.all.extend(extent.stacks.iter_mut().map(std::ptr::from_mut));
             self.extents.push(extent);
         }
+        let lacking = self.all.len() - self.ids.len();
+        grow(&mut self.ids, lacking).map_err(no_memory)?;
+        self.shown.clear();
+        grow(&mut self.shown, self.all.len() + 1).map_err(no_memory)
     }
 
     /// The results of the next row. It counts when [`keep`](Self::keep) is called.
-    pub fn next(&mut self) -> &mut [PidsResult] {
+    pub fn next(&mut self) -> Result<&mut [PidsResult], Failed> {
         if self.len == self.all.len() {
-            self.reserve(self.len + self.len / 4 + LEAST);
+            self.reserve(self.len + self.len / 4 + 1)?;
         }
         // SAFETY: the rows live as long as the extents, and each has this many results. Nobody else has a reference to
         // one of them, since callers have pointers only.
-        unsafe { std::slice::from_raw_parts_mut((*self.all[self.len]).head, self.width) }
+        Ok(unsafe { std::slice::from_raw_parts_mut((*self.all[self.len]).head, self.width) })
     }
 
     /// The arena and the next row at once.
-    pub fn next_with_arena(&mut self) -> (&mut [PidsResult], &mut Arena) {
-        let row = std::ptr::from_mut(self.next());
+    pub fn next_with_arena(&mut self) -> Result<(&mut [PidsResult], &mut Arena), Failed> {
+        let row = std::ptr::from_mut(self.next()?);
         // SAFETY: the row is not a part of the arena.
-        (unsafe { &mut *row }, &mut self.arena)
+        Ok((unsafe { &mut *row }, &mut self.arena))
     }
 
     /// Counts the next row, which is that of this task.
     pub fn keep(&mut self, id: u32) {
         self.ids.push(id);
         self.len += 1;
+    }
+
+    /// The first row.
+    pub fn first(&self) -> *mut PidsStack {
+        self.all[0]
     }
 
     /// Ends a fetch.

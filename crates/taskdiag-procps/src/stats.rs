@@ -9,6 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use taskdiag::Snapshot;
 
 use crate::item::Item;
+use crate::memory;
 use crate::real::real;
 
 /// What was counted.
@@ -81,6 +82,7 @@ pub fn passed(why: &str) {
 }
 
 extern "C" fn print() {
+    let _host = memory::host();
     let Some(c) = COUNTS.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
     let mut out = String::new();
     let mut say = |line: std::fmt::Arguments<'_>| {

@@ -173,14 +173,13 @@ pub fn in_one(out: &mut Vec<u8>, file: &[u8], separator: u8) -> usize {
     n
 }
 
-/// A file as text in which each part ends with NUL (`file2strvec`). The file is not empty.
-pub fn in_parts(out: &mut Vec<u8>, file: &[u8]) {
-    out.clear();
-    out.extend_from_slice(file);
-    if out.last() != Some(&0) {
-        out.push(0);
+/// A file as text in which each part ends with NUL (`file2strvec`). The file is not empty, and the list has room for one byte
+/// more.
+pub fn in_parts(file: &mut Vec<u8>) {
+    if file.last() != Some(&0) {
+        file.push(0);
     }
-    for b in out {
+    for b in file {
         if *b == b'\n' {
             *b = 0;
         }
@@ -189,10 +188,8 @@ pub fn in_parts(out: &mut Vec<u8>, file: &[u8]) {
 
 /// The same with odd bytes replaced, and with each part cut where the real library's buffer ends.
 pub fn in_escaped_parts(out: &mut Vec<u8>, file: &[u8], escape: Escape) {
-    let mut parts = Vec::new();
-    in_parts(&mut parts, file);
     out.clear();
-    for part in parts.strip_suffix(&[0]).unwrap_or(&parts).split(|b| *b == 0) {
+    for part in file.strip_suffix(&[0]).unwrap_or(file).split(|b| matches!(*b, 0 | b'\n')) {
         escape.append(out, part, BUFFER);
         out.push(0);
     }
@@ -295,7 +292,9 @@ mod tests {
     fn files_in_parts() {
         let parts = |file: &[u8]| {
             let mut out = Vec::new();
-            in_parts(&mut out, file);
+            out.clear();
+            out.extend_from_slice(file);
+            in_parts(&mut out);
             out
         };
         assert_eq!(parts(b"a\0b\0"), b"a\0b\0");

@@ -69,6 +69,11 @@ impl Kept {
         self.caller.user = !self.caller.user;
     }
 
+    /// The last answer.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.session.snapshot()
+    }
+
     /// Gives the last answer away.
     pub fn take(&mut self) -> Option<Snapshot> {
         self.session.take()

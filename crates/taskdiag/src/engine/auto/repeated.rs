@@ -69,6 +69,11 @@ impl Repeated {
         kept.refresh(request)
     }
 
+    /// The last answer, or `None` if the last request failed or there was none.
+    pub fn answer(&self) -> Option<&Snapshot> {
+        self.last.as_ref().or_else(|| self.kept.as_ref()?.2.snapshot())
+    }
+
     /// Give the last answer away, so that its memory is not kept either.
     fn take(&mut self) -> Option<Snapshot> {
         self.last.take().or_else(|| self.kept.as_mut()?.2.take())

@@ -1,0 +1,139 @@
+//! Runs an engine in a thread of its own, which can be left where it is.
+//!
+//! An engine allocates in many places, and in threads that it starts. Where an allocation fails, nothing can go on there, and
+//! nothing can be undone, since destructors of what is half made would not be safe. So each thread of the engine that gets no
+//! memory sleeps from then on, and the thread that waits for the engine returns without an answer. What the engine had stays
+//! where it is, and nobody looks at it again.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::memory;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Failed {
+    /// There is too little memory.
+    Memory,
+    /// A thread cannot be made.
+    Thread(io::Error),
+}
+
+/// That something has changed, for those who wait.
+static EVENT: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+
+fn event() -> MutexGuard<'static, ()> {
+    EVENT.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The stack of the thread, as large as that of any thread of an engine.
+const STACK: usize = 2 << 20;
+
+/// Runs this, and returns what it returns. All signals are blocked there, because handlers of the host expect its own threads.
+pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
+    if memory::is_short() {
+        return Err(Failed::Memory);
+    }
+    let place = Arc::new(Mutex::new(None));
+    let result = Arc::clone(&place);
+    let there = move || {
+        let done = catch_unwind(AssertUnwindSafe(work));
+        let _held = event();
+        *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+        EVENT.1.notify_all();
+    };
+    let before = block_signals();
+    let thread = thread::Builder::new().stack_size(STACK).spawn(there);
+    set_signals(&before);
+    let thread = thread.map_err(Failed::Thread)?;
+    let mut held = event();
+    loop {
+        if let Some(done) = place.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            drop(held);
+            // It ends at once, and then nothing is left of it.
+            let _ = thread.join();
+            return Ok(done.unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        if memory::is_short() {
+            return Err(Failed::Memory);
+        }
+        held = EVENT.1.wait(held).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Stops this thread, which got no memory, and tells those who wait for it.
+pub fn stop() -> ! {
+    {
+        let _held = event();
+        memory::set_short();
+        EVENT.1.notify_all();
+    }
+    loop {
+        // SAFETY: it takes nothing. It returns for a signal only.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Blocks all signals in this thread, and returns which were blocked before.
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: both sets are filled by the calls.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        before
+    }
+}
+
+fn set_signals(set: &libc::sigset_t) {
+    // SAFETY: the set is one that was blocked before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set, std::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// More than any address space has.
+    const TOO_MUCH: usize = 1 << 46;
+
+    /// In a process of its own, because nothing is answered after it.
+    #[test]
+    fn an_engine_without_memory_is_left_where_it_is() {
+        const CHILD: &str = "TASKDIAG_TEST_WITHOUT_MEMORY";
+        if std::env::var_os(CHILD).is_none() {
+            let mut child = Command::new(std::env::current_exe().expect("it is known"));
+            let name = "guard::tests::an_engine_without_memory_is_left_where_it_is";
+            let out = child.args(["--exact", name]).env(CHILD, "1").output().expect("it runs");
+            assert_eq!(out.status.code(), Some(7), "{out:?}");
+            return;
+        }
+        let _host = memory::host();
+        assert_eq!(run(|| 7).ok(), Some(7));
+        let in_thread = run(|| {
+            thread::scope(|s| s.spawn(|| Vec::<u8>::with_capacity(TOO_MUCH).len()).join().ok())
+        });
+        assert!(matches!(in_thread, Err(Failed::Memory)) && memory::is_short());
+        assert!(matches!(run(|| 7), Err(Failed::Memory)));
+        std::process::exit(7);
+    }
+
+    #[test]
+    fn a_panic_arrives_and_signals_are_as_before() {
+        let _host = memory::host();
+        let ran = catch_unwind(|| run(|| std::panic::resume_unwind(Box::new("this"))));
+        let panic = ran.map(|r: Result<(), Failed>| r.is_ok()).expect_err("it arrives");
+        assert_eq!(panic.downcast_ref(), Some(&"this"));
+        // SAFETY: the sets are filled by the calls.
+        let is_blocked = unsafe {
+            let mut now: libc::sigset_t = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &mut now);
+            libc::sigismember(&now, libc::SIGTERM)
+        };
+        assert_eq!(is_blocked, 0);
+    }
+}

@@ -1,0 +1,287 @@
+//! Memory for a library that must not end its host.
+//!
+//! Rust ends the process where an allocation fails. Here a failure makes the real library answer instead, which needs much less
+//! memory. There are three kinds of allocation:
+//!
+//! - What an engine does runs in a thread of its own (see `guard`). Where an allocation fails there, that thread and the other
+//!   threads of the engine stop for good, so that nothing goes on with what it does not have, and the caller gets to know.
+//! - What can be large in the threads of the host is allocated with `tried`, and may fail.
+//! - All the rest in these threads is small. It comes from a reserve, and the caller looks at [`is_short`] for each row.
+//!
+//! After a failure, all calls are passed to the real library.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::{Cell, UnsafeCell};
+use std::collections::TryReserveError;
+use std::num::NonZero;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::guard;
+
+/// The allocator of this library. The host has another one.
+struct Memory;
+
+#[global_allocator]
+static MEMORY: Memory = Memory;
+
+/// What an allocation that fails belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// An engine.
+    Engine,
+    /// A call of the host.
+    Host,
+    /// A call of the host that can do without this memory.
+    Tried,
+}
+
+thread_local! {
+    /// The threads of an engine do not say what they are.
+    static PLACE: Cell<Place> = const { Cell::new(Place::Engine) };
+}
+
+/// Was there too little memory?
+static IS_SHORT: AtomicBool = AtomicBool::new(false);
+
+/// Was there too little memory for anything in this process, or for the threads of an engine?
+pub fn is_short() -> bool {
+    IS_SHORT.load(Ordering::Acquire)
+}
+
+/// Says that there was too little memory.
+pub fn set_short() {
+    IS_SHORT.store(true, Ordering::Release);
+}
+
+/// As long as it lives, this thread is in a call of the host.
+pub struct InPlace(Place);
+
+impl Drop for InPlace {
+    fn drop(&mut self) {
+        PLACE.set(self.0);
+    }
+}
+
+/// Says that this thread is in a call of the host. Each function that the host calls begins with it.
+#[must_use]
+pub fn host() -> InPlace {
+    InPlace(PLACE.replace(Place::Host))
+}
+
+/// Runs what may fail for want of memory, and returns an error then.
+pub fn tried<T>(f: impl FnOnce() -> T) -> T {
+    let _place = InPlace(PLACE.replace(Place::Tried));
+    f()
+}
+
+/// Makes room for this many entries more, if there is memory.
+pub fn grow<T>(list: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> {
+    if list.capacity() - list.len() >= more {
+        return Ok(());
+    }
+    tried(|| list.try_reserve(more))
+}
+
+/// The size of the reserve. The largest values that are made in one piece are the supplementary groups of a task, of which
+/// there are at most 65,536. Nothing is in its pages until they are used.
+const RESERVE: usize = 1 << 20;
+
+#[repr(align(4096))]
+struct Reserve(UnsafeCell<[u8; RESERVE]>);
+
+// SAFETY: it is only handed out in pieces, each to one caller.
+unsafe impl Sync for Reserve {}
+
+static RESERVED: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
+/// How many bytes of it were handed out.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+fn reserve() -> *mut u8 {
+    RESERVED.0.get().cast()
+}
+
+fn is_reserve(at: *mut u8) -> bool {
+    (reserve() as usize..reserve() as usize + RESERVE).contains(&(at as usize))
+}
+
+/// A piece of the reserve. It is never given back: when the first one is handed out, this library stops its work in this process.
+fn piece(layout: Layout) -> *mut u8 {
+    let end = |taken: usize| {
+        let begin = taken.next_multiple_of(layout.align());
+        (layout.align() <= 4096).then(|| begin.checked_add(layout.size()))?
+    };
+    let fits = |taken: usize| end(taken).filter(|end| *end <= RESERVE);
+    match TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+        // SAFETY: it is inside of the reserve.
+        Ok(taken) => unsafe { reserve().add(taken.next_multiple_of(layout.align())) },
+        Err(_) => null_mut(),
+    }
+}
+
+/// What an allocation gets that failed.
+#[cold]
+fn failed(layout: Layout) -> *mut u8 {
+    match PLACE.get() {
+        Place::Tried => null_mut(),
+        Place::Host => {
+            set_short();
+            piece(layout)
+        }
+        Place::Engine => guard::stop(),
+    }
+}
+
+// SAFETY: memory is that of the system, or a piece of the reserve that nobody else has.
+unsafe impl GlobalAlloc for Memory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the rules.
+        let at = unsafe { System.alloc(layout) };
+        if at.is_null() { failed(layout) } else { at }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the rules.
+        let at = unsafe { System.alloc_zeroed(layout) };
+        // Each piece of the reserve is handed out once, and is all zeroes until then.
+        if at.is_null() { failed(layout) } else { at }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        if !is_reserve(at) {
+            // SAFETY: the system made it.
+            unsafe { System.dealloc(at, layout) };
+        }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let is_ours = is_reserve(at);
+        if !is_ours {
+            // SAFETY: the system made it, and the caller keeps the rules.
+            let to = unsafe { System.realloc(at, layout, size) };
+            if !to.is_null() {
+                return to;
+            }
+        }
+        // SAFETY: the caller has looked at the size.
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        let to = failed(new);
+        if !to.is_null() {
+            // SAFETY: both have as many bytes, and one was handed out just now.
+            unsafe { to.copy_from_nonoverlapping(at, layout.size().min(size)) };
+            if !is_ours {
+                // SAFETY: the system made it, and a call that failed has left it as it was.
+                unsafe { System.dealloc(at, layout) };
+            }
+        }
+        to
+    }
+}
+
+/// What an engine may need besides the tasks: its tables and the stacks of its threads.
+const NEEDED: usize = 32 << 20;
+/// How much of the address space the C library takes for each thread that allocates, and does not give back (`HEAP_MAX_SIZE`).
+const NEEDED_PER_THREAD: usize = 64 << 20;
+/// The most threads that an engine has besides the one that it runs in.
+const MOST_THREADS: usize = 8;
+/// What each task may need, in the answer of an engine, while that grows, and in the rows.
+const NEEDED_PER_TASK: usize = 4096;
+
+/// May this process have only so much memory, by a limit of its own?
+fn is_limited() -> bool {
+    let has_limit = |which| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: there is room for the answer.
+        let said = unsafe { libc::getrlimit(which, &mut limit) };
+        said != 0 || limit.rlim_cur != libc::RLIM_INFINITY
+    };
+    has_limit(libc::RLIMIT_AS) || has_limit(libc::RLIMIT_DATA)
+}
+
+/// How much memory is kept for the real library, where it is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is no limit.
+    Free,
+    /// There is a limit, and enough memory below it. Nothing is to be kept from one call to the next.
+    Limited,
+    /// There may be too little.
+    TooLittle,
+}
+
+/// Looks whether an answer about all tasks has room below the limits of this process, before any of it is used, so that the
+/// real library gets all that it would have had.
+pub fn room() -> Room {
+    if !is_limited() {
+        return Room::Free;
+    }
+    let cpus = std::thread::available_parallelism().map_or(MOST_THREADS, NonZero::get);
+    let bytes = NEEDED
+        + NEEDED_PER_TASK * tasks().unwrap_or(1 << 16)
+        + NEEDED_PER_THREAD * (1 + cpus.min(MOST_THREADS));
+    // SAFETY: new memory, which nobody has but this function.
+    unsafe {
+        let at = libc::mmap(
+            null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        );
+        if at == libc::MAP_FAILED {
+            return Room::TooLittle;
+        }
+        libc::munmap(at, bytes);
+    }
+    Room::Limited
+}
+
+/// How many tasks there are, from /proc/loadavg.
+fn tasks() -> Option<usize> {
+    let mut text = [0; 128];
+    // SAFETY: the name is a string, the buffer has as many bytes, and the descriptor is closed.
+    let n = unsafe {
+        let fd = libc::open(c"/proc/loadavg".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if fd < 0 {
+            return None;
+        }
+        let n = libc::read(fd, text.as_mut_ptr().cast(), text.len());
+        libc::close(fd);
+        usize::try_from(n).ok()?
+    };
+    let word = std::str::from_utf8(&text[..n]).ok()?.split(' ').nth(3)?;
+    word.split_once('/')?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than any address space has.
+    const TOO_MUCH: usize = 1 << 60;
+
+    #[test]
+    fn what_is_tried_fails_and_nothing_else_happens() {
+        let _host = host();
+        assert!(grow(&mut Vec::<u8>::new(), TOO_MUCH).is_err());
+        assert!(grow(&mut Vec::<u8>::new(), 10).is_ok());
+    }
+
+    #[test]
+    fn pieces_of_the_reserve_are_apart_and_end() {
+        let layout = |size, align| Layout::from_size_align(size, align).expect("a layout");
+        let mut end = 0;
+        for (size, align) in [(1, 1), (100, 8), (3, 1), (10, 64), (4096, 4096)] {
+            let at = piece(layout(size, align)) as usize;
+            assert!(at % align == 0 && at >= end && is_reserve(at as *mut u8));
+            end = at + size;
+        }
+        assert!(piece(layout(RESERVE, 1)).is_null() && piece(layout(1, 8192)).is_null());
+    }
+
+    #[test]
+    fn tasks_are_counted() {
+        assert!(tasks().expect("/proc/loadavg is there") > 1);
+    }
+}

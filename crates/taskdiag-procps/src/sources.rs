@@ -1,0 +1,74 @@
+//! What the engines are asked for, and what they answered.
+
+use taskdiag::{Choice, Error, Repeated, Request, Snapshot};
+
+use crate::context::Refused;
+use crate::guard::{self, Failed};
+use crate::plan::Plan;
+use crate::real::Version;
+
+/// The requests of one kind of call: about processes, and about threads.
+#[derive(Default)]
+pub struct Sources([Pair; 2]);
+
+/// A request about the tasks of a list, and one about their processes besides.
+#[derive(Default)]
+struct Pair {
+    tasks: Repeated,
+    processes: Repeated,
+    has_processes: bool,
+}
+
+impl Pair {
+    fn ask(
+        &mut self,
+        tasks: &Request,
+        processes: Option<&Request>,
+        finds: bool,
+    ) -> Result<(), Error> {
+        // A table for finding tasks is made at the first search, and it may be large.
+        let snapshot = self.tasks.ask(tasks, Choice::Auto)?;
+        if finds {
+            snapshot.task(1);
+        }
+        self.has_processes = processes.is_some();
+        if let Some(request) = processes {
+            self.processes.ask(request, Choice::Auto)?.task(1);
+        }
+        Ok(())
+    }
+}
+
+impl Sources {
+    /// Asks for what is planned. `finds`: tasks will be looked up by their ids.
+    pub fn ask(
+        &mut self,
+        plan: &Plan,
+        threads: bool,
+        version: Version,
+        finds: bool,
+    ) -> Result<(), Refused> {
+        let tasks = plan.request(threads);
+        let processes = plan.processes(threads, version);
+        let place = &mut self.0[usize::from(threads)];
+        let mut pair = std::mem::take(place);
+        let (pair, asked) = guard::run(move || {
+            let asked = pair.ask(&tasks, processes.as_ref(), finds);
+            (pair, asked)
+        })?;
+        *place = pair;
+        Ok(asked?)
+    }
+
+    /// The answers about the tasks, and about their processes.
+    pub fn answers(&self, threads: bool) -> Result<(&Snapshot, Option<&Snapshot>), Refused> {
+        let pair = &self.0[usize::from(threads)];
+        let none = || Refused::Failed(Failed::Memory);
+        let tasks = pair.tasks.answer().ok_or_else(none)?;
+        let processes = match pair.has_processes {
+            true => Some(pair.processes.answer().ok_or_else(none)?),
+            false => None,
+        };
+        Ok((tasks, processes))
+    }
+}
