@@ -40,7 +40,9 @@ impl Room {
     /// user id of the task; it is only asked for if the text is so long that it matters.
     pub(crate) fn take(&self, len: usize, uid: impl FnOnce() -> u32) -> usize {
         let mut want = len.min(self.most()) as u64;
-        if want <= u64::from(TEXT_LEAST) {
+        // Users are not told apart as long as there is much room, since it takes a file of /proc to know the user.
+        let is_roomy = self.used.load(Ordering::Relaxed) + want < self.limits.all_text_bytes / 8;
+        if is_roomy || want <= u64::from(TEXT_LEAST) {
             self.used.fetch_add(want, Ordering::Relaxed);
             return want as usize;
         }
@@ -152,6 +154,20 @@ mod tests {
         // What is used up leaves something for what comes later.
         let mut used_up = Several::new(ByteLimits::LIST, 1, 1 << 40);
         assert_eq!(used_up.next(ByteLimits::LIST).all_text_bytes, 4 << 20);
+    }
+
+    #[test]
+    fn no_user_is_asked_for_while_there_is_much_room() {
+        let room = room();
+        for _ in 0..31 {
+            assert_eq!(room.take(128 << 10, || unreachable!()), 128 << 10);
+        }
+        let mut is_asked = false;
+        room.take(128 << 10, || {
+            is_asked = true;
+            0
+        });
+        assert!(is_asked);
     }
 
     #[test]
