@@ -12,8 +12,10 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,6 +150,38 @@ static void unmounted(int argc, char **argv)
 	hold();
 }
 
+/* copied-mounts DIR: in a copy of our mount namespace, a file on a file system that is mounted below DIR. */
+static void copied_mounts(int argc, char **argv)
+{
+	char *below = in_dir(directory(argc, argv), "below");
+
+	must(mkdir(below, 0755));
+	if (mount("mktask", below, "tmpfs", 0, NULL))
+		skip("mount of tmpfs: %m");
+	clean_umount(below);
+	must(unshare(CLONE_NEWNS));
+	must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	fact("file", "%d", opened(below, "file"));
+	ids();
+	hold();
+}
+
+/* bound DIR: a unix socket that was bound to a file in DIR by a relative path. */
+static void bound(int argc, char **argv)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX, .sun_path = "sock" };
+	int fd = must(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+
+	close(opened(directory(argc, argv), "elsewhere"));
+	must(chdir(directory(argc, argv)));
+	must(bind(fd, (struct sockaddr *)&sun, sizeof(sun)));
+	must(listen(fd, 1));
+	must(chdir("/"));
+	fact("socket", "%d", fd);
+	ids();
+	hold();
+}
+
 static void *wanderer(void *dir)
 {
 	must(unshare(CLONE_FS));
@@ -183,6 +217,8 @@ const struct state link_states[] = {
 	{ "locks", locks, "DIRECTORY: a lock of each kind" },
 	{ "elsewhere-dir", elsewhere_dir, "DIRECTORY: in a mount namespace with another file system there" },
 	{ "unmounted", unmounted, "DIRECTORY: a file on a file system that is mounted nowhere" },
+	{ "copied-mounts", copied_mounts, "DIRECTORY: a file below it in a copy of our mount namespace" },
+	{ "bound", bound, "DIRECTORY: a socket bound by a relative path" },
 	{ "wanderer", wandering, "DIRECTORY [dead]: a thread with a working directory of its own" },
 	{ 0 }
 };

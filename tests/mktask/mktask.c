@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/swap.h>
 #include <sys/wait.h>
@@ -36,6 +37,7 @@ static struct shared {
 	unsigned int len;
 	char rmdir[4][512];
 	char swap[512];
+	char mounted[512];
 	char text[TEXT];
 } *shared;
 
@@ -216,6 +218,11 @@ void clean_rmdir(const char *path)
 	die("too many directories to clean");
 }
 
+void clean_umount(const char *path)
+{
+	snprintf(shared->mounted, sizeof(shared->mounted), "%s", path);
+}
+
 void clean_swap(const char *path)
 {
 	snprintf(shared->swap, sizeof(shared->swap), "%s", path);
@@ -332,6 +339,8 @@ static void clean_up(pid_t subject)
 	for (int i = 0; i < 4 && shared->rmdir[i][0]; i++)
 		for (int n = 0; n < 2000 && rmdir(shared->rmdir[i]) && errno == EBUSY; n++)
 			usleep(1000);
+	if (shared->mounted[0])
+		umount2(shared->mounted, MNT_DETACH);
 	if (shared->swap[0]) {
 		swapoff(shared->swap);
 		unlink(shared->swap);

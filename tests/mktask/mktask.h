@@ -49,6 +49,7 @@ _Noreturn void exec_again(const char *exe, char **argv, const char *what);
 void await_state(int pid, int tid, char state);
 void clean_rmdir(const char *path);	/* when all is over */
 void clean_swap(const char *path);
+void clean_umount(const char *path);
 long long now_ns(int clock);
 void burn_ns(int clock, long long ns);	/* until the CPU clock says so */
 long arg_number(int argc, char **argv, int i, long otherwise);

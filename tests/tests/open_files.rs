@@ -157,3 +157,89 @@ fn a_lock_is_that_of_the_descriptor() {
         }
     }
 }
+
+/// Whether a selection of places finds the process, and by which rows.
+fn labels(engine: &str, pid: u32, args: &[&str]) -> Vec<String> {
+    let rows = rows(engine, pid, &[args, &["-o", "fdnum,fd"]].concat());
+    // Those from 200 on are mktask's own.
+    let rows = rows.iter().filter(|r| r["fdnum"].as_u64().is_none_or(|fd| fd < 200));
+    let label =
+        |r: &Value| r["fd"].as_str().expect("text").trim_end_matches(['r', 'w', 'u']).to_owned();
+    rows.map(label).collect()
+}
+
+#[test]
+fn a_path_of_another_mount_namespace_is_another_file() {
+    let (_dir, path) = dir();
+    let at = format!("{path}/at");
+    std::fs::create_dir(&at).expect("made");
+    std::fs::write(format!("{at}/file"), "ours").expect("written");
+    let Some(m) = start(&["elsewhere-dir", &at]) else { return };
+    let file = format!("{at}/file");
+    for engine in engines() {
+        for args in [&["+D", &path][..], &["+D", &at], &["+d", &at], &[&at], &[&file]] {
+            let found = labels(engine, m.pid(), args);
+            assert!(found.is_empty(), "{engine}: {args:?}: {found:?}");
+        }
+        // From its own root, it is.
+        let inside = format!("/proc/{}/root{at}/file", m.pid());
+        let found = labels(engine, m.pid(), &[&inside]);
+        assert_eq!(found, ["mem", m.text("file")], "{engine}");
+    }
+}
+
+#[test]
+fn a_file_system_that_was_unmounted_has_no_path() {
+    let (_dir, path) = dir();
+    let at = format!("{path}/at");
+    std::fs::create_dir(&at).expect("made");
+    let Some(m) = start(&["unmounted", &at]) else { return };
+    for engine in engines() {
+        for args in [&["+D", &path][..], &["+d", &at], &[&at]] {
+            let found = labels(engine, m.pid(), args);
+            assert!(found.is_empty(), "{engine}: {args:?}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_our_mounts_leads_to_the_same_files() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["copied-mounts", &path]) else { return };
+    for engine in engines() {
+        // The file lies on a file system that is mounted below the directory, in both namespaces.
+        let found = labels(engine, m.pid(), &["+D", &path]);
+        assert_eq!(found, [m.text("file")], "{engine}");
+    }
+}
+
+#[test]
+fn a_working_directory_of_a_thread_is_found() {
+    for dead in [&[][..], &["dead"]] {
+        let (_dir, path) = dir();
+        let Some(m) = start(&[&["wanderer", &path][..], dead].concat()) else { continue };
+        for engine in engines() {
+            for args in [&["-d", "cwd", &path][..], &["-d", "cwd", "+D", &path], &[&path]] {
+                let found = labels(engine, m.pid(), args);
+                assert_eq!(found, ["cwd"], "{engine}: {dead:?}: {args:?}");
+            }
+            let all = labels(engine, m.pid(), &["-d", "cwd"]);
+            assert_eq!(all, ["cwd", "cwd"], "{engine}: {dead:?}: that of the process, too");
+        }
+    }
+}
+
+#[test]
+fn a_socket_bound_by_a_relative_path_is_found_by_its_file() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["bound", &path]) else { return };
+    let socket = format!("{path}/sock");
+    for engine in engines() {
+        for args in [&[&socket[..]][..], &["+d", &path], &["+D", &path]] {
+            let found = labels(engine, m.pid(), args);
+            assert_eq!(found, [m.text("socket")], "{engine}: {args:?}");
+        }
+        let other = labels(engine, m.pid(), &[&format!("{path}/elsewhere")]);
+        assert!(other.is_empty(), "{engine}: {other:?}");
+    }
+}

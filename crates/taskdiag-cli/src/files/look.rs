@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FileType, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use crate::aside::Child;
@@ -43,8 +43,12 @@ pub struct Seen {
     pub file: Option<(u32, u64)>,
     /// The device of what is mounted there, or that it is.
     pub mounted: Option<u32>,
-    /// Is its device that of open files there?
-    pub is_exact: bool,
+    /// The mount that it is on.
+    pub mnt_id: Option<u32>,
+    /// Is it the root of a mount?
+    pub is_mount_root: bool,
+    /// Is it a block device?
+    pub is_block: bool,
     /// Inodes of what is in it.
     pub entries: HashSet<u64>,
     /// Are these all? `None`: it was not said to the end.
@@ -55,7 +59,9 @@ pub struct Seen {
 const FILE: u8 = b'F';
 const MOUNTED: u8 = b'M';
 const PATH: u8 = b'P';
-const EXACT: u8 = b'X';
+const MOUNT: u8 = b'I';
+const MOUNT_ROOT: u8 = b'R';
+const BLOCK: u8 = b'B';
 const ENTRIES: u8 = b'E';
 const END: u8 = b'A';
 
@@ -80,7 +86,9 @@ impl Seen {
                 FILE if len == 12 => seen.file = u32_of(&bytes[..4]).zip(u64_of(&bytes[4..])),
                 MOUNTED => seen.mounted = u32_of(bytes),
                 PATH => seen.path = OsString::from_vec(bytes.to_vec()).into(),
-                EXACT => seen.is_exact = true,
+                MOUNT => seen.mnt_id = u32_of(bytes),
+                MOUNT_ROOT => seen.is_mount_root = true,
+                BLOCK => seen.is_block = true,
                 ENTRIES => seen.entries.extend(bytes.chunks_exact(8).filter_map(u64_of)),
                 END => seen.is_whole = Some(bytes == [1]),
                 _ => break,
@@ -103,6 +111,9 @@ struct Identity {
     ino: u64,
     rdev: u64,
     kind: FileType,
+    /// Not on kernels before 5.8.
+    mnt_id: Option<u32>,
+    is_mount_root: bool,
 }
 
 impl Identity {
@@ -110,12 +121,20 @@ impl Identity {
     fn of(path: &Path, follow: bool) -> io::Result<Identity> {
         let mut flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         flags.set(AtFlags::SYMLINK_NOFOLLOW, !follow);
-        match rustix::fs::statx(CWD, path, flags, StatxFlags::TYPE | StatxFlags::INO) {
+        match rustix::fs::statx(
+            CWD,
+            path,
+            flags,
+            StatxFlags::TYPE | StatxFlags::INO | StatxFlags::MNT_ID,
+        ) {
             Ok(s) => Ok(Identity {
                 dev: rustix::fs::makedev(s.stx_dev_major, s.stx_dev_minor),
                 ino: s.stx_ino,
                 rdev: rustix::fs::makedev(s.stx_rdev_major, s.stx_rdev_minor),
                 kind: FileType::from_raw_mode(s.stx_mode.into()),
+                mnt_id: (s.stx_mask & StatxFlags::MNT_ID.bits() != 0)
+                    .then_some(s.stx_mnt_id as u32),
+                is_mount_root: s.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
             }),
             // A filter that knows no statx().
             Err(Errno::NOSYS | Errno::PERM) => {
@@ -125,6 +144,8 @@ impl Identity {
                     ino: meta.ino(),
                     rdev: meta.rdev(),
                     kind: FileType::from_raw_mode(meta.mode()),
+                    mnt_id: None,
+                    is_mount_root: false,
                 })
             }
             Err(e) => Err(e.into()),
@@ -147,8 +168,16 @@ pub fn at(path: &Path, reach: Reach, to: &mut Child) -> io::Result<()> {
     let whole = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
     let whole = whole.unwrap_or_else(|_| path.to_path_buf());
     say(to, PATH, whole.as_os_str().as_bytes())?;
-    if file.as_ref().is_some_and(|f| is_device_of_mount(&whole, f.dev)) {
-        say(to, EXACT, &[])?;
+    if let Some(file) = &file {
+        if let Some(id) = file.mnt_id {
+            say(to, MOUNT, &id.to_ne_bytes())?;
+        }
+        if file.is_mount_root {
+            say(to, MOUNT_ROOT, &[])?;
+        }
+        if file.kind == FileType::BlockDevice {
+            say(to, BLOCK, &[])?;
+        }
     }
     let mut is_whole = true;
     if let (Some(file), Reach::Directory | Reach::Below) = (&file, reach) {
@@ -169,20 +198,6 @@ fn mounted(path: &Path, file: &Identity) -> Option<u64> {
         }
         _ => None,
     }
-}
-
-/// Is this the device of the file system that is mounted there, which open files have?
-fn is_device_of_mount(path: &Path, dev: u64) -> bool {
-    let mount = || {
-        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-        let s = rustix::fs::statx(CWD, path, flags, StatxFlags::MNT_ID).ok()?;
-        let id = s.stx_mnt_id.to_string();
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let mut lines = mounts.lines().map(|l| l.split(' '));
-        lines.find_map(|mut l| (l.next()? == id).then(|| l.nth(1).map(str::to_owned))?)
-    };
-    let own = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
-    mount().is_some_and(|m| m == own)
 }
 
 /// Say the inodes of what is in a directory, or below it; are these all?

@@ -5,6 +5,7 @@ pub mod inet;
 pub mod letters;
 mod look;
 pub mod lsof;
+mod mounts;
 pub mod place;
 pub mod select;
 
@@ -194,7 +195,8 @@ fn query(args: &FilesArgs) -> Query {
     query.groups = query.groups - lacking(args.table.source.engine, query.groups);
     query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
     // lsof lists no files of threads.
-    query.threads = query.groups.has(Group::Fd) && args.strict.is_none();
+    query.threads =
+        (query.groups.has(Group::Fd) || query.groups.has(Group::Paths)) && args.strict.is_none();
     let (tasks, files) = (Arc::new(select.clone()), Arc::new(select.clone()));
     query.tasks = Some(Arc::new(move |row| tasks.may_match(row)));
     query.keep = Some(Arc::new(move |row| match row.part {

@@ -3,32 +3,46 @@
 //! A file that is there is known by device and inode, whatever paths lead to it; one of another inode that
 //! has, or had, its path is not it. Of a directory all entries are known that way, as in lsof: links are
 //! not followed, and what is mounted below is not entered. What was opened by a path in it counts, too, also
-//! where it is deleted by now, and where it is of another file system.
+//! where it is deleted by now, and where it is of another file system, but only through a mount of ours: a
+//! container has other files at the same paths.
 
-use std::collections::HashSet;
-use std::os::unix::ffi::OsStringExt;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
-use taskdiag::files::OpenFile;
+use taskdiag::files::{self, OpenFile};
+use taskdiag::wire::{Entry, Socket};
 
 use super::look::{self, Reach, Seen};
+use super::mounts::{self, Mount, Mounts};
 use crate::aside;
 use crate::exit::{say, shown};
 
 /// A place in the directory tree, and what counts as open there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Place {
     path: Vec<u8>,
     reach: Reach,
     /// Device of its file system, and inode, where it could be looked at.
     file: Option<(u32, u64)>,
-    /// All on this file system: a mount point, or a device that is mounted.
-    mounted: Option<u32>,
+    /// All on the file system with these devices: a mount point, or a device that is mounted. A btrfs has one in stat(2) and
+    /// another one in /proc/PID/maps.
+    mounted: Vec<u32>,
+    /// All on this mount, which shows a directory of a file system that is also mounted elsewhere.
+    bound: Option<u32>,
     /// Inodes of what is in it, on the same file system.
     entries: HashSet<u64>,
-    /// Open files have the same device and inode. Not where a file system is made of others (overlay), or
-    /// has several devices (btrfs).
-    is_exact: bool,
+    /// The device of the file system, where open files have that instead of the one of stat(2): on one that is made of
+    /// others (overlay), or has several devices (btrfs).
+    inexact: Option<u32>,
+    /// The mount that it is on.
+    mount: Option<Mount>,
+    /// `None`: paths are those of another machine, or no mounts are known.
+    mounts: Option<Arc<Mounts>>,
+    /// Device and inode of the files that unix sockets are bound to, by the inode of the socket.
+    sockets: Arc<OnceLock<HashMap<u64, (u32, u32)>>>,
     /// Why not all of this is known.
     silent: Option<String>,
     /// Only by device and inode where it is there, as lsof does it.
@@ -74,8 +88,35 @@ impl Place {
         while path.len() > 1 && path.ends_with(b"/") {
             path.pop();
         }
-        let Seen { file, mounted, is_exact, entries, .. } = seen;
-        Place { path, reach, file, mounted, entries, is_exact, silent, strict: false }
+        let mounts = if look { Mounts::ours() } else { None };
+        let mount = mounts.as_ref().zip(seen.mnt_id).and_then(|(m, id)| m.get(id)).cloned();
+        let of_mount = mount.as_ref().map(|m| m.dev);
+        let Seen { file, mounted, entries, .. } = seen;
+        let inexact = of_mount.filter(|dev| file.is_some_and(|f| f.0 != *dev));
+        let mut all: Vec<u32> = mounted.into_iter().collect();
+        match (&mounts, seen.is_block) {
+            (Some(mounts), true) => {
+                all.extend(mounts.devices_of(Path::new(OsStr::from_bytes(&path))));
+            }
+            _ if mounted.is_some() => all.extend(of_mount),
+            _ => {}
+        }
+        let bound =
+            seen.mnt_id.filter(|_| reach == Reach::File && seen.is_mount_root && all.is_empty());
+        Place {
+            path,
+            reach,
+            file,
+            mounted: all,
+            bound,
+            entries,
+            inexact,
+            mount,
+            mounts: mounts.map(Arc::new),
+            sockets: Arc::default(),
+            silent,
+            strict: false,
+        }
     }
     /// Knows files by device and inode only, if it is there.
     pub fn be_strict(&mut self) {
@@ -83,8 +124,8 @@ impl Place {
     }
     /// Are it and all that counts as open there among these files?
     pub fn is_found_in(&self, seen: &HashSet<(u32, u64)>) -> bool {
-        if let Some(dev) = self.mounted {
-            return seen.iter().any(|(d, _)| *d == dev);
+        if !self.mounted.is_empty() {
+            return seen.iter().any(|(d, _)| self.mounted.contains(d));
         }
         self.file.is_some_and(|(dev, inode)| {
             seen.contains(&(dev, inode)) && self.entries.iter().all(|e| seen.contains(&(dev, *e)))
@@ -100,27 +141,86 @@ impl Place {
     }
     /// Is this file one of them?
     pub fn holds(&self, f: &OpenFile<'_>) -> bool {
-        let dev = f.dev();
-        if self.mounted.is_some() && dev == self.mounted {
+        if self.is_on_mounted(f) {
             return true;
         }
-        let key = dev.zip(f.inode());
-        if let (Some(file), Some(key)) = (self.file, key) {
-            if key == file || (key.0 == file.0 && self.entries.contains(&key.1)) {
-                return true;
-            }
+        let key = f.dev().zip(f.inode());
+        if key.is_some_and(|key| self.is_one_of(f, key)) {
+            return true;
         }
-        if let Some(name) = f.socket().and_then(|s| s.name()).filter(|n| *n != 0) {
-            return f.owner.row.view.name(name).is_some_and(|n| self.holds_path(&n.data));
+        if let Some(socket) = f.socket() {
+            return self.holds_socket(f, &socket);
         }
         if self.strict && self.file.is_some() {
             return false;
         }
         // What is at this path now is another file.
-        let is_other = self.file.is_some() && (f.is_deleted() || (self.is_exact && key.is_some()));
+        let is_known = self.inexact.is_none() && self.mount.is_some() && key.is_some();
+        let is_other = self.file.is_some() && (f.has_mark() || is_known);
         f.path.is_some_and(|p| {
-            !(is_other && p.bytes == self.path.as_slice()) && self.holds_path(p.bytes)
+            !(is_other && p.bytes == self.path.as_slice())
+                && self.holds_path(p.bytes)
+                && self.leads_here(f)
         })
+    }
+    /// Is it on the file system or the mount that this stands for?
+    fn is_on_mounted(&self, f: &OpenFile<'_>) -> bool {
+        if self.bound.is_some() && f.mnt_id() == self.bound {
+            return true;
+        }
+        let Some(dev) = f.dev().filter(|_| !self.mounted.is_empty()) else { return false };
+        // A device without a major number may be one of several that a file system has.
+        let is_anonymous = dev >> 8 & 0xfff == 0;
+        let of_mount = || {
+            let mount = self.mounts.as_ref()?.of_process(f.owner.row.view.tgid(), f.mnt_id()?)?;
+            Some(self.mounted.contains(&mount.dev))
+        };
+        self.mounted.contains(&dev) || is_anonymous && of_mount().unwrap_or(false)
+    }
+    /// Is it the file, or one in the directory, by device and inode?
+    fn is_one_of(&self, f: &OpenFile<'_>, key: (u32, u64)) -> bool {
+        let Some(file) = self.file else { return false };
+        let is = |(dev, inode)| dev == file.0 && (inode == file.1 || self.entries.contains(&inode));
+        if Some(key.0) == self.inexact {
+            // Subvolumes of a btrfs number their inodes each on its own, so stat(2) is asked which file it is.
+            return is((file.0, key.1)) && mounts::identity(f).is_some_and(is);
+        }
+        is(key)
+    }
+    /// Is it bound to a file that counts? The path that it was bound by may be relative, or of another mount namespace.
+    fn holds_socket(&self, f: &OpenFile<'_>, socket: &Entry<'_, Socket>) -> bool {
+        if let (Some(file), Some(_)) = (self.file, &self.mounts) {
+            let bound = self.sockets.get_or_init(|| {
+                let all = files::bound_sockets().unwrap_or_default();
+                all.into_iter().map(|s| (s.socket, (s.dev, s.inode))).collect()
+            });
+            if let Some((dev, inode)) = socket.inode().and_then(|i| bound.get(&i)) {
+                let is = |n: &u64| *n as u32 == *inode;
+                let is_dev = *dev == file.0 || Some(*dev) == self.inexact;
+                return is_dev && (is(&file.1) || self.entries.iter().any(is));
+            }
+        }
+        let name = socket.name().filter(|n| *n != 0).and_then(|n| f.owner.row.view.name(n));
+        name.is_some_and(|n| self.holds_path(&n.data)) && self.has_our_root(f)
+    }
+    /// Does the path of this file lead to what we have there?
+    fn leads_here(&self, f: &OpenFile<'_>) -> bool {
+        let Some(mounts) = &self.mounts else { return true };
+        // Kernels before 5.8 do not tell the mount of all files.
+        let Some(id) = f.mnt_id() else { return true };
+        let Some(mount) = mounts.shared(f.owner.row.view.tgid(), id) else { return false };
+        // Another mount than that of the place must be mounted in it, or the place is mounted over the file.
+        let is_same = |own: &Mount| own.is_at_same_place(&mount);
+        self.mount.as_ref().is_none_or(is_same) || mount.is_below(&self.path)
+    }
+    /// Is its process in our mount namespace, where its paths are ours? A socket does not tell its mount.
+    fn has_our_root(&self, f: &OpenFile<'_>) -> bool {
+        if self.mounts.is_none() {
+            return true;
+        }
+        let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+        let (own, its) = (of("self"), of(&f.owner.row.view.tgid().to_string()));
+        own.is_some() && own == its
     }
     fn holds_path(&self, path: &[u8]) -> bool {
         let Some(rest) = path.strip_prefix(&self.path[..]) else { return false };
@@ -171,12 +271,13 @@ mod tests {
         let (file, link) = (dir.path().join("f"), dir.path().join("l"));
         std::fs::write(&file, b"").expect("written");
         std::os::unix::fs::symlink(&file, &link).expect("linked");
-        assert_eq!(Place::file(&link, true), Place::file(&file, true));
+        let key = |p: &Path| (Place::file(p, true).path, Place::file(p, true).file);
+        assert_eq!(key(&link), key(&file));
         assert!(Place::file(&file, true).is_there());
         assert!(!Place::file(&dir.path().join("no"), true).is_there());
-        assert!(Place::file(&file, true).mounted.is_none());
-        assert!(Place::file(Path::new("/proc"), true).mounted.is_some());
-        assert!(Place::file(Path::new("/"), true).mounted.is_some());
+        assert!(Place::file(&file, true).mounted.is_empty());
+        assert!(!Place::file(Path::new("/proc"), true).mounted.is_empty());
+        assert!(!Place::file(Path::new("/"), true).mounted.is_empty());
         // A saved answer is of another machine.
         assert!(!Place::file(&file, false).is_there());
     }

@@ -26,6 +26,7 @@ use taskdiag_wire::{
 use crate::field::Row;
 use crate::snapshot::Snapshot;
 
+pub use crate::engine::procfs::{BoundSocket, bound_sockets};
 pub use ends::{End, Ends};
 pub use holders::{Gap, Holder, Holders, holders};
 pub use locks::{Lock, Locked, Locks};
@@ -100,20 +101,20 @@ impl<'a> Files<'a> {
         let listed: HashSet<u32> = owners.iter().map(|o| o.row.view.tgid()).collect();
         let rest = snapshot.tasks().filter(|t| t.is_leader() && !listed.contains(&t.tgid()));
         owners.extend(rest.map(|t| Owner::new(t, None)));
-        let wanderers = wanderers(snapshot);
-        if !wanderers.is_empty() {
+        let (wanderers, proxies) = wanderers(snapshot);
+        if !wanderers.is_empty() || !proxies.is_empty() {
             let own_table: HashSet<u32> = owners.iter().map(|o| o.row.view.pid()).collect();
-            let others = wanderers.iter().filter(|t| !own_table.contains(&t.pid()));
-            owners.extend(others.map(|t| Owner::new(*t, None)));
+            let others = wanderers.iter().chain(&proxies);
+            let others: Vec<_> = others.filter(|t| !own_table.contains(&t.pid())).collect();
+            owners.extend(others.into_iter().map(|t| Owner::new(*t, None)));
         }
         owners.sort_by_key(|o| {
             let t = &o.row.view;
             (t.tgid(), !t.is_leader(), t.pid())
         });
         if snapshot.stream().asked().has(Group::Paths) {
-            let has = |t: &TaskView<'_>| t.blobs(Group::Paths as u16).next().is_some();
             first_of_process(&mut owners, |o| {
-                o.paths = Some(o.row.view).filter(has);
+                o.paths = Some(o.row.view).filter(has_paths);
                 o.paths.is_some()
             });
             let elsewhere: HashSet<u32> = wanderers.iter().map(|t| t.pid()).collect();
@@ -248,28 +249,42 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// The threads whose working or root directory differs from that of their leader, because they unshared it
-/// (`CLONE_FS`).
-fn wanderers<'a>(snapshot: &'a Snapshot) -> Vec<TaskView<'a>> {
+/// Whether it has directories. A first thread that has ended has none, and the answer says so of each.
+fn has_paths(task: &TaskView<'_>) -> bool {
+    task.blobs(Group::Paths as u16).any(|(hdr, _)| hdr.reason != Reason::Absent as u16)
+}
+
+/// The threads whose working or root directory differs from that of their process, because they unshared it (`CLONE_FS`), and
+/// the threads that have the directories of processes whose first thread has ended.
+fn wanderers<'a>(snapshot: &'a Snapshot) -> (Vec<TaskView<'a>>, Vec<TaskView<'a>>) {
     let threads = snapshot.stream().strategy().is_threads();
     if !threads || !snapshot.stream().asked().has(Group::Paths) {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
     let places = |t: &TaskView<'a>| {
         let of = |kind| PathName::of_path(t, kind).filter(|p| p.reason.is_none());
         let inode = |kind| stat_of(t, kind).and_then(|s| s.dev().zip(s.inode()));
         [PathKind::Cwd, PathKind::Root].map(|kind| (of(kind), inode(kind)))
     };
-    let leaders: HashMap<u32, _> =
-        snapshot.tasks().filter(|t| t.is_leader()).map(|t| (t.pid(), places(&t))).collect();
+    // The leader, or else the first thread that has directories.
+    let mut first: HashMap<u32, TaskView<'a>> = HashMap::new();
+    for t in snapshot.tasks().filter(has_paths) {
+        let rank = |t: &TaskView<'_>| (!t.is_leader(), t.pid());
+        let best = first.entry(t.tgid()).or_insert(t);
+        if rank(&t) < rank(best) {
+            *best = t;
+        }
+    }
+    let of_process: HashMap<u32, _> = first.iter().map(|(tgid, t)| (*tgid, places(t))).collect();
     let differ = |t: &TaskView<'a>| {
-        let Some(leader) = leaders.get(&t.tgid()) else { return false };
-        places(t).iter().zip(leader).any(|(own, its)| {
+        let Some(process) = of_process.get(&t.tgid()) else { return false };
+        places(t).iter().zip(process).any(|(own, its)| {
             let path = own.0.zip(its.0).is_some_and(|(a, b)| a != b);
             path || own.1.zip(its.1).is_some_and(|(a, b)| a != b)
         })
     };
-    snapshot.tasks().filter(|t| !t.is_leader()).filter(differ).collect()
+    let wanderers = snapshot.tasks().filter(|t| !t.is_leader()).filter(differ).collect();
+    (wanderers, first.into_values().filter(|t| !t.is_leader()).collect())
 }
 
 /// Offers each process to its owners in turn, until one of them takes it.

@@ -57,6 +57,8 @@ mod unlisted;
 mod walk;
 mod worker;
 
+pub use sockets::{BoundSocket, bound_sockets};
+
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -96,6 +96,8 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const STATES: u32 = !(1 << 6 | 1 << 3 | 1 << 12);
 /// UDIAG_SHOW_NAME, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN.
 const UNIX_SHOW: u32 = 0x1 | 0x4 | 0x10;
+/// UDIAG_SHOW_VFS.
+const UNIX_SHOW_VFS: u32 = 0x2;
 /// NDIAG_SHOW_MEMINFO.
 const NETLINK_SHOW: u32 = 0x1;
 /// PACKET_SHOW_INFO.
@@ -157,12 +159,7 @@ fn dump(calls: &mut u64) -> Dumped {
             request(&req, &|b| parse::inet_diag(b, protocol as u16));
         }
     }
-    // struct unix_diag_req
-    let mut req = [0u8; 24];
-    req[0] = libc::AF_UNIX as u8;
-    req[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
-    req[12..16].copy_from_slice(&UNIX_SHOW.to_ne_bytes());
-    request(&req, &parse::unix_diag);
+    request(&unix_request(UNIX_SHOW), &parse::unix_diag);
     // struct netlink_diag_req, of all protocols
     let mut req = [0u8; 20];
     (req[0], req[1]) = (libc::AF_NETLINK as u8, 255);
@@ -174,6 +171,39 @@ fn dump(calls: &mut u64) -> Dumped {
     req[8..12].copy_from_slice(&PACKET_SHOW.to_ne_bytes());
     request(&req, &parse::packet_diag);
     (table, refused)
+}
+
+/// The file that a unix socket is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BoundSocket {
+    /// The inode of the socket.
+    pub socket: u64,
+    /// The device of the file system, as `new_encode_dev()` has it.
+    pub dev: u32,
+    /// The low half of the inode of the file, which is all that the kernel tells.
+    pub inode: u32,
+}
+
+/// The unix sockets of this network namespace that are bound to a file. A socket's name is what it was bound by, maybe a
+/// relative path, while this tells the file. Fails where sock_diag(7) cannot list unix sockets.
+pub fn bound_sockets() -> io::Result<Vec<BoundSocket>> {
+    let mut all = Vec::new();
+    ask(&open()?, &unix_request(UNIX_SHOW_VFS), &mut 0, |b| {
+        if let Some((socket, inode, dev)) = parse::unix_vfs(b) {
+            all.push(BoundSocket { socket, dev, inode });
+        }
+    })?;
+    Ok(all)
+}
+
+/// struct unix_diag_req
+fn unix_request(show: u32) -> [u8; 24] {
+    let mut req = [0u8; 24];
+    req[0] = libc::AF_UNIX as u8;
+    req[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
+    req[12..16].copy_from_slice(&show.to_ne_bytes());
+    req
 }
 
 fn open() -> io::Result<OwnedFd> {

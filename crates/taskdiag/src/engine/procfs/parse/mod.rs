@@ -22,7 +22,7 @@ pub use nettext::net_text;
 pub use small::*;
 pub use smaps::{rollup, smaps_entries, whole_smaps_entries};
 pub use sockdiag::{
-    Sock, inet_diag, netlink_diag, nl_messages, packet_diag, sock_of_protocol, unix_diag,
+    Sock, inet_diag, netlink_diag, nl_messages, packet_diag, sock_of_protocol, unix_diag, unix_vfs,
 };
 pub use stat::{StatFile, stat};
 pub use statm::statm;

@@ -1,5 +1,6 @@
 //! Parses answers of sock_diag(7), which are netlink messages, into sockets.
 
+use taskdiag_wire::device::device;
 use taskdiag_wire::{Socket, build};
 
 use super::bit;
@@ -149,6 +150,14 @@ pub fn unix_diag(b: &[u8]) -> Option<Sock> {
     Some(s)
 }
 
+/// The inode of a unix socket, and inode and device of the file that it is bound to.
+pub fn unix_vfs(b: &[u8]) -> Option<(u64, u32, u32)> {
+    let (_, data) = attrs(b.get(16..)?).find(|(kind, _)| *kind == 1)?;
+    let (inode, dev) = (u32_at(data, 0)?, u32_at(data, 4)?);
+    // The kernel's own form of a device number.
+    Some((u32_at(b, 4)?.into(), inode, device(dev >> 20, dev & 0xf_ffff)))
+}
+
 /// A path ends with a NUL, an abstract name begins with one and may have more.
 fn unix_name(data: &[u8]) -> Option<Box<[u8]>> {
     match data {
@@ -283,6 +292,9 @@ mod tests {
         let s = unix_diag(&[&head[..], &attr(0, b"\0x\0y")].concat()).unwrap();
         assert_eq!(s.name.as_deref(), Some(&b"@x\0y"[..]));
         assert_eq!(unix_diag(&head).unwrap().name, None);
+        assert_eq!(unix_vfs(&head), None);
+        let file = [9u32.to_ne_bytes(), (8u32 << 20 | 1).to_ne_bytes()].concat();
+        assert_eq!(unix_vfs(&[&head[..], &attr(1, &file)].concat()), Some((7, 9, 0x801)));
         for n in 0..b.len() {
             let _ = unix_diag(&b[..n]);
         }
