@@ -192,7 +192,7 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 	e->type = type;
 	e->pos_bytes = FILE(u64, POS);
 	e->inode = INODE(u64, INO);
-	e->dev = encode_dev(RD(u32, sb, SB_DEV));
+	e->dev = device_of(st.inode);
 	e->rdev = type == TASK_DIAG_FD_CHR || type == TASK_DIAG_FD_BLK ?
 		  encode_dev(INODE(u32, RDEV)) : 0;
 	e->flags = (FILE(u32, FLAGS) & ~O_CLOEXEC) | (cloexec ? O_CLOEXEC : 0);

@@ -10,6 +10,19 @@
 enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 0100000 };
 enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000 };
 
+enum { MAGIC_BTRFS = 0x9123683E };
+
+/* The device of a file as stat(2) has it. On btrfs it is that of the subvolume. */
+GROUP_FN device_of(u64 inode)
+{
+	u64 sb = RD(u64, inode, INODE_SB), root = 0;
+
+	if (HAVE(BTRFS_INODE) && HAVE(BTRFS_INODE_ROOT) && HAVE(BTRFS_DEV) &&
+	    RD(u64, sb, SB_MAGIC) == MAGIC_BTRFS)
+		root = RD(u64, inode - OFF(BTRFS_INODE), BTRFS_INODE_ROOT);
+	return encode_dev(root ? RD(u32, root, BTRFS_DEV) : RD(u32, sb, SB_DEV));
+}
+
 /* Write the entry of the file at st.path_mnt and st.path_dentry. */
 GROUP_FN put_file_stat(u32 as)
 {
@@ -23,7 +36,7 @@ GROUP_FN put_file_stat(u32 as)
 		return 0;
 	e->as = as;
 	ino = RD(u64, inode, INODE_INO);
-	dev = encode_dev(RD(u32, RD(u64, inode, INODE_SB), SB_DEV));
+	dev = device_of(inode);
 	/* Without the barriers the compiler makes one load of each of these and of the one below. */
 	barrier_var(ino);
 	barrier_var(dev);

@@ -85,6 +85,10 @@ NEED(MOUNT_MNT, mount, mnt)
 NEED(MOUNT_PARENT, mount, mnt_parent)
 NEED(MOUNT_POINT, mount, mnt_mountpoint)
 MAY(NS_OPS, ns_common, ops)
+/* Where btrfs is a module, it has a BTF of its own, which is not read. */
+MAY(BTRFS_INODE, btrfs_inode, vfs_inode)
+MAY(BTRFS_INODE_ROOT, btrfs_inode, root)
+MAY(BTRFS_DEV, btrfs_root, anon_dev)
 MAY(NS_OPS_NAME, proc_ns_operations, name)
 MAY(DMABUF_NAME, dma_buf, name)
 
