@@ -243,3 +243,77 @@ fn a_socket_bound_by_a_relative_path_is_found_by_its_file() {
         assert!(other.is_empty(), "{engine}: {other:?}");
     }
 }
+
+/// A btrfs in a file, mounted as long as the value lives.
+struct Btrfs {
+    dir: tempfile::TempDir,
+    at: String,
+}
+
+fn done(program: &str, args: &[&str]) -> Result<String, String> {
+    let out = std::process::Command::new(program).args(args).output();
+    let out = out.map_err(|e| format!("{program}: {e}"))?;
+    let text = |b: &[u8]| String::from_utf8_lossy(b).trim().to_owned();
+    if out.status.success() { Ok(text(&out.stdout)) } else { Err(text(&out.stderr)) }
+}
+
+impl Btrfs {
+    fn new() -> Result<Btrfs, String> {
+        let (dir, path) = dir();
+        let (image, at) = (format!("{path}/image"), format!("{path}/at"));
+        let made = std::fs::File::create(&image).and_then(|f| f.set_len(300 << 20));
+        made.and_then(|()| std::fs::create_dir(&at)).map_err(|e| e.to_string())?;
+        done("mkfs.btrfs", &["-q", &image])?;
+        done("mount", &["-o", "loop", &image, &at])?;
+        Ok(Btrfs { dir, at })
+    }
+    /// A new subvolume.
+    fn subvolume(&self, name: &str) -> Result<String, String> {
+        let path = format!("{}/{name}", self.at);
+        done("btrfs", &["subvolume", "create", &path]).map(|_| path)
+    }
+}
+
+impl Drop for Btrfs {
+    fn drop(&mut self) {
+        let _ = done("umount", &["-l", &self.at]);
+        let _ = self.dir.path();
+    }
+}
+
+#[test]
+fn a_file_on_btrfs_is_found_by_its_mount_its_device_and_its_links() {
+    let fs = match Btrfs::new() {
+        Ok(fs) => fs,
+        Err(why) => return skip("files on btrfs", &why),
+    };
+    let (a, b) = match (fs.subvolume("a"), fs.subvolume("b")) {
+        (Ok(a), Ok(b)) => (a, b),
+        (a, b) => return skip("files on btrfs", &format!("{a:?} {b:?}")),
+    };
+    let Some(m) = start(&["links", &a]) else { return };
+    let Some(locks) = start(&["locks", &b]) else { return };
+    let block = done("findmnt", &["-no", "SOURCE", &fs.at]).expect("it is mounted");
+    // Subvolumes number their files alike.
+    let inode =
+        |path: &str| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).expect("a file"));
+    assert_eq!(inode(&format!("{a}/two")), inode(&format!("{b}/ofd")), "one inode in each");
+    let fd = m.text("one_of_two");
+    let mut devices = Vec::new();
+    for engine in engines() {
+        for place in [&fs.at, &block] {
+            let all = labels(engine, m.pid(), &[place]);
+            for label in [fd, m.text("gone"), m.text("named_later"), "DEL"] {
+                assert!(all.iter().any(|l| l == label), "{engine}: {place}: no {label} in {all:?}");
+            }
+        }
+        assert_eq!(labels(engine, m.pid(), &[&format!("{a}/two")]), ["DEL", fd], "{engine}");
+        let other = labels(engine, m.pid(), &[&format!("{b}/ofd")]);
+        assert!(other.is_empty(), "{engine}: a file of another subvolume: {other:?}");
+        let row = &rows(engine, locks.pid(), &["-d", locks.text("ofd"), "-o", "lock,dev"])[0];
+        assert_eq!(row["lock"], "W", "{engine}");
+        devices.push(row["dev"].clone());
+    }
+    devices.dedup();
+    assert_eq!(devices.len(), 1, "engines differ: {devices:?}");
+}
