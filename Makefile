@@ -150,10 +150,11 @@ bpf: ## make the checked-in BPF skeletons again (needs clang)
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml
 
-bpf-check: ## are the BPF programs what the sources give, and call only what docs/safety.md lists? (needs clang)
+bpf-check: ## are the BPF programs what the sources give, and do they call and load only as docs/safety.md tells? (needs clang)
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml -- --check
-	$(CARGO) test --package taskdiag --lib programs_call_only_what_docs_safety_lists
+	$(CARGO) test --package taskdiag --lib -- programs_call_only_what_docs_safety_lists \
+		programs_load_in_the_order_that_docs_safety_tells docs_safety_tells_of_each_struct_that_programs_read bpf::order
 
 kernel: ## build the kernel of the series for the lab (FLAVOUR=base|ours|base-debug|ours-debug)
 	@tools/setup vm

@@ -321,13 +321,15 @@ static __always_inline u32 tty_nr(struct signal_struct *s, struct tty_struct *tt
 {
 	struct tty_driver *d = R(tty, driver);
 	u32 major, minor, index = R(tty, index);
+	bool same;
 
 	if (!STILL(s, tty, tty))
 		return 0;
 	major = R(d, major);
 	minor = R(d, minor_start) + index;
 	/* Another terminal may be at the same address by now, so its driver and number are compared, too. */
-	if (!STILL(tty, driver, d) || R(tty, index) != index || !STILL(s, tty, tty))
+	same = STILL(tty, driver, d) && R(tty, index) == index;
+	if (!STILL(s, tty, tty) || !same)
 		return 0;
 	return (minor & 0xff) | (major << 8) | ((minor & ~0xffu) << 12);
 }
@@ -344,6 +346,7 @@ static __always_inline struct pid *tty_pgrp(struct tty_struct *tty)
 static __always_inline void put_tty_pgrp(struct task_diag_stat *a, struct signal_struct *s, struct tty_struct *tty)
 {
 	struct pid *pgrp;
+	bool same;
 	u32 nr;
 
 	a->tty_pgrp = -1;
@@ -353,8 +356,9 @@ static __always_inline void put_tty_pgrp(struct task_diag_stat *a, struct signal
 	if (!STILL(s, tty, tty))
 		return;
 	nr = pid_nr(pgrp);
-	order();
-	if (tty_pgrp(tty) == pgrp && STILL(s, tty, tty))
+	GAP();
+	same = tty_pgrp(tty) == pgrp;
+	if (STILL(s, tty, tty) && same)
 		a->tty_pgrp = nr;
 	else
 		a->valid &= ~(1u << STAT_TTY_PGRP);
@@ -549,11 +553,11 @@ GROUP_FN put_statm(void)
 		missing(TASK_DIAG_STATM, TASK_DIAG_R_ABSENT);
 		return 0;
 	}
-	if (NEED_COUNTERS)
-		rss_counters(mm, sum);
 	a = here();
 	if (!a)
 		return 0;
+	if (NEED_COUNTERS)
+		rss_counters(mm, sum);
 	a->valid = ALL_OF(STATM) & ~cfg.skip_statm;
 	anon = not_negative(sum[MM_ANONPAGES]);
 	file = not_negative(sum[MM_FILEPAGES]);

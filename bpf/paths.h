@@ -21,17 +21,19 @@ GROUP_FN load_path(u32 kind)
 {
 	struct task_struct *t = THIS;
 	u64 owner, file = 0, exec;
+	bool same;
 
 	exec = LOAD_AGAIN(t, self_exec_id);
 	order();
 	if (kind == TASK_DIAG_PATH_EXE) {
 		owner = R(t, flags) & PF_KTHREAD ? 0 : RD(u64, t, TASK_MM);
 		file = owner ? RD(u64, owner, MM_EXE_FILE) : 0;
-		if (!file || !STILL_AT(t, TASK_MM, owner))
+		if (!STILL_AT(t, TASK_MM, owner) || !file)
 			return 0;
 		st.path_mnt = RD(u64, file, FILE_MNT);
 		st.path_dentry = RD(u64, file, FILE_DENTRY);
-		return STILL_AT(owner, MM_EXE_FILE, file) && STILL_AT(t, TASK_MM, owner) && same_exec(t, exec);
+		same = STILL_AT(owner, MM_EXE_FILE, file);
+		return STILL_AT(t, TASK_MM, owner) && same && same_exec(t, exec);
 	}
 	owner = RD(u64, t, TASK_FS);
 	if (!owner)
@@ -39,25 +41,30 @@ GROUP_FN load_path(u32 kind)
 	if (kind == TASK_DIAG_PATH_CWD) {
 		st.path_mnt = RD(u64, owner, FS_PWD_MNT);
 		st.path_dentry = RD(u64, owner, FS_PWD_DENTRY);
-		return STILL_AT(owner, FS_PWD_MNT, st.path_mnt) && STILL_AT(owner, FS_PWD_DENTRY, st.path_dentry) &&
-		       STILL_AT(t, TASK_FS, owner);
+		GAP();
+		same = RD(u64, owner, FS_PWD_MNT) == st.path_mnt && RD(u64, owner, FS_PWD_DENTRY) == st.path_dentry;
+		return STILL_AT(t, TASK_FS, owner) && same;
 	}
 	st.path_mnt = RD(u64, owner, FS_ROOT_MNT);
 	st.path_dentry = RD(u64, owner, FS_ROOT_DENTRY);
-	return STILL_AT(owner, FS_ROOT_MNT, st.path_mnt) && STILL_AT(owner, FS_ROOT_DENTRY, st.path_dentry) &&
-	       STILL_AT(t, TASK_FS, owner);
+	GAP();
+	same = RD(u64, owner, FS_ROOT_MNT) == st.path_mnt && RD(u64, owner, FS_ROOT_DENTRY) == st.path_dentry;
+	return STILL_AT(t, TASK_FS, owner) && same;
 }
 
 /* Does the task have a path of this kind? */
 static __always_inline bool has_path(u32 kind)
 {
 	struct task_struct *t = THIS;
-	u64 mm;
+	u64 mm, file;
 
 	if (kind != TASK_DIAG_PATH_EXE)
 		return RD(u64, t, TASK_FS);
 	mm = R(t, flags) & PF_KTHREAD ? 0 : RD(u64, t, TASK_MM);
-	return mm && RD(u64, mm, MM_EXE_FILE);
+	if (!mm)
+		return false;
+	file = RD(u64, mm, MM_EXE_FILE);
+	return STILL_AT(t, TASK_MM, mm) && file;
 }
 
 /* Make the text of one of the paths. Returns its flags, or the negative reason why there is none. st.path_late is set afterwards if

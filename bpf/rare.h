@@ -47,7 +47,7 @@ GROUP_FN put_ns(void)
 	time_for_children = R(ns, time_ns_for_children);
 	uts = R(ns, uts_ns);
 	/* An nsproxy is freed at once, so what it pointed to is looked at only if it is still the task's. */
-	has = ns && STILL(t, nsproxy, ns);
+	has = STILL(t, nsproxy, ns) && ns;
 	a->cgroup = has ? R(cgroup, ns.inum) : 0;
 	a->ipc = has ? R(ipc, ns.inum) : 0;
 	a->mnt = has ? R(mnt, ns.inum) : 0;
@@ -58,7 +58,7 @@ GROUP_FN put_ns(void)
 	a->uts = has ? R(uts, ns.inum) : 0;
 	a->user = R(t, real_cred, user_ns, ns.inum);
 	/* Some of them are freed at once before Linux 6.18, so the numbers count only if the task still has the nsproxy. */
-	has = has && STILL(t, nsproxy, ns);
+	has = STILL(t, nsproxy, ns) && has;
 	/* A zombie has only its pid and user namespaces left. */
 	a->valid = has ? ALL_OF(NS) : 1 << NS_PID | 1 << NS_USER;
 	if (!has)

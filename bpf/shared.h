@@ -97,14 +97,25 @@ static __always_inline u64 file_table(u32 group)
 {
 	struct task_struct *t = THIS;
 	struct files_struct *files = R(t, files);
+	int users;
 
 	/* A task that ends has its files until it has given back its memory, which may take seconds. */
 	if (!files) {
 		missing(group, TASK_DIAG_R_ABSENT);
 		return 0;
 	}
+	users = R(files, count.counter);
+#ifndef LEGACY
+	/* Load the cache lines of the files_struct together. Most file tables are inside of that struct. */
+	if (group == TASK_DIAG_FD_COUNT)
+		*(volatile u64 *)&st.arg = R(files, next_fd);
+#endif
+	if (!STILL(t, files, files)) {
+		missing(group, TASK_DIAG_R_VANISHED);
+		return 0;
+	}
 	st.arg = (u64)files;
-	if (R(files, count.counter) > 1 &&
+	if (users > 1 &&
 	    put_shared(group, __builtin_preserve_field_info(((struct task_struct *)0)->files,
 							    BPF_FIELD_BYTE_OFFSET)))
 		return 0;
@@ -156,14 +167,6 @@ GROUP_FN put_fd_count(void)
 	u64 files, open = 0;
 	u32 size, words;
 
-#ifndef LEGACY
-	/* Load the cache lines of the files_struct together. Most file tables are inside of that struct. */
-	struct task_struct *t = THIS;
-	struct files_struct *f = R(t, files);
-
-	*(volatile u64 *)&st.arg = R(f, count.counter);
-	*(volatile u64 *)&st.arg = R(f, next_fd);
-#endif
 	files = file_table(TASK_DIAG_FD_COUNT);
 	if (!files)
 		return 0;

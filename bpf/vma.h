@@ -323,7 +323,7 @@ static __always_inline bool find_leaf(void)
 	st.node_min = 0;
 	st.node_max = ADDRESS_MAX;
 	st.entry = RD(u64, st.mm, MM_ROOT);
-	if ((st.entry & 3) == 2 && st.entry > 4096 && still_its_mm())
+	if (still_its_mm() && (st.entry & 3) == 2 && st.entry > 4096)
 		bpf_loop(16, descend_step, NULL, 0);
 	st.slot_next = 0;
 	return st.leaf;
@@ -352,7 +352,7 @@ GROUP_FN warm_leaf(void)
  * the room or the time of this run did not suffice. */
 GROUP_FN next_vma(void)
 {
-	u64 first, last, vma;
+	u64 first, last, vma, root;
 	u32 s, whole;
 
 	if (st.off >= CHUNK_FULL || is_late(2)) {
@@ -362,10 +362,13 @@ GROUP_FN next_vma(void)
 	if (!st.leaf && !find_leaf()) {
 		if (st.gone)
 			return 1;
+		root = RD(u64, st.mm, MM_ROOT);
+		if (!still_its_mm())
+			return 1;
 		/* There is no tree, or it changes while it is read. */
-		if (RD(u64, st.mm, MM_ROOT) && st.torn++ < TORN_MAX)
+		if (root && st.torn++ < TORN_MAX)
 			return 0;
-		st.walk_torn = !!RD(u64, st.mm, MM_ROOT);
+		st.walk_torn = !!root;
 		st.walk_done = 1;
 		return 1;
 	}
@@ -424,9 +427,13 @@ static __always_inline void put_gate(void)
 	struct task_diag_vma *e;
 	const char text[] = "[vsyscall]";
 	struct task_diag_blob *b;
+	u32 flags;
 
+	if (!cfg.gate_start)
+		return;
+	flags = RD_MAY(u8, st.mm, MM_CONTEXT_FLAGS);
 	/* MM_CONTEXT_HAS_VSYSCALL */
-	if (!cfg.gate_start || !(RD_MAY(u8, st.mm, MM_CONTEXT_FLAGS) & 2))
+	if (!still_its_mm() || !(flags & 2))
 		return;
 	if (!st.gate_name) {
 		close_list();
@@ -454,6 +461,7 @@ GROUP_FN put_vmas(void)
 {
 	struct task_struct *t = THIS;
 	bool first = !st.part_begun;
+	u32 users;
 	u64 mm;
 
 	spill();
@@ -474,10 +482,17 @@ GROUP_FN put_vmas(void)
 	st.file = 0;
 	st.leaf = 0;
 	if (first) {
-		st.arg = mm;
 		/* In an answer about one process there is no other task to share with. */
-		if (cfg.strategy != TASK_DIAG_DUMP_ONE && RD(u32, mm, MM_USERS) > 1 && put_shared(TASK_DIAG_VMA, OFF(TASK_MM)))
-			return 0;
+		if (cfg.strategy != TASK_DIAG_DUMP_ONE) {
+			users = RD(u32, mm, MM_USERS);
+			if (!still_its_mm()) {
+				missing(TASK_DIAG_VMA, TASK_DIAG_R_VANISHED);
+				return 0;
+			}
+			st.arg = mm;
+			if (users > 1 && put_shared(TASK_DIAG_VMA, OFF(TASK_MM)))
+				return 0;
+		}
 		st.part_begun = 1;
 		st.part_object = mm;
 		st.list_any = 0;
@@ -488,7 +503,8 @@ GROUP_FN put_vmas(void)
 	st.brk = RD(u64, mm, MM_BRK);
 	st.start_brk = RD(u64, mm, MM_START_BRK);
 	st.start_stack = RD(u64, mm, MM_START_STACK);
-	bpf_loop(1 << 22, vma_step, NULL, 0);
+	if (still_its_mm())
+		bpf_loop(1 << 22, vma_step, NULL, 0);
 	if (st.walk_done)
 		put_gate();
 	end_list(TASK_DIAG_VMA, sizeof(struct task_diag_vma), ALL_OF(VMA));

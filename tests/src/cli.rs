@@ -94,6 +94,8 @@ impl fmt::Display for Ran {
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox {
     limits: Vec<(u32, u64)>,
+    /// A system call, its first argument, and the action of a filter for it.
+    denied_commands: Vec<(u32, u32, u32)>,
     /// System calls, and the action of a filter for each.
     denied: Vec<(u32, u32)>,
     user: Option<u32>,
@@ -136,6 +138,12 @@ impl Sandbox {
     /// With a system call that always fails with `errno`.
     pub fn deny(mut self, call: libc::c_long, errno: i32) -> Sandbox {
         self.denied.push((call as u32, libc::SECCOMP_RET_ERRNO | errno as u32));
+        self
+    }
+    /// With a system call that fails with `errno` if its first argument is this one.
+    pub fn deny_command(mut self, call: libc::c_long, first: u32, errno: i32) -> Sandbox {
+        let action = libc::SECCOMP_RET_ERRNO | errno as u32;
+        self.denied_commands.push((call as u32, first, action));
         self
     }
     /// With a system call that ends the program.
@@ -235,13 +243,21 @@ impl Sandbox {
     fn filter(&self) -> Vec<libc::sock_filter> {
         let stmt =
             |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
-        if self.denied.is_empty() {
+        if self.denied.is_empty() && self.denied_commands.is_empty() {
             return Vec::new();
         }
         // seccomp_data.nr is its first member.
         let mut program = vec![stmt(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
         for (call, action) in &self.denied {
             program.push(stmt(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *call, 0, 1));
+            program.push(stmt(libc::BPF_RET | libc::BPF_K, *action, 0, 0));
+        }
+        // The low half of the first argument is at offset 16.
+        for (call, first, action) in &self.denied_commands {
+            program.push(stmt(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0));
+            program.push(stmt(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *call, 0, 3));
+            program.push(stmt(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 16, 0, 0));
+            program.push(stmt(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *first, 0, 1));
             program.push(stmt(libc::BPF_RET | libc::BPF_K, *action, 0, 0));
         }
         program.push(stmt(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));

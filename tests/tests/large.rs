@@ -261,7 +261,7 @@ fn an_inotify_file_with_very_many_watches() {
             match reason {
                 None => assert_eq!(told, watches, "{engine:?}: all, since nothing else is said"),
                 Some(Reason::Truncated) => assert!(
-                    watches == MANY && (16_384..watches).contains(&told),
+                    watches == MANY && (FEW..watches).contains(&told),
                     "{engine:?}: {told} of {watches}"
                 ),
                 other => panic!("{engine:?}: {other:?}"),

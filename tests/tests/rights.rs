@@ -82,6 +82,28 @@ fn bpf_is_noticed() {
     assert_eq!(ran.code, None, "killed: {ran}");
 }
 
+/// A security module refuses a call of bpf(2) with the same error as the verifier refuses a program. Only where the verifier has
+/// looked at the program is it said to have refused it.
+#[test]
+fn a_refusal_by_a_security_module_is_not_the_verifiers() {
+    const NAME: &str = "a_refusal_by_a_security_module_is_not_the_verifiers";
+    if !is_root(NAME) || !has_bpf(NAME) {
+        return;
+    }
+    // BPF_MAP_CREATE, BPF_MAP_UPDATE_ELEM, BPF_PROG_LOAD, BPF_BTF_LOAD, BPF_LINK_CREATE, BPF_ITER_CREATE
+    let some = [0, 2, 5, 18, 28, 33].map(|command| {
+        (command, Sandbox::new().deny_command(libc::SYS_bpf, command, libc::EACCES))
+    });
+    let all = (99, Sandbox::new().deny(libc::SYS_bpf, libc::EACCES));
+    for (command, sandbox) in some.into_iter().chain([all]) {
+        let ran = sandbox.run(&["ps", "-e", "--engine", "bpf"]);
+        assert_ne!(ran.code, Some(0), "{command}: {}", ran.stdout);
+        assert!(!ran.stderr.contains("verifier"), "{command}: {}", ran.stderr);
+        assert!(ran.stderr.contains("security module"), "{command}: {}", ran.stderr);
+        assert!(ran.stderr.contains("ermission denied"), "{command}: {}", ran.stderr);
+    }
+}
+
 #[test]
 fn the_environment() {
     let procfs = Sandbox::new().env("TASKDIAG_ENGINE", "procfs");

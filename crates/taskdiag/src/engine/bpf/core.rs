@@ -191,6 +191,27 @@ fn follow(
     Some((of, at))
 }
 
+/// The names of what the relocations are for: the instruction, the struct, and the path of members, which is empty where it is not
+/// about a member's place.
+#[cfg(test)]
+pub fn names(relocations: &[u8], local: &Btf<'_>) -> Vec<(usize, String, String)> {
+    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+    let one = |r: &[u8]| {
+        let root = local.plain(word(r, 4))?;
+        let of = text(local.struct_name(root).and_then(essential)?);
+        let steps = match word(r, 12) {
+            FIELD_BYTE_OFFSET => path(root, local.string(word(r, 8))?, local)?,
+            _ => Vec::new(),
+        };
+        let members = steps.iter().filter_map(|s| match s.to {
+            To::Member(name) => Some(text(name)),
+            To::Element(_) => None,
+        });
+        Some((word(r, 0) as usize / 8, of, members.collect::<Vec<_>>().join(".")))
+    };
+    relocations.chunks_exact(RELOCATION_SIZE).filter_map(one).collect()
+}
+
 fn patch(insn: &mut [u8], found: Found) -> Result<(), Unknown> {
     let bad = Unknown("a relocation of another instruction");
     let code = *insn.first().ok_or(bad)?;

@@ -13,6 +13,8 @@ mod core;
 mod machine;
 mod mapped;
 mod offsets;
+#[cfg(test)]
+mod order;
 mod ram;
 mod resolve;
 mod run;
@@ -383,6 +385,10 @@ pub(super) fn groups(asked: Groups) -> Groups {
 const RIGHTS: &str =
     "; it needs root, or CAP_BPF and CAP_PERFMON, and no seccomp filter that denies bpf()";
 
+/// What to do where a security module says no.
+const POLICY: &str = "; a security module such as SELinux, or a seccomp filter, denies bpf() to this process: look for a denial in the \
+                      audit log (ausearch -m avc)";
+
 fn is_no_memory(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::ENOMEM)
 }
@@ -422,14 +428,16 @@ fn may_be_called() -> Result<(), Error> {
 }
 
 fn unavailable((step, e): Failed) -> Error {
+    let name = if step == skel::REFUSED { skel::PROGRAMS } else { step };
     let (cause, advice) = match e.raw_os_error() {
-        // The maps were created, so the rights suffice: the verifier refused the program.
-        Some(libc::EACCES) if step == skel::PROGRAMS => {
+        Some(libc::EACCES) if step == skel::REFUSED => {
             let why = "this kernel's verifier refused it; please report the kernel version";
-            let why = format!("{step}: {why}");
+            let why = format!("{}: {why}", skel::PROGRAMS);
             return Error::Unavailable { engine: EngineId::Bpf, cause: Cause::NotSupported, why };
         }
-        Some(libc::EPERM | libc::EACCES) => (Cause::NoPermission, RIGHTS),
+        Some(libc::EPERM) => (Cause::NoPermission, RIGHTS),
+        // bpf(2) itself gives EPERM where rights are lacking.
+        Some(libc::EACCES) => (Cause::NoPermission, POLICY),
         Some(libc::ENOSYS) => {
             (Cause::NotSupported, "; bpf() is not there or denied by a seccomp filter")
         }
@@ -441,6 +449,6 @@ fn unavailable((step, e): Failed) -> Error {
         ),
         _ => (Cause::Other, ""),
     };
-    let why = format!("{step}: {e}{advice}");
+    let why = format!("{name}: {e}{advice}");
     Error::Unavailable { engine: EngineId::Bpf, cause, why }
 }

@@ -52,6 +52,12 @@ fn entries(header: &str) -> impl Iterator<Item = OffsetEntry<'_>> {
     })
 }
 
+/// The struct and the member of each line of `offsets.h`.
+#[cfg(test)]
+pub fn members() -> Vec<(&'static str, &'static str)> {
+    entries(HEADER).map(|e| (e.of, e.path)).collect()
+}
+
 /// The offsets of this kernel in the order of the header, or why there are none.
 pub fn offsets() -> Result<[u16; OFFSETS_MAX], &'static str> {
     static FOUND: Found<Result<[u16; OFFSETS_MAX], &'static str>> = Found::new();

@@ -24,6 +24,8 @@ pub struct Resolver<'k> {
     data: Option<Data<'k>>,
     /// The last command that failed.
     pub failed: Option<i32>,
+    /// The verifier has looked at the program that failed to load.
+    pub refused: bool,
     /// Which work on the program was done here and not left to the kernel.
     pub done: LoaderWork,
 }
@@ -42,6 +44,8 @@ const BTF_AT: u64 = 0;
 const BTF_SIZE_AT: u64 = 16;
 const INSN_CNT_AT: u64 = 4;
 const INSNS_AT: u64 = 8;
+const LOG_LEVEL_AT: usize = 24;
+const LOG_BUF_AT: usize = 32;
 const FUNC_INFO_REC_SIZE_AT: u64 = 76;
 const FUNC_INFO_AT: u64 = 80;
 const FUNC_INFO_CNT_AT: u64 = 88;
@@ -61,6 +65,7 @@ impl<'k> Resolver<'k> {
             open: BTreeMap::new(),
             data,
             failed: None,
+            refused: false,
             done: LoaderWork::default(),
         }
     }
@@ -130,6 +135,26 @@ impl<'k> Resolver<'k> {
     }
 }
 
+/// Was it the verifier that refused this program? A security module refuses with the same error, but before the verifier writes
+/// anything into its log. So the load is tried once more with a log.
+fn is_refused(error: i64, attr: &mut [u8]) -> bool {
+    if error != -i64::from(libc::EACCES) || attr.len() < LOG_BUF_AT + 8 {
+        return false;
+    }
+    let mut log = [0u8; 4096];
+    let mut set = |at: usize, bytes: &[u8]| attr[at..at + bytes.len()].copy_from_slice(bytes);
+    set(LOG_LEVEL_AT, &1u32.to_ne_bytes());
+    set(LOG_LEVEL_AT + 4, &(log.len() as u32).to_ne_bytes());
+    set(LOG_BUF_AT, &(log.as_mut_ptr().expose_provenance() as u64).to_ne_bytes());
+    let r = sys::bpf_bytes(sys::PROG_LOAD, attr);
+    attr[LOG_LEVEL_AT..LOG_BUF_AT + 8].fill(0);
+    if r >= 0 {
+        // SAFETY: the command made this fd, and nobody else has it. It is closed, since the first call has failed.
+        drop(unsafe { OwnedFd::from_raw_fd(r as i32) });
+    }
+    log[0] != 0
+}
+
 impl Host for Resolver<'_> {
     fn bpf(&mut self, cmd: u32, memory: &mut LoaderMemory<'_>, attr: u64, size: u32) -> i64 {
         self.prepare(cmd as i32, memory, attr);
@@ -146,6 +171,7 @@ impl Host for Resolver<'_> {
         }
         if r < 0 {
             self.failed = Some(cmd as i32);
+            self.refused = cmd as i32 == sys::PROG_LOAD && is_refused(r, bytes);
         }
         if r >= 0 && sys::makes_fd(cmd as i32) {
             // SAFETY: the command made this fd, and nobody else has it.
@@ -162,5 +188,38 @@ impl Host for Resolver<'_> {
     }
     fn close(&mut self, fd: u32) {
         self.open.remove(&fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The result of a load of a program of this kind, and whether the verifier is said to have refused it.
+    fn load(kind: u32, insns: &[u8]) -> (i64, bool) {
+        let license = c"Dual BSD/GPL";
+        let mut attr = [0u8; 144];
+        let mut set = |at: usize, bytes: &[u8]| attr[at..at + bytes.len()].copy_from_slice(bytes);
+        set(0, &kind.to_ne_bytes());
+        set(INSN_CNT_AT as usize, &(insns.len() as u32 / 8).to_ne_bytes());
+        set(INSNS_AT as usize, &(insns.as_ptr().expose_provenance() as u64).to_ne_bytes());
+        set(16, &(license.as_ptr().expose_provenance() as u64).to_ne_bytes());
+        let r = sys::bpf_bytes(sys::PROG_LOAD, &mut attr);
+        (r, is_refused(r, &mut attr))
+    }
+
+    #[test]
+    fn a_program_that_the_verifier_refuses_is_said_to_be() {
+        // A filter of a socket that returns what it has never set, and one without instructions.
+        let unset = [0xbf, 0x50, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
+        let (r, refused) = load(1, &unset);
+        if r == -i64::from(libc::EPERM) {
+            let text = b"SKIPPED a program that the verifier refuses: not allowed to load one\n";
+            std::io::Write::write_all(&mut std::io::stderr(), text).expect("standard error");
+            return;
+        }
+        assert_eq!((r, refused), (-i64::from(libc::EACCES), true));
+        let (r, refused) = load(1, &[]);
+        assert!(r < 0 && !refused, "{r}");
     }
 }

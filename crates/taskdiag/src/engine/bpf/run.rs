@@ -399,7 +399,11 @@ fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, b
         match skeleton.load(init) {
             Ok(loaded) => return Ok((loaded, false)),
             // With too few rights, too little memory or many signals, the other program would fail, too.
-            Err(e) if e.0 != skel::PROGRAMS || is_no_memory(&e.1) || is_signal(&e.1) => {
+            Err(e)
+                if ![skel::PROGRAMS, skel::REFUSED].contains(&e.0)
+                    || is_no_memory(&e.1)
+                    || is_signal(&e.1) =>
+            {
                 return Err(e);
             }
             Err(e) => Some(e),

@@ -21,6 +21,9 @@ pub type Failed = (&'static str, io::Error);
 /// The step that fails where this kernel cannot run the programs.
 pub const PROGRAMS: &str = "loading the programs";
 
+/// The same where the verifier has looked at them.
+pub const REFUSED: &str = "the verifier";
+
 /// A parsed `.lskel` file.
 #[derive(Clone, Copy, Debug)]
 pub struct Skeleton {
@@ -140,6 +143,8 @@ impl Skeleton {
             let step = match resolver.failed {
                 Some(sys::MAP_CREATE) => "creating a map",
                 Some(sys::MAP_UPDATE_ELEM) => "filling a map",
+                Some(sys::BTF_LOAD) => "loading the types of the programs",
+                _ if resolver.refused => REFUSED,
                 _ => PROGRAMS,
             };
             return Some(Err((step, io::Error::from_raw_os_error(-r as i32))));
@@ -191,8 +196,12 @@ const fn le32(b: &[u8], at: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::btf::Wanted;
     use super::super::shared::Config;
     use super::super::{LEGACY, LITE, MORE, SNAPSHOT};
+    use super::super::{core, offsets, order};
     use super::*;
     use crate::engine::bpf::machine::Host;
     use crate::engine::bpf::resolve::LoaderWork;
@@ -315,6 +324,128 @@ mod tests {
         }
         let gone: Vec<_> = listed.difference(&all).collect();
         assert!(gone.is_empty(), "docs/safety.md lists what no program calls: {gone:?}");
+    }
+
+    /// The program of a loader as it is shipped, and what its relocations are for.
+    #[derive(Default)]
+    struct Shipped {
+        types: Vec<u8>,
+        functions: Vec<String>,
+        insns: Vec<u8>,
+        /// The instruction, the struct, and the path of members.
+        names: Vec<(usize, String, String)>,
+    }
+
+    impl Host for Shipped {
+        fn bpf(&mut self, cmd: u32, memory: &mut LoaderMemory<'_>, attr: u64, _: u32) -> i64 {
+            let number = |at: u64, len| memory.number(attr + at, len).expect("a number");
+            let bytes = |at: u64, len: u64| {
+                memory.get(number(at, 8), len as usize).expect("memory of the loader").to_vec()
+            };
+            match cmd as i32 {
+                sys::BTF_LOAD => self.types = bytes(0, number(16, 4)),
+                sys::PROG_LOAD => {
+                    self.insns = bytes(8, number(4, 4) * 8);
+                    let relocations = bytes(128, number(116, 4) * core::RELOCATION_SIZE as u64);
+                    let local = Btf::parse(&self.types, &Wanted::new([], [])).expect("types");
+                    self.names = core::names(&relocations, &local);
+                }
+                _ => {}
+            }
+            100 + i64::from(cmd)
+        }
+        fn find_type(&mut self, name: &[u8], _: u32) -> i64 {
+            self.functions.push(String::from_utf8_lossy(name).into_owned());
+            self.functions.len() as i64
+        }
+        fn close(&mut self, _: u32) {}
+    }
+
+    fn shipped(s: &Skeleton) -> Shipped {
+        let config = Config::new_zeroed();
+        let init = [MapInit { name: RODATA, max_entries: 0, value: config.as_bytes() }];
+        let (mut ctx, mut data) = (s.context(&init), s.data.to_vec());
+        let (bytes, values) = (ctx[0] as usize, [config.as_bytes()]);
+        let ctx = &mut ctx.as_mut_bytes()[..bytes];
+        let mut it = Shipped::default();
+        let r = machine::run(s.insns, &mut LoaderMemory::new(&mut data, ctx, &values), &mut it);
+        assert_eq!(r.expect("it is understood"), 0);
+        it
+    }
+
+    const PROGRAMS_OF: [(&str, &Skeleton); 4] =
+        [("lite", &LITE), ("more", &MORE), ("all", &SNAPSHOT), ("legacy", &LEGACY)];
+
+    /// What `order` finds wrong with the loads of a program, and how many checks it found.
+    fn order_of(
+        s: &Skeleton,
+        it: &Shipped,
+        insns: &[u8],
+        reorders: bool,
+    ) -> (Vec<String>, BTreeSet<usize>) {
+        let member = |pc: usize| {
+            let (_, of, path) = it.names.iter().find(|n| n.0 == pc && !n.2.is_empty())?;
+            Some(format!("{of}.{path}"))
+        };
+        let first = std::mem::offset_of!(Config, offsets) as i64;
+        let entries = offsets::members();
+        let offset = |at: i64| {
+            let n = usize::try_from(at.checked_sub(first)?).ok()? / 2;
+            entries.get(n).map(|(of, path)| format!("{of}.{path}"))
+        };
+        let number = |name: &str| position(s.names, name).map_or(-1, |n| n as i32);
+        let cast = it.functions.iter().position(|f| f == "bpf_rdonly_cast");
+        let known = order::Known {
+            member: &member,
+            offset: &offset,
+            rodata: number(RODATA),
+            bss: number(".bss"),
+            orders_loads: reorders.then_some(std::mem::offset_of!(Config, orders_loads) as i64),
+            cast: cast.map(|n| n as i32 + 1),
+        };
+        order::check(insns, &known)
+    }
+
+    /// See `order` and `docs/safety.md`. The same programs are for all processors.
+    #[test]
+    fn programs_load_in_the_order_that_docs_safety_tells() {
+        for (name, s) in PROGRAMS_OF {
+            let it = shipped(s);
+            for (processor, reorders) in [("x86-64", false), ("another processor", true)] {
+                let (wrong, checks) = order_of(s, &it, &it.insns, reorders);
+                assert!(wrong.is_empty(), "{name} on {processor}:\n{}", wrong.join("\n"));
+                assert!(checks.len() >= 8, "{name}: only {} checks were found", checks.len());
+            }
+            // Without one of its checks it would be wrong, unless the check is one of several after the same loads.
+            let (_, checks) = order_of(s, &it, &it.insns, false);
+            let matters = checks.iter().filter(|pc| {
+                let mut less = it.insns.clone();
+                less[*pc * 8..*pc * 8 + 8].copy_from_slice(&[0x05, 0, 0, 0, 0, 0, 0, 0]);
+                !order_of(s, &it, &less, false).0.is_empty()
+            });
+            let (matters, all) = (matters.count(), checks.len());
+            assert!(matters * 3 >= all * 2, "{name}: only {matters} of {all} checks matter");
+        }
+    }
+
+    /// The table of `docs/safety.md` says of each struct that the programs read who keeps it.
+    #[test]
+    fn docs_safety_tells_of_each_struct_that_programs_read() {
+        let begin = "## What the loads follow";
+        let table = taskdiag_bpf::SAFETY.split_once(begin).expect("the table").1;
+        let table = table.split_once("\n## ").expect("an end").0;
+        let rows = table.lines().filter_map(|l| l.strip_prefix("| ")?.split_once(" | "));
+        let told: BTreeSet<&str> = rows.flat_map(|r| r.0.split('`').skip(1).step_by(2)).collect();
+        let mut read: BTreeSet<String> =
+            offsets::members().into_iter().map(|(of, _)| of.to_owned()).collect();
+        for (_, s) in PROGRAMS_OF {
+            read.extend(shipped(s).names.into_iter().map(|n| n.1));
+        }
+        assert!(read.len() > 60, "{read:?}");
+        let lacking: Vec<_> = read.iter().filter(|r| !told.contains(r.as_str())).collect();
+        assert!(lacking.is_empty(), "docs/safety.md does not say who keeps these: {lacking:?}");
+        let gone: Vec<_> = told.iter().filter(|t| !read.contains(**t)).collect();
+        assert!(gone.is_empty(), "docs/safety.md tells of what no program reads: {gone:?}");
     }
 
     /// If a newer program did not load, the older one would be used. It gives the same answers, only slower, so nobody

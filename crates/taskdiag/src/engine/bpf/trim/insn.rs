@@ -1,42 +1,42 @@
 //! One instruction of a program: its parts, where it leads, and which registers it reads and writes.
 
 #[derive(Clone, Copy)]
-pub(super) struct Insn {
-    pub(super) code: u8,
-    pub(super) dst: u8,
-    pub(super) src: u8,
-    pub(super) off: i16,
-    pub(super) imm: i32,
+pub(in crate::engine::bpf) struct Insn {
+    pub(in crate::engine::bpf) code: u8,
+    pub(in crate::engine::bpf) dst: u8,
+    pub(in crate::engine::bpf) src: u8,
+    pub(in crate::engine::bpf) off: i16,
+    pub(in crate::engine::bpf) imm: i32,
 }
 
-pub(super) const SIZE: usize = 8;
+pub(in crate::engine::bpf) const SIZE: usize = 8;
 // Classes of instructions, and jumps.
-pub(super) const LD: u8 = 0;
-pub(super) const LDX: u8 = 1;
-pub(super) const ST: u8 = 2;
-pub(super) const STX: u8 = 3;
-pub(super) const ALU: u8 = 4;
-pub(super) const JMP: u8 = 5;
-pub(super) const JMP32: u8 = 6;
-pub(super) const ALU64: u8 = 7;
-pub(super) const REGISTER: u8 = 0x08;
-pub(super) const WIDE: u8 = 0x18;
-pub(super) const MEM: u8 = 0x60;
-pub(super) const ATOMIC: u8 = 0xc0;
-pub(super) const JA: u8 = 0x05;
-pub(super) const CALL: u8 = 0x85;
-pub(super) const EXIT: u8 = 0x95;
+pub(in crate::engine::bpf) const LD: u8 = 0;
+pub(in crate::engine::bpf) const LDX: u8 = 1;
+pub(in crate::engine::bpf) const ST: u8 = 2;
+pub(in crate::engine::bpf) const STX: u8 = 3;
+pub(in crate::engine::bpf) const ALU: u8 = 4;
+pub(in crate::engine::bpf) const JMP: u8 = 5;
+pub(in crate::engine::bpf) const JMP32: u8 = 6;
+pub(in crate::engine::bpf) const ALU64: u8 = 7;
+pub(in crate::engine::bpf) const REGISTER: u8 = 0x08;
+pub(in crate::engine::bpf) const WIDE: u8 = 0x18;
+pub(in crate::engine::bpf) const MEM: u8 = 0x60;
+pub(in crate::engine::bpf) const ATOMIC: u8 = 0xc0;
+pub(in crate::engine::bpf) const JA: u8 = 0x05;
+pub(in crate::engine::bpf) const CALL: u8 = 0x85;
+pub(in crate::engine::bpf) const EXIT: u8 = 0x95;
 /// Values of `src` in a wide load or in a call.
-pub(super) const PSEUDO_CALL: u8 = 1;
-pub(super) const PSEUDO_FUNC: u8 = 4;
-pub(super) const MAP_IDX_VALUE: u8 = 6;
+pub(in crate::engine::bpf) const PSEUDO_CALL: u8 = 1;
+pub(in crate::engine::bpf) const PSEUDO_FUNC: u8 = 4;
+pub(in crate::engine::bpf) const MAP_IDX_VALUE: u8 = 6;
 
 // Sets of registers: all, and those that a call takes and changes.
-pub(super) const ALL: u16 = 0x7ff;
-pub(super) const SCRATCH: u16 = 0x3f;
+pub(in crate::engine::bpf) const ALL: u16 = 0x7ff;
+pub(in crate::engine::bpf) const SCRATCH: u16 = 0x3f;
 
 /// The instruction in these bytes, or `None` if it names registers that do not exist.
-pub(super) fn decode(b: &[u8]) -> Option<Insn> {
+pub(in crate::engine::bpf) fn decode(b: &[u8]) -> Option<Insn> {
     let insn = Insn {
         code: b[0],
         dst: b[1] & 15,
@@ -48,14 +48,14 @@ pub(super) fn decode(b: &[u8]) -> Option<Insn> {
 }
 
 impl Insn {
-    pub(super) fn class(&self) -> u8 {
+    pub(in crate::engine::bpf) fn class(&self) -> u8 {
         self.code & 7
     }
-    pub(super) fn is_wide(&self) -> bool {
+    pub(in crate::engine::bpf) fn is_wide(&self) -> bool {
         self.code == WIDE
     }
     /// Is it known where the instruction leads? It is not for gotol, gotox, may_goto and unknown ones.
-    pub(super) fn is_known(&self) -> bool {
+    pub(in crate::engine::bpf) fn is_known(&self) -> bool {
         match (self.class(), self.code & 0xf0) {
             (JMP, 0x00) => self.code == JA,
             (JMP, 0x80) => self.code == CALL,
@@ -66,7 +66,7 @@ impl Insn {
         }
     }
     /// The target of this jump at `pc`, or `None` if it is no jump.
-    pub(super) fn target(&self, pc: usize) -> Option<usize> {
+    pub(in crate::engine::bpf) fn target(&self, pc: usize) -> Option<usize> {
         match self.code {
             CALL | EXIT => None,
             _ if matches!(self.class(), JMP | JMP32) => {
@@ -76,7 +76,7 @@ impl Insn {
         }
     }
     /// Does it do more than compute a value? An instruction that names a function counts, because it keeps the function.
-    pub(super) fn has_effect(&self) -> bool {
+    pub(in crate::engine::bpf) fn has_effect(&self) -> bool {
         match self.class() {
             LD => self.src == PSEUDO_FUNC,
             LDX => self.code & 0xe0 != MEM,
@@ -85,7 +85,7 @@ impl Insn {
         }
     }
     /// The registers that it overwrites or makes undefined.
-    pub(super) fn writes(&self) -> u16 {
+    pub(in crate::engine::bpf) fn writes(&self) -> u16 {
         match self.class() {
             LD | LDX | ALU | ALU64 => 1 << self.dst,
             _ if self.code == CALL => SCRATCH,
@@ -94,7 +94,7 @@ impl Insn {
         }
     }
     /// The registers that it reads.
-    pub(super) fn reads(&self) -> u16 {
+    pub(in crate::engine::bpf) fn reads(&self) -> u16 {
         let (dst, src) = (1 << self.dst, 1 << self.src);
         let operand = if self.code & REGISTER != 0 { src } else { 0 };
         match self.class() {
@@ -111,7 +111,7 @@ impl Insn {
         }
     }
     /// The function that this instruction at `pc` calls or takes the address of.
-    pub(super) fn function(&self, pc: usize) -> Option<usize> {
+    pub(in crate::engine::bpf) fn function(&self, pc: usize) -> Option<usize> {
         let is = self.code == CALL && self.src == PSEUDO_CALL
             || self.is_wide() && self.src == PSEUDO_FUNC;
         (pc + 1).checked_add_signed(self.imm as isize).filter(|_| is)

@@ -12,7 +12,7 @@
 //! `insn.rs` knows one instruction, `walk.rs` finds those that may be run, and this file writes the program without
 //! the others.
 
-mod insn;
+pub(super) mod insn;
 mod walk;
 
 use self::insn::{ALL, Insn, JA, SIZE, decode};
