@@ -298,7 +298,7 @@ static long fd_step(u32 i, void *unused)
 	(void)unused;
 	if (st.off >= CHUNK_FULL || st.gone || st.path_late || is_late(4))
 		return 1;
-	if (!st.word_loaded && !load_word()) {
+	if (list_is_full() || (!st.word_loaded && !load_word())) {
 		st.walk_done = 1;
 		return 1;
 	}
@@ -319,7 +319,7 @@ GROUP_FN put_fds(void)
 			return 0;
 		st.part_begun = 1;
 		st.part_object = files;
-		st.list_any = 0;
+		st.list_any = st.list_count = st.list_cut = 0;
 		st.fd_base = 0;
 		st.word_begun = 0;
 	} else {
@@ -336,6 +336,10 @@ GROUP_FN put_fds(void)
 	if (st.gone) {
 		missing(TASK_DIAG_FD, TASK_DIAG_R_VANISHED);
 		return 0;
+	}
+	if (st.list_cut) {
+		missing(TASK_DIAG_FD, TASK_DIAG_R_TRUNCATED);
+		st.is_cut = 1;
 	}
 	return !st.walk_done;
 }

@@ -344,10 +344,11 @@ GROUP_FN append_path(u32 unlinked)
 /* Write the name in st.text. Returns its number. */
 GROUP_FN put_name(u32 flags)
 {
-	u32 number, len = st.len & (TEXT_SPAN - 1);
+	u32 number, len;
 	struct task_diag_blob *b;
 
 	close_list();
+	len = name_room(&flags);
 	number = new_name();
 	st.new_name_off = st.off;
 	b = begin_blob();
@@ -359,7 +360,7 @@ GROUP_FN put_name(u32 flags)
 	len &= TEXT_SPAN - 1;
 	bpf_probe_read_kernel(b->data, len, st.text);
 	is_late(4 + len / 128);
-	end_blob(b, TASK_DIAG_A_NAME, number, len, 0, len, flags & ~PATH_CHANGES,
+	end_blob(b, TASK_DIAG_A_NAME, number, len, 0, flags & PATH_CHANGES ? 0 : st.len, flags & ~PATH_CHANGES,
 		 flags & PATH_CHANGES ? TASK_DIAG_R_BLOCKED : 0);
 	return number;
 }

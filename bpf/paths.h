@@ -99,7 +99,7 @@ GROUP_FN put_path(u32 kind)
 {
 	struct task_diag_blob *b;
 	int flags = make_path(kind);
-	u32 len;
+	u32 len, shown;
 
 	end_path();
 	if (st.path_late)
@@ -120,9 +120,10 @@ GROUP_FN put_path(u32 kind)
 	/* The link in /proc ends so, too. */
 	if (flags & TASK_DIAG_BLOB_DELETED)
 		APPEND_LITERAL(" (deleted)");
-	len = st.len & (TEXT_SPAN - 1);
+	shown = flags;
+	len = name_room(&shown);
 	bpf_probe_read_kernel(b->data, len, st.text);
-	end_blob(b, TASK_DIAG_PATHS, kind, len, 0, len, flags, 0);
+	end_blob(b, TASK_DIAG_PATHS, kind, len, 0, st.len, shown, 0);
 	return 0;
 }
 

@@ -99,6 +99,7 @@ GROUP_FN go_on_with_list(u32 attr, u32 size, u32 valid, u32 max)
 		open_list(attr, size, valid);
 	st.list_n++;
 	st.list_any = 1;
+	take_entry(size);
 	return 0;
 }
 

@@ -40,6 +40,9 @@
 /* A user who has had a share of the room gets this many bytes of each further text, and later this few. */
 #define TEXT_SMALL	4096
 #define TEXT_LEAST	256
+/* After the share of lists and names, a user gets this many entries of each further list, and so much of each name. */
+#define LIST_LEAST	16
+#define NAME_LEAST	128
 
 /* Threads whose memory is loaded at a time (touch.h): a power of two, and not more than a node of the tree of numbers has. */
 #define TOGETHER	16
@@ -83,6 +86,8 @@ struct config {
 	__u64 gate_end;
 	/* The most bytes of one text (CMDLINE, ENVIRON) of a task, and about the most of all texts: see room.h. */
 	__u64 text_total;
+	/* about the most of all lists (VMA, FD) with their names, and of all paths */
+	__u64 list_total;
 	__u32 text_max;
 	/* Does the processor have to be kept from loading in another order than the program (order())? */
 	__u32 orders_loads;
@@ -103,6 +108,12 @@ struct hierarchy {
 /* A task that the walk will come to: see ahead.h. */
 struct ahead {
 	__u64 task, mm, signal, cred, counters, table, address;
+};
+
+/* Bytes that were written: all of them, and those of the users with the same place. */
+struct room {
+	__u64 used;
+	__u64 used_by[USERS_MAX];
 };
 
 /* .bss. User space maps its first page. */
@@ -233,9 +244,11 @@ struct state {
 	__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node, detail_file;
 	__u32 detail_done, detail_fd;
 	__u32 fd_base, word_loaded, word_begun, fd;
-	/* bytes of text: all of them, and those of the users with the same place */
-	__u64 text_used;
-	__u64 text_used_by[USERS_MAX];
+	/* what the users have had: see room.h */
+	struct room texts, lists;
+	__u32 place;		/* of the user of the current task */
+	__u32 list_count;	/* entries of the current list of that task, and whether it ended for lack of room */
+	__u32 list_cut;
 };
 
 /* Where a task goes on in a later run, in the order in which its parts are written. PART_SUM is the sum over its

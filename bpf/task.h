@@ -27,6 +27,7 @@ struct {
 
 #include "shared.h"
 
+#include "room.h"
 #ifndef NO_MORE
 #include "raw.h"
 #include "names.h"
@@ -36,7 +37,6 @@ struct {
 #include "files.h"
 #include "state.h"
 #endif
-#include "room.h"
 #include "usertext.h"
 
 #ifdef LEGACY
@@ -493,6 +493,8 @@ static __always_inline u32 write_task(struct task_struct *t)
 			return 1;
 		}
 		begin_message(st.nr, st.tgid, 0);
+		if (HAS_PARTS || WANT(TASK_DIAG_PATHS) || WANT(TASK_DIAG_FILE_STAT))
+			find_user();
 		put_fixed();
 #ifndef NO_MORE
 		if (WANT(TASK_DIAG_WCHAN) || WANT(TASK_DIAG_KSTACK))

@@ -359,6 +359,10 @@ GROUP_FN next_vma(void)
 		st.leaf = 0;
 		return 1;
 	}
+	if (list_is_full()) {
+		st.walk_done = 1;
+		return 1;
+	}
 	if (!st.leaf && !find_leaf()) {
 		if (st.gone)
 			return 1;
@@ -495,7 +499,7 @@ GROUP_FN put_vmas(void)
 		}
 		st.part_begun = 1;
 		st.part_object = mm;
-		st.list_any = 0;
+		st.list_any = st.list_count = st.list_cut = 0;
 		st.address = 0;
 		st.torn = st.walk_torn = 0;
 	}
@@ -505,11 +509,16 @@ GROUP_FN put_vmas(void)
 	st.start_stack = RD(u64, mm, MM_START_STACK);
 	if (still_its_mm())
 		bpf_loop(1 << 22, vma_step, NULL, 0);
-	if (st.walk_done)
+	if (st.walk_done && !st.list_cut)
 		put_gate();
 	end_list(TASK_DIAG_VMA, sizeof(struct task_diag_vma), ALL_OF(VMA));
 	if (st.gone) {
 		missing(TASK_DIAG_VMA, TASK_DIAG_R_VANISHED);
+		return 0;
+	}
+	if (st.list_cut) {
+		missing(TASK_DIAG_VMA, TASK_DIAG_R_TRUNCATED);
+		st.is_cut = 1;
 		return 0;
 	}
 	if (st.walk_done && st.walk_torn) {

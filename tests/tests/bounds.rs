@@ -2,12 +2,15 @@
 //! each, because fork() shares them. No engine and no face takes the memory that they have together, the arguments of
 //! everybody else stay whole, and the lengths of those that were cut are known.
 
+use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::{
-    ByteLimits, Choice, Engine, EngineId, Groups, Request, Snapshot, Strategy, query_each,
+    ByteLimits, Choice, Engine, EngineId, Fd, Group, Groups, PathKind, Reason, Request, Snapshot,
+    Strategy, Vma, query_each,
 };
+use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::{Mktask, Source, cli, engines, skip};
 
 const MIB: usize = 1 << 20;
@@ -177,4 +180,96 @@ fn a_text_of_a_task_that_may_not_be_traced_has_its_length() {
     let task = answer.task(m.pid()).expect("it lives");
     let text = task.cmdline().expect("it has some");
     assert_eq!((text.data.len(), text.total), (131_072, 200_000));
+}
+
+/// The engines that answer a group.
+fn with(group: Group) -> Vec<Source> {
+    engines_with(group).into_iter().filter(|s| s.id() != EngineId::Kernel).collect()
+}
+
+#[test]
+fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
+    let _alone = alone();
+    let test = "lists_of_a_crowd_end_early_and_those_of_others_are_whole";
+    let Some(m) = crowd(test) else { return };
+    let args = ["crowd", "1000", "1", "54322"];
+    let other = match Mktask::start(&args[..if is_root() { 4 } else { 3 }]) {
+        Ok(other) => other,
+        Err(why) => return skip(test, &why),
+    };
+    for source in with(Group::Vma) {
+        let ask = |bytes: usize| {
+            let answer = ask(
+                source,
+                &Request::all(Groups::BASE | Groups::VMA).with_all_list_bytes(bytes as u64),
+            );
+            let count = |pid| {
+                let task = answer.task(pid).unwrap_or_else(|| panic!("{source}: {pid}"));
+                (task.list::<Vma>().map_or(0, Iterator::count), task.reason(Group::Vma))
+            };
+            let crowd: Vec<_> = m.list("crowd").into_iter().map(count).collect();
+            (crowd, count(other.pid()), answer.stream().done().truncated)
+        };
+        let (whole, of_other, truncated) = ask(1 << 30);
+        assert_eq!(truncated, 0, "{source}");
+        assert!(whole.iter().all(|(n, why)| *n > 16 && why.is_none()), "{source}: {whole:?}");
+        if !is_root() {
+            continue;
+        }
+        // The crowd alone has more than this, besides the entries that each list has in any case.
+        let (cut, still, truncated) = ask(CROWD * (whole[0].0 - 16) * size_of::<Vma>() / 2);
+        assert_eq!(of_other, still, "{source}");
+        let ended = cut.iter().filter(|c| **c == (16, Some(Reason::Truncated))).count();
+        assert!((CROWD / 4..CROWD).contains(&ended), "{source}: {ended}");
+        assert!(truncated as usize >= ended, "{source}: {truncated}");
+    }
+    // With almost no room, each list has its least.
+    for source in with(Group::Vma) {
+        let req = Request::all(Groups::BASE | Groups::VMA).with_all_list_bytes(1);
+        let answer = ask(source, &req);
+        assert!(answer.stream().done().truncated >= CROWD as u64, "{source}");
+        for pid in m.list("crowd") {
+            let task = answer.task(pid).unwrap_or_else(|| panic!("{source}: {pid}"));
+            let n = task.list::<Vma>().map_or(0, Iterator::count);
+            assert_eq!((n, task.reason(Group::Vma)), (16, Some(Reason::Truncated)), "{source}");
+        }
+    }
+}
+
+#[test]
+fn many_open_files_and_long_paths_have_a_bound() {
+    let _alone = alone();
+    let files: Vec<File> = (0..900).map(|_| File::open("/dev/null").expect("it opens")).collect();
+    let me = std::process::id();
+    for source in with(Group::Fd) {
+        let req = Request::one(me, Groups::BASE | Groups::FD);
+        let count = |req: &Request| {
+            let answer = ask(source, req);
+            let task = answer.tasks().next().expect("I live");
+            (task.list::<Fd>().map_or(0, Iterator::count), task.reason(Group::Fd))
+        };
+        let (all, why) = count(&req);
+        assert!(all >= files.len() && why.is_none(), "{source}: {all} {why:?}");
+        let (some, why) = count(&req.with_all_list_bytes(40_000));
+        assert!((100..600).contains(&some), "{source}: {some}");
+        assert_eq!(why, Some(Reason::Truncated), "{source}");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let deep = (0..10)
+        .fold(dir.path().to_owned(), |at, _| at.join("a name of forty characters, about as usual"));
+    std::fs::create_dir_all(&deep).expect("it can be made");
+    let child = std::process::Command::new("sleep").arg("60").current_dir(&deep).spawn();
+    let mut child = child.expect("there is sleep");
+    for source in with(Group::Paths) {
+        let req = Request::one(child.id(), Groups::BASE | Groups::PATHS);
+        for (room, len) in [(1 << 20, deep.as_os_str().len()), (0, 128)] {
+            let answer = ask(source, &req.clone().with_all_list_bytes(room));
+            let task = answer.tasks().next().expect("it lives");
+            let cwd = task.path(PathKind::Cwd).expect("it has one");
+            assert_eq!((cwd.data.len(), cwd.total), (len, deep.as_os_str().len()), "{source}");
+            assert_eq!(cwd.is_cut(), room == 0, "{source}");
+            assert_eq!(answer.stream().done().truncated, u64::from(room == 0), "{source}");
+        }
+    }
+    child.kill().and_then(|()| child.wait()).expect("our own child");
 }

@@ -74,11 +74,15 @@ pub struct ByteLimits {
     /// user has whole texts as long as more is left than this user has had, and then the first 4 KiB, and at last the first
     /// 256 bytes of each. The last of these each task has, even if the sum gets larger.
     pub all_text_bytes: u64,
+    /// About the most bytes of all lists (VMA, VMA_STAT, FD) with their names, and of PATHS. Users share them in the same way:
+    /// after a user's share, a list ends after 16 entries, and names and paths after 128 bytes.
+    pub all_list_bytes: u64,
 }
 
 impl ByteLimits {
-    /// For lists of tasks: of each text as much as procps reads, 128 KiB, and 32 MiB of all.
-    pub const LIST: ByteLimits = ByteLimits { text_bytes: 128 << 10, all_text_bytes: 32 << 20 };
+    /// For lists of tasks: of each text as much as procps reads, 128 KiB, and 32 MiB of all; 256 MiB of lists.
+    pub const LIST: ByteLimits =
+        ByteLimits { text_bytes: 128 << 10, all_text_bytes: 32 << 20, all_list_bytes: 256 << 20 };
     /// For a process that was named: its texts are whole up to 6 MiB, which is as much as execve(2) takes.
     pub const ONE: ByteLimits = ByteLimits { text_bytes: 6 << 20, ..ByteLimits::LIST };
 }
@@ -222,6 +226,11 @@ impl Request {
     #[must_use]
     pub fn with_all_text_bytes(self, all_text_bytes: u64) -> Request {
         Request { limits: ByteLimits { all_text_bytes, ..self.limits }, ..self }
+    }
+    /// The same request, with about so many bytes of all lists and names together.
+    #[must_use]
+    pub fn with_all_list_bytes(self, all_list_bytes: u64) -> Request {
+        Request { limits: ByteLimits { all_list_bytes, ..self.limits }, ..self }
     }
     /// The same request, for an answer that the service may have made this long ago.
     #[must_use]

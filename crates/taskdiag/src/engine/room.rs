@@ -18,12 +18,37 @@ pub(crate) const TEXT_SMALL: u32 = 4096;
 /// A user who has had two thirds of all gets only this much, and any user always does. A task without any text takes as much.
 pub(crate) const TEXT_LEAST: u32 = 256;
 
-/// What is left for the texts of one answer. All threads that read share it.
+/// After the share of lists and names, a user gets this many entries of each further list, and so much of each name.
+pub(crate) const LIST_LEAST: usize = 16;
+pub(crate) const NAME_LEAST: usize = 128;
+/// The lists of a task that count for its user even while there is much room.
+const MUCH: usize = 64 << 10;
+
+/// What is left for the texts of one answer, or for its lists and names. All threads that read share it.
 #[derive(Debug)]
 pub(crate) struct Room {
     limits: ByteLimits,
     used: AtomicU64,
     used_by: [AtomicU64; USERS_MAX],
+}
+
+impl Room {
+    /// How many bytes of lists and names a task may add: as many as leave for all others what its user has had then. Users
+    /// are not told apart as long as there is much room, since it takes a file of /proc to know the user.
+    pub(crate) fn list_bytes(&self, uid: impl FnOnce() -> u32) -> usize {
+        let is_roomy = self.used.load(Ordering::Relaxed) < self.limits.all_list_bytes / 8;
+        let of = if is_roomy { 0 } else { self.used_by[place(uid())].load(Ordering::Relaxed) };
+        let left = self.limits.all_list_bytes.saturating_sub(self.used.load(Ordering::Relaxed));
+        usize::try_from(left.saturating_sub(of) / 2).unwrap_or(usize::MAX)
+    }
+
+    /// Takes room for bytes of a list or a name that is written.
+    pub(crate) fn take_list(&self, bytes: usize, uid: impl FnOnce() -> u32) {
+        let used = self.used.fetch_add(bytes as u64, Ordering::Relaxed);
+        if bytes > MUCH || used >= self.limits.all_list_bytes / 8 {
+            self.used_by[place(uid())].fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Room {
@@ -40,9 +65,12 @@ impl Room {
     /// user id of the task; it is only asked for if the text is so long that it matters.
     pub(crate) fn take(&self, len: usize, uid: impl FnOnce() -> u32) -> usize {
         let mut want = len.min(self.most()) as u64;
+        // What each task gets in any case does not count.
+        if want <= u64::from(TEXT_LEAST) {
+            return want as usize;
+        }
         // Users are not told apart as long as there is much room, since it takes a file of /proc to know the user.
-        let is_roomy = self.used.load(Ordering::Relaxed) + want < self.limits.all_text_bytes / 8;
-        if is_roomy || want <= u64::from(TEXT_LEAST) {
+        if self.used.load(Ordering::Relaxed) + want < self.limits.all_text_bytes / 8 {
             self.used.fetch_add(want, Ordering::Relaxed);
             return want as usize;
         }
@@ -52,7 +80,7 @@ impl Room {
         if of + want > left {
             want = want.min(TEXT_SMALL.into());
             if of / 2 > left {
-                want = want.min(TEXT_LEAST.into());
+                return want.min(TEXT_LEAST.into()) as usize;
             }
         }
         used_by.fetch_add(want, Ordering::Relaxed);
@@ -81,7 +109,7 @@ impl Several {
         let part = (self.left / self.to_come.max(1)).max(self.left / 8).max(TEXT_SMALL.into());
         let text_bytes = limits.text_bytes.min(u32::try_from(part).unwrap_or(u32::MAX));
         self.to_come = self.to_come.saturating_sub(1);
-        ByteLimits { text_bytes, all_text_bytes: limits.all_text_bytes.min(self.left) }
+        ByteLimits { text_bytes, all_text_bytes: limits.all_text_bytes.min(self.left), ..limits }
     }
     /// Notes what an answer has taken.
     pub(crate) fn spend(&mut self, stream: &Stream<impl AsRef<[u8]>>) {
@@ -141,8 +169,24 @@ mod tests {
         for n in 0..100_000 {
             sum += room.take(6 * MIB, || 1 + n);
         }
-        assert!(sum < 32 * MIB + 100_000 * TEXT_LEAST as usize, "{sum}");
+        // A user who had nothing gets a small part of a text, even if there is no room left.
+        let over = USERS_MAX * TEXT_SMALL as usize;
+        assert!(sum < 32 * MIB + over + 100_000 * TEXT_LEAST as usize, "{sum}");
         assert!(room.take(64 << 10, || 0) >= TEXT_SMALL as usize);
+    }
+
+    #[test]
+    fn lists_of_one_user_leave_room_for_others() {
+        let room = room();
+        let all = ByteLimits::LIST.all_list_bytes as usize;
+        let mut sum = 0;
+        for _ in 0..1000 {
+            let bytes = room.list_bytes(|| 1000).min(8 * MIB);
+            room.take_list(bytes, || 1000);
+            sum += bytes;
+        }
+        assert!((all / 2 - 8 * MIB..=all / 2).contains(&sum), "{sum}");
+        assert!(room.list_bytes(|| 1000) < MIB && room.list_bytes(|| 0) > all / 5);
     }
 
     #[test]

@@ -121,6 +121,7 @@ impl LoadedProgram {
             gate_start,
             gate_end,
             text_total: req.limits.all_text_bytes,
+            list_total: req.limits.all_list_bytes,
             text_max: req.limits.text_bytes,
             frame_format: *b"[<0>] %pB\n\0\0\0\0\0\0",
             symbol_format: *b"%ps\0\0\0\0\0",

@@ -43,6 +43,7 @@ pub struct Config {
     pub gate_start: u64,
     pub gate_end: u64,
     pub text_total: u64,
+    pub list_total: u64,
     pub text_max: u32,
     pub orders_loads: u32,
     pub frame_format: [u8; 16],
@@ -80,7 +81,7 @@ pub const AHEAD_OF_PROCESSES: u32 = 1;
 pub const AHEAD_OF_THREADS: u32 = 2;
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 31008;
+pub const STATE_SIZE: usize = 33080;
 
 #[cfg(test)]
 mod tests {
@@ -112,6 +113,8 @@ mod tests {
             ("TEXT_SMALL", room::TEXT_SMALL as usize),
             ("TEXT_LEAST", room::TEXT_LEAST as usize),
             ("offsetof(struct config, orders_loads)", offset_of!(Config, orders_loads)),
+            ("LIST_LEAST", room::LIST_LEAST),
+            ("NAME_LEAST", room::NAME_LEAST),
             ("offsetof(struct config, offsets)", offset_of!(Config, offsets)),
             ("OFFSETS_MAX", OFFSETS_MAX),
             ("NAMES_MAX", NAMES_MAX as usize),

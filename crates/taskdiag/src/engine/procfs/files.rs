@@ -163,6 +163,7 @@ impl Worker<'_> {
         let got = self.read_files(at, &mut lists);
         if got.is_ok() {
             self.put_files(&mut lists);
+            self.take_list_room(at, lists.taken());
         }
         self.files = lists;
         self.settle_own(at, Groups::FD, got)
@@ -184,7 +185,12 @@ impl Worker<'_> {
         let mut table: Option<(u32, Arc<SocketsByInode>)> = None;
         let fds = std::mem::take(&mut lists.fds);
         let mut got = Ok(());
+        let room = self.list_room(at);
         for &fd in &fds {
+            if lists.is_full(room) {
+                self.out.missing(taskdiag_wire::Group::Fd, Reason::Truncated);
+                break;
+            }
             match self.file(at, dir.as_fd(), infos.as_fd(), fd, lists)? {
                 Ok(None) => {}
                 Ok(Some(inode)) => {
@@ -278,7 +284,8 @@ impl Worker<'_> {
     fn put_files(&mut self, lists: &mut FileLists) {
         for n in &lists.names {
             let text = &lists.text[n.start..n.end];
-            let number = self.known.number(&self.run.names, text, n.deleted, &mut self.out);
+            let number =
+                self.known.number(&self.run.names, text, self.name_most, n.deleted, &mut self.out);
             if n.of_socket {
                 lists.sockets.0[n.at].1.name = number;
             } else {

@@ -12,6 +12,7 @@ use super::path::{Path, TaskDir};
 use super::read::FileId;
 use super::stop::Stop;
 use super::worker::Worker;
+use crate::engine::room::NAME_LEAST;
 
 const PATHS: [(PathKind, &str); 3] =
     [(PathKind::Exe, "exe"), (PathKind::Cwd, "cwd"), (PathKind::Root, "root")];
@@ -42,6 +43,7 @@ impl Worker<'_> {
         const ATTR: u16 = Group::Paths as u16;
         let mut failed: [Option<Errno>; 3] = [None; 3];
         let mut any = false;
+        self.list_room(at);
         for (i, (kind, file)) in PATHS.into_iter().enumerate() {
             let len = match self.reader.link(at.dir, at.path.file(file)) {
                 Ok(text) => text.len(),
@@ -62,9 +64,14 @@ impl Worker<'_> {
                 if self.is_deleted(at, file, &text) {
                     flags = BLOB_DELETED;
                 }
-                self.out.put_blob(ATTR, kind as u32, flags, &text, len);
-            } else {
+                let text = &text[..len.min(self.name_most)];
                 self.out.put_blob(ATTR, kind as u32, flags, text, len);
+            } else {
+                let text = &text[..len.min(self.name_most)];
+                self.out.put_blob(ATTR, kind as u32, flags, text, len);
+            }
+            if len.min(self.name_most) > NAME_LEAST {
+                self.take_list_room(at, len);
             }
         }
         let mut reasons = [None; 3];

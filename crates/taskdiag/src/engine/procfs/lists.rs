@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use crate::engine::room::LIST_LEAST;
 use taskdiag_wire::{Fd, FdDetail, Socket, Vma, VmaStat};
 
 /// The mappings of a task.
@@ -21,6 +22,17 @@ impl Lists {
         self.stats.clear();
         self.spans.clear();
         self.texts.clear();
+    }
+    /// How many bytes they take of the room of the answer.
+    pub(super) fn taken(&self) -> usize {
+        if self.vmas.len().max(self.stats.len()) > LIST_LEAST { self.bytes() } else { 0 }
+    }
+    fn bytes(&self) -> usize {
+        size_of_val(&self.vmas[..]) + size_of_val(&self.stats[..]) + self.texts.len()
+    }
+    /// Whether there is no room for more, where this is the room.
+    pub(super) fn is_full(&self, room: usize) -> bool {
+        self.vmas.len().max(self.stats.len()) >= LIST_LEAST && self.bytes() >= room
     }
     /// Keeps the name of a mapping. Mappings of one file follow each other, so their name is kept once.
     pub(super) fn keep(&mut self, text: &[u8]) {
@@ -76,6 +88,19 @@ impl FileLists {
         self.details.clear();
         self.text.clear();
         self.names.clear();
+    }
+    /// How many bytes they take of the room of the answer.
+    pub(super) fn taken(&self) -> usize {
+        if self.files.0.len() > LIST_LEAST { self.bytes() } else { 0 }
+    }
+    fn bytes(&self) -> usize {
+        let sockets = self.sockets.0.len() * size_of::<Socket>();
+        let files = self.files.0.len() * size_of::<Fd>();
+        files + sockets + size_of_val(&self.details[..]) + self.text.len()
+    }
+    /// Whether there is no room for more, where this is the room.
+    pub(super) fn is_full(&self, room: usize) -> bool {
+        self.files.0.len() >= LIST_LEAST && self.bytes() >= room
     }
     /// Sets the name of the last file or socket.
     pub(super) fn name(&mut self, of_socket: bool, text: &[u8], deleted: bool) {

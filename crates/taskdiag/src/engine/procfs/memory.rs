@@ -6,11 +6,12 @@
 //! query in a process with 25.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::time::Instant;
 
 use rustix::fs::makedev;
 use rustix::io::Errno;
-use taskdiag_wire::{Group, Groups, Reason, Vma, VmaKind, VmaStat, build};
+use taskdiag_wire::{Group, Groups, Reason, Vma, VmaKind, VmaStat};
 
 use super::lists::Lists;
 use super::parse::{self, MapLine, StatFile};
@@ -20,6 +21,10 @@ use super::sizes::SizesFrom;
 use super::stop::Stop;
 use super::worker::Worker;
 use crate::engine::LEAST_WALK;
+
+/// The length of a mapping with a usual name in smaps and in maps. See [`Reader::live_parts`].
+const SMAPS_RECORD: usize = 780;
+const MAPS_RECORD: usize = 120;
 
 /// All members but the flags.
 const FROM_MAPS: u32 = Vma::ALL_VALID & !parse::NOT_IN_MAPS;
@@ -95,23 +100,58 @@ impl Worker<'_> {
     }
 
     fn maps(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
-        let got =
-            self.risky(at, Groups::VMA, |r| r.live_file(at.dir, at.path.file("maps"), || true))?;
-        let text = match got {
-            Ok(text) => text,
-            Err(e) => return Err(self.no_memory(at, e)),
-        };
         let mut lists = std::mem::take(&mut self.lists);
-        lists.vmas.clear();
-        let mut names = LastName::default();
-        for line in parse::maps_lines(text.bytes()) {
-            let name = self.vma_name(&line, &mut names);
-            lists.vmas.push(build!(Vma { name, ..line.vma }));
+        let (room, full) = (self.list_room(at), Cell::new(false));
+        let (place, path) = (at, at.path.file("maps"));
+        let mut all = |r: &mut Reader| {
+            lists.clear();
+            r.live_parts(
+                at.dir,
+                path,
+                MAPS_RECORD,
+                || !full.get(),
+                |text, is_last| {
+                    let last = || memchr::memrchr(b'\n', text).map_or(0, |end| end + 1);
+                    let whole = if is_last { text.len() } else { last() };
+                    for line in parse::maps_lines(&text[..whole]) {
+                        if lists.is_full(room) {
+                            full.set(true);
+                            break;
+                        }
+                        lists.vmas.push(line.vma);
+                        lists.keep(line.text);
+                    }
+                    whole
+                },
+            )
+        };
+        let got = self.risky(place, Groups::VMA, |r| match all(r) {
+            // The task may have become another program.
+            Err(Errno::SRCH) => all(r),
+            got => got,
+        })?;
+        match got {
+            Ok(()) => {}
+            Err(Errno::TIMEDOUT) if full.get() => {}
+            Err(e) => return Err(self.no_memory(at, e)),
         }
+        self.name_vmas(&mut lists);
         let got = self.put_vmas(FROM_MAPS, &lists);
+        self.take_list_room(at, lists.taken());
+        if full.get() {
+            self.out.missing(Group::Vma, Reason::Truncated);
+        }
         self.lists = lists;
-        self.reader.give_back(text);
         got.and_then(|()| self.mapped_stats(at))
+    }
+
+    /// Gives mappings the numbers of their names.
+    fn name_vmas(&mut self, lists: &mut Lists) {
+        let mut names = LastName::default();
+        for (vma, span) in lists.vmas.iter_mut().zip(&lists.spans) {
+            let line = MapLine { vma: *vma, text: &lists.texts[span.clone()] };
+            vma.name = self.vma_name(&line, &mut names);
+        }
     }
 
     fn put_vmas(&mut self, valid: u32, lists: &Lists) -> Result<(), Stop> {
@@ -126,15 +166,21 @@ impl Worker<'_> {
         let (start, left) = (Instant::now(), self.run.limits.left());
         let in_time = || left.is_none_or(|left| start.elapsed() < left);
         let mut lists = std::mem::take(&mut self.lists);
+        let (room, full) = (self.list_room(at), Cell::new(false));
+        let in_time = || in_time() && !full.get();
         let (mut valid, mut has_flags) = (VmaStat::ALL_VALID, true);
         // The text has some 700 bytes for each mapping. To have all of it in memory took as long as to parse
         // it.
         let (place, path) = (at, at.path.file("smaps"));
         let mut all = |r: &mut Reader| {
             lists.clear();
-            r.live_parts(at.dir, path, in_time, |text, is_last| {
+            r.live_parts(at.dir, path, SMAPS_RECORD, in_time, |text, is_last| {
                 let whole = if is_last { text.len() } else { parse::whole_smaps_entries(text) };
                 for e in parse::smaps_entries(&text[..whole]) {
+                    if lists.is_full(room) {
+                        full.set(true);
+                        break;
+                    }
                     if groups.has(Group::Vma) {
                         lists.vmas.push(e.line.vma);
                         lists.keep(e.line.text);
@@ -154,22 +200,23 @@ impl Worker<'_> {
         self.run.limits.spend(start);
         match got {
             Ok(()) => {}
+            Err(Errno::TIMEDOUT) if full.get() => {}
             Err(Errno::TIMEDOUT) => return Err(Stop::Gap(Reason::OverBudget)),
             Err(e) => return Err(self.no_memory(at, e)),
         }
         let mut got = Ok(());
         if groups.has(Group::Vma) {
-            let mut names = LastName::default();
-            for (vma, span) in lists.vmas.iter_mut().zip(&lists.spans) {
-                let line = MapLine { vma: *vma, text: &lists.texts[span.clone()] };
-                vma.name = self.vma_name(&line, &mut names);
-            }
+            self.name_vmas(&mut lists);
             got = self.put_vmas(if has_flags { Vma::ALL_VALID } else { FROM_MAPS }, &lists);
         }
         if lists.stats.is_empty() {
             got = Err(Stop::Gap(Reason::Absent));
         } else {
             self.out.put_list(valid, &lists.stats);
+        }
+        self.take_list_room(at, lists.taken());
+        if full.get() {
+            groups.iter().for_each(|g| self.out.missing(g, Reason::Truncated));
         }
         self.lists = lists;
         got.and_then(|()| self.mapped_stats(at))
@@ -236,7 +283,8 @@ impl Worker<'_> {
         if deleted && is_odd_name(&mut self.reader, line) {
             (name, deleted) = (parse::newlines(line.text), false);
         }
-        let number = self.known.number(&self.run.names, &name, deleted, &mut self.out);
+        let number =
+            self.known.number(&self.run.names, &name, self.name_most, deleted, &mut self.out);
         let (text, kind, inode) = (line.text, line.vma.kind, line.vma.inode);
         *last = LastName { text, kind, inode, number };
         number

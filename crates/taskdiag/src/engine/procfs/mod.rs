@@ -246,7 +246,8 @@ impl Procfs {
                 || (req.strategy.is_threads() && req.groups.intersects(FILES)))
                 && reader.is_own(root.as_fd()),
             watch: req.watch.clone(),
-            room: Room::new(req.limits),
+            texts: Room::new(req.limits),
+            lists: Room::new(req.limits),
             limits: Budget::of(req),
             swap_used: req.groups.has(Group::Swap) && swap::is_used(),
             objects: Objects::default(),

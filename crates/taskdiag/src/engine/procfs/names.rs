@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
-use taskdiag_wire::{BLOB_DELETED, StreamWriter};
+use taskdiag_wire::{A_NAME, BLOB_DELETED, StreamWriter};
 
 /// The high bits of each number that this engine gives to a name.
 const OURS: u32 = 3 << 28;
@@ -25,11 +25,13 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Returns the number of a name. A new name is written to `out`, which must stay in the answer.
+    /// Returns the number of a name. A new name is written to `out`, which must stay in the answer, but not more of it than
+    /// `most` bytes.
     pub(super) fn number(
         &mut self,
         all: &FileNames,
         name: &[u8],
+        most: usize,
         deleted: bool,
         out: &mut StreamWriter,
     ) -> u32 {
@@ -37,13 +39,25 @@ impl Known {
         if let Some(n) = mine.get(name) {
             return *n;
         }
+        let (shown, total) = (&name[..name.len().min(most)], name.len());
+        let cut;
+        let mut name = name;
+        if shown.len() < total {
+            // Only so much of it is kept. No whole name is like this, because none has a NUL.
+            cut = [shown, &[0], &total.to_ne_bytes()[..]].concat();
+            name = &cut;
+            if let Some(n) = mine.get(name) {
+                return *n;
+            }
+        }
         let mut map = all.0.lock().unwrap_or_else(PoisonError::into_inner);
         let next = OURS | (map.len() as u32 + 1);
         let number = match map.entry((name.into(), deleted)) {
             Entry::Occupied(e) => *e.get(),
             Entry::Vacant(e) => {
                 e.insert(next);
-                out.put_name(next, if deleted { BLOB_DELETED } else { 0 }, name);
+                let flags = if deleted { BLOB_DELETED } else { 0 };
+                out.put_blob(A_NAME, next, flags, shown, total);
                 next
             }
         };
@@ -64,15 +78,20 @@ mod tests {
         let mut out = StreamWriter::new();
         out.info(&StreamWriter::blank_info());
         out.begin_task(1, 1);
-        let x = a.number(&all, b"x", false, &mut out);
-        assert_eq!(b.number(&all, b"x", false, &mut out), x);
-        assert_eq!(a.number(&all, b"x", false, &mut out), x);
-        let gone = b.number(&all, b"x", true, &mut out);
+        let x = a.number(&all, b"x", 9, false, &mut out);
+        assert_eq!(b.number(&all, b"x", 9, false, &mut out), x);
+        assert_eq!(a.number(&all, b"x", 9, false, &mut out), x);
+        let gone = b.number(&all, b"x", 9, true, &mut out);
         assert_ne!(gone, x);
         assert_eq!((x >> 28, gone >> 28), (3, 3));
+        let long = a.number(&all, b"a long name", 6, false, &mut out);
+        assert_eq!(b.number(&all, b"a long name", 6, false, &mut out), long);
+        assert_ne!(b.number(&all, b"a long", 6, false, &mut out), long);
         out.end_task();
         let s = Stream::parse(out.finish(Done::default())).unwrap();
-        assert_eq!(s.name_numbers().len(), 2);
+        assert_eq!(s.name_numbers().len(), 4);
+        let name = s.name(long).unwrap();
+        assert_eq!((&name.data[..], name.total, name.is_cut()), (&b"a long"[..], 11, true));
         assert_eq!(s.name(x).unwrap().data, &b"x"[..]);
         assert_eq!(s.name(gone).unwrap().flags, BLOB_DELETED);
     }

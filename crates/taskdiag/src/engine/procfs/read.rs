@@ -21,10 +21,6 @@ const GROWTH: usize = 4 << 20;
 /// The size of one part where a text is read in parts. A part stays in the cache and is long enough to be
 /// worth a system call.
 const PART_SIZE: usize = 128 << 10;
-/// The length of a mapping with a usual name in smaps. The kernel makes records until a page is full or the
-/// read has what it asked for, and it throws away a record that no longer fits and makes it again. So a read
-/// asks for a page minus one record, which takes a tenth less time.
-const RECORD_SIZE: usize = 780;
 /// A buffer that has grown beyond this is shrunk again.
 const KEEP_SIZE: usize = 8 << 20;
 
@@ -173,7 +169,7 @@ impl Reader {
     }
 
     /// The real user id of a task, or that of nobody if it cannot be read. It leaves the text in the buffer alone.
-    fn real_uid(&mut self, mut at: TaskDir<'_>) -> u32 {
+    pub(super) fn real_uid(&mut self, mut at: TaskDir<'_>) -> u32 {
         let mut status = [0u8; 1024];
         let fd = self.open(at.dir, at.path.file("status"), OFlags::RDONLY);
         let Ok(fd) = fd else { return u32::MAX };
@@ -242,16 +238,21 @@ impl Reader {
     /// As [`live_file`](Self::live_file), but in parts that stay in the cache of the CPU. `take` gets the
     /// bytes that are there and whether they are the last, and returns how many of them were whole and are
     /// done with. After `SRCH`, try again.
+    ///
+    /// The kernel makes records, of which one usually has `record` bytes, until a page is full or the read has what it asked for,
+    /// and it throws away a record that no longer fits and makes it again. So a read asks for a page minus one record, which
+    /// takes a tenth less time.
     pub(super) fn live_parts(
         &mut self,
         at: BorrowedFd<'_>,
         path: &CStr,
+        record: usize,
         go_on: impl Fn() -> bool,
         mut take: impl FnMut(&[u8], bool) -> usize,
     ) -> Result<(), Errno> {
         let fd = self.open(at, path, OFlags::RDONLY)?;
         self.syscalls += 1; // close
-        let piece = rustix::param::page_size() - RECORD_SIZE;
+        let piece = rustix::param::page_size() - record;
         let (mut n, mut reads) = (0, 0);
         loop {
             if n == self.buf.len() {

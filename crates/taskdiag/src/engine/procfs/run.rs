@@ -35,8 +35,9 @@ pub(super) struct Run {
     pub(super) own_pids: bool,
     /// Who watches the progress and may stop the walk.
     pub(super) watch: Option<Arc<Watch>>,
-    /// What is left for texts.
-    pub(super) room: Room,
+    /// What is left for texts, and for lists, names and paths.
+    pub(super) texts: Room,
+    pub(super) lists: Room,
     /// What VMA_STAT and ROLLUP may cost.
     pub(super) limits: Budget,
     /// Whether anything on this machine is swapped out.

@@ -34,7 +34,7 @@ impl Worker<'_> {
         group: Groups,
         file: &'static str,
     ) -> Result<Result<Text, Errno>, Stop> {
-        let room = &self.run.room;
+        let room = &self.run.texts;
         self.risky(at, group, |r| {
             r.task_text(at, file, room.most(), |len, uid| room.take(len, uid))
         })

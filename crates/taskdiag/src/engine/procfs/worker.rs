@@ -14,6 +14,7 @@ use super::read::Reader;
 use super::run::Run;
 use super::slot::Slot;
 use super::stop::{Stop, exhausted};
+use crate::engine::room::NAME_LEAST;
 
 /// Reads tasks and writes them, one after the other. Each thread of the engine has one worker.
 #[derive(Debug)]
@@ -29,6 +30,10 @@ pub(super) struct Worker<'a> {
     pub(super) lists: Lists,
     pub(super) files: FileLists,
     pub(super) mapped: MappedFiles,
+    /// A process, and its real user id.
+    user: (u32, u32),
+    /// The most bytes of a name of the current task.
+    pub(super) name_most: usize,
     /// A buffer for the text of a link.
     pub(super) link: Vec<u8>,
     pub(super) ids: Ids,
@@ -57,6 +62,8 @@ impl<'a> Worker<'a> {
             lists: Lists::default(),
             files: FileLists::default(),
             mapped: MappedFiles::default(),
+            user: (0, 0),
+            name_most: usize::MAX,
             link: Vec::new(),
             ids: Ids::default(),
             said: Groups::NONE,
@@ -65,6 +72,27 @@ impl<'a> Worker<'a> {
             item: 0,
             lost: false,
         }
+    }
+
+    /// How many bytes of lists and names this task may add. If it is nothing, names are cut, too.
+    pub(super) fn list_room(&mut self, at: TaskDir<'_>) -> usize {
+        let run = self.run;
+        let room = run.lists.list_bytes(|| self.uid(at));
+        self.name_most = if room == 0 { NAME_LEAST } else { usize::MAX };
+        room
+    }
+
+    /// Takes room for what this task has added.
+    pub(super) fn take_list_room(&mut self, at: TaskDir<'_>, bytes: usize) {
+        let run = self.run;
+        run.lists.take_list(bytes, || self.uid(at));
+    }
+
+    fn uid(&mut self, at: TaskDir<'_>) -> u32 {
+        if self.user.0 != at.tgid {
+            self.user = (at.tgid, self.reader.real_uid(at));
+        }
+        self.user.1
     }
 
     /// Whether any of these groups was asked for and is not done yet.
