@@ -17,10 +17,15 @@ pub struct PageLimits {
     pub max_rss: Option<NonZeroU64>,
     /// The most bytes of the arguments, and of the environment, of a process.
     pub text_bytes: Option<u32>,
+    /// About the most bytes of all lists of mappings and open files.
+    pub list_bytes: Option<u64>,
 }
 
 /// The most bytes of the arguments of a process for commands that keep or send many answers, or show one line of them.
 pub const SHORT_TEXT: u32 = 4096;
+
+/// The room for lists of commands that keep many answers, or put one into a page.
+const FEWER_LISTS: u64 = 64 << 20;
 
 /// The room for text where somebody asked for more of it than a list usually has.
 const MUCH_TEXT: u64 = 1 << 30;
@@ -53,16 +58,21 @@ impl PageLimits {
             budget: m.try_get_one::<Duration>("budget").ok().flatten().copied(),
             max_rss: m.try_get_one::<NonZeroU64>("max-rss").ok().flatten().copied(),
             text_bytes: m.try_get_one::<u32>("args").ok().flatten().copied(),
+            list_bytes: None,
         }
     }
-    /// The same limits, with little text of each process.
+    /// The same limits, with little text of each process, and shorter lists.
     #[must_use]
-    pub fn with_short_text(self) -> PageLimits {
-        PageLimits { text_bytes: Some(SHORT_TEXT), ..self }
+    pub fn for_many_answers(self) -> PageLimits {
+        let (text_bytes, list_bytes) = (Some(SHORT_TEXT), Some(FEWER_LISTS));
+        PageLimits { text_bytes, list_bytes, ..self }
     }
     /// Make them part of a request.
     pub fn put_into(&self, request: &mut Request) {
         (request.budget, request.max_rss_bytes) = (self.budget, self.max_rss);
+        if let Some(bytes) = self.list_bytes {
+            request.limits.all_list_bytes = bytes;
+        }
         if let Some(bytes) = self.text_bytes {
             request.limits.text_bytes = bytes;
             if bytes > ByteLimits::LIST.text_bytes {

@@ -186,7 +186,7 @@ impl RecordArgs {
             groups,
             count: m.get_one::<u32>("count").copied(),
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-            limits: PageLimits::from_matches(m).with_short_text(),
+            limits: PageLimits::from_matches(m).for_many_answers(),
         })
     }
     /// The request.

@@ -105,7 +105,7 @@ impl ReportArgs {
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> ReportArgs {
         ReportArgs {
-            source: table::source(m, PageLimits::from_matches(m).with_short_text()),
+            source: table::source(m, PageLimits::from_matches(m).for_many_answers()),
             output: m.get_one::<PathBuf>("output").cloned(),
             pss: m.get_flag("pss"),
             files: m.get_flag("files"),

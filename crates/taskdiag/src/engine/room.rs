@@ -93,6 +93,7 @@ impl Room {
 #[derive(Debug)]
 pub(crate) struct Several {
     left: u64,
+    lists_left: u64,
     to_come: u64,
 }
 
@@ -102,18 +103,23 @@ impl Several {
         // Something is left even then, because what is missing may be of somebody else.
         let least = limits.all_text_bytes / 8;
         let left = limits.all_text_bytes.saturating_sub(used).max(least);
-        Several { left, to_come: requests as u64 }
+        Several { left, lists_left: limits.all_list_bytes, to_come: requests as u64 }
     }
     /// The limits of the next request. No text takes more than an eighth of the room, or its part of it.
     pub(crate) fn next(&mut self, limits: ByteLimits) -> ByteLimits {
         let part = (self.left / self.to_come.max(1)).max(self.left / 8).max(TEXT_SMALL.into());
         let text_bytes = limits.text_bytes.min(u32::try_from(part).unwrap_or(u32::MAX));
         self.to_come = self.to_come.saturating_sub(1);
-        ByteLimits { text_bytes, all_text_bytes: limits.all_text_bytes.min(self.left), ..limits }
+        let all_text_bytes = limits.all_text_bytes.min(self.left);
+        let all_list_bytes = limits.all_list_bytes.min(self.lists_left);
+        ByteLimits { text_bytes, all_text_bytes, all_list_bytes }
     }
     /// Notes what an answer has taken.
     pub(crate) fn spend(&mut self, stream: &Stream<impl AsRef<[u8]>>) {
-        self.left = self.left.saturating_sub(bytes_of_text(stream));
+        let text = bytes_of_text(stream);
+        self.left = self.left.saturating_sub(text);
+        let others = (stream.bytes().len() as u64).saturating_sub(text);
+        self.lists_left = self.lists_left.saturating_sub(others);
     }
 }
 
