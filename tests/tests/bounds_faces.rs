@@ -13,6 +13,7 @@ use taskdiag_tests::{Mktask, Source, cli, engines, skip};
 const MIB: usize = 1 << 20;
 
 /// How a run of the program ended: its largest memory in bytes, and its time.
+#[expect(clippy::zombie_processes, reason = "wait4() tells the memory, which wait() does not")]
 fn run(args: &[&str]) -> (usize, Duration) {
     let begin = Instant::now();
     let mut command = Command::new(cli::taskdiag());

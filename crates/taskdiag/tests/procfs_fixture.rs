@@ -252,7 +252,13 @@ fn cmdlines() {
     let of = |i| s.stream().get(i).unwrap().cmdline().unwrap();
     // Its stat says that it has arguments, which cannot be had.
     assert_eq!(s.stream().get(0).unwrap().reason(Group::Cmdline), Some(Reason::Blocked));
-    assert!(of(1).data == huge && of(1).flags & BLOB_CUT == 0);
+    // A list has the beginning of it and its length. Who names the process gets all of it.
+    assert!(of(1).data[..] == huge[..128 << 10] && of(1).flags & BLOB_CUT != 0);
+    assert_eq!((of(1).total, s.stream().done().truncated), (huge.len(), 1));
+    p.file("2/status", "Tgid:\t2\n");
+    let one = p.ask(&Request::one(2, Groups::BASE | Groups::CMDLINE));
+    let whole = one.stream().get(0).unwrap().cmdline().unwrap();
+    assert!(whole.data == huge && whole.flags & BLOB_CUT == 0);
     assert_eq!(of(2).flags, BLOB_REWRITTEN);
     // Without the stat file there is no evidence, and it is not read for that.
     let s = p.ask(&Request::all(Groups::CMDLINE));
