@@ -31,8 +31,9 @@ const QUIET: Duration = Duration::from_secs(60);
 const TIDY: Duration = Duration::from_secs(5);
 /// The most connections that are accepted before questions are answered again.
 const ACCEPTS: usize = 256;
-/// The most connections that wait to be accepted. They are accepted in order, so a user who connects all the time makes others
-/// wait for as many. If there are more, clients read /proc at once.
+/// The most connections that wait to be accepted on a socket of our own; `Backlog=` of taskdiagd.socket says the same. They are accepted
+/// in order, so a user who connects all the time makes others wait for as many. If there are more, clients read /proc at once. It cannot
+/// be changed later: listen(2) makes the service the one who listens, and clients trust root.
 pub const BACKLOG: i32 = 256;
 /// The number of the listening socket among the events.
 const LISTENER: u64 = 0;
@@ -86,8 +87,6 @@ impl Server {
         rustix::net::sockopt::set_socket_passcred(&listener, true)?;
         refuse_descriptors(&listener);
         rustix::io::ioctl_fionbio(&listener, true)?;
-        // The socket of systemd may have a longer queue.
-        rustix::net::listen(&listener, BACKLOG)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let on = epoll::EventFlags::IN;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), on)?;

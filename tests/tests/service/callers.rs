@@ -214,6 +214,30 @@ fn callers_with_a_seccomp_filter() {
     assert!(said.contains("reply: Refused(Confined)"), "{said}");
 }
 
+/// The kernel says which process asks, and not which thread. So one thread that is confined is enough.
+#[test]
+fn a_confined_thread_of_a_free_process_is_not_answered() {
+    let Some(daemon) = Daemon::start("a_confined_thread_of_a_free_process_is_not_answered") else {
+        return;
+    };
+    for (what, want) in [
+        ("threads=10", "Here("),
+        ("threads=100", "Refused(Threads)"),
+        ("no-new-privs", "Refused(Confined)"),
+        ("seccomp", "Refused(Confined)"),
+        ("mount-namespace", "Refused(Mounts)"),
+        ("chroot", "Refused(Mounts)"),
+    ] {
+        let mut command = daemon.command(&[], "helper", ARGS);
+        command.env(WHAT, "ask-in-thread").env("TASKDIAG_TEST_CHANGE", what);
+        let out = command.output().expect("it runs");
+        let said = text(&out.stdout);
+        let reply = format!("reply: {want}");
+        let is_file = want == "Here(" && said.contains("reply: File(");
+        assert!(said.contains(&reply) || is_file, "{what}: {said} {}", text(&out.stderr));
+    }
+}
+
 /// A connection is for the process that made it: a child that has it is not answered.
 #[test]
 fn a_connection_is_for_one_process() {

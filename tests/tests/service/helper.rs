@@ -21,6 +21,7 @@ fn run() {
     match std::env::var(WHAT).unwrap_or_default().as_str() {
         "" => {}
         "ask" => ask(),
+        "ask-in-thread" => ask_in_thread(),
         "change" => change(),
         "hide-args" => hide_args(),
         "good" => good(),
@@ -45,8 +46,41 @@ fn ask() {
     println!("reply: {:?}", Reply::decode(&head).expect("it is one"));
 }
 
-/// Asks, changes what it may see, and asks again, in a process of one thread: a process is judged by its first thread, and a
-/// test does not run in that.
+/// Connects, changes what the environment names for this thread only, which is not the first one of the process, and asks.
+fn ask_in_thread() {
+    let stream = connect();
+    let what = std::env::var("TASKDIAG_TEST_CHANGE").expect("the test says what to change");
+    let root = c"/usr";
+    // SAFETY: the calls take numbers, strings that live, and a program that lives.
+    let rc = unsafe {
+        match what.split_once('=') {
+            Some(("threads", n)) => {
+                for _ in 0..n.parse::<usize>().expect("a number") {
+                    std::thread::spawn(std::thread::park);
+                }
+                0
+            }
+            _ if what == "no-new-privs" => libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+            _ if what == "seccomp" => {
+                let mut all = [libc::sock_filter {
+                    code: (libc::BPF_RET | libc::BPF_K) as u16,
+                    jt: 0,
+                    jf: 0,
+                    k: libc::SECCOMP_RET_ALLOW,
+                }];
+                let program = libc::sock_fprog { len: 1, filter: all.as_mut_ptr() };
+                libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program)
+            }
+            _ if what == "mount-namespace" => libc::unshare(libc::CLONE_NEWNS),
+            _ if what == "chroot" => libc::unshare(libc::CLONE_FS) | libc::chroot(root.as_ptr()),
+            _ => panic!("what is {what}?"),
+        }
+    };
+    assert_eq!(rc, 0, "{what}: {}", std::io::Error::last_os_error());
+    println!("reply: {}", reply_on(&stream));
+}
+
+/// Asks, changes what it may see, and asks again, in a process of one thread, so that what changes is all of the process.
 fn change() {
     // SAFETY: no other thread holds a lock that the child needs, as the only other one waits for this test.
     let child = unsafe { libc::fork() };

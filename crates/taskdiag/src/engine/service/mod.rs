@@ -286,7 +286,10 @@ impl Connection {
         let left = until.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => Err(Failed::For(because(Cause::Limit, "it did not answer in time"))),
+            Ok(0) => {
+                let why = format!("it did not answer within {} ms", left.as_millis());
+                Err(Failed::For(because(Cause::Limit, why)))
+            }
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(e) => Err(io::Error::from(e).into()),
         }
