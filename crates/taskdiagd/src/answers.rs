@@ -15,7 +15,7 @@ use taskdiag::engine::auto;
 use taskdiag::engine::bpf::Bpf;
 use taskdiag::service::{INLINE_MAX, MAX_AGE, Refusal, shown};
 use taskdiag::wire::AlignedBuf;
-use taskdiag::{Cause, Choice, Engine, EngineId, Error, Groups, Request, Strategy};
+use taskdiag::{ByteLimits, Cause, Choice, Engine, EngineId, Error, Groups, Request, Strategy};
 
 use crate::say::say;
 use crate::text::Texts;
@@ -26,8 +26,9 @@ const READABLE: Duration = Duration::from_secs(3);
 const FILES_MAX: u64 = 128 << 20;
 /// About the most bytes of command lines in an answer. Users share them (see `ByteLimits`).
 const TEXT_MAX: u64 = 16 << 20;
-/// The most bytes of one command line. Of a longer one the client is told none, and it reads it from /proc.
-pub const TEXT_BYTES: u32 = 4096;
+/// The most bytes of one command line, which is what other engines have in lists, too. A longer one is told as cut. One that is
+/// shorter still, because its user has used up the room, is left to the client.
+pub const TEXT_BYTES: u32 = ByteLimits::LIST.text_bytes;
 /// About how many bytes of a program's stream are about one task, besides its command line, if none was made yet.
 const TASK_BYTES: u64 = 256;
 /// The longest answer.

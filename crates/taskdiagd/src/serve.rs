@@ -30,7 +30,7 @@ const QUIET: Duration = Duration::from_secs(60);
 /// How often old connections and accounts are looked for.
 const TIDY: Duration = Duration::from_secs(5);
 /// The most connections that are accepted before questions are answered again.
-const ACCEPTS: usize = 256;
+const ACCEPTS: usize = 1024;
 /// The most connections that wait to be accepted on a socket of our own; `Backlog=` of taskdiagd.socket says the same. They are accepted
 /// in order, so a user who connects all the time makes others wait for as many. If there are more, clients read /proc at once. It cannot
 /// be changed later: listen(2) makes the service the one who listens, and clients trust root.

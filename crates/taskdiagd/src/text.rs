@@ -140,7 +140,9 @@ fn read(pids: &[u32], keys: &Keys, to: &Mutex<Known>) {
         let text = |t: &TaskView<'_>| {
             let (start_ns, text) = (start(t)?, t.cmdline()?);
             let hash = keys.hash(&text.data);
-            (!text.is_cut()).then_some((t.pid(), Text { start_ns, hash, answer: u64::MAX }))
+            // What is cut at the same limit as in the answers can be compared with them.
+            let is_it = !text.is_cut() || text.data.len() == TEXT_BYTES as usize;
+            is_it.then_some((t.pid(), Text { start_ns, hash, answer: u64::MAX }))
         };
         let texts: Vec<_> = answer.tasks().filter_map(|t| text(&t)).collect();
         to.lock().unwrap_or_else(PoisonError::into_inner).extend(texts);

@@ -132,8 +132,7 @@ pub fn groups(strategy: Strategy) -> Groups {
 /// this code does not know are left out.
 ///
 /// `is_public` is asked about each command line that is not empty, with the task and the text. A text that it refuses is
-/// left out and marked as BLOCKED, so that the client reads it from its own /proc. So is one that is cut, because the client may
-/// want more of it.
+/// left out and marked as BLOCKED, so that the client reads it from its own /proc.
 ///
 /// # Errors
 /// [`Error::Stream`] if `stream` is not a stream.
@@ -155,11 +154,13 @@ pub fn strip(
         procfs_groups: info.procfs_groups & groups.bits(),
         ..*info
     }));
+    let mut truncated = 0;
     for t in stream.tasks() {
         w.begin_task(t.pid(), t.tgid());
         let hides_text = groups.has(Group::Cmdline)
-            && t.cmdline()
-                .is_some_and(|b| b.is_cut() || !b.data.is_empty() && !is_public(&t, &b.data));
+            && t.cmdline().is_some_and(|b| !b.data.is_empty() && !is_public(&t, &b.data));
+        let is_cut = t.cmdline().is_some_and(|b| b.is_cut()) && groups.has(Group::Cmdline);
+        truncated += u64::from(is_cut && !hides_text);
         for (kind, attr) in t.attrs() {
             match kind {
                 Base::TYPE if groups.has(Group::Base) => w.raw_attr(base(attr, tick).as_bytes()),
@@ -193,7 +194,12 @@ pub fn strip(
         w.end_task();
     }
     let d = stream.done();
-    Ok(w.finish(build!(Done { error: d.error, vanished: d.vanished, ..Done::default() })))
+    Ok(w.finish(build!(Done {
+        error: d.error,
+        vanished: d.vanished,
+        truncated,
+        ..Done::default()
+    })))
 }
 
 /// The groups that are missing, and why.
@@ -371,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_cut_is_left_to_the_client() {
+    fn text_that_is_cut_is_told_as_cut_if_that_part_is_public() {
         let mut w = StreamWriter::new();
         let groups = Groups::BASE | Groups::CMDLINE;
         w.info(&build!(Info {
@@ -379,16 +385,19 @@ mod tests {
             clk_tck: 100,
             ..StreamWriter::blank_info()
         }));
-        w.begin_task(7, 7);
-        w.put_blob(Group::Cmdline as u16, 0, 0, b"begin", 500);
-        w.end_task();
+        for pid in [7, 9] {
+            w.begin_task(pid, pid);
+            w.put_blob(Group::Cmdline as u16, 0, 0, b"begin", 500);
+            w.end_task();
+        }
         let cut = w.finish(Done::default());
-        let mut judge = |_: &TaskView<'_>, _: &[u8]| unreachable!("it is not asked about");
+        let mut judge = |t: &TaskView<'_>, text: &[u8]| text == b"begin" && t.pid() == 7;
         let s = strip(cut.as_bytes(), groups, AlignedBuf::new(), &mut judge).expect("a stream");
         let s = Stream::parse(s).expect("a stream");
-        let t = s.get(0).expect("a task");
-        assert_eq!((t.cmdline(), t.reason(Group::Cmdline)), (None, Some(Reason::Blocked)));
-        assert_eq!((s.done().blocked, s.done().truncated), (1, 0));
+        let told = s.get(0).and_then(|t| t.cmdline()).expect("it is told");
+        assert_eq!((told.is_cut(), told.total), (true, 500));
+        assert_eq!(s.get(1).and_then(|t| t.reason(Group::Cmdline)), Some(Reason::Blocked));
+        assert_eq!((s.done().blocked, s.done().truncated), (1, 1));
     }
 
     #[test]
