@@ -19,6 +19,7 @@
 //! own before each walk.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -43,6 +44,8 @@ const LONGEST: usize = 1 << 20;
 const FIRST: usize = 64;
 /// For how long the service trusts its own table of mounts.
 const TABLE_AGE: Duration = Duration::from_secs(1);
+/// The most processes of which it is kept when their threads were looked at.
+const JUDGED: usize = 1024;
 /// How often the mounts of a caller may change while it is judged.
 const TRIES: usize = 3;
 
@@ -63,6 +66,8 @@ pub struct Own {
     looked: Cell<Instant>,
     /// The tables that callers hold. An open table keeps its namespace alive, so only callers hold them.
     tables: RefCell<Vec<Weak<Mounts>>>,
+    /// When the threads of a process were looked at.
+    threads: RefCell<HashMap<u32, Instant>>,
 }
 
 /// The process at the other end of a connection.
@@ -134,6 +139,7 @@ impl Own {
             is_trusted: traces || rustix::process::geteuid().is_root(),
             looked: Cell::new(Instant::now()),
             tables: RefCell::default(),
+            threads: RefCell::default(),
         })
     }
 
@@ -154,11 +160,11 @@ impl Own {
         is_plain
     }
 
-    /// May this caller be told what /proc shows everyone?
+    /// May this caller, whose question was received at this moment, be told what /proc shows everyone?
     ///
     /// # Errors
     /// Why not.
-    pub fn judge(&self, peer: &mut Peer, sender: Option<i32>) -> Result<(), Refusal> {
+    pub fn judge(&self, peer: &mut Peer, sender: Option<i32>, at: Instant) -> Result<(), Refusal> {
         let unknown = |_| Refusal::UnknownCaller;
         if peer.pid == 0 || sender != i32::try_from(peer.pid).ok() {
             return Err(Refusal::UnknownCaller);
@@ -179,9 +185,15 @@ impl Own {
             return Err(Refusal::TimeNamespace);
         }
         have_no_bounds(held.dir.as_fd(), &self.labels)?;
-        if threads::count(&status) != 1 {
+        if threads::count(&status) != 1 && !self.has_judged_threads(peer.pid, at) {
+            let begin = Instant::now();
             let first = first(&held.dir).map_err(unknown)?.ok_or(Refusal::Threads)?;
             threads::judge(&held.dir, peer.pid, &first, &self.labels)?;
+            let mut judged = self.threads.borrow_mut();
+            if judged.len() >= JUDGED {
+                judged.clear();
+            }
+            judged.insert(peer.pid, begin);
         }
         let pidfd = peer.pidfd.as_ref().ok_or(Refusal::UnknownCaller)?;
         for _ in 0..TRIES {
@@ -197,6 +209,13 @@ impl Own {
             // A mount has changed, so the table is read again.
         }
         Err(Refusal::Busy)
+    }
+
+    /// Were the threads of this process looked at after this moment? Then that answers for all questions that were received before,
+    /// which are many where each thread of a program has a connection. The number is that of the same process, since its pidfd
+    /// shows afterwards that it lives.
+    fn has_judged_threads(&self, pid: u32, at: Instant) -> bool {
+        self.threads.borrow().get(&pid).is_some_and(|judged| *judged >= at)
     }
 
     /// The table of mounts of a process whose table begins like this, of another caller if one has it.
@@ -574,7 +593,16 @@ mod tests {
         assert_eq!(plain_proc(&mounts), Some(own.proc));
         let mut me = Peer { pid: std::process::id(), uid: 0, pidfd: None, held: None };
         let sender = Some(me.pid as i32);
-        assert_eq!(own.judge(&mut me, sender), Err(Refusal::UnknownCaller), "it may have ended");
+        let now = Instant::now();
+        assert_eq!(
+            own.judge(&mut me, sender, now),
+            Err(Refusal::UnknownCaller),
+            "it may have ended"
+        );
         assert!(own.is_plain());
+        // Tests run in threads, which were looked at for this question, and not for a later one.
+        assert!(own.has_judged_threads(me.pid, now));
+        assert!(!own.has_judged_threads(me.pid, now + Duration::from_secs(100)));
+        assert!(!own.has_judged_threads(1, now));
     }
 }

@@ -278,7 +278,7 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&question.from) else { return };
         let uid = connection.peer.uid;
         let told = self.own.as_ref().map_err(|_| Refusal::Mounts).and_then(|own| {
-            own.judge(&mut connection.peer, question.sender)?;
+            own.judge(&mut connection.peer, question.sender, question.at)?;
             if is_made(&self.answers, question) {
                 return tell(&mut self.answers, question);
             }
