@@ -4,14 +4,14 @@ create view processes as
 select *, cast(floor(epoch(ts)) as bigint) as ts_s, cast(floor(epoch(start)) as bigint) as start_s,
   coalesce(usertime, 0) + coalesce(systime, 0) as cpu_ns
 from read_parquet(':lake/date=*/hour=*/host=*/processes*.parquet',
-  hive_types = {'date': varchar, 'hour': bigint, 'host': varchar});
+  union_by_name = true, hive_types = {'date': varchar, 'hour': bigint, 'host': varchar});
 
 create view sockets as
 select *, cast(floor(epoch(ts)) as bigint) as ts_s
 from read_parquet(':lake/date=*/hour=*/host=*/sockets*.parquet',
-  hive_types = {'date': varchar, 'hour': bigint, 'host': varchar});
+  union_by_name = true, hive_types = {'date': varchar, 'hour': bigint, 'host': varchar});
 
 create view mapped_files as
 select *, cast(floor(epoch(ts)) as bigint) as ts_s
 from read_parquet(':lake/date=*/hour=*/host=*/mapped_files*.parquet',
-  hive_types = {'date': varchar, 'hour': bigint, 'host': varchar});
+  union_by_name = true, hive_types = {'date': varchar, 'hour': bigint, 'host': varchar});

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::field::{self, FILES, MAPS, MEMORY, Missing, Part, Row, SETS, Set, TASKS};
 use taskdiag::files::What;
@@ -43,12 +44,59 @@ impl Names {
 }
 
 /// One process id or several.
-#[derive(Clone, Debug, FromPyObject)]
+#[derive(Clone, Debug)]
 pub enum Pids {
     /// One, which has to be there.
     One(u32),
     /// Several, of which some may not be there.
     Several(Vec<u32>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Pids {
+    type Error = PyErr;
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Pids> {
+        let is_number = |one: &Bound<'py, PyAny>| one.hasattr("__index__").unwrap_or(false);
+        if is_number(&given) {
+            return pid(&given).map(Pids::One);
+        }
+        let what = || error::bad_argument("pids is a process id or a list of them");
+        if given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>() {
+            return Err(what());
+        }
+        let all = given.try_iter().map_err(|_| what())?;
+        let each = all.map(|one| match one {
+            Ok(one) if is_number(&one) => pid(&one),
+            Ok(_) => Err(what()),
+            Err(e) => Err(e),
+        });
+        each.collect::<PyResult<_>>().map(Pids::Several)
+    }
+}
+
+fn pid(given: &Bound<'_, PyAny>) -> PyResult<u32> {
+    given.extract().map_err(|_| {
+        let text = given.repr().map_or_else(|_| String::from("this"), |text| text.to_string());
+        error::bad_query(
+            given.py(),
+            format!("{text} is no process id, which is a number from 1 on, below 2**32"),
+        )
+    })
+}
+
+/// Bytes of memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes(pub NonZeroU64);
+
+impl<'py> FromPyObject<'_, 'py> for Bytes {
+    type Error = PyErr;
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Bytes> {
+        let text = "max_rss is a number of bytes from 1 on, below 2**64";
+        if !given.hasattr("__index__")? {
+            return Err(error::bad_argument(text));
+        }
+        let number = given.extract().ok().and_then(NonZeroU64::new);
+        number.map(Bytes).ok_or_else(|| error::bad_query(given.py(), text.to_owned()))
+    }
 }
 
 /// Limits of what is read for sums over pages.

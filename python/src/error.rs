@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The library's errors as exceptions of `taskdiag._errors`.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use taskdiag::{Cause, Error};
 
@@ -80,6 +81,11 @@ pub fn no_such_process(py: Python<'_>, pid: u32) -> PyResult<PyErr> {
 /// An argument that makes no sense.
 pub fn bad_query(py: Python<'_>, text: String) -> PyErr {
     exception(py, "QueryError", (text,), &[]).unwrap_or_else(|e| e)
+}
+
+/// An argument of another type.
+pub fn bad_argument(text: &'static str) -> PyErr {
+    PyTypeError::new_err(text)
 }
 
 /// Something that cannot be done now.

@@ -13,7 +13,6 @@ mod session;
 mod table;
 mod worker;
 
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,22 +21,15 @@ use pyo3::prelude::*;
 use taskdiag::Watch;
 use taskdiag::field::SETS;
 
-use ask::{Ask, Common, Limits, Names, Pids};
+use ask::{Ask, Bytes, Common, Limits, Names, Pids};
 use table::{ColumnInfo, Table};
 
-fn limits(py: Python<'_>, budget: Option<f64>, max_rss: Option<u64>) -> PyResult<Limits> {
+fn limits(py: Python<'_>, budget: Option<f64>, max_rss: Option<Bytes>) -> PyResult<Limits> {
     let budget = budget.map(Duration::try_from_secs_f64).transpose();
     let budget = budget.map_err(|e| {
         error::bad_query(py, format!("budget is a number of seconds from 0 on: {e}"))
     })?;
-    let max_rss = match max_rss.map(NonZeroU64::new) {
-        Some(None) => {
-            let text = "max_rss is a number of bytes from 1 on";
-            return Err(error::bad_query(py, text.to_owned()));
-        }
-        other => other.flatten(),
-    };
-    Ok(Limits { budget, max_rss })
+    Ok(Limits { budget, max_rss: max_rss.map(|bytes| bytes.0) })
 }
 
 fn answer(py: Python<'_>, ask: Ask) -> PyResult<Table> {
@@ -65,7 +57,7 @@ fn snapshot(
     pids: Option<Pids>,
     engine: Option<String>,
     budget: Option<f64>,
-    max_rss: Option<u64>,
+    max_rss: Option<Bytes>,
     proc: Option<PathBuf>,
 ) -> PyResult<Table> {
     let limits = limits(py, budget, max_rss)?;
@@ -85,7 +77,7 @@ fn maps(
     sort: Option<Names>,
     engine: Option<String>,
     budget: Option<f64>,
-    max_rss: Option<u64>,
+    max_rss: Option<Bytes>,
     proc: Option<PathBuf>,
 ) -> PyResult<Table> {
     let limits = limits(py, budget, max_rss)?;
@@ -105,7 +97,7 @@ fn memory(
     sort: Option<Names>,
     engine: Option<String>,
     budget: Option<f64>,
-    max_rss: Option<u64>,
+    max_rss: Option<Bytes>,
 ) -> PyResult<Table> {
     let limits = limits(py, budget, max_rss)?;
     let common = Common { columns, filter: r#where, sort, engine, pids, limits, proc: None };

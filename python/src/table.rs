@@ -162,6 +162,15 @@ fn column_values<'py>(
 
 #[pymethods]
 impl Table {
+    /// The table itself, as it never changes.
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+    /// The same.
+    #[pyo3(signature = (_memo, /))]
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
     fn __len__(&self) -> usize {
         self.rows
     }

@@ -44,6 +44,11 @@ def test_a_process_that_is_not_there(start):
         ({"columns": "pid", "engine": "bfp"}, "auto, kernel, bpf, service, procfs"),
         ({"columns": "pid", "budget": -1.0}, "seconds"),
         ({"columns": "pid", "max_rss": 0}, "bytes"),
+        ({"columns": "pid", "max_rss": -5}, "bytes"),
+        ({"columns": "pid", "max_rss": 2**70}, "bytes"),
+        ({"columns": "pid", "pids": -1}, "-1 is no process id"),
+        ({"columns": "pid", "pids": 2**32}, "4294967296 is no process id"),
+        ({"columns": "pid", "pids": [1, -7]}, "-7 is no process id"),
     ],
 )
 def test_arguments_that_make_no_sense(options, says):
@@ -51,7 +56,8 @@ def test_arguments_that_make_no_sense(options, says):
         taskdiag.snapshot(**options)
 
 
-@pytest.mark.parametrize("options", [{"columns": 7}, {"pids": "x"}, {"pids": -1}, {"where": 1}, {"columns": [1]}])
+@pytest.mark.parametrize("options", [{"columns": 7}, {"pids": "x"}, {"pids": [None]}, {"pids": 1.5}, {"max_rss": "1G"},
+                                     {"where": 1}, {"columns": [1]}])
 def test_arguments_of_wrong_types(options):
     with pytest.raises((TypeError, OverflowError)):
         taskdiag.snapshot(**options)

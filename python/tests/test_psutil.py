@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """taskdiag.psutil says what psutil says, raises what psutil raises, and works without it."""
 
+import copy
 import os
+import pickle
 import resource
 import signal
 import socket
@@ -548,3 +550,34 @@ def test_rest_is_psutil():
     assert psutil.NoSuchProcess is real.NoSuchProcess
     with pytest.raises(AttributeError):
         psutil.no_such_thing
+
+
+def test_a_process_can_be_pickled_at_any_time():
+    p = psutil.Process()
+    for _ in range(2):
+        assert pickle.loads(pickle.dumps(p)) == p
+        with p.oneshot():
+            p.name()
+            again = pickle.loads(pickle.dumps(p))
+            assert again == p and again.name() == p.name()
+    q = pickle.loads(pickle.dumps(p))
+    with q.oneshot():
+        assert q.ppid() == os.getppid()
+    assert copy.copy(p) == p == copy.deepcopy(p)
+
+
+def test_start_in_a_container_with_a_time_of_its_own(tmp_path):
+    """LXCFS shows in /proc/stat when a container was started. Start times of processes are not of that clock."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    code = "import taskdiag.psutil as psutil; print(psutil.Process().create_time())"
+    with open("/proc/stat") as f:
+        lines = f.read().splitlines()
+    lines = [f"btime {int(line.split()[1]) + 3600}" if line.startswith("btime ") else line for line in lines]
+    fake = tmp_path / "stat"
+    fake.write_text("\n".join(lines) + "\n")
+    script = 'mount --bind "$1" /proc/stat && exec "$2" -c "$3"'
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", str(fake), sys.executable, code]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100 * crowd())
+    assert run.returncode == 0, run.stderr
+    assert abs(float(run.stdout) - time.time()) < 100 * crowd()

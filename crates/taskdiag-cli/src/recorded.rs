@@ -108,17 +108,6 @@ fn say_cuts(snapshot: &Snapshot) {
     }
 }
 
-/// The number of the frame for a time. Says so if nothing was recorded for a while before that.
-#[cfg(feature = "top")]
-pub fn choose(recording: &Recording, at: Option<At>) -> Result<usize, Exit> {
-    let (number, time) = find(recording, at)?;
-    match time {
-        Some(time) => say_gap(&info(recording, number), time),
-        None => say_age(recording),
-    }
-    Ok(number)
-}
-
 fn info(recording: &Recording, number: usize) -> FrameInfo {
     recording.info(number).expect("there is one")
 }
@@ -164,14 +153,20 @@ fn say_age(recording: &Recording) {
 
 /// The frame for a time. If it is damaged, the last whole one before it, and says so.
 fn frame(path: &Path, at: Option<At>) -> Result<Frame, Exit> {
-    let recording = open(path)?;
-    let (number, time) = find(&recording, at)?;
+    let frame = whole(&open(path)?, at)?;
+    interrupt::answered();
+    Ok(frame)
+}
+
+/// The same, of a recording that is open.
+pub fn whole(recording: &Recording, at: Option<At>) -> Result<Frame, Exit> {
+    let (number, time) = find(recording, at)?;
     if time.is_none() {
-        say_age(&recording);
+        say_age(recording);
     }
     let mut damaged = None;
     // Where the clock was set back, some of the frames before are later.
-    let is_due = |n: &usize| time.is_none_or(|time| info(&recording, *n).time <= time);
+    let is_due = |n: &usize| time.is_none_or(|time| info(recording, *n).time <= time);
     for n in (0..=number).rev().filter(is_due) {
         match recording.read(n) {
             Ok(frame) => {
@@ -184,7 +179,6 @@ fn frame(path: &Path, at: Option<At>) -> Result<Frame, Exit> {
                     (None, None) => {}
                 }
                 say_cuts(&frame.snapshot);
-                interrupt::answered();
                 return Ok(frame);
             }
             Err(e) => _ = damaged.get_or_insert(e),

@@ -433,6 +433,31 @@ fn files_may_be_removed_while_it_is_written() {
     assert!(matches!(&e, Error::Recording(why) if why.contains("start again")), "{e:?}");
 }
 
+/// As `> FILE` or copytruncate of logrotate do it.
+#[test]
+fn a_day_file_that_somebody_cuts_loses_no_later_frame() {
+    for left in [0, 100, 1000] {
+        let dir = Dir::new();
+        let mut writer = writer(&dir);
+        for second in 0..5 {
+            writer.append(&snapshot(BEGIN + second, 20)).expect("it is written");
+        }
+        let file = OpenOptions::new().write(true).open(dir.data()).expect("it is there");
+        file.set_len(left).expect("it is shorter");
+        for second in 5..9 {
+            writer.append(&snapshot(BEGIN + second, 20)).expect("it is written");
+        }
+        drop(writer);
+        let recording = Recording::open(dir.path()).expect("it opens");
+        let times: Vec<u64> = recording
+            .iter()
+            .filter_map(Result::ok)
+            .map(|f| f.info.time.duration_since(UNIX_EPOCH).expect("later").as_secs() - BEGIN)
+            .collect();
+        assert_eq!(times[times.len().saturating_sub(4)..], [5, 6, 7, 8], "{left}: {times:?}");
+    }
+}
+
 #[test]
 fn what_is_not_a_recording_is_said() {
     let dir = Dir::new();

@@ -9,6 +9,7 @@ has for it.
 import os
 import pwd
 import re
+import time
 from itertools import repeat
 
 import taskdiag
@@ -35,7 +36,13 @@ class Here:
         """When the machine was started, in seconds since 1970."""
         if self._boot is None:
             with open(f"{self.proc}/stat", "rb") as f:
-                self._boot = float(re.search(rb"^btime (\d+)", f.read(), re.M)[1])
+                boot = float(re.search(rb"^btime (\d+)", f.read(), re.M)[1])
+            if self.proc == "/proc":
+                # In a container, LXCFS writes when that was started, but start times of processes begin with the boot of the machine.
+                by_clocks = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+                if abs(boot - by_clocks) > 2:
+                    boot = float(int(by_clocks))
+            self._boot = boot
         return self._boot
 
     def ask(self, columns, **more):

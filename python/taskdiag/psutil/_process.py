@@ -67,6 +67,10 @@ class Process(Ending):
         self._ident = (pid, ticks / TICKS)
         return self
 
+    def __getstate__(self):
+        # A lock cannot be pickled, and answers of another process are of no use there.
+        return {k: v for k, v in self.__dict__.items() if k not in ("_its_lock", "_cache", "_last")}
+
     @property
     def _here(self):
         return Here(procfs_path())

@@ -55,19 +55,36 @@ pub struct Changes {
     full: Option<SystemTime>,
     /// The time since boot of the frame before.
     boottime: Duration,
+    /// When the machine had booted, by the clocks of that frame.
+    boot: Option<SystemTime>,
     /// Whether this frame is written in full.
     is_full: bool,
+}
+
+/// The clocks of a boot drift against each other while its time is corrected. No machine boots within this time.
+const SLACK: Duration = Duration::from_secs(2);
+
+fn apart(a: SystemTime, b: SystemTime) -> Duration {
+    a.duration_since(b).unwrap_or_else(|e| e.duration())
 }
 
 impl Changes {
     /// There is no frame yet, so the first one is full.
     pub fn new(full_every: Duration) -> Changes {
         let (frame, boottime) = (0, Duration::ZERO);
-        Changes { full_every, known: HashMap::new(), frame, full: None, boottime, is_full: true }
+        let (known, full, boot) = (HashMap::new(), None, None);
+        Changes { full_every, known, frame, full, boottime, boot, is_full: true }
     }
     /// Begins a frame. Returns whether the machine has booted since the one before.
     pub fn begin(&mut self, info: &FrameInfo) -> bool {
-        let has_booted = info.boottime < self.boottime;
+        let boot = info.time.checked_sub(info.boottime);
+        // The time since boot can be larger than in the last frame of the boot before. A writer does not live through a boot, so other
+        // clocks without a new writer mean that the clock was set.
+        let is_other = match (boot, self.boot.filter(|_| info.begins)) {
+            (Some(now), Some(before)) => apart(now, before) > SLACK,
+            _ => false,
+        };
+        let has_booted = info.boottime < self.boottime || is_other;
         // If the clock was set back, there is no age, and a full frame is due.
         let is_recent = |full: SystemTime| {
             info.time.duration_since(full).is_ok_and(|age| age < self.full_every)
@@ -77,7 +94,7 @@ impl Changes {
             self.full = Some(info.time);
         }
         self.frame += 1;
-        self.boottime = info.boottime;
+        (self.boottime, self.boot) = (info.boottime, boot);
         has_booted
     }
     /// Notes a row of this frame. Returns why it is written, or `None` if it is not: because nothing has changed, or because
@@ -130,5 +147,48 @@ impl Changes {
     pub fn forget(&mut self) {
         self.known.clear();
         self.full = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag::Snapshot;
+    use taskdiag::recording::{Options, Recording, Writer};
+    use taskdiag::wire::{Done, Info, StreamWriter, build};
+
+    const S: u64 = 1_000_000_000;
+
+    /// Frames at these seconds of the two clocks, those of each writer together. At which has the machine booted?
+    fn boots(writers: &[&[(u64, u64)]]) -> Vec<bool> {
+        let dir = tempfile::tempdir().expect("there is room");
+        for frames in writers {
+            let options = Options::new(Duration::from_secs(10));
+            let mut writer = Writer::open(dir.path().join("r"), options).expect("it opens");
+            for (time, boottime) in *frames {
+                let mut w = StreamWriter::new();
+                let (realtime_ns, boottime_ns) = (time * S, boottime * S);
+                w.info(&build!(Info { realtime_ns, boottime_ns, ..StreamWriter::blank_info() }));
+                let answer = Snapshot::parse(w.finish(Done::default())).expect("it is whole");
+                writer.append(&answer).expect("it is written");
+            }
+        }
+        let recording = Recording::open(dir.path().join("r")).expect("it opens");
+        let mut changes = Changes::new(Duration::from_secs(600));
+        (0..recording.len()).map(|n| changes.begin(&recording.info(n).expect("one"))).collect()
+    }
+
+    #[test]
+    fn another_boot_is_seen_however_long_it_has_been_up() {
+        let begin = 1_795_317_000;
+        let one = [(begin, 100), (begin + 10, 110)];
+        // The new boot has a smaller, the same and a larger time than the old one.
+        for (later, up) in [(200, 50), (500, 110), (900, 700)] {
+            assert_eq!(boots(&[&one, &[(begin + later, up)]]), [false, false, true], "{up}");
+        }
+        // The writer was started again, or the clock was set while it ran.
+        assert_eq!(boots(&[&one, &[(begin + 60, 160)]]), [false; 3]);
+        assert_eq!(boots(&[&one[..1], &[(begin + 61, 160)]]), [false; 2]);
+        assert_eq!(boots(&[&[one[0], (begin + 3600, 110)]]), [false; 2]);
     }
 }

@@ -37,7 +37,7 @@ impl Replay {
     /// Opens a recording at a time, or at its end.
     pub fn open(path: &Path, at: Option<At>) -> Result<Replay, Exit> {
         let recording = recorded::open(path)?;
-        let wanted = recorded::choose(&recording, at)?;
+        let wanted = recorded::whole(&recording, at)?.number;
         Ok(Replay { recording, wanted, shown: None, now: None, before: None })
     }
     /// Goes this many frames on or back. False: there are no more.

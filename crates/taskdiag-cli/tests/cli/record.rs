@@ -302,6 +302,13 @@ fn the_last_whole_answer_is_shown() {
     bytes[whole + 64 + 20] ^= 1;
     fs::write(&file, &bytes).expect("write");
     for at in [&["--at", "12:00:22"][..], &[]] {
+        #[cfg(feature = "top")]
+        {
+            let path = recorded.path();
+            let (code, out, err) = in_zone("UTC", &["top", "--once", "--replay"], &path, at);
+            assert!(code == 0 && out.contains("worker"), "{at:?}: {code} {out}{err}");
+            assert!(err.contains("this is the last whole answer before"), "{at:?}: {err}");
+        }
         let (second, err) = recorded.second(at);
         assert_eq!(second, 10, "{err}");
         let want = "this is the last whole answer before, of 2026-01-01 12:00:10";

@@ -345,7 +345,9 @@ impl Writer {
         // A clock that was set back is no reason to begin another file.
         let is_new_day = Part::first_of(now).day > file.part.day;
         let is_full = self.options.max_bytes.is_some_and(|max| file.bytes >= max / FILES);
-        let is_gone = current.data.metadata().is_ok_and(|m| m.nlink() == 0);
+        // Somebody may have cut it. Frames after the cut could not be read before the next key frame.
+        let is_gone =
+            current.data.metadata().is_ok_and(|m| m.nlink() == 0 || m.len() < current.end);
         (is_new_day || is_full) && current.end > 0 || is_gone
     }
     /// Begins another file.
