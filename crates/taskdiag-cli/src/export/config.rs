@@ -148,8 +148,15 @@ impl Config {
             match key.as_str() {
                 "name" => name = text(&node)?,
                 "comm" => {
-                    comm =
-                        list(&key, &node)?.map(|l| l.into_iter().map(String::into_bytes).collect())
+                    let all = list(&key, &node)?;
+                    for name in all.iter().flatten().filter(|name| never_matches(name)) {
+                        self.remarks.push(format!(
+                            "line {}: comm '{name}' never matches, because the kernel keeps {COMM} bytes of a command name; \
+                             write the first {COMM}, or use exe",
+                            node.line
+                        ));
+                    }
+                    comm = all.map(|l| l.into_iter().map(String::into_bytes).collect());
                 }
                 "exe" => exe = list(&key, &node)?.map(|l| l.into_iter().map(exe_of).collect()),
                 "cmdline" => {
@@ -212,6 +219,14 @@ impl Rule {
             matches: &matches,
         }))
     }
+}
+
+/// So many bytes of a command name the kernel keeps.
+const COMM: usize = 15;
+
+/// Is a command name too long? Those of kworkers may be longer.
+fn never_matches(name: &str) -> bool {
+    name.len() > COMM && !name.starts_with("kworker/")
 }
 
 /// The last part of a path, as Go has it.
@@ -365,6 +380,16 @@ process_names:
         let odd =
             Config::parse("process_names: [{comm: [a], colour: red}]\nx: y\n").expect("it is one");
         assert_eq!(odd.remarks.len(), 2);
+    }
+
+    #[test]
+    fn a_command_name_that_is_too_long_is_remarked() {
+        let text = "process_names:\n- comm: [prometheus-node-exporter, taskdiag-before, kworker/0:1-mm_percpu_wq]\n";
+        let config = Config::parse(text).expect("it is one");
+        let [remark] = &config.remarks[..] else { panic!("{:?}", config.remarks) };
+        for part in ["line 2", "'prometheus-node-exporter' never matches", "15 bytes"] {
+            assert!(remark.contains(part), "{remark}");
+        }
     }
 
     #[test]
