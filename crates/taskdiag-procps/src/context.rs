@@ -345,7 +345,7 @@ impl Context {
         self.common.make_room()?;
         let own = Own::now()?;
         let sources = if walks { &mut self.walk_sources } else { &mut self.sources };
-        sources.ask(plan, threads, self.version, walks)?;
+        sources.ask(plan, room != Room::Free, threads, self.version, walks)?;
         let (snapshot, _) = sources.answers(threads)?;
         stats::answered(snapshot);
         rows.begin(plan.items.len(), if walks { 1 } else { snapshot.tasks().len() })?;

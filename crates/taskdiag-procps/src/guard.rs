@@ -7,6 +7,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -28,6 +29,14 @@ fn event() -> MutexGuard<'static, ()> {
     EVENT.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How many threads are guarded, or were left where they are.
+static GUARDED: AtomicUsize = AtomicUsize::new(0);
+
+/// Is there a thread that may be left where it is?
+pub fn is_used() -> bool {
+    GUARDED.load(Ordering::Acquire) > 0
+}
+
 /// The stack of the thread, as large as that of any thread of an engine.
 const STACK: usize = 2 << 20;
 
@@ -44,16 +53,21 @@ pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Resu
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
         EVENT.1.notify_all();
     };
+    GUARDED.fetch_add(1, Ordering::AcqRel);
     let before = block_signals();
     let thread = thread::Builder::new().stack_size(STACK).spawn(there);
     set_signals(&before);
-    let thread = thread.map_err(Failed::Thread)?;
+    let thread = thread.map_err(|e| {
+        GUARDED.fetch_sub(1, Ordering::AcqRel);
+        Failed::Thread(e)
+    })?;
     let mut held = event();
     loop {
         if let Some(done) = place.lock().unwrap_or_else(PoisonError::into_inner).take() {
             drop(held);
             // It ends at once, and then nothing is left of it.
             let _ = thread.join();
+            GUARDED.fetch_sub(1, Ordering::AcqRel);
             return Ok(done.unwrap_or_else(|panic| resume_unwind(panic)));
         }
         if memory::is_short() {

@@ -3,8 +3,9 @@
 //! Rust ends the process where an allocation fails. Here a failure makes the real library answer instead, which needs much less
 //! memory. There are three kinds of allocation:
 //!
-//! - What an engine does runs in a thread of its own (see `guard`). Where an allocation fails there, that thread and the other
-//!   threads of the engine stop for good, so that nothing goes on with what it does not have, and the caller gets to know.
+//! - What an engine does runs in a thread of its own (see `guard`), if allocations can fail. Where one does, that thread and the
+//!   other threads of the engine stop for good, so that nothing goes on with what it does not have, and the caller gets to know.
+//!   On most machines no allocation fails, and a thread costs half a millisecond, so there is none then.
 //! - What can be large in the threads of the host is allocated with `tried`, and may fail.
 //! - All the rest in these threads is small. It comes from a reserve, and the caller looks at [`is_short`] for each row.
 //!
@@ -13,6 +14,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, UnsafeCell};
 use std::collections::TryReserveError;
+use std::ffi::CStr;
 use std::num::NonZero;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -124,11 +126,11 @@ fn piece(layout: Layout) -> *mut u8 {
 fn failed(layout: Layout) -> *mut u8 {
     match PLACE.get() {
         Place::Tried => null_mut(),
-        Place::Host => {
+        Place::Engine if guard::is_used() => guard::stop(),
+        Place::Host | Place::Engine => {
             set_short();
             piece(layout)
         }
-        Place::Engine => guard::stop(),
     }
 }
 
@@ -198,27 +200,38 @@ fn is_limited() -> bool {
     has_limit(libc::RLIMIT_AS) || has_limit(libc::RLIMIT_DATA)
 }
 
-/// How much memory is kept for the real library, where it is limited.
+/// Does the kernel refuse memory that it may not have (`vm.overcommit_memory` is 2)? Otherwise it gives all that is asked for.
+fn is_strict() -> bool {
+    let mut text = [0; 8];
+    let n = read(c"/proc/sys/vm/overcommit_memory", &mut text);
+    n.is_none_or(|n| text[..n].first() == Some(&b'2'))
+}
+
+/// What is known of the memory that an answer may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// There is no limit.
+    /// No allocation fails, since the kernel gives more than it has.
     Free,
-    /// There is a limit, and enough memory below it. Nothing is to be kept from one call to the next.
+    /// The kernel gives what it has.
+    Strict,
+    /// This process has a limit, and enough memory below it. Nothing is to be kept from one call to the next.
     Limited,
     /// There may be too little.
     TooLittle,
 }
 
-/// Looks whether an answer about all tasks has room below the limits of this process, before any of it is used, so that the
-/// real library gets all that it would have had.
+/// Looks whether an answer about all tasks has room, before any of it is used, so that the real library gets all that it would
+/// have had.
 pub fn room() -> Room {
-    if !is_limited() {
-        return Room::Free;
-    }
-    let cpus = std::thread::available_parallelism().map_or(MOST_THREADS, NonZero::get);
-    let bytes = NEEDED
-        + NEEDED_PER_TASK * tasks().unwrap_or(1 << 16)
-        + NEEDED_PER_THREAD * (1 + cpus.min(MOST_THREADS));
+    let (room, bytes) = match (is_limited(), is_strict()) {
+        (true, _) => {
+            let cpus = std::thread::available_parallelism().map_or(MOST_THREADS, NonZero::get);
+            (Room::Limited, needed() + NEEDED_PER_THREAD * (1 + cpus.min(MOST_THREADS)))
+        }
+        (false, true) => (Room::Strict, needed()),
+        // There may be too many mappings, so that not even little memory can be had.
+        (false, false) => (Room::Free, NEEDED),
+    };
     // SAFETY: new memory, which nobody has but this function.
     unsafe {
         let at = libc::mmap(
@@ -234,22 +247,31 @@ pub fn room() -> Room {
         }
         libc::munmap(at, bytes);
     }
-    Room::Limited
+    room
 }
 
-/// How many tasks there are, from /proc/loadavg.
-fn tasks() -> Option<usize> {
-    let mut text = [0; 128];
+fn needed() -> usize {
+    NEEDED + NEEDED_PER_TASK * tasks().unwrap_or(1 << 16)
+}
+
+/// Reads a short file without an allocation.
+fn read(name: &CStr, text: &mut [u8]) -> Option<usize> {
     // SAFETY: the name is a string, the buffer has as many bytes, and the descriptor is closed.
-    let n = unsafe {
-        let fd = libc::open(c"/proc/loadavg".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+    unsafe {
+        let fd = libc::open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if fd < 0 {
             return None;
         }
         let n = libc::read(fd, text.as_mut_ptr().cast(), text.len());
         libc::close(fd);
-        usize::try_from(n).ok()?
-    };
+        usize::try_from(n).ok()
+    }
+}
+
+/// How many tasks there are, from /proc/loadavg.
+fn tasks() -> Option<usize> {
+    let mut text = [0; 128];
+    let n = read(c"/proc/loadavg", &mut text)?;
     let word = std::str::from_utf8(&text[..n]).ok()?.split(' ').nth(3)?;
     word.split_once('/')?.1.parse().ok()
 }

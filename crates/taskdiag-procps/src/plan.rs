@@ -9,7 +9,7 @@ use crate::real::Version;
 const TEXTS: Groups = Groups::CMDLINE.union(Groups::ENVIRON);
 
 /// The longest text that an engine is asked for. A longer one is read when its row is made, see [`crate::proctext`].
-const TEXT_BYTES: u32 = 2 << 10;
+const TEXT_BYTES: u32 = 4 << 10;
 /// The most of all texts that it is asked for.
 const ALL_TEXT_BYTES: u64 = 2 << 20;
 

@@ -40,10 +40,11 @@ impl Pair {
 }
 
 impl Sources {
-    /// Asks for what is planned. `finds`: tasks will be looked up by their ids.
+    /// Asks for what is planned. `finds`: tasks will be looked up by their ids. `is_guarded`: allocations may fail.
     pub fn ask(
         &mut self,
         plan: &Plan,
+        is_guarded: bool,
         threads: bool,
         version: Version,
         finds: bool,
@@ -51,6 +52,9 @@ impl Sources {
         let tasks = plan.request(threads);
         let processes = plan.processes(threads, version);
         let place = &mut self.0[usize::from(threads)];
+        if !is_guarded {
+            return Ok(place.ask(&tasks, processes.as_ref(), finds)?);
+        }
         let mut pair = std::mem::take(place);
         let (pair, asked) = guard::run(move || {
             let asked = pair.ask(&tasks, processes.as_ref(), finds);
