@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,30 @@ static void bound(int argc, char **argv)
 	hold();
 }
 
+static int sharer(void *arg)
+{
+	(void)arg;
+	die_with_parent();
+	forever();
+}
+
+/* sharers: two processes with one memory and one table of open files, and one with copies of both. */
+static void sharers(int argc, char **argv)
+{
+	enum { SIZE = 1 << 20 };
+	char *stack = malloc(SIZE);
+	pid_t copy;
+
+	(void)argc, (void)argv;
+	fact("sharer", "%d", must(clone(sharer, stack + SIZE, CLONE_VM | CLONE_FILES | SIGCHLD, NULL)));
+	copy = spawn();
+	if (copy == 0)
+		forever();
+	fact("copy", "%d", copy);
+	ids();
+	hold();
+}
+
 static void *wanderer(void *dir)
 {
 	must(unshare(CLONE_FS));
@@ -219,6 +244,7 @@ const struct state link_states[] = {
 	{ "unmounted", unmounted, "DIRECTORY: a file on a file system that is mounted nowhere" },
 	{ "copied-mounts", copied_mounts, "DIRECTORY: a file below it in a copy of our mount namespace" },
 	{ "bound", bound, "DIRECTORY: a socket bound by a relative path" },
+	{ "sharers", sharers, "two processes with one memory and one table of files, and a copy" },
 	{ "wanderer", wandering, "DIRECTORY [dead]: a thread with a working directory of its own" },
 	{ 0 }
 };

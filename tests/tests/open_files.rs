@@ -317,3 +317,52 @@ fn a_file_on_btrfs_is_found_by_its_mount_its_device_and_its_links() {
     devices.dedup();
     assert_eq!(devices.len(), 1, "engines differ: {devices:?}");
 }
+
+#[test]
+fn memory_and_files_that_processes_share_count_once() {
+    let Some(m) = start(&["sharers"]) else { return };
+    let (sharer, copy) = (m.num::<u32>("sharer"), m.num::<u32>("copy"));
+    let run = |engine: &str, args: &[&str]| -> Vec<Value> {
+        let ran = Sandbox::new().run(&[args, &["--json", "--engine", engine]].concat());
+        match serde_json::from_str(&ran.stdout) {
+            Ok(Value::Array(rows)) => rows,
+            other => panic!("{engine}: {other:?} of {ran}"),
+        }
+    };
+    let list = |pids: &[u32]| pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let (both, all) = (list(&[m.pid(), sharer]), list(&[m.pid(), sharer, copy]));
+    for engine in engines() {
+        let size = |pids: &str| {
+            let rows = run(engine, &["maps", "-p", pids, "--by", "user", "-o", "procs,size"]);
+            (rows[0]["procs"].as_u64().unwrap(), rows[0]["size"].as_u64().unwrap())
+        };
+        let (own, copied) = (size(&list(&[m.pid()])), size(&list(&[copy])));
+        assert_eq!(size(&both), (2, own.1), "{engine}: the memory of two is that of one");
+        assert_eq!(size(&all), (3, own.1 + copied.1), "{engine}: a copy is not shared");
+        let named: Vec<Value> =
+            run(engine, &["maps", "-C", "mktask", "-o", "pid,size,shared_with"]);
+        let of = |pid: u32| {
+            named.iter().filter(move |r| r["pid"] == pid && r.get("shared_with").is_some())
+        };
+        assert!(
+            of(m.pid()).chain(of(sharer)).next().is_some(),
+            "{engine}: one refers to the other"
+        );
+        assert!(of(copy).next().is_none(), "{engine}: a copy refers to nobody");
+        let files = run(engine, &["files", "-p", &all, "-o", "pid,sharers"]);
+        let sharers =
+            |pid: u32| files.iter().find(|r| r["pid"] == pid).expect("a row")["sharers"].clone();
+        assert_eq!(sharers(m.pid()), Value::from(vec![sharer]), "{engine}");
+        assert_eq!(sharers(sharer), Value::from(vec![m.pid()]), "{engine}");
+        assert_eq!(sharers(copy), Value::from(Vec::<u32>::new()), "{engine}");
+    }
+    // Sums over pages are the procfs engine's.
+    let sum = |pids: &str| {
+        run("procfs", &["memory", "-p", pids, "--by", "user", "-o", "pss,rss"])[0].clone()
+    };
+    let (one, two) = (sum(&list(&[m.pid()])), sum(&both));
+    for column in ["pss", "rss"] {
+        let of = |row: &Value| row[column].as_u64().expect("a number");
+        assert!(of(&two) < of(&one) * 3 / 2, "{column}: {two} for two, {one} for one");
+    }
+}

@@ -97,6 +97,7 @@ fn by_hand(
     all.each_row(&mut |row| {
         match by_hand.line(sink.buf(), row) {
             Some(bytes) => {
+                totals.begin(row);
                 totals.add(size, bytes);
                 count += 1;
             }

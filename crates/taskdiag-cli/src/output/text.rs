@@ -10,6 +10,7 @@ use std::io;
 
 use taskdiag::Reason;
 use taskdiag::field::{self, Context, Missing, Row, TextForm, Value};
+use taskdiag::view::MemoryOnce;
 use unicode_width::UnicodeWidthStr;
 
 use super::terminal::Terminal;
@@ -332,6 +333,9 @@ impl<'a> Lines<'a> {
                 write_header(buf, self.columns, &self.options);
             }
         }
+        if let (Some(totals), Item::Row(row)) = (&mut totals, item) {
+            totals.begin(row);
+        }
         self.line.begin(buf);
         for (c, column) in self.columns.iter().enumerate() {
             let mut value = item.value(self.cx, column.field, c);
@@ -413,6 +417,10 @@ const AT_LEAST: &[u8] = b">=";
 pub struct Totals {
     /// The sum of each column, or `None` if the column does not add up.
     sums: Vec<Option<Total>>,
+    /// The columns about memory, which processes may share.
+    of_memory: Vec<bool>,
+    once: MemoryOnce,
+    was_counted: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -428,11 +436,23 @@ impl Totals {
     /// Totals of these columns.
     pub fn new(columns: &[Column]) -> Totals {
         let adds_up = |c: &Column| (c.field.text == TextForm::Kib).then(Total::default);
-        Totals { sums: columns.iter().map(adds_up).collect() }
+        Totals {
+            sums: columns.iter().map(adds_up).collect(),
+            of_memory: columns.iter().map(|c| MemoryOnce::is_about(c.field)).collect(),
+            once: MemoryOnce::default(),
+            was_counted: false,
+        }
+    }
+    /// Begin the values of a row. Memory that it shares with an earlier row is not counted again.
+    pub fn begin(&mut self, row: &Row<'_>) {
+        self.was_counted = self.once.was_counted(row);
     }
     /// Add a value of a column, the c-th.
     #[inline]
     pub fn add(&mut self, c: usize, v: u64) {
+        if self.was_counted && self.of_memory[c] {
+            return;
+        }
         if let Some(total) = &mut self.sums[c] {
             total.sum = total.sum.saturating_add(v);
             total.known = true;

@@ -9,8 +9,36 @@ use crate::Groups;
 use crate::field::{self, Context, Field, LACKING, Missing, PROCS, Row, Value};
 
 /// Groups whose values are the same for all tasks that share their memory.
-const OF_MEMORY: Groups =
-    Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP);
+const OF_MEMORY: Groups = Groups::VMA
+    .union(Groups::VMA_STAT)
+    .union(Groups::ROLLUP)
+    .union(Groups::SWAP)
+    .union(Groups::STATM);
+
+/// Tells rows whose memory was counted with an earlier row: those of processes and threads that share it.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryOnce {
+    /// The task of the last row, and whether its memory is counted with another.
+    last: (u32, bool),
+    /// The task whose rows count for shared memory: the first one of those that share it.
+    counted: HashMap<u32, u32>,
+}
+
+impl MemoryOnce {
+    /// Whether a column is about memory, and adds up.
+    pub fn is_about(field: &Field) -> bool {
+        field.groups.intersects(OF_MEMORY) && field.adds_up()
+    }
+    /// Whether the memory of this row's task was counted with an earlier task. Rows of one task follow each other.
+    pub fn was_counted(&mut self, row: &Row<'_>) -> bool {
+        let pid = row.view.pid();
+        if pid != self.last.0 {
+            let owner = OF_MEMORY.iter().find_map(|g| row.view.shared(g)).unwrap_or(pid);
+            self.last = (pid, *self.counted.entry(owner).or_insert(pid) != pid);
+        }
+        self.last.1
+    }
+}
 
 /// The sum of a column so far.
 #[derive(Clone, Debug)]
@@ -128,10 +156,7 @@ pub struct Sums<'a> {
     lines: Vec<GroupSums>,
     index: HashMap<Vec<u8>, usize>,
     text: Vec<u8>,
-    /// The task of the last row, and whether its memory is counted with another.
-    last: (u32, bool),
-    /// The task whose rows count for shared memory: the first one in the answer of those that share it.
-    counted: HashMap<u32, u32>,
+    once: MemoryOnce,
     /// `None` if rows are not threads.
     of_processes: Option<OfProcesses>,
 }
@@ -145,18 +170,15 @@ impl<'a> Sums<'a> {
         keys: &'a [Key],
     ) -> Sums<'a> {
         let (lines, index, text) = (Vec::new(), HashMap::new(), Vec::new());
-        let (last, counted) = ((0, false), HashMap::new());
+        let once = MemoryOnce::default();
         let fields = || columns.iter().chain(keys.iter().map(|k| &k.field));
         let of_processes = cx.threads.then(|| OfProcesses::new(fields()));
-        Sums { cx, key, columns, keys, lines, index, text, last, counted, of_processes }
+        Sums { cx, key, columns, keys, lines, index, text, once, of_processes }
     }
     /// Add a row. `lack` is called with the number of each column that has no value, and the reason.
     pub fn add(&mut self, row: &Row<'_>, lack: &mut dyn FnMut(usize, Missing)) {
         let pid = row.view.pid();
-        if pid != self.last.0 {
-            let owner = OF_MEMORY.iter().find_map(|g| row.view.shared(g)).unwrap_or(pid);
-            self.last = (pid, *self.counted.entry(owner).or_insert(pid) != pid);
-        }
+        let was_counted = self.once.was_counted(row);
         let at = self.line(row);
         let marks = self.of_processes.as_mut().map(|p| p.of(at, row.view.tgid()));
         let line = &mut self.lines[at];
@@ -164,9 +186,7 @@ impl<'a> Sums<'a> {
         line.last_task = pid;
         let fields = self.columns.iter().copied().chain(self.keys.iter().map(|k| k.field));
         for (i, field) in fields.enumerate() {
-            if field.name == PROCS && !new
-                || self.last.1 && field.groups.intersects(OF_MEMORY) && field.adds_up()
-            {
+            if field.name == PROCS && !new || was_counted && MemoryOnce::is_about(field) {
                 continue;
             }
             let mut of_process = self.of_processes.as_mut().zip(marks);

@@ -40,7 +40,7 @@ mod query;
 mod rows;
 mod select;
 
-pub use by::{Summed, Sums};
+pub use by::{MemoryOnce, Summed, Sums};
 pub use files::Opened;
 pub use filter::{Filter, FilterError, Left, Sieve, Truth};
 pub use maps::{Mappings, is_gap};

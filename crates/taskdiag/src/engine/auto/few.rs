@@ -3,6 +3,7 @@
 
 use taskdiag_wire::{Done, Groups, Info, StreamWriter, build};
 
+use super::aliases;
 use super::choice::{Choice, rule};
 use super::cost::{self, Facts};
 use super::{Gathered, facts, gather, join};
@@ -61,5 +62,5 @@ pub(crate) fn few(
         0,
         w.finish(build!(Done { error, vanished: nobody.len() as u64, ..Done::default() })),
     );
-    Snapshot::with_served(join::concat(streams)?, served)
+    aliases::joined(Snapshot::with_served(join::concat(streams)?, served)?)
 }

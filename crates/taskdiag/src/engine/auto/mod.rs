@@ -1,6 +1,7 @@
 //! Chooses the engines that answer a request, falls back if one fails, and reports which engine served
 //! what and why. `cost` compares the engines; `join` and `refs` join their answers.
 
+mod aliases;
 mod choice;
 mod cost;
 mod denied;
@@ -87,7 +88,7 @@ fn answer(
         None => auto(req, engines, planned)?,
     };
     snapshot.add_caveats(caveat);
-    Ok(snapshot)
+    aliases::joined(snapshot)
 }
 
 /// One answer to several requests for the same groups (for several pids, say). It has each task once, in the order of the
@@ -104,7 +105,8 @@ pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32
         w.info(&crate::engine::info::info(&Request::new(strategy, 0, groups)));
         streams.push(w.finish(taskdiag_wire::Done::default()));
     }
-    Ok((Snapshot::with_served(join::concat(streams)?, served)?, nobody))
+    let snapshot = Snapshot::with_served(join::concat(streams)?, served)?;
+    Ok((aliases::joined(snapshot)?, nobody))
 }
 
 /// The answers to several requests.
