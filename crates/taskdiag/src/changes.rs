@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use taskdiag_wire::{Base, Io, Sched, Stat, TaskView};
 
+use crate::field::since_boot;
 use crate::snapshot::Snapshot;
 
 /// What changed between an older snapshot and a newer one: see [`Snapshot::since`].
@@ -91,12 +92,15 @@ impl Snapshot {
         let tick_ns = 1_000_000_000 / u64::from(self.stream().info().clk_tck.max(1));
         let start = |t: &TaskView<'_>| t.record::<Base>().and_then(|b| b.start_time_ns());
         let is_same = |a: u64, other: Option<TaskView<'a>>| {
-            other.filter(|o| start(o).is_some_and(|b| a.abs_diff(b) <= tick_ns))
+            other.filter(|o| {
+                start(o).is_some_and(|b| since_boot(a).abs_diff(since_boot(b)) <= tick_ns)
+            })
         };
         let ns = |s: &Snapshot| s.stream().info().boottime_ns;
         let is_cut = |s: &Snapshot| s.stream().done().error != 0;
         // A start time of /proc is that of the last tick before.
-        let is_later = |at: u64| at.saturating_add(tick_ns) >= ns(old);
+        let is_later =
+            |at: u64| since_boot(at).saturating_add(tick_ns as i64) >= since_boot(ns(old));
         let mut changes = Changes {
             began: Vec::new(),
             ended: Vec::new(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use taskdiag_wire::{Io, Sched, Stat, TaskView};
 
-use crate::field::{NONE, RATES, Rate, Row};
+use crate::field::{NONE, RATES, Rate, Row, since_boot};
 use crate::snapshot::Snapshot;
 
 /// The counters, in the order of the arrays.
@@ -97,7 +97,8 @@ impl Rates {
             let start = row.base.and_then(|b| b.start_time_ns()).unwrap_or(NONE);
             let place = self.find(&task, start, next, tick_ns);
             // What a whole answer does not have is new. A start time of /proc is that of the last tick before.
-            let is_later = start.saturating_add(tick_ns) >= self.old.begin_ns;
+            let begin = since_boot(start).saturating_add(tick_ns as i64);
+            let is_later = begin >= since_boot(self.old.begin_ns);
             let is_new = self.answers > 0 && start != NONE && (is_later || !self.old.is_cut);
             if let Some(at) = place {
                 next = at + 1;
@@ -125,7 +126,7 @@ impl Rates {
     ) -> Option<usize> {
         const AHEAD: usize = 8;
         let pid = task.pid();
-        if start == NONE || start > self.old.end_ns {
+        if start == NONE || since_boot(start) > since_boot(self.old.end_ns) {
             return None;
         }
         let pids = &self.old.pid;
@@ -140,7 +141,8 @@ impl Rates {
             }
         };
         let old = self.old.start_ns[at];
-        (old != NONE && old.abs_diff(start) <= tick_ns && !self.seen[at]).then_some(at)
+        (old != NONE && since_boot(old).abs_diff(since_boot(start)) <= tick_ns && !self.seen[at])
+            .then_some(at)
     }
     /// Keeps a task. `is_new` says that it began after the answer before.
     fn keep(&mut self, row: &Row<'_>, start: u64, place: Option<usize>, is_new: bool) {
@@ -215,7 +217,7 @@ mod tests {
             w.begin_task(*pid, *pid);
             let mut base = Base::new();
             (base.valid, base.state) = (Base::ALL_VALID, *state);
-            base.start_time_ns = start * 1_000_000;
+            base.start_time_ns = start.wrapping_mul(1_000_000);
             w.put(&base);
             let mut stat = Stat::new();
             (stat.valid, stat.utime_ns) = (Stat::ALL_VALID, cpu * SECOND);
@@ -223,6 +225,18 @@ mod tests {
             w.end_task();
         }
         Snapshot::parse(w.finish(build!(Done { error, ..Done::default() }))).expect("it is whole")
+    }
+
+    #[test]
+    fn tasks_older_than_the_time_namespace_are_not_new_in_each_answer() {
+        // Two seconds and 5 ms before the boot time that the namespace has, as the kernel shows it.
+        let before = |ms: u64| 0u64.wrapping_sub(ms * 1_000_000) / 10_000_000 * 10;
+        let (old, edge) = (before(2000), before(5));
+        let mut rates = Rates::new();
+        rates.update(&snapshot(10, &[(1, old, 5, b'S'), (2, edge, 0, b'S')]));
+        rates.update(&snapshot(11, &[(1, old, 6, b'S'), (2, 0, 0, b'S')]));
+        assert!(rates.began().is_empty() && rates.ended().is_empty());
+        assert_eq!(rates.get(0).expect("it is there").cpu_ns(), Some(SECOND));
     }
 
     #[test]

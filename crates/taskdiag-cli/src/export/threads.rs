@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use taskdiag::field::Row;
+use taskdiag::field::{Row, since_boot};
 use taskdiag::{Choice, Groups, Members, Request, Session, Snapshot, Strategy};
 
 use super::accounts::Accounts;
@@ -212,7 +212,8 @@ impl Threads {
             }
             known => {
                 // It began after the last walk, or its process was not followed then. If it is older, it was counted before.
-                let counts_all = start_ns.saturating_add(TICK_NS) > process.counts_from_ns;
+                let counts_all = since_boot(start_ns).saturating_add(TICK_NS as i64)
+                    > since_boot(process.counts_from_ns);
                 let by = new.map(|n| if counts_all || n == NONE { n } else { 0 });
                 let this = Known {
                     start_ns,

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use taskdiag::field::{OwnerNames, Row};
+use taskdiag::field::{OwnerNames, Row, since_boot};
 use taskdiag::{
     Base, Choice, Cred, Group, Groups, Members, Reason, Request, Session, Snapshot, Stat,
     query_each, query_with,
@@ -252,7 +252,8 @@ impl Tracker {
                 Some(last) => grown(last, &new),
                 None => {
                     known.last = Some(new);
-                    let counts_all = from_start || known.start_ns > first_ns;
+                    let counts_all =
+                        from_start || since_boot(known.start_ns) > since_boot(first_ns);
                     new.map(|n| if counts_all || n == NONE { n } else { 0 })
                 }
             };
@@ -432,7 +433,7 @@ impl Tracker {
             argv,
             username: user.unwrap_or_default(),
             pid: row.view.pid(),
-            start_unix_ns: boot_ns + i128::from(start_ns),
+            start_unix_ns: boot_ns + i128::from(since_boot(start_ns)),
             cgroups: match self.options.config.needs_cgroups() {
                 true => paths.map(<[u8]>::to_vec).collect(),
                 false => Vec::new(),

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use taskdiag::field::{self, Row, Value};
+use taskdiag::field::{self, Row, Value, since_boot};
 use taskdiag::view::{Sum, Sums, Truth};
 
 use super::scan::{Frame, Shape};
@@ -35,9 +35,8 @@ pub struct Rows {
 fn number(value: &Value<'_>) -> Option<u64> {
     Some(match value {
         Value::Missing(_) => 0,
-        Value::Uint(v) | Value::Nanos(v) | Value::Instant(v) | Value::Mask(v) => {
-            v.saturating_add(1)
-        }
+        Value::Uint(v) | Value::Nanos(v) | Value::Mask(v) => v.saturating_add(1),
+        Value::Instant(v) => (since_boot(*v) as u64 ^ 1 << 63).max(1),
         Value::Unlimited => u64::MAX,
         Value::Bool(b) => u64::from(*b) + 1,
         Value::Int(v) => (*v as u64 ^ 1 << 63).max(1),

@@ -9,6 +9,12 @@ use super::nodes::Nodes;
 use super::tty::Ttys;
 use crate::snapshot::Snapshot;
 
+/// An instant in ns since boot, which is negative for what began before the boot time of the reader's time namespace: the
+/// kernel counts without a sign, so its numbers wrap.
+pub fn since_boot(instant_ns: u64) -> i64 {
+    instant_ns as i64
+}
+
 /// Facts for reading and printing the tasks of one answer.
 #[derive(Debug)]
 pub struct Context {
@@ -53,7 +59,7 @@ impl Context {
     /// An instant (ns since boot) in ns since 1970.
     pub fn unix_ns(&self, instant_ns: u64) -> i128 {
         let boot_ns = i128::from(self.info.realtime_ns) - i128::from(self.info.boottime_ns);
-        boot_ns + i128::from(instant_ns)
+        boot_ns + i128::from(since_boot(instant_ns))
     }
     /// Name of a terminal by its device number, without `/dev/`; `?` for 0.
     pub fn tty_name(&self, dev: u32) -> Vec<u8> {
@@ -71,7 +77,7 @@ impl Context {
     pub fn unix_seconds_floor(&self, instant_ns: u64) -> i64 {
         // Untrusted streams hold any number here; those of a real clock are far from the limits.
         let boot_ns = i128::from(self.info.realtime_ns) - i128::from(self.info.boottime_ns);
-        boot_ns.div_euclid(1_000_000_000) as i64 + (instant_ns / 1_000_000_000) as i64
+        boot_ns.div_euclid(1_000_000_000) as i64 + since_boot(instant_ns).div_euclid(1_000_000_000)
     }
     /// The moment of the answer in seconds since 1970.
     pub fn now(&self) -> i64 {
@@ -82,6 +88,7 @@ impl Context {
     }
     /// How long ago an instant was, ns; 0 for one that is to come.
     pub fn age_ns(&self, instant_ns: u64) -> u64 {
-        self.info.boottime_ns.saturating_sub(instant_ns)
+        let age = i128::from(self.info.boottime_ns) - i128::from(since_boot(instant_ns));
+        u64::try_from(age.max(0)).unwrap_or(u64::MAX)
     }
 }

@@ -21,7 +21,7 @@ mod table;
 mod tty;
 mod value;
 
-pub use context::Context;
+pub use context::{Context, since_boot};
 pub use format::{escape, is_odd, text};
 pub use names::OwnerNames;
 pub use number::{HEX, digits_at_end, write_uint};

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::Snapshot;
-use crate::field::{Context, Field, Row, Set, Value};
+use crate::field::{Context, Field, Row, Set, Value, since_boot};
 
 /// One key that rows are sorted by.
 #[derive(Clone, Copy, Debug)]
@@ -49,9 +49,8 @@ enum Rank {
 fn rank(cx: &Context, value: Value<'_>) -> Rank {
     match value {
         Value::Missing(_) => Rank::Missing,
-        Value::Uint(v) | Value::Nanos(v) | Value::Instant(v) | Value::Mask(v) => {
-            Rank::Int(v.into())
-        }
+        Value::Uint(v) | Value::Nanos(v) | Value::Mask(v) => Rank::Int(v.into()),
+        Value::Instant(v) => Rank::Int(since_boot(v).into()),
         Value::Unlimited => Rank::Int(i128::MAX),
         Value::Bool(b) => Rank::Int(b.into()),
         Value::Int(v) => Rank::Int(v.into()),
