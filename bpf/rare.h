@@ -19,7 +19,8 @@ GROUP_FN put_ns(void)
 	struct task_struct *t = THIS;
 	struct task_diag_ns *a = here();
 	struct nsproxy *ns = R(t, nsproxy);
-	struct pid *pid = R(t, thread_pid);
+	/* The namespaces may be those of a living thread (to_memory()), but the ids are those of the task. */
+	struct pid *pid = R(CAST(struct task_struct, (void *)st.own_task), thread_pid);
 	struct task_diag_blob *b;
 	struct cgroup_namespace *cgroup;
 	struct ipc_namespace *ipc;

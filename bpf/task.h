@@ -121,9 +121,10 @@ static __always_inline void set_up(void)
 }
 
 /*
- * The threads of a process share its memory, but the first thread may have ended before the others and has none then.
- * So this sets st.task to a thread that lives, for the groups up to from_memory(). The list of threads begins with the
- * first one. Only a few after it can be about to end and have no memory any more, so few tries suffice.
+ * The threads of a process share its memory, but the first thread may have ended before the others and has none then, and no
+ * files, directories and namespaces either. So this sets st.task to a thread that lives, for the groups up to from_memory().
+ * The list of threads begins with the first one. Only a few after it can be about to end and have no memory any more, so few
+ * tries suffice.
  */
 enum { LIVE_TRIES = 16 };
 
@@ -177,12 +178,16 @@ GROUP_FN put_plain(void)
 		put_io();
 	if (WANT(TASK_DIAG_SCHED))
 		put_sched();
-	if (WANT(TASK_DIAG_NS))
-		put_ns();
-	if (WANT(TASK_DIAG_CGROUP))
-		put_cgroup();
-	if (WANT(TASK_DIAG_FD_COUNT))
-		put_fd_count();
+	if (WANT(TASK_DIAG_NS) || WANT(TASK_DIAG_CGROUP) || WANT(TASK_DIAG_FD_COUNT)) {
+		to_memory();
+		if (WANT(TASK_DIAG_NS))
+			put_ns();
+		if (WANT(TASK_DIAG_CGROUP))
+			put_cgroup();
+		if (WANT(TASK_DIAG_FD_COUNT))
+			put_fd_count();
+		from_memory();
+	}
 #ifndef NO_MORE
 	if (WANT(TASK_DIAG_LIMITS))
 		put_limits();
@@ -365,7 +370,10 @@ static __always_inline u32 put_parts(void)
 
 #ifndef NO_MORE
 	if (WANT(TASK_DIAG_PATHS) && st.part == PART_PATHS) {
-		if (put_paths())
+		to_memory();
+		more = put_paths();
+		from_memory();
+		if (more)
 			return 1;
 		st.part_begun = 0;
 		st.part = PART_CMDLINE;
@@ -383,7 +391,10 @@ static __always_inline u32 put_parts(void)
 		if (st.part < PART_FD)
 			st.part_begun = 0;
 		st.part = PART_FD;
-		if (put_fds())
+		to_memory();
+		more = put_fds();
+		from_memory();
+		if (more)
 			return 1;
 	}
 #endif
@@ -458,8 +469,11 @@ GROUP_FN put_fixed(void)
 {
 	put_plain();
 #ifndef NO_MORE
-	if (WANT(TASK_DIAG_FILE_STAT))
+	if (WANT(TASK_DIAG_FILE_STAT)) {
+		to_memory();
 		put_file_stats();
+		from_memory();
+	}
 #endif
 	st.tasks++;
 	return 0;

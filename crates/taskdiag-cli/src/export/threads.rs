@@ -212,8 +212,9 @@ impl Threads {
             }
             known => {
                 // It began after the last walk, or its process was not followed then. If it is older, it was counted before.
-                let counts_all = since_boot(start_ns).saturating_add(TICK_NS as i64)
-                    > since_boot(process.counts_from_ns);
+                let counts_all = process.counts_from_ns == 0
+                    || since_boot(start_ns).saturating_add(TICK_NS as i64)
+                        > since_boot(process.counts_from_ns);
                 let by = new.map(|n| if counts_all || n == NONE { n } else { 0 });
                 let this = Known {
                     start_ns,
