@@ -366,3 +366,35 @@ fn memory_and_files_that_processes_share_count_once() {
         assert!(of(&two) < of(&one) * 3 / 2, "{column}: {two} for two, {one} for one");
     }
 }
+
+#[test]
+fn a_process_whose_first_thread_has_ended_has_what_its_threads_have() {
+    let Some(m) = start(&["leader-gone"]) else { return };
+    let pid = m.pid().to_string();
+    let columns = "s,exe,cwd,root,fds,netns,mntns,cgroup,nspid";
+    let thread = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it is there");
+    let mut tids = thread.flatten().map(|e| e.file_name().into_string().expect("a number"));
+    let tid = tids.find(|tid| *tid != pid).expect("a living thread");
+    let link = |file: &str| {
+        let link = std::fs::read_link(format!("/proc/{tid}/{file}")).expect("a living thread");
+        link.into_os_string().into_string().expect("a plain path")
+    };
+    let open = std::fs::read_dir(format!("/proc/{tid}/fd")).expect("a living thread").count();
+    for engine in engines() {
+        let args = ["ps", "--json", "--engine", engine, "-p", &pid, "-o", columns];
+        let ran = Sandbox::new().run(&args);
+        let rows: Value =
+            serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {ran}"));
+        let row = &rows[0];
+        assert_eq!(row["s"], "Z", "{engine}: {ran}");
+        for file in ["exe", "cwd", "root"] {
+            assert_eq!(row[file], link(file), "{engine}: {file}");
+        }
+        assert_eq!(row["fds"], open, "{engine}");
+        assert_eq!(format!("net:[{}]", row["netns"]), link("ns/net"), "{engine}");
+        assert_eq!(format!("mnt:[{}]", row["mntns"]), link("ns/mnt"), "{engine}");
+        assert_eq!(row["nspid"][0], m.pid(), "{engine}: the ids are those of the process");
+        let found = labels(engine, m.pid(), &["-d", "0,cwd,txt"]);
+        assert_eq!(found, ["cwd", "txt", "0"], "{engine}");
+    }
+}

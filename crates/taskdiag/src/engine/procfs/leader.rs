@@ -69,6 +69,21 @@ impl Worker<'_> {
         Ok(live)
     }
 
+    /// The directory in which to read what a first thread that has ended does not have any more: files, directories,
+    /// namespaces, and its control group. It costs nothing where the state of the task is known.
+    pub(super) fn place_of<'p>(
+        &mut self,
+        at: TaskDir<'p>,
+        stat: Option<&StatFile>,
+    ) -> Result<TaskDir<'p>, Stop> {
+        match stat {
+            Some(stat) if stat.base.state == b'Z' => {
+                Ok(self.live_thread(at, Some(stat))?.unwrap_or(at))
+            }
+            _ => Ok(at),
+        }
+    }
+
     /// A thread that has memory, of a process whose first thread is a zombie.
     fn live_thread<'p>(
         &mut self,

@@ -111,8 +111,9 @@ impl Worker<'_> {
             let got = reason.map_or_else(|| self.signals(), |r| Err(Stop::Gap(r)));
             self.settle(Groups::SIGNALS, got)?;
         }
+        let place = self.place_of(at, stat.as_ref())?;
         if self.wants(Groups::FD_COUNT) && !self.unshared(at, Groups::FD_COUNT)?.is_empty() {
-            let got = self.fd_count(at);
+            let got = self.fd_count(place);
             self.settle_own(at, Groups::FD_COUNT, got)?;
         }
         if self.wants(Groups::SWAP) {
@@ -126,11 +127,11 @@ impl Worker<'_> {
             self.settle(Groups::CMDLINE, got)?;
         }
         if self.wants(Groups::PATHS) {
-            let got = self.paths(at);
+            let got = self.paths(place);
             self.settle(Groups::PATHS, got)?;
         }
         if self.wants(Groups::FILE_STAT) {
-            let got = self.file_stat(at);
+            let got = self.file_stat(place);
             self.settle(Groups::FILE_STAT, got)?;
         }
         if self.wants(Groups::IO) {
@@ -140,7 +141,7 @@ impl Worker<'_> {
         // NSpid must be read before SCHED, because SCHED reads the status files of other threads into the
         // same buffer.
         if self.wants(Groups::NS) {
-            let got = self.ns(at);
+            let got = self.ns(place);
             self.settle(Groups::NS, got)?;
         }
         if self.wants(Groups::SCHED) {
@@ -148,7 +149,7 @@ impl Worker<'_> {
             self.settle(Groups::SCHED, got)?;
         }
         if self.wants(Groups::CGROUP) {
-            let got = self.cgroup(at);
+            let got = self.cgroup(place);
             self.settle(Groups::CGROUP, got)?;
         }
         if self.wants(Groups::LIMITS) {
@@ -177,7 +178,7 @@ impl Worker<'_> {
             self.rollup(at, stat.as_ref())?;
         }
         if self.wants(Groups::FD) {
-            self.files(at)?;
+            self.files(place)?;
         }
         Ok(())
     }
