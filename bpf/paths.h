@@ -20,7 +20,7 @@ enum { PATHS_TRIES = 4 };
 GROUP_FN load_path(u32 kind)
 {
 	struct task_struct *t = THIS;
-	u64 owner, file = 0, exec;
+	u64 owner, file = 0, exec, at_mnt, at_dentry;
 	bool same;
 
 	exec = LOAD_AGAIN(t, self_exec_id);
@@ -38,17 +38,12 @@ GROUP_FN load_path(u32 kind)
 	owner = RD(u64, t, TASK_FS);
 	if (!owner)
 		return 0;
-	if (kind == TASK_DIAG_PATH_CWD) {
-		st.path_mnt = RD(u64, owner, FS_PWD_MNT);
-		st.path_dentry = RD(u64, owner, FS_PWD_DENTRY);
-		GAP();
-		same = RD(u64, owner, FS_PWD_MNT) == st.path_mnt && RD(u64, owner, FS_PWD_DENTRY) == st.path_dentry;
-		return STILL_AT(t, TASK_FS, owner) && same;
-	}
-	st.path_mnt = RD(u64, owner, FS_ROOT_MNT);
-	st.path_dentry = RD(u64, owner, FS_ROOT_DENTRY);
+	at_mnt = owner + (kind == TASK_DIAG_PATH_CWD ? OFF(FS_PWD_MNT) : OFF(FS_ROOT_MNT));
+	at_dentry = owner + (kind == TASK_DIAG_PATH_CWD ? OFF(FS_PWD_DENTRY) : OFF(FS_ROOT_DENTRY));
+	st.path_mnt = RD_AT(u64, at_mnt);
+	st.path_dentry = RD_AT(u64, at_dentry);
 	GAP();
-	same = RD(u64, owner, FS_ROOT_MNT) == st.path_mnt && RD(u64, owner, FS_ROOT_DENTRY) == st.path_dentry;
+	same = RD_AT(u64, at_mnt) == st.path_mnt && RD_AT(u64, at_dentry) == st.path_dentry;
 	return STILL_AT(t, TASK_FS, owner) && same;
 }
 

@@ -169,7 +169,7 @@ static __always_inline bool copy_vma(u64 vma)
 #define PUT_VMA() next_entry(TASK_DIAG_VMA, sizeof(struct task_diag_vma), ALL_OF(VMA))
 
 /* Does the task still have this mm? If not, none of its pointers may be followed any more. */
-static __always_inline bool still_its_mm(void)
+GROUP_FN still_its_mm(void)
 {
 	st.gone = !STILL_AT(THIS, TASK_MM, st.mm) || !same_exec(THIS, st.mm_exec);
 	return !st.gone;
@@ -180,7 +180,7 @@ static __always_inline bool still_its_mm(void)
  * its own parent. Since Linux 6.15 the memory of a mapping may become another mapping at any time, so its end, its mm and its file
  * are compared, too.
  */
-static __always_inline bool still_mapped(u64 vma)
+GROUP_FN still_mapped(u64 vma)
 {
 	u64 parent, slot, file, end, mm;
 

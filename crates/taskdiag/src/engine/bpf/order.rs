@@ -114,6 +114,8 @@ struct State {
     pending: BTreeMap<usize, Expr>,
     /// Those of them that an instruction has come after which orders loads.
     ordered: BTreeSet<usize>,
+    /// Members of `st` that an object was stored to here.
+    stored: BTreeMap<i64, Expr>,
 }
 
 impl State {
@@ -138,8 +140,17 @@ impl State {
         let both = ordered(self, other).into_iter().chain(ordered(other, self)).collect();
         self.ordered = both;
         self.pending.extend(other.pending.iter().map(|(k, v)| (*k, v.clone())));
+        self.stored.retain(|k, v| other.stored.get(k) == Some(v));
         *self != before
     }
+}
+
+/// The number of the first object in `st`, where loads have the numbers of their instructions.
+const KEPT: usize = 1 << 32;
+
+/// What a member of `st` has.
+fn in_state(at: i64) -> Expr {
+    Expr::Load(Box::new(Expr::State(at)), "st".into())
 }
 
 /// The first instructions of the functions.
@@ -156,6 +167,10 @@ struct Checker<'a> {
     kept: BTreeSet<Expr>,
     new_kept: BTreeSet<Expr>,
     wrong: BTreeSet<String>,
+    /// The objects in members of `st` that a function compares with the owner's member, on each way through it.
+    compares: BTreeMap<usize, BTreeSet<Expr>>,
+    /// Which of these were not compared at an end of the function that is looked at: numbers from `KEPT` on.
+    not_compared: BTreeSet<usize>,
     /// Checks of what was loaded in the same function.
     checks: BTreeSet<usize>,
 }
@@ -166,11 +181,21 @@ pub fn check(insns: &[u8], known: &Known<'_>) -> (Vec<String>, BTreeSet<usize>) 
         insns.chunks_exact(insn::SIZE).map(|b| insn::decode(b).expect("an instruction")).collect();
     let (kept, new_kept) = (BTreeSet::new(), BTreeSet::new());
     let (wrong, checks) = (BTreeSet::new(), BTreeSet::new());
-    let mut c = Checker { all: &all, known, kept, new_kept, wrong, checks };
+    let (compares, not_compared) = (BTreeMap::new(), BTreeSet::new());
+    let mut c = Checker { all: &all, known, kept, new_kept, wrong, compares, not_compared, checks };
     loop {
+        let before = (c.kept.clone(), c.compares.clone());
         c.wrong.clear();
-        functions(&all).iter().for_each(|f| c.function(*f));
-        if c.new_kept.is_subset(&c.kept) {
+        c.checks.clear();
+        for f in functions(&all) {
+            c.not_compared.clear();
+            c.function(f);
+            let kept = c.kept.iter().enumerate();
+            let does = kept.filter(|(n, _)| !c.not_compared.contains(&(KEPT + n)));
+            let does = does.map(|(_, e)| e.clone()).collect();
+            c.compares.insert(f, does);
+        }
+        if before.1 == c.compares && c.new_kept.is_subset(&c.kept) {
             return (c.wrong.into_iter().collect(), c.checks);
         }
         c.kept.extend(c.new_kept.iter().cloned());
@@ -180,11 +205,14 @@ pub fn check(insns: &[u8], known: &Known<'_>) -> (Vec<String>, BTreeSet<usize>) 
 impl Checker<'_> {
     fn function(&mut self, begin: usize) {
         let regs = (0..11).map(|r| Val::of(Expr::Argument(r))).collect::<Vec<_>>();
+        // As if something had been loaded from each of the objects in `st` before: is it compared at the end?
+        let before = self.kept.iter().enumerate().map(|(n, e)| (KEPT + n, e.clone())).collect();
         let mut first = State {
             regs,
             stack: BTreeMap::new(),
-            pending: BTreeMap::new(),
+            pending: before,
             ordered: BTreeSet::new(),
+            stored: BTreeMap::new(),
         };
         first.regs[10] = Val::of(Expr::Stack(0));
         let mut at: BTreeMap<usize, State> = BTreeMap::from([(begin, first)]);
@@ -245,15 +273,18 @@ impl Checker<'_> {
                         Some(member) => Expr::Offset(member),
                         None => Expr::Made(pc),
                     }),
-                    Expr::State(b) => {
-                        let at = Expr::State(b + off);
-                        Val::of(Expr::Load(Box::new(at), "st".into()))
-                    }
+                    Expr::State(b) => Val::of(in_state(b + off)),
                     Expr::Made(_) | Expr::Number(_) | Expr::Offset(_) => Val::of(Expr::Made(pc)),
                     _ => self.loaded(begin, pc, s, &address, name),
                 };
             }
             insn::ST | insn::STX => {
+                if let Expr::State(b) = s.regs[dst].is {
+                    s.stored.remove(&(b + i64::from(i.off)));
+                    if i.class() == insn::STX && is_owned(&s.regs[src].is) {
+                        s.stored.insert(b + i64::from(i.off), s.regs[src].is.clone());
+                    }
+                }
                 if let Expr::Stack(b) = s.regs[dst].is {
                     let v = if i.class() == insn::STX && i.code & 0xe0 == insn::MEM {
                         s.regs[src].clone()
@@ -332,11 +363,21 @@ impl Checker<'_> {
                     }
                     _ => Val::of(Expr::Made(pc)),
                 };
+                if let Some(compares) = i.function(pc).and_then(|f| self.compares.get(&f)) {
+                    let also = |e: &Expr| {
+                        s.stored.iter().any(|(at, of)| of == e && compares.contains(&in_state(*at)))
+                    };
+                    s.pending.retain(|_, e| !(compares.contains(e) || also(e)));
+                }
                 (1..6).for_each(|r| s.regs[r] = Val::of(Expr::Made(pc)));
                 s.regs[0] = result;
             }
             _ if i.code == insn::EXIT => {
                 for (site, object) in &s.pending {
+                    if *site >= KEPT {
+                        self.not_compared.insert(*site);
+                        continue;
+                    }
                     self.wrong.insert(format!(
                         "function {begin}: ends without a comparison of {object:?} after the load {site}"
                     ));
@@ -396,11 +437,12 @@ impl Checker<'_> {
                     continue;
                 }
             }
-            let (now, object, before) = (now.clone(), object.clone(), s.pending.len());
+            let (now, object) = (now.clone(), object.clone());
+            let before = s.pending.range(..KEPT).count();
             s.pending.retain(|site, of| {
                 !(now.covers.contains(site) && (*of == now.is || *of == object.is))
             });
-            if s.pending.len() < before {
+            if s.pending.range(..KEPT).count() < before {
                 self.checks.insert(pc);
             }
             return;

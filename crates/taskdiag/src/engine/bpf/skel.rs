@@ -196,7 +196,7 @@ const fn le32(b: &[u8], at: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::super::btf::Wanted;
     use super::super::shared::Config;
@@ -383,10 +383,10 @@ mod tests {
         insns: &[u8],
         reorders: bool,
     ) -> (Vec<String>, BTreeSet<usize>) {
-        let member = |pc: usize| {
-            let (_, of, path) = it.names.iter().find(|n| n.0 == pc && !n.2.is_empty())?;
-            Some(format!("{of}.{path}"))
-        };
+        let members = it.names.iter().filter(|n| !n.2.is_empty());
+        let members: BTreeMap<usize, String> =
+            members.map(|(pc, of, path)| (*pc, format!("{of}.{path}"))).collect();
+        let member = |pc: usize| members.get(&pc).cloned();
         let first = std::mem::offset_of!(Config, offsets) as i64;
         let entries = offsets::members();
         let offset = |at: i64| {
@@ -416,14 +416,19 @@ mod tests {
                 assert!(wrong.is_empty(), "{name} on {processor}:\n{}", wrong.join("\n"));
                 assert!(checks.len() >= 8, "{name}: only {} checks were found", checks.len());
             }
+            // This one has all that the others have, but the one for older kernels.
+            if name != "all" {
+                continue;
+            }
             // Without one of its checks it would be wrong, unless the check is one of several after the same loads.
             let (_, checks) = order_of(s, &it, &it.insns, false);
-            let matters = checks.iter().filter(|pc| {
+            let some: Vec<_> = checks.iter().step_by(3).collect();
+            let matters = some.iter().filter(|pc| {
                 let mut less = it.insns.clone();
-                less[*pc * 8..*pc * 8 + 8].copy_from_slice(&[0x05, 0, 0, 0, 0, 0, 0, 0]);
+                less[**pc * 8..**pc * 8 + 8].copy_from_slice(&[0x05, 0, 0, 0, 0, 0, 0, 0]);
                 !order_of(s, &it, &less, false).0.is_empty()
             });
-            let (matters, all) = (matters.count(), checks.len());
+            let (matters, all) = (matters.count(), some.len());
             assert!(matters * 3 >= all * 2, "{name}: only {matters} of {all} checks matter");
         }
     }
