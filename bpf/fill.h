@@ -48,6 +48,8 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 	struct kthread *k;
 	struct worker *w;
 	char *name, plus;
+	bool has_pool;
+	void *data;
 	long n = -1, more;
 
 	if (!bpf_core_field_exists(t->worker_private) || !R(t, worker_private))
@@ -59,11 +61,13 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 		n = bpf_probe_read_kernel_str(comm, 64, &t->comm);
 	if (n <= 0)
 		return COMM_PLAIN;
-	if (!(R(t, flags) & PF_WQ_WORKER) || !R(k, data))
+	if (!(R(t, flags) & PF_WQ_WORKER) || n > 31)
 		return n - 1;
-	w = CAST(struct worker, R(k, data));
-	if (!R(w, pool) || n > 31)
+	data = R(k, data);
+	if (!data)
 		return n - 1;
+	w = CAST(struct worker, data);
+	has_pool = R(w, pool);
 	plus = R(w, current_work) ? '+' : '-';
 	/* Verifiers up to Linux 6.12 lose the bounds of n here. The barrier keeps the compiler, which still knows them,
 	 * from dropping the mask that the verifier needs. */
@@ -72,7 +76,7 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 	more = bpf_probe_read_kernel_str(name, 32, &w->desc);
 	/* A worker that ends gives its struct back at once, before its thread is gone. The name is that of the worker only if the
 	 * thread is still one and has this worker. Else the bytes are cleared. */
-	if (more <= 1 || !STILL(k, data, (void *)w) || !(LOAD_AGAIN(t, flags) & PF_WQ_WORKER)) {
+	if (!STILL(k, data, data) || more <= 1 || !has_pool || !(LOAD_AGAIN(t, flags) & PF_WQ_WORKER)) {
 		bpf_probe_read_kernel(name, 32, NULL);
 		name[-1] = 0;
 		return n - 1;

@@ -211,6 +211,14 @@ fn open_files_in_deep_directories_that_are_renamed() {
     runs_end_soon("open files", &Request::one(me(), Groups::FD), |s| {
         let fds: Vec<u32> = task(s, me()).list::<Fd>().expect("files").map(|f| f.raw.fd).collect();
         assert!(files.iter().all(|f| fds.contains(&(f.as_raw_fd() as u32))), "{fds:?}");
+        for f in task(s, me()).list::<Fd>().expect("files") {
+            if !files.iter().any(|file| file.as_raw_fd() as u32 == f.raw.fd) {
+                continue;
+            }
+            let name = s.stream().name(f.raw.name).unwrap_or_else(|| panic!("no name {f:?}"));
+            let whole = is_whole(&name.data, trees.dir.path());
+            assert!(whole || (name.reason.is_some() && name.data.is_empty()), "{name:?}");
+        }
     });
 }
 

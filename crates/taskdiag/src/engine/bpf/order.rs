@@ -17,13 +17,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::trim::insn::{self, Insn};
 
 /// Members that lead to an object which may be freed at once, while the task that has them lives.
-const OWNERS: [&str; 6] = [
+const OWNERS: [&str; 7] = [
     "task_struct.mm",
     "task_struct.files",
     "task_struct.nsproxy",
     "task_struct.real_fs / fs",
     "task_struct.fs",
     "signal_struct.tty",
+    "kthread.data",
 ];
 
 /// BPF_FETCH: the old value is returned.
