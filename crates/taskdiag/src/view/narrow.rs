@@ -120,6 +120,8 @@ impl Narrow {
             ..self.all.clone()
         };
         if !stopped && prices.of_each(&one, processes.len()) > prices.of(&self.all) {
+            // Its memory would be held beside that of the next answer.
+            drop(first);
             return query(&self.all);
         }
         let requests: Vec<Request> =
