@@ -155,6 +155,11 @@ pub fn verdict_of(snapshot: &Snapshot, empty: bool, mut lines: Vec<String>) -> R
             "{left_out} tasks are not in this recorded answer, because their users took too much of its room"
         ));
     }
+    if taskdiag::field::name_service_is_slow() {
+        say(format_args!(
+            "taskdiag: the name service of this machine (see /etc/nsswitch.conf) does not answer in time, so numbers stand for some names"
+        ));
+    }
     let error = snapshot.stream().done().error;
     if error == -Errno::INTR.raw_os_error() && interrupt::was_stopped() {
         let there = snapshot.tasks().len();

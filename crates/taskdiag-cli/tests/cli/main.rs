@@ -14,6 +14,7 @@ mod generate;
 mod maps;
 mod memory;
 mod memory_oracle;
+mod names;
 mod oracle;
 #[cfg(feature = "record")]
 mod record;

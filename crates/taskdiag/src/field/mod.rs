@@ -23,7 +23,7 @@ mod value;
 
 pub use context::{Context, since_boot};
 pub use format::{escape, is_odd, text};
-pub use names::OwnerNames;
+pub use names::{OwnerNames, name_service_is_slow};
 pub use number::{HEX, digits_at_end, write_uint};
 pub use part::{Map, OpenRow, Part};
 pub use rate::Rate;
