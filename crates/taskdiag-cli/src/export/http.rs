@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -354,13 +354,24 @@ fn parse(head: &[u8], own_names_only: bool) -> Result<Request, Reply> {
     Ok(Request { path, head_only, format: format(&accept) })
 }
 
-/// Is a host `localhost` or a plain address?
+/// Is a host `localhost` or a plain address, with a port or without, and nothing else?
 fn is_own_name(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
+    let (is_own, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let Some((address, port)) = rest.split_once(']') else { return false };
+            (address.parse::<Ipv6Addr>().is_ok(), port)
+        }
+        None => {
+            let (name, port) = host.split_at(host.find(':').unwrap_or(host.len()));
+            let is_address = name.parse::<Ipv4Addr>().is_ok();
+            (is_address || name.is_empty() || name.eq_ignore_ascii_case("localhost"), port)
+        }
     };
-    name.is_empty() || name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    is_own
+        && match port.strip_prefix(':') {
+            Some(port) => port.len() <= 5 && port.bytes().all(|b| b.is_ascii_digit()),
+            None => port.is_empty(),
+        }
 }
 
 /// The format that the client prefers. If it accepts none of them, it gets that of Prometheus.
@@ -457,6 +468,31 @@ mod tests {
 
     fn code(head: &str) -> u16 {
         parse(head.as_bytes(), true).map_or_else(|reply| reply.code, |_| 200)
+    }
+
+    #[test]
+    fn a_host_is_an_own_name_only_as_a_whole() {
+        for own in
+            ["localhost", "LocalHost:9256", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:9256", ""]
+        {
+            assert!(is_own_name(own), "{own}");
+        }
+        for other in [
+            "[::1].evil.com",
+            "localhost:80@evil.com",
+            "[::1]evil.com:80",
+            "localhost.evil.com",
+            "[localhost]",
+            "127.0.0.1.evil.com",
+            "localhost:80:80",
+            "[::1",
+            "[127.0.0.1]",
+            "localhost:evil.com",
+            "::1",
+            "localhost:123456",
+        ] {
+            assert!(!is_own_name(other), "{other}");
+        }
     }
 
     #[test]

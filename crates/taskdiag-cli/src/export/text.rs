@@ -123,7 +123,7 @@ impl Sink for Text {
 const VALUE_MAX: usize = 512;
 
 /// A label with its value as it stands in braces. Names of processes are any bytes, and labels are UTF-8, so a byte that is
-/// no part of a character and a control character become `\xHH`.
+/// no part of a character and a control character become `\xHH`, and a character that hides or turns text becomes `\u{HHHH}`.
 pub fn label(name: &str, value: &[u8]) -> String {
     let mut out = String::with_capacity(name.len() + value.len() + 3);
     out.push_str(name);
@@ -137,6 +137,10 @@ pub fn label(name: &str, value: &[u8]) -> String {
                 c if c.is_control() => {
                     let mut bytes = [0; 4];
                     c.encode_utf8(&mut bytes).bytes().for_each(|b| hex(&mut out, b));
+                }
+                // What hides or turns text is shown as in all other outputs: a dashboard would show another name.
+                c if taskdiag::field::is_odd(c) => {
+                    let _ = write!(out, "\\\\{}", &c.escape_unicode().to_string()[1..]);
                 }
                 c => out.push(c),
             }
@@ -178,6 +182,22 @@ fn hex(out: &mut String, byte: u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_show_what_hides_or_turns_text() {
+        for (c, shown) in [
+            ('\u{202e}', "202e"),
+            ('\u{200b}', "200b"),
+            ('\u{e0041}', "e0041"),
+            ('\u{feff}', "feff"),
+        ] {
+            assert_eq!(
+                label("n", format!("a{c}b").as_bytes()),
+                format!("n=\"a\\\\u{{{shown}}}b\"")
+            );
+        }
+        assert_eq!(label("n", "ü日".as_bytes()), "n=\"ü日\"");
+    }
 
     #[test]
     fn labels_of_any_bytes() {

@@ -197,7 +197,9 @@ fn groups_are_those_of_getent_and_where_is_as_u() {
     for n in 0..FILES / 8 {
         let text = odd(&mut dice, &GROUPS);
         std::fs::write(dir.path().join("group"), &text).unwrap();
-        std::fs::write(dir.path().join("passwd"), odd(&mut dice, &USERS)).unwrap();
+        let mut users = odd(&mut dice, &USERS);
+        users.extend_from_slice(b"\nlast:x:5:5::/:\n");
+        std::fs::write(dir.path().join("passwd"), users).unwrap();
         let out = beside(&dir, &script, &ETC);
         let out = String::from_utf8_lossy(&out);
         let mut pieces = out.split("==\n");
