@@ -61,6 +61,24 @@ impl Stuck {
 }
 
 #[test]
+fn files_that_are_written_and_recordings() {
+    let Some(stuck) = Stuck::new("stuck: files_that_are_written_and_recordings") else { return };
+    let (lost, dir) = (stuck.path("lost"), stuck.path(""));
+    for args in [
+        &["report", "-o", &lost][..],
+        &["record", &dir, "-n", "1"],
+        &["record", &lost, "-n", "1"],
+        &["top", "--once", "--replay", &lost],
+        &["export", "--once", "--config", &lost],
+        &["export", "--once", "--textfile", &lost],
+    ] {
+        let ran = stuck.run(args);
+        assert!(!matches!(ran.code, Some(0) | None), "{args:?} {ran}");
+        assert!(ran.stderr.contains("does not answer"), "{args:?} {ran}");
+    }
+}
+
+#[test]
 fn places() {
     let Some(stuck) = Stuck::new("stuck: places") else { return };
     let (lost, dir, below) = (stuck.path("lost"), stuck.path("dir"), stuck.path("lost/below"));

@@ -21,6 +21,8 @@ use crate::exit::say;
 pub const PATIENCE: Duration = Duration::from_secs(2);
 /// It is not waited for longer than this while it waits for a processor.
 const STARVED: Duration = Duration::from_secs(30);
+/// So many entries of a directory are looked at.
+const ENTRIES_MAX: usize = 10_000;
 /// How often the child gives a sign of life.
 const PULSE: Duration = Duration::from_millis(200);
 /// The descriptors of the pipes to us, in the child.
@@ -289,6 +291,33 @@ pub fn ask(work: impl Fn(&mut Child) -> io::Result<()>) -> (Vec<u8>, io::Result<
             let end = work(&mut here);
             (here.here.unwrap_or_default(), end)
         }
+    }
+}
+
+/// Does the file system answer that a path leads to? A child looks at the path, and at the directory that it is or is in, as far as
+/// they are there. This comes before a file is opened in this process, which could not even be interrupted.
+///
+/// # Errors
+/// [`io::ErrorKind::TimedOut`], and why. Whatever else is wrong is left to those who open the file.
+pub fn answers(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (_, end) = ask(|to| {
+        for path in [path, parent] {
+            let Ok(there) = std::fs::metadata(path) else { continue };
+            to.is_busy();
+            if there.is_dir() {
+                for entry in std::fs::read_dir(path)?.take(ENTRIES_MAX) {
+                    // The recordings and other files in it are opened later, too.
+                    let _ = entry?.metadata();
+                    to.is_busy();
+                }
+            }
+        }
+        Ok(())
+    });
+    match end {
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => Err(e),
+        _ => Ok(()),
     }
 }
 

@@ -36,6 +36,7 @@ pub fn read(path: &Path, at: Option<At>) -> Result<Snapshot, Exit> {
 
 /// Opens a recording.
 pub fn read_heads(path: &Path) -> Result<Recording, Exit> {
+    crate::aside::answers(path).map_err(|e| Exit::Failed(format!("{}: {e}", shown(path))))?;
     Recording::open(path).map_err(|e| Exit::Failed(format!("{e}{}", saved::rights(&e))))
 }
 

@@ -21,6 +21,8 @@ pub fn run(args: &RecordArgs) -> Result<(), Exit> {
     let mut options = Options::new(args.every);
     (options.keep, options.max_bytes) = (Some(args.keep), Some(args.max_size.get()));
     options.keep_at_least = Some(args.keep_at_least);
+    crate::aside::answers(&args.dir)
+        .map_err(|e| Exit::Failed(format!("{}: {e}", crate::exit::shown(&args.dir))))?;
     let mut writer = Writer::open(&args.dir, options).map_err(|e| match &e {
         Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
             Exit::Failed(format!("{e}; run it as root, or name a directory that you may write to"))

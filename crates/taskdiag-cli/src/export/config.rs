@@ -80,7 +80,7 @@ impl Config {
     pub fn read(path: &Path) -> Result<Config, String> {
         use std::io::Read as _;
         let shown = crate::exit::shown(path);
-        let file = std::fs::File::open(path).map_err(|e| format!("--config {shown}: {e}"))?;
+        let file = crate::aside::read(path).map_err(|e| format!("--config {shown}: {e}"))?;
         let mut text = String::new();
         file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(|e| format!("{shown}: {e}"))?;
         if text.len() as u64 > FILE_MAX {

@@ -93,10 +93,12 @@ impl Exporter {
 
 /// Puts a text into the file of `--textfile`, which everyone may read.
 fn replace_text(path: &Path, text: &[u8]) -> Result<(), Exit> {
-    let done = replace(path, 0o644, |file| {
-        // The umask is for other files, and this one has nothing that not everyone may ask the server for.
-        file.set_permissions(Permissions::from_mode(0o644))?;
-        file.write_all(text)
+    let done = crate::aside::answers(path).and_then(|()| {
+        replace(path, 0o644, |file| {
+            // The umask is for other files, and this one has nothing that not everyone may ask the server for.
+            file.set_permissions(Permissions::from_mode(0o644))?;
+            file.write_all(text)
+        })
     });
     done.map_err(|e| match e.kind() {
         ErrorKind::InvalidInput => Exit::Usage(format!(

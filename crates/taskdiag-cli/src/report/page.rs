@@ -72,6 +72,7 @@ pub fn write(page: &[u8], output: Option<&Path>) -> Result<(), Exit> {
 
 /// Replace a file.
 fn write_to(path: &Path, page: &[u8]) -> io::Result<()> {
+    crate::aside::answers(path)?;
     // Other users must not read arguments that /proc may hide from them.
     replace(path, 0o600, |file| {
         file.write_all(page)?;
