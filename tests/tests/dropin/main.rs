@@ -5,6 +5,7 @@
 //! Rows of the program itself are not compared, because it has one library more in memory, and lines with clocks and
 //! loads are left out. Nothing may differ on purpose.
 
+mod bounds;
 #[path = "../peers/cases.rs"]
 #[expect(
     dead_code,

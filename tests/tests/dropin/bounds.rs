@@ -1,0 +1,206 @@
+//! What the drop-in takes of memory, and what it does where there is too little: the same as without it.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use taskdiag_tests::{Mktask, cli, skip};
+
+const MIB: u64 = 1 << 20;
+/// A crowd of one user: so many processes, and the bytes of the arguments that they share.
+const CROWD: usize = 100;
+const LONG: usize = 6_000_000;
+/// By how much the memory of a program may differ with the drop-in.
+const MORE: u64 = 8 * MIB;
+
+/// The programs, which end by themselves.
+const PROGRAMS: &[&str] = &[
+    "ps aux",
+    "ps -eo pid,comm",
+    "ps -eLo pid,tid,wchan,args",
+    "pgrep -x no-such-name",
+    "pgrep -c -f mktask",
+    "pkill -x no-such-name",
+    "pidwait -x no-such-name",
+    "top -b -n1 -c -w512",
+    "w -h",
+];
+
+/// What limits a program.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    which: libc::__rlimit_resource_t,
+    most: u64,
+    /// By whom it is run. Root has no limit of processes.
+    uid: Option<u32>,
+}
+
+/// How a program ended.
+#[derive(Debug, PartialEq, Eq)]
+struct Ended {
+    /// Its exit code, or minus the signal.
+    code: i32,
+    /// How many lines it printed.
+    lines: usize,
+    /// The first line on standard error.
+    error: String,
+}
+
+fn command(program: &str, engine: Option<&str>, limit: Option<Limit>) -> Command {
+    let mut words = program.split(' ');
+    let mut command = Command::new(words.next().expect("a name"));
+    command.args(words).env_remove("LD_PRELOAD").stdin(Stdio::null());
+    if let Some(engine) = engine {
+        command.env("LD_PRELOAD", cli::dropin()).env("TASKDIAG_ENGINE", engine);
+    }
+    let set = move || -> io::Result<()> {
+        let Some(Limit { which, most, uid }) = limit else { return Ok(()) };
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+        // SAFETY: plain calls, of a process that is about to call exec.
+        let done = unsafe {
+            libc::setrlimit(which, &limit) == 0
+                && uid.is_none_or(|uid| {
+                    libc::setgroups(0, std::ptr::null()) == 0
+                        && libc::setgid(uid) == 0
+                        && libc::setuid(uid) == 0
+                })
+        };
+        if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: between fork and exec only system calls.
+    unsafe { command.pre_exec(set) };
+    command
+}
+
+fn run(program: &str, engine: Option<&str>, limit: Limit) -> Ended {
+    let out = command(program, engine, Some(limit)).output().expect("it is installed");
+    let code = out.status.code().unwrap_or_else(|| {
+        -std::os::unix::process::ExitStatusExt::signal(&out.status).expect("it has ended")
+    });
+    let error = String::from_utf8_lossy(&out.stderr);
+    Ended {
+        code,
+        lines: out.stdout.iter().filter(|b| **b == b'\n').count(),
+        error: error.lines().next().unwrap_or("").to_owned(),
+    }
+}
+
+/// The most memory that a program had.
+fn peak(program: &str, engine: Option<&str>) -> u64 {
+    let mut command = command(program, engine, None);
+    let child = command.stdout(Stdio::null()).spawn().expect("it is installed");
+    let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::uninit());
+    // SAFETY: the child is ours, and there is room for both answers.
+    let usage = unsafe {
+        let waited = libc::wait4(child.id() as i32, &mut status, 0, usage.as_mut_ptr());
+        assert_eq!(waited, child.id() as i32);
+        usage.assume_init()
+    };
+    assert!(libc::WIFEXITED(status), "{program} with {engine:?}: status {status:#x}");
+    usage.ru_maxrss as u64 * 1024
+}
+
+fn engines() -> Vec<&'static str> {
+    let has_bpf = taskdiag_tests::engines().iter().any(|e| e.id().name() == "bpf");
+    if has_bpf { vec!["procfs", "bpf"] } else { vec!["procfs"] }
+}
+
+/// One test at a time, as the processes of one are seen by the programs of another.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn crowd(name: &str, count: usize) -> Option<Mktask> {
+    let (long, count) = (LONG.to_string(), count.to_string());
+    // SAFETY: it takes nothing and cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let uid = is_root.then_some("54321");
+    let args: Vec<&str> = ["crowd", &long, &count].into_iter().chain(uid).collect();
+    Mktask::start(&args).map_err(|why| skip(&format!("dropin::bounds::{name}"), &why)).ok()
+}
+
+#[test]
+fn memory_is_that_of_procps_beside_a_crowd_with_long_arguments() {
+    let _alone = alone();
+    let Some(_crowd) = crowd("memory_is_that_of_procps_beside_a_crowd_with_long_arguments", CROWD)
+    else {
+        return;
+    };
+    for program in PROGRAMS {
+        let without = peak(program, None);
+        for engine in engines() {
+            let with = peak(program, Some(engine));
+            assert!(
+                with <= without + MORE,
+                "{program} with {engine}: {} MiB, and {} without",
+                with / MIB,
+                without / MIB
+            );
+        }
+    }
+}
+
+/// The address space begins with as much as the libraries of the programs take, with the drop-in among them.
+#[test]
+fn programs_end_in_the_same_way_where_memory_is_short() {
+    let _alone = alone();
+    let Some(_crowd) = crowd("programs_end_in_the_same_way_where_memory_is_short", CROWD / 5)
+    else {
+        return;
+    };
+    // Debug builds of the library are larger by this.
+    let from = if cfg!(debug_assertions) { 40 } else { 20 };
+    let sizes = [from, from + 8, 64, 96, 160, 224, 256, 320, 600];
+    let mut wrong = Vec::new();
+    for (n, program) in PROGRAMS.iter().enumerate() {
+        // Not each size with each program, but each twice.
+        for size in sizes.iter().skip(n % 3).step_by(3) {
+            let most = size * MIB;
+            for which in [libc::RLIMIT_AS, libc::RLIMIT_DATA] {
+                let limit = Limit { which, most, uid: None };
+                let without = run(program, None, limit);
+                for engine in engines() {
+                    let with = run(program, Some(engine), limit);
+                    if without.code <= 1 && without.error.is_empty() && !is_near(&without, &with) {
+                        wrong
+                            .push(format!("{program}, {size} MiB, {engine}: {without:?} {with:?}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Without threads or descriptors, an engine cannot work.
+#[test]
+fn programs_end_in_the_same_way_without_threads_and_descriptors() {
+    let _alone = alone();
+    let own = Limit { which: libc::RLIMIT_NPROC, most: 1, uid: Some(54322) };
+    // SAFETY: it takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("dropin::bounds", "a user without processes needs root");
+    }
+    let files =
+        [4, 5, 6, 7, 8, 12].map(|most| Limit { which: libc::RLIMIT_NOFILE, most, uid: None });
+    for program in PROGRAMS {
+        for limit in [own].iter().chain(&files) {
+            let without = run(program, None, *limit);
+            for engine in engines() {
+                let with = run(program, Some(engine), *limit);
+                assert!(
+                    is_near(&without, &with),
+                    "{program}, {limit:?}, {engine}: {without:?} {with:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Processes of other tests come and go between two runs.
+fn is_near(a: &Ended, b: &Ended) -> bool {
+    (a.code, &a.error) == (b.code, &b.error) && a.lines.abs_diff(b.lines) <= 40 + a.lines / 4
+}
