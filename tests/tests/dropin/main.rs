@@ -270,3 +270,27 @@ fn taskdiag_run() {
     assert_eq!((code, &*out), (Some(0), "1\n"), "{err}");
     assert!(err.contains("taskdiag-procps: in front of"), "{err}");
 }
+
+/// Where /proc is not mounted, as in a rescue shell, the program runs all the same.
+#[test]
+fn a_program_is_run_without_the_drop_in_where_the_library_cannot_be_found() {
+    const NAME: &str =
+        "dropin::a_program_is_run_without_the_drop_in_where_the_library_cannot_be_found";
+    // SAFETY: it takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip(NAME, "a mount namespace needs root");
+    }
+    let run = |library: Option<&std::path::Path>| {
+        let script = "mount --make-rprivate / && umount -l /proc && exec \"$0\" run sh -c 'exit 5'";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script]).arg(cli::taskdiag());
+        command.env_remove("TASKDIAG_PROCPS_LIB");
+        command.envs(library.map(|path| ("TASKDIAG_PROCPS_LIB", path)));
+        let out = command.output().expect("unshare runs");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (code, said) = run(None);
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("run: without the drop-in: "), "{said}");
+    assert_eq!(run(Some(cli::dropin())), (Some(5), String::new()));
+}

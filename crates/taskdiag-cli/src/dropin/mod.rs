@@ -25,7 +25,7 @@ pub fn library() -> Result<PathBuf, Exit> {
             false => Err(Exit::Usage(format!("{ENV}={}: there is no such file", path.display()))),
         };
     }
-    let exe = std::env::current_exe().map_err(|e| Exit::Failed(format!("/proc/self/exe: {e}")))?;
+    let exe = std::env::current_exe().map_err(|e| Exit::Failed(unknown(&e)))?;
     let dir = exe.parent().unwrap_or(Path::new("/"));
     let beside = NAMES.map(|name| dir.join(name));
     let installed = dir.with_file_name("lib").join("taskdiag").join(NAMES[0]);
@@ -39,6 +39,20 @@ pub fn library() -> Result<PathBuf, Exit> {
             installed.display()
         ))),
     }
+}
+
+/// Why the library cannot be looked for, which nothing but `/proc` and [`ENV`] can mend. `None`: it can.
+pub fn hindrance() -> Option<String> {
+    match std::env::var_os(ENV).is_some_and(|p| !p.is_empty()) {
+        true => None,
+        false => std::env::current_exe().err().map(|e| unknown(&e)),
+    }
+}
+
+fn unknown(e: &std::io::Error) -> String {
+    format!(
+        "the library is beside this program, and where that is cannot be known without /proc ({e}): {ENV} names it"
+    )
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Exit> {

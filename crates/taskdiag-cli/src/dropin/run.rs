@@ -24,6 +24,11 @@ pub fn run(argv: &[OsString]) -> Result<(), Exit> {
         say(format_args!("taskdiag: run: there is no program {}", name.to_string_lossy()));
         return Err(Exit::Code(NOT_FOUND));
     };
+    // The programs of a rescue shell are to work, too.
+    if let Some(why) = super::hindrance() {
+        say(format_args!("taskdiag: run: without the drop-in: {why}"));
+        return Err(exec(Command::new(&program).arg0(name).args(args), &program));
+    }
     let library = super::library()?;
     if library.as_os_str().as_bytes().iter().any(|b| matches!(b, b' ' | b':')) {
         let library = library.display();
@@ -39,12 +44,18 @@ pub fn run(argv: &[OsString]) -> Result<(), Exit> {
         preload.push(":");
         preload.push(before);
     }
+    let mut command = Command::new(&program);
+    Err(exec(command.arg0(name).args(args).env("LD_PRELOAD", preload), &program))
+}
+
+/// Executes it, which returns only if that fails.
+fn exec(command: &mut Command, program: &Path) -> Exit {
     // A signal that is ignored here would be ignored there, too.
     // SAFETY: this sets the default of a signal.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    let e = Command::new(&program).arg0(name).args(args).env("LD_PRELOAD", preload).exec();
+    let e = command.exec();
     say(format_args!("taskdiag: run: {}: {e}", program.display()));
-    Err(Exit::Code(NOT_RUN))
+    Exit::Code(NOT_RUN)
 }
 
 /// The file of a program, as a shell finds it.
