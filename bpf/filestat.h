@@ -12,7 +12,8 @@ enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 001000
 
 enum { MAGIC_BTRFS = 0x9123683E };
 
-/* The device of a file as stat(2) has it. On btrfs it is that of the subvolume. */
+/* The device of a file as stat(2) has it. On btrfs it is that of the subvolume, whose root the inode holds. A root that nobody
+ * holds any more is freed at once, so callers compare afterwards whether the inode is still in use. */
 GROUP_FN device_of(u64 inode)
 {
 	u64 sb = RD(u64, inode, INODE_SB), root = 0;
@@ -23,30 +24,20 @@ GROUP_FN device_of(u64 inode)
 	return encode_dev(root ? RD(u32, root, BTRFS_DEV) : RD(u32, sb, SB_DEV));
 }
 
-/* Write the entry of the file at st.path_mnt and st.path_dentry. */
+/* Write the entry of the file at st.path_mnt and st.path_dentry, with the device and inode st.file_dev and st.file_inode. Those
+ * of a mapped file are the same as in VMA: with a stacked file system, the path may lead to another inode. */
 GROUP_FN put_file_stat(u32 as)
 {
 	u64 inode = RD(u64, st.path_dentry, DENTRY_INODE);
 	struct task_diag_file_stat *e;
-	u32 mode = RD(__u16, inode, INODE_MODE), type = mode & S_IFMT, dev;
-	u64 ino;
+	u32 mode = RD(__u16, inode, INODE_MODE), type = mode & S_IFMT;
 
 	e = next_entry(TASK_DIAG_FILE_STAT, sizeof(*e), ALL_OF(FILE_STAT));
 	if (!e)
 		return 0;
 	e->as = as;
-	ino = RD(u64, inode, INODE_INO);
-	dev = device_of(inode);
-	/* Without the barriers the compiler makes one load of each of these and of the one below. */
-	barrier_var(ino);
-	barrier_var(dev);
-	if (as == TASK_DIAG_USE_MAPPED) {
-		/* The same values as in VMA: with a stacked file system, the path may lead to another inode. */
-		ino = st.file_inode;
-		dev = st.file_dev;
-	}
-	e->dev = dev;
-	e->inode = ino;
+	e->dev = st.file_dev;
+	e->inode = st.file_inode;
 	e->size_bytes = RD(u64, inode, INODE_SIZE);
 	e->mode = mode;
 	e->nlink = RD(u32, inode, INODE_NLINK);
@@ -70,13 +61,21 @@ GROUP_FN put_mapped_stat(void)
 /* Write the entry of one of the paths of the task. Returns 1 if the task has the path but changed it at each try. */
 GROUP_FN put_stat_of(u32 kind, u32 as)
 {
+	u64 d, inode;
 	u32 try;
 
-	EACH(try, 0, PATHS_TRIES, PATHS_TRIES)
-		if (load_path(kind)) {
+	EACH(try, 0, PATHS_TRIES, PATHS_TRIES) {
+		if (!load_path(kind))
+			continue;
+		d = st.path_dentry;
+		inode = RD(u64, d, DENTRY_INODE);
+		st.file_dev = device_of(inode);
+		st.file_inode = RD(u64, inode, INODE_INO);
+		if (load_path(kind) && st.path_dentry == d) {
 			put_file_stat(as);
 			return 0;
 		}
+	}
 	return has_path(kind);
 }
 
