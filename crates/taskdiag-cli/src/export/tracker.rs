@@ -349,7 +349,7 @@ impl Tracker {
         }
         let members = Members::of(Groups::BASE, &["ppid", "flags", "start_time_ns", "comm"])
             .union(Members::of(Groups::CRED, &["euid"]));
-        let answer = if pids.len() > MANY {
+        let answer = if pids.len() > MANY || self.options.recheck && !self.known.is_empty() {
             let request = Request::all(IDENTITY).with_members(members).with_text_bytes(SHORT_TEXT);
             query_with(&request, self.options.engine)
         } else {
