@@ -138,10 +138,13 @@ GROUP_FN put_title(void)
 	st.len = total = n;
 	find_room();
 	if (n > st.cmd_limit) {
-		n = st.cmd_limit & 0x1fff;
+		n = st.cmd_limit;
 		flags |= TASK_DIAG_BLOB_CUT;
 		st.is_cut = 1;
 	}
+	/* The compiler knows the bounds of n, but the verifier of Linux 6.1 does not. */
+	barrier_var(n);
+	n &= 0x1fff;
 	end_blob(b, TASK_DIAG_CMDLINE, 0, n, 0, total, flags, 0);
 	return 0;
 }
