@@ -13,24 +13,14 @@ use taskdiag_tests::{Mktask, Source, cli, engines, skip};
 const MIB: usize = 1 << 20;
 
 /// How a run of the program ended: its largest memory in bytes, and its time.
-#[expect(clippy::zombie_processes, reason = "wait4() tells the memory, which wait() does not")]
 fn run(args: &[&str]) -> (usize, Duration) {
     let begin = Instant::now();
     let mut command = Command::new(cli::taskdiag());
     command.args(args).env_remove("TASKDIAG_ENGINE").stdin(Stdio::null()).stdout(Stdio::null());
-    let child = command.stderr(Stdio::null()).spawn().expect("it was built");
-    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: our own child, which nobody else waits for, and room for both results.
-    let usage = unsafe {
-        assert_eq!(
-            libc::wait4(child.id() as i32, &mut status, 0, usage.as_mut_ptr()),
-            child.id() as i32
-        );
-        usage.assume_init()
-    };
+    let (status, peak) = taskdiag_tests::peak::run(command.stderr(Stdio::null()));
     let code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
     assert!(matches!(code, Some(0 | 3)), "taskdiag {args:?} exits with {code:?}");
-    (usage.ru_maxrss as usize * 1024, begin.elapsed())
+    (peak, begin.elapsed())
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What the drop-in takes of memory, and what it does where there is too little: the same as without it.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -89,17 +88,10 @@ fn run(program: &str, engine: Option<&str>, limit: Limit) -> Ended {
 
 /// The most memory that a program had.
 fn peak(program: &str, engine: Option<&str>) -> u64 {
-    let mut command = command(program, engine, None);
-    let child = command.stdout(Stdio::null()).spawn().expect("it is installed");
-    let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::uninit());
-    // SAFETY: the child is ours, and there is room for both answers.
-    let usage = unsafe {
-        let waited = libc::wait4(child.id() as i32, &mut status, 0, usage.as_mut_ptr());
-        assert_eq!(waited, child.id() as i32);
-        usage.assume_init()
-    };
+    let (status, peak) =
+        taskdiag_tests::peak::run(command(program, engine, None).stdout(Stdio::null()));
     assert!(libc::WIFEXITED(status), "{program} with {engine:?}: status {status:#x}");
-    usage.ru_maxrss as u64 * 1024
+    peak as u64
 }
 
 fn engines() -> Vec<&'static str> {
