@@ -13,10 +13,11 @@ use std::ptr::null_mut;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::abi::{Abi, PidsFetch, PidsInfo, PidsStack, TASKS_ONLY, THREADS_TOO};
-use crate::context::{Context, Refused};
+use crate::context::Context;
 use crate::item::Item;
 use crate::memory;
 use crate::real::{Real, real};
+use crate::sources::Refused;
 use crate::stats;
 
 /// The contexts that were given out, by their address.

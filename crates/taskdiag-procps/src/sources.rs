@@ -2,10 +2,54 @@
 
 use taskdiag::{Choice, Error, Repeated, Request, Snapshot};
 
-use crate::context::Refused;
 use crate::guard::{self, Failed};
 use crate::plan::Plan;
 use crate::real::Version;
+
+/// Why a call is not answered here. Then the real library answers it.
+#[derive(Debug)]
+pub enum Refused {
+    /// An engine failed.
+    Engine(Error),
+    /// There is too little memory, or a thread cannot be made.
+    Failed(Failed),
+    /// The real library would not make a context for items.
+    Old,
+    /// A value is missing, and the real library cannot be asked for one task without a loss.
+    Missing,
+}
+
+impl From<Error> for Refused {
+    fn from(e: Error) -> Refused {
+        Refused::Engine(e)
+    }
+}
+
+impl From<Failed> for Refused {
+    fn from(e: Failed) -> Refused {
+        Refused::Failed(e)
+    }
+}
+
+impl From<std::collections::TryReserveError> for Refused {
+    fn from(_: std::collections::TryReserveError) -> Refused {
+        Refused::Failed(Failed::Memory)
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refused::Engine(e) => e.fmt(f),
+            Refused::Failed(Failed::Memory) => f.write_str("there may be too little memory"),
+            Refused::Failed(Failed::Thread(e)) => write!(f, "a thread cannot be made: {e}"),
+            Refused::Old => f.write_str("it refuses some of its own items"),
+            Refused::Missing => f.write_str(
+                "a value is missing, and its function for single processes leaves files open",
+            ),
+        }
+    }
+}
 
 /// The requests of one kind of call: about processes, and about threads.
 #[derive(Default)]

@@ -1,9 +1,15 @@
-//! Moments that people write as a date and a time of the day.
+//! Moments: those that people write as a date and a time of the day, and those that the kernel counts.
 //!
 //! When a clock is set back, it shows the times of an hour twice, and when it is set forward, it skips those of an hour. mktime(3)
 //! chooses a moment in both cases without a word, so what was written would mean another moment than its author had in mind.
 
 use std::fmt;
+
+/// An instant in ns since boot, which is negative for what began before the boot time of the reader's time namespace: the
+/// kernel counts without a sign, so its numbers wrap.
+pub fn since_boot(instant_ns: u64) -> i64 {
+    instant_ns as i64
+}
 
 /// A date and a time of the day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use taskdiag_wire::{Base, Io, Sched, Stat, TaskView};
 
-use crate::field::since_boot;
+use crate::calendar::since_boot;
 use crate::snapshot::Snapshot;
 
 /// What changed between an older snapshot and a newer one: see [`Snapshot::since`].

@@ -18,7 +18,7 @@ use taskdiag::wire::AlignedBuf;
 use taskdiag::{ByteLimits, Cause, Choice, Engine, EngineId, Error, Groups, Request, Strategy};
 
 use crate::say::say;
-use crate::text::Texts;
+use crate::text::{TEXT_BYTES, Texts};
 
 /// How long a file can be read. Callers copy it at once.
 const READABLE: Duration = Duration::from_secs(3);
@@ -26,9 +26,6 @@ const READABLE: Duration = Duration::from_secs(3);
 const FILES_MAX: u64 = 128 << 20;
 /// About the most bytes of command lines in an answer. Users share them (see `ByteLimits`).
 const TEXT_MAX: u64 = 16 << 20;
-/// The most bytes of one command line, which is what other engines have in lists, too. A longer one is told as cut. One that is
-/// shorter still, because its user has used up the room, is left to the client.
-pub const TEXT_BYTES: u32 = ByteLimits::LIST.text_bytes;
 /// About how many bytes of a program's stream are about one task, besides its command line, if none was made yet.
 const TASK_BYTES: u64 = 256;
 /// The longest answer.

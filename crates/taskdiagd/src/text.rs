@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::{Base, Engine, Groups, Request, Snapshot, TaskView};
 
-use crate::answers::TEXT_BYTES;
+/// The most bytes of one command line, which is what other engines have in lists, too. A longer one is told as cut. One that is
+/// shorter still, because its user has used up the room, is left to the client.
+pub const TEXT_BYTES: u32 = ByteLimits::LIST.text_bytes;
 
 /// More processes than these are read all at once.
 const FEW: usize = 256;

@@ -350,8 +350,9 @@ fn open_files(data: &[u8], w: &mut StreamWriter) {
     for b in payloads {
         let tcp = parse::inet_diag(b, libc_protocol::TCP);
         let raw = parse::inet_diag(b, libc_protocol::RAW);
+        let mptcp = parse::inet_diag(b, libc_protocol::MPTCP);
         let others = [parse::unix_diag(b), parse::netlink_diag(b), parse::packet_diag(b)];
-        for s in [tcp, raw].into_iter().chain(others).flatten() {
+        for s in [tcp, raw, mptcp].into_iter().chain(others).flatten() {
             assert_eq!(s.valid & !Socket::ALL_VALID, 0);
             assert!(s.name.is_none_or(|n| n.len() <= b.len() + 1));
             sockets.push(s.record);
@@ -369,8 +370,9 @@ fn open_files(data: &[u8], w: &mut StreamWriter) {
 
 /// Numbers of IP protocols.
 mod libc_protocol {
-    pub const TCP: u8 = 6;
-    pub const RAW: u8 = 255;
+    pub const TCP: u16 = 6;
+    pub const RAW: u16 = 255;
+    pub const MPTCP: u16 = 262;
 }
 
 /// A status file that fills everything that a later file might leave.

@@ -14,7 +14,6 @@ use taskdiag::{Choice, Groups, Members, Request, Session, Snapshot, Strategy};
 use super::accounts::Accounts;
 use super::ledger::{Counts, Id, Ledger, NONE, OTHER, STATES, grown, state};
 use super::text::label;
-use super::tracker::TICK_NS;
 use super::values::counts;
 
 #[derive(Debug)]
@@ -29,6 +28,9 @@ struct Known {
     account: Option<Id>,
     last: Counts,
 }
+
+/// Start times in /proc are rounded down to a tick, which is at most this long.
+pub(super) const TICK_NS: u64 = 10_000_000;
 
 /// What is known of the process of a thread.
 #[derive(Clone, Copy, Debug)]

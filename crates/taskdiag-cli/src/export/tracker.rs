@@ -19,7 +19,7 @@ use super::accounts::Accounts;
 use super::config::{Config, Process};
 use super::ledger::{Counts, Id, NONE, grown, state};
 use super::places::{Places, Where};
-use super::threads::{OfProcess, Threads};
+use super::threads::{OfProcess, TICK_NS, Threads};
 use super::top::Top;
 use super::values::{Gauges, counts, note_gaps};
 use crate::args::export::Families;
@@ -42,8 +42,6 @@ const MANY: usize = 200;
 const AGAIN: Duration = Duration::from_secs(300);
 /// How often `IDENTITY` is requested for a new process: twice, because systemd moves it to its control group after the fork.
 const TIMES: u8 = 2;
-/// Start times in /proc are rounded down to a tick, which is at most this long.
-pub(super) const TICK_NS: u64 = 10_000_000;
 
 /// What to follow, and how.
 #[derive(Debug)]

@@ -7,13 +7,8 @@ use super::localtime::{Local, LocalTime};
 use super::names::OwnerNames;
 use super::nodes::Nodes;
 use super::tty::Ttys;
+use crate::calendar::since_boot;
 use crate::snapshot::Snapshot;
-
-/// An instant in ns since boot, which is negative for what began before the boot time of the reader's time namespace: the
-/// kernel counts without a sign, so its numbers wrap.
-pub fn since_boot(instant_ns: u64) -> i64 {
-    instant_ns as i64
-}
 
 /// Facts for reading and printing the tasks of one answer.
 #[derive(Debug)]

@@ -21,7 +21,8 @@ mod table;
 mod tty;
 mod value;
 
-pub use context::{Context, since_boot};
+pub use crate::calendar::since_boot;
+pub use context::Context;
 pub use format::{escape, is_odd, text};
 pub use names::{OwnerNames, name_service_is_slow};
 pub use number::{HEX, digits_at_end, write_uint};

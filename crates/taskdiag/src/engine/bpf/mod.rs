@@ -203,7 +203,7 @@ impl Bpf {
         Bpf { keep: true, ..self }
     }
 
-    /// An engine whose walk ends with an error ([`Cause::Limit`](crate::Cause::Limit)) when the stream is longer than this. It has to
+    /// An engine whose walk ends with an error ([`Cause::Limit`]) when the stream is longer than this. It has to
     /// [keep](Self::keeping) what is loaded.
     #[must_use]
     pub fn at_most(self, bytes: usize) -> Bpf {
