@@ -20,5 +20,5 @@ pub mod state;
 pub mod storm;
 
 pub use answer::{Answer, Source, Task, Value, engines, read};
-pub use mktask::Mktask;
+pub use mktask::{Ended, Mktask};
 pub use skips::skip;

@@ -130,6 +130,18 @@ fn ticks(pid: u32) -> u64 {
     fields.skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum()
 }
 
+/// A child process, which ends with the value, and so also where an assertion fails.
+#[derive(Debug)]
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The hash by which mktask reports a long value (FNV-1a, 64 bits).
 pub fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ *b as u64).wrapping_mul(0x100_0000_01b3))

@@ -11,7 +11,7 @@ use taskdiag::{
     Strategy, Vma, query_each,
 };
 use taskdiag_tests::answer::engines_with;
-use taskdiag_tests::{Mktask, Source, cli, engines, skip};
+use taskdiag_tests::{Ended, Mktask, Source, cli, engines, skip};
 
 const MIB: usize = 1 << 20;
 /// The crowd: so many processes, and the bytes of the arguments that they share.
@@ -262,9 +262,9 @@ fn many_open_files_and_long_paths_have_a_bound() {
         .fold(dir.path().to_owned(), |at, _| at.join("a name of forty characters, about as usual"));
     std::fs::create_dir_all(&deep).expect("it can be made");
     let child = std::process::Command::new("sleep").arg("60").current_dir(&deep).spawn();
-    let mut child = child.expect("there is sleep");
+    let child = Ended(child.expect("there is sleep"));
     for source in with(Group::Paths) {
-        let req = Request::one(child.id(), Groups::BASE | Groups::PATHS);
+        let req = Request::one(child.0.id(), Groups::BASE | Groups::PATHS);
         for (room, len) in [(1 << 20, deep.as_os_str().len()), (0, 128)] {
             let answer = ask(source, &req.clone().with_all_list_bytes(room));
             let task = answer.tasks().next().expect("it lives");
@@ -274,5 +274,4 @@ fn many_open_files_and_long_paths_have_a_bound() {
             assert_eq!(answer.stream().done().truncated, u64::from(room == 0), "{source}");
         }
     }
-    child.kill().and_then(|()| child.wait()).expect("our own child");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use taskdiag_tests::busy::{Patience, crowd, wait_for_sleep};
 use taskdiag_tests::cli::{Ran, Sandbox, taskdiag};
-use taskdiag_tests::{Mktask, skip};
+use taskdiag_tests::{Ended, Mktask, skip};
 
 /// No command takes longer than this, counted as on a machine that has nothing else to do. It waits two seconds for a sign of life.
 const SOON: Duration = Duration::from_secs(58);
@@ -116,14 +116,12 @@ fn the_mount_itself() {
             _ => Err(std::io::Error::last_os_error()),
         });
     }
-    let mut reader = reader.stdout(Stdio::piped()).spawn().expect("sh runs");
+    let mut reader = Ended(reader.stdout(Stdio::piped()).spawn().expect("sh runs"));
     let mut word = [0; 5];
-    let out = reader.stdout.as_mut().expect("piped");
+    let out = reader.0.stdout.as_mut().expect("piped");
     out.read_exact(&mut word).expect("it has opened the file");
     let ran = stuck.run(&["files", "-t", &stuck.path("")]);
-    reader.kill().expect("it lives");
-    reader.wait().expect("it ends");
-    assert!(ran.stdout.lines().any(|l| l == reader.id().to_string()), "{ran}");
+    assert!(ran.stdout.lines().any(|l| l == reader.0.id().to_string()), "{ran}");
     assert!(!ran.stderr.contains("does not answer"), "{ran}");
 }
 
@@ -137,9 +135,10 @@ fn names_below_it() {
     std::fs::copy("/bin/sleep", &program).expect("it is copied");
     let mut child = Command::new(&program);
     // That of busybox goes by the name that it is called with.
-    let mut child = child.arg0("sleep").arg("1000").current_dir(&below).spawn().expect("it runs");
-    wait_for_sleep(child.id());
-    let pid = child.id().to_string();
+    let child = child.arg0("sleep").arg("1000").current_dir(&below).spawn();
+    let child = Ended(child.expect("it runs"));
+    wait_for_sleep(child.0.id());
+    let pid = child.0.id().to_string();
     let ran = Stuck::over("stuck: names below it", dir).map(|stuck| {
         [
             &["ps", "-p", &pid, "-o", "exe,cwd"][..],
@@ -149,8 +148,7 @@ fn names_below_it() {
         ]
         .map(|args| stuck.run(args))
     });
-    child.kill().expect("it lives");
-    child.wait().expect("it ends");
+    drop(child);
     for ran in ran.into_iter().flatten() {
         assert_eq!(ran.code, Some(0), "{ran}");
         assert!(ran.stdout.contains("lost/sub (deleted)"), "{ran}");

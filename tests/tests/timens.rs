@@ -5,19 +5,19 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use taskdiag_tests::cli::Sandbox;
-use taskdiag_tests::{engines, skip};
+use taskdiag_tests::{Ended, engines, skip};
 
 #[test]
 fn a_task_older_than_its_time_namespace_has_its_age() {
-    let mut child =
-        Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep runs");
+    let child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep runs");
+    let child = Ended(child);
     std::thread::sleep(std::time::Duration::from_millis(2500));
     let uptime = std::fs::read_to_string("/proc/uptime").expect("readable");
     let (seconds, _) = uptime.split_once('.').expect("a number");
     let offset = format!("-{seconds}");
     let through = ["unshare", "--time", "--boottime", &offset, "--fork", "--"];
     let sandbox = Sandbox::new().through(&through);
-    let pid = child.id().to_string();
+    let pid = child.0.id().to_string();
     let probe = Command::new(through[0]).args(&through[1..]).arg("true").status();
     if !probe.is_ok_and(|s| s.success()) {
         skip("time namespaces", "unshare(1) or the kernel has none here");
@@ -47,6 +47,4 @@ fn a_task_older_than_its_time_namespace_has_its_age() {
             assert!((now - start - age).abs() < 60.0, "{engine}: {row} at {now}");
         }
     }
-    child.kill().expect("ours");
-    child.wait().expect("ours");
 }

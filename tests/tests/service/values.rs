@@ -9,7 +9,7 @@ use serde_json::Value;
 use taskdiag::service::shown;
 use taskdiag::{Group, Groups, Strategy, field};
 use taskdiag_tests::busy::Patience;
-use taskdiag_tests::{Mktask, skip};
+use taskdiag_tests::{Ended, Mktask, skip};
 
 use crate::daemon::{Daemon, NOBODY, text};
 use crate::helper::{ARGS, WHAT};
@@ -191,8 +191,9 @@ fn arguments_that_proc_does_not_show() {
     let test = "arguments_that_proc_does_not_show";
     let Some(daemon) = Daemon::start(test) else { return };
     let mut command = daemon.command(&[], "helper", ARGS);
-    let mut hides = command.env(WHAT, "hide-args").stdout(Stdio::piped()).spawn().expect("it runs");
-    let mut said = BufReader::new(hides.stdout.take().expect("piped")).lines();
+    let hides = command.env(WHAT, "hide-args").stdout(Stdio::piped()).spawn();
+    let mut hides = Ended(hides.expect("it runs"));
+    let mut said = BufReader::new(hides.0.stdout.take().expect("piped")).lines();
     let pid = said
         .find_map(|l| l.ok()?.split_once("hidden ")?.1.trim().parse::<u32>().ok())
         .expect("it says so");
@@ -218,8 +219,6 @@ fn arguments_that_proc_does_not_show() {
         assert!(!line.contains("helper::run"), "{line}");
         std::thread::sleep(Duration::from_millis(200));
     }
-    let _ = hides.kill();
-    let _ = hides.wait();
 }
 
 /// What everyone is shown comes from the service, and what is private from the own /proc, as far as that shows it.
