@@ -1,7 +1,7 @@
 //! Shared by the tests of the command: runs it, and makes saved answers with known content.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 
 use taskdiag::wire::{BLOB_REWRITTEN, Done, StreamWriter, TASK_EXITING, TASK_KTHREAD};
 use taskdiag::{Base, Cred, Group, Groups, Reason, Stat, Statm, Strategy};
@@ -36,6 +36,16 @@ pub fn wait_for_sleep(child: u32, name: &str) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("process {child} does not become {name}");
+}
+
+/// A child process, which ends with the value, and so also where an assertion fails.
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A task of a made-up answer.

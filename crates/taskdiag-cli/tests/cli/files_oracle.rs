@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use super::common::{parts, run, taskdiag};
+use super::common::{Ended, parts, run, taskdiag};
 use super::oracle::skip;
 
 /// A process with known files, ended with the value.
@@ -216,16 +216,6 @@ fn what_is_no_descriptor_as_lsof_has_it() {
         let mut own: Vec<Vec<String>> = own.lines().map(words).collect();
         own.sort_unstable();
         assert_eq!(own, rows, "{engine}: {err}");
-    }
-}
-
-/// Ended with the value.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -465,34 +455,32 @@ fn locks_as_lsof_has_them() {
 /// `-r` goes on until it is stopped, `+r` until there is nothing to list.
 #[test]
 fn again_and_again_as_lsof_does() {
-    let mut target = Command::new("sleep").arg("1000").spawn().expect("sleep runs");
-    let pid = target.id().to_string();
+    let target = Command::new("sleep").arg("1000").spawn().expect("sleep runs");
+    let target = Ended(target);
+    let pid = target.0.id().to_string();
     let start = |repeat: &str| {
         let mut command = taskdiag();
         command.args(["files", repeat, "-p", &pid, "-t"]);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        (child, lines)
+        (Ended(child), lines)
     };
     let next =
         |lines: &mut Lines<BufReader<ChildStdout>>| lines.next().expect("a line").expect("text");
-    let (mut ever, mut of_ever) = start("-r1");
+    let (_ever, mut of_ever) = start("-r1");
     let (mut while_any, mut of_while_any) = start("+r1");
     for lines in [&mut of_ever, &mut of_while_any] {
         let four: Vec<String> = (0..4).map(|_| next(lines)).collect();
         assert_eq!(four, [pid.as_str(), "=======", pid.as_str(), "======="]);
     }
-    target.kill().expect("ours");
-    target.wait().expect("ours");
+    drop(target);
     // It may have been listed once more meanwhile.
     let rest: Vec<String> = of_while_any.map(|l| l.expect("text")).collect();
     assert!(rest.is_empty() || rest == [pid.as_str(), "======="], "{rest:?}");
-    assert_eq!(while_any.wait().expect("ours").code(), Some(0));
-    assert_eq!(start("+r1").0.wait().expect("ours").code(), Some(1));
+    assert_eq!(while_any.0.wait().expect("ours").code(), Some(0));
+    assert_eq!(start("+r1").0.0.wait().expect("ours").code(), Some(1));
     // Empty lists have the line, too.
     let more: Vec<String> = (0..4).map(|_| next(&mut of_ever)).collect();
     assert!(more.windows(2).any(|two| two == ["=======", "======="]), "{more:?}");
-    ever.kill().expect("ours");
-    ever.wait().expect("ours");
 }

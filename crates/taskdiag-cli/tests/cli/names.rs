@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::common::{Saved, Task};
+use super::common::{Ended, Saved, Task};
 use super::oracle::skip;
 
 const FILES: usize = 200;
@@ -176,15 +176,15 @@ fn groups_are_those_of_getent_and_where_is_as_u() {
     let dir = tempfile::tempdir().unwrap();
     let program = env!("CARGO_BIN_EXE_taskdiag");
     // Processes of this machine, as they have groups. What is asked is an answer about them that was saved.
-    let mut sleepers: Vec<std::process::Child> = Vec::new();
+    let mut sleepers: Vec<Ended> = Vec::new();
     for id in ["5", "8", "4242", "70000"] {
         let words = ["--reuid", id, "--regid", id, "--clear-groups", "sleep", "3000"];
-        sleepers.push(Command::new("setpriv").args(words).spawn().expect("setpriv"));
+        sleepers.push(Ended(Command::new("setpriv").args(words).spawn().expect("setpriv")));
     }
     for sleeper in &sleepers {
-        super::common::wait_for_sleep(sleeper.id(), "sleep");
+        super::common::wait_for_sleep(sleeper.0.id(), "sleep");
     }
-    let pids: Vec<String> = sleepers.iter().map(|s| s.id().to_string()).collect();
+    let pids: Vec<String> = sleepers.iter().map(|s| s.0.id().to_string()).collect();
     let pids = pids.join(",");
     let ids = IDS.map(|id| id.to_string()).join(" ");
     let script = format!(
@@ -220,10 +220,6 @@ fn groups_are_those_of_getent_and_where_is_as_u() {
             assert_eq!(by_name, by_user, "file {n}");
             compared += 1;
         }
-    }
-    for sleeper in &mut sleepers {
-        let _ = sleeper.kill();
-        let _ = sleeper.wait();
     }
     assert!(named > 10 && compared > 3, "too little was tested: {named} {compared}");
 }
