@@ -98,8 +98,10 @@ pub struct TreeArgs {
     pub vt100: bool,
     /// A tree for each namespace of this kind, which is an index of [`SPACES`].
     pub by_space: Option<usize>,
-    /// Nested JSON?
+    /// JSON, nested or flat?
     pub json: bool,
+    /// Flat JSON?
+    pub flat: bool,
     /// Keys in JSON, where they are given.
     pub columns: Vec<Column>,
     /// Where the answer comes from.
@@ -162,7 +164,7 @@ pub fn command() -> Command {
                 .short('N')
                 .value_name("TYPE")
                 .value_parser(SPACES)
-                .conflicts_with("json")
+                .conflicts_with_all(["json", "flat"])
                 .help("Show a tree for each namespace of this kind"),
         )
         .arg(
@@ -188,12 +190,16 @@ pub fn command() -> Command {
         .next_help_heading("Output")
         .arg(flag("ascii", "Draw with ASCII characters").short('A'))
         .arg(flag("unicode", "Draw with Unicode lines").short('U').conflicts_with("ascii"))
-        .arg(flag("json", "Print one JSON document, in which processes have their children"))
+        .arg(flag(
+            "json",
+            "Print one JSON document, of at most 100 levels, in which processes have their children",
+        ))
+        .arg(flag("flat", "Print one JSON array of all processes, each with pid, ppid and depth"))
         .arg(
             list(
                 "format",
                 "COLUMNS",
-                "With --json, use these columns of 'taskdiag fields' as keys",
+                "With --json or --flat, use these columns of 'taskdiag fields' as keys",
             )
             .short('o'),
         )
@@ -258,7 +264,8 @@ impl TreeArgs {
         for spec in words("format") {
             keys.extend(columns::parse(spec)?);
         }
-        if !keys.is_empty() && !flag("json") {
+        let is_json = flag("json") || flag("flat");
+        if !keys.is_empty() && !is_json {
             return Err(Exit::Usage(String::from(
                 "-o names the keys of --json; what the tree shows is chosen with -a, -p and -u",
             )));
@@ -309,7 +316,8 @@ impl TreeArgs {
             by_space: m
                 .get_one::<String>("ns-sort")
                 .and_then(|kind| SPACES.iter().position(|name| name == kind)),
-            json: flag("json"),
+            json: is_json,
+            flat: flag("flat"),
             columns: keys,
             source: table::source(m, PageLimits::from_matches(m)),
             stats: flag("stats"),

@@ -56,7 +56,6 @@ pub fn schema() -> String {
     reasons.retain(|r| *r != Reason::Absent.name());
     reasons.push("not_asked");
     let mut tree = properties(&TASKS);
-    tree.insert(String::from("children"), json!({ "type": "array", "items": reference("branch") }));
     tree.insert(
         String::from("threads"),
         json!({ "type": "array", "items": {
@@ -66,26 +65,32 @@ pub fn schema() -> String {
         "additionalProperties": false,
     } }),
     );
+    let mut node = tree.clone();
+    node.insert(String::from("depth"), json!({ "type": "integer" }));
+    tree.insert(String::from("children"), json!({ "type": "array", "items": reference("branch") }));
+    tree.insert(String::from("deeper"), json!({ "type": "integer" }));
     let list = |of: &str| json!({ "type": "array", "items": reference(of) });
     let all = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": format!("urn:taskdiag:json:{VERSION}"),
         "title": format!("taskdiag --json, version {VERSION}"),
-        "description": "A document is one of ps, files, maps, memory, tree or top below; a line of --jsonl is one of its rows.",
+        "description": "A document is one of ps, files, maps, memory, tree, flat or top below; a line of --jsonl is one of its rows.",
         "anyOf": [reference("ps"), reference("files"), reference("maps"), reference("memory"), reference("tree"),
-            reference("top")],
+            reference("flat"), reference("top")],
         "$defs": {
             "ps": list("task"),
             "files": list("file"),
             "maps": list("map"),
             "memory": list("process"),
             "tree": list("branch"),
+            "flat": list("node"),
             "top": list("now"),
             "task": row(properties(&TASKS)),
             "file": row(properties(&FILES)),
             "map": row(properties(&MAPS)),
             "process": row(properties(&MEMORY)),
             "branch": row(tree),
+            "node": row(node),
             "now": row(properties(&TOP)),
             "integer": { "type": ["integer", "null"] },
             "limit": { "anyOf": [{ "type": ["integer", "null"] }, { "enum": ["unlimited"] }] },

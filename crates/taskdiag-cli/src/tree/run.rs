@@ -8,13 +8,14 @@ use taskdiag::view::{self, Filter, Query, Sieve};
 use taskdiag::{Groups, Members, Snapshot};
 
 use super::compact::Maker;
+use super::document::{Document, GENERATIONS};
 use super::draw::{self, Drawing};
 use crate::answer;
 use crate::args::tree::{Labels, Start, TreeArgs};
 use crate::columns::{self, Column};
 use crate::exit::{Exit, say};
 use crate::forest::Forest;
-use crate::output::{Item, Sink, Tally, json};
+use crate::output::{Sink, Tally};
 
 /// Of the arguments of a process, pstree reads so many bytes if it does not cut lines, and as many as fit into a line if it does.
 const MOST_ARGS: usize = 8192;
@@ -50,9 +51,24 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
         }
     }
     let mut sink = Sink::stdout();
+    let mut deeper = 0;
     if args.json {
-        let nested = Nested { snapshot: &snapshot, cx: &cx, forest: &forest, picked: &picked };
-        nested.write(&mut sink, &columns, labels)?;
+        let wanted = picked.wanted.as_deref();
+        let document = Document {
+            snapshot: &snapshot,
+            cx: &cx,
+            forest: &forest,
+            roots: &picked.roots,
+            wanted,
+            above: &picked.above,
+            columns: &columns,
+            threads: labels.threads,
+        };
+        if args.flat {
+            document.flat(&mut sink)?;
+        } else {
+            deeper = document.nested(&mut sink)?;
+        }
     } else {
         let marked = args.highlight.and_then(|pid| forest.find(pid));
         let marked = marked.map(|at| forest.line(at).collect()).unwrap_or_default();
@@ -100,6 +116,11 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
         }
     }
     sink.finish()?;
+    if deeper > 0 {
+        say(format_args!(
+            "taskdiag: {deeper} processes are below {GENERATIONS} generations of others and left out: --flat writes all, and PID what is below it"
+        ));
+    }
     if args.stats {
         crate::stats::print(&snapshot, shown.len(), begin, asked);
     }
@@ -126,10 +147,18 @@ fn columns(args: &TreeArgs) -> Vec<Column> {
     if args.labels.contexts && !args.labels.strict {
         names.push("label");
     }
-    match args.columns.is_empty() {
-        true => columns::parse(&names.join(",")).expect("columns of the table"),
-        false => args.columns.clone(),
+    let of_table = |names: &[&str]| columns::parse(&names.join(",")).expect("columns of the table");
+    if args.columns.is_empty() {
+        return of_table(&names);
     }
+    let mut columns = args.columns.clone();
+    // Without the nesting, these two are the tree.
+    let lacking = |name: &&str| args.flat && !args.columns.iter().any(|c| c.field.name == *name);
+    let ids: Vec<&str> = ["pid", "ppid"].into_iter().filter(lacking).collect();
+    if !ids.is_empty() {
+        columns.splice(0..0, of_table(&ids));
+    }
+    columns
 }
 
 fn query(args: &TreeArgs, columns: &[Column]) -> Query {
@@ -259,74 +288,4 @@ fn shown(forest: &Forest, picked: &Picked) -> Vec<usize> {
         }
     }
     out
-}
-
-/// The trees as nested JSON: an array of processes, each with its `children`, and with its `threads` if those were asked
-/// for.
-struct Nested<'a> {
-    snapshot: &'a Snapshot,
-    cx: &'a Context,
-    forest: &'a Forest,
-    picked: &'a Picked,
-}
-
-/// A step that is left to do: begin a process, or end one.
-enum Step {
-    Begin(usize),
-    End,
-}
-
-impl Nested<'_> {
-    fn write(&self, sink: &mut Sink, columns: &[Column], labels: Labels) -> Result<(), Exit> {
-        // Processes may be nested 10,000 deep, which would be too much recursion for the stack.
-        let mut steps: Vec<Step> =
-            self.picked.roots.iter().rev().map(|r| Step::Begin(*r)).collect();
-        let mut comma = false;
-        sink.buf().push(b'[');
-        while let Some(step) = steps.pop() {
-            let out = sink.buf();
-            match step {
-                Step::End => {
-                    out.extend_from_slice(b"]}");
-                    comma = true;
-                }
-                Step::Begin(at) => {
-                    out.extend_from_slice(if comma { b",\n" } else { b"\n" });
-                    self.begin(out, at, columns, labels);
-                    comma = false;
-                    steps.push(Step::End);
-                    let wanted = |c: &&usize| self.picked.wanted.as_ref().is_none_or(|w| w[**c]);
-                    let children = self.forest.nodes[at].children.iter().filter(wanted);
-                    steps.extend(children.rev().map(|c| Step::Begin(*c)));
-                }
-            }
-            sink.settle()?;
-        }
-        sink.buf().extend_from_slice(b"\n]\n");
-        Ok(())
-    }
-    /// `{"pid":1,...,"children":[`
-    fn begin(&self, out: &mut Vec<u8>, at: usize, columns: &[Column], labels: Labels) {
-        let stream = self.snapshot.stream();
-        let node = &self.forest.nodes[at];
-        let tasks = || node.rows.iter().filter_map(|i| stream.get(*i as usize));
-        let leader = tasks().find(|t| t.is_leader()).or_else(|| tasks().next());
-        out.push(b'{');
-        if let Some(leader) = leader {
-            json::members(out, self.cx, columns, Item::Row(&Row::new(leader)));
-            out.push(b',');
-        }
-        if labels.threads {
-            let has_threads = !self.picked.above.contains(&at);
-            let threads = tasks().filter(|t| has_threads && !t.is_leader());
-            out.extend_from_slice(b"\"threads\":");
-            json::list(out, threads, |out, t| {
-                out.extend_from_slice(format!("{{\"tid\":{},\"comm\":", t.pid()).as_bytes());
-                json::text(out, t.comm().unwrap_or(b"?"));
-                out.push(b'}');
-            });
-            out.push(b',');
-        }
-        out.extend_from_slice(b"\"children\":[");
-    }
 }

@@ -138,6 +138,8 @@ fn what_is_written_keeps_to_the_schema() {
         ("maps", vec!["maps", "--json", "--by", "path", &own]),
         ("memory", vec!["memory", "--json", "-p", &own]),
         ("tree", vec!["tree", "--json"]),
+        ("flat", vec!["tree", "--flat"]),
+        ("flat", vec!["tree", "--json", "--flat", "-T", "-o", &all]),
     ] {
         let (code, out, err) = parts(&run(&args));
         assert!(matches!(code, 0 | 3), "{args:?}: {err}");
@@ -194,6 +196,7 @@ fn one_dump_serves_every_command() {
         "tree -p",
         "tree -alp",
         "tree --json",
+        "tree --flat",
     ] {
         let args: Vec<&str> = line.split(' ').chain(["--from", path]).collect();
         let (code, out, err) = parts(&run(&args));
@@ -269,5 +272,10 @@ fn what_is_wrong_does_not_keep_to_it() {
     }
     let right = json!([{"pid": 1, "rlimit_cpu": "unlimited", "comm": "a", "comm_bytes": "/w=="}]);
     as_(&root, "ps", &right).unwrap();
+    let cut = json!([{"pid": 1, "children": [], "deeper": 3}]);
+    as_(&root, "tree", &cut).unwrap();
+    assert!(as_(&root, "flat", &cut).is_err());
+    as_(&root, "flat", &json!([{"pid": 1, "ppid": 0, "depth": 0}])).unwrap();
+    assert!(as_(&root, "tree", &json!([{"pid": 1, "children": [], "deeper": "3"}])).is_err());
     as_(&root, "tree", &json!([{"pid": 1, "children": [{"pid": 2, "children": []}]}])).unwrap();
 }

@@ -1,5 +1,6 @@
 //! `taskdiag tree`: drawings of saved answers with known content, JSON, and pstree as oracle.
 
+use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -184,6 +185,96 @@ fn nested_json() {
     let zombie = &init["children"][0]["children"][1];
     assert_eq!((&zombie["pid"], &zombie["rss"]), (&12.into(), &0.into()));
     assert_eq!(zombie["children"], Value::Array(vec![]));
+}
+
+/// The most levels of a document whose names have no brackets, and how many processes it has.
+fn levels(document: &str) -> (usize, usize) {
+    let (mut open, mut deepest) = (0_usize, 0);
+    for b in document.bytes() {
+        match b {
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open -= 1,
+            _ => {}
+        }
+        deepest = deepest.max(open);
+    }
+    assert_eq!(open, 0, "{document}");
+    (deepest, document.matches("\"pid\"").count())
+}
+
+#[test]
+fn generations_nest_to_a_hundred_levels_and_the_rest_is_counted() {
+    let of = |n: u32| {
+        // Each has a child beside the next generation.
+        let two = |n: u32| [Task::new(n, n - 1, "x"), Task::new(10_000 + n, n, "y")];
+        Saved::tasks(&(1..=n).flat_map(two).collect::<Vec<_>>())
+    };
+    let mut read = Vec::new();
+    for (n, deeper) in [(48, None), (49, Some(1)), (300, Some(503))] {
+        let (code, out, err) = tree(&of(n), &["--json", "-T"]);
+        let (deepest, all) = levels(&out);
+        assert_eq!((code, deepest), (0, 99), "{n} {err}");
+        assert_eq!(all + deeper.unwrap_or(0), 2 * n as usize, "{n}");
+        // It is said in the row of the last one, and once.
+        let last = deeper.map(|d| format!("\"deeper\":{d},\"children\":[]"));
+        let cut: Vec<&str> = out.lines().filter(|l| l.contains("deeper")).collect();
+        assert_eq!(cut.len(), usize::from(deeper.is_some()), "{n}");
+        assert!(
+            last.is_none_or(|l| cut[0].contains("\"pid\":49,") && cut[0].contains(&l)),
+            "{cut:?}"
+        );
+        assert_eq!(err.contains("--flat"), deeper.is_some(), "{n} {err}");
+        read.push(out);
+    }
+    let with_threads = tree(&of(300), &["--json"]).1;
+    assert_eq!(levels(&with_threads).0, 99, "an answer without threads");
+    // What is below one of them has as many levels again.
+    assert_eq!(levels(&tree(&of(300), &["--json", "-T", "260"]).1), (85, 82));
+    for reader in [
+        &["jq", ".[0].pid"][..],
+        &["python3", "-c", "import json, sys; print(json.load(sys.stdin)[0]['pid'])"],
+    ] {
+        let mut command = Command::new(reader[0]);
+        command.args(&reader[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(mut child) = command.spawn() else {
+            skip("generations_nest_to_a_hundred_levels_and_the_rest_is_counted", reader[0]);
+            continue;
+        };
+        child.stdin.take().expect("piped").write_all(read[2].as_bytes()).expect("it reads");
+        let out = child.wait_with_output().expect("it ends").stdout;
+        assert_eq!(out, b"1\n", "{reader:?}");
+    }
+}
+
+#[test]
+fn a_flat_document_has_each_process_with_its_depth() {
+    let chain: Vec<Task> = (1..=300).map(|n| Task::new(n, n - 1, "x")).collect();
+    let saved = Saved::tasks(&chain);
+    let rows = |args: &[&str]| {
+        let (code, out, err) = tree(&saved, args);
+        assert_eq!((code, &*err), (0, ""), "{args:?}");
+        serde_json::from_str::<Vec<Value>>(&out).expect("a list of rows")
+    };
+    for args in [&["--flat"][..], &["--json", "--flat"], &["--flat", "-T", "-o", "comm"]] {
+        let all = rows(args);
+        assert_eq!(all.len(), 300, "{args:?}");
+        for (n, row) in all.iter().enumerate() {
+            let of = ["pid", "ppid", "depth"].map(|key| row[key].as_u64());
+            assert_eq!(of, [n + 1, n, n].map(|n| Some(n as u64)), "{args:?}");
+            assert!(row["comm"] == "x" && row.get("children").is_none(), "{row}");
+        }
+    }
+    // As the nested one, it begins where it was asked to.
+    let depths = |args: &[&str]| rows(args).iter().map(|r| r["depth"].as_u64()).collect::<Vec<_>>();
+    assert_eq!(depths(&["--flat", "299"]), [Some(0), Some(1)]);
+    assert_eq!(depths(&["--flat", "-s", "3"]).len(), 300);
+    let keys: Vec<String> = rows(&["--flat", "-T", "-o", "ppid,comm"])[0]
+        .as_object()
+        .expect("a row")
+        .keys()
+        .cloned()
+        .collect();
+    assert_eq!(keys, ["comm", "depth", "pid", "ppid"]);
 }
 
 #[test]
