@@ -1,6 +1,7 @@
 //! `taskdiag ps`: gets, selects, sorts and writes processes and threads.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::time::Instant;
 
 use taskdiag::field::{Row, TASKS, TextForm};
@@ -151,13 +152,20 @@ fn in_order<'v>(args: &PsArgs, view: &'v View<'_>, snapshot: &Snapshot) -> Cow<'
     if !args.as_listed {
         return Cow::Borrowed(view.tasks());
     }
-    let place = |i: &u32| {
-        let pid = snapshot.stream().get(*i as usize).map(|t| t.tgid());
-        args.select.pids.iter().position(|p| Some(*p) == pid)
-    };
-    let mut rows = view.tasks().to_vec();
-    rows.sort_by_key(place);
-    Cow::Owned(rows)
+    let pid = |i: &u32| snapshot.stream().get(*i as usize).map(|t| t.tgid());
+    Cow::Owned(as_listed(view.tasks(), &args.select.pids, pid))
+}
+
+/// The rows in the order of the pids in a list, the first of which counts where one is there twice. The list may have as many pids as the
+/// machine has processes.
+fn as_listed(rows: &[u32], listed: &[u32], mut pid: impl FnMut(&u32) -> Option<u32>) -> Vec<u32> {
+    let mut places = HashMap::with_capacity(listed.len());
+    for (place, pid) in listed.iter().enumerate() {
+        places.entry(*pid).or_insert(place);
+    }
+    let mut rows = rows.to_vec();
+    rows.sort_by_cached_key(|row| pid(row).and_then(|pid| places.get(&pid).copied()));
+    rows
 }
 
 /// The rows in the order in which they began, as procps has children of a process.
@@ -206,4 +214,28 @@ fn print(what: Instead) -> Result<(), Exit> {
     }
     crate::output::sink::write_all(&out)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_in_the_order_of_the_list_and_each_is_looked_at_once() {
+        // Rows of the first pids that are listed twice, and threads, which stay together.
+        let pids = [7, 8, 8, 9, 7];
+        let of = |row: &u32| pids.get(*row as usize).copied();
+        assert_eq!(as_listed(&[0, 1, 2, 3, 4], &[9, 8, 7, 9, 5, 8], of), [3, 1, 2, 0, 4]);
+        // A second time for each would be 10,000,000,000.
+        let many: Vec<u32> = (0..100_000).collect();
+        let listed: Vec<u32> = many.iter().rev().copied().collect();
+        let mut looks = 0;
+        let begun = Instant::now();
+        let sorted = as_listed(&many, &listed, |row| {
+            looks += 1;
+            Some(*row)
+        });
+        assert_eq!((sorted, looks), (listed, many.len()));
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    }
 }

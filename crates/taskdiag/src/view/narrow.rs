@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::filter::{Filter, Sieve, Truth};
-use super::select::Selection;
+use super::select::{Selection, Sorted};
 use crate::engine::auto::{Prices, few};
 use crate::field::{Context, Row};
 use crate::request::Members;
@@ -33,7 +33,7 @@ pub struct Narrow {
     pub first: Request,
     /// Asks for everything, of all tasks.
     pub all: Request,
-    select: Selection,
+    select: Sorted,
     filter: Option<Filter>,
 }
 
@@ -46,7 +46,8 @@ impl Narrow {
         if !selects && narrow().next().is_none() {
             return None;
         }
-        let select = if selects { select.clone() } else { Selection::default() };
+        let nothing = Selection::default();
+        let select = Sorted::new(if selects { select } else { &nothing });
         let groups = narrow().fold(select.groups(), |all, p| all | p.groups()) | Groups::BASE;
         let members = narrow().fold(select.members(), |all, p| all.union(p.members())).union(START);
         if (all.groups - groups).is_empty() {

@@ -12,7 +12,7 @@ use super::narrow::Narrow;
 use super::order::{self, Key};
 use super::plan::Plan;
 use super::rows::{Rows, Tasks};
-use super::select::Selection;
+use super::select::{Selection, Sorted};
 use crate::field::{self, Context, FILES, Field, MAPS, MEMORY, Missing, Row, Set};
 use crate::files::Files;
 use crate::request::Members;
@@ -138,10 +138,11 @@ impl Query {
         let leaders = !self.threads && stream.strategy().is_threads();
         let memory = is(self.set, &MEMORY);
         let everything = self.select.is_everything();
+        let select = Sorted::new(&self.select);
         let sieve = Sieve::new(self.filter.as_ref());
         let selected = |task| {
             let row = Row::new(task);
-            (everything || self.select.matches(&row)) && sieve.passes_task(&cx, &row)
+            (everything || select.matches(&row)) && sieve.passes_task(&cx, &row)
         };
         let all = everything && self.filter.is_none();
         let wanted = |(i, task): (usize, crate::TaskView<'a>)| {

@@ -156,14 +156,32 @@ impl Selection {
     }
     /// Is this task to be shown?
     pub fn matches(&self, row: &Row<'_>) -> bool {
-        let runs = !self.running || matches!(row.state(), Some(b'R' | b'D'));
-        (runs && (self.all || !self.has_condition() || self.meets_one(row))) != self.deselect
+        let has_command = |comm: &[u8]| {
+            self.commands.iter().any(|c| c == comm || c.len() > COMM && c[..COMM] == *comm)
+        };
+        self.matches_by(row, |list, v| list.contains(&v), has_command)
     }
-    fn meets_one(&self, row: &Row<'_>) -> bool {
-        let has = |list: &[u32], v: Option<u32>| v.is_some_and(|v| list.contains(&v));
+    /// The same with these ways to find an id in a list, and a name in that of the commands.
+    fn matches_by(
+        &self,
+        row: &Row<'_>,
+        contains: impl Fn(&[u32], u32) -> bool,
+        has_command: impl Fn(&[u8]) -> bool,
+    ) -> bool {
+        let runs = !self.running || matches!(row.state(), Some(b'R' | b'D'));
+        let meets_one = || self.meets_one(row, contains, has_command);
+        (runs && (self.all || !self.has_condition() || meets_one())) != self.deselect
+    }
+    fn meets_one(
+        &self,
+        row: &Row<'_>,
+        contains: impl Fn(&[u32], u32) -> bool,
+        has_command: impl Fn(&[u8]) -> bool,
+    ) -> bool {
+        let has = |list: &[u32], v: Option<u32>| v.is_some_and(|v| contains(list, v));
         let tty = row.stat.and_then(|s| s.tty_nr());
-        self.pids.contains(&row.view.tgid())
-            || self.pids.contains(&row.view.pid())
+        contains(&self.pids, row.view.tgid())
+            || contains(&self.pids, row.view.pid())
             || has(&self.ppids, row.base.and_then(|b| b.ppid()))
             || has(&self.sids, row.base.and_then(|b| b.sid()))
             || has(&self.euids, row.cred.and_then(|c| c.euid()))
@@ -173,11 +191,111 @@ impl Selection {
             || has(&self.egids, row.cred.and_then(|c| c.egid()))
             || has(&self.pgids, row.base.and_then(|b| b.pgid()))
             || self.simple.iter().any(|s| s.is_true_of(row))
-            || !self.commands.is_empty() && self.has_command(row)
+            || !self.commands.is_empty() && row.comm.is_some_and(has_command)
     }
-    /// As `ps -C`: the name is compared up to the 15 bytes that the kernel keeps of it.
-    fn has_command(&self, row: &Row<'_>) -> bool {
-        let Some(comm) = row.comm else { return false };
-        self.commands.iter().any(|c| c == comm || c.len() > 15 && c[..15] == *comm)
+}
+
+/// As `ps -C`, a name is compared up to the bytes that the kernel keeps of it.
+const COMM: usize = 15;
+
+/// A selection whose lists are sorted, so that many tasks can be compared with long lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sorted(Selection);
+
+impl Sorted {
+    pub(super) fn new(select: &Selection) -> Sorted {
+        let mut select = select.clone();
+        for list in [
+            &mut select.pids,
+            &mut select.ppids,
+            &mut select.euids,
+            &mut select.ruids,
+            &mut select.rgids,
+            &mut select.egids,
+            &mut select.sids,
+            &mut select.pgids,
+            &mut select.ttys,
+        ] {
+            list.sort_unstable();
+        }
+        let cut = |c: &Vec<u8>| c.get(..COMM).filter(|_| c.len() > COMM).map(<[u8]>::to_vec);
+        let cut: Vec<Vec<u8>> = select.commands.iter().filter_map(cut).collect();
+        select.commands.extend(cut);
+        select.commands.sort_unstable();
+        Sorted(select)
+    }
+    /// As [`Selection::matches`].
+    pub(super) fn matches(&self, row: &Row<'_>) -> bool {
+        let has_command =
+            |comm: &[u8]| self.0.commands.binary_search_by(|c| c[..].cmp(comm)).is_ok();
+        self.0.matches_by(row, |list, v| list.binary_search(&v).is_ok(), has_command)
+    }
+}
+
+impl std::ops::Deref for Sorted {
+    type Target = Selection;
+    fn deref(&self) -> &Selection {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taskdiag_wire::{Base, Cred, Done, Stat, Stream, StreamWriter};
+
+    use super::*;
+
+    #[test]
+    fn sorted_lists_select_the_same_tasks() {
+        let mut w = StreamWriter::new();
+        let mut info = StreamWriter::blank_info();
+        info.show_flags = (Groups::BASE | Groups::CRED | Groups::STAT).bits();
+        w.info(&info);
+        let names: [&[u8]; 4] = [b"sh", b"a-name-of-fifte", b"kworker/u8:1-longer-name", b"zz"];
+        for pid in 1..200 {
+            w.begin_task(pid, pid - pid % 3);
+            let mut base = Base::new();
+            base.valid = Base::ALL_VALID;
+            (base.ppid, base.pgid, base.sid) = (pid % 7, pid % 11, pid % 13);
+            base.state = if pid % 5 == 0 { b'R' } else { b'S' };
+            w.put_base(&base, names[pid as usize % 4]);
+            let mut cred = Cred::new();
+            cred.valid = Cred::ALL_VALID;
+            (cred.euid, cred.uid, cred.egid, cred.gid) = (pid % 17, pid % 19, pid % 23, pid % 29);
+            w.put(&cred);
+            let mut stat = Stat::new();
+            stat.valid = Stat::ALL_VALID;
+            stat.tty_nr = pid % 31;
+            w.put(&stat);
+            w.end_task();
+        }
+        let stream = Stream::parse(w.finish(Done::default())).expect("it is whole");
+        let ids = || vec![150, 12, 3, 12, 7, 1];
+        let texts = |all: &[&str]| all.iter().map(|c| c.as_bytes().to_vec()).collect();
+        let commands = texts(&["zz", "a-name-of-fifteen-and-more", "kworker/u8:1-longer-name"]);
+        let none = Selection::default;
+        let selections = [
+            none(),
+            Selection { pids: ids(), ..none() },
+            Selection { pids: ids(), deselect: true, ..none() },
+            Selection { ppids: ids(), running: true, ..none() },
+            Selection { euids: ids(), ..none() },
+            Selection { ruids: ids(), ..none() },
+            Selection { egids: ids(), ..none() },
+            Selection { rgids: ids(), ..none() },
+            Selection { sids: ids(), pgids: vec![9, 2], ..none() },
+            Selection { ttys: vec![30, 0, 8], ..none() },
+            Selection { commands, ..none() },
+            Selection { commands: texts(&["kworker/u8:1-lo", "a-name", "sh"]), ..none() },
+        ];
+        for (n, select) in selections.iter().enumerate() {
+            let sorted = Sorted::new(select);
+            let of = |is: &dyn Fn(&Row<'_>) -> bool| -> Vec<u32> {
+                stream.tasks().filter(|t| is(&Row::new(*t))).map(|t| t.pid()).collect()
+            };
+            let (one, other) = (of(&|r| select.matches(r)), of(&|r| sorted.matches(r)));
+            assert_eq!(one, other, "{select:?}");
+            assert!(n == 0 || (1..199).contains(&one.len()), "{select:?} {}", one.len());
+        }
     }
 }
