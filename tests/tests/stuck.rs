@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use taskdiag_tests::busy::{Patience, crowd, wait_for_sleep};
 use taskdiag_tests::cli::{Ran, Sandbox, taskdiag};
@@ -75,6 +75,68 @@ fn files_that_are_written_and_recordings() {
         let ran = stuck.run(args);
         assert!(!matches!(ran.code, Some(0) | None), "{args:?} {ran}");
         assert!(ran.stderr.contains("does not answer"), "{args:?} {ran}");
+    }
+}
+
+/// Commands of builds with the feature `arrow`, whose files are written there.
+#[test]
+fn tables_that_are_written() {
+    const NAME: &str = "stuck: tables_that_are_written";
+    let Some(stuck) = Stuck::new(NAME) else { return };
+    let (lost, dir) = (stuck.path("lost"), stuck.path(""));
+    let recording = tempfile::tempdir().expect("a directory");
+    let from = recording.path().to_str().expect("plain");
+    let made = stuck.run(&["record", from, "-n", "1"]);
+    assert_eq!(made.code, Some(0), "{made}");
+    for args in [
+        &["ps", "--parquet", &lost][..],
+        &["files", "--parquet", &lost],
+        &["convert", from, &lost],
+        &["convert", from, &dir],
+    ] {
+        let ran = stuck.run(args);
+        assert!(!matches!(ran.code, Some(0) | None), "{args:?} {ran}");
+        if ran.stderr.contains("left out of this build") || ran.stderr.contains("built without") {
+            return skip(NAME, "the program was built without the feature arrow");
+        }
+        assert!(ran.stderr.contains("does not answer"), "{args:?} {ran}");
+    }
+}
+
+/// Ctrl-C is not one more wait.
+#[test]
+fn an_interrupt_ends_the_waiting_at_once() {
+    let Some(stuck) = Stuck::new("stuck: an_interrupt_ends_the_waiting_at_once") else { return };
+    let (lost, dir) = (stuck.path("lost"), stuck.path(""));
+    for args in [
+        &["report", "-o", &lost][..],
+        &["record", &dir, "-n", "1"],
+        &["record", &lost, "-n", "1"],
+        &["top", "--once", "--replay", &lost],
+        &["export", "--once", "--config", &lost],
+        &["export", "--once", "--textfile", &lost],
+        &["ps", "--from", &lost],
+        &["files", &lost],
+    ] {
+        // Some begin to wait when they have an answer about the machine. It is tried until it was interrupted in time.
+        let mut was_in_time = false;
+        for after in [300, 600, 1200, 2400].map(Duration::from_millis) {
+            let sandbox = stuck.sandbox().interrupt_after(after);
+            let begun = Instant::now();
+            let ran = stuck.run_in(sandbox, args);
+            let took = begun.elapsed();
+            // Else it came before the wait ended by itself, and so the program ends before that.
+            if !ran.stderr.contains("does not answer") {
+                assert_eq!(ran.code, Some(130), "{args:?} {ran}");
+                assert!(
+                    took < after + Duration::from_secs(1).mul_f64(crowd()),
+                    "{args:?} {took:?} {ran}"
+                );
+                was_in_time = true;
+                break;
+            }
+        }
+        assert!(was_in_time, "{args:?}");
     }
 }
 

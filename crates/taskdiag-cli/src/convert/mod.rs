@@ -127,6 +127,7 @@ fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<String> {
 /// Keeps a second command from writing to the directory at the same time.
 fn lock(directory: &Path) -> Result<File, Exit> {
     let failed = |e: std::io::Error| Exit::Failed(format!("{}: {e}", shown(directory)));
+    crate::aside::answers(directory).map_err(failed)?;
     // Only the owner may look at what others run.
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|e| match e.kind() {

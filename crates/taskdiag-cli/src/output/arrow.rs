@@ -219,6 +219,7 @@ pub fn parquet(
     }
     let named =
         |e: io::Error| io::Error::new(e.kind(), format!("--parquet {}: {e}", file.display()));
+    crate::aside::answers(file).map_err(named)?;
     // What is no file, such as a pipe, is written to and not replaced.
     if std::fs::metadata(file).is_ok_and(|m| !m.is_file()) {
         let mut out = std::fs::OpenOptions::new().write(true).open(file).map_err(named)?;

@@ -26,9 +26,10 @@ const NAMES: usize = 4096;
 /// Write the timeline as a member of an object. It is `null` if the answer is not from a recording.
 pub fn write(out: &mut Vec<u8>, args: &ReportArgs, shown: &Snapshot, about: &mut About) {
     let from = args.source.from.as_deref();
-    if let Some(path) = from.filter(|p| is_recording(p)) {
-        match Recording::open(path) {
-            Ok(recording) => {
+    if let Some(path) = from {
+        match open(path) {
+            Ok(None) => {}
+            Ok(Some(recording)) => {
                 about.add_said(recorded::damage(&recording));
                 let timeline = timeline(&recording, args, shown, about);
                 out.extend_from_slice(format!("\"timeline\":{timeline},").as_bytes());
@@ -40,9 +41,14 @@ pub fn write(out: &mut Vec<u8>, args: &ReportArgs, shown: &Snapshot, about: &mut
     out.extend_from_slice(b"\"timeline\":null,");
 }
 
-/// Is it a directory or a day file? The path was read before, so its file system answers.
-fn is_recording(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e == "tdr") || path.is_dir()
+/// The recording, if the path is that of one: of a directory or a day file. The path was read before, but its file system may have
+/// stopped answering since.
+fn open(path: &Path) -> Result<Option<Recording>, String> {
+    crate::aside::answers(path).map_err(|e| format!("{}: {e}", crate::exit::shown(path)))?;
+    if !(path.extension().is_some_and(|e| e == "tdr") || path.is_dir()) {
+        return Ok(None);
+    }
+    Recording::open(path).map(Some).map_err(|e| e.to_string())
 }
 
 fn timeline(recording: &Recording, args: &ReportArgs, shown: &Snapshot, about: &mut About) -> Json {
