@@ -29,8 +29,10 @@ fn measure(word: &str) -> Option<i64> {
         .flatten()
 }
 
-/// The words of a line, with the places where they begin and end.
-fn words(line: &str) -> Vec<(usize, &str)> {
+/// A word of a line, and where it begins.
+type Word<'a> = (usize, &'a str);
+
+fn words(line: &str) -> Vec<Word<'_>> {
     line.split_ascii_whitespace()
         .map(|w| (w.as_ptr() as usize - line.as_ptr() as usize, w))
         .collect()
@@ -41,9 +43,9 @@ fn is_line_between(before: &str, ours: &str, after: &str) -> bool {
         return true;
     }
     let (a, b, c) = (words(before), words(ours), words(after));
-    let is_between = |((a, b), c): ((&(usize, &str), &(usize, &str)), &(usize, &str))| {
+    let is_between = |((a, b), c): ((&Word<'_>, &Word<'_>), &Word<'_>)| {
         // Columns are aligned on the left or on the right.
-        let stands = |at: &(usize, &str)| b.0 == at.0 || b.0 + b.1.len() == at.0 + at.1.len();
+        let stands = |at: &Word<'_>| b.0 == at.0 || b.0 + b.1.len() == at.0 + at.1.len();
         let value = || {
             let (a, b, c) = (measure(a.1)?, measure(b.1)?, measure(c.1)?);
             Some(a.min(c) <= b && b <= a.max(c))
