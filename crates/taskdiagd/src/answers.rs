@@ -15,7 +15,7 @@ use taskdiag::engine::auto;
 use taskdiag::engine::bpf::Bpf;
 use taskdiag::service::{INLINE_MAX, MAX_AGE, Refusal, shown};
 use taskdiag::wire::AlignedBuf;
-use taskdiag::{ByteLimits, Cause, Choice, Engine, EngineId, Error, Groups, Request, Strategy};
+use taskdiag::{Cause, Choice, Engine, EngineId, Error, Groups, Request, Strategy};
 
 use crate::say::say;
 use crate::text::{TEXT_BYTES, Texts};

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use taskdiag::engine::procfs::Procfs;
-use taskdiag::{Base, Engine, Groups, Request, Snapshot, TaskView};
+use taskdiag::{Base, ByteLimits, Engine, Groups, Request, Snapshot, TaskView};
 
 /// The most bytes of one command line, which is what other engines have in lists, too. A longer one is told as cut. One that is
 /// shorter still, because its user has used up the room, is left to the client.
