@@ -19,8 +19,9 @@ from . import common, image
 # Test programs of other packages that depend on the kernel. All programs of the package `taskdiag-tests` run, too.
 OTHERS = ("procfs_live",)
 # Test programs that look at the checkout and not at the kernel, or that need programs which the machines do not have: those of
-# procps, setpriv and others of util-linux, of which busybox has less, Prometheus, and a browser.
-NOT_HERE = ("series", "dropin", "service", "export", "report")
+# procps, setpriv and others of util-linux, of which busybox has less, Prometheus, and a browser. Three more measure time or memory
+# of the machine itself, or fork so often that emulation takes half an hour.
+NOT_HERE = ("series", "dropin", "service", "export", "report", "runs", "fork", "bounds_faces")
 # The limit for a test program, in seconds. A limit for each test, as on the machine itself, would start each test in a new
 # process, and emulation is too slow for that.
 PROGRAM_SECONDS = 1500
