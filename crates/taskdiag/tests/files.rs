@@ -231,7 +231,7 @@ fn sockets_and_particulars_in_words() {
         "2u IPv6 *:22 (LISTEN)",
         "3u IPv6 [::1]:443->[::1]:9 (ESTABLISHED)",
         "4u IPv4 *:68",
-        "5u IPv4 *:*->8.8.8.8:53 net:[200]",
+        "5u IPv4 *:*->8.8.8.8:53 (ESTABLISHED) net:[200]",
         "6u netlink KOBJECT_UEVENT port=9",
         "7u pack ALL type=RAW",
         "8u sock alg 0 type=SEQPACKET",
