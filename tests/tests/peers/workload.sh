@@ -51,7 +51,7 @@ for i in $(seq 1200); do
 done
 rm -r gone
 quiet env -i ONE=1 TWO=zwei sleep 7029
-exec 9<"$SCRATCH/passwd" 8>"$SCRATCH/written"
+exec 9<"$SCRATCH/passwd" 8>"$SCRATCH/unlocked"
 echo some text >&8
 quiet flock -x written sleep 7030
 # Others have other namespaces.

@@ -86,6 +86,6 @@ mod tests {
         // The clock is set back, or far ahead.
         let back = room.next(1 << 30, DAY, EVERY, at(3));
         let ahead = room.next(1 << 30, DAY, EVERY, at(1_000_000));
-        assert!(back > later && ahead < later + 129 * next, "{back} {ahead}");
+        assert!(back > later && ahead <= later + 129 * next, "{back} {ahead}");
     }
 }
