@@ -87,7 +87,6 @@ fn run(program: &str, engine: Option<&str>, limit: Limit) -> Ended {
 }
 
 /// The most memory that a program had.
-#[expect(clippy::zombie_processes, reason = "wait4(2) waits, and tells the memory")]
 fn peak(program: &str, engine: Option<&str>) -> u64 {
     let (status, peak) =
         taskdiag_tests::peak::run(command(program, engine, None).stdout(Stdio::null()));

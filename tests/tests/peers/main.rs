@@ -32,7 +32,15 @@ fn others_rows(case: &cases::Case, out: &str) -> String {
         !l.split(|c: char| !c.is_ascii_digit()).any(|w| w == own)
             && case.without.is_none_or(|text| !l.contains(text))
     };
-    out.split_inclusive('\n').filter(is_compared).collect()
+    out.split_inclusive('\n').filter(is_compared).map(without_state_of_udp).collect()
+}
+
+/// lsof before 4.99 does not have the state of UDP sockets that are connected.
+fn without_state_of_udp(line: &str) -> String {
+    match line.contains(" UDP ") {
+        true => format!("{}\n", line.trim_end().trim_end_matches(" (ESTABLISHED)")),
+        false => line.to_owned(),
+    }
 }
 
 /// What a comparison looks at.

@@ -53,7 +53,7 @@ rm -r gone
 quiet env -i ONE=1 TWO=zwei sleep 7029
 exec 9<"$SCRATCH/passwd" 8>"$SCRATCH/unlocked"
 echo some text >&8
-quiet flock -x written sleep 7030
+quiet flock -x -o written sleep 7030
 # Others have other namespaces.
 quiet unshare --uts sleep 7032
 quiet unshare --net --ipc sh -c 'sleep 7033 & exec unshare --uts sleep 7034'
