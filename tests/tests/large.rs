@@ -230,7 +230,9 @@ fn an_epoll_file_with_very_many_entries() {
 #[test]
 fn an_inotify_file_with_very_many_watches() {
     const NAME: &str = "an_inotify_file_with_very_many_watches";
-    const FEW: usize = 9_000;
+    // A run has so much time for those that were told before. An emulated processor comes to some 6,000 in it, and others to
+    // more than 9,000.
+    const FEW: usize = 4_000;
     const MANY: usize = 60_000;
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip(NAME, "no BPF here");
