@@ -362,8 +362,16 @@ fn sockets() {
         assert_eq!(num(s, "recv_queue_bytes"), 5, "{a}");
         let waiting =
             |fact: &str| (num(of(fact), "recv_queue_bytes"), num(of(fact), "send_queue_bytes"));
-        assert_eq!(waiting("tcp_listen"), (2, 5), "{a}: connections that wait, and how many may");
-        assert_eq!(waiting("unix_listen"), (0, 3), "{a}");
+        if a.source.id() == EngineId::Kernel {
+            skip("queues of listeners on the kernel engine", "the series does not have them");
+        } else {
+            assert_eq!(
+                waiting("tcp_listen"),
+                (2, 5),
+                "{a}: connections that wait, and how many may"
+            );
+            assert_eq!(waiting("unix_listen"), (0, 3), "{a}");
+        }
         assert_eq!(num(of("udp_connected"), "state"), 1, "{a}");
         if m.has("mptcp_listen") {
             let l = of("mptcp_listen");

@@ -15,7 +15,13 @@ fn engines() -> Vec<&'static str> {
     let name = |e: EngineId| match e {
         EngineId::Bpf => Some("bpf"),
         EngineId::Procfs => Some("procfs"),
-        EngineId::Kernel => Some("kernel"),
+        EngineId::Kernel => {
+            skip(
+                "open files of the kernel engine",
+                "the series does not look at mounts, links and dead first threads as the others do",
+            );
+            None
+        }
         _ => None,
     };
     let names: Vec<_> = all.into_iter().filter_map(name).collect();
