@@ -65,16 +65,24 @@ fn process(out: &mut Vec<u8>, args: &PmapArgs, snapshot: &Snapshot) -> bool {
     there
 }
 
-/// Text in which bytes that are not printable ASCII become `?`.
+/// Text in which bytes that are not printable ASCII become `?`, but a newline what the kernel writes for it.
 fn ascii(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| if matches!(b, 0x20..=0x7e) { char::from(*b) } else { '?' }).collect()
+    let mut out = String::with_capacity(bytes.len());
+    for b in bytes {
+        match b {
+            b'\n' => out.push_str("\\012"),
+            0x20..=0x7e => out.push(char::from(*b)),
+            _ => out.push('?'),
+        }
+    }
+    out
 }
 
 /// The name at the end of the line in /proc/PID/maps.
 fn name(map: &Map<'_>) -> String {
     let text = |n: &taskdiag::files::PathName<'_>| {
         let deleted = if n.deleted { " (deleted)" } else { "" };
-        ascii(n.bytes).replace('\n', "\\012") + deleted
+        ascii(n.bytes) + deleted
     };
     match (map.kind(), &map.name) {
         (Some(VmaKind::Heap), _) => String::from("[heap]"),
