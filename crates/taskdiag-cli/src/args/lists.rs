@@ -1,6 +1,8 @@
 //! Lists of ids and names, as `ps` takes them: with commas or blanks between the items.
 
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 
 use crate::aside;
 use crate::exit::Exit;
@@ -24,6 +26,48 @@ pub fn strict(list: &str) -> Result<Vec<&str>, Exit> {
         }
         false => Ok(items),
     }
+}
+
+/// Where characters stand for bytes that are not UTF-8: no program has these of private use in its name, and if one did,
+/// its bytes would stand there, too.
+const BYTES: u32 = 0x10_ff00;
+
+fn stands_for(c: char) -> Option<u8> {
+    u32::from(c).checked_sub(BYTES).and_then(|b| u8::try_from(b).ok()).filter(|b| *b >= 0x80)
+}
+
+/// The text of a word in which bytes may stand that are not UTF-8, as in the name of a program. [`bytes`] has them back.
+pub fn with_bytes(word: &OsStr) -> String {
+    let mut out = String::with_capacity(word.len());
+    let byte =
+        |b: &u8| char::from_u32(BYTES + u32::from(*b)).unwrap_or(char::REPLACEMENT_CHARACTER);
+    for chunk in word.as_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match stands_for(c) {
+                Some(_) => out.extend(c.encode_utf8(&mut [0; 4]).as_bytes().iter().map(byte)),
+                None => out.push(c),
+            }
+        }
+        out.extend(chunk.invalid().iter().map(byte));
+    }
+    out
+}
+
+/// Is there a byte in it that is not UTF-8?
+pub fn has_bytes(text: &str) -> bool {
+    text.chars().any(|c| stands_for(c).is_some())
+}
+
+/// The bytes that were typed for such a text.
+pub fn bytes(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for c in text.chars() {
+        match stands_for(c) {
+            Some(b) => out.push(b),
+            None => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    out
 }
 
 /// The device number of the terminal that this process is on; 0: none.
@@ -113,4 +157,26 @@ pub fn tty(option: &str, s: &str) -> Result<u32, Exit> {
 fn new_encode_dev(dev: u64) -> u32 {
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_as_they_were_typed() {
+        for typed in [
+            b"plain".as_slice(),
+            "\u{e9}t\u{e9}".as_bytes(),
+            b"\xff\xfe.",
+            b"cut\xc3",
+            // A character that stands for a byte is typed itself.
+            "\u{10ff80}".as_bytes(),
+        ] {
+            let text = with_bytes(OsStr::from_bytes(typed));
+            assert_eq!(bytes(&text), typed);
+            let is_plain = std::str::from_utf8(typed).is_ok_and(|s| s == text);
+            assert_eq!(has_bytes(&text), !is_plain, "{typed:?}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use taskdiag::view::{Filter, Selection};
 
 use super::procps::{self, ForestStyle, Headers, Instead, Typed};
 use super::table::{flag, list};
-use super::{engine, table};
+use super::{engine, lists, table};
 use crate::answer::Source;
 use crate::columns::Column;
 use crate::exit::{self, Exit};
@@ -219,16 +219,17 @@ pub fn parse(args: &[OsString]) -> Result<PsArgs, Exit> {
         command().bin_name("taskdiag ps").no_binary_name(true).max_term_width(table::HELP_WIDTH);
     let (own, theirs) = split(&command, args)?;
     let matches = command.try_get_matches_from(own)?;
-    let (typed, words) = procps::parse_with_words(theirs)?;
+    let (typed, words) = only_in_names(args, procps::parse_with_words(theirs), |(t, _)| t)?;
     PsArgs::new(&typed, &matches, &words, false)
 }
 
 /// Parse the arguments of a `ps` that is procps to the letter.
 pub fn parse_strict(args: &[OsString]) -> Result<PsArgs, Exit> {
     let read = || {
-        let words = args.iter().map(word).collect::<Result<Vec<_>, _>>()?;
+        let words: Vec<_> = args.iter().map(|a| lists::with_bytes(a)).collect();
         let defaults = command().no_binary_name(true).try_get_matches_from([""; 0])?;
-        PsArgs::new(&procps::parse(&words)?, &defaults, &[], true)
+        let typed = only_in_names(args, procps::parse(&words), |t| t)?;
+        PsArgs::new(&typed, &defaults, &[], true)
     };
     read().map_err(|e| match e {
         Exit::Usage(text) => Exit::Refused(format!("error: {text}")),
@@ -236,9 +237,23 @@ pub fn parse_strict(args: &[OsString]) -> Result<PsArgs, Exit> {
     })
 }
 
-fn word(arg: &OsString) -> Result<String, Exit> {
-    let text = arg.to_str().map(str::to_owned);
-    text.ok_or_else(|| Exit::Usage(format!("{} is not UTF-8", exit::shown(arg.as_ref()))))
+/// Names of programs may have bytes that are not UTF-8, and only they: what is said elsewhere is about the word that was typed.
+fn only_in_names<T>(
+    args: &[OsString],
+    read: Result<T, Exit>,
+    typed: impl Fn(&T) -> &Typed,
+) -> Result<T, Exit> {
+    let odd = args.iter().find(|a| a.to_str().is_none());
+    let is_elsewhere = |t: &T| typed(t).specs.iter().any(|(_, text)| lists::has_bytes(text));
+    match (odd, &read) {
+        (Some(odd), Ok(t)) if is_elsewhere(t) => Err(not_text(odd)),
+        (Some(odd), Err(Exit::Usage(_))) => Err(not_text(odd)),
+        _ => read,
+    }
+}
+
+fn not_text(arg: &OsString) -> Exit {
+    Exit::Usage(format!("{} is not UTF-8", exit::shown(arg.as_ref())))
 }
 
 /// Own options, with their values, and the words that procps has, too.
@@ -255,7 +270,7 @@ fn split(command: &Command, args: &[OsString]) -> Result<(Vec<OsString>, Vec<Str
         let Some(text) = arg.to_str().filter(|t| t.starts_with("--") && t.len() > 2) else {
             match arg.to_str() {
                 Some("-h") => own.push(arg.clone()),
-                _ => theirs.push(word(arg)?),
+                _ => theirs.push(lists::with_bytes(arg)),
             }
             continue;
         };
@@ -357,6 +372,26 @@ mod tests {
         }
         assert!(parsed("-e --json").select.is_everything());
         assert!(parsed("-f --from x").select.is_everything());
+    }
+
+    fn typed_bytes(words: &[&[u8]]) -> Vec<OsString> {
+        use std::os::unix::ffi::OsStringExt as _;
+        words.iter().map(|w| OsString::from_vec(w.to_vec())).collect()
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf8_selects_and_other_words_must_be_text() {
+        for parse in [parse, parse_strict] {
+            let args = parse(&typed_bytes(&[b"-C", b"\xff\xfe.,cut\xc3"])).unwrap();
+            assert_eq!(args.select.commands, [b"\xff\xfe.".to_vec(), b"cut\xc3".to_vec()]);
+            for words in [[b"-u".as_slice(), b"\xff"], [b"-o", b"pid=\xff"], [b"-e", b"x\xff"]] {
+                let Err(Exit::Usage(text) | Exit::Refused(text)) = parse(&typed_bytes(&words))
+                else {
+                    panic!("{words:?}")
+                };
+                assert!(text.ends_with("is not UTF-8"), "{text}");
+            }
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ fn terminals_or_own(t: &mut Typed, s: Option<&str>) -> Result<(), Exit> {
     }
 }
 fn commands(t: &mut Typed, s: &str) -> Result<(), Exit> {
-    let all = lists::strict(s)?.into_iter().map(|s| s.as_bytes().to_vec()).collect();
+    let all = lists::strict(s)?.into_iter().map(lists::bytes).collect();
     t.lists.push(Selector::Command(all));
     Ok(())
 }
