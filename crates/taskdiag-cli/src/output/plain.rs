@@ -17,22 +17,37 @@ pub fn text(
     value: &Value<'_>,
 ) {
     match value {
+        Value::Args { data, .. } if data.iter().all(|b| *b == 0) && form == TextForm::Args => {
+            let read = row.and_then(|r| r.view.cmdline());
+            match data.is_empty() && read.is_none_or(|b| b.data.is_empty()) {
+                // It has no arguments at all, so that its name stands in brackets.
+                true => field::text(out, cx, form, row, value),
+                // There are some, of which each is empty.
+                false => out.push(b'?'),
+            }
+        }
         Value::Args { data, .. } if !data.is_empty() => {
             let end = data.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
             let joined: Vec<u8> = data[..end]
                 .iter()
                 .map(|b| if matches!(b, 0 | b'\n') { b' ' } else { *b })
                 .collect();
-            printable(out, &joined);
+            printable(out, &joined, usize::MAX, is_utf8());
         }
-        Value::Bytes { data, .. } if form != TextForm::Fname => printable(out, data),
+        Value::Bytes { data, .. } => {
+            let room = if form == TextForm::Fname { FNAME } else { usize::MAX };
+            printable(out, data, room, is_utf8());
+        }
         Value::User(uid) => match cx.names.user(*uid) {
-            Some(name) => printable(out, &name),
+            Some(name) => printable(out, &name, usize::MAX, is_utf8()),
             None => field::write_uint(out, u64::from(*uid)),
         },
         other => field::text(out, cx, form, row, other),
     }
 }
+
+/// The cells of the column `fname`, even if it is the last one.
+const FNAME: usize = 8;
 
 /// Does the locale have more characters than ASCII?
 fn is_utf8() -> bool {
@@ -40,20 +55,84 @@ fn is_utf8() -> bool {
     *IS.get_or_init(terminal::is_utf8)
 }
 
-fn printable(out: &mut Vec<u8>, bytes: &[u8]) {
-    if !is_utf8() {
-        out.extend(bytes.iter().map(|b| if matches!(b, 0x20..=0x7e) { *b } else { b'?' }));
+/// The cells of a character, as the C library has them: a soft hyphen has one there.
+pub fn width(c: char) -> usize {
+    match c {
+        '\u{ad}' => 1,
+        c => c.width().unwrap_or(0),
+    }
+}
+
+/// Joiners have no cells and steer nothing: without them the words of some languages, and some emoji, fall apart.
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+/// Is it one of the numbers that Unicode never gives to a character?
+fn is_no_character(c: char) -> bool {
+    matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe
+}
+
+/// Append text of at most so many cells. Without UTF-8, a control character is a dot, as in procps.
+fn printable(out: &mut Vec<u8>, bytes: &[u8], room: usize, utf8: bool) {
+    if !utf8 {
+        let shown = |b: &u8| match b {
+            0x20..=0x7e => *b,
+            0..=0x1f | 0x7f => b'.',
+            0x80.. => b'?',
+        };
+        out.extend(bytes.iter().take(room).map(shown));
         return;
     }
+    let mut left = room;
     for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c.width() {
-                Some(_) if !field::is_odd(c) => {
-                    out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-                }
-                _ => out.push(b'?'),
+        let valid = chunk.valid().chars().map(|c| match c.width() {
+            Some(_) if is_joiner(c) => c,
+            Some(_) if !field::is_odd(c) && !is_no_character(c) => c,
+            _ => '?',
+        });
+        let invalid = chunk.invalid().iter().map(|_| '?');
+        for c in valid.chain(invalid) {
+            if left == 0 || width(c) > left {
+                return;
             }
+            left -= width(c);
+            out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
         }
-        out.extend(chunk.invalid().iter().map(|_| b'?'));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(bytes: &[u8], room: usize, utf8: bool) -> String {
+        let mut out = Vec::new();
+        printable(&mut out, bytes, room, utf8);
+        String::from_utf8(out).expect("it is text")
+    }
+
+    #[test]
+    fn a_name_is_cleaned_before_it_is_cut() {
+        for (name, utf8, ascii) in [
+            (b"line\ntw\x1bab".as_slice(), "line?tw?", "line.tw."),
+            (b"\xff\xfe.", "??.", "??."),
+            (b"abcdefg\xc3", "abcdefg?", "abcdefg?"),
+            (b"abcdefg\xc3\xa9xyz", "abcdefg\u{e9}", "abcdefg?"),
+            (b"1234567\xf0\x9f\x98\x80", "1234567", "1234567?"),
+            (b"\x01\x7f\xc2\x9b", "???", "..??"),
+            (b"a\xef\xbf\xbfb", "a?b", "a???b"),
+            (b"a\\b\tc", "a\\b?c", "a\\b.c"),
+        ] {
+            assert_eq!(shown(name, FNAME, true), utf8, "{name:?}");
+            assert_eq!(shown(name, FNAME, false), ascii, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn joiners_stay_and_marks_of_direction_do_not() {
+        let family = "\u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}";
+        assert_eq!(shown(family.as_bytes(), usize::MAX, true), family);
+        assert_eq!(shown("a\u{202e}b\u{200f}".as_bytes(), usize::MAX, true), "a?b?");
     }
 }

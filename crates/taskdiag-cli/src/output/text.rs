@@ -24,9 +24,13 @@ const RED: &str = "\x1b[31m";
 const RESET: &[u8] = b"\x1b[0m";
 
 /// Width of escaped text in cells.
-fn cells(text: &[u8]) -> usize {
+fn cells(text: &[u8], plain: bool) -> usize {
     if text.is_ascii() {
         return text.len();
+    }
+    // procps adds up characters, and terminals join them to emoji.
+    if let (true, Ok(text)) = (plain, std::str::from_utf8(text)) {
+        return text.chars().map(plain::width).sum();
     }
     std::str::from_utf8(text).map_or(text.len(), UnicodeWidthStr::width)
 }
@@ -105,6 +109,8 @@ struct CellLine<'a> {
     steps: Vec<usize>,
     /// The widths to cut cells at, if they are cut.
     cells: Option<Cells>,
+    /// Whether cells are counted as procps does.
+    plain: bool,
     /// Where the line begins in the buffer.
     start: usize,
     /// The cells so far, and where the next column should begin.
@@ -113,7 +119,7 @@ struct CellLine<'a> {
 }
 
 impl<'a> CellLine<'a> {
-    fn new(columns: &'a [Column], cells: Option<Cells>) -> CellLine<'a> {
+    fn new(columns: &'a [Column], options: &Options) -> CellLine<'a> {
         let is_column = |i: usize| columns.get(i).is_some_and(|c| !c.is_literal());
         let apart = |i: usize| usize::from(is_column(i) && is_column(i + 1));
         CellLine {
@@ -121,7 +127,8 @@ impl<'a> CellLine<'a> {
             blanks: vec![0; columns.len()],
             least: (0..columns.len()).map(|i| i.checked_sub(1).map_or(0, apart)).collect(),
             steps: columns.iter().enumerate().map(|(i, c)| c.width + apart(i)).collect(),
-            cells,
+            cells: options.cells,
+            plain: options.plain,
             start: 0,
             actual: 0,
             correct: 0,
@@ -152,7 +159,7 @@ impl<'a> CellLine<'a> {
         buf.resize(before + guess, b' ');
         let begin = before + guess;
         write(buf);
-        let mut width = cells(&buf[begin..]);
+        let mut width = cells(&buf[begin..], self.plain);
         let room = self.room(i);
         if width > room && !matches!(cut, Cut::No) {
             let keep = begin + prefix(&buf[begin..], room);
@@ -168,7 +175,7 @@ impl<'a> CellLine<'a> {
                 Cut::Plus(_) | Cut::No => {}
                 Cut::Chop => buf.truncate(keep),
             }
-            width = cells(&buf[begin..]);
+            width = cells(&buf[begin..], self.plain);
         }
         let pad = if column.is_left() { 0 } else { column.width.saturating_sub(width) };
         let space = (self.correct + pad).saturating_sub(self.actual).max(self.least[i]);
@@ -262,7 +269,7 @@ pub fn header(sink: &mut Sink, columns: &[Column], options: &Options) {
 }
 
 fn write_header(buf: &mut Vec<u8>, columns: &[Column], options: &Options) {
-    let mut line = CellLine::new(columns, options.cells);
+    let mut line = CellLine::new(columns, options);
     line.begin(buf);
     for (i, c) in columns.iter().enumerate() {
         line.cell(buf, i, Cut::No, |out| field::escape(out, c.header.as_bytes()));
@@ -316,7 +323,7 @@ impl<'a> Lines<'a> {
     pub fn new(table: &Table<'a>, tree: Option<&'a Tree>, options: &Options) -> Lines<'a> {
         let Table { cx, columns, .. } = *table;
         let trunk = columns.iter().position(|c| matches!(c.form, TextForm::Args | TextForm::Comm));
-        let line = CellLine::new(columns, options.cells);
+        let line = CellLine::new(columns, options);
         Lines { cx, columns, tree, options: *options, trunk, line, count: 0 }
     }
     /// Append a row.
@@ -472,7 +479,7 @@ impl Totals {
         }
         let label = self.sums.iter().position(Option::is_none);
         let buf = sink.buf();
-        let mut line = CellLine::new(columns, options.cells);
+        let mut line = CellLine::new(columns, options);
         line.begin(buf);
         for (c, column) in columns.iter().enumerate() {
             line.cell(buf, c, Cut::No, |out| match self.sums[c] {
