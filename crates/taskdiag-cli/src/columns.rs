@@ -24,6 +24,8 @@ pub struct Column {
     pub form: TextForm,
     /// The side that it is aligned to.
     pub align: Align,
+    /// Is there no blank between it and the next column?
+    pub joined: bool,
 }
 
 /// The field for text between columns in a format such as `%p, %U`.
@@ -47,6 +49,7 @@ impl Column {
             field: &LITERAL,
             form: TextForm::Plain,
             align: Align::Left,
+            joined: false,
         }
     }
     /// Is it only text between columns?
@@ -110,6 +113,7 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
         field: named.field,
         form: named.field.text,
         align: named.field.align,
+        joined: false,
     })
 }
 

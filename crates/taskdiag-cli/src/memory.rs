@@ -137,6 +137,7 @@ impl<'a> Barred<'a> {
                 header,
                 width: BAR,
                 fixed: true,
+                joined: false,
                 field: &BAR_FIELD,
                 form,
                 align: BAR_FIELD.align,

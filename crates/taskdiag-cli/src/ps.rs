@@ -63,8 +63,16 @@ pub fn run(args: &PsArgs) -> Result<(), Exit> {
 
     let cells = text::Cells::fit(&columns, screen(args));
     if args.form == Form::Text && !cells.wide_signals {
-        for c in columns.iter_mut().filter(|c| c.form == TextForm::Signals && !c.fixed) {
-            c.width = text::SHORT_SIGNALS;
+        for c in columns.iter_mut().filter(|c| c.form == TextForm::Signals) {
+            if !c.fixed {
+                c.width = text::SHORT_SIGNALS;
+            } else {
+                // A typed width was made that of all digits.
+                c.width -= text::ALL_SIGNALS - text::SHORT_SIGNALS;
+                if !c.header.is_empty() {
+                    c.header = format!("{:>1$}", c.header.trim_start(), text::SHORT_SIGNALS);
+                }
+            }
         }
     }
     let shown = Tasks { snapshot: &snapshot, indices: rows };

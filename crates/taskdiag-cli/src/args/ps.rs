@@ -319,12 +319,17 @@ impl PsArgs {
             Some(ForestStyle::Indented) => Some(TreeStyle::Indented),
             None => flag("tree").then_some(TreeStyle::Auto),
         };
+        let columns = if is_procps { procps::columns(t)? } else { given };
+        if let Some(name) = procps::empty(&columns).filter(|_| !strict) {
+            // The own view says what there is instead.
+            crate::columns::parse(name)?;
+        }
         Ok(PsArgs {
             select,
             filter: table::filter_from(m, &TASKS, words)?,
             threads: !t.both && (t.threads() || flag("threads")),
             both: t.both,
-            columns: if is_procps { procps::columns(t)? } else { given },
+            columns,
             sort: if t.forest.is_some() { procps::keys(t)? } else { sort },
             as_listed: t.quick,
             tree,
@@ -391,6 +396,15 @@ mod tests {
                 };
                 assert!(text.ends_with("is not UTF-8"), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn columns_of_other_systems_are_only_for_procps_to_the_letter() {
+        for name in ["seat", "zone", "nwchan", "umask", "tsid"] {
+            let words = ["-eo", name].map(OsString::from);
+            assert_eq!(parse_strict(&words).unwrap().columns.len(), 1, "{name}");
+            assert!(matches!(parse(&words), Err(Exit::Usage(_))), "{name}");
         }
     }
 

@@ -88,15 +88,17 @@ impl Cells {
                 _ => c.width,
             };
             total += width + usize::from(was_column && !c.is_literal());
-            was_column = !c.is_literal();
+            was_column = !c.is_literal() && !c.joined;
         }
         let line = screen.saturating_mul(total.div_ceil(screen).max(1));
-        Cells { line, wide_signals: total + signals * (16 - SHORT_SIGNALS) <= line }
+        Cells { line, wide_signals: total + signals * (ALL_SIGNALS - SHORT_SIGNALS) <= line }
     }
 }
 
 /// The width of a set of signals if there is no room for all digits.
 pub const SHORT_SIGNALS: usize = 9;
+/// And if there is.
+pub const ALL_SIGNALS: usize = 16;
 
 /// Lays cells out in lines.
 struct CellLine<'a> {
@@ -121,7 +123,8 @@ struct CellLine<'a> {
 impl<'a> CellLine<'a> {
     fn new(columns: &'a [Column], options: &Options) -> CellLine<'a> {
         let is_column = |i: usize| columns.get(i).is_some_and(|c| !c.is_literal());
-        let apart = |i: usize| usize::from(is_column(i) && is_column(i + 1));
+        let joined = |i: usize| columns[i].joined;
+        let apart = |i: usize| usize::from(is_column(i) && is_column(i + 1) && !joined(i));
         CellLine {
             columns,
             blanks: vec![0; columns.len()],
@@ -143,7 +146,8 @@ impl<'a> CellLine<'a> {
             Some(_) if i + 1 < self.columns.len() => self.columns[i].width,
             Some(cells) => {
                 let begin = self.correct.max(self.actual + self.least[i]);
-                cells.line.saturating_sub(begin)
+                // Where the columns before it go beyond the line, procps cuts nothing.
+                cells.line.checked_sub(begin).unwrap_or(usize::MAX)
             }
             None if self.columns[i].form == TextForm::Cut && i + 1 < self.columns.len() => {
                 self.columns[i].width

@@ -1,22 +1,112 @@
 //! Which columns and keys the arguments of procps `ps` mean.
 
+use std::borrow::Cow;
+
 use super::{Bsd, ForestStyle, Typed, TypedAs};
 use crate::columns::{self, Column};
 use crate::exit::Exit;
 use crate::order::{self, Key};
-use taskdiag::field::TASKS;
+use crate::output::text::{ALL_SIGNALS, SHORT_SIGNALS};
+use taskdiag::field::Align::{self, Left, Right};
+use taskdiag::field::{Field, TASKS, TextForm};
 
 /// Names that procps has for other columns than ours, or with another header.
 const OWN: &[(&str, &str)] = &[
     ("addr_1", "addr:1=ADDR"),
+    ("cgname", "cgroup:27=CGNAME"),
     ("uid_hack", "uname=UID"),
     ("cpuid", "psr:5=CPUID"),
     ("dsiz", "drs:4=DSIZ"),
     ("m_drs", "drs:5=DRS"),
     ("m_trs", "trs:5=TRS"),
     ("m_size", "vsz:5=SIZE"),
+    ("oomadj", "oomadj:5=OOMADJ"),
     ("thcount", "nlwp:5=THCNT"),
 ];
+
+/// Names of other systems, for which procps has `-` in each row: header, width (0: that of process ids) and
+/// alignment.
+const EMPTY: &[(&str, &str, usize, Align)] = &[
+    ("acflag", "ACFLG", 5, Right),
+    ("acflg", "ACFLG", 5, Right),
+    ("argc", "ARGC", 4, Right),
+    ("bnd", "BND", 1, Right),
+    ("cnswap", "-", 1, Right),
+    ("ctid", "CTID", 5, Right),
+    ("cursig", "CURSIG", 6, Right),
+    ("emul", "EMUL", 13, Left),
+    ("end_code", "E_CODE", 16, Right),
+    ("inblk", "INBLK", 5, Right),
+    ("inblock", "INBLK", 5, Right),
+    ("jobc", "JOBC", 4, Right),
+    ("ktrace", "KTRACE", 8, Right),
+    ("ktracep", "KTRACEP", 8, Right),
+    ("login", "LOGNAME", 8, Left),
+    ("logname", "LOGNAME", 8, Left),
+    ("luser", "LUSER", 8, Left),
+    ("m_dt", "DT", 4, Right),
+    ("m_lrs", "LRS", 5, Right),
+    ("m_resident", "RES", 5, Right),
+    ("m_share", "SHRD", 5, Right),
+    ("m_swap", "SWAP", 5, Right),
+    ("msgrcv", "MSGRCV", 6, Right),
+    ("msgsnd", "MSGSND", 6, Right),
+    ("mwchan", "MWCHAN", 6, Left),
+    ("nsignals", "NSIGS", 5, Right),
+    ("nsigs", "NSIGS", 5, Right),
+    ("nwchan", "WCHAN", 6, Right),
+    ("osz", "SZ", 2, Right),
+    ("oublk", "OUBLK", 5, Right),
+    ("oublock", "OUBLK", 5, Right),
+    ("p_ru", "P_RU", 6, Right),
+    ("paddr", "PADDR", 6, Right),
+    ("poip", "-", 1, Right),
+    ("prmgrp", "PRMGRP", 12, Right),
+    ("prmid", "PRMID", 12, Right),
+    ("project", "PROJECT", 12, Left),
+    ("projid", "PROJID", 5, Right),
+    ("pset", "PSET", 4, Right),
+    ("psxpri", "PPR", 3, Right),
+    ("rlink", "RLINK", 8, Right),
+    ("scnt", "SCNT", 4, Right),
+    ("scount", "SC", 4, Right),
+    ("seat", "SEAT", 11, Left),
+    ("sl", "SL", 3, Right),
+    ("start_code", "S_CODE", 16, Right),
+    ("status", "STATUS", 6, Right),
+    ("taskid", "TASKID", 0, Right),
+    ("tdev", "TDEV", 4, Right),
+    ("tsess", "TSESS", 0, Right),
+    ("tsession", "TSESS", 0, Right),
+    ("tsid", "TSID", 0, Right),
+    ("u_procp", "UPROCP", 6, Right),
+    ("umask", "UMASK", 5, Right),
+    ("upr", "UPR", 3, Right),
+    ("uprocp", "UPROCP", 8, Right),
+    ("usrpri", "UPR", 3, Right),
+    ("vm_exe", "EXE", 5, Right),
+    ("xstat", "XSTAT", 5, Right),
+    ("zone", "ZONE", 31, Left),
+    ("zoneid", "ZONEID", 31, Right),
+];
+
+/// What the fields of [`EMPTY`] have in common.
+const NOTHING: Field = Field::drawn(
+    "a column of another system",
+    "",
+    1,
+    "nothing",
+    "Always -, for those who expect the column",
+);
+
+static NO_VALUE: Field = NOTHING;
+
+/// The same with the width of process ids.
+static NO_ID: Field = {
+    let mut field = NOTHING;
+    (field.text, field.width) = (TextForm::Pid, 5);
+    field
+};
 
 /// What `%p` and its like stand for in a format of AIX.
 const AIX: &[(char, &str)] = &[
@@ -76,14 +166,48 @@ fn item(text: &str) -> Result<Vec<Column>, Exit> {
         Some((name, header)) => (name, Some(header)),
         None => (text, None),
     };
-    let own = OWN.iter().find(|(n, _)| *n == name).map_or(name, |(_, own)| own);
-    let mut columns = columns::view(&TASKS, own)?;
+    let (bare, width) = match name.split_once(':') {
+        Some((bare, width)) => {
+            (bare, width.parse::<usize>().ok().filter(|w| (1..=10_000).contains(w)))
+        }
+        None => (name, None),
+    };
+    if let Some((_, usual, usually, align)) = EMPTY.iter().find(|(n, ..)| *n == bare) {
+        if width.is_some() || bare == name {
+            let mut c = Column::literal(header.unwrap_or(usual));
+            (c.name, c.align) = (bare.to_owned(), *align);
+            c.field = if *usually == 0 { &NO_ID } else { &NO_VALUE };
+            let given = header.map_or(0, |h| h.chars().count());
+            c.width = width.unwrap_or_else(|| given.max(*usually).max(c.field.width));
+            c.fixed = width.is_some();
+            return Ok(vec![c]);
+        }
+    }
+    let own = match (OWN.iter().find(|(n, _)| *n == bare), width) {
+        (Some((_, own)), None) if bare == name => Cow::Borrowed(*own),
+        (Some((_, own)), Some(width)) => {
+            let (column, header) = own.split_once('=').unwrap_or((own, own));
+            let column = column.split(':').next().unwrap_or(column);
+            Cow::Owned(format!("{column}:{width}={header}"))
+        }
+        _ => Cow::Borrowed(name),
+    };
+    let mut columns = columns::view(&TASKS, &own)?;
     if let (Some(header), [column]) = (header, &mut columns[..]) {
         column.header = header.to_owned();
         if !header.is_empty() {
             column.key = header.to_owned();
         }
         column.width = column.width.max(header.chars().count());
+    }
+    // Sets of signals have the digits for which there is room, even where a width is typed: that is of the short form, and
+    // leaves blanks after them.
+    for c in columns.iter_mut().filter(|c| c.form == TextForm::Signals && c.fixed) {
+        c.width += ALL_SIGNALS - SHORT_SIGNALS;
+        c.align = Left;
+        if !c.header.is_empty() {
+            c.header = format!("{:>ALL_SIGNALS$}", c.header);
+        }
     }
     Ok(columns)
 }
@@ -128,6 +252,10 @@ fn aix(text: &str) -> Result<Vec<Column>, Exit> {
             out.push(Column::literal(&rest[..end]));
             rest = &rest[end..];
         }
+    }
+    // procps writes no blank between such a format and what follows it.
+    if let Some(last) = out.last_mut() {
+        last.joined = true;
     }
     Ok(out)
 }
@@ -198,6 +326,12 @@ pub fn specs(t: &Typed) -> Result<(Vec<Column>, Vec<Key>), Exit> {
         }
     }
     Ok((columns, keys))
+}
+
+/// The name of a column that only another system has, and procps to the letter shows as `-`.
+pub fn empty(columns: &[Column]) -> Option<&str> {
+    let is_one = |c: &&Column| [&NO_VALUE, &NO_ID].iter().any(|f| std::ptr::eq(c.field, *f));
+    columns.iter().find(is_one).map(|c| c.name.as_str())
 }
 
 /// The columns that are shown.
@@ -287,6 +421,9 @@ fn bsd(t: &Typed, view: Bsd) -> Result<Vec<Column>, Exit> {
         Bsd::Registers => "pid,stackp,esp,eip,timeout,alarm,stat,tname,bsdtime,args",
         Bsd::Context => "pid,context,command",
     })?;
+    if t.with_rss {
+        columns.retain(|c| c.header != "F");
+    }
     if t.jobs {
         after(&mut columns, &["PPID", "PID"], "pgid")?;
         after(&mut columns, &["PGID"], "sid")?;

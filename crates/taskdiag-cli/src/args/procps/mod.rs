@@ -9,7 +9,8 @@ mod layout;
 mod table;
 
 pub use argv::{is_long, parse, parse_with_words};
-pub use layout::{columns, keys, specs};
+pub use layout::{columns, empty, keys, specs};
+
 pub use table::BSD;
 #[cfg(test)]
 pub use table::UNIX;

@@ -71,7 +71,7 @@ pub const FIELDS: &[Field] = &[
         |p| cgroup::session(p).map(Cow::Borrowed)),
     systemd!("machine" "MACHINE" 31 "Virtual machine or container that systemd-machined knows"
         cgroup::machine),
-    row!("ouid" "OWNER" 5 Right [CGROUP] Integer None Plain, "/proc/PID/cgroup",
+    row!("ouid" "OWNER" 5 Left [CGROUP] Integer None Plain, "/proc/PID/cgroup",
         "Uid of the user in whose slice of systemd it is", {}, owner),
     row!("container" "CONTAINER" 12 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
         "Id of its container, or the name where its runtime has names only", {},
