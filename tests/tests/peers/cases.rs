@@ -90,7 +90,8 @@ const CLOCK: &str = "TASKDIAG_ENGINE=procfs";
 pub fn of(tool: &str) -> Vec<Case> {
     let ps = |typed: &'static str| {
         // VAR=VALUE words before the arguments go to the environment.
-        let at = typed.find(|c: char| c != '=' && !c.is_ascii_uppercase() && !c.is_ascii_digit());
+        let is_word = |c: char| "=_".contains(c) || c.is_ascii_uppercase() || c.is_ascii_digit();
+        let at = typed.find(|c| !is_word(c));
         let (env, args) = match typed.split_once(' ') {
             Some((env, args)) if env.contains('=') && at.is_none_or(|a| a >= env.len()) => {
                 (env, args)
@@ -129,6 +130,8 @@ pub fn of(tool: &str) -> Vec<Case> {
         }
         // A process whose other threads have used CPU time.
         "ps of threads" => PS_OF_THREADS.iter().map(|c| ps(c)).collect(),
+        "ps of odd names" => PS_OF_ODD_NAMES.iter().map(|c| ps(c)).collect(),
+        "pmap of odd names" => PMAP_OF_ODD_NAMES.iter().map(|c| same("pmap", "pmap", c)).collect(),
         "ps of nodes" => PS_OF_NODES.iter().map(|c| ps(c)).collect(),
         // Outside of the namespace, which has no threads of the kernel.
         "ps of a kernel thread" => {

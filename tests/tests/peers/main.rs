@@ -188,6 +188,41 @@ fn threads_as_procps_ps() {
     });
 }
 
+/// Processes of user 4243 with odd names, and without arguments, and one of a user with a wide number.
+fn odd_names(world: &mut World) -> Result<(), String> {
+    let start = "run bash -c 'cd $SCRATCH && chmod 755 . || exit 1; \
+         as() { setpriv --reuid $1 --regid 4243 --clear-groups \"${@:2}\" >/dev/null 2>&1 & }; number=7041; \
+         while IFS= read -r -d \"\" name; do \
+         cp /bin/sleep \"$name\"; chmod 755 \"$name\"; as 4243 \"./$name\" $number; number=$((number + 1)); \
+         done <names; \
+         as 1999999999 sleep 7060; \
+         (sleep 100000 | exec setpriv --reuid 4243 --clear-groups bash -c \"exec -a \\\"\\\" cat\") >/dev/null 2>&1 & \
+         for i in $(seq 600); do [ $(pgrep -cu 4243 -x \"cat\") = 1 ] && exit 0; sleep 0.1; done; exit 1'";
+    let names: &[&str] = &[
+        "line\ntw\x1bab",
+        "a\u{200d}b\u{200c}c",
+        "abcdefg\u{e9}xyz",
+        "1234567\u{1f600}",
+        "\u{3000}\u{4e00}\u{4e00}\u{4e00}\u{4e00}",
+        "back\\sl\tash",
+    ];
+    let mut bytes: Vec<u8> = names.iter().flat_map(|n| [n.as_bytes(), b"\0"].concat()).collect();
+    bytes.extend_from_slice(b"\xff\xfe.\0abcdefg\xc3\0");
+    world.write_file("names", &bytes);
+    let ran = world.run(start);
+    (ran.code == 0).then_some(()).ok_or_else(|| format!("they do not start: {}", ran.stderr))
+}
+
+#[test]
+fn odd_names_as_procps_ps() {
+    compare_in("ps of odd names", odd_names);
+}
+
+#[test]
+fn odd_names_as_procps_pmap() {
+    compare_in("pmap of odd names", odd_names);
+}
+
 #[test]
 fn nodes_as_procps_ps() {
     let said = std::process::Command::new("ps").args(["-p", "1", "-o", "numa="]).output();

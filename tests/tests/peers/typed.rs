@@ -51,6 +51,53 @@ pub const PS_OF_A_KERNEL_THREAD: &[&str] = &[
     "-p 2 -o pid,ag_id,ag_nice",
 ];
 
+/// Processes of two users: one whose names and arguments have odd characters or none, and one whose number is wide.
+pub const PS_OF_ODD_NAMES: &[&str] = &[
+    "-u 4243 -o fname",
+    "-u 4243 -o fname,pid",
+    "-u 4243 -o comm",
+    "-u 4243 -o comm,pid",
+    "-u 4243 -o args",
+    "-u 4243 -o args,pid",
+    "-fu 4243",
+    "LC_ALL=C -u 4243 -o fname",
+    "LC_ALL=C -u 4243 -o fname,pid",
+    "LC_ALL=C -u 4243 -o comm,args",
+    "LC_ALL=C -u 4243 -o args,pid",
+    "-C $'\\xff' -o pid",
+    "COLUMNS=9 -u 1999999999 -o uid,args",
+    "COLUMNS=10 -u 1999999999 -o uid,comm",
+    "COLUMNS=11 -u 1999999999 -o pid,uid,args",
+    "-p 1 -o pending:8",
+    "-p 1 -o pending:16,caught:12,pid",
+    "-p 1 -o ignored:30,pid",
+    "-p 1 -o '%p' -o comm",
+    "-p 1 -o '%p %c' -o pid",
+    "-p 1 -o '%p%y' -o '%p' -o pid",
+    "-p 1 l -y",
+    "-p 1 -ly",
+    "-p 1 -o oomadj,pid",
+    "-p 1 -o oomadj:8,pid",
+    "-p 1 -o ouid,pid",
+    "-p 1 -o cgname:30,pid",
+    "-p 1 -o seat:3,zone=,emul=LONGER,zoneid:4=LONGER,pid",
+    "-p 1 -o acflag,acflg,argc,bnd,cnswap,ctid,cursig,emul,pid",
+    "-p 1 -o end_code,inblk,inblock,jobc,ktrace,ktracep,login,logname,pid",
+    "-p 1 -o luser,m_dt,m_lrs,m_resident,m_share,m_swap,msgrcv,msgsnd,pid",
+    "-p 1 -o mwchan,nsignals,nsigs,nwchan,osz,oublk,oublock,p_ru,pid",
+    "-p 1 -o paddr,poip,prmgrp,prmid,project,projid,pset,psxpri,pid",
+    "-p 1 -o rlink,scnt,scount,seat,sl,start_code,status,taskid,pid",
+    "-p 1 -o tdev,tsess,tsession,tsid,u_procp,umask,upr,uprocp,pid",
+    "-p 1 -o usrpri,vm_exe,xstat,zone,zoneid,pid",
+];
+
+/// One whose program has a newline in its name.
+pub const PMAP_OF_ODD_NAMES: &[&str] = &[
+    "-p $(run pgrep -u 4243 -f 7041)",
+    "-x $(run pgrep -u 4243 -f 7041)",
+    "-d $(run pgrep -u 4243 -f 7041)",
+];
+
 /// NUMA nodes, which procps knows if libnuma is there.
 pub const PS_OF_NODES: &[&str] = &[
     "-eo pid,numa",

@@ -163,6 +163,10 @@ impl World {
         ));
         self.line().parse::<u32>().is_ok()
     }
+    /// Write a file that is in $SCRATCH.
+    pub fn write_file(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.dir.path().join(name), bytes).expect("a directory of our own");
+    }
     /// Run a command line inside. Words of the shell may stand in it.
     pub fn run(&mut self, command: &str) -> Ran {
         let last = OWN_PID - 1;
