@@ -166,7 +166,10 @@ impl<'a> CellLine<'a> {
         let mut width = cells(&buf[begin..], self.plain);
         let room = self.room(i);
         if width > room && !matches!(cut, Cut::No) {
-            let keep = begin + prefix(&buf[begin..], room);
+            let keep = match prefix(&buf[begin..], room) {
+                keep if self.plain => begin + keep,
+                keep => begin + before_escape(&buf[begin..], keep),
+            };
             match cut {
                 Cut::Plus(_) if self.cells.is_some() && buf[begin..keep].is_ascii() && room > 0 => {
                     buf.truncate(keep - 1);
@@ -240,6 +243,24 @@ fn prefix(line: &[u8], width: usize) -> usize {
         }
     }
     line.len()
+}
+
+/// Where to cut escaped text that was to be cut here: not inside an escape, whose rest would be read as another text.
+fn before_escape(text: &[u8], at: usize) -> usize {
+    // The longest one is \u{10ffff}.
+    let last = text[..at].iter().rposition(|b| *b == b'\\').filter(|begin| at - begin < 10);
+    let Some(begin) = last else { return at };
+    let rest = &text[begin + 1..];
+    let length = match rest {
+        [b'n' | b't' | b'r', ..] => 2,
+        [b'x', a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => 4,
+        [b'u', b'{', digits @ ..] => {
+            let count = digits.iter().take_while(|d| d.is_ascii_hexdigit()).count();
+            if digits.get(count) == Some(&b'}') { count + 4 } else { 1 }
+        }
+        _ => 1,
+    };
+    if begin + length > at { begin } else { at }
 }
 
 /// How rows are written.
@@ -502,5 +523,27 @@ impl Totals {
             buf.pop();
         }
         line.end(buf, &options.terminal, Some(BOLD));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_not_cut_inside_an_escape() {
+        for (text, at, keep) in [
+            (r"process-name-t\xc3", 15, "process-name-t"),
+            (r"process-name-t\xc3", 17, "process-name-t"),
+            (r"process-name-t\xc3", 18, r"process-name-t\xc3"),
+            (r"a\u{202e}bc", 5, "a"),
+            (r"a\u{202e}bc", 9, r"a\u{202e}"),
+            (r"line\ntwo", 5, "line"),
+            (r"line\ntwo", 6, r"line\n"),
+            // A backslash of the text itself is no escape.
+            (r"back\slash", 5, r"back\"),
+        ] {
+            assert_eq!(&text[..before_escape(text.as_bytes(), at)], keep, "{text} at {at}");
+        }
     }
 }
