@@ -60,19 +60,24 @@ impl Stuck {
     }
 }
 
+/// Commands that write a file or open a recording, on a file system that does not answer.
+fn writers<'a>(lost: &'a str, dir: &'a str) -> [Vec<&'a str>; 6] {
+    [
+        vec!["report", "-o", lost],
+        vec!["record", dir, "-n", "1"],
+        vec!["record", lost, "-n", "1"],
+        vec!["top", "--once", "--replay", lost],
+        vec!["export", "--once", "--config", lost],
+        vec!["export", "--once", "--textfile", lost],
+    ]
+}
+
 #[test]
 fn files_that_are_written_and_recordings() {
     let Some(stuck) = Stuck::new("stuck: files_that_are_written_and_recordings") else { return };
     let (lost, dir) = (stuck.path("lost"), stuck.path(""));
-    for args in [
-        &["report", "-o", &lost][..],
-        &["record", &dir, "-n", "1"],
-        &["record", &lost, "-n", "1"],
-        &["top", "--once", "--replay", &lost],
-        &["export", "--once", "--config", &lost],
-        &["export", "--once", "--textfile", &lost],
-    ] {
-        let ran = stuck.run(args);
+    for args in writers(&lost, &dir) {
+        let ran = stuck.run(&args);
         assert!(!matches!(ran.code, Some(0) | None), "{args:?} {ran}");
         assert!(ran.stderr.contains("does not answer"), "{args:?} {ran}");
     }
@@ -108,22 +113,14 @@ fn tables_that_are_written() {
 fn an_interrupt_ends_the_waiting_at_once() {
     let Some(stuck) = Stuck::new("stuck: an_interrupt_ends_the_waiting_at_once") else { return };
     let (lost, dir) = (stuck.path("lost"), stuck.path(""));
-    for args in [
-        &["report", "-o", &lost][..],
-        &["record", &dir, "-n", "1"],
-        &["record", &lost, "-n", "1"],
-        &["top", "--once", "--replay", &lost],
-        &["export", "--once", "--config", &lost],
-        &["export", "--once", "--textfile", &lost],
-        &["ps", "--from", &lost],
-        &["files", &lost],
-    ] {
+    let readers = [vec!["ps", "--from", &lost], vec!["files", &lost]];
+    for args in writers(&lost, &dir).into_iter().chain(readers) {
         // Some begin to wait when they have an answer about the machine. It is tried until it was interrupted in time.
         let mut was_in_time = false;
         for after in [300, 600, 1200, 2400].map(Duration::from_millis) {
             let sandbox = stuck.sandbox().interrupt_after(after);
             let begun = Instant::now();
-            let ran = stuck.run_in(sandbox, args);
+            let ran = stuck.run_in(sandbox, &args);
             let took = begun.elapsed();
             // Else it came before the wait ended by itself, and so the program ends before that.
             if !ran.stderr.contains("does not answer") {

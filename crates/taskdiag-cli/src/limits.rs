@@ -52,7 +52,7 @@ impl PageLimits {
              is 128 KiB, and all of a few processes that are named.",
         )
     }
-    /// From parsed options, of which a command may lack some.
+    /// From parsed options. A command need not have all of them.
     pub fn from_matches(m: &ArgMatches) -> PageLimits {
         PageLimits {
             budget: m.try_get_one::<Duration>("budget").ok().flatten().copied(),

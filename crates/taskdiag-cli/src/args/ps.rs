@@ -237,7 +237,7 @@ pub fn parse_strict(args: &[OsString]) -> Result<PsArgs, Exit> {
     })
 }
 
-/// Names of programs may have bytes that are not UTF-8, and only they: what is said elsewhere is about the word that was typed.
+/// Only the names of programs may have bytes that are not UTF-8. Any other argument with such bytes is an error that names it.
 fn only_in_names<T>(
     args: &[OsString],
     read: Result<T, Exit>,

@@ -81,8 +81,8 @@ pub fn filter() -> Arg {
     .allow_hyphen_values(true)
 }
 
-/// What was said with `--where` about rows of this set, and words that each row must have in the name or the arguments of
-/// its task; all are joined by "and".
+/// The conditions for rows of this set, joined by "and": the expressions of `--where`, and one for each word, which the name or
+/// the arguments of the task must have.
 pub fn filter_from(
     m: &ArgMatches,
     set: &'static Set,

@@ -24,7 +24,7 @@ const AGAIN: [Duration; 4] = [
     Duration::from_millis(500),
     Duration::from_secs(3),
 ];
-/// Of no more processes than this: it takes six system calls for each.
+/// Names are looked up again for at most this many processes, because each takes six system calls.
 const AGAIN_MAX: usize = 1000;
 
 /// Run it.

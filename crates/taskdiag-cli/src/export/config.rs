@@ -32,7 +32,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// A hash of what can change while the process runs: all but pid and start time.
+    /// A hash of everything here that can change while the process runs, which is all but the pid and the start time.
     pub fn looks(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.comm, &self.argv, &self.username, &self.cgroups).hash(&mut hasher);

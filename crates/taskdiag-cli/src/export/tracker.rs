@@ -97,7 +97,7 @@ struct Known {
     threads_from_ns: u64,
     /// The number of its present membership in a group.
     membership: u64,
-    /// A hash of what the rules of groups look at.
+    /// A hash of the values that the rules for groups use.
     looks: u64,
     /// Is it in the group of an ancestor?
     is_inherited: bool,

@@ -22,7 +22,7 @@ pub fn text(
             match data.is_empty() && read.is_none_or(|b| b.data.is_empty()) {
                 // It has no arguments at all, so that its name stands in brackets.
                 true => field::text(out, cx, form, row, value),
-                // There are some, of which each is empty.
+                // It has arguments, but all of them are empty.
                 false => out.push(b'?'),
             }
         }
@@ -73,7 +73,7 @@ fn is_no_character(c: char) -> bool {
     matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe
 }
 
-/// Append text of at most so many cells. Without UTF-8, a control character is a dot, as in procps.
+/// Appends the beginning of a text that fits into this many cells. Without UTF-8, a control character becomes a dot, as in procps.
 fn printable(out: &mut Vec<u8>, bytes: &[u8], room: usize, utf8: bool) {
     if !utf8 {
         let shown = |b: &u8| match b {

@@ -3,7 +3,8 @@
 //! gets whole texts as long as what is left for all others is more than what that user has had already. Of further texts, a
 //! part is written. So one user can never use up the room, and the arguments of others stay whole.
 //!
-//! `bpf/room.h` is the same for the BPF programs.
+//! `bpf/room.h` is the same for the BPF programs, but for one thing: they have the user of each task at hand, and so they count
+//! for the user from the first byte, where this module first leaves an eighth of the room to anybody.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -39,11 +39,11 @@ pub fn parse(words: &[String]) -> Result<Typed, Exit> {
     }
 }
 
-/// Read what was typed as the own `ps` has it: a word that makes no sense as letters in the style of BSD is one to find
-/// processes by, as in `ps nginx`. Returns these words, too.
+/// Parses the arguments of `taskdiag ps`, which also takes words to find processes by, as in `ps nginx`. A word is one that
+/// makes no sense as letters in the style of BSD. Returns the words beside what was parsed.
 ///
 /// # Errors
-/// As of [`parse`], where there are no such words.
+/// Those of [`parse`], if there are no such words.
 pub fn parse_with_words(typed: Vec<String>) -> Result<(Typed, Vec<String>), Exit> {
     let why = match parse(&typed) {
         Ok(t) => return Ok((t, Vec::new())),

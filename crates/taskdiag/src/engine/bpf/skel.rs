@@ -239,8 +239,7 @@ mod tests {
         };
         let config = Config::new_zeroed();
         let init = [MapInit { name: RODATA, max_entries: 0, value: config.as_bytes() }];
-        for (name, s) in [("lite", &LITE), ("more", &MORE), ("all", &SNAPSHOT), ("legacy", &LEGACY)]
-        {
+        for (name, s) in PROGRAMS_OF {
             let (mut ctx, mut data) = (s.context(&init), s.data.to_vec());
             let (bytes, values) = (ctx[0] as usize, [config.as_bytes()]);
             let ctx = &mut ctx.as_mut_bytes()[..bytes];
@@ -252,40 +251,24 @@ mod tests {
         }
     }
 
-    /// Collects which helpers and kernel functions the programs of a loader call.
-    #[derive(Default)]
-    struct Calls {
-        functions: Vec<String>,
-        called: std::collections::BTreeSet<String>,
-    }
-
-    impl Host for Calls {
-        fn bpf(&mut self, cmd: u32, memory: &mut LoaderMemory<'_>, attr: u64, _: u32) -> i64 {
-            if cmd as i32 == sys::PROG_LOAD {
-                let count = memory.number(attr + 4, 4).expect("a length") as usize;
-                let at = memory.number(attr + 8, 8).expect("an address");
-                for i in memory.get(at, count * 8).expect("instructions").chunks_exact(8) {
-                    let number = i32::from_ne_bytes([i[4], i[5], i[6], i[7]]);
-                    // A call: of a helper, of another function of the program, of the kernel's.
-                    match (i[0], i[1] >> 4) {
-                        (0x85, 0) => drop(self.called.insert(format!("helper {number}"))),
-                        (0x85, 1) => {}
-                        (0x85, 2) => {
-                            let name = usize::try_from(number - 1).map(|n| &self.functions[n]);
-                            self.called.insert(name.expect("a function").clone());
-                        }
-                        (0x85, other) => panic!("a call of kind {other}"),
-                        _ => {}
-                    }
+    /// The helpers and kernel functions that a program calls.
+    fn called(it: &Shipped) -> BTreeSet<String> {
+        let mut called = BTreeSet::new();
+        for i in it.insns.chunks_exact(8) {
+            let number = i32::from_ne_bytes([i[4], i[5], i[6], i[7]]);
+            // A call: of a helper, of another function of the program, of the kernel's.
+            match (i[0], i[1] >> 4) {
+                (0x85, 0) => drop(called.insert(format!("helper {number}"))),
+                (0x85, 1) => {}
+                (0x85, 2) => {
+                    let name = usize::try_from(number - 1).map(|n| &it.functions[n]);
+                    called.insert(name.expect("a function").clone());
                 }
+                (0x85, other) => panic!("a call of kind {other}"),
+                _ => {}
             }
-            100 + i64::from(cmd)
         }
-        fn find_type(&mut self, name: &[u8], _: u32) -> i64 {
-            self.functions.push(String::from_utf8_lossy(name).into_owned());
-            self.functions.len() as i64
-        }
-        fn close(&mut self, _: u32) {}
+        called
     }
 
     /// `docs/safety.md` says for each helper and kernel function that the shipped programs call who keeps alive the
@@ -293,7 +276,7 @@ mod tests {
     /// called.
     #[test]
     fn programs_call_only_what_docs_safety_lists() {
-        let listed: std::collections::BTreeSet<String> = taskdiag_bpf::SAFETY
+        let listed: BTreeSet<String> = taskdiag_bpf::SAFETY
             .lines()
             .filter_map(|l| l.strip_prefix("| `")?.split_once("` ("))
             .filter_map(|(name, rest)| match rest.split_once(')')?.0 {
@@ -302,25 +285,16 @@ mod tests {
             })
             .collect();
         assert!(listed.len() > 5, "the table is not understood: {listed:?}");
-        let config = Config::new_zeroed();
-        let init = [MapInit { name: RODATA, max_entries: 0, value: config.as_bytes() }];
-        let mut all = std::collections::BTreeSet::new();
-        for (name, s) in [("lite", &LITE), ("more", &MORE), ("all", &SNAPSHOT), ("legacy", &LEGACY)]
-        {
-            let (mut ctx, mut data) = (s.context(&init), s.data.to_vec());
-            let (bytes, values) = (ctx[0] as usize, [config.as_bytes()]);
-            let ctx = &mut ctx.as_mut_bytes()[..bytes];
-            let mut calls = Calls::default();
-            let r =
-                machine::run(s.insns, &mut LoaderMemory::new(&mut data, ctx, &values), &mut calls);
-            assert_eq!(r.expect("it is understood"), 0, "{name}");
-            assert!(calls.called.contains("helper 113"), "{name}: no program was seen");
-            let unlisted: Vec<_> = calls.called.difference(&listed).collect();
+        let mut all = BTreeSet::new();
+        for (name, s) in PROGRAMS_OF {
+            let called = called(&shipped(s));
+            assert!(called.contains("helper 113"), "{name}: no program was seen");
+            let unlisted: Vec<_> = called.difference(&listed).collect();
             assert!(
                 unlisted.is_empty(),
                 "{name} calls what docs/safety.md does not list: {unlisted:?}"
             );
-            all.extend(calls.called);
+            all.extend(called);
         }
         let gone: Vec<_> = listed.difference(&all).collect();
         assert!(gone.is_empty(), "docs/safety.md lists what no program calls: {gone:?}");
