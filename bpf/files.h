@@ -281,7 +281,7 @@ GROUP_FN put_one(void)
 		n = lowest(st.others);
 		if (load_file(n) && put_detail(st.fd_base + n)) {
 			st.detail_done++;
-		} else {
+		} else if (!st.path_late) {
 			st.others &= st.others - 1;
 			st.detail_node = st.detail_done = 0;
 		}

@@ -162,7 +162,8 @@ struct state {
 	__u32 work;		/* work since the clock was last read */
 	__u32 pid;		/* of the task that see_ids() saw last, in the initial namespace */
 	__u32 is_blocked;	/* a value of the current task could not be read without waiting */
-	/* A path was left to the next run, whose time was over. That one makes it to the end, whatever it takes (names.h). */
+	/* The time of this run was over, so a path is left to the next run, which makes it to the end, whatever it takes (names.h).
+	 * The first is also set if the marks of an inotify file are left to the next run. */
 	__u32 path_late, path_patient;
 	__u32 path_tries, path_steady;
 	/* the name that was written last, until it is known whether what has it is still there: its slot plus one, and where it
@@ -243,6 +244,7 @@ struct state {
 	/* open files: files.h */
 	__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node, detail_file;
 	__u32 detail_done, detail_fd;
+	__u32 skip_tries, skip_reserved;	/* how often the marks of an inotify file were skipped in vain */
 	__u32 fd_base, word_loaded, word_begun, fd;
 	/* what the users have had: see room.h */
 	struct room texts, lists;

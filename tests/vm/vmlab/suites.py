@@ -161,6 +161,7 @@ class Parity(Suite):
             "TASKDIAG_BIN": programs["taskdiag"],
             "TASKDIAG_LEGACY_BPF": 0,
             "TASKDIAG_THREADS": 500,
+            "TASKDIAG_EMULATED": 1,
             "NO_COLOR": 1,
         }
         lines = [BOUNDED, self.before, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
