@@ -157,6 +157,17 @@ fn facts(m: &Mktask, answer: &Answer, task: &Task) -> usize {
     n
 }
 
+/// Whether one engine says that there is no value, where another has that of a living thread.
+fn is_of_ended_thread(difference: &str) -> bool {
+    let Some((of, values)) = difference.split_once(": ") else { return false };
+    let is_of = |group: &str| {
+        of.split(' ').next_back().is_some_and(|key| key.split('.').next() == Some(group))
+    };
+    let is_none = values.starts_with("None, elsewhere Some(")
+        || values.starts_with("Some(<absent>), elsewhere None");
+    (is_of("ns") || is_of("paths")) && is_none
+}
+
 /// Checks that all engines give the same tasks and values on all requests about one state.
 fn against_each_other(test: &str, m: &Mktask, wide: bool) {
     let engines = engines();
@@ -170,6 +181,13 @@ fn against_each_other(test: &str, m: &Mktask, wide: bool) {
                 let b = ask(pair[0], strategy, pid);
                 let a2 = ask(pair[1], strategy, pid);
                 last = compare_tree(m, &a1, &b, &a2);
+                if pair[0].id() == EngineId::Kernel && m.state() == "leader-gone" {
+                    last.differences.retain(|d| !is_of_ended_thread(d));
+                    skip(
+                        "places and namespaces of a dead first thread on the kernel engine",
+                        "the series does not look at another thread for them",
+                    );
+                }
                 if last.differences.is_empty() {
                     break;
                 }
