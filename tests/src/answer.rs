@@ -339,11 +339,16 @@ pub fn engines() -> &'static [Source] {
     })
 }
 
-/// Is the older BPF program tested in addition? It is not if it is used here anyway, or if `TASKDIAG_LEGACY_BPF=0` is set.
-/// Slow virtual machines set this, because other ones with older kernels test the program.
+/// Is this way to use BPF tested in addition? `TASKDIAG_LEGACY_BPF=0` and `TASKDIAG_KEPT_BPF=0` leave the older program and
+/// kept programs out. Slow virtual machines set them, because other ones and the host test these. The older program is
+/// also left out where every request uses it.
 fn worth_it(source: &Source) -> bool {
-    let unwanted = std::env::var_os("TASKDIAG_LEGACY_BPF").is_some_and(|v| v == "0");
-    *source != Source::LegacyBpf || !(unwanted || Bpf::fell_back())
+    let wanted = |name| std::env::var_os(name).is_none_or(|v| v != "0");
+    match source {
+        Source::LegacyBpf => wanted("TASKDIAG_LEGACY_BPF") && !Bpf::fell_back(),
+        Source::KeptBpf => wanted("TASKDIAG_KEPT_BPF"),
+        Source::Engine(_) => true,
+    }
 }
 
 /// The groups of [`GROUPS`] that an engine answers here. The others are a loud skip.

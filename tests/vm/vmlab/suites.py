@@ -139,8 +139,8 @@ class Parity(Suite):
     name = "parity"
     timeout = 3000
 
-    def __init__(self, promised, only=None, filter="", before=":", arch=archs.AMD64):
-        self.promised, self.filter, self.before, self.arch = promised, filter, before, arch
+    def __init__(self, promised, only=None, filter="", before=":", arch=archs.AMD64, kept=True):
+        self.promised, self.filter, self.before, self.arch, self.kept = promised, filter, before, arch, kept
         every = {n.removeprefix("test ") for n in built(arch) if n.startswith("test ")}
         self.only = sorted(every - set(NOT_HERE)) if only is None else only
         if unknown := sorted(set(self.only) - every):
@@ -160,6 +160,7 @@ class Parity(Suite):
             "TASKDIAG_REQUIRE": ",".join(self.promised),
             "TASKDIAG_BIN": programs["taskdiag"],
             "TASKDIAG_LEGACY_BPF": 0,
+            "TASKDIAG_KEPT_BPF": int(self.kept),
             "TASKDIAG_THREADS": 500,
             "TASKDIAG_EMULATED": 1,
             "NO_COLOR": 1,
