@@ -1,11 +1,14 @@
 //! Tests the patches of the kernel series as text. The copy of the ABI header in them must be that of this repository, which BPF
 //! programs and the Rust crates use, or an older one that is still valid. Each series must be fit to be sent: it has a cover
 //! letter that names its patches, and each patch continues with the files as the one before it left them. The series for a newer
-//! kernel have the patches that differ there, and share all others with those for the older one.
+//! kernel are made from these and from the differences that are kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
 
 const HEADER: &str = "include/uapi/linux/task_diag.h";
 
@@ -159,12 +162,41 @@ fn blobs_of_a_series_chain() {
     }
 }
 
-/// The directory of the patches that differ on Linux 7.3, and the list of all patches for it.
-fn newer() -> (PathBuf, Vec<String>) {
-    let home = root().join("kernel");
-    let order = fs::read_to_string(home.join("series-7.3/series")).expect("the list of patches");
-    let names = order.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned);
-    (home, names.collect())
+/// Runs `kernel/newer` of a copy of `kernel/`, with the directory of the patches for Linux 7.3. Returns what it said if it failed.
+fn newer(kernel: &Path, verb: &str, dir: &Path) -> Result<(), String> {
+    let done = Command::new(kernel.join("newer")).arg(verb).arg(dir).output();
+    let done = done.expect("kernel/newer runs; it needs python3");
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&done.stderr).into_owned())
+}
+
+/// The patches for Linux 7.3 in their order, as (name, text), and the names of those that differ from the older ones.
+fn made() -> (Vec<(String, String)>, BTreeSet<String>) {
+    let (dir, kernel) = (tempfile::tempdir().expect("a directory"), root().join("kernel"));
+    newer(&kernel, "make", dir.path()).unwrap_or_else(|e| panic!("{e}"));
+    let order = fs::read_to_string(dir.path().join("series")).expect("the list of patches");
+    let names = order.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
+    let read =
+        |n: &str| fs::read_to_string(dir.path().join(n)).unwrap_or_else(|e| panic!("{n}: {e}"));
+    let patches = names.map(|n| (n.to_owned(), read(n))).collect();
+    let differences = fs::read_to_string(kernel.join("series-7.3.diff")).expect("the differences");
+    let own = differences.lines().filter_map(|l| l.strip_prefix("+++ series-7.3/"));
+    (patches, own.map(str::to_owned).collect())
+}
+
+/// A copy of `kernel/` with what `kernel/newer` reads.
+fn copied() -> TempDir {
+    let to = tempfile::tempdir().expect("a directory");
+    let copy = |n: &str| {
+        let target = to.path().join(n);
+        fs::create_dir_all(target.parent().expect("a parent")).expect("a directory");
+        fs::copy(root().join("kernel").join(n), target).unwrap_or_else(|e| panic!("{n}: {e}"));
+    };
+    ["newer", "series-7.3.diff", "series/series"].into_iter().for_each(copy);
+    series().values().flatten().for_each(|(name, _)| copy(&format!("series/{name}")));
+    to
 }
 
 /// What a patch does, without the places: the lines of its hunks.
@@ -177,45 +209,25 @@ fn changes(patch: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_list_for_the_newer_kernel_has_the_same_patches_and_no_other() {
-    let (home, names) = newer();
-    let short = |n: &String| n.split_once('/').expect("a directory").1.to_owned();
-    let order = fs::read_to_string(home.join("series/series")).expect("the list of patches");
-    let listed: Vec<_> = names.iter().map(short).collect();
-    let due = order.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
-    assert_eq!(listed, due.collect::<Vec<_>>(), "the order of the patches");
-    let mut there = BTreeSet::new();
-    for dir in fs::read_dir(home.join("series-7.3")).expect("the directory").flatten() {
-        for file in fs::read_dir(dir.path()).into_iter().flatten().flatten() {
-            let (dir, file) = (dir.file_name(), file.file_name());
-            there.insert(format!(
-                "series-7.3/{}/{}",
-                dir.to_string_lossy(),
-                file.to_string_lossy()
-            ));
-        }
-    }
-    let own = names.iter().filter(|n| n.starts_with("series-7.3/")).cloned();
-    assert_eq!(own.collect::<BTreeSet<_>>(), there);
+fn the_newer_kernel_has_the_same_patches_in_the_same_order() {
+    let (patches, own) = made();
+    let order = fs::read_to_string(root().join("kernel/series/series")).expect("the list");
+    let due: Vec<_> = order.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).collect();
+    assert_eq!(patches.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>(), due);
+    assert!(own.len() > 20 && own.iter().all(|n| due.contains(&n.as_str())), "{own:?}");
 }
 
 /// A patch for the newer kernel has the number, title, author and date of the one that it is in the place of, and differs from it
-/// in what it does; or the list would name that one.
+/// in what it does; or it would need no difference.
 #[test]
 fn patches_for_the_newer_kernel_stand_for_older_ones() {
-    let (home, names) = newer();
-    for name in names.iter().filter(|n| n.starts_with("series-7.3/")) {
-        let read =
-            |n: &str| fs::read_to_string(home.join(n)).unwrap_or_else(|e| panic!("{n}: {e}"));
-        let (new, old) = (read(name), read(&name.replacen("-7.3", "", 1)));
+    let (patches, own) = made();
+    for (name, new) in patches.iter().filter(|(n, _)| own.contains(n)) {
+        let old = fs::read_to_string(root().join("kernel/series").join(name)).expect("a patch");
         let head = |t: &str| t.split("\n\n").next().expect("a head").to_owned();
-        assert_eq!(head(&new), head(&old), "{name}");
+        assert_eq!(head(new), head(&old), "{name}");
         assert!(!new.contains("Signed-off-by:"), "{name}");
-        assert_ne!(
-            changes(&new),
-            changes(&old),
-            "{name} is no other than the one of kernel/series"
-        );
+        assert_ne!(changes(new), changes(&old), "{name} is no other than the one of kernel/series");
     }
 }
 
@@ -223,12 +235,11 @@ fn patches_for_the_newer_kernel_stand_for_older_ones() {
 /// between them: its blobs are those of the older kernel.
 #[test]
 fn blobs_of_the_newer_series_chain() {
-    let (home, names) = newer();
+    let (patches, own) = made();
     let mut now: HashMap<(String, String), String> = HashMap::new();
     let mut compared = 0;
-    for name in &names {
-        let text = fs::read_to_string(home.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let dir = name.split('/').nth(1).expect("the directory of a series");
+    for (name, text) in &patches {
+        let dir = name.split('/').next().expect("the directory of a series");
         let mut file = "";
         for l in text.lines() {
             if let Some(names) = l.strip_prefix("diff --git a/") {
@@ -237,7 +248,7 @@ fn blobs_of_the_newer_series_chain() {
             let Some(ids) = l.strip_prefix("index ") else { continue };
             let (from, to) = ids.split(' ').next().and_then(|i| i.split_once("..")).expect("blobs");
             let key = (dir.to_owned(), file.to_owned());
-            if !name.starts_with("series-7.3/") {
+            if !own.contains(name) {
                 now.remove(&key);
             } else if let Some(had) = now.insert(key, to.to_owned()) {
                 assert_eq!(had, from, "{name}: {file} is not as the patches before leave it");
@@ -246,4 +257,44 @@ fn blobs_of_the_newer_series_chain() {
         }
     }
     assert!(compared > 0, "no file is touched twice");
+}
+
+#[test]
+fn keeping_made_patches_writes_the_same_differences() {
+    let (kernel, dir) = (copied(), tempfile::tempdir().expect("a directory"));
+    let differences = kernel.path().join("series-7.3.diff");
+    let before = fs::read_to_string(&differences).expect("the differences");
+    newer(kernel.path(), "make", dir.path()).unwrap_or_else(|e| panic!("{e}"));
+    newer(kernel.path(), "keep", dir.path()).unwrap_or_else(|e| panic!("{e}"));
+    assert!(
+        fs::read_to_string(&differences).expect("the differences") == before,
+        "run kernel/newer"
+    );
+}
+
+/// A line of the message holds for both kernels, and the blob of a file is another one on Linux 7.3.
+#[test]
+fn a_change_of_an_older_patch_reaches_the_newer_one_or_is_a_conflict() {
+    let name = "readdir/0004-pid-mark-the-pids-of-thread-group-leaders.patch";
+    let (_, own) = made();
+    assert!(own.contains(name), "{name} does not differ: take another patch here");
+    let (kernel, dir) = (copied(), tempfile::tempdir().expect("a directory"));
+    let (carried, conflict) = (dir.path().join("carried"), dir.path().join("conflict"));
+    let path = kernel.path().join("series").join(name);
+    let text = fs::read_to_string(&path).expect("the patch");
+
+    let reworded = text.replacen("\n\n", "\n\nThis line is new.\n", 1);
+    fs::write(&path, &reworded).expect("written");
+    newer(kernel.path(), "make", &carried).unwrap_or_else(|e| panic!("{e}"));
+    let new = fs::read_to_string(carried.join(name)).expect("the newer patch");
+    assert!(new.contains("\nThis line is new.\n"), "{new}");
+    assert_ne!(new, reworded, "it is still the patch for the newer kernel");
+
+    let index = text.lines().find(|l| l.starts_with("index ")).expect("a blob");
+    fs::write(&path, text.replacen(index, "index 1..2 100644", 1)).expect("written");
+    let said =
+        newer(kernel.path(), "make", &conflict).expect_err("a line that differs has changed");
+    assert!(said.contains(name) && said.contains("kernel/newer keep"), "{said}");
+    let said = newer(kernel.path(), "keep", &conflict).expect_err("it is not mended");
+    assert!(said.contains("conflict markers"), "{said}");
 }

@@ -10,6 +10,7 @@ unpacked once and never written to. The build trees are hard links to it.
 """
 
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -23,19 +24,16 @@ class Base:
     """A source of Debian that the series are for."""
 
     package: str
-    order: pathlib.Path
-    """The list of the patches, in the order in which they go on top of each other."""
-    home: pathlib.Path
-    """The directory that the names in `order` begin at."""
+    newer: bool = False
+    """The patches are made from those of kernel/series by `kernel/newer`."""
     suites: tuple = ()
     """Where the package is, if apt of this machine does not have it."""
 
 
 KERNEL = common.ROOT / "kernel"
-V6_12 = Base("linux-source-6.12", common.SERIES / "series", common.SERIES)
-# The list names the patches of kernel/series that apply there as they are, and those of kernel/series-7.3 in place of the others.
+V6_12 = Base("linux-source-6.12")
 # Backports come first in time: sid has had an older version than they have. Experimental has the release candidates of the next one.
-V7_3 = Base("linux-source-7.3", KERNEL / "series-7.3" / "series", KERNEL, ("trixie-backports", "sid", "experimental"))
+V7_3 = Base("linux-source-7.3", True, ("trixie-backports", "sid", "experimental"))
 # The series in the order in which they go on top of each other. Each of them also applies alone.
 SERIES = ("readdir", "wait", "procdirs", "smaps", "task_diag")
 # The first patches of a series that can be sent without the rest, as kernel/README.md says: name → (series, how many).
@@ -88,8 +86,23 @@ def series(which=ALL, base=V6_12):
     alternative = ALTERNATIVES / str(which) / "series"
     if alternative.exists():
         return [KERNEL / n for n in listed(alternative)]
-    home, count = PARTS.get(which, (which, None))
-    return [base.home / n for n in listed(base.order) if home in (ALL, n.split("/")[-2])][:count]
+    one, count = PARTS.get(which, (which, None))
+    home = newer_series() if base.newer else common.SERIES
+    return [home / n for n in listed(home / "series") if one in (ALL, n.split("/")[-2])][:count]
+
+
+@functools.cache
+def newer_series():
+    """The directory of the patches for Linux 7.3. Each state of kernel/series and of the differences has its own, which stays as it is."""
+    sources = [KERNEL / "newer", KERNEL / "series-7.3.diff", *(common.SERIES / n for n in ("series", *listed(common.SERIES / "series")))]
+    home = common.cache("series-7.3", common.digest(*sources))
+    with common.locked("series-7.3"):
+        if not home.exists():
+            part = home.with_name(f"{home.name}.part")
+            shutil.rmtree(part, ignore_errors=True)
+            common.run(KERNEL / "newer", "make", part)
+            part.rename(home)
+    return home
 
 
 def patches_of(flavour):
