@@ -127,13 +127,12 @@ def bench(names, rounds, keep, pair, counting=False, arguments=None, memory=0):
             run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory, counting=counting, cpus=suite.cpus)
             bad += runs.report(k, run, results)
             rows += [(name, n, *row) for row in getattr(suite, "rows", [])]
-    summary = table(rows, pair)
-    print(summary)
+    print(table(rows, pair))
     to = common.LOGS / "bench"
     if keep:
         to = common.ROOT / "bench" / "runs" / f"{datetime.date.today()}-{keep}"
     to.mkdir(parents=True, exist_ok=True)
-    write(to, rows, summary, versions, guest(counting, suite.cpus), arguments)
+    write(to, rows, versions, guest(counting, suite.cpus), arguments)
     common.say(f"raw rows in {to}")
     return bool(bad)
 
@@ -166,12 +165,11 @@ def guest(counting, cpus=2):
     return f"{cpus} CPUs, software emulation on {os.cpu_count()}"
 
 
-def write(to, rows, summary, versions, machine, arguments):
+def write(to, rows, versions, machine, arguments):
     """Writes the raw rows, the table, and a description of the machine."""
     lines = ["kernel\tround\tprogram\tcase\tn\tvalues\n"]
     lines += [f"{k}\t{r}\t{p}\t{c}\t{n}\t" + "\t".join(map(str, v)) + "\n" for k, r, p, c, n, v in rows]
     (to / "rows.tsv").write_text("".join(lines))
-    (to / "summary.txt").write_text(summary)
     cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
     about = {
         "kernels": versions,

@@ -12,10 +12,13 @@ real-time task. With `--stacks`, `bench/lateness.c` also tells what ran during t
 """
 
 import datetime
-import json
 import re
+import sys
 
 from . import bench, common, suites
+
+sys.path.append(str(common.ROOT / "bench"))
+from short_json import short_json  # noqa: E402
 
 MODELS = ("none", "voluntary", "full", "lazy")
 PROCESSES = 2000
@@ -116,5 +119,5 @@ def keep(name, kernel, version, suites_run):
     rows = {s.model or model: s.rows for model, s in suites_run.items()}
     one = next(iter(suites_run.values()))
     sizes = {"processes": one.processes, "seconds": one.seconds, "guest": bench.guest(one.counting)}
-    path.write_text(json.dumps({"kernel": kernel.name, "version": version, **sizes, "models": rows}, indent=1) + "\n")
+    path.write_text(short_json({"kernel": kernel.name, "version": version, **sizes, "models": rows}) + "\n")
     return path
