@@ -79,7 +79,7 @@ check: ## format, lints, documentation, licences, the dependency rules, one form
 	$(RUST) tools/check-deps
 	tools/check-rooms
 	tools/check-licences
-	bench/page --check README.md docs/*.md contrib/perf/README.md
+	bench/page --check README.md bench/RESULTS.md docs/*.md contrib/perf/README.md
 	packaging/check
 
 packages: ## would each crate build and be documented from its published package? (uploads nothing)

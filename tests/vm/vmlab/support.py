@@ -21,8 +21,14 @@ strategy, each engine against the others, `ps`, and the `procfs` crate. Without 
 
 """
 MARKS = """\
-`yes` means that the engine has the group, and `-` that it does not have it. `partly` means that it lacks something, which `taskdiag
-engines` names. An engine that is not in a table does not work on that kernel, and the reason stands below the table.
+A test is skipped where a machine cannot make what it needs; `tests/vm/lab support --skipped` prints which, and why.
+
+## What each engine has
+
+An engine has all groups but those of the third column. Of those of the last column it lacks something, which `taskdiag engines` names.
+
+| kernel | engine | does not have | has in part |
+|---|---|---|---|
 """
 
 
@@ -61,8 +67,8 @@ def write():
         raise common.Unavailable("no kernel was run yet: tests/vm/lab parity")
     text = [HEAD, "| kernel | version | promised | works | parity suite | run |\n|---|---|---|---|---|---|\n"]
     text += [row(k, f) for k, f in found.items()]
-    text += ["\n", MARKS]
-    text += [details(k, f) for k, f in found.items() if f]
+    ran = {k.name: f for k, f in found.items() if f}
+    text += ["\n", MARKS, *(line for name, f in ran.items() for line in engines_of(name, f)), "\n", *reasons(ran)]
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text("".join(text))
     common.say(f"wrote {PAGE}")
@@ -73,25 +79,35 @@ def row(kernel, facts):
     if facts is None:
         return f"| {kernel.name} | no current run | {promised} | | | |\n"
     works = ", ".join(e["engine"] for e in facts["engines"] if "error" not in e)
-    suite = f"{facts['passed']} passed" + (f", **{len(facts['failed'])} failed**" if facts["failed"] else "")
+    suite = f"{facts['passed']} passed, {len(facts['skipped'])} skipped" + (f", **{len(facts['failed'])} failed**" if facts["failed"] else "")
     return f"| {kernel.name} | {facts['version']} | {promised} | {works} | {suite} | {facts['date']}, {facts['commit']} |\n"
 
 
-def details(kernel, facts):
-    """The table of engines and groups for a kernel, and what does not work there."""
+def engines_of(name, facts):
+    """The rows of a kernel in the table of engines and groups."""
     engines = [e for e in facts["engines"] if "error" not in e]
     groups = [g for g in all_groups(facts) if any(g in e["groups"] for e in engines)]
-    text = f"\n## {kernel.name}\n\n| engine | {' | '.join(groups)} |\n|---{'|---' * len(groups)}|\n"
     for e in engines:
-        partly = {n["group"] for n in e.get("notes", [])}
-        marks = ["-" if g not in e["groups"] else "partly" if g in partly else "yes" for g in groups]
-        text += f"| {e['engine']} | " + " | ".join(marks) + " |\n"
-    lines = [e["error"] for e in facts["engines"] if "error" in e]
-    lines += [f"failed: {f}" for f in facts["failed"]]
-    lines += [f"skipped: {s}" for s in facts["skipped"]]
-    if lines:
-        text += "\n" + "".join(f"- {line}\n" for line in lines)
-    return text
+        noted = {n["group"] for n in e.get("notes", [])}
+        lacking = ", ".join(g for g in groups if g not in e["groups"])
+        partly = ", ".join(g for g in groups if g in noted and g in e["groups"])
+        yield f"| {name} | {e['engine']} | {lacking} | {partly} |\n"
+
+
+def reasons(found):
+    """Why an engine does not work, and what has failed, with the kernels of which it is true."""
+    kernels_of = {}
+    for name, facts in found.items():
+        for line in [e["error"] for e in facts["engines"] if "error" in e] + [f"failed: {f}" for f in facts["failed"]]:
+            kernels_of.setdefault(line, []).append(name)
+    return [f"- {line} ({', '.join(names) if len(names) < len(found) else 'all kernels'})\n" for line, names in kernels_of.items()]
+
+
+def skipped():
+    """Prints the tests that were skipped in the newest run of each kernel."""
+    for k in kernels.listed():
+        facts = json.loads(facts_of(k).read_text()) if facts_of(k).exists() else {"skipped": []}
+        print("\n".join(f"{k.name}: {line}" for line in facts["skipped"]))
 
 
 def all_groups(facts):
