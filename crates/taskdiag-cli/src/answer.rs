@@ -10,7 +10,7 @@ use taskdiag::wire::TaskView;
 use taskdiag::{Choice, Group, Groups, Reason, Snapshot};
 
 use crate::columns::Column;
-use crate::exit::{Exit, say};
+use crate::exit::{Asked, Exit, Lack, Partial, say};
 use crate::interrupt;
 use crate::limits::PageLimits;
 use crate::output::{Tally, tally};
@@ -30,13 +30,42 @@ pub struct Source {
     pub limits: PageLimits,
     /// Nothing is said of processes that were asked for and do not exist, as lsof does it.
     pub quiet: bool,
+    /// Whether anything that is lacking is a failure.
+    pub strict: bool,
 }
 
 /// Groups that may take long: lists, and walks over pages.
 const SLOW: Groups =
     Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP).union(Groups::FD);
 
+/// How exactly this selection says what the answer is to be about.
+fn asked(select: &Selection) -> Asked {
+    let lists = [
+        &select.ppids,
+        &select.euids,
+        &select.ruids,
+        &select.rgids,
+        &select.sids,
+        &select.ttys,
+        &select.pgids,
+        &select.egids,
+    ];
+    if select.all || select.deselect {
+        Asked::All
+    } else if !select.pids.is_empty() {
+        Asked::Pids
+    } else if !select.commands.is_empty() || lists.iter().any(|list| !list.is_empty()) {
+        Asked::Named
+    } else {
+        Asked::All
+    }
+}
+
 impl Source {
+    /// How exactly the caller says what the answer is to be about, by this selection and `--strict`.
+    pub fn asked(&self, select: &Selection) -> Asked {
+        if self.strict { Asked::Strict } else { asked(select) }
+    }
     /// The saved answer, or an answer of this machine to this query.
     pub fn get(&self, query: impl FnOnce() -> Query) -> Result<Snapshot, Exit> {
         match &self.from {
@@ -140,20 +169,29 @@ pub fn verdict(
     left: &[Left],
     tally: &Tally,
     columns: &[Column],
+    asked: Asked,
 ) -> Result<(), Exit> {
-    let mut lines = tally::left_out(left, snapshot);
-    lines.extend(tally.lines(columns, snapshot));
-    verdict_of(snapshot, empty, lines)
+    let mut lacks = tally::left_out(left, snapshot);
+    lacks.extend(tally.lines(columns, snapshot));
+    verdict_of(snapshot, empty, lacks, asked)
 }
 
 /// [`verdict`] with lines that say what is missing.
-pub fn verdict_of(snapshot: &Snapshot, empty: bool, mut lines: Vec<String>) -> Result<(), Exit> {
-    lines.extend(snapshot.caveats().iter().filter(|c| c.is_lack()).map(ToString::to_string));
+pub fn verdict_of(
+    snapshot: &Snapshot,
+    empty: bool,
+    mut lacks: Vec<Lack>,
+    asked: Asked,
+) -> Result<(), Exit> {
+    let caveats = snapshot.caveats();
+    let hidden = caveats.iter().filter(|c| c.is_lack());
+    lacks.extend(hidden.map(|c| Lack { line: c.to_string(), from: Asked::Pids }));
     let left_out = snapshot.stream().cuts().iter().map(|c| c.tasks).fold(0, u64::saturating_add);
     if left_out > 0 {
-        lines.push(format!(
+        let line = format!(
             "{left_out} tasks are not in this recorded answer, because their users took too much of its room"
-        ));
+        );
+        lacks.push(Lack { line, from: Asked::Named });
     }
     if taskdiag::field::name_service_is_slow() {
         say(format_args!(
@@ -163,17 +201,19 @@ pub fn verdict_of(snapshot: &Snapshot, empty: bool, mut lines: Vec<String>) -> R
     let error = snapshot.stream().done().error;
     if error == -Errno::INTR.raw_os_error() && interrupt::was_stopped() {
         let there = snapshot.tasks().len();
-        lines.insert(
-            0,
-            format!("stopped by Ctrl-C: only what was read until then is shown, {there} processes"),
-        );
-        return Err(Exit::Stopped(lines));
+        let line =
+            format!("stopped by Ctrl-C: only what was read until then is shown, {there} processes");
+        lacks.insert(0, Lack::always(line));
+        return Err(Exit::Stopped(lacks));
     }
     if error != 0 {
-        lines.push(format!("the list ended early, so tasks are missing: {}", why_ended(error)));
+        lacks.push(Lack::always(format!(
+            "the list ended early, so tasks are missing: {}",
+            why_ended(error)
+        )));
     }
-    match (lines.is_empty(), empty) {
-        (false, _) => Err(Exit::Partial(lines)),
+    match (lacks.is_empty(), empty) {
+        (false, is_empty) => Err(Exit::Partial(Partial::new(lacks, asked, is_empty))),
         (true, true) => Err(Exit::NoMatch),
         (true, false) => Ok(()),
     }

@@ -27,12 +27,86 @@ pub enum Exit {
     Output(std::io::Error),
     /// The reader of the output went away; it has seen what it wanted.
     ClosedPipe,
-    /// The answer lacks something; each line says what and how to get it.
-    Partial(Vec<String>),
+    /// The answer lacks something. Whether that is a failure, [`Partial::code`] decides.
+    Partial(Partial),
     /// Ctrl-C ended it; each line says what is lacking.
-    Stopped(Vec<String>),
+    Stopped(Vec<Lack>),
     /// There is no answer.
     Failed(String),
+}
+
+/// How exactly the caller said what the answer is to be about. An answer that lacks something is a failure only for a caller
+/// who asked at least as exactly as the lack demands.
+///
+/// Without this rule any user could make the scripts of others fail, by a process that nobody may read or that takes all the
+/// room, and a script of an ordinary user would fail wherever there are processes of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asked {
+    /// About what there is.
+    #[default]
+    All,
+    /// About what has a name that others can choose, too: users, commands, files.
+    Named,
+    /// About these very processes.
+    Pids,
+    /// Everything, with `--strict`.
+    Strict,
+}
+
+/// A sentence about what an answer lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// What is lacking, and how to get it.
+    pub line: String,
+    /// For whom it is a failure.
+    pub from: Asked,
+}
+
+impl Lack {
+    /// A failure for everybody.
+    pub fn always(line: String) -> Lack {
+        Lack { line, from: Asked::All }
+    }
+    /// A failure for callers who named what they wanted.
+    pub fn if_named(self) -> Lack {
+        Lack { from: self.from.max(Asked::Named), ..self }
+    }
+}
+
+/// What an answer lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partial {
+    /// The sentences.
+    pub lacks: Vec<Lack>,
+    /// How exactly was said what it is to be about.
+    pub asked: Asked,
+    /// Is nothing shown?
+    pub is_empty: bool,
+    /// Those that standard error has already.
+    pub said: Vec<Lack>,
+}
+
+impl Partial {
+    /// An answer that lacks this.
+    pub fn new(lacks: Vec<Lack>, asked: Asked, is_empty: bool) -> Partial {
+        Partial { lacks, asked, is_empty, said: Vec::new() }
+    }
+    /// Lacks that are a failure for everybody.
+    pub fn always(lines: impl IntoIterator<Item = String>) -> Partial {
+        Partial::new(lines.into_iter().map(Lack::always).collect(), Asked::All, false)
+    }
+    /// Print the sentences.
+    pub fn say(&self) {
+        let new = self.lacks.iter().filter(|lack| !self.said.contains(lack));
+        say_all(new.map(|lack| &lack.line));
+    }
+    /// The exit code. This is the only place that decides whether an answer that lacks something is a failure.
+    fn code(&self) -> u8 {
+        match self.lacks.iter().any(|lack| lack.from <= self.asked) {
+            true => 3,
+            false => u8::from(self.is_empty),
+        }
+    }
 }
 
 impl Exit {
@@ -48,7 +122,11 @@ impl Exit {
 
 /// Exit codes, for `--help` and the man page.
 pub const CODES: &[(u8, &str)] = &[
-    (0, "the answer is complete (also when a pipe reader such as head stops early)"),
+    (
+        0,
+        "the answer has what the caller may see; if there is more, standard error says what, and how to get it (also when a pipe \
+         reader such as head stops early)",
+    ),
     (
         1,
         "nothing matches the selection, the output could not be written, or dropin status finds that the drop-in is not \
@@ -57,8 +135,8 @@ pub const CODES: &[(u8, &str)] = &[
     (2, "the arguments are wrong, or TASKDIAG_ENGINE is"),
     (
         3,
-        "the answer is partial: something asked for was denied, blocked, cut or unsupported; \
-         standard error says what, and how to get it; or the time of wait was over",
+        "something that was named, such as a process, a user or a file, could not be shown or not all of it; the saved answer does \
+         not hold what was asked for; with --strict, anything could not be shown; or the time of wait was over",
     ),
     (
         4,
@@ -187,7 +265,7 @@ pub fn shown(path: &std::path::Path) -> String {
 }
 
 /// Lines about what is lacking, on standard error.
-pub fn say_all(lines: &[String]) {
+pub fn say_all<'l>(lines: impl IntoIterator<Item = &'l String>) {
     for line in lines {
         say(format_args!("taskdiag: {line}"));
     }
@@ -226,12 +304,12 @@ pub fn report(result: Result<(), Exit>) -> u8 {
             1
         }
         Exit::ClosedPipe => 0,
-        Exit::Partial(lines) => {
-            say_all(&lines);
-            3
+        Exit::Partial(partial) => {
+            partial.say();
+            partial.code()
         }
-        Exit::Stopped(lines) => {
-            say_all(&lines);
+        Exit::Stopped(lacks) => {
+            say_all(lacks.iter().map(|lack| &lack.line));
             interrupt::CODE
         }
         Exit::Failed(text) => {

@@ -78,7 +78,14 @@ pub fn run(args: &MapsArgs) -> Result<(), Exit> {
     if count == 0 && tally.is_empty() {
         answer::say_no_memory(&snapshot, &table.select, table.source.from.is_some());
     }
-    answer::verdict(&snapshot, count == 0, &view.left(), &tally, &columns)
+    answer::verdict(
+        &snapshot,
+        count == 0,
+        &view.left(),
+        &tally,
+        &columns,
+        table.source.asked(&table.select),
+    )
 }
 
 /// Writes the default view directly from the records. Only unusual rows go through values and cells.

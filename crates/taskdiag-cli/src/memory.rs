@@ -72,7 +72,14 @@ pub fn run(args: &MemoryArgs) -> Result<(), Exit> {
         answer::say_no_memory(&snapshot, &table.select, table.source.from.is_some());
     }
     let columns = barred.as_ref().map_or(&columns[..], |b| &b.columns);
-    answer::verdict(&snapshot, count == 0, &view.left(), &tally, columns)
+    answer::verdict(
+        &snapshot,
+        count == 0,
+        &view.left(),
+        &tally,
+        columns,
+        table.source.asked(&table.select),
+    )
 }
 
 fn columns(args: &MemoryArgs) -> Result<Vec<Column>, Exit> {

@@ -102,12 +102,13 @@ pub fn run(args: &PsArgs) -> Result<(), Exit> {
     if args.stats {
         crate::stats::print(&snapshot, rows.len(), begin, asked);
     }
-    let end = answer::verdict(&snapshot, rows.is_empty(), &view.left(), &tally, &columns);
+    let asked = args.source.asked(&args.select);
+    let end = answer::verdict(&snapshot, rows.is_empty(), &view.left(), &tally, &columns, asked);
     match end {
         // procps has no exit code for that, but the reasons are still printed.
-        Err(Exit::Partial(lines)) if args.strict && !rows.is_empty() => {
-            exit::report(Err(Exit::Partial(lines)));
-            Ok(())
+        Err(Exit::Partial(partial)) if args.strict => {
+            partial.say();
+            if partial.is_empty { Err(Exit::NoMatch) } else { Ok(()) }
         }
         end => end,
     }

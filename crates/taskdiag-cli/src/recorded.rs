@@ -7,7 +7,7 @@ use taskdiag::recording::{Frame, FrameInfo, Recording};
 use taskdiag::wire::{CUT_OTHERS, Cut};
 use taskdiag::{Error, Snapshot};
 
-use crate::exit::{Exit, say, say_all, shown};
+use crate::exit::{Exit, Lack, say, say_all, shown};
 use crate::interrupt;
 use crate::moment::{self, At};
 use crate::saved;
@@ -49,7 +49,7 @@ pub fn open(path: &Path) -> Result<Recording, Exit> {
             shown(path)
         )));
     }
-    say_all(&damage(&recording));
+    say_all(damage(&recording).iter().map(|lack| &lack.line));
     if recording.is_empty() {
         return Err(Exit::Failed(format!(
             "{} has no answer yet: 'taskdiag record' writes the first one when it starts",
@@ -60,14 +60,14 @@ pub fn open(path: &Path) -> Result<Recording, Exit> {
 }
 
 /// Lines about the parts of a recording that are damaged, of which a few are named.
-pub fn damage(recording: &Recording) -> Vec<String> {
+pub fn damage(recording: &Recording) -> Vec<Lack> {
     let damage = recording.damage();
     let mut lines: Vec<String> = damage.iter().take(NAMED).map(ToString::to_string).collect();
     if damage.len() > NAMED {
         let more = damage.len() - NAMED;
         lines.push(format!("{more} more places of the recording are damaged"));
     }
-    lines
+    lines.into_iter().map(Lack::always).collect()
 }
 
 /// What a recorder took out of an answer, so that others' answers have room.

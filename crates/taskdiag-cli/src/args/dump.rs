@@ -4,7 +4,7 @@ use clap::{Arg, ArgMatches, Command};
 use taskdiag::{Choice, Group, Groups, Request, Strategy};
 
 use super::engine;
-use crate::exit::{self, Exit};
+use crate::exit::{self, Asked, Exit};
 use crate::limits::PageLimits;
 use crate::nearest;
 use crate::saved::{COMMANDS, default_groups};
@@ -22,6 +22,8 @@ pub struct DumpArgs {
     pub engine: Choice,
     /// How much of the machine's time the answer may take.
     pub limits: PageLimits,
+    /// Whether anything that is lacking is a failure.
+    pub strict: bool,
 }
 
 /// What an answer holds and costs.
@@ -69,6 +71,7 @@ pub fn command() -> Command {
         .arg(engine())
         .args(PageLimits::options())
         .arg(PageLimits::args_option())
+        .arg(super::table::strict())
         .after_help(exit::examples(&[
             ("taskdiag dump > now.tdg", "save an answer"),
             ("taskdiag ps --from now.tdg aux", "show it later, elsewhere"),
@@ -130,7 +133,16 @@ impl DumpArgs {
             groups: groups(m.get_one::<String>("groups").map_or("default", String::as_str))?,
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
             limits: PageLimits::from_matches(m),
+            strict: m.get_flag("strict"),
         })
+    }
+    /// How exactly the caller says what the answer is to be about.
+    pub fn asked(&self) -> Asked {
+        match (self.strict, self.strategy.takes_pid()) {
+            (true, _) => Asked::Strict,
+            (false, true) => Asked::Pids,
+            (false, false) => Asked::All,
+        }
     }
     /// The request.
     pub fn request(&self) -> Request {

@@ -13,7 +13,7 @@ use taskdiag::view::Pattern;
 use super::table::{self, flag, list};
 use super::{lists, lsof};
 use crate::aside;
-use crate::exit::{self, Exit};
+use crate::exit::{self, Asked, Exit, Lack};
 use crate::files::inet::{Inet, States};
 use crate::files::letters::Fields;
 use crate::files::lsof::Layout;
@@ -46,7 +46,7 @@ pub struct FilesArgs {
     /// Places that are not there; only their names can be looked for.
     pub nowhere: Vec<PathBuf>,
     /// Lines about places that could not be looked at, or not all of them, since they do not answer.
-    pub unseen: Vec<String>,
+    pub unseen: Vec<Lack>,
 }
 
 /// `-r`: a list after the other.
@@ -310,6 +310,22 @@ fn fields(text: &str) -> Result<Fields, Exit> {
 }
 
 impl FilesArgs {
+    /// How exactly the caller says what the answer is to be about. Somebody who names a file and sees users of it has an answer;
+    /// somebody who sees none cannot know whether there are any.
+    pub fn asked(&self, is_empty: bool) -> Asked {
+        let select = &self.select;
+        let named = !select.uids.only.is_empty()
+            || !select.pgids.only.is_empty()
+            || !select.commands.only.is_empty()
+            || !self.unseen.is_empty()
+            || is_empty && !select.places.is_empty();
+        match (self.table.source.strict, !select.pids.only.is_empty(), named) {
+            (true, ..) => Asked::Strict,
+            (false, true, _) => Asked::Pids,
+            (false, false, true) => Asked::Named,
+            (false, false, false) => Asked::All,
+        }
+    }
     /// From the arguments of lsof.
     pub fn strict(args: &[OsString]) -> Result<FilesArgs, Exit> {
         let read = || {
@@ -350,10 +366,13 @@ impl FilesArgs {
             for path in paths(id) {
                 let place = make(path, look);
                 match place.is_silent() {
-                    Some(why) => unseen.push(format!(
-                        "{}: {why}: what is open there is found by its path only",
-                        exit::shown(path)
-                    )),
+                    Some(why) => {
+                        let line = format!(
+                            "{}: {why}: what is open there is found by its path only",
+                            exit::shown(path)
+                        );
+                        unseen.push(Lack { line, from: Asked::Named });
+                    }
                     None if look && !place.is_there() => nowhere.push(path.clone()),
                     None => {}
                 }

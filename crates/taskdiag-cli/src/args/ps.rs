@@ -168,6 +168,7 @@ pub fn command() -> Command {
         .arg(engine())
         .args(PageLimits::options())
         .arg(PageLimits::args_option())
+        .arg(table::strict())
         .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
         .arg(short_flag("show-version", 'V', "Print the version"))
         .after_help(format!("{HABITS}\n\n{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
@@ -194,7 +195,7 @@ fn screen_lines() -> usize {
 #[cfg(test)]
 const OWN: &[&str] = &[
     "running", "where", "threads", "tree", "json", "jsonl", "csv", "arrow", "parquet", "human",
-    "color", "from", "at", "engine", "budget", "max-rss", "args", "stats",
+    "color", "from", "at", "engine", "budget", "max-rss", "args", "stats", "strict",
 ];
 
 /// Own long names for letters of procps.

@@ -76,6 +76,7 @@ pub fn command() -> Command {
         .args(span())
         .arg(engine())
         .args(PageLimits::options())
+        .arg(table::strict())
         .after_help(exit::examples(&[
             ("taskdiag report -o now.html", "show this machine as it is now"),
             ("sudo taskdiag report --pss -o now.html", "share out shared memory"),

@@ -176,6 +176,11 @@ pub fn moment(needs: &'static str) -> Arg {
         .value_parser(|text: &str| text.parse::<crate::moment::At>())
 }
 
+/// `--strict`.
+pub fn strict() -> Arg {
+    flag("strict", "End with 3 if anything could not be shown, not only if it was named")
+}
+
 /// Where the answer comes from.
 pub fn source(m: &ArgMatches, limits: PageLimits) -> Source {
     Source {
@@ -185,6 +190,8 @@ pub fn source(m: &ArgMatches, limits: PageLimits) -> Source {
         engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
         limits,
         quiet: false,
+        // A command need not have it.
+        strict: m.try_get_one::<bool>("strict").ok().flatten().is_some_and(|is| *is),
     }
 }
 
@@ -251,6 +258,7 @@ pub fn output(command: Command) -> Command {
         .args(at())
         .arg(engine())
         .args(PageLimits::options())
+        .arg(strict())
         .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
 }
 

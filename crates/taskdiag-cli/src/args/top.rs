@@ -9,7 +9,7 @@ use taskdiag::view::Filter;
 
 use super::{engine, lists, table};
 use crate::columns::{self, Column};
-use crate::exit::{self, Exit};
+use crate::exit::{self, Asked, Exit};
 use crate::limits;
 use crate::order::{self, Key};
 use crate::output::Form;
@@ -38,6 +38,8 @@ pub struct TopArgs {
     pub tree: bool,
     /// Print once instead of using the screen?
     pub once: bool,
+    /// Whether anything that is lacking is a failure, with `once`.
+    pub strict: bool,
     /// Text or JSON, with `once`.
     pub form: Form,
     /// The largest number of rows, with `once`.
@@ -138,6 +140,7 @@ pub fn command() -> Command {
                 .requires("once")
                 .help("Print one JSON document"),
         )
+        .arg(table::strict().requires("once"))
         .arg(table::color())
         .next_help_heading("Source")
         .arg(engine())
@@ -168,6 +171,14 @@ fn replay() -> Vec<Arg> {
 }
 
 impl TopArgs {
+    /// How exactly the caller says what the answer is to be about.
+    pub fn asked(&self) -> Asked {
+        match (self.strict, &self.user) {
+            (true, _) => Asked::Strict,
+            (false, Some(_)) => Asked::Named,
+            (false, None) => Asked::All,
+        }
+    }
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> Result<TopArgs, Exit> {
         let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
@@ -196,6 +207,7 @@ impl TopArgs {
             threads: m.get_flag("threads"),
             tree: m.get_flag("tree"),
             once: m.get_flag("once"),
+            strict: m.get_flag("strict"),
             form: if m.get_flag("json") { Form::Json } else { Form::Text },
             rows: m.get_one::<u32>("rows").map(|n| *n as usize),
             share: f64::from(m.get_one::<u32>("share").copied().unwrap_or(5)),

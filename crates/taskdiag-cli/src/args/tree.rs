@@ -4,13 +4,13 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use taskdiag::field::TASKS;
-use taskdiag::view::Filter;
+use taskdiag::view::{Filter, Selection};
 
 use super::table::{self, flag, list};
 use super::{engine, lists};
 use crate::answer::Source;
 use crate::columns::{self, Column};
-use crate::exit::{self, Exit};
+use crate::exit::{self, Asked, Exit};
 use crate::limits::PageLimits;
 use crate::output::terminal::{Color, Terminal};
 
@@ -226,6 +226,7 @@ pub fn command() -> Command {
         .args(table::at())
         .arg(engine())
         .arg(PageLimits::args_option())
+        .arg(table::strict())
         .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
         .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
@@ -256,6 +257,15 @@ fn with_short_color(args: &[OsString]) -> Vec<OsString> {
 }
 
 impl TreeArgs {
+    /// How exactly the caller says what the trees are to be about.
+    pub fn asked(&self) -> Asked {
+        let of_start = match self.start {
+            Start::All => Asked::All,
+            Start::Pids(_) => Asked::Pids,
+            Start::User(_) => Asked::Named,
+        };
+        of_start.max(self.source.asked(&Selection::default()))
+    }
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> Result<TreeArgs, Exit> {
         let flag = |id: &str| m.get_flag(id);

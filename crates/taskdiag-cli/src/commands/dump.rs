@@ -8,7 +8,7 @@ use taskdiag::{Group, Reason, Snapshot};
 
 use crate::answer::{self, Source};
 use crate::args::dump::DumpArgs;
-use crate::exit::Exit;
+use crate::exit::{Exit, Lack};
 use crate::output::{sink, tally};
 
 /// Run it.
@@ -21,11 +21,12 @@ pub fn run(args: &DumpArgs) -> Result<(), Exit> {
     let source = Source { engine: args.engine, limits: args.limits, ..Source::default() };
     let snapshot = source.ask(Plan::One(args.request()))?;
     sink::write_all(snapshot.stream().bytes())?;
-    answer::verdict_of(&snapshot, snapshot.tasks().len() == 0, lacking(&snapshot))
+    let asked = args.asked();
+    answer::verdict_of(&snapshot, snapshot.tasks().len() == 0, lacking(&snapshot), asked)
 }
 
 /// Lines that say what the answer lacks.
-fn lacking(snapshot: &Snapshot) -> Vec<String> {
+fn lacking(snapshot: &Snapshot) -> Vec<Lack> {
     let done = snapshot.stream().done();
     // What an engine does not have is lacking of the first task as of any; all else is counted.
     let all = done.denied + done.blocked + done.truncated + done.over_budget > 0 || done.error != 0;
@@ -34,7 +35,8 @@ fn lacking(snapshot: &Snapshot) -> Vec<String> {
         .tasks()
         .take(tasks)
         .flat_map(|t| t.asked().iter().filter_map(move |g| Some((g, t.reason(g)?))));
-    let mut lines = tally::lines_of(missing, Group::name, snapshot);
+    let mut lines =
+        tally::lines_of(missing, snapshot.stream().strategy().is_threads(), Group::name, snapshot);
     if done.truncated > 0 {
         let cut = Missing::Reason(Reason::Truncated);
         lines.extend(tally::line(cut, done.truncated as usize, "values", Group::Base, snapshot));

@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use taskdiag::{Ended, Error, Waiter, field};
 
 use crate::args::wait::WaitArgs;
-use crate::exit::{Exit, say};
+use crate::exit::{Exit, Partial, say};
 use crate::interrupt;
 use crate::output::{Sink, json};
 
@@ -62,7 +62,8 @@ pub fn run(args: &WaitArgs) -> Result<(), Exit> {
         let soon = left.into_iter().chain(look).min();
         let Some((ended, last)) = waiter.wait_with(soon, name)? else {
             if left.is_some_and(|left| look.is_none_or(|look| left <= look)) {
-                return Err(Exit::Partial(vec![still_there(names.into_keys().collect())]));
+                let line = still_there(names.into_keys().collect());
+                return Err(Exit::Partial(Partial::always([line])));
             }
             again.next();
             for (pid, process) in waiter.processes() {

@@ -19,7 +19,7 @@ use rustix::fs::FlockOperation;
 use taskdiag::recording::{Recording, check_owner};
 
 use crate::args::convert::{ConvertArgs, Table, TableArgs};
-use crate::exit::{Exit, shown};
+use crate::exit::{Asked, Exit, Lack, Partial, shown};
 use crate::{interrupt, recorded, sink};
 use hour::Hour;
 use kinds::Kinds;
@@ -68,25 +68,25 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
     }
     lacking.extend(lacks.iter().flat_map(|(table, lacks)| lines(table, lacks)));
     if strays > 0 {
-        lacking.push(format!(
+        lacking.push(Lack::always(format!(
             "{strays} answers of the recording are not in the files: they are of threads where those around them are of processes, or the \
              other way round, and no new writer began there"
-        ));
+        )));
     }
     if let Some(first) = unread.first() {
         let count = unread.len();
-        lacking.push(format!(
+        lacking.push(Lack::always(format!(
             "{count} answers of the recording could not be read and are not in the files; the first: {first}"
-        ));
+        )));
     }
     match lacking.is_empty() {
         true => Ok(()),
-        false => Err(Exit::Partial(lacking)),
+        false => Err(Exit::Partial(Partial::new(lacking, Asked::All, false))),
     }
 }
 
 /// Lines about what the answers lack of the list that a table is made of.
-fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<String> {
+fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<Lack> {
     let name = table.table.name();
     let Lacks { with, without, unread, other } = lacks;
     let Some((group, list)) = table.table.list() else {
@@ -100,7 +100,7 @@ fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<String> {
                 with + other
             )
         };
-        return (*other > 0).then(line).into_iter().collect();
+        return (*other > 0).then(line).map(Lack::always).into_iter().collect();
     };
     let how = format!("record them with 'taskdiag record --groups default,{}'", group.name());
     let mut lines = Vec::new();
@@ -116,12 +116,15 @@ fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<String> {
             with + without
         )),
     }
-    for (reason, count) in unread {
-        lines.push(format!(
+    let mut lacks: Vec<Lack> = lines.into_iter().map(Lack::always).collect();
+    // Whoever recorded it might not see them.
+    lacks.extend(unread.iter().map(|(reason, count)| Lack {
+        line: format!(
             "the {list} of a process could not be read {count} times ({reason}): the table {name} has what was known of them before"
-        ));
-    }
-    lines
+        ),
+        from: Asked::Named,
+    }));
+    lacks
 }
 
 /// Keeps a second command from writing to the directory at the same time.

@@ -38,7 +38,7 @@ use self::push::Push;
 use self::text::{Format, Text};
 use self::tracker::{Options, Tracker};
 use crate::args::export::{ExportArgs, To};
-use crate::exit::{Exit, say, shown};
+use crate::exit::{Exit, Partial, say, shown};
 use crate::replace::replace;
 
 /// Makes the text of the metrics, and keeps it for those who ask soon after.
@@ -157,7 +157,10 @@ impl Again<'_> {
                 Err(why) if self.once || (count == 0 && is_final(&why)) => return Err(why),
                 Err(Exit::Output(why)) => Some(why.to_string()),
                 Err(Exit::Failed(why)) => Some(why),
-                Err(Exit::Partial(why)) => Some(why.join("; ")),
+                Err(Exit::Partial(why)) => {
+                    let lines: Vec<String> = why.lacks.into_iter().map(|lack| lack.line).collect();
+                    Some(lines.join("; "))
+                }
                 Err(other) => return Err(other),
                 Ok(()) if self.once => return Ok(()),
                 Ok(()) => None,
@@ -235,7 +238,8 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
             let push = Push::new(collector.clone());
             again.run(|| {
                 let request = exporter.request(&mut starts, &resource).map_err(Exit::Failed)?;
-                push.send(&request)?.map_or(Ok(()), |said| Err(Exit::Partial(vec![said])))
+                push.send(&request)?
+                    .map_or(Ok(()), |said| Err(Exit::Partial(Partial::always([said]))))
             })
         }
         To::Listen(addresses) => {

@@ -11,7 +11,7 @@ use taskdiag::{Group, Groups, Members, Snapshot};
 use crate::answer;
 use crate::args::files::FilesArgs;
 use crate::columns;
-use crate::exit::Exit;
+use crate::exit::{Exit, Lack};
 use crate::output::{Item, Rows, Table, Take, Tally, tally};
 
 /// Run it.
@@ -75,7 +75,7 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
     }
     let selected = |g: &&Gap<'_>| select.may_match(&Row::new(g.task));
     let of_processes = super::of_processes(gaps.iter().filter(selected).copied());
-    let mut lines = tally::lines_of(of_processes, |_| "fds", &snapshot);
+    let mut lines = tally::lines_of(of_processes, false, |_| "fds", &snapshot);
     lines.extend(lacking(&snapshot, tables.doubts().iter().filter(selected), SHARING));
     if !snapshot.stream().asked().has(Group::FdCount) {
         let count = snapshot.tasks().len();
@@ -85,20 +85,19 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
     }
     lines.extend(tally::left_out(&sieve.left(), &snapshot));
     lines.extend(tally.lines(&columns, &snapshot));
-    answer::verdict_of(&snapshot, count == 0, lines)
+    answer::verdict_of(&snapshot, count == 0, lines, args.asked(count == 0))
 }
 
 /// What is not known of threads that are taken to share the files of their process.
-pub const SHARING: &str =
-    "whether they have open files of their own, so they are taken to have none";
+pub const SHARING: &str = "open files of their own, if there are any,";
 
 /// Lines that say of how many tasks something is not known, and why.
 pub fn lacking<'a>(
     snapshot: &Snapshot,
     gaps: impl Iterator<Item = &'a Gap<'a>>,
     what: &str,
-) -> Vec<String> {
-    tally::lines_of(gaps.map(|g| (Group::FdCount, g.reason)), |_| what, snapshot)
+) -> Vec<Lack> {
+    tally::lines_of(gaps.map(|g| (Group::FdCount, g.reason)), true, |_| what, snapshot)
 }
 
 /// Is it a column of single files?

@@ -25,7 +25,7 @@ use crate::answer;
 use crate::args::files::{FilesArgs, Repeat};
 use crate::args::table;
 use crate::columns::{self, Column};
-use crate::exit::{Exit, say, say_all, shown};
+use crate::exit::{Asked, Exit, Lack, say, shown};
 use crate::interrupt;
 use crate::output::Form;
 use crate::output::terminal::Terminal;
@@ -48,10 +48,10 @@ fn again_and_again(args: &FilesArgs, repeat: &Repeat) -> Result<(), Exit> {
         let mut any = false;
         match once(args, &mut any) {
             Ok(()) | Err(Exit::NoMatch) => {}
-            Err(Exit::Partial(lines)) if lines == said => {}
-            Err(Exit::Partial(lines)) => {
-                say_all(&lines);
-                said = lines;
+            Err(Exit::Partial(partial)) if partial.lacks == said => {}
+            Err(Exit::Partial(partial)) => {
+                partial.say();
+                said = partial.lacks;
             }
             Err(e) => return Err(e),
         }
@@ -107,11 +107,18 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
         *any = is_any;
         let lines = [&args.unseen[..], &all.lacking(&snapshot, &view.left())].concat();
         if args.strict.is_some() {
-            let end = answer::verdict_of(&snapshot, false, lines);
+            // lsof's exit code tells what was found, and not what may not be seen.
+            let end = match answer::verdict_of(&snapshot, false, lines, Asked::All) {
+                Err(Exit::Partial(partial)) => {
+                    partial.say();
+                    Ok(())
+                }
+                end => end,
+            };
             let is_found = lsof::is_all_found(&all, &args.select);
             return end.and(if is_found { Ok(()) } else { Err(Exit::Code(1)) });
         }
-        return answer::verdict_of(&snapshot, !is_any, lines);
+        return answer::verdict_of(&snapshot, !is_any, lines, args.asked(!is_any));
     }
     let unshared = all.opened.owners().any(Owner::is_unshared);
     let threads = snapshot.stream().strategy().is_threads();
@@ -129,7 +136,7 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     lines.extend(all.lacking(&snapshot, &view.left()));
     lines.extend(tally.lines(&columns, &snapshot));
     *any = count > 0;
-    answer::verdict_of(&snapshot, count == 0, lines)
+    answer::verdict_of(&snapshot, count == 0, lines, args.asked(count == 0))
 }
 
 /// Write a table in the form that was asked for. Gives the number of rows.
@@ -284,7 +291,7 @@ impl<'a> Shown<'a> {
         gaps.filter(|g| self.select.may_match(&Row::new(g.task)))
     }
     /// Lines that say what the answer lacks.
-    fn lacking(&self, snapshot: &Snapshot, left: &[Left]) -> Vec<String> {
+    fn lacking(&self, snapshot: &Snapshot, left: &[Left]) -> Vec<Lack> {
         let asked = snapshot.stream().asked();
         let names = |g: Group| match g {
             Group::Fd => "open files",
@@ -299,7 +306,7 @@ impl<'a> Shown<'a> {
             }
         }
         // In the answers of text and terse; rows say it in the other forms, and here, too.
-        lines.extend(tally::lines_of(of_processes(self.gaps()), names, snapshot));
+        lines.extend(tally::lines_of(of_processes(self.gaps()), false, names, snapshot));
         let doubts = self.files.doubts().iter();
         let selected = doubts.filter(|g| self.select.may_match(&Row::new(g.task)));
         lines.extend(count::lacking(snapshot, selected, count::SHARING));
@@ -316,7 +323,7 @@ impl<'a> Shown<'a> {
 }
 
 /// What is missing and why, once for each process, since who asks for a process has not asked for its threads.
-pub(super) fn of_processes<'a>(
+pub fn of_processes<'a>(
     gaps: impl Iterator<Item = Gap<'a>>,
 ) -> impl Iterator<Item = (Group, Reason)> {
     let mut seen = HashSet::new();

@@ -8,6 +8,7 @@ use taskdiag::{Group, Groups, Reason, Snapshot};
 
 use super::Item;
 use crate::columns::Column;
+use crate::exit::{Asked, Lack};
 use crate::saved;
 
 const KINDS: usize = 7;
@@ -61,7 +62,7 @@ impl Tally {
             return;
         }
         let new = match (slot(m), entry) {
-            (Some(kind), Some(row)) => self.seen.insert((column, kind, row.view.pid())),
+            (Some(kind), Some(row)) => self.seen.insert((column, kind, row.view.tgid())),
             _ => true,
         };
         if new {
@@ -75,25 +76,22 @@ impl Tally {
             self.counts[column][kind] += 1;
         }
     }
-    /// Lines that say which columns lack what for how many tasks, and what to do: one for each
-    /// reason and number of tasks.
-    pub fn lines(&self, columns: &[Column], snapshot: &Snapshot) -> Vec<String> {
-        let saved = asked_when_saved(snapshot);
-        let mut lines = Vec::new();
-        for kind in 0..KINDS {
-            let mut numbers: Vec<u64> = self.counts.iter().map(|c| c[kind]).collect();
-            numbers.sort_unstable_by(|a, b| b.cmp(a));
-            numbers.dedup();
-            let numbers = numbers.into_iter().filter(|n| *n > 0);
-            lines.extend(numbers.map(|n| self.line(kind, n, columns, saved)));
-        }
-        lines
+    /// Lines that say which columns lack what for how many tasks, and what to do: one for each reason.
+    pub fn lines(&self, columns: &[Column], snapshot: &Snapshot) -> Vec<Lack> {
+        let kinds = (0..KINDS).filter(|kind| self.counts.iter().any(|c| c[*kind] > 0));
+        kinds.map(|kind| self.line(kind, columns, snapshot)).collect()
     }
-    fn line(&self, kind: usize, count: u64, columns: &[Column], saved: Option<Groups>) -> String {
-        let lacking = || self.counts.iter().zip(columns).filter(|(c, _)| c[kind] == count);
+    fn line(&self, kind: usize, columns: &[Column], snapshot: &Snapshot) -> Lack {
+        let lacking = || self.counts.iter().zip(columns).filter(|(c, _)| c[kind] > 0);
         let names: Vec<&str> = lacking().map(|(_, c)| c.name.as_str()).collect();
         let groups = lacking().fold(Groups::NONE, |all, (_, c)| all | c.field.groups);
-        sentence(kind, count, &names.join(", "), groups, saved)
+        let numbers = || lacking().map(|(c, _)| c[kind]);
+        let count = numbers().max().unwrap_or(0);
+        let who = Who {
+            threads: snapshot.stream().strategy().is_threads() && !self.only_entries,
+            all_alike: numbers().all(|n| n == count),
+        };
+        sentence(kind, count, who, &names.join(", "), groups, asked_when_saved(snapshot))
     }
 }
 
@@ -104,54 +102,66 @@ pub fn line(
     names: &str,
     group: Group,
     snapshot: &Snapshot,
-) -> Option<String> {
-    slot(m)
-        .map(|kind| sentence(kind, count as u64, names, group.into(), asked_when_saved(snapshot)))
+) -> Option<Lack> {
+    let (who, saved) = (Who::of(snapshot), asked_when_saved(snapshot));
+    slot(m).map(|kind| sentence(kind, count as u64, who, names, group.into(), saved))
 }
 
 /// The lines about tasks of this answer that are left out, since what `--where` looks at is missing.
-pub fn left_out(left: &[Left], snapshot: &Snapshot) -> Vec<String> {
+pub fn left_out(left: &[Left], snapshot: &Snapshot) -> Vec<Lack> {
     let line = |l: &Left| {
         let kind = slot(l.why)?;
-        let name = l.field.name;
-        let why = sentence(kind, l.tasks, name, l.field.groups, asked_when_saved(snapshot));
-        Some(format!("left out, since --where looks at {name}: {why}"))
+        let who = Who::of(snapshot);
+        let why =
+            sentence(kind, l.tasks, who, l.field.name, l.field.groups, asked_when_saved(snapshot));
+        Some(Lack { line: format!("left out by --where: {}", why.line), ..why })
     };
     left.iter().filter_map(line).collect()
 }
 
-/// The lines about what tasks of this answer lack: one for each reason and number of tasks.
+/// The lines about what tasks of this answer lack: one for each reason. If `threads` is false, there is at most one gap for each
+/// process.
 pub fn lines_of<'n>(
     gaps: impl Iterator<Item = (Group, Reason)>,
+    threads: bool,
     names: impl Fn(Group) -> &'n str,
     snapshot: &Snapshot,
-) -> Vec<String> {
-    let mut counts: Vec<((Group, Reason), u64)> = Vec::new();
-    for gap in gaps {
-        match counts.iter_mut().find(|c| c.0 == gap) {
+) -> Vec<Lack> {
+    let mut counts: Vec<(Reason, Vec<(Group, u64)>)> = Vec::new();
+    for (group, reason) in gaps {
+        let at = counts.iter().position(|c| c.0 == reason).unwrap_or_else(|| {
+            counts.push((reason, Vec::new()));
+            counts.len() - 1
+        });
+        match counts[at].1.iter_mut().find(|c| c.0 == group) {
             Some(c) => c.1 += 1,
-            None => counts.push((gap, 1)),
+            None => counts[at].1.push((group, 1)),
         }
     }
-    let mut alike: Vec<((Reason, u64), Vec<Group>)> = Vec::new();
-    for ((group, reason), n) in counts {
-        match alike.iter_mut().find(|a| a.0 == (reason, n)) {
-            Some(a) => a.1.push(group),
-            None => alike.push(((reason, n), vec![group])),
-        }
-    }
-    let line = |((reason, n), groups): ((Reason, u64), Vec<Group>)| {
+    let line = |(reason, groups): (Reason, Vec<(Group, u64)>)| {
         let kind = slot(Missing::Reason(reason))?;
-        let all: Vec<&str> = groups.iter().map(|g| names(*g)).collect();
-        Some(sentence(
-            kind,
-            n,
-            &all.join(", "),
-            groups.into_iter().collect(),
-            asked_when_saved(snapshot),
-        ))
+        let all: Vec<&str> = groups.iter().map(|(g, _)| names(*g)).collect();
+        let count = groups.iter().map(|(_, n)| *n).max()?;
+        let who = Who { threads, all_alike: groups.iter().all(|(_, n)| *n == count) };
+        let groups = groups.into_iter().map(|(g, _)| g).collect();
+        Some(sentence(kind, count, who, &all.join(", "), groups, asked_when_saved(snapshot)))
     };
-    alike.into_iter().filter_map(line).collect()
+    counts.into_iter().filter_map(line).collect()
+}
+
+/// Who lacks something.
+#[derive(Clone, Copy)]
+struct Who {
+    /// Threads, or else processes?
+    threads: bool,
+    /// Is the number that of each of the names?
+    all_alike: bool,
+}
+
+impl Who {
+    fn of(snapshot: &Snapshot) -> Who {
+        Who { threads: snapshot.stream().strategy().is_threads(), all_alike: true }
+    }
 }
 
 /// What a saved answer was asked for; `None`: it is not a saved one.
@@ -159,41 +169,68 @@ fn asked_when_saved(snapshot: &Snapshot) -> Option<Groups> {
     snapshot.served().is_empty().then(|| snapshot.stream().asked())
 }
 
-fn sentence(kind: usize, count: u64, names: &str, groups: Groups, saved: Option<Groups>) -> String {
-    let tasks = if count == 1 { "task" } else { "tasks" };
-    match kind {
+fn sentence(
+    kind: usize,
+    count: u64,
+    who: Who,
+    names: &str,
+    groups: Groups,
+    saved: Option<Groups>,
+) -> Lack {
+    let whose = match (who.threads, count) {
+        (false, 1) => "process",
+        (false, _) => "processes",
+        (true, 1) => "thread",
+        (true, _) => "threads",
+    };
+    let up_to = if who.all_alike { "" } else { "up to " };
+    let of = format!("{names} of {up_to}{count} {whose}");
+    // Names of columns are words such as rss, fds and args.
+    let is_plural = names.contains(", ")
+        || names.ends_with(')')
+        || names.ends_with('s') && !names.ends_with("ss");
+    let (is, was) = if is_plural { ("are", "were") } else { ("is", "was") };
+    let (from, line) = match kind {
         0 => {
             let how = saved::how_to_make(groups | saved.unwrap_or_default());
-            format!("the saved answer does not hold {names}: make it with {how}")
+            (Asked::All, format!("the saved answer does not hold {names}: make it with {how}"))
         }
         1 if saved.is_some() => {
-            format!("{count} {tasks} denied {names} to whoever saved the answer")
+            (Asked::Named, format!("{of} {was} not shown to the user who saved the answer"))
         }
-        1 if rustix::process::geteuid().is_root() => format!(
-            "{count} {tasks} denied {names}, even to root: a sandbox, a container or a security \
-             module hides them from this process; all others are shown"
+        1 if rustix::process::geteuid().is_root() => (
+            Asked::Named,
+            format!(
+                "{of} {is} not shown, even to root: a sandbox, a container or a security module hides them"
+            ),
         ),
-        1 => format!("{count} {tasks} denied {names}: run as root to see it"),
-        2 => {
-            format!("{count} {tasks} would have blocked the reading of {names}: try again later")
-        }
-        3 if saved.is_none() && groups.intersects(Groups::CMDLINE | Groups::ENVIRON) => format!(
-            "{count} {tasks} with {names} cut short: only the beginning was read; 'taskdiag ps' with --args all, or with \
-             -p PID, reads all of it"
+        1 => (Asked::Named, format!("{of} {is} not shown: run as root")),
+        // The owner of a process can make that happen, so it is no failure for somebody who did not name the process.
+        2 => (Asked::Pids, format!("reading {of} would have blocked: try again later")),
+        3 if saved.is_none() && groups.intersects(Groups::CMDLINE | Groups::ENVIRON) => (
+            Asked::Pids,
+            format!(
+                "{of} {is} cut short: 'taskdiag ps' with --args all, or with -p PID, reads all of it"
+            ),
         ),
-        3 => format!("{count} {tasks} with {names} cut short: it is longer than what was read"),
-        5 => format!(
-            "{count} {tasks} without {names}, over a limit that was given: raise --budget or \
-             --max-rss"
+        3 => (Asked::Pids, format!("{of} {is} cut short: only the beginning was read")),
+        5 => (
+            Asked::Pids,
+            format!(
+                "{of} {was} not read, over a limit that was given: raise --budget or --max-rss"
+            ),
         ),
-        6 => format!("{count} {tasks} without {names}: the reading was stopped before"),
-        _ if saved.is_some() => format!(
-            "{count} {tasks} without {names}: the engine or kernel that the answer was saved from \
-             could not tell"
+        6 => (Asked::Pids, format!("{of} {was} not read: it was stopped before")),
+        _ if saved.is_some() => (
+            Asked::Named,
+            format!("{of} {was} not known to the engine or kernel that the answer was saved from"),
         ),
-        _ => format!(
-            "{count} {tasks} without {names}: this engine or kernel cannot tell; \
-             'taskdiag engines' says who can"
+        _ => (
+            Asked::Named,
+            format!(
+                "{of} {is} not known to this engine or kernel: 'taskdiag engines' says who can tell"
+            ),
         ),
-    }
+    };
+    Lack { line, from }
 }

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use taskdiag::Snapshot;
 use taskdiag::engine::auto;
 use taskdiag::field::{Context, escape};
+use taskdiag::view::Selection;
 
 use crate::args::report::ReportArgs;
-use crate::exit::Exit;
+use crate::exit::{Asked, Exit, Lack, Partial};
 
 /// Collects these facts while the page is made.
 #[derive(Debug)]
@@ -17,9 +18,10 @@ pub struct About {
     is_saved: bool,
     served: Vec<Value>,
     notes: Vec<String>,
-    lines: Vec<String>,
-    /// Those of `lines` that were printed already.
-    said: Vec<String>,
+    lacks: Vec<Lack>,
+    /// Those of `lacks` that were printed already.
+    said: Vec<Lack>,
+    asked: Asked,
     stopped: bool,
     took_ms: f64,
 }
@@ -32,8 +34,9 @@ impl About {
             is_saved: args.source.from.is_some(),
             served: Vec::new(),
             notes: Vec::new(),
-            lines: Vec::new(),
+            lacks: Vec::new(),
             said: Vec::new(),
+            asked: args.source.asked(&Selection::default()),
             stopped: false,
             took_ms: 0.0,
         }
@@ -76,26 +79,26 @@ impl About {
         }
     }
     /// Add lines about what is missing.
-    pub fn add_missing(&mut self, line: impl IntoIterator<Item = String>) {
-        for line in line {
-            if !self.lines.contains(&line) {
-                self.lines.push(line);
+    pub fn add_missing(&mut self, lacks: impl IntoIterator<Item = Lack>) {
+        for lack in lacks {
+            if !self.lacks.contains(&lack) {
+                self.lacks.push(lack);
             }
         }
     }
     /// Add lines about what is missing that standard error has already.
     #[cfg(feature = "record")]
-    pub fn add_said(&mut self, lines: Vec<String>) {
-        self.said.extend(lines.iter().cloned());
-        self.add_missing(lines);
+    pub fn add_said(&mut self, lacks: Vec<Lack>) {
+        self.said.extend(lacks.iter().cloned());
+        self.add_missing(lacks);
     }
     /// Add what is missing in an answer, which its verdict names.
     pub fn add_verdict(&mut self, verdict: Result<(), Exit>) {
         match verdict {
-            Err(Exit::Partial(lines)) => self.add_missing(lines),
-            Err(Exit::Stopped(lines)) => {
+            Err(Exit::Partial(partial)) => self.add_missing(partial.lacks),
+            Err(Exit::Stopped(lacks)) => {
                 self.stopped = true;
-                self.add_missing(lines);
+                self.add_missing(lacks);
             }
             _ => {}
         }
@@ -131,7 +134,7 @@ impl About {
             "ms": begin.elapsed().as_secs_f64() * 1e3,
             "served": self.served,
             "notes": self.notes,
-            "gaps": self.lines,
+            "gaps": self.lacks.iter().map(|lack| &lack.line).collect::<Vec<_>>(),
         });
         let text = members.to_string();
         // Without the braces, since these are members of a larger object.
@@ -140,13 +143,16 @@ impl About {
     }
     /// How the program ends: complete, or with the lines about what is missing.
     pub fn verdict(self) -> Result<(), Exit> {
-        let is_complete = self.lines.is_empty();
-        let lines = self.lines.into_iter().filter(|l| !self.said.contains(l)).collect();
-        match (is_complete, self.stopped) {
-            (true, _) => Ok(()),
-            (false, true) => Err(Exit::Stopped(lines)),
-            (false, false) => Err(Exit::Partial(lines)),
+        let mut lacks = self.lacks;
+        if lacks.is_empty() {
+            return Ok(());
         }
+        if self.stopped {
+            lacks.retain(|lack| !self.said.contains(lack));
+            return Err(Exit::Stopped(lacks));
+        }
+        let said = self.said;
+        Err(Exit::Partial(Partial { said, ..Partial::new(lacks, self.asked, false) }))
     }
 }
 

@@ -21,8 +21,8 @@ use self::cells::Cells;
 use crate::answer;
 use crate::args::report::ReportArgs;
 use crate::columns::{self, Column};
-use crate::exit::Exit;
-use crate::output::{Tally, json, sink};
+use crate::exit::{Asked, Exit, Lack};
+use crate::output::{Tally, json, sink, tally};
 
 /// The version of the data in the page.
 const FORMAT: u32 = 1;
@@ -50,13 +50,11 @@ pub fn run(args: &ReportArgs) -> Result<(), Exit> {
     let mut tally = Tally::new(columns.len());
     let mut out = format!("{{\"format\":{FORMAT},").into_bytes();
     tasks(&mut out, &view, &snapshot, &columns, &mut cells, &mut tally)?;
-    about.add_verdict(answer::verdict(
-        &snapshot,
-        view.tasks().is_empty(),
-        &view.left(),
-        &tally,
-        &columns,
-    ));
+    // Nobody named the columns of the page, so it need not have all.
+    let mut lacks = tally::left_out(&view.left(), &snapshot);
+    lacks.extend(tally.lines(&columns, &snapshot));
+    let lacks = lacks.into_iter().map(Lack::if_named).collect();
+    about.add_verdict(answer::verdict_of(&snapshot, view.tasks().is_empty(), lacks, Asked::All));
     open::write(&mut out, args, &snapshot, &mut cells, &mut about)?;
     #[cfg(feature = "record")]
     timeline::write(&mut out, args, &snapshot, &mut about);

@@ -12,7 +12,7 @@ use super::about::About;
 use super::cells::{self, Cells};
 use crate::args::report::ReportArgs;
 use crate::columns::{self, Column};
-use crate::exit::Exit;
+use crate::exit::{Asked, Exit, Lack};
 use crate::output::{Tally, tally};
 use crate::{answer, order};
 
@@ -46,7 +46,8 @@ pub fn write(
                 Ok(snapshot) => snapshot,
                 // An engine that was chosen with --engine may have processes but no open files.
                 Err(Exit::Failed(why)) => {
-                    about.add_missing([format!("open files are not shown: {why}")]);
+                    let line = format!("open files are not shown: {why}");
+                    about.add_missing([Lack { line, from: Asked::Named }]);
                     out.extend_from_slice(NOTHING);
                     return Ok(());
                 }
@@ -58,7 +59,8 @@ pub fn write(
     };
     if !snapshot.stream().asked().has(Group::Fd) {
         let count = snapshot.tasks().len();
-        about.add_missing(tally::line(Missing::NotAsked, count, "open files", Group::Fd, snapshot));
+        let lack = tally::line(Missing::NotAsked, count, "open files", Group::Fd, snapshot);
+        about.add_missing(if args.files { lack } else { lack.map(Lack::if_named) });
         out.extend_from_slice(NOTHING);
         return Ok(());
     }
@@ -132,12 +134,14 @@ fn table(
     let rest = format!("],\"count\":{count},\"kinds\":{}}}", serde_json::json!(kinds));
     out.extend_from_slice(rest.as_bytes());
     let gaps = view.files().into_iter().flat_map(|f| f.gaps());
-    let gaps = gaps.filter(|g| g.group == Group::Fd).map(|g| (g.group, g.reason));
-    let mut lines = tally::lines_of(gaps, |_| "open files", snapshot);
-    lines.extend(tally::left_out(&view.left(), snapshot).into_iter().map(|l| {
-        l.replace("left out, since --where looks at sockstate", "left out of sockets that listen")
+    let gaps = crate::files::of_processes(gaps.filter(|g| g.group == Group::Fd).copied());
+    let mut lacks = tally::lines_of(gaps, false, |_| "open files", snapshot);
+    lacks.extend(tally::left_out(&view.left(), snapshot).into_iter().map(|l| Lack {
+        line: l.line.replace("left out by --where", "left out of sockets that listen"),
+        ..l
     }));
-    lines.extend(tally.lines(columns, snapshot));
-    about.add_verdict(answer::verdict_of(snapshot, false, lines));
+    lacks.extend(tally.lines(columns, snapshot));
+    let lacks = lacks.into_iter().map(Lack::if_named).collect();
+    about.add_verdict(answer::verdict_of(snapshot, false, lacks, Asked::All));
     Ok(())
 }

@@ -13,6 +13,7 @@ use taskdiag::{Group, Rates, Snapshot};
 use super::about::About;
 use super::{field, kept};
 use crate::args::report::ReportArgs;
+use crate::exit::Lack;
 use crate::recorded;
 
 /// The largest number of moments. For each, an answer is read from the recording.
@@ -35,7 +36,7 @@ pub fn write(out: &mut Vec<u8>, args: &ReportArgs, shown: &Snapshot, about: &mut
                 out.extend_from_slice(format!("\"timeline\":{timeline},").as_bytes());
                 return;
             }
-            Err(e) => about.add_missing([format!("there is no timeline: {e}")]),
+            Err(e) => about.add_missing([Lack::always(format!("there is no timeline: {e}"))]),
         }
     }
     out.extend_from_slice(b"\"timeline\":null,");
@@ -73,9 +74,9 @@ fn timeline(recording: &Recording, args: &ReportArgs, shown: &Snapshot, about: &
         all.add(&snapshot, &rates, times.len() - 1);
     }
     if unread > 0 {
-        about.add_missing([format!(
+        about.add_missing([Lack::always(format!(
             "{unread} answers of the recording could not be read for the timeline"
-        )]);
+        ))]);
     }
     json!({ "times": times, "breaks": breaks, "answers": span(&numbers), "charts": all.charts(times.len()) })
 }

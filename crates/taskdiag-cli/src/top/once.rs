@@ -69,5 +69,5 @@ pub fn run(args: &TopArgs, app: &mut App) -> Result<(), Exit> {
     }
     sink.finish()?;
     let is_empty = app.visible.is_empty() && sums.is_empty();
-    answer::verdict(frame.snapshot, is_empty, &[], &tally, &app.shape.columns)
+    answer::verdict(frame.snapshot, is_empty, &[], &tally, &app.shape.columns, args.asked())
 }

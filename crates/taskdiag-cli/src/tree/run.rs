@@ -124,7 +124,18 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     if args.stats {
         crate::stats::print(&snapshot, shown.len(), begin, asked);
     }
-    match answer::verdict(&snapshot, shown.is_empty(), &sieve.left(), &tally, &columns) {
+    match answer::verdict(
+        &snapshot,
+        shown.is_empty(),
+        &sieve.left(),
+        &tally,
+        &columns,
+        args.asked(),
+    ) {
+        Err(Exit::Partial(partial)) if args.labels.strict => {
+            partial.say();
+            Ok(())
+        }
         // pstree takes only that for a failure that a user has no processes.
         Err(Exit::NoMatch) if args.labels.strict && args.start.is_user() => {
             say(format_args!("No processes found."));
