@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The bit of `valid` for each member of each record and list, and how many there
- * are. Made from crates/taskdiag-wire/src/registry.rs by
+ * The bit of `valid` for each member of each record and list, how many there are,
+ * and the groups that only the larger programs have. Made from
+ * crates/taskdiag-wire/src/registry.rs by
  * TASKDIAG_WRITE=1 cargo test -p taskdiag-wire --test generated
  */
 #ifndef TASKDIAG_MEMBERS_H
@@ -129,5 +130,17 @@ enum {
 enum {
 	FD_DETAIL_FD, FD_DETAIL_KIND, FD_DETAIL_VALUE, FD_DETAIL__COUNT,
 };
+
+/*
+ * The rare groups name kernel types that take long to find; the others are much code.
+ * See lite.bpf.c and more.bpf.c.
+ */
+#define RARE_GROUPS (\
+	1u << TASK_DIAG_NS | 1u << TASK_DIAG_CGROUP)
+#define MORE_GROUPS (\
+	1u << TASK_DIAG_VMA | 1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_FD | \
+	1u << TASK_DIAG_ENVIRON | 1u << TASK_DIAG_LIMITS | 1u << TASK_DIAG_SIGNALS | \
+	1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK | 1u << TASK_DIAG_FILE_STAT | \
+	1u << TASK_DIAG_AUTOGROUP | 1u << TASK_DIAG_LOGIN)
 
 #endif

@@ -20,15 +20,7 @@ struct {
 	__uint(max_entries, CHUNKS_MAX);
 } out SEC(".maps");
 
-/*
- * The groups that this build has, see lite.bpf.c and more.bpf.c. The rare groups name kernel types that take long to
- * find; the others are much code.
- */
-#define RARE_GROUPS (1u << TASK_DIAG_NS | 1u << TASK_DIAG_CGROUP)
-#define MORE_GROUPS (1u << TASK_DIAG_PATHS | 1u << TASK_DIAG_VMA | 1u << TASK_DIAG_FD |	\
-		     1u << TASK_DIAG_ENVIRON | 1u << TASK_DIAG_LIMITS | 1u << TASK_DIAG_SIGNALS | \
-		     1u << TASK_DIAG_WCHAN | 1u << TASK_DIAG_KSTACK | 1u << TASK_DIAG_FILE_STAT | \
-		     1u << TASK_DIAG_AUTOGROUP | 1u << TASK_DIAG_LOGIN)
+/* Which groups this build has: members.h has the lists, made from the registry. */
 #ifdef NO_RARE
 #define LEFT_OUT_RARE RARE_GROUPS
 #else

@@ -2,6 +2,7 @@
 //! zero-copy decoder. It does no I/O, and does not know where the bytes come from.
 //!
 //! - [`mod@registry`]: which groups and attributes there are;
+//! - [`properties`]: what each group is, and the sets that follow from that;
 //! - [`layout`]: their structs;
 //! - [`encode`]: [`StreamWriter`] makes a stream, [`encode_request`] a request;
 //! - [`decode`]: [`Stream`] checks untrusted bytes once and then gives typed views into them.
@@ -41,6 +42,7 @@ pub mod encode;
 mod grow;
 pub mod layout;
 mod names;
+pub mod properties;
 pub mod registry;
 pub mod view;
 
@@ -90,8 +92,8 @@ macro_rules! build {
 
 /// The structs and attribute types of the registry.
 macro_rules! exports {
-    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
-     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
+    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident $rp:tt,)* }
+     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident $lp:tt,)* }
      blobs $blobs:tt
      attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident $arg:tt,)* }
      attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident $alg:tt,)* }

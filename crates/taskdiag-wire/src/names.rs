@@ -40,9 +40,9 @@ macro_rules! named {
 
 /// [`Group`], from the registry.
 macro_rules! group {
-    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
-     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
-     blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:ident $bc:ident,)* }
+    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident $rp:tt,)* }
+     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident $lp:tt,)* }
+     blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:ident $bc:ident $bp:tt,)* }
      attribute_records $ar:tt attribute_lists $al:tt attribute_blobs $ab:tt) => {
         named! { @type
             /// A set of attributes that cost the same to get and are asked for together.

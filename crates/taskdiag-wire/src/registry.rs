@@ -1,6 +1,9 @@
 //! The one declaration of everything that a task's message can hold: groups and the attributes beside
 //! them, with their numbers, and whether each is a record, a list or a blob.
 //!
+//! The row of a group also says what the group is: [`properties`](crate::properties) lists what it may say, and has the
+//! usual value of whatever a row does not mention.
+//!
 //! Everything that must know all of them is made from it by a macro that [`registry!`](crate::registry!) calls: the
 //! types [`Group`] and [`Groups`](crate::Groups), the `A_*` constants, the decoder's
 //! checks, the crate's exports, the tests of the layout and of the columns, the comparison of
@@ -10,7 +13,8 @@
 //! The numbers are those of `uapi/task_diag.h`; `tests/layout.rs` compares them.
 
 /// Call `macro! { [arguments] records {...} lists {...} blobs {...} attribute_records {...}
-/// attribute_lists {...} attribute_blobs {...} }` with the whole registry.
+/// attribute_lists {...} attribute_blobs {...} }` with the whole registry. A group is
+/// `Type = number member CONSTANT { property: value, ... },`.
 #[macro_export]
 macro_rules! registry {
     ($then:path $(, $argument:tt)*) => {
@@ -19,63 +23,140 @@ macro_rules! registry {
             // Groups that are one struct of a fixed size.
             records {
                 /// Ids, state, start time, command name.
-                Base = 0 base BASE,
+                Base = 0 base BASE {
+                    program: Program::Lite, usual: true, public: Public::Always,
+                },
                 /// Uids, gids, capabilities, tracer.
-                Cred = 1 cred CRED,
+                Cred = 1 cred CRED {
+                    program: Program::Lite, usual: true, public: Public::Always, in_status: true,
+                    list_beside: true, procfs_ns: STATUS_FILE, more_bytes: 24,
+                },
                 /// Faults, CPU time, scheduling parameters, terminal.
-                Stat = 4 stat STAT,
+                Stat = 4 stat STAT {
+                    program: Program::Lite, usual: true, public: Public::Always, sums: true,
+                },
                 /// Size of the address space.
-                Statm = 5 statm STATM,
+                Statm = 5 statm STATM {
+                    owner: Owner::Memory, program: Program::Lite, usual: true,
+                    public: Public::Always, in_status: true, procfs_ns: STATUS_FILE,
+                },
                 /// Bytes and calls of I/O.
-                Io = 8 io IO,
+                Io = 8 io IO {
+                    guard: Guard::Ptrace, program: Program::Lite, usual: true, sums: true,
+                    procfs_ns: 3_300,
+                },
                 /// Run time, run delay, context switches.
-                Sched = 9 sched SCHED,
+                Sched = 9 sched SCHED {
+                    program: Program::Lite, usual: true, public: Public::OfThreads, in_status: true,
+                    sums: true, procfs_ns: 2 * FILE,
+                },
                 /// Namespaces.
-                Ns = 10 ns NS,
+                Ns = 10 ns NS {
+                    guard: Guard::Ptrace, program: Program::Rare, usual: true, steady: true,
+                    in_status: true, list_beside: true, bpf_ns: 300, procfs_ns: 4 * FILE,
+                },
                 /// Control groups.
-                Cgroup = 11 cgroup CGROUP,
+                Cgroup = 11 cgroup CGROUP {
+                    program: Program::Rare, usual: true, steady: true, list_beside: true,
+                    bpf_ns: 4_000, bpf_load_ns: LOAD_TEXT, more_bytes: 320,
+                },
                 /// Resource limits.
-                Limits = 14 limits LIMITS,
+                Limits = 14 limits LIMITS {
+                    owner: Owner::Process, program: Program::More, public: Public::Always,
+                    steady: true, procfs_ns: 5_500,
+                },
                 /// Signal masks.
-                Signals = 15 signals SIGNALS,
+                Signals = 15 signals SIGNALS {
+                    program: Program::More, public: Public::Always, in_status: true,
+                    procfs_ns: STATUS_FILE,
+                },
                 /// Number of open files.
-                FdCount = 16 fd_count FD_COUNT,
+                FdCount = 16 fd_count FD_COUNT {
+                    owner: Owner::Files, shared: true, guard: Guard::Ptrace, program: Program::Lite,
+                    in_status: true, procfs_ns: 1_800,
+                },
                 /// Memory use of all mappings together.
-                Rollup = 17 rollup ROLLUP,
+                Rollup = 17 rollup ROLLUP {
+                    owner: Owner::Memory, shared: true, walk: Walk::Pages, waits: true,
+                    guard: Guard::Ptrace, bpf_ns: 25_000, procfs_ns: 32_000,
+                },
                 /// Amount of swapped-out memory.
-                Swap = 18 swap SWAP,
+                Swap = 18 swap SWAP {
+                    owner: Owner::Memory, shared: true, walk: Walk::Mappings, waits: true,
+                    in_status: true, procfs_ns: STATUS_FILE,
+                },
                 /// How soon it is killed when memory runs out.
-                Oom = 22 oom OOM,
+                Oom = 22 oom OOM {
+                    owner: Owner::Process, procfs_ns: 2 * FILE,
+                },
                 /// The group of tasks that it shares CPU time with.
-                Autogroup = 24 autogroup AUTOGROUP,
+                Autogroup = 24 autogroup AUTOGROUP {
+                    owner: Owner::Process, program: Program::More, steady: true,
+                },
                 /// Who logged in, and in which audit session.
-                Login = 25 login LOGIN,
+                Login = 25 login LOGIN {
+                    program: Program::More, public: Public::Always, steady: true,
+                    procfs_ns: 2 * FILE,
+                },
             }
             // Groups that are a list of such structs.
             lists {
                 /// Memory mappings.
-                Vma = 2 vma VMA,
+                Vma = 2 vma VMA {
+                    owner: Owner::Memory, shared: true, walk: Walk::Mappings, waits: true,
+                    guard: Guard::Ptrace, program: Program::More, bpf_ns: 6_000,
+                    bpf_load_ns: 2_000_000, procfs_ns: 25_000, entries: 30,
+                },
                 /// Memory use per mapping.
-                VmaStat = 3 vma_stat VMA_STAT,
+                VmaStat = 3 vma_stat VMA_STAT {
+                    owner: Owner::Memory, shared: true, walk: Walk::Pages, waits: true,
+                    guard: Guard::Ptrace, bpf_ns: 100_000, procfs_ns: 165_000, entries: 30,
+                },
                 /// Open files.
-                Fd = 12 fd FD,
+                Fd = 12 fd FD {
+                    owner: Owner::Files, shared: true, waits: true, guard: Guard::Ptrace,
+                    program: Program::More, bpf_ns: 3_000, bpf_load_ns: 3_000_000,
+                    procfs_ns: 33_000, entries: 12,
+                },
                 /// Device, inode and size of executable, working directory, root and mapped files.
-                FileStat = 21 file_stat FILE_STAT,
+                FileStat = 21 file_stat FILE_STAT {
+                    owner: Owner::Directories, guard: Guard::Ptrace, program: Program::More,
+                    bpf_ns: 300, procfs_ns: 4_300, entries: 3, more_bytes: 24,
+                },
             }
             // Groups that are data of variable length.
             blobs {
                 /// Arguments.
-                Cmdline = 6 cmdline CMDLINE,
+                Cmdline = 6 cmdline CMDLINE {
+                    owner: Owner::Memory, waits: true, program: Program::Lite, usual: true,
+                    public: Public::OfProcesses, steady: true, bpf_ns: 1_500,
+                    bpf_load_ns: LOAD_TEXT, more_bytes: 96,
+                },
                 /// Executable, working directory, root.
-                Paths = 7 paths PATHS,
+                Paths = 7 paths PATHS {
+                    form: Form::Path, owner: Owner::Directories, guard: Guard::Ptrace,
+                    program: Program::More, usual: true, steady: true, bpf_ns: 1_500,
+                    bpf_load_ns: LOAD_TEXT, procfs_ns: 4_200, more_bytes: 160,
+                },
                 /// Environment.
-                Environ = 13 environ ENVIRON,
+                Environ = 13 environ ENVIRON {
+                    owner: Owner::Memory, waits: true, guard: Guard::Ptrace, program: Program::More,
+                    steady: true, bpf_ns: 1_500, bpf_load_ns: LOAD_TEXT, procfs_ns: 5_800,
+                    more_bytes: 1024,
+                },
                 /// The kernel function it sleeps in.
-                Wchan = 19 wchan WCHAN,
+                Wchan = 19 wchan WCHAN {
+                    guard: Guard::Ptrace, program: Program::More, procfs_ns: 3_700, more_bytes: 80,
+                },
                 /// The kernel's stack.
-                Kstack = 20 kstack KSTACK,
+                Kstack = 20 kstack KSTACK {
+                    guard: Guard::Ptrace, program: Program::More, bpf_ns: 1_500, procfs_ns: 5_300,
+                    more_bytes: 80,
+                },
                 /// Its domain in the security module.
-                Label = 23 label LABEL,
+                Label = 23 label LABEL {
+                    steady: true, more_bytes: 80,
+                },
             }
             // Other attributes, each with the group whose value it is a part of. Those that are no
             // part of a value have no group.
@@ -126,7 +207,7 @@ macro_rules! for_each_list {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __only_records {
-    ([$then:path] records { $($(#[$m:meta])* $r:ident = $n:literal $s:ident $c:ident,)* } $($rest:tt)*) => {
+    ([$then:path] records { $($(#[$m:meta])* $r:ident = $n:literal $s:ident $c:ident $p:tt,)* } $($rest:tt)*) => {
         $then!($($r)*);
     };
 }
@@ -135,7 +216,7 @@ macro_rules! __only_records {
 #[macro_export]
 macro_rules! __only_lists {
     ([$then:path] records $records:tt
-     lists { $($(#[$m:meta])* $l:ident = $n:literal $s:ident $c:ident,)* } blobs $blobs:tt
+     lists { $($(#[$m:meta])* $l:ident = $n:literal $s:ident $c:ident $p:tt,)* } blobs $blobs:tt
      attribute_records $ar:tt
      attribute_lists { $($(#[$am:meta])* $al:ident = $an:literal $ac:ident $ag:tt,)* } $($rest:tt)*) => {
         $then!($($l)* $($al)*);
@@ -172,9 +253,9 @@ pub struct Struct {
 }
 
 macro_rules! shapes {
-    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident,)* }
-     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident,)* }
-     blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:ident $bc:ident,)* }
+    ([] records { $($(#[$rm:meta])* $r:ident = $rn:literal $rs:ident $rc:ident $rp:tt,)* }
+     lists { $($(#[$lm:meta])* $l:ident = $ln:literal $ls:ident $lc:ident $lp:tt,)* }
+     blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:ident $bc:ident $bp:tt,)* }
      attribute_records { $($(#[$arm:meta])* $ar:ident = $arn:literal $arc:ident [$($arg:ident)?],)* }
      attribute_lists { $($(#[$alm:meta])* $al:ident = $aln:literal $alc:ident [$($alg:ident)?],)* }
      attribute_blobs { $($(#[$abm:meta])* $abn:literal $abc:ident [$($abg:ident)?],)* }) => {

@@ -19,7 +19,7 @@ fn blob(bytes: &[u8]) -> Option<&[u8]> {
 
 /// [`Row`], from the registry of groups.
 macro_rules! row {
-    ([] records { $($(#[$m:meta])* $r:ident = $n:literal $s:ident $c:ident,)* } $($rest:tt)*) => {
+    ([] records { $($(#[$m:meta])* $r:ident = $n:literal $s:ident $c:ident $p:tt,)* } $($rest:tt)*) => {
         /// A task and its fixed-size groups.
         #[derive(Clone, Copy, Debug)]
         #[non_exhaustive]
