@@ -2,30 +2,22 @@
 //!
 //! A mount of /proc without `hidepid` shows the files of a process to every reader, but some files, and some fields of
 //! others, only to those who may trace the process. The service tells what is shown to every reader, in the same
-//! precision, and nothing else. A group that is not in [`TABLE`] is private, so a group that is added later is, too.
+//! precision, and nothing else. A group is private unless its row of the registry says that it is
+//! [`Public`], so a group that is added later is, too. A public group has a row in [`TABLE`], which says what of it is told.
 //!
 //! The lines that are cited are those of Linux 6.12. `S_IRUGO` there means that everyone may open the file; none of the
 //! functions named calls `ptrace_may_access()`, but where it is said.
 
+use taskdiag_wire::registry::group_of;
 use taskdiag_wire::{
-    A_COMM, A_GROUPS, A_MISSING, AlignedBuf, Attribute, Base, Cred, Done, Group, Groups, Info,
-    MissingEntry, MissingHdr, Plain, Reason, Stat, Statm, Strategy, Stream, StreamWriter, TaskView,
-    build,
+    A_MISSING, AlignedBuf, Attribute, Base, Cred, Done, Group, Groups, Info, MissingEntry,
+    MissingHdr, Plain, Reason, Stat, Statm, Strategy, Stream, StreamWriter, TaskView, build,
 };
 
-use crate::error::Error;
+#[cfg(doc)]
+use taskdiag_wire::properties::Public;
 
-/// For whom a group is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum To {
-    /// For lists of processes and of threads.
-    All,
-    /// For lists of processes only.
-    Processes,
-    /// For lists of threads only.
-    Threads,
-}
+use crate::error::Error;
 
 /// A group that everyone is shown.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +25,8 @@ pub enum To {
 pub struct Shown {
     /// Which group.
     pub group: Group,
-    /// In which lists.
-    pub to: To,
+    /// Its record as everyone may see it, in ticks of so many ns. `None`: the attribute is told as it is.
+    reduce: Option<Reduce>,
     /// The files of a process that show it. The service starts to tell the group only after it has read them of a process
     /// that is not its own.
     pub files: &'static [&'static str],
@@ -44,11 +36,14 @@ pub struct Shown {
     pub less: &'static str,
 }
 
+/// Writes a record without what is private in it.
+type Reduce = fn(&mut StreamWriter, attr: &[u8], tick_ns: u64);
+
 /// Everything that the service tells.
 pub const TABLE: &[Shown] = &[
     Shown {
         group: Group::Base,
-        to: To::All,
+        reduce: Some(|w, attr, tick| w.raw_attr(base(attr, tick).as_bytes())),
         files: &["stat"],
         kernel: "fs/proc/base.c: ONE(\"stat\", S_IRUGO, proc_tgid_stat); fs/proc/array.c: do_task_stat() asks \
                  ptrace_may_access() for kstkesp, kstkeip, wchan, startcode to startstack, start_data to env_end and \
@@ -57,7 +52,7 @@ pub const TABLE: &[Shown] = &[
     },
     Shown {
         group: Group::Cred,
-        to: To::All,
+        reduce: Some(|w, attr, _| w.raw_attr(cred(attr).as_bytes())),
         files: &["status"],
         kernel: "fs/proc/base.c: ONE(\"status\", S_IRUGO, proc_pid_status); fs/proc/array.c: task_state(), task_cap(), \
                  task_seccomp()",
@@ -65,21 +60,21 @@ pub const TABLE: &[Shown] = &[
     },
     Shown {
         group: Group::Stat,
-        to: To::All,
+        reduce: Some(|w, attr, tick| w.raw_attr(stat(attr, tick).as_bytes())),
         files: &["stat", "status"],
         kernel: "as BASE; the flag for locked pages is VmLck of status: fs/proc/task_mmu.c: task_mem()",
         less: "CPU times in ticks, as nsec_to_clock_t() gives them there",
     },
     Shown {
         group: Group::Statm,
-        to: To::All,
+        reduce: Some(|w, attr, _| w.raw_attr(statm(attr).as_bytes())),
         files: &["status"],
         kernel: "fs/proc/array.c: proc_pid_status() calls fs/proc/task_mmu.c: task_mem() for every reader",
         less: "in KiB, as SEQ_PUT_DEC() gives them there",
     },
     Shown {
         group: Group::Cmdline,
-        to: To::Processes,
+        reduce: None,
         files: &["cmdline"],
         kernel: "fs/proc/base.c: REG(\"cmdline\", S_IRUGO, proc_pid_cmdline_ops); get_mm_cmdline() reads with FOLL_ANON \
                  and without FOLL_FORCE: no mapped file, and nothing that the process itself may not read",
@@ -87,21 +82,21 @@ pub const TABLE: &[Shown] = &[
     },
     Shown {
         group: Group::Limits,
-        to: To::All,
+        reduce: None,
         files: &["limits"],
         kernel: "fs/proc/base.c: ONE(\"limits\", S_IRUGO, proc_pid_limits)",
         less: "",
     },
     Shown {
         group: Group::Signals,
-        to: To::All,
+        reduce: None,
         files: &["status"],
         kernel: "fs/proc/array.c: proc_pid_status() calls task_sig() for every reader",
         less: "",
     },
     Shown {
         group: Group::Login,
-        to: To::All,
+        reduce: None,
         files: &["loginuid", "sessionid"],
         kernel: "fs/proc/base.c: REG(\"loginuid\", S_IWUSR|S_IRUGO, proc_loginuid_operations), REG(\"sessionid\", \
                  S_IRUGO, proc_sessionid_operations)",
@@ -109,7 +104,7 @@ pub const TABLE: &[Shown] = &[
     },
     Shown {
         group: Group::Sched,
-        to: To::Threads,
+        reduce: None,
         files: &["schedstat", "status"],
         kernel: "fs/proc/base.c: ONE(\"schedstat\", S_IRUGO, proc_pid_schedstat); fs/proc/array.c: \
                  task_context_switch_counts()",
@@ -117,15 +112,31 @@ pub const TABLE: &[Shown] = &[
     },
 ];
 
+// A public group without a row would be left out of an answer without a word.
+const _: () = {
+    let public = Groups::PUBLIC_OF_PROCESSES.union(Groups::PUBLIC_OF_THREADS);
+    let (mut rows, mut n) = (0, 0);
+    while n < TABLE.len() {
+        rows |= 1 << TABLE[n].group as u64;
+        n += 1;
+    }
+    assert!(rows == public.bits(), "TABLE has not the groups that are public in the registry");
+};
+
 /// The groups that the service may tell for a strategy. It answers about all processes or all threads only, because a
 /// program that is loaded serves these for every caller.
 pub fn groups(strategy: Strategy) -> Groups {
-    let to = |s: &&Shown| match strategy {
-        Strategy::All => s.to != To::Threads,
-        Strategy::AllThread => s.to != To::Processes,
-        _ => false,
-    };
-    TABLE.iter().filter(to).fold(Groups::NONE, |all, s| all | s.group.into())
+    match strategy {
+        Strategy::All => Groups::PUBLIC_OF_PROCESSES,
+        Strategy::AllThread => Groups::PUBLIC_OF_THREADS,
+        _ => Groups::NONE,
+    }
+}
+
+/// The row of a group that may be told, for an attribute that is its value or a part of it.
+fn row_of(kind: u16, told: Groups) -> Option<&'static Shown> {
+    let group = group_of(kind).filter(|g| told.has(*g))?;
+    TABLE.iter().find(|s| s.group == group)
 }
 
 /// An answer about all tasks, with `groups` and nothing else, and of these only what /proc shows everyone. Attributes that
@@ -162,30 +173,20 @@ pub fn strip(
         let is_cut = t.cmdline().is_some_and(|b| b.is_cut()) && groups.has(Group::Cmdline);
         truncated += u64::from(is_cut && !hides_text);
         for (kind, attr) in t.attrs() {
-            match kind {
-                Base::TYPE if groups.has(Group::Base) => w.raw_attr(base(attr, tick).as_bytes()),
-                A_COMM if groups.has(Group::Base) => w.raw_attr(attr),
-                Cred::TYPE if groups.has(Group::Cred) => w.raw_attr(cred(attr).as_bytes()),
-                A_GROUPS if groups.has(Group::Cred) => w.raw_attr(attr),
-                Stat::TYPE if groups.has(Group::Stat) => w.raw_attr(stat(attr, tick).as_bytes()),
-                Statm::TYPE if groups.has(Group::Statm) => w.raw_attr(statm(attr).as_bytes()),
-                A_MISSING => {
-                    for (g, reason) in missing(attr).filter(|(g, _)| groups.has(*g)) {
-                        if g != Group::Cmdline || !hides_text {
-                            w.missing(g, reason);
-                        }
+            if kind == A_MISSING {
+                for (g, reason) in missing(attr).filter(|(g, _)| groups.has(*g)) {
+                    if g != Group::Cmdline || !hides_text {
+                        w.missing(g, reason);
                     }
                 }
-                _ => {
-                    let whole = [Group::Cmdline, Group::Limits, Group::Signals, Group::Login];
-                    let sched = [Group::Sched];
-                    let is = |g: &&Group| **g as u16 == kind && groups.has(**g);
-                    if let Some(g) = whole.iter().chain(&sched).find(is) {
-                        if *g != Group::Cmdline || !hides_text {
-                            w.raw_attr(attr);
-                        }
-                    }
-                }
+                continue;
+            }
+            let Some(row) = row_of(kind, groups) else { continue };
+            match row.reduce {
+                _ if row.group == Group::Cmdline && hides_text => {}
+                // An attribute beside the record is told as it is.
+                Some(reduce) if kind == row.group as u16 => reduce(&mut w, attr, tick),
+                _ => w.raw_attr(attr),
             }
         }
         if hides_text {
@@ -266,7 +267,7 @@ fn statm(attr: &[u8]) -> Statm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{Io, Limits, Ns, Sched, Vma};
+    use taskdiag_wire::{A_COMM, A_GROUPS, Io, Limits, Login, Ns, Sched, Vma};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -292,6 +293,7 @@ mod tests {
             w.put_blob(Group::Cmdline as u16, 0, 0, b"secret\0", 7);
             w.put(&build!(Limits { valid: Limits::ALL_VALID }));
             w.put(&build!(Sched { valid: Sched::ALL_VALID }));
+            w.put(&build!(Login { valid: Login::ALL_VALID }));
             w.put(&build!(Io { valid: Io::ALL_VALID, rchar: 3 }));
             w.put(&build!(Ns { valid: Ns::ALL_VALID }));
             w.put_name(1, 0, b"/a/private/name");
@@ -328,15 +330,43 @@ mod tests {
         let of = |g: Group| g as u16;
         let both = [Group::Base, Group::Cred, Group::Stat, Group::Statm].map(of);
         let mut wanted: Vec<u16> = both.to_vec();
-        wanted.extend([of(Group::Cmdline), of(Group::Limits), A_MISSING, A_GROUPS, A_COMM]);
+        wanted.extend([
+            of(Group::Cmdline),
+            of(Group::Limits),
+            of(Group::Login),
+            A_MISSING,
+            A_GROUPS,
+            A_COMM,
+        ]);
         wanted.sort_unstable();
         assert_eq!(kinds(Strategy::All), wanted);
         let mut wanted: Vec<u16> = both.to_vec();
-        wanted.extend([of(Group::Sched), of(Group::Limits), A_MISSING, A_GROUPS, A_COMM]);
+        wanted.extend([
+            of(Group::Sched),
+            of(Group::Limits),
+            of(Group::Login),
+            A_MISSING,
+            A_GROUPS,
+            A_COMM,
+        ]);
         wanted.sort_unstable();
         assert_eq!(kinds(Strategy::AllThread), wanted);
         for other in [Strategy::One, Strategy::Children, Strategy::Thread] {
             assert_eq!(groups(other), Groups::NONE);
+        }
+    }
+
+    #[test]
+    fn every_public_group_is_told_or_missing() {
+        for strategy in [Strategy::All, Strategy::AllThread] {
+            let told = groups(strategy);
+            assert!(!told.is_empty());
+            let s = strip(full(strategy).as_bytes(), told, AlignedBuf::new(), &mut |_, _| true);
+            let s = Stream::parse(s.expect("a stream")).expect("a stream");
+            for (t, g) in s.tasks().flat_map(|t| told.iter().map(move |g| (t, g))) {
+                let is_told = t.attrs().any(|(kind, _)| kind == g as u16);
+                assert!(is_told || t.reason(g).is_some(), "{g} is left out without a word");
+            }
         }
     }
 

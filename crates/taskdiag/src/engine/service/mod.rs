@@ -19,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use taskdiag_wire::encode::{encode_features_request, encode_request};
+use taskdiag_wire::properties::Public;
 use taskdiag_wire::{
     AlignedBuf, Features, Groups, MSG_FEATURES, NlMsgHdr, Plain, Req, Strategy, build,
 };
@@ -335,10 +336,10 @@ impl Engine for Service {
 
     fn support(&self) -> Support {
         let notes = shown::TABLE.iter().filter_map(|s| {
-            let only = match s.to {
-                shown::To::All => "",
-                shown::To::Processes => "of processes only; ",
-                shown::To::Threads => "of threads only; ",
+            let only = match s.group.properties().public {
+                Public::OfProcesses => "of processes only; ",
+                Public::OfThreads => "of threads only; ",
+                _ => "",
             };
             let note = format!("{only}{}", s.less);
             (!note.is_empty()).then_some((s.group, note))
