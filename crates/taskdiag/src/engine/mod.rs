@@ -44,16 +44,7 @@ const LEAST_WALK: Duration = Duration::from_micros(10);
 /// The groups of a process table: each engine answers them, and none of them lists what a process
 /// has (its mappings, its files) or makes it wait. [`Support::groups`] has all that an engine
 /// answers.
-pub const GROUPS: Groups = Groups::BASE
-    .union(Groups::CRED)
-    .union(Groups::STAT)
-    .union(Groups::STATM)
-    .union(Groups::CMDLINE)
-    .union(Groups::PATHS)
-    .union(Groups::IO)
-    .union(Groups::SCHED)
-    .union(Groups::NS)
-    .union(Groups::CGROUP);
+pub const GROUPS: Groups = Groups::USUAL;
 
 /// What an engine can do here.
 #[derive(Clone, Debug)]

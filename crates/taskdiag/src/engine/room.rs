@@ -126,7 +126,7 @@ impl Several {
 
 /// How many bytes of arguments and environments a stream has.
 pub(crate) fn bytes_of_text(stream: &Stream<impl AsRef<[u8]>>) -> u64 {
-    if !stream.asked().intersects(Groups::CMDLINE | Groups::ENVIRON) {
+    if !stream.asked().intersects(Groups::TEXTS) {
         return 0;
     }
     let is_text = |kind: u16| kind == Group::Cmdline as u16 || kind == Group::Environ as u16;

@@ -364,11 +364,9 @@ impl Field {
     /// are not among them.
     #[cfg(feature = "view")]
     pub(crate) fn is_of_process(&self) -> bool {
-        const GROUPS: Groups =
-            Groups::STATM.union(Groups::ROLLUP).union(Groups::SWAP).union(Groups::FD_COUNT);
         const NAMES: &[&str] = &["num_threads", "cutime_ns", "cstime_ns", "cminflt", "cmajflt"];
         const MEMBERS: Members = Members::of(Groups::STAT, NAMES);
-        self.groups.intersects(GROUPS)
+        self.groups.intersects(Groups::OF_PROCESS)
             || self.groups == Groups::STAT && self.members.union(MEMBERS) == MEMBERS
     }
     /// Whether the values of several rows can be added up. Amounts of memory and I/O, counts, CPU time and shares of it do;

@@ -8,13 +8,6 @@ use super::rows::{Item, Rows, Sum, Take};
 use crate::Groups;
 use crate::field::{self, Context, Field, LACKING, Missing, PROCS, Row, Value};
 
-/// Groups whose values are the same for all tasks that share their memory.
-const OF_MEMORY: Groups = Groups::VMA
-    .union(Groups::VMA_STAT)
-    .union(Groups::ROLLUP)
-    .union(Groups::SWAP)
-    .union(Groups::STATM);
-
 /// Tells rows whose memory was counted with an earlier row: those of processes and threads that share it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryOnce {
@@ -27,13 +20,13 @@ pub struct MemoryOnce {
 impl MemoryOnce {
     /// Whether a column is about memory, and adds up.
     pub fn is_about(field: &Field) -> bool {
-        field.groups.intersects(OF_MEMORY) && field.adds_up()
+        field.groups.intersects(Groups::OF_MEMORY) && field.adds_up()
     }
     /// Whether the memory of this row's task was counted with an earlier task. Rows of one task follow each other.
     pub fn was_counted(&mut self, row: &Row<'_>) -> bool {
         let pid = row.view.pid();
         if pid != self.last.0 {
-            let owner = OF_MEMORY.iter().find_map(|g| row.view.shared(g)).unwrap_or(pid);
+            let owner = Groups::OF_MEMORY.iter().find_map(|g| row.view.shared(g)).unwrap_or(pid);
             self.last = (pid, *self.counted.entry(owner).or_insert(pid) != pid);
         }
         self.last.1

@@ -13,15 +13,6 @@ use crate::field::{Context, Row};
 use crate::request::Members;
 use crate::{Base, Choice, Error, Groups, Request, Snapshot, Strategy};
 
-/// Groups that are not cheap for all tasks: lists, walks over pages, and values that tasks share.
-const DEAR: Groups = Groups::VMA
-    .union(Groups::VMA_STAT)
-    .union(Groups::ROLLUP)
-    .union(Groups::SWAP)
-    .union(Groups::FD)
-    .union(Groups::FD_COUNT)
-    .union(Groups::FILE_STAT);
-
 /// The member that tells whether a task is still the same.
 const START: Members = Members::of(Groups::BASE, &["start_time_ns"]);
 
@@ -146,9 +137,11 @@ fn is_same(answer: &Snapshot, begun: &HashMap<u32, Option<u64>>, tick_ns: u64) -
     })
 }
 
-/// Is this part of a filter tested in the first step?
+/// Is this part of a filter tested in the first step? What may take long, or must be looked up for each table of files or
+/// memory, is not cheap for all tasks.
 fn first_looks_at(part: &super::filter::Part) -> bool {
-    part.is_about_task() && part.is_narrow() && !part.groups().intersects(DEAR)
+    let is_dear = part.groups().intersects(Groups::SLOW | Groups::SHARED);
+    part.is_about_task() && part.is_narrow() && !is_dear
 }
 
 #[cfg(test)]

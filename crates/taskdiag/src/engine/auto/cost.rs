@@ -2,10 +2,12 @@
 //! only place where engines are compared.
 //!
 //! All numbers are nanoseconds of CPU time, measured by `bench/` on a virtual machine with 2 CPUs. Only
-//! their ratios matter, because a machine that is twice as fast is so for every engine. bpf takes
+//! their ratios matter, because a machine that is twice as fast is so for every engine. What each group costs is in its row
+//! of the registry ([`Price`](taskdiag_wire::properties::Price)), and here is what depends on the request. bpf takes
 //! milliseconds to load and next to nothing for each task, while procfs takes microseconds for each task.
 //! So the number of tasks decides.
 
+use taskdiag_wire::properties::{FILE, STATUS_FILE};
 use taskdiag_wire::{Group, Groups, Strategy};
 
 use crate::engine::EngineId;
@@ -57,9 +59,9 @@ pub struct Split {
     pub nobody: Groups,
 }
 
-/// To load the program and close it: maps, relocations, verifier. This number and the next six are medians of CPU time
-/// over 21 rounds, as ratios to [`PROC_FILE`]. Measured was `dump --engine bpf` of one process, each group and some sets
-/// of groups by turns, beside `--engine procfs` of the same and of 500 processes.
+/// To load the program and close it: maps, relocations, verifier. This number, the next three and `bpf_load_ns` of each group
+/// are medians of CPU time over 21 rounds, as ratios to [`FILE`]. Measured was `dump --engine bpf` of one process, each group
+/// and some sets of groups by turns, beside `--engine procfs` of the same and of 500 processes.
 const BPF_LOAD: u64 = 1_000_000;
 /// To clear the state of a program that stays loaded, open its iterator, and close that.
 const BPF_RESTART: u64 = 15_000;
@@ -68,18 +70,10 @@ const BPF_RESTART: u64 = 15_000;
 const SERVICE_ASK: u64 = 300_000;
 /// To load the larger program that the rarer groups need.
 const BPF_LOAD_LARGE: u64 = 1_400_000;
-/// To verify the code of one group.
-const BPF_LOAD_GROUP: u64 = 400_000;
-/// To verify the code of groups with text or paths, of mappings, and of files.
-const BPF_LOAD_TEXT: u64 = 1_000_000;
-const BPF_LOAD_VMA: u64 = 2_000_000;
-const BPF_LOAD_FD: u64 = 3_000_000;
 /// For each memory mapping of a process beyond the usual 40. Measured with 2,000 to 60,000 mappings of one process; both
 /// engines take the same time for 19,000.
 const BPF_MAPPING: u64 = 90;
 const PROC_MAPPING: u64 = 240;
-/// To open, read and close one file of /proc.
-const PROC_FILE: u64 = 4_500;
 /// For each thread when /proc is listed, because the kernel steps over every thread.
 const PROC_LIST_THREAD: u64 = 120;
 /// For each thread of a process, because its `stat` is a sum over the threads, whatever is needed of it. BPF sums only if
@@ -88,35 +82,17 @@ const PROC_SUM_THREAD: u64 = 300;
 const BPF_SUM_THREAD: u64 = 200;
 
 fn bpf_load(asked: Groups) -> u64 {
-    let large = asked.intersects(Groups::PATHS | Groups::NS | Groups::CGROUP);
-    let program = if large { BPF_LOAD_LARGE } else { BPF_LOAD };
-    let group = |g| match g {
-        Group::Vma => BPF_LOAD_VMA,
-        Group::Fd => BPF_LOAD_FD,
-        Group::Cmdline | Group::Environ | Group::Paths | Group::Cgroup => BPF_LOAD_TEXT,
-        _ => BPF_LOAD_GROUP,
-    };
-    program + asked.iter().map(group).sum::<u64>()
+    let program = if asked.intersects(Groups::BPF_RARE) { BPF_LOAD_LARGE } else { BPF_LOAD };
+    program + asked.iter().map(|g| g.properties().price.bpf_load_ns).sum::<u64>()
 }
 
+/// For groups that BPF does not have, this is the cost of the kernel engine, which walks over the pages as a read of the text in
+/// /proc does.
 fn bpf_task(g: Group) -> u64 {
-    match g {
-        Group::Cmdline | Group::Paths => 1_500,
-        Group::Cgroup => 4_000,
-        Group::Ns | Group::FileStat => 300,
-        Group::Environ | Group::Kstack => 1_500,
-        Group::Vma => 6_000,
-        Group::Fd => 3_000,
-        // These are for the kernel engine, which walks over the pages as a read of the text in /proc does.
-        Group::VmaStat => 100_000,
-        Group::Rollup => 25_000,
-        _ => 100,
-    }
+    g.properties().price.bpf_ns
 }
 
-/// The same for `status`, for which the kernel collects more, and for `statm`, for which it collects less. Measured was `ps
-/// --engine procfs -o pid,comm` of 5,000 processes, with and without sizes from each of them.
-const PROC_STATUS: u64 = 7_000;
+/// To read `statm`, for which the kernel collects less than for other files. Measured as [`STATUS_FILE`].
 const PROC_STATM: u64 = 3_200;
 
 /// CPU time of procfs for one group of one task. Measured was `dump --engine procfs` of one group of 2,000 processes, with
@@ -129,57 +105,38 @@ fn procfs_task(g: Group, req: &Request) -> u64 {
     match g {
         // STAT and BASE are in the same file, `stat`; STATM and CRED are both in `status`.
         Group::Stat => {
-            let stat = if asked.has(Group::Base) { 0 } else { PROC_FILE };
-            let others = Groups::CRED | Groups::STATM | Groups::SIGNALS | Groups::SWAP;
+            let stat = if asked.has(Group::Base) { 0 } else { FILE };
+            // FD_COUNT alone does not have the file read.
+            let others = Groups::IN_STATUS - Groups::FD_COUNT;
             let reads_status = names_locked(asked, req.members) && !asked.intersects(others);
-            stat + if reads_status { PROC_STATUS } else { 0 }
+            stat + if reads_status { STATUS_FILE } else { 0 }
         }
         Group::Statm if asked.has(Group::Cred) => 0,
         Group::Statm => match SizesFrom::of(asked, req.members) {
             SizesFrom::Stat => 0,
             SizesFrom::Statm => PROC_STATM,
-            SizesFrom::Status => PROC_STATUS,
+            SizesFrom::Status => STATUS_FILE,
         },
         Group::Signals | Group::Swap if asked.has(Group::Cred) || asked.has(Group::Statm) => 0,
         Group::Swap if asked.has(Group::Signals) => 0,
         Group::Vma if asked.has(Group::VmaStat) => 0,
-        Group::Cred | Group::Signals | Group::Swap => PROC_STATUS,
-        Group::FdCount => 1_800,
         // For about 40 mappings, 1,000 resident pages and 6 files.
-        Group::Vma => 25_000,
-        Group::VmaStat => 165_000,
-        Group::Rollup => 32_000,
-        Group::Fd => 33_000,
-        Group::Environ => 5_800,
-        Group::Limits => 5_500,
-        Group::Kstack => 5_300,
-        Group::Wchan => 3_700,
-        Group::FileStat => 4_300,
-        Group::Paths => 4_200,
-        Group::Io => 3_300,
-        Group::Sched | Group::Oom | Group::Login => PROC_FILE * 2,
-        Group::Ns => PROC_FILE * 4,
-        _ => PROC_FILE,
+        _ => g.properties().price.procfs_ns,
     }
 }
 
 /// The least number of kernel threads on a machine. They have no memory and no files.
 const KERNEL_THREADS: u64 = 60;
-/// The groups that are empty, or nearly so, for a kernel thread.
-const OF_USERS: Groups = Groups::VMA
-    .union(Groups::VMA_STAT)
-    .union(Groups::ROLLUP)
-    .union(Groups::FD)
-    .union(Groups::ENVIRON);
-
 /// How much less procfs takes because some tasks are kernel threads.
 fn kernel_threads(req: &Request, answer: u64) -> u64 {
     let some = match req.strategy {
         Strategy::All | Strategy::AllThread => KERNEL_THREADS.min(answer),
         _ => 0,
     };
-    let less = |g| procfs_task(g, req).saturating_sub(PROC_FILE);
-    some * (req.groups & OF_USERS).iter().map(less).sum::<u64>()
+    let less = |g| procfs_task(g, req).saturating_sub(FILE);
+    // These are empty, or nearly so, for a kernel thread.
+    let of_users = Groups::SHARED | Groups::TEXTS;
+    some * (req.groups & of_users).iter().map(less).sum::<u64>()
 }
 
 /// The number of tasks that an engine must visit, and of those in the answer.
@@ -244,7 +201,7 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
             let each = groups().map(|g| procfs_task(g, req)).sum::<u64>();
             // CHILDREN reads the parent's pid of every process.
             let find = match req.strategy {
-                Strategy::Children => look * PROC_FILE,
+                Strategy::Children => look * FILE,
                 Strategy::All if req.groups.has(Group::Base) || req.groups.has(Group::Stat) => {
                     f.threads * (PROC_LIST_THREAD + PROC_SUM_THREAD)
                 }
@@ -379,7 +336,7 @@ fn without_service(req: &Request, f: &Facts) -> Split {
 }
 
 /// Groups that must come from one engine, because [`FILE_STAT`](Groups::FILE_STAT) has an entry for each mapped file that
-/// its engine lists.
+/// its engine lists. The set is written by hand, because it is about how two groups refer to each other.
 const MAPPED: Groups = Groups::VMA.union(Groups::FILE_STAT);
 
 /// If BPF is chosen for the many mappings of one process, its other groups are read faster through /proc, because the code

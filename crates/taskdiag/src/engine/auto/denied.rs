@@ -13,23 +13,10 @@ use crate::engine::EngineId;
 use crate::request::Request;
 use crate::snapshot::Snapshot;
 
-/// Walks over pages, which are not to be done twice.
-const WALKS: Groups = Groups::VMA_STAT.union(Groups::ROLLUP);
-/// What /proc tells of those only whom the reader may trace.
-const GUARDED: Groups = Groups::PATHS
-    .union(Groups::FILE_STAT)
-    .union(Groups::FD)
-    .union(Groups::FD_COUNT)
-    .union(Groups::VMA)
-    .union(Groups::IO)
-    .union(Groups::NS)
-    .union(Groups::ENVIRON)
-    .union(Groups::WCHAN);
-
-/// What will be denied, where finding out would cost walks over pages.
+/// The groups to expect as denied, without a costly walk over pages to find out.
 pub(super) fn expected(req: &Request) -> Groups {
-    let asked = req.groups & GUARDED;
-    match req.groups.intersects(WALKS) && !asked.is_empty() && has_bpf_only() {
+    let asked = req.groups & Groups::GUARDED;
+    match req.groups.intersects(Groups::WALKS_PAGES) && !asked.is_empty() && has_bpf_only() {
         true => asked,
         false => Groups::NONE,
     }

@@ -276,7 +276,7 @@ fn auto(
             });
         }
         // If the BPF part failed after a walk over pages, that would be done twice. So BPF is tried first.
-        let walks = plan.parts[0].groups.intersects(Groups::VMA_STAT | Groups::ROLLUP);
+        let walks = plan.parts[0].groups.intersects(Groups::WALKS_PAGES);
         if walks && plan.parts[1..].iter().any(|p| p.engine == EngineId::Bpf) {
             if let Some(e) = Bpf::new().err() {
                 (facts.bpf, until) = (None, Some(Instant::now() + TRY_AGAIN));

@@ -19,9 +19,6 @@ use crate::engine::{Cost, Engine};
 use crate::error::Error;
 use crate::request::{Members, Request};
 
-/// The groups that are text in the memory of the task.
-pub const TEXT: Groups = Groups::CMDLINE.union(Groups::ENVIRON);
-
 /// Up to this many processes are asked for one by one. More are asked for all at once.
 const FEW: usize = 64;
 
@@ -29,7 +26,7 @@ const FEW: usize = 64;
 /// the same.
 pub fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
     let start = Members::of(Groups::BASE, &["start_time_ns"]);
-    match (groups.intersects(TEXT), groups.contains(Groups::BASE)) {
+    match (groups.intersects(Groups::TEXTS), groups.contains(Groups::BASE)) {
         (false, _) => (groups, members),
         (true, true) => (groups, members.union(start)),
         (true, false) => (groups | Groups::BASE, Members { base: start.base, ..members }),
@@ -39,7 +36,7 @@ pub fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
 /// The answer with the BLOCKED texts filled in from /proc, and the number of tasks for which that was possible. If /proc
 /// does not have them either, the answer is unchanged.
 pub fn complete(req: &Request, answer: Bytes) -> Result<(Bytes, usize, Cost), Error> {
-    let text = req.groups & TEXT;
+    let text = req.groups & Groups::TEXTS;
     let none = Cost::default();
     let blocked = taskdiag_wire::decode::done(answer.as_ref()).is_some_and(|d| d.blocked != 0);
     if text.is_empty() || !blocked || req.is_stopped() {
@@ -251,7 +248,7 @@ mod tests {
         ]);
         let (main, more) = (Stream::parse(main.as_bytes()).unwrap(), Stream::parse(more).unwrap());
         assert_eq!((main.done().tasks, main.done().blocked, main.done().denied), (5, 3, 5));
-        let tail = replaced(&main, &more, TEXT).expect("two texts are there");
+        let tail = replaced(&main, &more, Groups::TEXTS).expect("two texts are there");
         assert_eq!(tail.n, 2);
         let second_task = main.task(2).unwrap().messages().as_ptr().addr();
         assert_eq!(tail.at, second_task - main.bytes().as_ptr().addr());
@@ -281,6 +278,6 @@ mod tests {
         assert_eq!(groups, Groups::CMDLINE | Groups::BASE);
         assert_eq!(members, Members::of(Groups::BASE, &["start_time_ns"]));
         assert_eq!(with_identity(Groups::STAT, Members::NONE), (Groups::STAT, Members::NONE));
-        assert_eq!(with_identity(TEXT | Groups::BASE, Members::ALL).1, Members::ALL);
+        assert_eq!(with_identity(Groups::TEXTS | Groups::BASE, Members::ALL).1, Members::ALL);
     }
 }

@@ -38,41 +38,22 @@ use self::shared::CHUNK_FULL;
 use self::sizes::Sizes;
 use self::skel::{Failed, Skeleton};
 use crate::bytes::Bytes;
-use crate::engine::{self, Answer, Cost, Engine, EngineId, Support, info};
+use crate::engine::{Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::{Cause, Error};
 use crate::large;
 use crate::request::{ByteLimits, Members, Request};
 
 static SNAPSHOT: Skeleton = Skeleton::parse(taskdiag_bpf::SNAPSHOT);
-/// Without the groups in [`RARE`] and [`BY_OFFSET`], so it loads faster.
+/// With [`Groups::BPF_LITE`] only, so it loads faster.
 static LITE: Skeleton = Skeleton::parse(taskdiag_bpf::LITE);
-/// Without the groups in [`RARE`], so it needs none of the kernel types that take long to find.
+/// Without [`Groups::BPF_RARE`], so it needs none of the kernel types that take long to find.
 static MORE: Skeleton = Skeleton::parse(taskdiag_bpf::MORE);
 /// For kernels before 6.8.
 static LEGACY: Skeleton = Skeleton::parse(taskdiag_bpf::LEGACY);
 static SKELETONS: [&Skeleton; 4] = [&LITE, &MORE, &SNAPSHOT, &LEGACY];
-/// Groups that need kernel types which take long to find.
-const RARE: Groups = Groups::NS.union(Groups::CGROUP);
-/// Groups for which the programs read by offset, see [`offsets`].
-const BY_OFFSET: Groups = NAMED
-    .union(Groups::PATHS)
-    .union(Groups::ENVIRON)
-    .union(Groups::LIMITS)
-    .union(Groups::SIGNALS)
-    .union(Groups::WCHAN)
-    .union(Groups::KSTACK)
-    .union(Groups::FILE_STAT)
-    .union(Groups::AUTOGROUP)
-    .union(Groups::LOGIN);
-/// Groups with names.
-const NAMED: Groups = Groups::VMA.union(Groups::FD);
-/// Groups that are text in the memory of the task.
-const TEXT: Groups = Groups::CMDLINE.union(Groups::ENVIRON);
-/// Groups with values that tasks share.
-const SHARED: Groups = NAMED.union(Groups::FD_COUNT);
 
 /// The groups that this engine answers.
-pub const GROUPS: Groups = engine::GROUPS.union(BY_OFFSET).union(Groups::FD_COUNT);
+pub const GROUPS: Groups = Groups::BPF;
 
 /// Whether this build has the engine.
 pub(crate) const IS_BUILT: bool = true;
@@ -260,7 +241,7 @@ impl Engine for Bpf {
     fn support(&self) -> Support {
         let groups = groups(GROUPS);
         let note = "page tables of this architecture are not read, so the text comes from /proc";
-        let text = (groups & TEXT).iter().filter(|_| !ram::is_understood());
+        let text = (groups & Groups::TEXTS).iter().filter(|_| !ram::is_understood());
         let notes = text.map(|g| (g, note.to_owned())).collect();
         Support { groups, strategies: Strategy::ALL.to_vec(), notes }
     }

@@ -17,7 +17,7 @@ use super::shared::*;
 use super::sizes::{Sizes, reserve};
 use super::skel::{self, Failed, Loaded, MapInit};
 use super::sys::{self, Mapping};
-use super::{BY_OFFSET, LEGACY, LITE, MORE, NAMED, RARE, SHARED, SNAPSHOT, TEXT, ram};
+use super::{LEGACY, LITE, MORE, SNAPSHOT, ram};
 use super::{is_no_memory, is_signal, unavailable};
 use crate::bytes::{Bytes, populate};
 use crate::engine::{EngineId, estimate};
@@ -74,7 +74,7 @@ impl LoadedProgram {
         count_only: bool,
         legacy: bool,
     ) -> Result<LoadedProgram, Failed> {
-        let by_offset = req.groups.intersects(BY_OFFSET);
+        let by_offset = req.groups.intersects(Groups::BPF_MORE);
         let offsets = if by_offset {
             offsets::offsets().map_err(|e| ("finding the kernel's structs", io::Error::other(e)))?
         } else {
@@ -83,15 +83,16 @@ impl LoadedProgram {
         let gate = req.groups.contains(Groups::VMA).then(offsets::gate).flatten();
         let (gate_start, gate_end, gate_perms) = gate.unwrap_or_default();
         let (skip_base, skip_stat) = req.members.skipped();
-        let text = req.groups.intersects(TEXT);
+        let text = req.groups.intersects(Groups::TEXTS);
         let (ram_end, pte_address) = if text { ram::limits() } else { (0, 0) };
         // What does not fit into these tables is written again, so their sizes only matter for speed. One process has
         // fewer names than all together, and shares nothing. There are at most as many shared objects as processes. The
         // table of names is no larger, because the kernel clears a map in one go (see `sizes::most`).
         let one = req.strategy == Strategy::One;
         let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };
-        let names = table(NAMED, if one { NAMES_MAX / 8 } else { NAMES_MAX / 2 });
-        let shared = match req.groups.intersects(SHARED) && !one {
+        let names =
+            table(Groups::SHARED & Groups::LISTS, if one { NAMES_MAX / 8 } else { NAMES_MAX / 2 });
+        let shared = match req.groups.intersects(Groups::SHARED) && !one {
             true => {
                 estimate::processes().next_power_of_two().clamp(256, SHARED_MAX as usize) as u32
             }
@@ -389,7 +390,8 @@ pub static IS_LEGACY: AtomicBool = AtomicBool::new(false);
 
 /// Load the program for this kernel: the newer kind, or else the older one, which is then taken for later requests, too.
 fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, bool), Failed> {
-    let skeleton = match (groups.intersects(RARE), groups.intersects(BY_OFFSET)) {
+    let skeleton = match (groups.intersects(Groups::BPF_RARE), groups.intersects(Groups::BPF_MORE))
+    {
         (true, _) => &SNAPSHOT,
         (false, true) => &MORE,
         (false, false) => &LITE,

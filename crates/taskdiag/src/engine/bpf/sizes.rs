@@ -3,7 +3,6 @@
 
 use taskdiag_wire::{Group, Groups, Strategy};
 
-use super::SHARED;
 use super::shared::*;
 use crate::engine::estimate;
 use crate::request::Request;
@@ -24,11 +23,6 @@ const MANY: usize = 2000;
 /// The same for threads (`bpf/touch.h`), which are listed, or over which values of processes are summed up. That saves less for
 /// each.
 const MANY_THREADS: usize = 5000;
-/// Groups with such sums.
-const SUMS: Groups = Groups::STAT.union(Groups::SCHED).union(Groups::IO);
-/// Groups of a process that take a chain of loads: each load needs the result of the one before. A list of processes that has none
-/// of these groups does not look ahead, because that would cost more than it saves.
-const CHAINS: Groups = Groups::STATM.union(Groups::CMDLINE);
 
 /// How large to make the maps.
 #[derive(Clone, Copy, Debug)]
@@ -63,21 +57,27 @@ impl Sizes {
             Strategy::All | Strategy::Children => estimate::processes(),
             Strategy::AllThread | Strategy::Thread => estimate::threads(),
         };
-        let size = |groups: Groups| groups.iter().map(typical_bytes).sum::<usize>();
+        let bytes = |g: Group| g.properties().price.bytes;
+        let size = |groups: Groups| groups.iter().map(bytes).sum::<usize>();
         let part = |n: usize| match req.strategy {
             Strategy::All | Strategy::AllThread => n,
             _ => n / 4,
         };
         // Threads share most of these values; then only a note that names the owner is written.
-        let shared = req.groups & SHARED;
+        let shared = req.groups & Groups::SHARED;
         let says = shared.iter().count() * size_of::<taskdiag_wire::Shared>();
         let processes = if shared.is_empty() { 0 } else { estimate::processes() };
         let answer =
-            part(tasks) * (32 + size(req.groups - SHARED) + says) + part(processes) * size(shared);
+            part(tasks) * (32 + size(req.groups - shared) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
-        let many_processes = is_by_process(req) && tasks >= MANY && req.groups.intersects(CHAINS);
+        // These groups take a chain of loads: each load needs the result of the one before. For a list of processes that has none
+        // of them, looking ahead would cost more than it saves.
+        let chains = Groups::OF_MEMORY & Groups::BPF_LITE;
+        let many_processes = is_by_process(req) && tasks >= MANY && req.groups.intersects(chains);
         let many_threads = match is_by_process(req) {
-            true if req.groups.intersects(SUMS) => estimate::threads() >= tasks + MANY_THREADS,
+            true if req.groups.intersects(Groups::SUMS) => {
+                estimate::threads() >= tasks + MANY_THREADS
+            }
             true => false,
             false => tasks >= MANY_THREADS,
         };
@@ -96,33 +96,12 @@ fn is_by_process(req: &Request) -> bool {
 /// How many chunks to keep free for a task that is begun, beside its first one. Groups of a fixed size fit into the first.
 /// Text and mappings may go on in one more. Other groups may have many supplementary groups or long paths.
 pub fn reserve(groups: Groups) -> usize {
-    const FIXED: Groups = Groups::BASE
-        .union(Groups::STAT)
-        .union(Groups::STATM)
-        .union(Groups::IO)
-        .union(Groups::SCHED)
-        .union(Groups::FD_COUNT);
-    const IN_PIECES: Groups = Groups::CMDLINE.union(Groups::VMA);
-    match (FIXED.contains(groups), FIXED.union(IN_PIECES).contains(groups)) {
-        (true, _) => 0,
-        (false, true) => 1,
-        (false, false) => CHUNKS_RESERVE,
-    }
-}
-
-fn typical_bytes(g: Group) -> usize {
-    match g {
-        Group::Base => size_of::<taskdiag_wire::Base>(),
-        Group::Cred => size_of::<taskdiag_wire::Cred>() + 24,
-        Group::Stat => size_of::<taskdiag_wire::Stat>(),
-        Group::Statm => size_of::<taskdiag_wire::Statm>(),
-        Group::FdCount => size_of::<taskdiag_wire::FdCount>(),
-        Group::Cmdline => 96,
-        Group::Paths => 160,
-        Group::FileStat => 3 * size_of::<taskdiag_wire::FileStat>() + 24,
-        Group::Cgroup => 360,
-        Group::Vma => 30 * size_of::<taskdiag_wire::Vma>(),
-        Group::Fd => 12 * size_of::<taskdiag_wire::Fd>(),
-        _ => 80,
+    let rest = groups - Groups::FIXED_SIZE;
+    if rest.is_empty() {
+        0
+    } else if (rest - Groups::CMDLINE - Groups::VMA).is_empty() {
+        1
+    } else {
+        CHUNKS_RESERVE
     }
 }

@@ -189,7 +189,7 @@ impl Kernel {
             Strategy::All | Strategy::Children => estimate::processes(),
             Strategy::AllThread | Strategy::Thread => estimate::threads(),
         };
-        let each = 64 + req.groups.iter().map(typical_bytes).sum::<usize>();
+        let each = 64 + req.groups.iter().map(|g| g.properties().price.bytes).sum::<usize>();
         // The buffer grows if that is not enough.
         ((tasks + tasks / 8) * each + ROOM).min(GUESS_MAX)
     }
@@ -199,7 +199,7 @@ impl Kernel {
 /// if they were asked for.
 fn cost(req: &Request, syscalls: u64, begin: Instant) -> Cost {
     let wall = begin.elapsed();
-    let walks = req.groups.intersects(Groups::VMA_STAT | Groups::ROLLUP);
+    let walks = req.groups.intersects(Groups::WALKS_PAGES);
     Cost { syscalls, wall, walked: if walks { wall } else { Duration::ZERO } }
 }
 
@@ -249,7 +249,7 @@ impl Engine for Kernel {
 
         let mut stream = AlignedBuf::zeroed(Kernel::guess(req));
         let mut progress = req.watch.as_ref().map(|_| Arrival::new(req));
-        let has_text = req.groups.intersects(Groups::CMDLINE | Groups::ENVIRON);
+        let has_text = req.groups.intersects(Groups::TEXTS);
         let mut trim = has_text.then(|| Trim::new(Room::new(req.limits)));
         let piece = if progress.is_some() || has_text { SMALL_READ } else { usize::MAX };
         // open, write, close
@@ -283,23 +283,6 @@ impl Engine for Kernel {
         }
         stream.truncate(len);
         Ok(Answer { stream: stream.into(), cost: cost(req, syscalls, begin) })
-    }
-}
-
-fn typical_bytes(g: Group) -> usize {
-    match g {
-        Group::Base => 64,
-        Group::Cred => 160,
-        Group::Stat | Group::Statm => 144,
-        Group::Cmdline => 96,
-        Group::Paths => 192,
-        Group::Ns => 96,
-        Group::Cgroup => 192,
-        Group::Vma => 2048,
-        Group::VmaStat => 5120,
-        Group::Fd => 1024,
-        Group::Environ => 1024,
-        _ => 80,
     }
 }
 

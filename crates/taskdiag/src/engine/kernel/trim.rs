@@ -165,7 +165,7 @@ mod tests {
 
     fn stream(texts: &[usize]) -> Vec<u8> {
         let mut w = StreamWriter::new();
-        let groups = Groups::CMDLINE | Groups::ENVIRON;
+        let groups = Groups::TEXTS;
         w.info(&build!(Info { show_flags: groups.bits(), ..StreamWriter::blank_info() }));
         for (pid, len) in (1..).zip(texts) {
             w.begin_task(pid, pid);

@@ -18,13 +18,6 @@ use super::slot::{Parked, STUCK};
 use super::stop::Stop;
 use super::worker::Worker;
 
-/// The groups whose reads may wait.
-pub(super) const RISKY: Groups =
-    Groups::CMDLINE.union(Groups::ENVIRON).union(MEMORY).union(Groups::FD);
-/// The groups whose reads wait for the lock of the address space only.
-const MEMORY: Groups =
-    Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP);
-
 /// At most this many threads are left behind. Once there are so many, groups that may wait are not read.
 const MAX_STUCK: usize = 64;
 
@@ -48,8 +41,8 @@ impl Worker<'_> {
             return Err(Stop::Gap(Reason::Blocked));
         }
         // Whoever holds the lock blocks all of these groups.
-        let kin = MEMORY.union(Groups::CMDLINE).union(Groups::ENVIRON);
-        let also = if what.intersects(MEMORY) { kin } else { what };
+        let waits_for_lock = what.intersects(Groups::SHARED_MEMORY);
+        let also = if waits_for_lock { Groups::WAITS_FOR_MEMORY } else { what };
         let parked = Parked {
             out: std::mem::take(&mut self.out),
             said: self.said,

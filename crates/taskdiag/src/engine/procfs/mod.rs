@@ -72,7 +72,6 @@ use self::cgroup::Cgroups;
 use self::held::HeldFiles;
 use self::limits::Budget;
 use self::names::FileNames;
-use self::owners::FILES;
 use self::read::Reader;
 use self::run::Run;
 use self::shmem::Objects;
@@ -243,7 +242,7 @@ impl Procfs {
             names_locked: names_locked(req.groups, req.members),
             tick_ns: 1_000_000_000 / u64::from(info.clk_tck.max(1)),
             own_pids: (req.groups.has(Group::Fd)
-                || (req.strategy.is_threads() && req.groups.intersects(FILES)))
+                || (req.strategy.is_threads() && req.groups.intersects(Groups::SHARED_FILES)))
                 && reader.is_own(root.as_fd()),
             watch: req.watch.clone(),
             texts: Room::new(req.limits),

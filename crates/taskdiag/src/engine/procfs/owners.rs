@@ -2,14 +2,6 @@
 
 use taskdiag_wire::{Group, Groups, Reason};
 
-/// The groups about memory.
-pub(super) const MEMORY: Groups =
-    Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP);
-/// The groups about open files.
-pub(super) const FILES: Groups = Groups::FD.union(Groups::FD_COUNT);
-/// The groups that threads may share.
-pub(super) const SHARED: Groups = MEMORY.union(FILES);
-
 /// Which thread of the process carries a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carrier {
@@ -28,6 +20,6 @@ pub(super) struct Shares {
 impl Shares {
     /// Whether each of `groups` has a known owner.
     pub(super) fn settled(&self, groups: Groups) -> bool {
-        (groups & SHARED).iter().all(|g| self.owners[g as usize].is_some())
+        (groups & Groups::SHARED).iter().all(|g| self.owners[g as usize].is_some())
     }
 }

@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use rustix::io::Errno;
 use taskdiag_wire::{Group, Groups, Reason};
 
-use super::owners::{Carrier, MEMORY};
+use super::owners::Carrier;
 use super::path::TaskDir;
 use super::stop::Stop;
 use super::worker::Worker;
@@ -33,7 +33,7 @@ impl Worker<'_> {
                 }
                 None => continue,
             };
-            let same = match MEMORY.has(g) {
+            let same = match Groups::SHARED_MEMORY.has(g) {
                 true => Same::Yes,
                 false => self.same_files(at, owner, g)?,
             };

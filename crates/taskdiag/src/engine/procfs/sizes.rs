@@ -26,13 +26,6 @@ const IN_STAT: u32 = bit(Statm::MEMBERS, "size_bytes");
 /// The members that `statm` has.
 const IN_STATM: u32 =
     IN_STAT | bit(Statm::MEMBERS, "rss_bytes") | bit(Statm::MEMBERS, "rss_anon_bytes");
-/// What `status` is read for, beside STATM. FD_COUNT is among it because the size of the table is there.
-const IN_STATUS: Groups = Groups::CRED
-    .union(Groups::SCHED)
-    .union(Groups::SIGNALS)
-    .union(Groups::SWAP)
-    .union(Groups::NS)
-    .union(Groups::FD_COUNT);
 
 /// The member that tells whether pages are locked.
 const FLAGS: u32 = bit(Stat::MEMBERS, "flags");
@@ -57,7 +50,8 @@ impl SizesFrom {
     pub(in crate::engine) fn of(groups: Groups, members: Members) -> SizesFrom {
         let locked = groups.contains(Groups::STAT) && members.stat & FLAGS != 0;
         let is_within = |has: u32| members.statm & Statm::ALL_VALID & !has == 0;
-        if groups.intersects(IN_STATUS) || locked || !is_within(IN_STATM) {
+        let others = Groups::IN_STATUS - Groups::STATM;
+        if groups.intersects(others) || locked || !is_within(IN_STATM) {
             SizesFrom::Status
         } else if is_within(IN_STAT) && groups.intersects(Groups::BASE | Groups::STAT) {
             SizesFrom::Stat

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use taskdiag_wire::{Groups, StreamWriter};
 
-use super::owners::SHARED;
 use super::path::{Path, TaskDir};
 use super::read::Reader;
 use super::run::Run;
@@ -85,7 +84,7 @@ pub(super) fn read_all(
 ) -> Result<(), Error> {
     let bell = Arc::new(Bell::default());
     // The first part goes on with what is written, so that it need not be copied.
-    let mut parts: Vec<ReaderPart> = cut(&job.items, job.run.wants(SHARED))
+    let mut parts: Vec<ReaderPart> = cut(&job.items, job.run.wants(Groups::SHARED))
         .map(|(begin, end)| start(job, &bell, Begin::New(begin, std::mem::take(out)), end))
         .collect();
     let mut last = Instant::now();
@@ -258,7 +257,7 @@ fn is_running(tid: i32) -> bool {
 
 /// Whether requests for these groups are read here.
 pub(super) fn is_for(groups: Groups) -> bool {
-    groups.intersects(super::guard::RISKY)
+    groups.intersects(Groups::WAITS)
 }
 
 #[cfg(test)]

@@ -9,10 +9,6 @@ use super::path::TaskDir;
 use super::stop::Stop;
 use super::worker::Worker;
 
-/// What [`Worker::tags`] reads.
-pub(super) const TAGS: Groups =
-    Groups::OOM.union(Groups::LABEL).union(Groups::AUTOGROUP).union(Groups::LOGIN);
-
 impl Worker<'_> {
     pub(super) fn tags(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         type Read<'a> = fn(&mut Worker<'a>, TaskDir<'_>) -> Result<(), Stop>;

@@ -7,7 +7,6 @@ use super::parse::{self, StatFile};
 use super::path::TaskDir;
 use super::sizes::SizesFrom;
 use super::stop::Stop;
-use super::tags::TAGS;
 use super::worker::Worker;
 use crate::error::Error;
 
@@ -70,15 +69,12 @@ impl Worker<'_> {
             let none = if got.is_err() { Groups::STAT } else { Groups::NONE };
             self.settle(self.run.groups & (Groups::BASE | none), got)?;
         }
-        const STATUS: Groups = Groups::CRED
-            .union(Groups::STATM)
-            .union(Groups::SCHED)
-            .union(Groups::SIGNALS)
-            .union(Groups::SWAP);
+        // For the size of the table of files alone, the file is not read: FD_COUNT has its number without it.
+        let for_group = self.wants(Groups::IN_STATUS - Groups::FD_COUNT);
         let mut status = Ok(());
         let from_status = self.run.sizes_from == SizesFrom::Status;
         let for_stat = self.run.names_locked && self.wants(Groups::STAT);
-        if from_status && (for_stat || self.wants(STATUS | Groups::NS)) {
+        if from_status && (for_stat || for_group) {
             status = self.status(at);
         }
         if let Some(s) = stat.as_ref().filter(|_| self.run.wants(Groups::STAT)) {
@@ -164,9 +160,7 @@ impl Worker<'_> {
             let got = self.kstack(at);
             self.settle(Groups::KSTACK, got)?;
         }
-        if self.wants(TAGS) {
-            self.tags(at)?;
-        }
+        self.tags(at)?;
         if self.wants(Groups::ENVIRON) {
             let got = self.of_memory(at, stat.as_ref(), Self::environ);
             self.settle(Groups::ENVIRON, got)?;
