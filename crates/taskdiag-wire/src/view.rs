@@ -38,6 +38,10 @@ impl<'a> TaskView<'a> {
     pub fn is_leader(&self) -> bool {
         self.pid == self.tgid
     }
+    /// The head of its stream.
+    pub fn info(&self) -> &'a Info {
+        &self.index.info
+    }
     /// Groups that were asked for.
     pub fn asked(&self) -> Groups {
         Groups::from_bits(self.index.info.show_flags)

@@ -20,9 +20,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::engine::numbering;
+use crate::task_id::{TaskId, Tick};
 
-/// Start times that differ by no more are equal: /proc rounds them down to a clock tick, and the kernel's longest is this.
-const TICK_NS: u64 = 10_000_000;
 /// More than any /proc/PID/stat has.
 const STAT_MAX: usize = 4096;
 
@@ -140,7 +139,7 @@ impl Held {
     /// As [`open`](Self::open), and [`NotDone::Ended`] if another process has the pid, or if it is a zombie.
     pub fn open_started(pid: u32, start_ns: u64) -> Result<Held, NotDone> {
         let held = Held::open(pid)?;
-        match started(held.dir.as_fd())?.abs_diff(start_ns) <= TICK_NS && !held.has_ended() {
+        match is_task(held.dir.as_fd(), start_ns)? && !held.has_ended() {
             true => Ok(held),
             false => Err(NotDone::Ended),
         }
@@ -280,9 +279,7 @@ impl Held {
     fn thread(&self, tid: u32, start_ns: Option<u64>) -> Result<OwnedFd, NotDone> {
         let dir = directory(&self.dir, Path::new(&format!("task/{tid}")))?;
         match start_ns {
-            Some(start_ns) if started(dir.as_fd())?.abs_diff(start_ns) > TICK_NS => {
-                Err(NotDone::Ended)
-            }
+            Some(start_ns) if !is_task(dir.as_fd(), start_ns)? => Err(NotDone::Ended),
             _ => Ok(dir),
         }
     }
@@ -334,9 +331,14 @@ fn by_number<T>(dir: BorrowedFd<'_>, number: u32, f: impl FnOnce(Pid) -> T) -> R
 
 /// The start time of the task with this directory, in ns since boot.
 fn started(dir: BorrowedFd<'_>) -> Result<u64, NotDone> {
-    // SAFETY: a plain call of the C library.
-    let hz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-    Ok(stat(dir)?.start_ticks.saturating_mul(1_000_000_000 / hz))
+    Ok(stat(dir)?.start_ticks.saturating_mul(Tick::here().ns()))
+}
+
+/// Did the task with this directory start at this time, in ns since boot?
+fn is_task(dir: BorrowedFd<'_>, start_ns: u64) -> Result<bool, NotDone> {
+    // A directory is of one task for ever, so the number says nothing more.
+    let id = |start_ns| TaskId::new(0, start_ns, Tick::here());
+    Ok(id(started(dir)?).is_same(&id(start_ns)))
 }
 
 /// What the stat file in this directory says.
@@ -411,7 +413,7 @@ mod tests {
         use std::os::unix::process::ExitStatusExt as _;
         let (mut sleeper, start) = sleeper();
         let pid = sleeper.0.id();
-        for other in [start + 2 * TICK_NS, start - 2 * TICK_NS] {
+        for other in [start + 2 * Tick::here().ns(), start - 2 * Tick::here().ns()] {
             assert!(matches!(Held::open_started(pid, other), Err(NotDone::Ended)));
         }
         let held = Held::open_started(pid, start).expect("it runs");
@@ -442,7 +444,7 @@ mod tests {
         let me = std::process::id();
         let mine = started(Held::open(me).unwrap().dir.as_fd()).unwrap();
         assert!(matches!(held.set_nice(Some((me, mine)), 5), Err(NotDone::Ended)));
-        let later = start + 2 * TICK_NS;
+        let later = start + 2 * Tick::here().ns();
         assert!(matches!(held.set_nice(Some((sleeper.0.id(), later)), 5), Err(NotDone::Ended)));
         held.set_nice(Some((sleeper.0.id(), start)), 5).expect("it becomes nicer");
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.0.id())).unwrap();

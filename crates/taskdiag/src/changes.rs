@@ -1,14 +1,13 @@
 //! What changed between two answers to the same request.
 //!
-//! A task is the same in both if its pid and its start time are. `/proc` tells the start time in ticks and BPF in
-//! nanoseconds, so that two times that differ by a tick at most are the same: no pid is used twice within one.
+//! Tasks are found again by their [`TaskId`].
 
 use std::time::Duration;
 
-use taskdiag_wire::{Base, Io, Sched, Stat, TaskView};
+use taskdiag_wire::{Io, Sched, Stat, TaskView};
 
-use crate::calendar::since_boot;
 use crate::snapshot::Snapshot;
+use crate::task_id::TaskId;
 
 /// What changed between an older snapshot and a newer one: see [`Snapshot::since`].
 #[derive(Clone, Debug)]
@@ -89,18 +88,11 @@ impl Snapshot {
     ///
     /// A counter that is lower than before, which only a counter of the kernel that wrapped can be, counts as 0.
     pub fn since<'a>(&'a self, old: &'a Snapshot) -> Changes<'a> {
-        let tick_ns = 1_000_000_000 / u64::from(self.stream().info().clk_tck.max(1));
-        let start = |t: &TaskView<'_>| t.record::<Base>().and_then(|b| b.start_time_ns());
-        let is_same = |a: u64, other: Option<TaskView<'a>>| {
-            other.filter(|o| {
-                start(o).is_some_and(|b| since_boot(a).abs_diff(since_boot(b)) <= tick_ns)
-            })
+        let same = |id: &TaskId, other: Option<TaskView<'a>>| {
+            other.filter(|o| TaskId::of(o).is_some_and(|o| o.is_same(id)))
         };
         let ns = |s: &Snapshot| s.stream().info().boottime_ns;
         let is_cut = |s: &Snapshot| s.stream().done().error != 0;
-        // A start time of /proc is that of the last tick before.
-        let is_later =
-            |at: u64| since_boot(at).saturating_add(tick_ns as i64) >= since_boot(ns(old));
         let mut changes = Changes {
             began: Vec::new(),
             ended: Vec::new(),
@@ -109,20 +101,22 @@ impl Snapshot {
             interval: Duration::from_nanos(ns(self).saturating_sub(ns(old))),
         };
         for new in self.tasks() {
-            let Some(at) = start(&new) else {
+            let Some(id) = TaskId::of(&new) else {
                 changes.unknown.push(new);
                 continue;
             };
-            match is_same(at, old.task(new.pid())) {
+            match same(&id, old.task(new.pid())) {
                 Some(old) => changes.stayed.push(Stayed { old, new }),
-                None if is_cut(old) && !is_later(at) => changes.unknown.push(new),
+                None if is_cut(old) && !id.may_have_begun_since(ns(old)) => {
+                    changes.unknown.push(new)
+                }
                 None => changes.began.push(new),
             }
         }
         for gone in old.tasks() {
-            match start(&gone) {
+            match TaskId::of(&gone) {
                 None => changes.unknown.push(gone),
-                Some(at) if is_same(at, self.task(gone.pid())).is_none() => {
+                Some(id) if same(&id, self.task(gone.pid())).is_none() => {
                     // A pid that another task has by now is free, so the task that had it has ended.
                     let is_missing = self.task(gone.pid()).is_none();
                     match is_cut(self) && is_missing {
@@ -140,7 +134,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{Done, Info, StreamWriter, build};
+    use taskdiag_wire::{Base, Done, Info, StreamWriter, build};
 
     /// Tasks by pid, start time and CPU time in seconds; the answer was begun at this second.
     fn snapshot(at: u64, tasks: &[(u32, Option<u64>, u64)]) -> Snapshot {

@@ -49,6 +49,7 @@ mod request;
 mod served;
 pub mod service;
 mod snapshot;
+mod task_id;
 #[cfg(feature = "view")]
 pub mod view;
 mod waiter;
@@ -63,6 +64,7 @@ pub use field::Rate;
 pub use rates::Rates;
 pub use request::{ByteLimits, Members, Request};
 pub use snapshot::{Caveat, Served, Snapshot};
+pub use task_id::{TaskId, Tick};
 pub use taskdiag_wire as wire;
 pub use taskdiag_wire::{
     Blob, Entry, FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy,

@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use taskdiag_wire::{Io, Sched, Stat, TaskView};
+use taskdiag_wire::{Io, Sched, Stat};
 
 use crate::field::{NONE, RATES, Rate, Row, since_boot};
 use crate::snapshot::Snapshot;
+use crate::task_id::{TaskId, Tick};
 
 /// The counters, in the order of the arrays.
 const COUNTERS: [fn(&Row<'_>) -> Option<u64>; RATES] = [
@@ -79,12 +80,12 @@ impl Rates {
     pub fn update(&mut self, snapshot: &Snapshot) {
         std::mem::swap(&mut self.now, &mut self.old);
         let info = snapshot.stream().info();
-        let tick_ns = 1_000_000_000 / u64::from(info.clk_tck.max(1));
+        let tick = Tick::of(info);
         let took_ns = snapshot.took().map_or(0, |t| t.as_nanos() as u64);
         self.now.clear();
         self.now.is_cut = snapshot.stream().done().error != 0;
         self.now.begin_ns = info.boottime_ns;
-        self.now.end_ns = info.boottime_ns.saturating_add(took_ns).saturating_add(tick_ns);
+        self.now.end_ns = info.boottime_ns.saturating_add(took_ns).saturating_add(tick.ns());
         self.grown.iter_mut().for_each(Vec::clear);
         self.began.clear();
         self.ended.clear();
@@ -95,10 +96,10 @@ impl Rates {
         for (i, task) in snapshot.tasks().enumerate() {
             let row = Row::new(task);
             let start = row.base.and_then(|b| b.start_time_ns()).unwrap_or(NONE);
-            let place = self.find(&task, start, next, tick_ns);
-            // What a whole answer does not have is new. A start time of /proc is that of the last tick before.
-            let begin = since_boot(start).saturating_add(tick_ns as i64);
-            let is_later = begin >= since_boot(self.old.begin_ns);
+            let id = TaskId::new(task.pid(), start, tick);
+            let place = self.find(&id, next);
+            // What a whole answer does not have is new.
+            let is_later = id.may_have_begun_since(self.old.begin_ns);
             let is_new = self.answers > 0 && start != NONE && (is_later || !self.old.is_cut);
             if let Some(at) = place {
                 next = at + 1;
@@ -117,15 +118,9 @@ impl Rates {
         self.answers += 1;
     }
     /// Where the task is in the old answer. Tasks mostly keep their order, so `next` is the likely place.
-    fn find(
-        &mut self,
-        task: &TaskView<'_>,
-        start: u64,
-        next: usize,
-        tick_ns: u64,
-    ) -> Option<usize> {
+    fn find(&mut self, id: &TaskId, next: usize) -> Option<usize> {
         const AHEAD: usize = 8;
-        let pid = task.pid();
+        let (pid, start) = (id.pid(), id.start_ns());
         if start == NONE || since_boot(start) > since_boot(self.old.end_ns) {
             return None;
         }
@@ -141,8 +136,8 @@ impl Rates {
             }
         };
         let old = self.old.start_ns[at];
-        (old != NONE && since_boot(old).abs_diff(since_boot(start)) <= tick_ns && !self.seen[at])
-            .then_some(at)
+        let is_same = old != NONE && id.is_same(&TaskId::new(pid, old, id.tick()));
+        (is_same && !self.seen[at]).then_some(at)
     }
     /// Keeps a task. `is_new` says that it began after the answer before.
     fn keep(&mut self, row: &Row<'_>, start: u64, place: Option<usize>, is_new: bool) {

@@ -18,6 +18,7 @@ use taskdiag_wire::{
 use taskdiag_wire::properties::Public;
 
 use crate::error::Error;
+use crate::task_id::Tick;
 
 /// A group that everyone is shown.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +26,7 @@ use crate::error::Error;
 pub struct Shown {
     /// Which group.
     pub group: Group,
-    /// Its record as everyone may see it, in ticks of so many ns. `None`: the attribute is told as it is.
+    /// Its record as everyone may see it, in ticks. `None`: the attribute is told as it is.
     reduce: Option<Reduce>,
     /// The files of a process that show it. The service starts to tell the group only after it has read them of a process
     /// that is not its own.
@@ -37,7 +38,7 @@ pub struct Shown {
 }
 
 /// Writes a record without what is private in it.
-type Reduce = fn(&mut StreamWriter, attr: &[u8], tick_ns: u64);
+type Reduce = fn(&mut StreamWriter, attr: &[u8], tick: Tick);
 
 /// Everything that the service tells.
 pub const TABLE: &[Shown] = &[
@@ -155,7 +156,7 @@ pub fn strip(
 ) -> Result<AlignedBuf, Error> {
     let stream = Stream::parse(stream)?;
     let groups = groups & self::groups(stream.strategy());
-    let tick = 1_000_000_000 / u64::from(stream.info().clk_tck.max(1));
+    let tick = Tick::of(stream.info());
     let mut w = StreamWriter::reusing(memory);
     let info = stream.info();
     w.info(&build!(Info {
@@ -217,9 +218,9 @@ fn copy<T: Attribute + Default>(attr: &[u8]) -> T {
     T::read_from_prefix(attr).map(|(r, _)| r).unwrap_or_default()
 }
 
-fn base(attr: &[u8], tick: u64) -> Base {
+fn base(attr: &[u8], tick: Tick) -> Base {
     let mut r: Base = copy(attr);
-    r.start_time_ns -= r.start_time_ns % tick;
+    r.start_time_ns = tick.floor(r.start_time_ns);
     r
 }
 
@@ -231,10 +232,10 @@ fn cred(attr: &[u8]) -> Cred {
     r
 }
 
-fn stat(attr: &[u8], tick: u64) -> Stat {
+fn stat(attr: &[u8], tick: Tick) -> Stat {
     let mut r: Stat = copy(attr);
     for ns in [&mut r.utime_ns, &mut r.stime_ns, &mut r.cutime_ns, &mut r.cstime_ns] {
-        *ns -= *ns % tick;
+        *ns = tick.floor(*ns);
     }
     r
 }

@@ -11,7 +11,7 @@ use super::select::{Selection, Sorted};
 use crate::engine::auto::{Prices, few};
 use crate::field::{Context, Row};
 use crate::request::Members;
-use crate::{Base, Choice, Error, Groups, Request, Snapshot, Strategy};
+use crate::{Choice, Error, Groups, Request, Snapshot, Strategy, TaskId};
 
 /// The member that tells whether a task is still the same.
 const START: Members = Members::of(Groups::BASE, &["start_time_ns"]);
@@ -95,7 +95,7 @@ impl Narrow {
         for task in first.tasks() {
             let row = Row::new(task);
             if self.may_pass(&sieve, &cx, &row) {
-                begun.insert(task.pid(), row.base.and_then(Base::start_time_ns));
+                begun.insert(task.pid(), TaskId::of(&task));
                 if seen.insert(task.tgid()) {
                     processes.push(task.tgid());
                 }
@@ -118,22 +118,18 @@ impl Narrow {
         }
         let requests: Vec<Request> =
             processes.into_iter().map(|pid| Request { pid, ..one.clone() }).collect();
-        let tick_ns = 1_000_000_000 / u64::from(first.stream().info().clk_tck.max(1));
-        let is_same = |answer: &Snapshot| is_same(answer, &begun, tick_ns);
+        let is_same = |answer: &Snapshot| is_same(answer, &begun);
         few(&first, self.all.groups, &requests, choice, &is_same)
     }
 }
 
 /// Is an answer about one process still about the one that was found, and not about a later one with its pid? `begun` has
-/// the tasks that were found, and their start times. Start times of /proc are in ticks, so they may differ by up to one.
-fn is_same(answer: &Snapshot, begun: &HashMap<u32, Option<u64>>, tick_ns: u64) -> bool {
-    answer.tasks().any(|task| {
-        let start = task.record::<Base>().and_then(Base::start_time_ns);
-        match (begun.get(&task.pid()), start) {
-            (None, _) => false,
-            (Some(Some(a)), Some(b)) => a.abs_diff(b) <= tick_ns,
-            (Some(_), _) => true,
-        }
+/// the tasks that were found.
+fn is_same(answer: &Snapshot, begun: &HashMap<u32, Option<TaskId>>) -> bool {
+    answer.tasks().any(|task| match (begun.get(&task.pid()), TaskId::of(&task)) {
+        (None, _) => false,
+        (Some(Some(a)), Some(b)) => a.is_same(&b),
+        (Some(_), _) => true,
     })
 }
 
@@ -228,16 +224,17 @@ mod tests {
 
     #[test]
     fn a_later_process_with_the_same_pid_is_another() {
-        use taskdiag_wire::{Done, StreamWriter};
+        use crate::task_id::Tick;
+        use taskdiag_wire::{Base, Done, Info, StreamWriter, build};
+        let info = build!(Info { clk_tck: 100, ..StreamWriter::blank_info() });
         let mut w = StreamWriter::new();
-        w.info(&StreamWriter::blank_info());
+        w.info(&info);
         w.begin_task(7, 7);
         let mut base = Base::new();
         (base.valid, base.start_time_ns) = (Base::ALL_VALID, 50_000_000);
         w.put(&base);
         w.end_task();
         let answer = Snapshot::parse(w.finish(Done::default())).expect("it is well formed");
-        let tick = 10_000_000;
         for (pid, start, want) in [
             (7, Some(50_000_000), true),
             (7, Some(59_000_000), true),
@@ -245,8 +242,9 @@ mod tests {
             (7, None, true),
             (8, Some(50_000_000), false),
         ] {
-            let begun = HashMap::from([(pid, start)]);
-            assert_eq!(is_same(&answer, &begun, tick), want, "{pid} {start:?}");
+            let begun =
+                HashMap::from([(pid, start.map(|ns| TaskId::new(pid, ns, Tick::of(&info))))]);
+            assert_eq!(is_same(&answer, &begun), want, "{pid} {start:?}");
         }
     }
 

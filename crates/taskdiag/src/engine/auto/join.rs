@@ -17,6 +17,7 @@ use taskdiag_wire::{
 use super::refs::{NameNumbers, Renumber, patched, shared};
 use crate::bytes::Bytes;
 use crate::error::Error;
+use crate::task_id::TaskId;
 
 /// The totals of two streams over different tasks.
 fn sum(a: &Done, b: &Done) -> Done {
@@ -134,12 +135,9 @@ pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
 pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
     let (main, more) = (Stream::parse(main)?, Stream::parse(more)?);
     let by_pid: HashMap<u32, TaskView<'_>> = more.tasks().map(|t| (t.pid(), t)).collect();
-    let start = |t: &TaskView<'_>| t.record::<Base>().and_then(Base::start_time_ns);
-    // Start times of /proc are in ticks: equal to within one.
-    let tick = 1_000_000_000 / u64::from(main.info().clk_tck.max(1));
     let same = |t: &TaskView<'_>| {
-        by_pid.get(&t.pid()).copied().filter(|o| match (start(t), start(o)) {
-            (Some(a), Some(b)) => a.abs_diff(b) <= tick,
+        by_pid.get(&t.pid()).copied().filter(|o| match (TaskId::of(t), TaskId::of(o)) {
+            (Some(a), Some(b)) => a.is_same(&b),
             _ => true,
         })
     };

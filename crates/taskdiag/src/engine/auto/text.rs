@@ -7,8 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use taskdiag_wire::{
-    A_MISSING, AlignedBuf, Base, Done, Group, Groups, Info, MissingEntry, MissingHdr, NlAttr,
-    Plain, Reason, Stream, StreamWriter, TaskView,
+    A_MISSING, AlignedBuf, Done, Group, Groups, Info, MissingEntry, MissingHdr, NlAttr, Plain,
+    Reason, Stream, StreamWriter, TaskView,
 };
 
 use super::join;
@@ -18,6 +18,7 @@ use crate::engine::room::{self, Several};
 use crate::engine::{Cost, Engine};
 use crate::error::Error;
 use crate::request::{Members, Request};
+use crate::task_id::TaskId;
 
 /// Up to this many processes are asked for one by one. More are asked for all at once.
 const FEW: usize = 64;
@@ -126,12 +127,8 @@ fn read(
 /// its text. `None` if there is no such task.
 fn replaced(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> Option<Tail> {
     let by_pid: HashMap<u32, TaskView<'_>> = more.tasks().map(|t| (t.pid(), t)).collect();
-    let start = |t: &TaskView<'_>| t.record::<Base>().and_then(Base::start_time_ns);
-    // Start times of /proc are in ticks: equal to within one.
-    let tick = 1_000_000_000 / u64::from(main.info().clk_tck.max(1));
-    let same = |a: &TaskView<'_>, b: &TaskView<'_>| match (start(a), start(b)) {
-        (Some(a), Some(b)) => a.abs_diff(b) <= tick,
-        _ => false,
+    let same = |a: &TaskView<'_>, b: &TaskView<'_>| {
+        TaskId::of(a).zip(TaskId::of(b)).is_some_and(|(a, b)| a.is_same(&b))
     };
     let (mut w, mut done, mut n, mut at) = (StreamWriter::new(), *main.done(), 0, 0);
     for t in main.tasks() {
@@ -201,7 +198,7 @@ fn still_missing(t: &TaskView<'_>, found: &[Group]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::build;
+    use taskdiag_wire::{Base, build};
 
     fn stream(tasks: &[(u32, u64, Result<&str, Reason>)]) -> AlignedBuf {
         let mut w = StreamWriter::new();

@@ -84,6 +84,7 @@ use crate::engine::room::Room;
 use crate::engine::{Answer, Cost, Engine, EngineId, Support, info};
 use crate::error::{Cause, Error};
 use crate::request::Request;
+use crate::task_id::Tick;
 
 /// `PROC_SUPER_MAGIC` of linux/magic.h.
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
@@ -240,7 +241,7 @@ impl Procfs {
             page_size: rustix::param::page_size() as u64,
             sizes_from: SizesFrom::of(req.groups, req.members),
             names_locked: names_locked(req.groups, req.members),
-            tick_ns: 1_000_000_000 / u64::from(info.clk_tck.max(1)),
+            tick_ns: Tick::of(&info).ns(),
             own_pids: (req.groups.has(Group::Fd)
                 || (req.strategy.is_threads() && req.groups.intersects(Groups::SHARED_FILES)))
                 && reader.is_own(root.as_fd()),
