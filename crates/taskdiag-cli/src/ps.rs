@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use taskdiag::field::{Row, TASKS, TextForm};
 use taskdiag::view::{Query, Rows, Selection, Tasks, View};
-use taskdiag::{Groups, Members, Snapshot};
+use taskdiag::{Groups, Members, Snapshot, Tick};
 
 use crate::answer;
 use crate::args::procps::Instead;
@@ -179,10 +179,10 @@ fn as_listed(rows: &[u32], listed: &[u32], mut pid: impl FnMut(&u32) -> Option<u
 
 /// The rows in the order in which they began, as procps has children of a process.
 fn by_start(mut rows: Vec<u32>, snapshot: &Snapshot) -> Vec<u32> {
-    let tick_ns = 1_000_000_000 / u64::from(snapshot.stream().info().clk_tck.max(1)).max(1);
+    let tick = Tick::of(snapshot.stream().info());
     let start = |i: &u32| {
         let task = snapshot.stream().get(*i as usize)?;
-        Some(Row::new(task).base?.start_time_ns()? / tick_ns.max(1))
+        Some(tick.floor(Row::new(task).base?.start_time_ns()?))
     };
     rows.sort_by_key(start);
     rows

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use taskdiag::{Snapshot, TaskView};
+use taskdiag::{Snapshot, TaskView, Tick};
 
 use crate::abi::{Abi, PidsCounts, PidsFetch, PidsInfo, PidsResult, PidsStack, THREADS_TOO};
 use crate::fill::{Common, Own, Task, fd_has_size};
@@ -111,7 +111,7 @@ impl Context {
                 escape: Escape::of_locale(version),
                 ttys: Ttys::default(),
                 hertz,
-                tick_ns: 1_000_000_000 / hertz,
+                tick_ns: Tick::here().ns(),
                 page_bytes: number(libc::_SC_PAGESIZE).max(1),
                 boot_ticks: 0,
                 has_comm: false,

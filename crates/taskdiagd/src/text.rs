@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use taskdiag::engine::procfs::Procfs;
-use taskdiag::{Base, ByteLimits, Engine, Groups, Request, Snapshot, TaskView};
+use taskdiag::{ByteLimits, Engine, Groups, Request, Snapshot, TaskId, TaskView};
 
 /// The most bytes of one command line, which is what other engines have in lists, too. A longer one is told as cut. One that is
 /// shorter still, because its user has used up the room, is left to the client.
@@ -24,8 +24,6 @@ pub const TEXT_BYTES: u32 = ByteLimits::LIST.text_bytes;
 const FEW: usize = 256;
 /// How long the service waits before it asks again about a process whose text it could not read.
 const AGAIN: Duration = Duration::from_secs(2);
-/// The difference between two clocks that count the same start time.
-const TICK_NS: u64 = 10_000_000;
 
 /// Texts by process id.
 type Known = HashMap<u32, Text>;
@@ -121,7 +119,8 @@ impl Texts {
 
 /// When a task began, in whole ticks as /proc says it.
 pub fn start(task: &TaskView<'_>) -> Option<u64> {
-    task.record::<Base>().and_then(Base::start_time_ns).map(|ns| ns - ns % TICK_NS)
+    let id = TaskId::of(task)?;
+    Some(id.tick().floor(id.start_ns()))
 }
 
 /// Read the command lines of these processes from /proc.
@@ -154,12 +153,13 @@ fn read(pids: &[u32], keys: &Keys, to: &Mutex<Known>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag::wire::{StreamWriter, build};
+    use taskdiag::Base;
+    use taskdiag::wire::{Info, StreamWriter, build};
 
     /// A stream about this process, with this text.
     fn me(start_ns: u64) -> Snapshot {
         let mut w = StreamWriter::new();
-        w.info(&StreamWriter::blank_info());
+        w.info(&build!(Info { clk_tck: 100, ..StreamWriter::blank_info() }));
         w.begin_task(std::process::id(), std::process::id());
         w.put(&build!(Base { valid: Base::ALL_VALID, start_time_ns: start_ns, ..Base::new() }));
         w.end_task();
@@ -186,9 +186,9 @@ mod tests {
         assert!(!texts.is_public(&task, b"something else", now));
         assert!(!texts.is_public(&task, &text[..text.len() - 1], now));
         // Another process with the same number.
-        let other = me(began + 5 * TICK_NS);
+        let other = me(began + 50_000_000);
         assert!(!texts.is_public(&other.tasks().next().expect("one"), &text, now));
-        let same = me(began + TICK_NS - 1);
+        let same = me(began + 9_999_999);
         assert!(texts.is_public(&same.tasks().next().expect("one"), &text, now));
     }
 }

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use taskdiag::field::{Row, since_boot};
-use taskdiag::{Choice, Groups, Members, Request, Session, Snapshot, Strategy};
+use taskdiag::field::Row;
+use taskdiag::{Choice, Groups, Members, Request, Session, Snapshot, Strategy, TaskId};
 
 use super::accounts::Accounts;
 use super::ledger::{Counts, Id, Ledger, NONE, OTHER, STATES, grown, state};
@@ -18,7 +18,7 @@ use super::values::counts;
 
 #[derive(Debug)]
 struct Known {
-    start_ns: u64,
+    id: TaskId,
     comm: [u8; 16],
     /// The number of the last answer that had it.
     seen: u64,
@@ -28,9 +28,6 @@ struct Known {
     account: Option<Id>,
     last: Counts,
 }
-
-/// Start times in /proc are rounded down to a tick, which is at most this long.
-pub(super) const TICK_NS: u64 = 10_000_000;
 
 /// What is known of the process of a thread.
 #[derive(Clone, Copy, Debug)]
@@ -201,11 +198,10 @@ impl Threads {
     }
     fn count(&mut self, row: &Row<'_>, group: &str, process: OfProcess) {
         let Some(base) = row.base else { return };
-        let start_ns = base.start_time_ns().unwrap_or(0);
+        let Some(id) = TaskId::of(&row.view) else { return };
         let new = counts(row);
         let known = self.known.entry(row.view.pid());
-        // Another engine may have rounded the start time to a tick.
-        let is_same = |k: &Known| k.start_ns.abs_diff(start_ns) <= TICK_NS;
+        let is_same = |k: &Known| k.id.is_same(&id);
         let (known, by) = match known {
             Entry::Occupied(known) if is_same(known.get()) => {
                 let known = known.into_mut();
@@ -214,12 +210,11 @@ impl Threads {
             }
             known => {
                 // It began after the last walk, or its process was not followed then. If it is older, it was counted before.
-                let counts_all = process.counts_from_ns == 0
-                    || since_boot(start_ns).saturating_add(TICK_NS as i64)
-                        > since_boot(process.counts_from_ns);
+                let counts_all =
+                    process.counts_from_ns == 0 || id.may_have_begun_since(process.counts_from_ns);
                 let by = new.map(|n| if counts_all || n == NONE { n } else { 0 });
                 let this = Known {
-                    start_ns,
+                    id,
                     comm: base.comm,
                     seen: 0,
                     membership: process.membership,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use taskdiag::field::{OwnerNames, Row, since_boot};
 use taskdiag::{
-    Base, Choice, Cred, Group, Groups, Members, Reason, Request, Session, Snapshot, Stat,
+    Base, Choice, Cred, Group, Groups, Members, Reason, Request, Session, Snapshot, Stat, TaskId,
     query_each, query_with,
 };
 
@@ -19,13 +19,13 @@ use super::accounts::Accounts;
 use super::config::{Config, Process};
 use super::ledger::{Counts, Id, NONE, grown, state};
 use super::places::{Places, Where};
-use super::threads::{OfProcess, TICK_NS, Threads};
+use super::threads::{OfProcess, Threads};
 use super::top::Top;
 use super::values::{Gauges, counts, note_gaps};
 use crate::args::export::Families;
 use crate::limits::SHORT_TEXT;
 
-/// The groups that each scrape requests about all processes.
+/// The groups that each scrape requests about all processes. The set is written by hand: it is what the metrics are made of.
 const GROUPS: Groups = Groups::BASE
     .union(Groups::STAT)
     .union(Groups::STATM)
@@ -33,7 +33,8 @@ const GROUPS: Groups = Groups::BASE
     .union(Groups::SCHED)
     .union(Groups::FD_COUNT)
     .union(Groups::LIMITS);
-/// The groups that are requested about a process when it is new, and seldom after that.
+/// The groups that are requested about a process when it is new, and seldom after that. The set is written by hand: it is what
+/// the rules of the configuration look at.
 const IDENTITY: Groups =
     Groups::BASE.union(Groups::CMDLINE).union(Groups::CRED).union(Groups::CGROUP);
 /// If there are more new processes than this, one walk over all processes asks about them.
@@ -79,7 +80,7 @@ enum Member {
 /// A process.
 #[derive(Debug)]
 struct Known {
-    start_ns: u64,
+    id: TaskId,
     ppid: u32,
     comm: [u8; 16],
     /// The number of the last answer that had it.
@@ -239,8 +240,7 @@ impl Tracker {
             let letter = row.state().unwrap_or(b'?');
             *self.states.entry(letter).or_default() += 1;
             let Some(known) = self.known.get_mut(&task.pid()) else { continue };
-            let start_ns = row.base.and_then(Base::start_time_ns).unwrap_or(0);
-            if known.start_ns.abs_diff(start_ns) > TICK_NS {
+            if TaskId::of(&task).is_none_or(|id| !known.id.is_same(&id)) {
                 // The process that was identified has ended since, and another one has its pid.
                 continue;
             }
@@ -251,14 +251,14 @@ impl Tracker {
                 None => {
                     known.last = Some(new);
                     let counts_all =
-                        from_start || since_boot(known.start_ns) > since_boot(first_ns);
+                        from_start || since_boot(known.id.start_ns()) > since_boot(first_ns);
                     new.map(|n| if counts_all || n == NONE { n } else { 0 })
                 }
             };
             let threads = row.stat.and_then(Stat::num_threads);
             known.threads = threads.unwrap_or(1);
             known.had_several |= known.threads > 1;
-            let gauges = Gauges::of(&row, known.start_ns, threads);
+            let gauges = Gauges::of(&row, known.id.start_ns(), threads);
             if let Member::Of(id) = known.group {
                 self.accounts.add(id, &by, &gauges, state(letter));
             }
@@ -323,9 +323,10 @@ impl Tracker {
         let mut asked = Vec::new();
         for task in snapshot.tasks() {
             let Some(base) = task.record::<Base>() else { continue };
-            let start = base.start_time_ns().unwrap_or(0);
+            // Without a start time it cannot be told from a later process.
+            let Some(id) = TaskId::of(&task) else { continue };
             let is_due = match self.known.get_mut(&task.pid()) {
-                Some(known) if known.start_ns.abs_diff(start) <= TICK_NS => {
+                Some(known) if known.id.is_same(&id) => {
                     all || known.asked < TIMES || known.comm != base.comm
                 }
                 Some(_) => {
@@ -366,7 +367,7 @@ impl Tracker {
             let Some(task) = answer.task(*pid) else { continue };
             let row = Row::new(task);
             let Some(base) = row.base else { continue };
-            let start_ns = base.start_time_ns().unwrap_or(0);
+            let Some(id) = TaskId::of(&task) else { continue };
             let place = self.places.find(&row, self.options.families);
             let known = self.known.get(pid);
             // The second look decides again: a process is often first seen between its fork and exec.
@@ -374,7 +375,7 @@ impl Tracker {
             let process = is_decided_again.then(|| self.process(&row, boot_ns));
             let looks = process.as_ref().map_or(0, Process::looks);
             match self.known.get_mut(pid) {
-                Some(known) if known.start_ns.abs_diff(start_ns) <= TICK_NS => {
+                Some(known) if known.id.is_same(&id) => {
                     let is_second = known.asked < TIMES;
                     (known.comm, known.asked) = (base.comm, TIMES.min(known.asked + 1));
                     let before = std::mem::replace(&mut known.place, place);
@@ -388,7 +389,7 @@ impl Tracker {
                 Some(_) => self.places.leave(&place),
                 None => {
                     let known = Known {
-                        start_ns,
+                        id,
                         ppid: base.ppid().unwrap_or(0),
                         comm: base.comm,
                         seen: self.health.scrapes,
@@ -497,7 +498,7 @@ impl Tracker {
             line.push(at);
             at = known.ppid;
             // The parent may have ended, and a younger process may have its pid.
-            let is_older = |k: &Known| k.start_ns <= known.start_ns.saturating_add(TICK_NS);
+            let is_older = |k: &Known| k.id.is_no_younger(&known.id);
             if !self.known.get(&at).is_some_and(is_older) {
                 return false;
             }
