@@ -144,24 +144,6 @@ pub struct Ask {
     proc: Option<PathBuf>,
 }
 
-/// Groups that cost microseconds for one process, as no walk over its pages or mappings is needed.
-const QUICK: [Groups; 14] = [
-    Groups::BASE,
-    Groups::CRED,
-    Groups::STAT,
-    Groups::STATM,
-    Groups::IO,
-    Groups::CMDLINE,
-    Groups::ENVIRON,
-    Groups::PATHS,
-    Groups::NS,
-    Groups::CGROUP,
-    Groups::LIMITS,
-    Groups::SCHED,
-    Groups::FD_COUNT,
-    Groups::FD,
-];
-
 const DEFAULT_TASKS: &str = "pid,ppid,user,s,nlwp,time,rss,start,comm,args";
 const DEFAULT_THREADS: &str = "pid,tid,ppid,user,s,time,rss,start,comm,args";
 const DEFAULT_MAPS: &str = "pid,address,end,size,perms,offset,device,inode,kind,path,deleted";
@@ -264,8 +246,9 @@ impl Ask {
     }
     /// Is the answer there at once, so that nobody need be able to interrupt it?
     pub fn is_quick(&self) -> bool {
-        let quick = QUICK.into_iter().fold(Groups::NONE, |all, group| all | group);
-        self.of_none || self.one.is_some() && quick.contains(self.query.groups())
+        // One process costs microseconds, if no walk over its pages or mappings is needed.
+        let walks = self.query.groups().intersects(Groups::WALKS);
+        self.of_none || self.one.is_some() && !walks
     }
     /// Asks the proc filesystem that is named.
     fn read(&self, proc: &Path, watch: &Arc<Watch>) -> Result<Made, Error> {

@@ -34,10 +34,6 @@ pub struct Source {
     pub strict: bool,
 }
 
-/// Groups that may take long: lists, and walks over pages.
-const SLOW: Groups =
-    Groups::VMA.union(Groups::VMA_STAT).union(Groups::ROLLUP).union(Groups::SWAP).union(Groups::FD);
-
 /// How exactly this selection says what the answer is to be about.
 fn asked(select: &Selection) -> Asked {
     let lists = [
@@ -89,7 +85,7 @@ impl Source {
             r.watch = Some(watch.clone());
         });
         // If nothing takes long, a thread for the progress would cost more than it is worth.
-        let _progress = plan.groups().intersects(SLOW).then(|| Progress::start(watch));
+        let _progress = plan.groups().intersects(Groups::SLOW).then(|| Progress::start(watch));
         let Answered { snapshot, nobody, .. } = plan.ask(self.engine)?;
         interrupt::answered();
         if !self.quiet {

@@ -10,22 +10,25 @@ use crate::aside;
 use crate::exit::{Exit, shown};
 use crate::interrupt;
 
-/// What commands show, by their names.
-pub const COMMANDS: [(&str, Groups); 5] = [
-    // The last two are what the options -l and s of ps add.
-    ("ps", GROUPS.union(Groups::WCHAN).union(Groups::SIGNALS)),
-    ("files", LISTS.union(Groups::FD).union(Groups::FD_COUNT).union(Groups::PATHS)),
-    ("maps", LISTS),
-    ("memory", IDENTITY.union(Groups::STATM).union(Groups::ROLLUP)),
-    ("tree", IDENTITY),
-];
-/// Which process, and whose.
-const IDENTITY: Groups = Groups::BASE.union(Groups::CRED).union(Groups::CMDLINE);
-/// What tells of mapped files.
-const LISTS: Groups = IDENTITY.union(Groups::VMA).union(Groups::FILE_STAT);
+/// What commands show, by their names. The sets are written by hand, because they are what the commands show, and not what
+/// the groups are.
+pub const COMMANDS: [(&str, Groups); 5] = {
+    // Which process, and whose.
+    let identity = Groups::BASE.union(Groups::CRED).union(Groups::CMDLINE);
+    // Mappings, and the files that are mapped.
+    let lists = identity.union(Groups::VMA).union(Groups::FILE_STAT);
+    [
+        // The last two are what the options -l and s of ps add.
+        ("ps", GROUPS.union(Groups::WCHAN).union(Groups::SIGNALS)),
+        ("files", lists.union(Groups::FD).union(Groups::FD_COUNT).union(Groups::PATHS)),
+        ("maps", lists),
+        ("memory", identity.union(Groups::STATM).union(Groups::ROLLUP)),
+        ("tree", identity),
+    ]
+};
 
 /// The groups that are recorded without `--groups` and `-o`: what ps, tree and top show, and what costs little.
-pub const RECORDED: Groups = Groups::from_bits(GROUPS.bits() & !Groups::NS.bits());
+pub const RECORDED: Groups = Groups::CHEAP;
 
 /// What is saved where no groups are named.
 pub fn default_groups() -> Groups {

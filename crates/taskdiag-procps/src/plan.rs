@@ -5,9 +5,6 @@ use taskdiag::{Groups, Members, Request};
 use crate::item::{File, Item};
 use crate::real::Version;
 
-/// The groups that all threads of a process share, so that they are requested once for each process.
-const TEXTS: Groups = Groups::CMDLINE.union(Groups::ENVIRON);
-
 /// The longest text that an engine is asked for. A longer one is read when its row is made, see [`crate::proctext`].
 const TEXT_BYTES: u32 = 4 << 10;
 /// The most of all texts that it is asked for.
@@ -76,14 +73,14 @@ impl Plan {
 
     /// Are there texts that are the same for all threads of a process?
     fn has_text(&self) -> bool {
-        self.groups.intersects(TEXTS)
+        self.groups.intersects(Groups::TEXTS)
     }
 
     /// The request for all tasks.
     pub fn request(&self, threads: bool) -> Request {
         limited(match threads {
             false => Request::all(self.groups).with_members(self.members),
-            true => Request::all_threads(self.groups - TEXTS).with_members(self.members),
+            true => Request::all_threads(self.groups - Groups::TEXTS).with_members(self.members),
         })
     }
 
@@ -91,7 +88,7 @@ impl Plan {
     /// shows them in the rows of first threads, sums.
     pub fn processes(&self, threads: bool, version: Version) -> Option<Request> {
         let sums = if version.shows_sums_in_first_threads() { self.sums } else { Groups::NONE };
-        let texts = self.groups & TEXTS;
+        let texts = self.groups & Groups::TEXTS;
         let wanted = threads && !(sums | texts).is_empty();
         let (mut groups, mut members) = (sums | texts, self.sum_members);
         if self.has_text() {
@@ -149,8 +146,8 @@ mod tests {
         let plan = plan(&[Item::CMDLINE, Item::ENVIRON]);
         assert_eq!(plan.request(true).groups, Groups::BASE);
         let processes = plan.processes(true, Version::V404).expect("they are asked");
-        assert_eq!(processes.groups, TEXTS | Groups::BASE);
-        assert_eq!(plan.request(false).groups, Groups::BASE | TEXTS);
+        assert_eq!(processes.groups, Groups::TEXTS | Groups::BASE);
+        assert_eq!(plan.request(false).groups, Groups::BASE | Groups::TEXTS);
         assert!(plan.processes(false, Version::V404).is_none());
     }
 

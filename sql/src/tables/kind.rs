@@ -28,10 +28,6 @@ pub enum Kind {
     Memory,
 }
 
-/// Groups whose values cost a walk over the pages of a process. Only the table `memory` has their columns, so that
-/// `select * from processes` does no harm.
-const WALKS: Groups = Groups::ROLLUP.union(Groups::SWAP);
-
 /// Columns of rows that the command has added up.
 const SUMMED: &[&str] = &["procs", "lacking", "maps"];
 /// Columns about threads that have files of their own, which are not in the table `files`.
@@ -105,7 +101,8 @@ impl Kind {
         let has = |f: &&Field| match self {
             _ if SUMMED.contains(&f.name) => false,
             Kind::Memory => true,
-            _ if is_task(f) => !f.groups.intersects(WALKS),
+            // A walk over the mappings or pages of each process would do harm in `select * from processes`.
+            _ if is_task(f) => !f.groups.intersects(Groups::WALKS),
             Kind::Sockets => OF_SOCKETS.contains(&f.name),
             Kind::Files => !OF_THREADS.contains(&f.name),
             _ => true,
@@ -237,7 +234,7 @@ mod tests {
     fn a_star_does_not_walk_over_pages() {
         for kind in [Kind::Processes, Kind::Threads, Kind::Files, Kind::Sockets] {
             let fields = kind.columns().into_iter().filter_map(|c| c.field());
-            assert!(!kind.query(fields).groups().intersects(WALKS), "{}", kind.name());
+            assert!(!kind.query(fields).groups().intersects(Groups::WALKS), "{}", kind.name());
         }
         assert!(Kind::Memory.columns().iter().any(|c| c.name == "pss"));
     }

@@ -24,25 +24,6 @@ const KEPT: u32 = 40;
 /// How many wrong values are shown.
 const SHOWN: usize = 20;
 
-// The groups decide which program is loaded, see engine/bpf/mod.rs.
-const LITE: Groups = Groups::BASE
-    .union(Groups::CRED)
-    .union(Groups::STAT)
-    .union(Groups::STATM)
-    .union(Groups::CMDLINE)
-    .union(Groups::IO)
-    .union(Groups::SCHED)
-    .union(Groups::FD_COUNT);
-const MORE: Groups = Groups::VMA
-    .union(Groups::FD)
-    .union(Groups::ENVIRON)
-    .union(Groups::LIMITS)
-    .union(Groups::SIGNALS)
-    .union(Groups::WCHAN)
-    .union(Groups::KSTACK)
-    .union(Groups::FILE_STAT);
-const RARE: Groups = Groups::PATHS.union(Groups::NS).union(Groups::CGROUP);
-
 /// A BPF program.
 #[derive(Clone, Copy, PartialEq)]
 enum Program {
@@ -69,10 +50,11 @@ impl Program {
     /// A choice of groups for which this program is loaded. The program for older kernels answers any groups.
     fn groups(self, rnd: &mut Random) -> Groups {
         let (all, one_of) = match self {
-            Program::Lite => (LITE, LITE),
-            Program::More => (LITE | MORE, MORE),
-            Program::Snapshot => (LITE | MORE | RARE, RARE),
-            Program::Legacy => (LITE | MORE | RARE, LITE | MORE | RARE),
+            // The groups decide which program is loaded, see engine/bpf/mod.rs.
+            Program::Lite => (Groups::BPF_LITE, Groups::BPF_LITE),
+            Program::More => (Groups::BPF_LITE | Groups::BPF_MORE, Groups::BPF_MORE),
+            Program::Snapshot => (Groups::BPF, Groups::BPF_RARE),
+            Program::Legacy => (Groups::BPF, Groups::BPF),
         };
         // BASE has the command name, by which a child of a sentinel is recognised.
         let mut groups = Groups::BASE | rnd.one(one_of.iter()).into();

@@ -207,7 +207,7 @@ fn sentence(
         1 => (Asked::Named, format!("{of} {is} not shown: run as root")),
         // The owner of a process can make that happen, so it is no failure for somebody who did not name the process.
         2 => (Asked::Pids, format!("reading {of} would have blocked: try again later")),
-        3 if saved.is_none() && groups.intersects(Groups::CMDLINE | Groups::ENVIRON) => (
+        3 if saved.is_none() && groups.intersects(Groups::TEXTS) => (
             Asked::Pids,
             format!(
                 "{of} {is} cut short: 'taskdiag ps' with --args all, or with -p PID, reads all of it"

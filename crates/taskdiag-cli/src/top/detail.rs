@@ -4,23 +4,38 @@ use std::time::Duration;
 
 use taskdiag::field::{self, Context, FILES, Field, MAPS, Row, Set, TASKS, Value};
 use taskdiag::view::{Item, Plan, Query};
-use taskdiag::{Base, Choice, Groups, Request, Snapshot};
+use taskdiag::{Choice, Groups, Request, Snapshot, TaskId};
 
 use super::act::Target;
 
-/// The pages, in the order of the keys.
-pub const PAGES: &[&str] = &["values", "files", "maps", "stack", "limits", "environment"];
+/// A page of the pane.
+#[derive(Debug)]
+pub struct Page {
+    /// Its name.
+    pub name: &'static str,
+    /// The group that only this page shows.
+    group: Groups,
+}
 
-/// Groups that have a page of their own, or take long.
-const NOT_VALUES: Groups = Groups::VMA
-    .union(Groups::VMA_STAT)
-    .union(Groups::ROLLUP)
-    .union(Groups::SWAP)
-    .union(Groups::FD)
-    .union(Groups::FILE_STAT)
-    .union(Groups::ENVIRON)
-    .union(Groups::KSTACK)
-    .union(Groups::LIMITS);
+const fn page(name: &'static str, group: Groups) -> Page {
+    Page { name, group }
+}
+
+/// The pages, in the order of the keys.
+pub const PAGES: &[Page] = &[
+    page("values", Groups::NONE),
+    page("files", Groups::FD),
+    page("maps", Groups::VMA),
+    page("stack", Groups::KSTACK),
+    page("limits", Groups::LIMITS),
+    page("environment", Groups::ENVIRON),
+];
+
+/// Is the column on the first page? Those of other pages, and those that may take long, are not.
+fn is_on_first_page(field: &Field) -> bool {
+    let of_others = PAGES.iter().fold(Groups::SLOW, |all, page| all | page.group);
+    !field.groups.intersects(of_others)
+}
 
 /// The pane.
 #[derive(Debug)]
@@ -57,13 +72,13 @@ impl Detail {
         self.top = self.top.min(self.lines.len().saturating_sub(1));
     }
     fn read(&self, choice: Choice) -> Result<Vec<String>, String> {
-        match PAGES[self.page] {
+        match PAGES[self.page].name {
             "files" => self.list(&FILES, &["fd", "access", "type", "size_off", "name"], choice),
             "maps" => self.list(&MAPS, &["address", "size", "perms", "mapping"], choice),
             "stack" => self.stacks(choice),
             "limits" => self.values(choice, |f| f.groups.intersects(Groups::LIMITS)),
             "environment" => self.environment(choice),
-            _ => self.values(choice, |f| !f.groups.intersects(NOT_VALUES)),
+            _ => self.values(choice, is_on_first_page),
         }
     }
     fn ask(&self, request: &Request, choice: Choice) -> Result<Snapshot, String> {
@@ -77,12 +92,11 @@ impl Detail {
         let id = self.target.tid.unwrap_or(self.target.pid);
         // Threads of a list of files are in it by their process.
         let task = answer.task(id).or_else(|| answer.task(self.target.pid));
-        let start = task.and_then(|t| t.record::<Base>()?.start_time_ns());
-        let later = self.target.start_ns.saturating_add(10_000_000);
-        match start {
-            Some(start) if start <= later => Ok(()),
-            _ => Err(format!("{} has ended", self.target)),
-        }
+        let is_it = task.and_then(|t| TaskId::of(&t)).is_some_and(|its| {
+            // A process began before its threads.
+            its.is_no_younger(&TaskId::new(its.pid(), self.target.start_ns, its.tick()))
+        });
+        if is_it { Ok(()) } else { Err(format!("{} has ended", self.target)) }
     }
     /// A line for each column.
     fn values(

@@ -346,7 +346,7 @@ fn detail(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) {
     put(buf, area, 0, &detail.target.to_string(), looks.key());
     let mut x = 0;
     for (n, page) in PAGES.iter().enumerate() {
-        let text = format!(" {} {page} ", n + 1);
+        let text = format!(" {} {} ", n + 1, page.name);
         let style = if n == detail.page { looks.cursor() } else { Style::new() };
         let line = Rect { x, width: area.width.saturating_sub(x), ..area };
         put(buf, line, 1, &text, style);

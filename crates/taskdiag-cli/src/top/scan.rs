@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use taskdiag::field::{Context, Field, Part, Row, Value};
 use taskdiag::view::{Filter, Query};
 use taskdiag::{
-    Choice, EngineId, Groups, Members, Rates, Request, Session, Snapshot, Stat, Strategy,
+    Choice, EngineId, Groups, Members, Rates, Request, Session, Snapshot, Stat, Strategy, TaskId,
     query_each,
 };
 
@@ -41,28 +41,7 @@ pub struct Shape {
     pub everything: bool,
 }
 
-/// Columns of these groups cost little for all tasks if a BPF program walks the tasks.
-const CHEAP: Groups = LEAN.union(Groups::CRED).union(Groups::STATM);
-/// Each of these is a part of `stat`, or is needed in each answer for rates.
-const LEAN: Groups = Groups::BASE.union(Groups::STAT).union(Groups::IO).union(Groups::SCHED);
-/// Groups that all threads of a process share, so that they can be asked of the process.
-const OF_PROCESS: Groups = Groups::BASE
-    .union(Groups::CMDLINE)
-    .union(Groups::PATHS)
-    .union(Groups::ENVIRON)
-    .union(Groups::ROLLUP)
-    .union(Groups::SWAP)
-    .union(Groups::STATM)
-    .union(Groups::LIMITS);
-/// Groups whose values change seldom, other than by an exec.
-const STEADY: Groups = Groups::BASE
-    .union(Groups::CMDLINE)
-    .union(Groups::PATHS)
-    .union(Groups::ENVIRON)
-    .union(Groups::LIMITS)
-    .union(Groups::CGROUP)
-    .union(Groups::NS);
-/// How long such values are kept before they are asked again.
+/// How long values that change seldom are kept before they are asked again.
 const KEEP: Duration = Duration::from_secs(5);
 /// The numbers of tasks above which owners and memory of all tasks cost more than two files for each row on the screen: the first
 /// number for /proc, the second for a BPF program that walks the tasks.
@@ -208,7 +187,7 @@ impl Scanner {
         self.session.as_ref()?.snapshot()
     }
     fn request(&self, shape: &Shape) -> Request {
-        let columns = shape.columns.iter().filter(|c| self.is_of_all(shape, c.field));
+        let columns = shape.columns.iter().filter(|c| is_of_all(shape, c.field, self.lean));
         let mut query = Query::new(SET, columns.map(|c| c.field));
         query.filter = shape.filter.clone();
         query.sort = shape.sort.clone();
@@ -223,16 +202,6 @@ impl Scanner {
         Request::new(strategy, 0, query.groups())
             .with_members(query.members())
             .with_text_bytes(SHORT_TEXT)
-    }
-    /// Is the column asked of all tasks?
-    fn is_of_all(&self, shape: &Shape, field: &Field) -> bool {
-        let within = |groups: Groups| (field.groups - groups).is_empty();
-        match shape.threads {
-            _ if shape.everything || shape.by.is_some() => true,
-            is_threads => {
-                within(if self.lean { LEAN } else { CHEAP }) || is_threads && !within(OF_PROCESS)
-            }
-        }
     }
     /// The last answer. `None`: there is none yet.
     pub fn frame(&self) -> Option<Frame<'_>> {
@@ -256,6 +225,20 @@ impl Scanner {
             cache.fill(&fields, &rows, self.choice);
         }
     }
+}
+
+/// Is the column asked of all tasks? `lean`: only what costs nothing more is.
+fn is_of_all(shape: &Shape, field: &Field, lean: bool) -> bool {
+    if shape.everything || shape.by.is_some() {
+        return true;
+    }
+    // BASE is in each answer, and rates need the sums in each answer. Other records cost little for all tasks only if a BPF
+    // program walks the tasks.
+    let cheap = if lean { Groups::SUMS } else { Groups::LITE_RECORDS };
+    let rest = field.groups - Groups::BASE;
+    // What all threads of a process share can be asked of the process.
+    let is_of_threads = shape.threads && !(rest - Groups::OF_ALL_THREADS).is_empty();
+    (rest - cheap).is_empty() || is_of_threads
 }
 
 /// The context for another answer. Names of users and the time zone are looked up again after a while.
@@ -322,7 +305,8 @@ impl<'a> Frame<'a> {
 
 /// Does the value of a column change seldom, other than by an exec?
 fn is_steady(field: &Field) -> bool {
-    (field.groups - STEADY).is_empty()
+    // BASE is in each answer.
+    (field.groups - Groups::STEADY - Groups::BASE).is_empty()
 }
 
 /// What was asked about single processes.
@@ -420,17 +404,13 @@ impl Cache {
 
 /// Are details of this row, or of the process of this thread?
 fn is_same(details: &Row<'_>, row: &Row<'_>) -> bool {
-    let start = |r: &Row<'_>| r.base.and_then(|b| b.start_time_ns());
-    match (start(details), start(row)) {
-        (Some(its), Some(ours)) if row.view.is_leader() => its.abs_diff(ours) <= TICK_NS,
+    match (TaskId::of(&details.view), TaskId::of(&row.view)) {
+        (Some(its), Some(ours)) if row.view.is_leader() => its.is_same(&ours),
         // A process began before its threads.
-        (Some(its), Some(ours)) => its <= ours.saturating_add(TICK_NS),
+        (Some(its), Some(ours)) => its.is_no_younger(&ours),
         _ => false,
     }
 }
-
-/// The longest tick of any kernel. Start times of /proc are rounded down to one.
-const TICK_NS: u64 = 10_000_000;
 
 /// The value of a column, from all tasks or from the details. What was not asked, or is of a task that ended meanwhile, is
 /// missing.
@@ -448,6 +428,57 @@ pub fn with_value<T>(
         Some(more) => f(&more, (field.get)(frame.cx, &more)),
         None => {
             f(row, Value::Missing(taskdiag::field::Missing::Reason(taskdiag::Reason::Vanished)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(threads: bool) -> Shape {
+        Shape {
+            columns: Vec::new(),
+            sort: Vec::new(),
+            filter: None,
+            by: None,
+            threads,
+            tree: false,
+            users_only: false,
+            everything: false,
+        }
+    }
+    fn column(name: &str) -> &'static Field {
+        SET.find(name).unwrap_or_else(|| panic!("{name} is a column")).field
+    }
+
+    #[test]
+    fn values_of_a_process_are_not_asked_of_each_thread() {
+        for name in ["oom_score", "ag_id", "args", "exe", "rss"] {
+            assert!(!is_of_all(&shape(true), column(name), true), "{name}");
+        }
+        for name in ["label", "luid", "wchan"] {
+            assert!(is_of_all(&shape(true), column(name), true), "{name}");
+        }
+    }
+
+    #[test]
+    fn sums_are_asked_of_all_tasks_and_owners_only_where_that_is_cheap() {
+        for lean in [false, true] {
+            assert!(is_of_all(&shape(false), column("time"), lean));
+            assert!(!is_of_all(&shape(false), column("args"), lean));
+            assert_eq!(is_of_all(&shape(false), column("user"), lean), !lean);
+        }
+    }
+
+    #[test]
+    fn names_and_limits_are_kept_and_counters_are_not() {
+        for name in ["label", "luid", "ag_id", "args", "cgroup"] {
+            assert!(is_steady(column(name)), "{name}");
+        }
+        // The score follows the use of memory.
+        for name in ["oom_score", "wchan", "rss"] {
+            assert!(!is_steady(column(name)), "{name}");
         }
     }
 }

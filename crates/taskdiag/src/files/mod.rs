@@ -75,7 +75,7 @@ pub struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    /// The groups whose rows this lists, and those that describe the rows.
+    /// The groups whose rows this lists, and those that describe the rows. The set is written by hand: it is what `new()` reads.
     pub const GROUPS: Groups =
         Groups::FD.union(Groups::PATHS).union(Groups::VMA).union(Groups::FILE_STAT);
 

@@ -20,21 +20,27 @@ use crate::snapshot::Snapshot;
 const KCMP_VM: libc::c_int = 1;
 const KCMP_FILES: libc::c_int = 2;
 
-/// What is compared: the group that is looked at, all groups that are shared with it, and the object.
-const KINDS: [(Group, Groups, libc::c_int); 4] = [
-    (Group::Vma, Groups::VMA.union(Groups::VMA_STAT), KCMP_VM),
-    (Group::Rollup, Groups::ROLLUP, KCMP_VM),
-    (Group::Swap, Groups::SWAP, KCMP_VM),
-    (Group::Fd, Groups::FD.union(Groups::FD_COUNT), KCMP_FILES),
-];
+/// The group whose values show whether two tasks may share this one: a sum over a list is shared with the list.
+fn looked_at(g: Group) -> Group {
+    match g {
+        Group::VmaStat => Group::Vma,
+        Group::FdCount => Group::Fd,
+        g => g,
+    }
+}
+
+/// The object that kcmp(2) compares for a group.
+fn object(g: Group) -> libc::c_int {
+    if Groups::SHARED_FILES.has(g) { KCMP_FILES } else { KCMP_VM }
+}
 
 /// The answer, in which each memory and each table of files is there once.
 pub(super) fn joined(snapshot: Snapshot) -> Result<Snapshot, Error> {
     let asked = snapshot.stream().asked();
     let mut owners: HashMap<(Group, u32), u32> = HashMap::new();
-    for (group, _, object) in KINDS {
-        if asked.has(group) && !is_whole_walk(&snapshot, group) {
-            find(&snapshot, group, object, &mut owners);
+    for group in (Groups::SHARED & asked).iter() {
+        if looked_at(group) == group && !is_whole_walk(&snapshot, group) {
+            find(&snapshot, group, object(group), &mut owners);
         }
     }
     if owners.is_empty() {
@@ -44,13 +50,13 @@ pub(super) fn joined(snapshot: Snapshot) -> Result<Snapshot, Error> {
     let mut w = StreamWriter::with_capacity(stream.bytes().len());
     w.info(stream.info());
     let owner = |g: Group, pid: u32| {
-        let kind = KINDS.iter().find(|k| k.1.has(g))?;
-        owners.get(&(kind.0, pid)).copied()
+        let may_be = Groups::SHARED.has(g);
+        may_be.then(|| owners.get(&(looked_at(g), pid)).copied()).flatten()
     };
     let mut rewritten = 0;
     for t in stream.tasks() {
         let here = |g: Group| owner(g, t.pid());
-        if !KINDS.iter().any(|k| here(k.0).is_some()) {
+        if !Groups::SHARED.iter().any(|g| here(g).is_some()) {
             let keep = Renumber::default();
             w.raw(&patched(t.messages(), t.attrs(), &keep, |g, pid| owner(g, pid).unwrap_or(pid)));
             continue;
@@ -62,7 +68,7 @@ pub(super) fn joined(snapshot: Snapshot) -> Result<Snapshot, Error> {
                 w.raw_attr(bytes);
             }
         }
-        for g in KINDS.iter().flat_map(|k| k.1.iter()).filter(|g| asked.has(*g)) {
+        for g in (Groups::SHARED & asked).iter() {
             if let Some(owner) = here(g) {
                 w.shared(g, owner);
             }
