@@ -35,6 +35,7 @@ mod report;
 mod saved;
 mod sink;
 mod stats;
+mod subcommands;
 #[cfg(feature = "top")]
 mod top;
 mod tree;
@@ -55,7 +56,7 @@ pub fn refuse(why: &str) -> u8 {
 
 /// Run the command with these arguments. The first is the name of the program, as in C. Returns the exit code.
 pub fn run(argv: Vec<OsString>) -> u8 {
-    let code = exit::report(args::parse(argv).and_then(|c| commands::run(&c)));
+    let code = exit::report(subcommands::parse(&argv).and_then(|job| job.run()));
     // An error here can no longer be reported.
     let _ = std::io::stdout().flush();
     code
@@ -65,7 +66,7 @@ pub fn run(argv: Vec<OsString>) -> u8 {
 /// whole way from bytes to text.
 #[cfg(feature = "testing")]
 #[derive(Debug)]
-pub struct Shows(args::Cli);
+pub struct Shows(subcommands::Job);
 
 #[cfg(feature = "testing")]
 impl Shows {
@@ -74,13 +75,13 @@ impl Shows {
     /// # Panics
     /// If the arguments are wrong.
     pub fn new(args: &[&str]) -> Shows {
-        let argv = ["taskdiag"].iter().chain(args).map(OsString::from).collect();
-        Shows(args::parse(argv).unwrap_or_else(|e| panic!("{args:?}: {e:?}")))
+        let argv: Vec<OsString> = ["taskdiag"].iter().chain(args).map(OsString::from).collect();
+        Shows(subcommands::parse(&argv).unwrap_or_else(|e| panic!("{args:?}: {e:?}")))
     }
     /// Make the text of this answer, and return the exit code. From now on this process writes nothing.
     pub fn show(&self, bytes: &[u8]) -> u8 {
         output::sink::be_silent();
         saved::stand_in(bytes);
-        exit::report(commands::run(&self.0))
+        exit::report(self.0.run())
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgMatches, Command};
 
-use crate::exit;
+use crate::exit::{self, Exit};
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +40,10 @@ pub fn command() -> Command {
 }
 
 /// What was asked for.
-pub fn from_matches(m: &ArgMatches) -> What {
-    match super::text(m, "what").as_deref() {
+pub fn from_matches(m: &ArgMatches) -> Result<What, Exit> {
+    Ok(match super::text(m, "what").as_deref() {
         Some("install") => What::Install,
         Some("remove") => What::Remove,
         _ => What::Status,
-    }
+    })
 }

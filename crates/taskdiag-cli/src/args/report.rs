@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Command, ValueHint};
 
 use super::{engine, table};
 use crate::answer::Source;
-use crate::exit;
+use crate::exit::{self, Exit};
 use crate::limits::{self, PageLimits};
 
 /// What `taskdiag report` was asked for.
@@ -104,8 +104,8 @@ fn span_from(m: &ArgMatches) -> Duration {
 
 impl ReportArgs {
     /// From parsed options.
-    pub fn from_matches(m: &ArgMatches) -> ReportArgs {
-        ReportArgs {
+    pub fn from_matches(m: &ArgMatches) -> Result<ReportArgs, Exit> {
+        Ok(ReportArgs {
             source: table::source(m, PageLimits::from_matches(m).for_many_answers()),
             output: m.get_one::<PathBuf>("output").cloned(),
             pss: m.get_flag("pss"),
@@ -113,6 +113,6 @@ impl ReportArgs {
             args: !m.get_flag("no-args"),
             span: span_from(m),
             title: m.get_one::<String>("title").cloned(),
-        }
+        })
     }
 }

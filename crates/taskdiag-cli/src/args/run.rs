@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::exit;
+use crate::exit::{self, Exit};
 
 /// The program and its arguments.
 pub fn command() -> Command {
@@ -35,6 +35,6 @@ pub fn command() -> Command {
 }
 
 /// The program and its arguments.
-pub fn from_matches(m: &ArgMatches) -> Vec<OsString> {
-    m.get_many::<OsString>("command").into_iter().flatten().cloned().collect()
+pub fn from_matches(m: &ArgMatches) -> Result<Vec<OsString>, Exit> {
+    Ok(m.get_many::<OsString>("command").into_iter().flatten().cloned().collect())
 }

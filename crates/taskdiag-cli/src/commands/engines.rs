@@ -1,9 +1,11 @@
 //! `taskdiag engines`: which engine can answer which groups here, why others cannot, and which one would be chosen.
 
+use clap::Command;
 use taskdiag::engine::auto;
 use taskdiag::{EngineId, Error, Group, Groups, Request, Support};
 
-use crate::exit::Exit;
+use crate::args;
+use crate::exit::{self, Exit};
 use crate::output::{Sink, json};
 
 /// The facts about this machine.
@@ -126,6 +128,17 @@ impl MachineFacts {
         json::list(out, self.remarks.iter(), |out, r| json::text(out, r.as_bytes()));
         out.extend_from_slice(b"}\n");
     }
+}
+
+/// The options.
+pub fn command() -> Command {
+    Command::new("engines")
+        .about("Show which source (BPF, /proc, service) is used for which values on this machine, and why")
+        .arg(args::json())
+        .after_help(exit::examples(&[
+            ("taskdiag engines", "show why BPF is used here, or not"),
+            ("sudo taskdiag engines", "show what root could use"),
+        ]))
 }
 
 /// Run it.

@@ -1,8 +1,10 @@
 //! `taskdiag fields`: the field tables as they are.
 
+use clap::Command;
 use taskdiag::field::{Field, SETS};
 
-use crate::exit::Exit;
+use crate::args;
+use crate::exit::{self, Exit};
 use crate::output::{Sink, json};
 
 /// Names of the groups that a column needs.
@@ -24,6 +26,17 @@ has all its bytes in base64 under KEY_bytes (docs/json.md). In CSV, \\x1b stands
 character, \\\\ for a backslash, and \\x20 for a blank inside of an argument (docs/csv.md).
 Where a row is an entry of a list, all columns of tasks are there too. task.NAME is that of the task if the
 list has a column of the same name.";
+
+/// The options.
+pub fn command() -> Command {
+    Command::new("fields")
+        .about("List all columns, with their groups, unit, type, names and source")
+        .arg(args::json())
+        .after_help(exit::examples(&[
+            ("taskdiag fields | less -S", "look at all of them"),
+            ("taskdiag fields --json", "print them for a program"),
+        ]))
+}
 
 /// Run it.
 pub fn run(as_json: bool) -> Result<(), Exit> {

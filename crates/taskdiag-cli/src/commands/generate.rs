@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use clap::Command;
+use clap::{Arg, ArgMatches, Command};
 use clap_complete::shells;
 use clap_mangen::Man;
 use taskdiag::engine::auto;
@@ -14,10 +14,27 @@ use crate::args::{self, procps};
 use crate::exit::{self, Exit};
 use crate::output::sink;
 
-/// Run it.
-pub fn run(what: &str) -> Result<(), Exit> {
+/// The options.
+pub fn command() -> Command {
+    Command::new("generate")
+        .about("Print the man page, a completion script or the page of all columns")
+        .hide(true)
+        .arg(
+            Arg::new("what")
+                .required(true)
+                .value_parser(["man", "bash", "zsh", "fish", "columns", "schema"])
+                .help("What to print"),
+        )
+}
+
+/// What to print.
+pub fn from_matches(m: &ArgMatches) -> Result<String, Exit> {
+    Ok(args::text(m, "what").unwrap_or_default())
+}
+
+/// Prints it, made from the whole command line.
+pub fn run(what: &str, mut command: Command) -> Result<(), Exit> {
     let mut out = Vec::new();
-    let mut command = args::command();
     match what {
         "bash" => clap_complete::generate(shells::Bash, &mut command, "taskdiag", &mut out),
         "zsh" => clap_complete::generate(shells::Zsh, &mut command, "taskdiag", &mut out),

@@ -1,0 +1,194 @@
+//! The subcommands, one row each, and the programs that this one can stand in for. The parser, the help, the man page and the
+//! completions take them from here, so a new one needs its row and its own files, and nothing else.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+
+use clap::{ArgMatches, Command};
+
+use crate::args::{self, table};
+use crate::commands::{self, dump, engines, fields, generate, wait};
+use crate::exit::{self, Exit};
+
+/// What was asked for, with its arguments. It can be done several times.
+pub struct Job(Box<dyn Fn() -> Result<(), Exit>>);
+
+impl Job {
+    fn new(run: impl Fn() -> Result<(), Exit> + 'static) -> Job {
+        Job(Box::new(run))
+    }
+    /// Do it.
+    pub fn run(&self) -> Result<(), Exit> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Job")
+    }
+}
+
+/// A subcommand.
+struct Subcommand {
+    name: &'static str,
+    /// Its options.
+    command: fn() -> Command,
+    /// Parses what follows its name, and says what to do then.
+    parse: fn(&[OsString]) -> Result<Job, Exit>,
+}
+
+/// A row: its name, its options, its arguments from what clap found, or from what was typed, and what runs with them.
+macro_rules! row {
+    ($name:literal, $command:expr, matches $from:expr, $run:expr) => {
+        row!($name, $command, typed |typed: &[OsString]| $from(&matched($name, $command(), typed)?), $run)
+    };
+    ($name:literal, $command:expr, typed $parse:expr, $run:expr) => {
+        Subcommand {
+            name: $name,
+            command: $command,
+            parse: |typed| {
+                let args = $parse(typed)?;
+                Ok(Job::new(move || ($run)(&args)))
+            },
+        }
+    };
+}
+
+/// In the order of the help.
+const SUBCOMMANDS: &[Subcommand] = &[
+    row!("ps", args::ps::command, typed args::ps::parse, crate::ps::run),
+    row!("maps", args::maps::command, typed maps, crate::maps::run),
+    row!("memory", args::memory::command, matches args::memory::MemoryArgs::from_matches, crate::memory::run),
+    row!("files", args::files::command, typed args::files::parse, crate::files::run),
+    row!("tree", args::tree::command, matches args::tree::TreeArgs::from_matches, crate::tree::run),
+    #[cfg(feature = "top")]
+    row!("top", args::top::command, matches args::top::TopArgs::from_matches, crate::top::run),
+    #[cfg(feature = "export")]
+    row!("export", args::export::command, matches args::export::ExportArgs::from_matches, crate::export::run),
+    row!("report", args::report::command, matches args::report::ReportArgs::from_matches, crate::report::run),
+    row!("fields", fields::command, matches args::json_flag, |json: &bool| fields::run(*json)),
+    row!("engines", engines::command, matches args::json_flag, |json: &bool| engines::run(*json)),
+    row!("dump", args::dump::command, matches args::dump::DumpArgs::from_matches, dump::run),
+    #[cfg(feature = "record")]
+    row!("record", args::record::command, matches args::record::RecordArgs::from_matches, commands::record::run),
+    #[cfg(all(feature = "arrow", feature = "record"))]
+    row!("convert", args::convert::command, matches args::convert::ConvertArgs::from_matches, crate::convert::run),
+    row!("wait", args::wait::command, matches args::wait::WaitArgs::from_matches, wait::run),
+    row!("run", args::run::command, matches args::run::from_matches, crate::dropin::run::run),
+    row!("dropin", args::dropin::command, matches args::dropin::from_matches, |what: &args::dropin::What| crate::dropin::machine::run(*what)),
+    row!("generate", generate::command, matches generate::from_matches, |what: &str| generate::run(what, command())),
+];
+
+/// Parses what follows the name of a program that this one can stand in for, and says what to do then.
+type StandIn = fn(&[OsString]) -> Result<Job, Exit>;
+
+/// The programs that this one can stand in for.
+const STAND_INS: &[(&str, StandIn)] = &[
+    ("ps", |typed| {
+        let args = args::ps::parse_strict(typed)?;
+        Ok(Job::new(move || crate::ps::run(&args)))
+    }),
+    ("pmap", |typed| {
+        let args = args::pmap::parse(typed)?;
+        Ok(Job::new(move || crate::pmap::run(&args)))
+    }),
+    ("pstree", |typed| {
+        let args = args::tree::TreeArgs::strict(typed)?;
+        Ok(Job::new(move || crate::tree::run(&args)))
+    }),
+    ("lsof", |typed| {
+        let args = args::files::FilesArgs::strict(typed)?;
+        Ok(Job::new(move || crate::files::run(&args)))
+    }),
+];
+
+/// The whole command line.
+pub fn command() -> Command {
+    Command::new("taskdiag")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(
+            "Show the processes of this machine, their memory and files, from the fastest source",
+        )
+        .after_help(exit::examples(&[
+            ("taskdiag ps aux", "show processes, with the options of ps"),
+            ("taskdiag files -p 42", "show open files, with the options of lsof"),
+            ("taskdiag maps 42", "show memory mappings"),
+            ("taskdiag tree", "show processes as a tree"),
+            ("taskdiag top", "live view of processes, on the whole screen"),
+            ("taskdiag --as pmap -x 42", "print just what pmap prints"),
+        ]))
+        .max_term_width(table::HELP_WIDTH)
+        .arg_required_else_help(true)
+        .subcommand_required(true)
+        .subcommands(SUBCOMMANDS.iter().map(|s| (s.command)()))
+}
+
+/// Parse the whole command line.
+pub fn parse(argv: &[OsString]) -> Result<Job, Exit> {
+    // Stand in for another program: by the name of the link, or with `--as`.
+    let name = argv.first().and_then(|a| Path::new(a).file_name()).and_then(|n| n.to_str());
+    let stand_in = |name: &str| STAND_INS.iter().find(|(n, _)| *n == name);
+    let others = || STAND_INS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    if let Some((_, parse)) = name.and_then(stand_in) {
+        return parse(&argv[1..]);
+    }
+    if let Some((tool, rest)) = args::instead_of(argv)? {
+        let Some((_, parse)) = stand_in(&tool) else {
+            return Err(args::no_stand_in(&format!("--as {tool}"), &tool, &others()));
+        };
+        return parse(rest);
+    }
+    // A link with such a name is meant to be that tool.
+    if let Some(tool) = name.filter(|n| args::LINKED.contains(n)) {
+        return Err(args::no_stand_in(tool, tool, &others()));
+    }
+    if argv.get(1..3).is_some_and(|w| w[0] == "help" && w[1] == "exit-codes") {
+        return Ok(Job::new(commands::exit_codes));
+    }
+    let word = argv.get(1).and_then(|a| a.to_str());
+    // Only the options of the given command are built, to save time.
+    if let Some(sub) = word.and_then(|w| SUBCOMMANDS.iter().find(|s| s.name == w)) {
+        return (sub.parse)(&argv[2..]);
+    }
+    if let Some(instead) = word.and_then(args::of_another_tool) {
+        return Err(Exit::Usage(instead));
+    }
+    // It is no subcommand, so clap prints the help or an error.
+    let matches = command().try_get_matches_from(argv)?;
+    unreachable!("no subcommand, and no error: {matches:?}")
+}
+
+/// What clap finds in the arguments of a subcommand.
+fn matched(name: &str, command: Command, typed: &[OsString]) -> Result<ArgMatches, Exit> {
+    let command = command
+        .max_term_width(table::HELP_WIDTH)
+        .bin_name(format!("taskdiag {name}"))
+        .no_binary_name(true);
+    Ok(command.try_get_matches_from(typed)?)
+}
+
+fn maps(typed: &[OsString]) -> Result<args::maps::MapsArgs, Exit> {
+    args::maps::refuse_words_of_pmap(typed)?;
+    args::maps::MapsArgs::from_matches(&matched("maps", args::maps::command(), typed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_has_the_name_of_its_command() {
+        for sub in SUBCOMMANDS {
+            assert_eq!((sub.command)().get_name(), sub.name);
+        }
+        command().debug_assert();
+    }
+
+    #[test]
+    fn a_word_after_two_dashes_is_no_subcommand() {
+        let typed = ["taskdiag", "--", "ps"].map(OsString::from);
+        assert!(matches!(parse(&typed), Err(Exit::Clap(_))));
+    }
+}
