@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * LIMITS, SIGNALS, WCHAN, KSTACK, AUTOGROUP and LOGIN: limits and signals of a
- * task, where it waits in the kernel, and the groups and login it belongs to.
+ * LIMITS, SIGNALS, WCHAN, KSTACK, AUTOGROUP, LOGIN and LAYOUT: limits and
+ * signals of a task, where it waits in the kernel, the groups and login it
+ * belongs to, and where its code and stack are.
  */
 #ifndef TASKDIAG_STATE_H
 #define TASKDIAG_STATE_H
@@ -76,6 +77,31 @@ GROUP_FN put_login(void)
 	a->valid = ALL_OF(LOGIN);
 	a->uid = RD(u32, t, TASK_LOGINUID);
 	a->session = RD(u32, t, TASK_SESSIONID);
+	return 0;
+}
+
+GROUP_FN put_layout(void)
+{
+	struct task_struct *t = THIS;
+	struct task_diag_layout *a = here();
+	u64 mm = RD(u64, t, TASK_MM);
+
+	if (!a)
+		return 0;
+	if (!mm || R(t, flags) & PF_KTHREAD) {
+		missing(TASK_DIAG_LAYOUT, TASK_DIAG_R_ABSENT);
+		return 0;
+	}
+	a->valid = ALL_OF(LAYOUT);
+	a->start_code = RD(u64, mm, MM_START_CODE);
+	a->end_code = RD(u64, mm, MM_END_CODE);
+	a->start_stack = RD(u64, mm, MM_START_STACK);
+	/* An mm is freed at once, so the addresses count only if it is still the task's. */
+	if (!STILL_AT(t, TASK_MM, mm)) {
+		missing(TASK_DIAG_LAYOUT, RD(u64, t, TASK_MM) ? TASK_DIAG_R_VANISHED : TASK_DIAG_R_ABSENT);
+		return 0;
+	}
+	PUT(a, TASK_DIAG_LAYOUT);
 	return 0;
 }
 

@@ -197,6 +197,11 @@ GROUP_FN put_plain(void)
 		put_autogroup();
 	if (WANT(TASK_DIAG_LOGIN))
 		put_login();
+	if (WANT(TASK_DIAG_LAYOUT)) {
+		to_memory();
+		put_layout();
+		from_memory();
+	}
 #endif
 	return 0;
 }

@@ -95,6 +95,7 @@ enum task_diag_group {
 	TASK_DIAG_LABEL		= 23,
 	TASK_DIAG_AUTOGROUP	= 24,
 	TASK_DIAG_LOGIN		= 25,
+	TASK_DIAG_LAYOUT	= 26,
 	__TASK_DIAG_GROUP_MAX
 };
 
@@ -742,6 +743,18 @@ struct task_diag_login {
 	__u32 valid;
 	__u32 uid;
 	__u32 session;
+};
+
+/*
+ * LAYOUT: addresses in its memory. /proc/PID/stat, which shows them to those
+ * only who may trace the task
+ */
+struct task_diag_layout {
+	struct nlattr nla;
+	__u32 valid;
+	__u64 start_code;	/* of the program's code */
+	__u64 end_code;
+	__u64 start_stack;	/* where the first thread's stack began */
 };
 
 #endif /* _UAPI_LINUX_TASK_DIAG_H */

@@ -82,6 +82,27 @@ static void touch(char *p)
 		((volatile char *)p)[i] = 1;
 }
 
+/* Addresses that the kernel keeps of this program. */
+static void layout(void)
+{
+	unsigned long long v[3];
+	char line[1024] = "", *p;
+	FILE *f = fopen("/proc/self/stat", "re");
+
+	if (!f || !fgets(line, sizeof(line), f) || !(p = strrchr(line, ')')))
+		die("reading /proc/self/stat: %m");
+	fclose(f);
+	/* p is in field 2, and field 26 is the first of them. */
+	for (int field = 2; field < 26; field++)
+		if (!(p = strchr(p + 1, ' ')))
+			die("/proc/self/stat is short");
+	if (sscanf(p, "%llu %llu %llu", &v[0], &v[1], &v[2]) != 3)
+		die("/proc/self/stat is odd");
+	fact("start_code", "%llu", v[0]);
+	fact("end_code", "%llu", v[1]);
+	fact("start_stack", "%llu", v[2]);
+}
+
 /* mappings DIR: see the keys. */
 static void mappings(int argc, char **argv)
 {
@@ -145,6 +166,7 @@ static void mappings(int argc, char **argv)
 	fact("heap", "%lu", (unsigned long)sbrk(0));
 	fact("stack", "%lu", (unsigned long)__builtin_frame_address(0));
 	fact("size", "%d", SIZE);
+	layout();
 	ids();
 	hold();
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use taskdiag::wire::{
-    Fd, FdDetail, FdDetailKind, FileStat, FileUse, ListEntry, Socket, Vma, VmaStat,
+    Fd, FdDetail, FdDetailKind, FileStat, FileUse, Layout, ListEntry, Socket, Vma, VmaStat,
 };
 use taskdiag::{EngineId, FdCount, FdType, Group, Groups, Reason, Request, VmaKind};
 use taskdiag_tests::answer::{engines, engines_with};
@@ -130,6 +130,30 @@ fn mappings() {
         }
     }
     same_lists::<Vma>(&m, &all, Group::Vma, &[]);
+}
+
+/// They are the kernel's own, and those of each thread.
+#[test]
+fn addresses_of_code_and_stack() {
+    let (_dir, path) = dir();
+    let Some(m) = start(&["mappings", &path]) else { return };
+    let sources = engines_with(Group::Layout);
+    assert!(!sources.is_empty(), "no engine has addresses");
+    let facts = ["start_code", "end_code", "start_stack"].map(|f| m.num::<u64>(f));
+    assert!(facts.iter().all(|v| *v > 4096), "{facts:?}");
+    for source in sources {
+        for req in [
+            Request::one(m.pid(), Groups::LAYOUT),
+            Request::threads(m.pid(), Groups::LAYOUT | Groups::STAT),
+            Request::all(Groups::BASE | Groups::LAYOUT),
+        ] {
+            let answer = read(source, &req).expect("an answer");
+            let task = answer.snapshot.tasks().find(|t| t.pid() == m.pid()).expect("the task");
+            let l = *task.record::<Layout>().unwrap_or_else(|| panic!("{answer}: no addresses"));
+            let got = [l.start_code(), l.end_code(), l.start_stack()];
+            assert_eq!(got, facts.map(Some), "{answer}");
+        }
+    }
 }
 
 #[test]
@@ -574,6 +598,7 @@ fn a_zombie_has_nothing() {
         (Group::Rollup, "smaps_rollup"),
         (Group::Environ, "environ"),
         (Group::FileStat, "exe"),
+        (Group::Layout, "stat"),
     ] {
         // The files of a process without memory belong to root, and others may not open some of them.
         let path = format!("/proc/{}/{file}", m.pid());
@@ -596,7 +621,8 @@ fn a_process_has_its_memory_when_its_first_thread_has_ended() {
         Ok(m) => m,
         Err(why) => return skip(NAME, &why),
     };
-    let groups = [Group::Vma, Group::VmaStat, Group::Rollup, Group::Swap, Group::Environ];
+    let groups =
+        [Group::Vma, Group::VmaStat, Group::Rollup, Group::Swap, Group::Environ, Group::Layout];
     let mut seen = 0;
     for group in groups {
         for source in engines_with(group).into_iter().filter(|s| s.finds(group)) {

@@ -98,6 +98,11 @@ macro_rules! registry {
                     program: Program::More, public: Public::Always, steady: true,
                     procfs_ns: 2 * FILE,
                 },
+                /// Addresses of the program's code and of its stack.
+                Layout = 26 layout LAYOUT {
+                    owner: Owner::Memory, guard: Guard::Ptrace, program: Program::More,
+                    steady: true, procfs_ns: FILE,
+                },
             }
             // Groups that are a list of such structs.
             lists {

@@ -54,7 +54,6 @@ const RARE: &[&str] = &[
     "shared_with",
     // Always -, for those who expect the column.
     "addr",
-    "stackp",
     "timeout",
     "alarm",
     // Only with all mappings together.

@@ -37,11 +37,6 @@ pub const MEANT: &[(&str, &str, &str)] = &[
     ("lsof table", "-nP +d $SCRATCH", BOUND),
     ("lsof table", "-nP +D $SCRATCH", BOUND),
     ("pmap", "-XX $PID_sleep", "of VmFlags, what may be set later (mr mw me ms) is not read"),
-    ("ps", "v", TEXT_SIZE),
-    ("ps", "axv", TEXT_SIZE),
-    ("ps", "-eo pid,trs,drs,tsiz,dsiz", TEXT_SIZE),
-    ("ps", "axX", STACK),
-    ("ps", "-eo pid,eip,esp,stackp", STACK),
     ("ps", "-eo pid,lim", "rlimit_rss says the same with a name that tells it"),
     (
         "ps",
@@ -79,9 +74,6 @@ const MAIN_THREAD: &str = "procps 4.0.2 has the CPU time of the whole process in
 const BOUND: &str = "a unix socket that is bound in the directory is in use there, which lsof 4.95 finds by its full name only";
 const DELETED: &str =
     "of mapped files that are deleted, lsof does not know the size and the number of links";
-const TEXT_SIZE: &str = "the size of the program's text is in whole pages, as VmExe has it; its exact ends are not read";
-const STACK: &str =
-    "the bottom of the stack is an address that helps nobody but who attacks; it is not read";
 
 /// CPU time in clock ticks, as procps has it; BPF has nanoseconds, so that %CPU of young processes differs.
 const CLOCK: &str = "TASKDIAG_ENGINE=procfs";

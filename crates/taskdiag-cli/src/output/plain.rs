@@ -3,10 +3,20 @@
 
 use std::sync::OnceLock;
 
-use taskdiag::field::{self, Context, Row, TextForm, Value};
+use taskdiag::field::{self, Context, Field, Row, TextForm, Value};
+use taskdiag::wire::Statm;
 use unicode_width::UnicodeWidthChar;
 
 use super::terminal;
+
+/// The value of a column whose group is denied: procps does not tell that from what is not there. It also takes off nothing for
+/// the code, so that the rest of the memory is all of it.
+pub fn denied(row: &Row<'_>, field: &Field) -> Value<'static> {
+    match row.statm.and_then(Statm::size_bytes) {
+        Some(size) if field.name == "drs" => Value::Uint(size),
+        _ => Value::ABSENT,
+    }
+}
 
 /// Append a value in this form.
 pub fn text(
@@ -42,6 +52,9 @@ pub fn text(
             Some(name) => printable(out, &name, usize::MAX, is_utf8()),
             None => field::write_uint(out, u64::from(*uid)),
         },
+        Value::Missing(m) if m.is_absent() && form == TextForm::Hex => {
+            field::text(out, cx, form, row, &Value::Mask(0));
+        }
         other => field::text(out, cx, form, row, other),
     }
 }

@@ -371,10 +371,12 @@ impl<'a> Lines<'a> {
         self.line.begin(buf);
         for (c, column) in self.columns.iter().enumerate() {
             let mut value = item.value(self.cx, column.field, c);
-            // procps does not tell what is denied from what is not there.
             let denied = Some(Missing::Reason(Reason::Denied));
             if self.options.plain && value.missing() == denied {
-                value = Value::ABSENT;
+                value = match item {
+                    Item::Row(row) => plain::denied(row, column.field),
+                    _ => Value::ABSENT,
+                };
             }
             if let Some(m) = value.missing() {
                 tally.count_in(item, c, m);

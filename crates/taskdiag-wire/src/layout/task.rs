@@ -264,3 +264,16 @@ record! {
         session: u32,
     }
 }
+
+record! {
+    /// LAYOUT: addresses in its memory. Source: `/proc/PID/stat` (26 to 28), `mm_struct`.
+    Layout = "task_diag_layout", least 32;
+    {
+        /// Where the program's code begins.
+        start_code: u64,
+        /// Where the program's code ends.
+        end_code: u64,
+        /// Where the first thread's stack began.
+        start_stack: u64,
+    }
+}

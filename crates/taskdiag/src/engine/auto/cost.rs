@@ -117,6 +117,8 @@ fn procfs_task(g: Group, req: &Request) -> u64 {
             SizesFrom::Statm => PROC_STATM,
             SizesFrom::Status => STATUS_FILE,
         },
+        // LAYOUT is in `stat`, too.
+        Group::Layout if asked.has(Group::Base) || asked.has(Group::Stat) => 0,
         Group::Signals | Group::Swap if asked.has(Group::Cred) || asked.has(Group::Statm) => 0,
         Group::Swap if asked.has(Group::Signals) => 0,
         Group::Vma if asked.has(Group::VmaStat) => 0,

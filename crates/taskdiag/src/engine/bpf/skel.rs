@@ -396,7 +396,7 @@ mod tests {
             }
             // Without one of its checks it would be wrong, unless the check is one of several after the same loads.
             let (_, checks) = order_of(s, &it, &it.insns, false);
-            let some: Vec<_> = checks.iter().step_by(3).collect();
+            let some: Vec<_> = checks.iter().step_by(2).collect();
             let matters = some.iter().filter(|pc| {
                 let mut less = it.insns.clone();
                 less[**pc * 8..**pc * 8 + 8].copy_from_slice(&[0x05, 0, 0, 0, 0, 0, 0, 0]);

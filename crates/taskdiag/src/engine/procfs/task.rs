@@ -122,6 +122,10 @@ impl Worker<'_> {
             let got = self.of_memory(at, stat.as_ref(), Self::cmdline);
             self.settle(Groups::CMDLINE, got)?;
         }
+        if self.wants(Groups::LAYOUT) {
+            let got = self.of_memory(at, stat.as_ref(), Self::layout);
+            self.settle(Groups::LAYOUT, got)?;
+        }
         if self.wants(Groups::PATHS) {
             let got = self.paths(place);
             self.settle(Groups::PATHS, got)?;
@@ -271,6 +275,15 @@ impl Worker<'_> {
         let (len, total) = self.text_total(text, args_len);
         let flags = if is_title { BLOB_REWRITTEN } else { 0 };
         self.out.put_blob(Group::Cmdline as u16, 0, flags, self.reader.text(len), total);
+        Ok(())
+    }
+
+    fn layout(&mut self, at: TaskDir<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
+        let layout = match stat {
+            Some(stat) => stat.layout,
+            None => self.stat_file(at)?.layout,
+        };
+        self.out.put(&layout.map_err(Stop::Gap)?);
         Ok(())
     }
 

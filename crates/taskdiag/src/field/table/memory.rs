@@ -1,6 +1,6 @@
 //! The address space.
 
-use taskdiag_wire::{Group, Groups, Statm};
+use taskdiag_wire::{Group, Groups, Layout, Statm};
 
 use super::super::*;
 
@@ -24,6 +24,21 @@ fn pmem(cx: &Context, row: &Row<'_>) -> Value<'static> {
     sum(row, Statm::rss_bytes, percent)
 }
 
+/// The bytes of the program's code.
+fn code(row: &Row<'_>) -> Result<u64, Value<'static>> {
+    let Some(layout) = row.layout else { return Err(row.missing(Group::Layout)) };
+    let ends = layout.start_code().zip(layout.end_code());
+    let (start, end) = ends.ok_or(Value::UNKNOWN)?;
+    end.checked_sub(start).ok_or(Value::UNKNOWN)
+}
+
+fn data(_: &Context, row: &Row<'_>) -> Value<'static> {
+    match code(row) {
+        Ok(code) => sum(row, |m| Some(m.size_bytes()?.saturating_sub(code)), Value::Uint),
+        Err(why) => why,
+    }
+}
+
 macro_rules! mem {
     ($name:literal $header:literal $width:literal $source:literal $what:literal $member:ident
      {$($alias:literal $ah:literal),*}) => {
@@ -45,11 +60,19 @@ pub const FIELDS: &[Field] = &[
     row!("size" "SIZE" 5 Right [STATM(data_bytes stack_bytes)] Integer Bytes Kib, "/proc/PID/status VmData+VmStk",
         "Data and stack; text in KiB", {},
         |_, r| sum(r, |m| Some(m.data_bytes()?.saturating_add(m.stack_bytes()?)), Value::Uint)),
-    mem!("trs" "TRS" 4 "/proc/PID/status VmExe" "Program text; text in KiB" text_bytes
-        {"tsiz" "TSIZ", "trss" "TRSS"}),
-    row!("drs" "DRS" 5 Right [STATM(size_bytes text_bytes)] Integer Bytes Kib, "/proc/PID/status VmSize-VmExe",
-        "Virtual size without program text; text in KiB", {"dsiz" "DSIZ"},
-        |_, r| sum(r, |m| Some(m.size_bytes()?.saturating_sub(m.text_bytes()?)), Value::Uint)),
+    row!("trs" "TRS" 4 Right [LAYOUT] Integer Bytes Kib, "/proc/PID/stat 27-26",
+        "Program code, from its first byte to its last; text in KiB",
+        {"tsiz" "TSIZ", "trss" "TRSS"}, |_, r| code(r).map_or_else(|why| why, Value::Uint)),
+    row!("drs" "DRS" 5 Right [LAYOUT STATM(size_bytes)] Integer Bytes Kib, "/proc/PID/stat 23-27+26",
+        "Virtual size without program code; text in KiB", {"dsiz" "DSIZ"}, data),
+    row!("stackp" "STACKP" 16 Right [LAYOUT] Text None Hex, "/proc/PID/stat 28",
+    "Where the stack of the first thread began", {"start_stack" "STACKP"},
+    |_, r| match r.layout.map(Layout::start_stack) {
+        Some(v) => v.map_or(Value::UNKNOWN, Value::Mask),
+        None => r.missing(Group::Layout),
+    }),
+    mem!("vm_text" "TEXT" 5 "/proc/PID/status VmExe" "Pages with program code; text in KiB"
+        text_bytes {}),
     mem!("peak_vsz" "PEAKVSZ" 7 "/proc/PID/status VmPeak" "Peak virtual size; text in KiB"
         peak_size_bytes {}),
     mem!("peak_rss" "PEAKRSS" 7 "/proc/PID/status VmHWM" "Peak resident memory; text in KiB"

@@ -1,7 +1,7 @@
-//! Parses /proc/PID/stat and /proc/PID/task/TID/stat into BASE, STAT, the virtual size of STATM, and a fact
-//! about the arguments.
+//! Parses /proc/PID/stat and /proc/PID/task/TID/stat into BASE, STAT, LAYOUT, the virtual size of STATM, and a
+//! fact about the arguments.
 
-use taskdiag_wire::{Base, STAT_LOCKED, Stat, Statm, TASK_EXITING, TASK_KTHREAD};
+use taskdiag_wire::{Base, Layout, Reason, STAT_LOCKED, Stat, Statm, TASK_EXITING, TASK_KTHREAD};
 
 use super::{Fields, set};
 
@@ -19,6 +19,8 @@ pub struct StatFile {
     pub stat: Stat,
     /// The virtual size in bytes. It is 0 where the task has no memory.
     pub size_bytes: Option<u64>,
+    /// The record LAYOUT, or why there is none.
+    pub layout: Result<Layout, Reason>,
     /// The number of bytes between the kernel's marks of the start and the end of the arguments. `None` if
     /// the reader may not know them, or there are none.
     pub args_len: Option<u64>,
@@ -109,7 +111,9 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
     f.skip(1); // itrealvalue
     set!(base, Base.start_time_ns, ns(f.u64()));
     let size_bytes = f.u64();
-    f.skip(14); // rss to cnswap
+    f.skip(2); // rss, rsslim
+    let layout = layout(f.u64(), f.u64(), f.u64());
+    f.skip(9); // kstkesp to cnswap
     set!(stat, Stat.exit_signal, f.i32());
     set!(stat, Stat.processor, f.u32());
     set!(stat, Stat.rt_priority, f.u32());
@@ -120,7 +124,28 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
         _ => None,
     };
     let (args_len, environ_len) = (between(), between());
-    Some(StatFile { base, stat, size_bytes, args_len, environ_len, comm, comm_len })
+    Some(StatFile { base, stat, size_bytes, layout, args_len, environ_len, comm, comm_len })
+}
+
+/// LAYOUT of these addresses. A task without memory has zeros. To a reader who may not trace the task, the kernel shows
+/// 1 for both ends of the code, and no stack.
+fn layout(
+    start_code: Option<u64>,
+    end_code: Option<u64>,
+    start_stack: Option<u64>,
+) -> Result<Layout, Reason> {
+    match (start_code, end_code, start_stack) {
+        (Some(0), Some(0), Some(0)) => Err(Reason::Absent),
+        (Some(1), Some(1), Some(0)) => Err(Reason::Denied),
+        (None, None, None) => Err(Reason::Unsupported),
+        _ => {
+            let mut layout = Layout::new();
+            set!(layout, Layout.start_code, start_code);
+            set!(layout, Layout.end_code, end_code);
+            set!(layout, Layout.start_stack, start_stack);
+            Ok(layout)
+        }
+    }
 }
 
 fn our_flags(pf: u32, dead: bool) -> u32 {
@@ -165,6 +190,23 @@ mod tests {
         assert_eq!((t.exit_signal, t.processor, t.rt_priority, t.policy), (17, 1, 50, 2));
         assert_eq!(t.valid, Stat::ALL_VALID & !super::super::bit(Stat::MEMBERS, "flags"));
         assert_eq!((s.size_bytes, s.args_len), (Some(3133440), Some(20)));
+        let l = s.layout.unwrap();
+        assert_eq!((l.start_code, l.end_code, l.start_stack), (1, 2, 3));
+        assert_eq!(l.valid, Layout::ALL_VALID);
+    }
+
+    #[test]
+    fn addresses_that_are_hidden_are_told_from_those_that_are_not_there() {
+        let of = |addresses: &str| {
+            let text = String::from_utf8(line(b"x")).unwrap().replace(" 1 2 3 0 ", addresses);
+            stat(text.as_bytes(), TICK).unwrap().layout
+        };
+        assert_eq!(of(" 0 0 0 0 "), Err(Reason::Absent));
+        assert_eq!(of(" 1 1 0 0 "), Err(Reason::Denied));
+        assert_eq!(of(" 1 1 9 0 ").unwrap().start_stack(), Some(9));
+        assert_eq!(of(" 7 z 9 0 ").unwrap().end_code(), None);
+        let cut = stat(b"1 (x) S 0 0 0 0 -1 4 0 ", TICK).unwrap();
+        assert_eq!(cut.layout, Err(Reason::Unsupported));
     }
 
     #[test]
