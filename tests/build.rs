@@ -4,8 +4,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-const SOURCES: [&str; 8] =
-    ["mktask.c", "life.c", "name.c", "who.c", "use.c", "held.c", "have.c", "link.c"];
+const SOURCES: [&str; 10] = [
+    "mktask.c", "life.c", "name.c", "who.c", "use.c", "held.c", "have.c", "link.c", "walk.c",
+    "walkfd.c",
+];
 
 fn main() {
     let dir = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo")).join("mktask");

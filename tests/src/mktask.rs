@@ -26,6 +26,14 @@ impl Mktask {
     /// # Panics
     /// If it fails for a reason that no machine should have.
     pub fn start(args: &[&str]) -> Result<Mktask, String> {
+        let started = Mktask::attempt(args);
+        started.map_err(|line| match line.strip_prefix("skip=") {
+            Some(why) => why.to_owned(),
+            None => panic!("mktask {}: {line:?}", args.join(" ")),
+        })
+    }
+    /// The same, and `Err` is what mktask says where it fails for whatever reason.
+    pub fn attempt(args: &[&str]) -> Result<Mktask, String> {
         let mut child = Command::new(Mktask::PATH)
             .args(args)
             .stdin(Stdio::piped())
@@ -39,11 +47,8 @@ impl Mktask {
         out.read_line(&mut line).expect("mktask says something");
         let line = line.trim_end();
         let mut m = Mktask { child, state: args.join(" "), facts: BTreeMap::new() };
-        if let Some(why) = line.strip_prefix("skip=") {
-            return Err(why.to_string());
-        }
-        if line.is_empty() || line.starts_with("error=") {
-            panic!("mktask {}: {line:?}", m.state);
+        if line.is_empty() || line.starts_with("error=") || line.starts_with("skip=") {
+            return Err(line.to_owned());
         }
         let pairs = line.split(' ').map(|kv| kv.split_once('=').expect("key=value"));
         m.facts = pairs.map(|(k, v)| (k.to_string(), v.to_string())).collect();

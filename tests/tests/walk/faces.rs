@@ -1,0 +1,160 @@
+//! Compares what the commands show with each engine: the same keys with the same values.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use taskdiag::{EngineId, Group};
+use taskdiag_tests::answer::groups_of;
+use taskdiag_tests::cli::Sandbox;
+use taskdiag_tests::{Mktask, engines};
+
+/// Columns that are more exact with one engine, or that only one can know.
+const NOT: &[&str] = &[
+    "time",
+    "bsdtime",
+    "bsdtime_all",
+    "cputimes",
+    "usertime",
+    "systime",
+    "cutime",
+    "cstime",
+    "pcpu",
+    "c",
+    "cp",
+    "cuu",
+    "cuc",
+    "etime",
+    "etimes",
+    "start",
+    "lstart",
+    "stime",
+    "bsdstart",
+    "task_flags",
+    "securebits",
+    "run_time",
+    "run_delay",
+    "timeslices",
+    "kstack",
+    "wchan",
+    "referenced",
+    "sigqueued",
+];
+
+/// The columns of tasks, maps or files, which the program lists.
+fn columns(of: &str) -> String {
+    static FIELDS: OnceLock<Value> = OnceLock::new();
+    let fields = FIELDS.get_or_init(|| {
+        let ran = Sandbox::new().run(&["fields", "--json"]);
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {ran}"))
+    });
+    // Those of a group that an engine does not have are compared nowhere.
+    let everywhere = |g: &Value| {
+        let group = g.as_str().and_then(Group::from_name);
+        group.is_none_or(|g| engines().iter().all(|s| groups_of(*s).has(g)))
+    };
+    let is_of = |f: &&Value| {
+        let groups = f["groups"].as_array().expect("a list");
+        let name = f["name"].as_str().expect("a name");
+        f["of"] == of && !NOT.contains(&name) && groups.iter().all(everywhere)
+    };
+    let all: Vec<&str> = fields
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(is_of)
+        .filter_map(|f| f["name"].as_str())
+        .collect();
+    assert!(!all.is_empty(), "no columns of {of}");
+    // Those of tables with one row for several processes are of these only.
+    all.into_iter()
+        .filter(|name| !matches!(*name, "procs" | "lacking" | "maps"))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// Rows by what tells them apart.
+pub type Rows = BTreeMap<String, BTreeMap<String, Value>>;
+
+fn flat(rows: &[Value], into: &mut Rows) {
+    for row in rows {
+        let row = row.as_object().expect("a row");
+        let id: Vec<String> = ["pid", "tid", "task", "address", "fdnum", "fd"]
+            .iter()
+            .filter_map(|k| row.get(*k))
+            .map(Value::to_string)
+            .collect();
+        let mut key = id.join(" ");
+        while into.contains_key(&key) {
+            key.push('+');
+        }
+        into.insert(key, row.iter().map(|(k, v)| (k.clone(), v.clone())).collect());
+    }
+}
+
+/// What a command shows of these processes.
+pub fn rows(engine: &str, args: &[&str], pids: &str) -> Rows {
+    let ran = Sandbox::new().run(&[args, &["--json", "--engine", engine, "-p", pids]].concat());
+    let mut all = Rows::new();
+    match serde_json::from_str(&ran.stdout) {
+        Ok(Value::Array(rows)) => flat(&rows, &mut all),
+        other => panic!("{other:?} of {ran}"),
+    }
+    all
+}
+
+/// The engines by the names that commands know.
+pub fn names() -> Vec<&'static str> {
+    let has = |id: EngineId| engines().iter().any(|s| s.id() == id);
+    [(EngineId::Bpf, "bpf"), (EngineId::Procfs, "procfs")]
+        .iter()
+        .filter(|e| has(e.0))
+        .map(|e| e.1)
+        .collect()
+}
+
+pub fn list(pids: &[u32]) -> String {
+    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Adds what differs between the engines.
+pub fn differ(_: &Mktask, family: &[u32], found: &mut BTreeSet<String>) {
+    let pids = list(family);
+    let (tasks, maps, files) = (columns("tasks"), columns("maps"), columns("files"));
+    let maps = format!("pid,{maps}");
+    let files = format!("pid,{files}");
+    let faces: [&[&str]; 4] = [
+        &["ps", "-o", &tasks],
+        &["ps", "--threads", "-o", &tasks],
+        &["maps", "-o", &maps],
+        &["files", "-o", &files],
+    ];
+    let names = names();
+    let [one, other] = names[..] else { return };
+    for face in faces {
+        let (a1, b, a2) =
+            (rows(other, face, &pids), rows(one, face, &pids), rows(other, face, &pids));
+        let name = &face[..face.len() - 2].join(" ");
+        let keys: BTreeSet<&String> = a1.keys().chain(b.keys()).collect();
+        for key in keys.into_iter().filter(|k| a1.contains_key(*k) == a2.contains_key(*k)) {
+            let (Some(x1), Some(y), Some(x2)) = (a1.get(key), b.get(key), a2.get(key)) else {
+                found.insert(format!(
+                    "{name}: {key}: only {}",
+                    if b.contains_key(key) { one } else { other }
+                ));
+                continue;
+            };
+            let columns: BTreeSet<&String> = x1.keys().chain(y.keys()).collect();
+            for c in
+                columns.into_iter().filter(|c| x1.get(*c) == x2.get(*c) && x1.get(*c) != y.get(*c))
+            {
+                let says = |v: Option<&Value>| v.map_or("nothing".into(), Value::to_string);
+                found.insert(format!(
+                    "{name}: {key}: {c}: {one} {}, {other} {}",
+                    says(y.get(c)),
+                    says(x1.get(c))
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! A random walk: makes processes with random properties (`tests/mktask/walk.c`), and compares what the engines, the faces and
+//! the kernel itself say about them. A difference is printed with its seed and the smallest list of properties that still has it.
+//!
+//! It goes on for `TASKDIAG_WALK_SECONDS`, or 15 s, and begins with `TASKDIAG_WALK_SEED`, or some fixed seeds and then a new one.
+//! `TASKDIAG_WALK_SCENE="file=9 end=3"` looks at one scene only.
+
+mod faces;
+mod kernel;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::{Duration, Instant, SystemTime};
+
+use taskdiag::{EngineId, Strategy};
+use taskdiag_tests::busy::Patience;
+use taskdiag_tests::compare::compare;
+use taskdiag_tests::state::ask;
+use taskdiag_tests::{Mktask, Source, engines, skip};
+
+/// Seeds of scenes that differed once, or that make what others seldom make.
+const FIXED: [u64; 3] = [1, 2, 3];
+
+/// Numbers from a seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+/// Properties, each with the number that chooses its variant.
+#[derive(Clone, Debug, PartialEq)]
+struct Scene(Vec<(String, u32)>);
+
+impl fmt::Display for Scene {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<_> = self.0.iter().map(|(name, n)| format!("{name}={n}")).collect();
+        f.write_str(&all.join(" "))
+    }
+}
+
+impl Scene {
+    fn random(seed: u64, names: &[String]) -> Scene {
+        let mut random = Random(seed);
+        let of_files = names.iter().position(|n| n == "file").expect("mktask makes files");
+        let count = 1 + random.below(14);
+        let mut one = |_| {
+            // Those of files have many kinds and states, so there are more of them.
+            let from = if random.below(2) == 0 { &names[of_files..of_files + 9] } else { names };
+            (from[random.below(from.len())].clone(), random.next() as u32)
+        };
+        Scene((0..count).map(&mut one).collect())
+    }
+    fn parse(text: &str) -> Scene {
+        let one = |word: &str| {
+            let (name, n) = word.split_once('=').expect("PROPERTY=N");
+            (name.to_owned(), n.parse().expect("a number"))
+        };
+        Scene(text.split_whitespace().map(one).collect())
+    }
+    /// The smallest scene that still differs, which is looked for within a bounded time.
+    fn shrunk(&self) -> (Scene, Vec<String>) {
+        let mut best = (self.clone(), Vec::new());
+        let mut wait = Patience::new(Duration::from_secs(120));
+        let mut differs = |scene: &Scene| {
+            let found = if wait.is_over() { Ok(Vec::new()) } else { look_at(scene) };
+            found.ok().filter(|d| !d.is_empty())
+        };
+        let mut i = 0;
+        while i < best.0.0.len() {
+            let mut less = best.0.clone();
+            less.0.remove(i);
+            match differs(&less) {
+                Some(found) => best = (less, found),
+                None => i += 1,
+            }
+        }
+        for i in 0..best.0.0.len() {
+            for bit in (0..32).rev() {
+                let mut less = best.0.clone();
+                less.0[i].1 &= !(1 << bit);
+                if less != best.0 {
+                    if let Some(found) = differs(&less) {
+                        best = (less, found);
+                    }
+                }
+            }
+        }
+        best
+    }
+}
+
+/// The process and all that descend from its supervisor.
+pub fn family(m: &Mktask) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("/proc can be read");
+    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    let parent = |pid: u32| {
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let end = stat.iter().rposition(|b| *b == b')')?;
+        String::from_utf8_lossy(&stat[end + 2..]).split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    let all: Vec<(u32, u32)> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut found = vec![m.supervisor()];
+    let mut i = 0;
+    while i < found.len() {
+        let parent = found[i];
+        found.extend(all.iter().filter(|(_, p)| *p == parent).map(|(pid, _)| *pid));
+        i += 1;
+    }
+    found.remove(0);
+    found
+}
+
+/// Waits until the process is in the state in which it is to be looked at.
+fn arrive(m: &Mktask) {
+    let letter = m.text("ends");
+    let state = || std::fs::read(format!("/proc/{}/stat", m.pid())).unwrap_or_default();
+    let mut wait = Patience::new(Duration::from_secs(20));
+    while !wait.is_over() {
+        let stat = state();
+        let end = stat.iter().rposition(|b| *b == b')').unwrap_or(0);
+        if stat.get(end + 2) == letter.as_bytes().first() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Makes the scene and returns what differs. `Err` says why it cannot be made here.
+fn look_at(scene: &Scene) -> Result<Vec<String>, String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = std::fs::canonicalize(dir.path()).expect("it exists");
+    let words: Vec<String> = scene.0.iter().map(|(name, n)| format!("{name}={n}")).collect();
+    let mut args = vec!["walk", path.to_str().expect("a plain path")];
+    args.extend(words.iter().map(String::as_str));
+    let m = Mktask::attempt(&args)?;
+    arrive(&m);
+    let family = family(&m);
+    let mut last = BTreeSet::new();
+    for attempt in 0..4 {
+        std::thread::sleep(Duration::from_millis(100 * attempt));
+        let mut found = BTreeSet::new();
+        for pair in pairs() {
+            engines_differ(&family, pair, &mut found);
+        }
+        faces::differ(&m, &family, &mut found);
+        kernel::differs(&m, &family, &mut found);
+        // What is there twice is no accident.
+        last = if attempt == 0 { found } else { last.intersection(&found).cloned().collect() };
+        if last.is_empty() {
+            break;
+        }
+    }
+    Ok(last.into_iter().collect())
+}
+
+/// The engines that are compared, each with the one after it.
+fn pairs() -> Vec<[Source; 2]> {
+    let mut all = engines().to_vec();
+    all.retain(|s| !matches!(s, Source::KeptBpf));
+    all.windows(2).map(|w| [w[0], w[1]]).collect()
+}
+
+fn engines_differ(family: &[u32], pair: [Source; 2], found: &mut BTreeSet<String>) {
+    for pid in family {
+        for strategy in [Strategy::One, Strategy::Thread] {
+            let (a1, b, a2) = (
+                ask(pair[1], strategy, *pid),
+                ask(pair[0], strategy, *pid),
+                ask(pair[1], strategy, *pid),
+            );
+            if a1.pids() != b.pids() {
+                found.insert(format!("{b} has {:?}, {a1} has {:?}", b.pids(), a1.pids()));
+            }
+            for tid in b.pids() {
+                let (Some(a1), Some(b), Some(a2)) = (a1.get(tid), b.get(tid), a2.get(tid)) else {
+                    continue;
+                };
+                let gap = |d: &String| {
+                    pair[0].id() == EngineId::Kernel && d.contains(": one does not know it of ")
+                };
+                let all = compare(&a1, &b, &a2).differences;
+                found.extend(
+                    all.into_iter()
+                        .filter(|d| !gap(d))
+                        .map(|d| format!("{} and {}: {d}", pair[0], pair[1])),
+                );
+            }
+        }
+    }
+}
+
+/// The names of all properties.
+fn names() -> Vec<String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let m = Mktask::start(&["walk", dir.path().to_str().expect("plain")])
+        .expect("nothing is asked for");
+    m.text("properties").split(',').map(str::to_owned).collect()
+}
+
+fn fail(seed: u64, scene: &Scene, found: &[String]) {
+    let (small, left) = scene.shrunk();
+    let left = if left.is_empty() { found } else { &left };
+    panic!(
+        "TASKDIAG_WALK_SEED={seed} differs. As a small scene, TASKDIAG_WALK_SCENE='{small}':\n{}\n(all of it: '{scene}')",
+        left.join("\n")
+    );
+}
+
+#[test]
+fn engines_faces_and_kernel_agree_about_processes_with_random_properties() {
+    let names = names();
+    let number = |name: &str| std::env::var(name).ok().map(|v| v.parse::<u64>().expect("a number"));
+    if let Ok(text) = std::env::var("TASKDIAG_WALK_SCENE") {
+        let scene = Scene::parse(&text);
+        let found = look_at(&scene).expect("this machine has it");
+        assert!(found.is_empty(), "{scene}:\n{}", found.join("\n"));
+        return;
+    }
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos() as u64 >> 10;
+    let given = number("TASKDIAG_WALK_SEED");
+    let mut seeds: Vec<u64> = if given.is_some() { Vec::new() } else { FIXED.to_vec() };
+    seeds.push(given.unwrap_or(now));
+    let seconds = number("TASKDIAG_WALK_SECONDS").unwrap_or(15);
+    let (begin, mut looked, mut not) = (Instant::now(), 0, 0);
+    for i in 0.. {
+        let last = seeds.len() - 1;
+        // From the last one on, each seed follows from the one before.
+        let seed = seeds
+            .get(i)
+            .copied()
+            .unwrap_or_else(|| Random(seeds[last].wrapping_add((i - last) as u64)).next() >> 16);
+        if i > last && begin.elapsed() > Duration::from_secs(seconds) {
+            break;
+        }
+        let scene = Scene::random(seed, &names);
+        match look_at(&scene) {
+            Ok(found) if found.is_empty() => looked += 1,
+            Ok(found) => fail(seed, &scene, &found),
+            Err(why) => {
+                not += 1;
+                eprintln!("seed {seed} cannot be made here: {why}: {scene}");
+            }
+        }
+    }
+    assert!(looked > 0, "no scene could be made");
+    eprintln!("{looked} scenes, {not} could not be made");
+    if not > looked / 4 {
+        skip(
+            "scenes of the random walk",
+            &format!("{not} of {} cannot be made here", looked + not),
+        );
+    }
+}
