@@ -133,7 +133,7 @@ struct vm_area_struct { struct mm_struct *vm_mm; };
 struct kernfs_node { const char *name; struct kernfs_node *__parent; u64 id; };
 /* Before Linux commit 633488947ef6 ("kernfs: Use RCU to access kernfs_node::parent") (in v6.15). */
 struct kernfs_node___parent { struct kernfs_node *parent; };
-struct cgroup_root { unsigned int subsys_mask; int hierarchy_id; char name[64]; };
+struct cgroup_root;
 struct cgroup_subsys { const char *legacy_name; };
 struct cgroup_subsys_state { struct cgroup_subsys *ss; unsigned int flags; };
 struct cgroup {
@@ -142,6 +142,7 @@ struct cgroup {
 	struct cgroup_subsys_state *subsys[1];
 	struct cgroup_root *root;
 };
+struct cgroup_root { unsigned int subsys_mask; int hierarchy_id; struct cgroup cgrp; char name[64]; };
 struct css_set { struct cgroup *dfl_cgrp; struct list_head cgrp_links; };
 struct cgrp_cset_link { struct cgroup *cgrp; struct list_head cgrp_link; };
 

@@ -109,8 +109,9 @@ static __always_inline struct kernfs_node *kn_parent(struct kernfs_node *kn)
 GROUP_FN name_hierarchy(u32 id)
 {
 	struct hierarchy *h = &st.hierarchy[id & (HIERARCHIES_MAX - 1)];
-	struct cgroup *cg = CAST(struct cgroup, (void *)st.arg);
-	struct cgroup_root *root = R(cg, root);
+	struct cgroup_root *root = R(CAST(struct cgroup, (void *)st.arg), root);
+	/* A removed group has no controllers any more, but the root of its hierarchy has them all. */
+	struct cgroup *top = &root->cgrp;
 	u32 i, mask = R(root, subsys_mask);
 	char name[2];
 
@@ -119,7 +120,7 @@ GROUP_FN name_hierarchy(u32 id)
 		struct cgroup_subsys_state *css;
 
 		if (!id || !(mask & (1 << i)) ||
-		    bpf_probe_read_kernel(&css, sizeof(css), (char *)&cg->subsys + i * 8) || !css)
+		    bpf_probe_read_kernel(&css, sizeof(css), (char *)&top->subsys + i * 8) || !css)
 			continue;
 		if (st.len)
 			h->text[st.len++ & 0x3f] = ',';

@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 use taskdiag::{EngineId, Group};
-use taskdiag_tests::answer::groups_of;
+use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::cli::Sandbox;
-use taskdiag_tests::{Mktask, engines};
+use taskdiag_tests::engines;
 
 /// Columns that are more exact with one engine, or that only one can know.
 const NOT: &[&str] = &[
@@ -38,20 +38,23 @@ const NOT: &[&str] = &[
     "kstack",
     "wchan",
     "referenced",
+    "vmflags",
     "sigqueued",
 ];
 
 /// The columns of tasks, maps or files, which the program lists.
 fn columns(of: &str) -> String {
-    static FIELDS: OnceLock<Value> = OnceLock::new();
-    let fields = FIELDS.get_or_init(|| {
-        let ran = Sandbox::new().run(&["fields", "--json"]);
-        serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {ran}"))
+    static WITH: OnceLock<BTreeSet<Group>> = OnceLock::new();
+    let with = WITH.get_or_init(|| {
+        let everywhere = |g: &Group| engines_with(*g).len() == engines().len();
+        Group::ALL.iter().copied().filter(everywhere).collect()
     });
+    let ran = Sandbox::new().run(&["fields", "--json"]);
+    let fields: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {ran}"));
     // Those of a group that an engine does not have are compared nowhere.
     let everywhere = |g: &Value| {
         let group = g.as_str().and_then(Group::from_name);
-        group.is_none_or(|g| engines().iter().all(|s| groups_of(*s).has(g)))
+        group.is_none_or(|g| with.contains(&g))
     };
     let is_of = |f: &&Value| {
         let groups = f["groups"].as_array().expect("a list");
@@ -74,7 +77,16 @@ fn columns(of: &str) -> String {
 }
 
 /// Rows by what tells them apart.
-pub type Rows = BTreeMap<String, BTreeMap<String, Value>>;
+pub type Rows = BTreeMap<String, Row>;
+/// One of them, by column.
+pub type Row = BTreeMap<String, Value>;
+
+/// The rows of one command with one engine.
+pub struct Shown {
+    pub engine: &'static str,
+    pub face: &'static str,
+    pub rows: Rows,
+}
 
 fn flat(rows: &[Value], into: &mut Rows) {
     for row in rows {
@@ -117,24 +129,30 @@ pub fn list(pids: &[u32]) -> String {
     pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Adds what differs between the engines.
-pub fn differ(_: &Mktask, family: &[u32], found: &mut BTreeSet<String>) {
+/// Adds what differs between the engines, and returns what each shows.
+pub fn differ(family: &[u32], found: &mut BTreeSet<String>) -> Vec<Shown> {
     let pids = list(family);
-    let (tasks, maps, files) = (columns("tasks"), columns("maps"), columns("files"));
+    static COLUMNS: OnceLock<[String; 3]> = OnceLock::new();
+    let [tasks, maps, files] = COLUMNS.get_or_init(|| ["tasks", "maps", "files"].map(columns));
     let maps = format!("pid,{maps}");
     let files = format!("pid,{files}");
-    let faces: [&[&str]; 4] = [
-        &["ps", "-o", &tasks],
-        &["ps", "--threads", "-o", &tasks],
-        &["maps", "-o", &maps],
-        &["files", "-o", &files],
+    let faces: [(&'static str, &[&str]); 4] = [
+        ("ps", &["ps", "-o", tasks]),
+        ("ps --threads", &["ps", "--threads", "-o", tasks]),
+        ("maps", &["maps", "-o", &maps]),
+        ("files", &["files", "-o", &files]),
     ];
+    let mut shown = Vec::new();
     let names = names();
-    let [one, other] = names[..] else { return };
-    for face in faces {
+    for (face, args) in faces {
+        let [one, other] = names[..] else {
+            let rows = rows(names[0], args, &pids);
+            shown.push(Shown { engine: names[0], face, rows });
+            continue;
+        };
         let (a1, b, a2) =
-            (rows(other, face, &pids), rows(one, face, &pids), rows(other, face, &pids));
-        let name = &face[..face.len() - 2].join(" ");
+            (rows(other, args, &pids), rows(one, args, &pids), rows(other, args, &pids));
+        let name = face;
         let keys: BTreeSet<&String> = a1.keys().chain(b.keys()).collect();
         for key in keys.into_iter().filter(|k| a1.contains_key(*k) == a2.contains_key(*k)) {
             let (Some(x1), Some(y), Some(x2)) = (a1.get(key), b.get(key), a2.get(key)) else {
@@ -156,5 +174,8 @@ pub fn differ(_: &Mktask, family: &[u32], found: &mut BTreeSet<String>) {
                 ));
             }
         }
+        shown.push(Shown { engine: one, face, rows: b });
+        shown.push(Shown { engine: other, face, rows: a2 });
     }
+    shown
 }
