@@ -302,6 +302,23 @@ vma_flags! {
     0x800000 "lf" "lockonfault",
 }
 
+impl FdType {
+    /// The type of a file that has a path, from the mode of its inode.
+    pub fn of_mode(mode: u32) -> FdType {
+        // `S_IFMT` and the rest of linux/stat.h.
+        match mode & 0o170_000 {
+            0o100_000 => FdType::Reg,
+            0o040_000 => FdType::Dir,
+            0o020_000 => FdType::Chr,
+            0o060_000 => FdType::Blk,
+            0o010_000 => FdType::Fifo,
+            0o120_000 => FdType::Lnk,
+            0o140_000 => FdType::Socket,
+            _ => FdType::Other,
+        }
+    }
+}
+
 impl Strategy {
     /// Is each message about a single thread, so that its times are those of that thread alone?
     pub fn is_threads(self) -> bool {

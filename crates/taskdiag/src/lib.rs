@@ -58,6 +58,8 @@ mod watch;
 pub use bytes::Bytes;
 pub use changes::{Changes, Stayed};
 pub use engine::auto::{Choice, Repeated, Session, SessionCache, query, query_each, query_with};
+#[cfg(feature = "view")]
+pub(crate) use engine::auto::{Found, in_two_steps};
 pub use engine::{Answer, Cost, Engine, EngineId, Support};
 pub use error::{Cause, Error};
 pub use field::Rate;

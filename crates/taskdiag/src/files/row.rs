@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 
 use taskdiag_wire::{
-    BLOB_CUT, BLOB_DELETED, Entry, Fd, FdType, FileStat, Group, PathKind, Reason, Socket, TaskView,
-    Vma,
+    BLOB_CUT, BLOB_DELETED, DELETED, Entry, Fd, FdType, FileStat, Group, PathKind, Reason, Socket,
+    TaskView, Vma,
 };
 
 use super::{Owner, words};
-use crate::engine::procfs::parse::{DELETED, fd_type_of_mode};
 pub use taskdiag_wire::device::major_minor;
 
 /// How a file is open.
@@ -245,7 +244,7 @@ impl<'a> OpenFile<'a> {
     }
     /// The type that the mode says, for files without a descriptor.
     fn mode_type(&self) -> Option<FdType> {
-        self.of_stat(|s| s.mode()).map(fd_type_of_mode)
+        self.of_stat(|s| s.mode()).map(FdType::of_mode)
     }
     /// The position in the file in bytes.
     pub fn pos_bytes(&self) -> Option<u64> {

@@ -8,10 +8,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::filter::{Filter, Sieve, Truth};
 use super::select::{Selection, Sorted};
-use crate::engine::auto::{Prices, few};
 use crate::field::{Context, Row};
 use crate::request::Members;
-use crate::{Choice, Error, Groups, Request, Snapshot, Strategy, TaskId};
+use crate::{Choice, Error, Found, Groups, Request, Snapshot, Strategy, TaskId, in_two_steps};
 
 /// The member that tells whether a task is still the same.
 const START: Members = Members::of(Groups::BASE, &["start_time_ns"]);
@@ -79,16 +78,13 @@ impl Narrow {
         choice: Choice,
         query: super::Answerer<'_>,
     ) -> Result<Snapshot, Error> {
-        let prices = Prices::new(&self.all, choice)?;
-        // If most tasks pass, the first step is wasted. So it is done only if it may save enough.
-        let (first, all) = (prices.of(&self.first), prices.of(&self.all));
-        let is_worth_it = if self.is_rare() { first * 11 <= all * 10 } else { first * 2 <= all };
-        if !is_worth_it {
-            return query(&self.all);
-        }
-        let first = query(&self.first)?;
+        let find = |first: &Snapshot| self.found(first);
+        in_two_steps([&self.first, &self.all], self.is_rare(), choice, query, find)
+    }
+    /// The processes of this answer that may pass the conditions.
+    fn found(&self, first: &Snapshot) -> Found {
         let threads = self.all.strategy == Strategy::AllThread;
-        let (cx, sieve) = (Context::of(&first, threads), Sieve::new(self.filter.as_ref()));
+        let (cx, sieve) = (Context::of(first, threads), Sieve::new(self.filter.as_ref()));
         let mut begun = HashMap::new();
         let mut processes = Vec::new();
         let mut seen = HashSet::new();
@@ -101,25 +97,16 @@ impl Narrow {
                 }
             }
         }
-        let strategy = if threads { Strategy::Thread } else { Strategy::One };
         // If Ctrl-C ended the first step, the tasks that it found are still asked for and shown.
         let stopped = first.stream().done().error != 0;
         let one = Request {
-            strategy,
+            strategy: if threads { Strategy::Thread } else { Strategy::One },
             groups: self.all.groups | Groups::BASE,
             members: self.all.members.union(START),
             watch: self.all.watch.clone().filter(|_| !stopped),
             ..self.all.clone()
         };
-        if !stopped && prices.of_each(&one, processes.len()) > prices.of(&self.all) {
-            // Its memory would be held beside that of the next answer.
-            drop(first);
-            return query(&self.all);
-        }
-        let requests: Vec<Request> =
-            processes.into_iter().map(|pid| Request { pid, ..one.clone() }).collect();
-        let is_same = |answer: &Snapshot| is_same(answer, &begun);
-        few(&first, self.all.groups, &requests, choice, &is_same)
+        Found { processes, one, is_same: Box::new(move |answer| is_same(answer, &begun)) }
     }
 }
 
@@ -245,22 +232,6 @@ mod tests {
             let begun =
                 HashMap::from([(pid, start.map(|ns| TaskId::new(pid, ns, Tick::of(&info))))]);
             assert_eq!(is_same(&answer, &begun), want, "{pid} {start:?}");
-        }
-    }
-
-    #[test]
-    fn what_was_not_taken_has_vanished() {
-        let me = std::process::id();
-        let procfs = Choice::Only(crate::EngineId::Procfs);
-        let one = Request::one(me, Groups::BASE);
-        let first = crate::query_with(&one, procfs).expect("/proc is there");
-        // No process can have the second pid.
-        let requests = [one, Request::one(i32::MAX as u32, Groups::BASE)];
-        for (taken, tasks) in [(true, 1), (false, 0)] {
-            let answer =
-                few(&first, Groups::BASE, &requests, procfs, &|_| taken).expect("it joins");
-            let done = answer.stream().done();
-            assert_eq!((answer.tasks().len() as u64, done.vanished), (tasks, 2 - tasks));
         }
     }
 

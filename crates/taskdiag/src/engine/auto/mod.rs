@@ -26,7 +26,7 @@ use self::choice::{Only, Ruled, brake, rule};
 use self::cost::{EnginePart, Facts, Split, decide};
 use self::engines::Engines;
 #[cfg(feature = "view")]
-pub(crate) use self::few::{Prices, few};
+pub(crate) use self::few::{Found, in_two_steps};
 pub use self::repeated::{Repeated, SessionCache};
 pub use self::session::Session;
 use crate::bytes::Bytes;

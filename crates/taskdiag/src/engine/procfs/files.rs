@@ -11,7 +11,9 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use taskdiag_wire::device::device;
-use taskdiag_wire::{Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TASK_EXITING, build};
+use taskdiag_wire::{
+    DELETED, Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TASK_EXITING, build,
+};
 
 use super::lists::{FileLists, List};
 use super::parse::{self, FdInfo, FdLink, Sock};
@@ -72,12 +74,12 @@ impl<'t> Raw<'t> {
         let stat = r.statx(dir, number).ok();
         let mut kind = link.kind.filter(|_| has_name);
         if let (None, Some(s)) = (kind, &stat) {
-            kind = Some(parse::fd_type_of_mode(s.stx_mode.into()));
+            kind = Some(FdType::of_mode(s.stx_mode.into()));
             if kind == Some(FdType::Reg) && r.is_mqueue(dir, number, s) {
                 kind = Some(FdType::Mqueue);
             }
         }
-        let deleted = link.name.ends_with(parse::DELETED) && r.is_deleted(link.name, stat.as_ref());
+        let deleted = link.name.ends_with(DELETED) && r.is_deleted(link.name, stat.as_ref());
         let info = match r.file(infos, number) {
             Ok(text) => Some(text.len()),
             Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(e),
@@ -123,7 +125,7 @@ impl<'t> Raw<'t> {
         lists.files.0.push((valid, f));
         let name = self.link.name;
         if !name.is_empty() {
-            let end = name.len() - if self.deleted { parse::DELETED.len() } else { 0 };
+            let end = name.len() - if self.deleted { DELETED.len() } else { 0 };
             lists.name(false, &name[..end], self.deleted);
         }
         self.link.inode.filter(|_| self.link.kind == Some(FdType::Socket))

@@ -4,10 +4,10 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use taskdiag_wire::{
-    A_NSPID, BLOB_DELETED, Group, Groups, Ns, PathKind, Reason, SCHED_LIVE_ONLY, Sched,
+    A_NSPID, BLOB_DELETED, DELETED, Group, Groups, Ns, PathKind, Reason, SCHED_LIVE_ONLY, Sched,
 };
 
-use super::parse::{self, DELETED};
+use super::parse;
 use super::path::{Path, TaskDir};
 use super::read::FileId;
 use super::stop::Stop;

@@ -1,9 +1,8 @@
 //! Parses the links of /proc/PID/fd and the files of /proc/PID/fdinfo.
 
 use taskdiag_wire::device::device;
-use taskdiag_wire::{FdDetail, FdDetailKind, FdType, build};
+use taskdiag_wire::{DELETED, FdDetail, FdDetailKind, FdType, build};
 
-use super::maps::DELETED;
 use super::small::complete_lines;
 use super::{hex, number};
 
@@ -305,20 +304,6 @@ pub fn fd_link(text: &[u8]) -> FdLink<'_> {
     FdLink { kind: Some(FdType::Other), name: text, inode: None }
 }
 
-/// The type of a file that has a path, from its mode.
-pub fn fd_type_of_mode(mode: u32) -> FdType {
-    match mode & libc::S_IFMT {
-        libc::S_IFREG => FdType::Reg,
-        libc::S_IFDIR => FdType::Dir,
-        libc::S_IFCHR => FdType::Chr,
-        libc::S_IFBLK => FdType::Blk,
-        libc::S_IFIFO => FdType::Fifo,
-        libc::S_IFLNK => FdType::Lnk,
-        libc::S_IFSOCK => FdType::Socket,
-        _ => FdType::Other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,8 +375,8 @@ mod tests {
         ] {
             assert_eq!(fd_link(text.as_bytes()), FdLink { kind, name: name.as_bytes(), inode });
         }
-        assert_eq!(fd_type_of_mode(libc::S_IFIFO | 0o600), FdType::Fifo);
-        assert_eq!(fd_type_of_mode(0o600), FdType::Other);
+        assert_eq!(FdType::of_mode(libc::S_IFIFO | 0o600), FdType::Fifo);
+        assert_eq!(FdType::of_mode(0o600), FdType::Other);
     }
 
     #[test]

@@ -3,13 +3,10 @@
 use std::borrow::Cow;
 
 use taskdiag_wire::device::device;
-use taskdiag_wire::{VMA_EXEC, VMA_READ, VMA_SHARED, VMA_WRITE, Vma, VmaKind, build};
+use taskdiag_wire::{DELETED, VMA_EXEC, VMA_READ, VMA_SHARED, VMA_WRITE, Vma, VmaKind, build};
 
 use super::number;
 use super::small::complete_lines;
-
-/// What d_path() appends to the path of a file that is no longer in the directory tree.
-pub const DELETED: &[u8] = b" (deleted)";
 
 /// The members of [`Vma`] that a line of maps does not have.
 pub const NOT_IN_MAPS: u32 = super::bit(Vma::MEMBERS, "flags");

@@ -16,8 +16,8 @@ mod stat;
 mod statm;
 mod status;
 
-pub use fdinfo::{FdInfo, FdLink, fd_link, fd_type_of_mode, fdinfo};
-pub use maps::{DELETED, MapLine, NOT_IN_MAPS, maps_lines, newlines};
+pub use fdinfo::{FdInfo, FdLink, fd_link, fdinfo};
+pub use maps::{MapLine, NOT_IN_MAPS, maps_lines, newlines};
 pub use nettext::net_text;
 pub use small::*;
 pub use smaps::{rollup, smaps_entries, whole_smaps_entries};
