@@ -114,7 +114,7 @@ pub fn largest_pid(snapshot: &Snapshot, saved: bool) -> u32 {
 }
 
 /// The kernel's limit of pids. It is read with as few system calls as possible.
-fn pid_max() -> Option<u32> {
+pub fn pid_max() -> Option<u32> {
     let mut text = [0; 16];
     let n = File::open("/proc/sys/kernel/pid_max").ok()?.read(&mut text).ok()?;
     std::str::from_utf8(&text[..n]).ok()?.trim().parse().ok()

@@ -14,6 +14,7 @@ use super::prompt::Prompt;
 use super::rows::Rows;
 use super::scan::{Details, Scanner, Shape};
 use super::views::{self, BYS, VIEWS};
+use crate::answer::pid_max;
 use crate::args::top::{SET, TopArgs};
 use crate::columns;
 use crate::exit::Exit;
@@ -240,8 +241,7 @@ impl App {
         self.move_to(self.cursor.saturating_add_signed(by));
     }
     pub(super) fn fit_pids(&mut self) {
-        let limit = std::fs::read_to_string("/proc/sys/kernel/pid_max");
-        let limit = limit.ok().and_then(|t| t.trim().parse::<u32>().ok()).unwrap_or(32768);
+        let limit = pid_max().unwrap_or(32768);
         columns::fit_pids(&mut self.shape.columns, limit.saturating_sub(1));
     }
     /// Show rows that match both; what is wrong, if something is.

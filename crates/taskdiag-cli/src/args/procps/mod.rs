@@ -94,7 +94,7 @@ pub enum Bsd {
 }
 
 /// What was typed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Typed {
     /// Any word in BSD style: its default columns are shown.
     pub bsd: bool,
@@ -166,7 +166,7 @@ impl Typed {
             lines: self.lines,
             ..Typed::default()
         };
-        format!("{self:?}") != format!("{only_output:?}")
+        *self != only_output
     }
     /// Are rows threads?
     pub fn threads(&self) -> bool {
