@@ -617,7 +617,7 @@ static void walk(int argc, char **argv)
 		}
 		seq = 1000;
 	}
-	/* Its own ids, as the reader sees them, can be asked for from here wherever it goes. */
+	/* Its own ids, as the reader sees them, can be asked for from here wherever it goes. It is closed before anybody looks. */
 	proc = must(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	must(dup3(proc, PROC_FD, O_CLOEXEC));
 	close(proc);
@@ -640,6 +640,7 @@ static void walk(int argc, char **argv)
 	own_words();
 	len = must(readlinkat(PROC_FD, "self", self, sizeof(self) - 1));
 	self[len] = 0;
+	close(PROC_FD);
 	fact("pid", "%s", self);
 	fact("ends", "%c", ends[ending]);
 	switch (ending) {

@@ -99,8 +99,8 @@ int walk_file(unsigned int n)
 	static const int flags[] = { 0, O_APPEND, O_NONBLOCK, O_SYNC, O_DSYNC, O_NOATIME, O_DIRECT, O_PATH };
 	static const char *const given[] = {
 		"/dev/null", "/dev/zero", "/dev/tty", "/dev/ptmx", "/dev/net/tun", "/dev/fuse", "/dev/kvm", "/dev/kmsg", "/proc/self/maps",
-		"/proc/1/status", "/proc/self/ns/net", "/proc/self/ns/pid", "/proc/self/ns/user", "/sys/kernel/mm", "/proc", "/etc/passwd",
-		"/dev/urandom", "/proc/self/exe", "/proc/self/fd", "/dev/shm", "/dev/full", "/proc/self/ns/time", "/proc/sys/kernel/pid_max",
+		"/proc/1/status", "/proc/self/ns/net", "/proc/self/ns/pid", "/proc/self/ns/user", "/sys/kernel/mm", "/etc/passwd",
+		"/dev/urandom", "/proc/self/exe", "/dev/shm", "/dev/full", "/proc/self/ns/time", "/proc/sys/kernel/pid_max",
 	};
 	char *path;
 	int fd, how = flags[n >> 4 & 7] | (n & 8 && (n >> 4 & 7) < 6 ? flags[n >> 7 & 3] : 0);
@@ -193,7 +193,7 @@ static int internet(unsigned int n)
 		setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3);
 	if (six && type == SOCK_STREAM)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-	if (n >> 6 % 8 == 0)
+	if ((n >> 6) % 8 == 0)
 		return fd;	/* bound to nothing */
 	if (n & 1u << 14) {
 		if (six)
@@ -335,7 +335,7 @@ static int marked(unsigned int n)
 {
 	int fd = fanotify_init(FAN_CLASS_NOTIF | FAN_CLOEXEC | (n & 1 ? FAN_REPORT_FID : 0) | (n & 2 ? FAN_NONBLOCK : 0), O_RDONLY);
 
-	for (unsigned int i = 0; fd >= 0 && i < n >> 4 % 3; i++)
+	for (unsigned int i = 0; fd >= 0 && i < (n >> 4) % 3; i++)
 		fanotify_mark(fd, FAN_MARK_ADD | (n & 8 ? FAN_MARK_IGNORED_MASK : 0), FAN_OPEN | FAN_ACCESS, AT_FDCWD, fresh(0));
 	if (fd >= 0 && n & 4)
 		fanotify_mark(fd, FAN_MARK_ADD, FAN_CLOSE_WRITE, AT_FDCWD, ".");

@@ -105,18 +105,20 @@ fn flat(rows: &[Value], into: &mut Rows) {
 }
 
 /// What a command shows of these processes.
-pub fn rows(engine: &str, args: &[&str], pids: &str) -> Rows {
+fn rows(engine: &str, args: &[&str], pids: &str) -> Rows {
     let ran = Sandbox::new().run(&[args, &["--json", "--engine", engine, "-p", pids]].concat());
     let mut all = Rows::new();
     match serde_json::from_str(&ran.stdout) {
         Ok(Value::Array(rows)) => flat(&rows, &mut all),
+        // All of them have ended.
+        _ if ran.stdout.is_empty() && ran.code == Some(1) => (),
         other => panic!("{other:?} of {ran}"),
     }
     all
 }
 
 /// The engines by the names that commands know.
-pub fn names() -> Vec<&'static str> {
+fn names() -> Vec<&'static str> {
     let has = |id: EngineId| engines().iter().any(|s| s.id() == id);
     [(EngineId::Bpf, "bpf"), (EngineId::Procfs, "procfs")]
         .iter()
@@ -125,8 +127,14 @@ pub fn names() -> Vec<&'static str> {
         .collect()
 }
 
-pub fn list(pids: &[u32]) -> String {
+fn list(pids: &[u32]) -> String {
     pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// The columns that the engine cannot know of this row.
+fn unsupported(row: &Row) -> impl Iterator<Item = &String> {
+    let missing = row.get("missing").and_then(Value::as_object).into_iter().flatten();
+    missing.filter(|(_, why)| *why == "unsupported").map(|(column, _)| column)
 }
 
 /// Adds what differs between the engines, and returns what each shows.
@@ -152,25 +160,26 @@ pub fn differ(family: &[u32], found: &mut BTreeSet<String>) -> Vec<Shown> {
         };
         let (a1, b, a2) =
             (rows(other, args, &pids), rows(one, args, &pids), rows(other, args, &pids));
-        let name = face;
         let keys: BTreeSet<&String> = a1.keys().chain(b.keys()).collect();
         for key in keys.into_iter().filter(|k| a1.contains_key(*k) == a2.contains_key(*k)) {
             let (Some(x1), Some(y), Some(x2)) = (a1.get(key), b.get(key), a2.get(key)) else {
-                found.insert(format!(
-                    "{name}: {key}: only {}",
-                    if b.contains_key(key) { one } else { other }
-                ));
+                let who = if b.contains_key(key) { one } else { other };
+                found.insert(format!("{face}: {key}: only {who}"));
                 continue;
             };
             let columns: BTreeSet<&String> = x1.keys().chain(y.keys()).collect();
-            for c in
-                columns.into_iter().filter(|c| x1.get(*c) == x2.get(*c) && x1.get(*c) != y.get(*c))
-            {
-                let says = |v: Option<&Value>| v.map_or("nothing".into(), Value::to_string);
+            // What an engine says that it cannot know is compared by parity, member by member.
+            let gaps: BTreeSet<&String> = [x1, y].into_iter().flat_map(unsupported).collect();
+            let is_gap = |c: &&String| {
+                gaps.contains(*c) || !gaps.is_empty() && matches!(c.as_str(), "missing" | "name")
+            };
+            let is_other = |c: &&String| x1.get(*c) == x2.get(*c) && x1.get(*c) != y.get(*c);
+            for c in columns.into_iter().filter(|c| !is_gap(c)).filter(is_other) {
+                let says = |row: &Row| row.get(c).map_or("nothing".into(), Value::to_string);
                 found.insert(format!(
-                    "{name}: {key}: {c}: {one} {}, {other} {}",
-                    says(y.get(c)),
-                    says(x1.get(c))
+                    "{face}: {key}: {c}: {one} {}, {other} {}",
+                    says(y),
+                    says(x1)
                 ));
             }
         }

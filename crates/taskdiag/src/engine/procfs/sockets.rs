@@ -107,13 +107,15 @@ const PACKET_SHOW: u32 = 0x1;
 const INET_DIAG_REQ_PROTOCOL: u16 = 3;
 
 /// For each request of [`dump`], in the same order, the file that has the same sockets.
-const FILES: [Option<&str>; 11] = [
+const FILES: [Option<&str>; 13] = [
     None,
     None,
     Some("net/tcp"),
     Some("net/tcp6"),
     Some("net/udp"),
     Some("net/udp6"),
+    Some("net/udplite"),
+    Some("net/udplite6"),
     Some("net/raw"),
     Some("net/raw6"),
     Some("net/unix"),
@@ -150,7 +152,8 @@ fn dump(calls: &mut u64) -> Dumped {
         req[60..].copy_from_slice(&(libc::IPPROTO_MPTCP as u32).to_ne_bytes());
         request(&req, &|b| parse::inet_diag(b, libc::IPPROTO_MPTCP as u16));
     }
-    for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_RAW] {
+    for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_UDPLITE, libc::IPPROTO_RAW]
+    {
         for family in [libc::AF_INET, libc::AF_INET6] {
             // struct inet_diag_req_v2
             let mut req = [0u8; 56];

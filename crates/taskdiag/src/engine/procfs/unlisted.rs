@@ -18,8 +18,12 @@ macro_rules! bits {
 const KNOWN: u32 = bits!("family" "type" "protocol" "state");
 const ADDRESSES: u32 = bits!("local_addr" "local_port" "peer_addr" "peer_port");
 const PORTID: u32 = bits!("portid");
+const QUEUES: u32 = bits!("recv_queue_bytes" "send_queue_bytes");
 
+/// `SO_MEMINFO` of asm-generic/socket.h, which the older C libraries lack.
+const SO_MEMINFO: i32 = 55;
 const TCP_ESTABLISHED: u16 = 1;
+const TCP_LISTEN: i32 = 10;
 /// The state of a socket that is not connected. Other protocols use it, too.
 const TCP_CLOSE: u16 = 7;
 
@@ -55,7 +59,8 @@ pub(super) fn ask(pid: u32, fd: u32, inode: u64, calls: &mut u64) -> Option<(Soc
     let tcp = matches!(protocol, libc::IPPROTO_TCP | libc::IPPROTO_MPTCP);
     let is_inet = matches!(family, libc::AF_INET | libc::AF_INET6);
     let state = (tcp && is_inet).then(|| option(libc::IPPROTO_TCP, libc::TCP_INFO)).flatten();
-    *calls += 3; // names, and the namespace
+    let ifindex = is_inet.then(|| option(libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX)).flatten();
+    *calls += 4; // names, queues, and the namespace
     let own = address(&socket, libc::getsockname)?;
     let peer = address(&socket, libc::getpeername);
     let unconnected = if peer.is_none() { TCP_CLOSE } else { TCP_ESTABLISHED };
@@ -76,6 +81,17 @@ pub(super) fn ask(pid: u32, fd: u32, inode: u64, calls: &mut u64) -> Option<(Soc
     } else if let Some(id) = own.get(4..8).filter(|_| family == libc::AF_NETLINK) {
         s.record.portid = u32::from_ne_bytes(id.try_into().expect("4 bytes"));
         s.valid |= PORTID;
+    }
+    if let Some(index) = ifindex {
+        s.record.ifindex = index as u32;
+        s.valid |= bits!("ifindex");
+    }
+    // A listener counts connections, not bytes.
+    let is_listener = state.is_some_and(|s| s & 0xff == TCP_LISTEN);
+    if let Some((received, sent)) = queues(&socket, protocol).filter(|_| !is_listener) {
+        s.record.recv_queue_bytes = received.into();
+        s.record.send_queue_bytes = sent.into();
+        s.valid |= QUEUES;
     }
     Some((s, netns(&socket, calls)))
 }
@@ -118,6 +134,28 @@ fn inet(bytes: &[u8; 28]) -> Option<([u8; 16], u16)> {
         _ => return None,
     }
     Some((addr, u16::from_be_bytes([bytes[2], bytes[3]])))
+}
+
+/// The bytes that wait to be read, and those that wait to be sent, as sock_diag(7) counts them.
+fn queues(socket: &OwnedFd, protocol: i32) -> Option<(u32, u32)> {
+    if protocol == libc::IPPROTO_TCP {
+        let count = |request| {
+            let mut n: libc::c_int = 0;
+            // SAFETY: the call writes a number, for which there is room.
+            let r = unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut n) };
+            (r == 0).then_some(n as u32)
+        };
+        return Some((count(libc::FIONREAD)?, count(libc::TIOCOUTQ)?));
+    }
+    // SK_MEMINFO_RMEM_ALLOC and SK_MEMINFO_WMEM_ALLOC of linux/sock_diag.h are the first and the third.
+    let mut memory = [0u32; 9];
+    let mut len = size_of_val(&memory) as libc::socklen_t;
+    // SAFETY: there is room for as many bytes as it says.
+    let r = unsafe {
+        let to = memory.as_mut_ptr().cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, to, &raw mut len)
+    };
+    (r == 0 && len >= 12).then_some((memory[0], memory[2]))
 }
 
 /// The network namespace of the socket. It is told only to administrators of that namespace.

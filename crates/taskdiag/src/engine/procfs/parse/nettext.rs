@@ -20,6 +20,7 @@ pub fn net_text<'a>(file: &str, text: &'a [u8]) -> impl Iterator<Item = Sock> + 
     let line: fn(&[u8]) -> Option<Sock> = match file {
         "net/tcp" | "net/tcp6" => |l| inet(l, libc::IPPROTO_TCP as u16),
         "net/udp" | "net/udp6" => |l| inet(l, libc::IPPROTO_UDP as u16),
+        "net/udplite" | "net/udplite6" => |l| inet(l, libc::IPPROTO_UDPLITE as u16),
         "net/raw" | "net/raw6" => |l| inet(l, libc::IPPROTO_RAW as u16),
         "net/unix" => unix,
         "net/netlink" => netlink,
