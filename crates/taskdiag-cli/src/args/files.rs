@@ -1,6 +1,7 @@
 //! The options of `taskdiag files`, which are those of lsof where it has them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,12 +12,12 @@ use taskdiag::files::TYPES;
 use taskdiag::view::Pattern;
 
 use super::table::{self, flag, list};
-use super::{lists, lsof};
+use super::{as_lsof, lists, lsof};
 use crate::aside;
 use crate::exit::{self, Asked, Exit, Lack};
 use crate::files::inet::{Inet, States};
 use crate::files::letters::Fields;
-use crate::files::lsof::Layout;
+use crate::files::lsof::{Form as LsofForm, Layout};
 use crate::files::place::Place;
 use crate::files::select::{Among, CommandName, FileSelection, Label, WORDS};
 
@@ -45,17 +46,29 @@ pub struct FilesArgs {
     pub strict: Option<Layout>,
     /// Places that are not there; only their names can be looked for.
     pub nowhere: Vec<PathBuf>,
+    /// The FILEs of these that are not there, of which lsof says more.
+    pub missing: Vec<(PathBuf, String)>,
+    /// `-i` as it was typed.
+    pub inet: Vec<String>,
+    /// `-c` as it was typed.
+    pub commands: Vec<Vec<u8>>,
+    /// A text instead of a list.
+    pub instead: Option<as_lsof::Instead>,
     /// Lines about places that could not be looked at, or not all of them, since they do not answer.
     pub unseen: Vec<Lack>,
 }
 
 /// `-r`: a list after the other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Repeat {
     /// The time between them.
     pub every: Duration,
     /// `+r`: until there is nothing to list.
     pub while_any: bool,
+    /// At most so many.
+    pub count: Option<u32>,
+    /// The line between them, for strftime(3).
+    pub format: Option<OsString>,
 }
 
 /// What a user of lsof looks for, and what is different here.
@@ -202,14 +215,22 @@ pub fn parse(args: &[OsString]) -> Result<FilesArgs, Exit> {
         let mut valued = command.get_arguments().filter(|a| a.get_action().takes_values());
         valued.any(|a| a.get_short() == Some(c))
     };
-    let long = |l: &str| {
-        let mut valued = command.get_arguments().filter(|a| a.get_action().takes_values());
-        valued.any(|a| {
-            a.get_long() == Some(l) && a.get_num_args().is_none_or(|n| n.min_values() != 0)
-        })
-    };
+    let long = |l: &str| long_takes_value(&command, l);
     let args = lsof::normalize(args, valued, long)?;
     FilesArgs::from_matches(&command.try_get_matches_from(args)?)
+}
+
+/// Is this long option followed by a value?
+fn long_takes_value(command: &Command, name: &str) -> bool {
+    let mut valued = command.get_arguments().filter(|a| a.get_action().takes_values());
+    valued
+        .any(|a| a.get_long() == Some(name) && a.get_num_args().is_none_or(|n| n.min_values() != 0))
+}
+
+/// The names of `-c`, between commas. A name may have blanks in it.
+fn commands(m: &ArgMatches) -> Vec<&str> {
+    let all = m.get_many::<String>("command").into_iter().flatten();
+    all.flat_map(|list| list.split(',')).filter(|name| !name.is_empty()).collect()
 }
 
 /// The items of a list, and those with `^` before them.
@@ -231,12 +252,15 @@ fn label(item: &str) -> Result<Label, Exit> {
     if let Some(word) = WORDS.iter().find(|w| w.eq_ignore_ascii_case(item)) {
         return Ok(Label::Word(word));
     }
+    if item.eq_ignore_ascii_case("fd") {
+        return Ok(Label::Fds);
+    }
     let number = |s: &str| s.parse::<u32>().ok();
     let range = item.split_once('-').and_then(|(a, b)| Some((number(a)?, number(b)?)));
     let range = range.or_else(|| number(item).map(|n| (n, n))).filter(|(a, b)| a <= b);
     range.map(|(a, b)| Label::Range(a, b)).ok_or_else(|| {
         Exit::Usage(format!(
-            "-d takes descriptors such as 0-2,7 or {}, not '{item}'",
+            "-d takes descriptors such as 0-2,7 or fd for all, or {}, not '{item}'",
             WORDS.join(",")
         ))
     })
@@ -285,7 +309,10 @@ fn netns(item: &str) -> Result<u32, Exit> {
 }
 
 /// How a command's name begins; or a regular expression, `/TEXT/` with the flags of lsof.
-fn command_name(item: &str) -> Result<CommandName, Exit> {
+fn command_name(item: &[u8]) -> Result<CommandName, Exit> {
+    let Ok(item) = std::str::from_utf8(item) else {
+        return Ok(CommandName::Begins(item.to_vec()));
+    };
     let flags = |s: &str| s.chars().all(|c| "bix".contains(c));
     let regex = item.strip_prefix('/').and_then(|rest| rest.rsplit_once('/'));
     let Some((regex, flags)) = regex.filter(|(_, f)| flags(f)) else {
@@ -295,18 +322,6 @@ fn command_name(item: &str) -> Result<CommandName, Exit> {
     made.map(CommandName::Matches).map_err(|why| {
         Exit::Usage(format!("-c {item}: the regular expression '{regex}' is wrong: {why}"))
     })
-}
-
-/// The letters of -F.
-fn fields(text: &str) -> Result<Fields, Exit> {
-    let unknown = text.chars().find(|c| !Fields::LETTERS.contains(*c));
-    match unknown {
-        Some(c) => Err(Exit::Usage(format!(
-            "-F{text}: there is no field '{c}'; there are {}",
-            Fields::LETTERS
-        ))),
-        None => Ok(Fields::new(text)),
-    }
 }
 
 impl FilesArgs {
@@ -329,19 +344,60 @@ impl FilesArgs {
     /// From the arguments of lsof.
     pub fn strict(args: &[OsString]) -> Result<FilesArgs, Exit> {
         let read = || {
-            let (layout, args) = lsof::layout(args)?;
-            let mut args = parse(&args)?;
+            let command = command();
+            let typed = as_lsof::read(args, |name| long_takes_value(&command, name))?;
+            let as_it_is = matches!(typed.instead, Some(as_lsof::Instead::Help));
+            let args = if as_it_is { vec!["-h".into()] } else { typed.args };
+            let bin = command.bin_name("lsof").no_binary_name(true);
+            let matches = bin.max_term_width(table::HELP_WIDTH).try_get_matches_from(args)?;
+            let mut args = FilesArgs::from_matches_as(&matches, true)?;
+            let names = || typed.commands.iter().map(|c| c.as_encoded_bytes());
+            for name in names() {
+                match name.strip_prefix(b"^") {
+                    Some(not) => args.select.commands.not.push(command_name(not)?),
+                    None => args.select.commands.only.push(command_name(name)?),
+                }
+            }
+            args.commands = names().filter(|n| !n.starts_with(b"^")).map(<[u8]>::to_vec).collect();
             (args.select.paths, args.select.mapped) = (true, true);
-            args.groups |= layout.groups;
-            args.strict = Some(layout);
+            args.groups |= typed.layout.groups;
+            args.repeat = typed.repeat.filter(|r| r.seconds > 0).map(|r| Repeat {
+                every: Duration::from_secs(u64::from(r.seconds)),
+                while_any: r.while_any,
+                count: r.count,
+                format: r.format,
+            });
+            args.instead = typed.instead;
             args.table.source.quiet = true;
-            args.select.places.iter_mut().for_each(Place::be_strict);
+            for place in &mut args.select.places {
+                place.be_strict();
+                if place.is_file() && !place.be(typed.kind) {
+                    return Err(Exit::Usage(format!(
+                        "not a file system: {}",
+                        exit::shown(Path::new(OsStr::from_bytes(place.path())))
+                    )));
+                }
+            }
+            args.terse = typed.layout.form == LsofForm::Terse;
+            args.strict = Some(typed.layout);
             Ok(args)
         };
         read().map_err(Exit::into_refused)
     }
+    /// The FILEs that are not there, with the reason.
+    fn missing(nowhere: &[PathBuf]) -> Vec<(PathBuf, String)> {
+        let why = |path: &PathBuf| {
+            let error = std::fs::metadata(path).err()?;
+            let text = error.to_string();
+            Some((path.clone(), text.split(" (os error").next()?.to_owned()))
+        };
+        nowhere.iter().filter_map(why).collect()
+    }
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> Result<FilesArgs, Exit> {
+        FilesArgs::from_matches_as(m, false)
+    }
+    fn from_matches_as(m: &ArgMatches, as_lsof: bool) -> Result<FilesArgs, Exit> {
         let words = |id: &str| m.get_many::<String>(id).into_iter().flatten();
         let items = |id: &str| lists::items(words(id));
         for (id, option) in [
@@ -386,7 +442,7 @@ impl FilesArgs {
             pids: among(items("pid"), |s| lists::pid("-p", s))?,
             uids: among(items("user"), |s| lists::uid("-u", s))?,
             pgids: among(items("group"), |s| lists::pid("-g", s))?,
-            commands: among(items("command"), command_name)?,
+            commands: among(commands(m), |s| command_name(s.as_bytes()))?,
             inet: words("inet").map(|s| Inet::parse(s)).collect::<Result<_, _>>()?,
             states: words("states").map(|s| States::parse(s)).collect::<Result<_, _>>()?,
             unix: m.get_flag("unix"),
@@ -402,18 +458,24 @@ impl FilesArgs {
         };
         let args = FilesArgs {
             terse: m.get_flag("terse"),
-            fields: m.get_one::<String>("fields").map(|f| fields(f)).transpose()?,
+            fields: m.get_one::<String>("fields").map(|f| Fields::of_lsof(f)).transpose()?,
             groups: m.contains_id("group"),
             count: m.get_flag("count"),
             repeat: m.get_one::<u32>("repeat").map(|seconds| Repeat {
                 every: Duration::from_secs(u64::from(*seconds)),
                 while_any: m.get_flag("until-none"),
+                count: None,
+                format: None,
             }),
             numeric_users: m.get_flag("numeric-users"),
             parents: m.get_flag("parents"),
             strict: None,
             table,
             select,
+            missing: if as_lsof { FilesArgs::missing(&nowhere) } else { Vec::new() },
+            inet: words("inet").cloned().collect(),
+            commands: Vec::new(),
+            instead: None,
             nowhere,
             unseen,
         };

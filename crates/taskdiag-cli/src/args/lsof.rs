@@ -1,4 +1,4 @@
-//! Arguments of lsof that begin with `+`, and short ones with a meaning of their own there,
+//! Arguments of `taskdiag files` that lsof has, too: those that begin with `+`, and short ones with a meaning of their own there,
 //! rewritten as the long options that the parser knows.
 
 use std::ffi::{OsStr, OsString};
@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::exit::{self, Exit};
-use crate::files::lsof::Layout;
 
 /// What an argument stands for.
 #[derive(Clone, Copy, Debug)]
@@ -144,88 +143,6 @@ pub fn normalize(
     Ok(out)
 }
 
-/// Options of lsof that its table does not have here, and what to use instead.
-const NOT_IN_TABLE: &[(char, &str)] = &[
-    ('E', "'taskdiag files' names the other ends of pipes and sockets"),
-    ('K', "'taskdiag files' lists threads with files of their own"),
-];
-
-/// Takes the options that only the table of lsof has out of its arguments, and gives the others.
-pub fn layout(args: &[OsString]) -> Result<(Layout, Vec<OsString>), Exit> {
-    let mut layout = Layout::default();
-    let mut out = Vec::new();
-    let mut args = args.iter().peekable();
-    let is_value = |a: &&OsString| !matches!(a.as_bytes(), [b'-' | b'+', ..]);
-    while let Some(arg) = args.next() {
-        let bytes = arg.as_bytes();
-        match bytes {
-            b"--" => {
-                out.push(arg.clone());
-                out.extend(args.cloned());
-                break;
-            }
-            [b'+', b'c', rest @ ..] => {
-                let next = if rest.is_empty() { args.next().cloned() } else { None };
-                let text = next.as_deref().map_or(rest, OsStr::as_bytes);
-                let width = std::str::from_utf8(text).ok().and_then(|t| t.parse::<usize>().ok());
-                let Some(width) = width else {
-                    return Err(lacks(arg, "a number must follow"));
-                };
-                layout.command = if width == 0 { usize::MAX } else { width };
-            }
-            [b'+', b'L', rest @ ..] => {
-                layout.links = true;
-                out.extend((!rest.is_empty()).then(|| arg.clone()));
-            }
-            [b'+', b'E'] => return Err(lacks(arg, NOT_IN_TABLE[0].1)),
-            [b'-', first, ..] if *first != b'-' => {
-                let mut kept = vec![b'-'];
-                let mut rest = &bytes[1..];
-                while let Some((letter, after)) = rest.split_first() {
-                    rest = after;
-                    match char::from(*letter) {
-                        'n' => layout.numeric_hosts = true,
-                        'P' => layout.numeric_ports = true,
-                        'l' => layout.numeric_users = true,
-                        'w' => {}
-                        'o' => layout.offset = true,
-                        's' | 'g'
-                            if rest.is_empty() && args.peek().is_none_or(|a| !is_value(a)) =>
-                        {
-                            layout.size |= *letter == b's';
-                            layout.groups |= *letter == b'g';
-                        }
-                        // The rest is the value.
-                        'p' | 'u' | 'g' | 'c' | 'i' | 's' | 'd' | 'F' | 'r' | 'S' => {
-                            kept.push(*letter);
-                            kept.extend(std::mem::take(&mut rest));
-                        }
-                        letter => {
-                            if let Some((_, why)) = NOT_IN_TABLE.iter().find(|(l, _)| *l == letter)
-                            {
-                                return Err(lacks(arg, why));
-                            }
-                            kept.push(letter as u8);
-                        }
-                    }
-                }
-                if kept.len() > 1 {
-                    // An option with a value may be behind others.
-                    let value = kept.last().is_some_and(|l| b"pugcsdF".contains(l));
-                    out.push(OsStr::from_bytes(&kept).to_owned());
-                    let takes = value && (kept.len() == 2 || !b"pugcisdFrS".contains(&kept[1]));
-                    out.extend(if takes { args.next().cloned() } else { None });
-                }
-            }
-            _ => out.push(arg.clone()),
-        }
-    }
-    if layout.offset && layout.size {
-        return Err(Exit::Usage(String::from("-o and -s are about the same column")));
-    }
-    Ok((layout, out))
-}
-
 fn lacks(arg: &OsStr, instead: &str) -> Exit {
     Exit::Usage(format!("files has no option '{}': {instead}", exit::shown(Path::new(arg))))
 }
@@ -233,34 +150,6 @@ fn lacks(arg: &OsStr, instead: &str) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn options_of_the_table() {
-        let taken = |args: &[&str]| {
-            let args: Vec<OsString> = args.iter().map(|a| (*a).into()).collect();
-            let (layout, out) = layout(&args).expect("they are right");
-            let out: Vec<_> = out.iter().map(|a| a.to_string_lossy()).collect();
-            (layout, out.join(" "))
-        };
-        for (args, want) in [
-            (&["-nPw", "-p", "1"][..], "-p 1"),
-            (&["-nPo", "-c", "-x"], "-c -x"),
-            (&["-ap1", "-g"], "-ap1"),
-            (&["-nPp", "1", "-s"], "-p 1"),
-            (&["-g", "-p", "1"], "-p 1"),
-            (&["-g", "1", "-g2"], "-g 1 -g2"),
-            (&["-iTCP", "-sTCP:LISTEN"], "-iTCP -sTCP:LISTEN"),
-            (&["-i", "-s", "TCP:LISTEN"], "-i -s TCP:LISTEN"),
-            (&["-Pi", ":22"], "-i :22"),
-            (&["+c0", "+c", "3", "+L", "+L1"], "+L1"),
-            (&["-a", "--", "-n"], "-a -- -n"),
-        ] {
-            assert_eq!(taken(args).1, want, "{args:?}");
-        }
-        let all = taken(&["-nPls", "+c", "0", "+L", "-g"]).0;
-        assert!(all.numeric_hosts && all.numeric_ports && all.numeric_users && all.size);
-        assert!(all.links && all.groups && all.command == usize::MAX && !all.offset);
-    }
 
     fn rewritten(args: &[&str]) -> Result<String, Exit> {
         let args: Vec<OsString> = args.iter().map(|a| (*a).into()).collect();

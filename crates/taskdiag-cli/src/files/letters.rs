@@ -1,144 +1,130 @@
-//! `files -F`: a line for each value, with a letter before it that says what it is, as lsof writes for
-//! programs. A process comes before its files, and each set of values ends where the next begins.
+//! The letters of `-F`: which values there are, each in a line of its own.
 
-use taskdiag::field::{self, Context, FILES, Field, OpenRow, Part, Row, Value};
-use taskdiag::files::OpenFile;
+use taskdiag::field::{FILES, Field};
 
-use super::Shown;
 use crate::exit::Exit;
-use crate::output::Sink;
 
 /// Which values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
     letters: String,
-    /// NUL behind each value; lines are then whole processes and files.
+    /// NUL after each value; lines are then whole processes and files.
     nul: bool,
 }
 
-/// What comes once for a process, in this order.
-const PROCESS: &[(char, &str)] = &[
+/// What lines are made from, beside what every file has.
+const MADE_FROM: &[(char, &str)] = &[
     ('p', "task.pid"),
     ('g', "task.pgid"),
     ('R', "task.ppid"),
     ('c', "command"),
     ('u', "task.uid"),
     ('L', "task.user"),
-];
-/// What comes for each file, in this order.
-const FILE: &[(char, &str)] = &[
     ('f', "fd"),
     ('a', "access"),
     ('l', "lock"),
     ('t', "type"),
     ('G', "flags"),
+    ('d', "device"),
     ('D', "dev"),
+    ('r', "rdev"),
     ('s', "size"),
     ('o', "offset"),
     ('i', "inode"),
     ('k', "nlink"),
     ('P', "protocol"),
     ('n', "name"),
+    ('T', "sockstate"),
 ];
 
-impl Fields {
-    /// All letters there are.
-    pub const LETTERS: &str = "pgRcuLfaltGDsoikPn0";
+/// Nearly all: the device that a file is comes only where it is asked for, as in lsof.
+const DEFAULT: &str = "pKMgRcuLfaltGdDsoikPnT";
 
-    /// These letters, each of [`LETTERS`](Self::LETTERS); none of them means nearly all.
-    pub fn new(text: &str) -> Fields {
+/// All that lsof takes. Of these, C, F, N, S, z, Z have no value here, and neither have they in lsof on Linux; m is the line
+/// between two lists.
+const TAKEN: &str = "acCdDfFGgiKklLmMnNopPrRsStTuzZ0";
+
+impl Fields {
+    /// These letters; none of them means nearly all.
+    pub fn of_lsof(text: &str) -> Result<Fields, Exit> {
+        if let Some(c) = text.chars().find(|c| !TAKEN.contains(*c)) {
+            let all: String = TAKEN.chars().filter(|c| !"CFNSzZ".contains(*c)).collect();
+            return Err(Exit::Usage(format!("-F{text}: there is no field '{c}'; there are {all}")));
+        }
         let nul = text.contains('0');
         let letters: String = text.chars().filter(|c| *c != '0').collect();
-        // As lsof: the offset only where it is asked for or stands for the size.
-        let letters = if letters.is_empty() { String::from("pgRcuLfaltGDsoikPn") } else { letters };
-        Fields { letters, nul }
+        // NUL alone chooses no values.
+        let letters = if letters.is_empty() { String::from(DEFAULT) } else { letters };
+        Ok(Fields { letters, nul })
     }
-    fn has(&self, letter: char) -> bool {
+    /// Both.
+    #[must_use]
+    pub fn with(&self, other: &Fields) -> Fields {
+        Fields { letters: format!("{}{}", self.letters, other.letters), nul: self.nul || other.nul }
+    }
+    /// Is this value asked for?
+    pub fn has(&self, letter: char) -> bool {
         // Without it nobody could tell whose a value is.
         letter == 'p' || self.letters.contains(letter)
     }
+    /// Does NUL end each value?
+    pub fn is_nul(&self) -> bool {
+        self.nul
+    }
     /// The fields that they are made from.
     pub fn fields(&self) -> impl Iterator<Item = &'static Field> {
-        let all = PROCESS.iter().chain(FILE).filter(|(l, _)| self.has(*l));
+        let all = MADE_FROM.iter().filter(|(l, _)| self.has(*l));
         all.filter_map(|(_, name)| FILES.find(name)).map(|named| named.field)
     }
 }
 
-/// Write all; was there any?
-pub(super) fn write(all: &Shown<'_>, cx: &Context, fields: &Fields) -> Result<bool, Exit> {
-    let mut sink = Sink::stdout();
-    let mut last = None;
-    let mut any = false;
-    let end: &[u8] = if fields.nul { b"\0" } else { b"\n" };
-    for file in all.opened.owners().flat_map(|owner| all.opened.files_of(owner)) {
-        any = true;
-        let row = file.owner.row.with_part(Part::File(OpenRow::new(&file, all.files)));
-        let out = sink.buf();
-        let set = |out: &mut Vec<u8>, table: &[(char, &str)]| {
-            for (letter, name) in table.iter().filter(|(l, _)| fields.has(*l)) {
-                if let Some(text) = value(cx, &row, &file, *letter, name) {
-                    out.push(*letter as u8);
-                    out.extend_from_slice(&text);
-                    out.extend_from_slice(end);
-                }
-            }
-            if fields.nul {
-                out.push(b'\n');
-            }
-        };
-        if last != Some(row.view.pid()) {
-            last = Some(row.view.pid());
-            set(out, PROCESS);
-        }
-        set(out, FILE);
-        sink.settle()?;
-    }
-    sink.finish()?;
-    Ok(any)
-}
+/// What `-F ?` says.
+pub const HELP: &str = "\
+letters of -F, and what comes after them in a line:
+  p  process id, before the values of its files
+  K  thread id, of a thread with files of its own, or with -K
+  M  name of that thread
+  g  process group
+  R  parent
+  c  name of the command
+  u  uid
+  L  name of the user
+  f  descriptor, or cwd, rtd, txt, mem, DEL
+  a  access: r, w, u for both
+  l  lock: r and w of a part, R and W of all
+  t  type
+  G  flags of open(2)
+  d  what stands for the device
+  D  device of the file system, as in stat(2)
+  r  device that the file is
+  s  size
+  o  offset
+  i  inode
+  k  links
+  P  protocol
+  n  name
+  T  state and queues of a socket
+  m  the line between two lists of -r
+  0  NUL ends each value
+";
 
-/// The text behind a letter; `None`: this file has none.
-fn value(
-    cx: &Context,
-    row: &Row<'_>,
-    file: &OpenFile<'_>,
-    letter: char,
-    name: &str,
-) -> Option<Vec<u8>> {
-    match letter {
-        // Descriptors are numbers here; the letter of access is on its own.
-        'f' if file.fd().is_some() => return Some(file.label().as_bytes().to_vec()),
-        'l' => {
-            let named = FILES.find(name)?;
-            return match (named.field.get)(cx, row) {
-                Value::Word(lock) => Some(lock.into()),
-                Value::Missing(why) if why.is_absent() => Some(b" ".to_vec()),
-                _ => None,
-            };
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_add_up() {
+        let of = |text: &str| Fields::of_lsof(text).expect("they are right");
+        assert!(of("").has('n') && of("").has('T') && !of("").has('r') && !of("").is_nul());
+        assert!(of("0").has('n') && of("0").is_nul());
+        assert!(of("fn0").has('n') && !of("fn0").has('t') && of("fn0").has('p'));
+        let both = of("r").with(&of("0"));
+        assert!(both.has('r') && both.has('n') && both.is_nul());
+        for all in ["acdDfGgiKklLmMnopPrRstTu0", "CFNSzZ"] {
+            assert!(Fields::of_lsof(all).is_ok(), "{all}");
         }
-        'a' => {
-            let access = file.access().map_or("", |a| a.letter());
-            return Some(if access.is_empty() { b" ".to_vec() } else { access.into() });
-        }
-        // The second number is of other systems.
-        'G' => return file.fd()?.flags().map(|bits| format!("0x{bits:x};0x0").into()),
-        'D' => {
-            let (major, minor) = taskdiag::files::major_minor(file.dev()?);
-            return Some(format!("0x{:x}", major << 8 | minor).into());
-        }
-        // One or the other.
-        'o' if file.size_bytes().is_some() => return None,
-        'o' => return file.pos_bytes().map(|o| format!("0t{o}").into()),
-        _ => {}
-    }
-    let named = FILES.find(name)?;
-    let found = (named.field.get)(cx, row);
-    match found {
-        Value::Missing(_) => None,
-        found => {
-            let mut out = Vec::new();
-            field::text(&mut out, cx, named.field.text, Some(row), &found);
-            Some(out)
+        for bad in ["q", "5", "pf%"] {
+            assert!(Fields::of_lsof(bad).is_err(), "{bad}");
         }
     }
 }

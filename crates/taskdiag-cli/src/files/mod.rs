@@ -8,6 +8,7 @@ pub mod lsof;
 mod mounts;
 pub mod place;
 pub mod select;
+mod time;
 
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -18,10 +19,12 @@ use taskdiag::engine::auto;
 use taskdiag::field::{self, FILES, Field, Missing, Part, Row};
 use taskdiag::files::{Files, Gap, Locks, Owner};
 use taskdiag::view::{Filter, Left, Opened, Query};
+use taskdiag::wire::TaskView;
 use taskdiag::{Choice, EngineId, Group, Groups, Reason, Snapshot};
 
 use self::select::FileSelection;
 use crate::answer;
+use crate::args::as_lsof::Instead;
 use crate::args::files::{FilesArgs, Repeat};
 use crate::args::table;
 use crate::columns::{self, Column};
@@ -33,10 +36,31 @@ use crate::output::{self, Sink, Table, Tally, sink, tally, text};
 
 /// Run it.
 pub fn run(args: &FilesArgs) -> Result<(), Exit> {
+    match args.instead {
+        Some(Instead::Version) => {
+            lsof::version().lines().for_each(|line| say(format_args!("{line}")));
+            return Ok(());
+        }
+        Some(Instead::Letters) => return Ok(sink::write_all(letters::HELP.as_bytes())?),
+        _ => {}
+    }
+    if let Some(end) = lsof_without_files(args) {
+        return end;
+    }
     match &args.repeat {
         None => once(args, &mut false),
         Some(repeat) => again_and_again(args, repeat),
     }
+}
+
+/// As lsof: says which FILEs are not there, and ends if none is, unless nothing found is fine.
+fn lsof_without_files(args: &FilesArgs) -> Option<Result<(), Exit>> {
+    args.strict.as_ref().filter(|l| !l.nothing_is_fine)?;
+    for (path, why) in &args.missing {
+        say(format_args!("lsof: status error on {}: {why}", shown(path)));
+    }
+    let files = args.select.places.iter().filter(|p| p.is_file()).count();
+    (files > 0 && args.missing.len() == files).then_some(Err(Exit::Code(1)))
 }
 
 /// `-r` and `+r`: a list after the other, with a line between them, as lsof has it. What lists lack is said when
@@ -44,25 +68,49 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
 fn again_and_again(args: &FilesArgs, repeat: &Repeat) -> Result<(), Exit> {
     let mut said = Vec::new();
     let mut ever = false;
+    let mut left = repeat.count;
     loop {
         let mut any = false;
-        match once(args, &mut any) {
-            Ok(()) | Err(Exit::NoMatch) => {}
+        let mut end = once(args, &mut any);
+        let is_last = left == Some(1);
+        left = left.map(|n| n - 1);
+        match &mut end {
+            Ok(()) | Err(Exit::NoMatch | Exit::Code(_)) => {}
+            Err(Exit::Partial(_)) if is_last => {}
             Err(Exit::Partial(partial)) if partial.lacks == said => {}
             Err(Exit::Partial(partial)) => {
                 partial.say();
-                said = partial.lacks;
+                said = std::mem::take(&mut partial.lacks);
             }
-            Err(e) => return Err(e),
+            Err(_) => return end,
         }
         if repeat.while_any && !any {
             return if ever { Ok(()) } else { Err(Exit::NoMatch) };
         }
-        let line = if args.fields.is_some() { "m\n" } else { "=======\n" };
-        sink::write_all(line.as_bytes())?;
+        sink::write_all(&marker(args, repeat))?;
         ever |= any;
+        if is_last {
+            return end;
+        }
         interrupt::rest();
         std::thread::sleep(repeat.every);
+    }
+}
+
+/// The line between two lists.
+fn marker(args: &FilesArgs, repeat: &Repeat) -> Vec<u8> {
+    let form = args.strict.as_ref().map_or(lsof::Form::Table, |l| l.form);
+    let fields = args.fields.as_ref();
+    let fields = fields.or(args.strict.as_ref().and_then(|l| l.fields.as_ref()));
+    let text = repeat.format.as_ref().map(|format| time::formatted(format));
+    match (form, fields) {
+        (lsof::Form::Json, _) => Vec::new(),
+        (lsof::Form::JsonLines, _) => b"\n".to_vec(),
+        (_, None) => [text.as_deref().unwrap_or(b"======="), b"\n"].concat(),
+        (_, Some(fields)) => {
+            let end: &[u8] = if fields.is_nul() { b"\0\n" } else { b"\n" };
+            [b"m", text.as_deref().unwrap_or_default(), end].concat()
+        }
     }
 }
 
@@ -74,7 +122,7 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
         return end;
     }
     let begin = Instant::now();
-    for path in &args.nowhere {
+    for path in args.nowhere.iter().filter(|_| args.strict.is_none()) {
         say(format_args!("taskdiag: {} is not there: only its name is looked for", shown(path)));
     }
     let table = &args.table;
@@ -94,30 +142,39 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     let (Some(files), Some(opened)) = (view.files(), view.opened(gaps)) else {
         unreachable!("the rows are files");
     };
-    let all = Shown { files, opened, select: &args.select };
+    let threads = match args.strict.as_ref().and_then(|l| l.tasks) {
+        Some(true) => threads(&snapshot),
+        _ => Vec::new(),
+    };
+    let denied = lsof::denied(files);
+    let all = Shown { files, opened, select: &args.select, threads, denied };
+    if let Some(layout) = &args.strict {
+        *any = lsof::write(&all, view.cx(), args, layout)?;
+        let found = lsof::say_what_was_not_found(&all, view.cx(), args, layout)?;
+        // What is denied is in the list, or not looked for, as in lsof.
+        let lines = [&args.unseen[..], &tally::left_out(&view.left(), &snapshot)].concat();
+        let is_fine = layout.nothing_is_fine || found && args.missing.is_empty();
+        // lsof's exit code tells what was found, and not what may not be seen.
+        let end = match answer::verdict_of(&snapshot, false, lines, Asked::All) {
+            Err(Exit::Partial(partial)) => {
+                partial.say();
+                Ok(())
+            }
+            end => end,
+        };
+        return end.and(if is_fine { Ok(()) } else { Err(Exit::Code(1)) });
+    }
     let without_table = match &args.fields {
-        Some(fields) => Some(letters::write(&all, view.cx(), fields)?),
+        Some(fields) => {
+            let layout = lsof::Layout::of_lines(fields.clone(), args.numeric_users);
+            Some(lsof::write(&all, view.cx(), args, &layout)?)
+        }
         None if args.terse => Some(terse(&all)?),
-        None => match &args.strict {
-            Some(layout) => Some(lsof::write(&all, view.cx(), args, layout)?),
-            None => None,
-        },
+        None => None,
     };
     if let Some(is_any) = without_table {
         *any = is_any;
         let lines = [&args.unseen[..], &all.lacking(&snapshot, &view.left())].concat();
-        if args.strict.is_some() {
-            // lsof's exit code tells what was found, and not what may not be seen.
-            let end = match answer::verdict_of(&snapshot, false, lines, Asked::All) {
-                Err(Exit::Partial(partial)) => {
-                    partial.say();
-                    Ok(())
-                }
-                end => end,
-            };
-            let is_found = lsof::is_all_found(&all, &args.select);
-            return end.and(if is_found { Ok(()) } else { Err(Exit::Code(1)) });
-        }
         return answer::verdict_of(&snapshot, !is_any, lines, args.asked(!is_any));
     }
     let unshared = all.opened.owners().any(Owner::is_unshared);
@@ -189,9 +246,9 @@ fn columns(args: &FilesArgs, unshared: bool, threads: bool) -> Vec<Column> {
 fn query(args: &FilesArgs) -> Query {
     let select = &args.select;
     let fields: Vec<&Field> = match &args.fields {
+        _ if args.strict.is_some() && !args.terse => lsof::fields().collect(),
         Some(letters) => letters.fields().collect(),
         None if args.terse => Vec::new(),
-        None if args.strict.is_some() => lsof::fields().collect(),
         None => columns(args, false, true).iter().map(|c| c.field).collect(),
     };
     let mut query = Query::new(&FILES, fields);
@@ -200,10 +257,19 @@ fn query(args: &FilesArgs) -> Query {
     // Conditions say which rows there are.
     query.groups = select.groups();
     query.groups = query.groups - lacking(args.table.source.engine, query.groups);
-    query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
-    // lsof lists no files of threads.
-    query.threads =
-        (query.groups.has(Group::Fd) || query.groups.has(Group::Paths)) && args.strict.is_none();
+    let layout = args.strict.as_ref();
+    let tasks = layout.is_some_and(|l| l.tasks == Some(true));
+    // What is at other ends, or of threads, is selected when it is known.
+    let is_all = tasks || layout.is_some_and(|l| l.ends != lsof::Ends::No);
+    if !is_all {
+        query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
+    }
+    // lsof lists no files of threads, unless it is asked to.
+    query.threads = (query.groups.has(Group::Fd) || query.groups.has(Group::Paths))
+        && (layout.is_none() || tasks);
+    if is_all {
+        return query;
+    }
     let (tasks, files) = (Arc::new(select.clone()), Arc::new(select.clone()));
     query.tasks = Some(Arc::new(move |row| tasks.may_match(row)));
     query.keep = Some(Arc::new(move |row| match row.part {
@@ -282,6 +348,17 @@ pub(super) struct Shown<'a> {
     files: &'a Files<'a>,
     opened: Opened<'a>,
     select: &'a FileSelection,
+    /// The threads that are listed, too, by process (lsof -K).
+    threads: Vec<TaskView<'a>>,
+    /// The processes whose descriptors are denied.
+    denied: HashSet<u32>,
+}
+
+/// The threads that are no main threads, by process.
+fn threads(snapshot: &Snapshot) -> Vec<TaskView<'_>> {
+    let mut all: Vec<_> = snapshot.tasks().filter(|t| !t.is_leader()).collect();
+    all.sort_by_key(|t| (t.tgid(), t.pid()));
+    all
 }
 
 impl<'a> Shown<'a> {

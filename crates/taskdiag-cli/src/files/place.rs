@@ -49,7 +49,39 @@ pub struct Place {
     strict: bool,
 }
 
+/// What a FILE stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// All of a file system where it is mounted, or else the file.
+    #[default]
+    Any,
+    /// `-f`: the file itself.
+    PlainFile,
+    /// `+f`: all of a file system.
+    FileSystem,
+}
+
 impl Place {
+    /// Takes a FILE for what it is said to be. Is it that?
+    pub fn be(&mut self, kind: Kind) -> bool {
+        if kind == Kind::PlainFile {
+            self.mounted.clear();
+            self.bound = None;
+        }
+        kind != Kind::FileSystem || self.is_of_file_system()
+    }
+    /// Does it stand for all of a file system?
+    pub fn is_of_file_system(&self) -> bool {
+        !self.mounted.is_empty() || self.bound.is_some()
+    }
+    /// Was it named as a FILE?
+    pub fn is_file(&self) -> bool {
+        self.reach == Reach::File
+    }
+    /// Its path.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
     /// A file, or all of a file system that is mounted here. `look`: is it a path of this machine?
     /// The paths of a saved answer are those of another one.
     pub fn file(path: &Path, look: bool) -> Place {

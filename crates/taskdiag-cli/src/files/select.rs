@@ -47,6 +47,8 @@ impl CommandName {
 pub enum Label {
     /// cwd, rtd, txt, mem, DEL.
     Word(&'static str),
+    /// fd: all descriptors.
+    Fds,
     /// Descriptors from one to another.
     Range(u32, u32),
 }
@@ -199,7 +201,8 @@ impl FileSelection {
             && self.places.is_empty();
         !(words_only && (self.and || alone))
     }
-    fn is_excluded(&self, row: &Row<'_>) -> bool {
+    /// Is its process among those that are to be left out?
+    pub fn is_excluded(&self, row: &Row<'_>) -> bool {
         let uid = row.cred.and_then(|c| c.euid());
         self.pids.excludes(|p| *p == row.view.tgid())
             || self.uids.excludes(|u| Some(*u) == uid)
@@ -219,6 +222,19 @@ impl FileSelection {
                 pgid.is_some_and(|p| self.pgids.only.contains(&p))
             }),
         ]
+    }
+    /// Is the process as a whole asked for, or nothing else than all?
+    pub fn takes_process(&self, row: &Row<'_>) -> bool {
+        let asked = joined(self.and, self.process(row)).unwrap_or(!self.has_file_condition());
+        asked && !self.is_excluded(row)
+    }
+    /// Is any condition about processes set that says which are wanted?
+    pub fn wants_processes(&self) -> bool {
+        let Self { pids, uids, pgids, commands, .. } = self;
+        !(pids.only.is_empty()
+            && uids.only.is_empty()
+            && pgids.only.is_empty()
+            && commands.only.is_empty())
     }
     /// May files of this process be shown?
     pub fn may_match(&self, row: &Row<'_>) -> bool {
@@ -299,13 +315,14 @@ impl Label {
     fn excludes(&self, label: &str) -> bool {
         match self {
             Label::Word(w) => *w == label,
-            Label::Range(..) => self.is(label),
+            Label::Range(..) | Label::Fds => self.is(label),
         }
     }
     fn is(&self, label: &str) -> bool {
         match self {
             // lsof, too, takes DEL for a kind of mem.
             Label::Word(w) => *w == label || *w == "mem" && label == "DEL",
+            Label::Fds => label.bytes().all(|b| b.is_ascii_digit()),
             Label::Range(from, to) => {
                 label.parse::<u32>().is_ok_and(|n| (*from..=*to).contains(&n))
             }

@@ -236,6 +236,10 @@ impl<'a> Owner<'a> {
     pub fn is_unshared(&self) -> bool {
         self.has_own_paths || self.table.as_ref().is_some_and(Holder::is_unshared)
     }
+    /// Whether this thread has a working or root directory of its own.
+    pub fn has_own_paths(&self) -> bool {
+        self.has_own_paths
+    }
     /// The socket behind a descriptor.
     pub fn socket(&self, fd: u32) -> Option<Entry<'a, Socket>> {
         let at = self.sockets.partition_point(|s| s.raw.fd < fd);

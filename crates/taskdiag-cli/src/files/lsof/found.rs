@@ -1,0 +1,103 @@
+//! Was everything found that was looked for? If not, lsof ends with 1, and says what it did not find if asked to (`-V`).
+
+use std::collections::HashSet;
+
+use taskdiag::field::Context;
+use taskdiag::files::OpenFile;
+
+use super::Layout;
+use super::cell::Cells;
+use super::record::Record;
+use super::{safe::Locale, sockets};
+use crate::args::files::FilesArgs;
+use crate::exit::Exit;
+use crate::files::Shown;
+use crate::output::sink;
+
+/// Says it, and gives whether all was found.
+pub(in crate::files) fn say_what_was_not_found(
+    all: &Shown<'_>,
+    cx: &Context,
+    args: &FilesArgs,
+    layout: &Layout,
+) -> Result<bool, Exit> {
+    let select = &args.select;
+    let owners = || all.opened.owners().map(|o| &o.row);
+    let rows = || all.opened.owners().flat_map(|owner| all.opened.files_of(owner));
+    let cells = Cells::new(all, cx, args, layout);
+    let mut missing: Vec<Vec<u8>> = Vec::new();
+    let mut miss = |what: &str, value: &[u8]| {
+        let locale = Locale::of_environment();
+        missing.push([what.as_bytes(), &locale.name(value)].concat());
+    };
+    for (typed, name) in args.commands.iter().zip(&select.commands.only) {
+        if !owners().any(|r| r.comm.is_some_and(|comm| name.is(comm))) {
+            let is_regex = matches!(name, crate::files::select::CommandName::Matches(_));
+            let what =
+                if is_regex { "no command found for regex: " } else { "command not located: " };
+            miss(what, typed);
+        }
+    }
+    let seen: HashSet<(u32, u64)> = match select.places.is_empty() {
+        true => HashSet::new(),
+        false => rows().filter_map(|f| f.dev().zip(f.inode())).collect(),
+    };
+    for place in &select.places {
+        let by_socket = || rows().any(|f| f.socket().is_some() && place.holds(&f));
+        if !place.is_found_in(&seen) && !by_socket() {
+            let what = match place.is_of_file_system() {
+                true => "no file system use located: ",
+                false => "no file use located: ",
+            };
+            miss(what, place.path());
+        }
+    }
+    // A socket counts if it is found in the lists of the kernel.
+    let is_known = |f: &OpenFile<'_>| !sockets::is_unknown(&cells, f);
+    for (typed, inet) in args.inet.iter().zip(&select.inet) {
+        let is = |f: &OpenFile<'_>| f.socket().is_some_and(|s| inet.matches(&s)) && is_known(f);
+        // A family alone is no address, so it must be among what is listed.
+        let is_address = !matches!(typed.as_str(), "" | "4" | "6");
+        let found = match is_address {
+            true => rows().any(|f| is(&f)),
+            false => {
+                let mut found = false;
+                cells.each(&mut |r: &Record<'_>| {
+                    found |= r.file.is_some_and(&is);
+                    Ok(())
+                })?;
+                found
+            }
+        };
+        match (found, is_address) {
+            (true, _) => {}
+            (false, true) => miss("Internet address not located: ", typed.as_bytes()),
+            (false, false) => miss("no Internet files located", b""),
+        }
+    }
+    for pid in &select.pids.only {
+        if !owners().any(|r| r.view.tgid() == *pid) {
+            miss("process ID not located: ", pid.to_string().as_bytes());
+        }
+    }
+    for id in &select.pgids.only {
+        if !owners().any(|r| r.base.and_then(|b| b.pgid()) == Some(*id)) {
+            miss("process group ID not located: ", id.to_string().as_bytes());
+        }
+    }
+    for uid in &select.uids.only {
+        if !owners().any(|r| r.cred.and_then(|c| c.euid()) == Some(*uid)) {
+            miss("user ID not located: ", uid.to_string().as_bytes());
+        }
+    }
+    if layout.verbose {
+        let mut out = Vec::new();
+        for line in &missing {
+            out.extend_from_slice(b"lsof: ");
+            out.extend_from_slice(line);
+            out.push(b'\n');
+        }
+        sink::write_all(&out)?;
+    }
+    Ok(missing.is_empty())
+}

@@ -1,0 +1,82 @@
+//! What lsof reads from the kernel beside the lists of open files: the numbers that stand for the addresses of unix sockets,
+//! the terminals of masters, the file systems of message queues. It is read only where a row needs it.
+
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+
+use taskdiag::files::OpenFile;
+
+/// What was read so far. Of a saved answer, nothing is.
+#[derive(Default)]
+pub(super) struct Kernel {
+    saved: bool,
+    unix: OnceCell<HashMap<u64, String>>,
+    queues: OnceCell<HashSet<u32>>,
+}
+
+impl Kernel {
+    /// `saved`: the answer is not of this machine now.
+    pub(super) fn new(saved: bool) -> Kernel {
+        Kernel { saved, ..Kernel::default() }
+    }
+    /// What /proc/net/unix has instead of the address of a unix socket: a number that only stays the same until the next
+    /// boot, or nothing of use to users who may not see it.
+    pub(super) fn unix_address(&self, inode: u64) -> Option<&str> {
+        let read =
+            || if self.saved { HashMap::new() } else { unix_addresses().unwrap_or_default() };
+        self.unix.get_or_init(read).get(&inode).map(String::as_str)
+    }
+    /// Is this the device of a file system of message queues that is mounted?
+    pub(super) fn is_of_queues(&self, dev: u32) -> bool {
+        let read = || if self.saved { HashSet::new() } else { queues().unwrap_or_default() };
+        self.queues.get_or_init(read).contains(&dev)
+    }
+    /// The number of the terminal whose master this is.
+    pub(super) fn terminal(&self, file: &OpenFile<'_>) -> Option<u32> {
+        let fd = file.fd().filter(|_| !self.saved)?.raw.fd;
+        let text =
+            std::fs::read(format!("/proc/{}/fdinfo/{fd}", file.owner.row.view.pid())).ok()?;
+        let mut lines = text.split(|b| *b == b'\n');
+        let value = lines.find_map(|l| l.strip_prefix(b"tty-index:"))?;
+        std::str::from_utf8(value).ok()?.trim().parse().ok()
+    }
+    /// The kernel's name of the protocol of a socket.
+    pub(super) fn protocol(&self, file: &OpenFile<'_>) -> Option<String> {
+        let fd = file.fd().filter(|_| !self.saved)?;
+        let path = format!("/proc/{}/fd/{}", file.owner.row.view.pid(), fd.raw.fd);
+        let mut name = [0u8; 64];
+        let len = rustix::fs::getxattr(&path, "system.sockprotoname", &mut name[..]).ok()?;
+        // The descriptor may be another file by now.
+        let target = std::fs::read_link(path).ok()?;
+        if target.to_str() != Some(&format!("socket:[{}]", fd.inode()?)) {
+            return None;
+        }
+        let name = name.get(..len)?.split(|b| *b == 0).next()?;
+        Some(String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+fn unix_addresses() -> Option<HashMap<u64, String>> {
+    let file = BufReader::with_capacity(64 << 10, File::open("/proc/net/unix").ok()?);
+    let line = |line: Vec<u8>| {
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let mut words = line.split_ascii_whitespace();
+        let address = words.next()?.strip_suffix(':')?.to_owned();
+        Some((words.nth(5)?.parse().ok()?, format!("0x{address}")))
+    };
+    Some(file.split(b'\n').map_while(Result::ok).filter_map(line).collect())
+}
+
+fn queues() -> Option<HashSet<u32>> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let device = |line: &str| {
+        let (mount, source) = line.split_once(" - ")?;
+        source.starts_with("mqueue ").then_some(())?;
+        let (major, minor) = mount.split(' ').nth(2)?.split_once(':')?;
+        let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+        u32::try_from(device).ok()
+    };
+    Some(text.lines().filter_map(device).collect())
+}

@@ -1,0 +1,87 @@
+//! What lsof knows of a file, before it is written as a row, as lines, or as JSON.
+
+use taskdiag::field::Row;
+use taskdiag::files::{Access, OpenFile, What};
+use taskdiag::wire::Reason;
+use taskdiag::{FdType, PathKind};
+
+/// A file in the list, or what stands there for files that nobody may see.
+pub(super) struct Record<'r> {
+    /// Its process.
+    pub row: Row<'r>,
+    /// `None`: the descriptors of the process are denied (NOFD).
+    pub file: Option<&'r OpenFile<'r>>,
+    /// The thread that has it, if threads are listed: its id, which is not shown of a main thread, and its name.
+    pub task: Option<(Option<u32>, &'r [u8])>,
+}
+
+/// The letter of access; a blank if it is no descriptor.
+pub(super) fn access(file: &OpenFile<'_>) -> u8 {
+    match file.access() {
+        Some(Access::Read) => b'r',
+        Some(Access::Write) => b'w',
+        // lsof does not see that a file opened with O_PATH can be neither read nor written.
+        Some(_) => b'u',
+        None => b' ',
+    }
+}
+
+impl<'r> Record<'r> {
+    pub(super) fn path_kind(&self) -> Option<PathKind> {
+        match self.file?.what {
+            What::Path(kind, _) => Some(kind),
+            _ => None,
+        }
+    }
+    /// Why its path is not known.
+    pub(super) fn reason(&self) -> Option<Reason> {
+        self.file?.path?.reason
+    }
+    /// The text of the column FD without the letters.
+    pub(super) fn label(&self) -> String {
+        self.file.map_or_else(|| String::from("NOFD"), |f| f.label().into_owned())
+    }
+    pub(super) fn is_descriptor(&self) -> bool {
+        self.file.is_some_and(|f| f.fd().is_some())
+    }
+    pub(super) fn access(&self) -> u8 {
+        self.file.map_or(b' ', access)
+    }
+    pub(super) fn flags(&self) -> Option<u32> {
+        self.file?.fd()?.flags()
+    }
+    pub(super) fn size(&self) -> Option<u64> {
+        let file = self.file.filter(|f| !is_unmapped(f))?;
+        let kind = file.fd_type();
+        if is_of_inode(file) {
+            return Some(inode_size(file).into());
+        }
+        // A device has no size for lsof.
+        if kind == Some(FdType::Blk) || file.rdev().is_some() {
+            return None;
+        }
+        file.size_bytes()
+    }
+    pub(super) fn offset(&self) -> Option<u64> {
+        self.file?.pos_bytes()
+    }
+    pub(super) fn links(&self) -> Option<u32> {
+        let file = self.file.filter(|f| !is_unmapped(f))?;
+        file.nlink().filter(|_| file.fd_type() != Some(FdType::Socket))
+    }
+}
+
+/// Has it an inode in no directory, with a size that means nothing?
+pub(super) fn is_of_inode(file: &OpenFile<'_>) -> bool {
+    file.lsof_type() == "a_inode" || matches!(file.fd_type(), Some(FdType::Ns | FdType::Mqueue))
+}
+
+/// The size of such an inode. That of a queue is the kernel's FILENT_SIZE.
+fn inode_size(file: &OpenFile<'_>) -> u32 {
+    if file.fd_type() == Some(FdType::Mqueue) { 80 } else { 0 }
+}
+
+/// Is it a mapped file that was deleted? It is known from the list of mappings only, which has neither size nor links.
+pub(super) fn is_unmapped(file: &OpenFile<'_>) -> bool {
+    matches!(file.what, What::Mapped(_)) && file.has_mark()
+}
