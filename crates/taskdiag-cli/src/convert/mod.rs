@@ -1,4 +1,7 @@
 //! `taskdiag convert`: a recording as Parquet files, an hour each. `docs/arrow.md` describes them.
+//!
+//! `entries` says what the rows of each table are, `changes` which rows of a frame are written, `rows` has those of a table in an
+//! hour, and `hour` gives the files of an hour their names.
 
 mod changes;
 mod entries;

@@ -1,4 +1,8 @@
 //! `taskdiag report`: a page of HTML about all processes, which opens from a file.
+//!
+//! `cells` writes the data, `kept` chooses the processes with a row, `open` has sockets and files, `timeline` the values of a
+//! recording over time, `about` what the page says about itself, and `page` the page around the data, with its policy, style
+//! and scripts. `tests/report` drives a browser.
 
 mod about;
 mod cells;
