@@ -6,6 +6,7 @@
 //! is remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,34 @@ fn the_newest_program_loads_for_every_request() {
                 "the verifier refuses the newest program for {strategy} of {groups}"
             );
         }
+    }
+}
+
+/// With TASKDIAG_TRIM=0, which a program of its own gets, because the environment is that of all threads here.
+#[test]
+fn programs_as_compiled_give_the_same_answers() {
+    if !is_newest("programs_as_compiled_give_the_same_answers") {
+        return;
+    }
+    let still = Mktask::start(&["idle"]).expect("always possible");
+    let pid = still.pid().to_string();
+    let said = |trim: &str, args: &[&str]| {
+        let mut command = Command::new(taskdiag_tests::cli::taskdiag());
+        let ran =
+            command.args(args).args(["-p", &pid, "--engine", "bpf"]).env("TASKDIAG_TRIM", trim);
+        let ran = ran.output().expect("it runs");
+        (ran.status.code(), String::from_utf8_lossy(&ran.stdout).into_owned())
+    };
+    for args in [
+        &["ps", "-o", "pid,ppid,comm,args,user,stat,rss,vsz,nlwp,lstart,cgroup,exe,cwd,ipcns"][..],
+        &["ps", "-L", "-o", "pid,tid,comm,time,wchan,kstack,policy,sigmask"],
+        &["files"],
+        &["files", "--count"],
+        &["maps"],
+    ] {
+        let (trimmed, compiled) = (said("1", args), said("0", args));
+        assert!(trimmed.1.contains(&pid), "{args:?}: {trimmed:?}");
+        assert_eq!(compiled, trimmed, "{args:?}");
     }
 }
 
