@@ -17,17 +17,10 @@ const ODD: &str = "elszcjqxahov";
 /// Differs on purpose, and why.
 pub const MEANT: &[(&str, &str, &str)] = &[
     ("ps", "axlm", "procps 4.0.2 ends with a segmentation fault"),
-    ("lsof", "-nP -p $PID_memory -F", DELETED),
-    ("lsof", "-nP -p $PID_sleep,$PID_memory -F", DELETED),
     (
         "lsof table",
         "",
         "if nothing is selected, lsof lists each thread, whose files are those of its process",
-    ),
-    (
-        "lsof table",
-        "-nP -U",
-        "the kernel's address of a unix socket, which lsof has as its device, helps nobody but who attacks",
     ),
     (
         "taskdiag ps",
@@ -72,8 +65,6 @@ const MAIN_THREAD: &str = "procps 4.0.2 has the CPU time of the whole process in
      newer ones and ours have that of the thread";
 
 const BOUND: &str = "a unix socket that is bound in the directory is in use there, which lsof 4.95 finds by its full name only";
-const DELETED: &str =
-    "of mapped files that are deleted, lsof does not know the size and the number of links";
 
 /// CPU time in clock ticks, as procps has it; BPF has nanoseconds, so that %CPU of young processes differs.
 const CLOCK: &str = "TASKDIAG_ENGINE=procfs";

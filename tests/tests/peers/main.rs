@@ -32,7 +32,33 @@ fn others_rows(case: &cases::Case, out: &str) -> String {
         !l.split(|c: char| !c.is_ascii_digit()).any(|w| w == own)
             && case.without.is_none_or(|text| !l.contains(text))
     };
-    out.split_inclusive('\n').filter(is_compared).map(without_state_of_udp).collect()
+    let mut before = "";
+    let lines = out.split_inclusive('\n').filter(is_compared);
+    let lines = lines.filter(|l| !is_offset_beside_size(std::mem::replace(&mut before, l), l));
+    let mut user_ends = None;
+    let lines = lines.map(without_state_of_udp);
+    lines.map(|l| with_narrow_descriptors(&mut user_ends, l)).collect()
+}
+
+/// lsof before 4.99 has room for four digits in the column FD of its table, and newer ones have as much as is needed. So blanks
+/// on both sides of the descriptor are one.
+fn with_narrow_descriptors(user_ends: &mut Option<usize>, line: String) -> String {
+    if line.starts_with("COMMAND ") && line.contains(" FD ") {
+        *user_ends = line.find("USER ").map(|at| at + "USER".len());
+    }
+    let Some((before, after)) = user_ends.and_then(|at| line.split_at_checked(at)) else {
+        return line;
+    };
+    match after.trim_start().split_once(' ') {
+        Some((descriptor, rest)) => format!("{before} {descriptor} {}", rest.trim_start()),
+        None => line,
+    }
+}
+
+/// lsof before 4.99 has no offset in the lines for programs where there is a size.
+fn is_offset_beside_size(before: &str, line: &str) -> bool {
+    let is_value = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    before.strip_prefix('s').is_some_and(is_value) && line.strip_prefix("o0").is_some()
 }
 
 /// lsof before 4.99 does not have the state of UDP sockets that are connected.

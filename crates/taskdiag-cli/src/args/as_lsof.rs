@@ -27,6 +27,8 @@ pub struct Typed {
     pub repeat: Option<Repeat>,
     /// `-f` and `+f` without letters: what FILE stands for.
     pub kind: Kind,
+    /// `-x`.
+    crosses: bool,
     /// What was asked for instead of a list.
     pub instead: Option<Instead>,
 }
@@ -145,12 +147,12 @@ pub fn read(args: &[OsString], long_takes_value: impl Fn(&str) -> bool) -> Resul
             }
         }
     }
-    typed.check()?;
     let files = args.get(words.at..).unwrap_or_default();
     if !files.is_empty() {
         typed.args.push("--".into());
         typed.args.extend_from_slice(files);
     }
+    typed.check()?;
     Ok(typed)
 }
 
@@ -305,7 +307,7 @@ impl Typed {
                 Some(letters) if letters.iter().any(|b| !b"fl".contains(b)) => {
                     return Err(bad("-x", "takes f and l"));
                 }
-                _ => {}
+                _ => self.crosses = true,
             },
             b'N' => return Err(bad("-N", "is not supported: files of NFS are listed like others")),
             b'Z' | b'z' => {
@@ -321,6 +323,20 @@ impl Typed {
         Ok(())
     }
     fn check(&self) -> Result<(), Exit> {
+        if self.instead.is_some() {
+            return Ok(());
+        }
+        let begins = |arg: &OsString, option: &[u8]| arg.as_bytes().starts_with(option);
+        let directories = self.args.iter().any(|a| begins(a, b"--in=") || begins(a, b"--under="));
+        if self.crosses && !directories {
+            return Err(bad("-x", "must accompany +d or +D"));
+        }
+        let selects = |a: &OsString| !["-a", "-R"].iter().any(|o| a == o);
+        let tasks = self.layout.tasks == Some(true);
+        let joins = !self.commands.is_empty() || tasks || self.args.iter().any(selects);
+        if !joins && self.args.iter().any(|a| a == "-a") {
+            return Err(bad("-a", "needs conditions that it joins"));
+        }
         if self.layout.offset && self.layout.size {
             return Err(bad("-o and -s", "are about the same column"));
         }
@@ -401,7 +417,8 @@ mod tests {
             (&["-r", "file"], "-- file"),
             (&["-oU"], "-U"),
             (&["-o0U"], "-U"),
-            (&["-S3a", "-S", "-M", "+M", "-K", "i", "-x", "-xf"], "-a"),
+            (&["-S3U", "-S", "-M", "+M", "-K", "i"], "-U"),
+            (&["+d/x", "-x", "-xf"], "--in=/x"),
             (&["+E", "-E", "+fg", "-f", "g", "-T", "qs", "-Q", "-V"], ""),
             (&["--engine", "procfs", "-t"], "--engine procfs"),
             (&["-Ka", "--engine=bpf"], "-a --engine=bpf"),
@@ -428,6 +445,9 @@ mod tests {
             &["+J"],
             &["-q"],
             &["-r1m"],
+            &["-x"],
+            &["-a"],
+            &["-a", "-n"],
         ] {
             assert!(typed(bad).is_err(), "{bad:?}");
         }

@@ -52,6 +52,8 @@ pub struct FilesArgs {
     pub inet: Vec<String>,
     /// `-c` as it was typed.
     pub commands: Vec<Vec<u8>>,
+    /// The same of `-c ^NAME`, without the `^`.
+    pub excluded_commands: Vec<Vec<u8>>,
     /// A text instead of a list.
     pub instead: Option<as_lsof::Instead>,
     /// Lines about places that could not be looked at, or not all of them, since they do not answer.
@@ -354,7 +356,10 @@ impl FilesArgs {
             let names = || typed.commands.iter().map(|c| c.as_encoded_bytes());
             for name in names() {
                 match name.strip_prefix(b"^") {
-                    Some(not) => args.select.commands.not.push(command_name(not)?),
+                    Some(not) => {
+                        args.select.commands.not.push(command_name(not)?);
+                        args.excluded_commands.push(not.to_vec());
+                    }
                     None => args.select.commands.only.push(command_name(name)?),
                 }
             }
@@ -475,6 +480,7 @@ impl FilesArgs {
             missing: if as_lsof { FilesArgs::missing(&nowhere) } else { Vec::new() },
             inet: words("inet").cloned().collect(),
             commands: Vec::new(),
+            excluded_commands: Vec::new(),
             instead: None,
             nowhere,
             unseen,

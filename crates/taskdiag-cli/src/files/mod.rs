@@ -350,8 +350,8 @@ pub(super) struct Shown<'a> {
     select: &'a FileSelection,
     /// The threads that are listed, too, by process (lsof -K).
     threads: Vec<TaskView<'a>>,
-    /// The processes whose descriptors are denied.
-    denied: HashSet<u32>,
+    /// The processes of which these are denied.
+    denied: HashSet<(u32, Group)>,
 }
 
 /// The threads that are no main threads, by process.

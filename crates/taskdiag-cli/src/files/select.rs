@@ -132,14 +132,7 @@ impl FileSelection {
     }
     /// Is anything said about files, beside whose they are?
     pub fn has_file_condition(&self) -> bool {
-        !self.inet.is_empty()
-            || self.unix
-            || !self.labels.only.is_empty()
-            || !self.types.is_empty()
-            || self.deleted
-            || self.links_below.is_some()
-            || !self.netns.is_empty()
-            || !self.places.is_empty()
+        !self.labels.only.is_empty() || self.has_conditions_without_labels()
     }
     /// The groups that the conditions and rows need.
     pub fn groups(&self) -> Groups {
@@ -227,6 +220,25 @@ impl FileSelection {
     pub fn takes_process(&self, row: &Row<'_>) -> bool {
         let asked = joined(self.and, self.process(row)).unwrap_or(!self.has_file_condition());
         asked && !self.is_excluded(row)
+    }
+    /// Is anything said about files but their labels?
+    pub fn has_conditions_without_labels(&self) -> bool {
+        !self.inet.is_empty()
+            || self.unix
+            || !self.types.is_empty()
+            || self.deleted
+            || self.links_below.is_some()
+            || !self.netns.is_empty()
+            || !self.places.is_empty()
+    }
+    /// Is this label among those that are wanted? `None`: none is said to be.
+    pub fn takes_label(&self, label: &str) -> Option<bool> {
+        let only = &self.labels.only;
+        (!only.is_empty()).then(|| only.iter().any(|l| l.is(label)))
+    }
+    /// Is this label among those that are not wanted?
+    pub fn leaves_out(&self, label: &str) -> bool {
+        self.labels.excludes(|l| l.excludes(label))
     }
     /// Is any condition about processes set that says which are wanted?
     pub fn wants_processes(&self) -> bool {

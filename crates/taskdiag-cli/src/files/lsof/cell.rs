@@ -1,9 +1,11 @@
 //! The texts of a file: those of its columns, which the lines for programs and JSON have, too.
 
+use std::collections::HashSet;
+
 use taskdiag::field::{self, Context, FILES, OpenRow, Part, Row, Value};
 use taskdiag::files::{self, OpenFile, Owner};
 use taskdiag::wire::{Reason, TaskView};
-use taskdiag::{FdType, Group, PathKind};
+use taskdiag::{FdType, Group};
 
 use super::ends::EndIndex;
 use super::kernel::Kernel;
@@ -109,6 +111,7 @@ impl<'a> Cells<'a> {
             return self.each_of_tasks(take);
         }
         for owner in self.all.opened.owners() {
+            self.give_denied(owner, (Group::Paths, &["cwd", "rtd", "txt"]), take)?;
             for file in self.all.opened.files_of(owner) {
                 let is_end = || self.ends.as_ref().is_some_and(|e| e.is_listed(&file));
                 if self.is_shown(&file) && (self.is_selected(&file) || is_end()) {
@@ -119,7 +122,7 @@ impl<'a> Cells<'a> {
                     self.give(&file, is_thread.then_some(task), take)?;
                 }
             }
-            self.give_denied(owner, take)?;
+            self.give_denied(owner, (Group::Fd, &["NOFD"]), take)?;
         }
         Ok(())
     }
@@ -130,26 +133,39 @@ impl<'a> Cells<'a> {
         take: Take<'_>,
     ) -> Result<(), Exit> {
         let row = file.owner.row.with_part(Part::File(OpenRow::new(file, self.all.files)));
-        take(&Record { row, file: Some(file), task })
+        take(&Record { row, file: Some(file), denied: "", task })
     }
-    /// The row of a process whose descriptors nobody here may see.
-    fn give_denied(&self, owner: &Owner<'_>, take: Take<'_>) -> Result<(), Exit> {
+    /// The rows of a process whose files nobody here may see. lsof does not know its descriptors, but that they are denied.
+    fn give_denied(
+        &self,
+        owner: &Owner<'_>,
+        (group, rows): (Group, &[&'static str]),
+        take: Take<'_>,
+    ) -> Result<(), Exit> {
         let select = &self.args.select;
-        let is_selected = || {
-            let and = select.and && select.has_file_condition();
-            !and && select.takes_process(&owner.row)
-        };
-        let tgid = owner.row.view.tgid();
-        let is_denied = owner.table.is_none()
-            && !self.layout.quiet
-            && self.all.denied.contains(&tgid)
-            && is_selected();
-        match is_denied {
-            true => take(&Record { row: owner.row, file: None, task: None }),
-            false => Ok(()),
+        let key = (owner.row.view.tgid(), group);
+        if self.layout.quiet || !owner.row.view.is_leader() || !self.all.denied.contains(&key) {
+            return Ok(());
         }
+        for denied in rows {
+            // NOFD is of no kind that a condition is about, and the others have their names.
+            let about_files = select.has_conditions_without_labels();
+            let labelled = select.takes_label(denied);
+            let taken = match select.and {
+                true => select.takes_process(&owner.row) && !about_files && labelled != Some(false),
+                false => {
+                    let alone = !about_files && labelled.is_none() && !select.wants_processes();
+                    let process = select.wants_processes() && select.takes_process(&owner.row);
+                    alone || process || labelled == Some(true)
+                }
+            };
+            if taken && !select.is_excluded(&owner.row) && !select.leaves_out(denied) {
+                take(&Record { row: owner.row, file: None, denied, task: None })?;
+            }
+        }
+        Ok(())
     }
-    /// `-K`: each thread with its files before its process.
+    /// `-K`: each process, and then its threads with their files.
     fn each_of_tasks(&self, take: Take<'_>) -> Result<(), Exit> {
         let select = &self.args.select;
         let owners: Vec<_> = self.all.opened.owners().collect();
@@ -161,6 +177,12 @@ impl<'a> Cells<'a> {
             let threads = self.all.threads[from..].iter().take_while(|t| t.tgid() == tgid);
             let threads: Vec<&TaskView<'_>> = threads.collect();
             let main: &Owner<'_> = leader;
+            for file in self.all.opened.files_of(main) {
+                let is = if select.and { !threads.is_empty() } else { others };
+                if is && self.is_shown(&file) && self.is_selected(&file) {
+                    self.give(&file, Some((None, b"")), take)?;
+                }
+            }
             for thread in &threads {
                 let own = of_process.iter().find(|o| o.row.view.pid() == thread.pid());
                 let row = Row::new(**thread);
@@ -187,12 +209,6 @@ impl<'a> Cells<'a> {
                             self.give(&file, task, take)?;
                         }
                     }
-                }
-            }
-            for file in self.all.opened.files_of(main) {
-                let is = if select.and { !threads.is_empty() } else { others };
-                if is && self.is_shown(&file) && self.is_selected(&file) {
-                    self.give(&file, Some((None, b"")), take)?;
                 }
             }
         }
@@ -282,21 +298,19 @@ impl<'a> Cells<'a> {
         }
         self.field("lock", &r.row).first().copied().filter(u8::is_ascii_alphabetic).unwrap_or(b' ')
     }
-    /// Numbers, cwd and rtd have room for four digits, and letters of access and lock after them.
+    /// The descriptor with the letters of access and lock.
     fn descriptor(&self, r: &Record<'_>) -> Vec<u8> {
-        let label = r.label();
         let (access, lock) = (self.access(r), self.lock(r));
         let access = if access == b' ' && lock != b' ' { b'-' } else { access };
-        let wide = r.is_descriptor()
-            || r.file.is_none()
-            || matches!(r.path_kind(), Some(PathKind::Cwd | PathKind::Root));
-        let mut out = if wide { format!("{label:>4}") } else { label }.into_bytes();
+        let mut out = r.label().into_bytes();
         out.extend_from_slice(&[access, lock]);
         out
     }
     /// The type; `None`: NOFD has none.
     pub(super) fn kind(&self, r: &Record<'_>) -> Option<String> {
-        let file = r.file?;
+        let Some(file) = r.file else {
+            return Some("unknown".into()).filter(|_| r.denied != "NOFD");
+        };
         if r.reason().is_some() {
             return Some("unknown".into());
         }
@@ -371,20 +385,23 @@ impl<'a> Cells<'a> {
     /// The name as the kernel has it.
     pub(super) fn raw_name(&self, r: &Record<'_>) -> Vec<u8> {
         let pid = r.row.view.tgid();
+        let link = |label: &str| match label {
+            "rtd" => "root",
+            "txt" => "exe",
+            "NOFD" => "fd",
+            _ => "cwd",
+        };
         let Some(file) = r.file else {
-            return format!("/proc/{pid}/fd (opendir: Permission denied)").into();
+            let call = if r.denied == "NOFD" { "opendir" } else { "readlink" };
+            let link = link(r.denied);
+            return format!("/proc/{pid}/{link} ({call}: Permission denied)").into();
         };
         if let Some(reason) = r.reason() {
-            let link = match r.path_kind() {
-                Some(PathKind::Cwd) => "cwd",
-                Some(PathKind::Root) => "root",
-                _ => "exe",
-            };
             let why = match reason {
                 Reason::Denied => " (readlink: Permission denied)",
                 _ => "",
             };
-            return format!("/proc/{pid}/{link}{why}").into();
+            return format!("/proc/{pid}/{}{why}", link(&r.label())).into();
         }
         if record::is_unmapped(file) {
             return file.path.map_or(Vec::new(), |p| p.bytes.to_vec());
@@ -505,11 +522,10 @@ fn flag_words(flags: u32) -> String {
     words.join(",")
 }
 
-/// The tasks whose descriptors are denied to who asks.
-pub(in crate::files) fn denied(files: &files::Files<'_>) -> std::collections::HashSet<u32> {
-    let gaps = files.gaps().iter();
-    let gaps = gaps.filter(|g| g.group == Group::Fd && g.reason == Reason::Denied);
-    gaps.map(|g| g.task.tgid()).collect()
+/// The processes whose descriptors or paths are denied to whoever asks.
+pub(in crate::files) fn denied(files: &files::Files<'_>) -> HashSet<(u32, Group)> {
+    let gaps = files.gaps().iter().filter(|g| g.reason == Reason::Denied);
+    gaps.map(|g| (g.task.tgid(), g.group)).collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::{safe::Locale, sockets};
 use crate::args::files::FilesArgs;
 use crate::exit::Exit;
 use crate::files::Shown;
+use crate::files::select::CommandName;
 use crate::output::sink;
 
 /// Says it, and gives whether all was found.
@@ -30,19 +31,28 @@ pub(in crate::files) fn say_what_was_not_found(
         let locale = Locale::of_environment();
         missing.push([what.as_bytes(), &locale.name(value)].concat());
     };
-    for (typed, name) in args.commands.iter().zip(&select.commands.only) {
-        if !owners().any(|r| r.comm.is_some_and(|comm| name.is(comm))) {
-            let is_regex = matches!(name, crate::files::select::CommandName::Matches(_));
-            let what =
-                if is_regex { "no command found for regex: " } else { "command not located: " };
-            miss(what, typed);
-        }
+    // In the order of lsof: the last name first, and expressions after names.
+    let commands = || args.commands.iter().zip(&select.commands.only).rev();
+    let is_found = |name: &CommandName| owners().any(|r| r.comm.is_some_and(|comm| name.is(comm)));
+    let is_regex = |name: &CommandName| matches!(name, CommandName::Matches(_));
+    for (typed, _) in commands().filter(|(_, name)| !is_regex(name) && !is_found(name)) {
+        miss("command not located: ", typed);
+    }
+    // lsof never finds a command that it leaves out, so `-c ^NAME` always ends with 1.
+    for typed in &args.excluded_commands {
+        miss("command not located: ", typed);
+    }
+    for (typed, _) in commands().rev().filter(|(_, name)| is_regex(name) && !is_found(name)) {
+        // Without the slashes and what follows them.
+        let text = typed.strip_prefix(b"/").unwrap_or(typed);
+        let end = text.iter().rposition(|b| *b == b'/').unwrap_or(text.len());
+        miss("no command found for regex: ", &text[..end]);
     }
     let seen: HashSet<(u32, u64)> = match select.places.is_empty() {
         true => HashSet::new(),
         false => rows().filter_map(|f| f.dev().zip(f.inode())).collect(),
     };
-    for place in &select.places {
+    for place in select.places.iter().rev() {
         let by_socket = || rows().any(|f| f.socket().is_some() && place.holds(&f));
         if !place.is_found_in(&seen) && !by_socket() {
             let what = match place.is_of_file_system() {
@@ -54,7 +64,7 @@ pub(in crate::files) fn say_what_was_not_found(
     }
     // A socket counts if it is found in the lists of the kernel.
     let is_known = |f: &OpenFile<'_>| !sockets::is_unknown(&cells, f);
-    for (typed, inet) in args.inet.iter().zip(&select.inet) {
+    for (typed, inet) in args.inet.iter().zip(&select.inet).rev() {
         let is = |f: &OpenFile<'_>| f.socket().is_some_and(|s| inet.matches(&s)) && is_known(f);
         // A family alone is no address, so it must be among what is listed.
         let is_address = !matches!(typed.as_str(), "" | "4" | "6");
@@ -78,6 +88,16 @@ pub(in crate::files) fn say_what_was_not_found(
     for pid in &select.pids.only {
         if !owners().any(|r| r.view.tgid() == *pid) {
             miss("process ID not located: ", pid.to_string().as_bytes());
+        }
+    }
+    if layout.tasks == Some(true) {
+        let mut any = false;
+        cells.each(&mut |r: &Record<'_>| {
+            any |= r.task.is_some_and(|(tid, _)| tid.is_some());
+            Ok(())
+        })?;
+        if !any {
+            miss("no tasks located", b"");
         }
     }
     for id in &select.pgids.only {

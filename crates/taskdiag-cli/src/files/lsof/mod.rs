@@ -239,8 +239,7 @@ fn columns(args: &FilesArgs, layout: &Layout, tasks: bool) -> Vec<Column> {
         (Cell::Parent, "PPID", args.parents),
         (Cell::Group, "PGID", args.groups),
         (Cell::User, "USER", true),
-        // Blanks stand below the letters of access and lock.
-        (Cell::Fd, "FD  ", true),
+        (Cell::Fd, "FD", true),
         (Cell::Type, "TYPE", true),
         (Cell::Flags, "FILE-FLAG", layout.flags),
         (Cell::Device, "DEVICE", true),
@@ -290,7 +289,11 @@ fn table(cells: &Cells<'_>, sink: &mut Sink) -> Result<bool, Exit> {
         Ok(())
     })?;
     if any {
-        line(sink.buf(), &columns, |c| c.title.into());
+        line(sink.buf(), &columns, |c| match c.cell {
+            // Blanks stand above the letters of access and lock. As in lsof, that may be one more than in the rows.
+            Cell::Fd => format!("{:>1$}  ", c.title, c.width.saturating_sub(2)).into(),
+            _ => c.title.into(),
+        });
     }
     cells.each(&mut |record: &Record<'_>| {
         line(sink.buf(), &columns, |c| cells.cell(c.cell, record, c.width));

@@ -1,16 +1,18 @@
 //! What lsof knows of a file, before it is written as a row, as lines, or as JSON.
 
+use taskdiag::FdType;
 use taskdiag::field::Row;
 use taskdiag::files::{Access, OpenFile, What};
 use taskdiag::wire::Reason;
-use taskdiag::{FdType, PathKind};
 
 /// A file in the list, or what stands there for files that nobody may see.
 pub(super) struct Record<'r> {
     /// Its process.
     pub row: Row<'r>,
-    /// `None`: the descriptors of the process are denied (NOFD).
+    /// `None`: see `denied`.
     pub file: Option<&'r OpenFile<'r>>,
+    /// Without a file: what of the process is denied, in the words of the column FD.
+    pub denied: &'static str,
     /// The thread that has it, if threads are listed: its id, which is not shown of a main thread, and its name.
     pub task: Option<(Option<u32>, &'r [u8])>,
 }
@@ -27,19 +29,13 @@ pub(super) fn access(file: &OpenFile<'_>) -> u8 {
 }
 
 impl<'r> Record<'r> {
-    pub(super) fn path_kind(&self) -> Option<PathKind> {
-        match self.file?.what {
-            What::Path(kind, _) => Some(kind),
-            _ => None,
-        }
-    }
     /// Why its path is not known.
     pub(super) fn reason(&self) -> Option<Reason> {
         self.file?.path?.reason
     }
     /// The text of the column FD without the letters.
     pub(super) fn label(&self) -> String {
-        self.file.map_or_else(|| String::from("NOFD"), |f| f.label().into_owned())
+        self.file.map_or_else(|| self.denied.to_owned(), |f| f.label().into_owned())
     }
     pub(super) fn is_descriptor(&self) -> bool {
         self.file.is_some_and(|f| f.fd().is_some())
