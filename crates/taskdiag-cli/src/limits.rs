@@ -2,10 +2,12 @@
 //! pages of a process takes milliseconds a GiB, for which it cannot change its mappings. Arguments may have megabytes,
 //! and cost their process nothing.
 
+use std::borrow::Cow;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches};
+use taskdiag::view::{parse_duration, parse_size};
 use taskdiag::{ByteLimits, Request};
 
 /// What was given.
@@ -82,49 +84,22 @@ impl PageLimits {
     }
 }
 
-/// A number and the unit behind it; `None`: not a number that makes sense.
-fn number(text: &str) -> Option<(f64, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    Some((number.parse().ok().filter(|n: &f64| *n > 0.0 && n.is_finite())?, unit))
+/// The text with a 0 in front of the point, where a number begins with it.
+fn with_zero(text: &str) -> Cow<'_, str> {
+    if text.starts_with('.') { format!("0{text}").into() } else { text.into() }
 }
 
-/// `500ms`, `1.5s`, `2m`; without a unit, seconds.
+/// `500ms`, `1.5s`, `1h30m`; without a unit, seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let scale = |unit: &str| {
-        Some(match unit {
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "" | "s" => 1.0,
-            "m" | "min" => 60.0,
-            "h" => 3600.0,
-            "d" => 86_400.0,
-            _ => return None,
-        })
-    };
-    number(text)
-        .and_then(|(n, unit)| Duration::try_from_secs_f64(n * scale(unit)?).ok())
-        .filter(|d| !d.is_zero())
-        .ok_or_else(|| {
-            "a time is a number above 0 with us, ms, s, m, h or d, such as 500ms".to_owned()
-        })
+    parse_duration(&with_zero(text)).filter(|d| !d.is_zero()).ok_or_else(|| {
+        "a time is a number above 0 with us, ms, s, m, h or d, such as 500ms".to_owned()
+    })
 }
 
 /// `2G`, `500M`, `64KiB`: powers of 1024; without a unit, bytes.
 pub fn size(text: &str) -> Result<NonZeroU64, String> {
-    let scale = |unit: &str| {
-        let unit = unit.trim_end_matches("iB").trim_end_matches('B');
-        Some(match unit.to_ascii_uppercase().as_str() {
-            "" => 1u64,
-            "K" => 1 << 10,
-            "M" => 1 << 20,
-            "G" => 1 << 30,
-            "T" => 1 << 40,
-            _ => return None,
-        })
-    };
-    number(text)
-        .and_then(|(n, unit)| NonZeroU64::new((n * scale(unit)? as f64) as u64))
+    parse_size(&with_zero(text))
+        .and_then(NonZeroU64::new)
         .ok_or_else(|| "a size is a number above 0 with K, M, G or T, such as 2G".to_owned())
 }
 
@@ -158,6 +133,8 @@ mod tests {
             ("1.5s", 1_500_000),
             ("2", 2_000_000),
             ("1m", 60_000_000),
+            (".5s", 500_000),
+            ("1h30m", 5_400_000_000),
             ("2d", 172_800_000_000),
         ] {
             assert_eq!(duration(text), Ok(Duration::from_micros(us)), "{text}");
@@ -169,9 +146,14 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in
-            [("2G", 2 << 30), ("1.5K", 1536), ("64KiB", 65536), ("1MB", 1 << 20), ("7", 7)]
-        {
+        for (text, bytes) in [
+            ("2G", 2 << 30),
+            ("1.5K", 1536),
+            ("64KiB", 65536),
+            ("1MB", 1 << 20),
+            (".5K", 512),
+            ("7", 7),
+        ] {
             assert_eq!(size(text).map(NonZeroU64::get), Ok(bytes), "{text}");
         }
         for bad in ["", "G", "0", "0.1", "-1", "1X", "2 G"] {

@@ -43,6 +43,7 @@ mod select;
 pub use by::{MemoryOnce, Summed, Sums};
 pub use files::Opened;
 pub use filter::{Filter, FilterError, Left, Sieve, Truth};
+pub use filter::{parse_duration, parse_size};
 pub use maps::{Mappings, is_gap};
 pub use narrow::Narrow;
 pub use order::{Key, Ranks, sort};

@@ -1,6 +1,8 @@
 //! Values in expressions: sizes, durations, times, numbers. All numbers are compared in billionths, so
 //! that `1.5` and `200ms` are exact.
 
+use std::time::Duration;
+
 use crate::calendar::{DateTime, Moments};
 
 /// The number 1 in billionths.
@@ -54,6 +56,20 @@ pub(super) fn size(text: &str) -> Option<i128> {
         _ => return None,
     };
     n.checked_mul(1 << (10 * power))
+}
+
+/// The bytes of a size as expressions have it, such as `2G`, `1.5M` or `64KiB`. The units are powers of 1024, and part of a byte is
+/// left out. `None`: it is not such a size.
+pub fn parse_size(text: &str) -> Option<u64> {
+    u64::try_from(size(text)? / ONE).ok()
+}
+
+/// A duration as expressions have it, such as `500ms`, `1.5s` or `1h30m`. A plain number means seconds. `None`: it is not such a
+/// duration.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let ns = duration(text)?;
+    let whole = u64::try_from(ns / ONE).ok()?;
+    Some(Duration::new(whole, (ns % ONE) as u32))
 }
 
 /// A duration: `10s`, `5m`, `2h`, `3d`, `1h30m`. A plain number means seconds.

@@ -16,6 +16,7 @@ use std::fmt;
 
 pub use error::FilterError;
 pub use eval::Truth;
+pub use literal::{parse_duration, parse_size};
 pub use sieve::{Left, Sieve};
 
 use self::eval::Test;
