@@ -259,4 +259,17 @@ GROUP_FN put_held_stack(void)
 
 #endif
 
+/* Write the records of this file. */
+static __always_inline void put_states(void)
+{
+	if (WANT(TASK_DIAG_LIMITS))
+		put_limits();
+	if (WANT(TASK_DIAG_SIGNALS))
+		put_signals();
+	if (WANT(TASK_DIAG_AUTOGROUP))
+		put_autogroup();
+	if (WANT(TASK_DIAG_LOGIN))
+		put_login();
+}
+
 #endif

@@ -189,14 +189,7 @@ GROUP_FN put_plain(void)
 		from_memory();
 	}
 #ifndef NO_MORE
-	if (WANT(TASK_DIAG_LIMITS))
-		put_limits();
-	if (WANT(TASK_DIAG_SIGNALS))
-		put_signals();
-	if (WANT(TASK_DIAG_AUTOGROUP))
-		put_autogroup();
-	if (WANT(TASK_DIAG_LOGIN))
-		put_login();
+	put_states();
 	if (WANT(TASK_DIAG_LAYOUT)) {
 		to_memory();
 		put_layout();
