@@ -105,6 +105,8 @@ pub struct Properties {
     pub walk: Walk,
     /// Whether a read in /proc may wait for a lock of the target, or for a server of files.
     pub waits: bool,
+    /// Whether `/proc/PID/stat` has the value.
+    pub in_stat: bool,
     /// Whether `/proc/PID/status` has the value, or a part of it.
     pub in_status: bool,
     /// Whether the value changes seldom, other than by an exec.
@@ -153,6 +155,7 @@ struct Row {
     sums: bool,
     walk: Walk,
     waits: bool,
+    in_stat: bool,
     in_status: bool,
     steady: bool,
     usual: bool,
@@ -178,6 +181,7 @@ impl Row {
             sums: false,
             walk: Walk::Nothing,
             waits: false,
+            in_stat: false,
             in_status: false,
             steady: false,
             usual: false,
@@ -201,6 +205,7 @@ impl Row {
             sums: self.sums,
             walk: self.walk,
             waits: self.waits,
+            in_stat: self.in_stat,
             in_status: self.in_status,
             steady: self.steady,
             usual: self.usual,
@@ -287,6 +292,8 @@ sets! {
     WAITS = |p| p.waits;
     /// Those of them that wait for the lock of the address space.
     WAITS_FOR_MEMORY = |p| p.waits && matches!(p.owner, Owner::Memory);
+    /// The groups that `/proc/PID/stat` has.
+    IN_STAT = |p| p.in_stat;
     /// The groups that `/proc/PID/status` has a part of.
     IN_STATUS = |p| p.in_status;
     /// The groups whose value for a process is a sum over its threads.
@@ -345,6 +352,46 @@ mod tests {
             assert!(!is_public || p.guard == Guard::Nothing, "{g}: strangers may not see it");
             assert!(!is_public || p.program != Program::Nowhere, "{g}: the service asks BPF");
         }
+    }
+
+    #[test]
+    fn sets_have_the_groups_that_lists_by_hand_had() {
+        let set = |of: &[Groups]| of.iter().fold(Groups::NONE, |all, g| all | *g);
+        let usual = [Groups::BASE, Groups::CRED, Groups::STAT, Groups::STATM, Groups::CMDLINE];
+        let usual = set(&usual) | Groups::PATHS | Groups::IO | Groups::SCHED;
+        assert_eq!(Groups::CHEAP, usual | Groups::CGROUP);
+        assert_eq!(Groups::USUAL, usual | Groups::CGROUP | Groups::NS);
+        assert_eq!(Groups::TEXTS, Groups::CMDLINE | Groups::ENVIRON);
+        assert_eq!(Groups::SUMS, Groups::STAT | Groups::IO | Groups::SCHED);
+        let memory = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP | Groups::SWAP;
+        assert_eq!(Groups::SHARED_MEMORY, memory);
+        assert_eq!(Groups::SHARED_FILES, Groups::FD | Groups::FD_COUNT);
+        assert_eq!(Groups::WAITS, memory | Groups::TEXTS | Groups::FD);
+        assert_eq!(Groups::WAITS_FOR_MEMORY, memory | Groups::TEXTS);
+        assert_eq!(Groups::SLOW, memory | Groups::FD | Groups::FILE_STAT);
+        let lite = set(&[Groups::BASE, Groups::CRED, Groups::STAT, Groups::STATM]);
+        assert_eq!(Groups::LITE_RECORDS, lite | Groups::IO | Groups::SCHED);
+        assert_eq!(Groups::OF_MEMORY & Groups::BPF_LITE, Groups::STATM | Groups::CMDLINE);
+        assert_eq!(Groups::BPF_RARE, Groups::NS | Groups::CGROUP);
+    }
+
+    #[test]
+    fn groups_that_lists_by_hand_had_forgotten_are_in_their_sets() {
+        // Two sets were called WALKS: what looks at all pages, and what looks at all mappings, too.
+        assert_eq!(Groups::WALKS_PAGES, Groups::VMA_STAT | Groups::ROLLUP);
+        assert_eq!(Groups::WALKS, Groups::WALKS_PAGES | Groups::VMA | Groups::SWAP);
+        // What threads have together need not be asked of each of them.
+        assert!(Groups::OF_ALL_THREADS.contains(Groups::OOM | Groups::AUTOGROUP));
+        assert!(!Groups::OF_ALL_THREADS.intersects(Groups::LABEL | Groups::LOGIN | Groups::FD));
+        let steady = Groups::LABEL | Groups::LOGIN | Groups::AUTOGROUP;
+        assert!(Groups::STEADY.contains(steady));
+        // The score follows the use of memory.
+        assert!(!Groups::STEADY.contains(Groups::OOM));
+        assert!(Groups::GUARDED.contains(Groups::KSTACK | Groups::WALKS_PAGES));
+        assert!(
+            Groups::FIXED_SIZE.contains(Groups::LIMITS | Groups::SIGNALS | steady - Groups::LABEL)
+        );
+        assert!(Groups::BPF_MORE.contains(Groups::PATHS));
     }
 
     #[test]

@@ -24,7 +24,7 @@ macro_rules! registry {
             records {
                 /// Ids, state, start time, command name.
                 Base = 0 base BASE {
-                    program: Program::Lite, usual: true, public: Public::Always,
+                    program: Program::Lite, usual: true, public: Public::Always, in_stat: true,
                 },
                 /// Uids, gids, capabilities, tracer.
                 Cred = 1 cred CRED {
@@ -33,7 +33,8 @@ macro_rules! registry {
                 },
                 /// Faults, CPU time, scheduling parameters, terminal.
                 Stat = 4 stat STAT {
-                    program: Program::Lite, usual: true, public: Public::Always, sums: true,
+                    program: Program::Lite, usual: true, public: Public::Always, in_stat: true,
+                    sums: true,
                 },
                 /// Size of the address space.
                 Statm = 5 statm STATM {

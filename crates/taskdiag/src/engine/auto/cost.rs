@@ -102,10 +102,12 @@ const PROC_STATM: u64 = 3_200;
 /// 0.09 µs for each page.
 fn procfs_task(g: Group, req: &Request) -> u64 {
     let asked = req.groups;
+    // Of the groups that are in one file, the first one that is asked for has it read.
+    let reads = |of_file: Groups| (asked & of_file).iter().next() == Some(g);
     match g {
         // STAT and BASE are in the same file, `stat`; STATM and CRED are both in `status`.
         Group::Stat => {
-            let stat = if asked.has(Group::Base) { 0 } else { FILE };
+            let stat = if reads(Groups::IN_STAT) { FILE } else { 0 };
             // FD_COUNT alone does not have the file read.
             let others = Groups::IN_STATUS - Groups::FD_COUNT;
             let reads_status = names_locked(asked, req.members) && !asked.intersects(others);
@@ -122,6 +124,7 @@ fn procfs_task(g: Group, req: &Request) -> u64 {
         Group::Signals | Group::Swap if asked.has(Group::Cred) || asked.has(Group::Statm) => 0,
         Group::Swap if asked.has(Group::Signals) => 0,
         Group::Vma if asked.has(Group::VmaStat) => 0,
+        _ if Groups::IN_STAT.has(g) && !reads(Groups::IN_STAT) => 0,
         // For about 40 mappings, 1,000 resident pages and 6 files.
         _ => g.properties().price.procfs_ns,
     }
