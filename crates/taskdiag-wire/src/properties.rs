@@ -388,9 +388,8 @@ mod tests {
         // The score follows the use of memory.
         assert!(!Groups::STEADY.contains(Groups::OOM));
         assert!(Groups::GUARDED.contains(Groups::KSTACK | Groups::WALKS_PAGES));
-        assert!(
-            Groups::FIXED_SIZE.contains(Groups::LIMITS | Groups::SIGNALS | steady - Groups::LABEL)
-        );
+        let records = Groups::LIMITS | Groups::SIGNALS | Groups::AUTOGROUP | Groups::LOGIN;
+        assert!(Groups::FIXED_SIZE.contains(records));
         assert!(Groups::BPF_MORE.contains(Groups::PATHS));
     }
 

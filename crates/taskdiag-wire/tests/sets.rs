@@ -30,11 +30,11 @@ fn sets_in(text: &str) -> Vec<(String, String)> {
         }
         let Some(name) = words.next().and_then(|w| w.strip_suffix(':')) else { continue };
         // The item ends with the first `;` at the end of a line that is not indented deeper, or of a chain of calls.
-        let is_end = |l: &&str| {
+        let is_end = |l: &str| {
             let depth = l.len() - l.trim_start().len();
             l.ends_with(';') && (depth <= indent || !l.trim_start().starts_with("let "))
         };
-        let len = lines[n..].iter().position(|l| is_end(&l)).map_or(1, |len| len + 1);
+        let len = lines[n..].iter().position(|l| is_end(l)).map_or(1, |len| len + 1);
         let item = lines[n..n + len].join("\n");
         let (kind, value) = item.split_once(" =").unwrap_or((&item, ""));
         if kind.contains("Group") && names(value) >= 2 {
