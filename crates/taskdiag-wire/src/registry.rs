@@ -142,7 +142,7 @@ macro_rules! registry {
                 Paths = 7 paths PATHS {
                     form: Form::Path, owner: Owner::Directories, guard: Guard::Ptrace,
                     program: Program::More, usual: true, steady: true, bpf_ns: 1_500,
-                    bpf_load_ns: LOAD_TEXT, procfs_ns: 4_200, more_bytes: 160,
+                    bpf_load_ns: 1_400_000, procfs_ns: 4_200, more_bytes: 160,
                 },
                 /// Environment.
                 Environ = 13 environ ENVIRON {
