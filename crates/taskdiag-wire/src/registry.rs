@@ -73,7 +73,7 @@ macro_rules! registry {
                 },
                 /// Number of open files.
                 FdCount = 16 fd_count FD_COUNT {
-                    owner: Owner::Files, shared: true, guard: Guard::Ptrace, program: Program::Lite,
+                    owner: Owner::Files, shared: true, program: Program::Lite,
                     in_status: true, procfs_ns: 1_800,
                 },
                 /// Memory use of all mappings together.

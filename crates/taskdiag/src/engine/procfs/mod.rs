@@ -170,7 +170,7 @@ impl Engine for Procfs {
     }
 
     fn support(&self) -> Support {
-        let notes = [
+        let own = [
             (Group::Cred, "securebits are not in /proc"),
             (
                 Group::Stat,
@@ -180,28 +180,27 @@ impl Engine for Procfs {
                 Group::Sched,
                 "for a process, it is the sum over its living threads, whose files are all read",
             ),
-            (Group::Ns, "links need the right to trace the process; NSpid does not"),
-            (Group::Paths, "needs the right to trace the process"),
-            (Group::FileStat, "needs the right to trace the process"),
-            (Group::Io, "needs the right to trace the process"),
+            (Group::Ns, "only NSpid is shown to everyone"),
             (Group::Vma, "flags are known where vma_stat is asked for too"),
             (
                 Group::VmaStat,
                 "sums are whole KiB; pss_anon, pss_file and pss_shmem are known for rollup only",
             ),
-            (
-                Group::Fd,
-                "needs the right to trace the process; knows sockets of inet, unix, netlink and packet",
-            ),
+            (Group::Fd, "knows sockets of inet, unix, netlink and packet"),
             (Group::FdCount, "size is known where cred, statm, sched, signals or ns are asked for"),
-            (Group::Wchan, "needs the right to trace the process"),
             (Group::Kstack, "only root may read it"),
             (Group::Cgroup, "the id is known where the task's cgroup v2 directory is mounted"),
         ];
+        let note = |g: &Group| {
+            let right = Groups::GUARDED.has(*g).then_some("needs the right to trace the process");
+            let own = own.iter().find(|(of, _)| of == g).map(|(_, note)| *note);
+            let note: Vec<&str> = right.into_iter().chain(own).collect();
+            (!note.is_empty()).then(|| (*g, note.join("; ")))
+        };
         Support {
             groups: GROUPS,
             strategies: Strategy::ALL.to_vec(),
-            notes: notes.map(|(group, note)| (group, String::from(note))).to_vec(),
+            notes: Group::ALL.iter().filter_map(note).collect(),
         }
     }
 
