@@ -359,8 +359,11 @@ static void root(int argc, char **argv)
 	hold();
 }
 
+/* cgroup [odd] */
 static void cgroup(int argc, char **argv)
 {
+	/* The kernel takes no newline. */
+	const char *name = argc > 1 ? "mk\\012\\ \t\xff\u202e\xc2\x9b:task" : "mktask";
 	static const struct { const char *type, *option, *key; } want[] = {
 		{ "cgroup2", "", "v2" }, { "cgroup", "pids", "pids" },
 	};
@@ -368,7 +371,7 @@ static void cgroup(int argc, char **argv)
 	FILE *mounts;
 	int any = 0;
 
-	(void)argc, (void)argv;
+	(void)argv;
 	ids();
 	for (int i = 0; i < 2; i++) {
 		mounts = setmntent("/proc/self/mounts", "re");
@@ -381,7 +384,7 @@ static void cgroup(int argc, char **argv)
 			if (strcmp(m->mnt_type, want[i].type) ||
 			    (*want[i].option && !hasmntopt(m, want[i].option)))
 				continue;
-			snprintf(dir, sizeof(dir), "%s/mktask %d", m->mnt_dir, getpid());
+			snprintf(dir, sizeof(dir), "%s/%s %d", m->mnt_dir, name, getpid());
 			if (mkdir(dir, 0755))
 				continue;
 			clean_rmdir(dir);
@@ -389,7 +392,7 @@ static void cgroup(int argc, char **argv)
 			snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
 			snprintf(pid, sizeof(pid), "%d", getpid());
 			write_file(path, pid);
-			snprintf(path, sizeof(path), "/mktask %d", getpid());
+			snprintf(path, sizeof(path), "/%s %d", name, getpid());
 			fact_str(want[i].key, path);
 			snprintf(path, sizeof(path), "%s_id", want[i].key);
 			fact(path, "%lu", (unsigned long)st.st_ino);
@@ -456,7 +459,7 @@ const struct state who_states[] = {
 	{ "cwd", cwd, "DIR: working directory" },
 	{ "cwd-deleted", cwd_deleted, "DIR: a working directory that was removed" },
 	{ "root", root, "DIR: chroot" },
-	{ "cgroup", cgroup, "its own cgroups (v2, v1 pids)" },
+	{ "cgroup", cgroup, "[odd]: its own cgroups (v2, v1 pids)" },
 	{ "sched", sched, "POLICY [NUMBER]: policy and priority or nice, one CPU" },
 	{ 0 }
 };

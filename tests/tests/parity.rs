@@ -14,7 +14,17 @@ const TRIES: u64 = 10;
 
 /// States that together have a value of each group.
 fn states(dir: &str) -> Vec<Mktask> {
-    let args: [&[&str]; 4] = [&["mappings", dir], &["files", dir], &["threads", "3"], &["creds"]];
+    let odd = format!("{dir}/odd");
+    std::fs::create_dir(&odd).expect("a new directory");
+    let args: [&[&str]; 7] = [
+        &["mappings", dir],
+        &["files", dir],
+        &["threads", "3"],
+        &["creds"],
+        &["odd-names", &odd],
+        &["odd-places", dir],
+        &["cgroup", "odd"],
+    ];
     let start = |a: &&[&str]| match Mktask::start(a) {
         Ok(m) => Some(m),
         Err(why) => {

@@ -1,5 +1,6 @@
-//! Estimates how many memory mappings a process has, without reading them, from a sample of its addresses.
+//! Asks the kernel about single memory mappings: how many a process has, about, and what the file of one is called.
 //!
+//! The number is estimated from a sample of the process's addresses, without reading its mappings.
 //! Nothing in /proc has that number. But `statm` has the size of all mappings together, and PROCMAP_QUERY
 //! (Linux 6.11) tells which mapping an address is in. Where a process has many mappings, they lie next to
 //! each other, in the stretch where mmap(2) puts them. Each sampled address stands for an equal share of
@@ -12,7 +13,9 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
 
 /// `PROCMAP_QUERY` of linux/fs.h, since Linux commit ed5d583a88a9 ("fs/procfs: implement efficient
 /// VMA querying API for /proc/<pid>/maps") (in v6.11).
@@ -84,6 +87,29 @@ fn query(maps: &File, at: u64) -> Option<(u64, u64)> {
     // SAFETY: the struct is there for the call, and as the kernel has it.
     let r = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &mut q) };
     (r == 0 && q.vma_end > q.vma_start).then_some((q.vma_start, q.vma_end))
+}
+
+/// The name of a mapping as its bytes are, where the text of `maps` has escapes in it. `None`: at this address is another mapping by
+/// now. An error is also that the kernel does not have the call, or the name is longer than `PATH_MAX`.
+pub(super) fn name(maps: impl AsFd, start: u64, inode: u64) -> Result<Option<Vec<u8>>, Errno> {
+    let mut name = vec![0u8; libc::PATH_MAX as usize];
+    let mut q = ProcmapQuery {
+        size: size_of::<ProcmapQuery>() as u64,
+        query_addr: start,
+        vma_name_size: libc::PATH_MAX as u32,
+        vma_name_addr: name.as_mut_ptr().expose_provenance() as u64,
+        ..ProcmapQuery::default()
+    };
+    // SAFETY: the struct and the room for the name are there for the call, and as the kernel has them.
+    if unsafe { libc::ioctl(maps.as_fd().as_raw_fd(), PROCMAP_QUERY as _, &mut q) } != 0 {
+        return match Errno::from_io_error(&std::io::Error::last_os_error()) {
+            Some(Errno::NOENT) => Ok(None),
+            e => Err(e.unwrap_or(Errno::INVAL)),
+        };
+    }
+    // The length counts the NUL.
+    name.truncate((q.vma_name_size as usize).saturating_sub(1));
+    Ok((q.vma_start == start && q.inode == inode).then_some(name))
 }
 
 /// The number of mappings on `total` bytes, from the sizes of the mappings at some addresses. An address may

@@ -53,6 +53,7 @@ struct Raw<'t> {
 impl<'t> Raw<'t> {
     fn read(
         r: &mut Reader,
+        at: TaskDir<'_>,
         dir: BorrowedFd<'_>,
         infos: BorrowedFd<'_>,
         fd: u32,
@@ -79,7 +80,7 @@ impl<'t> Raw<'t> {
                 kind = Some(FdType::Mqueue);
             }
         }
-        let deleted = link.name.ends_with(DELETED) && r.is_deleted(link.name, stat.as_ref());
+        let deleted = link.name.ends_with(DELETED) && r.is_deleted(at, link.name, stat.as_ref());
         let info = match r.file(infos, number) {
             Ok(text) => Some(text.len()),
             Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(e),
@@ -242,7 +243,7 @@ impl Worker<'_> {
         lists: &mut FileLists,
     ) -> Result<Result<Option<u64>, Errno>, Stop> {
         let mut text = std::mem::take(&mut self.link);
-        let got = self.risky(at, Groups::FD, |r| Raw::read(r, dir, infos, fd, &mut text))?;
+        let got = self.risky(at, Groups::FD, |r| Raw::read(r, at, dir, infos, fd, &mut text))?;
         let socket = got.map(|raw| {
             let info = raw.info.map(|len| parse::fdinfo(self.reader.text(len), raw.kind()));
             raw.put(fd, info, lists)
@@ -375,10 +376,16 @@ impl Reader {
     }
 
     /// Whether the mark of a deleted file was written by the kernel and is not part of the name.
-    fn is_deleted(&mut self, text: &[u8], stat: Option<&Statx>) -> bool {
+    fn is_deleted(&mut self, at: TaskDir<'_>, text: &[u8], stat: Option<&Statx>) -> bool {
         let Some(s) = stat.filter(|s| s.stx_nlink > 0) else { return true };
         // The file has another name (a hard link), or its name ends in the mark.
-        self.id_of_path(text) != Ok(FileId::of(s))
+        !self.leads_to(at, text, FileId::of(s))
+    }
+
+    /// Whether a path leads to this file. The kernel gives the path from our root, or from the root of another mount namespace.
+    pub(super) fn leads_to(&mut self, mut at: TaskDir<'_>, path: &[u8], file: FileId) -> bool {
+        self.id_of_path(path) == Ok(file)
+            || self.id_below(at.dir, at.path.file("root"), path) == Ok(file)
     }
 }
 

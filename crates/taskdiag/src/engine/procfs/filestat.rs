@@ -67,15 +67,16 @@ impl Worker<'_> {
     }
 
     /// Notes a mapping, if its file is to be looked at.
-    pub(super) fn note_mapped(&mut self, line: &MapLine<'_>) {
+    /// `name` is that of a file that is not deleted.
+    pub(super) fn note_mapped(&mut self, line: &MapLine<'_>, name: Option<&[u8]>) {
         let key = (line.vma.dev, line.vma.inode);
         let new = |m: &mut MappedFiles| !m.seen.contains(&key) && m.noted.insert(key);
         // The first SysV segment has inode 0, but it has a device.
         if key == (0, 0) || !self.run.wants(Groups::FILE_STAT) || !new(&mut self.mapped) {
             return;
         }
-        let name = line.name().filter(|n| n.starts_with(b"/") && !line.is_deleted());
-        self.mapped.todo.push((line.vma, name.map_or_else(Vec::new, |n| n.into_owned())));
+        let name = name.filter(|n| n.starts_with(b"/"));
+        self.mapped.todo.push((line.vma, name.map_or_else(Vec::new, <[u8]>::to_vec)));
     }
 
     /// Looks at the files that were noted. A file that cannot be looked at gets no entry.
@@ -102,8 +103,7 @@ impl Worker<'_> {
         name: &[u8],
     ) -> Result<Option<(FileStat, bool)>, Stop> {
         if !self.mapped.by_name_only {
-            let range = format!("map_files/{:x}-{:x}", vma.start, vma.end);
-            let path = at.path.of_process(self.run.threads, &range);
+            let path = at.path.map_file(self.run.threads, at.pid, vma.start..vma.end);
             match self.risky(at, Groups::FILE_STAT, |r| r.statx(at.dir, &path))? {
                 Ok(s) => return Ok(Some((file_stat(FileUse::Mapped, &s), !tells_mount(&s)))),
                 Err(Errno::ACCESS | Errno::PERM) => self.mapped.by_name_only = true,

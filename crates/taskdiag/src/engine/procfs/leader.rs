@@ -65,6 +65,7 @@ impl Worker<'_> {
         if let Ok(text) = self.reader.file(live.dir, live.path.file("status")) {
             status.parse(text, self.run.groups);
             (self.status.statm, self.status.swap_bytes) = (status.statm, status.swap_bytes);
+            self.status.fd_size = status.fd_size;
         }
         Ok(live)
     }

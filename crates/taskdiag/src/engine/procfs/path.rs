@@ -1,6 +1,7 @@
 //! Where the files of a task are: paths relative to the directory of /proc, made without an allocation.
 
 use std::ffi::{CStr, CString};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 /// Where the files of a task are.
@@ -62,6 +63,14 @@ impl Path {
         let up: &[u8] = if thread { b"../../" } else { b"" };
         CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names hold no NUL")
     }
+    /// The link of a mapping. The directory of a thread has none, and that of a process whose first thread has ended is empty, so
+    /// this is the one that the thread `tid` has beside the processes.
+    pub(super) fn map_file(&self, thread: bool, tid: u32, mapping: Range<u64>) -> CString {
+        let ids = &self.bytes[..self.prefix];
+        let up = if thread { format!("../../../{tid}/") } else { String::new() };
+        let name = format!("{up}map_files/{:x}-{:x}", mapping.start, mapping.end);
+        CString::new([ids, name.as_bytes()].concat()).expect("ids and names hold no NUL")
+    }
     fn push(&mut self, part: &[u8]) {
         self.bytes[self.prefix..][..part.len()].copy_from_slice(part);
         self.prefix += part.len();
@@ -89,5 +98,9 @@ mod tests {
         assert_eq!(Path::new().file("."), c".");
         assert_eq!(Path::id(7).of_process(false, "a").as_c_str(), c"7/a");
         assert_eq!(Path::id(7).of_process(true, "a").as_c_str(), c"7/../../a");
+        assert_eq!(Path::id(7).map_file(false, 8, 16..32).as_c_str(), c"7/map_files/10-20");
+        let thread = Path::id(7).join_task().join_id(8);
+        let other = thread.map_file(true, 8, 16..32);
+        assert_eq!(other.as_c_str(), c"7/task/8/../../../8/map_files/10-20");
     }
 }

@@ -14,6 +14,7 @@
 //! at our own needs a path that leads to them. Otherwise the shared part is not known. Only smaps would
 //! tell, and it is not cheap.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -219,16 +220,20 @@ fn device(dev: u32) -> u64 {
     makedev(major, minor)
 }
 
-/// Opens the object by its path as the task sees it, if that leads to the same file.
+/// Opens the object by its path as the task sees it, if that leads to the same file. A path with `\012` has a newline there, or
+/// these four characters.
 fn open_name(reader: &mut Reader, mut at: TaskDir<'_>, line: &MapLine<'_>) -> Option<OwnedFd> {
-    let path = parse::newlines(line.text);
-    if line.is_deleted() || !path.starts_with(b"/") {
+    if line.is_deleted() || !line.text.starts_with(b"/") {
         return None;
     }
     let root = at.path.file("root").to_bytes();
-    let path = CString::new([root, path.as_ref()].concat()).ok()?;
-    let file = reader.open_path(at.dir, &path).ok()?;
-    reader.syscalls += 1;
-    let stat = rustix::fs::fstat(&file).ok()?;
-    ((stat.st_dev, stat.st_ino) == (device(line.vma.dev), line.vma.inode)).then_some(file)
+    let plain = line.is_ambiguous().then_some(Cow::Borrowed(line.text));
+    [parse::newlines(line.text)].into_iter().chain(plain).find_map(|path| {
+        let path = CString::new([root, path.as_ref()].concat()).ok()?;
+        let file = reader.open_path(at.dir, &path).ok()?;
+        reader.syscalls += 1;
+        let stat = rustix::fs::fstat(&file).ok()?;
+        let is_same = (stat.st_dev, stat.st_ino) == (device(line.vma.dev), line.vma.inode);
+        is_same.then_some(file)
+    })
 }

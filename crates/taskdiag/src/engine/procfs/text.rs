@@ -117,7 +117,8 @@ impl Worker<'_> {
         let mut record = FdCount::new();
         record.open = u32::try_from(open).unwrap_or(u32::MAX);
         record.valid = 1;
-        if let Some(size) = self.status.fd_size {
+        // Of a first thread that has ended, the status file has 0, though others use the table.
+        if let Some(size) = self.status.fd_size.filter(|size| *size > 0 || open == 0) {
             (record.size, record.valid) = (size, FdCount::ALL_VALID);
         }
         self.out.put(&record);

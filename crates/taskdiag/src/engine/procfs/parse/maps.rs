@@ -76,7 +76,8 @@ fn kind(has_file: bool, text: &[u8]) -> VmaKind {
 
 impl<'a> MapLine<'a> {
     /// The name as it goes on the wire, without the mark of a deleted file. `None` if the kind says it all.
-    /// The kernel writes newlines as `\012` and does not mark a real backslash.
+    /// The kernel writes newlines as `\012` and does not mark a real backslash, so a name [with that](Self::is_ambiguous) may
+    /// have been another one.
     pub fn name(&self) -> Option<Cow<'a, [u8]>> {
         let text = match VmaKind::from_number(self.vma.kind)? {
             VmaKind::Anon | VmaKind::Heap | VmaKind::Stack | VmaKind::Vdso => return None,
@@ -89,6 +90,10 @@ impl<'a> MapLine<'a> {
             _ => self.text.strip_suffix(DELETED).unwrap_or(self.text),
         };
         Some(newlines(text))
+    }
+    /// Whether the name has `\012`, which is a newline or these four characters.
+    pub fn is_ambiguous(&self) -> bool {
+        self.vma.kind == VmaKind::File as u32 && memchr::memmem::find(self.text, b"\\012").is_some()
     }
     /// Whether the name ends like that of a deleted file.
     pub fn is_deleted(&self) -> bool {
