@@ -151,7 +151,7 @@ GROUP_FN file_type(u32 mode, u64 magic, u64 dentry, u64 mnt)
 GROUP_FN put_fd(u32 fd, u32 cloexec)
 {
 	struct task_diag_fd *e;
-	u32 type, mode, name = 0;
+	u32 type, mode, name = 0, valid = ALL_OF(FD), lacks;
 	u64 sb, magic, dentry, mnt;
 
 	st.inode = FILE(u64, INODE);
@@ -185,7 +185,13 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 		take_back_name();
 		return TASK_DIAG_FD_OTHER;
 	}
-	e = next_entry(TASK_DIAG_FD, sizeof(*e), ALL_OF(FD));
+	/* Such a file has a list of its own, in which what it lacks may become known alone. */
+	lacks = in_layer(st.inode);
+	if (lacks) {
+		close_list();
+		valid &= lacks == IN_LAYER_DEV ? ~(1u << FD_DEV) : ~(1u << FD_NLINK);
+	}
+	e = next_entry(TASK_DIAG_FD, sizeof(*e), valid);
 	if (!e)
 		return TASK_DIAG_FD_OTHER;
 	e->fd = fd;

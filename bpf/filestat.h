@@ -10,7 +10,7 @@
 enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 0100000 };
 enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000 };
 
-enum { MAGIC_BTRFS = 0x9123683E };
+enum { MAGIC_BTRFS = 0x9123683E, MAGIC_OVERLAY = 0x794c7630 };
 
 /* The device of a file as stat(2) has it. On btrfs it is that of the subvolume, whose root the inode holds. A root that nobody
  * holds any more is freed at once, so callers compare afterwards whether the inode is still in use. */
@@ -24,15 +24,39 @@ GROUP_FN device_of(u64 inode)
 	return encode_dev(root ? RD(u32, root, BTRFS_DEV) : RD(u32, sb, SB_DEV));
 }
 
+/*
+ * What stat(2) may say otherwise than the inode: its device for a file of an overlay, which may be one of its layer, and on a
+ * btrfs whose types are in a module; its number of links for a directory of an overlay. User space asks stat(2) for these: see
+ * engine/bpf/devices.rs.
+ */
+enum { IN_LAYER_DEV = 1, IN_LAYER_NLINK = 2 };
+
+GROUP_FN in_layer(u64 inode)
+{
+	u64 magic = RD(u64, RD(u64, inode, INODE_SB), SB_MAGIC);
+
+	if (magic == MAGIC_OVERLAY)
+		return (RD(__u16, inode, INODE_MODE) & S_IFMT) == S_IFDIR ? IN_LAYER_NLINK : IN_LAYER_DEV;
+	if (magic == MAGIC_BTRFS && !(HAVE(BTRFS_INODE) && HAVE(BTRFS_INODE_ROOT) && HAVE(BTRFS_DEV)))
+		return IN_LAYER_DEV;
+	return 0;
+}
+
 /* Write the entry of the file at st.path_mnt and st.path_dentry, with the device and inode st.file_dev and st.file_inode. Those
  * of a mapped file are the same as in VMA: with a stacked file system, the path may lead to another inode. */
 GROUP_FN put_file_stat(u32 as)
 {
 	u64 inode = RD(u64, st.path_dentry, DENTRY_INODE);
 	struct task_diag_file_stat *e;
-	u32 mode = RD(__u16, inode, INODE_MODE), type = mode & S_IFMT;
+	u32 mode = RD(__u16, inode, INODE_MODE), type = mode & S_IFMT, valid = ALL_OF(FILE_STAT), lacks;
 
-	e = next_entry(TASK_DIAG_FILE_STAT, sizeof(*e), ALL_OF(FILE_STAT));
+	/* The device of a mapped file is the one of VMA. */
+	lacks = as == TASK_DIAG_USE_MAPPED ? 0 : in_layer(inode);
+	if (lacks) {
+		valid &= lacks == IN_LAYER_DEV ? ~(1u << FILE_STAT_DEV) : ~(1u << FILE_STAT_NLINK);
+		close_list();
+	}
+	e = next_entry(TASK_DIAG_FILE_STAT, sizeof(*e), valid);
 	if (!e)
 		return 0;
 	e->as = as;

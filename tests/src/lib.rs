@@ -1,5 +1,5 @@
 //! The parts that the tests of the whole project share: tasks in known states ([`mktask`]), answers of each engine
-//! as plain values ([`answer`]), their comparison ([`compare`]), lists ([`rows`]), waits with an end ([`busy`]), the memory of programs ([`peak`]),
+//! as plain values ([`answer`]), their comparison ([`compare`]), lists ([`rows`]), file systems ([`mounts`]), waits with an end ([`busy`]), the memory of programs ([`peak`]),
 //! storms of tasks ([`storm`]), and loud skips ([`skips`]).
 //! The tests are in `tests/`.
 
@@ -13,6 +13,7 @@ pub mod busy;
 pub mod cli;
 pub mod compare;
 pub mod mktask;
+pub mod mounts;
 pub mod peak;
 pub mod rows;
 pub mod skips;

@@ -10,6 +10,8 @@ pub(crate) trait StreamMemory: AsRef<[u8]> + fmt::Debug + Send + Sync {
     /// Inserts messages before the end of the stream, and adds to its head which groups they have and who served them.
     /// Changes nothing and returns false if there is no room.
     fn append(&mut self, messages: &[u8], totals: &Done, served: &Info) -> bool;
+    /// The stream, to change values in place.
+    fn bytes_mut(&mut self) -> &mut [u8];
 }
 
 /// Has the kernel make the pages of memory that is about to be written. One call for all of them costs half of what a
@@ -68,6 +70,14 @@ impl Bytes {
         match &mut self.0 {
             Storage::Owned(_) => false,
             Storage::Mapped(m) => m.append(messages, totals, served),
+        }
+    }
+    /// The stream, to change values in place.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Storage::Owned(b) => b.as_mut_bytes(),
+            Storage::Mapped(m) => m.bytes_mut(),
         }
     }
     /// A stream in the memory of an engine.

@@ -68,6 +68,9 @@ impl AsRef<[u8]> for MappedStream {
 }
 
 impl StreamMemory for MappedStream {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.slice_mut(0, self.len)
+    }
     fn append(&mut self, messages: &[u8], add: &Done, more: &Info) -> bool {
         let at = self.len - END;
         if at + messages.len() + END > self.memory.len() {

@@ -1,7 +1,8 @@
 //! The bpf engine: a BPF iterator program walks the kernel's own task list and writes the answer
 //! in wire format into memory that is mapped here.
 //!
-//! No /proc file is opened and nothing stays behind: maps, program, link and iterator are closed
+//! No /proc file is opened (but the devices of files on an overlay, and on a btrfs that is a module, are asked of the links there:
+//! see `devices`), and nothing stays behind: maps, program, link and iterator are closed
 //! when the answer is complete, or when the session that keeps them ends. There is no ptrace or
 //! hidepid check on this path. It works only for callers with CAP_BPF and CAP_PERFMON, and these may
 //! read all kernel memory anyway.
@@ -10,6 +11,7 @@
 
 mod btf;
 mod core;
+mod devices;
 mod machine;
 mod mapped;
 mod offsets;
@@ -257,13 +259,16 @@ impl Engine for Bpf {
         let begin = Instant::now();
         let mut head = info::info(req);
         head.bpf_groups = req.groups.bits();
-        let (stream, syscalls) = match self.kept.take().filter(|k| k.is_for(req)) {
+        let (mut stream, mut syscalls) = match self.kept.take().filter(|k| k.is_for(req)) {
             Some(kept) => match self.again(kept, &head, req)? {
                 Some(answered) => answered,
                 None => self.load_and_answer(&head, req)?,
             },
             None => self.load_and_answer(&head, req)?,
         };
+        if req.groups.intersects(Groups::FD | Groups::FILE_STAT) {
+            syscalls += devices::complete(stream.bytes_mut());
+        }
         let syscalls = info::SYSCALLS + syscalls;
         let cost = Cost { syscalls, wall: begin.elapsed(), ..Cost::default() };
         Ok(Answer { stream, cost })

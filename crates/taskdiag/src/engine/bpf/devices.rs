@@ -1,0 +1,241 @@
+//! Completes what stat(2) says of a file and the programs cannot tell: its device on an overlay of several file systems, which is one
+//! of its layer, and on btrfs, where it is one of the subvolume, whose place in memory is not known if btrfs is a module; and how
+//! many links a directory on an overlay has.
+//!
+//! The programs leave this unknown, in a list with this one entry, and write what the inode has. Here stat(2) is asked for it, of
+//! the link in /proc. If that says the device of the file system, so it is for all files of that one, and it is asked no more: an
+//! overlay on one file system costs one call, and one for each directory that is in use. What cannot be asked stays unknown.
+//!
+//! No server is asked. What is closed meanwhile, or has become another file, stays unknown.
+
+use std::collections::{HashMap, HashSet};
+use std::mem::offset_of;
+
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use taskdiag_wire::device::device;
+use taskdiag_wire::layout::bit;
+use taskdiag_wire::{
+    ArrayHdr, Fd, FileStat, FileUse, Group, MSG_TASK, NlAttr, NlMsgHdr, Plain, TaskMsg,
+};
+
+use crate::engine::numbering;
+
+const HDR: usize = size_of::<NlMsgHdr>();
+const LIST: usize = size_of::<ArrayHdr>();
+
+/// What stat(2) says of a file.
+#[derive(Clone, Copy)]
+struct Known {
+    dev: u32,
+    inode: u64,
+    nlink: u32,
+}
+
+/// The files of an answer that are still to be asked for, and what is known of file systems.
+struct Devices<'s> {
+    stat: &'s mut dyn FnMut(&str) -> Option<Known>,
+    /// The file systems whose files have its device.
+    plain: HashSet<u32>,
+    /// The links of directories, by device and inode.
+    links: HashMap<(u32, u64), u32>,
+}
+
+/// Completes the devices in this stream. Returns the number of system calls.
+pub(super) fn complete(stream: &mut [u8]) -> u64 {
+    let (mut calls, mut is_own) = (0, None);
+    let mut stat = |path: &str| {
+        // The numbers of another /proc are those of other processes.
+        if !*is_own.get_or_insert_with(numbering::proc_is_own) {
+            return None;
+        }
+        calls += 1;
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        let s = rustix::fs::statx(CWD, path, flags, StatxFlags::INO | StatxFlags::NLINK).ok()?;
+        let dev = device(s.stx_dev_major, s.stx_dev_minor);
+        Some(Known { dev, inode: s.stx_ino, nlink: s.stx_nlink })
+    };
+    Devices { stat: &mut stat, plain: HashSet::new(), links: HashMap::new() }.stream(stream);
+    calls
+}
+
+impl Devices<'_> {
+    fn stream(&mut self, mut rest: &mut [u8]) {
+        while let Some((hdr, _)) = NlMsgHdr::read_from_prefix(rest) {
+            let len = hdr.len as usize;
+            if len < HDR || len > rest.len() {
+                return;
+            }
+            let (message, after) = rest.split_at_mut(len);
+            if hdr.kind == MSG_TASK {
+                self.task(&mut message[HDR..]);
+            }
+            rest = after;
+        }
+    }
+
+    fn task(&mut self, message: &mut [u8]) {
+        let Some((task, _)) = TaskMsg::read_from_prefix(message) else { return };
+        let mut rest = &mut message[size_of::<TaskMsg>()..];
+        while let Some((attr, _)) = NlAttr::read_from_prefix(rest) {
+            let len = usize::from(attr.len).next_multiple_of(8);
+            if len < size_of::<NlAttr>() || len > rest.len() {
+                return;
+            }
+            let (list, after) = rest.split_at_mut(len);
+            match attr.kind {
+                k if k == Group::Fd as u16 => self.list(task.pid, list, FD),
+                k if k == Group::FileStat as u16 => self.list(task.pid, list, FILE_STAT),
+                _ => {}
+            }
+            rest = after;
+        }
+    }
+
+    fn list(&mut self, pid: u32, list: &mut [u8], of: Members) {
+        let Some((mut hdr, entry)) = ArrayHdr::read_from_prefix(list) else { return };
+        let lacks = (of.dev.bit | of.nlink.bit) & !hdr.valid;
+        if lacks == 0 || hdr.count != 1 || entry.len() < hdr.size as usize {
+            return;
+        }
+        let number = |at: usize| {
+            entry.get(at..at + 4).map_or(0, |b| u32::from_ne_bytes(b.try_into().expect("4")))
+        };
+        let (which, dev) = (number(of.which), number(of.dev.at));
+        let inode = u64::from(number(of.inode)) | u64::from(number(of.inode + 4)) << 32;
+        let mut ask = || {
+            let path = (of.path)(pid, which)?;
+            (self.stat)(&path).filter(|s| s.inode == inode)
+        };
+        let (member, found) = if lacks == of.dev.bit {
+            let is_plain = self.plain.contains(&dev);
+            let found = if is_plain { Some(dev) } else { ask().map(|s| s.dev) };
+            if found == Some(dev) {
+                self.plain.insert(dev);
+            }
+            (of.dev, found)
+        } else {
+            let known = self.links.get(&(dev, inode)).copied();
+            let found = known.or_else(|| ask().filter(|s| s.dev == dev).map(|s| s.nlink));
+            if let Some(nlink) = found {
+                self.links.insert((dev, inode), nlink);
+            }
+            (of.nlink, found)
+        };
+        // Unknown members are zero.
+        let at = LIST + member.at;
+        list[at..at + 4].copy_from_slice(&found.unwrap_or(0).to_ne_bytes());
+        if found.is_some() {
+            hdr.valid |= member.bit;
+            list[..LIST].copy_from_slice(hdr.as_bytes());
+        }
+    }
+}
+
+/// Where an entry has what this needs.
+#[derive(Clone, Copy)]
+struct Members {
+    which: usize,
+    dev: Member,
+    nlink: Member,
+    inode: usize,
+    path: fn(u32, u32) -> Option<String>,
+}
+
+/// A member: its bit of `valid`, and its place.
+#[derive(Clone, Copy)]
+struct Member {
+    bit: u32,
+    at: usize,
+}
+
+const FD: Members = Members {
+    which: offset_of!(Fd, fd),
+    dev: Member { bit: bit(Fd::MEMBERS, "dev"), at: offset_of!(Fd, dev) },
+    nlink: Member { bit: bit(Fd::MEMBERS, "nlink"), at: offset_of!(Fd, nlink) },
+    inode: offset_of!(Fd, inode),
+    path: |pid, fd| Some(format!("/proc/{pid}/fd/{fd}")),
+};
+const FILE_STAT: Members = Members {
+    which: offset_of!(FileStat, r#as),
+    dev: Member { bit: bit(FileStat::MEMBERS, "dev"), at: offset_of!(FileStat, dev) },
+    nlink: Member { bit: bit(FileStat::MEMBERS, "nlink"), at: offset_of!(FileStat, nlink) },
+    inode: offset_of!(FileStat, inode),
+    path: |pid, r#as| {
+        let name = match r#as {
+            n if n == FileUse::Exe as u32 => "exe",
+            n if n == FileUse::Cwd as u32 => "cwd",
+            n if n == FileUse::Root as u32 => "root",
+            _ => return None,
+        };
+        Some(format!("/proc/{pid}/{name}"))
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag_wire::{StreamWriter, build};
+
+    /// A stream with a descriptor of each device, of which only that of device 1 is known, and what stat(2) says of the others.
+    fn completed(said: &[(u32, Option<u32>)]) -> (Vec<Option<u32>>, usize) {
+        let mut w = StreamWriter::new();
+        w.info(&StreamWriter::blank_info());
+        w.begin_task(7, 7);
+        w.put_list(Fd::ALL_VALID, &[build!(Fd { fd: 9, dev: 1, inode: 5, ..Fd::default() })]);
+        for (fd, (dev, _)) in (0..).zip(said) {
+            let fd = build!(Fd { fd, dev: *dev, inode: 5, ..Fd::default() });
+            w.put_list(Fd::ALL_VALID & !FD.dev.bit, &[fd]);
+        }
+        w.end_task();
+        let mut stream = w.finish(taskdiag_wire::Done::default());
+        let mut asked = 0;
+        let mut stat = |path: &str| {
+            asked += 1;
+            let fd: usize = path.rsplit('/').next()?.parse().ok()?;
+            said[fd].1.map(|dev| Known { dev, inode: 5, nlink: 2 })
+        };
+        Devices { stat: &mut stat, plain: HashSet::new(), links: HashMap::new() }
+            .stream(stream.as_mut_bytes());
+        let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
+        let task = stream.get(0).expect("a task");
+        let devices = task.list::<Fd>().expect("a list").map(|f| f.dev()).collect();
+        (devices, asked)
+    }
+
+    #[test]
+    fn a_file_system_is_asked_once_if_its_files_have_its_device() {
+        let (devices, asked) = completed(&[(3, Some(3)), (3, Some(8)), (3, None)]);
+        assert_eq!((devices, asked), (vec![Some(1), Some(3), Some(3), Some(3)], 1));
+    }
+
+    #[test]
+    fn links_of_a_directory_are_asked_for_once() {
+        let mut w = StreamWriter::new();
+        w.info(&StreamWriter::blank_info());
+        for pid in [7, 8] {
+            w.begin_task(pid, pid);
+            let cwd =
+                build!(FileStat { r#as: 1, dev: 3, inode: 5, nlink: 1, ..FileStat::default() });
+            w.put_list(FileStat::ALL_VALID & !FILE_STAT.nlink.bit, &[cwd]);
+            w.end_task();
+        }
+        let mut stream = w.finish(taskdiag_wire::Done::default());
+        let mut asked = Vec::new();
+        let mut stat = |path: &str| {
+            asked.push(path.to_owned());
+            Some(Known { dev: 3, inode: 5, nlink: 4 })
+        };
+        let (plain, links) = (HashSet::new(), HashMap::new());
+        Devices { stat: &mut stat, plain, links }.stream(stream.as_mut_bytes());
+        let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
+        let nlink = |task: taskdiag_wire::TaskView<'_>| task.list::<FileStat>()?.next()?.nlink();
+        let all: Vec<_> = stream.tasks().map(nlink).collect();
+        assert_eq!((all, asked), (vec![Some(4); 2], vec!["/proc/7/cwd".to_owned()]));
+    }
+
+    #[test]
+    fn each_file_is_asked_for_if_they_have_others() {
+        let (devices, asked) = completed(&[(3, Some(8)), (3, Some(9)), (3, None)]);
+        assert_eq!((devices, asked), (vec![Some(1), Some(8), Some(9), None], 3));
+    }
+}
