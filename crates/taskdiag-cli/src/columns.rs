@@ -66,11 +66,12 @@ impl Column {
 const LACKING: &[(&[&str], &str)] = &[
     (&["nwchan"], "use wchan"),
     (&["cgname"], "use cgroup or cgroup_path"),
+    (&["resident", "share"], "use rss and rss_shmem"),
+    (&["utime"], "use usertime"),
     (&["docker"], "use container and runtime"),
     (&["seat"], "seats are not read"),
     (&["lim"], "use rlimit_rss"),
     (&["tty4"], "use tt, tty or tname"),
-    (&["sgi_p"], "use psr"),
     (&["sgi_rss"], "use rss"),
     (&["zone"], "Linux has no zones"),
 ];

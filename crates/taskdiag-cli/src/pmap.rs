@@ -106,6 +106,11 @@ fn base(name: &str) -> &str {
 fn mapping(map: &Map<'_>, args: &PmapArgs) -> String {
     let name = name(map);
     if map.vma.dev() == Some(0) || !name.contains('/') {
+        if let (true, false, Some(begin)) =
+            (args.kernel_names && name.ends_with(']'), name.contains('/'), name.find('['))
+        {
+            return name[begin..].to_owned();
+        }
         return match map.kind() {
             Some(VmaKind::Stack) => String::from("  [ stack ]"),
             _ if name.contains('/') => shown(&name, args).to_owned(),

@@ -91,6 +91,7 @@ pub fn run(args: &PsArgs) -> Result<(), Exit> {
                 terminal,
                 cells: Some(cells),
                 plain: args.strict,
+                delimiter: args.delimiter,
                 page,
             };
             text::header(&mut sink, &columns, &options);

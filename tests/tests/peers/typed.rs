@@ -89,6 +89,22 @@ pub const PS_OF_ODD_NAMES: &[&str] = &[
     "-p 1 -o rlink,scnt,scount,seat,sl,start_code,status,taskid,pid",
     "-p 1 -o tdev,tsess,tsession,tsid,u_procp,umask,upr,uprocp,pid",
     "-p 1 -o usrpri,vm_exe,xstat,zone,zoneid,pid",
+    "-p 1 -o cmaj_flt,cmin_flt,cutime,cwd,jid,nivcsw,nswap,nvcsw,pid",
+    "-p 1 -o re,resident,share,systime,usertime,utime,pid",
+    "-p 1 -o vm_data,vm_lib,vm_lock,vm_stack,addr,pid",
+    "-p 1 -o m_size,sgi_rss,sgi_p,pid",
+    "-u 4243 -o DFMT",
+    "-p 1 -o FD_fj,pid",
+    "-p 1 -o F5FMT",
+    "-p 1 -o FL5FMT",
+    "-p 1 -o L5FMT",
+    "-p 1 -o OL_X",
+    "-p 1 -o OL_m",
+    "-p 1 -o OL_v",
+    "-p 1 -o RUSAGE",
+    "-p 1 -o SCHED",
+    "-p 1 -o Std_fl",
+    "-p 1 -o THREAD,VFMT",
 ];
 
 /// One whose program has a newline in its name.

@@ -28,6 +28,8 @@ pub struct PmapArgs {
     pub quiet: bool,
     /// `-p`: whole paths.
     pub paths: bool,
+    /// `-k`: the kernel's names for mappings without a file, such as `[heap]`.
+    pub kernel_names: bool,
     /// `-A`: only mappings that have an address between these.
     pub range: (u64, u64),
     /// In the order in which they were typed.
@@ -38,13 +40,15 @@ pub struct PmapArgs {
 
 /// What `-h` prints.
 pub const USAGE: &str = "\
-Usage: pmap [-x | -X | -XX | -d] [-q] [-p] [-A LOW[,HIGH]] PID...
+Usage: pmap [-x | -X | -XX | -d] [-q] [-p] [-k] [-A LOW[,HIGH]] PID...
 
   -x, --extended    also resident and dirty memory
   -X                what smaps has that is of interest; -XX: all of it
   -d, --device      also offset and device
   -q, --quiet       no headers, no totals
   -p, --show-path   whole paths
+  -k, --use-kernel-name
+                    the kernel's names, such as [heap], for what has no file
   -A, --range       only mappings with an address between two hexadecimal numbers
   -V, --version     print the version
 
@@ -61,6 +65,7 @@ pub fn parse(args: &[OsString]) -> Result<PmapArgs, Exit> {
         view: PmapView::Plain,
         quiet: false,
         paths: false,
+        kernel_names: false,
         range: (0, u64::MAX),
         pids: Vec::new(),
         instead: None,
@@ -82,6 +87,7 @@ pub fn parse(args: &[OsString]) -> Result<PmapArgs, Exit> {
             Some("device") => "d",
             Some("quiet") => "q",
             Some("show-path") => "p",
+            Some("use-kernel-name") => "k",
             Some("help") => "h",
             Some("version") => "V",
             Some(long) => match long.strip_prefix("range") {
@@ -102,6 +108,7 @@ pub fn parse(args: &[OsString]) -> Result<PmapArgs, Exit> {
                 'X' => views.push(PmapView::More),
                 'q' => out.quiet = true,
                 'p' => out.paths = true,
+                'k' => out.kernel_names = true,
                 'r' => {}
                 'V' => out.instead = Some(concat!("taskdiag ", env!("CARGO_PKG_VERSION"), "\n")),
                 'h' => out.instead = Some(USAGE),
@@ -170,6 +177,9 @@ mod tests {
         ] {
             assert_eq!(read(typed).unwrap().view, view, "{typed}");
         }
+        assert!(
+            read("-k 1").unwrap().kernel_names && read("--use-kernel-name 1").unwrap().kernel_names
+        );
         assert_eq!(read("-A 10,20 /proc/7").unwrap().range, (0x10, 0x20));
         assert_eq!(read("-A10 7 8").unwrap().range, (0x10, 0x10));
         assert_eq!(read("-A10 7 8").unwrap().pids, [7, 8]);

@@ -59,6 +59,8 @@ pub struct PsArgs {
     pub stats: bool,
     /// Whether sizes are printed with a unit, not in KiB.
     pub human: bool,
+    /// What stands between columns, in place of blanks.
+    pub delimiter: Option<u8>,
     /// When to colour.
     pub color: Color,
     /// How often `-w` was said.
@@ -162,6 +164,12 @@ pub fn command() -> Command {
             table::wide().help("Cut lines after 132 cells, not at the edge of the terminal; -ww cuts no line"),
         )
         .arg(table::columns())
+        .arg(
+            Arg::new("delimiter")
+                .long("delimiter")
+                .value_name("C")
+                .help("Put this character between columns, and no blanks"),
+        )
         .next_help_heading("Source")
         .arg(table::from())
         .args(table::at())
@@ -320,10 +328,9 @@ impl PsArgs {
             Some(ForestStyle::Indented) => Some(TreeStyle::Indented),
             None => flag("tree").then_some(TreeStyle::Auto),
         };
-        let columns = if is_procps { procps::columns(t)? } else { given };
-        if let Some(name) = procps::empty(&columns).filter(|_| !strict) {
-            // The own view says what there is instead.
-            crate::columns::parse(name)?;
+        let mut columns = if is_procps { procps::columns(t)? } else { given };
+        if !strict {
+            procps::fill(&mut columns)?;
         }
         Ok(PsArgs {
             select,
@@ -341,6 +348,7 @@ impl PsArgs {
             source,
             stats: flag("stats"),
             human: flag("human"),
+            delimiter: t.delimiter,
             color: table::color_from(m),
             wide: t.wide,
             width: t.columns,
@@ -397,6 +405,33 @@ mod tests {
                 };
                 assert!(text.ends_with("is not UTF-8"), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn what_procps_shows_as_nothing_has_its_value_in_the_own_view() {
+        let words = ["-eo", "cwd,nvcsw=X,vm_lib:9,cutime"].map(OsString::from);
+        let theirs = parse_strict(&words).unwrap().columns;
+        let ours = parse(&words).unwrap().columns;
+        let of = |all: &[Column]| -> Vec<(String, &str, usize)> {
+            all.iter().map(|c| (c.header.clone(), c.field.name, c.width)).collect()
+        };
+        assert!(theirs.iter().all(|c| c.field.source == "nothing"), "{:?}", of(&theirs));
+        let names: Vec<_> = ours.iter().map(|c| (c.header.as_str(), c.field.name)).collect();
+        assert_eq!(
+            names,
+            [("CWD", "cwd"), ("X", "nvcsw"), ("LIB", "vm_lib"), ("CUTIME", "cutime")]
+        );
+        assert_eq!(ours[2].width, 9);
+    }
+
+    #[test]
+    fn a_delimiter_is_one_character_and_selects_nothing() {
+        assert_eq!(parsed("--delimiter ,").delimiter, Some(b','));
+        assert_eq!(parsed("aux --delimiter=:").delimiter, Some(b':'));
+        assert!(parsed("--delimiter ,").select.simple.is_empty());
+        for wrong in ["--delimiter=ab", "--delimiter=\u{e9}"] {
+            assert!(matches!(parse(&[OsString::from(wrong)]), Err(Exit::Usage(_))), "{wrong}");
         }
     }
 

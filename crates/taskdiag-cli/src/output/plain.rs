@@ -9,11 +9,12 @@ use unicode_width::UnicodeWidthChar;
 
 use super::terminal;
 
-/// The value of a column whose group is denied: procps does not tell that from what is not there. It also takes off nothing for
-/// the code, so that the rest of the memory is all of it.
-pub fn denied(row: &Row<'_>, field: &Field) -> Value<'static> {
-    match row.statm.and_then(Statm::size_bytes) {
-        Some(size) if field.name == "drs" => Value::Uint(size),
+/// What procps has where there is no value, which it does not tell from one that is denied. Of a program whose code it may not see,
+/// it takes nothing off, so that the rest of the memory is all of it.
+pub fn nothing(row: &Row<'_>, field: &Field) -> Value<'static> {
+    match (field.name, row.statm.and_then(Statm::size_bytes)) {
+        ("drs", Some(size)) => Value::Uint(size),
+        ("vsz_bytes", None) => Value::Uint(0),
         _ => Value::ABSENT,
     }
 }

@@ -113,6 +113,8 @@ struct CellLine<'a> {
     cells: Option<Cells>,
     /// Whether cells are counted as procps does.
     plain: bool,
+    /// What stands between columns, in place of blanks.
+    delimiter: Option<u8>,
     /// Where the line begins in the buffer.
     start: usize,
     /// The cells so far, and where the next column should begin.
@@ -132,6 +134,7 @@ impl<'a> CellLine<'a> {
             steps: columns.iter().enumerate().map(|(i, c)| c.width + apart(i)).collect(),
             cells: options.cells,
             plain: options.plain,
+            delimiter: options.delimiter,
             start: 0,
             actual: 0,
             correct: 0,
@@ -153,6 +156,13 @@ impl<'a> CellLine<'a> {
                 self.columns[i].width
             }
             None => usize::MAX,
+        }
+    }
+    /// The cells before the text of the i-th column, of which as many as `pad` align it.
+    fn space(&self, i: usize, pad: usize) -> usize {
+        match self.delimiter {
+            Some(_) => self.least[i],
+            None => (self.correct + pad).saturating_sub(self.actual).max(self.least[i]),
         }
     }
     /// Add the i-th cell. The number of blanks before it is known only when its text is written. So it is first written
@@ -185,7 +195,7 @@ impl<'a> CellLine<'a> {
             width = cells(&buf[begin..], self.plain);
         }
         let pad = if column.is_left() { 0 } else { column.width.saturating_sub(width) };
-        let space = (self.correct + pad).saturating_sub(self.actual).max(self.least[i]);
+        let space = self.space(i, pad);
         if space != guess {
             let end = buf.len();
             buf.resize(end + space.saturating_sub(guess), b' ');
@@ -193,6 +203,9 @@ impl<'a> CellLine<'a> {
             buf[before..before + space].fill(b' ');
             buf.truncate(end + space - guess);
             self.blanks[i] = space;
+        }
+        if let Some(c) = self.delimiter {
+            buf[before..before + space].fill(c);
         }
         self.actual += space + width;
         self.correct += self.steps[i];
@@ -204,7 +217,10 @@ impl<'a> CellLine<'a> {
         let at = field::digits_at_end(&mut cell, v);
         let width = cell.len() - at;
         let pad = self.columns[i].width.saturating_sub(width);
-        let space = (self.correct + pad).saturating_sub(self.actual).max(self.least[i]);
+        let space = self.space(i, pad);
+        if let Some(c) = self.delimiter {
+            cell[..at].fill(c);
+        }
         match at.checked_sub(space) {
             Some(begin) => buf.extend_from_slice(&cell[begin..]),
             None => {
@@ -274,6 +290,8 @@ pub struct Options {
     pub cells: Option<Cells>,
     /// Whether characters that cannot be printed become `?`, as in procps, instead of being escaped.
     pub plain: bool,
+    /// The character between columns, if there is one in place of blanks.
+    pub delimiter: Option<u8>,
     /// The number of rows after which the headers are repeated.
     pub page: Option<usize>,
 }
@@ -281,7 +299,7 @@ pub struct Options {
 impl Options {
     /// The options of all commands but `ps`, which cut nothing in a pipe.
     pub fn new(headers: bool, terminal: Terminal) -> Options {
-        Options { headers, terminal, cells: None, plain: false, page: None }
+        Options { headers, terminal, cells: None, plain: false, delimiter: None, page: None }
     }
 }
 
@@ -371,10 +389,11 @@ impl<'a> Lines<'a> {
         self.line.begin(buf);
         for (c, column) in self.columns.iter().enumerate() {
             let mut value = item.value(self.cx, column.field, c);
-            let denied = Some(Missing::Reason(Reason::Denied));
-            if self.options.plain && value.missing() == denied {
+            const NONE: [Missing; 2] =
+                [Missing::Reason(Reason::Denied), Missing::Reason(Reason::Absent)];
+            if self.options.plain && value.missing().is_some_and(|m| NONE.contains(&m)) {
                 value = match item {
-                    Item::Row(row) => plain::denied(row, column.field),
+                    Item::Row(row) => plain::nothing(row, column.field),
                     _ => Value::ABSENT,
                 };
             }

@@ -19,25 +19,31 @@ const OWN: &[(&str, &str)] = &[
     ("dsiz", "drs:4=DSIZ"),
     ("m_drs", "drs:5=DRS"),
     ("m_trs", "trs:5=TRS"),
-    ("m_size", "vsz:5=SIZE"),
+    ("m_size", "vsz_bytes:5=SIZE"),
+    ("sgi_rss", "rss:4=RSS"),
     ("oomadj", "oomadj:5=OOMADJ"),
     ("thcount", "nlwp:5=THCNT"),
 ];
 
-/// Names of other systems, for which procps has `-` in each row: header, width (0: that of process ids) and
+/// Names for which procps has `-` in each row, those of other systems and some that it does not print: header, width (0: that of process ids) and
 /// alignment.
 const EMPTY: &[(&str, &str, usize, Align)] = &[
     ("acflag", "ACFLG", 5, Right),
     ("acflg", "ACFLG", 5, Right),
     ("argc", "ARGC", 4, Right),
     ("bnd", "BND", 1, Right),
+    ("cmaj_flt", "-", 1, Right),
+    ("cmin_flt", "-", 1, Right),
     ("cnswap", "-", 1, Right),
     ("ctid", "CTID", 5, Right),
     ("cursig", "CURSIG", 6, Right),
+    ("cutime", "-", 1, Right),
+    ("cwd", "CWD", 3, Left),
     ("emul", "EMUL", 13, Left),
     ("end_code", "E_CODE", 16, Right),
     ("inblk", "INBLK", 5, Right),
     ("inblock", "INBLK", 5, Right),
+    ("jid", "JID", 1, Right),
     ("jobc", "JOBC", 4, Right),
     ("ktrace", "KTRACE", 8, Right),
     ("ktracep", "KTRACEP", 8, Right),
@@ -52,8 +58,11 @@ const EMPTY: &[(&str, &str, usize, Align)] = &[
     ("msgrcv", "MSGRCV", 6, Right),
     ("msgsnd", "MSGSND", 6, Right),
     ("mwchan", "MWCHAN", 6, Left),
+    ("nivcsw", "IVCSW", 5, Right),
     ("nsignals", "NSIGS", 5, Right),
     ("nsigs", "NSIGS", 5, Right),
+    ("nswap", "NSWAP", 5, Right),
+    ("nvcsw", "VCSW", 5, Right),
     ("nwchan", "WCHAN", 6, Right),
     ("osz", "SZ", 2, Right),
     ("oublk", "OUBLK", 5, Right),
@@ -67,13 +76,17 @@ const EMPTY: &[(&str, &str, usize, Align)] = &[
     ("projid", "PROJID", 5, Right),
     ("pset", "PSET", 4, Right),
     ("psxpri", "PPR", 3, Right),
+    ("re", "RE", 3, Right),
+    ("resident", "RES", 5, Right),
     ("rlink", "RLINK", 8, Right),
     ("scnt", "SCNT", 4, Right),
     ("scount", "SC", 4, Right),
     ("seat", "SEAT", 11, Left),
+    ("share", "-", 1, Right),
     ("sl", "SL", 3, Right),
     ("start_code", "S_CODE", 16, Right),
     ("status", "STATUS", 6, Right),
+    ("systime", "SYSTEM", 6, Right),
     ("taskid", "TASKID", 0, Right),
     ("tdev", "TDEV", 4, Right),
     ("tsess", "TSESS", 0, Right),
@@ -83,11 +96,70 @@ const EMPTY: &[(&str, &str, usize, Align)] = &[
     ("umask", "UMASK", 5, Right),
     ("upr", "UPR", 3, Right),
     ("uprocp", "UPROCP", 8, Right),
+    ("usertime", "USER", 4, Right),
     ("usrpri", "UPR", 3, Right),
+    ("utime", "UTIME", 6, Right),
+    ("vm_data", "DATA", 5, Right),
     ("vm_exe", "EXE", 5, Right),
+    ("vm_lib", "LIB", 5, Right),
+    ("vm_lock", "LCK", 3, Right),
+    ("vm_stack", "STACK", 5, Right),
     ("xstat", "XSTAT", 5, Right),
     ("zone", "ZONE", 31, Left),
     ("zoneid", "ZONEID", 31, Right),
+];
+
+/// Views of other systems, whose names procps takes for a column.
+const MACROS: &[(&str, &str)] = &[
+    ("DFMT", "pid,tname,state,cputime,cmd"),
+    ("DefBSD", "pid,tname,stat,bsdtime,args"),
+    ("DefSysV", "pid,tname,time,cmd"),
+    ("END_BSD", "state,tname,cputime,comm"),
+    ("END_SYS5", "state,tname,time,command"),
+    ("F5FMT", "uname,pid,ppid,c,start,tname,time,cmd"),
+    ("FB_", "pid,tt,stat,time,command"),
+    ("FB_j", "user,pid,ppid,pgid,sess,jobc,stat,tt,time,command"),
+    ("FB_l", "uid,pid,ppid,cpu,pri,nice,vsz,rss,wchan,stat,tt,time,command"),
+    ("FB_u", "user,pid,pcpu,pmem,vsz,rss,tt,stat,start,time,command"),
+    ("FB_v", "pid,stat,time,sl,re,pagein,vsz,rss,lim,tsiz,pcpu,pmem,command"),
+    ("FD_", "pid,tty,time,comm"),
+    ("FD_f", "user,pid,ppid,start_time,tty,time,comm"),
+    ("FD_fj", "user,pid,ppid,start_time,tty,time,pgid,sid,comm"),
+    ("FD_j", "pid,tty,time,pgid,sid,comm"),
+    ("FD_l", "flags,state,uid,pid,ppid,priority,nice,vsz,wchan,tty,time,comm"),
+    ("FD_lj", "flags,state,uid,pid,ppid,priority,nice,vsz,wchan,tty,time,pgid,sid,comm"),
+    ("FL5FMT", "f,state,uid,pid,ppid,pcpu,pri,nice,rss,wchan,start,time,command"),
+    ("FLASK_context", "pid,context,command"),
+    ("HP_", "pid,tty,time,comm"),
+    ("HP_f", "user,pid,ppid,cpu,stime,tty,time,args"),
+    ("HP_fl", "flags,state,user,pid,ppid,cpu,intpri,nice,addr,sz,wchan,stime,tty,time,args"),
+    ("HP_l", "flags,state,uid,pid,ppid,cpu,intpri,nice,addr,sz,wchan,tty,time,comm"),
+    ("J390", "pid,sid,pgrp,tname,atime,args"),
+    ("JFMT", "user,pid,ppid,pgid,sess,jobc,state,tname,cputime,command"),
+    ("L5FMT", "f,state,uid,pid,ppid,c,pri,nice,addr,sz,wchan,tt,time,ucmd"),
+    ("LFMT", "uid,pid,ppid,cp,pri,nice,vsz,rss,wchan,state,tname,cputime,command"),
+    ("OL_X", "pid,start_stack,esp,eip,timeout,alarm,stat,tname,bsdtime,args"),
+    ("OL_j", "ppid,pid,pgid,sid,tname,tpgid,stat,uid,bsdtime,args"),
+    ("OL_l", "flags,uid,pid,ppid,priority,nice,vsz,rss,wchan,stat,tname,bsdtime,args"),
+    ("OL_m", "pid,tname,majflt,minflt,m_trs,m_drs,m_size,m_swap,rss,m_share,vm_lib,m_dt,args"),
+    ("OL_s", "uid,pid,pending,sig_block,sig_ignore,caught,stat,tname,bsdtime,args"),
+    ("OL_u", "user,pid,pcpu,pmem,vsz,rss,tname,stat,start_time,bsdtime,args"),
+    ("OL_v", "pid,tname,stat,bsdtime,maj_flt,m_trs,m_drs,rss,pmem,args"),
+    ("RD_", "pid,tname,state,bsdtime,comm"),
+    ("RD_f", "uid,pid,ppid,start_time,tname,bsdtime,args"),
+    ("RD_fj", "uid,pid,ppid,start_time,tname,bsdtime,pgid,sid,args"),
+    ("RD_j", "pid,tname,state,bsdtime,pgid,sid,comm"),
+    ("RD_l", "flags,state,uid,pid,ppid,priority,nice,wchan,tname,bsdtime,comm"),
+    ("RD_lj", "flags,state,uid,pid,ppid,priority,nice,wchan,tname,bsdtime,pgid,sid,comm"),
+    ("RUSAGE", "minflt,majflt,nswap,inblock,oublock,msgsnd,msgrcv,nsigs,nvcsw,nivcsw"),
+    ("SCHED", "user,pcpu,pri,usrpri,nice,psxpri,psr,policy,pset"),
+    ("SFMT", "uid,pid,cursig,sig,sigmask,sigignore,sigcatch,stat,tname,command"),
+    ("Std_f", "uid_hack,pid,ppid,c,stime,tname,time,cmd"),
+    ("Std_fl", "f,s,uid_hack,pid,ppid,c,opri,ni,addr,sz,wchan,stime,tname,time,cmd"),
+    ("Std_l", "f,s,uid,pid,ppid,c,opri,ni,addr,sz,wchan,tname,time,ucmd"),
+    ("THREAD", "user,pcpu,pri,scnt,wchan,usertime,systime"),
+    ("UFMT", "uname,pid,pcpu,pmem,vsz,rss,tt,state,start,time,command"),
+    ("VFMT", "pid,tt,state,time,sl,pagein,vsz,rss,pcpu,pmem,command"),
 ];
 
 /// What the fields of [`EMPTY`] have in common.
@@ -200,6 +272,9 @@ fn item(text: &str) -> Result<Vec<Column>, Exit> {
         }
         column.width = column.width.max(header.chars().count());
     }
+    if bare == "sgi_rss" {
+        columns.iter_mut().for_each(|c| c.align = Left);
+    }
     // Sets of signals have the digits for which there is room, even where a width is typed: that is of the short form, and
     // leaves blanks after them.
     for c in columns.iter_mut().filter(|c| c.form == TextForm::Signals && c.fixed) {
@@ -221,7 +296,10 @@ fn list(text: &str) -> Result<Vec<Column>, Exit> {
             if word.is_empty() {
                 return usage("-o needs at least one column, and one between two commas");
             }
-            all.extend(item(word)?);
+            match MACROS.iter().find(|(name, _)| *name == word) {
+                Some((_, view)) => all.extend(self::all(view)?),
+                None => all.extend(item(word)?),
+            }
         }
         Ok(all)
     };
@@ -328,10 +406,22 @@ pub fn specs(t: &Typed) -> Result<(Vec<Column>, Vec<Key>), Exit> {
     Ok((columns, keys))
 }
 
-/// The name of a column that only another system has, and procps to the letter shows as `-`.
-pub fn empty(columns: &[Column]) -> Option<&str> {
-    let is_one = |c: &&Column| [&NO_VALUE, &NO_ID].iter().any(|f| std::ptr::eq(c.field, *f));
-    columns.iter().find(is_one).map(|c| c.name.as_str())
+/// Gives columns that procps to the letter shows as `-` the value that they have here. Of one that only another system has, the
+/// error says what there is instead.
+pub fn fill(columns: &mut [Column]) -> Result<(), Exit> {
+    let is_one = |c: &&mut Column| [&NO_VALUE, &NO_ID].iter().any(|f| std::ptr::eq(c.field, *f));
+    for c in columns.iter_mut().filter(is_one) {
+        let own = columns::parse(&c.name)?.remove(0);
+        let usual = EMPTY.iter().find(|e| e.0 == c.name).map_or("", |e| e.1);
+        if c.header == usual {
+            (c.header, c.key) = (own.header, own.key);
+        }
+        if !c.fixed {
+            c.width = own.width.max(c.header.chars().count());
+        }
+        (c.field, c.form, c.align) = (own.field, own.form, own.align);
+    }
+    Ok(())
 }
 
 /// The columns that are shown.

@@ -9,7 +9,7 @@ mod layout;
 mod table;
 
 pub use argv::{is_long, parse, parse_with_words};
-pub use layout::{columns, empty, keys, specs};
+pub use layout::{columns, fill, keys, specs};
 
 pub use table::BSD;
 #[cfg(test)]
@@ -134,6 +134,7 @@ pub struct Typed {
     pub wide: u32,
     pub columns: Option<usize>,
     pub lines: Option<usize>,
+    pub delimiter: Option<u8>,
     /// `n`: numbers for users.
     pub numeric: bool,
     /// `c`: the name of the command instead of its arguments.
@@ -164,6 +165,7 @@ impl Typed {
             wide: self.wide,
             columns: self.columns,
             lines: self.lines,
+            delimiter: self.delimiter,
             ..Typed::default()
         };
         *self != only_output

@@ -110,6 +110,15 @@ fn lines(t: &mut Typed, s: &str) -> Result<(), Exit> {
     t.lines = Some(count(s, "the height of a page")?);
     Ok(())
 }
+fn delimiter(t: &mut Typed, s: &str) -> Result<(), Exit> {
+    match s.as_bytes() {
+        [c] if c.is_ascii() => {
+            t.delimiter = Some(*c);
+            Ok(())
+        }
+        _ => Err(Exit::Usage(format!("a delimiter is one ASCII character, not '{s}'"))),
+    }
+}
 fn view(t: &mut Typed, view: Bsd) {
     if !t.bsd_views.contains(&view) {
         t.bsd_views.push(view);
@@ -253,6 +262,11 @@ pub const LONG: &[OptionRow<&str>] = &[
     ("columns", Take("a number", columns), "The width of the output"),
     ("context", Set(|t| view(t, Bsd::Context)), "PID CONTEXT COMMAND"),
     ("cumulative", Set(|t| t.cumulative = true), "As S"),
+    (
+        "delimiter",
+        Take("a character", delimiter),
+        "A character between columns, in place of blanks",
+    ),
     ("deselect", Set(|t| t.deselect = true), "As -N"),
     ("forest", Set(|t| t.forest = Some(ForestStyle::Drawn)), "As f"),
     ("format", COLUMNS, "As -o"),

@@ -13,6 +13,64 @@ fn supplementary(row: &Row<'_>) -> Result<Vec<u32>, Value<'static>> {
     }
 }
 
+/// The capabilities of linux/capability.h, in its order.
+const CAPS: [&str; 41] = [
+    "chown",
+    "dac_override",
+    "dac_read_search",
+    "fowner",
+    "fsetid",
+    "kill",
+    "setgid",
+    "setuid",
+    "setpcap",
+    "linux_immutable",
+    "net_bind_service",
+    "net_broadcast",
+    "net_admin",
+    "net_raw",
+    "ipc_lock",
+    "ipc_owner",
+    "sys_module",
+    "sys_rawio",
+    "sys_chroot",
+    "sys_ptrace",
+    "sys_pacct",
+    "sys_admin",
+    "sys_boot",
+    "sys_nice",
+    "sys_resource",
+    "sys_time",
+    "sys_tty_config",
+    "mknod",
+    "lease",
+    "audit_write",
+    "audit_control",
+    "setfcap",
+    "mac_override",
+    "mac_admin",
+    "syslog",
+    "wake_alarm",
+    "block_suspend",
+    "audit_read",
+    "perfmon",
+    "bpf",
+    "checkpoint_restore",
+];
+
+/// The names of a set of capabilities, as procps has them. One that has no name yet is a number.
+fn cap_names(set: u64) -> Value<'static> {
+    match set {
+        0 => return Value::ABSENT,
+        v if v == (1 << CAPS.len()) - 1 => return Value::Word("full"),
+        _ => {}
+    }
+    let bits = (0..64).filter(|bit| set & 1 << bit != 0);
+    let name = |bit: usize| CAPS.get(bit).map_or_else(|| bit.to_string(), |n| (*n).to_owned());
+    let names: Vec<String> = bits.map(name).collect();
+    Value::Bytes { data: names.join(",").into_bytes().into(), cut: false }
+}
+
 /// A number for which there is no word.
 fn short(number: u64) -> Value<'static> {
     let mut s = Short::default();
@@ -74,6 +132,11 @@ pub const FIELDS: &[Field] = &[
     caps!("cap_eff" "CAP_EFF" "Effective capabilities" "/proc/PID/status CapEff" cap_effective {}),
     caps!("cap_prm" "CAP_PRM" "Permitted capabilities" "/proc/PID/status CapPrm" cap_permitted
         {"pcap" "PCAP"}),
+    row!("pcaps" "PCAPS" 16 Right [CRED(cap_permitted)] Text None Plain, "/proc/PID/status CapPrm",
+    "Names of the permitted capabilities; full: all that Linux has", {}, |_, r| match r.cred {
+        Some(cred) => cred.cap_permitted().map_or(Value::UNKNOWN, cap_names),
+        None => r.missing(Group::Cred),
+    }),
     caps!("cap_inh" "CAP_INH" "Inheritable capabilities" "/proc/PID/status CapInh" cap_inheritable {}),
     caps!("cap_bnd" "CAP_BND" "Capability bounding set" "/proc/PID/status CapBnd" cap_bounding {}),
     caps!("cap_amb" "CAP_AMB" "Ambient capabilities" "/proc/PID/status CapAmb" cap_ambient {}),

@@ -50,6 +50,8 @@ macro_rules! mem {
 pub const FIELDS: &[Field] = &[
     mem!("vsz" "VSZ" 6 "/proc/PID/stat 23 or status VmSize" "Virtual size; text in KiB" size_bytes
         {"vsize" "VSZ"}),
+    row!("vsz_bytes" "SIZE" 5 Right [STATM(size_bytes)] Integer Bytes Plain, "/proc/PID/stat 23 or status VmSize",
+        "Virtual size; text in bytes", {}, uint!(Statm statm.size_bytes)),
     mem!("rss" "RSS" 5
         "/proc/PID/statm 2 or status VmRSS; not stat 24, which leaves out what CPUs hold back since Linux 6.2"
         "Resident memory; text in KiB" rss_bytes {"rssize" "RSS", "rsz" "RSZ"}),

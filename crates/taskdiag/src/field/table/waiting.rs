@@ -39,7 +39,18 @@ pub const FIELDS: &[Field] = &[
         "Always -, for those who expect the column", {"tmout" "TMOUT"}, |_, _| Value::ABSENT),
     row!("alarm" "ALARM" 5 Right [] Text None Plain, "none",
         "Always -, for those who expect the column", {}, |_, _| Value::ABSENT),
-    row!("addr" "ADDR" 4 Left [] Text None Plain, "none",
+    row!("sgi_p" "P" 1 Right [BASE(state) STAT(processor)] Text None Plain, "/proc/PID/stat 3, 39",
+    "The CPU that it runs on, or * if it does not run", {}, |_, row| match (row.state(), row.stat) {
+        (Some(b'R'), Some(stat)) => stat.processor().map_or(Value::UNKNOWN, |cpu| {
+            let mut s = Short::default();
+            s.push_uint(cpu.into());
+            Value::Short(s)
+        }),
+        (Some(b'R'), None) => row.missing(Group::Stat),
+        (Some(_), _) => Value::Word("*"),
+        (None, _) => row.missing(Group::Base),
+    }),
+    row!("addr" "ADDR" 4 Right [] Text None Plain, "none",
         "Where the process is in memory: always -, for those who expect the column", {},
         |_, _| Value::ABSENT),
     row!("wchan" "WCHAN" 6 Left [WCHAN] Text None Cut, "/proc/PID/wchan",
