@@ -19,6 +19,17 @@ pub fn nothing(row: &Row<'_>, field: &Field) -> Value<'static> {
     }
 }
 
+/// Puts the blanks before a number that procps takes for a part of it: they stay where the columns before it are too wide.
+pub fn widen(out: &mut Vec<u8>, begin: usize, field: &Field) {
+    let least = match field.name {
+        "pmem" => "99.9".len(),
+        "cp" => "999".len(),
+        _ => return,
+    };
+    let blanks = least.saturating_sub(out.len() - begin);
+    out.splice(begin..begin, std::iter::repeat_n(b' ', blanks));
+}
+
 /// Append a value in this form.
 pub fn text(
     out: &mut Vec<u8>,
@@ -141,6 +152,19 @@ mod tests {
             assert_eq!(shown(name, FNAME, true), utf8, "{name:?}");
             assert_eq!(shown(name, FNAME, false), ascii, "{name:?}");
         }
+    }
+
+    #[test]
+    fn a_share_of_memory_has_two_digits_before_the_point() {
+        let widened = |name: &str, text: &str| {
+            let mut out = format!("x{text}").into_bytes();
+            widen(&mut out, 1, field::find(name).expect("a column").field);
+            String::from_utf8(out).expect("it is text")
+        };
+        assert_eq!(widened("pmem", "0.1"), "x 0.1");
+        assert_eq!(widened("pmem", "10.1"), "x10.1");
+        assert_eq!(widened("cp", "7"), "x  7");
+        assert_eq!(widened("pcpu", "0.1"), "x0.1");
     }
 
     #[test]

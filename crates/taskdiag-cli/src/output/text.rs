@@ -443,7 +443,11 @@ impl<'a> Lines<'a> {
                     out.extend_from_slice(tree.art(self.count));
                 }
                 match self.options.plain {
-                    true => plain::text(out, self.cx, column.form, item.row(), &value),
+                    true => {
+                        let begin = out.len();
+                        plain::text(out, self.cx, column.form, item.row(), &value);
+                        plain::widen(out, begin, column.field);
+                    }
                     false => field::text(out, self.cx, column.form, item.row(), &value),
                 }
             });
