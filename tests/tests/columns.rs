@@ -5,11 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::LazyLock;
 
 use taskdiag::field::{Context, FILES, Field, MAPS, OpenRow, Part, Row, Set, TASKS, Value};
 use taskdiag::files::{Files, Locks};
+use taskdiag::wire::device::device;
+use taskdiag::wire::{Fd, Vma};
 use taskdiag::{EngineId, Group, Groups, Request};
 use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::{Answer, Mktask, Source, mounts, read, skip};
@@ -262,13 +266,98 @@ fn columns_of_files_and_mappings_are_the_same_on_all_engines() {
     none(&wrong);
 }
 
+/// A directory of a lower layer with a file.
+const OF_LOWER: &str = "of-lower";
+
+fn of_lower(lower: &str) -> std::io::Result<()> {
+    let dir = Path::new(lower).join(OF_LOWER);
+    std::fs::create_dir_all(&dir)?;
+    std::fs::write(dir.join("file"), "text")
+}
+
+/// What stat(2) says of the descriptors and mappings of a state, beside the answers of each engine. The device of a mapping is that
+/// of the file system, as maps has it; its inode is that of stat(2).
+fn as_stat(state: &str, dir: &Path) -> (usize, BTreeSet<String>) {
+    let own = dir.join(format!("stat-{state}"));
+    std::fs::create_dir(&own).expect("a new directory");
+    match Mktask::start(&[state, own.to_str().expect("a plain path")]) {
+        Ok(m) => of_process_as_stat(m.pid(), state),
+        Err(why) => {
+            skip(&format!("stat(2) of {state}"), &why);
+            (0, BTreeSet::new())
+        }
+    }
+}
+
+fn of_process_as_stat(pid: u32, state: &str) -> (usize, BTreeSet<String>) {
+    let (mut compared, mut wrong) = (0, BTreeSet::new());
+    let groups = Groups::FD | Groups::VMA;
+    for source in engines_with(Group::Fd).into_iter().filter(|s| s.id() != EngineId::Kernel) {
+        let a = read(source, &Request::one(pid, groups)).expect("an answer");
+        let task = a.snapshot.tasks().find(|t| t.pid() == pid).expect("the task");
+        for fd in task.list::<Fd>().expect("a list") {
+            let Ok(s) = std::fs::metadata(format!("/proc/{}/fd/{}", pid, fd.raw.fd)) else {
+                continue;
+            };
+            let dev = device(libc::major(s.dev()), libc::minor(s.dev()));
+            compared += 1;
+            let (got, want) = ((fd.dev(), fd.inode()), (Some(dev), Some(s.ino())));
+            if got != want {
+                wrong.insert(format!("{source}: {state} fd {}: {got:x?}, is {want:x?}", fd.raw.fd));
+            }
+        }
+        for vma in task.list::<Vma>().expect("a list").filter(|v| v.raw.inode != 0) {
+            let range = format!("{:x}-{:x}", vma.raw.start, vma.raw.end);
+            let Ok(s) = std::fs::metadata(format!("/proc/{}/map_files/{range}", pid)) else {
+                continue;
+            };
+            compared += 1;
+            if vma.inode() != Some(s.ino()) {
+                wrong.insert(format!(
+                    "{source}: {state} {range}: {:?}, is {}",
+                    vma.inode(),
+                    s.ino()
+                ));
+            }
+        }
+    }
+    (compared, wrong)
+}
+
 /// On a file system in a mount namespace of our own.
 fn on(scene: &str, make: impl FnOnce(&Path) -> Result<String, String> + Send) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = std::fs::canonicalize(dir.path()).expect("it exists");
-    let test = || make(&path).map(|at| check(scene, OF_FILES, Path::new(&at)));
+    let test = || {
+        make(&path).map(|at| {
+            let wrong = check(scene, OF_FILES, Path::new(&at));
+            let mut all = (0, BTreeSet::new());
+            let mut add = |(compared, wrong): (usize, BTreeSet<String>)| {
+                all.0 += compared;
+                all.1.extend(wrong);
+            };
+            for state in ["links", "locks", "files", "mappings", "odd-names"] {
+                add(as_stat(state, Path::new(&at)));
+            }
+            // A file of a lower layer, before and after it is copied to the upper one, and a directory of it.
+            let lower = Path::new(&at).join(OF_LOWER);
+            if lower.exists() {
+                let read = File::open(lower.join("file")).expect("a file");
+                let _directory = File::open(&lower).expect("a directory");
+                add(of_process_as_stat(std::process::id(), "of a lower layer"));
+                let both = File::options().append(true).open(lower.join("file"));
+                add(of_process_as_stat(std::process::id(), "copied from a lower layer"));
+                drop((read, both));
+            }
+            (wrong, all)
+        })
+    };
     match mounts::in_own_mounts(test) {
-        Ok(Ok(wrong)) => none(&wrong),
+        Ok(Ok((wrong, (compared, other)))) => {
+            none(&wrong);
+            assert!(compared > 100, "only {compared} files were compared with stat(2)");
+            assert!(other.is_empty(), "not as stat(2) on {scene}: {other:#?}");
+        }
         Err(why) | Ok(Err(why)) => skip(&format!("columns on {scene}"), &why),
     }
 }
@@ -283,7 +372,7 @@ fn columns_are_the_same_on_an_overlay_of_one_file_system() {
     on("overlay", |dir| {
         let tmpfs = mounts::tmpfs(dir, "tmpfs")?;
         let lower = format!("{tmpfs}/lower");
-        std::fs::create_dir(&lower).map_err(|e| e.to_string())?;
+        of_lower(&lower).map_err(|e| e.to_string())?;
         mounts::overlay(dir, &lower, &tmpfs, "")
     });
 }
@@ -293,6 +382,7 @@ fn columns_are_the_same_on_an_overlay_of_one_file_system() {
 fn columns_are_the_same_on_an_overlay_of_several() {
     on("overlay of several", |dir| {
         let (lower, upper) = (mounts::tmpfs(dir, "lower")?, mounts::tmpfs(dir, "upper")?);
+        of_lower(&lower).map_err(|e| e.to_string())?;
         mounts::overlay(dir, &lower, &upper, ",xino=off")
     });
 }
