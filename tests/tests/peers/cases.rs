@@ -30,7 +30,6 @@ pub const MEANT: &[(&str, &str, &str)] = &[
     ("lsof table", "-nP +d $SCRATCH", BOUND),
     ("lsof table", "-nP +D $SCRATCH", BOUND),
     ("pmap", "-XX $PID_sleep", "of VmFlags, what may be set later (mr mw me ms) is not read"),
-    ("ps", "-eo pid,lim", "rlimit_rss says the same with a name that tells it"),
     (
         "ps",
         "-eo pid,environ",

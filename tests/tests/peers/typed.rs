@@ -97,6 +97,8 @@ pub const PS_OF_ODD_NAMES: &[&str] = &[
     "-p 1 -o FD_fj,pid",
     "-p 1 -o F5FMT",
     "-p 1 -o FL5FMT",
+    "-p 1 -o FB_v",
+    "-p 1 -o lim:9,lim,pid",
     "-p 1 -o L5FMT",
     "-p 1 -o OL_X",
     "-p 1 -o OL_m",

@@ -64,6 +64,7 @@ pub fn text(
             Some(name) => printable(out, &name, usize::MAX, is_utf8()),
             None => field::write_uint(out, u64::from(*uid)),
         },
+        Value::Unlimited if form == TextForm::Kib => out.extend_from_slice(b"xx"),
         Value::Missing(m) if m.is_absent() && form == TextForm::Hex => {
             field::text(out, cx, form, row, &Value::Mask(0));
         }

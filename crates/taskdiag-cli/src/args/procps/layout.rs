@@ -17,6 +17,7 @@ const OWN: &[(&str, &str)] = &[
     ("uid_hack", "uname=UID"),
     ("cpuid", "psr:5=CPUID"),
     ("dsiz", "drs:4=DSIZ"),
+    ("lim", "rlimit_rss:5=LIM"),
     ("m_drs", "drs:5=DRS"),
     ("m_trs", "trs:5=TRS"),
     ("m_size", "vsz_bytes:5=SIZE"),
@@ -274,6 +275,9 @@ fn item(text: &str) -> Result<Vec<Column>, Exit> {
     }
     if bare == "sgi_rss" {
         columns.iter_mut().for_each(|c| c.align = Left);
+    }
+    if bare == "lim" {
+        columns.iter_mut().for_each(|c| c.form = TextForm::Kib);
     }
     // Sets of signals have the digits for which there is room, even where a width is typed: that is of the short form, and
     // leaves blanks after them.
