@@ -26,6 +26,8 @@ static __always_inline bool asked_for(struct task_struct *t)
 {
 	if (IS_PROCESS && st.nr != st.tgid)
 		return false;
+	if (st.tgid < st.first || st.tgid > st.last)
+		return false;
 	if (cfg.strategy == TASK_DIAG_DUMP_CHILDREN)
 		return R(t, real_parent, tgid) == st.target;
 	return !cfg.pid || R(t, tgid) == st.target;

@@ -242,6 +242,8 @@ static __always_inline bool is_asked_for(void)
 {
 	struct task_struct *p = THIS;
 
+	if (st.tgid < st.first || st.tgid > st.last)
+		return false;
 	return cfg.strategy != TASK_DIAG_DUMP_CHILDREN || R(p, real_parent, tgid) == st.target;
 }
 

@@ -140,6 +140,9 @@ struct state {
 	 * everything else. */
 	__u32 slice;
 	__u64 own;		/* where user space has mapped this state */
+	/* The processes that are written, by their ids in the reader's pid namespace: a program that stays loaded may write a long
+	 * list in parts. */
+	__u32 first, last;
 	/* from here on, only the programs use the members */
 	__u32 reached;		/* the largest nseen of this answer */
 	__u32 first_slice;	/* of this answer; table entries of earlier runs belong to earlier answers */

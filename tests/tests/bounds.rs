@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::{
-    ByteLimits, Choice, Engine, EngineId, Fd, Group, Groups, PathKind, Reason, Request, Snapshot,
-    Strategy, Vma, query_each,
+    ByteLimits, Choice, Engine, EngineId, Fd, Group, Groups, PathKind, Processes, Reason, Request,
+    Snapshot, Strategy, Vma, query_each,
 };
 use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::{Ended, Mktask, Source, cli, engines, skip};
@@ -242,6 +242,61 @@ fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
             assert_eq!((n, task.reason(Group::Vma)), (16, Some(Reason::Truncated)), "{source}");
         }
     }
+}
+
+/// A long list may be asked for in parts, so that only one of them is in memory.
+#[test]
+fn parts_of_a_list_have_each_process_once() {
+    let threads = Mktask::start(&["threads", "20"]).expect("it is allowed");
+    let sleep = |_| std::process::Command::new("sleep").arg("60").spawn().expect("there is sleep");
+    let crowd: Vec<Ended> = (0..5).map(sleep).map(Ended).collect();
+    let all: Vec<u32> = crowd.iter().map(|c| c.0.id()).chain([threads.pid()]).collect();
+    let middle = all[2];
+    type Run = Box<dyn FnMut(&Request) -> Snapshot>;
+    let parsed = |a: taskdiag::Answer| Snapshot::parse(a.stream).expect("a stream");
+    let mut runs: Vec<(String, Run)> = Vec::new();
+    for source in engines().iter().copied() {
+        if matches!(source.id(), EngineId::Bpf | EngineId::Procfs) {
+            runs.push((source.to_string(), Box::new(move |r| ask(source, r))));
+        }
+    }
+    if runs.iter().any(|r| r.0 == "bpf") {
+        let mut kept = taskdiag::engine::bpf::Bpf::untried().keeping();
+        runs.push(("kept".into(), Box::new(move |r| parsed(kept.run(r).expect("answered")))));
+        let mut legacy = taskdiag::engine::bpf::Bpf::legacy();
+        runs.push(("legacy".into(), Box::new(move |r| parsed(legacy.run(r).expect("answered")))));
+    }
+    let parts = [(0, middle - 1), (middle, middle), (middle + 1, u32::MAX)];
+    for (name, run) in &mut runs {
+        for request in [
+            Request::all(Groups::BASE | Groups::CMDLINE),
+            Request::all_threads(Groups::BASE | Groups::STAT),
+            Request::children(std::process::id(), Groups::BASE),
+        ] {
+            // The one with threads is a child of another process.
+            let is_of_children = request.strategy == Strategy::Children;
+            let ours = if is_of_children { &all[..5] } else { &all[..] };
+            let whole = run(&request);
+            let count = |answer: &Snapshot, pid| answer.tasks().filter(|t| t.tgid() == pid).count();
+            let mut found = vec![0; ours.len()];
+            for (first, last) in parts {
+                let part = Processes { first, last };
+                let answer = run(&request.clone().with_processes(part));
+                let strange: Vec<u32> =
+                    answer.tasks().map(|t| t.tgid()).filter(|t| !part.has(*t)).collect();
+                assert_eq!(strange, [0; 0], "{name} {request:?} {part:?}");
+                let done = answer.stream().done();
+                assert_eq!(done.tasks, answer.tasks().len() as u64, "{name} {request:?}");
+                for (n, pid) in ours.iter().enumerate() {
+                    found[n] += count(&answer, *pid);
+                }
+            }
+            let want: Vec<usize> = ours.iter().map(|pid| count(&whole, *pid)).collect();
+            assert!(want.iter().all(|n| *n > 0), "{name} {request:?}: {want:?}");
+            assert_eq!(found, want, "{name} {request:?}");
+        }
+    }
+    assert!(!runs.is_empty());
 }
 
 #[test]

@@ -57,14 +57,16 @@ mod watch;
 
 pub use bytes::Bytes;
 pub use changes::{Changes, Stayed};
-pub use engine::auto::{Choice, Repeated, Session, SessionCache, query, query_each, query_with};
+pub use engine::auto::{
+    Choice, Repeated, Session, SessionCache, comes_in_parts, query, query_each, query_with,
+};
 #[cfg(feature = "view")]
 pub(crate) use engine::auto::{Found, in_two_steps};
 pub use engine::{Answer, Cost, Engine, EngineId, Support};
 pub use error::{Cause, Error};
 pub use field::Rate;
 pub use rates::Rates;
-pub use request::{ByteLimits, Members, Request};
+pub use request::{ByteLimits, Members, Processes, Request};
 pub use snapshot::{Caveat, Served, Snapshot};
 pub use task_id::{TaskId, Tick};
 pub use taskdiag_wire as wire;

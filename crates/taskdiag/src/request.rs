@@ -53,6 +53,8 @@ pub struct Request {
     pub members: Members,
     /// How many bytes the answer may have of what any user can make large.
     pub limits: ByteLimits,
+    /// Which processes of a strategy that lists them, by their ids. Only the bpf and procfs engines can leave out others.
+    pub processes: Processes,
     /// How old an answer of the service may be, so that callers who ask at about the same time share one. Zero, which is
     /// the default, is an answer that was begun after the request. Other engines always answer anew.
     pub max_age: Duration,
@@ -85,6 +87,30 @@ impl ByteLimits {
         ByteLimits { text_bytes: 128 << 10, all_text_bytes: 32 << 20, all_list_bytes: 256 << 20 };
     /// For a process that was named: its texts are whole up to 6 MiB, which is as much as execve(2) takes.
     pub const ONE: ByteLimits = ByteLimits { text_bytes: 6 << 20, ..ByteLimits::LIST };
+}
+
+/// A range of process ids. A long list can be asked for in parts, so that no more than one of them is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Processes {
+    /// The smallest id.
+    pub first: u32,
+    /// The largest id.
+    pub last: u32,
+}
+
+impl Processes {
+    /// All of them.
+    pub const ALL: Processes = Processes { first: 0, last: u32::MAX };
+
+    /// Whether these are all processes.
+    pub fn is_all(self) -> bool {
+        self == Processes::ALL
+    }
+
+    /// Whether it has the process with this id.
+    pub const fn has(self, tgid: u32) -> bool {
+        self.first <= tgid && tgid <= self.last
+    }
 }
 
 /// Members of BASE, CRED, STAT and STATM, by the bits of their `valid`. The kernel has those of the first three in
@@ -165,8 +191,8 @@ impl PartialEq for Request {
     fn eq(&self, o: &Request) -> bool {
         (self.strategy, self.pid, self.groups, self.limits)
             == (o.strategy, o.pid, o.groups, o.limits)
-            && (self.max_rss_bytes, self.budget, self.members)
-                == (o.max_rss_bytes, o.budget, o.members)
+            && (self.max_rss_bytes, self.budget, self.members, self.processes)
+                == (o.max_rss_bytes, o.budget, o.members, o.processes)
     }
 }
 
@@ -188,6 +214,7 @@ impl Request {
             budget: None,
             members: Members::ALL,
             limits,
+            processes: Processes::ALL,
             max_age: Duration::ZERO,
             watch: None,
         }
@@ -231,6 +258,12 @@ impl Request {
     #[must_use]
     pub fn with_all_list_bytes(self, all_list_bytes: u64) -> Request {
         Request { limits: ByteLimits { all_list_bytes, ..self.limits }, ..self }
+    }
+    /// The same request for the processes with these ids only, with their threads if the request lists threads. It is for
+    /// requests about all tasks.
+    #[must_use]
+    pub fn with_processes(self, processes: Processes) -> Request {
+        Request { processes, ..self }
     }
     /// The same request, for an answer that the service may have made this long ago.
     #[must_use]

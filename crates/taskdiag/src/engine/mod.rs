@@ -37,6 +37,9 @@ use crate::error::Error;
 use crate::request::Request;
 pub use crate::served::{Cost, EngineId};
 
+/// Why an engine refuses a request for some of the processes.
+const NOT_IN_PARTS: &str = "it answers about all processes at once, and not in parts";
+
 /// No walk over pages takes less: to open, read and close the file alone takes longer. With less
 /// left of a budget none is begun.
 const LEAST_WALK: Duration = Duration::from_micros(10);

@@ -50,7 +50,8 @@ impl Kept {
     pub fn refresh(&mut self, request: &Request) -> Result<&Snapshot, Error> {
         self.session.set_watch(request.watch.clone());
         self.session.accept_age(request.max_age);
-        let done = self.session.refresh().map(drop);
+        // The program looks at the last answer only.
+        let done = self.session.refresh_part(request.processes).map(drop);
         let fds = self.session.descriptors();
         self.noted = fds.into_iter().map(|fd| (fd, Identity::of(fd))).collect();
         done?;
@@ -72,6 +73,11 @@ impl Kept {
     /// The last answer.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.session.snapshot()
+    }
+
+    /// Gives up the last answer with its memory.
+    pub fn forget(&mut self) {
+        drop(self.session.take());
     }
 
     /// Gives the last answer away.

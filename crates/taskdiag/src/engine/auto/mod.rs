@@ -204,6 +204,19 @@ pub fn explain(req: &Request) -> Result<Vec<(Groups, EngineId, String)>, Error> 
     Ok(decide(req, &facts).parts.into_iter().map(|p| (p.groups, p.engine, p.why)).collect())
 }
 
+/// Whether an answer about all processes may be asked for in parts (see [`Request::with_processes`]): the engines that would
+/// give the whole one can do so. It tries none of them.
+///
+/// # Errors
+/// [`Error::Setting`] as [`query`].
+pub fn comes_in_parts(req: &Request, choice: Choice) -> Result<bool, Error> {
+    let divides = |engine| matches!(engine, EngineId::Bpf | EngineId::Procfs);
+    Ok(match rule(choice)?.only {
+        Some(one) => divides(one.engine),
+        None => decide(req, &facts(req)).parts.iter().all(|part| divides(part.engine)),
+    })
+}
+
 /// What a person should know about all answers here: whether [`ENV`] or [`CONF`] choose the engine, and whether process
 /// ids are those of another pid namespace.
 ///
@@ -442,6 +455,7 @@ impl Process {
 /// lack it.
 fn lacks_init(req: &Request, bytes: &[u8]) -> bool {
     matches!(req.strategy, Strategy::All | Strategy::AllThread)
+        && req.processes.has(1)
         && !req.is_stopped()
         && taskdiag_wire::decode::first_pid(bytes) != Some(1)
 }
@@ -494,16 +508,17 @@ fn facts(req: &Request) -> Facts {
     let threads = threads.unwrap_or_else(|| usize::from(rustix::system::sysinfo().procs));
     let (processes, threads) = (processes as u64, threads.max(processes) as u64);
     let procfs = Procfs::new().ok().map(|p| p.support().groups);
+    let is_whole = req.processes.is_all();
     let foreign_proc = procfs.is_some() && !numbering::proc_is_own();
     Facts {
         processes,
         threads,
         mappings: cost::many_mappings(req).and_then(|many| mappings::about(req.pid, many)),
-        kernel: kernel_groups(strategy),
+        kernel: is_whole.then(|| kernel_groups(strategy)).flatten(),
         bpf: (bpf::IS_BUILT && !foreign_proc).then(|| bpf::groups(req.groups)),
         procfs,
         foreign_proc,
-        service: (!foreign_proc)
+        service: (!foreign_proc && is_whole)
             .then(|| service::groups(strategy))
             .flatten()
             .map(|all| service::with_room(req, all)),

@@ -46,19 +46,52 @@ impl Repeated {
     /// As [`query_with`].
     pub fn ask(&mut self, request: &Request, choice: Choice) -> Result<&Snapshot, Error> {
         self.asked = self.asked.saturating_add(1);
+        self.answer_next(request, choice, self.asked > ASKED_ALONE, self.without_files)
+    }
+
+    /// Ask for a part of a long list, see [`Request::with_processes`]. Programs stay loaded until
+    /// [`end_parts`](Self::end_parts), and no more than one part is in memory.
+    ///
+    /// # Errors
+    /// As [`query_with`].
+    pub fn ask_part(&mut self, request: &Request, choice: Choice) -> Result<&Snapshot, Error> {
+        self.answer_next(request, choice, true, true)
+    }
+
+    /// Says that all parts were asked for. It counts as one request: what is loaded stays loaded from the third time on.
+    pub fn end_parts(&mut self) {
+        self.asked = self.asked.saturating_add(1);
+        self.last = None;
+        if let Some((_, _, kept)) = &mut self.kept {
+            self.was_robbed |= !kept.is_whole();
+            kept.forget();
+        }
+        if self.asked < ASKED_ALONE || self.was_robbed {
+            self.kept = None;
+        }
+    }
+
+    fn answer_next(
+        &mut self,
+        request: &Request,
+        choice: Choice,
+        keep: bool,
+        without_files: bool,
+    ) -> Result<&Snapshot, Error> {
         self.last = None;
         if let Some((for_request, for_choice, kept)) = &self.kept {
             self.was_robbed |= !kept.is_whole();
-            let is_for = for_request == request && *for_choice == choice && kept.is_of_caller();
+            let like = for_request.clone().with_processes(request.processes);
+            let is_for = like == *request && *for_choice == choice && kept.is_of_caller();
             if self.was_robbed || !is_for {
                 self.kept = None;
             }
         }
-        if self.asked <= ASKED_ALONE || self.was_robbed {
+        if !keep || self.was_robbed {
             return Ok(self.last.insert(query_with(request, choice)?));
         }
         if self.kept.is_none() {
-            let engines = match self.without_files {
+            let engines = match without_files {
                 true => Engines::kept().without_files(),
                 false => Engines::kept(),
             };

@@ -9,7 +9,7 @@ use super::choice::Choice;
 use super::engines::Engines;
 use crate::changes::Changes;
 use crate::error::Error;
-use crate::request::{Members, Request};
+use crate::request::{Members, Processes, Request};
 use crate::snapshot::Snapshot;
 use crate::watch::Watch;
 use taskdiag_wire::{Group, Groups};
@@ -94,6 +94,18 @@ impl Session {
         if let Some(Ok(memory)) = old.map(|s| s.into_bytes().try_into_owned()) {
             self.engines.recycle(memory);
         }
+        Ok(self.now.insert(new))
+    }
+
+    /// Ask for these processes. The memory of the last answer serves for the new one, so there is no
+    /// [`previous`](Self::previous) one.
+    pub(super) fn refresh_part(&mut self, processes: Processes) -> Result<&Snapshot, Error> {
+        self.before = None;
+        if let Some(Ok(memory)) = self.now.take().map(|s| s.into_bytes().try_into_owned()) {
+            self.engines.recycle(memory);
+        }
+        self.request.processes = processes;
+        let new = super::answer(&self.request, self.choice, &mut self.engines, &mut self.planned)?;
         Ok(self.now.insert(new))
     }
 

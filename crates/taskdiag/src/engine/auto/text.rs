@@ -100,6 +100,7 @@ fn read(
         groups: groups | Groups::BASE,
         members: Members::of(Groups::BASE, &["start_time_ns"]),
         watch: req.watch.clone(),
+        processes: req.processes,
         ..r
     };
     let mut reqs: Vec<Request> = pids.into_iter().map(ask).map(like).collect();

@@ -319,7 +319,9 @@ impl Bpf {
         if self.ahead && req.strategy != Strategy::One {
             sizes.ahead = shared::AHEAD_OF_PROCESSES | shared::AHEAD_OF_THREADS;
         }
-        let expected = sizes.chunks * CHUNK_FULL;
+        // How many of the tasks are in a part is not known, and its memory grows.
+        let chunks = if req.processes.is_all() { sizes.chunks } else { 1 };
+        let expected = chunks * CHUNK_FULL;
         sizes.chunks = sizes.chunks.min(sizes::most(req.groups));
         if self.forgetful {
             sizes = Sizes { seen: 2, forgetful: true, ..sizes };

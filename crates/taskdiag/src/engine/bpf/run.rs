@@ -23,7 +23,7 @@ use crate::bytes::{Bytes, populate};
 use crate::engine::{EngineId, estimate};
 use crate::error::{Cause, Error};
 use crate::large;
-use crate::request::Request;
+use crate::request::{Processes, Request};
 
 /// The system calls of a load, from [`LoadedProgram::start`] to the close: four for the kernel's types, five for the namespace, the
 /// program's type information and its close, five maps, two values, a freeze, the program, a mapping, the link and its
@@ -185,6 +185,10 @@ impl LoadedProgram {
     /// Open the iterator on a cleared state.
     fn begin(&mut self, req: &Request) -> Result<(), Failed> {
         self.set(offset_of!(State, off), HEAD as u32);
+        let is_list = !matches!(req.strategy, Strategy::One | Strategy::Thread);
+        let written = if is_list { req.processes } else { Processes::ALL };
+        self.set(offset_of!(State, first), written.first);
+        self.set(offset_of!(State, last), written.last);
         let own = self.state.slice(0, STATE_SIZE).as_ptr() as u64;
         self.state.slice_mut(offset_of!(State, own), 8).copy_from_slice(&own.to_ne_bytes());
         self.open_iterator()?;

@@ -74,6 +74,8 @@ pub struct State {
     pub walking: u32,
     pub slice: u32,
     pub own: u64,
+    pub first: u32,
+    pub last: u32,
 }
 
 /// Bits of [`Config::ahead`]: `enum ahead_of`.
@@ -81,7 +83,7 @@ pub const AHEAD_OF_PROCESSES: u32 = 1;
 pub const AHEAD_OF_THREADS: u32 = 2;
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 33088;
+pub const STATE_SIZE: usize = 33096;
 
 #[cfg(test)]
 mod tests {
@@ -122,7 +124,7 @@ mod tests {
             ("OFFSET_NONE", usize::from(crate::engine::bpf::offsets::OFFSET_NONE)),
             ("offsetof(struct state, chunk)", offset_of!(State, chunk)),
             ("offsetof(struct state, off)", offset_of!(State, off)),
-            ("offsetof(struct state, own) + 8", size_of::<State>()),
+            ("offsetof(struct state, last) + 4", size_of::<State>()),
             ("sizeof(struct state)", STATE_SIZE),
             ("AHEAD_OF_PROCESSES", AHEAD_OF_PROCESSES as usize),
             ("AHEAD_OF_THREADS", AHEAD_OF_THREADS as usize),

@@ -28,7 +28,7 @@ use self::stop::Arrival;
 use self::trim::Trim;
 use crate::engine::found::Found;
 use crate::engine::room::Room;
-use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, Support, estimate};
+use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, NOT_IN_PARTS, Support, estimate};
 use crate::error::{Cause, Error};
 use crate::request::Request;
 
@@ -222,6 +222,9 @@ impl Engine for Kernel {
         let unsupported = req.groups - self.groups;
         if !unsupported.is_empty() {
             return Err(Error::Unsupported { engine: EngineId::Kernel, groups: unsupported });
+        }
+        if !req.processes.is_all() {
+            return Err(unavailable(NOT_IN_PARTS.to_owned()));
         }
         if req.strategy.takes_pid() && (req.pid == 0 || req.pid > i32::MAX as u32) {
             return Err(Error::NoSuchProcess(req.pid));

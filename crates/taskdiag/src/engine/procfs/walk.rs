@@ -32,6 +32,7 @@ pub(super) fn processes(
         Strategy::One | Strategy::Thread => pids.push(tgid),
         Strategy::All | Strategy::AllThread | Strategy::Children => {
             reader.pids(root, &mut pids).map_err(|e| Error::io("listing /proc", e))?;
+            pids.retain(|pid| req.processes.has(*pid));
         }
     }
     if !req.strategy.is_threads() {

@@ -25,7 +25,7 @@ use taskdiag_wire::{
 };
 
 use crate::bytes::populate;
-use crate::engine::{Answer, Cost, Engine, EngineId, Support};
+use crate::engine::{Answer, Cost, Engine, EngineId, NOT_IN_PARTS, Support};
 use crate::error::{Cause, Error};
 use crate::large;
 use crate::request::{ByteLimits, Request};
@@ -356,6 +356,9 @@ impl Engine for Service {
         let unsupported = req.groups - shown::groups(req.strategy);
         if !unsupported.is_empty() || req.strategy.takes_pid() {
             return Err(Error::Unsupported { engine: EngineId::Service, groups: req.groups });
+        }
+        if !req.processes.is_all() {
+            return Err(because(Cause::NotSupported, NOT_IN_PARTS));
         }
         let (skip_base, skip_stat) = req.members.skipped();
         let asked = build!(Req { skip_base, skip_stat, ..Req::new(req.strategy, 0, req.groups) });
