@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use taskdiag::{Snapshot, TaskView, Tick};
+use taskdiag::{Processes, Snapshot, TaskView, Tick};
 
 use crate::abi::{Abi, PidsCounts, PidsFetch, PidsInfo, PidsResult, PidsStack, THREADS_TOO};
 use crate::fill::{Common, Own, Task, fd_has_size};
@@ -15,10 +15,11 @@ use crate::guard::Failed;
 use crate::item::Item;
 use crate::memory::{self, Room, grow, tried};
 use crate::old::{Old, Values};
+use crate::parts::Parts;
 use crate::plan::Plan;
 use crate::real::{Real, Version};
 use crate::rows::Rows;
-use crate::sources::{Refused, Sources};
+use crate::sources::{self, Refused, Sources};
 use crate::stats;
 use crate::text::Escape;
 use crate::tty::Ttys;
@@ -67,12 +68,24 @@ struct Fetch {
     old: Values,
     /// Nothing may stay in memory after the call.
     is_limited: bool,
+    /// Allocations may fail.
+    is_guarded: bool,
+    /// The parts in which the processes are asked for, and how many were.
+    parts: Vec<Processes>,
+    part: usize,
+}
+
+impl Fetch {
+    /// Is the answer about the last part there?
+    fn is_last(&self) -> bool {
+        self.part >= self.parts.len()
+    }
 }
 
 /// A walk of `get`.
 struct Walk {
     fetch: Fetch,
-    /// The ids of the tasks, in the order in which they are given out.
+    /// The ids of the tasks of the parts so far, in the order in which they are given out.
     order: Vec<u32>,
     /// How many of them are done.
     at: usize,
@@ -196,6 +209,8 @@ impl Context {
         let next = self.next(&mut walk, which);
         if next.is_null() && (walk.fetch.is_limited || walk.is_passed_on) {
             self.walk_sources = Sources::default();
+        } else if next.is_null() && walk.fetch.parts.len() > 1 {
+            self.walk_sources.end_parts(walk.fetch.threads);
         }
         let is_ours = !walk.is_passed_on;
         self.walk = Some(walk);
@@ -213,18 +228,40 @@ impl Context {
                 return Err(why);
             }
         };
-        let (snapshot, _) = self.walk_sources.answers(fetch.threads)?;
+        let mut walk = Walk { fetch, order: Vec::new(), at: 0, is_passed_on: false };
+        self.list(&mut walk)?;
+        Ok(walk)
+    }
+
+    /// Adds the tasks of a part to those of a walk.
+    fn list(&self, walk: &mut Walk) -> Result<(), Refused> {
+        let (snapshot, _) = self.walk_sources.answers(walk.fetch.threads)?;
         let tasks = ordered(snapshot)?;
-        let mut order = Vec::new();
-        grow(&mut order, tasks.len())?;
-        order.extend(tasks.iter().map(TaskView::pid));
-        Ok(Walk { fetch, order, at: 0, is_passed_on: false })
+        grow(&mut walk.order, tasks.len())?;
+        walk.order.extend(tasks.iter().map(TaskView::pid));
+        Ok(())
+    }
+
+    /// Asks for the next part of a walk.
+    fn go_on(&mut self, walk: &mut Walk) -> Result<(), Refused> {
+        let plan = self.plan.as_ref().expect("the caller has looked");
+        ask_next(plan, &mut self.walk_sources, &mut walk.fetch, self.version, true)?;
+        self.list(walk)
     }
 
     /// The next row of a walk, or NULL at its end.
     fn next(&mut self, walk: &mut Walk, which: c_int) -> *mut PidsStack {
         while !walk.is_passed_on {
-            let Some(&id) = walk.order.get(walk.at) else { return null_mut() };
+            let Some(&id) = walk.order.get(walk.at) else {
+                if walk.fetch.is_last() {
+                    return null_mut();
+                }
+                if let Err(why) = self.go_on(walk) {
+                    stats::passed(&why.to_string());
+                    walk.is_passed_on = true;
+                }
+                continue;
+            };
             if !self.passed.contains(&id) {
                 match self.one(&walk.fetch, id) {
                     Ok(None) => {}
@@ -299,24 +336,33 @@ impl Context {
         self.common.has_comm = plan.has_comm;
         self.common.make_room()?;
         let own = Own::now()?;
+        let Parts { parts, count } = Parts::now(|| sources::divides(plan, threads, self.version))?;
+        let mut fetch = Fetch {
+            threads,
+            own,
+            cells: plan.items.iter().map(|item| Cell::new(*item, plan, abi)).collect(),
+            old: Values::new(),
+            is_limited: room == Room::Limited,
+            is_guarded: room != Room::Free,
+            parts,
+            part: 0,
+        };
         let sources = if walks { &mut self.walk_sources } else { &mut self.sources };
-        sources.ask(plan, room != Room::Free, threads, self.version, walks)?;
+        ask_next(plan, sources, &mut fetch, self.version, walks)?;
         let (snapshot, _) = sources.answers(threads)?;
-        stats::answered(snapshot);
-        rows.begin(plan.items.len(), if walks { 1 } else { snapshot.tasks().len() })?;
+        let expected = snapshot.tasks().len().max(count);
+        rows.begin(plan.items.len(), if walks { 1 } else { expected })?;
         rows.kept.clear();
-        let mut old = Values::new();
         if !plan.old.is_empty() {
             if self.old.is_none() {
                 self.old = Old::new(self.real, self.version, plan.old.iter().copied());
             }
             for item in &plan.old {
-                stats::old(*item, snapshot.tasks().len());
+                stats::old(*item, expected);
             }
-            old = self.old.as_mut().ok_or(Refused::Old)?.all(threads, &mut rows.kept)?;
+            fetch.old = self.old.as_mut().ok_or(Refused::Old)?.all(threads, &mut rows.kept)?;
         }
-        let cells = plan.items.iter().map(|item| Cell::new(*item, plan, abi)).collect();
-        Ok(Fetch { threads, own, cells, old, is_limited: room == Room::Limited })
+        Ok(fetch)
     }
 
     /// Makes the rows of all tasks.
@@ -324,38 +370,65 @@ impl Context {
         let mut rows = std::mem::take(&mut self.reaped);
         let fetch = self.begin(which, false, &mut rows);
         self.reaped = rows;
-        let fetch = fetch?;
+        let mut fetch = fetch?;
         let rows = &mut self.reaped;
         let plan = self.plan.as_ref().expect("the caller has looked");
-        let (snapshot, processes) = self.sources.answers(fetch.threads)?;
         let mut present = Past::new();
-        if plan.has_delta {
-            tried(|| present.try_reserve(snapshot.tasks().len()))?;
-        }
-        let mut maker = Maker {
-            common: &mut self.common,
-            whole: &mut self.whole,
-            real: self.real,
-            version: self.version,
-            plan,
-            fetch: &fetch,
-            past: Some(&self.past),
-        };
-        for view in ordered(snapshot)? {
-            let Some(made) = maker.row(view, processes, rows)? else { continue };
-            rows.keep(view.pid());
-            self.counts.add(if plan.has_comm { made.state } else { 0 }, self.version.abi());
-            if let Some(used) = made.used.filter(|_| plan.has_delta) {
-                present.insert(view.pid(), used);
+        loop {
+            let (snapshot, processes) = self.sources.answers(fetch.threads)?;
+            if plan.has_delta {
+                tried(|| present.try_reserve(snapshot.tasks().len()))?;
             }
+            let mut maker = Maker {
+                common: &mut self.common,
+                whole: &mut self.whole,
+                real: self.real,
+                version: self.version,
+                plan,
+                fetch: &fetch,
+                past: Some(&self.past),
+            };
+            for view in ordered(snapshot)? {
+                let Some(made) = maker.row(view, processes, rows)? else { continue };
+                rows.keep(view.pid());
+                self.counts.add(if plan.has_comm { made.state } else { 0 }, self.version.abi());
+                if let Some(used) = made.used.filter(|_| plan.has_delta) {
+                    present.insert(view.pid(), used);
+                }
+            }
+            if fetch.is_last() {
+                break;
+            }
+            ask_next(plan, &mut self.sources, &mut fetch, self.version, false)?;
         }
         rows.end();
         self.past = present;
         if fetch.is_limited {
             self.sources = Sources::default();
+        } else if fetch.parts.len() > 1 {
+            self.sources.end_parts(fetch.threads);
         }
         Ok(())
     }
+}
+
+/// Asks for the next part.
+fn ask_next(
+    plan: &Plan,
+    sources: &mut Sources,
+    fetch: &mut Fetch,
+    version: Version,
+    walks: bool,
+) -> Result<(), Refused> {
+    let part = fetch.parts[fetch.part];
+    fetch.part += 1;
+    sources.ask(plan, fetch.is_guarded, fetch.threads, version, walks, part)?;
+    let (snapshot, _) = sources.answers(fetch.threads)?;
+    match fetch.part {
+        1 => stats::answered(snapshot),
+        _ => stats::continued(snapshot),
+    }
+    Ok(())
 }
 
 impl Default for Walk {

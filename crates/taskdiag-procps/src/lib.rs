@@ -15,6 +15,7 @@ mod item;
 mod memory;
 mod names;
 mod old;
+mod parts;
 mod plan;
 mod proctext;
 mod real;

@@ -138,46 +138,101 @@ fn failed(layout: Layout) -> *mut u8 {
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the rules.
-        let at = unsafe { System.alloc(layout) };
+        let at = unsafe { take(layout, false) };
         if at.is_null() { failed(layout) } else { at }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the rules.
-        let at = unsafe { System.alloc_zeroed(layout) };
+        let at = unsafe { take(layout, true) };
         // Each piece of the reserve is handed out once, and is all zeroes until then.
         if at.is_null() { failed(layout) } else { at }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         if !is_reserve(at) {
-            // SAFETY: the system made it.
-            unsafe { System.dealloc(at, layout) };
+            // SAFETY: it was taken with this layout.
+            unsafe { release(at, layout) };
         }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller has looked at the size.
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         let is_ours = is_reserve(at);
-        if !is_ours {
-            // SAFETY: the system made it, and the caller keeps the rules.
-            let to = unsafe { System.realloc(at, layout, size) };
+        if !is_ours && has_pages(layout) == has_pages(new) {
+            // SAFETY: it was taken with this layout, and the caller keeps the rules.
+            let to = unsafe { resize(at, layout, size) };
             if !to.is_null() {
                 return to;
             }
         }
-        // SAFETY: the caller has looked at the size.
-        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        let to = failed(new);
+        // SAFETY: the caller keeps the rules.
+        let to = unsafe { self.alloc(new) };
         if !to.is_null() {
             // SAFETY: both have as many bytes, and one was handed out just now.
             unsafe { to.copy_from_nonoverlapping(at, layout.size().min(size)) };
             if !is_ours {
-                // SAFETY: the system made it, and a call that failed has left it as it was.
-                unsafe { System.dealloc(at, layout) };
+                // SAFETY: it was taken with this layout, and a call that failed has left it as it was.
+                unsafe { release(at, layout) };
             }
         }
         to
     }
+}
+
+/// From this size on, memory comes from the kernel in pages of its own and goes back there at once. The C library would keep
+/// such memory after the first time, and the buffers of answers, which grow, would leave holes in its heap.
+const LARGE: usize = 256 << 10;
+
+fn has_pages(layout: Layout) -> bool {
+    layout.size() >= LARGE && layout.align() <= 4096
+}
+
+/// Memory with this layout, or null.
+///
+/// # Safety
+/// As [`GlobalAlloc::alloc`].
+unsafe fn take(layout: Layout, zeroed: bool) -> *mut u8 {
+    if !has_pages(layout) {
+        // SAFETY: the caller keeps the rules.
+        return unsafe { if zeroed { System.alloc_zeroed(layout) } else { System.alloc(layout) } };
+    }
+    let (access, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory, which nobody has but the caller.
+    let at = unsafe { libc::mmap(null_mut(), layout.size(), access, kind, -1, 0) };
+    if at == libc::MAP_FAILED { null_mut() } else { at.cast() }
+}
+
+/// Gives memory back.
+///
+/// # Safety
+/// It was [taken](take) with this layout, and nobody uses it any more.
+unsafe fn release(at: *mut u8, layout: Layout) {
+    // SAFETY: the caller says so.
+    unsafe {
+        if has_pages(layout) {
+            // It stays if the process has too many mappings to divide one.
+            libc::munmap(at.cast(), layout.size());
+        } else {
+            System.dealloc(at, layout);
+        }
+    }
+}
+
+/// Gives memory another size, which is large if it was large before. Null: it could not, and the memory is as it was.
+///
+/// # Safety
+/// It was [taken](take) with this layout.
+unsafe fn resize(at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    if !has_pages(layout) {
+        // SAFETY: the caller says so.
+        return unsafe { System.realloc(at, layout, size) };
+    }
+    // SAFETY: these are whole pages that nobody else has.
+    let to = unsafe { libc::mremap(at.cast(), layout.size(), size, libc::MREMAP_MAYMOVE) };
+    if to == libc::MAP_FAILED { null_mut() } else { to.cast() }
 }
 
 /// What an engine may need besides the tasks: its tables and the stacks of its threads.
@@ -269,7 +324,7 @@ fn read(name: &CStr, text: &mut [u8]) -> Option<usize> {
 }
 
 /// How many tasks there are, from /proc/loadavg.
-fn tasks() -> Option<usize> {
+pub fn tasks() -> Option<usize> {
     let mut text = [0; 128];
     let n = read(c"/proc/loadavg", &mut text)?;
     let word = std::str::from_utf8(&text[..n]).ok()?.split(' ').nth(3)?;
@@ -288,6 +343,19 @@ mod tests {
         let _host = host();
         assert!(grow(&mut Vec::<u8>::new(), TOO_MUCH).is_err());
         assert!(grow(&mut Vec::<u8>::new(), 10).is_ok());
+    }
+
+    #[test]
+    fn memory_keeps_its_bytes_when_it_becomes_large_and_small_again() {
+        let mut bytes: Vec<u8> = (0..=255).collect();
+        for size in [LARGE - 1, LARGE, 3 * LARGE + 1, 64 * LARGE, LARGE, 1000] {
+            bytes.resize(size.max(bytes.len()), 7);
+            bytes.truncate(size);
+            bytes.shrink_to_fit();
+            assert!(bytes.iter().enumerate().all(|(n, b)| *b == if n < 256 { n as u8 } else { 7 }));
+        }
+        let zeroes = vec![0_u64; LARGE];
+        assert!(zeroes.iter().all(|n| *n == 0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Decides what is requested for a set of items.
 
-use taskdiag::{Groups, Members, Request};
+use taskdiag::{Groups, Members, Processes, Request};
 
 use crate::item::{File, Item};
 use crate::real::Version;
@@ -9,6 +9,8 @@ use crate::real::Version;
 const TEXT_BYTES: u32 = 4 << 10;
 /// The most of all texts that it is asked for.
 const ALL_TEXT_BYTES: u64 = 2 << 20;
+/// The same for a part of a long list.
+const PART_TEXT_BYTES: u64 = 512 << 10;
 
 /// What to request for a set of items.
 #[derive(Clone, Debug)]
@@ -96,6 +98,14 @@ impl Plan {
             members = members.union(Members::of(Groups::BASE, &["start_time_ns"]));
         }
         wanted.then(|| limited(Request::all(groups).with_members(members)))
+    }
+}
+
+/// The same request about a part of the processes.
+pub fn part(request: Request, part: Processes) -> Request {
+    match part.is_all() {
+        true => request,
+        false => request.with_all_text_bytes(PART_TEXT_BYTES).with_processes(part),
     }
 }
 

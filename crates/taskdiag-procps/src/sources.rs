@@ -1,9 +1,9 @@
 //! What the engines are asked for, and what they answered.
 
-use taskdiag::{Choice, Error, Repeated, Request, Snapshot};
+use taskdiag::{Choice, Error, Processes, Repeated, Request, Snapshot, comes_in_parts};
 
 use crate::guard::{self, Failed};
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::real::Version;
 
 /// Why a call is not answered here. Then the real library answers it.
@@ -71,20 +71,36 @@ impl Pair {
         finds: bool,
     ) -> Result<(), Error> {
         // A table for finding tasks is made at the first search, and it may be large.
-        let snapshot = self.tasks.ask(tasks, Choice::Auto)?;
+        let snapshot = one(&mut self.tasks, tasks)?;
         if finds {
             snapshot.task(1);
         }
         self.has_processes = processes.is_some();
         if let Some(request) = processes {
-            self.processes.ask(request, Choice::Auto)?.task(1);
+            one(&mut self.processes, request)?.task(1);
         }
         Ok(())
     }
 }
 
+/// Asks for all, or for a part.
+fn one<'a>(repeated: &'a mut Repeated, request: &Request) -> Result<&'a Snapshot, Error> {
+    if request.processes.is_all() {
+        return repeated.ask(request, Choice::Auto);
+    }
+    repeated.ask_part(request, Choice::Auto)
+}
+
+/// Whether the answers to what is planned can be had in parts.
+pub fn divides(plan: &Plan, threads: bool, version: Version) -> bool {
+    let requests = [Some(plan.request(threads)), plan.processes(threads, version)];
+    // An engine that cannot be chosen fails when it is asked.
+    requests.iter().flatten().all(|r| comes_in_parts(r, Choice::Auto).unwrap_or(false))
+}
+
 impl Sources {
-    /// Asks for what is planned. `finds`: tasks will be looked up by their ids. `is_guarded`: allocations may fail.
+    /// Asks for what is planned about these processes. `finds`: tasks will be looked up by their ids. `is_guarded`: allocations
+    /// may fail.
     pub fn ask(
         &mut self,
         plan: &Plan,
@@ -92,9 +108,10 @@ impl Sources {
         threads: bool,
         version: Version,
         finds: bool,
+        part: Processes,
     ) -> Result<(), Refused> {
-        let tasks = plan.request(threads);
-        let processes = plan.processes(threads, version);
+        let tasks = plan::part(plan.request(threads), part);
+        let processes = plan.processes(threads, version).map(|r| plan::part(r, part));
         let place = &mut self.0[usize::from(threads)];
         if !is_guarded {
             return Ok(place.ask(&tasks, processes.as_ref(), finds)?);
@@ -106,6 +123,15 @@ impl Sources {
         })?;
         *place = pair;
         Ok(asked?)
+    }
+
+    /// Says that all parts were asked for, whose memory is given up.
+    pub fn end_parts(&mut self, threads: bool) {
+        let pair = &mut self.0[usize::from(threads)];
+        pair.tasks.end_parts();
+        if pair.has_processes {
+            pair.processes.end_parts();
+        }
     }
 
     /// The answers about the tasks, and about their processes.

@@ -66,6 +66,11 @@ pub fn answered(snapshot: &Snapshot) {
     });
 }
 
+/// A further part of such an answer.
+pub fn continued(snapshot: &Snapshot) {
+    count(|c| c.rows += snapshot.tasks().len() as u64);
+}
+
 /// An item that was got from the real library.
 pub fn old(item: Item, rows: usize) {
     count(|c| *c.old.entry(item.name()).or_default() += rows as u64);

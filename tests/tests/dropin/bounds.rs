@@ -135,6 +135,50 @@ fn memory_is_that_of_procps_beside_a_crowd_with_long_arguments() {
     }
 }
 
+/// So many processes with arguments of a page each. `TASKDIAG_LONG=1` has as many as were measured for docs/dropin.md, which
+/// takes half of the ids that a machine has without a change.
+fn many() -> usize {
+    if std::env::var_os("TASKDIAG_LONG").is_some() { 20_000 } else { 5_000 }
+}
+
+/// The answer about all of them is not in memory at once, and has the same processes in the same order.
+#[test]
+fn memory_is_that_of_procps_beside_many_processes() {
+    let _alone = alone();
+    let (bytes, count) = (String::from("4096"), many().to_string());
+    let crowd = match Mktask::start(&["crowd", &bytes, &count]) {
+        Ok(crowd) => crowd,
+        Err(why) => return skip("dropin::bounds::memory_is_that_of_procps_beside_many", &why),
+    };
+    let mut wrong = Vec::new();
+    for program in ["ps aux", "pgrep -c -f mktask", "top -b -n1 -c -w512"] {
+        let without = peak(program, None);
+        for engine in engines() {
+            let with = peak(program, Some(engine));
+            println!("{program}, {engine}: {} KiB, {} without", with >> 10, without >> 10);
+            if with > without + MORE {
+                wrong.push(format!("{program}, {engine}: {} KiB, {}", with >> 10, without >> 10));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let parent = crowd.pid().to_string();
+    for program in [
+        format!("ps --ppid {parent} -o pid,ppid,user,stat,comm,args -ww"),
+        format!("ps --ppid {parent} -L -o pid,tid,lwp,args"),
+        format!("pgrep -P {parent} -a"),
+    ] {
+        let out = |engine| command(&program, engine, None).output().expect("it is installed");
+        let without = out(None);
+        let lines = without.stdout.iter().filter(|b| **b == b'\n').count();
+        assert!(lines >= many(), "{program}: {lines} lines");
+        for engine in engines() {
+            let with = out(Some(engine));
+            assert!(with == without, "{program} with {engine} differs");
+        }
+    }
+}
+
 /// The address space begins with as much as the libraries of the programs take, with the drop-in among them.
 #[test]
 fn programs_end_in_the_same_way_where_memory_is_short() {
