@@ -12,6 +12,7 @@ pub mod answer;
 pub mod busy;
 pub mod cli;
 pub mod compare;
+pub mod memcg;
 pub mod mktask;
 pub mod mounts;
 pub mod peak;

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use taskdiag_tests::memcg::{Memcg, limits_memory};
 use taskdiag_tests::{Mktask, cli, skip};
 
 const MIB: u64 = 1 << 20;
@@ -251,4 +252,31 @@ fn ends_alike(program: &str, engine: &str, limit: Limit) -> Result<(), (Ended, E
 /// Single processes of other tests come and go between two runs.
 fn is_near(a: &Ended, b: &Ended) -> bool {
     (a.code, &a.error) == (b.code, &b.error) && a.lines.abs_diff(b.lines) <= 40 + a.lines / 4
+}
+
+/// procps takes 32 MiB there. What is read for the programs counts besides: BPF programs and their maps.
+#[test]
+fn programs_live_in_a_control_group_of_64_mib() {
+    let _alone = alone();
+    let test = "programs_live_in_a_control_group_of_64_mib";
+    let group = match Memcg::new(64 * MIB) {
+        Ok(group) => group,
+        Err(why) => return skip(&format!("dropin::bounds::{test}"), &why),
+    };
+    assert!(limits_memory(&group), "a group of 64 MiB does not limit memory");
+    let Some(_crowd) = crowd(test, 2 * CROWD) else { return };
+    for program in PROGRAMS {
+        let run = |engine| {
+            let mut command = command(program, engine, None);
+            group.run_in(&mut command);
+            let before = group.killed();
+            let out = command.output().expect("it is installed");
+            assert_eq!(group.killed(), before, "{program} with {engine:?}");
+            out.status
+        };
+        let without = run(None);
+        for engine in engines() {
+            assert_eq!(run(Some(engine)), without, "{program} with {engine}");
+        }
+    }
 }

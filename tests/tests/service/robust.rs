@@ -4,6 +4,8 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use taskdiag_tests::busy::Patience;
+use taskdiag_tests::memcg::{Memcg, memory_max};
+use taskdiag_tests::{Mktask, skip};
 
 use crate::daemon::{Daemon, NOBODY, text};
 use crate::helper::{ARGS, WHAT};
@@ -132,4 +134,37 @@ fn the_brake_and_the_environment_apply() {
     assert!(text(&out.stderr).contains("engine procfs"), "{}", text(&out.stderr));
     let out = daemon.taskdiag(&before, &["ps", "--engine", "service"]);
     assert_eq!(out.status.code(), Some(4), "{}", text(&out.stderr));
+}
+
+/// Beside 200 processes with 6 MB of arguments each, of a user who is not the one that asks.
+#[test]
+fn the_service_lives_in_the_memory_of_its_unit() {
+    let test = "the_service_lives_in_the_memory_of_its_unit";
+    // It can go away when the service has ended, so it comes first.
+    let group = match Memcg::new(memory_max("taskdiagd.service")) {
+        Ok(group) => group,
+        Err(why) => return skip(test, &why),
+    };
+    let Some(mut daemon) = Daemon::start(test) else { return };
+    group.take(daemon.pid());
+    let _crowd = match Mktask::start(&["crowd", "6000000", "200", "54321"]) {
+        Ok(crowd) => crowd,
+        Err(why) => return skip(test, &why),
+    };
+    for args in [
+        &["ps", "-e", "-o", "pid,args", "--engine", "service"][..],
+        &["ps", "-e", "-L", "-o", "pid,stat", "--engine", "service"],
+        &["ps", "-e", "-o", "pid,args,stat,rss", "--engine", "service"],
+    ] {
+        let out = daemon.taskdiag(NOBODY, args);
+        let lines = text(&out.stdout).lines().count();
+        assert!(lines > 200, "{args:?}: {lines} lines, {}", text(&out.stderr));
+    }
+    assert!(daemon.is_running() && group.killed() == 0, "the service was killed");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()));
+    let status = status.expect("it lives");
+    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).expect("it has memory");
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().expect("a number");
+    println!("taskdiagd: {peak} KiB");
+    assert!(peak <= 128 << 10, "{peak} KiB");
 }
