@@ -65,7 +65,7 @@ static int regular(unsigned int n, int flags)
 		*slash = '/';
 		snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
 		if (fd >= 0 && n % 8 == 6)
-			must(linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW));
+			return linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) ? -1 : fd;
 		return fd;
 	}
 	close(must(open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640)));

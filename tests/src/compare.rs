@@ -30,6 +30,10 @@ fn is_not_everywhere(list: &str, member: &str, entry: &Row) -> bool {
             true
         }
         ("task_diag_socket", "state") => is("family", libc::AF_PACKET),
+        // The sum over a list that may be long, which BPF does not walk.
+        ("task_diag_socket", "recv_queue_bytes") => {
+            is("family", libc::AF_UNIX) && !is("type", libc::SOCK_DGRAM)
+        }
         // Not in /proc/net/raw, which is read where the kernel cannot list raw sockets otherwise.
         ("task_diag_socket", "ifindex") => is("type", libc::SOCK_RAW),
         _ => false,

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use taskdiag_wire::{FdCount, Group, Groups, Reason};
 
-use super::parse::{self, StatFile};
+use super::parse::{self, StatFile, StatusFile};
 use super::path::TaskDir;
 use super::read::{TOTAL_MAX, Text};
 use super::stop::Stop;
@@ -117,8 +117,16 @@ impl Worker<'_> {
         let mut record = FdCount::new();
         record.open = u32::try_from(open).unwrap_or(u32::MAX);
         record.valid = 1;
-        // Of a first thread that has ended, the status file has 0, though others use the table.
-        if let Some(size) = self.status.fd_size.filter(|size| *size > 0 || open == 0) {
+        let mut size = self.status.fd_size;
+        if size == Some(0) && open > 0 {
+            // The status file was that of a first thread that has ended.
+            let mut live = StatusFile::default();
+            if let Ok(text) = self.reader.file(at.dir, at.path.file("status")) {
+                live.parse(text, Groups::FD_COUNT);
+            }
+            size = live.fd_size.filter(|n| *n > 0);
+        }
+        if let Some(size) = size {
             (record.size, record.valid) = (size, FdCount::ALL_VALID);
         }
         self.out.put(&record);
