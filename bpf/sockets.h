@@ -8,7 +8,7 @@
 
 enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10, AF_NETLINK = 16, AF_PACKET = 17 };
 enum { SOCK_STREAM = 1, SOCK_DGRAM = 2, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_UDPLITE = 136, IPPROTO_MPTCP = 262 };
-enum { TCP_LISTEN = 10 };
+enum { TCP_CLOSE = 7, TCP_LISTEN = 10 };
 
 /* Sets of members as bits of `valid`. */
 #define BIT(member) (1u << (SOCKET_##member))
@@ -137,6 +137,11 @@ GROUP_FN put_socket(u32 fd)
 			bpf_probe_read_kernel(s->peer_addr, 16, (void *)(sk + OFF(SKC_V6_DADDR)));
 		} else {
 			valid &= ~ADDRS;
+		}
+		/* An address may be left over from a connection that failed or has ended. getpeername(2) tells none. */
+		if (s->state == TCP_CLOSE) {
+			s->peer_port = 0;
+			__builtin_memset(s->peer_addr, 0, sizeof(s->peer_addr));
 		}
 		valid |= queues(sk);
 		break;

@@ -14,6 +14,7 @@ use crate::{Task, Value};
 const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("cred.securebits", "not in /proc"),
     ("stat.flags", "not in /proc/PID/stat"),
+    ("ns.pid_for_children", "/proc shows one only once it has had a process"),
     ("fd_count.size", "in /proc/PID/status, which is not read for FD_COUNT alone"),
 ];
 

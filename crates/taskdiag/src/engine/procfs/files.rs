@@ -25,6 +25,8 @@ use super::unlisted;
 use super::worker::Worker;
 
 /// `MQUEUE_MAGIC` of linux/magic.h.
+/// The state of a socket that is not connected.
+const TCP_CLOSE: u16 = 7;
 const MQUEUE_MAGIC: u64 = 0x1980_0202;
 /// The size of every message queue (`FILENT_SIZE` of ipc/mqueue.c).
 const MQUEUE_SIZE: u64 = 80;
@@ -198,9 +200,12 @@ impl Worker<'_> {
                 Ok(None) => {}
                 Ok(Some(inode)) => {
                     let (netns, sockets) = table.get_or_insert_with(|| self.sockets_of(at));
-                    let (sock, netns) = match sockets.get(&inode) {
-                        Some(s) => (Cow::Borrowed(s), Some(*netns)),
-                        None => {
+                    let listed = sockets.get(&inode);
+                    let (sock, netns) = match listed {
+                        Some(s) if !self.reader.is_subflow(s, dir.as_fd(), fd) => {
+                            (Cow::Borrowed(s), Some(*netns))
+                        }
+                        _ => {
                             let (sock, netns) = self.unlisted(at, dir.as_fd(), fd, inode)?;
                             (Cow::Owned(sock), netns)
                         }
@@ -261,6 +266,11 @@ impl Worker<'_> {
         fd: u32,
         inode: u64,
     ) -> Result<(Sock, Option<u32>), Stop> {
+        if let Some((netns, sock)) = self.run.sockets.elsewhere(inode) {
+            if !self.reader.is_subflow(&sock, dir, fd) {
+                return Ok((sock, Some(netns)));
+            }
+        }
         let sock = self.reader.sock(dir, fd);
         if !self.run.own_pids || !unlisted::is_for(&sock) {
             return Ok((sock, None));
@@ -352,6 +362,14 @@ impl Reader {
         self.syscalls += 1;
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)
+    }
+
+    /// Whether a socket that is listed as one of TCP is one of multipath TCP, which is not listed while it is bound and neither
+    /// listens nor is connected. Its first subflow is.
+    fn is_subflow(&mut self, listed: &Sock, dir: BorrowedFd<'_>, fd: u32) -> bool {
+        i32::from(listed.record.protocol) == libc::IPPROTO_TCP
+            && listed.record.state == TCP_CLOSE
+            && i32::from(self.sock(dir, fd).record.protocol) == libc::IPPROTO_MPTCP
     }
 
     /// What the name of its protocol tells about a socket that is in no list.

@@ -54,6 +54,13 @@ impl Sockets {
         };
         Arc::clone(tables.entry(netns).or_insert_with(|| Arc::new(new())))
     }
+
+    /// A socket of another network namespace that was looked at, and that namespace. A thread in a namespace of its own has
+    /// the sockets of its process.
+    pub(super) fn elsewhere(&self, inode: u64) -> Option<(u32, Sock)> {
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.iter().find_map(|(netns, table)| Some((*netns, table.get(&inode)?.clone())))
+    }
 }
 
 /// Sockets, and the files of those that sock_diag does not list.

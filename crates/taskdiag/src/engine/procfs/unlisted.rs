@@ -63,7 +63,9 @@ pub(super) fn ask(pid: u32, fd: u32, inode: u64, calls: &mut u64) -> Option<(Soc
     *calls += 4; // names, queues, and the namespace
     let own = address(&socket, libc::getsockname)?;
     let peer = address(&socket, libc::getpeername);
-    let unconnected = if peer.is_none() { TCP_CLOSE } else { TCP_ESTABLISHED };
+    // A socket of netlink says that its peer is the kernel, also where it is not connected.
+    let connected = peer.is_some() && is_inet;
+    let unconnected = if connected { TCP_ESTABLISHED } else { TCP_CLOSE };
     let mut s = Sock::default();
     s.record = build!(Socket {
         inode,

@@ -6,10 +6,9 @@ use taskdiag_wire::{Socket, build};
 use super::Sock;
 use super::bit;
 use super::sockdiag::bits;
-use super::sockdiag::{ALL, NAME, PORTS, TCP_LISTEN};
+use super::sockdiag::{ALL, NAME, PORTS, TCP_CLOSE, TCP_LISTEN};
 
 const TCP_ESTABLISHED: u16 = 1;
-const TCP_CLOSE: u16 = 7;
 /// `__SO_ACCEPTCON` of linux/net.h: the socket listens.
 const ACCEPTS: u32 = 1 << 16;
 /// `SS_CONNECTING` and `SS_CONNECTED` of linux/net.h.
@@ -36,6 +35,7 @@ fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
     let (local_addr, local, family) = address(f.at(1)?)?;
     let (peer_addr, peer, _) = address(f.at(2)?)?;
     let state = hex(f.at(3)?)? as u16;
+    let (peer_addr, peer) = if state == TCP_CLOSE { ([0; 16], 0) } else { (peer_addr, peer) };
     let queues = f.at(4)?;
     let colon = queues.iter().position(|b| *b == b':')?;
     let raw = i32::from(protocol) == libc::IPPROTO_RAW;

@@ -29,6 +29,8 @@ pub(super) const QUEUES: u32 = bits!(recv_queue_bytes send_queue_bytes);
 pub(super) const NAME: u32 = bits!(name);
 
 pub(super) const TCP_LISTEN: u16 = 10;
+/// The state of a socket that is not connected.
+pub(super) const TCP_CLOSE: u16 = 7;
 
 fn u16_at(b: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(b.get(at..at + 2)?.try_into().ok()?))
@@ -89,6 +91,11 @@ pub fn inet_diag(b: &[u8], protocol: u16) -> Option<Sock> {
     if i32::from(family) == libc::AF_INET {
         local_addr[4..].fill(0);
         peer_addr[4..].fill(0);
+    }
+    // The address may be left over from a connection that failed or has ended. getpeername(2) tells none.
+    let peer = if state == TCP_CLOSE { 0 } else { peer };
+    if state == TCP_CLOSE {
+        peer_addr.fill(0);
     }
     let raw = i32::from(protocol) == libc::IPPROTO_RAW;
     let kind = match i32::from(protocol) {
