@@ -20,8 +20,12 @@ from . import common, image
 OTHERS = ("procfs_live",)
 # Test programs that look at the checkout and not at the kernel, or that need programs which the machines do not have: those of
 # procps, setpriv and others of util-linux, of which busybox has less, Prometheus, and a browser. Three more measure time or memory
-# of the machine itself, or fork so often that emulation takes half an hour.
-NOT_HERE = ("series", "dropin", "service", "export", "report", "runs", "fork", "bounds_faces")
+# of the machine itself, or fork so often that emulation takes half an hour. Others make many odd files or processes and look at them several
+# times by each engine and command, which was not tried in emulation yet; --only runs them there.
+NOT_HERE = (
+    "series", "dropin", "service", "export", "report", "runs", "fork", "bounds_faces", "units", "as_lsof", "exit_codes", "columns",
+    "odd_names", "walk",
+)
 # The limit for a test program, in seconds. A limit for each test, as on the machine itself, would start each test in a new
 # process, and emulation is too slow for that.
 PROGRAM_SECONDS = 1500
@@ -133,6 +137,11 @@ def built(arch=archs.AMD64):
     return made
 
 
+def walk_seconds():
+    """How much longer the random walk is to take than it does by itself."""
+    return int(os.environ.get("TASKDIAG_WALK_SECONDS", 0))
+
+
 class Parity(Suite):
     """Runs the test programs of the machine on this kernel."""
 
@@ -141,6 +150,7 @@ class Parity(Suite):
 
     def __init__(self, promised, only=None, filter="", before=":", arch=archs.AMD64, kept=True):
         self.promised, self.filter, self.before, self.arch, self.kept = promised, filter, before, arch, kept
+        self.timeout = Parity.timeout + walk_seconds()
         every = {n.removeprefix("test ") for n in built(arch) if n.startswith("test ")}
         self.only = sorted(every - set(NOT_HERE)) if only is None else only
         if unknown := sorted(set(self.only) - every):
@@ -165,10 +175,11 @@ class Parity(Suite):
             "TASKDIAG_EMULATED": 1,
             "NO_COLOR": 1,
         }
+        settings.update((k, v) for k, v in os.environ.items() if k in ("TASKDIAG_WALK_SECONDS", "TASKDIAG_WALK_SEED"))
         lines = [BOUNDED, self.before, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
         for name in self.only:
             program = programs["test " + name]
-            lines.append(f"echo '@@program {name}'; bounded {PROGRAM_SECONDS} {program} {self.filter}; echo \"@@status $?\"")
+            lines.append(f"echo '@@program {name}'; bounded {PROGRAM_SECONDS + walk_seconds()} {program} {self.filter}; echo \"@@status $?\"")
         # The programs collect their skips in the directory that they were built in, which is another one for another architecture.
         target = pathlib.Path(programs["test " + self.only[0]]).parents[2]
         lines.append(f"echo @@skips; cat {target}/taskdiag-skips.txt 2>/dev/null")
