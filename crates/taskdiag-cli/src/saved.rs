@@ -18,8 +18,8 @@ pub const COMMANDS: [(&str, Groups); 5] = {
     // Mappings, and the files that are mapped.
     let lists = identity.union(Groups::VMA).union(Groups::FILE_STAT);
     [
-        // The last two are what the options -l and s of ps add.
-        ("ps", GROUPS.union(Groups::WCHAN).union(Groups::SIGNALS)),
+        // The last three are what the options -l, s and v of ps add.
+        ("ps", GROUPS.union(Groups::WCHAN).union(Groups::SIGNALS).union(Groups::LAYOUT)),
         ("files", lists.union(Groups::FD).union(Groups::FD_COUNT).union(Groups::PATHS)),
         ("maps", lists),
         ("memory", identity.union(Groups::STATM).union(Groups::ROLLUP)),
