@@ -119,7 +119,7 @@ fn what_was_meant_is_said() {
     fails(&["ps", "-b"], 2, &["'-b'", "--help"]);
     fails(&["--as", "top"], 2, &["ps, pmap, pstree"]);
     fails(&["--as", "fuser"], 2, &["ps, pmap, pstree, lsof", "taskdiag files"]);
-    fails(&["--as", "lsof", "+c", "x"], 1, &["a number must follow"]);
+    fails(&["--as", "lsof", "+c", "x"], 1, &["+c needs a number"]);
     fails(&["--as", "lsof", "-o", "-s"], 1, &["the same column"]);
 }
 
