@@ -11,6 +11,7 @@ pub(crate) trait StreamMemory: AsRef<[u8]> + fmt::Debug + Send + Sync {
     /// Changes nothing and returns false if there is no room.
     fn append(&mut self, messages: &[u8], totals: &Done, served: &Info) -> bool;
     /// The stream, to change values in place.
+    #[cfg(feature = "bpf")]
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
