@@ -191,7 +191,7 @@ def _same(here, pids, values):
     return values
 
 
-MEMORY = "vsz rss rss_anon trs size"
+MEMORY = "vsz rss rss_anon vm_text size"
 ATTRS = {
     "ppid": Attr("ppid", _same),
     "name": Attr("comm", _same),
