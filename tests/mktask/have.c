@@ -39,21 +39,6 @@
 
 enum { SIZE = 64 << 10, HUGE = 2 << 20 };
 
-static void ids(void)
-{
-	fact("pid", "%d", getpid());
-	fact("ppid", "%d", getppid());
-}
-
-static char *in_dir(const char *dir, const char *name)
-{
-	char *path;
-
-	if (asprintf(&path, "%s/%s", dir, name) < 0)
-		die("out of memory");
-	return path;
-}
-
 static int new_file(const char *path)
 {
 	int fd = must(open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640));

@@ -20,21 +20,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void ids(void)
-{
-	fact("pid", "%d", getpid());
-	fact("ppid", "%d", getppid());
-}
-
-static char *in_dir(const char *dir, const char *name)
-{
-	char *path;
-
-	if (asprintf(&path, "%s/%s", dir, name) < 0)
-		die("out of memory");
-	return path;
-}
-
 static int opened(const char *dir, const char *name)
 {
 	return must(open(in_dir(dir, name), O_RDWR | O_CREAT | O_CLOEXEC, 0640));

@@ -282,6 +282,21 @@ void thread(void *(*fn)(void *), void *arg)
 	pthread_attr_destroy(&attr);
 }
 
+void ids(void)
+{
+	fact("pid", "%d", getpid());
+	fact("ppid", "%d", getppid());
+}
+
+char *in_dir(const char *dir, const char *name)
+{
+	char *path;
+
+	if (asprintf(&path, "%s/%s", dir, name) < 0)
+		die("out of memory");
+	return path;
+}
+
 void write_file(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);

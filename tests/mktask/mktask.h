@@ -27,6 +27,9 @@ void fact_str(const char *key, const char *text);
 /* Appends to a comma-separated list. The first item begins the list. */
 void fact_item(const char *key, int first, long value);
 
+/* Reports the ids of the caller and of its parent. */
+void ids(void);
+
 /* The state is reached, so the supervisor may print the facts. */
 void ready(void);
 _Noreturn void hold(void);		/* ready(), then wait to be killed */
@@ -43,6 +46,7 @@ void die_with_parent(void);
 int host_pid(void);
 int host_tid(void);
 char *self_exe(void);
+char *in_dir(const char *dir, const char *name);	/* dir/name in new memory */
 /* Executes this program again with an exact argv. `what` continues after the exec. */
 _Noreturn void exec_again(const char *exe, char **argv, const char *what);
 /* Waits for a bounded time until the state letter of a thread of this process is `state`. */

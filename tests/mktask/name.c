@@ -42,12 +42,6 @@ static char *args_end(char **argv)
 	return end;
 }
 
-static void ids(void)
-{
-	fact("pid", "%d", getpid());
-	fact("ppid", "%d", getppid());
-}
-
 static void cmdline_facts(const char *data, size_t len)
 {
 	fact("len", "%zu", len);

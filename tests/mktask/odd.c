@@ -25,21 +25,6 @@ static const char *const names[] = {
 };
 enum { NAMES = sizeof(names) / sizeof(names[0]), SIZE = 4096 };
 
-static void ids(void)
-{
-	fact("pid", "%d", getpid());
-	fact("ppid", "%d", getppid());
-}
-
-static char *in_dir(const char *dir, const char *name)
-{
-	char *path;
-
-	if (asprintf(&path, "%s/%s", dir, name) < 0)
-		die("out of memory");
-	return path;
-}
-
 static void nth(const char *key, int i, unsigned long value)
 {
 	char name[32];

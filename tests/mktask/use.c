@@ -22,12 +22,6 @@
 #define MADV_PAGEOUT 21
 #endif
 
-static void ids(void)
-{
-	fact("pid", "%d", getpid());
-	fact("ppid", "%d", getppid());
-}
-
 static void *region(size_t len, int flags)
 {
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);

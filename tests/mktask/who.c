@@ -29,12 +29,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-static void ids(void)
-{
-	fact("pid", "%d", getpid());
-	fact("ppid", "%d", getppid());
-}
-
 /* Reports the values that the kernel gives the caller by system calls. */
 static void cred_facts(void)
 {

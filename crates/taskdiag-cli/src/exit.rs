@@ -78,7 +78,7 @@ impl Lack {
 pub struct Partial {
     /// The sentences.
     pub lacks: Vec<Lack>,
-    /// How exactly was said what it is to be about.
+    /// How exactly the caller named the subject of the answer.
     pub asked: Asked,
     /// Is nothing shown?
     pub is_empty: bool,

@@ -49,7 +49,7 @@ pub enum Instead {
 pub struct Repeat {
     /// The time between two lists.
     pub seconds: u32,
-    /// At most so many lists.
+    /// The largest number of lists.
     pub count: Option<u32>,
     /// The line between two lists, for strftime(3).
     pub format: Option<OsString>,

@@ -46,7 +46,7 @@ pub struct FilesArgs {
     pub strict: Option<Layout>,
     /// Places that are not there; only their names can be looked for.
     pub nowhere: Vec<PathBuf>,
-    /// The FILEs of these that are not there, of which lsof says more.
+    /// The FILEs that do not exist, each with the reason that lsof prints.
     pub missing: Vec<(PathBuf, String)>,
     /// `-i` as it was typed.
     pub inet: Vec<String>,
@@ -67,7 +67,7 @@ pub struct Repeat {
     pub every: Duration,
     /// `+r`: until there is nothing to list.
     pub while_any: bool,
-    /// At most so many.
+    /// The largest number of lists.
     pub count: Option<u32>,
     /// The line between them, for strftime(3).
     pub format: Option<OsString>,

@@ -421,7 +421,7 @@ impl<'a> Cells<'a> {
         }
         match file.fd_type() {
             Some(FdType::Pipe) => b"pipe".to_vec(),
-            // Without who has the other ends.
+            // The path alone, without the other ends.
             Some(FdType::Fifo) => {
                 let mut path = file.path.map_or(Vec::new(), |p| p.bytes.to_vec());
                 path.extend_from_slice(if file.has_mark() { b" (deleted)" } else { b"" });
@@ -522,7 +522,7 @@ fn flag_words(flags: u32) -> String {
     words.join(",")
 }
 
-/// The processes whose descriptors or paths are denied to whoever asks.
+/// The processes whose descriptors or paths the caller may not see.
 pub(in crate::files) fn denied(files: &files::Files<'_>) -> HashSet<(u32, Group)> {
     let gaps = files.gaps().iter().filter(|g| g.reason == Reason::Denied);
     gaps.map(|g| (g.task.tgid(), g.group)).collect()

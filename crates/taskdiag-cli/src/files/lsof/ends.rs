@@ -1,4 +1,4 @@
-//! `-E` and `+E`: who has the other ends of pipes, sockets, terminals, message queues and eventfds.
+//! `-E` and `+E`: the processes that have the other ends of pipes, sockets, terminals, message queues and eventfds.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
