@@ -290,7 +290,7 @@ fn what_proc_denies_is_asked_of_bpf() {
     let ran = run("+bpf,+perfmon", &["maps", &pid]);
     assert!(ran.code == Some(0) && ran.stdout.contains("mktask"), "{ran}");
     let ran = run("+bpf,+perfmon", &["maps", &pid, "-o", "address,rss"]);
-    let is_denied = ran.code == Some(3) && ran.stderr.contains("denied rss");
+    let is_denied = ran.code == Some(3) && ran.stderr.contains("rss of 1 process is not shown");
     assert!((ran.code == Some(0) || is_denied) && ran.stdout.lines().count() > 5, "{ran}");
     // Who may trace, or may not use BPF, has no use for it.
     for caps in ["", "+bpf", "+perfmon", "+bpf,+perfmon,+sys_ptrace"] {
