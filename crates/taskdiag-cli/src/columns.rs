@@ -1,5 +1,7 @@
 //! Columns: translates `-o` and the ready-made views into fields of the table.
 
+use std::borrow::Cow;
+
 use taskdiag::field::{Align, Field, Set, TASKS, TextForm};
 
 use crate::exit::Exit;
@@ -76,6 +78,21 @@ const LACKING: &[(&[&str], &str)] = &[
     (&["zone"], "Linux has no zones"),
 ];
 
+/// Words that are no columns of tasks, and those that are meant.
+const MEANT: &[(&[&str], &str)] = &[
+    (&["name", "command_name", "process"], "the name of a process is comm"),
+    (&["threads"], "the number of threads is nlwp"),
+    (
+        &["mem", "memory", "ram"],
+        "memory is rss, its share is %mem, and 'taskdiag memory' shows more of it",
+    ),
+    (&["cpu%", "cpu_percent"], "the share of CPU time is %cpu"),
+    (&["cmdline", "commandline"], "the command line is args"),
+    (&["parent"], "the parent is ppid"),
+    (&["status"], "the state is s, or stat"),
+    (&["json", "csv", "jsonl"], "the form of the output is chosen with --json, --jsonl or --csv"),
+];
+
 /// The error about a column that rows of another command have, if there is one with this name or spelling.
 pub fn elsewhere(set: &Set, name: &str, spelling: &str) -> Option<Exit> {
     let other = set.elsewhere(spelling)?;
@@ -94,6 +111,10 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
         }
         let lower = name.to_lowercase();
         let hint = nearest::hint(&lower, set.all_names().map(|n| n.name));
+        let meant = MEANT.iter().find(|(words, _)| words.contains(&lower.as_str()));
+        if let Some((_, meant)) = meant {
+            return Err(Exit::Usage(format!("there is no column '{name}' here: {meant}")));
+        }
         if let Some(e) = elsewhere(set, name, &lower) {
             return Err(e);
         }
@@ -118,6 +139,40 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
     })
 }
 
+/// The name that a column has, whatever the case that was typed. A name that is a column as it was typed stays so.
+pub fn in_any_case<'n>(set: &Set, name: &'n str) -> Cow<'n, str> {
+    let lower = name.to_lowercase();
+    match set.find(name).is_none() && set.find(&lower).is_some() {
+        true => Cow::Owned(lower),
+        false => Cow::Borrowed(name),
+    }
+}
+
+/// A list of columns with the names that they have, whatever the case that was typed, and without blanks beside its commas. A
+/// format of AIX, such as `%p, %U`, is left as it is.
+pub fn tidied(set: &Set, list: &str) -> String {
+    if list.contains('%') {
+        return list.to_owned();
+    }
+    let item = |item: &str| {
+        let item = item.trim_matches([' ', '\t']);
+        let end = item.find([':', '=']).unwrap_or(item.len());
+        let (name, rest) = item.split_at(end);
+        let sign = name.len() - name.trim_start_matches(['-', '+']).len();
+        let words = name[sign..].split([' ', '\t']).map(|name| in_any_case(set, name));
+        format!("{}{}{rest}", &name[..sign], words.collect::<Vec<_>>().join(" "))
+    };
+    list.split(',').map(item).collect::<Vec<_>>().join(",")
+}
+
+/// The column of `--by`.
+pub fn by(set: &Set, name: &str) -> Result<Option<Column>, Exit> {
+    match name {
+        "command" => Ok(view(set, "comm")?.pop()),
+        name => Ok(view(set, &in_any_case(set, name))?.pop()),
+    }
+}
+
 /// The columns of one `-o` argument about tasks.
 pub fn parse(spec: &str) -> Result<Vec<Column>, Exit> {
     parse_of(&TASKS, spec)
@@ -126,6 +181,11 @@ pub fn parse(spec: &str) -> Result<Vec<Column>, Exit> {
 /// The columns of one `-o` argument: names with commas or blanks between them, each with an
 /// optional `:width` and `=header`.
 pub fn parse_of(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
+    exactly(set, &tidied(set, spec))
+}
+
+/// The same for names as they are.
+fn exactly(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
     let mut out = Vec::new();
     for item in spec.split([',', ' ', '\t', '\n']).filter(|s| !s.is_empty()) {
         let (name, header) = match item.split_once('=') {
@@ -173,7 +233,7 @@ fn key(name: &str, field: &Field) -> String {
 
 /// The columns of one of our own views. Their headers are for people and are not used as keys.
 pub fn view(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
-    let mut columns = parse_of(set, spec)?;
+    let mut columns = exactly(set, spec)?;
     for c in &mut columns {
         c.key = key(&c.name, c.field);
     }
@@ -218,6 +278,16 @@ mod tests {
         for (bad, word) in [("comand", "'command'"), ("lim:14", "rlimit_rss")] {
             let Err(Exit::Usage(text)) = parse(bad) else { panic!("{bad}") };
             assert!(text.contains(word), "{text}");
+        }
+        for name in MEANT.iter().flat_map(|m| m.0) {
+            assert!(TASKS.find(name).is_none(), "{name}");
+        }
+        let c = parse("PID, Comm=NAME ,S,User:20").unwrap();
+        assert_eq!(headers(&c), "PID NAME S USER");
+        assert_eq!((c[2].field.name, c[3].width), ("s", 20));
+        for (word, meant) in [("name", "comm"), ("threads", "nlwp"), ("json", "--json")] {
+            let Err(Exit::Usage(text)) = parse(word) else { panic!("{word}") };
+            assert!(text.contains(meant), "{text}");
         }
         for name in LACKING.iter().flat_map(|l| l.0) {
             assert!(TASKS.find(name).is_none(), "{name}");

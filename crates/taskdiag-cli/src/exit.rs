@@ -114,7 +114,7 @@ impl Exit {
     pub fn into_refused(self) -> Exit {
         match self {
             Exit::Usage(text) => Exit::Refused(text),
-            Exit::Clap(e) if e.use_stderr() => Exit::Refused(e.render().to_string()),
+            Exit::Clap(e) if e.use_stderr() => Exit::Refused(crate::wrong::sentence(&e)),
             other => other,
         }
     }
@@ -240,19 +240,17 @@ fn write_error(text: &[u8]) {
     }
 }
 
-/// What clap has to say: help as it is, errors with what was typed escaped, which the shell may have made of
-/// the names of files.
+/// What clap has to say: help as it is, errors in the words of this program.
 fn print(e: &clap::Error) -> std::io::Result<()> {
-    let text = e.render().to_string();
     if !e.use_stderr() {
-        return sink::write_all(text.as_bytes());
+        return sink::write_all(e.render().to_string().as_bytes());
     }
-    let mut safe = Vec::new();
-    for line in text.lines() {
-        escape(&mut safe, line.as_bytes());
-        safe.push(b'\n');
+    // Without arguments, the help is the error.
+    if e.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        write_error(e.render().to_string().as_bytes());
+    } else {
+        say(format_args!("taskdiag: {}", crate::wrong::sentence(e)));
     }
-    write_error(&safe);
     Ok(())
 }
 

@@ -39,6 +39,8 @@ mod subcommands;
 #[cfg(feature = "top")]
 mod top;
 mod tree;
+mod units;
+mod wrong;
 
 use std::ffi::OsString;
 use std::io::Write as _;

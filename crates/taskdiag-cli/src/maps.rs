@@ -17,6 +17,7 @@ use crate::output::Form;
 use crate::output::maplines::MapLines;
 use crate::output::text::{self, Totals};
 use crate::output::{self, Item, Sink, Table, Tally};
+use crate::units::Units;
 
 /// Run it.
 pub fn run(args: &MapsArgs) -> Result<(), Exit> {
@@ -38,6 +39,7 @@ pub fn run(args: &MapsArgs) -> Result<(), Exit> {
         let query = query(&columns)?;
         drop_unknown(&mut columns, &query.view(&snapshot));
     }
+    table.units.apply(&mut columns);
     let query = query(&columns)?;
     let view = query.view(&snapshot);
     let cx = view.cx();
@@ -59,7 +61,7 @@ pub fn run(args: &MapsArgs) -> Result<(), Exit> {
             text::header(&mut sink, &columns, &options);
             let mut totals = Totals::new(&columns);
             let plain = options.terminal.width.is_none() && !options.terminal.color;
-            let count = if plain && args.is_default_view() {
+            let count = if plain && args.is_default_view() && table.units == Units::Auto {
                 by_hand(&mut sink, &shown, &all, &options, &mut tally, &mut totals)?
             } else {
                 text::rows(&mut sink, &shown, None, &options, &mut tally, Some(&mut totals))?

@@ -4,11 +4,11 @@ use std::io;
 use std::time::Instant;
 
 use taskdiag::Members;
-use taskdiag::field::{Field, MEMORY, TextForm, Value};
+use taskdiag::field::{Field, MEMORY, Value};
 use taskdiag::view::Query;
 
 use crate::answer;
-use crate::args::memory::{MemoryArgs, Units};
+use crate::args::memory::MemoryArgs;
 use crate::columns::{self, Column};
 use crate::exit::Exit;
 use crate::order;
@@ -16,6 +16,7 @@ use crate::output::Form;
 use crate::output::terminal::Terminal;
 use crate::output::text::{self, Totals};
 use crate::output::{self, Item, Rows, Sink, Table, Take, Tally};
+use crate::units::Units;
 
 /// Run it.
 pub fn run(args: &MemoryArgs) -> Result<(), Exit> {
@@ -27,10 +28,11 @@ pub fn run(args: &MemoryArgs) -> Result<(), Exit> {
     let snapshot = table.source.get(|| query.clone())?;
     let asked = Instant::now();
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
-    let human = args.units == Units::Human || args.units == Units::Auto && terminal.person;
-    for c in columns.iter_mut().filter(|c| human && c.form == TextForm::Kib) {
-        c.form = TextForm::Human;
-    }
+    let units = match table.units {
+        Units::Auto if terminal.person => Units::Human,
+        units => units,
+    };
+    units.apply(&mut columns);
 
     let view = query.view(&snapshot);
     let cx = view.cx();

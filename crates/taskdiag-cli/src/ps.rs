@@ -37,9 +37,7 @@ pub fn run(args: &PsArgs) -> Result<(), Exit> {
     let asked = Instant::now();
     let mut columns = columns(args, threads);
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, saved));
-    for c in columns.iter_mut().filter(|c| args.human && c.form == TextForm::Kib) {
-        c.form = TextForm::Human;
-    }
+    args.units.apply(&mut columns);
 
     let query = query(args, &columns, &terminal, threads);
     let view = query.view(&snapshot);

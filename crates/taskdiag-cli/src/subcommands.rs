@@ -68,7 +68,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     #[cfg(feature = "export")]
     row!("export", args::export::command, matches args::export::ExportArgs::from_matches, crate::export::run),
     row!("report", args::report::command, matches args::report::ReportArgs::from_matches, crate::report::run),
-    row!("fields", fields::command, matches args::json_flag, |json: &bool| fields::run(*json)),
+    row!("fields", fields::command, matches fields::from_matches, fields::run),
     row!("engines", engines::command, matches args::json_flag, |json: &bool| engines::run(*json)),
     row!("dump", args::dump::command, matches args::dump::DumpArgs::from_matches, dump::run),
     #[cfg(feature = "record")]

@@ -423,6 +423,15 @@ impl FilesArgs {
         let look = table.source.from.is_none();
         let mut places = Vec::new();
         let (mut nowhere, mut unseen) = (Vec::new(), Vec::new());
+        for path in paths("file") {
+            let text = path.to_string_lossy();
+            let is_port = text.strip_prefix(':').is_some_and(|p| p.parse::<u16>().is_ok());
+            if is_port && look && std::fs::symlink_metadata(path).is_err() {
+                return Err(Exit::Usage(format!(
+                    "{text} is the name of a file here, and there is none: -i {text} shows who has the port open"
+                )));
+            }
+        }
         let mut add = |id: &str, make: fn(&Path, bool) -> Place| {
             for path in paths(id) {
                 let place = make(path, look);

@@ -111,8 +111,7 @@ impl MapsArgs {
             None => None,
             // What /proc/PID/maps has at the end of its lines is a path for most.
             Some("path") => columns::view(&MAPS, "mapping=Path")?.pop(),
-            Some("command") => columns::view(&MAPS, "comm")?.pop(),
-            Some(name) => columns::view(&MAPS, name)?.pop(),
+            Some(name) => columns::by(&MAPS, name)?,
         };
         let paths = m.get_many::<String>("path").into_iter().flatten();
         Ok(MapsArgs {

@@ -14,19 +14,6 @@ pub struct MemoryArgs {
     pub table: table::TableArgs,
     /// One row for each value of this column.
     pub by: Option<Column>,
-    /// How bytes look as text.
-    pub units: Units,
-}
-
-/// How bytes look as text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Units {
-    /// For a person on a terminal, KiB elsewhere.
-    Auto,
-    /// Whole KiB.
-    Kib,
-    /// With a letter.
-    Human,
 }
 
 const EXAMPLES: &[(&str, &str)] = &[
@@ -57,16 +44,6 @@ pub fn command() -> Command {
             .value_name("COLUMN")
             .help("Print a row for each value of a column, such as user, command, cgroup or exe"),
     )
-    .next_help_heading("Output")
-    .arg(
-        Arg::new("units")
-            .long("units")
-            .value_name("UNITS")
-            .default_value("auto")
-            .value_parser(["auto", "kib", "human"])
-            .hide_possible_values(true)
-            .help("Print sizes as kib, as human (1.5G), or as auto: human on a terminal, else kib"),
-    )
     .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
@@ -75,17 +52,8 @@ impl MemoryArgs {
     pub fn from_matches(m: &ArgMatches) -> Result<MemoryArgs, Exit> {
         let by = match m.get_one::<String>("by").map(String::as_str) {
             None => None,
-            Some("command") => columns::view(&MEMORY, "comm")?.pop(),
-            Some(name) => columns::view(&MEMORY, name)?.pop(),
+            Some(name) => columns::by(&MEMORY, name)?,
         };
-        Ok(MemoryArgs {
-            table: table::TableArgs::from_matches(m, &MEMORY)?,
-            by,
-            units: match m.get_one::<String>("units").map(String::as_str) {
-                Some("kib") => Units::Kib,
-                Some("human") => Units::Human,
-                _ => Units::Auto,
-            },
-        })
+        Ok(MemoryArgs { table: table::TableArgs::from_matches(m, &MEMORY)?, by })
     }
 }

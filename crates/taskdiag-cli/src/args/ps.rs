@@ -10,12 +10,13 @@ use super::procps::{self, ForestStyle, Headers, Instead, Typed};
 use super::table::{flag, list};
 use super::{engine, lists, table};
 use crate::answer::Source;
-use crate::columns::Column;
+use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
 use crate::limits::PageLimits;
 use crate::order::Key;
 use crate::output::Form;
 use crate::output::terminal::Color;
+use crate::units::{self, Units};
 
 /// How a tree is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +58,8 @@ pub struct PsArgs {
     pub source: Source,
     /// Say what it cost?
     pub stats: bool,
-    /// Whether sizes are printed with a unit, not in KiB.
-    pub human: bool,
+    /// How sizes look as text.
+    pub units: Units,
     /// What stands between columns, in place of blanks.
     pub delimiter: Option<u8>,
     /// When to colour.
@@ -158,7 +159,7 @@ pub fn command() -> Command {
         .arg(flag("headers", "Print a line of headers on each page").aliases(["header", "heading", "headings"]))
         .arg(Arg::new("lines").long("lines").alias("rows").value_name("N").help("Begin a new page after N lines (with --headers)"))
         .args(table::forms())
-        .arg(flag("human", "Print sizes with a unit, such as 1.5G, and not in KiB"))
+        .args(units::options())
         .arg(table::color())
         .arg(
             table::wide().help("Cut lines after 132 cells, not at the edge of the terminal; -ww cuts no line"),
@@ -203,7 +204,7 @@ fn screen_lines() -> usize {
 #[cfg(test)]
 const OWN: &[&str] = &[
     "running", "where", "threads", "tree", "json", "jsonl", "csv", "arrow", "parquet", "human",
-    "color", "from", "at", "engine", "budget", "max-rss", "args", "stats", "strict",
+    "units", "color", "from", "at", "engine", "budget", "max-rss", "args", "stats", "strict",
 ];
 
 /// Own long names for letters of procps.
@@ -226,10 +227,23 @@ const LETTERS: &[(&str, &str)] = &[
 pub fn parse(args: &[OsString]) -> Result<PsArgs, Exit> {
     let command =
         command().bin_name("taskdiag ps").no_binary_name(true).max_term_width(table::HELP_WIDTH);
-    let (own, theirs) = split(&command, args)?;
+    let (own, mut theirs) = split(&command, args)?;
+    for i in 0..theirs.len() {
+        if i > 0 && takes_columns(&theirs[i - 1]) {
+            theirs[i] = columns::tidied(&TASKS, &theirs[i]);
+        } else if let Some((option @ ("--format" | "--sort"), list)) = theirs[i].split_once('=') {
+            theirs[i] = format!("{option}={}", columns::tidied(&TASKS, list));
+        }
+    }
     let matches = command.try_get_matches_from(own)?;
     let (typed, words) = only_in_names(args, procps::parse_with_words(theirs), |(t, _)| t)?;
     PsArgs::new(&typed, &matches, &words, false)
+}
+
+/// Is the next word the columns of this option, or the keys?
+fn takes_columns(option: &str) -> bool {
+    let is_letter = || option.ends_with(['o', 'O', 'k']) && option.len() < 12;
+    ["--format", "--sort"].contains(&option) || is_letter() && procps::wants_value(option)
 }
 
 /// Parse the arguments of a `ps` that is procps to the letter.
@@ -306,6 +320,10 @@ impl PsArgs {
     fn new(t: &Typed, m: &ArgMatches, words: &[String], strict: bool) -> Result<PsArgs, Exit> {
         let flag = |id: &str| m.get_flag(id);
         let form = table::form_from(m)?;
+        let units = match form == Form::Text && !strict {
+            true => units::from_matches(m)?,
+            false => Units::Auto,
+        };
         let source = table::source(m, PageLimits::from_matches(m));
         let is_saved = source.from.is_some();
         let is_procps = strict || t.is_procps();
@@ -347,7 +365,7 @@ impl PsArgs {
             form,
             source,
             stats: flag("stats"),
-            human: flag("human"),
+            units,
             delimiter: t.delimiter,
             color: table::color_from(m),
             wide: t.wide,

@@ -17,6 +17,7 @@ use crate::limits::PageLimits;
 use crate::order::{self, Key};
 use crate::output::Form;
 use crate::output::terminal::{Color, Terminal};
+use crate::units::{self, Units};
 
 /// What was asked for.
 #[derive(Clone, Debug)]
@@ -37,6 +38,8 @@ pub struct TableArgs {
     pub source: Source,
     /// Say what it cost?
     pub stats: bool,
+    /// How sizes look as text.
+    pub units: Units,
     color: Color,
     wide: bool,
     width: Option<usize>,
@@ -250,6 +253,7 @@ pub fn output(command: Command) -> Command {
         .next_help_heading("Output")
         .arg(flag("no-headers", "Print no headers, no title and no totals"))
         .args(forms())
+        .args(units::options())
         .arg(color())
         .arg(wide())
         .arg(columns())
@@ -367,13 +371,15 @@ impl TableArgs {
         for spec in many("format") {
             columns.extend(columns::parse_of(set, spec)?);
         }
+        let form = form_from(m)?;
         Ok(TableArgs {
             select: Selection::default(),
+            units: if form == Form::Text { units::from_matches(m)? } else { Units::Auto },
             filter: filter_from(m, set, words)?,
             columns,
-            sort: order::keys(set, lists::items(many("sort")))?,
+            sort: order::keys_in_any_case(set, lists::items(many("sort")))?,
             headers: !flag("no-headers"),
-            form: form_from(m)?,
+            form,
             source: source(m, PageLimits::from_matches(m)),
             stats: flag("stats"),
             color: color_from(m),

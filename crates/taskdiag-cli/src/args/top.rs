@@ -13,6 +13,7 @@ use crate::exit::{self, Asked, Exit};
 use crate::limits;
 use crate::order::{self, Key};
 use crate::output::Form;
+use crate::units::{self, Units};
 
 /// The columns of this command.
 pub static SET: &Set = &TOP;
@@ -56,6 +57,8 @@ pub struct TopArgs {
     pub at: Option<crate::moment::At>,
     /// May colours be used?
     pub color: bool,
+    /// How sizes look as text.
+    pub units: Units,
 }
 
 const EXAMPLES: &[(&str, &str)] = &[
@@ -140,6 +143,7 @@ pub fn command() -> Command {
                 .requires("once")
                 .help("Print one JSON document"),
         )
+        .args(units::options())
         .arg(table::strict().requires("once"))
         .arg(table::color())
         .next_help_heading("Source")
@@ -188,8 +192,7 @@ impl TopArgs {
         }
         let by = match m.get_one::<String>("by").map(String::as_str) {
             None => None,
-            Some("command") => columns::view(SET, "comm")?.pop(),
-            Some(name) => columns::view(SET, name)?.pop(),
+            Some(name) => columns::by(SET, name)?,
         };
         let user = m.get_one::<String>("user").cloned();
         if let Some(user) = &user {
@@ -202,7 +205,7 @@ impl TopArgs {
             filter: table::filter_from(m, SET, &[])?,
             user,
             columns,
-            sort: order::keys(SET, lists::items(many("sort")))?,
+            sort: order::keys_in_any_case(SET, lists::items(many("sort")))?,
             by,
             threads: m.get_flag("threads"),
             tree: m.get_flag("tree"),
@@ -216,6 +219,7 @@ impl TopArgs {
             replay: m.get_one::<std::path::PathBuf>("replay").cloned(),
             #[cfg(feature = "record")]
             at: m.get_one::<crate::moment::At>("at").copied(),
+            units: if m.get_flag("json") { Units::Auto } else { units::from_matches(m)? },
             color: color == "always" || color == "auto" && !no_color,
         })
     }

@@ -123,7 +123,10 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     }
     let begin = Instant::now();
     for path in args.nowhere.iter().filter(|_| args.strict.is_none()) {
-        say(format_args!("taskdiag: {} is not there: only its name is looked for", shown(path)));
+        say(format_args!(
+            "taskdiag: no such file: {}; looking for processes that have a deleted file of this name open",
+            shown(path)
+        ));
     }
     let table = &args.table;
     let query = query(args);
@@ -180,6 +183,7 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     let unshared = all.opened.owners().any(Owner::is_unshared);
     let threads = snapshot.stream().strategy().is_threads();
     let mut columns = columns(args, unshared, threads);
+    table.units.apply(&mut columns);
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     all.fit_commands(&mut columns);
     let rows = view.rows(gaps, &mut |_, _, _| {});

@@ -157,11 +157,7 @@ struct Line {
 
 fn cell(app: &App, column: &Column, value: &Value<'_>, row: Option<&field::Row<'_>>) -> String {
     let Some(frame) = app.scanner.frame() else { return String::new() };
-    let form = match column.form {
-        TextForm::Kib => TextForm::Human,
-        TextForm::Plain if column.field.unit == field::Unit::Bytes => TextForm::Human,
-        form => form,
-    };
+    let form = app.args.units.of_screen(column);
     let mut out = Vec::new();
     field::text(&mut out, frame.cx, form, row, value);
     String::from_utf8_lossy(&out).into_owned()

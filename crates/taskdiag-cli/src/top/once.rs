@@ -47,6 +47,8 @@ pub fn run(args: &TopArgs, app: &mut App) -> Result<(), Exit> {
     for caveat in frame.snapshot.caveats().iter().filter(|c| !c.is_lack()) {
         say(format_args!("taskdiag: {caveat}"));
     }
+    args.units.apply(&mut app.shape.columns);
+    let Some(frame) = app.scanner.frame() else { return Err(Exit::NoMatch) };
     let sums = &app.rows.sums[..app.rows.sums.len().min(app.page)];
     let printed = Printed { frame, tasks: &app.visible, sums };
     let table = Table { cx: frame.cx, columns: &app.shape.columns, rows: &printed };

@@ -25,5 +25,6 @@ mod text;
 #[cfg(feature = "top")]
 mod top;
 mod tree;
+mod units;
 mod wait;
 mod where_;

@@ -351,7 +351,7 @@ fn top_prints_a_frame() {
     assert!(code == 4 && err.contains("holds processes, not threads"), "{err}");
     for (args, want) in [
         (&["top", "--at", "12:00"][..], "--replay"),
-        (&["top", "--once", "--replay", path, "--engine", "bpf"], "cannot be used with"),
+        (&["top", "--once", "--replay", path, "--engine", "bpf"], "does not go with"),
         (&["top", "--once", "--replay", path, "--at", "noon"], "a time is 03:10"),
     ] {
         let (code, _, err) = parts(&run(args));
@@ -417,7 +417,7 @@ fn wrong_arguments() {
         (&["record", name, "--max-size", "0"], "such as 2G"),
         (&["record", name, "-g", "bse"], "did you mean 'base'"),
         (&["record", name, "-o", "rsss"], "rss"),
-        (&["record", name, "-o", "rss", "-g", "base"], "cannot be used with"),
+        (&["record", name, "-o", "rss", "-g", "base"], "does not go with"),
     ] {
         let (code, _, err) = parts(&run(args));
         assert!(code == 2 && err.contains(want), "{args:?}: {code} {err}");

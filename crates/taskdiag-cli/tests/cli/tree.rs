@@ -302,7 +302,7 @@ fn what_makes_no_sense() {
         (&["-o", "pid"], "--json"),
         (&["no-such-user-here"], "no such user"),
         (&["1", "root"], "one user"),
-        (&["-A", "-U"], "cannot be used with"),
+        (&["-A", "-U"], "does not go with"),
     ] {
         let (code, _, err) = parts(&run(&[&["tree"], args].concat()));
         assert!(code == 2 && err.contains(word), "{args:?} {err}");

@@ -106,6 +106,13 @@ fn hex_byte(out: &mut Vec<u8>, b: u8) {
     out.push(HEX[usize::from(b & 15)]);
 }
 
+/// Is it a size in digits, and is this a form of sizes?
+fn is_size(form: TextForm, data: &[u8]) -> bool {
+    matches!(form, TextForm::Kib | TextForm::Human)
+        && (1..=19).contains(&data.len())
+        && data.iter().all(u8::is_ascii_digit)
+}
+
 /// Appends a value in this form. `row` is its source; it is `None` for sums.
 pub fn text(
     out: &mut Vec<u8>,
@@ -132,6 +139,11 @@ pub fn text(
         Value::Nanos(ns) => duration(out, form, ns / 1_000_000_000),
         Value::Instant(ns) => instant(out, cx, form, cx.unix_seconds_floor(*ns)),
         Value::Mask(v) => hex16(out, *v),
+        // The column of sizes or offsets is text.
+        Value::Bytes { data, .. } if form != TextForm::Plain && is_size(form, data) => {
+            let size = std::str::from_utf8(data).ok().and_then(|t| t.parse().ok());
+            text(out, cx, form, None, &Value::Uint(size.unwrap_or(0)));
+        }
         Value::Bytes { data, .. } if form == TextForm::Fname => {
             // Whole characters, of which each is one of the eight.
             let end = match std::str::from_utf8(data) {

@@ -75,7 +75,7 @@ pub fn parse_with_words(typed: Vec<String>) -> Result<(Typed, Vec<String>), Exit
 }
 
 /// Whether the value of an option of this word is the next word.
-fn wants_value(word: &str) -> bool {
+pub fn wants_value(word: &str) -> bool {
     let takes = |does: &Does| matches!(does, Does::Take(..));
     if let Some(name) = word.strip_prefix("--") {
         return LONG.iter().any(|(n, does, _)| *n == name && takes(does));

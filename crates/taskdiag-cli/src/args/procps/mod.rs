@@ -8,7 +8,7 @@ mod argv;
 mod layout;
 mod table;
 
-pub use argv::{is_long, parse, parse_with_words};
+pub use argv::{is_long, parse, parse_with_words, wants_value};
 pub use layout::{columns, fill, keys, specs};
 
 pub use table::BSD;

@@ -132,7 +132,8 @@ impl<'t> Parser<'t> {
         Ok(if opposite { not(test(how)) } else { test(how) })
     }
     fn column(&self, name: &str, at: &Range<usize>) -> Parsed<&'static Field> {
-        let Some(named) = self.set.find(name) else {
+        let found = self.set.find(name).or_else(|| self.set.find(&name.to_lowercase()));
+        let Some(named) = found else {
             if let Some(other) = self.set.elsewhere(name) {
                 return self.wrong(
                     at.clone(),
