@@ -194,6 +194,10 @@ release-check: ## make the release twice and compare; takes as long as two build
 	@tools/setup release
 	packaging/release-check
 
+# What a machine may want beside the program: a dashboard, alerts, and units that convert recordings.
+EXAMPLES = $(PREFIX)/share/doc/taskdiag/examples
+EXAMPLE_FILES := contrib/grafana contrib/prometheus contrib/systemd/taskdiag-convert.service contrib/systemd/taskdiag-convert.timer
+
 # As root after `make build` as a user nothing is built again. Man page and completions come from
 # the program's own tables.
 install: ## binaries, drop-in for libproc2, man page, completions, systemd units (PREFIX, DESTDIR, UNIT_DIR)
@@ -214,10 +218,16 @@ endif
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	$(BIN) generate man > $(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1
-	$(BIN) generate bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag
-	$(BIN) generate zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag
-	$(BIN) generate fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/taskdiag.fish
+	$(BIN) man > $(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1
+	for command in $$($(BIN) generate commands); do \
+		$(BIN) man $$command > $(DESTDIR)$(PREFIX)/share/man/man1/taskdiag-$$command.1 || exit 1; \
+	done
+	$(BIN) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag
+	$(BIN) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag
+	$(BIN) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/taskdiag.fish
+	install -d $(DESTDIR)$(EXAMPLES)
+	cp -r --no-preserve=all $(EXAMPLE_FILES) $(DESTDIR)$(EXAMPLES)/
+	sed -i 's|@PREFIX@|$(PREFIX)|' $(DESTDIR)$(EXAMPLES)/*.service
 
 # Without the library, programs for which `taskdiag dropin install` was run would not start.
 uninstall: ## what install put there
@@ -226,10 +236,12 @@ uninstall: ## what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/taskdiag $(DESTDIR)$(PREFIX)/bin/taskdiagd \
 		$(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME) \
 		$(if $(UNIT_DIR),$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(SERVICES:%=$(DESTDIR)$(UNIT_DIR)/%.service)) \
-		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 $(DESTDIR)$(PREFIX)/share/man/man8/taskdiagd.8 \
+		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 $(DESTDIR)$(PREFIX)/share/man/man1/taskdiag-*.1 $(DESTDIR)$(PREFIX)/share/man/man8/taskdiagd.8 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/taskdiag.fish
+	rm -rf $(DESTDIR)$(EXAMPLES)
+	rmdir $(DESTDIR)$(PREFIX)/share/doc/taskdiag 2>/dev/null || true
 
 clean: ## what was built
 	$(CARGO) clean

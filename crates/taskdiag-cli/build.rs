@@ -7,8 +7,33 @@ use std::{env, str};
 
 const ARCHIVE: &str = "libgcc_eh.a";
 
+/// Names the commit for `taskdiag --version`. Builds for tests do not name it, because each commit would compile all again. A
+/// package has no repository, so whoever makes it may set `TASKDIAG_COMMIT`.
+fn name_commit() {
+    println!("cargo:rerun-if-env-changed=TASKDIAG_COMMIT");
+    let git = |args: &[&str]| {
+        let said = Command::new("git").args(args).output().ok().filter(|o| o.status.success())?;
+        Some(str::from_utf8(&said.stdout).ok()?.trim().to_owned()).filter(|s| !s.is_empty())
+    };
+    let given = env::var("TASKDIAG_COMMIT").ok().filter(|c| !c.is_empty());
+    let commit = given.or_else(|| {
+        let is_release = env::var("PROFILE").is_ok_and(|p| p == "release");
+        // A package that is unpacked in somebody else's repository is not of that repository.
+        let is_ours = Path::new("../../uapi/task_diag.h").exists();
+        let commit =
+            (is_release && is_ours).then(|| git(&["rev-parse", "--short=12", "HEAD"]))??;
+        if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
+            println!("cargo:rerun-if-changed={log}");
+        }
+        Some(commit)
+    });
+    let commit = commit.unwrap_or_else(|| String::from("not known"));
+    println!("cargo:rustc-env=TASKDIAG_COMMIT={commit}");
+}
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    name_commit();
     let var = |name| env::var(name).unwrap_or_default();
     let native = var("HOST") == var("TARGET") && var("CARGO_CFG_TARGET_ENV") == "gnu";
     let asked = Command::new("cc").arg(format!("-print-file-name={ARCHIVE}")).output();

@@ -78,6 +78,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     row!("wait", args::wait::command, matches args::wait::WaitArgs::from_matches, wait::run),
     row!("run", args::run::command, matches args::run::from_matches, crate::dropin::run::run),
     row!("dropin", args::dropin::command, matches args::dropin::from_matches, |what: &args::dropin::What| crate::dropin::machine::run(*what)),
+    row!("completions", generate::completions, matches generate::from_matches, |shell: &str| generate::run(shell, command())),
+    row!("man", generate::man_command, matches generate::from_matches, |of: &str| generate::page(of, command())),
     row!("generate", generate::command, matches generate::from_matches, |what: &str| generate::run(what, command())),
 ];
 
@@ -108,6 +110,7 @@ const STAND_INS: &[(&str, StandIn)] = &[
 pub fn command() -> Command {
     Command::new("taskdiag")
         .version(env!("CARGO_PKG_VERSION"))
+        .long_version(args::version::LONG)
         .about(
             "Show the processes of this machine, their memory and files, from the fastest source",
         )

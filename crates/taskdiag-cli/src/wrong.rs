@@ -19,7 +19,6 @@ const HINTS: &[(&str, &str, &str)] = &[
     ("", "--user", "--where 'user == NAME' selects by user"),
     ("", "--output", "write into a file with '> FILE'"),
     ("", "--version", "'taskdiag --version' prints the version"),
-    ("", "completions", "'taskdiag completions bash' prints a completion script"),
     ("", "version", "'taskdiag --version' prints it"),
     ("", "-v", "'taskdiag --version' prints the version"),
     ("", "-V", "'taskdiag --version' prints the version"),

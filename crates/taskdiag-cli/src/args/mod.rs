@@ -26,6 +26,8 @@ pub mod table;
 #[cfg(feature = "top")]
 pub mod top;
 pub mod tree;
+mod version;
+pub mod version;
 pub mod wait;
 
 use std::ffi::OsString;

@@ -4,7 +4,6 @@
 use std::io::{self, Write};
 
 use clap::{Arg, ArgMatches, Command};
-use clap_complete::shells;
 use clap_mangen::Man;
 use taskdiag::engine::auto;
 use taskdiag::field::{SETS, Set};
@@ -22,7 +21,7 @@ pub fn command() -> Command {
         .arg(
             Arg::new("what")
                 .required(true)
-                .value_parser(["man", "bash", "zsh", "fish", "columns", "schema"])
+                .value_parser(["man", "bash", "zsh", "fish", "columns", "schema", "commands"])
                 .help("What to print"),
         )
 }
@@ -32,19 +31,106 @@ pub fn from_matches(m: &ArgMatches) -> Result<String, Exit> {
     Ok(args::text(m, "what").unwrap_or_default())
 }
 
+/// `taskdiag completions`
+pub fn completions() -> Command {
+    Command::new("completions")
+        .about("Print a completion script for a shell")
+        .arg(
+            Arg::new("what")
+                .required(true)
+                .value_name("SHELL")
+                .value_parser(["bash", "zsh", "fish"])
+                .hide_possible_values(true)
+                .help("bash, zsh or fish"),
+        )
+        .after_help(exit::examples(&[
+            ("source <(taskdiag completions bash)", "use it in this shell"),
+            ("taskdiag completions zsh > ~/.zfunc/_taskdiag", "install it for a user"),
+        ]))
+}
+
+/// `taskdiag man`
+pub fn man_command() -> Command {
+    Command::new("man")
+        .about("Print the man page of the program, or of a command")
+        .arg(Arg::new("what").value_name("COMMAND").help("Print the page of this command"))
+        .after_help(exit::examples(&[
+            ("taskdiag man | man -l -", "read the page of the program"),
+            ("taskdiag man files | man -l -", "read the page of a command"),
+        ]))
+}
+
 /// Prints it, made from the whole command line.
-pub fn run(what: &str, mut command: Command) -> Result<(), Exit> {
+pub fn run(what: &str, command: Command) -> Result<(), Exit> {
     let mut out = Vec::new();
     match what {
-        "bash" => clap_complete::generate(shells::Bash, &mut command, "taskdiag", &mut out),
-        "zsh" => clap_complete::generate(shells::Zsh, &mut command, "taskdiag", &mut out),
-        "fish" => clap_complete::generate(shells::Fish, &mut command, "taskdiag", &mut out),
+        "bash" | "zsh" | "fish" => out = super::complete::script(what, command).unwrap_or_default(),
+        "commands" => {
+            for sub in command.get_subcommands().filter(|s| !s.is_hide_set()) {
+                writeln!(out, "{}", sub.get_name())?;
+            }
+        }
         "columns" => column_page(&mut out)?,
         "schema" => out = super::schema::schema().into_bytes(),
         _ => man(command, &mut out)?,
     }
     sink::write_all(&out)?;
     Ok(())
+}
+
+/// `taskdiag man [COMMAND]`: the page of the program, or of one command.
+pub fn page(of: &str, command: Command) -> Result<(), Exit> {
+    let mut out = Vec::new();
+    match of {
+        "" => man(command, &mut out)?,
+        name => {
+            let known = || command.get_subcommands().filter(|s| !s.is_hide_set());
+            let Some(sub) = known().find(|s| s.get_name() == name) else {
+                let hint = crate::nearest::hint(name, known().map(Command::get_name));
+                return Err(Exit::Usage(format!(
+                    "there is no command '{name}'{hint}; 'taskdiag --help' lists them"
+                )));
+            };
+            page_of(sub, &mut out)?;
+        }
+    }
+    sink::write_all(&out)?;
+    Ok(())
+}
+
+/// The page of a command.
+fn page_of(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
+    let name = command.get_name();
+    let command = command.clone().bin_name(format!("taskdiag {name}")).disable_help_flag(false);
+    // A name must be static; there is one page in the life of this process.
+    let title: &'static str = format!("taskdiag-{name}").leak();
+    let page = Man::new(command.clone().name(title)).section("1");
+    let page = page.manual("User Commands");
+    page.render_title(out)?;
+    page.render_name_section(out)?;
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").replace("\n       ", "\n");
+    writeln!(out, ".SH SYNOPSIS")?;
+    for line in usage.lines() {
+        writeln!(out, "{}\n.br", quoted(line.trim()))?;
+    }
+    if let Some(text) = command.get_before_help() {
+        writeln!(out, ".SH DESCRIPTION\n{}", quoted(&text.to_string()))?;
+    }
+    let mut options = Vec::new();
+    Man::new(command.clone()).render_options_section(&mut options)?;
+    out.extend_from_slice(&options);
+    if name == "ps" {
+        letters(out)?;
+    }
+    // Examples and what else stands at the end of --help, line by line.
+    if let Some(text) = command.get_after_help() {
+        writeln!(out, ".SH NOTES\n.nf\n{}\n.fi", quoted(&text.to_string()))?;
+    }
+    writeln!(
+        out,
+        ".SH SEE ALSO\ntaskdiag(1), which has the columns, exit codes, environment and files; taskdiagd(8)"
+    )
 }
 
 /// Escapes text so that troff shows it unchanged.
@@ -119,20 +205,7 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
     for sub in command.get_subcommands().filter(|s| !s.is_hide_set()) {
         section(sub, out)?;
     }
-    writeln!(out, ".SH BSD\\-STYLE ARGUMENTS OF PS")?;
-    writeln!(
-        out,
-        "{}",
-        quoted(
-            "Letters without a dash, as in aux or axo pid,comm: a and x together select all \
-             processes, a alone those with a terminal, x alone your own. Without a set of \
-             columns, a and x show PID TTY STAT TIME COMMAND. Numbers are process ids. The \
-             letters mean:"
-        )
-    )?;
-    for (letter, _, help) in procps::BSD {
-        writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(help))?;
-    }
+    letters(&mut *out)?;
     for set in SETS {
         writeln!(out, ".SH COLUMNS OF {}", set.name.to_uppercase())?;
         columns(set, out)?;
@@ -170,6 +243,25 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
         writeln!(out, ".TP\n\\fB{}\\fR\n{}", quoted(typed), quoted(what))?;
     }
     writeln!(out, ".SH SEE ALSO\ntaskdiagd(8), ps(1), lsof(8), pstree(1), top(1), proc(5), bpf(2)")
+}
+
+/// Writes the letters of BSD.
+fn letters(out: &mut Vec<u8>) -> io::Result<()> {
+    writeln!(out, ".SH BSD\\-STYLE ARGUMENTS OF PS")?;
+    writeln!(
+        out,
+        "{}",
+        quoted(
+            "Letters without a dash, as in aux or axo pid,comm: a and x together select all \
+             processes, a alone those with a terminal, x alone your own. Without a set of \
+             columns, a and x show PID TTY STAT TIME COMMAND. Numbers are process ids. The \
+             letters mean:"
+        )
+    )?;
+    for (letter, _, help) in procps::BSD {
+        writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(help))?;
+    }
+    Ok(())
 }
 
 /// Writes the section of a command: what it does, and its options under the headings of `--help`.

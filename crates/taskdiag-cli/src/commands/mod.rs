@@ -1,5 +1,6 @@
 //! The small commands.
 
+mod complete;
 pub mod dump;
 pub mod engines;
 pub mod fields;

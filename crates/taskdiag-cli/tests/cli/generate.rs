@@ -89,3 +89,56 @@ fn the_page_of_columns_is_what_the_field_table_gives() {
         assert!(page.contains(&format!("\n| `{name}` |")), "{name}");
     }
 }
+
+#[test]
+fn each_command_has_a_page_of_its_own() {
+    let (_, names, _) = parts(&run(&["generate", "commands"]));
+    assert!(names.lines().count() > 12, "{names}");
+    for name in names.lines() {
+        let (code, page, err) = parts(&run(&["man", name]));
+        assert_eq!(code, 0, "{name}: {err}");
+        let title = format!(".TH taskdiag-{name} 1");
+        assert!(page.replace("\\-", "-").contains(&title), "{name}: {page}");
+        assert!(page.contains(".SH OPTIONS") && page.contains(".SH NOTES"), "{name}: {page}");
+    }
+    let (code, _, err) = parts(&run(&["man", "filse"]));
+    assert!(code == 2 && err.contains("did you mean 'files'"), "{err}");
+}
+
+/// Runs bash with the completion script, as if this line had been typed up to here, and returns what it offers.
+fn offered(line: &[&str]) -> String {
+    let typed = line.join(" ");
+    let script = format!(
+        ". <({} completions bash); COMP_WORDS=({typed}); COMP_CWORD={}; _taskdiag_with_values taskdiag \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo \"${{COMPREPLY[@]}}\"",
+        env!("CARGO_BIN_EXE_taskdiag"),
+        line.len() - 1
+    );
+    let out = std::process::Command::new("bash").args(["-c", &script]).output().expect("bash");
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+#[test]
+fn values_are_completed_in_bash() {
+    for (line, want) in [
+        (&["taskdiag", "ps", "-o", "pid,rss_"][..], "pid,rss_anon pid,rss_file pid,rss_shmem"),
+        (&["taskdiag", "files", "--sort", "size_"], "size_off"),
+        (&["taskdiag", "ps", "--engine", "b"], "bpf"),
+        (&["taskdiag", "ps", "-u", "roo"], "root"),
+        (&["taskdiag", "memory", "--un"], "--units"),
+    ] {
+        assert_eq!(offered(line).trim(), want, "{line:?}");
+    }
+    let pids = offered(&["taskdiag", "maps", "-p", "\"\""]);
+    assert!(pids.split_whitespace().any(|p| p == "1"), "{pids}");
+}
+
+#[test]
+fn the_version_names_commit_features_and_engines() {
+    let (_, long, _) = parts(&run(&["--version"]));
+    for line in
+        ["taskdiag ", "commit: ", "features:", "engines: kernel bpf service procfs", "system: "]
+    {
+        assert!(long.lines().any(|l| l.starts_with(line)), "{line}: {long}");
+    }
+    assert_eq!(parts(&run(&["-V"])).1.lines().count(), 1);
+}

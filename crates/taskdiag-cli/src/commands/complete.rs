@@ -1,0 +1,127 @@
+//! Completion scripts of shells, made from the option tables. Beside options they know columns, engines, users and process ids.
+
+use std::io;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command};
+use clap_complete::shells;
+use taskdiag::EngineId;
+use taskdiag::field::{FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP};
+
+/// The script for a shell; `None`: there is none for it.
+pub fn script(shell: &str, command: Command) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut command = with_values(command);
+    match shell {
+        "bash" => {
+            clap_complete::generate(shells::Bash, &mut command, "taskdiag", &mut out);
+            more_for_bash(&mut out).ok()?;
+        }
+        "zsh" => {
+            clap_complete::generate(shells::Zsh, &mut command, "taskdiag", &mut out);
+            out = of_zsh(&String::from_utf8_lossy(&out)).into_bytes();
+        }
+        "fish" => {
+            clap_complete::generate(shells::Fish, &mut command, "taskdiag", &mut out);
+            more_for_fish(&mut out);
+        }
+        _ => return None,
+    }
+    Some(out)
+}
+
+/// The columns that a command knows.
+fn set_of(command: &str) -> &'static Set {
+    match command {
+        "files" => &FILES,
+        "maps" => &MAPS,
+        "memory" => &MEMORY,
+        "top" => &TOP,
+        _ => &TASKS,
+    }
+}
+
+fn names(set: &Set) -> Vec<&'static str> {
+    let mut names: Vec<&str> = set.all_names().map(|n| n.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn engines() -> Vec<&'static str> {
+    std::iter::once("auto").chain(EngineId::ALL.map(EngineId::name)).collect()
+}
+
+/// The options whose values are columns.
+const COLUMNS: [&str; 4] = ["format", "sort", "by", "among"];
+
+/// The command with the values of engines and columns, which only the scripts need: they are too many for `--help`.
+fn with_values(command: Command) -> Command {
+    let subs: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    subs.into_iter().fold(command, |command, name| {
+        command.mut_subcommand(&name.clone(), move |sub| {
+            let of_sub = names(set_of(&name));
+            sub.mut_args(|arg: Arg| match arg.get_id().as_str() {
+                "engine" => arg.value_parser(PossibleValuesParser::new(engines())),
+                id if COLUMNS.contains(&id) => {
+                    arg.value_parser(PossibleValuesParser::new(of_sub.iter().copied()))
+                }
+                _ => arg,
+            })
+        })
+    })
+}
+
+/// The script of clap does not know what to do after a comma, nor users and processes.
+fn more_for_bash(out: &mut Vec<u8>) -> io::Result<()> {
+    use io::Write as _;
+    writeln!(out, "\n_taskdiag_list() {{")?;
+    writeln!(out, "    local begin= last=\"${{cur##*,}}\"")?;
+    writeln!(out, "    [[ $cur == *,* ]] && begin=\"${{cur%,*}},\"")?;
+    writeln!(out, "    COMPREPLY=( $(compgen -P \"$begin\" \"$@\" -- \"$last\") )\n}}")?;
+    writeln!(out, "\n_taskdiag_with_values() {{")?;
+    writeln!(
+        out,
+        "    local cur=\"${{COMP_WORDS[COMP_CWORD]}}\" prev=\"${{COMP_WORDS[COMP_CWORD-1]}}\" columns="
+    )?;
+    writeln!(out, "    case \"${{COMP_WORDS[1]}}\" in")?;
+    for set in SETS.iter().filter(|set| !std::ptr::eq(**set, &TASKS)) {
+        writeln!(out, "        {}) columns=\"{}\" ;;", set.name, names(set).join(" "))?;
+    }
+    writeln!(out, "        *) columns=\"{}\" ;;\n    esac", names(&TASKS).join(" "))?;
+    writeln!(out, "    case \"$prev\" in")?;
+    writeln!(out, "        -o|--format|--sort|--by) _taskdiag_list -W \"$columns\" ;;")?;
+    writeln!(out, "        --engine) _taskdiag_list -W \"{}\" ;;", engines().join(" "))?;
+    writeln!(out, "        -u|-U|--user|--ruser) _taskdiag_list -u ;;")?;
+    writeln!(out, "        --group|--rgroup|-G) _taskdiag_list -g ;;")?;
+    writeln!(
+        out,
+        "        -p|-q|--pid|--quick-pid|--ppid) _taskdiag_list -W \"$(cd /proc && echo [0-9]*)\" ;;"
+    )?;
+    writeln!(out, "        *) _taskdiag \"$@\" ;;\n    esac\n}}")?;
+    writeln!(out, "\ncomplete -F _taskdiag_with_values -o bashdefault -o default taskdiag")
+}
+
+/// zsh has a function for process ids.
+fn of_zsh(script: &str) -> String {
+    let is_pid = |line: &str| {
+        ["--pid=[", "--quick-pid=[", "--ppid=["].iter().any(|o| line.contains(o))
+            || line.contains("'*-p+[")
+    };
+    let line = |line: &str| match is_pid(line) {
+        true => {
+            line.replace(":LIST:_default", ":LIST:_pids").replace(":PID:_default", ":PID:_pids")
+        }
+        false => line.to_owned(),
+    };
+    script.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+fn more_for_fish(out: &mut Vec<u8>) {
+    for command in ["ps", "files", "maps", "memory"] {
+        let line = format!(
+            "complete -c taskdiag -n \"__fish_seen_subcommand_from {command}\" -s p -l pid -x -a \"(__fish_complete_pids)\"\n"
+        );
+        out.extend_from_slice(line.as_bytes());
+    }
+}
