@@ -59,7 +59,7 @@ const COLUMNS: [&str; 4] = ["format", "sort", "by", "among"];
 fn with_values(command: Command) -> Command {
     let subs: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     subs.into_iter().fold(command, |command, name| {
-        command.mut_subcommand(&name.clone(), move |sub| {
+        command.mut_subcommand(name.clone(), move |sub| {
             let of_sub = names(set_of(&name));
             sub.mut_args(|arg: Arg| match arg.get_id().as_str() {
                 "engine" => arg.value_parser(PossibleValuesParser::new(engines())),
