@@ -26,7 +26,6 @@ pub mod table;
 #[cfg(feature = "top")]
 pub mod top;
 pub mod tree;
-mod version;
 pub mod version;
 pub mod wait;
 
