@@ -22,6 +22,7 @@ static MEMORY: oom::OrEnd = oom::OrEnd;
 #[cfg_attr(test, expect(dead_code, reason = "unit tests have a main of their own"))]
 unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char) -> c_int {
     like_rust();
+    oom::grow_stack();
     few_memory_calls();
     taskdiag_cli::catch_interrupts();
     if let Some(why) = elevated::reason() {

@@ -134,7 +134,7 @@ fn command_of(rendered: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::command;
+    use crate::subcommands::command;
 
     #[test]
     fn errors_of_clap_are_sentences_of_this_program() {
