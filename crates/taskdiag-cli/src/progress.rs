@@ -42,7 +42,7 @@ impl Progress {
                 bar.finish_and_clear();
             }
         };
-        // If there can be no thread, no progress is shown. The answer is the same.
+        // If no thread can be started, no progress is shown. The answer is the same.
         let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(show);
         Progress { thread: thread.ok().map(|t| (end, t)) }
     }
@@ -50,8 +50,8 @@ impl Progress {
 
 fn bar_of(total: u64) -> ProgressBar {
     let form = match total {
-        0 => "{spinner} {elapsed} (Ctrl-C: show what is there)",
-        _ => "{bar:30} {pos} of {len} processes, {elapsed} (Ctrl-C: show what is there)",
+        0 => "{spinner} {elapsed} (Ctrl-C: show what was read)",
+        _ => "{bar:30} {pos} of {len} processes, {elapsed} (Ctrl-C: show what was read)",
     };
     let style = ProgressStyle::with_template(form).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(total).with_style(style)
@@ -61,7 +61,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.thread.take() {
             drop(end);
-            // A panic in that thread does not concern the answer.
+            // A panic in that thread does not affect the answer.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Saved answers: which groups one holds, so that every command can show it, and how it is read.
+//! Saved answers: the groups that each command needs in one, and how it is read.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::aside;
 use crate::exit::{Exit, shown};
 use crate::interrupt;
 
-/// What commands show, by their names.
+/// The groups that commands show, by the names of the commands.
 pub const COMMANDS: [(&str, Groups); 5] = [
     // The last two are what the options -l and s of ps add.
     ("ps", GROUPS.union(Groups::WCHAN).union(Groups::SIGNALS)),
@@ -19,20 +19,21 @@ pub const COMMANDS: [(&str, Groups); 5] = [
     ("memory", IDENTITY.union(Groups::STATM).union(Groups::ROLLUP)),
     ("tree", IDENTITY),
 ];
-/// Which process, and whose.
+/// The process and its owner.
 const IDENTITY: Groups = Groups::BASE.union(Groups::CRED).union(Groups::CMDLINE);
-/// What tells of mapped files.
+/// The groups with mapped files.
 const LISTS: Groups = IDENTITY.union(Groups::VMA).union(Groups::FILE_STAT);
 
-/// The groups that are recorded without `--groups` and `-o`: what ps, tree and top show, and what costs little.
+/// The groups that are recorded by default: those that ps, tree and top show, and others that cost
+/// little.
 pub const RECORDED: Groups = Groups::from_bits(GROUPS.bits() & !Groups::NS.bits());
 
-/// What is saved where no groups are named.
+/// The groups that are saved by default.
 pub fn default_groups() -> Groups {
     COMMANDS.iter().fold(Groups::NONE, |all, (_, groups)| all | *groups)
 }
 
-/// How an answer is made that has these groups, for a user whose saved answer lacks some of them.
+/// The command that saves these groups, for a user whose saved answer lacks some of them.
 pub fn how_to_make(groups: Groups) -> String {
     let list = |default: Groups, rest: Groups| {
         let first = (!default.is_empty()).then_some("default");
@@ -58,7 +59,7 @@ pub fn how_to_make(groups: Groups) -> String {
     }
 }
 
-/// Why no threads can be shown of a saved answer that has none.
+/// The message if a saved answer has no threads.
 pub fn no_threads() -> Exit {
     let record = if cfg!(feature = "record") { " or 'taskdiag record --threads'" } else { "" };
     Exit::Failed(format!(
@@ -71,7 +72,7 @@ thread_local! {
     static STAND_IN: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
-/// Use these bytes as the next saved stream in this thread, whatever file is named.
+/// Use these bytes as the next saved stream in this thread, instead of the named file.
 #[cfg(feature = "testing")]
 pub fn stand_in(bytes: &[u8]) {
     STAND_IN.set(Some(bytes.to_vec()));
@@ -89,7 +90,7 @@ pub fn read(path: &Path) -> Result<Snapshot, Error> {
     result
 }
 
-/// Why there is no saved answer.
+/// The error if a saved answer cannot be read.
 pub fn unread(path: &Path, e: &Error) -> Exit {
     let why = match e {
         Error::Io { source, .. } => source.to_string(),
@@ -98,7 +99,8 @@ pub fn unread(path: &Path, e: &Error) -> Exit {
     Exit::Failed(format!("--from {}: {why}{}", shown(path), rights(e)))
 }
 
-/// What helps if the kernel does not let this user read a saved answer or a recording, which are often for their owner only.
+/// A hint if this user may not read a saved answer or a recording, because often only the owner
+/// may.
 pub fn rights(e: &Error) -> &'static str {
     match e {
         Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {

@@ -1,10 +1,11 @@
-//! Lines on standard error. A path in them may have been made up by somebody else, so what a terminal would obey is escaped.
+//! Lines on standard error. A path in them may come from another user, so control characters are
+//! escaped.
 
 use std::io::Write as _;
 
 use taskdiag::field::escape;
 
-/// Writes a line. That nobody reads it is no reason to end.
+/// Writes a line. A write error is ignored.
 pub fn say(line: std::fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_all(&escaped(&format!("taskdiagd: {line}")));
 }

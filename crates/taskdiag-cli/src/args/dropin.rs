@@ -39,7 +39,7 @@ pub fn command() -> Command {
         ]))
 }
 
-/// What was asked for.
+/// The action to take.
 pub fn from_matches(m: &ArgMatches) -> What {
     match super::text(m, "what").as_deref() {
         Some("install") => What::Install,

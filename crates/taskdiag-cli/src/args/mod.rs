@@ -34,7 +34,7 @@ use taskdiag::Choice;
 
 use crate::exit::{self, Exit};
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Debug)]
 pub enum Cli {
     /// `taskdiag ps`
@@ -104,7 +104,7 @@ pub fn command() -> Command {
             ("taskdiag files -p 42", "show open files, with the options of lsof"),
             ("taskdiag maps 42", "show memory mappings"),
             ("taskdiag tree", "show processes as a tree"),
-            ("taskdiag top", "show what runs now, on the whole screen"),
+            ("taskdiag top", "live view of processes, on the whole screen"),
             ("taskdiag --as pmap -x 42", "print just what pmap prints"),
         ]))
         .max_term_width(table::HELP_WIDTH)
@@ -129,7 +129,7 @@ pub fn command() -> Command {
         )
         .subcommand(
             Command::new("engines")
-                .about("Show which engine has which values on this machine, which would answer, and why")
+                .about("Show which source (BPF, /proc, service) is used for which values on this machine, and why")
                 .arg(json())
                 .after_help(exit::examples(&[
                     ("taskdiag engines", "show why BPF is used here, or not"),
@@ -157,7 +157,7 @@ pub fn command() -> Command {
 
 /// Parse the whole command line.
 pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
-    // As another program: by the name that it was started with, or because it is said.
+    // Stand in for another program: by the name of the link, or with `--as`.
     let name =
         argv.first().map(|a| std::path::Path::new(a).file_name().unwrap_or_default().to_owned());
     if let Some(cli) = name.as_deref().and_then(|n| n.to_str()).and_then(|n| other(n, &argv[1..])) {
@@ -174,7 +174,7 @@ pub fn parse(argv: Vec<OsString>) -> Result<Cli, Exit> {
     if argv.get(1..3).is_some_and(|w| w[0] == "help" && w[1] == "exit-codes") {
         return Ok(Cli::ExitCodes);
     }
-    // A command does not pay for building the options of the others.
+    // Only the options of the given command are built, to save time.
     let alone = match argv.get(1).and_then(|a| a.to_str()) {
         Some("ps") => return Ok(Cli::Ps(Box::new(ps::parse(&argv[2..])?))),
         Some("files") => return Ok(Cli::Files(Box::new(files::parse(&argv[2..])?))),
@@ -238,7 +238,7 @@ fn convert_command() -> Option<Command> {
     built_in!(all(feature = "arrow", feature = "record"), convert)
 }
 
-/// The names of other tools, which are no commands here, and what does their job.
+/// The names of other tools that are not commands here, and what to use instead.
 const TOOLS: &[(&str, &str)] = &[
     (
         "lsof",
@@ -269,7 +269,7 @@ const TOOLS: &[(&str, &str)] = &[
     ("pidof", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
 ];
 
-/// What to use where the first word is the name of another tool.
+/// What to use if the first word is the name of another tool.
 fn of_another_tool(word: &str) -> Option<String> {
     let instead = match word {
         "pmap" => {
@@ -286,7 +286,7 @@ fn of_another_tool(word: &str) -> Option<String> {
 /// Tools that someone may have linked to this program, though it cannot stand in for them.
 const LINKED: &[&str] = &["fuser", "smem", "pgrep", "pidof"];
 
-/// Why this program does not stand in for a tool, and what does its job.
+/// Why this program does not stand in for a tool, and what to use instead.
 fn no_stand_in(typed: &str, tool: &str) -> Exit {
     let of_tool = TOOLS.iter().find(|(t, _)| *t == tool);
     let more = of_tool.map_or(String::new(), |(_, instead)| format!("; {instead}"));
@@ -297,7 +297,7 @@ fn no_stand_in(typed: &str, tool: &str) -> Exit {
 /// The programs that this one can stand in for.
 const OTHERS: &[&str] = &["ps", "pmap", "pstree", "lsof"];
 
-/// The arguments of another program; `None`: this one cannot stand in for it.
+/// Parses the arguments of another program. `None`: taskdiag cannot stand in for it.
 fn other(name: &str, args: &[OsString]) -> Option<Result<Cli, Exit>> {
     Some(match name {
         "ps" => ps::parse_strict(args).map(|a| Cli::Ps(Box::new(a))),

@@ -61,8 +61,8 @@ impl Part {
     ) -> io::Result<u64> {
         let directory = self.file.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        // A file that is there was left by a command that was killed. It can be overwritten, because the lock of the lake says
-        // that no other command is running.
+        // An existing file was left by a command that was killed. It can be overwritten, because we
+        // hold the lock of the lake, so no other command is running.
         let mut options = OpenOptions::new();
         let mut out =
             options.write(true).create(true).truncate(true).mode(0o600).open(&self.part)?;
@@ -114,7 +114,8 @@ fn with_dot(file: &Path) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Removes what commands that were killed have left in a directory, and makes sure that the names in it are on the disk.
+/// Removes files that killed commands have left in a directory, and makes sure that the names in it
+/// are on the disk.
 ///
 /// # Errors
 /// The directory cannot be read, or the file not be removed.

@@ -1,4 +1,4 @@
-//! Where the files of an hour are, and which of them are there.
+//! Where the files of an hour are, and which of them exist.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ const FRAMES: &str = "taskdiag.frames";
 pub struct Partition {
     /// Its directory.
     pub directory: PathBuf,
-    /// The table of tasks, whose first file gets its name last. So it tells what is there.
+    /// The table of tasks. Its first file gets its name last, so its metadata describes all files.
     tasks: Table,
     tables: Vec<Table>,
     frames: u64,
@@ -75,7 +75,7 @@ impl Partition {
             let value = |key| pairs.iter().find(|p| p.key == key)?.value.as_deref();
             let there: Vec<&str> = value(TABLES)?.split(',').collect();
             let has_all = self.tables.iter().all(|t| there.contains(&t.name()));
-            // Files of earlier versions do not say it.
+            // Files of earlier versions lack this key.
             let frames = value(FRAMES).map_or(Ok(u64::MAX), str::parse).ok()?;
             Some(has_all && frames >= self.frames && value(COMPLETE)? == "true")
         };

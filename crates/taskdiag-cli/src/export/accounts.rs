@@ -38,7 +38,7 @@ impl Accounts {
         gauges.add_to(account, by);
         account.now.states[state] += 1;
     }
-    /// The states of threads, which take the place of those of processes.
+    /// The states of threads, which replace those of processes.
     pub fn put_states(&mut self, id: Id, states: [u64; super::ledger::STATES.len()]) {
         self.0.account(id).now.states = states;
     }

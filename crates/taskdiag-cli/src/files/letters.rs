@@ -1,5 +1,6 @@
-//! `files -F`: a line for each value, with a letter before it that says what it is, as lsof writes for
-//! programs. A process comes before its files, and each set of values ends where the next begins.
+//! `files -F`: a line for each value, with a letter before it that identifies the field, which is
+//! lsof's output for programs. A process comes before its files, and each set of values ends where
+//! the next begins.
 
 use taskdiag::field::{self, Context, FILES, Field, OpenRow, Part, Row, Value};
 use taskdiag::files::OpenFile;
@@ -12,11 +13,11 @@ use crate::output::Sink;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
     letters: String,
-    /// NUL behind each value; lines are then whole processes and files.
+    /// NUL after each value; lines are then whole processes and files.
     nul: bool,
 }
 
-/// What comes once for a process, in this order.
+/// The letters that come once for a process, in this order.
 const PROCESS: &[(char, &str)] = &[
     ('p', "task.pid"),
     ('g', "task.pgid"),
@@ -25,7 +26,7 @@ const PROCESS: &[(char, &str)] = &[
     ('u', "task.uid"),
     ('L', "task.user"),
 ];
-/// What comes for each file, in this order.
+/// The letters that come for each file, in this order.
 const FILE: &[(char, &str)] = &[
     ('f', "fd"),
     ('a', "access"),
@@ -45,16 +46,16 @@ impl Fields {
     /// All letters there are.
     pub const LETTERS: &str = "pgRcuLfaltGDsoikPn0";
 
-    /// These letters, each of [`LETTERS`](Self::LETTERS); none of them means nearly all.
+    /// These letters, each of [`LETTERS`](Self::LETTERS). No letter means nearly all.
     pub fn new(text: &str) -> Fields {
         let nul = text.contains('0');
         let letters: String = text.chars().filter(|c| *c != '0').collect();
-        // As lsof: the offset only where it is asked for or stands for the size.
+        // As in lsof, the offset is there only if it is requested or replaces the size.
         let letters = if letters.is_empty() { String::from("pgRcuLfaltGDsoikPn") } else { letters };
         Fields { letters, nul }
     }
     fn has(&self, letter: char) -> bool {
-        // Without it nobody could tell whose a value is.
+        // Without it, values could not be assigned to files.
         letter == 'p' || self.letters.contains(letter)
     }
     /// The fields that they are made from.
@@ -64,7 +65,7 @@ impl Fields {
     }
 }
 
-/// Write all; was there any?
+/// Writes all rows. Returns whether there was any.
 pub(super) fn write(all: &Shown<'_>, cx: &Context, fields: &Fields) -> Result<bool, Exit> {
     let mut sink = Sink::stdout();
     let mut last = None;
@@ -97,7 +98,7 @@ pub(super) fn write(all: &Shown<'_>, cx: &Context, fields: &Fields) -> Result<bo
     Ok(any)
 }
 
-/// The text behind a letter; `None`: this file has none.
+/// The text for a letter. `None`: this file has none.
 fn value(
     cx: &Context,
     row: &Row<'_>,
@@ -106,7 +107,7 @@ fn value(
     name: &str,
 ) -> Option<Vec<u8>> {
     match letter {
-        // Descriptors are numbers here; the letter of access is on its own.
+        // Descriptors are plain numbers here; the access mode has its own letter.
         'f' if file.fd().is_some() => return Some(file.label().as_bytes().to_vec()),
         'l' => {
             let named = FILES.find(name)?;
@@ -120,7 +121,7 @@ fn value(
             let access = file.access().map_or("", |a| a.letter());
             return Some(if access.is_empty() { b" ".to_vec() } else { access.into() });
         }
-        // The second number is of other systems.
+        // The second number exists on other systems only.
         'G' => return file.fd()?.flags().map(|bits| format!("0x{bits:x};0x0").into()),
         'D' => {
             let (major, minor) = taskdiag::files::major_minor(file.dev()?);

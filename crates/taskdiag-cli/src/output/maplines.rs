@@ -1,6 +1,7 @@
-//! Writes the lines of the default view of `maps` directly. A hundred thousand of them are printed in the
-//! time that the kernel takes to find them, which the way over values and cells would double. The lines are
-//! the same as those of [`text`](super::text), byte for byte. Unusual rows are left to that module.
+//! Writes the lines of the default view of `maps` directly. Printing a hundred thousand of them
+//! takes as long as the kernel takes to find them; with values and cells it would take twice as
+//! long. The lines are the same as those of [`text`](super::text), byte for byte. Unusual rows are
+//! left to that module.
 
 use taskdiag::VmaKind;
 use taskdiag::field::{self, Map, Part, Row, escape};

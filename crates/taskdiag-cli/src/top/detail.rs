@@ -1,4 +1,5 @@
-//! All about one task, as lines of text: its values, files, mappings, stacks, limits and environment.
+//! The details of one task as lines of text: values, files, mappings, stacks, limits and
+//! environment.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::act::Target;
 /// The pages, in the order of the keys.
 pub const PAGES: &[&str] = &["values", "files", "maps", "stack", "limits", "environment"];
 
-/// Groups that have a page of their own, or take long.
+/// Groups that have their own page, or are slow.
 const NOT_VALUES: Groups = Groups::VMA
     .union(Groups::VMA_STAT)
     .union(Groups::ROLLUP)
@@ -75,7 +76,7 @@ impl Detail {
     /// Is the answer about this process, and not about a later one with the same id?
     fn check(&self, answer: &Snapshot) -> Result<(), String> {
         let id = self.target.tid.unwrap_or(self.target.pid);
-        // Threads of a list of files are in it by their process.
+        // A list of files has threads under their process.
         let task = answer.task(id).or_else(|| answer.task(self.target.pid));
         let start = task.and_then(|t| t.record::<Base>()?.start_time_ns());
         let later = self.target.start_ns.saturating_add(10_000_000);

@@ -1,6 +1,7 @@
-//! `taskdiag top`: what tasks do now, again and again.
+//! `taskdiag top`: a live view of processes.
 //!
-//! `scan` asks, `rows` chooses and sorts, `app` has the state, `keys` what keys do, `draw` the screen. `once` prints instead.
+//! `scan` makes requests, `rows` chooses and sorts, `app` has the state, `keys` handles input, and
+//! `draw` draws the screen. `once` prints instead.
 
 mod act;
 mod app;

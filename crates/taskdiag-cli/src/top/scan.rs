@@ -1,7 +1,8 @@
-//! Requests all tasks again and again, and details for the rows that are on the screen.
+//! Requests all tasks at each refresh, and details for the rows on the screen.
 //!
-//! A session requests for all tasks what each frame needs of all of them: the values by which rows are sorted, filtered and added
-//! up, and columns that cost little. Everything else, such as arguments, is requested only for the rows on the screen.
+//! A session requests, for all tasks, the values by which rows are sorted, filtered and added up,
+//! and columns that cost little. Everything else, such as arguments, is requested only for the rows
+//! on the screen.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -35,9 +36,9 @@ pub struct Shape {
     pub threads: bool,
     /// Children below their parents?
     pub tree: bool,
-    /// Leave threads of the kernel out?
+    /// Leave out kernel threads?
     pub users_only: bool,
-    /// Ask for all columns of all tasks? Else some are asked only about rows that can be seen.
+    /// Request all columns for all tasks? If not, some are requested only for visible rows.
     pub everything: bool,
 }
 
@@ -62,7 +63,7 @@ const STEADY: Groups = Groups::BASE
     .union(Groups::LIMITS)
     .union(Groups::CGROUP)
     .union(Groups::NS);
-/// How long such values are kept before they are asked again.
+/// How long such values are kept before they are requested again.
 const KEEP: Duration = Duration::from_secs(5);
 /// The numbers of tasks above which owners and memory of all tasks cost more than two files for each row on the screen: the first
 /// number for /proc, the second for a BPF program that walks the tasks.
@@ -91,28 +92,28 @@ pub struct Ended {
 pub struct Scanner {
     choice: Choice,
     session: Option<Session>,
-    /// What the tasks did since the answer before.
+    /// What the tasks did since the previous answer.
     pub rates: Rates,
     context: Option<(Context, Instant)>,
     scanned: (Groups, Members),
     lean: bool,
-    /// Answers so far.
+    /// The number of answers so far.
     pub scans: u64,
     /// How long the last one took.
     pub took: Duration,
     /// How old an answer of the service may be.
     pub max_age: Duration,
-    /// Tasks that ended, the last ones, those that used most CPU time first.
+    /// Tasks that ended recently, those that used most CPU time first.
     pub ended: Vec<Ended>,
-    /// How many ended since the answer before.
+    /// How many ended since the previous answer.
     pub ended_now: usize,
-    /// The recording that answers instead of this machine.
+    /// The recording to read instead of this machine.
     #[cfg(feature = "record")]
     pub replay: Option<super::replay::Replay>,
 }
 
 impl Scanner {
-    /// Nothing is asked yet.
+    /// No request has been made yet.
     pub fn new(choice: Choice) -> Scanner {
         Scanner {
             choice,
@@ -137,7 +138,7 @@ impl Scanner {
         #[cfg(not(feature = "record"))]
         false
     }
-    /// Ask for all tasks.
+    /// Requests all tasks.
     pub fn scan(&mut self, shape: &Shape) -> Result<(), Exit> {
         #[cfg(feature = "record")]
         if self.replay.is_some() {
@@ -150,7 +151,7 @@ impl Scanner {
             (had.groups, had.strategy) != (request.groups, request.strategy)
                 || had.members.union(request.members) != had.members
         };
-        // The answer before is needed to name those that ended.
+        // The previous answer is needed to name the tasks that ended.
         let mut retired = None;
         if self.session.as_ref().is_none_or(other) {
             retired = self.session.take();
@@ -172,7 +173,8 @@ impl Scanner {
         self.scans += 1;
         let reads_files = snapshot.served().iter().any(|s| s.engine == EngineId::Procfs);
         let many = if reads_files { MANY_FILES } else { MANY_TASKS };
-        // The limit to switch back is half as high, so that a number of tasks near the limit does not switch at each scan.
+        // The limit to switch back is half as high, so that a number of tasks near the limit does
+        // not cause a switch at each scan.
         self.lean = snapshot.tasks().len() > if self.lean { many / 2 } else { many };
         let before = retired.as_ref().map_or(session.previous(), Session::snapshot);
         name_ended(&mut self.ended, &self.rates, before, self.scans);
@@ -224,7 +226,7 @@ impl Scanner {
             .with_members(query.members())
             .with_text_bytes(SHORT_TEXT)
     }
-    /// Is the column asked of all tasks?
+    /// Is the column requested for all tasks?
     fn is_of_all(&self, shape: &Shape, field: &Field) -> bool {
         let within = |groups: Groups| (field.groups - groups).is_empty();
         match shape.threads {
@@ -245,7 +247,8 @@ impl Scanner {
         let served = self.frame().map(|f| f.snapshot.served().to_vec()).unwrap_or_default();
         served.iter().map(|s| s.engine.name()).collect::<Vec<_>>().join("+")
     }
-    /// Ask for the columns that these tasks lack. What seldom changes is kept for some seconds.
+    /// Requests the columns that these tasks lack. Values that seldom change are kept for some
+    /// seconds.
     pub fn look(&self, shape: &Shape, tasks: &[u32], details: &mut Details) {
         let Some(frame) = self.frame().filter(|_| !self.is_replay()) else { return };
         let lacking = shape.columns.iter().map(|c| c.field).filter(|f| !frame.has(f));
@@ -288,7 +291,7 @@ fn name_ended(all: &mut Vec<Ended>, rates: &Rates, before: Option<&Snapshot>, sc
     all.splice(0..0, named);
 }
 
-/// An answer with what its tasks did since the one before.
+/// An answer, and what its tasks did since the previous one.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// The answer.
@@ -313,7 +316,7 @@ impl<'a> Frame<'a> {
             None => row,
         }
     }
-    /// Was the column asked of all tasks?
+    /// Was the column requested for all tasks?
     pub fn has(&self, field: &Field) -> bool {
         let (groups, members) = self.scanned;
         (field.groups - groups).is_empty() && members.union(field.members) == members
@@ -325,7 +328,7 @@ fn is_steady(field: &Field) -> bool {
     (field.groups - STEADY).is_empty()
 }
 
-/// What was asked about single processes.
+/// The details of single processes.
 #[derive(Debug, Default)]
 pub struct Details {
     steady: Cache,
@@ -333,7 +336,8 @@ pub struct Details {
 }
 
 impl Details {
-    /// The details of a task that have this column, if they are of the very same task. A thread has those of its process.
+    /// The details of a task that contain this column, if they are of exactly this task. A thread
+    /// has those of its process.
     fn of(&self, row: &Row<'_>, field: &Field) -> Option<Row<'_>> {
         let cache = if is_steady(field) { &self.steady } else { &self.moving };
         cache.of(row)
@@ -358,7 +362,7 @@ impl Kept {
     fn row(&self) -> Option<Row<'_>> {
         Some(Row::new(self.answer.stream().get(self.at)?))
     }
-    /// Is it about this very task, which has run no other program since?
+    /// Is it about exactly this task, and has the task run no other program since?
     fn is_of(&self, row: &Row<'_>) -> bool {
         self.row().is_some_and(|kept| {
             let same_name = !row.view.is_leader() || kept.comm == row.comm;
@@ -368,7 +372,7 @@ impl Kept {
 }
 
 impl Cache {
-    /// Ask for these columns of the processes of these rows, and forget all other processes.
+    /// Requests these columns for the processes of these rows, and forgets all other processes.
     fn fill(&mut self, fields: &[&'static Field], rows: &[Row<'_>], choice: Choice) {
         if fields.is_empty() {
             self.kept.clear();
@@ -418,12 +422,12 @@ impl Cache {
     }
 }
 
-/// Are details of this row, or of the process of this thread?
+/// Do these details belong to this row, or to the process of this thread?
 fn is_same(details: &Row<'_>, row: &Row<'_>) -> bool {
     let start = |r: &Row<'_>| r.base.and_then(|b| b.start_time_ns());
     match (start(details), start(row)) {
         (Some(its), Some(ours)) if row.view.is_leader() => its.abs_diff(ours) <= TICK_NS,
-        // A process began before its threads.
+        // A process begins before its threads.
         (Some(its), Some(ours)) => its <= ours.saturating_add(TICK_NS),
         _ => false,
     }
@@ -432,8 +436,8 @@ fn is_same(details: &Row<'_>, row: &Row<'_>) -> bool {
 /// The longest tick of any kernel. Start times of /proc are rounded down to one.
 const TICK_NS: u64 = 10_000_000;
 
-/// The value of a column, from all tasks or from the details. What was not asked, or is of a task that ended meanwhile, is
-/// missing.
+/// The value of a column, from the answer about all tasks or from the details. It is missing if it
+/// was not requested, or if the task ended meanwhile.
 pub fn with_value<T>(
     frame: &Frame<'_>,
     details: &Details,

@@ -27,9 +27,9 @@ fn usage() {
     fails(&["ps", "--engine", "bfp"], 2, &["'bfp'", "procfs"]);
     fails(&["ps", "-p", "x"], 2, &["process ids", "'x'"]);
     fails(&["ps", "-p", ","], 2, &["lacks an item"]);
-    fails(&["ps", "-u", "no-such-user-here"], 2, &["names 'no-such-user-here'"]);
-    fails(&["ps", "-G", "no-such-group-here"], 2, &["no such group"]);
-    fails(&["ps", "-t", "nowhere"], 2, &["no such terminal"]);
+    fails(&["ps", "-u", "no-such-user-here"], 2, &["there is no user 'no-such-user-here'"]);
+    fails(&["ps", "-G", "no-such-group-here"], 2, &["there is no group"]);
+    fails(&["ps", "-t", "nowhere"], 2, &["there is no terminal"]);
     fails(&["ps", "--json", "--csv"], 2, &["--csv"]);
     fails(&["ps", "--jsn"], 2, &["--json"]);
     fails(&["ps", "by"], 2, &["letter 'b'", "--help"]);

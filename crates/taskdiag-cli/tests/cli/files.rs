@@ -476,7 +476,7 @@ fn what_lsof_has_and_this_has_not() {
         (&["-s", "LISTEN"], "TCP:LISTEN"),
         (&["--type", "RGE"], "did you mean 'REG'"),
         (&["--net", "/no/such/file"], "/no/such/file"),
-        (&["-u", "no-such-user-here"], "no such user"),
+        (&["-u", "no-such-user-here"], "there is no user"),
         (&["+D"], "directory"),
         (&["-o", "nmae"], "did you mean 'name'"),
     ] {

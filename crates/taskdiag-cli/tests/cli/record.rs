@@ -270,13 +270,13 @@ fn damage_is_said() {
     bytes.truncate(len - 5);
     fs::write(&file, &bytes).expect("write");
     let (second, err) = recorded.second(&["--at", "12:00:20"]);
-    assert!(second == 10 && err.contains("the last frame was not written to its end"), "{err}");
+    assert!(second == 10 && err.contains("the last frame is incomplete"), "{err}");
     // A page has it, too, and it is said once.
     let page = recorded.0.path().join("page.html");
     let mut command = taskdiag();
     command.args(["report", "--from"]).arg(recorded.path()).arg("-o").arg(&page);
     let (code, _, err) = parts(&command.output().expect("it runs"));
-    let tail = "the last frame was not written to its end";
+    let tail = "the last frame is incomplete";
     assert!(code == 3 && err.matches(tail).count() == 1, "{code} {err}");
     assert!(fs::read_to_string(&page).expect("it is there").contains(tail));
     // The first frame is the key frame of the others.

@@ -300,7 +300,7 @@ fn what_makes_no_sense() {
     for (args, word) in [
         (&["-s"][..], "pid"),
         (&["-o", "pid"], "--json"),
-        (&["no-such-user-here"], "no such user"),
+        (&["no-such-user-here"], "there is no user"),
         (&["1", "root"], "one user"),
         (&["-A", "-U"], "cannot be used with"),
     ] {
