@@ -1,4 +1,4 @@
-//! Estimates how many tasks there are, without looking at any of them.
+//! Estimates the number of tasks without looking at any of them.
 
 use rustix::fs::{CWD, Mode, OFlags};
 
@@ -17,7 +17,7 @@ pub(crate) fn threads() -> usize {
 /// is hidden.
 pub(crate) fn threads_of(pid: u32) -> Option<usize> {
     let links = rustix::fs::stat(format!("/proc/{pid}/task")).ok()?.st_nlink as usize;
-    // The directory counts twice, as any does.
+    // The directory counts twice, like all directories.
     Some(links.saturating_sub(2).max(1))
 }
 

@@ -1,14 +1,14 @@
 //! Estimates how many memory mappings a process has, without reading them, from a sample of its addresses.
 //!
-//! Nothing in /proc has that number. But `statm` has the size of all mappings together, and PROCMAP_QUERY
-//! (Linux 6.11) tells which mapping an address is in. Where a process has many mappings, they lie next to
-//! each other, in the stretch where mmap(2) puts them. Each sampled address stands for an equal share of
-//! that stretch, and counts for as many mappings as would fit into the share if all had the size of the
-//! mapping found there. This is expensive only where it is worth it: for most processes, `statm` alone shows
-//! that they cannot have many mappings.
+//! No file of /proc has that number. But `statm` has the size of all mappings together, and
+//! PROCMAP_QUERY (Linux 6.11) returns the mapping at an address. If a process has many mappings,
+//! they are next to each other, in the range where mmap(2) puts them. Each sampled address
+//! represents an equal share of that range, and counts for as many mappings as would fit into the
+//! share if all had the size of the mapping found there. For most processes, `statm` alone shows
+//! that they cannot have many mappings, so the expensive part is rarely needed.
 //!
-//! It does not decide what the number is used for (see `auto::cost`). It does not see mappings outside of
-//! that stretch, however many they are.
+//! `auto::cost` decides how the number is used. Mappings outside of that range are not seen, even
+//! if there are many.
 
 use std::fs::File;
 use std::io::Read;
@@ -42,11 +42,12 @@ struct ProcmapQuery {
 
 /// The number of addresses in a sample.
 const SAMPLES: u64 = 64;
-/// This many of the addresses that stand for most mappings are left out. In a process with few mappings,
+/// This many addresses with the highest counts are ignored, because in a process with few mappings
 /// they hit the smallest ones by chance.
 const ODD: usize = 4;
 
-/// About how many mappings process `pid` has, or `None` if there seem to be fewer than `many`.
+/// The approximate number of mappings of process `pid`, or `None` if there seem to be fewer than
+/// `many`.
 pub(crate) fn about(pid: u32, many: u64) -> Option<u64> {
     let mut text = [0; 128];
     let n = File::open(format!("/proc/{pid}/statm")).ok()?.read(&mut text).ok()?;
@@ -73,7 +74,7 @@ fn below_ours() -> u64 {
     std::ptr::from_ref(&here).addr() as u64 / 8 * 7
 }
 
-/// The mapping that has an address, or the next one after it.
+/// The mapping at an address, or the next one after it.
 fn query(maps: &File, at: u64) -> Option<(u64, u64)> {
     let mut q = ProcmapQuery {
         size: size_of::<ProcmapQuery>() as u64,
@@ -81,7 +82,7 @@ fn query(maps: &File, at: u64) -> Option<(u64, u64)> {
         query_addr: at,
         ..ProcmapQuery::default()
     };
-    // SAFETY: the struct is there for the call, and as the kernel has it.
+    // SAFETY: the struct lives across the call, and has the kernel's layout.
     let r = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &mut q) };
     (r == 0 && q.vma_end > q.vma_start).then_some((q.vma_start, q.vma_end))
 }
@@ -92,7 +93,8 @@ fn from_samples(total: u64, mut size_at: impl FnMut(u64) -> Option<u64>) -> u64 
     let share = total / SAMPLES;
     let mut each: Vec<u64> = (0..SAMPLES)
         .map(|i| {
-            // The distances are not regular, because those of mappings are (stacks and their guards).
+            // The distances are irregular, because those of mappings are regular (stacks and their
+            // guards).
             let within = (share as u128 * u128::from(i * 40_503 % 65_536) / 65_536) as u64;
             size_at(i * share + within).map_or(0, |size| share.div_ceil(size.max(1)))
         })

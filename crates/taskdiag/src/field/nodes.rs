@@ -1,7 +1,7 @@
 //! The NUMA node of each processor of this machine.
 //!
-//! sysfs is read once, when the first node is wanted. A stream does not say which processors a node has, so this tells
-//! nothing about the answer of another machine.
+//! sysfs is read once, when the first node is needed. A stream does not contain the nodes, so they
+//! are not known for answers from another machine.
 
 use std::cell::OnceCell;
 use std::fs;

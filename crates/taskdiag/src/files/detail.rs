@@ -277,7 +277,7 @@ mod tests {
             (T::BpfProg, D::BpfProg, [3, 26, 8, 0, 0], "[bpf-prog:3] tracing memory=8"),
             (T::BpfLink, D::BpfLink, [3, 400, 8, 0, 0], "[bpf-link:3] 400 prog=8"),
             (T::IoUring, D::IoUring, [8, 16, 0, 0, 0], "[io_uring] sq=8 cq=16"),
-            // The engine listed the descriptor, but not its details.
+            // The engine listed the descriptor without its details.
             (T::Eventfd, D::Pidfd, [0; 5], "[eventfd]"),
         ] {
             assert_eq!(one(kind, detail, value), want);

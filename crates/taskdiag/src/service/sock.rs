@@ -1,5 +1,6 @@
-//! Messages with a file descriptor and the sender's credentials. The crate rustix has these calls, too, but cannot
-//! represent a sender that has no number in our pid namespace, which the kernel reports as pid 0.
+//! Messages with a file descriptor and the sender's credentials. The crate rustix has these calls,
+//! too, but cannot represent a sender without a pid in our namespace, which the kernel reports as
+//! pid 0.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,10 +16,10 @@ pub struct Received {
     pub len: usize,
     /// The descriptor that came with it, if it was just one.
     pub fd: Option<OwnedFd>,
-    /// The sender's process id in our pid namespace (0: it has none there), as the kernel says it.
+    /// The sender's pid in our pid namespace (0: it has none there), from the kernel.
     #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "the service looks at it"))]
     pub pid: Option<i32>,
-    /// Did more come with it than there was room for, or more than one descriptor?
+    /// Was the ancillary data truncated, or was there more than one descriptor?
     #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "the service looks at it"))]
     pub is_odd: bool,
 }
@@ -26,7 +27,7 @@ pub struct Received {
 /// Send these bytes, and a descriptor, without waiting. Returns how many bytes were taken.
 ///
 /// # Errors
-/// Those of sendmsg(2). A reader that is gone is `EPIPE`, and no signal.
+/// Those of sendmsg(2). If the reader is gone, the error is `EPIPE`, and there is no signal.
 pub fn send(to: BorrowedFd<'_>, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<usize> {
     let mut control: Control = [MaybeUninit::zeroed(); 16];
     let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -61,9 +62,9 @@ pub fn send(to: BorrowedFd<'_>, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io:
     }
 }
 
-/// Receive a message without waiting. `with_fd`: with the descriptor that is attached. Otherwise there is room for the
-/// sender's credentials only, and the kernel drops descriptors before they are ours: closing one could wait for the file
-/// system of whoever sent it.
+/// Receive a message without waiting. `with_fd`: with the descriptor that is attached. Otherwise
+/// there is only room for the sender's credentials, and the kernel drops descriptors before they
+/// reach us: closing one could wait for a file system of the sender.
 ///
 /// # Errors
 /// Those of recvmsg(2).

@@ -1,6 +1,7 @@
-//! Finds processes that have one memory (`CLONE_VM`) or one table of open files (`CLONE_FILES`), where the engine did not. A
-//! walk of BPF over all tasks sees that two tasks have the same object. /proc does not show it, and neither do answers about
-//! one process each. Whoever adds such processes up counts their memory several times.
+//! Finds processes that share their memory (`CLONE_VM`) or their table of open files
+//! (`CLONE_FILES`), if the engine did not. A BPF walk over all tasks sees that two tasks have the
+//! same object. /proc does not show it, and neither do separate answers about single processes.
+//! Without this, sums over such processes would count their memory several times.
 //!
 //! Processes whose lists look alike are compared with kcmp(2). The second one then refers to the first one, as in an answer
 //! of BPF.
@@ -20,7 +21,8 @@ use crate::snapshot::Snapshot;
 const KCMP_VM: libc::c_int = 1;
 const KCMP_FILES: libc::c_int = 2;
 
-/// What is compared: the group that is looked at, all groups that are shared with it, and the object.
+/// What is compared: the group to look at, all groups that are shared with it, and the kind of
+/// object.
 const KINDS: [(Group, Groups, libc::c_int); 4] = [
     (Group::Vma, Groups::VMA.union(Groups::VMA_STAT), KCMP_VM),
     (Group::Rollup, Groups::ROLLUP, KCMP_VM),
@@ -28,7 +30,7 @@ const KINDS: [(Group, Groups, libc::c_int); 4] = [
     (Group::Fd, Groups::FD.union(Groups::FD_COUNT), KCMP_FILES),
 ];
 
-/// The answer, in which each memory and each table of files is there once.
+/// The answer, with each memory and each table of files only once.
 pub(super) fn joined(snapshot: Snapshot) -> Result<Snapshot, Error> {
     let asked = snapshot.stream().asked();
     let mut owners: HashMap<(Group, u32), u32> = HashMap::new();
@@ -69,21 +71,21 @@ pub(super) fn joined(snapshot: Snapshot) -> Result<Snapshot, Error> {
         }
         w.end_task();
     }
-    // The tasks that were begun are counted by the writer.
+    // The writer counts the tasks.
     let done = *stream.done();
     let done = build!(taskdiag_wire::Done { tasks: done.tasks.wrapping_sub(rewritten), ..done });
     let served = snapshot.served().to_vec();
     Snapshot::with_served(w.finish(done), served)
 }
 
-/// Did one walk over all tasks answer this group, and so see what they share?
+/// Did one BPF walk over all tasks answer this group, and see what they share?
 fn is_whole_walk(snapshot: &Snapshot, group: Group) -> bool {
     let sees = |e: EngineId| matches!(e, EngineId::Bpf | EngineId::Kernel);
     let by_pid = snapshot.stream().strategy().takes_pid();
     !by_pid && snapshot.served().iter().any(|s| sees(s.engine) && s.groups.has(group))
 }
 
-/// Adds the tasks whose list is that of an earlier task: the group and the task, and the earlier one.
+/// Adds the tasks whose list is that of an earlier task: maps group and task to the earlier task.
 fn find(
     snapshot: &Snapshot,
     group: Group,
@@ -101,7 +103,7 @@ fn find(
         return;
     }
     for tasks in alike.into_values() {
-        // In the order that kcmp(2) gives objects, so that each task is compared with a few only.
+        // Sorted by the order of kcmp(2), so that each task is only compared with a few.
         let mut known: Vec<u32> = Vec::new();
         for t in tasks.iter().filter(|t| is_alive(t.pid())) {
             let mut range = 0..known.len();
@@ -115,7 +117,7 @@ fn find(
                     }
                     1 => range = range.start..at,
                     2 => range = at + 1..range.end,
-                    // One has ended, or may not be looked at.
+                    // One of them has ended, or access is denied.
                     _ => (is_new, range) = (false, 0..0),
                 }
             }
@@ -126,7 +128,7 @@ fn find(
     }
 }
 
-/// A number that is the same for lists that look alike. `None`: there is no list, or an empty one.
+/// A hash that is equal for lists that look alike. `None`: the list is missing or empty.
 fn look(task: &TaskView<'_>, group: Group) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     let mut any = false;
@@ -137,8 +139,8 @@ fn look(task: &TaskView<'_>, group: Group) -> Option<u64> {
                 any = true;
             }
         }
-        // Sums of a memory that is in use change from one reading to the next, so all are compared. That costs little beside the
-        // walk over the pages.
+        // Sums over memory in use change from one read to the next, so all tasks are compared. That
+        // costs little compared with the walk over the pages.
         Group::Rollup => any = task.record::<Rollup>().is_some(),
         Group::Swap => any = task.record::<Swap>().is_some(),
         _ => {
@@ -151,8 +153,8 @@ fn look(task: &TaskView<'_>, group: Group) -> Option<u64> {
     any.then(|| hasher.finish())
 }
 
-/// Whether the task itself has memory. One that has ended has none, and no files, and then kcmp(2) finds it equal to any other
-/// that has ended.
+/// Whether the task itself has memory. A task that has ended has no memory and no files, and
+/// kcmp(2) finds it equal to all others that have ended.
 fn is_alive(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/statm")).is_ok_and(|t| !t.starts_with(b"0 "))
 }

@@ -1,9 +1,9 @@
 //! Joins streams: several answers one after the other, or the groups of one engine added to the tasks of
 //! another. It works on bytes, so values stay as the engines wrote them.
 //!
-//! Two kinds of references in a stream need care. Numbers of names may be the same in two answers of one
-//! engine. And a task may share a value with another one that is not in the joined answer. `refs` finds the
-//! bytes of both.
+//! Two kinds of references in a stream need care. Numbers of names may be the same in two answers
+//! of one engine. And a task may share a value with another one that is not in the joined answer.
+//! `refs` finds both kinds.
 
 use std::collections::{HashMap, HashSet};
 
@@ -57,7 +57,8 @@ pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
         let mut d = *s.done();
         let map = numbers.admit(s);
         let mut names = Vec::new();
-        // The task that a value is shared with may be in an earlier stream, where it may share the value with another.
+        // The owner of a shared value may be in an earlier stream, where it may share the value
+        // with yet another task.
         let pid_of = |g: Group, pid: u32, seen: &HashMap<u32, TaskView<'_>>| {
             seen.get(&pid).and_then(|t| t.shared(g)).unwrap_or(pid)
         };
@@ -85,7 +86,7 @@ pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
     Ok(w.finish(done))
 }
 
-/// Append the tasks of `more` to `main`, in place. They must be other tasks.
+/// Appends the tasks of `more` to `main`, in place. No task may be in both.
 pub fn append(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     let more = Stream::parse(more)?;
     let messages: Vec<u8> = more.tasks().flat_map(|t| t.messages()).copied().collect();
@@ -135,7 +136,7 @@ pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
     let (main, more) = (Stream::parse(main)?, Stream::parse(more)?);
     let by_pid: HashMap<u32, TaskView<'_>> = more.tasks().map(|t| (t.pid(), t)).collect();
     let start = |t: &TaskView<'_>| t.record::<Base>().and_then(Base::start_time_ns);
-    // Start times of /proc are in ticks: equal to within one.
+    // Start times of /proc are in ticks, so they may differ by up to one.
     let tick = 1_000_000_000 / u64::from(main.info().clk_tck.max(1));
     let same = |t: &TaskView<'_>| {
         by_pid.get(&t.pid()).copied().filter(|o| match (start(t), start(o)) {
@@ -187,7 +188,7 @@ struct Adder<'a> {
     /// Tasks of the added stream that are in the answer.
     kept: HashSet<u32>,
     by_pid: &'a HashMap<u32, TaskView<'a>>,
-    /// For a group and a task that is not in the answer, the task that got its value.
+    /// Maps a group and a task that is not in the answer to the task that got its value.
     heirs: HashMap<(u32, u32), u32>,
     w: StreamWriter,
 }
@@ -356,7 +357,7 @@ mod tests {
         w.finish(Done::default())
     }
 
-    /// What [`files`] wrote: the name of the file, or the task that shares its table.
+    /// Parses what [`files`] wrote: the name of the file, or the task that shares its table.
     fn file_of(t: &TaskView<'_>) -> Result<String, u32> {
         let text =
             |n: Option<u32>| String::from_utf8(t.name(n.unwrap()).unwrap().data.to_vec()).unwrap();

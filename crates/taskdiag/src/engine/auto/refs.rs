@@ -9,7 +9,7 @@ use taskdiag_wire::registry::shape;
 use taskdiag_wire::view::Attrs;
 use taskdiag_wire::{A_NAME, A_SHARED, ArrayHdr, BlobHdr, Group, Plain, Shape, Shared, Stream};
 
-/// The bits of a number that tell which engine made it.
+/// The bits of a number that identify the engine that made it.
 const ENGINE: u32 = 0xf000_0000;
 
 /// The numbers of names that are in use in a joined stream.
@@ -76,7 +76,7 @@ impl Renumber {
     }
 }
 
-/// Where an attribute holds numbers of names.
+/// Where an attribute contains numbers of names.
 #[derive(Clone, Copy)]
 enum Numbered {
     /// It is a name, and its head has the number.
@@ -86,7 +86,7 @@ enum Numbered {
 }
 
 impl Numbered {
-    /// Attributes of this type. `None`: they hold no such numbers.
+    /// For attributes of this type. `None`: they contain no such numbers.
     fn of(kind: u16) -> Option<Numbered> {
         match shape(kind)? {
             Shape::Blob => (kind == A_NAME).then_some(Numbered::Name),

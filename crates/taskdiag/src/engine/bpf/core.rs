@@ -29,11 +29,11 @@ const ALU64: u8 = 7;
 const SIZES: [(u32, u8); 4] = [(4, 0x00), (2, 0x08), (1, 0x10), (8, 0x18)];
 const REGISTER: u8 = 0x08;
 
-/// A call of a helper that does not exist. Like libbpf and the kernel, this puts it where a member is lacking: the
-/// verifier refuses it, unless no path leads there.
+/// A call of a helper that does not exist. Like libbpf and the kernel, this replaces accesses to
+/// missing members by it: the verifier refuses it, unless it is unreachable.
 const POISON: [u8; 8] = [0x85, 0, 0, 0, 0x10, 0x23, 0xad, 0x0b];
 
-/// Why a relocation is left to the kernel.
+/// The reason for leaving a relocation to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown(pub &'static str);
 
@@ -120,7 +120,7 @@ fn value(
     }
 }
 
-/// The value that all structs of the same name agree on.
+/// The value, if it is the same in all structs of this name.
 fn the_one<T: PartialEq>(mut of: impl Iterator<Item = T>) -> Result<Option<T>, Unknown> {
     let first = of.next();
     match of.all(|o| Some(&o) == first.as_ref()) {
@@ -191,8 +191,8 @@ fn follow(
     Some((of, at))
 }
 
-/// The names of what the relocations are for: the instruction, the struct, and the path of members, which is empty where it is not
-/// about a member's place.
+/// The targets of the relocations: the instruction, the struct, and the path of members, which is
+/// empty unless the relocation is about an offset.
 #[cfg(test)]
 pub fn names(relocations: &[u8], local: &Btf<'_>) -> Vec<(usize, String, String)> {
     let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();

@@ -1,5 +1,6 @@
-//! The offsets that the programs read by (`bpf/offsets.h`), and the one other fact about this kernel that the
-//! programs cannot find out: the mapping that every process shows but none has in its list.
+//! The offsets that the programs use (`bpf/offsets.h`), and one other fact about this kernel that
+//! the programs cannot find out: the mapping that every process shows but that is in no list of
+//! mappings.
 //!
 //! Both are found once per process, when a request first needs them.
 
@@ -33,7 +34,7 @@ struct OffsetEntry<'a> {
 }
 
 impl OffsetEntry<'_> {
-    /// The members that the entry may mean. The first one that the kernel has counts.
+    /// The alternatives of the entry. The first member that the kernel has counts.
     fn paths(&self) -> impl Iterator<Item = &str> {
         self.path.split('/').map(str::trim)
     }
@@ -72,7 +73,7 @@ fn find(btf: &Btf<'_>) -> Result<[u16; OFFSETS_MAX], &'static str> {
         match e.paths().find_map(|path| btf.offset(e.of, path)).and_then(|o| u16::try_from(o).ok())
         {
             Some(o) => *slot = o,
-            None if e.needed => return Err("this kernel lays out its structs in an unknown way"),
+            None if e.needed => return Err("this kernel has an unknown layout of its structs"),
             None => {}
         }
     }
@@ -101,8 +102,8 @@ pub fn kernel() -> Option<&'static Btf<'static>> {
         let wanted =
             Wanted::new(types, functions).expecting(entries(HEADER).map(|e| e.of.as_bytes()));
         let bytes = bytes();
-        // SAFETY: the bytes stay where they are when their owner moves. They live as long as `Types`, which gives the index away
-        // only by a reference, and that lives for ever.
+        // SAFETY: the bytes stay where they are when their owner moves. They live as long as
+        // `Types`, which is never dropped and only lends the index.
         let text = bytes.as_ref().map(|b| unsafe { &*ptr::from_ref(b.get()) });
         Types { index: text.and_then(|text| Btf::parse(text, &wanted)), _bytes: bytes }
     };
@@ -146,7 +147,8 @@ impl Drop for Bytes {
     }
 }
 
-/// The file's bytes. They are mapped if possible, which it is since Linux 6.16, else read.
+/// The file's bytes. They are mapped if the kernel allows it (since Linux 6.16), and read
+/// otherwise.
 fn bytes() -> Option<Bytes> {
     let file = fs::File::open(FILE).ok()?;
     let len = file.metadata().ok()?.len() as usize;

@@ -31,8 +31,8 @@ fn bpf<T>(cmd: libc::c_int, attr: &mut T) -> io::Result<i64> {
 
 /// Calls bpf(2) with a `union bpf_attr` that another program filled in. Returns its result, or a negative errno.
 pub fn bpf_bytes(cmd: libc::c_int, attr: &mut [u8]) -> i64 {
-    // SAFETY: the kernel reads and writes the attr within its length. The commands of a loader only read what pointers
-    // in it lead to, and a bad pointer is EFAULT.
+    // SAFETY: the kernel reads and writes the attr within its length. The commands of a loader only
+    // read through its pointers, and a bad pointer is EFAULT.
     let r = unsafe { libc::syscall(libc::SYS_bpf, cmd, attr.as_mut_ptr(), attr.len()) };
     if r < 0 {
         -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))

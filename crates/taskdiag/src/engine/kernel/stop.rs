@@ -1,5 +1,5 @@
-//! Ends an answer early. It keeps the whole tasks that are there and adds a DONE of its own. It reads only
-//! message headers. The stream is parsed afterwards like any other.
+//! Ends an answer early. It keeps the complete tasks that have arrived, and adds its own DONE. It
+//! reads only message headers. The stream is parsed afterwards like any other.
 
 use taskdiag_wire::{
     AlignedBuf, Done, FLAG_CONT, Info, MSG_TASK, NLMSG_DONE, NlMsgHdr, Plain, StreamWriter,

@@ -30,15 +30,15 @@ const MQUEUE_SIZE: u64 = 80;
 macro_rules! bits {
     ($($member:literal)*) => { 0 $(| parse::bit(Fd::MEMBERS, $member))* };
 }
-/// The members that statx() gives.
+/// The members that statx() provides.
 const FROM_STAT: u32 = bits!("inode" "dev" "rdev" "mode" "size_bytes" "nlink");
-/// The members that the link gives.
+/// The members that the link provides.
 const FROM_LINK: u32 = bits!("fd" "type" "name");
 
 /// What was read of one descriptor.
 struct Raw<'t> {
     link: FdLink<'t>,
-    /// Whether the name is known. The name of a path longer than PATH_MAX is not.
+    /// Is the name known? A path longer than PATH_MAX is not.
     has_name: bool,
     stat: Option<Statx>,
     /// The type, if it is known.
@@ -64,7 +64,7 @@ impl<'t> Raw<'t> {
                 text.extend_from_slice(name);
                 true
             }
-            // The path is longer than a link can give. The file is listed without its name.
+            // The path is too long for readlink(). The file is listed without its name.
             Err(Errno::NAMETOOLONG) => false,
             Err(e) => return Err(e),
         };
@@ -219,7 +219,8 @@ impl Worker<'_> {
         got
     }
 
-    /// Checks that an empty list is that of a task which has no file open, and not of one which has no list.
+    /// Checks that an empty list belongs to a task without open files, and not to a task without a
+    /// list.
     pub(super) fn has_files(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         match self.stat_file(at) {
             Ok(s) if s.base.state == b'Z' || s.base.flags & TASK_EXITING != 0 => {
@@ -249,8 +250,8 @@ impl Worker<'_> {
         Ok(socket)
     }
 
-    /// Asks a socket that is in no list of its task's network namespace. Returns what it says, and its own
-    /// namespace if that is known.
+    /// Asks a socket that is in no list of its task's network namespace. Returns its answer, and
+    /// its namespace if that is known.
     fn unlisted(
         &mut self,
         at: TaskDir<'_>,
@@ -299,7 +300,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Writes a list in pieces, cut where the set of known members changes.
+    /// Writes a list in pieces; a new piece begins when the set of known members changes.
     fn put_runs<T: ListEntry>(&mut self, list: &List<T>, even_none: bool) {
         for run in list.0.chunk_by(|a, b| a.0 == b.0) {
             let entries: Vec<T> = run.iter().map(|e| e.1).collect();
@@ -311,7 +312,7 @@ impl Worker<'_> {
     }
 }
 
-/// A task, as a way into its network namespace.
+/// A task, to enter its network namespace.
 struct InNetns<'r, 'a> {
     reader: &'r mut Reader,
     at: TaskDir<'a>,
@@ -351,7 +352,7 @@ impl Reader {
         rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)
     }
 
-    /// What the name of its protocol tells about a socket that is in no list.
+    /// The facts that the protocol name shows about a socket that is in no list.
     fn sock(&mut self, dir: BorrowedFd<'_>, fd: u32) -> Sock {
         let path = format!("/proc/self/fd/{}/{fd}", dir.as_raw_fd());
         let mut name = [0u8; 64];
@@ -372,7 +373,7 @@ impl Reader {
         rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type as u64 == MQUEUE_MAGIC)
     }
 
-    /// Whether the mark of a deleted file was written by the kernel and is not part of the name.
+    /// Did the kernel write the mark of a deleted file, so that it is not part of the name?
     fn is_deleted(&mut self, text: &[u8], stat: Option<&Statx>) -> bool {
         let Some(s) = stat.filter(|s| s.stx_nlink > 0) else { return true };
         // The file has another name (a hard link), or its name ends in the mark.

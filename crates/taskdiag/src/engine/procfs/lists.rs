@@ -23,14 +23,14 @@ impl Lists {
         self.spans.clear();
         self.texts.clear();
     }
-    /// How many bytes they take of the room of the answer.
+    /// The bytes that they take of the space of the answer.
     pub(super) fn taken(&self) -> usize {
         if self.vmas.len().max(self.stats.len()) > LIST_LEAST { self.bytes() } else { 0 }
     }
     fn bytes(&self) -> usize {
         size_of_val(&self.vmas[..]) + size_of_val(&self.stats[..]) + self.texts.len()
     }
-    /// Whether there is no room for more, where this is the room.
+    /// Is no space left, out of this much?
     pub(super) fn is_full(&self, room: usize) -> bool {
         self.vmas.len().max(self.stats.len()) >= LIST_LEAST && self.bytes() >= room
     }
@@ -48,7 +48,7 @@ impl Lists {
     }
 }
 
-/// The entries of a list, each with the members that are known of it.
+/// The entries of a list, each with its known members.
 #[derive(Debug)]
 pub(super) struct List<T>(pub(super) Vec<(u32, T)>);
 
@@ -58,7 +58,7 @@ impl<T> Default for List<T> {
     }
 }
 
-/// What was read of a task's files, before it is written. It is kept to be reused.
+/// The files of a task before they are written. The memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct FileLists {
     pub(super) fds: Vec<u32>,
@@ -89,7 +89,7 @@ impl FileLists {
         self.text.clear();
         self.names.clear();
     }
-    /// How many bytes they take of the room of the answer.
+    /// The bytes that they take of the space of the answer.
     pub(super) fn taken(&self) -> usize {
         if self.files.0.len() > LIST_LEAST { self.bytes() } else { 0 }
     }
@@ -98,7 +98,7 @@ impl FileLists {
         let files = self.files.0.len() * size_of::<Fd>();
         files + sockets + size_of_val(&self.details[..]) + self.text.len()
     }
-    /// Whether there is no room for more, where this is the room.
+    /// Is no space left, out of this much?
     pub(super) fn is_full(&self, room: usize) -> bool {
         self.files.0.len() >= LIST_LEAST && self.bytes() >= room
     }
@@ -116,11 +116,11 @@ impl FileLists {
 pub(super) struct MappedFiles {
     /// The files that are in the answer already.
     pub(super) seen: HashSet<(u32, u64)>,
-    /// The mappings of the current task that are still to be looked at, each with its path. An empty path
-    /// means that it has none.
+    /// The mappings of the current task that must still be looked at, each with its path, or an
+    /// empty path.
     pub(super) todo: Vec<(Vma, Vec<u8>)>,
     /// The files of `todo`. A task may map 100,000 files, so the list is not searched for each.
     pub(super) noted: HashSet<(u32, u64)>,
-    /// Whether map_files is closed to us. It needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
+    /// Is map_files denied to us? It needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
     pub(super) by_name_only: bool,
 }

@@ -1,9 +1,9 @@
-//! Where the files of a task are: paths relative to the directory of /proc, made without an allocation.
+//! Paths of the files of a task, relative to the directory of /proc, made without an allocation.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
 
-/// Where the files of a task are.
+/// The location of a task's files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskDir<'a> {
     pub(super) dir: BorrowedFd<'a>,
@@ -60,7 +60,7 @@ impl Path {
     pub(super) fn of_process(&self, thread: bool, name: &str) -> CString {
         let ids = &self.bytes[..self.prefix];
         let up: &[u8] = if thread { b"../../" } else { b"" };
-        CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names hold no NUL")
+        CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names contain no NUL")
     }
     fn push(&mut self, part: &[u8]) {
         self.bytes[self.prefix..][..part.len()].copy_from_slice(part);
@@ -71,7 +71,7 @@ impl Path {
         let end = self.prefix + name.len();
         self.bytes[self.prefix..end].copy_from_slice(name.as_bytes());
         self.bytes[end] = 0;
-        CStr::from_bytes_with_nul(&self.bytes[..=end]).expect("ids and names hold no NUL")
+        CStr::from_bytes_with_nul(&self.bytes[..=end]).expect("ids and names contain no NUL")
     }
 }
 

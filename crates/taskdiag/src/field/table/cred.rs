@@ -1,4 +1,4 @@
-//! Whose a task is, and what it may do.
+//! The owner of a task, and its rights.
 
 use taskdiag_wire::{Group, Groups};
 
@@ -13,7 +13,7 @@ fn supplementary(row: &Row<'_>) -> Result<Vec<u32>, Value<'static>> {
     }
 }
 
-/// A number for which there is no word.
+/// A number without a name.
 fn short(number: u64) -> Value<'static> {
     let mut s = Short::default();
     s.push_uint(number);

@@ -14,7 +14,7 @@ pub const DELETED: &[u8] = b" (deleted)";
 /// The members of [`Vma`] that a line of maps does not have.
 pub const NOT_IN_MAPS: u32 = super::bit(Vma::MEMBERS, "flags");
 
-/// A line of maps: the whole record but `name`, `flags` and `kind`.
+/// A line of maps: the whole record except for `name`, `flags` and `kind`.
 #[derive(Clone, Copy, Debug)]
 pub struct MapLine<'a> {
     /// The record, with [`kind`](Vma::kind) set.
@@ -23,7 +23,7 @@ pub struct MapLine<'a> {
     pub text: &'a [u8],
 }
 
-/// The lines of a maps file that are complete and well formed.
+/// The complete and well-formed lines of a maps file.
 pub fn maps_lines(bytes: &[u8]) -> impl Iterator<Item = MapLine<'_>> {
     complete_lines(bytes).filter_map(map_line)
 }
@@ -78,8 +78,8 @@ fn kind(has_file: bool, text: &[u8]) -> VmaKind {
 }
 
 impl<'a> MapLine<'a> {
-    /// The name as it goes on the wire, without the mark of a deleted file. `None` if the kind says it all.
-    /// The kernel writes newlines as `\012` and does not mark a real backslash.
+    /// The name as it goes on the wire, without the mark of a deleted file. `None` if the kind
+    /// implies it. The kernel writes newlines as `\012` and does not mark a real backslash.
     pub fn name(&self) -> Option<Cow<'a, [u8]>> {
         let text = match VmaKind::from_number(self.vma.kind)? {
             VmaKind::Anon | VmaKind::Heap | VmaKind::Stack | VmaKind::Vdso => return None,

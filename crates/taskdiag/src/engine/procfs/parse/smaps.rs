@@ -1,5 +1,5 @@
-//! Parses /proc/PID/smaps and /proc/PID/smaps_rollup: how much of each mapping, and of all, is in memory. A
-//! mapping has some 25 lines there, so this parser has the most to do.
+//! Parses /proc/PID/smaps and /proc/PID/smaps_rollup: how much of each mapping, and of all, is in
+//! memory. Each mapping has some 25 lines there, so this parser has the most work.
 
 use taskdiag_wire::{Plain, Rollup, VMA_FLAGS, VmaStat};
 use zerocopy::IntoBytes;
@@ -78,7 +78,7 @@ fn kib(text: &[u8]) -> Option<u64> {
 /// A mapping of smaps.
 #[derive(Clone, Copy, Debug)]
 pub struct SmapsEntry<'a> {
-    /// The line as in maps. Its flags are set if [`has_flags`](Self::has_flags) says so.
+    /// The line as in maps. Its flags are set if [`has_flags`](Self::has_flags) is true.
     pub line: MapLine<'a>,
     /// Whether there was a line of flags.
     pub has_flags: bool,
@@ -88,8 +88,8 @@ pub struct SmapsEntry<'a> {
     pub valid: u32,
 }
 
-/// The mappings of a smaps file, in order. A mapping that is cut by the end of the data has the values that
-/// are there.
+/// The mappings of a smaps file, in order. A mapping that is cut by the end of the data has the
+/// values before the cut.
 pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
     let mut rest = &bytes[..memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1)];
     let mut following = None;
@@ -154,8 +154,9 @@ fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(line)
 }
 
-/// The lines that a mapping has, learnt from the mapping before. The kernel writes the same lines for each
-/// mapping, with the same lengths. So the parser need not search for the end of a line or for its key.
+/// The lines of a mapping, learnt from the previous mapping. The kernel writes the same lines for
+/// each mapping, with the same lengths. So the parser need not search for the end of a line or for
+/// its key.
 #[derive(Debug, Default)]
 struct Layout(Vec<KnownLine>);
 
