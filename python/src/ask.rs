@@ -78,7 +78,7 @@ fn pid(given: &Bound<'_, PyAny>) -> PyResult<u32> {
         let text = given.repr().map_or_else(|_| String::from("this"), |text| text.to_string());
         error::bad_query(
             given.py(),
-            format!("{text} is no process id, which is a number from 1 on, below 2**32"),
+            format!("{text} is not a process id, which is a number from 1 on, below 2**32"),
         )
     })
 }

@@ -131,7 +131,7 @@ fn killed_again_and_again() {
     file.set_len(file.metadata().expect("it is there").len() - 3).expect("it is cut");
     assert_eq!(check(&dir).0, recording.len() - 1);
     let mut recorder = Recorder::start(&dir, home.path().join("said"), || Ok(()));
-    recorder.wait_for("cut off a frame");
+    recorder.wait_for("removed an incomplete frame");
     recorder.wait_for("recording to");
     recorder.signal(libc::SIGTERM);
     assert_eq!(recorder.end().0, Some(0));
@@ -232,7 +232,7 @@ fn a_full_disk() {
             let root = PathBuf::from(format!("/proc/{}/root", recorder.child.id()));
             root.join(path.strip_prefix("/").expect("it is absolute"))
         };
-        recorder.wait_for("answers are lost until this is mended");
+        recorder.wait_for("answers are lost until this is fixed");
         assert!(recorder.said().contains("No space left"), "{}", recorder.said());
         // A reader finds all frames, and nothing half-written.
         let dir = inside(&disk.join("r"));

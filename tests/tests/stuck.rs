@@ -307,7 +307,7 @@ fn a_pipe_without_a_writer() {
             waits.end();
             continue;
         }
-        assert!(first.contains("nothing has come for 2 s"), "{first}");
+        assert!(first.contains("no data for 2 s"), "{first}");
         assert!(first.contains(&path), "{first}");
         // SAFETY: our own child, which nobody has waited for.
         unsafe { libc::kill(waits.child.id() as libc::pid_t, libc::SIGINT) };

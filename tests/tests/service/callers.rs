@@ -279,7 +279,7 @@ fn who_is_refused_gets_the_answer_of_proc() {
     );
     let out = daemon.taskdiag(bound, &["ps", "--engine", "service"]);
     assert_eq!(out.status.code(), Some(4));
-    assert!(text(&out.stderr).contains("read the own /proc"), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("read your own /proc"), "{}", text(&out.stderr));
     let hidden: Vec<String> = mounts("mount -t proc -o hidepid=2 proc /proc");
     let hidden: Vec<&str> =
         hidden.iter().map(String::as_str).chain(NOBODY.iter().copied()).collect();
