@@ -75,7 +75,7 @@ pub const SELECT_PID: c_int = 0x10000;
 /// `enum pids_select_type`.
 pub const SELECT_PID_THREADS: c_int = 0x10001;
 
-/// `struct pids_info`, which only the library itself looks into.
+/// `struct pids_info`, which is opaque to callers.
 pub type PidsInfo = c_void;
 
 #[cfg(test)]

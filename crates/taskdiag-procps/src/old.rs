@@ -1,5 +1,5 @@
-//! Gets values from the real library: those of items that taskdiag does not have, for all tasks, and whole rows of tasks of
-//! which a value is missing.
+//! Gets values from the real library: items that taskdiag does not have, for all tasks, and whole
+//! rows of tasks with a missing value.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_int, c_uint};

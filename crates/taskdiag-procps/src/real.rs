@@ -1,7 +1,8 @@
-//! The real library: where its functions are, and which version it is.
+//! Finds the functions of the real library, and its version.
 //!
-//! The version is that of the file that was loaded. The header cannot tell it: the functions have the same names and
-//! symbol versions in all versions of the library, while most items have other numbers since 4.0.5.
+//! The version is that of the loaded file. The functions do not show it: they have the same names
+//! and symbol versions in all versions of the library, although most items have different numbers
+//! since 4.0.5.
 
 use std::ffi::{CStr, CString, OsStr, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,7 +11,7 @@ use std::sync::OnceLock;
 
 use crate::abi::{Abi, PidsFetch, PidsInfo, PidsStack};
 
-/// The functions of the real library that this one stands in front of.
+/// The functions of the real library that this one replaces.
 #[derive(Debug)]
 pub struct Real {
     pub new: unsafe extern "C" fn(*mut *mut PidsInfo, *const c_int, c_int) -> c_int,
@@ -28,13 +29,13 @@ pub struct Real {
         c_int,
         c_int,
     ) -> *mut *mut PidsStack,
-    /// What is known of the version; `None`: everything is passed through.
+    /// The properties of the version. `None`: everything is passed through.
     pub version: Option<Version>,
     /// The file.
     pub path: PathBuf,
 }
 
-/// A version that is known. Later ones are greater.
+/// A known version. Later ones are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// 4.0.2 and 4.0.3.
@@ -72,13 +73,13 @@ impl Version {
         self < Version::V404
     }
 
-    /// Does it read `stat` of each task, whatever the items are? Then it knows name and state always.
+    /// Does it read `stat` of each task for all items? Then it always knows name and state.
     pub fn always_reads_stat(self) -> bool {
         self >= Version::V406
     }
 
-    /// Does it count the time since boot to the nanosecond? Else it is in hundredths of a second, and a task that is younger
-    /// than the fetch is very old.
+    /// Does it count the time since boot in nanoseconds? If not, it has hundredths of a second, and
+    /// a task that is younger than the fetch looks very old.
     pub fn has_fine_uptime(self) -> bool {
         self >= Version::V405
     }
@@ -118,7 +119,8 @@ fn symbol(place: Place, name: &CStr) -> Option<*mut c_void> {
     (!at.is_null()).then_some(at)
 }
 
-/// What is loaded for a plugin alone (`RTLD_LOCAL`) is not among the libraries after this one, so its files are looked at then.
+/// A library that only a plugin has loaded (`RTLD_LOCAL`) is not among the libraries after this
+/// one, so the loaded files are searched.
 fn find() -> Option<Real> {
     functions(libc::RTLD_NEXT).or_else(|| loaded().iter().find_map(|name| of_file(name)))
 }
@@ -155,7 +157,8 @@ fn of_file(name: &CStr) -> Option<Real> {
     if handle.is_null() {
         return None;
     }
-    // A stub of `taskdiag dropin install` has the same name, and the functions behind it are those of this library.
+    // A stub of `taskdiag dropin install` has the same name, but leads to the functions of this
+    // library.
     let real = functions(handle).filter(|real| real.path == path);
     if real.is_none() {
         // SAFETY: it was opened above. Otherwise it stays open, so that the functions stay where they are.

@@ -5,7 +5,7 @@ use crate::layout::*;
 use crate::names::{Group, Reason};
 use crate::*;
 
-/// A message goes on in a CONT message before it gets longer than this.
+/// A message is continued in a CONT message before it gets longer than this.
 const MESSAGE_SOFT_MAX: usize = 1 << 20;
 
 /// The request as bytes: `nlmsghdr` and `task_diag_req`.
@@ -114,7 +114,7 @@ impl StreamWriter {
         StreamWriter { buf: stream, ..StreamWriter::default() }
     }
 
-    /// The memory that the next `bytes` will be written to, for a caller that populates its pages first.
+    /// The memory for the next `bytes`, for a caller that populates its pages first.
     pub fn spare(&mut self, bytes: usize) -> &mut [std::mem::MaybeUninit<u64>] {
         self.buf.spare(bytes)
     }
@@ -189,7 +189,8 @@ impl StreamWriter {
         self.put_blob(A_NAME, number, flags, name, name.len());
     }
 
-    /// Say that the task shares the value of a group with task `pid` of this stream, whose message has it.
+    /// Adds a reference: the task shares the value of a group with task `pid` of this stream, whose
+    /// message has it.
     pub fn shared(&mut self, group: Group, pid: u32) {
         self.room(size_of::<Shared>());
         let nla = NlAttr { len: size_of::<Shared>() as u16, kind: A_SHARED };
@@ -226,7 +227,7 @@ impl StreamWriter {
         }
     }
 
-    /// Say that one value of several (a path, a hierarchy) is missing, and why.
+    /// Marks one of several values (a path, a hierarchy) as missing, with the reason.
     pub fn put_blob_missing(&mut self, attr: u16, kind: u32, reason: Reason) {
         self.blob(
             BlobHdr {
@@ -254,12 +255,12 @@ impl StreamWriter {
         self.buf.extend_padded(attr);
     }
 
-    /// Say that a group is missing, and why.
+    /// Marks a group as missing, with the reason.
     pub fn missing(&mut self, group: Group, reason: Reason) {
         self.missing.push(MissingEntry { group: group as u32, reason: reason as u32 });
     }
 
-    /// Say what was taken out of the stream. It stands after all tasks.
+    /// Writes what was removed from the stream. It comes after all tasks.
     pub fn cut(&mut self, cut: &Cut) {
         debug_assert!(self.task.is_none());
         self.open(MSG_CUT);
@@ -290,7 +291,7 @@ impl StreamWriter {
         self.task = None;
     }
 
-    /// Remove the task that was begun, because it vanished before anything was known.
+    /// Removes the current task, because it vanished before anything about it was known.
     pub fn abandon_task(&mut self) {
         debug_assert!(self.task.is_some());
         self.buf.truncate(self.task_start);
@@ -336,7 +337,7 @@ impl StreamWriter {
         self.open(MSG_TASK);
         self.buf.push(&TaskMsg { pid, tgid, flags, reserved: 0 });
     }
-    /// Called before an attribute of `len` bytes: goes on in a CONT message if this one is long.
+    /// Called before an attribute of `len` bytes: continues in a CONT message if this one is long.
     fn room(&mut self, len: usize) {
         let now = self.buf.len() - self.msg;
         let head = size_of::<NlMsgHdr>() + size_of::<TaskMsg>();

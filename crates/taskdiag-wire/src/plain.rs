@@ -25,7 +25,7 @@ pub trait Plain: private::Sealed + Copy + 'static {
     fn ref_from_prefix(bytes: &[u8]) -> Option<(&Self, &[u8])>;
     /// A copy of the struct at the beginning of `bytes`, and the bytes after it. `None`: they are too few.
     fn read_from_prefix(bytes: &[u8]) -> Option<(Self, &[u8])>;
-    /// The bytes of several structs that lie one after the other.
+    /// The bytes of several adjacent structs.
     fn slice_as_bytes(all: &[Self]) -> &[u8];
     /// The bytes of the struct.
     fn as_bytes(&self) -> &[u8] {

@@ -88,9 +88,9 @@ macro_rules! known {
     };
 }
 
-/// A plain struct of the header. `least` is its size in the first version of the format. The heads of messages and
-/// attributes have no `least`, because they do not grow. A struct that may grow is `#[non_exhaustive]`, because a member
-/// that is added must not break who writes it out.
+/// A plain struct of the header. `least` is its size in the first version of the format. The heads
+/// of messages and attributes have no `least`, because they do not grow. A struct that may grow is
+/// `#[non_exhaustive]`, because a new member must not break code that constructs it.
 macro_rules! plain {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal { $($body:tt)* }) => {
         plain!(@table $(#[$m])* #[non_exhaustive] $name = $c, $least; { $($body)* });
@@ -111,7 +111,7 @@ macro_rules! plain {
             };
         }
     };
-    // Padding is no business of users of the crate.
+    // Users of the crate need not see the padding.
     (@struct $(#[$m:meta])* $name:ident { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $($p:ident: $pt:ty)?) => {
         $(#[$m])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -236,8 +236,8 @@ pub trait Attribute: Plain {
 /// A struct that is an entry of lists.
 pub trait ListEntry: Attribute {}
 
-/// An entry of a list in a stream. Its methods return the members that are known. Nothing can be added to what a list
-/// says of one entry, so this struct may be written out.
+/// An entry of a list in a stream. Its methods return the members that are known. It will never get
+/// more members, so this struct can be constructed.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a, T> {
     /// Bit i: the i-th member is known.

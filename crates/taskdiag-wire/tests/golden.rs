@@ -231,7 +231,7 @@ fn read(stream: &Stream<AlignedBuf>) -> String {
     out
 }
 
-/// The members of INFO and DONE that were not there when the text was made have no line in it.
+/// Members added to INFO and DONE after this text have no line in it.
 fn of_its_time(text: &str, want: &str) -> String {
     let key = |l: &str| l.split(' ').next().unwrap_or(l).to_string();
     let keys: Vec<String> = want.lines().map(key).collect();

@@ -1,7 +1,8 @@
 //! What changed between two answers to the same request.
 //!
-//! A task is the same in both if its pid and its start time are. `/proc` tells the start time in ticks and BPF in
-//! nanoseconds, so that two times that differ by a tick at most are the same: no pid is used twice within one.
+//! A task is the same in both if its pid and its start time are. `/proc` has the start time in
+//! ticks and BPF in nanoseconds, so two times that differ by at most a tick are the same: no pid is
+//! reused within a tick.
 
 use std::time::Duration;
 
@@ -20,10 +21,10 @@ pub struct Changes<'a> {
     pub ended: Vec<TaskView<'a>>,
     /// Tasks that are in both, in the order of the newer one.
     pub stayed: Vec<Stayed<'a>>,
-    /// Tasks of one snapshot that could not be looked for in the other one. Either their start time is not known, or the
-    /// other snapshot ended early and does not have their pid.
+    /// Tasks of one snapshot that could not be searched for in the other one. Either their start
+    /// time is not known, or the other snapshot ended early and does not have their pid.
     pub unknown: Vec<TaskView<'a>>,
-    /// Time between the begins of the two answers, on the boot clock.
+    /// Time between the starts of the two answers, on the boot clock.
     pub interval: Duration,
 }
 
@@ -84,8 +85,8 @@ impl Stayed<'_> {
 }
 
 impl Snapshot {
-    /// What changed since an older snapshot of the same request. BASE has to be in both, since the start time of a
-    /// task is in it.
+    /// What changed since an older snapshot of the same request. Both need BASE, because it has the
+    /// start time of a task.
     ///
     /// A counter that is lower than before, which only a counter of the kernel that wrapped can be, counts as 0.
     pub fn since<'a>(&'a self, old: &'a Snapshot) -> Changes<'a> {
@@ -123,7 +124,7 @@ impl Snapshot {
             match start(&gone) {
                 None => changes.unknown.push(gone),
                 Some(at) if is_same(at, self.task(gone.pid())).is_none() => {
-                    // A pid that another task has by now is free, so the task that had it has ended.
+                    // Another task has the pid by now, so the task that had it has ended.
                     let is_missing = self.task(gone.pid()).is_none();
                     match is_cut(self) && is_missing {
                         true => changes.unknown.push(gone),

@@ -38,7 +38,7 @@ pub fn wait_for_sleep(child: u32, name: &str) {
     panic!("process {child} does not become {name}");
 }
 
-/// A child process, which ends with the value, and so also where an assertion fails.
+/// A child process, which is killed when the value is dropped, even after a failed assertion.
 pub struct Ended(pub Child);
 
 impl Drop for Ended {

@@ -175,7 +175,7 @@ fn as_lsof_selects_them() {
             assert!(sorted(&theirs).contains(&target.child.id()), "lsof {test:?}: {theirs}");
             (sorted(&own), sorted(&theirs), err)
         };
-        // Whom a test beside this one starts has its files for a moment.
+        // A child that another test starts has our files for a moment.
         let look = (0..4).map(|_| both()).find(|(own, theirs, _)| own == theirs);
         let (own, theirs, err) = look.unwrap_or_else(both);
         assert_eq!(own, theirs, "{test:?}: {err}");

@@ -21,7 +21,7 @@ fn units_and_missing() {
         json!({"pid": 1, "user": "root", "time": 61.0, "rss": 1 << 20,
                "lstart": 1_767_168_801.0, "args": ["/bin/init", "-x"], "pcpu": 0.061})
     );
-    // A kernel thread has no memory and no arguments, and nothing about it is not known.
+    // Everything about a kernel thread is known, though it has no memory and no arguments.
     assert_eq!((&all[1]["rss"], &all[1]["args"]), (&json!(0), &json!([])));
     assert!(all[1].get("missing").is_none());
     assert_eq!(all[3]["user"], "3999999999");

@@ -188,8 +188,8 @@ record! {
         anon_bytes: u64,
         /// Swapped-out pages of shared memory objects within the mapped ranges, bytes.
         shmem_bytes: u64,
-        /// By how much `shmem_bytes` may be too large. In private writable mappings, copies of
-        /// pages cannot be told from pages of the object. 0: `shmem_bytes` is exact.
+        /// How much too large `shmem_bytes` may be. In private writable mappings, copies of pages
+        /// cannot be distinguished from pages of the object. 0: `shmem_bytes` is exact.
         private_shmem_bytes: u64,
     }
 }
