@@ -166,7 +166,7 @@ def test_a_thread_is_no_process():
     thread.join()
 
 
-def test_what_is_denied():
+def test_denied_values_raise_access_denied():
     """Another user may not look into this process."""
     if os.geteuid():
         pytest.skip("root: only root becomes another user")

@@ -84,7 +84,7 @@ except taskdiag.Unavailable:
     assert out.strip() == {"procfs": "0", "bpf": "unavailable"}[engine]
 
 
-def test_what_is_not_asked_again_is_not_kept(engine):
+def test_requests_that_are_not_repeated_are_not_kept(engine):
     run(engine, """
 more = len(kept())
 for _ in range(2):

@@ -94,7 +94,7 @@ def test_a_zombie_has_no_program_and_no_memory(engine, start):
     assert table.why(0, "s") is None
 
 
-def test_what_may_not_be_read_is_none_and_not_zero(start):
+def test_denied_values_are_none_and_not_zero(start):
     if os.getuid() != 0:
         pytest.skip("root: only root can start a process as another user, who then may not look at us")
     script = (

@@ -255,7 +255,7 @@ fn statements_come_from_standard_input() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_mistake() {
     for (sql, want) in [
         ("select", "Expected"),
         ("selec 1", "Expected"),

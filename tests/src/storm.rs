@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mostly_lost_is_wrong() {
+    fn values_that_are_mostly_missing_are_wrong() {
         let mut found = Found::default();
         found.values.insert("cwd", 10);
         found.lost.insert("cwd", 10);

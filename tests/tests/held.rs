@@ -128,7 +128,7 @@ fn the_program_ends_while_the_lock_is_held() {
 
 /// A process that is free again is read again, also by a process that has left threads behind.
 #[test]
-fn what_is_released_is_read_again() {
+fn a_released_process_is_read_again() {
     let dir = tempfile::tempdir().expect("dir");
     let Some(m) = held(&dir) else { return };
     let source = *engines().last().expect("one at least");

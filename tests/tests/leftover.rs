@@ -23,11 +23,16 @@ fn settles(dir: &str, want: usize, what: &str) {
     while count(dir) != want && !wait.is_over() {
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(count(dir), want, "{what}; the threads of this process:\n{}", what_threads_do());
+    assert_eq!(
+        count(dir),
+        want,
+        "{what}; the threads of this process:\n{}",
+        states_of_our_threads()
+    );
 }
 
 /// Says what each thread of this process does, for people.
-fn what_threads_do() -> String {
+fn states_of_our_threads() -> String {
     let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let tasks = std::fs::read_dir("/proc/self/task").expect("it is there");
     let tell = |dir: std::path::PathBuf| {

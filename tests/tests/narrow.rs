@@ -130,7 +130,7 @@ fn threads_of_few_processes() {
 }
 
 #[test]
-fn who_stops_it_gets_an_answer_that_says_so() {
+fn a_stopped_request_returns_a_marked_answer() {
     let stopped = Arc::new(Watch::new());
     stopped.stop();
     let query = query("pid,args,uid", "comm == cat");

@@ -252,8 +252,8 @@ fn a_start_with_more_rights() {
 /// A caller who may use BPF and trace nobody sees through BPF what /proc denies, although procfs is cheaper for
 /// one process. Others get what /proc shows, and nobody tries BPF for them.
 #[test]
-fn what_proc_denies_is_asked_of_bpf() {
-    let test = "what_proc_denies_is_asked_of_bpf";
+fn groups_denied_by_proc_come_from_bpf() {
+    let test = "groups_denied_by_proc_come_from_bpf";
     if !is_root(test) || !has_bpf(test) {
         return;
     }

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed() {
+    fn each_form_of_a_time_is_parsed() {
         for (text, want) in [
             ("03:10", At::Clock { time: (3, 10, 0), is_utc: false }),
             ("3:10:07", At::Clock { time: (3, 10, 7), is_utc: false }),

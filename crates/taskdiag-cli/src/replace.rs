@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_stays() {
+    fn devices_and_pipes_are_not_replaced() {
         let dir = tempfile::tempdir().expect("a directory");
         let (fifo, link) = (dir.path().join("fifo"), dir.path().join("link"));
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

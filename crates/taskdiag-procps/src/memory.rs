@@ -288,7 +288,7 @@ mod tests {
     const TOO_MUCH: usize = 1 << 60;
 
     #[test]
-    fn what_is_tried_fails_and_nothing_else_happens() {
+    fn a_tried_allocation_fails_without_side_effects() {
         let _host = host();
         assert!(grow(&mut Vec::<u8>::new(), TOO_MUCH).is_err());
         assert!(grow(&mut Vec::<u8>::new(), 10).is_ok());

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_found_when_a_plugin_loads_it() {
+    fn a_library_loaded_by_a_plugin_is_found() {
         assert!(real().is_none(), "this test does not link to it");
         let open = |name: &CStr| {
             // SAFETY: the name is a string.

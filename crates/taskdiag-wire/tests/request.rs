@@ -74,7 +74,7 @@ fn the_length_is_that_of_the_write() {
 }
 
 #[test]
-fn what_a_shorter_request_lacks_is_zero() {
+fn members_missing_from_a_short_request_are_zero() {
     let mut req = Req::new(Strategy::All, 0, Groups::BASE);
     (req.max_rss_bytes, req.budget_ns) = (1 << 40, 7);
     (req.skip_base, req.skip_stat) = (Base::KNOWS_COMM, 9);

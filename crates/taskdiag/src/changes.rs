@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missing_from_a_cut_answer_neither_ended_nor_began() {
+    fn tasks_missing_from_a_cut_answer_neither_ended_nor_began() {
         let at = |ms: u64| Some(ms * 1_000_000);
         let whole = snapshot(10, &[(1, at(1), 5), (2, at(100), 7)]);
         let cut = answer(11, &[(1, at(1), 5)], -libc::EINTR);

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_what_began_and_what_ended() {
+    fn growth_begins_and_ends_are_reported() {
         let mut rates = Rates::new();
         rates.update(&snapshot(10, &[(1, 1, 5, b'S'), (2, 100, 0, b'S'), (3, 200, 7, b'D')]));
         assert_eq!(rates.interval(), None);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missing_from_a_cut_answer_neither_ended_nor_began() {
+    fn tasks_missing_from_a_cut_answer_neither_ended_nor_began() {
         let all = [(1, 1, 5, b'S'), (2, 100, 7, b'S')];
         let mut rates = Rates::new();
         rates.update(&snapshot(10, &all));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_a_task_is_still() {
+    fn the_still_time_of_a_task_is_counted() {
         let mut rates = Rates::new();
         for (at, cpu, state) in [(10, 1, b'S'), (11, 1, b'D'), (14, 1, b'D'), (15, 1, b'D')] {
             rates.update(&snapshot(at, &[(7, 0, cpu, state)]));

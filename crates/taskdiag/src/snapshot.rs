@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_refused() {
+    fn incomplete_streams_are_refused() {
         let bytes = stream(5000);
         let whole = bytes.as_bytes();
         for end in [0, 7, 8, 1000, PIECE - 8, PIECE, PIECE + 3, whole.len() - 8, whole.len() - 1] {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_refused_soon() {
+    fn endless_input_is_refused_soon() {
         let e = Snapshot::read_from(io::repeat(0)).expect_err("it is no stream");
         assert!(matches!(e, Error::Stream(Wire::Foreign)), "{e}");
     }

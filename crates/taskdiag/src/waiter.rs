@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_readable_until_all_ends_are_told() {
+    fn the_waiter_is_readable_until_all_ends_are_returned() {
         let mut waiter = Waiter::new().expect("it opens");
         let mut all = [child("exit 1"), child("exit 2"), child("exit 3")];
         let mut ended: Vec<OwnedFd> = Vec::new();
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn a_missing_process_is_an_error() {
         let mut waiter = Waiter::new().expect("it opens");
         for pid in [0, u32::MAX, 1 << 30] {
             assert!(matches!(waiter.add(pid), Err(Error::NoSuchProcess(p)) if p == pid));

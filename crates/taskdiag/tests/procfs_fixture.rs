@@ -210,7 +210,7 @@ fn comm_may_hold_anything() {
 }
 
 #[test]
-fn what_a_kernel_thread_and_a_zombie_do_not_have() {
+fn kernel_threads_and_zombies_lack_memory_and_arguments() {
     let p = Proc::new();
     let status = "Uid:\t0\t0\t0\t0\nThreads:\t1\n";
     for (pid, state, flags) in [("2", 'S', 0x208040), ("3", 'Z', 0x40000c)] {

@@ -459,7 +459,7 @@ fn a_day_file_that_somebody_cuts_loses_no_later_frame() {
 }
 
 #[test]
-fn what_is_not_a_recording_is_said() {
+fn a_path_without_a_recording_is_an_error() {
     let dir = Dir::new();
     fs::create_dir(dir.path()).expect("create");
     let e = Recording::open(dir.path()).expect_err("it is empty");

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_ends_it_is_charged_each_time() {
+    fn a_user_who_ends_the_service_is_charged_each_time() {
         let dir = tempfile::tempdir().expect("a directory");
         let now = Instant::now();
         // Each time the service ends within the walk.

@@ -20,7 +20,7 @@ fn escaped(line: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_a_terminal_obeys_is_escaped() {
+    fn control_characters_are_escaped() {
         let text = super::escaped("/x\u{1b}[31m\u{9b}1m\n\u{202e}: no");
         let text = String::from_utf8(text).expect("text");
         assert!(text.ends_with(": no\n") && text.starts_with("/x"), "{text:?}");

@@ -616,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn who_would_be_refused_again_is_disconnected() {
+    fn a_caller_that_would_be_refused_again_is_disconnected() {
         let mut here = Here::new();
         here.server.own = Err(String::from("a test wants it so"));
         let client = here.connect();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_does_not_have_is_not_lacking() {
+    fn values_that_a_task_cannot_have_are_not_missing() {
         let mut lacks = Lacks::default();
         lacks.value("processes", "exe", true, Missing::Reason(Reason::Absent));
         lacks.value("processes", "exe", true, Missing::Reason(Reason::Vanished));

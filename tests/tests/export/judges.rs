@@ -205,7 +205,7 @@ fn once_and_as_a_file() {
 
 /// Arguments that make no sense, and configurations, are refused with a word.
 #[test]
-fn what_is_wrong_is_said() {
+fn wrong_arguments_and_configurations_are_refused() {
     let (_bad, path) = crate::exporter::config("process_names:\n- {name: x}\n");
     for (args, want) in [
         (&["--listen", "nowhere"][..], "127.0.0.1:9256"),

@@ -267,8 +267,8 @@ fn a_connection_is_for_one_process() {
 
 /// The engine says why the service does not answer, and `auto` reads /proc.
 #[test]
-fn who_is_refused_gets_the_answer_of_proc() {
-    let Some(daemon) = Daemon::start("who_is_refused_gets_the_answer_of_proc") else { return };
+fn a_refused_caller_gets_the_answer_of_proc() {
+    let Some(daemon) = Daemon::start("a_refused_caller_gets_the_answer_of_proc") else { return };
     let ps = &["ps", "--stats", "-o", "pid,comm"][..];
     let bound = &[NOBODY, &["--no-new-privs"]].concat()[..];
     let out = daemon.taskdiag(bound, ps);

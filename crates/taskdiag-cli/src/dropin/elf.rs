@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program() {
+    fn scripts_and_foreign_files_are_not_elf() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("file");
         for text in [&b"#!/bin/sh\n"[..], b"", &[0x7f, b'E', b'L', b'F'], &[0xff; 200]] {

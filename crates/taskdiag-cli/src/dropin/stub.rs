@@ -130,7 +130,7 @@ mod tests {
     use crate::dropin::elf;
 
     #[test]
-    fn it_says_what_it_needs() {
+    fn a_stub_has_its_name_versions_and_libraries() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("libproc2.so.0");
         for versions in [&["LIBPROC_2"][..], &["LIBPROC_2", "LIBPROC_2.1", "LIBPROC_2.2"]] {

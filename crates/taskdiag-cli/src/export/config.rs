@@ -395,7 +395,7 @@ process_names:
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_in_a_configuration_have_a_reason_and_a_line() {
         for (text, want) in [
             ("", "process_names"),
             ("- a", "process_names"),

@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn which_text() {
+    fn the_accepted_format_is_chosen() {
         let open = Format::OpenMetrics("1.0.0");
         for (accept, want) in [
             ("", Format::Prometheus),

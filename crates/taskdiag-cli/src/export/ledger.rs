@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_is_forgotten_where_that_is_wanted() {
+    fn empty_accounts_are_removed_on_request() {
         for (keep, left) in
             [(None, 1), (Some(Duration::ZERO), 0), (Some(Duration::from_secs(600)), 1)]
         {

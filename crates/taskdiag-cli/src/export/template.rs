@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_templates_are_refused() {
         for text in [
             "{{.Comm",
             "{{.Nope}}",

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn yaml_errors_have_their_line() {
         for (text, want) in [
             ("a: b\na: c\n", "line 2: the key is there twice"),
             ("a: [b\n", "line "),

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_a_directory() {
+    fn entries_of_a_directory_are_found_by_inode() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let [file, sub, deep, link] = ["f", "s", "s/d", "l"].map(|n| dir.path().join(n));
         std::fs::create_dir(&sub).expect("made");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_may_end_anywhere() {
+    fn findings_that_are_cut_anywhere_are_used() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(dir.path().join("f"), b"").expect("written");
         let (said, end) = crate::aside::ask(|to| at(dir.path(), Reach::Below, to));

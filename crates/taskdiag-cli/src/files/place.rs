@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_at() {
+    fn only_places_of_this_machine_are_looked_at() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let (file, link) = (dir.path().join("f"), dir.path().join("l"));
         std::fs::write(&file, b"").expect("written");

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_part_of_proc_does_not_show_is_not_known() {
+    fn values_that_a_partial_proc_lacks_are_unknown() {
         let machine = Machine::of(|_| String::new());
         assert_eq!((machine.cpus, machine.uptime_s, machine.forks), (None, None, None));
         let stat = "cpu  1 2 3 4 5 6 7 8 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\nprocesses 9\n";

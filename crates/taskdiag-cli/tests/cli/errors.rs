@@ -105,7 +105,7 @@ fn help_fits_a_terminal() {
 }
 
 #[test]
-fn what_was_meant_is_said() {
+fn errors_suggest_the_likely_meaning() {
     fails(&["ps", "-o", "pid", "user"], 2, &["'user' stands alone", "write pid,user"]);
     fails(&["lsof", "-p", "1"], 2, &["taskdiag files"]);
     fails(&["pmap", "-x", "1"], 2, &["taskdiag maps", "taskdiag --as pmap"]);
@@ -180,7 +180,7 @@ fn a_column_of_another_command_is_said_to_be_one() {
 }
 
 #[test]
-fn who_has_no_memory_is_said_of_saved_answers_as_well() {
+fn a_saved_answer_names_processes_without_memory() {
     let mut kthread = Task::kthread(2, "kthreadd");
     kthread.ppid = 0;
     let saved = Saved::tasks(&[Task::new(1, 0, "init"), kthread]);

@@ -246,7 +246,7 @@ less       31       1 www-data   1u    unix    0,8      0t0     3001 /run/less.s
 }
 
 #[test]
-fn who_is_denied_is_a_process_and_not_each_of_its_threads() {
+fn a_denied_process_counts_once_and_not_per_thread() {
     let mut m = Made::new(GROUPS, Strategy::AllThread);
     for tid in [40, 41, 42] {
         m.task((tid, 40), 0, b"shut", |w| none(w, Reason::Denied));
@@ -318,7 +318,7 @@ fn selections_as_lsof_has_them() {
 }
 
 #[test]
-fn what_is_lacking_is_said_where_it_matters() {
+fn missing_values_are_reported_only_if_they_matter() {
     let m = machine();
     // Exit code, and words of the message.
     for (args, want, words) in [
@@ -453,7 +453,7 @@ fn hostile_names() {
 }
 
 #[test]
-fn what_lsof_has_and_this_has_not() {
+fn unsupported_options_of_lsof_name_a_replacement() {
     for (args, word) in [
         (&["-Fq"][..], "no field 'q'"),
         (&["+fg"], "columns flags"),

@@ -302,7 +302,7 @@ fn sorting_goes_across_processes() {
 }
 
 #[test]
-fn who_uses_a_library() {
+fn users_of_a_library_are_listed() {
     let (code, out, err) = maps(&machine(), &["--by", "path", "-x"]);
     assert_eq!((code, err.as_str()), (0, ""));
     let lines: Vec<&str> = out.lines().collect();

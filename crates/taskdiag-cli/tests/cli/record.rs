@@ -378,7 +378,7 @@ fn frames(dir: &Path) -> Recording {
 }
 
 #[test]
-fn it_records_this_machine() {
+fn record_writes_answers_of_this_machine() {
     let dir = tempfile::tempdir().expect("there is room");
     let path = dir.path().join("r");
     let name = path.to_str().expect("a path of ours");

@@ -115,7 +115,7 @@ fn columns(set: &str) -> String {
 }
 
 #[test]
-fn what_is_written_keeps_to_the_schema() {
+fn json_output_is_valid_by_the_schema() {
     let root = schema();
     let odd = Task {
         comm: b"a\xff".to_vec(),
@@ -254,7 +254,7 @@ fn a_dump_for_one_command() {
 }
 
 #[test]
-fn what_is_wrong_does_not_keep_to_it() {
+fn wrong_documents_are_invalid_by_the_schema() {
     let root = schema();
     for wrong in [
         json!({"pid": 1}),

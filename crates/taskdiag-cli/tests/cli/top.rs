@@ -276,7 +276,7 @@ fn a_signal_is_sent_after_a_question() {
 }
 
 #[test]
-fn what_ended_is_named() {
+fn ended_tasks_are_named() {
     let mut workload = Workload::new();
     let null = std::fs::File::create("/dev/null").unwrap();
     let pid = workload.start(Command::new("yes").stdout(null));
@@ -402,7 +402,7 @@ fn the_terminal_is_given_back() {
 }
 
 #[test]
-fn it_can_be_stopped_and_continued() {
+fn top_can_be_stopped_and_continued() {
     let tmux = Tmux::new(80, 24, "env PS1='$ ' bash --norc -i");
     tmux.until_has("$");
     let program = env!("CARGO_BIN_EXE_taskdiag");
@@ -442,7 +442,7 @@ fn it_can_be_stopped_and_continued() {
 
 /// The shell that starts it here does not wait for a stop, so nobody would continue it.
 #[test]
-fn it_goes_on_where_nobody_would_continue_it() {
+fn top_ignores_a_stop_without_a_shell_to_continue_it() {
     let tmux = Tmux::top(80, 24, "", "");
     tmux.until_has("view cpu");
     tmux.keys(&["C-z"]);
@@ -486,7 +486,7 @@ fn once_as_text_and_json() {
 }
 
 #[test]
-fn what_is_busy_is_seen() {
+fn a_busy_process_is_shown() {
     let mut workload = Workload::new();
     let null = std::fs::File::create("/dev/null").unwrap();
     let pid = workload.start(Command::new("yes").stdout(null));

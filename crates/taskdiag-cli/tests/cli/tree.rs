@@ -296,7 +296,7 @@ fn odd_trees_end() {
 }
 
 #[test]
-fn what_makes_no_sense() {
+fn invalid_combinations_of_options_are_refused() {
     for (args, word) in [
         (&["-s"][..], "pid"),
         (&["-o", "pid"], "--json"),
@@ -321,7 +321,7 @@ fn colours_by_age() {
 }
 
 #[test]
-fn what_a_saved_answer_does_not_have() {
+fn values_missing_from_a_saved_answer_are_reported() {
     let saved = Saved::tasks(&workers()[..1]);
     let (code, out, err) = tree(&saved, &["-Z"]);
     assert!(code == 3 && out == "init(`?')\n" && err.contains("label"), "{code} {out} {err}");

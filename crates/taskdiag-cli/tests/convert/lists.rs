@@ -421,7 +421,7 @@ fn tables_that_were_not_written_make_an_hour_be_written_again() {
 }
 
 #[test]
-fn what_is_not_known_has_not_ended() {
+fn entries_that_could_not_be_read_have_not_ended() {
     let mut frames: Vec<Vec<Process>> = (0..16)
         .map(|_| {
             let sockets = [(3, (LISTEN, 443, 1000)), (4, (LISTEN, 80, 1001))];

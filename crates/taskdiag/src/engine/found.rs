@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_another_who_finds_it_out() {
+    fn no_thread_waits_for_another_that_computes_the_value() {
         static FOUND: Found<u32> = Found::new();
         let (go, wait) = mpsc::channel::<()>();
         let (inside, is_inside) = mpsc::channel();

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_refused() {
+    fn incomplete_messages_are_refused() {
         let good = Ask::new(Duration::ZERO, vec![1; 64]).encode();
         for end in 0..good.len() {
             assert_eq!(Ask::decode(&good[..end]), None, "{end}");

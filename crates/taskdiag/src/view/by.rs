@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_share_counts_once_for_each_process() {
+    fn shared_values_of_threads_count_once_per_process() {
         let stream = threads();
         let cx = Context::new(stream.info(), true);
         let field = |name: &str| TOP.find(name).expect("a column").field;

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_taken_has_vanished() {
+    fn tasks_that_were_not_accepted_have_vanished() {
         let me = std::process::id();
         let procfs = Choice::Only(crate::EngineId::Procfs);
         let one = Request::one(me, Groups::BASE);

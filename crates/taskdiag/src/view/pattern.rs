@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_a_line() {
+    fn errors_in_a_pattern_are_one_line() {
         for (text, want) in [
             ("(", "unclosed group"),
             ("[a", "unclosed character class"),

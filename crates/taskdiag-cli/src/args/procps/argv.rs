@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_word() {
         for (typed, word) in [
             ("axo", "needs a list of columns"),
             ("b", "letter 'b'"),

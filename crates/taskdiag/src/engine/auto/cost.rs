@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_none_of_it_is_not_compared_with() {
+    fn engines_without_the_groups_are_not_compared() {
         let f = Facts { bpf: Some(VIEW), procfs: Some(VIEW | Groups::ROLLUP), ..machine(10, 10) };
         let why = |groups| decide(&Request::all(groups), &f).parts.remove(0).why;
         assert_eq!(why(Groups::ROLLUP), "no other engine here has it");
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn what_proc_denies_is_asked_of_bpf() {
+    fn groups_denied_by_proc_come_from_bpf() {
         let req = Request::one(7, Groups::BASE | Groups::PATHS | Groups::IO);
         let parts = |f: &Facts| {
             let plan = decide(&req, f);
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_said() {
+    fn groups_without_an_engine_are_reported() {
         let plan = decide(&Request::all(Groups::BASE | Groups::VMA), &machine(10, 10));
         assert_eq!(plan.nobody, Groups::VMA);
         let nothing = Facts { bpf: None, procfs: None, ..machine(10, 10) };

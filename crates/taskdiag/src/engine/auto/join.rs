@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stopped_is_not_complete() {
+    fn a_join_with_a_stopped_answer_is_incomplete() {
         let main = stream(Groups::BASE, &[(1, 0), (2, 0)], None);
         let all = stream(Groups::BASE | Groups::IO, &[(1, 0)], Some(9));
         let mut w = StreamWriter::new();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_with_a_task_that_is_gone_is_kept() {
+    fn values_shared_with_a_missing_task_are_kept() {
         let main = stream(Groups::BASE, &[(2, 0), (3, 0), (4, 0), (5, 0)], None);
         // Task 1 is not in the main stream.
         let more = files(&[(1, Ok("a")), (2, Err(1)), (3, Err(1)), (5, Err(9))]);

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_forgotten() {
+    fn old_requests_are_forgotten() {
         let cache = SessionCache::new();
         for _ in 0..=ASKED_ALONE {
             cache.query(&all(Groups::BASE), PROCFS).expect("an answer");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_the_list() {
+    fn a_busy_list_is_not_waited_for() {
         let cache = SessionCache::new();
         let held = cache.known.lock().expect("nobody panics");
         let snapshot = cache.query(&all(Groups::BASE), PROCFS).expect("an answer");

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_is_poison_and_said() {
+    fn accesses_to_missing_members_are_poisoned_and_named() {
         let (mine, theirs) = (local("task"), kernel(4, false));
         let r = |insn: &[u8], access, kind| after(insn, access, kind, &mine, &theirs).unwrap();
         assert_eq!(r(&LOAD, "0:4", FIELD_BYTE_OFFSET), POISON);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sure_is_left_to_the_kernel() {
+    fn uncertain_relocations_are_left_to_the_kernel() {
         let (mine, twice) = (local("task"), kernel(4, true));
         let differ = Unknown("structs of the same name that differ");
         for (access, kind) in [("0:0", FIELD_BYTE_OFFSET), ("", TYPE_ID_TARGET)] {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stopped_before_it_begins_is_a_stream() {
+    fn a_request_stopped_before_its_start_gives_a_stream() {
         let s = Stream::parse(nothing(&Request::all(Groups::ROLLUP))).expect("a stream");
         assert_eq!((s.len(), s.done().error), (0, -libc::EINTR));
         assert_eq!(s.asked(), Groups::ROLLUP);

@@ -123,7 +123,7 @@ fn known_values() {
 }
 
 #[test]
-fn what_is_missing_is_neither() {
+fn tests_of_missing_values_are_neither_true_nor_false() {
     let stream = stream(&[
         (Group::Statm, Reason::Denied),
         (Group::Cmdline, Reason::Truncated),
@@ -193,7 +193,7 @@ fn limits_that_are_not_set_are_larger_than_all() {
 }
 
 #[test]
-fn what_is_wrong_is_shown() {
+fn errors_mark_their_place() {
     for (text, what, mark) in [
         ("", "empty", "^"),
         ("rsss > 1G", "no column 'rsss' (did you mean 'rss'?)", "^^^^"),

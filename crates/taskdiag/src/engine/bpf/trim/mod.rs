@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_by_the_way_is_not_known() {
+    fn values_that_differ_by_path_are_unknown() {
         // r1 = the argument ? 1 : 2; if (r1 == 1) ...
         let p =
             [mov(2, 1), insn(0x15, 1, 0, 1, 0), mov(2, 2), insn(0x15, 2, 0, 1, 1), mov(0, 5), END];
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left() {
+    fn programs_with_unknown_instructions_are_unchanged() {
         for p in [
             vec![insn(0x06, 0, 0, 0, 1), mov(0, 0), END], // gotol
             vec![insn(0xe5, 0, 0, 0, 0), END],            // may_goto

@@ -332,7 +332,7 @@ Rss:                   5 kB
     }
 
     #[test]
-    fn what_is_learnt_changes_nothing() {
+    fn learnt_lines_do_not_change_the_result() {
         let (first, rest) = FILE.split_once("7000-9000").unwrap();
         let (second, third) = rest.split_once("ffffffffff").unwrap();
         let second = format!("7000-9000{second}");
