@@ -54,7 +54,7 @@ SCHEMAS = {
 
 @dataclasses.dataclass
 class Version:
-    """A socket or a mapped file, from the frame `first` up to the one before `last`."""
+    """A socket or a mapped file, from the frame `first` up to, but not including, `last`."""
 
     process: object
     key: tuple  # what identifies it in its process: a descriptor, or an inode and a path
@@ -212,7 +212,7 @@ class Table:
         self.first = np.array([v.first for v in self.versions], np.int64)
         self.last = np.array([v.last for v in self.versions], np.int64)
         whose = [(v.process.pid, v.process.ticks, v.key) for v in self.versions]
-        # Which versions begin where the one before of the same entry ended.
+        # Which versions begin where the previous one of the same entry ended.
         self.continues = np.array(
             [k > 0 and whose[k] == whose[k - 1] and self.last[k - 1] == self.first[k] for k in range(len(whose))], bool)
         self.continued = np.append(self.continues[1:], False)

@@ -50,7 +50,7 @@ class Process:
     pid: int
     ticks: int  # start_ticks
     ppid: int
-    first: int  # its first frame, from the begin of the files; -1: it was there before
+    first: int  # its first frame, counted from the start of the files; -1: it existed before
     last: int  # the first frame without it
     user: str
     slice: str
@@ -92,7 +92,7 @@ class Host:
         if first < 0:
             ticks = 100 + self.pid * 7
         else:
-            # It has begun since the frame before.
+            # It has begun since the previous frame.
             ticks = (self.begin + first * EVERY - self.boot) * 100 - r.randrange(1, 900)
         rss = 0 if exe is None else int(mib * r.uniform(0.7, 1.4) * 256) * 4096
         process = Process(self.pid, ticks, parent, first, last, user, slice, unit, container, comm, exe, rss,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The same request again and again: from the third time on, what it loaded stays loaded, and nothing of that may be seen but
+"""Repeated requests: from the third time on, their programs stay loaded, and nothing of that may be seen but
 the time. Each test is a process of its own, since it does to itself what a program may do."""
 
 import os

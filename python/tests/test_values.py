@@ -236,7 +236,7 @@ def test_no_pids_are_no_processes(ask):
 def test_several_pids_of_which_one_is_not_there(start):
     answers = []
 
-    def nobody_has_its_pid():
+    def its_pid_is_free():
         gone = start(WAIT)
         gone.kill()
         gone.wait()
@@ -244,7 +244,7 @@ def test_several_pids_of_which_one_is_not_there(start):
         # A pid may be used again at once, if others begin processes all the time.
         return not os.path.exists(f"/proc/{gone.pid}")
 
-    until(nobody_has_its_pid)
+    until(its_pid_is_free)
     gone, table = answers[-1]
     assert table["pid"] == [os.getpid()]
     assert table.nobody == [gone.pid]

@@ -35,7 +35,7 @@ fn views(text: &'static str) -> Vec<View> {
     text.split(";\n").filter_map(view).collect()
 }
 
-/// What the tables of a schema are made of.
+/// The source of a schema's tables.
 #[derive(Clone, Debug)]
 enum Made {
     Tables(Source),
@@ -46,7 +46,7 @@ enum Made {
 pub struct Schema {
     made: Made,
     views: Vec<View>,
-    /// What statements have added.
+    /// Tables that statements have added.
     added: MemorySchemaProvider,
     /// Where views are planned.
     session: SessionContext,
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Schema {
 impl Schema {
     /// The tables of a source.
     pub fn tables(session: &SessionContext, source: Source) -> Schema {
-        // Over all moments of a recording, the view would add up what was at different times.
+        // Over all moments of a recording, the view would add up rows of different times.
         let views = if matches!(source, Source::Live) { views(VIEWS) } else { Vec::new() };
         Schema::new(session, Made::Tables(source), views)
     }

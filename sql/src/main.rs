@@ -36,7 +36,7 @@ fn main() {
             exit.code()
         }
     };
-    // A request may still be under way in a thread that nobody waits for.
+    // A request may still be running in a thread that is not waited for.
     std::process::exit(code);
 }
 

@@ -57,8 +57,8 @@ pub fn sqlite(statement: &mut Statement, is_column: &dyn Fn(&str) -> bool) {
     });
 }
 
-/// Of a query in the place of a value, SQLite takes the first row, and DataFusion refuses one that may have several. Where
-/// there is one row, which is what is meant, the smallest of its value is that value.
+/// For a subquery used as a value, SQLite takes the first row, and DataFusion refuses one that may
+/// have several rows. If there is one row, as intended, its smallest value is that value.
 fn first_row(query: &mut Query) {
     let SetExpr::Select(select) = &mut *query.body else { return };
     if let [SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }] =
@@ -125,7 +125,7 @@ fn aliases(statement: &Statement) -> HashSet<String> {
         }
     }
     let mut all = Aliases(HashSet::new());
-    // It visits all, so how it ended says nothing.
+    // It visits everything, so its result carries no information.
     let _ = match inner(statement) {
         Some(Inner::Statement(statement)) => statement.visit(&mut all),
         Some(Inner::Query(query)) => query.visit(&mut all),

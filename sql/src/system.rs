@@ -11,7 +11,7 @@ use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::Result;
 
-/// The calls go through a list that the C library has once.
+/// The calls iterate over a list that the C library has only once.
 static LIST: Mutex<()> = Mutex::new(());
 
 /// The text at a pointer of the C library.
@@ -19,7 +19,8 @@ fn text(at: *const libc::c_char) -> String {
     if at.is_null() {
         return String::new();
     }
-    // SAFETY: entries of the C library end with a NUL, and stay as they are until the next call, which the lock keeps away.
+    // SAFETY: entries of the C library end with a NUL, and stay valid until the next call, which
+    // the lock prevents.
     unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned()
 }
 

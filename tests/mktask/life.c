@@ -448,7 +448,7 @@ const struct state life_states[] = {
 	{ "zombie", zombie, "ended, not waited for" },
 	{ "leader-gone", leader_gone, "the leader called pthread_exit, three threads live on" },
 	{ "exec-thread", exec_thread, "exec by a thread that is not the leader" },
-	{ "exec-for-ever", exec_for_ever, "exec by a thread that is not the leader, again and again" },
+	{ "exec-for-ever", exec_for_ever, "repeated exec by a thread that is not the leader" },
 	{ "new-programs", new_programs, "short-lived processes that exec by a thread, all the time" },
 	{ "stopped", stopped, "SIGSTOP" },
 	{ "traced-running", traced_running, "ptraced, not stopped" },

@@ -52,7 +52,8 @@ fn the_newest_program_loads_for_every_request() {
     }
 }
 
-/// A walk that loses its place, because all tasks that it remembers have ended, begins anew. No task is lost or twice.
+/// A walk that loses its place, because all tasks that it remembers have ended, starts again. No
+/// task is lost or twice.
 #[test]
 fn a_walk_that_loses_its_place_begins_anew() {
     // The program for older kernels remembers no tasks.

@@ -253,7 +253,7 @@ fn a_full_disk() {
     assert!(recorder.said().contains("No space left"), "{}", recorder.said());
 }
 
-/// A recording is for its owner only, so other users are told what helps.
+/// A recording is for its owner only, so other users get a hint.
 #[test]
 fn another_user_is_told_what_helps() {
     // SAFETY: it only asks who we are.

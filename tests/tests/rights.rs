@@ -141,7 +141,8 @@ fn the_brake() {
     let conf = |text, mode, uid| Sandbox::new().conf(text, mode, uid);
     let pulled = conf("# A bug of this kernel.\nengine = procfs\n", 0o644, 0);
     is_braked(&pulled, COMMANDS, "/etc/taskdiag.conf says 'engine = procfs'");
-    // The brake wins over everything that a caller says, and the caller is told if there is no answer.
+    // The brake wins over everything that a caller sets, and the caller gets an error if there is
+    // no answer.
     is_braked(&pulled.clone().env("TASKDIAG_ENGINE", "bpf"), FEW, "/etc/taskdiag.conf");
     let ran = without_bpf(&pulled).run(&["ps", "--engine", "auto", "--stats"]);
     assert_eq!(engine_of(&ran), ["procfs"], "{ran}");
@@ -150,12 +151,12 @@ fn the_brake() {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{ran}");
         assert!(ran.stderr.contains("/etc/taskdiag.conf"), "{ran}");
     }
-    // Nothing is said if it works as intended.
+    // There is no message if it works as intended.
     let ran = pulled.run(&["ps", "-o", "pid"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
 }
 
-/// Whoever else could have written the file can turn BPF off with it, and cannot turn BPF on.
+/// Another user who could write the file can turn BPF off with it, but not on.
 #[test]
 fn a_brake_that_cannot_be_trusted() {
     if !is_root("a_brake_that_cannot_be_trusted") {

@@ -315,8 +315,9 @@ fn held_files(of: &[u32]) -> usize {
     files.filter(is_held).count()
 }
 
-/// Asserts that a session needs at most `most` system calls of its first answer for a later one. A process that begins or ends
-/// meanwhile costs more than one that stays, so a few answers may be dearer.
+/// Asserts that a session needs at most `most` system calls of its first answer for a later one. A
+/// process that begins or ends meanwhile costs more than one that stays, so a few answers may cost
+/// more.
 fn later_answers_cost_less(session: &mut Session, first: u64, most: f64) {
     let mut later = Vec::new();
     let mut patience = Patience::new(Duration::from_secs(5));

@@ -325,7 +325,8 @@ fn bytes_in(pipe: &File) -> libc::c_int {
     n
 }
 
-/// Input that pauses for longer than two seconds after its begin is read to its end, and nothing is said.
+/// Input that pauses for longer than two seconds after its start is read to its end, without a
+/// message.
 #[test]
 fn a_slow_pipe() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -257,7 +257,7 @@ class Witness(unittest.TestCase):
         self.assertEqual(w.judge(before, after, lines[:4], (w.KERNEL,)).bad, [])
         # Lines were overwritten unread, and the machine was started again.
         self.assertIn("1 lines", w.judge(before, after, lines[1:], (w.KERNEL,)).unknown[0])
-        self.assertIn("started anew", w.judge(before, {**after, "boot": "c"}, [], (w.KERNEL,)).bad[0])
+        self.assertIn("restarted meanwhile", w.judge(before, {**after, "boot": "c"}, [], (w.KERNEL,)).bad[0])
 
     def test_knows_each_kind_of_complaint(self):
         is_complaint = witness_module().is_complaint

@@ -21,7 +21,7 @@ const CLANG: &str = "clang-19";
 /// What to make.
 #[derive(Default)]
 struct Options {
-    /// Compare with what is there.
+    /// Compare with the checked-in files.
     check: bool,
     /// Rounds to wait between the load of a pointer and its use.
     gap: Option<u32>,
@@ -86,13 +86,13 @@ fn run(bpf: &Path, o: &Options) -> Result<(), String> {
             let have = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
             if have != made {
                 return Err(format!(
-                    "{} is not what the sources give; run `make bpf` and commit it",
+                    "{} differs from the sources; run `make bpf` and commit it",
                     path.display()
                 ));
             }
             println!("{name}: as checked in ({} bytes)", made.len());
         } else if fs::read(&path).is_ok_and(|have| have == made) {
-            // The file is left as it was, because a new time would make everything be built again.
+            // The file is left unchanged, because a new time stamp would rebuild everything.
             println!("{name}: {} bytes, unchanged", made.len());
         } else {
             fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
@@ -205,10 +205,10 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The names of the structs and unions in a program's types, and of the kernel functions that it calls, which
-/// get "()" behind. Each name is there once. libbpf has made those functions look like the program's own by
-/// now, but only they begin with "bpf_". Three underscores begin a suffix that tells variants of a type apart
-/// and is not part of its name.
+/// The names of the structs and unions in a program's types, and of the kernel functions that it
+/// calls, which get "()" behind. Each name is there once. libbpf has made those functions look like
+/// the program's own by now, but only they begin with "bpf_". Three underscores begin a suffix that
+/// distinguishes variants of a type and is not part of its name.
 ///
 /// # Safety
 /// `btf` belongs to an open object.

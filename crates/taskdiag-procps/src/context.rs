@@ -653,7 +653,7 @@ mod tests {
             context.set(sets[seen.len() % 2].clone()).expect("it is set");
         }
         assert!(seen.contains(&1) && seen.contains(&std::process::id()), "{seen:?}");
-        // More items begin it anew.
+        // More items start it again.
         context.set(vec![Item::ID_PID, Item::ID_TGID, Item::ID_PPID]).expect("it is set");
         context.set(sets[0].clone()).expect("it is set");
         assert_eq!(next(&mut context).map(|row| row.0), seen.first().copied());

@@ -157,7 +157,7 @@ fn every_truncation_is_an_error() {
 
 #[test]
 fn an_info_message_that_is_cut_short_by_its_own_length_is_refused() {
-    // The payload ends before, or in, the magic and version which lie behind it in the bytes.
+    // The payload ends before the end of the magic and version, which the bytes still contain.
     for len in [0, 8, 16, 24, 40, 88] {
         let mut bytes = sample().as_bytes().to_vec();
         put32(&mut bytes, 0, len);

@@ -184,7 +184,7 @@ mod tests {
         let all = |c: &Changes<'_>| [&c.began, &c.ended, &c.unknown].map(|t| pids(t));
         assert_eq!(all(&cut.since(&whole)), [vec![], vec![], vec![2]]);
         assert_eq!(all(&later.since(&cut)), [vec![3], vec![], vec![2]]);
-        // Another task has the pid, so the one before has ended.
+        // Another task has the pid, so the previous one has ended.
         let again = answer(12, &[(2, at(10_500), 0)], -libc::EINTR);
         assert_eq!(all(&again.since(&whole)), [vec![2], vec![2], vec![1]]);
     }

@@ -252,7 +252,8 @@ fn cmdlines() {
     let of = |i| s.stream().get(i).unwrap().cmdline().unwrap();
     // Its stat says that it has arguments, which cannot be had.
     assert_eq!(s.stream().get(0).unwrap().reason(Group::Cmdline), Some(Reason::Blocked));
-    // A list has the beginning of it and its length. Who names the process gets all of it.
+    // A list has the start of the text and its length. A request that names the process gets all of
+    // it.
     assert!(of(1).data[..] == huge[..128 << 10] && of(1).flags & BLOB_CUT != 0);
     assert_eq!((of(1).total, s.stream().done().truncated), (huge.len(), 1));
     p.file("2/status", "Tgid:\t2\n");

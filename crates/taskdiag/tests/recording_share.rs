@@ -42,7 +42,7 @@ struct Hostile {
     arguments: usize,
     /// Files that each has open, with random names.
     files: u32,
-    /// Do they end and begin anew, with other names?
+    /// Do they end and start again, with other names?
     are_new: bool,
 }
 

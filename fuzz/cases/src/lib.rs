@@ -1,4 +1,4 @@
-//! Has the work of each fuzz target without the fuzzer, so that `cargo test` can replay seeds and past
+//! The work of each fuzz target without the fuzzer, so that `cargo test` can replay seeds and past
 //! findings with any compiler. A case fails by panicking.
 
 use std::cell::OnceCell;
@@ -88,8 +88,8 @@ fn shows() -> Vec<Shows> {
     COMMANDS.iter().map(|args| from(args)).chain(columns).collect()
 }
 
-/// Takes untrusted bytes as a saved answer, up to the text, JSON and CSV that a person or program sees, and the
-/// messages beside it. Nothing is written.
+/// Takes untrusted bytes as a saved answer, up to the text, JSON, CSV and messages that users see.
+/// Nothing is written.
 pub fn output(data: &[u8]) {
     SHOWS.with(|all| {
         for show in all.get_or_init(shows) {
@@ -101,7 +101,8 @@ pub fn output(data: &[u8]) {
 }
 
 thread_local! {
-    /// What expressions are evaluated on: an answer with everything, and one where much is missing.
+    /// The answers on which expressions are evaluated: one with everything, and one with many
+    /// missing values.
     static ANSWERS: Vec<Snapshot> = seeds::of("stream")
         .iter()
         .map(|(name, bytes)| Snapshot::read_from(&bytes[..]).unwrap_or_else(|e| panic!("{name}: {e}")))
@@ -133,7 +134,8 @@ pub fn filter(data: &[u8]) {
     }
 }
 
-/// Of every row of an answer: what a filter says, and that its opposite says the opposite.
+/// For every row of an answer: the result of a filter, and a check that its negation gives the
+/// opposite.
 fn evaluate(snapshot: &Snapshot, filter: &Filter, opposite: Option<&Filter>) {
     let cx = Context::of(snapshot, false);
     let look = |row: &Row<'_>| {
@@ -290,14 +292,14 @@ pub fn procfs_parse(data: &[u8]) {
     let bytes = w.finish(Done::default());
     assert!(Stream::parse(bytes.as_bytes()).is_ok());
 
-    // One buffer serves every task of a walk, so nothing of the task before may stay.
+    // One buffer serves every task of a walk, so nothing of the previous task may stay.
     let fresh = format!("{status:?}");
     status.parse(SOME_STATUS, all);
     status.parse(data, all);
     assert_eq!(format!("{status:?}"), fresh);
 }
 
-/// What a path tells is made of what is in it.
+/// All results are parts of the path.
 fn cgroup_path(path: &[u8]) {
     let longest = |part: Option<&[u8]>| assert!(part.is_none_or(|p| p.len() <= path.len()));
     longest(cgroup::unit(path));
@@ -375,7 +377,7 @@ mod libc_protocol {
     pub const MPTCP: u16 = 262;
 }
 
-/// A status file that fills everything that a later file might leave.
+/// A status file that sets every member, to see whether a later file resets it.
 const SOME_STATUS: &[u8] = b"Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t4 24 \nNSpid:\t9\t1\n\
     VmSize:\t 30 kB\nVmRSS:\t 17 kB\nThreads:\t2\nCapInh:\t0000000000000001\n\
     voluntary_ctxt_switches:\t1\nnonvoluntary_ctxt_switches:\t2\n";

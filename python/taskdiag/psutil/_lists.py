@@ -108,7 +108,7 @@ def open_files(here, pid=None):
 
 
 def _open_file(here, pid, fd, path):
-    """A descriptor as psutil has it. The flags are a number in /proc only."""
+    """A descriptor in psutil's form. The flags are a number only in /proc."""
     if path is None or not path.startswith("/") or not os.path.isfile(path):
         return None
     try:

@@ -8,19 +8,19 @@ use taskdiag::view::Filter;
 
 use crate::tables::{Column, Table};
 
-/// What of a query is of use.
+/// The usable parts of a query.
 #[derive(Debug, Default)]
 pub struct Context {
-    /// Names of the columns that are needed; `None`: all.
+    /// Names of the needed columns. `None`: all.
     columns: Option<Vec<String>>,
-    /// The process, if there is a row of one at most.
+    /// The process, if the query is limited to one.
     pub pid: Option<u32>,
     /// Other conditions.
     pub filter: Option<Filter>,
 }
 
 impl Context {
-    /// From the JSON in the request. What is not understood is left out.
+    /// From the JSON in the request. Unknown parts are left out.
     pub fn parse(table: &Table, columns: &[Column], json: &str) -> Context {
         let json: Value = serde_json::from_str(json).unwrap_or_default();
         let mut context = Context::default();
@@ -47,7 +47,7 @@ impl Context {
         }
         context
     }
-    /// Leaves out what does not fulfil a condition on a whole number.
+    /// Removes rows that do not fulfil a condition on a whole number.
     fn narrow(&mut self, table: &Table, column: &Column, op: &str, number: i64) {
         let is_fit = match column.spec.kind {
             Type::U64 => number >= 0,

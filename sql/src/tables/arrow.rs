@@ -32,7 +32,8 @@ fn data_type(kind: Type) -> DataType {
 
 /// How Arrow describes a column.
 pub fn field(spec: &Spec) -> Field {
-    // Without metadata: DataFusion 54 takes columns that differ in that alone for different ones in a union.
+    // Without metadata, because in a union DataFusion 54 treats columns that only differ in
+    // metadata as different.
     Field::new(&spec.name, data_type(spec.kind), true)
 }
 

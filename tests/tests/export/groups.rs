@@ -56,7 +56,7 @@ fn thread_cpu(metrics: &Metrics, group: &str, thread: &str) -> f64 {
     of("user") + of("system")
 }
 
-/// A process that has a second thread now and then does not count its first thread anew each time.
+/// A process that has a second thread now and then does not count its first thread again each time.
 #[test]
 fn threads_of_a_process_that_has_several_now_and_then_count_once() {
     let test = "threads_of_a_process_that_has_several_now_and_then_count_once";

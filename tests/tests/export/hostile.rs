@@ -138,7 +138,7 @@ fn slow_clients_hold_nobody() {
     }
 }
 
-/// A client that takes too long is told so.
+/// A client that takes too long gets an error.
 #[test]
 fn a_request_has_a_time() {
     let exporter = Exporter::start(&["--families", "states"]);

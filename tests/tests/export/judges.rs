@@ -178,7 +178,7 @@ fn once_and_as_a_file() {
     assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o644);
     let metrics = Metrics::parse(&std::fs::read_to_string(&path).expect("it is there"));
     assert!(metrics.get("taskdiag_scrapes_total", &[]) == Some(1.0));
-    // Again and again, and never a part of it.
+    // The file is replaced repeatedly, and is never incomplete.
     let mut command = Command::new(taskdiag_tests::cli::taskdiag());
     command.args(["export", "--every", "20ms", "--families", "groups", "--textfile", file]);
     let mut child = command.stdin(Stdio::null()).spawn().expect("it starts");

@@ -16,7 +16,7 @@ use crate::exporter::{EACH, Metrics, config, end};
 /// A request that a collector got: its head and its body.
 type Got = (String, Value);
 
-/// A collector that gives these answers, one to each request, the last one again and again.
+/// A collector that returns these answers, one for each request, and then repeats the last one.
 struct Collector {
     address: SocketAddr,
     got: Receiver<Got>,

@@ -42,7 +42,7 @@ const STATES: [&[&str]; 7] = [
     &["idle"],
 ];
 
-/// A shell that works for a moment when it is told to, and waits otherwise. It ends with its input.
+/// A shell that works for a moment on request, and waits otherwise. It ends with its input.
 struct Worker {
     child: Child,
     said: BufReader<ChildStdout>,

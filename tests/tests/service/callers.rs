@@ -140,7 +140,8 @@ fn callers_that_change() {
     ] {
         assert_eq!(changed(&[], what), same("answer"), "{what}");
     }
-    // The kernel tells once that a mount has changed, and both callers have to be judged anew.
+    // The kernel reports only once that a mount has changed, and both callers must be checked
+    // again.
     for what in ["mount=/proc", "mount=/proc/1", "child=/proc/1", "umount=/proc"] {
         assert_eq!(changed(&[], what), same("Refused(Mounts)"), "{what}");
     }

@@ -134,7 +134,7 @@ fn other() -> UnixStream {
             let stream = connect();
             assert!(reply_on(&stream) != "closed");
             its.write_all(b"!").expect("it is read");
-            its.read_exact(&mut [0]).expect("it is told");
+            its.read_exact(&mut [0]).expect("the signal to go on");
             println!("other: {}", reply_on(&stream));
             std::io::stdout().flush().expect("it is read");
         });
@@ -308,7 +308,7 @@ fn hostile() {
             match random(&mut state) % 4 {
                 // It closes in the middle.
                 0 => {}
-                // It asks again and again and never reads.
+                // It sends questions repeatedly and never reads.
                 1 => {
                     for _ in 0..20 {
                         let _ = (&stream).write_all(&good);

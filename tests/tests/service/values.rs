@@ -212,7 +212,7 @@ fn arguments_that_proc_does_not_show() {
             .to_owned()
     };
     if !of("bpf", &[]).contains("helper::run") {
-        skip(test, "BPF does not read such pages here, so nothing can be told");
+        skip(test, "BPF does not read such pages here, so nothing can leak");
     }
     for _ in 0..5 {
         let line = of("service", NOBODY);
@@ -221,7 +221,8 @@ fn arguments_that_proc_does_not_show() {
     }
 }
 
-/// What everyone is shown comes from the service, and what is private from the own /proc, as far as that shows it.
+/// Public values come from the service, and private ones from the caller's own /proc, if it shows
+/// them.
 #[test]
 fn private_groups_are_joined() {
     let Some(daemon) = Daemon::start("private_groups_are_joined") else { return };

@@ -145,7 +145,7 @@ static void *heir(void *arg)
 	return arg;
 }
 
-/* Processes that take another place again and again, as often as possible, while the old one is freed. */
+/* Processes that change their place as often as possible, while the old one is freed. */
 long leaves(void)
 {
 	long rounds = 0;

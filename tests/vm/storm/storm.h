@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The directory of this storm, which is made anew. It is the working directory of all tasks that do not change theirs. */
+/* The new directory of this storm. It is the working directory of all tasks that do not change theirs. */
 extern char base[];
 
 /* True until the time is over. It waits while it is the turn of other parts. */

@@ -61,7 +61,7 @@ pub struct PsArgs {
     pub human: bool,
     /// When to colour.
     pub color: Color,
-    /// How often `-w` was said.
+    /// How often `-w` was given.
     pub wide: u32,
     /// The width of a line, in cells.
     pub width: Option<usize>,

@@ -62,7 +62,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // Its child ends with the pipe's other end only when it is told to.
+        // Its child, which has the pipe's other end, ends only on request.
         let _ = Command::new("sh")
             .args(["-c", &format!("kill $(ps -o pid= --ppid {})", self.pid())])
             .status();

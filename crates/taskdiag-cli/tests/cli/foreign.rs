@@ -170,7 +170,7 @@ fn no_signal_leaves_the_pid_namespace() {
     tmux.keys(&["y"]);
     tmux.until_has("Nothing was done: /proc is of another pid namespace");
     assert_eq!((state(outer), state(inner)), ('S', 'S'));
-    // The rows of BPF have the numbers of the own namespace, which lead elsewhere in this /proc.
+    // Rows of BPF have pids of our own namespace, which are other processes in this /proc.
     let o = Command::new("sh")
         .args(["-c", &format!("{enter} {program} ps --engine bpf -p 1")])
         .output();

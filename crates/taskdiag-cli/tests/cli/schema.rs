@@ -211,7 +211,8 @@ fn one_dump_serves_every_command() {
         assert!(matches!(code, 0 | 3) && out.contains(&own), "{line}: {out} {err}");
         assert!(!err.contains("not hold") && !err.contains("could not tell"), "{line}: {err}");
     }
-    // What walks over the pages of each mapping is saved if it is asked for, and that is said.
+    // Values that need a walk over the pages of each mapping are saved on request, and the message
+    // says how.
     for (line, group) in [("maps -x", "vma_stat"), ("ps -o environ", "environ")] {
         let args: Vec<&str> = line.split(' ').chain(["--from", path]).collect();
         let (code, _, err) = parts(&run(&args));

@@ -215,7 +215,7 @@ fn generations_nest_to_a_hundred_levels_and_the_rest_is_counted() {
         let (deepest, all) = levels(&out);
         assert_eq!((code, deepest), (0, 99), "{n} {err}");
         assert_eq!(all + deeper.unwrap_or(0), 2 * n as usize, "{n}");
-        // It is said in the row of the last one, and once.
+        // Only the row of the last generation says so, once.
         let last = deeper.map(|d| format!("\"deeper\":{d},\"children\":[]"));
         let cut: Vec<&str> = out.lines().filter(|l| l.contains("deeper")).collect();
         assert_eq!(cut.len(), usize::from(deeper.is_some()), "{n}");

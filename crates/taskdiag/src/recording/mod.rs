@@ -306,7 +306,7 @@ fn patience(every: Duration) -> Duration {
 }
 
 impl FrameInfo {
-    /// Is there a gap between this frame, the last one before `time`, and `time`?
+    /// Is there a gap between this frame, which is the last up to `time`, and `time`?
     pub fn is_stale_at(&self, time: SystemTime) -> bool {
         time.duration_since(self.time).is_ok_and(|age| age > patience(self.every))
     }

@@ -1,6 +1,6 @@
 //! Which engines may answer: by the caller's choice, the environment, and the brake of the machine.
 //!
-//! The brake is the file [`CONF`]. It can only turn engines off, so whoever can write to it can
+//! The brake is the file [`CONF`]. It can only turn engines off, so a user who can write to it can
 //! make requests slower and nothing else. A file that users other than root may write to, or that
 //! cannot be read or parsed, counts as a pulled brake. Each request looks for the file again, which
 //! costs one open(2), so the brake also works on programs that already run.
