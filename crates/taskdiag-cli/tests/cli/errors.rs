@@ -1,4 +1,4 @@
-//! What goes wrong: the message says what to do, and the exit code says what happened.
+//! Errors: the message says what to do, and the exit code says what happened.
 
 use std::fs::File;
 use std::io::Read;
@@ -235,7 +235,7 @@ fn a_walk_that_ended_early_for_an_odd_reason() {
     }
 }
 
-/// What others chose as names of files is not obeyed by the terminal that shows the message.
+/// Names of files that others chose cannot control the terminal that shows the message.
 #[test]
 fn messages_are_escaped() {
     let dir = tempfile::tempdir().expect("a temporary directory");
