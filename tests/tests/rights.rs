@@ -163,9 +163,9 @@ fn a_brake_that_cannot_be_trusted() {
         return;
     }
     for (text, mode, uid, word) in [
-        ("engine = auto\n", 0o666, 0, "others than root may write to it"),
-        ("engine = auto\n", 0o664, 0, "others than root may write to it"),
-        ("engine = auto\n", 0o644, 65534, "others than root may write to it"),
+        ("engine = auto\n", 0o666, 0, "users other than root may write to it"),
+        ("engine = auto\n", 0o664, 0, "users other than root may write to it"),
+        ("engine = auto\n", 0o644, 65534, "users other than root may write to it"),
         ("engine = bpf\n", 0o644, 0, "line 1"),
         ("engine = procfs\nengines = all\n", 0o644, 0, "line 2"),
     ] {
@@ -230,7 +230,7 @@ fn a_start_with_more_rights() {
     let is_refused = |dir: &tempfile::TempDir| {
         let (code, out, err) = start(dir, &[]);
         assert_eq!((code, out.as_str()), (Some(4), ""), "{err}");
-        assert!(err.contains("more rights than who starts it"), "{err}");
+        assert!(err.contains("more rights than the user who starts it"), "{err}");
     };
     is_refused(&copy(0o4755));
     is_refused(&copy(0o2755));

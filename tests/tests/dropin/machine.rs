@@ -100,7 +100,7 @@ fn install_status_remove() {
         "status before: the drop-in is not installed\nexit 1",
         &format!("installed: {stub} before /"),
         "lib: only some users may read it, and the programs of all others would not start",
-        "taskdiag/dropin: others than root may write to it",
+        "taskdiag/dropin: users other than root may write to it",
         "nothing changed",
         "modes: 755 644 644",
         "is installed already",

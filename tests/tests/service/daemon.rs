@@ -16,7 +16,7 @@ use taskdiag_tests::{Source, engines, skip};
 
 /// What a client says if the service is slower than it waits.
 const TOO_LATE: [&str; 3] =
-    ["it did not answer within", "it took back the answer", "too many wait to be connected"];
+    ["it did not answer within", "it took back the answer", "too many clients are waiting to connect"];
 
 /// The user of the service, who owns nothing else.
 const USER: &str = "65533";
