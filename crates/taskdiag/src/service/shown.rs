@@ -1,4 +1,5 @@
-//! What /proc shows everyone: the one table of what the service may tell, and the code that leaves out the rest.
+//! The public part of /proc: the table of what the service may show, and the code that leaves out
+//! the rest.
 //!
 //! A mount of /proc without `hidepid` shows the files of a process to every reader, but some files, and some fields of
 //! others, only to those who may trace the process. The service tells what is shown to every reader, in the same
@@ -27,7 +28,7 @@ pub enum To {
     Threads,
 }
 
-/// A group that everyone is shown.
+/// A group that is shown to everyone.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Shown {
@@ -38,9 +39,9 @@ pub struct Shown {
     /// The files of a process that show it. The service starts to tell the group only after it has read them of a process
     /// that is not its own.
     pub files: &'static [&'static str],
-    /// The kernel's lines that say so.
+    /// The lines of the kernel that prove it.
     pub kernel: &'static str,
-    /// What of the group is left out or made coarser, and why.
+    /// What is left out of the group or made coarser, and why.
     pub less: &'static str,
 }
 
