@@ -173,7 +173,7 @@ pub fn whole(recording: &Recording, at: Option<At>) -> Result<Frame, Exit> {
             Ok(frame) => {
                 match (damaged, time) {
                     (Some(why), _) => say(format_args!(
-                        "taskdiag: {why}; this is the last whole answer before, of {}",
+                        "taskdiag: {why}; this is the last whole answer before it, of {}",
                         moment::zoned(frame.info.time)
                     )),
                     (None, Some(time)) => say_gap(&frame.info, time),

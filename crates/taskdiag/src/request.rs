@@ -55,7 +55,7 @@ pub struct Request {
     /// Limits for data that any user can make large.
     pub limits: ByteLimits,
     /// How old an answer of the service may be, so that callers who ask at about the same time share one. Zero, which is
-    /// the default, is an answer that was begun after the request. Other engines always answer anew.
+    /// the default, asks for an answer that was begun after the request. Other engines make a new answer for each request.
     pub max_age: Duration,
     /// Counts the finished tasks, and may end the answer early. Several requests may share one
     /// watch.

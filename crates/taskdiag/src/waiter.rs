@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(waiter.len(), 3);
         let mut seen = HashMap::new();
         while let Some(ended) = waiter.wait(None).expect("it waits") {
-            seen.insert(ended.pid, ended.status.expect("a parent is told"));
+            seen.insert(ended.pid, ended.status.expect("a parent gets the status"));
         }
         assert!(waiter.is_empty());
         assert_eq!(seen[&all[0].id()].code(), Some(7));

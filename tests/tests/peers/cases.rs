@@ -27,12 +27,12 @@ pub const MEANT: &[(&str, &str, &str)] = &[
     (
         "lsof table",
         "-nP -U",
-        "the kernel's address of a unix socket, which lsof has as its device, helps nobody but who attacks",
+        "the kernel's address of a unix socket, which lsof prints as its device, is of use only to attackers",
     ),
     (
         "taskdiag ps",
         "-fp $PID_cmdline",
-        "bytes that cannot be printed are told, where procps has ? for each",
+        "bytes that cannot be printed are escaped, and procps prints ? for each",
     ),
     ("lsof table", "-nP +d $SCRATCH", BOUND),
     ("lsof table", "-nP +D $SCRATCH", BOUND),
@@ -81,9 +81,9 @@ const DELETED: &str =
     "of mapped files that are deleted, lsof does not know the size and the number of links";
 const TEXT_SIZE: &str = "the size of the program's text is in whole pages, as VmExe has it; its exact ends are not read";
 const STACK: &str =
-    "the bottom of the stack is an address that helps nobody but who attacks; it is not read";
+    "the bottom of the stack is an address that is of use only to attackers; it is not read";
 
-/// CPU time in clock ticks, as procps has it; BPF has nanoseconds, so that %CPU of young processes differs.
+/// CPU time in clock ticks, as procps prints it; BPF counts nanoseconds, so that %CPU of young processes differs.
 const CLOCK: &str = "TASKDIAG_ENGINE=procfs";
 
 /// The cases of a tool.

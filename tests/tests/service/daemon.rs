@@ -15,8 +15,11 @@ use taskdiag_tests::cli::{taskdiag, taskdiagd};
 use taskdiag_tests::{Source, engines, skip};
 
 /// What a client says if the service is slower than it waits.
-const TOO_LATE: [&str; 3] =
-    ["it did not answer within", "it took back the answer", "too many clients are waiting to connect"];
+const TOO_LATE: [&str; 3] = [
+    "it did not answer within",
+    "it took back the answer",
+    "too many clients are waiting to connect",
+];
 
 /// The user of the service, who owns nothing else.
 const USER: &str = "65533";

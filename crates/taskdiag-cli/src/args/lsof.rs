@@ -44,7 +44,7 @@ const LACKING: &[(char, &str)] = &[
     ('C', "no cache of names is used, so it cannot be left out"),
     ('f', "how a file was opened is in the columns flags, dev and mnt_id of -o"),
     ('D', "there is no device cache"),
-    ('V', "what is not found is said without being asked; --version prints the version"),
+    ('V', "what was not found is always reported; --version prints the version"),
     ('v', "--version prints the version"),
 ];
 
@@ -210,7 +210,7 @@ pub fn layout(args: &[OsString]) -> Result<(Layout, Vec<OsString>), Exit> {
                     }
                 }
                 if kept.len() > 1 {
-                    // An option with a value may be behind others.
+                    // An option with a value may follow others.
                     let value = kept.last().is_some_and(|l| b"pugcsdF".contains(l));
                     out.push(OsStr::from_bytes(&kept).to_owned());
                     let takes = value && (kept.len() == 2 || !b"pugcisdFrS".contains(&kept[1]));

@@ -39,8 +39,8 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
     }
 }
 
-/// `-r` and `+r`: a list after the other, with a line between them, as lsof has it. What lists lack is said when
-/// it is another than before.
+/// `-r` and `+r`: one list after another, with a line between them, as lsof prints them. The message about
+/// what a list lacks is printed when it changes.
 fn again_and_again(args: &FilesArgs, repeat: &Repeat) -> Result<(), Exit> {
     let mut said = Vec::new();
     let mut ever = false;
@@ -264,7 +264,7 @@ fn locked_inodes() -> Option<HashSet<u64>> {
     if namespace != FIRST_PID_NAMESPACE {
         return None;
     }
-    // A large buffer, because the kernel takes and waits anew for each read.
+    // A large buffer, because the kernel takes its locks again for each read.
     let mut text = Vec::with_capacity(64 << 10);
     std::fs::File::open("/proc/locks").ok()?.read_to_end(&mut text).ok()?;
     Some(Locks::locked_inodes(&text))

@@ -169,7 +169,7 @@ fn sentence(kind: usize, count: u64, names: &str, groups: Groups, saved: Option<
             format!("the saved answer does not hold {names}: make it with {how}")
         }
         1 if saved.is_some() => {
-            format!("{count} {tasks} denied {names} to whoever saved the answer")
+            format!("{count} {tasks} denied {names} to the user who saved the answer")
         }
         1 if rustix::process::geteuid().is_root() => format!(
             "{count} {tasks} denied {names}, even to root: a sandbox, a container or a security \

@@ -199,7 +199,7 @@ fn partial_answers_say_so() {
     let saved = Saved::tasks(&tasks);
     let (code, out, err) = saved.ps(&[]);
     assert_eq!(code, 3);
-    assert!(err.contains("1 task denied rss, args to whoever saved the answer"), "{err}");
+    assert!(err.contains("1 task denied rss, args to the user who saved the answer"), "{err}");
     assert!(err.contains("cut short"), "{err}");
     assert!(out.contains("    ? "), "{out}");
     // What is not shown is not missed.

@@ -447,7 +447,7 @@ fn hostile_names() {
     assert_eq!(all[0]["path_bytes"], "L3RtcC//ChtdMDt4ByAoZGVsZXRlZCk=");
     assert_eq!(all[0]["path"], "/tmp/\u{fffd}\n\u{1b}]0;x\u{7} (deleted)");
     assert_eq!(all[0]["deleted"], false);
-    // Who shares is not known from processes alone; that is said, not shown as 1.
+    // Processes alone do not show who shares a table: a message says so, and the column is not 1.
     let (code, out, err) = files(&m, &["--no-headers", "-o", "threads"]);
     assert!(code == 3 && out.trim() == "?" && err.contains("could not tell"), "{out} {err}");
 }

@@ -273,7 +273,7 @@ fn columns_of_the_task_are_there_too() {
 fn selections() {
     let count = |args: &[&str]| {
         let (code, out, err) = maps(&machine(), &[args, &["--no-headers"]].concat());
-        // Only who has no mappings at all is said to have no memory.
+        // Only a process without any mapping gets the message that it has no memory.
         let want = match args {
             ["2"] => "taskdiag: process 2 has no memory: it is a kernel thread, or it has ended\n",
             _ => "",

@@ -2,11 +2,11 @@
 //! the rest.
 //!
 //! A mount of /proc without `hidepid` shows the files of a process to every reader, but some files, and some fields of
-//! others, only to those who may trace the process. The service tells what is shown to every reader, in the same
+//! others, only to those who may trace the process. The service shows what every reader sees there, in the same
 //! precision, and nothing else. A group that is not in [`TABLE`] is private, so a group that is added later is, too.
 //!
-//! The lines that are cited are those of Linux 6.12. `S_IRUGO` there means that everyone may open the file; none of the
-//! functions named calls `ptrace_may_access()`, but where it is said.
+//! The lines that are cited are those of Linux 6.12. `S_IRUGO` there means that everyone may open the file. None of the
+//! functions named calls `ptrace_may_access()`, unless the table says so.
 
 use taskdiag_wire::{
     A_COMM, A_GROUPS, A_MISSING, AlignedBuf, Attribute, Base, Cred, Done, Group, Groups, Info,
@@ -16,7 +16,7 @@ use taskdiag_wire::{
 
 use crate::error::Error;
 
-/// For whom a group is told.
+/// The kind of lists in which a group is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum To {
@@ -395,7 +395,7 @@ mod tests {
         let mut judge = |t: &TaskView<'_>, text: &[u8]| text == b"begin" && t.pid() == 7;
         let s = strip(cut.as_bytes(), groups, AlignedBuf::new(), &mut judge).expect("a stream");
         let s = Stream::parse(s).expect("a stream");
-        let told = s.get(0).and_then(|t| t.cmdline()).expect("it is told");
+        let told = s.get(0).and_then(|t| t.cmdline()).expect("it is shown");
         assert_eq!((told.is_cut(), told.total), (true, 500));
         assert_eq!(s.get(1).and_then(|t| t.reason(Group::Cmdline)), Some(Reason::Blocked));
         assert_eq!((s.done().blocked, s.done().truncated), (1, 1));

@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(put("engine = bpf", 0o644).map(|b| b.distrust.is_some()), Some(true));
         for mode in [0o666, 0o664, 0o646] {
             let distrust = put("engine = auto", mode).expect("the safe choice").distrust;
-            assert!(distrust.expect("a reason").contains("others than root"), "{mode:o}");
+            assert!(distrust.expect("a reason").contains("users other than root"), "{mode:o}");
         }
         let long = "#".repeat(CONF_MAX + 1);
         assert!(put(&long, 0o644).is_some());

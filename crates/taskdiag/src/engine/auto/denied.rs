@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 
 /// Walks over pages, which are not to be done twice.
 const WALKS: Groups = Groups::VMA_STAT.union(Groups::ROLLUP);
-/// What /proc tells of those only whom the reader may trace.
+/// Groups that /proc shows only of processes that the reader may trace.
 const GUARDED: Groups = Groups::PATHS
     .union(Groups::FILE_STAT)
     .union(Groups::FD)

@@ -29,7 +29,7 @@ const MANY: usize = 2000;
 const MANY_THREADS: usize = 5000;
 /// Groups with such sums.
 const SUMS: Groups = Groups::STAT.union(Groups::SCHED).union(Groups::IO);
-/// Groups of a process that take a chain of loads: each load needs the result of the one before. A list of processes that has none
+/// Groups of a process that take a chain of loads: each load needs the result of the previous one. A list of processes that has none
 /// of these groups does not look ahead, because that would cost more than it saves.
 const CHAINS: Groups = Groups::STATM.union(Groups::CMDLINE);
 

@@ -427,7 +427,7 @@ mod tests {
         let lacking: Vec<_> = read.iter().filter(|r| !told.contains(r.as_str())).collect();
         assert!(lacking.is_empty(), "docs/safety.md does not say who keeps these: {lacking:?}");
         let gone: Vec<_> = told.iter().filter(|t| !read.contains(**t)).collect();
-        assert!(gone.is_empty(), "docs/safety.md tells of what no program reads: {gone:?}");
+        assert!(gone.is_empty(), "docs/safety.md names fields that no program reads: {gone:?}");
     }
 
     /// If a newer program did not load, the older one would be used. It gives the same answers,

@@ -48,7 +48,7 @@ impl Worker<'_> {
         if self.blocked.1.intersects(what) || STUCK.load(Ordering::Relaxed) >= MAX_STUCK {
             return Err(Stop::Gap(Reason::Blocked));
         }
-        // Whoever holds the lock blocks all of these groups.
+        // The holder of the lock blocks all of these groups.
         let kin = MEMORY.union(Groups::CMDLINE).union(Groups::ENVIRON);
         let also = if what.intersects(MEMORY) { kin } else { what };
         let parked = Parked {

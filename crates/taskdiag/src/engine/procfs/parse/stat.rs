@@ -219,7 +219,7 @@ mod tests {
         let full = stat(&whole, TICK).unwrap();
         for n in 0..whole.len() {
             let Some(s) = stat(&whole[..n], TICK) else { continue };
-            // Whatever is said to be known must be right.
+            // Every value that is marked as known must be right.
             if s.comm() == b"a) b" {
                 for (known, value) in [
                     (s.base.ppid(), full.base.ppid),
