@@ -87,7 +87,8 @@ fn names_of_types(btf: &[u8], mut at: usize, end: usize) -> Result<Vec<usize>, S
     Ok(names)
 }
 
-/// The places of the names in a part of `.BTF.ext` that has records for each section. `in_record` are their places in a record.
+/// The places of the names in a part of `.BTF.ext` that has records for each section. `in_record`
+/// are their places in a record.
 fn names_of_part(
     ext: &[u8],
     at: usize,
