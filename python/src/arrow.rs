@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Arrow C data and stream interfaces, by hand: a table is given to polars, pandas, duckdb or pyarrow as it lies in
-//! memory. <https://arrow.apache.org/docs/format/CDataInterface.html> has the rules.
+//! The Arrow C data and stream interfaces, by hand: a table is given to polars, pandas, duckdb or
+//! pyarrow as it lies in memory. <https://arrow.apache.org/docs/format/CDataInterface.html> has the rules.
 //!
-//! An exported array keeps the batches of its table alive, and its release callback lets go of them. A callback may run
-//! in any thread, with or without the GIL, so none of them touches Python.
+//! An exported array keeps the batches of its table alive, and its release callback lets go of
+//! them. A callback may run in any thread, with or without the GIL, so none of them touches Python.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{NonNull, null, null_mut};
@@ -107,7 +107,8 @@ impl Schema {
             private_data: owned.cast(),
         }
     }
-    /// The schema of a table: a struct with a member for each column. `binary`: text is given as bytes.
+    /// The schema of a table: a struct with a member for each column. `binary`: text is given as
+    /// bytes.
     pub fn of(specs: &[Spec], binary: bool) -> Schema {
         let text = if binary { "z" } else { "u" };
         let column = |s: &Spec| {
@@ -151,8 +152,8 @@ fn encode(pairs: &[(&str, &str)]) -> Vec<u8> {
 
 /// Releases a schema and those of its children that were not moved away.
 unsafe extern "C" fn release_schema(schema: *mut Schema) {
-    // SAFETY: the consumer gives a schema that we made and that was not released; this runs once for each, as
-    // `release` is cleared.
+    // SAFETY: the consumer gives a schema that we made and that was not released; this runs once
+    // for each, as `release` is cleared.
     unsafe {
         let owned = Box::from_raw((*schema).private_data.cast::<SchemaOwned>());
         for child in &owned.children {
@@ -287,7 +288,8 @@ impl Stream {
 }
 
 unsafe extern "C" fn get_schema(stream: *mut Stream, out: *mut Schema) -> c_int {
-    // SAFETY: the consumer gives a stream that we made and that was not released, and room for a schema.
+    // SAFETY: the consumer gives a stream that we made and that was not released, and room for a
+    // schema.
     unsafe {
         let owned = &*(*stream).private_data.cast::<StreamOwned>();
         out.write(Schema::of(&owned.table.specs, owned.binary));

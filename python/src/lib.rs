@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The extension module of the Python package taskdiag: calls of Python to requests of the library, and answers to
-//! tables. What users see is documented in `taskdiag/__init__.pyi`.
+//! The extension module of the Python package taskdiag: calls of Python to requests of the library,
+//! and answers to tables. What users see is documented in `taskdiag/__init__.pyi`.
 //!
-//! No Python object is made for a process until somebody asks for one. Answers are columns in memory, which Arrow
-//! consumers read as they are.
+//! No Python object is made for a process until somebody asks for one. Answers are columns in
+//! memory, which Arrow consumers read as they are.
 
 mod arrow;
 mod ask;

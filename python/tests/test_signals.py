@@ -12,7 +12,8 @@ from conftest import until
 
 import taskdiag
 
-# A request for the sums over these mappings takes a while: most machines read 100,000 of them in 0.1 to 1 s.
+# A request for the sums over these mappings takes a while: most machines read 100,000 of them in
+# 0.1 to 1 s.
 PAGES = 12_000
 SLOW = "pid,address,rss,pss,perms"
 
@@ -115,7 +116,8 @@ def raises(*_):
 
 @pytest.mark.parametrize(("number", "handler", "error"), [
     (signal.SIGALRM, raises, Alarm),
-    # A shell starts what is in its background with SIGINT ignored, so that Python does not set its handler.
+    # A shell starts what is in its background with SIGINT ignored, so that Python does not set its
+    # handler.
     (signal.SIGINT, signal.default_int_handler, KeyboardInterrupt),
 ], ids=["alarm", "ctrl-c"])
 def test_a_signal_ends_a_request(many_mappings, whole, number, handler, error):

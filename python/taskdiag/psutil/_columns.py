@@ -38,7 +38,8 @@ class Here:
             with open(f"{self.proc}/stat", "rb") as f:
                 boot = float(re.search(rb"^btime (\d+)", f.read(), re.M)[1])
             if self.proc == "/proc":
-                # In a container, LXCFS writes when that was started, but start times of processes begin with the boot of the machine.
+                # In a container, LXCFS writes when that was started, but start times of processes
+                # begin with the boot of the machine.
                 by_clocks = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
                 if abs(boot - by_clocks) > 2:
                     boot = float(int(by_clocks))
@@ -83,8 +84,8 @@ def tuples(kind, *lists):
 
 
 def _memory(here, pids, vms, rss, anon, text, data):
-    # The kernel has had no numbers for "lib" and "dirty" since Linux 2.6. Shared is what is not anonymous, as in
-    # /proc/PID/statm.
+    # The kernel has had no numbers for "lib" and "dirty" since Linux 2.6. Shared is what is not
+    # anonymous, as in /proc/PID/statm.
     shared = [r - a if r > a else 0 for r, a in zip(rss, anon)]
     return tuples(t.pmem, rss, vms, shared, text, repeat(0), data, repeat(0))
 
@@ -242,7 +243,8 @@ def values(here, table, attr):
     pids = table["pid"]
     for column in a.columns:
         got = table[column]
-        # Without an entry in `absent`, a process that has none has 0 or None, and that is for `make`.
+        # Without an entry in `absent`, a process that has none has 0 or None, and that is for
+        # `make`.
         for row, why in table.lacks(column, column in a.absent).items():
             odd.setdefault(row, {})[column] = why
             if got[row] is None:

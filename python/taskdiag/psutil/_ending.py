@@ -74,7 +74,8 @@ class Ending:
             except OSError as e:
                 if e.errno != errno.ENOSYS:
                     raise
-                # A kernel or a sandbox without pidfd_send_signal(2). The number is checked before and afterwards.
+                # A kernel or a sandbox without pidfd_send_signal(2). The number is checked before
+                # and afterwards.
                 held.by_number(lambda pid: os.kill(pid, sig))
         except (ProcessLookupError, FileNotFoundError) as e:
             self._gone = True
@@ -116,7 +117,8 @@ class Ending:
 
     def _wait(self, timeout):
         end = math.inf if timeout is None else time.monotonic() + timeout
-        # This one was seen to be gone. What has its pid now may be a child of this process, and keeps its exit code.
+        # This one was seen to be gone. What has its pid now may be a child of this process, and
+        # keeps its exit code.
         if self._pid_reused or (self._gone and os.path.exists(f"{self._here.proc}/{self._pid}")):
             return None
         fd = None
@@ -136,7 +138,8 @@ class Ending:
                     raise TimeoutError
             finally:
                 os.close(fd)
-        # A child can be waited for now. Other processes stay zombies until their parents wait for them.
+        # A child can be waited for now. Other processes stay zombies until their parents wait for
+        # them.
         pause = 0.0001
         while True:
             try:

@@ -255,7 +255,8 @@ class Process(Ending):
     def children(self, recursive=False):
         """Its children, with `recursive` also theirs and so on."""
         self._raise_if_gone()
-        # Whole ticks: seconds times ticks a second can be a little more, and a child may have begun in the same tick.
+        # Whole ticks: seconds times ticks a second can be a little more, and a child may have begun
+        # in the same tick.
         begin = self._start_ticks()
         table = self._here.ask(["pid", "ppid", "start_ticks"])
         by_parent = {}
