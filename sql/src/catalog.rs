@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The schemas: `live`, `recording`, `lake` and `osquery`. A table is made when a statement names it, so that a start
-//! is short.
+//! The schemas: `live`, `recording`, `lake` and `osquery`. A table is made when a statement names
+//! it, so that a start is short.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub struct View {
 const VIEWS: &str = include_str!("views/taskdiag.sql");
 const OSQUERY: &str = include_str!("views/osquery.sql");
 
-/// The views of a file, each `create view NAME as` with a query that a semicolon at the end of a line ends.
+/// The views of a file, each `create view NAME as` with a query that a semicolon at the end of a
+/// line ends.
 fn views(text: &'static str) -> Vec<View> {
     let view = |statement: &'static str| {
         let begin = statement.find("create view ")?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the program ends. The exit codes are those of the command, which `taskdiag help exit-codes` lists.
+//! How the program ends. The exit codes are those of the command, which `taskdiag help exit-codes`
+//! lists.
 
 use std::io::Write;
 

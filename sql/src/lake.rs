@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Parquet files of `taskdiag convert`, of one host or many, as tables. DataFusion reads them: it looks only into the
-//! directories, files and row groups that a query needs.
+//! The Parquet files of `taskdiag convert`, of one host or many, as tables. DataFusion reads them:
+//! it looks only into the directories, files and row groups that a query needs.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A simple shell: lines are edited, names are completed with the tabulator, and a statement ends with a semicolon.
+//! A simple shell: lines are edited, names are completed with the tabulator, and a statement ends
+//! with a semicolon.
 
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

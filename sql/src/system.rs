@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the system knows besides processes, and queries about processes are joined with: users, groups, and the time, as
-//! tables of osquery.
+//! What the system knows besides processes, and queries about processes are joined with: users,
+//! groups, and the time, as tables of osquery.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -66,8 +66,8 @@ pub fn user_groups() -> Result<Arc<dyn TableProvider>> {
     let _one = LIST.lock().unwrap_or_else(PoisonError::into_inner);
     let mut users: Vec<(String, i64)> = Vec::new();
     let mut pairs = BTreeSet::new();
-    // SAFETY: the lock is held, so nobody else in this program moves through the lists. The members of a group are pointers
-    // to text, of which the last one is null.
+    // SAFETY: the lock is held, so nobody else in this program moves through the lists. The members
+    // of a group are pointers to text, of which the last one is null.
     unsafe {
         libc::setpwent();
         while let Some(entry) = libc::getpwent().as_ref() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of what runs: values against /proc, what is asked of the machine, and how statements fail.
+//! Tables of what runs: values against /proc, what is asked of the machine, and how statements
+//! fail.
 
 mod common;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows for osquery, which takes every value as text. A value that is not known has no text at all, and is NULL there.
+//! Rows for osquery, which takes every value as text. A value that is not known has no text at all,
+//! and is NULL there.
 
 use osquery_rust_ng::plugin::{ColumnDef, ReadOnlyTable};
 use osquery_rust_ng::{

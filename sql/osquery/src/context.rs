@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What osquery says about a query when it asks for rows: the columns that it needs, and the conditions on them. It tests
-//! the conditions itself afterwards, so each that is left out here costs time, and changes no answer.
+//! What osquery says about a query when it asks for rows: the columns that it needs, and the
+//! conditions on them. It tests the conditions itself afterwards, so each that is left out here
+//! costs time, and changes no answer.
 
 use serde_json::Value;
 use taskdiag::columns::{Absent, Type};
@@ -61,7 +62,8 @@ impl Context {
         let more = Filter::parse(table.set, &format!("{} {op} {number}", column.spec.name)).ok();
         self.filter = self.filter.take().into_iter().chain(more).reduce(Filter::and);
     }
-    /// Is this column needed? The process id always is: it costs nothing, and a row has to have something.
+    /// Is this column needed? The process id always is: it costs nothing, and a row has to have
+    /// something.
     pub fn needs(&self, column: &Column) -> bool {
         let name = column.spec.name.as_str();
         name == "pid" || self.columns.as_ref().is_none_or(|used| used.iter().any(|u| u == name))

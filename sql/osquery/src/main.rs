@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An extension of osquery: tables of processes, threads, memory, mappings and open files that taskdiag reads. osqueryd starts
-//! it and asks it over a socket; `docs/sql.md` explains how to install it.
+//! An extension of osquery: tables of processes, threads, memory, mappings and open files that
+//! taskdiag reads. osqueryd starts it and asks it over a socket; `docs/sql.md` explains how to
+//! install it.
 
 mod answer;
 mod context;

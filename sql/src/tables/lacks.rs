@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What rows lack, and the words for it. A value that is not known is NULL, which a query may well turn into a 0 or drop,
-//! so standard error says how many there were, and the exit code is 3.
+//! What rows lack, and the words for it. A value that is not known is NULL, which a query may well
+//! turn into a 0 or drop, so standard error says how many there were, and the exit code is 3.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which conditions of a query the library looks at itself, so that it asks for fewer processes.
 //!
-//! Every condition is tested by DataFusion once more, so a condition of the library may let more rows pass, and never
-//! fewer. A value that a task just does not have is NULL in SQL and "missing" for the library, and both leave the row
-//! out; but an amount of it, such as the memory of a kernel thread, is 0 in SQL, so conditions that are true of 0 stay
-//! with DataFusion.
+//! Every condition is tested by DataFusion once more, so a condition of the library may let more
+//! rows pass, and never fewer. A value that a task just does not have is NULL in SQL and "missing"
+//! for the library, and both leave the row out; but an amount of it, such as the memory of a kernel
+//! thread, is 0 in SQL, so conditions that are true of 0 stay with DataFusion.
 
 use std::collections::BTreeSet;
 
@@ -253,7 +253,8 @@ fn quoted(text: &str) -> Option<String> {
     }
 }
 
-/// The pattern of LIKE as a regular expression on bytes. One character may be several bytes, so there is none for `_`.
+/// The pattern of LIKE as a regular expression on bytes. One character may be several bytes, so
+/// there is none for `_`.
 fn regex(pattern: &str) -> Option<String> {
     let mut out = String::from("(?s)^");
     for c in pattern.chars() {

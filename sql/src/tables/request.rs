@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The requests of one statement. Tables of the same processes are asked for together, so their rows are of one
-//! snapshot and fit each other.
+//! The requests of one statement. Tables of the same processes are asked for together, so their
+//! rows are of one snapshot and fit each other.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables as DataFusion sees them: what of a query is left to the library, and how rows are made of an answer.
+//! Tables as DataFusion sees them: what of a query is left to the library, and how rows are made of
+//! an answer.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
