@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* States of living and dying: which tasks exist, which wait for others, and how many threads there are. */
+/* States of living and dying: which tasks exist, which wait for others, and how many threads there
+ * are. */
 #include "mktask.h"
 
 #include <errno.h>
@@ -400,8 +401,8 @@ static void storm(int argc, char **argv)
 	}
 }
 
-/* How many programs a new process becomes, one after the other, and how long the arguments of each are: so long that a reader
- * is often in the middle of them. */
+/* How many programs a new process becomes, one after the other, and how long the arguments of each
+ * are: so long that a reader is often in the middle of them. */
 enum { NEW_PROGRAMS = 5, NEW_ARGS = 16, NEW_ARG_LEN = 100000 };
 
 static void *exec_new(void *left)
@@ -415,7 +416,8 @@ static void *exec_new(void *left)
 	exec_again(self_exe(), argv, "new-programs");
 }
 
-/* New processes all the time. A thread of each becomes the next program, some times, and then it ends. */
+/* New processes all the time. A thread of each becomes the next program, some times, and then it
+ * ends. */
 static void new_programs(int argc, char **argv)
 {
 	char left[16];

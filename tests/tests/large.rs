@@ -1,5 +1,5 @@
-//! Tests tasks whose values together are larger than the buffer of an engine: no value is cut, and none runs
-//! into the next.
+//! Tests tasks whose values together are larger than the buffer of an engine: no value is cut, and
+//! none runs into the next.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -45,8 +45,8 @@ fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Idle> {
     Ok(idle)
 }
 
-/// A request that is ended between two runs of the BPF program has only whole tasks, and says that it was
-/// ended.
+/// A request that is ended between two runs of the BPF program has only whole tasks, and says that
+/// it was ended.
 #[test]
 fn a_stopped_answer_of_several_runs_has_whole_tasks() {
     let (counts, stopped) = (Arc::new(Watch::new()), Arc::new(Watch::new()));
@@ -89,8 +89,8 @@ fn allow_files(n: u64) -> bool {
     }
 }
 
-/// A task whose files fill the output is continued in the next run, even if a task before it waits for its
-/// command line.
+/// A task whose files fill the output is continued in the next run, even if a task before it waits
+/// for its command line.
 #[test]
 fn files_go_on_beside_a_command_line_that_waits() {
     const NAME: &str = "files_go_on_beside_a_command_line_that_waits";
@@ -132,8 +132,8 @@ fn files_go_on_beside_a_command_line_that_waits() {
     }
 }
 
-/// There are more files than the smallest memory can hold. The list of a task is continued in a later run,
-/// and the tasks after it are there, too.
+/// There are more files than the smallest memory can hold. The list of a task is continued in a
+/// later run, and the tasks after it are there, too.
 #[test]
 fn a_list_of_files_goes_on_in_a_later_run() {
     const NAME: &str = "a_list_of_files_goes_on_in_a_later_run";
@@ -310,8 +310,8 @@ fn five_tasks_with_all_the_groups_there_can_be() {
     }
 }
 
-/// A process has so many mappings that loading a program is worth it, which is noticed before it is read.
-/// Each mapping is there once and in order, whichever engine answers.
+/// A process has so many mappings that loading a program is worth it, which is noticed before it is
+/// read. Each mapping is there once and in order, whichever engine answers.
 #[test]
 fn one_process_with_50_000_mappings() {
     // The number is odd, so that neither end can be merged with its neighbour.

@@ -177,8 +177,8 @@ impl Server {
         command: impl Fn(SocketAddr) -> Command,
         answers: impl Fn(SocketAddr) -> bool,
     ) -> Server {
-        // Nobody else uses this address by chance, and who takes any free port of all addresses gets one between 32768 and 60999
-        // on most machines.
+        // Nobody else uses this address by chance, and who takes any free port of all addresses
+        // gets one between 32768 and 60999 on most machines.
         let [_, a, b, c] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, a | 0x40, b, c.clamp(1, 254));
         // Each port is tried once: if another test had taken the port, its program would answer
@@ -222,7 +222,8 @@ pub fn wait<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A configuration that makes each process of mktask, its zombie and the worker of [`peer`](crate::peer) a group of its own.
+/// A configuration that makes each process of mktask, its zombie and the worker of
+/// [`peer`](crate::peer) a group of its own.
 pub const EACH: &str =
     "process_names: [{name: 'mktask:{{.PID}}', comm: [mktask, deadman, taskdiag-work]}]\n";
 

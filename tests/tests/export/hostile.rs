@@ -106,7 +106,8 @@ fn requests_of_any_bytes() {
     is_served_soon(&exporter, "after odd requests");
 }
 
-/// Many connections that send nothing, a byte now and then, half a request, or do not read the reply.
+/// Many connections that send nothing, a byte now and then, half a request, or do not read the
+/// reply.
 #[test]
 fn slow_clients_hold_nobody() {
     let mut exporter = Exporter::start(&[]);

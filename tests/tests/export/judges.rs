@@ -1,4 +1,5 @@
-//! Judges of the text that nobody here wrote: promtool, the parsers of Prometheus's Python client, and a Prometheus.
+//! Judges of the text that nobody here wrote: promtool, the parsers of Prometheus's Python client,
+//! and a Prometheus.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -38,7 +39,8 @@ fn busy_exporter(options: &[&str]) -> Exporter {
     exporter
 }
 
-/// promtool reads it, and has nothing to say but that process-exporter has a name that ends in _count.
+/// promtool reads it, and has nothing to say but that process-exporter has a name that ends in
+/// _count.
 #[test]
 fn promtool_accepts_the_metrics() {
     let Some(promtool) = program("promtool_accepts_the_metrics", "promtool") else { return };
@@ -120,10 +122,12 @@ fn prometheus_scrapes_it() {
     let Some(prometheus) = program("prometheus_scrapes_it", "prometheus") else { return };
     let threads = Mktask::start(&["threads", "4"]).expect("any machine has it");
     let (_config, path) = crate::exporter::config(crate::exporter::EACH);
-    // The later option counts. One answer serves all scrapes, so that one that takes too long does not hold up the next.
+    // The later option counts. One answer serves all scrapes, so that one that takes too long does
+    // not hold up the next.
     let exporter = Exporter::start(&["--config", &path, "--share", "600s"]);
     let dir = tempfile::tempdir().expect("a directory");
-    // Prometheus gives up a scrape that takes longer than the interval. So a busy machine needs a long one, which may begin late.
+    // Prometheus gives up a scrape that takes longer than the interval. So a busy machine needs a
+    // long one, which may begin late.
     let job = |seconds: u32| {
         format!(
             "{{job_name: every-{seconds}-s, scrape_interval: {seconds}s, scrape_timeout: {seconds}s, static_configs: [{{targets: ['{}']}}]}}",

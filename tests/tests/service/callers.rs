@@ -66,7 +66,8 @@ fn others_read_their_own_proc() {
         all(&after(mounts(&script), NOBODY), "Mounts");
         all(&mounts(&script), "Mounts");
     }
-    // Another mount of the same pid namespace. It shows the same now, and could be changed without our noticing.
+    // Another mount of the same pid namespace. It shows the same now, and could be changed without
+    // our noticing.
     all(&after(mounts("mount -t proc proc /proc"), NOBODY), "Mounts");
     all(&after(mounts("mount -t tmpfs none /proc"), NOBODY), "Mounts");
     all(&after(mounts("mount -t tmpfs none /proc/1"), NOBODY), "Mounts");
@@ -96,8 +97,8 @@ fn callers_in_a_chroot() {
     assert!(said.starts_with("Here(") || said.starts_with("File("), "it is the same /proc: {said}");
 }
 
-/// A caller may change what it can see after it was answered once. What the service kept of it must not hide that, and neither
-/// what it kept of another caller with the same mounts.
+/// A caller may change what it can see after it was answered once. What the service kept of it must
+/// not hide that, and neither what it kept of another caller with the same mounts.
 #[test]
 fn callers_that_change() {
     let Some(daemon) = Daemon::start("callers_that_change") else { return };
@@ -160,9 +161,10 @@ fn callers_that_change() {
     assert_eq!(changed(NOBODY, "nothing"), same("answer"));
 }
 
-/// A process of another mount namespace may change the options of the same proc file system, and the caller's table of mounts is not
-/// marked then. The service and its caller run in a pid namespace of their own, so its /proc can be changed. A service of root
-/// sees the change in its own table of mounts. A service without rights cannot read about its caller any more.
+/// A process of another mount namespace may change the options of the same proc file system, and
+/// the caller's table of mounts is not marked then. The service and its caller run in a pid
+/// namespace of their own, so its /proc can be changed. A service of root sees the change in its
+/// own table of mounts. A service without rights cannot read about its caller any more.
 #[test]
 fn a_proc_that_is_changed_from_elsewhere() {
     let Some(daemon) = Daemon::start("a_proc_that_is_changed_from_elsewhere") else { return };
@@ -215,7 +217,8 @@ fn callers_with_a_seccomp_filter() {
     assert!(said.contains("reply: Refused(Confined)"), "{said}");
 }
 
-/// The kernel says which process asks, and not which thread. So one thread that is confined is enough.
+/// The kernel says which process asks, and not which thread. So one thread that is confined is
+/// enough.
 #[test]
 fn a_confined_thread_of_a_free_process_is_not_answered() {
     let Some(daemon) = Daemon::start("a_confined_thread_of_a_free_process_is_not_answered") else {
