@@ -33,7 +33,8 @@ pub const TARGETS: &[(&str, Case)] = &[
     ("filter", filter),
 ];
 
-/// Takes untrusted bytes as a stream. It must be refused, or every view must work and its totals must be right.
+/// Takes untrusted bytes as a stream. It must be refused, or every view must work and its totals
+/// must be right.
 pub fn stream(data: &[u8]) {
     let _ = black_box(Snapshot::read_from(data));
     let whole = AlignedBuf::copy_of(&data[..data.len() / 8 * 8]);
@@ -50,7 +51,8 @@ pub fn stream(data: &[u8]) {
     assert!(Stream::parse(cut.as_bytes()).is_err());
 }
 
-/// Commands that show a saved answer: each kind of rows in each form, all columns, and all operations on rows.
+/// Commands that show a saved answer: each kind of rows in each form, all columns, and all
+/// operations on rows.
 const COMMANDS: &[&[&str]] = &[
     &["ps"],
     &["ps", "-eT", "--columns", "40", "--color", "always"],
@@ -109,8 +111,8 @@ thread_local! {
         .collect();
 }
 
-/// Any text as an expression about each kind of rows: refused with a mark under the text, or it can be
-/// evaluated, and its opposite is the opposite.
+/// Any text as an expression about each kind of rows: refused with a mark under the text, or it can
+/// be evaluated, and its opposite is the opposite.
 pub fn filter(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for set in taskdiag::field::SETS {
@@ -206,8 +208,8 @@ fn walk(task: &TaskView<'_>) {
     black_box((task.groups(), task.nspid(), task.cgroups().count()));
 }
 
-/// Takes untrusted bytes as a request, as a question to the service, and as its reply. Each must be refused, or be equal to
-/// what its encoding gives.
+/// Takes untrusted bytes as a request, as a question to the service, and as its reply. Each must be
+/// refused, or be equal to what its encoding gives.
 pub fn request(data: &[u8]) {
     if let Some(ask) = Ask::decode(data) {
         assert_eq!(ask.encode(), data);
@@ -236,9 +238,9 @@ pub fn request(data: &[u8]) {
     }
 }
 
-/// Takes arbitrary text as each of the /proc files. The parsers must accept it, mark only known members as
-/// known, and return records that make a valid stream. The files belong to other people's processes, so
-/// names, paths and arguments in them are chosen by others.
+/// Takes arbitrary text as each of the /proc files. The parsers must accept it, mark only known
+/// members as known, and return records that make a valid stream. The files belong to other
+/// people's processes, so names, paths and arguments in them are chosen by others.
 pub fn procfs_parse(data: &[u8]) {
     let all = Groups::from_bits(u64::MAX);
     black_box((parse::pid(data), parse::ns_inode(data), parse::schedstat(data), parse::tgid(data)));
@@ -340,7 +342,8 @@ fn mappings(data: &[u8], w: &mut StreamWriter) {
     black_box(parse::newlines(data));
 }
 
-/// Parses links and fdinfo of open files, and sockets in the forms of sock_diag(7) and /proc/PID/net.
+/// Parses links and fdinfo of open files, and sockets in the forms of sock_diag(7) and
+/// /proc/PID/net.
 fn open_files(data: &[u8], w: &mut StreamWriter) {
     black_box((parse::fd_link(data), parse::fd(data)));
     for kind in FdType::ALL {
