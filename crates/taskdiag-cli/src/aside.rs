@@ -85,7 +85,8 @@ impl Write for Child {
     }
 }
 
-/// Reads the output of the child as it comes. [`io::ErrorKind::TimedOut`] means that the child does not answer, and the text why.
+/// Reads the output of the child as it comes. [`io::ErrorKind::TimedOut`] means that the child does
+/// not answer, and the text why.
 #[derive(Debug)]
 pub struct Aside {
     child: libc::pid_t,
@@ -152,8 +153,8 @@ fn start_with(
     // A larger pipe needs fewer rounds for a large file. This size is the limit for users without
     // privileges.
     let _ = rustix::pipe::fcntl_setpipe_size(&data, 1 << 20);
-    // SAFETY: the program has one thread here. In tests it has more, but the C library keeps its own locks free, and the
-    // child takes no lock of Rust's.
+    // SAFETY: the program has one thread here. In tests it has more, but the C library keeps its
+    // own locks free, and the child takes no lock of Rust's.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -284,7 +285,8 @@ impl Drop for Aside {
     }
 }
 
-/// The output of some work, and its result. If the child stops answering, the output up to then is returned.
+/// The output of some work, and its result. If the child stops answering, the output up to then is
+/// returned.
 pub fn ask(work: impl Fn(&mut Child) -> io::Result<()>) -> (Vec<u8>, io::Result<()>) {
     let mut said = Vec::new();
     match start(&work) {
@@ -380,8 +382,8 @@ pub fn read(path: &Path) -> io::Result<Box<dyn Read>> {
     }
 }
 
-/// Write all of a file to us. splice(2) is not used, because it holds the lock of the pipe while it reads the file, and we
-/// would wait for that lock.
+/// Write all of a file to us. splice(2) is not used, because it holds the lock of the pipe while it
+/// reads the file, and we would wait for that lock.
 fn pour(mut file: &File, to: &mut Child) -> io::Result<()> {
     let mut piece = vec![0; 1 << 18];
     loop {

@@ -55,8 +55,9 @@ fn like_rust() {
     }
 }
 
-/// Make the allocator take memory from the system in large steps and keep it, because a command soon ends and each of its
-/// buffers would be mapped and unmapped separately. Unused parts take no memory. This is called before there are threads.
+/// Make the allocator take memory from the system in large steps and keep it, because a command
+/// soon ends and each of its buffers would be mapped and unmapped separately. Unused parts take no
+/// memory. This is called before there are threads.
 fn few_memory_calls() {
     #[cfg(target_env = "gnu")]
     for (what, bytes) in [
@@ -64,7 +65,8 @@ fn few_memory_calls() {
         (libc::M_TRIM_THRESHOLD, 1 << 26),
         (libc::M_MMAP_THRESHOLD, 1 << 20),
     ] {
-        // SAFETY: this sets a number in the allocator. If the allocator refuses it, nothing changes.
+        // SAFETY: this sets a number in the allocator. If the allocator refuses it, nothing
+        // changes.
         unsafe { libc::mallopt(what, bytes) };
     }
 }

@@ -87,8 +87,9 @@ fn unix(time: SystemTime) -> i64 {
 }
 
 impl At {
-    /// The moment that is meant. `newest` is the time of the last answer in the recording, and `every` the interval. A
-    /// time of the day is the last such time before the end of the interval after `newest`.
+    /// The moment that is meant. `newest` is the time of the last answer in the recording, and
+    /// `every` the interval. A time of the day is the last such time before the end of the interval
+    /// after `newest`.
     ///
     /// # Errors
     /// On the day that is meant, the local clock showed the time twice or never.

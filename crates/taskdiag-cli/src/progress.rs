@@ -1,5 +1,5 @@
-//! Shows the progress of a long answer on a terminal: nothing for the first moment, and then a line on
-//! standard error that goes away when the answer is complete.
+//! Shows the progress of a long answer on a terminal: nothing for the first moment, and then a line
+//! on standard error that goes away when the answer is complete.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Show the progress of the request with this watch. If standard error is not a terminal, nothing is shown.
+    /// Show the progress of the request with this watch. If standard error is not a terminal,
+    /// nothing is shown.
     pub fn start(watch: Arc<Watch>) -> Progress {
         if !std::io::stderr().is_terminal() {
             return Progress::default();

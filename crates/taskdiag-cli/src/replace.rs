@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 /// The kernel also follows at most this many links.
 const LINKS_MAX: usize = 40;
 
-/// Calls `fill` to write a new file with this mode, and then gives it the name `path`. A file that was there is replaced, and
-/// stays as it was after an error. A symbolic link stays a link, and the file that it leads to is replaced.
+/// Calls `fill` to write a new file with this mode, and then gives it the name `path`. A file that
+/// was there is replaced, and stays as it was after an error. A symbolic link stays a link, and the
+/// file that it leads to is replaced.
 ///
 /// # Errors
 /// The error of the system or of `fill`, without the path. No other file is left then.
@@ -23,8 +24,9 @@ pub fn replace(
 ) -> io::Result<()> {
     let path = &target(path)?;
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?;
-    // In the same directory, because rename(2) works within one file system only. The end of the name differs from that of
-    // `path`, since some directories are read by the ends of names: node_exporter reads all *.prom.
+    // In the same directory, because rename(2) works within one file system only. The end of the
+    // name differs from that of `path`, since some directories are read by the ends of names:
+    // node_exporter reads all *.prom.
     let mut part = name.to_owned();
     part.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(part);

@@ -1,5 +1,5 @@
-//! Standard output with a large buffer of our own. That of the standard library is line-buffered, and would
-//! search for the end of each line again.
+//! Standard output with a large buffer of our own. That of the standard library is line-buffered,
+//! and would search for the end of each line again.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

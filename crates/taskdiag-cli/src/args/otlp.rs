@@ -58,8 +58,8 @@ fn shown(url: &str) -> Option<String> {
     Some(format!("{scheme}{host}{path}"))
 }
 
-/// The URL for metrics of an endpoint. `is_base`: each signal has its path below that of the endpoint. Otherwise, the path is added if
-/// there is none.
+/// The URL for metrics of an endpoint. `is_base`: each signal has its path below that of the
+/// endpoint. Otherwise, the path is added if there is none.
 fn url(endpoint: &str, is_base: bool) -> Result<String, String> {
     let uri: Uri = endpoint.parse().map_err(|e| format!("{e}"))?;
     match uri.scheme_str() {

@@ -146,8 +146,8 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How long a file is kept. A lone number would be seconds, and most likely means days: it is refused, because files would
-/// be removed.
+/// How long a file is kept. A lone number would be seconds, and most likely means days: it is
+/// refused, because files would be removed.
 fn keep(text: &str) -> Result<Duration, String> {
     let keep = limits::duration(text)?;
     match text.ends_with(|c: char| c.is_ascii_digit()) {

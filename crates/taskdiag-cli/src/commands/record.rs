@@ -49,7 +49,8 @@ pub fn run(args: &RecordArgs) -> Result<(), Exit> {
                 less.see(&told);
                 written += 1;
             }
-            // The disk may be full now and have room later. If not even the first answer can be written, it is an error.
+            // The disk may be full now and have room later. If not even the first answer can be
+            // written, it is an error.
             Err(e @ Error::Io { .. }) if written > 0 => trouble.is_there(&e),
             Err(e) => return Err(e.into()),
         }
@@ -100,7 +101,8 @@ fn until_next(every: Duration) -> Duration {
     Duration::from_nanos((every - now % every) as u64)
 }
 
-/// Counts answers that could not be written. Reports the first one, and their number when one is written again.
+/// Counts answers that could not be written. Reports the first one, and their number when one is
+/// written again.
 #[derive(Default)]
 struct Trouble {
     lost: u32,

@@ -62,7 +62,8 @@ pub struct Changes {
     is_full: bool,
 }
 
-/// The clocks of a boot drift against each other while its time is corrected. No machine boots within this time.
+/// The clocks of a boot drift against each other while its time is corrected. No machine boots
+/// within this time.
 const SLACK: Duration = Duration::from_secs(2);
 
 fn apart(a: SystemTime, b: SystemTime) -> Duration {

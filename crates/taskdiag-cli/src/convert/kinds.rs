@@ -27,7 +27,8 @@ pub fn has_threads(frame: &Frame) -> bool {
 }
 
 impl Kinds {
-    /// Looks at these frames. It reads only the first frame of each writer, because a writer makes the same request each time.
+    /// Looks at these frames. It reads only the first frame of each writer, because a writer makes
+    /// the same request each time.
     pub fn of(recording: &Recording, frames: &[usize]) -> Kinds {
         let mut kinds = Kinds::default();
         // Must more frames of this writer be read? Its first one may be damaged.

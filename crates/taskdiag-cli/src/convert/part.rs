@@ -1,5 +1,5 @@
-//! A Parquet file of a table. It has no name until the files of its hour are complete, so that readers see all of them or
-//! none.
+//! A Parquet file of a table. It has no name until the files of its hour are complete, so that
+//! readers see all of them or none.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -16,7 +16,8 @@ use parquet::file::metadata::KeyValue;
 
 use crate::output::arrow;
 
-/// Rows in a row group. A reader can skip a whole row group by the smallest and largest values of its columns.
+/// Rows in a row group. A reader can skip a whole row group by the smallest and largest values of
+/// its columns.
 const GROUP: usize = 1 << 16;
 
 /// A complete file that does not have its name yet. It is removed if it never gets it.

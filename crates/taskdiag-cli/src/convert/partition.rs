@@ -11,8 +11,8 @@ use parquet::file::metadata::ParquetMetaDataReader;
 use crate::args::convert::{Table, TableArgs};
 use crate::output::arrow;
 
-/// The keys in a file's metadata that say whether the file was written after its hour was over, which tables were written with it, and
-/// how many frames the recording had of the hour.
+/// The keys in a file's metadata that say whether the file was written after its hour was over,
+/// which tables were written with it, and how many frames the recording had of the hour.
 const COMPLETE: &str = "taskdiag.complete";
 const TABLES: &str = "taskdiag.tables";
 const FRAMES: &str = "taskdiag.frames";
@@ -30,8 +30,9 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The partition of an hour, which is counted from 1970. `is_over`: the hour had ended when the recording was opened, so
-    /// nothing will be added to it. `frames`: how many the recording has of it.
+    /// The partition of an hour, which is counted from 1970. `is_over`: the hour had ended when the
+    /// recording was opened, so nothing will be added to it. `frames`: how many the recording has
+    /// of it.
     pub fn new(
         lake: &Path,
         hour: u64,
@@ -65,8 +66,9 @@ impl Partition {
             format!("{name}-{n}.parquet")
         })
     }
-    /// Were all of the tables written after the hour was over, with all frames? If the clock was wrong then, frames may have come later.
-    /// There may be fewer frames by now, because old ones are removed.
+    /// Were all of the tables written after the hour was over, with all frames? If the clock was
+    /// wrong then, frames may have come later. There may be fewer frames by now, because old ones
+    /// are removed.
     pub fn is_complete(&self) -> bool {
         let read = || -> Option<bool> {
             let file = File::open(self.file(self.tasks, 0)).ok()?;

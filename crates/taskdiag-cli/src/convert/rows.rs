@@ -1,4 +1,5 @@
-//! Collects the rows of a table in an hour, and writes them to one file, or to several if there are very many.
+//! Collects the rows of a table in an hour, and writes them to one file, or to several if there are
+//! very many.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -215,7 +216,8 @@ impl Rows {
         }
         let all = arrow_select::concat::concat_batches(&schema, &pieces).map_err(arrow::failed)?;
         drop(pieces);
-        // The rows of a task are next to each other, so that they compress well, and a reader finds them in one place.
+        // The rows of a task are next to each other, so that they compress well, and a reader finds
+        // them in one place.
         let mut order: Vec<u32> = (0..all.num_rows() as u32).collect();
         order.sort_by_key(|i| (keys[*i as usize], at[*i as usize]));
         let order = UInt32Array::from(order);

@@ -34,7 +34,8 @@ pub struct Linked {
     pub versions: Vec<String>,
 }
 
-/// How a file is linked. `None`: it is not an ELF file, but a script, for example, or it is for another kind of machine.
+/// How a file is linked. `None`: it is not an ELF file, but a script, for example, or it is for
+/// another kind of machine.
 ///
 /// # Errors
 /// It cannot be read.

@@ -1,8 +1,9 @@
 //! `taskdiag dropin`: the drop-in for all programs of a machine that use libproc2.
 //!
-//! One file in `/etc/ld.so.conf.d` puts a directory first in the search path of the dynamic linker. It has a [stub] of each
-//! libproc2 of the machine. To remove the drop-in, that file and the directory are removed, and ldconfig runs again. No file of
-//! the distribution changes, so its upgrades work as before.
+//! One file in `/etc/ld.so.conf.d` puts a directory first in the search path of the dynamic linker.
+//! It has a [stub] of each libproc2 of the machine. To remove the drop-in, that file and the
+//! directory are removed, and ldconfig runs again. No file of the distribution changes, so its
+//! upgrades work as before.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +18,8 @@ use super::{elf, stub};
 use crate::args::dropin::What;
 use crate::exit::{Exit, say};
 
-/// The line for the dynamic linker. It is read in the order of names, and the first directory counts.
+/// The line for the dynamic linker. It is read in the order of names, and the first directory
+/// counts.
 const CONF: &str = "/etc/ld.so.conf.d/00-taskdiag.conf";
 /// The same file until it is complete. ldconfig does not read a file of this name.
 const CONF_NEW: &str = "/etc/ld.so.conf.d/00-taskdiag.conf.new";

@@ -1,7 +1,7 @@
 //! The drop-in for libproc2: running one program with it, and installing it for all programs.
 //!
-//! The library itself is `taskdiag-procps`, a file that is loaded into other programs. This program does not link to it;
-//! it only tells the dynamic linker where the library is.
+//! The library itself is `taskdiag-procps`, a file that is loaded into other programs. This program
+//! does not link to it; it only tells the dynamic linker where the library is.
 
 mod elf;
 pub mod machine;

@@ -32,7 +32,8 @@ impl Accounts {
     pub fn begin(&mut self) {
         self.0.begin();
     }
-    /// Adds the counters and the present values of a process. `state` is the index of its state in `STATES`.
+    /// Adds the counters and the present values of a process. `state` is the index of its state in
+    /// `STATES`.
     pub fn add(&mut self, id: Id, by: &Counts, gauges: &Gauges, state: usize) {
         let account = self.0.account(id);
         gauges.add_to(account, by);

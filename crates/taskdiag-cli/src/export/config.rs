@@ -33,7 +33,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// A hash of everything here that can change while the process runs, which is all but the pid and the start time.
+    /// A hash of everything here that can change while the process runs, which is all but the pid
+    /// and the start time.
     pub fn looks(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.comm, &self.argv, &self.username, &self.cgroups).hash(&mut hasher);

@@ -185,7 +185,8 @@ impl Server {
         }
         Ok(())
     }
-    /// Closes the connection that has used the largest part of its time. One that has not sent its request goes first.
+    /// Closes the connection that has used the largest part of its time. One that has not sent its
+    /// request goes first.
     fn make_room(&mut self) -> bool {
         let order = |c: &Connection| (matches!(c.state, State::Write { .. }), c.deadline);
         let oldest = (0..self.connections.len()).min_by_key(|i| order(&self.connections[*i]));
@@ -262,8 +263,8 @@ impl Server {
                 Err(_) => return false,
             }
         }
-        // Close our direction, and wait until the client closes its own. If the client has sent more than it should, closing both
-        // at once would discard the reply.
+        // Close our direction, and wait until the client closes its own. If the client has sent
+        // more than it should, closing both at once would discard the reply.
         let _ = connection.stream.shutdown(std::net::Shutdown::Write);
         connection.state = State::Close;
         connection.deadline = Instant::now() + CLOSE_TIME;

@@ -37,7 +37,8 @@ impl Push {
     }
     /// Sends a request. Returns a warning of the collector, if it has one.
     ///
-    /// # Errors `Exit::Output` if a later push may succeed, because no collector answers or it is busy. `Exit::Failed` if the same push would fail again.
+    /// # Errors `Exit::Output` if a later push may succeed, because no collector answers or it is
+    /// busy. `Exit::Failed` if the same push would fail again.
     pub fn send(&self, request: &Json) -> Result<Option<String>, Exit> {
         let Collector { url, shown, .. } = &self.collector;
         let failed = |why: &dyn std::fmt::Display| format!("--otlp {shown}: {why}");
@@ -57,7 +58,8 @@ impl Push {
         let code = answer.status();
         match code.as_u16() {
             200..=299 => Ok(partial(&body)),
-            // The codes after which OTLP allows to try again, and that of a request that took too long.
+            // The codes after which OTLP allows to try again, and that of a request that took too
+            // long.
             408 | 429 | 502..=504 => Err(later(&format_args!("the answer is {code}"))),
             404 => Err(Exit::Failed(failed(
                 &"the answer is 404: the path of OTLP is usually /v1/metrics",

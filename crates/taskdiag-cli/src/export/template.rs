@@ -91,7 +91,8 @@ impl Template {
     pub fn has_cgroups(&self) -> bool {
         self.0.iter().any(|p| matches!(p, Part::Cgroups | Part::Cgroup(_)))
     }
-    /// The name. If it has a control group that the process does not have, it ends before that, as in process-exporter.
+    /// The name. If it has a control group that the process does not have, it ends before that, as
+    /// in process-exporter.
     pub fn fill(&self, v: &Values<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         for part in &self.0 {

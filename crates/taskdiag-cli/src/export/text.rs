@@ -1,4 +1,5 @@
-//! Metrics as text, in the format of Prometheus (version 0.0.4) or of OpenMetrics (1.0.0). The two differ little.
+//! Metrics as text, in the format of Prometheus (version 0.0.4) or of OpenMetrics (1.0.0). The two
+//! differ little.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! The tree as rows of a table: children come after their parent, with a drawing before the command.
+//! The tree as rows of a table: children come after their parent, with a drawing before the
+//! command.
 
 use taskdiag::Snapshot;
 
@@ -19,7 +20,8 @@ pub struct Tree {
 /// 10,000 columns in each of 10,000 lines.
 const DRAWN_LEVELS: usize = 64;
 
-/// The pieces of a drawing: for a level whose line has ended, for one whose line goes on, for a child, for the last child.
+/// The pieces of a drawing: for a level whose line has ended, for one whose line goes on, for a
+/// child, for the last child.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     gap: &'static str,

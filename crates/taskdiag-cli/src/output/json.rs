@@ -14,8 +14,8 @@ use taskdiag::field::{self, Context, Kind, Missing, TextForm, Value};
 use super::{Item, Sink, Table, Tally};
 use crate::columns::Column;
 
-/// Append bytes as a JSON string. Bytes that are not UTF-8 become U+FFFD. Characters that control a terminal or are
-/// invisible are escaped, such as \u009b, which makes the same string.
+/// Append bytes as a JSON string. Bytes that are not UTF-8 become U+FFFD. Characters that control a
+/// terminal or are invisible are escaped, such as \u009b, which makes the same string.
 pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     let start = out.len();
     let s = String::from_utf8_lossy(bytes);
@@ -198,7 +198,8 @@ pub fn absent(column: &Column) -> Option<&'static str> {
     }
 }
 
-/// For text that is not UTF-8, add its bytes in base64 as `KEY_bytes`. For a list, all of its texts are added.
+/// For text that is not UTF-8, add its bytes in base64 as `KEY_bytes`. For a list, all of its texts
+/// are added.
 fn odd_bytes(out: &mut Vec<u8>, key: &[u8], v: &Value<'_>) {
     let is_odd = |bytes: &[u8]| std::str::from_utf8(bytes).is_err();
     let odd = match v {

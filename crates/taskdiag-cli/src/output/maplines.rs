@@ -40,8 +40,8 @@ impl MapLines {
     pub fn new(pid: Option<usize>) -> MapLines {
         MapLines { pid, last_pid: (0, Vec::new()), last_name: (std::ptr::null(), Vec::new()) }
     }
-    /// Append the line of a mapping. Returns the size of the mapping in bytes, or `None` if the row is unusual and nothing
-    /// was appended.
+    /// Append the line of a mapping. Returns the size of the mapping in bytes, or `None` if the row
+    /// is unusual and nothing was appended.
     #[inline]
     pub fn line(&mut self, out: &mut Vec<u8>, row: &Row<'_>) -> Option<u64> {
         let Part::Map(Map { vma, name, .. }) = &row.part else { return None };

@@ -13,7 +13,8 @@ pub const MOST: usize = 20_000;
 /// For each of `MEASURES`, this many processes with the largest values also have a row, even if
 /// their memory is small.
 const LARGEST: usize = 500;
-/// The largest number of units of processes without a row. Further units, which have the fewest processes, are added up.
+/// The largest number of units of processes without a row. Further units, which have the fewest
+/// processes, are added up.
 const UNITS: usize = 1000;
 const MEASURES: [&str; 6] = ["time", "nlwp", "fds", "read_bytes", "write_bytes", "swap"];
 

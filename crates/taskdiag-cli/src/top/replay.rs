@@ -58,7 +58,8 @@ impl Replay {
         })?;
         Ok(())
     }
-    /// Reads the wanted frame, and updates the rates. If it cannot be read, the frame that is shown stays.
+    /// Reads the wanted frame, and updates the rates. If it cannot be read, the frame that is shown
+    /// stays.
     pub fn turn(&mut self, rates: &mut Rates) -> Result<Turned, Exit> {
         let (wanted, shown) = (self.wanted, self.shown);
         if shown == Some(wanted) {

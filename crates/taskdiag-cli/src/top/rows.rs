@@ -31,7 +31,8 @@ pub struct Rows {
     pub unknown: usize,
 }
 
-/// An integer that has the same order as the values. A missing value comes before all others. `None`: it is not a number.
+/// An integer that has the same order as the values. A missing value comes before all others.
+/// `None`: it is not a number.
 fn number(value: &Value<'_>) -> Option<u64> {
     Some(match value {
         Value::Missing(_) => 0,

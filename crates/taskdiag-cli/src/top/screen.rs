@@ -174,7 +174,8 @@ impl Drop for Screen {
 pub enum Stop {
     /// This process, which got the signal.
     Alone,
-    /// All processes of its group, as by Ctrl-Z in a terminal that is not in raw mode. A shell waits for the whole group.
+    /// All processes of its group, as by Ctrl-Z in a terminal that is not in raw mode. A shell
+    /// waits for the whole group.
     Group,
 }
 
@@ -182,8 +183,8 @@ pub enum Stop {
 /// group.
 fn stop(who: Stop) {
     let group = if who == Stop::Group { 0 } else { std::process::id() as libc::pid_t };
-    // SAFETY: all zeroes are a sigaction, with the default action and an empty mask. The calls read and write these two,
-    // and the handler that is put back is the one that was there.
+    // SAFETY: all zeroes are a sigaction, with the default action and an empty mask. The calls read
+    // and write these two, and the handler that is put back is the one that was there.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
         let mut before: libc::sigaction = std::mem::zeroed();

@@ -105,8 +105,8 @@ pub struct Maker<'a> {
     pub above: HashSet<usize>,
     /// The processes to highlight.
     pub marked: Vec<usize>,
-    /// The user that the parent of each root is assumed to have. As in pstree, that is root, or the user whose trees are
-    /// shown.
+    /// The user that the parent of each root is assumed to have. As in pstree, that is root, or the
+    /// user whose trees are shown.
     pub user_above: u32,
     /// pstree reads this many bytes of the arguments.
     pub most_args: usize,
@@ -115,9 +115,11 @@ pub struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// The shapes of all wanted processes from these roots down, and the numbers of the roots' shapes.
+    /// The shapes of all wanted processes from these roots down, and the numbers of the roots'
+    /// shapes.
     pub fn shapes(&self, roots: &[usize]) -> (Shapes, Vec<usize>) {
-        // Parents come before children in this order. So backwards, the shapes of all children exist before their parent's.
+        // Parents come before children in this order. So backwards, the shapes of all children
+        // exist before their parent's.
         let mut order = Vec::new();
         let mut stack: Vec<usize> = roots.to_vec();
         while let Some(at) = stack.pop() {
@@ -129,7 +131,8 @@ impl Maker<'_> {
         let marked: HashSet<usize> = self.marked.iter().copied().collect();
         for at in order.into_iter().rev() {
             let node = &self.forest.nodes[at];
-            // Threads come after processes, because their names begin with a brace, which sorts after letters.
+            // Threads come after processes, because their names begin with a brace, which sorts
+            // after letters.
             let mut children: Vec<usize> =
                 self.sorted(self.drawn_children(at)).into_iter().map(|c| made[c]).collect();
             if !self.above.contains(&at) {
@@ -222,7 +225,8 @@ impl Maker<'_> {
         let row = if self.labels.spaces { self.row(&self.forest.nodes[at]) } else { None };
         row.map(|r| spaces(&r)).unwrap_or_default()
     }
-    /// The shape of a process without what is below it. `above` is the user of its parent, if that is known.
+    /// The shape of a process without what is below it. `above` is the user of its parent, if that
+    /// is known.
     fn label(&self, at: usize, above: Option<u32>) -> SubtreeShape {
         let node = &self.forest.nodes[at];
         let Some(row) = self.row(node) else { return SubtreeShape::default() };
@@ -416,7 +420,8 @@ fn pgid(row: &Row<'_>) -> String {
     pgid.map(|p| p.to_string()).unwrap_or_default()
 }
 
-/// Writes text as pstree does: a backslash is doubled, and bytes that are not printable ASCII become three octal digits.
+/// Writes text as pstree does: a backslash is doubled, and bytes that are not printable ASCII
+/// become three octal digits.
 pub fn octal(out: &mut Vec<u8>, text: &[u8]) {
     for b in text {
         match b {

@@ -24,7 +24,8 @@ pub fn parts(o: &Output) -> (i32, String, String) {
     (o.status.code().expect("not killed"), text(&o.stdout), text(&o.stderr))
 }
 
-/// Waits until a child has become the program with this name and sleeps, or is stopped, or has ended. `spawn()` returns before that.
+/// Waits until a child has become the program with this name and sleeps, or is stopped, or has
+/// ended. `spawn()` returns before that.
 pub fn wait_for_sleep(child: u32, name: &str) {
     let sleeps = format!("{child} ({name}) S ");
     for _ in 0..6000 {
