@@ -73,7 +73,8 @@ impl Arena {
     pub fn str(&mut self, text: &[u8]) -> *mut c_char {
         let to = self.words_or_none(text.len() / 8 + 1).cast::<u8>();
         if !self.is_short {
-            // SAFETY: the words have room for the text and one byte more, and they are not the text.
+            // SAFETY: the words have room for the text and one byte more, and they are not the
+            // text.
             unsafe {
                 to.copy_from_nonoverlapping(text.as_ptr(), text.len());
                 to.add(text.len()).write(0);
@@ -82,7 +83,8 @@ impl Arena {
         to.cast()
     }
 
-    /// Makes a list of strings, which ends with NULL, of a text in which each of them ends with NUL.
+    /// Makes a list of strings, which ends with NULL, of a text in which each of them ends with
+    /// NUL.
     pub fn strv(&mut self, text: &[u8]) -> *mut *mut c_char {
         let at = self.str(text);
         let ends = memchr_all(text);

@@ -6,7 +6,8 @@
 //! which programs call in debug builds, is not here: no version looks at the context that it gets,
 //! and libproc2.so.1 has one argument less.
 //!
-//! Nothing here ends the program. A panic, a failure of an engine, or too little memory makes the real library answer the call.
+//! Nothing here ends the program. A panic, a failure of an engine, or too little memory makes the
+//! real library answer the call.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint};
@@ -32,10 +33,12 @@ fn with_given<T>(f: impl FnOnce(&mut HashMap<usize, Box<Context>>) -> T) -> T {
 /// The context of a pointer, if it was created here.
 ///
 /// # Safety
-/// No other thread uses the context, as the header demands, and the caller has no other reference to it.
+/// No other thread uses the context, as the header demands, and the caller has no other reference
+/// to it.
 unsafe fn ours<'a>(info: *mut PidsInfo) -> Option<&'a mut Context> {
     let at = with_given(|g| g.get_mut(&(info as usize)).map(|c| std::ptr::from_mut(&mut **c)))?;
-    // SAFETY: it lives until the caller gives it back, and the caller says that nobody else uses it.
+    // SAFETY: it lives until the caller gives it back, and the caller says that nobody else uses
+    // it.
     Some(unsafe { &mut *at })
 }
 
@@ -214,7 +217,8 @@ pub unsafe extern "C" fn fatal_proc_unmounted(
 ) -> *mut PidsStack {
     let _host = memory::host();
     let Some(real) = real() else { return null_mut() };
-    // SAFETY: the arguments are those of the caller. It calls `procps_pids_select` here, with its own context.
+    // SAFETY: the arguments are those of the caller. It calls `procps_pids_select` here, with its
+    // own context.
     unsafe { (real.fatal)(theirs(info), return_self) }
 }
 
@@ -264,7 +268,8 @@ pub unsafe extern "C" fn procps_pids_reap(info: *mut PidsInfo, which: c_int) -> 
     unsafe { (real.reap)(theirs(info), which) }
 }
 
-/// Selects some tasks. The real library does it, because it reads the files of these tasks only, so that nothing can be gained.
+/// Selects some tasks. The real library does it, because it reads the files of these tasks only, so
+/// that nothing can be gained.
 ///
 /// # Safety
 /// As in `<libproc2/pids.h>`.

@@ -21,7 +21,8 @@ pub struct Task<'a> {
     row: Row<'a>,
     /// The task that has the texts, which is its process.
     texts: TaskView<'a>,
-    /// The values of the whole process. They are there for a thread if the real library shows sums of its process.
+    /// The values of the whole process. They are there for a thread if the real library shows sums
+    /// of its process.
     stat: Option<&'a Stat>,
     io: Option<&'a Io>,
     /// Is it read from the files of a process, and not from those of a thread?
@@ -71,8 +72,8 @@ impl<'a> Task<'a> {
     }
 }
 
-/// This process, with its ids as /proc has them, before an engine had threads in it. The threads of an engine are left
-/// out: a user of ps did not start them.
+/// This process, with its ids as /proc has them, before an engine had threads in it. The threads of
+/// an engine are left out: a user of ps did not start them.
 #[derive(Debug, Default)]
 pub struct Own {
     pub pid: Option<u32>,
@@ -198,7 +199,8 @@ impl Common {
         Some(())
     }
 
-    /// Makes room for the values of the rows, whose buffers are as large as those of the real library.
+    /// Makes room for the values of the rows, whose buffers are as large as those of the real
+    /// library.
     ///
     /// # Errors
     /// There is no memory for it.

@@ -245,8 +245,9 @@ items! {
     FLT_MIN stat(&["minflt"]).sum();
     FLT_MIN_C stat(&["minflt", "cminflt"]).sum();
     FLT_MIN_DELTA stat(&["minflt"]).delta();
-    // The real library takes the effective ids from the owner of the directory in /proc. The kernel makes them the effective ids of
-    // the task for directories of mode 0555, also if the process may not be dumped (task_dump_owner()).
+    // The real library takes the effective ids from the owner of the directory in /proc. The kernel
+    // makes them the effective ids of the task for directories of mode 0555, also if the process
+    // may not be dumped (task_dump_owner()).
     ID_EGID cred("egid").file(Other);
     ID_EGROUP cred("egid").file(Other).str();
     ID_EUID cred("euid").file(Other);

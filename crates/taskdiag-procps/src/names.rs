@@ -9,7 +9,8 @@ use crate::memory::tried;
 
 use crate::real::{Version, real};
 
-/// The size of the real library's buffer for a name (`P_G_SZ`). A name that does not fit is shown as its number.
+/// The size of the real library's buffer for a name (`P_G_SZ`). A name that does not fit is shown
+/// as its number.
 const LONGEST: usize = 33;
 
 /// The addresses of the names, by the ids.

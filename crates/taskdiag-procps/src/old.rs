@@ -47,7 +47,8 @@ impl Old {
         (made == 0 && !info.is_null()).then(|| Old { real, info, items })
     }
 
-    /// The values of all tasks, by their ids: those of processes, or of threads. Strings are copied to the arena.
+    /// The values of all tasks, by their ids: those of processes, or of threads. Strings are copied
+    /// to the arena.
     pub fn all(&mut self, threads: bool, arena: &mut Arena) -> Result<Values, Failed> {
         let which = if threads { THREADS_TOO } else { TASKS_ONLY };
         // SAFETY: the context is ours.

@@ -68,7 +68,8 @@ impl Version {
         if self >= Version::V405 { Abi::So1 } else { Abi::So0 }
     }
 
-    /// If threads are listed, is the row of a process's first thread made from the files of the process?
+    /// If threads are listed, is the row of a process's first thread made from the files of the
+    /// process?
     pub fn shows_sums_in_first_threads(self) -> bool {
         self < Version::V404
     }
@@ -89,7 +90,8 @@ impl Version {
         self >= Version::V407
     }
 
-    /// Is an empty command line shown as `-`, and an empty user name as the number? Before, these are `?` and empty.
+    /// Is an empty command line shown as `-`, and an empty user name as the number? Before, these
+    /// are `?` and empty.
     pub fn marks_empty_text(self) -> bool {
         self >= Version::V406
     }
@@ -100,7 +102,8 @@ impl Version {
     }
 }
 
-/// The real library, or `None` if this process has none. A plugin may load it later, so it is looked for again then.
+/// The real library, or `None` if this process has none. A plugin may load it later, so it is
+/// looked for again then.
 pub fn real() -> Option<&'static Real> {
     static REAL: OnceLock<Real> = OnceLock::new();
     if REAL.get().is_none() {
@@ -132,7 +135,8 @@ fn loaded() -> Vec<CString> {
         _size: libc::size_t,
         names: *mut c_void,
     ) -> c_int {
-        // SAFETY: the linker gives a description, whose name is a string, and `names` is that of the call below.
+        // SAFETY: the linker gives a description, whose name is a string, and `names` is that of
+        // the call below.
         unsafe {
             if !(*info).dlpi_name.is_null() {
                 (*names.cast::<Vec<CString>>()).push(CStr::from_ptr((*info).dlpi_name).to_owned());
@@ -161,7 +165,8 @@ fn of_file(name: &CStr) -> Option<Real> {
     // library.
     let real = functions(handle).filter(|real| real.path == path);
     if real.is_none() {
-        // SAFETY: it was opened above. Otherwise it stays open, so that the functions stay where they are.
+        // SAFETY: it was opened above. Otherwise it stays open, so that the functions stay where
+        // they are.
         unsafe { libc::dlclose(handle) };
     }
     real
@@ -173,9 +178,12 @@ fn functions(place: Place) -> Option<Real> {
     macro_rules! function {
         ($name:literal) => {{
             let at = symbol(place, $name)?;
-            // SAFETY: the header of the library gives the function of this name this type, in every version that has
-            // the symbol version LIBPROC_2.
-            #[expect(clippy::missing_transmute_annotations, reason = "the type is that of the member")]
+            // SAFETY: the header of the library gives the function of this name this type, in every
+            // version that has the symbol version LIBPROC_2.
+            #[expect(
+                clippy::missing_transmute_annotations,
+                reason = "the type is that of the member"
+            )]
             unsafe {
                 std::mem::transmute(at)
             }

@@ -104,8 +104,8 @@ impl Rows {
         if self.len == self.all.len() {
             self.reserve(self.len + self.len / 4 + 1)?;
         }
-        // SAFETY: the rows live as long as the extents, and each has this many results. Nobody else has a reference to
-        // one of them, since callers have pointers only.
+        // SAFETY: the rows live as long as the extents, and each has this many results. Nobody else
+        // has a reference to one of them, since callers have pointers only.
         Ok(unsafe { std::slice::from_raw_parts_mut((*self.all[self.len]).head, self.width) })
     }
 

@@ -157,8 +157,8 @@ pub fn until_nul(text: &[u8]) -> usize {
     CStr::from_bytes_until_nul(text).map_or(text.len(), |s| s.to_bytes().len())
 }
 
-/// A file as one string: `separator` between its parts (`read_unvectored`). Returns how many bytes of the file it had
-/// room for, which includes NULs at the end.
+/// A file as one string: `separator` between its parts (`read_unvectored`). Returns how many bytes
+/// of the file it had room for, which includes NULs at the end.
 pub fn in_one(out: &mut Vec<u8>, file: &[u8], separator: u8) -> usize {
     out.clear();
     let n = if file.len() < BUFFER { file.len() } else { BUFFER - 1 };
@@ -174,8 +174,8 @@ pub fn in_one(out: &mut Vec<u8>, file: &[u8], separator: u8) -> usize {
     n
 }
 
-/// A file as text in which each part ends with NUL (`file2strvec`). The file is not empty, and the list has room for one byte
-/// more.
+/// A file as text in which each part ends with NUL (`file2strvec`). The file is not empty, and the
+/// list has room for one byte more.
 pub fn in_parts(file: &mut Vec<u8>) {
     if file.last() != Some(&0) {
         file.push(0);
@@ -196,7 +196,8 @@ pub fn in_escaped_parts(out: &mut Vec<u8>, file: &[u8], escape: Escape) {
     }
 }
 
-/// The id of a Docker container in the text of a cgroup file: 64 digits after the first `/docker-`, or else `/docker/`.
+/// The id of a Docker container in the text of a cgroup file: 64 digits after the first `/docker-`,
+/// or else `/docker/`.
 pub fn docker_id(cgroups: &[u8]) -> Option<&[u8]> {
     let after = |mark: &[u8]| {
         let at = cgroups.windows(mark.len()).position(|w| w == mark)?;
@@ -237,7 +238,8 @@ mod tests {
         assert_eq!(of(OLD, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? ??.");
         assert_eq!(of(NEW, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? \xc3\xbc?");
         assert_eq!(of(STRICT, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? \xc3\xbc?");
-        // A surrogate, a character that is longer than need be, and characters for private use, with their neighbours.
+        // A surrogate, a character that is longer than need be, and characters for private use,
+        // with their neighbours.
         for (text, shown) in [
             (&b"\xed\xa0\x80"[..], &b"???"[..]),
             (b"\xed\x9f\xbf", b"\xed\x9f\xbf"),
