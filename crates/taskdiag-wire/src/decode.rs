@@ -1,9 +1,9 @@
 //! Reads untrusted bytes without copying them.
 //!
-//! [`Stream::parse`] walks all bytes once and refuses a stream that is not well formed. After that the
-//! views cannot fail. Unknown messages and attributes, and the tail of a longer struct, are skipped, as
-//! the format demands. A shorter struct comes from an older writer: the module `grow` brings the stream
-//! to today's sizes before anything else looks at it.
+//! [`Stream::parse`] walks all bytes once and refuses a stream that is not well formed. After that
+//! the views cannot fail. Unknown messages and attributes, and the tail of a longer struct, are
+//! skipped, as the format demands. A shorter struct comes from an older writer: the module `grow`
+//! brings the stream to today's sizes before anything else looks at it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -125,8 +125,8 @@ struct TaskAt {
     end: usize,
 }
 
-/// The index that [`Stream::parse`] makes. It has 24 bytes for each task, and 16 for each name. The table of pids is made
-/// when a task is first looked up.
+/// The index that [`Stream::parse`] makes. It has 24 bytes for each task, and 16 for each name. The
+/// table of pids is made when a task is first looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     pub(crate) info: Info,
@@ -208,8 +208,8 @@ impl<B: AsRef<[u8]>> Stream<B> {
     pub fn task(&self, pid: u32) -> Option<TaskView<'_>> {
         self.index.task(self.bytes(), pid)
     }
-    /// The bytes. If a struct in the parsed bytes was shorter than ours, these are not the parsed bytes, but a stream of
-    /// today's sizes.
+    /// The bytes. If a struct in the parsed bytes was shorter than ours, these are not the parsed
+    /// bytes, but a stream of today's sizes.
     pub fn bytes(&self) -> &[u8] {
         self.grown.as_ref().map_or(self.bytes.as_ref(), AlignedBuf::as_bytes)
     }
@@ -495,8 +495,9 @@ pub(crate) fn is_blob(kind: u16) -> bool {
     matches!(shape(kind), Some(Shape::Blob))
 }
 
-/// The command name of a task with this BASE record, or `None` if it is not known. `long` gives the content of the task's
-/// [`A_COMM`] attribute. It is called only if the name fills the record, so that it may be longer.
+/// The command name of a task with this BASE record, or `None` if it is not known. `long` gives the
+/// content of the task's [`A_COMM`] attribute. It is called only if the name fills the record, so
+/// that it may be longer.
 pub fn comm<'a>(base: &'a Base, long: impl FnOnce() -> Option<&'a [u8]>) -> Option<&'a [u8]> {
     base.comm()?;
     let room = base.comm.len() - 1;
@@ -510,10 +511,11 @@ pub fn comm<'a>(base: &'a Base, long: impl FnOnce() -> Option<&'a [u8]>) -> Opti
     }
 }
 
-/// The totals of a complete stream and their offset, found without a check of the rest. `None` if there is no DONE at the
-/// end.
+/// The totals of a complete stream and their offset, found without a check of the rest. `None` if
+/// there is no DONE at the end.
 pub(crate) fn done_at(bytes: &[u8]) -> Option<(usize, Done)> {
-    // A newer writer may have a longer DONE. Then it is found by a step over each message before it.
+    // A newer writer may have a longer DONE. Then it is found by a step over each message before
+    // it.
     let usual = bytes.len().checked_sub(HDR + size_of::<Done>())?;
     let mut at = if is_done(bytes, usual) { usual } else { 0 };
     while !is_done(bytes, at) {

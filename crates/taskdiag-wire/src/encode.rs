@@ -92,8 +92,8 @@ impl StreamWriter {
         }
     }
 
-    /// Append complete TASK and NOOP messages that were made elsewhere, unchanged. Their tasks are not counted here, so add
-    /// them to the argument of [`finish`](Self::finish).
+    /// Append complete TASK and NOOP messages that were made elsewhere, unchanged. Their tasks are
+    /// not counted here, so add them to the argument of [`finish`](Self::finish).
     pub fn raw(&mut self, messages: &[u8]) {
         debug_assert!(self.task.is_none() && messages.len() % 8 == 0);
         self.buf.extend_padded(messages);
@@ -106,8 +106,9 @@ impl StreamWriter {
         Some((StreamWriter::resume(stream, at), done))
     }
 
-    /// Go on with the first `at` bytes of a stream, in place. They are its INFO and complete messages. Their tasks are not
-    /// counted here, so add them to the argument of [`finish`](Self::finish).
+    /// Go on with the first `at` bytes of a stream, in place. They are its INFO and complete
+    /// messages. Their tasks are not counted here, so add them to the argument of
+    /// [`finish`](Self::finish).
     pub fn resume(mut stream: AlignedBuf, at: usize) -> StreamWriter {
         debug_assert!(at % 8 == 0);
         stream.truncate(at);
@@ -130,7 +131,8 @@ impl StreamWriter {
         self.task_message(0);
     }
 
-    /// Go on with the task whose messages were just written with [`raw`](Self::raw). The task is not counted again.
+    /// Go on with the task whose messages were just written with [`raw`](Self::raw). The task is
+    /// not counted again.
     pub fn continue_task(&mut self, pid: u32, tgid: u32) {
         self.begin_task(pid, tgid);
         let at = self.msg + size_of::<NlMsgHdr>() + std::mem::offset_of!(TaskMsg, flags);
@@ -147,7 +149,8 @@ impl StreamWriter {
         self.buf.as_mut_bytes()[at..at + 4].copy_from_slice(nla.as_bytes());
     }
 
-    /// Add BASE with this command name. At most 63 bytes of it are kept, because the kernel has no longer names.
+    /// Add BASE with this command name. At most 63 bytes of it are kept, because the kernel has no
+    /// longer names.
     pub fn put_base(&mut self, record: &Base, name: &[u8]) {
         let name = &name[..name.len().min(63)];
         let mut base = Base { valid: record.valid | Base::KNOWS_COMM, ..*record };
@@ -184,7 +187,8 @@ impl StreamWriter {
         }
     }
 
-    /// Add a name that lists refer to by `number`. The number must not be 0, and no other name may have it.
+    /// Add a name that lists refer to by `number`. The number must not be 0, and no other name may
+    /// have it.
     pub fn put_name(&mut self, number: u32, flags: u16, name: &[u8]) {
         self.put_blob(A_NAME, number, flags, name, name.len());
     }
@@ -197,8 +201,8 @@ impl StreamWriter {
         self.buf.push(&Shared { nla, group: group as u32, pid, reserved: 0 });
     }
 
-    /// Add a value of variable length, in as many attributes as it needs. `total` is its true length. If `data` is shorter,
-    /// the value is marked as cut.
+    /// Add a value of variable length, in as many attributes as it needs. `total` is its true
+    /// length. If `data` is shorter, the value is marked as cut.
     pub fn put_blob(&mut self, attr: u16, kind: u32, mut flags: u16, data: &[u8], total: usize) {
         if data.len() < total {
             flags |= BLOB_CUT;
@@ -299,8 +303,8 @@ impl StreamWriter {
         self.counts.vanished += 1;
     }
 
-    /// End the stream with DONE. The counts in `extra` are added to those of the tasks written here, and its `error` is used
-    /// unchanged.
+    /// End the stream with DONE. The counts in `extra` are added to those of the tasks written
+    /// here, and its `error` is used unchanged.
     pub fn finish(mut self, extra: Done) -> AlignedBuf {
         debug_assert!(self.task.is_none());
         let c = self.counts;

@@ -1,6 +1,6 @@
-//! Declares the structs of [`layout`](crate::layout). A macro makes the Rust struct, getters that respect
-//! `valid`, and a table of its members. The C compiler must agree with this table; the decoder and the BPF
-//! constants are made from it.
+//! Declares the structs of [`layout`](crate::layout). A macro makes the Rust struct, getters that
+//! respect `valid`, and a table of its members. The C compiler must agree with this table; the
+//! decoder and the BPF constants are made from it.
 
 use crate::plain::Plain;
 
@@ -121,8 +121,8 @@ macro_rules! plain {
     };
 }
 
-/// The struct of a group: an `nlattr`, the `valid` mask, members that each own a bit of it, and padding between or after
-/// them. `least` is its size in the first version of the format.
+/// The struct of a group: an `nlattr`, the `valid` mask, members that each own a bit of it, and
+/// padding between or after them. `least` is its size in the first version of the format.
 macro_rules! record {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $($p:ident: $pt:ty,)* } then { $($(#[$gm:meta])* $g:ident: $gt:ty,)* })?) => {
@@ -191,8 +191,8 @@ macro_rules! record {
     };
 }
 
-/// An entry of a list: a plain struct, each member of which owns a bit of the list's `valid`. `least` is its size in the
-/// first version of the format.
+/// An entry of a list: a plain struct, each member of which owns a bit of the list's `valid`.
+/// `least` is its size in the first version of the format.
 macro_rules! entry {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $p:ident: $pt:ty, })?) => {
@@ -224,8 +224,8 @@ macro_rules! entry {
     };
 }
 
-/// A struct that is an attribute, or an entry of a list. The registry implements this trait, so a struct that is not in it
-/// does not compile.
+/// A struct that is an attribute, or an entry of a list. The registry implements this trait, so a
+/// struct that is not in it does not compile.
 pub trait Attribute: Plain {
     /// Type of the attribute.
     const TYPE: u16;

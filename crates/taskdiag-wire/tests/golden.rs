@@ -1,9 +1,10 @@
-//! Streams of each released version, which every later version must read: `golden/VERSION.stream` has
-//! a value of everything that version's format had, `golden/VERSION.txt` the values that were written.
+//! Streams of each released version, which every later version must read: `golden/VERSION.stream`
+//! has a value of everything that version's format had, `golden/VERSION.txt` the values that were
+//! written.
 //!
-//! `TASKDIAG_WRITE=1 cargo test -p taskdiag-wire --test golden` makes the files of this version where
-//! they are not there. Files that are there are never written again: what they hold was saved by
-//! users, too. The text is made from the values that go into the stream, not from the stream.
+//! `TASKDIAG_WRITE=1 cargo test -p taskdiag-wire --test golden` makes the files of this version
+//! where they are not there. Files that are there are never written again: what they hold was saved
+//! by users, too. The text is made from the values that go into the stream, not from the stream.
 
 use std::fmt::Write as _;
 use std::fs;

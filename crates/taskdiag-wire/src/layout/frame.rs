@@ -1,4 +1,5 @@
-//! The structs of requests and answers, and the headers of messages and attributes. They have no values of a task.
+//! The structs of requests and answers, and the headers of messages and attributes. They have no
+//! values of a task.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -42,7 +43,8 @@ plain! {
         pid: u32,
         /// 0.
         reserved: u32,
-        /// Leave out VMA_STAT and ROLLUP of processes with more resident memory than this. 0: no limit.
+        /// Leave out VMA_STAT and ROLLUP of processes with more resident memory than this. 0: no
+        /// limit.
         max_rss_bytes: u64,
         /// Time for all VMA_STAT and ROLLUP of the answer together, ns. 0: no limit.
         budget_ns: u64,

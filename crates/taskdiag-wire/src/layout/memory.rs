@@ -129,7 +129,8 @@ entry! {
 }
 
 record! {
-    /// ROLLUP: how much of all mappings together is in memory, bytes. Source: `/proc/PID/smaps_rollup`.
+    /// ROLLUP: how much of all mappings together is in memory, bytes. Source:
+    /// `/proc/PID/smaps_rollup`.
     Rollup = "task_diag_rollup", least 184;
     {
         /// Resident.
